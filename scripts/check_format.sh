@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# Checks that all C++ and CUDA sources are laid out as .clang-format says, and that the scripts parse. With --fix it
+# lays the sources out instead. clang-format's major version matters: other ones break lines elsewhere.
+#   scripts/check_format.sh [--fix]
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+source scripts/versions.sh
+source scripts/stages.sh
+wanted=${CLANG_FORMAT_VERSION%%.*}
+
+formatter=
+seen=
+for candidate in .venv/bin/clang-format "clang-format-$wanted" clang-format; do
+  version=$("$candidate" --version 2>/dev/null) || continue
+  seen+="  $candidate: $version"$'\n'
+  if [[ "$version" =~ version\ $wanted\. ]]; then
+    formatter=$candidate
+    break
+  fi
+done
+[ -n "$formatter" ] || fail "clang-format $wanted is needed. Found:
+${seen:-  none
+}scripts/setup.sh installs it into .venv; Debian 12 also has it as the package clang-format-$wanted."
+
+mapfile -t sources < <(git ls-files --cached --others --exclude-standard '*.cpp' '*.hpp' '*.h' '*.cu' '*.cuh')
+mapfile -t scripts < <(git ls-files --cached --others --exclude-standard '*.sh' .ci/run)
+[ ${#sources[@]} -gt 0 ] || fail "no sources found: is this a git checkout?"
+
+if [ "${1:-}" = --fix ]; then
+  "$formatter" -i "${sources[@]}"
+  exit
+fi
+status=0
+"$formatter" --dry-run -Werror "${sources[@]}" || status=1
+for script in "${scripts[@]}"; do
+  bash -n "$script" || status=1
+done
+if [ $status -eq 0 ]; then
+  talk "The layout of ${#sources[@]} sources and the syntax of ${#scripts[@]} scripts are right."
+else
+  talk "scripts/check_format.sh --fix lays the sources out."
+fi
+exit $status

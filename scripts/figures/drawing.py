@@ -1,0 +1,27 @@
+"""What a figure hands back, and how it becomes files: picture, CSV of what is drawn, one sentence."""
+
+import csv
+from collections import namedtuple
+
+import style
+
+Drawing = namedtuple("Drawing", "figure rows sentence")
+
+
+class Nothing(Exception):
+    """There is nothing to draw; the text says why."""
+
+
+def metric_name(key):
+    """"mean IoU" of "mean_iou"."""
+    return key.replace("_", " ").replace("iou", "IoU")
+
+
+def save(drawing, stem):
+    """Writes STEM.svg, STEM.png and STEM.csv; returns their paths."""
+    columns = list(dict.fromkeys(key for row in drawing.rows for key in row))
+    with open(f"{stem}.csv", "w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, columns, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(drawing.rows)
+    return style.save_picture(drawing.figure, stem) + [f"{stem}.csv"]

@@ -1,0 +1,131 @@
+"""How every figure looks: colours, markers and dashes of the strategies, sizes, fonts, and what makes files reproduce.
+
+Colours are those of Okabe and Ito (jfly.uni-koeln.de/color), told apart by colour-blind readers. A strategy keeps its
+colour, marker and dash in all figures; marker and dash alone tell it apart in grey.
+"""
+
+import zlib
+from collections import namedtuple
+
+import matplotlib
+
+SINGLE, DOUBLE = 3.3, 6.9  # inches: one column, two columns
+TEXT, SMALL = 8.0, 6.8  # points
+GREY, FAINT = "#555555", "#bbbbbb"
+
+ORANGE, SKY, GREEN, BLUE = "#E69F00", "#56B4E9", "#009E73", "#0072B2"
+VERMILION, PURPLE, BLACK = "#D55E00", "#CC79A7", "#000000"
+
+SOLID, DASHED, DOTTED, DASH_DOT = "-", (0, (4, 1.6)), (0, (1, 1.4)), (0, (5, 1.4, 1, 1.4))
+
+Style = namedtuple("Style", "colour marker dash")
+
+# In the catalogue's order, which is also the order in legends and tables.
+STRATEGIES = {
+    "per_tower": Style(VERMILION, "o", SOLID),
+    "single_tower": Style(VERMILION, "<", DASHED),
+    "last_tower": Style(VERMILION, ">", DOTTED),
+    "every_tower": Style(ORANGE, "d", DASH_DOT),
+    "averaged": Style(ORANGE, "^", DASHED),
+    "sync": Style(BLUE, "s", SOLID),
+    "batch_renorm": Style(SKY, "D", SOLID),
+    "frozen": Style(PURPLE, "*", SOLID),
+    "ghost": Style(SKY, "v", DASHED),
+    "shuffle": Style(PURPLE, "P", DASH_DOT),
+    "precise": Style(SKY, "8", DOTTED),
+    "none": Style(BLACK, "h", DOTTED),
+    "weight_norm": Style(BLACK, "p", DASHED),
+    "group_norm": Style(GREEN, "v", DASH_DOT),
+    "layer_norm": Style(GREEN, "^", DASHED),
+    "instance_norm": Style(GREEN, "d", DOTTED),
+}
+
+_COLOURS = (VERMILION, BLUE, GREEN, ORANGE, SKY, PURPLE, BLACK)
+_MARKERS = ("o", "^", "s", "v", "D", "<", "P", ">", "8", "d", "p", "h")
+_DASHES = (DASHED, DOTTED, DASH_DOT, (0, (7, 2)), (0, (2, 1)), (0, (3, 1, 1, 1, 1, 1)))
+
+
+def base_name(label):
+    """"sync" of "sync(gradient=stopped)"."""
+    return label.split("(", 1)[0].strip()
+
+
+def catalogue_order(label):
+    """A sort key: named strategies as in the table, their variants behind them, unknown names last."""
+    names = list(STRATEGIES)
+    base = base_name(label)
+    return (names.index(base) if base in STRATEGIES else len(names), label)
+
+
+def _variants(label):
+    """Styles for a label outside the table, the preferred one first; depends on the label alone."""
+    base = base_name(label)
+    hashed = zlib.crc32(label.encode())
+    if base in STRATEGIES:
+        colour = STRATEGIES[base].colour
+    else:
+        colour = _COLOURS[zlib.crc32(base.encode()) % len(_COLOURS)]
+    count = len(_MARKERS) * len(_DASHES)
+    for k in range(count):
+        at = (hashed + k) % count
+        yield Style(colour, _MARKERS[at % len(_MARKERS)], _DASHES[at // len(_MARKERS)])
+
+
+def styles_of(labels):
+    """Label -> Style for all strategies of an experiment, no two alike.
+
+    A name of the table has its row. A variant keeps the colour of its name with a marker and a dash of its own; only
+    where two variants of one experiment would look alike does the later one (in catalogue order) take the next free.
+    """
+    styles = {label: STRATEGIES[label] for label in labels if label in STRATEGIES}
+    taken = {(style.colour, style.marker) for style in STRATEGIES.values()}
+    for label in sorted(set(labels) - set(styles), key=catalogue_order):
+        choices = list(_variants(label))
+        styles[label] = next((s for s in choices if (s.colour, s.marker) not in taken), choices[0])
+        taken.add((styles[label].colour, styles[label].marker))
+    return styles
+
+
+def apply():
+    """Sets matplotlib up, whatever the user's own settings are."""
+    matplotlib.use("Agg")
+    matplotlib.rcdefaults()
+    matplotlib.rcParams.update({
+        "font.size": TEXT,
+        "axes.titlesize": TEXT,
+        "axes.labelsize": TEXT,
+        "xtick.labelsize": SMALL,
+        "ytick.labelsize": SMALL,
+        "legend.fontsize": SMALL,
+        "axes.linewidth": 0.6,
+        "axes.edgecolor": GREY,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.grid": True,
+        "axes.axisbelow": True,
+        "grid.color": "#e6e6e6",
+        "grid.linewidth": 0.6,
+        "xtick.color": GREY,
+        "ytick.color": GREY,
+        "xtick.labelcolor": BLACK,
+        "ytick.labelcolor": BLACK,
+        "xtick.major.width": 0.6,
+        "ytick.major.width": 0.6,
+        "xtick.major.size": 2.5,
+        "ytick.major.size": 2.5,
+        "lines.linewidth": 1.4,
+        "lines.markersize": 4.5,
+        "lines.markeredgewidth": 0.9,
+        "legend.frameon": False,
+        "hatch.linewidth": 0.5,
+        "savefig.dpi": 200,
+        "svg.fonttype": "none",
+        "svg.hashsalt": "bnlab",
+    })
+
+
+def save_picture(figure, stem):
+    """Writes STEM.svg and STEM.png, without a date or a version inside; returns their paths."""
+    figure.savefig(f"{stem}.svg", metadata={"Date": None, "Creator": None})
+    figure.savefig(f"{stem}.png", metadata={"Software": None})
+    return [f"{stem}.svg", f"{stem}.png"]

@@ -1,0 +1,207 @@
+"""Headline metric against images/s with the Pareto front: which strategies are worth their price.
+
+A front joins real multi-rank runs (one tower per rank, nothing beside them) of one device and world size. Emulated runs
+have another marker and are never on it; runs that shared the machine with others (placement.jobs > 1) are left out.
+"""
+
+from dataclasses import dataclass
+
+import cells as cell_lists
+import layout
+import style
+from drawing import Drawing, Nothing, metric_name
+from records import grouping_text
+
+_MOST_NAMES = 12  # points per panel with their strategy beside them; of more, a legend names the strategies
+_MOST_LABELS = 24  # points per panel with their grouping beside them; of more, only the real ones
+
+
+@dataclass
+class Point:
+    strategy: str
+    grouping: tuple
+    placement: str
+    real: bool
+    throughput: object  # Interval
+    accuracy: object
+    on_front: bool = False
+
+
+def pareto_front(points):
+    """The real points that no other real point beats in one value without losing in the other, by throughput."""
+    real = [point for point in points if point.real]
+
+    def beats(a, b):
+        return (a.throughput.mean >= b.throughput.mean and a.accuracy.mean >= b.accuracy.mean and
+                (a.throughput.mean > b.throughput.mean or a.accuracy.mean > b.accuracy.mean))
+
+    front = [point for point in real if not any(beats(other, point) for other in real)]
+    return sorted(front, key=lambda point: (point.throughput.mean, -point.accuracy.mean))
+
+
+def draw(experiment, runs, condition, styles):
+    side_by_side = sum(not run.may_claim_throughput for run in runs)
+    usable = [run for run in runs if run.may_claim_throughput]
+    if not usable:
+        raise Nothing(f"all {side_by_side} runs shared the machine with others (jobs > 1): no throughput to show")
+    worlds = {}
+    for run in usable:
+        worlds.setdefault((run.placement["device"], run.placement["ranks"]), []).append(run)
+    panels = {world: _points_of(members) for world, members in sorted(worlds.items())}
+    points = [point for points, _ in panels.values() for point in points]
+    if not points:
+        raise Nothing("no run has both a throughput and an accuracy")
+
+    strategies = [label for label in styles if any(run.strategy == label for run in usable)]
+    cells = [cell for _, cells in panels.values() for cell in cells]
+    crowded = any(len(points) > _MOST_NAMES for points, _ in panels.values())
+    columns = min(2, len(panels))
+    lines = -(-len(panels) // columns)
+    figure, all_axes = layout.new_page(
+        f"What does {metric_name(experiment.headline)} cost in throughput?",
+        _caption(experiment, usable, side_by_side, points, cells, condition),
+        style.DOUBLE, 2.8 * lines, rows=lines, columns=columns,
+        legend={label: styles[label]._replace(dash="") for label in strategies} if crowded else None)
+    rows = []
+    for axes, (world, (points, cells)) in zip(all_axes.flat, panels.items()):
+        rows += _draw_panel(axes, world, points, cells, styles)
+        axes.set_xlabel("images/s of all ranks")
+        axes.set_ylabel(metric_name(experiment.headline))
+        if len(panels) > 1:
+            axes.set_title(_world_text(world), loc="left", color=style.GREY)
+    for axes in all_axes.flat[len(panels):]:
+        axes.set_visible(False)
+    for axes, (points, _) in zip(all_axes.flat, panels.values()):
+        several = len({point.grouping for point in points}) > 1
+        layout.label_points(figure, axes, [
+            (_label(point, several, crowded), point.throughput.mean, point.accuracy.mean,
+             styles[point.strategy].colour) for point in points
+            if point.real or len(points) <= _MOST_LABELS], _obstacles(axes, points))
+    return Drawing(figure, rows, _sentence(panels, experiment.headline))
+
+
+def _points_of(runs):
+    """(points, cells) of one world; a strategy counts once per grouping."""
+    seeds = sorted({run.seed for run in runs})
+
+    def key(run):
+        return run.grouping, run.placement["name"]
+
+    speed = cell_lists.make_cells(runs, lambda run: run.number("result.throughput.images_per_s"), seeds, key)
+    accuracy = cell_lists.make_cells(runs, lambda run: run.metric("saved"), seeds, key)
+    real = {(run.strategy, key(run)): run.is_real for run in runs}
+    points = [Point(where[0], cell.grouping, where[1][1], real[where], cell.interval, accuracy[where].interval)
+              for where, cell in speed.items() if cell.values and accuracy[where].values]
+    for point in pareto_front(points):
+        point.on_front = True
+    return points, [accuracy[where] if len(accuracy[where].failed) > len(cell.failed) else cell
+                    for where, cell in speed.items()]
+
+
+def _draw_panel(axes, world, points, cells, styles):
+    rows = []
+    for point in points:
+        look = styles[point.strategy]
+        hollow = point.real and not point.on_front
+        axes.errorbar(point.throughput.mean, point.accuracy.mean, xerr=point.throughput.half_width,
+                      yerr=point.accuracy.half_width, color=look.colour, marker=look.marker if point.real else "+",
+                      markersize=6.5 if not point.real else 5.5, markeredgewidth=1.6 if not point.real else 1.1,
+                      markerfacecolor="white" if hollow else look.colour, elinewidth=0.7, zorder=4 if point.real else 3)
+        rows.append({"kind": "real" if point.real else "emulated", "device": world[0], "ranks": world[1],
+                     "strategy": point.strategy, "grouping": grouping_text(point.grouping),
+                     "placement": point.placement, "n": point.throughput.n,
+                     "images_per_s": point.throughput.mean, "images_per_s_half_width": point.throughput.half_width,
+                     "accuracy": point.accuracy.mean, "accuracy_half_width": point.accuracy.half_width,
+                     "on_front": point.on_front})
+    axes.margins(0.16)
+    axes.set(xlim=axes.get_xlim(), ylim=axes.get_ylim())
+    _mark_failures(axes, [cell for cell in cells if cell.failed], styles)
+    xs, ys = _outline(axes, points)
+    axes.plot(xs, ys, color=style.GREY, linewidth=0.9, alpha=0.7, zorder=1)
+    axes.fill_between(xs, ys, axes.get_ylim()[0], color="#f4f4f4", linewidth=0, zorder=0)
+    rows += [{"kind": "failed or missing", "device": world[0], "ranks": world[1], "strategy": cell.strategy,
+              "grouping": grouping_text(cell.grouping), "n": len(cell.values), "failed": len(cell.failed),
+              "missing": len(cell.missing), "outcome": cell.failures} for cell in cells if cell.failed or cell.missing]
+    return rows
+
+
+def _mark_failures(axes, failing, styles):
+    if not failing:
+        return
+    (left, right), (low, high) = axes.get_xlim(), axes.get_ylim()
+    texts = [(styles[cell.strategy].colour, f"{cell.strategy} {grouping_text(cell.grouping)}: {cell.failures}")
+             for cell in failing]
+    if len(texts) > 4:
+        texts = [(style.BLACK, f"{len(texts)} points with failed runs, see below")]
+    axes.set_ylim(low - 0.07 * len(texts) * (high - low), high)
+    layout.mark_failures(axes, [(left + 0.02 * (right - left), colour, text) for colour, text in texts])
+
+
+def _outline(axes, points):
+    """Corners of the staircase under the front, from the left edge of the axes to the bottom."""
+    xs, ys = [axes.get_xlim()[0]], []
+    for point in pareto_front(points):
+        ys += [point.accuracy.mean] * 2
+        xs += [point.throughput.mean] * 2
+    return (xs, ys + [axes.get_ylim()[0]]) if ys else ([], [])
+
+
+def _obstacles(axes, points):
+    """Boxes of the error bars and of the front, for labels to keep off, with how much each matters."""
+    boxes = []
+    for point in points:
+        x, y = point.throughput.mean, point.accuracy.mean
+        across, up = point.throughput.half_width or 0, point.accuracy.half_width or 0
+        boxes += [(x - across, y, x + across, y, 1), (x, y - up, x, y + up, 1)]
+    xs, ys = _outline(axes, points)
+    boxes += [(x0, min(y0, y1), x1, max(y0, y1), 0.15) for x0, x1, y0, y1 in zip(xs, xs[1:], ys, ys[1:])]
+    return boxes
+
+
+def _label(point, several_groupings, crowded):
+    if crowded:
+        return grouping_text(point.grouping)
+    return point.strategy + (f" {grouping_text(point.grouping)}" if several_groupings else "")
+
+
+def _world_text(world):
+    return f"{world[1]} rank{'s' if world[1] > 1 else ''} on {world[0]}"
+
+
+def _caption(experiment, runs, side_by_side, points, cells, condition):
+    worlds = sorted({(run.placement["device"], run.placement["ranks"]) for run in runs})
+    parts = [f"{experiment.name}, {' and '.join(map(_world_text, worlds))}.", f"With {condition}." if condition else ""]
+    groupings = list(dict.fromkeys(grouping_text(point.grouping) for point in points))
+    parts.append(f"Towers x images per tower: {', '.join(groupings)}.")
+    parts.append(f"{cell_lists.bars_text(cells, 'Bars, both ways')}.")
+    if any(point.real for point in points):
+        dominated = any(point.real and not point.on_front for point in points)
+        parts.append("Filled: on the Pareto front of real runs (one tower per rank)" +
+                     ("; hollow: dominated." if dominated else "."))
+    else:
+        parts.append("No real multi-rank run, so no front.")
+    if not all(point.real for point in points):
+        parts.append("Plus signs: emulated (several towers per rank, or one rank only), never on a front.")
+    if side_by_side:
+        parts.append(f"{side_by_side} run{'s' if side_by_side > 1 else ''} left out that shared the machine with others "
+                     "(jobs > 1).")
+    machines = {(run.at("environment.cpu"), str(run.at("environment.libraries.gpus")),
+                 run.placement.get("threads_per_rank")) for run in runs}
+    if len(machines) > 1:
+        parts.append(f"Caution: {len(machines)} different machines or thread counts.")
+    parts += cell_lists.shortfall_notes(cells, len(experiment.unfinished))
+    return " ".join(part for part in parts if part)
+
+
+def _sentence(panels, headline):
+    clauses = []
+    for world, (points, _) in panels.items():
+        front = [point for point in points if point.on_front]
+        real = sum(point.real for point in points)
+        if front:
+            names = ", ".join(f"{p.strategy} {grouping_text(p.grouping)} ({p.throughput.mean:.1f} images/s, "
+                              f"{p.accuracy.mean:.3f})" for p in pareto_front(points))
+            clauses.append(f"on {_world_text(world)} {len(front)} of {real} real points are on the front: {names}")
+        else:
+            clauses.append(f"on {_world_text(world)} all {len(points)} points are emulated, so there is no front")
+    return f"{metric_name(headline)} against throughput, {'; '.join(clauses)}."

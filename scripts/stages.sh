@@ -1,0 +1,46 @@
+# How the scripts talk and find their settings, for them to source: one line per stage with its time, everything else
+# in a log, and on failure the log's last lines with the cure. Talk goes to stderr: stdout holds results only.
+# shellcheck shell=bash
+
+talk() { echo "$*" >&2; }
+
+fail() {
+  echo "bnlab: $*" >&2
+  exit 3
+}
+
+# stage TITLE COMMAND...: runs the command with its output in $log; on failure exits with 3 and says $cure.
+stage() {
+  local title=$1 started=$SECONDS status=0 job
+  shift
+  echo "== $title: $*" >>"$log"
+  "$@" >>"$log" 2>&1 </dev/null &
+  job=$!
+  if [ -t 2 ]; then
+    while kill -0 $job 2>/dev/null; do
+      printf '\r  %-64s %4d s' "$title" $((SECONDS - started)) >&2
+      sleep 0.2
+    done
+    printf '\r' >&2
+  fi
+  wait $job || status=$?
+  if [ $status -eq 0 ]; then
+    printf '  %-64s %4d s\n' "$title" $((SECONDS - started)) >&2
+  else
+    printf '  %-64s failed\n\n' "$title" >&2
+    tail -n 20 "$log" >&2
+    printf '\nThe whole output is in %s. %s\n' "$log" "${cure:-}" >&2
+    exit 3
+  fi
+}
+
+# Brings the settings of the last set-up into this shell; sets up first where there was none, where the pinned
+# versions changed since, or where the caller asks for a particular way.
+load_settings() {
+  if [ ! -e build/toolchain.env ] || [ scripts/versions.sh -nt build/toolchain.env ] ||
+      [ -n "${BNLAB_PYTHON:-}${BNLAB_CUDA_TOOLKIT:-}" ] ||
+      ! (source build/toolchain.env && [ -x "$BNLAB_INTERPRETER" ]); then
+    scripts/setup.sh
+  fi
+  source build/toolchain.env
+}

@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# Builds and runs all tests that this machine can run, the C++ ones through ctest and those of the figures in Python.
+# The last line counts them: "N passed, N failed, N skipped". Exit status 0 if none failed.
+#   scripts/test.sh [release|debug|asan|tsan] [ctest arguments, as -R Sync]
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+source scripts/stages.sh
+
+preset=${1:-release}
+shift || true
+load_settings
+scripts/build.sh "$preset"
+
+report=$PWD/build/$preset/ctest.xml
+figures_log=build/$preset/test_figures.log
+rm -f "$report" "$figures_log"
+summary=("$report")
+status=0
+ctest --preset "$preset" --output-junit "$report" "$@" || status=$?
+
+echo
+if "$BNLAB_INTERPRETER" -c 'import matplotlib' 2>/dev/null; then
+  "$BNLAB_INTERPRETER" tests/figures/test_figures.py 2>&1 | tee "$figures_log" || status=1
+  summary+=("$figures_log")
+else
+  echo "SKIPPED: the tests of the figures, because $BNLAB_INTERPRETER has no matplotlib"
+  summary+=(--skipped 1)
+fi
+echo
+"$BNLAB_INTERPRETER" scripts/count_tests.py "${summary[@]}" || status=1
+exit $status
