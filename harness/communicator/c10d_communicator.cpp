@@ -1,0 +1,130 @@
+#include "harness/communicator/c10d_communicator.hpp"
+
+#include <utility>
+
+#include "harness/error.hpp"
+
+namespace bnlab {
+namespace {
+
+[[noreturn]] void fail(const std::string& group, const char* op, Purpose purpose, int rank,
+                       const std::exception& cause) {
+  throw Error(Error::Kind::communication,
+              std::string("rank ") + std::to_string(rank) + ": collective " + op + " (purpose " +
+                  kPurposeNames[static_cast<size_t>(purpose)] + ", group " + group +
+                  ") failed; another rank may have died or be stuck: " + cause.what());
+}
+
+class Finished : public Pending {
+ public:
+  void wait() override {}
+};
+
+class Underway : public Pending {
+ public:
+  Underway(c10::intrusive_ptr<c10d::Work> work, std::string group, Purpose purpose, int rank)
+      : work_(std::move(work)), group_(std::move(group)), purpose_(purpose), rank_(rank) {}
+  void wait() override {
+    try {
+      work_->wait();
+    } catch (const std::exception& e) {
+      fail(group_, "all_reduce", purpose_, rank_, e);
+    }
+  }
+
+ private:
+  c10::intrusive_ptr<c10d::Work> work_;
+  std::string group_;
+  Purpose purpose_;
+  int rank_;
+};
+
+}  // namespace
+
+C10dCommunicator::C10dCommunicator(c10::intrusive_ptr<c10d::Backend> backend, Ledger& ledger, std::string name)
+    : backend_(std::move(backend)), ledger_(ledger), name_(std::move(name)) {}
+
+void C10dCommunicator::note(const char* op, const at::Tensor& t, Purpose purpose) {
+  // Gloo sums the wrong memory of a strided view without a word.
+  if (!t.is_non_overlapping_and_dense()) {
+    throw Error(Error::Kind::communication, std::string(op) + ": the tensor must be dense");
+  }
+  ledger_.add(op, purpose, t.numel(), static_cast<int64_t>(t.nbytes()));
+}
+
+at::Tensor C10dCommunicator::all_gather(const at::Tensor& t, Purpose purpose) {
+  note("all_gather", t, purpose);
+  if (size() == 1) {
+    return t.unsqueeze(0);
+  }
+  std::vector<int64_t> shape = t.sizes().vec();
+  shape.insert(shape.begin(), size());
+  at::Tensor sent = t.contiguous();
+  at::Tensor gathered = at::empty(shape, t.options());
+  c10d::AllgatherOptions options;
+  options.asyncOp = false;
+  try {
+    backend_->_allgather_base(gathered, sent, options)->wait();
+  } catch (const std::exception& e) {
+    fail(name_, "all_gather", purpose, rank(), e);
+  }
+  return gathered;
+}
+
+void C10dCommunicator::all_reduce(at::Tensor& t, Purpose purpose) {
+  note("all_reduce", t, purpose);
+  if (size() == 1) {
+    return;
+  }
+  c10d::AllreduceOptions options;
+  options.asyncOp = false;
+  std::vector<at::Tensor> tensors{t};
+  try {
+    backend_->allreduce(tensors, options)->wait();
+  } catch (const std::exception& e) {
+    fail(name_, "all_reduce", purpose, rank(), e);
+  }
+}
+
+std::unique_ptr<Pending> C10dCommunicator::all_reduce_async(at::Tensor& t, Purpose purpose) {
+  note("all_reduce", t, purpose);
+  if (size() == 1) {
+    return std::make_unique<Finished>();
+  }
+  std::vector<at::Tensor> tensors{t};
+  try {
+    return std::make_unique<Underway>(backend_->allreduce(tensors), name_, purpose, rank());
+  } catch (const std::exception& e) {
+    fail(name_, "all_reduce", purpose, rank(), e);
+  }
+}
+
+void C10dCommunicator::broadcast(at::Tensor& t, int root, Purpose purpose) {
+  note("broadcast", t, purpose);
+  if (size() == 1) {
+    return;
+  }
+  c10d::BroadcastOptions options;
+  options.rootRank = root;
+  options.asyncOp = false;
+  std::vector<at::Tensor> tensors{t};
+  try {
+    backend_->broadcast(tensors, options)->wait();
+  } catch (const std::exception& e) {
+    fail(name_, "broadcast", purpose, rank(), e);
+  }
+}
+
+void C10dCommunicator::barrier() {
+  ledger_.add("barrier", Purpose::control, 0, 0);
+  if (size() == 1) {
+    return;
+  }
+  try {
+    backend_->barrier()->wait();
+  } catch (const std::exception& e) {
+    fail(name_, "barrier", Purpose::control, rank(), e);
+  }
+}
+
+}  // namespace bnlab

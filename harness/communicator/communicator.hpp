@@ -1,0 +1,70 @@
+// Collectives between the ranks, over c10d (NCCL on GPUs, Gloo on CPUs). Only this folder names c10d.
+//
+// Every member function is called by every rank, in the same order, with tensors of the same size and
+// dtype (a mismatch kills the process); tensors must be dense. Each call is counted by purpose.
+// A world of one issues the same calls and counts them; they copy.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <array>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace bnlab {
+
+enum class Purpose { statistics, gradients, shuffle, loss, evaluation, control };
+constexpr std::array<const char*, 6> kPurposeNames{"statistics", "gradients", "shuffle",
+                                                   "loss",       "evaluation", "control"};
+
+struct Traffic {
+  int64_t collectives = 0;
+  int64_t bytes = 0;  // that this rank sent, counted once per collective
+};
+
+// One collective, as `bnlab layer` lists it.
+struct Collective {
+  std::string op;
+  int64_t elements = 0;  // that this rank sends
+  Purpose purpose = Purpose::control;
+};
+
+// Traffic of one rank. Shared by all its communicators.
+class Ledger {
+ public:
+  void add(const char* op, Purpose purpose, int64_t elements, int64_t bytes);
+  const Traffic& of(Purpose purpose) const { return traffic_[static_cast<size_t>(purpose)]; }
+  void clear();
+  void keep_list(bool keep) { keep_list_ = keep; }
+  const std::vector<Collective>& list() const { return list_; }
+
+ private:
+  std::array<Traffic, kPurposeNames.size()> traffic_{};
+  bool keep_list_ = false;
+  std::vector<Collective> list_;
+};
+
+// A collective under way.
+class Pending {
+ public:
+  virtual ~Pending() = default;
+  virtual void wait() = 0;  // on a GPU: the current stream waits, not the host
+};
+
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+
+  // [size, ...shape of t], in rank order.
+  virtual at::Tensor all_gather(const at::Tensor& t, Purpose purpose) = 0;
+  virtual void all_reduce(at::Tensor& t, Purpose purpose) = 0;  // sum, in place
+  virtual std::unique_ptr<Pending> all_reduce_async(at::Tensor& t, Purpose purpose) = 0;
+  virtual void broadcast(at::Tensor& t, int root, Purpose purpose) = 0;  // in place
+  virtual void barrier() = 0;
+};
+
+}  // namespace bnlab

@@ -1,0 +1,15 @@
+// How the gradients of the ranks become one. The training loop calls the four members around its own work.
+#pragma once
+
+namespace bnlab {
+
+class GradientSync {
+ public:
+  virtual ~GradientSync() = default;
+  virtual void before_forward() = 0;
+  virtual void before_backward() = 0;
+  virtual void after_backward() = 0;  // gradients are the mean over the ranks when it returns
+  virtual void after_step() = 0;      // drops the gradients
+};
+
+}  // namespace bnlab

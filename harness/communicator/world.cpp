@@ -1,0 +1,169 @@
+#include "harness/communicator/world.hpp"
+
+#include <ATen/Context.h>
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+#ifdef USE_C10D_NCCL
+#include <c10/cuda/CUDAFunctions.h>
+#include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
+#endif
+
+#include <chrono>
+#include <thread>
+#include <utility>
+
+#include "harness/communicator/c10d_communicator.hpp"
+#include "harness/communicator/reducer_sync.hpp"
+#include "harness/error.hpp"
+
+namespace bnlab {
+namespace {
+
+c10::intrusive_ptr<c10d::Store> meet(const Rendezvous& at) {
+  if (at.size == 1) {
+    return c10::make_intrusive<c10d::HashStore>();
+  }
+  c10d::TCPStoreOptions options;
+  options.port = static_cast<uint16_t>(at.port);
+  options.isServer = at.rank == 0 && !at.store_exists;
+  options.numWorkers = at.store_exists ? std::nullopt : std::optional<size_t>(at.size);
+  options.waitWorkers = false;
+  options.timeout = at.timeout;
+  // Several worlds of one process (one per run) share the server that the first one started.
+  options.multiTenant = true;
+  if (options.isServer && at.listen_fd >= 0) {
+    options.masterListenFd = at.listen_fd;  // bound to loopback; c10d itself would listen everywhere
+  }
+  try {
+    auto store = c10::make_intrusive<c10d::TCPStore>(at.address, options);
+    return c10::make_intrusive<c10d::PrefixStore>("bnlab/" + at.prefix, store);
+  } catch (const std::exception& e) {
+    throw Error(Error::Kind::communication, "rank " + std::to_string(at.rank) + " cannot meet the others at " +
+                                                at.address + ":" + std::to_string(at.port) + ": " + e.what());
+  }
+}
+
+c10::intrusive_ptr<c10d::Backend> gloo_backend(const c10::intrusive_ptr<c10d::Store>& store, const Rendezvous& at) {
+  auto options = c10d::ProcessGroupGloo::Options::create();
+  // Loopback on one machine; otherwise the interface of the machine's own name.
+  const bool loopback = at.size == 1 || at.address == "127.0.0.1" || at.address == "localhost";
+  options->devices.push_back(loopback ? c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1")
+                                      : c10d::ProcessGroupGloo::createDefaultDevice());
+  options->threads = 1;
+  options->timeout = at.timeout;
+  return c10::make_intrusive<c10d::ProcessGroupGloo>(store, at.rank, at.size, options);
+}
+
+c10::intrusive_ptr<c10d::Backend> nccl_backend([[maybe_unused]] const c10::intrusive_ptr<c10d::Store>& store,
+                                               [[maybe_unused]] const Rendezvous& at,
+                                               [[maybe_unused]] at::Device device,
+                                               [[maybe_unused]] bool high_priority) {
+#ifdef USE_C10D_NCCL
+  auto options = c10d::ProcessGroupNCCL::Options::create(high_priority);
+  options->timeout = at.timeout;
+  auto backend = c10::make_intrusive<c10d::ProcessGroupNCCL>(store, at.rank, at.size, options);
+  backend->setBoundDeviceId(device);
+  backend->eagerConnectSingleDevice(device);  // before the first step, so that no step pays for it
+  return backend;
+#else
+  throw Error(Error::Kind::environment, "this LibTorch has no NCCL; run with --device cpu");
+#endif
+}
+
+class C10dWorld : public World {
+ public:
+  C10dWorld(const Rendezvous& at, at::Device device) : rank_(at.rank), size_(at.size), device_(device) {
+    store_ = meet(at);
+    for (const char* name : {"statistics", "gradients"}) {
+      const auto store = c10::make_intrusive<c10d::PrefixStore>(name, store_);
+      const bool is_statistics = backends_.empty();
+      backends_.push_back(device.is_cuda() ? nccl_backend(store, at, device, /*high_priority=*/is_statistics)
+                                           : gloo_backend(store, at));
+      communicators_.push_back(std::make_unique<C10dCommunicator>(backends_.back(), ledger_, name));
+    }
+    const auto type = device.is_cuda() ? c10d::ProcessGroup::NCCL : c10d::ProcessGroup::GLOO;
+    group_ = c10::make_intrusive<c10d::ProcessGroup>(store_, rank_, size_);  // what Reducer wants
+    group_->setBackend(device.type(), type, backends_[1]);
+    group_->setDefaultBackend(type);
+  }
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  at::Device device() const override { return device_; }
+  std::string backend() const override { return device_.is_cuda() ? "nccl" : "gloo"; }
+  Communicator& statistics() override { return *communicators_[0]; }
+  Communicator& gradients() override { return *communicators_[1]; }
+  Ledger& ledger() override { return ledger_; }
+
+  std::unique_ptr<GradientSync> reducer(const std::vector<at::Tensor>& parameters) override {
+    return std::make_unique<ReducerSync>(parameters, group_, ledger_);
+  }
+
+  void leave() override {
+    for (const auto& communicator : communicators_) {
+      communicator->barrier();
+    }
+    for (const auto& backend : backends_) {
+      backend->shutdown();
+    }
+  }
+
+ private:
+  int rank_;
+  int size_;
+  at::Device device_;
+  Ledger ledger_;
+  c10::intrusive_ptr<c10d::Store> store_;
+  std::vector<c10::intrusive_ptr<c10d::Backend>> backends_;
+  std::vector<std::unique_ptr<C10dCommunicator>> communicators_;
+  c10::intrusive_ptr<c10d::ProcessGroup> group_;
+};
+
+}  // namespace
+
+std::unique_ptr<World> join_world(const Rendezvous& at, at::DeviceType type) {
+  at::Device device(type);
+  if (type == at::kCUDA) {
+#ifdef USE_C10D_NCCL
+    if (!at::hasCUDA() || c10::cuda::device_count() <= at.local_rank) {
+      throw Error(Error::Kind::environment, "rank " + std::to_string(at.rank) + " needs GPU " +
+                                                std::to_string(at.local_rank) + ", but " +
+                                                std::to_string(c10::cuda::device_count()) +
+                                                " are visible; use fewer ranks or --device cpu");
+    }
+    device = at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(at.local_rank));
+    c10::cuda::set_device(device.index());
+#else
+    throw Error(Error::Kind::environment, "this build has no CUDA; run with --device cpu");
+#endif
+  }
+  try {
+    return std::make_unique<C10dWorld>(at, device);
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& e) {
+    throw Error(Error::Kind::communication,
+                "rank " + std::to_string(at.rank) + " could not join the other ranks: " + e.what());
+  }
+}
+
+std::string share_text(const Rendezvous& at, const std::string& text_of_rank0) {
+  if (at.size == 1) {
+    return text_of_rank0;
+  }
+  const auto store = meet(at);
+  if (at.rank == 0) {
+    store->set("shared", std::vector<uint8_t>(text_of_rank0.begin(), text_of_rank0.end()));
+  }
+  const std::vector<uint8_t> text = store->get("shared");
+  // The server lives in rank 0: it may go only after every rank has read.
+  store->add("read", 1);
+  while (at.rank == 0 && store->add("read", 0) < at.size) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  return {text.begin(), text.end()};
+}
+
+}  // namespace bnlab

@@ -1,0 +1,41 @@
+// A rank's place in the world and its process groups: one for statistics, one for gradients, so that a
+// small exchange never queues behind a gradient bucket.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "harness/communicator/communicator.hpp"
+#include "harness/communicator/gradient_sync.hpp"
+#include "harness/communicator/rendezvous.hpp"
+
+namespace bnlab {
+
+class World {
+ public:
+  virtual ~World() = default;
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  virtual at::Device device() const = 0;
+  virtual std::string backend() const = 0;  // "gloo" or "nccl"
+  virtual Communicator& statistics() = 0;   // for the strategy, in forward and backward
+  virtual Communicator& gradients() = 0;    // also for loss counts, metrics and control
+  virtual Ledger& ledger() = 0;
+  // c10d's Reducer over these parameters (same order on all ranks, all needing gradients): buckets that
+  // are averaged while backward goes on.
+  virtual std::unique_ptr<GradientSync> reducer(const std::vector<at::Tensor>& parameters) = 0;
+  // Leaves in order: waits for the others, then shuts the groups down. Not called after an error.
+  virtual void leave() = 0;
+};
+
+// Meets the other ranks. Throws Error (communication) if they do not come within the timeout and
+// Error (environment) where the device or backend is lacking.
+std::unique_ptr<World> join_world(const Rendezvous& rendezvous, at::DeviceType device);
+
+// The text of rank 0, on every rank, over the rendezvous' store.
+std::string share_text(const Rendezvous& rendezvous, const std::string& text_of_rank0);
+
+}  // namespace bnlab

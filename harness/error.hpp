@@ -1,0 +1,21 @@
+// The one exception type. The message says what was expected, what came and where.
+#pragma once
+
+#include <stdexcept>
+#include <string>
+
+namespace bnlab {
+
+// `what()` is one complete message for a person. `status` is the outcome a run ends with when the
+// error reaches the top of a rank, and (for usage, spec and environment) the program's exit code.
+class Error : public std::runtime_error {
+ public:
+  enum class Kind { usage, spec, environment, refused, data, communication };
+  Error(Kind kind, const std::string& message) : std::runtime_error(message), kind_(kind) {}
+  Kind kind() const { return kind_; }
+
+ private:
+  Kind kind_;
+};
+
+}  // namespace bnlab

@@ -1,0 +1,106 @@
+// unet(base, levels): Ronneberger et al. 2015, with padding and nearest upsampling. Encoder level l has
+// base 2^l channels; every block is twice [3x3 convolution -> norm -> ReLU]; skips are concatenated behind
+// the upsampled maps; the head is a 1x1 convolution to the classes.
+#include <torch/types.h>
+
+#include "harness/error.hpp"
+#include "harness/models/model.hpp"
+#include "harness/registry.hpp"
+
+namespace bnlab {
+namespace {
+
+class Block : public torch::nn::Module {
+ public:
+  Block(LayerMaker& layers, const std::string& name, int64_t in, int64_t out) {
+    for (int i = 1; i <= 2; ++i) {
+      const std::string n = std::to_string(i);
+      convs_.push_back(register_module("conv" + n, layers.conv({.name = name + ".conv" + n, .in = i == 1 ? in : out, .out = out})));
+      norms_.push_back(register_module("norm" + n, layers.norm({name + ".norm" + n, out, Activation::relu})));
+    }
+  }
+
+  at::Tensor forward(at::Tensor x) {
+    for (size_t i = 0; i < convs_.size(); ++i) {
+      x = norms_[i]->forward(convs_[i]->forward(x));
+    }
+    return x;
+  }
+
+ private:
+  std::vector<std::shared_ptr<Layer>> convs_, norms_;
+};
+
+class UNetNetwork : public Network {
+ public:
+  UNetNetwork(LayerMaker& layers, int64_t base, int64_t levels, int64_t classes) {
+    int64_t channels = 3;
+    for (int64_t l = 0; l < levels; ++l) {
+      down_.push_back(add_block(layers, "encoder", l, channels, base << l));
+      channels = base << l;
+    }
+    for (int64_t l = levels - 2; l >= 0; --l) {
+      up_.push_back(add_block(layers, "decoder", l, channels + (base << l), base << l));
+      channels = base << l;
+    }
+    last_ = register_module("head", layers.conv({.name = "head", .in = channels, .out = classes, .kernel = 1,
+                                                 .padding = 0, .norm_follows = false}));
+  }
+
+  at::Tensor features(at::Tensor x) override {
+    std::vector<at::Tensor> skips;
+    for (size_t l = 0; l + 1 < down_.size(); ++l) {
+      skips.push_back(down_[l]->forward(x));
+      x = at::max_pool2d(skips.back(), {2, 2});
+    }
+    x = down_.back()->forward(x);
+    for (const auto& block : up_) {
+      const at::Tensor up = at::upsample_nearest2d(x, {2 * x.size(2), 2 * x.size(3)});
+      x = block->forward(at::cat({up, skips.back()}, 1));
+      skips.pop_back();
+    }
+    return x;
+  }
+
+  at::Tensor head(at::Tensor features) override { return last_->forward(features); }
+
+ private:
+  std::shared_ptr<Block> add_block(LayerMaker& layers, const std::string& part, int64_t level, int64_t in, int64_t out) {
+    const std::string name = part + std::to_string(level);
+    return register_module(name, std::make_shared<Block>(layers, name, in, out));
+  }
+
+  std::vector<std::shared_ptr<Block>> down_, up_;
+  std::shared_ptr<Layer> last_;
+};
+
+class UNet : public Model {
+ public:
+  UNet(const Json& options, const Context&)
+      : base_(options.at("base").get<int64_t>()), levels_(options.at("levels").get<int64_t>()) {}
+
+  void check_size(int64_t height, int64_t width) const override {
+    const int64_t step = int64_t{1} << (levels_ - 1);
+    if (height % step != 0 || width % step != 0) {
+      throw Error(Error::Kind::refused, "unet with " + std::to_string(levels_) + " levels needs images whose height and width are multiples of " +
+                                            std::to_string(step) + ", got " + std::to_string(height) + "x" + std::to_string(width));
+    }
+  }
+
+  std::shared_ptr<Network> build(LayerMaker& layers, int64_t classes) const override {
+    return std::make_shared<UNetNetwork>(layers, base_, levels_, classes);
+  }
+
+ private:
+  int64_t base_, levels_;
+};
+
+const Registered<Model> entry{
+    {"unet", "encoder and decoder with skips",
+     {Parameter::integer("base", 16, "channels of the first level").at_least(1).at_most(1024),
+      Parameter::integer("levels", 3, "resolutions; each halves height and width").at_least(1).at_most(8)},
+     "Ronneberger et al. 2015"},
+    make<Model, UNet>};
+
+}  // namespace
+}  // namespace bnlab

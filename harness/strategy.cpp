@@ -1,0 +1,58 @@
+#include "harness/strategy.hpp"
+
+#include <torch/types.h>
+
+#include <cmath>
+
+#include "harness/random.hpp"
+
+namespace bnlab {
+namespace {
+
+class Convolution : public Layer {
+ public:
+  // He et al. 2015: weights from N(0, 2 / fan_in), drawn in float64 from a stream of the site's name, so
+  // that they are the same for every strategy, precision and placement.
+  Convolution(const ConvSite& site, uint64_t seed, const at::TensorOptions& options)
+      : stride_(site.stride), padding_(site.padding) {
+    at::Tensor weight = at::empty({site.out, site.in, site.kernel, site.kernel}, at::kDouble);
+    Stream stream(seed, "weights/" + site.name);
+    const double deviation = std::sqrt(2.0 / static_cast<double>(site.in * site.kernel * site.kernel));
+    double* values = weight.mutable_data_ptr<double>();
+    for (int64_t i = 0; i < weight.numel(); ++i) {
+      values[i] = deviation * stream.normal();
+    }
+    weight_ = register_parameter("weight", weight.to(options));
+    if (!site.norm_follows) {
+      bias_ = register_parameter("bias", at::zeros({site.out}, options));
+    }
+  }
+
+  at::Tensor forward(at::Tensor x, at::Tensor) override {
+    return at::conv2d(x, weight_, bias_, stride_, padding_);
+  }
+
+ private:
+  at::Tensor weight_, bias_;
+  int64_t stride_, padding_;
+};
+
+}  // namespace
+
+std::shared_ptr<Layer> Strategy::conv(const ConvSite& site) {
+  return std::make_shared<Convolution>(site, context_.seed,
+                                       at::TensorOptions().device(context_.device).dtype(context_.dtype));
+}
+
+at::Tensor Strategy::forward(Network& network, const Batch& batch, const Step& step, Mode mode) {
+  pass_ = {batch.towers, batch.rows_per_sample, step, mode};
+  return network.head(network.features(batch.images));
+}
+
+bool Strategy::trainable(const std::string&, const Step&) const {
+  return true;
+}
+
+void Strategy::before_eval(Network&) {}
+
+}  // namespace bnlab

@@ -1,0 +1,50 @@
+#include "harness/towers.hpp"
+
+#include <numeric>
+#include <string>
+
+#include "harness/error.hpp"
+
+namespace bnlab {
+
+Towers::Towers(std::vector<int64_t> samples, int ranks, int rank)
+    : samples_(std::move(samples)), ranks_(ranks), rank_(rank) {
+  if (ranks < 1 || rank < 0 || rank >= ranks) {
+    throw Error(Error::Kind::refused, "towers: rank " + std::to_string(rank) + " of " +
+                                          std::to_string(ranks) + " ranks does not exist");
+  }
+  if (samples_.empty() || count() % ranks != 0) {
+    throw Error(Error::Kind::refused, "towers: the number of ranks (" + std::to_string(ranks) +
+                                          ") must divide the number of towers (" + std::to_string(count()) +
+                                          ")");
+  }
+  for (const int64_t n : samples_) {
+    if (n < 0) {
+      throw Error(Error::Kind::refused, "towers: a tower cannot hold " + std::to_string(n) + " samples");
+    }
+  }
+  per_rank_ = count() / ranks;
+  first_ = per_rank_ * rank;
+}
+
+int64_t Towers::offset(int64_t tower) const {
+  return std::accumulate(samples_.begin(), samples_.begin() + tower, int64_t{0});
+}
+
+int64_t Towers::total_samples() const {
+  return offset(count());
+}
+
+int64_t Towers::local_samples() const {
+  return offset(first_ + per_rank_) - offset(first_);
+}
+
+std::vector<int64_t> Towers::local_offsets() const {
+  std::vector<int64_t> offsets{0};
+  for (int64_t t = first_; t < first_ + per_rank_; ++t) {
+    offsets.push_back(offsets.back() + samples(t));
+  }
+  return offsets;
+}
+
+}  // namespace bnlab
