@@ -1,0 +1,47 @@
+// The kernels under the tower-BN engine: moments, normalise, and the two halves of the backward pass,
+// each over all towers of a rank in one sweep (CPU) or one launch (CUDA).
+//
+// x is [rows, C], [rows, C, L], [rows, C, H, W] or [rows, C, D, H, W], dense, contiguous or channels_last
+// (3-D form for five dimensions), of dtype float64, float32, bfloat16 or float16. Any other layout is
+// made contiguous first; results have x's dtype and memory format.
+// `offsets` (S+1 entries, from 0 to rows, not decreasing) cuts the rows into S slices ("towers");
+// slices may be empty. Statistics are float64 for float64 input and float32 otherwise.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "harness/network.hpp"
+
+namespace bnlab::kernels {
+
+using Offsets = std::vector<int64_t>;
+
+// Count, mean and sum of squared deviations of every slice and channel, packed for the exchange:
+// float64 [S, 1 + 2C] on x's device, each row (n, mean[0..C), M2[0..C)). One numerically safe pass:
+// within a block of at most a few thousand elements mean and M2 about that mean, blocks merged by
+// Chan's formula in float64. An empty slice gives zeros.
+at::Tensor moments(const at::Tensor& x, const Offsets& offsets);
+
+// y = activation((x - mean) * scale + shift + residual), with mean, scale, shift: [S, C] in the
+// statistics' precision; residual: undefined or like x.
+at::Tensor normalise(const at::Tensor& x, const Offsets& offsets, const at::Tensor& mean,
+                     const at::Tensor& scale, const at::Tensor& shift, Activation activation,
+                     const at::Tensor& residual);
+
+// With g = dy where y > 0 and 0 elsewhere (relu), or g = dy (none; y is then ignored):
+// [S, 2, C] in the statistics' precision, sum of g and sum of g (x - mean) over each slice.
+at::Tensor backward_sums(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& y,
+                         const Offsets& offsets, const at::Tensor& mean, Activation activation);
+
+// dx = a g + b (x - mean) + c, with a, b, c: [S, C] in the statistics' precision.
+at::Tensor backward_input(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& y,
+                          const Offsets& offsets, const at::Tensor& mean, const at::Tensor& a,
+                          const at::Tensor& b, const at::Tensor& c, Activation activation);
+
+// g itself: the gradient of the residual.
+at::Tensor backward_residual(const at::Tensor& dy, const at::Tensor& y, Activation activation);
+
+}  // namespace bnlab::kernels

@@ -1,0 +1,34 @@
+// per_tower: every tower normalises by its own moments and keeps running statistics of its own; those of
+// one tower (`saved_tower`) are saved. What data-parallel training does in Caffe, Torch, PyTorch, MXNet and
+// Keras when nothing is said; "pseudo-BN" (parts of a batch normalised apart, then joined) is the same
+// arithmetic. The pairs of the other towers reach neither training nor a checkpoint, so only the saved
+// one is kept.
+//   y = gamma (x - m_t) / sqrt(v_t + eps) + beta
+#include "harness/registry.hpp"
+#include "strategies/tower_strategy.hpp"
+
+namespace bnlab {
+namespace {
+
+class PerTower : public TowerStrategy {
+ public:
+  PerTower(const Json& options, const Context& context) : TowerStrategy(rules(options), context) {}
+
+ private:
+  static Rules rules(const Json& options) {
+    Rules rules = shared_rules(options);
+    rules.normalise_by = NormaliseBy::own;
+    rules.remember = Remember::tower;
+    rules.saved_tower = options.at("saved_tower").get<int64_t>();
+    return rules;
+  }
+};
+
+const Registered<Strategy> entry{
+    {"per_tower", "every tower normalises by its own moments; one tower's running statistics are saved",
+     tower_parameters({Parameter::integer("saved_tower", 0, "tower whose running statistics are saved").at_least(0)}),
+     "Ioffe and Szegedy 2015, as data-parallel frameworks run it"},
+    make<Strategy, PerTower>};
+
+}  // namespace
+}  // namespace bnlab

@@ -1,0 +1,37 @@
+// Normalisation inside each sample, over groups of channels (group, layer and instance norm): no batch, no
+// towers, no running statistics, no exchange. The kernels' slices are single rows here.
+//   y = gamma (x - m_ng) / sqrt(v_ng + eps) + beta, moments of sample n over group g's channels and positions
+#pragma once
+
+#include <string>
+
+#include "harness/network.hpp"
+#include "harness/parameters.hpp"
+#include "harness/strategy.hpp"
+
+namespace bnlab {
+
+struct SampleNormRules {
+  std::string strategy;  // for messages
+  int64_t groups = 1;
+  double eps = 1e-5;
+  bool affine = true;
+};
+
+class SampleNorm : public Layer {
+ public:
+  // Throws Error (refused) unless the groups divide the site's channels.
+  SampleNorm(const NormSite& site, const SampleNormRules& rules, const at::TensorOptions& statistics);
+  // Throws Error (refused) where a group of one sample has a single value.
+  at::Tensor forward(at::Tensor x, at::Tensor residual) override;
+
+ private:
+  NormSite site_;
+  SampleNormRules rules_;
+  at::Tensor weight_, bias_;  // [C], undefined without affine
+};
+
+// eps and affine behind the strategy's own parameters.
+std::vector<Parameter> sample_norm_parameters(std::vector<Parameter> own = {});
+
+}  // namespace bnlab
