@@ -1,0 +1,22 @@
+# Writes OUT (a header) for the checkout SOURCE; called at build time by revision.cmake.
+find_package(Git QUIET)
+set(revision "")
+set(dirty 0)
+if(GIT_FOUND)
+  # The last commit that changed the code: documents, records and figures make no record stale.
+  set(code CMakeLists.txt cmake harness strategies)
+  execute_process(COMMAND ${GIT_EXECUTABLE} -C ${SOURCE} log -1 --format=%h --abbrev=12 -- ${code}
+                  OUTPUT_VARIABLE revision OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+  execute_process(COMMAND ${GIT_EXECUTABLE} -C ${SOURCE} status --porcelain --untracked-files=no -- ${code}
+                  OUTPUT_VARIABLE changes ERROR_QUIET)
+  if(changes)
+    set(dirty 1)
+  endif()
+endif()
+file(CONFIGURE OUTPUT ${OUT} @ONLY CONTENT [[
+#pragma once
+#define BNLAB_VERSION "@VERSION@"
+#define BNLAB_GIT_REVISION "@revision@"
+#define BNLAB_GIT_DIRTY @dirty@
+#define BNLAB_BUILD_TYPE "@BUILD_TYPE@"
+]])

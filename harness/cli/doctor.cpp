@@ -1,0 +1,185 @@
+// bnlab doctor: what this machine offers and lacks; each problem with its cure.
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <iostream>
+#include <memory>
+#include <vector>
+
+#include "harness/cli/options.hpp"
+#include "harness/cli/program.hpp"
+#include "harness/error.hpp"
+#include "harness/launch/environment_world.hpp"
+#include "harness/launch/loopback_socket.hpp"
+#include "harness/launch/placing.hpp"
+#include "harness/records/environment.hpp"
+#include "harness/records/record.hpp"
+#include "harness/records/text_table.hpp"
+#include "harness/training/rank.hpp"
+
+namespace bnlab {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Finding {
+  std::string what, found;
+  std::string problem;  // empty if all is well
+  std::string cure;
+};
+
+std::string shown(const Json& value) {
+  return value.is_null() ? "none" : value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+std::string gibibytes(double bytes) {
+  return fixed(bytes / (1 << 30), 1) + " GiB";
+}
+
+Finding disk(const std::string& results) {
+  fs::path folder = fs::absolute(results);
+  while (!fs::exists(folder)) {
+    folder = folder.parent_path();
+  }
+  Finding finding{"disk", "", "", ""};
+  std::error_code error;
+  const auto space = fs::space(folder, error);
+  finding.found = gibibytes(static_cast<double>(space.available)) + " free for " + results;
+  if (access(folder.c_str(), W_OK) != 0) {
+    finding.problem = results + " cannot be written";
+    finding.cure = "give another folder with --results DIR";
+  } else if (space.available < (1ULL << 30)) {
+    finding.problem = "less than 1 GiB is free";
+    finding.cure = "free some space, or give another folder with --results DIR";
+  }
+  return finding;
+}
+
+Finding gpus(const Json& libraries) {
+  const int visible = visible_gpus();
+  Finding finding{"GPUs", visible == 0 ? "none" : shown(value_at(libraries, "gpus")), "", ""};
+  if (visible == 0 && fs::exists("/dev/nvidiactl")) {
+    finding.problem = "there is an NVIDIA driver, but LibTorch sees no GPU";
+    finding.cure =
+        "unset CUDA_VISIBLE_DEVICES, and use a driver of CUDA 13 or later with a CUDA build of LibTorch";
+  } else if (visible == 0) {
+    finding.found = "none: runs use the CPU, several towers or ranks on its cores";
+  }
+  return finding;
+}
+
+Finding launcher() {
+  Finding finding{"launcher", "", "", ""};
+  try {
+    const auto world = environment_world(process_environment());
+    finding.found = world ? world->launcher + " (" + world->reason + "): this process joins its world"
+                          : "none announced: bnlab starts the ranks itself";
+  } catch (const Error& error) {
+    finding.found = "announced, but not usable";
+    finding.problem = error.what();
+    finding.cure = "set what is missing, or give --ranks N to start ranks without the launcher";
+  }
+  return finding;
+}
+
+Finding loopback() {
+  try {
+    const LoopbackSocket socket;
+    return {"loopback", "works: ranks on this machine can meet", "", ""};
+  } catch (const Error& error) {
+    return {"loopback", "does not work", error.what(), "bring the interface up: ip link set lo up"};
+  }
+}
+
+Finding data(const std::string& folder) {
+  if (folder.empty()) {
+    return {"data", "no folder given: tasks made from the seed work, photographs need --data or BNLAB_DATA",
+            "", ""};
+  }
+  if (!fs::is_directory(folder)) {
+    return {"data", folder, folder + " is no folder", "give the folder that holds the data sets"};
+  }
+  return {"data", folder, "", ""};
+}
+
+std::vector<Finding> examine(const std::string& results, const std::string& data_dir) {
+  const Json libraries = library_versions();
+  const Json machine = environment_record(libraries);
+  const Json version = code_version();
+  const bool nccl = visible_gpus() > 0 && !value_at(libraries, "nccl").is_null();
+  return {
+      {"bnlab",
+       shown(version.at("version")) + ", git " + shown(version.at("git")) + ", " +
+           shown(machine.at("compiler")) + ", " + shown(machine.at("build_type")),
+       "", ""},
+      {"system", shown(machine.at("os")) + ", " + shown(machine.at("kernel")), "", ""},
+      {"CPU",
+       shown(machine.at("cpu")) + ", " + std::to_string(usable_cores()) + " usable cores, " +
+           shown(value_at(libraries, "cpu_capability")),
+       "", ""},
+      {"memory", gibibytes(machine.at("memory_bytes").get<double>()), "", ""},
+      disk(results),
+      {"LibTorch",
+       shown(value_at(libraries, "libtorch")) + ", CUDA " + shown(value_at(libraries, "cuda")) + ", NCCL " +
+           shown(value_at(libraries, "nccl")),
+       "", ""},
+      gpus(libraries),
+      {"backends", nccl ? "gloo (CPU), nccl (GPU)" : "gloo (CPU)", "", ""},
+      loopback(),
+      launcher(),
+      data(data_dir),
+  };
+}
+
+void print(const std::vector<Finding>& findings) {
+  for (const Finding& finding : findings) {
+    std::cout << finding.what << std::string(finding.what.size() < 10 ? 10 - finding.what.size() : 1, ' ')
+              << finding.found << "\n";
+    if (!finding.problem.empty()) {
+      std::cout << "          problem: " << finding.problem << "\n          cure: " << finding.cure << "\n";
+    }
+  }
+}
+
+Json as_json(const std::vector<Finding>& findings) {
+  Json all = Json::array();
+  for (const Finding& finding : findings) {
+    const bool well = finding.problem.empty();
+    all.push_back({{"what", finding.what},
+                   {"found", finding.found},
+                   {"problem", well ? Json() : Json(finding.problem)},
+                   {"cure", well ? Json() : Json(finding.cure)}});
+  }
+  return all;
+}
+
+}  // namespace
+
+void add_doctor(Program& program) {
+  CLI::App* command =
+      add_command(program, "doctor", "What this machine offers and lacks, each problem with its cure",
+                  "  bnlab doctor\n"
+                  "  bnlab doctor --data ~/data --json");
+  const auto results = std::make_shared<std::string>("results");
+  const auto data_dir = std::make_shared<std::string>();
+  const auto json = std::make_shared<bool>(false);
+  add_results_option(*command, *results);
+  add_data_option(*command, *data_dir);
+  command->add_flag("--json", *json, "As JSON");
+  command->callback([&program, results, data_dir, json] {
+    program.action = [results, data_dir, json] {
+      const std::vector<Finding> findings = examine(*results, *data_dir);
+      if (*json) {
+        std::cout << as_json(findings).dump(2) << "\n";
+      } else {
+        print(findings);
+      }
+      const bool well = std::all_of(findings.begin(), findings.end(),
+                                    [](const Finding& finding) { return finding.problem.empty(); });
+      return well ? exit_code::kOk : exit_code::kEnvironment;
+    };
+  });
+}
+
+}  // namespace bnlab

@@ -1,0 +1,6 @@
+// The program `bnlab`.
+#include "harness/cli/program.hpp"
+
+int main(int argc, char** argv) {
+  return bnlab::run_program(argc, argv);
+}

@@ -1,0 +1,80 @@
+#include "harness/cli/options.hpp"
+
+#include <CLI/Option.hpp>
+#include <CLI/Validators.hpp>
+#include <algorithm>
+#include <filesystem>
+#include <vector>
+
+#include "harness/error.hpp"
+#include "harness/parameters.hpp"
+
+namespace bnlab {
+namespace {
+
+namespace fs = std::filesystem;
+constexpr const char* kExperiments = "experiments";
+
+std::vector<std::string> known_experiments() {
+  std::vector<std::string> names;
+  std::error_code none;
+  for (const auto& entry : fs::directory_iterator(kExperiments, none)) {
+    if (entry.path().extension() == ".json") {
+      names.push_back(entry.path().stem().string());
+    }
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+}  // namespace
+
+std::string find_spec_if_any(const std::string& text) {
+  if (fs::is_regular_file(text)) {
+    return text;
+  }
+  const fs::path named = fs::path(kExperiments) / (text + ".json");
+  return fs::is_regular_file(named) ? named.string() : "";
+}
+
+std::string find_spec(const std::string& text) {
+  const std::string file = find_spec_if_any(text);
+  if (file.empty()) {
+    const std::string near = nearest(fs::path(text).stem().string(), known_experiments());
+    throw Error(Error::Kind::usage,
+                text + ": no such spec file" + (near.empty() ? "" : "; did you mean " + near + "?"));
+  }
+  return file;
+}
+
+void add_results_option(CLI::App& command, std::string& results_dir) {
+  command.add_option("--results", results_dir, "Folder of the records")
+      ->type_name("DIR")
+      ->capture_default_str();
+}
+
+void add_placement_options(CLI::App& command, LaunchOptions& options) {
+  command.add_option("--ranks", options.ranks, "Processes per run; default: one per GPU, on the CPU one")
+      ->type_name("N")
+      ->check(CLI::PositiveNumber);
+  command.add_option("--device", options.device, "cpu or cuda; default: cuda if there is a GPU")
+      ->type_name("DEVICE")
+      ->check(CLI::IsMember({"cpu", "cuda"}));
+  command.add_option("--jobs", options.jobs, "Runs side by side (their throughput is then not comparable)")
+      ->type_name("J")
+      ->check(CLI::PositiveNumber);
+  command
+      .add_option("--only", options.only, "Runs that match, such as strategy=sync,per_tower; may be repeated")
+      ->type_name("KEY=VALUE,...")
+      ->allow_extra_args(false);
+  command.add_flag("--retry", options.retry, "Start failed runs again");
+  add_results_option(command, options.results_dir);
+}
+
+void add_data_option(CLI::App& command, std::string& data_dir) {
+  command.add_option("--data", data_dir, "Folder below which data sets are found")
+      ->type_name("DIR")
+      ->envname("BNLAB_DATA");
+}
+
+}  // namespace bnlab

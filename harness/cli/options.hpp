@@ -1,0 +1,25 @@
+// Options that several commands have, and what their values mean.
+#pragma once
+
+#include <CLI/App.hpp>
+#include <string>
+
+#include "harness/launch/launch.hpp"
+
+namespace bnlab {
+
+// SPEC: the file it names, or experiments/SPEC.json. Throws Error (usage) with the nearest known name.
+std::string find_spec(const std::string& text);
+
+// The same, but "" where there is none.
+std::string find_spec_if_any(const std::string& text);
+
+void add_results_option(CLI::App& command, std::string& results_dir);
+
+// --ranks, --device, --jobs, --only, --retry, --results
+void add_placement_options(CLI::App& command, LaunchOptions& options);
+
+// --data, else BNLAB_DATA, else "".
+void add_data_option(CLI::App& command, std::string& data_dir);
+
+}  // namespace bnlab

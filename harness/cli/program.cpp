@@ -1,0 +1,193 @@
+#include "harness/cli/program.hpp"
+
+#include <algorithm>
+#include <exception>
+#include <iostream>
+#include <sstream>
+#include <vector>
+
+#include "harness/error.hpp"
+#include "harness/parameters.hpp"
+#include "harness/records/environment.hpp"
+
+namespace bnlab {
+namespace {
+
+constexpr const char* kExamples =
+    "  bnlab run experiments/quickstart.json --ranks 2   train every run of the matrix that is not done yet\n"
+    "  bnlab plan experiments/quickstart.json            what it would run, and for how long\n"
+    "  bnlab report quickstart                           the table of what came out\n"
+    "  bnlab doctor                                      what this machine offers and lacks";
+
+constexpr const char* kExitCodes =
+    "Exit codes: 0 everything asked for is done; 1 some runs failed (the matrix went on); 2 the command\n"
+    "line or the spec cannot be done (nothing was started); 3 the environment lacks something; 130\n"
+    "interrupted (the command that resumes is printed).";
+
+// Examples first, then what the command is, then its options.
+class ExamplesFirst : public CLI::Formatter {
+ public:
+  std::string make_help(const CLI::App* app, std::string name, CLI::AppFormatMode mode) const override {
+    if (mode == CLI::AppFormatMode::Sub) {
+      return make_expanded(app);
+    }
+    std::ostringstream out;
+    out << "Examples:\n"
+        << app->get_footer() << "\n\n"
+        << make_description(app) << "\n"
+        << make_usage(app, name);
+    out << make_positionals(app) << make_groups(app, mode) << make_subcommands(app, mode);
+    out << "\n" << kExitCodes << "\n";
+    return out.str();
+  }
+};
+
+std::vector<std::string> command_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* command :
+       app.get_subcommands([](const CLI::App* c) { return !c->get_group().empty(); })) {
+    names.push_back(command->get_name());
+  }
+  return names;
+}
+
+std::vector<std::string> option_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) {
+      names.push_back("--" + name);
+    }
+  }
+  return names;
+}
+
+std::string did_you_mean(const std::string& name, const std::vector<std::string>& known) {
+  const std::string near = nearest(name, known);
+  return near.empty() ? "" : "; did you mean " + near + "?";
+}
+
+std::string joined(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) {
+    text += (text.empty() ? "" : ", ") + word;
+  }
+  return text;
+}
+
+// What was wrong with a command line that CLI11 refused, with the nearest known name.
+std::string explain(const CLI::App& app, const CLI::ParseError& error) {
+  const auto chosen = app.get_subcommands();
+  const CLI::App& command = chosen.empty() ? app : *chosen.front();
+  const std::vector<std::string> unknown = command.remaining();
+  for (const std::string& word : unknown) {
+    if (word.rfind('-', 0) == 0) {
+      return "unknown option " + word + did_you_mean(word.substr(0, word.find('=')), option_names(command));
+    }
+    if (chosen.empty()) {
+      return "unknown command " + word + did_you_mean(word, command_names(app)) + " (there are " +
+             joined(command_names(app)) + ")";
+    }
+  }
+  return error.what();
+}
+
+std::string quoted(const std::string& word) {
+  constexpr const char* kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./,:@%";
+  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) {
+    return word;
+  }
+  std::string text = "'";
+  for (const char c : word) {
+    text += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  }
+  return text + "'";
+}
+
+// As typed, but for the program's folder, which is nobody's business.
+std::string command_line(int argc, const char* const* argv) {
+  std::string text = "bnlab";
+  for (int i = 1; i < argc; ++i) {
+    text += " " + quoted(argv[i]);
+  }
+  return text;
+}
+
+std::string version_text() {
+  const Json version = code_version();
+  std::string text = "bnlab " + version.at("version").get<std::string>();
+  if (!version.at("git").is_null()) {
+    text +=
+        " (" + version.at("git").get<std::string>() + (version.at("dirty").get<bool>() ? ", modified)" : ")");
+  }
+  return text;
+}
+
+int exit_code_of(const Error& error) {
+  switch (error.kind()) {
+    case Error::Kind::usage:
+    case Error::Kind::spec:
+      return exit_code::kUsage;
+    case Error::Kind::environment:
+      return exit_code::kEnvironment;
+    default:
+      return exit_code::kFailed;
+  }
+}
+
+void build(Program& program) {
+  CLI::App& app = program.app;
+  app.name("bnlab");
+  app.description("Compares batch-normalisation strategies for multi-GPU training.\n");
+  app.footer(kExamples);
+  app.formatter(std::make_shared<ExamplesFirst>());
+  app.set_version_flag("--version", version_text(), "Print the version and exit");
+  app.set_help_flag("-h,--help", "Print this help and exit");
+  app.get_formatter()->label("SUBCOMMAND", "COMMAND");
+  app.get_formatter()->label("Subcommands", "Commands");
+  add_run(program);
+  add_plan(program);
+  add_status(program);
+  add_report(program);
+  add_list(program);
+  add_doctor(program);
+  add_rank(program);
+}
+
+}  // namespace
+
+CLI::App* add_command(Program& program, const std::string& name, const std::string& summary,
+                      const std::string& examples) {
+  CLI::App* command = program.app.add_subcommand(name, summary);
+  command->footer(examples);
+  return command;
+}
+
+int run_program(int argc, const char* const* argv) {
+  Program program;
+  program.typed = command_line(argc, argv);
+  build(program);
+  try {
+    program.app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) {  // --help, --version
+      return program.app.exit(error);
+    }
+    std::cerr << "bnlab: " << explain(program.app, error) << "\nbnlab --help shows how it is used\n";
+    return exit_code::kUsage;
+  }
+  if (!program.action) {
+    std::cerr << program.app.help();
+    return exit_code::kUsage;
+  }
+  try {
+    return program.action();
+  } catch (const Error& error) {
+    std::cerr << "bnlab: " << error.what() << "\n";
+    return exit_code_of(error);
+  } catch (const std::exception& error) {
+    std::cerr << "bnlab: unexpected: " << error.what() << "\n";
+    return exit_code::kFailed;
+  }
+}
+
+}  // namespace bnlab

@@ -1,0 +1,29 @@
+// The world that a launcher (torchrun, mpirun, srun) announces through environment variables.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+
+#include "harness/communicator/rendezvous.hpp"
+
+namespace bnlab {
+
+using Variables = std::map<std::string, std::string>;
+
+struct EnvironmentWorld {
+  std::string launcher;  // "torchrun", "environment" (plain RANK), "mpirun", "srun"
+  std::string reason;    // the variables that gave it away, for `bnlab doctor`
+  Rendezvous rendezvous;
+  int local_size = 1;  // ranks on this host, for their share of its cores; all of them if nothing says
+  int restart = 0;     // torchrun: how often it has started the world again
+};
+
+Variables process_environment();
+
+// The announced world, or nothing. Precedence: RANK, then Open MPI's OMPI_COMM_WORLD_*, then PMI_*, then
+// a SLURM step of more than one task (an interactive shell or a batch script is none).
+// Throws Error (environment) if a world is announced but a variable is missing or no number.
+std::optional<EnvironmentWorld> environment_world(const Variables& variables);
+
+}  // namespace bnlab

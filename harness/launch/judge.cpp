@@ -1,0 +1,155 @@
+#include "harness/launch/judge.hpp"
+
+#include <signal.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <deque>
+#include <fstream>
+
+namespace bnlab {
+namespace {
+
+bool reported_normally(const RankEnd& rank) {
+  return rank.report && rank.end.signal == 0 && rank.end.code == 0;
+}
+
+bool died(const RankEnd& rank) {
+  return !rank.stopped && !reported_normally(rank);
+}
+
+// The earliest rank to which `is_suspect` applies, or -1. Where the order is not known a signal comes
+// before an exit status: ranks that lose contact leave by themselves, a killed one does not.
+template <class Suspect>
+int earliest(const std::vector<RankEnd>& ranks, Suspect is_suspect) {
+  int found = -1;
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    const auto place = [&](const RankEnd& r) {
+      return 3 * r.order + (r.end.signal == SIGKILL ? 0 : r.end.signal != 0 ? 1 : 2);
+    };
+    if (is_suspect(ranks[i]) && (found < 0 || place(ranks[i]) < place(ranks[static_cast<size_t>(found)]))) {
+      found = static_cast<int>(i);
+    }
+  }
+  return found;
+}
+
+std::string rank_name(int rank) {
+  return "rank " + std::to_string(rank);
+}
+
+Outcome of_dead_rank(int index, const RankEnd& rank, bool out_of_memory) {
+  Outcome outcome{Status::crashed, "", index, "", {}};
+  if (rank.end.signal != 0) {
+    outcome.signal = signal_name(rank.end.signal);
+    outcome.message = rank_name(index) + " was ended by " + outcome.signal;
+    if (rank.end.signal == SIGKILL && out_of_memory) {
+      outcome.status = Status::oom;
+      outcome.message += ": the kernel ran out of memory";
+    }
+  } else {
+    outcome.message =
+        rank_name(index) + " ended without a report, with exit status " + std::to_string(rank.end.code);
+  }
+  return outcome;
+}
+
+Outcome of_lost_contact(const std::vector<RankEnd>& ranks, int witness) {
+  std::string silent;
+  std::optional<int> first;
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    if (ranks[i].stopped && !ranks[i].report) {
+      first = first.value_or(static_cast<int>(i));
+      silent += (silent.empty() ? "" : ", ") + rank_name(static_cast<int>(i));
+    }
+  }
+  const std::string& seen = ranks[static_cast<size_t>(witness)].report->message;
+  if (first) {
+    return {Status::timeout,
+            silent + " did not answer (" + rank_name(witness) + ": " + seen + ")",
+            first,
+            "",
+            {}};
+  }
+  return {Status::crashed, rank_name(witness) + ": " + seen, witness, "", {}};
+}
+
+}  // namespace
+
+Outcome judge(const std::vector<RankEnd>& ranks, Stop stop, double timeout_s, bool out_of_memory) {
+  const bool any_stopped =
+      std::any_of(ranks.begin(), ranks.end(), [](const RankEnd& r) { return r.stopped; });
+  if (stop == Stop::interrupt && any_stopped) {
+    return {Status::interrupted, "interrupted by a signal", std::nullopt, "", {}};
+  }
+  if (const int dead = earliest(ranks, died); dead >= 0) {
+    return of_dead_rank(dead, ranks[static_cast<size_t>(dead)], out_of_memory);
+  }
+  const auto own_finding = [](const RankEnd& r) {
+    return r.report && r.report->status != "ok" && !r.report->lost_contact;
+  };
+  if (const int finder = earliest(ranks, own_finding); finder >= 0) {
+    const RankReport& report = *ranks[static_cast<size_t>(finder)].report;
+    return {status_named(report.status), report.message, finder, "", {}};
+  }
+  const auto lost_contact = [](const RankEnd& r) { return r.report && r.report->lost_contact; };
+  if (const int witness = earliest(ranks, lost_contact); witness >= 0) {
+    return of_lost_contact(ranks, witness);
+  }
+  if (stop == Stop::timeout) {
+    char limit[64];
+    std::snprintf(limit, sizeof limit, "not finished after timeout_s = %g s", timeout_s);
+    return {Status::timeout, limit, std::nullopt, "", {}};
+  }
+  const auto silent = [](const RankEnd& r) { return !r.report; };
+  if (const int left = earliest(ranks, silent); left >= 0) {
+    return {Status::timeout, rank_name(left) + " did not end after the others had finished", left, "", {}};
+  }
+  return {};
+}
+
+std::vector<std::string> log_tail(const std::string& file, size_t lines) {
+  std::ifstream in(file);
+  std::deque<std::string> last;
+  for (std::string line; std::getline(in, line);) {
+    last.push_back(line);
+    if (last.size() > lines) {
+      last.pop_front();
+    }
+  }
+  return {last.begin(), last.end()};
+}
+
+namespace {
+
+// The number after "oom_kill" in a file of "name number" lines, or nothing.
+std::optional<long> oom_kill_count(const std::string& file) {
+  std::ifstream in(file);
+  std::string key;
+  for (long value = 0; in >> key >> value;) {
+    if (key == "oom_kill") {
+      return value;
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+long out_of_memory_kills() {
+  std::ifstream groups("/proc/self/cgroup");  // "0::/path" (v2), "9:memory:/path" (v1)
+  for (std::string line; std::getline(groups, line);) {
+    const size_t memory = line.find(":memory:");
+    const std::string path = line.substr(line.rfind(':') + 1);
+    const std::string file = line.rfind("0::", 0) == 0 ? "/sys/fs/cgroup" + path + "/memory.events"
+                             : memory != std::string::npos
+                                 ? "/sys/fs/cgroup/memory" + path + "/memory.oom_control"
+                                 : "";
+    if (const auto count = oom_kill_count(file)) {
+      return *count;
+    }
+  }
+  return oom_kill_count("/proc/vmstat").value_or(0);  // no cgroup: the whole machine's
+}
+
+}  // namespace bnlab

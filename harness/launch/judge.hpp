@@ -1,0 +1,35 @@
+// How a run ended, judged from how its ranks ended.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "harness/launch/process.hpp"
+#include "harness/records/record.hpp"
+#include "harness/training/rank.hpp"
+
+namespace bnlab {
+
+struct RankEnd {
+  std::optional<RankReport> report;  // what it wrote, if it came to that
+  ProcessEnd end;
+  bool stopped = false;  // by the launcher: its end says nothing
+  int order = 0;         // 0 for the first rank seen to end; equal where the order is not known
+};
+
+enum class Stop { none, timeout, interrupt };  // why the launcher ended a run, if it did
+
+// The outcome names the first rank that went wrong, not those that failed in consequence. The order of
+// blame: a rank that died; a rank's own finding (oom, error, diverged, an unexpected exception); a rank
+// that was silent while others lost contact; lost contact with nobody missing. The log tail stays empty.
+// `out_of_memory`: the kernel has killed a process for lack of memory during the run.
+Outcome judge(const std::vector<RankEnd>& ranks, Stop stop, double timeout_s, bool out_of_memory);
+
+// The last `lines` lines of a log; empty if there is none.
+std::vector<std::string> log_tail(const std::string& file, size_t lines = 20);
+
+// How many processes the kernel has killed for lack of memory in this process's cgroup, so far.
+long out_of_memory_kills();
+
+}  // namespace bnlab

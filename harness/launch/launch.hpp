@@ -1,0 +1,36 @@
+// Runs an experiment: skips what is finished, starts the ranks of the rest, watches them, records every
+// outcome. A failed run never ends the matrix. Needs no LibTorch.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "harness/spec/spec.hpp"
+
+namespace bnlab {
+
+struct LaunchOptions {
+  int ranks = 0;                  // 0: one per GPU, one on the CPU; lowered to a divisor of the towers, aloud
+  std::string device;             // "cpu", "cuda" or "" (cuda if there is a GPU)
+  int jobs = 1;                   // independent runs side by side
+  std::vector<std::string> only;  // "strategy=sync,per_tower", "seed=0": runs that match all of them
+  bool retry = false;             // start failed runs again
+  std::string results_dir = "results";
+  std::string data_dir;
+  std::string command;  // as typed, for the record
+  std::string program;  // path of this executable, for the ranks
+  int threads = 0;      // per rank; 0: cores / (ranks x jobs), at least 1
+};
+
+struct LaunchSummary {
+  int finished = 0;  // ok, in this call
+  int skipped = 0;   // finished before
+  int failed = 0;    // any other outcome, in this call
+  bool interrupted = false;
+  bool leads = true;  // false on every rank but the first of a world that a launcher such as torchrun made
+};
+
+// Progress goes to standard error: a line with an ETA on a terminal, plain lines elsewhere.
+LaunchSummary launch(const Experiment& experiment, const LaunchOptions& options);
+
+}  // namespace bnlab

@@ -1,0 +1,96 @@
+#include "harness/launch/placing.hpp"
+
+#include <sched.h>
+
+#include <algorithm>
+
+#include "harness/error.hpp"
+
+namespace bnlab {
+namespace {
+
+int largest_divisor(int64_t towers, int limit) {
+  int ranks = static_cast<int>(std::min<int64_t>(limit, towers));
+  while (towers % ranks != 0) {
+    --ranks;
+  }
+  return ranks;
+}
+
+void remark(std::vector<std::string>& remarks, const std::string& sentence) {
+  if (std::find(remarks.begin(), remarks.end(), sentence) == remarks.end()) {
+    remarks.push_back(sentence);
+  }
+}
+
+std::string choose_device(const RunSpec& run, const LaunchOptions& options, const std::function<int()>& gpus,
+                          std::vector<std::string>& remarks) {
+  if (run.device) {
+    if (!options.device.empty() && options.device != *run.device) {
+      remark(remarks, "the spec places runs on " + *run.device + "; --device " + options.device +
+                          " does not apply to them");
+    }
+    return *run.device;
+  }
+  if (!options.device.empty()) {
+    return options.device;
+  }
+  return gpus() > 0 ? "cuda" : "cpu";
+}
+
+int choose_ranks(const RunSpec& run, const LaunchOptions& options, int gpus,
+                 std::vector<std::string>& remarks) {
+  const std::string towers = std::to_string(run.towers());
+  if (run.ranks) {
+    if (options.ranks > 0 && options.ranks != *run.ranks) {
+      remark(remarks, "the spec places runs on " + std::to_string(*run.ranks) + " ranks; --ranks " +
+                          std::to_string(options.ranks) + " does not apply to them");
+    }
+    if (run.towers() % *run.ranks != 0) {
+      throw Error(Error::Kind::spec, run.id + ": placement.ranks is " + std::to_string(*run.ranks) +
+                                         ", which does not divide its " + towers + " towers");
+    }
+    return *run.ranks;
+  }
+  const int wanted = options.ranks > 0 ? options.ranks : std::max(1, gpus);
+  const int ranks = largest_divisor(run.towers(), wanted);
+  if (ranks != wanted && options.ranks > 0) {
+    remark(remarks, "runs with " + towers + " towers use " + std::to_string(ranks) +
+                        (ranks == 1 ? " rank: " : " ranks: ") + std::to_string(wanted) +
+                        " does not divide the towers");
+  }
+  return ranks;
+}
+
+}  // namespace
+
+int usable_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  return sched_getaffinity(0, sizeof set, &set) == 0 ? std::max(1, CPU_COUNT(&set)) : 1;
+}
+
+std::vector<PlacedRun> place_runs(const Experiment& experiment, const std::vector<RunSpec>& runs,
+                                  const LaunchOptions& options, const std::function<int()>& gpus, int cores,
+                                  std::vector<std::string>& remarks) {
+  std::vector<PlacedRun> placed;
+  for (const RunSpec& run : runs) {
+    PlacedRun place{run, {}, "", 1};
+    place.placement.device = choose_device(run, options, gpus, remarks);
+    const bool on_gpu = place.placement.device == "cuda";
+    place.placement.ranks = choose_ranks(run, options, on_gpu ? gpus() : 0, remarks);
+    if (on_gpu && place.placement.ranks > gpus()) {
+      throw Error(Error::Kind::environment, run.id + ": " + std::to_string(place.placement.ranks) +
+                                                " ranks need as many GPUs, and " + std::to_string(gpus()) +
+                                                " are visible; lower --ranks or give --device cpu");
+    }
+    place.placement.towers_per_rank = run.towers() / place.placement.ranks;
+    place.folder = run_folder(options.results_dir, experiment.name, run.id, place.placement);
+    place.threads =
+        options.threads > 0 ? options.threads : std::max(1, cores / (place.placement.ranks * options.jobs));
+    placed.push_back(place);
+  }
+  return placed;
+}
+
+}  // namespace bnlab

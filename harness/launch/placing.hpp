@@ -1,0 +1,30 @@
+// Where each run is computed: a spec's own placement, else the command line, else this machine's devices.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "harness/launch/launch.hpp"
+#include "harness/records/run_folder.hpp"
+
+namespace bnlab {
+
+struct PlacedRun {
+  RunSpec spec;
+  Placement placement;
+  std::string folder;
+  int threads = 1;  // per rank
+};
+
+// Cores that this process may use.
+int usable_cores();
+
+// Places the runs in order. `gpus` counts the visible GPUs and is asked only where it matters; `cores`
+// are shared by the ranks of `options.jobs` runs. Each sentence of `remarks` is something the user did
+// not ask for in these words (ranks lowered to a divisor, a spec that decides for itself), said once.
+std::vector<PlacedRun> place_runs(const Experiment& experiment, const std::vector<RunSpec>& runs,
+                                  const LaunchOptions& options, const std::function<int()>& gpus, int cores,
+                                  std::vector<std::string>& remarks);
+
+}  // namespace bnlab

@@ -1,0 +1,197 @@
+#include "harness/launch/progress.hpp"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <iostream>
+#include <limits>
+#include <numeric>
+
+namespace bnlab {
+namespace {
+
+constexpr std::chrono::milliseconds kTerminalPeriod{200};
+constexpr std::chrono::seconds kPlainPeriod{10};
+constexpr const char* kRed = "31";
+constexpr const char* kGreen = "32";
+
+bool is_terminal() {
+  const char* term = std::getenv("TERM");
+  return isatty(STDERR_FILENO) != 0 && term != nullptr && std::strcmp(term, "dumb") != 0;
+}
+
+bool wants_colour() {
+  const char* no_colour = std::getenv("NO_COLOR");
+  return no_colour == nullptr || *no_colour == '\0';
+}
+
+size_t terminal_width() {
+  winsize size{};
+  return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}
+
+std::string formatted(const char* format, double value) {
+  char text[64];
+  std::snprintf(text, sizeof text, format, value);
+  return text;
+}
+
+}  // namespace
+
+double work_of(const RunSpec& run) {
+  const auto batch = std::accumulate(run.samples_per_tower.begin(), run.samples_per_tower.end(), int64_t{0});
+  return run.epochs ? *run.epochs : static_cast<double>(run.steps) * static_cast<double>(batch);
+}
+
+std::string duration_text(double seconds) {
+  const auto whole = static_cast<int64_t>(std::llround(seconds));
+  if (whole < 60) {
+    return std::to_string(whole) + " s";
+  }
+  if (whole < 3600) {
+    return std::to_string(whole / 60) + " min " + std::to_string(whole % 60) + " s";
+  }
+  return std::to_string(whole / 3600) + " h " + std::to_string(whole % 3600 / 60) + " min";
+}
+
+std::string headline_text(const Json& result) {
+  if (!result.is_object() || !result.contains("headline") || !result.contains("final")) {
+    return "";
+  }
+  const std::string metric = result.at("headline").get<std::string>();
+  for (const auto& [population, metrics] : result.at("final").items()) {
+    const Json& value = value_at(metrics, metric);
+    return metric + " " + (value.is_number() ? formatted("%.4f", value.get<double>()) : "undefined");
+  }
+  return "";
+}
+
+Progress::Progress(int runs, double work, int jobs)
+    : runs_(runs),
+      work_(work),
+      jobs_(jobs),
+      terminal_(is_terminal()),
+      colour_(terminal_ && wants_colour()),
+      next_draw_(Clock::now()) {}
+
+Progress::~Progress() {
+  clear();
+}
+
+void Progress::say(const std::string& line) {
+  clear();
+  std::cerr << line << std::endl;
+}
+
+void Progress::started(const RunSpec& run, const std::string& metrics_file) {
+  active_.push_back({run, MetricsTail(metrics_file), Clock::now()});
+  if (!terminal_) {
+    say("started  " + run.id + counts());
+    next_draw_ = Clock::now() + kPlainPeriod;
+  }
+}
+
+void Progress::finished(const RunSpec& run, const Outcome& outcome, double wall_time_s, const Json& result) {
+  active_.remove_if([&](const Active& active) { return active.run.id == run.id; });
+  const bool ok = outcome.status == Status::ok;
+  done_ += 1;
+  failed_ += ok ? 0 : 1;
+  done_work_ += ok ? work_of(run) : 0;
+  done_seconds_ += ok ? wall_time_s : 0;
+  std::string status = name(outcome.status);
+  status.resize(std::max<size_t>(status.size(), 8), ' ');
+  const std::string metric = headline_text(result);
+  const double left = seconds_left();
+  say(painted(ok ? kGreen : kRed, status) + " " + run.id + (metric.empty() ? "" : "  " + metric) + "  " +
+      formatted("%.1f s", wall_time_s) + counts() +
+      (std::isfinite(left) && left > 0 ? ", " + duration_text(left) + " left" : "") +
+      (outcome.message.empty() ? "" : "\n         " + outcome.message));
+}
+
+void Progress::update() {
+  if (Clock::now() < next_draw_) {
+    return;
+  }
+  next_draw_ = Clock::now() + (terminal_ ? Clock::duration(kTerminalPeriod) : Clock::duration(kPlainPeriod));
+  for (Active& active : active_) {
+    active.tail.read_on();
+  }
+  draw();
+}
+
+std::string Progress::counts() const {
+  return "  [" + std::to_string(done_) + "/" + std::to_string(runs_) +
+         (failed_ > 0 ? ", " + std::to_string(failed_) + " failed" : "") + "]";
+}
+
+std::string Progress::latest(const Active& active) const {
+  std::string text = active.run.id;
+  if (active.tail.step() > 0) {
+    text += " step " + std::to_string(active.tail.step());
+    text += active.run.steps > 0 ? "/" + std::to_string(active.run.steps) : "";
+    text += active.tail.loss() ? " loss " + formatted("%.3g", *active.tail.loss()) : "";
+  }
+  return text;
+}
+
+double Progress::share_done(const Active& active) {
+  const RunSpec& run = active.run;
+  return run.epochs ? active.tail.epoch() / *run.epochs
+                    : static_cast<double>(active.tail.step()) / static_cast<double>(run.steps);
+}
+
+double Progress::seconds_left() const {
+  double work = done_work_;
+  double seconds = done_seconds_;
+  double under_way = 0;
+  for (const Active& active : active_) {
+    const double share = share_done(active);
+    under_way += share * work_of(active.run);
+    if (done_work_ == 0) {  // nothing is finished yet: the runs under way are all there is to go by
+      work += share * work_of(active.run);
+      seconds += std::chrono::duration<double>(Clock::now() - active.start).count();
+    }
+  }
+  if (work <= 0) {
+    return std::numeric_limits<double>::quiet_NaN();
+  }
+  return std::max(0.0, work_ - done_work_ - under_way) * seconds / work / jobs_;
+}
+
+void Progress::draw() {
+  if (active_.empty()) {
+    return;
+  }
+  const double left = seconds_left();
+  const std::string head = (std::isfinite(left) ? duration_text(left) + " left" : "") + counts();
+  if (!terminal_) {
+    for (const Active& active : active_) {
+      say("running  " + latest(active) + "  " + head);
+    }
+    return;
+  }
+  std::string line = head.substr(head.find_first_not_of(' ')) + "  " + latest(active_.front());
+  if (active_.size() > 1) {
+    line += "  and " + std::to_string(active_.size() - 1) + " more";
+  }
+  std::cerr << "\r\033[K" << line.substr(0, terminal_width() - 1) << std::flush;
+  drawn_ = true;
+}
+
+void Progress::clear() {
+  if (drawn_) {
+    std::cerr << "\r\033[K" << std::flush;
+    drawn_ = false;
+  }
+}
+
+std::string Progress::painted(const char* colour, const std::string& text) const {
+  return colour_ ? std::string("\033[") + colour + "m" + text + "\033[0m" : text;
+}
+
+}  // namespace bnlab

@@ -1,0 +1,99 @@
+#include "harness/launch/rank_job.hpp"
+
+#include <fcntl.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <iostream>
+
+#include "harness/error.hpp"
+#include "harness/launch/environment_world.hpp"
+#include "harness/records/record_check.hpp"
+#include "harness/records/run_folder.hpp"
+
+namespace bnlab {
+namespace {
+
+// The place in the world that the launcher put into the environment; a lone rank has none.
+Rendezvous place_from_environment() {
+  const Variables variables = process_environment();
+  const auto world = environment_world(variables);
+  Rendezvous place = world ? world->rendezvous : Rendezvous{};
+  if (const auto fd = variables.find("BNLAB_LISTEN_FD"); fd != variables.end()) {
+    place.listen_fd = std::atoi(fd->second.c_str());
+    fcntl(place.listen_fd, F_SETFD, FD_CLOEXEC);
+  }
+  return place;
+}
+
+}  // namespace
+
+std::chrono::milliseconds collective_timeout(const RunSpec& spec) {
+  return std::chrono::milliseconds(std::llround(spec.collective_timeout_s * 1000));
+}
+
+std::string job_file(const std::string& run_dir) {
+  return run_dir + "/job.json";
+}
+
+std::string report_file(const std::string& run_dir, int rank) {
+  return run_dir + "/rank" + std::to_string(rank) + ".report.json";
+}
+
+std::string log_file(const std::string& run_dir, int rank) {
+  return run_dir + "/rank" + std::to_string(rank) + ".log";
+}
+
+void write_job(const RankJob& job) {
+  write_json(job_file(job.run_dir), {{"spec", job.spec.resolved},
+                                     {"device", job.device},
+                                     {"data_dir", job.data_dir},
+                                     {"run_dir", job.run_dir},
+                                     {"threads", job.threads}});
+}
+
+std::optional<RankReport> read_report(const std::string& run_dir, int rank) {
+  const std::string file = report_file(run_dir, rank);
+  if (!std::filesystem::exists(file)) {
+    return std::nullopt;
+  }
+  const Json json = read_json(file);
+  RankReport report;
+  report.status = json.at("status").get<std::string>();
+  report.message = json.at("message").get<std::string>();
+  report.lost_contact = json.at("lost_contact").get<bool>();
+  report.result = json.at("result");
+  report.notes = json.at("notes").get<std::vector<std::string>>();
+  return report;
+}
+
+int rank_main(const std::string& job_file) {
+  RankJob job;
+  try {
+    const Json json = read_json(job_file);
+    job.spec = read_resolved(json.at("spec"));
+    job.device = json.at("device").get<std::string>();
+    job.data_dir = json.at("data_dir").get<std::string>();
+    job.run_dir = json.at("run_dir").get<std::string>();
+    job.threads = json.at("threads").get<int>();
+  } catch (const Json::exception& e) {
+    throw Error(Error::Kind::usage, job_file + ": expected a job that `bnlab run` wrote: " + e.what());
+  }
+  job.rendezvous = place_from_environment();
+  job.rendezvous.prefix = job.spec.id;
+  job.rendezvous.timeout = collective_timeout(job.spec);
+  RankReport report = run_rank(job);
+  if (!report.message.empty()) {
+    std::cerr << report.status << ": " << report.message << std::endl;
+  }
+  report.result = finite(report.result, report.notes, "result");  // JSON carries no NaN
+  write_json(report_file(job.run_dir, job.rendezvous.rank), {{"status", report.status},
+                                                             {"message", report.message},
+                                                             {"lost_contact", report.lost_contact},
+                                                             {"result", report.result},
+                                                             {"notes", report.notes}});
+  return 0;
+}
+
+}  // namespace bnlab

@@ -1,0 +1,200 @@
+#include "harness/launch/running_run.hpp"
+
+#include <signal.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+
+#include "harness/launch/launch_parts.hpp"
+#include "harness/launch/loopback_socket.hpp"
+#include "harness/launch/rank_job.hpp"
+
+namespace bnlab {
+namespace {
+
+using std::chrono::seconds;
+
+constexpr seconds kGraceAfterFailure{2};  // for the other ranks to notice by themselves, and to report
+constexpr seconds kGraceAfterStop{2};     // between SIGTERM and SIGKILL
+
+std::map<std::string, std::string> rank_environment(int rank, int ranks, int threads, int port) {
+  std::map<std::string, std::string> environment = rank_settings(threads);
+  environment.insert({{"RANK", std::to_string(rank)},
+                      {"WORLD_SIZE", std::to_string(ranks)},
+                      {"LOCAL_RANK", std::to_string(rank)},
+                      {"MASTER_ADDR", "127.0.0.1"},
+                      {"MASTER_PORT", std::to_string(port)},
+                      {"TORCHELASTIC_USE_AGENT_STORE", "False"}});
+  return environment;
+}
+
+bool failed(const RankEnd& rank) {
+  return !rank.report || rank.end.signal != 0 || rank.end.code != 0 ||
+         (rank.report->status != "ok" && rank.report->status != "diverged");
+}
+
+}  // namespace
+
+std::map<std::string, std::string> rank_settings(int threads) {
+  std::map<std::string, std::string> settings{
+      {"OMP_NUM_THREADS", std::to_string(threads)},
+      {"OMP_WAIT_POLICY", "PASSIVE"},  // a waiting thread that spins on a shared core costs a factor of ten
+  };
+  // glibc gives tensors above 32 MB back to the kernel and pays for their pages again at every step,
+  // unless told otherwise.
+  for (const auto& [name, value] : {std::pair{"MALLOC_MMAP_THRESHOLD_", "4294967296"},
+                                    {"MALLOC_TRIM_THRESHOLD_", "4294967296"},
+                                    {"MALLOC_TOP_PAD_", "67108864"},
+                                    {"MALLOC_ARENA_MAX", "1"}}) {
+    const char* chosen_by_user = std::getenv(name);
+    settings[name] = chosen_by_user != nullptr ? chosen_by_user : value;
+  }
+  return settings;
+}
+
+RunningRun::RunningRun(PlacedRun run, const std::string& program, const std::string& data_dir)
+    : run_(std::move(run)),
+      started_at_(now_utc()),
+      start_(Clock::now()),
+      out_of_memory_kills_(bnlab::out_of_memory_kills()) {
+  empty_folder(run_.folder);
+  RankJob job;
+  job.spec = run_.spec;
+  job.device = run_.placement.device;
+  job.data_dir = data_dir;
+  job.run_dir = run_.folder;
+  job.threads = run_.threads;
+  write_job(job);
+  start_ranks(program);
+}
+
+RunningRun::~RunningRun() = default;
+
+void RunningRun::start_ranks(const std::string& program) {
+  const int ranks = run_.placement.ranks;
+  std::optional<LoopbackSocket> meeting_point;  // closed here once rank 0 has inherited it
+  if (ranks > 1) {
+    meeting_point.emplace();
+  }
+  for (int rank = 0; rank < ranks; ++rank) {
+    ChildCommand command;
+    command.argv = {program, "rank", "--job", job_file(run_.folder)};
+    command.environment =
+        rank_environment(rank, ranks, run_.threads, meeting_point ? meeting_point->port() : 0);
+    command.log_file = log_file(run_.folder, rank);
+    command.group = ranks_.empty() ? 0 : ranks_.front().process.id();
+    if (rank == 0 && meeting_point) {
+      command.inherited_fds = {meeting_point->fd()};
+      command.environment["BNLAB_LISTEN_FD"] = std::to_string(meeting_point->fd());
+    }
+    ranks_.push_back({Process(command), {}, false});
+  }
+}
+
+double RunningRun::elapsed_s() const {
+  return std::chrono::duration<double>(Clock::now() - start_).count();
+}
+
+bool RunningRun::poll() {
+  if (collect_ended()) {
+    react();
+  }
+  if (std::all_of(ranks_.begin(), ranks_.end(), [](const Rank& r) { return r.ended; })) {
+    return true;
+  }
+  if (stop_ == Stop::none && run_.spec.timeout_s > 0 && elapsed_s() > run_.spec.timeout_s) {
+    stop(Stop::timeout);
+  }
+  const auto now = Clock::now();
+  if (kill_at_ && now >= *kill_at_) {
+    signal_rest(SIGKILL);
+  } else if (!kill_at_ && stop_at_ && now >= *stop_at_) {
+    stop(Stop::none);
+  }
+  return false;
+}
+
+bool RunningRun::collect_ended() {
+  bool any = false;
+  ++looks_;
+  for (size_t i = 0; i < ranks_.size(); ++i) {
+    Rank& rank = ranks_[i];
+    if (rank.ended) {
+      continue;
+    }
+    if (const auto end = rank.process.poll()) {
+      rank.ended = any = true;
+      rank.state.end = *end;
+      rank.state.order = looks_;
+      rank.state.report = read_report(run_.folder, static_cast<int>(i));
+    }
+  }
+  return any;
+}
+
+void RunningRun::react() {
+  // A rank that failed ends the run soon; one that is through leaves the others as long as a collective
+  // may take.
+  const bool any_failed =
+      std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& r) { return r.ended && failed(r.state); });
+  const auto patience =
+      any_failed ? Clock::duration(kGraceAfterFailure) : Clock::duration(collective_timeout(run_.spec));
+  const auto deadline = Clock::now() + patience;
+  if (!stop_at_ || deadline < *stop_at_) {
+    stop_at_ = deadline;
+  }
+}
+
+void RunningRun::stop(Stop why) {
+  if (kill_at_) {
+    return;
+  }
+  stop_ = why;
+  signal_rest(SIGTERM);
+  kill_at_ = Clock::now() + kGraceAfterStop;
+}
+
+void RunningRun::signal_rest(int signal) {
+  bool any = false;
+  for (Rank& rank : ranks_) {
+    if (!rank.process.poll()) {
+      rank.state.stopped = any = true;
+    }
+  }
+  if (any) {  // a rank that is not reaped keeps the group's id from being used again
+    kill(-ranks_.front().process.id(), signal);
+  }
+}
+
+Outcome RunningRun::outcome() const {
+  std::vector<RankEnd> ends;
+  for (const Rank& rank : ranks_) {
+    ends.push_back(rank.state);
+  }
+  const bool out_of_memory = bnlab::out_of_memory_kills() > out_of_memory_kills_;
+  Outcome outcome = judge(ends, stop_, run_.spec.timeout_s, out_of_memory);
+  if (outcome.rank && outcome.status != Status::ok && outcome.status != Status::diverged) {
+    outcome.log_tail = log_tail(log_file(run_.folder, *outcome.rank));
+  }
+  return outcome;
+}
+
+Json RunningRun::result() const {
+  const Status status = outcome().status;
+  const bool finished = status == Status::ok || status == Status::diverged;
+  const auto& report = ranks_.front().state.report;
+  return finished && report ? report->result : Json();
+}
+
+std::vector<std::string> RunningRun::notes() const {
+  std::vector<std::string> notes;
+  for (const Rank& rank : ranks_) {
+    if (rank.state.report) {
+      notes.insert(notes.end(), rank.state.report->notes.begin(), rank.state.report->notes.end());
+    }
+  }
+  return notes;
+}
+
+}  // namespace bnlab

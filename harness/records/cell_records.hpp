@@ -1,0 +1,45 @@
+// The records of an experiment, sorted into the cells of its matrix, and the numbers that are compared.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "harness/records/record.hpp"
+#include "harness/spec/spec.hpp"
+
+namespace bnlab {
+
+using SeedValues = std::vector<std::pair<uint64_t, double>>;  // (seed, value), by seed
+std::vector<double> without_seeds(const SeedValues& values);
+
+// One cell with the runs that were asked for and the finished records found, by placement. Borrows from the
+// experiment and the records.
+struct CellRecords {
+  std::vector<std::string> cell;  // one text per column of Cells
+  std::string strategy;           // its label
+  std::string group;              // Cells::group
+  std::vector<const RunSpec*> runs;
+  std::map<std::string, std::vector<const Record*>> placements;
+};
+
+struct RunCounts {
+  int asked = 0, finished = 0;
+  int failed = 0;  // finished, and ok under no placement
+  int stale = 0;   // with a record of another version of the code
+};
+
+// In the order of the experiment's runs.
+std::vector<CellRecords> collect_cells(const Experiment& experiment, const std::vector<Record>& records,
+                                       RunCounts& counts);
+
+// A number of a finished, successful run: a metric of the last evaluation under a population, or a cost:
+// "images_per_s" (nothing where it may not be claimed), "peak_memory_bytes" (the largest over the ranks).
+std::optional<double> metric_of(const Record& record, const std::string& metric,
+                                const std::string& population = "");
+SeedValues values_by_seed(const std::vector<const Record*>& records, const std::string& metric,
+                          const std::string& population);
+
+}  // namespace bnlab

@@ -1,0 +1,39 @@
+// The cells of a matrix: what a run is called beside its seed, and which runs are rivals.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "harness/spec/spec.hpp"
+
+namespace bnlab {
+
+class Cells {
+ public:
+  explicit Cells(const Experiment& experiment);  // borrows nothing
+
+  // Titles: the axes other than the seed ("towers x batch", "optimizer.lr"), then "strategy".
+  std::vector<std::string> columns() const;
+  // One text per column: {"8x2", "0.1", "sync"}.
+  std::vector<std::string> texts(const RunSpec& run) const;
+  // The cell without its strategy and what moves together with it: "8x2, optimizer.lr=0.1", or "all". The
+  // strategies of one group are compared with each other.
+  std::string group(const RunSpec& run) const;
+
+ private:
+  struct Column {
+    std::string title;
+    std::function<std::string(const RunSpec&)> text;
+    bool in_group = true;
+  };
+  void add_axis(const std::string& key, bool in_group, const Experiment& experiment);
+
+  std::vector<Column> columns_;
+};
+
+// Whether a run lies in the cells that a contrast's `at` names: {"towers": 8, "task.nuisance": 0.2}. A
+// component may be named by its name alone.
+bool lies_at(const RunSpec& run, const Json& at);
+
+}  // namespace bnlab

@@ -1,0 +1,82 @@
+#include "harness/records/contrasts.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "harness/records/cells.hpp"
+#include "harness/records/text_table.hpp"
+
+namespace bnlab {
+namespace {
+
+constexpr size_t kFewestSeeds = 6;  // below, the sign-flip test cannot reach 5 %
+
+// a - b for the seeds that both have, on the placement where most do.
+SeedValues paired(const CellRecords& a, const CellRecords& b, const Contrast& contrast) {
+  SeedValues most;
+  for (const auto& [placement, records] : a.placements) {
+    const auto rivals = b.placements.find(placement);
+    if (rivals == b.placements.end()) continue;
+    const SeedValues below = values_by_seed(rivals->second, contrast.metric, contrast.population);
+    SeedValues differences;
+    for (const auto& [seed, value] : values_by_seed(records, contrast.metric, contrast.population)) {
+      const auto same = std::find_if(below.begin(), below.end(),
+                                     [&, seed = seed](const auto& entry) { return entry.first == seed; });
+      if (same != below.end()) differences.emplace_back(seed, value - same->second);
+    }
+    if (differences.size() > most.size()) most = differences;
+  }
+  return most;
+}
+
+ContrastResult evaluate(const Contrast& contrast, const std::string& group, const SeedValues& differences) {
+  ContrastResult result;
+  result.contrast = contrast;
+  result.group = group;
+  result.differences = differences;
+  const std::vector<double> plain = without_seeds(differences);
+  result.interval = t_interval(plain);
+  result.p = t_test_p(plain);
+  result.sign_flip_p = sign_flip_p(plain);
+  if (plain.empty()) {
+    result.warning = "no pair of finished runs";
+  } else if (plain.size() < kFewestSeeds) {
+    result.warning = "only " + std::to_string(plain.size()) + " paired seed" +
+                     (plain.size() == 1 ? "" : "s") + ": the sign-flip test cannot go below p = " +
+                     significant(std::pow(2.0, 1.0 - static_cast<double>(plain.size())), 3) +
+                     " (5 % needs 6)";
+  }
+  return result;
+}
+
+}  // namespace
+
+std::vector<ContrastResult> evaluate_contrasts(const std::vector<Contrast>& contrasts,
+                                               const std::vector<CellRecords>& cells) {
+  std::vector<ContrastResult> results;
+  for (const Contrast& contrast : contrasts) {
+    const size_t before = results.size();
+    for (const CellRecords& a : cells) {
+      if (a.strategy != contrast.strategy || !lies_at(*a.runs[0], contrast.at)) continue;
+      for (const CellRecords& b : cells) {
+        if (b.strategy != contrast.above || b.group != a.group || !lies_at(*b.runs[0], contrast.at)) continue;
+        results.push_back(evaluate(contrast, a.group, paired(a, b, contrast)));
+      }
+    }
+    if (results.size() == before) {
+      results.push_back(evaluate(contrast, contrast.at.dump(), {}));
+      results.back().warning = "no cell of the matrix matches";
+    }
+  }
+  std::vector<double> p_values;
+  for (const ContrastResult& result : results) p_values.push_back(result.p);
+  const std::vector<double> adjusted = holm(p_values);
+  for (size_t i = 0; i < results.size(); ++i) {
+    results[i].holm_p = adjusted[i];
+    results[i].verdict =
+        verdict(without_seeds(results[i].differences), adjusted[i], results[i].contrast.equivalence_margin);
+  }
+  return results;
+}
+
+}  // namespace bnlab

@@ -1,0 +1,30 @@
+// The primary contrasts of an experiment, as its spec declared them before anything ran: paired by seed.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "harness/records/cell_records.hpp"
+#include "harness/records/statistics.hpp"
+#include "harness/spec/spec.hpp"
+
+namespace bnlab {
+
+struct ContrastResult {
+  Contrast contrast;
+  std::string group;                  // the cells compared, "8x2"
+  SeedValues differences;             // strategy - above
+  Interval interval;                  // of the differences
+  double p = 1, holm_p = 1;           // of the paired t test, as it is and after Holm's adjustment
+  std::optional<double> sign_flip_p;  // nothing beyond 20 seeds
+  Verdict verdict = Verdict::undecided;
+  std::string warning;  // too few seeds, or nothing to compare; empty if none
+};
+
+// One result per contrast and group of cells that it matches; a contrast that matches none has one with a
+// warning. Seeds are paired on one placement, the one that has the most pairs.
+std::vector<ContrastResult> evaluate_contrasts(const std::vector<Contrast>& contrasts,
+                                               const std::vector<CellRecords>& cells);
+
+}  // namespace bnlab

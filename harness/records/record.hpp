@@ -1,0 +1,114 @@
+// A record: what is kept of one run (results/README.md explains every key). Composed here and nowhere else,
+// read back as a thin value over its JSON.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "harness/json.hpp"
+#include "harness/records/run_folder.hpp"
+#include "harness/spec/spec.hpp"
+
+namespace bnlab {
+
+inline constexpr int kRecordSchemaVersion = 1;
+
+// How a run ended. `error` is a clear refusal by a strategy or task; `crashed` is anything unforeseen.
+enum class Status { ok, diverged, oom, timeout, crashed, error, interrupted };
+const char* name(Status status);
+Status status_named(const std::string& name);  // throws Error (data) for an unknown name
+
+struct Outcome {
+  Status status = Status::ok;
+  std::string message;                // empty: null in the record
+  std::optional<int> rank;            // the rank that failed, where one can be named
+  std::string signal;                 // "SIGKILL"; empty: null
+  std::vector<std::string> log_tail;  // last lines of the failed rank's log
+};
+
+// What a record is composed of, beside what this build knows of itself.
+struct RunAccount {
+  std::string experiment;
+  std::string command;  // as typed
+  RunSpec spec;
+  Placement placement;
+  std::string backend;  // "gloo", "nccl", or "none" in a world of one that joined nothing
+  int threads_per_rank = 1;
+  int jobs = 1;                    // independent runs side by side at the time
+  std::string launcher = "bnlab";  // or "torchrun", "mpirun", "srun"
+  Json environment;                // of environment.hpp
+  Outcome outcome;
+  std::string started_at;  // now_utc() at the start
+  double wall_time_s = 0;
+  Json result;  // of rank 0; null where the run did not finish
+  std::vector<std::string> notes;
+};
+
+// The record as JSON. Numbers that are not finite are null, each with a note.
+Json compose_record(const RunAccount& account);
+
+// "2026-11-21T06:30:00Z"
+std::string now_utc();
+
+class Record {
+ public:
+  Record() = default;
+  // Throws Error (data), naming `file`, unless `value` is a record of a known schema version.
+  Record(Json value, std::filesystem::path file);
+
+  const Json& json() const { return value_; }
+  const std::filesystem::path& file() const { return file_; }
+
+  std::string experiment() const;
+  std::string run_id() const;
+  std::string placement() const;  // "2x4-cpu"
+  int ranks() const;
+  std::string device() const;
+  std::string strategy_label() const;
+  uint64_t seed() const;
+  Status status() const;
+  double wall_time_s() const;
+  // The value at a dotted path below the record ("result.throughput.images_per_s"), null if absent.
+  const Json& at(const std::string& path) const;
+  // The same where a number is expected: nothing if absent or null.
+  std::optional<double> number(const std::string& path) const;
+
+  bool finished() const { return status() != Status::interrupted; }  // all outcomes but interrupted
+  bool failed() const { return finished() && status() != Status::ok; }
+  // Written by another version or git revision of the code than this build.
+  bool stale() const;
+  // One row of throughput claims: real ranks (one tower each), alone on the machine.
+  bool throughput_counts() const;
+
+ private:
+  Json value_;
+  std::filesystem::path file_;
+};
+
+// Whether `record` is a run of `run`: same id, and the placement that the run asks for, if any.
+bool matches(const Record& record, const RunSpec& run);
+
+// The record of a run folder, or nothing if it has none yet. A damaged one throws Error (data).
+std::optional<Record> find_record(const std::filesystem::path& folder);
+// Whether the run needs no new start: it has a finished record, and with `retry`, an ok one.
+bool is_done(const std::filesystem::path& folder, bool retry);
+
+// All records of an experiment, sorted by run id and placement; none if the folder does not exist.
+// Records that cannot be read are left out and described in `problems`, if given.
+std::vector<Record> list_records(const std::filesystem::path& results, const std::string& experiment,
+                                 std::vector<std::string>* problems = nullptr);
+// Runs (times placements) that have a folder, with or without a record.
+int count_run_folders(const std::filesystem::path& results, const std::string& experiment);
+// Names of the experiments that have runs there, sorted.
+std::vector<std::string> list_experiments(const std::filesystem::path& results);
+
+// The records of each run id, in the order given. Borrows from `records`.
+std::map<std::string, std::vector<const Record*>> by_run_id(const std::vector<Record>& records);
+
+// The value at a dotted path below a JSON object, null if absent.
+const Json& value_at(const Json& object, const std::string& dotted_path);
+
+}  // namespace bnlab

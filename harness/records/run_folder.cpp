@@ -1,0 +1,110 @@
+#include "harness/records/run_folder.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <utility>
+
+#include "harness/error.hpp"
+
+namespace bnlab {
+namespace {
+
+[[noreturn]] void fail(const std::string& what, const std::filesystem::path& file) {
+  throw Error(Error::Kind::environment, what + " " + file.string() + ": " + std::strerror(errno));
+}
+
+// A file descriptor that is closed on every way out.
+class Descriptor {
+ public:
+  Descriptor(const std::filesystem::path& file, int flags)
+      : file_(file), descriptor_(::open(file.c_str(), flags | O_CLOEXEC, 0644)) {
+    if (descriptor_ < 0) fail("cannot open", file_);
+  }
+  ~Descriptor() {
+    if (descriptor_ >= 0) ::close(descriptor_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+
+  void write(std::string_view text) {
+    while (!text.empty()) {
+      const ssize_t written = ::write(descriptor_, text.data(), text.size());
+      if (written < 0 && errno == EINTR) continue;
+      if (written < 0) fail("cannot write", file_);
+      text.remove_prefix(static_cast<size_t>(written));
+    }
+  }
+  void sync() {
+    if (::fsync(descriptor_) != 0) fail("cannot sync", file_);
+  }
+  // Some file systems report a full disk only here.
+  void close() {
+    if (::close(std::exchange(descriptor_, -1)) != 0) fail("cannot close", file_);
+  }
+
+ private:
+  std::filesystem::path file_;
+  int descriptor_;
+};
+
+}  // namespace
+
+std::string Placement::name() const {
+  return std::to_string(ranks) + "x" + std::to_string(towers_per_rank) + "-" + device;
+}
+
+std::filesystem::path experiment_folder(const std::filesystem::path& results, const std::string& experiment) {
+  return results / experiment;
+}
+
+std::filesystem::path run_folder(const std::filesystem::path& results, const std::string& experiment,
+                                 const std::string& run_id, const Placement& placement) {
+  return experiment_folder(results, experiment) / run_id / placement.name();
+}
+
+void write_atomically(const std::filesystem::path& file, std::string_view text) {
+  const std::filesystem::path folder = file.has_parent_path() ? file.parent_path() : ".";
+  const std::filesystem::path temporary =
+      folder / ("." + file.filename().string() + "." + std::to_string(::getpid()) + ".tmp");
+  try {
+    Descriptor out(temporary, O_WRONLY | O_CREAT | O_TRUNC);
+    out.write(text);
+    out.sync();
+    out.close();
+    if (::rename(temporary.c_str(), file.c_str()) != 0) fail("cannot rename to", file);
+  } catch (const Error&) {
+    ::unlink(temporary.c_str());
+    throw;
+  }
+  Descriptor(folder, O_RDONLY | O_DIRECTORY).sync();  // the new name, too, must survive a power cut
+}
+
+void write_json(const std::filesystem::path& file, const Json& value) {
+  write_atomically(file, value.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+}
+
+std::string read_text(const std::filesystem::path& file) {
+  std::error_code problem;
+  const auto size = std::filesystem::file_size(file, problem);
+  if (problem) throw Error(Error::Kind::data, "cannot read " + file.string() + ": " + problem.message());
+  std::string text(size, '\0');
+  std::ifstream in(file, std::ios::binary);
+  if (!in.read(text.data(), static_cast<std::streamsize>(size))) {
+    throw Error(Error::Kind::data, "cannot read " + file.string() + ": " + std::strerror(errno));
+  }
+  return text;
+}
+
+Json read_json(const std::filesystem::path& file) {
+  try {
+    return Json::parse(read_text(file));
+  } catch (const Json::parse_error& error) {
+    throw Error(Error::Kind::data, file.string() + " is not JSON: " + error.what());
+  }
+}
+
+}  // namespace bnlab

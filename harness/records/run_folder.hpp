@@ -1,0 +1,46 @@
+// Where a run lives, RESULTS/EXPERIMENT/RUN_ID/PLACEMENT/, and how its files are written: whole or not at
+// all. A file appears under its name by rename, after its bytes have reached the disk.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+#include "harness/json.hpp"
+
+namespace bnlab {
+
+// Where a spec is computed. Never changes a result beyond rounding.
+struct Placement {
+  int ranks = 1;
+  int64_t towers_per_rank = 1;
+  std::string device = "cpu";  // or "cuda"
+
+  std::string name() const;  // "2x4-cpu": ranks x towers per rank - device
+};
+
+std::filesystem::path experiment_folder(const std::filesystem::path& results, const std::string& experiment);
+std::filesystem::path run_folder(const std::filesystem::path& results, const std::string& experiment,
+                                 const std::string& run_id, const Placement& placement);
+
+// The files of a run folder.
+inline constexpr const char* kRecordFile = "record.json";  // last to appear: its presence means finished
+inline constexpr const char* kMetricsFile = "metrics.jsonl";
+inline constexpr const char* kWeightsFile = "weights.safetensors";
+
+// Replaces `file` by `text` atomically: a temporary file in the same folder (hidden, ending in ".tmp") is
+// written, flushed and synced, then renamed, then the folder is synced. The folder must exist. A reader sees
+// the old file or the new one, whenever the writer is killed. Throws Error (environment).
+void write_atomically(const std::filesystem::path& file, std::string_view text);
+
+// The same for a JSON value, indented, with a newline at the end. Text that is not UTF-8 (the tail of a
+// crashed program's log) is mended with U+FFFD. Numbers that are not finite would become null silently:
+// pass the value through finite() of record_check.hpp first.
+void write_json(const std::filesystem::path& file, const Json& value);
+
+// Throws Error (data) that names the file when it is missing, unreadable or not JSON.
+std::string read_text(const std::filesystem::path& file);
+Json read_json(const std::filesystem::path& file);
+
+}  // namespace bnlab

@@ -1,0 +1,101 @@
+#include "harness/records/text_table.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <iomanip>
+#include <sstream>
+
+namespace bnlab {
+namespace {
+
+// Columns on a terminal: UTF-8 continuation bytes take none.
+size_t width(const std::string& text) {
+  return static_cast<size_t>(std::count_if(
+      text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
+}
+
+std::string padded(const std::string& text, size_t to, bool right) {
+  const std::string space(to - std::min(to, width(text)), ' ');
+  return right ? space + text : text + space;
+}
+
+// The upper (0) or lower (1) line of a title; a title of one line stands on the lower.
+std::string title_line(const std::string& title, int line) {
+  const size_t cut = title.find('\n');
+  if (cut == std::string::npos) return line == 1 ? title : "";
+  return line == 0 ? title.substr(0, cut) : title.substr(cut + 1);
+}
+
+std::string joined(const std::vector<std::string>& cells) {
+  std::string line;
+  for (size_t i = 0; i < cells.size(); ++i) line += (i == 0 ? "" : "  ") + cells[i];
+  return line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
+}
+
+}  // namespace
+
+std::string TextTable::text() const {
+  std::vector<size_t> widths;
+  for (size_t i = 0; i < columns.size(); ++i) {
+    size_t most = std::max(width(title_line(columns[i].title, 0)), width(title_line(columns[i].title, 1)));
+    for (const auto& row : rows) most = std::max(most, width(row[i]));
+    widths.push_back(most);
+  }
+  std::string out;
+  for (const int line : {0, 1}) {
+    std::vector<std::string> cells;
+    for (size_t i = 0; i < columns.size(); ++i) {
+      cells.push_back(padded(title_line(columns[i].title, line), widths[i], columns[i].right));
+    }
+    const std::string titles = joined(cells);
+    if (titles != "\n") out += titles;
+  }
+  std::vector<std::string> rule;
+  for (const size_t most : widths) rule.push_back(std::string(most, '-'));
+  out += joined(rule);
+  for (const auto& row : rows) {
+    std::vector<std::string> cells;
+    for (size_t i = 0; i < row.size(); ++i) cells.push_back(padded(row[i], widths[i], columns[i].right));
+    out += joined(cells);
+  }
+  return out;
+}
+
+std::string TextTable::markdown() const {
+  std::string titles = "|", rule = "|", body;
+  for (const Column& column : columns) {
+    titles += " " + markdown_escape(column.title) + " |";
+    rule += column.right ? "---:|" : "---|";
+  }
+  for (const auto& row : rows) {
+    body += "|";
+    for (const std::string& cell : row) body += " " + markdown_escape(cell) + " |";
+    body += "\n";
+  }
+  return titles + "\n" + rule + "\n" + body;
+}
+
+std::string markdown_escape(const std::string& text) {
+  std::string escaped;
+  for (const char c : text) {
+    if (std::string("\\`*[]<>|").find(c) != std::string::npos) escaped += '\\';
+    escaped += c == '\n' || c == '\r' ? ' ' : c;
+  }
+  return escaped;
+}
+
+std::string fixed(double value, int decimals) {
+  if (!std::isfinite(value)) return "-";
+  std::ostringstream text;
+  text << std::fixed << std::setprecision(decimals) << value;
+  return text.str();
+}
+
+std::string significant(double value, int digits) {
+  if (!std::isfinite(value)) return "-";
+  std::ostringstream text;
+  text << std::setprecision(digits) << value;
+  return text.str();
+}
+
+}  // namespace bnlab

@@ -1,0 +1,27 @@
+// Tables of text: aligned columns for a terminal, or Markdown.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace bnlab {
+
+struct TextTable {
+  struct Column {
+    std::string title;   // may hold one line break, which Markdown shows as a space
+    bool right = false;  // numbers are aligned to the right
+  };
+  std::vector<Column> columns;
+  std::vector<std::vector<std::string>> rows;  // one entry per column each
+
+  std::string text() const;
+  std::string markdown() const;
+};
+
+// `text` with the characters that Markdown would take for markup, or for the end of a cell, escaped.
+std::string markdown_escape(const std::string& text);
+
+std::string fixed(double value, int decimals);      // "0.712"; "-" for a number that is not finite
+std::string significant(double value, int digits);  // "0.0312", "1.2e+06"; likewise
+
+}  // namespace bnlab

@@ -1,0 +1,147 @@
+#include "harness/spec/run.hpp"
+
+#include <algorithm>
+#include <map>
+
+#include "harness/spec/dotted.hpp"
+#include "harness/spec/keys.hpp"
+#include "harness/spec/report.hpp"
+
+namespace bnlab {
+namespace {
+
+void check_length(const Json& run, Problems& problems) {
+  const bool steps = !run["steps"].is_null();
+  const bool epochs = !run["epochs"].is_null();
+  if (steps == epochs) {
+    problems.add("steps", std::string("expected exactly one of \"steps\" and \"epochs\", got ") +
+                              (steps ? "both" : "neither"));
+  }
+}
+
+void check_batch(const Json& run, Problems& problems) {
+  if (!run.contains("batch_per_tower")) {
+    return;
+  }
+  const Json& batch = run["batch_per_tower"];
+  const Json& towers = run["towers"];
+  if (batch.is_array() && towers.is_number_integer() && towers != batch.size()) {
+    problems.add("batch_per_tower", "expected " + towers.dump() + " entries, one per tower, got " +
+                                        std::to_string(batch.size()));
+  }
+  const bool nothing = batch.is_array()
+                           ? std::all_of(batch.begin(), batch.end(), [](const Json& b) { return b == 0; })
+                           : batch == 0;
+  if (nothing) {
+    problems.add("batch_per_tower", "expected at least one sample in some tower, got " + shown(batch));
+  }
+}
+
+void check_placement(const Json& run, Problems& problems) {
+  const Json* ranks = find(run, "placement.ranks");
+  const Json& towers = run["towers"];
+  if (ranks == nullptr || !ranks->is_number_integer() || !towers.is_number_integer() || *ranks < 1) {
+    return;
+  }
+  if (towers.get<int64_t>() % ranks->get<int64_t>() != 0) {
+    problems.add("placement.ranks",
+                 "expected a divisor of the " + towers.dump() + " towers, got " + ranks->dump());
+  }
+}
+
+void check_optimizer(const Json& run, Problems& problems) {
+  const Json* nesterov = find(run, "optimizer.nesterov");
+  const Json* momentum = find(run, "optimizer.momentum");
+  if (nesterov != nullptr && momentum != nullptr && *nesterov == true && *momentum == 0) {
+    problems.add("optimizer.nesterov", "expected false where momentum is 0, got true");
+  }
+}
+
+std::vector<int64_t> samples_per_tower(const Json& run) {
+  const Json& batch = run["batch_per_tower"];
+  if (batch.is_array()) {
+    return batch.get<std::vector<int64_t>>();
+  }
+  return std::vector<int64_t>(run["towers"].get<size_t>(), batch.get<int64_t>());
+}
+
+template <class Choice>
+Choice chosen(const Json& name, const std::map<std::string, Choice>& choices) {
+  return choices.at(name.get<std::string>());
+}
+
+template <class Number>
+std::optional<Number> or_nothing(const Json* value) {
+  return value == nullptr || value->is_null() ? std::nullopt : std::optional(value->get<Number>());
+}
+
+}  // namespace
+
+void check_agreement(const Json& run, Problems& problems) {
+  check_length(run, problems);
+  check_batch(run, problems);
+  check_placement(run, problems);
+  check_optimizer(run, problems);
+}
+
+Json normalised(Json run) {
+  if (run.contains("batch_per_tower")) {
+    Json& batch = run["batch_per_tower"];
+    if (batch.is_array() && !batch.empty() &&
+        std::all_of(batch.begin(), batch.end(), [&](const Json& b) { return b == batch[0]; })) {
+      batch = Json(batch[0]);
+    }
+  }
+  return run;
+}
+
+RunSpec make_run(const Json& given) {
+  const Json run = normalised(given);
+  RunSpec spec;
+  spec.resolved = run;
+  spec.resolved.erase("placement");
+  spec.id = run_id(run);
+  spec.task = run["task"];
+  spec.model = run["model"];
+  spec.strategy = run["strategy"];
+  spec.optimizer = run["optimizer"];
+  spec.samples_per_tower = samples_per_tower(run);
+  spec.steps = or_nothing<int64_t>(&run["steps"]).value_or(0);
+  spec.epochs = or_nothing<double>(&run["epochs"]);
+  spec.seed = run["seed"];
+  spec.precision = chosen<Precision>(
+      run["precision"],
+      {{"float32", Precision::float32}, {"float64", Precision::float64}, {"bfloat16", Precision::bfloat16}});
+  spec.memory_format = chosen<MemoryFormat>(
+      run["memory_format"],
+      {{"channels_last", MemoryFormat::channels_last}, {"contiguous", MemoryFormat::contiguous}});
+  spec.loss_mean =
+      chosen<LossMean>(run["loss_mean"], {{"batch", LossMean::batch}, {"tower", LossMean::tower}});
+  spec.eval_every = run["eval_every"];
+  spec.log_every = run["log_every"];
+  spec.populations = run["populations"].get<std::vector<std::string>>();
+  spec.warmup_steps = run["warmup_steps"];
+  spec.timeout_s = run["timeout_s"];
+  spec.collective_timeout_s = run["collective_timeout_s"];
+  spec.ranks = or_nothing<int>(find(run, "placement.ranks"));
+  spec.device = or_nothing<std::string>(find(run, "placement.device"));
+  return spec;
+}
+
+RunSpec read_resolved(const Json& resolved) {
+  Report report("resolved run spec");
+  std::vector<Parameter> declared = run_parameters();
+  declared.erase(std::remove_if(declared.begin(), declared.end(),
+                                [](const Parameter& parameter) { return parameter.name == "placement"; }),
+                 declared.end());
+  Problems problems;
+  const Json run = resolve(declared, resolved, "", problems);
+  if (problems.empty()) {
+    check_agreement(run, problems);
+  }
+  report.add(problems);
+  report.throw_if_any();
+  return make_run(run);
+}
+
+}  // namespace bnlab

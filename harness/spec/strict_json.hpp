@@ -1,0 +1,20 @@
+// Reading one JSON file strictly: size and depth caps, syntax errors with line and column, duplicate
+// keys with their line.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "harness/json.hpp"
+#include "harness/spec/report.hpp"
+
+namespace bnlab {
+
+constexpr size_t kLargestSpec = size_t{1} << 20;  // bytes
+constexpr size_t kDeepestSpec = 16;               // objects and arrays inside each other
+
+// The file's value, or nothing if it cannot be read or is not an object; then `report` says why.
+// Duplicate keys are reported too, but leave a value.
+std::optional<Json> read_strict_json(const std::string& file, Report& report);
+
+}  // namespace bnlab

@@ -1,0 +1,100 @@
+#include "harness/tasks/crop.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "harness/tasks/task.hpp"
+
+namespace bnlab {
+namespace {
+
+// Where one row or column of the crop comes from.
+struct Tap {
+  int64_t nearest = -1;  // -1: outside the photograph
+  int64_t low = 0;       // bilinear neighbours, and the weight of the second
+  int64_t high = 0;
+  float weight = 0;
+};
+
+std::vector<Tap> taps(int64_t size, int64_t scaled_size, int64_t begin, int64_t count) {
+  std::vector<Tap> all(static_cast<size_t>(count));
+  const double step = static_cast<double>(size) / static_cast<double>(scaled_size);
+  for (int64_t i = std::max<int64_t>(0, -begin); i < std::min(count, scaled_size - begin); ++i) {
+    const double centre = (static_cast<double>(begin + i) + 0.5) * step;
+    const double position = std::clamp(centre - 0.5, 0.0, static_cast<double>(size - 1));
+    Tap& tap = all[static_cast<size_t>(i)];
+    tap.nearest = std::min(size - 1, static_cast<int64_t>(centre));
+    tap.low = static_cast<int64_t>(position);
+    tap.high = std::min(size - 1, tap.low + 1);
+    tap.weight = static_cast<float>(position - static_cast<double>(tap.low));
+  }
+  return all;
+}
+
+// Any position that wastes nothing: inside where the photograph is larger, around it where smaller.
+int64_t random_position(Stream& stream, int64_t scaled_size, int64_t crop_size) {
+  const int64_t spare = scaled_size - crop_size;
+  return std::min<int64_t>(0, spare) + stream.below(std::abs(spare) + 1);
+}
+
+int64_t scaled(int64_t size, double scale) {
+  return std::max<int64_t>(1, std::llround(static_cast<double>(size) * scale));
+}
+
+}  // namespace
+
+Crop whole_image(const LabelledImages& set) {
+  return {set.height(), set.width(), set.height(), set.width(), 0, 0, false};
+}
+
+Crop random_crop(Stream& stream, const LabelledImages& set, int64_t height, int64_t width, double scale_min,
+                 double scale_max) {
+  const double scale = stream.uniform(scale_min, scale_max);
+  Crop crop{height, width, scaled(set.height(), scale), scaled(set.width(), scale), 0, 0, false};
+  crop.top = random_position(stream, crop.scaled_height, height);
+  crop.left = random_position(stream, crop.scaled_width, width);
+  crop.flip = stream.below(2) == 1;
+  return crop;
+}
+
+void cut(const LabelledImages& set, int64_t index, const Crop& crop, const ChannelMoments& moments,
+         float* image, int64_t* labels) {
+  const int64_t width = set.width(), row_values = width * 3, plane = crop.height * crop.width;
+  const auto* source = set.images.const_data_ptr<uint8_t>() + index * set.height() * row_values;
+  const auto* ids = set.labels.const_data_ptr<int16_t>() + index * set.height() * width;
+  std::vector<Tap> columns = taps(width, crop.scaled_width, crop.left, crop.width);
+  if (crop.flip) {
+    std::reverse(columns.begin(), columns.end());
+  }
+  const std::vector<Tap> rows = taps(set.height(), crop.scaled_height, crop.top, crop.height);
+  std::fill(image, image + 3 * plane, 0.0f);
+  std::fill(labels, labels + plane, Task::kVoid);
+  std::vector<float> blended(static_cast<size_t>(row_values));  // of the two source rows
+  for (int64_t y = 0; y < crop.height; ++y) {
+    const Tap& row = rows[static_cast<size_t>(y)];
+    if (row.nearest < 0) {
+      continue;
+    }
+    const uint8_t *low = source + row.low * row_values, *high = source + row.high * row_values;
+    for (int64_t i = 0; i < row_values; ++i) {
+      const float value = low[i];
+      blended[static_cast<size_t>(i)] = value + row.weight * (static_cast<float>(high[i]) - value);
+    }
+    for (int64_t x = 0; x < crop.width; ++x) {
+      const Tap& column = columns[static_cast<size_t>(x)];
+      if (column.nearest < 0) {
+        continue;
+      }
+      const float *left = &blended[static_cast<size_t>(column.low * 3)],
+                  *right = &blended[static_cast<size_t>(column.high * 3)];
+      float* pixel = image + y * crop.width + x;
+      for (size_t c = 0; c < 3; ++c) {
+        const float value = left[c] + column.weight * (right[c] - left[c]);
+        pixel[static_cast<int64_t>(c) * plane] = (value - moments.mean[c]) / moments.deviation[c];
+      }
+      labels[y * crop.width + x] = ids[row.nearest * width + column.nearest];
+    }
+  }
+}
+
+}  // namespace bnlab

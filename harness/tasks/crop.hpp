@@ -1,0 +1,35 @@
+// Cuts a crop out of a photograph and its labels in one pass: scaled, flipped, padded, normalised.
+// Only the crop's own pixels are computed: bilinear for the image, nearest for the labels. What lies
+// outside the photograph is void and has the mean colour (0 once normalised).
+#pragma once
+
+#include <cstdint>
+
+#include "harness/random.hpp"
+#include "harness/tasks/labelled_images.hpp"
+
+namespace bnlab {
+
+struct Crop {
+  int64_t height = 0;  // of the crop
+  int64_t width = 0;
+  int64_t scaled_height = 0;  // of the whole photograph, once scaled
+  int64_t scaled_width = 0;
+  int64_t top = 0;  // of the crop within the scaled photograph; negative where it is padded
+  int64_t left = 0;
+  bool flip = false;
+};
+
+// The photographs of `set` as they are.
+Crop whole_image(const LabelledImages& set);
+
+// A crop of the given size: the scale is uniform in [scale_min, scale_max), every position is equally
+// likely, half of the crops are flipped left to right.
+Crop random_crop(Stream& stream, const LabelledImages& set, int64_t height, int64_t width, double scale_min,
+                 double scale_max);
+
+// image: [3, crop.height, crop.width], labels: [crop.height, crop.width].
+void cut(const LabelledImages& set, int64_t index, const Crop& crop, const ChannelMoments& moments,
+         float* image, int64_t* labels);
+
+}  // namespace bnlab

@@ -1,0 +1,228 @@
+// libjpeg and libpng report errors by longjmp. So each library is driven by one function whose locals
+// need no destructor; buffers and the file belong to the caller.
+#include "harness/tasks/image_file.hpp"
+
+#include "harness/error.hpp"
+
+#ifdef BNLAB_WITH_IMAGES
+
+#include <png.h>
+
+#include <array>
+#include <csetjmp>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+
+#include <jpeglib.h>  // needs cstdio before it
+
+namespace bnlab {
+namespace {
+
+constexpr int64_t kLargestSide = 16384;
+
+[[noreturn]] void fail(const std::string& file, const std::string& message) {
+  throw Error(Error::Kind::data, file + ": " + message + "; fetch or convert the file again");
+}
+
+void check_size(const std::string& file, int64_t height, int64_t width) {
+  if (height < 1 || width < 1 || height > kLargestSide || width > kLargestSide) {
+    fail(file, "expected at most " + std::to_string(kLargestSide) + " pixels a side, got " +
+                   std::to_string(height) + "x" + std::to_string(width));
+  }
+}
+
+struct Close {
+  void operator()(std::FILE* file) const { std::fclose(file); }
+};
+using File = std::unique_ptr<std::FILE, Close>;
+
+File open_file(const std::string& file) {
+  File opened(std::fopen(file.c_str(), "rb"));
+  if (!opened) {
+    fail(file, std::string("cannot be opened (") + std::strerror(errno) + ")");
+  }
+  return opened;
+}
+
+bool is_png(std::FILE* file) {
+  std::array<png_byte, 8> start{};
+  const size_t count = std::fread(start.data(), 1, start.size(), file);
+  std::rewind(file);
+  return count == start.size() && png_sig_cmp(start.data(), 0, start.size()) == 0;
+}
+
+// ---- JPEG
+
+struct JpegErrors {
+  jpeg_error_mgr manager;  // first, so that a pointer to it is one to the whole
+  std::jmp_buf back;
+  std::array<char, JMSG_LENGTH_MAX> message;
+};
+
+void jpeg_failed(j_common_ptr decoder) {
+  auto* errors = reinterpret_cast<JpegErrors*>(decoder->err);
+  decoder->err->format_message(decoder, errors->message.data());
+  std::longjmp(errors->back, 1);
+}
+
+void jpeg_message(j_common_ptr decoder, int level) {
+  if (level < 0) {  // damaged data that libjpeg would paper over with grey
+    jpeg_failed(decoder);
+  }
+}
+
+// Fills `pixels`; false if the decoder failed (its message is in `errors`).
+bool decode_jpeg(std::FILE* file, jpeg_decompress_struct& decoder, JpegErrors& errors, Pixels& pixels,
+                 const std::string& name) {
+  if (setjmp(errors.back) != 0) {
+    return false;
+  }
+  jpeg_create_decompress(&decoder);
+  jpeg_stdio_src(&decoder, file);
+  jpeg_read_header(&decoder, TRUE);
+  check_size(name, decoder.image_height, decoder.image_width);
+  decoder.out_color_space = JCS_RGB;
+  jpeg_start_decompress(&decoder);
+  pixels.height = decoder.output_height;
+  pixels.width = decoder.output_width;
+  pixels.channels = 3;
+  pixels.values.resize(static_cast<size_t>(pixels.height * pixels.width * 3));
+  while (decoder.output_scanline < decoder.output_height) {
+    JSAMPROW row = pixels.values.data() + static_cast<size_t>(decoder.output_scanline * pixels.width * 3);
+    jpeg_read_scanlines(&decoder, &row, 1);
+  }
+  jpeg_finish_decompress(&decoder);
+  return true;
+}
+
+Pixels read_jpeg(std::FILE* file, const std::string& name) {
+  JpegErrors errors{};
+  jpeg_decompress_struct decoder{};
+  decoder.err = jpeg_std_error(&errors.manager);
+  errors.manager.error_exit = jpeg_failed;
+  errors.manager.emit_message = jpeg_message;
+  const std::unique_ptr<jpeg_decompress_struct, decltype(&jpeg_destroy_decompress)> owner(
+      &decoder, &jpeg_destroy_decompress);
+  Pixels pixels;
+  if (!decode_jpeg(file, decoder, errors, pixels, name)) {
+    fail(name, std::string("cannot be read as JPEG (") + errors.message.data() + ")");
+  }
+  return pixels;
+}
+
+// ---- PNG
+
+void png_failed(png_structp png, png_const_charp message) {
+  auto* text = static_cast<std::array<char, 256>*>(png_get_error_ptr(png));
+  std::snprintf(text->data(), text->size(), "%s", message);
+  png_longjmp(png, 1);
+}
+
+void png_ignore(png_structp, png_const_charp) {}  // warnings: colour profiles and the like
+
+struct PngReader {
+  std::array<char, 256> message{};
+  png_structp png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &message, png_failed, png_ignore);
+  png_infop info = png_create_info_struct(png);
+  ~PngReader() { png_destroy_read_struct(&png, &info, nullptr); }
+};
+
+void convert_to_rgb(PngReader& reader, png_byte colour) {
+  if (colour == PNG_COLOR_TYPE_PALETTE) {
+    png_set_palette_to_rgb(reader.png);
+  }
+  if (colour == PNG_COLOR_TYPE_GRAY || colour == PNG_COLOR_TYPE_GRAY_ALPHA) {
+    png_set_expand_gray_1_2_4_to_8(reader.png);
+    png_set_gray_to_rgb(reader.png);
+  }
+  png_set_strip_alpha(reader.png);
+}
+
+// False if the decoder failed. `rows` is the caller's, so that nothing here needs a destructor.
+bool decode_png(std::FILE* file, PngReader& reader, bool as_ids, Pixels& pixels, std::vector<png_bytep>& rows,
+                const std::string& name) {
+  if (setjmp(png_jmpbuf(reader.png)) != 0) {
+    return false;
+  }
+  png_init_io(reader.png, file);
+  png_read_info(reader.png, reader.info);
+  pixels.height = png_get_image_height(reader.png, reader.info);
+  pixels.width = png_get_image_width(reader.png, reader.info);
+  check_size(name, pixels.height, pixels.width);
+  const png_byte colour = png_get_color_type(reader.png, reader.info);
+  if (png_get_bit_depth(reader.png, reader.info) == 16) {
+    png_error(reader.png, "expected 8 bits per sample, got 16");
+  }
+  if (!as_ids) {
+    convert_to_rgb(reader, colour);
+  } else if (colour != PNG_COLOR_TYPE_GRAY && colour != PNG_COLOR_TYPE_PALETTE) {
+    png_error(reader.png, "expected one class id per pixel, grey or palette; got a colour image");
+  }
+  png_set_packing(reader.png);  // 1, 2 and 4 bits become bytes, the values stay
+  png_set_interlace_handling(reader.png);
+  png_read_update_info(reader.png, reader.info);
+  pixels.channels = png_get_channels(reader.png, reader.info);
+  const int64_t row_bytes = pixels.width * pixels.channels;
+  pixels.values.resize(static_cast<size_t>(pixels.height * row_bytes));
+  rows.resize(static_cast<size_t>(pixels.height));
+  for (int64_t y = 0; y < pixels.height; ++y) {
+    rows[static_cast<size_t>(y)] = pixels.values.data() + y * row_bytes;
+  }
+  png_read_image(reader.png, rows.data());
+  png_read_end(reader.png, nullptr);
+  return true;
+}
+
+Pixels read_png(std::FILE* file, const std::string& name, bool as_ids) {
+  PngReader reader;
+  Pixels pixels;
+  std::vector<png_bytep> rows;
+  if (!decode_png(file, reader, as_ids, pixels, rows, name)) {
+    fail(name, std::string("cannot be read as PNG (") + reader.message.data() + ")");
+  }
+  return pixels;
+}
+
+}  // namespace
+
+Pixels read_rgb(const std::string& file) {
+  const File opened = open_file(file);
+  return is_png(opened.get()) ? read_png(opened.get(), file, false) : read_jpeg(opened.get(), file);
+}
+
+Pixels read_label_ids(const std::string& file) {
+  const File opened = open_file(file);
+  if (!is_png(opened.get())) {
+    fail(file, "expected labels as PNG, got another format");
+  }
+  return read_png(opened.get(), file, true);
+}
+
+}  // namespace bnlab
+
+#else
+
+namespace bnlab {
+namespace {
+
+[[noreturn]] void no_decoder(const std::string& file) {
+  throw Error(Error::Kind::environment,
+              file +
+                  ": this build of bnlab cannot decode images; install the Debian packages libjpeg-dev and "
+                  "libpng-dev (apt-get install libjpeg-dev libpng-dev), then configure and build again");
+}
+
+}  // namespace
+
+Pixels read_rgb(const std::string& file) {
+  no_decoder(file);
+}
+
+Pixels read_label_ids(const std::string& file) {
+  no_decoder(file);
+}
+
+}  // namespace bnlab
+
+#endif

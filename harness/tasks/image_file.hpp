@@ -1,0 +1,26 @@
+// Reads photographs and label images from files: JPEG through libjpeg, PNG through libpng. Both are
+// optional when bnlab is built (macro BNLAB_WITH_IMAGES); without them every call throws
+// Error(environment), which says what to install. A file that is damaged in any way is an Error(data)
+// with its name, never a partly grey picture.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace bnlab {
+
+struct Pixels {
+  int64_t height = 0;
+  int64_t width = 0;
+  int64_t channels = 0;
+  std::vector<uint8_t> values;  // [height, width, channels]
+};
+
+// A JPEG or PNG (told apart by its first bytes) as 8-bit RGB; transparency is dropped.
+Pixels read_rgb(const std::string& file);
+
+// A PNG as one id per pixel: the grey value, or the palette's index. Colour and 16-bit are refused.
+Pixels read_label_ids(const std::string& file);
+
+}  // namespace bnlab

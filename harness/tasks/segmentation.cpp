@@ -1,0 +1,105 @@
+#include "harness/tasks/segmentation.hpp"
+
+#include <ATen/core/Reduction.h>
+
+#include <algorithm>
+
+namespace bnlab {
+namespace {
+
+Json ratio(double part, double whole) {
+  return whole > 0 ? Json(part / whole) : Json(nullptr);
+}
+
+// Metrics of one confusion matrix: int64 [classes, classes], rows are labels.
+Json score(const at::Tensor& confusion) {
+  const auto counts = confusion.to(at::kDouble).contiguous();
+  const auto labelled = counts.sum(1), predicted = counts.sum(0), hit = counts.diagonal();
+  double iou_sum = 0, accuracy_sum = 0, present = 0;
+  Json class_iou = Json::array();
+  for (int64_t c = 0; c < counts.size(0); ++c) {
+    const double in_labels = labelled[c].item<double>(), hits = hit[c].item<double>();
+    if (in_labels == 0) {
+      class_iou.push_back(nullptr);
+      continue;
+    }
+    const double iou = hits / (in_labels + predicted[c].item<double>() - hits);
+    class_iou.push_back(iou);
+    iou_sum += iou;
+    accuracy_sum += hits / in_labels;
+    present += 1;
+  }
+  return {{"mean_iou", ratio(iou_sum, present)},
+          {"pixel_accuracy", ratio(hit.sum().item<double>(), counts.sum().item<double>())},
+          {"class_accuracy", ratio(accuracy_sum, present)},
+          {"class_iou", class_iou}};
+}
+
+}  // namespace
+
+at::Tensor SegmentationTask::valid_counts(const at::Tensor& labels,
+                                          const std::vector<int64_t>& offsets) const {
+  const auto per_sample = labels.ne(kVoid).flatten(1).sum(1);
+  std::vector<at::Tensor> counts;
+  for (size_t g = 0; g + 1 < offsets.size(); ++g) {
+    counts.push_back(per_sample.slice(0, offsets[g], offsets[g + 1]).sum());
+  }
+  return at::stack(counts).to(at::kDouble);
+}
+
+at::Tensor SegmentationTask::loss(const at::Tensor& outputs, const at::Tensor& labels,
+                                  const std::vector<int64_t>& offsets, const at::Tensor& weights) const {
+  const auto logits = outputs.scalar_type() == at::kDouble ? outputs : outputs.to(at::kFloat);
+  const auto has_valid = labels.ne(kVoid).flatten(1).any(1);  // [n]
+  // The weight of a slice without valid labels is usually 1 / 0. It is masked before the product: a
+  // mask behind it would still multiply the gradient by infinity.
+  if (weights.numel() == 1 || weights.stride(0) == 0) {
+    const auto sum = at::cross_entropy_loss(logits, labels, {}, at::Reduction::Sum, kVoid);
+    return sum * weights[0].masked_fill(has_valid.any().logical_not(), 0);
+  }
+  std::vector<at::Tensor> pieces;
+  for (size_t g = 0; g + 1 < offsets.size(); ++g) {
+    pieces.push_back(weights[static_cast<int64_t>(g)].expand({offsets[g + 1] - offsets[g]}));
+  }
+  const auto sample_weights = at::cat(pieces).masked_fill(has_valid.logical_not(), 0);
+  const auto losses = at::cross_entropy_loss(logits, labels, {}, at::Reduction::None, kVoid);
+  return (losses.flatten(1).sum(1) * sample_weights).sum();
+}
+
+at::Tensor SegmentationTask::measure(const at::Tensor& outputs, const at::Tensor& labels,
+                                     int64_t begin) const {
+  const auto groups = static_cast<int64_t>(groups_.size());
+  const int64_t cells = groups * classes_ * classes_;
+  const at::Tensor predicted = std::get<1>(outputs.max(1));  // faster than argmax over a strided axis
+  at::Tensor cell = labels * classes_ + predicted;
+  if (group_of_sample_.defined()) {
+    const auto group = group_of_sample_.narrow(0, begin, labels.size(0)).to(labels.device());
+    cell += (group * (classes_ * classes_)).view({-1, 1, 1});
+  }
+  cell.masked_fill_(labels.eq(kVoid), cells);  // void is counted in one more cell, which is dropped
+  return at::bincount(cell.flatten(), {}, cells + 1).narrow(0, 0, cells).view({groups, classes_, classes_});
+}
+
+Json SegmentationTask::metrics(const at::Tensor& measured) const {
+  const auto confusion = measured.cpu();
+  Json all = score(confusion.sum(0));
+  for (size_t g = 0; groups_.size() > 1 && g < groups_.size(); ++g) {
+    const Json group = score(confusion[static_cast<int64_t>(g)]);
+    all["groups"][groups_[g]] = {{"mean_iou", group["mean_iou"]},
+                                 {"pixel_accuracy", group["pixel_accuracy"]}};
+  }
+  return all;
+}
+
+void SegmentationTask::set_test_groups(const std::vector<std::string>& group_of_sample) {
+  groups_ = group_of_sample;
+  std::sort(groups_.begin(), groups_.end());
+  groups_.erase(std::unique(groups_.begin(), groups_.end()), groups_.end());
+  std::vector<int64_t> indices;
+  for (const std::string& name : group_of_sample) {
+    indices.push_back(std::lower_bound(groups_.begin(), groups_.end(), name) - groups_.begin());
+  }
+  group_of_sample_ = at::tensor(indices, at::kLong);
+}
+
+}  // namespace bnlab

@@ -1,0 +1,43 @@
+// What all segmentation tasks share: softmax cross-entropy without the void labels, and mean
+// intersection over union (IoU) from one confusion matrix over the whole split.
+// IoU of a class = true positives / (labelled + predicted - true positives); its mean is over the
+// classes that the split's labels show, so a class absent from the split counts neither way.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "harness/tasks/task.hpp"
+
+namespace bnlab {
+
+class SegmentationTask : public Task {
+ public:
+  int64_t classes() const override { return classes_; }
+  std::string headline() const override { return "mean_iou"; }
+
+  at::Tensor valid_counts(const at::Tensor& labels, const std::vector<int64_t>& offsets) const override;
+  // In float32, or float64 for float64 outputs. One reduction serves all slices when there is one
+  // slice or `weights` is an expanded scalar (stride 0), which is known without reading the device.
+  at::Tensor loss(const at::Tensor& outputs, const at::Tensor& labels, const std::vector<int64_t>& offsets,
+                  const at::Tensor& weights) const override;
+
+  // Confusion counts int64 [groups, labelled class, predicted class].
+  at::Tensor measure(const at::Tensor& outputs, const at::Tensor& labels, int64_t begin) const override;
+  // {"mean_iou", "pixel_accuracy", "class_accuracy", "class_iou": [...]} and, where there are several
+  // groups, "groups": {NAME: {"mean_iou", "pixel_accuracy"}}.
+  Json metrics(const at::Tensor& measured) const override;
+
+ protected:
+  explicit SegmentationTask(int64_t classes) : classes_(classes) {}
+
+  // Names the group of every test sample; the metrics are then also given group by group.
+  void set_test_groups(const std::vector<std::string>& group_of_sample);
+
+ private:
+  int64_t classes_;
+  std::vector<std::string> groups_ = {"all"};  // sorted
+  at::Tensor group_of_sample_;                 // int64 [test samples]; undefined: one group
+};
+
+}  // namespace bnlab

@@ -1,0 +1,68 @@
+// The interface of a task: data, loss and metric. One file per task, registered there.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <torch/types.h>
+
+#include "harness/json.hpp"
+
+namespace bnlab {
+
+// One entry of the endless training stream (sampler.hpp).
+struct Draw {
+  int64_t sample = 0;  // index into the training set
+  int64_t epoch = 0;   // how often the stream has been through the set before
+};
+
+struct Examples {
+  at::Tensor images;  // float32 [n, 3, H, W], contiguous, about zero mean and unit variance
+  at::Tensor labels;  // int64 [n, H, W], class ids; Task::kVoid where nothing is known
+};
+
+class Task {
+ public:
+  static constexpr const char* kFamily = "task";
+  static constexpr int64_t kVoid = -1;
+
+  struct Context {
+    uint64_t seed = 0;     // of the run: data (where synthetic) and augmentation
+    std::string data_dir;  // --data or BNLAB_DATA; empty if neither is given
+  };
+
+  virtual ~Task() = default;
+
+  virtual int64_t classes() const = 0;
+  virtual std::array<int64_t, 2> training_image_size() const = 0;  // height, width
+  virtual std::array<int64_t, 2> test_image_size() const = 0;
+  virtual int64_t training_samples() const = 0;
+  virtual int64_t test_samples() const = 0;
+  virtual bool may_have_void() const = 0;  // whether labels can hold kVoid
+
+  // Augmented training examples; what is drawn depends on (seed, epoch, sample) alone. Thread-safe.
+  virtual Examples training(const std::vector<Draw>& draws) const = 0;
+  // Test samples [begin, begin + count), as they are.
+  virtual Examples test(int64_t begin, int64_t count) const = 0;
+
+  // Valid (not void) labels in each of the slices [offsets[g], offsets[g+1]) of the batch: float64 [G].
+  virtual at::Tensor valid_counts(const at::Tensor& labels, const std::vector<int64_t>& offsets) const = 0;
+  // sum over slices g of weights[g] * (sum of the losses of the slice's valid labels); a scalar.
+  // weights: [G] in the outputs' precision, float32 at least. A slice without valid labels adds 0
+  // (not NaN), whatever its weight.
+  virtual at::Tensor loss(const at::Tensor& outputs, const at::Tensor& labels,
+                          const std::vector<int64_t>& offsets, const at::Tensor& weights) const = 0;
+
+  // What the metric needs of some outputs for test samples [begin, ...): a tensor of fixed shape
+  // (int64) that is summed over batches and ranks.
+  virtual at::Tensor measure(const at::Tensor& outputs, const at::Tensor& labels, int64_t begin) const = 0;
+  // The metrics of the whole split, from the summed tensor: {"mean_iou": ..., ...}; a number that does
+  // not exist is null.
+  virtual Json metrics(const at::Tensor& measured) const = 0;
+  // The metric that figures and reports show first ("mean_iou").
+  virtual std::string headline() const = 0;
+};
+
+}  // namespace bnlab

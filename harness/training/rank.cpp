@@ -1,0 +1,100 @@
+#include "harness/training/rank.hpp"
+
+#include <ATen/Context.h>
+#include <ATen/Parallel.h>
+#include <ATen/Version.h>
+#include <torch/types.h>
+#include <torch/version.h>
+#ifdef USE_C10D_NCCL
+#include <c10/cuda/CUDAFunctions.h>
+#include <cuda_runtime_api.h>
+#include <nccl.h>
+#endif
+
+#include <new>
+
+#include "harness/communicator/world.hpp"
+#include "harness/error.hpp"
+#include "harness/training/memory.hpp"
+#include "harness/training/safetensors.hpp"
+#include "harness/training/trainer.hpp"
+
+namespace bnlab {
+namespace {
+
+void configure(const RankJob& job) {
+  account_cpu_memory();
+  at::set_num_threads(job.threads);
+  at::globalContext().setBenchmarkCuDNN(true);
+}
+
+RankReport train(const RankJob& job) {
+  static const bool configured = (configure(job), true);
+  (void)configured;
+  const auto world = join_world(job.rendezvous, job.device == "cuda" ? at::kCUDA : at::kCPU);
+  RunLog log = world->rank() == 0 ? RunLog(job.run_dir + "/metrics.jsonl", job.spec.id) : RunLog();
+  Trainer trainer(job.spec, job.data_dir, *world, std::move(log));
+  trainer.run();
+  RankReport report;
+  Json result = trainer.result();
+  if (world->rank() == 0) {
+    result["memory"]["weights_bytes"] = write_safetensors(job.run_dir + "/weights.safetensors", trainer.weights());
+    result["backend"] = world->backend();
+    report.result = std::move(result);
+  }
+  if (trainer.diverged()) {
+    report.status = "diverged";
+    report.message = "the training loss is not finite";
+  }
+  world->leave();
+  return report;
+}
+
+RankReport failed(const std::string& status, const std::string& message, bool lost_contact = false) {
+  return {status, message, nullptr, lost_contact, {}};
+}
+
+}  // namespace
+
+RankReport run_rank(const RankJob& job) {
+  try {
+    return train(job);
+  } catch (const Error& e) {
+    const bool lost_contact = e.kind() == Error::Kind::communication;
+    return failed(lost_contact ? "crashed" : "error", e.what(), lost_contact);
+  } catch (const c10::OutOfMemoryError& e) {
+    return failed("oom", e.what_without_backtrace());
+  } catch (const std::bad_alloc&) {
+    return failed("oom", "the machine has no memory left for another tensor");
+  } catch (const c10::Error& e) {
+    return failed("crashed", e.what_without_backtrace());
+  } catch (const std::exception& e) {
+    return failed("crashed", e.what());
+  }
+}
+
+int visible_gpus() {
+#ifdef USE_C10D_NCCL
+  return static_cast<int>(c10::cuda::device_count());
+#else
+  return 0;
+#endif
+}
+
+Json library_versions() {
+  Json versions = {{"libtorch", TORCH_VERSION}, {"cuda", nullptr}, {"nccl", nullptr}, {"gpus", Json::array()},
+                   {"cpu_capability", at::get_cpu_capability()}};
+#ifdef USE_C10D_NCCL
+  versions["cuda"] = std::to_string(CUDART_VERSION / 1000) + "." + std::to_string(CUDART_VERSION % 1000 / 10);
+  versions["nccl"] = std::to_string(NCCL_MAJOR) + "." + std::to_string(NCCL_MINOR) + "." + std::to_string(NCCL_PATCH);
+  for (int i = 0; i < visible_gpus(); ++i) {
+    cudaDeviceProp properties{};
+    if (cudaGetDeviceProperties(&properties, i) == cudaSuccess) {
+      versions["gpus"].push_back(properties.name);
+    }
+  }
+#endif
+  return versions;
+}
+
+}  // namespace bnlab

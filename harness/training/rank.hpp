@@ -1,0 +1,43 @@
+// What one rank does in one run: joins the world, trains, evaluates, writes what came out. Needs no
+// LibTorch to include; the launcher calls it in a child process, or in this one under torchrun.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "harness/communicator/rendezvous.hpp"
+#include "harness/json.hpp"
+#include "harness/spec/spec.hpp"
+
+namespace bnlab {
+
+struct RankJob {
+  RunSpec spec;
+  Rendezvous rendezvous;
+  std::string device = "cpu";  // or "cuda"
+  std::string data_dir;        // of --data or BNLAB_DATA; empty if neither is given
+  std::string run_dir;         // exists; rank 0 writes metrics.jsonl (flushed line by line) and weights.safetensors
+  int threads = 1;             // intra-op threads of this rank
+};
+
+struct RankReport {
+  std::string status = "ok";  // ok, diverged, oom, error (a clear refusal), crashed (anything else)
+  std::string message;        // empty if ok
+  Json result;                // rank 0, status ok or diverged: the record's "result"; else null
+  bool lost_contact = false;  // crashed because a collective failed or timed out: another rank is to blame
+  std::vector<std::string> notes;  // for the record's "notes"
+};
+
+// Never throws: whatever happens is in the report.
+RankReport run_rank(const RankJob& job);
+
+// The text that rank 0 gives, on every rank: shared through the store of the rendezvous, under its prefix.
+// Throws Error (communication) if it does not come within the timeout.
+std::string share_text(const Rendezvous& rendezvous, const std::string& text_of_rank0);
+
+// What the environment record says of the libraries: {"libtorch": "2.11.0", "cuda": ..., "nccl": ...,
+// "gpus": [...], "cpu_capability": "AVX512"}; null for what is absent.
+Json library_versions();
+int visible_gpus();
+
+}  // namespace bnlab
