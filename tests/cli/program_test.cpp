@@ -1,0 +1,206 @@
+#include "harness/cli/program.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "harness/json.hpp"
+#include "tests/launch/scratch.hpp"
+
+namespace bnlab {
+namespace {
+
+struct Answer {
+  int code = 0;
+  std::string out, err;
+};
+
+Answer call(std::vector<std::string> words) {
+  std::vector<const char*> argv{"bnlab"};
+  for (const std::string& word : words) {
+    argv.push_back(word.c_str());
+  }
+  testing::internal::CaptureStdout();
+  testing::internal::CaptureStderr();
+  Answer answer;
+  answer.code = run_program(static_cast<int>(argv.size()), argv.data());
+  answer.out = testing::internal::GetCapturedStdout();
+  answer.err = testing::internal::GetCapturedStderr();
+  return answer;
+}
+
+bool has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+TEST(Program, HelpStartsWithExamplesAndTellsTheExitCodes) {
+  const Answer answer = call({"--help"});
+  EXPECT_EQ(answer.code, 0);
+  EXPECT_EQ(answer.out.rfind("Examples:", 0), 0U) << answer.out;
+  EXPECT_TRUE(has(answer.out, "130")) << answer.out;
+  EXPECT_FALSE(has(answer.out, "--job ")) << "the command for ranks is not for people";
+}
+
+TEST(Program, EveryCommandsHelpStartsWithExamples) {
+  for (const char* command : {"run", "plan", "status", "report", "list", "doctor"}) {
+    const Answer answer = call({command, "--help"});
+    EXPECT_EQ(answer.code, 0) << command;
+    EXPECT_EQ(answer.out.rfind("Examples:\n  bnlab " + std::string(command), 0), 0U) << answer.out;
+  }
+}
+
+TEST(Program, TheVersionGoesToStandardOutput) {
+  const Answer answer = call({"--version"});
+  EXPECT_EQ(answer.code, 0);
+  EXPECT_EQ(answer.out.rfind("bnlab ", 0), 0U);
+}
+
+TEST(Program, UnknownNamesAreAnsweredWithTheNearest) {
+  const Answer command = call({"statsu"});
+  EXPECT_EQ(command.code, exit_code::kUsage);
+  EXPECT_TRUE(has(command.err, "did you mean status?")) << command.err;
+  const Answer option = call({"run", "x.json", "--rnaks", "2"});
+  EXPECT_EQ(option.code, exit_code::kUsage);
+  EXPECT_TRUE(has(option.err, "--rnaks; did you mean --ranks?")) << option.err;
+  EXPECT_TRUE(command.out.empty() && option.out.empty());
+}
+
+TEST(Program, WrongUsageIsExitCodeTwo) {
+  EXPECT_EQ(call({}).code, exit_code::kUsage);
+  EXPECT_EQ(call({"run"}).code, exit_code::kUsage);
+  EXPECT_EQ(call({"run", "no_such.json"}).code, exit_code::kUsage);
+  EXPECT_EQ(call({"run", "x.json", "--ranks", "zero"}).code, exit_code::kUsage);
+  EXPECT_EQ(call({"run", "x.json", "--jobs", "0"}).code, exit_code::kUsage);
+  EXPECT_EQ(call({"list", "nothing"}).code, exit_code::kUsage);
+  EXPECT_EQ(call({"status", "no_such"}).code, exit_code::kUsage);
+}
+
+TEST(Program, AMistakeInTheSpecIsExitCodeTwo) {
+  const test::Scratch scratch;
+  const Answer answer = call({"run", scratch.write_spec(test::behaves("ok"), R"(, "sed": 1)")});
+  EXPECT_EQ(answer.code, exit_code::kUsage);
+  EXPECT_TRUE(has(answer.err, "seed")) << answer.err;
+}
+
+TEST(ListCommand, ShowsEntriesWithTheirParameters) {
+  const Answer text = call({"list", "strategies"});
+  EXPECT_EQ(text.code, 0);
+  EXPECT_TRUE(has(text.out, "left\n    one strategy\n    weight = 1  of nothing\n")) << text.out;
+  const Json json = Json::parse(call({"list", "strategies", "--json"}).out);
+  EXPECT_EQ(json.at(1).at("name"), "right");
+  EXPECT_EQ(json.at(1).at("source"), "a discussion");
+}
+
+class OnResults : public ::testing::Test {
+ protected:
+  Answer call_with_results(std::vector<std::string> words) {
+    words.insert(words.end(), {"--results", scratch_ / "results"});
+    return call(words);
+  }
+  test::Scratch scratch_;
+};
+
+using RunCommand = OnResults;
+
+TEST_F(RunCommand, PrintsTheTableToStandardOutputAndTalksElsewhere) {
+  const auto spec = scratch_.write_spec(test::behaves("ok"), R"(, "matrix": {"seed": [0, 1]})");
+  const Answer answer = call_with_results({"run", spec, "--device", "cpu"});
+  EXPECT_EQ(answer.code, 0) << answer.err;
+  EXPECT_TRUE(has(answer.out, "left")) << answer.out;
+  EXPECT_TRUE(has(answer.err, "records: " + (scratch_ / "results") + "/fake")) << answer.err;
+  EXPECT_TRUE(has(answer.err, "scripts/plot.sh fake")) << answer.err;
+}
+
+TEST_F(RunCommand, AFailedRunIsExitCodeOneAndTheWayToRetryIsShown) {
+  const Answer answer =
+      call_with_results({"run", scratch_.write_spec(test::behaves("refuse")), "--ranks", "1"});
+  EXPECT_EQ(answer.code, exit_code::kFailed);
+  EXPECT_TRUE(has(answer.err, "--retry")) << answer.err;
+}
+
+TEST_F(RunCommand, OnlyMayBeRepeatedAndTakesOneArgument) {
+  const auto spec = scratch_.write_spec(test::behaves("ok"),
+                                        R"(, "matrix": {"seed": [0, 1], "strategy": ["left", "right"]})");
+  const Answer answer =
+      call_with_results({"run", "--only", "seed=0", "--only", "strategy=left", spec, "--ranks", "1"});
+  EXPECT_EQ(answer.code, 0) << answer.err;
+  EXPECT_EQ(scratch_.records().size(), 1U);
+}
+
+TEST_F(RunCommand, TheRecordedCommandCanBeTypedAgain) {
+  const auto spec =
+      scratch_.write_spec(test::behaves("ok"), R"(, "strategy": {"name": "left", "weight": 2})");
+  call_with_results({"run", spec, "--only", "strategy=left(weight=2)", "--ranks", "1"});
+  ASSERT_EQ(scratch_.records().size(), 1U);
+  EXPECT_EQ(scratch_.records()[0].at("command"),
+            "bnlab run " + spec + " --only 'strategy=left(weight=2)' --ranks 1 --results " +
+                (scratch_ / "results"));
+}
+
+using PlanCommand = OnResults;
+
+TEST_F(PlanCommand, TellsWhatIsDoneWhatIsExcludedAndByWhichRule) {
+  const auto spec = scratch_.write_spec(
+      test::behaves("ok"),
+      R"(, "matrix": {"seed": [0, 1], "strategy": ["left", "right"]}, "exclude": [{"strategy.name": "right", "seed": 1}])");
+  const Answer before = call_with_results({"plan", spec});
+  EXPECT_EQ(before.code, 0) << before.err;
+  EXPECT_TRUE(has(before.out, "3 of 3 runs to start; expected time: unknown")) << before.out;
+  EXPECT_TRUE(has(before.out, "excluded by exclude[0]: right-")) << before.out;
+  call_with_results({"run", spec, "--only", "seed=0", "--only", "strategy=left"});
+  const Json plan = Json::parse(call_with_results({"plan", spec, "--json"}).out);
+  EXPECT_EQ(plan.at("to_start"), 2);
+  EXPECT_EQ(plan.at("runs").at(0).at("state"), "ok");
+  EXPECT_EQ(plan.at("runs").at(1).at("state"), "missing");
+  EXPECT_TRUE(plan.at("estimated_time_s").is_number());
+  EXPECT_EQ(plan.at("peak_memory_bytes"), 1 << 20);
+}
+
+using StatusCommand = OnResults;
+
+TEST_F(StatusCommand, CountsTheRunsOfASpec) {
+  const auto spec = scratch_.write_spec(test::behaves("ok"), R"(, "matrix": {"seed": [0, 1, 2]})");
+  call_with_results({"run", spec, "--only", "seed=1"});
+  const Json status = Json::parse(call_with_results({"status", spec, "--json"}).out);
+  EXPECT_TRUE(has(status.dump(), "\"finished\":1")) << status.dump(2);
+  EXPECT_TRUE(has(call_with_results({"status"}).out, "fake"));
+}
+
+using ReportCommand = OnResults;
+
+TEST_F(ReportCommand, HasThreeFormatsAndGoesIntoAFile) {
+  const auto spec = scratch_.write_spec(test::behaves("ok"));
+  call_with_results({"run", spec});
+  EXPECT_TRUE(has(call_with_results({"report", spec}).out, "left"));
+  EXPECT_TRUE(has(call_with_results({"report", spec, "--format", "markdown"}).out, "| "));
+  EXPECT_TRUE(Json::parse(call_with_results({"report", spec, "--format", "json"}).out).is_object());
+  std::ofstream(scratch_ / "page.md") << "# Page\n<!-- table:fake -->\nold\n<!-- end -->\n";
+  EXPECT_EQ(call_with_results({"report", spec, "--into", scratch_ / "page.md"}).code, 0);
+  std::ifstream in(scratch_ / "page.md");
+  const std::string page{std::istreambuf_iterator<char>(in), {}};
+  EXPECT_TRUE(has(page, "left") && !has(page, "old")) << page;
+}
+
+using DoctorCommand = OnResults;
+
+TEST_F(DoctorCommand, TellsWhatIsThere) {
+  const Answer answer = call_with_results({"doctor"});
+  EXPECT_EQ(answer.code, 0) << answer.out;
+  EXPECT_TRUE(has(answer.out, "bnlab starts the ranks itself")) << answer.out;
+}
+
+TEST_F(DoctorCommand, EveryProblemHasACure) {
+  setenv("RANK", "0", 1);
+  const Answer answer = call_with_results({"doctor", "--data", scratch_ / "none", "--json"});
+  unsetenv("RANK");
+  EXPECT_EQ(answer.code, exit_code::kEnvironment);
+  int problems = 0;
+  for (const Json& finding : Json::parse(answer.out)) {
+    EXPECT_EQ(finding.at("problem").is_null(), finding.at("cure").is_null()) << finding;
+    problems += finding.at("problem").is_null() ? 0 : 1;
+  }
+  EXPECT_EQ(problems, 2);  // WORLD_SIZE is missing, and so is the data folder
+}
+
+}  // namespace
+}  // namespace bnlab

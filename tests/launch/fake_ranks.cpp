@@ -1,0 +1,161 @@
+// Ranks that do not train: what each does is chosen by the task's option `behaviour`. Stands in for
+// harness/training in the tests of the launcher and the program.
+#include <dirent.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <fstream>
+#include <iostream>
+#include <stdexcept>
+
+#include "harness/registry.hpp"
+#include "harness/training/rank.hpp"
+
+namespace bnlab {
+namespace {
+
+[[maybe_unused]] const bool declared = [] {
+  register_about("task", {"fake",
+                          "does what it is told",
+                          {Parameter::choice("behaviour", "ok",
+                                             {"ok", "refuse", "diverge", "exit", "kill", "stop", "hang"},
+                                             "what the last rank does")},
+                          ""});
+  register_about("model", {"fake", "no network", {}, ""});
+  register_about("strategy", {"left", "one strategy", {Parameter::number("weight", 1, "of nothing")}, ""});
+  register_about("strategy", {"right", "another strategy", {}, "a discussion"});
+  return true;
+}();
+
+int listening_port(int fd) {
+  sockaddr_in address{};
+  socklen_t size = sizeof address;
+  return getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) == 0 ? ntohs(address.sin_port) : 0;
+}
+
+int open_descriptors() {  // but for the folder that is read to count them
+  DIR* folder = opendir("/proc/self/fd");
+  int count = 0;
+  while (readdir(folder) != nullptr) {
+    ++count;
+  }
+  closedir(folder);
+  return count - 3;  // ".", ".." and the folder itself
+}
+
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+Json result_of(const RankJob& job) {
+  const Json metrics{{"mean_iou", 0.5 + 0.01 * static_cast<double>(job.spec.seed)}};
+  const auto images = 4 * job.spec.steps;
+  return {{"steps", job.spec.steps},
+          {"images", images},
+          {"epochs", 1.0},
+          {"headline", "mean_iou"},
+          {"final", {{"saved", metrics}}},
+          {"train_loss", std::nan("")},
+          {"memory", {{"peak_rss_bytes", {1 << 20}}}},
+          {"seen",
+           {{"port", job.rendezvous.port},
+            {"listening_port", listening_port(job.rendezvous.listen_fd)},
+            {"open_descriptors", open_descriptors()},
+            {"size", job.rendezvous.size},
+            {"prefix", job.rendezvous.prefix},
+            {"threads", job.threads},
+            {"data_dir", job.data_dir},
+            {"wait_policy", variable("OMP_WAIT_POLICY")},
+            {"omp_threads", variable("OMP_NUM_THREADS")}}}};
+}
+
+[[noreturn]] void wait_for_ever() {
+  for (;;) {
+    pause();
+  }
+}
+
+RankReport report(const std::string& status, const std::string& message) {
+  RankReport report;
+  report.status = status;
+  report.message = message;
+  return report;
+}
+
+RankReport without_contact() {
+  RankReport lost = report("crashed", "all_gather: no answer within 60 s");
+  lost.lost_contact = true;
+  return lost;
+}
+
+void misbehave(const std::string& behaviour) {
+  if (behaviour == "kill") {
+    std::cout << "about to die" << std::endl;
+    raise(SIGKILL);
+  }
+  if (behaviour == "stop") {
+    raise(SIGSTOP);
+    wait_for_ever();
+  }
+  if (behaviour == "exit") {
+    std::cout << "a library gave up" << std::endl;
+    _exit(7);
+  }
+}
+
+}  // namespace
+
+RankReport run_rank(const RankJob& job) {
+  const int rank = job.rendezvous.rank;
+  std::ofstream(job.run_dir + "/pid" + std::to_string(rank)) << getpid() << std::endl;
+  if (rank == 0) {
+    std::ofstream(job.run_dir + "/metrics.jsonl")
+        << R"({"kind": "train", "step": 1, "epoch": 0.1, "loss": 2.5})" << std::endl;
+  }
+  const auto behaviour = job.spec.task.at("behaviour").get<std::string>();
+  const bool last = rank == job.rendezvous.size - 1;
+  if (behaviour == "hang") {
+    wait_for_ever();
+  }
+  if (behaviour == "kill" || behaviour == "stop" || behaviour == "exit") {
+    if (!last) {
+      return without_contact();
+    }
+    misbehave(behaviour);
+  }
+  if (behaviour == "refuse") {
+    return report("error", "this strategy refuses");
+  }
+  RankReport done = report(behaviour == "diverge" ? "diverged" : "ok",
+                           behaviour == "diverge" ? "the loss is not finite at step 3" : "");
+  if (rank == 0) {
+    done.result = result_of(job);
+  }
+  return done;
+}
+
+std::string share_text(const Rendezvous& rendezvous, const std::string& text_of_rank0) {
+  // One process plays rank 0 or another rank of a world; what rank 0 shared is in a file of the test's.
+  const std::string file = variable("FAKE_STORE");
+  if (rendezvous.rank == 0) {
+    std::ofstream(file) << text_of_rank0;
+    return text_of_rank0;
+  }
+  std::ifstream in(file);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+Json library_versions() {
+  return {{"libtorch", "0.0.0"}, {"cuda", nullptr}, {"nccl", nullptr}, {"gpus", Json::array()}};
+}
+
+int visible_gpus() {
+  return 0;
+}
+
+}  // namespace bnlab

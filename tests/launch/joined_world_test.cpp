@@ -1,0 +1,78 @@
+// This process plays one rank of a world of two; the store is a file (fake_ranks.cpp).
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include "harness/error.hpp"
+#include "harness/launch/launch_parts.hpp"
+#include "harness/records/results_lock.hpp"
+#include "tests/launch/scratch.hpp"
+
+namespace bnlab {
+namespace {
+
+class JoinedWorld : public ::testing::Test {
+ protected:
+  JoinedWorld() { setenv("FAKE_STORE", (scratch_ / "store").c_str(), 1); }
+  ~JoinedWorld() override { unsetenv("FAKE_STORE"); }
+
+  LaunchSummary as_rank(int rank, const std::string& spec, int size = 2) {
+    EnvironmentWorld world;
+    world.launcher = "torchrun";
+    world.rendezvous.rank = rank;
+    world.rendezvous.size = size;
+    // The other ranks see no results folder of their own.
+    LaunchOptions options = scratch_.options(0);
+    options.results_dir = rank == 0 ? scratch_ / "results" : scratch_ / "nowhere";
+    return launch_in_world(load_experiment(spec), options, world);
+  }
+
+  test::Scratch scratch_;
+};
+
+// Runs of rank 1 only write into the folder that they are told, which rank 0 has made.
+TEST_F(JoinedWorld, RankZeroWritesTheRecords) {
+  const auto spec = scratch_.write_spec(test::behaves("ok"), R"(, "matrix": {"seed": [0, 1]})");
+  const LaunchSummary summary = as_rank(0, spec);
+  EXPECT_EQ(summary.finished, 2);
+  EXPECT_TRUE(summary.leads);
+  ASSERT_EQ(scratch_.records().size(), 2U);
+  EXPECT_EQ(scratch_.records()[0].at("placement.launcher"), "torchrun");
+  EXPECT_EQ(scratch_.records()[0].placement(), "2x1-cpu");
+}
+
+TEST_F(JoinedWorld, TheOtherRanksRunWhatRankZeroChoseAndWriteNoRecord) {
+  const auto spec = scratch_.write_spec(test::behaves("ok"), R"(, "matrix": {"seed": [0, 1]})");
+  as_rank(0, spec);
+  const LaunchSummary same = as_rank(1, spec);  // reads what rank 0 shared: both runs
+  EXPECT_EQ(same.finished, 2);
+  EXPECT_FALSE(same.leads);
+  as_rank(0, spec);
+  EXPECT_EQ(as_rank(1, spec).skipped, 2);
+  EXPECT_FALSE(std::filesystem::exists(scratch_ / "nowhere"));
+}
+
+TEST_F(JoinedWorld, ALockedFolderIsAnErrorOnEveryRank) {
+  const auto spec = scratch_.write_spec(test::behaves("ok"));
+  {
+    const ResultsLock held(scratch_ / "results");
+    EXPECT_THROW(as_rank(0, spec), Error);
+  }
+  EXPECT_THROW(as_rank(1, spec), Error);
+}
+
+TEST_F(JoinedWorld, RunsThatDoNotFitTheWorldAreLeftOut) {
+  const auto spec = scratch_.write_spec(test::behaves("ok"), R"(, "matrix": {"towers": [2, 3]})");
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(as_rank(0, spec).finished, 1);
+  EXPECT_NE(testing::internal::GetCapturedStderr().find("do not divide its 3 towers"), std::string::npos);
+}
+
+TEST_F(JoinedWorld, LostContactEndsTheMatrixAfterTheRecord) {
+  const auto spec = scratch_.write_spec(test::behaves("kill"), R"(, "matrix": {"seed": [0, 1]})");
+  EXPECT_THROW(as_rank(0, spec), Error);
+  ASSERT_EQ(scratch_.records().size(), 1U);
+  EXPECT_EQ(scratch_.records()[0].status(), Status::crashed);
+}
+
+}  // namespace
+}  // namespace bnlab

@@ -1,0 +1,121 @@
+#include "harness/launch/judge.hpp"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <fstream>
+
+#include "tests/launch/scratch.hpp"
+
+namespace bnlab {
+namespace {
+
+RankEnd reports(const std::string& status, int order = 1, bool lost_contact = false) {
+  RankEnd rank;
+  rank.report.emplace();
+  rank.report->status = status;
+  rank.report->message = status == "ok" ? "" : "message of " + status;
+  rank.report->lost_contact = lost_contact;
+  rank.order = order;
+  return rank;
+}
+
+RankEnd dies(int signal, int code, int order) {
+  RankEnd rank;
+  rank.end = {code, signal};
+  rank.order = order;
+  return rank;
+}
+
+RankEnd stopped() {
+  RankEnd rank = dies(SIGKILL, 0, 9);
+  rank.stopped = true;
+  return rank;
+}
+
+TEST(Judge, AllRanksWellIsOk) {
+  const Outcome outcome = judge({reports("ok"), reports("ok")}, Stop::none, 0, false);
+  EXPECT_EQ(outcome.status, Status::ok);
+  EXPECT_FALSE(outcome.rank);
+  EXPECT_EQ(outcome.message, "");
+}
+
+TEST(Judge, BlamesTheKilledRankAndNotTheOneThatLostContact) {
+  const Outcome outcome = judge({reports("crashed", 1, true), dies(SIGKILL, 0, 2)}, Stop::none, 0, false);
+  EXPECT_EQ(outcome.status, Status::crashed);
+  EXPECT_EQ(outcome.rank, 1);
+  EXPECT_EQ(outcome.signal, "SIGKILL");
+}
+
+TEST(Judge, BlamesTheFirstOfSeveralDeadRanks) {
+  const Outcome outcome = judge({dies(SIGABRT, 0, 5), dies(SIGSEGV, 0, 4)}, Stop::none, 0, false);
+  EXPECT_EQ(outcome.rank, 1);
+  EXPECT_EQ(outcome.signal, "SIGSEGV");
+}
+
+TEST(Judge, ASignalComesBeforeAnExitSeenAtTheSameTime) {
+  const Outcome outcome = judge({dies(0, 1, 4), dies(SIGSEGV, 0, 4)}, Stop::none, 0, false);
+  EXPECT_EQ(outcome.rank, 1);
+}
+
+TEST(Judge, AnExitWithoutAReportIsACrash) {
+  const Outcome outcome = judge({dies(0, 7, 1)}, Stop::none, 0, false);
+  EXPECT_EQ(outcome.status, Status::crashed);
+  EXPECT_EQ(outcome.signal, "");
+  EXPECT_NE(outcome.message.find("exit status 7"), std::string::npos);
+}
+
+TEST(Judge, AReportDoesNotExcuseADeathAfterIt) {
+  RankEnd rank = reports("ok");
+  rank.end.signal = SIGSEGV;
+  EXPECT_EQ(judge({rank}, Stop::none, 0, false).status, Status::crashed);
+}
+
+TEST(Judge, SigkillWithTheKernelsEvidenceIsOutOfMemory) {
+  EXPECT_EQ(judge({dies(SIGKILL, 0, 1)}, Stop::none, 0, true).status, Status::oom);
+  EXPECT_EQ(judge({dies(SIGSEGV, 0, 1)}, Stop::none, 0, true).status, Status::crashed);
+}
+
+TEST(Judge, ARefusalIsItsOwnOutcomeWhateverTheOthersLost) {
+  const Outcome outcome = judge({reports("crashed", 1, true), reports("error", 2)}, Stop::none, 0, false);
+  EXPECT_EQ(outcome.status, Status::error);
+  EXPECT_EQ(outcome.rank, 1);
+  EXPECT_EQ(outcome.message, "message of error");
+}
+
+TEST(Judge, ASilentRankIsATimeoutThatNamesIt) {
+  const Outcome outcome = judge({reports("crashed", 1, true), stopped(), stopped()}, Stop::none, 0, false);
+  EXPECT_EQ(outcome.status, Status::timeout);
+  EXPECT_EQ(outcome.rank, 1);
+  EXPECT_NE(outcome.message.find("rank 1, rank 2 did not answer"), std::string::npos) << outcome.message;
+}
+
+TEST(Judge, AFailureOfItsOwnIsNotTheFaultOfRanksThatWaited) {
+  const Outcome outcome = judge({reports("crashed"), stopped()}, Stop::none, 0, false);
+  EXPECT_EQ(outcome.status, Status::crashed);
+  EXPECT_EQ(outcome.rank, 0);
+}
+
+TEST(Judge, TheRunsTimeLimitIsATimeout) {
+  const Outcome outcome = judge({stopped(), stopped()}, Stop::timeout, 2.5, false);
+  EXPECT_EQ(outcome.status, Status::timeout);
+  EXPECT_NE(outcome.message.find("2.5 s"), std::string::npos);
+}
+
+TEST(Judge, AnInterruptIsNobodysFault) {
+  EXPECT_EQ(judge({stopped(), stopped()}, Stop::interrupt, 0, false).status, Status::interrupted);
+}
+
+TEST(Judge, WhatFinishedBeforeTheInterruptStays) {
+  EXPECT_EQ(judge({reports("ok"), reports("ok")}, Stop::interrupt, 0, false).status, Status::ok);
+}
+
+TEST(LogTail, HoldsTheLastLines) {
+  const test::Scratch scratch;
+  std::ofstream(scratch / "log") << "one\ntwo\nthree\n";
+  EXPECT_EQ(log_tail(scratch / "log", 2), (std::vector<std::string>{"two", "three"}));
+  EXPECT_TRUE(log_tail(scratch / "none").empty());
+}
+
+}  // namespace
+}  // namespace bnlab

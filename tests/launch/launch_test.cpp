@@ -1,0 +1,267 @@
+#include "harness/launch/launch.hpp"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <fstream>
+#include <thread>
+
+#include "harness/error.hpp"
+#include "harness/launch/process.hpp"
+#include "harness/records/results_lock.hpp"
+#include "tests/launch/scratch.hpp"
+
+namespace bnlab {
+namespace {
+
+namespace fs = std::filesystem;
+using test::behaves;
+using test::Scratch;
+
+LaunchSummary run(const std::string& spec, const LaunchOptions& options) {
+  return launch(load_experiment(spec), options);
+}
+
+bool is_alive(pid_t id) {  // a zombie is not
+  std::ifstream in("/proc/" + std::to_string(id) + "/stat");
+  std::string number, name;
+  char state = 'Z';
+  in >> number >> name >> state;
+  return state != 'Z';
+}
+
+// The ids that the ranks of all runs wrote down.
+std::vector<pid_t> rank_ids(const Scratch& scratch) {
+  std::vector<pid_t> ids;
+  std::error_code none;
+  for (const auto& entry : fs::recursive_directory_iterator(scratch / "results", none)) {
+    pid_t id = 0;
+    if (entry.path().filename().string().rfind("pid", 0) == 0 && std::ifstream(entry.path()) >> id) {
+      ids.push_back(id);
+    }
+  }
+  return ids;
+}
+
+template <class Condition>
+bool eventually(Condition condition) {
+  for (int i = 0; i < 3000 && !condition(); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return condition();
+}
+
+void expect_nobody_left(const Scratch& scratch, size_t ranks) {
+  const auto ids = rank_ids(scratch);
+  EXPECT_EQ(ids.size(), ranks);
+  for (const pid_t id : ids) {
+    EXPECT_TRUE(eventually([&] { return !is_alive(id); })) << "rank process " << id << " is left";
+  }
+}
+
+TEST(Launch, WritesARecordForEveryRunAndSkipsThemNextTime) {
+  const Scratch scratch;
+  const auto spec = scratch.write_spec(behaves("ok"), R"(, "matrix": {"seed": [0, 1]})");
+  const LaunchSummary first = run(spec, scratch.options(2));
+  EXPECT_EQ(first.finished, 2);
+  EXPECT_EQ(first.skipped, 0);
+  const auto records = scratch.records();
+  ASSERT_EQ(records.size(), 2U);
+  EXPECT_EQ(records[0].status(), Status::ok);
+  EXPECT_EQ(records[0].placement(), "2x1-cpu");
+  EXPECT_EQ(records[0].at("placement.launcher"), "bnlab");
+  EXPECT_EQ(records[0].at("command"), "bnlab run fake.json");
+  EXPECT_EQ(records[0].number("result.final.saved.mean_iou"), 0.5);
+  const LaunchSummary second = run(spec, scratch.options(2));
+  EXPECT_EQ(second.finished, 0);
+  EXPECT_EQ(second.skipped, 2);
+  expect_nobody_left(scratch, 4);
+}
+
+TEST(Launch, ARankFindsItsPlaceThreadsAndSocket) {
+  const Scratch scratch;
+  LaunchOptions options = scratch.options(2);
+  options.threads = 3;
+  options.data_dir = "/data";
+  run(scratch.write_spec(behaves("ok")), options);
+  const Json seen = scratch.records().at(0).at("result.seen");
+  EXPECT_EQ(seen.at("size"), 2);
+  EXPECT_GT(seen.at("port").get<int>(), 0);
+  EXPECT_EQ(seen.at("port"), seen.at("listening_port"));
+  EXPECT_EQ(seen.at("prefix"), scratch.records()[0].run_id());
+  EXPECT_EQ(seen.at("threads"), 3);
+  EXPECT_EQ(seen.at("omp_threads"), "3");
+  EXPECT_EQ(seen.at("wait_policy"), "PASSIVE");
+  EXPECT_EQ(seen.at("data_dir"), "/data");
+  EXPECT_EQ(scratch.records()[0].at("placement.threads_per_rank"), 3);
+}
+
+TEST(Launch, ARankInheritsNothingButItsSocket) {
+  const Scratch scratch;
+  const int ours = dup(STDERR_FILENO);  // stands for any file that this process has open
+  run(scratch.write_spec(behaves("ok")), scratch.options(2));
+  close(ours);
+  // Standard input, output and error, the socket, and the two files that the fake has open by then.
+  EXPECT_LE(scratch.records().at(0).at("result.seen.open_descriptors").get<int>(), 4);
+}
+
+TEST(Launch, ALoneRankNeedsNoSocket) {
+  const Scratch scratch;
+  run(scratch.write_spec(behaves("ok")), scratch.options(1));
+  const Record record = scratch.records().at(0);
+  EXPECT_EQ(record.placement(), "1x2-cpu");
+  EXPECT_EQ(record.at("placement.emulated"), true);
+  EXPECT_EQ(record.at("result.seen.port"), 0);
+}
+
+TEST(Launch, ANumberThatIsNotFiniteIsNullWithANote) {
+  const Scratch scratch;
+  run(scratch.write_spec(behaves("ok")), scratch.options(1));
+  const Record record = scratch.records().at(0);
+  EXPECT_TRUE(record.at("result.train_loss").is_null());
+  EXPECT_NE(record.at("notes").dump().find("result.train_loss"), std::string::npos);
+}
+
+TEST(Launch, AKilledRankIsNamedWithItsSignalAndLogAndTheMatrixGoesOn) {
+  const Scratch scratch;
+  const auto spec = scratch.write_spec(
+      behaves("ok"), R"(, "matrix": {"task": [{"name": "fake", "behaviour": "kill"}, {"name": "fake"}]})");
+  const LaunchSummary summary = run(spec, scratch.options(2));
+  EXPECT_EQ(summary.failed, 1);
+  EXPECT_EQ(summary.finished, 1);
+  for (const Record& record : scratch.records()) {
+    if (record.status() == Status::ok) {
+      continue;
+    }
+    EXPECT_EQ(record.status(), Status::crashed);
+    EXPECT_EQ(record.at("outcome.rank"), 1);
+    EXPECT_EQ(record.at("outcome.signal"), "SIGKILL");
+    EXPECT_EQ(record.at("outcome.log_tail"), Json::array({"about to die"}));
+    EXPECT_TRUE(record.at("result").is_null());
+  }
+  expect_nobody_left(scratch, 4);
+}
+
+TEST(Launch, AnExitWithoutAReportIsACrash) {
+  const Scratch scratch;
+  run(scratch.write_spec(behaves("exit")), scratch.options(1));
+  const Record record = scratch.records().at(0);
+  EXPECT_EQ(record.status(), Status::crashed);
+  EXPECT_EQ(record.at("outcome.rank"), 0);
+  EXPECT_TRUE(record.at("outcome.signal").is_null());
+  EXPECT_EQ(record.at("outcome.log_tail"), Json::array({"a library gave up"}));
+}
+
+TEST(Launch, AStoppedRankIsATimeoutThatNamesItAndIsKilled) {
+  const Scratch scratch;
+  run(scratch.write_spec(behaves("stop")), scratch.options(2));
+  const Record record = scratch.records().at(0);
+  EXPECT_EQ(record.status(), Status::timeout);
+  EXPECT_EQ(record.at("outcome.rank"), 1);
+  expect_nobody_left(scratch, 2);
+}
+
+TEST(Launch, ARefusalIsAnErrorAndADivergenceKeepsItsResult) {
+  const Scratch scratch;
+  run(scratch.write_spec(behaves("refuse")), scratch.options(2));
+  EXPECT_EQ(scratch.records().at(0).status(), Status::error);
+  EXPECT_EQ(scratch.records()[0].at("outcome.message"), "this strategy refuses");
+  fs::remove_all(scratch / "results");
+  run(scratch.write_spec(behaves("diverge")), scratch.options(2));
+  EXPECT_EQ(scratch.records().at(0).status(), Status::diverged);
+  EXPECT_EQ(scratch.records()[0].at("result.steps"), 10);
+}
+
+TEST(Launch, ARunPastItsTimeLimitIsKilled) {
+  const Scratch scratch;
+  const auto spec = scratch.write_spec(behaves("hang"), R"(, "timeout_s": 0.5)");
+  EXPECT_EQ(run(spec, scratch.options(2)).failed, 1);
+  EXPECT_EQ(scratch.records().at(0).status(), Status::timeout);
+  expect_nobody_left(scratch, 2);
+}
+
+TEST(Launch, FailedRunsStartAgainOnlyWithRetryAndInACleanFolder) {
+  const Scratch scratch;
+  const auto spec = scratch.write_spec(behaves("refuse"));
+  LaunchOptions options = scratch.options(1);
+  EXPECT_EQ(run(spec, options).failed, 1);
+  const std::string left_over = scratch.records().at(0).file().parent_path() / "left_over";
+  std::ofstream(left_over) << "x";
+  EXPECT_EQ(run(spec, options).skipped, 1);
+  EXPECT_TRUE(fs::exists(left_over));
+  options.retry = true;
+  EXPECT_EQ(run(spec, options).failed, 1);
+  EXPECT_FALSE(fs::exists(left_over));
+}
+
+TEST(Launch, RetryKeepsRunsThatWentWell) {
+  const Scratch scratch;
+  const auto spec = scratch.write_spec(behaves("ok"));
+  LaunchOptions options = scratch.options(1);
+  options.retry = true;
+  EXPECT_EQ(run(spec, options).finished, 1);
+  EXPECT_EQ(run(spec, options).skipped, 1);
+}
+
+TEST(Launch, JobsRunSideBySideAndAreRecorded) {
+  const Scratch scratch;
+  LaunchOptions options = scratch.options(1);
+  options.jobs = 3;
+  const auto spec = scratch.write_spec(behaves("ok"), R"(, "matrix": {"seed": [0, 1, 2, 3]})");
+  EXPECT_EQ(run(spec, options).finished, 4);
+  ASSERT_EQ(scratch.records().size(), 4U);
+  EXPECT_EQ(scratch.records()[3].at("placement.jobs"), 3);
+}
+
+TEST(Launch, AResultsFolderInUseIsRefused) {
+  const Scratch scratch;
+  const auto spec = scratch.write_spec(behaves("ok"));
+  const ResultsLock held(scratch / "results");
+  EXPECT_THROW(run(spec, scratch.options(1)), Error);
+}
+
+TEST(Launch, AProgramThatCannotStartIsAnError) {
+  const Scratch scratch;
+  LaunchOptions options = scratch.options(2);
+  options.program = "/no/such/program";
+  EXPECT_THROW(run(scratch.write_spec(behaves("ok")), options), Error);
+  EXPECT_TRUE(scratch.records().empty());
+}
+
+TEST(Launch, AnInterruptStopsTheRanksAndTheNextCallGoesOn) {
+  const Scratch scratch;
+  const std::string matrix =
+      R"(, "matrix": {"task": [{"name": "fake", "behaviour": "hang"}, {"name": "fake", "behaviour": "ok"}]})";
+  const auto spec = scratch.write_spec(behaves("ok"), matrix);
+  std::thread user([&] {
+    eventually([&] { return rank_ids(scratch).size() == 2; });
+    kill(getpid(), SIGINT);
+  });
+  const LaunchSummary summary = run(spec, scratch.options(2));
+  user.join();
+  EXPECT_TRUE(summary.interrupted);
+  EXPECT_EQ(summary.finished + summary.failed, 0);
+  expect_nobody_left(scratch, 2);
+  LaunchOptions options = scratch.options(2);
+  options.only = {"task.behaviour=ok"};
+  EXPECT_EQ(run(spec, options).finished, 1);
+}
+
+TEST(Launch, RanksDieWithALauncherThatIsKilled) {
+  const Scratch scratch;
+  ChildCommand command;
+  command.argv = {
+      scratch.options(1).program, "run", scratch.write_spec(behaves("hang")), "--ranks", "2", "--results",
+      scratch / "results"};
+  command.log_file = scratch / "log";
+  Process launcher(command);
+  ASSERT_TRUE(eventually([&] { return rank_ids(scratch).size() == 2; }));
+  launcher.send(SIGKILL);
+  launcher.wait();
+  expect_nobody_left(scratch, 2);
+}
+
+}  // namespace
+}  // namespace bnlab

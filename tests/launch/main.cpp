@@ -1,0 +1,15 @@
+// The tests' own main: the launcher starts ranks as `PROGRAM rank --job FILE`, and here the program is this
+// executable, whose run_rank is the fake of fake_ranks.cpp.
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "harness/cli/program.hpp"
+
+int main(int argc, char** argv) {
+  if (argc > 1 && std::strncmp(argv[1], "--gtest", 7) != 0) {
+    return bnlab::run_program(argc, argv);
+  }
+  ::testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}

@@ -1,0 +1,70 @@
+#include "harness/launch/placing.hpp"
+
+#include <gtest/gtest.h>
+
+#include "harness/error.hpp"
+#include "tests/launch/scratch.hpp"
+
+namespace bnlab {
+namespace {
+
+class Placing : public ::testing::Test {
+ protected:
+  PlacedRun place(const std::string& more, int gpus, int cores = 8) {
+    const Experiment experiment = load_experiment(scratch_.write_spec(test::behaves("ok"), more));
+    return place_runs(
+               experiment, experiment.runs, options_, [=] { return gpus; }, cores, remarks_)
+        .at(0);
+  }
+
+  static constexpr const char* kSixTowers = R"(, "matrix": {"towers": [6]})";
+  test::Scratch scratch_;
+  LaunchOptions options_;
+  std::vector<std::string> remarks_;
+};
+
+TEST_F(Placing, WithoutAGpuThereIsOneRankOnTheCpu) {
+  EXPECT_EQ(place(kSixTowers, 0).placement.name(), "1x6-cpu");
+  EXPECT_TRUE(remarks_.empty());
+}
+
+TEST_F(Placing, TheDefaultIsOneRankPerGpu) {
+  EXPECT_EQ(place(kSixTowers, 3).placement.name(), "3x2-cuda");
+}
+
+TEST_F(Placing, RanksAreLoweredToADivisorAloudOnce) {
+  options_.ranks = 4;
+  EXPECT_EQ(place(R"(, "matrix": {"towers": [6], "seed": [0, 1]})", 0).placement.name(), "3x2-cpu");
+  ASSERT_EQ(remarks_.size(), 1U);
+  EXPECT_NE(remarks_[0].find("6 towers use 3 ranks"), std::string::npos) << remarks_[0];
+}
+
+TEST_F(Placing, MoreRanksThanTowersBecomeOnePerTower) {
+  options_.ranks = 16;
+  EXPECT_EQ(place(kSixTowers, 0).placement.name(), "6x1-cpu");
+}
+
+TEST_F(Placing, TheSpecsPlacementWinsAloud) {
+  options_.ranks = 3;
+  options_.device = "cuda";
+  EXPECT_EQ(place(R"(, "placement": {"ranks": 2, "device": "cpu"})", 4).placement.name(), "2x1-cpu");
+  EXPECT_EQ(remarks_.size(), 2U);
+}
+
+TEST_F(Placing, MoreRanksThanGpusAreRefused) {
+  options_.ranks = 3;
+  options_.device = "cuda";
+  EXPECT_THROW(place(kSixTowers, 2), Error);
+}
+
+TEST_F(Placing, CoresAreSharedByRanksAndJobs) {
+  options_.ranks = 2;
+  options_.jobs = 2;
+  EXPECT_EQ(place(kSixTowers, 0, 8).threads, 2);
+  EXPECT_EQ(place(kSixTowers, 0, 1).threads, 1);
+  options_.threads = 5;
+  EXPECT_EQ(place(kSixTowers, 0, 8).threads, 5);
+}
+
+}  // namespace
+}  // namespace bnlab

@@ -1,0 +1,57 @@
+// A folder that goes away with the test, and a spec of fake runs in it.
+#pragma once
+
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "harness/launch/launch.hpp"
+#include "harness/records/record.hpp"
+
+namespace bnlab::test {
+
+class Scratch {
+ public:
+  Scratch() {
+    std::string name = (std::filesystem::temp_directory_path() / "bnlab-XXXXXX").string();
+    path_ = mkdtemp(name.data());
+  }
+  ~Scratch() { std::filesystem::remove_all(path_); }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+
+  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
+
+  // Two towers and the strategy `left` unless `more` says otherwise; `task` and `more` are JSON text.
+  std::string write_spec(const std::string& task, const std::string& more = "") const {
+    const std::string file = path_ + "/fake.json";
+    std::ofstream(file) << R"({"task": )" << task << R"(, "model": "fake", "batch_per_tower": 2, "steps": 10)"
+                        << (more.find("towers") == std::string::npos ? R"(, "towers": 2)" : "")
+                        << (more.find("strategy") == std::string::npos ? R"(, "strategy": "left")" : "")
+                        << more << "}";
+    return file;
+  }
+
+  LaunchOptions options(int ranks) const {
+    LaunchOptions options;
+    options.ranks = ranks;
+    options.device = "cpu";
+    options.results_dir = path_ + "/results";
+    options.command = "bnlab run fake.json";
+    options.program = std::filesystem::read_symlink("/proc/self/exe").string();
+    return options;
+  }
+
+  std::vector<Record> records() const { return list_records(path_ + "/results", "fake"); }
+
+ private:
+  std::string path_;
+};
+
+inline std::string behaves(const std::string& behaviour) {
+  return R"({"name": "fake", "behaviour": ")" + behaviour + "\"}";
+}
+
+}  // namespace bnlab::test

@@ -1,0 +1,66 @@
+#include "harness/launch/selection.hpp"
+
+#include <gtest/gtest.h>
+
+#include "harness/error.hpp"
+#include "tests/launch/scratch.hpp"
+
+namespace bnlab {
+namespace {
+
+class Selection : public ::testing::Test {
+ protected:
+  size_t count(const std::vector<std::string>& filters) { return select_runs(experiment_, filters).size(); }
+
+  std::string error(const std::string& filter) {
+    try {
+      select_runs(experiment_, {filter});
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), Error::Kind::usage);
+      return error.what();
+    }
+    return "no error";
+  }
+
+  test::Scratch scratch_;
+  Experiment experiment_ = load_experiment(scratch_.write_spec(
+      test::behaves("ok"),
+      R"(, "matrix": {"seed": [0, 1, 2], "optimizer.lr": [0.1, 0.2], "towers,batch_per_tower": [[4, 1], [2, 2]],
+          "strategy": ["left", {"name": "left", "weight": 2}, "right"]})"));
+};
+
+TEST_F(Selection, NoFilterTakesAll) {
+  EXPECT_EQ(count({}), 36U);
+}
+
+TEST_F(Selection, ValuesOfOneFilterAreAlternativesAndFiltersAllApply) {
+  EXPECT_EQ(count({"seed=0,2"}), 24U);
+  EXPECT_EQ(count({"seed=0,2", "strategy=right"}), 8U);
+}
+
+TEST_F(Selection, AStrategyMatchesByNameOrLabel) {
+  EXPECT_EQ(count({"strategy=left"}), 24U);
+  EXPECT_EQ(count({"strategy=left(weight=2)"}), 12U);
+}
+
+TEST_F(Selection, DottedKeysAndTowersMatch) {
+  EXPECT_EQ(count({"optimizer.lr=1e-1"}), 18U);
+  EXPECT_EQ(count({"towers=4"}), 18U);
+  EXPECT_EQ(count({"task=fake"}), 36U);
+}
+
+TEST_F(Selection, AnUnknownKeyIsAnsweredWithTheNearest) {
+  EXPECT_NE(error("sed=1").find("did you mean 'seed'"), std::string::npos);
+}
+
+TEST_F(Selection, AnUnknownValueIsAnsweredWithThoseThereAre) {
+  EXPECT_NE(error("seed=0,7").find("there is 0, 1, 2"), std::string::npos) << error("seed=0,7");
+}
+
+TEST_F(Selection, AFilterNeedsAKeyAndAValue) {
+  EXPECT_NE(error("seed").find("KEY=VALUE"), std::string::npos);
+  EXPECT_NE(error("seed=").find("KEY=VALUE"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace bnlab

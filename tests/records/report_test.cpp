@@ -1,0 +1,202 @@
+#include "harness/records/report.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <sstream>
+
+#include "harness/error.hpp"
+#include "tests/records/synthetic.hpp"
+#include "tests/records/temporary_folder.hpp"
+
+namespace bnlab {
+namespace {
+
+// per_tower scores 0.5 + seed / 100; sync 0.1 more at 8 towers (give or take 0.01), 0.02 less at 2.
+double score(const RunSpec& run) {
+  const double base = 0.5 + static_cast<double>(run.seed) / 100;
+  if (run.strategy.at("name") == "per_tower") return base;
+  return run.towers() == 8 ? base + (run.seed % 2 == 0 ? 0.11 : 0.09) : base - 0.02;
+}
+
+std::vector<Record> all_records(const Experiment& experiment, int ranks) {
+  std::vector<Record> records;
+  for (const RunSpec& run : experiment.runs) records.push_back(synthetic_record(run, score(run), ranks));
+  return records;
+}
+
+const ReportRow& row(const ExperimentReport& report, const std::string& group, const std::string& strategy) {
+  const auto found = std::find_if(report.rows.begin(), report.rows.end(), [&](const ReportRow& r) {
+    return r.cell == std::vector<std::string>{group, strategy};
+  });
+  if (found == report.rows.end()) throw std::out_of_range(group + " " + strategy);
+  return *found;
+}
+
+bool has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+TEST(Report, HasOneRowPerCellOverTheSeeds) {
+  const Experiment experiment = synthetic_experiment(6);
+  const ExperimentReport report = make_report(experiment, all_records(experiment, 1));
+  EXPECT_EQ(report.columns, (std::vector<std::string>{"towers x batch", "strategy"}));
+  EXPECT_EQ(report.headline, "mean_iou");
+  ASSERT_EQ(report.rows.size(), 4u);
+  EXPECT_EQ(report.rows[0].cell, (std::vector<std::string>{"8x2", "per_tower"}));
+  const ReportRow& sync = row(report, "8x2", "sync");
+  EXPECT_EQ(sync.ok, 6);
+  ASSERT_EQ(sync.headline.at("saved").size(), 6u);
+  EXPECT_EQ(sync.headline.at("saved")[1].first, 1u);
+  EXPECT_DOUBLE_EQ(sync.headline.at("saved")[1].second, 0.6);  // 0.5 + 0.01 + 0.09
+  EXPECT_EQ(sync.peak_memory_bytes, 7 * 1024 * 1024);          // of the rank that needs most
+  EXPECT_EQ(sync.statistics_collectives_per_step, 20);
+}
+
+TEST(Report, JudgesTheDeclaredContrastsPairedBySeed) {
+  const Experiment experiment = synthetic_experiment(6);
+  const ExperimentReport report = make_report(experiment, all_records(experiment, 1));
+  ASSERT_EQ(report.contrasts.size(), 1u);  // at towers = 8 only
+  const ContrastResult& result = report.contrasts[0];
+  EXPECT_EQ(result.group, "8x2");
+  EXPECT_EQ(result.interval.n, 6u);
+  EXPECT_NEAR(result.interval.mean, 0.1, 1e-12);
+  EXPECT_DOUBLE_EQ(*result.sign_flip_p, 0.03125);  // six of one sign: 2^-5
+  EXPECT_EQ(result.verdict, Verdict::better);
+  EXPECT_EQ(result.warning, "");
+  EXPECT_EQ(
+      report.learned,
+      (std::vector<std::string>{
+          "Highest mean mean_iou (saved statistics; exploratory): 8x2 sync 0.625 (next per_tower 0.525), "
+          "2x8 per_tower 0.525 (next sync 0.505).",
+          "Of 1 declared comparisons 1 came out as declared, 0 the other way, 0 equal within the margin, "
+          "0 undecided."}));
+}
+
+TEST(Report, WarnsWhenSeedsAreTooFew) {
+  const Experiment experiment = synthetic_experiment(3);
+  const std::string text = report_text(make_report(experiment, all_records(experiment, 1)));
+  EXPECT_TRUE(has(text, "only 3 paired seeds")) << text;
+  EXPECT_TRUE(has(text, "p = 0.25")) << text;
+}
+
+TEST(Report, CountsFailedAndMissingRuns) {
+  const Experiment experiment = synthetic_experiment(2);
+  std::vector<Record> records;
+  for (const RunSpec& run : experiment.runs) {
+    const std::string strategy = run.strategy.at("name");
+    if (run.towers() == 8 && strategy == "sync") continue;  // missing
+    if (run.seed == 1 && strategy == "per_tower") {
+      records.push_back(synthetic_failure(run, Status::crashed, 1));
+    } else if (run.seed == 1) {
+      records.push_back(synthetic_failure(run, Status::interrupted, 1));  // not finished
+    } else {
+      records.push_back(synthetic_record(run, score(run), 1));
+    }
+  }
+  const ExperimentReport report = make_report(experiment, records);
+  EXPECT_EQ(report.runs.asked, 8);
+  EXPECT_EQ(report.runs.finished, 5);
+  EXPECT_EQ(report.runs.failed, 2);
+  EXPECT_EQ(row(report, "8x2", "sync").ok, 0);
+  EXPECT_EQ(row(report, "2x8", "sync").ok, 1);
+  EXPECT_EQ(row(report, "8x2", "per_tower").failures.at("crashed"), 1);
+  EXPECT_EQ(report.contrasts[0].warning, "no pair of finished runs");
+  EXPECT_EQ(report.contrasts[0].verdict, Verdict::undecided);
+  const std::string text = report_text(report);
+  EXPECT_TRUE(has(text, "5 of 8 runs are there, 2 of them failed")) << text;
+  EXPECT_TRUE(has(text, "1 crashed")) << text;
+  EXPECT_TRUE(has(text, "0/2")) << text;
+}
+
+TEST(Report, ClaimsThroughputOnlyOfRealRanksAloneOnTheMachine) {
+  const Experiment experiment = synthetic_experiment(1);
+  const RunSpec& run = experiment.runs[0];  // 8 towers
+  const auto first_row = [&](const RunAccount& account) {
+    return make_report(experiment, {Record(compose_record(account), "record.json")}).rows[0];
+  };
+  EXPECT_EQ(first_row(synthetic_account(run, 0.5, 8)).images_per_s, 45.5);
+  EXPECT_EQ(first_row(synthetic_account(run, 0.5, 2)).images_per_s, std::nullopt);
+  EXPECT_TRUE(first_row(synthetic_account(run, 0.5, 2)).emulated);
+  RunAccount beside = synthetic_account(run, 0.5, 8);
+  beside.jobs = 2;
+  EXPECT_EQ(first_row(beside).images_per_s, std::nullopt);
+  const std::string text = report_text(make_report(experiment, {synthetic_record(run, 0.5, 2)}));
+  EXPECT_TRUE(has(text, "- (e)")) << text;
+  EXPECT_TRUE(has(text, "(e) emulated")) << text;
+}
+
+TEST(Report, KeepsPlacementsApart) {
+  const Experiment experiment = synthetic_experiment(2);
+  std::vector<Record> records = all_records(experiment, 1);
+  for (const Record& record : all_records(experiment, 2)) records.push_back(record);
+  const ExperimentReport report = make_report(experiment, records);
+  EXPECT_EQ(report.rows.size(), 8u);
+  EXPECT_EQ(report.runs.finished, 8);
+  EXPECT_EQ(report.contrasts[0].interval.n, 2u);  // not four
+  EXPECT_TRUE(has(report_text(report), "2x4-cpu"));
+}
+
+TEST(Report, TakesSavedForAStrategyThatKnowsNoOtherPopulation) {
+  const Experiment experiment = synthetic_experiment(1);
+  RunAccount account = synthetic_account(experiment.runs[0], 0.5, 1);
+  account.result["final"].erase("batch");
+  const ExperimentReport report = make_report(experiment, {Record(compose_record(account), "record.json")});
+  EXPECT_DOUBLE_EQ(report.rows[0].headline.at("batch").at(0).second, 0.5);
+}
+
+TEST(Report, FitsAHundredColumns) {
+  const Experiment experiment = synthetic_experiment(3);
+  std::istringstream text(report_text(make_report(experiment, all_records(experiment, 1))));
+  for (std::string line; std::getline(text, line);) {
+    const auto continuation =
+        std::count_if(line.begin(), line.end(), [](char c) { return (c & 0xC0) == 0x80; });
+    EXPECT_LE(line.size() - static_cast<size_t>(continuation), 100u) << line;
+  }
+}
+
+TEST(Report, ShowsAxesOfObjectsByWhatVariesInThem) {
+  Experiment experiment = synthetic_experiment(1);
+  experiment.axes = {"seed", "optimizer", "strategy"};
+  experiment.runs = {synthetic_run("sync", 8, 2, 0), synthetic_run("sync", 8, 2, 0)};
+  experiment.runs[1].id += "other";
+  experiment.runs[1].resolved["optimizer"]["lr"] = 0.01;
+  const ExperimentReport report = make_report(experiment, {});
+  EXPECT_EQ(report.columns, (std::vector<std::string>{"optimizer.lr", "strategy"}));
+  ASSERT_EQ(report.rows.size(), 2u);
+  EXPECT_EQ(report.rows[1].cell, (std::vector<std::string>{"0.01", "sync"}));
+}
+
+TEST(ReportMarkdown, EscapesWhatWouldBreakATable) {
+  Experiment experiment = synthetic_experiment(1);
+  experiment.runs[0].strategy = {{"name", "a|b<c>"}};
+  const std::string text = report_markdown(make_report(experiment, {}));
+  EXPECT_TRUE(has(text, "Which strategy \\| wins?")) << text;
+  EXPECT_TRUE(has(text, "| a\\|b\\<c\\> |")) << text;
+}
+
+TEST(ReportJson, ShowsEverySeed) {
+  const Experiment experiment = synthetic_experiment(2);
+  const Json report = report_json(make_report(experiment, all_records(experiment, 1)));
+  const Json& sync = report.at("rows").at(1);
+  EXPECT_EQ(sync.at("cell").at("strategy"), "sync");
+  EXPECT_EQ(sync.at("values").at("saved").at("seeds").size(), 2u);
+  EXPECT_EQ(sync.at("values").at("saved").at("seeds").at(1).at("seed"), 1);
+  EXPECT_EQ(report.at("contrasts").at(0).at("difference").at("seeds").size(), 2u);
+}
+
+TEST(ReplaceBetweenMarkers, ReplacesItsOwnTableOnly) {
+  const TemporaryFolder folder;
+  const auto file = folder.path() / "README.md";
+  std::ofstream(file)
+      << "top\n<!-- table:a -->\nold a\n<!-- end -->\n<!-- table:b -->\nold b\n<!-- end -->\nlast\n";
+  replace_between_markers(file, "b", "new b\n");
+  replace_between_markers(file, "b", "newer b\n");
+  EXPECT_EQ(read_text(file),
+            "top\n<!-- table:a -->\nold a\n<!-- end -->\n<!-- table:b -->\nnewer b\n<!-- end -->\nlast\n");
+  EXPECT_THROW(replace_between_markers(file, "c", "text"), Error);
+}
+
+}  // namespace
+}  // namespace bnlab

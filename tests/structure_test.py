@@ -1,0 +1,264 @@
+#!/usr/bin/env python3
+"""Holds the architecture: which folder may include and name what, how long files get, what the READMEs list.
+
+Each rule is a function from the project's root to the list of its violations. The class Rules applies them to this
+project, the class PlantedFaults to a small tree with one fault each, so that every rule is known to be able to fail.
+
+  python3 tests/structure_test.py
+"""
+
+import pathlib
+import re
+import tempfile
+import unittest
+
+# The folders of harness/, lowest first; "" holds the files directly in harness/. Includes point to the left.
+LAYERS = ["", "communicator", "models", "tasks", "spec", "records", "training", "launch", "cli"]
+# What strategies/ may include of harness/: the interface headers.
+SEEN_BY_STRATEGIES = ["", "communicator"]
+# Built without LibTorch, so that they compile in seconds and run under the thread sanitiser.
+PLAIN_FILES = ["error", "random", "towers", "json", "parameters", "registry", "resolve"]
+PLAIN_FOLDERS = ["spec", "records", "launch", "cli"]
+# Forward declarations of a library that LibTorch's wheel uses without shipping its headers; they include each other.
+FOREIGN_HEADERS = "harness/communicator/gloo_headers/"
+
+LONGEST_FILE = 350
+LONGEST_STRATEGY = 150
+# In strategies/, but shared by the strategies rather than one of them.
+ENGINE = ["normalisation.cpp", "pooling.cpp", "sample_norm.cpp", "tower_norm.cpp", "tower_strategy.cpp"]
+ENGINE_PREFIX = "kernels"
+
+FOLDERS_WITH_README = ["harness", "strategies", "scripts", "tests", "experiments", "results"]
+CPP = {".cpp", ".hpp", ".h", ".cu", ".cuh"}
+SOURCES = CPP | {".py", ".sh"}
+
+
+def files(root, *folders, suffixes=CPP):
+    """The sources below the folders as paths relative to the root, in a fixed order."""
+    found = (path for folder in folders for path in (root / folder).rglob("*") if path.suffix in suffixes)
+    return sorted(path.relative_to(root) for path in found if "__pycache__" not in path.parts)
+
+
+def code(path):
+    """The text of a C++ file without its comments; strings stay."""
+    kept = r'R"(?P<mark>\w*)\(.*?\)(?P=mark)"|"(?:\\.|[^"\\\n])*"|\'(?:\\[^\n]|[^\'\\\n])\''
+    comment = r"//[^\n]*|/\*.*?\*/"
+    text = path.read_text(encoding="utf-8")
+    return re.sub(f"(?P<kept>{kept})|{comment}", lambda match: match.group("kept") or " ", text, flags=re.DOTALL)
+
+
+def includes(path):
+    """[(quoted, name)] of a file's include lines."""
+    lines = re.findall(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', code(path), re.MULTILINE)
+    return [(mark == '"', name) for mark, name in lines]
+
+
+def layer(path):
+    """The folder of harness/ that a path such as harness/spec/spec.hpp belongs to."""
+    parts = pathlib.PurePath(path).parts
+    return parts[1] if len(parts) > 2 else ""
+
+
+def upward_includes(root):
+    wrong = []
+    for path in files(root, "harness", "strategies"):
+        if path.as_posix().startswith(FOREIGN_HEADERS):
+            continue
+        if path.parts[0] == "harness" and layer(path) not in LAYERS:
+            wrong.append(f"{path}: the folder is not one of LAYERS in tests/structure_test.py")
+            continue
+        for quoted, name in includes(root / path):
+            target = pathlib.PurePosixPath(name).parts[0]
+            if target not in ("harness", "strategies"):
+                if quoted:
+                    wrong.append(f'{path}: write "{name}" from the root of the project, or in <> for a library')
+            elif path.parts[0] == "harness":
+                if target == "strategies":
+                    wrong.append(f"{path} includes {name}: harness never includes strategies")
+                elif layer(name) not in LAYERS[: LAYERS.index(layer(path)) + 1]:
+                    wrong.append(f"{path} includes {name}, which lies above it")
+            elif target == "harness" and layer(name) not in SEEN_BY_STRATEGIES:
+                wrong.append(f"{path} includes {name}, which is none of harness's interface headers")
+    return wrong
+
+
+def c10d_outside_communicator(root):
+    return [
+        f"{path} names c10d: only harness/communicator does"
+        for path in files(root, "harness", "strategies")
+        if path.parts[:2] != ("harness", "communicator")
+        and re.search(r"\bc10d\b|torch/csrc/distributed", code(root / path))
+    ]
+
+
+def registered_strategies(root):
+    pattern = r'\bRegistered<\w+>\s+\w+\s*\{\s*\{\s*"(\w+)"'
+    return [name for path in files(root, "strategies") for name in re.findall(pattern, code(root / path))]
+
+
+def strategies_named_by_harness(root):
+    names = set(registered_strategies(root)) - {"none"}  # an everyday word, also an activation and a schedule
+    return [
+        f'{path} names the strategy "{name}": harness knows strategies through the registry only'
+        for path in files(root, "harness")
+        for name in re.findall(r'"(\w+)"', code(root / path))
+        if name in names
+    ]
+
+
+def torch_in_plain_files(root):
+    """Follows the project's own includes, so that a torch header behind another header is found too."""
+    wrong = []
+
+    def search(path, chain):
+        for _, name in includes(root / path):
+            if re.match(r"(torch|ATen|c10|caffe2)/", name):
+                wrong.append(" includes ".join([*chain, name]) + ": this part is built without LibTorch")
+            elif name.startswith(("harness/", "strategies/")) and name not in chain and (root / name).exists():
+                search(pathlib.Path(name), [*chain, name])
+
+    for path in files(root, "harness"):
+        if layer(path) in PLAIN_FOLDERS or (layer(path) == "" and path.stem in PLAIN_FILES):
+            search(path, [path.as_posix()])
+    return wrong
+
+
+def gaps_in_readmes(root):
+    """A README lists the files of its folder, and those of folders below that have no README."""
+    wrong = []
+    folders = [root / name for name in FOLDERS_WITH_README]
+    folders += [folder for folder in sorted((root / "harness").glob("*")) if folder.is_dir()]
+    for folder in folders:
+        if not (folder / "README.md").exists():
+            wrong.append(f"{folder.relative_to(root)}: no README.md")
+    sources = files(root, "harness", "strategies", "scripts", "tests", suffixes=SOURCES)
+    for path in sources + files(root, "experiments", suffixes={".json"}):
+        readme = next((root / up / "README.md" for up in path.parents if (root / up / "README.md").exists()), None)
+        # "towers.hpp, .cpp" lists both files: one mention of the name suffices.
+        if readme and not re.search(rf"(?<!\w){re.escape(path.stem)}[.`]", readme.read_text(encoding="utf-8")):
+            wrong.append(f"{readme.relative_to(root)} does not list {path}")
+    return wrong
+
+
+def long_files(root):
+    wrong = []
+    for path in files(root, "harness", "strategies", "scripts", "tests", suffixes=SOURCES):
+        lines = len((root / path).read_text(encoding="utf-8").splitlines())
+        is_strategy = path.parts[0] == "strategies" and path.suffix == ".cpp"
+        is_engine = path.name in ENGINE or path.name.startswith(ENGINE_PREFIX)
+        limit = LONGEST_STRATEGY if is_strategy and not is_engine else LONGEST_FILE
+        if lines > limit:
+            wrong.append(f"{path}: {lines} lines, at most {limit} are wanted")
+    return wrong
+
+
+class Rules(unittest.TestCase):
+    root = pathlib.Path(__file__).resolve().parent.parent
+
+    def holds(self, rule):
+        wrong = rule(self.root)
+        if wrong:
+            self.fail("\n" + "\n".join(wrong))
+
+    def test_includes_point_downwards(self):
+        self.holds(upward_includes)
+
+    def test_only_the_communicator_names_c10d(self):
+        self.holds(c10d_outside_communicator)
+
+    def test_harness_names_no_strategy(self):
+        self.assertIn("per_tower", registered_strategies(self.root))
+        self.holds(strategies_named_by_harness)
+
+    def test_plain_parts_include_no_torch(self):
+        self.holds(torch_in_plain_files)
+
+    def test_readmes_list_every_source(self):
+        self.holds(gaps_in_readmes)
+
+    def test_files_stay_short(self):
+        self.holds(long_files)
+
+
+class PlantedFaults(unittest.TestCase):
+    """A sound tree passes every rule; one changed file makes exactly the rule meant for it fail."""
+
+    rules = [
+        upward_includes,
+        c10d_outside_communicator,
+        strategies_named_by_harness,
+        torch_in_plain_files,
+        gaps_in_readmes,
+        long_files,
+    ]
+    sound = {
+        "harness/README.md": "`towers.hpp`, `network.hpp`",
+        "harness/towers.hpp": "// pooled by \"sync\" through c10d\n#include <vector>\n",
+        "harness/network.hpp": '#include <torch/types.h>\n#include "harness/towers.hpp"\n',
+        "harness/communicator/README.md": "`world.cpp`",
+        "harness/communicator/world.cpp": "#include <torch/csrc/distributed/c10d/TCPStore.hpp>\nc10d::TCPStore a;\n",
+        "harness/spec/README.md": "`spec.hpp`",
+        "harness/spec/spec.hpp": '#include "harness/towers.hpp"\n',
+        "strategies/README.md": "`sync.cpp`",
+        "strategies/sync.cpp": '#include "harness/network.hpp"\nconst Registered<Strategy> entry{{"sync", ""}};\n',
+        "scripts/README.md": "",
+        "tests/README.md": "`towers_test.cpp`",
+        "tests/harness/towers_test.cpp": '#include "strategies/sync.hpp"\n',
+        "experiments/README.md": "`quickstart.json`",
+        "experiments/quickstart.json": "{}",
+        "results/README.md": "",
+    }
+
+    def violations(self, changes):
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder)
+            for name, text in {**self.sound, **changes}.items():
+                (root / name).parent.mkdir(parents=True, exist_ok=True)
+                (root / name).write_text(text, encoding="utf-8")
+            return {rule.__name__: rule(root) for rule in self.rules}
+
+    def check_caught(self, rule, name, text):
+        failing = [other for other, wrong in self.violations({name: text}).items() if wrong]
+        self.assertEqual([rule.__name__], failing)
+
+    def test_a_sound_tree_passes(self):
+        self.assertEqual([], [wrong for found in self.violations({}).values() for wrong in found])
+
+    def test_upward_include(self):
+        self.check_caught(upward_includes, "harness/towers.hpp", '#include "harness/spec/spec.hpp"\n')
+
+    def test_harness_including_a_strategy(self):
+        self.check_caught(upward_includes, "harness/network.hpp", '#include "strategies/sync.hpp"\n')
+
+    def test_strategy_including_more_than_the_interface(self):
+        text = self.sound["strategies/sync.cpp"] + '#include "harness/spec/spec.hpp"\n'
+        self.check_caught(upward_includes, "strategies/sync.cpp", text)
+
+    def test_include_relative_to_the_file(self):
+        self.check_caught(upward_includes, "harness/spec/spec.hpp", '#include "keys.hpp"\n')
+
+    def test_c10d_outside_the_communicator(self):
+        self.check_caught(c10d_outside_communicator, "harness/network.hpp", "c10d::ReduceOp sum;\n")
+
+    def test_strategy_named_in_code(self):
+        self.check_caught(strategies_named_by_harness, "harness/towers.hpp", 'bool b = name == "sync";\n')
+
+    def test_torch_behind_another_header(self):
+        self.check_caught(torch_in_plain_files, "harness/spec/spec.hpp", '#include "harness/network.hpp"\n')
+
+    def test_unlisted_file(self):
+        self.check_caught(gaps_in_readmes, "tests/harness/world_test.cpp", "")
+
+    def test_folder_without_readme(self):
+        self.check_caught(gaps_in_readmes, "harness/models/unet.cpp", "")
+
+    def test_long_file(self):
+        self.check_caught(long_files, "harness/towers.hpp", "\n" * (LONGEST_FILE + 1))
+
+    def test_long_strategy(self):
+        text = self.sound["strategies/sync.cpp"] + "\n" * LONGEST_STRATEGY
+        self.check_caught(long_files, "strategies/sync.cpp", text)
+
+
+if __name__ == "__main__":
+    unittest.main()

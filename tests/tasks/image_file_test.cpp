@@ -1,0 +1,155 @@
+#include "harness/tasks/image_file.hpp"
+
+#include <gtest/gtest.h>
+
+#include "harness/error.hpp"
+
+#ifdef BNLAB_WITH_IMAGES
+
+#include <cstdlib>
+
+#include "tests/tasks/write_images.hpp"
+
+namespace bnlab {
+namespace {
+
+using testing::Picture;
+using testing::TemporaryFolder;
+using testing::write_jpeg;
+using testing::write_png;
+
+std::string error_of(const std::string& file, Pixels (*read)(const std::string&)) {
+  try {
+    read(file);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), Error::Kind::data);
+    return error.what();
+  }
+  return "no error";
+}
+
+bool has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+Picture gradient(int height, int width, int channels) {
+  Picture picture{height, width, {}};
+  for (int y = 0; y < height; ++y) {
+    for (int x = 0; x < width; ++x) {
+      for (int c = 0; c < channels; ++c) {
+        picture.values.push_back(static_cast<uint8_t>(20 + 5 * y + 3 * x + 30 * c));
+      }
+    }
+  }
+  return picture;
+}
+
+TEST(ImageFile, PngRgbComesBackExactly) {
+  const TemporaryFolder folder;
+  const Picture written = gradient(7, 11, 3);
+  write_png(folder.path("a.png"), written, PNG_COLOR_TYPE_RGB);
+  const Pixels read = read_rgb(folder.path("a.png"));
+  EXPECT_EQ(read.height, 7);
+  EXPECT_EQ(read.width, 11);
+  EXPECT_EQ(read.channels, 3);
+  EXPECT_EQ(read.values, written.values);
+}
+
+TEST(ImageFile, GreyPaletteAndTransparentPngsBecomeRgb) {
+  const TemporaryFolder folder;
+  write_png(folder.path("grey.png"), {1, 2, {10, 200}}, PNG_COLOR_TYPE_GRAY);
+  EXPECT_EQ(read_rgb(folder.path("grey.png")).values, (std::vector<uint8_t>{10, 10, 10, 200, 200, 200}));
+  write_png(folder.path("palette.png"), {1, 2, {0, 250}}, PNG_COLOR_TYPE_PALETTE);
+  EXPECT_EQ(read_rgb(folder.path("palette.png")).values, (std::vector<uint8_t>{255, 255, 255, 5, 5, 5}));
+  write_png(folder.path("rgba.png"), {1, 1, {1, 2, 3, 4}}, PNG_COLOR_TYPE_RGB_ALPHA);
+  EXPECT_EQ(read_rgb(folder.path("rgba.png")).values, (std::vector<uint8_t>{1, 2, 3}));
+}
+
+TEST(ImageFile, JpegComesBackWithinItsCompression) {
+  const TemporaryFolder folder;
+  const Picture written = gradient(16, 24, 3);
+  write_jpeg(folder.path("a.jpg"), written);
+  const Pixels read = read_rgb(folder.path("a.jpg"));
+  ASSERT_EQ(read.values.size(), written.values.size());
+  EXPECT_EQ(read.height, 16);
+  for (size_t i = 0; i < read.values.size(); ++i) {
+    EXPECT_LE(std::abs(int{read.values[i]} - int{written.values[i]}), 3) << "value " << i;
+  }
+}
+
+TEST(ImageFile, LabelIdsAreGreyValues) {
+  const TemporaryFolder folder;
+  write_png(folder.path("a.png"), {2, 2, {0, 11, 3, 255}}, PNG_COLOR_TYPE_GRAY);
+  const Pixels read = read_label_ids(folder.path("a.png"));
+  EXPECT_EQ(read.channels, 1);
+  EXPECT_EQ(read.values, (std::vector<uint8_t>{0, 11, 3, 255}));
+}
+
+TEST(ImageFile, LabelIdsArePaletteIndicesNotTheirColours) {
+  const TemporaryFolder folder;
+  write_png(folder.path("a.png"), {1, 3, {0, 7, 11}}, PNG_COLOR_TYPE_PALETTE);
+  EXPECT_EQ(read_label_ids(folder.path("a.png")).values, (std::vector<uint8_t>{0, 7, 11}));
+  write_png(folder.path("packed.png"), {1, 2, {0x3b}}, PNG_COLOR_TYPE_PALETTE, 4);
+  EXPECT_EQ(read_label_ids(folder.path("packed.png")).values, (std::vector<uint8_t>{3, 11}));
+  write_png(folder.path("grey4.png"), {1, 2, {0x3b}}, PNG_COLOR_TYPE_GRAY, 4);
+  EXPECT_EQ(read_label_ids(folder.path("grey4.png")).values, (std::vector<uint8_t>{3, 11}));
+}
+
+TEST(ImageFile, ColourLabelsAndSixteenBitsAreRefused) {
+  const TemporaryFolder folder;
+  write_png(folder.path("rgb.png"), gradient(2, 2, 3), PNG_COLOR_TYPE_RGB);
+  EXPECT_TRUE(has(error_of(folder.path("rgb.png"), read_label_ids), "colour image"));
+  write_png(folder.path("deep.png"), {1, 1, {0, 3}}, PNG_COLOR_TYPE_GRAY, 16);
+  EXPECT_TRUE(has(error_of(folder.path("deep.png"), read_label_ids), "got 16"));
+  EXPECT_TRUE(has(error_of(folder.path("deep.png"), read_rgb), "got 16"));
+  write_jpeg(folder.path("labels.jpg"), gradient(8, 8, 3));
+  EXPECT_TRUE(has(error_of(folder.path("labels.jpg"), read_label_ids), "expected labels as PNG"));
+}
+
+TEST(ImageFile, DamagedFilesAreErrorsThatNameTheFile) {
+  const TemporaryFolder folder;
+  const std::string png = folder.path("cut.png"), jpeg = folder.path("cut.jpg");
+  for (const double fraction : {0.99, 0.6, 0.02, 0.0}) {
+    write_png(png, gradient(40, 40, 3), PNG_COLOR_TYPE_RGB);
+    testing::truncate(png, fraction);
+    EXPECT_TRUE(has(error_of(png, read_rgb), png)) << "PNG cut to " << fraction;
+    write_jpeg(jpeg, gradient(40, 40, 3));
+    testing::truncate(jpeg, fraction);
+    EXPECT_TRUE(has(error_of(jpeg, read_rgb), jpeg)) << "JPEG cut to " << fraction;
+  }
+  testing::write_bytes(folder.path("text.jpg"), "not a picture");
+  EXPECT_TRUE(has(error_of(folder.path("text.jpg"), read_rgb), "text.jpg"));
+  EXPECT_TRUE(has(error_of(folder.path("absent.jpg"), read_rgb), "No such file"));
+  EXPECT_TRUE(has(error_of(folder.path(), read_rgb), folder.path()));
+}
+
+TEST(ImageFile, AbsurdSizesAreRefusedBeforeMemoryIsTaken) {
+  const TemporaryFolder folder;
+  write_png(folder.path("wide.png"), {1, 20000, std::vector<uint8_t>(20000)}, PNG_COLOR_TYPE_GRAY);
+  EXPECT_TRUE(has(error_of(folder.path("wide.png"), read_label_ids), "1x20000"));
+}
+
+}  // namespace
+}  // namespace bnlab
+
+#else
+
+namespace bnlab {
+namespace {
+
+TEST(ImageFile, ABuildWithoutDecodersSaysWhatToInstall) {
+  for (const auto read : {read_rgb, read_label_ids}) {
+    try {
+      read("photo.jpg");
+      ADD_FAILURE() << "no error";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), Error::Kind::environment);
+      EXPECT_NE(std::string(error.what()).find("libjpeg-dev"), std::string::npos) << error.what();
+    }
+  }
+}
+
+}  // namespace
+}  // namespace bnlab
+
+#endif
