@@ -8,7 +8,8 @@ if(BNLAB_CUDA)
 endif()
 find_package(OpenMP REQUIRED)  # at::parallel_for is an inline function: without it, it runs on one thread
 add_library(bnlab_torch INTERFACE)
-target_link_libraries(bnlab_torch INTERFACE OpenMP::OpenMP_CXX)
+# libtorch.so exports parts of an older libstdc++ (std::filesystem::remove_all, which crashes): the system's comes first.
+target_link_libraries(bnlab_torch INTERFACE -Wl,--push-state,--no-as-needed,-lstdc++,--pop-state OpenMP::OpenMP_CXX)
 
 if(BNLAB_CUDA AND CMAKE_CUDA_COMPILER)
   set(CMAKE_CUDA_STANDARD 17)  # CMake 3.25 cannot express C++20 for nvcc

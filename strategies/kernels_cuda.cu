@@ -1,178 +1,17 @@
-// The CUDA half of the kernels. Element-wise kernels and reductions walk a tensor in the same way
-// (kernels_cuda_walk.cuh). A reduction has two stages, both in a fixed order and without atomics: every
-// block writes float64 partial results, a second kernel merges them by Chan's formula (or adds them).
-// A thread sums d = x - p and d^2 about p, the first element it meets, so M2 = sum d^2 - (sum d)^2 / n.
-// Cancellation there is bounded: if p lies far from the rest, p itself brings M2 of that size.
-#include <ATen/AccumulateType.h>
+// The CUDA half of the kernels: how they are launched. A reduction has two stages, both in a fixed order
+// and without atomics: every block writes float64 partial results, then `finish` merges them. Everything
+// runs on the current stream; nothing is copied from or to the host.
 #include <ATen/ops/empty.h>
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 
-#include <algorithm>
+#include <initializer_list>
 
-#include "strategies/kernels_backend.hpp"
-#include "strategies/kernels_cuda_walk.cuh"
+#include "strategies/kernels_cuda_operations.cuh"
 
 namespace bnlab::kernels::cuda {
 namespace {
-
-template <class T>
-using Compute = at::acc_type<T, true>;  // double for double, float otherwise
-
-// What one kernel call reads and writes; unused pointers are null.
-template <class T>
-struct Arguments {
-  using A = Compute<T>;
-  const T* x = nullptr;
-  const T* dy = nullptr;
-  const T* y = nullptr;         // a mask: the gradient passes where y > 0
-  const T* residual = nullptr;
-  T* out = nullptr;
-  const A* mean = nullptr;      // [slices, channels], like first, second and third
-  const A* first = nullptr;     // scale, or a
-  const A* second = nullptr;    // shift, or b
-  const A* third = nullptr;     // c
-  bool relu = false;
-};
-
-// The values of a thread's channels: one for each of its V neighbours in rows, one for all in planes.
-template <class A, bool kRows, int V>
-struct PerChannel {
-  A value[kRows ? V : 1];
-  __device__ PerChannel(const A* values, const Place& place) {
-    for (int v = 0; v < (kRows ? V : 1); ++v) value[v] = values[place.slice * place.channels + place.channel + v];
-  }
-  __device__ A operator[](int v) const { return value[kRows ? v : 0]; }
-};
-
-template <class T, int V>
-__device__ Pack<T, V> gradient(const Arguments<T>& in, int64_t i) {
-  Pack<T, V> g = load<V>(in.dy + i);
-  if (in.y != nullptr) {
-    const Pack<T, V> y = load<V>(in.y + i);
-    for (int v = 0; v < V; ++v) g.value[v] = static_cast<Compute<T>>(y.value[v]) > 0 ? g.value[v] : T(0);
-  }
-  return g;
-}
-
-template <class T, bool kRows, int V>
-struct Normalise {
-  using A = Compute<T>;
-  PerChannel<A, kRows, V> mean, scale, shift;
-  __device__ Normalise(const Arguments<T>& in, const Place& place)
-      : mean(in.mean, place), scale(in.first, place), shift(in.second, place) {}
-  __device__ void operator()(const Arguments<T>& in, int64_t i) const {
-    const Pack<T, V> x = load<V>(in.x + i);
-    A result[V];
-    for (int v = 0; v < V; ++v) result[v] = (static_cast<A>(x.value[v]) - mean[v]) * scale[v] + shift[v];
-    if (in.residual != nullptr) {
-      const Pack<T, V> residual = load<V>(in.residual + i);
-      for (int v = 0; v < V; ++v) result[v] += static_cast<A>(residual.value[v]);
-    }
-    Pack<T, V> y;
-    for (int v = 0; v < V; ++v) {
-      y.value[v] = static_cast<T>(in.relu && result[v] < 0 ? A(0) : result[v]);  // NaN stays NaN
-    }
-    store(in.out + i, y);
-  }
-};
-
-template <class T, bool kRows, int V>
-struct InputGradient {
-  using A = Compute<T>;
-  PerChannel<A, kRows, V> mean, a, b, c;
-  __device__ InputGradient(const Arguments<T>& in, const Place& place)
-      : mean(in.mean, place), a(in.first, place), b(in.second, place), c(in.third, place) {}
-  __device__ void operator()(const Arguments<T>& in, int64_t i) const {
-    const Pack<T, V> x = load<V>(in.x + i), g = gradient<T, V>(in, i);
-    Pack<T, V> dx;
-    for (int v = 0; v < V; ++v) {
-      const A d = static_cast<A>(x.value[v]) - mean[v];
-      dx.value[v] = static_cast<T>(a[v] * static_cast<A>(g.value[v]) + (b[v] * d + c[v]));
-    }
-    store(in.out + i, dx);
-  }
-};
-
-template <class T, bool kRows, int V>
-struct ResidualGradient {
-  __device__ ResidualGradient(const Arguments<T>&, const Place&) {}
-  __device__ void operator()(const Arguments<T>& in, int64_t i) const { store(in.out + i, gradient<T, V>(in, i)); }
-};
-
-template <class T, bool kRows, int V>
-struct Moments {
-  using A = Compute<T>;
-  A pivot[V] = {}, sum[V] = {}, square[V] = {};
-  int64_t count = 0;
-  __device__ Moments(const Arguments<T>&, const Place&) {}
-  __device__ void operator()(const Arguments<T>& in, int64_t i) {
-    const Pack<T, V> x = load<V>(in.x + i);
-    for (int v = 0; v < V; ++v) {
-      const A value = static_cast<A>(x.value[v]);
-      if (count == 0) pivot[v] = value;
-      const A d = value - pivot[v];
-      sum[v] += d;
-      square[v] += d * d;
-    }
-    ++count;
-  }
-  __device__ double first(int v) const {
-    return count == 0 ? 0.0 : static_cast<double>(pivot[v]) + static_cast<double>(sum[v]) / static_cast<double>(count);
-  }
-  __device__ double second(int v) const {
-    if (count == 0) return 0.0;
-    const double rest = static_cast<double>(sum[v]);
-    const double m2 = static_cast<double>(square[v]) - rest * rest / static_cast<double>(count);
-    return m2 < 0.0 ? 0.0 : m2;  // NaN stays NaN
-  }
-  // Takes `count` elements of (mean, M2) = (a, b) into `before` elements of (mean, m2).
-  static __device__ void merge(double before, double count, double& mean, double& m2, double a, double b) {
-    if (count == 0.0) return;
-    const double share = count / (before + count), delta = a - mean;
-    mean += delta * share;
-    m2 += b + delta * delta * before * share;
-  }
-  static __device__ void finish(double* out, int64_t slice, int64_t channel, int64_t channels, double count,
-                                double mean, double m2) {
-    double* row = out + slice * (1 + 2 * channels);
-    if (channel == 0) row[0] = count;
-    row[1 + channel] = mean;
-    row[1 + channels + channel] = m2;
-  }
-  using Result = double;
-};
-
-template <class T, bool kRows, int V>
-struct Sums {
-  using A = Compute<T>;
-  using Result = A;
-  PerChannel<A, kRows, V> mean;
-  A sum_g[V] = {}, sum_gx[V] = {};
-  int64_t count = 0;
-  __device__ Sums(const Arguments<T>& in, const Place& place) : mean(in.mean, place) {}
-  __device__ void operator()(const Arguments<T>& in, int64_t i) {
-    const Pack<T, V> x = load<V>(in.x + i), dy = gradient<T, V>(in, i);
-    for (int v = 0; v < V; ++v) {
-      const A g = static_cast<A>(dy.value[v]);
-      sum_g[v] += g;
-      sum_gx[v] += g * (static_cast<A>(x.value[v]) - mean[v]);
-    }
-    ++count;
-  }
-  __device__ double first(int v) const { return static_cast<double>(sum_g[v]); }
-  __device__ double second(int v) const { return static_cast<double>(sum_gx[v]); }
-  static __device__ void merge(double, double, double& sum_g, double& sum_gx, double a, double b) {
-    sum_g += a;
-    sum_gx += b;
-  }
-  static __device__ void finish(A* out, int64_t slice, int64_t channel, int64_t channels, double, double sum_g,
-                                double sum_gx) {
-    out[slice * 2 * channels + channel] = static_cast<A>(sum_g);
-    out[(slice * 2 + 1) * channels + channel] = static_cast<A>(sum_gx);
-  }
-};
 
 template <class Op, class T, bool kRows, int V>
 __global__ void __launch_bounds__(kThreads) apply(const __grid_constant__ Cut cut, const Arguments<T> in) {
@@ -256,7 +95,175 @@ __global__ void __launch_bounds__(kThreads)
     }
   }
   merge_block<Op, 1>(kFinishWidth, count, first, second);
-  if (threadIdx.y == 0 && channel < channels) Op::finish(out, slice, channel, channels, count, first[0], second[0]);
+  if (threadIdx.y == 0 && channel < channels)
+    Op::finish(out, slice, channel, channels, count, first[0], second[0]);
 }
 
-#include "strategies/kernels_cuda_launch.cuh"
+// Whether whole 16-byte vectors of T lie aligned in every tensor of the call.
+template <class T>
+bool vectors_fit(const Layout& layout, std::initializer_list<const void*> pointers) {
+  for (const void* p : pointers) {
+    if (reinterpret_cast<uintptr_t>(p) % 16 != 0) return false;
+  }
+  return (layout.channels_last ? layout.channels : layout.plane) % (16 / static_cast<int64_t>(sizeof(T))) ==
+         0;
+}
+
+template <class T>
+bool vectors_fit(const Layout& layout, const Arguments<T>& in) {
+  return vectors_fit<T>(layout, {in.x, in.dy, in.y, in.residual, in.out});
+}
+
+template <template <class, bool, int> class Op, class T, bool kRows, int V>
+void launch_apply(const Layout& layout, const Offsets& offsets, const Arguments<T>& in) {
+  const Launches plan = plan_launches(layout, offsets, V);
+  for (size_t k = 0; k < plan.cuts.size(); ++k) {
+    const dim3 grid(plan.grid.x, plan.grid.y, plan.slices[k]);
+    apply<Op<T, kRows, V>, T, kRows, V>
+        <<<grid, plan.block, 0, c10::cuda::getCurrentCUDAStream()>>>(plan.cuts[k], in);
+    C10_CUDA_KERNEL_LAUNCH_CHECK();
+  }
+}
+
+template <template <class, bool, int> class Op, class T, bool kRows, int V>
+void launch_reduce(const Layout& layout, const Offsets& offsets, const Arguments<T>& in, at::Tensor& out) {
+  using Kernel = Op<T, kRows, V>;
+  const Launches plan = plan_launches(layout, offsets, V);
+  const int64_t slices = static_cast<int64_t>(offsets.size()) - 1, parts = plan.grid.y;
+  const at::Tensor partial =
+      at::empty({slices, parts, 1 + 2 * layout.channels}, out.options().dtype(at::kDouble));
+  const auto stream = c10::cuda::getCurrentCUDAStream();
+  for (size_t k = 0; k < plan.cuts.size(); ++k) {
+    const dim3 grid(plan.grid.x, plan.grid.y, plan.slices[k]);
+    reduce<Kernel, T, kRows, V>
+        <<<grid, plan.block, 0, stream>>>(plan.cuts[k], in, partial.data_ptr<double>());
+    C10_CUDA_KERNEL_LAUNCH_CHECK();
+  }
+  const int64_t blocks = slices * ceil_divide(layout.channels, kFinishWidth);
+  TORCH_CHECK(blocks <= 0x7fffffff, "kernels: too many slices and channels for one launch");
+  finish<Kernel><<<static_cast<unsigned>(blocks), dim3(kFinishWidth, kThreads / kFinishWidth), 0, stream>>>(
+      partial.data_ptr<double>(), parts, layout.channels, out.data_ptr<typename Kernel::Result>());
+  C10_CUDA_KERNEL_LAUNCH_CHECK();
+}
+
+template <template <class, bool, int> class Op, class T>
+void apply_any(const Layout& layout, const Offsets& offsets, const Arguments<T>& in) {
+  constexpr int V = 16 / sizeof(T);
+  const bool vectors = vectors_fit(layout, in);
+  if (layout.channels_last) {
+    (vectors ? launch_apply<Op, T, true, V> : launch_apply<Op, T, true, 1>)(layout, offsets, in);
+  } else {
+    (vectors ? launch_apply<Op, T, false, V> : launch_apply<Op, T, false, 1>)(layout, offsets, in);
+  }
+}
+
+template <template <class, bool, int> class Op, class T>
+void reduce_any(const Layout& layout, const Offsets& offsets, const Arguments<T>& in, at::Tensor& out) {
+  constexpr int V = 16 / sizeof(T);
+  const bool vectors = vectors_fit(layout, in);
+  if (layout.channels_last) {
+    (vectors ? launch_reduce<Op, T, true, V> : launch_reduce<Op, T, true, 1>)(layout, offsets, in, out);
+  } else {
+    (vectors ? launch_reduce<Op, T, false, V> : launch_reduce<Op, T, false, 1>)(layout, offsets, in, out);
+  }
+}
+
+template <class T>
+T* data(const at::Tensor& tensor) {
+  return tensor.defined() ? static_cast<T*>(tensor.data_ptr()) : nullptr;
+}
+
+template <class T>
+Arguments<T> backward_arguments(const Backward& in) {
+  Arguments<T> arguments;
+  arguments.x = data<T>(in.x);
+  arguments.dy = data<T>(in.dy);
+  arguments.y = data<T>(in.y);
+  arguments.mean = data<Compute<T>>(in.mean);
+  return arguments;
+}
+
+// Calls f with an empty Arguments of the dtype.
+template <class F>
+void dispatch(at::ScalarType dtype, F f) {
+  switch (dtype) {
+    case at::kDouble:
+      return f(Arguments<double>{});
+    case at::kFloat:
+      return f(Arguments<float>{});
+    case at::kBFloat16:
+      return f(Arguments<at::BFloat16>{});
+    default:
+      return f(Arguments<at::Half>{});
+  }
+}
+
+}  // namespace
+
+void moments(const Layout& layout, const Offsets& offsets, const at::Tensor& x, at::Tensor& out) {
+  const c10::cuda::CUDAGuard guard(x.device());
+  if (x.numel() == 0) {
+    out.zero_();
+    return;
+  }
+  dispatch(x.scalar_type(), [&](auto in) {
+    using T = typename decltype(in)::Element;
+    in.x = data<T>(x);
+    reduce_any<Moments, T>(layout, offsets, in, out);
+  });
+}
+
+void backward_sums(const Layout& layout, const Offsets& offsets, const Backward& in, at::Tensor& out) {
+  const c10::cuda::CUDAGuard guard(in.x.device());
+  if (in.x.numel() == 0) {
+    out.zero_();
+    return;
+  }
+  dispatch(in.x.scalar_type(), [&](auto empty) {
+    using T = typename decltype(empty)::Element;
+    reduce_any<Sums, T>(layout, offsets, backward_arguments<T>(in), out);
+  });
+}
+
+void normalise(const Layout& layout, const Offsets& offsets, const Forward& in, at::Tensor& out) {
+  const c10::cuda::CUDAGuard guard(in.x.device());
+  dispatch(in.x.scalar_type(), [&](auto arguments) {
+    using T = typename decltype(arguments)::Element;
+    arguments.x = data<T>(in.x);
+    arguments.residual = data<T>(in.residual);
+    arguments.out = data<T>(out);
+    arguments.mean = data<Compute<T>>(in.mean);
+    arguments.first = data<Compute<T>>(in.scale);
+    arguments.second = data<Compute<T>>(in.shift);
+    arguments.relu = in.activation == Activation::relu;
+    apply_any<Normalise, T>(layout, offsets, arguments);
+  });
+}
+
+void backward_input(const Layout& layout, const Offsets& offsets, const Backward& in, const at::Tensor& a,
+                    const at::Tensor& b, const at::Tensor& c, at::Tensor& out) {
+  const c10::cuda::CUDAGuard guard(in.x.device());
+  dispatch(in.x.scalar_type(), [&](auto empty) {
+    using T = typename decltype(empty)::Element;
+    Arguments<T> arguments = backward_arguments<T>(in);
+    arguments.out = data<T>(out);
+    arguments.first = data<Compute<T>>(a);
+    arguments.second = data<Compute<T>>(b);
+    arguments.third = data<Compute<T>>(c);
+    apply_any<InputGradient, T>(layout, offsets, arguments);
+  });
+}
+
+// Elements need no channels here: the tensor is one long plane.
+void backward_residual(const at::Tensor& dy, const at::Tensor& y, at::Tensor& out) {
+  const c10::cuda::CUDAGuard guard(dy.device());
+  dispatch(dy.scalar_type(), [&](auto arguments) {
+    using T = typename decltype(arguments)::Element;
+    arguments.dy = data<T>(dy);
+    arguments.y = data<T>(y);
+    arguments.out = data<T>(out);
+    apply_any<ResidualGradient, T>({1, 1, dy.numel(), false}, {0, 1}, arguments);
+  });
+}
+
+}  // namespace bnlab::kernels::cuda

@@ -10,9 +10,14 @@ using torch::autograd::variable_list;
 
 class Apply : public torch::autograd::Function<Apply> {
  public:
-  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const at::Tensor& weight,
-                            const at::Tensor& bias, const at::Tensor& residual, const kernels::Offsets& offsets,
-                            Activation activation, const c10::intrusive_ptr<Normalisation>& normalisation) {
+  using Optional = std::optional<at::Tensor>;  // an undefined tensor is no argument of a Function
+
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const Optional& given_weight,
+                            const Optional& given_bias, const Optional& given_residual,
+                            const kernels::Offsets& offsets, Activation activation,
+                            const c10::intrusive_ptr<Normalisation>& normalisation) {
+    const at::Tensor weight = given_weight.value_or(at::Tensor()), bias = given_bias.value_or(at::Tensor());
+    const at::Tensor residual = given_residual.value_or(at::Tensor());
     const at::Tensor moments = normalisation->needs_moments() ? kernels::moments(x, offsets) : at::Tensor();
     const ForwardCoefficients k = normalisation->forward(moments, weight, bias);
     const at::Tensor y = kernels::normalise(x, offsets, k.mean, k.scale, k.shift, activation, residual);
@@ -55,7 +60,8 @@ at::ScalarType statistics_type(at::ScalarType input) { return input == at::kDoub
 at::Tensor normalise_slices(const at::Tensor& x, const at::Tensor& residual, const at::Tensor& weight, const at::Tensor& bias,
                  const kernels::Offsets& offsets, Activation activation,
                  const c10::intrusive_ptr<Normalisation>& normalisation) {
-  return Apply::apply(x, weight, bias, residual, offsets, activation, normalisation);
+  const auto optional = [](const at::Tensor& t) { return t.defined() ? std::optional<at::Tensor>(t) : std::nullopt; };
+  return Apply::apply(x, optional(weight), optional(bias), optional(residual), offsets, activation, normalisation);
 }
 
 }  // namespace bnlab

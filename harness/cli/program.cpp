@@ -137,13 +137,12 @@ int exit_code_of(const Error& error) {
 void build(Program& program) {
   CLI::App& app = program.app;
   app.name("bnlab");
-  app.description("Compares batch-normalisation strategies for multi-GPU training.\n");
+  app.description("Compares batch-normalisation strategies for multi-GPU training.");
   app.footer(kExamples);
   app.formatter(std::make_shared<ExamplesFirst>());
   app.set_version_flag("--version", version_text(), "Print the version and exit");
   app.set_help_flag("-h,--help", "Print this help and exit");
   app.get_formatter()->label("SUBCOMMAND", "COMMAND");
-  app.get_formatter()->label("Subcommands", "Commands");
   add_run(program);
   add_plan(program);
   add_status(program);
@@ -157,7 +156,7 @@ void build(Program& program) {
 
 CLI::App* add_command(Program& program, const std::string& name, const std::string& summary,
                       const std::string& examples) {
-  CLI::App* command = program.app.add_subcommand(name, summary);
+  CLI::App* command = program.app.add_subcommand(name, summary)->group("Commands");
   command->footer(examples);
   return command;
 }

@@ -49,7 +49,7 @@ void add_run(Program& program) {
                   "  torchrun --nproc-per-node 4 --no-python bnlab run experiments/tradeoff.json");
   const auto spec = std::make_shared<std::string>();
   const auto options = std::make_shared<LaunchOptions>();
-  command->add_option("SPEC", *spec, "Spec file")->required();
+  command->add_option("SPEC", *spec, "Spec file, or the name of one in experiments/")->required();
   add_placement_options(*command, *options);
   add_data_option(*command, options->data_dir);
   command->callback([&program, spec, options] {

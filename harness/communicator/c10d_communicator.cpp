@@ -7,12 +7,17 @@
 namespace bnlab {
 namespace {
 
-[[noreturn]] void fail(const std::string& group, const char* op, Purpose purpose, int rank,
-                       const std::exception& cause) {
+// The first line of a message; LibTorch appends its call stack.
+std::string first_line(const std::exception& cause) {
+  const auto* error = dynamic_cast<const c10::Error*>(&cause);
+  const std::string text = error != nullptr ? error->what_without_backtrace() : cause.what();
+  return text.substr(0, text.find('\n'));
+}
+
+[[noreturn]] void fail(const std::string& group, const char* op, Purpose purpose, const std::exception& cause) {
   throw Error(Error::Kind::communication,
-              std::string("rank ") + std::to_string(rank) + ": collective " + op + " (purpose " +
-                  kPurposeNames[static_cast<size_t>(purpose)] + ", group " + group +
-                  ") failed; another rank may have died or be stuck: " + cause.what());
+              std::string("collective ") + op + " (purpose " + kPurposeNames[static_cast<size_t>(purpose)] +
+                  ", group " + group + ") failed; another rank may have died or be stuck: " + first_line(cause));
 }
 
 class Finished : public Pending {
@@ -22,13 +27,13 @@ class Finished : public Pending {
 
 class Underway : public Pending {
  public:
-  Underway(c10::intrusive_ptr<c10d::Work> work, std::string group, Purpose purpose, int rank)
-      : work_(std::move(work)), group_(std::move(group)), purpose_(purpose), rank_(rank) {}
+  Underway(c10::intrusive_ptr<c10d::Work> work, std::string group, Purpose purpose)
+      : work_(std::move(work)), group_(std::move(group)), purpose_(purpose) {}
   void wait() override {
     try {
       work_->wait();
     } catch (const std::exception& e) {
-      fail(group_, "all_reduce", purpose_, rank_, e);
+      fail(group_, "all_reduce", purpose_, e);
     }
   }
 
@@ -36,7 +41,6 @@ class Underway : public Pending {
   c10::intrusive_ptr<c10d::Work> work_;
   std::string group_;
   Purpose purpose_;
-  int rank_;
 };
 
 }  // namespace
@@ -59,16 +63,16 @@ at::Tensor C10dCommunicator::all_gather(const at::Tensor& t, Purpose purpose) {
   }
   std::vector<int64_t> shape = t.sizes().vec();
   shape.insert(shape.begin(), size());
-  at::Tensor sent = t.contiguous();
-  at::Tensor gathered = at::empty(shape, t.options());
+  at::Tensor sent = t.contiguous().view(-1);
+  at::Tensor gathered = at::empty({size() * t.numel()}, t.options());
   c10d::AllgatherOptions options;
   options.asyncOp = false;
   try {
     backend_->_allgather_base(gathered, sent, options)->wait();
   } catch (const std::exception& e) {
-    fail(name_, "all_gather", purpose, rank(), e);
+    fail(name_, "all_gather", purpose, e);
   }
-  return gathered;
+  return gathered.view(shape);
 }
 
 void C10dCommunicator::all_reduce(at::Tensor& t, Purpose purpose) {
@@ -82,7 +86,7 @@ void C10dCommunicator::all_reduce(at::Tensor& t, Purpose purpose) {
   try {
     backend_->allreduce(tensors, options)->wait();
   } catch (const std::exception& e) {
-    fail(name_, "all_reduce", purpose, rank(), e);
+    fail(name_, "all_reduce", purpose, e);
   }
 }
 
@@ -93,9 +97,9 @@ std::unique_ptr<Pending> C10dCommunicator::all_reduce_async(at::Tensor& t, Purpo
   }
   std::vector<at::Tensor> tensors{t};
   try {
-    return std::make_unique<Underway>(backend_->allreduce(tensors), name_, purpose, rank());
+    return std::make_unique<Underway>(backend_->allreduce(tensors), name_, purpose);
   } catch (const std::exception& e) {
-    fail(name_, "all_reduce", purpose, rank(), e);
+    fail(name_, "all_reduce", purpose, e);
   }
 }
 
@@ -111,7 +115,7 @@ void C10dCommunicator::broadcast(at::Tensor& t, int root, Purpose purpose) {
   try {
     backend_->broadcast(tensors, options)->wait();
   } catch (const std::exception& e) {
-    fail(name_, "broadcast", purpose, rank(), e);
+    fail(name_, "broadcast", purpose, e);
   }
 }
 
@@ -123,7 +127,7 @@ void C10dCommunicator::barrier() {
   try {
     backend_->barrier()->wait();
   } catch (const std::exception& e) {
-    fail(name_, "barrier", Purpose::control, rank(), e);
+    fail(name_, "barrier", Purpose::control, e);
   }
 }
 

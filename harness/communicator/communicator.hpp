@@ -37,11 +37,14 @@ class Ledger {
   void add(const char* op, Purpose purpose, int64_t elements, int64_t bytes);
   const Traffic& of(Purpose purpose) const { return traffic_[static_cast<size_t>(purpose)]; }
   void clear();
+  // While on, everything is booked as evaluation, so that a step's traffic is the step's own.
+  void evaluating(bool on) { evaluating_ = on; }
   void keep_list(bool keep) { keep_list_ = keep; }
   const std::vector<Collective>& list() const { return list_; }
 
  private:
   std::array<Traffic, kPurposeNames.size()> traffic_{};
+  bool evaluating_ = false;
   bool keep_list_ = false;
   std::vector<Collective> list_;
 };

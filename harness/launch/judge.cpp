@@ -54,24 +54,41 @@ Outcome of_dead_rank(int index, const RankEnd& rank, bool out_of_memory) {
   return outcome;
 }
 
-Outcome of_lost_contact(const std::vector<RankEnd>& ranks, int witness) {
-  std::string silent;
-  std::optional<int> first;
+// Ranks that had not reported when they were stopped.
+std::vector<int> silent_ranks(const std::vector<RankEnd>& ranks) {
+  std::vector<int> silent;
   for (size_t i = 0; i < ranks.size(); ++i) {
     if (ranks[i].stopped && !ranks[i].report) {
-      first = first.value_or(static_cast<int>(i));
-      silent += (silent.empty() ? "" : ", ") + rank_name(static_cast<int>(i));
+      silent.push_back(static_cast<int>(i));
     }
   }
-  const std::string& seen = ranks[static_cast<size_t>(witness)].report->message;
-  if (first) {
-    return {Status::timeout,
-            silent + " did not answer (" + rank_name(witness) + ": " + seen + ")",
-            first,
-            "",
-            {}};
+  return silent;
+}
+
+std::string rank_names(const std::vector<int>& ranks) {
+  std::string names;
+  for (const int rank : ranks) {
+    names += (names.empty() ? "" : ", ") + rank_name(rank);
   }
-  return {Status::crashed, rank_name(witness) + ": " + seen, witness, "", {}};
+  return names;
+}
+
+Outcome of_own_finding(const std::vector<RankEnd>& ranks, int finder) {
+  const RankReport& report = *ranks[static_cast<size_t>(finder)].report;
+  const Status status = status_named(report.status);
+  const auto silent = silent_ranks(ranks);
+  const std::string missing =
+      status == Status::crashed && !silent.empty() ? " (no report from " + rank_names(silent) + ")" : "";
+  return {status, report.message + missing, finder, "", {}};
+}
+
+Outcome of_lost_contact(const std::vector<RankEnd>& ranks, int witness) {
+  const std::string seen = rank_name(witness) + ": " + ranks[static_cast<size_t>(witness)].report->message;
+  const auto silent = silent_ranks(ranks);
+  if (silent.empty()) {
+    return {Status::crashed, seen, witness, "", {}};
+  }
+  return {Status::timeout, rank_names(silent) + " did not answer (" + seen + ")", silent.front(), "", {}};
 }
 
 }  // namespace
@@ -89,8 +106,7 @@ Outcome judge(const std::vector<RankEnd>& ranks, Stop stop, double timeout_s, bo
     return r.report && r.report->status != "ok" && !r.report->lost_contact;
   };
   if (const int finder = earliest(ranks, own_finding); finder >= 0) {
-    const RankReport& report = *ranks[static_cast<size_t>(finder)].report;
-    return {status_named(report.status), report.message, finder, "", {}};
+    return of_own_finding(ranks, finder);
   }
   const auto lost_contact = [](const RankEnd& r) { return r.report && r.report->lost_contact; };
   if (const int witness = earliest(ranks, lost_contact); witness >= 0) {

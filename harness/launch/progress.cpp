@@ -73,10 +73,10 @@ std::string headline_text(const Json& result) {
 
 Progress::Progress(int runs, double work, int jobs)
     : runs_(runs),
-      work_(work),
       jobs_(jobs),
       terminal_(is_terminal()),
       colour_(terminal_ && wants_colour()),
+      work_left_(work),
       next_draw_(Clock::now()) {}
 
 Progress::~Progress() {
@@ -99,17 +99,21 @@ void Progress::started(const RunSpec& run, const std::string& metrics_file) {
 void Progress::finished(const RunSpec& run, const Outcome& outcome, double wall_time_s, const Json& result) {
   active_.remove_if([&](const Active& active) { return active.run.id == run.id; });
   const bool ok = outcome.status == Status::ok;
-  done_ += 1;
-  failed_ += ok ? 0 : 1;
-  done_work_ += ok ? work_of(run) : 0;
-  done_seconds_ += ok ? wall_time_s : 0;
+  const bool failed = !ok && outcome.status != Status::interrupted;
+  done_ += ok || failed ? 1 : 0;
+  failed_ += failed ? 1 : 0;
+  work_left_ -= work_of(run);
+  if (ok) {  // what failed may have ended early, and says nothing of the time that others need
+    measured_work_ += work_of(run);
+    measured_seconds_ += wall_time_s;
+  }
   std::string status = name(outcome.status);
   status.resize(std::max<size_t>(status.size(), 8), ' ');
   const std::string metric = headline_text(result);
   const double left = seconds_left();
   say(painted(ok ? kGreen : kRed, status) + " " + run.id + (metric.empty() ? "" : "  " + metric) + "  " +
       formatted("%.1f s", wall_time_s) + counts() +
-      (std::isfinite(left) && left > 0 ? ", " + duration_text(left) + " left" : "") +
+      (std::isfinite(left) && done_ < runs_ ? ", " + duration_text(left) + " left" : "") +
       (outcome.message.empty() ? "" : "\n         " + outcome.message));
 }
 
@@ -146,13 +150,13 @@ double Progress::share_done(const Active& active) {
 }
 
 double Progress::seconds_left() const {
-  double work = done_work_;
-  double seconds = done_seconds_;
+  double work = measured_work_;
+  double seconds = measured_seconds_;
   double under_way = 0;
   for (const Active& active : active_) {
     const double share = share_done(active);
     under_way += share * work_of(active.run);
-    if (done_work_ == 0) {  // nothing is finished yet: the runs under way are all there is to go by
+    if (measured_work_ == 0) {  // nothing is finished yet: the runs under way are all there is to go by
       work += share * work_of(active.run);
       seconds += std::chrono::duration<double>(Clock::now() - active.start).count();
     }
@@ -160,7 +164,7 @@ double Progress::seconds_left() const {
   if (work <= 0) {
     return std::numeric_limits<double>::quiet_NaN();
   }
-  return std::max(0.0, work_ - done_work_ - under_way) * seconds / work / jobs_;
+  return std::max(0.0, work_left_ - under_way) * seconds / work / jobs_;
 }
 
 void Progress::draw() {

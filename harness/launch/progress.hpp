@@ -43,14 +43,14 @@ class Progress {
   std::string painted(const char* colour, const std::string& text) const;
 
   const int runs_;
-  const double work_;
   const int jobs_;
   const bool terminal_;
   const bool colour_;
   int done_ = 0;
   int failed_ = 0;
-  double done_work_ = 0;
-  double done_seconds_ = 0;
+  double work_left_;  // of runs that have not ended
+  double measured_work_ = 0;
+  double measured_seconds_ = 0;
   std::list<Active> active_;
   Clock::time_point next_draw_;
   bool drawn_ = false;

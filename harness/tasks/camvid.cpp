@@ -124,19 +124,6 @@ class CamVid : public SegmentationTask {
   Examples test(int64_t begin, int64_t count) const override;
 
  private:
-  // Crops of one size, written straight into the batch.
-  struct Batch {
-    Batch(int64_t count, int64_t height, int64_t width)
-        : examples{at::empty({count, 3, height, width}, at::kFloat),
-                   at::empty({count, height, width}, at::kLong)},
-          plane(height * width) {}
-    float* image(int64_t i) { return examples.images.mutable_data_ptr<float>() + i * 3 * plane; }
-    int64_t* labels(int64_t i) { return examples.labels.mutable_data_ptr<int64_t>() + i * plane; }
-
-    Examples examples;
-    int64_t plane;
-  };
-
   uint64_t seed_;
   std::array<int64_t, 2> crop_;
   double scale_min_, scale_max_;
@@ -174,23 +161,23 @@ CamVid::CamVid(const Json& options, const Context& context)
 }
 
 Examples CamVid::training(const std::vector<Draw>& draws) const {
-  Batch batch(static_cast<int64_t>(draws.size()), crop_[0], crop_[1]);
+  const Examples batch = blank_examples(static_cast<int64_t>(draws.size()), crop_[0], crop_[1]);
   for (size_t i = 0; i < draws.size(); ++i) {
     const auto& [sample, epoch] = draws[i];
     Stream stream(seed_, "augment", static_cast<uint64_t>(epoch * training_samples() + sample));
     const Crop crop = random_crop(stream, train_, crop_[0], crop_[1], scale_min_, scale_max_);
-    const auto at = static_cast<int64_t>(i);
-    cut(train_, sample, crop, moments_, batch.image(at), batch.labels(at));
+    const auto row = static_cast<int64_t>(i);
+    cut(train_, sample, crop, moments_, batch.images[row], batch.labels[row]);
   }
-  return batch.examples;
+  return batch;
 }
 
 Examples CamVid::test(int64_t begin, int64_t count) const {
-  Batch batch(count, test_.height(), test_.width());
+  const Examples batch = blank_examples(count, test_.height(), test_.width());
   for (int64_t i = 0; i < count; ++i) {
-    cut(test_, begin + i, whole_image(test_), moments_, batch.image(i), batch.labels(i));
+    cut(test_, begin + i, whole_image(test_), moments_, batch.images[i], batch.labels[i]);
   }
-  return batch.examples;
+  return batch;
 }
 
 const Registered<Task> entry{

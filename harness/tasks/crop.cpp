@@ -31,6 +31,14 @@ std::vector<Tap> taps(int64_t size, int64_t scaled_size, int64_t begin, int64_t 
   return all;
 }
 
+// `count` values between two source rows.
+void blend(const uint8_t* low, const uint8_t* high, float weight, int64_t count, float* to) {
+  for (int64_t i = 0; i < count; ++i) {
+    const float value = low[i];
+    to[i] = value + weight * (static_cast<float>(high[i]) - value);
+  }
+}
+
 // Any position that wastes nothing: inside where the photograph is larger, around it where smaller.
 int64_t random_position(Stream& stream, int64_t scaled_size, int64_t crop_size) {
   const int64_t spare = scaled_size - crop_size;
@@ -58,7 +66,9 @@ Crop random_crop(Stream& stream, const LabelledImages& set, int64_t height, int6
 }
 
 void cut(const LabelledImages& set, int64_t index, const Crop& crop, const ChannelMoments& moments,
-         float* image, int64_t* labels) {
+         const at::Tensor& image_tensor, const at::Tensor& label_tensor) {
+  auto* image = image_tensor.mutable_data_ptr<float>();
+  auto* labels = label_tensor.mutable_data_ptr<int64_t>();
   const int64_t width = set.width(), row_values = width * 3, plane = crop.height * crop.width;
   const auto* source = set.images.const_data_ptr<uint8_t>() + index * set.height() * row_values;
   const auto* ids = set.labels.const_data_ptr<int16_t>() + index * set.height() * width;
@@ -69,17 +79,14 @@ void cut(const LabelledImages& set, int64_t index, const Crop& crop, const Chann
   const std::vector<Tap> rows = taps(set.height(), crop.scaled_height, crop.top, crop.height);
   std::fill(image, image + 3 * plane, 0.0f);
   std::fill(labels, labels + plane, Task::kVoid);
-  std::vector<float> blended(static_cast<size_t>(row_values));  // of the two source rows
+  std::vector<float> blended(static_cast<size_t>(row_values));
   for (int64_t y = 0; y < crop.height; ++y) {
     const Tap& row = rows[static_cast<size_t>(y)];
     if (row.nearest < 0) {
       continue;
     }
-    const uint8_t *low = source + row.low * row_values, *high = source + row.high * row_values;
-    for (int64_t i = 0; i < row_values; ++i) {
-      const float value = low[i];
-      blended[static_cast<size_t>(i)] = value + row.weight * (static_cast<float>(high[i]) - value);
-    }
+    blend(source + row.low * row_values, source + row.high * row_values, row.weight, row_values,
+          blended.data());
     for (int64_t x = 0; x < crop.width; ++x) {
       const Tap& column = columns[static_cast<size_t>(x)];
       if (column.nearest < 0) {

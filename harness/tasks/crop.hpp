@@ -28,8 +28,9 @@ Crop whole_image(const LabelledImages& set);
 Crop random_crop(Stream& stream, const LabelledImages& set, int64_t height, int64_t width, double scale_min,
                  double scale_max);
 
-// image: [3, crop.height, crop.width], labels: [crop.height, crop.width].
+// Writes image, float32 [3, crop.height, crop.width], and labels, int64 [crop.height, crop.width]; both
+// contiguous.
 void cut(const LabelledImages& set, int64_t index, const Crop& crop, const ChannelMoments& moments,
-         float* image, int64_t* labels);
+         const at::Tensor& image, const at::Tensor& labels);
 
 }  // namespace bnlab

@@ -9,6 +9,7 @@
 #include <png.h>
 
 #include <array>
+#include <cerrno>
 #include <csetjmp>
 #include <cstdio>
 #include <cstring>

@@ -11,6 +11,9 @@
 
 namespace bnlab {
 
+// Memory for `count` images of a size and their labels, to be written to.
+Examples blank_examples(int64_t count, int64_t height, int64_t width);
+
 class SegmentationTask : public Task {
  public:
   int64_t classes() const override { return classes_; }

@@ -6,6 +6,7 @@
 // so that colours mean something only beside the image's own statistics. How far image statistics
 // vary decides which normalisation wins: the nuisance is part of the question, and of the record.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numbers>
 
@@ -157,8 +158,7 @@ class Shapes : public SegmentationTask {
 
 Examples Shapes::make(const char* purpose, int64_t count) const {
   const auto [height, width] = size_;
-  Examples made{at::empty({count, 3, height, width}, at::kFloat),
-                at::empty({count, height, width}, at::kLong)};
+  Examples made = blank_examples(count, height, width);
   for (int64_t i = 0; i < count; ++i) {
     const Scene scene{height, width, made.images.mutable_data_ptr<float>() + i * 3 * height * width,
                       made.labels.mutable_data_ptr<int64_t>() + i * height * width};
@@ -190,8 +190,7 @@ void copy_lines(const T* from, T* to, int64_t lines, int64_t width, bool flip) {
 Examples Shapes::training(const std::vector<Draw>& draws) const {
   const auto [height, width] = size_;
   const auto count = static_cast<int64_t>(draws.size());
-  Examples batch{at::empty({count, 3, height, width}, at::kFloat),
-                 at::empty({count, height, width}, at::kLong)};
+  Examples batch = blank_examples(count, height, width);
   const int64_t plane = height * width;
   for (int64_t i = 0; i < count; ++i) {
     const auto& [sample, epoch] = draws[static_cast<size_t>(i)];

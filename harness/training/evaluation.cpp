@@ -60,6 +60,7 @@ Json Trainer::measure(Mode mode) {
 }
 
 void Trainer::evaluate() {
+  world_.ledger().evaluating(true);
   strategy_->before_eval(*network_);
   Json headline = Json::object();
   for (const std::string& population : spec_.populations) {
@@ -75,6 +76,7 @@ void Trainer::evaluate() {
                       {"epoch", epoch()},
                       {"train_loss", reported_loss_},
                       {task_->headline(), headline}});
+  world_.ledger().evaluating(false);
 }
 
 std::vector<NamedTensor> Trainer::weights() const {

@@ -57,7 +57,8 @@ def new_page(title, caption, width, panel_height, rows=1, columns=1, legend=None
         handles = [Line2D([], [], color=look.colour, marker=look.marker, linestyle=look.dash, label=label)
                    for label, look in legend.items()]
         figure.legend(handles=handles, loc="upper left", bbox_to_anchor=(_MARGIN / width, 1 - 0.3 / height),
-                      borderpad=0, borderaxespad=0, ncols=columns_of_legend, handlelength=3.2, columnspacing=1.5).set_in_layout(False)
+                      borderpad=0, borderaxespad=0, ncols=columns_of_legend, handlelength=3.2, columnspacing=1.5
+                      ).set_in_layout(False)
     return figure, figure.subplots(rows, columns, squeeze=False, **subplots)
 
 
@@ -123,7 +124,8 @@ def label_line_ends(figure, labelled):
 def label_points(figure, axes, points, obstacles):
     """Writes (text, x, y, colour) beside its point, where it covers no other label, point or error bar.
 
-    `obstacles`: boxes in data units with a weight (x0, y0, x1, y1, weight). A label that moved away gets a thin line to its point.
+    `obstacles`: boxes in data units with a weight (x0, y0, x1, y1, weight). A label that moved away gets a thin line
+    to its point.
     """
     settle(figure)
     figure.set_layout_engine("none")

@@ -92,8 +92,8 @@ def _caption(experiment, cells, condition):
     tensors = list(cells["tensors"].values())
     parts = [f"{experiment.name}.", f"With {condition}." if condition else "",
              "Panels: towers x images per tower, on ranks x towers per rank.",
-             "Filled bars: peak of tensors and library workspaces; hollow: peak resident set of the process; both of the "
-             "busiest rank" + (", mean over seeds, with a line from the smallest to the largest;"
+             "Filled bars: peak of tensors and library workspaces; hollow: peak resident set of the process; both of "
+             "the busiest rank" + (", mean over seeds, with a line from the smallest to the largest;"
                                if any(len(cell.values) > 1 for cell in tensors) else ";"),
              f"{cell_lists.count_text(tensors)}."]
     parts += cell_lists.shortfall_notes(tensors, len(experiment.unfinished))

@@ -183,8 +183,8 @@ def _caption(experiment, runs, side_by_side, points, cells, condition):
     if not all(point.real for point in points):
         parts.append("Plus signs: emulated (several towers per rank, or one rank only), never on a front.")
     if side_by_side:
-        parts.append(f"{side_by_side} run{'s' if side_by_side > 1 else ''} left out that shared the machine with others "
-                     "(jobs > 1).")
+        parts.append(f"{side_by_side} run{'s' if side_by_side > 1 else ''} left out that shared the machine with "
+                     "others (jobs > 1).")
     machines = {(run.at("environment.cpu"), str(run.at("environment.libraries.gpus")),
                  run.placement.get("threads_per_rank")) for run in runs}
     if len(machines) > 1:

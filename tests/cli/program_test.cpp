@@ -129,11 +129,11 @@ TEST_F(RunCommand, OnlyMayBeRepeatedAndTakesOneArgument) {
 
 TEST_F(RunCommand, TheRecordedCommandCanBeTypedAgain) {
   const auto spec =
-      scratch_.write_spec(test::behaves("ok"), R"(, "strategy": {"name": "left", "weight": 2})");
-  call_with_results({"run", spec, "--only", "strategy=left(weight=2)", "--ranks", "1"});
+      scratch_.write_spec(test::behaves("ok"), R"(, "strategy": {"name": "left", "weight": 0.5})");
+  call_with_results({"run", spec, "--only", "strategy=left(weight=0.5)", "--ranks", "1"});
   ASSERT_EQ(scratch_.records().size(), 1U);
   EXPECT_EQ(scratch_.records()[0].at("command"),
-            "bnlab run " + spec + " --only 'strategy=left(weight=2)' --ranks 1 --results " +
+            "bnlab run " + spec + " --only 'strategy=left(weight=0.5)' --ranks 1 --results " +
                 (scratch_ / "results"));
 }
 

@@ -94,6 +94,7 @@ TEST(Judge, AFailureOfItsOwnIsNotTheFaultOfRanksThatWaited) {
   const Outcome outcome = judge({reports("crashed"), stopped()}, Stop::none, 0, false);
   EXPECT_EQ(outcome.status, Status::crashed);
   EXPECT_EQ(outcome.rank, 0);
+  EXPECT_EQ(outcome.message, "message of crashed (no report from rank 1)");
 }
 
 TEST(Judge, TheRunsTimeLimitIsATimeout) {

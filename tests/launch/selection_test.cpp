@@ -26,7 +26,7 @@ class Selection : public ::testing::Test {
   Experiment experiment_ = load_experiment(scratch_.write_spec(
       test::behaves("ok"),
       R"(, "matrix": {"seed": [0, 1, 2], "optimizer.lr": [0.1, 0.2], "towers,batch_per_tower": [[4, 1], [2, 2]],
-          "strategy": ["left", {"name": "left", "weight": 2}, "right"]})"));
+          "strategy": ["left", {"name": "left", "weight": 0.5}, "right"]})"));
 };
 
 TEST_F(Selection, NoFilterTakesAll) {
@@ -40,7 +40,7 @@ TEST_F(Selection, ValuesOfOneFilterAreAlternativesAndFiltersAllApply) {
 
 TEST_F(Selection, AStrategyMatchesByNameOrLabel) {
   EXPECT_EQ(count({"strategy=left"}), 24U);
-  EXPECT_EQ(count({"strategy=left(weight=2)"}), 12U);
+  EXPECT_EQ(count({"strategy=left(weight=0.5)"}), 12U);
 }
 
 TEST_F(Selection, DottedKeysAndTowersMatch) {

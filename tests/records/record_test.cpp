@@ -119,6 +119,7 @@ TEST(ListExperiments, NamesFoldersThatHoldRuns) {
   const TemporaryFolder results;
   save(results.path(), ended(Status::ok));
   std::filesystem::create_directories(results.path() / "figures");
+  std::filesystem::create_directories(results.path() / ".trash" / "run" / "1x1-cpu");
   EXPECT_EQ(list_experiments(results.path()), std::vector<std::string>{"small_batch"});
 }
 

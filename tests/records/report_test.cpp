@@ -74,6 +74,31 @@ TEST(Report, JudgesTheDeclaredContrastsPairedBySeed) {
           "0 undecided."}));
 }
 
+TEST(Report, ComparesWithinEachGroupThatAContrastMatches) {
+  Experiment experiment = synthetic_experiment(6);
+  experiment.contrasts[0].at = Json::object();
+  const ExperimentReport report = make_report(experiment, all_records(experiment, 1));
+  ASSERT_EQ(report.contrasts.size(), 2u);
+  EXPECT_EQ(report.contrasts[0].group, "8x2");
+  EXPECT_EQ(report.contrasts[1].group, "2x8");
+  EXPECT_NEAR(report.contrasts[1].interval.mean, -0.02, 1e-12);
+  EXPECT_EQ(report.contrasts[1].verdict, Verdict::worse);
+  // Holm: of two p values the smaller is doubled, the larger stays. The second has no spread to speak of.
+  EXPECT_DOUBLE_EQ(report.contrasts[0].holm_p, report.contrasts[0].p);
+  EXPECT_DOUBLE_EQ(report.contrasts[1].holm_p, 2 * report.contrasts[1].p);
+}
+
+TEST(Report, PairsSeedsOnThePlacementThatHasMost) {
+  const Experiment experiment = synthetic_experiment(2);
+  std::vector<Record> records = all_records(experiment, 1);
+  for (const RunSpec& run : experiment.runs) {
+    if (run.seed == 0) records.push_back(synthetic_record(run, score(run) / 2, 2));
+  }
+  const ExperimentReport report = make_report(experiment, records);
+  EXPECT_EQ(report.contrasts[0].interval.n, 2u);
+  EXPECT_NEAR(report.contrasts[0].interval.mean, 0.1, 1e-12);
+}
+
 TEST(Report, WarnsWhenSeedsAreTooFew) {
   const Experiment experiment = synthetic_experiment(3);
   const std::string text = report_text(make_report(experiment, all_records(experiment, 1)));

@@ -175,7 +175,9 @@ void Kernels::check(const Case& test, const std::string& layout, at::ScalarType 
 
   const Tensor y = normalise(x, test.offsets, mean, scale, shift, activation, residual);
   EXPECT_EQ(y.scalar_type(), dtype);
-  if (layout != "strided") EXPECT_EQ(y.strides(), x.strides());
+  if (layout != "strided") {
+    EXPECT_EQ(y.strides(), x.strides());
+  }
   expect_close(y, expected_normalise(x, test.offsets, mean, scale, shift, activation, residual),
                close.relative, close.absolute, "normalise");
 
@@ -188,7 +190,9 @@ void Kernels::check(const Case& test, const std::string& layout, at::ScalarType 
 
   const Tensor dx = backward_input(dy, x, y, test.offsets, mean, scale, shift, c, activation);
   EXPECT_EQ(dx.scalar_type(), dtype);
-  if (layout != "strided") EXPECT_EQ(dx.strides(), x.strides());
+  if (layout != "strided") {
+    EXPECT_EQ(dx.strides(), x.strides());
+  }
   expect_close(dx, expected_input(g, x, test.offsets, mean, scale, shift, c), close.relative, close.absolute,
                "backward_input");
   expect_close(backward_residual(dy, y, activation), g, 0, 0, "backward_residual");

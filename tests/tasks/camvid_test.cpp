@@ -5,8 +5,6 @@
 
 #ifdef BNLAB_WITH_IMAGES
 
-#include <ATen/ATen.h>
-
 #include "tests/tasks/write_images.hpp"
 
 namespace bnlab {

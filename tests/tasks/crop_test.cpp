@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include <ATen/ATen.h>
+#include <algorithm>
 
 #include "harness/tasks/task.hpp"
 
@@ -19,8 +19,7 @@ struct Cut {
 Cut cut(const LabelledImages& set, const Crop& crop, const ChannelMoments& moments = kPlain) {
   Cut result{at::full({3, crop.height, crop.width}, -99.0f),
              at::full({crop.height, crop.width}, int64_t{-99}, at::kLong)};
-  cut(set, 0, crop, moments, result.image.mutable_data_ptr<float>(),
-      result.labels.mutable_data_ptr<int64_t>());
+  cut(set, 0, crop, moments, result.image, result.labels);
   return result;
 }
 

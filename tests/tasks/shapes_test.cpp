@@ -1,8 +1,5 @@
 #include <gtest/gtest.h>
 
-#include <set>
-
-#include "harness/tasks/sampler.hpp"
 #include "tests/tasks/make_task.hpp"
 
 namespace bnlab {

@@ -33,7 +33,8 @@ std::map<std::string, std::vector<double>> read_float64_safetensors(const fs::pa
   std::string header(length, ' ');
   in.read(header.data(), static_cast<std::streamsize>(length));
   std::map<std::string, std::vector<double>> tensors;
-  for (const auto& [name, entry] : Json::parse(header).items()) {
+  const Json entries = Json::parse(header);
+  for (const auto& [name, entry] : entries.items()) {
     EXPECT_EQ(entry.at("dtype"), "F64");
     const uint64_t begin = entry.at("data_offsets")[0], end = entry.at("data_offsets")[1];
     std::vector<double> values((end - begin) / sizeof(double));
