@@ -31,10 +31,10 @@ struct Parameter {
   std::string help;  // one phrase, with the unit where there is one
   bool required = false;
   bool nullable = false;  // null is a value of its own
+  // Of numbers and integers; for text and text_list, `lowest` 1 means "not empty".
   double lowest = -std::numeric_limits<double>::infinity();
   double highest = std::numeric_limits<double>::infinity();
   bool above_lowest = false;         // the range excludes `lowest`
-                                     // text, text_list: `lowest` 1 means "not empty"
   size_t length = 0;                 // integer_list: exact number of entries, 0 for any
   bool or_integer = false;           // integer_list: one integer in place of the list is a value too
   std::vector<std::string> choices;  // choice, text_list

@@ -2,6 +2,7 @@
 
 #include <torch/types.h>
 
+#include <algorithm>
 #include <numeric>
 
 #include "harness/error.hpp"
@@ -25,7 +26,7 @@ class SampleNormalisation : public Normalisation {
     const at::Tensor m2 = by_group(moments.narrow(1, 1 + channels_, channels_));
     const at::Tensor group_mean = mean.mean(2, /*keepdim=*/true);
     const at::Tensor group_m2 = (m2 + positions * (mean - group_mean).square()).sum(2, /*keepdim=*/true);
-    count_ = (positions * (channels_ / groups_)).to(statistics_);
+    count_ = (positions * (channels_ / groups_)).clamp_min(1).to(statistics_);
     invstd_ = by_channel((group_m2 / count_ + eps_).rsqrt()).to(statistics_);
     mean_ = by_channel(group_mean).to(statistics_);
     ForwardCoefficients k;
@@ -90,8 +91,9 @@ at::Tensor SampleNorm::forward(at::Tensor x, at::Tensor residual) {
     throw Error(Error::Kind::refused, "more than 1 value per channel is needed to normalise (site " + site_.name +
                                           ", strategy " + rules_.strategy + ", set of 1)");
   }
-  kernels::Offsets rows(static_cast<size_t>(x.size(0) + 1));
+  kernels::Offsets rows(static_cast<size_t>(std::max<int64_t>(x.size(0), 1) + 1));
   std::iota(rows.begin(), rows.end(), 0);
+  rows.back() = x.size(0);  // a rank without samples has one empty slice
   return normalise_slices(x, residual, weight_, bias_, rows, site_.activation,
                c10::make_intrusive<SampleNormalisation>(rules_.groups, rules_.eps,
                                                         statistics_type(x.scalar_type())));

@@ -149,6 +149,14 @@ std::unique_ptr<World> join_world(const Rendezvous& at, at::DeviceType type) {
   }
 }
 
+bool is_lost_contact(const std::exception& error) {
+  if (dynamic_cast<const c10::DistError*>(&error) != nullptr) {
+    return true;
+  }
+  const std::string text = error.what();  // Gloo's own exceptions are not exported
+  return text.find("gloo") != std::string::npos || text.find("NCCL") != std::string::npos;
+}
+
 std::string share_text(const Rendezvous& at, const std::string& text_of_rank0) {
   if (at.size == 1) {
     return text_of_rank0;

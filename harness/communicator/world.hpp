@@ -4,6 +4,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <exception>
 #include <memory>
 #include <string>
 #include <vector>
@@ -34,6 +35,10 @@ class World {
 // Meets the other ranks. Throws Error (communication) if they do not come within the timeout and
 // Error (environment) where the device or backend is lacking.
 std::unique_ptr<World> join_world(const Rendezvous& rendezvous, at::DeviceType device);
+
+// Whether this exception, which LibTorch let out of a backward pass (c10d's Reducer), says that another rank
+// has gone or is stuck.
+bool is_lost_contact(const std::exception& error);
 
 // The text of rank 0, on every rank, over the rendezvous' store.
 std::string share_text(const Rendezvous& rendezvous, const std::string& text_of_rank0);

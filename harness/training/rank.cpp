@@ -66,10 +66,9 @@ RankReport run_rank(const RankJob& job) {
     return failed("oom", e.what_without_backtrace());
   } catch (const std::bad_alloc&) {
     return failed("oom", "the machine has no memory left for another tensor");
-  } catch (const c10::Error& e) {
-    return failed("crashed", e.what_without_backtrace());
   } catch (const std::exception& e) {
-    return failed("crashed", e.what());
+    const auto* error = dynamic_cast<const c10::Error*>(&e);
+    return failed("crashed", error != nullptr ? error->what_without_backtrace() : e.what(), is_lost_contact(e));
   }
 }
 

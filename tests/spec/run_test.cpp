@@ -1,3 +1,4 @@
+// One run: defaults, agreement between keys, ids, labels, and the way back from a record.
 #include <fstream>
 #include <regex>
 

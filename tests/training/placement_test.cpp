@@ -48,6 +48,8 @@ std::map<std::string, std::vector<double>> read_float64_safetensors(const fs::pa
 class Placement : public ::testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
+    // c10d's flight recorder is one per process and no friend of ranks that are threads.
+    ::setenv("TORCH_FR_BUFFER_SIZE", "0", 1);
     folder_ = fs::temp_directory_path() / ("bnlab_placement_" + std::to_string(::getpid()));
     fs::create_directories(folder_);
   }
