@@ -11,8 +11,8 @@ namespace {
 using Problems = std::vector<std::string>;
 
 Json schema() {
-  return read_json(std::filesystem::path(BNLAB_SOURCE_DIR) / "results/record.schema.json");
-}
+  return read_json("results/record.schema.json");
+}  // tests run in the project's root
 Json full_record() {
   return synthetic_record(synthetic_run("sync", 8, 2, 0), 0.7, 2).json();
 }

@@ -143,7 +143,7 @@ class Kernels : public testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
     at::manual_seed(7);
-    at::set_num_threads(2);
+    at::set_num_threads(1);
     if (device().is_cuda() && !at::hasCUDA()) GTEST_SKIP() << "no CUDA device on this machine";
   }
   void TearDown() override { unsetenv("BNLAB_CPU_LEVEL"); }

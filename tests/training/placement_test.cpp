@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -19,6 +20,9 @@ namespace bnlab {
 namespace {
 
 namespace fs = std::filesystem;
+
+// c10d's flight recorder is one per process and not made for ranks that are threads: off before main().
+[[maybe_unused]] const int no_flight_recorder = ::setenv("TORCH_FR_BUFFER_SIZE", "0", 1);
 
 struct Outcome {
   std::vector<double> losses;
@@ -48,8 +52,6 @@ std::map<std::string, std::vector<double>> read_float64_safetensors(const fs::pa
 class Placement : public ::testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
-    // c10d's flight recorder is one per process and no friend of ranks that are threads.
-    ::setenv("TORCH_FR_BUFFER_SIZE", "0", 1);
     folder_ = fs::temp_directory_path() / ("bnlab_placement_" + std::to_string(::getpid()));
     fs::create_directories(folder_);
   }
