@@ -1,6 +1,7 @@
 // Registries of named components. A component's source file registers itself in its last line:
 //
-//   const Registered<Strategy> entry{{"sync", "pools the moments of all towers", {...}}, make<Strategy, Sync>};
+//   const Registered<Strategy> entry{{"sync", "pools the moments of all towers", {...}}, make<Strategy,
+//   Sync>};
 //
 // A registered type T declares `static constexpr const char* kFamily` and `using Context`, what its
 // constructors take beside the options. Objects that register themselves must be linked whole (an

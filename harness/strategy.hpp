@@ -46,11 +46,11 @@ class Strategy : public LayerMaker {
   static constexpr const char* kFamily = "strategy";
 
   struct Context {
-    Communicator& statistics;  // for the strategy's exchanges; outlives the strategy
-    uint64_t seed = 0;         // for weights and permutations
+    Communicator& statistics;           // for the strategy's exchanges; outlives the strategy
+    uint64_t seed = 0;                  // for weights and permutations
     at::ScalarType dtype = at::kFloat;  // of parameters and saved statistics
     at::Device device = at::kCPU;
-    int64_t steps = 1;         // of the whole run, for schedules given as fractions
+    int64_t steps = 1;  // of the whole run, for schedules given as fractions
   };
 
   explicit Strategy(const Context& context) : context_(context) {}

@@ -25,10 +25,10 @@ class Towers {
   bool is_local(int64_t tower) const { return tower >= first_ && tower < first_ + per_rank_; }
 
   int64_t samples(int64_t tower) const { return samples_[static_cast<size_t>(tower)]; }
-  int64_t offset(int64_t tower) const;         // of the tower's first sample in the global batch
-  int64_t total_samples() const;               // size of the global batch
+  int64_t offset(int64_t tower) const;  // of the tower's first sample in the global batch
+  int64_t total_samples() const;        // size of the global batch
   int64_t local_begin() const { return offset(first_); }
-  int64_t local_samples() const;               // size of this rank's slice
+  int64_t local_samples() const;  // size of this rank's slice
   // Offsets of this rank's towers within the rank's own slice: per_rank() + 1 entries from 0.
   std::vector<int64_t> local_offsets() const;
 

@@ -13,13 +13,14 @@ class GroupNorm : public Strategy {
   GroupNorm(const Json& options, const Context& context) : Strategy(context), options_(options) {}
 
   std::shared_ptr<Layer> norm(const NormSite& site) override {
-    SampleNormRules rules{"group_norm", options_.at("groups").get<int64_t>(), options_.at("eps").get<double>(),
-                          options_.at("affine").get<bool>()};
+    SampleNormRules rules{"group_norm", options_.at("groups").get<int64_t>(),
+                          options_.at("eps").get<double>(), options_.at("affine").get<bool>()};
     if (!options_.at("channels_per_group").is_null()) {
       const auto each = options_.at("channels_per_group").get<int64_t>();
       if (site.channels % each != 0) {
-        throw Error(Error::Kind::refused, "group_norm: " + std::to_string(each) + " channels per group do not divide the " +
-                                              std::to_string(site.channels) + " channels of site " + site.name);
+        throw Error(Error::Kind::refused,
+                    "group_norm: " + std::to_string(each) + " channels per group do not divide the " +
+                        std::to_string(site.channels) + " channels of site " + site.name);
       }
       rules.groups = site.channels / each;
     }
@@ -35,7 +36,9 @@ const Registered<Strategy> entry{
     {"group_norm", "each sample is normalised by itself, over groups of channels",
      sample_norm_parameters(
          {Parameter::integer("groups", 8, "groups of channels; must divide the channels").at_least(1),
-          Parameter::integer("channels_per_group", nullptr, "instead of groups: channels in each").at_least(1).or_null()}),
+          Parameter::integer("channels_per_group", nullptr, "instead of groups: channels in each")
+              .at_least(1)
+              .or_null()}),
      "Wu and He 2018"},
     make<Strategy, GroupNorm>};
 

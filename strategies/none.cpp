@@ -26,7 +26,9 @@ class None : public Strategy {
  public:
   None(const Json&, const Context& context) : Strategy(context) {}
 
-  std::shared_ptr<Layer> norm(const NormSite& site) override { return std::make_shared<Identity>(site.activation); }
+  std::shared_ptr<Layer> norm(const NormSite& site) override {
+    return std::make_shared<Identity>(site.activation);
+  }
 
   std::shared_ptr<Layer> conv(const ConvSite& site) override {
     ConvSite with_bias = site;
@@ -35,8 +37,9 @@ class None : public Strategy {
   }
 };
 
-const Registered<Strategy> entry{{"none", "no normalisation; convolutions get a bias", {}, "VGG-16 and older networks"},
-                                 make<Strategy, None>};
+const Registered<Strategy> entry{
+    {"none", "no normalisation; convolutions get a bias", {}, "VGG-16 and older networks"},
+    make<Strategy, None>};
 
 }  // namespace
 }  // namespace bnlab

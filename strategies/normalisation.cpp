@@ -55,13 +55,18 @@ class Apply : public torch::autograd::Function<Apply> {
 
 }  // namespace
 
-at::ScalarType statistics_type(at::ScalarType input) { return input == at::kDouble ? at::kDouble : at::kFloat; }
+at::ScalarType statistics_type(at::ScalarType input) {
+  return input == at::kDouble ? at::kDouble : at::kFloat;
+}
 
-at::Tensor normalise_slices(const at::Tensor& x, const at::Tensor& residual, const at::Tensor& weight, const at::Tensor& bias,
-                 const kernels::Offsets& offsets, Activation activation,
-                 const c10::intrusive_ptr<Normalisation>& normalisation) {
-  const auto optional = [](const at::Tensor& t) { return t.defined() ? std::optional<at::Tensor>(t) : std::nullopt; };
-  return Apply::apply(x, optional(weight), optional(bias), optional(residual), offsets, activation, normalisation);
+at::Tensor normalise_slices(const at::Tensor& x, const at::Tensor& residual, const at::Tensor& weight,
+                            const at::Tensor& bias, const kernels::Offsets& offsets, Activation activation,
+                            const c10::intrusive_ptr<Normalisation>& normalisation) {
+  const auto optional = [](const at::Tensor& t) {
+    return t.defined() ? std::optional<at::Tensor>(t) : std::nullopt;
+  };
+  return Apply::apply(x, optional(weight), optional(bias), optional(residual), offsets, activation,
+                      normalisation);
 }
 
 }  // namespace bnlab

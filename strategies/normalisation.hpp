@@ -19,8 +19,8 @@ struct ForwardCoefficients {
 };
 
 struct BackwardCoefficients {
-  at::Tensor mean, a, b, c;  // [S, C], statistics' precision
-  at::Tensor dweight, dbias; // [C]: sums over this rank's slices (data-parallel averaging finishes them)
+  at::Tensor mean, a, b, c;   // [S, C], statistics' precision
+  at::Tensor dweight, dbias;  // [C]: sums over this rank's slices (data-parallel averaging finishes them)
 };
 
 // Lives from forward to backward of one application.
@@ -40,8 +40,8 @@ class Normalisation : public torch::CustomClassHolder {
 at::ScalarType statistics_type(at::ScalarType input);
 
 // x: [rows, C, ...]; offsets: see kernels.hpp; weight and bias may be undefined; residual may be undefined.
-at::Tensor normalise_slices(const at::Tensor& x, const at::Tensor& residual, const at::Tensor& weight, const at::Tensor& bias,
-                 const kernels::Offsets& offsets, Activation activation,
-                 const c10::intrusive_ptr<Normalisation>& normalisation);
+at::Tensor normalise_slices(const at::Tensor& x, const at::Tensor& residual, const at::Tensor& weight,
+                            const at::Tensor& bias, const kernels::Offsets& offsets, Activation activation,
+                            const c10::intrusive_ptr<Normalisation>& normalisation);
 
 }  // namespace bnlab

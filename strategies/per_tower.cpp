@@ -26,7 +26,8 @@ class PerTower : public TowerStrategy {
 
 const Registered<Strategy> entry{
     {"per_tower", "every tower normalises by its own moments; one tower's running statistics are saved",
-     tower_parameters({Parameter::integer("saved_tower", 0, "tower whose running statistics are saved").at_least(0)}),
+     tower_parameters(
+         {Parameter::integer("saved_tower", 0, "tower whose running statistics are saved").at_least(0)}),
      "Ioffe and Szegedy 2015, as data-parallel frameworks run it"},
     make<Strategy, PerTower>};
 

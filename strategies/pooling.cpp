@@ -31,7 +31,8 @@ Pooled pool_moments(const at::Tensor& moments, const Towers& towers, int64_t gro
   return pooled;
 }
 
-at::Tensor pool_sums(const at::Tensor& sums, const Towers& towers, int64_t group_size, Communicator& communicator) {
+at::Tensor pool_sums(const at::Tensor& sums, const Towers& towers, int64_t group_size,
+                     Communicator& communicator) {
   return gather_groups(sums, towers, group_size, communicator).sum(1);
 }
 

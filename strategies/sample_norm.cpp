@@ -21,8 +21,8 @@ class SampleNormalisation : public Normalisation {
   ForwardCoefficients forward(const at::Tensor& moments, const at::Tensor& weight,
                               const at::Tensor& bias) override {
     channels_ = (moments.size(1) - 1) / 2;
-    const at::Tensor positions = moments.narrow(1, 0, 1).unsqueeze(2);              // [n, 1, 1]
-    const at::Tensor mean = by_group(moments.narrow(1, 1, channels_));              // [n, g, C/g]
+    const at::Tensor positions = moments.narrow(1, 0, 1).unsqueeze(2);  // [n, 1, 1]
+    const at::Tensor mean = by_group(moments.narrow(1, 1, channels_));  // [n, g, C/g]
     const at::Tensor m2 = by_group(moments.narrow(1, 1 + channels_, channels_));
     const at::Tensor group_mean = mean.mean(2, /*keepdim=*/true);
     const at::Tensor group_m2 = (m2 + positions * (mean - group_mean).square()).sum(2, /*keepdim=*/true);
@@ -54,7 +54,9 @@ class SampleNormalisation : public Normalisation {
   }
 
  private:
-  at::Tensor by_group(const at::Tensor& t) const { return t.reshape({t.size(0), groups_, channels_ / groups_}); }
+  at::Tensor by_group(const at::Tensor& t) const {
+    return t.reshape({t.size(0), groups_, channels_ / groups_});
+  }
   at::Tensor by_channel(const at::Tensor& t) const {  // [n, g, 1] -> [n, C]
     return t.expand({t.size(0), groups_, channels_ / groups_}).reshape({t.size(0), channels_});
   }
@@ -69,7 +71,8 @@ class SampleNormalisation : public Normalisation {
 
 }  // namespace
 
-SampleNorm::SampleNorm(const NormSite& site, const SampleNormRules& rules, const at::TensorOptions& statistics)
+SampleNorm::SampleNorm(const NormSite& site, const SampleNormRules& rules,
+                       const at::TensorOptions& statistics)
     : site_(site), rules_(rules) {
   if (site.channels % rules.groups != 0) {
     throw Error(Error::Kind::refused, rules.strategy + ": " + std::to_string(rules.groups) +
@@ -88,15 +91,15 @@ at::Tensor SampleNorm::forward(at::Tensor x, at::Tensor residual) {
     values *= x.size(d);
   }
   if (values == 1) {
-    throw Error(Error::Kind::refused, "more than 1 value per channel is needed to normalise (site " + site_.name +
-                                          ", strategy " + rules_.strategy + ", set of 1)");
+    throw Error(Error::Kind::refused, "more than 1 value per channel is needed to normalise (site " +
+                                          site_.name + ", strategy " + rules_.strategy + ", set of 1)");
   }
   kernels::Offsets rows(static_cast<size_t>(std::max<int64_t>(x.size(0), 1) + 1));
   std::iota(rows.begin(), rows.end(), 0);
   rows.back() = x.size(0);  // a rank without samples has one empty slice
-  return normalise_slices(x, residual, weight_, bias_, rows, site_.activation,
-               c10::make_intrusive<SampleNormalisation>(rules_.groups, rules_.eps,
-                                                        statistics_type(x.scalar_type())));
+  return normalise_slices(
+      x, residual, weight_, bias_, rows, site_.activation,
+      c10::make_intrusive<SampleNormalisation>(rules_.groups, rules_.eps, statistics_type(x.scalar_type())));
 }
 
 std::vector<Parameter> sample_norm_parameters(std::vector<Parameter> own) {

@@ -22,8 +22,10 @@ class SingleTower : public TowerStrategy {
 };
 
 const Registered<Strategy> entry{
-    {"single_tower", "every tower normalises by its own moments; one tower updates the only pair of running statistics",
-     tower_parameters({Parameter::integer("tower", 0, "tower that updates the running statistics").at_least(0)}),
+    {"single_tower",
+     "every tower normalises by its own moments; one tower updates the only pair of running statistics",
+     tower_parameters(
+         {Parameter::integer("tower", 0, "tower that updates the running statistics").at_least(0)}),
      "TensorFlow's multi-tower examples"},
     make<Strategy, SingleTower>};
 

@@ -27,8 +27,9 @@ class Sync : public TowerStrategy {
     rules.variance = options.at("variance") == "pooled" ? Variance::pooled : Variance::averaged;
     rules.group_size = options.at("group_size").is_null() ? 0 : options.at("group_size").get<int64_t>();
     if (rules.gradient == Gradient::own_tower && rules.variance == Variance::averaged) {
-      throw Error(Error::Kind::refused,
-                  "sync: gradient own_tower together with variance averaged is not defined; change one of them");
+      throw Error(
+          Error::Kind::refused,
+          "sync: gradient own_tower together with variance averaged is not defined; change one of them");
     }
     return rules;
   }
@@ -36,13 +37,14 @@ class Sync : public TowerStrategy {
 
 const Registered<Strategy> entry{
     {"sync", "all towers of a group normalise by their pooled moments",
-     tower_parameters(
-         {Parameter::integer("group_size", nullptr, "towers that pool their moments; null: all").at_least(1).or_null(),
-          Parameter::choice("route", "all_gather", {"all_gather"}, "how the moments meet"),
-          Parameter::choice("gradient", "full", {"full", "own_tower", "stopped"},
-                            "what passes through the moments in backward"),
-          Parameter::choice("variance", "pooled", {"pooled", "averaged"},
-                            "of the whole group, or the mean of the towers' own variances")}),
+     tower_parameters({Parameter::integer("group_size", nullptr, "towers that pool their moments; null: all")
+                           .at_least(1)
+                           .or_null(),
+                       Parameter::choice("route", "all_gather", {"all_gather"}, "how the moments meet"),
+                       Parameter::choice("gradient", "full", {"full", "own_tower", "stopped"},
+                                         "what passes through the moments in backward"),
+                       Parameter::choice("variance", "pooled", {"pooled", "averaged"},
+                                         "of the whole group, or the mean of the towers' own variances")}),
      "Peng et al. 2018 (MegDet), Zhang et al. 2018, PyTorch SyncBatchNorm"},
     make<Strategy, Sync>};
 

@@ -13,7 +13,9 @@ namespace bnlab {
 PairUpdate pair_update(const Rules& rules, const std::vector<int64_t>& elements, int64_t& updates) {
   PairUpdate update;
   update.weights.assign(elements.size(), 0.0);
-  const auto next_weight = [&] { return rules.momentum ? (++updates, *rules.momentum) : 1.0 / static_cast<double>(++updates); };
+  const auto next_weight = [&] {
+    return rules.momentum ? (++updates, *rules.momentum) : 1.0 / static_cast<double>(++updates);
+  };
   const auto is_full = [](int64_t n) { return n > 0; };
   switch (rules.remember) {
     case Remember::nothing:
@@ -205,8 +207,8 @@ void TowerNorm::check_sizes(const std::vector<int64_t>& elements) const {
   const bool pooled = rules_.normalise_by == NormaliseBy::pooled;
   const auto sets = pooled ? per_group(elements, rules_.group(pass_.towers)) : elements;
   if (rules_.normalise_by != NormaliseBy::running && std::find(sets.begin(), sets.end(), 1) != sets.end()) {
-    throw Error(Error::Kind::refused, "more than 1 value per channel is needed to normalise (site " + site_.name +
-                                          ", strategy " + rules_.strategy + ", set of 1)");
+    throw Error(Error::Kind::refused, "more than 1 value per channel is needed to normalise (site " +
+                                          site_.name + ", strategy " + rules_.strategy + ", set of 1)");
   }
 }
 
@@ -235,7 +237,7 @@ at::Tensor TowerNorm::forward(at::Tensor x, at::Tensor residual) {
     }
   }
   return normalise_slices(x, residual, weight_, bias_, offsets, site_.activation,
-               c10::make_intrusive<TowerNormalisation>(*this, rules, std::move(elements)));
+                          c10::make_intrusive<TowerNormalisation>(*this, rules, std::move(elements)));
 }
 
 void TowerNorm::remember(const at::Tensor& rows, double decay, const std::vector<double>& weights) {

@@ -18,7 +18,8 @@ enum class Remember {
   tower,   // one pair, from `saved_tower`
   every,   // one pair, updated once per tower, in tower order
   mean,    // one pair, updated once with the plain mean over towers of m_t and of the unbiased v_t
-  pooled,  // one pair, updated once with the pooled mean and the unbiased pooled variance (per group: their mean)
+  pooled,  // one pair, updated once with the pooled mean and the unbiased pooled variance (per group: their
+           // mean)
 };
 enum class Gradient { full, own_tower, stopped };
 enum class Variance { pooled, averaged };
@@ -76,12 +77,12 @@ class TowerNorm : public Layer {
   Rules rules_;
   const Pass& pass_;
   Communicator& communicator_;
-  at::Tensor weight_, bias_;                // [C], undefined without affine
-  at::Tensor running_mean_, running_var_;   // [C], the saved pair
+  at::Tensor weight_, bias_;               // [C], undefined without affine
+  at::Tensor running_mean_, running_var_;  // [C], the saved pair
   at::Tensor share_;
-  at::Tensor nonfinite_;                    // int64 []
+  at::Tensor nonfinite_;  // int64 []
   int64_t updates_ = 0;
-  std::vector<double> weights_;             // that weights_tensor_ holds
+  std::vector<double> weights_;  // that weights_tensor_ holds
   at::Tensor weights_tensor_;
 };
 

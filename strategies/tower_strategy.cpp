@@ -41,10 +41,12 @@ int64_t TowerStrategy::nonfinite_channels() const {
 
 std::vector<Parameter> tower_parameters(std::vector<Parameter> own) {
   own.push_back(Parameter::number("eps", 1e-5, "added to the variance under the root").above(0));
-  own.push_back(Parameter::number("momentum", 0.1, "weight of the new value in the running statistics; null: cumulative average")
-                    .above(0)
-                    .at_most(1)
-                    .or_null());
+  own.push_back(
+      Parameter::number("momentum", 0.1,
+                        "weight of the new value in the running statistics; null: cumulative average")
+          .above(0)
+          .at_most(1)
+          .or_null());
   own.push_back(Parameter::boolean("affine", true, "whether there are a weight and a bias per channel"));
   return own;
 }
@@ -53,8 +55,9 @@ Rules shared_rules(const Json& options) {
   Rules rules;
   rules.strategy = options.at("name").get<std::string>();
   rules.eps = options.at("eps").get<double>();
-  rules.momentum = options.at("momentum").is_null() ? std::nullopt
-                                                    : std::optional<double>(options.at("momentum").get<double>());
+  rules.momentum = options.at("momentum").is_null()
+                       ? std::nullopt
+                       : std::optional<double>(options.at("momentum").get<double>());
   rules.affine = options.at("affine").get<bool>();
   return rules;
 }

@@ -14,10 +14,12 @@ std::string first_line(const std::exception& cause) {
   return text.substr(0, text.find('\n'));
 }
 
-[[noreturn]] void fail(const std::string& group, const char* op, Purpose purpose, const std::exception& cause) {
+[[noreturn]] void fail(const std::string& group, const char* op, Purpose purpose,
+                       const std::exception& cause) {
   throw Error(Error::Kind::communication,
               std::string("collective ") + op + " (purpose " + kPurposeNames[static_cast<size_t>(purpose)] +
-                  ", group " + group + ") failed; another rank may have died or be stuck: " + first_line(cause));
+                  ", group " + group +
+                  ") failed; another rank may have died or be stuck: " + first_line(cause));
 }
 
 class Finished : public Pending {
@@ -45,7 +47,8 @@ class Underway : public Pending {
 
 }  // namespace
 
-C10dCommunicator::C10dCommunicator(c10::intrusive_ptr<c10d::Backend> backend, Ledger& ledger, std::string name)
+C10dCommunicator::C10dCommunicator(c10::intrusive_ptr<c10d::Backend> backend, Ledger& ledger,
+                                   std::string name)
     : backend_(std::move(backend)), ledger_(ledger), name_(std::move(name)) {}
 
 void C10dCommunicator::note(const char* op, const at::Tensor& t, Purpose purpose) {

@@ -16,7 +16,7 @@
 namespace bnlab {
 
 enum class Purpose { statistics, gradients, shuffle, loss, evaluation, control };
-constexpr std::array<const char*, 6> kPurposeNames{"statistics", "gradients", "shuffle",
+constexpr std::array<const char*, 6> kPurposeNames{"statistics", "gradients",  "shuffle",
                                                    "loss",       "evaluation", "control"};
 
 struct Traffic {

@@ -39,7 +39,9 @@ void ReducerSync::before_forward() {
   reducer_->rebuild_buckets();  // once, after the first step: in the order in which gradients arrived
 }
 
-void ReducerSync::before_backward() { reducer_->prepare_for_backward({}); }
+void ReducerSync::before_backward() {
+  reducer_->prepare_for_backward({});
+}
 
 void ReducerSync::after_backward() {
   for (int64_t i = 0; i < buckets_; ++i) {  // Reducer's own callback has waited for them

@@ -17,7 +17,8 @@ namespace bnlab {
 
 class ReducerSync : public GradientSync {
  public:
-  ReducerSync(std::vector<at::Tensor> parameters, c10::intrusive_ptr<c10d::ProcessGroup> group, Ledger& ledger);
+  ReducerSync(std::vector<at::Tensor> parameters, c10::intrusive_ptr<c10d::ProcessGroup> group,
+              Ledger& ledger);
   ~ReducerSync() override;
   void before_forward() override;
   void before_backward() override;

@@ -11,8 +11,8 @@ struct Rendezvous {
   int size = 1;
   int local_rank = 0;  // selects the GPU
   std::string address = "127.0.0.1";
-  int port = 0;        // unused in a world of one
-  int listen_fd = -1;  // rank 0: a socket already bound and listening on `port`; -1: open one
+  int port = 0;               // unused in a world of one
+  int listen_fd = -1;         // rank 0: a socket already bound and listening on `port`; -1: open one
   bool store_exists = false;  // the launcher serves the store (torchrun): nobody starts one
   std::string prefix;         // keeps several worlds on one store apart
   std::chrono::milliseconds timeout{60000};  // of every collective and of the meeting itself

@@ -40,12 +40,14 @@ c10::intrusive_ptr<c10d::Store> meet(const Rendezvous& at) {
     auto store = c10::make_intrusive<c10d::TCPStore>(at.address, options);
     return c10::make_intrusive<c10d::PrefixStore>("bnlab/" + at.prefix, store);
   } catch (const std::exception& e) {
-    throw Error(Error::Kind::communication, "rank " + std::to_string(at.rank) + " cannot meet the others at " +
-                                                at.address + ":" + std::to_string(at.port) + ": " + e.what());
+    throw Error(Error::Kind::communication, "rank " + std::to_string(at.rank) +
+                                                " cannot meet the others at " + at.address + ":" +
+                                                std::to_string(at.port) + ": " + e.what());
   }
 }
 
-c10::intrusive_ptr<c10d::Backend> gloo_backend(const c10::intrusive_ptr<c10d::Store>& store, const Rendezvous& at) {
+c10::intrusive_ptr<c10d::Backend> gloo_backend(const c10::intrusive_ptr<c10d::Store>& store,
+                                               const Rendezvous& at) {
   auto options = c10d::ProcessGroupGloo::Options::create();
   // Loopback on one machine; otherwise the interface of the machine's own name.
   const bool loopback = at.size == 1 || at.address == "127.0.0.1" || at.address == "localhost";

@@ -15,7 +15,8 @@ class Block : public torch::nn::Module {
   Block(LayerMaker& layers, const std::string& name, int64_t in, int64_t out) {
     for (int i = 1; i <= 2; ++i) {
       const std::string n = std::to_string(i);
-      convs_.push_back(register_module("conv" + n, layers.conv({.name = name + ".conv" + n, .in = i == 1 ? in : out, .out = out})));
+      convs_.push_back(register_module(
+          "conv" + n, layers.conv({.name = name + ".conv" + n, .in = i == 1 ? in : out, .out = out})));
       norms_.push_back(register_module("norm" + n, layers.norm({name + ".norm" + n, out, Activation::relu})));
     }
   }
@@ -43,8 +44,12 @@ class UNetNetwork : public Network {
       up_.push_back(add_block(layers, "decoder", l, channels + (base << l), base << l));
       channels = base << l;
     }
-    last_ = register_module("head", layers.conv({.name = "head", .in = channels, .out = classes, .kernel = 1,
-                                                 .padding = 0, .norm_follows = false}));
+    last_ = register_module("head", layers.conv({.name = "head",
+                                                 .in = channels,
+                                                 .out = classes,
+                                                 .kernel = 1,
+                                                 .padding = 0,
+                                                 .norm_follows = false}));
   }
 
   at::Tensor features(at::Tensor x) override {
@@ -65,7 +70,8 @@ class UNetNetwork : public Network {
   at::Tensor head(at::Tensor features) override { return last_->forward(features); }
 
  private:
-  std::shared_ptr<Block> add_block(LayerMaker& layers, const std::string& part, int64_t level, int64_t in, int64_t out) {
+  std::shared_ptr<Block> add_block(LayerMaker& layers, const std::string& part, int64_t level, int64_t in,
+                                   int64_t out) {
     const std::string name = part + std::to_string(level);
     return register_module(name, std::make_shared<Block>(layers, name, in, out));
   }
@@ -82,8 +88,10 @@ class UNet : public Model {
   void check_size(int64_t height, int64_t width) const override {
     const int64_t step = int64_t{1} << (levels_ - 1);
     if (height % step != 0 || width % step != 0) {
-      throw Error(Error::Kind::refused, "unet with " + std::to_string(levels_) + " levels needs images whose height and width are multiples of " +
-                                            std::to_string(step) + ", got " + std::to_string(height) + "x" + std::to_string(width));
+      throw Error(Error::Kind::refused, "unet with " + std::to_string(levels_) +
+                                            " levels needs images whose height and width are multiples of " +
+                                            std::to_string(step) + ", got " + std::to_string(height) + "x" +
+                                            std::to_string(width));
     }
   }
 
@@ -96,7 +104,8 @@ class UNet : public Model {
 };
 
 const Registered<Model> entry{
-    {"unet", "encoder and decoder with skips",
+    {"unet",
+     "encoder and decoder with skips",
      {Parameter::integer("base", 16, "channels of the first level").at_least(1).at_most(1024),
       Parameter::integer("levels", 3, "resolutions; each halves height and width").at_least(1).at_most(8)},
      "Ronneberger et al. 2015"},

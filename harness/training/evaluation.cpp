@@ -48,9 +48,10 @@ Json Trainer::measure(Mode mode) {
     const Towers towers(fill(spec_.samples_per_tower, samples), world_.size(), world_.rank());
     const int64_t first = begin + towers.local_begin();
     const Examples examples = task_->test(first, towers.local_samples());
-    const Batch batch{examples.images.to(world_.device(), parameter_type(spec_.precision), /*non_blocking=*/false,
-                                         /*copy=*/false, bnlab::memory_format(spec_.memory_format)),
-                      examples.labels.to(world_.device()), towers};
+    const Batch batch{
+        examples.images.to(world_.device(), parameter_type(spec_.precision), /*non_blocking=*/false,
+                           /*copy=*/false, bnlab::memory_format(spec_.memory_format)),
+        examples.labels.to(world_.device()), towers};
     const at::Tensor outputs = strategy_->forward(*network_, batch, {steps_done_, steps_}, mode);
     const at::Tensor part = task_->measure(outputs, batch.labels, first);
     measured = measured.defined() ? measured + part : part;
@@ -68,7 +69,11 @@ void Trainer::evaluate() {
       continue;  // such a strategy normalises alike in training and evaluation: "saved" says it all
     }
     const Json metrics = measure(population == "saved" ? Mode::evaluate_saved : Mode::evaluate_batch);
-    log_.write({{"kind", "eval"}, {"step", steps_done_}, {"epoch", epoch()}, {"population", population}, {"metrics", metrics}});
+    log_.write({{"kind", "eval"},
+                {"step", steps_done_},
+                {"epoch", epoch()},
+                {"population", population},
+                {"metrics", metrics}});
     headline[population] = metrics.at(task_->headline());
     final_[population] = metrics;
   }
@@ -92,10 +97,10 @@ std::vector<NamedTensor> Trainer::weights() const {
 
 Json Trainer::result() {
   Communicator& all = world_.gradients();
-  const at::Tensor own = at::tensor({peak_memory_bytes(world_.device()), peak_rss_bytes(),
-                                     strategy_->nonfinite_channels()},
-                                    at::kLong)
-                             .to(world_.device());
+  const at::Tensor own =
+      at::tensor({peak_memory_bytes(world_.device()), peak_rss_bytes(), strategy_->nonfinite_channels()},
+                 at::kLong)
+          .to(world_.device());
   const int64_t timed = std::max<int64_t>(steps_done_ - std::min(spec_.warmup_steps, steps_done_), 1);
   const Json communication = traffic_per_step(world_.ledger(), timed);
   const at::Tensor ranks = all.all_gather(own, Purpose::control).cpu();  // [ranks, 3]
@@ -108,15 +113,16 @@ Json Trainer::result() {
     parameters += p.numel();
   }
   const double tail = std::accumulate(tail_losses_.begin(), tail_losses_.end(), 0.0);
-  Json result = {{"steps", steps_done_},
-                 {"epochs", epoch()},
-                 {"images", steps_done_ * towers_.total_samples()},
-                 {"sites", sites_},
-                 {"parameters", parameters},
-                 {"final", final_},
-                 {"headline", task_->headline()},
-                 {"train_loss", tail_losses_.empty() ? reported_loss_ : tail / static_cast<double>(tail_losses_.size())},
-                 {"history", history_}};
+  Json result = {
+      {"steps", steps_done_},
+      {"epochs", epoch()},
+      {"images", steps_done_ * towers_.total_samples()},
+      {"sites", sites_},
+      {"parameters", parameters},
+      {"final", final_},
+      {"headline", task_->headline()},
+      {"train_loss", tail_losses_.empty() ? reported_loss_ : tail / static_cast<double>(tail_losses_.size())},
+      {"history", history_}};
   result["throughput"] = timer_.throughput(spec_.warmup_steps, towers_.total_samples(), all);
   result["memory"] = {{"peak_memory_bytes", column(0)}, {"peak_rss_bytes", column(1)}};
   result["communication"] = communication;

@@ -12,7 +12,8 @@ double learning_rate(const Json& optimizer, int64_t step, int64_t steps) {
     lr *= static_cast<double>(step + 1) / static_cast<double>(warmup);
   }
   if (optimizer.at("schedule") == "poly") {
-    lr *= std::pow(1 - static_cast<double>(step) / static_cast<double>(steps), optimizer.at("power").get<double>());
+    lr *= std::pow(1 - static_cast<double>(step) / static_cast<double>(steps),
+                   optimizer.at("power").get<double>());
   }
   return lr;
 }

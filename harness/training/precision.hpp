@@ -14,14 +14,17 @@ inline at::ScalarType parameter_type(Precision precision) {
 }
 
 inline at::MemoryFormat memory_format(MemoryFormat format) {
-  return format == MemoryFormat::channels_last ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous;
+  return format == MemoryFormat::channels_last ? at::MemoryFormat::ChannelsLast
+                                               : at::MemoryFormat::Contiguous;
 }
 
 // bfloat16 autocast for the life of the object, if the run asks for it.
 class Autocast {
  public:
   Autocast(Precision precision, at::DeviceType device)
-      : active_(precision == Precision::bfloat16), device_(device), before_(at::autocast::is_autocast_enabled(device)) {
+      : active_(precision == Precision::bfloat16),
+        device_(device),
+        before_(at::autocast::is_autocast_enabled(device)) {
     if (active_) {
       at::autocast::set_autocast_enabled(device_, true);
       at::autocast::set_autocast_dtype(device_, at::kBFloat16);

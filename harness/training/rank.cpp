@@ -38,7 +38,8 @@ RankReport train(const RankJob& job) {
   RankReport report;
   Json result = trainer.result();
   if (world->rank() == 0) {
-    result["memory"]["weights_bytes"] = write_safetensors(job.run_dir + "/weights.safetensors", trainer.weights());
+    result["memory"]["weights_bytes"] =
+        write_safetensors(job.run_dir + "/weights.safetensors", trainer.weights());
     result["backend"] = world->backend();
     report.result = std::move(result);
   }
@@ -68,7 +69,8 @@ RankReport run_rank(const RankJob& job) {
     return failed("oom", "the machine has no memory left for another tensor");
   } catch (const std::exception& e) {
     const auto* error = dynamic_cast<const c10::Error*>(&e);
-    return failed("crashed", error != nullptr ? error->what_without_backtrace() : e.what(), is_lost_contact(e));
+    return failed("crashed", error != nullptr ? error->what_without_backtrace() : e.what(),
+                  is_lost_contact(e));
   }
 }
 
@@ -81,11 +83,15 @@ int visible_gpus() {
 }
 
 Json library_versions() {
-  Json versions = {{"libtorch", TORCH_VERSION}, {"cuda", nullptr}, {"nccl", nullptr}, {"gpus", Json::array()},
+  Json versions = {{"libtorch", TORCH_VERSION},
+                   {"cuda", nullptr},
+                   {"nccl", nullptr},
+                   {"gpus", Json::array()},
                    {"cpu_capability", at::get_cpu_capability()}};
 #ifdef USE_C10D_NCCL
   versions["cuda"] = std::to_string(CUDART_VERSION / 1000) + "." + std::to_string(CUDART_VERSION % 1000 / 10);
-  versions["nccl"] = std::to_string(NCCL_MAJOR) + "." + std::to_string(NCCL_MINOR) + "." + std::to_string(NCCL_PATCH);
+  versions["nccl"] =
+      std::to_string(NCCL_MAJOR) + "." + std::to_string(NCCL_MINOR) + "." + std::to_string(NCCL_PATCH);
   for (int i = 0; i < visible_gpus(); ++i) {
     cudaDeviceProp properties{};
     if (cudaGetDeviceProperties(&properties, i) == cudaSuccess) {

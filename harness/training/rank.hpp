@@ -16,8 +16,8 @@ struct RankJob {
   Rendezvous rendezvous;
   std::string device = "cpu";  // or "cuda"
   std::string data_dir;        // of --data or BNLAB_DATA; empty if neither is given
-  std::string run_dir;         // exists; rank 0 writes metrics.jsonl (flushed line by line) and weights.safetensors
-  int threads = 1;             // intra-op threads of this rank
+  std::string run_dir;  // exists; rank 0 writes metrics.jsonl (flushed line by line) and weights.safetensors
+  int threads = 1;      // intra-op threads of this rank
 };
 
 struct RankReport {

@@ -34,9 +34,13 @@ double StepTimer::seconds(const Mark& from, const Mark& to) const {
                            : std::chrono::duration<double>(to.time - from.time).count();
 }
 
-void StepTimer::begin_step() { current_[0] = now(); }
+void StepTimer::begin_step() {
+  current_[0] = now();
+}
 
-void StepTimer::end(Part part) { current_[static_cast<size_t>(part) + 1] = now(); }
+void StepTimer::end(Part part) {
+  current_[static_cast<size_t>(part) + 1] = now();
+}
 
 void StepTimer::end_step() {
   current_.back() = now();

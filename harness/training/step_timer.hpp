@@ -26,8 +26,8 @@ class StepTimer {
   void end(Part part);  // the part that ends here began where the one before ended
   void end_step();
 
-  // Steps after the first `warmup`: {"images_per_s", "step_time_s": {median, p10, p90, slowest_rank}, ...} over
-  // all ranks; called by every rank. `images`: of a global batch.
+  // Steps after the first `warmup`: {"images_per_s", "step_time_s": {median, p10, p90, slowest_rank}, ...}
+  // over all ranks; called by every rank. `images`: of a global batch.
   Json throughput(int64_t warmup, int64_t images, Communicator& communicator) const;
 
  private:

@@ -52,8 +52,7 @@ Trainer::Trainer(const RunSpec& spec, const std::string& data_dir, World& world,
     model->check_size(height, width);
   }
   strategy_ = Registered<Strategy>::create(
-      spec.strategy,
-      {world.statistics(), spec.seed, parameter_type(spec.precision), world.device(), steps_});
+      spec.strategy, {world.statistics(), spec.seed, parameter_type(spec.precision), world.device(), steps_});
   ListingMaker layers(*strategy_, sites_);
   network_ = model->build(layers, task_->classes());
 
@@ -84,7 +83,8 @@ void Trainer::run() {
     if (steps_done_ % spec_.log_every == 0 || steps_done_ == steps_) {
       report_loss();
     }
-    if (!diverged_ && (steps_done_ == steps_ || (spec_.eval_every > 0 && steps_done_ % spec_.eval_every == 0))) {
+    if (!diverged_ &&
+        (steps_done_ == steps_ || (spec_.eval_every > 0 && steps_done_ % spec_.eval_every == 0))) {
       evaluate();
     }
   }
@@ -149,7 +149,8 @@ void Trainer::report_loss() {
 }
 
 double Trainer::epoch() const {
-  return static_cast<double>(steps_done_ * towers_.total_samples()) / static_cast<double>(task_->training_samples());
+  return static_cast<double>(steps_done_ * towers_.total_samples()) /
+         static_cast<double>(task_->training_samples());
 }
 
 }  // namespace bnlab

@@ -34,9 +34,9 @@ class Trainer {
   Batch next_batch(int64_t step);
   void train_step(int64_t step);
   void report_loss();
-  void evaluate();              // evaluation.cpp, like measure
+  void evaluate();  // evaluation.cpp, like measure
   Json measure(Mode mode);
-  double epoch() const;         // passes through the training set so far
+  double epoch() const;  // passes through the training set so far
 
   const RunSpec& spec_;
   World& world_;

@@ -77,13 +77,14 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-// Where y is zero but for rounding, the two may let a gradient pass or not: a few elements may differ.
+// Where y is zero but for rounding, the two may let a gradient pass or not: single elements may differ,
+// and with them the parameter gradients of their channels.
 bool agree(const Result& a, const Result& b) {
-  const auto close = [](const Tensor& left, const Tensor& right) {
-    return at::isclose(left, right, 1e-4, 1e-4).to(at::kDouble).mean().item<double>() > 0.9999;
+  const auto share = [](const Tensor& left, const Tensor& right, double tolerance) {
+    return at::isclose(left, right, tolerance, tolerance).to(at::kDouble).mean().item<double>();
   };
-  return close(a.y, b.y) && close(a.dx, b.dx) && at::allclose(a.gamma_grad, b.gamma_grad, 1e-3, 0.2) &&
-         at::allclose(a.beta_grad, b.beta_grad, 1e-3, 0.2);
+  return share(a.y, b.y, 1e-4) == 1 && share(a.dx, b.dx, 1e-3) > 0.9999 &&
+         share(a.gamma_grad, b.gamma_grad, 1e-2) > 0.9 && share(a.beta_grad, b.beta_grad, 1e-2) > 0.9;
 }
 
 void batch_norm_relu(benchmark::State& state, const std::vector<int64_t>& shape) {

@@ -28,8 +28,8 @@ class OneSite : public Network {
 
 Json with_defaults(const Json& strategy) {
   Problems problems;
-  const Json all =
-      resolve({Parameter::component("strategy", "strategy", nullptr, "")}, {{"strategy", strategy}}, "", problems);
+  const Json all = resolve({Parameter::component("strategy", "strategy", nullptr, "")},
+                           {{"strategy", strategy}}, "", problems);
   return all.at("strategy");
 }
 
@@ -53,7 +53,8 @@ void compare(benchmark::State& state, const Json& name, at::IntArrayRef shape, a
   const Towers towers(std::vector<int64_t>(8, shape[0] / 8), 1, 0);
   const at::Tensor x = (at::randn(shape) * 2 + 1).contiguous(format).requires_grad_(true);
   const at::Tensor dy = at::randn(shape).contiguous(format);
-  const at::Tensor weight = at::ones({shape[1]}).requires_grad_(true), bias = at::zeros({shape[1]}).requires_grad_(true);
+  const at::Tensor weight = at::ones({shape[1]}).requires_grad_(true),
+                   bias = at::zeros({shape[1]}).requires_grad_(true);
   const at::Tensor mean = at::zeros({shape[1]}), var = at::ones({shape[1]});
   const auto ours = [&] {
     strategy->forward(network, {x, {}, towers}, {}, Mode::train).backward(dy);
@@ -78,9 +79,13 @@ void compare(benchmark::State& state, const Json& name, at::IntArrayRef shape, a
 }
 
 void register_all() {
-  const std::vector<Json> strategies{"per_tower", "averaged", {{"name", "averaged"}, {"merge", "pooled"}}, "sync",
+  const std::vector<Json> strategies{"per_tower",
+                                     "averaged",
+                                     {{"name", "averaged"}, {"merge", "pooled"}},
+                                     "sync",
                                      {{"name", "sync"}, {"variance", "averaged"}}};
-  const std::vector<std::vector<int64_t>> shapes{{8, 16, 96, 128}, {16, 32, 48, 64}, {16, 64, 24, 32}, {32, 64, 128, 128}};
+  const std::vector<std::vector<int64_t>> shapes{
+      {8, 16, 96, 128}, {16, 32, 48, 64}, {16, 64, 24, 32}, {32, 64, 128, 128}};
   for (const auto& shape : shapes) {
     for (const auto format : {at::MemoryFormat::Contiguous, at::MemoryFormat::ChannelsLast}) {
       for (const Json& strategy : strategies) {
@@ -89,8 +94,9 @@ void register_all() {
           name += "/" + std::to_string(n);
         }
         name += format == at::MemoryFormat::Contiguous ? "/contiguous" : "/channels_last";
-        benchmark::RegisterBenchmark(name.c_str(), [=](benchmark::State& state) { compare(state, strategy, shape, format); })
-            ->Unit(benchmark::kMillisecond);
+        benchmark::RegisterBenchmark(name.c_str(), [=](benchmark::State& state) {
+          compare(state, strategy, shape, format);
+        })->Unit(benchmark::kMillisecond);
       }
     }
   }

@@ -17,7 +17,8 @@ struct Reference {
   at::Tensor y, dx, dweight, dbias, running_mean, running_var;
 };
 
-Reference batch_norm(const at::Tensor& x, const at::Tensor& dy, const at::Tensor& weight, const at::Tensor& bias) {
+Reference batch_norm(const at::Tensor& x, const at::Tensor& dy, const at::Tensor& weight,
+                     const at::Tensor& bias) {
   Reference r;
   r.running_mean = at::zeros_like(weight);
   r.running_var = at::ones_like(weight);
@@ -61,8 +62,8 @@ void expect_equal(const LayerAnswer& answer, const Reference& r, double toleranc
 const std::vector<std::vector<int64_t>> kShapes{{5}, {5, 7}, {16, 3, 4}, {3, 2, 3, 4}};
 
 TEST(Sync, EqualsBatchNormOverTheWholeBatch) {
-  for (const std::vector<int64_t>& sizes :
-       std::vector<std::vector<int64_t>>{{8}, {2, 2, 2, 2}, {2, 3, 4, 5}, {0, 4, 0, 1}, {4, 0}, {1, 1, 1, 1, 1, 1, 1, 1}}) {
+  for (const std::vector<int64_t>& sizes : std::vector<std::vector<int64_t>>{
+           {8}, {2, 2, 2, 2}, {2, 3, 4, 5}, {0, 4, 0, 1}, {4, 0}, {1, 1, 1, 1, 1, 1, 1, 1}}) {
     for (const auto& rest : kShapes) {
       const LayerCase c = random_case("sync", sizes, rest);
       expect_equal(apply_layer(c), batch_norm(at::cat(c.inputs), at::cat(c.gradients), c.weight, c.bias));
@@ -85,7 +86,8 @@ TEST(Sync, InGroupsEqualsBatchNormOverEachGroup) {
     const Reference r = batch_norm(at::cat({c.inputs[g], c.inputs[g + 1]}),
                                    at::cat({c.gradients[g], c.gradients[g + 1]}), c.weight, c.bias);
     EXPECT_LT(relative_error(at::cat({answer.outputs[g], answer.outputs[g + 1]}), r.y), kExact);
-    EXPECT_LT(relative_error(at::cat({answer.input_gradients[g], answer.input_gradients[g + 1]}), r.dx), kExact);
+    EXPECT_LT(relative_error(at::cat({answer.input_gradients[g], answer.input_gradients[g + 1]}), r.dx),
+              kExact);
     mean += r.running_mean / 2;  // one pair, updated with the mean over the groups
   }
   EXPECT_LT(relative_error(answer.running_mean, mean), kExact);
@@ -129,8 +131,11 @@ TEST(GroupNorm, EqualsLibTorchs) {
 
 // The loss sum(y c) has the gradient c; central differences with a step of 1e-6 are good to about 1e-9.
 TEST(Gradients, EqualFiniteDifferences) {
-  const std::vector<Json> strategies{"per_tower", "sync", {{"name", "sync"}, {"group_size", 2}},
-                                     {{"name", "sync"}, {"variance", "averaged"}}, {{"name", "group_norm"}, {"groups", 2}}};
+  const std::vector<Json> strategies{"per_tower",
+                                     "sync",
+                                     {{"name", "sync"}, {"group_size", 2}},
+                                     {{"name", "sync"}, {"variance", "averaged"}},
+                                     {{"name", "group_norm"}, {"groups", 2}}};
   for (const Json& strategy : strategies) {
     SCOPED_TRACE(strategy.dump());
     LayerCase c = random_case(strategy, {2, 3, 1, 2}, {4, 2, 2});
@@ -216,8 +221,8 @@ TEST(Evaluation, UsesTheSavedPairAndChangesNothing) {
     c.running_mean = at::tensor({0.25, -1.0, 3.0}, at::kDouble);
     c.running_var = at::tensor({2.0, 0.5, 1.0}, at::kDouble);
     const LayerAnswer answer = apply_layer(c);
-    const at::Tensor expected = at::batch_norm(at::cat(c.inputs), c.weight, c.bias, c.running_mean, c.running_var,
-                                               false, 0.1, 1e-5, false);
+    const at::Tensor expected = at::batch_norm(at::cat(c.inputs), c.weight, c.bias, c.running_mean,
+                                               c.running_var, false, 0.1, 1e-5, false);
     EXPECT_LT(relative_error(at::cat(answer.outputs), expected), kExact);
     EXPECT_TRUE(at::equal(answer.running_mean, c.running_mean));
   }
@@ -245,7 +250,8 @@ TEST(Precision, HalfAndBfloat16KeepTheirDtypeWithFloat32Statistics) {
     EXPECT_EQ(answer.outputs[0].scalar_type(), dtype);
     EXPECT_EQ(answer.input_gradients[0].scalar_type(), dtype);
     EXPECT_EQ(answer.running_mean.scalar_type(), at::kFloat);
-    EXPECT_LT(relative_error(at::cat(answer.outputs), at::cat(exact.outputs)), 2e-2);  // bfloat16 keeps 8 bits
+    EXPECT_LT(relative_error(at::cat(answer.outputs), at::cat(exact.outputs)),
+              2e-2);  // bfloat16 keeps 8 bits
   }
 }
 

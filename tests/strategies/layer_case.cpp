@@ -24,7 +24,8 @@ class OneSite : public Network {
 
 Json resolved_strategy(const Json& strategy) {
   Problems problems;
-  const Json all = resolve({Parameter::component("strategy", "strategy", nullptr, "")}, {{"strategy", strategy}}, "", problems);
+  const Json all = resolve({Parameter::component("strategy", "strategy", nullptr, "")},
+                           {{"strategy", strategy}}, "", problems);
   if (!problems.empty()) {
     throw Error(Error::Kind::spec, problems.found().front().first + ": " + problems.found().front().second);
   }
@@ -34,8 +35,8 @@ Json resolved_strategy(const Json& strategy) {
 LayerAnswer apply_layer(const LayerCase& c) {
   const auto world = join_world({}, at::kCPU);
   const at::Tensor& first = c.inputs.front();
-  const auto strategy = Registered<Strategy>::create(resolved_strategy(c.strategy),
-                                                     {world->statistics(), 0, first.scalar_type(), at::kCPU, 100});
+  const auto strategy = Registered<Strategy>::create(
+      resolved_strategy(c.strategy), {world->statistics(), 0, first.scalar_type(), at::kCPU, 100});
   OneSite network(*strategy, {"site", first.size(1), c.activation});
   auto parameters = network.named_parameters();
   {
@@ -45,7 +46,8 @@ LayerAnswer apply_layer(const LayerCase& c) {
       parameters["site.bias"].copy_(c.bias);
     }
     if (c.running_mean.defined()) {
-      dynamic_cast<TowerNorm&>(*network.children().front()).set_saved_pair(at::stack({c.running_mean, c.running_var}));
+      dynamic_cast<TowerNorm&>(*network.children().front())
+          .set_saved_pair(at::stack({c.running_mean, c.running_var}));
     }
   }
   std::vector<int64_t> sizes;

@@ -19,7 +19,7 @@ struct LayerCase {
   at::Tensor running_mean, running_var;
   Activation activation = Activation::none;
   Mode mode = Mode::train;
-  int steps = 1;                      // the same input again and again
+  int steps = 1;  // the same input again and again
 };
 
 struct LayerAnswer {

@@ -59,11 +59,12 @@ class Placement : public ::testing::TestWithParam<std::string> {
 
   RunSpec spec(const std::string& strategy, const std::string& more = "") {
     const fs::path file = folder_ / "spec.json";
-    std::ofstream(file) << R"({"question": "?", "task": {"name": "shapes", "size": [16, 16], "train": 24, "test": 11},
+    std::ofstream(file)
+        << R"({"question": "?", "task": {"name": "shapes", "size": [16, 16], "train": 24, "test": 11},
       "model": {"name": "unet", "base": 8, "levels": 2}, "precision": "float64", "steps": 5, "log_every": 1,
       "warmup_steps": 1, "populations": ["saved", "batch"], "towers": 4, "batch_per_tower": 2,
       "optimizer": {"name": "sgd", "lr": 0.1, "momentum": 0.9, "weight_decay": 0.0001}, "seed": 3, )"
-                        << more << "\"strategy\": " << strategy << "}";
+        << more << "\"strategy\": " << strategy << "}";
     return load_experiment(file.string()).runs.at(0);
   }
 
@@ -150,7 +151,8 @@ std::vector<std::string> strategies() {
   for (const char* variant :
        {R"({"name": "sync", "group_size": 2})", R"({"name": "sync", "gradient": "stopped"})",
         R"({"name": "sync", "gradient": "own_tower"})", R"({"name": "sync", "variance": "averaged"})",
-        R"({"name": "averaged", "merge": "pooled"})", R"({"name": "per_tower", "saved_tower": 2, "momentum": null})"}) {
+        R"({"name": "averaged", "merge": "pooled"})",
+        R"({"name": "per_tower", "saved_tower": 2, "momentum": null})"}) {
     all.push_back(variant);
   }
   return all;
