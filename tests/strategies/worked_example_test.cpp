@@ -8,7 +8,9 @@
 namespace bnlab {
 namespace {
 
-at::Tensor column(const std::vector<double>& values) { return at::tensor(values, at::kDouble).view({-1, 1}); }
+at::Tensor column(const std::vector<double>& values) {
+  return at::tensor(values, at::kDouble).view({-1, 1});
+}
 
 LayerCase example(const Json& strategy) {
   LayerCase c;
@@ -29,7 +31,8 @@ void expect_values(const at::Tensor& actual, const std::vector<double>& expected
 }
 
 // The printed values have six decimals.
-void expect_answer(const Json& strategy, const std::vector<double>& y, const std::vector<double>& dx, double dgamma) {
+void expect_answer(const Json& strategy, const std::vector<double>& y, const std::vector<double>& dx,
+                   double dgamma) {
   SCOPED_TRACE(strategy.dump());
   const LayerAnswer answer = apply_layer(example(strategy));
   expect_values(at::cat(answer.outputs), y);
@@ -78,6 +81,7 @@ TEST(WorkedExample, SavedPairIsWhatTheRuleSays) {
   near(pair({{"name", "per_tower"}, {"saved_tower", 1}}), .7, 2.8);
   near(pair("single_tower"), .4, 2.2);
   near(pair("averaged"), .55, 2.5);
+  near(pair("every_tower"), 1.06, 3.88);
   near(pair("sync"), .55, 2.45);
   near(pair({{"name", "averaged"}, {"merge", "pooled"}}), .55, 2.45);
 }
