@@ -40,7 +40,6 @@ RankReport train(const RankJob& job) {
   if (world->rank() == 0) {
     result["memory"]["weights_bytes"] =
         write_safetensors(job.run_dir + "/weights.safetensors", trainer.weights());
-    result["backend"] = world->backend();
     report.result = std::move(result);
   }
   if (trainer.diverged()) {
