@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # From a fresh clone to figures: sets up and builds where needed, runs an experiment (finished runs are skipped),
-# prints its table, draws its figures and says where they are.
+# prints its table, draws its figures and says where they are. Records go to results/here, apart from the
+# committed ones, unless --results names another folder.
 #   scripts/run.sh                              experiments/quickstart.json on 2 ranks
 #   scripts/run.sh SPEC [options of bnlab run]  another experiment
 set -euo pipefail
@@ -9,13 +10,15 @@ source scripts/stages.sh
 
 [ $# -gt 0 ] || set -- experiments/quickstart.json --ranks 2
 experiment=$(basename "$1" .json)
-results=results
+results=
 for ((i = 2; i <= $#; i++)); do
   case "${!i}" in
     --results) following=$((i + 1)) && results=${!following:-} ;;
     --results=*) results=${!i#--results=} ;;
   esac
 done
+
+[ -n "$results" ] || { results=results/here && set -- "$@" --results "$results"; }
 
 load_settings
 scripts/build.sh release bnlab

@@ -7,8 +7,10 @@
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstdlib>
 #include <functional>
+#include <iostream>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -144,14 +146,23 @@ class Kernels : public testing::TestWithParam<const char*> {
   void SetUp() override {
     at::manual_seed(7);
     at::set_num_threads(1);
+#ifndef BNLAB_WITH_CUDA
+    if (device().is_cuda()) GTEST_SKIP() << "this build has no CUDA kernels";
+#endif
     if (device().is_cuda() && !at::hasCUDA()) GTEST_SKIP() << "no CUDA device on this machine";
   }
-  void TearDown() override { unsetenv("BNLAB_CPU_LEVEL"); }
-  static at::Device device() { return at::Device(GetParam()); }
+  void TearDown() override {
+    unsetenv("BNLAB_CPU_LEVEL");
+  }
+  static at::Device device() {
+    return at::Device(GetParam());
+  }
   static at::TensorOptions options(at::ScalarType dtype) {
     return at::TensorOptions().dtype(dtype).device(device());
   }
-  static Tensor random(at::IntArrayRef shape) { return at::randn(shape, at::kDouble).to(device()); }
+  static Tensor random(at::IntArrayRef shape) {
+    return at::randn(shape, at::kDouble).to(device());
+  }
 
   static void check(const Case& test, const std::string& layout, at::ScalarType dtype, Activation activation,
                     bool with_residual);
