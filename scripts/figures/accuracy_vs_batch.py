@@ -87,6 +87,7 @@ def _draw_lines(axes, cells, strategies, styles, population):
             axes.errorbar(xs, means, yerr=bars, color=look.colour, marker=look.marker, linestyle=look.dash,
                           elinewidth=0.9, capsize=0, zorder=4)
             ends.append((strategy, xs[-1], means[-1], look.colour))
+    layout.keep_to_shares(axes, [row["value"] for row in rows if row.get("value") is not None])
     return ends, rows
 
 

@@ -67,6 +67,13 @@ def settle(figure):
     figure.draw_without_rendering()
 
 
+def keep_to_shares(axes, values):
+    """A metric that is a share stays in [0, 1], however wide its interval over few seeds is."""
+    if values and all(0 <= value <= 1 for value in values):
+        low, high = axes.get_ylim()
+        axes.set_ylim(max(low, -0.03), min(high, 1.03))
+
+
 def spread(wanted, gap, low, high):
     """Positions nearest to the wanted ones, in the same order, at least `gap` apart and within [low, high] if they fit.
 

@@ -114,7 +114,8 @@ def _draw_panel(axes, world, points, cells, styles):
                      "accuracy": point.accuracy.mean, "accuracy_half_width": point.accuracy.half_width,
                      "on_front": point.on_front})
     axes.margins(0.16)
-    axes.set(xlim=axes.get_xlim(), ylim=axes.get_ylim())
+    axes.set(xlim=(max(axes.get_xlim()[0], 0), axes.get_xlim()[1]), ylim=axes.get_ylim())
+    layout.keep_to_shares(axes, [point.accuracy.mean for point in points])
     _mark_failures(axes, [cell for cell in cells if cell.failed], styles)
     xs, ys = _outline(axes, points)
     axes.plot(xs, ys, color=style.GREY, linewidth=0.9, alpha=0.7, zorder=1)

@@ -1,6 +1,8 @@
 // results/record.schema.json says what compose_record writes, and refuses what it would not.
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "harness/records/environment.hpp"
 #include "tests/records/schema_check.hpp"
 #include "tests/records/synthetic.hpp"
@@ -24,6 +26,17 @@ TEST(RecordSchema, AcceptsAFinishedRun) {
 TEST(RecordSchema, AcceptsAFailedRun) {
   const Record failed = synthetic_failure(synthetic_run("sync", 8, 2, 0), Status::crashed, 2);
   EXPECT_EQ(schema_problems(failed.json(), schema()), Problems{});
+}
+
+TEST(RecordSchema, AcceptsEveryCommittedRecord) {
+  int records = 0;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator("results")) {
+    if (entry.path().filename() == "record.json") {
+      EXPECT_EQ(schema_problems(read_json(entry.path().string()), schema()), Problems{}) << entry.path();
+      ++records;
+    }
+  }
+  EXPECT_GT(records, 0);
 }
 
 TEST(RecordSchema, AcceptsTheEnvironmentOfThisMachine) {
