@@ -10,6 +10,19 @@
 
 namespace bnlab {
 
+void Rules::check(const Towers& towers) const {
+  if (remember == Remember::tower && saved_tower >= towers.count()) {
+    throw Error(Error::Kind::refused, strategy + ": tower " + std::to_string(saved_tower) +
+                                          " cannot be saved, the towers are 0 to " +
+                                          std::to_string(towers.count() - 1));
+  }
+  if (towers.count() % group(towers) != 0) {
+    throw Error(Error::Kind::refused, strategy + ": group_size " + std::to_string(group_size) +
+                                          " does not divide the " + std::to_string(towers.count()) +
+                                          " towers");
+  }
+}
+
 PairUpdate pair_update(const Rules& rules, const std::vector<int64_t>& elements, int64_t& updates) {
   PairUpdate update;
   update.weights.assign(elements.size(), 0.0);
@@ -214,6 +227,7 @@ void TowerNorm::check_sizes(const std::vector<int64_t>& elements) const {
 
 at::Tensor TowerNorm::forward(at::Tensor x, at::Tensor residual) {
   Rules rules = rules_;
+  rules.check(pass_.towers);
   if (pass_.mode != Mode::train) {
     rules.remember = Remember::nothing;
   }

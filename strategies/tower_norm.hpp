@@ -37,6 +37,7 @@ struct Rules {
   bool affine = true;
 
   int64_t group(const Towers& towers) const { return group_size == 0 ? towers.count() : group_size; }
+  void check(const Towers& towers) const;  // throws Error (refused) where the towers do not fit the rules
 };
 
 // How one training step changes a pair that is linear in the towers' own moments:

@@ -180,6 +180,11 @@ TEST(EdgeCases, OneValuePerChannelIsRefusedByTheSetThatNormalises) {
   EXPECT_NE(message({{"name", "sync"}, {"group_size", 2}}, {2, 2, 0, 1}), "");
 }
 
+TEST(EdgeCases, TowersThatDoNotFitTheRulesAreRefused) {
+  EXPECT_THROW(apply_layer(random_case({{"name", "per_tower"}, {"saved_tower", 2}}, {3, 3}, {4})), Error);
+  EXPECT_THROW(apply_layer(random_case({{"name", "sync"}, {"group_size", 2}}, {3, 3, 3}, {4})), Error);
+}
+
 TEST(EdgeCases, AllTowersEmptyLeaveTheRunningStatisticsUnchanged) {
   for (const char* strategy : {"per_tower", "averaged", "sync"}) {
     LayerCase c = random_case(strategy, {0, 0}, {3, 2, 2});
