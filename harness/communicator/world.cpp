@@ -170,7 +170,11 @@ std::string share_text(const Rendezvous& at, const std::string& text_of_rank0) {
   const std::vector<uint8_t> text = store->get("shared");
   // The server lives in rank 0: it may go only after every rank has read.
   store->add("read", 1);
+  const auto deadline = std::chrono::steady_clock::now() + at.timeout;
   while (at.rank == 0 && store->add("read", 0) < at.size) {
+    if (std::chrono::steady_clock::now() > deadline) {
+      throw Error(Error::Kind::communication, "not every rank read what rank 0 shared; one may have died");
+    }
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
   return {text.begin(), text.end()};
