@@ -17,9 +17,11 @@ namespace bnlab::kernels::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kMaxSlices = 256;          // in one launch
-constexpr int64_t kTargetBlocks = 2048;  // enough to fill any GPU, few enough to merge
-constexpr int64_t kMinimumSteps = 4;     // of a thread, before another block is worth it
+constexpr int kMaxSlices = 256;           // in one launch
+constexpr int64_t kTargetBlocks = 2048;   // enough to fill any GPU, few enough to merge
+constexpr int64_t kMinimumSteps = 4;      // of a thread, before another block is worth it
+constexpr int64_t kMaximumSteps = 1024;   // of a thread, or (planes) up to twice that: it sums in float32
+constexpr int64_t kMaximumParts = 65535;  // what gridDim.y may be
 
 // Which rows belong to which slice: slice first_slice + z has rows offset[z] to offset[z + 1].
 struct Cut {
@@ -46,7 +48,11 @@ __device__ Pack<T, V> load(const T* p) {
 
 template <class T, int V>
 __device__ void store(T* p, const Pack<T, V>& pack) {
-  *reinterpret_cast<Pack<T, V>*>(p) = pack;
+  if constexpr (sizeof(pack) == sizeof(int4)) {  // nvcc splits a plain assignment in unrolled loops
+    __stwb(reinterpret_cast<int4*>(p), *reinterpret_cast<const int4*>(&pack));
+  } else {
+    *reinterpret_cast<Pack<T, V>*>(p) = pack;
+  }
 }
 
 __device__ inline int thread_in_block() {
@@ -67,20 +73,21 @@ __device__ void walk(const Cut& cut, F f) {
   const Place place = place_of<kRows, V>(cut);
   const int64_t begin = cut.offset[blockIdx.z], end = cut.offset[blockIdx.z + 1];
   const int64_t width = blockDim.x, height = blockDim.y;
+  const int64_t channels = cut.channels, plane = cut.plane;  // read once: a store might change the cut
   if (kRows) {
     if (!place.inside) return;
     const int64_t step = height * gridDim.y;
 #pragma unroll 4
-    for (int64_t r = begin * cut.plane + blockIdx.y * height + threadIdx.y; r < end * cut.plane; r += step) {
-      f(r * cut.channels + place.channel);
+    for (int64_t r = begin * plane + blockIdx.y * height + threadIdx.y; r < end * plane; r += step) {
+      f(r * channels + place.channel);
     }
   } else {
     const int64_t row_part = blockIdx.y / cut.plane_parts, plane_part = blockIdx.y % cut.plane_parts;
     const int64_t row_step = height * (gridDim.y / cut.plane_parts), step = width * V * cut.plane_parts;
     for (int64_t r = begin + row_part * height + threadIdx.y; r < end; r += row_step) {
-      const int64_t start = (r * cut.channels + place.channel) * cut.plane;
+      const int64_t start = (r * channels + place.channel) * plane;
 #pragma unroll 4
-      for (int64_t p = (plane_part * width + threadIdx.x) * V; p < cut.plane; p += step) f(start + p);
+      for (int64_t p = (plane_part * width + threadIdx.x) * V; p < plane; p += step) f(start + p);
     }
   }
 }
@@ -113,8 +120,12 @@ inline Launches plan_launches(const Layout& layout, const Offsets& offsets, int 
   const int64_t width = power_of_two(across, by_rows ? 32 : kThreads);
   const int64_t height = kThreads / width;
   const int64_t tiles = by_rows ? ceil_divide(across, width) : layout.channels;
+  const int64_t steps = by_rows ? ceil_divide(rows * layout.plane, height)
+                                : ceil_divide(rows, height) * ceil_divide(across, width);
   const int64_t wanted =
-      std::clamp<int64_t>(kTargetBlocks / (tiles * std::min<int64_t>(slices, kMaxSlices)), 1, kTargetBlocks);
+      std::clamp<int64_t>(std::max(kTargetBlocks / (tiles * std::min<int64_t>(slices, kMaxSlices)),
+                                   ceil_divide(steps, kMaximumSteps)),
+                          1, kMaximumParts);
   int64_t plane_parts = 1, row_parts = 1;
   if (by_rows) {
     row_parts = std::clamp<int64_t>(ceil_divide(rows * layout.plane, height * kMinimumSteps), 1, wanted);
