@@ -17,6 +17,9 @@ if(BNLAB_CUDA AND CMAKE_CUDA_COMPILER)
   find_package(Torch REQUIRED)
   target_include_directories(bnlab_torch SYSTEM INTERFACE ${TORCH_INCLUDE_DIRS})
   target_link_libraries(bnlab_torch INTERFACE ${TORCH_LIBRARIES})
+  # c10d's class layouts depend on NCCL's version: the header beside the torch wheel, else the system's.
+  find_path(NCCL_INCLUDE nccl.h HINTS ${TORCH_INSTALL_PREFIX}/../nvidia/nccl/include REQUIRED)
+  target_include_directories(bnlab_torch SYSTEM INTERFACE ${NCCL_INCLUDE})
   message(STATUS "bnlab: CUDA kernels for $ENV{TORCH_CUDA_ARCH_LIST}, by ${CMAKE_CUDA_COMPILER}")
 else()
   # A LibTorch that was built with CUDA aborts its own find_package where no toolkit is.
