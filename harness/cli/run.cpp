@@ -12,13 +12,14 @@ namespace bnlab {
 namespace {
 
 void print_outcome(const Experiment& experiment, const LaunchOptions& options, const LaunchSummary& summary) {
+  const std::string folder = experiment_folder(options.results_dir, experiment.name).string();
   std::cout << report_text(make_report(experiment, list_records(options.results_dir, experiment.name)));
   std::cout.flush();
   std::cerr << "\n"
             << summary.finished << " runs done, " << summary.skipped << " were done before, "
             << summary.failed << " failed\n"
-            << "records: " << experiment_folder(options.results_dir, experiment.name).string() << "\n"
-            << "figures: scripts/plot.sh " << experiment.name << "\n";
+            << "records: " << folder << "\n"
+            << "figures: scripts/plot.sh " << folder << "\n";
   if (summary.failed > 0) {
     std::cerr << "failed runs start again with: " << options.command << (options.retry ? "" : " --retry")
               << "\n";

@@ -108,7 +108,7 @@ TEST_F(RunCommand, PrintsTheTableToStandardOutputAndTalksElsewhere) {
   EXPECT_EQ(answer.code, 0) << answer.err;
   EXPECT_TRUE(has(answer.out, "left")) << answer.out;
   EXPECT_TRUE(has(answer.err, "records: " + (scratch_ / "results") + "/fake")) << answer.err;
-  EXPECT_TRUE(has(answer.err, "scripts/plot.sh fake")) << answer.err;
+  EXPECT_TRUE(has(answer.err, "scripts/plot.sh " + (scratch_ / "results") + "/fake")) << answer.err;
 }
 
 TEST_F(RunCommand, AFailedRunIsExitCodeOneAndTheWayToRetryIsShown) {
