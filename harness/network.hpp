@@ -12,7 +12,8 @@ namespace bnlab {
 
 enum class Activation { none, relu };
 
-// A place where normalisation may stand. Names are unique in a network ("encoder0.norm1").
+// A place where normalisation may stand. Its name is the layer's path in the network ("encoder0.norm1"), so
+// that the names of its parameters begin with it.
 struct NormSite {
   std::string name;
   int64_t channels = 0;

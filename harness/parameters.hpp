@@ -69,6 +69,11 @@ struct About {
   std::string summary;  // one line: what it computes
   std::vector<Parameter> parameters;
   std::string source;  // paper or discussion that it follows; may be empty
+  // Of strategies, for `bnlab explain` and the table of strategies/README.md:
+  std::string formula;    // lines, as a reader would implement it
+  std::string exchanges;  // per site and training step, in words: "none", "1 forward, 1 backward"
+  std::string use;        // when to use it
+  std::string limits;     // what it cannot do
 };
 
 // Mistakes collected over a whole spec, each with its key path (`matrix.strategy[2].momentum`).

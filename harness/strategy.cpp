@@ -53,6 +53,6 @@ bool Strategy::trainable(const std::string&, const Step&) const {
   return true;
 }
 
-void Strategy::before_eval(Network&) {}
+void Strategy::before_eval(Network&, const Population&, Calibration&) {}
 
 }  // namespace bnlab

@@ -15,6 +15,14 @@ namespace bnlab {
 enum class Precision { float32, float64, bfloat16 };
 enum class MemoryFormat { contiguous, channels_last };
 enum class LossMean { batch, tower };
+// How the gradients of the ranks meet: c10d's Reducer; averaged on rank 0 and broadcast; averaged in host memory.
+enum class GradientRoute { reducer, rank0, host };
+
+// A weights file to start from.
+struct InitFrom {
+  std::string file;
+  bool features_only = false;  // the head keeps its own initialisation
+};
 
 // One run of a matrix, complete: every key has its value.
 struct RunSpec {
@@ -31,7 +39,13 @@ struct RunSpec {
   LossMean loss_mean = LossMean::batch;
   int64_t eval_every = 0;                // steps between evaluations; 0: only after the last step
   int64_t log_every = 10;                // steps between loss reports
-  std::vector<std::string> populations;  // "saved", "batch"
+  std::vector<std::string> populations;  // "saved", "tower:K", "mean", "pooled", "precise", "batch"
+  int64_t precise_batches = 0;           // training batches of population "precise"
+  std::string shard_key;                 // training set sorted by this key of the task; empty: iid
+  std::optional<double> weight_ema;      // decay of the moving average of the weights
+  GradientRoute gradient_route = GradientRoute::reducer;
+  int64_t average_weights_every = 0;  // steps between averages of the ranks' weights; 0: gradients are averaged
+  std::optional<InitFrom> init_from;
   int64_t warmup_steps = 5;              // steps left out of the throughput
   double timeout_s = 0;                  // wall time of the run; 0: none
   double collective_timeout_s = 60;

@@ -47,6 +47,20 @@ class Task {
   // Test samples [begin, begin + count), as they are.
   virtual Examples test(int64_t begin, int64_t count) const = 0;
 
+  // Keys by which the training set can be sorted into shards ("class", "brightness"), and the value of
+  // each training sample under one of them: [training_samples()].
+  virtual std::vector<std::string> sort_keys() const { return {}; }
+  virtual std::vector<double> sort_values(const std::string& /*key*/) const { return {}; }
+
+  // Whether the loss takes only some of the labels, chosen by the outputs (hard-example mining).
+  virtual bool selects_labels() const { return false; }
+  // The labels with those not chosen set to kVoid; chosen inside each slice (tower) by itself. Takes no
+  // part in the gradient, and leaves the batch as it is.
+  virtual at::Tensor select_labels(const at::Tensor& /*outputs*/, const at::Tensor& labels,
+                                   const std::vector<int64_t>& /*offsets*/) const {
+    return labels;
+  }
+
   // Valid (not void) labels in each of the slices [offsets[g], offsets[g+1]) of the batch: float64 [G].
   virtual at::Tensor valid_counts(const at::Tensor& labels, const std::vector<int64_t>& offsets) const = 0;
   // sum over slices g of weights[g] * (sum of the losses of the slice's valid labels); a scalar.
