@@ -35,12 +35,13 @@ std::string range_text(const Parameter& parameter) {
   const std::string low = number_text(parameter.lowest);
   const std::string high = number_text(parameter.highest);
   if (below && above) {
-    return std::string(" in ") + (parameter.above_lowest ? "(" : "[") + low + ", " + high + "]";
+    return std::string(" in ") + (parameter.above_lowest ? "(" : "[") + low + ", " + high +
+           (parameter.below_highest ? ")" : "]");
   }
   if (below) {
     return (parameter.above_lowest ? " > " : " >= ") + low;
   }
-  return above ? " <= " + high : "";
+  return above ? (parameter.below_highest ? " < " : " <= ") + high : "";
 }
 
 std::string quoted_list(const std::vector<std::string>& names) {
@@ -183,8 +184,20 @@ Parameter&& Parameter::above(double value) && {
   return std::move(*this);
 }
 
+Parameter&& Parameter::below(double value) && {
+  highest = value;
+  below_highest = true;
+  return std::move(*this);
+}
+
 Parameter&& Parameter::or_null() && {
   nullable = true;
+  return std::move(*this);
+}
+
+Parameter&& Parameter::null_by_default() && {
+  nullable = true;
+  fallback = nullptr;
   return std::move(*this);
 }
 
@@ -234,7 +247,7 @@ std::string suggestion(const std::string& name, const std::vector<std::string>& 
 std::string shown(const Json& value) {
   // Control characters and everything outside ASCII come escaped: a message stays one line.
   const std::string text = value.dump(-1, ' ', true, Json::error_handler_t::replace);
-  return text.size() <= kShownLength ? text : text.substr(0, kShownLength - 3) + "...";
+  return text.size() <= kShownLength ? text : text.substr(0, kShownLength - 3).append("...");
 }
 
 std::string key_path(const std::string& path, const std::string& key) {

@@ -35,6 +35,7 @@ struct Parameter {
   double lowest = -std::numeric_limits<double>::infinity();
   double highest = std::numeric_limits<double>::infinity();
   bool above_lowest = false;         // the range excludes `lowest`
+  bool below_highest = false;        // the range excludes `highest`
   size_t length = 0;                 // integer_list: exact number of entries, 0 for any
   bool or_integer = false;           // integer_list: one integer in place of the list is a value too
   std::vector<std::string> choices;  // choice, text_list
@@ -58,7 +59,9 @@ struct Parameter {
   Parameter&& at_least(double value) &&;
   Parameter&& at_most(double value) &&;
   Parameter&& above(double value) &&;
+  Parameter&& below(double value) &&;
   Parameter&& or_null() &&;
+  Parameter&& null_by_default() &&;  // or_null, and null is what stands where nothing is given
   Parameter&& or_one_integer() &&;
   Parameter&& needed() &&;  // no default: the spec must give it
 };
@@ -68,12 +71,12 @@ struct About {
   std::string name;
   std::string summary;  // one line: what it computes
   std::vector<Parameter> parameters;
-  std::string source;  // paper or discussion that it follows; may be empty
+  std::string source = "";  // paper or discussion that it follows; may be empty
   // Of strategies, for `bnlab explain` and the table of strategies/README.md:
-  std::string formula;    // lines, as a reader would implement it
-  std::string exchanges;  // per site and training step, in words: "none", "1 forward, 1 backward"
-  std::string use;        // when to use it
-  std::string limits;     // what it cannot do
+  std::string formula = "";    // lines, as a reader would implement it
+  std::string exchanges = "";  // per site and training step, in words: "none", "1 forward, 1 backward"
+  std::string use = "";        // when to use it
+  std::string limits = "";     // what it cannot do
 };
 
 // Mistakes collected over a whole spec, each with its key path (`matrix.strategy[2].momentum`).

@@ -9,8 +9,9 @@ namespace bnlab {
 namespace {
 
 bool in_range(const Parameter& parameter, double value) {
-  return std::isfinite(value) && value <= parameter.highest &&
-         (parameter.above_lowest ? value > parameter.lowest : value >= parameter.lowest);
+  return std::isfinite(value) &&
+         (parameter.above_lowest ? value > parameter.lowest : value >= parameter.lowest) &&
+         (parameter.below_highest ? value < parameter.highest : value <= parameter.highest);
 }
 
 bool is_integer_in_range(const Parameter& parameter, const Json& value) {

@@ -11,18 +11,9 @@ namespace {
 
 class Convolution : public Layer {
  public:
-  // He et al. 2015: weights from N(0, 2 / fan_in), drawn in float64 from a stream of the site's name, so
-  // that they are the same for every strategy, precision and placement.
   Convolution(const ConvSite& site, uint64_t seed, const at::TensorOptions& options)
       : stride_(site.stride), padding_(site.padding) {
-    at::Tensor weight = at::empty({site.out, site.in, site.kernel, site.kernel}, at::kDouble);
-    Stream stream(seed, "weights/" + site.name);
-    const double deviation = std::sqrt(2.0 / static_cast<double>(site.in * site.kernel * site.kernel));
-    double* values = weight.mutable_data_ptr<double>();
-    for (int64_t i = 0; i < weight.numel(); ++i) {
-      values[i] = deviation * stream.normal();
-    }
-    weight_ = register_parameter("weight", weight.to(options));
+    weight_ = register_parameter("weight", initial_weights(site, seed).to(options));
     if (!site.norm_follows) {
       bias_ = register_parameter("bias", at::zeros({site.out}, options));
     }
@@ -38,6 +29,17 @@ class Convolution : public Layer {
 };
 
 }  // namespace
+
+at::Tensor initial_weights(const ConvSite& site, uint64_t seed) {
+  at::Tensor weight = at::empty({site.out, site.in, site.kernel, site.kernel}, at::kDouble);
+  Stream stream(seed, "weights/" + site.name);
+  const double deviation = std::sqrt(2.0 / static_cast<double>(site.in * site.kernel * site.kernel));
+  double* values = weight.mutable_data_ptr<double>();
+  for (int64_t i = 0; i < weight.numel(); ++i) {
+    values[i] = deviation * stream.normal();
+  }
+  return weight;
+}
 
 std::shared_ptr<Layer> Strategy::conv(const ConvSite& site) {
   return std::make_shared<Convolution>(site, context_.seed,

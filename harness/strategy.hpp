@@ -65,10 +65,10 @@ class Strategy : public LayerMaker {
     uint64_t seed = 0;                  // for weights and permutations
     at::ScalarType dtype = at::kFloat;  // of parameters and saved statistics
     at::Device device = at::kCPU;
-    int64_t steps = 0;                // of the whole run, for schedules given as fractions; 0: not known
-    bool fresh_weights = true;        // false: weights are loaded, so nothing may be initialised from data
-    bool replicas = false;            // ranks train apart: each keeps pairs of its own (average_replicas)
-    std::vector<Population> shadows;  // populations (is_shadow) to carry beside the saved pair
+    int64_t steps = 0;                  // of the whole run, for schedules given as fractions; 0: not known
+    bool fresh_weights = true;          // false: weights are loaded, so nothing may be initialised from data
+    bool replicas = false;              // ranks train apart: each keeps pairs of its own (average_replicas)
+    std::vector<Population> shadows{};  // populations (is_shadow) to carry beside the saved pair
   };
 
   explicit Strategy(const Context& context) : context_(context) {}
@@ -113,5 +113,10 @@ class Strategy : public LayerMaker {
   Context context_;
   Pass pass_;  // of the forward pass under way
 };
+
+// The weights that a convolution starts from, [out, in, kernel, kernel] float64 on the CPU: from N(0, 2 /
+// fan_in) (He et al. 2015), drawn from a stream of the site's name, the same for every strategy, precision
+// and placement.
+at::Tensor initial_weights(const ConvSite& site, uint64_t seed);
 
 }  // namespace bnlab

@@ -9,25 +9,23 @@
 namespace bnlab {
 namespace {
 
-class Averaged : public TowerStrategy {
- public:
-  Averaged(const Json& options, const Context& context) : TowerStrategy(rules(options), context) {}
-
- private:
-  static Rules rules(const Json& options) {
-    Rules rules = shared_rules(options);
-    rules.normalise_by = NormaliseBy::own;
-    rules.remember = options.at("merge") == "mean" ? Remember::mean : Remember::pooled;
-    return rules;
-  }
-};
+Rules rules(const Json& options, const Strategy::Context&) {
+  Rules rules = shared_rules(options);
+  rules.remember = options.at("merge") == "mean" ? Remember::mean : Remember::pooled;
+  return rules;
+}
 
 const Registered<Strategy> entry{
     {"averaged", "every tower normalises by its own moments; running statistics average all towers",
      tower_parameters({Parameter::choice("merge", "mean", {"mean", "pooled"},
                                          "plain mean over towers, or pooled (law of total variance)")}),
-     "SyncReplicasOptimizer, Torch, timm --dist-bn reduce"},
-    make<Strategy, Averaged>};
+     "SyncReplicasOptimizer(variables_to_average), Torch, timm --dist-bn reduce",
+     "y as per_tower\nmerge mean: running <- (1 - momentum) running + momentum mean over t of (m_t, n_t/(n_t "
+     "- 1) v_t)\n"
+     "merge pooled: ... + momentum (m, M/(N - 1)), M = sum n_t v_t + sum n_t (m_t - m)^2",
+     "none; merge pooled: 1 forward", "when towers see different data and only evaluation suffers",
+     "does not help training: each tower still normalises by its own few values"},
+    make_tower_strategy<rules>};
 
 }  // namespace
 }  // namespace bnlab

@@ -8,24 +8,21 @@
 namespace bnlab {
 namespace {
 
-class EveryTower : public TowerStrategy {
- public:
-  EveryTower(const Json& options, const Context& context) : TowerStrategy(rules(options), context) {}
-
- private:
-  static Rules rules(const Json& options) {
-    Rules rules = shared_rules(options);
-    rules.normalise_by = NormaliseBy::own;
-    rules.remember = Remember::every;
-    return rules;
-  }
-};
+Rules rules(const Json& options, const Strategy::Context&) {
+  Rules rules = shared_rules(options);
+  rules.remember = Remember::every;
+  return rules;
+}
 
 const Registered<Strategy> entry{
     {"every_tower",
      "every tower normalises by its own moments; all towers update the running statistics in turn",
-     tower_parameters(), "TensorFlow's multi-tower examples, update ops of all towers"},
-    make<Strategy, EveryTower>};
+     tower_parameters(), "TensorFlow's multi-tower examples, update ops of all towers",
+     "y as per_tower\nfor t = 0 .. T - 1: running <- (1 - momentum) running + momentum (m_t, n_t/(n_t - 1) "
+     "v_t)",
+     "none", "to reproduce recipes that collect all update ops",
+     "forgets T times as fast as its momentum says, and weighs the last towers most"},
+    make_tower_strategy<rules>};
 
 }  // namespace
 }  // namespace bnlab

@@ -1,34 +1,19 @@
 // none: no normalisation. Norm sites only add the residual and apply the activation; every convolution
-// has a bias instead.
+// has a bias instead: y = activation(w * x + b + residual).
 #include <torch/types.h>
 
 #include "harness/registry.hpp"
 #include "harness/strategy.hpp"
+#include "strategies/identity.hpp"
 
 namespace bnlab {
 namespace {
-
-class Identity : public Layer {
- public:
-  explicit Identity(Activation activation) : activation_(activation) {}
-  at::Tensor forward(at::Tensor x, at::Tensor residual) override {
-    if (residual.defined()) {
-      x = x + residual;
-    }
-    return activation_ == Activation::relu ? x.relu() : x;
-  }
-
- private:
-  Activation activation_;
-};
 
 class None : public Strategy {
  public:
   None(const Json&, const Context& context) : Strategy(context) {}
 
-  std::shared_ptr<Layer> norm(const NormSite& site) override {
-    return std::make_shared<Identity>(site.activation);
-  }
+  std::shared_ptr<Layer> norm(const NormSite& site) override { return std::make_shared<Identity>(site); }
 
   std::shared_ptr<Layer> conv(const ConvSite& site) override {
     ConvSite with_bias = site;
@@ -38,7 +23,14 @@ class None : public Strategy {
 };
 
 const Registered<Strategy> entry{
-    {"none", "no normalisation; convolutions get a bias", {}, "VGG-16 and older networks"},
+    {.name = "none",
+     .summary = "no normalisation; convolutions get a bias",
+     .parameters = {},
+     .source = "VGG-16 and older networks",
+     .formula = "y = activation(x + residual), x = w * input + b from the convolution",
+     .exchanges = "none",
+     .use = "As the control: what normalisation buys, and what it costs per step.",
+     .limits = "It wants a small learning rate, and deep networks may not train at all."},
     make<Strategy, None>};
 
 }  // namespace

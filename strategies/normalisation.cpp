@@ -18,8 +18,7 @@ class Apply : public torch::autograd::Function<Apply> {
                             const c10::intrusive_ptr<Normalisation>& normalisation) {
     const at::Tensor weight = given_weight.value_or(at::Tensor()), bias = given_bias.value_or(at::Tensor());
     const at::Tensor residual = given_residual.value_or(at::Tensor());
-    const at::Tensor moments = normalisation->needs_moments() ? kernels::moments(x, offsets) : at::Tensor();
-    const ForwardCoefficients k = normalisation->forward(moments, weight, bias);
+    const ForwardCoefficients k = normalisation->forward(x, offsets, weight, bias);
     const at::Tensor y = kernels::normalise(x, offsets, k.mean, k.scale, k.shift, activation, residual);
     ctx->save_for_backward({x, weight, activation == Activation::none ? at::Tensor() : y});
     ctx->saved_data["offsets"] = offsets;
@@ -31,29 +30,39 @@ class Apply : public torch::autograd::Function<Apply> {
 
   static variable_list backward(AutogradContext* ctx, variable_list dys) {
     const variable_list saved = ctx->get_saved_variables();
-    const at::Tensor &x = saved[0], &weight = saved[1], &y = saved[2];
-    const auto offsets = ctx->saved_data["offsets"].toIntVector();
-    const auto activation = static_cast<Activation>(ctx->saved_data["activation"].toInt());
+    const at::Tensor& weight = saved[1];
+    const Incoming in{dys[0], saved[0], saved[2], ctx->saved_data["offsets"].toIntVector(),
+                      static_cast<Activation>(ctx->saved_data["activation"].toInt())};
     auto capsule = ctx->saved_data["normalisation"].toCapsule();
-    auto& normalisation = static_cast<Normalisation&>(*capsule);
-
-    const at::Tensor sums =
-        kernels::backward_sums(dys[0], x, y, offsets, normalisation.sums_mean(), activation);
-    const BackwardCoefficients k = normalisation.backward(sums, weight);
+    const BackwardCoefficients k = static_cast<Normalisation&>(*capsule).backward(in, weight);
     at::Tensor dx;
     if (ctx->needs_input_grad(0)) {
-      dx = kernels::backward_input(dys[0], x, y, offsets, k.mean, k.a, k.b, k.c, activation);
+      dx = kernels::backward_input(in.dy, in.x, in.y, in.offsets, k.mean, k.a, k.b, k.c, in.activation);
     }
-    at::Tensor dresidual;
-    if (ctx->saved_data["residual"].toBool()) {
-      dresidual = kernels::backward_residual(dys[0], y, activation);
-    }
+    const at::Tensor dresidual = ctx->saved_data["residual"].toBool() ? in.g() : at::Tensor();
     const bool affine = weight.defined();
     return {dx, affine ? k.dweight : at::Tensor(), affine ? k.dbias : at::Tensor(), dresidual, {}, {}, {}};
   }
 };
 
 }  // namespace
+
+at::Tensor Incoming::sums(const at::Tensor& mean) const {
+  return kernels::backward_sums(dy, x, y, offsets, mean, activation);
+}
+
+at::Tensor Incoming::g() const {
+  return kernels::backward_residual(dy, y, activation);
+}
+
+ForwardCoefficients affine_coefficients(const at::Tensor& mean, const at::Tensor& invstd,
+                                        const at::Tensor& weight, const at::Tensor& bias) {
+  ForwardCoefficients k;
+  k.mean = mean;
+  k.scale = weight.defined() ? invstd * weight : invstd;
+  k.shift = bias.defined() ? bias.unsqueeze(0).expand_as(k.scale) : at::zeros_like(k.scale);
+  return k;
+}
 
 at::ScalarType statistics_type(at::ScalarType input) {
   return input == at::kDouble ? at::kDouble : at::kFloat;

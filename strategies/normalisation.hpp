@@ -23,18 +23,29 @@ struct BackwardCoefficients {
   at::Tensor dweight, dbias;  // [C]: sums over this rank's slices (data-parallel averaging finishes them)
 };
 
+// What arrives in backward, and the activations it belongs to.
+struct Incoming {
+  at::Tensor dy, x, y;  // y: undefined without an activation
+  kernels::Offsets offsets;
+  Activation activation;
+
+  // [S, 2, C]: sum of g and of g (x - mean) per slice, where g is dy behind the activation.
+  at::Tensor sums(const at::Tensor& mean) const;
+  at::Tensor g() const;  // like x
+};
+
 // Lives from forward to backward of one application.
 class Normalisation : public torch::CustomClassHolder {
  public:
-  virtual bool needs_moments() const { return true; }
-  // moments: as kernels::moments; undefined if not needed. weight, bias: [C], or undefined (1 and 0).
-  virtual ForwardCoefficients forward(const at::Tensor& moments, const at::Tensor& weight,
-                                      const at::Tensor& bias) = 0;
-  // The mean about which `sums` are taken.
-  virtual at::Tensor sums_mean() const = 0;
-  // sums: [S, 2, C], sum of g and of g (x - sums_mean()) per slice.
-  virtual BackwardCoefficients backward(const at::Tensor& sums, const at::Tensor& weight) = 0;
+  // weight, bias: [C], or undefined (1 and 0).
+  virtual ForwardCoefficients forward(const at::Tensor& x, const kernels::Offsets& offsets,
+                                      const at::Tensor& weight, const at::Tensor& bias) = 0;
+  virtual BackwardCoefficients backward(const Incoming& incoming, const at::Tensor& weight) = 0;
 };
+
+// y = gamma (x - mean) invstd + beta as coefficients; mean, invstd: [S, C].
+ForwardCoefficients affine_coefficients(const at::Tensor& mean, const at::Tensor& invstd,
+                                        const at::Tensor& weight, const at::Tensor& bias);
 
 // Statistics' precision for an input of this dtype.
 at::ScalarType statistics_type(at::ScalarType input);

@@ -1,32 +1,74 @@
-// How the moments of towers meet: pooling over groups of consecutive towers, across the ranks.
+// How the moments and the backward sums of towers meet: pooled over groups of consecutive towers, across
+// the ranks, by one of five routes (the same arithmetic at another price).
 // Merge of moments (Chan et al., 1979): N = sum n, m = sum n m_t / N, M = sum M_t + sum n_t (m_t - m)^2.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
+#include <functional>
+#include <vector>
+
 #include "harness/communicator/communicator.hpp"
-#include "harness/towers.hpp"
+#include "harness/strategy.hpp"
+#include "strategies/kernels.hpp"
+#include "strategies/normalisation.hpp"
+#include "strategies/tower_rules.hpp"
 
 namespace bnlab {
 
-// Moments of K groups, float64.
-struct Pooled {
-  at::Tensor count;   // [K, 1]
-  at::Tensor mean;    // [K, C]
-  at::Tensor m2;      // [K, C]: sum of squared deviations about the group's mean
-  at::Tensor within;  // [K, C]: sum over the group's towers of M_t, without the spread of their means
+// Moments of K sets, float64: views of packed rows [K, 1 + 2C].
+struct Moments {
+  explicit Moments(const at::Tensor& packed);
+  at::Tensor count;              // [K, 1]
+  at::Tensor mean;               // [K, C]
+  at::Tensor m2;                 // [K, C]: sum of squared deviations about the mean
+  at::Tensor pair_rows() const;  // [K, 2, C]: mean and unbiased variance
 };
 
-// Every group has `group_size` towers (which divides their number). moments: this rank's towers,
-// [G, 1 + 2C] float64. One collective (all_gather, purpose statistics); all ranks get the same bits.
-Pooled pool_moments(const at::Tensor& moments, const Towers& towers, int64_t group_size,
-                    Communicator& communicator);
+// [T, 1 + 2C] -> [T / group, 1 + 2C]. `statistics` is the precision of Merge::e_x2.
+at::Tensor merge_moments(const at::Tensor& towers, int64_t group, Merge merge = Merge::chan,
+                         at::ScalarType statistics = at::kDouble);
+// The same for groups of any size: row i belongs to group group_of_row[i] (not decreasing, < groups).
+at::Tensor merge_moments(const at::Tensor& rows, const std::vector<int64_t>& group_of_row, int64_t groups);
 
-// The same for sums: [G, 2, C] -> [K, 2, C], in the precision in which they come.
-at::Tensor pool_sums(const at::Tensor& sums, const Towers& towers, int64_t group_size,
-                     Communicator& communicator);
+// Pools over the groups in forward, and again in backward.
+class Pool {
+ public:
+  // elements[t]: per channel in tower t.
+  Pool(const Rules& rules, const Pass& pass, const std::vector<int64_t>& elements,
+       const Strategy::Context& context);
 
-// Rows of [K, ...] for this rank's towers: [G, ...].
-at::Tensor rows_of_local_towers(const at::Tensor& per_group, const Towers& towers, int64_t group_size);
+  // own: moments of this rank's towers [G, 1 + 2C] float64, taken from x. Returns [K, 1 + 2C], the same bits
+  // on every rank. One exchange (gather_activations and reduce_broadcast: there and back).
+  at::Tensor moments(const at::Tensor& own, const at::Tensor& x, at::ScalarType statistics);
+
+  // own: [G, 2, C], sums about the means [K, C]. Returns [K, 2, C], in the precision in which they come.
+  at::Tensor sums(const at::Tensor& own, const Incoming& incoming, const at::Tensor& means);
+
+  std::vector<int64_t> elements_of_groups() const;  // [K]
+
+  // Rows of [K, C] for this rank's towers: [G, C].
+  at::Tensor local_rows(const at::Tensor& groups) const;
+
+ private:
+  using Merger = std::function<at::Tensor(const at::Tensor&)>;  // [T, ...] -> [K, ...]
+
+  at::Tensor meet(const at::Tensor& own, const Merger& merge);
+  at::Tensor reduce_moments(const at::Tensor& own, at::ScalarType statistics);
+  at::Tensor reduce_e_x2(const Moments& own, at::ScalarType statistics);
+  at::Tensor sum_by_group(const at::Tensor& own) const;  // [G, ...] -> [K, ...], zero for groups elsewhere
+  at::Tensor gather_rows(const at::Tensor& x);           // of all ranks, on rank 0
+  kernels::Offsets all_offsets() const;
+  at::Tensor from_rank0(at::Tensor merged, at::IntArrayRef shape, const at::TensorOptions& options);
+
+  Rules rules_;
+  Towers towers_;
+  int64_t rows_per_sample_;
+  std::vector<int64_t> elements_;
+  Communicator& statistics_;
+  Communicator& host_;
+  int64_t group_, groups_;
+  at::Tensor all_x_;  // gather_activations: every tower's, on rank 0
+};
 
 }  // namespace bnlab

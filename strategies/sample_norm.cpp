@@ -16,10 +16,9 @@ class SampleNormalisation : public Normalisation {
   SampleNormalisation(int64_t groups, double eps, at::ScalarType statistics)
       : groups_(groups), eps_(eps), statistics_(statistics) {}
 
-  at::Tensor sums_mean() const override { return mean_; }
-
-  ForwardCoefficients forward(const at::Tensor& moments, const at::Tensor& weight,
+  ForwardCoefficients forward(const at::Tensor& x, const kernels::Offsets& rows, const at::Tensor& weight,
                               const at::Tensor& bias) override {
+    const at::Tensor moments = kernels::moments(x, rows);
     channels_ = (moments.size(1) - 1) / 2;
     const at::Tensor positions = moments.narrow(1, 0, 1).unsqueeze(2);  // [n, 1, 1]
     const at::Tensor mean = by_group(moments.narrow(1, 1, channels_));  // [n, g, C/g]
@@ -29,16 +28,13 @@ class SampleNormalisation : public Normalisation {
     count_ = (positions * (channels_ / groups_)).clamp_min(1).to(statistics_);
     invstd_ = by_channel((group_m2 / count_ + eps_).rsqrt()).to(statistics_);
     mean_ = by_channel(group_mean).to(statistics_);
-    ForwardCoefficients k;
-    k.mean = mean_;
-    k.scale = weight.defined() ? invstd_ * weight : invstd_;
-    k.shift = bias.defined() ? bias.unsqueeze(0).expand_as(k.scale) : at::zeros_like(k.scale);
-    return k;
+    return affine_coefficients(mean_, invstd_, weight, bias);
   }
 
   // With A, B the sums over a group's channels of gamma sum g and gamma sum g (x - m):
   // dx = s (gamma g - A/N - (x - m) s^2 B/N)
-  BackwardCoefficients backward(const at::Tensor& sums, const at::Tensor& weight) override {
+  BackwardCoefficients backward(const Incoming& incoming, const at::Tensor& weight) override {
+    const at::Tensor sums = incoming.sums(mean_);
     const at::Tensor a = sums.select(1, 0), b = sums.select(1, 1);  // [n, C]
     BackwardCoefficients k;
     k.dbias = a.sum(0);
@@ -71,9 +67,9 @@ class SampleNormalisation : public Normalisation {
 
 }  // namespace
 
-SampleNorm::SampleNorm(const NormSite& site, const SampleNormRules& rules,
+SampleNorm::SampleNorm(const NormSite& site, const SampleNormRules& rules, const Pass& pass,
                        const at::TensorOptions& statistics)
-    : site_(site), rules_(rules) {
+    : site_(site), rules_(rules), pass_(pass) {
   if (site.channels % rules.groups != 0) {
     throw Error(Error::Kind::refused, rules.strategy + ": " + std::to_string(rules.groups) +
                                           " groups do not divide the " + std::to_string(site.channels) +
@@ -85,7 +81,12 @@ SampleNorm::SampleNorm(const NormSite& site, const SampleNormRules& rules,
   }
 }
 
-at::Tensor SampleNorm::forward(at::Tensor x, at::Tensor residual) {
+// Every rank knows these sizes, so that all refuse together.
+void SampleNorm::check_sizes(const at::Tensor& x) const {
+  if (pass_.mode == Mode::evaluate_saved || pass_.mode == Mode::evaluate_batch ||
+      pass_.towers.total_samples() == 0) {
+    return;
+  }
   int64_t values = site_.channels / rules_.groups;
   for (int64_t d = 2; d < x.dim(); ++d) {
     values *= x.size(d);
@@ -94,12 +95,23 @@ at::Tensor SampleNorm::forward(at::Tensor x, at::Tensor residual) {
     throw Error(Error::Kind::refused, "more than 1 value per channel is needed to normalise (site " +
                                           site_.name + ", strategy " + rules_.strategy + ", set of 1)");
   }
+}
+
+at::Tensor SampleNorm::forward(at::Tensor x, at::Tensor residual) {
+  check_sizes(x);
   kernels::Offsets rows(static_cast<size_t>(std::max<int64_t>(x.size(0), 1) + 1));
   std::iota(rows.begin(), rows.end(), 0);
   rows.back() = x.size(0);  // a rank without samples has one empty slice
   return normalise_slices(
       x, residual, weight_, bias_, rows, site_.activation,
       c10::make_intrusive<SampleNormalisation>(rules_.groups, rules_.eps, statistics_type(x.scalar_type())));
+}
+
+std::shared_ptr<Layer> SampleStrategy::norm(const NormSite& site) {
+  const SampleNormRules rules{options_.at("name").get<std::string>(), groups(site),
+                              options_.at("eps").get<double>(), options_.at("affine").get<bool>()};
+  return std::make_shared<SampleNorm>(
+      site, rules, pass_, at::TensorOptions().device(context_.device).dtype(statistics_type(context_.dtype)));
 }
 
 std::vector<Parameter> sample_norm_parameters(std::vector<Parameter> own) {

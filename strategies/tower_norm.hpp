@@ -1,90 +1,69 @@
-// The BN family's layer: a choice on three axes (which moments normalise, what the running statistics
-// remember, what the gradient passes through), stated as Rules.
+// The BN family's layer at one site: parameters, the saved pair, and the pairs carried beside it. What a
+// forward pass computes is in tower_normalisation.hpp, chosen by Rules.
 #pragma once
 
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "harness/communicator/communicator.hpp"
 #include "harness/network.hpp"
 #include "harness/strategy.hpp"
+#include "strategies/kernels.hpp"
+#include "strategies/running_pair.hpp"
+#include "strategies/tower_rules.hpp"
 
 namespace bnlab {
 
-enum class NormaliseBy { own, pooled, running };
-enum class Remember {
-  nothing,
-  tower,   // one pair, from `saved_tower`
-  every,   // one pair, updated once per tower, in tower order
-  mean,    // one pair, updated once with the plain mean over towers of m_t and of the unbiased v_t
-  pooled,  // one pair, updated once with the pooled mean and the unbiased pooled variance (per group: their
-           // mean)
+// The sets of elements whose moments are taken: towers, or the virtual batches inside them.
+struct Sets {
+  kernels::Offsets offsets;          // rows of this rank's sets
+  std::vector<int64_t> elements;     // per channel, of all sets of all ranks
+  std::vector<int64_t> local_tower;  // of each of this rank's sets, from 0
+  int64_t first = 0;                 // this rank's first set
 };
-enum class Gradient { full, own_tower, stopped };
-enum class Variance { pooled, averaged };
-
-struct Rules {
-  std::string strategy;  // for messages
-  NormaliseBy normalise_by = NormaliseBy::own;
-  Remember remember = Remember::tower;
-  int64_t saved_tower = 0;
-  Gradient gradient = Gradient::full;
-  Variance variance = Variance::pooled;
-  int64_t group_size = 0;  // towers that share moments where they are pooled; 0: all
-  double eps = 1e-5;
-  std::optional<double> momentum = 0.1;  // weight of the new value; none: cumulative average
-  bool affine = true;
-
-  int64_t group(const Towers& towers) const { return group_size == 0 ? towers.count() : group_size; }
-  void check(const Towers& towers) const;  // throws Error (refused) where the towers do not fit the rules
-};
-
-// How one training step changes a pair that is linear in the towers' own moments:
-// pair <- decay pair + sum over towers of weights[t] (m_t, unbiased v_t). Known from sizes alone.
-struct PairUpdate {
-  double decay = 1;
-  std::vector<double> weights;  // [towers]
-};
-
-// elements[t]: per channel in tower t. `updates` counts the updates of the pair so far and is advanced.
-PairUpdate pair_update(const Rules& rules, const std::vector<int64_t>& elements, int64_t& updates);
 
 class TowerNorm : public Layer {
  public:
-  // `pass` describes the current forward pass; it and `communicator` outlive the layer. Parameters and
-  // saved pair have the options `statistics`.
-  TowerNorm(const NormSite& site, const Rules& rules, const Pass& pass, Communicator& communicator,
-            const at::TensorOptions& statistics);
+  // `pass` describes the current forward pass; it and what `context` borrows outlive the layer. Parameters
+  // and pairs are in the statistics' precision of context.dtype.
+  TowerNorm(const NormSite& site, const Rules& rules, const Pass& pass, const Strategy::Context& context);
 
-  // Throws Error (refused) where a set of one value per channel would have to be normalised; decided
-  // from sizes before any exchange.
+  // Throws Error (refused) where a set of one value per channel would have to be normalised in training;
+  // decided from sizes before any exchange.
   at::Tensor forward(at::Tensor x, at::Tensor residual) override;
 
-  // This rank's share [2, C] of a pair that the ranks keep apart between evaluations: the pair is the sum
-  // of the ranks' shares. Undefined where every rank holds the pair itself (Remember::pooled).
-  const at::Tensor& share() const { return share_; }
-  void set_saved_pair(const at::Tensor& pair);  // [2, C]: what the shares sum to
+  // The pair of a population that is carried: saved, or one of Context::shadows. Throws Error (refused).
+  RunningPair& pair(const Population& population);
+  RunningPair& saved() { return saved_; }
+  // Puts a pair [2, C] where evaluation reads it: the buffers.
+  void show(const at::Tensor& pair);
+  void start_from_buffers();
+
+  // Moments collected since the last call in Mode::calibrate, [1 + 2C] float64: of this rank's towers.
+  at::Tensor take_collected();
   int64_t nonfinite_channels() const { return nonfinite_.item<int64_t>(); }
+
+  const at::Tensor& running_mean() const { return running_mean_; }
 
  private:
   friend class TowerNormalisation;
 
-  void check_sizes(const std::vector<int64_t>& elements) const;
-  // rows: [R, 2, C] float64, mean and unbiased variance of every set; weights: [R].
-  void remember(const at::Tensor& rows, double decay, const std::vector<double>& weights);
+  Sets sets(const Rules& rules, int64_t positions) const;
+  void check_sizes(const Rules& rules, const std::vector<int64_t>& elements) const;
+  void collect(const at::Tensor& moments);
 
   NormSite site_;
   Rules rules_;
   const Pass& pass_;
-  Communicator& communicator_;
+  Strategy::Context context_;
   at::Tensor weight_, bias_;               // [C], undefined without affine
-  at::Tensor running_mean_, running_var_;  // [C], the saved pair
-  at::Tensor share_;
+  at::Tensor running_mean_, running_var_;  // [C], what evaluation normalises by; mean_only has no variance
+  RunningPair saved_;
+  std::vector<std::pair<Population, RunningPair>> shadows_;
+  at::Tensor collected_;  // [1, 1 + 2C]
   at::Tensor nonfinite_;  // int64 []
-  int64_t updates_ = 0;
-  std::vector<double> weights_;  // that weights_tensor_ holds
-  at::Tensor weights_tensor_;
 };
 
 }  // namespace bnlab

@@ -61,6 +61,9 @@ TEST(Resolve, SaysWhatNumbersMustBe) {
             Lines{"here.key: expected a number in (0, 1], got 1.5"});
   EXPECT_EQ(mistake(P::number("", 1, "").above(0), 0), Lines{"here.key: expected a number > 0, got 0"});
   EXPECT_EQ(mistake(P::number("", 1, "").above(0).at_most(1).or_null(), nullptr), Lines{});
+  EXPECT_EQ(mistake(P::number("", 0.5, "").above(0).below(1), 1),
+            Lines{"here.key: expected a number in (0, 1), got 1"});
+  EXPECT_EQ(mistake(P::number("", 0.5, "").below(1), 1), Lines{"here.key: expected a number < 1, got 1"});
   EXPECT_EQ(mistake(P::number("", 1, ""), INFINITY), Lines{"here.key: expected a number, got null"});
 }
 
@@ -142,6 +145,9 @@ TEST(Resolve, ReadsGroupsAndListsOfGroups) {
   EXPECT_EQ(mistake(placement, Json{{"rank", 2}}),
             Lines{"here.key.rank: unknown key; did you mean \"ranks\"?"});
   EXPECT_EQ(mistake(placement, 2), Lines{"here.key: expected an object, got 2"});
+  const Parameter part = P::group("part", {P::text("file", nullptr, "").needed()}, "").null_by_default();
+  EXPECT_EQ(complete({part}, Json::object()).dump(), R"({"part":null})");
+  EXPECT_EQ(mistakes({part}, {{"part", Json::object()}}), Lines{"here.part.file: missing, expected a text"});
   const Parameter contrasts = P::groups("", {P::text("metric", "", "").needed()}, "");
   EXPECT_EQ(
       mistake(contrasts, Json::parse(R"([{"metric": "a"}, {}, 4])")),

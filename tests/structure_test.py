@@ -13,11 +13,11 @@ import tempfile
 import unittest
 
 # The folders of harness/, lowest first; "" holds the files directly in harness/. Includes point to the left.
-LAYERS = ["", "communicator", "models", "tasks", "spec", "records", "training", "launch", "cli"]
+LAYERS = ["", "communicator", "models", "tasks", "spec", "records", "layer", "training", "launch", "cli"]
 # What strategies/ may include of harness/: the interface headers.
-SEEN_BY_STRATEGIES = ["", "communicator"]
+SEEN_BY_STRATEGIES = ["", "communicator", "layer"]
 # Built without LibTorch, so that they compile in seconds and run under the thread sanitiser.
-PLAIN_FILES = ["error", "random", "towers", "json", "parameters", "registry", "resolve"]
+PLAIN_FILES = ["error", "random", "towers", "json", "parameters", "population", "registry", "resolve"]
 PLAIN_FOLDERS = ["spec", "records", "launch", "cli"]
 # Forward declarations of a library that LibTorch's wheel uses without shipping its headers; they include each other.
 FOREIGN_HEADERS = "harness/communicator/gloo_headers/"

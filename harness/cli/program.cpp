@@ -148,6 +148,9 @@ void build(Program& program) {
   add_status(program);
   add_report(program);
   add_list(program);
+  add_layer(program);
+  add_verify(program);
+  add_explain(program);
   add_doctor(program);
   add_rank(program);
 }

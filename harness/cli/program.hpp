@@ -38,6 +38,9 @@ void add_plan(Program& program);
 void add_status(Program& program);
 void add_report(Program& program);
 void add_list(Program& program);
+void add_layer(Program& program);
+void add_verify(Program& program);
+void add_explain(Program& program);
 void add_doctor(Program& program);
 void add_rank(Program& program);
 

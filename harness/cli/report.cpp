@@ -15,13 +15,14 @@ struct ReportRequest {
   std::string results = "results";
   std::string format;
   std::string into;
+  std::string baseline;
 };
 
 int report(const ReportRequest& request) {
   const Experiment experiment = load_experiment(find_spec(request.spec));
   std::vector<std::string> problems;
   const ExperimentReport table =
-      make_report(experiment, list_records(request.results, experiment.name, &problems));
+      make_report(experiment, list_records(request.results, experiment.name, &problems), request.baseline);
   for (const std::string& problem : problems) {
     std::cerr << "left out: " << problem << "\n";
   }
@@ -46,7 +47,7 @@ void add_report(Program& program) {
   CLI::App* command = add_command(program, "report", "The table of an experiment over its seeds",
                                   "  bnlab report quickstart\n"
                                   "  bnlab report experiments/tradeoff.json --format json\n"
-                                  "  bnlab report tradeoff --into results/README.md");
+                                  "  bnlab report tradeoff --baseline per_tower --into results/README.md");
   const auto request = std::make_shared<ReportRequest>();
   command->add_option("SPEC", request->spec, "Spec file, or the name of one in experiments/")->required();
   command->add_option("--format", request->format, "text, markdown or json")
@@ -55,6 +56,10 @@ void add_report(Program& program) {
   command
       ->add_option("--into", request->into, "File with a line <!-- table:NAME -->: the table is put below it")
       ->type_name("FILE");
+  command
+      ->add_option("--baseline", request->baseline,
+                   "Strategy (its label) that throughputs are given relative to as well")
+      ->type_name("LABEL");
   add_results_option(*command, request->results);
   command->callback([&program, request] { program.action = [request] { return report(*request); }; });
 }

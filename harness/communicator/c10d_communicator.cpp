@@ -1,5 +1,6 @@
 #include "harness/communicator/c10d_communicator.hpp"
 
+#include <numeric>
 #include <utility>
 
 #include "harness/error.hpp"
@@ -59,6 +60,15 @@ void C10dCommunicator::note(const char* op, const at::Tensor& t, Purpose purpose
   ledger_.add(op, purpose, t.numel(), static_cast<int64_t>(t.nbytes()));
 }
 
+template <class Start>
+void C10dCommunicator::wait_for(const char* op, Purpose purpose, const Start& start) {
+  try {
+    start()->wait();
+  } catch (const std::exception& e) {
+    fail(name_, op, purpose, e);
+  }
+}
+
 at::Tensor C10dCommunicator::all_gather(const at::Tensor& t, Purpose purpose) {
   note("all_gather", t, purpose);
   if (size() == 1) {
@@ -70,11 +80,7 @@ at::Tensor C10dCommunicator::all_gather(const at::Tensor& t, Purpose purpose) {
   at::Tensor gathered = at::empty({size() * t.numel()}, t.options());
   c10d::AllgatherOptions options;
   options.asyncOp = false;
-  try {
-    backend_->_allgather_base(gathered, sent, options)->wait();
-  } catch (const std::exception& e) {
-    fail(name_, "all_gather", purpose, e);
-  }
+  wait_for("all_gather", purpose, [&] { return backend_->_allgather_base(gathered, sent, options); });
   return gathered.view(shape);
 }
 
@@ -86,11 +92,7 @@ void C10dCommunicator::all_reduce(at::Tensor& t, Purpose purpose) {
   c10d::AllreduceOptions options;
   options.asyncOp = false;
   std::vector<at::Tensor> tensors{t};
-  try {
-    backend_->allreduce(tensors, options)->wait();
-  } catch (const std::exception& e) {
-    fail(name_, "all_reduce", purpose, e);
-  }
+  wait_for("all_reduce", purpose, [&] { return backend_->allreduce(tensors, options); });
 }
 
 std::unique_ptr<Pending> C10dCommunicator::all_reduce_async(at::Tensor& t, Purpose purpose) {
@@ -115,11 +117,57 @@ void C10dCommunicator::broadcast(at::Tensor& t, int root, Purpose purpose) {
   options.rootRank = root;
   options.asyncOp = false;
   std::vector<at::Tensor> tensors{t};
-  try {
-    backend_->broadcast(tensors, options)->wait();
-  } catch (const std::exception& e) {
-    fail(name_, "broadcast", purpose, e);
+  wait_for("broadcast", purpose, [&] { return backend_->broadcast(tensors, options); });
+}
+
+at::Tensor C10dCommunicator::gather(const at::Tensor& t, int root, Purpose purpose) {
+  note("gather", t, purpose);
+  if (size() == 1) {
+    return t.unsqueeze(0);
   }
+  c10d::GatherOptions options;
+  options.rootRank = root;
+  options.asyncOp = false;
+  std::vector<at::Tensor> sent{t.contiguous()};
+  std::vector<std::vector<at::Tensor>> received;
+  at::Tensor gathered;
+  if (rank() == root) {
+    std::vector<int64_t> shape = t.sizes().vec();
+    shape.insert(shape.begin(), size());
+    gathered = at::empty(shape, t.options());
+    received.push_back(gathered.unbind(0));
+  }
+  wait_for("gather", purpose, [&] { return backend_->gather(received, sent, options); });
+  return gathered;
+}
+
+void C10dCommunicator::reduce(at::Tensor& t, int root, Purpose purpose) {
+  note("reduce", t, purpose);
+  if (size() == 1) {
+    return;
+  }
+  c10d::ReduceOptions options;
+  options.rootRank = root;
+  options.asyncOp = false;
+  std::vector<at::Tensor> tensors{t};
+  wait_for("reduce", purpose, [&] { return backend_->reduce(tensors, options); });
+}
+
+at::Tensor C10dCommunicator::all_to_all(const at::Tensor& t, const std::vector<int64_t>& send,
+                                        const std::vector<int64_t>& receive, Purpose purpose) {
+  note("all_to_all", t, purpose);
+  if (size() == 1) {
+    return t;
+  }
+  std::vector<int64_t> shape = t.sizes().vec();
+  shape.front() = std::accumulate(receive.begin(), receive.end(), int64_t{0});
+  at::Tensor sent = t.contiguous(), received = at::empty(shape, t.options());
+  std::vector<int64_t> rows_out = send, rows_in = receive;  // c10d wants them as variables
+  c10d::AllToAllOptions options;
+  options.asyncOp = false;
+  wait_for("all_to_all", purpose,
+           [&] { return backend_->alltoall_base(received, sent, rows_in, rows_out, options); });
+  return received;
 }
 
 void C10dCommunicator::barrier() {
@@ -127,11 +175,7 @@ void C10dCommunicator::barrier() {
   if (size() == 1) {
     return;
   }
-  try {
-    backend_->barrier()->wait();
-  } catch (const std::exception& e) {
-    fail(name_, "barrier", Purpose::control, e);
-  }
+  wait_for("barrier", Purpose::control, [&] { return backend_->barrier(); });
 }
 
 }  // namespace bnlab

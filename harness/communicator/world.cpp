@@ -78,12 +78,10 @@ class C10dWorld : public World {
  public:
   C10dWorld(const Rendezvous& at, at::Device device) : rank_(at.rank), size_(at.size), device_(device) {
     store_ = meet(at);
-    for (const char* name : {"statistics", "gradients"}) {
-      const auto store = c10::make_intrusive<c10d::PrefixStore>(name, store_);
-      const bool is_statistics = backends_.empty();
-      backends_.push_back(device.is_cuda() ? nccl_backend(store, at, device, /*high_priority=*/is_statistics)
-                                           : gloo_backend(store, at));
-      communicators_.push_back(std::make_unique<C10dCommunicator>(backends_.back(), ledger_, name));
+    add_group(at, "statistics", device.is_cuda(), /*high_priority=*/true);
+    add_group(at, "gradients", device.is_cuda());
+    if (device.is_cuda()) {
+      add_group(at, "host", /*on_gpu=*/false);
     }
     const auto type = device.is_cuda() ? c10d::ProcessGroup::NCCL : c10d::ProcessGroup::GLOO;
     group_ = c10::make_intrusive<c10d::ProcessGroup>(store_, rank_, size_);  // what Reducer wants
@@ -97,6 +95,7 @@ class C10dWorld : public World {
   std::string backend() const override { return device_.is_cuda() ? "nccl" : "gloo"; }
   Communicator& statistics() override { return *communicators_[0]; }
   Communicator& gradients() override { return *communicators_[1]; }
+  Communicator& host() override { return device_.is_cuda() ? *communicators_[2] : statistics(); }
   Ledger& ledger() override { return ledger_; }
 
   std::unique_ptr<GradientSync> reducer(const std::vector<at::Tensor>& parameters) override {
@@ -113,6 +112,12 @@ class C10dWorld : public World {
   }
 
  private:
+  void add_group(const Rendezvous& at, const char* name, bool on_gpu, bool high_priority = false) {
+    const auto store = c10::make_intrusive<c10d::PrefixStore>(name, store_);
+    backends_.push_back(on_gpu ? nccl_backend(store, at, device_, high_priority) : gloo_backend(store, at));
+    communicators_.push_back(std::make_unique<C10dCommunicator>(backends_.back(), ledger_, name));
+  }
+
   int rank_;
   int size_;
   at::Device device_;

@@ -1,5 +1,5 @@
 // A rank's place in the world and its process groups: one for statistics, one for gradients, so that a
-// small exchange never queues behind a gradient bucket.
+// small exchange never queues behind a gradient bucket, and on GPUs a third between the hosts.
 #pragma once
 
 #include <ATen/core/Tensor.h>

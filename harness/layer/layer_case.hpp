@@ -15,10 +15,10 @@
 namespace bnlab {
 
 struct LayerStep {
-  Mode mode = Mode::train;             // train, evaluate_saved or evaluate_batch
-  std::vector<at::Tensor> inputs;      // one per tower, [n_t, C, ...]
-  std::vector<at::Tensor> gradients;   // of the outputs, one per tower, each undefined (zero) or like the output;
-                                       // empty: no backward pass
+  Mode mode = Mode::train;            // train, evaluate_saved or evaluate_batch
+  std::vector<at::Tensor> inputs;     // one per tower, [n_t, C, ...]
+  std::vector<at::Tensor> gradients;  // of the outputs, one per tower, each undefined (zero) or like the
+                                      // output; empty: no backward pass
 };
 
 // For strategies whose site is a convolution (weight_norm).
@@ -45,12 +45,12 @@ struct LayerCase {
 
 struct LayerStepAnswer {
   std::vector<at::Tensor> outputs, input_gradients;  // one per tower; no gradients: empty
-  at::Tensor weight_gradient, bias_gradient;         // summed over all towers; undefined where there is no weight
-  at::Tensor running_mean, running_var;              // the saved pair after the step; undefined: none
-  std::vector<Collective> collectives;               // of the step itself, as one rank issues them
-  std::vector<int64_t> permutation;                  // empty: no sample has moved
-  at::Tensor v_gradient, gain_gradient;              // weight_norm (its bias gradient is bias_gradient)
-  at::Tensor gain, bias;                             // weight_norm: in force
+  at::Tensor weight_gradient, bias_gradient;  // summed over all towers; undefined where there is no weight
+  at::Tensor running_mean, running_var;       // the saved pair after the step; undefined: none
+  std::vector<Collective> collectives;        // of the step itself, as one rank issues them
+  std::vector<int64_t> permutation;           // empty: no sample has moved
+  at::Tensor v_gradient, gain_gradient;       // weight_norm (its bias gradient is bias_gradient)
+  at::Tensor gain, bias;                      // weight_norm: in force
 };
 
 struct LayerAnswer {
@@ -59,8 +59,10 @@ struct LayerAnswer {
 };
 
 // The case in `ranks` ranks, threads of this process that meet over loopback (one rank: in this thread);
-// ranks must divide the towers. Throws Error as the strategy refuses.
-LayerAnswer apply_layer(const LayerCase& layer_case, int ranks = 1, at::DeviceType device = at::kCPU);
+// ranks must divide the towers. Throws Error as the strategy refuses; `key` then names the part of the case
+// that was being done: "strategy", "running_var", "steps[2].towers".
+LayerAnswer apply_layer(const LayerCase& layer_case, int ranks = 1, at::DeviceType device = at::kCPU,
+                        std::string* key = nullptr);
 
 // `strategy` ("sync" or {"name": "sync", ...}) with its defaults filled in. Throws Error (spec).
 Json resolved_strategy(const Json& strategy);

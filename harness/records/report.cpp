@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "harness/error.hpp"
 #include "harness/records/cells.hpp"
 #include "harness/records/text_table.hpp"
 
@@ -10,6 +11,13 @@ namespace {
 
 std::optional<double> median_of(const std::vector<double>& values) {
   return values.empty() ? std::nullopt : std::optional(median(values));
+}
+
+// What the strategy exchanges in a step: its statistics, and samples if it shuffles them.
+std::optional<double> exchanged(const Record& record, const std::string& what) {
+  const auto statistics = record.number("result.communication.statistics." + what);
+  const auto shuffle = record.number("result.communication.shuffle." + what);
+  return statistics ? std::optional(*statistics + shuffle.value_or(0)) : std::nullopt;
 }
 
 ReportRow row_of(const CellRecords& cell, const std::string& placement,
@@ -35,17 +43,35 @@ ReportRow row_of(const CellRecords& cell, const std::string& placement,
     row.jobs = row.jobs || record->at("placement.jobs") != 1;
     take(images, metric_of(*record, "images_per_s"));
     take(peaks, metric_of(*record, "peak_memory_bytes"));
-    take(collectives, record->number("result.communication.statistics.collectives_per_step"));
-    take(bytes, record->number("result.communication.statistics.bytes_per_step"));
+    take(collectives, exchanged(*record, "collectives_per_step"));
+    take(bytes, exchanged(*record, "bytes_per_step"));
   }
   for (const std::string& population : report.populations) {
     row.headline[population] = values_by_seed(records, report.headline, population);
   }
   row.images_per_s = median_of(images);
   row.peak_memory_bytes = median_of(peaks);
-  row.statistics_collectives_per_step = median_of(collectives);
-  row.statistics_bytes_per_step = median_of(bytes);
+  row.collectives_per_step = median_of(collectives);
+  row.bytes_per_step = median_of(bytes);
   return row;
+}
+
+// Rows are compared with the baseline's row of the same group on the same placement.
+void compare_with_baseline(ExperimentReport& report) {
+  std::vector<std::string> labels;
+  std::map<std::pair<std::string, std::string>, std::optional<double>> baselines;
+  for (const ReportRow& row : report.rows) {
+    if (std::find(labels.begin(), labels.end(), row.strategy) == labels.end()) labels.push_back(row.strategy);
+    if (row.strategy == report.baseline) baselines[{row.group, row.placement}] = row.images_per_s;
+  }
+  if (baselines.empty()) {
+    throw Error(Error::Kind::usage, "the baseline: no run of " + report.experiment + " has the strategy " +
+                                        shown(report.baseline) + suggestion(report.baseline, labels));
+  }
+  for (ReportRow& row : report.rows) {
+    const auto baseline = baselines[{row.group, row.placement}];
+    if (row.images_per_s && baseline) row.relative_images_per_s = *row.images_per_s / *baseline;
+  }
 }
 
 // Rows of one group compete: "8x2 sync 0.712 (next group_norm 0.650)".
@@ -101,7 +127,7 @@ std::vector<std::string> what_was_learned(const ExperimentReport& report) {
 
 void find_names(const Experiment& experiment, const std::vector<Record>& records, ExperimentReport& report) {
   for (const RunSpec& run : experiment.runs) {
-    for (const std::string& population : run.populations) {
+    for (const std::string& population : run.evaluated()) {
       auto& all = report.populations;
       if (std::find(all.begin(), all.end(), population) == all.end()) all.push_back(population);
     }
@@ -116,8 +142,10 @@ void find_names(const Experiment& experiment, const std::vector<Record>& records
 
 }  // namespace
 
-ExperimentReport make_report(const Experiment& experiment, const std::vector<Record>& records) {
+ExperimentReport make_report(const Experiment& experiment, const std::vector<Record>& records,
+                             const std::string& baseline) {
   ExperimentReport report;
+  report.baseline = baseline;
   report.experiment = experiment.name;
   report.question = experiment.question;
   report.claim = experiment.claim;
@@ -130,6 +158,11 @@ ExperimentReport make_report(const Experiment& experiment, const std::vector<Rec
       report.rows.push_back(row_of(cell, placement, found, report));
     }
   }
+  for (ReportRow& row : report.rows) {
+    const auto remark = experiment.remarks.find(row.strategy);
+    if (remark != experiment.remarks.end()) row.remark = remark->second;
+  }
+  if (!baseline.empty()) compare_with_baseline(report);
   report.contrasts = evaluate_contrasts(experiment.contrasts, all);
   report.learned = what_was_learned(report);
   return report;

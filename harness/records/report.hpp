@@ -22,12 +22,15 @@ struct ReportRow {
   std::string group;              // the cell without the strategy: rows of one group are compared
   std::string placement;          // "2x4-cpu"; empty where nothing has run
   int asked = 0, ok = 0, failed = 0;
-  std::map<std::string, int> failures;         // outcome -> runs
-  std::map<std::string, SeedValues> headline;  // population -> values
-  std::optional<double> images_per_s;          // median over seeds; nothing where it may not be claimed
-  bool emulated = false, jobs = false;         // why it may not
-  std::optional<double> peak_memory_bytes;     // largest over ranks, median over seeds
-  std::optional<double> statistics_collectives_per_step, statistics_bytes_per_step;
+  std::map<std::string, int> failures;          // outcome -> runs
+  std::map<std::string, SeedValues> headline;   // population -> values
+  std::optional<double> images_per_s;           // median over seeds; nothing where it may not be claimed
+  std::optional<double> relative_images_per_s;  // to the baseline's of the same group and placement
+  bool emulated = false, jobs = false;          // why it may not
+  std::optional<double> peak_memory_bytes;      // largest over ranks, median over seeds
+  // Of the strategy, statistics and shuffling, by one rank.
+  std::optional<double> collectives_per_step, bytes_per_step;
+  std::string remark;  // what the spec says of this strategy; may be empty
 };
 
 struct ExperimentReport {
@@ -35,13 +38,17 @@ struct ExperimentReport {
   std::string headline;              // "mean_iou"
   std::vector<std::string> columns;  // of the cells: "towers x batch", "strategy", ...
   std::vector<std::string> populations;
+  std::string baseline;  // label of the strategy that throughputs are relative to; empty: none
   std::vector<ReportRow> rows;
   std::vector<ContrastResult> contrasts;
   std::vector<std::string> learned;  // plain sentences
   RunCounts runs;
 };
 
-ExperimentReport make_report(const Experiment& experiment, const std::vector<Record>& records);
+// `baseline`: a strategy's label; throughputs are then given relative to it too. Throws Error (usage) where
+// no run has it.
+ExperimentReport make_report(const Experiment& experiment, const std::vector<Record>& records,
+                             const std::string& baseline = "");
 
 // Text: aligned columns, at most 100 wide where the cells' names allow it.
 std::string report_text(const ExperimentReport& report);

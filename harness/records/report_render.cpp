@@ -44,8 +44,10 @@ bool names_placements(const ExperimentReport& report) {
                       [&](const ReportRow& row) { return seen.insert(row.cell).second; });
 }
 
-TextTable cells_table(const ExperimentReport& report) {
+TextTable cells_table(const ExperimentReport& report, bool with_remarks) {
   TextTable table;
+  const bool remarks = with_remarks && std::any_of(report.rows.begin(), report.rows.end(),
+                                                   [](const ReportRow& row) { return !row.remark.empty(); });
   const bool placements = names_placements(report);
   for (std::string title : report.columns) {
     const size_t space = title.find(' ');
@@ -57,10 +59,13 @@ TextTable cells_table(const ExperimentReport& report) {
   for (const std::string& population : report.populations) {
     table.columns.push_back({report.headline + "\n" + population, true});
   }
-  for (const char* title : {"images\n/s", "peak\nMiB", "coll.\n/step", "bytes\n/step"}) {
+  table.columns.push_back({"images\n/s", true});
+  if (!report.baseline.empty()) table.columns.push_back({"relative to\n" + report.baseline, true});
+  for (const char* title : {"peak\nMiB", "coll.\n/step", "bytes\n/step"}) {
     table.columns.push_back({title, true});
   }
   table.columns.push_back({"failed"});
+  if (remarks) table.columns.push_back({"what it shows"});
   for (const ReportRow& row : report.rows) {
     std::vector<std::string> cells = row.cell;
     if (placements) cells.push_back(row.placement);
@@ -70,10 +75,12 @@ TextTable cells_table(const ExperimentReport& report) {
       cells.push_back(plus_minus(t_interval(without_seeds(row.headline.at(population)))));
     }
     cells.push_back(rate_text(row));
+    if (!report.baseline.empty()) cells.push_back(optional_text(row.relative_images_per_s, 2));
     cells.push_back(optional_text(row.peak_memory_bytes, 0, 1024 * 1024));
-    cells.push_back(optional_text(row.statistics_collectives_per_step, 0));
-    cells.push_back(optional_text(row.statistics_bytes_per_step, 0));
+    cells.push_back(optional_text(row.collectives_per_step, 0));
+    cells.push_back(optional_text(row.bytes_per_step, 0));
     cells.push_back(failures_text(row));
+    if (remarks) cells.push_back(row.remark);
     table.rows.push_back(cells);
   }
   return table;
@@ -109,7 +116,7 @@ std::vector<std::string> footnotes(const ExperimentReport& report) {
   std::vector<std::string> notes = {
       std::string(report.headline) + ": mean " + kPlusMinus +
       " half-width of the 95 % t interval over the n seeds that ended ok; images/s and peak: medians; "
-      "coll., bytes: statistics exchanges of one rank."};
+      "coll., bytes: what one rank exchanges for statistics and shuffling."};
   const auto any = [&](auto property) {
     return std::any_of(report.rows.begin(), report.rows.end(), property);
   };
@@ -136,21 +143,6 @@ std::string progress(const ExperimentReport& report) {
   std::string text = std::to_string(runs.finished) + " of " + std::to_string(runs.asked) + " runs are there";
   if (runs.failed > 0) text += ", " + std::to_string(runs.failed) + " of them failed";
   return text + (runs.finished < runs.asked ? ": the matrix is incomplete, the numbers provisional." : ".");
-}
-
-// Breaks `text` at spaces, so that no line is longer than `most` bytes unless a word is.
-std::string wrapped(const std::string& text, size_t most = 100) {
-  std::string out;
-  for (size_t begin = 0; begin < text.size();) {
-    size_t end = text.size();
-    if (end - begin > most) {
-      end = text.rfind(' ', begin + most);
-      if (end == std::string::npos || end <= begin) end = std::min(text.find(' ', begin), text.size());
-    }
-    out += text.substr(begin, end - begin) + "\n";
-    begin = end + 1;
-  }
-  return out;
 }
 
 Json number(double value) {
@@ -183,11 +175,13 @@ Json row_json(const ReportRow& row, const ExperimentReport& report) {
           {"failures", failures},
           {"values", headline},  // of the headline metric, by population
           {"images_per_s", number(row.images_per_s)},
+          {"relative_images_per_s", number(row.relative_images_per_s)},
           {"emulated", row.emulated},
           {"ran_beside_others", row.jobs},
           {"peak_memory_bytes", number(row.peak_memory_bytes)},
-          {"statistics_collectives_per_step", number(row.statistics_collectives_per_step)},
-          {"statistics_bytes_per_step", number(row.statistics_bytes_per_step)}};
+          {"collectives_per_step", number(row.collectives_per_step)},
+          {"bytes_per_step", number(row.bytes_per_step)},
+          {"remark", row.remark.empty() ? Json(nullptr) : Json(row.remark)}};
 }
 
 Json contrast_json(const ContrastResult& result) {
@@ -206,7 +200,7 @@ Json contrast_json(const ContrastResult& result) {
 std::string report_text(const ExperimentReport& report) {
   std::string text = wrapped(report.experiment + ": " + report.question);
   if (!report.claim.empty()) text += wrapped("Claim: " + report.claim);
-  text += wrapped(progress(report)) + "\n" + cells_table(report).text() + "\n";
+  text += wrapped(progress(report)) + "\n" + cells_table(report, false).text() + "\n";
   if (!report.contrasts.empty()) text += contrasts_table(report).text() + "\n";
   for (const std::string& note : footnotes(report)) text += wrapped(note);
   if (!report.learned.empty()) text += "\n";
@@ -217,7 +211,7 @@ std::string report_text(const ExperimentReport& report) {
 std::string report_markdown(const ExperimentReport& report) {
   std::string text = "**" + markdown_escape(report.question) + "**\n\n";
   if (!report.claim.empty()) text += "Claim: " + markdown_escape(report.claim) + "\n\n";
-  text += progress(report) + "\n\n" + cells_table(report).markdown() + "\n";
+  text += progress(report) + "\n\n" + cells_table(report, true).markdown() + "\n";
   if (!report.contrasts.empty()) text += contrasts_table(report).markdown() + "\n";
   for (const std::string& note : footnotes(report)) text += "- " + markdown_escape(note) + "\n";
   for (const std::string& sentence : report.learned) text += "\n" + markdown_escape(sentence) + "\n";
@@ -234,6 +228,7 @@ Json report_json(const ExperimentReport& report) {
       {"question", report.question},
       {"claim", report.claim},
       {"headline", report.headline},
+      {"baseline", report.baseline.empty() ? Json(nullptr) : Json(report.baseline)},
       {"runs",
        {{"asked", runs.asked}, {"finished", runs.finished}, {"failed", runs.failed}, {"stale", runs.stale}}},
       {"rows", rows},

@@ -28,6 +28,7 @@ std::filesystem::path run_folder(const std::filesystem::path& results, const std
 inline constexpr const char* kRecordFile = "record.json";  // last to appear: its presence means finished
 inline constexpr const char* kMetricsFile = "metrics.jsonl";
 inline constexpr const char* kWeightsFile = "weights.safetensors";
+inline constexpr const char* kPopulationsFile = "populations.safetensors";  // shadow pairs, if there are any
 
 // Replaces `file` by `text` atomically: a temporary file in the same folder (hidden, ending in ".tmp") is
 // written, flushed and synced, then renamed, then the folder is synced. The folder must exist. A reader sees

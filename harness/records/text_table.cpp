@@ -75,6 +75,22 @@ std::string TextTable::markdown() const {
   return titles + "\n" + rule + "\n" + body;
 }
 
+std::string wrapped(const std::string& text, size_t indent, size_t most) {
+  const std::string space(indent, ' ');
+  const size_t room = most - indent;
+  std::string out;
+  for (size_t begin = 0; begin < text.size();) {
+    size_t end = text.size();
+    if (end - begin > room) {
+      end = text.rfind(' ', begin + room);
+      if (end == std::string::npos || end <= begin) end = std::min(text.find(' ', begin), text.size());
+    }
+    out += space + text.substr(begin, end - begin) + "\n";
+    begin = end + 1;
+  }
+  return out;
+}
+
 std::string markdown_escape(const std::string& text) {
   std::string escaped;
   for (const char c : text) {

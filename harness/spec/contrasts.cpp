@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "harness/population.hpp"
 #include "harness/spec/dotted.hpp"
 #include "harness/spec/matching.hpp"
 
@@ -66,15 +67,27 @@ class Checker {
         continue;
       }
       compared = true;
-      const Json& populations = run["populations"];
-      if (std::count(populations.begin(), populations.end(), contrast.population) == 0) {
-        report_.add(
-            path_ + ".population",
-            shown(contrast.population) + " is not among the populations of the runs, " + shown(populations));
-      }
+      check_population(contrast.population, run);
     }
     if (!compared) {
       report_.add(path_ + ".at", "no run of " + strategy + " matches");
+    }
+  }
+
+  void check_population(const std::string& population, const Json& run) const {
+    const std::string path = path_ + ".population";
+    if (population == kAveragedWeights) {
+      if (run["weight_ema"].is_null()) {
+        report_.add(path, "the runs have no averaged weights: weight_ema is null");
+      }
+      return;
+    }
+    const std::string problem = population_problem(population, run["towers"]);
+    const Json& asked = run["populations"];
+    if (!problem.empty()) {
+      report_.add(path, problem);
+    } else if (std::count(asked.begin(), asked.end(), population) == 0) {
+      report_.add(path, shown(population) + " is not among the populations of the runs, " + shown(asked));
     }
   }
 
@@ -132,7 +145,7 @@ std::vector<Contrast> read_contrasts(const Json& contrasts, const Json& written,
       if (known && contrast.strategy == contrast.above) {
         report.add(path + ".above", "expected another strategy than " + contrast.strategy);
       }
-      if (known && judged && mistaken.count("populations") == 0) {
+      if (known && judged && mistaken.count("populations") == 0 && mistaken.count("towers") == 0) {
         checker.check_cells(contrast);
       }
     }

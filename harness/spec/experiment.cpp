@@ -67,6 +67,32 @@ Json object_of(const Json& value) {
   return value.is_object() ? value : Json::object();
 }
 
+// A sentence per strategy label; a label that no run has is a mistake.
+std::map<std::string, std::string> read_remarks(const Json& given, const Expansion& expansion,
+                                                Report& report) {
+  std::map<std::string, std::string> remarks;
+  std::vector<std::string> labels;
+  const bool known = expansion.mistaken.count("strategy") == 0;
+  for (const Json& run : expansion.cells) {
+    const std::string text = known ? label(run["strategy"]) : "";
+    if (std::find(labels.begin(), labels.end(), text) == labels.end()) {
+      labels.push_back(text);
+    }
+  }
+  for (const auto& [strategy, sentence] : given.items()) {
+    const std::string path = key_path("remarks", strategy);
+    if (!sentence.is_string() || sentence == "") {
+      report.add(path, "expected a sentence, got " + shown(sentence));
+    } else if (known && !labels.empty() &&
+               std::find(labels.begin(), labels.end(), strategy) == labels.end()) {
+      report.add(path, "no run has the strategy " + shown(strategy) + suggestion(strategy, labels));
+    } else {
+      remarks[strategy] = sentence;
+    }
+  }
+  return remarks;
+}
+
 }  // namespace
 
 Experiment load_experiment(const std::string& file) {
@@ -92,6 +118,7 @@ Experiment load_experiment(const std::string& file) {
   experiment.contrasts =
       read_contrasts(array_of(around["contrasts"]),
                      spec.contains("contrasts") ? spec["contrasts"] : Json::array(), expansion, report);
+  experiment.remarks = read_remarks(object_of(around["remarks"]), expansion, report);
   report.throw_if_any();
 
   experiment.question = text_of(around["question"]);

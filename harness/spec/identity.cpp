@@ -1,10 +1,11 @@
 // What a run is called: the label of its strategy and its id.
 //
 // The id is `<label>-<towers>x<batch>-seed<k>-<hash>`. The hash is the first 12 hexadecimal digits of
-// XXH3-128 over the canonical form of the resolved run: compact JSON, keys sorted, defaults filled in,
-// numbers in their shortest exact form, without the keys that change no result (keys.hpp). It does not
-// depend on the order of keys, on what is spelt out and what left to defaults, on the file's name or
-// on the machine.
+// XXH3-128 over the canonical form of the resolved run: compact JSON, keys sorted, numbers in their shortest
+// exact form, without what equals its default and without the keys that change no result (keys.hpp). A
+// component keeps its name and what differs from its own defaults. So the hash does not depend on the
+// order of keys, on what is spelt out and what left to defaults, on the file's name or on the machine; and a
+// key that is new to this program moves no id, as long as its default is what was done before.
 #include <algorithm>
 #include <cctype>
 #include <cstdio>
@@ -45,14 +46,56 @@ std::string slug(const std::string& text) {
   return safe;
 }
 
-std::string hash(const Json& run) {
-  nlohmann::json sorted = nlohmann::json::object();
-  for (const auto& [key, value] : run.items()) {
-    if (changes_result(key)) {
-      sorted[key] = value;
+// What stands where a spec gives nothing, complete.
+Json standard(Parameter parameter) {
+  Problems unused;
+  parameter.required = false;
+  return resolve({parameter}, Json::object(), "", unused)[parameter.name];
+}
+
+nlohmann::json reduced(const std::vector<Parameter>& declared, const Json& object);
+
+nlohmann::json reduced(const Parameter& parameter, const Json& value) {
+  using Kind = Parameter::Kind;
+  const std::string name = value.is_object() ? value.value("name", "") : "";
+  const About* about = parameter.kind == Kind::component ? find_registered(parameter.family, name) : nullptr;
+  if (about != nullptr) {
+    nlohmann::json component = reduced(about->parameters, value);
+    component["name"] = name;
+    return component;
+  }
+  if (parameter.kind == Kind::group && value.is_object() && !parameter.fields.empty()) {
+    return reduced(parameter.fields, value);
+  }
+  nlohmann::json all = value;
+  for (size_t i = 0; parameter.kind == Kind::group_list && i < value.size(); ++i) {
+    all[i] = reduced(parameter.fields, value[i]);
+  }
+  return all;
+}
+
+// What differs from the defaults, with sorted keys.
+nlohmann::json reduced(const std::vector<Parameter>& declared, const Json& object) {
+  nlohmann::json differing = nlohmann::json::object();
+  for (const auto& parameter : declared) {
+    if (object.contains(parameter.name)) {
+      const nlohmann::json value = reduced(parameter, object[parameter.name]);
+      if (parameter.required || value != reduced(parameter, standard(parameter))) {
+        differing[parameter.name] = value;
+      }
     }
   }
-  const std::string canonical = sorted.dump();
+  return differing;
+}
+
+std::string hash(const Json& run) {
+  nlohmann::json differing = reduced(run_parameters(), run);
+  for (const auto& parameter : run_parameters()) {
+    if (!changes_result(parameter.name)) {
+      differing.erase(parameter.name);
+    }
+  }
+  const std::string canonical = differing.dump();
   const XXH128_hash_t digest = XXH3_128bits(canonical.data(), canonical.size());
   char digits[17];
   std::snprintf(digits, sizeof digits, "%016llx", static_cast<unsigned long long>(digest.high64));
@@ -72,13 +115,9 @@ std::string label(const Json& strategy) {
     if (!strategy.contains(parameter.name)) {
       continue;
     }
-    Problems unused;
-    Parameter optional = parameter;
-    optional.required = false;
-    const Json standard = resolve({optional}, Json::object(), "", unused)[parameter.name];
     const Json& value = strategy[parameter.name];
     // Compared with sorted keys, and with 1 equal to 1.0.
-    if (parameter.required || nlohmann::json(value) != nlohmann::json(standard)) {
+    if (parameter.required || nlohmann::json(value) != nlohmann::json(standard(parameter))) {
       brackets += (brackets.empty() ? "" : ",") + parameter.name + "=" + value_text(value);
     }
   }

@@ -67,7 +67,35 @@ const std::vector<Parameter>& run_parameters() {
           .at_least(0)
           .at_most(kMostSteps),
       P::integer("log_every", 10, "steps between loss reports").at_least(1).at_most(kMostSteps),
-      P::texts("populations", {"saved"}, {"saved", "batch"}, "statistics to evaluate with").at_least(1),
+      P::texts("populations", {"saved"}, {},
+               "statistics to evaluate with: saved, tower:K, mean, pooled, precise, batch")
+          .at_least(1),
+      P::integer("precise_batches", 20, "training batches over which population precise is recomputed")
+          .at_least(1)
+          .at_most(kMostSteps),
+      P::text(
+          "shards", "iid",
+          "iid, or sorted:KEY: the training set sorted by a key of the task, a contiguous share per tower")
+          .at_least(1),
+      P::number("weight_ema", nullptr, "decay of a moving average of the weights, evaluated beside them")
+          .above(0)
+          .below(1)
+          .or_null(),
+      P::choice("gradient_route", "reducer", {"reducer", "rank0", "host"},
+                "how the ranks' gradients meet: c10d's Reducer, averaged on rank 0 and broadcast, or in host "
+                "memory"),
+      P::integer("average_weights_every", nullptr,
+                 "steps between averages of weights, momentum and saved pairs, in place of averaging "
+                 "gradients; one tower per rank")
+          .at_least(1)
+          .at_most(kMostSteps)
+          .or_null(),
+      P::group(
+          "init_from",
+          {P::text("file", nullptr, "weights file, relative to the working directory").at_least(1).needed(),
+           P::choice("part", "all", {"all", "features"}, "features: the head keeps its own start")},
+          "weights to start from")
+          .null_by_default(),
       P::integer("warmup_steps", 5, "first steps that the throughput leaves out")
           .at_least(0)
           .at_most(kMostSteps),
@@ -99,11 +127,13 @@ const std::vector<Parameter>& experiment_parameters() {
            P::group("at", {}, "dotted keys and values: the cells in which it is compared"),
            P::text("strategy", nullptr, "name or label of the strategy expected above").at_least(1).needed(),
            P::text("above", nullptr, "name or label of the strategy expected below").at_least(1).needed(),
-           P::choice("population", "saved", {"saved", "batch"}, "statistics of the evaluation"),
+           P::text("population", "saved", "statistics of the evaluation; ema: the averaged weights")
+               .at_least(1),
            P::number("equivalence_margin", nullptr, "differences up to this count as equal")
                .above(0)
                .or_null()},
           "the comparisons declared beforehand"),
+      P::group("remarks", {}, "strategy label: one sentence on it, shown beside its rows in reports"),
   };
   return all;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "harness/population.hpp"
 #include "harness/spec/dotted.hpp"
 #include "harness/spec/keys.hpp"
 #include "harness/spec/report.hpp"
@@ -57,6 +58,60 @@ void check_optimizer(const Json& run, Problems& problems) {
   }
 }
 
+void check_populations(const Json& run, Problems& problems) {
+  const Json& populations = run["populations"];
+  const Json& towers = run["towers"];
+  for (size_t i = 0; populations.is_array() && towers.is_number_integer() && i < populations.size(); ++i) {
+    const std::string problem =
+        populations[i].is_string() ? population_problem(populations[i], towers.get<int64_t>()) : "";
+    if (!problem.empty()) {
+      problems.add("populations[" + std::to_string(i) + "]", problem);
+    }
+  }
+}
+
+constexpr const char* kSorted = "sorted:";
+
+// The KEY of "sorted:KEY"; empty for "iid" and for what is neither.
+std::string shard_key(const std::string& shards) {
+  const std::string prefix = kSorted;
+  return shards.rfind(prefix, 0) == 0 ? shards.substr(prefix.size()) : "";
+}
+
+void check_shards(const Json& run, Problems& problems) {
+  const Json& shards = run["shards"];
+  if (shards.is_string() && shards != "" && shards != "iid" && shard_key(shards).empty()) {
+    problems.add("shards",
+                 "expected iid or sorted:KEY, where KEY is one of the task's, got " + shown(shards));
+  }
+}
+
+// Averaging weights takes the place of averaging gradients, and knows ranks, not towers.
+void check_weight_averaging(const Json& run, Problems& problems) {
+  const Json& every = run["average_weights_every"];
+  if (!every.is_number_integer() || every < 1) {
+    return;
+  }
+  const std::string beside = " beside average_weights_every, got ";
+  if (run["gradient_route"] != "reducer") {
+    problems.add("gradient_route", "expected \"reducer\"" + beside + shown(run["gradient_route"]));
+  }
+  if (!run["weight_ema"].is_null()) {
+    problems.add("weight_ema", "expected null" + beside + shown(run["weight_ema"]));
+  }
+  const Json& eval_every = run["eval_every"];
+  if (eval_every.is_number_integer() && eval_every > 0 &&
+      eval_every.get<int64_t>() % every.get<int64_t>() != 0) {
+    problems.add("average_weights_every",
+                 "expected a divisor of eval_every, " + eval_every.dump() + ", got " + every.dump());
+  }
+  const Json* ranks = find(run, "placement.ranks");
+  if (ranks != nullptr && ranks->is_number_integer() && *ranks != run["towers"]) {
+    problems.add("average_weights_every", "expected one tower per rank, got placement.ranks " +
+                                              ranks->dump() + " for " + shown(run["towers"]) + " towers");
+  }
+}
+
 std::vector<int64_t> samples_per_tower(const Json& run) {
   const Json& batch = run["batch_per_tower"];
   if (batch.is_array()) {
@@ -82,6 +137,9 @@ void check_agreement(const Json& run, Problems& problems) {
   check_batch(run, problems);
   check_placement(run, problems);
   check_optimizer(run, problems);
+  check_populations(run, problems);
+  check_shards(run, problems);
+  check_weight_averaging(run, problems);
 }
 
 Json normalised(Json run) {
@@ -120,12 +178,30 @@ RunSpec make_run(const Json& given) {
   spec.eval_every = run["eval_every"];
   spec.log_every = run["log_every"];
   spec.populations = run["populations"].get<std::vector<std::string>>();
+  spec.precise_batches = run["precise_batches"];
+  spec.shard_key = shard_key(run["shards"]);
+  spec.weight_ema = or_nothing<double>(&run["weight_ema"]);
+  spec.gradient_route = chosen<GradientRoute>(
+      run["gradient_route"],
+      {{"reducer", GradientRoute::reducer}, {"rank0", GradientRoute::rank0}, {"host", GradientRoute::host}});
+  spec.average_weights_every = or_nothing<int64_t>(&run["average_weights_every"]).value_or(0);
+  if (!run["init_from"].is_null()) {
+    spec.init_from = InitFrom{run["init_from"]["file"], run["init_from"]["part"] == "features"};
+  }
   spec.warmup_steps = run["warmup_steps"];
   spec.timeout_s = run["timeout_s"];
   spec.collective_timeout_s = run["collective_timeout_s"];
   spec.ranks = or_nothing<int>(find(run, "placement.ranks"));
   spec.device = or_nothing<std::string>(find(run, "placement.device"));
   return spec;
+}
+
+std::vector<std::string> RunSpec::evaluated() const {
+  std::vector<std::string> all = populations;
+  if (weight_ema) {
+    all.push_back(kAveragedWeights);
+  }
+  return all;
 }
 
 RunSpec read_resolved(const Json& resolved) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -15,8 +16,12 @@ namespace bnlab {
 enum class Precision { float32, float64, bfloat16 };
 enum class MemoryFormat { contiguous, channels_last };
 enum class LossMean { batch, tower };
-// How the gradients of the ranks meet: c10d's Reducer; averaged on rank 0 and broadcast; averaged in host memory.
+// How the gradients of the ranks meet: c10d's Reducer; averaged on rank 0 and broadcast; averaged in host
+// memory.
 enum class GradientRoute { reducer, rank0, host };
+
+// The name under which the evaluation of the averaged weights stands among the populations.
+inline constexpr const char* kAveragedWeights = "ema";
 
 // A weights file to start from.
 struct InitFrom {
@@ -44,10 +49,11 @@ struct RunSpec {
   std::string shard_key;                 // training set sorted by this key of the task; empty: iid
   std::optional<double> weight_ema;      // decay of the moving average of the weights
   GradientRoute gradient_route = GradientRoute::reducer;
-  int64_t average_weights_every = 0;  // steps between averages of the ranks' weights; 0: gradients are averaged
+  int64_t average_weights_every =
+      0;  // steps between averages of the ranks' weights; 0: gradients are averaged
   std::optional<InitFrom> init_from;
-  int64_t warmup_steps = 5;              // steps left out of the throughput
-  double timeout_s = 0;                  // wall time of the run; 0: none
+  int64_t warmup_steps = 5;  // steps left out of the throughput
+  double timeout_s = 0;      // wall time of the run; 0: none
   double collective_timeout_s = 60;
 
   // From the spec's "placement", else unset: the command line decides.
@@ -55,6 +61,7 @@ struct RunSpec {
   std::optional<std::string> device;  // "cpu" or "cuda"
 
   int64_t towers() const { return static_cast<int64_t>(samples_per_tower.size()); }
+  std::vector<std::string> evaluated() const;  // populations, and kAveragedWeights with weight_ema
 };
 
 // A primary contrast, declared before anything runs: `strategy` is expected above `above` in `metric`
@@ -80,6 +87,7 @@ struct Experiment {
   };
   std::vector<Excluded> excluded;  // cells that a rule of `exclude` removed
   std::vector<Contrast> contrasts;
+  std::map<std::string, std::string> remarks;  // strategy label -> one sentence, for reports
 };
 
 // Reads, checks and expands a spec file. Throws Error (spec) with all mistakes at once, one per line:

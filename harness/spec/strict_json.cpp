@@ -169,16 +169,17 @@ std::optional<std::string> read_text(const std::string& file, Report& report) {
 
 std::optional<Json> read_strict_json(const std::string& file, Report& report) {
   const std::optional<std::string> text = read_text(file, report);
-  if (!text) {
-    return std::nullopt;
-  }
-  Inspector inspector(file, *text, report);
-  const CountingIterator begin(text->data(), inspector.read());
-  const CountingIterator end(text->data() + text->size(), inspector.read());
+  return text ? parse_strict_json(*text, file, report) : std::nullopt;
+}
+
+std::optional<Json> parse_strict_json(const std::string& text, const std::string& file, Report& report) {
+  Inspector inspector(file, text, report);
+  const CountingIterator begin(text.data(), inspector.read());
+  const CountingIterator end(text.data() + text.size(), inspector.read());
   if (!Json::sax_parse(begin, end, &inspector)) {
     return std::nullopt;
   }
-  Json value = Json::parse(*text);
+  Json value = Json::parse(text);
   if (!value.is_object()) {
     report.add_in(file, "", "expected a JSON object, got " + shown(value));
     return std::nullopt;

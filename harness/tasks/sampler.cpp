@@ -1,32 +1,76 @@
 #include "harness/tasks/sampler.hpp"
 
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
 #include "harness/error.hpp"
 #include "harness/random.hpp"
 
 namespace bnlab {
+namespace {
 
-Sampler::Sampler(uint64_t seed, int64_t training_samples) : seed_(seed), size_(training_samples) {
-  if (size_ < 1) {
+std::vector<int64_t> indices(int64_t count) {
+  if (count < 1) {
     throw Error(Error::Kind::data, "the task has no training samples");
   }
+  std::vector<int64_t> all(static_cast<size_t>(count));
+  std::iota(all.begin(), all.end(), 0);
+  return all;
 }
 
-std::vector<Draw> Sampler::draws(int64_t begin, int64_t count) {
+}  // namespace
+
+Sampler Sampler::iid(uint64_t seed, int64_t training_samples, const Towers& towers) {
+  return Sampler({{Shard(seed, "order", indices(training_samples)), towers.total_samples(),
+                   towers.local_begin(), towers.local_samples()}});
+}
+
+Sampler Sampler::sorted(uint64_t seed, const std::vector<double>& values, const Towers& towers) {
+  const auto size = static_cast<int64_t>(values.size());
+  std::vector<int64_t> order = indices(size);
+  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
+    return values[static_cast<size_t>(a)] < values[static_cast<size_t>(b)];
+  });
+  std::vector<Share> shares;
+  for (int64_t t = 0; t < towers.count(); ++t) {  // of all towers, so that every rank refuses alike
+    const int64_t begin = size * towers.offset(t) / towers.total_samples();
+    const int64_t end = size * towers.offset(t + 1) / towers.total_samples();
+    if (begin == end && towers.samples(t) > 0) {
+      throw Error(Error::Kind::refused, "shards: tower " + std::to_string(t) + " would own none of the " +
+                                            std::to_string(size) +
+                                            " training samples; use more of them, or fewer towers");
+    }
+    if (towers.is_local(t) && begin < end) {
+      shares.push_back({Shard(seed, "order/tower" + std::to_string(t),
+                              std::vector<int64_t>(order.begin() + begin, order.begin() + end)),
+                        towers.samples(t), 0, towers.samples(t)});
+    }
+  }
+  return Sampler(std::move(shares));
+}
+
+std::vector<Draw> Sampler::batch(int64_t step) {
   std::vector<Draw> drawn;
-  drawn.reserve(static_cast<size_t>(count));
-  for (int64_t entry = begin; entry < begin + count; ++entry) {
-    const int64_t epoch = entry / size_;
-    drawn.push_back({permutation(epoch)[static_cast<size_t>(entry % size_)], epoch});
+  for (Share& share : shares_) {
+    for (int64_t i = 0; i < share.count; ++i) {
+      drawn.push_back(share.shard.entry(step * share.stride + share.begin + i));
+    }
   }
   return drawn;
 }
 
-const std::vector<int64_t>& Sampler::permutation(int64_t epoch) {
+Sampler::Shard::Shard(uint64_t seed, std::string purpose, std::vector<int64_t> samples)
+    : seed_(seed), purpose_(std::move(purpose)), samples_(std::move(samples)) {}
+
+Draw Sampler::Shard::entry(int64_t index) {
+  const auto size = static_cast<int64_t>(samples_.size());
+  const int64_t epoch = index / size;
   if (epoch != epoch_) {
-    order_ = Stream(seed_, "order", static_cast<uint64_t>(epoch)).permutation(size_);
+    order_ = Stream(seed_, purpose_, static_cast<uint64_t>(epoch)).permutation(size);
     epoch_ = epoch;
   }
-  return order_;
+  return {samples_[static_cast<size_t>(order_[static_cast<size_t>(index % size)])], epoch};
 }
 
 }  // namespace bnlab

@@ -1,28 +1,58 @@
-// The order of training samples: an endless stream of permutations, one per epoch, cut into global
-// batches. No remainder is dropped, and the stream depends on the seed alone.
+// The order of training samples: endless streams of permutations, one per epoch, cut into batches. No
+// remainder is dropped, and the streams depend on the seed, and where the training set is cut into
+// shards on the tower; never on the placement.
+//   iid     one stream over the whole set; global batch k is its entries [k N, (k + 1) N)
+//   sorted  the samples sorted by a value are cut into one contiguous share per tower, in proportion to the
+//           towers' batch sizes: of S samples tower t owns [floor(S offset(t) / N), floor(S offset(t + 1) /
+//           N)), and draws from them by a stream of its own. The skew is as strong as it can be.
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "harness/tasks/task.hpp"
+#include "harness/towers.hpp"
 
 namespace bnlab {
 
 class Sampler {
  public:
-  Sampler(uint64_t seed, int64_t training_samples);
+  // Throws Error (data) if there are no training samples.
+  static Sampler iid(uint64_t seed, int64_t training_samples, const Towers& towers);
+  // values: of each training sample (Task::sort_values); equal ones stay in the order of the set. Throws
+  // Error (refused) if a tower that has samples in the batch would own none of the set.
+  static Sampler sorted(uint64_t seed, const std::vector<double>& values, const Towers& towers);
 
-  // Entries [begin, begin + count) of the stream.
-  std::vector<Draw> draws(int64_t begin, int64_t count);
+  // What this rank's towers train on at a step, tower by tower: [towers.local_samples()].
+  std::vector<Draw> batch(int64_t step);
 
  private:
-  const std::vector<int64_t>& permutation(int64_t epoch);
+  // Some of the training samples, in an endless stream of permutations.
+  class Shard {
+   public:
+    Shard(uint64_t seed, std::string purpose, std::vector<int64_t> samples);
+    Draw entry(int64_t index);
 
-  uint64_t seed_;
-  int64_t size_;
-  int64_t epoch_ = -1;  // of order_
-  std::vector<int64_t> order_;
+   private:
+    uint64_t seed_;
+    std::string purpose_;  // of the random stream
+    std::vector<int64_t> samples_;
+    int64_t epoch_ = -1;  // of order_
+    std::vector<int64_t> order_;
+  };
+
+  // What this rank takes of a shard: at step k the entries [k stride + begin, k stride + begin + count).
+  struct Share {
+    Shard shard;
+    int64_t stride;
+    int64_t begin;
+    int64_t count;
+  };
+
+  explicit Sampler(std::vector<Share> shares) : shares_(std::move(shares)) {}
+
+  std::vector<Share> shares_;
 };
 
 }  // namespace bnlab

@@ -3,9 +3,30 @@
 #include <ATen/core/Reduction.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "harness/registry.hpp"
 
 namespace bnlab {
 namespace {
+
+// Losses are parts of a task; their entries have no maker, only parameters.
+[[maybe_unused]] const bool losses_declared = [] {
+  register_about("loss", {"cross_entropy", "softmax cross-entropy over all pixels that are not void", {}});
+  register_about(
+      "loss",
+      {"ohem",
+       "online hard-example mining: cross-entropy over the pixels that each tower finds hardest",
+       {Parameter::number("threshold", 0.7, "pixels whose true class is at most this probable are kept")
+            .above(0)
+            .at_most(1),
+        Parameter::integer("min_kept", 256, "pixels per image that a tower keeps at least, its hardest")
+            .at_least(0)
+            .at_most(1e9)},
+       "Shrivastava, Gupta, Girshick, CVPR 2016; pixel by pixel, as segmentation code does it"});
+  return true;
+}();
 
 Json ratio(double part, double whole) {
   return whole > 0 ? Json(part / whole) : Json(nullptr);
@@ -39,6 +60,49 @@ Json score(const at::Tensor& confusion) {
 
 Examples blank_examples(int64_t count, int64_t height, int64_t width) {
   return {at::empty({count, 3, height, width}, at::kFloat), at::empty({count, height, width}, at::kLong)};
+}
+
+Numbered number_names(const std::vector<std::string>& names) {
+  Numbered all{names, {}};
+  std::sort(all.names.begin(), all.names.end());
+  all.names.erase(std::unique(all.names.begin(), all.names.end()), all.names.end());
+  for (const std::string& name : names) {
+    all.numbers.push_back(std::lower_bound(all.names.begin(), all.names.end(), name) - all.names.begin());
+  }
+  return all;
+}
+
+Parameter SegmentationTask::loss_parameter() {
+  return Parameter::component("loss", "loss", "cross_entropy", "which pixels count in the loss");
+}
+
+SegmentationTask::SegmentationTask(int64_t classes, const Json& loss) : classes_(classes) {
+  if (loss.at("name") == "ohem") {
+    hard_examples_ = {loss.at("threshold"), loss.at("min_kept")};
+  }
+}
+
+at::Tensor SegmentationTask::select_labels(const at::Tensor& outputs, const at::Tensor& labels,
+                                           const std::vector<int64_t>& offsets) const {
+  if (!hard_examples_) {
+    return labels;
+  }
+  const at::NoGradGuard no_grad;
+  const auto logits = outputs.scalar_type() == at::kDouble ? outputs : outputs.to(at::kFloat);
+  // Logarithms of the true class's probability; void is easier than anything.
+  auto ease = at::cross_entropy_loss(logits, labels, {}, at::Reduction::None, kVoid).neg();
+  ease.masked_fill_(labels.eq(kVoid), std::numeric_limits<double>::infinity());
+  at::Tensor selected = labels.clone();
+  for (size_t g = 0; g + 1 < offsets.size(); ++g) {
+    const auto slice = ease.slice(0, offsets[g], offsets[g + 1]);
+    const int64_t least = std::min(hard_examples_->min_kept * (offsets[g + 1] - offsets[g]), slice.numel());
+    at::Tensor limit = at::full({}, std::log(hard_examples_->threshold), slice.options());
+    if (least > 0) {
+      limit = at::maximum(limit, std::get<0>(slice.flatten().kthvalue(least)));
+    }
+    selected.slice(0, offsets[g], offsets[g + 1]).masked_fill_(slice.gt(limit), kVoid);
+  }
+  return selected;
 }
 
 at::Tensor SegmentationTask::valid_counts(const at::Tensor& labels,
@@ -96,14 +160,25 @@ Json SegmentationTask::metrics(const at::Tensor& measured) const {
 }
 
 void SegmentationTask::set_test_groups(const std::vector<std::string>& group_of_sample) {
-  groups_ = group_of_sample;
-  std::sort(groups_.begin(), groups_.end());
-  groups_.erase(std::unique(groups_.begin(), groups_.end()), groups_.end());
-  std::vector<int64_t> indices;
-  for (const std::string& name : group_of_sample) {
-    indices.push_back(std::lower_bound(groups_.begin(), groups_.end(), name) - groups_.begin());
+  const Numbered numbered = number_names(group_of_sample);
+  groups_ = numbered.names;
+  group_of_sample_ = at::tensor(numbered.numbers, at::kLong);
+}
+
+std::vector<double> SegmentationTask::most_frequent(const at::Tensor& labels, int64_t first) const {
+  std::vector<double> classes(static_cast<size_t>(labels.size(0)), static_cast<double>(first - 1));
+  std::vector<int64_t> most(classes.size(), 0);
+  for (int64_t c = first; c < classes_; ++c) {
+    const at::Tensor pixels = labels.eq(c).flatten(1).sum(1);
+    const auto* counts = pixels.const_data_ptr<int64_t>();
+    for (size_t i = 0; i < classes.size(); ++i) {
+      if (counts[i] > most[i]) {
+        most[i] = counts[i];
+        classes[i] = static_cast<double>(c);
+      }
+    }
   }
-  group_of_sample_ = at::tensor(indices, at::kLong);
+  return classes;
 }
 
 }  // namespace bnlab

@@ -9,6 +9,7 @@
 #include <array>
 #include <cmath>
 #include <numbers>
+#include <numeric>
 
 #include "harness/random.hpp"
 #include "harness/registry.hpp"
@@ -129,7 +130,7 @@ void illuminate(Stream& stream, const Scene& scene, float gain, const Colour& of
 class Shapes : public SegmentationTask {
  public:
   Shapes(const Json& options, const Context& context)
-      : SegmentationTask(kClasses),
+      : SegmentationTask(kClasses, options.at("loss")),
         seed_(context.seed),
         size_(options.at("size").get<std::array<int64_t, 2>>()),
         nuisance_(options.at("nuisance")),
@@ -140,12 +141,16 @@ class Shapes : public SegmentationTask {
   std::array<int64_t, 2> test_image_size() const override { return size_; }
   int64_t training_samples() const override { return train_.labels.size(0); }
   int64_t test_samples() const override { return test_.labels.size(0); }
-  bool may_have_void() const override { return false; }
+  bool may_have_void() const override { return selects_labels(); }
 
   Examples training(const std::vector<Draw>& draws) const override;
   Examples test(int64_t begin, int64_t count) const override {
     return {test_.images.narrow(0, begin, count), test_.labels.narrow(0, begin, count)};
   }
+
+  std::vector<std::string> sort_keys() const override { return {"class", "brightness"}; }
+  // class: the one of the shapes that covers most pixels; brightness: the image's mean, nuisance included.
+  std::vector<double> sort_values(const std::string& key) const override;
 
  private:
   Examples make(const char* purpose, int64_t count) const;
@@ -204,6 +209,20 @@ Examples Shapes::training(const std::vector<Draw>& draws) const {
   return batch;
 }
 
+std::vector<double> Shapes::sort_values(const std::string& key) const {
+  if (key == "class") {
+    return most_frequent(train_.labels, 1);
+  }
+  // Summed in one order on any number of threads: equal on all ranks.
+  std::vector<double> brightness;
+  const int64_t values = train_.images[0].numel();
+  for (int64_t i = 0; i < training_samples(); ++i) {
+    const float* image = train_.images.const_data_ptr<float>() + i * values;
+    brightness.push_back(std::accumulate(image, image + values, 0.0) / static_cast<double>(values));
+  }
+  return brightness;
+}
+
 const Registered<Task> entry{
     {"shapes",
      "coloured, textured shapes of 4 classes under varying illumination, made from the seed",
@@ -214,7 +233,8 @@ const Registered<Task> entry{
       Parameter::integer("test", 128, "test images").at_least(1).at_most(100000),
       Parameter::number("nuisance", 0.2, "strength of the illumination nuisance; 0: none")
           .at_least(0)
-          .at_most(2)},
+          .at_most(2),
+      SegmentationTask::loss_parameter()},
      ""},
     bnlab::make<Task, Shapes>};
 

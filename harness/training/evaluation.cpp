@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "harness/error.hpp"
+#include "harness/records/run_folder.hpp"
 #include "harness/training/memory.hpp"
 #include "harness/training/precision.hpp"
 #include "harness/training/trainer.hpp"
@@ -38,37 +40,26 @@ Json traffic_per_step(Ledger& ledger, int64_t steps) {
 
 }  // namespace
 
-Json Trainer::measure(Mode mode) {
-  const at::NoGradGuard no_grad;
-  const Autocast autocast(spec_.precision, world_.device().type());
-  const int64_t group = towers_.total_samples();
-  at::Tensor measured;
-  for (int64_t begin = 0; begin < task_->test_samples(); begin += group) {
-    const int64_t samples = std::min(group, task_->test_samples() - begin);
-    const Towers towers(fill(spec_.samples_per_tower, samples), world_.size(), world_.rank());
-    const int64_t first = begin + towers.local_begin();
-    const Examples examples = task_->test(first, towers.local_samples());
-    const Batch batch{
-        examples.images.to(world_.device(), parameter_type(spec_.precision), /*non_blocking=*/false,
-                           /*copy=*/false, bnlab::memory_format(spec_.memory_format)),
-        examples.labels.to(world_.device()), towers};
-    const at::Tensor outputs = strategy_->forward(*network_, batch, {steps_done_, steps_}, mode);
-    const at::Tensor part = task_->measure(outputs, batch.labels, first);
-    measured = measured.defined() ? measured + part : part;
+std::vector<Trainer::Named> Trainer::populations() const {
+  std::vector<Named> all;
+  if (strategy_->has_running_statistics()) {
+    for (const std::string& name : spec_.populations) {
+      all.push_back({name, read_population(name, spec_.precise_batches)});
+    }
+  } else {
+    all.push_back({"saved", {}});  // normalises alike in training and evaluation: this says it all
   }
-  world_.gradients().all_reduce(measured, Purpose::evaluation);
-  return task_->metrics(measured);
+  if (ema_) {
+    Population averaged;
+    averaged.averaged = true;
+    all.push_back({kAveragedWeights, averaged});
+  }
+  return all;
 }
 
 void Trainer::evaluate() {
-  world_.ledger().evaluating(true);
-  strategy_->before_eval(*network_);
   Json headline = Json::object();
-  for (const std::string& population : spec_.populations) {
-    if (population != "saved" && !strategy_->has_running_statistics()) {
-      continue;  // such a strategy normalises alike in training and evaluation: "saved" says it all
-    }
-    const Json metrics = measure(population == "saved" ? Mode::evaluate_saved : Mode::evaluate_batch);
+  for (const auto& [population, metrics] : evaluate_under(populations()).items()) {
     log_.write({{"kind", "eval"},
                 {"step", steps_done_},
                 {"epoch", epoch()},
@@ -81,18 +72,69 @@ void Trainer::evaluate() {
                       {"epoch", epoch()},
                       {"train_loss", reported_loss_},
                       {task_->headline(), headline}});
-  world_.ledger().evaluating(false);
 }
 
-std::vector<NamedTensor> Trainer::weights() const {
-  std::vector<NamedTensor> all;
-  for (const auto& p : network_->named_parameters()) {
-    all.push_back({p.key(), p.value()});
+Json Trainer::evaluate_as_ended() {
+  steps_done_ = steps_;
+  return evaluate_under(populations());
+}
+
+Json Trainer::evaluate_with_pairs(const std::map<std::string, at::Tensor>& pairs) {
+  const at::NoGradGuard no_grad;
+  for (auto& buffer : network_->named_buffers()) {
+    const auto found = pairs.find(buffer.key());
+    if (found == pairs.end() || found->second.sizes() != buffer.value().sizes()) {
+      throw Error(Error::Kind::data, std::string(kPopulationsFile) + " has no statistics for " +
+                                         buffer.key() + " that fit this model");
+    }
+    buffer.value().copy_(found->second);
   }
-  for (const auto& b : network_->named_buffers()) {
-    all.push_back({b.key(), b.value()});
+  strategy_->buffers_loaded();
+  return measure({});
+}
+
+Json Trainer::evaluate_under(const std::vector<Named>& populations) {
+  world_.ledger().evaluating(true);
+  Json all = Json::object();
+  for (const auto& [name, population] : populations) {
+    if (population.averaged) {
+      ema_->swap();
+    }
+    all[name] = measure(population);
+    if (population.averaged) {
+      ema_->swap();
+    }
   }
+  strategy_->after_eval();
+  world_.ledger().evaluating(false);
   return all;
+}
+
+Json Trainer::measure(const Population& population) {
+  const at::NoGradGuard no_grad;
+  // One per population: what autocast has cached would not follow a swap of the weights.
+  const Autocast autocast(spec_.precision, world_.device().type());
+  strategy_->before_eval(*network_, population, calibration_);
+  const Mode mode = population.kind == Population::Kind::batch ? Mode::evaluate_batch : Mode::evaluate_saved;
+  const int64_t group = towers_.total_samples();
+  at::Tensor measured;
+  for (int64_t begin = 0; begin < task_->test_samples(); begin += group) {
+    const int64_t samples = std::min(group, task_->test_samples() - begin);
+    Batch batch;
+    batch.towers = Towers(fill(spec_.samples_per_tower, samples), world_.size(), world_.rank());
+    const int64_t first = begin + batch.towers.local_begin();
+    const Examples examples = task_->test(first, batch.towers.local_samples());
+    batch.images =
+        examples.images.to(world_.device(), parameter_type(spec_.precision), /*non_blocking=*/false,
+                           /*copy=*/false, bnlab::memory_format(spec_.memory_format));
+    batch.labels = examples.labels.to(world_.device());
+    batch.index = static_cast<uint64_t>(begin / group);
+    const at::Tensor outputs = strategy_->forward(*network_, batch, {steps_done_, steps_}, mode);
+    const at::Tensor part = task_->measure(outputs, batch.labels, first);
+    measured = measured.defined() ? measured + part : part;
+  }
+  world_.gradients().all_reduce(measured, Purpose::evaluation);
+  return task_->metrics(measured);
 }
 
 Json Trainer::result() {
@@ -118,6 +160,7 @@ Json Trainer::result() {
       {"epochs", epoch()},
       {"images", steps_done_ * towers_.total_samples()},
       {"sites", sites_},
+      {"shards", spec_.resolved.at("shards")},
       {"parameters", parameters},
       {"final", final_},
       {"headline", task_->headline()},

@@ -37,7 +37,7 @@ int64_t full_towers(const Towers& towers) {
 LossWeights::LossWeights(const Task& task, const Batch& batch, LossMean mean, Communicator& communicator,
                          at::TensorOptions options)
     : ranks_(communicator.size()), local_towers_(batch.towers.per_rank()), options_(options) {
-  if (!task.may_have_void()) {
+  if (!task.may_have_void() && !task.selects_labels()) {
     const int64_t total = mean == LossMean::batch ? batch.towers.total_samples() * labels_per_sample(batch)
                                                   : full_towers(batch.towers);
     total_ = at::full({}, static_cast<double>(total), options.dtype(at::kDouble));

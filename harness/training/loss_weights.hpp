@@ -2,8 +2,9 @@
 // spec asks for once data-parallel training has averaged the gradients over the ranks:
 //   loss_mean batch: ranks / (valid labels of the global batch)
 //   loss_mean tower: ranks / (valid labels of the tower * towers that have any)
-// Where labels can be void the counts are exchanged; the exchange starts with the object, before the forward
-// pass, and is awaited in get(). Where they cannot, sizes say it all and there is none.
+// Where labels can be void, or the task selects some, the counts are exchanged; the exchange starts with the
+// object (before the forward pass, where it can) and is awaited in get(). Else sizes say it all and there is
+// none.
 #pragma once
 
 #include <memory>

@@ -16,7 +16,6 @@
 #include "harness/communicator/world.hpp"
 #include "harness/error.hpp"
 #include "harness/training/memory.hpp"
-#include "harness/training/safetensors.hpp"
 #include "harness/training/trainer.hpp"
 
 namespace bnlab {
@@ -37,10 +36,10 @@ RankReport train(const RankJob& job) {
   trainer.run();
   RankReport report;
   Json result = trainer.result();
+  result["memory"]["weights_bytes"] = trainer.save_weights(job.run_dir);
   if (world->rank() == 0) {
-    result["memory"]["weights_bytes"] =
-        write_safetensors(job.run_dir + "/weights.safetensors", trainer.weights());
     report.result = std::move(result);
+    report.notes = trainer.notes();
   }
   if (trainer.diverged()) {
     report.status = "diverged";

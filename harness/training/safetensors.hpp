@@ -13,4 +13,8 @@ namespace bnlab {
 // Returns the size in bytes. Throws Error (environment) if the disk refuses.
 int64_t write_safetensors(const std::string& file, const std::vector<NamedTensor>& tensors);
 
+// All tensors of a file, on the CPU. Throws Error (data) that names the file, and the tensor where one is at
+// fault, unless the header is well-formed and its tensors fill the file without holes or overlaps.
+std::vector<NamedTensor> read_safetensors(const std::string& file);
+
 }  // namespace bnlab

@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "harness/communicator/world.hpp"
+#include "harness/layer/layer_case.hpp"
 #include "harness/registry.hpp"
 #include "harness/strategy.hpp"
 
@@ -26,13 +27,6 @@ class OneSite : public Network {
   std::shared_ptr<Layer> layer_;
 };
 
-Json with_defaults(const Json& strategy) {
-  Problems problems;
-  const Json all = resolve({Parameter::component("strategy", "strategy", nullptr, "")},
-                           {{"strategy", strategy}}, "", problems);
-  return all.at("strategy");
-}
-
 template <class Body>
 double seconds(const Body& body) {
   const auto begin = std::chrono::steady_clock::now();
@@ -47,8 +41,8 @@ double median(std::vector<double>& values) {
 
 void compare(benchmark::State& state, const Json& name, at::IntArrayRef shape, at::MemoryFormat format) {
   const auto world = join_world({}, at::kCPU);
-  const auto strategy =
-      Registered<Strategy>::create(with_defaults(name), {world->statistics(), 0, at::kFloat, at::kCPU, 100});
+  const auto strategy = Registered<Strategy>::create(
+      resolved_strategy(name), {.statistics = world->statistics(), .host = world->host(), .steps = 100});
   OneSite network(*strategy, shape[1]);
   const Towers towers(std::vector<int64_t>(8, shape[0] / 8), 1, 0);
   const at::Tensor x = (at::randn(shape) * 2 + 1).contiguous(format).requires_grad_(true);

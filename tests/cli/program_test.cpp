@@ -42,7 +42,7 @@ TEST(Program, HelpStartsWithExamplesAndTellsTheExitCodes) {
 }
 
 TEST(Program, EveryCommandsHelpStartsWithExamples) {
-  for (const char* command : {"run", "plan", "status", "report", "list", "doctor"}) {
+  for (const char* command : {"run", "plan", "status", "report", "list", "explain", "doctor"}) {
     const Answer answer = call({command, "--help"});
     EXPECT_EQ(answer.code, 0) << command;
     EXPECT_EQ(answer.out.rfind("Examples:\n  bnlab " + std::string(command), 0), 0U) << answer.out;
@@ -82,13 +82,97 @@ TEST(Program, AMistakeInTheSpecIsExitCodeTwo) {
   EXPECT_TRUE(has(answer.err, "seed")) << answer.err;
 }
 
-TEST(ListCommand, ShowsEntriesWithTheirParameters) {
+TEST(ListCommand, ShowsALinePerEntry) {
   const Answer text = call({"list", "strategies"});
   EXPECT_EQ(text.code, 0);
-  EXPECT_TRUE(has(text.out, "left\n    one strategy\n    weight = 1  of nothing\n")) << text.out;
+  EXPECT_EQ(text.out,
+            "name   exchanges per site and step  what it does\n"
+            "-----  ---------------------------  ----------------\n"
+            "left                                one strategy\n"
+            "right  1 forward                    another strategy\n");
+  EXPECT_EQ(call({"list", "models"}).out, "name  what it does\n----  ------------\nfake  no network\n");
+}
+
+TEST(ListCommand, ShowsEverythingOfEachOnDemand) {
+  const std::string text = call({"list", "strategies", "--long"}).out;
+  EXPECT_TRUE(
+      has(text,
+          "left\n    one strategy\n    parameters:\n        weight = 1\n            of nothing: a number\n"))
+      << text;
+  EXPECT_TRUE(has(text, "    computes:\n        y = x\n        dx = dy\n")) << text;
   const Json json = Json::parse(call({"list", "strategies", "--json"}).out);
   EXPECT_EQ(json.at(1).at("name"), "right");
   EXPECT_EQ(json.at(1).at("source"), "a discussion");
+  EXPECT_EQ(json.at(1).at("formula"), Json({"y = x", "dx = dy"}));
+  EXPECT_EQ(json.at(0).at("parameters").at(0).at("expected"), "a number");
+}
+
+TEST(ListCommand, WritesItsMarkdownBetweenTheMarkersOfAFile) {
+  const test::Scratch scratch;
+  std::ofstream(scratch / "page.md") << "by hand\n<!-- table:strategies -->\nold\n<!-- end -->\nby hand\n";
+  EXPECT_EQ(call({"list", "strategies", "--format", "markdown", "--into", scratch / "page.md"}).code, 0);
+  std::ifstream in(scratch / "page.md");
+  const std::string page{std::istreambuf_iterator<char>(in), {}};
+  EXPECT_EQ(page,
+            "by hand\n<!-- table:strategies -->\n"
+            "| name | what it does | exchanges per site and step | use it | source |\n|---|---|---|---|---|\n"
+            "| `left` | one strategy |  |  |  |\n"
+            "| `right` | another strategy | 1 forward | never | a discussion |\n"
+            "\nLimits, and parameters with their defaults:\n"
+            "\n- `left`\n  - `weight` (`1`): of nothing: a number\n"
+            "\n- `right`: all \\| of it\n<!-- end -->\nby hand\n");
+}
+
+TEST(ExplainCommand, ShowsAStrategyAndWhatItsStepExchanges) {
+  const Answer answer = call({"explain", "right", "--model", "fake", "--towers", "4"});
+  EXPECT_EQ(answer.code, 0) << answer.err;
+  EXPECT_EQ(
+      answer.out,
+      "right\n"
+      "    another strategy\n"
+      "    computes:\n"
+      "        y = x\n"
+      "        dx = dy\n"
+      "    exchanges per site and step: 1 forward\n"
+      "    use it: never\n"
+      "    limits: all | of it\n"
+      "    source: a discussion\n"
+      "    one training step of fake, 4 towers x 2 images of 64x64, on 2 ranks, 3 norm sites, by one rank:\n"
+      "        statistics: 6 collectives, 400 bytes\n"
+      "        gradients: all parameters once, 4096 bytes\n");
+  const Json json = Json::parse(call({"explain", "right", "--model", "fake", "--json"}).out);
+  EXPECT_EQ(json.at("family"), "strategy");
+  EXPECT_EQ(json.at("step").at("exchanges").at("statistics").at("bytes"), 800);
+}
+
+TEST(ExplainCommand, TakesParametersAsASpecDoes) {
+  const Answer answer = call({"explain", R"({"name": "left", "weight": 0.5})", "--model", "fake"});
+  EXPECT_TRUE(has(answer.out, "        weight = 0.5  (default 1)\n")) << answer.out << answer.err;
+  const Answer wrong = call({"explain", R"({"name": "left", "wieght": 0.5})", "--model", "fake"});
+  EXPECT_EQ(wrong.code, exit_code::kUsage);
+  EXPECT_TRUE(has(wrong.err, "strategy.wieght: unknown key of strategy \"left\"; did you mean \"weight\"?"))
+      << wrong.err;
+  EXPECT_EQ(call({"explain", R"({"weight": 0.5})"}).code, exit_code::kUsage);
+  EXPECT_EQ(call({"explain", R"({"name": )"}).code, exit_code::kUsage);
+}
+
+TEST(ExplainCommand, ShowsWhatTheStrategyRefuses) {
+  const Answer answer = call({"explain", "left", "--model", "fake", "--towers", "3"});
+  EXPECT_EQ(answer.code, 0);
+  EXPECT_TRUE(has(answer.out, "        refused: towers: the ranks must divide them\n")) << answer.out;
+}
+
+TEST(ExplainCommand, KnowsTheOtherFamiliesToo) {
+  EXPECT_TRUE(has(call({"explain", "sgd"}).out, "        lr = 0.1\n"));
+  EXPECT_EQ(call({"explain", "fake"}).out, "fake\n    no network\n");
+}
+
+TEST(ExplainCommand, AnswersAnUnknownNameWithTheNearest) {
+  const Answer answer = call({"explain", "rihgt"});
+  EXPECT_EQ(answer.code, exit_code::kUsage);
+  EXPECT_TRUE(has(answer.err, "did you mean \"right\"?")) << answer.err;
+  EXPECT_EQ(call({"explain", "left", "--model", "fake", "--size", "64"}).code, exit_code::kUsage);
+  EXPECT_EQ(call({"explain", "left", "--model", "no_such"}).code, exit_code::kUsage);
 }
 
 class OnResults : public ::testing::Test {

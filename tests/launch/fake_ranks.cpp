@@ -12,8 +12,10 @@
 #include <iostream>
 #include <stdexcept>
 
+#include "harness/error.hpp"
 #include "harness/registry.hpp"
 #include "harness/training/rank.hpp"
+#include "harness/training/step_cost.hpp"
 
 namespace bnlab {
 namespace {
@@ -27,7 +29,14 @@ namespace {
                           ""});
   register_about("model", {"fake", "no network", {}, ""});
   register_about("strategy", {"left", "one strategy", {Parameter::number("weight", 1, "of nothing")}, ""});
-  register_about("strategy", {"right", "another strategy", {}, "a discussion"});
+  register_about("strategy", {"right",
+                              "another strategy",
+                              {},
+                              "a discussion",
+                              "y = x\ndx = dy",
+                              "1 forward",
+                              "never",
+                              "all | of it"});
   return true;
 }();
 
@@ -148,6 +157,13 @@ std::string share_text(const Rendezvous& rendezvous, const std::string& text_of_
   }
   std::ifstream in(file);
   return {std::istreambuf_iterator<char>(in), {}};
+}
+
+StepCost count_step(const StepCase& step_case) {
+  if (step_case.towers % step_case.ranks != 0) {
+    throw Error(Error::Kind::refused, "towers: the ranks must divide them");
+  }
+  return {3, {{"statistics", 6, 100 * step_case.towers}}, 4096};
 }
 
 Json library_versions() {

@@ -51,7 +51,7 @@ TEST(Report, HasOneRowPerCellOverTheSeeds) {
   EXPECT_EQ(sync.headline.at("saved")[1].first, 1u);
   EXPECT_DOUBLE_EQ(sync.headline.at("saved")[1].second, 0.6);  // 0.5 + 0.01 + 0.09
   EXPECT_EQ(sync.peak_memory_bytes, 7 * 1024 * 1024);          // of the rank that needs most
-  EXPECT_EQ(sync.statistics_collectives_per_step, 20);
+  EXPECT_EQ(sync.collectives_per_step, 20);
 }
 
 TEST(Report, JudgesTheDeclaredContrastsPairedBySeed) {
@@ -152,6 +152,53 @@ TEST(Report, ClaimsThroughputOnlyOfRealRanksAloneOnTheMachine) {
   EXPECT_TRUE(has(text, "(e) emulated")) << text;
 }
 
+TEST(Report, GivesThroughputRelativeToABaselineOnTheSamePlacement) {
+  const Experiment experiment = synthetic_experiment(1);
+  std::vector<Record> records;
+  for (const RunSpec& run : experiment.runs) {
+    if (run.towers() != 2) continue;
+    RunAccount account = synthetic_account(run, 0.5, 2);
+    if (run.strategy.at("name") == "sync") account.result["throughput"]["images_per_s"] = 45.5 * 0.75;
+    records.push_back(Record(compose_record(account), "record.json"));
+  }
+  const ExperimentReport report = make_report(experiment, records, "per_tower");
+  EXPECT_EQ(row(report, "2x8", "per_tower").relative_images_per_s, 1.0);
+  EXPECT_EQ(row(report, "2x8", "sync").relative_images_per_s, 0.75);
+  EXPECT_EQ(row(report, "8x2", "sync").relative_images_per_s, std::nullopt);
+  const std::string text = report_markdown(report);
+  EXPECT_TRUE(has(text, "| relative to per_tower |")) << text;
+  EXPECT_TRUE(has(text, "| 34.1 | 0.75 |")) << text;
+  EXPECT_FALSE(has(report_markdown(make_report(experiment, records)), "relative to"));
+}
+
+TEST(Report, ABaselineThatNoRunHasIsAnErrorWithTheNearestName) {
+  try {
+    make_report(synthetic_experiment(1), {}, "per_twoer");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_TRUE(has(error.what(), "\"per_twoer\"; did you mean \"per_tower\"?")) << error.what();
+  }
+}
+
+TEST(Report, CountsShufflingAmongTheExchangesOfAStep) {
+  const Experiment experiment = synthetic_experiment(1);
+  RunAccount account = synthetic_account(experiment.runs[0], 0.5, 1);
+  account.result["communication"]["shuffle"] = {{"collectives_per_step", 4}, {"bytes_per_step", 1000}};
+  const ExperimentReport report = make_report(experiment, {Record(compose_record(account), "record.json")});
+  EXPECT_EQ(report.rows[0].collectives_per_step, 24);
+  EXPECT_EQ(report.rows[0].bytes_per_step, 2234.5);
+}
+
+TEST(Report, HasAColumnForEachPopulationOfTheSpec) {
+  Experiment experiment = synthetic_experiment(1);
+  experiment.runs[0].populations = {"saved", "tower:3", "precise"};
+  RunAccount account = synthetic_account(experiment.runs[0], 0.5, 1);
+  account.result["final"]["tower:3"] = {{"mean_iou", 0.25}};
+  const ExperimentReport report = make_report(experiment, {Record(compose_record(account), "record.json")});
+  EXPECT_EQ(report.populations, (std::vector<std::string>{"saved", "tower:3", "precise", "batch"}));
+  EXPECT_DOUBLE_EQ(report.rows[0].headline.at("tower:3").at(0).second, 0.25);
+}
+
 TEST(Report, KeepsPlacementsApart) {
   const Experiment experiment = synthetic_experiment(2);
   std::vector<Record> records = all_records(experiment, 1);
@@ -199,6 +246,17 @@ TEST(ReportMarkdown, EscapesWhatWouldBreakATable) {
   const std::string text = report_markdown(make_report(experiment, {}));
   EXPECT_TRUE(has(text, "Which strategy \\| wins?")) << text;
   EXPECT_TRUE(has(text, "| a\\|b\\<c\\> |")) << text;
+}
+
+TEST(ReportMarkdown, ShowsRemarksInItsLastColumn) {
+  Experiment experiment = synthetic_experiment(1);
+  experiment.remarks["sync"] = "It pools the moments.";
+  const ExperimentReport report = make_report(experiment, {});
+  const std::string text = report_markdown(report);
+  EXPECT_TRUE(has(text, "| failed | what it shows |")) << text;
+  EXPECT_TRUE(has(text, " | It pools the moments. |\n")) << text;
+  EXPECT_FALSE(has(report_text(report), "It pools"));
+  EXPECT_EQ(report_json(report).at("rows").at(1).at("remark"), "It pools the moments.");
 }
 
 TEST(ReportJson, ShowsEverySeed) {

@@ -93,7 +93,8 @@ TEST_F(SpecMatrix, AnswersUnknownAxes) {
           "spec.json: matrix.placement.rank: unknown key; did you mean \"placement.ranks\"?",
           "spec.json: matrix.question: unknown key; known: task, model, strategy, towers, batch_per_tower, "
           "optimizer, steps, epochs, seed, precision, memory_format, loss_mean, eval_every, log_every, "
-          "populations, warmup_steps, timeout_s, collective_timeout_s, placement"}));
+          "populations, precise_batches, shards, weight_ema, gradient_route, average_weights_every, "
+          "init_from, warmup_steps, timeout_s, collective_timeout_s, placement"}));
   std::string deep = "strategy";
   for (int i = 0; i < 100; ++i) {
     deep += ".base";
@@ -230,22 +231,28 @@ TEST_F(SpecMatrix, RefusesContrastsThatNoRunCanAnswer) {
       {"metric": "m", "strategy": "fake_own", "above": "fake_pooled(momentum=0.5)", "at": {"towers": 2}},
       {"metric": "m", "strategy": "fake_own", "above": "fake_pooled(momentum=0.5)", "at": {"tower": 2}},
       {"metric": "m", "strategy": "fake_own", "above": "fake_pooled(momentum=0.5)", "population": "batch"},
+      {"metric": "m", "strategy": "fake_own", "above": "fake_pooled(momentum=0.5)", "population": "ema"},
+      {"metric": "m", "strategy": "fake_own", "above": "fake_pooled(momentum=0.5)", "population": "savd"},
       {"metric": "", "strategy": "fake_own", "above": "fake_pooled(momentum=0.5)", "margin": 1, "equivalence_margin": 0}]
       )j")),
-      (Lines{"spec.json: contrasts[6].margin: unknown key; known: metric, at, strategy, above, population, "
-             "equivalence_margin",
-             "spec.json: contrasts[6].metric: expected a text that is not empty, got \"\"",
-             "spec.json: contrasts[6].equivalence_margin: expected a number > 0 or null, got 0",
-             "spec.json: contrasts[0].strategy: no run has the strategy \"fake_onw\"; did you mean "
-             "\"fake_own\"?",
-             "spec.json: contrasts[0].above: \"fake_pooled\" is the name of several strategies; known: "
-             "fake_pooled(gradient=stopped), fake_pooled(momentum=0.5)",
-             "spec.json: contrasts[1].above: expected another strategy than fake_own",
-             "spec.json: contrasts[2].at.towers: no run has 8; there are: 4, 2",
-             "spec.json: contrasts[3].at: no run of fake_own matches",
-             "spec.json: contrasts[4].at.tower: unknown key; did you mean \"towers\"?",
-             "spec.json: contrasts[5].population: \"batch\" is not among the populations of the runs, "
-             "[\"saved\"]"}));
+      (Lines{
+          "spec.json: contrasts[8].margin: unknown key; known: metric, at, strategy, above, population, "
+          "equivalence_margin",
+          "spec.json: contrasts[8].metric: expected a text that is not empty, got \"\"",
+          "spec.json: contrasts[8].equivalence_margin: expected a number > 0 or null, got 0",
+          "spec.json: contrasts[0].strategy: no run has the strategy \"fake_onw\"; did you mean "
+          "\"fake_own\"?",
+          "spec.json: contrasts[0].above: \"fake_pooled\" is the name of several strategies; known: "
+          "fake_pooled(gradient=stopped), fake_pooled(momentum=0.5)",
+          "spec.json: contrasts[1].above: expected another strategy than fake_own",
+          "spec.json: contrasts[2].at.towers: no run has 8; there are: 4, 2",
+          "spec.json: contrasts[3].at: no run of fake_own matches",
+          "spec.json: contrasts[4].at.tower: unknown key; did you mean \"towers\"?",
+          "spec.json: contrasts[5].population: \"batch\" is not among the populations of the runs, "
+          "[\"saved\"]",
+          "spec.json: contrasts[6].population: the runs have no averaged weights: weight_ema is null",
+          "spec.json: contrasts[7].population: expected saved, tower:K, mean, pooled, precise or batch, got "
+          "\"savd\"; did you mean \"saved\"?"}));
 }
 
 }  // namespace

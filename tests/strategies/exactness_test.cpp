@@ -5,7 +5,8 @@
 #include <cmath>
 
 #include "harness/error.hpp"
-#include "tests/strategies/layer_case.hpp"
+#include "harness/layer/layer_case.hpp"
+#include "tests/strategies/relative_error.hpp"
 
 namespace bnlab {
 namespace {
@@ -36,21 +37,33 @@ LayerCase random_case(const Json& strategy, const std::vector<int64_t>& sizes, a
                       at::MemoryFormat format = at::MemoryFormat::Contiguous) {
   at::manual_seed(7);
   LayerCase c;
-  c.strategy = strategy;
+  c.strategy = resolved_strategy(strategy);
+  c.memory_format = format;
+  LayerStep step;
   const auto options = at::TensorOptions(at::kDouble);
   for (size_t t = 0; t < sizes.size(); ++t) {
     std::vector<int64_t> shape{sizes[t]};
     shape.insert(shape.end(), rest.begin(), rest.end());
     // towers with different means: the spread between them counts
-    c.inputs.push_back((at::randn(shape, options) * 2 + static_cast<double>(t)).contiguous(format));
-    c.gradients.push_back(at::randn(shape, options).contiguous(format));
+    step.inputs.push_back((at::randn(shape, options) * 2 + static_cast<double>(t)).contiguous(format));
+    step.gradients.push_back(at::randn(shape, options).contiguous(format));
   }
+  c.steps = {step};
   c.weight = at::rand({rest[0]}, options) + 0.5;
   c.bias = at::randn({rest[0]}, options);
   return c;
 }
 
-void expect_equal(const LayerAnswer& answer, const Reference& r, double tolerance = kExact) {
+Reference whole_batch(const LayerCase& c) {
+  return batch_norm(at::cat(c.steps[0].inputs), at::cat(c.steps[0].gradients), c.weight, c.bias);
+}
+
+// The answer to the last step.
+LayerStepAnswer apply(const LayerCase& c) {
+  return apply_layer(c).steps.back();
+}
+
+void expect_equal(const LayerStepAnswer& answer, const Reference& r, double tolerance = kExact) {
   EXPECT_LT(relative_error(at::cat(answer.outputs), r.y), tolerance);
   EXPECT_LT(relative_error(at::cat(answer.input_gradients), r.dx), tolerance);
   EXPECT_LT(relative_error(answer.weight_gradient, r.dweight), tolerance);
@@ -66,25 +79,26 @@ TEST(Sync, EqualsBatchNormOverTheWholeBatch) {
            {8}, {2, 2, 2, 2}, {2, 3, 4, 5}, {0, 4, 0, 1}, {4, 0}, {1, 1, 1, 1, 1, 1, 1, 1}}) {
     for (const auto& rest : kShapes) {
       const LayerCase c = random_case("sync", sizes, rest);
-      expect_equal(apply_layer(c), batch_norm(at::cat(c.inputs), at::cat(c.gradients), c.weight, c.bias));
+      expect_equal(apply(c), whole_batch(c));
     }
   }
 }
 
 TEST(Sync, EqualsBatchNormInChannelsLastToo) {
   const LayerCase c = random_case("sync", {2, 1, 3}, {6, 5, 4}, at::MemoryFormat::ChannelsLast);
-  const LayerAnswer answer = apply_layer(c);
+  const LayerStepAnswer answer = apply(c);
   EXPECT_TRUE(answer.outputs.back().is_contiguous(at::MemoryFormat::ChannelsLast));
-  expect_equal(answer, batch_norm(at::cat(c.inputs), at::cat(c.gradients), c.weight, c.bias));
+  expect_equal(answer, whole_batch(c));
 }
 
 TEST(Sync, InGroupsEqualsBatchNormOverEachGroup) {
   const LayerCase c = random_case({{"name", "sync"}, {"group_size", 2}}, {2, 3, 1, 2}, {4, 3, 3});
-  const LayerAnswer answer = apply_layer(c);
+  const LayerStepAnswer answer = apply(c);
   at::Tensor mean = at::zeros_like(c.weight);
   for (const size_t g : {0, 2}) {
-    const Reference r = batch_norm(at::cat({c.inputs[g], c.inputs[g + 1]}),
-                                   at::cat({c.gradients[g], c.gradients[g + 1]}), c.weight, c.bias);
+    const Reference r =
+        batch_norm(at::cat({c.steps[0].inputs[g], c.steps[0].inputs[g + 1]}),
+                   at::cat({c.steps[0].gradients[g], c.steps[0].gradients[g + 1]}), c.weight, c.bias);
     EXPECT_LT(relative_error(at::cat({answer.outputs[g], answer.outputs[g + 1]}), r.y), kExact);
     EXPECT_LT(relative_error(at::cat({answer.input_gradients[g], answer.input_gradients[g + 1]}), r.dx),
               kExact);
@@ -96,16 +110,16 @@ TEST(Sync, InGroupsEqualsBatchNormOverEachGroup) {
 TEST(PerTower, WithOneTowerEqualsBatchNorm) {
   for (const auto& rest : kShapes) {
     const LayerCase c = random_case("per_tower", {6}, rest);
-    expect_equal(apply_layer(c), batch_norm(at::cat(c.inputs), at::cat(c.gradients), c.weight, c.bias));
+    expect_equal(apply(c), whole_batch(c));
   }
 }
 
 TEST(PerTower, EqualsBatchNormOfEachTower) {
   const LayerCase c = random_case("per_tower", {2, 0, 5, 3}, {4, 3, 2});
-  const LayerAnswer answer = apply_layer(c);
+  const LayerStepAnswer answer = apply(c);
   at::Tensor dweight = at::zeros_like(c.weight);
   for (const size_t t : {0, 2, 3}) {
-    const Reference r = batch_norm(c.inputs[t], c.gradients[t], c.weight, c.bias);
+    const Reference r = batch_norm(c.steps[0].inputs[t], c.steps[0].gradients[t], c.weight, c.bias);
     EXPECT_LT(relative_error(answer.outputs[t], r.y), kExact);
     EXPECT_LT(relative_error(answer.input_gradients[t], r.dx), kExact);
     dweight += r.dweight;
@@ -117,11 +131,11 @@ TEST(PerTower, EqualsBatchNormOfEachTower) {
 TEST(GroupNorm, EqualsLibTorchs) {
   for (const auto format : {at::MemoryFormat::Contiguous, at::MemoryFormat::ChannelsLast}) {
     const LayerCase c = random_case({{"name", "group_norm"}, {"groups", 4}}, {2, 3}, {8, 5, 3}, format);
-    const LayerAnswer answer = apply_layer(c);
-    const at::Tensor x = at::cat(c.inputs).requires_grad_(true);
+    const LayerStepAnswer answer = apply(c);
+    const at::Tensor x = at::cat(c.steps[0].inputs).requires_grad_(true);
     const at::Tensor w = c.weight.clone().requires_grad_(true), b = c.bias.clone().requires_grad_(true);
     const at::Tensor y = at::group_norm(x, 4, w, b, 1e-5);
-    y.backward(at::cat(c.gradients));
+    y.backward(at::cat(c.steps[0].gradients));
     EXPECT_LT(relative_error(at::cat(answer.outputs), y), kExact);
     EXPECT_LT(relative_error(at::cat(answer.input_gradients), x.grad()), kExact);
     EXPECT_LT(relative_error(answer.weight_gradient, w.grad()), kExact);
@@ -140,16 +154,16 @@ TEST(Gradients, EqualFiniteDifferences) {
     SCOPED_TRACE(strategy.dump());
     LayerCase c = random_case(strategy, {2, 3, 1, 2}, {4, 2, 2});
     c.activation = Activation::relu;
-    const LayerAnswer answer = apply_layer(c);
+    const LayerStepAnswer answer = apply(c);
     const auto loss = [&] {
       LayerCase forward_only = c;
-      forward_only.gradients.clear();
-      return (at::cat(apply_layer(forward_only).outputs) * at::cat(c.gradients)).sum().item<double>();
+      forward_only.steps[0].gradients.clear();
+      return (at::cat(apply(forward_only).outputs) * at::cat(c.steps[0].gradients)).sum().item<double>();
     };
     constexpr double kStep = 1e-6;
-    for (size_t t = 0; t < c.inputs.size(); ++t) {
-      double* x = c.inputs[t].mutable_data_ptr<double>();
-      for (int64_t i = 0; i < c.inputs[t].numel(); i += 3) {
+    for (size_t t = 0; t < c.steps[0].inputs.size(); ++t) {
+      double* x = c.steps[0].inputs[t].mutable_data_ptr<double>();
+      for (int64_t i = 0; i < c.steps[0].inputs[t].numel(); i += 3) {
         const double before = x[i];
         x[i] = before + kStep;
         const double above = loss();
@@ -190,7 +204,7 @@ TEST(EdgeCases, AllTowersEmptyLeaveTheRunningStatisticsUnchanged) {
     LayerCase c = random_case(strategy, {0, 0}, {3, 2, 2});
     c.running_mean = at::tensor({0.25, -1.0, 3.0}, at::kDouble);
     c.running_var = at::tensor({2.0, 0.5, 1.0}, at::kDouble);
-    const LayerAnswer answer = apply_layer(c);
+    const LayerStepAnswer answer = apply(c);
     EXPECT_TRUE(at::equal(answer.running_mean, c.running_mean)) << strategy;
     EXPECT_TRUE(at::equal(answer.running_var, c.running_var)) << strategy;
     EXPECT_EQ(answer.weight_gradient.abs().sum().item<double>(), 0);
@@ -200,10 +214,11 @@ TEST(EdgeCases, AllTowersEmptyLeaveTheRunningStatisticsUnchanged) {
 TEST(EdgeCases, ANonFiniteChannelIsCountedAndNotRemembered) {
   for (const char* strategy : {"per_tower", "averaged", "sync"}) {
     LayerCase c = random_case(strategy, {3, 3}, {2, 2, 2});
-    c.gradients.clear();
-    c.inputs[0].select(1, 1)[0][0][0] = std::nan("");
-    const LayerAnswer answer = apply_layer(c);
-    EXPECT_EQ(answer.nonfinite_channels, 1) << strategy;
+    c.steps[0].gradients.clear();
+    c.steps[0].inputs[0].select(1, 1)[0][0][0] = std::nan("");
+    const LayerAnswer all = apply_layer(c);
+    EXPECT_EQ(all.nonfinite_channels, 1) << strategy;
+    const LayerStepAnswer& answer = all.steps[0];
     EXPECT_EQ(answer.running_mean[1].item<double>(), 0) << strategy;
     EXPECT_EQ(answer.running_var[1].item<double>(), 1) << strategy;
     EXPECT_NE(answer.running_mean[0].item<double>(), 0) << strategy;
@@ -212,9 +227,9 @@ TEST(EdgeCases, ANonFiniteChannelIsCountedAndNotRemembered) {
 
 TEST(Momentum, NullIsTheCumulativeAverage) {
   LayerCase c = random_case({{"name", "sync"}, {"momentum", nullptr}}, {3, 3}, {4});
-  c.steps = 3;  // the same batch three times: the average is the batch's own moments
-  const LayerAnswer answer = apply_layer(c);
-  const at::Tensor x = at::cat(c.inputs);
+  c.steps.assign(3, c.steps[0]);  // the same batch three times: the average is the batch's own moments
+  const LayerStepAnswer answer = apply(c);
+  const at::Tensor x = at::cat(c.steps[0].inputs);
   EXPECT_LT(relative_error(answer.running_mean, x.mean(0)), kExact);
   EXPECT_LT(relative_error(answer.running_var, x.var(0, /*unbiased=*/true)), kExact);
 }
@@ -222,11 +237,11 @@ TEST(Momentum, NullIsTheCumulativeAverage) {
 TEST(Evaluation, UsesTheSavedPairAndChangesNothing) {
   for (const char* strategy : {"per_tower", "averaged", "sync"}) {
     LayerCase c = random_case(strategy, {3, 1}, {3, 2, 2});
-    c.mode = Mode::evaluate_saved;
+    c.steps[0].mode = Mode::evaluate_saved;
     c.running_mean = at::tensor({0.25, -1.0, 3.0}, at::kDouble);
     c.running_var = at::tensor({2.0, 0.5, 1.0}, at::kDouble);
-    const LayerAnswer answer = apply_layer(c);
-    const at::Tensor expected = at::batch_norm(at::cat(c.inputs), c.weight, c.bias, c.running_mean,
+    const LayerStepAnswer answer = apply(c);
+    const at::Tensor expected = at::batch_norm(at::cat(c.steps[0].inputs), c.weight, c.bias, c.running_mean,
                                                c.running_var, false, 0.1, 1e-5, false);
     EXPECT_LT(relative_error(at::cat(answer.outputs), expected), kExact);
     EXPECT_TRUE(at::equal(answer.running_mean, c.running_mean));
@@ -235,9 +250,9 @@ TEST(Evaluation, UsesTheSavedPairAndChangesNothing) {
 
 TEST(Evaluation, UnderBatchStatisticsNormalisesAsInTrainingAndRemembersNothing) {
   LayerCase c = random_case("sync", {3, 2}, {3, 2, 2});
-  const LayerAnswer trained = apply_layer(c);
-  c.mode = Mode::evaluate_batch;
-  const LayerAnswer answer = apply_layer(c);
+  const LayerStepAnswer trained = apply(c);
+  c.steps[0].mode = Mode::evaluate_batch;
+  const LayerStepAnswer answer = apply(c);
   EXPECT_TRUE(at::equal(at::cat(answer.outputs), at::cat(trained.outputs)));
   EXPECT_EQ(answer.running_mean.abs().sum().item<double>(), 0);
 }
@@ -245,13 +260,9 @@ TEST(Evaluation, UnderBatchStatisticsNormalisesAsInTrainingAndRemembersNothing) 
 TEST(Precision, HalfAndBfloat16KeepTheirDtypeWithFloat32Statistics) {
   for (const auto dtype : {at::kHalf, at::kBFloat16}) {
     LayerCase c = random_case("sync", {2, 2}, {4, 3, 3});
-    const LayerAnswer exact = apply_layer(c);
-    for (auto* tensors : {&c.inputs, &c.gradients}) {
-      for (at::Tensor& t : *tensors) {
-        t = t.to(dtype);
-      }
-    }
-    const LayerAnswer answer = apply_layer(c);
+    const LayerStepAnswer exact = apply(c);
+    c.dtype = dtype;
+    const LayerStepAnswer answer = apply(c);
     EXPECT_EQ(answer.outputs[0].scalar_type(), dtype);
     EXPECT_EQ(answer.input_gradients[0].scalar_type(), dtype);
     EXPECT_EQ(answer.running_mean.scalar_type(), at::kFloat);

@@ -178,6 +178,34 @@ TEST_P(CamVidTest, DrivesCanBeHeldOut) {
   EXPECT_NAMES(error({{"train_drives", {"A", "C"}}}), "no image of drive C");
 }
 
+TEST_P(CamVidTest, SortsTheTrainingSetByDriveBrightnessAndClass) {
+  // Drives A A B; A_2 is all of class 4 but for a block of class 2, and B_1 is void but for the same block.
+  Picture fours{kHeight, kWidth, std::vector<uint8_t>(kHeight * kWidth, 4)};
+  Picture voids{kHeight, kWidth, std::vector<uint8_t>(kHeight * kWidth, 11)};
+  Picture nothing = voids;
+  for (Picture* labels : {&fours, &voids}) {
+    for (int y = 0; y < 8; ++y) {
+      std::fill_n(labels->values.begin() + y * kWidth, 8, uint8_t{2});
+    }
+  }
+  write("train", "A_1", nothing);
+  write("train", "A_2", fours);
+  write("train", "B_1", voids);
+  const auto camvid = task();
+  EXPECT_EQ(camvid->sort_keys(), (std::vector<std::string>{"drive", "brightness", "class"}));
+  EXPECT_EQ(camvid->sort_values("drive"), (std::vector<double>{0, 0, 1}));
+  EXPECT_EQ(camvid->sort_values("class"), (std::vector<double>{Task::kVoid, 4, 2}));
+  const auto brightness = camvid->sort_values("brightness");  // the grey values are 20 times the ids
+  EXPECT_NEAR(brightness[0], 220, 2);
+  EXPECT_NEAR(brightness[1], (5 * 80 + 40) / 6.0, 2);
+  EXPECT_NEAR(brightness[2], (5 * 220 + 40) / 6.0, 2);
+}
+
+TEST_P(CamVidTest, OhemIsAChoiceOfLoss) {
+  EXPECT_TRUE(task({{"loss", "ohem"}})->selects_labels());
+  EXPECT_FALSE(task()->selects_labels());
+}
+
 TEST_P(CamVidTest, MissingFilesAreNamed) {
   std::filesystem::remove(label_file("train", "A_2"));
   EXPECT_NAMES(error(), label_file("train", "A_2"));

@@ -1,5 +1,7 @@
-// Tests make tasks through the registry, as a run does: declared defaults, then what the test changes.
+// Tests make tasks through the registry, as a run does: resolved with the declared defaults.
 #pragma once
+
+#include <gtest/gtest.h>
 
 #include <memory>
 #include <string>
@@ -11,11 +13,12 @@ namespace bnlab::testing {
 
 inline std::unique_ptr<Task> make_task(const std::string& name, const Json& changes,
                                        const Task::Context& context) {
-  Json options = {{"name", name}};
-  for (const Parameter& parameter : find_registered("task", name)->parameters) {
-    options[parameter.name] = parameter.fallback;
+  Problems problems;
+  Json options = resolve(find_registered("task", name)->parameters, changes, name, problems);
+  for (const auto& [path, message] : problems.found()) {
+    ADD_FAILURE() << path << ": " << message;
   }
-  options.update(changes);
+  options["name"] = name;
   return Registered<Task>::create(options, context);
 }
 

@@ -13,7 +13,9 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 // A task with labels but no data.
 class Bare : public SegmentationTask {
  public:
-  explicit Bare(int64_t classes, const std::vector<std::string>& groups = {}) : SegmentationTask(classes) {
+  explicit Bare(int64_t classes, const std::vector<std::string>& groups = {},
+                const Json& loss = {{"name", "cross_entropy"}})
+      : SegmentationTask(classes, loss) {
     if (!groups.empty()) {
       set_test_groups(groups);
     }
@@ -138,6 +140,96 @@ TEST(SegmentationLoss, ValidCountsLeaveVoidOut) {
   const auto counts = Bare(3).valid_counts(labels, {0, 2, 2, 3, 4});
   EXPECT_EQ(counts.scalar_type(), at::kDouble);
   EXPECT_TRUE(counts.equal(at::tensor({42.0, 0.0, 24.0, 0.0}, at::kDouble)));
+}
+
+Bare ohem(double threshold, int64_t min_kept) {
+  return Bare(3, {}, {{"name", "ohem"}, {"threshold", threshold}, {"min_kept", min_kept}});
+}
+
+// One image: the true class of its pixels has these probabilities (the other two share the rest).
+Examples with_probabilities(const std::vector<double>& probabilities) {
+  const auto p = at::tensor(probabilities, at::kDouble).view({1, 1, 1, -1});
+  const auto others = (1 - p) / 2;
+  return {at::cat({others, p, others}, 1).log(), at::ones({1, 1, p.numel()}, at::kLong)};
+}
+
+at::Tensor selected(const Bare& task, const Examples& batch, const std::vector<int64_t>& offsets) {
+  return task.select_labels(batch.images, batch.labels, offsets);
+}
+
+at::Tensor kept(const std::vector<int64_t>& ones) {  // 1 where the label stays, 0 where it becomes void
+  return at::tensor(ones, at::kLong).view({1, 1, -1}) * 2 - 1;
+}
+
+TEST(Ohem, KeepsThePixelsWhoseTrueClassIsBelowTheThreshold) {
+  const Examples batch = with_probabilities({0.9, 0.1, 0.8, 0.6, 0.5, 0.75});
+  EXPECT_TRUE(selected(ohem(0.7, 0), batch, {0, 1}).equal(kept({0, 1, 0, 1, 1, 0})));
+  EXPECT_TRUE(selected(ohem(0.7, 3), batch, {0, 1}).equal(kept({0, 1, 0, 1, 1, 0})));
+}
+
+TEST(Ohem, RaisesTheThresholdUntilEnoughPixelsAreKept) {
+  const Examples batch = with_probabilities({0.9, 0.1, 0.8, 0.6, 0.5, 0.75});
+  EXPECT_TRUE(selected(ohem(0.2, 2), batch, {0, 1}).equal(kept({0, 1, 0, 0, 1, 0})));
+  EXPECT_TRUE(selected(ohem(0.7, 5), batch, {0, 1}).equal(kept({0, 1, 1, 1, 1, 1})));
+  EXPECT_TRUE(selected(ohem(0.7, 1000), batch, {0, 1}).equal(batch.labels));
+}
+
+TEST(Ohem, VoidStaysVoidAndDoesNotCountAsKept) {
+  Examples batch = with_probabilities({0.1, 0.95, 0.2, 0.9, 0.8, 0.85});
+  batch.labels.masked_fill_(at::tensor({1, 0, 1, 0, 0, 0}, at::kLong).view({1, 1, 6}).eq(1), Task::kVoid);
+  EXPECT_TRUE(selected(ohem(0.5, 2), batch, {0, 1}).equal(kept({0, 0, 0, 0, 1, 1})));
+  EXPECT_TRUE(selected(ohem(0.5, 5), batch, {0, 1}).equal(batch.labels));
+  batch.labels.fill_(Task::kVoid);
+  EXPECT_TRUE(selected(ohem(0.5, 2), batch, {0, 1}).equal(batch.labels));
+}
+
+TEST(Ohem, ThresholdOneKeepsEverything) {
+  const auto outputs = random_outputs(4) * 100, labels = random_labels(4);  // probabilities of exactly 1, too
+  EXPECT_TRUE(ohem(1, 0).select_labels(outputs, labels, {0, 2, 4}).equal(labels));
+  EXPECT_TRUE(ohem(1, 0).select_labels(outputs.to(at::kFloat), labels, {0, 2, 4}).equal(labels));
+}
+
+// Each tower by itself: an image gives the same selection whatever stands beside it in other towers, and a
+// tower keeps min_kept pixels for each of its images.
+TEST(Ohem, SelectsInsideEachTower) {
+  const auto outputs = random_outputs(6), labels = random_labels(6);
+  outputs[0].mul_(3);  // harder than the others
+  const Bare task = ohem(1e-9, 4);
+  const auto all = task.select_labels(outputs, labels, {0, 1, 1, 3, 6});
+  const auto counts = task.valid_counts(all, {0, 1, 1, 3, 6});
+  EXPECT_TRUE(counts.equal(at::tensor({4.0, 0.0, 8.0, 12.0}, at::kDouble))) << counts;
+  for (const auto& [begin, end] : std::vector<std::pair<int64_t, int64_t>>{{0, 1}, {1, 3}, {3, 6}}) {
+    const auto alone =
+        task.select_labels(outputs.slice(0, begin, end), labels.slice(0, begin, end), {0, end - begin});
+    EXPECT_TRUE(alone.equal(all.slice(0, begin, end)));
+  }
+  EXPECT_FALSE(task.select_labels(outputs, labels, {0, 6}).equal(all));
+}
+
+TEST(Ohem, LeavesTheBatchAloneAndTakesNoPartInTheGradient) {
+  const auto outputs = random_outputs(2).requires_grad_();
+  const auto labels = random_labels(2);
+  const auto labels_before = labels.clone(), outputs_before = outputs.detach().clone();
+  const auto chosen = ohem(0.3, 2).select_labels(outputs, labels, {0, 1, 2});
+  EXPECT_TRUE(labels.equal(labels_before));
+  EXPECT_TRUE(outputs.equal(outputs_before));
+  EXPECT_FALSE(chosen.equal(labels));
+  EXPECT_TRUE(chosen.eq(labels).logical_or(chosen.eq(Task::kVoid)).all().item<bool>());
+  EXPECT_FALSE(chosen.requires_grad());
+  EXPECT_TRUE(ohem(0.3, 2).selects_labels());
+}
+
+TEST(Ohem, OutputsThatAreNotNumbersStayInTheLoss) {  // so that the loop sees the run diverge
+  Examples batch = with_probabilities({0.9, 0.1, 0.8});
+  batch.images[0][0][0][1] = std::nan("");
+  const auto chosen = selected(ohem(0.05, 2), batch, {0, 1});
+  EXPECT_EQ(chosen[0][0][1].item<int64_t>(), 1);
+}
+
+TEST(Ohem, CrossEntropyTakesAllLabels) {
+  const auto labels = random_labels(2);
+  EXPECT_FALSE(Bare(3).selects_labels());
+  EXPECT_TRUE(Bare(3).select_labels(random_outputs(2), labels, {0, 2}).is_same(labels));
 }
 
 // Outputs that predict the given classes.

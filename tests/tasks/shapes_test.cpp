@@ -104,5 +104,43 @@ TEST(Shapes, AugmentationDependsOnSampleAndEpochAlone) {
   EXPECT_TRUE(part.labels[1].equal(whole.labels[3]));
 }
 
+TEST(Shapes, OhemIsAChoiceOfLoss) {
+  const auto task = shapes(0, {{"loss", {{"name", "ohem"}, {"min_kept", 10}}}});
+  EXPECT_TRUE(task->selects_labels());
+  EXPECT_TRUE(task->may_have_void()) << "labels that are not chosen are void";
+  EXPECT_FALSE(shapes(0)->selects_labels());
+}
+
+// The training images, some of them flipped.
+Examples training_set(const Task& task) {
+  return task.training(all(task, 0));
+}
+
+TEST(Shapes, SortsByTheShapeThatCoversMostPixels) {
+  const auto task = shapes(2);
+  const auto values = task->sort_values("class");
+  ASSERT_EQ(values.size(), 40u);
+  const auto labels = training_set(*task).labels;  // flipped or not: counts stay
+  for (int64_t i = 0; i < 40; ++i) {
+    const auto counts = at::bincount(labels[i].flatten(), {}, 5).slice(0, 1);
+    EXPECT_EQ(counts[static_cast<int64_t>(values[static_cast<size_t>(i)]) - 1].item<int64_t>(),
+              counts.max().item<int64_t>())
+        << "image " << i;
+  }
+  EXPECT_EQ(values, shapes(2)->sort_values("class"));
+}
+
+TEST(Shapes, SortsByBrightnessNuisanceIncluded) {
+  const auto task = shapes(2, {{"nuisance", 1.0}});
+  const auto values = task->sort_values("brightness");
+  const auto means = training_set(*task).images.to(at::kDouble).flatten(1).mean(1);
+  ASSERT_EQ(values.size(), 40u);
+  for (int64_t i = 0; i < 40; ++i) {
+    EXPECT_NEAR(values[static_cast<size_t>(i)], means[i].item<double>(), 1e-9);
+  }
+  EXPECT_NE(values, shapes(2, {{"nuisance", 0.5}})->sort_values("brightness"));
+  EXPECT_EQ(task->sort_keys(), (std::vector<std::string>{"class", "brightness"}));
+}
+
 }  // namespace
 }  // namespace bnlab

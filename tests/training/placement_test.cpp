@@ -1,6 +1,8 @@
 // Placement invariance: one spec as 4x1, 2x2 and 1x4 (ranks x towers per rank) gives the same losses, weights
-// and running statistics, for every registered strategy. The ranks are threads of this process.
+// and running statistics, for every registered strategy and under every population. The ranks are threads of
+// this process; in one test they are processes.
 #include <gtest/gtest.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmath>
@@ -11,7 +13,7 @@
 #include <map>
 #include <thread>
 
-#include "harness/launch/loopback_socket.hpp"
+#include "harness/loopback_socket.hpp"
 #include "harness/registry.hpp"
 #include "harness/spec/spec.hpp"
 #include "harness/training/rank.hpp"
@@ -62,29 +64,32 @@ class Placement : public ::testing::TestWithParam<std::string> {
     std::ofstream(file)
         << R"({"question": "?", "task": {"name": "shapes", "size": [16, 16], "train": 24, "test": 11},
       "model": {"name": "unet", "base": 8, "levels": 2}, "precision": "float64", "steps": 5, "log_every": 1,
-      "warmup_steps": 1, "populations": ["saved", "batch"], "towers": 4, "batch_per_tower": 2,
+      "warmup_steps": 1, "populations": ["saved", "tower:3", "mean", "pooled", "precise", "batch"],
+      "precise_batches": 2, "towers": 4, "batch_per_tower": 2,
       "optimizer": {"name": "sgd", "lr": 0.1, "momentum": 0.9, "weight_decay": 0.0001}, "seed": 3, )"
         << more << "\"strategy\": " << strategy << "}";
     return load_experiment(file.string()).runs.at(0);
   }
 
+  RankJob job(const RunSpec& spec, int rank, int ranks, const LoopbackSocket& socket) {
+    RankJob job;
+    job.spec = spec;
+    job.rendezvous.rank = rank;
+    job.rendezvous.size = ranks;
+    job.rendezvous.port = socket.port();
+    job.rendezvous.listen_fd = rank == 0 ? ::dup(socket.fd()) : -1;  // the store closes it
+    job.run_dir = (folder_ / std::to_string(ranks)).string();
+    fs::create_directories(job.run_dir);
+    return job;
+  }
+
   Outcome run(const RunSpec& spec, int ranks) {
-    const fs::path folder = folder_ / std::to_string(ranks);
-    fs::create_directories(folder);
     const LoopbackSocket socket;
     std::vector<RankReport> reports(static_cast<size_t>(ranks));
     std::vector<std::thread> threads;
     for (int rank = 0; rank < ranks; ++rank) {
-      threads.emplace_back([&, rank] {
-        RankJob job;
-        job.spec = spec;
-        job.rendezvous.rank = rank;
-        job.rendezvous.size = ranks;
-        job.rendezvous.port = socket.port();
-        job.rendezvous.listen_fd = rank == 0 ? ::dup(socket.fd()) : -1;  // the store closes it
-        job.run_dir = folder.string();
-        reports[static_cast<size_t>(rank)] = run_rank(job);
-      });
+      threads.emplace_back(
+          [&, rank] { reports[static_cast<size_t>(rank)] = run_rank(job(spec, rank, ranks, socket)); });
     }
     for (std::thread& thread : threads) {
       thread.join();
@@ -92,8 +97,35 @@ class Placement : public ::testing::TestWithParam<std::string> {
     for (const RankReport& report : reports) {
       EXPECT_EQ(report.status, "ok") << report.message;
     }
+    return outcome(ranks, reports[0].result);
+  }
+
+  // To be called before this process has a second thread.
+  Outcome run_in_processes(const RunSpec& spec, int ranks) {
+    const LoopbackSocket socket;
+    std::vector<::pid_t> children;
+    for (int rank = 0; rank < ranks; ++rank) {
+      const RankJob mine = job(spec, rank, ranks, socket);
+      children.push_back(::fork());
+      if (children.back() == 0) {
+        const RankReport report = run_rank(mine);
+        std::ofstream(fs::path(mine.run_dir) / ("result" + std::to_string(rank))) << report.result.dump();
+        ::_exit(report.status == "ok" ? 0 : 1);
+      }
+    }
+    for (const ::pid_t child : children) {
+      int status = 0;
+      EXPECT_EQ(::waitpid(child, &status, 0), child);
+      EXPECT_EQ(status, 0);
+    }
+    std::ifstream result(folder_ / std::to_string(ranks) / "result0");
+    return outcome(ranks, Json::parse(result));
+  }
+
+  Outcome outcome(int ranks, const Json& result) {
+    const fs::path folder = folder_ / std::to_string(ranks);
     Outcome outcome;
-    outcome.result = reports[0].result;
+    outcome.result = result;
     std::ifstream log(folder / "metrics.jsonl");
     for (std::string line; std::getline(log, line);) {
       const Json entry = Json::parse(line);
@@ -136,23 +168,23 @@ TEST_P(Placement, ChangesNothing) {
   }
 }
 
-TEST_P(Placement, TheSameRunTwiceIsBitIdentical) {
-  const RunSpec s = spec(GetParam());
-  const Outcome first = run(s, 2), second = run(s, 2);
-  EXPECT_EQ(first.losses, second.losses);
-  EXPECT_EQ(first.tensors, second.tensors);
-}
-
+// Every strategy as it comes, and the variants that exchange something else.
 std::vector<std::string> strategies() {
   std::vector<std::string> all;
   for (const std::string& name : registered_names("strategy")) {
     all.push_back("\"" + name + "\"");
   }
   for (const char* variant :
-       {R"({"name": "sync", "group_size": 2})", R"({"name": "sync", "gradient": "stopped"})",
-        R"({"name": "sync", "gradient": "own_tower"})", R"({"name": "sync", "variance": "averaged"})",
-        R"({"name": "averaged", "merge": "pooled"})",
-        R"({"name": "per_tower", "saved_tower": 2, "momentum": null})"}) {
+       {R"({"name": "sync", "group_size": 2, "route": "all_reduce"})",
+        R"({"name": "sync", "gradient": "stopped", "route": "reduce_broadcast"})",
+        R"({"name": "sync", "gradient": "own_tower", "route": "host"})",
+        R"({"name": "sync", "variance": "averaged", "route": "gather_activations"})",
+        R"({"name": "sync", "moments": "e_x2"})", R"({"name": "averaged", "merge": "pooled"})",
+        R"({"name": "per_tower", "saved_tower": 2, "momentum": null})",
+        R"({"name": "batch_renorm", "scope": "pooled", "r_max": 1.5, "d_max": 0.5})",
+        R"({"name": "weight_norm", "mean_only_bn": true, "scope": "pooled"})",
+        R"({"name": "frozen", "base": "shuffle", "from_fraction": 0.4})",
+        R"({"name": "precise", "base": {"name": "ghost", "virtual_batch": 1}, "batches": 2})"}) {
     all.push_back(variant);
   }
   return all;
@@ -160,19 +192,37 @@ std::vector<std::string> strategies() {
 
 INSTANTIATE_TEST_SUITE_P(EveryStrategy, Placement, ::testing::ValuesIn(strategies()));
 
-using PlacementOfUnequalTowers = Placement;
+using PlacementOfSomeStrategies = Placement;
 
-TEST_F(PlacementOfUnequalTowers, UnevenAndEmptyTowersAreInvariantToo) {
-  RunSpec s = spec("\"sync\"");
-  Json resolved = s.resolved;
-  resolved["batch_per_tower"] = {3, 0, 2, 3};
-  s = read_resolved(resolved);
-  const Outcome one = run(s, 1);
-  expect_same(one, run(s, 2));
-  expect_same(one, run(s, 4));
+TEST_F(PlacementOfSomeStrategies, RanksThatAreProcessesDoWhatThreadsDo) {
+  const RunSpec s = spec("\"shuffle\"");
+  const Outcome processes = run_in_processes(s, 4);
+  expect_same(processes, run(s, 1));
 }
 
-TEST_F(PlacementOfUnequalTowers, TheMeanOverTowersOfTheLossIsInvariantToo) {
+TEST_F(PlacementOfSomeStrategies, TheSameRunTwiceIsBitIdentical) {
+  for (const char* strategy : {"per_tower", "sync", "shuffle", "weight_norm"}) {
+    SCOPED_TRACE(strategy);
+    const RunSpec s = spec("\"" + std::string(strategy) + "\"");
+    const Outcome first = run(s, 2), second = run(s, 2);
+    EXPECT_EQ(first.losses, second.losses);
+    EXPECT_EQ(first.tensors, second.tensors);
+  }
+}
+
+TEST_F(PlacementOfSomeStrategies, UnevenAndEmptyTowersAreInvariantToo) {
+  for (const char* strategy : {"sync", "shuffle", "every_tower", "weight_norm"}) {
+    SCOPED_TRACE(strategy);
+    Json resolved = spec("\"" + std::string(strategy) + "\"").resolved;
+    resolved["batch_per_tower"] = {3, 0, 2, 3};
+    const RunSpec s = read_resolved(resolved);
+    const Outcome one = run(s, 1);
+    expect_same(one, run(s, 2));
+    expect_same(one, run(s, 4));
+  }
+}
+
+TEST_F(PlacementOfSomeStrategies, TheMeanOverTowersOfTheLossIsInvariantToo) {
   RunSpec s = spec("\"per_tower\"", R"("loss_mean": "tower", )");
   expect_same(run(s, 1), run(s, 2));
 }

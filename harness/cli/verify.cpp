@@ -1,0 +1,132 @@
+// bnlab verify: every strategy against the float64 reference, on this machine's devices.
+#include "harness/layer/verify.hpp"
+
+#include <unistd.h>
+
+#include <iostream>
+#include <memory>
+
+#include "harness/cli/program.hpp"
+#include "harness/records/text_table.hpp"
+
+namespace bnlab {
+namespace {
+
+constexpr const char* kDtypes[] = {"float64", "float32", "bfloat16", "float16"};
+
+std::string variant_text(const VerifyRow& row) {
+  std::string text = row.strategy;
+  for (const auto& [key, value] : row.options.items()) {
+    const Json& name = value.is_object() && value.contains("name") ? value.at("name") : value;
+    text += " " + key + "=" + (name.is_string() ? name.get<std::string>() : name.dump());
+  }
+  return text;
+}
+
+std::string verdict(const VerifyReport& report) {
+  size_t failed = 0;
+  int64_t cases = 0;
+  for (const VerifyRow& row : report.rows) {
+    failed += row.passed() ? 0 : 1;
+    cases += row.cases;
+  }
+  const std::string all = std::to_string(report.rows.size()) + " variants of strategies";
+  return failed == 0
+             ? "All " + all + " agree with the float64 reference in " + std::to_string(cases) + " cases."
+             : std::to_string(failed) + " of " + all + " FAILED.";
+}
+
+void print(const VerifyReport& report) {
+  TextTable table;
+  table.columns = {{"strategy"}, {"cases", true}, {"refused", true}};
+  for (const char* dtype : kDtypes) {
+    table.columns.push_back({dtype, true});
+  }
+  table.columns.push_back({"verdict"});
+  for (const VerifyRow& row : report.rows) {
+    std::vector<std::string> cells{variant_text(row), std::to_string(row.cases), std::to_string(row.refused)};
+    for (const char* dtype : kDtypes) {
+      cells.push_back(row.worst.count(dtype) == 0 ? "-" : significant(row.worst.at(dtype), 2));
+    }
+    cells.push_back(row.passed() ? "ok" : "FAILED");
+    table.rows.push_back(cells);
+  }
+  std::cout
+      << "Largest error per dtype, relative to the largest value of its tensor (in cases far from zero\n"
+         "divided by what the data magnify rounding); refused: cases that are to be refused, and were.\n\n"
+      << table.text() << "\n";
+  for (const VerifyRow& row : report.rows) {
+    if (!row.passed()) {
+      std::cout << variant_text(row) << "\n    " << row.failure << "\n";
+    }
+  }
+  std::cout << verdict(report) << "\n";
+}
+
+Json as_json(const VerifyReport& report) {
+  Json placements = Json::array(), rows = Json::array();
+  for (const VerifyPlacement& place : report.placements) {
+    placements.push_back({{"device", place.device}, {"ranks", place.ranks}});
+  }
+  for (const VerifyRow& row : report.rows) {
+    Json worst = Json::object();
+    for (const char* dtype : kDtypes) {
+      worst[dtype] = row.worst.count(dtype) == 0 ? Json() : Json(row.worst.at(dtype));
+    }
+    rows.push_back({{"strategy", row.strategy},
+                    {"options", row.options},
+                    {"cases", row.cases},
+                    {"refused", row.refused},
+                    {"largest_error", worst},
+                    {"passed", row.passed()},
+                    {"failure", row.passed() ? Json() : Json(row.failure)}});
+  }
+  return {
+      {"passed", report.passed()}, {"placements", placements}, {"notes", report.notes}, {"variants", rows}};
+}
+
+void show_progress(const std::string& strategy, size_t done, size_t all) {
+  std::cerr << "\r\033[Kverify: " << strategy << " (" << done + 1 << " of " << all << ")" << std::flush;
+}
+
+}  // namespace
+
+void add_verify(Program& program) {
+  CLI::App* command = add_command(
+      program, "verify", "Every strategy against the float64 reference, on this machine's devices",
+      "  bnlab verify\n"
+      "  bnlab verify --ranks 4                          also with the towers on 2 and 4 ranks\n"
+      "  bnlab verify --strategy NAME,NAME --json        some of them (bnlab list strategies)");
+  const auto request = std::make_shared<VerifyRequest>();
+  const auto json = std::make_shared<bool>(false);
+  command->add_option("--strategy", request->strategies, "Only these")->type_name("NAME,...")->delimiter(',');
+  command->add_option("--ranks", request->ranks, "Placements on up to this many ranks")
+      ->type_name("R")
+      ->check(CLI::Range(1, 64))
+      ->capture_default_str();
+  command->add_option("--device", request->device, "cpu or cuda; default: both where there is a GPU")
+      ->type_name("DEVICE")
+      ->check(CLI::IsMember({"cpu", "cuda"}));
+  command->add_flag("--json", *json, "As JSON");
+  command->callback([&program, request, json] {
+    program.action = [request, json] {
+      const bool terminal = isatty(STDERR_FILENO) == 1;
+      if (terminal) {
+        request->progress = show_progress;
+      }
+      const VerifyReport report = verify(*request);
+      std::cerr << (terminal ? "\r\033[K" : "");
+      for (const std::string& note : report.notes) {
+        std::cerr << "verify: " << note << "\n";
+      }
+      if (*json) {
+        std::cout << as_json(report).dump(2) << "\n";
+      } else {
+        print(report);
+      }
+      return report.passed() ? exit_code::kOk : exit_code::kFailed;
+    };
+  });
+}
+
+}  // namespace bnlab

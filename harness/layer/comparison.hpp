@@ -1,0 +1,21 @@
+// Whether an answer is the expected one: errors relative to the largest value of each tensor, and their
+// bounds.
+#pragma once
+
+#include <string>
+
+#include "harness/layer/layer_case.hpp"
+
+namespace bnlab {
+
+struct Comparison {
+  double worst = 0;     // largest error over all tensors, divided by the magnification
+  std::string failure;  // the first difference beyond its bound, or "" if there is none
+};
+
+// `expected` as a Reference gives it. `magnification` (at least 1) widens all bounds. Beside the values it
+// looks at dtypes, the outputs' memory format, and that an evaluation by the saved pair exchanges nothing.
+Comparison compare(const LayerCase& layer_case, const LayerAnswer& expected, const LayerAnswer& answer,
+                   double magnification = 1);
+
+}  // namespace bnlab

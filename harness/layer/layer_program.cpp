@@ -1,0 +1,85 @@
+#include "harness/layer/layer_program.hpp"
+
+#include <ATen/Parallel.h>
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <optional>
+
+#include "harness/error.hpp"
+#include "harness/layer/answer_json.hpp"
+#include "harness/layer/case_file.hpp"
+#include "harness/layer/thread_ranks.hpp"
+#include "harness/spec/strict_json.hpp"
+
+namespace bnlab {
+namespace {
+
+std::string first_line(const std::string& text) {
+  return text.substr(0, text.find('\n'));
+}
+
+std::string read_text(const std::string& file) {
+  if (file == "-") {
+    return {std::istreambuf_iterator<char>(std::cin), {}};
+  }
+  errno = 0;
+  std::ifstream in(file, std::ios::binary);
+  in.peek();  // a folder opens, but cannot be read
+  if (!in.is_open() || in.bad()) {
+    throw Error(Error::Kind::usage, file + ": cannot be read: " + std::strerror(errno));
+  }
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+Json read_document(const std::string& file) {
+  Report report(file);
+  const std::optional<Json> document = parse_strict_json(read_text(file), file, report);
+  report.throw_if_any();
+  return *document;
+}
+
+// Messages begin with the file.
+Json answer(const std::string& file, const LayerRequest& request) {
+  const Json document = read_document(file);
+  std::string key;
+  try {
+    const LayerCase layer_case = read_layer_case(document);
+    const auto device = request.device == "cuda" ? at::kCUDA : at::kCPU;
+    return answer_json(apply_layer(layer_case, request.ranks, device, &key));
+  } catch (const Error& error) {
+    if (error.kind() == Error::Kind::environment) {
+      throw;
+    }
+    throw Error(error.kind(), file + ": " + key + (key.empty() ? "" : ": ") + error.what());
+  } catch (const std::exception& error) {
+    throw Error(Error::Kind::refused, file + ": " + key + (key.empty() ? "" : ": ") + error.what());
+  }
+}
+
+}  // namespace
+
+bool answer_layer_cases(const LayerRequest& request, std::ostream& out, std::ostream& err) {
+  if (request.ranks > 1) {
+    prepare_thread_ranks();
+  }
+  at::set_num_threads(1);  // cases are small: more threads cost more than they bring
+  bool all_done = true;
+  for (const std::string& file : request.files) {
+    try {
+      out << answer(file, request).dump() << std::endl;
+    } catch (const Error& error) {
+      if (error.kind() == Error::Kind::environment) {
+        throw;
+      }
+      err << first_line(error.what()) << std::endl;
+      all_done = false;
+    }
+  }
+  return all_done;
+}
+
+}  // namespace bnlab

@@ -1,0 +1,204 @@
+#include "harness/layer/layer_rank.hpp"
+
+#include "harness/error.hpp"
+#include "harness/registry.hpp"
+
+namespace bnlab {
+
+// The whole network.
+class LayerRank::OneSite : public Network {
+ public:
+  explicit OneSite(std::shared_ptr<Layer> layer) : layer_(register_module("site", std::move(layer))) {}
+  at::Tensor features(at::Tensor x) override { return layer_->forward(std::move(x)); }
+  at::Tensor head(at::Tensor x) override { return x; }
+  const Layer& layer() const { return *layer_; }
+
+ private:
+  std::shared_ptr<Layer> layer_;
+};
+
+class LayerRank::GivenBatches : public Calibration {
+ public:
+  int64_t available() const override { return static_cast<int64_t>(batches_.size()); }
+  Batch batch(int64_t index) override { return batches_.at(static_cast<size_t>(index)); }
+  void add(const Batch& batch) { batches_.push_back(batch); }
+
+ private:
+  std::vector<Batch> batches_;
+};
+
+at::ScalarType held_type(at::ScalarType input) {
+  return input == at::kDouble ? at::kDouble : at::kFloat;
+}
+
+LayerRank::LayerRank(const LayerCase& layer_case, World& world, std::string& key)
+    : case_(layer_case), world_(world), key_(key), trained_(std::make_unique<GivenBatches>()) {
+  key_ = "strategy";
+  strategy_ = Registered<Strategy>::create(case_.strategy, {.statistics = world.statistics(),
+                                                            .host = world.host(),
+                                                            .seed = case_.seed,
+                                                            .dtype = held_type(case_.dtype),
+                                                            .device = world.device(),
+                                                            .steps = 0,
+                                                            .fresh_weights = true,
+                                                            .replicas = false,
+                                                            .shadows = {}});
+  if (case_.conv) {
+    const LayerConv& conv = *case_.conv;
+    network_ = std::make_shared<OneSite>(strategy_->conv(
+        {"site", conv.v.size(1), conv.v.size(0), conv.v.size(2), conv.stride, conv.padding, true}));
+  } else {
+    const int64_t channels = case_.steps.front().inputs.front().size(1);
+    network_ = std::make_shared<OneSite>(strategy_->norm({"site", channels, case_.activation}));
+  }
+  for (const auto& entry : network_->layer().named_parameters()) {
+    state_[entry.key()] = entry.value();
+  }
+  for (const auto& entry : network_->layer().named_buffers()) {
+    state_[entry.key()] = entry.value();
+  }
+  const at::NoGradGuard no_grad;
+  case_.conv ? load_conv(*case_.conv) : load_norm();
+  load("running_mean", "running_mean", case_.running_mean);
+  load("running_var", "running_var", case_.running_var);
+  strategy_->buffers_loaded();
+}
+
+LayerRank::~LayerRank() = default;
+
+void LayerRank::load_norm() {
+  key_ = "conv";
+  // A strategy that makes convolutions of its own has a direction v in them.
+  if (strategy_->conv({"probe", 1, 1, 1, 1, 0, true})->named_parameters().contains("v")) {
+    refuse("missing: it normalises weights, so the site must be a convolution");
+  }
+  load("weight", "weight", case_.weight);
+  load("bias", "bias", case_.bias);
+}
+
+void LayerRank::load_conv(const LayerConv& conv) {
+  key_ = "conv";
+  if (!has("v")) {
+    refuse("it normalises activations, so the site cannot be a convolution");
+  }
+  load("conv.v", "v", conv.v);
+  load("conv.gain", "gain", conv.gain.defined() ? conv.gain : conv.v.flatten(1).norm(2, 1));
+  load("conv.bias", "bias", conv.bias);
+}
+
+void LayerRank::load(const std::string& key, const std::string& name, const at::Tensor& value) {
+  if (!value.defined()) {
+    return;
+  }
+  key_ = key;
+  if (!has(name)) {
+    refuse("with its options it has no " + name);
+  }
+  state_.at(name).copy_(value);
+}
+
+void LayerRank::refuse(const std::string& message) const {
+  throw Error(Error::Kind::refused, "strategy " + case_.strategy.at("name").dump() + ": " + message);
+}
+
+LayerStepAnswer LayerRank::step(size_t index) {
+  key_ = "steps[" + std::to_string(index) + "].towers";
+  const LayerStep& step = case_.steps[index];
+  const Batch batch = batch_of(step);
+  LayerStepAnswer answer;
+  if (step.mode == Mode::train) {
+    apply(step, batch, answer);
+    trained_->add(batch);
+  } else {
+    before_eval(step.mode == Mode::evaluate_batch ? Population::Kind::batch : Population::Kind::saved);
+    apply(step, batch, answer);
+    strategy_->after_eval();
+  }
+  before_eval(Population::Kind::saved);
+  const auto held = [&](const char* name) {
+    return has(name) ? state_.at(name).detach().to(at::kCPU, /*non_blocking=*/false, /*copy=*/true)
+                     : at::Tensor();
+  };
+  answer.running_mean = held("running_mean");
+  answer.running_var = held("running_var");
+  answer.gain = held("gain");
+  answer.bias = case_.conv ? held("bias") : at::Tensor();
+  strategy_->after_eval();
+  return answer;
+}
+
+// The index counts the training steps before this one.
+Batch LayerRank::batch_of(const LayerStep& step) const {
+  std::vector<int64_t> sizes;
+  for (const at::Tensor& input : step.inputs) {
+    sizes.push_back(input.size(0));
+  }
+  Batch batch;
+  batch.towers = Towers(sizes, world_.size(), world_.rank());
+  batch.index = static_cast<uint64_t>(trained_->available());
+  const auto first = step.inputs.begin() + batch.towers.first();
+  const std::vector<at::Tensor> own(first, first + batch.towers.per_rank());
+  const bool volume = own.front().dim() == 5;
+  const auto format = case_.memory_format == at::MemoryFormat::Contiguous ? at::MemoryFormat::Contiguous
+                      : volume                                            ? at::MemoryFormat::ChannelsLast3d
+                                                                          : at::MemoryFormat::ChannelsLast;
+  batch.images = at::cat(own)
+                     .detach()
+                     .to(at::TensorOptions().device(world_.device()).dtype(case_.dtype))
+                     .contiguous(format);
+  return batch;
+}
+
+void LayerRank::apply(const LayerStep& step, const Batch& batch, LayerStepAnswer& answer) {
+  Batch given = batch;
+  given.images = batch.images.detach().requires_grad_(!step.gradients.empty());
+  network_->zero_grad();
+  std::vector<int64_t> rows;
+  for (int64_t t = 0; t < batch.towers.per_rank(); ++t) {
+    rows.push_back(batch.towers.samples(batch.towers.first() + t));
+  }
+  Ledger& ledger = world_.ledger();
+  ledger.clear();
+  ledger.keep_list(true);
+  const at::Tensor y = strategy_->forward(*network_, given, {trained_->available()}, step.mode);
+  answer.permutation = strategy_->permutation();
+  answer.outputs = y.detach().cpu().split_with_sizes(rows);
+  if (!step.gradients.empty()) {
+    y.backward(output_gradients(step, y.detach().split_with_sizes(rows)));
+    const at::Tensor dx = given.images.grad();
+    answer.input_gradients = (dx.defined() ? dx : at::zeros_like(batch.images)).cpu().split_with_sizes(rows);
+    answer.weight_gradient = gradient("weight");
+    answer.bias_gradient = gradient("bias");
+    answer.v_gradient = gradient("v");
+    answer.gain_gradient = gradient("gain");
+  }
+  ledger.keep_list(false);
+  answer.collectives = ledger.list();
+}
+
+// Of this rank's towers in one tensor, laid out as the outputs; a missing one is zero.
+at::Tensor LayerRank::output_gradients(const LayerStep& step, const std::vector<at::Tensor>& outputs) const {
+  std::vector<at::Tensor> own;
+  const size_t first = static_cast<size_t>(world_.rank()) * outputs.size();
+  for (size_t t = 0; t < outputs.size(); ++t) {
+    const at::Tensor& given = step.gradients[first + t];
+    own.push_back(given.defined() ? given.to(outputs[t].options()) : at::zeros_like(outputs[t]));
+  }
+  return at::cat(own).contiguous(outputs.front().suggest_memory_format());
+}
+
+// Undefined where the site has no such parameter; zero where nothing has reached it.
+at::Tensor LayerRank::gradient(const std::string& name) const {
+  if (!has(name)) {
+    return {};
+  }
+  const at::Tensor& parameter = state_.at(name);
+  return (parameter.grad().defined() ? parameter.grad() : at::zeros_like(parameter)).detach().cpu();
+}
+
+void LayerRank::before_eval(Population::Kind population) {
+  const at::NoGradGuard no_grad;
+  strategy_->before_eval(*network_, {.kind = population}, *trained_);
+}
+
+}  // namespace bnlab

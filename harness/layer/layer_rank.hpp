@@ -1,0 +1,54 @@
+// One rank's share of a layer case: a network of the one site, its state, its steps.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "harness/communicator/world.hpp"
+#include "harness/layer/layer_case.hpp"
+#include "harness/strategy.hpp"
+
+namespace bnlab {
+
+// The precision that holds statistics, weights and biases for an input of this dtype.
+at::ScalarType held_type(at::ScalarType input);
+
+class LayerRank {
+ public:
+  // Both outlive this. `key` is kept at the part of the case that is being done, for messages.
+  LayerRank(const LayerCase& layer_case, World& world, std::string& key);
+  ~LayerRank();
+
+  // To be called for 0, 1, ... in turn. Outputs and input gradients are of this rank's towers, the gradients
+  // of weight and bias its share of the sums; all on the CPU.
+  LayerStepAnswer step(size_t index);
+  int64_t nonfinite_channels() const { return strategy_->nonfinite_channels(); }
+
+ private:
+  class OneSite;
+  class GivenBatches;
+
+  void load_norm();
+  void load_conv(const LayerConv& conv);
+  void load(const std::string& key, const std::string& name, const at::Tensor& value);
+  bool has(const std::string& name) const { return state_.count(name) > 0; }
+  [[noreturn]] void refuse(const std::string& message) const;
+
+  Batch batch_of(const LayerStep& step) const;
+  void apply(const LayerStep& step, const Batch& batch, LayerStepAnswer& answer);
+  at::Tensor output_gradients(const LayerStep& step, const std::vector<at::Tensor>& outputs) const;
+  at::Tensor gradient(const std::string& name) const;
+  void before_eval(Population::Kind population);
+
+  const LayerCase& case_;
+  World& world_;
+  std::string& key_;
+  std::unique_ptr<Strategy> strategy_;
+  std::shared_ptr<OneSite> network_;
+  std::map<std::string, at::Tensor> state_;  // parameters and buffers of the site, by their name in it
+  std::unique_ptr<GivenBatches> trained_;    // the training steps so far
+};
+
+}  // namespace bnlab

@@ -1,0 +1,153 @@
+#include "harness/layer/tensor_json.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "harness/error.hpp"
+#include "harness/parameters.hpp"
+
+namespace bnlab {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+double read_number(const Json& given, const std::string& path) {
+  if (given.is_number()) {
+    return given.get<double>();
+  }
+  if (given == "NaN") {
+    return std::nan("");
+  }
+  if (given == "Infinity" || given == "-Infinity") {
+    return given == "Infinity" ? kInfinity : -kInfinity;
+  }
+  refuse_value(path, "expected a number, \"NaN\", \"Infinity\" or \"-Infinity\", got " + shown(given));
+}
+
+Json number_json(double value) {
+  if (std::isnan(value)) {
+    return "NaN";
+  }
+  if (std::isinf(value)) {
+    return value > 0 ? "Infinity" : "-Infinity";
+  }
+  return value;
+}
+
+at::Tensor read_numbers(const Json& given, const std::string& path, at::ScalarType dtype) {
+  const at::Tensor exact = at::empty({static_cast<int64_t>(given.size())}, at::kDouble);
+  double* values = exact.mutable_data_ptr<double>();
+  for (size_t i = 0; i < given.size(); ++i) {
+    values[i] = read_number(given[i], path + "[" + std::to_string(i) + "]");
+  }
+  const at::Tensor rounded = exact.to(dtype);
+  const at::Tensor overflown = rounded.isinf().logical_and(exact.isinf().logical_not()).nonzero();
+  if (overflown.size(0) > 0) {
+    const auto i = static_cast<size_t>(overflown[0][0].item<int64_t>());
+    refuse_value(
+        path + "[" + std::to_string(i) + "]",
+        "expected a number that " + std::string(c10::toString(dtype)) + " holds, got " + shown(given[i]));
+  }
+  return rounded;
+}
+
+std::vector<int64_t> read_shape(const Json& given, const std::string& path) {
+  const std::string expected = "expected an array of integers >= 0";
+  if (!given.is_array()) {
+    refuse_value(path, expected + ", got " + shown(given));
+  }
+  std::vector<int64_t> shape;
+  for (size_t i = 0; i < given.size(); ++i) {
+    constexpr int64_t kLargest = int64_t{1} << 31;
+    if (!given[i].is_number_integer() || given[i] < 0 || given[i] > kLargest) {
+      refuse_value(path + "[" + std::to_string(i) + "]",
+                   "expected an integer in [0, 2^31], got " + shown(given[i]));
+    }
+    shape.push_back(given[i].get<int64_t>());
+  }
+  return shape;
+}
+
+// In floating point, where no product of sizes overflows.
+double elements(const std::vector<int64_t>& shape) {
+  double product = 1;
+  for (const int64_t size : shape) {
+    product *= static_cast<double>(size);
+  }
+  return product;
+}
+
+}  // namespace
+
+void refuse_value(const std::string& path, const std::string& message) {
+  throw Error(Error::Kind::spec, path + ": " + message);
+}
+
+void check_keys(const Json& given, const std::string& path, const std::vector<std::string>& known) {
+  if (!given.is_object()) {
+    refuse_value(path, "expected an object, got " + shown(given));
+  }
+  for (const auto& [key, unused] : given.items()) {
+    if (std::find(known.begin(), known.end(), key) == known.end()) {
+      refuse_value(key_path(path, key), "unknown key" + suggestion(key, known));
+    }
+  }
+}
+
+const Json& needed(const Json& given, const std::string& path, const std::string& key,
+                   const std::string& expected) {
+  if (!given.contains(key)) {
+    refuse_value(key_path(path, key), "missing, expected " + expected);
+  }
+  return given.at(key);
+}
+
+at::Tensor read_tensor(const Json& given, const std::string& path, at::ScalarType dtype) {
+  check_keys(given, path, {"shape", "data"});
+  const std::string shape_path = key_path(path, "shape"), data_path = key_path(path, "data");
+  const std::vector<int64_t> shape =
+      read_shape(needed(given, path, "shape", "an array of integers"), shape_path);
+  const Json& data = needed(given, path, "data", "an array of numbers");
+  if (!data.is_array()) {
+    refuse_value(data_path, "expected an array of numbers, got " + shown(data));
+  }
+  if (elements(shape) != static_cast<double>(data.size())) {
+    refuse_value(data_path, "expected as many numbers as shape " + shape_text(shape) + " has, got " +
+                                std::to_string(data.size()));
+  }
+  return read_numbers(data, data_path, dtype).view(shape);
+}
+
+at::Tensor read_vector(const Json& given, const std::string& path, at::ScalarType dtype, int64_t length) {
+  if (!given.is_array() || given.size() != static_cast<size_t>(length)) {
+    const std::string got = given.is_array() ? std::to_string(given.size()) + " entries" : shown(given);
+    refuse_value(path,
+                 "expected an array of " + std::to_string(length) + " numbers, one per channel, got " + got);
+  }
+  return read_numbers(given, path, dtype);
+}
+
+Json tensor_json(const at::Tensor& tensor) {
+  return {{"shape", tensor.sizes().vec()}, {"data", vector_json(tensor.contiguous().view(-1))}};
+}
+
+Json vector_json(const at::Tensor& tensor) {
+  const at::Tensor exact = tensor.to(at::kDouble).contiguous();
+  Json values = Json::array();
+  for (int64_t i = 0; i < exact.numel(); ++i) {
+    values.push_back(number_json(exact.const_data_ptr<double>()[i]));
+  }
+  return values;
+}
+
+std::string shape_text(at::IntArrayRef shape) {
+  std::string text;
+  for (const int64_t size : shape) {
+    text += (text.empty() ? "" : ", ") + std::to_string(size);
+  }
+  return "[" + text + "]";
+}
+
+}  // namespace bnlab

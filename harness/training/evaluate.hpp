@@ -1,0 +1,28 @@
+// A weights file evaluated under several populations, by the trainer's own evaluation. Needs no LibTorch to
+// include.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "harness/json.hpp"
+#include "harness/spec/spec.hpp"
+
+namespace bnlab {
+
+struct EvaluateJob {
+  RunSpec spec;         // of the run that left the weights
+  std::string weights;  // weights.safetensors
+  std::string pairs;    // populations.safetensors of the same run; empty if there is none
+  std::vector<std::string> populations;
+  std::string device = "cpu";  // or "cuda"
+  std::string data_dir;
+  int threads = 1;
+};
+
+// {"saved": {metrics}, ...}: what the run would record at its end, in the order of `populations`; of a
+// strategy without running statistics only "saved". One rank, which is this process. Throws Error: data for a
+// file that cannot be used or holds no such pair, refused where weights and spec do not fit.
+Json evaluate_weights(const EvaluateJob& job);
+
+}  // namespace bnlab

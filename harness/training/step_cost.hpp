@@ -1,0 +1,37 @@
+// What one training step exchanges under a strategy, counted: a model is built with it for rank 0 of a world
+// whose other ranks are not there (counting_communicator.hpp) and takes two steps on random images; the
+// second one counts. For the command line, so it needs no LibTorch.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "harness/json.hpp"
+
+namespace bnlab {
+
+struct StepCase {
+  Json strategy, model;  // resolved components
+  int64_t towers = 1;
+  int64_t batch_per_tower = 1;
+  int ranks = 1;
+  int64_t height = 1, width = 1;
+  int64_t classes = 1;
+};
+
+struct StepCost {
+  struct Exchange {
+    std::string purpose;  // "statistics", "shuffle", ...
+    int64_t collectives = 0;
+    int64_t bytes = 0;  // that one rank hands over
+  };
+  int64_t norm_sites = 0;
+  std::vector<Exchange> exchanges;  // of the strategy; a purpose without any is left out
+  int64_t gradient_bytes = 0;       // of all parameters, which meet once per step whatever the strategy
+};
+
+// Throws Error (refused) as the strategy, the model or the division of towers among ranks refuses.
+StepCost count_step(const StepCase& step_case);
+
+}  // namespace bnlab

@@ -1,0 +1,37 @@
+#include "harness/training/weight_ema.hpp"
+
+#include <torch/types.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace bnlab {
+
+WeightEma::WeightEma(double decay, std::vector<at::Tensor> weights)
+    : decay_(decay), weights_(std::move(weights)) {
+  const at::NoGradGuard no_grad;
+  for (const at::Tensor& weight : weights_) {
+    averages_.push_back(weight.clone());
+  }
+}
+
+double WeightEma::decay_at(int64_t step) const {
+  const auto k = static_cast<double>(step);
+  return std::min(decay_, (1 + k) / (10 + k));
+}
+
+void WeightEma::update(int64_t step) {
+  const at::NoGradGuard no_grad;
+  at::_foreach_lerp_(averages_, weights_, 1 - decay_at(step));
+}
+
+void WeightEma::swap() {
+  const at::NoGradGuard no_grad;
+  for (size_t i = 0; i < weights_.size(); ++i) {
+    const at::Tensor weight = weights_[i].clone();
+    weights_[i].copy_(averages_[i]);
+    averages_[i].copy_(weight);
+  }
+}
+
+}  // namespace bnlab

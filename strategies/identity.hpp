@@ -1,0 +1,17 @@
+// The norm site of strategies that do not normalise activations: y = activation(x + residual).
+#pragma once
+
+#include "harness/network.hpp"
+
+namespace bnlab {
+
+class Identity : public Layer {
+ public:
+  explicit Identity(const NormSite& site) : activation_(site.activation) {}
+  at::Tensor forward(at::Tensor x, at::Tensor residual) override;
+
+ private:
+  Activation activation_;
+};
+
+}  // namespace bnlab

@@ -1,0 +1,32 @@
+// instance_norm: each channel of each sample is normalised by itself, over its positions (Ulyanov et al.
+// 2016): group_norm with one channel per group.
+#include "harness/registry.hpp"
+#include "strategies/sample_norm.hpp"
+
+namespace bnlab {
+namespace {
+
+class InstanceNorm : public SampleStrategy {
+ public:
+  using SampleStrategy::SampleStrategy;
+
+ protected:
+  int64_t groups(const NormSite& site) const override { return site.channels; }
+};
+
+const Registered<Strategy> entry{
+    {.name = "instance_norm",
+     .summary = "each channel of each sample is normalised by itself, over its positions",
+     .parameters = sample_norm_parameters(),
+     .source = "Ulyanov, Vedaldi and Lempitsky 2016",
+     .formula = "m, v = mean and biased variance of one channel of one sample over its positions\n"
+                "y = gamma (x - m) / sqrt(v + eps) + beta, gamma and beta per channel\n"
+                "the same in training and evaluation",
+     .exchanges = "none",
+     .use = "When the contrast of an image should not matter, as in style transfer.",
+     .limits =
+         "It forgets how strong a channel is in a sample, and cannot train on one position per channel."},
+    make<Strategy, InstanceNorm>};
+
+}  // namespace
+}  // namespace bnlab

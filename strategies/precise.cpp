@@ -1,0 +1,46 @@
+// precise: trains as its base. Before an evaluation the running statistics are recomputed: forward passes
+// over `batches` training batches with the weights as they are, merged exactly over batches and towers
+// (PreciseBN; Wu and Johnson 2021). The pair that training updates is kept apart and comes back afterwards.
+//   m = sum n_i m_i / N, v = (sum M_i + sum n_i (m_i - m)^2) / (N - 1), i over towers and batches
+#include "harness/registry.hpp"
+#include "strategies/wrapper.hpp"
+
+namespace bnlab {
+namespace {
+
+class Precise : public Wrapper {
+ public:
+  Precise(const Json& options, const Context& context)
+      : Wrapper(options, context), batches_(options.at("batches").get<int64_t>()) {}
+
+  // The moving average of a pair (weight_ema) too gives way to what averaged weights themselves produce.
+  void before_eval(Network& network, const Population& population, Calibration& calibration) override {
+    Population recomputed = population;
+    if (population.kind == Population::Kind::saved) {
+      recomputed = {.kind = Population::Kind::precise, .batches = batches_};
+    }
+    base().before_eval(network, recomputed, calibration);
+  }
+
+ private:
+  int64_t batches_;
+};
+
+const Registered<Strategy> entry{
+    {.name = "precise",
+     .summary = "its base, with running statistics recomputed over training batches before an evaluation",
+     .parameters = wrapper_parameters(
+         {Parameter::integer("batches", 20, "training batches to recompute over").at_least(1)}),
+     .source = "Wu and Johnson 2021 (Rethinking \"Batch\" in BatchNorm), PreciseBN of fvcore",
+     .formula = "training as the base\n"
+                "before an evaluation, over the towers of `batches` training batches with fixed weights:\n"
+                "  m = sum n_i m_i / N, v = (sum M_i + sum n_i (m_i - m)^2) / (N - 1)\n"
+                "evaluation: y = gamma (x - m) / sqrt(v + eps) + beta; then the training pair comes back",
+     .exchanges = "as the base; before an evaluation: as its forward passes, and 1 for all sites",
+     .use = "When running averages lag behind the weights: few steps, a large momentum or learning rate, "
+            "towers that see different data.",
+     .limits = "Every evaluation costs `batches` forward passes; training itself stays that of the base."},
+    make<Strategy, Precise>};
+
+}  // namespace
+}  // namespace bnlab

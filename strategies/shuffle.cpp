@@ -1,0 +1,76 @@
+// shuffle: in every training step the rows of the network's input (samples; frames, where a sample is a clip)
+// are dealt anew to the towers, each of which then normalises by its own moments; before the head they go
+// back, so that labels stay where they are. ShuffleBN (He et al. 2020, MoCo) with the order restored.
+//   row permutation[i] of the global batch stands at place i; tower t has places [n_0 + .. + n_(t-1), .. +
+//   n_t) y = gamma (x - m_t) / sqrt(v_t + eps) + beta, m_t and v_t over the places of tower t backward:
+//   gradients take the opposite way
+#include "harness/random.hpp"
+#include "harness/registry.hpp"
+#include "strategies/sample_exchange.hpp"
+#include "strategies/tower_strategy.hpp"
+
+namespace bnlab {
+namespace {
+
+class Shuffle : public TowerStrategy {
+ public:
+  Shuffle(const Json& options, const Context& context) : TowerStrategy(rules(options), context) {}
+
+  at::Tensor forward(Network& network, const Batch& batch, const Step& step, Mode mode) override {
+    permutation_.clear();
+    if (mode != Mode::train && mode != Mode::calibrate) {
+      return TowerStrategy::forward(network, batch, step, mode);
+    }
+    if (!rows_are_alike_) {
+      require_same_rows(batch.images, "shuffle", context_.statistics);
+      rows_are_alike_ = true;
+    }
+    pass_ = {batch.towers, batch.rows_per_sample, step, mode};
+    permutation_ = drawn(batch, step, mode);
+    const auto exchange = c10::make_intrusive<SampleExchange>(
+        permutation_, batch.towers, batch.rows_per_sample, batch.images.device(), context_.statistics);
+    return network.head(restore(network.features(scatter(batch.images, exchange)), exchange));
+  }
+
+  std::vector<int64_t> permutation() const override { return permutation_; }
+
+ private:
+  static Rules rules(const Json& options) {
+    Rules rules = shared_rules(options);
+    rules.saved_tower = options.at("saved_tower").get<int64_t>();
+    return rules;
+  }
+
+  // The same on every rank and in every placement.
+  std::vector<int64_t> drawn(const Batch& batch, const Step& step, Mode mode) const {
+    const bool training = mode == Mode::train;
+    Stream stream(context_.seed, training ? "shuffle" : "shuffle/calibration",
+                  training ? static_cast<uint64_t>(step.index) : batch.index);
+    return stream.permutation(batch.towers.total_samples() * batch.rows_per_sample);
+  }
+
+  std::vector<int64_t> permutation_;
+  bool rows_are_alike_ = false;  // checked
+};
+
+const Registered<Strategy> entry{
+    {.name = "shuffle",
+     .summary =
+         "every step deals the samples anew to the towers, each of which normalises by its own moments",
+     .parameters = tower_parameters(
+         {Parameter::integer("saved_tower", 0, "tower whose running statistics are saved").at_least(0)}),
+     .source = "He et al. 2020 (MoCo, ShuffleBN); two-stream action recognition before its LSTM",
+     .formula = "permutation of all rows, drawn from (seed, step); place i holds row permutation[i]\n"
+                "tower t has the places [n_0 + .. + n_(t-1), .. + n_t)\n"
+                "y = gamma (x - m_t) / sqrt(v_t + eps) + beta over these places, at every site\n"
+                "features go back to the order of the batch before the head\n"
+                "running <- (1 - momentum) running + momentum (m_s, n_s/(n_s - 1) v_s), s = saved_tower",
+     .exchanges = "none at a site; per step 2 forward (images, features) and 1 backward",
+     .use = "When neighbouring samples are alike (frames of a clip, sorted shards), so that a tower's own "
+            "samples would not stand for the batch.",
+     .limits = "A tower still has only its own few values to normalise by; whole images and feature maps "
+               "travel; all towers need the same image size."},
+    make<Strategy, Shuffle>};
+
+}  // namespace
+}  // namespace bnlab

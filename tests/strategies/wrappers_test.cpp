@@ -1,0 +1,307 @@
+// Strategies around another one: frozen is its base up to a step and changes nothing that it froze
+// afterwards; precise trains to the bit as its base and evaluates with the exact merge of its calibration
+// batches.
+#include <gtest/gtest.h>
+#include <torch/types.h>
+
+#include <cstdlib>
+
+#include "harness/error.hpp"
+#include "harness/layer/layer_case.hpp"
+#include "harness/layer/thread_ranks.hpp"
+#include "harness/registry.hpp"
+
+namespace bnlab {
+namespace {
+
+// c10d's flight recorder is one per process and not made for ranks that are threads: off before main().
+[[maybe_unused]] const int no_flight_recorder = ::setenv("TORCH_FR_BUFFER_SIZE", "0", 1);
+
+constexpr int64_t kTowers = 4, kSamples = 3, kChannels = 5, kSteps = 4;
+
+at::Tensor rows(uint64_t seed) {
+  const at::Generator generator = at::detail::createCPUGenerator(seed);
+  return at::randn({kTowers * kSamples, 3, 4, 4}, generator, at::TensorOptions(at::kDouble)) *
+             (1 + 0.1 * static_cast<double>(seed)) +
+         0.3 * static_cast<double>(seed);
+}
+
+Batch batch_of(uint64_t index, uint64_t seed, const World& world) {
+  Batch batch;
+  batch.towers = Towers(std::vector<int64_t>(kTowers, kSamples), world.size(), world.rank());
+  batch.images = rows(seed).narrow(0, batch.towers.local_begin(), batch.towers.local_samples());
+  batch.index = index;
+  return batch;
+}
+
+class TwoBatches : public Calibration {
+ public:
+  explicit TwoBatches(const World& world) : world_(world) {}
+  int64_t available() const override { return 2; }
+  Batch batch(int64_t index) override {
+    return batch_of(static_cast<uint64_t>(index), 100 + static_cast<uint64_t>(index), world_);
+  }
+
+ private:
+  const World& world_;
+};
+
+// A convolution, a norm, a convolution.
+class SmallNetwork : public Network {
+ public:
+  explicit SmallNetwork(LayerMaker& layers)
+      : conv_(register_module("conv", layers.conv({"conv", 3, kChannels}))),
+        norm_(register_module("norm", layers.norm({"norm", kChannels, Activation::relu}))),
+        last_(register_module("norm2", layers.conv({"norm2", kChannels, 2, 1, 1, 0, false}))) {}
+  at::Tensor features(at::Tensor x) override { return norm_->forward(conv_->forward(std::move(x))); }
+  at::Tensor head(at::Tensor x) override { return last_->forward(std::move(x)); }
+  at::Tensor at_norm(const at::Tensor& x) { return conv_->forward(x); }
+
+ private:
+  std::shared_ptr<Layer> conv_, norm_, last_;
+};
+
+// Training with plain gradient descent on one rank of a world.
+class Run {
+ public:
+  Run(const Json& strategy, World& world, int64_t steps = kSteps) : world_(world) {
+    Strategy::Context context{world.statistics(), world.host()};
+    context.dtype = at::kDouble;
+    context.seed = 4;
+    context.steps = steps;
+    strategy_ = Registered<Strategy>::create(resolved_strategy(strategy), context);
+    network_ = std::make_shared<SmallNetwork>(*strategy_);
+  }
+
+  at::Tensor train() {
+    const Step step{steps_, kSteps};
+    network_->zero_grad();
+    const Batch batch = batch_of(static_cast<uint64_t>(steps_), static_cast<uint64_t>(steps_), world_);
+    const at::Tensor y = strategy_->forward(*network_, batch, step, Mode::train);
+    (y.square().sum() / static_cast<double>(kTowers * kSamples)).backward();
+    const at::NoGradGuard no_grad;
+    for (auto& entry : network_->named_parameters()) {
+      at::Tensor gradient = entry.value().grad();
+      world_.gradients().all_reduce(gradient, Purpose::gradients);
+      if (strategy_->trainable(entry.key(), step)) {
+        entry.value().sub_(gradient, 0.05);
+      }
+    }
+    ++steps_;
+    return y.detach();
+  }
+
+  // Outputs of an evaluation, after which training may go on.
+  at::Tensor evaluate(const Population& population = {}) {
+    const at::NoGradGuard no_grad;
+    TwoBatches calibration(world_);
+    strategy_->before_eval(*network_, population, calibration);
+    const at::Tensor y =
+        strategy_->forward(*network_, batch_of(0, 50, world_), {steps_, kSteps}, Mode::evaluate_saved);
+    shown_ = {copy("norm.running_mean"), copy("norm.running_var")};
+    strategy_->after_eval();
+    return y;
+  }
+  const std::vector<at::Tensor>& evaluated_pair() const { return shown_; }
+
+  at::Tensor copy(const std::string& name) const {
+    const auto parameters = network_->named_parameters();
+    const at::Tensor* parameter = parameters.find(name);
+    return (parameter != nullptr ? *parameter : network_->named_buffers()[name]).detach().clone();
+  }
+  std::vector<at::Tensor> everything() const {
+    std::vector<at::Tensor> all;
+    for (const auto& tensors : {network_->parameters(), network_->buffers()}) {
+      for (const at::Tensor& t : tensors) {
+        all.push_back(t.detach().clone());
+      }
+    }
+    return all;
+  }
+  SmallNetwork& network() { return *network_; }
+  Strategy& strategy() { return *strategy_; }
+
+ private:
+  World& world_;
+  std::unique_ptr<Strategy> strategy_;
+  std::shared_ptr<SmallNetwork> network_;
+  int64_t steps_ = 0;
+  std::vector<at::Tensor> shown_;
+};
+
+void expect_same_bits(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b) {
+  ASSERT_EQ(a.size(), b.size());
+  for (size_t i = 0; i < a.size(); ++i) {
+    EXPECT_TRUE(at::equal(a[i], b[i])) << "tensor " << i;
+  }
+}
+
+void on_ranks(int ranks, const std::function<void(World&)>& body) {
+  on_thread_ranks(ranks, at::kCPU, body);
+}
+
+std::string refusal(const Json& strategy, int64_t steps) {
+  std::string message;
+  on_ranks(1, [&](World& world) {
+    try {
+      Run(strategy, world, steps);
+    } catch (const Error& e) {
+      EXPECT_EQ(e.kind(), Error::Kind::refused);
+      message = e.what();
+    }
+  });
+  return message;
+}
+
+const char* const kNormTensors[] = {"norm.weight", "norm.bias", "norm.running_mean", "norm.running_var"};
+
+TEST(Frozen, IsItsBaseUpToTheStepAndKeepsEverythingOfTheSiteAfterwards) {
+  for (const char* base : {"sync", "per_tower", "every_tower", "shuffle"}) {
+    SCOPED_TRACE(base);
+    on_ranks(2, [&](World& world) {
+      Run frozen({{"name", "frozen"}, {"base", base}, {"from_step", 2}}, world), plain(base, world);
+      for (int step = 0; step < 2; ++step) {
+        EXPECT_TRUE(at::equal(frozen.train(), plain.train()));
+      }
+      expect_same_bits(frozen.everything(), plain.everything());
+      const at::Tensor conv = frozen.copy("conv.weight"), last = frozen.copy("norm2.weight");
+      plain.evaluate();
+      const at::Tensor weight = frozen.copy("norm.weight"), bias = frozen.copy("norm.bias");
+      for (int step = 2; step < 4; ++step) {
+        frozen.train();
+        EXPECT_TRUE(at::equal(frozen.copy("norm.weight"), weight));
+        EXPECT_TRUE(at::equal(frozen.copy("norm.bias"), bias));
+        EXPECT_TRUE(at::equal(frozen.copy("norm.running_mean"), plain.evaluated_pair()[0]));
+        EXPECT_TRUE(at::equal(frozen.copy("norm.running_var"), plain.evaluated_pair()[1]));
+        frozen.evaluate();
+        EXPECT_TRUE(at::equal(frozen.evaluated_pair()[0], plain.evaluated_pair()[0]));
+      }
+      EXPECT_FALSE(at::equal(frozen.copy("conv.weight"), conv));
+      EXPECT_FALSE(at::equal(frozen.copy("norm2.weight"), last)) << "a site's name is not a prefix of names";
+    });
+  }
+}
+
+TEST(Frozen, NormalisesByTheSavedPairAndExchangesNothing) {
+  on_ranks(2, [](World& world) {
+    Run frozen({{"name", "frozen"}, {"base", "per_tower"}, {"from_step", 1}}, world);
+    frozen.train();
+    frozen.train();
+    world.ledger().clear();
+    const at::Tensor x = [&] {
+      const at::NoGradGuard no_grad;
+      return frozen.network().at_norm(batch_of(2, 2, world).images);
+    }();
+    const auto per_channel = [&](const char* name) { return frozen.copy(name).view({1, kChannels, 1, 1}); };
+    const at::Tensor expected =
+        ((x - per_channel("norm.running_mean")) / (per_channel("norm.running_var") + 1e-5).sqrt() *
+             per_channel("norm.weight") +
+         per_channel("norm.bias"))
+            .relu();
+    const at::Tensor last = at::conv2d(expected, frozen.copy("norm2.weight"), frozen.copy("norm2.bias"));
+    EXPECT_TRUE(at::allclose(frozen.train(), last, 1e-12, 1e-13));
+    EXPECT_EQ(world.ledger().of(Purpose::statistics).collectives, 0);
+    EXPECT_EQ(world.ledger().of(Purpose::evaluation).collectives, 0);
+  });
+}
+
+TEST(Frozen, FromTheStartItExchangesNothingAtAll) {
+  on_ranks(2, [](World& world) {
+    Run frozen({{"name", "frozen"}, {"base", "per_tower"}}, world);
+    const std::vector<at::Tensor> before{frozen.copy("norm.running_mean"), frozen.copy("norm.running_var")};
+    world.ledger().clear();
+    frozen.train();
+    EXPECT_EQ(world.ledger().of(Purpose::statistics).collectives, 0);
+    EXPECT_EQ(world.ledger().of(Purpose::evaluation).collectives, 0);
+    expect_same_bits(before, {frozen.copy("norm.running_mean"), frozen.copy("norm.running_var")});
+  });
+}
+
+TEST(Frozen, MayGoOnTrainingWeightAndBias) {
+  on_ranks(1, [](World& world) {
+    Run frozen({{"name", "frozen"}, {"train_affine", true}}, world);
+    const at::Tensor weight = frozen.copy("norm.weight"), mean = frozen.copy("norm.running_mean");
+    frozen.train();
+    EXPECT_FALSE(at::equal(frozen.copy("norm.weight"), weight));
+    EXPECT_TRUE(at::equal(frozen.copy("norm.running_mean"), mean));
+  });
+}
+
+TEST(Frozen, AFractionOfTheRunIsRoundedUpToAStep) {
+  on_ranks(1, [](World& world) {
+    for (const auto& [fraction, steps, first] : std::vector<std::tuple<double, int64_t, int64_t>>{
+             {0.8, 10, 8}, {0.75, 5, 4}, {0, 5, 0}, {1, 5, 5}, {0.07, 100, 7}}) {
+      Run frozen({{"name", "frozen"}, {"from_fraction", fraction}}, world, steps);
+      EXPECT_TRUE(first == 0 || frozen.strategy().trainable("norm.weight", {first - 1, steps})) << fraction;
+      EXPECT_FALSE(frozen.strategy().trainable("norm.weight", {first, steps})) << fraction;
+    }
+  });
+}
+
+TEST(Frozen, RefusesWhatDoesNotFit) {
+  EXPECT_NE(refusal({{"name", "frozen"}, {"from_step", 1}, {"from_fraction", 0.5}}, 10).find("exclude"),
+            std::string::npos);
+  EXPECT_NE(refusal({{"name", "frozen"}, {"from_fraction", 0.5}}, 0).find("from_fraction"),
+            std::string::npos);
+  EXPECT_NE(refusal({{"name", "frozen"}, {"base", "none"}}, 10).find("none"), std::string::npos);
+  EXPECT_NE(refusal({{"name", "precise"}, {"base", "group_norm"}}, 10).find("group_norm"), std::string::npos);
+}
+
+TEST(Precise, TrainsToTheBitAsItsBaseWhateverIsEvaluated) {
+  for (const char* base : {"sync", "per_tower", "shuffle"}) {
+    SCOPED_TRACE(base);
+    on_ranks(2, [&](World& world) {
+      Run precise({{"name", "precise"}, {"base", base}, {"batches", 2}}, world), plain(base, world);
+      for (int step = 0; step < kSteps; ++step) {
+        EXPECT_TRUE(at::equal(precise.train(), plain.train()));
+        const at::Tensor evaluated = precise.evaluate();
+        EXPECT_FALSE(at::equal(evaluated, plain.evaluate()));
+        expect_same_bits(precise.everything(), plain.everything());
+      }
+    });
+  }
+}
+
+TEST(Precise, EvaluatesWithTheMomentsOfAllCalibrationRowsInEveryPlacement) {
+  for (const char* base : {"sync", "per_tower"}) {
+    for (const int ranks : {1, 2, 4}) {
+      SCOPED_TRACE(std::string(base) + ", ranks " + std::to_string(ranks));
+      on_ranks(ranks, [&](World& world) {
+        Run precise({{"name", "precise"}, {"base", base}, {"batches", 5}}, world);
+        precise.train();
+        precise.evaluate();
+        const at::NoGradGuard no_grad;
+        const at::Tensor x =
+            precise.network().at_norm(at::cat({rows(100), rows(101)})).transpose(0, 1).flatten(1);
+        EXPECT_TRUE(at::allclose(precise.evaluated_pair()[0], x.mean(1), 1e-12, 1e-13));
+        EXPECT_TRUE(at::allclose(precise.evaluated_pair()[1], x.var(1, /*unbiased=*/true), 1e-12, 1e-13));
+      });
+    }
+  }
+}
+
+TEST(Precise, AroundFrozenEvaluatesApartAndTrainsFrozen) {
+  on_ranks(2, [](World& world) {
+    const Json frozen{{"name", "frozen"}, {"from_step", 1}, {"base", "per_tower"}};
+    Run both({{"name", "precise"}, {"base", frozen}}, world), plain(frozen, world);
+    for (int step = 0; step < kSteps; ++step) {
+      EXPECT_TRUE(at::equal(both.train(), plain.train()));
+      both.evaluate();
+    }
+  });
+}
+
+TEST(Frozen, AroundPreciseFreezesTheTrainingPair) {
+  on_ranks(2, [](World& world) {
+    Run both({{"name", "frozen"}, {"from_step", 1}, {"base", {{"name", "precise"}, {"base", "per_tower"}}}},
+             world);
+    Run plain({{"name", "frozen"}, {"from_step", 1}, {"base", "per_tower"}}, world);
+    for (int step = 0; step < kSteps; ++step) {
+      EXPECT_TRUE(at::equal(both.train(), plain.train()));
+      both.evaluate();
+    }
+  });
+}
+
+}  // namespace
+}  // namespace bnlab

@@ -1,0 +1,105 @@
+// What a step is said to exchange, against what two real ranks (threads of this process) book in a run.
+#include "harness/training/step_cost.hpp"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "harness/error.hpp"
+#include "harness/loopback_socket.hpp"
+#include "harness/registry.hpp"
+#include "harness/spec/spec.hpp"
+#include "harness/training/rank.hpp"
+
+namespace bnlab {
+namespace {
+
+namespace fs = std::filesystem;
+
+// c10d's flight recorder is one per process and not made for ranks that are threads: off before main().
+[[maybe_unused]] const int no_flight_recorder = ::setenv("TORCH_FR_BUFFER_SIZE", "0", 1);
+
+// The strategy by name, with a value for each parameter that has no default.
+Json strategy_named(const std::string& name) {
+  Json strategy = {{"name", name}};
+  for (const Parameter& parameter : find_registered("strategy", name)->parameters) {
+    if (parameter.required) {
+      strategy[parameter.name] = parameter.lowest;
+    }
+  }
+  return strategy;
+}
+
+class StepCostOf : public ::testing::TestWithParam<std::string> {
+ protected:
+  StepCostOf() : folder_(fs::temp_directory_path() / ("bnlab_step_cost_" + std::to_string(::getpid()))) {
+    fs::create_directories(folder_);
+  }
+  ~StepCostOf() override { fs::remove_all(folder_); }
+
+  RunSpec spec(const Json& strategy) const {
+    const fs::path file = folder_ / "spec.json";
+    std::ofstream(file) << R"({"task": {"name": "shapes", "size": [16, 16], "train": 16, "test": 4},
+      "model": {"name": "unet", "base": 8, "levels": 2}, "steps": 3, "warmup_steps": 1, "towers": 4,
+      "batch_per_tower": 2, "strategy": )"
+                        << strategy << "}";
+    return load_experiment(file.string()).runs.at(0);
+  }
+
+  // "communication" of the record that two ranks leave.
+  Json booked(const RunSpec& spec) const {
+    const LoopbackSocket socket;
+    std::vector<RankReport> reports(2);
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < 2; ++rank) {
+      threads.emplace_back([&, rank] {
+        RankJob job;
+        job.spec = spec;
+        job.rendezvous.rank = rank;
+        job.rendezvous.size = 2;
+        job.rendezvous.port = socket.port();
+        job.rendezvous.listen_fd = rank == 0 ? ::dup(socket.fd()) : -1;  // the store closes it
+        job.run_dir = folder_.string();
+        reports[static_cast<size_t>(rank)] = run_rank(job);
+      });
+    }
+    for (std::thread& thread : threads) {
+      thread.join();
+    }
+    EXPECT_EQ(reports[0].status, "ok") << reports[0].message;
+    return reports[0].result.at("communication");
+  }
+
+  fs::path folder_;
+};
+
+TEST_P(StepCostOf, IsWhatRealRanksBook) {
+  const RunSpec run = spec(strategy_named(GetParam()));
+  const StepCost cost = count_step({run.strategy, run.model, 4, 2, 2, 16, 16, 5});
+  EXPECT_EQ(cost.norm_sites, 6);
+  const Json communication = booked(run);
+  for (const char* purpose : {"statistics", "shuffle"}) {
+    StepCost::Exchange counted{purpose, 0, 0};
+    for (const StepCost::Exchange& exchange : cost.exchanges) {
+      counted = exchange.purpose == purpose ? exchange : counted;
+    }
+    EXPECT_EQ(communication.at(purpose).at("collectives_per_step"), counted.collectives) << purpose;
+    EXPECT_EQ(communication.at(purpose).at("bytes_per_step"), counted.bytes) << purpose;
+  }
+  EXPECT_EQ(communication.at("gradients").at("bytes_per_step"), cost.gradient_bytes);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, StepCostOf, ::testing::ValuesIn(registered_names("strategy")),
+                         [](const auto& each) { return each.param; });
+
+TEST(StepCost, TowersThatRanksCannotShareAreRefused) {
+  const Json model = {{"name", "unet"}, {"base", 8}, {"levels", 2}};
+  EXPECT_THROW(count_step({{{"name", "none"}}, model, 3, 2, 2, 16, 16, 5}), Error);
+}
+
+}  // namespace
+}  // namespace bnlab
