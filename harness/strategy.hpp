@@ -103,6 +103,9 @@ class Strategy : public LayerMaker {
   // Channels (summed over sites and steps, this rank) whose moments were not finite. Synchronises.
   virtual int64_t nonfinite_channels() const { return 0; }
 
+  // Whether whole rows travel between the ranks, so that all towers must agree in the other dimensions.
+  virtual bool rows_travel() const { return false; }
+
   // What a record must say of how this strategy ran here.
   virtual std::vector<std::string> notes() const { return {}; }
 

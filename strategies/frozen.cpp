@@ -105,10 +105,10 @@ const Registered<Strategy> entry{
                 "weight and bias stay as they are unless train_affine",
      .exchanges = "as the base up to from_step (in that step 1 for all sites where ranks remember apart), "
                   "then none",
-     .use = "For fine-tuning with small batches, or late in training, so that training meets the statistics "
-            "that evaluation uses.",
-     .limits = "Needs running statistics that fit the data: frozen at step 0 with fresh weights it is no "
-               "normalisation."},
+     .use = "for fine-tuning with small batches, or late in training, so that training meets the statistics "
+            "that evaluation uses",
+     .limits = "needs running statistics that fit the data: frozen at step 0 with fresh weights it is no "
+               "normalisation"},
     make<Strategy, Frozen>};
 
 }  // namespace

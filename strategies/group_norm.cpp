@@ -39,10 +39,10 @@ const Registered<Strategy> entry{
                 "y = gamma (x - m) / sqrt(v + eps) + beta, gamma and beta per channel\n"
                 "the same in training and evaluation",
      .exchanges = "none",
-     .use = "When a tower holds so few samples that batch statistics are poor, and no exchange is wanted.",
+     .use = "when a tower holds so few samples that batch statistics are poor, and no exchange is wanted",
      .limits =
-         "The groups must divide the channels of every site, and it costs a pass over the activations in "
-         "evaluation too."},
+         "the groups must divide the channels of every site, and it costs a pass over the activations in "
+         "evaluation too"},
     make<Strategy, GroupNorm>};
 
 }  // namespace

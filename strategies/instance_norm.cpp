@@ -23,9 +23,9 @@ const Registered<Strategy> entry{
                 "y = gamma (x - m) / sqrt(v + eps) + beta, gamma and beta per channel\n"
                 "the same in training and evaluation",
      .exchanges = "none",
-     .use = "When the contrast of an image should not matter, as in style transfer.",
+     .use = "when the contrast of an image should not matter, as in style transfer",
      .limits =
-         "It forgets how strong a channel is in a sample, and cannot train on one position per channel."},
+         "it forgets how strong a channel is in a sample, and cannot train on one position per channel"},
     make<Strategy, InstanceNorm>};
 
 }  // namespace

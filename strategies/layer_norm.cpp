@@ -23,10 +23,10 @@ const Registered<Strategy> entry{
                 "y = gamma (x - m) / sqrt(v + eps) + beta, gamma and beta per channel\n"
                 "the same in training and evaluation",
      .exchanges = "none",
-     .use = "As the end of group_norm's range with one group: when not even groups of channels are to be "
-            "chosen.",
+     .use = "as the end of group_norm's range with one group: when not even groups of channels are to be "
+            "chosen",
      .limits =
-         "All channels share one mean and variance, which suits convolutional networks less than groups do."},
+         "all channels share one mean and variance, which suits convolutional networks less than groups do"},
     make<Strategy, LayerNorm>};
 
 }  // namespace

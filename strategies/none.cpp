@@ -29,8 +29,8 @@ const Registered<Strategy> entry{
      .source = "VGG-16 and older networks",
      .formula = "y = activation(x + residual), x = w * input + b from the convolution",
      .exchanges = "none",
-     .use = "As the control: what normalisation buys, and what it costs per step.",
-     .limits = "It wants a small learning rate, and deep networks may not train at all."},
+     .use = "as the control: what normalisation buys, and what it costs per step",
+     .limits = "it wants a small learning rate, and deep networks may not train at all"},
     make<Strategy, None>};
 
 }  // namespace

@@ -81,9 +81,14 @@ at::Tensor RunningPair::update(const at::Tensor& rows, const std::vector<int64_t
   if (weights_ != weights) {  // constant but for cumulative averages and changing sizes
     weights_ = weights;
     weights_tensor_ = at::tensor(weights, at::kDouble).to(held_.device()).view({-1, 1, 1});
+    absent_ = weights_tensor_ == 0;
+    if (rule_.remember == Remember::every) {  // with momentum 1 a tower's update may weigh 0 and still counts
+      const std::vector<int64_t> own(elements.begin() + first, elements.begin() + first + rows.size(0));
+      absent_ = (at::tensor(own, at::kLong) == 0).to(held_.device()).view({-1, 1, 1});
+    }
   }
-  // Rows without weight may hold anything, so they are left out rather than multiplied by 0.
-  const at::Tensor rounded = rows.to(held_.scalar_type()).masked_fill(weights_tensor_ == 0, 0);
+  // Rows that take no part may hold anything, so they are left out rather than multiplied by 0.
+  const at::Tensor rounded = rows.to(held_.scalar_type()).masked_fill(absent_, 0);
   const at::Tensor finite = rounded.sum(0).isfinite().all(0, /*keepdim=*/true);  // [1, C]
   const at::Tensor updated = held_ * step.decay + (rounded * weights_tensor_).sum(0).to(held_.scalar_type());
   held_ = at::where(finite, updated, held_);

@@ -66,6 +66,7 @@ class RunningPair {
   int64_t updates_ = 0;
   std::vector<double> weights_;  // that weights_tensor_ holds
   at::Tensor weights_tensor_;
+  at::Tensor absent_;  // rows that take no part
 };
 
 }  // namespace bnlab

@@ -4,9 +4,6 @@
 #include <torch/types.h>
 
 #include <algorithm>
-#include <sstream>
-
-#include "harness/error.hpp"
 
 namespace bnlab {
 namespace {
@@ -30,8 +27,6 @@ class Move : public torch::autograd::Function<Move> {
   }
 };
 
-constexpr int64_t kMostDimensions = 8, kNone = -1;  // of a shape that is exchanged
-
 std::vector<int64_t> inverse(const std::vector<int64_t>& order) {
   std::vector<int64_t> result(order.size());
   for (size_t i = 0; i < order.size(); ++i) {
@@ -45,15 +40,6 @@ at::Tensor index(const std::vector<int64_t>& order, at::Device device) {
   return std::is_sorted(order.begin(), order.end())
              ? at::Tensor()
              : at::tensor(order, at::kLong).to(device, /*non_blocking=*/true);
-}
-
-std::string shape_text(const at::Tensor& padded) {
-  std::vector<int64_t> shape(padded.const_data_ptr<int64_t>(),
-                             padded.const_data_ptr<int64_t>() + kMostDimensions);
-  std::erase(shape, kNone);
-  std::ostringstream text;
-  text << at::IntArrayRef(shape);
-  return text.str();
 }
 
 at::Tensor reordered(const at::Tensor& rows, const at::Tensor& order) {
@@ -111,24 +97,6 @@ at::Tensor scatter(const at::Tensor& x, const c10::intrusive_ptr<SampleExchange>
 
 at::Tensor restore(const at::Tensor& x, const c10::intrusive_ptr<SampleExchange>& exchange) {
   return Move::apply(x, exchange, true);
-}
-
-void require_same_rows(const at::Tensor& x, const std::string& strategy, Communicator& communicator) {
-  if (communicator.size() == 1) {
-    return;
-  }
-  std::vector<int64_t> shape = x.sizes().vec();
-  shape.resize(kMostDimensions, kNone);
-  const at::Tensor shapes =
-      communicator.all_gather(at::tensor(shape, at::kLong).to(x.device()), Purpose::control).cpu();
-  const at::Tensor filled = shapes.index({shapes.select(1, 0) > 0});  // ranks that have rows
-  for (int64_t i = 1; i < filled.size(0); ++i) {
-    if (!at::equal(filled[i].slice(0, 1), filled[0].slice(0, 1))) {
-      throw Error(Error::Kind::refused,
-                  strategy + ": all towers must agree in all dimensions but the first; inputs of shape " +
-                      shape_text(filled[0]) + " and " + shape_text(filled[i]) + " came");
-    }
-  }
 }
 
 }  // namespace bnlab

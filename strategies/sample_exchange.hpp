@@ -37,8 +37,4 @@ class SampleExchange : public torch::CustomClassHolder {
 at::Tensor scatter(const at::Tensor& x, const c10::intrusive_ptr<SampleExchange>& exchange);
 at::Tensor restore(const at::Tensor& x, const c10::intrusive_ptr<SampleExchange>& exchange);
 
-// Throws Error (refused), on every rank, where ranks with rows differ in another dimension: an all-to-all
-// between them would kill the process. One exchange; none in a world of one.
-void require_same_rows(const at::Tensor& x, const std::string& strategy, Communicator& communicator);
-
 }  // namespace bnlab

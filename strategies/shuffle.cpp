@@ -21,10 +21,6 @@ class Shuffle : public TowerStrategy {
     if (mode != Mode::train && mode != Mode::calibrate) {
       return TowerStrategy::forward(network, batch, step, mode);
     }
-    if (!rows_are_alike_) {
-      require_same_rows(batch.images, "shuffle", context_.statistics);
-      rows_are_alike_ = true;
-    }
     pass_ = {batch.towers, batch.rows_per_sample, step, mode};
     permutation_ = drawn(batch, step, mode);
     const auto exchange = c10::make_intrusive<SampleExchange>(
@@ -33,6 +29,7 @@ class Shuffle : public TowerStrategy {
   }
 
   std::vector<int64_t> permutation() const override { return permutation_; }
+  bool rows_travel() const override { return true; }
 
  private:
   static Rules rules(const Json& options) {
@@ -50,7 +47,6 @@ class Shuffle : public TowerStrategy {
   }
 
   std::vector<int64_t> permutation_;
-  bool rows_are_alike_ = false;  // checked
 };
 
 const Registered<Strategy> entry{
@@ -66,10 +62,10 @@ const Registered<Strategy> entry{
                 "features go back to the order of the batch before the head\n"
                 "running <- (1 - momentum) running + momentum (m_s, n_s/(n_s - 1) v_s), s = saved_tower",
      .exchanges = "none at a site; per step 2 forward (images, features) and 1 backward",
-     .use = "When neighbouring samples are alike (frames of a clip, sorted shards), so that a tower's own "
-            "samples would not stand for the batch.",
-     .limits = "A tower still has only its own few values to normalise by; whole images and feature maps "
-               "travel; all towers need the same image size."},
+     .use = "when neighbouring samples are alike (frames of a clip, sorted shards), so that a tower's own "
+            "samples would not stand for the batch",
+     .limits = "a tower still has only its own few values to normalise by; whole images and feature maps "
+               "travel; all towers need the same image size"},
     make<Strategy, Shuffle>};
 
 }  // namespace

@@ -24,6 +24,7 @@ class TowerStrategy : public Strategy {
   void average_running(double decay) override;
   void average_replicas() override;
   int64_t nonfinite_channels() const override;
+  bool rows_travel() const override { return rules_.route == Route::gather_activations; }
   std::vector<std::string> notes() const override;
 
  protected:

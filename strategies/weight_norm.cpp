@@ -92,10 +92,10 @@ const Registered<Strategy> entry{
                 "mean_only_bn: y = conv(x, w) - m + bias, m the mean over the tower or over all towers;\n"
                 "  dx = dy - mean(dy); evaluation subtracts the running mean",
      .exchanges = "none; mean_only_bn with scope pooled: 1 forward, 1 backward; init data: 1 more in step 0",
-     .use = "When samples must not depend on one another at all, or (mean_only_bn) only through a mean.",
+     .use = "when samples must not depend on one another at all, or (mean_only_bn) only through a mean",
      .limits =
-         "The activations' scale is set once, at the start, and not held afterwards; it wants a smaller "
-         "learning rate than batch norm."},
+         "the activations' scale is set once, at the start, and not held afterwards; it wants a smaller "
+         "learning rate than batch norm"},
     make<Strategy, WeightNorm>};
 
 }  // namespace

@@ -32,6 +32,7 @@ class Wrapper : public Strategy {
   void average_running(double decay) override { base_->average_running(decay); }
   void average_replicas() override { base_->average_replicas(); }
   int64_t nonfinite_channels() const override { return base_->nonfinite_channels(); }
+  bool rows_travel() const override { return base_->rows_travel(); }
   std::vector<std::string> notes() const override { return base_->notes(); }
   std::vector<int64_t> permutation() const override { return base_->permutation(); }
 

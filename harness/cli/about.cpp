@@ -9,6 +9,7 @@ namespace bnlab {
 namespace {
 
 constexpr size_t kIndent = 4;
+constexpr size_t kSummaryWidth = 50, kExchangesWidth = 33;  // of the table, which then fits 100 columns
 
 std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> lines;
@@ -23,9 +24,23 @@ std::string default_text(const Parameter& parameter) {
   return parameter.required ? "needed" : parameter.fallback.dump();
 }
 
-// "weight of the new value: a number in (0, 1] or null"
+// "a number in (0, 1] or null: weight of the new value"
 std::string meaning(const Parameter& parameter) {
-  return parameter.help + ": " + expectation(parameter);
+  return expectation(parameter) + ": " + parameter.help;
+}
+
+// The parameters with the fields of groups behind them, as "schedule.start" and "groups[].prefix".
+std::vector<Parameter> with_fields(const std::vector<Parameter>& parameters, const std::string& prefix = "") {
+  std::vector<Parameter> all;
+  for (Parameter parameter : parameters) {
+    parameter.name = prefix + parameter.name;
+    const bool list = parameter.kind == Parameter::Kind::group_list;
+    const std::vector<Parameter> fields =
+        with_fields(parameter.fields, parameter.name + (list ? "[]." : "."));
+    all.push_back(std::move(parameter));
+    all.insert(all.end(), fields.begin(), fields.end());
+  }
+  return all;
 }
 
 std::string value_text(const Parameter& parameter, const Json& chosen) {
@@ -72,7 +87,7 @@ std::string about_text(const About& about, const Json& chosen) {
   if (!about.parameters.empty()) {
     text += indent + "parameters:\n";
   }
-  for (const Parameter& parameter : about.parameters) {
+  for (const Parameter& parameter : with_fields(about.parameters)) {
     text += indent + indent + parameter.name + " = " + value_text(parameter, chosen) + "\n" +
             wrapped(meaning(parameter), 3 * kIndent);
   }
@@ -81,7 +96,7 @@ std::string about_text(const About& about, const Json& chosen) {
 
 Json about_json(const About& about) {
   Json parameters = Json::array();
-  for (const Parameter& parameter : about.parameters) {
+  for (const Parameter& parameter : with_fields(about.parameters)) {
     parameters.push_back({{"name", parameter.name},
                           {"default", parameter.required ? Json() : parameter.fallback},
                           {"required", parameter.required},
@@ -103,18 +118,23 @@ Json about_json(const About& about) {
 }
 
 std::string entries_text(const Entries& entries) {
-  const bool exchanges = say_what_they_exchange(entries);
-  TextTable table{{{"name"}}, {}};
-  if (exchanges) {
-    table.columns.push_back({"exchanges per site and step"});
-  }
-  table.columns.push_back({"what it does"});
-  for (const auto& [name, about] : entries) {
-    table.rows.push_back({name});
-    if (exchanges) {
-      table.rows.back().push_back(about.exchanges);
+  TextTable table{{{"name"}, {"what it does"}}, {}};
+  if (!say_what_they_exchange(entries)) {
+    for (const auto& [name, about] : entries) {
+      table.rows.push_back({name, about.summary});
     }
-    table.rows.back().push_back(about.summary);
+    return table.text();
+  }
+  table.columns.push_back({"exchanges per site and step"});
+  for (const auto& [name, about] : entries) {
+    std::vector<std::string> summary = lines_of(wrapped(about.summary, 0, kSummaryWidth));
+    std::vector<std::string> exchanges = lines_of(wrapped(about.exchanges, 0, kExchangesWidth));
+    const size_t lines = std::max({summary.size(), exchanges.size(), size_t{1}});
+    summary.resize(lines);
+    exchanges.resize(lines);
+    for (size_t i = 0; i < lines; ++i) {
+      table.rows.push_back({i == 0 ? name : "", summary[i], exchanges[i]});
+    }
   }
   return table.text();
 }
@@ -138,7 +158,7 @@ std::string entries_markdown(const Entries& entries) {
     }
     table += "\n";
     details += "\n- " + code + (about.limits.empty() ? "" : ": " + markdown_escape(about.limits)) + "\n";
-    for (const Parameter& parameter : about.parameters) {
+    for (const Parameter& parameter : with_fields(about.parameters)) {
       details += "  - `" + parameter.name + "` (" +
                  (parameter.required ? "needed" : "`" + default_text(parameter) + "`") +
                  "): " + markdown_escape(meaning(parameter)) + "\n";

@@ -19,12 +19,12 @@ const std::vector<Family>& families();
 
 using Entries = std::map<std::string, About>;
 
-// Everything known of an entry, in lines of at most 100 columns. `chosen`: values to show in place of the
+// Everything known of an entry, in lines of at most 100 columns. `chosen`: values to show in place of
 // defaults, which then stand beside them.
 std::string about_text(const About& about, const Json& chosen = Json::object());
 Json about_json(const About& about);
 
-// A line per entry: its name, what it exchanges (where entries say) and its summary.
+// A table: name, summary and (where entries say) what they exchange.
 std::string entries_text(const Entries& entries);
 
 // A table of the entries, then each one's limits and parameters.

@@ -152,7 +152,7 @@ int explain(const ExplainRequest& request) {
     std::cout << json.dump(2) << "\n";
     return exit_code::kOk;
   }
-  std::cout << about_text(about, chosen);
+  std::cout << about_text(about, given.is_object() ? given : Json::object());
   if (is_strategy) {
     std::cout << "    " << setting(request)
               << (counted.refusal.empty() ? ", " + amount(counted.cost.norm_sites, "norm site") +

@@ -17,7 +17,12 @@ void add_layer(Program& program) {
                   "  echo '{\"strategy\": \"NAME\", \"steps\": [{\"towers\": [{\"input\": {\"shape\": "
                   "[3, 1], \"data\": [1, 3, 8]}}]}]}' | bnlab layer -");
   const auto request = std::make_shared<LayerRequest>();
-  command->add_option("CASE", request->files, "Files with a case each; - is standard input")->required();
+  command
+      ->add_option(
+          "CASE", request->files,
+          "Files with one case each, a JSON object of strategy and steps, and as wanted of dtype, "
+          "memory_format, seed, weight, bias, running_mean, running_var and conv; - is standard input")
+      ->required();
   command->add_option("--ranks", request->ranks, "Ranks that share the towers, threads of this process")
       ->type_name("N")
       ->check(CLI::PositiveNumber)

@@ -147,6 +147,7 @@ void build(Program& program) {
   add_plan(program);
   add_status(program);
   add_report(program);
+  add_evaluate(program);
   add_list(program);
   add_layer(program);
   add_verify(program);

@@ -7,8 +7,8 @@
 #include <map>
 
 #include "harness/launch/launch_parts.hpp"
-#include "harness/launch/loopback_socket.hpp"
 #include "harness/launch/rank_job.hpp"
+#include "harness/loopback_socket.hpp"
 
 namespace bnlab {
 namespace {

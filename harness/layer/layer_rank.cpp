@@ -20,7 +20,9 @@ class LayerRank::OneSite : public Network {
 class LayerRank::GivenBatches : public Calibration {
  public:
   int64_t available() const override { return static_cast<int64_t>(batches_.size()); }
-  Batch batch(int64_t index) override { return batches_.at(static_cast<size_t>(index)); }
+  Batch batch(int64_t index) override {  // the latest first
+    return batches_.at(batches_.size() - 1 - static_cast<size_t>(index));
+  }
   void add(const Batch& batch) { batches_.push_back(batch); }
 
  private:
@@ -104,6 +106,9 @@ void LayerRank::refuse(const std::string& message) const {
 LayerStepAnswer LayerRank::step(size_t index) {
   key_ = "steps[" + std::to_string(index) + "].towers";
   const LayerStep& step = case_.steps[index];
+  if (strategy_->rows_travel()) {
+    check_rows(step);
+  }
   const Batch batch = batch_of(step);
   LayerStepAnswer answer;
   if (step.mode == Mode::train) {
@@ -125,6 +130,17 @@ LayerStepAnswer LayerRank::step(size_t index) {
   answer.bias = case_.conv ? held("bias") : at::Tensor();
   strategy_->after_eval();
   return answer;
+}
+
+// Ranks that exchange rows of different shapes would take the process down.
+void LayerRank::check_rows(const LayerStep& step) const {
+  const auto row = [](const at::Tensor& x) { return x.sizes().slice(1); };
+  for (size_t t = 1; t < step.inputs.size(); ++t) {
+    if (row(step.inputs[t]) != row(step.inputs[0])) {
+      refuse("its rows travel between towers, so all must agree in all dimensions but the first; tower " +
+             std::to_string(t) + " differs from tower 0");
+    }
+  }
 }
 
 // The index counts the training steps before this one.

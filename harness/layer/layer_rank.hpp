@@ -36,6 +36,7 @@ class LayerRank {
   bool has(const std::string& name) const { return state_.count(name) > 0; }
   [[noreturn]] void refuse(const std::string& message) const;
 
+  void check_rows(const LayerStep& step) const;
   Batch batch_of(const LayerStep& step) const;
   void apply(const LayerStep& step, const Batch& batch, LayerStepAnswer& answer);
   at::Tensor output_gradients(const LayerStep& step, const std::vector<at::Tensor>& outputs) const;

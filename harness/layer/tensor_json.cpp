@@ -46,9 +46,9 @@ at::Tensor read_numbers(const Json& given, const std::string& path, at::ScalarTy
   const at::Tensor overflown = rounded.isinf().logical_and(exact.isinf().logical_not()).nonzero();
   if (overflown.size(0) > 0) {
     const auto i = static_cast<size_t>(overflown[0][0].item<int64_t>());
-    refuse_value(
-        path + "[" + std::to_string(i) + "]",
-        "expected a number that " + std::string(c10::toString(dtype)) + " holds, got " + shown(given[i]));
+    refuse_value(path + "[" + std::to_string(i) + "]", "expected a number within the range of " +
+                                                           std::string(c10::toString(dtype)) + ", got " +
+                                                           shown(given[i]));
   }
   return rounded;
 }

@@ -15,21 +15,29 @@ constexpr double kLargestSeed = 9007199254740992.0;  // 2^53: every JSON reader 
 
 // The optimiser is part of the training loop; its entry has no maker, only parameters.
 [[maybe_unused]] const bool optimizer_declared = [] {
-  register_about("optimizer",
-                 {"sgd",
-                  "stochastic gradient descent with momentum (PyTorch's form) and a learning-rate schedule",
-                  {P::number("lr", 0.1, "learning rate after the warm-up").above(0),
-                   P::number("momentum", 0.9, "weight of the previous update").at_least(0).at_most(1),
-                   P::boolean("nesterov", false, "Nesterov's form of momentum"),
-                   P::number("weight_decay", 0, "L2 penalty, added to the gradient").at_least(0),
-                   P::boolean("decay_norm_and_bias", false, "whether norm parameters and biases decay too"),
-                   P::integer("warmup_steps", 0, "steps over which the rate rises linearly to lr")
+  register_about(
+      "optimizer",
+      {"sgd",
+       "stochastic gradient descent with momentum (PyTorch's form) and a learning-rate schedule",
+       {P::number("lr", 0.1, "learning rate after the warm-up").above(0),
+        P::number("momentum", 0.9, "weight of the previous update").at_least(0).at_most(1),
+        P::boolean("nesterov", false, "Nesterov's form of momentum"),
+        P::number("weight_decay", 0, "L2 penalty, added to the gradient").at_least(0),
+        P::boolean("decay_norm_and_bias", false, "whether norm parameters and biases decay too"),
+        P::integer("warmup_steps", 0, "steps over which the rate rises linearly to lr")
+            .at_least(0)
+            .at_most(kMostSteps),
+        P::choice("schedule", "poly", {"poly", "constant"},
+                  "poly: lr (1 - step/steps)^power; constant: lr throughout"),
+        P::number("power", 0.9, "exponent of the poly schedule").above(0),
+        P::number("norm_lr_multiplier", 1, "of the rate of parameters at norm sites").at_least(0),
+        P::groups("groups",
+                  {P::text("prefix", nullptr, "of the names of the group's parameters").at_least(1).needed(),
+                   P::number("lr_multiplier", 1, "of the rate").at_least(0),
+                   P::number("weight_decay", nullptr, "in place of the optimizer's; null: that one")
                        .at_least(0)
-                       .at_most(kMostSteps),
-                   P::choice("schedule", "poly", {"poly", "constant"},
-                             "poly: lr (1 - step/steps)^power; constant: lr throughout"),
-                   P::number("power", 0.9, "exponent of the poly schedule").above(0)},
-                  ""});
+                       .or_null()},
+                  "parameters by the beginning of their names; the longest prefix counts")}});
   return true;
 }();
 
@@ -82,7 +90,8 @@ const std::vector<Parameter>& run_parameters() {
           .below(1)
           .or_null(),
       P::choice("gradient_route", "reducer", {"reducer", "rank0", "host"},
-                "how the ranks' gradients meet: c10d's Reducer, averaged on rank 0 and broadcast, or in host "
+                "how the ranks' gradients meet: bucketed during backward, averaged on rank 0 and broadcast, "
+                "or in host "
                 "memory"),
       P::integer("average_weights_every", nullptr,
                  "steps between averages of weights, momentum and saved pairs, in place of averaging "

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "harness/registry.hpp"
 
@@ -89,9 +88,8 @@ at::Tensor SegmentationTask::select_labels(const at::Tensor& outputs, const at::
   }
   const at::NoGradGuard no_grad;
   const auto logits = outputs.scalar_type() == at::kDouble ? outputs : outputs.to(at::kFloat);
-  // Logarithms of the true class's probability; void is easier than anything.
-  auto ease = at::cross_entropy_loss(logits, labels, {}, at::Reduction::None, kVoid).neg();
-  ease.masked_fill_(labels.eq(kVoid), std::numeric_limits<double>::infinity());
+  // Logarithms of the true class's probability; 0 for void, which is thus never harder than a valid pixel.
+  const auto ease = at::cross_entropy_loss(logits, labels, {}, at::Reduction::None, kVoid).neg();
   at::Tensor selected = labels.clone();
   for (size_t g = 0; g + 1 < offsets.size(); ++g) {
     const auto slice = ease.slice(0, offsets[g], offsets[g + 1]);

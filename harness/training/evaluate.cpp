@@ -2,11 +2,10 @@
 
 #include <ATen/Parallel.h>
 
-#include <algorithm>
 #include <map>
-#include <set>
 
 #include "harness/error.hpp"
+#include "harness/layer/thread_ranks.hpp"
 #include "harness/population.hpp"
 #include "harness/training/safetensors.hpp"
 #include "harness/training/trainer.hpp"
@@ -66,33 +65,43 @@ RunSpec starting_from(const EvaluateJob& job) {
   return spec;
 }
 
+Json evaluate_on_rank(const EvaluateJob& job, const RunSpec& spec, const std::map<std::string, Pairs>& pairs,
+                      World& world) {
+  Trainer trainer(spec, job.data_dir, world, {});
+  if (!trainer.has_running_statistics()) {
+    return trainer.evaluate_as_ended();
+  }
+  for (const std::string& population : job.populations) {
+    if (is_shadow(population)) {
+      pairs_of(population, pairs);  // refuses before any work
+    }
+  }
+  const Json live = trainer.evaluate_as_ended();
+  Json all = Json::object();
+  for (const std::string& population : job.populations) {
+    all[population] = is_shadow(population) ? trainer.evaluate_with_pairs(pairs_of(population, pairs))
+                                            : live.at(population);
+  }
+  return all;
+}
+
 }  // namespace
 
 Json evaluate_weights(const EvaluateJob& job) {
   at::set_num_threads(job.threads);
   const RunSpec spec = starting_from(job);
   const std::map<std::string, Pairs> pairs = read_pairs(job.pairs);
-  const auto world = join_world({}, job.device == "cuda" ? at::kCUDA : at::kCPU);
-  Trainer trainer(spec, job.data_dir, *world, {});
-  if (!trainer.has_running_statistics()) {
-    return trainer.evaluate_as_ended();
+  if (job.ranks > 1) {
+    prepare_thread_ranks();
   }
-  for (const std::string& population : job.populations) {
-    if (is_shadow(population)) {
-      pairs_of(population, pairs);  // before any work
+  Json of_rank0;
+  on_thread_ranks(job.ranks, job.device == "cuda" ? at::kCUDA : at::kCPU, [&](World& world) {
+    const Json all = evaluate_on_rank(job, spec, pairs, world);
+    if (world.rank() == 0) {
+      of_rank0 = all;
     }
-  }
-  const Json live = trainer.evaluate_as_ended();
-  Json all = Json::object();
-  for (const std::string& population : job.populations) {
-    if (is_shadow(population)) {
-      all[population] = trainer.evaluate_with_pairs(pairs_of(population, pairs));
-    } else {
-      all[population] = live.at(population);
-    }
-  }
-  world->leave();
-  return all;
+  });
+  return of_rank0;
 }
 
 }  // namespace bnlab

@@ -17,12 +17,13 @@ struct EvaluateJob {
   std::vector<std::string> populations;
   std::string device = "cpu";  // or "cuda"
   std::string data_dir;
-  int threads = 1;
+  int ranks = 1;    // threads of this process; more than one change nothing but the time it takes
+  int threads = 1;  // intra-op threads of each
 };
 
 // {"saved": {metrics}, ...}: what the run would record at its end, in the order of `populations`; of a
-// strategy without running statistics only "saved". One rank, which is this process. Throws Error: data for a
-// file that cannot be used or holds no such pair, refused where weights and spec do not fit.
+// strategy without running statistics only "saved". Throws Error: data for a file that cannot be used or
+// holds no such pair, refused where weights and spec, or ranks and towers, do not fit.
 Json evaluate_weights(const EvaluateJob& job);
 
 }  // namespace bnlab

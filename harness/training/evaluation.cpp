@@ -58,8 +58,9 @@ std::vector<Trainer::Named> Trainer::populations() const {
 }
 
 void Trainer::evaluate() {
+  const Json measured = evaluate_under(populations());
   Json headline = Json::object();
-  for (const auto& [population, metrics] : evaluate_under(populations()).items()) {
+  for (const auto& [population, metrics] : measured.items()) {
     log_.write({{"kind", "eval"},
                 {"step", steps_done_},
                 {"epoch", epoch()},

@@ -12,6 +12,7 @@ import os
 import re
 import sys
 
+import accuracy_by_population
 import accuracy_vs_batch
 import cells
 import drawing
@@ -21,7 +22,7 @@ import style
 import throughput_vs_accuracy
 import training_curves
 
-FIGURES = (accuracy_vs_batch, throughput_vs_accuracy, training_curves, memory)
+FIGURES = (accuracy_vs_batch, throughput_vs_accuracy, accuracy_by_population, training_curves, memory)
 
 
 def draw_experiment(folder, out):
@@ -31,8 +32,8 @@ def draw_experiment(folder, out):
     os.makedirs(out, exist_ok=True)
     print(f"{experiment.name}: {len(experiment.runs)} records"
           + (f", {len(experiment.unfinished)} runs without one" if experiment.unfinished else ""))
-    for condition, runs in cells.split_by_condition(experiment.runs):
-        for figure in FIGURES:
+    for figure in FIGURES:
+        for condition, runs in cells.split_by_condition(experiment.runs, getattr(figure, "PANEL_KEYS", ())):
             name = figure.__name__ + ("-" + re.sub(r"[^A-Za-z0-9.]+", "_", condition) if condition else "")
             try:
                 drawn = figure.draw(experiment, runs, condition, styles)

@@ -73,14 +73,16 @@ def _flat(value, path=""):
     return flat
 
 
-def split_by_condition(runs):
+def split_by_condition(runs, panel_keys=()):
     """[(text, runs)]: one entry, with an empty text, unless spec keys other than the figures' own axes vary.
+
+    `panel_keys` are axes that a figure shows side by side.
 
     A key counts if two runs that agree in strategy, grouping, seed and placement differ in it: a learning rate that
     belongs to a strategy does not split, a nuisance level that every strategy meets does.
     """
     specs = {id(run): {key: text for key, text in _flat(run.record["spec"]).items()
-                       if key.split(".")[0] not in _OWN_KEYS} for run in runs}
+                       if key.split(".")[0] not in (*_OWN_KEYS, *panel_keys)} for run in runs}
     twins = defaultdict(list)
     for run in runs:
         twins[run.strategy, run.grouping, run.seed, run.placement["name"]].append(specs[id(run)])

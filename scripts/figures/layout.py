@@ -9,6 +9,7 @@ from matplotlib.transforms import Bbox
 import style
 
 _LINE = 0.128  # inches from one caption line to the next
+LIST_LINE = 0.125  # and from one line of a list to the next
 _MARGIN = 0.06
 
 
@@ -37,10 +38,28 @@ def _wrap(text, width):
     return lines
 
 
-def new_page(title, caption, width, panel_height, rows=1, columns=1, legend=None, **subplots):
+def list_width(lines):
+    """Inches that `list_aside` needs for these texts."""
+    return max(map(_text_width, lines)) + 0.35
+
+
+def list_aside(figure, entries, width):
+    """Writes (Style, text) under each other in the right `width` inches of the page, beside the panels."""
+    page_width, page_height = figure.get_size_inches()
+    top = page_height - 0.42
+    for k, (look, text) in enumerate(entries):
+        y = (top - k * LIST_LINE) / page_height
+        left = page_width - width
+        figure.add_artist(Line2D([(left + 0.08) / page_width], [y], color=look.colour, marker=look.marker,
+                                 markersize=4, linestyle=""))
+        figure.text((left + 0.2) / page_width, y, text, size=style.SMALL, va="center")
+
+
+def new_page(title, caption, width, panel_height, rows=1, columns=1, legend=None, aside=0, **subplots):
     """(figure, axes [rows, columns]): the height grows with the caption, the panels keep theirs (inches, all rows).
 
-    `legend`: label -> Style of the strategies to name in rows under the title.
+    `legend`: label -> Style of the strategies to name in rows under the title; `aside`: inches at the right that the
+    panels leave free.
     """
     lines = _wrap(caption, width - 2 * _MARGIN)
     columns_of_legend = _legend_columns(legend or {}, width)
@@ -48,7 +67,7 @@ def new_page(title, caption, width, panel_height, rows=1, columns=1, legend=None
     top = 0.30 + (0.06 + 0.17 * -(-len(legend) // columns_of_legend) if legend else 0)
     height = top + panel_height + bottom
     figure = FigureCanvasAgg(Figure(figsize=(width, height), layout="constrained")).figure
-    figure.get_layout_engine().set(rect=(0, bottom / height, 1, panel_height / height), w_pad=0.05, h_pad=0.04)
+    figure.get_layout_engine().set(rect=(0, bottom / height, 1 - aside / width, panel_height / height), w_pad=0.05, h_pad=0.04)
     figure.text(_MARGIN / width, 1 - 0.07 / height, title, va="top", weight="bold", size=style.TEXT + 0.5)
     for k, line in enumerate(lines):
         figure.text(_MARGIN / width, (bottom - _MARGIN - k * _LINE) / height, line, va="top", size=style.SMALL,

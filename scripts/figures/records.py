@@ -77,6 +77,11 @@ class Run:
     def headline(self):
         return self.at("result.headline")
 
+    @property
+    def populations(self):
+        """Those that the last checkpoint was evaluated with."""
+        return list(self.at("result.final") or {})
+
     def metric(self, population):
         """The headline metric after the last step; None where it was not measured."""
         return self.number(f"result.final.{population}.{self.headline}")

@@ -12,8 +12,7 @@ import style
 from drawing import Drawing, Nothing, metric_name
 from records import grouping_text
 
-_MOST_NAMES = 12  # points per panel with their strategy beside them; of more, a legend names the strategies
-_MOST_LABELS = 24  # points per panel with their grouping beside them; of more, only the real ones
+_MOST_NAMES = 12  # points per panel with their strategy beside them; more are numbered, and listed at the side
 
 
 @dataclass
@@ -55,13 +54,17 @@ def draw(experiment, runs, condition, styles):
     strategies = [label for label in styles if any(run.strategy == label for run in usable)]
     cells = [cell for _, cells in panels.values() for cell in cells]
     crowded = any(len(points) > _MOST_NAMES for points, _ in panels.values())
+    numbers = _numbers(points, strategies) if crowded else {}
+    entries = _entries(numbers, points, styles, single=len(panels) == 1)
+    aside = layout.list_width([text for _, text in entries]) if crowded else 0
     columns = min(2, len(panels))
     lines = -(-len(panels) // columns)
     figure, all_axes = layout.new_page(
         f"What does {metric_name(experiment.headline)} cost in throughput?",
-        _caption(experiment, usable, side_by_side, points, cells, condition),
-        style.DOUBLE, 2.8 * lines, rows=lines, columns=columns,
-        legend={label: styles[label]._replace(dash="") for label in strategies} if crowded else None)
+        _caption(experiment, usable, side_by_side, points, cells, condition, crowded),
+        style.DOUBLE, max(2.8 * lines, layout.LIST_LINE * len(entries) + 0.2), rows=lines, columns=columns,
+        aside=aside)
+    layout.list_aside(figure, entries, aside)
     rows = []
     for axes, (world, (points, cells)) in zip(all_axes.flat, panels.items()):
         rows += _draw_panel(axes, world, points, cells, styles)
@@ -74,9 +77,8 @@ def draw(experiment, runs, condition, styles):
     for axes, (points, _) in zip(all_axes.flat, panels.values()):
         several = len({point.grouping for point in points}) > 1
         layout.label_points(figure, axes, [
-            (_label(point, several, crowded), point.throughput.mean, point.accuracy.mean,
-             styles[point.strategy].colour) for point in points
-            if point.real or len(points) <= _MOST_LABELS], _obstacles(axes, points))
+            (_label(point, several, numbers), point.throughput.mean, point.accuracy.mean,
+             styles[point.strategy].colour) for point in points], _obstacles(axes, points))
     return Drawing(figure, rows, _sentence(panels, experiment.headline))
 
 
@@ -159,9 +161,29 @@ def _obstacles(axes, points):
     return boxes
 
 
-def _label(point, several_groupings, crowded):
-    if crowded:
-        return grouping_text(point.grouping)
+def _numbers(points, strategies):
+    """(strategy, grouping) -> number, in the order of the strategies."""
+    named = sorted({(strategies.index(point.strategy), grouping_text(point.grouping), point.grouping)
+                    for point in points}, key=lambda each: each[:2])
+    return {(strategies[place], grouping): k for k, (place, _, grouping) in enumerate(named, 1)}
+
+
+def _entries(numbers, points, styles, single):
+    """[(Style, "3  sync 8x2: 40.1, 0.612")]: what the numbers mean, with the values where there is one panel."""
+    several = len({point.grouping for point in points}) > 1
+    entries = []
+    for (strategy, grouping), number in numbers.items():
+        text = f"{number}  {strategy}" + (f" {grouping_text(grouping)}" if several else "")
+        values = [point for point in points if (point.strategy, point.grouping) == (strategy, grouping)]
+        if single and len(values) == 1:
+            text += f":  {values[0].throughput.mean:.4g}, {values[0].accuracy.mean:.3f}"
+        entries.append((styles[strategy], text))
+    return entries
+
+
+def _label(point, several_groupings, numbers):
+    if numbers:
+        return str(numbers[point.strategy, point.grouping])
     return point.strategy + (f" {grouping_text(point.grouping)}" if several_groupings else "")
 
 
@@ -169,11 +191,13 @@ def _world_text(world):
     return f"{world[1]} rank{'s' if world[1] > 1 else ''} on {world[0]}"
 
 
-def _caption(experiment, runs, side_by_side, points, cells, condition):
+def _caption(experiment, runs, side_by_side, points, cells, condition, crowded):
     worlds = sorted({(run.placement["device"], run.placement["ranks"]) for run in runs})
     parts = [f"{experiment.name}, {' and '.join(map(_world_text, worlds))}.", f"With {condition}." if condition else ""]
     groupings = list(dict.fromkeys(grouping_text(point.grouping) for point in points))
     parts.append(f"Towers x images per tower: {', '.join(groupings)}.")
+    if crowded:
+        parts.append("List: number, strategy" + (": images/s, accuracy." if len(worlds) == 1 else "."))
     parts.append(f"{cell_lists.bars_text(cells, 'Bars, both ways')}.")
     if any(point.real for point in points):
         dominated = any(point.real and not point.on_front for point in points)

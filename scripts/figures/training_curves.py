@@ -13,6 +13,7 @@ from records import grouping_text, images_per_tower
 
 _MOST_POINTS = 30  # of one loss curve; of longer ones, neighbouring reports are averaged
 _COLUMNS = 4
+_MOST_BANDS = 12  # strategies with a band each; of more, only the means are drawn
 
 
 def draw(experiment, runs, condition, styles):
@@ -40,7 +41,7 @@ def draw(experiment, runs, condition, styles):
     strategies = [label for label in styles if any(key[2] == label for key in curves)]
     figure, all_axes = layout.new_page(
         f"How do {' and '.join(quantities)} move with the steps?",
-        _caption(experiment, runs, condition, span), style.DOUBLE, 0.35 + 1.7 * rows_of_panels,
+        _caption(experiment, runs, condition, span, len(strategies) <= _MOST_BANDS), style.DOUBLE, 0.35 + 1.7 * rows_of_panels,
         rows=rows_of_panels, columns=columns, legend={label: styles[label] for label in strategies}, sharex=True)
     rows, used = [], set()
     for q, quantity in enumerate(quantities):
@@ -50,7 +51,7 @@ def draw(experiment, runs, condition, styles):
             axes = all_axes[at]
             used.add(at)
             drawn.append(axes)
-            rows += _draw_panel(axes, quantity, grouping, curves, styles, span)
+            rows += _draw_panel(axes, quantity, grouping, curves, styles, span, len(strategies) <= _MOST_BANDS)
             if q == 0 or len(groupings) == 1:
                 axes.set_title(f"{grouping_text(grouping)} (towers x images)" if g == 0 else grouping_text(grouping),
                                loc="left", color=style.GREY)
@@ -87,7 +88,7 @@ def _averaged(curve, span):
     return [(group[-1][0], sum(value for _, value in group) / len(group)) for group in spans]
 
 
-def _draw_panel(axes, quantity, grouping, curves, styles, span):
+def _draw_panel(axes, quantity, grouping, curves, styles, span, bands):
     rows, ends = [], Counter()
     for strategy, look in styles.items():
         seeds = curves.get((quantity, grouping, strategy), {})
@@ -107,7 +108,8 @@ def _draw_panel(axes, quantity, grouping, curves, styles, span):
         steps = sorted(by_step)
         means = [sum(by_step[step]) / len(by_step[step]) for step in steps]
         lows, highs = [min(by_step[step]) for step in steps], [max(by_step[step]) for step in steps]
-        axes.fill_between(steps, lows, highs, color=look.colour, alpha=0.15, linewidth=0)
+        if bands:
+            axes.fill_between(steps, lows, highs, color=look.colour, alpha=0.15, linewidth=0)
         axes.plot(steps, means, color=look.colour, linestyle=look.dash, marker=look.marker if len(steps) < 12 else "",
                   markersize=3.2, linewidth=1.2)
         rows += [{"kind": "mean", **where, "step": step, "n": len(by_step[step]), "value": mean, "low": low,
@@ -129,11 +131,12 @@ def _indices(all_axes):
     return [(i, j) for i in range(all_axes.shape[0]) for j in range(all_axes.shape[1])]
 
 
-def _caption(experiment, runs, condition, span):
+def _caption(experiment, runs, condition, span, bands):
     cells = list(cell_lists.make_cells(runs, lambda run: run.metric("saved"), experiment.seeds).values())
+    several = any(len(cell.values) > 1 for cell in cells)
     parts = [f"{experiment.name}.", f"With {condition}." if condition else "",
-             "Lines: mean over the seeds that ended well; bands: their smallest and largest value;"
-             if any(len(cell.values) > 1 for cell in cells) else "Lines: single runs;",
+             "Lines: mean over the seeds that ended well;" if several else "Lines: single runs;",
+             "bands: their smallest and largest value;" if several and bands else "",
              f"{cell_lists.count_text(cells)}."]
     if span > 1:
         parts.append(f"Losses: averages of {span} reports.")

@@ -42,7 +42,7 @@ TEST(Program, HelpStartsWithExamplesAndTellsTheExitCodes) {
 }
 
 TEST(Program, EveryCommandsHelpStartsWithExamples) {
-  for (const char* command : {"run", "plan", "status", "report", "list", "explain", "doctor"}) {
+  for (const char* command : {"run", "plan", "status", "report", "list", "layer", "explain", "doctor"}) {
     const Answer answer = call({command, "--help"});
     EXPECT_EQ(answer.code, 0) << command;
     EXPECT_EQ(answer.out.rfind("Examples:\n  bnlab " + std::string(command), 0), 0U) << answer.out;
@@ -75,6 +75,15 @@ TEST(Program, WrongUsageIsExitCodeTwo) {
   EXPECT_EQ(call({"status", "no_such"}).code, exit_code::kUsage);
 }
 
+TEST(Program, ALayerCaseThatCannotBeDoneIsExitCodeTwo) {
+  const Answer done = call({"layer", "case.json", "-", "--ranks", "2"});
+  EXPECT_EQ(done.code, exit_code::kOk);
+  EXPECT_EQ(done.out, "case.json on 2 x cpu\n- on 2 x cpu\n");
+  EXPECT_EQ(call({"layer", "refused.json"}).code, exit_code::kUsage);
+  EXPECT_EQ(call({"layer", "case.json", "--device", "tpu"}).code, exit_code::kUsage);
+  EXPECT_EQ(call({"layer"}).code, exit_code::kUsage);
+}
+
 TEST(Program, AMistakeInTheSpecIsExitCodeTwo) {
   const test::Scratch scratch;
   const Answer answer = call({"run", scratch.write_spec(test::behaves("ok"), R"(, "sed": 1)")});
@@ -86,10 +95,10 @@ TEST(ListCommand, ShowsALinePerEntry) {
   const Answer text = call({"list", "strategies"});
   EXPECT_EQ(text.code, 0);
   EXPECT_EQ(text.out,
-            "name   exchanges per site and step  what it does\n"
-            "-----  ---------------------------  ----------------\n"
-            "left                                one strategy\n"
-            "right  1 forward                    another strategy\n");
+            "name   what it does      exchanges per site and step\n"
+            "-----  ----------------  ---------------------------\n"
+            "left   one strategy\n"
+            "right  another strategy  1 forward\n");
   EXPECT_EQ(call({"list", "models"}).out, "name  what it does\n----  ------------\nfake  no network\n");
 }
 
@@ -97,7 +106,7 @@ TEST(ListCommand, ShowsEverythingOfEachOnDemand) {
   const std::string text = call({"list", "strategies", "--long"}).out;
   EXPECT_TRUE(
       has(text,
-          "left\n    one strategy\n    parameters:\n        weight = 1\n            of nothing: a number\n"))
+          "left\n    one strategy\n    parameters:\n        weight = 1\n            a number: of nothing\n"))
       << text;
   EXPECT_TRUE(has(text, "    computes:\n        y = x\n        dx = dy\n")) << text;
   const Json json = Json::parse(call({"list", "strategies", "--json"}).out);
@@ -119,7 +128,7 @@ TEST(ListCommand, WritesItsMarkdownBetweenTheMarkersOfAFile) {
             "| `left` | one strategy |  |  |  |\n"
             "| `right` | another strategy | 1 forward | never | a discussion |\n"
             "\nLimits, and parameters with their defaults:\n"
-            "\n- `left`\n  - `weight` (`1`): of nothing: a number\n"
+            "\n- `left`\n  - `weight` (`1`): a number: of nothing\n"
             "\n- `right`: all \\| of it\n<!-- end -->\nby hand\n");
 }
 

@@ -4,12 +4,10 @@ import json
 import os
 
 
-def run(strategy="sync", towers=8, batch=2, seed=0, status="ok", accuracy=0.5, batch_accuracy=None, images_per_s=40.0,
+def run(strategy="sync", towers=8, batch=2, seed=0, status="ok", accuracy=0.5, others=None, images_per_s=40.0,
         ranks=2, towers_per_rank=4, jobs=1, peak=(3 << 20,), rss=(5 << 20,), history=(), **spec):
-    """A record.json; keywords beyond those named become keys of its spec."""
-    final = {"saved": {"mean_iou": accuracy}}
-    if batch_accuracy is not None:
-        final["batch"] = {"mean_iou": batch_accuracy}
+    """A record.json; `others`: accuracies by population beside saved; further keywords become keys of its spec."""
+    final = {name: {"mean_iou": value} for name, value in {"saved": accuracy, **(others or {})}.items()}
     result = {"headline": "mean_iou", "final": final, "history": list(history),
               "throughput": {"images_per_s": images_per_s},
               "memory": {"peak_memory_bytes": list(peak), "peak_rss_bytes": list(rss)}}

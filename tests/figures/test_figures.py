@@ -14,6 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.dont_write_bytecode = True
 sys.path[:0] = [str(ROOT / "scripts" / "figures"), str(ROOT / "tests" / "figures")]
 
+import accuracy_by_population
 import accuracy_vs_batch
 import cells
 import memory
@@ -214,6 +215,53 @@ class ThroughputVsAccuracy(FiguresCase):
         self.assertEqual(self.rows("throughput_vs_accuracy", strategy="frozen")[0]["kind"], "failed or missing")
 
 
+    def test_many_points_are_numbered_and_listed(self):
+        labels = [f"sync(group_size={size})" for size in range(1, 31)]
+        self.draw([synthetic.run(label, 2, 2, accuracy=0.3 + 0.01 * k, images_per_s=30 + k, towers_per_rank=1)
+                   for k, label in enumerate(labels)])
+        caption = self.caption("throughput_vs_accuracy")
+        self.assertIn("List: number, strategy: images/s, accuracy.", caption)
+        self.assertIn("30  sync(group_size=9):  38, 0.380", caption)  # labels sort as texts
+        self.assertIn(" 30 ", caption)
+
+
+class AccuracyByPopulation(FiguresCase):
+    figures = (accuracy_by_population,)
+
+    @staticmethod
+    def runs():
+        return [synthetic.run(strategy, seed=seed, accuracy=0.5 + 0.1 * seed - fall, shards=shards,
+                              others={"tower:3": 0.4, "precise": 0.7} if strategy == "sync" else None)
+                for strategy in ("sync", "none") for seed in range(3)
+                for shards, fall in (("iid", 0), ("sorted:class", 0.2))]
+
+    def test_shards_stand_side_by_side_in_one_figure(self):
+        self.draw(self.runs())
+        self.assertEqual([file.name for file in self.out.glob("*.csv")], ["accuracy_by_population.csv"])
+        self.assertIn("8x2, sorted:class shards", self.caption("accuracy_by_population"))
+        means = {row["shards"]: float(row["value"])
+                 for row in self.rows("accuracy_by_population", strategy="none", population="saved")}
+        self.assertAlmostEqual(means["iid"], 0.6, places=12)
+        self.assertAlmostEqual(means["sorted:class"], 0.4, places=12)
+
+    def test_populations_are_told_apart_and_one_that_a_strategy_lacks_is_no_failure(self):
+        self.draw(self.runs())
+        rows = self.rows("accuracy_by_population", shards="iid")
+        self.assertEqual([(row["strategy"], row["population"]) for row in rows],
+                         [("sync", "saved"), ("sync", "tower:3"), ("sync", "precise"), ("none", "saved")])
+        self.assertEqual({row["failed"] for row in rows}, {"0"})
+        row, = self.rows("accuracy_by_population", shards="iid", strategy="sync", population="saved")
+        self.assertAlmostEqual(float(row["half_width"]), 0.248414, places=6)
+
+    def test_failed_runs_are_said(self):
+        self.draw(self.runs() + [synthetic.run("frozen", seed=0, status="oom", shards="iid")])
+        self.assertIn("1 oom", self.caption("accuracy_by_population"))
+        self.assertIn("Failed (×): frozen 8x2 (1 oom of 3).", self.caption("accuracy_by_population"))
+
+    def test_one_population_is_no_comparison(self):
+        self.assertIn("not drawn, only one population", self.draw([synthetic.run()]))
+
+
 class TrainingCurves(FiguresCase):
     figures = (training_curves,)
 
@@ -263,14 +311,15 @@ class Memory(FiguresCase):
 
 class Files(FiguresCase):
     def test_two_runs_give_identical_bytes(self):
-        made = [synthetic.run(strategy, towers, batch, seed, accuracy=0.5 + 0.01 * seed, towers_per_rank=rows)
+        made = [synthetic.run(strategy, towers, batch, seed, accuracy=0.5 + 0.01 * seed, towers_per_rank=rows,
+                              others={"batch": 0.6})
                 for strategy in ("sync", "none", "my_norm") for towers, batch, rows in ((2, 8, 1), (8, 2, 4))
                 for seed in range(2)]
         again = Path(self.folder.name) / "again"
         self.draw(made, TrainingCurves.metrics)
         self.draw([], out=again)
         names = sorted(file.name for file in self.out.iterdir())
-        self.assertEqual(len(names), 12)  # 4 figures, each as SVG, PNG and CSV
+        self.assertEqual(len(names), 15)  # 5 figures, each as SVG, PNG and CSV
         for name in names:
             self.assertEqual((self.out / name).read_bytes(), (again / name).read_bytes(), name)
             self.assertNotIn(b"<dc:date>", (self.out / name).read_bytes(), name)
@@ -293,7 +342,7 @@ class Files(FiguresCase):
     def test_an_experiment_without_a_result_says_so(self):
         printed = self.draw([synthetic.run(status="crashed")])
         self.assertEqual(self.status, 0)
-        self.assertEqual(printed.count("not drawn"), 4)
+        self.assertEqual(printed.count("not drawn"), 5)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@
 #include <stdexcept>
 
 #include "harness/error.hpp"
+#include "harness/layer/layer_program.hpp"
 #include "harness/registry.hpp"
 #include "harness/training/rank.hpp"
 #include "harness/training/step_cost.hpp"
@@ -164,6 +165,13 @@ StepCost count_step(const StepCase& step_case) {
     throw Error(Error::Kind::refused, "towers: the ranks must divide them");
   }
   return {3, {{"statistics", 6, 100 * step_case.towers}}, 4096};
+}
+
+bool answer_layer_cases(const LayerRequest& request, std::ostream& out, std::ostream&) {
+  for (const std::string& file : request.files) {
+    out << file << " on " << request.ranks << " x " << request.device << "\n";
+  }
+  return request.files.front() != "refused.json";
 }
 
 Json library_versions() {

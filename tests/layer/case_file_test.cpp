@@ -136,7 +136,7 @@ TEST(CaseFile, AnInputThatOverflowsItsDtypeIsRefused) {
   EXPECT_EQ(refusal(document), "");
   document["dtype"] = "float16";
   EXPECT_EQ(refusal(document),
-            "steps[0].towers[0].input.data[1]: expected a number that Half holds, got 70000");
+            "steps[0].towers[0].input.data[1]: expected a number within the range of Half, got 70000");
   document["dtype"] = "bfloat16";
   EXPECT_EQ(refusal(document), "");
   document["steps"][0]["towers"][0]["input"]["data"][1] = "-Infinity";

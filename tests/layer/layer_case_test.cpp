@@ -97,7 +97,7 @@ TEST(LayerCase, ListsTheCollectivesOfTheStepItself) {
 TEST(LayerCase, AMissingGradientCountsAsZero) {
   at::manual_seed(3);
   LayerCase c = random_case("sync", {random_step({2, 3})});
-  c.steps[0].gradients[0] = {};
+  c.steps[0].gradients[0] = at::Tensor();
   LayerCase zero = c;
   zero.steps[0].gradients[0] = at::zeros({2, 3, 2}, at::kDouble);
   const LayerStepAnswer a = apply_layer(c, 2).steps[0], b = apply_layer(zero, 2).steps[0];
@@ -128,10 +128,10 @@ TEST(LayerCase, EvaluationUsesWhatWasRememberedAndHasGradientsToo) {
 }
 
 TEST(LayerCase, StepsWithoutAnySampleWork) {
-  for (const char* strategy : {"sync", "per_tower", "group_norm", "none"}) {
+  for (const char* strategy : {"sync", "per_tower", "layer_norm", "none"}) {
     LayerCase c = random_case(strategy, {random_step({0, 0}), random_step({0, 0}, Mode::evaluate_saved)});
     if (std::string(strategy) == "none") {
-      c.weight = c.bias = {};
+      c.weight = c.bias = at::Tensor();
     }
     for (const int ranks : {1, 2}) {
       const LayerAnswer answer = apply_layer(c, ranks);

@@ -34,15 +34,16 @@ Batch batch_of(uint64_t index, uint64_t seed, const World& world) {
   return batch;
 }
 
-class TwoBatches : public Calibration {
+class FewBatches : public Calibration {
  public:
-  explicit TwoBatches(const World& world) : world_(world) {}
-  int64_t available() const override { return 2; }
+  FewBatches(int64_t available, const World& world) : available_(available), world_(world) {}
+  int64_t available() const override { return available_; }
   Batch batch(int64_t index) override {
     return batch_of(static_cast<uint64_t>(index), 100 + static_cast<uint64_t>(index), world_);
   }
 
  private:
+  int64_t available_;
   const World& world_;
 };
 
@@ -62,9 +63,9 @@ class SmallNetwork : public Network {
 };
 
 // Training with plain gradient descent on one rank of a world.
-class Run {
+class Training {
  public:
-  Run(const Json& strategy, World& world, int64_t steps = kSteps) : world_(world) {
+  Training(const Json& strategy, World& world, int64_t steps = kSteps) : world_(world) {
     Strategy::Context context{world.statistics(), world.host()};
     context.dtype = at::kDouble;
     context.seed = 4;
@@ -92,10 +93,10 @@ class Run {
   }
 
   // Outputs of an evaluation, after which training may go on.
-  at::Tensor evaluate(const Population& population = {}) {
+  at::Tensor evaluate(int64_t calibration_batches = 2) {
     const at::NoGradGuard no_grad;
-    TwoBatches calibration(world_);
-    strategy_->before_eval(*network_, population, calibration);
+    FewBatches calibration(calibration_batches, world_);
+    strategy_->before_eval(*network_, {}, calibration);
     const at::Tensor y =
         strategy_->forward(*network_, batch_of(0, 50, world_), {steps_, kSteps}, Mode::evaluate_saved);
     shown_ = {copy("norm.running_mean"), copy("norm.running_var")};
@@ -109,12 +110,10 @@ class Run {
     const at::Tensor* parameter = parameters.find(name);
     return (parameter != nullptr ? *parameter : network_->named_buffers()[name]).detach().clone();
   }
-  std::vector<at::Tensor> everything() const {
+  std::vector<at::Tensor> parameters() const {
     std::vector<at::Tensor> all;
-    for (const auto& tensors : {network_->parameters(), network_->buffers()}) {
-      for (const at::Tensor& t : tensors) {
-        all.push_back(t.detach().clone());
-      }
+    for (const at::Tensor& t : network_->parameters()) {
+      all.push_back(t.detach().clone());
     }
     return all;
   }
@@ -144,7 +143,7 @@ std::string refusal(const Json& strategy, int64_t steps) {
   std::string message;
   on_ranks(1, [&](World& world) {
     try {
-      Run(strategy, world, steps);
+      Training(strategy, world, steps);
     } catch (const Error& e) {
       EXPECT_EQ(e.kind(), Error::Kind::refused);
       message = e.what();
@@ -159,11 +158,11 @@ TEST(Frozen, IsItsBaseUpToTheStepAndKeepsEverythingOfTheSiteAfterwards) {
   for (const char* base : {"sync", "per_tower", "every_tower", "shuffle"}) {
     SCOPED_TRACE(base);
     on_ranks(2, [&](World& world) {
-      Run frozen({{"name", "frozen"}, {"base", base}, {"from_step", 2}}, world), plain(base, world);
+      Training frozen({{"name", "frozen"}, {"base", base}, {"from_step", 2}}, world), plain(base, world);
       for (int step = 0; step < 2; ++step) {
         EXPECT_TRUE(at::equal(frozen.train(), plain.train()));
       }
-      expect_same_bits(frozen.everything(), plain.everything());
+      expect_same_bits(frozen.parameters(), plain.parameters());
       const at::Tensor conv = frozen.copy("conv.weight"), last = frozen.copy("norm2.weight");
       plain.evaluate();
       const at::Tensor weight = frozen.copy("norm.weight"), bias = frozen.copy("norm.bias");
@@ -184,7 +183,7 @@ TEST(Frozen, IsItsBaseUpToTheStepAndKeepsEverythingOfTheSiteAfterwards) {
 
 TEST(Frozen, NormalisesByTheSavedPairAndExchangesNothing) {
   on_ranks(2, [](World& world) {
-    Run frozen({{"name", "frozen"}, {"base", "per_tower"}, {"from_step", 1}}, world);
+    Training frozen({{"name", "frozen"}, {"base", "per_tower"}, {"from_step", 1}}, world);
     frozen.train();
     frozen.train();
     world.ledger().clear();
@@ -207,7 +206,7 @@ TEST(Frozen, NormalisesByTheSavedPairAndExchangesNothing) {
 
 TEST(Frozen, FromTheStartItExchangesNothingAtAll) {
   on_ranks(2, [](World& world) {
-    Run frozen({{"name", "frozen"}, {"base", "per_tower"}}, world);
+    Training frozen({{"name", "frozen"}, {"base", "per_tower"}}, world);
     const std::vector<at::Tensor> before{frozen.copy("norm.running_mean"), frozen.copy("norm.running_var")};
     world.ledger().clear();
     frozen.train();
@@ -219,7 +218,7 @@ TEST(Frozen, FromTheStartItExchangesNothingAtAll) {
 
 TEST(Frozen, MayGoOnTrainingWeightAndBias) {
   on_ranks(1, [](World& world) {
-    Run frozen({{"name", "frozen"}, {"train_affine", true}}, world);
+    Training frozen({{"name", "frozen"}, {"train_affine", true}}, world);
     const at::Tensor weight = frozen.copy("norm.weight"), mean = frozen.copy("norm.running_mean");
     frozen.train();
     EXPECT_FALSE(at::equal(frozen.copy("norm.weight"), weight));
@@ -231,7 +230,7 @@ TEST(Frozen, AFractionOfTheRunIsRoundedUpToAStep) {
   on_ranks(1, [](World& world) {
     for (const auto& [fraction, steps, first] : std::vector<std::tuple<double, int64_t, int64_t>>{
              {0.8, 10, 8}, {0.75, 5, 4}, {0, 5, 0}, {1, 5, 5}, {0.07, 100, 7}}) {
-      Run frozen({{"name", "frozen"}, {"from_fraction", fraction}}, world, steps);
+      Training frozen({{"name", "frozen"}, {"from_fraction", fraction}}, world, steps);
       EXPECT_TRUE(first == 0 || frozen.strategy().trainable("norm.weight", {first - 1, steps})) << fraction;
       EXPECT_FALSE(frozen.strategy().trainable("norm.weight", {first, steps})) << fraction;
     }
@@ -251,13 +250,15 @@ TEST(Precise, TrainsToTheBitAsItsBaseWhateverIsEvaluated) {
   for (const char* base : {"sync", "per_tower", "shuffle"}) {
     SCOPED_TRACE(base);
     on_ranks(2, [&](World& world) {
-      Run precise({{"name", "precise"}, {"base", base}, {"batches", 2}}, world), plain(base, world);
+      Training precise({{"name", "precise"}, {"base", base}, {"batches", 2}}, world), plain(base, world);
       for (int step = 0; step < kSteps; ++step) {
         EXPECT_TRUE(at::equal(precise.train(), plain.train()));
         const at::Tensor evaluated = precise.evaluate();
         EXPECT_FALSE(at::equal(evaluated, plain.evaluate()));
-        expect_same_bits(precise.everything(), plain.everything());
+        expect_same_bits(precise.parameters(), plain.parameters());
       }
+      precise.evaluate(/*calibration_batches=*/0);  // nothing to recompute over: the pair of training
+      expect_same_bits(precise.evaluated_pair(), plain.evaluated_pair());
     });
   }
 }
@@ -267,7 +268,7 @@ TEST(Precise, EvaluatesWithTheMomentsOfAllCalibrationRowsInEveryPlacement) {
     for (const int ranks : {1, 2, 4}) {
       SCOPED_TRACE(std::string(base) + ", ranks " + std::to_string(ranks));
       on_ranks(ranks, [&](World& world) {
-        Run precise({{"name", "precise"}, {"base", base}, {"batches", 5}}, world);
+        Training precise({{"name", "precise"}, {"base", base}, {"batches", 5}}, world);
         precise.train();
         precise.evaluate();
         const at::NoGradGuard no_grad;
@@ -283,7 +284,7 @@ TEST(Precise, EvaluatesWithTheMomentsOfAllCalibrationRowsInEveryPlacement) {
 TEST(Precise, AroundFrozenEvaluatesApartAndTrainsFrozen) {
   on_ranks(2, [](World& world) {
     const Json frozen{{"name", "frozen"}, {"from_step", 1}, {"base", "per_tower"}};
-    Run both({{"name", "precise"}, {"base", frozen}}, world), plain(frozen, world);
+    Training both({{"name", "precise"}, {"base", frozen}}, world), plain(frozen, world);
     for (int step = 0; step < kSteps; ++step) {
       EXPECT_TRUE(at::equal(both.train(), plain.train()));
       both.evaluate();
@@ -293,9 +294,10 @@ TEST(Precise, AroundFrozenEvaluatesApartAndTrainsFrozen) {
 
 TEST(Frozen, AroundPreciseFreezesTheTrainingPair) {
   on_ranks(2, [](World& world) {
-    Run both({{"name", "frozen"}, {"from_step", 1}, {"base", {{"name", "precise"}, {"base", "per_tower"}}}},
-             world);
-    Run plain({{"name", "frozen"}, {"from_step", 1}, {"base", "per_tower"}}, world);
+    Training both(
+        {{"name", "frozen"}, {"from_step", 1}, {"base", {{"name", "precise"}, {"base", "per_tower"}}}},
+        world);
+    Training plain({{"name", "frozen"}, {"from_step", 1}, {"base", "per_tower"}}, world);
     for (int step = 0; step < kSteps; ++step) {
       EXPECT_TRUE(at::equal(both.train(), plain.train()));
       both.evaluate();

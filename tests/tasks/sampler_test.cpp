@@ -149,6 +149,17 @@ TEST(SortedSampler, EachTowerHasAStreamOfItsOwn) {
   EXPECT_EQ(draws.back().epoch, 1);
 }
 
+TEST(SortedSampler, EqualValuesStayInTheOrderOfTheSet) {
+  Sampler second = Sampler::sorted(3, std::vector<double>(200, 1.0), Towers({50, 50}, 2, 1));
+  std::vector<int64_t> seen = samples(second.batch(0));
+  const auto rest = samples(second.batch(1));
+  seen.insert(seen.end(), rest.begin(), rest.end());
+  std::sort(seen.begin(), seen.end());
+  for (int64_t i = 0; i < 100; ++i) {
+    EXPECT_EQ(seen[static_cast<size_t>(i)], 100 + i);
+  }
+}
+
 TEST(SortedSampler, ThePlacementChangesNothing) {
   const std::vector<int64_t> sizes = {2, 1, 0, 3};
   const auto one = sorted_batches(sizes, 1, 8);

@@ -2,45 +2,19 @@
 
 #include <gtest/gtest.h>
 #include <torch/types.h>
-#include <unistd.h>
 
-#include <cstdlib>
 #include <functional>
-#include <thread>
+#include <string>
 
-#include "harness/communicator/world.hpp"
-#include "harness/loopback_socket.hpp"
+#include "harness/layer/thread_ranks.hpp"
 #include "harness/random.hpp"
 
 namespace bnlab {
 namespace {
 
-// c10d's flight recorder is one per process and not made for ranks that are threads: off before main().
-[[maybe_unused]] const int no_flight_recorder = ::setenv("TORCH_FR_BUFFER_SIZE", "0", 1);
-
-// body(world) on each of `ranks` threads.
 void on_ranks(int ranks, const std::function<void(World&)>& body) {
-  const LoopbackSocket socket;
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < ranks; ++rank) {
-    threads.emplace_back([&, rank] {
-      Rendezvous rendezvous;
-      rendezvous.rank = rank;
-      rendezvous.size = ranks;
-      rendezvous.port = socket.port();
-      rendezvous.listen_fd = rank == 0 ? ::dup(socket.fd()) : -1;  // the store closes it
-      try {
-        const auto world = join_world(rendezvous, at::kCPU);
-        body(*world);
-        world->leave();
-      } catch (const std::exception& e) {
-        ADD_FAILURE() << "rank " << rank << ": " << e.what();
-      }
-    });
-  }
-  for (std::thread& thread : threads) {
-    thread.join();
-  }
+  prepare_thread_ranks();
+  on_thread_ranks(ranks, at::kCPU, body);
 }
 
 at::Tensor of_rank(int rank, int64_t index, at::IntArrayRef shape) {

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <stdexcept>
 #include <thread>
 
 #include "harness/error.hpp"
@@ -70,7 +71,9 @@ class StepCostOf : public ::testing::TestWithParam<std::string> {
     for (std::thread& thread : threads) {
       thread.join();
     }
-    EXPECT_EQ(reports[0].status, "ok") << reports[0].message;
+    if (reports[0].status != "ok") {
+      throw std::runtime_error(reports[0].message);
+    }
     return reports[0].result.at("communication");
   }
 

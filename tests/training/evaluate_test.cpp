@@ -1,0 +1,76 @@
+// A weights file gives the numbers that its run recorded.
+#include "harness/training/evaluate.hpp"
+
+#include "harness/error.hpp"
+#include "harness/records/run_folder.hpp"
+#include "tests/training/training_runs.hpp"
+
+namespace bnlab {
+namespace {
+
+class Evaluate : public ::testing::Test {
+ protected:
+  static EvaluateJob job(const RunSpec& spec, const TrainedRun& run,
+                         const std::vector<std::string>& populations) {
+    EvaluateJob job;
+    job.spec = spec;
+    job.weights = (run.folder / kWeightsFile).string();
+    job.pairs = run.pairs.empty() ? "" : (run.folder / kPopulationsFile).string();
+    job.populations = populations;
+    return job;
+  }
+  TrainingRuns runs_;
+};
+
+TEST_F(Evaluate, GivesTheNumbersOfTheRecord) {
+  const std::vector<std::string> all = {"precise", "tower:1", "saved", "mean", "batch", "pooled"};
+  for (const char* strategy :
+       {R"("per_tower")", R"("sync")", R"("averaged")", R"("shuffle")",
+        R"({"name": "batch_renorm", "r_max": 1.5, "d_max": 0.5})", R"({"name": "frozen", "from_step": 3})"}) {
+    SCOPED_TRACE(strategy);
+    const RunSpec spec = TrainingRuns::spec({{"strategy", Json::parse(strategy)},
+                                             {"populations", all},
+                                             {"precise_batches", 2},
+                                             {"weight_ema", 0.9}});
+    const TrainedRun run = runs_.run(spec, 2);
+    Json recorded = run.result.at("final");
+    recorded.erase("ema");
+    EvaluateJob asked = job(spec, run, all);
+    EXPECT_EQ(evaluate_weights(asked), recorded);
+    asked.ranks = 4;
+    EXPECT_EQ(evaluate_weights(asked), recorded);
+    asked.ranks = 1;
+    asked.populations = {"precise"};
+    EXPECT_EQ(evaluate_weights(asked), Json({{"precise", recorded.at("precise")}}));
+  }
+}
+
+TEST_F(Evaluate, NeedsNoRecordedPopulationForSavedBatchAndPrecise) {
+  const RunSpec spec = TrainingRuns::spec();
+  const TrainedRun run = runs_.run(spec, 1);
+  const Json metrics = evaluate_weights(job(spec, run, {"saved", "batch", "precise"}));
+  EXPECT_EQ(metrics.at("saved"), run.result.at("final").at("saved"));
+  EXPECT_EQ(metrics.size(), 3u);
+}
+
+TEST_F(Evaluate, OfAStrategyWithoutRunningStatisticsThereIsOnlySaved) {
+  const RunSpec spec = TrainingRuns::spec({{"strategy", "group_norm"}});
+  const TrainedRun run = runs_.run(spec, 1);
+  EXPECT_EQ(evaluate_weights(job(spec, run, {"batch", "mean"})), run.result.at("final"));
+}
+
+TEST_F(Evaluate, SaysWhichPairsTheRunCarried) {
+  const RunSpec spec = TrainingRuns::spec({{"populations", {"saved", "mean", "tower:3"}}});
+  const TrainedRun run = runs_.run(spec, 1);
+  try {
+    evaluate_weights(job(spec, run, {"pooled"}));
+    FAIL() << "evaluated under a pair that is not there";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(),
+                 "the run carried no pair for population pooled (there are: saved, precise, batch, mean, "
+                 "tower:3); a run keeps those that its spec lists in populations");
+  }
+}
+
+}  // namespace
+}  // namespace bnlab

@@ -1,0 +1,104 @@
+#include "harness/training/safetensors.hpp"
+
+#include <gtest/gtest.h>
+#include <torch/types.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "harness/error.hpp"
+
+namespace bnlab {
+namespace {
+
+class Safetensors : public ::testing::Test {
+ protected:
+  void TearDown() override { std::filesystem::remove(file_); }
+
+  // A file with this header and this many bytes of data.
+  void write(const std::string& header, size_t data, int64_t length = -1) const {
+    std::ofstream out(file_, std::ios::binary);
+    const auto stated = static_cast<uint64_t>(length < 0 ? static_cast<int64_t>(header.size()) : length);
+    for (int i = 0; i < 8; ++i) {
+      out.put(static_cast<char>(stated >> (8 * i) & 0xff));
+    }
+    out << header << std::string(data, 'x');
+  }
+
+  std::string refusal() const {
+    try {
+      read_safetensors(file_);
+      return "";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), Error::Kind::data);
+      const std::string text = error.what();
+      EXPECT_EQ(text.rfind(file_, 0), 0u) << text;
+      return text;
+    }
+  }
+
+  void expect_refused(const std::string& header, size_t data, const std::string& why) {
+    write(header, data);
+    EXPECT_NE(refusal().find(why), std::string::npos) << refusal();
+  }
+
+  std::string file_ = (std::filesystem::temp_directory_path() /
+                       ("bnlab_safetensors_" + std::to_string(::getpid()) + ".safetensors"))
+                          .string();
+};
+
+TEST_F(Safetensors, ReadWhatWasWritten) {
+  const at::Tensor picture =
+      at::arange(24, at::kDouble).view({2, 3, 2, 2}).contiguous(at::MemoryFormat::ChannelsLast);
+  const std::vector<NamedTensor> written = {{"b", picture},
+                                            {"a", at::arange(3, at::kFloat)},
+                                            {"tower:1/x", at::full({1, 2}, 0.5).to(at::kBFloat16)},
+                                            {"empty", at::empty({0, 3}, at::kHalf)},
+                                            {"count", at::full({}, 7, at::kLong)}};
+  const int64_t bytes = write_safetensors(file_, written);
+  EXPECT_EQ(static_cast<uint64_t>(bytes), std::filesystem::file_size(file_));
+  const std::vector<NamedTensor> read = read_safetensors(file_);
+  ASSERT_EQ(read.size(), written.size());
+  for (size_t i = 0; i < read.size(); ++i) {
+    EXPECT_EQ(read[i].name, written[i].name);
+    EXPECT_EQ(read[i].tensor.scalar_type(), written[i].tensor.scalar_type());
+    EXPECT_TRUE(at::equal(read[i].tensor, written[i].tensor)) << read[i].name;
+  }
+}
+
+TEST_F(Safetensors, ADamagedFileIsRefusedWithTheReason) {
+  EXPECT_NE(refusal().find("is it there"), std::string::npos);
+  write("", 0, 1 << 20);
+  EXPECT_NE(refusal().find("header's length"), std::string::npos);
+  std::ofstream(file_, std::ios::binary) << "abc";
+  EXPECT_NE(refusal().find("header's length"), std::string::npos);
+  expect_refused("[1]", 0, "no JSON object");
+  expect_refused("{\"a\": ", 0, "no JSON object");
+  expect_refused(R"({"a": {"dtype": "F32", "shape": [1]}})", 4, "a: expected dtype, shape and data_offsets");
+  expect_refused(R"({"a": {"dtype": "F32", "shape": [-1], "data_offsets": [0, 4]}})", 4, "a: expected dtype");
+  expect_refused(R"({"a": {"dtype": "U8", "shape": [1], "data_offsets": [0, 1]}})", 1,
+                 "a: expected dtype F64");
+  const std::string bounds = "do not hold shape";
+  expect_refused(R"({"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 4]}})", 4, bounds);
+  expect_refused(R"({"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}})", 4, bounds);
+  expect_refused(R"({"a": {"dtype": "F32", "shape": [1], "data_offsets": [4, 0]}})", 4, bounds);
+  expect_refused(
+      R"({"a": {"dtype": "F32", "shape": [1099511627776, 1099511627776], "data_offsets": [0, 4]}})", 4,
+      bounds);
+  expect_refused(R"({"a": {"dtype": "F32", "shape": [9223372036854775808, 0], "data_offsets": [0, 0]}})", 0,
+                 "too large");
+  expect_refused(R"({"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}})", 8, "its tensors end");
+  expect_refused(R"({"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]},
+                     "b": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}})",
+                 4, "b: its data begin at 0, expected 4");
+}
+
+TEST_F(Safetensors, MetadataOfOtherWritersIsNoTensor) {
+  write(R"({"__metadata__": {"format": "pt"}, "a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}})",
+        4);
+  ASSERT_EQ(read_safetensors(file_).size(), 1u);
+}
+
+}  // namespace
+}  // namespace bnlab

@@ -1,0 +1,55 @@
+// Small training runs for tests: a spec from a few keys, its ranks as threads of this process, and what they
+// leave.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <torch/types.h>
+
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "harness/json.hpp"
+#include "harness/spec/spec.hpp"
+#include "harness/training/rank.hpp"
+
+namespace bnlab {
+
+struct TrainedRun {
+  std::filesystem::path folder;
+  std::vector<double> losses;                 // of every step
+  std::map<std::string, at::Tensor> tensors;  // of weights.safetensors
+  std::map<std::string, at::Tensor> pairs;    // of populations.safetensors; empty if there is none
+  Json result;
+};
+
+class TrainingRuns {
+ public:
+  TrainingRuns();
+  ~TrainingRuns();
+
+  // 5 steps of 4 towers x 2 images in float64, with these keys added or replaced.
+  static RunSpec spec(const Json& keys = Json::object());
+
+  // Trains on this many ranks and expects that all end well.
+  TrainedRun run(const RunSpec& spec, int ranks);
+  // The same, whatever comes of it: the report of every rank.
+  std::vector<RankReport> reports(const RunSpec& spec, int ranks, const std::filesystem::path& folder);
+  std::filesystem::path new_folder();
+
+ private:
+  std::filesystem::path folder_;
+  int runs_ = 0;
+};
+
+// To the bit, and to a bound.
+void expect_equal(const std::map<std::string, at::Tensor>& a, const std::map<std::string, at::Tensor>& b);
+void expect_near(const std::map<std::string, at::Tensor>& a, const std::map<std::string, at::Tensor>& b,
+                 double bound);
+
+// Without running statistics, or only those.
+std::map<std::string, at::Tensor> parameters_of(const TrainedRun& run);
+std::map<std::string, at::Tensor> statistics_of(const TrainedRun& run);
+
+}  // namespace bnlab
