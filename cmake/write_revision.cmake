@@ -5,7 +5,8 @@ set(dirty 0)
 if(GIT_FOUND)
   # The last commit that changed what a run computes: neither documents nor the launcher make a record stale.
   set(code strategies harness/strategy.cpp harness/network.hpp harness/random.cpp harness/towers.cpp
-           harness/communicator harness/models harness/tasks harness/training)
+           harness/communicator harness/models harness/tasks harness/training
+           ":(exclude)*.md" ":(exclude)strategies/reference*")
   execute_process(COMMAND ${GIT_EXECUTABLE} -C ${SOURCE} log -1 --format=%h --abbrev=12 -- ${code}
                   OUTPUT_VARIABLE revision OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
   execute_process(COMMAND ${GIT_EXECUTABLE} -C ${SOURCE} status --porcelain --untracked-files=no -- ${code}

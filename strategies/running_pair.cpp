@@ -64,6 +64,7 @@ void RunningPair::start_from(const at::Tensor& pair) {
   held_ = holding_ == Holding::shares ? of_rank0(pair) : pair.clone();
   merged_ = pair.clone();
   averaged_ = held_.clone();
+  spoiled_ = at::zeros_like(pair.narrow(0, 0, 1));
 }
 
 at::Tensor RunningPair::of_rank0(const at::Tensor& pair) const {
@@ -92,7 +93,11 @@ at::Tensor RunningPair::update(const at::Tensor& rows, const std::vector<int64_t
   const at::Tensor finite = rounded.sum(0).isfinite().all(0, /*keepdim=*/true);  // [1, C]
   const at::Tensor updated = held_ * step.decay + (rounded * weights_tensor_).sum(0).to(held_.scalar_type());
   held_ = at::where(finite, updated, held_);
-  return finite.logical_not().sum();
+  const at::Tensor nonfinite = finite.logical_not();
+  if (holding_ == Holding::shares && rule_.remember != Remember::tower) {
+    spoiled_ = at::maximum(spoiled_, nonfinite.to(spoiled_.scalar_type()));
+  }
+  return nonfinite.sum();
 }
 
 at::Tensor RunningPair::summand(const at::Tensor& held) const {
@@ -108,13 +113,20 @@ at::Tensor RunningPair::summand(const at::Tensor& held) const {
 }
 
 at::Tensor RunningPair::share(bool averaged) const {
-  return summand(averaged ? averaged_ : held_);
+  return averaged ? at::cat({summand(averaged_), at::zeros_like(spoiled_)})
+                  : at::cat({summand(held_), spoiled_});
+}
+
+at::Tensor RunningPair::pair_of_sum(const at::Tensor& sum, int ranks) const {
+  const at::Tensor pair = sum.narrow(0, 0, 2);
+  return ranks == 1 ? pair : at::where(sum.narrow(0, 2, 1) > 0, merged_, pair);
 }
 
 void RunningPair::merged(const at::Tensor& pair) {
   merged_ = pair.clone();
   if (holding_ == Holding::shares) {
     held_ = of_rank0(pair);
+    spoiled_ = at::zeros_like(spoiled_);
   }
 }
 

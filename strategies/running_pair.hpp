@@ -43,8 +43,13 @@ class RunningPair {
   // channel with a row that is not finite stays as it was. Returns how many there are, int64 [].
   at::Tensor update(const at::Tensor& rows, const std::vector<int64_t>& elements, int64_t first);
 
-  at::Tensor share(bool averaged) const;  // this rank's summand of the pair, or of its moving average
-  void merged(const at::Tensor& pair);    // what the shares sum to
+  // This rank's summand of the pair (or of its moving average), [3, C]: mean, variance, and 1 where a channel
+  // was not finite here since the last merge.
+  at::Tensor share(bool averaged) const;
+  // The pair that the shares of `ranks` ranks sum to. Ranks do not learn in the step that a channel was not
+  // finite elsewhere: such a channel stays as it was at the last merge.
+  at::Tensor pair_of_sum(const at::Tensor& sum, int ranks) const;
+  void merged(const at::Tensor& pair);
   const at::Tensor& pair() const { return holding_ == Holding::whole ? held_ : merged_; }  // as last merged
   void start_from(const at::Tensor& pair);
   void average(double decay);  // average <- decay average + (1 - decay) share
@@ -63,6 +68,7 @@ class RunningPair {
   at::Tensor held_;         // [2, C]: pair, share or own pair
   at::Tensor merged_;       // [2, C]
   at::Tensor averaged_;     // [2, C]: moving average of held_
+  at::Tensor spoiled_;      // [1, C]: shares of several ranks' rows: not finite here since the last merge
   int64_t updates_ = 0;
   std::vector<double> weights_;  // that weights_tensor_ holds
   at::Tensor weights_tensor_;

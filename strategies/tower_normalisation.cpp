@@ -4,6 +4,8 @@
 
 #include <numeric>
 
+#include "harness/error.hpp"
+
 namespace bnlab {
 namespace {
 
@@ -17,6 +19,16 @@ std::vector<int64_t> elements_of_towers(const Towers& towers, const Sets& sets) 
     n = samples == 0 ? 0 : n * (all / samples);
   }
   return elements;
+}
+
+// An exchange that fails says which site waited for it.
+template <class Exchange>
+at::Tensor at_site(const std::string& site, const Exchange& exchange) {
+  try {
+    return exchange();
+  } catch (const Error& e) {
+    throw Error(e.kind(), "site " + site + ": " + e.what());
+  }
 }
 
 }  // namespace
@@ -66,7 +78,8 @@ BackwardCoefficients TowerNormalisation::backward(const Incoming& incoming, cons
   }
   at::Tensor a = own_a, b = own_b;
   if (pool_ && rules_.gradient == Gradient::full) {
-    const at::Tensor pooled = pool_->sums(sums, incoming, group_means_);
+    const at::Tensor pooled =
+        at_site(layer_.site_.name, [&] { return pool_->sums(sums, incoming, group_means_); });
     a = pool_->local_rows(pooled.select(1, 0));
     b = pool_->local_rows(pooled.select(1, 1));
   }
@@ -85,7 +98,7 @@ at::Tensor TowerNormalisation::take_moments(const at::Tensor& x, const kernels::
   if (rules_.normalise_by == NormaliseBy::pooled) {
     const at::ScalarType statistics = layer_.running_mean_.scalar_type();
     pool_.emplace(rules_, layer_.pass_, towers_, layer_.context_);
-    pooled = pool_->moments(own, x, statistics);
+    pooled = at_site(layer_.site_.name, [&] { return pool_->moments(own, x, statistics); });
     group_means_ = Moments(pooled).mean.to(statistics);
   }
   at::Tensor m2;
@@ -153,7 +166,9 @@ at::Tensor TowerNormalisation::own_towers(const at::Tensor& own) const {
 
 at::Tensor TowerNormalisation::all_towers(const at::Tensor& own, Purpose purpose) {
   if (!all_towers_.defined()) {
-    all_towers_ = layer_.context_.statistics.all_gather(own_towers(own), purpose).flatten(0, 1);
+    all_towers_ = at_site(layer_.site_.name, [&] {
+      return layer_.context_.statistics.all_gather(own_towers(own), purpose).flatten(0, 1);
+    });
   }
   return all_towers_;
 }

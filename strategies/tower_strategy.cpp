@@ -44,6 +44,9 @@ void TowerStrategy::merge(const Population& population) {
   }
   if (!shares.empty()) {
     pairs = sum_over_ranks(shares);
+    for (size_t i = 0; i < layers_.size(); ++i) {
+      pairs[i] = layers_[i]->pair(population).pair_of_sum(pairs[i], context_.statistics.size());
+    }
   }
   for (size_t i = 0; i < layers_.size(); ++i) {
     layers_[i]->show(pairs[i]);

@@ -34,7 +34,8 @@ class TowerStrategy : public Strategy {
  private:
   void merge(const Population& population);
   void recompute(Network& network, int64_t batches, Calibration& calibration);
-  // Sums over the ranks of one [2, C] tensor per site, in rank order, so that every rank holds the same bits.
+  // Sums over the ranks of one [rows, C] tensor per site, in rank order, so that every rank holds the same
+  // bits.
   std::vector<at::Tensor> sum_over_ranks(const std::vector<at::Tensor>& of_sites);
 
   Rules rules_;

@@ -97,7 +97,7 @@ def registered_strategies(root):
 
 
 def strategies_named_by_harness(root):
-    names = set(registered_strategies(root)) - {"none"}  # an everyday word, also an activation and a schedule
+    names = set(registered_strategies(root)) - {"none", "precise", "shuffle"}  # also an activation; a population; a purpose of traffic
     return [
         f'{path} names the strategy "{name}": harness knows strategies through the registry only'
         for path in files(root, "harness")

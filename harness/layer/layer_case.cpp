@@ -65,11 +65,16 @@ LayerAnswer joined(const std::vector<LayerAnswer>& ranks) {
 }  // namespace
 
 LayerAnswer apply_layer(const LayerCase& layer_case, int ranks, at::DeviceType device, std::string* key) {
-  std::vector<std::string> keys(static_cast<size_t>(ranks));
-  std::vector<LayerAnswer> answers(static_cast<size_t>(ranks));
+  ThreadRanks threads(ranks, device);
+  return apply_layer(layer_case, threads, key);
+}
+
+LayerAnswer apply_layer(const LayerCase& layer_case, ThreadRanks& ranks, std::string* key) {
+  std::vector<std::string> keys(static_cast<size_t>(ranks.ranks()));
+  std::vector<LayerAnswer> answers(keys.size());
   try {
-    check_placement(layer_case, ranks, keys[0]);
-    on_thread_ranks(ranks, device, [&](World& world) {
+    check_placement(layer_case, ranks.ranks(), keys[0]);
+    ranks.run([&](World& world) {
       const auto r = static_cast<size_t>(world.rank());
       LayerRank rank(layer_case, world, keys[r]);
       for (size_t s = 0; s < layer_case.steps.size(); ++s) {

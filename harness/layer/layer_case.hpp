@@ -14,6 +14,8 @@
 
 namespace bnlab {
 
+class ThreadRanks;
+
 struct LayerStep {
   Mode mode = Mode::train;            // train, evaluate_saved or evaluate_batch
   std::vector<at::Tensor> inputs;     // one per tower, [n_t, C, ...]
@@ -63,6 +65,8 @@ struct LayerAnswer {
 // that was being done: "strategy", "running_var", "steps[2].towers".
 LayerAnswer apply_layer(const LayerCase& layer_case, int ranks = 1, at::DeviceType device = at::kCPU,
                         std::string* key = nullptr);
+// The same on ranks that have met already: for many cases.
+LayerAnswer apply_layer(const LayerCase& layer_case, ThreadRanks& ranks, std::string* key = nullptr);
 
 // `strategy` ("sync" or {"name": "sync", ...}) with its defaults filled in. Throws Error (spec).
 Json resolved_strategy(const Json& strategy);

@@ -1,9 +1,10 @@
-// Ranks as threads of this process that meet over loopback: for worlds that live as long as one small case.
+// Ranks as threads of this process that meet over loopback: for small cases.
 #pragma once
 
 #include <torch/types.h>
 
 #include <functional>
+#include <memory>
 
 #include "harness/communicator/world.hpp"
 
@@ -13,9 +14,24 @@ namespace bnlab {
 // called while the process has one thread, before its first world.
 void prepare_thread_ranks();
 
-// Runs `body` on every rank of a new world, on GPU k for rank k where `device` is CUDA, and waits for all. A
-// world of one runs in the calling thread. Throws what a rank has thrown; if several have, what is not merely
-// the loss of another rank.
+// One world for many bodies: to meet takes far longer than a small case.
+class ThreadRanks {
+ public:
+  // On GPU k for rank k where `device` is CUDA. A world of one runs in the calling thread.
+  ThreadRanks(int ranks, at::DeviceType device);
+  ~ThreadRanks();
+  int ranks() const;
+
+  // Runs `body` on every rank and waits for all. Throws what a rank has thrown; if several have, what is not
+  // merely the loss of another rank. Unless all of them threw alike, the ranks meet anew for the next body.
+  void run(const std::function<void(World&)>& body);
+
+ private:
+  class Crew;
+  std::unique_ptr<Crew> crew_;
+};
+
+// The same with ranks that live for this body only.
 void on_thread_ranks(int ranks, at::DeviceType device, const std::function<void(World&)>& body);
 
 }  // namespace bnlab

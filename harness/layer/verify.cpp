@@ -1,5 +1,6 @@
 #include "harness/layer/verify.hpp"
 
+#include <ATen/Parallel.h>
 #include <torch/cuda.h>
 
 #include <algorithm>
@@ -53,17 +54,19 @@ Comparison judge(const VerifyCase& c, const Outcome& expected, const Outcome& go
   return compare(c.layer_case, expected.answer, got.answer, magnification);
 }
 
-void run_case(const VerifyCase& c, const Reference& reference, const std::vector<VerifyPlacement>& placements,
+void run_case(const VerifyCase& c, const Reference& reference, std::vector<VerifyPlacement>& placements,
               VerifyRow& row) {
   const Outcome expected = outcome_of([&] { return reference.answer(c.layer_case); });
   const double magnification = c.magnification * reference.conditioning(c.layer_case);
-  for (const VerifyPlacement& place : placements) {
+  for (VerifyPlacement& place : placements) {
     if (c.layer_case.towers() % static_cast<size_t>(place.ranks) != 0) {
       continue;
     }
-    const Outcome got = outcome_of([&] {
-      return apply_layer(c.layer_case, place.ranks, place.device == "cuda" ? at::kCUDA : at::kCPU);
-    });
+    if (!place.threads) {
+      place.threads =
+          std::make_shared<ThreadRanks>(place.ranks, place.device == "cuda" ? at::kCUDA : at::kCPU);
+    }
+    const Outcome got = outcome_of([&] { return apply_layer(c.layer_case, *place.threads); });
     const Comparison comparison = judge(c, expected, got, magnification);
     ++row.cases;
     row.refused += expected.refusal.empty() ? 0 : 1;
@@ -116,7 +119,7 @@ bool VerifyReport::passed() const {
 }
 
 VerifyRow verify_variant(const Json& strategy, const Reference* reference,
-                         const std::vector<VerifyPlacement>& placements) {
+                         std::vector<VerifyPlacement>& placements) {
   VerifyRow row;
   row.strategy = strategy.at("name").get<std::string>();
   row.options = strategy;
@@ -136,6 +139,7 @@ VerifyRow verify_variant(const Json& strategy, const Reference* reference,
 }
 
 VerifyReport verify(const VerifyRequest& request) {
+  at::set_num_threads(1);  // the tensors are far too small for more
   if (request.ranks > 1) {
     prepare_thread_ranks();
   }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -13,11 +14,13 @@
 namespace bnlab {
 
 class Reference;
+class ThreadRanks;
 
 // Where the cases are computed: towers dealt to so many ranks on this device.
 struct VerifyPlacement {
   std::string device = "cpu";  // or "cuda"
   int ranks = 1;
+  std::shared_ptr<ThreadRanks> threads = nullptr;  // of these ranks; made when they are needed
 };
 
 struct VerifyRow {
@@ -51,6 +54,6 @@ VerifyReport verify(const VerifyRequest& request);
 
 // One variant: `strategy` is {"name": ..., options}. Without a reference it fails.
 VerifyRow verify_variant(const Json& strategy, const Reference* reference,
-                         const std::vector<VerifyPlacement>& placements);
+                         std::vector<VerifyPlacement>& placements);
 
 }  // namespace bnlab

@@ -13,7 +13,7 @@ constexpr int64_t kFirstEpoch = int64_t{1} << 40;
 }  // namespace
 
 uint64_t DrawnCalibration::sampler_seed(uint64_t seed) {
-  return Stream(seed, "precise").bits();
+  return Stream(seed, "calibration").bits();
 }
 
 DrawnCalibration::DrawnCalibration(Sampler sampler, MakeBatch make_batch)

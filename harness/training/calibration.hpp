@@ -1,5 +1,5 @@
 // Training batches apart from training: the sampler's own cut of the training set into towers and shards, but
-// in an order drawn from (seed, "precise"), with augmentation that no training step draws.
+// in an order drawn from (seed, "calibration"), with augmentation that no training step draws.
 #pragma once
 
 #include <cstdint>

@@ -42,7 +42,8 @@ TEST(Program, HelpStartsWithExamplesAndTellsTheExitCodes) {
 }
 
 TEST(Program, EveryCommandsHelpStartsWithExamples) {
-  for (const char* command : {"run", "plan", "status", "report", "list", "layer", "explain", "doctor"}) {
+  for (const char* command :
+       {"run", "plan", "status", "report", "evaluate", "list", "layer", "explain", "doctor"}) {
     const Answer answer = call({command, "--help"});
     EXPECT_EQ(answer.code, 0) << command;
     EXPECT_EQ(answer.out.rfind("Examples:\n  bnlab " + std::string(command), 0), 0U) << answer.out;
@@ -293,6 +294,54 @@ TEST_F(DoctorCommand, EveryProblemHasACure) {
     problems += finding.at("problem").is_null() ? 0 : 1;
   }
   EXPECT_EQ(problems, 2);  // WORLD_SIZE is missing, and so is the data folder
+}
+
+class EvaluateCommand : public OnResults {
+ protected:
+  // A run and its weights, as far as the ranks of this program train.
+  std::string weights_of(const std::string& strategy) {
+    const std::string more = R"(, "populations": ["saved", "batch"], "strategy": ")" + strategy + "\"";
+    spec_ = scratch_.write_spec(test::behaves("ok"), more);
+    call_with_results({"run", spec_, "--device", "cpu", "--ranks", "1"});
+    const std::string file = scratch_.records().back().file().parent_path() / kWeightsFile;
+    std::ofstream(file) << "weights";
+    return file;
+  }
+  std::string spec_;
+};
+
+TEST_F(EvaluateCommand, PrintsTheMetricsUnderTheRunsPopulationsOrThoseAskedFor) {
+  const std::string weights = weights_of("left");
+  const Answer own = call({"evaluate", weights});
+  EXPECT_EQ(own.code, 0) << own.err;
+  EXPECT_EQ(own.out,
+            "population  mean_iou\n----------  --------\nsaved         0.5000\nbatch         0.5000\n");
+  const Answer asked =
+      call({"evaluate", weights, "--population", "precise,tower:1", "--ranks", "2", "--json"});
+  const Json json = Json::parse(asked.out);
+  EXPECT_EQ(json.at("run_id"), scratch_.records().back().run_id());
+  EXPECT_EQ(json.at("metrics").size(), 2u);
+  EXPECT_EQ(json.at("metrics").at("tower:1"), Json({{"mean_iou", 0.5}, {"class_iou", {0.5, 2}}}));
+}
+
+TEST_F(EvaluateCommand, SaysWhereSavedIsAllThereIs) {
+  const Answer answer = call({"evaluate", weights_of("right"), "--population", "mean"});
+  EXPECT_TRUE(has(answer.err, "right has no running statistics: mean is the same as saved")) << answer.err;
+  EXPECT_TRUE(has(answer.out, "saved")) << answer.out;
+}
+
+TEST_F(EvaluateCommand, KnowsTheRunByTheRecordOrByASpec) {
+  const std::string weights = weights_of("left");
+  const Answer population = call({"evaluate", weights, "--population", "tower:2"});
+  EXPECT_EQ(population.code, exit_code::kUsage);
+  EXPECT_TRUE(has(population.err, "expected a tower from 0 to 1")) << population.err;
+  EXPECT_EQ(call({"evaluate", scratch_ / "none.safetensors"}).code, exit_code::kUsage);
+  const std::string elsewhere = scratch_ / "w.safetensors";
+  std::filesystem::copy_file(weights, elsewhere);
+  const Answer unknown = call({"evaluate", elsewhere});
+  EXPECT_EQ(unknown.code, exit_code::kUsage);
+  EXPECT_TRUE(has(unknown.err, "use --spec")) << unknown.err;
+  EXPECT_EQ(call({"evaluate", elsewhere, "--spec", spec_}).code, 0);
 }
 
 }  // namespace

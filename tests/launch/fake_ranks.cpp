@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <fstream>
@@ -14,7 +15,9 @@
 
 #include "harness/error.hpp"
 #include "harness/layer/layer_program.hpp"
+#include "harness/layer/verify.hpp"
 #include "harness/registry.hpp"
+#include "harness/training/evaluate.hpp"
 #include "harness/training/rank.hpp"
 #include "harness/training/step_cost.hpp"
 
@@ -167,11 +170,34 @@ StepCost count_step(const StepCase& step_case) {
   return {3, {{"statistics", 6, 100 * step_case.towers}}, 4096};
 }
 
+// Says what it was asked; the strategy "right" has no running statistics.
+Json evaluate_weights(const EvaluateJob& job) {
+  Json all = Json::object();
+  for (const std::string& population : job.populations) {
+    const bool none = job.spec.strategy.at("name") == "right";
+    all[none ? "saved" : population] = {{"mean_iou", 0.5}, {"class_iou", {0.5, job.ranks}}};
+  }
+  return all;
+}
+
 bool answer_layer_cases(const LayerRequest& request, std::ostream& out, std::ostream&) {
   for (const std::string& file : request.files) {
     out << file << " on " << request.ranks << " x " << request.device << "\n";
   }
   return request.files.front() != "refused.json";
+}
+
+// Every variant of the strategy "wrong" fails.
+VerifyReport verify(const VerifyRequest& request) {
+  VerifyReport report{{{"cpu", 1}}, {}, {}};
+  for (const std::string& strategy : request.strategies) {
+    report.rows.push_back({strategy, Json::object(), 1, 0, {}, strategy == "wrong" ? "its output" : ""});
+  }
+  return report;
+}
+
+bool VerifyReport::passed() const {
+  return std::all_of(rows.begin(), rows.end(), [](const VerifyRow& row) { return row.passed(); });
 }
 
 Json library_versions() {

@@ -60,7 +60,8 @@ TEST_F(SpecDocument, AnswersUnknownKeysWithTheNearest) {
       (Lines{
           "spec.json: matrx: unknown key; did you mean \"matrix\"?",
           "spec.json: learning_rate: unknown key; known: question, claim, source, protocol, extends, matrix, "
-          "exclude, contrasts, remarks, task, model, strategy, towers, batch_per_tower, optimizer, steps, epochs, "
+          "exclude, contrasts, remarks, task, model, strategy, towers, batch_per_tower, optimizer, steps, "
+          "epochs, "
           "seed, "
           "precision, memory_format, loss_mean, eval_every, log_every, populations, precise_batches, shards, "
           "weight_ema, gradient_route, average_weights_every, "
@@ -68,7 +69,8 @@ TEST_F(SpecDocument, AnswersUnknownKeysWithTheNearest) {
           "collective_timeout_s, placement",
           "spec.json: [\"two words\"]: unknown key; known: question, claim, source, protocol, extends, "
           "matrix, "
-          "exclude, contrasts, remarks, task, model, strategy, towers, batch_per_tower, optimizer, steps, epochs, "
+          "exclude, contrasts, remarks, task, model, strategy, towers, batch_per_tower, optimizer, steps, "
+          "epochs, "
           "seed, "
           "precision, memory_format, loss_mean, eval_every, log_every, populations, precise_batches, shards, "
           "weight_ema, gradient_route, average_weights_every, "

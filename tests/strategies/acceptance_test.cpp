@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cmath>
+#include <future>
 #include <thread>
 
 #include "harness/error.hpp"
@@ -229,28 +230,29 @@ TEST(Acceptance, AStoppedGradientLacksTheTwoTermsOfTheMoments) {
 TEST(Acceptance, ARankThatSkipsASiteEndsInATimeoutThatNamesIt) {
   const LayerCase c = make_case("sync", {{3, 2}});
   const LoopbackSocket socket;
-  std::string message;
-  const auto on_rank = [&](int rank) {
+  const auto join = [&](int rank) {
     Rendezvous at;
     at.rank = rank;
     at.size = 2;
     at.port = socket.port();
     at.listen_fd = rank == 0 ? ::dup(socket.fd()) : -1;  // the store closes it
-    at.timeout = std::chrono::milliseconds(1000);
-    const auto world = join_world(at, at::kCPU);
-    if (rank == 0) {
-      try {
-        OneSite(c, *world).apply(c.steps[0]);
-      } catch (const std::exception& e) {
-        message = e.what();
-      }
-    } else {
-      std::this_thread::sleep_for(std::chrono::milliseconds(1500));
-    }
+    at.timeout = std::chrono::seconds(2);
+    return join_world(at, at::kCPU);
   };
-  std::thread other([&] { on_rank(1); });
-  on_rank(0);
-  other.join();
+  std::promise<void> done;
+  std::thread skipping([&] {
+    const auto world = join(1);
+    done.get_future().wait();
+  });
+  std::string message;
+  try {
+    const auto world = join(0);
+    OneSite(c, *world).apply(c.steps[0]);
+  } catch (const std::exception& e) {
+    message = e.what();
+  }
+  done.set_value();
+  skipping.join();
   EXPECT_NE(message.find("site site"), std::string::npos) << message;
 }
 
