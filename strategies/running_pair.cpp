@@ -73,20 +73,23 @@ at::Tensor RunningPair::of_rank0(const at::Tensor& pair) const {
 
 at::Tensor RunningPair::update(const at::Tensor& rows, const std::vector<int64_t>& elements, int64_t first) {
   const PairUpdate step = pair_update(rule_, elements, updates_);
-  const auto begin = step.weights.begin() + first;
-  const std::vector<double> weights(begin, begin + rows.size(0));
-  if (std::all_of(weights.begin(), weights.end(), [](double w) { return w == 0; })) {
+  std::vector<double> weights, parts;  // of these rows; whether they take part
+  for (int64_t i = 0; i < rows.size(0); ++i) {
+    const auto set = static_cast<size_t>(first + i);
+    weights.push_back(step.weights[set]);
+    // With momentum 1 a tower's update in turn may weigh 0 and counts all the same.
+    const bool in_turn = rule_.remember == Remember::every && elements[set] > 0;
+    parts.push_back(weights.back() != 0 || in_turn ? 1 : 0);
+  }
+  if (std::find(parts.begin(), parts.end(), 1) == parts.end()) {
     held_.mul_(step.decay);
     return {};
   }
-  if (weights_ != weights) {  // constant but for cumulative averages and changing sizes
+  if (weights_ != weights || parts_ != parts) {  // constant but for cumulative averages and changing sizes
     weights_ = weights;
+    parts_ = parts;
     weights_tensor_ = at::tensor(weights, at::kDouble).to(held_.device()).view({-1, 1, 1});
-    absent_ = weights_tensor_ == 0;
-    if (rule_.remember == Remember::every) {  // with momentum 1 a tower's update may weigh 0 and still counts
-      const std::vector<int64_t> own(elements.begin() + first, elements.begin() + first + rows.size(0));
-      absent_ = (at::tensor(own, at::kLong) == 0).to(held_.device()).view({-1, 1, 1});
-    }
+    absent_ = at::tensor(parts, at::kDouble).to(held_.device()).view({-1, 1, 1}) == 0;
   }
   // Rows that take no part may hold anything, so they are left out rather than multiplied by 0.
   const at::Tensor rounded = rows.to(held_.scalar_type()).masked_fill(absent_, 0);
@@ -94,7 +97,7 @@ at::Tensor RunningPair::update(const at::Tensor& rows, const std::vector<int64_t
   const at::Tensor updated = held_ * step.decay + (rounded * weights_tensor_).sum(0).to(held_.scalar_type());
   held_ = at::where(finite, updated, held_);
   const at::Tensor nonfinite = finite.logical_not();
-  if (holding_ == Holding::shares && rule_.remember != Remember::tower) {
+  if (holding_ == Holding::shares) {
     spoiled_ = at::maximum(spoiled_, nonfinite.to(spoiled_.scalar_type()));
   }
   return nonfinite.sum();

@@ -70,7 +70,7 @@ class RunningPair {
   at::Tensor averaged_;     // [2, C]: moving average of held_
   at::Tensor spoiled_;      // [1, C]: shares of several ranks' rows: not finite here since the last merge
   int64_t updates_ = 0;
-  std::vector<double> weights_;  // that weights_tensor_ holds
+  std::vector<double> weights_, parts_;  // that the two tensors below hold
   at::Tensor weights_tensor_;
   at::Tensor absent_;  // rows that take no part
 };
