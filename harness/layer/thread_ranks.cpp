@@ -1,5 +1,6 @@
 #include "harness/layer/thread_ranks.hpp"
 
+#include <torch/cuda.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -7,6 +8,7 @@
 #include <cstdlib>
 #include <exception>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -41,6 +43,11 @@ bool is_consequence(const std::exception_ptr& failure) {
 
 void prepare_thread_ranks() {
   ::setenv("TORCH_FR_BUFFER_SIZE", "0", /*overwrite=*/1);
+}
+
+bool gpus_are_shared() {
+  const char* enabled = std::getenv("NCCL_MULTI_RANK_GPU_ENABLE");
+  return enabled != nullptr && std::string(enabled) == "1";
 }
 
 // The threads, parked between bodies. A body is a round; round and body are guarded by mutex_.
@@ -139,6 +146,9 @@ class ThreadRanks::Crew {
   Rendezvous rendezvous(int rank) const {
     Rendezvous at;
     at.rank = at.local_rank = rank;
+    if (device_ == at::kCUDA && gpus_are_shared()) {
+      at.local_rank %= std::max(1, static_cast<int>(torch::cuda::device_count()));
+    }
     at.size = ranks();
     at.port = socket_->port();
     at.listen_fd = rank == 0 ? ::dup(socket_->fd()) : -1;  // the store closes it

@@ -14,10 +14,14 @@ namespace bnlab {
 // called while the process has one thread, before its first world.
 void prepare_thread_ranks();
 
+// Whether several ranks may share a GPU: NCCL 2.30 and later, with NCCL_MULTI_RANK_GPU_ENABLE=1.
+bool gpus_are_shared();
+
 // One world for many bodies: to meet takes far longer than a small case.
 class ThreadRanks {
  public:
-  // On GPU k for rank k where `device` is CUDA. A world of one runs in the calling thread.
+  // On GPU k for rank k where `device` is CUDA, modulo their number where they are shared. A world of one
+  // runs in the calling thread.
   ThreadRanks(int ranks, at::DeviceType device);
   ~ThreadRanks();
   int ranks() const;

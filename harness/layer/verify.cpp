@@ -92,11 +92,11 @@ std::vector<VerifyPlacement> places(const VerifyRequest& request, std::vector<st
     if (request.device != "cuda") {
       all.push_back({"cpu", ranks});
     }
-    if (request.device != "cpu" && ranks <= gpus) {
+    if (request.device != "cpu" && (ranks <= gpus || (gpus > 0 && gpus_are_shared()))) {
       all.push_back({"cuda", ranks});
     }
   }
-  if (request.device != "cpu" && gpus > 0 && request.ranks > gpus) {
+  if (request.device != "cpu" && gpus > 0 && request.ranks > gpus && !gpus_are_shared()) {
     notes.push_back("cuda: up to " + std::to_string(gpus) + " ranks, one per GPU");
   }
   return all;

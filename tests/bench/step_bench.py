@@ -5,7 +5,8 @@
 
 Prints the median step time of each variant over the repeats, the tax of each route (step with sync / without) and the
 share of the step outside forward, backward and optimizer. With --peer, a rival program runs in turn with ours, repeat by
-repeat, and the ratios ours / theirs are printed too, every route's beside the rival's one. A peer takes --norm, --layout, --ranks, --batch-per-rank, --base, --levels,
+repeat, and the ratios ours / theirs are printed too, every route's beside the rival's one. A peer
+takes --norm, --layout, --ranks, --batch-per-rank, --base, --levels,
 --height, --width, --classes, --steps and --warmup and prints one JSON line per variant with the keys norm ("bn" or
 "exact_sync"), layout ("nchw" or "nhwc") and step_ms_median.
 """
