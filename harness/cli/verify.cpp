@@ -52,8 +52,9 @@ void print(const VerifyReport& report) {
     table.rows.push_back(cells);
   }
   std::cout
-      << "Largest error per dtype, relative to the largest value of its tensor (in cases far from zero\n"
-         "divided by what the data magnify rounding); refused: cases that are to be refused, and were.\n\n"
+      << "Largest error per dtype, relative to the largest value of its tensor and divided by what the case\n"
+         "magnifies rounding by: |mean|/std far from zero, 1 + mean^2/var where a form cancels, else 1.\n"
+         "refused: cases that are to be refused, and were.\n\n"
       << table.text() << "\n";
   for (const VerifyRow& row : report.rows) {
     if (!row.passed()) {
