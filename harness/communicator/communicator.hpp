@@ -69,7 +69,8 @@ class Communicator {
   virtual void broadcast(at::Tensor& t, int root, Purpose purpose) = 0;  // in place
   // On root: [size, ...shape of t], in rank order; undefined elsewhere.
   virtual at::Tensor gather(const at::Tensor& t, int root, Purpose purpose) = 0;
-  virtual void reduce(at::Tensor& t, int root, Purpose purpose) = 0;  // sum on root, in place; scratch elsewhere
+  virtual void reduce(at::Tensor& t, int root,
+                      Purpose purpose) = 0;  // sum on root, in place; scratch elsewhere
   // The first dimension of t is cut: send[r] rows go to rank r, receive[r] rows come from it. Returns the
   // received rows in rank order.
   virtual at::Tensor all_to_all(const at::Tensor& t, const std::vector<int64_t>& send,
