@@ -7,8 +7,16 @@ if(GIT_FOUND)
   set(code strategies harness/strategy.cpp harness/network.hpp harness/random.cpp harness/towers.cpp
            harness/communicator harness/models harness/tasks harness/training
            ":(exclude)*.md" ":(exclude)strategies/reference*")
-  execute_process(COMMAND ${GIT_EXECUTABLE} -C ${SOURCE} log -1 --format=%h --abbrev=12 -- ${code}
-                  OUTPUT_VARIABLE revision OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+  # Nor does mere layout: see .git-blame-ignore-revs.
+  file(STRINGS ${SOURCE}/.git-blame-ignore-revs layout REGEX "^[0-9a-f]+$")
+  execute_process(COMMAND ${GIT_EXECUTABLE} -C ${SOURCE} log -20 --format=%H -- ${code}
+                  OUTPUT_VARIABLE commits OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+  string(REPLACE "\n" ";" commits "${commits}")
+  list(REMOVE_ITEM commits ${layout})
+  if(commits)
+    list(GET commits 0 revision)
+    string(SUBSTRING ${revision} 0 12 revision)
+  endif()
   execute_process(COMMAND ${GIT_EXECUTABLE} -C ${SOURCE} status --porcelain --untracked-files=no -- ${code}
                   OUTPUT_VARIABLE changes ERROR_QUIET)
   if(changes)
