@@ -1,16 +1,16 @@
 # The CPU kernels are built once per instruction set and chosen at run time; the CUDA kernels where nvcc is.
-set_source_files_properties(strategies/kernels_cpu_baseline.cpp strategies/kernels_cpu_avx2.cpp
-                            strategies/kernels_cpu_avx512.cpp PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
+set_source_files_properties(strategies/kernels/cpu_baseline.cpp strategies/kernels/cpu_avx2.cpp
+                            strategies/kernels/cpu_avx512.cpp PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
 set(loop_flags -O3 -fopenmp-simd -fno-math-errno -fno-trapping-math -ffp-contract=fast)
-set_source_files_properties(strategies/kernels_cpu_baseline.cpp PROPERTIES COMPILE_OPTIONS "${loop_flags}")
+set_source_files_properties(strategies/kernels/cpu_baseline.cpp PROPERTIES COMPILE_OPTIONS "${loop_flags}")
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
-  set_source_files_properties(strategies/kernels_cpu_avx2.cpp PROPERTIES
+  set_source_files_properties(strategies/kernels/cpu_avx2.cpp PROPERTIES
                               COMPILE_OPTIONS "${loop_flags};-mavx2;-mfma")
-  set_source_files_properties(strategies/kernels_cpu_avx512.cpp PROPERTIES
+  set_source_files_properties(strategies/kernels/cpu_avx512.cpp PROPERTIES
                               COMPILE_OPTIONS "${loop_flags};-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl;-mprefer-vector-width=512")
 endif()
 if(CMAKE_CUDA_COMPILER)
-  file(GLOB cuda_sources CONFIGURE_DEPENDS strategies/*.cu)
+  file(GLOB cuda_sources CONFIGURE_DEPENDS strategies/kernels/*.cu)
   target_sources(strategies PRIVATE ${cuda_sources})
   target_compile_definitions(strategies PUBLIC BNLAB_WITH_CUDA)
 endif()

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <map>
 
+#include "harness/components/parameters.hpp"
 #include "harness/error.hpp"
-#include "harness/parameters.hpp"
 
 namespace bnlab {
 namespace {

@@ -3,8 +3,8 @@
 //   merge "pooled": the pooled mean and unbiased pooled variance M / (N - 1), which adds the spread of the
 //                   towers' means (law of total variance); one exchange per site and step
 // As SyncReplicasOptimizer(variables_to_average) and Torch's synchronised running statistics.
-#include "harness/registry.hpp"
-#include "strategies/tower_strategy.hpp"
+#include "harness/components/registry.hpp"
+#include "strategies/engine/bn_strategy.hpp"
 
 namespace bnlab {
 namespace {

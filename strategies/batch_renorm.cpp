@@ -4,9 +4,9 @@
 //   d = clip((m_b - running_mean) / sqrt(running_var + eps), -d_max, d_max), constants for the gradient
 //   y = gamma ((x - m_b) / sqrt(v_b + eps) r + d) + beta
 // with the running statistics before this step's update. Limits rise linearly from 1 and 0 along `schedule`.
+#include "harness/components/registry.hpp"
 #include "harness/error.hpp"
-#include "harness/registry.hpp"
-#include "strategies/tower_strategy.hpp"
+#include "strategies/engine/bn_strategy.hpp"
 
 namespace bnlab {
 namespace {

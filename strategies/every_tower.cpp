@@ -2,8 +2,8 @@
 // tower updates it in turn, in tower order. What collecting the update ops of all towers does in the
 // multi-tower TensorFlow examples: T updates a step, so with momentum a the pair forgets as fast as one
 // update with 1 - (1 - a)^T would. A tower's update weighs a (1 - a)^(updates after it).
-#include "harness/registry.hpp"
-#include "strategies/tower_strategy.hpp"
+#include "harness/components/registry.hpp"
+#include "strategies/engine/bn_strategy.hpp"
 
 namespace bnlab {
 namespace {

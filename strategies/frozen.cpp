@@ -5,9 +5,9 @@
 //   dx = gamma s dy, dgamma = s sum dy (x - running_mean), dbeta = sum dy
 #include <cmath>
 
+#include "harness/components/registry.hpp"
 #include "harness/error.hpp"
-#include "harness/registry.hpp"
-#include "strategies/wrapper.hpp"
+#include "strategies/engine/wrapper.hpp"
 
 namespace bnlab {
 namespace {

@@ -1,8 +1,8 @@
 // ghost: every tower normalises virtual batches of `virtual_batch` consecutive samples apart; the running
 // statistics remember the plain mean over all virtual batches of all towers (ghost batch norm). A tower of
 // n samples behaves like n / virtual_batch towers under `averaged`.
-#include "harness/registry.hpp"
-#include "strategies/tower_strategy.hpp"
+#include "harness/components/registry.hpp"
+#include "strategies/engine/bn_strategy.hpp"
 
 namespace bnlab {
 namespace {

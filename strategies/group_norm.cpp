@@ -1,8 +1,8 @@
 // group_norm: each sample is normalised by itself, over groups of channels and all positions (Wu and He
 // 2018). Does not depend on the batch or on towers; keeps no running statistics.
+#include "harness/components/registry.hpp"
 #include "harness/error.hpp"
-#include "harness/registry.hpp"
-#include "strategies/sample_norm.hpp"
+#include "strategies/engine/sample_norm.hpp"
 
 namespace bnlab {
 namespace {

@@ -1,7 +1,7 @@
 // instance_norm: each channel of each sample is normalised by itself, over its positions (Ulyanov et al.
 // 2016): group_norm with one channel per group.
-#include "harness/registry.hpp"
-#include "strategies/sample_norm.hpp"
+#include "harness/components/registry.hpp"
+#include "strategies/engine/sample_norm.hpp"
 
 namespace bnlab {
 namespace {

@@ -1,8 +1,8 @@
 // last_tower: every tower normalises by its own moments; there is one pair of running statistics, and the
 // last tower updates it. What the Inception v3 multi-tower example does: its loop over the towers keeps only
 // the last tower's update ops.
-#include "harness/registry.hpp"
-#include "strategies/tower_strategy.hpp"
+#include "harness/components/registry.hpp"
+#include "strategies/engine/bn_strategy.hpp"
 
 namespace bnlab {
 namespace {

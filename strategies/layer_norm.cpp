@@ -1,7 +1,7 @@
 // layer_norm: each sample is normalised by itself, over all channels and positions (Ba et al. 2016):
 // group_norm with one group. Weight and bias are per channel.
-#include "harness/registry.hpp"
-#include "strategies/sample_norm.hpp"
+#include "harness/components/registry.hpp"
+#include "strategies/engine/sample_norm.hpp"
 
 namespace bnlab {
 namespace {

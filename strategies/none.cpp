@@ -2,9 +2,9 @@
 // has a bias instead: y = activation(w * x + b + residual).
 #include <torch/types.h>
 
-#include "harness/registry.hpp"
+#include "harness/components/registry.hpp"
 #include "harness/strategy.hpp"
-#include "strategies/identity.hpp"
+#include "strategies/engine/identity.hpp"
 
 namespace bnlab {
 namespace {

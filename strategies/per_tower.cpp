@@ -4,8 +4,8 @@
 // arithmetic. The pairs of the other towers reach neither training nor a checkpoint, so only the saved
 // one is kept.
 //   y = gamma (x - m_t) / sqrt(v_t + eps) + beta
-#include "harness/registry.hpp"
-#include "strategies/tower_strategy.hpp"
+#include "harness/components/registry.hpp"
+#include "strategies/engine/bn_strategy.hpp"
 
 namespace bnlab {
 namespace {

@@ -2,8 +2,8 @@
 // over `batches` training batches with the weights as they are, merged exactly over batches and towers
 // (PreciseBN; Wu and Johnson 2021). The pair that training updates is kept apart and comes back afterwards.
 //   m = sum n_i m_i / N, v = (sum M_i + sum n_i (m_i - m)^2) / (N - 1), i over towers and batches
-#include "harness/registry.hpp"
-#include "strategies/wrapper.hpp"
+#include "harness/components/registry.hpp"
+#include "strategies/engine/wrapper.hpp"
 
 namespace bnlab {
 namespace {

@@ -4,10 +4,10 @@
 //   row permutation[i] of the global batch stands at place i; tower t has places [n_0 + .. + n_(t-1), .. +
 //   n_t) y = gamma (x - m_t) / sqrt(v_t + eps) + beta, m_t and v_t over the places of tower t backward:
 //   gradients take the opposite way
+#include "harness/components/registry.hpp"
 #include "harness/random.hpp"
-#include "harness/registry.hpp"
-#include "strategies/sample_exchange.hpp"
-#include "strategies/tower_strategy.hpp"
+#include "strategies/engine/bn_strategy.hpp"
+#include "strategies/engine/sample_exchange.hpp"
 
 namespace bnlab {
 namespace {

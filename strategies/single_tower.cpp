@@ -1,8 +1,8 @@
 // single_tower: every tower normalises by its own moments; there is one pair of running statistics, and
 // one tower updates it. The advice of the multi-tower TensorFlow examples: a factor T fewer updates, and
 // "one tower is enough unless there is skew in your partitioning".
-#include "harness/registry.hpp"
-#include "strategies/tower_strategy.hpp"
+#include "harness/components/registry.hpp"
+#include "strategies/engine/bn_strategy.hpp"
 
 namespace bnlab {
 namespace {

@@ -5,9 +5,9 @@
 // gradient own_tower: A and B of the tower alone; stopped: dx = gamma s dy.
 // variance averaged: v = sum n_t v_t / N, which leaves out the spread of the towers' means.
 // moments e_x2: v = E[x2] - E[x]^2 in the statistics' precision, which loses all where |mean| >> std.
+#include "harness/components/registry.hpp"
 #include "harness/error.hpp"
-#include "harness/registry.hpp"
-#include "strategies/tower_strategy.hpp"
+#include "strategies/engine/bn_strategy.hpp"
 
 namespace bnlab {
 namespace {

@@ -4,12 +4,12 @@
 // over the tower, or over all towers, is subtracted behind every convolution: y = conv(x, w) - m + bias.
 #include <torch/types.h>
 
+#include "harness/components/registry.hpp"
 #include "harness/error.hpp"
-#include "harness/registry.hpp"
-#include "strategies/identity.hpp"
-#include "strategies/normalisation.hpp"
-#include "strategies/tower_strategy.hpp"
-#include "strategies/weight_norm_convolution.hpp"
+#include "strategies/engine/bn_strategy.hpp"
+#include "strategies/engine/identity.hpp"
+#include "strategies/engine/norm_function.hpp"
+#include "strategies/engine/weight_norm_convolution.hpp"
 
 namespace bnlab {
 namespace {

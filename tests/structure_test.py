@@ -12,21 +12,21 @@ import re
 import tempfile
 import unittest
 
-# The folders of harness/, lowest first; "" holds the files directly in harness/. Includes point to the left.
-LAYERS = ["", "communicator", "models", "tasks", "spec", "records", "layer", "training", "launch", "cli"]
+# The folders of harness/, lowest first; "" holds the files directly in harness/, which stand on one level with
+# components/. Includes point to the left.
+LAYERS = ["", "components", "communicator", "models", "tasks", "experiment", "records", "layer", "verify", "training",
+          "launch", "cli"]
+LEVEL = {name: max(position, 1) for position, name in enumerate(LAYERS)}
 # What strategies/ may include of harness/: the interface headers.
-SEEN_BY_STRATEGIES = ["", "communicator", "layer"]
+SEEN_BY_STRATEGIES = ["", "components", "communicator", "layer", "verify"]
 # Built without LibTorch, so that they compile in seconds and run under the thread sanitiser.
-PLAIN_FILES = ["error", "loopback_socket", "random", "towers", "json", "parameters", "population", "registry", "resolve"]
-PLAIN_FOLDERS = ["spec", "records", "launch", "cli"]
+PLAIN_FILES = ["error", "random", "towers", "json", "population"]
+PLAIN_FOLDERS = ["components", "experiment", "records", "launch", "cli"]
 # Forward declarations of a library that LibTorch's wheel uses without shipping its headers; they include each other.
 FOREIGN_HEADERS = "harness/communicator/gloo_headers/"
 
 LONGEST_FILE = 350
 LONGEST_STRATEGY = 150
-# In strategies/, but shared by the strategies rather than one of them.
-ENGINE = ["normalisation.cpp", "pooling.cpp", "tower_norm.cpp", "tower_normalisation.cpp", "tower_strategy.cpp"]
-ENGINE_PREFIXES = ("kernels", "reference")
 
 FOLDERS_WITH_README = ["harness", "strategies", "scripts", "tests", "experiments", "results"]
 CPP = {".cpp", ".hpp", ".h", ".cu", ".cuh"}
@@ -54,7 +54,7 @@ def includes(path):
 
 
 def layer(path):
-    """The folder of harness/ that a path such as harness/spec/spec.hpp belongs to."""
+    """The folder of harness/ that a path such as harness/experiment/spec.hpp belongs to."""
     parts = pathlib.PurePath(path).parts
     return parts[1] if len(parts) > 2 else ""
 
@@ -75,7 +75,7 @@ def upward_includes(root):
             elif path.parts[0] == "harness":
                 if target == "strategies":
                     wrong.append(f"{path} includes {name}: harness never includes strategies")
-                elif layer(name) not in LAYERS[: LAYERS.index(layer(path)) + 1]:
+                elif LEVEL[layer(name)] > LEVEL[layer(path)]:
                     wrong.append(f"{path} includes {name}, which lies above it")
             elif target == "harness" and layer(name) not in SEEN_BY_STRATEGIES:
                 wrong.append(f"{path} includes {name}, which is none of harness's interface headers")
@@ -127,7 +127,7 @@ def gaps_in_readmes(root):
     """A README lists the files of its folder, and those of folders below that have no README."""
     wrong = []
     folders = [root / name for name in FOLDERS_WITH_README]
-    folders += [folder for folder in sorted((root / "harness").glob("*")) if folder.is_dir()]
+    folders += [folder for top in ("harness", "strategies") for folder in sorted((root / top).glob("*")) if folder.is_dir()]
     for folder in folders:
         if not (folder / "README.md").exists():
             wrong.append(f"{folder.relative_to(root)}: no README.md")
@@ -144,9 +144,8 @@ def long_files(root):
     wrong = []
     for path in files(root, "harness", "strategies", "scripts", "tests", suffixes=SOURCES):
         lines = len((root / path).read_text(encoding="utf-8").splitlines())
-        is_strategy = path.parts[0] == "strategies" and path.suffix == ".cpp"
-        is_engine = path.name in ENGINE or path.name.startswith(ENGINE_PREFIXES)
-        limit = LONGEST_STRATEGY if is_strategy and not is_engine else LONGEST_FILE
+        in_catalogue = path.parent == pathlib.Path("strategies")
+        limit = LONGEST_STRATEGY if in_catalogue else LONGEST_FILE
         if lines > limit:
             wrong.append(f"{path}: {lines} lines, at most {limit} are wanted")
     return wrong
@@ -197,8 +196,8 @@ class PlantedFaults(unittest.TestCase):
         "harness/network.hpp": '#include <torch/types.h>\n#include "harness/towers.hpp"\n',
         "harness/communicator/README.md": "`world.cpp`",
         "harness/communicator/world.cpp": "#include <torch/csrc/distributed/c10d/TCPStore.hpp>\nc10d::TCPStore a;\n",
-        "harness/spec/README.md": "`spec.hpp`",
-        "harness/spec/spec.hpp": '#include "harness/towers.hpp"\n',
+        "harness/experiment/README.md": "`spec.hpp`",
+        "harness/experiment/spec.hpp": '#include "harness/towers.hpp"\n',
         "strategies/README.md": "`sync.cpp`",
         "strategies/sync.cpp": '#include "harness/network.hpp"\nconst Registered<Strategy> entry{{"sync", ""}};\n',
         "scripts/README.md": "",
@@ -225,17 +224,17 @@ class PlantedFaults(unittest.TestCase):
         self.assertEqual([], [wrong for found in self.violations({}).values() for wrong in found])
 
     def test_upward_include(self):
-        self.check_caught(upward_includes, "harness/towers.hpp", '#include "harness/spec/spec.hpp"\n')
+        self.check_caught(upward_includes, "harness/towers.hpp", '#include "harness/experiment/spec.hpp"\n')
 
     def test_harness_including_a_strategy(self):
         self.check_caught(upward_includes, "harness/network.hpp", '#include "strategies/sync.hpp"\n')
 
     def test_strategy_including_more_than_the_interface(self):
-        text = self.sound["strategies/sync.cpp"] + '#include "harness/spec/spec.hpp"\n'
+        text = self.sound["strategies/sync.cpp"] + '#include "harness/experiment/spec.hpp"\n'
         self.check_caught(upward_includes, "strategies/sync.cpp", text)
 
     def test_include_relative_to_the_file(self):
-        self.check_caught(upward_includes, "harness/spec/spec.hpp", '#include "keys.hpp"\n')
+        self.check_caught(upward_includes, "harness/experiment/spec.hpp", '#include "keys.hpp"\n')
 
     def test_c10d_outside_the_communicator(self):
         self.check_caught(c10d_outside_communicator, "harness/network.hpp", "c10d::ReduceOp sum;\n")
@@ -244,7 +243,7 @@ class PlantedFaults(unittest.TestCase):
         self.check_caught(strategies_named_by_harness, "harness/towers.hpp", 'bool b = name == "sync";\n')
 
     def test_torch_behind_another_header(self):
-        self.check_caught(torch_in_plain_files, "harness/spec/spec.hpp", '#include "harness/network.hpp"\n')
+        self.check_caught(torch_in_plain_files, "harness/experiment/spec.hpp", '#include "harness/network.hpp"\n')
 
     def test_unlisted_file(self):
         self.check_caught(gaps_in_readmes, "tests/harness/world_test.cpp", "")

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/parameters.hpp"
+#include "harness/components/parameters.hpp"
 
 namespace bnlab {
 

@@ -9,10 +9,10 @@
 
 #include "harness/cli/options.hpp"
 #include "harness/cli/program.hpp"
+#include "harness/communicator/loopback_socket.hpp"
 #include "harness/error.hpp"
 #include "harness/launch/environment_world.hpp"
 #include "harness/launch/placing.hpp"
-#include "harness/loopback_socket.hpp"
 #include "harness/records/environment.hpp"
 #include "harness/records/record.hpp"
 #include "harness/records/text_table.hpp"

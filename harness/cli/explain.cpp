@@ -7,11 +7,11 @@
 
 #include "harness/cli/about.hpp"
 #include "harness/cli/program.hpp"
+#include "harness/components/registry.hpp"
 #include "harness/error.hpp"
+#include "harness/experiment/report.hpp"
+#include "harness/experiment/spec.hpp"
 #include "harness/records/text_table.hpp"
-#include "harness/registry.hpp"
-#include "harness/spec/report.hpp"
-#include "harness/spec/spec.hpp"
 #include "harness/training/step_cost.hpp"
 
 namespace bnlab {

@@ -5,8 +5,8 @@
 
 #include "harness/cli/about.hpp"
 #include "harness/cli/program.hpp"
+#include "harness/components/registry.hpp"
 #include "harness/records/report.hpp"
-#include "harness/registry.hpp"
 
 namespace bnlab {
 namespace {

@@ -6,8 +6,8 @@
 #include <sstream>
 #include <vector>
 
+#include "harness/components/parameters.hpp"
 #include "harness/error.hpp"
-#include "harness/parameters.hpp"
 #include "harness/records/environment.hpp"
 
 namespace bnlab {

@@ -1,5 +1,5 @@
 // bnlab verify: every strategy against the float64 reference, on this machine's devices.
-#include "harness/layer/verify.hpp"
+#include "harness/verify/verify.hpp"
 
 #include <unistd.h>
 

@@ -6,9 +6,9 @@
 #include <list>
 #include <string>
 
+#include "harness/experiment/spec.hpp"
 #include "harness/launch/metrics_tail.hpp"
 #include "harness/records/record.hpp"
-#include "harness/spec/spec.hpp"
 
 namespace bnlab {
 

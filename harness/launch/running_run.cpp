@@ -6,9 +6,9 @@
 #include <cstdlib>
 #include <map>
 
+#include "harness/communicator/loopback_socket.hpp"
 #include "harness/launch/launch_parts.hpp"
 #include "harness/launch/rank_job.hpp"
-#include "harness/loopback_socket.hpp"
 
 namespace bnlab {
 namespace {

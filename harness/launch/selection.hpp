@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/spec/spec.hpp"
+#include "harness/experiment/spec.hpp"
 
 namespace bnlab {
 

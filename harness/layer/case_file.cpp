@@ -2,9 +2,9 @@
 
 #include <map>
 
+#include "harness/components/parameters.hpp"
 #include "harness/layer/layer_rank.hpp"
 #include "harness/layer/tensor_json.hpp"
-#include "harness/parameters.hpp"
 
 namespace bnlab {
 namespace {

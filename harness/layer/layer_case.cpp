@@ -1,10 +1,10 @@
 #include "harness/layer/layer_case.hpp"
 
+#include "harness/communicator/thread_ranks.hpp"
+#include "harness/components/parameters.hpp"
 #include "harness/error.hpp"
 #include "harness/layer/layer_rank.hpp"
 #include "harness/layer/tensor_json.hpp"
-#include "harness/layer/thread_ranks.hpp"
-#include "harness/parameters.hpp"
 
 namespace bnlab {
 namespace {

@@ -9,11 +9,11 @@
 #include <iterator>
 #include <optional>
 
+#include "harness/communicator/thread_ranks.hpp"
 #include "harness/error.hpp"
+#include "harness/experiment/strict_json.hpp"
 #include "harness/layer/answer_json.hpp"
 #include "harness/layer/case_file.hpp"
-#include "harness/layer/thread_ranks.hpp"
-#include "harness/spec/strict_json.hpp"
 
 namespace bnlab {
 namespace {

@@ -1,7 +1,7 @@
 #include "harness/layer/layer_rank.hpp"
 
+#include "harness/components/registry.hpp"
 #include "harness/error.hpp"
-#include "harness/registry.hpp"
 
 namespace bnlab {
 

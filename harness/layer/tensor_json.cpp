@@ -5,8 +5,8 @@
 #include <limits>
 #include <vector>
 
+#include "harness/components/parameters.hpp"
 #include "harness/error.hpp"
-#include "harness/parameters.hpp"
 
 namespace bnlab {
 namespace {

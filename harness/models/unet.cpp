@@ -3,9 +3,9 @@
 // the upsampled maps; the head is a 1x1 convolution to the classes.
 #include <torch/types.h>
 
+#include "harness/components/registry.hpp"
 #include "harness/error.hpp"
 #include "harness/models/model.hpp"
-#include "harness/registry.hpp"
 
 namespace bnlab {
 namespace {

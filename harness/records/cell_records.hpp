@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "harness/experiment/spec.hpp"
 #include "harness/records/record.hpp"
-#include "harness/spec/spec.hpp"
 
 namespace bnlab {
 

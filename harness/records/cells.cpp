@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <set>
 
+#include "harness/experiment/dotted.hpp"
 #include "harness/records/record.hpp"
-#include "harness/spec/dotted.hpp"
 
 namespace bnlab {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/spec/spec.hpp"
+#include "harness/experiment/spec.hpp"
 
 namespace bnlab {
 

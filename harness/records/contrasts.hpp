@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "harness/experiment/spec.hpp"
 #include "harness/records/cell_records.hpp"
 #include "harness/records/statistics.hpp"
-#include "harness/spec/spec.hpp"
 
 namespace bnlab {
 

@@ -5,9 +5,9 @@
 #include <ctime>
 
 #include "harness/error.hpp"
+#include "harness/experiment/dotted.hpp"
 #include "harness/records/environment.hpp"
 #include "harness/records/record_check.hpp"
-#include "harness/spec/dotted.hpp"
 
 namespace bnlab {
 namespace {

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "harness/experiment/spec.hpp"
 #include "harness/json.hpp"
 #include "harness/records/run_folder.hpp"
-#include "harness/spec/spec.hpp"
 
 namespace bnlab {
 

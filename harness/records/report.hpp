@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
+#include "harness/experiment/spec.hpp"
 #include "harness/records/cell_records.hpp"
 #include "harness/records/contrasts.hpp"
 #include "harness/records/record.hpp"
-#include "harness/spec/spec.hpp"
 
 namespace bnlab {
 

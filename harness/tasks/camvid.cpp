@@ -8,8 +8,8 @@
 #include <map>
 #include <set>
 
+#include "harness/components/registry.hpp"
 #include "harness/error.hpp"
-#include "harness/registry.hpp"
 #include "harness/tasks/crop.hpp"
 #include "harness/tasks/labelled_images.hpp"
 #include "harness/tasks/segmentation.hpp"

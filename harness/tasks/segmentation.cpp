@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "harness/registry.hpp"
+#include "harness/components/registry.hpp"
 
 namespace bnlab {
 namespace {

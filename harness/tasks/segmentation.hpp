@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/parameters.hpp"
+#include "harness/components/parameters.hpp"
 #include "harness/tasks/task.hpp"
 
 namespace bnlab {

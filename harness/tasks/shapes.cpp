@@ -11,8 +11,8 @@
 #include <numbers>
 #include <numeric>
 
+#include "harness/components/registry.hpp"
 #include "harness/random.hpp"
-#include "harness/registry.hpp"
 #include "harness/tasks/segmentation.hpp"
 
 namespace bnlab {

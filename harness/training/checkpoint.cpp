@@ -1,8 +1,8 @@
 // Weights of a Trainer, out and in: what a run leaves in its folder, and what another one starts from.
 #include <map>
 
+#include "harness/components/parameters.hpp"
 #include "harness/error.hpp"
-#include "harness/parameters.hpp"
 #include "harness/records/run_folder.hpp"
 #include "harness/training/safetensors.hpp"
 #include "harness/training/trainer.hpp"

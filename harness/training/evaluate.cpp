@@ -4,8 +4,8 @@
 
 #include <map>
 
+#include "harness/communicator/thread_ranks.hpp"
 #include "harness/error.hpp"
-#include "harness/layer/thread_ranks.hpp"
 #include "harness/population.hpp"
 #include "harness/training/safetensors.hpp"
 #include "harness/training/trainer.hpp"

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "harness/experiment/spec.hpp"
 #include "harness/json.hpp"
-#include "harness/spec/spec.hpp"
 
 namespace bnlab {
 

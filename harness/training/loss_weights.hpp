@@ -10,7 +10,7 @@
 #include <memory>
 
 #include "harness/communicator/communicator.hpp"
-#include "harness/spec/spec.hpp"
+#include "harness/experiment/spec.hpp"
 #include "harness/strategy.hpp"
 #include "harness/tasks/task.hpp"
 

@@ -6,8 +6,8 @@
 #include <set>
 #include <utility>
 
+#include "harness/components/parameters.hpp"
 #include "harness/error.hpp"
-#include "harness/parameters.hpp"
 
 namespace bnlab {
 namespace {

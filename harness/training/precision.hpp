@@ -4,7 +4,7 @@
 #include <ATen/autocast_mode.h>
 #include <torch/types.h>
 
-#include "harness/spec/spec.hpp"
+#include "harness/experiment/spec.hpp"
 
 namespace bnlab {
 

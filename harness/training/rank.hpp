@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "harness/communicator/rendezvous.hpp"
+#include "harness/experiment/spec.hpp"
 #include "harness/json.hpp"
-#include "harness/spec/spec.hpp"
 
 namespace bnlab {
 

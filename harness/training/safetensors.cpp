@@ -6,8 +6,8 @@
 #include <fstream>
 #include <map>
 
+#include "harness/components/parameters.hpp"
 #include "harness/error.hpp"
-#include "harness/parameters.hpp"
 
 namespace bnlab {
 namespace {

@@ -3,9 +3,9 @@
 #include <torch/types.h>
 
 #include "harness/communicator/counting_communicator.hpp"
+#include "harness/components/registry.hpp"
 #include "harness/models/model.hpp"
 #include "harness/random.hpp"
-#include "harness/registry.hpp"
 #include "harness/strategy.hpp"
 
 namespace bnlab {

@@ -4,9 +4,9 @@
 #include <cmath>
 #include <optional>
 
+#include "harness/components/registry.hpp"
 #include "harness/error.hpp"
 #include "harness/models/model.hpp"
-#include "harness/registry.hpp"
 #include "harness/training/loss_weights.hpp"
 #include "harness/training/memory.hpp"
 #include "harness/training/precision.hpp"

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "harness/communicator/world.hpp"
+#include "harness/experiment/spec.hpp"
 #include "harness/json.hpp"
 #include "harness/population.hpp"
-#include "harness/spec/spec.hpp"
 #include "harness/strategy.hpp"
 #include "harness/tasks/sampler.hpp"
 #include "harness/tasks/task.hpp"

@@ -9,9 +9,9 @@
 #include <memory>
 
 #include "harness/communicator/world.hpp"
+#include "harness/components/registry.hpp"
 #include "harness/layer/layer_case.hpp"
 #include "harness/models/model.hpp"
-#include "harness/registry.hpp"
 #include "harness/strategy.hpp"
 
 namespace bnlab {

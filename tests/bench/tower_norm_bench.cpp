@@ -9,8 +9,8 @@
 #include <memory>
 
 #include "harness/communicator/world.hpp"
+#include "harness/components/registry.hpp"
 #include "harness/layer/layer_case.hpp"
-#include "harness/registry.hpp"
 #include "harness/strategy.hpp"
 
 namespace bnlab {

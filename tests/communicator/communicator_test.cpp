@@ -5,9 +5,9 @@
 
 #include <cstdlib>
 
+#include "harness/communicator/thread_ranks.hpp"
 #include "harness/communicator/world.hpp"
 #include "harness/error.hpp"
-#include "harness/layer/thread_ranks.hpp"
 
 namespace bnlab {
 namespace {

@@ -13,13 +13,13 @@
 #include <iostream>
 #include <stdexcept>
 
+#include "harness/components/registry.hpp"
 #include "harness/error.hpp"
 #include "harness/layer/layer_program.hpp"
-#include "harness/layer/verify.hpp"
-#include "harness/registry.hpp"
 #include "harness/training/evaluate.hpp"
 #include "harness/training/rank.hpp"
 #include "harness/training/step_cost.hpp"
+#include "harness/verify/verify.hpp"
 
 namespace bnlab {
 namespace {

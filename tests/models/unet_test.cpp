@@ -3,9 +3,9 @@
 
 #include <set>
 
+#include "harness/components/registry.hpp"
 #include "harness/error.hpp"
 #include "harness/models/model.hpp"
-#include "harness/registry.hpp"
 
 namespace bnlab {
 namespace {

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
-#include "harness/layer/thread_ranks.hpp"
+#include "harness/communicator/thread_ranks.hpp"
 #include "tests/strategies/case_for.hpp"
 #include "tests/strategies/one_site.hpp"
 #include "tests/strategies/plain_batch_norm.hpp"

@@ -9,8 +9,8 @@
 #include <future>
 #include <thread>
 
+#include "harness/communicator/loopback_socket.hpp"
 #include "harness/error.hpp"
-#include "harness/loopback_socket.hpp"
 #include "tests/strategies/case_for.hpp"
 #include "tests/strategies/one_site.hpp"
 #include "tests/strategies/plain_batch_norm.hpp"

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/layer/reference.hpp"
+#include "harness/verify/reference.hpp"
 
 namespace bnlab {
 

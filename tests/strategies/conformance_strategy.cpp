@@ -4,8 +4,8 @@
 #include <set>
 #include <sstream>
 
+#include "harness/communicator/thread_ranks.hpp"
 #include "harness/error.hpp"
-#include "harness/layer/thread_ranks.hpp"
 #include "tests/strategies/case_for.hpp"
 #include "tests/strategies/conformance.hpp"
 #include "tests/strategies/one_site.hpp"

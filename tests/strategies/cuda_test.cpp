@@ -6,8 +6,8 @@
 #include <cstdlib>
 #include <string>
 
-#include "harness/layer/verify.hpp"
 #include "harness/training/rank.hpp"
+#include "harness/verify/verify.hpp"
 
 namespace bnlab {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <torch/types.h>
 
+#include "harness/components/registry.hpp"
 #include "harness/layer/layer_rank.hpp"
-#include "harness/registry.hpp"
 
 namespace bnlab {
 

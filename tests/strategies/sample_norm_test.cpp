@@ -3,9 +3,9 @@
 #include <torch/types.h>
 
 #include "harness/communicator/world.hpp"
+#include "harness/components/registry.hpp"
 #include "harness/error.hpp"
 #include "harness/layer/layer_case.hpp"
-#include "harness/registry.hpp"
 
 namespace bnlab {
 namespace {

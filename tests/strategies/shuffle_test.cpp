@@ -6,10 +6,10 @@
 #include <atomic>
 #include <cstdlib>
 
+#include "harness/communicator/thread_ranks.hpp"
 #include "harness/error.hpp"
-#include "harness/layer/thread_ranks.hpp"
 #include "harness/random.hpp"
-#include "strategies/sample_exchange.hpp"
+#include "strategies/engine/sample_exchange.hpp"
 #include "tests/strategies/one_site.hpp"
 
 namespace bnlab {

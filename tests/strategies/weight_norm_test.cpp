@@ -2,11 +2,11 @@
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
+#include "harness/communicator/thread_ranks.hpp"
 #include "harness/communicator/world.hpp"
+#include "harness/components/registry.hpp"
 #include "harness/error.hpp"
 #include "harness/layer/layer_case.hpp"
-#include "harness/layer/thread_ranks.hpp"
-#include "harness/registry.hpp"
 #include "tests/strategies/one_site.hpp"
 
 namespace bnlab {

@@ -6,10 +6,10 @@
 
 #include <cstdlib>
 
+#include "harness/communicator/thread_ranks.hpp"
+#include "harness/components/registry.hpp"
 #include "harness/error.hpp"
 #include "harness/layer/layer_case.hpp"
-#include "harness/layer/thread_ranks.hpp"
-#include "harness/registry.hpp"
 
 namespace bnlab {
 namespace {

@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "harness/registry.hpp"
+#include "harness/components/registry.hpp"
 #include "harness/tasks/task.hpp"
 
 namespace bnlab::testing {

@@ -6,7 +6,7 @@
 #include <functional>
 #include <string>
 
-#include "harness/layer/thread_ranks.hpp"
+#include "harness/communicator/thread_ranks.hpp"
 #include "harness/random.hpp"
 
 namespace bnlab {

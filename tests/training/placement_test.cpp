@@ -2,7 +2,7 @@
 // weights, running statistics and metrics, for every registered strategy and the options of training.
 #include <cmath>
 
-#include "harness/registry.hpp"
+#include "harness/components/registry.hpp"
 #include "tests/training/training_runs.hpp"
 
 namespace bnlab {

@@ -10,10 +10,10 @@
 #include <stdexcept>
 #include <thread>
 
+#include "harness/communicator/loopback_socket.hpp"
+#include "harness/components/registry.hpp"
 #include "harness/error.hpp"
-#include "harness/loopback_socket.hpp"
-#include "harness/registry.hpp"
-#include "harness/spec/spec.hpp"
+#include "harness/experiment/spec.hpp"
 #include "harness/training/rank.hpp"
 
 namespace bnlab {

@@ -6,8 +6,8 @@
 #include <fstream>
 #include <thread>
 
-#include "harness/layer/thread_ranks.hpp"
-#include "harness/loopback_socket.hpp"
+#include "harness/communicator/loopback_socket.hpp"
+#include "harness/communicator/thread_ranks.hpp"
 #include "harness/records/run_folder.hpp"
 #include "harness/training/safetensors.hpp"
 

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "harness/experiment/spec.hpp"
 #include "harness/json.hpp"
-#include "harness/spec/spec.hpp"
 #include "harness/training/rank.hpp"
 
 namespace bnlab {

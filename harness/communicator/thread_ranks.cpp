@@ -1,0 +1,187 @@
+#include "harness/communicator/thread_ranks.hpp"
+
+#include <torch/cuda.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <cstdlib>
+#include <exception>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "harness/communicator/loopback_socket.hpp"
+#include "harness/error.hpp"
+
+namespace bnlab {
+namespace {
+
+// Whether it says no more than that another rank has gone.
+bool is_consequence(const std::exception_ptr& failure) {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const Error& error) {
+    return error.kind() == Error::Kind::communication;
+  } catch (const std::exception& error) {
+    return is_lost_contact(error);
+  }
+}
+
+[[noreturn]] void throw_cause(const std::vector<std::exception_ptr>& failures) {
+  for (const std::exception_ptr& failure : failures) {
+    if (!is_consequence(failure)) {
+      std::rethrow_exception(failure);
+    }
+  }
+  std::rethrow_exception(failures.front());
+}
+
+}  // namespace
+
+void prepare_thread_ranks() {
+  ::setenv("TORCH_FR_BUFFER_SIZE", "0", /*overwrite=*/1);
+}
+
+bool gpus_are_shared() {
+  const char* enabled = std::getenv("NCCL_MULTI_RANK_GPU_ENABLE");
+  return enabled != nullptr && std::string(enabled) == "1";
+}
+
+// The threads, parked between bodies. A body is a round; round and body are guarded by mutex_.
+class ThreadRanks::Crew {
+ public:
+  Crew(int ranks, at::DeviceType device) : device_(device), outcomes_(static_cast<size_t>(ranks)) {
+    for (int rank = 0; ranks > 1 && rank < ranks; ++rank) {
+      threads_.emplace_back([this, rank] { work(rank); });
+    }
+  }
+
+  ~Crew() {
+    start(nullptr);
+    for (std::thread& thread : threads_) {
+      thread.join();
+    }
+    if (alone_) {
+      alone_->leave();
+    }
+  }
+
+  int ranks() const { return static_cast<int>(outcomes_.size()); }
+
+  void run(const std::function<void(World&)>& body) {
+    if (ranks() == 1) {
+      if (!alone_) {
+        alone_ = join_world({}, device_);
+      }
+      body(*alone_);
+      return;
+    }
+    if (!together_) {
+      socket_ = std::make_unique<LoopbackSocket>();
+    }
+    start(&body);
+    std::unique_lock lock(mutex_);
+    finished_.wait(lock, [&] { return running_ == 0; });
+    std::vector<std::exception_ptr> failures;
+    for (std::exception_ptr& outcome : outcomes_) {
+      if (outcome) {
+        failures.push_back(std::exchange(outcome, nullptr));
+      }
+    }
+    const bool alike =
+        failures.size() == outcomes_.size() && std::none_of(failures.begin(), failures.end(), is_consequence);
+    together_ = failures.empty() || alike;
+    if (!failures.empty()) {
+      throw_cause(failures);
+    }
+  }
+
+ private:
+  void start(const std::function<void(World&)>* body) {
+    {
+      const std::lock_guard lock(mutex_);
+      body_ = body;
+      running_ = threads_.size();
+      ++round_;
+    }
+    started_.notify_all();
+  }
+
+  void work(int rank) {
+    std::unique_ptr<World> world;
+    for (int64_t seen = 0;;) {
+      std::unique_lock lock(mutex_);
+      started_.wait(lock, [&] { return round_ > seen; });
+      seen = round_;
+      const auto* body = body_;
+      const bool meet = !together_;
+      lock.unlock();
+      if (body == nullptr) {
+        break;
+      }
+      std::exception_ptr outcome;
+      try {
+        if (meet) {
+          world = nullptr;
+          world = join_world(rendezvous(rank), device_);
+        }
+        (*body)(*world);
+      } catch (...) {
+        outcome = std::current_exception();
+      }
+      lock.lock();
+      outcomes_[static_cast<size_t>(rank)] = outcome;
+      if (--running_ == 0) {
+        finished_.notify_one();
+      }
+    }
+    if (world && together_) {
+      world->leave();
+    }
+  }
+
+  Rendezvous rendezvous(int rank) const {
+    Rendezvous at;
+    at.rank = at.local_rank = rank;
+    if (device_ == at::kCUDA && gpus_are_shared()) {
+      at.local_rank %= std::max(1, static_cast<int>(torch::cuda::device_count()));
+    }
+    at.size = ranks();
+    at.port = socket_->port();
+    at.listen_fd = rank == 0 ? ::dup(socket_->fd()) : -1;  // the store closes it
+    return at;
+  }
+
+  at::DeviceType device_;
+  std::unique_ptr<World> alone_;  // a world of one
+  std::vector<std::thread> threads_;
+  std::unique_ptr<LoopbackSocket> socket_;
+  std::mutex mutex_;
+  std::condition_variable started_, finished_;
+  const std::function<void(World&)>* body_ = nullptr;  // of the round; null: the end
+  std::vector<std::exception_ptr> outcomes_;           // of every rank
+  size_t running_ = 0;
+  int64_t round_ = 0;
+  bool together_ = false;  // whether the ranks have met, and can go on together
+};
+
+ThreadRanks::ThreadRanks(int ranks, at::DeviceType device) : crew_(std::make_unique<Crew>(ranks, device)) {}
+
+ThreadRanks::~ThreadRanks() = default;
+
+int ThreadRanks::ranks() const {
+  return crew_->ranks();
+}
+
+void ThreadRanks::run(const std::function<void(World&)>& body) {
+  crew_->run(body);
+}
+
+void on_thread_ranks(int ranks, at::DeviceType device, const std::function<void(World&)>& body) {
+  ThreadRanks(ranks, device).run(body);
+}
+
+}  // namespace bnlab

@@ -1,0 +1,40 @@
+#include "harness/components/registry.hpp"
+
+#include <stdexcept>
+
+namespace bnlab {
+namespace {
+
+std::map<std::string, std::map<std::string, About>>& families() {
+  static std::map<std::string, std::map<std::string, About>> all;
+  return all;
+}
+
+}  // namespace
+
+const std::map<std::string, About>& registered(const std::string& family) {
+  return families()[family];
+}
+
+const About* find_registered(const std::string& family, const std::string& name) {
+  const auto& entries = registered(family);
+  const auto found = entries.find(name);
+  return found == entries.end() ? nullptr : &found->second;
+}
+
+std::vector<std::string> registered_names(const std::string& family) {
+  std::vector<std::string> names;
+  for (const auto& [name, about] : registered(family)) {
+    names.push_back(name);
+  }
+  return names;
+}
+
+void register_about(const std::string& family, About about) {
+  const std::string name = about.name;
+  if (!families()[family].emplace(name, std::move(about)).second) {
+    throw std::logic_error("two entries of the registry '" + family + "' are named " + name);
+  }
+}
+
+}  // namespace bnlab

@@ -1,0 +1,207 @@
+// The strict reading of a spec: every value against its declaration, all mistakes collected.
+#include <algorithm>
+#include <cmath>
+
+#include "harness/components/parameters.hpp"
+#include "harness/components/registry.hpp"
+
+namespace bnlab {
+namespace {
+
+bool in_range(const Parameter& parameter, double value) {
+  return std::isfinite(value) &&
+         (parameter.above_lowest ? value > parameter.lowest : value >= parameter.lowest) &&
+         (parameter.below_highest ? value < parameter.highest : value <= parameter.highest);
+}
+
+bool is_integer_in_range(const Parameter& parameter, const Json& value) {
+  return value.is_number_integer() && in_range(parameter, value.get<double>());
+}
+
+std::vector<std::string> names_of(const std::vector<Parameter>& parameters) {
+  std::vector<std::string> names;
+  for (const auto& parameter : parameters) {
+    names.push_back(parameter.name);
+  }
+  return names;
+}
+
+bool is_choice(const Parameter& parameter, const std::string& value) {
+  return std::count(parameter.choices.begin(), parameter.choices.end(), value) > 0;
+}
+
+// Resolves the values of one spec; mistakes go to `problems`.
+class Resolver {
+ public:
+  explicit Resolver(Problems& problems) : problems_(problems) {}
+
+  // `owner`: ` of strategy "sync"` in messages about unknown keys, or "".
+  Json object(const std::vector<Parameter>& declared, const Json& given, const std::string& path,
+              const std::string& owner) {
+    Json complete = Json::object();
+    if (!given.is_object()) {
+      problems_.add(path, "expected an object, got " + shown(given));
+      return complete;
+    }
+    const auto known = names_of(declared);
+    for (const auto& [key, unused] : given.items()) {
+      if (std::find(known.begin(), known.end(), key) == known.end()) {
+        problems_.add(key_path(path, key), "unknown key" + owner + suggestion(key, known));
+      }
+    }
+    for (const auto& parameter : declared) {
+      const std::string at = key_path(path, parameter.name);
+      if (given.contains(parameter.name)) {
+        complete[parameter.name] = value(parameter, given[parameter.name], at);
+      } else if (parameter.required) {
+        problems_.add(at, "missing, expected " + expectation(parameter));
+      } else {
+        complete[parameter.name] = value(parameter, parameter.fallback, at);
+      }
+    }
+    return complete;
+  }
+
+ private:
+  Json value(const Parameter& parameter, const Json& given, const std::string& path) {
+    if (given.is_null() && parameter.nullable) {
+      return given;
+    }
+    switch (parameter.kind) {
+      case Parameter::Kind::integer:
+        return expect(is_integer_in_range(parameter, given), parameter, given, path);
+      case Parameter::Kind::number:
+        return number(parameter, given, path);
+      case Parameter::Kind::boolean:
+        return expect(given.is_boolean(), parameter, given, path);
+      case Parameter::Kind::text:
+        return expect(given.is_string() && !(parameter.lowest >= 1 && given == ""), parameter, given, path);
+      case Parameter::Kind::choice:
+        return expect(given.is_string() && is_choice(parameter, given), parameter, given, path);
+      case Parameter::Kind::integer_list:
+        return integers(parameter, given, path);
+      case Parameter::Kind::text_list:
+        return texts(parameter, given, path);
+      case Parameter::Kind::component:
+        return component(parameter, given, path);
+      case Parameter::Kind::group:
+        return group(parameter, given, path);
+      case Parameter::Kind::group_list:
+        return groups(parameter, given, path);
+    }
+    return given;
+  }
+
+  Json expect(bool holds, const Parameter& parameter, const Json& given, const std::string& path) {
+    if (!holds) {
+      problems_.add(path, "expected " + expectation(parameter) + ", got " + shown(given));
+    }
+    return given;
+  }
+
+  Json number(const Parameter& parameter, const Json& given, const std::string& path) {
+    const bool holds = given.is_number() && in_range(parameter, given.get<double>());
+    expect(holds, parameter, given, path);
+    // Always a double, and never -0, so that 1, 1.0 and 1e0 are one value with one run id.
+    return holds ? Json(given.get<double>() + 0.0) : given;
+  }
+
+  Json integers(const Parameter& parameter, const Json& given, const std::string& path) {
+    if (parameter.or_integer && given.is_number()) {
+      return expect(is_integer_in_range(parameter, given), parameter, given, path);
+    }
+    const bool fits = given.is_array() && (parameter.length == 0 || given.size() == parameter.length);
+    expect(fits, parameter, given, path);
+    Parameter entry = parameter;
+    entry.kind = Parameter::Kind::integer;
+    entry.nullable = false;
+    for (size_t i = 0; fits && i < given.size(); ++i) {
+      if (!is_integer_in_range(parameter, given[i])) {
+        problems_.add(path + "[" + std::to_string(i) + "]",
+                      "expected " + expectation(entry) + ", got " + shown(given[i]));
+      }
+    }
+    return given;
+  }
+
+  Json texts(const Parameter& parameter, const Json& given, const std::string& path) {
+    const bool fits = given.is_array() && !(parameter.lowest >= 1 && given.empty());
+    expect(fits, parameter, given, path);
+    Parameter entry = parameter;
+    entry.kind = parameter.choices.empty() ? Parameter::Kind::text : Parameter::Kind::choice;
+    entry.nullable = false;
+    for (size_t i = 0; fits && i < given.size(); ++i) {
+      const std::string at = path + "[" + std::to_string(i) + "]";
+      value(entry, given[i], at);
+      if (std::count(given.begin(), given.begin() + static_cast<std::ptrdiff_t>(i), given[i]) > 0) {
+        problems_.add(at, shown(given[i]) + " appears twice");
+      }
+    }
+    return given;
+  }
+
+  Json component(const Parameter& parameter, const Json& given, const std::string& path) {
+    const bool is_object = given.is_object();
+    if (!is_object && !given.is_string()) {
+      return expect(false, parameter, given, path);
+    }
+    const std::string name_path = is_object ? key_path(path, "name") : path;
+    const Json named = name_of(parameter, given);
+    if (!named.is_string()) {
+      const std::string expected = "expected the name of a known " + parameter.family;
+      const std::string known = suggestion("", registered_names(parameter.family));
+      problems_.add(name_path, given.contains("name") ? expected + ", got " + shown(named) + known
+                                                      : "missing, " + expected + known);
+      return given;
+    }
+    const std::string name = named;
+    const About* about = find_registered(parameter.family, name);
+    if (about == nullptr) {
+      problems_.add(name_path, "unknown " + parameter.family + " " + shown(name) +
+                                   suggestion(name, registered_names(parameter.family)));
+      return given;
+    }
+    std::vector<Parameter> declared = {Parameter::text("name", name, "")};
+    declared.insert(declared.end(), about->parameters.begin(), about->parameters.end());
+    return object(declared, is_object ? given : Json::object(), path,
+                  " of " + parameter.family + " \"" + name + "\"");
+  }
+
+  // What stands where a component's name should be. An object without a name is the default component
+  // with other parameters.
+  static Json name_of(const Parameter& parameter, const Json& given) {
+    const Json& source = given.is_object() && !given.contains("name") ? parameter.fallback : given;
+    return source.is_object() && source.contains("name") ? source["name"] : source;
+  }
+
+  Json group(const Parameter& parameter, const Json& given, const std::string& path) {
+    if (!given.is_object() || parameter.fields.empty()) {
+      return expect(given.is_object(), parameter, given, path);
+    }
+    return object(parameter.fields, given, path, "");
+  }
+
+  Json groups(const Parameter& parameter, const Json& given, const std::string& path) {
+    if (!given.is_array()) {
+      return expect(false, parameter, given, path);
+    }
+    Parameter entry = parameter;
+    entry.kind = Parameter::Kind::group;
+    Json complete = Json::array();
+    for (size_t i = 0; i < given.size(); ++i) {
+      complete.push_back(value(entry, given[i], path + "[" + std::to_string(i) + "]"));
+    }
+    return complete;
+  }
+
+  Problems& problems_;
+};
+
+}  // namespace
+
+Json resolve(const std::vector<Parameter>& declared, const Json& given, const std::string& path,
+             Problems& problems) {
+  return Resolver(problems).object(declared, given, path, "");
+}
+
+}  // namespace bnlab

@@ -1,0 +1,122 @@
+#include "harness/experiment/document.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <vector>
+
+#include "harness/experiment/dotted.hpp"
+#include "harness/experiment/strict_json.hpp"
+
+namespace bnlab {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Lays one document over its base.
+class Merge {
+ public:
+  Merge(const Document& base, const std::string& base_file) : base_(base), base_file_(base_file) {}
+
+  Document over(const Json& ours) {
+    Document merged;
+    merged.value = objects(base_.value, ours, "");
+    merged.origins = origins_;
+    return merged;
+  }
+
+ private:
+  Json objects(const Json& base, const Json& ours, const std::string& path) {
+    Json merged = Json::object();
+    for (const auto& [key, value] : base.items()) {
+      const std::string at = key_path(path, key);
+      if (!ours.contains(key)) {
+        merged[key] = value;
+        remember(at);
+      } else if (path != "matrix" || !ours[key].is_null()) {
+        merged[key] = values(value, ours[key], at);
+      }
+    }
+    for (const auto& [key, value] : ours.items()) {
+      if (!base.contains(key)) {
+        merged[key] = value;
+      }
+    }
+    return merged;
+  }
+
+  Json values(const Json& base, const Json& ours, const std::string& path) {
+    // A text beside an object is the short form of a component.
+    const Json below = ours.is_object() ? lifted(base) : base;
+    const Json above = base.is_object() ? lifted(ours) : ours;
+    if (!below.is_object() || !above.is_object()) {
+      return ours;
+    }
+    const bool renamed = below.contains("name") && above.contains("name") && below["name"] != above["name"];
+    return renamed ? ours : objects(below, above, path);
+  }
+
+  // What lies at `path` comes from the base, or from where the base has it.
+  void remember(const std::string& path) {
+    origins_[path] = base_file_;
+    for (const auto& [origin, file] : base_.origins) {
+      if (lies_within(origin, path)) {
+        origins_[origin] = file;
+      } else if (lies_within(path, origin)) {
+        origins_[path] = file;
+      }
+    }
+  }
+
+  const Document& base_;
+  const std::string& base_file_;
+  std::map<std::string, std::string> origins_;
+};
+
+// One name for a file however it is reached; a file that does not exist keeps the name it was given.
+fs::path identity(const fs::path& file) {
+  std::error_code error;
+  const fs::path same = fs::weakly_canonical(file, error);
+  return error ? file : same;
+}
+
+// Follows `extends`. `above` holds the files that led here, to refuse a cycle.
+std::optional<Document> read(const std::string& file, std::vector<fs::path>& above, Report& report) {
+  std::optional<Json> ours = read_strict_json(file, report);
+  if (!ours) {
+    return std::nullopt;
+  }
+  above.push_back(identity(file));
+  Json extends;
+  if (ours->contains("extends")) {
+    extends = (*ours)["extends"];
+    ours->erase("extends");
+  }
+  if (extends.is_null()) {
+    return Document{*ours, {}};
+  }
+  if (!extends.is_string() || extends == "") {
+    report.add_in(file, "extends", "expected the path of a spec, got " + shown(extends));
+    return std::nullopt;
+  }
+  const fs::path base_path = (fs::path(file).parent_path() / extends.get<std::string>()).lexically_normal();
+  if (std::find(above.begin(), above.end(), identity(base_path)) != above.end()) {
+    report.add_in(file, "extends", "a cycle: " + shown(extends) + " is extended by, or is, this spec");
+    return std::nullopt;
+  }
+  const std::string base_file = base_path.string();
+  const std::optional<Document> base = read(base_file, above, report);
+  if (!base) {
+    report.add_in(file, "extends", "the base spec " + shown(extends) + " cannot be used");
+    return std::nullopt;
+  }
+  return Merge(*base, base_file).over(*ours);
+}
+
+}  // namespace
+
+std::optional<Document> read_document(const std::string& file, Report& report) {
+  std::vector<fs::path> above;
+  return read(file, above, report);
+}
+
+}  // namespace bnlab

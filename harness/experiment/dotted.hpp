@@ -1,0 +1,36 @@
+// Dotted keys of a run spec ("optimizer.lr"): reading, writing, and whether a spec knows them.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "harness/components/parameters.hpp"
+#include "harness/json.hpp"
+
+namespace bnlab {
+
+std::vector<std::string> split(const std::string& text, char separator);
+
+// The first part of a dotted key or path: "optimizer" of "optimizer.lr", "towers" of "towers[1]".
+std::string top_level(const std::string& path);
+
+// Whether `path` is `key` or something below it ("strategy[2].momentum" lies within "strategy").
+bool lies_within(const std::string& path, const std::string& key);
+
+// {"name": text} for a text, which is the short form of a component; anything else as it is.
+Json lifted(const Json& value);
+
+const Json* find(const Json& run, const std::string& key);  // null where the key is absent
+
+// Sets a dotted key. Objects on the way are made; a value that cannot hold keys is left for the
+// checks to complain about.
+void set(Json& run, const std::string& key, const Json& value);
+
+// The declarations that a dotted key of a run may mean (several where components share a name for a
+// parameter); none if no registered component has it.
+std::vector<const Parameter*> declarations(const std::string& key);
+
+// What is wrong with an unknown dotted key: `unknown key; did you mean "optimizer.lr"?`.
+std::string unknown_key(const std::string& key);
+
+}  // namespace bnlab

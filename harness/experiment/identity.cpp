@@ -1,0 +1,133 @@
+// What a run is called: the label of its strategy and its id.
+//
+// The id is `<label>-<towers>x<batch>-seed<k>-<hash>`. The hash is the first 12 hexadecimal digits of
+// XXH3-128 over the canonical form of the resolved run: compact JSON, keys sorted, numbers in their shortest
+// exact form, without what equals its default and without the keys that change no result (keys.hpp). A
+// component keeps its name and what differs from its own defaults. So the hash does not depend on the
+// order of keys, on what is spelt out and what left to defaults, on the file's name or on the machine; and a
+// key that is new to this program moves no id, as long as its default is what was done before.
+#include <algorithm>
+#include <cctype>
+#include <cstdio>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "harness/components/registry.hpp"
+#include "harness/experiment/keys.hpp"
+#include "harness/experiment/run.hpp"
+
+namespace bnlab {
+namespace {
+
+constexpr size_t kLongestSlug = 60;  // of the label's part: the id names a folder
+
+std::string value_text(const Json& value) {
+  if (value.is_object() && value.contains("name")) {
+    return label(value);
+  }
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+// Letters, digits, `_` and `.` stay; everything between them becomes one hyphen.
+std::string slug(const std::string& text) {
+  std::string safe;
+  for (const unsigned char c : text) {
+    if (std::isalnum(c) != 0 || c == '_' || c == '.') {
+      safe += static_cast<char>(c);
+    } else if (!safe.empty() && safe.back() != '-') {
+      safe += '-';
+    }
+  }
+  safe = safe.substr(0, kLongestSlug);
+  while (!safe.empty() && safe.back() == '-') {
+    safe.pop_back();
+  }
+  return safe;
+}
+
+// What stands where a spec gives nothing, complete.
+Json standard(Parameter parameter) {
+  Problems unused;
+  parameter.required = false;
+  return resolve({parameter}, Json::object(), "", unused)[parameter.name];
+}
+
+nlohmann::json reduced(const std::vector<Parameter>& declared, const Json& object);
+
+nlohmann::json reduced(const Parameter& parameter, const Json& value) {
+  using Kind = Parameter::Kind;
+  const std::string name = value.is_object() ? value.value("name", "") : "";
+  const About* about = parameter.kind == Kind::component ? find_registered(parameter.family, name) : nullptr;
+  if (about != nullptr) {
+    nlohmann::json component = reduced(about->parameters, value);
+    component["name"] = name;
+    return component;
+  }
+  if (parameter.kind == Kind::group && value.is_object() && !parameter.fields.empty()) {
+    return reduced(parameter.fields, value);
+  }
+  nlohmann::json all = value;
+  for (size_t i = 0; parameter.kind == Kind::group_list && i < value.size(); ++i) {
+    all[i] = reduced(parameter.fields, value[i]);
+  }
+  return all;
+}
+
+// What differs from the defaults, with sorted keys.
+nlohmann::json reduced(const std::vector<Parameter>& declared, const Json& object) {
+  nlohmann::json differing = nlohmann::json::object();
+  for (const auto& parameter : declared) {
+    if (object.contains(parameter.name)) {
+      const nlohmann::json value = reduced(parameter, object[parameter.name]);
+      if (parameter.required || value != reduced(parameter, standard(parameter))) {
+        differing[parameter.name] = value;
+      }
+    }
+  }
+  return differing;
+}
+
+std::string hash(const Json& run) {
+  nlohmann::json differing = reduced(run_parameters(), run);
+  for (const auto& parameter : run_parameters()) {
+    if (!changes_result(parameter.name)) {
+      differing.erase(parameter.name);
+    }
+  }
+  const std::string canonical = differing.dump();
+  const XXH128_hash_t digest = XXH3_128bits(canonical.data(), canonical.size());
+  char digits[17];
+  std::snprintf(digits, sizeof digits, "%016llx", static_cast<unsigned long long>(digest.high64));
+  return std::string(digits, 12);
+}
+
+}  // namespace
+
+std::string label(const Json& strategy) {
+  if (!strategy.is_object() || !strategy.contains("name") || !strategy["name"].is_string()) {
+    return strategy.is_string() ? strategy.get<std::string>() : shown(strategy);
+  }
+  const std::string name = strategy["name"];
+  const About* about = find_registered("strategy", name);
+  std::string brackets;
+  for (const auto& parameter : about == nullptr ? std::vector<Parameter>{} : about->parameters) {
+    if (!strategy.contains(parameter.name)) {
+      continue;
+    }
+    const Json& value = strategy[parameter.name];
+    // Compared with sorted keys, and with 1 equal to 1.0.
+    if (parameter.required || nlohmann::json(value) != nlohmann::json(standard(parameter))) {
+      brackets += (brackets.empty() ? "" : ",") + parameter.name + "=" + value_text(value);
+    }
+  }
+  return brackets.empty() ? name : name + "(" + brackets + ")";
+}
+
+std::string run_id(const Json& run) {
+  const Json& batch = run["batch_per_tower"];
+  return slug(label(run["strategy"])) + "-" + run["towers"].dump() + "x" +
+         (batch.is_array() ? "mixed" : batch.dump()) + "-seed" + run["seed"].dump() + "-" + hash(run);
+}
+
+}  // namespace bnlab

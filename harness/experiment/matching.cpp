@@ -1,0 +1,90 @@
+#include "harness/experiment/matching.hpp"
+
+#include <algorithm>
+
+#include "harness/experiment/dotted.hpp"
+#include "harness/experiment/spec.hpp"
+
+namespace bnlab {
+namespace {
+
+bool value_matches(const Json& actual, const Json& wanted) {
+  const bool component = actual.is_object() && actual.contains("name");
+  if (component && wanted.is_string()) {
+    return wanted == actual["name"] || wanted == label(actual);
+  }
+  if (!actual.is_object() || !wanted.is_object()) {
+    return nlohmann::json(actual) == nlohmann::json(wanted);
+  }
+  return std::all_of(wanted.items().begin(), wanted.items().end(), [&](const auto& entry) {
+    return actual.contains(entry.key()) && value_matches(actual[entry.key()], entry.value());
+  });
+}
+
+bool key_matches(const Json& run, const std::string& key, const Json& wanted) {
+  const Json* actual = find(run, key);
+  return actual != nullptr && value_matches(*actual, wanted);
+}
+
+// The values that the runs have at a key, components by label, each once.
+std::vector<std::string> values_at(const std::vector<Json>& runs, const std::string& key) {
+  std::vector<std::string> values;
+  for (const auto& run : runs) {
+    const Json* value = find(run, key);
+    if (value == nullptr) {
+      continue;
+    }
+    const bool component = value->is_object() && value->contains("name");
+    const std::string text = component || value->is_string() ? label(*value) : shown(*value);
+    if (std::find(values.begin(), values.end(), text) == values.end()) {
+      values.push_back(text);
+    }
+  }
+  return values;
+}
+
+std::string joined(const std::vector<std::string>& texts) {
+  std::string all;
+  for (const auto& text : texts) {
+    all += (all.empty() ? "" : ", ") + text;
+  }
+  return all.empty() ? "none" : all;
+}
+
+}  // namespace
+
+bool matches(const Json& wanted, const Json& run) {
+  return std::all_of(wanted.items().begin(), wanted.items().end(),
+                     [&](const auto& entry) { return key_matches(run, entry.key(), entry.value()); });
+}
+
+bool check_keys(const Json& wanted, const std::string& path, Report& report) {
+  bool all_known = true;
+  for (const auto& [key, unused] : wanted.items()) {
+    if (declarations(key).empty()) {
+      report.add(key_path(path, key), unknown_key(key));
+      all_known = false;
+    }
+  }
+  return all_known;
+}
+
+void report_no_match(const Json& wanted, const std::vector<Json>& runs, const std::string& path,
+                     Report& report) {
+  for (const auto& [key, value] : wanted.items()) {
+    const bool found = std::any_of(
+        runs.begin(), runs.end(),
+        [&, &key = key, &value = value](const Json& run) { return key_matches(run, key, value); });
+    if (!found) {
+      const auto values = values_at(runs, key);
+      const std::string near = value.is_string() ? nearest(value, values) : "";
+      report.add(key_path(path, key),
+                 "no run has " + shown(value) +
+                     (near.empty() ? "; there are: " + joined(values) : "; did you mean \"" + near + "\"?"));
+      return;
+    }
+  }
+  report.add(path, "no run matches all of its keys");
+}
+
+}  // namespace bnlab

@@ -1,0 +1,243 @@
+#include "harness/experiment/matrix.hpp"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <tuple>
+
+#include "harness/experiment/axes.hpp"
+#include "harness/experiment/dotted.hpp"
+#include "harness/experiment/keys.hpp"
+#include "harness/experiment/matching.hpp"
+#include "harness/experiment/run.hpp"
+
+namespace bnlab {
+namespace {
+
+constexpr size_t kMostRuns = 10000;
+
+struct Cell {
+  Json run;                      // resolved, with "placement"; at best in part where there are mistakes
+  std::vector<size_t> position;  // on each axis
+  std::vector<Setting> settings;
+  bool complete = true;   // each value is fine by itself
+  Problems disagreement;  // between values
+};
+
+// A mistake of a cell lies where the value was written: in the axis that set it, if any did.
+std::string written_at(const std::string& path, const std::vector<Setting>& settings) {
+  const Setting* nearest_setting = nullptr;
+  for (const auto& setting : settings) {
+    if (lies_within(path, setting.key) &&
+        (nearest_setting == nullptr || setting.key.size() > nearest_setting->key.size())) {
+      nearest_setting = &setting;
+    }
+  }
+  return nearest_setting == nullptr ? path : nearest_setting->path + path.substr(nearest_setting->key.size());
+}
+
+class Matrix {
+ public:
+  Matrix(const Json& base, const Json& exclude, Report& report)
+      : base_(base), exclude_(exclude), report_(report) {}
+
+  Expansion expand(const Json& matrix) {
+    axes_ = read_axes(matrix, report_, broken_axes_);
+    found_.mistaken = broken_axes_;
+    check_overridden();
+    read_rules();
+    std::vector<size_t> position(axes_.size(), 0);
+    if (fits()) {
+      do {
+        add(cell_at(position));
+      } while (advance(position));
+      check_rules();
+    }
+    return std::move(found_);
+  }
+
+ private:
+  bool fits() {
+    size_t runs = 1;
+    for (const auto& axis : axes_) {
+      runs *= axis.positions.size();
+      if (runs > kMostRuns) {
+        report_.add("matrix", "more than " + std::to_string(kMostRuns) + " runs");
+        return false;
+      }
+    }
+    return true;
+  }
+
+  // The next position, last axis fastest; false after the last.
+  bool advance(std::vector<size_t>& position) const {
+    for (size_t a = axes_.size(); a-- > 0;) {
+      if (++position[a] < axes_[a].positions.size()) {
+        return true;
+      }
+      position[a] = 0;
+    }
+    return false;
+  }
+
+  // Values that every cell replaces are still part of the spec, and checked.
+  void check_overridden() {
+    for (const auto& axis : axes_) {
+      for (const auto& key : axis.keys) {
+        const Json* value = find(base_, key);
+        if (value == nullptr) {
+          continue;
+        }
+        std::optional<Problems> least;
+        for (const Parameter* declared : declarations(key)) {
+          Parameter parameter = *declared;
+          parameter.required = false;
+          const size_t dot = key.rfind('.');
+          Problems problems;
+          resolve({parameter}, Json{{parameter.name, *value}},
+                  dot == std::string::npos ? "" : key.substr(0, dot), problems);
+          if (!least || problems.empty()) {
+            least = problems;
+          }
+        }
+        report_.add(*least);
+      }
+    }
+  }
+
+  Cell cell_at(const std::vector<size_t>& position) {
+    Cell cell;
+    cell.position = position;
+    for (size_t a = 0; a < axes_.size(); ++a) {
+      const auto& settings = axes_[a].positions[position[a]];
+      cell.settings.insert(cell.settings.end(), settings.begin(), settings.end());
+    }
+    // A whole before its parts: "strategy", then "strategy.momentum".
+    std::stable_sort(cell.settings.begin(), cell.settings.end(), [](const Setting& a, const Setting& b) {
+      return std::count(a.key.begin(), a.key.end(), '.') < std::count(b.key.begin(), b.key.end(), '.');
+    });
+    Json written = base_;
+    for (const auto& setting : cell.settings) {
+      set(written, setting.key, setting.value);
+    }
+    Problems problems;
+    const Json resolved = resolve(run_parameters(), written, "", problems);
+    check_agreement(resolved, cell.disagreement);
+    cell.run = normalised(resolved);
+    cell.complete = problems.empty();
+    blame(problems, cell);
+    return cell;
+  }
+
+  // Reports a cell's mistakes, except those that follow from an axis that could not be read.
+  void blame(const Problems& problems, const Cell& cell) {
+    for (const auto& [path, message] : problems.found()) {
+      if (broken_axes_.count(top_level(path)) == 0) {
+        report_.add(written_at(path, cell.settings), message);
+      }
+      found_.mistaken.insert(top_level(path));
+    }
+  }
+
+  void add(const Cell& cell) {
+    const std::optional<size_t> rule = matching_rule(cell.run);
+    if (rule) {
+      if (cell.complete) {
+        found_.excluded.push_back({run_id(cell.run), *rule});
+      }
+      excluded_cells_.push_back(cell.run);
+      return;
+    }
+    found_.cells.push_back(cell.run);
+    if (broken_axes_.empty()) {
+      blame(cell.disagreement, cell);
+    }
+    if (cell.complete && cell.disagreement.empty()) {
+      found_.runs.push_back(make_run(cell.run));
+      check_unique(found_.runs.back(), cell);
+    }
+  }
+
+  void check_unique(const RunSpec& run, const Cell& cell) {
+    const auto key = std::make_tuple(run.id, run.ranks.value_or(0), run.device.value_or(""));
+    const auto [first, is_new] = first_.emplace(key, cell.position);
+    if (is_new) {
+      return;
+    }
+    std::string here;
+    std::string there;
+    for (size_t a = 0; a < axes_.size(); ++a) {
+      if (cell.position[a] != first->second[a]) {
+        here += (here.empty() ? "" : " with ") + axes_[a].position_path(cell.position[a]);
+        there += (there.empty() ? "" : " with ") + axes_[a].position_path(first->second[a]);
+      }
+    }
+    report_.add(here, "gives the same run as " + there);
+  }
+
+  void read_rules() {
+    for (size_t i = 0; i < exclude_.size(); ++i) {
+      const std::string path = rule_path(i);
+      const bool usable = exclude_[i].is_object();  // otherwise reported with the spec's other types
+      if (usable && exclude_[i].empty()) {
+        report_.add(path, "expected keys and values to match, got {}");
+      }
+      rule_is_usable_.push_back(usable && !exclude_[i].empty() && check_keys(exclude_[i], path, report_));
+    }
+    rule_removed_.assign(exclude_.size(), 0);
+  }
+
+  std::optional<size_t> matching_rule(const Json& run) {
+    for (size_t i = 0; i < exclude_.size(); ++i) {
+      if (rule_is_usable_[i] && matches(exclude_[i], run)) {
+        ++rule_removed_[i];
+        return i;
+      }
+    }
+    return std::nullopt;
+  }
+
+  void check_rules() {
+    std::vector<Json> all = found_.cells;
+    all.insert(all.end(), excluded_cells_.begin(), excluded_cells_.end());
+    for (size_t i = 0; i < exclude_.size(); ++i) {
+      if (!rule_is_usable_[i] || rule_removed_[i] > 0 || names_mistaken(exclude_[i])) {
+        continue;
+      }
+      if (std::any_of(all.begin(), all.end(), [&](const Json& run) { return matches(exclude_[i], run); })) {
+        report_.add(rule_path(i), "removes nothing: earlier rules have removed all runs that it matches");
+      } else {
+        report_no_match(exclude_[i], all, rule_path(i), report_);
+      }
+    }
+    if (found_.cells.empty()) {
+      report_.add("exclude", "removes all runs");
+    }
+  }
+
+  bool names_mistaken(const Json& rule) const {
+    return std::any_of(rule.items().begin(), rule.items().end(),
+                       [&](const auto& entry) { return found_.mistaken.count(top_level(entry.key())) > 0; });
+  }
+
+  static std::string rule_path(size_t rule) { return "exclude[" + std::to_string(rule) + "]"; }
+
+  const Json& base_;
+  const Json& exclude_;
+  Report& report_;
+  std::vector<Axis> axes_;
+  std::set<std::string> broken_axes_;
+  std::vector<bool> rule_is_usable_;
+  std::vector<size_t> rule_removed_;
+  std::vector<Json> excluded_cells_;
+  std::map<std::tuple<std::string, int, std::string>, std::vector<size_t>> first_;
+  Expansion found_;
+};
+
+}  // namespace
+
+Expansion expand(const Json& base, const Json& matrix, const Json& exclude, Report& report) {
+  return Matrix(base, exclude, report).expand(matrix);
+}
+
+}  // namespace bnlab

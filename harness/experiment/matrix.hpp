@@ -1,0 +1,25 @@
+// The matrix of a spec: its axes, the cells that they span, and the runs that are left of them.
+#pragma once
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "harness/experiment/report.hpp"
+#include "harness/experiment/spec.hpp"
+#include "harness/json.hpp"
+
+namespace bnlab {
+
+struct Expansion {
+  std::vector<RunSpec> runs;
+  std::vector<Experiment::Excluded> excluded;
+  std::vector<Json> cells;         // resolved, with "placement": one per run; more where there are mistakes
+  std::set<std::string> mistaken;  // top-level keys with mistakes; nothing is concluded from their values
+};
+
+// Expands `base` (the run keys of a spec) by `matrix` and leaves out what `exclude` matches. Every
+// mistake is reported at the place that it was written at: in `base`, or in the axis that set the value.
+Expansion expand(const Json& base, const Json& matrix, const Json& exclude, Report& report);
+
+}  // namespace bnlab

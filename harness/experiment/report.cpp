@@ -1,0 +1,44 @@
+#include "harness/experiment/report.hpp"
+
+#include "harness/error.hpp"
+#include "harness/experiment/dotted.hpp"
+
+namespace bnlab {
+
+void Report::add(const std::string& path, const std::string& message) {
+  const std::string* file = &file_;
+  size_t longest = 0;
+  for (const auto& [origin, origin_file] : origins_) {
+    if (lies_within(path, origin) && origin.size() > longest) {
+      file = &origin_file;
+      longest = origin.size();
+    }
+  }
+  add_in(*file, path, message);
+}
+
+void Report::add_in(const std::string& file, const std::string& path, const std::string& message) {
+  const std::string line = file + ": " + path + (path.empty() ? "" : ": ") + message;
+  if (known_.insert(line).second) {
+    lines_.push_back(line);
+  }
+}
+
+void Report::add(const Problems& problems) {
+  for (const auto& [path, message] : problems.found()) {
+    add(path, message);
+  }
+}
+
+void Report::throw_if_any() const {
+  if (lines_.empty()) {
+    return;
+  }
+  std::string text;
+  for (const auto& line : lines_) {
+    text += (text.empty() ? "" : "\n") + line;
+  }
+  throw Error(Error::Kind::spec, text);
+}
+
+}  // namespace bnlab

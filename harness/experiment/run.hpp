@@ -1,0 +1,24 @@
+// One run of a spec: what its keys must agree on, and the RunSpec that they make.
+#pragma once
+
+#include "harness/components/parameters.hpp"
+#include "harness/experiment/spec.hpp"
+#include "harness/json.hpp"
+
+namespace bnlab {
+
+// Mistakes between keys that are fine one by one. `run` may hold values of a wrong type; they have
+// been reported already.
+void check_agreement(const Json& run, Problems& problems);
+
+// One way of writing for what means the same: a list of equal samples per tower becomes the integer.
+Json normalised(Json run);
+
+// The run that a resolved object describes, with or without "placement". The object must be free of
+// mistakes.
+RunSpec make_run(const Json& run);
+
+// "sync-8x2-seed0-1f3a9c2b4d5e": see run_id in identity.cpp.
+std::string run_id(const Json& run);
+
+}  // namespace bnlab

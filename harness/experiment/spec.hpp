@@ -1,0 +1,112 @@
+// Specs: what is asked. A spec file is one JSON object (README.md of experiments/ lists the keys); its
+// matrix expands to runs. Needs no LibTorch.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "harness/components/parameters.hpp"
+#include "harness/json.hpp"
+
+namespace bnlab {
+
+enum class Precision { float32, float64, bfloat16 };
+enum class MemoryFormat { contiguous, channels_last };
+enum class LossMean { batch, tower };
+// How the gradients of the ranks meet: c10d's Reducer; averaged on rank 0 and broadcast; averaged in host
+// memory.
+enum class GradientRoute { reducer, rank0, host };
+
+// The name under which the evaluation of the averaged weights stands among the populations.
+inline constexpr const char* kAveragedWeights = "ema";
+
+// A weights file to start from.
+struct InitFrom {
+  std::string file;
+  bool features_only = false;  // the head keeps its own initialisation
+};
+
+// One run of a matrix, complete: every key has its value.
+struct RunSpec {
+  Json resolved;   // the whole run spec with defaults filled in, as recorded (without placement)
+  std::string id;  // "sync-8x2-seed0-1f3a9c2b4d5e": readable slug + hash of the canonical `resolved`
+
+  Json task, model, strategy, optimizer;   // resolved component objects ({"name": ..., parameters})
+  std::vector<int64_t> samples_per_tower;  // [towers]
+  int64_t steps = 0;  // of training (from "steps", or "epochs" once the task's size is known)
+  std::optional<double> epochs;
+  uint64_t seed = 0;
+  Precision precision = Precision::float32;
+  MemoryFormat memory_format = MemoryFormat::channels_last;
+  LossMean loss_mean = LossMean::batch;
+  int64_t eval_every = 0;                // steps between evaluations; 0: only after the last step
+  int64_t log_every = 10;                // steps between loss reports
+  std::vector<std::string> populations;  // "saved", "tower:K", "mean", "pooled", "precise", "batch"
+  int64_t precise_batches = 0;           // training batches of population "precise"
+  std::string shard_key;                 // training set sorted by this key of the task; empty: iid
+  std::optional<double> weight_ema;      // decay of the moving average of the weights
+  GradientRoute gradient_route = GradientRoute::reducer;
+  int64_t average_weights_every =
+      0;  // steps between averages of the ranks' weights; 0: gradients are averaged
+  std::optional<InitFrom> init_from;
+  int64_t warmup_steps = 5;  // steps left out of the throughput
+  double timeout_s = 0;      // wall time of the run; 0: none
+  double collective_timeout_s = 60;
+
+  // From the spec's "placement", else unset: the command line decides.
+  std::optional<int> ranks;
+  std::optional<std::string> device;  // "cpu" or "cuda"
+
+  int64_t towers() const { return static_cast<int64_t>(samples_per_tower.size()); }
+  std::vector<std::string> evaluated() const;  // populations, and kAveragedWeights with weight_ema
+};
+
+// A primary contrast, declared before anything runs: `strategy` is expected above `above` in `metric`
+// at the cells that match `at`.
+struct Contrast {
+  Json as_written;
+  std::string metric;
+  Json at;                      // dotted keys of the run spec -> value
+  std::string strategy, above;  // strategy labels (see label())
+  std::string population = "saved";
+  std::optional<double> equivalence_margin;
+};
+
+struct Experiment {
+  std::string name;  // the file's stem
+  std::string file;
+  std::string question, claim, source, protocol;
+  std::vector<std::string> axes;  // the matrix keys, in the order of the file
+  std::vector<RunSpec> runs;      // seeds outermost, strategies innermost
+  struct Excluded {
+    std::string id;
+    size_t rule;
+  };
+  std::vector<Excluded> excluded;  // cells that a rule of `exclude` removed
+  std::vector<Contrast> contrasts;
+  std::map<std::string, std::string> remarks;  // strategy label -> one sentence, for reports
+};
+
+// Reads, checks and expands a spec file. Throws Error (spec) with all mistakes at once, one per line:
+// FILE: KEY.PATH: what was expected, what came, the nearest known name.
+Experiment load_experiment(const std::string& file);
+
+// The run that a `resolved` object (of a record, or handed to a rank) describes. Throws Error (spec).
+RunSpec read_resolved(const Json& resolved);
+
+// The short name of a strategy object: its name, and what differs from the defaults in brackets,
+// "sync", "sync(gradient=stopped)".
+std::string label(const Json& strategy);
+
+// Whether a run has the values that `wanted` names: {"towers": 8, "strategy.name": "sync"}. A component
+// is matched by its name, its label or some of its keys ("strategy": "sync(gradient=stopped)"). `run` is
+// RunSpec::resolved, with "placement" beside it where that is asked for.
+bool matches(const Json& wanted, const Json& run);
+
+// Keys that a spec may hold at its top level, with their declarations (for help and the schema).
+const std::vector<Parameter>& spec_parameters();
+
+}  // namespace bnlab

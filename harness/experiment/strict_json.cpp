@@ -1,0 +1,190 @@
+#include "harness/experiment/strict_json.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <vector>
+
+namespace bnlab {
+namespace {
+
+// Counts what the parser has read, so that an event can be given its line.
+class CountingIterator {
+ public:
+  using iterator_category = std::input_iterator_tag;
+  using value_type = char;
+  using difference_type = std::ptrdiff_t;
+  using pointer = const char*;
+  using reference = const char&;
+
+  CountingIterator(const char* at, size_t* read) : at_(at), read_(read) {}
+  reference operator*() const { return *at_; }
+  CountingIterator& operator++() {
+    ++at_;
+    ++*read_;
+    return *this;
+  }
+  bool operator==(const CountingIterator& other) const { return at_ == other.at_; }
+  bool operator!=(const CountingIterator& other) const { return at_ != other.at_; }
+
+ private:
+  const char* at_;
+  size_t* read_;
+};
+
+// Looks for what a finished JSON value no longer shows: duplicate keys, depth, places of errors.
+class Inspector : public nlohmann::json_sax<Json> {
+ public:
+  Inspector(const std::string& file, const std::string& text, Report& report)
+      : file_(file), text_(text), report_(report) {}
+
+  size_t* read() { return &read_; }
+
+  bool null() override { return next_value(); }
+  bool boolean(bool) override { return next_value(); }
+  bool number_integer(number_integer_t) override { return next_value(); }
+  bool number_unsigned(number_unsigned_t) override { return next_value(); }
+  bool number_float(number_float_t, const string_t&) override { return next_value(); }
+  bool string(string_t&) override { return next_value(); }
+  bool binary(binary_t&) override { return next_value(); }
+  bool start_object(size_t) override { return open(); }
+  bool start_array(size_t) override { return open(); }
+  bool end_object() override { return close(); }
+  bool end_array() override { return close(); }
+
+  bool key(string_t& name) override {
+    Level& level = levels_.back();
+    level.in_object = true;
+    level.current = key_path(level.path, name);
+    if (!level.keys.insert(name).second) {
+      report_.add_in(file_, level.current, "duplicate key (line " + std::to_string(line(read_)) + ")");
+    }
+    return true;
+  }
+
+  bool parse_error(size_t position, const std::string&, const Json::exception& error) override {
+    // "[json.exception...] parse error at line 1, column 2: syntax error ...": the place is ours, only
+    // the words are taken.
+    std::string words = error.what();
+    words = words.substr(std::min(words.size(), words.find("] ") + 2));
+    const size_t place = words.find("column ");
+    if (place != std::string::npos) {
+      words = words.substr(std::min(words.size(), words.find(": ", place) + 2));
+    }
+    if (words.find("number overflow") == 0) {
+      words = "expected finite numbers: " + words;
+    }
+    fail(position, words);
+    return false;
+  }
+
+ private:
+  struct Level {
+    std::string path;
+    std::string current;  // path of the value being read
+    size_t index = 0;
+    bool in_object = false;
+    std::set<std::string> keys;
+  };
+
+  size_t line(size_t position) const {
+    const auto end = text_.begin() + static_cast<std::ptrdiff_t>(std::min(position, text_.size()));
+    return 1 + static_cast<size_t>(std::count(text_.begin(), end, '\n'));
+  }
+
+  void fail(size_t position, const std::string& message) {
+    const size_t last = position == 0 ? 0 : std::min(position, text_.size() + 1) - 1;  // the last one read
+    const size_t newline = last == 0 ? std::string::npos : text_.rfind('\n', last - 1);
+    const size_t column = newline == std::string::npos ? last + 1 : last - newline;
+    report_.add_in(
+        file_, "",
+        "line " + std::to_string(line(last)) + ", column " + std::to_string(column) + ": " + message);
+  }
+
+  std::string value_path() {
+    if (levels_.empty()) {
+      return "";
+    }
+    Level& level = levels_.back();
+    return level.in_object ? level.current : level.path + "[" + std::to_string(level.index++) + "]";
+  }
+
+  bool next_value() {
+    value_path();
+    return true;
+  }
+
+  bool open() {
+    if (levels_.size() == kDeepestSpec) {
+      fail(read_, "nested deeper than " + std::to_string(kDeepestSpec) + " levels");
+      return false;
+    }
+    Level level;
+    level.path = value_path();
+    levels_.push_back(level);
+    return true;
+  }
+
+  bool close() {
+    levels_.pop_back();
+    return true;
+  }
+
+  const std::string& file_;
+  const std::string& text_;
+  Report& report_;
+  size_t read_ = 0;
+  std::vector<Level> levels_;
+};
+
+// The file's text, or nothing if it is no ordinary, readable file within the size cap.
+std::optional<std::string> read_text(const std::string& file, Report& report) {
+  std::error_code error;
+  const auto status = std::filesystem::status(file, error);
+  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
+    report.add_in(file, "", "expected a file with a JSON object, this is not an ordinary file");
+    return std::nullopt;
+  }
+  errno = 0;
+  std::ifstream stream(file, std::ios::binary);
+  if (!stream) {
+    report.add_in(file, "", std::string("cannot be read: ") + std::strerror(errno));
+    return std::nullopt;
+  }
+  std::string text(kLargestSpec + 1, '\0');
+  stream.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<size_t>(stream.gcount()));
+  if (text.size() > kLargestSpec) {
+    report.add_in(file, "",
+                  "larger than " + std::to_string(kLargestSpec) + " bytes, the most a spec may have");
+    return std::nullopt;
+  }
+  return text;
+}
+
+}  // namespace
+
+std::optional<Json> read_strict_json(const std::string& file, Report& report) {
+  const std::optional<std::string> text = read_text(file, report);
+  return text ? parse_strict_json(*text, file, report) : std::nullopt;
+}
+
+std::optional<Json> parse_strict_json(const std::string& text, const std::string& file, Report& report) {
+  Inspector inspector(file, text, report);
+  const CountingIterator begin(text.data(), inspector.read());
+  const CountingIterator end(text.data() + text.size(), inspector.read());
+  if (!Json::sax_parse(begin, end, &inspector)) {
+    return std::nullopt;
+  }
+  Json value = Json::parse(text);
+  if (!value.is_object()) {
+    report.add_in(file, "", "expected a JSON object, got " + shown(value));
+    return std::nullopt;
+  }
+  return value;
+}
+
+}  // namespace bnlab

@@ -1,0 +1,23 @@
+// Reading JSON strictly: size and depth caps, syntax errors with line and column, duplicate
+// keys with their line.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "harness/experiment/report.hpp"
+#include "harness/json.hpp"
+
+namespace bnlab {
+
+constexpr size_t kLargestSpec = size_t{1} << 20;  // bytes
+constexpr size_t kDeepestSpec = 16;               // objects and arrays inside each other
+
+// The file's value, or nothing if it cannot be read or is not an object; then `report` says why.
+// Duplicate keys are reported too, but leave a value.
+std::optional<Json> read_strict_json(const std::string& file, Report& report);
+
+// The same for a text that has been read already, of any size; `file` names it in the report.
+std::optional<Json> parse_strict_json(const std::string& text, const std::string& file, Report& report);
+
+}  // namespace bnlab

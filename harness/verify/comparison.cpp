@@ -1,0 +1,200 @@
+#include "harness/verify/comparison.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <sstream>
+
+namespace bnlab {
+namespace {
+
+// Of statistics and of gradients of parameters, which are never narrower than float32: a few hundred
+// roundings of 1e-16 and 6e-8.
+double wide_bound(at::ScalarType dtype) {
+  return dtype == at::kDouble ? 1e-12 : 1e-5;
+}
+
+// Of what has the input's dtype. The narrow ones are computed in float32 and rounded once at the end, by up
+// to 2^-8 (bfloat16) and 2^-11 (float16) of the value.
+double bound(at::ScalarType dtype) {
+  return dtype == at::kBFloat16 ? 4e-3 : dtype == at::kHalf ? 6e-4 : wide_bound(dtype);
+}
+
+// A convolution in a narrow dtype rounds its result, and then rounds again where the mean is subtracted and
+// where the bias is added, each time by that much of values larger than the output; its parameters' gradients
+// and the mean of its results carry these roundings too.
+constexpr double kConvolutionRoundings = 8;
+
+// A tensor's values in row-major order.
+class Values {
+ public:
+  explicit Values(const at::Tensor& t)
+      : dense_(t.to(at::kDouble).contiguous()), values_(dense_.const_data_ptr<double>()) {}
+  size_t size() const { return static_cast<size_t>(dense_.numel()); }
+  double operator[](size_t i) const { return values_[i]; }
+
+ private:
+  at::Tensor dense_;
+  const double* values_;
+};
+
+double largest(const at::Tensor& t) {  // of the values that are finite; 0 for none
+  double found = 0;
+  if (t.defined()) {
+    const Values values(t);
+    for (size_t i = 0; i < values.size(); ++i) {
+      found = std::isfinite(values[i]) ? std::max(found, std::abs(values[i])) : found;
+    }
+  }
+  return found;
+}
+
+class Comparer {
+ public:
+  Comparer(const LayerCase& c, double magnification)
+      : dtype_(c.dtype),
+        held_(c.dtype == at::kDouble ? at::kDouble : at::kFloat),
+        magnification_(magnification),
+        narrow_bound_(bound(c.dtype)),
+        wide_bound_(wide_bound(c.dtype)) {
+    if (c.conv && c.dtype != at::kDouble && c.dtype != at::kFloat) {
+      narrow_bound_ *= kConvolutionRoundings;
+      wide_bound_ = narrow_bound_;
+    }
+  }
+
+  void step(size_t index, const LayerCase& c, const LayerStepAnswer& expected, const LayerStepAnswer& got) {
+    where_ = "step " + std::to_string(index) + ", ";
+    towers("output", expected.outputs, got.outputs, 0);
+    // dx is a difference of terms as large as dy: in a set of two hardly anything remains of them.
+    double dy = 0;
+    for (const at::Tensor& given : c.steps[index].gradients) {
+      dy = std::max(dy, largest(given));
+    }
+    towers("grad_input", expected.input_gradients, got.input_gradients, dy);
+    parameter("grad_weight", expected.weight_gradient, got.weight_gradient);
+    parameter("grad_bias", expected.bias_gradient, got.bias_gradient);
+    parameter("running_mean", expected.running_mean, got.running_mean);
+    parameter("running_var", expected.running_var, got.running_var);
+    parameter("grad_v", expected.v_gradient, got.v_gradient);
+    parameter("grad_gain", expected.gain_gradient, got.gain_gradient);
+    parameter("gain", expected.gain, got.gain);
+    parameter("bias", expected.bias, got.bias);
+    if (expected.permutation != got.permutation) {
+      fail("permutation: not the expected one");
+    }
+    if (c.steps[index].mode == Mode::evaluate_saved && !got.collectives.empty()) {
+      fail("an evaluation exchanges " + std::to_string(got.collectives.size()) + " messages, expected none");
+    }
+    for (const at::Tensor& output : got.outputs) {
+      check_format(c, output);
+    }
+  }
+
+  const Comparison& result() const { return result_; }
+
+ private:
+  void fail(const std::string& what) {
+    if (result_.failure.empty()) {
+      result_.failure = where_ + what;
+    }
+  }
+
+  void check_format(const LayerCase& c, const at::Tensor& output) {
+    const bool last = c.memory_format != at::MemoryFormat::Contiguous;
+    const auto format = !last               ? at::MemoryFormat::Contiguous
+                        : output.dim() == 5 ? at::MemoryFormat::ChannelsLast3d
+                                            : at::MemoryFormat::ChannelsLast;
+    if (output.numel() > 0 && !output.is_contiguous(format)) {
+      fail("output: not in the memory format of the input");
+    }
+  }
+
+  void towers(const std::string& name, const std::vector<at::Tensor>& expected,
+              const std::vector<at::Tensor>& got, double floor) {
+    if (expected.size() != got.size()) {
+      fail(name + ": expected " + std::to_string(expected.size()) + " towers, got " +
+           std::to_string(got.size()));
+      return;
+    }
+    for (const at::Tensor& tower : expected) {
+      floor = std::max(floor, largest(tower));
+    }
+    for (size_t t = 0; t < expected.size(); ++t) {
+      tensor("tower " + std::to_string(t) + ", " + name, expected[t], got[t], dtype_, narrow_bound_, floor);
+    }
+  }
+
+  void parameter(const std::string& name, const at::Tensor& expected, const at::Tensor& got) {
+    if (expected.defined() != got.defined()) {
+      fail(name + (expected.defined() ? ": missing" : ": there should be none"));
+    } else if (expected.defined()) {
+      tensor(name, expected, got, held_, wide_bound_, largest(expected));
+    }
+  }
+
+  // The error is relative to `scale`, the largest value that is expected; where no number is expected, none
+  // may come.
+  void tensor(const std::string& name, const at::Tensor& expected, const at::Tensor& got,
+              at::ScalarType dtype, double bound, double scale) {
+    if (got.sizes() != expected.sizes() || got.scalar_type() != dtype) {
+      std::ostringstream text;
+      text << name << ": expected " << toString(dtype) << " " << expected.sizes() << ", got "
+           << toString(got.scalar_type()) << " " << got.sizes();
+      fail(text.str());
+      return;
+    }
+    if (expected.numel() == 0) {
+      return;
+    }
+    const Values e(expected), g(got);
+    double error = 0;
+    size_t where = 0;
+    for (size_t i = 0; i < e.size(); ++i) {
+      if (std::isfinite(e[i]) != std::isfinite(g[i])) {
+        difference(name, i, e[i], g[i], "");
+        return;
+      }
+      if (std::abs(e[i] - g[i]) > error) {
+        error = std::abs(e[i] - g[i]);
+        where = i;
+      }
+    }
+    const double relative = error / std::max(scale, 1e-300);
+    result_.worst = std::max(result_.worst, relative / magnification_);
+    if (relative > bound * magnification_) {
+      std::ostringstream text;
+      text << ": " << relative << " of the largest value, at most " << bound * magnification_
+           << " is allowed";
+      difference(name, where, e[where], g[where], text.str());
+    }
+  }
+
+  void difference(const std::string& name, size_t at, double expected, double got, const std::string& more) {
+    std::ostringstream text;
+    text.precision(12);
+    text << name << ", value " << at << ": expected " << expected << ", got " << got << more;
+    fail(text.str());
+  }
+
+  at::ScalarType dtype_, held_;
+  double magnification_, narrow_bound_, wide_bound_;
+  std::string where_;
+  Comparison result_;
+};
+
+}  // namespace
+
+Comparison compare(const LayerCase& layer_case, const LayerAnswer& expected, const LayerAnswer& answer,
+                   double magnification) {
+  Comparer comparer(layer_case, magnification);
+  if (answer.steps.size() != expected.steps.size()) {
+    return {0, "expected " + std::to_string(expected.steps.size()) + " steps, got " +
+                   std::to_string(answer.steps.size())};
+  }
+  for (size_t s = 0; s < expected.steps.size(); ++s) {
+    comparer.step(s, layer_case, expected.steps[s], answer.steps[s]);
+  }
+  return comparer.result();
+}
+
+}  // namespace bnlab

@@ -1,0 +1,140 @@
+#include "strategies/engine/running_pair.hpp"
+
+#include <torch/types.h>
+
+#include <algorithm>
+
+namespace bnlab {
+
+PairUpdate pair_update(const PairRule& rule, const std::vector<int64_t>& elements, int64_t& updates) {
+  PairUpdate update;
+  update.weights.assign(elements.size(), 0.0);
+  const auto next_weight = [&] {
+    ++updates;
+    return rule.momentum ? *rule.momentum : 1.0 / static_cast<double>(updates);
+  };
+  const auto is_full = [](int64_t n) { return n > 0; };
+  switch (rule.remember) {
+    case Remember::tower: {
+      const size_t tower = rule.tower < 0 ? elements.size() - 1 : static_cast<size_t>(rule.tower);
+      if (is_full(elements[tower])) {
+        update.weights[tower] = next_weight();
+        update.decay = 1 - update.weights[tower];
+      }
+      break;
+    }
+    case Remember::every:
+      for (size_t t = 0; t < elements.size(); ++t) {
+        if (is_full(elements[t])) {
+          const double a = next_weight();
+          for (double& earlier : update.weights) {
+            earlier *= 1 - a;
+          }
+          update.weights[t] = a;
+          update.decay *= 1 - a;
+        }
+      }
+      break;
+    case Remember::mean:
+    case Remember::pooled: {  // one update with the mean over the sets that are not empty
+      const auto full = std::count_if(elements.begin(), elements.end(), is_full);
+      if (full > 0) {
+        const double a = next_weight();
+        for (size_t t = 0; t < elements.size(); ++t) {
+          update.weights[t] = is_full(elements[t]) ? a / static_cast<double>(full) : 0.0;
+        }
+        update.decay = 1 - a;
+      }
+      break;
+    }
+  }
+  return update;
+}
+
+RunningPair::RunningPair(const PairRule& rule, Holding holding, int rank, const at::Tensor& initial)
+    : rule_(rule), holding_(holding), rank_(rank) {
+  if (holding == Holding::replica) {
+    saved_here_ = rule.tower == rank;
+    rule_.tower = rank;
+  }
+  start_from(initial);
+}
+
+void RunningPair::start_from(const at::Tensor& pair) {
+  held_ = holding_ == Holding::shares ? of_rank0(pair) : pair.clone();
+  merged_ = pair.clone();
+  averaged_ = held_.clone();
+  spoiled_ = at::zeros_like(pair.narrow(0, 0, 1));
+}
+
+at::Tensor RunningPair::of_rank0(const at::Tensor& pair) const {
+  return rank_ == 0 ? pair.clone() : at::zeros_like(pair);
+}
+
+at::Tensor RunningPair::update(const at::Tensor& rows, const std::vector<int64_t>& elements, int64_t first) {
+  const PairUpdate step = pair_update(rule_, elements, updates_);
+  std::vector<double> weights, parts;  // of these rows; whether they take part
+  for (int64_t i = 0; i < rows.size(0); ++i) {
+    const auto set = static_cast<size_t>(first + i);
+    weights.push_back(step.weights[set]);
+    // With momentum 1 a tower's update in turn may weigh 0 and counts all the same.
+    const bool in_turn = rule_.remember == Remember::every && elements[set] > 0;
+    parts.push_back(weights.back() != 0 || in_turn ? 1 : 0);
+  }
+  if (std::find(parts.begin(), parts.end(), 1) == parts.end()) {
+    held_.mul_(step.decay);
+    return {};
+  }
+  if (weights_ != weights || parts_ != parts) {  // constant but for cumulative averages and changing sizes
+    weights_ = weights;
+    parts_ = parts;
+    weights_tensor_ = at::tensor(weights, at::kDouble).to(held_.device()).view({-1, 1, 1});
+    absent_ = at::tensor(parts, at::kDouble).to(held_.device()).view({-1, 1, 1}) == 0;
+  }
+  // Rows that take no part may hold anything, so they are left out rather than multiplied by 0.
+  const at::Tensor rounded = rows.to(held_.scalar_type()).masked_fill(absent_, 0);
+  const at::Tensor finite = rounded.sum(0).isfinite().all(0, /*keepdim=*/true);  // [1, C]
+  const at::Tensor updated = held_ * step.decay + (rounded * weights_tensor_).sum(0).to(held_.scalar_type());
+  held_ = at::where(finite, updated, held_);
+  const at::Tensor nonfinite = finite.logical_not();
+  if (holding_ == Holding::shares) {
+    spoiled_ = at::maximum(spoiled_, nonfinite.to(spoiled_.scalar_type()));
+  }
+  return nonfinite.sum();
+}
+
+at::Tensor RunningPair::summand(const at::Tensor& held) const {
+  switch (holding_) {
+    case Holding::shares:
+      return held;
+    case Holding::replica:
+      return saved_here_ ? held : at::zeros_like(held);
+    case Holding::whole:
+      return of_rank0(held);
+  }
+  return held;
+}
+
+at::Tensor RunningPair::share(bool averaged) const {
+  return averaged ? at::cat({summand(averaged_), at::zeros_like(spoiled_)})
+                  : at::cat({summand(held_), spoiled_});
+}
+
+at::Tensor RunningPair::pair_of_sum(const at::Tensor& sum, int ranks) const {
+  const at::Tensor pair = sum.narrow(0, 0, 2);
+  return ranks == 1 ? pair : at::where(sum.narrow(0, 2, 1) > 0, merged_, pair);
+}
+
+void RunningPair::merged(const at::Tensor& pair) {
+  merged_ = pair.clone();
+  if (holding_ == Holding::shares) {
+    held_ = of_rank0(pair);
+    spoiled_ = at::zeros_like(spoiled_);
+  }
+}
+
+void RunningPair::average(double decay) {
+  averaged_ = averaged_ * decay + held_ * (1 - decay);
+}
+
+}  // namespace bnlab

@@ -1,0 +1,55 @@
+// Normalisation inside each sample, over groups of channels (group, layer and instance norm): no batch, no
+// towers, no running statistics, no exchange. The kernels' slices are single rows here.
+//   y = gamma (x - m_ng) / sqrt(v_ng + eps) + beta, moments of sample n over group g's channels and positions
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "harness/components/parameters.hpp"
+#include "harness/strategy.hpp"
+
+namespace bnlab {
+
+struct SampleNormRules {
+  std::string strategy;  // for messages
+  int64_t groups = 1;
+  double eps = 1e-5;
+  bool affine = true;
+};
+
+class SampleNorm : public Layer {
+ public:
+  // `pass` describes the current forward pass and outlives the layer; the parameters have the options
+  // `statistics`. Throws Error (refused) unless the groups divide the site's channels.
+  SampleNorm(const NormSite& site, const SampleNormRules& rules, const Pass& pass,
+             const at::TensorOptions& statistics);
+  // Throws Error (refused) where, in training, a group of one sample has a single value.
+  at::Tensor forward(at::Tensor x, at::Tensor residual) override;
+
+ private:
+  void check_sizes(const at::Tensor& x) const;
+
+  NormSite site_;
+  SampleNormRules rules_;
+  const Pass& pass_;
+  at::Tensor weight_, bias_;  // [C], undefined without affine
+};
+
+// A member says into how many groups it cuts the channels of a site.
+class SampleStrategy : public Strategy {
+ public:
+  SampleStrategy(const Json& options, const Context& context) : Strategy(context), options_(options) {}
+
+  std::shared_ptr<Layer> norm(const NormSite& site) override;
+
+ protected:
+  virtual int64_t groups(const NormSite& site) const = 0;
+
+  Json options_;
+};
+
+// eps and affine behind the strategy's own parameters.
+std::vector<Parameter> sample_norm_parameters(std::vector<Parameter> own = {});
+
+}  // namespace bnlab

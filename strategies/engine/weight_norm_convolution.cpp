@@ -1,0 +1,86 @@
+#include "strategies/engine/weight_norm_convolution.hpp"
+
+#include <ATen/autocast_mode.h>
+#include <torch/types.h>
+
+#include <limits>
+#include <sstream>
+
+#include "harness/error.hpp"
+#include "strategies/engine/pooling.hpp"
+
+namespace bnlab {
+namespace {
+
+at::Tensor per_filter(const at::Tensor& values) {  // [out] -> [out, 1, 1, 1]
+  return values.view({-1, 1, 1, 1});
+}
+
+}  // namespace
+
+WeightNormConvolution::WeightNormConvolution(const ConvSite& site, const at::Tensor& v,
+                                             std::optional<double> init_scale, std::shared_ptr<Layer> centre,
+                                             const Pass& pass, Communicator& communicator)
+    : site_(site),
+      init_scale_(init_scale),
+      centre_(std::move(centre)),
+      pass_(pass),
+      communicator_(communicator) {
+  v_ = register_parameter("v", v);
+  gain_ = register_parameter("gain", norm().detach().clone());
+  bias_ = register_parameter("bias", at::zeros({site.out}, v.options()));
+  if (centre_) {  // part of this layer, so that its running mean goes by the convolution's name
+    register_buffer("running_mean", centre_->named_buffers()["running_mean"]);
+  }
+}
+
+at::Tensor WeightNormConvolution::forward(at::Tensor x, at::Tensor) {
+  const at::Tensor direction = v_ / per_filter(norm());
+  const bool training = pass_.mode == Mode::train || pass_.mode == Mode::train_frozen;
+  if (init_scale_ && training && pass_.step.index == 0 && pass_.towers.total_samples() > 0) {
+    initialise(x, direction);
+  }
+  const at::Tensor w = (direction * per_filter(gain_)).to(x.scalar_type());
+  if (!centre_) {
+    return at::conv2d(x, w, bias_.to(x.scalar_type()), site_.stride, site_.padding);
+  }
+  const at::Tensor y = centre_->forward(at::conv2d(x, w, {}, site_.stride, site_.padding));
+  return y + bias_.to(y.scalar_type()).view({1, -1, 1, 1});
+}
+
+at::Tensor WeightNormConvolution::norm() const {
+  return v_.flatten(1).norm(2, 1);
+}
+
+// In the parameters' precision, even where the run computes in bfloat16. All ranks get here together (a rank
+// without samples too) and see the same bits, so that they go on or refuse alike.
+void WeightNormConvolution::initialise(const at::Tensor& x, const at::Tensor& direction) {
+  const at::NoGradGuard no_grad;
+  const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
+  const at::Tensor t = at::conv2d(x.to(v_.scalar_type()), direction, {}, site_.stride, site_.padding);
+  const at::Tensor all = communicator_.all_gather(kernels::moments(t, {0, t.size(0)}), Purpose::control);
+  const Moments batch(merge_moments(all.flatten(0, 1), all.size(0)));
+  const at::Tensor mean = batch.mean[0], deviation = (batch.m2[0] / batch.count[0]).sqrt();
+  check_spread(mean, deviation);
+  gain_.copy_(*init_scale_ / deviation);
+  bias_.copy_(centre_ ? at::zeros_like(mean) : -mean * *init_scale_ / deviation);
+}
+
+// A constant unit has a deviation of 0, or what rounding makes of it.
+void WeightNormConvolution::check_spread(const at::Tensor& mean, const at::Tensor& deviation) const {
+  const double rounding = v_.scalar_type() == at::kDouble ? std::numeric_limits<double>::epsilon()
+                                                          : std::numeric_limits<float>::epsilon();
+  const at::Tensor usable = (deviation > 4 * rounding * mean.abs()).logical_and(deviation.isfinite());
+  if (usable.all().item<bool>()) {
+    return;
+  }
+  const auto channel = usable.logical_not().nonzero()[0].item<int64_t>();
+  std::ostringstream message;
+  message << "weight_norm: the initialisation from data needs output channels that vary, but channel "
+          << channel << " of site " << site_.name << " has standard deviation "
+          << deviation[channel].item<double>() << " and mean " << mean[channel].item<double>()
+          << " over the first batch; init \"none\" starts without data";
+  throw Error(Error::Kind::refused, message.str());
+}
+
+}  // namespace bnlab

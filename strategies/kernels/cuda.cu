@@ -1,0 +1,269 @@
+// The CUDA half of the kernels: how they are launched. A reduction has two stages, both in a fixed order
+// and without atomics: every block writes float64 partial results, then `finish` merges them. Everything
+// runs on the current stream; nothing is copied from or to the host.
+#include <ATen/ops/empty.h>
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
+
+#include <initializer_list>
+
+#include "strategies/kernels/cuda_operations.cuh"
+
+namespace bnlab::kernels::cuda {
+namespace {
+
+template <class Op, class T, bool kRows, int V>
+__global__ void __launch_bounds__(kThreads) apply(const __grid_constant__ Cut cut, const Arguments<T> in) {
+  const Op op(in, place_of<kRows, V>(cut));
+  walk<kRows, V>(cut, [&](int64_t i) { op(in, i); });
+}
+
+// Merges N pairs of every thread over the block's `height` rows of `width` threads (height a power of
+// two, width * height = kThreads). The result is in the threads below `width`.
+template <class Op, int N>
+__device__ void merge_block(int width, double& count, double (&first)[N], double (&second)[N]) {
+  __shared__ double counts[kThreads];
+  __shared__ double firsts[N][kThreads];
+  __shared__ double seconds[N][kThreads];
+  const int t = thread_in_block();
+  for (int threads = kThreads; threads > width; threads /= 2) {  // the upper half hands over to the lower
+    const int half = threads / 2;
+    if (t >= half && t < threads) {
+      counts[t] = count;
+      for (int k = 0; k < N; ++k) firsts[k][t] = first[k];
+      for (int k = 0; k < N; ++k) seconds[k][t] = second[k];
+    }
+    __syncthreads();
+    if (t < half) {
+      const double other = counts[t + half];
+      for (int k = 0; k < N; ++k) {
+        Op::merge(count, other, first[k], second[k], firsts[k][t + half], seconds[k][t + half]);
+      }
+      count += other;
+    }
+    // The next round writes below `half`, where nobody reads any more; no second barrier is needed.
+  }
+}
+
+// parts: [slices, gridDim.y, 1 + 2 channels], each row the count, then first and second of all channels.
+template <class Op, class T, bool kRows, int V>
+__global__ void __launch_bounds__(kThreads)
+    reduce(const __grid_constant__ Cut cut, const Arguments<T> in, double* parts) {
+  const Place place = place_of<kRows, V>(cut);
+  Op op(in, place);
+  walk<kRows, V>(cut, [&](int64_t i) { op(in, i); });
+  double* part = parts + (place.slice * gridDim.y + blockIdx.y) * (1 + 2 * cut.channels);
+  double count = static_cast<double>(op.count);
+  if constexpr (kRows) {
+    double first[V], second[V];
+    for (int v = 0; v < V; ++v) first[v] = op.first(v);
+    for (int v = 0; v < V; ++v) second[v] = op.second(v);
+    merge_block<Op, V>(static_cast<int>(blockDim.x), count, first, second);
+    if (threadIdx.y != 0 || !place.inside) return;
+    if (place.channel == 0) part[0] = count;
+    for (int v = 0; v < V; ++v) part[1 + place.channel + v] = first[v];
+    for (int v = 0; v < V; ++v) part[1 + cut.channels + place.channel + v] = second[v];
+  } else {
+    double first[1] = {op.first(0)}, second[1] = {op.second(0)}, lanes = count;
+    for (int v = 1; v < V; ++v) {
+      Op::merge(lanes, count, first[0], second[0], op.first(v), op.second(v));
+      lanes += count;
+    }
+    merge_block<Op, 1>(1, lanes, first, second);
+    if (thread_in_block() != 0) return;
+    if (place.channel == 0) part[0] = lanes;
+    part[1 + place.channel] = first[0];
+    part[1 + cut.channels + place.channel] = second[0];
+  }
+}
+
+constexpr int kFinishWidth = 32;  // channels per block
+
+template <class Op>
+__global__ void __launch_bounds__(kThreads)
+    finish(const double* parts, int64_t part_count, int64_t channels, typename Op::Result* out) {
+  const int64_t tiles = (channels + kFinishWidth - 1) / kFinishWidth;
+  const int64_t slice = blockIdx.x / tiles;
+  const int64_t channel = blockIdx.x % tiles * kFinishWidth + threadIdx.x;
+  double count = 0.0, first[1] = {0.0}, second[1] = {0.0};
+  if (channel < channels) {
+    for (int64_t p = threadIdx.y; p < part_count; p += blockDim.y) {
+      const double* part = parts + (slice * part_count + p) * (1 + 2 * channels);
+      Op::merge(count, part[0], first[0], second[0], part[1 + channel], part[1 + channels + channel]);
+      count += part[0];
+    }
+  }
+  merge_block<Op, 1>(kFinishWidth, count, first, second);
+  if (threadIdx.y == 0 && channel < channels)
+    Op::finish(out, slice, channel, channels, count, first[0], second[0]);
+}
+
+// Whether whole 16-byte vectors of T lie aligned in every tensor of the call.
+template <class T>
+bool vectors_fit(const Layout& layout, std::initializer_list<const void*> pointers) {
+  for (const void* p : pointers) {
+    if (reinterpret_cast<uintptr_t>(p) % 16 != 0) return false;
+  }
+  return (layout.channels_last ? layout.channels : layout.plane) % (16 / static_cast<int64_t>(sizeof(T))) ==
+         0;
+}
+
+template <class T>
+bool vectors_fit(const Layout& layout, const Arguments<T>& in) {
+  return vectors_fit<T>(layout, {in.x, in.dy, in.y, in.residual, in.out});
+}
+
+template <template <class, bool, int> class Op, class T, bool kRows, int V>
+void launch_apply(const Layout& layout, const Offsets& offsets, const Arguments<T>& in) {
+  const Launches plan = plan_launches(layout, offsets, V);
+  for (size_t k = 0; k < plan.cuts.size(); ++k) {
+    const dim3 grid(plan.grid.x, plan.grid.y, plan.slices[k]);
+    apply<Op<T, kRows, V>, T, kRows, V>
+        <<<grid, plan.block, 0, c10::cuda::getCurrentCUDAStream()>>>(plan.cuts[k], in);
+    C10_CUDA_KERNEL_LAUNCH_CHECK();
+  }
+}
+
+template <template <class, bool, int> class Op, class T, bool kRows, int V>
+void launch_reduce(const Layout& layout, const Offsets& offsets, const Arguments<T>& in, at::Tensor& out) {
+  using Kernel = Op<T, kRows, V>;
+  const Launches plan = plan_launches(layout, offsets, V);
+  const int64_t slices = static_cast<int64_t>(offsets.size()) - 1, parts = plan.grid.y;
+  const at::Tensor partial =
+      at::empty({slices, parts, 1 + 2 * layout.channels}, out.options().dtype(at::kDouble));
+  const auto stream = c10::cuda::getCurrentCUDAStream();
+  for (size_t k = 0; k < plan.cuts.size(); ++k) {
+    const dim3 grid(plan.grid.x, plan.grid.y, plan.slices[k]);
+    reduce<Kernel, T, kRows, V>
+        <<<grid, plan.block, 0, stream>>>(plan.cuts[k], in, partial.data_ptr<double>());
+    C10_CUDA_KERNEL_LAUNCH_CHECK();
+  }
+  const int64_t blocks = slices * ceil_divide(layout.channels, kFinishWidth);
+  TORCH_CHECK(blocks <= 0x7fffffff, "kernels: too many slices and channels for one launch");
+  finish<Kernel><<<static_cast<unsigned>(blocks), dim3(kFinishWidth, kThreads / kFinishWidth), 0, stream>>>(
+      partial.data_ptr<double>(), parts, layout.channels, out.data_ptr<typename Kernel::Result>());
+  C10_CUDA_KERNEL_LAUNCH_CHECK();
+}
+
+template <template <class, bool, int> class Op, class T>
+void apply_any(const Layout& layout, const Offsets& offsets, const Arguments<T>& in) {
+  constexpr int V = 16 / sizeof(T);
+  const bool vectors = vectors_fit(layout, in);
+  if (layout.channels_last) {
+    (vectors ? launch_apply<Op, T, true, V> : launch_apply<Op, T, true, 1>)(layout, offsets, in);
+  } else {
+    (vectors ? launch_apply<Op, T, false, V> : launch_apply<Op, T, false, 1>)(layout, offsets, in);
+  }
+}
+
+template <template <class, bool, int> class Op, class T>
+void reduce_any(const Layout& layout, const Offsets& offsets, const Arguments<T>& in, at::Tensor& out) {
+  constexpr int V = 16 / sizeof(T);
+  const bool vectors = vectors_fit(layout, in);
+  if (layout.channels_last) {
+    (vectors ? launch_reduce<Op, T, true, V> : launch_reduce<Op, T, true, 1>)(layout, offsets, in, out);
+  } else {
+    (vectors ? launch_reduce<Op, T, false, V> : launch_reduce<Op, T, false, 1>)(layout, offsets, in, out);
+  }
+}
+
+template <class T>
+T* data(const at::Tensor& tensor) {
+  return tensor.defined() ? static_cast<T*>(tensor.data_ptr()) : nullptr;
+}
+
+template <class T>
+Arguments<T> backward_arguments(const Backward& in) {
+  Arguments<T> arguments;
+  arguments.x = data<T>(in.x);
+  arguments.dy = data<T>(in.dy);
+  arguments.y = data<T>(in.y);
+  arguments.mean = data<Compute<T>>(in.mean);
+  return arguments;
+}
+
+// Calls f with an empty Arguments of the dtype.
+template <class F>
+void dispatch(at::ScalarType dtype, F f) {
+  switch (dtype) {
+    case at::kDouble:
+      return f(Arguments<double>{});
+    case at::kFloat:
+      return f(Arguments<float>{});
+    case at::kBFloat16:
+      return f(Arguments<at::BFloat16>{});
+    default:
+      return f(Arguments<at::Half>{});
+  }
+}
+
+}  // namespace
+
+void moments(const Layout& layout, const Offsets& offsets, const at::Tensor& x, at::Tensor& out) {
+  const c10::cuda::CUDAGuard guard(x.device());
+  if (x.numel() == 0) {
+    out.zero_();
+    return;
+  }
+  dispatch(x.scalar_type(), [&](auto in) {
+    using T = typename decltype(in)::Element;
+    in.x = data<T>(x);
+    reduce_any<Moments, T>(layout, offsets, in, out);
+  });
+}
+
+void backward_sums(const Layout& layout, const Offsets& offsets, const Backward& in, at::Tensor& out) {
+  const c10::cuda::CUDAGuard guard(in.x.device());
+  if (in.x.numel() == 0) {
+    out.zero_();
+    return;
+  }
+  dispatch(in.x.scalar_type(), [&](auto empty) {
+    using T = typename decltype(empty)::Element;
+    reduce_any<Sums, T>(layout, offsets, backward_arguments<T>(in), out);
+  });
+}
+
+void normalise(const Layout& layout, const Offsets& offsets, const Forward& in, at::Tensor& out) {
+  const c10::cuda::CUDAGuard guard(in.x.device());
+  dispatch(in.x.scalar_type(), [&](auto arguments) {
+    using T = typename decltype(arguments)::Element;
+    arguments.x = data<T>(in.x);
+    arguments.residual = data<T>(in.residual);
+    arguments.out = data<T>(out);
+    arguments.mean = data<Compute<T>>(in.mean);
+    arguments.first = data<Compute<T>>(in.scale);
+    arguments.second = data<Compute<T>>(in.shift);
+    arguments.relu = in.activation == Activation::relu;
+    apply_any<Normalise, T>(layout, offsets, arguments);
+  });
+}
+
+void backward_input(const Layout& layout, const Offsets& offsets, const Backward& in, const at::Tensor& a,
+                    const at::Tensor& b, const at::Tensor& c, at::Tensor& out) {
+  const c10::cuda::CUDAGuard guard(in.x.device());
+  dispatch(in.x.scalar_type(), [&](auto empty) {
+    using T = typename decltype(empty)::Element;
+    Arguments<T> arguments = backward_arguments<T>(in);
+    arguments.out = data<T>(out);
+    arguments.first = data<Compute<T>>(a);
+    arguments.second = data<Compute<T>>(b);
+    arguments.third = data<Compute<T>>(c);
+    apply_any<InputGradient, T>(layout, offsets, arguments);
+  });
+}
+
+// Elements need no channels here: the tensor is one long plane.
+void backward_residual(const at::Tensor& dy, const at::Tensor& y, at::Tensor& out) {
+  const c10::cuda::CUDAGuard guard(dy.device());
+  dispatch(dy.scalar_type(), [&](auto arguments) {
+    using T = typename decltype(arguments)::Element;
+    arguments.dy = data<T>(dy);
+    arguments.y = data<T>(y);
+    arguments.out = data<T>(out);
+    apply_any<ResidualGradient, T>({1, 1, dy.numel(), false}, {0, 1}, arguments);
+  });
+}
+
+}  // namespace bnlab::kernels::cuda

@@ -1,0 +1,180 @@
+// What the CUDA kernels do with V neighbouring elements: one struct per kernel, built once per thread with
+// the values of the thread's channels and called at every place the walk visits. The two reductions keep
+// their sums, and say how partial results merge and where the total goes.
+//
+// Moments sums d = x - p and d^2 about p, the first element a thread meets: M2 = sum d^2 - (sum d)^2 / n.
+// Cancellation is bounded: where p lies far from the rest, p itself brings an M2 of that size.
+#pragma once
+
+#include <ATen/AccumulateType.h>
+
+#include "strategies/kernels/cuda_walk.cuh"
+
+namespace bnlab::kernels::cuda {
+namespace {
+
+template <class T>
+using Compute = at::acc_type<T, true>;  // double for double, float otherwise
+
+// What one kernel call reads and writes; unused pointers are null.
+template <class T>
+struct Arguments {
+  using Element = T;
+  using A = Compute<T>;
+  const T* x = nullptr;
+  const T* dy = nullptr;
+  const T* y = nullptr;  // a mask: the gradient passes where y > 0
+  const T* residual = nullptr;
+  T* out = nullptr;
+  const A* mean = nullptr;    // [slices, channels], like first, second and third
+  const A* first = nullptr;   // scale, or a
+  const A* second = nullptr;  // shift, or b
+  const A* third = nullptr;   // c
+  bool relu = false;
+};
+
+// The values of a thread's channels: one for each of its V neighbours in rows, one for all in planes.
+template <class A, bool kRows, int V>
+struct PerChannel {
+  A value[kRows ? V : 1];
+  __device__ PerChannel(const A* values, const Place& place) {
+    for (int v = 0; v < (kRows ? V : 1); ++v)
+      value[v] = values[place.slice * place.channels + place.channel + v];
+  }
+  __device__ A operator[](int v) const { return value[kRows ? v : 0]; }
+};
+
+template <class T, int V>
+__device__ Pack<T, V> gradient(const Arguments<T>& in, int64_t i) {
+  Pack<T, V> g = load<V>(in.dy + i);
+  if (in.y != nullptr) {
+    const Pack<T, V> y = load<V>(in.y + i);
+    for (int v = 0; v < V; ++v) g.value[v] = static_cast<Compute<T>>(y.value[v]) > 0 ? g.value[v] : T(0);
+  }
+  return g;
+}
+
+template <class T, bool kRows, int V>
+struct Normalise {
+  using A = Compute<T>;
+  PerChannel<A, kRows, V> mean, scale, shift;
+  __device__ Normalise(const Arguments<T>& in, const Place& place)
+      : mean(in.mean, place), scale(in.first, place), shift(in.second, place) {}
+  __device__ void operator()(const Arguments<T>& in, int64_t i) const {
+    const Pack<T, V> x = load<V>(in.x + i);
+    A result[V];
+    for (int v = 0; v < V; ++v) result[v] = (static_cast<A>(x.value[v]) - mean[v]) * scale[v] + shift[v];
+    if (in.residual != nullptr) {
+      const Pack<T, V> residual = load<V>(in.residual + i);
+      for (int v = 0; v < V; ++v) result[v] += static_cast<A>(residual.value[v]);
+    }
+    Pack<T, V> y;
+    for (int v = 0; v < V; ++v) {
+      y.value[v] = static_cast<T>(in.relu && result[v] < 0 ? A(0) : result[v]);  // NaN stays NaN
+    }
+    store(in.out + i, y);
+  }
+};
+
+template <class T, bool kRows, int V>
+struct InputGradient {
+  using A = Compute<T>;
+  PerChannel<A, kRows, V> mean, a, b, c;
+  __device__ InputGradient(const Arguments<T>& in, const Place& place)
+      : mean(in.mean, place), a(in.first, place), b(in.second, place), c(in.third, place) {}
+  __device__ void operator()(const Arguments<T>& in, int64_t i) const {
+    const Pack<T, V> x = load<V>(in.x + i), g = gradient<T, V>(in, i);
+    Pack<T, V> dx;
+    for (int v = 0; v < V; ++v) {
+      const A d = static_cast<A>(x.value[v]) - mean[v];
+      dx.value[v] = static_cast<T>(a[v] * static_cast<A>(g.value[v]) + (b[v] * d + c[v]));
+    }
+    store(in.out + i, dx);
+  }
+};
+
+template <class T, bool kRows, int V>
+struct ResidualGradient {
+  __device__ ResidualGradient(const Arguments<T>&, const Place&) {}
+  __device__ void operator()(const Arguments<T>& in, int64_t i) const {
+    store(in.out + i, gradient<T, V>(in, i));
+  }
+};
+
+template <class T, bool kRows, int V>
+struct Moments {
+  using A = Compute<T>;
+  A pivot[V] = {}, sum[V] = {}, square[V] = {};
+  int64_t count = 0;
+  __device__ Moments(const Arguments<T>&, const Place&) {}
+  __device__ void operator()(const Arguments<T>& in, int64_t i) {
+    const Pack<T, V> x = load<V>(in.x + i);
+    for (int v = 0; v < V; ++v) {
+      const A value = static_cast<A>(x.value[v]);
+      if (count == 0) pivot[v] = value;
+      const A d = value - pivot[v];
+      sum[v] += d;
+      square[v] += d * d;
+    }
+    ++count;
+  }
+  __device__ double first(int v) const {
+    return count == 0
+               ? 0.0
+               : static_cast<double>(pivot[v]) + static_cast<double>(sum[v]) / static_cast<double>(count);
+  }
+  __device__ double second(int v) const {
+    if (count == 0) return 0.0;
+    const double rest = static_cast<double>(sum[v]);
+    const double m2 = static_cast<double>(square[v]) - rest * rest / static_cast<double>(count);
+    return m2 < 0.0 ? 0.0 : m2;  // NaN stays NaN
+  }
+  // Takes `count` elements of (mean, M2) = (a, b) into `before` elements of (mean, m2).
+  static __device__ void merge(double before, double count, double& mean, double& m2, double a, double b) {
+    if (count == 0.0) return;
+    const double share = count / (before + count), delta = a - mean;
+    mean += delta * share;
+    m2 += b + delta * delta * before * share;
+  }
+  static __device__ void finish(double* out, int64_t slice, int64_t channel, int64_t channels, double count,
+                                double mean, double m2) {
+    double* row = out + slice * (1 + 2 * channels);
+    if (channel == 0) row[0] = count;
+    row[1 + channel] = mean;
+    row[1 + channels + channel] = m2;
+  }
+  using Result = double;
+};
+
+template <class T, bool kRows, int V>
+struct Sums {
+  using A = Compute<T>;
+  using Result = A;
+  PerChannel<A, kRows, V> mean;
+  A sum_g[V] = {}, sum_gx[V] = {};
+  int64_t count = 0;
+  __device__ Sums(const Arguments<T>& in, const Place& place) : mean(in.mean, place) {}
+  __device__ void operator()(const Arguments<T>& in, int64_t i) {
+    const Pack<T, V> x = load<V>(in.x + i), dy = gradient<T, V>(in, i);
+    for (int v = 0; v < V; ++v) {
+      const A g = static_cast<A>(dy.value[v]);
+      sum_g[v] += g;
+      sum_gx[v] += g * (static_cast<A>(x.value[v]) - mean[v]);
+    }
+    ++count;
+  }
+  __device__ double first(int v) const { return static_cast<double>(sum_g[v]); }
+  __device__ double second(int v) const { return static_cast<double>(sum_gx[v]); }
+  static __device__ void merge(double, double, double& sum_g, double& sum_gx, double a, double b) {
+    sum_g += a;
+    sum_gx += b;
+  }
+  static __device__ void finish(A* out, int64_t slice, int64_t channel, int64_t channels, double,
+                                double sum_g, double sum_gx) {
+    out[slice * 2 * channels + channel] = static_cast<A>(sum_g);
+    out[(slice * 2 + 1) * channels + channel] = static_cast<A>(sum_gx);
+  }
+};
+
+}  // namespace
+}  // namespace bnlab::kernels::cuda

@@ -1,0 +1,194 @@
+// The public face of the kernels: checks shapes, settles one dense layout for all tensors of a call,
+// allocates the result and hands over to the CPU or to CUDA. No arithmetic happens here.
+#include "strategies/kernels/kernels.hpp"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <c10/util/StringUtil.h>
+
+#include <string>
+
+#include "harness/error.hpp"
+#include "strategies/kernels/backend.hpp"
+
+namespace bnlab::kernels {
+namespace {
+
+using at::Tensor;
+
+template <class... Parts>
+[[noreturn]] void refuse(const char* where, const Parts&... parts) {
+  throw Error(Error::Kind::usage, c10::str("kernels::", where, ": ", parts...));
+}
+
+at::ScalarType statistics_type(const Tensor& x) {
+  return x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+}
+
+bool is_channels_last(const Tensor& x) {
+  if (x.dim() == 2) return false;
+  if (x.dim() == 3) return x.transpose(1, 2).is_contiguous();
+  return x.is_contiguous(x.dim() == 4 ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::ChannelsLast3d);
+}
+
+void check_input(const char* where, const Tensor& x, const Offsets& offsets) {
+  if (!x.defined() || x.dim() < 2 || x.dim() > 5 || x.size(1) == 0) {
+    refuse(where, "expected x of 2 to 5 dimensions [rows, channels >= 1, ...], got ",
+           x.defined() ? c10::str(x.sizes()) : std::string("an undefined tensor"));
+  }
+  const at::ScalarType dtype = x.scalar_type();
+  if (dtype != at::kDouble && dtype != at::kFloat && dtype != at::kBFloat16 && dtype != at::kHalf) {
+    refuse(where, "expected x of float64, float32, bfloat16 or float16, got ", dtype);
+  }
+  bool rising = offsets.size() >= 2 && offsets.front() == 0 && offsets.back() == x.size(0);
+  for (size_t i = 1; rising && i < offsets.size(); ++i) rising = offsets[i - 1] <= offsets[i];
+  if (!rising) {
+    refuse(where, "expected offsets that rise from 0 to ", x.size(0), " rows, got [",
+           c10::Join(", ", offsets), "]");
+  }
+#ifndef BNLAB_WITH_CUDA
+  if (x.is_cuda()) refuse(where, "this build has no CUDA kernels, got x on ", x.device());
+#endif
+  if (!x.is_cuda() && !x.is_cpu()) refuse(where, "expected x on the CPU or a CUDA device, got ", x.device());
+}
+
+// x dense, and how it lies in memory.
+Layout settle(Tensor& x) {
+  const bool contiguous = x.is_contiguous();
+  const bool channels_last = !contiguous && is_channels_last(x);
+  if (!contiguous && !channels_last) x = x.contiguous();
+  Layout layout{x.size(0), x.size(1), 1, channels_last};
+  for (int64_t d = 2; d < x.dim(); ++d) layout.plane *= x.size(d);
+  if (layout.plane == 1) layout.channels_last = true;
+  return layout;
+}
+
+// A tensor with one number per element of x, brought to x's strides.
+Tensor like(const char* where, const char* name, const Tensor& tensor, const Tensor& x) {
+  if (!tensor.defined() || tensor.sizes() != x.sizes() || tensor.scalar_type() != x.scalar_type() ||
+      tensor.device() != x.device()) {
+    refuse(where, "expected ", name, " like x (", x.sizes(), " ", x.scalar_type(), " on ", x.device(),
+           "), got ",
+           tensor.defined() ? c10::str(tensor.sizes(), " ", tensor.scalar_type(), " on ", tensor.device())
+                            : std::string("an undefined tensor"));
+  }
+  if (tensor.strides() == x.strides()) return tensor;
+  Tensor copy = at::empty_like(x);
+  copy.copy_(tensor);
+  return copy;
+}
+
+// A tensor with one number per slice and channel, contiguous.
+Tensor per_channel(const char* where, const char* name, const Tensor& tensor, const Tensor& x,
+                   const Offsets& offsets) {
+  const int64_t slices = static_cast<int64_t>(offsets.size()) - 1;
+  if (!tensor.defined() || tensor.dim() != 2 || tensor.size(0) != slices || tensor.size(1) != x.size(1) ||
+      tensor.scalar_type() != statistics_type(x) || tensor.device() != x.device()) {
+    refuse(where, "expected ", name, " of [", slices, ", ", x.size(1), "] ", statistics_type(x), " on ",
+           x.device(), ", got ",
+           tensor.defined() ? c10::str(tensor.sizes(), " ", tensor.scalar_type(), " on ", tensor.device())
+                            : std::string("an undefined tensor"));
+  }
+  return tensor.contiguous();
+}
+
+// The CPU computes float16 as float32.
+bool by_float(const Tensor& x) {
+  return x.defined() && x.is_cpu() && x.scalar_type() == at::kHalf;
+}
+Tensor to_float(const Tensor& x) {
+  return x.defined() ? x.to(at::kFloat) : x;
+}
+
+Backward settle_backward(const char* where, const Tensor& dy, const Tensor& x, const Tensor& y,
+                         const Offsets& offsets, const Tensor& mean, Activation activation, Layout& layout) {
+  check_input(where, x, offsets);
+  Backward in{dy, x, {}, per_channel(where, "mean", mean, x, offsets)};
+  layout = settle(in.x);
+  in.dy = like(where, "dy", dy, in.x);
+  if (activation == Activation::relu) in.y = like(where, "y", y, in.x);
+  return in;
+}
+
+}  // namespace
+
+#ifdef BNLAB_WITH_CUDA
+#define BNLAB_ON_DEVICE(x, call) ((x).is_cuda() ? cuda::call : cpu::call)
+#else
+#define BNLAB_ON_DEVICE(x, call) (cpu::call)
+#endif
+
+Tensor moments(const Tensor& x, const Offsets& offsets) {
+  check_input("moments", x, offsets);
+  if (by_float(x)) return moments(to_float(x), offsets);
+  Tensor dense = x;
+  const Layout layout = settle(dense);
+  const int64_t slices = static_cast<int64_t>(offsets.size()) - 1;
+  Tensor out = at::empty({slices, 1 + 2 * layout.channels}, x.options().dtype(at::kDouble).memory_format({}));
+  BNLAB_ON_DEVICE(x, moments(layout, offsets, dense, out));
+  return out;
+}
+
+Tensor normalise(const Tensor& x, const Offsets& offsets, const Tensor& mean, const Tensor& scale,
+                 const Tensor& shift, Activation activation, const Tensor& residual) {
+  const char* where = "normalise";
+  check_input(where, x, offsets);
+  if (by_float(x)) {
+    return normalise(to_float(x), offsets, mean, scale, shift, activation, to_float(residual)).to(at::kHalf);
+  }
+  Forward in{x,
+             per_channel(where, "mean", mean, x, offsets),
+             per_channel(where, "scale", scale, x, offsets),
+             per_channel(where, "shift", shift, x, offsets),
+             {},
+             activation};
+  const Layout layout = settle(in.x);
+  if (residual.defined()) in.residual = like(where, "residual", residual, in.x);
+  Tensor out = at::empty_like(in.x);
+  if (out.numel() > 0) BNLAB_ON_DEVICE(x, normalise(layout, offsets, in, out));
+  return out;
+}
+
+Tensor backward_sums(const Tensor& dy, const Tensor& x, const Tensor& y, const Offsets& offsets,
+                     const Tensor& mean, Activation activation) {
+  if (by_float(x)) return backward_sums(to_float(dy), to_float(x), to_float(y), offsets, mean, activation);
+  Layout layout;
+  const Backward in = settle_backward("backward_sums", dy, x, y, offsets, mean, activation, layout);
+  const int64_t slices = static_cast<int64_t>(offsets.size()) - 1;
+  Tensor out = at::empty({slices, 2, layout.channels}, in.mean.options());
+  BNLAB_ON_DEVICE(x, backward_sums(layout, offsets, in, out));
+  return out;
+}
+
+Tensor backward_input(const Tensor& dy, const Tensor& x, const Tensor& y, const Offsets& offsets,
+                      const Tensor& mean, const Tensor& a, const Tensor& b, const Tensor& c,
+                      Activation activation) {
+  const char* where = "backward_input";
+  if (by_float(x)) {
+    return backward_input(to_float(dy), to_float(x), to_float(y), offsets, mean, a, b, c, activation)
+        .to(at::kHalf);
+  }
+  Layout layout;
+  const Backward in = settle_backward(where, dy, x, y, offsets, mean, activation, layout);
+  Tensor out = at::empty_like(in.x);
+  const Tensor first = per_channel(where, "a", a, x, offsets);
+  const Tensor second = per_channel(where, "b", b, x, offsets);
+  const Tensor third = per_channel(where, "c", c, x, offsets);
+  if (out.numel() > 0) BNLAB_ON_DEVICE(x, backward_input(layout, offsets, in, first, second, third, out));
+  return out;
+}
+
+Tensor backward_residual(const Tensor& dy, const Tensor& y, Activation activation) {
+  if (activation == Activation::none) return dy;
+  if (by_float(dy)) return backward_residual(to_float(dy), to_float(y), activation).to(at::kHalf);
+  const char* where = "backward_residual";
+  check_input(where, y, {0, y.defined() && y.dim() > 0 ? y.size(0) : 0});
+  Tensor dense = y;
+  settle(dense);
+  const Tensor dy_dense = like(where, "dy", dy, dense);
+  Tensor out = at::empty_like(dense);
+  if (out.numel() > 0) BNLAB_ON_DEVICE(dense, backward_residual(dy_dense, dense, out));
+  return out;
+}
+
+}  // namespace bnlab::kernels

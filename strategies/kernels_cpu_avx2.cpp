@@ -1,3 +1,0 @@
-// The CPU loops for AVX2 and FMA (-mavx2 -mfma).
-#define BNLAB_CPU_NAMESPACE avx2
-#include "strategies/kernels_cpu_loops.inc"

@@ -1,3 +1,0 @@
-// The CPU loops for the compiler's default instruction set.
-#define BNLAB_CPU_NAMESPACE baseline
-#include "strategies/kernels_cpu_loops.inc"

@@ -1,0 +1,146 @@
+// References of the BN family: normalising by own or pooled moments, and every rule of what is remembered.
+//   y = gamma (x - m) / sqrt(v + eps) + beta
+#include "strategies/reference/batch_norm.hpp"
+
+#include <algorithm>
+
+namespace bnlab::reference {
+
+BatchNormSite::BatchNormSite(const Json& options, const Start& start)
+    : strategy_(start.strategy),
+      eps_(options.at("eps").get<double>()),
+      affine_(options.at("affine").get<bool>()),
+      running_(start.pair, options.at("momentum"), start.held) {}
+
+std::vector<Tensors> BatchNormSite::sets(const Tensors& x) const {
+  std::vector<Tensors> all;
+  for (const at::Tensor& tower : x) {
+    all.push_back({tower});
+  }
+  return all;
+}
+
+Tensors BatchNormSite::normalised(const Tensors& x) const {
+  Tensors y;
+  for (const at::Tensor& tower : x) {
+    const Moments own = moments({tower});
+    y.push_back(own.count == 0 ? tower : standardise(tower, own.mean, own.var, eps_));
+  }
+  return y;
+}
+
+std::vector<Pair> BatchNormSite::written(const std::vector<Tensors>& sets) const {
+  std::vector<Pair> all;
+  for (const Tensors& set : sets) {
+    const Moments of_set = moments(set);
+    if (of_set.count > 0) {
+      all.push_back(running_.written(of_set));
+    }
+  }
+  return all;
+}
+
+std::vector<Pair> BatchNormSite::updates(const Tensors& x) const {
+  return mean_of(written(sets(x)));
+}
+
+Tensors BatchNormSite::train(const Tensors& x) {
+  for (const Tensors& set : sets(x)) {
+    int64_t count = 0;
+    for (const at::Tensor& part : set) {
+      count += elements(part);
+    }
+    if (count == 1) {
+      refuse("more than 1 value per channel is needed to normalise (site site, strategy " + strategy_ +
+             ", set of 1)");
+    }
+  }
+  Tensors y = normalised(x);
+  running_.remember(updates(x));
+  return y;
+}
+
+Tensors BatchNormSite::evaluate(const Tensors& x, const Pair& pair) {
+  Tensors y;
+  for (const at::Tensor& tower : x) {
+    y.push_back(standardise(tower, pair.mean, pair.var, eps_));
+  }
+  return y;
+}
+
+int64_t existing_tower(const Json& option, const Start& start) {
+  const auto tower = option.get<int64_t>();
+  if (tower >= static_cast<int64_t>(start.towers)) {
+    refuse(start.strategy + ": there is no tower " + std::to_string(tower));
+  }
+  return tower;
+}
+
+namespace {
+
+class FromOneTower : public BatchNormSite {
+ public:
+  FromOneTower(const Json& options, const Start& start, int64_t tower)
+      : BatchNormSite(options, start), tower_(static_cast<size_t>(tower)) {}
+
+ protected:
+  std::vector<Pair> updates(const Tensors& x) const override { return written({{x[tower_]}}); }
+
+ private:
+  size_t tower_;
+};
+
+class PerTower : public FromOneTower {
+ public:
+  PerTower(const Json& options, const Start& start)
+      : FromOneTower(options, start, existing_tower(options.at("saved_tower"), start)) {}
+};
+
+class SingleTower : public FromOneTower {
+ public:
+  SingleTower(const Json& options, const Start& start)
+      : FromOneTower(options, start, existing_tower(options.at("tower"), start)) {}
+};
+
+class LastTower : public FromOneTower {
+ public:
+  LastTower(const Json& options, const Start& start)
+      : FromOneTower(options, start, static_cast<int64_t>(start.towers) - 1) {}
+};
+
+class EveryTower : public BatchNormSite {
+ public:
+  using BatchNormSite::BatchNormSite;
+
+ protected:
+  std::vector<Pair> updates(const Tensors& x) const override { return written(sets(x)); }
+};
+
+class Averaged : public BatchNormSite {
+ public:
+  Averaged(const Json& options, const Start& start)
+      : BatchNormSite(options, start), pooled_(options.at("merge") == "pooled") {}
+
+ protected:
+  std::vector<Pair> updates(const Tensors& x) const override {
+    return pooled_ ? written({x}) : BatchNormSite::updates(x);
+  }
+
+ private:
+  bool pooled_;
+};
+
+const auto per_tower = site_reference<PerTower>(
+    "per_tower",
+    {Json::object(), {{"saved_tower", 1}}, {{"momentum", nullptr}}, {{"affine", false}}, {{"eps", 0.1}}});
+const auto single_tower = site_reference<SingleTower>("single_tower", {Json::object(), {{"tower", 1}}});
+const auto last_tower = site_reference<LastTower>("last_tower", {Json::object(), {{"momentum", nullptr}}});
+const auto every_tower =
+    site_reference<EveryTower>("every_tower", {Json::object(), {{"momentum", nullptr}}, {{"momentum", 1}}});
+const auto averaged = site_reference<Averaged>("averaged", {Json::object(),
+                                                            {{"merge", "pooled"}},
+                                                            {{"momentum", nullptr}},
+                                                            {{"merge", "pooled"}, {"momentum", nullptr}}});
+
+}  // namespace
+}  // namespace bnlab::reference

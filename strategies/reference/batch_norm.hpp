@@ -1,0 +1,43 @@
+// A site of the BN family in the references, by the three axes: which sets of values share their moments,
+// what a step writes into the running statistics, what the gradient passes through (that of the formula as it
+// is written, unless a site detaches something).
+#pragma once
+
+#include "strategies/reference/reference.hpp"
+
+namespace bnlab::reference {
+
+// Every tower by itself.
+class BatchNormSite : public Site {
+ public:
+  BatchNormSite(const Json& options, const Start& start);
+
+  Tensors train(const Tensors& x) override;
+  Tensors evaluate_batch(const Tensors& x) override { return normalised(x); }
+  Tensors evaluate(const Tensors& x, const Pair& pair) override;
+  bool affine() const override { return affine_; }
+  Pair saved() const override { return running_.pair(); }
+
+ protected:
+  // Values that share their moments in training; a set of one value is refused.
+  virtual std::vector<Tensors> sets(const Tensors& x) const;
+  virtual Tensors normalised(const Tensors& x) const;
+  // What a training step writes into the running statistics, in turn: the plain mean over the sets.
+  virtual std::vector<Pair> updates(const Tensors& x) const;
+
+  // What each set that is not empty would write.
+  std::vector<Pair> written(const std::vector<Tensors>& sets) const;
+  Pair written(const Moments& set) const { return running_.written(set); }
+  double eps() const { return eps_; }
+
+ private:
+  std::string strategy_;
+  double eps_;
+  bool affine_;
+  RunningPair running_;
+};
+
+// Refuses a tower that does not exist.
+int64_t existing_tower(const Json& option, const Start& start);
+
+}  // namespace bnlab::reference

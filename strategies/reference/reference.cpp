@@ -1,0 +1,174 @@
+#include "strategies/reference/reference.hpp"
+
+#include <torch/csrc/autograd/autograd.h>
+
+#include <limits>
+
+#include "harness/error.hpp"
+
+namespace bnlab::reference {
+
+at::Tensor per_channel(const at::Tensor& v, int64_t dims) {
+  std::vector<int64_t> shape(static_cast<size_t>(dims), 1);
+  shape[1] = v.size(0);
+  return v.view(shape);
+}
+
+int64_t elements(const at::Tensor& x) {
+  int64_t count = 1;
+  for (int64_t d = 0; d < x.dim(); ++d) {
+    count *= d == 1 ? 1 : x.size(d);
+  }
+  return count;
+}
+
+Moments moments(const Tensors& parts) {
+  Tensors rows;  // [elements, C]
+  for (const at::Tensor& part : parts) {
+    if (part.numel() > 0) {
+      rows.push_back(part.movedim(1, -1).reshape({-1, part.size(1)}));
+    }
+  }
+  if (rows.empty()) {
+    return {};
+  }
+  const at::Tensor all = at::cat(rows);
+  const at::Tensor mean = all.mean(0);
+  return {all.size(0), mean, (all - mean).square().mean(0)};
+}
+
+at::Tensor standardise(const at::Tensor& x, const at::Tensor& mean, const at::Tensor& var, double eps) {
+  return (x - per_channel(mean, x.dim())) / per_channel((var + eps).sqrt(), x.dim());
+}
+
+void refuse(const std::string& message) {
+  throw Error(Error::Kind::refused, message);
+}
+
+RunningPair::RunningPair(const Pair& start, const Json& momentum, at::ScalarType held)
+    : pair_(start),
+      momentum_(momentum.is_null() ? std::nullopt : std::optional<double>(momentum.get<double>())),
+      held_(held) {}
+
+Pair RunningPair::written(const Moments& set) const {
+  const at::Tensor unbiased = set.var * (static_cast<double>(set.count) / static_cast<double>(set.count - 1));
+  const at::Tensor finite = set.mean.to(held_).isfinite() & unbiased.to(held_).isfinite();
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+  return {at::where(finite, set.mean, kNan), at::where(finite, unbiased, kNan)};
+}
+
+void RunningPair::remember(const std::vector<Pair>& updates) {
+  Pair after = pair_;
+  for (const Pair& update : updates) {
+    const double a = momentum_.value_or(1.0 / static_cast<double>(++updates_));
+    after.mean = (1 - a) * after.mean + a * update.mean.detach();
+    after.var = (1 - a) * after.var + a * update.var.detach();
+  }
+  const at::Tensor finite = after.mean.isfinite() & after.var.isfinite();
+  pair_ = {at::where(finite, after.mean, pair_.mean), at::where(finite, after.var, pair_.var)};
+}
+
+std::vector<Pair> mean_of(const std::vector<Pair>& pairs) {
+  if (pairs.empty()) {
+    return {};
+  }
+  Tensors means, vars;
+  for (const Pair& pair : pairs) {
+    means.push_back(pair.mean);
+    vars.push_back(pair.var);
+  }
+  return {{at::stack(means).mean(0), at::stack(vars).mean(0)}};
+}
+
+at::ScalarType held_precision(at::ScalarType dtype) {
+  return dtype == at::kDouble ? at::kDouble : at::kFloat;
+}
+
+at::Tensor leaf(const at::Tensor& given, at::ScalarType precision) {
+  return given.detach().to(at::kCPU, precision).to(at::kDouble, false, /*copy=*/true).requires_grad_(true);
+}
+
+Tensors leaves(const Tensors& given, at::ScalarType precision) {
+  Tensors all;
+  for (const at::Tensor& t : given) {
+    all.push_back(t.defined() ? leaf(t, precision) : at::Tensor());
+  }
+  return all;
+}
+
+Tensors gradients(const Tensors& y, const Tensors& dy, const Tensors& leaves) {
+  if (dy.empty()) {
+    return Tensors(leaves.size());
+  }
+  at::Tensor loss = at::zeros({}, at::kDouble);
+  for (size_t t = 0; t < y.size(); ++t) {
+    if (dy[t].defined()) {
+      loss = loss + (y[t] * dy[t]).sum();
+    }
+  }
+  Tensors found(leaves.size());
+  if (loss.requires_grad()) {
+    found = torch::autograd::grad({loss}, leaves, {}, std::nullopt, false, /*allow_unused=*/true);
+  }
+  for (size_t i = 0; i < leaves.size(); ++i) {
+    found[i] = found[i].defined() ? found[i] : at::zeros_like(leaves[i]);
+  }
+  return found;
+}
+
+About about(const std::string& strategy) {
+  return {strategy, "what " + strategy + " must answer, in float64", {}, "", "", "", "", ""};
+}
+
+LayerAnswer SiteReference::answer(const LayerCase& c) const {
+  const at::ScalarType held = held_precision(c.dtype);
+  const int64_t channels = c.steps.front().inputs.front().size(1);
+  const auto given = [&](const at::Tensor& t, double otherwise) {
+    return leaf(t.defined() ? t : at::full({channels}, otherwise, at::kDouble), held);
+  };
+  const at::Tensor weight = given(c.weight, 1), bias = given(c.bias, 0);
+  const auto site =
+      make_site_(c.strategy, {c.strategy.at("name").get<std::string>(),
+                              c.towers(),
+                              channels,
+                              c.seed,
+                              held,
+                              {given(c.running_mean, 0).detach(), given(c.running_var, 1).detach()}});
+  LayerAnswer answer;
+  for (const LayerStep& step : c.steps) {
+    LayerStepAnswer out;
+    Tensors all = leaves(step.inputs, c.dtype);
+    Tensors y = step.mode == Mode::train            ? site->train(all)
+                : step.mode == Mode::evaluate_saved ? site->evaluate(all, site->saved())
+                                                    : site->evaluate_batch(all);
+    for (at::Tensor& tower : y) {
+      if (site->affine()) {
+        tower = tower * per_channel(weight, tower.dim()) + per_channel(bias, tower.dim());
+      }
+      tower = c.activation == Activation::relu ? tower.relu() : tower;
+      out.outputs.push_back(tower.detach());
+    }
+    if (site->affine()) {
+      all.push_back(weight);
+      all.push_back(bias);
+    }
+    Tensors found = gradients(y, leaves(step.gradients, c.dtype), all);
+    if (site->affine()) {
+      out.bias_gradient = found.back();
+      out.weight_gradient = found[found.size() - 2];
+      found.resize(step.inputs.size());
+    }
+    if (!step.gradients.empty()) {
+      out.input_gradients = found;
+    }
+    out.running_mean = site->saved().mean;
+    out.running_var = site->saved().var;
+    if (step.mode == Mode::train) {
+      out.permutation = site->permutation();
+    }
+    answer.steps.push_back(out);
+  }
+  return answer;
+}
+
+}  // namespace bnlab::reference

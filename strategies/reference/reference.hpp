@@ -1,0 +1,119 @@
+// What the float64 references share: one site in plain formulas on all towers at once, its gradients by
+// LibTorch's autograd of that forward. A reference says what a strategy must answer, so it uses nothing of
+// the engine that computes the answers: moments are means over the values themselves.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "harness/verify/reference.hpp"
+
+namespace bnlab::reference {
+
+using Tensors = std::vector<at::Tensor>;  // one per tower, [n_t, C, ...], float64
+
+// Of a set of values, [C] each; autograd passes through them.
+struct Moments {
+  int64_t count = 0;  // per channel
+  at::Tensor mean;
+  at::Tensor var;  // biased
+};
+
+// Over all values of all `parts`; without any, mean and var stay undefined.
+Moments moments(const Tensors& parts);
+int64_t elements(const at::Tensor& x);                      // per channel
+at::Tensor per_channel(const at::Tensor& v, int64_t dims);  // [C] -> [1, C, 1, ...]
+at::Tensor standardise(const at::Tensor& x, const at::Tensor& mean, const at::Tensor& var, double eps);
+[[noreturn]] void refuse(const std::string& message);
+
+struct Pair {
+  at::Tensor mean, var;  // [C]; undefined: the strategy has none
+};
+
+// The running statistics of one site.
+class RunningPair {
+ public:
+  // held: the precision that holds the statistics; momentum null: the k-th update weighs 1/k.
+  RunningPair(const Pair& start, const Json& momentum, at::ScalarType held);
+
+  // What an update writes for a set: its mean and unbiased variance, NaN where the held precision has no
+  // number.
+  Pair written(const Moments& set) const;
+  // The updates of one training step, in turn. Channels that are not finite in any of them stay as they were.
+  void remember(const std::vector<Pair>& updates);
+  const Pair& pair() const { return pair_; }
+
+ private:
+  Pair pair_;
+  std::optional<double> momentum_;
+  at::ScalarType held_;
+  int64_t updates_ = 0;
+};
+
+// The plain mean; no update at all where there is nothing to average.
+std::vector<Pair> mean_of(const std::vector<Pair>& pairs);
+
+// What a site is given at the start of a case.
+struct Start {
+  std::string strategy;  // for messages
+  size_t towers = 0;
+  int64_t channels = 0;
+  uint64_t seed = 0;
+  at::ScalarType held = at::kDouble;  // the statistics' precision
+  Pair pair;                          // running statistics, float64
+};
+
+// A site from step to step. The functions give the normalised values, before weight, bias and activation.
+class Site {
+ public:
+  virtual ~Site() = default;
+  virtual Tensors train(const Tensors& x) = 0;
+  virtual Tensors evaluate_batch(const Tensors& x) = 0;
+  virtual Tensors evaluate(const Tensors& x, const Pair& pair) = 0;  // by these running statistics
+  virtual bool affine() const = 0;
+  virtual Pair saved() const { return {}; }
+  virtual std::vector<int64_t> permutation() const { return {}; }  // of the last training step
+};
+
+using MakeSite = std::function<std::unique_ptr<Site>(const Json& options, const Start& start)>;
+
+// A strategy whose site is a norm site.
+class SiteReference : public Reference {
+ public:
+  SiteReference(MakeSite make_site, std::vector<Json> variants)
+      : make_site_(std::move(make_site)), variants_(std::move(variants)) {}
+
+  LayerAnswer answer(const LayerCase& layer_case) const override;
+  std::vector<Json> variants() const override { return variants_; }
+  std::unique_ptr<Site> site(const Json& options, const Start& start) const {
+    return make_site_(options, start);
+  }
+
+ private:
+  MakeSite make_site_;
+  std::vector<Json> variants_;
+};
+
+About about(const std::string& strategy);
+
+template <class S, class R = SiteReference>
+Registered<Reference> site_reference(const std::string& strategy, const std::vector<Json>& variants) {
+  return {about(strategy), [variants](const Json&, const Reference::Context&) {
+            return std::make_unique<R>(
+                [](const Json& options, const Start& start) { return std::make_unique<S>(options, start); },
+                variants);
+          }};
+}
+
+// Of the sum over towers of y dy with respect to the leaves; without dy: undefined ones.
+Tensors gradients(const Tensors& y, const Tensors& dy, const Tensors& leaves);
+
+// `given` as `precision` rounds it, in float64; a leaf of autograd.
+at::Tensor leaf(const at::Tensor& given, at::ScalarType precision);
+Tensors leaves(const Tensors& given, at::ScalarType precision);  // undefined ones stay undefined
+at::ScalarType held_precision(at::ScalarType dtype);
+
+}  // namespace bnlab::reference

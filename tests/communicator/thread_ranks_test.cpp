@@ -1,0 +1,38 @@
+#include "harness/communicator/thread_ranks.hpp"
+
+#include <gtest/gtest.h>
+#include <torch/types.h>
+
+#include <array>
+
+#include "harness/error.hpp"
+
+namespace bnlab {
+namespace {
+
+TEST(ThreadRanks, MeetInOneWorld) {
+  std::array<double, 3> sums{};
+  on_thread_ranks(3, at::kCPU, [&](World& world) {
+    at::Tensor mine = at::full({1}, world.rank() + 1, at::kDouble);
+    world.statistics().all_reduce(mine, Purpose::control);
+    sums[static_cast<size_t>(world.rank())] = mine.item<double>();
+  });
+  EXPECT_EQ(sums, (std::array<double, 3>{6, 6, 6}));
+}
+
+TEST(ThreadRanks, TheCauseIsThrownRatherThanTheLossOfTheRankThatThrewIt) {
+  try {
+    on_thread_ranks(2, at::kCPU, [&](World& world) {
+      if (world.rank() == 1) {
+        throw Error(Error::Kind::refused, "the cause");
+      }
+      world.statistics().barrier();
+    });
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "the cause");
+  }
+}
+
+}  // namespace
+}  // namespace bnlab

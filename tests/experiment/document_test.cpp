@@ -1,0 +1,181 @@
+// Reading spec files and the specs that they extend.
+#include "tests/experiment/spec_files.hpp"
+
+namespace bnlab {
+namespace {
+
+class SpecDocument : public SpecFiles {};
+
+TEST_F(SpecDocument, RefusesWhatIsNoReadableFile) {
+  EXPECT_EQ(mistakes_of((folder_ / "none.json").string()),
+            Lines{"none.json: cannot be read: No such file or directory"});
+  std::filesystem::create_directories(folder_ / "folder.json");
+  EXPECT_EQ(mistakes_of((folder_ / "folder.json").string()),
+            Lines{"folder.json: expected a file with a JSON object, this is not an ordinary file"});
+}
+
+TEST_F(SpecDocument, NamesLineAndColumnOfSyntaxErrors) {
+  EXPECT_EQ(
+      mistakes("{\n  \"towers\": 4,\n  \"steps\" 10\n}"),
+      Lines{"spec.json: line 3, column 12: syntax error while parsing object separator - unexpected number "
+            "literal; expected ':'"});
+  EXPECT_EQ(mistakes("{\"towers\": NaN}").size(), 1u);
+  EXPECT_EQ(mistakes("{\"towers\": NaN}")[0].rfind("spec.json: line 1, column 12: ", 0), 0u);
+  EXPECT_EQ(mistakes("{} x")[0].rfind("spec.json: line 1, column 4: ", 0), 0u);
+  EXPECT_EQ(mistakes("")[0].rfind("spec.json: line 1, column 1: ", 0), 0u);
+  EXPECT_EQ(mistakes("{\"a\": \"\xff\"}")[0].rfind("spec.json: line 1, column 8: ", 0), 0u);
+  EXPECT_EQ(mistakes("[1]"), Lines{"spec.json: expected a JSON object, got [1]"});
+}
+
+TEST_F(SpecDocument, RefusesNumbersThatAreNotFinite) {
+  EXPECT_EQ(mistakes("{\"steps\":\n 1e999}"),
+            Lines{"spec.json: line 2, column 6: expected finite numbers: number overflow parsing '1e999'"});
+}
+
+TEST_F(SpecDocument, NamesDuplicateKeysWithTheirLine) {
+  EXPECT_EQ(
+      mistakes(
+          "{\"task\": \"fake_shapes\", \"model\": \"fake_net\", \"towers\": 4, \"batch_per_tower\": 1, "
+          "\"steps\": 1,\n"
+          " \"matrix\": {\"strategy\": [\"fake_own\",\n"
+          "   {\"name\": \"fake_pooled\", \"momentum\": 0.1,\n    \"momentum\": 0.1}]},\n \"towers\": 4}"),
+      (Lines{"spec.json: matrix.strategy[1].momentum: duplicate key (line 4)",
+             "spec.json: towers: duplicate key (line 5)"}));
+}
+
+TEST_F(SpecDocument, CapsSizeAndDepth) {
+  EXPECT_EQ(mistakes(spec("\"question\": \"" + std::string(1 << 20, 'x') + "\"")),
+            Lines{"spec.json: larger than 1048576 bytes, the most a spec may have"});
+  const std::string deepest(15, '[');
+  EXPECT_EQ(mistakes("{\"matrix\": " + deepest + std::string(15, ']') + "}")[0],
+            "spec.json: matrix: expected an object, got [[[[[[[[[[[[[[[]]]]]]]]]]]]]]]");
+  EXPECT_EQ(mistakes("{\"matrix\": " + std::string(100000, '[')),
+            Lines{"spec.json: line 1, column 27: nested deeper than 16 levels"});
+}
+
+TEST_F(SpecDocument, AnswersUnknownKeysWithTheNearest) {
+  EXPECT_EQ(
+      mistakes(spec(
+          R"("matrx": {}, "learning_rate": 1, "optimizer": {"name": "sgd", "momentm": 0.1}, "two words": 1)")),
+      (Lines{
+          "spec.json: matrx: unknown key; did you mean \"matrix\"?",
+          "spec.json: learning_rate: unknown key; known: question, claim, source, protocol, extends, matrix, "
+          "exclude, contrasts, remarks, task, model, strategy, towers, batch_per_tower, optimizer, steps, "
+          "epochs, "
+          "seed, "
+          "precision, memory_format, loss_mean, eval_every, log_every, populations, precise_batches, shards, "
+          "weight_ema, gradient_route, average_weights_every, "
+          "init_from, warmup_steps, timeout_s, "
+          "collective_timeout_s, placement",
+          "spec.json: [\"two words\"]: unknown key; known: question, claim, source, protocol, extends, "
+          "matrix, "
+          "exclude, contrasts, remarks, task, model, strategy, towers, batch_per_tower, optimizer, steps, "
+          "epochs, "
+          "seed, "
+          "precision, memory_format, loss_mean, eval_every, log_every, populations, precise_batches, shards, "
+          "weight_ema, gradient_route, average_weights_every, "
+          "init_from, warmup_steps, timeout_s, "
+          "collective_timeout_s, placement",
+          "spec.json: optimizer.momentm: unknown key of optimizer \"sgd\"; did you mean \"momentum\"?"}));
+}
+
+TEST_F(SpecDocument, ReportsAllMistakesAtOnce) {
+  EXPECT_EQ(
+      mistakes(R"({"question": 3, "model": "fake_nte", "strategy": "fake_own", "towers": 2.5, "steps": "ten",
+                         "matrix": {"seed": [0, -1]}, "exclude": [{"towrs": 2}], "contrasts": [{"metric": ""}]})"),
+      (Lines{
+          "spec.json: question: expected a text, got 3",
+          "spec.json: contrasts[0].metric: expected a text that is not empty, got \"\"",
+          "spec.json: contrasts[0].strategy: missing, expected a text that is not empty",
+          "spec.json: contrasts[0].above: missing, expected a text that is not empty",
+          "spec.json: exclude[0].towrs: unknown key; did you mean \"towers\"?",
+          "spec.json: task: missing, expected a task (its name, or {\"name\": ..., its parameters})",
+          "spec.json: model: unknown model \"fake_nte\"; did you mean \"fake_net\"?",
+          "spec.json: towers: expected an integer in [1, 4096], got 2.5",
+          "spec.json: batch_per_tower: missing, expected an integer in [0, 1000000] or a list of integers in "
+          "[0, 1000000]",
+          "spec.json: steps: expected an integer in [1, 1000000000] or null, got \"ten\"",
+          "spec.json: matrix.seed[1]: expected an integer in [0, 9007199254740992], got -1"}));
+}
+
+TEST_F(SpecDocument, RefusesAFileNameThatNamesNoFolder) {
+  EXPECT_EQ(
+      mistakes_of(write("a b.json", spec())),
+      Lines{"a b.json: expected a file name of letters, digits, _, - and ., it names a folder of results"});
+  EXPECT_EQ(mistakes_of(write("...json", spec())).size(), 1u);
+}
+
+TEST_F(SpecDocument, ExtendsABaseSpec) {
+  write("bases/base.json", R"({"task": "fake_shapes", "model": "fake_net", "batch_per_tower": 2, "steps": 10,
+      "question": "q", "optimizer": {"name": "sgd", "lr": 0.5, "momentum": 0.3},
+      "matrix": {"seed": [0, 1, 2], "towers": [1, 2]}, "strategy": {"name": "fake_pooled", "momentum": 0.2}})");
+  const Experiment experiment =
+      load(R"({"extends": "bases/base.json", "claim": "c", "steps": null, "epochs": 3,
+      "optimizer": {"lr": 0.25}, "matrix": {"towers": [4], "model.base": [8]}})");
+  EXPECT_EQ(experiment.question, "q");
+  EXPECT_EQ(experiment.claim, "c");
+  EXPECT_EQ(experiment.axes, (Lines{"seed", "towers", "model.base"}));
+  ASSERT_EQ(experiment.runs.size(), 3u);
+  const RunSpec& run = experiment.runs[1];
+  EXPECT_EQ(run.optimizer["lr"], 0.25);
+  EXPECT_EQ(run.optimizer["momentum"], 0.3);
+  EXPECT_EQ(run.strategy["momentum"], 0.2);
+  EXPECT_EQ(run.towers(), 4);
+  EXPECT_EQ(run.seed, 1u);
+  EXPECT_EQ(run.epochs, 3);
+}
+
+TEST_F(SpecDocument, AComponentOfAnotherNameReplacesTheBases) {
+  write("base.json",
+        R"({"task": "fake_shapes", "model": "fake_net", "towers": 4, "batch_per_tower": 1, "steps": 1,
+                         "strategy": {"name": "fake_pooled", "gradient": "stopped"}})");
+  const auto strategy = [&](const std::string& ours) {
+    return label(load_one(R"({"extends": "base.json", "strategy": )" + ours + "}").strategy);
+  };
+  EXPECT_EQ(strategy(R"({"name": "fake_own"})"), "fake_own");
+  EXPECT_EQ(strategy(R"("fake_own")"), "fake_own");
+  EXPECT_EQ(strategy(R"({"name": "fake_pooled", "momentum": 0.5})"),
+            "fake_pooled(momentum=0.5,gradient=stopped)");
+  EXPECT_EQ(strategy(R"({"momentum": 0.5})"), "fake_pooled(momentum=0.5,gradient=stopped)");
+}
+
+TEST_F(SpecDocument, NullRemovesAnAxisOfTheBase) {
+  write("base.json", spec(R"("matrix": {"towers,batch_per_tower": [[1, 1], [2, 1]], "seed": [0, 1]})"));
+  EXPECT_EQ(load(R"({"extends": "base.json", "matrix": {"towers,batch_per_tower": null}})").axes,
+            Lines{"seed"});
+  EXPECT_EQ(mistakes(R"({"extends": "base.json", "matrix": {"towers": null}})"),
+            (Lines{"spec.json: matrix.towers: the key \"towers\" is set twice",
+                   "spec.json: matrix.towers: expected a list of values that is not empty, got null"}));
+}
+
+TEST_F(SpecDocument, NamesTheFileThatAMistakeIsIn) {
+  write(
+      "a.json",
+      R"({"task": "fake_shapes", "model": {"name": "fake_net", "base": 0}, "matrix": {"seed": [0, "1"]}, "steps": 1})");
+  write("b.json", R"({"extends": "a.json", "optimizer": {"name": "sgd", "lr": -1, "power": -2}})");
+  EXPECT_EQ(
+      mistakes(
+          R"({"extends": "b.json", "strategy": "fake_own", "batch_per_tower": "2", "optimizer": {"power": -3}})"),
+      (Lines{"a.json: model.base: expected an integer in [1, 512], got 0",
+             "spec.json: batch_per_tower: expected an integer in [0, 1000000] or a list of integers in [0, "
+             "1000000], got \"2\"",
+             "b.json: optimizer.lr: expected a number > 0, got -1",
+             "spec.json: optimizer.power: expected a number > 0, got -3",
+             "a.json: matrix.seed[1]: expected an integer in [0, 9007199254740992], got \"1\""}));
+}
+
+TEST_F(SpecDocument, RefusesBasesThatCannotBeUsed) {
+  EXPECT_EQ(mistakes(R"({"extends": "none.json"})"),
+            (Lines{"none.json: cannot be read: No such file or directory",
+                   "spec.json: extends: the base spec \"none.json\" cannot be used"}));
+  EXPECT_EQ(mistakes(R"({"extends": 3})"), Lines{"spec.json: extends: expected the path of a spec, got 3"});
+  EXPECT_EQ(mistakes(R"({"extends": "./spec.json"})"),
+            Lines{"spec.json: extends: a cycle: \"./spec.json\" is extended by, or is, this spec"});
+  write("other.json", R"({"extends": "spec.json"})");
+  EXPECT_EQ(mistakes(R"({"extends": "other.json"})"),
+            (Lines{"other.json: extends: a cycle: \"spec.json\" is extended by, or is, this spec",
+                   "spec.json: extends: the base spec \"other.json\" cannot be used"}));
+}
+
+}  // namespace
+}  // namespace bnlab

@@ -1,0 +1,307 @@
+// One run: defaults, agreement between keys, ids, labels, and the way back from a record.
+#include <fstream>
+#include <regex>
+
+#include "harness/components/registry.hpp"
+#include "tests/experiment/spec_files.hpp"
+
+namespace bnlab {
+namespace {
+
+class SpecRun : public SpecFiles {};
+
+TEST_F(SpecRun, HasEveryKeyWithItsDefault) {
+  const RunSpec run = load_one(spec());
+  EXPECT_EQ(run.resolved, Json::parse(R"({
+    "task": {"name": "fake_shapes", "size": [64, 64], "nuisance": 0.2, "classes": []},
+    "model": {"name": "fake_net", "base": 16},
+    "strategy": {"name": "fake_pooled", "momentum": 0.1, "gradient": "full", "group_size": null},
+    "towers": 4, "batch_per_tower": 2,
+    "optimizer": {"name": "sgd", "lr": 0.1, "momentum": 0.9, "nesterov": false, "weight_decay": 0.0,
+                  "decay_norm_and_bias": false, "warmup_steps": 0, "schedule": "poly", "power": 0.9,
+                  "norm_lr_multiplier": 1.0, "groups": []},
+    "steps": 10, "epochs": null, "seed": 0, "precision": "float32", "memory_format": "channels_last",
+    "loss_mean": "batch", "eval_every": 0, "log_every": 10, "populations": ["saved"], "precise_batches": 20,
+    "shards": "iid", "weight_ema": null, "gradient_route": "reducer", "average_weights_every": null,
+    "init_from": null, "warmup_steps": 5, "timeout_s": 0.0, "collective_timeout_s": 60.0})"));
+}
+
+TEST_F(SpecRun, IsReadIntoItsFields) {
+  const RunSpec run =
+      load_one(spec(R"("seed": 9007199254740992, "precision": "bfloat16", "memory_format": "contiguous",
+    "loss_mean": "tower", "eval_every": 3, "log_every": 2, "warmup_steps": 1,
+    "populations": ["batch", "tower:3", "saved"], "precise_batches": 7, "shards": "sorted:class", "weight_ema": 0.99,
+    "gradient_route": "host", "init_from": {"file": "w.safetensors", "part": "features"}, "timeout_s": 9.5, "collective_timeout_s": 1, "placement": {"ranks": 2, "device": "cuda"}, "optimizer": {"name": "sgd", "lr": 0.5})"));
+  EXPECT_EQ(run.task["name"], "fake_shapes");
+  EXPECT_EQ(run.model["base"], 16);
+  EXPECT_EQ(run.strategy["gradient"], "full");
+  EXPECT_EQ(run.optimizer["lr"], 0.5);
+  EXPECT_EQ(run.samples_per_tower, (std::vector<int64_t>{2, 2, 2, 2}));
+  EXPECT_EQ(run.steps, 10);
+  EXPECT_FALSE(run.epochs);
+  EXPECT_EQ(run.seed, 9007199254740992u);
+  EXPECT_EQ(run.precision, Precision::bfloat16);
+  EXPECT_EQ(run.memory_format, MemoryFormat::contiguous);
+  EXPECT_EQ(run.loss_mean, LossMean::tower);
+  EXPECT_EQ(run.eval_every, 3);
+  EXPECT_EQ(run.log_every, 2);
+  EXPECT_EQ(run.populations, (Lines{"batch", "tower:3", "saved"}));
+  EXPECT_EQ(run.evaluated(), (Lines{"batch", "tower:3", "saved", "ema"}));
+  EXPECT_EQ(run.precise_batches, 7);
+  EXPECT_EQ(run.shard_key, "class");
+  EXPECT_EQ(run.weight_ema, 0.99);
+  EXPECT_EQ(run.gradient_route, GradientRoute::host);
+  EXPECT_EQ(run.average_weights_every, 0);
+  ASSERT_TRUE(run.init_from);
+  EXPECT_EQ(run.init_from->file, "w.safetensors");
+  EXPECT_TRUE(run.init_from->features_only);
+  EXPECT_EQ(run.warmup_steps, 1);
+  EXPECT_EQ(run.timeout_s, 9.5);
+  EXPECT_EQ(run.collective_timeout_s, 1);
+  EXPECT_EQ(run.ranks, 2);
+  EXPECT_EQ(run.device, "cuda");
+  EXPECT_FALSE(run.resolved.contains("placement"));
+}
+
+TEST_F(SpecRun, TakesUnevenTowersAndEpochs) {
+  const RunSpec run = load_one(R"({"task": "fake_shapes", "model": "fake_net", "strategy": "fake_own",
+                                   "towers": 3, "batch_per_tower": [3, 0, 1], "epochs": 2.5})");
+  EXPECT_EQ(run.samples_per_tower, (std::vector<int64_t>{3, 0, 1}));
+  EXPECT_EQ(run.steps, 0);
+  EXPECT_EQ(run.epochs, 2.5);
+  EXPECT_TRUE(run.resolved["steps"].is_null());
+  EXPECT_EQ(run.id.rfind("fake_own-3xmixed-seed0-", 0), 0u) << run.id;
+}
+
+TEST_F(SpecRun, RefusesKeysThatDisagree) {
+  EXPECT_EQ(mistakes(spec(R"("epochs": 2)")),
+            Lines{"spec.json: steps: expected exactly one of \"steps\" and \"epochs\", got both"});
+  EXPECT_EQ(mistakes(spec(R"("optimizer": {"name": "sgd", "nesterov": true, "momentum": 0},
+                            "placement": {"ranks": 3})")),
+            (Lines{"spec.json: placement.ranks: expected a divisor of the 4 towers, got 3",
+                   "spec.json: optimizer.nesterov: expected false where momentum is 0, got true"}));
+  const std::string start =
+      R"({"task": "fake_shapes", "model": "fake_net", "strategy": "fake_own", "towers": 2, )";
+  EXPECT_EQ(mistakes(start + R"("batch_per_tower": [1, 2, 3]})"),
+            (Lines{"spec.json: steps: expected exactly one of \"steps\" and \"epochs\", got neither",
+                   "spec.json: batch_per_tower: expected 2 entries, one per tower, got 3"}));
+  EXPECT_EQ(mistakes(start + R"("steps": 1, "batch_per_tower": [0, 0]})"),
+            Lines{"spec.json: batch_per_tower: expected at least one sample in some tower, got [0,0]"});
+  EXPECT_EQ(mistakes(start + R"("steps": 1, "batch_per_tower": 0})"),
+            Lines{"spec.json: batch_per_tower: expected at least one sample in some tower, got 0"});
+}
+
+TEST_F(SpecRun, RefusesPopulationsThatTheRunCannotHave) {
+  EXPECT_EQ(mistakes(spec(R"("populations": ["tower:4", "mean", "presise", "tower:03"])")),
+            (Lines{"spec.json: populations[0]: expected a tower from 0 to 3, got \"tower:4\"",
+                   "spec.json: populations[2]: expected saved, tower:K, mean, pooled, precise or batch, got "
+                   "\"presise\"; did you mean \"precise\"?",
+                   "spec.json: populations[3]: expected saved, tower:K, mean, pooled, precise or batch, got "
+                   "\"tower:03\"; did you mean \"tower:0\"?"}));
+  EXPECT_EQ(mistakes(spec(R"("populations": ["saved", "batch", "saved"])")),
+            Lines{"spec.json: populations[2]: \"saved\" appears twice"});
+}
+
+TEST_F(SpecRun, RefusesShardsWithoutAKey) {
+  for (const std::string shards : {"sorted", "sorted:", "class"}) {
+    EXPECT_EQ(mistakes(spec("\"shards\": \"" + shards + "\"")),
+              Lines{"spec.json: shards: expected iid or sorted:KEY, where KEY is one of the task's, got \"" +
+                    shards + "\""});
+  }
+}
+
+TEST_F(SpecRun, AveragesWeightsInPlaceOfGradientsAndBetweenEvaluations) {
+  EXPECT_EQ(load_one(spec(R"("average_weights_every": 2, "eval_every": 4, "placement": {"ranks": 4})"))
+                .average_weights_every,
+            2);
+  EXPECT_EQ(
+      mistakes(spec(R"("average_weights_every": 3, "eval_every": 4, "gradient_route": "host",
+                            "weight_ema": 0.9, "placement": {"ranks": 2})")),
+      (Lines{"spec.json: gradient_route: expected \"reducer\" beside average_weights_every, got \"host\"",
+             "spec.json: weight_ema: expected null beside average_weights_every, got 0.9",
+             "spec.json: average_weights_every: expected a divisor of eval_every, 4, got 3",
+             "spec.json: average_weights_every: expected one tower per rank, got placement.ranks 2 for 4 "
+             "towers"}));
+}
+
+TEST_F(SpecRun, RefusesValuesOutOfRange) {
+  EXPECT_EQ(
+      mistakes(R"({"task": "fake_shapes", "model": {"name": "fake_net", "base": 513}, "strategy": "fake_own",
+      "towers": 4097, "batch_per_tower": [1, -1], "steps": 0, "seed": -1, "log_every": 0, "populations": [],
+      "timeout_s": -1, "collective_timeout_s": 0, "placement": {"ranks": 0, "device": "gpu"},
+      "precise_batches": 0, "shards": "", "weight_ema": 1, "gradient_route": "ring", "average_weights_every": 0,
+      "init_from": {"part": "head"}, "optimizer": {"name": "sgd", "lr": 0, "momentum": 1.5}})"),
+      (Lines{"spec.json: model.base: expected an integer in [1, 512], got 513",
+             "spec.json: towers: expected an integer in [1, 4096], got 4097",
+             "spec.json: batch_per_tower[1]: expected an integer in [0, 1000000], got -1",
+             "spec.json: optimizer.lr: expected a number > 0, got 0",
+             "spec.json: optimizer.momentum: expected a number in [0, 1], got 1.5",
+             "spec.json: steps: expected an integer in [1, 1000000000] or null, got 0",
+             "spec.json: seed: expected an integer in [0, 9007199254740992], got -1",
+             "spec.json: log_every: expected an integer in [1, 1000000000], got 0",
+             "spec.json: populations: expected a list of texts that is not empty, got []",
+             "spec.json: precise_batches: expected an integer in [1, 1000000000], got 0",
+             "spec.json: shards: expected a text that is not empty, got \"\"",
+             "spec.json: weight_ema: expected a number in (0, 1) or null, got 1",
+             "spec.json: gradient_route: expected one of \"reducer\", \"rank0\", \"host\", got \"ring\"",
+             "spec.json: average_weights_every: expected an integer in [1, 1000000000] or null, got 0",
+             "spec.json: init_from.file: missing, expected a text that is not empty",
+             "spec.json: init_from.part: expected one of \"all\", \"features\", got \"head\"",
+             "spec.json: timeout_s: expected a number >= 0, got -1",
+             "spec.json: collective_timeout_s: expected a number > 0, got 0",
+             "spec.json: placement.ranks: expected an integer in [1, 4096] or null, got 0",
+             "spec.json: placement.device: expected one of \"cpu\", \"cuda\" or null, got \"gpu\"",
+             "spec.json: batch_per_tower: expected 4097 entries, one per tower, got 2"}));
+}
+
+TEST_F(SpecRun, IdIsASlugAndAHash) {
+  const RunSpec run = load_one(spec(R"("seed": 7)"));
+  EXPECT_TRUE(std::regex_match(run.id, std::regex("fake_pooled-4x2-seed7-[0-9a-f]{12}"))) << run.id;
+  const RunSpec stopped = read_resolved([&] {
+    Json resolved = run.resolved;
+    resolved["strategy"]["gradient"] = "stopped";
+    return resolved;
+  }());
+  EXPECT_EQ(stopped.id.rfind("fake_pooled-gradient-stopped-4x2-seed7-", 0), 0u) << stopped.id;
+}
+
+// The canonical form is part of the record format: ids of finished runs must not move.
+TEST_F(SpecRun, IdIsTheSameForEver) {
+  EXPECT_EQ(load_one(spec()).id, "fake_pooled-4x2-seed0-6d76bfdefe91");
+}
+
+TEST_F(SpecRun, IdDoesNotDependOnHowTheSpecIsWritten) {
+  const std::string id = load_one(spec()).id;
+  EXPECT_EQ(
+      load_one(
+          R"({"steps": 10, "towers": 4, "strategy": {"gradient": "full", "name": "fake_pooled"}, "seed": 0,
+                         "batch_per_tower": [2, 2, 2, 2], "model": {"base": 16, "name": "fake_net"}, "task": "fake_shapes",
+                         "optimizer": {"name": "sgd", "weight_decay": 0, "lr": 1e-1}})")
+          .id,
+      id);
+}
+
+TEST_F(SpecRun, IdIgnoresWhatChangesNoResult) {
+  const std::string id = load_one(spec()).id;
+  for (const std::string key :
+       {R"("log_every": 3)", R"("timeout_s": 3)", R"("collective_timeout_s": 3)", R"("question": "why?")",
+        R"("claim": "so")", R"("source": "s")", R"("protocol": "p")", R"("placement": {"ranks": 2})"}) {
+    EXPECT_EQ(load_one(spec(key)).id, id) << key;
+  }
+}
+
+TEST_F(SpecRun, IdChangesWithWhatChangesTheResult) {
+  const std::string id = load_one(spec()).id;
+  for (const std::string key :
+       {R"("seed": 1)", R"("optimizer": {"name": "sgd", "lr": 0.2})", R"("precision": "float64")",
+        R"("memory_format": "contiguous")", R"("loss_mean": "tower")", R"("eval_every": 1)",
+        R"("populations": ["saved", "batch"])", R"("precise_batches": 3)", R"("shards": "sorted:class")",
+        R"("weight_ema": 0.5)", R"("gradient_route": "rank0")", R"("average_weights_every": 1)",
+        R"("init_from": {"file": "w"})", R"("optimizer": {"groups": [{"prefix": "head."}]})"}) {
+    EXPECT_NE(load_one(spec(key)).id, id) << key;
+  }
+  const std::string wrapped = R"("strategy": {"name": "fake_wrapped", "base": )";
+  const auto id_of = [&](const std::string& base) {
+    Json resolved = load_one(spec()).resolved;
+    resolved["strategy"] = Json::parse("{" + wrapped + base + "}}")["strategy"];
+    return read_resolved(resolved).id;
+  };
+  EXPECT_EQ(id_of(R"("fake_pooled")"), id_of(R"({"name": "fake_pooled", "gradient": "full"})"));
+  EXPECT_NE(id_of(R"("fake_pooled")"), id_of(R"({"name": "fake_pooled", "gradient": "stopped"})"));
+  EXPECT_NE(id_of(R"("fake_pooled")"), id_of(R"("fake_own")"));
+}
+
+// Records outlive the program that wrote them: a key that it did not know had the default.
+TEST_F(SpecRun, IdOfARecordWithoutNewerKeysIsThatOfTheDefaults) {
+  const RunSpec run = load_one(spec());
+  Json old = run.resolved;
+  for (const char* key : {"populations", "precise_batches", "shards", "weight_ema", "gradient_route",
+                          "average_weights_every", "init_from"}) {
+    old.erase(key);
+  }
+  old["optimizer"].erase("nesterov");
+  old["strategy"].erase("gradient");
+  const RunSpec read = read_resolved(old);
+  EXPECT_EQ(read.id, run.id);
+  EXPECT_EQ(read.resolved, run.resolved);
+  EXPECT_TRUE(matches(Json::parse(R"({"shards": "iid", "optimizer.nesterov": false})"), read.resolved));
+}
+
+TEST_F(SpecRun, ResolvedReadsBackToTheSameRun) {
+  const std::vector<std::string> texts = {
+      spec(), spec(R"("seed": 3, "precision": "float64", "timeout_s": 3, "populations": ["batch"],
+          "average_weights_every": 5, "shards": "sorted:drive")"),
+      spec(
+          R"("weight_ema": 0.5, "init_from": {"file": "w"}, "optimizer": {"groups": [{"prefix": "head."}]})"),
+      R"({"task": "fake_shapes", "model": "fake_net", "strategy": {"name": "fake_wrapped", "base": "fake_own"},
+          "towers": 3, "batch_per_tower": [3, 0, 1], "epochs": 2.5})"};
+  for (const auto& text : texts) {
+    const RunSpec run = load_one(text);
+    const RunSpec again = read_resolved(Json::parse(run.resolved.dump()));
+    EXPECT_EQ(again.id, run.id);
+    EXPECT_EQ(again.resolved, run.resolved);
+    EXPECT_EQ(again.samples_per_tower, run.samples_per_tower);
+    EXPECT_EQ(again.steps, run.steps);
+    EXPECT_EQ(again.epochs, run.epochs);
+    EXPECT_EQ(again.precision, run.precision);
+    EXPECT_EQ(again.populations, run.populations);
+  }
+}
+
+TEST_F(SpecRun, ResolvedIsReadStrictly) {
+  Json resolved = load_one(spec()).resolved;
+  resolved["sed"] = 1;
+  resolved["towers"] = "4";
+  try {
+    read_resolved(resolved);
+    FAIL() << "read a mistaken spec";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), Error::Kind::spec);
+    EXPECT_STREQ(error.what(),
+                 "resolved run spec: sed: unknown key; did you mean \"seed\"?\n"
+                 "resolved run spec: towers: expected an integer in [1, 4096], got \"4\"");
+  }
+}
+
+TEST(Label, NamesWhatDiffersFromTheDefaults) {
+  EXPECT_EQ(label("fake_pooled"), "fake_pooled");
+  EXPECT_EQ(label({{"name", "fake_pooled"}, {"momentum", 0.1}, {"gradient", "full"}}), "fake_pooled");
+  EXPECT_EQ(
+      label({{"name", "fake_pooled"}, {"group_size", 2}, {"gradient", "stopped"}, {"momentum", nullptr}}),
+      "fake_pooled(momentum=null,gradient=stopped,group_size=2)");
+  EXPECT_EQ(label(Json::parse(
+                R"({"name": "fake_wrapped", "base": {"name": "fake_pooled", "gradient": "stopped"}})")),
+            "fake_wrapped(base=fake_pooled(gradient=stopped))");
+  EXPECT_EQ(label({{"name", "fake_ghost"}, {"virtual_batch", 4}}), "fake_ghost(virtual_batch=4)");
+  EXPECT_EQ(label({{"name", "from_the_future"}, {"x", 1}}), "from_the_future");
+}
+
+TEST(Matches, ComparesDottedKeys) {
+  const Json run = Json::parse(
+      R"({"towers": 8, "strategy": {"name": "fake_pooled", "gradient": "stopped", "momentum": 1.0}})");
+  EXPECT_TRUE(matches(Json::object(), run));
+  EXPECT_TRUE(matches(Json::parse(R"({"towers": 8, "strategy.name": "fake_pooled"})"), run));
+  EXPECT_TRUE(matches(Json::parse(R"({"strategy": "fake_pooled"})"), run));
+  EXPECT_TRUE(matches(Json::parse(R"j({"strategy": "fake_pooled(momentum=1.0,gradient=stopped)"})j"), run));
+  EXPECT_TRUE(matches(Json::parse(R"({"strategy": {"gradient": "stopped", "momentum": 1}})"), run));
+  EXPECT_FALSE(matches(Json::parse(R"({"towers": 4})"), run));
+  EXPECT_FALSE(matches(Json::parse(R"({"towers": 8, "strategy": "fake_own"})"), run));
+  EXPECT_FALSE(matches(Json::parse(R"({"strategy": {"gradient": "full"}})"), run));
+  EXPECT_FALSE(matches(Json::parse(R"({"strategy.base": 1})"), run));
+}
+
+TEST(SpecReference, NamesEveryKeyAndOptimizerParameter) {
+  const auto readme = std::filesystem::path(__FILE__).parent_path() / "../../experiments/README.md";
+  std::ifstream stream(readme);
+  std::stringstream text;
+  text << stream.rdbuf();
+  std::vector<Parameter> all = spec_parameters();
+  const auto& sgd = find_registered("optimizer", "sgd")->parameters;
+  all.insert(all.end(), sgd.begin(), sgd.end());
+  for (const auto& parameter : all) {
+    EXPECT_NE(text.str().find("`" + parameter.name + "`"), std::string::npos) << parameter.name;
+  }
+}
+
+}  // namespace
+}  // namespace bnlab
