@@ -8,7 +8,14 @@
 #include <memory>
 #include <string>
 
+#include "harness/pass.hpp"
+
 namespace bnlab {
+
+// The precision of statistics, weights and biases for an input of this dtype.
+constexpr at::ScalarType statistics_type(at::ScalarType input) {
+  return input == at::kDouble ? at::kDouble : at::kFloat;
+}
 
 enum class Activation { none, relu };
 
@@ -33,8 +40,8 @@ struct ConvSite {
 // One layer at a site: y = activation(norm(x) + residual), or a convolution (which takes no residual).
 class Layer : public torch::nn::Module {
  public:
-  // x: [rows, channels, ...], rows dealt to towers by the strategy's current pass; residual: like x.
-  virtual at::Tensor forward(at::Tensor x, at::Tensor residual = {}) = 0;
+  // x: [rows, channels, ...], rows dealt to towers as `pass` says; residual: like x, or undefined.
+  virtual at::Tensor forward(at::Tensor x, at::Tensor residual, const Pass& pass) = 0;
 };
 
 class LayerMaker {
@@ -49,8 +56,8 @@ class LayerMaker {
 // A network in two parts: a strategy may rearrange samples around `features`, never inside `head`.
 class Network : public torch::nn::Module {
  public:
-  virtual at::Tensor features(at::Tensor images) = 0;  // [n, 3, H, W] -> [n, F, H', W']
-  virtual at::Tensor head(at::Tensor features) = 0;    // -> [n, classes, H, W]
+  virtual at::Tensor features(at::Tensor images, const Pass& pass) = 0;  // [n, 3, H, W] -> [n, F, H', W']
+  virtual at::Tensor head(at::Tensor features, const Pass& pass) = 0;    // -> [n, classes, H, W]
 };
 
 }  // namespace bnlab

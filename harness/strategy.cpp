@@ -19,7 +19,7 @@ class Convolution : public Layer {
     }
   }
 
-  at::Tensor forward(at::Tensor x, at::Tensor) override {
+  at::Tensor forward(at::Tensor x, at::Tensor, const Pass&) override {
     return at::conv2d(x, weight_, bias_, stride_, padding_);
   }
 
@@ -46,15 +46,12 @@ std::shared_ptr<Layer> Strategy::conv(const ConvSite& site) {
                                        at::TensorOptions().device(context_.device).dtype(context_.dtype));
 }
 
-at::Tensor Strategy::forward(Network& network, const Batch& batch, const Step& step, Mode mode) {
-  pass_ = {batch.towers, batch.rows_per_sample, step, mode};
-  return network.head(network.features(batch.images));
+at::Tensor Strategy::forward(Network& network, const at::Tensor& images, const Pass& pass) {
+  return network.head(network.features(images, pass), pass);
 }
 
 bool Strategy::trainable(const std::string&, const Step&) const {
   return true;
 }
-
-void Strategy::before_eval(Network&, const Population&, Calibration&) {}
 
 }  // namespace bnlab

@@ -25,7 +25,7 @@ const Registered<Strategy> entry{
      "merge pooled: ... + momentum (m, M/(N - 1)), M = sum n_t v_t + sum n_t (m_t - m)^2",
      "none; merge pooled: 1 forward", "when towers see different data and only evaluation suffers",
      "does not help training: each tower still normalises by its own few values"},
-    make_tower_strategy<rules>};
+    make_bn_strategy<rules>};
 
 }  // namespace
 }  // namespace bnlab

@@ -91,7 +91,7 @@ const Registered<Strategy> entry{
      "1 forward; scope pooled: 1 forward, 1 backward",
      "small batches without a shared backward; r_max 1.5 and d_max 0.5 suit short runs",
      "limits of 3 and 5 from the first step spoil the start: keep the schedule"},
-    make_tower_strategy<rules>};
+    make_bn_strategy<rules>};
 
 }  // namespace
 }  // namespace bnlab

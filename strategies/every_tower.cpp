@@ -22,7 +22,7 @@ const Registered<Strategy> entry{
      "v_t)",
      "none", "to reproduce recipes that collect all update ops",
      "forgets T times as fast as its momentum says, and weighs the last towers most"},
-    make_tower_strategy<rules>};
+    make_bn_strategy<rules>};
 
 }  // namespace
 }  // namespace bnlab

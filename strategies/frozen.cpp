@@ -12,12 +12,6 @@
 namespace bnlab {
 namespace {
 
-class NoCalibration : public Calibration {
- public:
-  int64_t available() const override { return 0; }
-  Batch batch(int64_t) override { return {}; }  // never asked for
-};
-
 class Frozen : public Wrapper {
  public:
   Frozen(const Json& options, const Context& context)
@@ -30,17 +24,14 @@ class Frozen : public Wrapper {
     return Wrapper::norm(site);
   }
 
-  at::Tensor forward(Network& network, const Batch& batch, const Step& step, Mode mode) override {
-    if (mode != Mode::train || step.index < from_step_) {
-      remembers_ = remembers_ || mode == Mode::train;
-      return Wrapper::forward(network, batch, step, mode);
+  at::Tensor forward(Network& network, const at::Tensor& images, const Pass& pass) override {
+    if (pass.mode != Mode::train || pass.step.index < from_step_) {
+      return Wrapper::forward(network, images, pass);
     }
-    if (remembers_) {  // merged once; every evaluation puts the same pair back
-      NoCalibration none;
-      Wrapper::before_eval(network, {}, none);
-      remembers_ = false;
-    }
-    return Wrapper::forward(network, batch, step, Mode::train_frozen);
+    running_statistics()->freeze();  // merged once; every evaluation puts the same pair back
+    Pass frozen = pass;
+    frozen.mode = Mode::train_frozen;
+    return Wrapper::forward(network, images, frozen);
   }
 
   bool trainable(const std::string& parameter, const Step& step) const override {
@@ -52,12 +43,6 @@ class Frozen : public Wrapper {
       }
     }
     return Wrapper::trainable(parameter, step);
-  }
-
-  void average_replicas() override {
-    if (remembers_) {  // else all ranks use the saved pair already
-      Wrapper::average_replicas();
-    }
   }
 
  private:
@@ -80,7 +65,6 @@ class Frozen : public Wrapper {
 
   int64_t from_step_;
   bool train_affine_;
-  bool remembers_ = false;          // what the base has trained on, which its ranks may keep apart
   std::vector<std::string> sites_;  // how the names of their parameters begin
 };
 

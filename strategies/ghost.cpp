@@ -24,7 +24,7 @@ const Registered<Strategy> entry{
      "running <- (1 - momentum) running + momentum mean over b of (m_b, n_b/(n_b - 1) v_b)",
      "none", "to get a small batch's noise on a device that holds a large one",
      "loses what small batches lose; refused where virtual_batch does not divide a tower's batch"},
-    make_tower_strategy<rules>};
+    make_bn_strategy<rules>};
 
 }  // namespace
 }  // namespace bnlab

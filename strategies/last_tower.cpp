@@ -21,7 +21,7 @@ const Registered<Strategy> entry{
      "y as per_tower\nrunning <- (1 - momentum) running + momentum (m_t, n_t/(n_t - 1) v_t), t = T - 1",
      "none", "to reproduce the Inception v3 example; under even shards as good as any one tower",
      "as single_tower: fails where the last tower's share of the data is not like the rest"},
-    make_tower_strategy<rules>};
+    make_bn_strategy<rules>};
 
 }  // namespace
 }  // namespace bnlab

@@ -27,7 +27,7 @@ const Registered<Strategy> entry{
      "running <- (1 - momentum) running + momentum (m_s, n_s/(n_s - 1) v_s), s = saved_tower",
      "none", "as the baseline: what data-parallel training does when nothing is said",
      "loses accuracy at a few values per tower; the saved statistics know one tower's data only"},
-    make_tower_strategy<rules>};
+    make_bn_strategy<rules>};
 
 }  // namespace
 }  // namespace bnlab

@@ -10,20 +10,11 @@ namespace {
 
 class Precise : public Wrapper {
  public:
-  Precise(const Json& options, const Context& context)
-      : Wrapper(options, context), batches_(options.at("batches").get<int64_t>()) {}
-
   // The moving average of a pair (weight_ema) too gives way to what averaged weights themselves produce.
-  void before_eval(Network& network, const Population& population, Calibration& calibration) override {
-    Population recomputed = population;
-    if (population.kind == Population::Kind::saved) {
-      recomputed = {.kind = Population::Kind::precise, .batches = batches_};
-    }
-    base().before_eval(network, recomputed, calibration);
+  Precise(const Json& options, const Context& context) : Wrapper(options, context) {
+    running_statistics()->saved = {.kind = Population::Kind::precise,
+                                   .batches = options.at("batches").get<int64_t>()};
   }
-
- private:
-  int64_t batches_;
 };
 
 const Registered<Strategy> entry{

@@ -12,24 +12,23 @@
 namespace bnlab {
 namespace {
 
-class Shuffle : public TowerStrategy {
+class Shuffle : public BnStrategy {
  public:
-  Shuffle(const Json& options, const Context& context) : TowerStrategy(rules(options), context) {}
+  Shuffle(const Json& options, const Context& context) : BnStrategy(rules(options), context) {}
 
-  at::Tensor forward(Network& network, const Batch& batch, const Step& step, Mode mode) override {
+  at::Tensor forward(Network& network, const at::Tensor& images, const Pass& pass) override {
     permutation_.clear();
-    if (mode != Mode::train && mode != Mode::calibrate) {
-      return TowerStrategy::forward(network, batch, step, mode);
+    if (pass.mode != Mode::train && pass.mode != Mode::calibrate) {
+      return BnStrategy::forward(network, images, pass);
     }
-    pass_ = {batch.towers, batch.rows_per_sample, step, mode};
-    permutation_ = drawn(batch, step, mode);
-    const auto exchange = c10::make_intrusive<SampleExchange>(
-        permutation_, batch.towers, batch.rows_per_sample, batch.images.device(), context_.statistics);
-    return network.head(restore(network.features(scatter(batch.images, exchange)), exchange));
+    permutation_ = drawn(pass);
+    const auto exchange = c10::make_intrusive<SampleExchange>(permutation_, pass.towers, pass.rows_per_sample,
+                                                              images.device(), context_.statistics);
+    const at::Tensor features = network.features(scatter(images, exchange), pass);
+    return network.head(restore(features, exchange), pass);
   }
 
-  std::vector<int64_t> permutation() const override { return permutation_; }
-  bool rows_travel() const override { return true; }
+  Travel travel() const override { return {true, permutation_}; }
 
  private:
   static Rules rules(const Json& options) {
@@ -39,11 +38,11 @@ class Shuffle : public TowerStrategy {
   }
 
   // The same on every rank and in every placement.
-  std::vector<int64_t> drawn(const Batch& batch, const Step& step, Mode mode) const {
-    const bool training = mode == Mode::train;
+  std::vector<int64_t> drawn(const Pass& pass) const {
+    const bool training = pass.mode == Mode::train;
     Stream stream(context_.seed, training ? "shuffle" : "shuffle/calibration",
-                  training ? static_cast<uint64_t>(step.index) : batch.index);
-    return stream.permutation(batch.towers.total_samples() * batch.rows_per_sample);
+                  training ? static_cast<uint64_t>(pass.step.index) : pass.batch);
+    return stream.permutation(pass.towers.total_samples() * pass.rows_per_sample);
   }
 
   std::vector<int64_t> permutation_;

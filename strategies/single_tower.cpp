@@ -23,7 +23,7 @@ const Registered<Strategy> entry{
      "y as per_tower\nrunning <- (1 - momentum) running + momentum (m_s, n_s/(n_s - 1) v_s), s = tower",
      "none", "as the classic multi-tower recipe; trains and saves what per_tower does",
      "as per_tower: fails where that tower's share of the data is not like the rest"},
-    make_tower_strategy<rules>};
+    make_bn_strategy<rules>};
 
 }  // namespace
 }  // namespace bnlab

@@ -66,7 +66,7 @@ const Registered<Strategy> entry{
      "running <- (1 - momentum) running + momentum (m, M/(N - 1))",
      "1 forward, 1 backward (gradient own_tower or stopped: 1 forward)", "when the batch per device is small",
      "costs two waits per site and step, whatever their size"},
-    make_tower_strategy<rules>};
+    make_bn_strategy<rules>};
 
 }  // namespace
 }  // namespace bnlab

@@ -16,10 +16,10 @@ namespace {
 
 constexpr double kInitScale = 1, kMomentum = 0.1;  // defaults
 
-class WeightNorm : public TowerStrategy {
+class WeightNorm : public BnStrategy {
  public:
   WeightNorm(const Json& options, const Context& context)
-      : TowerStrategy(mean_rules(options), context), mean_only_bn_(options.at("mean_only_bn").get<bool>()) {
+      : BnStrategy(mean_rules(options), context), mean_only_bn_(options.at("mean_only_bn").get<bool>()) {
     const bool from_data = options.at("init") == "data";
     refuse_unused(options, "scope", "tower", mean_only_bn_, "mean_only_bn true");
     refuse_unused(options, "momentum", kMomentum, mean_only_bn_, "mean_only_bn true");
@@ -35,11 +35,13 @@ class WeightNorm : public TowerStrategy {
     const auto held = at::TensorOptions().device(context_.device).dtype(statistics_type(context_.dtype));
     return std::make_shared<WeightNormConvolution>(
         site, initial_weights(site, context_.seed).to(held), init_scale_,
-        mean_only_bn_ ? TowerStrategy::norm({site.name, site.out, Activation::none}) : nullptr, pass_,
+        mean_only_bn_ ? BnStrategy::norm({site.name, site.out, Activation::none}) : nullptr,
         context_.statistics);
   }
 
-  bool has_running_statistics() const override { return mean_only_bn_; }
+  RunningStatistics* running_statistics() override {
+    return mean_only_bn_ ? BnStrategy::running_statistics() : nullptr;
+  }
 
  private:
   static Rules mean_rules(const Json& options) {

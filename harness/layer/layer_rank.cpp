@@ -9,8 +9,10 @@ namespace bnlab {
 class LayerRank::OneSite : public Network {
  public:
   explicit OneSite(std::shared_ptr<Layer> layer) : layer_(register_module("site", std::move(layer))) {}
-  at::Tensor features(at::Tensor x) override { return layer_->forward(std::move(x)); }
-  at::Tensor head(at::Tensor x) override { return x; }
+  at::Tensor features(at::Tensor x, const Pass& pass) override {
+    return layer_->forward(std::move(x), {}, pass);
+  }
+  at::Tensor head(at::Tensor x, const Pass&) override { return x; }
   const Layer& layer() const { return *layer_; }
 
  private:
@@ -19,13 +21,18 @@ class LayerRank::OneSite : public Network {
 
 class LayerRank::GivenBatches : public Calibration {
  public:
+  GivenBatches(Strategy& strategy, Network& network) : strategy_(strategy), network_(network) {}
+
   int64_t available() const override { return static_cast<int64_t>(batches_.size()); }
-  Batch batch(int64_t index) override {  // the latest first
-    return batches_.at(batches_.size() - 1 - static_cast<size_t>(index));
+  void forward(int64_t index) override {  // the latest first
+    const Batch& batch = batches_.at(batches_.size() - 1 - static_cast<size_t>(index));
+    strategy_.forward(network_, batch.images, batch.pass({available()}, Mode::calibrate));
   }
   void add(const Batch& batch) { batches_.push_back(batch); }
 
  private:
+  Strategy& strategy_;
+  Network& network_;
   std::vector<Batch> batches_;
 };
 
@@ -34,7 +41,7 @@ at::ScalarType held_type(at::ScalarType input) {
 }
 
 LayerRank::LayerRank(const LayerCase& layer_case, World& world, std::string& key)
-    : case_(layer_case), world_(world), key_(key), trained_(std::make_unique<GivenBatches>()) {
+    : case_(layer_case), world_(world), key_(key) {
   key_ = "strategy";
   strategy_ = Registered<Strategy>::create(case_.strategy, {.statistics = world.statistics(),
                                                             .host = world.host(),
@@ -53,6 +60,7 @@ LayerRank::LayerRank(const LayerCase& layer_case, World& world, std::string& key
     const int64_t channels = case_.steps.front().inputs.front().size(1);
     network_ = std::make_shared<OneSite>(strategy_->norm({"site", channels, case_.activation}));
   }
+  trained_ = std::make_unique<GivenBatches>(*strategy_, *network_);
   for (const auto& entry : network_->layer().named_parameters()) {
     state_[entry.key()] = entry.value();
   }
@@ -63,7 +71,9 @@ LayerRank::LayerRank(const LayerCase& layer_case, World& world, std::string& key
   case_.conv ? load_conv(*case_.conv) : load_norm();
   load("running_mean", "running_mean", case_.running_mean);
   load("running_var", "running_var", case_.running_var);
-  strategy_->buffers_loaded();
+  if (strategy_->running_statistics() != nullptr) {
+    strategy_->running_statistics()->start_from_buffers();
+  }
 }
 
 LayerRank::~LayerRank() = default;
@@ -106,7 +116,7 @@ void LayerRank::refuse(const std::string& message) const {
 LayerStepAnswer LayerRank::step(size_t index) {
   key_ = "steps[" + std::to_string(index) + "].towers";
   const LayerStep& step = case_.steps[index];
-  if (strategy_->rows_travel()) {
+  if (strategy_->travel().rows) {
     check_rows(step);
   }
   const Batch batch = batch_of(step);
@@ -115,11 +125,11 @@ LayerStepAnswer LayerRank::step(size_t index) {
     apply(step, batch, answer);
     trained_->add(batch);
   } else {
-    before_eval(step.mode == Mode::evaluate_batch ? Population::Kind::batch : Population::Kind::saved);
+    show(step.mode == Mode::evaluate_batch ? Population::Kind::batch : Population::Kind::saved);
     apply(step, batch, answer);
-    strategy_->after_eval();
+    show_own();
   }
-  before_eval(Population::Kind::saved);
+  show(Population::Kind::saved);
   const auto held = [&](const char* name) {
     return has(name) ? state_.at(name).detach().to(at::kCPU, /*non_blocking=*/false, /*copy=*/true)
                      : at::Tensor();
@@ -128,7 +138,7 @@ LayerStepAnswer LayerRank::step(size_t index) {
   answer.running_var = held("running_var");
   answer.gain = held("gain");
   answer.bias = case_.conv ? held("bias") : at::Tensor();
-  strategy_->after_eval();
+  show_own();
   return answer;
 }
 
@@ -166,8 +176,7 @@ Batch LayerRank::batch_of(const LayerStep& step) const {
 }
 
 void LayerRank::apply(const LayerStep& step, const Batch& batch, LayerStepAnswer& answer) {
-  Batch given = batch;
-  given.images = batch.images.detach().requires_grad_(!step.gradients.empty());
+  const at::Tensor images = batch.images.detach().requires_grad_(!step.gradients.empty());
   network_->zero_grad();
   std::vector<int64_t> rows;
   for (int64_t t = 0; t < batch.towers.per_rank(); ++t) {
@@ -176,12 +185,12 @@ void LayerRank::apply(const LayerStep& step, const Batch& batch, LayerStepAnswer
   Ledger& ledger = world_.ledger();
   ledger.clear();
   ledger.keep_list(true);
-  const at::Tensor y = strategy_->forward(*network_, given, {trained_->available()}, step.mode);
-  answer.permutation = strategy_->permutation();
+  const at::Tensor y = strategy_->forward(*network_, images, batch.pass({trained_->available()}, step.mode));
+  answer.permutation = strategy_->travel().permutation;
   answer.outputs = y.detach().cpu().split_with_sizes(rows);
   if (!step.gradients.empty()) {
     y.backward(output_gradients(step, y.detach().split_with_sizes(rows)));
-    const at::Tensor dx = given.images.grad();
+    const at::Tensor dx = images.grad();
     answer.input_gradients = (dx.defined() ? dx : at::zeros_like(batch.images)).cpu().split_with_sizes(rows);
     answer.weight_gradient = gradient("weight");
     answer.bias_gradient = gradient("bias");
@@ -212,9 +221,22 @@ at::Tensor LayerRank::gradient(const std::string& name) const {
   return (parameter.grad().defined() ? parameter.grad() : at::zeros_like(parameter)).detach().cpu();
 }
 
-void LayerRank::before_eval(Population::Kind population) {
+void LayerRank::show(Population::Kind population) {
   const at::NoGradGuard no_grad;
-  strategy_->before_eval(*network_, {.kind = population}, *trained_);
+  if (RunningStatistics* statistics = strategy_->running_statistics()) {
+    statistics->show({.kind = population}, *trained_);
+  }
+}
+
+void LayerRank::show_own() {
+  if (RunningStatistics* statistics = strategy_->running_statistics()) {
+    statistics->show_own();
+  }
+}
+
+int64_t LayerRank::nonfinite_channels() const {
+  const RunningStatistics* statistics = strategy_->running_statistics();
+  return statistics == nullptr ? 0 : statistics->nonfinite_channels();
 }
 
 }  // namespace bnlab

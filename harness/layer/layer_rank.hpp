@@ -24,7 +24,7 @@ class LayerRank {
   // To be called for 0, 1, ... in turn. Outputs and input gradients are of this rank's towers, the gradients
   // of weight and bias its share of the sums; all on the CPU.
   LayerStepAnswer step(size_t index);
-  int64_t nonfinite_channels() const { return strategy_->nonfinite_channels(); }
+  int64_t nonfinite_channels() const;
 
  private:
   class OneSite;
@@ -41,7 +41,8 @@ class LayerRank {
   void apply(const LayerStep& step, const Batch& batch, LayerStepAnswer& answer);
   at::Tensor output_gradients(const LayerStep& step, const std::vector<at::Tensor>& outputs) const;
   at::Tensor gradient(const std::string& name) const;
-  void before_eval(Population::Kind population);
+  void show(Population::Kind population);
+  void show_own();
 
   const LayerCase& case_;
   World& world_;

@@ -21,9 +21,9 @@ class Block : public torch::nn::Module {
     }
   }
 
-  at::Tensor forward(at::Tensor x) {
+  at::Tensor forward(at::Tensor x, const Pass& pass) {
     for (size_t i = 0; i < convs_.size(); ++i) {
-      x = norms_[i]->forward(convs_[i]->forward(x));
+      x = norms_[i]->forward(convs_[i]->forward(x, {}, pass), {}, pass);
     }
     return x;
   }
@@ -52,22 +52,24 @@ class UNetNetwork : public Network {
                                                  .norm_follows = false}));
   }
 
-  at::Tensor features(at::Tensor x) override {
+  at::Tensor features(at::Tensor x, const Pass& pass) override {
     std::vector<at::Tensor> skips;
     for (size_t l = 0; l + 1 < down_.size(); ++l) {
-      skips.push_back(down_[l]->forward(x));
+      skips.push_back(down_[l]->forward(x, pass));
       x = at::max_pool2d(skips.back(), {2, 2});
     }
-    x = down_.back()->forward(x);
+    x = down_.back()->forward(x, pass);
     for (const auto& block : up_) {
       const at::Tensor up = at::upsample_nearest2d(x, {2 * x.size(2), 2 * x.size(3)});
-      x = block->forward(at::cat({up, skips.back()}, 1));
+      x = block->forward(at::cat({up, skips.back()}, 1), pass);
       skips.pop_back();
     }
     return x;
   }
 
-  at::Tensor head(at::Tensor features) override { return last_->forward(features); }
+  at::Tensor head(at::Tensor features, const Pass& pass) override {
+    return last_->forward(features, {}, pass);
+  }
 
  private:
   std::shared_ptr<Block> add_block(LayerMaker& layers, const std::string& part, int64_t level, int64_t in,

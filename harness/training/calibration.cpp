@@ -16,15 +16,15 @@ uint64_t DrawnCalibration::sampler_seed(uint64_t seed) {
   return Stream(seed, "calibration").bits();
 }
 
-DrawnCalibration::DrawnCalibration(Sampler sampler, MakeBatch make_batch)
-    : sampler_(std::move(sampler)), make_batch_(std::move(make_batch)) {}
+DrawnCalibration::DrawnCalibration(Sampler sampler, Forward forward)
+    : sampler_(std::move(sampler)), forward_(std::move(forward)) {}
 
-Batch DrawnCalibration::batch(int64_t index) {
+void DrawnCalibration::forward(int64_t index) {
   std::vector<Draw> draws = sampler_.batch(index);
   for (Draw& draw : draws) {
     draw.epoch += kFirstEpoch;
   }
-  return make_batch_(draws, index);
+  forward_(draws, index);
 }
 
 }  // namespace bnlab

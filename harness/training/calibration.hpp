@@ -7,7 +7,7 @@
 #include <limits>
 #include <vector>
 
-#include "harness/strategy.hpp"
+#include "harness/running_statistics.hpp"
 #include "harness/tasks/sampler.hpp"
 
 namespace bnlab {
@@ -17,16 +17,16 @@ class DrawnCalibration : public Calibration {
   // The seed of the sampler that calibration batches are drawn by.
   static uint64_t sampler_seed(uint64_t seed);
 
-  // `make_batch`: from draws to the batch with an index.
-  using MakeBatch = std::function<Batch(const std::vector<Draw>& draws, int64_t index)>;
-  DrawnCalibration(Sampler sampler, MakeBatch make_batch);
+  // `forward`: from draws to a forward pass over the batch with an index.
+  using Forward = std::function<void(const std::vector<Draw>& draws, int64_t index)>;
+  DrawnCalibration(Sampler sampler, Forward forward);
 
   int64_t available() const override { return std::numeric_limits<int64_t>::max(); }
-  Batch batch(int64_t index) override;
+  void forward(int64_t index) override;
 
  private:
   Sampler sampler_;
-  MakeBatch make_batch_;
+  Forward forward_;
 };
 
 }  // namespace bnlab

@@ -52,18 +52,18 @@ std::vector<NamedTensor> Trainer::tensors() const {
 int64_t Trainer::save_weights(const std::string& run_dir) {
   const at::NoGradGuard no_grad;
   const bool writes = world_.rank() == 0;
-  strategy_->before_eval(*network_, {}, calibration_);
+  show({});
   const int64_t bytes = writes ? write_safetensors(run_dir + "/" + kWeightsFile, tensors()) : 0;
   std::vector<NamedTensor> pairs;
   for (const auto& [name, population] : populations()) {
     if (population.is_shadow()) {
-      strategy_->before_eval(*network_, population, calibration_);
+      show(population);
       for (const auto& buffer : network_->named_buffers()) {
         pairs.push_back({name + "/" + buffer.key(), buffer.value().clone()});
       }
     }
   }
-  strategy_->after_eval();
+  show_own();
   if (writes && !pairs.empty()) {
     write_safetensors(run_dir + "/" + kPopulationsFile, pairs);
   }
@@ -99,7 +99,9 @@ void Trainer::load_weights(const InitFrom& from) {
   for (auto& buffer : network_->buffers()) {
     world_.gradients().broadcast(buffer, 0, Purpose::control);  // rank 0's, as the parameters
   }
-  strategy_->buffers_loaded();
+  if (RunningStatistics* statistics = strategy_->running_statistics()) {
+    statistics->start_from_buffers();
+  }
 }
 
 }  // namespace bnlab

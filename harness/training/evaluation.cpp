@@ -42,7 +42,7 @@ Json traffic_per_step(Ledger& ledger, int64_t steps) {
 
 std::vector<Trainer::Named> Trainer::populations() const {
   std::vector<Named> all;
-  if (strategy_->has_running_statistics()) {
+  if (strategy_->running_statistics() != nullptr) {
     for (const std::string& name : spec_.populations) {
       all.push_back({name, read_population(name, spec_.precise_batches)});
     }
@@ -90,7 +90,7 @@ Json Trainer::evaluate_with_pairs(const std::map<std::string, at::Tensor>& pairs
     }
     buffer.value().copy_(found->second);
   }
-  strategy_->buffers_loaded();
+  strategy_->running_statistics()->start_from_buffers();
   return measure({});
 }
 
@@ -106,16 +106,28 @@ Json Trainer::evaluate_under(const std::vector<Named>& populations) {
       ema_->swap();
     }
   }
-  strategy_->after_eval();
+  show_own();
   world_.ledger().evaluating(false);
   return all;
+}
+
+void Trainer::show(const Population& population) {
+  if (RunningStatistics* statistics = strategy_->running_statistics()) {
+    statistics->show(population, calibration_);
+  }
+}
+
+void Trainer::show_own() {
+  if (RunningStatistics* statistics = strategy_->running_statistics()) {
+    statistics->show_own();
+  }
 }
 
 Json Trainer::measure(const Population& population) {
   const at::NoGradGuard no_grad;
   // One per population: what autocast has cached would not follow a swap of the weights.
   const Autocast autocast(spec_.precision, world_.device().type());
-  strategy_->before_eval(*network_, population, calibration_);
+  show(population);
   const Mode mode = population.kind == Population::Kind::batch ? Mode::evaluate_batch : Mode::evaluate_saved;
   const int64_t group = towers_.total_samples();
   at::Tensor measured;
@@ -130,7 +142,8 @@ Json Trainer::measure(const Population& population) {
                            /*copy=*/false, bnlab::memory_format(spec_.memory_format));
     batch.labels = examples.labels.to(world_.device());
     batch.index = static_cast<uint64_t>(begin / group);
-    const at::Tensor outputs = strategy_->forward(*network_, batch, {steps_done_, steps_}, mode);
+    const at::Tensor outputs =
+        strategy_->forward(*network_, batch.images, batch.pass({steps_done_, steps_}, mode));
     const at::Tensor part = task_->measure(outputs, batch.labels, first);
     measured = measured.defined() ? measured + part : part;
   }
@@ -140,9 +153,10 @@ Json Trainer::measure(const Population& population) {
 
 Json Trainer::result() {
   Communicator& all = world_.gradients();
+  const RunningStatistics* statistics = strategy_->running_statistics();
+  const int64_t nonfinite = statistics == nullptr ? 0 : statistics->nonfinite_channels();
   const at::Tensor own =
-      at::tensor({peak_memory_bytes(world_.device()), peak_rss_bytes(), strategy_->nonfinite_channels()},
-                 at::kLong)
+      at::tensor({peak_memory_bytes(world_.device()), peak_rss_bytes(), nonfinite}, at::kLong)
           .to(world_.device());
   const int64_t timed = std::max<int64_t>(steps_done_ - std::min(spec_.warmup_steps, steps_done_), 1);
   const Json communication = traffic_per_step(world_.ledger(), timed);
@@ -170,8 +184,8 @@ Json Trainer::result() {
   result["throughput"] = timer_.throughput(spec_.warmup_steps, towers_.total_samples(), all);
   result["memory"] = {{"peak_memory_bytes", column(0)}, {"peak_rss_bytes", column(1)}};
   result["communication"] = communication;
-  const std::vector<int64_t> nonfinite = column(2);
-  result["nonfinite_channels"] = std::accumulate(nonfinite.begin(), nonfinite.end(), int64_t{0});
+  const std::vector<int64_t> of_ranks = column(2);
+  result["nonfinite_channels"] = std::accumulate(of_ranks.begin(), of_ranks.end(), int64_t{0});
   return result;
 }
 

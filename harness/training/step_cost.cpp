@@ -61,7 +61,10 @@ StepCost count_step(const StepCase& step_case) {
   for (int64_t step = 0; step < 2; ++step) {  // what only a first step does is not the price of a step
     ledger.clear();
     batch.index = static_cast<uint64_t>(step);
-    strategy->forward(*network, batch, {step, kSteps}, Mode::train).square().mean().backward();
+    strategy->forward(*network, batch.images, batch.pass({step, kSteps}, Mode::train))
+        .square()
+        .mean()
+        .backward();
   }
   for (size_t p = 0; p < kPurposeNames.size(); ++p) {
     const Traffic& traffic = ledger.of(static_cast<Purpose>(p));

@@ -103,7 +103,10 @@ Trainer::Trainer(const RunSpec& spec, const std::string& data_dir, World& world,
       sampler_(make_sampler(spec, spec.seed, *task_, towers_)),
       calibration_(
           make_sampler(spec, DrawnCalibration::sampler_seed(spec.seed), *task_, towers_),
-          [this](const std::vector<Draw>& draws, int64_t index) { return make_batch(draws, index); }),
+          [this](const std::vector<Draw>& draws, int64_t index) {
+            const Batch batch = make_batch(draws, index);
+            strategy_->forward(*network_, batch.images, batch.pass({steps_done_, steps_}, Mode::calibrate));
+          }),
       timer_(world.device()) {
   const at::NoGradGuard no_grad;
   build_network();
@@ -185,7 +188,7 @@ void Trainer::train_step(int64_t step) {
   at::Tensor loss;
   {
     const Autocast autocast(spec_.precision, world_.device().type());
-    const at::Tensor outputs = strategy_->forward(*network_, batch, now, Mode::train);
+    const at::Tensor outputs = strategy_->forward(*network_, batch.images, batch.pass(now, Mode::train));
     const std::vector<int64_t> offsets = batch.towers.local_offsets();
     if (task_->selects_labels()) {
       batch.labels = task_->select_labels(outputs.detach(), batch.labels, offsets);
@@ -217,11 +220,15 @@ void Trainer::after_update(int64_t step) {
     const std::vector<at::Tensor> momenta = optimizer_->momenta();
     state.insert(state.end(), momenta.begin(), momenta.end());
     averaging_->average(state);
-    strategy_->average_replicas();
+    if (RunningStatistics* statistics = strategy_->running_statistics()) {
+      statistics->average_replicas();
+    }
   }
   if (ema_) {
     ema_->update(step);
-    strategy_->average_running(ema_->decay_at(step));
+    if (RunningStatistics* statistics = strategy_->running_statistics()) {
+      statistics->update_average(ema_->decay_at(step));
+    }
   }
 }
 

@@ -45,7 +45,7 @@ class Trainer {
   // of the spec; and with other running statistics in the place of the saved pairs (by buffer name).
   Json evaluate_as_ended();
   Json evaluate_with_pairs(const std::map<std::string, at::Tensor>& pairs);
-  bool has_running_statistics() const { return strategy_->has_running_statistics(); }
+  bool has_running_statistics() const { return strategy_->running_statistics() != nullptr; }
 
  private:
   // A population under the name that it has in the record.
@@ -64,6 +64,8 @@ class Trainer {
   std::vector<Named> populations() const;    // evaluation.cpp, like the next three
   void evaluate();
   Json evaluate_under(const std::vector<Named>& populations);
+  void show(const Population& population);
+  void show_own();
   Json measure(const Population& population);
   double epoch() const;  // passes through the training set so far
 

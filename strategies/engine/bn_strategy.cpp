@@ -8,34 +8,57 @@
 
 namespace bnlab {
 
-std::shared_ptr<TowerNorm> TowerStrategy::make_layer(const NormSite& site, const Rules& rules) {
-  layers_.push_back(std::make_shared<TowerNorm>(site, rules, pass_, context_));
-  return layers_.back();
+std::shared_ptr<Layer> BnStrategy::norm(const NormSite& site) {
+  auto layer = std::make_shared<TowerNorm>(site, rules_, context_);
+  statistics_.add(layer);
+  return layer;
 }
 
-void TowerStrategy::before_eval(Network& network, const Population& population, Calibration& calibration) {
+std::vector<std::string> BnStrategy::notes() const {
+  if (rules_.route == Route::host && context_.device.is_cpu()) {
+    return {rules_.strategy + ": on the CPU route host is the same as all_gather"};
+  }
+  return {};
+}
+
+void BnStatistics::show(const Population& population, Calibration& calibration) {
   const at::NoGradGuard no_grad;
-  if (layers_.empty() || population.kind == Population::Kind::batch) {
+  const bool own = population.kind == Population::Kind::saved;
+  const Population::Kind kind = own ? saved.kind : population.kind;
+  if (sites_.empty() || kind == Population::Kind::batch) {
     return;
   }
-  if (population.kind == Population::Kind::precise) {
-    recompute(network, population.batches, calibration);
+  if (kind == Population::Kind::precise) {
+    recompute(own ? saved.batches : population.batches, calibration);
   } else {
     merge(population);
   }
 }
 
-void TowerStrategy::after_eval() {
+void BnStatistics::show_own() {
   const at::NoGradGuard no_grad;
-  for (const auto& layer : layers_) {
-    layer->show(layer->saved().pair());
+  for (const auto& site : sites_) {
+    site->show(site->saved().pair());
   }
 }
 
-void TowerStrategy::merge(const Population& population) {
+void BnStatistics::freeze() {
+  const at::NoGradGuard no_grad;
+  if (!frozen_ && trained()) {
+    merge({});
+  }
+  frozen_ = true;
+}
+
+// Whether the pairs have been updated since they began, which the ranks may have done apart.
+bool BnStatistics::trained() const {
+  return !sites_.empty() && sites_.front()->saved().updates() > 0;
+}
+
+void BnStatistics::merge(const Population& population) {
   std::vector<at::Tensor> shares, pairs;
-  for (const auto& layer : layers_) {
-    RunningPair& pair = layer->pair(population);
+  for (const auto& site : sites_) {
+    RunningPair& pair = site->pair(population);
     if (pair.holding() == RunningPair::Holding::whole && !population.averaged) {
       pairs.push_back(pair.pair());
     } else {
@@ -44,91 +67,83 @@ void TowerStrategy::merge(const Population& population) {
   }
   if (!shares.empty()) {
     pairs = sum_over_ranks(shares);
-    for (size_t i = 0; i < layers_.size(); ++i) {
-      pairs[i] = layers_[i]->pair(population).pair_of_sum(pairs[i], context_.statistics.size());
+    for (size_t i = 0; i < sites_.size(); ++i) {
+      pairs[i] = sites_[i]->pair(population).pair_of_sum(pairs[i], communicator_.size());
     }
   }
-  for (size_t i = 0; i < layers_.size(); ++i) {
-    layers_[i]->show(pairs[i]);
+  for (size_t i = 0; i < sites_.size(); ++i) {
+    sites_[i]->show(pairs[i]);
     if (!shares.empty() && !population.averaged) {
-      layers_[i]->pair(population).merged(pairs[i]);
+      sites_[i]->pair(population).merged(pairs[i]);
     }
   }
 }
 
-void TowerStrategy::recompute(Network& network, int64_t batches, Calibration& calibration) {
+void BnStatistics::recompute(int64_t batches, Calibration& calibration) {
   const int64_t count = std::min(batches, calibration.available());
   if (count < 1) {
     merge({});
     return;
   }
-  const Step step = pass_.step;
   for (int64_t i = 0; i < count; ++i) {
-    forward(network, calibration.batch(i), step, Mode::calibrate);
+    calibration.forward(i);
   }
   std::vector<at::Tensor> collected;
   std::vector<int64_t> widths;
-  for (const auto& layer : layers_) {
-    collected.push_back(layer->take_collected());
+  for (const auto& site : sites_) {
+    collected.push_back(site->take_collected());
     widths.push_back(collected.back().size(0));
   }
-  const at::Tensor all = context_.statistics.all_gather(at::cat(collected), Purpose::evaluation);
-  const std::vector<at::Tensor> sites = all.split_with_sizes(widths, 1);  // [ranks, 1 + 2C] each
-  for (size_t i = 0; i < layers_.size(); ++i) {
-    const Moments merged(merge_moments(sites[i], sites[i].size(0)));
+  const at::Tensor all = communicator_.all_gather(at::cat(collected), Purpose::evaluation);
+  const std::vector<at::Tensor> of_ranks = all.split_with_sizes(widths, 1);  // [ranks, 1 + 2C] each
+  for (size_t i = 0; i < sites_.size(); ++i) {
+    const Moments merged(merge_moments(of_ranks[i], of_ranks[i].size(0)));
     const bool empty = merged.count.item<double>() == 0;
-    layers_[i]->show(empty ? layers_[i]->saved().pair() : merged.pair_rows()[0]);
+    sites_[i]->show(empty ? sites_[i]->saved().pair() : merged.pair_rows()[0]);
   }
 }
 
-std::vector<at::Tensor> TowerStrategy::sum_over_ranks(const std::vector<at::Tensor>& of_sites) {
+std::vector<at::Tensor> BnStatistics::sum_over_ranks(const std::vector<at::Tensor>& of_sites) {
   std::vector<int64_t> channels;
   for (const at::Tensor& t : of_sites) {
     channels.push_back(t.size(1));
   }
-  const at::Tensor sum = context_.statistics.all_gather(at::cat(of_sites, 1), Purpose::evaluation).sum(0);
+  const at::Tensor sum = communicator_.all_gather(at::cat(of_sites, 1), Purpose::evaluation).sum(0);
   return sum.split_with_sizes(channels, 1);
 }
 
-void TowerStrategy::buffers_loaded() {
-  for (const auto& layer : layers_) {
-    layer->start_from_buffers();
+void BnStatistics::start_from_buffers() {
+  for (const auto& site : sites_) {
+    site->start_from_buffers();
   }
 }
 
-void TowerStrategy::average_running(double decay) {
+void BnStatistics::update_average(double decay) {
   const at::NoGradGuard no_grad;
-  for (const auto& layer : layers_) {
-    layer->saved().average(decay);
+  for (const auto& site : sites_) {
+    site->saved().average(decay);
   }
 }
 
-void TowerStrategy::average_replicas() {
+void BnStatistics::average_replicas() {
   const at::NoGradGuard no_grad;
-  if (layers_.empty() || layers_.front()->saved().holding() != RunningPair::Holding::replica) {
+  if (frozen_ || !trained() || sites_.front()->saved().holding() != RunningPair::Holding::replica) {
     return;  // one pair for all ranks already
   }
   std::vector<at::Tensor> replicas;
-  for (const auto& layer : layers_) {
-    replicas.push_back(layer->saved().replica());
+  for (const auto& site : sites_) {
+    replicas.push_back(site->saved().replica());
   }
   const std::vector<at::Tensor> sums = sum_over_ranks(replicas);
-  for (size_t i = 0; i < layers_.size(); ++i) {
-    layers_[i]->saved().set_replica(sums[i] / context_.statistics.size());
+  for (size_t i = 0; i < sites_.size(); ++i) {
+    sites_[i]->saved().set_replica(sums[i] / communicator_.size());
   }
 }
 
-std::vector<std::string> TowerStrategy::notes() const {
-  if (rules_.route == Route::host && context_.device.is_cpu()) {
-    return {rules_.strategy + ": on the CPU route host is the same as all_gather"};
-  }
-  return {};
-}
-
-int64_t TowerStrategy::nonfinite_channels() const {
+int64_t BnStatistics::nonfinite_channels() const {
   int64_t sum = 0;
-  for (const auto& layer : layers_) {
-    sum += layer->nonfinite_channels();
+  for (const auto& site : sites_) {
+    sum += site->nonfinite_channels();
   }
   return sum;
 }

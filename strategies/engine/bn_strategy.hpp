@@ -1,5 +1,5 @@
-// What the strategies of the BN family share: they make TowerNorm layers by their Rules and, before an
-// evaluation, merge the pairs that the ranks keep apart, or recompute them (one collective for all sites).
+// What the strategies of the BN family share: they make TowerNorm layers by their Rules, and keep the running
+// statistics of all sites together (one collective for all of them).
 #pragma once
 
 #include <memory>
@@ -12,34 +12,46 @@
 
 namespace bnlab {
 
-class TowerStrategy : public Strategy {
+class BnStatistics : public RunningStatistics {
  public:
-  TowerStrategy(const Rules& rules, const Context& context) : Strategy(context), rules_(rules) {}
+  explicit BnStatistics(Communicator& communicator) : communicator_(communicator) {}
 
-  std::shared_ptr<Layer> norm(const NormSite& site) override { return make_layer(site, rules_); }
-  bool has_running_statistics() const override { return true; }
-  void before_eval(Network& network, const Population& population, Calibration& calibration) override;
-  void after_eval() override;
-  void buffers_loaded() override;
-  void average_running(double decay) override;
+  void add(std::shared_ptr<TowerNorm> site) { sites_.push_back(std::move(site)); }
+
+  void show(const Population& population, Calibration& calibration) override;
+  void show_own() override;
+  void start_from_buffers() override;
+  void freeze() override;
+  void update_average(double decay) override;
   void average_replicas() override;
   int64_t nonfinite_channels() const override;
-  bool rows_travel() const override { return rules_.route == Route::gather_activations; }
-  std::vector<std::string> notes() const override;
-
- protected:
-  // A layer whose pairs are merged, shown and recomputed with those of all others.
-  std::shared_ptr<TowerNorm> make_layer(const NormSite& site, const Rules& rules);
 
  private:
+  bool trained() const;
   void merge(const Population& population);
-  void recompute(Network& network, int64_t batches, Calibration& calibration);
+  void recompute(int64_t batches, Calibration& calibration);
   // Sums over the ranks of one [rows, C] tensor per site, in rank order, so that every rank holds the same
   // bits.
   std::vector<at::Tensor> sum_over_ranks(const std::vector<at::Tensor>& of_sites);
 
+  Communicator& communicator_;
+  std::vector<std::shared_ptr<TowerNorm>> sites_;
+  bool frozen_ = false;
+};
+
+class BnStrategy : public Strategy {
+ public:
+  BnStrategy(const Rules& rules, const Context& context)
+      : Strategy(context), rules_(rules), statistics_(context.statistics) {}
+
+  std::shared_ptr<Layer> norm(const NormSite& site) override;
+  RunningStatistics* running_statistics() override { return &statistics_; }
+  Travel travel() const override { return {rules_.route == Route::gather_activations, {}}; }
+  std::vector<std::string> notes() const override;
+
+ private:
   Rules rules_;
-  std::vector<std::shared_ptr<TowerNorm>> layers_;
+  BnStatistics statistics_;
 };
 
 // eps, momentum and affine, which every member takes; `own` parameters stand before them.
@@ -50,8 +62,8 @@ Rules shared_rules(const Json& options);
 
 // The maker of a strategy that its rules describe completely.
 template <Rules (*rules)(const Json& options, const Strategy::Context& context)>
-std::unique_ptr<Strategy> make_tower_strategy(const Json& options, const Strategy::Context& context) {
-  return std::make_unique<TowerStrategy>(rules(options, context), context);
+std::unique_ptr<Strategy> make_bn_strategy(const Json& options, const Strategy::Context& context) {
+  return std::make_unique<BnStrategy>(rules(options, context), context);
 }
 
 }  // namespace bnlab

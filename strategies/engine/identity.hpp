@@ -8,7 +8,7 @@ namespace bnlab {
 class Identity : public Layer {
  public:
   explicit Identity(const NormSite& site) : activation_(site.activation) {}
-  at::Tensor forward(at::Tensor x, at::Tensor residual) override;
+  at::Tensor forward(at::Tensor x, at::Tensor residual, const Pass& pass) override;
 
  private:
   Activation activation_;

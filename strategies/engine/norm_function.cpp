@@ -64,10 +64,6 @@ ForwardCoefficients affine_coefficients(const at::Tensor& mean, const at::Tensor
   return k;
 }
 
-at::ScalarType statistics_type(at::ScalarType input) {
-  return input == at::kDouble ? at::kDouble : at::kFloat;
-}
-
 at::Tensor normalise_slices(const at::Tensor& x, const at::Tensor& residual, const at::Tensor& weight,
                             const at::Tensor& bias, const kernels::Offsets& offsets, Activation activation,
                             const c10::intrusive_ptr<Normalisation>& normalisation) {

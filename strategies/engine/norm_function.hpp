@@ -47,9 +47,6 @@ class Normalisation : public torch::CustomClassHolder {
 ForwardCoefficients affine_coefficients(const at::Tensor& mean, const at::Tensor& invstd,
                                         const at::Tensor& weight, const at::Tensor& bias);
 
-// Statistics' precision for an input of this dtype.
-at::ScalarType statistics_type(at::ScalarType input);
-
 // x: [rows, C, ...]; offsets: see kernels.hpp; weight and bias may be undefined; residual may be undefined.
 at::Tensor normalise_slices(const at::Tensor& x, const at::Tensor& residual, const at::Tensor& weight,
                             const at::Tensor& bias, const kernels::Offsets& offsets, Activation activation,

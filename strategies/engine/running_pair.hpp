@@ -39,6 +39,7 @@ class RunningPair {
   RunningPair(const PairRule& rule, Holding holding, int rank, const at::Tensor& initial);
 
   Holding holding() const { return holding_; }
+  int64_t updates() const { return updates_; }  // so far; the same on every rank
   // rows: [R, 2, C] float64, mean and unbiased variance of sets first .. first + R - 1 of `elements`. A
   // channel with a row that is not finite stays as it was. Returns how many there are, int64 [].
   at::Tensor update(const at::Tensor& rows, const std::vector<int64_t>& elements, int64_t first);

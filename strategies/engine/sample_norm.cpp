@@ -67,9 +67,9 @@ class SampleNormalisation : public Normalisation {
 
 }  // namespace
 
-SampleNorm::SampleNorm(const NormSite& site, const SampleNormRules& rules, const Pass& pass,
+SampleNorm::SampleNorm(const NormSite& site, const SampleNormRules& rules,
                        const at::TensorOptions& statistics)
-    : site_(site), rules_(rules), pass_(pass) {
+    : site_(site), rules_(rules) {
   if (site.channels % rules.groups != 0) {
     throw Error(Error::Kind::refused, rules.strategy + ": " + std::to_string(rules.groups) +
                                           " groups do not divide the " + std::to_string(site.channels) +
@@ -82,9 +82,9 @@ SampleNorm::SampleNorm(const NormSite& site, const SampleNormRules& rules, const
 }
 
 // Every rank knows these sizes, so that all refuse together.
-void SampleNorm::check_sizes(const at::Tensor& x) const {
-  if (pass_.mode == Mode::evaluate_saved || pass_.mode == Mode::evaluate_batch ||
-      pass_.towers.total_samples() == 0) {
+void SampleNorm::check_sizes(const at::Tensor& x, const Pass& pass) const {
+  if (pass.mode == Mode::evaluate_saved || pass.mode == Mode::evaluate_batch ||
+      pass.towers.total_samples() == 0) {
     return;
   }
   int64_t values = site_.channels / rules_.groups;
@@ -97,8 +97,8 @@ void SampleNorm::check_sizes(const at::Tensor& x) const {
   }
 }
 
-at::Tensor SampleNorm::forward(at::Tensor x, at::Tensor residual) {
-  check_sizes(x);
+at::Tensor SampleNorm::forward(at::Tensor x, at::Tensor residual, const Pass& pass) {
+  check_sizes(x, pass);
   kernels::Offsets rows(static_cast<size_t>(std::max<int64_t>(x.size(0), 1) + 1));
   std::iota(rows.begin(), rows.end(), 0);
   rows.back() = x.size(0);  // a rank without samples has one empty slice
@@ -111,7 +111,7 @@ std::shared_ptr<Layer> SampleStrategy::norm(const NormSite& site) {
   const SampleNormRules rules{options_.at("name").get<std::string>(), groups(site),
                               options_.at("eps").get<double>(), options_.at("affine").get<bool>()};
   return std::make_shared<SampleNorm>(
-      site, rules, pass_, at::TensorOptions().device(context_.device).dtype(statistics_type(context_.dtype)));
+      site, rules, at::TensorOptions().device(context_.device).dtype(statistics_type(context_.dtype)));
 }
 
 std::vector<Parameter> sample_norm_parameters(std::vector<Parameter> own) {

@@ -20,19 +20,16 @@ struct SampleNormRules {
 
 class SampleNorm : public Layer {
  public:
-  // `pass` describes the current forward pass and outlives the layer; the parameters have the options
-  // `statistics`. Throws Error (refused) unless the groups divide the site's channels.
-  SampleNorm(const NormSite& site, const SampleNormRules& rules, const Pass& pass,
-             const at::TensorOptions& statistics);
+  // The parameters have the options `statistics`. Throws Error (refused) unless the groups divide the site's channels.
+  SampleNorm(const NormSite& site, const SampleNormRules& rules, const at::TensorOptions& statistics);
   // Throws Error (refused) where, in training, a group of one sample has a single value.
-  at::Tensor forward(at::Tensor x, at::Tensor residual) override;
+  at::Tensor forward(at::Tensor x, at::Tensor residual, const Pass& pass) override;
 
  private:
-  void check_sizes(const at::Tensor& x) const;
+  void check_sizes(const at::Tensor& x, const Pass& pass) const;
 
   NormSite site_;
   SampleNormRules rules_;
-  const Pass& pass_;
   at::Tensor weight_, bias_;  // [C], undefined without affine
 };
 

@@ -58,11 +58,9 @@ PairRule shadow_rule(const Population& population, const Rules& rules) {
 
 }  // namespace
 
-TowerNorm::TowerNorm(const NormSite& site, const Rules& rules, const Pass& pass,
-                     const Strategy::Context& context)
+TowerNorm::TowerNorm(const NormSite& site, const Rules& rules, const Strategy::Context& context)
     : site_(site),
       rules_(rules),
-      pass_(pass),
       context_(context),
       saved_(saved_rule(rules, context), holding(rules, context.replicas), context.statistics.rank(),
              first_pair(site.channels, context)) {
@@ -127,17 +125,18 @@ at::Tensor TowerNorm::take_collected() {
   return taken;
 }
 
-void TowerNorm::check_sizes(const Rules& rules, const std::vector<int64_t>& elements) const {
+void TowerNorm::check_sizes(const Rules& rules, const std::vector<int64_t>& elements,
+                            const Pass& pass) const {
   const bool pooled = rules.normalise_by == NormaliseBy::pooled;
-  const auto sets = pooled ? per_group(elements, rules.group(pass_.towers)) : elements;
+  const auto sets = pooled ? per_group(elements, rules.group(pass.towers)) : elements;
   if (std::find(sets.begin(), sets.end(), 1) != sets.end()) {
     throw Error(Error::Kind::refused, "more than 1 value per channel is needed to normalise (site " +
                                           site_.name + ", strategy " + rules.strategy + ", set of 1)");
   }
 }
 
-Sets TowerNorm::sets(const Rules& rules, int64_t positions) const {
-  const Towers& towers = pass_.towers;
+Sets TowerNorm::sets(const Rules& rules, int64_t positions, const Pass& pass) const {
+  const Towers& towers = pass.towers;
   Sets sets;
   sets.offsets = {0};
   for (int64_t t = 0; t < towers.count(); ++t) {
@@ -147,42 +146,42 @@ Sets TowerNorm::sets(const Rules& rules, int64_t positions) const {
     do {  // an empty tower is one empty set
       const int64_t size = std::min(most, samples - begin);
       if (towers.is_local(t)) {
-        sets.offsets.push_back(sets.offsets.back() + size * pass_.rows_per_sample);
+        sets.offsets.push_back(sets.offsets.back() + size * pass.rows_per_sample);
         sets.local_tower.push_back(t - towers.first());
       } else if (t < towers.first()) {
         ++sets.first;
       }
-      sets.elements.push_back(size * pass_.rows_per_sample * positions);
+      sets.elements.push_back(size * pass.rows_per_sample * positions);
       begin += size;
     } while (begin < samples);
   }
   return sets;
 }
 
-at::Tensor TowerNorm::forward(at::Tensor x, at::Tensor residual) {
+at::Tensor TowerNorm::forward(at::Tensor x, at::Tensor residual, const Pass& pass) {
   Rules rules = rules_;
-  const bool training = pass_.mode == Mode::train || pass_.mode == Mode::calibrate;
-  rules.check(pass_.towers, training);
-  if (pass_.mode == Mode::evaluate_batch) {
+  const bool training = pass.mode == Mode::train || pass.mode == Mode::calibrate;
+  rules.check(pass.towers, training);
+  if (pass.mode == Mode::evaluate_batch) {
     rules.renorm.reset();  // it would bring the running statistics in
   } else if (!training) {
     rules.normalise_by = NormaliseBy::running;
   }
   if (rules.normalise_by == NormaliseBy::running) {
     return normalise_slices(x, residual, weight_, bias_, {0, x.size(0)}, site_.activation,
-                            c10::make_intrusive<TowerNormalisation>(*this, rules, Sets{}));
+                            c10::make_intrusive<TowerNormalisation>(*this, rules, pass, Sets{}));
   }
   int64_t positions = 1;  // elements per row and channel
   for (int64_t d = 2; d < x.dim(); ++d) {
     positions *= x.size(d);
   }
-  Sets sets = this->sets(rules, positions);
+  Sets sets = this->sets(rules, positions, pass);
   if (training) {
-    check_sizes(rules, sets.elements);
+    check_sizes(rules, sets.elements, pass);
   }
   const kernels::Offsets offsets = sets.offsets;
   return normalise_slices(x, residual, weight_, bias_, offsets, site_.activation,
-                          c10::make_intrusive<TowerNormalisation>(*this, rules, std::move(sets)));
+                          c10::make_intrusive<TowerNormalisation>(*this, rules, pass, std::move(sets)));
 }
 
 }  // namespace bnlab

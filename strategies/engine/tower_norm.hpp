@@ -26,13 +26,13 @@ struct Sets {
 
 class TowerNorm : public Layer {
  public:
-  // `pass` describes the current forward pass; it and what `context` borrows outlive the layer. Parameters
-  // and pairs are in the statistics' precision of context.dtype.
-  TowerNorm(const NormSite& site, const Rules& rules, const Pass& pass, const Strategy::Context& context);
+  // What `context` borrows outlives the layer. Parameters and pairs are in the statistics' precision of
+  // context.dtype.
+  TowerNorm(const NormSite& site, const Rules& rules, const Strategy::Context& context);
 
   // Throws Error (refused) where a set of one value per channel would have to be normalised in training;
   // decided from sizes before any exchange.
-  at::Tensor forward(at::Tensor x, at::Tensor residual) override;
+  at::Tensor forward(at::Tensor x, at::Tensor residual, const Pass& pass) override;
 
   // The pair of a population that is carried: saved, or one of Context::shadows. Throws Error (refused).
   RunningPair& pair(const Population& population);
@@ -50,13 +50,12 @@ class TowerNorm : public Layer {
  private:
   friend class TowerNormalisation;
 
-  Sets sets(const Rules& rules, int64_t positions) const;
-  void check_sizes(const Rules& rules, const std::vector<int64_t>& elements) const;
+  Sets sets(const Rules& rules, int64_t positions, const Pass& pass) const;
+  void check_sizes(const Rules& rules, const std::vector<int64_t>& elements, const Pass& pass) const;
   void collect(const at::Tensor& moments);
 
   NormSite site_;
   Rules rules_;
-  const Pass& pass_;
   Strategy::Context context_;
   at::Tensor weight_, bias_;               // [C], undefined without affine
   at::Tensor running_mean_, running_var_;  // [C], what evaluation normalises by; mean_only has no variance

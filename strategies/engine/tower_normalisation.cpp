@@ -33,10 +33,10 @@ at::Tensor at_site(const std::string& site, const Exchange& exchange) {
 
 }  // namespace
 
-TowerNormalisation::TowerNormalisation(TowerNorm& layer, const Rules& rules, Sets sets)
-    : layer_(layer), rules_(rules), sets_(std::move(sets)), training_(layer.pass_.mode == Mode::train) {
+TowerNormalisation::TowerNormalisation(TowerNorm& layer, const Rules& rules, const Pass& pass, Sets sets)
+    : layer_(layer), rules_(rules), pass_(pass), sets_(std::move(sets)), training_(pass.mode == Mode::train) {
   if (rules.normalise_by != NormaliseBy::running) {
-    towers_ = elements_of_towers(layer.pass_.towers, sets_);
+    towers_ = elements_of_towers(pass_.towers, sets_);
   }
 }
 
@@ -91,13 +91,13 @@ BackwardCoefficients TowerNormalisation::backward(const Incoming& incoming, cons
 
 at::Tensor TowerNormalisation::take_moments(const at::Tensor& x, const kernels::Offsets& offsets) {
   const at::Tensor own = kernels::moments(x, offsets);
-  if (layer_.pass_.mode == Mode::calibrate) {
+  if (pass_.mode == Mode::calibrate) {
     layer_.collect(own);
   }
   at::Tensor pooled;  // [K, 1 + 2C]
   if (rules_.normalise_by == NormaliseBy::pooled) {
     const at::ScalarType statistics = layer_.running_mean_.scalar_type();
-    pool_.emplace(rules_, layer_.pass_, towers_, layer_.context_);
+    pool_.emplace(rules_, pass_, towers_, layer_.context_);
     pooled = at_site(layer_.site_.name, [&] { return pool_->moments(own, x, statistics); });
     group_means_ = Moments(pooled).mean.to(statistics);
   }
@@ -118,7 +118,7 @@ at::Tensor TowerNormalisation::take_moments(const at::Tensor& x, const kernels::
   }
   const at::Tensor var = m2 / count_;
   if (rules_.renorm) {  // by the running statistics before this step's update
-    const Renorm::Limits limits = rules_.renorm->limits(layer_.pass_.step.index);
+    const Renorm::Limits limits = rules_.renorm->limits(pass_.step.index);
     const at::Tensor running = layer_.saved_.pair().to(at::kDouble);
     const at::Tensor deviation = (running[1] + rules_.eps).sqrt();
     const auto statistics = layer_.running_mean_.scalar_type();
@@ -154,14 +154,13 @@ void TowerNormalisation::remember(const at::Tensor& own, const at::Tensor& poole
       const at::Tensor all = all_towers(own, Purpose::evaluation);
       shadow.update(Moments(merge_moments(all, all.size(0))).pair_rows(), {total()}, 0);
     } else {
-      shadow.update(Moments(own_towers(own)).pair_rows(), towers_, layer_.pass_.towers.first());
+      shadow.update(Moments(own_towers(own)).pair_rows(), towers_, pass_.towers.first());
     }
   }
 }
 
 at::Tensor TowerNormalisation::own_towers(const at::Tensor& own) const {
-  return rules_.virtual_batch == 0 ? own
-                                   : merge_moments(own, sets_.local_tower, layer_.pass_.towers.per_rank());
+  return rules_.virtual_batch == 0 ? own : merge_moments(own, sets_.local_tower, pass_.towers.per_rank());
 }
 
 at::Tensor TowerNormalisation::all_towers(const at::Tensor& own, Purpose purpose) {

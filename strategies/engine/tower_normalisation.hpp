@@ -14,7 +14,7 @@ namespace bnlab {
 
 class TowerNormalisation : public Normalisation {
  public:
-  TowerNormalisation(TowerNorm& layer, const Rules& rules, Sets sets);
+  TowerNormalisation(TowerNorm& layer, const Rules& rules, const Pass& pass, Sets sets);
 
   ForwardCoefficients forward(const at::Tensor& x, const kernels::Offsets& offsets, const at::Tensor& weight,
                               const at::Tensor& bias) override;
@@ -29,6 +29,7 @@ class TowerNormalisation : public Normalisation {
 
   TowerNorm& layer_;
   Rules rules_;
+  Pass pass_;
   Sets sets_;
   bool training_;                // train, not calibrate or evaluate
   std::vector<int64_t> towers_;  // elements of every tower

@@ -20,12 +20,8 @@ at::Tensor per_filter(const at::Tensor& values) {  // [out] -> [out, 1, 1, 1]
 
 WeightNormConvolution::WeightNormConvolution(const ConvSite& site, const at::Tensor& v,
                                              std::optional<double> init_scale, std::shared_ptr<Layer> centre,
-                                             const Pass& pass, Communicator& communicator)
-    : site_(site),
-      init_scale_(init_scale),
-      centre_(std::move(centre)),
-      pass_(pass),
-      communicator_(communicator) {
+                                             Communicator& communicator)
+    : site_(site), init_scale_(init_scale), centre_(std::move(centre)), communicator_(communicator) {
   v_ = register_parameter("v", v);
   gain_ = register_parameter("gain", norm().detach().clone());
   bias_ = register_parameter("bias", at::zeros({site.out}, v.options()));
@@ -34,17 +30,17 @@ WeightNormConvolution::WeightNormConvolution(const ConvSite& site, const at::Ten
   }
 }
 
-at::Tensor WeightNormConvolution::forward(at::Tensor x, at::Tensor) {
+at::Tensor WeightNormConvolution::forward(at::Tensor x, at::Tensor, const Pass& pass) {
   const at::Tensor direction = v_ / per_filter(norm());
-  const bool training = pass_.mode == Mode::train || pass_.mode == Mode::train_frozen;
-  if (init_scale_ && training && pass_.step.index == 0 && pass_.towers.total_samples() > 0) {
+  const bool training = pass.mode == Mode::train || pass.mode == Mode::train_frozen;
+  if (init_scale_ && training && pass.step.index == 0 && pass.towers.total_samples() > 0) {
     initialise(x, direction);
   }
   const at::Tensor w = (direction * per_filter(gain_)).to(x.scalar_type());
   if (!centre_) {
     return at::conv2d(x, w, bias_.to(x.scalar_type()), site_.stride, site_.padding);
   }
-  const at::Tensor y = centre_->forward(at::conv2d(x, w, {}, site_.stride, site_.padding));
+  const at::Tensor y = centre_->forward(at::conv2d(x, w, {}, site_.stride, site_.padding), {}, pass);
   return y + bias_.to(y.scalar_type()).view({1, -1, 1, 1});
 }
 

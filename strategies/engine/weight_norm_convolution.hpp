@@ -17,13 +17,13 @@ class WeightNormConvolution : public Layer {
  public:
   // v: [out, in, k, k], its options are those of all parameters. gain starts as norm(v), where w is v, and
   // bias as 0. init_scale: initialise from the data of training step 0; nothing: do not. centre: the layer
-  // that subtracts the mean and keeps it as buffer running_mean; null: none. `pass` and `communicator`
-  // outlive the layer.
+  // that subtracts the mean and keeps it as buffer running_mean; null: none. `communicator` outlives
+  // the layer.
   WeightNormConvolution(const ConvSite& site, const at::Tensor& v, std::optional<double> init_scale,
-                        std::shared_ptr<Layer> centre, const Pass& pass, Communicator& communicator);
+                        std::shared_ptr<Layer> centre, Communicator& communicator);
 
   // Throws Error (refused) where an output channel to be initialised does not vary.
-  at::Tensor forward(at::Tensor x, at::Tensor residual) override;
+  at::Tensor forward(at::Tensor x, at::Tensor residual, const Pass& pass) override;
 
  private:
   at::Tensor norm() const;  // of v, [out]
@@ -33,7 +33,6 @@ class WeightNormConvolution : public Layer {
   ConvSite site_;
   std::optional<double> init_scale_;
   std::shared_ptr<Layer> centre_;
-  const Pass& pass_;
   Communicator& communicator_;
   at::Tensor v_, gain_, bias_;  // [out, in, k, k], [out], [out]
 };

@@ -7,7 +7,7 @@ namespace bnlab {
 
 Wrapper::Wrapper(const Json& options, const Context& context)
     : Strategy(context), base_(Registered<Strategy>::create(options.at("base"), context)) {
-  if (!base_->has_running_statistics()) {
+  if (base_->running_statistics() == nullptr) {
     throw Error(Error::Kind::refused, options.at("name").get<std::string>() +
                                           ": needs a base with running statistics; " +
                                           options.at("base").at("name").get<std::string>() + " has none");

@@ -17,28 +17,15 @@ class Wrapper : public Strategy {
 
   std::shared_ptr<Layer> norm(const NormSite& site) override { return base_->norm(site); }
   std::shared_ptr<Layer> conv(const ConvSite& site) override { return base_->conv(site); }
-  at::Tensor forward(Network& network, const Batch& batch, const Step& step, Mode mode) override {
-    return base_->forward(network, batch, step, mode);
+  at::Tensor forward(Network& network, const at::Tensor& images, const Pass& pass) override {
+    return base_->forward(network, images, pass);
   }
   bool trainable(const std::string& parameter, const Step& step) const override {
     return base_->trainable(parameter, step);
   }
-  bool has_running_statistics() const override { return true; }
-  void before_eval(Network& network, const Population& population, Calibration& calibration) override {
-    base_->before_eval(network, population, calibration);
-  }
-  void after_eval() override { base_->after_eval(); }
-  void buffers_loaded() override { base_->buffers_loaded(); }
-  void average_running(double decay) override { base_->average_running(decay); }
-  void average_replicas() override { base_->average_replicas(); }
-  int64_t nonfinite_channels() const override { return base_->nonfinite_channels(); }
-  bool rows_travel() const override { return base_->rows_travel(); }
+  RunningStatistics* running_statistics() override { return base_->running_statistics(); }
+  Travel travel() const override { return base_->travel(); }
   std::vector<std::string> notes() const override { return base_->notes(); }
-  std::vector<int64_t> permutation() const override { return base_->permutation(); }
-
- protected:
-  Strategy& base() { return *base_; }
-  const Strategy& base() const { return *base_; }
 
  private:
   std::unique_ptr<Strategy> base_;

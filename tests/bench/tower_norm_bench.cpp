@@ -20,8 +20,10 @@ class OneSite : public Network {
  public:
   OneSite(LayerMaker& layers, int64_t channels)
       : layer_(register_module("site", layers.norm({"site", channels, Activation::none}))) {}
-  at::Tensor features(at::Tensor x) override { return layer_->forward(std::move(x)); }
-  at::Tensor head(at::Tensor x) override { return x; }
+  at::Tensor features(at::Tensor x, const Pass& pass) override {
+    return layer_->forward(std::move(x), {}, pass);
+  }
+  at::Tensor head(at::Tensor x, const Pass&) override { return x; }
 
  private:
   std::shared_ptr<Layer> layer_;
@@ -51,7 +53,7 @@ void compare(benchmark::State& state, const Json& name, at::IntArrayRef shape, a
                    bias = at::zeros({shape[1]}).requires_grad_(true);
   const at::Tensor mean = at::zeros({shape[1]}), var = at::ones({shape[1]});
   const auto ours = [&] {
-    strategy->forward(network, {x, {}, towers}, {}, Mode::train).backward(dy);
+    strategy->forward(network, x, {towers}).backward(dy);
     x.mutable_grad() = at::Tensor();
   };
   const auto theirs = [&] {

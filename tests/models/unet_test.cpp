@@ -13,7 +13,7 @@ namespace {
 class Plain : public Layer {
  public:
   Plain(int64_t out, int64_t stride) : out_(out), stride_(stride) {}
-  at::Tensor forward(at::Tensor x, at::Tensor) override {  // keeps the size, sets the channels
+  at::Tensor forward(at::Tensor x, at::Tensor, const Pass&) override {  // keeps the size, sets the channels
     return at::zeros({x.size(0), out_, x.size(2) / stride_, x.size(3) / stride_});
   }
 
@@ -76,7 +76,7 @@ TEST(UNet, SitesHaveNamesOfTheirOwn) {
 TEST(UNet, OutputHasTheSizeOfTheInput) {
   Witness witness;
   const auto network = unet(4, 3)->build(witness, 7);
-  const at::Tensor y = network->head(network->features(at::zeros({2, 3, 12, 20})));
+  const at::Tensor y = network->head(network->features(at::zeros({2, 3, 12, 20}), {}), {});
   EXPECT_EQ(y.sizes(), (at::IntArrayRef{2, 7, 12, 20}));
 }
 

@@ -43,11 +43,11 @@ Complaints checkpoint_gives_the_same_evaluation(const Json& strategy, const Appl
   const LayerCase c = small_case(strategy);
   Complaints found;
   on_thread_ranks(1, at::kCPU, [&](World& world) {
-    GivenBatches calibration(calibration_steps(strategy), world);
+    const std::vector<LayerStep> calibration = calibration_steps(strategy);
     OneSite trained(c, world);
     trained.apply(c.steps[0]);
     trained.apply(c.steps[1]);
-    trained.before_eval(calibration);
+    trained.show_saved(calibration);
     OneSite loaded(c, world, /*fresh_weights=*/false);
     loaded.load(trained);
     const std::set<std::string> names = trained.buffer_names();
@@ -56,7 +56,7 @@ Complaints checkpoint_gives_the_same_evaluation(const Json& strategy, const Appl
       found.push_back("a site's buffers must be its saved pair");
     }
     const at::Tensor expected = trained.apply(c.steps[2]);
-    loaded.before_eval(calibration);
+    loaded.show_saved(calibration);
     if (!at::equal(loaded.apply(c.steps[2]), expected)) {
       found.push_back("another evaluation after loading");
     }
@@ -81,8 +81,8 @@ Sent everything_sent(const LayerCase& c, World& world) {
     site.apply(c.steps[1]);
   }
   site.apply(case_for(c.strategy, {{0, 0, 0, 0}}).steps[0]);
-  GivenBatches calibration(calibration_steps(c.strategy), world);
-  site.before_eval(calibration);
+  const std::vector<LayerStep> calibration = calibration_steps(c.strategy);
+  site.show_saved(calibration);
   site.apply(c.steps[2]);
   Sent sent{world.ledger().list(), {}, {}};
   for (size_t purpose = 0; purpose < kPurposeNames.size(); ++purpose) {

@@ -19,20 +19,16 @@ Batch batch_of(const LayerStep& step, const World& world) {
   return batch;
 }
 
-Batch GivenBatches::batch(int64_t index) {
-  Batch batch = batch_of(steps_.at(static_cast<size_t>(index)), world_);
-  batch.index = static_cast<uint64_t>(index);
-  return batch;
-}
-
 class OneSite::SiteNetwork : public Network {
  public:
   SiteNetwork(LayerMaker& layers, const LayerCase& c)
       : layer_(register_module(
             "site", c.conv ? convolution(layers, *c.conv)
                            : layers.norm({"site", c.steps.front().inputs.front().size(1), c.activation}))) {}
-  at::Tensor features(at::Tensor x) override { return layer_->forward(std::move(x)); }
-  at::Tensor head(at::Tensor x) override { return x; }
+  at::Tensor features(at::Tensor x, const Pass& pass) override {
+    return layer_->forward(std::move(x), {}, pass);
+  }
+  at::Tensor head(at::Tensor x, const Pass&) override { return x; }
 
  private:
   static std::shared_ptr<Layer> convolution(LayerMaker& layers, const LayerConv& conv) {
@@ -40,6 +36,23 @@ class OneSite::SiteNetwork : public Network {
         {"site", conv.v.size(1), conv.v.size(0), conv.v.size(2), conv.stride, conv.padding, true});
   }
   std::shared_ptr<Layer> layer_;
+};
+
+// Steps' inputs as calibration batches.
+class OneSite::GivenBatches : public Calibration {
+ public:
+  GivenBatches(OneSite& site, const std::vector<LayerStep>& steps) : site_(site), steps_(steps) {}
+  int64_t available() const override { return static_cast<int64_t>(steps_.size()); }
+  void forward(int64_t index) override {
+    Batch batch = batch_of(steps_.at(static_cast<size_t>(index)), site_.world_);
+    batch.index = static_cast<uint64_t>(index);
+    site_.strategy_->forward(*site_.network_, batch.images,
+                             batch.pass({site_.training_steps_, 100}, Mode::calibrate));
+  }
+
+ private:
+  OneSite& site_;
+  const std::vector<LayerStep>& steps_;
 };
 
 OneSite::OneSite(const LayerCase& c, World& world, bool fresh_weights) : world_(world) {
@@ -69,7 +82,7 @@ OneSite::OneSite(const LayerCase& c, World& world, bool fresh_weights) : world_(
   }
   set(buffers, "site.running_mean", c.running_mean);
   set(buffers, "site.running_var", c.running_var);
-  strategy_->buffers_loaded();
+  start_from_buffers();
 }
 
 OneSite::~OneSite() = default;
@@ -78,7 +91,8 @@ at::Tensor OneSite::apply(const LayerStep& step) {
   Batch batch = batch_of(step, world_);
   const bool backward = at::GradMode::is_enabled() && !step.gradients.empty();
   batch.images.requires_grad_(backward);
-  const at::Tensor y = strategy_->forward(*network_, batch, {training_steps_, 100}, step.mode);
+  const at::Tensor y =
+      strategy_->forward(*network_, batch.images, batch.pass({training_steps_, 100}, step.mode));
   if (backward) {
     y.backward(at::cat(step.gradients)
                    .narrow(0, batch.towers.local_begin(), batch.towers.local_samples())
@@ -88,8 +102,17 @@ at::Tensor OneSite::apply(const LayerStep& step) {
   return y.detach();
 }
 
-void OneSite::before_eval(Calibration& calibration) {
-  strategy_->before_eval(*network_, Population{}, calibration);
+void OneSite::show_saved(const std::vector<LayerStep>& calibration) {
+  if (RunningStatistics* statistics = strategy_->running_statistics()) {
+    GivenBatches batches(*this, calibration);
+    statistics->show({}, batches);
+  }
+}
+
+void OneSite::start_from_buffers() {
+  if (RunningStatistics* statistics = strategy_->running_statistics()) {
+    statistics->start_from_buffers();
+  }
 }
 
 void OneSite::load(const OneSite& other) {
@@ -101,7 +124,7 @@ void OneSite::load(const OneSite& other) {
   for (const auto& entry : other.network_->named_buffers()) {
     buffers[entry.key()].copy_(entry.value());
   }
-  strategy_->buffers_loaded();
+  start_from_buffers();
 }
 
 std::vector<at::Tensor> OneSite::state() const {

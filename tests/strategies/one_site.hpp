@@ -16,18 +16,6 @@ namespace bnlab {
 // The step's rows on this rank.
 Batch batch_of(const LayerStep& step, const World& world);
 
-// These steps' inputs as calibration batches.
-class GivenBatches : public Calibration {
- public:
-  GivenBatches(std::vector<LayerStep> steps, const World& world) : steps_(std::move(steps)), world_(world) {}
-  int64_t available() const override { return static_cast<int64_t>(steps_.size()); }
-  Batch batch(int64_t index) override;
-
- private:
-  std::vector<LayerStep> steps_;
-  const World& world_;
-};
-
 class OneSite {
  public:
   // Parameters and running statistics are the case's.
@@ -36,8 +24,8 @@ class OneSite {
 
   // Forward, and backward where the step has gradients and autograd is on; this rank's rows.
   at::Tensor apply(const LayerStep& step);
-  // The saved pair put where evaluation reads it; `calibration` as Strategy::before_eval takes it.
-  void before_eval(Calibration& calibration);
+  // The saved pair put where evaluation reads it; `calibration`: the batches that strategy precise has.
+  void show_saved(const std::vector<LayerStep>& calibration);
   // Parameters and buffers as a weights file holds them.
   void load(const OneSite& other);
   std::vector<at::Tensor> state() const;  // parameters, then buffers
@@ -47,6 +35,9 @@ class OneSite {
 
  private:
   class SiteNetwork;
+  class GivenBatches;
+  void start_from_buffers();
+
   World& world_;
   std::unique_ptr<Strategy> strategy_;
   std::shared_ptr<SiteNetwork> network_;

@@ -21,7 +21,7 @@ class Site {
         network_(*strategy_, channels) {}
 
   at::Tensor apply(const at::Tensor& x, Mode mode = Mode::train) {
-    return strategy_->forward(network_, {x, {}, Towers({x.size(0)}, 1, 0)}, {}, mode);
+    return strategy_->forward(network_, x, {Towers({x.size(0)}, 1, 0), 1, {}, mode});
   }
   at::Tensor parameter(const std::string& name) { return network_.named_parameters()["site." + name]; }
 
@@ -30,8 +30,10 @@ class Site {
    public:
     OneLayer(LayerMaker& layers, int64_t channels)
         : layer_(register_module("site", layers.norm({"site", channels}))) {}
-    at::Tensor features(at::Tensor x) override { return layer_->forward(std::move(x)); }
-    at::Tensor head(at::Tensor x) override { return x; }
+    at::Tensor features(at::Tensor x, const Pass& pass) override {
+      return layer_->forward(std::move(x), {}, pass);
+    }
+    at::Tensor head(at::Tensor x, const Pass&) override { return x; }
 
    private:
     std::shared_ptr<Layer> layer_;

@@ -176,7 +176,7 @@ TEST(Shuffle, CalibrationDrawsFromAStreamOfItsOwn) {
     LayerStep step = c.steps[0];
     step.mode = Mode::calibrate;
     site.apply(step);
-    EXPECT_EQ(site.strategy().permutation(), Stream(9, "shuffle/calibration", 0).permutation(8));
+    EXPECT_EQ(site.strategy().travel().permutation, Stream(9, "shuffle/calibration", 0).permutation(8));
   });
 }
 

@@ -18,8 +18,10 @@ class OneConvolution : public Network {
  public:
   OneConvolution(LayerMaker& layers, const ConvSite& site)
       : layer_(register_module(site.name, layers.conv(site))) {}
-  at::Tensor features(at::Tensor x) override { return layer_->forward(std::move(x)); }
-  at::Tensor head(at::Tensor x) override { return x; }
+  at::Tensor features(at::Tensor x, const Pass& pass) override {
+    return layer_->forward(std::move(x), {}, pass);
+  }
+  at::Tensor head(at::Tensor x, const Pass&) override { return x; }
 
  private:
   std::shared_ptr<Layer> layer_;
@@ -27,6 +29,12 @@ class OneConvolution : public Network {
 
 const ConvSite kSite{.name = "conv", .in = 3, .out = 4, .kernel = 3, .stride = 1, .padding = 1};
 const ConvSite kPointwise{.name = "conv", .in = 3, .out = 4, .kernel = 1, .stride = 1, .padding = 0};
+
+class NoCalibration : public Calibration {
+ public:
+  int64_t available() const override { return 0; }
+  void forward(int64_t) override {}  // never asked for
+};
 
 // One convolution of a strategy on one rank.
 class Site {
@@ -43,14 +51,14 @@ class Site {
   // x: this rank's samples.
   at::Tensor apply(const at::Tensor& x, const std::vector<int64_t>& towers, int64_t step = 0,
                    Mode mode = Mode::train) {
-    return strategy_->forward(*network_, {x, {}, Towers(towers, world_.size(), world_.rank())}, {step, 9},
-                              mode);
+    return strategy_->forward(*network_, x,
+                              {Towers(towers, world_.size(), world_.rank()), 1, {step, 9}, mode});
   }
   at::Tensor parameter(const std::string& name) { return network_->named_parameters()["conv." + name]; }
   // As evaluation reads it.
   at::Tensor running_mean() {
-    GivenBatches no_calibration({}, world_);
-    strategy_->before_eval(*network_, {}, no_calibration);
+    NoCalibration no_calibration;
+    strategy_->running_statistics()->show({}, no_calibration);
     return network_->named_buffers()["conv.running_mean"];
   }
   bool has_running_mean() { return network_->named_buffers().contains("conv.running_mean"); }
@@ -222,14 +230,14 @@ TEST_F(WeightNorm, MeanOnlySubtractsTheRunningMeanInEvaluation) {
   }
   const at::Tensor t = at::conv2d(x, w);
   const at::Tensor expected = t - 0.5 * t.mean({0, 2, 3}, /*keepdim=*/true) + 0.25;
-  EXPECT_TRUE(site.strategy().has_running_statistics());
+  EXPECT_NE(site.strategy().running_statistics(), nullptr);
   EXPECT_LT(largest(site.running_mean() - 0.5 * t.mean({0, 2, 3})), kExact);
   EXPECT_LT(largest(site.apply(x, {4}, 1, Mode::evaluate_saved) - expected), kExact);
 }
 
 TEST_F(WeightNorm, KeepsNoRunningStatisticsWithoutMeanOnly) {
   Site site(*world_, "weight_norm");
-  EXPECT_FALSE(site.strategy().has_running_statistics());
+  EXPECT_EQ(site.strategy().running_statistics(), nullptr);
   EXPECT_FALSE(site.has_running_mean());
 }
 

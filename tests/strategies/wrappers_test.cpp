@@ -34,19 +34,6 @@ Batch batch_of(uint64_t index, uint64_t seed, const World& world) {
   return batch;
 }
 
-class FewBatches : public Calibration {
- public:
-  FewBatches(int64_t available, const World& world) : available_(available), world_(world) {}
-  int64_t available() const override { return available_; }
-  Batch batch(int64_t index) override {
-    return batch_of(static_cast<uint64_t>(index), 100 + static_cast<uint64_t>(index), world_);
-  }
-
- private:
-  int64_t available_;
-  const World& world_;
-};
-
 // A convolution, a norm, a convolution.
 class SmallNetwork : public Network {
  public:
@@ -54,9 +41,11 @@ class SmallNetwork : public Network {
       : conv_(register_module("conv", layers.conv({"conv", 3, kChannels}))),
         norm_(register_module("norm", layers.norm({"norm", kChannels, Activation::relu}))),
         last_(register_module("norm2", layers.conv({"norm2", kChannels, 2, 1, 1, 0, false}))) {}
-  at::Tensor features(at::Tensor x) override { return norm_->forward(conv_->forward(std::move(x))); }
-  at::Tensor head(at::Tensor x) override { return last_->forward(std::move(x)); }
-  at::Tensor at_norm(const at::Tensor& x) { return conv_->forward(x); }
+  at::Tensor features(at::Tensor x, const Pass& pass) override {
+    return norm_->forward(conv_->forward(std::move(x), {}, pass), {}, pass);
+  }
+  at::Tensor head(at::Tensor x, const Pass& pass) override { return last_->forward(std::move(x), {}, pass); }
+  at::Tensor at_norm(const at::Tensor& x) { return conv_->forward(x, {}, {}); }
 
  private:
   std::shared_ptr<Layer> conv_, norm_, last_;
@@ -78,7 +67,7 @@ class Training {
     const Step step{steps_, kSteps};
     network_->zero_grad();
     const Batch batch = batch_of(static_cast<uint64_t>(steps_), static_cast<uint64_t>(steps_), world_);
-    const at::Tensor y = strategy_->forward(*network_, batch, step, Mode::train);
+    const at::Tensor y = strategy_->forward(*network_, batch.images, batch.pass(step, Mode::train));
     (y.square().sum() / static_cast<double>(kTowers * kSamples)).backward();
     const at::NoGradGuard no_grad;
     for (auto& entry : network_->named_parameters()) {
@@ -95,12 +84,11 @@ class Training {
   // Outputs of an evaluation, after which training may go on.
   at::Tensor evaluate(int64_t calibration_batches = 2) {
     const at::NoGradGuard no_grad;
-    FewBatches calibration(calibration_batches, world_);
-    strategy_->before_eval(*network_, {}, calibration);
-    const at::Tensor y =
-        strategy_->forward(*network_, batch_of(0, 50, world_), {steps_, kSteps}, Mode::evaluate_saved);
+    FewBatches calibration(*this, calibration_batches);
+    strategy_->running_statistics()->show({}, calibration);
+    const at::Tensor y = forward(batch_of(0, 50, world_), Mode::evaluate_saved);
     shown_ = {copy("norm.running_mean"), copy("norm.running_var")};
-    strategy_->after_eval();
+    strategy_->running_statistics()->show_own();
     return y;
   }
   const std::vector<at::Tensor>& evaluated_pair() const { return shown_; }
@@ -121,6 +109,24 @@ class Training {
   Strategy& strategy() { return *strategy_; }
 
  private:
+  class FewBatches : public Calibration {
+   public:
+    FewBatches(Training& training, int64_t available) : training_(training), available_(available) {}
+    int64_t available() const override { return available_; }
+    void forward(int64_t index) override {
+      const auto i = static_cast<uint64_t>(index);
+      training_.forward(batch_of(i, 100 + i, training_.world_), Mode::calibrate);
+    }
+
+   private:
+    Training& training_;
+    int64_t available_;
+  };
+
+  at::Tensor forward(const Batch& batch, Mode mode) {
+    return strategy_->forward(*network_, batch.images, batch.pass({steps_, kSteps}, mode));
+  }
+
   World& world_;
   std::unique_ptr<Strategy> strategy_;
   std::shared_ptr<SmallNetwork> network_;

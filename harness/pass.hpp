@@ -1,0 +1,33 @@
+// One forward pass, as layers and strategies need to know it. It is an argument everywhere, so that what a
+// layer computes depends on its arguments and its own state alone.
+#pragma once
+
+#include <cstdint>
+
+#include "harness/towers.hpp"
+
+namespace bnlab {
+
+struct Step {
+  int64_t index = 0;  // training steps done before this one
+  int64_t total = 1;  // training steps of the whole run
+};
+
+// How a forward pass normalises.
+enum class Mode {
+  train,           // as the strategy trains; running statistics are updated
+  train_frozen,    // with the saved running statistics, which stay as they are (strategy `frozen`)
+  calibrate,       // as in train, but nothing is remembered: the moments are collected for `precise`
+  evaluate_saved,  // with the saved running statistics; exchanges nothing
+  evaluate_batch,  // with the moments of the batch itself, grouped as in training; nothing is remembered
+};
+
+struct Pass {
+  Towers towers;
+  int64_t rows_per_sample = 1;  // rows of the network's input per sample: 1, or the frames of a clip
+  Step step;
+  Mode mode = Mode::train;
+  uint64_t batch = 0;  // the batch's index in its stream: the training step, or the calibration batch
+};
+
+}  // namespace bnlab

@@ -1,0 +1,48 @@
+// What belongs to the running statistics of a strategy, for all sites at once. Most of these statistics
+// lie apart while training goes on (a rank keeps a share, shadow pairs stand beside the saved one); what
+// an evaluation uses is put into the network's buffers before it. Needs no LibTorch.
+#pragma once
+
+#include <cstdint>
+
+#include "harness/population.hpp"
+
+namespace bnlab {
+
+// Training batches apart from training, over which the population `precise` is recomputed: drawn from
+// (seed, index) with training augmentation and grouping.
+class Calibration {
+ public:
+  virtual ~Calibration() = default;
+  virtual int64_t available() const = 0;  // how many there are at most
+  // One forward pass of the whole network over batch `index`, in Mode::calibrate.
+  virtual void forward(int64_t index) = 0;
+};
+
+// All functions are called by every rank, in the same order.
+class RunningStatistics {
+ public:
+  virtual ~RunningStatistics() = default;
+
+  // Puts the statistics of `population` into the network's buffers: merges what the ranks keep apart, or
+  // recomputes. Before an evaluation and, for `saved`, before weights are written. Training must not go on
+  // before show_own(). Throws Error (refused) for a population that was not carried during training.
+  virtual void show(const Population& population, Calibration& calibration) = 0;
+  // Puts the strategy's own pair, as last merged, back into the buffers.
+  virtual void show_own() = 0;
+  // The network's buffers have been loaded from outside: running statistics start from them.
+  virtual void start_from_buffers() = 0;
+  // Merges the saved pair once and for all: passes in Mode::train_frozen use it from now on.
+  virtual void freeze() = 0;
+  // One step of the moving average over the saved pairs: average <- decay average + (1 - decay) pair.
+  virtual void update_average(double decay) = 0;
+  // Weights of ranks that train apart are being averaged: so are their saved pairs, until freeze().
+  virtual void average_replicas() = 0;
+  // Channels (summed over sites and steps, this rank) whose moments were not finite. Synchronises.
+  virtual int64_t nonfinite_channels() const = 0;
+
+  // What `saved` stands for: the pair that training updates, or (strategy `precise`) a recomputed one.
+  Population saved;
+};
+
+}  // namespace bnlab
