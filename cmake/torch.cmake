@@ -1,6 +1,6 @@
 # LibTorch as the target bnlab_torch (headers as SYSTEM), with CUDA where nvcc is.
 if(NOT DEFINED ENV{TORCH_CUDA_ARCH_LIST})
-  set(ENV{TORCH_CUDA_ARCH_LIST} "8.0;9.0+PTX")  # without a GPU, torch's own detection asks for too old ones
+  set(ENV{TORCH_CUDA_ARCH_LIST} "8.0+PTX")  # without a GPU, torch's own detection asks for too old ones
 endif()
 if(BNLAB_CUDA)
   include(CheckLanguage)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Makes a bare Debian or Ubuntu machine able to build bnlab, and writes build/toolchain.env, which says where things
 # are. Idempotent: what is there already is left alone. scripts/README.md describes the variables
-# BNLAB_CUDA_TOOLKIT, BNLAB_PYTHON and CMAKE_PREFIX_PATH that force other ways.
+# BNLAB_CUDA_TOOLKIT, BNLAB_CUDA_ARCHITECTURES, BNLAB_PYTHON and CMAKE_PREFIX_PATH that force other ways.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source scripts/versions.sh
@@ -139,6 +139,19 @@ complete_toolkit_wheels() {
   done
 }
 
+# The compute capabilities that CUDA sources are compiled for: those of this machine's GPUs by default.
+cuda_architectures() {
+  local wanted=${BNLAB_CUDA_ARCHITECTURES:-native} found
+  case "$wanted" in
+    all) echo "$CUDA_ARCHITECTURES" ;;
+    native)
+      found=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | grep -Ex '[0-9]+\.[0-9]+' |
+        sort -uV | paste -sd ';') || true
+      echo "${found:-${CUDA_ARCHITECTURES%%;*}}+PTX" ;;  # with PTX the program also runs on newer GPUs
+    *) echo "$wanted" ;;
+  esac
+}
+
 write_settings() {
   local torch_folder=$1 toolkit_root=$2 prefixes=$1/share/cmake prefix
   IFS=':;' read -ra given <<<"${CMAKE_PREFIX_PATH:-}"
@@ -151,7 +164,7 @@ write_settings() {
     if [ -n "$toolkit_root" ]; then
       printf 'export %s=%q\n' BNLAB_CUDA ON CUDACXX "$toolkit_root/bin/nvcc" CUDA_PATH "$toolkit_root" \
         CUDAToolkit_ROOT "$toolkit_root" CUDA_TOOLKIT_ROOT_DIR "$toolkit_root" \
-        CUDA_NVCC_EXECUTABLE "$toolkit_root/bin/nvcc" TORCH_CUDA_ARCH_LIST "$CUDA_ARCHITECTURES"
+        CUDA_NVCC_EXECUTABLE "$toolkit_root/bin/nvcc" TORCH_CUDA_ARCH_LIST "$(cuda_architectures)"
     else
       echo "export BNLAB_CUDA=OFF"
     fi

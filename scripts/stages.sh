@@ -38,7 +38,7 @@ stage() {
 # versions changed since, or where the caller asks for a particular way.
 load_settings() {
   if [ ! -e build/toolchain.env ] || [ scripts/versions.sh -nt build/toolchain.env ] ||
-      [ -n "${BNLAB_PYTHON:-}${BNLAB_CUDA_TOOLKIT:-}" ] ||
+      [ -n "${BNLAB_PYTHON:-}${BNLAB_CUDA_TOOLKIT:-}${BNLAB_CUDA_ARCHITECTURES:-}" ] ||
       ! (source build/toolchain.env && [ -x "$BNLAB_INTERPRETER" ]); then
     scripts/setup.sh
   fi

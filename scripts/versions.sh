@@ -11,4 +11,4 @@ CLANG_FORMAT_VERSION=14.0.6        # its major version decides the layout
 
 CUDA_VERSION=13.0                  # the one that this torch wheel was built with
 CUDA_TOOLKIT_WHEEL_VERSION=13.0.2
-CUDA_ARCHITECTURES="8.0;9.0+PTX"   # sm_80, sm_90 and anything newer through PTX
+CUDA_ARCHITECTURES="8.0;9.0+PTX"   # what BNLAB_CUDA_ARCHITECTURES=all compiles for; the first where there is no GPU
