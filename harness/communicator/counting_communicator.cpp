@@ -7,7 +7,7 @@
 namespace bnlab {
 namespace {
 
-class Finished : public Pending {
+class Counted : public Pending {
  public:
   void wait() override {}
 };
@@ -34,7 +34,7 @@ void CountingCommunicator::all_reduce(at::Tensor& t, Purpose purpose) {
 
 std::unique_ptr<Pending> CountingCommunicator::all_reduce_async(at::Tensor& t, Purpose purpose) {
   all_reduce(t, purpose);
-  return std::make_unique<Finished>();
+  return std::make_unique<Counted>();
 }
 
 void CountingCommunicator::broadcast(at::Tensor& t, int /*root*/, Purpose purpose) {
