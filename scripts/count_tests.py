@@ -1,25 +1,45 @@
 """Adds up what ctest (a JUnit file) and unittest (its text output) ran, and prints it as the last line.
 
-Names what failed and what was skipped, so that a skip is never silent. Exit status 1 if a test failed or none ran.
+A test of ctest may be many cases of GoogleTest; then the folder `reports` beside the JUnit file has their report. Names
+what failed and what was skipped, so that a skip is never silent. Exit status 1 if a test failed or none ran.
 """
 
 import argparse
+import os
 import re
 import sys
 import xml.etree.ElementTree as ElementTree
+
+
+def count_googletest(path):
+    """(passed, failed names, skipped names) of one report of GoogleTest."""
+    passed, failed, skipped = 0, [], []
+    for case in ElementTree.parse(path).getroot().iter("testcase"):
+        name = f"{case.get('classname')}.{case.get('name')}"
+        if case.find("failure") is not None:
+            failed.append(name)
+        elif case.get("result") == "completed":
+            passed += 1
+        else:
+            skipped.append(name)
+    return passed, failed, skipped
 
 
 def count_ctest(path):
     """(passed, failed names, skipped names). A test whose program is missing counts as failed, not as skipped."""
     passed, failed, skipped = 0, [], []
     for case in ElementTree.parse(path).getroot().iter("testcase"):
+        name = case.get("name")
         message = case.find("skipped").get("message", "") if case.find("skipped") is not None else ""
+        report = os.path.join(os.path.dirname(path), "reports", re.sub(r"\W", "_", name) + ".xml")
+        cases = count_googletest(report) if os.path.exists(report) else (0, [], [])
+        passed, failed, skipped = passed + cases[0], failed + cases[1], skipped + cases[2]
         if case.get("status") == "run":
-            passed += 1
+            passed += 0 if any(cases) else 1
         elif case.get("status") == "disabled" or message.startswith("SKIP_"):
-            skipped.append(case.get("name"))
-        else:
-            failed.append(case.get("name"))
+            skipped.append(name)
+        elif not cases[1]:  # it crashed or took too long
+            failed.append(name)
     return passed, failed, skipped
 
 

@@ -13,7 +13,7 @@ scripts/build.sh "$preset"
 
 report=$PWD/build/$preset/ctest.xml
 figures_log=build/$preset/test_figures.log
-rm -f "$report" "$figures_log"
+rm -rf "$report" "$figures_log" "build/$preset/reports"
 summary=("$report")
 status=0
 ctest --preset "$preset" --output-junit "$report" "$@" || status=$?

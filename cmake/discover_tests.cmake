@@ -1,0 +1,45 @@
+# ctest includes this when it lists the tests of `program`: one test for each GoogleTest suite, or several for a suite
+# of many cases. A process for each case would load LibTorch hundreds of times. GoogleTest reports every case in
+# ${reports}, where scripts/count_tests.py looks for it.
+set(cases_at_most 16)
+
+execute_process(COMMAND ${program} --gtest_list_tests OUTPUT_VARIABLE listing RESULT_VARIABLE status)
+if(NOT status EQUAL 0)
+  add_test(${name} ${program} --gtest_list_tests)  # so that it fails where everybody sees it
+  return()
+endif()
+
+macro(add_part)
+  if(cases)
+    set(part ${name}/${suite})
+    if(parts GREATER 0)
+      string(APPEND part /${parts})
+    endif()
+    string(MAKE_C_IDENTIFIER ${part} file)
+    add_test(${part} ${program} --gtest_filter=${cases} --gtest_output=xml:${reports}/${file}.xml)
+    set_tests_properties(${part} PROPERTIES TIMEOUT 600 WORKING_DIRECTORY ${working_directory})
+    math(EXPR parts "${parts} + 1")
+    set(cases "")
+    set(count 0)
+  endif()
+endmacro()
+
+string(REGEX REPLACE " *#[^\n]*" "" listing "${listing}")  # values of parameters
+string(REPLACE "\n" ";" lines "${listing}")
+set(cases "")
+foreach(line IN LISTS lines)
+  if(line MATCHES "^  (.*)$")
+    string(APPEND cases "${suite}.${CMAKE_MATCH_1}:")
+    math(EXPR count "${count} + 1")
+    if(count EQUAL cases_at_most)
+      add_part()
+    endif()
+  elseif(line MATCHES "^(.*)\\.$")
+    set(next ${CMAKE_MATCH_1})
+    add_part()
+    set(suite ${next})
+    set(parts 0)
+    set(count 0)
+  endif()
+endforeach()
+add_part()
