@@ -1,10 +1,10 @@
 // The order of training samples: endless streams of permutations, one per epoch, cut into batches. No
-// remainder is dropped, and the streams depend on the seed, and where the training set is cut into
-// shards on the tower; never on the placement.
+// remainder is dropped. The streams depend on the seed and, where the training set is cut into shards, on the
+// tower; they never depend on the placement.
 //   iid     one stream over the whole set; global batch k is its entries [k N, (k + 1) N)
 //   sorted  the samples sorted by a value are cut into one contiguous share per tower, in proportion to the
-//           towers' batch sizes: of S samples tower t owns [floor(S offset(t) / N), floor(S offset(t + 1) /
-//           N)), and draws from them by a stream of its own. The skew is as strong as it can be.
+//           towers' batch sizes, from which the tower draws by a stream of its own: of S samples tower t owns
+//           [floor(S offset(t) / N), floor(S offset(t + 1) / N)). The skew is as strong as it can be.
 #pragma once
 
 #include <cstdint>

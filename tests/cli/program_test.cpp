@@ -298,7 +298,7 @@ TEST_F(DoctorCommand, EveryProblemHasACure) {
 
 class EvaluateCommand : public OnResults {
  protected:
-  // A run and its weights, as far as the ranks of this program train.
+  // A run and its weights, as the made-up ranks of this program leave them.
   std::string weights_of(const std::string& strategy) {
     const std::string more = R"(, "populations": ["saved", "batch"], "strategy": ")" + strategy + "\"";
     spec_ = scratch_.write_spec(test::behaves("ok"), more);

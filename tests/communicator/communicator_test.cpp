@@ -12,7 +12,8 @@
 namespace bnlab {
 namespace {
 
-// c10d's flight recorder is one per process and not made for ranks that are threads: off before main().
+// c10d has one flight recorder per process, which ranks that are threads would share, so it is switched off
+// before main().
 [[maybe_unused]] const int no_flight_recorder = ::setenv("TORCH_FR_BUFFER_SIZE", "0", 1);
 
 class Collectives : public ::testing::TestWithParam<int> {
@@ -63,7 +64,7 @@ TEST_P(Collectives, ReduceSumsOnTheRoot) {
 
 int64_t rows_from_to(int from, int to) {
   return (from + 2 * to) % 3;
-}  // some of them none
+}  // some ranks send nothing
 
 TEST_P(Collectives, AllToAllDeliversUnevenSharesInRankOrder) {
   on_ranks([](World& world) {

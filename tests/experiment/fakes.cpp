@@ -1,5 +1,5 @@
-// Components that exist for the tests of specs only: specs need names and parameters, not layers.
-// Linked into the test program that has no LibTorch, and nowhere else.
+// Components that exist only for the tests of specs, which need names and parameters but no layers. They are
+// linked into the test program without LibTorch and nowhere else.
 #include "harness/components/registry.hpp"
 
 namespace bnlab {

@@ -165,7 +165,7 @@ TEST_F(SpecRun, IdIsASlugAndAHash) {
   EXPECT_EQ(stopped.id.rfind("fake_pooled-gradient-stopped-4x2-seed7-", 0), 0u) << stopped.id;
 }
 
-// The canonical form is part of the record format: ids of finished runs must not move.
+// The canonical form is part of the record format: the ids of finished runs must not change.
 TEST_F(SpecRun, IdIsTheSameForEver) {
   EXPECT_EQ(load_one(spec()).id, "fake_pooled-4x2-seed0-6d76bfdefe91");
 }

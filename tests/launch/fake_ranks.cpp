@@ -1,5 +1,5 @@
-// Ranks that do not train: what each does is chosen by the task's option `behaviour`. Stands in for
-// harness/training in the tests of the launcher and the program.
+// Ranks that do not train: the task's option `behaviour` says what each of them does. This file stands in for
+// harness/training in the tests of the launcher and of the program.
 #include <dirent.h>
 #include <netinet/in.h>
 #include <signal.h>
@@ -50,7 +50,7 @@ int listening_port(int fd) {
   return getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) == 0 ? ntohs(address.sin_port) : 0;
 }
 
-int open_descriptors() {  // but for the folder that is read to count them
+int open_descriptors() {  // without the one through which they are counted
   DIR* folder = opendir("/proc/self/fd");
   int count = 0;
   while (readdir(folder) != nullptr) {
@@ -153,7 +153,7 @@ RankReport run_rank(const RankJob& job) {
 }
 
 std::string share_text(const Rendezvous& rendezvous, const std::string& text_of_rank0) {
-  // One process plays rank 0 or another rank of a world; what rank 0 shared is in a file of the test's.
+  // One process plays rank 0 or another rank of a world; what rank 0 shares goes through a file of the test.
   const std::string file = variable("FAKE_STORE");
   if (rendezvous.rank == 0) {
     std::ofstream(file) << text_of_rank0;
@@ -170,7 +170,7 @@ StepCost count_step(const StepCase& step_case) {
   return {3, {{"statistics", 6, 100 * step_case.towers}}, 4096};
 }
 
-// Says what it was asked; the strategy "right" has no running statistics.
+// Answers with what it was asked; the strategy "right" has no running statistics.
 Json evaluate_weights(const EvaluateJob& job) {
   Json all = Json::object();
   for (const std::string& population : job.populations) {

@@ -24,7 +24,7 @@ LaunchSummary run(const std::string& spec, const LaunchOptions& options) {
   return launch(load_experiment(spec), options);
 }
 
-bool is_alive(pid_t id) {  // a zombie is not
+bool is_alive(pid_t id) {  // a zombie counts as dead
   std::ifstream in("/proc/" + std::to_string(id) + "/stat");
   std::string number, name;
   char state = 'Z';

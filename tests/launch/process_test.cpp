@@ -95,7 +95,7 @@ TEST(Process, RunsUntilItIsSignalled) {
   EXPECT_EQ(getpgid(process.id()), process.id());
   process.send(SIGTERM);
   EXPECT_EQ(process.wait().signal, SIGTERM);
-  process.send(SIGTERM);  // to nobody
+  process.send(SIGTERM);  // nobody is left to receive it
 }
 
 TEST(Process, DoesNotOutliveItsObject) {

@@ -12,7 +12,7 @@ namespace {
 TEST(MetricsTail, ReadsOnlyCompletedLinesAndGoesOnWhereItStopped) {
   const test::Scratch scratch;
   MetricsTail tail(scratch / "metrics.jsonl");
-  tail.read_on();  // not there yet
+  tail.read_on();  // the file is not there yet
   EXPECT_EQ(tail.step(), 0);
   std::ofstream out(scratch / "metrics.jsonl");
   out << R"({"kind": "start"})"

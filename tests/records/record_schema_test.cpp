@@ -1,4 +1,4 @@
-// results/record.schema.json says what compose_record writes, and refuses what it would not.
+// results/record.schema.json accepts what compose_record writes, and refuses what it would never write.
 #include <gtest/gtest.h>
 
 #include <filesystem>

@@ -206,7 +206,7 @@ TEST(Report, KeepsPlacementsApart) {
   const ExperimentReport report = make_report(experiment, records);
   EXPECT_EQ(report.rows.size(), 8u);
   EXPECT_EQ(report.runs.finished, 8);
-  EXPECT_EQ(report.contrasts[0].interval.n, 2u);  // not four
+  EXPECT_EQ(report.contrasts[0].interval.n, 2u);  // two seeds in each of two placements, not four seeds
   EXPECT_TRUE(has(report_text(report), "2x4-cpu"));
 }
 

@@ -68,7 +68,7 @@ class CamVidTest : public ::testing::TestWithParam<bool> {
     options.update(changes);
     return testing::make_task("camvid", options, {seed, folder_.path()});
   }
-  // What goes wrong now; checks that it is the data's fault.
+  // The message of the error that making the task ends in; the error must be of the kind `data`.
   std::string error(const Json& changes = Json::object()) const {
     try {
       task(changes);

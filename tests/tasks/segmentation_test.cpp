@@ -39,7 +39,7 @@ at::Tensor random_labels(int64_t n) {  // -1 (void), 0, 1, 2
   return at::randint(-1, 3, {n, 4, 6}, at::kLong);
 }
 
-// The definition, one pixel after the other.
+// The definition of the loss, one pixel after the other.
 double loss_by_hand(const at::Tensor& outputs, const at::Tensor& labels, const std::vector<int64_t>& offsets,
                     const std::vector<double>& weights) {
   const auto z = outputs.to(at::kDouble);
@@ -193,7 +193,7 @@ TEST(Ohem, ThresholdOneKeepsEverything) {
 // tower keeps min_kept pixels for each of its images.
 TEST(Ohem, SelectsInsideEachTower) {
   const auto outputs = random_outputs(6), labels = random_labels(6);
-  outputs[0].mul_(3);  // harder than the others
+  outputs[0].mul_(3);  // image 0 becomes harder than the others
   const Bare task = ohem(1e-9, 4);
   const auto all = task.select_labels(outputs, labels, {0, 1, 1, 3, 6});
   const auto counts = task.valid_counts(all, {0, 1, 1, 3, 6});

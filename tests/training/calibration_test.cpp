@@ -5,7 +5,7 @@
 namespace bnlab {
 namespace {
 
-// The draws of calibration batches of one rank.
+// Which samples one rank draws for calibration batches.
 std::vector<Draw> draws_of(int ranks, int rank, uint64_t seed, int64_t index) {
   const Towers towers({2, 3, 1, 2}, ranks, rank);
   std::vector<Draw> seen;
@@ -44,7 +44,7 @@ TEST(Calibration, DrawsApartFromTraining) {
   const std::vector<Draw> calibration = draws_of(1, 0, 5, 3);
   EXPECT_NE(samples(calibration), samples(training));
   for (const Draw& draw : calibration) {
-    EXPECT_GT(draw.epoch, 1'000'000'000'000);  // no training is that long: other augmentation
+    EXPECT_GT(draw.epoch, 1'000'000'000'000);  // no training is that long, so no training batch is augmented alike
   }
 }
 

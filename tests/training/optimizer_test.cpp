@@ -69,7 +69,7 @@ TEST(SgdGroups, NormLrMultiplierScalesTheParametersOfNormSitesAlone) {
   const NamedTensor norm = parameter("block.norm1.weight", {2}, 1),
                     affine = parameter("block.norm1.bias", {2}, 1),
                     conv = parameter("block.conv1.weight", {2, 2}, 1),
-                    namesake = parameter("block.norm10.weight", {2}, 1);  // begins alike, is another layer
+                    namesake = parameter("block.norm10.weight", {2}, 1);  // another layer whose name begins alike
   Json o = plain_options(Json::array());
   o["norm_lr_multiplier"] = 0.25;
   Sgd sgd(o, {norm, affine, conv, namesake}, {"block.norm1"});
@@ -146,7 +146,7 @@ TEST(Sgd, HandsOutTheMomentaThatItUses) {
   sgd.momenta()[1].zero_();
   const double before = second.tensor[0].item<double>();
   sgd.step(0.5, kAll);
-  EXPECT_DOUBLE_EQ(second.tensor[0].item<double>(), before - 0.5 * 2);  // momentum began anew
+  EXPECT_DOUBLE_EQ(second.tensor[0].item<double>(), before - 0.5 * 2);  // the momentum began at zero again
 }
 
 TEST(LearningRate, RisesLinearlyThenFallsPolynomially) {

@@ -25,7 +25,7 @@ class Placement : public ::testing::TestWithParam<std::string> {
     EXPECT_EQ(a.result.at("final"), b.result.at("final"));
   }
 
-  // Against one rank, whose run comes back.
+  // Compares every placement with one rank and returns the run of the one rank.
   TrainedRun expect_invariant(const RunSpec& spec, const std::vector<int>& ranks = {2, 4}) {
     const TrainedRun one = runs_.run(spec, 1);
     for (const int r : ranks) {
@@ -38,7 +38,7 @@ class Placement : public ::testing::TestWithParam<std::string> {
   TrainingRuns runs_;
 };
 
-// Under every population too.
+// The record of this spec has the metrics of every population.
 RunSpec spec_of(const Json& strategy) {
   return TrainingRuns::spec({{"strategy", strategy},
                              {"populations", {"saved", "tower:3", "mean", "pooled", "precise", "batch"}},

@@ -1,4 +1,4 @@
-// Ranks that are processes, as the program starts them, leave what ranks that are threads leave.
+// Ranks that are processes, as the program starts them, leave the same files as ranks that are threads.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -13,7 +13,7 @@
 namespace bnlab {
 namespace {
 
-// Never returns in a child.
+// A child process never returns from this function.
 void run_in_processes(const RunSpec& spec, int ranks, const std::filesystem::path& folder) {
   const LoopbackSocket socket;
   std::vector<::pid_t> children;

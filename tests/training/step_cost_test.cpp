@@ -21,7 +21,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// c10d's flight recorder is one per process and not made for ranks that are threads: off before main().
+// c10d has one flight recorder per process, which ranks that are threads would share, so it is switched off
+// before main().
 [[maybe_unused]] const int no_flight_recorder = ::setenv("TORCH_FR_BUFFER_SIZE", "0", 1);
 
 // The strategy by name, with a value for each parameter that has no default.
@@ -51,7 +52,7 @@ class StepCostOf : public ::testing::TestWithParam<std::string> {
     return load_experiment(file.string()).runs.at(0);
   }
 
-  // "communication" of the record that two ranks leave.
+  // The "communication" of the record that two ranks leave.
   Json booked(const RunSpec& spec) const {
     const LoopbackSocket socket;
     std::vector<RankReport> reports(2);

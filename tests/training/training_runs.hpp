@@ -32,9 +32,9 @@ class TrainingRuns {
   // 5 steps of 4 towers x 2 images in float64, with these keys added or replaced.
   static RunSpec spec(const Json& keys = Json::object());
 
-  // Trains on this many ranks and expects that all end well.
+  // Trains on this many ranks and expects each of them to end well.
   TrainedRun run(const RunSpec& spec, int ranks);
-  // The same, whatever comes of it: the report of every rank.
+  // Trains likewise, but expects nothing, and returns the report of every rank.
   std::vector<RankReport> reports(const RunSpec& spec, int ranks, const std::filesystem::path& folder);
   std::filesystem::path new_folder();
 
@@ -43,12 +43,12 @@ class TrainingRuns {
   int runs_ = 0;
 };
 
-// To the bit, and to a bound.
+// Expect that two runs agree to the bit, or to a bound.
 void expect_equal(const std::map<std::string, at::Tensor>& a, const std::map<std::string, at::Tensor>& b);
 void expect_near(const std::map<std::string, at::Tensor>& a, const std::map<std::string, at::Tensor>& b,
                  double bound);
 
-// Without running statistics, or only those.
+// The tensors without the running statistics, and the running statistics alone.
 std::map<std::string, at::Tensor> parameters_of(const TrainedRun& run);
 std::map<std::string, at::Tensor> statistics_of(const TrainedRun& run);
 
