@@ -44,7 +44,8 @@ TEST(Calibration, DrawsApartFromTraining) {
   const std::vector<Draw> calibration = draws_of(1, 0, 5, 3);
   EXPECT_NE(samples(calibration), samples(training));
   for (const Draw& draw : calibration) {
-    EXPECT_GT(draw.epoch, 1'000'000'000'000);  // no training is that long, so no training batch is augmented alike
+    EXPECT_GT(draw.epoch,
+              1'000'000'000'000);  // no training is that long, so no training batch is augmented alike
   }
 }
 

@@ -69,7 +69,8 @@ TEST(SgdGroups, NormLrMultiplierScalesTheParametersOfNormSitesAlone) {
   const NamedTensor norm = parameter("block.norm1.weight", {2}, 1),
                     affine = parameter("block.norm1.bias", {2}, 1),
                     conv = parameter("block.conv1.weight", {2, 2}, 1),
-                    namesake = parameter("block.norm10.weight", {2}, 1);  // another layer whose name begins alike
+                    namesake =
+                        parameter("block.norm10.weight", {2}, 1);  // another layer whose name begins alike
   Json o = plain_options(Json::array());
   o["norm_lr_multiplier"] = 0.25;
   Sgd sgd(o, {norm, affine, conv, namesake}, {"block.norm1"});
