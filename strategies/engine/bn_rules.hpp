@@ -7,8 +7,11 @@
 #include <string>
 
 #include "harness/towers.hpp"
+#include "strategies/kernels/finish.hpp"
 
 namespace bnlab {
+
+using kernels::Merge;
 
 enum class NormaliseBy { own, pooled, running };
 enum class Remember {
@@ -20,14 +23,7 @@ enum class Remember {
 };
 enum class Gradient { full, own_tower, stopped };
 
-// How the moments of a group become one pair (m, v).
-enum class Merge {
-  chan,      // of the whole group: M = sum M_t + sum n_t (m_t - m)^2
-  averaged,  // v = sum n_t v_t / N, without the spread of the towers' means
-  e_x2,      // v = E[x2] - E[x]^2, sums and difference in the statistics' precision
-};
-
-// By which way they meet; the same arithmetic, another price.
+// By which way the moments meet; the same arithmetic, another price.
 enum class Route { all_gather, all_reduce, reduce_broadcast, host, gather_activations };
 
 // Batch renormalisation's limits, rising linearly from 1 and 0 between two training steps.

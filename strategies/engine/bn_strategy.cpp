@@ -4,13 +4,13 @@
 
 #include <algorithm>
 
-#include "strategies/engine/pooling.hpp"
+#include "strategies/engine/moments.hpp"
 
 namespace bnlab {
 
 std::shared_ptr<Layer> BnStrategy::norm(const NormSite& site) {
-  auto layer = std::make_shared<TowerNorm>(site, rules_, context_);
-  statistics_.add(layer);
+  auto layer = std::make_shared<BnLayer>(site, rules_, context_);
+  statistics_.add(layer->statistics());
   return layer;
 }
 
@@ -97,9 +97,9 @@ void BnStatistics::recompute(int64_t batches, Calibration& calibration) {
   const at::Tensor all = communicator_.all_gather(at::cat(collected), Purpose::evaluation);
   const std::vector<at::Tensor> of_ranks = all.split_with_sizes(widths, 1);  // [ranks, 1 + 2C] each
   for (size_t i = 0; i < sites_.size(); ++i) {
-    const Moments merged(merge_moments(of_ranks[i], of_ranks[i].size(0)));
+    const Moments merged(kernels::merge_moments(of_ranks[i].contiguous(), of_ranks[i].size(0)));
     const bool empty = merged.count.item<double>() == 0;
-    sites_[i]->show(empty ? sites_[i]->saved().pair() : merged.pair_rows()[0]);
+    sites_[i]->show(empty ? sites_[i]->saved().pair() : at::cat({merged.mean, merged.unbiased_var()}));
   }
 }
 

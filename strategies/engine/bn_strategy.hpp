@@ -1,4 +1,4 @@
-// What the strategies of the BN family share: they make TowerNorm layers by their Rules, and keep the running
+// What the strategies of the BN family share: they make BnLayers by their Rules, and keep the running
 // statistics of all sites together (one collective for all of them).
 #pragma once
 
@@ -8,7 +8,7 @@
 
 #include "harness/components/parameters.hpp"
 #include "harness/strategy.hpp"
-#include "strategies/engine/tower_norm.hpp"
+#include "strategies/engine/bn_layer.hpp"
 
 namespace bnlab {
 
@@ -16,7 +16,7 @@ class BnStatistics : public RunningStatistics {
  public:
   explicit BnStatistics(Communicator& communicator) : communicator_(communicator) {}
 
-  void add(std::shared_ptr<TowerNorm> site) { sites_.push_back(std::move(site)); }
+  void add(std::shared_ptr<SiteStatistics> site) { sites_.push_back(std::move(site)); }
 
   void show(const Population& population, Calibration& calibration) override;
   void show_own() override;
@@ -35,7 +35,7 @@ class BnStatistics : public RunningStatistics {
   std::vector<at::Tensor> sum_over_ranks(const std::vector<at::Tensor>& of_sites);
 
   Communicator& communicator_;
-  std::vector<std::shared_ptr<TowerNorm>> sites_;
+  std::vector<std::shared_ptr<SiteStatistics>> sites_;
   bool frozen_ = false;
 };
 

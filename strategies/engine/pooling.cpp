@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "strategies/engine/moments.hpp"
+
 namespace bnlab {
 namespace {
 
@@ -13,61 +15,13 @@ std::vector<int64_t> with_first(int64_t first, at::IntArrayRef sizes) {  // [fir
   return shape;
 }
 
-at::Tensor pack(const at::Tensor& count, const at::Tensor& mean, const at::Tensor& m2) {
-  return at::cat({count, mean, m2}, 1);
-}
-
 }  // namespace
 
-Moments::Moments(const at::Tensor& packed) {
-  const int64_t channels = (packed.size(1) - 1) / 2;
-  count = packed.narrow(1, 0, 1);
-  mean = packed.narrow(1, 1, channels);
-  m2 = packed.narrow(1, 1 + channels, channels);
-}
-
-at::Tensor Moments::pair_rows() const {
-  return at::stack({mean, m2 / (count - 1).clamp_min(1)}, 1);
-}
-
-at::Tensor merge_moments(const at::Tensor& towers, int64_t group, Merge merge, at::ScalarType statistics) {
-  const Moments t(towers);
-  const auto by_group = [&](const at::Tensor& rows) {
-    return rows.reshape({rows.size(0) / group, group, rows.size(1)});
-  };
-  const at::Tensor n = by_group(t.count), mean = by_group(t.mean), m2 = by_group(t.m2);
-  const at::Tensor count = n.sum(1);
-  if (merge == Merge::e_x2) {
-    const at::Tensor weight = (n / count.clamp_min(1).unsqueeze(1)).to(statistics);
-    const at::Tensor squares = (m2 / n.clamp_min(1) + mean.square()).to(statistics);
-    const at::Tensor ex = (weight * mean.to(statistics)).sum(1), ex2 = (weight * squares).sum(1);
-    return pack(count, ex.to(at::kDouble), (ex2 - ex.square()).to(at::kDouble) * count);
-  }
-  const at::Tensor pooled = (n * mean).sum(1) / count.clamp_min(1);
-  const at::Tensor within = m2.sum(1);
-  return pack(
-      count, pooled,
-      merge == Merge::averaged ? within : within + (n * (mean - pooled.unsqueeze(1)).square()).sum(1));
-}
-
-at::Tensor merge_moments(const at::Tensor& rows, const std::vector<int64_t>& group_of_row, int64_t groups) {
-  const Moments r(rows);
-  const at::Tensor index = at::tensor(group_of_row, at::kLong).to(rows.device());
-  const auto sum = [&](const at::Tensor& t) {
-    return at::zeros({groups, t.size(1)}, t.options()).index_add_(0, index, t);
-  };
-  const at::Tensor count = sum(r.count);
-  const at::Tensor mean = sum(r.count * r.mean) / count.clamp_min(1);
-  const at::Tensor spread = r.count * (r.mean - mean.index_select(0, index)).square();
-  return pack(count, mean, sum(r.m2 + spread));
-}
-
-Pool::Pool(const Rules& rules, const Pass& pass, const std::vector<int64_t>& elements,
-           const Strategy::Context& context)
+Pool::Pool(const Rules& rules, const Pass& pass, const Sets& sets, const Strategy::Context& context)
     : rules_(rules),
       towers_(pass.towers),
       rows_per_sample_(pass.rows_per_sample),
-      elements_(elements),
+      elements_(sets.towers),
       statistics_(context.statistics),
       host_(context.host),
       group_(rules.group(pass.towers)),
@@ -75,7 +29,7 @@ Pool::Pool(const Rules& rules, const Pass& pass, const std::vector<int64_t>& ele
 
 at::Tensor Pool::moments(const at::Tensor& own, const at::Tensor& x, at::ScalarType statistics) {
   const Merger merge = [&](const at::Tensor& all) {
-    return merge_moments(all, group_, rules_.merge, statistics);
+    return kernels::merge_moments(all, group_, rules_.merge, statistics);
   };
   if (rules_.route == Route::all_reduce) {
     return reduce_moments(own, statistics);
@@ -83,13 +37,15 @@ at::Tensor Pool::moments(const at::Tensor& own, const at::Tensor& x, at::ScalarT
   if (rules_.route == Route::gather_activations) {
     all_x_ = gather_rows(x);
     const bool here = statistics_.rank() == 0;
-    return from_rank0(here ? merge(kernels::moments(all_x_, all_offsets())) : at::Tensor(),
-                      with_first(groups_, own.sizes()), own.options());
+    const at::Tensor merged = from_rank0(here ? merge(kernels::moments(all_x_, all_offsets())) : at::Tensor(),
+                                         with_first(groups_, own.sizes()), own.options());
+    means_ = Moments(merged).mean.to(statistics);
+    return merged;
   }
   return meet(own, merge);
 }
 
-at::Tensor Pool::sums(const at::Tensor& own, const Incoming& incoming, const at::Tensor& means) {
+at::Tensor Pool::sums(const at::Tensor& own, const kernels::Incoming& incoming) {
   const Merger merge = [&](const at::Tensor& all) {
     return all.reshape({groups_, group_, all.size(1), all.size(2)}).sum(1);
   };
@@ -102,7 +58,7 @@ at::Tensor Pool::sums(const at::Tensor& own, const Incoming& incoming, const at:
     const at::Tensor all_g = gather_rows(incoming.g());
     at::Tensor sums;
     if (statistics_.rank() == 0) {
-      const at::Tensor mean = means.repeat_interleave(group_, 0).contiguous();
+      const at::Tensor mean = means_.repeat_interleave(group_, 0).contiguous();
       sums = merge(kernels::backward_sums(all_g, all_x_, {}, all_offsets(), mean, Activation::none));
     }
     return from_rank0(sums, with_first(groups_, own.sizes()), own.options());
@@ -134,32 +90,33 @@ at::Tensor Pool::from_rank0(at::Tensor merged, at::IntArrayRef shape, const at::
 
 // Sums (n, n m, M + n m^2) in float64, M + n m^2 without the second term for the averaged variance.
 at::Tensor Pool::reduce_moments(const at::Tensor& own, at::ScalarType statistics) {
-  const Moments t(own);
   if (rules_.merge == Merge::e_x2) {
-    return reduce_e_x2(t, statistics);
+    return reduce_e_x2(own, statistics);
   }
+  const Moments t(own);
   const bool averaged = rules_.merge == Merge::averaged;
-  at::Tensor sums =
-      sum_by_group(pack(t.count, t.count * t.mean, averaged ? t.m2 : t.m2 + t.count * t.mean.square()));
+  at::Tensor sums = sum_by_group(
+      pack_moments(t.count, t.count * t.mean, averaged ? t.m2 : t.m2 + t.count * t.mean.square()));
   statistics_.all_reduce(sums, Purpose::statistics);
   const Moments s(sums);  // sums of the three, not moments yet
   const at::Tensor mean = s.mean / s.count.clamp_min(1);
-  return pack(s.count, mean, averaged ? s.m2 : (s.m2 - s.count * mean.square()).clamp_min(0));
+  return pack_moments(s.count, mean, averaged ? s.m2 : (s.m2 - s.count * mean.square()).clamp_min(0));
 }
 
 // Sums in the statistics' precision, weighted by n/N with N known from sizes: that precision may not hold
 // a count.
-at::Tensor Pool::reduce_e_x2(const Moments& t, at::ScalarType statistics) {
-  const at::Tensor total = at::tensor(elements_of_groups(), at::kLong)
+at::Tensor Pool::reduce_e_x2(const at::Tensor& own, at::ScalarType statistics) {
+  const Moments t(own);
+  const at::Tensor total = at::tensor(sums_of_groups(elements_, group_), at::kLong)
                                .to(t.count.device())
                                .to(at::kDouble)
                                .unsqueeze(1);  // [K, 1]
   const at::Tensor weight = t.count / local_rows(total).clamp_min(1);
   const at::Tensor squares = t.m2 / t.count.clamp_min(1) + t.mean.square();
-  at::Tensor sums = sum_by_group(pack(weight, weight * t.mean, weight * squares).to(statistics));
+  at::Tensor sums = sum_by_group(pack_moments(weight, weight * t.mean, weight * squares).to(statistics));
   statistics_.all_reduce(sums, Purpose::statistics);
   const Moments s(sums);
-  return pack(total, s.mean.to(at::kDouble), (s.m2 - s.mean.square()).to(at::kDouble) * total);
+  return pack_moments(total, s.mean.to(at::kDouble), (s.m2 - s.mean.square()).to(at::kDouble) * total);
 }
 
 at::Tensor Pool::sum_by_group(const at::Tensor& own) const {
@@ -194,14 +151,6 @@ at::Tensor Pool::gather_rows(const at::Tensor& x) {
   return at::cat(pieces);
 }
 
-std::vector<int64_t> Pool::elements_of_groups() const {
-  std::vector<int64_t> sums(static_cast<size_t>(groups_), 0);
-  for (size_t t = 0; t < elements_.size(); ++t) {
-    sums[t / static_cast<size_t>(group_)] += elements_[t];
-  }
-  return sums;
-}
-
 kernels::Offsets Pool::all_offsets() const {
   kernels::Offsets offsets{0};
   for (const int64_t n : towers_.all_samples()) {
@@ -212,7 +161,7 @@ kernels::Offsets Pool::all_offsets() const {
 
 at::Tensor Pool::local_rows(const at::Tensor& groups) const {
   if (groups_ == 1) {
-    return groups.expand({towers_.per_rank(), -1});
+    return groups.expand(with_first(towers_.per_rank(), groups.sizes()));
   }
   const int64_t first = towers_.first() / group_;
   const int64_t last = (towers_.first() + towers_.per_rank() - 1) / group_;

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "strategies/kernels/finish.hpp"
+
 namespace bnlab {
 
 PairUpdate pair_update(const PairRule& rule, const std::vector<int64_t>& elements, int64_t& updates) {
@@ -71,36 +73,30 @@ at::Tensor RunningPair::of_rank0(const at::Tensor& pair) const {
   return rank_ == 0 ? pair.clone() : at::zeros_like(pair);
 }
 
-at::Tensor RunningPair::update(const at::Tensor& rows, const std::vector<int64_t>& elements, int64_t first) {
+void RunningPair::update(const at::Tensor& rows, const std::vector<int64_t>& elements, int64_t first,
+                         const at::Tensor& nonfinite) {
   const PairUpdate step = pair_update(rule_, elements, updates_);
-  std::vector<double> weights, parts;  // of these rows; whether they take part
-  for (int64_t i = 0; i < rows.size(0); ++i) {
-    const auto set = static_cast<size_t>(first + i);
-    weights.push_back(step.weights[set]);
+  const auto count = static_cast<size_t>(rows.size(0));
+  std::vector<double> weights(2 * count);  // of these rows; whether they take part
+  bool any = false;
+  for (size_t i = 0; i < count; ++i) {
+    const size_t set = static_cast<size_t>(first) + i;
+    weights[i] = step.weights[set];
     // With momentum 1 a tower's update in turn may weigh 0 and counts all the same.
     const bool in_turn = rule_.remember == Remember::every && elements[set] > 0;
-    parts.push_back(weights.back() != 0 || in_turn ? 1 : 0);
+    weights[count + i] = weights[i] != 0 || in_turn ? 1 : 0;
+    any = any || weights[count + i] != 0;
   }
-  if (std::find(parts.begin(), parts.end(), 1) == parts.end()) {
+  if (!any) {
     held_.mul_(step.decay);
-    return {};
+    return;
   }
-  if (weights_ != weights || parts_ != parts) {  // constant but for cumulative averages and changing sizes
+  if (weights_ != weights) {  // constant but for cumulative averages and changing sizes
     weights_ = weights;
-    parts_ = parts;
-    weights_tensor_ = at::tensor(weights, at::kDouble).to(held_.device()).view({-1, 1, 1});
-    absent_ = at::tensor(parts, at::kDouble).to(held_.device()).view({-1, 1, 1}) == 0;
+    weights_tensor_ = at::tensor(weights, at::kDouble).to(held_.device());
   }
-  // Rows that take no part may hold anything, so they are left out rather than multiplied by 0.
-  const at::Tensor rounded = rows.to(held_.scalar_type()).masked_fill(absent_, 0);
-  const at::Tensor finite = rounded.sum(0).isfinite().all(0, /*keepdim=*/true);  // [1, C]
-  const at::Tensor updated = held_ * step.decay + (rounded * weights_tensor_).sum(0).to(held_.scalar_type());
-  held_ = at::where(finite, updated, held_);
-  const at::Tensor nonfinite = finite.logical_not();
-  if (holding_ == Holding::shares) {
-    spoiled_ = at::maximum(spoiled_, nonfinite.to(spoiled_.scalar_type()));
-  }
-  return nonfinite.sum();
+  kernels::update_pair(held_, rows, weights_tensor_, step.decay, nonfinite,
+                       holding_ == Holding::shares ? spoiled_ : at::Tensor());
 }
 
 at::Tensor RunningPair::summand(const at::Tensor& held) const {

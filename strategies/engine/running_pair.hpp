@@ -40,9 +40,10 @@ class RunningPair {
 
   Holding holding() const { return holding_; }
   int64_t updates() const { return updates_; }  // so far; the same on every rank
-  // rows: [R, 2, C] float64, mean and unbiased variance of sets first .. first + R - 1 of `elements`. A
-  // channel with a row that is not finite stays as it was. Returns how many there are, int64 [].
-  at::Tensor update(const at::Tensor& rows, const std::vector<int64_t>& elements, int64_t first);
+  // rows: [R, 1 + 2C], moments of sets first .. first + R - 1 of `elements`. A channel with a row that is not
+  // finite stays as it was and is counted in `nonfinite` (int64 [], or undefined).
+  void update(const at::Tensor& rows, const std::vector<int64_t>& elements, int64_t first,
+              const at::Tensor& nonfinite = {});
 
   // This rank's summand of the pair (or of its moving average), [3, C]: mean, variance, and 1 where a channel
   // was not finite here since the last merge.
@@ -71,9 +72,8 @@ class RunningPair {
   at::Tensor averaged_;     // [2, C]: moving average of held_
   at::Tensor spoiled_;      // [1, C]: shares of several ranks' rows: not finite here since the last merge
   int64_t updates_ = 0;
-  std::vector<double> weights_, parts_;  // that the two tensors below hold
-  at::Tensor weights_tensor_;
-  at::Tensor absent_;  // rows that take no part
+  std::vector<double> weights_;  // what the tensor holds: the weight of each row, then whether it takes part
+  at::Tensor weights_tensor_;    // [2, R]
 };
 
 }  // namespace bnlab

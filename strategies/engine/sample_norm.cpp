@@ -11,14 +11,14 @@
 namespace bnlab {
 namespace {
 
-class SampleNormalisation : public Normalisation {
+class SamplePass : public NormPass {
  public:
-  SampleNormalisation(int64_t groups, double eps, at::ScalarType statistics)
-      : groups_(groups), eps_(eps), statistics_(statistics) {}
+  SamplePass(kernels::Offsets rows, int64_t groups, double eps, at::ScalarType statistics)
+      : NormPass(std::move(rows)), groups_(groups), eps_(eps), statistics_(statistics) {}
 
-  ForwardCoefficients forward(const at::Tensor& x, const kernels::Offsets& rows, const at::Tensor& weight,
-                              const at::Tensor& bias) override {
-    const at::Tensor moments = kernels::moments(x, rows);
+  kernels::Coefficients forward(const at::Tensor& x, const at::Tensor& weight,
+                                const at::Tensor& bias) override {
+    const at::Tensor moments = kernels::moments(x, offsets());
     channels_ = (moments.size(1) - 1) / 2;
     const at::Tensor positions = moments.narrow(1, 0, 1).unsqueeze(2);  // [n, 1, 1]
     const at::Tensor mean = by_group(moments.narrow(1, 1, channels_));  // [n, g, C/g]
@@ -28,15 +28,18 @@ class SampleNormalisation : public Normalisation {
     count_ = (positions * (channels_ / groups_)).clamp_min(1).to(statistics_);
     invstd_ = by_channel((group_m2 / count_ + eps_).rsqrt()).to(statistics_);
     mean_ = by_channel(group_mean).to(statistics_);
-    return affine_coefficients(mean_, invstd_, weight, bias);
+    const at::Tensor scale = weight.defined() ? invstd_ * weight : invstd_;
+    const at::Tensor shift = bias.defined() ? bias.unsqueeze(0).expand_as(scale) : at::zeros_like(scale);
+    return {mean_, invstd_, scale, shift, {}, {}};
   }
 
   // With A, B the sums over a group's channels of gamma sum g and gamma sum g (x - m):
   // dx = s (gamma g - A/N - (x - m) s^2 B/N)
-  BackwardCoefficients backward(const Incoming& incoming, const at::Tensor& weight) override {
+  kernels::BackwardCoefficients backward(const kernels::Incoming& incoming,
+                                         const at::Tensor& weight) override {
     const at::Tensor sums = incoming.sums(mean_);
     const at::Tensor a = sums.select(1, 0), b = sums.select(1, 1);  // [n, C]
-    BackwardCoefficients k;
+    kernels::BackwardCoefficients k;
     k.dbias = a.sum(0);
     k.dweight = (b * invstd_).sum(0);
     k.mean = mean_;
@@ -102,9 +105,9 @@ at::Tensor SampleNorm::forward(at::Tensor x, at::Tensor residual, const Pass& pa
   kernels::Offsets rows(static_cast<size_t>(std::max<int64_t>(x.size(0), 1) + 1));
   std::iota(rows.begin(), rows.end(), 0);
   rows.back() = x.size(0);  // a rank without samples has one empty slice
-  return normalise_slices(
-      x, residual, weight_, bias_, rows, site_.activation,
-      c10::make_intrusive<SampleNormalisation>(rules_.groups, rules_.eps, statistics_type(x.scalar_type())));
+  return apply_norm(x, residual, weight_, bias_, site_.activation,
+                    c10::make_intrusive<SamplePass>(std::move(rows), rules_.groups, rules_.eps,
+                                                    statistics_type(x.scalar_type())));
 }
 
 std::shared_ptr<Layer> SampleStrategy::norm(const NormSite& site) {

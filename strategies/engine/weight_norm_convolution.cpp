@@ -6,8 +6,10 @@
 #include <limits>
 #include <sstream>
 
+#include "harness/communicator/communicator.hpp"
 #include "harness/error.hpp"
-#include "strategies/engine/pooling.hpp"
+#include "strategies/engine/moments.hpp"
+#include "strategies/kernels/kernels.hpp"
 
 namespace bnlab {
 namespace {
@@ -55,7 +57,7 @@ void WeightNormConvolution::initialise(const at::Tensor& x, const at::Tensor& di
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
   const at::Tensor t = at::conv2d(x.to(v_.scalar_type()), direction, {}, site_.stride, site_.padding);
   const at::Tensor all = communicator_.all_gather(kernels::moments(t, {0, t.size(0)}), Purpose::control);
-  const Moments batch(merge_moments(all.flatten(0, 1), all.size(0)));
+  const Moments batch(kernels::merge_moments(all.flatten(0, 1), all.size(0)));
   const at::Tensor mean = batch.mean[0], deviation = (batch.m2[0] / batch.count[0]).sqrt();
   check_spread(mean, deviation);
   gain_.copy_(*init_scale_ / deviation);

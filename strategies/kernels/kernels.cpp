@@ -21,10 +21,6 @@ template <class... Parts>
   throw Error(Error::Kind::usage, c10::str("kernels::", where, ": ", parts...));
 }
 
-at::ScalarType statistics_type(const Tensor& x) {
-  return x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
-}
-
 bool is_channels_last(const Tensor& x) {
   if (x.dim() == 2) return false;
   if (x.dim() == 3) return x.transpose(1, 2).is_contiguous();
@@ -83,9 +79,9 @@ Tensor per_channel(const char* where, const char* name, const Tensor& tensor, co
                    const Offsets& offsets) {
   const int64_t slices = static_cast<int64_t>(offsets.size()) - 1;
   if (!tensor.defined() || tensor.dim() != 2 || tensor.size(0) != slices || tensor.size(1) != x.size(1) ||
-      tensor.scalar_type() != statistics_type(x) || tensor.device() != x.device()) {
-    refuse(where, "expected ", name, " of [", slices, ", ", x.size(1), "] ", statistics_type(x), " on ",
-           x.device(), ", got ",
+      tensor.scalar_type() != statistics_type(x.scalar_type()) || tensor.device() != x.device()) {
+    refuse(where, "expected ", name, " of [", slices, ", ", x.size(1), "] ", statistics_type(x.scalar_type()),
+           " on ", x.device(), ", got ",
            tensor.defined() ? c10::str(tensor.sizes(), " ", tensor.scalar_type(), " on ", tensor.device())
                             : std::string("an undefined tensor"));
   }

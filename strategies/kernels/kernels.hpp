@@ -44,4 +44,18 @@ at::Tensor backward_input(const at::Tensor& dy, const at::Tensor& x, const at::T
 // g itself: the gradient of the residual.
 at::Tensor backward_residual(const at::Tensor& dy, const at::Tensor& y, Activation activation);
 
+// What arrives in a backward pass, and the activations that it belongs to.
+struct Incoming {
+  at::Tensor dy, x, y;  // y: undefined without an activation
+  Offsets offsets;
+  Activation activation;
+
+  at::Tensor sums(const at::Tensor& mean) const { return backward_sums(dy, x, y, offsets, mean, activation); }
+  at::Tensor input_gradient(const at::Tensor& mean, const at::Tensor& a, const at::Tensor& b,
+                            const at::Tensor& c) const {
+    return backward_input(dy, x, y, offsets, mean, a, b, c, activation);
+  }
+  at::Tensor g() const { return backward_residual(dy, y, activation); }
+};
+
 }  // namespace bnlab::kernels

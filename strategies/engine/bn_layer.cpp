@@ -1,0 +1,191 @@
+// What a strategy of the BN family computes at a site, by its Rules, with s = 1 / sqrt(v + eps) over the set
+// (a tower, a group of towers, a virtual batch):
+//
+//   forward    own moments -> exchange, where they are pooled -> finish -> y = gamma ((x - m) s r + d) + beta,
+//              r = 1 and d = 0 but for batch renormalisation; then the running statistics take their part
+//   backward   own sums of g and g (x - m) -> exchange, where they are pooled -> finish ->
+//              dx = gamma r s (g - A/N - (x - m) s^2 B/N), A = sum g, B = sum g (x - m) over the set
+//
+// The sweeps over the activations and the two finish steps are operations of kernels/.
+#include "strategies/engine/bn_layer.hpp"
+
+#include <torch/types.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "harness/error.hpp"
+#include "strategies/engine/moments.hpp"
+#include "strategies/engine/norm_function.hpp"
+#include "strategies/engine/pooling.hpp"
+
+namespace bnlab {
+namespace {
+
+// An exchange that fails says which site waited for it.
+template <class Exchange>
+auto at_site(const std::string& site, const Exchange& exchange) {
+  try {
+    return exchange();
+  } catch (const Error& e) {
+    throw Error(e.kind(), "site " + site + ": " + e.what());
+  }
+}
+
+// Normalises by the moments of the batch.
+class BatchPass : public NormPass {
+ public:
+  BatchPass(const NormSite& site, const Rules& rules, const Pass& pass, const Sets& sets,
+            const Strategy::Context& context, std::shared_ptr<SiteStatistics> statistics)
+      : NormPass(sets.offsets),
+        site_(site.name),
+        rules_(rules),
+        pass_(pass),
+        sets_(sets),
+        statistics_(std::move(statistics)) {
+    if (rules.normalise_by == NormaliseBy::pooled) {
+      pool_.emplace(rules, pass, sets, context);
+    }
+  }
+
+  kernels::Coefficients forward(const at::Tensor& x, const at::Tensor& weight,
+                                const at::Tensor& bias) override {
+    const at::ScalarType precision = statistics_->mean().scalar_type();
+    const at::Tensor own = kernels::moments(x, offsets());  // [S, 1 + 2C]
+    at::Tensor pooled;                                      // [K, 1 + 2C]
+    if (pool_) {
+      pooled = at_site(site_, [&] { return pool_->moments(own, x, precision); });
+    }
+    rows_ = pool_ ? pool_->local_rows(pooled) : own;
+    forward_ =
+        kernels::finish_forward(rows_, rules_.eps, rules_.mean_only, weight, bias, precision, renorm());
+    if (rules_.merge == Merge::averaged) {
+      own_mean_ = Moments(own).mean.to(precision);
+    }
+    if (pass_.mode == Mode::calibrate) {
+      statistics_->collect(own);
+    } else if (pass_.mode == Mode::train) {
+      at_site(site_,
+              [&] { statistics_->remember(own, pooled, pool_ ? pool_->group() : 0, sets_, pass_.towers); });
+    }
+    return forward_;
+  }
+
+  kernels::BackwardCoefficients backward(const kernels::Incoming& incoming,
+                                         const at::Tensor& weight) override {
+    const at::Tensor own = incoming.sums(forward_.mean);  // [S, 2, C]
+    at::Tensor shared;
+    if (rules_.gradient == Gradient::own_tower || (rules_.gradient == Gradient::full && !pool_)) {
+      shared = own;
+    } else if (rules_.gradient == Gradient::full) {
+      shared = at_site(site_, [&] { return pool_->local_rows(pool_->sums(own, incoming)); });
+    }
+    kernels::BackwardCoefficients k =
+        kernels::finish_backward(forward_, own, shared, rows_, rules_.mean_only, weight);
+    if (own_mean_.defined()) {
+      k.mean = own_mean_;  // the exact derivative of that forward pass is about the tower's own mean
+    }
+    return k;
+  }
+
+ private:
+  // By the running statistics before this step's update.
+  std::optional<kernels::Renorm> renorm() const {
+    if (!rules_.renorm) {
+      return std::nullopt;
+    }
+    const Renorm::Limits limits = rules_.renorm->limits(pass_.step.index);
+    return kernels::Renorm{statistics_->saved().pair(), limits.r, limits.d};
+  }
+
+  std::string site_;
+  Rules rules_;
+  Pass pass_;
+  Sets sets_;
+  std::shared_ptr<SiteStatistics> statistics_;
+  std::optional<Pool> pool_;
+  at::Tensor rows_;      // [S, 1 + 2C]: the moments that normalise each set
+  at::Tensor own_mean_;  // [S, C], with Merge::averaged
+  kernels::Coefficients forward_;
+};
+
+// Normalises by the running statistics, which are constants: y = gamma (x - m) s + beta, dx = gamma s g.
+class RunningPass : public NormPass {
+ public:
+  RunningPass(int64_t rows, const Rules& rules, std::shared_ptr<SiteStatistics> statistics)
+      : NormPass({0, rows}), rules_(rules), statistics_(std::move(statistics)) {}
+
+  kernels::Coefficients forward(const at::Tensor&, const at::Tensor& weight,
+                                const at::Tensor& bias) override {
+    forward_.mean = statistics_->mean().unsqueeze(0).clone();  // backward may come after the pair has changed
+    forward_.invstd = rules_.mean_only ? at::ones_like(forward_.mean)
+                                       : (statistics_->var().unsqueeze(0) + rules_.eps).rsqrt();
+    forward_.scale = weight.defined() ? forward_.invstd * weight : forward_.invstd;
+    forward_.shift = bias.defined() ? bias.unsqueeze(0) : at::zeros_like(forward_.scale);
+    return forward_;
+  }
+
+  kernels::BackwardCoefficients backward(const kernels::Incoming& incoming,
+                                         const at::Tensor& weight) override {
+    return kernels::finish_backward(forward_, incoming.sums(forward_.mean), /*shared=*/{}, /*rows=*/{},
+                                    rules_.mean_only, weight);
+  }
+
+ private:
+  Rules rules_;
+  std::shared_ptr<SiteStatistics> statistics_;
+  kernels::Coefficients forward_;
+};
+
+int64_t positions(const at::Tensor& x) {  // elements per row and channel
+  int64_t product = 1;
+  for (int64_t d = 2; d < x.dim(); ++d) {
+    product *= x.size(d);
+  }
+  return product;
+}
+
+void check_sizes(const std::string& site, const Rules& rules, const Pass& pass, const Sets& sets) {
+  const bool pooled = rules.normalise_by == NormaliseBy::pooled;
+  const auto elements = pooled ? sums_of_groups(sets.elements, rules.group(pass.towers)) : sets.elements;
+  if (std::find(elements.begin(), elements.end(), 1) != elements.end()) {
+    throw Error(Error::Kind::refused, "more than 1 value per channel is needed to normalise (site " + site +
+                                          ", strategy " + rules.strategy + ", set of 1)");
+  }
+}
+
+}  // namespace
+
+BnLayer::BnLayer(const NormSite& site, const Rules& rules, const Strategy::Context& context)
+    : site_(site), rules_(rules), context_(context) {
+  const auto options = at::TensorOptions().device(context.device).dtype(statistics_type(context.dtype));
+  if (rules.affine && !rules.mean_only) {
+    weight_ = register_parameter("weight", at::ones({site.channels}, options));
+    bias_ = register_parameter("bias", at::zeros({site.channels}, options));
+  }
+  const at::Tensor mean = register_buffer("running_mean", at::zeros({site.channels}, options));
+  const at::Tensor var =
+      rules.mean_only ? at::Tensor() : register_buffer("running_var", at::ones({site.channels}, options));
+  statistics_ = std::make_shared<SiteStatistics>(rules, context, mean, var);
+}
+
+at::Tensor BnLayer::forward(at::Tensor x, at::Tensor residual, const Pass& pass) {
+  Rules rules = rules_;
+  const bool training = pass.mode == Mode::train || pass.mode == Mode::calibrate;
+  rules.check(pass.towers, training);
+  if (!training && pass.mode != Mode::evaluate_batch) {
+    return apply_norm(x, residual, weight_, bias_, site_.activation,
+                      c10::make_intrusive<RunningPass>(x.size(0), rules, statistics_));
+  }
+  if (!training) {
+    rules.renorm.reset();  // it would bring the running statistics in
+  }
+  const Sets sets = sets_of(pass, positions(x), rules.virtual_batch);
+  if (training) {
+    check_sizes(site_.name, rules, pass, sets);
+  }
+  return apply_norm(x, residual, weight_, bias_, site_.activation,
+                    c10::make_intrusive<BatchPass>(site_, rules, pass, sets, context_, statistics_));
+}
+
+}  // namespace bnlab

@@ -1,0 +1,33 @@
+// The BN family's layer at one site. What it computes, forward and backward, is bn_layer.cpp, top to bottom.
+#pragma once
+
+#include <memory>
+
+#include "harness/network.hpp"
+#include "harness/strategy.hpp"
+#include "strategies/engine/bn_rules.hpp"
+#include "strategies/engine/site_statistics.hpp"
+
+namespace bnlab {
+
+class BnLayer : public Layer {
+ public:
+  // What `context` borrows outlives the layer. Parameters and pairs are in the statistics' precision of
+  // context.dtype.
+  BnLayer(const NormSite& site, const Rules& rules, const Strategy::Context& context);
+
+  // Throws Error (refused) where a set of one value per channel would have to be normalised in training;
+  // decided from sizes before any exchange.
+  at::Tensor forward(at::Tensor x, at::Tensor residual, const Pass& pass) override;
+
+  const std::shared_ptr<SiteStatistics>& statistics() const { return statistics_; }
+
+ private:
+  NormSite site_;
+  Rules rules_;
+  Strategy::Context context_;
+  at::Tensor weight_, bias_;  // [C], undefined without affine
+  std::shared_ptr<SiteStatistics> statistics_;
+};
+
+}  // namespace bnlab

@@ -1,0 +1,34 @@
+#include "strategies/engine/moments.hpp"
+
+#include <torch/types.h>
+
+namespace bnlab {
+
+Moments::Moments(const at::Tensor& packed) {
+  const int64_t channels = (packed.size(1) - 1) / 2;
+  count = packed.narrow(1, 0, 1);
+  mean = packed.narrow(1, 1, channels);
+  m2 = packed.narrow(1, 1 + channels, channels);
+}
+
+at::Tensor Moments::unbiased_var() const {
+  return m2 / (count - 1).clamp_min(1);
+}
+
+at::Tensor pack_moments(const at::Tensor& count, const at::Tensor& mean, const at::Tensor& m2) {
+  return at::cat({count, mean, m2}, 1);
+}
+
+at::Tensor merge_moments(const at::Tensor& rows, const std::vector<int64_t>& group_of_row, int64_t groups) {
+  const Moments r(rows);
+  const at::Tensor index = at::tensor(group_of_row, at::kLong).to(rows.device());
+  const auto sum = [&](const at::Tensor& t) {
+    return at::zeros({groups, t.size(1)}, t.options()).index_add_(0, index, t);
+  };
+  const at::Tensor count = sum(r.count);
+  const at::Tensor mean = sum(r.count * r.mean) / count.clamp_min(1);
+  const at::Tensor spread = r.count * (r.mean - mean.index_select(0, index)).square();
+  return pack_moments(count, mean, sum(r.m2 + spread));
+}
+
+}  // namespace bnlab

@@ -1,0 +1,55 @@
+// The running statistics of one site: the saved pair, the pairs carried beside it for other populations, and
+// the buffers that evaluation reads. What each remembers of a training step is decided here; how a pair is
+// kept between ranks is in running_pair.hpp.
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include "harness/communicator/communicator.hpp"
+#include "harness/strategy.hpp"
+#include "strategies/engine/bn_rules.hpp"
+#include "strategies/engine/running_pair.hpp"
+#include "strategies/engine/sets.hpp"
+
+namespace bnlab {
+
+class SiteStatistics {
+ public:
+  // What `context` borrows outlives the statistics; they are in the statistics' precision of context.dtype.
+  // mean, var: the site's buffers [C]; var is undefined where only the mean is kept.
+  SiteStatistics(const Rules& rules, const Strategy::Context& context, at::Tensor mean, at::Tensor var);
+
+  // The pair of a population that is carried: saved, or one of Context::shadows. Throws Error (refused).
+  RunningPair& pair(const Population& population);
+  RunningPair& saved() { return saved_; }
+  // Puts a pair [2, C] where evaluation reads it: the buffers.
+  void show(const at::Tensor& pair);
+  void start_from_buffers();
+  const at::Tensor& mean() const { return mean_; }
+  const at::Tensor& var() const { return var_; }
+
+  // A training step. own: moments of this rank's sets [S, 1 + 2C]; pooled: of groups of `group` towers
+  // [K, 1 + 2C], or undefined. At most one exchange, where a pair needs the moments of all towers.
+  void remember(const at::Tensor& own, const at::Tensor& pooled, int64_t group, const Sets& sets,
+                const Towers& towers);
+  // A pass in Mode::calibrate, and the moments collected since the last call: [1 + 2C] float64, of this
+  // rank's towers.
+  void collect(const at::Tensor& own);
+  at::Tensor take_collected();
+
+  // Channels whose moments were not finite, summed over the steps: of this rank's own sets, or, where all
+  // ranks see the same moments, on rank 0 alone. Synchronises.
+  int64_t nonfinite_channels() const { return nonfinite_.item<int64_t>(); }
+
+ private:
+  Rules rules_;
+  Communicator& communicator_;
+  at::Tensor mean_, var_;
+  RunningPair saved_;
+  std::vector<std::pair<Population, RunningPair>> shadows_;
+  at::Tensor collected_;  // [1, 1 + 2C]
+  at::Tensor nonfinite_;  // int64 []
+};
+
+}  // namespace bnlab

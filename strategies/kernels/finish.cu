@@ -1,0 +1,38 @@
+// The steps of finish.hpp on a GPU: one thread per channel, one launch each, on the current stream.
+#include <ATen/cuda/CUDAContext.h>
+#include <c10/cuda/CUDAException.h>
+
+#include "strategies/kernels/finish_channel.hpp"
+
+namespace bnlab::kernels::cuda {
+namespace {
+
+constexpr int64_t kThreads = 128;
+
+template <class Body>
+__global__ void every_channel(Body body, int64_t channels) {
+  const int64_t c = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (c < channels) {
+    body(c);
+  }
+}
+
+}  // namespace
+
+template <class Body>
+void each_channel(const Body& body, int64_t channels) {
+  const auto blocks = static_cast<unsigned>((channels + kThreads - 1) / kThreads);
+  every_channel<<<blocks, kThreads, 0, at::cuda::getCurrentCUDAStream()>>>(body, channels);
+  C10_CUDA_KERNEL_LAUNCH_CHECK();
+}
+
+template void each_channel(const MergeMoments<float>&, int64_t);
+template void each_channel(const MergeMoments<double>&, int64_t);
+template void each_channel(const FinishForward<float>&, int64_t);
+template void each_channel(const FinishForward<double>&, int64_t);
+template void each_channel(const FinishBackward<float>&, int64_t);
+template void each_channel(const FinishBackward<double>&, int64_t);
+template void each_channel(const UpdatePair<float>&, int64_t);
+template void each_channel(const UpdatePair<double>&, int64_t);
+
+}  // namespace bnlab::kernels::cuda

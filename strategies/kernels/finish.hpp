@@ -1,0 +1,69 @@
+// The small steps between the sweeps, on [sets, channels] numbers: how moments become what `normalise` takes
+// and what running statistics remember, and how the backward sums become what `backward_input` takes. Each is
+// one function of a channel (finish_channel.hpp), run in a loop on the CPU and in one launch on CUDA.
+//
+// A set is what is normalised together: a tower, a group of towers, a virtual batch. Rows of moments are
+// packed as kernels::moments returns them: float64 [R, 1 + 2C], (n, mean[0..C), M2[0..C)). Statistics'
+// precision: see statistics_type.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <optional>
+
+namespace bnlab::kernels {
+
+// How the moments of a group become one pair (m, v).
+enum class Merge {
+  chan,      // of the whole group: M = sum M_t + sum n_t (m_t - m)^2 (Chan et al. 1979)
+  averaged,  // v = sum n_t v_t / N, without the spread of the towers' means
+  e_x2,      // v = E[x2] - E[x]^2, sums and difference in the precision `statistics`
+};
+
+// Groups of `group` consecutive rows merged: [R, 1 + 2C] -> [R / group, 1 + 2C]. Empty rows take no part.
+at::Tensor merge_moments(const at::Tensor& rows, int64_t group, Merge merge = Merge::chan,
+                         at::ScalarType statistics = at::kDouble);
+
+// Batch renormalisation (Ioffe 2017), with s' = sqrt(running_var + eps):
+//   r = clip(sqrt(v + eps) / s', 1/r_max, r_max), d = clip((m - running_mean) / s', -d_max, d_max)
+struct Renorm {
+  at::Tensor pair;  // [2, C]: running mean and variance before this step
+  double r_max = 1;
+  double d_max = 0;
+};
+
+// y = gamma ((x - mean) invstd r + d) + beta, where r = 1 and d = 0 but for renormalisation:
+// y = (x - mean) scale + shift. All [S, C] in the statistics' precision.
+struct Coefficients {
+  at::Tensor mean, invstd, scale, shift;
+  at::Tensor r, d;  // undefined without renormalisation
+};
+
+// rows: [S, 1 + 2C], the moments that normalise each set; weight, bias: [C], or undefined (1 and 0).
+// mean_only: invstd is 1. invstd = 1 / sqrt(M2 / n + eps) is taken in float64 and then rounded.
+Coefficients finish_forward(const at::Tensor& rows, double eps, bool mean_only, const at::Tensor& weight,
+                            const at::Tensor& bias, at::ScalarType statistics,
+                            const std::optional<Renorm>& renorm = std::nullopt);
+
+// dx = a g + b (x - mean) + c per set; dweight and dbias: [C], sums over this rank's sets.
+struct BackwardCoefficients {
+  at::Tensor mean, a, b, c;  // [S, C]
+  at::Tensor dweight, dbias;
+};
+
+// own: [S, 2, C], A = sum g and B = sum g (x - mean) of each set of this rank; shared: the same over all that
+// shares its moments, or undefined where no gradient passes through the moments (b = c = 0); rows: as above,
+// of which only n is read, and only with `shared`.
+//   a = gamma r s, c = -a A/N, b = -a s^2 B/N (0 with mean_only); dweight = sum r s B + d A, dbias = sum A
+BackwardCoefficients finish_backward(const Coefficients& forward, const at::Tensor& own,
+                                     const at::Tensor& shared, const at::Tensor& rows, bool mean_only,
+                                     const at::Tensor& weight);
+
+// held <- decay held + sum over rows of weights[0] (mean, unbiased variance), in place. held: [2, C];
+// weights: float64 [2, R] on the same device, the weight of each row and whether it takes part (its values
+// are not read where it does not). A channel with a value that is not finite stays as it was: nonfinite
+// (int64 []) counts it, and spoiled ([1, C], or undefined) becomes 1.
+void update_pair(const at::Tensor& held, const at::Tensor& rows, const at::Tensor& weights, double decay,
+                 const at::Tensor& nonfinite, const at::Tensor& spoiled);
+
+}  // namespace bnlab::kernels

@@ -1,0 +1,197 @@
+// The arithmetic of finish.hpp for one channel, on raw pointers, for the CPU and for CUDA. T is the
+// statistics' precision. Rows of moments are float64, `stride` apart, (n, mean[0..C), M2[0..C)).
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#ifdef __CUDACC__
+#define BNLAB_BOTH __host__ __device__
+#else
+#define BNLAB_BOTH
+#endif
+
+namespace bnlab::kernels {
+
+struct Rows {
+  const double* data;
+  int64_t stride, channels;
+
+  BNLAB_BOTH double count(int64_t row) const { return data[row * stride]; }
+  BNLAB_BOTH double mean(int64_t row, int64_t c) const { return data[row * stride + 1 + c]; }
+  BNLAB_BOTH double m2(int64_t row, int64_t c) const { return data[row * stride + 1 + channels + c]; }
+};
+
+BNLAB_BOTH inline double at_least_one(double n) {
+  return n < 1 ? 1 : n;
+}
+
+// NaN passes through, as it does not through fmin and fmax.
+BNLAB_BOTH inline double clip(double value, double low, double high) {
+  return value < low ? low : value > high ? high : value;
+}
+
+template <class T>
+struct MergeMoments {
+  Rows in;
+  double* out;  // [groups, 1 + 2C]
+  int64_t groups, group;
+  bool spread, e_x2;
+
+  BNLAB_BOTH void operator()(int64_t c) const {
+    for (int64_t k = 0; k < groups; ++k) {
+      double* row = out + k * (1 + 2 * in.channels);
+      double count = 0;
+      for (int64_t i = k * group; i < (k + 1) * group; ++i) {
+        count += in.count(i);
+      }
+      if (c == 0) {
+        row[0] = count;
+      }
+      e_x2 ? by_squares(k, c, count, row) : by_deviations(k, c, count, row);
+    }
+  }
+
+  BNLAB_BOTH void by_deviations(int64_t k, int64_t c, double count, double* row) const {
+    double sum = 0, within = 0, between = 0;
+    for (int64_t i = k * group; i < (k + 1) * group; ++i) {
+      sum += in.count(i) * in.mean(i, c);
+      within += in.m2(i, c);
+    }
+    const double mean = sum / at_least_one(count);
+    for (int64_t i = k * group; spread && i < (k + 1) * group; ++i) {
+      const double d = in.mean(i, c) - mean;
+      between += in.count(i) * (d * d);
+    }
+    row[1 + c] = mean;
+    row[1 + in.channels + c] = within + between;
+  }
+
+  BNLAB_BOTH void by_squares(int64_t k, int64_t c, double count, double* row) const {
+    T ex = 0, ex2 = 0;
+    for (int64_t i = k * group; i < (k + 1) * group; ++i) {
+      const double n = in.count(i), m = in.mean(i, c);
+      const T weight = static_cast<T>(n / at_least_one(count));
+      ex += weight * static_cast<T>(m);
+      ex2 += weight * static_cast<T>(in.m2(i, c) / at_least_one(n) + m * m);
+    }
+    row[1 + c] = static_cast<double>(ex);
+    row[1 + in.channels + c] = static_cast<double>(ex2 - ex * ex) * count;
+  }
+};
+
+template <class T>
+struct FinishForward {
+  Rows in;
+  int64_t sets;
+  double eps;
+  bool mean_only;
+  const T *weight, *bias;  // null: 1 and 0
+  const T* pair;           // null: no renormalisation
+  double r_max, d_max;
+  T *mean, *invstd, *scale, *shift, *r, *d;  // [sets, C]
+
+  BNLAB_BOTH void operator()(int64_t c) const {
+    for (int64_t s = 0; s < sets; ++s) {
+      const int64_t i = s * in.channels + c;
+      const double var = in.m2(s, c) / at_least_one(in.count(s)) + eps;
+      mean[i] = static_cast<T>(in.mean(s, c));
+      invstd[i] = mean_only ? T(1) : static_cast<T>(1.0 / sqrt(var));
+      T factor = invstd[i], offset = bias == nullptr ? T(0) : bias[c];
+      if (pair != nullptr) {
+        const double deviation = sqrt(static_cast<double>(pair[in.channels + c]) + eps);
+        r[i] = static_cast<T>(clip(sqrt(var) / deviation, 1 / r_max, r_max));
+        d[i] =
+            static_cast<T>(clip((in.mean(s, c) - static_cast<double>(pair[c])) / deviation, -d_max, d_max));
+        factor = factor * r[i];
+        offset = offset + (weight == nullptr ? d[i] : d[i] * weight[c]);
+      }
+      scale[i] = weight == nullptr ? factor : factor * weight[c];
+      shift[i] = offset;
+    }
+  }
+};
+
+template <class T>
+struct FinishBackward {
+  Rows in;
+  int64_t sets;
+  bool mean_only;
+  const T *own, *shared;    // [sets, 2, C]; shared null: nothing passes through the moments
+  int64_t shared_stride;    // from set to set; 0 where all share one row
+  const T *invstd, *r, *d;  // [sets, C]; r and d null: no renormalisation
+  const T* weight;          // null: 1
+  T *a, *b, *c, *dweight, *dbias;
+
+  BNLAB_BOTH void operator()(int64_t channel) const {
+    T sum_b = 0, sum_a = 0, by_d = 0;
+    for (int64_t s = 0; s < sets; ++s) {
+      const int64_t i = s * in.channels + channel;
+      const T own_a = own[2 * s * in.channels + channel], own_b = own[(2 * s + 1) * in.channels + channel];
+      const T factor = r == nullptr ? invstd[i] : invstd[i] * r[i];
+      sum_a += own_a;
+      sum_b += factor * own_b;
+      by_d += d == nullptr ? T(0) : d[i] * own_a;
+      a[i] = weight == nullptr ? factor : factor * weight[channel];
+      b[i] = c[i] = T(0);
+      if (shared != nullptr) {
+        const T per_element = -(a[i] / static_cast<T>(at_least_one(in.count(s))));
+        const T* sums = shared + s * shared_stride;
+        c[i] = per_element * sums[channel];
+        b[i] = mean_only ? T(0) : per_element * sums[in.channels + channel] * (invstd[i] * invstd[i]);
+      }
+    }
+    dbias[channel] = sum_a;
+    dweight[channel] = sum_b + by_d;
+  }
+};
+
+template <class T>
+struct UpdatePair {
+  Rows in;
+  int64_t rows;
+  const double* weights;  // [2, rows]
+  T decay;
+  T* held;             // [2, C]
+  T* spoiled;          // [C], or null
+  int64_t* nonfinite;  // one number, or null
+
+  BNLAB_BOTH void operator()(int64_t c) const {
+    T plain_mean = 0, plain_var = 0;  // not finite where one of the values is not
+    double mean = 0, var = 0;
+    for (int64_t i = 0; i < rows; ++i) {
+      if (weights[rows + i] == 0) {
+        continue;
+      }
+      const T m = static_cast<T>(in.mean(i, c));
+      const T v = static_cast<T>(in.m2(i, c) / at_least_one(in.count(i) - 1));
+      plain_mean += m;
+      plain_var += v;
+      mean += static_cast<double>(m) * weights[i];
+      var += static_cast<double>(v) * weights[i];
+    }
+    // The difference of a number that is not finite with itself is NaN.
+    if (plain_mean - plain_mean != T(0) || plain_var - plain_var != T(0)) {
+      if (spoiled != nullptr) {
+        spoiled[c] = T(1);
+      }
+      count_one();
+      return;
+    }
+    held[c] = held[c] * decay + static_cast<T>(mean);
+    held[in.channels + c] = held[in.channels + c] * decay + static_cast<T>(var);
+  }
+
+  BNLAB_BOTH void count_one() const {
+    if (nonfinite == nullptr) {
+      return;
+    }
+#ifdef __CUDA_ARCH__
+    atomicAdd(reinterpret_cast<unsigned long long*>(nonfinite), 1ULL);
+#else
+    ++*nonfinite;
+#endif
+  }
+};
+
+}  // namespace bnlab::kernels
