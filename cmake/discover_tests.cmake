@@ -1,7 +1,7 @@
 # ctest includes this when it lists the tests of `program`: one test for each GoogleTest suite, or several for a suite
 # of many cases. A process for each case would load LibTorch hundreds of times. GoogleTest reports every case in
-# ${reports}, where scripts/count_tests.py looks for it.
-set(cases_at_most 16)
+# ${reports}, where scripts/count_tests.py looks for it. Parts of many cases start first.
+set(cases_at_most 8)
 
 execute_process(COMMAND ${program} --gtest_list_tests OUTPUT_VARIABLE listing RESULT_VARIABLE status)
 if(NOT status EQUAL 0)
@@ -17,7 +17,7 @@ macro(add_part)
     endif()
     string(MAKE_C_IDENTIFIER ${part} file)
     add_test(${part} ${program} --gtest_filter=${cases} --gtest_output=xml:${reports}/${file}.xml)
-    set_tests_properties(${part} PROPERTIES TIMEOUT 600 WORKING_DIRECTORY ${working_directory})
+    set_tests_properties(${part} PROPERTIES TIMEOUT 600 COST ${count} WORKING_DIRECTORY ${working_directory})
     math(EXPR parts "${parts} + 1")
     set(cases "")
     set(count 0)
