@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/json.hpp"
+#include "harness/components/registry.hpp"
 #include "harness/network.hpp"
 #include "harness/pass.hpp"
 #include "harness/running_statistics.hpp"
@@ -40,6 +40,8 @@ class Strategy : public LayerMaker {
     bool fresh_weights = true;          // false: weights are loaded, so nothing may be initialised from data
     bool replicas = false;              // ranks train apart: each keeps pairs of its own (average_replicas)
     std::vector<Population> shadows{};  // populations (is_shadow) to carry beside the saved pair
+
+    RunOutline outline() const { return {.has_length = steps > 0}; }
   };
 
   explicit Strategy(const Context& context) : context_(context) {}

@@ -1,12 +1,8 @@
-// frozen: its base up to a training step; from then on the batch is normalised by the saved running
-// statistics, which stay as they are at that moment, and weight and bias stay too unless train_affine
-// (fine-tuning with frozen BN; late in training: Chen et al. 2017, DeepLab v3).
-//   y = gamma (x - running_mean) s + beta, s = 1 / sqrt(running_var + eps)
-//   dx = gamma s dy, dgamma = s sum dy (x - running_mean), dbeta = sum dy
+// frozen: trains as its base up to a step. From then on the saved running statistics normalise and stay as
+// they are; weight and bias stay too unless train_affine. Fine-tuning freezes BN so, and DeepLab v3 does late
+// in training.
 #include <cmath>
 
-#include "harness/components/registry.hpp"
-#include "harness/error.hpp"
 #include "strategies/engine/wrapper.hpp"
 
 namespace bnlab {
@@ -14,10 +10,42 @@ namespace {
 
 class Frozen : public Wrapper {
  public:
-  Frozen(const Json& options, const Context& context)
+  struct Options : WrapperOptions {
+    std::optional<int64_t> from_step;
+    std::optional<double> from_fraction;
+    bool train_affine = false;
+
+    void describe(OptionVisitor& option) {
+      option("from_step", from_step, "first training step that is frozen; null: by from_fraction, else 0")
+          .at_least(0);
+      option("from_fraction", from_fraction, "the same as a fraction of the run's steps")
+          .at_least(0)
+          .at_most(1);
+      option("train_affine", train_affine, "weight and bias go on being trained");
+      WrapperOptions::describe(option);
+    }
+
+    void check(const RunOutline& run, Problems& problems) const {
+      WrapperOptions::check(run, problems);
+      if (from_step && from_fraction) {
+        problems.add("from_fraction", "from_step and from_fraction exclude each other; give one of them");
+      } else if (from_fraction && !run.has_length) {
+        problems.add("from_fraction", "needs the length of a run, which is not known here; give from_step");
+      }
+    }
+
+    int64_t first_step(int64_t of_run) const {
+      constexpr double kRounding = 1e-9;  // 0.07 of 100 steps is step 7, not 7.000000000000001
+      return from_fraction
+                 ? static_cast<int64_t>(std::ceil(*from_fraction * static_cast<double>(of_run) - kRounding))
+                 : from_step.value_or(0);
+    }
+  };
+
+  Frozen(const Options& options, const Context& context)
       : Wrapper(options, context),
-        from_step_(first_step(options, context)),
-        train_affine_(options.at("train_affine").get<bool>()) {}
+        from_step_(options.first_step(context.steps)),
+        train_affine_(options.train_affine) {}
 
   std::shared_ptr<Layer> norm(const NormSite& site) override {
     sites_.push_back(site.name + ".");
@@ -46,23 +74,6 @@ class Frozen : public Wrapper {
   }
 
  private:
-  static int64_t first_step(const Json& options, const Context& context) {
-    const Json &step = options.at("from_step"), &fraction = options.at("from_fraction");
-    if (fraction.is_null()) {
-      return step.is_null() ? 0 : step.get<int64_t>();
-    }
-    const auto refuse = [](const std::string& why) { throw Error(Error::Kind::refused, "frozen: " + why); };
-    if (!step.is_null()) {
-      refuse("from_step and from_fraction exclude each other; give one of them");
-    }
-    if (context.steps == 0) {
-      refuse("from_fraction needs the length of a run, which is not known here; give from_step");
-    }
-    constexpr double kRounding = 1e-9;  // 0.07 of 100 steps is step 7, not 7.000000000000001
-    return static_cast<int64_t>(
-        std::ceil(fraction.get<double>() * static_cast<double>(context.steps) - kRounding));
-  }
-
   int64_t from_step_;
   bool train_affine_;
   std::vector<std::string> sites_;  // how the names of their parameters begin
@@ -71,16 +82,6 @@ class Frozen : public Wrapper {
 const Registered<Strategy> entry{
     {.name = "frozen",
      .summary = "its base up to a step; from then on normalised by the running statistics, which stay",
-     .parameters = wrapper_parameters(
-         {Parameter::integer("from_step", nullptr,
-                             "first training step that is frozen; null: by from_fraction, else 0")
-              .at_least(0)
-              .or_null(),
-          Parameter::number("from_fraction", nullptr, "the same as a fraction of the run's steps")
-              .at_least(0)
-              .at_most(1)
-              .or_null(),
-          Parameter::boolean("train_affine", false, "weight and bias go on being trained")}),
      .source =
          "Chen et al. 2017 (DeepLab v3: late in training), FrozenBatchNorm2d of detectron2, fine-tuning",
      .formula = "step < from_step: as the base\n"

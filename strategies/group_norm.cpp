@@ -1,6 +1,5 @@
 // group_norm: each sample is normalised by itself, over groups of channels and all positions (Wu and He
-// 2018). Does not depend on the batch or on towers; keeps no running statistics.
-#include "harness/components/registry.hpp"
+// 2018). It depends neither on the batch nor on towers, and keeps no running statistics.
 #include "harness/error.hpp"
 #include "strategies/engine/sample_norm.hpp"
 
@@ -9,14 +8,38 @@ namespace {
 
 class GroupNorm : public SampleStrategy {
  public:
-  using SampleStrategy::SampleStrategy;
+  struct Options : SampleOptions {
+    int64_t groups = 8;
+    std::optional<int64_t> channels_per_group;
+
+    void describe(OptionVisitor& option) {
+      option("groups", groups, "groups of channels; must divide the channels").at_least(1);
+      option("channels_per_group", channels_per_group, "instead of groups: channels in each").at_least(1);
+      SampleOptions::describe(option);
+    }
+
+    void check(const RunOutline& run, Problems& problems) const {
+      for (const int64_t channels : run.norm_channels) {
+        if (channels % channels_per_group.value_or(groups) != 0) {
+          problems.add(channels_per_group ? "channels_per_group" : "groups",
+                       "expected a divisor of the " + std::to_string(channels) +
+                           " channels of a norm site, got " +
+                           std::to_string(channels_per_group.value_or(groups)));
+          return;
+        }
+      }
+    }
+  };
+
+  GroupNorm(const Options& options, const Context& context)
+      : SampleStrategy("group_norm", options, context), options_(options) {}
 
  protected:
   int64_t groups(const NormSite& site) const override {
-    if (options_.at("channels_per_group").is_null()) {
-      return options_.at("groups").get<int64_t>();
+    if (!options_.channels_per_group) {
+      return options_.groups;
     }
-    const auto each = options_.at("channels_per_group").get<int64_t>();
+    const int64_t each = *options_.channels_per_group;
     if (site.channels % each != 0) {
       throw Error(Error::Kind::refused, "group_norm: " + std::to_string(each) +
                                             " channels per group do not divide the " +
@@ -24,16 +47,14 @@ class GroupNorm : public SampleStrategy {
     }
     return site.channels / each;
   }
+
+ private:
+  Options options_;
 };
 
 const Registered<Strategy> entry{
     {.name = "group_norm",
      .summary = "each sample is normalised by itself, over groups of channels",
-     .parameters = sample_norm_parameters(
-         {Parameter::integer("groups", 8, "groups of channels; must divide the channels").at_least(1),
-          Parameter::integer("channels_per_group", nullptr, "instead of groups: channels in each")
-              .at_least(1)
-              .or_null()}),
      .source = "Wu and He 2018",
      .formula = "m, v = mean and biased variance of one sample over one group's channels and positions\n"
                 "y = gamma (x - m) / sqrt(v + eps) + beta, gamma and beta per channel\n"

@@ -1,6 +1,5 @@
 // instance_norm: each channel of each sample is normalised by itself, over its positions (Ulyanov et al.
-// 2016): group_norm with one channel per group.
-#include "harness/components/registry.hpp"
+// 2016). This is group_norm with one channel per group.
 #include "strategies/engine/sample_norm.hpp"
 
 namespace bnlab {
@@ -8,7 +7,8 @@ namespace {
 
 class InstanceNorm : public SampleStrategy {
  public:
-  using SampleStrategy::SampleStrategy;
+  InstanceNorm(const Options& options, const Context& context)
+      : SampleStrategy("instance_norm", options, context) {}
 
  protected:
   int64_t groups(const NormSite& site) const override { return site.channels; }
@@ -17,7 +17,6 @@ class InstanceNorm : public SampleStrategy {
 const Registered<Strategy> entry{
     {.name = "instance_norm",
      .summary = "each channel of each sample is normalised by itself, over its positions",
-     .parameters = sample_norm_parameters(),
      .source = "Ulyanov, Vedaldi and Lempitsky 2016",
      .formula = "m, v = mean and biased variance of one channel of one sample over its positions\n"
                 "y = gamma (x - m) / sqrt(v + eps) + beta, gamma and beta per channel\n"

@@ -1,6 +1,5 @@
-// layer_norm: each sample is normalised by itself, over all channels and positions (Ba et al. 2016):
-// group_norm with one group. Weight and bias are per channel.
-#include "harness/components/registry.hpp"
+// layer_norm: each sample is normalised by itself, over all channels and positions (Ba et al. 2016). This is
+// group_norm with one group.
 #include "strategies/engine/sample_norm.hpp"
 
 namespace bnlab {
@@ -8,7 +7,8 @@ namespace {
 
 class LayerNorm : public SampleStrategy {
  public:
-  using SampleStrategy::SampleStrategy;
+  LayerNorm(const Options& options, const Context& context)
+      : SampleStrategy("layer_norm", options, context) {}
 
  protected:
   int64_t groups(const NormSite&) const override { return 1; }
@@ -17,7 +17,6 @@ class LayerNorm : public SampleStrategy {
 const Registered<Strategy> entry{
     {.name = "layer_norm",
      .summary = "each sample is normalised by itself, over all channels and positions",
-     .parameters = sample_norm_parameters(),
      .source = "Ba, Kiros and Hinton 2016",
      .formula = "m, v = mean and biased variance of one sample over all channels and positions\n"
                 "y = gamma (x - m) / sqrt(v + eps) + beta, gamma and beta per channel\n"

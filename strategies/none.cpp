@@ -1,5 +1,5 @@
-// none: no normalisation. Norm sites only add the residual and apply the activation; every convolution
-// has a bias instead: y = activation(w * x + b + residual).
+// none: no normalisation. Norm sites only add the residual and apply the activation; every convolution has a
+// bias instead.
 #include <torch/types.h>
 
 #include "harness/components/registry.hpp"
@@ -11,7 +11,11 @@ namespace {
 
 class None : public Strategy {
  public:
-  None(const Json&, const Context& context) : Strategy(context) {}
+  struct Options {
+    void describe(OptionVisitor&) {}
+  };
+
+  None(const Options&, const Context& context) : Strategy(context) {}
 
   std::shared_ptr<Layer> norm(const NormSite& site) override { return std::make_shared<Identity>(site); }
 
@@ -25,7 +29,6 @@ class None : public Strategy {
 const Registered<Strategy> entry{
     {.name = "none",
      .summary = "no normalisation; convolutions get a bias",
-     .parameters = {},
      .source = "VGG-16 and older networks",
      .formula = "y = activation(x + residual), x = w * input + b from the convolution",
      .exchanges = "none",

@@ -1,8 +1,6 @@
-// precise: trains as its base. Before an evaluation the running statistics are recomputed: forward passes
-// over `batches` training batches with the weights as they are, merged exactly over batches and towers
-// (PreciseBN; Wu and Johnson 2021). The pair that training updates is kept apart and comes back afterwards.
-//   m = sum n_i m_i / N, v = (sum M_i + sum n_i (m_i - m)^2) / (N - 1), i over towers and batches
-#include "harness/components/registry.hpp"
+// precise: trains as its base. Before an evaluation the running statistics are recomputed by forward passes
+// over training batches and merged exactly over batches and towers (PreciseBN; Wu and Johnson 2021). The pair
+// that training updates is kept apart and comes back afterwards.
 #include "strategies/engine/wrapper.hpp"
 
 namespace bnlab {
@@ -10,18 +8,24 @@ namespace {
 
 class Precise : public Wrapper {
  public:
+  struct Options : WrapperOptions {
+    int64_t batches = 20;
+
+    void describe(OptionVisitor& option) {
+      option("batches", batches, "training batches to recompute over").at_least(1);
+      WrapperOptions::describe(option);
+    }
+  };
+
   // The moving average of a pair (weight_ema) too gives way to what averaged weights themselves produce.
-  Precise(const Json& options, const Context& context) : Wrapper(options, context) {
-    running_statistics()->saved = {.kind = Population::Kind::precise,
-                                   .batches = options.at("batches").get<int64_t>()};
+  Precise(const Options& options, const Context& context) : Wrapper(options, context) {
+    running_statistics()->saved = {.kind = Population::Kind::precise, .batches = options.batches};
   }
 };
 
 const Registered<Strategy> entry{
     {.name = "precise",
      .summary = "its base, with running statistics recomputed over training batches before an evaluation",
-     .parameters = wrapper_parameters(
-         {Parameter::integer("batches", 20, "training batches to recompute over").at_least(1)}),
      .source = "Wu and Johnson 2021 (Rethinking \"Batch\" in BatchNorm), PreciseBN of fvcore",
      .formula = "training as the base\n"
                 "before an evaluation, over the towers of `batches` training batches with fixed weights:\n"

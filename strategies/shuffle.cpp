@@ -1,10 +1,7 @@
-// shuffle: in every training step the rows of the network's input (samples; frames, where a sample is a clip)
-// are dealt anew to the towers, each of which then normalises by its own moments; before the head they go
-// back, so that labels stay where they are. ShuffleBN (He et al. 2020, MoCo) with the order restored.
-//   row permutation[i] of the global batch stands at place i; tower t has places [n_0 + .. + n_(t-1), .. +
-//   n_t) y = gamma (x - m_t) / sqrt(v_t + eps) + beta, m_t and v_t over the places of tower t backward:
-//   gradients take the opposite way
-#include "harness/components/registry.hpp"
+// shuffle: every training step deals the rows of the network's input (samples; frames, where a sample is a
+// clip) anew to the towers, and each tower normalises by its own moments. Before the head the rows go back,
+// so that labels stay where they are; gradients take the opposite way. This is ShuffleBN (He et al. 2020,
+// MoCo) with the order restored.
 #include "harness/random.hpp"
 #include "strategies/engine/bn_strategy.hpp"
 #include "strategies/engine/sample_exchange.hpp"
@@ -14,7 +11,26 @@ namespace {
 
 class Shuffle : public BnStrategy {
  public:
-  Shuffle(const Json& options, const Context& context) : BnStrategy(rules(options), context) {}
+  struct Options : BnOptions {
+    int64_t saved_tower = 0;
+
+    void describe(OptionVisitor& option) {
+      option("saved_tower", saved_tower, "tower whose running statistics are saved").at_least(0);
+      BnOptions::describe(option);
+    }
+
+    void check(const RunOutline& run, Problems& problems) const {
+      check_tower("saved_tower", saved_tower, run, problems);
+    }
+
+    Rules rules() const {
+      Rules rules = shared_rules("shuffle");
+      rules.saved_tower = saved_tower;
+      return rules;
+    }
+  };
+
+  Shuffle(const Options& options, const Context& context) : BnStrategy(options.rules(), context) {}
 
   at::Tensor forward(Network& network, const at::Tensor& images, const Pass& pass) override {
     permutation_.clear();
@@ -31,12 +47,6 @@ class Shuffle : public BnStrategy {
   Travel travel() const override { return {true, permutation_}; }
 
  private:
-  static Rules rules(const Json& options) {
-    Rules rules = shared_rules(options);
-    rules.saved_tower = options.at("saved_tower").get<int64_t>();
-    return rules;
-  }
-
   // The same on every rank and in every placement.
   std::vector<int64_t> drawn(const Pass& pass) const {
     const bool training = pass.mode == Mode::train;
@@ -52,8 +62,6 @@ const Registered<Strategy> entry{
     {.name = "shuffle",
      .summary =
          "every step deals the samples anew to the towers, each of which normalises by its own moments",
-     .parameters = tower_parameters(
-         {Parameter::integer("saved_tower", 0, "tower whose running statistics are saved").at_least(0)}),
      .source = "He et al. 2020 (MoCo, ShuffleBN); two-stream action recognition before its LSTM",
      .formula = "permutation of all rows, drawn from (seed, step); place i holds row permutation[i]\n"
                 "tower t has the places [n_0 + .. + n_(t-1), .. + n_t)\n"

@@ -1,72 +1,75 @@
-// sync: all towers (or groups of `group_size` consecutive towers) normalise by their pooled moments, as
-// one device with the whole batch would; synchronised BN, cross-GPU BN.
-//   y = gamma (x - m) / sqrt(v + eps) + beta, m and v over the group
-//   dx = gamma s (dy - A/N - (x - m) s^2 B/N), A = sum dy and B = sum dy (x - m) over the group
-// gradient own_tower: A and B of the tower alone; stopped: dx = gamma s dy.
-// variance averaged: v = sum n_t v_t / N, which leaves out the spread of the towers' means.
-// moments e_x2: v = E[x2] - E[x]^2 in the statistics' precision, which loses all where |mean| >> std.
-#include "harness/components/registry.hpp"
-#include "harness/error.hpp"
+// sync: all towers, or groups of `group_size` consecutive towers, normalise by their pooled moments as one
+// device with the whole batch would (synchronised BN, cross-GPU BN). Three options reproduce what differs
+// between implementations:
+//   gradient own_tower sums A and B over the tower alone, stopped lets no gradient through the moments;
+//   variance averaged leaves out the spread of the towers' means: v = sum n_t v_t / N;
+//   moments e_x2 takes E[x2] - E[x]^2 in the statistics' precision and loses all digits where |mean| >> std.
 #include "strategies/engine/bn_strategy.hpp"
 
 namespace bnlab {
 namespace {
 
-Route route(const std::string& name) {
-  return name == "all_gather"         ? Route::all_gather
-         : name == "all_reduce"       ? Route::all_reduce
-         : name == "reduce_broadcast" ? Route::reduce_broadcast
-         : name == "host"             ? Route::host
-                                      : Route::gather_activations;
-}
+BNLAB_CHOICE(Variance, pooled, averaged)
+BNLAB_CHOICE(Sums, chan, e_x2)
 
-Rules rules(const Json& options, const Strategy::Context&) {
-  Rules rules = shared_rules(options);
-  rules.normalise_by = NormaliseBy::pooled;
-  rules.remember = Remember::pooled;
-  const auto gradient = options.at("gradient").get<std::string>();
-  rules.gradient = gradient == "full"        ? Gradient::full
-                   : gradient == "own_tower" ? Gradient::own_tower
-                                             : Gradient::stopped;
-  const bool averaged = options.at("variance") == "averaged", e_x2 = options.at("moments") == "e_x2";
-  rules.merge = averaged ? Merge::averaged : e_x2 ? Merge::e_x2 : Merge::chan;
-  rules.route = route(options.at("route").get<std::string>());
-  rules.group_size = options.at("group_size").is_null() ? 0 : options.at("group_size").get<int64_t>();
-  const auto undefined = [](const std::string& pair) {
-    throw Error(Error::Kind::refused, "sync: " + pair + " is not defined; change one of them");
-  };
-  if (rules.gradient == Gradient::own_tower && averaged) {
-    undefined("gradient own_tower together with variance averaged");
+struct Options : BnOptions {
+  std::optional<int64_t> group_size;
+  Route route = Route::all_gather;
+  Gradient gradient = Gradient::full;
+  Variance variance = Variance::pooled;
+  Sums moments = Sums::chan;
+
+  void describe(OptionVisitor& option) {
+    option("group_size", group_size, "towers that pool their moments; null: all").at_least(1);
+    option("route", route, "how the moments meet: the same arithmetic at another price");
+    option("gradient", gradient, "what passes through the moments in backward");
+    option("variance", variance, "of the whole group, or the mean of the towers' own variances");
+    option("moments", moments, "numerically safe merge, or E[x2] - E[x]^2 in the statistics' precision");
+    BnOptions::describe(option);
   }
-  if (averaged && e_x2) {
-    undefined("moments e_x2 together with variance averaged");
+
+  void check(const RunOutline& run, Problems& problems) const {
+    const auto towers = static_cast<int64_t>(run.samples_per_tower.size());
+    if (group_size && towers % *group_size != 0) {
+      problems.add("group_size", "expected a divisor of the " + std::to_string(towers) + " towers, got " +
+                                     std::to_string(*group_size));
+    }
+    const std::string undefined = " is not defined together with variance averaged; change one of them";
+    if (variance == Variance::averaged && gradient == Gradient::own_tower) {
+      problems.add("gradient", "own_tower" + undefined);
+    }
+    if (variance == Variance::averaged && moments == Sums::e_x2) {
+      problems.add("moments", "e_x2" + undefined);
+    }
   }
-  return rules;
-}
+
+  Rules rules(const Strategy::Context&) const {
+    Rules rules = shared_rules("sync");
+    rules.normalise_by = NormaliseBy::pooled;
+    rules.remember = Remember::pooled;
+    rules.gradient = gradient;
+    rules.merge = variance == Variance::averaged ? Merge::averaged
+                  : moments == Sums::e_x2        ? Merge::e_x2
+                                                 : Merge::chan;
+    rules.route = route;
+    rules.group_size = group_size.value_or(0);
+    return rules;
+  }
+};
 
 const Registered<Strategy> entry{
-    {"sync", "all towers of a group normalise by their pooled moments",
-     tower_parameters(
-         {Parameter::integer("group_size", nullptr, "towers that pool their moments; null: all")
-              .at_least(1)
-              .or_null(),
-          Parameter::choice("route", "all_gather",
-                            {"all_gather", "all_reduce", "reduce_broadcast", "host", "gather_activations"},
-                            "how the moments meet: the same arithmetic at another price"),
-          Parameter::choice("gradient", "full", {"full", "own_tower", "stopped"},
-                            "what passes through the moments in backward"),
-          Parameter::choice("variance", "pooled", {"pooled", "averaged"},
-                            "of the whole group, or the mean of the towers' own variances"),
-          Parameter::choice("moments", "chan", {"chan", "e_x2"},
-                            "numerically safe merge, or E[x2] - E[x]^2 in the statistics' precision")}),
-     "Peng et al. 2018 (MegDet), Zhang et al. 2018, PyTorch SyncBatchNorm, tensorpack, Horovod, MXNet",
-     "m = sum n_t m_t / N, M = sum n_t v_t + sum n_t (m_t - m)^2, v = M/N, s = 1/sqrt(v + eps)\n"
-     "y = gamma (x - m) s + beta\n"
-     "dx = gamma s (dy - A/N - (x - m) s^2 B/N), A = sum dy, B = sum dy (x - m) over the group\n"
-     "running <- (1 - momentum) running + momentum (m, M/(N - 1))",
-     "1 forward, 1 backward (gradient own_tower or stopped: 1 forward)", "when the batch per device is small",
-     "costs two waits per site and step, whatever their size"},
-    make_bn_strategy<rules>};
+    {.name = "sync",
+     .summary = "all towers of a group normalise by their pooled moments",
+     .source =
+         "Peng et al. 2018 (MegDet), Zhang et al. 2018, PyTorch SyncBatchNorm, tensorpack, Horovod, MXNet",
+     .formula = "m = sum n_t m_t / N, M = sum n_t v_t + sum n_t (m_t - m)^2, v = M/N, s = 1/sqrt(v + eps)\n"
+                "y = gamma (x - m) s + beta\n"
+                "dx = gamma s (dy - A/N - (x - m) s^2 B/N), A = sum dy, B = sum dy (x - m) over the group\n"
+                "running <- (1 - momentum) running + momentum (m, M/(N - 1))",
+     .exchanges = "1 forward, 1 backward (gradient own_tower or stopped: 1 forward)",
+     .use = "when the batch per device is small",
+     .limits = "costs two waits per site and step, whatever their size"},
+    make_bn_strategy<Options>};
 
 }  // namespace
 }  // namespace bnlab

@@ -1,11 +1,8 @@
-// weight_norm: weights are normalised, not activations (Salimans and Kingma 2016). Every convolution has
-// w = gain v / norm(v) per output channel, with gain and bias set from the first batch
-// (weight_norm_convolution.hpp); norm sites only add the residual and activate. With mean_only_bn the mean
-// over the tower, or over all towers, is subtracted behind every convolution: y = conv(x, w) - m + bias.
+// weight_norm: weights are normalised, not activations (Salimans and Kingma 2016), and gain and bias are set
+// from the first batch (weight_norm_convolution.hpp). Norm sites only add the residual and activate. With
+// mean_only_bn the mean over the tower, or over all towers, is subtracted behind every convolution.
 #include <torch/types.h>
 
-#include "harness/components/registry.hpp"
-#include "harness/error.hpp"
 #include "strategies/engine/bn_strategy.hpp"
 #include "strategies/engine/identity.hpp"
 #include "strategies/engine/norm_function.hpp"
@@ -14,18 +11,61 @@
 namespace bnlab {
 namespace {
 
-constexpr double kInitScale = 1, kMomentum = 0.1;  // defaults
+BNLAB_CHOICE(Init, data, none)
+BNLAB_CHOICE(Scope, tower, pooled)
 
 class WeightNorm : public BnStrategy {
  public:
-  WeightNorm(const Json& options, const Context& context)
-      : BnStrategy(mean_rules(options), context), mean_only_bn_(options.at("mean_only_bn").get<bool>()) {
-    const bool from_data = options.at("init") == "data";
-    refuse_unused(options, "scope", "tower", mean_only_bn_, "mean_only_bn true");
-    refuse_unused(options, "momentum", kMomentum, mean_only_bn_, "mean_only_bn true");
-    refuse_unused(options, "init_scale", kInitScale, from_data, "init \"data\"");
-    if (from_data && context.fresh_weights) {
-      init_scale_ = options.at("init_scale").get<double>();
+  struct Options {
+    Init init = Init::data;
+    double init_scale = 1;
+    bool mean_only_bn = false;
+    Scope scope = Scope::tower;
+    std::optional<double> momentum = 0.1;
+
+    void describe(OptionVisitor& option) {
+      option("init", init, "gain and bias from the first global batch; none: norm(v) and 0");
+      option("init_scale", init_scale, "standard deviation of every unit after that").above(0);
+      option("mean_only_bn", mean_only_bn, "subtract the batch mean behind every convolution");
+      option("scope", scope, "of mean_only_bn: the mean of each tower, or of all towers");
+      option("momentum", momentum,
+             "of mean_only_bn: weight of the new value in the running mean; null: cumulative average")
+          .above(0)
+          .at_most(1);
+    }
+
+    // Keys that would have no effect are mistakes.
+    void check(const RunOutline&, Problems& problems) const {
+      const Options standard;
+      const auto refuse_unused = [&](const char* key, bool changed, bool used, const std::string& needs) {
+        if (changed && !used) {
+          problems.add(key, "has no effect without " + needs + "; add that or leave " + key + " out");
+        }
+      };
+      refuse_unused("scope", scope != standard.scope, mean_only_bn, "mean_only_bn true");
+      refuse_unused("momentum", momentum != standard.momentum, mean_only_bn, "mean_only_bn true");
+      refuse_unused("init_scale", init_scale != standard.init_scale, init == Init::data, "init \"data\"");
+    }
+
+    bool has_running_statistics() const { return mean_only_bn; }
+
+    Rules rules() const {
+      const bool pooled = scope == Scope::pooled;
+      Rules rules;
+      rules.strategy = "weight_norm";
+      rules.normalise_by = pooled ? NormaliseBy::pooled : NormaliseBy::own;
+      rules.remember = pooled ? Remember::pooled : Remember::mean;
+      rules.mean_only = true;
+      rules.affine = false;
+      rules.momentum = momentum;
+      return rules;
+    }
+  };
+
+  WeightNorm(const Options& options, const Context& context)
+      : BnStrategy(options.rules(), context), mean_only_bn_(options.mean_only_bn) {
+    if (options.init == Init::data && context.fresh_weights) {
+      init_scale_ = options.init_scale;
     }
   }
 
@@ -44,28 +84,6 @@ class WeightNorm : public BnStrategy {
   }
 
  private:
-  static Rules mean_rules(const Json& options) {
-    const bool pooled = options.at("scope") == "pooled";
-    const Json& momentum = options.at("momentum");
-    Rules rules;
-    rules.strategy = "weight_norm";
-    rules.normalise_by = pooled ? NormaliseBy::pooled : NormaliseBy::own;
-    rules.remember = pooled ? Remember::pooled : Remember::mean;
-    rules.mean_only = true;
-    rules.affine = false;
-    rules.momentum = momentum.is_null() ? std::nullopt : std::optional<double>(momentum.get<double>());
-    return rules;
-  }
-
-  static void refuse_unused(const Json& options, const char* key, const Json& standard, bool used,
-                            const std::string& needs) {
-    if (!used && options.at(key) != standard) {
-      throw Error(Error::Kind::refused, std::string("weight_norm: ") + key + " " + options.at(key).dump() +
-                                            " has no effect without " + needs + "; add that or leave " + key +
-                                            " out");
-    }
-  }
-
   bool mean_only_bn_;
   std::optional<double> init_scale_;  // nothing: no initialisation from data
 };
@@ -73,19 +91,6 @@ class WeightNorm : public BnStrategy {
 const Registered<Strategy> entry{
     {.name = "weight_norm",
      .summary = "weights are normalised instead of activations, with gain and bias set from the first batch",
-     .parameters =
-         {Parameter::choice("init", "data", {"data", "none"},
-                            "gain and bias from the first global batch; none: norm(v) and 0"),
-          Parameter::number("init_scale", kInitScale, "standard deviation of every unit after that").above(0),
-          Parameter::boolean("mean_only_bn", false, "subtract the batch mean behind every convolution"),
-          Parameter::choice("scope", "tower", {"tower", "pooled"},
-                            "of mean_only_bn: the mean of each tower, or of all towers"),
-          Parameter::number(
-              "momentum", kMomentum,
-              "of mean_only_bn: weight of the new value in the running mean; null: cumulative average")
-              .above(0)
-              .at_most(1)
-              .or_null()},
      .source = "Salimans and Kingma 2016",
      .formula = "w = gain v / norm(v) per output channel; y = conv(x, w) + bias, for every convolution\n"
                 "init data, in step 0 over the global batch: t = conv(x, v / norm(v)),\n"

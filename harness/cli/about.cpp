@@ -34,9 +34,8 @@ std::vector<Parameter> with_fields(const std::vector<Parameter>& parameters, con
   std::vector<Parameter> all;
   for (Parameter parameter : parameters) {
     parameter.name = prefix + parameter.name;
-    const bool list = parameter.kind == Parameter::Kind::group_list;
     const std::vector<Parameter> fields =
-        with_fields(parameter.fields, parameter.name + (list ? "[]." : "."));
+        with_fields(parameter.fields, parameter.name + (parameter.list ? "[]." : "."));
     all.push_back(std::move(parameter));
     all.insert(all.end(), fields.begin(), fields.end());
   }

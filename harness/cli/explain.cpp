@@ -46,8 +46,7 @@ Json read_component(const std::string& text) {
 Json resolved(const std::string& family, const std::string& text) {
   Report report("explain");
   Problems problems;
-  const Json complete = resolve({Parameter::component(family, family, nullptr, "").needed()},
-                                {{family, read_component(text)}}, "", problems);
+  const Json complete = resolve({component_key(family)}, {{family, read_component(text)}}, "", problems);
   report.add(problems);
   report.throw_if_any();
   return complete[family];

@@ -11,15 +11,6 @@ namespace {
 constexpr size_t kShownLength = 60;          // characters of a value that messages show
 constexpr size_t kLongestComparedName = 64;  // longer ones are near to nothing
 
-Parameter declare(Parameter::Kind kind, std::string name, Json fallback, std::string help) {
-  Parameter parameter;
-  parameter.kind = kind;
-  parameter.name = std::move(name);
-  parameter.fallback = std::move(fallback);
-  parameter.help = std::move(help);
-  return parameter;
-}
-
 std::string number_text(double value) {
   char text[64];
   const bool whole = value == std::floor(value) && std::abs(value) < 1e16;
@@ -56,39 +47,24 @@ std::string with_article(const std::string& noun) {
   return (std::string("aeiou").find(noun[0]) == std::string::npos ? "a " : "an ") + noun;
 }
 
-std::string list_text(const Parameter& parameter) {
-  const std::string count = parameter.length == 0 ? "" : std::to_string(parameter.length) + " ";
-  const std::string list = "a list of " + count + "integers" + range_text(parameter);
-  return parameter.or_integer ? "an integer" + range_text(parameter) + " or " + list : list;
-}
-
-std::string text_list_text(const Parameter& parameter) {
-  const std::string entries = parameter.choices.empty() ? "texts" : quoted_list(parameter.choices);
-  return "a list of " + entries + (parameter.lowest >= 1 ? " that is not empty" : "");
-}
-
-std::string expectation_of_kind(const Parameter& parameter) {
+// What one value must be, or where `many`, each value of a list.
+std::string value_text(const Parameter& parameter, bool many) {
   switch (parameter.kind) {
     case Parameter::Kind::integer:
-      return "an integer" + range_text(parameter);
+      return (many ? "integers" : "an integer") + range_text(parameter);
     case Parameter::Kind::number:
-      return "a number" + range_text(parameter);
+      return (many ? "numbers" : "a number") + range_text(parameter);
     case Parameter::Kind::boolean:
-      return "true or false";
+      return many ? "booleans" : "true or false";
     case Parameter::Kind::text:
-      return parameter.lowest >= 1 ? "a text that is not empty" : "a text";
-    case Parameter::Kind::choice:
-      return (parameter.choices.size() == 1 ? "" : "one of ") + quoted_list(parameter.choices);
-    case Parameter::Kind::integer_list:
-      return list_text(parameter);
-    case Parameter::Kind::text_list:
-      return text_list_text(parameter);
+      if (!parameter.choices.empty()) {
+        return (many || parameter.choices.size() == 1 ? "" : "one of ") + quoted_list(parameter.choices);
+      }
+      return many ? "texts" : parameter.filled ? "a text that is not empty" : "a text";
     case Parameter::Kind::component:
       return with_article(parameter.family) + " (its name, or {\"name\": ..., its parameters})";
     case Parameter::Kind::group:
-      return "an object";
-    case Parameter::Kind::group_list:
-      return "a list of objects";
+      return many ? "objects" : "an object";
   }
   return "";
 }
@@ -114,105 +90,63 @@ size_t edit_distance(const std::string& a, const std::string& b) {
 
 }  // namespace
 
-Parameter Parameter::integer(std::string name, Json fallback, std::string help) {
-  return declare(Kind::integer, std::move(name), std::move(fallback), std::move(help));
-}
-
-Parameter Parameter::number(std::string name, Json fallback, std::string help) {
-  return declare(Kind::number, std::move(name), std::move(fallback), std::move(help));
-}
-
-Parameter Parameter::boolean(std::string name, bool fallback, std::string help) {
-  return declare(Kind::boolean, std::move(name), fallback, std::move(help));
-}
-
-Parameter Parameter::text(std::string name, Json fallback, std::string help) {
-  return declare(Kind::text, std::move(name), std::move(fallback), std::move(help));
-}
-
-Parameter Parameter::choice(std::string name, Json fallback, std::vector<std::string> choices,
-                            std::string help) {
-  Parameter parameter = declare(Kind::choice, std::move(name), std::move(fallback), std::move(help));
-  parameter.choices = std::move(choices);
-  return parameter;
-}
-
-Parameter Parameter::integers(std::string name, Json fallback, size_t length, std::string help) {
-  Parameter parameter = declare(Kind::integer_list, std::move(name), std::move(fallback), std::move(help));
-  parameter.length = length;
-  return parameter;
-}
-
-Parameter Parameter::texts(std::string name, Json fallback, std::vector<std::string> choices,
-                           std::string help) {
-  Parameter parameter = declare(Kind::text_list, std::move(name), std::move(fallback), std::move(help));
-  parameter.choices = std::move(choices);
-  return parameter;
-}
-
-Parameter Parameter::component(std::string name, std::string family, Json fallback, std::string help) {
-  Parameter parameter = declare(Kind::component, std::move(name), std::move(fallback), std::move(help));
-  parameter.family = std::move(family);
-  return parameter;
-}
-
-Parameter Parameter::group(std::string name, std::vector<Parameter> fields, std::string help) {
-  Parameter parameter = declare(Kind::group, std::move(name), Json::object(), std::move(help));
-  parameter.fields = std::move(fields);
-  return parameter;
-}
-
-Parameter Parameter::groups(std::string name, std::vector<Parameter> fields, std::string help) {
-  Parameter parameter = declare(Kind::group_list, std::move(name), Json::array(), std::move(help));
-  parameter.fields = std::move(fields);
-  return parameter;
-}
-
-Parameter&& Parameter::at_least(double value) && {
+Parameter& Parameter::at_least(double value) {
   lowest = value;
-  return std::move(*this);
+  return *this;
 }
 
-Parameter&& Parameter::at_most(double value) && {
+Parameter& Parameter::at_most(double value) {
   highest = value;
-  return std::move(*this);
+  return *this;
 }
 
-Parameter&& Parameter::above(double value) && {
+Parameter& Parameter::above(double value) {
   lowest = value;
   above_lowest = true;
-  return std::move(*this);
+  return *this;
 }
 
-Parameter&& Parameter::below(double value) && {
+Parameter& Parameter::below(double value) {
   highest = value;
   below_highest = true;
-  return std::move(*this);
+  return *this;
 }
 
-Parameter&& Parameter::or_null() && {
-  nullable = true;
-  return std::move(*this);
+Parameter& Parameter::not_empty() {
+  filled = true;
+  return *this;
 }
 
-Parameter&& Parameter::null_by_default() && {
-  nullable = true;
-  fallback = nullptr;
-  return std::move(*this);
+Parameter& Parameter::or_single() {
+  or_one = true;
+  return *this;
 }
 
-Parameter&& Parameter::or_one_integer() && {
-  or_integer = true;
-  return std::move(*this);
+Parameter& Parameter::one_of(std::vector<std::string> names) {
+  choices = std::move(names);
+  return *this;
 }
 
-Parameter&& Parameter::needed() && {
+Parameter& Parameter::needed() {
   required = true;
-  return std::move(*this);
+  return *this;
+}
+
+void Problems::add_below(const std::string& path, const Problems& others) {
+  for (const auto& [below, message] : others.found()) {
+    add(path.empty() ? below : path + "." + below, message);
+  }
 }
 
 std::string expectation(const Parameter& parameter) {
-  return expectation_of_kind(parameter) + (parameter.nullable ? " or null" : "");
+  std::string text = value_text(parameter, /*many=*/false);
+  if (parameter.list) {
+    const std::string count = parameter.length == 0 ? "" : std::to_string(parameter.length) + " ";
+    const std::string list = "a list of " + count + value_text(parameter, /*many=*/true) +
+                             (parameter.filled ? " that is not empty" : "");
+    text = parameter.or_one ? text + " or " + list : list;
+  }
+  return text + (parameter.nullable ? " or null" : "");
 }
 
 std::string nearest(const std::string& name, const std::vector<std::string>& known) {

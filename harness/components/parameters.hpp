@@ -1,5 +1,6 @@
-// Parameters that a component (strategy, model, task, optimizer, or the spec itself) declares.
-// The declaration is the one source of truth: it validates specs, fills in defaults, and prints help.
+// How an option is declared: its kind, default, range and help. Components do not write declarations by hand;
+// they come from the `describe` of an options struct (options.hpp). They check specs, fill in defaults and
+// print help.
 #pragma once
 
 #include <limits>
@@ -16,73 +17,46 @@ struct Parameter {
     integer,
     number,
     boolean,
-    text,
-    choice,        // one of `choices`
-    integer_list,  // a JSON array of integers, each within the range; `length` fixes its size
-    text_list,     // a JSON array; each entry one of `choices` if there are any, no entry twice
-    component,     // {"name": ..., its parameters} or "name": an entry of the registry `family`
-    group,         // an object of `fields`; without fields its keys are free and their owner checks them
-    group_list,    // a JSON array of such objects
+    text,       // one of `choices`, if there are any
+    component,  // {"name": ..., its options} or "name": an entry of the registry `family`
+    group,      // an object of `fields`; without fields its keys are free and their owner checks them
   };
 
   std::string name;
   Kind kind = Kind::number;
-  Json fallback;     // the default; meaningless where `required`
-  std::string help;  // one phrase, with the unit where there is one
+  Json fallback = {};     // the default; meaningless where `required`
+  std::string help = {};  // one phrase, with the unit where there is one
   bool required = false;
   bool nullable = false;  // null is a value of its own
-  // Of numbers and integers; for text and text_list, `lowest` 1 means "not empty".
-  double lowest = -std::numeric_limits<double>::infinity();
+  bool list = false;      // a JSON array of such values; no text stands in it twice
+  size_t length = 0;      // of a list: its exact number of entries, 0 for any
+  bool or_one = false;    // of numbers: one value in place of the list is a value too
+  bool filled = false;    // a text or a list must not be empty
+  double lowest = -std::numeric_limits<double>::infinity();  // of numbers and integers
   double highest = std::numeric_limits<double>::infinity();
-  bool above_lowest = false;         // the range excludes `lowest`
-  bool below_highest = false;        // the range excludes `highest`
-  size_t length = 0;                 // integer_list: exact number of entries, 0 for any
-  bool or_integer = false;           // integer_list: one integer in place of the list is a value too
-  std::vector<std::string> choices;  // choice, text_list
-  std::string family;                // component: "strategy", "model", "task", ...
-  std::vector<Parameter> fields;     // group, group_list
+  bool above_lowest = false;              // the range excludes `lowest`
+  bool below_highest = false;             // the range excludes `highest`
+  std::vector<std::string> choices = {};  // of a text
+  std::string family = {};                // of a component: "strategy", "model", "task", ...
+  std::vector<Parameter> fields = {};     // of a group
 
-  // Declarations read as sentences:
-  //   number("momentum", 0.1, "weight of the new value").above(0).at_most(1).or_null()
-  static Parameter integer(std::string name, Json fallback, std::string help);
-  static Parameter number(std::string name, Json fallback, std::string help);
-  static Parameter boolean(std::string name, bool fallback, std::string help);
-  static Parameter text(std::string name, Json fallback, std::string help);
-  static Parameter choice(std::string name, Json fallback, std::vector<std::string> choices,
-                          std::string help);
-  static Parameter integers(std::string name, Json fallback, size_t length, std::string help);
-  static Parameter texts(std::string name, Json fallback, std::vector<std::string> choices, std::string help);
-  static Parameter component(std::string name, std::string family, Json fallback, std::string help);
-  static Parameter group(std::string name, std::vector<Parameter> fields, std::string help);
-  static Parameter groups(std::string name, std::vector<Parameter> fields, std::string help);
-
-  Parameter&& at_least(double value) &&;
-  Parameter&& at_most(double value) &&;
-  Parameter&& above(double value) &&;
-  Parameter&& below(double value) &&;
-  Parameter&& or_null() &&;
-  Parameter&& null_by_default() &&;  // or_null, and null is what stands where nothing is given
-  Parameter&& or_one_integer() &&;
-  Parameter&& needed() &&;  // no default: the spec must give it
-};
-
-// What a registry knows of an entry without making it.
-struct About {
-  std::string name;
-  std::string summary;  // one line: what it computes
-  std::vector<Parameter> parameters;
-  std::string source = "";  // paper or discussion that it follows; may be empty
-  // Of strategies, for `bnlab explain` and the table of strategies/README.md:
-  std::string formula = "";    // lines, as a reader would implement it
-  std::string exchanges = "";  // per site and training step, in words: "none", "1 forward, 1 backward"
-  std::string use = "";        // when to use it
-  std::string limits = "";     // what it cannot do
+  // Declarations read as sentences: option("momentum", momentum, "weight of the new
+  // value").above(0).at_most(1)
+  Parameter& at_least(double value);
+  Parameter& at_most(double value);
+  Parameter& above(double value);
+  Parameter& below(double value);
+  Parameter& not_empty();
+  Parameter& or_single();  // of a list: one value in its place is read as a list of one
+  Parameter& one_of(std::vector<std::string> names);  // of a text, or of each text in a list
+  Parameter& needed();                                // no default: the spec must give it
 };
 
 // Mistakes collected over a whole spec, each with its key path (`matrix.strategy[2].momentum`).
 class Problems {
  public:
   void add(const std::string& path, const std::string& message) { found_.emplace_back(path, message); }
+  void add_below(const std::string& path, const Problems& others);  // whose paths begin behind `path`
   bool empty() const { return found_.empty(); }
   const std::vector<std::pair<std::string, std::string>>& found() const { return found_; }
 

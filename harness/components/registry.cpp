@@ -2,6 +2,8 @@
 
 #include <stdexcept>
 
+#include "harness/error.hpp"
+
 namespace bnlab {
 namespace {
 
@@ -34,6 +36,33 @@ void register_about(const std::string& family, About about) {
   const std::string name = about.name;
   if (!families()[family].emplace(name, std::move(about)).second) {
     throw std::logic_error("two entries of the registry '" + family + "' are named " + name);
+  }
+}
+
+Parameter component_key(const std::string& family) {
+  Parameter key;
+  key.name = key.family = family;
+  key.kind = Parameter::Kind::component;
+  return key.needed();
+}
+
+void check_component(const std::string& family, const Json& component, const RunOutline& run,
+                     Problems& problems) {
+  const About* about = find_registered(family, component.at("name").get<std::string>());
+  if (about != nullptr && about->check) {
+    about->check(component, run, problems);
+  }
+}
+
+void refuse_misfits(const std::string& family, const Json& component, const RunOutline& run) {
+  Problems problems;
+  check_component(family, component, run, problems);
+  std::string all;
+  for (const auto& [key, message] : problems.found()) {
+    all += (all.empty() ? "" : "; ") + key + ": " + message;
+  }
+  if (!all.empty()) {
+    throw Error(Error::Kind::refused, component.at("name").get<std::string>() + ": " + all);
   }
 }
 

@@ -14,10 +14,6 @@ bool in_range(const Parameter& parameter, double value) {
          (parameter.below_highest ? value < parameter.highest : value <= parameter.highest);
 }
 
-bool is_integer_in_range(const Parameter& parameter, const Json& value) {
-  return value.is_number_integer() && in_range(parameter, value.get<double>());
-}
-
 std::vector<std::string> names_of(const std::vector<Parameter>& parameters) {
   std::vector<std::string> names;
   for (const auto& parameter : parameters) {
@@ -26,8 +22,10 @@ std::vector<std::string> names_of(const std::vector<Parameter>& parameters) {
   return names;
 }
 
-bool is_choice(const Parameter& parameter, const std::string& value) {
-  return std::count(parameter.choices.begin(), parameter.choices.end(), value) > 0;
+bool is_text(const Parameter& parameter, const std::string& value) {
+  const auto& choices = parameter.choices;
+  return !(parameter.filled && value.empty()) &&
+         (choices.empty() || std::count(choices.begin(), choices.end(), value) > 0);
 }
 
 // Resolves the values of one spec; mistakes go to `problems`.
@@ -67,27 +65,25 @@ class Resolver {
     if (given.is_null() && parameter.nullable) {
       return given;
     }
+    if (parameter.list && !(parameter.or_one && given.is_number())) {
+      return list(parameter, given, path);
+    }
     switch (parameter.kind) {
       case Parameter::Kind::integer:
-        return expect(is_integer_in_range(parameter, given), parameter, given, path);
+        return expect(given.is_number_integer() && in_range(parameter, given.get<double>()), parameter, given,
+                      path);
       case Parameter::Kind::number:
         return number(parameter, given, path);
       case Parameter::Kind::boolean:
         return expect(given.is_boolean(), parameter, given, path);
       case Parameter::Kind::text:
-        return expect(given.is_string() && !(parameter.lowest >= 1 && given == ""), parameter, given, path);
-      case Parameter::Kind::choice:
-        return expect(given.is_string() && is_choice(parameter, given), parameter, given, path);
-      case Parameter::Kind::integer_list:
-        return integers(parameter, given, path);
-      case Parameter::Kind::text_list:
-        return texts(parameter, given, path);
+        return expect(given.is_string() && is_text(parameter, given), parameter, given, path);
       case Parameter::Kind::component:
         return component(parameter, given, path);
       case Parameter::Kind::group:
-        return group(parameter, given, path);
-      case Parameter::Kind::group_list:
-        return groups(parameter, given, path);
+        return given.is_object() && !parameter.fields.empty()
+                   ? object(parameter.fields, given, path, "")
+                   : expect(given.is_object(), parameter, given, path);
     }
     return given;
   }
@@ -106,38 +102,25 @@ class Resolver {
     return holds ? Json(given.get<double>() + 0.0) : given;
   }
 
-  Json integers(const Parameter& parameter, const Json& given, const std::string& path) {
-    if (parameter.or_integer && given.is_number()) {
-      return expect(is_integer_in_range(parameter, given), parameter, given, path);
+  Json list(const Parameter& parameter, const Json& given, const std::string& path) {
+    const bool fits = given.is_array() && (parameter.length == 0 || given.size() == parameter.length) &&
+                      !(parameter.filled && given.empty());
+    if (!fits) {
+      return expect(false, parameter, given, path);
     }
-    const bool fits = given.is_array() && (parameter.length == 0 || given.size() == parameter.length);
-    expect(fits, parameter, given, path);
     Parameter entry = parameter;
-    entry.kind = Parameter::Kind::integer;
+    entry.list = false;
     entry.nullable = false;
-    for (size_t i = 0; fits && i < given.size(); ++i) {
-      if (!is_integer_in_range(parameter, given[i])) {
-        problems_.add(path + "[" + std::to_string(i) + "]",
-                      "expected " + expectation(entry) + ", got " + shown(given[i]));
-      }
-    }
-    return given;
-  }
-
-  Json texts(const Parameter& parameter, const Json& given, const std::string& path) {
-    const bool fits = given.is_array() && !(parameter.lowest >= 1 && given.empty());
-    expect(fits, parameter, given, path);
-    Parameter entry = parameter;
-    entry.kind = parameter.choices.empty() ? Parameter::Kind::text : Parameter::Kind::choice;
-    entry.nullable = false;
-    for (size_t i = 0; fits && i < given.size(); ++i) {
+    Json complete = Json::array();
+    for (size_t i = 0; i < given.size(); ++i) {
       const std::string at = path + "[" + std::to_string(i) + "]";
-      value(entry, given[i], at);
-      if (std::count(given.begin(), given.begin() + static_cast<std::ptrdiff_t>(i), given[i]) > 0) {
+      complete.push_back(value(entry, given[i], at));
+      const auto earlier = given.begin() + static_cast<std::ptrdiff_t>(i);
+      if (parameter.kind == Parameter::Kind::text && std::count(given.begin(), earlier, given[i]) > 0) {
         problems_.add(at, shown(given[i]) + " appears twice");
       }
     }
-    return given;
+    return complete;
   }
 
   Json component(const Parameter& parameter, const Json& given, const std::string& path) {
@@ -161,7 +144,7 @@ class Resolver {
                                    suggestion(name, registered_names(parameter.family)));
       return given;
     }
-    std::vector<Parameter> declared = {Parameter::text("name", name, "")};
+    std::vector<Parameter> declared = {{.name = "name", .kind = Parameter::Kind::text, .fallback = name}};
     declared.insert(declared.end(), about->parameters.begin(), about->parameters.end());
     return object(declared, is_object ? given : Json::object(), path,
                   " of " + parameter.family + " \"" + name + "\"");
@@ -172,26 +155,6 @@ class Resolver {
   static Json name_of(const Parameter& parameter, const Json& given) {
     const Json& source = given.is_object() && !given.contains("name") ? parameter.fallback : given;
     return source.is_object() && source.contains("name") ? source["name"] : source;
-  }
-
-  Json group(const Parameter& parameter, const Json& given, const std::string& path) {
-    if (!given.is_object() || parameter.fields.empty()) {
-      return expect(given.is_object(), parameter, given, path);
-    }
-    return object(parameter.fields, given, path, "");
-  }
-
-  Json groups(const Parameter& parameter, const Json& given, const std::string& path) {
-    if (!given.is_array()) {
-      return expect(false, parameter, given, path);
-    }
-    Parameter entry = parameter;
-    entry.kind = Parameter::Kind::group;
-    Json complete = Json::array();
-    for (size_t i = 0; i < given.size(); ++i) {
-      complete.push_back(value(entry, given[i], path + "[" + std::to_string(i) + "]"));
-    }
-    return complete;
   }
 
   Problems& problems_;

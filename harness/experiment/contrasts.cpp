@@ -97,16 +97,8 @@ class Checker {
 };
 
 Contrast read_contrast(const Json& given, const Json& written) {
-  Contrast contrast;
+  auto contrast = read_options<Contrast>(given);
   contrast.as_written = written;
-  contrast.metric = given["metric"];
-  contrast.at = given["at"];
-  contrast.strategy = given["strategy"];
-  contrast.above = given["above"];
-  contrast.population = given["population"];
-  if (!given["equivalence_margin"].is_null()) {
-    contrast.equivalence_margin = given["equivalence_margin"];
-  }
   return contrast;
 }
 

@@ -14,7 +14,7 @@ constexpr size_t kMostParts = 16;  // of a dotted key, as deep as a spec may be
 
 // What may follow `parameter` and a dot.
 Candidates below(const Parameter& parameter) {
-  static const Parameter name = Parameter::text("name", "", "");
+  static const Parameter name = {.name = "name", .kind = Parameter::Kind::text};
   Candidates found;
   for (const auto& field : parameter.fields) {
     found.push_back(&field);

@@ -68,7 +68,7 @@ nlohmann::json reduced(const Parameter& parameter, const Json& value) {
     return reduced(parameter.fields, value);
   }
   nlohmann::json all = value;
-  for (size_t i = 0; parameter.kind == Kind::group_list && i < value.size(); ++i) {
+  for (size_t i = 0; parameter.kind == Kind::group && value.is_array() && i < value.size(); ++i) {
     all[i] = reduced(parameter.fields, value[i]);
   }
   return all;

@@ -1,149 +1,189 @@
 #include "harness/experiment/keys.hpp"
 
-#include <algorithm>
-
 #include "harness/components/registry.hpp"
-#include "harness/experiment/spec.hpp"
 
 namespace bnlab {
 namespace {
 
-using P = Parameter;
-
 constexpr double kMostSteps = 1e9;
 constexpr double kLargestSeed = 9007199254740992.0;  // 2^53: every JSON reader holds it exactly
 
-// The optimiser is part of the training loop; its entry has no maker, only parameters.
+// The optimiser is part of the training loop; its entry has no maker, only options.
+struct ParameterGroup {
+  std::string prefix;
+  double lr_multiplier = 1;
+  std::optional<double> weight_decay;
+
+  void describe(OptionVisitor& option) {
+    option("prefix", prefix, "of the names of the group's parameters").not_empty().needed();
+    option("lr_multiplier", lr_multiplier, "of the rate").at_least(0);
+    option("weight_decay", weight_decay, "in place of the optimizer's; null: that one").at_least(0);
+  }
+};
+
+BNLAB_CHOICE(Schedule, poly, constant)
+
+struct SgdOptions {
+  double lr = 0.1;
+  double momentum = 0.9;
+  bool nesterov = false;
+  double weight_decay = 0;
+  bool decay_norm_and_bias = false;
+  int64_t warmup_steps = 0;
+  Schedule schedule = Schedule::poly;
+  double power = 0.9;
+  double norm_lr_multiplier = 1;
+  std::vector<ParameterGroup> groups;
+
+  void describe(OptionVisitor& option) {
+    option("lr", lr, "learning rate after the warm-up").above(0);
+    option("momentum", momentum, "weight of the previous update").at_least(0).at_most(1);
+    option("nesterov", nesterov, "Nesterov's form of momentum");
+    option("weight_decay", weight_decay, "L2 penalty, added to the gradient").at_least(0);
+    option("decay_norm_and_bias", decay_norm_and_bias, "whether norm parameters and biases decay too");
+    option("warmup_steps", warmup_steps, "steps over which the rate rises linearly to lr")
+        .at_least(0)
+        .at_most(kMostSteps);
+    option("schedule", schedule, "poly: lr (1 - step/steps)^power; constant: lr throughout");
+    option("power", power, "exponent of the poly schedule").above(0);
+    option("norm_lr_multiplier", norm_lr_multiplier, "of the rate of parameters at norm sites").at_least(0);
+    option("groups", groups, "parameters by the beginning of their names; the longest prefix counts");
+  }
+
+  void check(const RunOutline&, Problems& problems) const {
+    if (nesterov && momentum == 0) {
+      problems.add("nesterov", "expected false where momentum is 0, got true");
+    }
+  }
+};
+
 [[maybe_unused]] const bool optimizer_declared = [] {
-  register_about(
-      "optimizer",
-      {"sgd",
-       "stochastic gradient descent with momentum (PyTorch's form) and a learning-rate schedule",
-       {P::number("lr", 0.1, "learning rate after the warm-up").above(0),
-        P::number("momentum", 0.9, "weight of the previous update").at_least(0).at_most(1),
-        P::boolean("nesterov", false, "Nesterov's form of momentum"),
-        P::number("weight_decay", 0, "L2 penalty, added to the gradient").at_least(0),
-        P::boolean("decay_norm_and_bias", false, "whether norm parameters and biases decay too"),
-        P::integer("warmup_steps", 0, "steps over which the rate rises linearly to lr")
-            .at_least(0)
-            .at_most(kMostSteps),
-        P::choice("schedule", "poly", {"poly", "constant"},
-                  "poly: lr (1 - step/steps)^power; constant: lr throughout"),
-        P::number("power", 0.9, "exponent of the poly schedule").above(0),
-        P::number("norm_lr_multiplier", 1, "of the rate of parameters at norm sites").at_least(0),
-        P::groups("groups",
-                  {P::text("prefix", nullptr, "of the names of the group's parameters").at_least(1).needed(),
-                   P::number("lr_multiplier", 1, "of the rate").at_least(0),
-                   P::number("weight_decay", nullptr, "in place of the optimizer's; null: that one")
-                       .at_least(0)
-                       .or_null()},
-                  "parameters by the beginning of their names; the longest prefix counts")}});
+  register_about("optimizer", with_options<SgdOptions>(
+                                  {.name = "sgd",
+                                   .summary = "stochastic gradient descent with momentum (PyTorch's form) "
+                                              "and a learning-rate schedule"}));
   return true;
 }();
 
+constexpr const char* kSorted = "sorted:";
+
+BNLAB_CHOICE(Part, all, features)
+
+struct PlacementKeys {
+  std::optional<int> ranks;
+  std::optional<std::string> device;
+
+  void describe(OptionVisitor& option) {
+    option("ranks", ranks, "processes; must divide the towers").at_least(1).at_most(4096);
+    option("device", device, "where the ranks compute").one_of({"cpu", "cuda"});
+  }
+};
+
 }  // namespace
 
+void InitFrom::describe(OptionVisitor& option) {
+  Part part = features_only ? Part::features : Part::all;
+  option("file", file, "weights file, relative to the working directory").not_empty().needed();
+  option("part", part, "features: the head keeps its own start");
+  features_only = part == Part::features;
+}
+
+void RunSpec::describe(OptionVisitor& option) {
+  option.component("task", task, "task", "data, loss and metric").needed();
+  option.component("model", model, "model", "the network").needed();
+  option.component("strategy", strategy, "strategy", "what stands at the norm sites").needed();
+  int64_t towers = 1;
+  std::vector<int64_t> batch;
+  option("towers", towers, "units of batch-norm statistics").at_least(1).at_most(4096);
+  option("batch_per_tower", batch,
+         "samples per tower and step; a list names each tower's, 0 for an empty tower")
+      .or_single()
+      .at_least(0)
+      .at_most(1e6)
+      .needed();
+  option.component("optimizer", optimizer, "optimizer", "how weights change");
+  std::optional<int64_t> length;
+  option("steps", length, "training steps (this or epochs)").at_least(1).at_most(kMostSteps);
+  option("epochs", epochs, "training length in passes over the training set (this or steps)")
+      .above(0)
+      .at_most(1e6);
+  option("seed", seed, "of weights, data, order and augmentation").at_least(0).at_most(kLargestSeed);
+  option("precision", precision, "of activations; bfloat16 is autocast over float32 weights");
+  option("memory_format", memory_format, "of activations");
+  option("loss_mean", loss_mean,
+         "mean of the loss over the valid labels of the global batch, or of each tower and then over towers");
+  option("eval_every", eval_every, "steps between evaluations; 0: only after the last step")
+      .at_least(0)
+      .at_most(kMostSteps);
+  option("log_every", log_every, "steps between loss reports").at_least(1).at_most(kMostSteps);
+  option("populations", populations,
+         "statistics to evaluate with: saved, tower:K, mean, pooled, precise, batch")
+      .not_empty();
+  option("precise_batches", precise_batches, "training batches over which population precise is recomputed")
+      .at_least(1)
+      .at_most(kMostSteps);
+  std::string shards = "iid";
+  option("shards", shards,
+         "iid, or sorted:KEY: the training set sorted by a key of the task, a contiguous share per tower")
+      .not_empty();
+  option("weight_ema", weight_ema, "decay of a moving average of the weights, evaluated beside them")
+      .above(0)
+      .below(1);
+  option(
+      "gradient_route", gradient_route,
+      "how the ranks' gradients meet: bucketed during backward, averaged on rank 0 and broadcast, or in host "
+      "memory");
+  std::optional<int64_t> every;
+  option("average_weights_every", every,
+         "steps between averages of weights, momentum and saved pairs, in place of averaging gradients; one "
+         "tower per rank")
+      .at_least(1)
+      .at_most(kMostSteps);
+  option("init_from", init_from, "weights to start from");
+  option("warmup_steps", warmup_steps, "first steps that the throughput leaves out")
+      .at_least(0)
+      .at_most(kMostSteps);
+  option("timeout_s", timeout_s, "wall time of a run in seconds; 0: no limit").at_least(0);
+  option("collective_timeout_s", collective_timeout_s, "longest wait for another rank, in seconds").above(0);
+  PlacementKeys placement;
+  option("placement", placement, "where the runs happen; what is null is left to the command line");
+
+  samples_per_tower = batch.size() == 1 ? std::vector<int64_t>(static_cast<size_t>(towers), batch[0]) : batch;
+  steps = length.value_or(0);
+  shard_key = sorted_by(shards);
+  average_weights_every = every.value_or(0);
+  ranks = placement.ranks;
+  device = placement.device;
+}
+
+void Contrast::describe(OptionVisitor& option) {
+  option("metric", metric, "the number compared").not_empty().needed();
+  option("at", at, "dotted keys and values: the cells in which it is compared");
+  option("strategy", strategy, "name or label of the strategy expected above").not_empty().needed();
+  option("above", above, "name or label of the strategy expected below").not_empty().needed();
+  option("population", population, "statistics of the evaluation; ema: the averaged weights").not_empty();
+  option("equivalence_margin", equivalence_margin, "differences up to this count as equal").above(0);
+}
+
+void ExperimentKeys::describe(OptionVisitor& option) {
+  option("question", question, "what the experiment asks");
+  option("claim", claim, "the expected answer, written down before anything runs");
+  option("source", source, "paper or discussion behind the question");
+  option("protocol", protocol, "how the runs are made and compared, where it is not plain from the keys");
+  option("extends", extends, "a base spec, relative to this file").not_empty();
+  option("matrix", matrix, "axes: a dotted key, or several joined by commas, and its values");
+  option("exclude", exclude, "cells to leave out: dotted keys and the values that they match");
+  option("contrasts", contrasts, "the comparisons declared beforehand");
+  option("remarks", remarks, "strategy label: one sentence on it, shown beside its rows in reports");
+}
+
 const std::vector<Parameter>& run_parameters() {
-  static const std::vector<Parameter> all = {
-      P::component("task", "task", nullptr, "data, loss and metric").needed(),
-      P::component("model", "model", nullptr, "the network").needed(),
-      P::component("strategy", "strategy", nullptr, "what stands at the norm sites").needed(),
-      P::integer("towers", 1, "units of batch-norm statistics").at_least(1).at_most(4096),
-      P::integers("batch_per_tower", nullptr, 0,
-                  "samples per tower and step; a list names each tower's, 0 for an empty tower")
-          .at_least(0)
-          .at_most(1e6)
-          .or_one_integer()
-          .needed(),
-      P::component("optimizer", "optimizer", "sgd", "how weights change"),
-      P::integer("steps", nullptr, "training steps (this or epochs)")
-          .at_least(1)
-          .at_most(kMostSteps)
-          .or_null(),
-      P::number("epochs", nullptr, "training length in passes over the training set (this or steps)")
-          .above(0)
-          .at_most(1e6)
-          .or_null(),
-      P::integer("seed", 0, "of weights, data, order and augmentation").at_least(0).at_most(kLargestSeed),
-      P::choice("precision", "float32", {"float32", "float64", "bfloat16"},
-                "of activations; bfloat16 is autocast over float32 weights"),
-      P::choice("memory_format", "channels_last", {"channels_last", "contiguous"}, "of activations"),
-      P::choice("loss_mean", "batch", {"batch", "tower"},
-                "mean of the loss over the valid labels of the global batch, or of each tower and then "
-                "over towers"),
-      P::integer("eval_every", 0, "steps between evaluations; 0: only after the last step")
-          .at_least(0)
-          .at_most(kMostSteps),
-      P::integer("log_every", 10, "steps between loss reports").at_least(1).at_most(kMostSteps),
-      P::texts("populations", {"saved"}, {},
-               "statistics to evaluate with: saved, tower:K, mean, pooled, precise, batch")
-          .at_least(1),
-      P::integer("precise_batches", 20, "training batches over which population precise is recomputed")
-          .at_least(1)
-          .at_most(kMostSteps),
-      P::text(
-          "shards", "iid",
-          "iid, or sorted:KEY: the training set sorted by a key of the task, a contiguous share per tower")
-          .at_least(1),
-      P::number("weight_ema", nullptr, "decay of a moving average of the weights, evaluated beside them")
-          .above(0)
-          .below(1)
-          .or_null(),
-      P::choice("gradient_route", "reducer", {"reducer", "rank0", "host"},
-                "how the ranks' gradients meet: bucketed during backward, averaged on rank 0 and broadcast, "
-                "or in host "
-                "memory"),
-      P::integer("average_weights_every", nullptr,
-                 "steps between averages of weights, momentum and saved pairs, in place of averaging "
-                 "gradients; one tower per rank")
-          .at_least(1)
-          .at_most(kMostSteps)
-          .or_null(),
-      P::group(
-          "init_from",
-          {P::text("file", nullptr, "weights file, relative to the working directory").at_least(1).needed(),
-           P::choice("part", "all", {"all", "features"}, "features: the head keeps its own start")},
-          "weights to start from")
-          .null_by_default(),
-      P::integer("warmup_steps", 5, "first steps that the throughput leaves out")
-          .at_least(0)
-          .at_most(kMostSteps),
-      P::number("timeout_s", 0, "wall time of a run in seconds; 0: no limit").at_least(0),
-      P::number("collective_timeout_s", 60, "longest wait for another rank, in seconds").above(0),
-      P::group("placement",
-               {P::integer("ranks", nullptr, "processes; must divide the towers")
-                    .at_least(1)
-                    .at_most(4096)
-                    .or_null(),
-                P::choice("device", nullptr, {"cpu", "cuda"}, "where the ranks compute").or_null()},
-               "where the runs happen; what is null is left to the command line"),
-  };
+  static const std::vector<Parameter> all = declared<RunSpec>();
   return all;
 }
 
 const std::vector<Parameter>& experiment_parameters() {
-  static const std::vector<Parameter> all = {
-      P::text("question", "", "what the experiment asks"),
-      P::text("claim", "", "the expected answer, written down before anything runs"),
-      P::text("source", "", "paper or discussion behind the question"),
-      P::text("protocol", "", "how the runs are made and compared, where it is not plain from the keys"),
-      P::text("extends", nullptr, "a base spec, relative to this file").at_least(1).or_null(),
-      P::group("matrix", {}, "axes: a dotted key, or several joined by commas, and its values"),
-      P::groups("exclude", {}, "cells to leave out: dotted keys and the values that they match"),
-      P::groups(
-          "contrasts",
-          {P::text("metric", nullptr, "the number compared").at_least(1).needed(),
-           P::group("at", {}, "dotted keys and values: the cells in which it is compared"),
-           P::text("strategy", nullptr, "name or label of the strategy expected above").at_least(1).needed(),
-           P::text("above", nullptr, "name or label of the strategy expected below").at_least(1).needed(),
-           P::text("population", "saved", "statistics of the evaluation; ema: the averaged weights")
-               .at_least(1),
-           P::number("equivalence_margin", nullptr, "differences up to this count as equal")
-               .above(0)
-               .or_null()},
-          "the comparisons declared beforehand"),
-      P::group("remarks", {}, "strategy label: one sentence on it, shown beside its rows in reports"),
-  };
+  static const std::vector<Parameter> all = declared<ExperimentKeys>();
   return all;
 }
 
@@ -154,6 +194,11 @@ const std::vector<Parameter>& spec_parameters() {
     return both;
   }();
   return all;
+}
+
+std::string sorted_by(const std::string& shards) {
+  const std::string prefix = kSorted;
+  return shards.rfind(prefix, 0) == 0 ? shards.substr(prefix.size()) : "";
 }
 
 bool changes_result(const std::string& key) {

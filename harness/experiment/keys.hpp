@@ -4,15 +4,30 @@
 #include <string>
 #include <vector>
 
-#include "harness/components/parameters.hpp"
+#include "harness/experiment/spec.hpp"
 
 namespace bnlab {
+
+// The keys around the runs of a spec.
+struct ExperimentKeys {
+  std::string question, claim, source, protocol;
+  std::optional<std::string> extends;
+  Json matrix;
+  std::vector<Json> exclude;
+  std::vector<Contrast> contrasts;
+  Json remarks;
+
+  void describe(OptionVisitor& option);
+};
 
 // What a run is: the keys of a resolved run spec (in its order), and "placement". These may be axes.
 const std::vector<Parameter>& run_parameters();
 
 // What surrounds the runs: texts, the base spec, the matrix and what is asked of it.
 const std::vector<Parameter>& experiment_parameters();
+
+// The KEY of the shards "sorted:KEY"; empty for "iid" and for what is neither.
+std::string sorted_by(const std::string& shards);
 
 // Keys that are left out of the run id: they say where a run happens, how long it may take and how
 // often it talks, and change no result.

@@ -122,7 +122,7 @@ class Matrix {
     }
     Problems problems;
     const Json resolved = resolve(run_parameters(), written, "", problems);
-    check_agreement(resolved, cell.disagreement);
+    check_agreement(resolved, problems, cell.disagreement);
     cell.run = normalised(resolved);
     cell.complete = problems.empty();
     blame(problems, cell);

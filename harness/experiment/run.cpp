@@ -1,8 +1,8 @@
 #include "harness/experiment/run.hpp"
 
 #include <algorithm>
-#include <map>
 
+#include "harness/components/registry.hpp"
 #include "harness/experiment/dotted.hpp"
 #include "harness/experiment/keys.hpp"
 #include "harness/experiment/report.hpp"
@@ -50,14 +50,6 @@ void check_placement(const Json& run, Problems& problems) {
   }
 }
 
-void check_optimizer(const Json& run, Problems& problems) {
-  const Json* nesterov = find(run, "optimizer.nesterov");
-  const Json* momentum = find(run, "optimizer.momentum");
-  if (nesterov != nullptr && momentum != nullptr && *nesterov == true && *momentum == 0) {
-    problems.add("optimizer.nesterov", "expected false where momentum is 0, got true");
-  }
-}
-
 void check_populations(const Json& run, Problems& problems) {
   const Json& populations = run["populations"];
   const Json& towers = run["towers"];
@@ -70,17 +62,9 @@ void check_populations(const Json& run, Problems& problems) {
   }
 }
 
-constexpr const char* kSorted = "sorted:";
-
-// The KEY of "sorted:KEY"; empty for "iid" and for what is neither.
-std::string shard_key(const std::string& shards) {
-  const std::string prefix = kSorted;
-  return shards.rfind(prefix, 0) == 0 ? shards.substr(prefix.size()) : "";
-}
-
 void check_shards(const Json& run, Problems& problems) {
   const Json& shards = run["shards"];
-  if (shards.is_string() && shards != "" && shards != "iid" && shard_key(shards).empty()) {
+  if (shards.is_string() && shards != "" && shards != "iid" && sorted_by(shards).empty()) {
     problems.add("shards",
                  "expected iid or sorted:KEY, where KEY is one of the task's, got " + shown(shards));
   }
@@ -112,31 +96,41 @@ void check_weight_averaging(const Json& run, Problems& problems) {
   }
 }
 
-std::vector<int64_t> samples_per_tower(const Json& run) {
-  const Json& batch = run["batch_per_tower"];
-  if (batch.is_array()) {
-    return batch.get<std::vector<int64_t>>();
+// What the components say of their own options in such a run.
+void check_components(const Json& run, const Problems& mistakes, Problems& problems) {
+  const auto fine = [&](const std::string& key) {
+    const auto& found = mistakes.found();
+    return std::none_of(found.begin(), found.end(),
+                        [&](const auto& it) { return top_level(it.first) == key; });
+  };
+  RunOutline outline;
+  const Json batch = run.value("batch_per_tower", Json());
+  const bool one_per_tower = !batch.is_array() || run["towers"] == batch.size();
+  if (fine("towers") && fine("batch_per_tower") && one_per_tower) {
+    outline.samples_per_tower = batch.is_array()
+                                    ? batch.get<std::vector<int64_t>>()
+                                    : std::vector<int64_t>(run["towers"].get<size_t>(), batch.get<int64_t>());
   }
-  return std::vector<int64_t>(run["towers"].get<size_t>(), batch.get<int64_t>());
-}
-
-template <class Choice>
-Choice chosen(const Json& name, const std::map<std::string, Choice>& choices) {
-  return choices.at(name.get<std::string>());
-}
-
-template <class Number>
-std::optional<Number> or_nothing(const Json* value) {
-  return value == nullptr || value->is_null() ? std::nullopt : std::optional(value->get<Number>());
+  if (fine("model")) {
+    const About& model = *find_registered("model", run["model"]["name"]);
+    outline.norm_channels = model.norm_channels ? model.norm_channels(run["model"]) : std::vector<int64_t>();
+  }
+  for (const char* family : {"task", "model", "strategy", "optimizer"}) {
+    Problems own;
+    if (fine(family)) {
+      check_component(family, run[family], outline, own);
+    }
+    problems.add_below(family, own);
+  }
 }
 
 }  // namespace
 
-void check_agreement(const Json& run, Problems& problems) {
+void check_agreement(const Json& run, const Problems& mistakes, Problems& problems) {
   check_length(run, problems);
   check_batch(run, problems);
   check_placement(run, problems);
-  check_optimizer(run, problems);
+  check_components(run, mistakes, problems);
   check_populations(run, problems);
   check_shards(run, problems);
   check_weight_averaging(run, problems);
@@ -155,44 +149,10 @@ Json normalised(Json run) {
 
 RunSpec make_run(const Json& given) {
   const Json run = normalised(given);
-  RunSpec spec;
+  auto spec = read_options<RunSpec>(run);
   spec.resolved = run;
   spec.resolved.erase("placement");
   spec.id = run_id(run);
-  spec.task = run["task"];
-  spec.model = run["model"];
-  spec.strategy = run["strategy"];
-  spec.optimizer = run["optimizer"];
-  spec.samples_per_tower = samples_per_tower(run);
-  spec.steps = or_nothing<int64_t>(&run["steps"]).value_or(0);
-  spec.epochs = or_nothing<double>(&run["epochs"]);
-  spec.seed = run["seed"];
-  spec.precision = chosen<Precision>(
-      run["precision"],
-      {{"float32", Precision::float32}, {"float64", Precision::float64}, {"bfloat16", Precision::bfloat16}});
-  spec.memory_format = chosen<MemoryFormat>(
-      run["memory_format"],
-      {{"channels_last", MemoryFormat::channels_last}, {"contiguous", MemoryFormat::contiguous}});
-  spec.loss_mean =
-      chosen<LossMean>(run["loss_mean"], {{"batch", LossMean::batch}, {"tower", LossMean::tower}});
-  spec.eval_every = run["eval_every"];
-  spec.log_every = run["log_every"];
-  spec.populations = run["populations"].get<std::vector<std::string>>();
-  spec.precise_batches = run["precise_batches"];
-  spec.shard_key = shard_key(run["shards"]);
-  spec.weight_ema = or_nothing<double>(&run["weight_ema"]);
-  spec.gradient_route = chosen<GradientRoute>(
-      run["gradient_route"],
-      {{"reducer", GradientRoute::reducer}, {"rank0", GradientRoute::rank0}, {"host", GradientRoute::host}});
-  spec.average_weights_every = or_nothing<int64_t>(&run["average_weights_every"]).value_or(0);
-  if (!run["init_from"].is_null()) {
-    spec.init_from = InitFrom{run["init_from"]["file"], run["init_from"]["part"] == "features"};
-  }
-  spec.warmup_steps = run["warmup_steps"];
-  spec.timeout_s = run["timeout_s"];
-  spec.collective_timeout_s = run["collective_timeout_s"];
-  spec.ranks = or_nothing<int>(find(run, "placement.ranks"));
-  spec.device = or_nothing<std::string>(find(run, "placement.device"));
   return spec;
 }
 
@@ -213,7 +173,7 @@ RunSpec read_resolved(const Json& resolved) {
   Problems problems;
   const Json run = resolve(declared, resolved, "", problems);
   if (problems.empty()) {
-    check_agreement(run, problems);
+    check_agreement(run, {}, problems);
   }
   report.add(problems);
   report.throw_if_any();

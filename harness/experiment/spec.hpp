@@ -8,17 +8,17 @@
 #include <string>
 #include <vector>
 
-#include "harness/components/parameters.hpp"
+#include "harness/components/options.hpp"
 #include "harness/json.hpp"
 
 namespace bnlab {
 
-enum class Precision { float32, float64, bfloat16 };
-enum class MemoryFormat { contiguous, channels_last };
-enum class LossMean { batch, tower };
+BNLAB_CHOICE(Precision, float32, float64, bfloat16)
+BNLAB_CHOICE(MemoryFormat, channels_last, contiguous)
+BNLAB_CHOICE(LossMean, batch, tower)
 // How the gradients of the ranks meet: c10d's Reducer; averaged on rank 0 and broadcast; averaged in host
 // memory.
-enum class GradientRoute { reducer, rank0, host };
+BNLAB_CHOICE(GradientRoute, reducer, rank0, host)
 
 // The name under which the evaluation of the averaged weights stands among the populations.
 inline constexpr const char* kAveragedWeights = "ema";
@@ -27,6 +27,8 @@ inline constexpr const char* kAveragedWeights = "ema";
 struct InitFrom {
   std::string file;
   bool features_only = false;  // the head keeps its own initialisation
+
+  void describe(OptionVisitor& option);
 };
 
 // One run of a matrix, complete: every key has its value.
@@ -34,20 +36,21 @@ struct RunSpec {
   Json resolved;   // the whole run spec with defaults filled in, as recorded (without placement)
   std::string id;  // "sync-8x2-seed0-1f3a9c2b4d5e": readable slug + hash of the canonical `resolved`
 
-  Json task, model, strategy, optimizer;   // resolved component objects ({"name": ..., parameters})
-  std::vector<int64_t> samples_per_tower;  // [towers]
+  Json task, model, strategy, optimizer = "sgd";  // resolved component objects ({"name": ..., parameters})
+  std::vector<int64_t> samples_per_tower;         // [towers]
   int64_t steps = 0;  // of training (from "steps", or "epochs" once the task's size is known)
   std::optional<double> epochs;
   uint64_t seed = 0;
   Precision precision = Precision::float32;
   MemoryFormat memory_format = MemoryFormat::channels_last;
   LossMean loss_mean = LossMean::batch;
-  int64_t eval_every = 0;                // steps between evaluations; 0: only after the last step
-  int64_t log_every = 10;                // steps between loss reports
-  std::vector<std::string> populations;  // "saved", "tower:K", "mean", "pooled", "precise", "batch"
-  int64_t precise_batches = 0;           // training batches of population "precise"
-  std::string shard_key;                 // training set sorted by this key of the task; empty: iid
-  std::optional<double> weight_ema;      // decay of the moving average of the weights
+  int64_t eval_every = 0;  // steps between evaluations; 0: only after the last step
+  int64_t log_every = 10;  // steps between loss reports
+  std::vector<std::string> populations = {
+      "saved"};                      // "saved", "tower:K", "mean", "pooled", "precise", "batch"
+  int64_t precise_batches = 20;      // training batches of population "precise"
+  std::string shard_key;             // training set sorted by this key of the task; empty: iid
+  std::optional<double> weight_ema;  // decay of the moving average of the weights
   GradientRoute gradient_route = GradientRoute::reducer;
   int64_t average_weights_every =
       0;  // steps between averages of the ranks' weights; 0: gradients are averaged
@@ -60,6 +63,7 @@ struct RunSpec {
   std::optional<int> ranks;
   std::optional<std::string> device;  // "cpu" or "cuda"
 
+  void describe(OptionVisitor& option);  // every key of a run: keys.cpp
   int64_t towers() const { return static_cast<int64_t>(samples_per_tower.size()); }
   std::vector<std::string> evaluated() const;  // populations, and kAveragedWeights with weight_ema
 };
@@ -73,6 +77,8 @@ struct Contrast {
   std::string strategy, above;  // strategy labels (see label())
   std::string population = "saved";
   std::optional<double> equivalence_margin;
+
+  void describe(OptionVisitor& option);
 };
 
 struct Experiment {

@@ -2,7 +2,7 @@
 
 #include <map>
 
-#include "harness/components/parameters.hpp"
+#include "harness/components/options.hpp"
 #include "harness/layer/layer_rank.hpp"
 #include "harness/layer/tensor_json.hpp"
 
@@ -12,20 +12,52 @@ namespace {
 constexpr double kLargestSeed = 9007199254740992.0;  // 2^53: every JSON reader holds it exactly
 constexpr double kLargestWindow = 65536;             // stride and padding of a convolution
 
-// The declared keys of `given`, with their defaults; other keys are checked elsewhere.
-Json read_settings(const Json& given, const std::string& path, const std::vector<Parameter>& declared) {
+struct Header {
+  Json strategy;
+  std::string dtype = "float64";
+  std::string memory_format = "contiguous";
+  uint64_t seed = 0;
+
+  void describe(OptionVisitor& option) {
+    option.component("strategy", strategy, "strategy", "").needed();
+    option("dtype", dtype, "").one_of({"float64", "float32", "bfloat16", "float16"});
+    option("memory_format", memory_format, "").one_of({"contiguous", "channels_last"});
+    option("seed", seed, "").at_least(0).at_most(kLargestSeed);
+  }
+};
+
+struct Window {
+  int64_t stride = 1;
+  int64_t padding = 0;
+
+  void describe(OptionVisitor& option) {
+    option("stride", stride, "").at_least(1).at_most(kLargestWindow);
+    option("padding", padding, "").at_least(0).at_most(kLargestWindow);
+  }
+};
+
+struct StepHeader {
+  std::string mode = "train";
+
+  void describe(OptionVisitor& option) { option("mode", mode, "").one_of({"train", "eval"}); }
+};
+
+// Those keys of `given` that `Options` describes; other keys are checked elsewhere.
+template <class Options>
+Options read_settings(const Json& given, const std::string& path) {
+  const std::vector<Parameter> all = declared<Options>();
   Json own = Json::object();
-  for (const Parameter& parameter : declared) {
+  for (const Parameter& parameter : all) {
     if (given.contains(parameter.name)) {
       own[parameter.name] = given.at(parameter.name);
     }
   }
   Problems problems;
-  const Json settings = resolve(declared, own, path, problems);
+  const Json settings = resolve(all, own, path, problems);
   if (!problems.empty()) {
     refuse_value(problems.found().front().first, problems.found().front().second);
   }
-  return settings;
+  return read_options<Options>(settings);
 }
 
 class Reader {
@@ -49,22 +81,16 @@ class Reader {
 
  private:
   void read_header() {
-    using P = Parameter;
-    const Json settings =
-        read_settings(document_, "",
-                      {P::component("strategy", "strategy", nullptr, "").needed(),
-                       P::choice("dtype", "float64", {"float64", "float32", "bfloat16", "float16"}, ""),
-                       P::choice("memory_format", "contiguous", {"contiguous", "channels_last"}, ""),
-                       P::integer("seed", 0, "").at_least(0).at_most(kLargestSeed)});
+    const auto header = read_settings<Header>(document_, "");
     static const std::map<std::string, at::ScalarType> dtypes{{"float64", at::kDouble},
                                                               {"float32", at::kFloat},
                                                               {"bfloat16", at::kBFloat16},
                                                               {"float16", at::kHalf}};
-    case_.strategy = settings["strategy"];
-    case_.dtype = dtypes.at(settings["dtype"]);
-    case_.memory_format = settings["memory_format"] == "contiguous" ? at::MemoryFormat::Contiguous
-                                                                    : at::MemoryFormat::ChannelsLast;
-    case_.seed = settings["seed"].get<uint64_t>();
+    case_.strategy = header.strategy;
+    case_.dtype = dtypes.at(header.dtype);
+    case_.memory_format =
+        header.memory_format == "contiguous" ? at::MemoryFormat::Contiguous : at::MemoryFormat::ChannelsLast;
+    case_.seed = header.seed;
   }
 
   void read_conv() {
@@ -78,10 +104,7 @@ class Reader {
     }
     const Json& given = document_.at("conv");
     check_keys(given, "conv", {"v", "gain", "bias", "stride", "padding"});
-    const Json settings =
-        read_settings(given, "conv",
-                      {Parameter::integer("stride", 1, "").at_least(1).at_most(kLargestWindow),
-                       Parameter::integer("padding", 0, "").at_least(0).at_most(kLargestWindow)});
+    const auto window = read_settings<Window>(given, "conv");
     LayerConv conv;
     conv.v = read_tensor(needed(given, "conv", "v", "a tensor of shape [out, in, k, k]"), "conv.v", held());
     if (conv.v.dim() != 4 || conv.v.size(2) != conv.v.size(3) || conv.v.numel() == 0) {
@@ -89,8 +112,8 @@ class Reader {
     }
     conv.gain = channel_vector(given, "conv", "gain", conv.v.size(0));
     conv.bias = channel_vector(given, "conv", "bias", conv.v.size(0));
-    conv.stride = settings["stride"];
-    conv.padding = settings["padding"];
+    conv.stride = window.stride;
+    conv.padding = window.padding;
     channels_ = conv.v.size(1);
     case_.conv = conv;
   }
@@ -107,8 +130,7 @@ class Reader {
 
   LayerStep read_step(const Json& given, const std::string& path) {
     check_keys(given, path, {"mode", "towers"});
-    const Json mode =
-        read_settings(given, path, {Parameter::choice("mode", "train", {"train", "eval"}, "")})["mode"];
+    const std::string mode = read_settings<StepHeader>(given, path).mode;
     const Json& towers = needed(given, path, "towers", "an array of towers");
     const std::string towers_path = key_path(path, "towers");
     if (!towers.is_array() || towers.empty()) {

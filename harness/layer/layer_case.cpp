@@ -93,8 +93,7 @@ LayerAnswer apply_layer(const LayerCase& layer_case, ThreadRanks& ranks, std::st
 
 Json resolved_strategy(const Json& strategy) {
   Problems problems;
-  const Json all = resolve({Parameter::component("strategy", "strategy", nullptr, "")},
-                           {{"strategy", strategy}}, "", problems);
+  const Json all = resolve({component_key("strategy")}, {{"strategy", strategy}}, "", problems);
   if (!problems.empty()) {
     throw Error(Error::Kind::spec, problems.found().front().first + ": " + problems.found().front().second);
   }

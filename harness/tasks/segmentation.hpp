@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/components/parameters.hpp"
+#include "harness/components/options.hpp"
 #include "harness/tasks/task.hpp"
 
 namespace bnlab {
@@ -24,11 +24,23 @@ struct Numbered {
 };
 Numbered number_names(const std::vector<std::string>& names);
 
+// The options of the loss "ohem".
+struct HardExamples {
+  double threshold = 0.7;
+  int64_t min_kept = 256;  // pixels per image
+
+  void describe(OptionVisitor& option);
+};
+
+// The option that every segmentation task takes, after its own.
+struct SegmentationOptions {
+  Json loss = "cross_entropy";
+
+  void describe(OptionVisitor& option);
+};
+
 class SegmentationTask : public Task {
  public:
-  // The key "loss" of a task's parameters; its resolved value goes to the constructor.
-  static Parameter loss_parameter();
-
   int64_t classes() const override { return classes_; }
   std::string headline() const override { return "mean_iou"; }
 
@@ -51,8 +63,7 @@ class SegmentationTask : public Task {
   Json metrics(const at::Tensor& measured) const override;
 
  protected:
-  // loss: {"name": "cross_entropy"}, or {"name": "ohem", "threshold", "min_kept"}.
-  SegmentationTask(int64_t classes, const Json& loss);
+  SegmentationTask(int64_t classes, const SegmentationOptions& options);
 
   // Names the group of every test sample; the metrics are then also given group by group.
   void set_test_groups(const std::vector<std::string>& group_of_sample);
@@ -62,11 +73,6 @@ class SegmentationTask : public Task {
   std::vector<double> most_frequent(const at::Tensor& labels, int64_t first) const;
 
  private:
-  struct HardExamples {
-    double threshold;
-    int64_t min_kept;  // pixels per image
-  };
-
   int64_t classes_;
   std::optional<HardExamples> hard_examples_;
   std::vector<std::string> groups_ = {"all"};  // sorted

@@ -129,13 +129,28 @@ void illuminate(Stream& stream, const Scene& scene, float gain, const Colour& of
 
 class Shapes : public SegmentationTask {
  public:
-  Shapes(const Json& options, const Context& context)
-      : SegmentationTask(kClasses, options.at("loss")),
+  struct Options : SegmentationOptions {
+    std::array<int64_t, 2> size = {64, 64};
+    int64_t train = 512;
+    int64_t test = 128;
+    double nuisance = 0.2;
+
+    void describe(OptionVisitor& option) {
+      option("size", size, "height and width of all images in pixels").at_least(8).at_most(1024);
+      option("train", train, "training images").at_least(1).at_most(100000);
+      option("test", test, "test images").at_least(1).at_most(100000);
+      option("nuisance", nuisance, "strength of the illumination nuisance; 0: none").at_least(0).at_most(2);
+      SegmentationOptions::describe(option);
+    }
+  };
+
+  Shapes(const Options& options, const Context& context)
+      : SegmentationTask(kClasses, options),
         seed_(context.seed),
-        size_(options.at("size").get<std::array<int64_t, 2>>()),
-        nuisance_(options.at("nuisance")),
-        train_(make("shapes.train", options.at("train"))),
-        test_(make("shapes.test", options.at("test"))) {}
+        size_(options.size),
+        nuisance_(options.nuisance),
+        train_(make("shapes.train", options.train)),
+        test_(make("shapes.test", options.test)) {}
 
   std::array<int64_t, 2> training_image_size() const override { return size_; }
   std::array<int64_t, 2> test_image_size() const override { return size_; }
@@ -224,18 +239,8 @@ std::vector<double> Shapes::sort_values(const std::string& key) const {
 }
 
 const Registered<Task> entry{
-    {"shapes",
-     "coloured, textured shapes of 4 classes under varying illumination, made from the seed",
-     {Parameter::integers("size", {64, 64}, 2, "height and width of all images in pixels")
-          .at_least(8)
-          .at_most(1024),
-      Parameter::integer("train", 512, "training images").at_least(1).at_most(100000),
-      Parameter::integer("test", 128, "test images").at_least(1).at_most(100000),
-      Parameter::number("nuisance", 0.2, "strength of the illumination nuisance; 0: none")
-          .at_least(0)
-          .at_most(2),
-      SegmentationTask::loss_parameter()},
-     ""},
+    {.name = "shapes",
+     .summary = "coloured, textured shapes of 4 classes under varying illumination, made from the seed"},
     bnlab::make<Task, Shapes>};
 
 }  // namespace

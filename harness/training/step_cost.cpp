@@ -43,6 +43,7 @@ at::Tensor random_images(int64_t samples, int64_t height, int64_t width) {
 StepCost count_step(const StepCase& step_case) {
   const Towers towers(std::vector<int64_t>(static_cast<size_t>(step_case.towers), step_case.batch_per_tower),
                       step_case.ranks, 0);
+  refuse_misfits("strategy", step_case.strategy, {.samples_per_tower = towers.all_samples()});
   Ledger ledger;
   CountingCommunicator communicator(step_case.ranks, ledger);
   const auto strategy = Registered<Strategy>::create(

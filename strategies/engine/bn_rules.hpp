@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "harness/components/options.hpp"
 #include "harness/towers.hpp"
 #include "strategies/kernels/finish.hpp"
 
@@ -21,10 +22,10 @@ enum class Remember {
   pooled,  // one pair, updated once with the pooled mean and the unbiased pooled variance (per group: their
            // mean)
 };
-enum class Gradient { full, own_tower, stopped };
+BNLAB_CHOICE(Gradient, full, own_tower, stopped)
 
 // By which way the moments meet; the same arithmetic, another price.
-enum class Route { all_gather, all_reduce, reduce_broadcast, host, gather_activations };
+BNLAB_CHOICE(Route, all_gather, all_reduce, reduce_broadcast, host, gather_activations)
 
 // Batch renormalisation's limits, rising linearly from 1 and 0 between two training steps.
 struct Renorm {
@@ -57,8 +58,6 @@ struct Rules {
 
   int64_t group(const Towers& towers) const { return group_size == 0 ? towers.count() : group_size; }
   int64_t saved(const Towers& towers) const { return saved_tower < 0 ? towers.count() - 1 : saved_tower; }
-  // Throws Error (refused) where the towers do not fit the rules, in training and in evaluation.
-  void check(const Towers& towers, bool training) const;
 };
 
 }  // namespace bnlab

@@ -148,27 +148,29 @@ int64_t BnStatistics::nonfinite_channels() const {
   return sum;
 }
 
-std::vector<Parameter> tower_parameters(std::vector<Parameter> own) {
-  own.push_back(Parameter::number("eps", 1e-5, "added to the variance under the root").above(0));
-  own.push_back(
-      Parameter::number("momentum", 0.1,
-                        "weight of the new value in the running statistics; null: cumulative average")
-          .above(0)
-          .at_most(1)
-          .or_null());
-  own.push_back(Parameter::boolean("affine", true, "whether there are a weight and a bias per channel"));
-  return own;
+void BnOptions::describe(OptionVisitor& option) {
+  option("eps", eps, "added to the variance under the root").above(0);
+  option("momentum", momentum, "weight of the new value in the running statistics; null: cumulative average")
+      .above(0)
+      .at_most(1);
+  option("affine", affine, "whether there are a weight and a bias per channel");
 }
 
-Rules shared_rules(const Json& options) {
+Rules BnOptions::shared_rules(const std::string& strategy) const {
   Rules rules;
-  rules.strategy = options.at("name").get<std::string>();
-  rules.eps = options.at("eps").get<double>();
-  rules.momentum = options.at("momentum").is_null()
-                       ? std::nullopt
-                       : std::optional<double>(options.at("momentum").get<double>());
-  rules.affine = options.at("affine").get<bool>();
+  rules.strategy = strategy;
+  rules.eps = eps;
+  rules.momentum = momentum;
+  rules.affine = affine;
   return rules;
+}
+
+void check_tower(const char* key, int64_t tower, const RunOutline& run, Problems& problems) {
+  const auto towers = static_cast<int64_t>(run.samples_per_tower.size());
+  if (towers > 0 && tower >= towers) {
+    problems.add(
+        key, "expected a tower from 0 to " + std::to_string(towers - 1) + ", got " + std::to_string(tower));
+  }
 }
 
 }  // namespace bnlab

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/components/parameters.hpp"
+#include "harness/components/registry.hpp"
 #include "harness/strategy.hpp"
 #include "strategies/engine/bn_layer.hpp"
 
@@ -54,16 +54,25 @@ class BnStrategy : public Strategy {
   BnStatistics statistics_;
 };
 
-// eps, momentum and affine, which every member takes; `own` parameters stand before them.
-std::vector<Parameter> tower_parameters(std::vector<Parameter> own = {});
+// The options that every member takes, after its own.
+struct BnOptions {
+  double eps = 1e-5;
+  std::optional<double> momentum = 0.1;
+  bool affine = true;
 
-// Rules with the shared parameters of `options` filled in: own moments, otherwise as Rules begin.
-Rules shared_rules(const Json& options);
+  void describe(OptionVisitor& option);
+  bool has_running_statistics() const { return true; }
+  // Rules with these options filled in: own moments, otherwise as Rules begin.
+  Rules shared_rules(const std::string& strategy) const;
+};
 
-// The maker of a strategy that its rules describe completely.
-template <Rules (*rules)(const Json& options, const Strategy::Context& context)>
-std::unique_ptr<Strategy> make_bn_strategy(const Json& options, const Strategy::Context& context) {
-  return std::make_unique<BnStrategy>(rules(options, context), context);
+// Complains unless `tower` is one of the run's towers.
+void check_tower(const char* key, int64_t tower, const RunOutline& run, Problems& problems);
+
+// The maker of a strategy that its rules describe completely: Options::rules(context).
+template <class Options>
+std::unique_ptr<Strategy> make_bn_strategy(const Options& options, const Strategy::Context& context) {
+  return std::make_unique<BnStrategy>(options.rules(context), context);
 }
 
 }  // namespace bnlab

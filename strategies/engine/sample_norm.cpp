@@ -111,16 +111,14 @@ at::Tensor SampleNorm::forward(at::Tensor x, at::Tensor residual, const Pass& pa
 }
 
 std::shared_ptr<Layer> SampleStrategy::norm(const NormSite& site) {
-  const SampleNormRules rules{options_.at("name").get<std::string>(), groups(site),
-                              options_.at("eps").get<double>(), options_.at("affine").get<bool>()};
+  const SampleNormRules rules{name_, groups(site), shared_.eps, shared_.affine};
   return std::make_shared<SampleNorm>(
       site, rules, at::TensorOptions().device(context_.device).dtype(statistics_type(context_.dtype)));
 }
 
-std::vector<Parameter> sample_norm_parameters(std::vector<Parameter> own) {
-  own.push_back(Parameter::number("eps", 1e-5, "added to the variance under the root").above(0));
-  own.push_back(Parameter::boolean("affine", true, "whether there are a weight and a bias per channel"));
-  return own;
+void SampleOptions::describe(OptionVisitor& option) {
+  option("eps", eps, "added to the variance under the root").above(0);
+  option("affine", affine, "whether there are a weight and a bias per channel");
 }
 
 }  // namespace bnlab

@@ -4,9 +4,9 @@
 #pragma once
 
 #include <string>
-#include <vector>
+#include <utility>
 
-#include "harness/components/parameters.hpp"
+#include "harness/components/registry.hpp"
 #include "harness/strategy.hpp"
 
 namespace bnlab {
@@ -33,20 +33,29 @@ class SampleNorm : public Layer {
   at::Tensor weight_, bias_;  // [C], undefined without affine
 };
 
+// The options that every member takes, after its own.
+struct SampleOptions {
+  double eps = 1e-5;
+  bool affine = true;
+
+  void describe(OptionVisitor& option);
+};
+
 // A member says into how many groups it cuts the channels of a site.
 class SampleStrategy : public Strategy {
  public:
-  SampleStrategy(const Json& options, const Context& context) : Strategy(context), options_(options) {}
+  using Options = SampleOptions;
+  SampleStrategy(std::string name, const SampleOptions& options, const Context& context)
+      : Strategy(context), name_(std::move(name)), shared_(options) {}
 
   std::shared_ptr<Layer> norm(const NormSite& site) override;
 
  protected:
   virtual int64_t groups(const NormSite& site) const = 0;
 
-  Json options_;
+ private:
+  std::string name_;  // for messages
+  SampleOptions shared_;
 };
-
-// eps and affine behind the strategy's own parameters.
-std::vector<Parameter> sample_norm_parameters(std::vector<Parameter> own = {});
 
 }  // namespace bnlab

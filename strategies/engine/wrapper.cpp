@@ -1,22 +1,20 @@
 #include "strategies/engine/wrapper.hpp"
 
-#include "harness/components/registry.hpp"
-#include "harness/error.hpp"
-
 namespace bnlab {
 
-Wrapper::Wrapper(const Json& options, const Context& context)
-    : Strategy(context), base_(Registered<Strategy>::create(options.at("base"), context)) {
-  if (base_->running_statistics() == nullptr) {
-    throw Error(Error::Kind::refused, options.at("name").get<std::string>() +
-                                          ": needs a base with running statistics; " +
-                                          options.at("base").at("name").get<std::string>() + " has none");
-  }
+void WrapperOptions::describe(OptionVisitor& option) {
+  option.component("base", base, "strategy", "the strategy that it is built on");
 }
 
-std::vector<Parameter> wrapper_parameters(std::vector<Parameter> own) {
-  own.push_back(Parameter::component("base", "strategy", "sync", "the strategy that it is built on"));
-  return own;
+void WrapperOptions::check(const RunOutline& run, Problems& problems) const {
+  const std::string name = base.at("name");
+  const About* about = find_registered("strategy", name);
+  if (!about->has_running_statistics(base)) {
+    problems.add("base", "expected a strategy with running statistics; " + name + " has none");
+  }
+  Problems of_base;
+  check_component("strategy", base, run, of_base);
+  problems.add_below("base", of_base);
 }
 
 }  // namespace bnlab

@@ -5,15 +5,25 @@
 #include <string>
 #include <vector>
 
-#include "harness/components/parameters.hpp"
+#include "harness/components/registry.hpp"
 #include "harness/strategy.hpp"
 
 namespace bnlab {
 
+// The option that every wrapper takes, after its own.
+struct WrapperOptions {
+  Json base = "sync";
+
+  void describe(OptionVisitor& option);
+  // Complains of a base without running statistics, and hands the rest to the base.
+  void check(const RunOutline& run, Problems& problems) const;
+  bool has_running_statistics() const { return true; }
+};
+
 class Wrapper : public Strategy {
  public:
-  // Makes options["base"]. Throws Error (refused) for a base without running statistics.
-  Wrapper(const Json& options, const Context& context);
+  Wrapper(const WrapperOptions& options, const Context& context)
+      : Strategy(context), base_(Registered<Strategy>::create(options.base, context)) {}
 
   std::shared_ptr<Layer> norm(const NormSite& site) override { return base_->norm(site); }
   std::shared_ptr<Layer> conv(const ConvSite& site) override { return base_->conv(site); }
@@ -30,8 +40,5 @@ class Wrapper : public Strategy {
  private:
   std::unique_ptr<Strategy> base_;
 };
-
-// `base`, after a wrapper's own parameters.
-std::vector<Parameter> wrapper_parameters(std::vector<Parameter> own);
 
 }  // namespace bnlab

@@ -1,41 +1,92 @@
-// Components that exist only for the tests of specs, which need names and parameters but no layers. They are
+// Components that exist only for the tests of specs, which need names and options but no layers. They are
 // linked into the test program without LibTorch and nowhere else.
 #include "harness/components/registry.hpp"
 
 namespace bnlab {
 namespace {
 
-using P = Parameter;
+BNLAB_CHOICE(Gradient, full, own_tower, stopped)
 
-P momentum() {
-  return P::number("momentum", 0.1, "weight of the new value").above(0).at_most(1).or_null();
-}
+struct Own {
+  std::optional<double> momentum = 0.1;
+  void describe(OptionVisitor& option) {
+    option("momentum", momentum, "weight of the new value").above(0).at_most(1);
+  }
+};
 
-const bool declared = [] {
-  register_about("strategy", {"fake_own", "own moments", {momentum()}, ""});
+struct Pooled : Own {
+  Gradient gradient = Gradient::full;
+  std::optional<int64_t> group_size;
+  void describe(OptionVisitor& option) {
+    Own::describe(option);
+    option("gradient", gradient, "");
+    option("group_size", group_size, "").at_least(1);
+  }
+  void check(const RunOutline& run, Problems& problems) const {
+    if (group_size && run.samples_per_tower.size() % static_cast<size_t>(*group_size) != 0) {
+      problems.add("group_size",
+                   "does not divide the " + std::to_string(run.samples_per_tower.size()) + " towers");
+    }
+  }
+};
+
+struct Groups {
+  int64_t groups = 8;
+  bool affine = true;
+  void describe(OptionVisitor& option) {
+    option("groups", groups, "").at_least(1);
+    option("affine", affine, "");
+  }
+  void check(const RunOutline& run, Problems& problems) const {
+    for (const int64_t channels : run.norm_channels) {
+      if (channels % groups != 0) {
+        problems.add("groups", "does not divide " + std::to_string(channels) + " channels");
+      }
+    }
+  }
+};
+
+struct Wrapped {
+  Json base = "fake_pooled";
+  void describe(OptionVisitor& option) { option.component("base", base, "strategy", "the strategy inside"); }
+  void check(const RunOutline& run, Problems& problems) const {
+    Problems of_base;
+    check_component("strategy", base, run, of_base);
+    problems.add_below("base", of_base);
+  }
+};
+
+struct Ghost {
+  int64_t virtual_batch = 0;
+  void describe(OptionVisitor& option) { option("virtual_batch", virtual_batch, "").at_least(1).needed(); }
+};
+
+struct Net {
+  int64_t base = 16;
+  void describe(OptionVisitor& option) { option("base", base, "").at_least(1).at_most(512); }
+  std::vector<int64_t> norm_channels() const { return {base}; }
+};
+
+struct Shapes {
+  std::array<int64_t, 2> size = {64, 64};
+  double nuisance = 0.2;
+  std::vector<std::string> classes;
+  void describe(OptionVisitor& option) {
+    option("size", size, "").at_least(1);
+    option("nuisance", nuisance, "").at_least(0);
+    option("classes", classes, "");
+  }
+};
+
+[[maybe_unused]] const bool declared_here = [] {
+  register_about("strategy", with_options<Own>({.name = "fake_own", .summary = "own moments"}));
+  register_about("strategy", with_options<Pooled>({.name = "fake_pooled", .summary = "pooled moments"}));
+  register_about("strategy", with_options<Groups>({.name = "fake_groups", .summary = "groups of channels"}));
   register_about("strategy",
-                 {"fake_pooled",
-                  "pooled moments",
-                  {momentum(), P::choice("gradient", "full", {"full", "own_tower", "stopped"}, ""),
-                   P::integer("group_size", nullptr, "").at_least(1).or_null()},
-                  ""});
-  register_about("strategy", {"fake_groups",
-                              "groups of channels",
-                              {P::integer("groups", 8, "").at_least(1), P::boolean("affine", true, "")},
-                              ""});
-  register_about("strategy", {"fake_wrapped",
-                              "another strategy inside",
-                              {P::component("base", "strategy", "fake_pooled", "the strategy inside")},
-                              ""});
-  register_about("strategy",
-                 {"fake_ghost", "", {P::integer("virtual_batch", nullptr, "").at_least(1).needed()}, ""});
-  register_about("model", {"fake_net", "", {P::integer("base", 16, "").at_least(1).at_most(512)}, ""});
-  register_about(
-      "task", {"fake_shapes",
-               "",
-               {P::integers("size", {64, 64}, 2, "").at_least(1), P::number("nuisance", 0.2, "").at_least(0),
-                P::texts("classes", Json::array(), {}, "")},
-               ""});
+                 with_options<Wrapped>({.name = "fake_wrapped", .summary = "another strategy inside"}));
+  register_about("strategy", with_options<Ghost>({.name = "fake_ghost"}));
+  register_about("model", with_options<Net>({.name = "fake_net"}));
+  register_about("task", with_options<Shapes>({.name = "fake_shapes"}));
   return true;
 }();
 

@@ -69,6 +69,17 @@ TEST_F(SpecMatrix, MistakesOfValuesLieInTheAxis) {
           "spec.json: matrix.towers,batch_per_tower[1][1]: expected 3 entries, one per tower, got 2"}));
 }
 
+TEST_F(SpecMatrix, WhatDoesNotFitARunLiesInTheAxisOfTheOption) {
+  EXPECT_EQ(mistakes(spec(R"("matrix": {"seed": [0, 1], "towers": [4, 6], "strategy": ["fake_own",
+                                {"name": "fake_pooled", "group_size": 3}, {"name": "fake_groups", "groups": 5}]})")),
+            (Lines{"spec.json: matrix.strategy[1].group_size: does not divide the 4 towers",
+                   "spec.json: matrix.strategy[2].groups: does not divide 16 channels"}));
+  EXPECT_EQ(mistakes(spec(R"("matrix": {"towers": [4, 6], "strategy": ["fake_own",
+                                {"name": "fake_pooled", "group_size": 3}]},
+                             "exclude": [{"strategy": "fake_pooled", "towers": 4}])")),
+            Lines{});
+}
+
 TEST_F(SpecMatrix, AParameterThatAStrategyLacksIsAMistake) {
   EXPECT_EQ(
       mistakes(spec(R"("matrix": {"strategy": ["fake_own", "fake_groups"], "strategy.momentum": [0.5]})")),

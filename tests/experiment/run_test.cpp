@@ -91,6 +91,26 @@ TEST_F(SpecRun, RefusesKeysThatDisagree) {
             Lines{"spec.json: batch_per_tower: expected at least one sample in some tower, got 0"});
 }
 
+TEST_F(SpecRun, AsksComponentsWhetherTheyFitTheRun) {
+  const auto with = [](const std::string& strategy, const std::string& model = R"("fake_net")") {
+    return R"({"task": "fake_shapes", "model": )" + model + R"(, "strategy": )" + strategy +
+           R"(, "towers": 4, "batch_per_tower": 2, "steps": 10})";
+  };
+  const std::string three = R"({"name": "fake_pooled", "group_size": 3})";
+  EXPECT_EQ(mistakes(with(R"({"name": "fake_pooled", "group_size": 2})")), Lines{});
+  EXPECT_EQ(mistakes(with(three)), Lines{"spec.json: strategy.group_size: does not divide the 4 towers"});
+  EXPECT_EQ(mistakes(with(R"({"name": "fake_wrapped", "base": )" + three + "}")),
+            Lines{"spec.json: strategy.base.group_size: does not divide the 4 towers"});
+  EXPECT_EQ(mistakes(with(R"({"name": "fake_groups", "groups": 3})")),
+            Lines{"spec.json: strategy.groups: does not divide 16 channels"});
+  // What a mistake spoils is not asked about.
+  EXPECT_EQ(mistakes(with(R"({"name": "fake_groups", "groups": 3})", R"({"name": "fake_net", "base": 0})")),
+            Lines{"spec.json: model.base: expected an integer in [1, 512], got 0"});
+  Json resolved = load_one(spec()).resolved;
+  resolved["strategy"]["group_size"] = 3;
+  EXPECT_THROW(read_resolved(resolved), Error);
+}
+
 TEST_F(SpecRun, RefusesPopulationsThatTheRunCannotHave) {
   EXPECT_EQ(mistakes(spec(R"("populations": ["tower:4", "mean", "presise", "tower:03"])")),
             (Lines{"spec.json: populations[0]: expected a tower from 0 to 3, got \"tower:4\"",

@@ -24,23 +24,32 @@
 namespace bnlab {
 namespace {
 
-[[maybe_unused]] const bool declared = [] {
-  register_about("task", {"fake",
-                          "does what it is told",
-                          {Parameter::choice("behaviour", "ok",
-                                             {"ok", "refuse", "diverge", "exit", "kill", "stop", "hang"},
-                                             "what the last rank does")},
-                          ""});
-  register_about("model", {"fake", "no network", {}, ""});
-  register_about("strategy", {"left", "one strategy", {Parameter::number("weight", 1, "of nothing")}, ""});
-  register_about("strategy", {"right",
-                              "another strategy",
-                              {},
-                              "a discussion",
-                              "y = x\ndx = dy",
-                              "1 forward",
-                              "never",
-                              "all | of it"});
+struct TaskOptions {
+  std::string behaviour = "ok";
+
+  void describe(OptionVisitor& option) {
+    option("behaviour", behaviour, "what the last rank does")
+        .one_of({"ok", "refuse", "diverge", "exit", "kill", "stop", "hang"});
+  }
+};
+
+struct LeftOptions {
+  double weight = 1;
+
+  void describe(OptionVisitor& option) { option("weight", weight, "of nothing"); }
+};
+
+[[maybe_unused]] const bool declared_here = [] {
+  register_about("task", with_options<TaskOptions>({.name = "fake", .summary = "does what it is told"}));
+  register_about("model", {.name = "fake", .summary = "no network"});
+  register_about("strategy", with_options<LeftOptions>({.name = "left", .summary = "one strategy"}));
+  register_about("strategy", {.name = "right",
+                              .summary = "another strategy",
+                              .source = "a discussion",
+                              .formula = "y = x\ndx = dy",
+                              .exchanges = "1 forward",
+                              .use = "never",
+                              .limits = "all | of it"});
   return true;
 }();
 
