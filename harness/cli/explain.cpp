@@ -9,7 +9,7 @@
 #include "harness/cli/program.hpp"
 #include "harness/components/registry.hpp"
 #include "harness/error.hpp"
-#include "harness/experiment/report.hpp"
+#include "harness/experiment/mistakes.hpp"
 #include "harness/experiment/spec.hpp"
 #include "harness/records/text_table.hpp"
 #include "harness/training/step_cost.hpp"
@@ -44,11 +44,11 @@ Json read_component(const std::string& text) {
 }
 
 Json resolved(const std::string& family, const std::string& text) {
-  Report report("explain");
+  Mistakes mistakes("explain");
   Problems problems;
   const Json complete = resolve({component_key(family)}, {{family, read_component(text)}}, "", problems);
-  report.add(problems);
-  report.throw_if_any();
+  mistakes.add(problems);
+  mistakes.throw_if_any();
   return complete[family];
 }
 

@@ -132,12 +132,6 @@ Parameter& Parameter::needed() {
   return *this;
 }
 
-void Problems::add_below(const std::string& path, const Problems& others) {
-  for (const auto& [below, message] : others.found()) {
-    add(path.empty() ? below : path + "." + below, message);
-  }
-}
-
 std::string expectation(const Parameter& parameter) {
   std::string text = value_text(parameter, /*many=*/false);
   if (parameter.list) {

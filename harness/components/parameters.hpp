@@ -56,7 +56,6 @@ struct Parameter {
 class Problems {
  public:
   void add(const std::string& path, const std::string& message) { found_.emplace_back(path, message); }
-  void add_below(const std::string& path, const Problems& others);  // whose paths begin behind `path`
   bool empty() const { return found_.empty(); }
   const std::vector<std::pair<std::string, std::string>>& found() const { return found_; }
 

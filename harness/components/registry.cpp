@@ -46,17 +46,30 @@ Parameter component_key(const std::string& family) {
   return key.needed();
 }
 
-void check_component(const std::string& family, const Json& component, const RunOutline& run,
-                     Problems& problems) {
+void check_component(const std::string& family, const Json& component, const std::string& path,
+                     const RunOutline& run, Problems& problems) {
   const About* about = find_registered(family, component.at("name").get<std::string>());
-  if (about != nullptr && about->check) {
-    about->check(component, run, problems);
+  if (about == nullptr) {
+    return;
+  }
+  Problems own;
+  if (about->check) {
+    about->check(component, run, own);
+  }
+  for (const auto& [key, message] : own.found()) {
+    problems.add(key_path(path, key), message);
+  }
+  for (const Parameter& parameter : about->parameters) {
+    if (parameter.kind == Parameter::Kind::component) {
+      check_component(parameter.family, component.at(parameter.name), key_path(path, parameter.name), run,
+                      problems);
+    }
   }
 }
 
 void refuse_misfits(const std::string& family, const Json& component, const RunOutline& run) {
   Problems problems;
-  check_component(family, component, run, problems);
+  check_component(family, component, "", run, problems);
   std::string all;
   for (const auto& [key, message] : problems.found()) {
     all += (all.empty() ? "" : "; ") + key + ": " + message;

@@ -20,23 +20,23 @@ int loop_depth(const Axis& axis) {
 }
 
 // Whether the keys are known and set by no axis before this one.
-bool check_keys(const Axis& axis, std::set<std::string>& taken, Report& report) {
+bool check_keys(const Axis& axis, std::set<std::string>& taken, Mistakes& mistakes) {
   bool fine = true;
   for (const auto& key : axis.keys) {
     if (declarations(key).empty()) {
-      report.add(axis.path, unknown_key(key));
+      mistakes.add(axis.path, unknown_key(key));
       fine = false;
     } else if (!taken.insert(key).second) {
-      report.add(axis.path, "the key \"" + key + "\" is set twice");
+      mistakes.add(axis.path, "the key \"" + key + "\" is set twice");
       fine = false;
     }
   }
   return fine;
 }
 
-bool read_positions(const Json& values, Axis& axis, Report& report) {
+bool read_positions(const Json& values, Axis& axis, Mistakes& mistakes) {
   if (!values.is_array() || values.empty()) {
-    report.add(axis.path, "expected a list of values that is not empty, got " + shown(values));
+    mistakes.add(axis.path, "expected a list of values that is not empty, got " + shown(values));
     return false;
   }
   bool fine = true;
@@ -47,8 +47,8 @@ bool read_positions(const Json& values, Axis& axis, Report& report) {
       continue;
     }
     if (!values[i].is_array() || values[i].size() != axis.keys.size()) {
-      report.add(path, "expected a list of " + std::to_string(axis.keys.size()) +
-                           " values, one for each key of the axis, got " + shown(values[i]));
+      mistakes.add(path, "expected a list of " + std::to_string(axis.keys.size()) +
+                             " values, one for each key of the axis, got " + shown(values[i]));
       fine = false;
       continue;
     }
@@ -63,15 +63,15 @@ bool read_positions(const Json& values, Axis& axis, Report& report) {
 
 }  // namespace
 
-std::vector<Axis> read_axes(const Json& matrix, Report& report, std::set<std::string>& mistaken) {
+std::vector<Axis> read_axes(const Json& matrix, Mistakes& mistakes, std::set<std::string>& mistaken) {
   std::vector<Axis> axes;
   std::set<std::string> taken;
   for (const auto& [written, values] : matrix.items()) {
     Axis axis;
     axis.path = key_path("matrix", written);
     axis.keys = split(written, ',');
-    const bool keys_fine = check_keys(axis, taken, report);
-    const bool values_fine = read_positions(values, axis, report);
+    const bool keys_fine = check_keys(axis, taken, mistakes);
+    const bool values_fine = read_positions(values, axis, mistakes);
     if (keys_fine && values_fine) {
       axes.push_back(std::move(axis));
       continue;

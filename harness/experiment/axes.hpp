@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/experiment/report.hpp"
+#include "harness/experiment/mistakes.hpp"
 #include "harness/json.hpp"
 
 namespace bnlab {
@@ -27,6 +27,6 @@ struct Axis {
 
 // The axes in the order of the loops: seeds outermost, strategies innermost, others in file order.
 // An axis with a mistake is reported and left out; its keys' top levels go to `mistaken`.
-std::vector<Axis> read_axes(const Json& matrix, Report& report, std::set<std::string>& mistaken);
+std::vector<Axis> read_axes(const Json& matrix, Mistakes& mistakes, std::set<std::string>& mistaken);
 
 }  // namespace bnlab

@@ -12,8 +12,8 @@ namespace {
 // Checks one contrast against the runs.
 class Checker {
  public:
-  Checker(const Expansion& expansion, std::string path, Report& report)
-      : expansion_(expansion), path_(std::move(path)), report_(report) {}
+  Checker(const Expansion& expansion, std::string path, Mistakes& mistakes)
+      : expansion_(expansion), path_(std::move(path)), mistakes_(mistakes) {}
 
   // The label of the strategy that `name` means: a label of the matrix, or a name that one label has;
   // "" if there is none.
@@ -36,9 +36,9 @@ class Checker {
     if (named.size() == 1) {
       return named[0];
     }
-    report_.add(path_ + "." + key,
-                named.empty() ? "no run has the strategy " + shown(name) + suggestion(name, labels)
-                              : shown(name) + " is the name of several strategies" + suggestion("", named));
+    mistakes_.add(path_ + "." + key,
+                  named.empty() ? "no run has the strategy " + shown(name) + suggestion(name, labels)
+                                : shown(name) + " is the name of several strategies" + suggestion("", named));
     return "";
   }
 
@@ -50,7 +50,7 @@ class Checker {
       }
     }
     if (at.empty()) {
-      report_no_match(contrast.at, expansion_.cells, path_ + ".at", report_);
+      report_no_match(contrast.at, expansion_.cells, path_ + ".at", mistakes_);
       return;
     }
     for (const auto& strategy : {contrast.strategy, contrast.above}) {
@@ -70,7 +70,7 @@ class Checker {
       check_population(contrast.population, run);
     }
     if (!compared) {
-      report_.add(path_ + ".at", "no run of " + strategy + " matches");
+      mistakes_.add(path_ + ".at", "no run of " + strategy + " matches");
     }
   }
 
@@ -78,22 +78,22 @@ class Checker {
     const std::string path = path_ + ".population";
     if (population == kAveragedWeights) {
       if (run["weight_ema"].is_null()) {
-        report_.add(path, "the runs have no averaged weights: weight_ema is null");
+        mistakes_.add(path, "the runs have no averaged weights: weight_ema is null");
       }
       return;
     }
     const std::string problem = population_problem(population, run["towers"]);
     const Json& asked = run["populations"];
     if (!problem.empty()) {
-      report_.add(path, problem);
+      mistakes_.add(path, problem);
     } else if (std::count(asked.begin(), asked.end(), population) == 0) {
-      report_.add(path, shown(population) + " is not among the populations of the runs, " + shown(asked));
+      mistakes_.add(path, shown(population) + " is not among the populations of the runs, " + shown(asked));
     }
   }
 
   const Expansion& expansion_;
   std::string path_;
-  Report& report_;
+  Mistakes& mistakes_;
 };
 
 Contrast read_contrast(const Json& given, const Json& written) {
@@ -113,7 +113,7 @@ bool is_readable(const Json& given) {
 }  // namespace
 
 std::vector<Contrast> read_contrasts(const Json& contrasts, const Json& written, const Expansion& expansion,
-                                     Report& report) {
+                                     Mistakes& mistakes) {
   std::vector<Contrast> found;
   if (expansion.cells.empty()) {
     return found;  // the matrix is at fault, and says so
@@ -123,10 +123,10 @@ std::vector<Contrast> read_contrasts(const Json& contrasts, const Json& written,
       continue;
     }
     const std::string path = "contrasts[" + std::to_string(i) + "]";
-    const Checker checker(expansion, path, report);
+    const Checker checker(expansion, path, mistakes);
     Contrast contrast = read_contrast(contrasts[i], written[i]);
     const auto& mistaken = expansion.mistaken;
-    bool judged = check_keys(contrast.at, path + ".at", report);
+    bool judged = check_keys(contrast.at, path + ".at", mistakes);
     for (const auto& [key, unused] : contrast.at.items()) {
       judged = judged && mistaken.count(top_level(key)) == 0;
     }
@@ -135,7 +135,7 @@ std::vector<Contrast> read_contrasts(const Json& contrasts, const Json& written,
       contrast.above = checker.label_of("above", contrast.above);
       const bool known = !contrast.strategy.empty() && !contrast.above.empty();
       if (known && contrast.strategy == contrast.above) {
-        report.add(path + ".above", "expected another strategy than " + contrast.strategy);
+        mistakes.add(path + ".above", "expected another strategy than " + contrast.strategy);
       }
       if (known && judged && mistaken.count("populations") == 0 && mistaken.count("towers") == 0) {
         checker.check_cells(contrast);

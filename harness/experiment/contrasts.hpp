@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "harness/experiment/matrix.hpp"
-#include "harness/experiment/report.hpp"
+#include "harness/experiment/mistakes.hpp"
 #include "harness/experiment/spec.hpp"
 #include "harness/json.hpp"
 
@@ -13,6 +13,6 @@ namespace bnlab {
 // `contrasts` is complete with defaults, `written` as the file has it. A contrast that no run can
 // answer is a mistake.
 std::vector<Contrast> read_contrasts(const Json& contrasts, const Json& written, const Expansion& expansion,
-                                     Report& report);
+                                     Mistakes& mistakes);
 
 }  // namespace bnlab

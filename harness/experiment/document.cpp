@@ -80,8 +80,8 @@ fs::path identity(const fs::path& file) {
 }
 
 // Follows `extends`. `above` holds the files that led here, to refuse a cycle.
-std::optional<Document> read(const std::string& file, std::vector<fs::path>& above, Report& report) {
-  std::optional<Json> ours = read_strict_json(file, report);
+std::optional<Document> read(const std::string& file, std::vector<fs::path>& above, Mistakes& mistakes) {
+  std::optional<Json> ours = read_strict_json(file, mistakes);
   if (!ours) {
     return std::nullopt;
   }
@@ -95,18 +95,18 @@ std::optional<Document> read(const std::string& file, std::vector<fs::path>& abo
     return Document{*ours, {}};
   }
   if (!extends.is_string() || extends == "") {
-    report.add_in(file, "extends", "expected the path of a spec, got " + shown(extends));
+    mistakes.add_in(file, "extends", "expected the path of a spec, got " + shown(extends));
     return std::nullopt;
   }
   const fs::path base_path = (fs::path(file).parent_path() / extends.get<std::string>()).lexically_normal();
   if (std::find(above.begin(), above.end(), identity(base_path)) != above.end()) {
-    report.add_in(file, "extends", "a cycle: " + shown(extends) + " is extended by, or is, this spec");
+    mistakes.add_in(file, "extends", "a cycle: " + shown(extends) + " is extended by, or is, this spec");
     return std::nullopt;
   }
   const std::string base_file = base_path.string();
-  const std::optional<Document> base = read(base_file, above, report);
+  const std::optional<Document> base = read(base_file, above, mistakes);
   if (!base) {
-    report.add_in(file, "extends", "the base spec " + shown(extends) + " cannot be used");
+    mistakes.add_in(file, "extends", "the base spec " + shown(extends) + " cannot be used");
     return std::nullopt;
   }
   return Merge(*base, base_file).over(*ours);
@@ -114,9 +114,9 @@ std::optional<Document> read(const std::string& file, std::vector<fs::path>& abo
 
 }  // namespace
 
-std::optional<Document> read_document(const std::string& file, Report& report) {
+std::optional<Document> read_document(const std::string& file, Mistakes& mistakes) {
   std::vector<fs::path> above;
-  return read(file, above, report);
+  return read(file, above, mistakes);
 }
 
 }  // namespace bnlab

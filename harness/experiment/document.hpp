@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "harness/experiment/report.hpp"
+#include "harness/experiment/mistakes.hpp"
 #include "harness/json.hpp"
 
 namespace bnlab {
@@ -18,7 +18,7 @@ struct Document {
 // Reads a spec and its bases and merges them. A base's keys lie below ours: objects merge key by key,
 // anything else is replaced; a component of another name replaces the base's component; an axis of the
 // matrix is replaced whole, and null removes the base's. Nothing is returned where a file cannot be
-// used; `report` says why.
-std::optional<Document> read_document(const std::string& file, Report& report);
+// used; `mistakes` says why.
+std::optional<Document> read_document(const std::string& file, Mistakes& mistakes);
 
 }  // namespace bnlab

@@ -165,7 +165,10 @@ void Contrast::describe(OptionVisitor& option) {
   option("equivalence_margin", equivalence_margin, "differences up to this count as equal").above(0);
 }
 
-void ExperimentKeys::describe(OptionVisitor& option) {
+void Experiment::describe(OptionVisitor& option) {
+  std::optional<std::string> extends;
+  Json matrix, marks;
+  std::vector<Json> exclude;
   option("question", question, "what the experiment asks");
   option("claim", claim, "the expected answer, written down before anything runs");
   option("source", source, "paper or discussion behind the question");
@@ -174,7 +177,7 @@ void ExperimentKeys::describe(OptionVisitor& option) {
   option("matrix", matrix, "axes: a dotted key, or several joined by commas, and its values");
   option("exclude", exclude, "cells to leave out: dotted keys and the values that they match");
   option("contrasts", contrasts, "the comparisons declared beforehand");
-  option("remarks", remarks, "strategy label: one sentence on it, shown beside its rows in reports");
+  option("remarks", marks, "strategy label: one sentence on it, shown beside its rows in reports");
 }
 
 const std::vector<Parameter>& run_parameters() {
@@ -183,7 +186,7 @@ const std::vector<Parameter>& run_parameters() {
 }
 
 const std::vector<Parameter>& experiment_parameters() {
-  static const std::vector<Parameter> all = declared<ExperimentKeys>();
+  static const std::vector<Parameter> all = declared<Experiment>();
   return all;
 }
 

@@ -8,18 +8,6 @@
 
 namespace bnlab {
 
-// The keys around the runs of a spec.
-struct ExperimentKeys {
-  std::string question, claim, source, protocol;
-  std::optional<std::string> extends;
-  Json matrix;
-  std::vector<Json> exclude;
-  std::vector<Contrast> contrasts;
-  Json remarks;
-
-  void describe(OptionVisitor& option);
-};
-
 // What a run is: the keys of a resolved run spec (in its order), and "placement". These may be axes.
 const std::vector<Parameter>& run_parameters();
 

@@ -58,11 +58,11 @@ bool matches(const Json& wanted, const Json& run) {
                      [&](const auto& entry) { return key_matches(run, entry.key(), entry.value()); });
 }
 
-bool check_keys(const Json& wanted, const std::string& path, Report& report) {
+bool check_keys(const Json& wanted, const std::string& path, Mistakes& mistakes) {
   bool all_known = true;
   for (const auto& [key, unused] : wanted.items()) {
     if (declarations(key).empty()) {
-      report.add(key_path(path, key), unknown_key(key));
+      mistakes.add(key_path(path, key), unknown_key(key));
       all_known = false;
     }
   }
@@ -70,7 +70,7 @@ bool check_keys(const Json& wanted, const std::string& path, Report& report) {
 }
 
 void report_no_match(const Json& wanted, const std::vector<Json>& runs, const std::string& path,
-                     Report& report) {
+                     Mistakes& mistakes) {
   for (const auto& [key, value] : wanted.items()) {
     const bool found = std::any_of(
         runs.begin(), runs.end(),
@@ -78,13 +78,13 @@ void report_no_match(const Json& wanted, const std::vector<Json>& runs, const st
     if (!found) {
       const auto values = values_at(runs, key);
       const std::string near = value.is_string() ? nearest(value, values) : "";
-      report.add(key_path(path, key),
-                 "no run has " + shown(value) +
-                     (near.empty() ? "; there are: " + joined(values) : "; did you mean \"" + near + "\"?"));
+      mistakes.add(key_path(path, key), "no run has " + shown(value) +
+                                            (near.empty() ? "; there are: " + joined(values)
+                                                          : "; did you mean \"" + near + "\"?"));
       return;
     }
   }
-  report.add(path, "no run matches all of its keys");
+  mistakes.add(path, "no run matches all of its keys");
 }
 
 }  // namespace bnlab

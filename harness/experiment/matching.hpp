@@ -5,17 +5,17 @@
 #include <string>
 #include <vector>
 
-#include "harness/experiment/report.hpp"
+#include "harness/experiment/mistakes.hpp"
 #include "harness/json.hpp"
 
 namespace bnlab {
 
 // Reports keys of `wanted` that no run spec has. Returns whether all are known.
-bool check_keys(const Json& wanted, const std::string& path, Report& report);
+bool check_keys(const Json& wanted, const std::string& path, Mistakes& mistakes);
 
 // Why no run of `runs` matches `wanted`: names the key whose value no run has, with the values that
 // there are. `path` is that of `wanted`.
 void report_no_match(const Json& wanted, const std::vector<Json>& runs, const std::string& path,
-                     Report& report);
+                     Mistakes& mistakes);
 
 }  // namespace bnlab

@@ -38,11 +38,11 @@ std::string written_at(const std::string& path, const std::vector<Setting>& sett
 
 class Matrix {
  public:
-  Matrix(const Json& base, const Json& exclude, Report& report)
-      : base_(base), exclude_(exclude), report_(report) {}
+  Matrix(const Json& base, const Json& exclude, Mistakes& mistakes)
+      : base_(base), exclude_(exclude), mistakes_(mistakes) {}
 
   Expansion expand(const Json& matrix) {
-    axes_ = read_axes(matrix, report_, broken_axes_);
+    axes_ = read_axes(matrix, mistakes_, broken_axes_);
     found_.mistaken = broken_axes_;
     check_overridden();
     read_rules();
@@ -62,7 +62,7 @@ class Matrix {
     for (const auto& axis : axes_) {
       runs *= axis.positions.size();
       if (runs > kMostRuns) {
-        report_.add("matrix", "more than " + std::to_string(kMostRuns) + " runs");
+        mistakes_.add("matrix", "more than " + std::to_string(kMostRuns) + " runs");
         return false;
       }
     }
@@ -100,7 +100,7 @@ class Matrix {
             least = problems;
           }
         }
-        report_.add(*least);
+        mistakes_.add(*least);
       }
     }
   }
@@ -133,7 +133,7 @@ class Matrix {
   void blame(const Problems& problems, const Cell& cell) {
     for (const auto& [path, message] : problems.found()) {
       if (broken_axes_.count(top_level(path)) == 0) {
-        report_.add(written_at(path, cell.settings), message);
+        mistakes_.add(written_at(path, cell.settings), message);
       }
       found_.mistaken.insert(top_level(path));
     }
@@ -172,7 +172,7 @@ class Matrix {
         there += (there.empty() ? "" : " with ") + axes_[a].position_path(first->second[a]);
       }
     }
-    report_.add(here, "gives the same run as " + there);
+    mistakes_.add(here, "gives the same run as " + there);
   }
 
   void read_rules() {
@@ -180,9 +180,9 @@ class Matrix {
       const std::string path = rule_path(i);
       const bool usable = exclude_[i].is_object();  // otherwise reported with the spec's other types
       if (usable && exclude_[i].empty()) {
-        report_.add(path, "expected keys and values to match, got {}");
+        mistakes_.add(path, "expected keys and values to match, got {}");
       }
-      rule_is_usable_.push_back(usable && !exclude_[i].empty() && check_keys(exclude_[i], path, report_));
+      rule_is_usable_.push_back(usable && !exclude_[i].empty() && check_keys(exclude_[i], path, mistakes_));
     }
     rule_removed_.assign(exclude_.size(), 0);
   }
@@ -205,13 +205,13 @@ class Matrix {
         continue;
       }
       if (std::any_of(all.begin(), all.end(), [&](const Json& run) { return matches(exclude_[i], run); })) {
-        report_.add(rule_path(i), "removes nothing: earlier rules have removed all runs that it matches");
+        mistakes_.add(rule_path(i), "removes nothing: earlier rules have removed all runs that it matches");
       } else {
-        report_no_match(exclude_[i], all, rule_path(i), report_);
+        report_no_match(exclude_[i], all, rule_path(i), mistakes_);
       }
     }
     if (found_.cells.empty()) {
-      report_.add("exclude", "removes all runs");
+      mistakes_.add("exclude", "removes all runs");
     }
   }
 
@@ -224,7 +224,7 @@ class Matrix {
 
   const Json& base_;
   const Json& exclude_;
-  Report& report_;
+  Mistakes& mistakes_;
   std::vector<Axis> axes_;
   std::set<std::string> broken_axes_;
   std::vector<bool> rule_is_usable_;
@@ -236,8 +236,8 @@ class Matrix {
 
 }  // namespace
 
-Expansion expand(const Json& base, const Json& matrix, const Json& exclude, Report& report) {
-  return Matrix(base, exclude, report).expand(matrix);
+Expansion expand(const Json& base, const Json& matrix, const Json& exclude, Mistakes& mistakes) {
+  return Matrix(base, exclude, mistakes).expand(matrix);
 }
 
 }  // namespace bnlab

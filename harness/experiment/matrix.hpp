@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/experiment/report.hpp"
+#include "harness/experiment/mistakes.hpp"
 #include "harness/experiment/spec.hpp"
 #include "harness/json.hpp"
 
@@ -20,6 +20,6 @@ struct Expansion {
 
 // Expands `base` (the run keys of a spec) by `matrix` and leaves out what `exclude` matches. Every
 // mistake is reported at the place that it was written at: in `base`, or in the axis that set the value.
-Expansion expand(const Json& base, const Json& matrix, const Json& exclude, Report& report);
+Expansion expand(const Json& base, const Json& matrix, const Json& exclude, Mistakes& mistakes);
 
 }  // namespace bnlab

@@ -5,7 +5,7 @@
 #include "harness/components/registry.hpp"
 #include "harness/experiment/dotted.hpp"
 #include "harness/experiment/keys.hpp"
-#include "harness/experiment/report.hpp"
+#include "harness/experiment/mistakes.hpp"
 #include "harness/population.hpp"
 
 namespace bnlab {
@@ -97,9 +97,9 @@ void check_weight_averaging(const Json& run, Problems& problems) {
 }
 
 // What the components say of their own options in such a run.
-void check_components(const Json& run, const Problems& mistakes, Problems& problems) {
+void check_components(const Json& run, const Problems& reported, Problems& problems) {
   const auto fine = [&](const std::string& key) {
-    const auto& found = mistakes.found();
+    const auto& found = reported.found();
     return std::none_of(found.begin(), found.end(),
                         [&](const auto& it) { return top_level(it.first) == key; });
   };
@@ -116,21 +116,19 @@ void check_components(const Json& run, const Problems& mistakes, Problems& probl
     outline.norm_channels = model.norm_channels ? model.norm_channels(run["model"]) : std::vector<int64_t>();
   }
   for (const char* family : {"task", "model", "strategy", "optimizer"}) {
-    Problems own;
     if (fine(family)) {
-      check_component(family, run[family], outline, own);
+      check_component(family, run[family], family, outline, problems);
     }
-    problems.add_below(family, own);
   }
 }
 
 }  // namespace
 
-void check_agreement(const Json& run, const Problems& mistakes, Problems& problems) {
+void check_agreement(const Json& run, const Problems& reported, Problems& problems) {
   check_length(run, problems);
   check_batch(run, problems);
   check_placement(run, problems);
-  check_components(run, mistakes, problems);
+  check_components(run, reported, problems);
   check_populations(run, problems);
   check_shards(run, problems);
   check_weight_averaging(run, problems);
@@ -165,7 +163,7 @@ std::vector<std::string> RunSpec::evaluated() const {
 }
 
 RunSpec read_resolved(const Json& resolved) {
-  Report report("resolved run spec");
+  Mistakes mistakes("resolved run spec");
   std::vector<Parameter> declared = run_parameters();
   declared.erase(std::remove_if(declared.begin(), declared.end(),
                                 [](const Parameter& parameter) { return parameter.name == "placement"; }),
@@ -175,8 +173,8 @@ RunSpec read_resolved(const Json& resolved) {
   if (problems.empty()) {
     check_agreement(run, {}, problems);
   }
-  report.add(problems);
-  report.throw_if_any();
+  mistakes.add(problems);
+  mistakes.throw_if_any();
   return make_run(run);
 }
 

@@ -7,9 +7,9 @@
 
 namespace bnlab {
 
-// Mistakes between keys that are fine one by one. `run` may hold values of a wrong type; they are among the
-// `mistakes` that have been reported already.
-void check_agreement(const Json& run, const Problems& mistakes, Problems& problems);
+// Mistakes between keys that are fine one by one. `run` may hold values of a wrong type, which are among those
+// `reported` already.
+void check_agreement(const Json& run, const Problems& reported, Problems& problems);
 
 // One way of writing for what means the same: a list of equal samples per tower becomes the integer.
 Json normalised(Json run);

@@ -82,6 +82,8 @@ struct Contrast {
 };
 
 struct Experiment {
+  void describe(OptionVisitor& option);  // the keys around the runs: keys.cpp
+
   std::string name;  // the file's stem
   std::string file;
   std::string question, claim, source, protocol;

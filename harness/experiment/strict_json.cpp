@@ -38,8 +38,8 @@ class CountingIterator {
 // Looks for what a finished JSON value no longer shows: duplicate keys, depth, places of errors.
 class Inspector : public nlohmann::json_sax<Json> {
  public:
-  Inspector(const std::string& file, const std::string& text, Report& report)
-      : file_(file), text_(text), report_(report) {}
+  Inspector(const std::string& file, const std::string& text, Mistakes& mistakes)
+      : file_(file), text_(text), mistakes_(mistakes) {}
 
   size_t* read() { return &read_; }
 
@@ -60,7 +60,7 @@ class Inspector : public nlohmann::json_sax<Json> {
     level.in_object = true;
     level.current = key_path(level.path, name);
     if (!level.keys.insert(name).second) {
-      report_.add_in(file_, level.current, "duplicate key (line " + std::to_string(line(read_)) + ")");
+      mistakes_.add_in(file_, level.current, "duplicate key (line " + std::to_string(line(read_)) + ")");
     }
     return true;
   }
@@ -99,7 +99,7 @@ class Inspector : public nlohmann::json_sax<Json> {
     const size_t last = position == 0 ? 0 : std::min(position, text_.size() + 1) - 1;  // the last one read
     const size_t newline = last == 0 ? std::string::npos : text_.rfind('\n', last - 1);
     const size_t column = newline == std::string::npos ? last + 1 : last - newline;
-    report_.add_in(
+    mistakes_.add_in(
         file_, "",
         "line " + std::to_string(line(last)) + ", column " + std::to_string(column) + ": " + message);
   }
@@ -135,31 +135,31 @@ class Inspector : public nlohmann::json_sax<Json> {
 
   const std::string& file_;
   const std::string& text_;
-  Report& report_;
+  Mistakes& mistakes_;
   size_t read_ = 0;
   std::vector<Level> levels_;
 };
 
 // The file's text, or nothing if it is no ordinary, readable file within the size cap.
-std::optional<std::string> read_text(const std::string& file, Report& report) {
+std::optional<std::string> read_text(const std::string& file, Mistakes& mistakes) {
   std::error_code error;
   const auto status = std::filesystem::status(file, error);
   if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
-    report.add_in(file, "", "expected a file with a JSON object, this is not an ordinary file");
+    mistakes.add_in(file, "", "expected a file with a JSON object, this is not an ordinary file");
     return std::nullopt;
   }
   errno = 0;
   std::ifstream stream(file, std::ios::binary);
   if (!stream) {
-    report.add_in(file, "", std::string("cannot be read: ") + std::strerror(errno));
+    mistakes.add_in(file, "", std::string("cannot be read: ") + std::strerror(errno));
     return std::nullopt;
   }
   std::string text(kLargestSpec + 1, '\0');
   stream.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<size_t>(stream.gcount()));
   if (text.size() > kLargestSpec) {
-    report.add_in(file, "",
-                  "larger than " + std::to_string(kLargestSpec) + " bytes, the most a spec may have");
+    mistakes.add_in(file, "",
+                    "larger than " + std::to_string(kLargestSpec) + " bytes, the most a spec may have");
     return std::nullopt;
   }
   return text;
@@ -167,13 +167,13 @@ std::optional<std::string> read_text(const std::string& file, Report& report) {
 
 }  // namespace
 
-std::optional<Json> read_strict_json(const std::string& file, Report& report) {
-  const std::optional<std::string> text = read_text(file, report);
-  return text ? parse_strict_json(*text, file, report) : std::nullopt;
+std::optional<Json> read_strict_json(const std::string& file, Mistakes& mistakes) {
+  const std::optional<std::string> text = read_text(file, mistakes);
+  return text ? parse_strict_json(*text, file, mistakes) : std::nullopt;
 }
 
-std::optional<Json> parse_strict_json(const std::string& text, const std::string& file, Report& report) {
-  Inspector inspector(file, text, report);
+std::optional<Json> parse_strict_json(const std::string& text, const std::string& file, Mistakes& mistakes) {
+  Inspector inspector(file, text, mistakes);
   const CountingIterator begin(text.data(), inspector.read());
   const CountingIterator end(text.data() + text.size(), inspector.read());
   if (!Json::sax_parse(begin, end, &inspector)) {
@@ -181,7 +181,7 @@ std::optional<Json> parse_strict_json(const std::string& text, const std::string
   }
   Json value = Json::parse(text);
   if (!value.is_object()) {
-    report.add_in(file, "", "expected a JSON object, got " + shown(value));
+    mistakes.add_in(file, "", "expected a JSON object, got " + shown(value));
     return std::nullopt;
   }
   return value;

@@ -36,9 +36,9 @@ std::string read_text(const std::string& file) {
 }
 
 Json read_document(const std::string& file) {
-  Report report(file);
-  const std::optional<Json> document = parse_strict_json(read_text(file), file, report);
-  report.throw_if_any();
+  Mistakes mistakes(file);
+  const std::optional<Json> document = parse_strict_json(read_text(file), file, mistakes);
+  mistakes.throw_if_any();
   return *document;
 }
 

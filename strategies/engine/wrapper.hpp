@@ -15,7 +15,7 @@ struct WrapperOptions {
   Json base = "sync";
 
   void describe(OptionVisitor& option);
-  // Complains of a base without running statistics, and hands the rest to the base.
+  // Complains of a base without running statistics.
   void check(const RunOutline& run, Problems& problems) const;
   bool has_running_statistics() const { return true; }
 };

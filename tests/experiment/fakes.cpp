@@ -49,11 +49,6 @@ struct Groups {
 struct Wrapped {
   Json base = "fake_pooled";
   void describe(OptionVisitor& option) { option.component("base", base, "strategy", "the strategy inside"); }
-  void check(const RunOutline& run, Problems& problems) const {
-    Problems of_base;
-    check_component("strategy", base, run, of_base);
-    problems.add_below("base", of_base);
-  }
 };
 
 struct Ghost {

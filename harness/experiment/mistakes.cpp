@@ -1,11 +1,11 @@
-#include "harness/experiment/report.hpp"
+#include "harness/experiment/mistakes.hpp"
 
 #include "harness/error.hpp"
 #include "harness/experiment/dotted.hpp"
 
 namespace bnlab {
 
-void Report::add(const std::string& path, const std::string& message) {
+void Mistakes::add(const std::string& path, const std::string& message) {
   const std::string* file = &file_;
   size_t longest = 0;
   for (const auto& [origin, origin_file] : origins_) {
@@ -17,20 +17,20 @@ void Report::add(const std::string& path, const std::string& message) {
   add_in(*file, path, message);
 }
 
-void Report::add_in(const std::string& file, const std::string& path, const std::string& message) {
+void Mistakes::add_in(const std::string& file, const std::string& path, const std::string& message) {
   const std::string line = file + ": " + path + (path.empty() ? "" : ": ") + message;
   if (known_.insert(line).second) {
     lines_.push_back(line);
   }
 }
 
-void Report::add(const Problems& problems) {
+void Mistakes::add(const Problems& problems) {
   for (const auto& [path, message] : problems.found()) {
     add(path, message);
   }
 }
 
-void Report::throw_if_any() const {
+void Mistakes::throw_if_any() const {
   if (lines_.empty()) {
     return;
   }

@@ -10,9 +10,9 @@
 
 namespace bnlab {
 
-class Report {
+class Mistakes {
  public:
-  explicit Report(std::string file) : file_(std::move(file)) {}
+  explicit Mistakes(std::string file) : file_(std::move(file)) {}
 
   // Which paths come from a base spec: path -> file. All others come from the spec itself.
   void locate(std::map<std::string, std::string> origins) { origins_ = std::move(origins); }
