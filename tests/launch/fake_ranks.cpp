@@ -37,6 +37,12 @@ struct LeftOptions {
   double weight = 1;
 
   void describe(OptionVisitor& option) { option("weight", weight, "of nothing"); }
+  void check(const RunOutline& run, Problems& problems) const {
+    const size_t towers = run.samples_per_tower.size();
+    if (towers > 0 && weight > static_cast<double>(towers)) {
+      problems.add("weight", "is more than there are towers, " + std::to_string(towers));
+    }
+  }
 };
 
 [[maybe_unused]] const bool declared_here = [] {
