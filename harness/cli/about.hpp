@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/components/parameters.hpp"
+#include "harness/components/registry.hpp"
 
 namespace bnlab {
 
