@@ -117,7 +117,7 @@ Tensors gradients(const Tensors& y, const Tensors& dy, const Tensors& leaves) {
 }
 
 About about(const std::string& strategy) {
-  return {strategy, "what " + strategy + " must answer, in float64", {}, "", "", "", "", ""};
+  return {.name = strategy, .summary = "what " + strategy + " must answer, in float64"};
 }
 
 LayerAnswer SiteReference::answer(const LayerCase& c) const {
