@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
-#include <filesystem>
 
 #include "harness/json.hpp"
 #include "tests/launch/scratch.hpp"
@@ -91,22 +90,6 @@ TEST(Program, AMistakeInTheSpecIsExitCodeTwo) {
   const Answer answer = call({"run", scratch.write_spec(test::behaves("ok"), R"(, "sed": 1)")});
   EXPECT_EQ(answer.code, exit_code::kUsage);
   EXPECT_TRUE(has(answer.err, "seed")) << answer.err;
-}
-
-TEST(Program, AStrategyThatDoesNotFitItsTowersIsAMistakeInTheSpecToo) {
-  const test::Scratch scratch;
-  const auto spec = scratch.write_spec(
-      test::behaves("ok"),
-      R"(, "matrix": {"strategy": ["right", {"name": "left", "weight": 3}, {"name": "left", "weight": 4}]})");
-  for (const std::string command : {"plan", "run"}) {
-    const Answer answer = call({command, spec});
-    EXPECT_EQ(answer.code, exit_code::kUsage);
-    EXPECT_TRUE(answer.out.empty()) << answer.out;
-    for (const std::string key : {"matrix.strategy[1].weight", "matrix.strategy[2].weight"}) {
-      EXPECT_TRUE(has(answer.err, key + ": is more than there are towers, 2")) << answer.err;
-    }
-  }
-  EXPECT_FALSE(std::filesystem::exists(scratch / "results"));
 }
 
 TEST(ListCommand, ShowsALinePerEntry) {
