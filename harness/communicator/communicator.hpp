@@ -1,8 +1,8 @@
-// Collectives between the ranks, over c10d (NCCL on GPUs, Gloo on CPUs). Only this folder names c10d.
+// Collectives between the ranks, and the ledger that counts them by purpose.
 //
 // Every member function is called by every rank, in the same order, with tensors of the same size and
-// dtype (a mismatch kills the process); tensors must be dense. Each call is counted by purpose.
-// A world of one issues the same calls and counts them; they copy.
+// dtype (a mismatch kills the process); tensors must be dense. A world of one issues the same calls and counts
+// them; its results may share the memory of what it was given.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -34,9 +34,20 @@ struct Collective {
 // Traffic of one rank. Shared by all its communicators.
 class Ledger {
  public:
-  void add(const char* op, Purpose purpose, int64_t elements, int64_t bytes);
+  void add(const char* op, Purpose purpose, int64_t elements, int64_t bytes) {
+    purpose = evaluating_ ? Purpose::evaluation : purpose;
+    Traffic& traffic = traffic_[static_cast<size_t>(purpose)];
+    ++traffic.collectives;
+    traffic.bytes += bytes;
+    if (keep_list_) {
+      list_.push_back({op, elements, purpose});
+    }
+  }
   const Traffic& of(Purpose purpose) const { return traffic_[static_cast<size_t>(purpose)]; }
-  void clear();
+  void clear() {
+    traffic_ = {};
+    list_.clear();
+  }
   // While on, everything is booked as evaluation, so that a step's traffic is the step's own.
   void evaluating(bool on) { evaluating_ = on; }
   void keep_list(bool keep) { keep_list_ = keep; }
@@ -49,11 +60,11 @@ class Ledger {
   std::vector<Collective> list_;
 };
 
-// A collective under way.
+// A collective under way; this one is through.
 class Pending {
  public:
   virtual ~Pending() = default;
-  virtual void wait() = 0;  // on a GPU: the current stream waits, not the host
+  virtual void wait() {}  // on a GPU the current stream waits, not the host
 };
 
 class Communicator {
@@ -69,8 +80,8 @@ class Communicator {
   virtual void broadcast(at::Tensor& t, int root, Purpose purpose) = 0;  // in place
   // On root: [size, ...shape of t], in rank order; undefined elsewhere.
   virtual at::Tensor gather(const at::Tensor& t, int root, Purpose purpose) = 0;
-  virtual void reduce(at::Tensor& t, int root,
-                      Purpose purpose) = 0;  // sum on root, in place; scratch elsewhere
+  // Sum on root, in place. What the others hold afterwards is undefined.
+  virtual void reduce(at::Tensor& t, int root, Purpose purpose) = 0;
   // The first dimension of t is cut: send[r] rows go to rank r, receive[r] rows come from it. Returns the
   // received rows in rank order.
   virtual at::Tensor all_to_all(const at::Tensor& t, const std::vector<int64_t>& send,

@@ -1,4 +1,4 @@
-// How the gradients of the ranks become one. The training loop calls the four members around its own work.
+// How the gradients of all ranks become their mean. The training loop calls the four members around its own work.
 #pragma once
 
 namespace bnlab {

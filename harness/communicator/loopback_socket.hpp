@@ -1,18 +1,25 @@
-// A listening socket on the loopback interface, on a port that the kernel picks. Rank 0 inherits it, so
-// the port cannot be lost to another program between its choice and its use.
+// A listening socket on the loopback interface. Rank 0 inherits it, so that its port cannot be lost to another
+// program between its choice and its use.
 #pragma once
+
+#include <string>
 
 namespace bnlab {
 
+// Whether this is the address of the machine itself, which no other machine can reach.
+bool is_loopback(const std::string& address);
+
 class LoopbackSocket {
  public:
-  LoopbackSocket();  // throws Error (environment) if there is no loopback to listen on
+  // On an IPv4 address; port 0 lets the kernel pick a free one. Throws Error (environment) if it cannot listen there.
+  explicit LoopbackSocket(const std::string& address = "127.0.0.1", int port = 0);
   ~LoopbackSocket();
   LoopbackSocket(const LoopbackSocket&) = delete;
   LoopbackSocket& operator=(const LoopbackSocket&) = delete;
 
   int fd() const { return fd_; }
   int port() const { return port_; }
+  int release();  // the caller closes it
 
  private:
   int fd_ = -1;

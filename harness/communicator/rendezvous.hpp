@@ -1,4 +1,4 @@
-// Where the ranks of a run meet. Needs no LibTorch.
+// Where the ranks of a run meet. This header needs no LibTorch.
 #pragma once
 
 #include <chrono>
@@ -17,5 +17,9 @@ struct Rendezvous {
   std::string prefix;         // keeps several worlds on one store apart
   std::chrono::milliseconds timeout{60000};  // of every collective and of the meeting itself
 };
+
+// The text of rank 0, on every rank, through the store of the rendezvous. Called by every rank. Throws Error
+// (communication) if the ranks do not meet within the timeout.
+std::string share_text(const Rendezvous& rendezvous, const std::string& text_of_rank0);
 
 }  // namespace bnlab

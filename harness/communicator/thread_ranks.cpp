@@ -19,7 +19,7 @@
 namespace bnlab {
 namespace {
 
-// Whether it says no more than that another rank has gone.
+// Whether this failure says no more than that another rank has gone.
 bool is_consequence(const std::exception_ptr& failure) {
   try {
     std::rethrow_exception(failure);

@@ -1,63 +1,35 @@
 #include "harness/communicator/world.hpp"
 
 #include <ATen/Context.h>
-#include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
-#include <torch/csrc/distributed/c10d/TCPStore.hpp>
 #ifdef USE_C10D_NCCL
 #include <c10/cuda/CUDAFunctions.h>
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 #endif
 
-#include <chrono>
-#include <thread>
 #include <utility>
 
-#include "harness/communicator/c10d_communicator.hpp"
-#include "harness/communicator/reducer_sync.hpp"
+#include "harness/communicator/c10d_parts.hpp"
+#include "harness/communicator/loopback_socket.hpp"
+#include "harness/communicator/meeting.hpp"
 #include "harness/error.hpp"
 
 namespace bnlab {
 namespace {
 
-c10::intrusive_ptr<c10d::Store> meet(const Rendezvous& at) {
-  if (at.size == 1) {
-    return c10::make_intrusive<c10d::HashStore>();
-  }
-  c10d::TCPStoreOptions options;
-  options.port = static_cast<uint16_t>(at.port);
-  options.isServer = at.rank == 0 && !at.store_exists;
-  options.numWorkers = at.store_exists ? std::nullopt : std::optional<size_t>(at.size);
-  options.waitWorkers = false;
-  options.timeout = at.timeout;
-  // Several worlds of one process (one per run) share the server that the first one started.
-  options.multiTenant = true;
-  if (options.isServer && at.listen_fd >= 0) {
-    options.masterListenFd = at.listen_fd;  // bound to loopback; c10d itself would listen everywhere
-  }
-  try {
-    auto store = c10::make_intrusive<c10d::TCPStore>(at.address, options);
-    return c10::make_intrusive<c10d::PrefixStore>("bnlab/" + at.prefix, store);
-  } catch (const std::exception& e) {
-    throw Error(Error::Kind::communication, "rank " + std::to_string(at.rank) +
-                                                " cannot meet the others at " + at.address + ":" +
-                                                std::to_string(at.port) + ": " + e.what());
-  }
-}
-
 c10::intrusive_ptr<c10d::Backend> gloo_backend(const c10::intrusive_ptr<c10d::Store>& store,
                                                const Rendezvous& at) {
   auto options = c10d::ProcessGroupGloo::Options::create();
   if (at.size == 1) {
-    // Nothing is sent, and every device of its own would take 10 ms to shut down: all worlds of one share it.
+    // All worlds of one rank share a device that sends nothing, because a device takes 10 ms to shut down.
     static const auto idle = c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1");
     options->devices.push_back(idle);
   } else {
     // Loopback on one machine; otherwise the interface of the machine's own name.
-    const bool loopback = at.address == "127.0.0.1" || at.address == "localhost";
-    options->devices.push_back(loopback ? c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1")
-                                        : c10d::ProcessGroupGloo::createDefaultDevice());
+    options->devices.push_back(is_loopback(at.address)
+                                   ? c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1")
+                                   : c10d::ProcessGroupGloo::createDefaultDevice());
   }
   options->threads = 1;
   options->timeout = at.timeout;
@@ -89,10 +61,6 @@ class C10dWorld : public World {
     if (device.is_cuda()) {
       add_group(at, "host", /*on_gpu=*/false);
     }
-    const auto type = device.is_cuda() ? c10d::ProcessGroup::NCCL : c10d::ProcessGroup::GLOO;
-    group_ = c10::make_intrusive<c10d::ProcessGroup>(store_, rank_, size_);  // what Reducer wants
-    group_->setBackend(device.type(), type, backends_[1]);
-    group_->setDefaultBackend(type);
   }
 
   int rank() const override { return rank_; }
@@ -105,7 +73,7 @@ class C10dWorld : public World {
   Ledger& ledger() override { return ledger_; }
 
   std::unique_ptr<GradientSync> reducer(const std::vector<at::Tensor>& parameters) override {
-    return std::make_unique<ReducerSync>(parameters, group_, ledger_);
+    return make_reducer(parameters, backends_[1], device_, ledger_);
   }
 
   void leave() override {
@@ -121,7 +89,7 @@ class C10dWorld : public World {
   void add_group(const Rendezvous& at, const char* name, bool on_gpu, bool high_priority = false) {
     const auto store = c10::make_intrusive<c10d::PrefixStore>(name, store_);
     backends_.push_back(on_gpu ? nccl_backend(store, at, device_, high_priority) : gloo_backend(store, at));
-    communicators_.push_back(std::make_unique<C10dCommunicator>(backends_.back(), ledger_, name));
+    communicators_.push_back(make_communicator(backends_.back(), ledger_, name));
   }
 
   int rank_;
@@ -130,8 +98,7 @@ class C10dWorld : public World {
   Ledger ledger_;
   c10::intrusive_ptr<c10d::Store> store_;
   std::vector<c10::intrusive_ptr<c10d::Backend>> backends_;
-  std::vector<std::unique_ptr<C10dCommunicator>> communicators_;
-  c10::intrusive_ptr<c10d::ProcessGroup> group_;
+  std::vector<std::unique_ptr<Communicator>> communicators_;
 };
 
 }  // namespace
@@ -152,14 +119,8 @@ std::unique_ptr<World> join_world(const Rendezvous& at, at::DeviceType type) {
     throw Error(Error::Kind::environment, "this build has no CUDA; run with --device cpu");
 #endif
   }
-  try {
-    return std::make_unique<C10dWorld>(at, device);
-  } catch (const Error&) {
-    throw;
-  } catch (const std::exception& e) {
-    throw Error(Error::Kind::communication,
-                "rank " + std::to_string(at.rank) + " could not join the other ranks: " + e.what());
-  }
+  return in_contact(at, "could not join the other ranks",
+                    [&] { return std::make_unique<C10dWorld>(at, device); });
 }
 
 bool is_lost_contact(const std::exception& error) {
@@ -168,27 +129,6 @@ bool is_lost_contact(const std::exception& error) {
   }
   const std::string text = error.what();  // Gloo's own exceptions are not exported
   return text.find("gloo") != std::string::npos || text.find("NCCL") != std::string::npos;
-}
-
-std::string share_text(const Rendezvous& at, const std::string& text_of_rank0) {
-  if (at.size == 1) {
-    return text_of_rank0;
-  }
-  const auto store = meet(at);
-  if (at.rank == 0) {
-    store->set("shared", std::vector<uint8_t>(text_of_rank0.begin(), text_of_rank0.end()));
-  }
-  const std::vector<uint8_t> text = store->get("shared");
-  // The server lives in rank 0: it may go only after every rank has read.
-  store->add("read", 1);
-  const auto deadline = std::chrono::steady_clock::now() + at.timeout;
-  while (at.rank == 0 && store->add("read", 0) < at.size) {
-    if (std::chrono::steady_clock::now() > deadline) {
-      throw Error(Error::Kind::communication, "not every rank read what rank 0 shared; one may have died");
-    }
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
-  return {text.begin(), text.end()};
 }
 
 }  // namespace bnlab

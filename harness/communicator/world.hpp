@@ -41,7 +41,4 @@ std::unique_ptr<World> join_world(const Rendezvous& rendezvous, at::DeviceType d
 // has gone or is stuck.
 bool is_lost_contact(const std::exception& error);
 
-// The text of rank 0, on every rank, over the rendezvous' store.
-std::string share_text(const Rendezvous& rendezvous, const std::string& text_of_rank0);
-
 }  // namespace bnlab

@@ -31,12 +31,8 @@ struct RankReport {
 // Never throws: whatever happens is in the report.
 RankReport run_rank(const RankJob& job);
 
-// The text that rank 0 gives, on every rank: shared through the store of the rendezvous, under its prefix.
-// Throws Error (communication) if it does not come within the timeout.
-std::string share_text(const Rendezvous& rendezvous, const std::string& text_of_rank0);
-
 // What the environment record says of the libraries: {"libtorch": "2.11.0", "cuda": ..., "nccl": ...,
-// "gpus": [...], "cpu_capability": "AVX512"}; null for what is absent.
+// "gpus": [...], "cpu_capability": "AVX512" (LibTorch's), "cpu_kernels": "avx512" (ours)}; null for what is absent.
 Json library_versions();
 int visible_gpus();
 

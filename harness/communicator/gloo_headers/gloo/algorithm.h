@@ -1,3 +1,2 @@
-// LibTorch's wheel ships ProcessGroupGloo.hpp but not Gloo's own headers; c10d's class layouts need only
-// these names. Gloo itself is inside libtorch_cpu.
+// c10d's header includes this file and uses nothing of it.
 #pragma once

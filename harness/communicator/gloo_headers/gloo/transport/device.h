@@ -1,4 +1,4 @@
-// Forward declarations that c10d's headers need; see ../algorithm.h.
+// Names that c10d's headers use without looking inside.
 #pragma once
 
 namespace gloo::transport {

@@ -1,0 +1,24 @@
+// The two things that a world makes of a c10d backend.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+
+#include "harness/communicator/communicator.hpp"
+#include "harness/communicator/gradient_sync.hpp"
+
+namespace bnlab {
+
+// `name` is that of the group, for messages: "statistics", "gradients" or "host".
+std::unique_ptr<Communicator> make_communicator(c10::intrusive_ptr<c10d::Backend> backend, Ledger& ledger,
+                                                std::string name);
+
+// c10d's Reducer: buckets of gradients, averaged while backward still runs.
+std::unique_ptr<GradientSync> make_reducer(std::vector<at::Tensor> parameters,
+                                           const c10::intrusive_ptr<c10d::Backend>& backend,
+                                           at::Device device, Ledger& ledger);
+
+}  // namespace bnlab

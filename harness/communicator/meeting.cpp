@@ -1,0 +1,118 @@
+#include "harness/communicator/meeting.hpp"
+
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+
+#include <chrono>
+#include <map>
+#include <random>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include "harness/communicator/loopback_socket.hpp"
+
+namespace bnlab {
+namespace {
+
+// Rank 0's server where no launcher serves a store. It lives as long as the process: while one of its worlds ends,
+// a faster rank may already be asking for the next.
+void serve(const Rendezvous& at) {
+  static std::map<int, c10::intrusive_ptr<c10d::TCPStore>> servers;
+  if (servers.contains(at.port)) {
+    return;
+  }
+  c10d::TCPStoreOptions options;
+  options.port = static_cast<uint16_t>(at.port);
+  options.isServer = true;
+  options.waitWorkers = false;
+  options.timeout = at.timeout;
+  if (is_loopback(at.address)) {  // c10d itself would listen on every interface
+    options.masterListenFd = LoopbackSocket(at.address, at.port).release();
+  }
+  servers[at.port] = c10::make_intrusive<c10d::TCPStore>(at.address, options);
+}
+
+std::vector<uint8_t> bytes(const std::string& text) {
+  return {text.begin(), text.end()};
+}
+
+std::string text(const std::vector<uint8_t>& bytes) {
+  return {bytes.begin(), bytes.end()};
+}
+
+// A word that nobody has said before.
+std::string new_word() {
+  std::random_device chance;
+  return std::to_string(chance()) + "-" + std::to_string(chance());
+}
+
+// A launcher's store outlives the programs that it starts, and keeps what they have said. Every rank therefore asks
+// with a word of its own, and rank 0 answers every word that it finds until its own answer has arrived everywhere.
+void answer_all(c10d::Store& store, const Rendezvous& at, const std::string& shared) {
+  const std::string me = new_word();
+  std::set<std::string> answered;
+  const auto deadline = std::chrono::steady_clock::now() + at.timeout;
+  while (store.add("received/" + me, 0) < at.size - 1) {
+    for (int rank = 1; rank < at.size; ++rank) {
+      const std::string question = "question/" + std::to_string(rank);
+      if (!store.check({question})) {
+        continue;
+      }
+      const std::string word = text(store.get(question));
+      if (answered.insert(word).second) {
+        store.set("answer/" + word, bytes(me + "\n" + shared));
+      }
+    }
+    if (std::chrono::steady_clock::now() > deadline) {
+      throw Error(Error::Kind::communication, "not every rank asked what rank 0 shares; one may have died");
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+}
+
+std::string ask(c10d::Store& store, int rank) {
+  const std::string word = new_word();
+  store.set("question/" + std::to_string(rank), bytes(word));
+  const std::string answer = text(store.get("answer/" + word));
+  const size_t line = answer.find('\n');
+  store.add("received/" + answer.substr(0, line), 1);
+  return answer.substr(line + 1);
+}
+
+}  // namespace
+
+c10::intrusive_ptr<c10d::Store> meet(const Rendezvous& at) {
+  if (at.size == 1) {
+    return c10::make_intrusive<c10d::HashStore>();
+  }
+  c10d::TCPStoreOptions options;
+  options.port = static_cast<uint16_t>(at.port);
+  options.waitWorkers = false;
+  options.timeout = at.timeout;
+  if (at.listen_fd >= 0) {
+    options.isServer = true;
+    options.masterListenFd = at.listen_fd;
+  } else if (at.rank == 0 && !at.store_exists) {
+    serve(at);
+  }
+  const auto store = c10::make_intrusive<c10d::TCPStore>(at.address, options);
+  return c10::make_intrusive<c10d::PrefixStore>("bnlab/" + at.prefix, store);
+}
+
+std::string share_text(const Rendezvous& at, const std::string& text_of_rank0) {
+  if (at.size == 1) {
+    return text_of_rank0;
+  }
+  return in_contact(at, "could not agree with the other ranks", [&] {
+    const auto store = meet(at);
+    if (at.rank > 0) {
+      return ask(*store, at.rank);
+    }
+    answer_all(*store, at, text_of_rank0);
+    return text_of_rank0;
+  });
+}
+
+}  // namespace bnlab

@@ -1,0 +1,66 @@
+// What the ledger says of the gradients that c10d's Reducer averages.
+#include <gtest/gtest.h>
+#include <torch/types.h>
+
+#include <cstdlib>
+#include <numeric>
+
+#include "harness/communicator/thread_ranks.hpp"
+
+namespace bnlab {
+namespace {
+
+// c10d's flight recorder is one per process and not made for ranks that are threads: off before main().
+[[maybe_unused]] const int no_flight_recorder = ::setenv("TORCH_FR_BUFFER_SIZE", "0", 1);
+
+// Elements of every all-reduce in each of `steps` steps over parameters of these sizes.
+std::vector<std::vector<int64_t>> exchanged(World& world, const std::vector<int64_t>& sizes, int steps) {
+  std::vector<at::Tensor> parameters;
+  for (const int64_t size : sizes) {
+    parameters.push_back(at::zeros({size}).set_requires_grad(true));
+  }
+  const auto sync = world.reducer(parameters);
+  world.ledger().keep_list(true);
+  std::vector<std::vector<int64_t>> seen;
+  for (int step = 0; step < steps; ++step) {
+    world.ledger().clear();
+    sync->before_forward();
+    at::Tensor loss = at::zeros({});
+    for (const at::Tensor& p : parameters) {
+      loss = loss + p.sum() * (world.rank() + 1);
+    }
+    sync->before_backward();
+    loss.backward();
+    sync->after_backward();
+    const float mean = static_cast<float>(world.size() + 1) / 2;
+    for (const at::Tensor& p : parameters) {
+      EXPECT_TRUE(at::equal(p.grad(), at::full_like(p, mean)));
+    }
+    sync->after_step();
+    seen.emplace_back();
+    for (const Collective& collective : world.ledger().list()) {
+      EXPECT_EQ(collective.op, "all_reduce");
+      EXPECT_EQ(collective.purpose, Purpose::gradients);
+      seen.back().push_back(collective.elements);
+    }
+    const int64_t elements = std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
+    EXPECT_EQ(world.ledger().of(Purpose::gradients).bytes, 4 * elements) << "step " << step;
+  }
+  return seen;
+}
+
+// The first bucket holds up to 1 MiB and the others up to 25 MiB. At first they are cut in the order of the
+// parameters, and after one step in the order in which the gradients have arrived.
+TEST(Reducer, BooksTheBucketsThatTravelInEveryStep) {
+  const int64_t mebibyte = (1 << 20) / 4;
+  const std::vector<int64_t> sizes{2 * mebibyte, 26 * mebibyte, mebibyte / 2};
+  on_thread_ranks(2, at::kCPU, [&](World& world) {
+    const auto steps = exchanged(world, sizes, 3);
+    EXPECT_EQ(steps[0].size(), 3U);
+    EXPECT_EQ(steps[1].size(), 2U);
+    EXPECT_EQ(steps[2], steps[1]);
+  });
+}
+
+}  // namespace
+}  // namespace bnlab
