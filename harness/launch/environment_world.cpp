@@ -106,9 +106,6 @@ std::optional<EnvironmentWorld> environment_world(const Variables& variables) {
   }
   const auto agent = variables.find("TORCHELASTIC_USE_AGENT_STORE");
   place.store_exists = agent != variables.end() && agent->second == "True";
-  if (has(variables, "TORCHELASTIC_RESTART_COUNT")) {
-    world.restart = number(variables, "TORCHELASTIC_RESTART_COUNT", *found);
-  }
   return world;
 }
 

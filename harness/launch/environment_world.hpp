@@ -13,10 +13,9 @@ using Variables = std::map<std::string, std::string>;
 
 struct EnvironmentWorld {
   std::string launcher;  // "torchrun", "environment" (plain RANK), "mpirun", "srun"
-  std::string reason;    // the variables that gave it away, for `bnlab doctor`
+  std::string reason;    // the variables by which it was found, for `bnlab doctor`
   Rendezvous rendezvous;
-  int local_size = 1;  // ranks on this host, for their share of its cores; all of them if nothing says
-  int restart = 0;     // torchrun: how often it has started the world again
+  int local_size = 1;  // ranks on this host, which share its cores; all ranks where the launcher does not say
 };
 
 Variables process_environment();

@@ -10,29 +10,14 @@
 #include <thread>
 
 #include "harness/error.hpp"
-#include "harness/launch/launch_parts.hpp"
+#include "harness/launch/books.hpp"
+#include "harness/launch/environment_world.hpp"
 #include "harness/launch/rank_job.hpp"
 #include "harness/launch/selection.hpp"
-#include "harness/records/environment.hpp"
 #include "harness/records/results_lock.hpp"
 
 namespace bnlab {
 namespace {
-
-// Keeps the progress line moving while this thread trains.
-class Ticker {
- public:
-  explicit Ticker(Progress& progress)
-      : thread_([&progress](const std::stop_token& stop) {
-          while (!stop.stop_requested()) {
-            progress.update();
-            std::this_thread::sleep_for(std::chrono::milliseconds(100));
-          }
-        }) {}
-
- private:
-  std::jthread thread_;
-};
 
 // The options of the one placement that this world can give: all its ranks, one run at a time.
 LaunchOptions options_of_world(LaunchOptions options, const EnvironmentWorld& world) {
@@ -67,29 +52,28 @@ std::vector<PlacedRun> runs_that_fit(const Experiment& experiment, const LaunchO
   return place_runs(experiment, fitting, options, gpus, usable_cores(), remarks);
 }
 
-class WorldMatrix {
+// What the ranks call a run among themselves.
+std::string name_of(const PlacedRun& run) {
+  return run.spec.id + "/" + run.placement.name();
+}
+
+class JoinedWorld {
  public:
-  WorldMatrix(const Experiment& experiment, const LaunchOptions& options, const EnvironmentWorld& world)
+  JoinedWorld(const Experiment& experiment, const LaunchOptions& options, const EnvironmentWorld& world)
       : experiment_(experiment), options_(options_of_world(options, world)), world_(world) {}
 
   LaunchSummary run() {
     std::vector<std::string> remarks;
     const std::vector<PlacedRun> fitting = runs_that_fit(experiment_, options_, remarks);
     const Json plan = agree_on_plan(fitting);
-    std::vector<PlacedRun> chosen;
-    for (const size_t index : plan.at("runs")) {
-      chosen.push_back(fitting.at(index));
-    }
+    const std::vector<PlacedRun> chosen = chosen_runs(fitting, plan);
     summary_.leads = leads();
     summary_.skipped = static_cast<int>(fitting.size() - chosen.size());
     if (leads()) {
-      progress_.emplace(static_cast<int>(chosen.size()), total_work(chosen), 1);
-      std::for_each(remarks.begin(), remarks.end(),
-                    [&](const auto& text) { progress_->say("note: " + text); });
-      environment_ = environment_record(library_versions());
+      books_.emplace(experiment_, options_, world_.launcher, chosen, remarks);
     }
     for (const PlacedRun& run : chosen) {
-      run_one(run, plan.at("session").get<std::string>() + "/" + run.spec.id);
+      run_one(run, plan.at("session").get<std::string>() + "/" + name_of(run));
     }
     return summary_;
   }
@@ -104,9 +88,9 @@ class WorldMatrix {
     if (leads()) {
       try {
         lock_.emplace(options_.results_dir);
-        for (size_t i = 0; i < fitting.size(); ++i) {
-          if (!is_done(fitting[i].folder, options_.retry)) {
-            plan["runs"].push_back(i);
+        for (const PlacedRun& run : fitting) {
+          if (!is_done(run.folder, options_.retry)) {
+            plan["runs"].push_back(name_of(run));
           }
         }
       } catch (const Error& error) {
@@ -114,12 +98,27 @@ class WorldMatrix {
       }
     }
     Rendezvous place = world_.rendezvous;
-    place.prefix = "plan-" + std::to_string(world_.restart);
+    place.prefix = "plan";
     plan = Json::parse(share_text(place, plan.dump()));
     if (!plan.at("error").is_null()) {
       throw Error(Error::Kind::environment, "rank 0: " + plan.at("error").get<std::string>());
     }
     return plan;
+  }
+
+  static std::vector<PlacedRun> chosen_runs(const std::vector<PlacedRun>& fitting, const Json& plan) {
+    std::vector<PlacedRun> chosen;
+    for (const std::string name : plan.at("runs")) {
+      const auto found = std::find_if(fitting.begin(), fitting.end(),
+                                      [&](const PlacedRun& run) { return name_of(run) == name; });
+      if (found == fitting.end()) {
+        throw Error(Error::Kind::usage, "rank 0 asks for the run " + name +
+                                            ", which is none of this rank's; start every rank with the same "
+                                            "command and the same spec");
+      }
+      chosen.push_back(*found);
+    }
+    return chosen;
   }
 
   void run_one(const PlacedRun& run, const std::string& prefix) {
@@ -134,7 +133,7 @@ class WorldMatrix {
     job.threads = run.threads;
     const RankReport report = leads() ? run_and_record(run, job) : run_rank(job);
     if (!leads()) {
-      count(summary_, status_named(report.status));
+      summary_.count(status_named(report.status));
     }
     if (report.lost_contact) {
       throw Error(Error::Kind::communication,
@@ -143,31 +142,33 @@ class WorldMatrix {
   }
 
   RankReport run_and_record(const PlacedRun& run, const RankJob& job) {
-    empty_folder(run.folder);
-    RunAccount account = begin_account(experiment_, options_, run, world_.launcher, environment_);
+    books_->started(run);
+    RunEnd end;
+    end.started_at = now_utc();
     const auto start = std::chrono::steady_clock::now();
-    progress_->started(run.spec, run.folder + "/" + kMetricsFile);
     RankReport report;
     {
-      const Ticker ticker(*progress_);
+      const std::jthread ticker([this](const std::stop_token& stop) {  // while this thread trains
+        while (!stop.stop_requested()) {
+          books_->update();
+          std::this_thread::sleep_for(std::chrono::milliseconds(100));
+        }
+      });
       report = run_rank(job);
     }
-    account.wall_time_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    account.outcome = {status_named(report.status), report.message, std::nullopt, "", {}};
-    account.result = report.result;
-    account.notes = report.notes;
-    write_record(account, run.folder);
-    count(summary_, account.outcome.status);
-    progress_->finished(run.spec, account.outcome, account.wall_time_s, account.result);
+    end.wall_time_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    end.outcome = {status_named(report.status), report.message, std::nullopt, "", {}};
+    end.result = report.result;
+    end.notes = report.notes;
+    books_->ended(run, end, summary_);
     return report;
   }
 
   const Experiment& experiment_;
   const LaunchOptions options_;
   const EnvironmentWorld& world_;
-  std::optional<ResultsLock> lock_;   // rank 0
-  std::optional<Progress> progress_;  // rank 0
-  Json environment_;
+  std::optional<ResultsLock> lock_;  // rank 0
+  std::optional<Books> books_;       // rank 0
   LaunchSummary summary_;
 };
 
@@ -175,7 +176,7 @@ class WorldMatrix {
 
 LaunchSummary launch_in_world(const Experiment& experiment, const LaunchOptions& options,
                               const EnvironmentWorld& world) {
-  return WorldMatrix(experiment, options, world).run();
+  return JoinedWorld(experiment, options, world).run();
 }
 
 }  // namespace bnlab

@@ -165,7 +165,7 @@ long out_of_memory_kills() {
       return *count;
     }
   }
-  return oom_kill_count("/proc/vmstat").value_or(0);  // no cgroup: the whole machine's
+  return oom_kill_count("/proc/vmstat").value_or(0);  // without a cgroup, that of the whole machine
 }
 
 }  // namespace bnlab

@@ -12,18 +12,18 @@
 namespace bnlab {
 
 struct RankEnd {
-  std::optional<RankReport> report;  // what it wrote, if it came to that
+  std::optional<RankReport> report;  // what it wrote, if it wrote one
   ProcessEnd end;
-  bool stopped = false;  // by the launcher: its end says nothing
+  bool stopped = false;  // by the launcher, so that its end says nothing
   int order = 0;         // 0 for the first rank seen to end; equal where the order is not known
 };
 
 enum class Stop { none, timeout, interrupt };  // why the launcher ended a run, if it did
 
-// The outcome names the first rank that went wrong, not those that failed in consequence. The order of
-// blame: a rank that died; a rank's own finding (oom, error, diverged, an unexpected exception); a rank
-// that was silent while others lost contact; lost contact with nobody missing. The log tail stays empty.
-// `out_of_memory`: the kernel has killed a process for lack of memory during the run.
+// The outcome names the first rank that went wrong, not those that failed in consequence. These are blamed in this
+// order: a rank that died; a rank's own finding (oom, error, diverged, an unexpected exception); a rank that was
+// silent while others lost contact; a rank that lost contact while nobody was silent. The log tail stays empty.
+// `out_of_memory` says that the kernel has killed a process for lack of memory during the run.
 Outcome judge(const std::vector<RankEnd>& ranks, Stop stop, double timeout_s, bool out_of_memory);
 
 // The last `lines` lines of a log; empty if there is none.

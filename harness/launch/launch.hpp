@@ -1,13 +1,16 @@
 // Runs an experiment: skips what is finished, starts the ranks of the rest, watches them, records every
-// outcome. A failed run never ends the matrix. Needs no LibTorch.
+// outcome. A failed run never ends the matrix. This needs no LibTorch.
 #pragma once
 
 #include <string>
 #include <vector>
 
 #include "harness/experiment/spec.hpp"
+#include "harness/records/record.hpp"
 
 namespace bnlab {
+
+struct EnvironmentWorld;
 
 struct LaunchOptions {
   int ranks = 0;                  // 0: one per GPU, one on the CPU; lowered to a divisor of the towers, aloud
@@ -28,9 +31,20 @@ struct LaunchSummary {
   int failed = 0;    // any other outcome, in this call
   bool interrupted = false;
   bool leads = true;  // false on every rank but the first of a world that a launcher such as torchrun made
+
+  void count(Status status);  // a run that has ended
 };
 
 // Progress goes to standard error: a line with an ETA on a terminal, plain lines elsewhere.
+// Chooses between the two ways below.
 LaunchSummary launch(const Experiment& experiment, const LaunchOptions& options);
+
+// The ranks are children of this process, `options.jobs` runs of them side by side.
+LaunchSummary launch_own_ranks(const Experiment& experiment, const LaunchOptions& options);
+
+// This process is one rank of a world that another launcher made, and every process of that world calls this.
+// Rank 0 alone reads and writes the results folder.
+LaunchSummary launch_in_world(const Experiment& experiment, const LaunchOptions& options,
+                              const EnvironmentWorld& world);
 
 }  // namespace bnlab

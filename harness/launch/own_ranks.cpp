@@ -1,14 +1,15 @@
 // Runs a matrix with ranks that are children of this process.
+#include <signal.h>
+
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <list>
 #include <thread>
 
-#include "harness/launch/interrupt.hpp"
-#include "harness/launch/launch_parts.hpp"
+#include "harness/launch/books.hpp"
 #include "harness/launch/running_run.hpp"
 #include "harness/launch/selection.hpp"
-#include "harness/records/environment.hpp"
 #include "harness/records/results_lock.hpp"
 
 namespace bnlab {
@@ -16,9 +17,42 @@ namespace {
 
 constexpr std::chrono::milliseconds kLookEvery{20};
 
-class Matrix {
+volatile sig_atomic_t interrupt_raised = 0;
+
+// While one lives, Ctrl-C and its like (SIGINT, SIGTERM, SIGHUP) only raise a flag, so that children are stopped and
+// records stay whole.
+class InterruptWatch {
  public:
-  Matrix(const Experiment& experiment, const LaunchOptions& options)
+  InterruptWatch() {
+    interrupt_raised = 0;
+    struct sigaction action {};
+    action.sa_handler = [](int) { interrupt_raised = 1; };
+    sigemptyset(&action.sa_mask);
+    for (size_t i = 0; i < kSignals.size(); ++i) {
+      sigaction(kSignals[i], nullptr, &before_[i]);
+      if (before_[i].sa_handler != SIG_IGN) {  // nohup: an ignored hang-up stays ignored
+        sigaction(kSignals[i], &action, nullptr);
+      }
+    }
+  }
+  ~InterruptWatch() {
+    for (size_t i = 0; i < kSignals.size(); ++i) {
+      sigaction(kSignals[i], &before_[i], nullptr);
+    }
+  }
+  InterruptWatch(const InterruptWatch&) = delete;
+  InterruptWatch& operator=(const InterruptWatch&) = delete;
+
+  bool interrupted() const { return interrupt_raised != 0; }
+
+ private:
+  static constexpr std::array<int, 3> kSignals{SIGINT, SIGTERM, SIGHUP};
+  std::array<struct sigaction, kSignals.size()> before_{};
+};
+
+class OwnRanks {
+ public:
+  OwnRanks(const Experiment& experiment, const LaunchOptions& options)
       : experiment_(experiment), options_(options) {}
 
   LaunchSummary run() {
@@ -28,19 +62,15 @@ class Matrix {
                           usable_cores(), remarks);
     summary_.skipped = static_cast<int>(
         std::erase_if(waiting_, [&](const PlacedRun& run) { return is_done(run.folder, options_.retry); }));
-    Progress progress(static_cast<int>(waiting_.size()), total_work(waiting_), options_.jobs);
-    for (const std::string& remark : remarks) {
-      progress.say("note: " + remark);
-    }
-    if (!waiting_.empty()) {
-      environment_ = environment_record(library_versions());
-      watch_all(progress);
-    }
+    const auto on_gpu = [](const PlacedRun& run) { return run.placement.device == "cuda"; };
+    gpus_ = GpuShares(std::any_of(waiting_.begin(), waiting_.end(), on_gpu) ? visible_gpus() : 0);
+    Books books(experiment_, options_, "bnlab", waiting_, remarks);
+    watch_all(books);
     return summary_;
   }
 
  private:
-  void watch_all(Progress& progress) {
+  void watch_all(Books& books) {
     const InterruptWatch interrupt;
     std::reverse(waiting_.begin(), waiting_.end());  // the next one is at the back
     while (!waiting_.empty() || !running_.empty()) {
@@ -50,53 +80,46 @@ class Matrix {
         std::for_each(running_.begin(), running_.end(), [](RunningRun& run) { run.stop(Stop::interrupt); });
       }
       while (!waiting_.empty() && running_.size() < static_cast<size_t>(options_.jobs)) {
-        start_next(progress);
+        start_next(books);
       }
-      running_.remove_if([&](RunningRun& run) { return ended(run, progress); });
-      progress.update();
+      running_.remove_if([&](RunningRun& run) { return ended(run, books); });
+      books.update();
       std::this_thread::sleep_for(kLookEvery);
     }
   }
 
-  void start_next(Progress& progress) {
-    const PlacedRun next = waiting_.back();
+  void start_next(Books& books) {
+    PlacedRun next = waiting_.back();
     waiting_.pop_back();
+    if (next.placement.device == "cuda") {
+      next.gpus = gpus_.take(next.placement.ranks);
+    }
+    books.started(next);
     running_.emplace_back(next, options_.program, options_.data_dir);
-    progress.started(next.spec, next.folder + "/" + kMetricsFile);
   }
 
   // Whether the run has ended; if so, its record is written.
-  bool ended(RunningRun& run, Progress& progress) {
+  bool ended(RunningRun& run, Books& books) {
     if (!run.poll()) {
       return false;
     }
-    RunAccount account = begin_account(experiment_, options_, run.run(), "bnlab", environment_);
-    account.started_at = run.started_at();
-    for (const auto& [name, value] : rank_settings(run.run().threads)) {
-      account.environment["variables"][name] = value;
-    }
-    account.wall_time_s = run.elapsed_s();
-    account.outcome = run.outcome();
-    account.result = run.result();
-    account.notes = run.notes();
-    write_record(account, run.run().folder);
-    count(summary_, account.outcome.status);
-    progress.finished(run.run().spec, account.outcome, account.wall_time_s, account.result);
+    gpus_.give_back(run.run().gpus);
+    books.ended(run.run(), run.end(), summary_);
     return true;
   }
 
   const Experiment& experiment_;
   const LaunchOptions& options_;
-  Json environment_;
   std::vector<PlacedRun> waiting_;
   std::list<RunningRun> running_;
+  GpuShares gpus_{0};
   LaunchSummary summary_;
 };
 
 }  // namespace
 
 LaunchSummary launch_own_ranks(const Experiment& experiment, const LaunchOptions& options) {
-  return Matrix(experiment, options).run();
+  return OwnRanks(experiment, options).run();
 }
 
 }  // namespace bnlab

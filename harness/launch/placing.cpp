@@ -3,6 +3,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "harness/error.hpp"
 
@@ -70,12 +71,29 @@ int usable_cores() {
   return sched_getaffinity(0, sizeof set, &set) == 0 ? std::max(1, CPU_COUNT(&set)) : 1;
 }
 
+std::vector<int> GpuShares::take(int ranks) {
+  std::vector<int> taken(runs_.size());
+  std::iota(taken.begin(), taken.end(), 0);
+  std::stable_sort(taken.begin(), taken.end(), [&](int a, int b) { return runs_.at(a) < runs_.at(b); });
+  taken.resize(static_cast<size_t>(ranks));
+  for (const int gpu : taken) {
+    ++runs_.at(gpu);
+  }
+  return taken;
+}
+
+void GpuShares::give_back(const std::vector<int>& gpus) {
+  for (const int gpu : gpus) {
+    --runs_.at(gpu);
+  }
+}
+
 std::vector<PlacedRun> place_runs(const Experiment& experiment, const std::vector<RunSpec>& runs,
                                   const LaunchOptions& options, const std::function<int()>& gpus, int cores,
                                   std::vector<std::string>& remarks) {
   std::vector<PlacedRun> placed;
   for (const RunSpec& run : runs) {
-    PlacedRun place{run, {}, "", 1};
+    PlacedRun place{run, {}, "", 1, {}};
     place.placement.device = choose_device(run, options, gpus, remarks);
     const bool on_gpu = place.placement.device == "cuda";
     place.placement.ranks = choose_ranks(run, options, on_gpu ? gpus() : 0, remarks);

@@ -14,7 +14,19 @@ struct PlacedRun {
   RunSpec spec;
   Placement placement;
   std::string folder;
-  int threads = 1;  // per rank
+  int threads = 1;        // per rank
+  std::vector<int> gpus;  // of each rank, once the run starts; empty on the CPU
+};
+
+// The GPUs of this machine, for runs side by side.
+class GpuShares {
+ public:
+  explicit GpuShares(int gpus) : runs_(static_cast<size_t>(gpus)) {}
+  std::vector<int> take(int ranks);  // different GPUs with the fewest runs on them, the lowest numbers first
+  void give_back(const std::vector<int>& gpus);
+
+ private:
+  std::vector<int> runs_;  // on each GPU
 };
 
 // Cores that this process may use.

@@ -141,7 +141,7 @@ ProcessEnd Process::wait() {
     if (waitpid(id_, &status, 0) == id_) {
       end_ = decode(status);
     } else if (errno != EINTR) {
-      end_ = ProcessEnd{127, 0};  // reaped by somebody else: nothing more can be known
+      end_ = ProcessEnd{127, 0};  // somebody else has reaped it, and nothing more can be known
     }
   }
   return *end_;

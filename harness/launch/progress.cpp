@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <iostream>
 #include <limits>
 #include <numeric>
@@ -69,6 +70,22 @@ std::string headline_text(const Json& result) {
     return metric + " " + (value.is_number() ? formatted("%.4f", value.get<double>()) : "undefined");
   }
   return "";
+}
+
+void MetricsTail::read_on() {
+  std::ifstream in(file_, std::ios::binary);
+  in.seekg(offset_);
+  for (std::string line; std::getline(in, line) && !in.eof();) {  // at eof the line is still being written
+    offset_ += static_cast<int64_t>(line.size()) + 1;
+    const Json entry = Json::parse(line, nullptr, false);
+    if (!entry.is_object() || entry.value("kind", "") != "train") {
+      continue;
+    }
+    step_ = entry.value("step", step_);
+    epoch_ = entry.value("epoch", epoch_);
+    const auto loss = entry.find("loss");
+    loss_ = loss != entry.end() && loss->is_number() ? std::optional(loss->get<double>()) : std::nullopt;
+  }
 }
 
 Progress::Progress(int runs, double work, int jobs)

@@ -1,20 +1,41 @@
-// What a user sees while a matrix runs, on standard error: on a terminal one updating line for the whole
-// matrix, elsewhere a plain line now and then; in both, one line per finished run.
+// What a user sees on standard error while a matrix runs: on a terminal one line that is kept up to date, elsewhere a
+// plain line now and then, and a line for every run that has ended.
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <list>
+#include <optional>
 #include <string>
 
 #include "harness/experiment/spec.hpp"
-#include "harness/launch/metrics_tail.hpp"
 #include "harness/records/record.hpp"
 
 namespace bnlab {
 
+// Follows a run's metrics.jsonl while it is being written.
+class MetricsTail {
+ public:
+  explicit MetricsTail(std::string file) : file_(std::move(file)) {}
+
+  // Reads the lines that were completed since the last call. The file need not exist yet.
+  void read_on();
+
+  int64_t step() const { return step_; }
+  double epoch() const { return epoch_; }
+  std::optional<double> loss() const { return loss_; }  // of the last "train" line; nothing if not finite
+
+ private:
+  std::string file_;
+  int64_t offset_ = 0;
+  int64_t step_ = 0;
+  double epoch_ = 0;
+  std::optional<double> loss_;
+};
+
 class Progress {
  public:
-  // `runs` of them are to be done, with `work` in all (work_of), `jobs` at a time.
+  // `runs` runs are to be done, which are `work` in all (work_of), `jobs` at a time.
   Progress(int runs, double work, int jobs);
   ~Progress();
   Progress(const Progress&) = delete;
@@ -24,7 +45,7 @@ class Progress {
   void started(const RunSpec& run, const std::string& metrics_file);
   // `result`: of the record, for the headline metric.
   void finished(const RunSpec& run, const Outcome& outcome, double wall_time_s, const Json& result);
-  void update();  // looks what the runs under way have come to; cheap, call it often
+  void update();  // reads how far the runs are; cheap, to be called often
 
  private:
   using Clock = std::chrono::steady_clock;

@@ -7,7 +7,6 @@
 #include <map>
 
 #include "harness/communicator/loopback_socket.hpp"
-#include "harness/launch/launch_parts.hpp"
 #include "harness/launch/rank_job.hpp"
 
 namespace bnlab {
@@ -18,24 +17,7 @@ using std::chrono::seconds;
 constexpr seconds kGraceAfterFailure{2};  // for the other ranks to notice by themselves, and to report
 constexpr seconds kGraceAfterStop{2};     // between SIGTERM and SIGKILL
 
-std::map<std::string, std::string> rank_environment(int rank, int ranks, int threads, int port) {
-  std::map<std::string, std::string> environment = rank_settings(threads);
-  environment.insert({{"RANK", std::to_string(rank)},
-                      {"WORLD_SIZE", std::to_string(ranks)},
-                      {"LOCAL_RANK", std::to_string(rank)},
-                      {"MASTER_ADDR", "127.0.0.1"},
-                      {"MASTER_PORT", std::to_string(port)},
-                      {"TORCHELASTIC_USE_AGENT_STORE", "False"}});
-  return environment;
-}
-
-bool failed(const RankEnd& rank) {
-  return !rank.report || rank.end.signal != 0 || rank.end.code != 0 ||
-         (rank.report->status != "ok" && rank.report->status != "diverged");
-}
-
-}  // namespace
-
+// The variables that the ranks run with for speed: threads, waiting, memory.
 std::map<std::string, std::string> rank_settings(int threads) {
   std::map<std::string, std::string> settings{
       {"OMP_NUM_THREADS", std::to_string(threads)},
@@ -53,12 +35,30 @@ std::map<std::string, std::string> rank_settings(int threads) {
   return settings;
 }
 
+std::map<std::string, std::string> rank_environment(const PlacedRun& run, int rank, int port) {
+  std::map<std::string, std::string> environment = rank_settings(run.threads);
+  const int local_rank = run.gpus.empty() ? rank : run.gpus.at(static_cast<size_t>(rank));  // selects the GPU
+  environment.insert({{"RANK", std::to_string(rank)},
+                      {"WORLD_SIZE", std::to_string(run.placement.ranks)},
+                      {"LOCAL_RANK", std::to_string(local_rank)},
+                      {"MASTER_ADDR", "127.0.0.1"},
+                      {"MASTER_PORT", std::to_string(port)},
+                      {"TORCHELASTIC_USE_AGENT_STORE", "False"}});
+  return environment;
+}
+
+bool failed(const RankEnd& rank) {
+  return !rank.report || rank.end.signal != 0 || rank.end.code != 0 ||
+         (rank.report->status != "ok" && rank.report->status != "diverged");
+}
+
+}  // namespace
+
 RunningRun::RunningRun(PlacedRun run, const std::string& program, const std::string& data_dir)
     : run_(std::move(run)),
       started_at_(now_utc()),
       start_(Clock::now()),
       out_of_memory_kills_(bnlab::out_of_memory_kills()) {
-  empty_folder(run_.folder);
   RankJob job;
   job.spec = run_.spec;
   job.device = run_.placement.device;
@@ -80,8 +80,7 @@ void RunningRun::start_ranks(const std::string& program) {
   for (int rank = 0; rank < ranks; ++rank) {
     ChildCommand command;
     command.argv = {program, "rank", "--job", job_file(run_.folder)};
-    command.environment =
-        rank_environment(rank, ranks, run_.threads, meeting_point ? meeting_point->port() : 0);
+    command.environment = rank_environment(run_, rank, meeting_point ? meeting_point->port() : 0);
     command.log_file = log_file(run_.folder, rank);
     command.group = ranks_.empty() ? 0 : ranks_.front().process.id();
     if (rank == 0 && meeting_point) {
@@ -134,8 +133,7 @@ bool RunningRun::collect_ended() {
 }
 
 void RunningRun::react() {
-  // A rank that failed ends the run soon; one that is through leaves the others as long as a collective
-  // may take.
+  // A rank that failed ends the run soon. A rank that has finished leaves the others the time of a collective.
   const bool any_failed =
       std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& r) { return r.ended && failed(r.state); });
   const auto patience =
@@ -180,21 +178,18 @@ Outcome RunningRun::outcome() const {
   return outcome;
 }
 
-Json RunningRun::result() const {
-  const Status status = outcome().status;
-  const bool finished = status == Status::ok || status == Status::diverged;
-  const auto& report = ranks_.front().state.report;
-  return finished && report ? report->result : Json();
-}
-
-std::vector<std::string> RunningRun::notes() const {
-  std::vector<std::string> notes;
+RunEnd RunningRun::end() const {
+  RunEnd end{started_at_, elapsed_s(), outcome(), nullptr, {}, rank_settings(run_.threads)};
+  const bool finished = end.outcome.status == Status::ok || end.outcome.status == Status::diverged;
+  if (const auto& first = ranks_.front().state.report; finished && first) {
+    end.result = first->result;
+  }
   for (const Rank& rank : ranks_) {
     if (rank.state.report) {
-      notes.insert(notes.end(), rank.state.report->notes.begin(), rank.state.report->notes.end());
+      end.notes.insert(end.notes.end(), rank.state.report->notes.begin(), rank.state.report->notes.end());
     }
   }
-  return notes;
+  return end;
 }
 
 }  // namespace bnlab

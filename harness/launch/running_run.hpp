@@ -2,39 +2,31 @@
 #pragma once
 
 #include <chrono>
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "harness/launch/books.hpp"
 #include "harness/launch/judge.hpp"
 #include "harness/launch/placing.hpp"
 #include "harness/launch/process.hpp"
 
 namespace bnlab {
 
-// The variables that the ranks run with for speed: threads, waiting, memory.
-std::map<std::string, std::string> rank_settings(int threads);
-
 class RunningRun {
  public:
-  // Empties the run's folder, writes the job and starts the ranks as `PROGRAM rank --job FILE`.
+  // Writes the job into the run's folder and starts the ranks as `PROGRAM rank --job FILE`.
   RunningRun(PlacedRun run, const std::string& program, const std::string& data_dir);
   ~RunningRun();  // kills what still runs
 
   const PlacedRun& run() const { return run_; }
-  const std::string& started_at() const { return started_at_; }
-  double elapsed_s() const;
 
   // Looks at the ranks without waiting, ends the run where a rank failed, fell silent or the time is up.
   // True once all ranks have ended.
   bool poll();
   void stop(Stop why);  // SIGTERM now, SIGKILL a little later (by poll)
 
-  // Once poll() was true:
-  Outcome outcome() const;
-  Json result() const;                     // of rank 0; null where the run did not finish
-  std::vector<std::string> notes() const;  // of all ranks
+  RunEnd end() const;  // once poll() was true
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -48,6 +40,8 @@ class RunningRun {
   bool collect_ended();  // true if some rank ended since the last look
   void react();          // decides when the others must have ended
   void signal_rest(int signal);
+  double elapsed_s() const;
+  Outcome outcome() const;
 
   PlacedRun run_;
   std::vector<Rank> ranks_;

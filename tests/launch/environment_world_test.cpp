@@ -29,7 +29,6 @@ TEST(EnvironmentWorld, TorchrunGivesRankSizeAddressAndItsStore) {
                                         {"MASTER_ADDR", "node0"},
                                         {"MASTER_PORT", "29400"},
                                         {"TORCHELASTIC_RUN_ID", "none"},
-                                        {"TORCHELASTIC_RESTART_COUNT", "2"},
                                         {"TORCHELASTIC_USE_AGENT_STORE", "True"}});
   ASSERT_TRUE(world);
   EXPECT_EQ(world->launcher, "torchrun");
@@ -40,7 +39,6 @@ TEST(EnvironmentWorld, TorchrunGivesRankSizeAddressAndItsStore) {
   EXPECT_EQ(world->rendezvous.port, 29400);
   EXPECT_TRUE(world->rendezvous.store_exists);
   EXPECT_EQ(world->local_size, 4);
-  EXPECT_EQ(world->restart, 2);
 }
 
 TEST(EnvironmentWorld, TheStoreIsTheLaunchersOnlyIfItSaysTrue) {

@@ -95,6 +95,7 @@ Json result_of(const RankJob& job) {
             {"listening_port", listening_port(job.rendezvous.listen_fd)},
             {"open_descriptors", open_descriptors()},
             {"size", job.rendezvous.size},
+            {"gpu_of_rank_0", job.rendezvous.local_rank},
             {"prefix", job.rendezvous.prefix},
             {"threads", job.threads},
             {"data_dir", job.data_dir},
@@ -220,7 +221,7 @@ Json library_versions() {
 }
 
 int visible_gpus() {
-  return 0;
+  return std::atoi(variable("FAKE_GPUS").c_str());
 }
 
 }  // namespace bnlab

@@ -3,7 +3,8 @@
 #include <stdlib.h>
 
 #include "harness/error.hpp"
-#include "harness/launch/launch_parts.hpp"
+#include "harness/launch/environment_world.hpp"
+#include "harness/launch/launch.hpp"
 #include "harness/records/results_lock.hpp"
 #include "tests/launch/scratch.hpp"
 
@@ -49,6 +50,16 @@ TEST_F(JoinedWorld, TheOtherRanksRunWhatRankZeroChoseAndWriteNoRecord) {
   as_rank(0, spec);
   EXPECT_EQ(as_rank(1, spec).skipped, 2);
   EXPECT_FALSE(std::filesystem::exists(scratch_ / "nowhere"));
+}
+
+TEST_F(JoinedWorld, ARunThatIsNoneOfThisRanksIsRefused) {
+  as_rank(0, scratch_.write_spec(test::behaves("ok"), R"(, "matrix": {"seed": [0, 1]})"));
+  try {
+    as_rank(1, scratch_.write_spec(test::behaves("ok"), R"(, "matrix": {"seed": [0, 2]})"));
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("seed1"), std::string::npos) << error.what();
+  }
 }
 
 TEST_F(JoinedWorld, ALockedFolderIsAnErrorOnEveryRank) {

@@ -66,5 +66,28 @@ TEST_F(Placing, CoresAreSharedByRanksAndJobs) {
   EXPECT_EQ(place(kSixTowers, 0, 8).threads, 5);
 }
 
+using Gpus = std::vector<int>;
+
+TEST(GpuShares, RunsSideBySideUseAllGpus) {
+  GpuShares four(4);
+  EXPECT_EQ(four.take(2), (Gpus{0, 1}));
+  EXPECT_EQ(four.take(2), (Gpus{2, 3}));
+}
+
+TEST(GpuShares, MoreRunsThanGpusShareTheLeastBusyOnes) {
+  GpuShares three(3);
+  EXPECT_EQ(three.take(2), (Gpus{0, 1}));
+  EXPECT_EQ(three.take(2), (Gpus{2, 0}));
+  EXPECT_EQ(three.take(3), (Gpus{1, 2, 0}));
+}
+
+TEST(GpuShares, ARunThatHasEndedMakesRoom) {
+  GpuShares four(4);
+  const Gpus first = four.take(2);
+  four.take(2);
+  four.give_back(first);
+  EXPECT_EQ(four.take(2), first);
+}
+
 }  // namespace
 }  // namespace bnlab
