@@ -1,9 +1,11 @@
-# The version and git revision that records carry, in a header that is renewed at every build (and changes
-# only when they do); harness/records/environment.cpp is compiled with it.
+# The version, git revision and fingerprint that records carry, in a header that is renewed at every build (and
+# changes only when they do); harness/records/environment.cpp is compiled with it.
+find_package(Python3 REQUIRED COMPONENTS Interpreter)
 set(revision_header ${CMAKE_BINARY_DIR}/revision/revision.hpp)
 add_custom_target(bnlab_write_revision
   COMMAND ${CMAKE_COMMAND} -DOUT=${revision_header} -DSOURCE=${CMAKE_SOURCE_DIR} -DVERSION=${PROJECT_VERSION}
-          -DBUILD_TYPE=${CMAKE_BUILD_TYPE} -P ${CMAKE_SOURCE_DIR}/cmake/write_revision.cmake
+          -DBUILD_TYPE=${CMAKE_BUILD_TYPE} -DPYTHON=${Python3_EXECUTABLE}
+          -P ${CMAKE_SOURCE_DIR}/cmake/write_revision.cmake
   BYPRODUCTS ${revision_header})
 set_source_files_properties(harness/records/environment.cpp PROPERTIES
                             COMPILE_OPTIONS "-include;${revision_header}")

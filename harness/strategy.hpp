@@ -77,4 +77,7 @@ class Strategy : public LayerMaker {
 // and placement.
 at::Tensor initial_weights(const ConvSite& site, uint64_t seed);
 
+// The instruction set that the CPU kernels of strategies/ use, for the record: "avx2". BNLAB_CPU_LEVEL lowers it.
+std::string cpu_kernel_level();
+
 }  // namespace bnlab

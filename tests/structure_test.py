@@ -22,7 +22,7 @@ SEEN_BY_STRATEGIES = ["", "components", "communicator", "layer", "verify"]
 # Built without LibTorch, so that they compile in seconds and run under the thread sanitiser.
 PLAIN_FILES = ["error", "random", "towers", "json", "population"]
 PLAIN_FOLDERS = ["components", "experiment", "records", "launch", "cli"]
-# Forward declarations of a library that LibTorch's wheel uses without shipping its headers; they include each other.
+# Declarations of a library that LibTorch's wheel uses without shipping its headers; they may include each other.
 FOREIGN_HEADERS = "harness/communicator/gloo_headers/"
 
 LONGEST_FILE = 350

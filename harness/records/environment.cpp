@@ -8,19 +8,6 @@
 #include <string>
 #include <thread>
 
-#ifndef BNLAB_VERSION
-#define BNLAB_VERSION "0.0.0"
-#endif
-#ifndef BNLAB_GIT_REVISION
-#define BNLAB_GIT_REVISION ""
-#endif
-#ifndef BNLAB_GIT_DIRTY
-#define BNLAB_GIT_DIRTY 0
-#endif
-#ifndef BNLAB_BUILD_TYPE
-#define BNLAB_BUILD_TYPE ""
-#endif
-
 namespace bnlab {
 namespace {
 
@@ -101,7 +88,8 @@ Json text_or_null(const std::string& text) {
 Json code_version() {
   return {{"version", BNLAB_VERSION},
           {"git", text_or_null(BNLAB_GIT_REVISION)},
-          {"dirty", static_cast<bool>(BNLAB_GIT_DIRTY)}};
+          {"dirty", static_cast<bool>(BNLAB_GIT_DIRTY)},
+          {"fingerprint", BNLAB_FINGERPRINT}};
 }
 
 Json environment_record(const Json& libraries) {

@@ -167,10 +167,9 @@ std::optional<double> Record::number(const std::string& path) const {
 }
 
 bool Record::stale() const {
-  const Json build = code_version();
-  if (at("code.version") != build.at("version")) return true;
-  const Json& git = at("code.git");  // a build outside a repository cannot tell its revision
-  return !git.is_null() && !build.at("git").is_null() && git != build.at("git");
+  const Json build =
+      code_version();  // a record without a fingerprint is older than any build that asks for one
+  return at("code.version") != build.at("version") || at("code.fingerprint") != build.at("fingerprint");
 }
 
 bool Record::throughput_counts() const {

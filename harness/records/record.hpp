@@ -78,7 +78,7 @@ class Record {
 
   bool finished() const { return status() != Status::interrupted; }  // all outcomes but interrupted
   bool failed() const { return finished() && status() != Status::ok; }
-  // Written by another version or git revision of the code than this build.
+  // Written by code that computes something else than this build does, or may do so.
   bool stale() const;
   // One row of throughput claims: real ranks (one tower each), alone on the machine.
   bool throughput_counts() const;

@@ -133,7 +133,7 @@ std::vector<std::string> footnotes(const ExperimentReport& report) {
   }
   if (report.runs.stale > 0) {
     notes.push_back(std::to_string(report.runs.stale) +
-                    " runs were recorded by another version of the code (stale).");
+                    " runs were recorded by an earlier or unknown version of the code (stale).");
   }
   return notes;
 }

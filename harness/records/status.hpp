@@ -16,7 +16,7 @@ struct ExperimentStatus {
   int finished = 0;                     // with a record, whatever the outcome but interrupted
   int failed = 0;                       // finished, and not ok
   int missing = 0;                      // total - finished
-  int stale = 0;                        // finished, by another version of the code
+  int stale = 0;                        // finished, by an earlier or unknown version of the code
   std::map<std::string, int> outcomes;  // status name -> records, interrupted ones included
   std::vector<std::string> problems;    // records that cannot be read
 };

@@ -15,6 +15,7 @@
 
 #include "harness/communicator/world.hpp"
 #include "harness/error.hpp"
+#include "harness/strategy.hpp"
 #include "harness/training/memory.hpp"
 #include "harness/training/trainer.hpp"
 
@@ -85,7 +86,8 @@ Json library_versions() {
                    {"cuda", nullptr},
                    {"nccl", nullptr},
                    {"gpus", Json::array()},
-                   {"cpu_capability", at::get_cpu_capability()}};
+                   {"cpu_capability", at::get_cpu_capability()},
+                   {"cpu_kernels", cpu_kernel_level()}};
 #ifdef USE_C10D_NCCL
   versions["cuda"] = std::to_string(CUDART_VERSION / 1000) + "." + std::to_string(CUDART_VERSION % 1000 / 10);
   versions["nccl"] =

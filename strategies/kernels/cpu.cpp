@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "harness/error.hpp"
+#include "harness/strategy.hpp"
 #include "strategies/kernels/backend.hpp"
 #include "strategies/kernels/cpu_loops.hpp"
 
@@ -314,3 +315,7 @@ void backward_residual(const at::Tensor& dy, const at::Tensor& y, at::Tensor& ou
 }
 
 }  // namespace bnlab::kernels::cpu
+
+std::string bnlab::cpu_kernel_level() {
+  return kernels::cpu::chosen_level().name;
+}

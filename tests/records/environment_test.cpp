@@ -25,6 +25,7 @@ TEST(Environment, DescribesMachineAndBuild) {
   EXPECT_GT(record.at("memory_bytes"), 0);
   EXPECT_EQ(record.at("libraries").at("libtorch"), "2.11.0");
   EXPECT_TRUE(code_version().at("version").is_string());
+  EXPECT_EQ(code_version().at("fingerprint").get<std::string>().size(), 16U);
 }
 
 }  // namespace

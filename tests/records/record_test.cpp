@@ -89,6 +89,16 @@ TEST(Record, IsStaleWhenTheCodeDiffers) {
   EXPECT_TRUE(Record(other, "record.json").stale());
 }
 
+TEST(Record, IsStaleWhenItsFingerprintIsAnotherOrMissing) {
+  Json record = compose_record(ended(Status::ok));
+  record["code"]["git"] = "a later commit of documents";
+  EXPECT_FALSE(Record(record, "record.json").stale());
+  record["code"]["fingerprint"] = "0123456789abcdef";
+  EXPECT_TRUE(Record(record, "record.json").stale());
+  record["code"].erase("fingerprint");
+  EXPECT_TRUE(Record(record, "record.json").stale());
+}
+
 TEST(Record, MatchesARunOnThePlacementThatItAsksFor) {
   const Record record = synthetic_record(kRun, 0.7, 2);
   RunSpec run = kRun;

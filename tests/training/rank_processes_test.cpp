@@ -2,6 +2,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <iterator>
 
@@ -59,6 +60,12 @@ TEST(RankProcesses, DoWhatThreadsDo) {
     // the same sums in the same order
     expect_equal(left, runs.run(TrainingRuns::spec({{"strategy", strategies[i]}}), 4).tensors);
   }
+}
+
+TEST(LibraryVersions, NameTheInstructionSetThatTheKernelsUse) {
+  ::setenv("BNLAB_CPU_LEVEL", "baseline", 1);
+  EXPECT_EQ(library_versions().at("cpu_kernels"), "baseline");
+  ::unsetenv("BNLAB_CPU_LEVEL");
 }
 
 }  // namespace

@@ -1,0 +1,86 @@
+#!/usr/bin/env python3
+"""Holds cmake/fingerprint.py: records turn stale when the arithmetic of a run may have changed, and only then."""
+
+import pathlib
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "cmake"))
+from fingerprint import fingerprint, sources  # noqa: E402
+
+SYNC = """// Pools the moments.
+#include "harness/network.hpp"
+
+double pooled(double sum, double count) {
+  return sum / count;  // never empty
+}
+"""
+
+
+class Fingerprint(unittest.TestCase):
+    tree = {
+        "strategies/sync.cpp": SYNC,
+        "strategies/reference/sync.cpp": "double formula = 1;\n",
+        "harness/towers.hpp": '#pragma once\nconst char* kName = "tower // of \\"one\\"";\n',
+        "harness/training/trainer.cpp": "int step = 0x1F;\n",
+        "harness/launch/launch.cpp": "int jobs = 1;\n",
+        "cmake/kernels.cmake": "# fast\nset(flags -O3)\nset_source_files_properties(strategies/a.cpp)\n",
+    }
+
+    def of(self, changes=()):
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder)
+            for name, text in {**self.tree, **dict(changes)}.items():
+                if text is not None:
+                    (root / name).parent.mkdir(parents=True, exist_ok=True)
+                    (root / name).write_text(text, encoding="utf-8")
+            return fingerprint(root)
+
+    def same(self, changes):
+        self.assertEqual(self.of(), self.of(changes))
+
+    def differs(self, changes):
+        self.assertNotEqual(self.of(), self.of(changes))
+
+    def test_a_moved_file_computes_the_same(self):
+        self.same({"strategies/sync.cpp": None, "strategies/engine/pooling.cpp": SYNC})
+
+    def test_comments_and_layout_compute_nothing(self):
+        bare = "double pooled(double sum,\n    double count)\n{ /* of towers */ return sum/count; }"
+        self.same({"strategies/sync.cpp": bare})
+
+    def test_include_lines_compute_nothing(self):
+        self.same({"strategies/sync.cpp": "#include <cmath>\n" + SYNC})
+
+    def test_a_changed_number_counts(self):
+        self.differs({"harness/training/trainer.cpp": "int step = 0x2F;\n"})
+
+    def test_a_new_file_counts(self):
+        self.differs({"strategies/kernels/new.cu": "int x;\n"})
+
+    def test_text_in_quotes_is_no_comment(self):
+        self.differs({"harness/towers.hpp": self.tree["harness/towers.hpp"].replace("one", "two")})
+
+    def test_words_do_not_run_together(self):
+        self.differs({"harness/training/trainer.cpp": "intstep = 0x1F;\n"})
+
+    def test_what_no_run_computes_with_does_not_count(self):
+        self.same({"strategies/reference/sync.cpp": "double formula = 2;\n"})
+        self.same({"harness/launch/launch.cpp": "int jobs = 2;\n"})
+        self.same({"strategies/README.md": "Words."})
+
+    def test_flags_of_the_kernels_count_but_not_their_paths(self):
+        flags = self.tree["cmake/kernels.cmake"]
+        self.differs({"cmake/kernels.cmake": flags.replace("-O3", "-Ofast")})
+        self.same({"cmake/kernels.cmake": flags.replace("strategies/a.cpp", "strategies/kernels/a.cpp")})
+
+    def test_finds_the_sources_of_this_project(self):
+        found = {path.relative_to(ROOT).as_posix() for path in sources(ROOT)}
+        for name in ["strategies/sync.cpp", "strategies/kernels/cpu_loops.inc", "harness/towers.cpp", "harness/models/unet.cpp"]:
+            self.assertIn(name, found)
+
+
+if __name__ == "__main__":
+    unittest.main()
