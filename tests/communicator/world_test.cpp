@@ -111,10 +111,11 @@ std::vector<std::string> listening_addresses(int port) {
 
 TEST(World, OnALoopbackAddressTheStoreListensOnLoopbackOnly) {
   const int port = free_port();
-  auto other = shares(place(1, port));
-  share_text(place(0, port), "plan");
-  other.get();
+  auto other = std::async(std::launch::async, [&] { join_world(place(1, port), at::kCPU)->leave(); });
+  const auto world = join_world(place(0, port), at::kCPU);
   EXPECT_EQ(listening_addresses(port), std::vector<std::string>{"0100007F"});
+  world->leave();
+  other.get();
 }
 
 TEST(World, AFasterRankMayMeetForTheNextWorldWhileRankZeroLeavesTheLast) {
