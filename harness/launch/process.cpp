@@ -43,7 +43,7 @@ std::vector<char*> pointers(std::vector<std::string>& strings) {
 
 [[noreturn]] void give_up(int report_fd) {
   const int error = errno;
-  [[maybe_unused]] const auto written = write(report_fd, &error, sizeof error);
+  [[maybe_unused]] const auto written = ::write(report_fd, &error, sizeof error);
   _exit(127);
 }
 
@@ -106,7 +106,7 @@ Process::Process(const ChildCommand& command) {
   close(report[1]);
   if (id_ > 0) {
     setpgid(id_, command.group);  // here too, so that the group exists when the constructor returns
-    while (read(report[0], &error, sizeof error) < 0 && errno == EINTR) {
+    while (::read(report[0], &error, sizeof error) < 0 && errno == EINTR) {
     }
   }
   close(report[0]);
