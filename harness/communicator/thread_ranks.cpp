@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <condition_variable>
 #include <cstdlib>
 #include <exception>
@@ -53,6 +54,9 @@ bool gpus_are_shared() {
 // The threads, parked between bodies. A body is a round; round and body are guarded by mutex_.
 class ThreadRanks::Crew {
  public:
+  // How long a rank that has failed waits for the others, which mostly fail alike.
+  static constexpr std::chrono::milliseconds kPatience{200};
+
   Crew(int ranks, at::DeviceType device) : device_(device), outcomes_(static_cast<size_t>(ranks)) {
     for (int rank = 0; ranks > 1 && rank < ranks; ++rank) {
       threads_.emplace_back([this, rank] { work(rank); });
@@ -93,7 +97,7 @@ class ThreadRanks::Crew {
     }
     const bool alike =
         failures.size() == outcomes_.size() && std::none_of(failures.begin(), failures.end(), is_consequence);
-    together_ = failures.empty() || alike;
+    together_ = failures.empty() || (alike && !parted_);
     if (!failures.empty()) {
       throw_cause(failures);
     }
@@ -105,6 +109,7 @@ class ThreadRanks::Crew {
       const std::lock_guard lock(mutex_);
       body_ = body;
       running_ = threads_.size();
+      parted_ = false;
       ++round_;
     }
     started_.notify_all();
@@ -135,7 +140,13 @@ class ThreadRanks::Crew {
       lock.lock();
       outcomes_[static_cast<size_t>(rank)] = outcome;
       if (--running_ == 0) {
-        finished_.notify_one();
+        finished_.notify_all();
+      } else if (outcome &&
+                 !finished_.wait_for(lock, kPatience, [&] { return running_ == 0 || round_ > seen; })) {
+        // The others wait in a collective. They lose contact at once, not after its timeout, if this rank parts.
+        parted_ = true;
+        lock.unlock();
+        world = nullptr;
       }
     }
     if (world && together_) {
@@ -165,6 +176,7 @@ class ThreadRanks::Crew {
   std::vector<std::exception_ptr> outcomes_;           // of every rank
   size_t running_ = 0;
   int64_t round_ = 0;
+  bool parted_ = false;    // whether a rank has given up its world in this round
   bool together_ = false;  // whether the ranks have met, and can go on together
 };
 
