@@ -28,7 +28,7 @@ struct CellRecords {
 struct RunCounts {
   int asked = 0, finished = 0;
   int failed = 0;  // finished, and ok under no placement
-  int stale = 0;   // with a record of another version of the code
+  int stale = 0;   // with a record of an earlier or unknown version of the code
 };
 
 // In the order of the experiment's runs.
