@@ -8,63 +8,6 @@ namespace {
 constexpr double kMostSteps = 1e9;
 constexpr double kLargestSeed = 9007199254740992.0;  // 2^53: every JSON reader holds it exactly
 
-// The optimiser is part of the training loop; its entry has no maker, only options.
-struct ParameterGroup {
-  std::string prefix;
-  double lr_multiplier = 1;
-  std::optional<double> weight_decay;
-
-  void describe(OptionVisitor& option) {
-    option("prefix", prefix, "of the names of the group's parameters").not_empty().needed();
-    option("lr_multiplier", lr_multiplier, "of the rate").at_least(0);
-    option("weight_decay", weight_decay, "in place of the optimizer's; null: that one").at_least(0);
-  }
-};
-
-BNLAB_CHOICE(Schedule, poly, constant)
-
-struct SgdOptions {
-  double lr = 0.1;
-  double momentum = 0.9;
-  bool nesterov = false;
-  double weight_decay = 0;
-  bool decay_norm_and_bias = false;
-  int64_t warmup_steps = 0;
-  Schedule schedule = Schedule::poly;
-  double power = 0.9;
-  double norm_lr_multiplier = 1;
-  std::vector<ParameterGroup> groups;
-
-  void describe(OptionVisitor& option) {
-    option("lr", lr, "learning rate after the warm-up").above(0);
-    option("momentum", momentum, "weight of the previous update").at_least(0).at_most(1);
-    option("nesterov", nesterov, "Nesterov's form of momentum");
-    option("weight_decay", weight_decay, "L2 penalty, added to the gradient").at_least(0);
-    option("decay_norm_and_bias", decay_norm_and_bias, "whether norm parameters and biases decay too");
-    option("warmup_steps", warmup_steps, "steps over which the rate rises linearly to lr")
-        .at_least(0)
-        .at_most(kMostSteps);
-    option("schedule", schedule, "poly: lr (1 - step/steps)^power; constant: lr throughout");
-    option("power", power, "exponent of the poly schedule").above(0);
-    option("norm_lr_multiplier", norm_lr_multiplier, "of the rate of parameters at norm sites").at_least(0);
-    option("groups", groups, "parameters by the beginning of their names; the longest prefix counts");
-  }
-
-  void check(const RunOutline&, Problems& problems) const {
-    if (nesterov && momentum == 0) {
-      problems.add("nesterov", "expected false where momentum is 0, got true");
-    }
-  }
-};
-
-[[maybe_unused]] const bool optimizer_declared = [] {
-  register_about("optimizer", with_options<SgdOptions>(
-                                  {.name = "sgd",
-                                   .summary = "stochastic gradient descent with momentum (PyTorch's form) "
-                                              "and a learning-rate schedule"}));
-  return true;
-}();
-
 constexpr const char* kSorted = "sorted:";
 
 BNLAB_CHOICE(Part, all, features)

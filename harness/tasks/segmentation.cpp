@@ -1,34 +1,11 @@
 #include "harness/tasks/segmentation.hpp"
 
-#include <ATen/core/Reduction.h>
-
 #include <algorithm>
-#include <cmath>
 
 #include "harness/components/registry.hpp"
 
 namespace bnlab {
 namespace {
-
-struct NoOptions {
-  void describe(OptionVisitor&) {}
-};
-
-// Losses are parts of a task; their entries have no maker, only options.
-[[maybe_unused]] const bool losses_declared = [] {
-  register_about("loss", with_options<NoOptions>(
-                             {.name = "cross_entropy",
-                              .summary = "softmax cross-entropy over all pixels that are not void"}));
-  register_about(
-      "loss",
-      with_options<HardExamples>(
-          {.name = "ohem",
-           .summary =
-               "online hard-example mining: cross-entropy over the pixels that each tower finds hardest",
-           .source =
-               "Shrivastava, Gupta, Girshick, CVPR 2016; pixel by pixel, as segmentation code does it"}));
-  return true;
-}();
 
 Json ratio(double part, double whole) {
   return whole > 0 ? Json(part / whole) : Json(nullptr);
@@ -74,76 +51,12 @@ Numbered number_names(const std::vector<std::string>& names) {
   return all;
 }
 
-void HardExamples::describe(OptionVisitor& option) {
-  option("threshold", threshold, "pixels whose true class is at most this probable are kept")
-      .above(0)
-      .at_most(1);
-  option("min_kept", min_kept, "pixels per image that a tower keeps at least, its hardest")
-      .at_least(0)
-      .at_most(1e9);
-}
-
 void SegmentationOptions::describe(OptionVisitor& option) {
   option.component("loss", loss, "loss", "which pixels count in the loss");
 }
 
-SegmentationTask::SegmentationTask(int64_t classes, const SegmentationOptions& options) : classes_(classes) {
-  const Json& loss = options.loss;
-  if (loss.at("name") == "ohem") {
-    hard_examples_ = read_options<HardExamples>(loss);
-  }
-}
-
-at::Tensor SegmentationTask::select_labels(const at::Tensor& outputs, const at::Tensor& labels,
-                                           const std::vector<int64_t>& offsets) const {
-  if (!hard_examples_) {
-    return labels;
-  }
-  const at::NoGradGuard no_grad;
-  const auto logits = outputs.scalar_type() == at::kDouble ? outputs : outputs.to(at::kFloat);
-  // Logarithms of the true class's probability; 0 for void, which is thus never harder than a valid pixel.
-  const auto ease = at::cross_entropy_loss(logits, labels, {}, at::Reduction::None, kVoid).neg();
-  at::Tensor selected = labels.clone();
-  for (size_t g = 0; g + 1 < offsets.size(); ++g) {
-    const auto slice = ease.slice(0, offsets[g], offsets[g + 1]);
-    const int64_t least = std::min(hard_examples_->min_kept * (offsets[g + 1] - offsets[g]), slice.numel());
-    at::Tensor limit = at::full({}, std::log(hard_examples_->threshold), slice.options());
-    if (least > 0) {
-      limit = at::maximum(limit, std::get<0>(slice.flatten().kthvalue(least)));
-    }
-    selected.slice(0, offsets[g], offsets[g + 1]).masked_fill_(slice.gt(limit), kVoid);
-  }
-  return selected;
-}
-
-at::Tensor SegmentationTask::valid_counts(const at::Tensor& labels,
-                                          const std::vector<int64_t>& offsets) const {
-  const auto per_sample = labels.ne(kVoid).flatten(1).sum(1);
-  std::vector<at::Tensor> counts;
-  for (size_t g = 0; g + 1 < offsets.size(); ++g) {
-    counts.push_back(per_sample.slice(0, offsets[g], offsets[g + 1]).sum());
-  }
-  return at::stack(counts).to(at::kDouble);
-}
-
-at::Tensor SegmentationTask::loss(const at::Tensor& outputs, const at::Tensor& labels,
-                                  const std::vector<int64_t>& offsets, const at::Tensor& weights) const {
-  const auto logits = outputs.scalar_type() == at::kDouble ? outputs : outputs.to(at::kFloat);
-  const auto has_valid = labels.ne(kVoid).flatten(1).any(1);  // [n]
-  // The weight of a slice without valid labels is usually 1 / 0. It is masked before the product: a
-  // mask behind it would still multiply the gradient by infinity.
-  if (weights.numel() == 1 || weights.stride(0) == 0) {
-    const auto sum = at::cross_entropy_loss(logits, labels, {}, at::Reduction::Sum, kVoid);
-    return sum * weights[0].masked_fill(has_valid.any().logical_not(), 0);
-  }
-  std::vector<at::Tensor> pieces;
-  for (size_t g = 0; g + 1 < offsets.size(); ++g) {
-    pieces.push_back(weights[static_cast<int64_t>(g)].expand({offsets[g + 1] - offsets[g]}));
-  }
-  const auto sample_weights = at::cat(pieces).masked_fill(has_valid.logical_not(), 0);
-  const auto losses = at::cross_entropy_loss(logits, labels, {}, at::Reduction::None, kVoid);
-  return (losses.flatten(1).sum(1) * sample_weights).sum();
-}
+SegmentationTask::SegmentationTask(int64_t classes, const SegmentationOptions& options)
+    : classes_(classes), loss_(options.loss) {}
 
 at::Tensor SegmentationTask::measure(const at::Tensor& outputs, const at::Tensor& labels,
                                      int64_t begin) const {

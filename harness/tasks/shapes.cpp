@@ -156,7 +156,7 @@ class Shapes : public SegmentationTask {
   std::array<int64_t, 2> test_image_size() const override { return size_; }
   int64_t training_samples() const override { return train_.labels.size(0); }
   int64_t test_samples() const override { return test_.labels.size(0); }
-  bool may_have_void() const override { return selects_labels(); }
+  bool may_have_void() const override { return false; }
 
   Examples training(const std::vector<Draw>& draws) const override;
   Examples test(int64_t begin, int64_t count) const override {

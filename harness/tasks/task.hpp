@@ -1,4 +1,4 @@
-// The interface of a task: data, loss and metric. One file per task, registered there.
+// The interface of a task: data and metric, and the name of a loss. One file per task, registered there.
 #pragma once
 
 #include <array>
@@ -52,22 +52,8 @@ class Task {
   virtual std::vector<std::string> sort_keys() const { return {}; }
   virtual std::vector<double> sort_values(const std::string& /*key*/) const { return {}; }
 
-  // Whether the loss takes only some of the labels, chosen by the outputs (hard-example mining).
-  virtual bool selects_labels() const { return false; }
-  // The labels with those not chosen set to kVoid; chosen inside each slice (tower) by itself. Takes no
-  // part in the gradient, and leaves the batch as it is.
-  virtual at::Tensor select_labels(const at::Tensor& /*outputs*/, const at::Tensor& labels,
-                                   const std::vector<int64_t>& /*offsets*/) const {
-    return labels;
-  }
-
-  // Valid (not void) labels in each of the slices [offsets[g], offsets[g+1]) of the batch: float64 [G].
-  virtual at::Tensor valid_counts(const at::Tensor& labels, const std::vector<int64_t>& offsets) const = 0;
-  // sum over slices g of weights[g] * (sum of the losses of the slice's valid labels); a scalar.
-  // weights: [G] in the outputs' precision, float32 at least. A slice without valid labels adds 0
-  // (not NaN), whatever its weight.
-  virtual at::Tensor loss(const at::Tensor& outputs, const at::Tensor& labels,
-                          const std::vector<int64_t>& offsets, const at::Tensor& weights) const = 0;
+  // The loss that it is trained with: an entry of the family "loss", resolved.
+  virtual const Json& loss() const = 0;
 
   // What the metric needs of some outputs for test samples [begin, ...): a tensor of fixed shape
   // (int64) that is summed over batches and ranks.

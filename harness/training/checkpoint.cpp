@@ -1,11 +1,16 @@
-// Weights of a Trainer, out and in: what a run leaves in its folder, and what another one starts from.
+#include "harness/training/checkpoint.hpp"
+
+#include <torch/types.h>
+
 #include <map>
+#include <utility>
+#include <vector>
 
 #include "harness/components/parameters.hpp"
 #include "harness/error.hpp"
 #include "harness/records/run_folder.hpp"
+#include "harness/training/evaluator.hpp"
 #include "harness/training/safetensors.hpp"
-#include "harness/training/trainer.hpp"
 
 namespace bnlab {
 namespace {
@@ -36,41 +41,41 @@ void check_same(const std::string& file, const NamedTensor& own, const at::Tenso
   }
 }
 
-}  // namespace
-
-std::vector<NamedTensor> Trainer::tensors() const {
+// Parameters, then buffers.
+std::vector<NamedTensor> tensors_of(const Network& network) {
   std::vector<NamedTensor> all;
-  for (const auto& p : network_->named_parameters()) {
-    all.push_back({p.key(), p.value()});
-  }
-  for (const auto& b : network_->named_buffers()) {
-    all.push_back({b.key(), b.value()});
+  for (const auto& tensors : {network.named_parameters(), network.named_buffers()}) {
+    for (const auto& [name, tensor] : tensors.pairs()) {
+      all.push_back({name, tensor});
+    }
   }
   return all;
 }
 
-int64_t Trainer::save_weights(const std::string& run_dir) {
-  const at::NoGradGuard no_grad;
-  const bool writes = world_.rank() == 0;
-  show({});
-  const int64_t bytes = writes ? write_safetensors(run_dir + "/" + kWeightsFile, tensors()) : 0;
+}  // namespace
+
+int64_t save_weights(const Network& network, Evaluator& evaluator, int64_t steps_done,
+                     const std::string& run_dir, bool writes) {
+  evaluator.show({}, steps_done);
+  const int64_t bytes = writes ? write_safetensors(run_dir + "/" + kWeightsFile, tensors_of(network)) : 0;
   std::vector<NamedTensor> pairs;
-  for (const auto& [name, population] : populations()) {
+  for (const auto& [name, population] : evaluator.populations()) {
     if (population.is_shadow()) {
-      show(population);
-      for (const auto& buffer : network_->named_buffers()) {
+      evaluator.show(population, steps_done);
+      for (const auto& buffer : network.named_buffers()) {
         pairs.push_back({name + "/" + buffer.key(), buffer.value().clone()});
       }
     }
   }
-  show_own();
+  evaluator.show_own();
   if (writes && !pairs.empty()) {
     write_safetensors(run_dir + "/" + kPopulationsFile, pairs);
   }
   return bytes;
 }
 
-void Trainer::load_weights(const InitFrom& from) {
+void load_weights(const InitFrom& from, Network& network) {
+  const at::NoGradGuard no_grad;
   std::map<std::string, at::Tensor> given;
   for (NamedTensor& t : read_safetensors(from.file)) {
     if (!from.features_only || !is_head(t.name)) {
@@ -78,7 +83,7 @@ void Trainer::load_weights(const InitFrom& from) {
     }
   }
   std::vector<std::string> missing, surplus;
-  for (NamedTensor& own : tensors()) {
+  for (NamedTensor& own : tensors_of(network)) {
     const auto found = given.find(own.name);
     if (found != given.end()) {
       check_same(from.file, own, found->second);
@@ -95,12 +100,6 @@ void Trainer::load_weights(const InitFrom& from) {
     throw Error(Error::Kind::refused, from.file + " does not fit this model and strategy" +
                                           listed("; it lacks: ", missing) +
                                           listed("; nothing here takes: ", surplus));
-  }
-  for (auto& buffer : network_->buffers()) {
-    world_.gradients().broadcast(buffer, 0, Purpose::control);  // rank 0's, as the parameters
-  }
-  if (RunningStatistics* statistics = strategy_->running_statistics()) {
-    statistics->start_from_buffers();
   }
 }
 

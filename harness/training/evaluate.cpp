@@ -7,8 +7,11 @@
 #include "harness/communicator/thread_ranks.hpp"
 #include "harness/error.hpp"
 #include "harness/population.hpp"
+#include "harness/records/run_folder.hpp"
+#include "harness/training/data.hpp"
+#include "harness/training/evaluator.hpp"
 #include "harness/training/safetensors.hpp"
-#include "harness/training/trainer.hpp"
+#include "harness/training/subject.hpp"
 
 namespace bnlab {
 namespace {
@@ -51,12 +54,8 @@ const Pairs& pairs_of(const std::string& population, const std::map<std::string,
 RunSpec starting_from(const EvaluateJob& job) {
   RunSpec spec = job.spec;
   spec.init_from = InitFrom{job.weights, false};
-  spec.weight_ema.reset();
-  spec.gradient_route = GradientRoute::reducer;
   spec.average_weights_every = 0;
-  // Strategies take calibration to be at the training step of the last forward pass: "saved" makes it the
-  // end.
-  spec.populations = {"saved"};
+  spec.populations.clear();  // but for what has to be computed anew
   for (const std::string& population : job.populations) {
     if (population != "saved" && !is_shadow(population)) {
       spec.populations.push_back(population);
@@ -65,22 +64,44 @@ RunSpec starting_from(const EvaluateJob& job) {
   return spec;
 }
 
-Json evaluate_on_rank(const EvaluateJob& job, const RunSpec& spec, const std::map<std::string, Pairs>& pairs,
+// Puts pairs into the network's buffers, for evaluations alone.
+void put(const Pairs& pairs, const Subject& subject) {
+  const at::NoGradGuard no_grad;
+  for (auto& buffer : subject.network().named_buffers()) {
+    const auto found = pairs.find(buffer.key());
+    if (found == pairs.end() || found->second.sizes() != buffer.value().sizes()) {
+      throw Error(Error::Kind::data, std::string(kPopulationsFile) + " has no statistics for " +
+                                         buffer.key() + " that fit this model");
+    }
+    buffer.value().copy_(found->second);
+  }
+}
+
+Json evaluate_on_rank(const EvaluateJob& job, const RunSpec& spec, std::map<std::string, Pairs> pairs,
                       World& world) {
-  Trainer trainer(spec, job.data_dir, world, {});
-  if (!trainer.has_running_statistics()) {
-    return trainer.evaluate_as_ended();
+  Data data(spec, job.data_dir, world);
+  Subject subject(spec, data, world);
+  Evaluator evaluator(spec, data, subject, world, nullptr);
+  if (subject.statistics() == nullptr) {
+    return evaluator.evaluate(data.steps());
   }
   for (const std::string& population : job.populations) {
     if (is_shadow(population)) {
       pairs_of(population, pairs);  // refuses before any work
     }
   }
-  const Json live = trainer.evaluate_as_ended();
+  for (const auto& buffer : subject.network().named_buffers()) {
+    pairs["saved"][buffer.key()] = buffer.value().clone();
+  }
+  const Json computed = evaluator.evaluate(data.steps());
   Json all = Json::object();
   for (const std::string& population : job.populations) {
-    all[population] = is_shadow(population) ? trainer.evaluate_with_pairs(pairs_of(population, pairs))
-                                            : live.at(population);
+    if (computed.contains(population)) {
+      all[population] = computed.at(population);
+    } else {
+      put(pairs_of(population, pairs), subject);
+      all[population] = evaluator.measure(data.steps());
+    }
   }
   return all;
 }

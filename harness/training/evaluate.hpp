@@ -1,4 +1,4 @@
-// A weights file evaluated under several populations, by the trainer's own evaluation. Needs no LibTorch to
+// A weights file evaluated under several populations, as its run evaluated them. Needs no LibTorch to
 // include.
 #pragma once
 
@@ -22,8 +22,10 @@ struct EvaluateJob {
 };
 
 // {"saved": {metrics}, ...}: what the run would record at its end, in the order of `populations`; of a
-// strategy without running statistics only "saved". Throws Error: data for a file that cannot be used or
-// holds no such pair, refused where weights and spec, or ranks and towers, do not fit.
+// strategy without running statistics only "saved". Population `precise` is recomputed from the saved pairs
+// of the file, which matters to a strategy whose training depends on its running statistics. Throws Error:
+// data for a file that cannot be used or holds no such pair, refused where weights and spec, or ranks and
+// towers, do not fit.
 Json evaluate_weights(const EvaluateJob& job);
 
 }  // namespace bnlab

@@ -61,36 +61,76 @@ class FlatRoute : public GradientSync {
   Exchange exchange_;
 };
 
-}  // namespace
+// Gradients stay the rank's own; now and then all that training has changed is replaced by its mean over the
+// ranks.
+class WeightAveraging : public GradientSync {
+ public:
+  WeightAveraging(int64_t every, Trained trained, Communicator& gradients)
+      : every_(every), trained_(std::move(trained)), gradients_(gradients) {
+    averaged_ = trained_.parameters;
+    averaged_.insert(averaged_.end(), trained_.optimizer_state.begin(), trained_.optimizer_state.end());
+  }
+  void before_forward() override {}
+  void before_backward() override {}
+  void after_backward() override {}
+  void after_step() override {
+    drop_gradients(trained_.parameters);
+    ++steps_done_;
+    if (steps_done_ % every_ == 0 || steps_done_ == trained_.steps) {
+      average();
+    }
+  }
 
-std::unique_ptr<GradientSync> make_rank0_route(std::vector<at::Tensor> parameters, Communicator& gradients) {
-  return std::make_unique<FlatRoute>(std::move(parameters), [&gradients](at::Tensor& flat) {
+ private:
+  void average() {
+    exchange_flat(averaged_, [this](at::Tensor& flat) {
+      gradients_.all_reduce(flat, Purpose::gradients);
+      flat.div_(gradients_.size());
+    });
+    if (trained_.statistics != nullptr) {
+      trained_.statistics->average_replicas();
+    }
+  }
+
+  int64_t every_;
+  Trained trained_;
+  std::vector<at::Tensor> averaged_;
+  Communicator& gradients_;
+  int64_t steps_done_ = 0;
+};
+
+Exchange over_rank0(Communicator& gradients) {
+  return [&gradients](at::Tensor& flat) {
     gradients.reduce(flat, 0, Purpose::gradients);
-    flat.div_(gradients.size());  // of use on rank 0 alone, whose values all ranks then have
+    flat.div_(gradients.size());  // matters on rank 0 alone, whose values all ranks then get
     gradients.broadcast(flat, 0, Purpose::gradients);
-  });
+  };
 }
 
-std::unique_ptr<GradientSync> make_host_route(std::vector<at::Tensor> parameters, Communicator& host) {
-  return std::make_unique<FlatRoute>(std::move(parameters), [&host](at::Tensor& flat) {
+Exchange over_host(Communicator& host) {
+  return [&host](at::Tensor& flat) {
     at::Tensor on_host = flat.cpu();
     host.all_reduce(on_host, Purpose::gradients);
     flat.copy_(on_host.div_(host.size()));
-  });
+  };
 }
 
-WeightAveraging::WeightAveraging(std::vector<at::Tensor> parameters, Communicator& gradients)
-    : parameters_(std::move(parameters)), gradients_(gradients) {}
+}  // namespace
 
-void WeightAveraging::after_step() {
-  drop_gradients(parameters_);
-}
-
-void WeightAveraging::average(const std::vector<at::Tensor>& tensors) {
-  exchange_flat(tensors, [this](at::Tensor& flat) {
-    gradients_.all_reduce(flat, Purpose::gradients);
-    flat.div_(gradients_.size());
-  });
+std::unique_ptr<GradientSync> make_gradient_sync(const RunSpec& spec, Trained trained, World& world) {
+  if (spec.average_weights_every > 0) {
+    return std::make_unique<WeightAveraging>(spec.average_weights_every, std::move(trained),
+                                             world.gradients());
+  }
+  switch (spec.gradient_route) {
+    case GradientRoute::rank0:
+      return std::make_unique<FlatRoute>(std::move(trained.parameters), over_rank0(world.gradients()));
+    case GradientRoute::host:
+      return std::make_unique<FlatRoute>(std::move(trained.parameters), over_host(world.host()));
+    case GradientRoute::reducer:
+      break;
+  }
+  return world.reducer(trained.parameters);
 }
 
 }  // namespace bnlab

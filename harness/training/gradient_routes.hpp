@@ -1,41 +1,33 @@
-// Other ways than c10d's Reducer for the ranks to become of one mind:
-//   rank 0     the gradients are summed on rank 0, averaged there and broadcast: parameters that live on one
-//   GPU host       the gradients are averaged in host memory: parameters that live on the CPU averaging  no
-//   gradients are exchanged; every few steps the ranks' weights are averaged
-//              (Zinkevich et al., "Parallelized Stochastic Gradient Descent", 2010)
-// All are deliberately simple: one flat exchange when backward is done, hidden behind nothing. Every rank
-// ends with the same bits.
+// Other ways than c10d's Reducer to keep the weights of the ranks together:
+//   rank 0      the gradients are summed on rank 0, averaged there and broadcast, as for parameters that live on one GPU
+//   host        the gradients are averaged in host memory, as for parameters that live on the CPU
+//   averaging   no gradients are exchanged; every few steps the ranks' weights are averaged
+//               (Zinkevich et al., "Parallelized Stochastic Gradient Descent", 2010)
+// All are deliberately simple: each is one flat exchange after the backward pass, behind which nothing is
+// hidden. Every rank ends with the same bits.
 #pragma once
 
-#include <ATen/core/Tensor.h>
+#include <torch/types.h>
 
 #include <memory>
 #include <vector>
 
-#include "harness/communicator/communicator.hpp"
 #include "harness/communicator/gradient_sync.hpp"
+#include "harness/communicator/world.hpp"
+#include "harness/experiment/spec.hpp"
+#include "harness/running_statistics.hpp"
 
 namespace bnlab {
 
-// `parameters`: same order on all ranks, each with a gradient after backward.
-std::unique_ptr<GradientSync> make_rank0_route(std::vector<at::Tensor> parameters, Communicator& gradients);
-std::unique_ptr<GradientSync> make_host_route(std::vector<at::Tensor> parameters, Communicator& host);
-
-class WeightAveraging : public GradientSync {
- public:
-  WeightAveraging(std::vector<at::Tensor> parameters, Communicator& gradients);
-  void before_forward() override {}
-  void before_backward() override {}
-  void after_backward() override {}  // gradients stay the rank's own
-  void after_step() override;
-
-  // Replaces each tensor by its mean over the ranks, in place: one all-reduce per dtype. Called by every rank
-  // with tensors of the same sizes in the same order.
-  void average(const std::vector<at::Tensor>& tensors);
-
- private:
-  std::vector<at::Tensor> parameters_;
-  Communicator& gradients_;
+// What training changes on a rank: in the same order, with the same sizes, on all of them.
+struct Trained {
+  std::vector<at::Tensor> parameters;            // each with a gradient after backward
+  std::vector<at::Tensor> optimizer_state = {};  // averaged with the parameters, where these are
+  RunningStatistics* statistics = nullptr;       // likewise; may be null
+  int64_t steps = 0;                             // of the whole training
 };
+
+// The way that the spec asks for. Called by every rank.
+std::unique_ptr<GradientSync> make_gradient_sync(const RunSpec& spec, Trained trained, World& world);
 
 }  // namespace bnlab

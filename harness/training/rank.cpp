@@ -16,7 +16,8 @@
 #include "harness/communicator/world.hpp"
 #include "harness/error.hpp"
 #include "harness/strategy.hpp"
-#include "harness/training/memory.hpp"
+#include "harness/training/costs.hpp"
+#include "harness/training/history.hpp"
 #include "harness/training/trainer.hpp"
 
 namespace bnlab {

@@ -8,6 +8,7 @@
 
 #include "harness/components/parameters.hpp"
 #include "harness/error.hpp"
+#include "harness/records/run_folder.hpp"
 
 namespace bnlab {
 namespace {
@@ -122,8 +123,8 @@ class Reader {
       if (extent > kLongestExtent) {
         fail(name + ": shape " + shown(value["shape"]) + " is too large");
       }
-      bytes =
-          extent != 0 && bytes > most / extent ? most + 1 : bytes * extent;  // more than there is: as good
+      // Any number above `most` will do where the product is larger, or overflows.
+      bytes = extent != 0 && bytes > most / extent ? most + 1 : bytes * extent;
       shape.push_back(static_cast<int64_t>(extent));
     }
     if (begin > end || end > most || end - begin != bytes) {
@@ -175,23 +176,18 @@ int64_t write_safetensors(const std::string& file, const std::vector<NamedTensor
   }
   std::string text = header.dump();
   text.append((8 - text.size() % 8) % 8, ' ');  // aligns the data
-  const std::string temporary = file + ".tmp";
-  {
-    std::ofstream out(temporary, std::ios::binary);
-    const auto length = static_cast<uint64_t>(text.size());
-    for (int i = 0; i < 8; ++i) {
-      out.put(static_cast<char>(length >> (8 * i) & 0xff));
-    }
-    out << text;
-    for (const at::Tensor& t : data) {
-      out.write(static_cast<const char*>(t.const_data_ptr()), static_cast<std::streamsize>(t.nbytes()));
-    }
-    if (!out.flush()) {
-      throw Error(Error::Kind::environment, "cannot write " + file + "; is the disk full?");
-    }
+  const uint64_t length = text.size();
+  std::string length_bytes;
+  for (int i = 0; i < 8; ++i) {
+    length_bytes += static_cast<char>(length >> (8 * i) & 0xff);
   }
-  std::filesystem::rename(temporary, file);
-  return static_cast<int64_t>(8 + text.size()) + offset;
+  text.insert(0, length_bytes);
+  text.reserve(text.size() + static_cast<size_t>(offset));
+  for (const at::Tensor& t : data) {
+    text.append(static_cast<const char*>(t.const_data_ptr()), t.nbytes());
+  }
+  write_atomically(file, text);
+  return static_cast<int64_t>(text.size());
 }
 
 }  // namespace bnlab

@@ -2,15 +2,21 @@
 // "shape", "data_offsets"}}, then the raw row-major data. Readable from Python without executing anything.
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
 #include <string>
 #include <vector>
 
-#include "harness/training/optimizer.hpp"
-
 namespace bnlab {
 
-// Writes all tensors (moved to the CPU, contiguous) to a temporary file beside `file`, then renames it.
-// Returns the size in bytes. Throws Error (environment) if the disk refuses.
+struct NamedTensor {
+  std::string name;
+  at::Tensor tensor;
+};
+
+// Writes all tensors to `file`: whole and on the disk, or not at all. Returns the size in bytes. Throws Error
+// (environment) if the disk refuses.
 int64_t write_safetensors(const std::string& file, const std::vector<NamedTensor>& tensors);
 
 // All tensors of a file, on the CPU. Throws Error (data) that names the file, and the tensor where one is at

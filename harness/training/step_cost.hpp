@@ -1,6 +1,6 @@
 // What one training step exchanges under a strategy, counted: a model is built with it for rank 0 of a world
-// whose other ranks are not there (counting_communicator.hpp) and takes two steps on random images; the
-// second one counts. For the command line, so it needs no LibTorch.
+// whose other ranks do not exist (counting_communicator.hpp) and takes two steps on some images, of which the
+// second counts. The command line uses it, so it needs no LibTorch.
 #pragma once
 
 #include <cstdint>

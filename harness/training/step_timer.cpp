@@ -57,7 +57,7 @@ Json StepTimer::throughput(int64_t warmup, int64_t images, Communicator& communi
     steps_.back().back().event->synchronize();
   }
   at::Tensor own = at::empty({static_cast<int64_t>(measured)}, at::kDouble);
-  std::array<std::vector<double>, kParts + 1> parts;  // the last: what is in no part
+  std::array<std::vector<double>, kParts + 1> parts;  // the last one holds what is in no part
   for (size_t i = 0; i < measured; ++i) {
     const Marks& marks = steps_[skipped + i];
     for (size_t p = 0; p < parts.size(); ++p) {

@@ -23,7 +23,7 @@ class StepTimer {
   explicit StepTimer(at::Device device) : device_(device) {}
 
   void begin_step();
-  void end(Part part);  // the part that ends here began where the one before ended
+  void end(Part part);  // each part begins where the one before has ended
   void end_step();
 
   // Steps after the first `warmup`: {"images_per_s", "step_time_s": {median, p10, p90, slowest_rank}, ...}

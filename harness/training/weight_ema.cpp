@@ -7,8 +7,8 @@
 
 namespace bnlab {
 
-WeightEma::WeightEma(double decay, std::vector<at::Tensor> weights)
-    : decay_(decay), weights_(std::move(weights)) {
+WeightEma::WeightEma(double decay, std::vector<at::Tensor> weights, RunningStatistics* statistics)
+    : decay_(decay), weights_(std::move(weights)), statistics_(statistics) {
   const at::NoGradGuard no_grad;
   for (const at::Tensor& weight : weights_) {
     averages_.push_back(weight.clone());
@@ -23,6 +23,9 @@ double WeightEma::decay_at(int64_t step) const {
 void WeightEma::update(int64_t step) {
   const at::NoGradGuard no_grad;
   at::_foreach_lerp_(averages_, weights_, 1 - decay_at(step));
+  if (statistics_ != nullptr) {
+    statistics_->update_average(decay_at(step));
+  }
 }
 
 void WeightEma::swap() {

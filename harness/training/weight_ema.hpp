@@ -1,7 +1,8 @@
 // A moving average of the weights, evaluated beside them (Polyak averaging with a forgetting factor): after
 // training step k, from 0,
 //   average <- d average + (1 - d) weights,   d = min(decay, (1 + k) / (10 + k)),
-// so that the first steps, which know little, are soon forgotten. It starts from the initial weights.
+// so that the first steps, which know little, are soon forgotten. It starts from the initial weights. The
+// saved running statistics are averaged alike.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -9,12 +10,14 @@
 #include <cstdint>
 #include <vector>
 
+#include "harness/running_statistics.hpp"
+
 namespace bnlab {
 
 class WeightEma {
  public:
-  WeightEma(double decay,
-            std::vector<at::Tensor> weights);  // borrows the tensors; the average has their dtype
+  // Borrows the tensors, of whose dtype the average is, and the statistics, which may be null.
+  WeightEma(double decay, std::vector<at::Tensor> weights, RunningStatistics* statistics = nullptr);
 
   double decay_at(int64_t step) const;
   void update(int64_t step);
@@ -25,6 +28,7 @@ class WeightEma {
   double decay_;
   std::vector<at::Tensor> weights_;
   std::vector<at::Tensor> averages_;
+  RunningStatistics* statistics_;
 };
 
 }  // namespace bnlab

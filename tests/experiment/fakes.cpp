@@ -73,6 +73,34 @@ struct Shapes {
   }
 };
 
+struct Group {
+  std::string prefix;
+  void describe(OptionVisitor& option) { option("prefix", prefix, "").not_empty().needed(); }
+};
+
+// The optimizer of specs that name none.
+struct Sgd {
+  double lr = 0.1;
+  double momentum = 0.9;
+  bool nesterov = false;
+  double weight_decay = 0;
+  double power = 0.9;
+  std::vector<Group> groups;
+  void describe(OptionVisitor& option) {
+    option("lr", lr, "").above(0);
+    option("momentum", momentum, "").at_least(0).at_most(1);
+    option("nesterov", nesterov, "");
+    option("weight_decay", weight_decay, "").at_least(0);
+    option("power", power, "").above(0);
+    option("groups", groups, "");
+  }
+  void check(const RunOutline&, Problems& problems) const {
+    if (nesterov && momentum == 0) {
+      problems.add("nesterov", "expected false where momentum is 0, got true");
+    }
+  }
+};
+
 [[maybe_unused]] const bool declared_here = [] {
   register_about("strategy", with_options<Own>({.name = "fake_own", .summary = "own moments"}));
   register_about("strategy", with_options<Pooled>({.name = "fake_pooled", .summary = "pooled moments"}));
@@ -82,6 +110,7 @@ struct Shapes {
   register_about("strategy", with_options<Ghost>({.name = "fake_ghost"}));
   register_about("model", with_options<Net>({.name = "fake_net"}));
   register_about("task", with_options<Shapes>({.name = "fake_shapes"}));
+  register_about("optimizer", with_options<Sgd>({.name = "sgd"}));
   return true;
 }();
 

@@ -45,9 +45,16 @@ struct LeftOptions {
   }
 };
 
+struct SgdOptions {
+  double lr = 0.1;
+
+  void describe(OptionVisitor& option) { option("lr", lr, "learning rate").above(0); }
+};
+
 [[maybe_unused]] const bool declared_here = [] {
   register_about("task", with_options<TaskOptions>({.name = "fake", .summary = "does what it is told"}));
   register_about("model", {.name = "fake", .summary = "no network"});
+  register_about("optimizer", with_options<SgdOptions>({.name = "sgd", .summary = "one optimizer"}));
   register_about("strategy", with_options<LeftOptions>({.name = "left", .summary = "one strategy"}));
   register_about("strategy", {.name = "right",
                               .summary = "another strategy",

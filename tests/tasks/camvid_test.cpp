@@ -202,8 +202,8 @@ TEST_P(CamVidTest, SortsTheTrainingSetByDriveBrightnessAndClass) {
 }
 
 TEST_P(CamVidTest, OhemIsAChoiceOfLoss) {
-  EXPECT_TRUE(task({{"loss", "ohem"}})->selects_labels());
-  EXPECT_FALSE(task()->selects_labels());
+  EXPECT_EQ(task({{"loss", "ohem"}})->loss().at("name"), "ohem");
+  EXPECT_EQ(task()->loss().at("name"), "cross_entropy");
 }
 
 TEST_P(CamVidTest, MissingFilesAreNamed) {

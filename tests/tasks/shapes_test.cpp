@@ -106,9 +106,8 @@ TEST(Shapes, AugmentationDependsOnSampleAndEpochAlone) {
 
 TEST(Shapes, OhemIsAChoiceOfLoss) {
   const auto task = shapes(0, {{"loss", {{"name", "ohem"}, {"min_kept", 10}}}});
-  EXPECT_TRUE(task->selects_labels());
-  EXPECT_TRUE(task->may_have_void()) << "labels that are not chosen are void";
-  EXPECT_FALSE(shapes(0)->selects_labels());
+  EXPECT_EQ(task->loss(), Json({{"name", "ohem"}, {"threshold", 0.7}, {"min_kept", 10}}));
+  EXPECT_EQ(shapes(0)->loss(), Json({{"name", "cross_entropy"}}));
 }
 
 // The training images, some of them flipped.

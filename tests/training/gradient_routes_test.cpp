@@ -51,30 +51,22 @@ at::Tensor mean_over_ranks(int ranks, int64_t index) {
   return sum / ranks;
 }
 
-using MakeRoute = std::function<std::unique_ptr<GradientSync>(const std::vector<at::Tensor>&, World&)>;
-
-const MakeRoute kRank0 = [](const std::vector<at::Tensor>& parameters, World& world) {
-  return make_rank0_route(parameters, world.gradients());
-};
-const MakeRoute kHost = [](const std::vector<at::Tensor>& parameters, World& world) {
-  return make_host_route(parameters, world.host());
-};
-
 struct Case {
-  const char* name;
-  MakeRoute make;
+  GradientRoute route;
   int64_t collectives;  // per step
   int ranks;
 };
 
-class GradientRoute : public ::testing::TestWithParam<Case> {};
+class GradientRoutes : public ::testing::TestWithParam<Case> {};
 
-TEST_P(GradientRoute, AveragesTheGradientsToTheSameBitsOnEveryRank) {
-  const auto& [name, make, collectives, ranks] = GetParam();
+TEST_P(GradientRoutes, AveragesTheGradientsToTheSameBitsOnEveryRank) {
+  const auto& [way, collectives, ranks] = GetParam();
   std::vector<std::vector<at::Tensor>> averaged(static_cast<size_t>(ranks));
-  on_ranks(ranks, [&, make = make](World& world) {
+  on_ranks(ranks, [&, way = way](World& world) {
     const auto parameters = parameters_of(world.rank());
-    const auto route = make(parameters, world);
+    RunSpec spec;
+    spec.gradient_route = way;
+    const auto route = make_gradient_sync(spec, {.parameters = parameters}, world);
     route->before_forward();
     route->before_backward();
     route->after_backward();
@@ -96,11 +88,13 @@ TEST_P(GradientRoute, AveragesTheGradientsToTheSameBitsOnEveryRank) {
   }
 }
 
-TEST_P(GradientRoute, BooksItsExchangesAsGradients) {
-  const auto& [name, make, collectives, ranks] = GetParam();
-  on_ranks(ranks, [make = make, collectives = collectives](World& world) {
+TEST_P(GradientRoutes, BooksItsExchangesAsGradients) {
+  const auto& [way, collectives, ranks] = GetParam();
+  on_ranks(ranks, [way = way, collectives = collectives](World& world) {
     const auto parameters = parameters_of(world.rank());
-    const auto route = make(parameters, world);
+    RunSpec spec;
+    spec.gradient_route = way;
+    const auto route = make_gradient_sync(spec, {.parameters = parameters}, world);
     world.ledger().clear();
     route->after_backward();
     const Traffic& traffic = world.ledger().of(Purpose::gradients);
@@ -109,12 +103,18 @@ TEST_P(GradientRoute, BooksItsExchangesAsGradients) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Routes, GradientRoute,
-                         ::testing::Values(Case{"rank0", kRank0, 2, 1}, Case{"rank0", kRank0, 2, 2},
-                                           Case{"host", kHost, 1, 1}, Case{"host", kHost, 1, 2}),
+INSTANTIATE_TEST_SUITE_P(Routes, GradientRoutes,
+                         ::testing::Values(Case{GradientRoute::rank0, 2, 1}, Case{GradientRoute::rank0, 2, 2},
+                                           Case{GradientRoute::host, 1, 1}, Case{GradientRoute::host, 1, 2}),
                          [](const auto& info) {
-                           return info.param.name + std::string("_") + std::to_string(info.param.ranks);
+                           return name_of(info.param.route) + "_" + std::to_string(info.param.ranks);
                          });
+
+std::unique_ptr<GradientSync> make_averaging(int64_t every, Trained trained, World& world) {
+  RunSpec spec;
+  spec.average_weights_every = every;
+  return make_gradient_sync(spec, std::move(trained), world);
+}
 
 class WeightAverage : public ::testing::TestWithParam<int> {};
 
@@ -128,9 +128,11 @@ TEST_P(WeightAverage, ReplacesTensorsByTheirMeanInPlace) {
     }
     tensors[0].requires_grad_();             // as a weight does
     tensors[1] = tensors[1].to(at::kFloat);  // a second dtype
-    WeightAveraging averaging({tensors[0]}, world.gradients());
+    const Trained trained = {.parameters = {tensors[0]},
+                             .optimizer_state = {tensors.begin() + 1, tensors.end()}};
+    const auto averaging = make_averaging(1, trained, world);
     world.ledger().clear();
-    averaging.average(tensors);
+    averaging->after_step();
     EXPECT_EQ(world.ledger().of(Purpose::gradients).collectives, 2);
     EXPECT_TRUE(tensors[0].requires_grad());
     averaged[static_cast<size_t>(world.rank())] = tensors;
@@ -145,19 +147,33 @@ TEST_P(WeightAverage, ReplacesTensorsByTheirMeanInPlace) {
   }
 }
 
+TEST_P(WeightAverage, HappensEveryFewStepsAndAfterTheLast) {
+  on_ranks(GetParam(), [](World& world) {
+    const auto parameters = parameters_of(world.rank());
+    const auto averaging = make_averaging(2, {.parameters = parameters, .steps = 5}, world);
+    world.ledger().clear();
+    std::vector<int64_t> exchanges;
+    for (int step = 0; step < 5; ++step) {
+      averaging->after_step();
+      exchanges.push_back(world.ledger().of(Purpose::gradients).collectives);
+    }
+    EXPECT_EQ(exchanges, (std::vector<int64_t>{0, 1, 1, 2, 3}));
+  });
+}
+
 TEST_P(WeightAverage, LeavesEachRankItsOwnGradients) {
   on_ranks(GetParam(), [](World& world) {
     const auto parameters = parameters_of(world.rank());
-    WeightAveraging averaging(parameters, world.gradients());
+    const auto averaging = make_averaging(2, {.parameters = parameters, .steps = 9}, world);
     world.ledger().clear();
-    averaging.before_forward();
-    averaging.before_backward();
-    averaging.after_backward();
+    averaging->before_forward();
+    averaging->before_backward();
+    averaging->after_backward();
     EXPECT_EQ(world.ledger().of(Purpose::gradients).collectives, 0);
     for (size_t i = 0; i < kShapes.size(); ++i) {
       EXPECT_TRUE(parameters[i].grad().equal(of_rank(world.rank(), static_cast<int64_t>(i), kShapes[i])));
     }
-    averaging.after_step();
+    averaging->after_step();
     EXPECT_FALSE(parameters[0].grad().defined());
   });
 }

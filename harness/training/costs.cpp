@@ -1,4 +1,4 @@
-#include "harness/training/memory.hpp"
+#include "harness/training/costs.hpp"
 
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
@@ -7,12 +7,14 @@
 #endif
 #include <malloc.h>
 #include <sys/resource.h>
+#include <torch/types.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <vector>
 
 namespace bnlab {
 namespace {
@@ -47,13 +49,6 @@ class AccountingAllocator : public c10::Allocator {
   void copy_data(void* to, const void* from, size_t bytes) const override { std::memcpy(to, from, bytes); }
 };
 
-}  // namespace
-
-void account_cpu_memory() {
-  static AccountingAllocator allocator;
-  c10::SetCPUAllocator(&allocator, /*priority=*/100);
-}
-
 void reset_peak_memory([[maybe_unused]] at::Device device) {
   peak_bytes = live_bytes.load();
 #ifdef USE_C10D_NCCL
@@ -77,6 +72,45 @@ int64_t peak_rss_bytes() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
   return static_cast<int64_t>(usage.ru_maxrss) * 1024;
+}
+
+std::vector<int64_t> of_all_ranks(int64_t own, World& world) {
+  const at::Tensor number = at::full({1}, own, at::TensorOptions().device(world.device()).dtype(at::kLong));
+  const at::Tensor all = world.gradients().all_gather(number, Purpose::control).cpu().flatten();
+  return {all.const_data_ptr<int64_t>(), all.const_data_ptr<int64_t>() + all.numel()};
+}
+
+}  // namespace
+
+void account_cpu_memory() {
+  static AccountingAllocator allocator;
+  c10::SetCPUAllocator(&allocator, /*priority=*/100);
+}
+
+void Costs::begin(int64_t step) {
+  first_step_ = step;
+  reset_peak_memory(world_.device());
+  world_.ledger().clear();
+}
+
+Json Costs::memory() {
+  const int64_t tensors = peak_memory_bytes(world_.device()), resident = peak_rss_bytes();
+  return {{"peak_memory_bytes", of_all_ranks(tensors, world_)},
+          {"peak_rss_bytes", of_all_ranks(resident, world_)}};
+}
+
+Json Costs::traffic(int64_t steps_done) const {
+  const auto steps = static_cast<double>(std::max<int64_t>(steps_done - first_step_, 1));
+  Json all = Json::object();
+  for (size_t p = 0; p < kPurposeNames.size(); ++p) {
+    const auto purpose = static_cast<Purpose>(p);
+    if (purpose != Purpose::evaluation && purpose != Purpose::control) {
+      const Traffic& traffic = world_.ledger().of(purpose);
+      all[kPurposeNames[p]] = {{"collectives_per_step", static_cast<double>(traffic.collectives) / steps},
+                               {"bytes_per_step", static_cast<double>(traffic.bytes) / steps}};
+    }
+  }
+  return all;
 }
 
 }  // namespace bnlab

@@ -1,0 +1,113 @@
+#include "harness/training/data.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "harness/components/registry.hpp"
+#include "harness/error.hpp"
+#include "harness/random.hpp"
+#include "harness/training/precision.hpp"
+
+namespace bnlab {
+namespace {
+
+// Augmentation draws from (seed, epoch, sample): calibration lies beyond every epoch of training.
+constexpr int64_t kFirstCalibrationEpoch = int64_t{1} << 40;
+
+int64_t resolved_steps(const RunSpec& spec, const Task& task, int64_t batch) {
+  if (!spec.epochs) {
+    return spec.steps;
+  }
+  const double images = *spec.epochs * static_cast<double>(task.training_samples());
+  return static_cast<int64_t>(std::ceil(images / static_cast<double>(batch)));
+}
+
+Towers make_towers(const RunSpec& spec, const World& world) {
+  Towers towers(spec.samples_per_tower, world.size(), world.rank());
+  if (spec.average_weights_every > 0 && towers.per_rank() != 1) {
+    throw Error(Error::Kind::refused, "average_weights_every: expected one tower per rank, got " +
+                                          std::to_string(towers.per_rank()) + "; use --ranks " +
+                                          std::to_string(towers.count()));
+  }
+  return towers;
+}
+
+Sampler make_sampler(const RunSpec& spec, uint64_t seed, const Task& task, const Towers& towers) {
+  if (spec.shard_key.empty()) {
+    return Sampler::iid(seed, task.training_samples(), towers);
+  }
+  const std::vector<std::string> keys = task.sort_keys();
+  if (std::find(keys.begin(), keys.end(), spec.shard_key) == keys.end()) {
+    throw Error(Error::Kind::refused, "shards: the task " + spec.task.at("name").get<std::string>() +
+                                          " has no key " + shown(spec.shard_key) + " to sort by" +
+                                          suggestion(spec.shard_key, keys));
+  }
+  return Sampler::sorted(seed, task.sort_values(spec.shard_key), towers);
+}
+
+std::vector<int64_t> fill(const std::vector<int64_t>& capacity, int64_t samples) {
+  std::vector<int64_t> filled;
+  for (const int64_t c : capacity) {
+    filled.push_back(std::min(c, samples));
+    samples -= filled.back();
+  }
+  return filled;
+}
+
+}  // namespace
+
+Data::Data(const RunSpec& spec, const std::string& data_dir, const World& world)
+    : spec_(spec),
+      device_(world.device()),
+      task_(Registered<Task>::create(spec.task, {spec.seed, data_dir})),
+      towers_(make_towers(spec, world)),
+      steps_(resolved_steps(spec, *task_, towers_.total_samples())),
+      training_(make_sampler(spec, spec.seed, *task_, towers_)),
+      calibration_(make_sampler(spec, Stream(spec.seed, "calibration").bits(), *task_, towers_)) {}
+
+double Data::epochs(int64_t steps) const {
+  return static_cast<double>(steps * towers_.total_samples()) /
+         static_cast<double>(task_->training_samples());
+}
+
+Batch Data::training(int64_t step) {
+  return on_device(task_->training(training_.batch(step)), towers_, step);
+}
+
+Batch Data::calibration(int64_t index) {
+  std::vector<Draw> draws = calibration_.batch(index);
+  for (Draw& draw : draws) {
+    draw.epoch += kFirstCalibrationEpoch;
+  }
+  return on_device(task_->training(draws), towers_, index);
+}
+
+int64_t Data::test_batches() const {
+  const int64_t size = towers_.total_samples();
+  return (task_->test_samples() + size - 1) / size;
+}
+
+Batch Data::test(int64_t index) const {
+  const int64_t begin = index * towers_.total_samples();
+  const int64_t samples = std::min(towers_.total_samples(), task_->test_samples() - begin);
+  Towers towers(fill(towers_.all_samples(), samples), towers_.ranks(), towers_.rank());
+  const Examples examples = task_->test(begin + towers.local_begin(), towers.local_samples());
+  return on_device(examples, std::move(towers), index);
+}
+
+int64_t Data::first_test_sample(const Batch& batch) const {
+  return static_cast<int64_t>(batch.index) * towers_.total_samples() + batch.towers.local_begin();
+}
+
+Batch Data::on_device(const Examples& examples, Towers towers, int64_t index) const {
+  Batch batch;
+  batch.images = examples.images.to(device_, parameter_type(spec_.precision), /*non_blocking=*/true,
+                                    /*copy=*/false, bnlab::memory_format(spec_.memory_format));
+  batch.labels = examples.labels.to(device_, /*non_blocking=*/true);
+  batch.towers = std::move(towers);
+  batch.index = static_cast<uint64_t>(index);
+  return batch;
+}
+
+}  // namespace bnlab

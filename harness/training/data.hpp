@@ -1,0 +1,49 @@
+// The data of a run as one rank meets them: the batches that it trains on, batches drawn apart from them for
+// the population `precise`, and the test split, all dealt to towers and moved to the device.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "harness/communicator/world.hpp"
+#include "harness/experiment/spec.hpp"
+#include "harness/strategy.hpp"
+#include "harness/tasks/sampler.hpp"
+#include "harness/tasks/task.hpp"
+
+namespace bnlab {
+
+class Data {
+ public:
+  // Throws Error where the task, the placement or the shards refuse.
+  Data(const RunSpec& spec, const std::string& data_dir, const World& world);
+
+  const Task& task() const { return *task_; }
+  const Towers& towers() const { return towers_; }  // of a training batch
+  int64_t steps() const { return steps_; }          // of the whole training
+  double epochs(int64_t steps) const;               // passes through the training set in so many steps
+
+  Batch training(int64_t step);
+  // Training images in an order of their own, drawn from (seed, index), with augmentation that no training
+  // step draws, dealt to towers and shards as in training.
+  Batch calibration(int64_t index);
+  // The test split in groups of the size of a training batch. The last may be smaller: towers are filled in
+  // order.
+  int64_t test_batches() const;
+  Batch test(int64_t index) const;
+  int64_t first_test_sample(const Batch& batch) const;  // of this rank's share of a test batch
+
+ private:
+  Batch on_device(const Examples& examples, Towers towers, int64_t index) const;
+
+  const RunSpec& spec_;
+  at::Device device_;
+  std::unique_ptr<Task> task_;
+  Towers towers_;
+  int64_t steps_;
+  Sampler training_;
+  Sampler calibration_;
+};
+
+}  // namespace bnlab

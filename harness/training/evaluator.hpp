@@ -1,0 +1,51 @@
+// The metrics of what a run trains: over every test sample exactly once, from one tensor summed over all
+// ranks, under each population that the spec asks for.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "harness/communicator/world.hpp"
+#include "harness/experiment/spec.hpp"
+#include "harness/json.hpp"
+#include "harness/population.hpp"
+#include "harness/training/data.hpp"
+#include "harness/training/subject.hpp"
+#include "harness/training/weight_ema.hpp"
+
+namespace bnlab {
+
+// All functions are called by every rank. `steps_done`: training steps before the evaluation, by which
+// schedules go.
+class Evaluator {
+ public:
+  // A population under the name that it has in the record.
+  struct Named {
+    std::string name;
+    Population population;
+  };
+
+  // `ema`: the averaged weights, evaluated beside the others; null without them.
+  Evaluator(const RunSpec& spec, Data& data, Subject& subject, World& world, WeightEma* ema);
+
+  const std::vector<Named>& populations() const { return populations_; }
+
+  // {"saved": {metrics}, ...} in the order of populations(). Leaves the strategy's own statistics in the
+  // buffers.
+  Json evaluate(int64_t steps_done);
+  // The metrics under the statistics that the network's buffers hold.
+  Json measure(int64_t steps_done, Mode mode = Mode::evaluate_saved);
+
+  // Puts the statistics of a population into the network's buffers, and the strategy's own back.
+  void show(const Population& population, int64_t steps_done);
+  void show_own();
+
+ private:
+  Data& data_;
+  Subject& subject_;
+  World& world_;
+  WeightEma* ema_;
+  std::vector<Named> populations_;
+};
+
+}  // namespace bnlab

@@ -1,0 +1,58 @@
+// What a run tells of its training while it is under way, in metrics.jsonl, and at its end, in the record:
+// losses and evaluations.
+#pragma once
+
+#include <torch/types.h>
+
+#include <chrono>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "harness/communicator/world.hpp"
+#include "harness/json.hpp"
+#include "harness/training/data.hpp"
+
+namespace bnlab {
+
+// metrics.jsonl: one JSON object per line, flushed line by line. Rank 0 writes; on the other ranks nothing
+// happens.
+class RunLog {
+ public:
+  RunLog() = default;  // writes nothing
+  RunLog(const std::string& file, const std::string& run_id);
+  void write(Json line);  // adds "time_s", the seconds since the log began
+
+ private:
+  std::ofstream out_;
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+};
+
+class History {
+ public:
+  History(RunLog log, const Data& data, World& world, at::ScalarType loss_type);
+
+  void add(const at::Tensor& loss);  // of one step, as this rank weighs it
+  // Reports the mean loss since the last report. Called by every rank; the one place where the loop waits for
+  // the device.
+  void report(int64_t steps_done, double learning_rate);
+  void add_evaluation(int64_t steps_done, const Json& metrics_of_populations);
+
+  bool diverged() const { return diverged_; }  // a reported loss was not finite
+  // For the record: {"final", "headline", "train_loss", "history"}.
+  Json summary() const;
+
+ private:
+  RunLog log_;
+  const Data& data_;
+  World& world_;
+  at::Tensor loss_sum_;  // of the steps since the last report
+  int64_t steps_reported_ = 0;
+  double reported_loss_ = 0;
+  std::vector<double> tail_losses_;  // reports in the last tenth of the steps
+  bool diverged_ = false;
+  Json evaluations_ = Json::array();
+  Json final_ = Json::object();
+};
+
+}  // namespace bnlab

@@ -1,0 +1,74 @@
+#include "harness/training/loss.hpp"
+
+#include <torch/types.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "harness/tasks/task.hpp"
+
+namespace bnlab {
+namespace {
+
+int64_t labels_per_sample(const Batch& batch) {
+  int64_t labels = batch.rows_per_sample;
+  for (int64_t d = 1; d < batch.labels.dim(); ++d) {
+    labels *= batch.labels.size(d);
+  }
+  return labels;
+}
+
+// Labels of every local tower, [G] float64.
+at::Tensor label_counts(const Batch& batch) {
+  std::vector<double> counts;
+  for (int64_t t = batch.towers.first(); t < batch.towers.first() + batch.towers.per_rank(); ++t) {
+    counts.push_back(static_cast<double>(batch.towers.samples(t) * labels_per_sample(batch)));
+  }
+  return at::tensor(counts, at::kDouble);
+}
+
+// Valid labels of every local tower, [G] float64.
+at::Tensor valid_counts(const at::Tensor& labels, const std::vector<int64_t>& offsets) {
+  const auto per_sample = labels.ne(Task::kVoid).flatten(1).sum(1);
+  std::vector<at::Tensor> counts;
+  for (size_t g = 0; g + 1 < offsets.size(); ++g) {
+    counts.push_back(per_sample.slice(0, offsets[g], offsets[g + 1]).sum());
+  }
+  return at::stack(counts).to(at::kDouble);
+}
+
+int64_t towers_with_samples(const Towers& towers) {
+  const auto& samples = towers.all_samples();
+  return std::count_if(samples.begin(), samples.end(), [](int64_t n) { return n > 0; });
+}
+
+}  // namespace
+
+LossWeights::LossWeights(const Batch& batch, const at::Tensor& labels, const Loss::Context& context)
+    : ranks_(context.communicator.size()), local_towers_(batch.towers.per_rank()), options_(context.weights) {
+  const bool per_tower = context.mean == LossMean::tower;
+  if (!context.may_have_void) {
+    const int64_t total = per_tower ? towers_with_samples(batch.towers)
+                                    : batch.towers.total_samples() * labels_per_sample(batch);
+    total_ = at::full({}, static_cast<double>(total), options_.dtype(at::kDouble));
+    valid_ = per_tower ? label_counts(batch).to(options_.device()) : at::Tensor();
+    return;
+  }
+  const at::Tensor valid = valid_counts(labels, batch.towers.local_offsets());
+  valid_ = per_tower ? valid : at::Tensor();
+  total_ = per_tower ? (valid > 0).sum().to(at::kDouble) : valid.sum();
+  pending_ = context.communicator.all_reduce_async(total_, Purpose::loss);
+}
+
+at::Tensor LossWeights::get() {
+  if (pending_) {
+    pending_->wait();
+  }
+  const at::Tensor share = static_cast<double>(ranks_) / total_.clamp_min(1);
+  if (!valid_.defined()) {
+    return share.to(options_.dtype()).expand({local_towers_});
+  }
+  return (share / valid_).masked_fill(valid_ == 0, 0).to(options_.dtype());
+}
+
+}  // namespace bnlab

@@ -1,0 +1,70 @@
+// The batches of a run: what calibration draws, and how the test split is dealt.
+#include "harness/training/data.hpp"
+
+#include <gtest/gtest.h>
+
+#include "harness/communicator/thread_ranks.hpp"
+#include "tests/training/training_runs.hpp"
+
+namespace bnlab {
+namespace {
+
+RunSpec spec(const Json& keys = Json::object()) {
+  Json all = {{"batch_per_tower", {2, 3, 1, 2}}};
+  all.update(keys);
+  return TrainingRuns::spec(all);
+}
+
+// The images of a batch over all ranks, one row each.
+at::Tensor images(const RunSpec& spec, int ranks, const std::function<Batch(Data&)>& batch) {
+  std::vector<at::Tensor> of_ranks(static_cast<size_t>(ranks));
+  on_thread_ranks(ranks, at::kCPU, [&](World& world) {
+    Data data(spec, "", world);
+    of_ranks[static_cast<size_t>(world.rank())] = batch(data).images.flatten(1);
+  });
+  return at::cat(of_ranks);
+}
+
+at::Tensor calibration(const RunSpec& spec, int ranks, int64_t index) {
+  return images(spec, ranks, [&](Data& data) { return data.calibration(index); });
+}
+
+TEST(Calibration, DependsOnSeedAndIndexAndNotOnThePlacement) {
+  const at::Tensor whole = calibration(spec(), 1, 3);
+  EXPECT_EQ(whole.size(0), 8);
+  EXPECT_TRUE(calibration(spec(), 2, 3).equal(whole));
+  EXPECT_TRUE(calibration(spec(), 1, 3).equal(whole));
+  EXPECT_FALSE(calibration(spec(), 1, 4).equal(whole));
+  EXPECT_FALSE(calibration(spec({{"seed", 4}}), 1, 3).equal(whole));
+}
+
+// With a training set of one batch both take all of it, in another order and not augmented alike.
+TEST(Calibration, DrawsApartFromTraining) {
+  const RunSpec one_batch =
+      spec({{"task", {{"name", "shapes"}, {"size", {16, 16}}, {"train", 8}, {"test", 11}}}});
+  const at::Tensor drawn = calibration(one_batch, 1, 0);
+  const at::Tensor trained = images(one_batch, 1, [](Data& data) { return data.training(0); });
+  EXPECT_FALSE(drawn.equal(trained));
+  const at::Tensor alike = drawn.unsqueeze(1).eq(trained.unsqueeze(0)).all(2).any(1);
+  EXPECT_LT(alike.sum().item<int64_t>(), 8)
+      << "the training step draws the same augmentation for every image";
+}
+
+TEST(TestSplit, IsDealtOnceAndTheLastBatchFillsTheTowersInOrder) {
+  const RunSpec split = spec();  // 11 test images in batches of 8
+  std::vector<std::vector<int64_t>> first(2), samples(2);
+  on_thread_ranks(2, at::kCPU, [&](World& world) {
+    Data data(split, "", world);
+    EXPECT_EQ(data.test_batches(), 2);
+    for (int64_t i = 0; i < 2; ++i) {
+      const Batch batch = data.test(i);
+      first[static_cast<size_t>(world.rank())].push_back(data.first_test_sample(batch));
+      samples[static_cast<size_t>(world.rank())].push_back(batch.images.size(0));
+    }
+  });
+  EXPECT_EQ(first, (std::vector<std::vector<int64_t>>{{0, 8}, {5, 11}}));
+  EXPECT_EQ(samples, (std::vector<std::vector<int64_t>>{{5, 3}, {3, 0}}));
+}
+
+}  // namespace
+}  // namespace bnlab
