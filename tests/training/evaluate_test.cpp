@@ -26,7 +26,8 @@ TEST_F(Evaluate, GivesTheNumbersOfTheRecord) {
   const std::vector<std::string> all = {"precise", "tower:1", "saved", "mean", "batch", "pooled"};
   for (const char* strategy :
        {R"("per_tower")", R"("sync")", R"("averaged")", R"("shuffle")",
-        R"({"name": "batch_renorm", "r_max": 1.5, "d_max": 0.5})", R"({"name": "frozen", "from_step": 3})"}) {
+        R"({"name": "batch_renorm", "r_max": 1.5, "d_max": 0.5})", R"({"name": "frozen", "from_step": 3})",
+        R"({"name": "precise", "batches": 2, "base": "sync"})"}) {
     SCOPED_TRACE(strategy);
     const RunSpec spec = TrainingRuns::spec({{"strategy", Json::parse(strategy)},
                                              {"populations", all},
@@ -43,6 +44,43 @@ TEST_F(Evaluate, GivesTheNumbersOfTheRecord) {
     asked.populations = {"precise"};
     EXPECT_EQ(evaluate_weights(asked), Json({{"precise", recorded.at("precise")}}));
   }
+}
+
+// The limits of batch renormalisation still rise at the end of this run, and recomputing goes by them.
+TEST_F(Evaluate, GoesByTheStepOfTheRunWhateverTheOrderOfPopulations) {
+  const Json renorm = {{"name", "batch_renorm"},
+                       {"r_max", 3},
+                       {"d_max", 5},
+                       {"schedule", {{"start_step", 0}, {"end_step", 20}}}};
+  std::vector<Json> precise;
+  for (const Json& populations : {Json{"saved", "precise"}, Json{"precise", "saved"}}) {
+    const RunSpec spec =
+        TrainingRuns::spec({{"strategy", renorm}, {"populations", populations}, {"precise_batches", 2}});
+    const TrainedRun run = runs_.run(spec, 1);
+    precise.push_back(run.result.at("final").at("precise"));
+    EXPECT_EQ(evaluate_weights(job(spec, run, {"precise"})).at("precise"), precise.back());
+  }
+  EXPECT_EQ(precise[0], precise[1]);
+}
+
+// The file holds the recomputed pairs, from which those of the training can no longer be told.
+TEST_F(Evaluate, TakesTheSavedPairsOfTheFileAsTheyAre) {
+  const Json renorm = {{"name", "batch_renorm"}, {"r_max", 3}, {"d_max", 5}};
+  const RunSpec spec =
+      TrainingRuns::spec({{"strategy", {{"name", "precise"}, {"batches", 2}, {"base", renorm}}},
+                          {"populations", {"mean", "saved"}}});
+  const TrainedRun run = runs_.run(spec, 2);
+  EXPECT_EQ(evaluate_weights(job(spec, run, {"mean", "saved"})), run.result.at("final"));
+}
+
+// Under autocast, as they were recomputed for the evaluation.
+TEST_F(Evaluate, InBfloat16TheFileHoldsTheRecomputedPairsThatWereEvaluated) {
+  const RunSpec spec = TrainingRuns::spec(
+      {{"strategy", {{"name", "precise"}, {"batches", 2}, {"base", "sync"}}}, {"precision", "bfloat16"}});
+  const TrainedRun run = runs_.run(spec, 1);
+  RunSpec as_they_are = spec;
+  as_they_are.strategy = spec.strategy.at("base");
+  EXPECT_EQ(evaluate_weights(job(as_they_are, run, {"saved"})), run.result.at("final"));
 }
 
 TEST_F(Evaluate, NeedsNoRecordedPopulationForSavedBatchAndPrecise) {

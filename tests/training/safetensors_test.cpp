@@ -1,6 +1,7 @@
 #include "harness/training/safetensors.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/syscall.h>
 #include <torch/types.h>
 #include <unistd.h>
 
@@ -8,6 +9,16 @@
 #include <fstream>
 
 #include "harness/error.hpp"
+
+namespace {
+std::vector<std::string> synced;  // by this process: what each descriptor stood for
+}
+
+// Stands before the C library's function and does the same.
+extern "C" int fsync(int descriptor) {
+  synced.push_back(std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(descriptor)).string());
+  return static_cast<int>(::syscall(SYS_fsync, descriptor));
+}
 
 namespace bnlab {
 namespace {
@@ -65,6 +76,16 @@ TEST_F(Safetensors, ReadWhatWasWritten) {
     EXPECT_EQ(read[i].tensor.scalar_type(), written[i].tensor.scalar_type());
     EXPECT_TRUE(at::equal(read[i].tensor, written[i].tensor)) << read[i].name;
   }
+}
+
+// A power cut after the rename must not leave an empty file under the name.
+TEST_F(Safetensors, TheFileAndItsNameReachTheDisk) {
+  synced.clear();
+  write_safetensors(file_, {{"a", at::arange(3, at::kFloat)}});
+  ASSERT_EQ(synced.size(), 2u);
+  const std::filesystem::path folder = std::filesystem::path(file_).parent_path();
+  EXPECT_EQ(std::filesystem::path(synced[0]).parent_path(), folder);  // the temporary file
+  EXPECT_EQ(std::filesystem::path(synced[1]), folder);
 }
 
 TEST_F(Safetensors, ADamagedFileIsRefusedWithTheReason) {
