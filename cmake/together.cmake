@@ -1,25 +1,23 @@
 # Headers take most of the time that a file takes to compile, so the files of a folder are compiled together: in
 # groups of at most the given size, which a change to one of them compiles again. Only presets with CMAKE_UNITY_BUILD
-# do so. Files that register a component stay alone: they name their entries alike.
+# do so. Within a folder no two files may give the same name to different things in unnamed namespaces; a component's
+# file has a namespace of its own, or it is compiled alone.
 function(bnlab_compile_together target size)
   set_target_properties(${target} PROPERTIES UNITY_BUILD_MODE GROUP)
   get_target_property(sources ${target} SOURCES)
-  set(last_folder "")
   foreach(source IN LISTS sources)
     cmake_path(ABSOLUTE_PATH source)
-    file(STRINGS ${source} registration REGEX "^const Registered<" LIMIT_COUNT 1)
-    if(registration)
+    cmake_path(GET source STEM name)
+    file(STRINGS ${source} lines REGEX "^namespace bnlab::${name} |^const Registered<")
+    if(lines MATCHES "^const")  # an entry, and no such namespace before it
       continue()
     endif()
     cmake_path(GET source PARENT_PATH folder)
-    if(NOT folder STREQUAL last_folder)
-      set(last_folder ${folder})
-      set(place 0)
-    endif()
-    math(EXPR group "${place} / ${size}")
-    math(EXPR place "${place} + 1")
     cmake_path(RELATIVE_PATH folder BASE_DIRECTORY ${CMAKE_SOURCE_DIR})
-    string(MAKE_C_IDENTIFIER "${folder}_${group}" name)
-    set_source_files_properties(${source} PROPERTIES UNITY_GROUP ${name})
+    string(MAKE_C_IDENTIFIER "${folder}" folder)
+    list(APPEND files_of_${folder} ${source})
+    list(LENGTH files_of_${folder} place)
+    math(EXPR group "(${place} - 1) / ${size}")
+    set_source_files_properties(${source} PROPERTIES UNITY_GROUP ${folder}_${group})
   endforeach()
 endfunction()

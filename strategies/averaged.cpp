@@ -3,8 +3,7 @@
 // needs one.
 #include "strategies/engine/bn_strategy.hpp"
 
-namespace bnlab {
-namespace {
+namespace bnlab::averaged {
 
 BNLAB_CHOICE(Averaging, mean, pooled)
 
@@ -36,5 +35,4 @@ const Registered<Strategy> entry{
      .limits = "does not help training: each tower still normalises by its own few values"},
     make_bn_strategy<Options>};
 
-}  // namespace
-}  // namespace bnlab
+}  // namespace bnlab::averaged

@@ -3,8 +3,7 @@
 // those before this step's update. The limits rise linearly from 1 and 0 along `schedule`.
 #include "strategies/engine/bn_strategy.hpp"
 
-namespace bnlab {
-namespace {
+namespace bnlab::batch_renorm {
 
 BNLAB_CHOICE(Scope, tower, pooled)
 
@@ -93,5 +92,4 @@ const Registered<Strategy> entry{
      .limits = "limits of 3 and 5 from the first step spoil the start: keep the schedule"},
     make_bn_strategy<Options>};
 
-}  // namespace
-}  // namespace bnlab
+}  // namespace bnlab::batch_renorm

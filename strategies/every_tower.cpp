@@ -4,8 +4,7 @@
 // update with 1 - (1 - a)^T would.
 #include "strategies/engine/bn_strategy.hpp"
 
-namespace bnlab {
-namespace {
+namespace bnlab::every_tower {
 
 struct Options : BnOptions {
   Rules rules(const Strategy::Context&) const {
@@ -26,5 +25,4 @@ const Registered<Strategy> entry{
      .limits = "forgets T times as fast as its momentum says, and weighs the last towers most"},
     make_bn_strategy<Options>};
 
-}  // namespace
-}  // namespace bnlab
+}  // namespace bnlab::every_tower

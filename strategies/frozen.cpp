@@ -5,8 +5,7 @@
 
 #include "strategies/engine/wrapper.hpp"
 
-namespace bnlab {
-namespace {
+namespace bnlab::frozen {
 
 class Frozen : public Wrapper {
  public:
@@ -96,5 +95,4 @@ const Registered<Strategy> entry{
                "normalisation"},
     make<Strategy, Frozen>};
 
-}  // namespace
-}  // namespace bnlab
+}  // namespace bnlab::frozen

@@ -2,8 +2,7 @@
 // norm). A tower of n samples behaves like n / virtual_batch towers under `averaged`.
 #include "strategies/engine/bn_strategy.hpp"
 
-namespace bnlab {
-namespace {
+namespace bnlab::ghost {
 
 struct Options : BnOptions {
   int64_t virtual_batch = 2;
@@ -45,5 +44,4 @@ const Registered<Strategy> entry{
      .limits = "loses what small batches lose; refused where virtual_batch does not divide a tower's batch"},
     make_bn_strategy<Options>};
 
-}  // namespace
-}  // namespace bnlab
+}  // namespace bnlab::ghost

@@ -3,8 +3,7 @@
 #include "harness/error.hpp"
 #include "strategies/engine/sample_norm.hpp"
 
-namespace bnlab {
-namespace {
+namespace bnlab::group_norm {
 
 class GroupNorm : public SampleStrategy {
  public:
@@ -66,5 +65,4 @@ const Registered<Strategy> entry{
          "evaluation too"},
     make<Strategy, GroupNorm>};
 
-}  // namespace
-}  // namespace bnlab
+}  // namespace bnlab::group_norm

@@ -2,8 +2,7 @@
 // 2016). This is group_norm with one channel per group.
 #include "strategies/engine/sample_norm.hpp"
 
-namespace bnlab {
-namespace {
+namespace bnlab::instance_norm {
 
 class InstanceNorm : public SampleStrategy {
  public:
@@ -27,5 +26,4 @@ const Registered<Strategy> entry{
          "it forgets how strong a channel is in a sample, and cannot train on one position per channel"},
     make<Strategy, InstanceNorm>};
 
-}  // namespace
-}  // namespace bnlab
+}  // namespace bnlab::instance_norm

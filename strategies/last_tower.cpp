@@ -3,8 +3,7 @@
 // tower's update ops.
 #include "strategies/engine/bn_strategy.hpp"
 
-namespace bnlab {
-namespace {
+namespace bnlab::last_tower {
 
 struct Options : BnOptions {
   Rules rules(const Strategy::Context&) const {
@@ -27,5 +26,4 @@ const Registered<Strategy> entry{
      .limits = "as single_tower: fails where the last tower's share of the data is not like the rest"},
     make_bn_strategy<Options>};
 
-}  // namespace
-}  // namespace bnlab
+}  // namespace bnlab::last_tower

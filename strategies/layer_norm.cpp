@@ -2,8 +2,7 @@
 // group_norm with one group.
 #include "strategies/engine/sample_norm.hpp"
 
-namespace bnlab {
-namespace {
+namespace bnlab::layer_norm {
 
 class LayerNorm : public SampleStrategy {
  public:
@@ -28,5 +27,4 @@ const Registered<Strategy> entry{
          "all channels share one mean and variance, which suits convolutional networks less than groups do"},
     make<Strategy, LayerNorm>};
 
-}  // namespace
-}  // namespace bnlab
+}  // namespace bnlab::layer_norm

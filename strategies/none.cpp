@@ -6,8 +6,7 @@
 #include "harness/strategy.hpp"
 #include "strategies/engine/identity.hpp"
 
-namespace bnlab {
-namespace {
+namespace bnlab::none {
 
 class None : public Strategy {
  public:
@@ -36,5 +35,4 @@ const Registered<Strategy> entry{
      .limits = "it wants a small learning rate, and deep networks may not train at all"},
     make<Strategy, None>};
 
-}  // namespace
-}  // namespace bnlab
+}  // namespace bnlab::none

@@ -4,8 +4,7 @@
 // neither training nor a checkpoint, so only the saved pair is kept here.
 #include "strategies/engine/bn_strategy.hpp"
 
-namespace bnlab {
-namespace {
+namespace bnlab::per_tower {
 
 struct Options : BnOptions {
   int64_t saved_tower = 0;
@@ -39,5 +38,4 @@ const Registered<Strategy> entry{
      .limits = "loses accuracy at a few values per tower; the saved statistics know one tower's data only"},
     make_bn_strategy<Options>};
 
-}  // namespace
-}  // namespace bnlab
+}  // namespace bnlab::per_tower

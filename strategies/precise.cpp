@@ -3,8 +3,7 @@
 // that training updates is kept apart and comes back afterwards.
 #include "strategies/engine/wrapper.hpp"
 
-namespace bnlab {
-namespace {
+namespace bnlab::precise {
 
 class Precise : public Wrapper {
  public:
@@ -37,5 +36,4 @@ const Registered<Strategy> entry{
      .limits = "every evaluation costs `batches` forward passes; training itself stays that of the base"},
     make<Strategy, Precise>};
 
-}  // namespace
-}  // namespace bnlab
+}  // namespace bnlab::precise

@@ -6,8 +6,7 @@
 #include "strategies/engine/bn_strategy.hpp"
 #include "strategies/engine/sample_exchange.hpp"
 
-namespace bnlab {
-namespace {
+namespace bnlab::shuffle {
 
 class Shuffle : public BnStrategy {
  public:
@@ -75,5 +74,4 @@ const Registered<Strategy> entry{
                "travel; all towers need the same image size"},
     make<Strategy, Shuffle>};
 
-}  // namespace
-}  // namespace bnlab
+}  // namespace bnlab::shuffle

@@ -3,8 +3,7 @@
 // enough unless there is skew in your partitioning".
 #include "strategies/engine/bn_strategy.hpp"
 
-namespace bnlab {
-namespace {
+namespace bnlab::single_tower {
 
 struct Options : BnOptions {
   int64_t tower = 0;
@@ -36,5 +35,4 @@ const Registered<Strategy> entry{
      .limits = "as per_tower: fails where that tower's share of the data is not like the rest"},
     make_bn_strategy<Options>};
 
-}  // namespace
-}  // namespace bnlab
+}  // namespace bnlab::single_tower

@@ -6,8 +6,7 @@
 //   moments e_x2 takes E[x2] - E[x]^2 in the statistics' precision and loses all digits where |mean| >> std.
 #include "strategies/engine/bn_strategy.hpp"
 
-namespace bnlab {
-namespace {
+namespace bnlab::sync {
 
 BNLAB_CHOICE(Variance, pooled, averaged)
 BNLAB_CHOICE(Sums, chan, e_x2)
@@ -71,5 +70,4 @@ const Registered<Strategy> entry{
      .limits = "costs two waits per site and step, whatever their size"},
     make_bn_strategy<Options>};
 
-}  // namespace
-}  // namespace bnlab
+}  // namespace bnlab::sync

@@ -8,8 +8,7 @@
 #include "strategies/engine/norm_function.hpp"
 #include "strategies/engine/weight_norm_convolution.hpp"
 
-namespace bnlab {
-namespace {
+namespace bnlab::weight_norm {
 
 BNLAB_CHOICE(Init, data, none)
 BNLAB_CHOICE(Scope, tower, pooled)
@@ -105,5 +104,4 @@ const Registered<Strategy> entry{
          "learning rate than batch norm"},
     make<Strategy, WeightNorm>};
 
-}  // namespace
-}  // namespace bnlab
+}  // namespace bnlab::weight_norm

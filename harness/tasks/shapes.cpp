@@ -15,8 +15,7 @@
 #include "harness/random.hpp"
 #include "harness/tasks/segmentation.hpp"
 
-namespace bnlab {
-namespace {
+namespace bnlab::shapes {
 
 constexpr int64_t kClasses = 5;  // 0 is the background
 using Colour = std::array<float, 3>;
@@ -243,5 +242,4 @@ const Registered<Task> entry{
      .summary = "coloured, textured shapes of 4 classes under varying illumination, made from the seed"},
     bnlab::make<Task, Shapes>};
 
-}  // namespace
-}  // namespace bnlab
+}  // namespace bnlab::shapes
