@@ -13,7 +13,9 @@ struct LayerRequest {
   std::string device = "cpu";      // or "cuda"
 };
 
-// Writes one JSON line per case to `out`, in order, and for each case that cannot be done one line to `err`:
+// Writes one JSON line per case to `out`, in order,
+//   {"steps": [{"towers": [{"output": TENSOR, "grad_input": TENSOR}, ...], "grad_weight": [...], ...}, ...]}
+// and for each case that cannot be done one line to `err`:
 // the file, the key at fault and what is wrong with it. Returns whether all were done. Throws Error
 // (environment) where the device is lacking.
 bool answer_layer_cases(const LayerRequest& request, std::ostream& out, std::ostream& err);

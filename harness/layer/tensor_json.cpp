@@ -13,7 +13,11 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-double read_number(const Json& given, const std::string& path) {
+std::string entry(const std::string& path, size_t index) {
+  return path + "[" + std::to_string(index) + "]";
+}
+
+double read_number(const Json& given, const std::string& path, size_t index) {
   if (given.is_number()) {
     return given.get<double>();
   }
@@ -23,7 +27,8 @@ double read_number(const Json& given, const std::string& path) {
   if (given == "Infinity" || given == "-Infinity") {
     return given == "Infinity" ? kInfinity : -kInfinity;
   }
-  refuse_value(path, "expected a number, \"NaN\", \"Infinity\" or \"-Infinity\", got " + shown(given));
+  refuse_value(entry(path, index),
+               "expected a number, \"NaN\", \"Infinity\" or \"-Infinity\", got " + shown(given));
 }
 
 Json number_json(double value) {
@@ -40,15 +45,14 @@ at::Tensor read_numbers(const Json& given, const std::string& path, at::ScalarTy
   const at::Tensor exact = at::empty({static_cast<int64_t>(given.size())}, at::kDouble);
   double* values = exact.mutable_data_ptr<double>();
   for (size_t i = 0; i < given.size(); ++i) {
-    values[i] = read_number(given[i], path + "[" + std::to_string(i) + "]");
+    values[i] = read_number(given[i], path, i);
   }
   const at::Tensor rounded = exact.to(dtype);
   const at::Tensor overflown = rounded.isinf().logical_and(exact.isinf().logical_not()).nonzero();
   if (overflown.size(0) > 0) {
     const auto i = static_cast<size_t>(overflown[0][0].item<int64_t>());
-    refuse_value(path + "[" + std::to_string(i) + "]", "expected a number within the range of " +
-                                                           std::string(c10::toString(dtype)) + ", got " +
-                                                           shown(given[i]));
+    refuse_value(entry(path, i), "expected a number within the range of " +
+                                     std::string(c10::toString(dtype)) + ", got " + shown(given[i]));
   }
   return rounded;
 }
@@ -62,8 +66,7 @@ std::vector<int64_t> read_shape(const Json& given, const std::string& path) {
   for (size_t i = 0; i < given.size(); ++i) {
     constexpr int64_t kLargest = int64_t{1} << 31;
     if (!given[i].is_number_integer() || given[i] < 0 || given[i] > kLargest) {
-      refuse_value(path + "[" + std::to_string(i) + "]",
-                   "expected an integer in [0, 2^31], got " + shown(given[i]));
+      refuse_value(entry(path, i), "expected an integer in [0, 2^31], got " + shown(given[i]));
     }
     shape.push_back(given[i].get<int64_t>());
   }
@@ -133,12 +136,12 @@ Json tensor_json(const at::Tensor& tensor) {
   return {{"shape", tensor.sizes().vec()}, {"data", vector_json(tensor.contiguous().view(-1))}};
 }
 
+// Built as a plain array: Json's own push_back visits all entries again for every new one.
 Json vector_json(const at::Tensor& tensor) {
   const at::Tensor exact = tensor.to(at::kDouble).contiguous();
-  Json values = Json::array();
-  for (int64_t i = 0; i < exact.numel(); ++i) {
-    values.push_back(number_json(exact.const_data_ptr<double>()[i]));
-  }
+  const double* first = exact.const_data_ptr<double>();
+  Json::array_t values(static_cast<size_t>(exact.numel()));
+  std::transform(first, first + exact.numel(), values.begin(), number_json);
   return values;
 }
 
