@@ -80,10 +80,6 @@ std::vector<Pair> mean_of(const std::vector<Pair>& pairs) {
   return {{at::stack(means).mean(0), at::stack(vars).mean(0)}};
 }
 
-at::ScalarType held_precision(at::ScalarType dtype) {
-  return dtype == at::kDouble ? at::kDouble : at::kFloat;
-}
-
 at::Tensor leaf(const at::Tensor& given, at::ScalarType precision) {
   return given.detach().to(at::kCPU, precision).to(at::kDouble, false, /*copy=*/true).requires_grad_(true);
 }
@@ -121,7 +117,7 @@ About about(const std::string& strategy) {
 }
 
 LayerAnswer SiteReference::answer(const LayerCase& c) const {
-  const at::ScalarType held = held_precision(c.dtype);
+  const at::ScalarType held = statistics_type(c.dtype);
   const int64_t channels = c.steps.front().inputs.front().size(1);
   const auto given = [&](const at::Tensor& t, double otherwise) {
     return leaf(t.defined() ? t : at::full({channels}, otherwise, at::kDouble), held);

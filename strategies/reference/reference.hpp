@@ -114,6 +114,5 @@ Tensors gradients(const Tensors& y, const Tensors& dy, const Tensors& leaves);
 // `given` as `precision` rounds it, in float64; a leaf of autograd.
 at::Tensor leaf(const at::Tensor& given, at::ScalarType precision);
 Tensors leaves(const Tensors& given, at::ScalarType precision);  // undefined ones stay undefined
-at::ScalarType held_precision(at::ScalarType dtype);
 
 }  // namespace bnlab::reference

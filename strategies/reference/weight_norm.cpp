@@ -19,7 +19,7 @@ class Convolution {
       : options_(c.strategy),
         conv_(*c.conv),
         dtype_(c.dtype),
-        held_(held_precision(c.dtype)),
+        held_(statistics_type(c.dtype)),
         v_(leaf(conv_.v, held_)),
         gain_(leaf(conv_.gain.defined() ? conv_.gain : v_.detach().flatten(1).norm(2, 1), held_)),
         bias_(leaf(conv_.bias.defined() ? conv_.bias : at::zeros_like(gain_), held_)),

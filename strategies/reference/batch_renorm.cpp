@@ -1,10 +1,8 @@
-// References of the BN strategies that do more than choose sets and what is remembered.
-//   batch_renorm  y = gamma ((x - m_b) / sqrt(v_b + eps) r + d) + beta, r and d constants of the step
-//   ghost         own moments of every `virtual_batch` consecutive samples of a tower
-//   shuffle       own moments of the places of a permuted global batch
+// Reference of batch_renorm.
+//   y = gamma ((x - m_b) / sqrt(v_b + eps) r + d) + beta, r and d constants of the step, from the running
+//   statistics before the step's update: r = sqrt((v_b + eps) / (v + eps)), d = (m_b - m) / sqrt(v + eps)
 #include <algorithm>
 
-#include "harness/random.hpp"
 #include "strategies/reference/batch_norm.hpp"
 
 namespace bnlab::reference {
@@ -74,76 +72,6 @@ class BatchRenorm : public BatchNormSite {
   double step_ = 0;
 };
 
-class Ghost : public BatchNormSite {
- public:
-  Ghost(const Json& options, const Start& start)
-      : BatchNormSite(options, start), virtual_batch_(options.at("virtual_batch").get<int64_t>()) {}
-
-  Tensors train(const Tensors& x) override {
-    for (const at::Tensor& tower : x) {
-      if (tower.size(0) % virtual_batch_ != 0) {
-        refuse("ghost: virtual_batch does not divide the samples of a tower");
-      }
-    }
-    return BatchNormSite::train(x);
-  }
-
- protected:
-  std::vector<Tensors> sets(const Tensors& x) const override {
-    std::vector<Tensors> all;
-    for (const at::Tensor& tower : x) {
-      for (const at::Tensor& part : tower.split(virtual_batch_)) {
-        all.push_back({part});
-      }
-    }
-    return all;
-  }
-
-  Tensors normalised(const Tensors& x) const override {
-    Tensors y;
-    for (const at::Tensor& tower : x) {
-      const Tensors parts = tower.split(virtual_batch_);
-      y.push_back(at::cat(BatchNormSite::normalised(parts)));
-    }
-    return y;
-  }
-
- private:
-  int64_t virtual_batch_;
-};
-
-class Shuffle : public BatchNormSite {
- public:
-  Shuffle(const Json& options, const Start& start)
-      : BatchNormSite(options, start),
-        tower_(static_cast<size_t>(existing_tower(options.at("saved_tower"), start))),
-        seed_(start.seed) {}
-
-  Tensors train(const Tensors& x) override {
-    const at::Tensor rows = at::cat(x);
-    std::vector<int64_t> sizes;
-    for (const at::Tensor& tower : x) {
-      sizes.push_back(tower.size(0));
-    }
-    permutation_ = Stream(seed_, "shuffle", step_++).permutation(rows.size(0));
-    const at::Tensor order = at::tensor(permutation_, at::kLong);
-    const Tensors shuffled = rows.index_select(0, order).split_with_sizes(sizes);
-    const at::Tensor y = at::cat(BatchNormSite::train(shuffled));
-    return y.index_select(0, order.argsort()).split_with_sizes(sizes);
-  }
-
-  std::vector<int64_t> permutation() const override { return permutation_; }
-
- protected:
-  std::vector<Pair> updates(const Tensors& shuffled) const override { return written({{shuffled[tower_]}}); }
-
- private:
-  size_t tower_;
-  uint64_t seed_;
-  uint64_t step_ = 0;
-  std::vector<int64_t> permutation_;
-};
-
 const auto batch_renorm = site_reference<BatchRenorm>(
     "batch_renorm", {Json::object(),
                      {{"scope", "pooled"}},
@@ -153,13 +81,6 @@ const auto batch_renorm = site_reference<BatchRenorm>(
                      {{"schedule", {{"start_step", 1}, {"end_step", 3}}}},
                      {{"schedule", {{"end_step", 2}}}, {"scope", "pooled"}, {"affine", false}},
                      {{"schedule", {{"start_fraction", 0.1}}}}});
-const auto ghost = site_reference<Ghost>("ghost", {Json::object(),
-                                                   {{"virtual_batch", 1}},
-                                                   {{"virtual_batch", 3}},
-                                                   {{"virtual_batch", 3}, {"momentum", nullptr}},
-                                                   {{"virtual_batch", 4}}});
-const auto shuffle = site_reference<Shuffle>(
-    "shuffle", {Json::object(), {{"saved_tower", 1}}, {{"momentum", nullptr}}, {{"affine", false}}});
 
 }  // namespace
 }  // namespace bnlab::reference
