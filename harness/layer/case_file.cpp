@@ -3,7 +3,6 @@
 #include <map>
 
 #include "harness/components/options.hpp"
-#include "harness/layer/layer_rank.hpp"
 #include "harness/layer/tensor_json.hpp"
 
 namespace bnlab {
@@ -223,7 +222,7 @@ class Reader {
                                : at::Tensor();
   }
 
-  at::ScalarType held() const { return held_type(case_.dtype); }
+  at::ScalarType held() const { return statistics_type(case_.dtype); }
 
   const Json& document_;
   LayerCase case_;

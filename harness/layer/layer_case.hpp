@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "harness/communicator/communicator.hpp"
-#include "harness/communicator/world.hpp"
 #include "harness/json.hpp"
 #include "harness/strategy.hpp"
 
@@ -39,10 +38,17 @@ struct LayerCase {
   at::Tensor weight, bias;               // [C], statistics' precision; undefined: 1 and 0
   at::Tensor running_mean, running_var;  // [C]; undefined: 0 and 1
   Activation activation = Activation::none;
+  bool fresh_weights = true;  // false: they come from a checkpoint, so data initialise nothing
   std::optional<LayerConv> conv;
   std::vector<LayerStep> steps;  // all with the same number of towers
 
   size_t towers() const { return steps.empty() ? 0 : steps.front().inputs.size(); }
+  // The memory format of tensors with so many dimensions; channels_last has a meaning from four on.
+  at::MemoryFormat format(int64_t dims) const {
+    return memory_format == at::MemoryFormat::Contiguous ? memory_format
+           : dims == 5                                   ? at::MemoryFormat::ChannelsLast3d
+                                                         : at::MemoryFormat::ChannelsLast;
+  }
 };
 
 struct LayerStepAnswer {

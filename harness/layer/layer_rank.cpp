@@ -36,20 +36,16 @@ class LayerRank::GivenBatches : public Calibration {
   std::vector<Batch> batches_;
 };
 
-at::ScalarType held_type(at::ScalarType input) {
-  return input == at::kDouble ? at::kDouble : at::kFloat;
-}
-
 LayerRank::LayerRank(const LayerCase& layer_case, World& world, std::string& key)
     : case_(layer_case), world_(world), key_(key) {
   key_ = "strategy";
   strategy_ = Registered<Strategy>::create(case_.strategy, {.statistics = world.statistics(),
                                                             .host = world.host(),
                                                             .seed = case_.seed,
-                                                            .dtype = held_type(case_.dtype),
+                                                            .dtype = statistics_type(case_.dtype),
                                                             .device = world.device(),
                                                             .steps = 0,
-                                                            .fresh_weights = true,
+                                                            .fresh_weights = case_.fresh_weights,
                                                             .replicas = false,
                                                             .shadows = {}});
   if (case_.conv) {
@@ -169,14 +165,10 @@ Batch LayerRank::batch_of(const LayerStep& step) const {
   batch.index = static_cast<uint64_t>(trained_->available());
   const auto first = step.inputs.begin() + batch.towers.first();
   const std::vector<at::Tensor> own(first, first + batch.towers.per_rank());
-  const bool volume = own.front().dim() == 5;
-  const auto format = case_.memory_format == at::MemoryFormat::Contiguous ? at::MemoryFormat::Contiguous
-                      : volume                                            ? at::MemoryFormat::ChannelsLast3d
-                                                                          : at::MemoryFormat::ChannelsLast;
   batch.images = at::cat(own)
                      .detach()
                      .to(at::TensorOptions().device(world_.device()).dtype(case_.dtype))
-                     .contiguous(format);
+                     .contiguous(case_.format(own.front().dim()));
   return batch;
 }
 

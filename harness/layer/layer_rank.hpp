@@ -12,9 +12,6 @@
 
 namespace bnlab {
 
-// The precision that holds statistics, weights and biases for an input of this dtype.
-at::ScalarType held_type(at::ScalarType input);
-
 class LayerRank {
  public:
   // Both outlive this. `key` is kept at the part of the case that is being done, for messages.
@@ -25,6 +22,9 @@ class LayerRank {
   // of weight and bias its share of the sums; all on the CPU.
   LayerStepAnswer step(size_t index);
   int64_t nonfinite_channels() const;
+  Strategy& strategy() { return *strategy_; }
+  // Parameters and buffers of the site, by their name in it.
+  const std::map<std::string, at::Tensor>& state() const { return state_; }
 
  private:
   class OneSite;
@@ -49,8 +49,8 @@ class LayerRank {
   std::string& key_;
   std::unique_ptr<Strategy> strategy_;
   std::shared_ptr<OneSite> network_;
-  std::map<std::string, at::Tensor> state_;  // parameters and buffers of the site, by their name in it
-  std::unique_ptr<GivenBatches> trained_;    // the training steps so far
+  std::map<std::string, at::Tensor> state_;
+  std::unique_ptr<GivenBatches> trained_;  // the training steps so far
 };
 
 }  // namespace bnlab

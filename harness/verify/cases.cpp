@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <memory>
 #include <optional>
 
 #include "harness/error.hpp"
@@ -12,47 +13,7 @@
 namespace bnlab {
 namespace {
 
-using Sizes = std::vector<int64_t>;  // samples of each tower
-
-const std::vector<Sizes> kTowers{{6},          {6, 6},       {8, 4},       {0, 6},
-                                 {6, 0},       {0, 0},       {6, 6, 6, 6}, {12, 6, 0, 18},
-                                 {3, 1, 4, 2}, {1, 1, 1, 1}, {0, 0, 1, 0}};
-const Sizes kUneven{12, 6, 0, 18};
-const std::vector<Sizes> kShapes{{8}, {8, 5}, {8, 3, 4}, {8, 2, 3, 2}};  // of a sample
-const Sizes kImage{8, 3, 4};
-
-struct Plan {
-  Sizes towers, shape;
-  at::ScalarType dtype = at::kDouble;
-  at::MemoryFormat format = at::MemoryFormat::Contiguous;
-  enum class Values { plain, offset, not_a_number } values = Values::plain;
-};
-
-std::vector<Plan> plans(bool convolves) {
-  const std::vector<Sizes> shapes = convolves ? std::vector<Sizes>{kImage} : kShapes;
-  std::vector<Plan> all;
-  for (const Sizes& towers : kTowers) {
-    for (const Sizes& shape : shapes) {
-      all.push_back({towers, shape});
-    }
-  }
-  for (const auto dtype : {at::kDouble, at::kFloat, at::kBFloat16, at::kHalf}) {
-    for (const Sizes& shape : shapes) {
-      if (dtype != at::kDouble) {
-        all.push_back({kUneven, shape, dtype});
-      }
-      if (shape.size() > 2) {  // channels_last has a meaning from four dimensions on
-        all.push_back({kUneven, shape, dtype, at::MemoryFormat::ChannelsLast});
-      }
-    }
-  }
-  for (const auto dtype : {at::kDouble, at::kFloat}) {
-    all.push_back({kUneven, kImage, dtype, at::MemoryFormat::Contiguous, Plan::Values::offset});
-    all.push_back({{6}, kImage, dtype, at::MemoryFormat::Contiguous, Plan::Values::offset});
-    all.push_back({{6, 6, 6, 6}, kImage, dtype, at::MemoryFormat::Contiguous, Plan::Values::not_a_number});
-  }
-  return all;
-}
+using Sizes = std::vector<int64_t>;
 
 at::Tensor drawn(Stream& stream, const Sizes& shape, double mean, double deviation) {
   at::Tensor t = at::empty(shape, at::kDouble);
@@ -68,122 +29,220 @@ at::Tensor checkers(int64_t first, const Sizes& shape) {
   return (n.unsqueeze(1) + c).remainder(2);
 }
 
+// Sets of two values, which only [n, C] has, would else be nearly equal by chance and magnify rounding.
+constexpr double kApart = 20;
+
+LayerConv drawn_convolution(Stream& stream, int64_t channels, uint64_t seed) {
+  LayerConv conv;
+  const int64_t kernel = seed % 2 == 0 ? 3 : 2;
+  conv.v = drawn(stream, {5, channels, kernel, kernel}, 0.1, 0.5);
+  conv.stride = seed % 3 == 0 ? 2 : 1;
+  conv.padding = seed % 2 == 0 ? 1 : 0;
+  if (seed % 4 != 0) {
+    conv.gain = drawn(stream, {5}, 1, 0.3);
+    conv.bias = drawn(stream, {5}, 0, 1);
+  }
+  return conv;
+}
+
+Sizes output_of(const Sizes& input, const std::optional<LayerConv>& conv) {
+  Sizes output = input;
+  if (conv) {
+    output[1] = conv->v.size(0);
+    for (const size_t d : {2, 3}) {
+      output[d] = (input[d] + 2 * conv->padding - conv->v.size(2)) / conv->stride + 1;
+    }
+  }
+  return output;
+}
+
+LayerStep drawn_step(Stream& stream, const CaseShape& shape, const std::optional<LayerConv>& conv,
+                     Mode mode) {
+  LayerStep step;
+  step.mode = mode;
+  int64_t row = 0;
+  for (size_t t = 0; t < shape.towers.size(); ++t) {
+    Sizes sizes{shape.towers[t] + (mode == Mode::train || shape.towers[t] == 0 ? 0 : 1)};
+    sizes.insert(sizes.end(), shape.sample.begin(), shape.sample.end());
+    // Towers differ in their means, so that the spread between them counts.
+    step.inputs.push_back(drawn(stream, sizes, shape.mean + 0.5 * static_cast<double>(t), shape.deviation));
+    if (sizes.size() == 2) {
+      step.inputs.back() += kApart * checkers(row, sizes);
+    }
+    row += sizes[0];
+    step.gradients.push_back(drawn(stream, output_of(sizes, conv), 0, 1));
+  }
+  for (auto* tensors : {&step.inputs, &step.gradients}) {
+    for (at::Tensor& t : *tensors) {
+      t = t.to(shape.dtype);
+    }
+  }
+  return step;
+}
+
 class Maker {
  public:
-  Maker(const Plan& plan, const Json& strategy, size_t index, bool convolves)
-      : plan_(plan), stream_(0, "verify", index) {
-    case_.strategy = strategy;
-    case_.dtype = plan.dtype;
-    case_.memory_format = plan.format;
-    case_.seed = index;
-    case_.activation = index % 2 == 1 && !convolves ? Activation::relu : Activation::none;
-    if (convolves) {
-      convolution(index);
-    }
-    for (const bool training : {true, true, true, false, false}) {
-      case_.steps.push_back(step(training));
-    }
-    case_.steps[4].mode = Mode::evaluate_batch;
-  }
+  explicit Maker(const Json& strategy) : strategy_(strategy), reference_(reference_of(strategy)) {}
 
-  LayerCase& result() { return case_; }
-
-  // What the strategy has, and `answer` therefore holds, gets values of its own.
-  void give_parameters(const LayerStepAnswer& answer) {
-    const int64_t channels = plan_.shape[0];
-    if (answer.weight_gradient.defined()) {
-      case_.weight = drawn(stream_, {channels}, 0.5, 1);
-      case_.bias = drawn(stream_, {channels}, 0, 1);
+  LayerCase make(const CaseShape& shape) {
+    Stream stream(0, "verify", shape.seed);
+    LayerCase c;
+    c.strategy = strategy_;
+    c.dtype = shape.dtype;
+    c.memory_format = shape.memory_format;
+    c.activation = shape.activation;
+    c.seed = shape.seed;
+    if (reference_->convolves()) {
+      c.conv = drawn_convolution(stream, shape.sample[0], shape.seed);
     }
-    if (answer.running_mean.defined()) {
-      case_.running_mean = drawn(stream_, answer.running_mean.sizes().vec(), 0, 1);
+    for (const Mode mode : shape.modes) {
+      c.steps.push_back(drawn_step(stream, shape, c.conv, mode));
     }
-    if (answer.running_var.defined()) {
-      case_.running_var = drawn(stream_, {channels}, 0, 1).square() + 0.5;
+    if (shape.has_state) {
+      give_state(c, shape.sample[0], stream);
     }
-  }
-
-  std::string text() const {
-    std::string towers, shape = "n";
-    for (const int64_t n : plan_.towers) {
-      towers += (towers.empty() ? "" : ", ") + std::to_string(n);
-    }
-    for (const int64_t size : plan_.shape) {
-      shape += ", " + std::to_string(size);
-    }
-    return dtype_name(plan_.dtype) + (plan_.format == at::MemoryFormat::Contiguous ? "" : ", channels_last") +
-           ", towers of " + towers + " samples, [" + shape + "]" +
-           (case_.activation == Activation::relu ? ", relu" : "") +
-           (plan_.values == Plan::Values::offset         ? ", far from zero"
-            : plan_.values == Plan::Values::not_a_number ? ", with a NaN"
-                                                         : "");
+    return c;
   }
 
  private:
-  // Towers differ in their means, so that the spread between them counts; evaluations have one sample more.
-  LayerStep step(bool training) {
-    LayerStep step;
-    step.mode = training ? Mode::train : Mode::evaluate_saved;
-    Sizes shape = plan_.shape, output = plan_.shape;
-    if (case_.conv) {
-      output[0] = case_.conv->v.size(0);
-      for (size_t d = 1; d < 3; ++d) {
-        output[d] = (shape[d] + 2 * case_.conv->padding - case_.conv->v.size(2)) / case_.conv->stride + 1;
-      }
+  void give_state(LayerCase& c, int64_t inputs, Stream& stream) {
+    const at::ScalarType type = statistics_type(c.dtype);
+    const Sizes channels{c.conv ? c.conv->v.size(0) : inputs};
+    const LayerStepAnswer& held = held_by_layer(c.conv, inputs);
+    if (held.weight_gradient.defined()) {
+      c.weight = drawn(stream, channels, 0.5, 1).to(type);
+      c.bias = drawn(stream, channels, 0, 1).to(type);
     }
-    shape.insert(shape.begin(), 0);
-    output.insert(output.begin(), 0);
-    int64_t row = 0;
-    for (size_t t = 0; t < plan_.towers.size(); ++t) {
-      shape[0] = output[0] = plan_.towers[t] == 0 ? 0 : plan_.towers[t] + (training ? 0 : 1);
-      const double mean = plan_.values == Plan::Values::offset ? kOffset : 0.5 * static_cast<double>(t);
-      step.inputs.push_back(drawn(stream_, shape, mean, plan_.values == Plan::Values::offset ? 1 : 2));
-      if (shape.size() == 2) {
-        step.inputs.back() += kApart * checkers(row, shape);
-      }
-      row += shape[0];
-      step.gradients.push_back(drawn(stream_, output, 0, 1));
+    if (held.running_mean.defined()) {
+      c.running_mean = drawn(stream, channels, 0, 1).to(type);
     }
-    special_values(step);
-    return step;
-  }
-
-  // In the second step a tower has no gradient. A NaN stands in the second step; there are no gradients then,
-  // since what it does to them depends on the order of the sums.
-  void special_values(LayerStep& step) {
-    const bool second = case_.steps.size() == 1;
-    if (plan_.values == Plan::Values::not_a_number) {
-      step.gradients.clear();
-      if (second) {
-        step.inputs[1].select(1, 3).select(0, 0).fill_(std::numeric_limits<double>::quiet_NaN());
-      }
-    } else if (second) {
-      step.gradients[0] = at::Tensor();
+    if (held.running_var.defined()) {
+      c.running_var = (drawn(stream, channels, 0, 1).square() + 0.5).to(type);
     }
   }
 
-  void convolution(size_t index) {
-    LayerConv conv;
-    conv.v = drawn(stream_, {5, plan_.shape[0], index % 2 == 0 ? 3 : 2, index % 2 == 0 ? 3 : 2}, 0.1, 0.5);
-    conv.stride = index % 3 == 0 ? 2 : 1;
-    conv.padding = index % 2 == 0 ? 1 : 0;
-    if (index % 4 != 0) {
-      conv.gain = drawn(stream_, {5}, 1, 0.3);
-      conv.bias = drawn(stream_, {5}, 0, 1);
+  // What the strategy's layer holds, by the reference's answer; nothing where that refuses the options.
+  const LayerStepAnswer& held_by_layer(const std::optional<LayerConv>& conv, int64_t inputs) {
+    if (!held_) {
+      Stream stream(0, "verify/probe", 0);
+      LayerCase probe;
+      probe.strategy = strategy_;
+      probe.conv = conv;
+      const CaseShape shape{.towers = Sizes(4, 12), .sample = {inputs, 2, 3}};
+      probe.steps = {drawn_step(stream, shape, conv, Mode::train)};
+      held_.emplace();
+      try {
+        held_ = reference_->answer(probe).steps.front();
+      } catch (const Error&) {  // what it holds does not matter
+      }
     }
-    case_.conv = conv;
+    return *held_;
   }
 
-  static constexpr double kOffset = 100;
-  // Sets of two values, which only [n, C] has, would else be nearly equal by chance and magnify rounding.
-  static constexpr double kApart = 20;
-
-  const Plan& plan_;
-  Stream stream_;
-  LayerCase case_;
+  const Json& strategy_;
+  std::unique_ptr<Reference> reference_;
+  std::optional<LayerStepAnswer> held_;
 };
 
+const std::vector<Mode> kSteps{Mode::train,          Mode::train,          Mode::train,
+                               Mode::evaluate_saved, Mode::evaluate_batch, Mode::train};
+const Sizes kUneven{12, 6, 0, 18};
+const Sizes kImage{8, 3, 4};
+constexpr double kFar = 100;
+
+// A row of the table.
+struct Row {
+  const char* group;
+  CaseShape shape;
+  double magnification = 1;
+  bool with_nan = false;
+};
+
+std::vector<Row> table(bool convolves) {
+  const std::vector<std::pair<const char*, Sizes>> towers{{"float64", {6}},
+                                                          {"float64", {6, 6}},
+                                                          {"float64", {8, 4}},
+                                                          {"empty towers", {0, 6}},
+                                                          {"empty towers", {6, 0}},
+                                                          {"all towers empty", {0, 0}},
+                                                          {"float64", {6, 6, 6, 6}},
+                                                          {"empty towers", kUneven},
+                                                          {"float64", {3, 1, 4, 2}},
+                                                          {"one value per channel", {1, 1, 1, 1}},
+                                                          {"one value per channel", {0, 0, 1, 0}},
+                                                          {"float64", Sizes(8, 2)},
+                                                          {"empty towers", {0, 0, 12, 0}}};
+  const std::vector<Sizes> samples =
+      convolves ? std::vector<Sizes>{kImage} : std::vector<Sizes>{{8}, {8, 5}, kImage, {8, 2, 3, 2}};
+  std::vector<Row> rows;
+  for (const auto& [group, sizes] : towers) {
+    for (const Sizes& sample : samples) {
+      rows.push_back({group, {.towers = sizes, .sample = sample}});
+    }
+  }
+  const std::vector<std::pair<const char*, at::ScalarType>> dtypes{{"float64", at::kDouble},
+                                                                   {"float32", at::kFloat},
+                                                                   {"half precision", at::kBFloat16},
+                                                                   {"half precision", at::kHalf}};
+  for (const auto& [group, dtype] : dtypes) {
+    for (const Sizes& sample : samples) {
+      CaseShape shape{.towers = kUneven, .sample = sample, .dtype = dtype};
+      if (dtype != at::kDouble) {
+        rows.push_back({group, shape});
+      }
+      if (sample.size() > 2) {  // channels_last has a meaning from four dimensions on
+        shape.memory_format = at::MemoryFormat::ChannelsLast;
+        rows.push_back({"channels last", shape});
+      }
+    }
+  }
+  for (const auto dtype : {at::kDouble, at::kFloat}) {
+    for (const Sizes& sizes : {kUneven, Sizes{6}}) {
+      rows.push_back({"large mean",
+                      {.towers = sizes, .sample = kImage, .dtype = dtype, .mean = kFar, .deviation = 1},
+                      kFar});
+    }
+    rows.push_back({"NaN", {.towers = Sizes(4, 6), .sample = kImage, .dtype = dtype}, 1, true});
+  }
+  // What E[x2] - E[x]^2 cannot do at the common bounds: it is off by 1e-16 (m / s)^2 = 2e-11.
+  rows.push_back({"large mean", {.towers = kUneven, .sample = kImage, .mean = 1000}});
+  return rows;
+}
+
+// In the second step a tower has no gradient. A NaN stands in the second step; there are no gradients then,
+// since what it does to them depends on the order of the sums.
+void put_special_values(LayerCase& c, bool with_nan) {
+  if (!with_nan) {
+    c.steps[1].gradients[0] = at::Tensor();
+    return;
+  }
+  c.steps[1].inputs[1].select(1, 3).select(0, 0).fill_(std::numeric_limits<double>::quiet_NaN());
+  for (LayerStep& step : c.steps) {
+    step.gradients.clear();
+  }
+}
+
+std::string text_of(const Row& row) {
+  const auto listed = [](std::string first, const Sizes& sizes) {
+    for (const int64_t size : sizes) {
+      first += (first.empty() ? "" : ", ") + std::to_string(size);
+    }
+    return first;
+  };
+  const CaseShape& shape = row.shape;
+  return dtype_name(shape.dtype) +
+         (shape.memory_format == at::MemoryFormat::Contiguous ? "" : ", channels_last") + ", towers of " +
+         listed("", shape.towers) + " samples, [" + listed("n", shape.sample) + "]" +
+         (shape.activation == Activation::relu ? ", relu" : "") + (shape.mean != 0 ? ", far from zero" : "") +
+         (row.with_nan ? ", with a NaN" : "");
+}
+
 }  // namespace
+
+LayerCase make_case(const Json& strategy, const CaseShape& shape) {
+  const Json resolved = resolved_strategy(strategy);
+  return Maker(resolved).make(shape);
+}
 
 std::string dtype_name(at::ScalarType dtype) {
   return dtype == at::kDouble     ? "float64"
@@ -192,26 +251,21 @@ std::string dtype_name(at::ScalarType dtype) {
                                   : "float16";
 }
 
-std::vector<VerifyCase> verify_cases(const Json& strategy, const Reference& reference) {
+std::vector<VerifyCase> verify_cases(const Json& strategy) {
+  const bool convolves = reference_of(strategy)->convolves();
+  Maker maker(strategy);
   std::vector<VerifyCase> cases;
-  std::optional<LayerStepAnswer> has;  // of a case that is not refused: which parameters there are
-  const std::vector<Plan> all = plans(reference.convolves());
-  for (size_t i = 0; i < all.size(); ++i) {
-    Maker maker(all[i], strategy, i, reference.convolves());
-    VerifyCase next;
-    next.text = maker.text();
-    if (!has) {
-      try {
-        has = reference.answer(maker.result()).steps.front();
-      } catch (const Error&) {  // to be refused: parameters do not matter
-      }
-    }
-    if (has && i % 3 != 0) {
-      maker.give_parameters(*has);
-    }
-    next.layer_case = maker.result();
-    next.magnification = all[i].values == Plan::Values::offset ? 100 : 1;
-    cases.push_back(std::move(next));
+  for (Row& row : table(convolves)) {
+    const size_t index = cases.size();
+    row.shape.seed = index;
+    row.shape.modes = kSteps;
+    row.shape.has_state = index % 3 != 0;
+    // Far from zero a rounding error can turn the sign of what ReLU sees.
+    const bool has_relu = index % 2 == 1 && !convolves && row.shape.mean == 0;
+    row.shape.activation = has_relu ? Activation::relu : Activation::none;
+    LayerCase made = maker.make(row.shape);
+    put_special_values(made, row.with_nan);
+    cases.push_back({row.group, text_of(row), std::move(made), row.magnification});
   }
   return cases;
 }

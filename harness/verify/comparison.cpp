@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <sstream>
 
 namespace bnlab {
@@ -48,11 +49,27 @@ double largest(const at::Tensor& t) {  // of the values that are finite; 0 for n
   return found;
 }
 
+struct Difference {
+  double largest = 0;  // infinite where only one of them is a number
+  size_t where = 0;
+};
+
+Difference between(const Values& a, const Values& b) {
+  Difference found;
+  for (size_t i = 0; i < a.size(); ++i) {
+    const double error = std::isfinite(a[i]) != std::isfinite(b[i]) ? std::numeric_limits<double>::infinity()
+                         : std::isfinite(a[i])                      ? std::abs(a[i] - b[i])
+                                                                    : 0;
+    found = error > found.largest ? Difference{error, i} : found;
+  }
+  return found;
+}
+
 class Comparer {
  public:
   Comparer(const LayerCase& c, double magnification)
       : dtype_(c.dtype),
-        held_(c.dtype == at::kDouble ? at::kDouble : at::kFloat),
+        held_(statistics_type(c.dtype)),
         magnification_(magnification),
         narrow_bound_(bound(c.dtype)),
         wide_bound_(wide_bound(c.dtype)) {
@@ -86,7 +103,25 @@ class Comparer {
       fail("an evaluation exchanges " + std::to_string(got.collectives.size()) + " messages, expected none");
     }
     for (const at::Tensor& output : got.outputs) {
-      check_format(c, output);
+      check_format(c, "output", output);
+    }
+    for (const at::Tensor& gradient : got.input_gradients) {
+      check_format(c, "grad_input", gradient);
+    }
+  }
+
+  // Evaluations and steps without a sample leave the saved pair as it was, to the bit.
+  void pair_stays(const LayerStep& step, const LayerStepAnswer& got, const at::Tensor& mean,
+                  const at::Tensor& var) {
+    const bool is_empty = std::all_of(step.inputs.begin(), step.inputs.end(),
+                                      [](const at::Tensor& x) { return x.size(0) == 0; });
+    const auto changes = [](const at::Tensor& before, const at::Tensor& after) {
+      return before.defined() && after.defined() && relative_error(before.to(after.scalar_type()), after) > 0;
+    };
+    if ((step.mode != Mode::train || is_empty) &&
+        (changes(mean, got.running_mean) || changes(var, got.running_var))) {
+      fail(std::string(is_empty ? "a step without samples" : "an evaluation") +
+           " changes the running statistics");
     }
   }
 
@@ -99,13 +134,9 @@ class Comparer {
     }
   }
 
-  void check_format(const LayerCase& c, const at::Tensor& output) {
-    const bool last = c.memory_format != at::MemoryFormat::Contiguous;
-    const auto format = !last               ? at::MemoryFormat::Contiguous
-                        : output.dim() == 5 ? at::MemoryFormat::ChannelsLast3d
-                                            : at::MemoryFormat::ChannelsLast;
-    if (output.numel() > 0 && !output.is_contiguous(format)) {
-      fail("output: not in the memory format of the input");
+  void check_format(const LayerCase& c, const std::string& name, const at::Tensor& t) {
+    if (t.defined() && t.numel() > 0 && !t.is_contiguous(c.format(t.dim()))) {
+      fail(name + ": not in the memory format of the input");
     }
   }
 
@@ -136,6 +167,10 @@ class Comparer {
   // may come.
   void tensor(const std::string& name, const at::Tensor& expected, const at::Tensor& got,
               at::ScalarType dtype, double bound, double scale) {
+    if (!got.defined()) {
+      fail(name + ": missing");
+      return;
+    }
     if (got.sizes() != expected.sizes() || got.scalar_type() != dtype) {
       std::ostringstream text;
       text << name << ": expected " << toString(dtype) << " " << expected.sizes() << ", got "
@@ -147,33 +182,19 @@ class Comparer {
       return;
     }
     const Values e(expected), g(got);
-    double error = 0;
-    size_t where = 0;
-    for (size_t i = 0; i < e.size(); ++i) {
-      if (std::isfinite(e[i]) != std::isfinite(g[i])) {
-        difference(name, i, e[i], g[i], "");
-        return;
-      }
-      if (std::abs(e[i] - g[i]) > error) {
-        error = std::abs(e[i] - g[i]);
-        where = i;
-      }
-    }
-    const double relative = error / std::max(scale, 1e-300);
+    const Difference found = between(g, e);
+    const double relative = found.largest / std::max(scale, 1e-300);
     result_.worst = std::max(result_.worst, relative / magnification_);
     if (relative > bound * magnification_) {
       std::ostringstream text;
+      text.precision(12);
+      text << name << ", value " << found.where << ": expected " << e[found.where] << ", got "
+           << g[found.where];
+      text.precision(3);
       text << ": " << relative << " of the largest value, at most " << bound * magnification_
            << " is allowed";
-      difference(name, where, e[where], g[where], text.str());
+      fail(text.str());
     }
-  }
-
-  void difference(const std::string& name, size_t at, double expected, double got, const std::string& more) {
-    std::ostringstream text;
-    text.precision(12);
-    text << name << ", value " << at << ": expected " << expected << ", got " << got << more;
-    fail(text.str());
   }
 
   at::ScalarType dtype_, held_;
@@ -193,8 +214,18 @@ Comparison compare(const LayerCase& layer_case, const LayerAnswer& expected, con
   }
   for (size_t s = 0; s < expected.steps.size(); ++s) {
     comparer.step(s, layer_case, expected.steps[s], answer.steps[s]);
+    comparer.pair_stays(layer_case.steps[s], answer.steps[s],
+                        s == 0 ? layer_case.running_mean : answer.steps[s - 1].running_mean,
+                        s == 0 ? layer_case.running_var : answer.steps[s - 1].running_var);
   }
   return comparer.result();
+}
+
+double relative_error(const at::Tensor& a, const at::Tensor& b) {
+  if (a.sizes() != b.sizes()) {
+    return std::numeric_limits<double>::infinity();
+  }
+  return between(Values(a), Values(b)).largest / std::max(largest(b), 1e-300);
 }
 
 }  // namespace bnlab

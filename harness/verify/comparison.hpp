@@ -1,5 +1,5 @@
 // Whether an answer is the expected one: errors relative to the largest value of each tensor, and their
-// bounds.
+// bounds, which every comparison of layers goes by.
 #pragma once
 
 #include <string>
@@ -14,8 +14,11 @@ struct Comparison {
 };
 
 // `expected` as a Reference gives it. `magnification` (at least 1) widens all bounds. Beside the values it
-// looks at dtypes, the outputs' memory format, and that an evaluation by the saved pair exchanges nothing.
+// looks at dtypes, at memory formats, and that an evaluation by the saved pair exchanges nothing.
 Comparison compare(const LayerCase& layer_case, const LayerAnswer& expected, const LayerAnswer& answer,
                    double magnification = 1);
+
+// Largest |a - b| relative to the largest |b|; infinite where only one of them is a number.
+double relative_error(const at::Tensor& a, const at::Tensor& b);
 
 }  // namespace bnlab

@@ -1,8 +1,8 @@
 // The float64 reference of a strategy: what its layer must answer, from formulas on the gathered global
-// batch, sharing no code with the engine. Registered under the strategy's name; `bnlab verify`, the
-// conformance suite and the tests of `bnlab layer` compare with it.
+// batch, sharing no code with the engine. Registered under the strategy's name.
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include "harness/components/registry.hpp"
@@ -32,5 +32,10 @@ class Reference {
   // subtracts the square of the mean.
   virtual double conditioning(const LayerCase& /*layer_case*/) const { return 1; }
 };
+
+// The reference of {"name": ..., options}.
+inline std::unique_ptr<Reference> reference_of(const Json& strategy) {
+  return Registered<Reference>::create({{"name", strategy.at("name")}}, {});
+}
 
 }  // namespace bnlab

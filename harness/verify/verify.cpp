@@ -7,57 +7,14 @@
 
 #include "harness/communicator/thread_ranks.hpp"
 #include "harness/error.hpp"
-#include "harness/verify/cases.hpp"
-#include "harness/verify/comparison.hpp"
-#include "harness/verify/reference.hpp"
+#include "harness/verify/verdict.hpp"
 
 namespace bnlab {
 namespace {
 
-// What came of one case: an answer, or the message of a refusal.
-struct Outcome {
-  LayerAnswer answer;
-  std::string refusal, unexpected;
-};
-
-template <class Compute>
-Outcome outcome_of(const Compute& compute) {
-  Outcome outcome;
-  try {
-    outcome.answer = compute();
-  } catch (const Error& error) {
-    const bool refused = error.kind() == Error::Kind::refused || error.kind() == Error::Kind::spec;
-    (refused ? outcome.refusal : outcome.unexpected) = error.what();
-  } catch (const std::exception& error) {
-    outcome.unexpected = error.what();
-  }
-  return outcome;
-}
-
-std::string first_line(const std::string& text) {
-  return text.substr(0, text.find('\n'));
-}
-
-Comparison judge(const VerifyCase& c, const Outcome& expected, const Outcome& got, double magnification) {
-  if (!expected.unexpected.empty()) {
-    return {0, "the reference fails: " + first_line(expected.unexpected)};
-  }
-  if (!got.unexpected.empty()) {
-    return {0, "it fails: " + first_line(got.unexpected)};
-  }
-  if (!expected.refusal.empty()) {
-    return {0, got.refusal.empty() ? "it answers what is to be refused: " + expected.refusal : ""};
-  }
-  if (!got.refusal.empty()) {
-    return {0, "it refuses: " + got.refusal};
-  }
-  return compare(c.layer_case, expected.answer, got.answer, magnification);
-}
-
 void run_case(const VerifyCase& c, const Reference& reference, std::vector<VerifyPlacement>& placements,
               VerifyRow& row) {
-  const Outcome expected = outcome_of([&] { return reference.answer(c.layer_case); });
-  const double magnification = c.magnification * reference.conditioning(c.layer_case);
+  const Expectation expectation(c, reference);
   for (VerifyPlacement& place : placements) {
     if (c.layer_case.towers() % static_cast<size_t>(place.ranks) != 0) {
       continue;
@@ -66,10 +23,10 @@ void run_case(const VerifyCase& c, const Reference& reference, std::vector<Verif
       place.threads =
           std::make_shared<ThreadRanks>(place.ranks, place.device == "cuda" ? at::kCUDA : at::kCPU);
     }
-    const Outcome got = outcome_of([&] { return apply_layer(c.layer_case, *place.threads); });
-    const Comparison comparison = judge(c, expected, got, magnification);
+    const Comparison comparison =
+        expectation.verdict([&] { return apply_layer(c.layer_case, *place.threads); });
     ++row.cases;
-    row.refused += expected.refusal.empty() ? 0 : 1;
+    row.refused += expectation.is_refusal() ? 1 : 0;
     double& worst = row.worst[dtype_name(c.layer_case.dtype)];
     worst = std::max(worst, comparison.worst);
     if (row.failure.empty() && !comparison.failure.empty()) {
@@ -129,7 +86,7 @@ VerifyRow verify_variant(const Json& strategy, const Reference* reference,
     return row;
   }
   try {
-    for (const VerifyCase& c : verify_cases(resolved_strategy(strategy), *reference)) {
+    for (const VerifyCase& c : verify_cases(resolved_strategy(strategy))) {
       run_case(c, *reference, placements, row);
     }
   } catch (const Error& error) {
@@ -153,7 +110,7 @@ VerifyReport verify(const VerifyRequest& request) {
     std::unique_ptr<Reference> reference;
     std::vector<Json> variants{Json::object()};
     if (find_registered("reference", names[i]) != nullptr) {
-      reference = Registered<Reference>::create({{"name", names[i]}}, {});
+      reference = reference_of({{"name", names[i]}});
       variants = reference->variants();
     }
     for (const Json& options : variants) {

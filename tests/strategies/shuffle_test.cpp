@@ -8,9 +8,12 @@
 
 #include "harness/communicator/thread_ranks.hpp"
 #include "harness/error.hpp"
+#include "harness/layer/layer_rank.hpp"
 #include "harness/random.hpp"
+#include "harness/verify/cases.hpp"
+#include "harness/verify/comparison.hpp"
 #include "strategies/engine/sample_exchange.hpp"
-#include "tests/strategies/one_site.hpp"
+#include "tests/verify/plain_batch_norm.hpp"
 
 namespace bnlab {
 namespace {
@@ -170,14 +173,44 @@ TEST(Shuffle, DrawsAnewInEveryTrainingStepAndMovesNothingInEvaluation) {
 
 TEST(Shuffle, CalibrationDrawsFromAStreamOfItsOwn) {
   on_thread_ranks(1, at::kCPU, [](World& world) {
-    const LayerCase c = shuffled({step_of({4, 4}, Mode::train, false)});
-    OneSite site(c, world);
-    site.apply(c.steps[0]);
-    LayerStep step = c.steps[0];
-    step.mode = Mode::calibrate;
-    site.apply(step);
+    LayerCase c = shuffled({step_of({4, 4}, Mode::train, false)});
+    c.strategy = resolved_strategy({{"name", "precise"}, {"base", "shuffle"}});
+    std::string key;
+    LayerRank site(c, world, key);
+    EXPECT_EQ(site.step(0).permutation, Stream(9, "shuffle", 0).permutation(8));
     EXPECT_EQ(site.strategy().travel().permutation, Stream(9, "shuffle/calibration", 0).permutation(8));
   });
+}
+
+TEST(Shuffle, IsBatchNormOfThePermutedSlicesPutBackInOrder) {
+  for (const std::vector<int64_t>& sizes : {std::vector<int64_t>{5, 0, 2, 1}, {1, 0, 1, 0}}) {
+    const LayerCase c = make_case("shuffle", {sizes, {4, 2, 3}, {Mode::train, Mode::train}});
+    for (const int ranks : {1, 2, 4}) {
+      const LayerAnswer answer = apply_layer(c, ranks);
+      EXPECT_NE(answer.steps[0].permutation.size(), 0u);
+      for (size_t k = 0; k < 2; ++k) {
+        const at::Tensor order = at::tensor(answer.steps[k].permutation, at::kLong);
+        LayerCase slice = c;
+        std::vector<at::Tensor> y, dx;
+        const auto places = at::cat(c.steps[k].inputs).index_select(0, order).split_with_sizes(sizes);
+        const auto gradients = at::cat(c.steps[k].gradients).index_select(0, order).split_with_sizes(sizes);
+        for (size_t t = 0; t < sizes.size(); ++t) {
+          if (sizes[t] > 0) {
+            slice.steps = {{Mode::train, {places[t]}, {gradients[t]}}};
+            const LayerStepAnswer expected = plain_batch_norm(slice).steps[0];
+            y.push_back(expected.outputs[0]);
+            dx.push_back(expected.input_gradients[0]);
+            if (t == 0 && k == 0) {
+              EXPECT_LT(relative_error(answer.steps[0].running_mean, expected.running_mean), kExact);
+            }
+          }
+        }
+        const LayerStepAnswer& step = answer.steps[k];
+        EXPECT_LT(relative_error(at::cat(step.outputs).index_select(0, order), at::cat(y)), kExact);
+        EXPECT_LT(relative_error(at::cat(step.input_gradients).index_select(0, order), at::cat(dx)), kExact);
+      }
+    }
+  }
 }
 
 std::vector<std::string> ops(World& world) {

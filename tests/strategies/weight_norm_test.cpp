@@ -7,12 +7,12 @@
 #include "harness/components/registry.hpp"
 #include "harness/error.hpp"
 #include "harness/layer/layer_case.hpp"
-#include "tests/strategies/one_site.hpp"
+#include "harness/verify/cases.hpp"
+#include "harness/verify/comparison.hpp"
+#include "tests/verify/plain_batch_norm.hpp"
 
 namespace bnlab {
 namespace {
-
-constexpr double kExact = 1e-12;  // one float64 convolution of some ten terms and its moments
 
 class OneConvolution : public Network {
  public:
@@ -258,6 +258,28 @@ TEST_F(WeightNorm, OptionsWithoutEffectAreRefused) {
     strategy.update(option);
     EXPECT_THROW(Site(*world_, strategy), Error) << strategy.dump();
   }
+}
+
+TEST_F(WeightNorm, InitialisedItHasUnitOutputsWhateverThePlacement) {
+  const LayerCase c = make_case({{"name", "weight_norm"}, {"init_scale", 0.5}}, {{2, 3, 1, 4}});
+  for (const int ranks : {1, 2, 4}) {
+    const LayerStepAnswer answer = apply_layer(c, ranks).steps[0];
+    const at::Tensor y = rows(at::cat(answer.outputs));
+    EXPECT_LT(y.mean(1).abs().max().item<double>(), kExact);
+    EXPECT_LT(relative_error(y.std(1, /*unbiased=*/false), at::full({5}, 0.5, at::kDouble)), kExact);
+    EXPECT_LT((answer.v_gradient * c.conv->v).flatten(1).sum(1).abs().max().item<double>(), 1e-11);
+  }
+}
+
+TEST_F(WeightNorm, MeanOnlyCentresTheGradient) {
+  const LayerCase c = make_case(
+      {{"name", "weight_norm"}, {"init", "none"}, {"mean_only_bn", true}, {"scope", "pooled"}}, {{2, 3}});
+  const LayerStepAnswer answer = apply_layer(c).steps[0];
+  const at::Tensor v = c.conv->v;
+  const at::Tensor w = v * (c.conv->gain / v.flatten(1).norm(2, 1)).view({-1, 1, 1, 1});
+  const at::Tensor x = at::cat(c.steps[0].inputs).requires_grad_(true), dy = at::cat(c.steps[0].gradients);
+  at::conv2d(x, w, {}, c.conv->stride, c.conv->padding).backward(dy - by_channel(rows(dy).mean(1), dy));
+  EXPECT_LT(relative_error(at::cat(answer.input_gradients), x.grad()), kExact);
 }
 
 }  // namespace

@@ -10,6 +10,9 @@
 #include "harness/components/registry.hpp"
 #include "harness/error.hpp"
 #include "harness/layer/layer_case.hpp"
+#include "harness/verify/cases.hpp"
+#include "harness/verify/comparison.hpp"
+#include "tests/verify/plain_batch_norm.hpp"
 
 namespace bnlab {
 namespace {
@@ -19,7 +22,7 @@ namespace {
 
 constexpr int64_t kTowers = 4, kSamples = 3, kChannels = 5, kSteps = 4;
 
-at::Tensor rows(uint64_t seed) {
+at::Tensor images_of(uint64_t seed) {
   const at::Generator generator = at::detail::createCPUGenerator(seed);
   return at::randn({kTowers * kSamples, 3, 4, 4}, generator, at::TensorOptions(at::kDouble)) *
              (1 + 0.1 * static_cast<double>(seed)) +
@@ -29,7 +32,7 @@ at::Tensor rows(uint64_t seed) {
 Batch batch_of(uint64_t index, uint64_t seed, const World& world) {
   Batch batch;
   batch.towers = Towers(std::vector<int64_t>(kTowers, kSamples), world.size(), world.rank());
-  batch.images = rows(seed).narrow(0, batch.towers.local_begin(), batch.towers.local_samples());
+  batch.images = images_of(seed).narrow(0, batch.towers.local_begin(), batch.towers.local_samples());
   batch.index = index;
   return batch;
 }
@@ -158,8 +161,6 @@ std::string refusal(const Json& strategy, int64_t steps) {
   return message;
 }
 
-const char* const kNormTensors[] = {"norm.weight", "norm.bias", "norm.running_mean", "norm.running_var"};
-
 TEST(Frozen, IsItsBaseUpToTheStepAndKeepsEverythingOfTheSiteAfterwards) {
   for (const char* base : {"sync", "per_tower", "every_tower", "shuffle"}) {
     SCOPED_TRACE(base);
@@ -279,7 +280,7 @@ TEST(Precise, EvaluatesWithTheMomentsOfAllCalibrationRowsInEveryPlacement) {
         precise.evaluate();
         const at::NoGradGuard no_grad;
         const at::Tensor x =
-            precise.network().at_norm(at::cat({rows(100), rows(101)})).transpose(0, 1).flatten(1);
+            precise.network().at_norm(at::cat({images_of(100), images_of(101)})).transpose(0, 1).flatten(1);
         EXPECT_TRUE(at::allclose(precise.evaluated_pair()[0], x.mean(1), 1e-12, 1e-13));
         EXPECT_TRUE(at::allclose(precise.evaluated_pair()[1], x.var(1, /*unbiased=*/true), 1e-12, 1e-13));
       });
@@ -309,6 +310,37 @@ TEST(Frozen, AroundPreciseFreezesTheTrainingPair) {
       both.evaluate();
     }
   });
+}
+
+TEST(Precise, StatisticsAreThoseOfAllValuesHoweverTheyAreSplit) {
+  const CaseShape shape{{24}, {4, 2, 3}, {Mode::train, Mode::train}};
+  for (const char* base : {"per_tower", "sync"}) {
+    const LayerCase one = make_case({{"name", "precise"}, {"base", base}, {"batches", 2}}, shape);
+    const at::Tensor all = rows(at::cat({one.steps[0].inputs[0], one.steps[1].inputs[0]}));
+    for (const std::vector<int64_t>& sizes : {std::vector<int64_t>{24}, {12, 12}, {5, 9, 0, 10}}) {
+      const LayerCase c = dealt(one, sizes);
+      for (const int ranks : {1, 2}) {
+        if (sizes.size() % static_cast<size_t>(ranks) == 0) {
+          const LayerStepAnswer answer = apply_layer(c, ranks).steps.back();
+          EXPECT_LT(relative_error(answer.running_mean, all.mean(1)), kExact) << base;
+          EXPECT_LT(relative_error(answer.running_var, all.var(1, true)), kExact) << base;
+        }
+      }
+    }
+  }
+}
+
+TEST(Frozen, FromTheStartItIsCloseToTheIdentityAndStaysSo) {
+  LayerCase c = make_case("frozen", {{3, 2}, {4, 2, 3}, {Mode::train, Mode::train}});
+  c.weight.reset();
+  c.bias.reset();
+  c.running_mean.reset();
+  c.running_var.reset();
+  const LayerAnswer answer = apply_layer(c);
+  EXPECT_LT(relative_error(at::cat(answer.steps[1].outputs), at::cat(c.steps[1].inputs)), 1e-5);
+  EXPECT_TRUE(at::equal(answer.steps[1].running_mean, at::zeros({4}, at::kDouble)));
+  EXPECT_TRUE(at::equal(answer.steps[1].running_var, at::ones({4}, at::kDouble)));
+  EXPECT_TRUE(answer.steps[1].weight_gradient.defined());
 }
 
 }  // namespace

@@ -10,10 +10,6 @@
 namespace bnlab {
 namespace {
 
-std::unique_ptr<Reference> reference_of(const std::string& strategy) {
-  return Registered<Reference>::create({{"name", strategy}}, {});
-}
-
 VerifyRow verified(const std::string& strategy, const Reference* reference) {
   std::vector<VerifyPlacement> here{{}};
   return verify_variant({{"name", strategy}}, reference, here);
@@ -27,7 +23,7 @@ class Spoilt : public Reference {
     if (refuses_) {
       throw Error(Error::Kind::refused, "no reason");
     }
-    LayerAnswer answer = reference_of("per_tower")->answer(c);
+    LayerAnswer answer = reference_of({{"name", "per_tower"}})->answer(c);
     answer.steps[2].running_var = answer.steps[2].running_var * (1 + 1e-10);
     return answer;
   }
@@ -44,7 +40,7 @@ TEST(Verify, EveryStrategyHasAReference) {
 }
 
 TEST(Verify, AStrategyThatAgreesWithItsReferencePasses) {
-  const VerifyRow row = verified("every_tower", reference_of("every_tower").get());
+  const VerifyRow row = verified("every_tower", reference_of({{"name", "every_tower"}}).get());
   EXPECT_EQ(row.failure, "");
   EXPECT_GT(row.cases, 50);
   EXPECT_GT(row.refused, 0);
@@ -67,7 +63,7 @@ TEST(Verify, AnAnswerWhereARefusalIsExpectedFails) {
 }
 
 TEST(Verify, ARefusalWhereAnAnswerIsExpectedFails) {
-  const VerifyRow row = verified("instance_norm", reference_of("layer_norm").get());
+  const VerifyRow row = verified("instance_norm", reference_of({{"name", "layer_norm"}}).get());
   EXPECT_NE(row.failure.find("it refuses: more than 1 value per channel"), std::string::npos) << row.failure;
 }
 
@@ -89,8 +85,8 @@ TEST(Verify, AnUnknownStrategyIsAnsweredWithTheNearest) {
 class AComparison : public testing::Test {
  protected:
   AComparison()
-      : case_(verify_cases(resolved_strategy("per_tower"), *reference_of("per_tower"))[4].layer_case),
-        expected_(reference_of("per_tower")->answer(case_)),
+      : case_(verify_cases(resolved_strategy("per_tower"))[4].layer_case),
+        expected_(reference_of({{"name", "per_tower"}})->answer(case_)),
         answer_(apply_layer(case_)) {}
 
   std::string failure() const { return compare(case_, expected_, answer_).failure; }

@@ -1,10 +1,19 @@
-#include "tests/strategies/plain_batch_norm.hpp"
+#include "tests/verify/plain_batch_norm.hpp"
 
 #include <torch/types.h>
 
-#include "tests/strategies/case_for.hpp"
-
 namespace bnlab {
+
+Json option(const Json& strategy, const std::string& key) {
+  if (strategy.contains(key)) {
+    return strategy.at(key);
+  }
+  return strategy.contains("base") ? option(strategy.at("base"), key) : Json();
+}
+
+const Json& innermost(const Json& strategy) {
+  return strategy.contains("base") ? innermost(strategy.at("base")) : strategy;
+}
 
 at::Tensor by_channel(const at::Tensor& values, const at::Tensor& like) {
   std::vector<int64_t> shape(static_cast<size_t>(like.dim()), 1);

@@ -1,11 +1,19 @@
 // LibTorch's own batch_norm in float64 on the case's global batch, and what expected values are built from.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "harness/layer/layer_case.hpp"
 
 namespace bnlab {
+
+constexpr double kExact = 1e-12;  // relative, in float64: some hundred roundings of 1e-16
+
+// The value of an option of the strategy or, of a wrapper, of its base; null where nobody has it.
+Json option(const Json& strategy, const std::string& key);
+// A wrapper's base, of a base's base the last; other strategies themselves.
+const Json& innermost(const Json& strategy);
 
 at::Tensor by_channel(const at::Tensor& values, const at::Tensor& like);  // [C] -> [1, C, 1, ...]
 at::Tensor rows(const at::Tensor& x);                                     // [n, C, ...] -> [C, values]
