@@ -44,13 +44,16 @@ int report(const ReportRequest& request) {
 }  // namespace
 
 void add_report(Program& program) {
-  CLI::App* command = add_command(program, "report", "The table of an experiment over its seeds",
-                                  "  bnlab report quickstart\n"
-                                  "  bnlab report experiments/tradeoff.json --format json\n"
-                                  "  bnlab report tradeoff --baseline per_tower --into results/README.md");
+  CLI::App* command =
+      add_command(program, "report", "The table of an experiment over its seeds",
+                  "  bnlab report quickstart\n"
+                  "  bnlab report experiments/tradeoff.json --format json\n"
+                  "  bnlab report tradeoff --baseline per_tower --into results/tradeoff/README.md");
   const auto request = std::make_shared<ReportRequest>();
   command->add_option("SPEC", request->spec, "Spec file, or the name of one in experiments/")->required();
-  command->add_option("--format", request->format, "text, markdown or json")
+  command
+      ->add_option("--format", request->format,
+                   "text, markdown, or json with the value of every seed, from which figures are drawn")
       ->type_name("FORMAT")
       ->check(CLI::IsMember({"text", "markdown", "json"}));
   command

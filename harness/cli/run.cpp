@@ -19,7 +19,7 @@ void print_outcome(const Experiment& experiment, const LaunchOptions& options, c
             << summary.finished << " runs done, " << summary.skipped << " were done before, "
             << summary.failed << " failed\n"
             << "records: " << folder << "\n"
-            << "figures: scripts/plot.sh " << folder << "\n";
+            << "figures: scripts/plot.sh " << folder << " --spec " << experiment.file << "\n";
   if (summary.failed > 0) {
     std::cerr << "failed runs start again with: " << options.command << (options.retry ? "" : " --retry")
               << "\n";

@@ -116,7 +116,7 @@ std::vector<Contrast> read_contrasts(const Json& contrasts, const Json& written,
                                      Mistakes& mistakes) {
   std::vector<Contrast> found;
   if (expansion.cells.empty()) {
-    return found;  // the matrix is at fault, and says so
+    return found;  // a mistake in the matrix, which has been reported
   }
   for (size_t i = 0; i < contrasts.size(); ++i) {
     if (!contrasts[i].is_object() || !is_readable(contrasts[i])) {

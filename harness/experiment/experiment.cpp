@@ -35,7 +35,11 @@ void check_top_level(const Json& spec, Mistakes& mistakes) {
     known.push_back(parameter.name);
   }
   for (const auto& [key, unused] : spec.items()) {
-    if (!declares(spec_parameters(), key)) {
+    if (key == "remarks") {
+      mistakes.add(key,
+                   "answers do not stand in the question: move the sentences to findings.md in the "
+                   "experiment's folder of results");
+    } else if (!declares(spec_parameters(), key)) {
       mistakes.add(key_path("", key), "unknown key" + suggestion(key, known));
     }
   }
@@ -63,32 +67,6 @@ Json object_of(const Json& value) {
   return value.is_object() ? value : Json::object();
 }
 
-// A sentence per strategy label; a label that no run has is a mistake.
-std::map<std::string, std::string> read_remarks(const Json& given, const Expansion& expansion,
-                                                Mistakes& mistakes) {
-  std::map<std::string, std::string> remarks;
-  std::vector<std::string> labels;
-  const bool known = expansion.mistaken.count("strategy") == 0;
-  for (const Json& run : expansion.cells) {
-    const std::string text = known ? label(run["strategy"]) : "";
-    if (std::find(labels.begin(), labels.end(), text) == labels.end()) {
-      labels.push_back(text);
-    }
-  }
-  for (const auto& [strategy, sentence] : given.items()) {
-    const std::string path = key_path("remarks", strategy);
-    if (!sentence.is_string() || sentence == "") {
-      mistakes.add(path, "expected a sentence, got " + shown(sentence));
-    } else if (known && !labels.empty() &&
-               std::find(labels.begin(), labels.end(), strategy) == labels.end()) {
-      mistakes.add(path, "no run has the strategy " + shown(strategy) + suggestion(strategy, labels));
-    } else {
-      remarks[strategy] = sentence;
-    }
-  }
-  return remarks;
-}
-
 }  // namespace
 
 Experiment load_experiment(const std::string& file) {
@@ -112,14 +90,12 @@ Experiment load_experiment(const std::string& file) {
   auto contrasts =
       read_contrasts(array_of(around["contrasts"]),
                      spec.contains("contrasts") ? spec["contrasts"] : Json::array(), expansion, mistakes);
-  auto remarks = read_remarks(object_of(around["remarks"]), expansion, mistakes);
   mistakes.throw_if_any();
 
   auto experiment = read_options<Experiment>(around);
   experiment.name = name;
   experiment.file = file;
   experiment.contrasts = std::move(contrasts);
-  experiment.remarks = std::move(remarks);
   for (const auto& [written, values] : matrix.items()) {
     experiment.axes.push_back(written);
   }

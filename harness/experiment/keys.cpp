@@ -110,7 +110,7 @@ void Contrast::describe(OptionVisitor& option) {
 
 void Experiment::describe(OptionVisitor& option) {
   std::optional<std::string> extends;
-  Json matrix, marks;
+  Json matrix;
   std::vector<Json> exclude;
   option("question", question, "what the experiment asks");
   option("claim", claim, "the expected answer, written down before anything runs");
@@ -120,7 +120,6 @@ void Experiment::describe(OptionVisitor& option) {
   option("matrix", matrix, "axes: a dotted key, or several joined by commas, and its values");
   option("exclude", exclude, "cells to leave out: dotted keys and the values that they match");
   option("contrasts", contrasts, "the comparisons declared beforehand");
-  option("remarks", marks, "strategy label: one sentence on it, shown beside its rows in reports");
 }
 
 const std::vector<Parameter>& run_parameters() {

@@ -58,6 +58,10 @@ bool matches(const Json& wanted, const Json& run) {
                      [&](const auto& entry) { return key_matches(run, entry.key(), entry.value()); });
 }
 
+bool matches(const Json& wanted, const RunSpec& run) {
+  return matches(wanted, run.with_placement());
+}
+
 bool check_keys(const Json& wanted, const std::string& path, Mistakes& mistakes) {
   bool all_known = true;
   for (const auto& [key, unused] : wanted.items()) {
@@ -69,18 +73,22 @@ bool check_keys(const Json& wanted, const std::string& path, Mistakes& mistakes)
   return all_known;
 }
 
+std::string no_match(const std::string& key, const Json& wanted, const std::vector<Json>& runs) {
+  if (std::any_of(runs.begin(), runs.end(), [&](const Json& run) { return key_matches(run, key, wanted); })) {
+    return "";
+  }
+  const auto values = values_at(runs, key);
+  const std::string near = wanted.is_string() ? nearest(wanted, values) : "";
+  return "no run has " + shown(wanted) +
+         (near.empty() ? "; there are: " + joined(values) : "; did you mean \"" + near + "\"?");
+}
+
 void report_no_match(const Json& wanted, const std::vector<Json>& runs, const std::string& path,
                      Mistakes& mistakes) {
   for (const auto& [key, value] : wanted.items()) {
-    const bool found = std::any_of(
-        runs.begin(), runs.end(),
-        [&, &key = key, &value = value](const Json& run) { return key_matches(run, key, value); });
-    if (!found) {
-      const auto values = values_at(runs, key);
-      const std::string near = value.is_string() ? nearest(value, values) : "";
-      mistakes.add(key_path(path, key), "no run has " + shown(value) +
-                                            (near.empty() ? "; there are: " + joined(values)
-                                                          : "; did you mean \"" + near + "\"?"));
+    const std::string problem = no_match(key, value, runs);
+    if (!problem.empty()) {
+      mistakes.add(key_path(path, key), problem);
       return;
     }
   }

@@ -1,5 +1,6 @@
-// Partial matches: dotted keys and the values that a run must have there. Used by `exclude`, by the
-// `at` of contrasts and by the command line.
+// Rules that a run may fit: dotted keys and the values that it must have there. `matches` of spec.hpp is the one
+// matcher, for `exclude`, for the `at` of contrasts and for `--only`; here is what is said of rules that fit nothing.
+// The runs are given as RunSpec::with_placement().
 #pragma once
 
 #include <string>
@@ -13,8 +14,11 @@ namespace bnlab {
 // Reports keys of `wanted` that no run spec has. Returns whether all are known.
 bool check_keys(const Json& wanted, const std::string& path, Mistakes& mistakes);
 
-// Why no run of `runs` matches `wanted`: names the key whose value no run has, with the values that
-// there are. `path` is that of `wanted`.
+// "" where some run has `wanted` at `key`, else which values there are: "no run has 4; there are: 8, 2".
+std::string no_match(const std::string& key, const Json& wanted, const std::vector<Json>& runs);
+
+// Reports why no run of `runs` matches `wanted`: the key whose value no run has, with the values that there are.
+// `path` is that of `wanted`.
 void report_no_match(const Json& wanted, const std::vector<Json>& runs, const std::string& path,
                      Mistakes& mistakes);
 

@@ -162,6 +162,13 @@ std::vector<std::string> RunSpec::evaluated() const {
   return all;
 }
 
+Json RunSpec::with_placement() const {
+  Json whole = resolved;
+  whole["placement"] = {{"ranks", ranks ? Json(*ranks) : Json()},
+                        {"device", device ? Json(*device) : Json()}};
+  return whole;
+}
+
 RunSpec read_resolved(const Json& resolved) {
   Mistakes mistakes("resolved run spec");
   std::vector<Parameter> declared = run_parameters();

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -66,6 +65,7 @@ struct RunSpec {
   void describe(OptionVisitor& option);  // every key of a run: keys.cpp
   int64_t towers() const { return static_cast<int64_t>(samples_per_tower.size()); }
   std::vector<std::string> evaluated() const;  // populations, and kAveragedWeights with weight_ema
+  Json with_placement() const;  // `resolved` and beside it "placement": what rules are matched against
 };
 
 // A primary contrast, declared before anything runs: `strategy` is expected above `above` in `metric`
@@ -95,7 +95,6 @@ struct Experiment {
   };
   std::vector<Excluded> excluded;  // cells that a rule of `exclude` removed
   std::vector<Contrast> contrasts;
-  std::map<std::string, std::string> remarks;  // strategy label -> one sentence, for reports
 };
 
 // Reads, checks and expands a spec file. Throws Error (spec) with all mistakes at once, one per line:
@@ -109,10 +108,12 @@ RunSpec read_resolved(const Json& resolved);
 // "sync", "sync(gradient=stopped)".
 std::string label(const Json& strategy);
 
-// Whether a run has the values that `wanted` names: {"towers": 8, "strategy.name": "sync"}. A component
-// is matched by its name, its label or some of its keys ("strategy": "sync(gradient=stopped)"). `run` is
-// RunSpec::resolved, with "placement" beside it where that is asked for.
+// Whether a run fits a rule of `exclude`, of a contrast's `at` or of `--only`: whether it has the values that
+// `wanted` names at dotted keys, {"towers": 8, "strategy.name": "sync"}. A component is matched by its name,
+// its label or some of its keys ("strategy": "sync(gradient=stopped)", "model": {"base": 8}). The Json form
+// takes RunSpec::with_placement().
 bool matches(const Json& wanted, const Json& run);
+bool matches(const Json& wanted, const RunSpec& run);
 
 // Keys that a spec may hold at its top level, with their declarations (for help and the schema).
 const std::vector<Parameter>& spec_parameters();

@@ -9,7 +9,7 @@
 
 #include "harness/error.hpp"
 #include "harness/launch/environment_world.hpp"
-#include "harness/records/record_check.hpp"
+#include "harness/records/record.hpp"
 #include "harness/records/run_folder.hpp"
 
 namespace bnlab {

@@ -8,10 +8,10 @@
 
 namespace bnlab {
 
-// The runs that match every filter, in order. A filter is KEY=VALUE[,VALUE...]: KEY is a dotted key of the
-// run spec ("seed", "strategy", "optimizer.lr") or "towers"; a component (strategy, model, task, optimizer)
-// matches by its name or, for a strategy, by its label "sync(gradient=stopped)". Commas within brackets do
-// not separate. Throws Error (usage) for a key or value that no run has, with the ones there are.
+// The runs that fit every filter, in order. A filter is KEY=VALUE[,VALUE...]: KEY is a dotted key of the run
+// spec ("seed", "strategy", "optimizer.lr", "placement.ranks"), and a run fits if `matches` finds one of the
+// values there; so a component is named by its name or its label, "sync(gradient=stopped)". Commas within
+// brackets do not separate. Throws Error (usage) for a key or value that no run has, with the ones there are.
 std::vector<RunSpec> select_runs(const Experiment& experiment, const std::vector<std::string>& filters);
 
 }  // namespace bnlab

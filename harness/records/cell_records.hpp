@@ -1,6 +1,7 @@
 // The records of an experiment, sorted into the cells of its matrix, and the numbers that are compared.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -18,11 +19,16 @@ std::vector<double> without_seeds(const SeedValues& values);
 // One cell with the runs that were asked for and the finished records found, by placement. Borrows from the
 // experiment and the records.
 struct CellRecords {
-  std::vector<std::string> cell;  // one text per column of Cells
-  std::string strategy;           // its label
-  std::string group;              // Cells::group
+  std::vector<std::string> cell;                  // one text per column of Cells
+  std::string strategy;                           // its label
+  std::string group;                              // Cells::group
+  std::map<std::string, std::string> conditions;  // Cells::conditions
   std::vector<const RunSpec*> runs;
   std::map<std::string, std::vector<const Record*>> placements;
+
+  // The placement changes no result, so each seed counts once: a run that ended ok before one that failed, then
+  // one on real ranks before an emulated one.
+  std::vector<const Record*> one_per_seed() const;
 };
 
 struct RunCounts {
@@ -36,10 +42,14 @@ std::vector<CellRecords> collect_cells(const Experiment& experiment, const std::
                                        RunCounts& counts);
 
 // A number of a finished, successful run: a metric of the last evaluation under a population, or a cost:
-// "images_per_s" (nothing where it may not be claimed), "peak_memory_bytes" (the largest over the ranks).
+// "images_per_s" (nothing where it may not be claimed); "peak_memory_bytes", "peak_rss_bytes" (the largest over
+// the ranks).
 std::optional<double> metric_of(const Record& record, const std::string& metric,
                                 const std::string& population = "");
 SeedValues values_by_seed(const std::vector<const Record*>& records, const std::string& metric,
                           const std::string& population);
+// Any number of those records that ended ok and have it.
+SeedValues values_by_seed(const std::vector<const Record*>& records,
+                          const std::function<std::optional<double>(const Record&)>& number);
 
 }  // namespace bnlab

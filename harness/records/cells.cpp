@@ -9,6 +9,8 @@
 namespace bnlab {
 namespace {
 
+constexpr const char* kGrouping = "towers x batch";  // the title of two axes in one column
+
 // The keys of a matrix axis: "towers, batch_per_tower" names two that move together.
 std::vector<std::string> keys_of(const std::string& axis) {
   std::vector<std::string> keys = split(axis, ',');
@@ -16,11 +18,8 @@ std::vector<std::string> keys_of(const std::string& axis) {
   return keys;
 }
 
-// A run's value at a dotted key; the placement is not part of the resolved spec.
 Json value_of(const RunSpec& run, const std::string& key) {
-  if (key == "placement.ranks") return run.ranks ? Json(*run.ranks) : Json();
-  if (key == "placement.device") return run.device ? Json(*run.device) : Json();
-  return value_at(run.resolved, key);
+  return value_at(run.with_placement(), key);
 }
 
 std::string text_of(const Json& value) {
@@ -64,7 +63,7 @@ Cells::Cells(const Experiment& experiment) {
     for (const std::string& key : keys) {
       if (key == "seed" || lies_within(key, "strategy") || (grouping && key == "batch_per_tower")) continue;
       if (grouping && key == "towers") {
-        columns_.push_back({"towers x batch", [](const RunSpec& run) {
+        columns_.push_back({kGrouping, [](const RunSpec& run) {
                               return text_of(value_of(run, "towers")) + "x" +
                                      text_of(value_of(run, "batch_per_tower"));
                             }});
@@ -98,19 +97,20 @@ std::string Cells::group(const RunSpec& run) const {
   std::string group;
   for (const Column& column : columns_) {
     if (!column.in_group) continue;
-    const bool named = column.title.find(' ') == std::string::npos;
-    group += (group.empty() ? "" : ", ") + (named ? column.title + "=" : "") + column.text(run);
+    const std::string title = column.title == kGrouping ? "" : column.title + "=";
+    group += (group.empty() ? "" : ", ") + title + column.text(run);
   }
   return group.empty() ? "all" : group;
 }
 
-bool lies_at(const RunSpec& run, const Json& at) {
-  for (const auto& [key, wanted] : at.items()) {
-    const Json value = value_of(run, key);
-    const bool by_name = wanted.is_string() && value.is_object() && value_at(value, "name") == wanted;
-    if (value != wanted && !by_name) return false;
+std::map<std::string, std::string> Cells::conditions(const RunSpec& run) const {
+  std::map<std::string, std::string> conditions;
+  for (const Column& column : columns_) {
+    const bool own = column.title == kGrouping || column.title == "towers" ||
+                     column.title == "batch_per_tower" || lies_within(column.title, "placement");
+    if (column.in_group && !own) conditions[column.title] = column.text(run);
   }
-  return true;
+  return conditions;
 }
 
 }  // namespace bnlab

@@ -1,7 +1,8 @@
-// The cells of a matrix: what a run is called beside its seed, and which runs are rivals.
+// The cells of a matrix: how a run is called without its seed, and which runs are compared with each other.
 #pragma once
 
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,8 @@ class Cells {
   // The cell without its strategy and what moves together with it: "8x2, optimizer.lr=0.1", or "all". The
   // strategies of one group are compared with each other.
   std::string group(const RunSpec& run) const;
+  // What sets the run's group apart from others beside towers, batch and placement: {"shards": "iid"}.
+  std::map<std::string, std::string> conditions(const RunSpec& run) const;
 
  private:
   struct Column {
@@ -31,9 +34,5 @@ class Cells {
 
   std::vector<Column> columns_;
 };
-
-// Whether a run lies in the cells that a contrast's `at` names: {"towers": 8, "task.nuisance": 0.2}. A
-// component may be named by its name alone.
-bool lies_at(const RunSpec& run, const Json& at);
 
 }  // namespace bnlab

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <ctime>
 
 #include "harness/error.hpp"
 #include "harness/experiment/dotted.hpp"
 #include "harness/records/environment.hpp"
-#include "harness/records/record_check.hpp"
 
 namespace bnlab {
 namespace {
@@ -74,6 +74,31 @@ Status status_named(const std::string& name) {
                 "expected an outcome (ok, diverged, oom, timeout, crashed, error, interrupted), got " + name);
   }
   return static_cast<Status>(found - kStatusNames.begin());
+}
+
+Json finite(const Json& value, std::vector<std::string>& notes, const std::string& path) {
+  if (value.is_number_float()) {
+    const double number = value.get<double>();
+    if (std::isfinite(number)) return value;
+    const char* what = std::isnan(number) ? "NaN" : number > 0 ? "+infinity" : "-infinity";
+    notes.push_back((path.empty() ? "the value" : path) + " was " + what);
+    return nullptr;
+  }
+  if (value.is_object()) {
+    Json checked = Json::object();
+    for (const auto& [key, entry] : value.items()) {
+      checked[key] = finite(entry, notes, path.empty() ? key : path + "." + key);
+    }
+    return checked;
+  }
+  if (value.is_array()) {
+    Json checked = Json::array();
+    for (size_t i = 0; i < value.size(); ++i) {
+      checked.push_back(finite(value[i], notes, path + "[" + std::to_string(i) + "]"));
+    }
+    return checked;
+  }
+  return value;
 }
 
 Json compose_record(const RunAccount& account) {
@@ -176,7 +201,7 @@ bool Record::throughput_counts() const {
   return status() == Status::ok && at("placement.emulated") == false && at("placement.jobs") == 1;
 }
 
-bool matches(const Record& record, const RunSpec& run) {
+bool is_of(const Record& record, const RunSpec& run) {
   return record.run_id() == run.id && (!run.ranks || *run.ranks == record.ranks()) &&
          (!run.device || *run.device == record.device());
 }

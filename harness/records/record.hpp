@@ -1,5 +1,5 @@
-// A record: what is kept of one run (results/README.md explains every key). Composed here and nowhere else,
-// read back as a thin value over its JSON.
+// A record is what is kept of one run (results/README.md explains every key). This is the only place that composes
+// one; what is read back is a thin value over the JSON.
 #pragma once
 
 #include <filesystem>
@@ -29,7 +29,7 @@ struct Outcome {
   std::vector<std::string> log_tail;  // last lines of the failed rank's log
 };
 
-// What a record is composed of, beside what this build knows of itself.
+// All that a record is composed of but what the build knows of itself.
 struct RunAccount {
   std::string experiment;
   std::string command;  // as typed
@@ -46,6 +46,10 @@ struct RunAccount {
   Json result;  // of rank 0; null where the run did not finish
   std::vector<std::string> notes;
 };
+
+// `value` with every number that is not finite replaced by null, since JSON has neither NaN nor infinity; for each a
+// note such as "result.train_loss was NaN" is appended to `notes`. `path` names `value` itself.
+Json finite(const Json& value, std::vector<std::string>& notes, const std::string& path = "");
 
 // The record as JSON. Numbers that are not finite are null, each with a note.
 Json compose_record(const RunAccount& account);
@@ -78,9 +82,9 @@ class Record {
 
   bool finished() const { return status() != Status::interrupted; }  // all outcomes but interrupted
   bool failed() const { return finished() && status() != Status::ok; }
-  // Written by code that computes something else than this build does, or may do so.
+  // Whether code wrote it that computes something else than this build does, or may do so.
   bool stale() const;
-  // One row of throughput claims: real ranks (one tower each), alone on the machine.
+  // Whether its throughput may be claimed: each rank had one tower, and the run had the machine to itself.
   bool throughput_counts() const;
 
  private:
@@ -88,12 +92,12 @@ class Record {
   std::filesystem::path file_;
 };
 
-// Whether `record` is a run of `run`: same id, and the placement that the run asks for, if any.
-bool matches(const Record& record, const RunSpec& run);
+// Whether `record` is one of `run`: it has its id, and the placement that the run asks for, if any.
+bool is_of(const Record& record, const RunSpec& run);
 
 // The record of a run folder, or nothing if it has none yet. A damaged one throws Error (data).
 std::optional<Record> find_record(const std::filesystem::path& folder);
-// Whether the run needs no new start: it has a finished record, and with `retry`, an ok one.
+// Whether the run needs no new start because it has a finished record, with `retry` one that is ok.
 bool is_done(const std::filesystem::path& folder, bool retry);
 
 // All records of an experiment, sorted by run id and placement; none if the folder does not exist.

@@ -9,10 +9,6 @@
 namespace bnlab {
 namespace {
 
-std::optional<double> median_of(const std::vector<double>& values) {
-  return values.empty() ? std::nullopt : std::optional(median(values));
-}
-
 // What the strategy exchanges in a step: its statistics, and samples if it shuffles them.
 std::optional<double> exchanged(const Record& record, const std::string& what) {
   const auto statistics = record.number("result.communication.statistics." + what);
@@ -20,61 +16,94 @@ std::optional<double> exchanged(const Record& record, const std::string& what) {
   return statistics ? std::optional(*statistics + shuffle.value_or(0)) : std::nullopt;
 }
 
+Scores scores_of(const std::vector<const RunSpec*>& runs, const std::vector<const Record*>& records,
+                 const ExperimentReport& report) {
+  Scores scores;
+  for (const RunSpec* run : runs) scores.outcomes[run->seed] = kMissing;
+  for (const Record* record : records) scores.outcomes[record->seed()] = name(record->status());
+  for (const std::string& population : report.populations) {
+    scores.values[population] = values_by_seed(records, report.headline, population);
+  }
+  return scores;
+}
+
+std::string machine_of(const Record& record) {
+  return shown(record.at("environment.cpu")) + ", GPUs " + shown(record.at("environment.libraries.gpus")) +
+         ", threads " + shown(record.at("placement.threads_per_rank"));
+}
+
 ReportRow row_of(const CellRecords& cell, const std::string& placement,
                  const std::vector<const Record*>& records, const ExperimentReport& report) {
   ReportRow row;
-  row.cell = cell.cell;
-  row.strategy = cell.strategy;
-  row.group = cell.group;
   row.placement = placement;
-  row.asked = static_cast<int>(cell.runs.size());
-  std::vector<double> images, peaks, collectives, bytes;
-  const auto take = [](std::vector<double>& into, std::optional<double> value) {
-    if (value) into.push_back(*value);
-  };
+  row.scores = scores_of(cell.runs, records, report);
   for (const Record* record : records) {
-    if (record->failed()) {
-      ++row.failed;
-      ++row.failures[name(record->status())];
-      continue;
-    }
-    ++row.ok;
+    row.ranks = record->ranks();
+    row.device = record->device();
+    if (record->status() != Status::ok) continue;
     row.emulated = row.emulated || record->at("placement.emulated") == true;
     row.jobs = row.jobs || record->at("placement.jobs") != 1;
-    take(images, metric_of(*record, "images_per_s"));
-    take(peaks, metric_of(*record, "peak_memory_bytes"));
-    take(collectives, exchanged(*record, "collectives_per_step"));
-    take(bytes, exchanged(*record, "bytes_per_step"));
+    row.machines.insert(machine_of(*record));
   }
-  for (const std::string& population : report.populations) {
-    row.headline[population] = values_by_seed(records, report.headline, population);
-  }
-  row.images_per_s = median_of(images);
-  row.peak_memory_bytes = median_of(peaks);
-  row.collectives_per_step = median_of(collectives);
-  row.bytes_per_step = median_of(bytes);
+  row.images_per_s = values_by_seed(records, [](const Record& record) {
+    const bool alone = record.at("placement.jobs") == 1;
+    return alone ? record.number("result.throughput.images_per_s") : std::nullopt;
+  });
+  row.peak_memory_bytes = values_by_seed(records, "peak_memory_bytes", "");
+  row.peak_rss_bytes = values_by_seed(records, "peak_rss_bytes", "");
+  row.collectives_per_step =
+      values_by_seed(records, [](const Record& record) { return exchanged(record, "collectives_per_step"); });
+  row.bytes_per_step =
+      values_by_seed(records, [](const Record& record) { return exchanged(record, "bytes_per_step"); });
   return row;
+}
+
+ReportCell cell_of(const CellRecords& found, const ExperimentReport& report) {
+  ReportCell cell;
+  cell.cell = found.cell;
+  cell.strategy = found.strategy;
+  cell.group = found.group;
+  cell.conditions = found.conditions;
+  cell.towers = value_at(found.runs[0]->resolved, "towers");
+  cell.batch_per_tower = value_at(found.runs[0]->resolved, "batch_per_tower");
+  const std::vector<const Record*> records = found.one_per_seed();
+  for (const Record* record : records) {
+    for (const auto& [population, unused] : record->at("result.final").items())
+      cell.evaluated.insert(population);
+  }
+  cell.scores = scores_of(found.runs, records, report);
+  cell.curves = curves_of(records, report.headline);
+  for (const auto& [placement, there] : found.placements) {
+    cell.rows.push_back(row_of(found, placement, there, report));
+  }
+  if (cell.rows.empty()) cell.rows.push_back(row_of(found, "", {}, report));
+  return cell;
 }
 
 // Rows are compared with the baseline's row of the same group on the same placement.
 void compare_with_baseline(ExperimentReport& report) {
   std::vector<std::string> labels;
   std::map<std::pair<std::string, std::string>, std::optional<double>> baselines;
-  for (const ReportRow& row : report.rows) {
-    if (std::find(labels.begin(), labels.end(), row.strategy) == labels.end()) labels.push_back(row.strategy);
-    if (row.strategy == report.baseline) baselines[{row.group, row.placement}] = row.images_per_s;
+  for (const ReportCell& cell : report.cells) {
+    if (std::find(labels.begin(), labels.end(), cell.strategy) == labels.end())
+      labels.push_back(cell.strategy);
+    if (cell.strategy != report.baseline) continue;
+    for (const ReportRow& row : cell.rows)
+      baselines[{cell.group, row.placement}] = row.claimed_images_per_s();
   }
   if (baselines.empty()) {
     throw Error(Error::Kind::usage, "the baseline: no run of " + report.experiment + " has the strategy " +
                                         shown(report.baseline) + suggestion(report.baseline, labels));
   }
-  for (ReportRow& row : report.rows) {
-    const auto baseline = baselines[{row.group, row.placement}];
-    if (row.images_per_s && baseline) row.relative_images_per_s = *row.images_per_s / *baseline;
+  for (ReportCell& cell : report.cells) {
+    for (ReportRow& row : cell.rows) {
+      const auto own = row.claimed_images_per_s(), baseline = baselines[{cell.group, row.placement}];
+      if (own && baseline) row.relative_images_per_s = *own / *baseline;
+    }
   }
 }
 
-// Rows of one group compete: "8x2 sync 0.712 (next group_norm 0.650)".
+// Cells of one group compete: "8x2 sync 0.712 (next group_norm 0.650)".
 std::string leaders(const ExperimentReport& report, const std::string& population) {
   struct Score {
     double value;
@@ -82,11 +111,11 @@ std::string leaders(const ExperimentReport& report, const std::string& populatio
   };
   std::vector<std::string> groups;
   std::map<std::string, std::vector<Score>> scores;
-  for (const ReportRow& row : report.rows) {
-    const auto values = row.headline.find(population);
-    if (values == row.headline.end() || values->second.empty()) continue;
-    if (!scores.contains(row.group)) groups.push_back(row.group);
-    scores[row.group].push_back({mean(without_seeds(values->second)), row.strategy});
+  for (const ReportCell& cell : report.cells) {
+    const SeedValues& values = cell.scores.values.at(population);
+    if (values.empty()) continue;
+    if (!scores.contains(cell.group)) groups.push_back(cell.group);
+    scores[cell.group].push_back({over_seeds(values).mean, cell.strategy});
   }
   std::string text;
   for (const std::string& group : groups) {
@@ -116,11 +145,16 @@ std::vector<std::string> what_was_learned(const ExperimentReport& report) {
   if (!report.contrasts.empty()) {
     std::map<Verdict, int> verdicts;
     for (const ContrastResult& result : report.contrasts) ++verdicts[result.verdict];
+    const int directions = verdicts[Verdict::direction_above] + verdicts[Verdict::direction_below];
     sentences.push_back("Of " + std::to_string(report.contrasts.size()) + " declared comparisons " +
                         std::to_string(verdicts[Verdict::better]) + " came out as declared, " +
                         std::to_string(verdicts[Verdict::worse]) + " the other way, " +
                         std::to_string(verdicts[Verdict::equal]) + " equal within the margin, " +
-                        std::to_string(verdicts[Verdict::undecided]) + " undecided.");
+                        std::to_string(verdicts[Verdict::undecided]) + " undecided" +
+                        (directions == 0
+                             ? "."
+                             : ", " + std::to_string(directions) + " a direction only (fewer than " +
+                                   std::to_string(kFewestSeeds) + " seeds)."));
   }
   return sentences;
 }
@@ -142,6 +176,27 @@ void find_names(const Experiment& experiment, const std::vector<Record>& records
 
 }  // namespace
 
+int Scores::count(const std::string& outcome) const {
+  return static_cast<int>(std::count_if(outcomes.begin(), outcomes.end(),
+                                        [&](const auto& entry) { return entry.second == outcome; }));
+}
+
+std::map<std::string, int> Scores::failures() const {
+  std::map<std::string, int> failures;
+  for (const auto& [seed, outcome] : outcomes) {
+    if (outcome != name(Status::ok) && outcome != kMissing) ++failures[outcome];
+  }
+  return failures;
+}
+
+std::optional<double> ReportRow::claimed_images_per_s() const {
+  return emulated || images_per_s.empty() ? std::nullopt : std::optional(over_seeds(images_per_s).mean);
+}
+
+Interval over_seeds(const SeedValues& values) {
+  return t_interval(without_seeds(values));
+}
+
 ExperimentReport make_report(const Experiment& experiment, const std::vector<Record>& records,
                              const std::string& baseline) {
   ExperimentReport report;
@@ -152,16 +207,7 @@ ExperimentReport make_report(const Experiment& experiment, const std::vector<Rec
   find_names(experiment, records, report);
   report.columns = Cells(experiment).columns();
   const std::vector<CellRecords> all = collect_cells(experiment, records, report.runs);
-  for (const CellRecords& cell : all) {
-    if (cell.placements.empty()) report.rows.push_back(row_of(cell, "", {}, report));
-    for (const auto& [placement, found] : cell.placements) {
-      report.rows.push_back(row_of(cell, placement, found, report));
-    }
-  }
-  for (ReportRow& row : report.rows) {
-    const auto remark = experiment.remarks.find(row.strategy);
-    if (remark != experiment.remarks.end()) row.remark = remark->second;
-  }
+  for (const CellRecords& cell : all) report.cells.push_back(cell_of(cell, report));
   if (!baseline.empty()) compare_with_baseline(report);
   report.contrasts = evaluate_contrasts(experiment.contrasts, all);
   report.learned = what_was_learned(report);

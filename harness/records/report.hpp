@@ -1,36 +1,62 @@
-// The table of an experiment: what came out for each cell of its matrix over the seeds, the primary
-// contrasts, and what was learned, derived from the numbers by rule.
+// The report of an experiment: what came out for each cell of its matrix over the seeds, the declared contrasts, and
+// what was learned, derived from the numbers by rule. Tables and figures show these numbers and compute none.
 #pragma once
 
 #include <filesystem>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "harness/experiment/spec.hpp"
 #include "harness/records/cell_records.hpp"
-#include "harness/records/contrasts.hpp"
+#include "harness/records/contrast_results.hpp"
+#include "harness/records/curves.hpp"
 #include "harness/records/record.hpp"
 
 namespace bnlab {
 
-// One cell of the matrix without the seed, on one placement.
+inline constexpr const char* kMissing = "missing";
+
+// What became of some runs, one per seed.
+struct Scores {
+  std::map<uint64_t, std::string> outcomes;  // seed -> an outcome's name, or kMissing
+  std::map<std::string, SeedValues> values;  // population -> the headline metric of the runs that ended ok
+
+  int count(const std::string& outcome) const;
+  std::map<std::string, int> failures() const;  // outcome -> runs, without ok and missing ones
+};
+
+// A cell on one placement.
 struct ReportRow {
+  std::string placement;  // "2x4-cpu"; empty where nothing has run
+  int ranks = 0;
+  std::string device;
+  bool emulated = false,
+       jobs = false;  // why a throughput may not be claimed: towers share ranks, or runs the machine
+  Scores scores;
+  SeedValues images_per_s;                          // of the runs that had the machine to themselves
+  std::optional<double> relative_images_per_s;      // mean over the baseline's mean, same group and placement
+  SeedValues peak_memory_bytes, peak_rss_bytes;     // largest over ranks
+  SeedValues collectives_per_step, bytes_per_step;  // of the strategy, statistics and shuffling, by one rank
+  std::set<std::string> machines;                   // processor, GPUs and threads
+
+  // The mean over the seeds; nothing where it may not be claimed.
+  std::optional<double> claimed_images_per_s() const;
+};
+
+// One cell of the matrix without the seed.
+struct ReportCell {
   std::vector<std::string> cell;  // one text per ExperimentReport::columns
   std::string strategy;           // its label
-  std::string group;              // the cell without the strategy: rows of one group are compared
-  std::string placement;          // "2x4-cpu"; empty where nothing has run
-  int asked = 0, ok = 0, failed = 0;
-  std::map<std::string, int> failures;          // outcome -> runs
-  std::map<std::string, SeedValues> headline;   // population -> values
-  std::optional<double> images_per_s;           // median over seeds; nothing where it may not be claimed
-  std::optional<double> relative_images_per_s;  // to the baseline's of the same group and placement
-  bool emulated = false, jobs = false;          // why it may not
-  std::optional<double> peak_memory_bytes;      // largest over ranks, median over seeds
-  // Of the strategy, statistics and shuffling, by one rank.
-  std::optional<double> collectives_per_step, bytes_per_step;
-  std::string remark;  // what the spec says of this strategy; may be empty
+  std::string group;              // the cell without the strategy: cells of one group are compared
+  std::map<std::string, std::string> conditions;  // Cells::conditions
+  Json towers, batch_per_tower;
+  std::set<std::string> evaluated;  // populations; a strategy without running statistics has "saved" only
+  Scores scores;                    // over all placements
+  std::map<std::string, Curves> curves;  // likewise
+  std::vector<ReportRow> rows;           // at least one
 };
 
 struct ExperimentReport {
@@ -39,11 +65,14 @@ struct ExperimentReport {
   std::vector<std::string> columns;  // of the cells: "towers x batch", "strategy", ...
   std::vector<std::string> populations;
   std::string baseline;  // label of the strategy that throughputs are relative to; empty: none
-  std::vector<ReportRow> rows;
+  std::vector<ReportCell> cells;
   std::vector<ContrastResult> contrasts;
   std::vector<std::string> learned;  // plain sentences
   RunCounts runs;
 };
+
+// Mean and interval over the seeds.
+Interval over_seeds(const SeedValues& values);
 
 // `baseline`: a strategy's label; throughputs are then given relative to it too. Throws Error (usage) where
 // no run has it.
@@ -52,8 +81,8 @@ ExperimentReport make_report(const Experiment& experiment, const std::vector<Rec
 
 // Text: aligned columns, at most 100 wide where the cells' names allow it.
 std::string report_text(const ExperimentReport& report);
-std::string report_markdown(const ExperimentReport& report);
-Json report_json(const ExperimentReport& report);  // with the value of every seed
+std::string report_markdown(const ExperimentReport& report);  // for documents: nothing depends on this build
+Json report_json(const ExperimentReport& report);  // all of it, with the value of every seed; for figures
 
 // Replaces what stands between the lines `<!-- table:NAME -->` and `<!-- end -->` of `file`.
 // Throws Error (usage) where the file has no such markers.

@@ -1,5 +1,5 @@
-// Keeps two processes off one results folder: an flock on RESULTS/.lock, whose text says who holds it.
-// The kernel releases it when the holder dies, however it dies.
+// Keeps a second writing process off a results folder by an flock on RESULTS/.lock, whose text says who holds it. The
+// kernel releases the lock whenever and however its holder dies.
 #pragma once
 
 #include <filesystem>

@@ -11,7 +11,7 @@
 
 namespace bnlab {
 
-// Where a spec is computed. Never changes a result beyond rounding.
+// Where a run is computed, which changes its result by no more than rounding.
 struct Placement {
   int ranks = 1;
   int64_t towers_per_rank = 1;
@@ -37,7 +37,7 @@ void write_atomically(const std::filesystem::path& file, std::string_view text);
 
 // The same for a JSON value, indented, with a newline at the end. Text that is not UTF-8 (the tail of a
 // crashed program's log) is mended with U+FFFD. Numbers that are not finite would become null silently:
-// pass the value through finite() of record_check.hpp first.
+// pass the value through finite() of record.hpp first.
 void write_json(const std::filesystem::path& file, const Json& value);
 
 // Throws Error (data) that names the file when it is missing, unreadable or not JSON.

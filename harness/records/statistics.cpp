@@ -1,6 +1,7 @@
 #include "harness/records/statistics.hpp"
 
 #include <algorithm>
+#include <array>
 #include <boost/math/distributions/students_t.hpp>
 #include <cmath>
 #include <limits>
@@ -42,13 +43,6 @@ double sample_standard_deviation(const std::vector<double>& values) {
   double squares = 0;
   for (const double value : values) squares += (value - centre) * (value - centre);
   return std::sqrt(squares / static_cast<double>(values.size() - 1));
-}
-
-double median(std::vector<double> values) {
-  if (values.empty()) return kNaN;
-  std::sort(values.begin(), values.end());
-  const size_t middle = values.size() / 2;
-  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
 
 Interval t_interval(const std::vector<double>& values, double confidence) {
@@ -103,23 +97,20 @@ double equivalence_p(const std::vector<double>& differences, double margin) {
 }
 
 const char* name(Verdict verdict) {
-  switch (verdict) {
-    case Verdict::better:
-      return "better";
-    case Verdict::worse:
-      return "worse";
-    case Verdict::equal:
-      return "equal";
-    case Verdict::undecided:
-      break;
-  }
-  return "undecided";
+  constexpr std::array<const char*, 6> names = {"better",           "worse",    "equal", "direction: above",
+                                                "direction: below", "undecided"};
+  return names[static_cast<size_t>(verdict)];
 }
 
 Verdict verdict(const std::vector<double>& differences, double adjusted_p, std::optional<double> margin,
                 double level) {
+  const bool above = mean(differences) > 0;
+  if (differences.size() < kFewestSeeds) {
+    if (adjusted_p >= level) return Verdict::undecided;
+    return above ? Verdict::direction_above : Verdict::direction_below;
+  }
   if (margin && equivalence_p(differences, *margin) < level) return Verdict::equal;
-  if (adjusted_p < level) return mean(differences) > 0 ? Verdict::better : Verdict::worse;
+  if (adjusted_p < level) return above ? Verdict::better : Verdict::worse;
   return Verdict::undecided;
 }
 

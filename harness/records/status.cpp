@@ -31,7 +31,7 @@ ExperimentStatus status_of(const Experiment& experiment, const std::filesystem::
     if (found == index.end()) continue;
     const Record* best = nullptr;
     for (const Record* record : found->second) {
-      if (matches(*record, run) && (best == nullptr || rank_of(*record) > rank_of(*best))) best = record;
+      if (is_of(*record, run) && (best == nullptr || rank_of(*record) > rank_of(*best))) best = record;
     }
     if (best != nullptr) count(*best, status);
   }

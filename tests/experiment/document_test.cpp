@@ -60,7 +60,7 @@ TEST_F(SpecDocument, AnswersUnknownKeysWithTheNearest) {
       (Lines{
           "spec.json: matrx: unknown key; did you mean \"matrix\"?",
           "spec.json: learning_rate: unknown key; known: question, claim, source, protocol, extends, matrix, "
-          "exclude, contrasts, remarks, task, model, strategy, towers, batch_per_tower, optimizer, steps, "
+          "exclude, contrasts, task, model, strategy, towers, batch_per_tower, optimizer, steps, "
           "epochs, "
           "seed, "
           "precision, memory_format, loss_mean, eval_every, log_every, populations, precise_batches, shards, "
@@ -69,7 +69,7 @@ TEST_F(SpecDocument, AnswersUnknownKeysWithTheNearest) {
           "collective_timeout_s, placement",
           "spec.json: [\"two words\"]: unknown key; known: question, claim, source, protocol, extends, "
           "matrix, "
-          "exclude, contrasts, remarks, task, model, strategy, towers, batch_per_tower, optimizer, steps, "
+          "exclude, contrasts, task, model, strategy, towers, batch_per_tower, optimizer, steps, "
           "epochs, "
           "seed, "
           "precision, memory_format, loss_mean, eval_every, log_every, populations, precise_batches, shards, "
@@ -77,6 +77,13 @@ TEST_F(SpecDocument, AnswersUnknownKeysWithTheNearest) {
           "init_from, warmup_steps, timeout_s, "
           "collective_timeout_s, placement",
           "spec.json: optimizer.momentm: unknown key of optimizer \"sgd\"; did you mean \"momentum\"?"}));
+}
+
+TEST_F(SpecDocument, SaysWhereTheRemarksOfAnOldSpecBelong) {
+  EXPECT_EQ(
+      mistakes(spec(R"("remarks": {"fake_pooled": "It pools."})")),
+      (Lines{"spec.json: remarks: answers do not stand in the question: move the sentences to findings.md in "
+             "the experiment's folder of results"}));
 }
 
 TEST_F(SpecDocument, ReportsAllMistakesAtOnce) {

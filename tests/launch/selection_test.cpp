@@ -49,12 +49,19 @@ TEST_F(Selection, DottedKeysAndTowersMatch) {
   EXPECT_EQ(count({"task=fake"}), 36U);
 }
 
+TEST_F(Selection, ARunFitsAsItFitsARuleOfASpec) {
+  EXPECT_EQ(count({"strategy={\"name\":\"left\",\"weight\":0.5}"}), 12U);
+  EXPECT_EQ(count({"strategy.weight=0.5"}), 12U);
+  EXPECT_EQ(count({"weight_ema=null"}), 36U);
+  EXPECT_EQ(count({"placement.ranks=null"}), 36U);
+}
+
 TEST_F(Selection, AnUnknownKeyIsAnsweredWithTheNearest) {
-  EXPECT_NE(error("sed=1").find("did you mean 'seed'"), std::string::npos);
+  EXPECT_NE(error("sed=1").find("did you mean \"seed\""), std::string::npos) << error("sed=1");
 }
 
 TEST_F(Selection, AnUnknownValueIsAnsweredWithThoseThereAre) {
-  EXPECT_NE(error("seed=0,7").find("there is 0, 1, 2"), std::string::npos) << error("seed=0,7");
+  EXPECT_NE(error("seed=0,7").find("there are: 0, 1, 2"), std::string::npos) << error("seed=0,7");
 }
 
 TEST_F(Selection, AFilterNeedsAKeyAndAValue) {

@@ -6,7 +6,6 @@
 #include <fstream>
 
 #include "harness/error.hpp"
-#include "harness/records/record_check.hpp"
 #include "tests/records/synthetic.hpp"
 #include "tests/records/temporary_folder.hpp"
 
@@ -102,13 +101,13 @@ TEST(Record, IsStaleWhenItsFingerprintIsAnotherOrMissing) {
 TEST(Record, MatchesARunOnThePlacementThatItAsksFor) {
   const Record record = synthetic_record(kRun, 0.7, 2);
   RunSpec run = kRun;
-  EXPECT_TRUE(matches(record, run));
+  EXPECT_TRUE(is_of(record, run));
   run.ranks = 4;
-  EXPECT_FALSE(matches(record, run));
+  EXPECT_FALSE(is_of(record, run));
   run.ranks = 2;
-  EXPECT_TRUE(matches(record, run));
+  EXPECT_TRUE(is_of(record, run));
   run.device = "cuda";
-  EXPECT_FALSE(matches(record, run));
+  EXPECT_FALSE(is_of(record, run));
 }
 
 TEST(ListRecords, ReportsDamagedRecordsAndListsTheRest) {

@@ -26,12 +26,19 @@ std::vector<Record> all_records(const Experiment& experiment, int ranks) {
   return records;
 }
 
-const ReportRow& row(const ExperimentReport& report, const std::string& group, const std::string& strategy) {
-  const auto found = std::find_if(report.rows.begin(), report.rows.end(), [&](const ReportRow& r) {
-    return r.cell == std::vector<std::string>{group, strategy};
+const ReportCell& cell(const ExperimentReport& report, const std::string& group,
+                       const std::string& strategy) {
+  const auto found = std::find_if(report.cells.begin(), report.cells.end(), [&](const ReportCell& c) {
+    return c.cell == std::vector<std::string>{group, strategy};
   });
-  if (found == report.rows.end()) throw std::out_of_range(group + " " + strategy);
+  if (found == report.cells.end()) throw std::out_of_range(group + " " + strategy);
   return *found;
+}
+
+// The cell's only row.
+const ReportRow& row(const ExperimentReport& report, const std::string& group, const std::string& strategy) {
+  EXPECT_EQ(cell(report, group, strategy).rows.size(), 1u);
+  return cell(report, group, strategy).rows.at(0);
 }
 
 bool has(const std::string& text, const std::string& part) {
@@ -43,15 +50,16 @@ TEST(Report, HasOneRowPerCellOverTheSeeds) {
   const ExperimentReport report = make_report(experiment, all_records(experiment, 1));
   EXPECT_EQ(report.columns, (std::vector<std::string>{"towers x batch", "strategy"}));
   EXPECT_EQ(report.headline, "mean_iou");
-  ASSERT_EQ(report.rows.size(), 4u);
-  EXPECT_EQ(report.rows[0].cell, (std::vector<std::string>{"8x2", "per_tower"}));
+  ASSERT_EQ(report.cells.size(), 4u);
+  EXPECT_EQ(report.cells[0].cell, (std::vector<std::string>{"8x2", "per_tower"}));
   const ReportRow& sync = row(report, "8x2", "sync");
-  EXPECT_EQ(sync.ok, 6);
-  ASSERT_EQ(sync.headline.at("saved").size(), 6u);
-  EXPECT_EQ(sync.headline.at("saved")[1].first, 1u);
-  EXPECT_DOUBLE_EQ(sync.headline.at("saved")[1].second, 0.6);  // 0.5 + 0.01 + 0.09
-  EXPECT_EQ(sync.peak_memory_bytes, 7 * 1024 * 1024);          // of the rank that needs most
-  EXPECT_EQ(sync.collectives_per_step, 20);
+  EXPECT_EQ(sync.scores.count("ok"), 6);
+  const SeedValues& saved = sync.scores.values.at("saved");
+  ASSERT_EQ(saved.size(), 6u);
+  EXPECT_EQ(saved[1].first, 1u);
+  EXPECT_DOUBLE_EQ(saved[1].second, 0.6);                               // 0.5 + 0.01 + 0.09
+  EXPECT_EQ(over_seeds(sync.peak_memory_bytes).mean, 7 * 1024 * 1024);  // of the rank that needs most
+  EXPECT_EQ(over_seeds(sync.collectives_per_step).mean, 20);
 }
 
 TEST(Report, JudgesTheDeclaredContrastsPairedBySeed) {
@@ -88,6 +96,24 @@ TEST(Report, ComparesWithinEachGroupThatAContrastMatches) {
   EXPECT_DOUBLE_EQ(report.contrasts[1].holm_p, 2 * report.contrasts[1].p);
 }
 
+TEST(Report, AContrastIsFoundByAPartOfAComponentAndByAPlacement) {
+  Experiment experiment = synthetic_experiment(6);
+  for (RunSpec& run : experiment.runs) run.ranks = 1;
+  experiment.contrasts[0].at = {{"model", {{"base", 8}}}, {"towers", 8}, {"placement.ranks", 1}};
+  const ExperimentReport report = make_report(experiment, all_records(experiment, 1));
+  ASSERT_EQ(report.contrasts.size(), 1u);
+  EXPECT_EQ(report.contrasts[0].interval.n, 6u) << report.contrasts[0].warning;
+}
+
+TEST(Report, AContrastAtASeedComparesTheRunsOfThatSeedOnly) {
+  Experiment experiment = synthetic_experiment(6);
+  experiment.contrasts[0].at = {{"towers", 8}, {"seed", 1}};
+  const ExperimentReport report = make_report(experiment, all_records(experiment, 1));
+  ASSERT_EQ(report.contrasts.size(), 1u);
+  ASSERT_EQ(report.contrasts[0].differences.size(), 1u) << report.contrasts[0].warning;
+  EXPECT_EQ(report.contrasts[0].differences[0].first, 1u);
+}
+
 TEST(Report, PairsSeedsOnThePlacementThatHasMost) {
   const Experiment experiment = synthetic_experiment(2);
   std::vector<Record> records = all_records(experiment, 1);
@@ -102,7 +128,10 @@ TEST(Report, PairsSeedsOnThePlacementThatHasMost) {
 TEST(Report, WarnsWhenSeedsAreTooFew) {
   const Experiment experiment = synthetic_experiment(3);
   const std::string text = report_text(make_report(experiment, all_records(experiment, 1)));
-  EXPECT_TRUE(has(text, "only 3 paired seeds")) << text;
+  EXPECT_TRUE(has(text, "only 3 paired seeds, so a direction at most")) << text;
+  EXPECT_TRUE(has(text, "direction: above")) << text;
+  EXPECT_TRUE(has(text, "0 came out as declared")) << text;
+  EXPECT_TRUE(has(text, "1 a direction only (fewer than 6 seeds).")) << text;
   EXPECT_TRUE(has(text, "p = 0.25")) << text;
 }
 
@@ -124,9 +153,10 @@ TEST(Report, CountsFailedAndMissingRuns) {
   EXPECT_EQ(report.runs.asked, 8);
   EXPECT_EQ(report.runs.finished, 5);
   EXPECT_EQ(report.runs.failed, 2);
-  EXPECT_EQ(row(report, "8x2", "sync").ok, 0);
-  EXPECT_EQ(row(report, "2x8", "sync").ok, 1);
-  EXPECT_EQ(row(report, "8x2", "per_tower").failures.at("crashed"), 1);
+  EXPECT_EQ(row(report, "8x2", "sync").scores.count("ok"), 0);
+  EXPECT_EQ(row(report, "2x8", "sync").scores.count("ok"), 1);
+  EXPECT_EQ(row(report, "2x8", "sync").scores.count(kMissing), 1);  // interrupted is not finished
+  EXPECT_EQ(row(report, "8x2", "per_tower").scores.failures(), (std::map<std::string, int>{{"crashed", 1}}));
   EXPECT_EQ(report.contrasts[0].warning, "no pair of finished runs");
   EXPECT_EQ(report.contrasts[0].verdict, Verdict::undecided);
   const std::string text = report_text(report);
@@ -139,17 +169,28 @@ TEST(Report, ClaimsThroughputOnlyOfRealRanksAloneOnTheMachine) {
   const Experiment experiment = synthetic_experiment(1);
   const RunSpec& run = experiment.runs[0];  // 8 towers
   const auto first_row = [&](const RunAccount& account) {
-    return make_report(experiment, {Record(compose_record(account), "record.json")}).rows[0];
+    return make_report(experiment, {Record(compose_record(account), "record.json")}).cells[0].rows[0];
   };
-  EXPECT_EQ(first_row(synthetic_account(run, 0.5, 8)).images_per_s, 45.5);
-  EXPECT_EQ(first_row(synthetic_account(run, 0.5, 2)).images_per_s, std::nullopt);
+  EXPECT_EQ(first_row(synthetic_account(run, 0.5, 8)).claimed_images_per_s(), 45.5);
+  EXPECT_EQ(first_row(synthetic_account(run, 0.5, 2)).claimed_images_per_s(), std::nullopt);
   EXPECT_TRUE(first_row(synthetic_account(run, 0.5, 2)).emulated);
   RunAccount beside = synthetic_account(run, 0.5, 8);
   beside.jobs = 2;
-  EXPECT_EQ(first_row(beside).images_per_s, std::nullopt);
+  EXPECT_EQ(first_row(beside).claimed_images_per_s(), std::nullopt);
   const std::string text = report_text(make_report(experiment, {synthetic_record(run, 0.5, 2)}));
   EXPECT_TRUE(has(text, "- (e)")) << text;
   EXPECT_TRUE(has(text, "(e) emulated")) << text;
+}
+
+TEST(Report, TakesNoCostsFromFailedRuns) {
+  const Experiment experiment = synthetic_experiment(2);
+  RunAccount diverged = synthetic_account(experiment.runs[0], 0.5, 8);
+  diverged.outcome.status = Status::diverged;
+  const ReportRow row =
+      make_report(experiment, {Record(compose_record(diverged), "record.json")}).cells[0].rows[0];
+  EXPECT_TRUE(row.images_per_s.empty());
+  EXPECT_TRUE(row.peak_memory_bytes.empty());
+  EXPECT_TRUE(row.collectives_per_step.empty());
 }
 
 TEST(Report, GivesThroughputRelativeToABaselineOnTheSamePlacement) {
@@ -185,8 +226,8 @@ TEST(Report, CountsShufflingAmongTheExchangesOfAStep) {
   RunAccount account = synthetic_account(experiment.runs[0], 0.5, 1);
   account.result["communication"]["shuffle"] = {{"collectives_per_step", 4}, {"bytes_per_step", 1000}};
   const ExperimentReport report = make_report(experiment, {Record(compose_record(account), "record.json")});
-  EXPECT_EQ(report.rows[0].collectives_per_step, 24);
-  EXPECT_EQ(report.rows[0].bytes_per_step, 2234.5);
+  EXPECT_EQ(over_seeds(report.cells[0].rows[0].collectives_per_step).mean, 24);
+  EXPECT_EQ(over_seeds(report.cells[0].rows[0].bytes_per_step).mean, 2234.5);
 }
 
 TEST(Report, HasAColumnForEachPopulationOfTheSpec) {
@@ -196,7 +237,7 @@ TEST(Report, HasAColumnForEachPopulationOfTheSpec) {
   account.result["final"]["tower:3"] = {{"mean_iou", 0.25}};
   const ExperimentReport report = make_report(experiment, {Record(compose_record(account), "record.json")});
   EXPECT_EQ(report.populations, (std::vector<std::string>{"saved", "tower:3", "precise", "batch"}));
-  EXPECT_DOUBLE_EQ(report.rows[0].headline.at("tower:3").at(0).second, 0.25);
+  EXPECT_DOUBLE_EQ(report.cells[0].scores.values.at("tower:3").at(0).second, 0.25);
 }
 
 TEST(Report, KeepsPlacementsApart) {
@@ -204,7 +245,11 @@ TEST(Report, KeepsPlacementsApart) {
   std::vector<Record> records = all_records(experiment, 1);
   for (const Record& record : all_records(experiment, 2)) records.push_back(record);
   const ExperimentReport report = make_report(experiment, records);
-  EXPECT_EQ(report.rows.size(), 8u);
+  ASSERT_EQ(report.cells.size(), 4u);
+  for (const ReportCell& each : report.cells) {
+    EXPECT_EQ(each.rows.size(), 2u);
+    EXPECT_EQ(each.scores.values.at("saved").size(), 2u);  // a seed counts once
+  }
   EXPECT_EQ(report.runs.finished, 8);
   EXPECT_EQ(report.contrasts[0].interval.n, 2u);  // two seeds in each of two placements, not four seeds
   EXPECT_TRUE(has(report_text(report), "2x4-cpu"));
@@ -215,7 +260,7 @@ TEST(Report, TakesSavedForAStrategyThatKnowsNoOtherPopulation) {
   RunAccount account = synthetic_account(experiment.runs[0], 0.5, 1);
   account.result["final"].erase("batch");
   const ExperimentReport report = make_report(experiment, {Record(compose_record(account), "record.json")});
-  EXPECT_DOUBLE_EQ(report.rows[0].headline.at("batch").at(0).second, 0.5);
+  EXPECT_DOUBLE_EQ(report.cells[0].scores.values.at("batch").at(0).second, 0.5);
 }
 
 TEST(Report, FitsAHundredColumns) {
@@ -236,8 +281,8 @@ TEST(Report, ShowsAxesOfObjectsByWhatVariesInThem) {
   experiment.runs[1].resolved["optimizer"]["lr"] = 0.01;
   const ExperimentReport report = make_report(experiment, {});
   EXPECT_EQ(report.columns, (std::vector<std::string>{"optimizer.lr", "strategy"}));
-  ASSERT_EQ(report.rows.size(), 2u);
-  EXPECT_EQ(report.rows[1].cell, (std::vector<std::string>{"0.01", "sync"}));
+  ASSERT_EQ(report.cells.size(), 2u);
+  EXPECT_EQ(report.cells[1].cell, (std::vector<std::string>{"0.01", "sync"}));
 }
 
 TEST(ReportMarkdown, EscapesWhatWouldBreakATable) {
@@ -248,25 +293,39 @@ TEST(ReportMarkdown, EscapesWhatWouldBreakATable) {
   EXPECT_TRUE(has(text, "| a\\|b\\<c\\> |")) << text;
 }
 
-TEST(ReportMarkdown, ShowsRemarksInItsLastColumn) {
-  Experiment experiment = synthetic_experiment(1);
-  experiment.remarks["sync"] = "It pools the moments.";
-  const ExperimentReport report = make_report(experiment, {});
-  const std::string text = report_markdown(report);
-  EXPECT_TRUE(has(text, "| failed | what it shows |")) << text;
-  EXPECT_TRUE(has(text, " | It pools the moments. |\n")) << text;
-  EXPECT_FALSE(has(report_text(report), "It pools"));
-  EXPECT_EQ(report_json(report).at("rows").at(1).at("remark"), "It pools the moments.");
-}
-
-TEST(ReportJson, ShowsEverySeed) {
+TEST(ReportJson, GivesEverySeedWithItsOutcome) {
   const Experiment experiment = synthetic_experiment(2);
-  const Json report = report_json(make_report(experiment, all_records(experiment, 1)));
-  const Json& sync = report.at("rows").at(1);
+  std::vector<Record> records = all_records(experiment, 1);
+  records.pop_back();  // sync at 2x8, seed 1
+  const Json report = report_json(make_report(experiment, records));
+  const Json& sync = report.at("cells").at(1);
   EXPECT_EQ(sync.at("cell").at("strategy"), "sync");
+  EXPECT_EQ(sync.at("towers"), 8);
   EXPECT_EQ(sync.at("values").at("saved").at("seeds").size(), 2u);
   EXPECT_EQ(sync.at("values").at("saved").at("seeds").at(1).at("seed"), 1);
+  EXPECT_EQ(sync.at("evaluated"), Json({"batch", "saved"}));
+  EXPECT_EQ(sync.at("rows").at(0).at("placement"), "1x8-cpu");
   EXPECT_EQ(report.at("contrasts").at(0).at("difference").at("seeds").size(), 2u);
+  EXPECT_EQ(report.at("cells").at(3).at("outcomes").at(1), Json({{"seed", 1}, {"outcome", "missing"}}));
+  EXPECT_EQ(report.at("cells").at(3).at("missing"), 1);
+}
+
+TEST(ReportJson, ClaimsNoThroughputOfEmulatedRuns) {
+  const Experiment experiment = synthetic_experiment(1);
+  const Json cells = report_json(make_report(experiment, all_records(experiment, 2))).at("cells");
+  EXPECT_TRUE(cells.at(0).at("rows").at(0).at("images_per_s").is_null());
+  EXPECT_EQ(cells.at(0).at("rows").at(0).at("emulated_images_per_s").at("mean"), 45.5);
+  EXPECT_EQ(cells.at(2).at("rows").at(0).at("images_per_s").at("mean"), 45.5);  // 2 towers on 2 ranks
+  EXPECT_TRUE(cells.at(2).at("rows").at(0).at("emulated_images_per_s").is_null());
+}
+
+TEST(ReportJson, NamesTheConditionsThatSetGroupsApart) {
+  Experiment experiment = synthetic_experiment(1);
+  experiment.axes = {"seed", "towers,batch_per_tower", "optimizer.lr", "strategy"};
+  experiment.runs = {synthetic_run("sync", 8, 2, 0), synthetic_run("sync", 8, 2, 0)};
+  experiment.runs[1].resolved["optimizer"]["lr"] = 0.01;
+  const Json cells = report_json(make_report(experiment, {})).at("cells");
+  EXPECT_EQ(cells.at(1).at("conditions"), Json({{"optimizer.lr", "0.01"}}));
 }
 
 TEST(ReplaceBetweenMarkers, ReplacesItsOwnTableOnly) {

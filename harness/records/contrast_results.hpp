@@ -1,4 +1,4 @@
-// The primary contrasts of an experiment, as its spec declared them before anything ran: paired by seed.
+// What became of the contrasts that a spec declared before anything ran: differences paired by seed, and verdicts.
 #pragma once
 
 #include <optional>
@@ -22,8 +22,9 @@ struct ContrastResult {
   std::string warning;  // too few seeds, or nothing to compare; empty if none
 };
 
-// One result per contrast and group of cells that it matches; a contrast that matches none has one with a
-// warning. Seeds are paired on one placement, the one that has the most pairs.
+// One result per contrast and group of cells in which runs match its `at`; only those runs are compared. A
+// contrast that matches none has one result with a warning. Seeds are paired on one placement, the one that has
+// the most pairs.
 std::vector<ContrastResult> evaluate_contrasts(const std::vector<Contrast>& contrasts,
                                                const std::vector<CellRecords>& cells);
 

@@ -1,15 +1,30 @@
-#include "harness/records/contrasts.hpp"
+#include "harness/records/contrast_results.hpp"
 
 #include <algorithm>
 #include <cmath>
 
-#include "harness/records/cells.hpp"
 #include "harness/records/text_table.hpp"
 
 namespace bnlab {
 namespace {
 
-constexpr size_t kFewestSeeds = 6;  // below, the sign-flip test cannot reach 5 %
+bool lies_at(const CellRecords& cell, const Json& at) {
+  return std::any_of(cell.runs.begin(), cell.runs.end(),
+                     [&](const RunSpec* run) { return matches(at, *run); });
+}
+
+// The metric by seed, of the records whose runs match the contrast's `at`.
+SeedValues values_at(const CellRecords& cell, const std::vector<const Record*>& records,
+                     const Contrast& contrast) {
+  std::vector<const Record*> there;
+  for (const Record* record : records) {
+    if (std::any_of(cell.runs.begin(), cell.runs.end(),
+                    [&](const RunSpec* run) { return is_of(*record, *run) && matches(contrast.at, *run); })) {
+      there.push_back(record);
+    }
+  }
+  return values_by_seed(there, contrast.metric, contrast.population);
+}
 
 // a - b for the seeds that both have, on the placement where most do.
 SeedValues paired(const CellRecords& a, const CellRecords& b, const Contrast& contrast) {
@@ -17,9 +32,9 @@ SeedValues paired(const CellRecords& a, const CellRecords& b, const Contrast& co
   for (const auto& [placement, records] : a.placements) {
     const auto rivals = b.placements.find(placement);
     if (rivals == b.placements.end()) continue;
-    const SeedValues below = values_by_seed(rivals->second, contrast.metric, contrast.population);
+    const SeedValues below = values_at(b, rivals->second, contrast);
     SeedValues differences;
-    for (const auto& [seed, value] : values_by_seed(records, contrast.metric, contrast.population)) {
+    for (const auto& [seed, value] : values_at(a, records, contrast)) {
       const auto same = std::find_if(below.begin(), below.end(),
                                      [&, seed = seed](const auto& entry) { return entry.first == seed; });
       if (same != below.end()) differences.emplace_back(seed, value - same->second);
@@ -42,9 +57,10 @@ ContrastResult evaluate(const Contrast& contrast, const std::string& group, cons
     result.warning = "no pair of finished runs";
   } else if (plain.size() < kFewestSeeds) {
     result.warning = "only " + std::to_string(plain.size()) + " paired seed" +
-                     (plain.size() == 1 ? "" : "s") + ": the sign-flip test cannot go below p = " +
-                     significant(std::pow(2.0, 1.0 - static_cast<double>(plain.size())), 3) +
-                     " (5 % needs 6)";
+                     (plain.size() == 1 ? "" : "s") +
+                     ", so a direction at most: the sign-flip test cannot go below p = " +
+                     significant(std::pow(2.0, 1.0 - static_cast<double>(plain.size())), 3) + " (5 % needs " +
+                     std::to_string(kFewestSeeds) + ")";
   }
   return result;
 }
@@ -57,9 +73,9 @@ std::vector<ContrastResult> evaluate_contrasts(const std::vector<Contrast>& cont
   for (const Contrast& contrast : contrasts) {
     const size_t before = results.size();
     for (const CellRecords& a : cells) {
-      if (a.strategy != contrast.strategy || !lies_at(*a.runs[0], contrast.at)) continue;
+      if (a.strategy != contrast.strategy || !lies_at(a, contrast.at)) continue;
       for (const CellRecords& b : cells) {
-        if (b.strategy != contrast.above || b.group != a.group || !lies_at(*b.runs[0], contrast.at)) continue;
+        if (b.strategy != contrast.above || b.group != a.group || !lies_at(b, contrast.at)) continue;
         results.push_back(evaluate(contrast, a.group, paired(a, b, contrast)));
       }
     }

@@ -1,0 +1,136 @@
+// A report as JSON, complete: whoever draws figures from it computes nothing.
+#include <algorithm>
+#include <cmath>
+
+#include "harness/records/report.hpp"
+
+namespace bnlab {
+namespace {
+
+Json number(double value) {
+  return std::isfinite(value) ? Json(value) : Json(nullptr);
+}
+Json number(const std::optional<double>& value) {
+  return value ? number(*value) : Json(nullptr);
+}
+Json null_if_empty(const std::string& text) {
+  return text.empty() ? Json(nullptr) : Json(text);
+}
+
+Json interval_json(const SeedValues& values) {
+  const Interval interval = over_seeds(values);
+  Json seeds = Json::array();
+  for (const auto& [seed, value] : values) seeds.push_back({{"seed", seed}, {"value", number(value)}});
+  return {{"n", interval.n},
+          {"mean", number(interval.mean)},
+          {"half_width", number(interval.half_width)},
+          {"seeds", seeds}};
+}
+
+// The keys that a cell and its rows share.
+Json scores_json(const Scores& scores) {
+  Json outcomes = Json::array(), values = Json::object();
+  for (const auto& [seed, outcome] : scores.outcomes) {
+    outcomes.push_back({{"seed", seed}, {"outcome", outcome}});
+  }
+  for (const auto& [population, by_seed] : scores.values) values[population] = interval_json(by_seed);
+  return {{"asked", scores.outcomes.size()},
+          {"ok", scores.count(name(Status::ok))},
+          {"missing", scores.count(kMissing)},
+          {"failures", Json(scores.failures())},  // outcome -> runs
+          {"outcomes", outcomes},
+          {"values", values}};  // of the headline metric, by population
+}
+
+Json row_json(const ReportRow& row) {
+  const bool claimed = row.claimed_images_per_s().has_value();
+  const Json rate = row.images_per_s.empty() ? Json(nullptr) : interval_json(row.images_per_s);
+  Json json = {{"placement", null_if_empty(row.placement)},
+               {"ranks", row.ranks},
+               {"device", null_if_empty(row.device)},
+               {"emulated", row.emulated},
+               {"ran_beside_others", row.jobs}};
+  json.update(scores_json(row.scores));
+  json["images_per_s"] = claimed ? rate : Json(nullptr);
+  json["emulated_images_per_s"] = claimed ? Json(nullptr) : rate;  // no claim on so many devices
+  json["relative_images_per_s"] = number(row.relative_images_per_s);
+  json["peak_memory_bytes"] = interval_json(row.peak_memory_bytes);
+  json["peak_rss_bytes"] = interval_json(row.peak_rss_bytes);
+  json["collectives_per_step"] = interval_json(row.collectives_per_step);
+  json["bytes_per_step"] = interval_json(row.bytes_per_step);
+  json["machines"] = Json(row.machines);
+  return json;
+}
+
+Json curves_json(const Curves& curves) {
+  Json points = Json::array(), failed = Json::array();
+  for (const CurvePoint& point : curves.points) {
+    const auto [low, high] = std::minmax_element(point.values.begin(), point.values.end());
+    points.push_back({{"step", point.step},
+                      {"n", point.values.size()},
+                      {"mean", number(mean(point.values))},
+                      {"low", number(*low)},
+                      {"high", number(*high)}});
+  }
+  for (const FailedCurve& curve : curves.failed) {
+    Json steps = Json::array();
+    for (const auto& [step, value] : curve.values)
+      steps.push_back({{"step", step}, {"value", number(value)}});
+    failed.push_back({{"seed", curve.seed}, {"outcome", name(curve.status)}, {"points", steps}});
+  }
+  return {{"points", points}, {"failed", failed}};
+}
+
+Json cell_json(const ReportCell& cell, const ExperimentReport& report) {
+  Json named = Json::object(), curves = Json::object(), rows = Json::array();
+  for (size_t i = 0; i < cell.cell.size(); ++i) named[report.columns[i]] = cell.cell[i];
+  for (const auto& [quantity, all] : cell.curves) curves[quantity] = curves_json(all);
+  for (const ReportRow& row : cell.rows) rows.push_back(row_json(row));
+  Json json = {{"cell", named},
+               {"strategy", cell.strategy},
+               {"group", cell.group},
+               {"conditions", Json(cell.conditions)},
+               {"towers", cell.towers},
+               {"batch_per_tower", cell.batch_per_tower},
+               {"evaluated", Json(cell.evaluated)}};
+  json.update(scores_json(cell.scores));  // each seed once, over all placements
+  json["curves"] = curves;
+  json["rows"] = rows;  // one per placement
+  return json;
+}
+
+Json contrast_json(const ContrastResult& result) {
+  return {{"declared", result.contrast.as_written},
+          {"at", result.group},
+          {"difference", interval_json(result.differences)},
+          {"p", number(result.p)},
+          {"p_holm", number(result.holm_p)},
+          {"p_sign_flip", number(result.sign_flip_p)},
+          {"verdict", name(result.verdict)},
+          {"warning", null_if_empty(result.warning)}};
+}
+
+}  // namespace
+
+Json report_json(const ExperimentReport& report) {
+  Json cells = Json::array(), contrasts = Json::array();
+  for (const ReportCell& cell : report.cells) cells.push_back(cell_json(cell, report));
+  for (const ContrastResult& result : report.contrasts) contrasts.push_back(contrast_json(result));
+  const RunCounts& runs = report.runs;
+  return {
+      {"experiment", report.experiment},
+      {"question", report.question},
+      {"claim", report.claim},
+      {"headline", report.headline},
+      {"columns", report.columns},
+      {"populations", report.populations},
+      {"baseline", null_if_empty(report.baseline)},
+      {"fewest_seeds_for_a_verdict", kFewestSeeds},
+      {"runs",
+       {{"asked", runs.asked}, {"finished", runs.finished}, {"failed", runs.failed}, {"stale", runs.stale}}},
+      {"cells", cells},
+      {"contrasts", contrasts},
+      {"learned", report.learned}};
+}
+
+}  // namespace bnlab
