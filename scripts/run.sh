@@ -27,5 +27,5 @@ status=0
 build/release/bnlab run "$@" || status=$?
 [ $status -le 1 ] || exit $status  # 1: some runs failed; what did finish is still worth a figure
 echo
-BNLAB_PYTHON=$BNLAB_INTERPRETER scripts/plot.sh "$results/$experiment" || status=1
+BNLAB_PYTHON=$BNLAB_INTERPRETER scripts/plot.sh "$results/$experiment" --spec "$1" || status=1
 exit $status

@@ -20,7 +20,7 @@ ctest --preset "$preset" --output-junit "$report" "$@" || status=$?
 
 echo
 if "$BNLAB_INTERPRETER" -c 'import matplotlib' 2>/dev/null; then
-  "$BNLAB_INTERPRETER" tests/figures/test_figures.py 2>&1 | tee "$figures_log" || status=1
+  BNLAB_PROGRAM=$PWD/build/$preset/bnlab "$BNLAB_INTERPRETER" tests/figures/test_figures.py 2>&1 | tee "$figures_log" || status=1
   summary+=("$figures_log")
 else
   echo "SKIPPED: the tests of the figures, because $BNLAB_INTERPRETER has no matplotlib"

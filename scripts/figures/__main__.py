@@ -1,10 +1,9 @@
-"""Draws the figures of an experiment, or of every experiment in a results folder, from its records alone.
+"""Draws the figures of an experiment from what `bnlab report --format json` prints; scripts/plot.sh pipes it in.
 
-  scripts/plot.sh results/quickstart                   into results/quickstart/figures/
-  scripts/plot.sh results --out build/figures          into build/figures/EXPERIMENT/
+  bnlab report quickstart --format json | python3 scripts/figures --out results/quickstart/figures
 
 Prints the files written and one sentence per figure on what it shows; a figure without data is not written, and the
-reason is printed. Exit status: 0; 1 a record cannot be read; 2 usage; 3 matplotlib is lacking.
+reason is printed. Exit status: 0; 1 what came is no report; 2 usage.
 """
 
 import argparse
@@ -14,10 +13,9 @@ import sys
 
 import accuracy_by_population
 import accuracy_vs_batch
-import cells
 import drawing
 import memory
-import records
+import report as reports
 import style
 import throughput_vs_accuracy
 import training_curves
@@ -25,18 +23,19 @@ import training_curves
 FIGURES = (accuracy_vs_batch, throughput_vs_accuracy, accuracy_by_population, training_curves, memory)
 
 
-def draw_experiment(folder, out):
-    experiment = records.read_experiment(folder)
-    styles = style.styles_of(experiment.strategies)
-    styles = {label: styles[label] for label in experiment.strategies}
+def draw_all(report, out, only=()):
+    styles = style.styles_of(report.strategies)
+    styles = {label: styles[label] for label in report.strategies}
     os.makedirs(out, exist_ok=True)
-    print(f"{experiment.name}: {len(experiment.runs)} records"
-          + (f", {len(experiment.unfinished)} runs without one" if experiment.unfinished else ""))
+    print(f"{report.name}: {sum(cell.ok + cell.failed for cell in report.cells)} of "
+          f"{sum(cell.asked for cell in report.cells)} runs")
     for figure in FIGURES:
-        for condition, runs in cells.split_by_condition(experiment.runs, getattr(figure, "PANEL_KEYS", ())):
+        if only and figure.__name__ not in only:
+            continue
+        for condition, cells in reports.split_by_condition(report.cells, getattr(figure, "PANEL_KEYS", ())):
             name = figure.__name__ + ("-" + re.sub(r"[^A-Za-z0-9.]+", "_", condition) if condition else "")
             try:
-                drawn = figure.draw(experiment, runs, condition, styles)
+                drawn = figure.draw(report, cells, condition, styles)
             except drawing.Nothing as reason:
                 print(f"  {name}: not drawn, {reason}.")
                 continue
@@ -47,20 +46,20 @@ def draw_experiment(folder, out):
 
 
 def main(arguments=None):
-    parser = argparse.ArgumentParser(prog="scripts/plot.sh", description=__doc__,
+    parser = argparse.ArgumentParser(prog="scripts/figures", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", help="RESULTS/EXPERIMENT or RESULTS")
-    parser.add_argument("--out", help="where to write; FOLDER/figures if not given")
+    parser.add_argument("--out", required=True, help="folder to write to")
+    parser.add_argument("--strategies", nargs="+", metavar="LABEL", help="draw these only")
+    parser.add_argument("--figures", nargs="+", metavar="NAME", default=(), help="draw these only",
+                        choices=[figure.__name__ for figure in FIGURES])
     options = parser.parse_args(arguments)
     style.apply()
     try:
-        experiments = records.find_experiments(options.folder)
-        for folder in experiments:
-            out = options.out or os.path.join(folder, "figures")
-            if options.out and folder != options.folder:
-                out = os.path.join(options.out, os.path.basename(folder))
-            draw_experiment(folder, out)
-    except records.RecordError as error:
+        report = reports.read(sys.stdin)
+        if options.strategies:
+            report.keep(options.strategies)
+        draw_all(report, options.out, options.figures)
+    except reports.ReportError as error:
         print(f"plot.sh: {error}", file=sys.stderr)
         return 1
     return 0

@@ -4,11 +4,11 @@ Beside each other in a row, populations tell a bad running mean (saved below the
 A panel per grouping and kind of shards, so that iid and sorted shards of one experiment stand side by side.
 """
 
-import cells as cell_lists
 import layout
+import report as reports
 import style
 from drawing import Drawing, Nothing, metric_name
-from records import grouping_text, images_per_tower
+from report import grouping_text, images_per_tower
 
 PANEL_KEYS = ("shards",)  # axes of the matrix that get panels here, where other figures are drawn once per value
 _LOOKS = {"saved": (style.BLACK, "o"), "mean": (style.ORANGE, "d"), "pooled": (style.BLUE, "s"),
@@ -18,29 +18,29 @@ _COLUMNS = 3
 _ROW, _DODGE = 0.17, 0.6  # inches per strategy, and the share of them over which its populations spread
 
 
-def draw(experiment, runs, condition, styles):
-    if experiment.headline is None:
+def draw(report, cells, condition, styles):
+    if report.headline is None:
         raise Nothing("no run ended with a result")
-    populations = _populations(runs)
-    panels = sorted({_panel(run) for run in runs}, key=lambda panel: (panel[1], images_per_tower(panel[0]), panel[0]))
+    touched = reports.touched(cells)
+    populations = _populations(touched)
+    panels = sorted({_panel(cell) for cell in touched},
+                    key=lambda panel: (panel[1], images_per_tower(panel[0]), panel[0]))
     if len(populations) < 2 and len({shards for _, shards in panels}) < 2:
         raise Nothing("only one population, saved, was evaluated")
-    strategies = [label for label in styles if any(run.strategy == label for run in runs)]
-    cells = {population: cell_lists.make_cells(_evaluated(runs, population), lambda run: run.metric(population),
-                                               experiment.seeds, _panel) for population in populations}
+    strategies = [label for label in styles if any(cell.strategy == label for cell in touched)]
 
     columns = min(_COLUMNS, len(panels))
     lines = -(-len(panels) // columns)
     figure, all_axes = layout.new_page(
-        f"How good is each strategy's {metric_name(experiment.headline)}, and with which statistics?",
-        _caption(experiment, cells, condition), style.DOUBLE, lines * (0.55 + _ROW * len(strategies)),
+        f"How good is each strategy's {metric_name(report.headline)}, and with which statistics?",
+        _caption(report, cells, touched, populations, condition), style.DOUBLE, lines * (0.55 + _ROW * len(strategies)),
         rows=lines, columns=columns, sharex=True, sharey=True,
         legend={population: style.Style(*_look(population, populations), "") for population in populations})
     rows = []
     for axes, panel in zip(all_axes.flat, panels):
-        rows += _draw_panel(axes, panel, cells, strategies, populations)
+        rows += _draw_panel(axes, panel, touched, strategies, populations)
         axes.set_title(_panel_text(panel, panels), loc="left", color=style.GREY)
-        axes.set_xlabel(metric_name(experiment.headline))
+        axes.set_xlabel(metric_name(report.headline))
         axes.tick_params(axis="x", labelbottom=True)
         axes.tick_params(axis="y", length=0)
     for axes in all_axes.flat[len(panels):]:
@@ -49,11 +49,11 @@ def draw(experiment, runs, condition, styles):
     first.set_yticks(range(len(strategies)), strategies)
     first.set_ylim(len(strategies) - 0.45, -0.55)
     _keep_to_shares(first, rows)
-    return Drawing(figure, rows, _sentence(cells, populations, panels, experiment.headline))
+    return Drawing(figure, rows, _sentence(touched, populations, panels, report.headline))
 
 
-def _panel(run):
-    return run.grouping, run.at("spec.shards") or "iid"
+def _panel(cell):
+    return cell.grouping, cell.conditions.get("shards", "iid")
 
 
 def _panel_text(panel, panels):
@@ -61,9 +61,9 @@ def _panel_text(panel, panels):
     return grouping_text(grouping) + (f", {shards} shards" if len({each[1] for each in panels}) > 1 else "")
 
 
-def _populations(runs):
-    """Those of all runs, the table's in its order, towers behind saved."""
-    names = {name for run in runs for name in run.populations}
+def _populations(cells):
+    """Those of all cells, the table's in its order, towers behind saved."""
+    names = {name for cell in cells for name in cell.evaluated} | {"saved"}
     return sorted(names, key=lambda name: (name != "saved", not name.startswith("tower:"),
                                            list(_LOOKS).index(name) if name in _LOOKS else -1, name))
 
@@ -75,30 +75,25 @@ def _look(population, populations):
     return _TOWERS[0], _TOWERS[1][towers.index(population) % len(_TOWERS[1])]
 
 
-def _evaluated(runs, population):
-    """Runs of strategies that know this population: those without running statistics answer saved only."""
-    known = {run.strategy for run in runs if run.metric(population) is not None}
-    if population == "saved":
-        return runs
-    return [run for run in runs if run.strategy in known]
-
-
 def _draw_panel(axes, panel, cells, strategies, populations):
     rows = []
-    for place, strategy in enumerate(strategies):
-        known = [population for population in populations if (strategy, panel) in cells[population]]
+    for cell in cells:
+        if _panel(cell) != panel:
+            continue
+        place = strategies.index(cell.strategy)
+        evaluated = set().union(*(each.evaluated for each in cells if each.strategy == cell.strategy), {"saved"})
+        known = [population for population in populations if population in evaluated]
         for k, population in enumerate(known):
-            cell = cells[population][strategy, panel]
+            value = cell.value(population)
             y = place + _DODGE * ((k + 0.5) / len(known) - 0.5)
-            row = {"strategy": strategy, "grouping": grouping_text(panel[0]), "shards": panel[1],
-                   "population": population, "n": len(cell.values), "failed": len(cell.failed),
-                   "missing": len(cell.missing), "outcome": cell.failures}
+            row = {"strategy": cell.strategy, "grouping": grouping_text(panel[0]), "shards": panel[1],
+                   "population": population, "n": value.n if value else 0, "failed": cell.failed,
+                   "missing": cell.missing, "outcome": cell.failures}
             rows.append(row)
             colour, marker = _look(population, populations)
-            if cell.values:
-                interval = cell.interval
-                row.update(value=interval.mean, half_width=interval.half_width)
-                axes.errorbar(interval.mean, y, xerr=interval.half_width, color=colour, marker=marker, markersize=3.4,
+            if value:
+                row.update(value=value.mean, half_width=value.half_width)
+                axes.errorbar(value.mean, y, xerr=value.half_width, color=colour, marker=marker, markersize=3.4,
                               markeredgewidth=0, elinewidth=0.6, linestyle="", zorder=4 if population == "saved" else 3)
             elif cell.failed and population == "saved":
                 at = axes.get_yaxis_transform()
@@ -115,15 +110,14 @@ def _keep_to_shares(axes, rows):
         axes.set_xlim(max(low, -0.03), min(high, 1.03))
 
 
-def _caption(experiment, cells, condition):
-    saved = list(cells["saved"].values())
-    shards = {shards for _, (_, shards) in cells["saved"]}
-    parts = [f"{experiment.name}.", f"With {condition}." if condition else "",
+def _caption(report, cells, touched, populations, condition):
+    shards = {_panel(cell)[1] for cell in touched}
+    parts = [f"{report.name}.", f"With {condition}." if condition else "",
              "Panels: towers x images per tower" +
              (", and how the training set is dealt to the towers." if len(shards) > 1 else "."),
-             f"Last checkpoint; {cell_lists.bars_text(saved)}.",
-             "Strategies without running statistics have saved only." if len(cells) > 1 else ""]
-    parts += cell_lists.shortfall_notes(saved, len(experiment.unfinished))
+             f"Last checkpoint; {report.bars_text([cell.value('saved') for cell in touched])}.",
+             "Strategies without running statistics have saved only." if len(populations) > 1 else ""]
+    parts += reports.shortfall_notes(cells)
     return " ".join(part for part in parts if part)
 
 
@@ -131,11 +125,11 @@ def _sentence(cells, populations, panels, headline):
     clauses = []
     for panel in panels:
         gaps = []
-        for (strategy, where), cell in cells["saved"].items():
-            others = [cells[name].get((strategy, where)) for name in populations if name != "saved"]
-            best = max((other.interval.mean for other in others if other and other.values), default=None)
-            if where == panel and cell.values and best is not None:
-                gaps.append((best - cell.interval.mean, strategy))
+        for cell in cells:
+            others = [cell.value(name) for name in populations if name != "saved" and name in cell.evaluated]
+            best = max((other.mean for other in others if other), default=None)
+            if _panel(cell) == panel and cell.value("saved") and best is not None:
+                gaps.append((best - cell.value("saved").mean, cell.strategy))
         if gaps:
             gap, strategy = max(gaps)
             clauses.append(f"at {_panel_text(panel, panels)} the saved statistics lose most against another population with "

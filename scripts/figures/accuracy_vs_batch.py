@@ -4,43 +4,42 @@ After figure 1 of Wu and He, Group Normalization (arXiv 1803.08494). A second pa
 own statistics where that was recorded.
 """
 
-import cells as cell_lists
 import layout
+import report as reports
 import style
 from drawing import Drawing, Nothing, metric_name
-from records import grouping_text, images_per_tower
+from report import grouping_text, images_per_tower
 
 _STATISTICS = {"saved": "evaluated with the saved statistics", "batch": "evaluated with the batch's own statistics"}
 _MOST_LABELS = 6  # lines named at their ends; more of them are named in a legend
 _DODGE, _WIDEST_DODGE = 0.05, 0.3  # octaves between neighbouring strategies, and all: bars must not hide each other
 
 
-def draw(experiment, runs, condition, styles):
-    headline = experiment.headline
+def draw(report, cells, condition, styles):
+    headline, touched = report.headline, reports.touched(cells)
     if headline is None:
         raise Nothing("no run ended with a result")
-    batches = sorted({images_per_tower(run.grouping) for run in runs})
+    batches = sorted({images_per_tower(cell.grouping) for cell in touched})
     if len(batches) < 2:
         raise Nothing(f"only one batch size, {batches[0]:g} images per tower; a line needs two")
-    globals_ = {run.grouping.towers * images_per_tower(run.grouping) for run in runs}
-    if len(globals_) > 1 and len(batches) < len({run.grouping for run in runs}):
+    globals_ = {cell.grouping.towers * images_per_tower(cell.grouping) for cell in touched}
+    if len(globals_) > 1 and len(batches) < len({cell.grouping for cell in touched}):
         raise Nothing("the number of towers varies at one batch size: no single line per strategy")
 
-    strategies = [label for label in styles if any(run.strategy == label for run in runs)]
-    populations = {"saved": cell_lists.make_cells(runs, lambda run: run.metric("saved"), experiment.seeds)}
-    with_batch = {run.strategy for run in runs if run.metric("batch") is not None}
+    strategies = [label for label in styles if any(cell.strategy == label for cell in touched)]
+    populations = {"saved": touched}
+    with_batch = {cell.strategy for cell in touched if "batch" in cell.evaluated}
     if with_batch:
-        populations["batch"] = cell_lists.make_cells([run for run in runs if run.strategy in with_batch],
-                                                     lambda run: run.metric("batch"), experiment.seeds)
+        populations["batch"] = [cell for cell in touched if cell.strategy in with_batch]
 
     figure, all_axes = layout.new_page(
         f"How does {metric_name(headline)} depend on the images per tower?",
-        _caption(experiment, populations, strategies, globals_, condition),
+        _caption(report, cells, populations, strategies, globals_, condition),
         style.DOUBLE, 2.75, columns=len(populations), sharey=True,
         legend={label: styles[label] for label in strategies} if len(strategies) > _MOST_LABELS else None)
     rows, labelled = [], []
-    for axes, (population, cells) in zip(all_axes[0], populations.items()):
-        ends, drawn = _draw_lines(axes, cells, strategies, styles, population)
+    for axes, (population, drawn_cells) in zip(all_axes[0], populations.items()):
+        ends, drawn = _draw_lines(axes, drawn_cells, strategies, styles, population)
         rows += drawn
         labelled.append((axes, ends))
         axes.set_xscale("log", base=2)
@@ -52,12 +51,12 @@ def draw(experiment, runs, condition, styles):
             axes.set_title(_STATISTICS[population], loc="left", color=style.GREY)
     all_axes[0][0].set_ylabel(metric_name(headline))
     _make_room(all_axes[0], populations)
-    for axes, (population, cells) in zip(all_axes[0], populations.items()):
+    for axes, drawn_cells in zip(all_axes[0], populations.values()):
         layout.mark_failures(axes, [(images_per_tower(cell.grouping), styles[cell.strategy].colour, cell.failures)
-                                    for cell in cells.values() if cell.failed])
+                                    for cell in drawn_cells if cell.failed])
     if len(strategies) <= _MOST_LABELS:
         layout.label_line_ends(figure, labelled)
-    return Drawing(figure, rows, _sentence(populations["saved"], batches, headline))
+    return Drawing(figure, rows, _sentence(touched, batches, headline))
 
 
 def _draw_lines(axes, cells, strategies, styles, population):
@@ -66,21 +65,21 @@ def _draw_lines(axes, cells, strategies, styles, population):
         look = styles[strategy]
         shift = 2 ** (min(_DODGE, _WIDEST_DODGE / len(strategies)) * (k - (len(strategies) - 1) / 2))
         xs, means, bars = [], [], []
-        for cell in sorted((c for c in cells.values() if c.strategy == strategy),
+        for cell in sorted((c for c in cells if c.strategy == strategy),
                            key=lambda c: images_per_tower(c.grouping)):
             x = images_per_tower(cell.grouping) * shift
             where = {"population": population, "strategy": strategy, "grouping": grouping_text(cell.grouping),
                      "images_per_tower": images_per_tower(cell.grouping), "x_drawn": x}
-            rows += _seed_rows(cell, where)
-            summary = {"kind": "mean", **where, "n": len(cell.values), "failed": len(cell.failed),
-                       "missing": len(cell.missing), "outcome": cell.failures}
-            if cell.values:
-                interval = cell.interval
-                summary.update(value=interval.mean, half_width=interval.half_width)
+            value = cell.value(population)
+            rows += _seed_rows(cell, value, where)
+            summary = {"kind": "mean", **where, "n": value.n if value else 0, "failed": cell.failed,
+                       "missing": cell.missing, "outcome": cell.failures}
+            if value:
+                summary.update(value=value.mean, half_width=value.half_width)
                 xs.append(x)
-                means.append(interval.mean)
-                bars.append(interval.half_width or 0)
-                axes.plot([x] * len(cell.values), list(cell.values.values()), ".", color=look.colour, alpha=0.28,
+                means.append(value.mean)
+                bars.append(value.half_width or 0)
+                axes.plot([x] * value.n, list(value.seeds.values()), ".", color=look.colour, alpha=0.28,
                           markersize=3.2, markeredgewidth=0, zorder=2)
             rows.append(summary)
         if xs:
@@ -91,19 +90,17 @@ def _draw_lines(axes, cells, strategies, styles, population):
     return ends, rows
 
 
-def _seed_rows(cell, where):
-    rows = []
-    for seed in sorted({*cell.values, *cell.failed, *cell.missing}):
-        outcome = "ok" if seed in cell.values else cell.failed.get(seed, "missing")
-        rows.append({"kind": "seed", **where, "seed": seed, "value": cell.values.get(seed), "outcome": outcome})
-    return rows
+def _seed_rows(cell, value, where):
+    seeds = value.seeds if value else {}
+    return [{"kind": "seed", **where, "seed": seed, "value": seeds.get(seed), "outcome": outcome}
+            for seed, outcome in sorted(cell.outcomes.items())]
 
 
 def _make_room(all_axes, populations):
     """Space below the lines for the failure marks."""
     levels = 0
     for cells in populations.values():
-        failing = [images_per_tower(cell.grouping) for cell in cells.values() if cell.failed]
+        failing = [images_per_tower(cell.grouping) for cell in cells if cell.failed]
         levels = max([levels] + [failing.count(x) for x in failing])
     if levels:
         low, high = all_axes[0].get_ylim()
@@ -111,34 +108,34 @@ def _make_room(all_axes, populations):
         all_axes[0].set_ylim(low - (high - low) * share / (1 - share), high)
 
 
-def _caption(experiment, populations, strategies, globals_, condition):
-    cells = list(populations["saved"].values())
-    parts = [f"{experiment.name}.", f"With {condition}." if condition else ""]
+def _caption(report, cells, populations, strategies, globals_, condition):
+    bars = report.bars_text([cell.value("saved") for cell in populations["saved"]])
+    parts = [f"{report.name}.", f"With {condition}." if condition else ""]
     if len(globals_) == 1:
         parts.append(f"{next(iter(globals_)):g} images per step in all.")
-    parts.append(f"Lines: mean of the last checkpoint; dots: single seeds; {cell_lists.bars_text(cells)}.")
+    parts.append(f"Lines: mean of the last checkpoint; dots: single seeds; {bars}.")
     if "batch" in populations:
-        without = [label for label in strategies if label not in {c.strategy for c in populations["batch"].values()}]
+        without = [label for label in strategies if label not in {cell.strategy for cell in populations["batch"]}]
         if without:
             parts.append(f"Left panel only, with no batch population recorded: {', '.join(without)}.")
-    parts += cell_lists.shortfall_notes(cells, len(experiment.unfinished)) + cell_lists.absent_notes(cells)
+    parts += reports.shortfall_notes(cells)
     return " ".join(part for part in parts if part)
 
 
 def _sentence(cells, batches, headline):
     clauses = []
     for batch in (batches[0], batches[-1]):
-        here = [cell for cell in cells.values() if images_per_tower(cell.grouping) == batch and cell.values]
+        here = [cell for cell in cells if images_per_tower(cell.grouping) == batch and cell.ok]
         if not here:
             clauses.append(f"at {batch:g} images per tower no run ended well")
             continue
-        ranked = sorted(here, key=lambda cell: cell.interval.mean)
+        ranked = sorted(here, key=lambda cell: cell.value("saved").mean)
         clauses.append(f"at {batch:g} image{'s' if batch != 1 else ''} per tower from {_value(ranked[0])} "
                        f"to {_value(ranked[-1])}")
     return f"{metric_name(headline)} with the saved statistics runs {' and '.join(clauses)}."
 
 
 def _value(cell):
-    interval = cell.interval
+    interval = cell.value("saved")
     bar = f" ± {interval.half_width:.3f}" if interval.half_width is not None else ""
     return f"{interval.mean:.3f}{bar} ({cell.strategy}, n = {interval.n})"

@@ -2,39 +2,36 @@
 
 import math
 
-import cells as cell_lists
 import layout
+import report as reports
 import style
 from drawing import Drawing, Nothing
-from records import grouping_text, images_per_tower
+from report import grouping_text, images_per_tower
 
 _UNITS = (("GiB", 2 ** 30), ("MiB", 2 ** 20), ("KiB", 2 ** 10), ("bytes", 1))
-_KINDS = (("tensors", "result.memory.peak_memory_bytes"), ("process", "result.memory.peak_rss_bytes"))
+_KINDS = ("tensors", "process")
 _COLUMNS = 4
 
 
-def draw(experiment, runs, condition, styles):
-    def key(run):
-        return run.grouping, run.placement["name"]
-
-    cells = {kind: cell_lists.make_cells(runs, lambda run, path=path: _largest(run, path), experiment.seeds, key)
-             for kind, path in _KINDS}
-    if not any(cell.values for cell in cells["tensors"].values()):
+def draw(report, cells, condition, styles):
+    rows = [row for cell in cells for row in cell.rows]
+    measured = [row.memory[kind] for row in rows for kind in _KINDS if row.memory[kind]]
+    if not any(row.memory["tensors"] for row in rows):
         raise Nothing("no run has recorded its peak memory")
-    strategies = [label for label in styles if any(run.strategy == label for run in runs)]
-    panels = sorted({where for _, where in cells["tensors"]}, key=lambda w: (images_per_tower(w[0]), w[0].towers, w[1]))
-    largest = max(max(cell.values.values()) for kind in cells.values() for cell in kind.values() if cell.values)
+    strategies = [label for label in styles if any(row.strategy == label for row in rows)]
+    panels = sorted({_panel(row) for row in rows}, key=lambda w: (images_per_tower(w[0]), w[0].towers, w[1]))
+    largest = max(max(quantity.seeds.values()) for quantity in measured)
     unit, scale = next((name, size) for name, size in _UNITS if largest >= size or size == 1)
 
     columns = min(_COLUMNS, len(panels))
     lines = -(-len(panels) // columns)
     figure, all_axes = layout.new_page(
-        "How much memory does each strategy need?", _caption(experiment, cells, condition),
+        "How much memory does each strategy need?", _caption(report, cells, rows, condition),
         style.DOUBLE, lines * (0.62 + 0.27 * len(strategies)),
         rows=lines, columns=columns, sharex=True, sharey=True)
-    rows = []
+    drawn = []
     for axes, where in zip(all_axes.flat, panels):
-        rows += _draw_panel(axes, where, cells, strategies, styles, scale)
+        drawn += _draw_panel(axes, [row for row in rows if _panel(row) == where], strategies, styles, scale)
         axes.set_title(f"{grouping_text(where[0])} on {where[1]}", loc="left", color=style.GREY)
         axes.set_xlabel(f"peak per rank ({unit})")
         axes.grid(axis="y", visible=False)
@@ -45,42 +42,37 @@ def draw(experiment, runs, condition, styles):
     first.set_yticks(range(len(strategies)), strategies)
     first.set_ylim(len(strategies) - 0.45, -0.55)
     first.set_xlim(0, largest / scale * 1.22)
-    return Drawing(figure, rows, _sentence(cells["tensors"], unit, scale))
+    return Drawing(figure, drawn, _sentence(rows, unit, scale))
 
 
-def _largest(run, path):
-    values = [value for value in run.at(path) or [] if isinstance(value, (int, float))]
-    return max(values) if values else None
+def _panel(row):
+    return row.grouping, row.placement
 
 
-def _draw_panel(axes, where, cells, strategies, styles, scale):
-    rows = []
-    for k, (kind, _) in enumerate(_KINDS):
-        for place, strategy in enumerate(strategies):
-            cell = cells[kind].get((strategy, where))
+def _draw_panel(axes, rows, strategies, styles, scale):
+    drawn = []
+    for row in rows:
+        place, colour = strategies.index(row.strategy), styles[row.strategy].colour
+        for k, kind in enumerate(_KINDS):
+            peak = row.memory[kind]
             y = place + (k - 0.5) * 0.36
-            colour = styles[strategy].colour
-            if cell is None:
-                continue
-            row = {"kind": kind, "strategy": strategy, "grouping": grouping_text(where[0]), "placement": where[1],
-                   "n": len(cell.values), "failed": len(cell.failed), "missing": len(cell.missing),
-                   "outcome": cell.failures}
-            rows.append(row)
-            if not cell.values:
-                if k == 0 and cell.failed:
-                    axes.plot([0.03], [place], marker="x", color=colour, markersize=4.5, markeredgewidth=1.3,
-                              transform=axes.get_yaxis_transform())
-                    axes.annotate(cell.failures, (0.03, place), xycoords=axes.get_yaxis_transform(), xytext=(6, 0),
-                                  textcoords="offset points", va="center", size=style.SMALL - 0.8, color=colour)
-                continue
-            mean, low, high = cell.interval.mean, min(cell.values.values()), max(cell.values.values())
-            row.update(mean_bytes=mean, low_bytes=low, high_bytes=high)
-            axes.barh(y, mean / scale, height=0.32, color=colour if k == 0 else "white", edgecolor=colour,
-                      linewidth=0.8, zorder=2)
-            axes.plot([low / scale, high / scale], [y, y], color=style.GREY, linewidth=0.9, zorder=3)
-            axes.annotate(_digits(mean / scale), (high / scale, y), xytext=(2.5, -0.3), textcoords="offset points",
-                          va="center", size=style.SMALL - 0.8, color=style.GREY)
-    return rows
+            drawn.append({"kind": kind, "strategy": row.strategy, "grouping": grouping_text(row.grouping),
+                          "placement": row.placement, "n": peak.n if peak else 0, "failed": row.failed,
+                          "missing": row.missing, "outcome": row.failures})
+            if peak:
+                low, high = min(peak.seeds.values()), max(peak.seeds.values())
+                drawn[-1].update(mean_bytes=peak.mean, low_bytes=low, high_bytes=high)
+                axes.barh(y, peak.mean / scale, height=0.32, color=colour if k == 0 else "white", edgecolor=colour,
+                          linewidth=0.8, zorder=2)
+                axes.plot([low / scale, high / scale], [y, y], color=style.GREY, linewidth=0.9, zorder=3)
+                axes.annotate(_digits(peak.mean / scale), (high / scale, y), xytext=(2.5, -0.3),
+                              textcoords="offset points", va="center", size=style.SMALL - 0.8, color=style.GREY)
+            elif k == 0 and row.failed:
+                at = axes.get_yaxis_transform()
+                axes.plot([0.03], [place], marker="x", color=colour, markersize=4.5, markeredgewidth=1.3, transform=at)
+                axes.annotate(row.failures, (0.03, place), xycoords=at, xytext=(6, 0), textcoords="offset points",
+                              va="center", size=style.SMALL - 0.8, color=colour)
+    return drawn
 
 
 def _digits(value):
@@ -88,21 +80,22 @@ def _digits(value):
     return f"{value:.{max(0, 2 - math.floor(math.log10(value)))}f}" if value > 0 else "0"
 
 
-def _caption(experiment, cells, condition):
-    tensors = list(cells["tensors"].values())
-    parts = [f"{experiment.name}.", f"With {condition}." if condition else "",
+def _caption(report, cells, rows, condition):
+    tensors = [row.memory["tensors"] for row in rows if row.memory["tensors"]]
+    parts = [f"{report.name}.", f"With {condition}." if condition else "",
              "Panels: towers x images per tower, on ranks x towers per rank.",
              "Filled bars: peak of tensors and library workspaces; hollow: peak resident set of the process; both of "
              "the busiest rank" + (", mean over seeds, with a line from the smallest to the largest;"
-                               if any(len(cell.values) > 1 for cell in tensors) else ";"),
-             f"{cell_lists.count_text(tensors)}."]
-    parts += cell_lists.shortfall_notes(tensors, len(experiment.unfinished))
+                               if any(quantity.n > 1 for quantity in tensors) else ";"),
+             f"{reports.count_text(tensors)}."]
+    parts += reports.shortfall_notes(cells)
     return " ".join(part for part in parts if part)
 
 
-def _sentence(tensors, unit, scale):
-    filled = sorted((cell for cell in tensors.values() if cell.values), key=lambda cell: cell.interval.mean)
-    low, high = filled[0], filled[-1]
-    return (f"Peak tensor memory of the busiest rank lies between {_digits(low.interval.mean / scale)} {unit} "
-            f"({low.strategy} {grouping_text(low.grouping)}) and {_digits(high.interval.mean / scale)} {unit} "
-            f"({high.strategy} {grouping_text(high.grouping)}).")
+def _sentence(rows, unit, scale):
+    filled = sorted((row for row in rows if row.memory["tensors"]), key=lambda row: row.memory["tensors"].mean)
+
+    def extreme(row):
+        return f"{_digits(row.memory['tensors'].mean / scale)} {unit} ({row.strategy} {grouping_text(row.grouping)})"
+
+    return f"Peak tensor memory of the busiest rank lies between {extreme(filled[0])} and {extreme(filled[-1])}."

@@ -6,11 +6,11 @@ have another marker and are never on it; runs that shared the machine with other
 
 from dataclasses import dataclass
 
-import cells as cell_lists
 import layout
+import report as reports
 import style
 from drawing import Drawing, Nothing, metric_name
-from records import grouping_text
+from report import grouping_text
 
 _MOST_NAMES = 12  # points per panel with their strategy beside them; more are numbered, and listed at the side
 
@@ -21,7 +21,7 @@ class Point:
     grouping: tuple
     placement: str
     real: bool
-    throughput: object  # Interval
+    throughput: object  # Quantity
     accuracy: object
     on_front: bool = False
 
@@ -38,21 +38,20 @@ def pareto_front(points):
     return sorted(front, key=lambda point: (point.throughput.mean, -point.accuracy.mean))
 
 
-def draw(experiment, runs, condition, styles):
-    side_by_side = sum(not run.may_claim_throughput for run in runs)
-    usable = [run for run in runs if run.may_claim_throughput]
-    if not usable:
-        raise Nothing(f"all {side_by_side} runs shared the machine with others (jobs > 1): no throughput to show")
+def draw(report, cells, condition, styles):
+    ended = [row for cell in cells for row in cell.rows]
+    side_by_side = sum(row.beside_others for row in ended)
+    usable = [row for row in ended if row.images_per_s or row.failed]
+    if not any(row.images_per_s for row in usable):
+        raise Nothing(f"all {side_by_side} runs shared the machine with others (jobs > 1): no throughput to show"
+                      if side_by_side else "no run ended with a result")
     worlds = {}
-    for run in usable:
-        worlds.setdefault((run.placement["device"], run.placement["ranks"]), []).append(run)
-    panels = {world: _points_of(members) for world, members in sorted(worlds.items())}
+    for row in usable:
+        worlds.setdefault((row.device, row.ranks), []).append(row)
+    panels = {world: (_points_of(rows), rows) for world, rows in sorted(worlds.items())}
     points = [point for points, _ in panels.values() for point in points]
-    if not points:
-        raise Nothing("no run has both a throughput and an accuracy")
 
-    strategies = [label for label in styles if any(run.strategy == label for run in usable)]
-    cells = [cell for _, cells in panels.values() for cell in cells]
+    strategies = [label for label in styles if any(row.strategy == label for row in usable)]
     crowded = any(len(points) > _MOST_NAMES for points, _ in panels.values())
     numbers = _numbers(points, strategies) if crowded else {}
     entries = _entries(numbers, points, styles, single=len(panels) == 1)
@@ -60,16 +59,16 @@ def draw(experiment, runs, condition, styles):
     columns = min(2, len(panels))
     lines = -(-len(panels) // columns)
     figure, all_axes = layout.new_page(
-        f"What does {metric_name(experiment.headline)} cost in throughput?",
-        _caption(experiment, usable, side_by_side, points, cells, condition, crowded),
+        f"What does {metric_name(report.headline)} cost in throughput?",
+        _caption(report, cells, usable, side_by_side, points, condition, crowded),
         style.DOUBLE, max(2.8 * lines, layout.LIST_LINE * len(entries) + 0.2), rows=lines, columns=columns,
         aside=aside)
     layout.list_aside(figure, entries, aside)
     rows = []
-    for axes, (world, (points, cells)) in zip(all_axes.flat, panels.items()):
-        rows += _draw_panel(axes, world, points, cells, styles)
+    for axes, (world, (points, there)) in zip(all_axes.flat, panels.items()):
+        rows += _draw_panel(axes, world, points, there, styles)
         axes.set_xlabel("images/s of all ranks")
-        axes.set_ylabel(metric_name(experiment.headline))
+        axes.set_ylabel(metric_name(report.headline))
         if len(panels) > 1:
             axes.set_title(_world_text(world), loc="left", color=style.GREY)
     for axes in all_axes.flat[len(panels):]:
@@ -79,28 +78,18 @@ def draw(experiment, runs, condition, styles):
         layout.label_points(figure, axes, [
             (_label(point, several, numbers), point.throughput.mean, point.accuracy.mean,
              styles[point.strategy].colour) for point in points], _obstacles(axes, points))
-    return Drawing(figure, rows, _sentence(panels, experiment.headline))
+    return Drawing(figure, rows, _sentence(panels, report.headline))
 
 
-def _points_of(runs):
-    """(points, cells) of one world; a strategy counts once per grouping."""
-    seeds = sorted({run.seed for run in runs})
-
-    def key(run):
-        return run.grouping, run.placement["name"]
-
-    speed = cell_lists.make_cells(runs, lambda run: run.number("result.throughput.images_per_s"), seeds, key)
-    accuracy = cell_lists.make_cells(runs, lambda run: run.metric("saved"), seeds, key)
-    real = {(run.strategy, key(run)): run.is_real for run in runs}
-    points = [Point(where[0], cell.grouping, where[1][1], real[where], cell.interval, accuracy[where].interval)
-              for where, cell in speed.items() if cell.values and accuracy[where].values]
+def _points_of(rows):
+    points = [Point(row.strategy, row.grouping, row.placement, row.is_real, row.images_per_s, row.value("saved"))
+              for row in rows if row.images_per_s and row.value("saved")]
     for point in pareto_front(points):
         point.on_front = True
-    return points, [accuracy[where] if len(accuracy[where].failed) > len(cell.failed) else cell
-                    for where, cell in speed.items()]
+    return points
 
 
-def _draw_panel(axes, world, points, cells, styles):
+def _draw_panel(axes, world, points, there, styles):
     rows = []
     for point in points:
         look = styles[point.strategy]
@@ -118,13 +107,13 @@ def _draw_panel(axes, world, points, cells, styles):
     axes.margins(0.16)
     axes.set(xlim=(max(axes.get_xlim()[0], 0), axes.get_xlim()[1]), ylim=axes.get_ylim())
     layout.keep_to_shares(axes, [point.accuracy.mean for point in points])
-    _mark_failures(axes, [cell for cell in cells if cell.failed], styles)
+    _mark_failures(axes, [row for row in there if row.failed], styles)
     xs, ys = _outline(axes, points)
     axes.plot(xs, ys, color=style.GREY, linewidth=0.9, alpha=0.7, zorder=1)
     axes.fill_between(xs, ys, axes.get_ylim()[0], color="#f4f4f4", linewidth=0, zorder=0)
-    rows += [{"kind": "failed or missing", "device": world[0], "ranks": world[1], "strategy": cell.strategy,
-              "grouping": grouping_text(cell.grouping), "n": len(cell.values), "failed": len(cell.failed),
-              "missing": len(cell.missing), "outcome": cell.failures} for cell in cells if cell.failed or cell.missing]
+    rows += [{"kind": "failed or missing", "device": world[0], "ranks": world[1], "strategy": row.strategy,
+              "grouping": grouping_text(row.grouping), "n": row.ok, "failed": row.failed,
+              "missing": row.missing, "outcome": row.failures} for row in there if row.failed or row.missing]
     return rows
 
 
@@ -176,7 +165,7 @@ def _entries(numbers, points, styles, single):
         text = f"{number}  {strategy}" + (f" {grouping_text(grouping)}" if several else "")
         values = [point for point in points if (point.strategy, point.grouping) == (strategy, grouping)]
         if single and len(values) == 1:
-            text += f":  {values[0].throughput.mean:.4g}, {values[0].accuracy.mean:.3f}"
+            text += f":  {values[0].throughput.mean:.1f}, {values[0].accuracy.mean:.3f}"
         entries.append((styles[strategy], text))
     return entries
 
@@ -191,14 +180,14 @@ def _world_text(world):
     return f"{world[1]} rank{'s' if world[1] > 1 else ''} on {world[0]}"
 
 
-def _caption(experiment, runs, side_by_side, points, cells, condition, crowded):
-    worlds = sorted({(run.placement["device"], run.placement["ranks"]) for run in runs})
-    parts = [f"{experiment.name}, {' and '.join(map(_world_text, worlds))}.", f"With {condition}." if condition else ""]
+def _caption(report, cells, rows, side_by_side, points, condition, crowded):
+    worlds = sorted({(row.device, row.ranks) for row in rows})
+    parts = [f"{report.name}, {' and '.join(map(_world_text, worlds))}.", f"With {condition}." if condition else ""]
     groupings = list(dict.fromkeys(grouping_text(point.grouping) for point in points))
     parts.append(f"Towers x images per tower: {', '.join(groupings)}.")
     if crowded:
         parts.append("List: number, strategy" + (": images/s, accuracy." if len(worlds) == 1 else "."))
-    parts.append(f"{cell_lists.bars_text(cells, 'Bars, both ways')}.")
+    parts.append(f"{report.bars_text([row.images_per_s for row in rows], 'Bars, both ways')}.")
     if any(point.real for point in points):
         dominated = any(point.real and not point.on_front for point in points)
         parts.append("Filled: on the Pareto front of real runs (one tower per rank)" +
@@ -210,11 +199,10 @@ def _caption(experiment, runs, side_by_side, points, cells, condition, crowded):
     if side_by_side:
         parts.append(f"{side_by_side} run{'s' if side_by_side > 1 else ''} left out that shared the machine with "
                      "others (jobs > 1).")
-    machines = {(run.at("environment.cpu"), str(run.at("environment.libraries.gpus")),
-                 run.placement.get("threads_per_rank")) for run in runs}
+    machines = set().union(*(row.machines for row in rows))
     if len(machines) > 1:
         parts.append(f"Caution: {len(machines)} different machines or thread counts.")
-    parts += cell_lists.shortfall_notes(cells, len(experiment.unfinished))
+    parts += reports.shortfall_notes(cells)
     return " ".join(part for part in parts if part)
 
 

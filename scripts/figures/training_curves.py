@@ -1,36 +1,27 @@
 """Training loss and headline metric against steps: mean and min-max band over seeds, one column per grouping.
 
-From metrics.jsonl; where that file is absent, from the history in the record. Failed runs are thin lines ending in ×.
+Failed runs are thin lines that end at their ×.
 """
 
-from collections import Counter, defaultdict
+from collections import Counter
 
-import cells as cell_lists
 import layout
+import report as reports
 import style
 from drawing import Drawing, Nothing, metric_name
-from records import grouping_text, images_per_tower
+from report import grouping_text, images_per_tower
 
-_MOST_POINTS = 30  # of one loss curve; of longer ones, neighbouring reports are averaged
 _COLUMNS = 4
 _MOST_BANDS = 12  # strategies with a band each; of more, only the means are drawn
 
 
-def draw(experiment, runs, condition, styles):
-    headline = experiment.headline
-    quantities = ["train loss"] + ([metric_name(headline)] if headline else [])
-    curves = {}  # (quantity, grouping, strategy) -> {seed: (status, {step: value})}
-    for grouping in dict.fromkeys(run.grouping for run in runs):
-        for strategy in styles:
-            here = [run for run in runs if run.grouping == grouping and run.strategy == strategy]
-            for seed, run in sorted(cell_lists.one_per_seed(here).items()):
-                for quantity, curve in zip(quantities, (_losses(run), _scores(run, headline))):
-                    if curve:
-                        curves.setdefault((quantity, grouping, strategy), {})[seed] = (run.status, curve)
+def draw(report, cells, condition, styles):
+    headline = report.headline
+    quantities = {"train loss": "train_loss"} | ({metric_name(headline): headline} if headline else {})
+    curves = {(quantity, cell.grouping, cell.strategy): cell.curves[key]
+              for cell in cells for quantity, key in quantities.items() if key in cell.curves}
     if not curves:
         raise Nothing("no run has logged a curve")
-    longest = max(len(curve) for seeds in curves.values() for _, curve in seeds.values())
-    span = -(-longest // _MOST_POINTS)
 
     groupings = sorted({grouping for _, grouping, _ in curves}, key=lambda g: (images_per_tower(g), g.towers))
     columns = min(_COLUMNS, len(groupings))
@@ -41,7 +32,7 @@ def draw(experiment, runs, condition, styles):
     strategies = [label for label in styles if any(key[2] == label for key in curves)]
     figure, all_axes = layout.new_page(
         f"How do {' and '.join(quantities)} move with the steps?",
-        _caption(experiment, runs, condition, span, len(strategies) <= _MOST_BANDS), style.DOUBLE, 0.35 + 1.7 * rows_of_panels,
+        _caption(report, cells, curves, condition, len(strategies) <= _MOST_BANDS), style.DOUBLE, 0.35 + 1.7 * rows_of_panels,
         rows=rows_of_panels, columns=columns, legend={label: styles[label] for label in strategies}, sharex=True)
     rows, used = [], set()
     for q, quantity in enumerate(quantities):
@@ -51,7 +42,7 @@ def draw(experiment, runs, condition, styles):
             axes = all_axes[at]
             used.add(at)
             drawn.append(axes)
-            rows += _draw_panel(axes, quantity, grouping, curves, styles, span, len(strategies) <= _MOST_BANDS)
+            rows += _draw_panel(axes, quantity, grouping, curves, styles, len(strategies) <= _MOST_BANDS)
             if q == 0 or len(groupings) == 1:
                 axes.set_title(f"{grouping_text(grouping)} (towers x images)" if g == 0 else grouping_text(grouping),
                                loc="left", color=style.GREY)
@@ -62,58 +53,29 @@ def draw(experiment, runs, condition, styles):
         _share_scale(drawn)
     for at in set(map(tuple, _indices(all_axes))) - used:
         all_axes[at].set_visible(False)
-    return Drawing(figure, rows, _sentence(curves, quantities[-1], groupings))
+    return Drawing(figure, rows, _sentence(curves, list(quantities)[-1], groupings))
 
 
-def _losses(run):
-    rows = [(row.get("step"), row.get("loss")) for row in run.metrics() if row.get("kind") == "train"]
-    if not rows:
-        rows = [(entry.get("step"), entry.get("train_loss")) for entry in run.at("result.history") or []]
-    return {step: value for step, value in rows if value is not None}
-
-
-def _scores(run, headline):
-    rows = [(row.get("step"), row.get("metrics", {}).get(headline)) for row in run.metrics()
-            if row.get("kind") == "eval" and row.get("population") == "saved"]
-    if not rows:
-        rows = [(entry.get("step"), (entry.get(headline) or {}).get("saved"))
-                for entry in run.at("result.history") or []]
-    return {step: value for step, value in rows if value is not None}
-
-
-def _averaged(curve, span):
-    """[(step, value)] with every `span` consecutive values replaced by their mean, at the last one's step."""
-    points = sorted(curve.items())
-    spans = [points[k:k + span] for k in range(0, len(points), span)]
-    return [(group[-1][0], sum(value for _, value in group) / len(group)) for group in spans]
-
-
-def _draw_panel(axes, quantity, grouping, curves, styles, span, bands):
+def _draw_panel(axes, quantity, grouping, curves, styles, bands):
     rows, ends = [], Counter()
     for strategy, look in styles.items():
-        seeds = curves.get((quantity, grouping, strategy), {})
+        curve = curves.get((quantity, grouping, strategy), {"points": [], "failed": []})
         where = {"quantity": quantity, "strategy": strategy, "grouping": grouping_text(grouping)}
-        span_here = span if quantity == "train loss" else 1
-        by_step = defaultdict(list)
-        for seed, (status, curve) in seeds.items():
-            points = _averaged(curve, span_here)
-            if status == "ok":
-                for step, value in points:
-                    by_step[step].append(value)
-                continue
-            axes.plot(*zip(*points), color=look.colour, linewidth=0.5, alpha=0.7, scaley=False)
-            ends[max(curve), look.colour, status] += 1
-            rows += [{"kind": "failed run", **where, "step": step, "seed": seed, "outcome": status, "value": value}
-                     for step, value in points]
-        steps = sorted(by_step)
-        means = [sum(by_step[step]) / len(by_step[step]) for step in steps]
-        lows, highs = [min(by_step[step]) for step in steps], [max(by_step[step]) for step in steps]
+        for run in curve["failed"]:
+            steps, values = zip(*((point["step"], point["value"]) for point in run["points"]))
+            axes.plot(steps, values, color=look.colour, linewidth=0.5, alpha=0.7, scaley=False)
+            ends[steps[-1], look.colour, run["outcome"]] += 1
+            rows += [{"kind": "failed run", **where, "step": step, "seed": run["seed"], "outcome": run["outcome"],
+                      "value": value} for step, value in zip(steps, values)]
+        points = curve["points"]
+        steps = [point["step"] for point in points]
         if bands:
-            axes.fill_between(steps, lows, highs, color=look.colour, alpha=0.15, linewidth=0)
-        axes.plot(steps, means, color=look.colour, linestyle=look.dash, marker=look.marker if len(steps) < 12 else "",
-                  markersize=3.2, linewidth=1.2)
-        rows += [{"kind": "mean", **where, "step": step, "n": len(by_step[step]), "value": mean, "low": low,
-                  "high": high} for step, mean, low, high in zip(steps, means, lows, highs)]
+            axes.fill_between(steps, [point["low"] for point in points], [point["high"] for point in points],
+                              color=look.colour, alpha=0.15, linewidth=0)
+        axes.plot(steps, [point["mean"] for point in points], color=look.colour, linestyle=look.dash,
+                  marker=look.marker if len(steps) < 12 else "", markersize=3.2, linewidth=1.2)
+        rows += [{"kind": "mean", **where, "step": point["step"], "n": point["n"], "value": point["mean"],
+                  "low": point["low"], "high": point["high"]} for point in points]
     layout.mark_failures(axes, [(x, colour, f"{count} {status}") for (x, colour, status), count in ends.items()],
                          stacked=True)
     return rows
@@ -131,29 +93,24 @@ def _indices(all_axes):
     return [(i, j) for i in range(all_axes.shape[0]) for j in range(all_axes.shape[1])]
 
 
-def _caption(experiment, runs, condition, span, bands):
-    cells = list(cell_lists.make_cells(runs, lambda run: run.metric("saved"), experiment.seeds).values())
-    several = any(len(cell.values) > 1 for cell in cells)
-    parts = [f"{experiment.name}.", f"With {condition}." if condition else "",
+def _caption(report, cells, curves, condition, bands):
+    touched = reports.touched(cells)
+    several = any(cell.ok > 1 for cell in touched)
+    parts = [f"{report.name}.", f"With {condition}." if condition else "",
              "Lines: mean over the seeds that ended well;" if several else "Lines: single runs;",
              "bands: their smallest and largest value;" if several and bands else "",
-             f"{cell_lists.count_text(cells)}."]
-    if span > 1:
-        parts.append(f"Losses: averages of {span} reports.")
-    if any(cell.failed for cell in cells):
+             f"{reports.count_text([cell.value('saved') for cell in touched])}."]
+    if any(curve["failed"] for curve in curves.values()):
         parts.append("Thin lines: failed runs, which end at their ×.")
-    parts += cell_lists.shortfall_notes(cells, len(experiment.unfinished))
+    parts += reports.shortfall_notes(cells)
     return " ".join(part for part in parts if part)
 
 
 def _sentence(curves, quantity, groupings):
     """From where to where each strategy goes at the smallest batch, means over the seeds that ended well."""
     clauses = []
-    for (name, grouping, strategy), seeds in curves.items():
-        ended = [curve for status, curve in seeds.values() if status == "ok"]
-        if name != quantity or grouping != groupings[0] or not ended:
-            continue
-        first = sum(curve[min(curve)] for curve in ended) / len(ended)
-        last = sum(curve[max(curve)] for curve in ended) / len(ended)
-        clauses.append(f"{strategy} from {first:.3f} to {last:.3f}")
+    for (name, grouping, strategy), curve in curves.items():
+        if name == quantity and grouping == groupings[0] and curve["points"]:
+            first, last = curve["points"][0], curve["points"][-1]
+            clauses.append(f"{strategy} from {first['mean']:.3f} to {last['mean']:.3f}")
     return f"{quantity} at {grouping_text(groupings[0])} moves between its first and last report: {', '.join(clauses)}."

@@ -1,34 +1,52 @@
-"""Records as bnlab writes them, with numbers chosen by the tests."""
-
-import json
-import os
+"""Reports as `bnlab report --format json` prints them, with numbers chosen by the tests."""
 
 
-def run(strategy="sync", towers=8, batch=2, seed=0, status="ok", accuracy=0.5, others=None, images_per_s=40.0,
-        ranks=2, towers_per_rank=4, jobs=1, peak=(3 << 20,), rss=(5 << 20,), history=(), **spec):
-    """A record.json; `others`: accuracies by population beside saved; further keywords become keys of its spec."""
-    final = {name: {"mean_iou": value} for name, value in {"saved": accuracy, **(others or {})}.items()}
-    result = {"headline": "mean_iou", "final": final, "history": list(history),
-              "throughput": {"images_per_s": images_per_s},
-              "memory": {"peak_memory_bytes": list(peak), "peak_rss_bytes": list(rss)}}
-    return {"schema_version": 1, "kind": "bnlab.run", "experiment": "synthetic",
-            "run_id": f"{strategy}-{towers}x{batch}-seed{seed}", "strategy_label": strategy,
-            "spec": {"strategy": {"name": strategy}, "towers": towers, "batch_per_tower": batch, "seed": seed, **spec},
-            "placement": {"name": f"{ranks}x{towers_per_rank}-cpu", "ranks": ranks, "towers_per_rank": towers_per_rank,
-                          "device": "cpu", "emulated": towers_per_rank > 1, "jobs": jobs, "threads_per_rank": 1},
-            "environment": {"cpu": "a processor", "libraries": {"gpus": []}},
-            "outcome": {"status": status, "message": None}, "wall_time_s": 1.0,
-            "result": result if status == "ok" else None, "notes": []}
+def quantity(values, half_width=None):
+    """`values`: seed -> number, or a list by seed. The half-width is what a test says, since figures compute none."""
+    values = dict(enumerate(values)) if isinstance(values, (list, tuple)) else values
+    values = {seed: value for seed, value in values.items() if value is not None}
+    mean = sum(values.values()) / len(values) if values else None
+    return {"n": len(values), "mean": mean, "half_width": half_width if len(values) > 1 else None,
+            "seeds": [{"seed": seed, "value": value} for seed, value in sorted(values.items())]}
 
 
-def write(folder, records, metrics=None):
-    """Writes FOLDER/RUN_ID/PLACEMENT/record.json for each record; `metrics` maps a record to lines of metrics.jsonl."""
-    for k, record in enumerate(records):
-        place = os.path.join(folder, f"{record['run_id']}-{k:03}", record["placement"]["name"])
-        os.makedirs(place)
-        with open(os.path.join(place, "record.json"), "w", encoding="utf-8") as file:
-            json.dump(record, file)
-        lines = metrics(record) if metrics else []
-        if lines:
-            with open(os.path.join(place, "metrics.jsonl"), "w", encoding="utf-8") as file:
-                file.writelines(json.dumps(line) + "\n" for line in lines)
+def cell(strategy="sync", towers=8, batch=2, saved=(0.5,), half_width=0.25, others=None, failures=None, missing=(),
+         conditions=None, images_per_s=None, speed_half_width=None, ranks=2, towers_per_rank=4, beside_others=False,
+         peak=None, rss=None, curves=None):
+    """`saved`: the headline metric by seed; `others`: the same by population; `failures`: seed -> outcome."""
+    saved = dict(enumerate(saved)) if isinstance(saved, (list, tuple)) else saved
+    failures = failures or {}
+    emulated = towers_per_rank > 1
+    outcomes = {**{seed: "ok" for seed in saved}, **failures, **{seed: "missing" for seed in missing}}
+    values = {"saved": quantity(saved, half_width)}
+    values.update({name: quantity(by_seed, half_width) for name, by_seed in (others or {}).items()})
+    scores = {"asked": len(outcomes), "ok": len(saved), "missing": len(missing),
+              "failures": {name: list(failures.values()).count(name) for name in set(failures.values())},
+              "outcomes": [{"seed": seed, "outcome": outcome} for seed, outcome in sorted(outcomes.items())],
+              "values": values}
+    speed = quantity({seed: 40.0 for seed in saved} if images_per_s is None else images_per_s, speed_half_width)
+    speed = None if beside_others or not speed["n"] else speed
+    row = {"placement": f"{ranks}x{towers_per_rank}-cpu" if saved or failures else None, "ranks": ranks, "device": "cpu",
+           "emulated": emulated, "ran_beside_others": beside_others, **scores,
+           "images_per_s": None if emulated else speed, "emulated_images_per_s": speed if emulated else None,
+           "relative_images_per_s": None,
+           "peak_memory_bytes": quantity({seed: 3 << 20 for seed in saved} if peak is None else peak),
+           "peak_rss_bytes": quantity({seed: 5 << 20 for seed in saved} if rss is None else rss),
+           "collectives_per_step": quantity({}), "bytes_per_step": quantity({}), "machines": ["a processor"]}
+    return {"cell": {}, "strategy": strategy, "group": f"{towers}x{batch}", "conditions": conditions or {},
+            "towers": towers, "batch_per_tower": batch, "evaluated": ["saved", *(others or {})] if saved else [],
+            **scores, "curves": curves or {}, "rows": [row]}
+
+
+def curve(points, failed=()):
+    """`points`: (step, n, mean, low, high); `failed`: (seed, outcome, {step: value})."""
+    return {"points": [dict(zip(("step", "n", "mean", "low", "high"), point)) for point in points],
+            "failed": [{"seed": seed, "outcome": outcome,
+                        "points": [{"step": step, "value": value} for step, value in values.items()]}
+                       for seed, outcome, values in failed]}
+
+
+def report(cells, name="synthetic"):
+    return {"experiment": name, "question": "?", "claim": "", "headline": "mean_iou", "columns": ["strategy"],
+            "populations": ["saved"], "baseline": None, "fewest_seeds_for_a_verdict": 6, "runs": {}, "cells": cells,
+            "contrasts": [], "learned": []}

@@ -1,35 +1,9 @@
-"""What the figures are made of: intervals, the look of strategies, labels that keep apart. Run by test_figures.py."""
+"""What the figures are made of: the look of strategies, labels that keep apart. Run by test_figures.py."""
 
-import math
 import unittest
 
-import intervals
 import layout
 import style
-
-
-class Intervals(unittest.TestCase):
-    def test_quantiles_are_those_of_the_printed_tables(self):
-        tables = {1: 12.7062, 2: 4.30265, 3: 3.18245, 5: 2.57058, 7: 2.36462, 10: 2.22814, 30: 2.04227, 100: 1.98397}
-        for degrees, expected in tables.items():
-            self.assertAlmostEqual(intervals.t_quantile(0.975, degrees), expected, places=4)
-        self.assertAlmostEqual(intervals.t_quantile(0.95, 9), 1.83311, places=4)
-
-    def test_quantiles_with_closed_forms(self):
-        # One degree of freedom is the Cauchy distribution; two: t = (2 p - 1) sqrt(2 / (1 - (2 p - 1)^2)).
-        for p in (0.6, 0.9, 0.975, 0.999):
-            self.assertAlmostEqual(intervals.t_quantile(p, 1) / math.tan(math.pi * (p - 0.5)), 1, places=10)
-            q = 2 * p - 1
-            self.assertAlmostEqual(intervals.t_quantile(p, 2), q * math.sqrt(2 / (1 - q * q)), places=9)
-
-    def test_interval_by_hand(self):
-        interval = intervals.t_interval([0.5, 0.6, 0.7])  # deviation 0.1, so 4.30265 * 0.1 / sqrt(3)
-        self.assertEqual(interval.n, 3)
-        self.assertAlmostEqual(interval.mean, 0.6, places=12)
-        self.assertAlmostEqual(interval.half_width, 0.248414, places=6)
-
-    def test_one_value_has_no_interval(self):
-        self.assertEqual(intervals.t_interval([0.5]), (1, 0.5, None))
 
 
 class Styles(unittest.TestCase):

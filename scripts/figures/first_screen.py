@@ -1,0 +1,99 @@
+"""The first screen of the project's README: writes the numbers of its table and draws the same points.
+
+  python3 scripts/figures/first_screen.py README.md CATALOGUE.json TRADEOFF.json --out results
+
+The rows are those of the table that follows the line <!-- first-screen --> in the README; the second column names the
+strategy. The fourth becomes its accuracy in the report of `catalogue` (even shards), the fifth its images per second
+relative to the baseline in that of `tradeoff`. scripts/publish.sh calls this.
+"""
+
+import argparse
+import os
+import sys
+from collections import namedtuple
+
+import drawing
+import layout
+import report as reports
+import style
+
+MARK = "<!-- first-screen -->\n"
+Point = namedtuple("Point", "strategy accuracy relative")  # accuracy: a Quantity
+
+
+def _cell(report, name):
+    """The strategy of this label, or the only one of this name, on even shards."""
+    cells = [cell for cell in report.cells if cell.conditions.get("shards", "iid") == "iid"]
+    found = [cell for cell in cells if cell.strategy == name] or \
+            [cell for cell in cells if style.base_name(cell.strategy) == name]
+    if len(found) != 1:
+        raise reports.ReportError(f"{report.name} has {len(found)} strategies that {name} may mean")
+    return found[0]
+
+
+def fill(text, catalogue, tradeoff):
+    """(text with the numbers in place, [Point])."""
+    before, mark, rest = text.partition(MARK)
+    if not mark:
+        raise reports.ReportError(f"the README has no line {MARK.strip()}")
+    lines, points = rest.split("\n"), []
+    for k, line in enumerate(lines):
+        if not line.startswith("|"):
+            break
+        if k < 2:  # titles and rule
+            continue
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        name = cells[1].strip("`")
+        accuracy = _cell(catalogue, name).value("saved")
+        relative = _cell(tradeoff, name).rows[0].relative_images_per_s
+        cells[3:] = [f"{accuracy.mean:.3f}±{accuracy.half_width:.3f}", f"{relative:.2f}"]
+        points.append(Point(name, accuracy, relative))
+        lines[k] = "| " + " | ".join(cells) + " |"
+    return before + mark + "\n".join(lines), points
+
+
+def draw(points, catalogue):
+    styles = style.styles_of([point.strategy for point in points])
+    figure, all_axes = layout.new_page(
+        "What does accuracy at two images per GPU cost in throughput?",
+        "Accuracy: results/catalogue, 8 towers with 2 images each, "
+        f"{catalogue.bars_text([point.accuracy for point in points])}. "
+        "Throughput: results/tradeoff, 2 ranks with 2 images each on one CPU, mean over seeds.",
+        style.DOUBLE * 0.8, 2.7)
+    axes, rows, obstacles = all_axes[0][0], [], []
+    for point in points:
+        look, (x, y) = styles[point.strategy], (point.relative, point.accuracy.mean)
+        axes.errorbar(x, y, yerr=point.accuracy.half_width, color=look.colour, marker=look.marker, markersize=5.5,
+                      elinewidth=0.7)
+        obstacles.append((x, y - point.accuracy.half_width, x, y + point.accuracy.half_width, 1))
+        rows.append({"strategy": point.strategy, "accuracy": y, "accuracy_half_width": point.accuracy.half_width,
+                     "n": point.accuracy.n, "relative_images_per_s": x})
+    axes.margins(0.18, 0.08)
+    axes.set_xlabel("images/s, per_tower = 1")
+    axes.set_ylabel(drawing.metric_name(catalogue.headline))
+    layout.label_points(figure, axes, [(style.base_name(point.strategy), point.relative, point.accuracy.mean,
+                                        styles[point.strategy].colour) for point in points], obstacles)
+    return drawing.Drawing(figure, rows, "")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("readme")
+    parser.add_argument("catalogue")
+    parser.add_argument("tradeoff")
+    parser.add_argument("--out", required=True)
+    options = parser.parse_args()
+    style.apply()
+    with open(options.catalogue, encoding="utf-8") as first, open(options.tradeoff, encoding="utf-8") as second:
+        catalogue, tradeoff = reports.read(first), reports.read(second)
+    with open(options.readme, encoding="utf-8") as file:
+        text, points = fill(file.read(), catalogue, tradeoff)
+    with open(options.readme, "w", encoding="utf-8") as file:
+        file.write(text)
+    for file in drawing.save(draw(points, catalogue), os.path.join(options.out, "first_screen")):
+        print(file)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

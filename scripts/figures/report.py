@@ -1,0 +1,154 @@
+"""The report of an experiment, as `bnlab report --format json` prints it. Every number that a figure shows is in there:
+means, intervals, failed and missing runs are computed by bnlab and nowhere else.
+"""
+
+import json
+from collections import defaultdict, namedtuple
+
+import style
+
+Grouping = namedtuple("Grouping", "towers batch")  # images of one tower: a number, or a tuple where towers differ
+Quantity = namedtuple("Quantity", "n mean half_width seeds")  # half_width is None where n < 2; seeds: seed -> value
+
+
+class ReportError(Exception):
+    pass
+
+
+def images_per_tower(grouping):
+    """A number for an axis: the mean where towers differ."""
+    batch = grouping.batch
+    return sum(batch) / len(batch) if isinstance(batch, tuple) else batch
+
+
+def grouping_text(grouping):
+    batch = grouping.batch
+    return f"{grouping.towers}x" + (f"[{','.join(map(str, batch))}]" if isinstance(batch, tuple) else str(batch))
+
+
+def _quantity(value):
+    """None where nothing was measured."""
+    if not value or value["n"] == 0:
+        return None
+    return Quantity(value["n"], value["mean"], value["half_width"], {each["seed"]: each["value"] for each in value["seeds"]})
+
+
+class Scores:
+    """What became of the runs of a cell, on one placement or on all."""
+
+    def __init__(self, given):
+        self.asked, self.ok, self.missing = given["asked"], given["ok"], given["missing"]
+        self.failed = sum(given["failures"].values())
+        self.failures = ", ".join(f"{count} {outcome}" for outcome, count in sorted(given["failures"].items()))
+        self.outcomes = {each["seed"]: each["outcome"] for each in given["outcomes"]}
+        self._values = given["values"]
+
+    def value(self, population):
+        """The headline metric; None where no run has it."""
+        return _quantity(self._values.get(population))
+
+
+class Row(Scores):
+    """A cell on one placement, with its costs."""
+
+    def __init__(self, given, cell):
+        super().__init__(given)
+        self.cell, self.strategy, self.grouping = cell, cell.strategy, cell.grouping
+        self.placement, self.ranks, self.device = given["placement"], given["ranks"], given["device"]
+        # What a user's multi-GPU run would be: several ranks, one tower each, alone on the machine.
+        self.is_real = bool(given["images_per_s"]) and self.ranks > 1
+        self.images_per_s = _quantity(given["images_per_s"] or given["emulated_images_per_s"])
+        self.relative_images_per_s = given["relative_images_per_s"]
+        self.beside_others = self.ok - (self.images_per_s.n if self.images_per_s else 0) if given["ran_beside_others"] else 0
+        self.memory = {"tensors": _quantity(given["peak_memory_bytes"]), "process": _quantity(given["peak_rss_bytes"])}
+        self.machines = set(given["machines"])
+
+
+class Cell(Scores):
+    def __init__(self, given):
+        super().__init__(given)
+        batch = given["batch_per_tower"]
+        self.strategy = given["strategy"]
+        self.grouping = Grouping(given["towers"], tuple(batch) if isinstance(batch, list) else batch)
+        self.conditions = given["conditions"]
+        self.evaluated = set(given["evaluated"])
+        self.curves = given["curves"]
+        self.rows = [Row(row, self) for row in given["rows"] if row["placement"]]
+
+
+class Report:
+    def __init__(self, given):
+        self.name = given["experiment"]
+        self.cells = [Cell(cell) for cell in given["cells"]]
+        self.headline = given["headline"] if any(cell.ok for cell in self.cells) else None
+        self.fewest_seeds = given["fewest_seeds_for_a_verdict"]
+        self.cells.sort(key=lambda cell: style.catalogue_order(cell.strategy))
+
+    @property
+    def strategies(self):
+        return list(dict.fromkeys(cell.strategy for cell in self.cells))
+
+    def keep(self, labels):
+        """Leaves out all strategies but these."""
+        for label in labels:
+            if label not in self.strategies:
+                raise ReportError(f"no run of {self.name} has the strategy {label}; there are {', '.join(self.strategies)}")
+        self.cells = [cell for cell in self.cells if cell.strategy in labels]
+
+    def bars_text(self, quantities, name="bars"):
+        """What the error bars are, over how many seeds, and what so many seeds are worth."""
+        counts = {quantity.n for quantity in quantities if quantity}
+        if max(counts, default=0) < 2:
+            return f"{'No' if name[0].isupper() else 'no'} error bars, {count_text(quantities)}"
+        single = ", none where n = 1" if 1 in counts else ""
+        few = f", fewer than {self.fewest_seeds}: a direction, no verdict" if max(counts) < self.fewest_seeds else ""
+        return f"{name}: 95 % t interval over seeds{single}; {count_text(quantities)}{few}"
+
+
+def read(file):
+    try:
+        return Report(json.load(file))
+    except (KeyError, TypeError, ValueError) as error:
+        raise ReportError(f"expected what bnlab report --format json prints, got {type(error).__name__}: {error}") from error
+
+
+def split_by_condition(cells, panel_keys=()):
+    """[(text, cells)], so that no line joins different questions: a nuisance level that every strategy meets gives a
+    figure per level. `panel_keys` are the axes that a figure shows side by side.
+    """
+    parts = defaultdict(list)
+    for cell in cells:
+        parts[", ".join(f"{key} = {text}" for key, text in sorted(cell.conditions.items()) if key not in panel_keys)
+              ].append(cell)
+    return sorted(parts.items())
+
+
+def touched(cells):
+    """Those of which at least one run is finished."""
+    return [cell for cell in cells if cell.ok or cell.failed]
+
+
+def count_text(quantities):
+    """"n = 6 seeds", or the range where they differ."""
+    counts = sorted({quantity.n for quantity in quantities if quantity})
+    if not counts:
+        return "n = 0"
+    if len(counts) == 1:
+        return f"n = {counts[0]} seed" + ("s" if counts[0] > 1 else "")
+    return f"n = {counts[0]} to {counts[-1]} seeds"
+
+
+def shortfall_notes(cells, at_most=6):
+    """Sentences on failed and missing runs, for a figure's caption. Long lists are cut; the CSV has all of them."""
+    def listing(title, entries):
+        if not entries:
+            return []
+        rest = len(entries) - at_most
+        more = f"; and {rest} more cells (see the CSV)" if rest > 0 else ""
+        return [f"{title}: " + "; ".join(entries[:at_most]) + more + "."]
+
+    failed = [f"{cell.strategy} {grouping_text(cell.grouping)} ({cell.failures} of {cell.asked})"
+              for cell in cells if cell.failed]
+    missing = [f"{cell.strategy} {grouping_text(cell.grouping)} ({cell.missing} of {cell.asked} runs missing)"
+               for cell in cells if cell.missing]
+    return listing("Failed (×)", failed) + listing("Incomplete", missing)

@@ -1,0 +1,104 @@
+"""The committed tables and figures against the committed records, by the program: BNLAB_PROGRAM, else
+build/release/bnlab. Where there is none these cases skip themselves. Run by test_figures.py."""
+
+import contextlib
+import csv
+import io
+import json
+import os
+import re
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+import plot  # first: it says where the modules of the figures are
+
+import first_screen
+import report as reports
+import style
+from plot import ROOT
+
+PROGRAM = Path(os.environ.get("BNLAB_PROGRAM", ROOT / "build" / "release" / "bnlab"))
+EXPERIMENTS = sorted(page.parent.name for page in (ROOT / "results").glob("*/README.md"))
+
+
+def bnlab_report(name, form):
+    options = ["--baseline", "per_tower"] if name == "tradeoff" else []
+    return subprocess.run([PROGRAM, "report", ROOT / "experiments" / f"{name}.json", "--results", ROOT / "results",
+                           "--format", form, *options], check=True, capture_output=True, encoding="utf-8").stdout
+
+
+def rows_of(markdown):
+    """The rows of the first table as dicts by title."""
+    lines = [[cell.strip().replace("\\", "") for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+             for line in markdown.split("\n\n- ")[0].split("\n") if line.startswith("|")]
+    end = next((k for k, line in enumerate(lines) if k and line[0] == "contrast"), len(lines))
+    return [dict(zip(lines[0], line)) for line in lines[2:end]]
+
+
+@unittest.skipUnless(PROGRAM.exists(), f"there is no program {PROGRAM}")
+class CommittedResults(unittest.TestCase):
+    def committed(self, name, figure):
+        with open(ROOT / "results" / name / "figures" / f"{figure}.csv", encoding="utf-8", newline="") as file:
+            return list(csv.DictReader(file))
+
+    def test_there_are_pages(self):
+        self.assertIn("catalogue", EXPERIMENTS)
+
+    def test_every_table_is_what_the_records_give(self):
+        for name in EXPERIMENTS:
+            page = (ROOT / "results" / name / "README.md").read_text(encoding="utf-8")
+            table = page.split(f"<!-- table:{name} -->\n")[1].split("<!-- end -->")[0]
+            self.assertEqual(table, bnlab_report(name, "markdown"), name)
+
+    def test_every_figure_shows_what_the_records_give(self):
+        for name in EXPERIMENTS:
+            figures = sorted(file.stem for file in (ROOT / "results" / name / "figures").glob("*.csv"))
+            report = reports.read(io.StringIO(bnlab_report(name, "json")))
+            style.apply()
+            with tempfile.TemporaryDirectory() as out, contextlib.redirect_stdout(io.StringIO()):
+                plot.draw_all(report, out, figures)
+                for figure in figures:
+                    self.assertEqual((Path(out) / f"{figure}.csv").read_text(encoding="utf-8"),
+                                     (ROOT / "results" / name / "figures" / f"{figure}.csv").read_text(encoding="utf-8"),
+                                     f"{name}/{figure}")
+
+    def test_figure_and_table_show_the_same_numbers(self):
+        table = {row["strategy"]: row for row in rows_of(bnlab_report("tradeoff", "markdown"))}
+        drawn = {row["strategy"]: row for row in self.committed("tradeoff", "throughput_vs_accuracy") if row["kind"] == "real"}
+        self.assertEqual(set(table), set(drawn))
+        for strategy, row in drawn.items():
+            self.assertEqual(table[strategy]["images /s"], f"{float(row['images_per_s']):.1f}", strategy)
+            half_width = row["accuracy_half_width"]
+            self.assertEqual(table[strategy]["mean_iou saved"], f"{float(row['accuracy']):.3f}" +
+                             (f"±{float(half_width):.3f}" if half_width else ""), strategy)
+
+    def test_no_verdict_on_fewer_than_six_seeds(self):
+        contrasts = [contrast for name in EXPERIMENTS for contrast in json.loads(bnlab_report(name, "json"))["contrasts"]]
+        few = {contrast["verdict"] for contrast in contrasts if contrast["difference"]["n"] < 6}
+        self.assertTrue(few and few <= {"direction: above", "direction: below", "undecided"}, few)
+        self.assertIn("better", {contrast["verdict"] for contrast in contrasts})
+
+
+@unittest.skipUnless(PROGRAM.exists(), f"there is no program {PROGRAM}")
+class FirstScreen(unittest.TestCase):
+    def setUp(self):
+        self.reports = [reports.read(io.StringIO(bnlab_report(name, "json"))) for name in ("catalogue", "tradeoff")]
+        self.readme = (ROOT / "README.md").read_text(encoding="utf-8")
+
+    def test_the_table_is_what_the_records_give(self):
+        self.assertEqual(first_screen.fill(self.readme, *self.reports)[0], self.readme)
+
+    def test_the_figure_shows_the_rows_of_the_table(self):
+        points = first_screen.fill(self.readme, *self.reports)[1]
+        self.assertLessEqual(len(points), 8)
+        with open(ROOT / "results" / "first_screen.csv", encoding="utf-8", newline="") as file:
+            drawn = [(row["strategy"], float(row["accuracy"]), float(row["relative_images_per_s"]))
+                     for row in csv.DictReader(file)]
+        self.assertEqual(drawn, [(point.strategy, point.accuracy.mean, point.relative) for point in points])
+
+    def test_a_wrong_number_is_put_right(self):
+        points = first_screen.fill(self.readme, *self.reports)[1]
+        right = f"{points[0].accuracy.mean:.3f}±"
+        self.assertEqual(first_screen.fill(self.readme.replace(right, "0.999±"), *self.reports)[0], self.readme)
