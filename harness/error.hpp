@@ -6,8 +6,8 @@
 
 namespace bnlab {
 
-// `what()` is one complete message for a person. `status` is the outcome a run ends with when the
-// error reaches the top of a rank, and (for usage, spec and environment) the program's exit code.
+// `what()` is one complete message for a person. By `kind()` a rank that ends with the error reports what
+// became of its run (run_rank), and the program chooses its exit code.
 class Error : public std::runtime_error {
  public:
   enum class Kind { usage, spec, environment, refused, data, communication };

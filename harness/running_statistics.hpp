@@ -25,18 +25,19 @@ class RunningStatistics {
   virtual ~RunningStatistics() = default;
 
   // Puts the statistics of `population` into the network's buffers: merges what the ranks keep apart, or
-  // recomputes. Before an evaluation and, for `saved`, before weights are written. Training must not go on
-  // before show_own(). Throws Error (refused) for a population that was not carried during training.
+  // recomputes. It is called before an evaluation and, for `saved`, before weights are written. Training must
+  // not go on before show_own(). Throws Error (refused) for a population that was not carried during training.
   virtual void show(const Population& population, Calibration& calibration) = 0;
   // Puts the strategy's own pair, as last merged, back into the buffers.
   virtual void show_own() = 0;
-  // The network's buffers have been loaded from outside: running statistics start from them.
+  // Called once the network's buffers have been loaded from a file: running statistics start from them.
   virtual void start_from_buffers() = 0;
   // Merges the saved pair once and for all: passes in Mode::train_frozen use it from now on.
   virtual void freeze() = 0;
   // One step of the moving average over the saved pairs: average <- decay average + (1 - decay) pair.
   virtual void update_average(double decay) = 0;
-  // Weights of ranks that train apart are being averaged: so are their saved pairs, until freeze().
+  // Averages the saved pairs of ranks that train apart, whenever their weights are averaged; after freeze()
+  // nothing happens.
   virtual void average_replicas() = 0;
   // Channels (summed over sites and steps, this rank) whose moments were not finite. Synchronises.
   virtual int64_t nonfinite_channels() const = 0;

@@ -1,5 +1,5 @@
 // The interface of a strategy: the layers it makes and what it does around them. The training loop
-// sees nothing else; no file of the harness names a strategy.
+// sees nothing else; no code of the harness names a strategy.
 #pragma once
 
 #include <memory>
@@ -51,7 +51,7 @@ class Strategy : public LayerMaker {
   // Outputs of the network for this rank's samples. Called by every rank, in the same order.
   virtual at::Tensor forward(Network& network, const at::Tensor& images, const Pass& pass);
 
-  // Whether the optimiser may change this parameter at this step.
+  // Whether the optimizer may change this parameter at this step.
   virtual bool trainable(const std::string& parameter, const Step& step) const;
 
   // Null where evaluation uses none; `saved` is then the only population.

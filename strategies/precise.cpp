@@ -16,7 +16,7 @@ class Precise : public Wrapper {
     }
   };
 
-  // The moving average of a pair (weight_ema) too gives way to what averaged weights themselves produce.
+  // With weight_ema the statistics for the averaged weights are recomputed too; no average of pairs is used.
   Precise(const Options& options, const Context& context) : Wrapper(options, context) {
     running_statistics()->saved = {.kind = Population::Kind::precise, .batches = options.batches};
   }

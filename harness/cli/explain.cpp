@@ -113,7 +113,7 @@ Json cost_json(const StepCost& cost) {
   return {{"norm_sites", cost.norm_sites}, {"exchanges", exchanges}, {"gradient_bytes", cost.gradient_bytes}};
 }
 
-// A strategy may refuse the towers or the model; that too is worth knowing of it.
+// A strategy may refuse the towers or the model; its message is then shown in place of the cost.
 struct Counted {
   StepCost cost;
   std::string refusal;

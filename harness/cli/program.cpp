@@ -103,7 +103,7 @@ std::string quoted(const std::string& word) {
   return text + "'";
 }
 
-// As typed, but for the program's folder, which is nobody's business.
+// The command line as typed, without the program's folder: records hold no path of a machine.
 std::string command_line(int argc, const char* const* argv) {
   std::string text = "bnlab";
   for (int i = 1; i < argc; ++i) {

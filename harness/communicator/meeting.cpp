@@ -42,14 +42,14 @@ std::string text(const std::vector<uint8_t>& bytes) {
   return {bytes.begin(), bytes.end()};
 }
 
-// A word that nobody has said before.
+// A random word, by which one call of share_text is told from all others.
 std::string new_word() {
   std::random_device chance;
   return std::to_string(chance()) + "-" + std::to_string(chance());
 }
 
-// A launcher's store outlives the programs that it starts, and keeps what they have said. Every rank therefore asks
-// with a word of its own, and rank 0 answers every word that it finds until its own answer has arrived everywhere.
+// A launcher's store outlives the programs that it starts, and keeps their keys. Every rank therefore asks with a
+// word that is new in each call, and rank 0 answers every word that it finds until all ranks have its answer.
 void answer_all(c10d::Store& store, const Rendezvous& at, const std::string& shared) {
   const std::string me = new_word();
   std::set<std::string> answered;

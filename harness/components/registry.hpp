@@ -1,12 +1,13 @@
-// Registries of named components. A component's source file registers itself in its last line:
+// Registries of named components. A component's source file registers itself at its end:
 //
 //   const Registered<Strategy> entry{{.name = "sync", .summary = "pools the moments of all towers", ...},
 //                                    make<Strategy, Sync>};
 //
 // where Sync::Options are its options (options.hpp) and its constructor takes (const Options&, const
 // Context&). A registered type T declares `static constexpr const char* kFamily` and `using Context`, what
-// its constructors take beside the options. Objects that register themselves must be linked whole (an OBJECT
-// library): from a static library the linker drops them.
+// its constructors take beside the options. A component's file has a namespace of its own, bnlab::NAME, so that
+// the files of a folder can be compiled together (cmake/together.cmake). Objects that register themselves must
+// be linked whole (an OBJECT library): from a static library the linker drops them.
 #pragma once
 
 #include <functional>
@@ -48,7 +49,7 @@ struct About {
   std::function<bool(const Json& options)> has_running_statistics = [](const Json&) { return false; };
 };
 
-// Everything registered in a family ("strategy", "model", "task"), by name. Needs no LibTorch.
+// Everything registered in a family ("strategy", "model", "task", "optimizer", "loss"), by name. Needs no LibTorch.
 const std::map<std::string, About>& registered(const std::string& family);
 const About* find_registered(const std::string& family, const std::string& name);  // null if unknown
 std::vector<std::string> registered_names(const std::string& family);

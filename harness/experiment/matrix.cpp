@@ -112,7 +112,7 @@ class Matrix {
       const auto& settings = axes_[a].positions[position[a]];
       cell.settings.insert(cell.settings.end(), settings.begin(), settings.end());
     }
-    // A whole before its parts: "strategy", then "strategy.momentum".
+    // A whole is set before its parts: "strategy", then "strategy.momentum".
     std::stable_sort(cell.settings.begin(), cell.settings.end(), [](const Setting& a, const Setting& b) {
       return std::count(a.key.begin(), a.key.end(), '.') < std::count(b.key.begin(), b.key.end(), '.');
     });

@@ -1,5 +1,5 @@
 // The books of a matrix while it runs: what the user sees, a record of every run that has ended, and how many runs
-// ended how. Both ways to run a matrix keep them, with ranks of our own and as one rank of somebody else's world.
+// ended how. Both ways to run a matrix keep them: own_ranks.cpp, and joined_world.cpp on rank 0.
 #pragma once
 
 #include <map>

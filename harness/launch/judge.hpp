@@ -22,7 +22,7 @@ enum class Stop { none, timeout, interrupt };  // why the launcher ended a run, 
 
 // The outcome names the first rank that went wrong, not those that failed in consequence. These are blamed in this
 // order: a rank that died; a rank's own finding (oom, error, diverged, an unexpected exception); a rank that was
-// silent while others lost contact; a rank that lost contact while nobody was silent. The log tail stays empty.
+// silent while others lost contact; a rank that lost contact while no rank was silent. The log tail stays empty.
 // `out_of_memory` says that the kernel has killed a process for lack of memory during the run.
 Outcome judge(const std::vector<RankEnd>& ranks, Stop stop, double timeout_s, bool out_of_memory);
 

@@ -1,4 +1,4 @@
-// Runs a matrix with ranks that are children of this process.
+// Runs a matrix with ranks that are children of this process. Runs that are done are left out here (is_done).
 #include <signal.h>
 
 #include <algorithm>

@@ -116,7 +116,7 @@ LayerStepAnswer LayerRank::step(size_t index) {
     check_rows(step);
   }
   const Batch batch = batch_of(step);
-  // How many samples a tower has is a matter of training.
+  // Only training asks how many samples a tower has; in evaluations 0 stands for each.
   refuse_misfits("strategy", case_.strategy,
                  {.samples_per_tower = step.mode == Mode::train ? batch.towers.all_samples()
                                                                 : std::vector<int64_t>(case_.towers(), 0),

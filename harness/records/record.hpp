@@ -82,7 +82,8 @@ class Record {
 
   bool finished() const { return status() != Status::interrupted; }  // all outcomes but interrupted
   bool failed() const { return finished() && status() != Status::ok; }
-  // Whether code wrote it that computes something else than this build does, or may do so.
+  // Whether code wrote it that may compute something else than this build: its version or fingerprint
+  // (cmake/fingerprint.py) is another one, or missing.
   bool stale() const;
   // Whether its throughput may be claimed: each rank had one tower, and the run had the machine to itself.
   bool throughput_counts() const;

@@ -1,5 +1,5 @@
 // The report of an experiment: what came out for each cell of its matrix over the seeds, the declared contrasts, and
-// what was learned, derived from the numbers by rule. Tables and figures show these numbers and compute none.
+// sentences that follow from the numbers by rule. Tables and figures show these numbers and compute none.
 #pragma once
 
 #include <filesystem>

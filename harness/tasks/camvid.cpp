@@ -42,7 +42,7 @@ fs::path below(const fs::path& parent, const fs::path& given, const std::string&
   return parent / normal;
 }
 
-// Pictures in a folder by the name without its ending; other files are none of ours.
+// Pictures in a folder by the name without its ending; other files are ignored.
 std::map<std::string, fs::path> pictures(const fs::path& folder, const std::set<std::string>& endings) {
   std::map<std::string, fs::path> found;
   std::error_code error;

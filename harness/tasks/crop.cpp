@@ -39,7 +39,7 @@ void blend(const uint8_t* low, const uint8_t* high, float weight, int64_t count,
   }
 }
 
-// Any position that wastes nothing: inside where the photograph is larger, around it where smaller.
+// A random position of the crop along one side: inside the photograph where that is larger, else around it.
 int64_t random_position(Stream& stream, int64_t scaled_size, int64_t crop_size) {
   const int64_t spare = scaled_size - crop_size;
   return std::min<int64_t>(0, spare) + stream.below(std::abs(spare) + 1);

@@ -204,7 +204,7 @@ std::vector<Row> table(bool convolves) {
     }
     rows.push_back({"NaN", {.towers = Sizes(4, 6), .sample = kImage, .dtype = dtype}, 1, true});
   }
-  // What E[x2] - E[x]^2 cannot do at the common bounds: it is off by 1e-16 (m / s)^2 = 2e-11.
+  // Here E[x2] - E[x]^2 exceeds the common bounds: it is off by 1e-16 (m / s)^2 = 2e-11.
   rows.push_back({"large mean", {.towers = kUneven, .sample = kImage, .mean = 1000}});
   return rows;
 }

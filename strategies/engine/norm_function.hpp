@@ -1,4 +1,4 @@
-// One application of a normalising layer as an autograd operation, over slices of the batch:
+// One application of a normalising layer as an autograd operation, over the slices of kernels.hpp:
 //
 //   forward    moments of every slice -> coefficients -> y = activation((x - mean) scale + shift + residual)
 //   backward   sums of g and g (x - mean) per slice -> coefficients -> dx = a g + b (x - mean) + c

@@ -1,6 +1,6 @@
-// One pair of running statistics of a site: what it remembers of a training step, and where it lives.
-// Moments that enter linearly need no exchange per step: each rank then keeps a share, and the pair is the
-// sum of the shares, taken before an evaluation.
+// One pair of running statistics of a site: how a training step updates it, and how the ranks hold it between
+// steps. Moments that enter linearly need no exchange per step: each rank then keeps a share, and the pair is
+// the sum of the shares, taken before an evaluation. site_statistics.hpp chooses the moments.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,6 +1,6 @@
 // The running statistics of one site: the saved pair, the pairs carried beside it for other populations, and
-// the buffers that evaluation reads. What each remembers of a training step is decided here; how a pair is
-// kept between ranks is in running_pair.hpp.
+// the buffers that evaluation reads. Which moments of a training step each pair is updated with is decided
+// here, by Rules::remember; how they enter a pair, and how the ranks hold it, is in running_pair.hpp.
 #pragma once
 
 #include <utility>

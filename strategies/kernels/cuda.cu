@@ -42,7 +42,7 @@ __device__ void merge_block(int width, double& count, double (&first)[N], double
       }
       count += other;
     }
-    // The next round writes below `half`, where nobody reads any more; no second barrier is needed.
+    // The next round writes below `half`, where no thread reads any more; no second barrier is needed.
   }
 }
 

@@ -13,7 +13,7 @@
 
 namespace bnlab::kernels {
 
-// How the moments of a group become one pair (m, v).
+// How the moments of a group's towers become one mean m and one variance v.
 enum class Merge {
   chan,      // of the whole group: M = sum M_t + sum n_t (m_t - m)^2 (Chan et al. 1979)
   averaged,  // v = sum n_t v_t / N, without the spread of the towers' means

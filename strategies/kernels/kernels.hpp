@@ -1,11 +1,12 @@
-// The kernels under the tower-BN engine: moments, normalise, and the two halves of the backward pass,
-// each over all towers of a rank in one sweep (CPU) or one launch (CUDA).
+// The sweeps over the activations under the engine: moments, normalise, and the two halves of the backward
+// pass, each over all slices of a rank in one sweep (CPU) or one launch (CUDA).
 //
 // x is [rows, C], [rows, C, L], [rows, C, H, W] or [rows, C, D, H, W], dense, contiguous or channels_last
 // (3-D form for five dimensions), of dtype float64, float32, bfloat16 or float16. Any other layout is
 // made contiguous first; results have x's dtype and memory format.
-// `offsets` (S+1 entries, from 0 to rows, not decreasing) cuts the rows into S slices ("towers");
-// slices may be empty. Statistics are float64 for float64 input and float32 otherwise.
+// `offsets` (S+1 entries, from 0 to rows, not decreasing) cuts the rows into S slices, which may be empty.
+// A slice is what the engine calls a set: a tower or a virtual batch; in sample_norm it is a single row.
+// Statistics are float64 for float64 input and float32 otherwise.
 #pragma once
 
 #include <ATen/core/Tensor.h>

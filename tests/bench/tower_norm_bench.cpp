@@ -1,4 +1,4 @@
-// The tower-BN layer of every BN-family strategy, forward and backward, with 8 towers in one process, beside
+// The BN family's layer under several of its strategies, forward and backward, with 8 towers in one process, beside
 // LibTorch's batch_norm over the same batch. Both sides alternate inside one benchmark; the counters are the
 // medians of their times and the ratio ours / LibTorch's. No activation on either side.
 #include <benchmark/benchmark.h>

@@ -102,7 +102,7 @@ TEST_F(SpecRun, AsksComponentsWhetherTheyFitTheRun) {
             Lines{"spec.json: strategy.base.group_size: does not divide the 4 towers"});
   EXPECT_EQ(mistakes(with(R"({"name": "fake_groups", "groups": 3})")),
             Lines{"spec.json: strategy.groups: does not divide 16 channels"});
-  // What a mistake spoils is not asked about.
+  // Where the model itself has a mistake, its channels are not known, so the groups are not checked.
   EXPECT_EQ(mistakes(with(R"({"name": "fake_groups", "groups": 3})", R"({"name": "fake_net", "base": 0})")),
             Lines{"spec.json: model.base: expected an integer in [1, 512], got 0"});
   Json resolved = load_one(spec()).resolved;

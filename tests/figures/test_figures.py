@@ -139,7 +139,7 @@ class ThroughputVsAccuracy(FiguresCase):
         values = {"sync": (30, 0.7), "group_norm": (40, 0.6), "per_tower": (35, 0.5), "none": (50, 0.4)}
         made = [cell(name, 2, 2, (score,) * 2, images_per_s=(speed,) * 2, towers_per_rank=1)
                 for name, (speed, score) in values.items()]
-        # Emulated and better in both: on no front, and beats nobody.
+        # An emulated run that is better in both values stands on no front and keeps no real run off it.
         made.append(cell("shuffle", 8, 2, (0.9,) * 2, images_per_s=(90,) * 2))
         self.draw(made)
         front = {row["strategy"] for row in self.rows("throughput_vs_accuracy", on_front="True")}

@@ -10,9 +10,9 @@ namespace bnlab {
 
 constexpr double kExact = 1e-12;  // relative, in float64: some hundred roundings of 1e-16
 
-// The value of an option of the strategy or, of a wrapper, of its base; null where nobody has it.
+// The value of an option of the strategy or, of a wrapper, of its base; null where neither has it.
 Json option(const Json& strategy, const std::string& key);
-// A wrapper's base, of a base's base the last; other strategies themselves.
+// The innermost base of a wrapper; a strategy that is no wrapper is returned itself.
 const Json& innermost(const Json& strategy);
 
 at::Tensor by_channel(const at::Tensor& values, const at::Tensor& like);  // [C] -> [1, C, 1, ...]
