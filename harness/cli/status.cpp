@@ -6,6 +6,7 @@
 #include "harness/cli/options.hpp"
 #include "harness/cli/program.hpp"
 #include "harness/error.hpp"
+#include "harness/records/run_folder.hpp"
 #include "harness/records/status.hpp"
 
 namespace bnlab {

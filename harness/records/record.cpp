@@ -40,27 +40,6 @@ Json outcome_json(const Outcome& outcome) {
           {"log_tail", outcome.log_tail}};
 }
 
-// Sub-folders of `folder`, sorted by name; none if it does not exist.
-std::vector<std::filesystem::path> folders_in(const std::filesystem::path& folder) {
-  std::vector<std::filesystem::path> found;
-  std::error_code missing;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, missing)) {
-    if (entry.is_directory() && entry.path().filename().string()[0] != '.') found.push_back(entry.path());
-  }
-  std::sort(found.begin(), found.end());
-  return found;
-}
-
-// EXPERIMENT/RUN_ID/PLACEMENT for all runs, sorted.
-std::vector<std::filesystem::path> run_folders(const std::filesystem::path& results,
-                                               const std::string& experiment) {
-  std::vector<std::filesystem::path> found;
-  for (const auto& run : folders_in(experiment_folder(results, experiment))) {
-    for (auto& placement : folders_in(run)) found.push_back(std::move(placement));
-  }
-  return found;
-}
-
 }  // namespace
 
 const char* name(Status status) {
@@ -234,19 +213,6 @@ std::map<std::string, std::vector<const Record*>> by_run_id(const std::vector<Re
   std::map<std::string, std::vector<const Record*>> index;
   for (const Record& record : records) index[record.run_id()].push_back(&record);
   return index;
-}
-
-int count_run_folders(const std::filesystem::path& results, const std::string& experiment) {
-  return static_cast<int>(run_folders(results, experiment).size());
-}
-
-std::vector<std::string> list_experiments(const std::filesystem::path& results) {
-  std::vector<std::string> names;
-  for (const auto& folder : folders_in(results)) {
-    const std::string name = folder.filename().string();
-    if (!run_folders(results, name).empty()) names.push_back(name);
-  }
-  return names;
 }
 
 }  // namespace bnlab

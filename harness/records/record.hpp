@@ -105,10 +105,6 @@ bool is_done(const std::filesystem::path& folder, bool retry);
 // Records that cannot be read are left out and described in `problems`, if given.
 std::vector<Record> list_records(const std::filesystem::path& results, const std::string& experiment,
                                  std::vector<std::string>* problems = nullptr);
-// Runs (times placements) that have a folder, with or without a record.
-int count_run_folders(const std::filesystem::path& results, const std::string& experiment);
-// Names of the experiments that have runs there, sorted.
-std::vector<std::string> list_experiments(const std::filesystem::path& results);
 
 // The records of each run id, in the order given. Borrows from `records`.
 std::map<std::string, std::vector<const Record*>> by_run_id(const std::vector<Record>& records);

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -50,6 +51,17 @@ class Descriptor {
   std::filesystem::path file_;
   int descriptor_;
 };
+
+// Sub-folders of `folder`, sorted by name; none if it does not exist.
+std::vector<std::filesystem::path> folders_in(const std::filesystem::path& folder) {
+  std::vector<std::filesystem::path> found;
+  std::error_code missing;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, missing)) {
+    if (entry.is_directory() && entry.path().filename().string()[0] != '.') found.push_back(entry.path());
+  }
+  std::sort(found.begin(), found.end());
+  return found;
+}
 
 }  // namespace
 
@@ -105,6 +117,24 @@ Json read_json(const std::filesystem::path& file) {
   } catch (const Json::parse_error& error) {
     throw Error(Error::Kind::data, file.string() + " is not JSON: " + error.what());
   }
+}
+
+std::vector<std::filesystem::path> run_folders(const std::filesystem::path& results,
+                                               const std::string& experiment) {
+  std::vector<std::filesystem::path> found;
+  for (const auto& run : folders_in(experiment_folder(results, experiment))) {
+    for (auto& placement : folders_in(run)) found.push_back(std::move(placement));
+  }
+  return found;
+}
+
+std::vector<std::string> list_experiments(const std::filesystem::path& results) {
+  std::vector<std::string> names;
+  for (const auto& folder : folders_in(results)) {
+    const std::string name = folder.filename().string();
+    if (!run_folders(results, name).empty()) names.push_back(name);
+  }
+  return names;
 }
 
 }  // namespace bnlab

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "harness/json.hpp"
 
@@ -23,6 +24,12 @@ struct Placement {
 std::filesystem::path experiment_folder(const std::filesystem::path& results, const std::string& experiment);
 std::filesystem::path run_folder(const std::filesystem::path& results, const std::string& experiment,
                                  const std::string& run_id, const Placement& placement);
+
+// RESULTS/EXPERIMENT/RUN_ID/PLACEMENT for all runs that have a folder, with or without a record, sorted.
+std::vector<std::filesystem::path> run_folders(const std::filesystem::path& results,
+                                               const std::string& experiment);
+// Names of the experiments that have runs there, sorted.
+std::vector<std::string> list_experiments(const std::filesystem::path& results);
 
 // The files of a run folder.
 inline constexpr const char* kRecordFile = "record.json";  // last to appear: its presence means finished

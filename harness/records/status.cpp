@@ -1,5 +1,6 @@
 #include "harness/records/status.hpp"
 
+#include "harness/records/run_folder.hpp"
 #include "harness/records/text_table.hpp"
 
 namespace bnlab {
@@ -43,7 +44,7 @@ ExperimentStatus status_of(const std::string& experiment, const std::filesystem:
   ExperimentStatus status;
   status.experiment = experiment;
   for (const Record& record : list_records(results, experiment, &status.problems)) count(record, status);
-  status.total = count_run_folders(results, experiment);
+  status.total = static_cast<int>(run_folders(results, experiment).size());
   status.missing = status.total - status.finished;
   return status;
 }

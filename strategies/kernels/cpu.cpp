@@ -1,31 +1,18 @@
-// The CPU half of the kernels: cuts tensors into units of work, spreads them over threads, merges their
-// partial results. Units depend on shapes alone and are merged in a fixed order, so the number of
-// threads never changes a bit of the result. BNLAB_CPU_LEVEL (baseline, avx2, avx512) overrides the
-// choice of instruction set.
-#include <ATen/Parallel.h>
-
+// The CPU half of the kernels: each sweep over the units of cpu_units.hpp, with the loops of the instruction
+// set that this CPU has. BNLAB_CPU_LEVEL (baseline, avx2, avx512) overrides the choice.
 #include <algorithm>
 #include <cstdlib>
-#include <numeric>
 #include <string>
 #include <type_traits>
 #include <vector>
 
 #include "harness/error.hpp"
 #include "harness/strategy.hpp"
-#include "strategies/kernels/backend.hpp"
 #include "strategies/kernels/cpu_loops.hpp"
-
-#if AT_PARALLEL_OPENMP && !defined(_OPENMP)
-#error "compile with -fopenmp: without it at::parallel_for runs on one thread and says nothing"
-#endif
+#include "strategies/kernels/cpu_units.hpp"
 
 namespace bnlab::kernels::cpu {
 namespace {
-
-constexpr int64_t kBlock = 8192;         // elements read twice in a row: fits the first-level cache
-constexpr int64_t kBlocksPerUnit = 8;    // channels_last only
-constexpr int64_t kMinimumWork = 32768;  // elements worth a thread
 
 std::vector<const Level*> available_levels() {  // slowest first
   std::vector<const Level*> levels = {&baseline::level()};
@@ -73,135 +60,6 @@ void dispatch(at::ScalarType dtype, F f) {
     f(Numbers<float, float>{});
   } else {
     f(Numbers<Bfloat16, float>{});
-  }
-}
-
-template <class T>
-T* data(const at::Tensor& tensor) {
-  return tensor.defined() ? static_cast<T*>(tensor.data_ptr()) : nullptr;
-}
-
-template <class T>
-T* at_offset(T* pointer, int64_t offset) {
-  return pointer ? pointer + offset : nullptr;
-}
-
-// `repeats` runs of `length` elements, `stride` apart, all of one slice: one channel of it (contiguous),
-// or some of its rows with all channels (channels_last).
-struct Unit {
-  int64_t slice, channel, begin, length, stride, repeats;
-  int64_t before;  // elements per channel in the slice's earlier units
-};
-
-struct Plan {
-  Period period;
-  int64_t block = 0;  // elements
-  int64_t grain = 1;  // units worth a thread
-  std::vector<Unit> units;
-};
-
-Plan make_plan(const Layout& layout, const Offsets& offsets, int64_t lanes) {
-  Plan plan;
-  const int64_t channels = layout.channels;
-  plan.period.width = layout.channels_last ? channels : 1;
-  const int64_t fill = plan.period.width <= 4 * lanes ? 4 * lanes : lanes;
-  plan.period.copies = fill / std::gcd(plan.period.width, fill);
-  const int64_t length = plan.period.length();
-  plan.block = length * std::max({kBlock / length, 16 / plan.period.copies, int64_t{1}});
-  const int64_t row = channels * layout.plane;  // elements
-  const int64_t step = kBlocksPerUnit * plan.block;
-  for (size_t s = 0; s + 1 < offsets.size(); ++s) {
-    const int64_t slice = static_cast<int64_t>(s), rows = offsets[s + 1] - offsets[s];
-    if (rows == 0) continue;
-    if (layout.channels_last) {
-      for (int64_t done = 0; done < rows * row; done += step) {
-        plan.units.push_back(
-            {slice, 0, offsets[s] * row + done, std::min(step, rows * row - done), 0, 1, done / channels});
-      }
-    } else {
-      for (int64_t c = 0; c < channels; ++c) {
-        plan.units.push_back({slice, c, offsets[s] * row + c * layout.plane, layout.plane, row, rows, 0});
-      }
-    }
-  }
-  const int64_t units = static_cast<int64_t>(plan.units.size());
-  const int64_t elements = std::max<int64_t>(1, layout.rows * row);
-  plan.grain = std::max<int64_t>(1, kMinimumWork * units / elements);
-  return plan;
-}
-
-// A thread's own arrays of `length` entries each, aligned for whole-vector access.
-template <class A>
-class Scratch {
- public:
-  Scratch(const Period& period, int64_t arrays)
-      : period_(period),
-        lines_(static_cast<size_t>(arrays * period.length()) * sizeof(A) / sizeof(Line) + 1) {}
-  A* array(int64_t index) { return reinterpret_cast<A*>(lines_.data()) + index * period_.length(); }
-  // Array `index`, filled with a unit's channels of values [S, C], repeated for every copy.
-  const A* expand(int64_t index, const at::Tensor& values, const Unit& unit) {
-    const A* source = data<A>(values) + unit.slice * values.size(1) + unit.channel;
-    A* target = array(index);
-    for (int64_t copy = 0; copy < period_.copies; ++copy) {
-      std::copy_n(source, period_.width, target + copy * period_.width);
-    }
-    return target;
-  }
-
- private:
-  struct alignas(64) Line {
-    std::byte bytes[64];
-  };
-  Period period_;
-  std::vector<Line> lines_;
-};
-
-// f(scratch, unit, index of the unit) for every unit, from many threads.
-template <class A, class F>
-void for_each_unit(const Plan& plan, int64_t arrays, F f) {
-  at::parallel_for(0, static_cast<int64_t>(plan.units.size()), plan.grain, [&](int64_t begin, int64_t end) {
-    Scratch<A> scratch(plan.period, arrays);
-    for (int64_t u = begin; u < end; ++u) f(scratch, plan.units[static_cast<size_t>(u)], u);
-  });
-}
-
-// f(offset, elements) for every whole run of a unit; or for every block, counted on from `done`.
-template <class F>
-void for_each_run(const Unit& unit, F f) {
-  for (int64_t r = 0; r < unit.repeats; ++r) f(unit.begin + r * unit.stride, unit.length);
-}
-
-template <class F>
-void for_each_block(const Unit& unit, int64_t block, F f) {
-  for_each_run(unit, [&](int64_t offset, int64_t length) {
-    for (int64_t b = 0; b < length; b += block) f(offset + b, std::min(block, length - b));
-  });
-}
-
-// Two float64 numbers per slice and channel, at total[slice * stride + channel] and C further on, made
-// by f(scratch, unit, first, second), which starts from zeros. In the contiguous layout every unit owns
-// its channel's numbers; in channels_last units have partial results, and merge(unit, their count per
-// channel, first, second, part_first, part_second) takes them in, in order.
-template <class A, class F, class Merge>
-void reduce(const Plan& plan, const Layout& layout, double* total, int64_t stride, int64_t arrays, F f,
-            Merge merge) {
-  const int64_t channels = layout.channels;
-  const auto owned = [&](const Unit& unit) { return total + unit.slice * stride + unit.channel; };
-  if (!layout.channels_last) {
-    for_each_unit<A>(plan, arrays, [&](Scratch<A>& scratch, const Unit& unit, int64_t) {
-      f(scratch, unit, owned(unit), owned(unit) + channels);
-    });
-    return;
-  }
-  std::vector<double> parts(plan.units.size() * static_cast<size_t>(2 * channels));
-  for_each_unit<A>(plan, arrays, [&](Scratch<A>& scratch, const Unit& unit, int64_t u) {
-    double* part = parts.data() + u * 2 * channels;
-    f(scratch, unit, part, part + channels);
-  });
-  const double* part = parts.data();
-  for (const Unit& unit : plan.units) {
-    merge(unit, unit.length / channels, owned(unit), owned(unit) + channels, part, part + channels);
-    part += 2 * channels;
   }
 }
 

@@ -79,7 +79,7 @@ TEST(Record, ATemporaryLeftBehindIsNotARecord) {
   std::ofstream(folder / ".record.json.123.tmp") << "{\"schema_version\": 1, \"kin";
   EXPECT_FALSE(is_done(folder, false));
   EXPECT_TRUE(list_records(results.path(), "small_batch").empty());
-  EXPECT_EQ(count_run_folders(results.path(), "small_batch"), 1);
+  EXPECT_EQ(run_folders(results.path(), "small_batch").size(), 1u);
 }
 
 TEST(Record, IsStaleWhenTheCodeDiffers) {
