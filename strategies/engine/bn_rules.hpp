@@ -57,7 +57,6 @@ struct Rules {
   bool affine = true;
 
   int64_t group(const Towers& towers) const { return group_size == 0 ? towers.count() : group_size; }
-  int64_t saved(const Towers& towers) const { return saved_tower < 0 ? towers.count() - 1 : saved_tower; }
 };
 
 }  // namespace bnlab

@@ -52,7 +52,7 @@ void BnStatistics::freeze() {
 
 // Whether the pairs have been updated since they began, which the ranks may have done apart.
 bool BnStatistics::trained() const {
-  return !sites_.empty() && sites_.front()->saved().updates() > 0;
+  return !sites_.empty() && sites_.front()->saved().trained();
 }
 
 void BnStatistics::merge(const Population& population) {

@@ -75,6 +75,7 @@ at::Tensor RunningPair::of_rank0(const at::Tensor& pair) const {
 
 void RunningPair::update(const at::Tensor& rows, const std::vector<int64_t>& elements, int64_t first,
                          const at::Tensor& nonfinite) {
+  trained_ = trained_ || std::any_of(elements.begin(), elements.end(), [](int64_t n) { return n > 0; });
   const PairUpdate step = pair_update(rule_, elements, updates_);
   const auto count = static_cast<size_t>(rows.size(0));
   std::vector<double> weights(2 * count);  // of these rows; whether they take part
@@ -93,7 +94,7 @@ void RunningPair::update(const at::Tensor& rows, const std::vector<int64_t>& ele
   }
   if (weights_ != weights) {  // constant but for cumulative averages and changing sizes
     weights_ = weights;
-    weights_tensor_ = at::tensor(weights, at::kDouble).to(held_.device());
+    weights_tensor_ = at::tensor(weights, at::kDouble).to(held_.device()).view({2, -1});
   }
   kernels::update_pair(held_, rows, weights_tensor_, step.decay, nonfinite,
                        holding_ == Holding::shares ? spoiled_ : at::Tensor());

@@ -39,7 +39,9 @@ class RunningPair {
   RunningPair(const PairRule& rule, Holding holding, int rank, const at::Tensor& initial);
 
   Holding holding() const { return holding_; }
-  int64_t updates() const { return updates_; }  // so far; the same on every rank
+  // Whether any set has held a value since the pair was made: the same on every rank, as the number of updates
+  // of a replica is not.
+  bool trained() const { return trained_; }
   // rows: [R, 1 + 2C], moments of sets first .. first + R - 1 of `elements`. A channel with a row that is not
   // finite stays as it was and is counted in `nonfinite` (int64 [], or undefined).
   void update(const at::Tensor& rows, const std::vector<int64_t>& elements, int64_t first,
@@ -72,6 +74,7 @@ class RunningPair {
   at::Tensor averaged_;     // [2, C]: moving average of held_
   at::Tensor spoiled_;      // [1, C]: shares of several ranks' rows: not finite here since the last merge
   int64_t updates_ = 0;
+  bool trained_ = false;
   std::vector<double> weights_;  // what the tensor holds: the weight of each row, then whether it takes part
   at::Tensor weights_tensor_;    // [2, R]
 };

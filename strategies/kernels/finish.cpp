@@ -10,7 +10,7 @@ namespace bnlab::kernels {
 #ifdef BNLAB_WITH_CUDA
 namespace cuda {
 template <class Body>
-void each_channel(const Body& body, int64_t channels);  // finish.cu
+void each_channel(const Body& body, int64_t channels, at::Device device);  // finish.cu
 }
 #endif
 
@@ -22,7 +22,7 @@ template <class Body>
 void each_channel(const Body& body, int64_t channels, [[maybe_unused]] const Tensor& on) {
 #ifdef BNLAB_WITH_CUDA
   if (on.is_cuda()) {
-    cuda::each_channel(body, channels);
+    cuda::each_channel(body, channels, on.device());
     return;
   }
 #endif
@@ -44,11 +44,20 @@ Rows rows_of(const Tensor& packed) {  // rows may be expanded: stride 0
 
 template <class T>
 const T* data(const Tensor& t) {  // null for an undefined tensor
+  TORCH_INTERNAL_ASSERT(!t.defined() || t.is_contiguous());
+  return t.defined() ? t.const_data_ptr<T>() : nullptr;
+}
+
+// Sums [S, 2, C] may be expanded: stride 0 from set to set.
+template <class T>
+const T* sums_of(const Tensor& t) {
+  TORCH_INTERNAL_ASSERT(!t.defined() || (t.stride(2) == 1 && t.stride(1) == t.size(2)));
   return t.defined() ? t.const_data_ptr<T>() : nullptr;
 }
 
 template <class T>
 T* written(const Tensor& t) {
+  TORCH_INTERNAL_ASSERT(!t.defined() || t.is_contiguous());
   return t.defined() ? t.mutable_data_ptr<T>() : nullptr;
 }
 
@@ -94,14 +103,13 @@ BackwardCoefficients finish_backward(const Coefficients& forward, const Tensor& 
                                      const Tensor& rows, bool mean_only, const Tensor& weight) {
   const int64_t sets = own.size(0);
   const Rows in = shared.defined() ? rows_of(rows) : Rows{nullptr, 0, own.size(2)};
-  TORCH_INTERNAL_ASSERT(own.is_contiguous());
   const Tensor all = at::empty({3, sets, in.channels}, own.options());
   const Tensor of_parameters = at::empty({2, in.channels}, own.options());
   BackwardCoefficients k{forward.mean, all[0], all[1], all[2], of_parameters[0], of_parameters[1]};
   in_precision(own.scalar_type(), [&](auto zero) {
     using T = decltype(zero);
     each_channel(
-        FinishBackward<T>{in, sets, mean_only, data<T>(own), data<T>(shared),
+        FinishBackward<T>{in, sets, mean_only, data<T>(own), sums_of<T>(shared),
                           shared.defined() ? shared.stride(0) : 0, data<T>(forward.invstd),
                           data<T>(forward.r), data<T>(forward.d), data<T>(weight), written<T>(k.a),
                           written<T>(k.b), written<T>(k.c), written<T>(k.dweight), written<T>(k.dbias)},
@@ -113,7 +121,6 @@ BackwardCoefficients finish_backward(const Coefficients& forward, const Tensor& 
 void update_pair(const Tensor& held, const Tensor& rows, const Tensor& weights, double decay,
                  const Tensor& nonfinite, const Tensor& spoiled) {
   const Rows in = rows_of(rows);
-  TORCH_INTERNAL_ASSERT(held.is_contiguous());
   in_precision(held.scalar_type(), [&](auto zero) {
     using T = decltype(zero);
     each_channel(UpdatePair<T>{in, rows.size(0), data<double>(weights), static_cast<T>(decay),

@@ -1,6 +1,7 @@
 // The steps of finish.hpp on a GPU: one thread per channel, one launch each, on the current stream.
 #include <ATen/cuda/CUDAContext.h>
 #include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAGuard.h>
 
 #include "strategies/kernels/finish_channel.hpp"
 
@@ -20,19 +21,20 @@ __global__ void every_channel(Body body, int64_t channels) {
 }  // namespace
 
 template <class Body>
-void each_channel(const Body& body, int64_t channels) {
+void each_channel(const Body& body, int64_t channels, at::Device device) {
+  const c10::cuda::CUDAGuard guard(device);
   const auto blocks = static_cast<unsigned>((channels + kThreads - 1) / kThreads);
   every_channel<<<blocks, kThreads, 0, at::cuda::getCurrentCUDAStream()>>>(body, channels);
   C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
-template void each_channel(const MergeMoments<float>&, int64_t);
-template void each_channel(const MergeMoments<double>&, int64_t);
-template void each_channel(const FinishForward<float>&, int64_t);
-template void each_channel(const FinishForward<double>&, int64_t);
-template void each_channel(const FinishBackward<float>&, int64_t);
-template void each_channel(const FinishBackward<double>&, int64_t);
-template void each_channel(const UpdatePair<float>&, int64_t);
-template void each_channel(const UpdatePair<double>&, int64_t);
+template void each_channel(const MergeMoments<float>&, int64_t, at::Device);
+template void each_channel(const MergeMoments<double>&, int64_t, at::Device);
+template void each_channel(const FinishForward<float>&, int64_t, at::Device);
+template void each_channel(const FinishForward<double>&, int64_t, at::Device);
+template void each_channel(const FinishBackward<float>&, int64_t, at::Device);
+template void each_channel(const FinishBackward<double>&, int64_t, at::Device);
+template void each_channel(const UpdatePair<float>&, int64_t, at::Device);
+template void each_channel(const UpdatePair<double>&, int64_t, at::Device);
 
 }  // namespace bnlab::kernels::cuda

@@ -101,6 +101,16 @@ TEST_F(Checkpoint, AveragingWeightsInEveryStepIsAveragingGradients) {
   }
 }
 
+// Whether the pairs are averaged, or merged when they are frozen, must not depend on what a rank itself has seen.
+TEST_F(Checkpoint, AveragingWeightsGoesOnWhereARankHasNoSamples) {
+  Json keys = {{"towers", 2}, {"batch_per_tower", {2, 0}}, {"strategy", "per_tower"}};
+  keys["average_weights_every"] = 1;
+  runs_.run(TrainingRuns::spec(keys), 2);
+  keys["average_weights_every"] = 2;
+  keys["strategy"] = {{"name", "frozen"}, {"from_step", 1}, {"base", "per_tower"}};
+  runs_.run(TrainingRuns::spec(keys), 2);
+}
+
 TEST_F(Checkpoint, AveragingWeightsNeedsOneTowerPerRank) {
   const std::string message = refusal(TrainingRuns::spec({{"average_weights_every", 2}}), 2);
   EXPECT_EQ(message, "average_weights_every: expected one tower per rank, got 2; use --ranks 4");

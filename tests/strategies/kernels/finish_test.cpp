@@ -135,6 +135,14 @@ TEST_P(Finish, SquaresAreSubtractedInTheStatisticsPrecision) {
   EXPECT_GT(lost(Merge::e_x2, at::kFloat), 1);
 }
 
+// A product that is not rounded before the subtraction would leave its rounding error here, of either sign.
+TEST_P(Finish, ConstantChannelsHaveNoVarianceBySquares) {
+  const Tensor value = at::linspace(1, 50, kChannels, at::kFloat).to(at::kDouble);
+  const Tensor row = at::cat({at::full({1}, 6.0, at::kDouble), value, at::zeros_like(value)}).unsqueeze(0);
+  const Tensor merged = merge_moments(there(row), 1, Merge::e_x2, at::kFloat).cpu();
+  EXPECT_TRUE(at::equal(merged, row)) << merged;
+}
+
 TEST_P(Finish, ForwardCoefficientsAreTheFormulas) {
   const Tensor rows = rows_of(sets_of(kSizes));
   const Tensor gamma = at::randn({kChannels}, at::kDouble), beta = at::randn({kChannels}, at::kDouble);
