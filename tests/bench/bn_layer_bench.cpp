@@ -53,7 +53,7 @@ void compare(benchmark::State& state, const Json& name, at::IntArrayRef shape, a
                    bias = at::zeros({shape[1]}).requires_grad_(true);
   const at::Tensor mean = at::zeros({shape[1]}), var = at::ones({shape[1]});
   const auto ours = [&] {
-    strategy->forward(network, x, {towers}).backward(dy);
+    strategy->forward(network, x, {towers, 1, {}, Mode::train}).backward(dy);
     x.mutable_grad() = at::Tensor();
   };
   const auto theirs = [&] {
