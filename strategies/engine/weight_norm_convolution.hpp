@@ -2,8 +2,8 @@
 //   w = gain v / norm(v); y = conv(x, w) + bias, or conv(x, w) - mean + bias
 // with gain and bias set from the first batch, so that every unit starts with mean 0 and a given deviation
 // (Salimans and Kingma 2016):
-//   t = conv(x, v / norm(v)), gain = init_scale / std(t), bias = -mean(t) gain (0 where the mean is
-//   subtracted)
+//   t = conv(x, v / norm(v)), gain = init_scale / std(t), bias = -mean(t) gain
+// where the mean is subtracted, the bias starts as 0
 #pragma once
 
 #include <memory>
