@@ -57,7 +57,7 @@ void add_placement_options(CLI::App& command, LaunchOptions& options) {
   command.add_option("--ranks", options.ranks, "Processes per run; default: one per GPU, on the CPU one")
       ->type_name("N")
       ->check(CLI::PositiveNumber);
-  command.add_option("--device", options.device, "cpu or cuda; default: cuda if there is a GPU")
+  command.add_option("--device", options.device, "cpu or cuda; default: cuda if every rank can have a GPU")
       ->type_name("DEVICE")
       ->check(CLI::IsMember({"cpu", "cuda"}));
   command.add_option("--jobs", options.jobs, "Runs side by side (their throughput is then not comparable)")

@@ -58,7 +58,8 @@ void Books::ended(const PlacedRun& run, const RunEnd& end, LaunchSummary& summar
   account.started_at = end.started_at;
   account.wall_time_s = end.wall_time_s;
   account.result = end.result;
-  account.notes = end.notes;
+  account.notes = run.notes;
+  account.notes.insert(account.notes.end(), end.notes.begin(), end.notes.end());
   write_json(std::filesystem::path(run.folder) / kRecordFile, compose_record(account));
   summary.count(end.outcome.status);
   progress_.finished(run.spec, end.outcome, end.wall_time_s, end.result);

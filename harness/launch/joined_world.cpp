@@ -34,7 +34,7 @@ LaunchOptions options_of_world(LaunchOptions options, const EnvironmentWorld& wo
 
 // The runs that fit the world, in order; the others are named in `remarks`.
 std::vector<PlacedRun> runs_that_fit(const Experiment& experiment, const LaunchOptions& options,
-                                     std::vector<std::string>& remarks) {
+                                     const EnvironmentWorld& world, std::vector<std::string>& remarks) {
   const std::string size = std::to_string(options.ranks);
   std::vector<RunSpec> fitting;
   for (const RunSpec& run : select_runs(experiment, options.only)) {
@@ -48,7 +48,8 @@ std::vector<PlacedRun> runs_that_fit(const Experiment& experiment, const LaunchO
       fitting.push_back(run);
     }
   }
-  const auto gpus = [&] { return visible_gpus() > 0 ? options.ranks : 0; };  // others may be on other hosts
+  // The other hosts are taken to have as many GPUs as this one.
+  const auto gpus = [&] { return visible_gpus() < world.local_size ? visible_gpus() : options.ranks; };
   return place_runs(experiment, fitting, options, gpus, usable_cores(), remarks);
 }
 
@@ -64,7 +65,7 @@ class JoinedWorld {
 
   LaunchSummary run() {
     std::vector<std::string> remarks;
-    const std::vector<PlacedRun> fitting = runs_that_fit(experiment_, options_, remarks);
+    const std::vector<PlacedRun> fitting = runs_that_fit(experiment_, options_, world_, remarks);
     const Json plan = agree_on_plan(fitting);
     const std::vector<PlacedRun> chosen = chosen_runs(fitting, plan);
     summary_.leads = leads();

@@ -14,7 +14,7 @@ struct EnvironmentWorld;
 
 struct LaunchOptions {
   int ranks = 0;                  // 0: one per GPU, one on the CPU; lowered to a divisor of the towers, aloud
-  std::string device;             // "cpu", "cuda" or "" (cuda if there is a GPU)
+  std::string device;             // "cpu", "cuda" or "" (cuda if there is a GPU for every rank)
   int jobs = 1;                   // independent runs side by side
   std::vector<std::string> only;  // "strategy=sync,per_tower", "seed=0": runs that match all of them
   bool retry = false;             // start failed runs again

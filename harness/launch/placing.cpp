@@ -24,21 +24,6 @@ void remark(std::vector<std::string>& remarks, const std::string& sentence) {
   }
 }
 
-std::string choose_device(const RunSpec& run, const LaunchOptions& options, const std::function<int()>& gpus,
-                          std::vector<std::string>& remarks) {
-  if (run.device) {
-    if (!options.device.empty() && options.device != *run.device) {
-      remark(remarks, "the spec places runs on " + *run.device + "; --device " + options.device +
-                          " does not apply to them");
-    }
-    return *run.device;
-  }
-  if (!options.device.empty()) {
-    return options.device;
-  }
-  return gpus() > 0 ? "cuda" : "cpu";
-}
-
 int choose_ranks(const RunSpec& run, const LaunchOptions& options, int gpus,
                  std::vector<std::string>& remarks) {
   const std::string towers = std::to_string(run.towers());
@@ -61,6 +46,38 @@ int choose_ranks(const RunSpec& run, const LaunchOptions& options, int gpus,
                         " does not divide the towers");
   }
   return ranks;
+}
+
+std::string several(int count, const std::string& noun) {
+  return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
+}
+
+// Where neither the spec nor the command line says it, the GPUs are used if every rank can have one.
+std::string default_device(const RunSpec& run, const LaunchOptions& options, int gpus, PlacedRun& place,
+                           std::vector<std::string>& remarks) {
+  if (gpus == 0) {
+    return "cpu";
+  }
+  const int ranks = choose_ranks(run, options, gpus, remarks);
+  if (ranks <= gpus) {
+    return "cuda";
+  }
+  place.notes.push_back("runs with " + several(ranks, "rank") + " use the CPU, because there " +
+                        (gpus == 1 ? "is " : "are ") + several(gpus, "GPU") + " and no --device was given");
+  remark(remarks, place.notes.back());
+  return "cpu";
+}
+
+std::string choose_device(const RunSpec& run, const LaunchOptions& options, const std::function<int()>& gpus,
+                          PlacedRun& place, std::vector<std::string>& remarks) {
+  if (run.device) {
+    if (!options.device.empty() && options.device != *run.device) {
+      remark(remarks, "the spec places runs on " + *run.device + "; --device " + options.device +
+                          " does not apply to them");
+    }
+    return *run.device;
+  }
+  return options.device.empty() ? default_device(run, options, gpus(), place, remarks) : options.device;
 }
 
 }  // namespace
@@ -93,13 +110,13 @@ std::vector<PlacedRun> place_runs(const Experiment& experiment, const std::vecto
                                   std::vector<std::string>& remarks) {
   std::vector<PlacedRun> placed;
   for (const RunSpec& run : runs) {
-    PlacedRun place{run, {}, "", 1, {}};
-    place.placement.device = choose_device(run, options, gpus, remarks);
+    PlacedRun place{run, {}, "", 1, {}, {}};
+    place.placement.device = choose_device(run, options, gpus, place, remarks);
     const bool on_gpu = place.placement.device == "cuda";
     place.placement.ranks = choose_ranks(run, options, on_gpu ? gpus() : 0, remarks);
     if (on_gpu && place.placement.ranks > gpus()) {
-      throw Error(Error::Kind::environment, run.id + ": " + std::to_string(place.placement.ranks) +
-                                                " ranks need as many GPUs, and " + std::to_string(gpus()) +
+      throw Error(Error::Kind::environment, run.id + ": " + several(place.placement.ranks, "rank") +
+                                                " need as many GPUs, and " + std::to_string(gpus()) +
                                                 " are visible; lower --ranks or give --device cpu");
     }
     place.placement.towers_per_rank = run.towers() / place.placement.ranks;

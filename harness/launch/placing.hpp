@@ -14,8 +14,9 @@ struct PlacedRun {
   RunSpec spec;
   Placement placement;
   std::string folder;
-  int threads = 1;        // per rank
-  std::vector<int> gpus;  // of each rank, once the run starts; empty on the CPU
+  int threads = 1;                 // per rank
+  std::vector<int> gpus;           // of each rank, once the run starts; empty on the CPU
+  std::vector<std::string> notes;  // for the record
 };
 
 // The GPUs of this machine, for runs side by side.
@@ -34,7 +35,8 @@ int usable_cores();
 
 // Places the runs in order. `gpus` counts the visible GPUs and is asked only where it matters; `cores`
 // are shared by the ranks of `options.jobs` runs. Each sentence of `remarks` is something the user did
-// not ask for in these words (ranks lowered to a divisor, a spec that decides for itself), said once.
+// not ask for in these words (ranks lowered to a divisor, the CPU for want of GPUs, a spec that decides for
+// itself), said once.
 std::vector<PlacedRun> place_runs(const Experiment& experiment, const std::vector<RunSpec>& runs,
                                   const LaunchOptions& options, const std::function<int()>& gpus, int cores,
                                   std::vector<std::string>& remarks);

@@ -80,6 +80,19 @@ TEST(Launch, WritesARecordForEveryRunAndSkipsThemNextTime) {
   expect_nobody_left(scratch, 4);
 }
 
+TEST(Launch, RanksThatLackGpusUseTheCpuAndTheirRecordSaysSo) {
+  const Scratch scratch;
+  setenv("FAKE_GPUS", "1", 1);
+  LaunchOptions options = scratch.options(2);
+  options.device = "";
+  EXPECT_EQ(run(scratch.write_spec(behaves("ok")), options).finished, 1);
+  unsetenv("FAKE_GPUS");
+  const auto records = scratch.records();
+  ASSERT_EQ(records.size(), 1U);
+  EXPECT_EQ(records[0].placement(), "2x1-cpu");
+  EXPECT_NE(records[0].at("notes").dump().find("use the CPU, because there is 1 GPU"), std::string::npos);
+}
+
 TEST(Launch, ARankFindsItsPlaceThreadsAndSocket) {
   const Scratch scratch;
   LaunchOptions options = scratch.options(2);

@@ -57,6 +57,23 @@ TEST_F(Placing, MoreRanksThanGpusAreRefused) {
   EXPECT_THROW(place(kSixTowers, 2), Error);
 }
 
+TEST_F(Placing, MoreRanksThanGpusUseTheCpuAloudWhereNoDeviceWasGiven) {
+  options_.ranks = 2;
+  const PlacedRun run = place(R"(, "matrix": {"towers": [6], "seed": [0, 1]})", 1);
+  EXPECT_EQ(run.placement.name(), "2x3-cpu");
+  const std::vector<std::string> said{
+      "runs with 2 ranks use the CPU, because there is 1 GPU and no --device was given"};
+  EXPECT_EQ(remarks_, said);
+  EXPECT_EQ(run.notes, said);
+  options_.ranks = 1;
+  EXPECT_EQ(place(kSixTowers, 1).placement.name(), "1x6-cuda");
+}
+
+TEST_F(Placing, ASpecThatAsksForMoreRanksThanGpusUsesTheCpuToo) {
+  EXPECT_EQ(place(R"(, "placement": {"ranks": 2})", 1).placement.name(), "2x1-cpu");
+  EXPECT_EQ(remarks_.size(), 1U);
+}
+
 TEST_F(Placing, CoresAreSharedByRanksAndJobs) {
   options_.ranks = 2;
   options_.jobs = 2;
