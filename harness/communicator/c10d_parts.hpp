@@ -12,9 +12,8 @@
 
 namespace bnlab {
 
-// `name` is that of the group, for messages: "statistics", "gradients" or "host".
-std::unique_ptr<Communicator> make_communicator(c10::intrusive_ptr<c10d::Backend> backend, Ledger& ledger,
-                                                std::string name);
+std::unique_ptr<Communicator> make_c10d_communicator(c10::intrusive_ptr<c10d::Backend> backend,
+                                                     Ledger& ledger, std::string group);
 
 // c10d's Reducer: buckets of gradients, averaged while backward still runs.
 std::unique_ptr<GradientSync> make_reducer(std::vector<at::Tensor> parameters,

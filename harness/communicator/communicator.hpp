@@ -1,16 +1,16 @@
 // Collectives between the ranks, and the ledger that counts them by purpose.
 //
 // Every member function is called by every rank, in the same order, with tensors of the same size and
-// dtype (a mismatch kills the process); tensors must be dense. A world of one issues the same calls and counts
-// them; its results may share the memory of what it was given.
+// dtype (a mismatch kills the process); tensors must be dense. A world of one books the same calls; its results may
+// share the memory of what it was given.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 #include <array>
-#include <chrono>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace bnlab {
@@ -67,26 +67,48 @@ class Pending {
   virtual void wait() {}  // on a GPU the current stream waits, not the host
 };
 
+// The public members book the call, check the tensor and put errors into words; the private ones are what ranks do
+// over one kind of wire, and are called between two ranks or more.
 class Communicator {
  public:
+  // `group` is the name of this group of ranks in messages: "statistics", "gradients" or "host".
+  Communicator(std::string group, Ledger& ledger) : group_(std::move(group)), ledger_(ledger) {}
   virtual ~Communicator() = default;
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
   // [size, ...shape of t], in rank order.
-  virtual at::Tensor all_gather(const at::Tensor& t, Purpose purpose) = 0;
-  virtual void all_reduce(at::Tensor& t, Purpose purpose) = 0;  // sum, in place
-  virtual std::unique_ptr<Pending> all_reduce_async(at::Tensor& t, Purpose purpose) = 0;
-  virtual void broadcast(at::Tensor& t, int root, Purpose purpose) = 0;  // in place
+  at::Tensor all_gather(const at::Tensor& t, Purpose purpose);
+  void all_reduce(at::Tensor& t, Purpose purpose);  // sum, in place
+  std::unique_ptr<Pending> all_reduce_async(at::Tensor& t, Purpose purpose);
+  void broadcast(at::Tensor& t, int root, Purpose purpose);  // in place
   // On root: [size, ...shape of t], in rank order; undefined elsewhere.
-  virtual at::Tensor gather(const at::Tensor& t, int root, Purpose purpose) = 0;
+  at::Tensor gather(const at::Tensor& t, int root, Purpose purpose);
   // Sum on root, in place. What the others hold afterwards is undefined.
-  virtual void reduce(at::Tensor& t, int root, Purpose purpose) = 0;
+  void reduce(at::Tensor& t, int root, Purpose purpose);
   // The first dimension of t is cut: send[r] rows go to rank r, receive[r] rows come from it. Returns the
   // received rows in rank order.
-  virtual at::Tensor all_to_all(const at::Tensor& t, const std::vector<int64_t>& send,
-                                const std::vector<int64_t>& receive, Purpose purpose) = 0;
-  virtual void barrier() = 0;
+  at::Tensor all_to_all(const at::Tensor& t, const std::vector<int64_t>& send,
+                        const std::vector<int64_t>& receive, Purpose purpose);
+  void barrier();
+
+ private:
+  // `gathered` [size, ...shape of t] and `received` are there to be filled; all tensors that are not changed in
+  // place are contiguous. gather() gets an undefined `gathered` on all ranks but the root.
+  virtual void do_all_gather(const at::Tensor& t, at::Tensor& gathered) = 0;
+  virtual void do_all_reduce(at::Tensor& t) = 0;
+  virtual std::unique_ptr<Pending> do_all_reduce_async(at::Tensor& t) = 0;
+  virtual void do_broadcast(at::Tensor& t, int root) = 0;
+  virtual void do_gather(const at::Tensor& t, at::Tensor& gathered, int root) = 0;
+  virtual void do_reduce(at::Tensor& t, int root) = 0;
+  virtual void do_all_to_all(const at::Tensor& t, const std::vector<int64_t>& send,
+                             const std::vector<int64_t>& receive, at::Tensor& received) = 0;
+  virtual void do_barrier() = 0;
+
+  void book(const char* op, const at::Tensor& t, Purpose purpose);
+
+  std::string group_;
+  Ledger& ledger_;
 };
 
 }  // namespace bnlab

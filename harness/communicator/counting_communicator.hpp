@@ -5,61 +5,44 @@
 
 #include <torch/types.h>
 
-#include <numeric>
-
 #include "harness/communicator/communicator.hpp"
 
 namespace bnlab {
 
 class CountingCommunicator : public Communicator {
  public:
-  CountingCommunicator(int size, Ledger& ledger) : size_(size), ledger_(ledger) {}
+  CountingCommunicator(int size, Ledger& ledger) : Communicator("counting", ledger), size_(size) {}
 
   int rank() const override { return 0; }
   int size() const override { return size_; }
 
-  at::Tensor all_gather(const at::Tensor& t, Purpose purpose) override {
-    book("all_gather", t, purpose);
-    return copies(t);
+ private:
+  void do_all_gather(const at::Tensor& t, at::Tensor& gathered) override {
+    gathered.copy_(t.expand_as(gathered));
   }
-  void all_reduce(at::Tensor& t, Purpose purpose) override {
-    book("all_reduce", t, purpose);
+  void do_all_reduce(at::Tensor& t) override { t.mul_(size_); }
+  std::unique_ptr<Pending> do_all_reduce_async(at::Tensor& t) override {
     t.mul_(size_);
-  }
-  std::unique_ptr<Pending> all_reduce_async(at::Tensor& t, Purpose purpose) override {
-    all_reduce(t, purpose);
     return std::make_unique<Pending>();
   }
-  void broadcast(at::Tensor& t, int /*root*/, Purpose purpose) override { book("broadcast", t, purpose); }
-  at::Tensor gather(const at::Tensor& t, int root, Purpose purpose) override {
-    book("gather", t, purpose);
-    return root == 0 ? copies(t) : at::Tensor();
+  void do_broadcast(at::Tensor& /*t*/, int /*root*/) override {}
+  void do_gather(const at::Tensor& t, at::Tensor& gathered, int root) override {
+    if (root == 0) {
+      gathered.copy_(t.expand_as(gathered));
+    }
   }
-  void reduce(at::Tensor& t, int root, Purpose purpose) override {
-    book("reduce", t, purpose);
+  void do_reduce(at::Tensor& t, int root) override {
     if (root == 0) {
       t.mul_(size_);
     }
   }
-  at::Tensor all_to_all(const at::Tensor& t, const std::vector<int64_t>& /*send*/,
-                        const std::vector<int64_t>& receive, Purpose purpose) override {
-    book("all_to_all", t, purpose);
-    std::vector<int64_t> shape = t.sizes().vec();
-    shape.front() = std::accumulate(receive.begin(), receive.end(), int64_t{0});
-    return at::zeros(shape, t.options());
+  void do_all_to_all(const at::Tensor& /*t*/, const std::vector<int64_t>& /*send*/,
+                     const std::vector<int64_t>& /*receive*/, at::Tensor& received) override {
+    received.zero_();
   }
-  void barrier() override { ledger_.add("barrier", Purpose::control, 0, 0); }
-
- private:
-  void book(const char* op, const at::Tensor& t, Purpose purpose) {
-    ledger_.add(op, purpose, t.numel(), static_cast<int64_t>(t.nbytes()));
-  }
-  at::Tensor copies(const at::Tensor& t) const {  // [size, ...shape of t]
-    return at::stack(std::vector<at::Tensor>(static_cast<size_t>(size_), t));
-  }
+  void do_barrier() override {}
 
   int size_;
-  Ledger& ledger_;
 };
 
 }  // namespace bnlab

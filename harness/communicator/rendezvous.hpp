@@ -4,7 +4,13 @@
 #include <chrono>
 #include <string>
 
+#include "harness/components/options.hpp"
+
 namespace bnlab {
+
+// What CPU ranks say of statistics goes through memory that they share, where one host has all of them, or through
+// sockets (Gloo). On GPUs NCCL decides.
+BNLAB_CHOICE(Exchange, shared_memory, sockets)
 
 struct Rendezvous {
   int rank = 0;
@@ -13,9 +19,10 @@ struct Rendezvous {
   std::string address = "127.0.0.1";
   int port = 0;               // unused in a world of one
   int listen_fd = -1;         // rank 0: a socket already bound and listening on `port`; -1: open one
-  bool store_exists = false;  // the launcher serves the store (torchrun): nobody starts one
+  bool store_exists = false;  // the launcher serves the store (torchrun); rank 0 starts none
   std::string prefix;         // keeps several worlds on one store apart
-  std::chrono::milliseconds timeout{60000};  // of every collective and of the meeting itself
+  Exchange exchange = Exchange::shared_memory;  // of CPU ranks
+  std::chrono::milliseconds timeout{60000};     // of every collective and of the meeting itself
 };
 
 // The text of rank 0, on every rank, through the store of the rendezvous. Called by every rank. Throws Error

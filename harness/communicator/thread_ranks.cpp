@@ -57,7 +57,8 @@ class ThreadRanks::Crew {
   // How long a rank that has failed waits for the others, which mostly fail alike.
   static constexpr std::chrono::milliseconds kPatience{200};
 
-  Crew(int ranks, at::DeviceType device) : device_(device), outcomes_(static_cast<size_t>(ranks)) {
+  Crew(int ranks, at::DeviceType device, Exchange exchange)
+      : device_(device), exchange_(exchange), outcomes_(static_cast<size_t>(ranks)) {
     for (int rank = 0; ranks > 1 && rank < ranks; ++rank) {
       threads_.emplace_back([this, rank] { work(rank); });
     }
@@ -161,12 +162,14 @@ class ThreadRanks::Crew {
       at.local_rank %= std::max(1, static_cast<int>(torch::cuda::device_count()));
     }
     at.size = ranks();
+    at.exchange = exchange_;
     at.port = socket_->port();
     at.listen_fd = rank == 0 ? ::dup(socket_->fd()) : -1;  // the store closes it
     return at;
   }
 
   at::DeviceType device_;
+  Exchange exchange_;
   std::unique_ptr<World> alone_;  // a world of one
   std::vector<std::thread> threads_;
   std::unique_ptr<LoopbackSocket> socket_;
@@ -180,7 +183,8 @@ class ThreadRanks::Crew {
   bool together_ = false;  // whether the ranks have met, and can go on together
 };
 
-ThreadRanks::ThreadRanks(int ranks, at::DeviceType device) : crew_(std::make_unique<Crew>(ranks, device)) {}
+ThreadRanks::ThreadRanks(int ranks, at::DeviceType device, Exchange exchange)
+    : crew_(std::make_unique<Crew>(ranks, device, exchange)) {}
 
 ThreadRanks::~ThreadRanks() = default;
 
@@ -192,8 +196,9 @@ void ThreadRanks::run(const std::function<void(World&)>& body) {
   crew_->run(body);
 }
 
-void on_thread_ranks(int ranks, at::DeviceType device, const std::function<void(World&)>& body) {
-  ThreadRanks(ranks, device).run(body);
+void on_thread_ranks(int ranks, at::DeviceType device, const std::function<void(World&)>& body,
+                     Exchange exchange) {
+  ThreadRanks(ranks, device, exchange).run(body);
 }
 
 }  // namespace bnlab

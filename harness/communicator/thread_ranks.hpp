@@ -22,7 +22,7 @@ class ThreadRanks {
  public:
   // On GPU k for rank k where `device` is CUDA, modulo their number where they are shared. A world of one
   // runs in the calling thread.
-  ThreadRanks(int ranks, at::DeviceType device);
+  ThreadRanks(int ranks, at::DeviceType device, Exchange exchange = Exchange::shared_memory);
   ~ThreadRanks();
   int ranks() const;
 
@@ -36,6 +36,7 @@ class ThreadRanks {
 };
 
 // The same with ranks that live for this body only.
-void on_thread_ranks(int ranks, at::DeviceType device, const std::function<void(World&)>& body);
+void on_thread_ranks(int ranks, at::DeviceType device, const std::function<void(World&)>& body,
+                     Exchange exchange = Exchange::shared_memory);
 
 }  // namespace bnlab

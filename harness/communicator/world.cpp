@@ -8,15 +8,22 @@
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 #endif
 
+#include <chrono>
+#include <thread>
 #include <utility>
 
 #include "harness/communicator/c10d_parts.hpp"
 #include "harness/communicator/loopback_socket.hpp"
 #include "harness/communicator/meeting.hpp"
+#include "harness/communicator/shared_communicator.hpp"
 #include "harness/error.hpp"
 
 namespace bnlab {
 namespace {
+
+using std::chrono_literals::operator""us;
+
+constexpr std::chrono::microseconds kSpin = 20us;  // of a wait for another rank's part of an exchange
 
 c10::intrusive_ptr<c10d::Backend> gloo_backend(const c10::intrusive_ptr<c10d::Store>& store,
                                                const Rendezvous& at) {
@@ -52,33 +59,58 @@ c10::intrusive_ptr<c10d::Backend> nccl_backend([[maybe_unused]] const c10::intru
 #endif
 }
 
+c10::intrusive_ptr<c10d::Store> named(const c10::intrusive_ptr<c10d::Store>& store, const char* name) {
+  return c10::make_intrusive<c10d::PrefixStore>(name, store);
+}
+
+std::unique_ptr<SharedMemory> share_memory(const c10::intrusive_ptr<c10d::Store>& store,
+                                           const Rendezvous& at) {
+  const auto share = [&](const std::string& text) {
+    if (at.rank == 0) {
+      store->set("invitation", std::vector<uint8_t>(text.begin(), text.end()));
+    }
+    const std::vector<uint8_t> found = store->get("invitation");
+    return std::string(found.begin(), found.end());
+  };
+  const bool a_core_each = static_cast<unsigned>(at.size) <= std::thread::hardware_concurrency();
+  return std::make_unique<SharedMemory>(at.rank, at.size, share, at.timeout, a_core_each ? kSpin : 0us);
+}
+
 class C10dWorld : public World {
  public:
-  C10dWorld(const Rendezvous& at, at::Device device) : rank_(at.rank), size_(at.size), device_(device) {
-    store_ = meet(at);
-    add_group(at, "statistics", device.is_cuda(), /*high_priority=*/true);
-    add_group(at, "gradients", device.is_cuda());
-    if (device.is_cuda()) {
-      add_group(at, "host", /*on_gpu=*/false);
+  C10dWorld(const Rendezvous& at, at::Device device)
+      : rank_(at.rank), size_(at.size), device_(device), store_(meet(at)) {
+    const bool on_gpu = device.is_cuda();
+    if (!on_gpu && at.size > 1 && at.exchange == Exchange::shared_memory) {
+      statistics_ =
+          make_shared_communicator(share_memory(named(store_, "statistics"), at), ledger_, "statistics");
+    } else {
+      statistics_ = over_c10d(at, "statistics", on_gpu, /*high_priority=*/true);
+    }
+    gradients_ = over_c10d(at, "gradients", on_gpu);
+    reducer_backend_ = backends_.back();
+    if (on_gpu) {
+      host_ = over_c10d(at, "host", /*on_gpu=*/false);
     }
   }
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
   at::Device device() const override { return device_; }
-  std::string backend() const override { return device_.is_cuda() ? "nccl" : "gloo"; }
-  Communicator& statistics() override { return *communicators_[0]; }
-  Communicator& gradients() override { return *communicators_[1]; }
-  Communicator& host() override { return device_.is_cuda() ? *communicators_[2] : statistics(); }
+  Communicator& statistics() override { return *statistics_; }
+  Communicator& gradients() override { return *gradients_; }
+  Communicator& host() override { return host_ ? *host_ : statistics(); }
   Ledger& ledger() override { return ledger_; }
 
   std::unique_ptr<GradientSync> reducer(const std::vector<at::Tensor>& parameters) override {
-    return make_reducer(parameters, backends_[1], device_, ledger_);
+    return make_reducer(parameters, reducer_backend_, device_, ledger_);
   }
 
   void leave() override {
-    for (const auto& communicator : communicators_) {
-      communicator->barrier();
+    for (Communicator* communicator : {statistics_.get(), gradients_.get(), host_.get()}) {
+      if (communicator != nullptr) {
+        communicator->barrier();
+      }
     }
     for (const auto& backend : backends_) {
       backend->shutdown();
@@ -86,10 +118,11 @@ class C10dWorld : public World {
   }
 
  private:
-  void add_group(const Rendezvous& at, const char* name, bool on_gpu, bool high_priority = false) {
-    const auto store = c10::make_intrusive<c10d::PrefixStore>(name, store_);
+  std::unique_ptr<Communicator> over_c10d(const Rendezvous& at, const char* group, bool on_gpu,
+                                          bool high_priority = false) {
+    const auto store = named(store_, group);
     backends_.push_back(on_gpu ? nccl_backend(store, at, device_, high_priority) : gloo_backend(store, at));
-    communicators_.push_back(make_communicator(backends_.back(), ledger_, name));
+    return make_c10d_communicator(backends_.back(), ledger_, group);
   }
 
   int rank_;
@@ -98,7 +131,8 @@ class C10dWorld : public World {
   Ledger ledger_;
   c10::intrusive_ptr<c10d::Store> store_;
   std::vector<c10::intrusive_ptr<c10d::Backend>> backends_;
-  std::vector<std::unique_ptr<Communicator>> communicators_;
+  c10::intrusive_ptr<c10d::Backend> reducer_backend_;
+  std::unique_ptr<Communicator> statistics_, gradients_, host_;  // host_ on GPUs only
 };
 
 }  // namespace

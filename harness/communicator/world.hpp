@@ -6,7 +6,6 @@
 
 #include <exception>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "harness/communicator/communicator.hpp"
@@ -21,10 +20,9 @@ class World {
   virtual int rank() const = 0;
   virtual int size() const = 0;
   virtual at::Device device() const = 0;
-  virtual std::string backend() const = 0;  // "gloo" or "nccl"
-  virtual Communicator& statistics() = 0;   // for the strategy, in forward and backward
-  virtual Communicator& gradients() = 0;    // also for loss counts, metrics and control
-  virtual Communicator& host() = 0;         // between the hosts, for CPU tensors; on the CPU statistics()
+  virtual Communicator& statistics() = 0;  // for the strategy, in forward and backward
+  virtual Communicator& gradients() = 0;   // also for loss counts, metrics and control
+  virtual Communicator& host() = 0;        // between the hosts, for CPU tensors; on the CPU statistics()
   virtual Ledger& ledger() = 0;
   // c10d's Reducer over these parameters (same order on all ranks, all needing gradients): buckets that
   // are averaged while backward goes on.

@@ -15,10 +15,12 @@ BNLAB_CHOICE(Part, all, features)
 struct PlacementKeys {
   std::optional<int> ranks;
   std::optional<std::string> device;
+  std::optional<Exchange> exchange;
 
   void describe(OptionVisitor& option) {
     option("ranks", ranks, "processes; must divide the towers").at_least(1).at_most(4096);
     option("device", device, "where the ranks compute").one_of({"cpu", "cuda"});
+    option("exchange", exchange, "how ranks on CPUs exchange statistics");
   }
 };
 
@@ -97,6 +99,7 @@ void RunSpec::describe(OptionVisitor& option) {
   average_weights_every = every.value_or(0);
   ranks = placement.ranks;
   device = placement.device;
+  exchange = placement.exchange;
 }
 
 void Contrast::describe(OptionVisitor& option) {

@@ -159,7 +159,7 @@ class Matrix {
   }
 
   void check_unique(const RunSpec& run, const Cell& cell) {
-    const auto key = std::make_tuple(run.id, run.ranks.value_or(0), run.device.value_or(""));
+    const auto key = std::make_tuple(run.id, run.ranks, run.device, run.exchange);
     const auto [first, is_new] = first_.emplace(key, cell.position);
     if (is_new) {
       return;
@@ -230,7 +230,9 @@ class Matrix {
   std::vector<bool> rule_is_usable_;
   std::vector<size_t> rule_removed_;
   std::vector<Json> excluded_cells_;
-  std::map<std::tuple<std::string, int, std::string>, std::vector<size_t>> first_;
+  std::map<std::tuple<std::string, std::optional<int>, std::optional<std::string>, std::optional<Exchange>>,
+           std::vector<size_t>>
+      first_;
   Expansion found_;
 };
 

@@ -165,7 +165,8 @@ std::vector<std::string> RunSpec::evaluated() const {
 Json RunSpec::with_placement() const {
   Json whole = resolved;
   whole["placement"] = {{"ranks", ranks ? Json(*ranks) : Json()},
-                        {"device", device ? Json(*device) : Json()}};
+                        {"device", device ? Json(*device) : Json()},
+                        {"exchange", exchange ? Json(name_of(*exchange)) : Json()}};
   return whole;
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/communicator/rendezvous.hpp"
 #include "harness/components/options.hpp"
 #include "harness/json.hpp"
 
@@ -61,6 +62,7 @@ struct RunSpec {
   // From the spec's "placement", else unset: the command line decides.
   std::optional<int> ranks;
   std::optional<std::string> device;  // "cpu" or "cuda"
+  std::optional<Exchange> exchange;   // on CPUs
 
   void describe(OptionVisitor& option);  // every key of a run: keys.cpp
   int64_t towers() const { return static_cast<int64_t>(samples_per_tower.size()); }

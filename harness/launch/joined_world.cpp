@@ -22,6 +22,7 @@ namespace {
 // The options of the one placement that this world can give: all its ranks, one run at a time.
 LaunchOptions options_of_world(LaunchOptions options, const EnvironmentWorld& world) {
   options.ranks = world.rendezvous.size;
+  options.one_host = world.local_size == world.rendezvous.size;
   options.jobs = 1;
   if (options.threads == 0) {
     const char* set_by_launcher = std::getenv("OMP_NUM_THREADS");
@@ -128,6 +129,7 @@ class JoinedWorld {
     job.rendezvous = world_.rendezvous;
     job.rendezvous.prefix = prefix;
     job.rendezvous.timeout = collective_timeout(run.spec);
+    job.rendezvous.exchange = run.placement.exchange.value_or(Exchange::sockets);
     job.device = run.placement.device;
     job.data_dir = options_.data_dir;
     job.run_dir = run.folder;

@@ -2,6 +2,7 @@
 // outcome. A failed run never ends the matrix. This needs no LibTorch.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,11 +14,13 @@ namespace bnlab {
 struct EnvironmentWorld;
 
 struct LaunchOptions {
-  int ranks = 0;                  // 0: one per GPU, one on the CPU; lowered to a divisor of the towers, aloud
-  std::string device;             // "cpu", "cuda" or "" (cuda if there is a GPU for every rank)
-  int jobs = 1;                   // independent runs side by side
-  std::vector<std::string> only;  // "strategy=sync,per_tower", "seed=0": runs that match all of them
-  bool retry = false;             // start failed runs again
+  int ranks = 0;       // 0: one per GPU, one on the CPU; lowered to a divisor of the towers, aloud
+  std::string device;  // "cpu", "cuda" or "" (cuda if there is a GPU for every rank)
+  std::optional<Exchange> exchange;  // of CPU ranks; nothing: shared memory, where one host has all ranks
+  bool one_host = true;              // whether it has
+  int jobs = 1;                      // independent runs side by side
+  std::vector<std::string> only;     // "strategy=sync,per_tower", "seed=0": runs that match all of them
+  bool retry = false;                // start failed runs again
   std::string results_dir = "results";
   std::string data_dir;
   std::string command;  // as typed, for the record

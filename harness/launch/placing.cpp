@@ -80,6 +80,25 @@ std::string choose_device(const RunSpec& run, const LaunchOptions& options, cons
   return options.device.empty() ? default_device(run, options, gpus(), place, remarks) : options.device;
 }
 
+std::optional<Exchange> choose_exchange(const RunSpec& run, const LaunchOptions& options,
+                                        const Placement& placement, std::vector<std::string>& remarks) {
+  if (placement.ranks == 1 || placement.device == "cuda") {
+    return std::nullopt;
+  }
+  if (run.exchange && options.exchange && run.exchange != options.exchange) {
+    remark(remarks, "the spec exchanges statistics through " + name_of(*run.exchange) + "; --exchange " +
+                        name_of(*options.exchange) + " does not apply to it");
+  }
+  const std::optional<Exchange> asked = run.exchange ? run.exchange : options.exchange;
+  if (asked == Exchange::shared_memory && !options.one_host) {
+    throw Error(Error::Kind::environment,
+                run.id +
+                    ": the ranks of this world are on several hosts, which share no memory; give "
+                    "--exchange sockets");
+  }
+  return asked.value_or(options.one_host ? Exchange::shared_memory : Exchange::sockets);
+}
+
 }  // namespace
 
 int usable_cores() {
@@ -119,6 +138,7 @@ std::vector<PlacedRun> place_runs(const Experiment& experiment, const std::vecto
                                                 " need as many GPUs, and " + std::to_string(gpus()) +
                                                 " are visible; lower --ranks or give --device cpu");
     }
+    place.placement.exchange = choose_exchange(run, options, place.placement, remarks);
     place.placement.towers_per_rank = run.towers() / place.placement.ranks;
     place.folder = run_folder(options.results_dir, experiment.name, run.id, place.placement);
     place.threads =

@@ -48,6 +48,7 @@ std::string log_file(const std::string& run_dir, int rank) {
 void write_job(const RankJob& job) {
   write_json(job_file(job.run_dir), {{"spec", job.spec.resolved},
                                      {"device", job.device},
+                                     {"exchange", name_of(job.rendezvous.exchange)},
                                      {"data_dir", job.data_dir},
                                      {"run_dir", job.run_dir},
                                      {"threads", job.threads}});
@@ -70,17 +71,18 @@ std::optional<RankReport> read_report(const std::string& run_dir, int rank) {
 
 int rank_main(const std::string& job_file) {
   RankJob job;
+  job.rendezvous = place_from_environment();
   try {
     const Json json = read_json(job_file);
     job.spec = read_resolved(json.at("spec"));
     job.device = json.at("device").get<std::string>();
+    job.rendezvous.exchange = choice_of<Exchange>(json.at("exchange").get<std::string>());
     job.data_dir = json.at("data_dir").get<std::string>();
     job.run_dir = json.at("run_dir").get<std::string>();
     job.threads = json.at("threads").get<int>();
   } catch (const Json::exception& e) {
     throw Error(Error::Kind::usage, job_file + ": expected a job that `bnlab run` wrote: " + e.what());
   }
-  job.rendezvous = place_from_environment();
   job.rendezvous.prefix = job.spec.id;
   job.rendezvous.timeout = collective_timeout(job.spec);
   RankReport report = run_rank(job);

@@ -62,6 +62,7 @@ RunningRun::RunningRun(PlacedRun run, const std::string& program, const std::str
   RankJob job;
   job.spec = run_.spec;
   job.device = run_.placement.device;
+  job.rendezvous.exchange = run_.placement.exchange.value_or(Exchange::sockets);
   job.data_dir = data_dir;
   job.run_dir = run_.folder;
   job.threads = run_.threads;

@@ -37,7 +37,7 @@ void add_leaves(const Json& value, const std::string& key, std::vector<std::stri
 
 // An axis of objects is shown by those of their entries that vary.
 std::vector<std::string> varying_leaves(const std::string& key, const std::vector<RunSpec>& runs) {
-  if (key == "placement") return {"placement.ranks", "placement.device"};
+  if (key == "placement") return {"placement.ranks", "placement.device", "placement.exchange"};
   std::vector<std::string> leaves;
   for (const RunSpec& run : runs) add_leaves(value_of(run, key), key, leaves);
   if (leaves.size() < 2) return leaves;

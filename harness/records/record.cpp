@@ -26,6 +26,7 @@ Json placement_json(const RunAccount& account) {
           {"towers_per_rank", placement.towers_per_rank},
           {"device", placement.device},
           {"backend", account.backend},
+          {"exchange", placement.exchange ? Json(name_of(*placement.exchange)) : Json()},
           {"threads_per_rank", account.threads_per_rank},
           {"emulated", placement.towers_per_rank > 1},
           {"jobs", account.jobs},
@@ -181,8 +182,10 @@ bool Record::throughput_counts() const {
 }
 
 bool is_of(const Record& record, const RunSpec& run) {
+  const Json& exchange = record.at("placement.exchange");  // null where there was none, absent in old records
   return record.run_id() == run.id && (!run.ranks || *run.ranks == record.ranks()) &&
-         (!run.device || *run.device == record.device());
+         (!run.device || *run.device == record.device()) &&
+         (!run.exchange || exchange.is_null() || exchange == name_of(*run.exchange));
 }
 
 std::optional<Record> find_record(const std::filesystem::path& folder) {

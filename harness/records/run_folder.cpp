@@ -66,7 +66,8 @@ std::vector<std::filesystem::path> folders_in(const std::filesystem::path& folde
 }  // namespace
 
 std::string Placement::name() const {
-  return std::to_string(ranks) + "x" + std::to_string(towers_per_rank) + "-" + device;
+  return std::to_string(ranks) + "x" + std::to_string(towers_per_rank) + "-" + device +
+         (exchange == Exchange::sockets ? "-sockets" : "");
 }
 
 std::filesystem::path experiment_folder(const std::filesystem::path& results, const std::string& experiment) {

@@ -4,10 +4,12 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "harness/communicator/rendezvous.hpp"
 #include "harness/json.hpp"
 
 namespace bnlab {
@@ -16,9 +18,11 @@ namespace bnlab {
 struct Placement {
   int ranks = 1;
   int64_t towers_per_rank = 1;
-  std::string device = "cpu";  // or "cuda"
+  std::string device = "cpu";             // or "cuda"
+  std::optional<Exchange> exchange = {};  // between several ranks on CPUs, else nothing
 
-  std::string name() const;  // "2x4-cpu": ranks x towers per rank - device
+  // "2x4-cpu": ranks x towers per rank - device; "2x4-cpu-sockets" where statistics go through sockets.
+  std::string name() const;
 };
 
 std::filesystem::path experiment_folder(const std::filesystem::path& results, const std::string& experiment);

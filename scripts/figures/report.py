@@ -54,9 +54,10 @@ class Row(Scores):
     def __init__(self, given, cell):
         super().__init__(given)
         self.cell, self.strategy, self.grouping = cell, cell.strategy, cell.grouping
-        self.placement, self.ranks, self.device = given["placement"], given["ranks"], given["device"]
+        self.placement = given["placement"]
+        self.world = given["device"], given["ranks"], self.placement.endswith("-sockets")
         # What a user's multi-GPU run would be: several ranks, one tower each, alone on the machine.
-        self.is_real = bool(given["images_per_s"]) and self.ranks > 1
+        self.is_real = bool(given["images_per_s"]) and given["ranks"] > 1
         self.images_per_s = _quantity(given["images_per_s"] or given["emulated_images_per_s"])
         self.relative_images_per_s = given["relative_images_per_s"]
         self.beside_others = self.ok - (self.images_per_s.n if self.images_per_s else 0) if given["ran_beside_others"] else 0

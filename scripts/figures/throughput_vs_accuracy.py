@@ -1,6 +1,6 @@
 """Headline metric against images/s with the Pareto front: which strategies are worth their price.
 
-A front joins real multi-rank runs (one tower per rank, nothing beside them) of one device and world size. Emulated runs
+A front joins real multi-rank runs (one tower per rank, nothing beside them) of one device, world size and exchange. Emulated runs
 have another marker and are never on it; runs that shared the machine with others (placement.jobs > 1) are left out.
 """
 
@@ -47,7 +47,7 @@ def draw(report, cells, condition, styles):
                       if side_by_side else "no run ended with a result")
     worlds = {}
     for row in usable:
-        worlds.setdefault((row.device, row.ranks), []).append(row)
+        worlds.setdefault(row.world, []).append(row)
     panels = {world: (_points_of(rows), rows) for world, rows in sorted(worlds.items())}
     points = [point for points, _ in panels.values() for point in points]
 
@@ -177,11 +177,12 @@ def _label(point, several_groupings, numbers):
 
 
 def _world_text(world):
-    return f"{world[1]} rank{'s' if world[1] > 1 else ''} on {world[0]}"
+    device, ranks, sockets = world
+    return f"{ranks} rank{'s' if ranks > 1 else ''} on {device}{', over sockets' if sockets else ''}"
 
 
 def _caption(report, cells, rows, side_by_side, points, condition, crowded):
-    worlds = sorted({(row.device, row.ranks) for row in rows})
+    worlds = sorted({row.world for row in rows})
     parts = [f"{report.name}, {' and '.join(map(_world_text, worlds))}.", f"With {condition}." if condition else ""]
     groupings = list(dict.fromkeys(grouping_text(point.grouping) for point in points))
     parts.append(f"Towers x images per tower: {', '.join(groupings)}.")

@@ -1,9 +1,13 @@
-// Collectives over Gloo between 1, 2 and 4 ranks, threads of this process: what arrives, and what the ledger
-// says.
+// Collectives through shared memory and over Gloo between 1, 2 and 4 ranks, threads of this process: what arrives, and
+// what the ledger says.
+#include "harness/communicator/communicator.hpp"
+
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
 #include <cstdlib>
+#include <thread>
+#include <tuple>
 
 #include "harness/communicator/thread_ranks.hpp"
 #include "harness/communicator/world.hpp"
@@ -16,12 +20,20 @@ namespace {
 // before main().
 [[maybe_unused]] const int no_flight_recorder = ::setenv("TORCH_FR_BUFFER_SIZE", "0", 1);
 
-class Collectives : public ::testing::TestWithParam<int> {
+class Collectives : public ::testing::TestWithParam<std::tuple<int, Exchange>> {
  protected:
-  void on_ranks(const std::function<void(World&)>& body) { on_thread_ranks(GetParam(), at::kCPU, body); }
+  void on_ranks(const std::function<void(World&)>& body) {
+    on_thread_ranks(std::get<int>(GetParam()), at::kCPU, body, std::get<Exchange>(GetParam()));
+  }
 };
 
-INSTANTIATE_TEST_SUITE_P(Ranks, Collectives, ::testing::Values(1, 2, 4));
+INSTANTIATE_TEST_SUITE_P(Ranks, Collectives,
+                         ::testing::Combine(::testing::Values(1, 2, 4),
+                                            ::testing::Values(Exchange::shared_memory, Exchange::sockets)),
+                         [](const auto& info) {
+                           return std::to_string(std::get<int>(info.param)) + "_" +
+                                  name_of(std::get<Exchange>(info.param));
+                         });
 
 constexpr at::ScalarType kTypes[] = {at::kDouble, at::kFloat, at::kBFloat16, at::kHalf, at::kLong};
 
@@ -37,6 +49,97 @@ TEST_P(Collectives, GatherBringsEveryRanksTensorToTheRoot) {
         EXPECT_TRUE(at::equal(all, expected)) << type;
         EXPECT_EQ(all.scalar_type(), type);
       }
+    }
+  });
+}
+
+// More than a sheet of shared memory holds, and no multiple of it.
+constexpr int64_t kLarge = 200003;
+
+TEST_P(Collectives, AllGatherBringsEveryRanksTensorToAll) {
+  on_ranks([](World& world) {
+    for (const int64_t elements : {int64_t{0}, int64_t{5}, kLarge}) {
+      const at::Tensor mine = at::arange(elements, at::kFloat) + world.rank();
+      const at::Tensor all = world.statistics().all_gather(mine, Purpose::statistics);
+      ASSERT_EQ(all.sizes(), (at::IntArrayRef{world.size(), elements}));
+      for (int rank = 0; rank < world.size(); ++rank) {
+        EXPECT_TRUE(at::equal(all[rank], at::arange(elements, at::kFloat) + rank));
+      }
+    }
+  });
+}
+
+TEST_P(Collectives, AllReduceSumsOnAllRanks) {
+  on_ranks([](World& world) {
+    const int64_t ranks = world.size() * (world.size() + 1) / 2;
+    for (const at::ScalarType type : kTypes) {
+      at::Tensor t = at::arange(6, type).view({2, 3}) * (world.rank() + 1);
+      world.statistics().all_reduce(t, Purpose::statistics);
+      EXPECT_TRUE(at::equal(t, at::arange(6, type).view({2, 3}) * ranks)) << type;
+    }
+    at::Tensor large = at::arange(kLarge, at::kDouble) * (world.rank() + 1);
+    world.statistics().all_reduce_async(large, Purpose::statistics)->wait();
+    EXPECT_TRUE(at::equal(large, at::arange(kLarge, at::kDouble) * ranks));
+  });
+}
+
+TEST_P(Collectives, AllReduceLeavesTheSameBitsOnAllRanks) {
+  on_ranks([](World& world) {
+    for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+      at::Tensor t =
+          (at::arange(1000, at::kFloat) * (0.1F + static_cast<float>(world.rank()))).cos().to(type);
+      world.statistics().all_reduce(t, Purpose::statistics);
+      const at::Tensor all = world.statistics().all_gather(t, Purpose::statistics);
+      for (int rank = 0; rank < world.size(); ++rank) {
+        EXPECT_TRUE(at::equal(all[rank], t)) << type;
+      }
+    }
+  });
+}
+
+TEST_P(Collectives, BroadcastBringsTheRootsTensor) {
+  on_ranks([](World& world) {
+    for (const int root : {0, world.size() - 1}) {
+      for (const int64_t elements : {int64_t{3}, kLarge}) {
+        at::Tensor t = at::arange(elements, at::kFloat) + world.rank();
+        world.statistics().broadcast(t, root, Purpose::statistics);
+        EXPECT_TRUE(at::equal(t, at::arange(elements, at::kFloat) + root));
+      }
+    }
+  });
+}
+
+TEST_P(Collectives, SlowRanksLoseNothingOfManyCollectivesInARow) {
+  on_ranks([](World& world) {
+    for (int i = 0; i < 50; ++i) {
+      if (i % world.size() == world.rank()) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
+      const int root = i % world.size();
+      at::Tensor t = at::full({7}, i * (world.rank() + 1), at::kLong);
+      const at::Tensor gathered = world.statistics().gather(t, root, Purpose::statistics);
+      if (world.rank() == root) {
+        EXPECT_EQ(gathered[world.size() - 1][6].item<int64_t>(), i * world.size());
+      }
+      world.statistics().broadcast(t, root, Purpose::statistics);
+      EXPECT_EQ(t[3].item<int64_t>(), i * (root + 1));
+    }
+    world.statistics().barrier();
+  });
+}
+
+TEST_P(Collectives, AllToAllTakesMoreThanASheet) {
+  on_ranks([](World& world) {
+    std::vector<int64_t> send(static_cast<size_t>(world.size()), 1), receive(send);
+    send[0] = 3;  // rank 0 gets more, so that some ranks have more to say than others
+    if (world.rank() == 0) {
+      std::fill(receive.begin(), receive.end(), 3);
+    }
+    const at::Tensor rows = at::full({world.size() + 2, kLarge}, world.rank(), at::kFloat);
+    const at::Tensor received = world.statistics().all_to_all(rows, send, receive, Purpose::shuffle);
+    const int64_t of_each = receive[0];
+    for (int rank = 0; rank < world.size(); ++rank) {
+      EXPECT_TRUE(received.narrow(0, rank * of_each, of_each).eq(rank).all().item<bool>());
     }
   });
 }

@@ -51,6 +51,35 @@ TEST_F(Placing, TheSpecsPlacementWinsAloud) {
   EXPECT_EQ(remarks_.size(), 2U);
 }
 
+TEST_F(Placing, RanksOfOneHostExchangeThroughSharedMemoryUnlessToldOtherwise) {
+  options_.ranks = 2;
+  EXPECT_EQ(place(kSixTowers, 0).placement.exchange, Exchange::shared_memory);
+  EXPECT_EQ(place(kSixTowers, 0).placement.name(), "2x3-cpu");
+  options_.exchange = Exchange::sockets;
+  EXPECT_EQ(place(kSixTowers, 0).placement.name(), "2x3-cpu-sockets");
+  options_.device = "cuda";
+  EXPECT_EQ(place(kSixTowers, 2).placement.name(), "2x3-cuda");
+  options_ = {};
+  EXPECT_EQ(place(kSixTowers, 0).placement.exchange, std::nullopt) << "one rank exchanges nothing";
+}
+
+TEST_F(Placing, TheSpecsExchangeWinsAloud) {
+  options_.ranks = 2;
+  options_.exchange = Exchange::shared_memory;
+  EXPECT_EQ(place(R"(, "matrix": {"towers": [6]}, "placement": {"exchange": "sockets"})", 0).placement.name(),
+            "2x3-cpu-sockets");
+  ASSERT_EQ(remarks_.size(), 1U);
+  EXPECT_NE(remarks_[0].find("--exchange shared_memory does not apply"), std::string::npos) << remarks_[0];
+}
+
+TEST_F(Placing, SeveralHostsShareNoMemory) {
+  options_.ranks = 2;
+  options_.one_host = false;
+  EXPECT_EQ(place(kSixTowers, 0).placement.exchange, Exchange::sockets);
+  options_.exchange = Exchange::shared_memory;
+  EXPECT_THROW(place(kSixTowers, 0), Error);
+}
+
 TEST_F(Placing, MoreRanksThanGpusAreRefused) {
   options_.ranks = 3;
   options_.device = "cuda";

@@ -1,0 +1,160 @@
+#include "harness/communicator/shared_communicator.hpp"
+
+#include <ATen/Dispatch.h>
+#include <torch/types.h>
+
+#include <algorithm>
+#include <cstring>
+#include <span>
+#include <utility>
+
+namespace bnlab {
+namespace {
+
+constexpr size_t kSheet = SharedMemory::kSheetBytes;
+
+std::byte* bytes_of(const at::Tensor& t) {
+  return static_cast<std::byte*>(t.data_ptr());
+}
+
+// sum += row, both of `bytes` bytes, element by element.
+void add(at::ScalarType type, std::byte* sum, const std::byte* row, size_t bytes) {
+  AT_DISPATCH_ALL_TYPES_AND2(at::kHalf, at::kBFloat16, type, "sum over ranks", [&] {
+    auto* const a = reinterpret_cast<scalar_t*>(sum);
+    const auto* const b = reinterpret_cast<const scalar_t*>(row);
+    for (size_t i = 0; i < bytes / sizeof(scalar_t); ++i) {
+      a[i] = static_cast<scalar_t>(a[i] + b[i]);
+    }
+  });
+}
+
+// Calls body(offset, bytes) for every piece of a tensor: what is larger than a sheet takes several rounds.
+template <class Body>
+void in_pieces(size_t bytes, const Body& body) {
+  for (size_t offset = 0; offset < bytes; offset += kSheet) {
+    body(offset, std::min(kSheet, bytes - offset));
+  }
+}
+
+using Bytes = std::span<std::byte>;
+
+// The rows of a tensor that are meant for each rank, or come from it.
+std::vector<Bytes> shares_of(const at::Tensor& t, const std::vector<int64_t>& rows) {
+  const auto row_bytes = static_cast<size_t>(c10::multiply_integers(t.sizes().slice(1))) * t.itemsize();
+  const Bytes all(bytes_of(t), t.nbytes());
+  std::vector<Bytes> shares;
+  size_t begin = 0;
+  for (const int64_t count : rows) {
+    shares.push_back(all.subspan(begin, static_cast<size_t>(count) * row_bytes));
+    begin += shares.back().size();
+  }
+  return shares;
+}
+
+// What is left from `offset` on, at most `most` bytes.
+Bytes piece_of(Bytes share, size_t offset, size_t most) {
+  share = share.subspan(std::min(share.size(), offset));
+  return share.first(std::min(share.size(), most));
+}
+
+class SharedCommunicator : public Communicator {
+ public:
+  SharedCommunicator(std::unique_ptr<SharedMemory> memory, Ledger& ledger, std::string group)
+      : Communicator(std::move(group), ledger), memory_(std::move(memory)) {}
+
+  int rank() const override { return memory_->rank(); }
+  int size() const override { return memory_->ranks(); }
+
+ private:
+  void do_all_gather(const at::Tensor& t, at::Tensor& gathered) override { collect(t, &gathered); }
+  void do_gather(const at::Tensor& t, at::Tensor& gathered, int root) override {
+    collect(t, rank() == root ? &gathered : nullptr);
+  }
+  void do_all_reduce(at::Tensor& t) override { sum(t, /*here=*/true); }
+  void do_reduce(at::Tensor& t, int root) override { sum(t, /*here=*/rank() == root); }
+  std::unique_ptr<Pending> do_all_reduce_async(at::Tensor& t) override {
+    do_all_reduce(t);
+    return std::make_unique<Pending>();
+  }
+
+  void do_broadcast(at::Tensor& t, int root) override {
+    in_pieces(t.nbytes(), [&](size_t offset, size_t bytes) {
+      if (rank() == root) {
+        std::memcpy(memory_->sheet(), bytes_of(t) + offset, bytes);
+      }
+      memory_->publish();
+      if (rank() != root) {
+        std::memcpy(bytes_of(t) + offset, memory_->of(root), bytes);
+      }
+    });
+  }
+
+  // A sheet begins with a byte that says whether this rank has more to send than stands on it; then comes a section
+  // for every rank. Rounds follow until no rank has more.
+  void do_all_to_all(const at::Tensor& t, const std::vector<int64_t>& send,
+                     const std::vector<int64_t>& receive, at::Tensor& received) override {
+    const std::vector<Bytes> to = shares_of(t, send), from = shares_of(received, receive);
+    const size_t section = (kSheet - 1) / to.size();
+    bool more = true;
+    for (size_t offset = 0; more; offset += section) {
+      std::byte* const mine = memory_->sheet();
+      more = std::any_of(to.begin(), to.end(), [&](Bytes share) { return share.size() > offset + section; });
+      mine[0] = std::byte{more};
+      for (size_t r = 0; r < to.size(); ++r) {
+        std::ranges::copy(piece_of(to[r], offset, section), mine + 1 + r * section);
+      }
+      memory_->publish();
+      for (size_t r = 0; r < from.size(); ++r) {
+        const std::byte* const theirs = memory_->of(static_cast<int>(r));
+        more = more || theirs[0] != std::byte{0};
+        const Bytes piece = piece_of(from[r], offset, section);
+        std::copy_n(theirs + 1 + static_cast<size_t>(rank()) * section, piece.size(), piece.begin());
+      }
+    }
+  }
+
+  void do_barrier() override {
+    memory_->publish();
+    for (int rank = 0; rank < size(); ++rank) {
+      memory_->of(rank);
+    }
+  }
+
+  // Every rank shows its tensor; where `gathered` is given, all of them are copied there, in rank order.
+  void collect(const at::Tensor& t, at::Tensor* gathered) {
+    in_pieces(t.nbytes(), [&](size_t offset, size_t bytes) {
+      std::memcpy(memory_->sheet(), bytes_of(t) + offset, bytes);
+      memory_->publish();
+      for (int rank = 0; gathered != nullptr && rank < size(); ++rank) {
+        std::memcpy(bytes_of(*gathered) + static_cast<size_t>(rank) * t.nbytes() + offset, memory_->of(rank),
+                    bytes);
+      }
+    });
+  }
+
+  // Every rank shows its tensor; `here` becomes the sum.
+  void sum(at::Tensor& t, bool here) {
+    in_pieces(t.nbytes(), [&](size_t offset, size_t bytes) {
+      std::memcpy(memory_->sheet(), bytes_of(t) + offset, bytes);
+      memory_->publish();
+      for (int rank = 0; here && rank < size(); ++rank) {
+        if (rank == 0) {
+          std::memcpy(bytes_of(t) + offset, memory_->of(0), bytes);
+        } else {
+          add(t.scalar_type(), bytes_of(t) + offset, memory_->of(rank), bytes);
+        }
+      }
+    });
+  }
+
+  std::unique_ptr<SharedMemory> memory_;
+};
+
+}  // namespace
+
+std::unique_ptr<Communicator> make_shared_communicator(std::unique_ptr<SharedMemory> memory, Ledger& ledger,
+                                                       std::string group) {
+  return std::make_unique<SharedCommunicator>(std::move(memory), ledger, std::move(group));
+}
+
+}  // namespace bnlab
