@@ -1,13 +1,12 @@
 // The CUDA half of the kernels: how they are launched. Everything runs on the current stream;
 // nothing is copied from or to the host.
 #include <ATen/ops/empty.h>
-#include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAGuard.h>
-#include <c10/cuda/CUDAStream.h>
 
 #include <initializer_list>
 
 #include "strategies/kernels/cuda_kernels.cuh"
+#include "strategies/kernels/launch.cuh"
 
 namespace bnlab::kernels::cuda {
 namespace {
@@ -32,9 +31,7 @@ void launch_apply(const Layout& layout, const Offsets& offsets, const Arguments<
   const Launches plan = plan_launches(layout, offsets, V);
   for (size_t k = 0; k < plan.cuts.size(); ++k) {
     const dim3 grid(plan.grid.x, plan.grid.y, plan.slices[k]);
-    apply<Op<T, kRows, V>, T, kRows, V>
-        <<<grid, plan.block, 0, c10::cuda::getCurrentCUDAStream()>>>(plan.cuts[k], in);
-    C10_CUDA_KERNEL_LAUNCH_CHECK();
+    launch(apply<Op<T, kRows, V>, T, kRows, V>, grid, plan.block, plan.cuts[k], in);
   }
 }
 
@@ -45,18 +42,14 @@ void launch_reduce(const Layout& layout, const Offsets& offsets, const Arguments
   const int64_t slices = static_cast<int64_t>(offsets.size()) - 1, parts = plan.grid.y;
   const at::Tensor partial =
       at::empty({slices, parts, 1 + 2 * layout.channels}, out.options().dtype(at::kDouble));
-  const auto stream = c10::cuda::getCurrentCUDAStream();
   for (size_t k = 0; k < plan.cuts.size(); ++k) {
     const dim3 grid(plan.grid.x, plan.grid.y, plan.slices[k]);
-    reduce<Kernel, T, kRows, V>
-        <<<grid, plan.block, 0, stream>>>(plan.cuts[k], in, partial.data_ptr<double>());
-    C10_CUDA_KERNEL_LAUNCH_CHECK();
+    launch(reduce<Kernel, T, kRows, V>, grid, plan.block, plan.cuts[k], in, partial.data_ptr<double>());
   }
   const int64_t blocks = slices * ceil_divide(layout.channels, kFinishWidth);
   TORCH_CHECK(blocks <= 0x7fffffff, "kernels: too many slices and channels for one launch");
-  finish<Kernel><<<static_cast<unsigned>(blocks), dim3(kFinishWidth, kThreads / kFinishWidth), 0, stream>>>(
-      partial.data_ptr<double>(), parts, layout.channels, out.data_ptr<typename Kernel::Result>());
-  C10_CUDA_KERNEL_LAUNCH_CHECK();
+  launch(finish<Kernel>, dim3(static_cast<unsigned>(blocks)), dim3(kFinishWidth, kThreads / kFinishWidth),
+         partial.data_ptr<double>(), parts, layout.channels, out.data_ptr<typename Kernel::Result>());
 }
 
 template <template <class, bool, int> class Op, class T>

@@ -6,7 +6,7 @@
 // Cancellation is bounded: where p lies far from the rest, p itself brings an M2 of that size.
 #pragma once
 
-#include <ATen/AccumulateType.h>
+#include <type_traits>
 
 #include "strategies/kernels/cuda_walk.cuh"
 
@@ -14,7 +14,7 @@ namespace bnlab::kernels::cuda {
 namespace {
 
 template <class T>
-using Compute = at::acc_type<T, true>;  // double for double, float otherwise
+using Compute = std::conditional_t<std::is_same_v<T, double>, double, float>;
 
 // What one kernel call reads and writes; unused pointers are null.
 template <class T>

@@ -1,9 +1,9 @@
 // The steps of finish.hpp on a GPU: one thread per channel, one launch each, on the current stream.
-#include <ATen/cuda/CUDAContext.h>
-#include <c10/cuda/CUDAException.h>
+#include <ATen/core/Tensor.h>
 #include <c10/cuda/CUDAGuard.h>
 
 #include "strategies/kernels/finish_channel.hpp"
+#include "strategies/kernels/launch.cuh"
 
 namespace bnlab::kernels::cuda {
 namespace {
@@ -24,8 +24,7 @@ template <class Body>
 void each_channel(const Body& body, int64_t channels, at::Device device) {
   const c10::cuda::CUDAGuard guard(device);
   const auto blocks = static_cast<unsigned>((channels + kThreads - 1) / kThreads);
-  every_channel<<<blocks, kThreads, 0, at::cuda::getCurrentCUDAStream()>>>(body, channels);
-  C10_CUDA_KERNEL_LAUNCH_CHECK();
+  launch(every_channel<Body>, dim3(blocks), dim3(kThreads), body, channels);
 }
 
 template void each_channel(const MergeMoments<float>&, int64_t, at::Device);
