@@ -1,0 +1,212 @@
+#include "tests/emulation/device.hpp"
+
+#include <ucontext.h>
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <numeric>
+#include <random>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+uint3 threadIdx, blockIdx;
+dim3 blockDim, gridDim;
+
+extern char __start_emulated_shared[] __attribute__((weak));
+extern char __stop_emulated_shared[] __attribute__((weak));
+
+// Frames of kernels stay on the stacks of their fibres, where the address sanitiser sees which one runs.
+extern "C" const char* __asan_default_options() {
+  return "detect_stack_use_after_return=0";
+}
+
+namespace emulation {
+namespace {
+
+constexpr size_t kStackBytes = 64 << 10;
+constexpr int64_t kMaximumArgumentBytes = 4096;
+
+// A stack that runs one thread after another until one of them waits at a barrier.
+struct Fibre {
+  std::unique_ptr<char[]> stack{new char[kStackBytes]};
+  ucontext_t beginning;
+  void* place[5];  // where it goes on
+  bool begun = false;
+  bool waits = false;
+  int line = 0;  // of the barrier at which it waits
+  uint3 thread{};
+};
+
+std::vector<std::unique_ptr<Fibre>> all_fibres;
+std::vector<Fibre*> idle, waiting, waited;
+Fibre* current = nullptr;
+void* scheduler[5];
+
+std::vector<unsigned> turns;  // of the block's threads
+size_t next_turn = 0;
+const std::function<void()>* body_now = nullptr;
+Order order_now = Order::ascending;
+std::mt19937 shuffler;
+Counts counts_now;
+
+// A switch takes two functions: the compiler wants a jump elsewhere than its target, and must not know what the
+// function that jumps leaves alone.
+[[gnu::noipa]] void jump(void** place) {
+  __builtin_longjmp(place, 1);
+}
+
+[[gnu::noipa]] void begin_or_go_on(Fibre* fibre) {
+  if (fibre->begun) {
+    jump(fibre->place);
+  }
+  fibre->begun = true;
+  setcontext(&fibre->beginning);
+}
+
+[[gnu::noipa]] void enter_fibre() {
+  if (__builtin_setjmp(scheduler) == 0) {
+    begin_or_go_on(current);
+  }
+}
+
+[[gnu::noipa]] void leave_fibre() {
+  if (__builtin_setjmp(current->place) == 0) {
+    jump(scheduler);
+  }
+}
+
+void fibre_main() {
+  for (;;) {
+    while (next_turn < turns.size()) {
+      const unsigned t = turns[next_turn++];
+      threadIdx = {t % blockDim.x, t / blockDim.x % blockDim.y, t / blockDim.x / blockDim.y};
+      (*body_now)();
+    }
+    current->waits = false;
+    leave_fibre();
+  }
+}
+
+void prepare(Fibre* fibre) {
+  getcontext(&fibre->beginning);
+  fibre->beginning.uc_stack.ss_sp = fibre->stack.get();
+  fibre->beginning.uc_stack.ss_size = kStackBytes;
+  fibre->beginning.uc_link = nullptr;
+  makecontext(&fibre->beginning, &fibre_main, 0);
+}
+
+Fibre* idle_fibre() {
+  if (idle.empty()) {
+    all_fibres.push_back(std::make_unique<Fibre>());
+    prepare(all_fibres.back().get());
+    return all_fibres.back().get();
+  }
+  Fibre* fibre = idle.back();
+  idle.pop_back();
+  return fibre;
+}
+
+template <class Items>
+void arrange(Items& items) {
+  if (order_now == Order::descending) {
+    std::reverse(items.begin(), items.end());
+  } else if (order_now == Order::shuffled) {
+    std::shuffle(items.begin(), items.end(), shuffler);
+  }
+}
+
+void number(std::vector<unsigned>& order, size_t count) {
+  order.resize(count);
+  std::iota(order.begin(), order.end(), 0u);
+  arrange(order);
+}
+
+[[noreturn]] void refuse(const std::string& what) {
+  throw std::runtime_error("emulated GPU: " + what);
+}
+
+void poison_shared_memory() {
+  std::memset(__start_emulated_shared, 0xff,
+              static_cast<size_t>(__stop_emulated_shared - __start_emulated_shared));
+}
+
+void run(Fibre* fibre) {
+  current = fibre;
+  threadIdx = fibre->thread;
+  enter_fibre();
+  (fibre->waits ? waiting : idle).push_back(fibre);
+}
+
+void run_block(size_t threads) {
+  poison_shared_memory();
+  number(turns, threads);
+  next_turn = 0;
+  while (next_turn < threads) {
+    run(idle_fibre());
+  }
+  while (!waiting.empty()) {
+    ++counts_now.barriers;
+    for (const Fibre* fibre : waiting) {
+      if (waiting.size() < threads || fibre->line != waiting[0]->line) {
+        waiting.clear();
+        refuse("the threads of a block part at a barrier");
+      }
+    }
+    arrange(waiting);
+    waited.swap(waiting);
+    waiting.clear();
+    for (Fibre* fibre : waited) {
+      run(fibre);
+    }
+  }
+}
+
+}  // namespace
+
+void set_order(Order order) {
+  order_now = order;
+}
+
+Counts& counts() {
+  return counts_now;
+}
+
+void barrier(int line) {
+  current->waits = true;
+  current->line = line;
+  current->thread = threadIdx;
+  leave_fibre();
+}
+
+void run_grid(dim3 grid, dim3 block, size_t argument_bytes, const std::function<void()>& body) {
+  const auto bad = [](const char* what, dim3 d) {
+    refuse(std::string(what) + " (" + std::to_string(d.x) + ", " + std::to_string(d.y) + ", " +
+           std::to_string(d.z) + ")");
+  };
+  if (grid.x == 0 || grid.y == 0 || grid.z == 0 || grid.x > 0x7fffffffu || grid.y > 65535 || grid.z > 65535) {
+    bad("grid", grid);
+  }
+  const uint64_t threads = uint64_t{block.x} * block.y * block.z;
+  if (threads == 0 || threads > 1024 || block.z > 64) {
+    bad("block", block);
+  }
+  if (argument_bytes > kMaximumArgumentBytes) {
+    refuse("arguments of " + std::to_string(argument_bytes) + " bytes");
+  }
+  gridDim = grid;
+  blockDim = block;
+  body_now = &body;
+  std::vector<unsigned> blocks;
+  number(blocks, size_t{grid.x} * grid.y * grid.z);
+  ++counts_now.launches;
+  counts_now.blocks += static_cast<int64_t>(blocks.size());
+  for (const unsigned b : blocks) {
+    blockIdx = {b % grid.x, b / grid.x % grid.y, b / grid.x / grid.y};
+    run_block(threads);
+  }
+}
+
+}  // namespace emulation

@@ -1,0 +1,86 @@
+// An emulated GPU: what the CUDA sources of strategies/kernels use of CUDA, for the host compiler. The threads of a
+// block are fibres that take turns between barriers, blocks run one after another, shared memory is static. Compiled
+// under the address and undefined-behaviour sanitisers, with fresh and shared memory all NaN, it finds wrong values,
+// accesses out of bounds or misaligned, memory read before it is written, barriers that not all threads reach (it is
+// stricter than a GPU where a thread has ended), results that depend on the order of threads or blocks, and launches
+// that a GPU refuses.
+//
+// It cannot judge: the order in which other blocks and threads see writes (fences, volatile, races within a step that
+// all orders resolve alike), warp operations and what a warp does in step, streams and several kernels at once,
+// two blocks at once (an atomic operation here is a plain one), nvcc's own rounding and fast paths, speed.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <tuple>
+
+#define __global__
+#define __device__
+#define __host__
+#define __forceinline__ inline
+#define __grid_constant__
+#define __launch_bounds__(...)
+#define __restrict__ __restrict
+// One section holds all shared memory, so that every block finds it poisoned.
+#define __shared__ [[gnu::section("emulated_shared")]] static
+#define __syncthreads() ::emulation::barrier(__LINE__)
+
+struct uint3 {
+  unsigned x, y, z;
+};
+struct dim3 {
+  unsigned x, y, z;
+  constexpr dim3(unsigned width = 1, unsigned height = 1, unsigned depth = 1)
+      : x(width), y(height), z(depth) {}
+};
+struct alignas(16) int4 {
+  int x, y, z, w;
+};
+
+extern uint3 threadIdx, blockIdx;  // of the fibre that runs
+extern dim3 blockDim, gridDim;
+
+inline void __stwb(int4* p, int4 value) {
+  *p = value;
+}
+inline void __threadfence() {}
+template <class T>
+T atomicAdd(T* p, T value) {
+  const T before = *p;
+  *p += value;
+  return before;
+}
+inline unsigned atomicInc(unsigned* p, unsigned last) {  // 0, 1, ..., last, 0, ...
+  const unsigned before = *p;
+  *p = before >= last ? 0 : before + 1;
+  return before;
+}
+
+namespace emulation {
+
+// In which order the threads between two barriers and the blocks of a grid run.
+enum class Order { ascending, descending, shuffled };
+void set_order(Order order);
+
+struct Counts {
+  int64_t launches = 0, blocks = 0, barriers = 0;
+};
+Counts& counts();  // since the program began
+
+void barrier(int line);
+// Calls body() once for every thread. Throws std::runtime_error for what a GPU would refuse, and where threads of a
+// block part at a barrier.
+void run_grid(dim3 grid, dim3 block, size_t argument_bytes, const std::function<void()>& body);
+
+}  // namespace emulation
+
+// Stands for strategies/kernels/launch.cuh.
+namespace bnlab::kernels::cuda {
+
+template <class... Parameters, class... Arguments>
+void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, const Arguments&... arguments) {
+  const std::tuple<Parameters...> values(arguments...);
+  emulation::run_grid(grid, block, sizeof(values), [&] { std::apply(kernel, values); });
+}
+
+}  // namespace bnlab::kernels::cuda

@@ -1,0 +1,57 @@
+// The CUDA kernels on the emulated GPU (device.hpp says what that can judge), in every test run.
+#include <gtest/gtest.h>
+
+#include "tests/emulation/device.hpp"
+#include "tests/emulation/problems.hpp"
+
+namespace bnlab::kernels::emulated {
+namespace {
+
+TEST(EmulatedKernels, EqualFloat64LoopsInEveryLayoutAndType) {
+  for (const Problem& problem : problems()) EXPECT_EQ(mismatch(problem), "") << problem.name();
+}
+
+TEST(EmulatedKernels, NotANumberAndOutliersStayWhereTheyAre) {
+  EXPECT_EQ(mismatch_of_special_values(), "");
+}
+
+TEST(EmulatedKernels, FinishStepsEqualTheirFormulas) {
+  EXPECT_EQ(mismatch_of_finish_steps(at::kDouble), "");
+  EXPECT_EQ(mismatch_of_finish_steps(at::kFloat), "");
+}
+
+TEST(EmulatedGpu, RoundsToSixteenBits) {
+  EXPECT_EQ(float(at::BFloat16(1 + 0x1p-8f)), 1);  // a tie goes to the even neighbour
+  EXPECT_EQ(float(at::BFloat16(1 + 0x3p-8f)), 1 + 0x4p-8f);
+  EXPECT_EQ(float(at::Half(-1 - 0x1.8p-10f)), -1 - 0x2p-10f);
+  EXPECT_EQ(float(at::Half(65519.0f)), 65504);
+  EXPECT_EQ(float(at::Half(65520.0f)), INFINITY);
+  EXPECT_EQ(float(at::Half(0x1.8p-24f)), 0x2p-24f);
+  EXPECT_EQ(at::BFloat16(0x1.fep+127f + 0x1p+119f).bits, 0x7f80);
+  EXPECT_TRUE(std::isnan(float(at::Half(NAN))));
+}
+
+void halves_wait(int) {
+  if (threadIdx.x < 16) __syncthreads();
+}
+void all_wait(int* waited) {
+  __shared__ int values[32];
+  if (values[threadIdx.x] != -1) *waited = -1000;  // shared memory begins poisoned in every block
+  values[threadIdx.x] = 1;
+  __syncthreads();
+  *waited += values[31 - threadIdx.x];
+}
+
+TEST(EmulatedGpu, RefusesWhatAGpuRefuses) {
+  using cuda::launch;
+  EXPECT_THROW(launch(halves_wait, dim3(1), dim3(32), 0), std::runtime_error);
+  EXPECT_THROW(launch(halves_wait, dim3(0), dim3(32), 0), std::runtime_error);
+  EXPECT_THROW(launch(halves_wait, dim3(1, 65536), dim3(32), 0), std::runtime_error);
+  EXPECT_THROW(launch(halves_wait, dim3(1), dim3(2048), 0), std::runtime_error);
+  int waited = 0;
+  launch(all_wait, dim3(3), dim3(32), &waited);
+  EXPECT_EQ(waited, 96);
+}
+
+}  // namespace
+}  // namespace bnlab::kernels::emulated

@@ -1,0 +1,183 @@
+// The finish steps of finish.hpp on the emulated GPU against their formulas in float64.
+#include <algorithm>
+
+#include "tests/emulation/problems.hpp"
+#include "tests/emulation/values.hpp"
+
+namespace bnlab::kernels::emulated {
+namespace {
+
+using at::Tensor;
+
+constexpr int64_t kSets = 6, kChannels = 300;  // several blocks, the last not full
+constexpr double kEps = 1e-2;
+const double kCounts[kSets] = {3, 0, 5, 1, 0, 40};
+
+class FinishCheck {
+ public:
+  explicit FinishCheck(at::ScalarType type) : type_(type), bound_(64 * rounding(type)) {
+    rows_ = filled(Tensor({kSets, 1 + 2 * kChannels}, at::kDouble), random_, 1, 2);
+    std::vector<double> all = rows_.values();
+    for (int64_t s = 0; s < kSets; ++s) {
+      double* row = &all[static_cast<size_t>(s * (1 + 2 * kChannels))];
+      row[0] = kCounts[s];
+      for (int64_t i = 1; i <= 2 * kChannels; ++i) {
+        row[i] = kCounts[s] == 0 ? 0 : i > kChannels ? std::abs(row[i]) * kCounts[s] : row[i];
+      }
+    }
+    rows_.set_values(all);
+    moments_ = all;
+    weight_ = numbers({kChannels});
+    bias_ = numbers({kChannels});
+    merging();
+    forward_and_backward(/*affine=*/false, /*mean_only=*/false, /*renorm=*/false, /*full=*/true);
+    forward_and_backward(true, false, false, true);
+    forward_and_backward(true, false, true, true);
+    forward_and_backward(true, false, true, false);
+    forward_and_backward(false, true, false, true);
+    pair_update();
+  }
+
+  const std::string& mismatch() const { return comparison_.mismatch(); }
+
+ private:
+  Tensor numbers(const at::Sizes& sizes) { return filled(Tensor(sizes, type_), random_, 0.5, 1); }
+  void expect(const char* what, int64_t s, int64_t c, double got, double expected, double size) {
+    comparison_.expect(what, s, c, got, expected, bound_ * size);
+  }
+  double moment(int64_t s, int64_t i) const {
+    return moments_[static_cast<size_t>(s * (1 + 2 * kChannels) + i)];
+  }
+  double mean(int64_t s, int64_t c) const { return moment(s, 1 + c); }
+  double m2(int64_t s, int64_t c) const { return moment(s, 1 + kChannels + c); }
+
+  void merging() {
+    for (const int64_t group : {1, 2, 3, 6}) {
+      for (const Merge merge : {Merge::chan, Merge::averaged, Merge::e_x2}) {
+        const std::vector<double> got = merge_moments(rows_, group, merge, type_).values();
+        for (int64_t k = 0; k < kSets / group; ++k) {
+          for (int64_t c = 0; c < kChannels; ++c) merged(k, c, group, merge, got);
+        }
+      }
+    }
+  }
+
+  void merged(int64_t k, int64_t c, int64_t group, Merge merge, const std::vector<double>& got) {
+    double n = 0, sum = 0, within = 0, between = 0, squares = 0;
+    for (int64_t s = k * group; s < (k + 1) * group; ++s) {
+      n += kCounts[s];
+      sum += kCounts[s] * mean(s, c);
+      within += m2(s, c);
+      squares += m2(s, c) + kCounts[s] * mean(s, c) * mean(s, c);
+    }
+    const double m = sum / std::max(n, 1.0);
+    for (int64_t s = k * group; s < (k + 1) * group; ++s) {
+      between += kCounts[s] * (mean(s, c) - m) * (mean(s, c) - m);
+    }
+    const double* row = &got[static_cast<size_t>(k * (1 + 2 * kChannels))];
+    expect("merged count", k, c, row[0], n, 0);
+    expect("merged mean", k, c, row[1 + c], m, 1 + std::abs(m));
+    expect("merged M2", k, c, row[1 + kChannels + c], merge == Merge::averaged ? within : within + between,
+           1 + squares);
+  }
+
+  void forward_and_backward(bool affine, bool mean_only, bool renorm, bool full) {
+    const Tensor pair = filled(Tensor({2, kChannels}, type_), random_, 0, 1);
+    std::vector<double> held = pair.values();
+    for (double& value : held) value = std::abs(value);
+    pair.set_values(held);
+    held = pair.values();
+    const std::optional<Renorm> limits = renorm ? std::optional<Renorm>({pair, 1.5, 0.7}) : std::nullopt;
+    const Tensor weight = affine ? weight_ : Tensor(), bias = affine ? bias_ : Tensor();
+    const Coefficients k = finish_forward(rows_, kEps, mean_only, weight, bias, type_, limits);
+    const Tensor own = numbers({kSets, 2, kChannels}), one = numbers({1, 2, kChannels});
+    const Tensor shared = !full ? Tensor() : renorm ? own : one.expand_rows(kSets);
+    const BackwardCoefficients back = finish_backward(k, own, shared, rows_, mean_only, weight);
+
+    const auto means = k.mean.values(), invstds = k.invstd.values(), scales = k.scale.values();
+    const auto shifts = k.shift.values(), sums = own.values(), a = back.a.values(), b = back.b.values();
+    const auto cs = back.c.values(), dweight = back.dweight.values(), dbias = back.dbias.values();
+    const auto all = full ? shared.values() : std::vector<double>(sums.size(), 0.0);
+    const auto gammas = weight_.values(), betas = bias_.values();
+    for (int64_t c = 0; c < kChannels; ++c) {
+      const auto channel = static_cast<size_t>(c);
+      const double gamma = affine ? gammas[channel] : 1, beta = affine ? betas[channel] : 0;
+      double sum_a = 0, sum_b = 0, size_a = 1, size_b = 1;
+      for (int64_t s = 0; s < kSets; ++s) {
+        const auto i = static_cast<size_t>(s * kChannels + c),
+                   at_a = static_cast<size_t>(2 * s * kChannels + c);
+        const double n = std::max(kCounts[s], 1.0), deviation = std::sqrt(m2(s, c) / n + kEps);
+        const double running = std::sqrt(held[static_cast<size_t>(kChannels + c)] + kEps);
+        const double invstd = mean_only ? 1 : 1 / deviation;
+        const double r = renorm ? std::clamp(deviation / running, 1 / 1.5, 1.5) : 1;
+        const double d = renorm ? std::clamp((mean(s, c) - held[channel]) / running, -0.7, 0.7) : 0;
+        const double scale = gamma * r * invstd;
+        expect("mean", s, c, means[i], mean(s, c), std::abs(mean(s, c)));
+        expect("invstd", s, c, invstds[i], invstd, invstd);
+        expect("scale", s, c, scales[i], scale, std::abs(scale));
+        expect("shift", s, c, shifts[i], beta + gamma * d, std::abs(beta) + std::abs(gamma));
+        const double A = sums[at_a], B = sums[at_a + kChannels];
+        const double slope = mean_only ? 0 : invstd * invstd;
+        expect("a", s, c, a[i], scale, std::abs(scale));
+        expect("c", s, c, cs[i], -scale * all[at_a] / n, std::abs(scale) * 5);
+        expect("b", s, c, b[i], -scale * all[at_a + kChannels] / n * slope, std::abs(scale) * slope * 5);
+        sum_a += A;
+        sum_b += r * invstd * B + d * A;
+        size_a += std::abs(A);
+        size_b += std::abs(r * invstd * B) + std::abs(d * A);
+      }
+      expect("dbias", 0, c, dbias[channel], sum_a, size_a);
+      expect("dweight", 0, c, dweight[channel], sum_b, size_b);
+    }
+  }
+
+  // Set 2 takes no part and is not read; of set 5, a channel is not finite.
+  void pair_update() {
+    const double weights[kSets] = {0.25, 0, 0.5, 0.125, 0, 0.0625}, takes_part[kSets] = {1, 0, 0, 1, 0, 1};
+    const int64_t lost = 257;
+    std::vector<double> spoilt = moments_, both(weights, weights + kSets);
+    both.insert(both.end(), takes_part, takes_part + kSets);
+    const auto row_of = [](int64_t s) { return static_cast<size_t>(s * (1 + 2 * kChannels)); };
+    std::fill(&spoilt[row_of(2)], &spoilt[row_of(3)], std::nan(""));
+    spoilt[row_of(5) + static_cast<size_t>(1 + kChannels + lost)] = INFINITY;
+    const Tensor rows(rows_.sizes(), at::kDouble), parts({2, kSets}, at::kDouble), nonfinite({1}, at::kLong);
+    rows.set_values(spoilt);
+    parts.set_values(both);
+    nonfinite.set_values({10});
+    const Tensor held = numbers({2, kChannels}), spoiled({1, kChannels}, type_);
+    spoiled.zero_();
+    const std::vector<double> before = held.values();
+    update_pair(held, rows, parts, 0.75, nonfinite, spoiled);
+    const std::vector<double> after = held.values(), marks = spoiled.values();
+    comparison_.expect(nonfinite.values()[0] == 11, "the number of channels that are not finite");
+    for (int64_t c = 0; c < kChannels; ++c) {
+      const auto i = static_cast<size_t>(c), j = static_cast<size_t>(kChannels + c);
+      double m = 0.75 * before[i], v = 0.75 * before[j], size_m = 1, size_v = 1;
+      for (int64_t s = 0; s < kSets; ++s) {
+        if (takes_part[s] == 0) continue;
+        m += weights[s] * mean(s, c);
+        v += weights[s] * m2(s, c) / std::max(kCounts[s] - 1, 1.0);
+        size_m += std::abs(weights[s] * mean(s, c));
+        size_v += weights[s] * m2(s, c);
+      }
+      expect("running mean", 0, c, after[i], c == lost ? before[i] : m, c == lost ? 0 : size_m);
+      expect("running variance", 0, c, after[j], c == lost ? before[j] : v, c == lost ? 0 : size_v);
+      expect("mark of a spoiled channel", 0, c, marks[i], c == lost ? 1 : 0, 0);
+    }
+  }
+
+  at::ScalarType type_;
+  double bound_;
+  std::mt19937 random_{7};
+  Tensor rows_, weight_, bias_;
+  std::vector<double> moments_;
+  Comparison comparison_;
+};
+
+}  // namespace
+
+std::string mismatch_of_finish_steps(at::ScalarType type) {
+  return FinishCheck(type).mismatch();
+}
+
+}  // namespace bnlab::kernels::emulated

@@ -1,0 +1,63 @@
+#!/usr/bin/env python3
+"""Writes copies of the kernels' sources in which every fault of a table is planted behind a switch: fault k is there
+where emulation::fault == k. A fault is an original text of a file, which has to occur exactly once, and a faulty one in
+which PLANTED stands for the switch. So one build carries all of them.
+
+  python3 tests/emulation/plant_faults.py SOURCES OUT    SOURCES: the root of the project; OUT takes the copies and
+                                                         fault_names.hpp
+"""
+
+import pathlib
+import sys
+
+KERNELS, WALK, OPERATIONS = "cuda_kernels.cuh", "cuda_walk.cuh", "cuda_operations.cuh"
+FAULTS = [
+    # name, file, original, faulty
+    ("a barrier is missing", KERNELS, "    __syncthreads();\n    if (t < half)",
+     "    if (!PLANTED) __syncthreads();\n    if (t < half)"),
+    ("half of a block is not merged", KERNELS, "threads > width; threads", "threads > (PLANTED ? 2 * width : width); threads"),
+    ("the upper half reads itself", KERNELS, "counts[t + half];", "counts[PLANTED ? t : t + half];"),
+    ("parts of a slice share a place", KERNELS, "gridDim.y + blockIdx.y) *", "gridDim.y + (PLANTED ? 0 : blockIdx.y)) *"),
+    ("the last part is not merged", KERNELS, "p < part_count;", "p < part_count - PLANTED;"),
+    ("neighbours in a plane are not counted", KERNELS, "lanes += count;", "lanes += PLANTED ? 0 : count;"),
+    ("the last channel is not written", KERNELS, "threadIdx.y == 0 && channel < channels",
+     "threadIdx.y == 0 && channel < channels - PLANTED"),
+    ("a later launch takes the first slices", WALK, "layout.plane, first, plane_parts", "layout.plane, PLANTED ? 0 : first, plane_parts"),
+    ("the tail of the rows is lost", WALK, "r < end * plane; r += step", "r < end * plane - PLANTED; r += step"),
+    ("the tail of a plane is lost", WALK, "p < plane; p += step", "p + PLANTED < plane; p += step"),
+    ("parts of a plane overlap", WALK, "width * V * cut.plane_parts;", "width * V * (PLANTED ? 1 : cut.plane_parts);"),
+    ("a block is no power of two", WALK, "int64_t p = 1;", "int64_t p = PLANTED ? std::min(n, limit) : 1;"),
+    ("unaligned vectors", "cuda.cu", "% 16 != 0) return false;", "% 16 != 0 && !PLANTED) return false;"),
+    ("vectors where none fit", "cuda.cu", "sizeof(T))) ==\n         0;", "sizeof(T))) ==\n         0 || PLANTED;"),
+    ("the pivot is zero", OPERATIONS, "if (count == 0) pivot", "if (count == 0 && !PLANTED) pivot"),
+    ("parts merge as if their means were equal", OPERATIONS, "delta * delta * before * share;", "(PLANTED ? 0 : delta * delta * before * share);"),
+    ("the gradient passes where y is 0", OPERATIONS, "(y.value[v]) > 0 ?", "(y.value[v]) > (PLANTED ? -1 : 0) ?"),
+    ("ReLU swallows NaN", OPERATIONS, "in.relu && result[v] < 0 ?", "in.relu && (PLANTED ? !(result[v] > 0) : result[v] < 0) ?"),
+    ("the residual is not read", OPERATIONS, "if (in.residual != nullptr) {", "if (in.residual != nullptr && !PLANTED) {"),
+    ("a gradient in another layout is taken as it is", "kernels.cpp", "if (tensor.strides() == x.strides())",
+     "if (PLANTED || tensor.strides() == x.strides())"),
+    ("the last channels have no thread", "finish.cu", "(channels + kThreads - 1) / kThreads", "(channels + (PLANTED ? 0 : kThreads - 1)) / kThreads"),
+    ("the remembered variance is biased", "finish_channel.hpp", "at_least_one(in.count(i) - 1)", "at_least_one(in.count(i) - !PLANTED)"),
+    ("sets do not share their sums", "finish_channel.hpp", "shared + s * shared_stride", "shared + s * (PLANTED ? 2 * in.channels : shared_stride)"),
+    ("the spread of the means is lost", "finish_channel.hpp", "within + between;", "within + (PLANTED ? 0 : between);"),
+    ("an empty set divides by zero", "finish_channel.hpp", "return n < 1 ? 1 : n;", "return n < 1 && !PLANTED ? 1 : n;"),
+]
+
+
+def main(root, out):
+    kernels = root / "strategies" / "kernels"
+    texts = {name: (kernels / name).read_text(encoding="utf-8") for name in {fault[1] for fault in FAULTS}}
+    for number, (name, file, original, faulty) in enumerate(FAULTS, 1):
+        if texts[file].count(original) != 1:
+            sys.exit(f'{file} has to contain exactly once, to plant the fault "{name}": {original}')
+        texts[file] = texts[file].replace(original, faulty.replace("PLANTED", f"(::emulation::fault == {number})"))
+    folder = out / "strategies" / "kernels"
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in texts.items():
+        (folder / name).write_text('#include "tests/emulation/fault.hpp"\n' + text, encoding="utf-8")
+    names = "".join(f'    "{fault[0]}",\n' for fault in FAULTS)
+    (out / "fault_names.hpp").write_text(f"constexpr const char* kFaults[] = {{\n{names}}};\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]))

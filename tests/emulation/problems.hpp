@@ -1,0 +1,35 @@
+// The emulated kernels against plain float64 loops. A mismatch is told in words; an empty text means none.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "strategies/kernels/finish.hpp"
+#include "strategies/kernels/kernels.hpp"
+
+namespace bnlab::kernels::emulated {
+
+struct Problem {
+  at::Sizes sizes;  // [rows, channels, ...]
+  Offsets offsets;
+  std::string layout;  // contiguous, channels_last, strided, unaligned
+  at::ScalarType type = at::kFloat;
+  Activation activation = Activation::none;
+  bool residual = false;
+  double centre = 0.5;  // of the values of x, whose spread is about 2
+
+  std::string name() const;
+};
+
+// Every shape in every layout and dtype, some also without activation or residual; many slices, long columns and
+// planes; values far from zero.
+std::vector<Problem> problems();
+
+// All five sweeps, in three orders of threads and blocks, which may not change a bit.
+std::string mismatch(const Problem& problem);
+// NaN passes through ReLU, stays in its channel and slice; an outlier in the first place does not spoil M2.
+std::string mismatch_of_special_values();
+// Merged moments, forward and backward coefficients, the update of a pair; on sets of which some are empty.
+std::string mismatch_of_finish_steps(at::ScalarType type);
+
+}  // namespace bnlab::kernels::emulated
