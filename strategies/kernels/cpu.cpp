@@ -82,10 +82,9 @@ void moments(const Layout& layout, const Offsets& offsets, const at::Tensor& x, 
     reduce<A>(
         plan, layout, packed + 1, stride, 3,
         [&](Scratch<A>& scratch, const Unit& unit, double* mean, double* m2) {
-          int64_t done = 0;  // elements per channel
-          for_each_block(unit, plan.block, [&](int64_t offset, int64_t n) {
-            loops.moments(data<T>(x) + offset, n, plan.period, scratch.array(0), done, mean, m2);
-            done += n / plan.period.width;
+          for_each_block(unit, plan, [&](int64_t offset, int64_t n, int64_t run, int64_t before) {
+            loops.moments(data<T>(x) + offset, n, plan.period, scratch.array(0), before, mean + run,
+                          m2 + run);
           });
         },
         [&](const Unit& unit, int64_t count, double* mean, double* m2, const double* part_mean,
@@ -107,9 +106,10 @@ void backward_sums(const Layout& layout, const Offsets& offsets, const Backward&
         plan, layout, total.data(), 2 * channels, 3,
         [&](Scratch<A>& scratch, const Unit& unit, double* sum_g, double* sum_gx) {
           const A* mean = scratch.expand(2, in.mean, unit);
-          for_each_block(unit, plan.block, [&](int64_t offset, int64_t n) {
+          for_each_block(unit, plan, [&](int64_t offset, int64_t n, int64_t run, int64_t) {
             loops.sums(data<T>(in.dy) + offset, data<T>(in.x) + offset, at_offset(data<T>(in.y), offset), n,
-                       plan.period, mean, scratch.array(0), sum_g, sum_gx);
+                       plan.period, mean + run * plan.period.length(), scratch.array(0), sum_g + run,
+                       sum_gx + run);
           });
         },
         [&](const Unit&, int64_t, double* sum_g, double* sum_gx, const double* part_g,
@@ -131,9 +131,10 @@ void normalise(const Layout& layout, const Offsets& offsets, const Forward& in, 
       const A* mean = scratch.expand(0, in.mean, unit);
       const A* scale = scratch.expand(1, in.scale, unit);
       const A* shift = scratch.expand(2, in.shift, unit);
-      for_each_run(unit, [&](int64_t offset, int64_t n) {
+      for_each_run(unit, [&](int64_t offset, int64_t n, int64_t run) {
+        const int64_t k = run * plan.period.length();
         loops.normalise(data<T>(in.x) + offset, at_offset(data<T>(in.residual), offset),
-                        data<T>(out) + offset, n, plan.period.length(), mean, scale, shift,
+                        data<T>(out) + offset, n, plan.period.length(), mean + k, scale + k, shift + k,
                         in.activation == Activation::relu);
       });
     });
@@ -152,9 +153,11 @@ void backward_input(const Layout& layout, const Offsets& offsets, const Backward
       const A* first = scratch.expand(1, a, unit);
       const A* second = scratch.expand(2, b, unit);
       const A* third = scratch.expand(3, c, unit);
-      for_each_run(unit, [&](int64_t offset, int64_t n) {
+      for_each_run(unit, [&](int64_t offset, int64_t n, int64_t run) {
+        const int64_t k = run * plan.period.length();
         loops.input(data<T>(in.dy) + offset, data<T>(in.x) + offset, at_offset(data<T>(in.y), offset),
-                    data<T>(out) + offset, n, plan.period.length(), mean, first, second, third);
+                    data<T>(out) + offset, n, plan.period.length(), mean + k, first + k, second + k,
+                    third + k);
       });
     });
   });

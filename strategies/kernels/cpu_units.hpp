@@ -21,6 +21,7 @@ namespace bnlab::kernels::cpu {
 constexpr int64_t kBlock = 8192;         // elements read twice in a row: fits the first-level cache
 constexpr int64_t kBlocksPerUnit = 8;    // channels_last only
 constexpr int64_t kMinimumWork = 32768;  // elements worth a thread
+constexpr int64_t kUnitWidth = 8192;  // elements in a row of memory that a unit takes at least (contiguous)
 
 template <class T>
 T* data(const at::Tensor& tensor) {
@@ -32,17 +33,20 @@ T* at_offset(T* pointer, int64_t offset) {
   return pointer ? pointer + offset : nullptr;
 }
 
-// `repeats` runs of `length` elements, `stride` apart, all of one slice: one channel of it (contiguous),
-// or some of its rows with all channels (channels_last).
+// A part of one slice that one thread works on: some rows with all channels as one run (channels_last), or all rows of
+// neighbouring channels, a run for the plane of each (contiguous). Small planes go together, so that memory is read in
+// long rows.
 struct Unit {
-  int64_t slice, channel, begin, length, stride, repeats;
-  int64_t before;  // elements per channel in the slice's earlier units
+  int64_t slice, channel, begin, length;      // `length`: elements of a run
+  int64_t runs = 1, repeats = 1, stride = 0;  // runs side by side; how often, and how far apart
+  int64_t before = 0;                         // elements per channel in the slice's earlier units
 };
 
 struct Plan {
   Period period;
-  int64_t block = 0;  // elements
-  int64_t grain = 1;  // units worth a thread
+  int64_t block = 0;      // elements
+  int64_t grain = 1;      // units worth a thread
+  int64_t most_runs = 1;  // side by side in a unit
   std::vector<Unit> units;
 };
 
@@ -56,17 +60,20 @@ inline Plan make_plan(const Layout& layout, const Offsets& offsets, int64_t lane
   plan.block = length * std::max({kBlock / length, 16 / plan.period.copies, int64_t{1}});
   const int64_t row = channels * layout.plane;  // elements
   const int64_t step = kBlocksPerUnit * plan.block;
+  if (!layout.channels_last)
+    plan.most_runs = std::max<int64_t>(1, kUnitWidth / std::max<int64_t>(1, layout.plane));
   for (size_t s = 0; s + 1 < offsets.size(); ++s) {
     const int64_t slice = static_cast<int64_t>(s), rows = offsets[s + 1] - offsets[s];
     if (rows == 0) continue;
     if (layout.channels_last) {
       for (int64_t done = 0; done < rows * row; done += step) {
         plan.units.push_back(
-            {slice, 0, offsets[s] * row + done, std::min(step, rows * row - done), 0, 1, done / channels});
+            {slice, 0, offsets[s] * row + done, std::min(step, rows * row - done), 1, 1, 0, done / channels});
       }
     } else {
-      for (int64_t c = 0; c < channels; ++c) {
-        plan.units.push_back({slice, c, offsets[s] * row + c * layout.plane, layout.plane, row, rows, 0});
+      for (int64_t c = 0; c < channels; c += plan.most_runs) {
+        plan.units.push_back({slice, c, offsets[s] * row + c * layout.plane, layout.plane,
+                              std::min(plan.most_runs, channels - c), rows, row});
       }
     }
   }
@@ -76,22 +83,26 @@ inline Plan make_plan(const Layout& layout, const Offsets& offsets, int64_t lane
   return plan;
 }
 
-// A thread's own arrays of `length` entries each, aligned for whole-vector access.
+// A thread's own arrays, with `period.length()` entries for each of a unit's runs side by side, aligned for whole-vector
+// access.
 template <class A>
 class Scratch {
  public:
-  Scratch(const Period& period, int64_t arrays)
-      : period_(period),
-        lines_(static_cast<size_t>(arrays * period.length()) * sizeof(A) / sizeof(Line) + 1) {}
-  A* array(int64_t index) { return reinterpret_cast<A*>(lines_.data()) + index * period_.length(); }
+  Scratch(const Plan& plan, int64_t arrays)
+      : period_(plan.period),
+        length_(plan.period.length() * plan.most_runs),
+        lines_(static_cast<size_t>(arrays * length_) * sizeof(A) / sizeof(Line) + 1) {}
+  A* array(int64_t index) { return reinterpret_cast<A*>(lines_.data()) + index * length_; }
   // Array `index`, filled with a unit's channels of values [S, C], repeated for every copy.
   const A* expand(int64_t index, const at::Tensor& values, const Unit& unit) {
     const A* source = data<A>(values) + unit.slice * values.size(1) + unit.channel;
     A* target = array(index);
-    for (int64_t copy = 0; copy < period_.copies; ++copy) {
-      std::copy_n(source, period_.width, target + copy * period_.width);
+    for (int64_t run = 0; run < unit.runs; ++run, source += period_.width) {
+      for (int64_t copy = 0; copy < period_.copies; ++copy, target += period_.width) {
+        std::copy_n(source, period_.width, target);
+      }
     }
-    return target;
+    return array(index);
   }
 
  private:
@@ -99,6 +110,7 @@ class Scratch {
     std::byte bytes[64];
   };
   Period period_;
+  int64_t length_;
   std::vector<Line> lines_;
 };
 
@@ -106,27 +118,38 @@ class Scratch {
 template <class A, class F>
 void for_each_unit(const Plan& plan, int64_t arrays, F f) {
   at::parallel_for(0, static_cast<int64_t>(plan.units.size()), plan.grain, [&](int64_t begin, int64_t end) {
-    Scratch<A> scratch(plan.period, arrays);
+    Scratch<A> scratch(plan, arrays);
     for (int64_t u = begin; u < end; ++u) f(scratch, plan.units[static_cast<size_t>(u)], u);
   });
 }
 
-// f(offset, elements) for every whole run of a unit; or for every block, counted on from `done`.
+// f(offset, elements, run) for every whole run of a unit, in the order of memory; `run` counts those side by side.
 template <class F>
 void for_each_run(const Unit& unit, F f) {
-  for (int64_t r = 0; r < unit.repeats; ++r) f(unit.begin + r * unit.stride, unit.length);
+  for (int64_t repeat = 0; repeat < unit.repeats; ++repeat) {
+    for (int64_t run = 0; run < unit.runs; ++run) {
+      f(unit.begin + repeat * unit.stride + run * unit.length, unit.length, run);
+    }
+  }
 }
 
+// f(offset, elements, run, elements of the run's channels that came before) for every block.
 template <class F>
-void for_each_block(const Unit& unit, int64_t block, F f) {
-  for_each_run(unit, [&](int64_t offset, int64_t length) {
-    for (int64_t b = 0; b < length; b += block) f(offset + b, std::min(block, length - b));
-  });
+void for_each_block(const Unit& unit, const Plan& plan, F f) {
+  for (int64_t repeat = 0; repeat < unit.repeats; ++repeat) {
+    for (int64_t run = 0; run < unit.runs; ++run) {
+      const int64_t begin = unit.begin + repeat * unit.stride + run * unit.length;
+      for (int64_t b = 0; b < unit.length; b += plan.block) {
+        f(begin + b, std::min(plan.block, unit.length - b), run,
+          (repeat * unit.length + b) / plan.period.width);
+      }
+    }
+  }
 }
 
 // Two float64 numbers per slice and channel, at total[slice * stride + channel] and C further on, made
 // by f(scratch, unit, first, second), which starts from zeros. In the contiguous layout every unit owns
-// its channel's numbers; in channels_last units have partial results, and merge(unit, their count per
+// its channels' numbers; in channels_last units have partial results, and merge(unit, their count per
 // channel, first, second, part_first, part_second) takes them in, in order.
 template <class A, class F, class Merge>
 void reduce(const Plan& plan, const Layout& layout, double* total, int64_t stride, int64_t arrays, F f,
