@@ -63,7 +63,8 @@ void add_placement_options(CLI::App& command, LaunchOptions& options) {
   command
       .add_option_function<std::string>(
           "--exchange", [&options](const std::string& name) { options.exchange = choice_of<Exchange>(name); },
-          "How ranks on CPUs exchange statistics: shared_memory (default on one host) or sockets")
+          "How ranks on CPUs exchange statistics and gradients: shared_memory (default on one host) or "
+          "sockets")
       ->type_name("HOW")
       ->check(CLI::IsMember(split_names(names(Exchange{}))));
   command.add_option("--jobs", options.jobs, "Runs side by side (their throughput is then not comparable)")

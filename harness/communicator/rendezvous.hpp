@@ -8,8 +8,8 @@
 
 namespace bnlab {
 
-// What CPU ranks say of statistics goes through memory that they share, where one host has all of them, or through
-// sockets (Gloo). On GPUs NCCL decides.
+// CPU ranks speak through memory that they share, where one host has all of them, or over sockets (Gloo). GPUs have
+// NCCL.
 BNLAB_CHOICE(Exchange, shared_memory, sockets)
 
 struct Rendezvous {

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "harness/communicator/c10d_parts.hpp"
+#include "harness/communicator/flat_gradients.hpp"
 #include "harness/communicator/loopback_socket.hpp"
 #include "harness/communicator/meeting.hpp"
 #include "harness/communicator/shared_communicator.hpp"
@@ -82,11 +83,11 @@ class C10dWorld : public World {
       : rank_(at.rank), size_(at.size), device_(device), store_(meet(at)) {
     const bool on_gpu = device.is_cuda();
     if (!on_gpu && at.size > 1 && at.exchange == Exchange::shared_memory) {
-      statistics_ =
-          make_shared_communicator(share_memory(named(store_, "statistics"), at), ledger_, "statistics");
-    } else {
-      statistics_ = over_c10d(at, "statistics", on_gpu, /*high_priority=*/true);
+      statistics_ = through_memory(at, "statistics");
+      gradients_ = through_memory(at, "gradients");
+      return;
     }
+    statistics_ = over_c10d(at, "statistics", on_gpu, /*high_priority=*/true);
     gradients_ = over_c10d(at, "gradients", on_gpu);
     reducer_backend_ = backends_.back();
     if (on_gpu) {
@@ -102,8 +103,14 @@ class C10dWorld : public World {
   Communicator& host() override { return host_ ? *host_ : statistics(); }
   Ledger& ledger() override { return ledger_; }
 
-  std::unique_ptr<GradientSync> reducer(const std::vector<at::Tensor>& parameters) override {
-    return make_reducer(parameters, reducer_backend_, device_, ledger_);
+  std::unique_ptr<GradientSync> gradient_sync(const std::vector<at::Tensor>& parameters) override {
+    if (reducer_backend_) {
+      return make_reducer(parameters, reducer_backend_, device_, ledger_);
+    }
+    return make_flat_sync(parameters, [this](at::Tensor& flat) {
+      flat.mul_(1.0 / size_);  // before the sum, as c10d's Reducer does
+      gradients_->all_reduce(flat, Purpose::gradients);
+    });
   }
 
   void leave() override {
@@ -118,6 +125,10 @@ class C10dWorld : public World {
   }
 
  private:
+  std::unique_ptr<Communicator> through_memory(const Rendezvous& at, const char* group) {
+    return make_shared_communicator(share_memory(named(store_, group), at), ledger_, group);
+  }
+
   std::unique_ptr<Communicator> over_c10d(const Rendezvous& at, const char* group, bool on_gpu,
                                           bool high_priority = false) {
     const auto store = named(store_, group);
@@ -131,7 +142,7 @@ class C10dWorld : public World {
   Ledger ledger_;
   c10::intrusive_ptr<c10d::Store> store_;
   std::vector<c10::intrusive_ptr<c10d::Backend>> backends_;
-  c10::intrusive_ptr<c10d::Backend> reducer_backend_;
+  c10::intrusive_ptr<c10d::Backend> reducer_backend_;            // none where ranks share memory
   std::unique_ptr<Communicator> statistics_, gradients_, host_;  // host_ on GPUs only
 };
 

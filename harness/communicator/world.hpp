@@ -24,9 +24,10 @@ class World {
   virtual Communicator& gradients() = 0;   // also for loss counts, metrics and control
   virtual Communicator& host() = 0;        // between the hosts, for CPU tensors; on the CPU statistics()
   virtual Ledger& ledger() = 0;
-  // c10d's Reducer over these parameters (same order on all ranks, all needing gradients): buckets that
-  // are averaged while backward goes on.
-  virtual std::unique_ptr<GradientSync> reducer(const std::vector<at::Tensor>& parameters) = 0;
+  // What averages the gradients of these parameters (same order on all ranks, all needing gradients): c10d's Reducer,
+  // bucket by bucket while backward goes on; where ranks share memory one exchange after backward, which is faster
+  // than sockets that take cores from backward.
+  virtual std::unique_ptr<GradientSync> gradient_sync(const std::vector<at::Tensor>& parameters) = 0;
   // Leaves in order: waits for the others, then shuts the groups down. Not called after an error.
   virtual void leave() = 0;
 };

@@ -20,7 +20,7 @@ struct PlacementKeys {
   void describe(OptionVisitor& option) {
     option("ranks", ranks, "processes; must divide the towers").at_least(1).at_most(4096);
     option("device", device, "where the ranks compute").one_of({"cpu", "cuda"});
-    option("exchange", exchange, "how ranks on CPUs exchange statistics");
+    option("exchange", exchange, "how ranks on CPUs exchange statistics and gradients");
   }
 };
 

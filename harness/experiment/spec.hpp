@@ -16,7 +16,7 @@ namespace bnlab {
 BNLAB_CHOICE(Precision, float32, float64, bfloat16)
 BNLAB_CHOICE(MemoryFormat, channels_last, contiguous)
 BNLAB_CHOICE(LossMean, batch, tower)
-// How the gradients of the ranks meet: c10d's Reducer; averaged on rank 0 and broadcast; averaged in host
+// How the gradients of the ranks meet: World::gradient_sync(), which is c10d's Reducer but in shared memory; averaged on rank 0 and broadcast; averaged in host
 // memory.
 BNLAB_CHOICE(GradientRoute, reducer, rank0, host)
 

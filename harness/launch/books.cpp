@@ -46,7 +46,9 @@ void Books::ended(const PlacedRun& run, const RunEnd& end, LaunchSummary& summar
   account.command = options_.command;
   account.spec = run.spec;
   account.placement = run.placement;
-  account.backend = run.placement.device == "cuda" ? "nccl" : "gloo";
+  account.backend = run.placement.device == "cuda"                      ? "nccl"
+                    : run.placement.exchange == Exchange::shared_memory ? "shared_memory"
+                                                                        : "gloo";
   account.threads_per_rank = run.threads;
   account.jobs = options_.jobs;
   account.launcher = launcher_;

@@ -2,64 +2,12 @@
 
 #include <torch/types.h>
 
-#include <functional>
-#include <map>
 #include <utility>
+
+#include "harness/communicator/flat_gradients.hpp"
 
 namespace bnlab {
 namespace {
-
-// What the ranks do with one flat tensor, in place; it is then the same on all of them.
-using Exchange = std::function<void(at::Tensor& flat)>;
-
-// Packs the tensors of each dtype into one flat tensor, exchanges it and unpacks it where it came from.
-void exchange_flat(const std::vector<at::Tensor>& tensors, const Exchange& exchange) {
-  const at::NoGradGuard no_grad;
-  std::map<at::ScalarType, std::vector<at::Tensor>> by_dtype;
-  for (const at::Tensor& tensor : tensors) {
-    by_dtype[tensor.scalar_type()].push_back(tensor);
-  }
-  for (auto& [dtype, group] : by_dtype) {
-    std::vector<at::Tensor> pieces;
-    for (const at::Tensor& tensor : group) {
-      pieces.push_back(tensor.reshape(-1));
-    }
-    at::Tensor flat = at::cat(pieces);
-    exchange(flat);
-    int64_t begin = 0;
-    for (at::Tensor& tensor : group) {
-      tensor.copy_(flat.narrow(0, begin, tensor.numel()).view(tensor.sizes()));
-      begin += tensor.numel();
-    }
-  }
-}
-
-void drop_gradients(const std::vector<at::Tensor>& parameters) {
-  for (const at::Tensor& parameter : parameters) {
-    parameter.mutable_grad() = at::Tensor();
-  }
-}
-
-// All gradients in one exchange, once backward has made them.
-class FlatRoute : public GradientSync {
- public:
-  FlatRoute(std::vector<at::Tensor> parameters, Exchange exchange)
-      : parameters_(std::move(parameters)), exchange_(std::move(exchange)) {}
-  void before_forward() override {}
-  void before_backward() override {}
-  void after_backward() override {
-    std::vector<at::Tensor> gradients;
-    for (const at::Tensor& parameter : parameters_) {
-      gradients.push_back(parameter.grad());
-    }
-    exchange_flat(gradients, exchange_);
-  }
-  void after_step() override { drop_gradients(parameters_); }
-
- private:
-  std::vector<at::Tensor> parameters_;
-  Exchange exchange_;
-};
 
 // Gradients stay the rank's own; now and then all that training has changed is replaced by its mean over the
 // ranks.
@@ -99,7 +47,7 @@ class WeightAveraging : public GradientSync {
   int64_t steps_done_ = 0;
 };
 
-Exchange over_rank0(Communicator& gradients) {
+FlatExchange over_rank0(Communicator& gradients) {
   return [&gradients](at::Tensor& flat) {
     gradients.reduce(flat, 0, Purpose::gradients);
     flat.div_(gradients.size());  // matters on rank 0 alone, whose values all ranks then get
@@ -107,7 +55,7 @@ Exchange over_rank0(Communicator& gradients) {
   };
 }
 
-Exchange over_host(Communicator& host) {
+FlatExchange over_host(Communicator& host) {
   return [&host](at::Tensor& flat) {
     at::Tensor on_host = flat.cpu();
     host.all_reduce(on_host, Purpose::gradients);
@@ -124,13 +72,13 @@ std::unique_ptr<GradientSync> make_gradient_sync(const RunSpec& spec, Trained tr
   }
   switch (spec.gradient_route) {
     case GradientRoute::rank0:
-      return std::make_unique<FlatRoute>(std::move(trained.parameters), over_rank0(world.gradients()));
+      return make_flat_sync(std::move(trained.parameters), over_rank0(world.gradients()));
     case GradientRoute::host:
-      return std::make_unique<FlatRoute>(std::move(trained.parameters), over_host(world.host()));
+      return make_flat_sync(std::move(trained.parameters), over_host(world.host()));
     case GradientRoute::reducer:
       break;
   }
-  return world.reducer(trained.parameters);
+  return world.gradient_sync(trained.parameters);
 }
 
 }  // namespace bnlab

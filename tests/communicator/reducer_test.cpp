@@ -1,4 +1,4 @@
-// What the ledger says of the gradients that c10d's Reducer averages.
+// What the ledger says of the gradients that c10d's Reducer averages, and of those that go through shared memory.
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
@@ -19,7 +19,7 @@ std::vector<std::vector<int64_t>> exchanged(World& world, const std::vector<int6
   for (const int64_t size : sizes) {
     parameters.push_back(at::zeros({size}).set_requires_grad(true));
   }
-  const auto sync = world.reducer(parameters);
+  const auto sync = world.gradient_sync(parameters);
   world.ledger().keep_list(true);
   std::vector<std::vector<int64_t>> seen;
   for (int step = 0; step < steps; ++step) {
@@ -54,11 +54,23 @@ std::vector<std::vector<int64_t>> exchanged(World& world, const std::vector<int6
 TEST(Reducer, BooksTheBucketsThatTravelInEveryStep) {
   const int64_t mebibyte = (1 << 20) / 4;
   const std::vector<int64_t> sizes{2 * mebibyte, 26 * mebibyte, mebibyte / 2};
+  on_thread_ranks(
+      2, at::kCPU,
+      [&](World& world) {
+        const auto steps = exchanged(world, sizes, 3);
+        EXPECT_EQ(steps[0].size(), 3U);
+        EXPECT_EQ(steps[1].size(), 2U);
+        EXPECT_EQ(steps[2], steps[1]);
+      },
+      Exchange::sockets);
+}
+
+TEST(FlatSync, BooksOneExchangeInEveryStep) {
+  const std::vector<int64_t> sizes{100003, 1, 70001};
   on_thread_ranks(2, at::kCPU, [&](World& world) {
-    const auto steps = exchanged(world, sizes, 3);
-    EXPECT_EQ(steps[0].size(), 3U);
-    EXPECT_EQ(steps[1].size(), 2U);
-    EXPECT_EQ(steps[2], steps[1]);
+    for (const auto& step : exchanged(world, sizes, 2)) {
+      EXPECT_EQ(step, (std::vector<int64_t>{170005}));
+    }
   });
 }
 

@@ -65,14 +65,15 @@ class CommittedResults(unittest.TestCase):
                                      f"{name}/{figure}")
 
     def test_figure_and_table_show_the_same_numbers(self):
-        table = {row["strategy"]: row for row in rows_of(bnlab_report("tradeoff", "markdown"))}
-        drawn = {row["strategy"]: row for row in self.committed("tradeoff", "throughput_vs_accuracy") if row["kind"] == "real"}
+        table = {(row["strategy"], row["placement"]): row for row in rows_of(bnlab_report("tradeoff", "markdown"))}
+        drawn = {(row["strategy"], row["placement"]): row
+                 for row in self.committed("tradeoff", "throughput_vs_accuracy") if row["kind"] == "real"}
         self.assertEqual(set(table), set(drawn))
-        for strategy, row in drawn.items():
-            self.assertEqual(table[strategy]["images /s"], f"{float(row['images_per_s']):.1f}", strategy)
+        for key, row in drawn.items():
+            self.assertEqual(table[key]["images /s"], f"{float(row['images_per_s']):.1f}", key)
             half_width = row["accuracy_half_width"]
-            self.assertEqual(table[strategy]["mean_iou saved"], f"{float(row['accuracy']):.3f}" +
-                             (f"±{float(half_width):.3f}" if half_width else ""), strategy)
+            self.assertEqual(table[key]["mean_iou saved"], f"{float(row['accuracy']):.3f}" +
+                             (f"±{float(half_width):.3f}" if half_width else ""), key)
 
     def test_no_verdict_on_fewer_than_six_seeds(self):
         contrasts = [contrast for name in EXPERIMENTS for contrast in json.loads(bnlab_report(name, "json"))["contrasts"]]
@@ -94,9 +95,9 @@ class FirstScreen(unittest.TestCase):
         points = first_screen.fill(self.readme, *self.reports)[1]
         self.assertLessEqual(len(points), 8)
         with open(ROOT / "results" / "first_screen.csv", encoding="utf-8", newline="") as file:
-            drawn = [(row["strategy"], float(row["accuracy"]), float(row["relative_images_per_s"]))
-                     for row in csv.DictReader(file)]
-        self.assertEqual(drawn, [(point.strategy, point.accuracy.mean, point.relative) for point in points])
+            drawn = [(row["strategy"], float(row["accuracy"]), float(row["relative_images_per_s"]),
+                      float(row["relative_images_per_s_over_sockets"])) for row in csv.DictReader(file)]
+        self.assertEqual(drawn, [(point.strategy, point.accuracy.mean, point.shared, point.sockets) for point in points])
 
     def test_a_wrong_number_is_put_right(self):
         points = first_screen.fill(self.readme, *self.reports)[1]
