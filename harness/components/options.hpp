@@ -24,6 +24,7 @@
 #pragma once
 
 #include <array>
+#include <cmath>
 #include <optional>
 #include <string>
 #include <type_traits>
@@ -75,30 +76,33 @@ std::vector<Parameter> declared();
 template <Described Options>
 Options read_options(const Json& resolved);
 
-// Fills in kind and default of a declaration by a value of the option's type.
-void declare(Parameter& parameter, bool value);
-void declare(Parameter& parameter, int64_t value);
-void declare(Parameter& parameter, double value);
-void declare(Parameter& parameter, const std::string& value);
-void declare(Parameter& parameter, const Json& value);  // an object with free keys
-inline void declare(Parameter& parameter, int value) {
-  declare(parameter, int64_t{value});
-}
-inline void declare(Parameter& parameter, uint64_t value) {
-  declare(parameter, static_cast<int64_t>(value));
-}
-
-template <Choice E>
-void declare(Parameter& parameter, E value) {
-  declare(parameter, name_of(value));
-  parameter.choices = split_names(names(value));
-}
-
-template <Described Group>
-void declare(Parameter& parameter, const Group&) {
-  parameter.kind = Parameter::Kind::group;
-  parameter.fallback = Json::object();
-  parameter.fields = declared<Group>();
+// Fills in kind and default of a declaration by a value of the option's type. A Json is an object with free keys.
+template <class T>
+void declare(Parameter& parameter, const T& value) {
+  using Kind = Parameter::Kind;
+  if constexpr (Choice<T>) {
+    declare(parameter, name_of(value));
+    parameter.choices = split_names(names(value));
+  } else if constexpr (Described<T> || std::is_same_v<T, Json>) {
+    parameter.kind = Kind::group;
+    parameter.fallback = Json::object();
+    if constexpr (Described<T>) {
+      parameter.fields = declared<T>();
+    } else if (!value.is_null()) {
+      parameter.fallback = value;
+    }
+  } else {
+    parameter.kind = std::is_same_v<T, bool>       ? Kind::boolean
+                     : std::is_integral_v<T>       ? Kind::integer
+                     : std::is_floating_point_v<T> ? Kind::number
+                                                   : Kind::text;
+    parameter.fallback = value;
+  }
+  if constexpr (std::is_floating_point_v<T>) {
+    if (value == std::floor(value) && std::abs(value) < 1e15) {  // help shows 1, not 1.0
+      parameter.fallback = static_cast<int64_t>(value);
+    }
+  }
 }
 
 template <class T>

@@ -35,14 +35,6 @@ std::string range_text(const Parameter& parameter) {
   return above ? (parameter.below_highest ? " < " : " <= ") + high : "";
 }
 
-std::string quoted_list(const std::vector<std::string>& names) {
-  std::string text;
-  for (const auto& name : names) {
-    text += (text.empty() ? "\"" : ", \"") + name + "\"";
-  }
-  return text;
-}
-
 std::string with_article(const std::string& noun) {
   return (std::string("aeiou").find(noun[0]) == std::string::npos ? "a " : "an ") + noun;
 }
@@ -58,7 +50,8 @@ std::string value_text(const Parameter& parameter, bool many) {
       return many ? "booleans" : "true or false";
     case Parameter::Kind::text:
       if (!parameter.choices.empty()) {
-        return (many || parameter.choices.size() == 1 ? "" : "one of ") + quoted_list(parameter.choices);
+        return (many || parameter.choices.size() == 1 ? "\"" : "one of \"") +
+               joined(parameter.choices, "\", \"") + "\"";
       }
       return many ? "texts" : parameter.filled ? "a text that is not empty" : "a text";
     case Parameter::Kind::component:
@@ -89,48 +82,6 @@ size_t edit_distance(const std::string& a, const std::string& b) {
 }
 
 }  // namespace
-
-Parameter& Parameter::at_least(double value) {
-  lowest = value;
-  return *this;
-}
-
-Parameter& Parameter::at_most(double value) {
-  highest = value;
-  return *this;
-}
-
-Parameter& Parameter::above(double value) {
-  lowest = value;
-  above_lowest = true;
-  return *this;
-}
-
-Parameter& Parameter::below(double value) {
-  highest = value;
-  below_highest = true;
-  return *this;
-}
-
-Parameter& Parameter::not_empty() {
-  filled = true;
-  return *this;
-}
-
-Parameter& Parameter::or_single() {
-  or_one = true;
-  return *this;
-}
-
-Parameter& Parameter::one_of(std::vector<std::string> names) {
-  choices = std::move(names);
-  return *this;
-}
-
-Parameter& Parameter::needed() {
-  required = true;
-  return *this;
-}
 
 std::string expectation(const Parameter& parameter) {
   std::string text = value_text(parameter, /*many=*/false);
@@ -165,11 +116,15 @@ std::string suggestion(const std::string& name, const std::vector<std::string>& 
   if (!near.empty()) {
     return "; did you mean \"" + near + "\"?";
   }
+  return "; known: " + (known.empty() ? "none" : joined(known));
+}
+
+std::string joined(const std::vector<std::string>& texts, const std::string& separator) {
   std::string all;
-  for (const auto& candidate : known) {
-    all += (all.empty() ? "" : ", ") + candidate;
+  for (const auto& text : texts) {
+    all += (all.empty() ? "" : separator) + text;
   }
-  return "; known: " + (all.empty() ? "none" : all);
+  return all;
 }
 
 std::string shown(const Json& value) {
@@ -179,10 +134,10 @@ std::string shown(const Json& value) {
 }
 
 std::string key_path(const std::string& path, const std::string& key) {
-  const bool plain = !key.empty() && key.size() <= kLongestComparedName &&
-                     std::all_of(key.begin(), key.end(), [](unsigned char c) {
-                       return std::isalnum(c) != 0 || c == '_' || c == '-' || c == '.' || c == ',';
-                     });
+  const bool plain =
+      !key.empty() && key.size() <= kLongestComparedName && std::ranges::all_of(key, [](unsigned char c) {
+        return std::isalnum(c) != 0 || c == '_' || c == '-' || c == '.' || c == ',';
+      });
   if (!plain) {
     return path + "[" + shown(key) + "]";
   }

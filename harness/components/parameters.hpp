@@ -42,14 +42,22 @@ struct Parameter {
 
   // Declarations read as sentences: option("momentum", momentum, "weight of the new
   // value").above(0).at_most(1)
-  Parameter& at_least(double value);
-  Parameter& at_most(double value);
-  Parameter& above(double value);
-  Parameter& below(double value);
-  Parameter& not_empty();
-  Parameter& or_single();  // of a list: one value in its place is read as a list of one
-  Parameter& one_of(std::vector<std::string> names);  // of a text, or of each text in a list
-  Parameter& needed();                                // no default: the spec must give it
+  Parameter& at_least(double value) { return with(lowest, value); }
+  Parameter& at_most(double value) { return with(highest, value); }
+  Parameter& above(double value) { return with(above_lowest, true).with(lowest, value); }
+  Parameter& below(double value) { return with(below_highest, true).with(highest, value); }
+  Parameter& not_empty() { return with(filled, true); }
+  Parameter& or_single() { return with(or_one, true); }  // of a list: one value is read as a list of one
+  Parameter& needed() { return with(required, true); }   // no default: the spec must give it
+  // Of a text, or of each text in a list.
+  Parameter& one_of(std::vector<std::string> names) { return with(choices, std::move(names)); }
+
+ private:
+  template <class T>
+  Parameter& with(T& member, T value) {
+    member = std::move(value);
+    return *this;
+  }
 };
 
 // Mistakes collected over a whole spec, each with its key path (`matrix.strategy[2].momentum`).
@@ -80,6 +88,9 @@ std::string nearest(const std::string& name, const std::vector<std::string>& kno
 // The end of a message about an unknown name: `; did you mean "sync"?`, or, if none is near,
 // `; known: per_tower, sync`.
 std::string suggestion(const std::string& name, const std::vector<std::string>& known);
+
+// "sync, none": the texts with the separator between them.
+std::string joined(const std::vector<std::string>& texts, const std::string& separator = ", ");
 
 // A value as messages show it: JSON on one line, shortened.
 std::string shown(const Json& value);

@@ -3,6 +3,7 @@
 #include <stdexcept>
 
 #include "harness/error.hpp"
+#include "harness/mapped.hpp"
 
 namespace bnlab {
 namespace {
@@ -25,11 +26,7 @@ const About* find_registered(const std::string& family, const std::string& name)
 }
 
 std::vector<std::string> registered_names(const std::string& family) {
-  std::vector<std::string> names;
-  for (const auto& [name, about] : registered(family)) {
-    names.push_back(name);
-  }
-  return names;
+  return mapped(registered(family), [](const auto& entry) { return entry.first; });
 }
 
 void register_about(const std::string& family, About about) {
@@ -70,12 +67,10 @@ void check_component(const std::string& family, const Json& component, const std
 void refuse_misfits(const std::string& family, const Json& component, const RunOutline& run) {
   Problems problems;
   check_component(family, component, "", run, problems);
-  std::string all;
-  for (const auto& [key, message] : problems.found()) {
-    all += (all.empty() ? "" : "; ") + key + ": " + message;
-  }
-  if (!all.empty()) {
-    throw Error(Error::Kind::refused, component.at("name").get<std::string>() + ": " + all);
+  if (!problems.empty()) {
+    const auto all =
+        mapped(problems.found(), [](const auto& found) { return found.first + ": " + found.second; });
+    throw Error(Error::Kind::refused, component.at("name").get<std::string>() + ": " + joined(all, "; "));
   }
 }
 

@@ -10,6 +10,7 @@
 // be linked whole (an OBJECT library): from a static library the linker drops them.
 #pragma once
 
+#include <array>
 #include <functional>
 #include <map>
 #include <memory>
@@ -21,11 +22,15 @@
 
 namespace bnlab {
 
+using Channels = std::vector<int64_t>;
+using ImageSizes = std::vector<std::array<int64_t, 2>>;  // height, width
+
 // What is known of a run before it starts; empty where it is not.
 struct RunOutline {
   std::vector<int64_t> samples_per_tower = {};
-  std::vector<int64_t> norm_channels = {};  // of the model's norm sites
-  bool has_length = true;                   // false: fractions of the run mean nothing
+  Channels norm_channels = {};  // of the model's norm sites
+  ImageSizes image_sizes = {};  // of the task
+  bool has_length = true;       // false: fractions of the run mean nothing
 };
 
 // What a registry knows of an entry without making it.
@@ -44,7 +49,9 @@ struct About {
   // What is wrong with resolved options in such a run, beside what each option may be by itself.
   std::function<void(const Json& options, const RunOutline&, Problems&)> check = {};
   // Of models: channels of each kind of norm site.
-  std::function<std::vector<int64_t>(const Json& options)> norm_channels = {};
+  std::function<Channels(const Json& options)> norm_channels = [](const Json&) { return Channels(); };
+  // Of tasks: the sizes of images that the options tell.
+  std::function<ImageSizes(const Json& options)> image_sizes = [](const Json&) { return ImageSizes(); };
   // Of strategies: whether evaluation has running statistics to use.
   std::function<bool(const Json& options)> has_running_statistics = [](const Json&) { return false; };
 };
@@ -74,13 +81,17 @@ About with_options(About about) {
       read_options<Options>(options).check(run, problems);
     };
   }
-  if constexpr (requires(const Options& o) { o.norm_channels(); }) {
-    about.norm_channels = [](const Json& options) { return read_options<Options>(options).norm_channels(); };
+  const auto asked = [](auto question) {
+    return [question](const Json& options) { return std::invoke(question, read_options<Options>(options)); };
+  };
+  if constexpr (requires { &Options::norm_channels; }) {
+    about.norm_channels = asked(&Options::norm_channels);
   }
-  if constexpr (requires(const Options& o) { o.has_running_statistics(); }) {
-    about.has_running_statistics = [](const Json& options) {
-      return read_options<Options>(options).has_running_statistics();
-    };
+  if constexpr (requires { &Options::image_sizes; }) {
+    about.image_sizes = asked(&Options::image_sizes);
+  }
+  if constexpr (requires { &Options::has_running_statistics; }) {
+    about.has_running_statistics = asked(&Options::has_running_statistics);
   }
   return about;
 }

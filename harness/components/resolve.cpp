@@ -4,6 +4,7 @@
 
 #include "harness/components/parameters.hpp"
 #include "harness/components/registry.hpp"
+#include "harness/mapped.hpp"
 
 namespace bnlab {
 namespace {
@@ -14,18 +15,9 @@ bool in_range(const Parameter& parameter, double value) {
          (parameter.below_highest ? value < parameter.highest : value <= parameter.highest);
 }
 
-std::vector<std::string> names_of(const std::vector<Parameter>& parameters) {
-  std::vector<std::string> names;
-  for (const auto& parameter : parameters) {
-    names.push_back(parameter.name);
-  }
-  return names;
-}
-
 bool is_text(const Parameter& parameter, const std::string& value) {
   const auto& choices = parameter.choices;
-  return !(parameter.filled && value.empty()) &&
-         (choices.empty() || std::count(choices.begin(), choices.end(), value) > 0);
+  return !(parameter.filled && value.empty()) && (choices.empty() || std::ranges::count(choices, value) > 0);
 }
 
 // Resolves the values of one spec; mistakes go to `problems`.
@@ -41,9 +33,9 @@ class Resolver {
       problems_.add(path, "expected an object, got " + shown(given));
       return complete;
     }
-    const auto known = names_of(declared);
+    const auto known = mapped(declared, &Parameter::name);
     for (const auto& [key, unused] : given.items()) {
-      if (std::find(known.begin(), known.end(), key) == known.end()) {
+      if (std::ranges::find(known, key) == known.end()) {
         problems_.add(key_path(path, key), "unknown key" + owner + suggestion(key, known));
       }
     }

@@ -8,8 +8,7 @@ namespace bnlab {
 namespace {
 
 bool sets(const Axis& axis, const std::string& top) {
-  return std::any_of(axis.keys.begin(), axis.keys.end(),
-                     [&](const std::string& key) { return top_level(key) == top; });
+  return std::ranges::any_of(axis.keys, [&](const std::string& key) { return top_level(key) == top; });
 }
 
 int loop_depth(const Axis& axis) {
@@ -80,8 +79,7 @@ std::vector<Axis> read_axes(const Json& matrix, Mistakes& mistakes, std::set<std
       mistaken.insert(top_level(key));
     }
   }
-  std::stable_sort(axes.begin(), axes.end(),
-                   [](const Axis& a, const Axis& b) { return loop_depth(a) < loop_depth(b); });
+  std::ranges::stable_sort(axes, [](const Axis& a, const Axis& b) { return loop_depth(a) < loop_depth(b); });
   return axes;
 }
 

@@ -1,105 +1,77 @@
-#include "harness/experiment/contrasts.hpp"
-
+// The comparisons that a spec declares beforehand, checked against its matrix.
 #include <algorithm>
+#include <iterator>
 
 #include "harness/experiment/dotted.hpp"
 #include "harness/experiment/matching.hpp"
+#include "harness/experiment/matrix.hpp"
 #include "harness/population.hpp"
 
 namespace bnlab {
 namespace {
 
-// Checks one contrast against the runs.
-class Checker {
- public:
-  Checker(const Expansion& expansion, std::string path, Mistakes& mistakes)
-      : expansion_(expansion), path_(std::move(path)), mistakes_(mistakes) {}
-
-  // The label of the strategy that `name` means: a label of the matrix, or a name that one label has;
-  // "" if there is none.
-  std::string label_of(const std::string& key, const std::string& name) const {
-    std::vector<std::string> labels;
-    std::vector<std::string> named;
-    for (const auto& run : expansion_.cells) {
-      const std::string text = label(run["strategy"]);
-      if (std::count(labels.begin(), labels.end(), text) > 0) {
-        continue;
-      }
-      labels.push_back(text);
-      if (run["strategy"]["name"] == name) {
-        named.push_back(text);
-      }
+// The label of the strategy that `name` means: a label of the matrix, or a name that one label has; "" if there is
+// none. `path` is that of the name.
+std::string label_of(const std::string& name, const std::vector<Json>& runs, const std::string& path,
+                     Mistakes& mistakes) {
+  std::vector<std::string> labels, named;
+  for (const auto& run : runs) {
+    const std::string text = label(run["strategy"]);
+    if (std::ranges::count(labels, text) > 0) {
+      continue;
     }
-    if (std::count(labels.begin(), labels.end(), name) > 0) {
-      return name;
-    }
-    if (named.size() == 1) {
-      return named[0];
-    }
-    mistakes_.add(path_ + "." + key,
-                  named.empty() ? "no run has the strategy " + shown(name) + suggestion(name, labels)
-                                : shown(name) + " is the name of several strategies" + suggestion("", named));
-    return "";
-  }
-
-  void check_cells(const Contrast& contrast) const {
-    std::vector<Json> at;
-    for (const auto& run : expansion_.cells) {
-      if (matches(contrast.at, run)) {
-        at.push_back(run);
-      }
-    }
-    if (at.empty()) {
-      report_no_match(contrast.at, expansion_.cells, path_ + ".at", mistakes_);
-      return;
-    }
-    for (const auto& strategy : {contrast.strategy, contrast.above}) {
-      check_strategy(contrast, strategy, at);
+    labels.push_back(text);
+    if (run["strategy"]["name"] == name) {
+      named.push_back(text);
     }
   }
+  if (std::ranges::count(labels, name) > 0) {
+    return name;
+  }
+  if (named.size() == 1) {
+    return named[0];
+  }
+  mistakes.add(path, named.empty()
+                         ? "no run has the strategy " + shown(name) + suggestion(name, labels)
+                         : shown(name) + " is the name of several strategies" + suggestion("", named));
+  return "";
+}
 
- private:
-  void check_strategy(const Contrast& contrast, const std::string& strategy,
-                      const std::vector<Json>& at) const {
+// "" where the run is evaluated under the population, else what is wrong with it.
+std::string population_mistake(const std::string& population, const Json& run) {
+  if (population == kAveragedWeights) {
+    return run["weight_ema"].is_null() ? "the runs have no averaged weights: weight_ema is null" : "";
+  }
+  const std::string problem = population_problem(population, run["towers"]);
+  const Json& asked = run["populations"];
+  const bool known = !problem.empty() || std::count(asked.begin(), asked.end(), population) > 0;
+  return known ? problem : shown(population) + " is not among the populations of the runs, " + shown(asked);
+}
+
+void check_cells(const Contrast& contrast, const std::vector<Json>& runs, const std::string& path,
+                 Mistakes& mistakes) {
+  std::vector<Json> there;
+  std::ranges::copy_if(runs, std::back_inserter(there),
+                       [&](const Json& run) { return matches(contrast.at, run); });
+  if (there.empty()) {
+    report_no_match(contrast.at, runs, path + ".at", mistakes);
+    return;
+  }
+  for (const auto& strategy : {contrast.strategy, contrast.above}) {
     bool compared = false;
-    for (const auto& run : at) {
-      if (label(run["strategy"]) != strategy) {
-        continue;
+    for (const auto& run : there) {
+      if (label(run["strategy"]) == strategy) {
+        compared = true;
+        const std::string mistake = population_mistake(contrast.population, run);
+        if (!mistake.empty()) {
+          mistakes.add(path + ".population", mistake);
+        }
       }
-      compared = true;
-      check_population(contrast.population, run);
     }
     if (!compared) {
-      mistakes_.add(path_ + ".at", "no run of " + strategy + " matches");
+      mistakes.add(path + ".at", "no run of " + strategy + " matches");
     }
   }
-
-  void check_population(const std::string& population, const Json& run) const {
-    const std::string path = path_ + ".population";
-    if (population == kAveragedWeights) {
-      if (run["weight_ema"].is_null()) {
-        mistakes_.add(path, "the runs have no averaged weights: weight_ema is null");
-      }
-      return;
-    }
-    const std::string problem = population_problem(population, run["towers"]);
-    const Json& asked = run["populations"];
-    if (!problem.empty()) {
-      mistakes_.add(path, problem);
-    } else if (std::count(asked.begin(), asked.end(), population) == 0) {
-      mistakes_.add(path, shown(population) + " is not among the populations of the runs, " + shown(asked));
-    }
-  }
-
-  const Expansion& expansion_;
-  std::string path_;
-  Mistakes& mistakes_;
-};
-
-Contrast read_contrast(const Json& given, const Json& written) {
-  auto contrast = read_options<Contrast>(given);
-  contrast.as_written = written;
-  return contrast;
 }
 
 // Whether each part has a type that can be read; the others have been reported.
@@ -123,22 +95,22 @@ std::vector<Contrast> read_contrasts(const Json& contrasts, const Json& written,
       continue;
     }
     const std::string path = "contrasts[" + std::to_string(i) + "]";
-    const Checker checker(expansion, path, mistakes);
-    Contrast contrast = read_contrast(contrasts[i], written[i]);
+    auto contrast = read_options<Contrast>(contrasts[i]);
+    contrast.as_written = written[i];
     const auto& mistaken = expansion.mistaken;
     bool judged = check_keys(contrast.at, path + ".at", mistakes);
     for (const auto& [key, unused] : contrast.at.items()) {
       judged = judged && mistaken.count(top_level(key)) == 0;
     }
     if (mistaken.count("strategy") == 0) {
-      contrast.strategy = checker.label_of("strategy", contrast.strategy);
-      contrast.above = checker.label_of("above", contrast.above);
+      contrast.strategy = label_of(contrast.strategy, expansion.cells, path + ".strategy", mistakes);
+      contrast.above = label_of(contrast.above, expansion.cells, path + ".above", mistakes);
       const bool known = !contrast.strategy.empty() && !contrast.above.empty();
       if (known && contrast.strategy == contrast.above) {
         mistakes.add(path + ".above", "expected another strategy than " + contrast.strategy);
       }
       if (known && judged && mistaken.count("populations") == 0 && mistaken.count("towers") == 0) {
-        checker.check_cells(contrast);
+        check_cells(contrast, expansion.cells, path, mistakes);
       }
     }
     found.push_back(std::move(contrast));

@@ -99,7 +99,7 @@ std::optional<Document> read(const std::string& file, std::vector<fs::path>& abo
     return std::nullopt;
   }
   const fs::path base_path = (fs::path(file).parent_path() / extends.get<std::string>()).lexically_normal();
-  if (std::find(above.begin(), above.end(), identity(base_path)) != above.end()) {
+  if (std::ranges::find(above, identity(base_path)) != above.end()) {
     mistakes.add_in(file, "extends", "a cycle: " + shown(extends) + " is extended by, or is, this spec");
     return std::nullopt;
   }

@@ -1,9 +1,10 @@
 #include "harness/experiment/dotted.hpp"
 
 #include <algorithm>
+#include <iterator>
 
 #include "harness/components/registry.hpp"
-#include "harness/experiment/keys.hpp"
+#include "harness/experiment/spec.hpp"
 
 namespace bnlab {
 namespace {
@@ -12,55 +13,44 @@ using Candidates = std::vector<const Parameter*>;
 
 constexpr size_t kMostParts = 16;  // of a dotted key, as deep as a spec may be
 
-// What may follow `parameter` and a dot.
-Candidates below(const Parameter& parameter) {
+void append(Candidates& found, const std::vector<Parameter>& parameters) {
+  for (const auto& parameter : parameters) {
+    found.push_back(&parameter);
+  }
+}
+
+Candidates top() {
+  Candidates found;
+  append(found, run_parameters());
+  return found;
+}
+
+// What may follow one of the parents and a dot.
+Candidates below(const Candidates& parents) {
   static const Parameter name = {.name = "name", .kind = Parameter::Kind::text};
   Candidates found;
-  for (const auto& field : parameter.fields) {
-    found.push_back(&field);
-  }
-  if (parameter.kind == Parameter::Kind::component) {
-    found.push_back(&name);
-    for (const auto& [unused, about] : registered(parameter.family)) {
-      for (const auto& entry : about.parameters) {
-        found.push_back(&entry);
+  for (const Parameter* parent : parents) {
+    append(found, parent->fields);
+    if (parent->kind == Parameter::Kind::component) {
+      found.push_back(&name);
+      for (const auto& [unused, about] : registered(parent->family)) {
+        append(found, about.parameters);
       }
     }
   }
   return found;
 }
 
-Candidates below_all(const Candidates& parents) {
-  Candidates found;
-  for (const Parameter* parent : parents) {
-    const Candidates more = below(*parent);
-    found.insert(found.end(), more.begin(), more.end());
-  }
-  return found;
-}
-
-Candidates top() {
-  Candidates found;
-  for (const auto& parameter : run_parameters()) {
-    found.push_back(&parameter);
-  }
-  return found;
-}
-
 Candidates named(const Candidates& all, const std::string& name) {
   Candidates found;
-  for (const Parameter* parameter : all) {
-    if (parameter->name == name) {
-      found.push_back(parameter);
-    }
-  }
+  std::ranges::copy_if(all, std::back_inserter(found), [&](const auto* p) { return p->name == name; });
   return found;
 }
 
 std::vector<std::string> names_of(const Candidates& all) {
   std::vector<std::string> names;
   for (const Parameter* parameter : all) {
-    if (std::find(names.begin(), names.end(), parameter->name) == names.end()) {
+    if (std::ranges::find(names, parameter->name) == names.end()) {
       names.push_back(parameter->name);
     }
   }
@@ -70,11 +60,33 @@ std::vector<std::string> names_of(const Candidates& all) {
 // "optimizer.lr" for "lr": a parameter of a component, written without the component.
 std::string key_of_parameter(const std::string& name) {
   for (const Parameter* parent : top()) {
-    if (!named(below(*parent), name).empty()) {
+    if (!named(below({parent}), name).empty()) {
       return parent->name + "." + name;
     }
   }
   return "";
+}
+
+// How far a dotted key is known.
+struct Search {
+  Candidates found;     // what the whole key may mean; none if a part of it is unknown
+  Candidates known;     // what may follow the parts that are known,
+  std::string prefix;   // which are these: "optimizer."
+  std::string unknown;  // the part behind them
+};
+
+Search search(const std::vector<std::string>& parts) {
+  Search search{{}, top(), "", ""};
+  for (const auto& part : parts) {
+    search.found = named(search.known, part);
+    if (search.found.empty()) {
+      search.unknown = part;
+      break;
+    }
+    search.prefix += part + ".";
+    search.known = below(search.found);
+  }
+  return search;
 }
 
 }  // namespace
@@ -132,16 +144,7 @@ void set(Json& run, const std::string& key, const Json& value) {
 
 std::vector<const Parameter*> declarations(const std::string& key) {
   const auto parts = split(key, '.');
-  if (parts.size() > kMostParts) {
-    return {};
-  }
-  Candidates known = top();
-  Candidates found;
-  for (const auto& part : parts) {
-    found = named(known, part);
-    known = below_all(found);
-  }
-  return found;
+  return parts.size() > kMostParts ? Candidates{} : search(parts).found;
 }
 
 std::string unknown_key(const std::string& key) {
@@ -149,18 +152,7 @@ std::string unknown_key(const std::string& key) {
   if (parts.size() > kMostParts) {
     return "unknown key: it has more than " + std::to_string(kMostParts) + " parts";
   }
-  Candidates known = top();
-  std::string prefix;
-  std::string unknown;
-  for (const auto& part : parts) {
-    const Candidates found = named(known, part);
-    if (found.empty()) {
-      unknown = part;
-      break;
-    }
-    prefix += part + ".";
-    known = below_all(found);
-  }
+  const auto [found, known, prefix, unknown] = search(parts);
   std::vector<std::string> names = names_of(known);
   if (names.empty()) {
     return "unknown key: " + prefix.substr(0, prefix.size() - 1) + " holds no keys";

@@ -3,19 +3,17 @@
 #include <cctype>
 #include <filesystem>
 
-#include "harness/experiment/contrasts.hpp"
 #include "harness/experiment/document.hpp"
-#include "harness/experiment/keys.hpp"
 #include "harness/experiment/matrix.hpp"
 #include "harness/experiment/mistakes.hpp"
 #include "harness/experiment/spec.hpp"
+#include "harness/mapped.hpp"
 
 namespace bnlab {
 namespace {
 
 bool declares(const std::vector<Parameter>& parameters, const std::string& name) {
-  return std::any_of(parameters.begin(), parameters.end(),
-                     [&](const Parameter& parameter) { return parameter.name == name; });
+  return std::ranges::any_of(parameters, [&](const Parameter& parameter) { return parameter.name == name; });
 }
 
 // The part of a spec that `parameters` declare.
@@ -30,10 +28,7 @@ Json part(const Json& spec, const std::vector<Parameter>& parameters) {
 }
 
 void check_top_level(const Json& spec, Mistakes& mistakes) {
-  std::vector<std::string> known;
-  for (const auto& parameter : spec_parameters()) {
-    known.push_back(parameter.name);
-  }
+  const auto known = mapped(spec_parameters(), &Parameter::name);
   for (const auto& [key, unused] : spec.items()) {
     if (key == "remarks") {
       mistakes.add(key,
@@ -48,10 +43,10 @@ void check_top_level(const Json& spec, Mistakes& mistakes) {
 // The file's stem names the experiment and its folder of results.
 std::string experiment_name(const std::string& file, Mistakes& mistakes) {
   const std::string stem = std::filesystem::path(file).stem().string();
-  const bool safe = !stem.empty() && stem[0] != '.' && stem[0] != '-' &&
-                    std::all_of(stem.begin(), stem.end(), [](unsigned char c) {
-                      return std::isalnum(c) != 0 || c == '_' || c == '-' || c == '.';
-                    });
+  const bool safe =
+      !stem.empty() && stem[0] != '.' && stem[0] != '-' && std::ranges::all_of(stem, [](unsigned char c) {
+        return std::isalnum(c) != 0 || c == '_' || c == '-' || c == '.';
+      });
   if (!safe) {
     mistakes.add_in(file, "",
                     "expected a file name of letters, digits, _, - and ., it names a folder of results");

@@ -2,7 +2,7 @@
 //
 // The id is `<label>-<towers>x<batch>-seed<k>-<hash>`. The hash is the first 12 hexadecimal digits of
 // XXH3-128 over the canonical form of the resolved run: compact JSON, keys sorted, numbers in their shortest
-// exact form, without what equals its default and without the keys that change no result (keys.hpp). A
+// exact form, without what equals its default and without the keys that change no result (keys.cpp). A
 // component keeps its name and what differs from its own defaults. So the hash does not depend on the
 // order of keys, on what is spelt out and what left to defaults, on the file's name or on the machine; and a
 // key that is new to this program moves no id, as long as its default is what was done before.
@@ -14,7 +14,6 @@
 #include <xxhash.h>
 
 #include "harness/components/registry.hpp"
-#include "harness/experiment/keys.hpp"
 #include "harness/experiment/run.hpp"
 
 namespace bnlab {

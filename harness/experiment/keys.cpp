@@ -1,4 +1,4 @@
-#include "harness/experiment/keys.hpp"
+#include "harness/experiment/spec.hpp"
 
 #include "harness/components/registry.hpp"
 

@@ -36,19 +36,11 @@ std::vector<std::string> values_at(const std::vector<Json>& runs, const std::str
     }
     const bool component = value->is_object() && value->contains("name");
     const std::string text = component || value->is_string() ? label(*value) : shown(*value);
-    if (std::find(values.begin(), values.end(), text) == values.end()) {
+    if (std::ranges::find(values, text) == values.end()) {
       values.push_back(text);
     }
   }
   return values;
-}
-
-std::string joined(const std::vector<std::string>& texts) {
-  std::string all;
-  for (const auto& text : texts) {
-    all += (all.empty() ? "" : ", ") + text;
-  }
-  return all.empty() ? "none" : all;
 }
 
 }  // namespace
@@ -74,13 +66,14 @@ bool check_keys(const Json& wanted, const std::string& path, Mistakes& mistakes)
 }
 
 std::string no_match(const std::string& key, const Json& wanted, const std::vector<Json>& runs) {
-  if (std::any_of(runs.begin(), runs.end(), [&](const Json& run) { return key_matches(run, key, wanted); })) {
+  if (std::ranges::any_of(runs, [&](const Json& run) { return key_matches(run, key, wanted); })) {
     return "";
   }
   const auto values = values_at(runs, key);
   const std::string near = wanted.is_string() ? nearest(wanted, values) : "";
   return "no run has " + shown(wanted) +
-         (near.empty() ? "; there are: " + joined(values) : "; did you mean \"" + near + "\"?");
+         (near.empty() ? "; there are: " + (values.empty() ? "none" : joined(values))
+                       : "; did you mean \"" + near + "\"?");
 }
 
 void report_no_match(const Json& wanted, const std::vector<Json>& runs, const std::string& path,

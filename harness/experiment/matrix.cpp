@@ -7,7 +7,6 @@
 
 #include "harness/experiment/axes.hpp"
 #include "harness/experiment/dotted.hpp"
-#include "harness/experiment/keys.hpp"
 #include "harness/experiment/matching.hpp"
 #include "harness/experiment/run.hpp"
 
@@ -113,8 +112,8 @@ class Matrix {
       cell.settings.insert(cell.settings.end(), settings.begin(), settings.end());
     }
     // A whole is set before its parts: "strategy", then "strategy.momentum".
-    std::stable_sort(cell.settings.begin(), cell.settings.end(), [](const Setting& a, const Setting& b) {
-      return std::count(a.key.begin(), a.key.end(), '.') < std::count(b.key.begin(), b.key.end(), '.');
+    std::ranges::stable_sort(cell.settings, [](const Setting& a, const Setting& b) {
+      return std::ranges::count(a.key, '.') < std::ranges::count(b.key, '.');
     });
     Json written = base_;
     for (const auto& setting : cell.settings) {
@@ -164,15 +163,14 @@ class Matrix {
     if (is_new) {
       return;
     }
-    std::string here;
-    std::string there;
+    std::vector<std::string> here, there;
     for (size_t a = 0; a < axes_.size(); ++a) {
       if (cell.position[a] != first->second[a]) {
-        here += (here.empty() ? "" : " with ") + axes_[a].position_path(cell.position[a]);
-        there += (there.empty() ? "" : " with ") + axes_[a].position_path(first->second[a]);
+        here.push_back(axes_[a].position_path(cell.position[a]));
+        there.push_back(axes_[a].position_path(first->second[a]));
       }
     }
-    mistakes_.add(here, "gives the same run as " + there);
+    mistakes_.add(joined(here, " with "), "gives the same run as " + joined(there, " with "));
   }
 
   void read_rules() {
@@ -204,7 +202,7 @@ class Matrix {
       if (!rule_is_usable_[i] || rule_removed_[i] > 0 || names_mistaken(exclude_[i])) {
         continue;
       }
-      if (std::any_of(all.begin(), all.end(), [&](const Json& run) { return matches(exclude_[i], run); })) {
+      if (std::ranges::any_of(all, [&](const Json& run) { return matches(exclude_[i], run); })) {
         mistakes_.add(rule_path(i), "removes nothing: earlier rules have removed all runs that it matches");
       } else {
         report_no_match(exclude_[i], all, rule_path(i), mistakes_);

@@ -1,4 +1,5 @@
-// The matrix of a spec: its axes, the cells that they span, and the runs that are left of them.
+// The matrix of a spec: its axes, the cells that they span, the runs that are left of them, and the comparisons of
+// these that the spec declares beforehand.
 #pragma once
 
 #include <set>
@@ -21,5 +22,10 @@ struct Expansion {
 // Expands `base` (the run keys of a spec) by `matrix` and leaves out what `exclude` matches. Every
 // mistake is reported at the place that it was written at: in `base`, or in the axis that set the value.
 Expansion expand(const Json& base, const Json& matrix, const Json& exclude, Mistakes& mistakes);
+
+// `contrasts` is complete with defaults, `written` as the file has it. A contrast that no run can
+// answer is a mistake.
+std::vector<Contrast> read_contrasts(const Json& contrasts, const Json& written, const Expansion& expansion,
+                                     Mistakes& mistakes);
 
 }  // namespace bnlab

@@ -31,14 +31,9 @@ void Mistakes::add(const Problems& problems) {
 }
 
 void Mistakes::throw_if_any() const {
-  if (lines_.empty()) {
-    return;
+  if (!lines_.empty()) {
+    throw Error(Error::Kind::spec, joined(lines_, "\n"));
   }
-  std::string text;
-  for (const auto& line : lines_) {
-    text += (text.empty() ? "" : "\n") + line;
-  }
-  throw Error(Error::Kind::spec, text);
 }
 
 }  // namespace bnlab

@@ -4,7 +4,6 @@
 
 #include "harness/components/registry.hpp"
 #include "harness/experiment/dotted.hpp"
-#include "harness/experiment/keys.hpp"
 #include "harness/experiment/mistakes.hpp"
 #include "harness/population.hpp"
 
@@ -30,9 +29,8 @@ void check_batch(const Json& run, Problems& problems) {
     problems.add("batch_per_tower", "expected " + towers.dump() + " entries, one per tower, got " +
                                         std::to_string(batch.size()));
   }
-  const bool nothing = batch.is_array()
-                           ? std::all_of(batch.begin(), batch.end(), [](const Json& b) { return b == 0; })
-                           : batch == 0;
+  const bool nothing =
+      batch.is_array() ? std::ranges::all_of(batch, [](const Json& b) { return b == 0; }) : batch == 0;
   if (nothing) {
     problems.add("batch_per_tower", "expected at least one sample in some tower, got " + shown(batch));
   }
@@ -100,8 +98,7 @@ void check_weight_averaging(const Json& run, Problems& problems) {
 void check_components(const Json& run, const Problems& reported, Problems& problems) {
   const auto fine = [&](const std::string& key) {
     const auto& found = reported.found();
-    return std::none_of(found.begin(), found.end(),
-                        [&](const auto& it) { return top_level(it.first) == key; });
+    return std::ranges::none_of(found, [&](const auto& it) { return top_level(it.first) == key; });
   };
   RunOutline outline;
   const Json batch = run.value("batch_per_tower", Json());
@@ -112,8 +109,10 @@ void check_components(const Json& run, const Problems& reported, Problems& probl
                                     : std::vector<int64_t>(run["towers"].get<size_t>(), batch.get<int64_t>());
   }
   if (fine("model")) {
-    const About& model = *find_registered("model", run["model"]["name"]);
-    outline.norm_channels = model.norm_channels ? model.norm_channels(run["model"]) : std::vector<int64_t>();
+    outline.norm_channels = find_registered("model", run["model"]["name"])->norm_channels(run["model"]);
+  }
+  if (fine("task")) {
+    outline.image_sizes = find_registered("task", run["task"]["name"])->image_sizes(run["task"]);
   }
   for (const char* family : {"task", "model", "strategy", "optimizer"}) {
     if (fine(family)) {
@@ -138,7 +137,7 @@ Json normalised(Json run) {
   if (run.contains("batch_per_tower")) {
     Json& batch = run["batch_per_tower"];
     if (batch.is_array() && !batch.empty() &&
-        std::all_of(batch.begin(), batch.end(), [&](const Json& b) { return b == batch[0]; })) {
+        std::ranges::all_of(batch, [&](const Json& b) { return b == batch[0]; })) {
       batch = Json(batch[0]);
     }
   }
@@ -164,8 +163,8 @@ std::vector<std::string> RunSpec::evaluated() const {
 
 Json RunSpec::with_placement() const {
   Json whole = resolved;
-  whole["placement"] = {{"ranks", ranks ? Json(*ranks) : Json()},
-                        {"device", device ? Json(*device) : Json()},
+  whole["placement"] = {{"ranks", or_null(ranks)},
+                        {"device", or_null(device)},
                         {"exchange", exchange ? Json(name_of(*exchange)) : Json()}};
   return whole;
 }

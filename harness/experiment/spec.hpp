@@ -117,7 +117,17 @@ std::string label(const Json& strategy);
 bool matches(const Json& wanted, const Json& run);
 bool matches(const Json& wanted, const RunSpec& run);
 
-// Keys that a spec may hold at its top level, with their declarations (for help and the schema).
+// The keys of a spec, declared once (keys.cpp): what a run is, in the order of a resolved run spec, and "placement",
+// all of which may be axes; what surrounds the runs; and both.
+const std::vector<Parameter>& run_parameters();
+const std::vector<Parameter>& experiment_parameters();
 const std::vector<Parameter>& spec_parameters();
+
+// The KEY of the shards "sorted:KEY"; empty for "iid" and for what is neither.
+std::string sorted_by(const std::string& shards);
+
+// Whether a key belongs to the run id. Those left out say where a run happens, how long it may take and how often it
+// talks, and change no result.
+bool changes_result(const std::string& key);
 
 }  // namespace bnlab
