@@ -70,6 +70,12 @@ E choice_of(const std::string& name) {
   return static_cast<E>(place_of(name, split_names(names(E{}))));
 }
 
+// The name of a choice; null where there is none.
+template <Choice E>
+Json or_null(const std::optional<E>& value) {
+  return value ? Json(name_of(*value)) : Json();
+}
+
 template <Described Options>
 std::vector<Parameter> declared();
 

@@ -165,7 +165,7 @@ Json RunSpec::with_placement() const {
   Json whole = resolved;
   whole["placement"] = {{"ranks", or_null(ranks)},
                         {"device", or_null(device)},
-                        {"exchange", exchange ? Json(name_of(*exchange)) : Json()}};
+                        {"exchange", or_null(exchange)}};
   return whole;
 }
 

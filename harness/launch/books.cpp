@@ -42,6 +42,7 @@ void Books::started(const PlacedRun& run) {
 
 void Books::ended(const PlacedRun& run, const RunEnd& end, LaunchSummary& summary) {
   RunAccount account;
+  static_cast<RunEnd&>(account) = end;
   account.experiment = experiment_.name;
   account.command = options_.command;
   account.spec = run.spec;
@@ -53,13 +54,6 @@ void Books::ended(const PlacedRun& run, const RunEnd& end, LaunchSummary& summar
   account.jobs = options_.jobs;
   account.launcher = launcher_;
   account.environment = environment_;
-  for (const auto& [name, value] : end.variables) {
-    account.environment["variables"][name] = value;
-  }
-  account.outcome = end.outcome;
-  account.started_at = end.started_at;
-  account.wall_time_s = end.wall_time_s;
-  account.result = end.result;
   account.notes = run.notes;
   account.notes.insert(account.notes.end(), end.notes.begin(), end.notes.end());
   write_json(std::filesystem::path(run.folder) / kRecordFile, compose_record(account));

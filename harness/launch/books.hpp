@@ -2,7 +2,6 @@
 // ended how. Both ways to run a matrix keep them: own_ranks.cpp, and joined_world.cpp on rank 0.
 #pragma once
 
-#include <map>
 #include <string>
 #include <vector>
 
@@ -12,15 +11,6 @@
 #include "harness/records/record.hpp"
 
 namespace bnlab {
-
-struct RunEnd {
-  std::string started_at;
-  double wall_time_s = 0;
-  Outcome outcome;
-  Json result;  // of rank 0; null where the run did not finish
-  std::vector<std::string> notes;
-  std::map<std::string, std::string> variables;  // that the ranks had beside those of this process
-};
 
 class Books {
  public:

@@ -1,4 +1,5 @@
-// The records of an experiment, sorted into the cells of its matrix, and the numbers that are compared.
+// The records of an experiment, sorted into the cells of its matrix (a cell is a run without its seed), and the
+// numbers that are compared.
 #pragma once
 
 #include <functional>
@@ -16,13 +17,20 @@ namespace bnlab {
 using SeedValues = std::vector<std::pair<uint64_t, double>>;  // (seed, value), by seed
 std::vector<double> without_seeds(const SeedValues& values);
 
+// How a cell is called, and which cells it is compared with.
+struct CellName {
+  std::vector<std::string> cell;  // one text per column: {"8x2", "0.1", "sync"}
+  std::string strategy;           // its label
+  // The cell without its strategy and what moves together with it: "8x2, optimizer.lr=0.1", or "all". The
+  // strategies of one group are compared with each other.
+  std::string group;
+  // What sets the group apart from others beside towers, batch and placement: {"shards": "iid"}.
+  std::map<std::string, std::string> conditions;
+};
+
 // One cell with the runs that were asked for and the finished records found, by placement. Borrows from the
 // experiment and the records.
-struct CellRecords {
-  std::vector<std::string> cell;                  // one text per column of Cells
-  std::string strategy;                           // its label
-  std::string group;                              // Cells::group
-  std::map<std::string, std::string> conditions;  // Cells::conditions
+struct CellRecords : CellName {
   std::vector<const RunSpec*> runs;
   std::map<std::string, std::vector<const Record*>> placements;
 
@@ -31,15 +39,12 @@ struct CellRecords {
   std::vector<const Record*> one_per_seed() const;
 };
 
-struct RunCounts {
-  int asked = 0, finished = 0;
-  int failed = 0;  // finished, and ok under no placement
-  int stale = 0;   // with a record of an earlier or unknown version of the code
+struct CellTable {
+  std::vector<std::string>
+      columns;  // the axes other than the seed ("towers x batch", "optimizer.lr"), "strategy"
+  std::vector<CellRecords> cells;  // in the order of the experiment's runs
 };
-
-// In the order of the experiment's runs.
-std::vector<CellRecords> collect_cells(const Experiment& experiment, const std::vector<Record>& records,
-                                       RunCounts& counts);
+CellTable collect_cells(const Experiment& experiment, const std::vector<Record>& records);
 
 // A number of a finished, successful run: a metric of the last evaluation under a population, or a cost:
 // "images_per_s" (nothing where it may not be claimed); "peak_memory_bytes", "peak_rss_bytes" (the largest over

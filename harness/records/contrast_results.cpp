@@ -3,14 +3,14 @@
 #include <algorithm>
 #include <cmath>
 
+#include "harness/mapped.hpp"
 #include "harness/records/text_table.hpp"
 
 namespace bnlab {
 namespace {
 
 bool lies_at(const CellRecords& cell, const Json& at) {
-  return std::any_of(cell.runs.begin(), cell.runs.end(),
-                     [&](const RunSpec* run) { return matches(at, *run); });
+  return std::ranges::any_of(cell.runs, [&](const RunSpec* run) { return matches(at, *run); });
 }
 
 // The metric by seed, of the records whose runs match the contrast's `at`.
@@ -18,8 +18,9 @@ SeedValues values_at(const CellRecords& cell, const std::vector<const Record*>& 
                      const Contrast& contrast) {
   std::vector<const Record*> there;
   for (const Record* record : records) {
-    if (std::any_of(cell.runs.begin(), cell.runs.end(),
-                    [&](const RunSpec* run) { return is_of(*record, *run) && matches(contrast.at, *run); })) {
+    if (std::ranges::any_of(cell.runs, [&](const RunSpec* run) {
+          return is_of(*record, *run) && matches(contrast.at, *run);
+        })) {
       there.push_back(record);
     }
   }
@@ -35,8 +36,8 @@ SeedValues paired(const CellRecords& a, const CellRecords& b, const Contrast& co
     const SeedValues below = values_at(b, rivals->second, contrast);
     SeedValues differences;
     for (const auto& [seed, value] : values_at(a, records, contrast)) {
-      const auto same = std::find_if(below.begin(), below.end(),
-                                     [&, seed = seed](const auto& entry) { return entry.first == seed; });
+      const auto same =
+          std::ranges::find_if(below, [&, seed = seed](const auto& entry) { return entry.first == seed; });
       if (same != below.end()) differences.emplace_back(seed, value - same->second);
     }
     if (differences.size() > most.size()) most = differences;
@@ -84,9 +85,7 @@ std::vector<ContrastResult> evaluate_contrasts(const std::vector<Contrast>& cont
       results.back().warning = "no cell of the matrix matches";
     }
   }
-  std::vector<double> p_values;
-  for (const ContrastResult& result : results) p_values.push_back(result.p);
-  const std::vector<double> adjusted = holm(p_values);
+  const std::vector<double> adjusted = holm(mapped(results, &ContrastResult::p));
   for (size_t i = 0; i < results.size(); ++i) {
     results[i].holm_p = adjusted[i];
     results[i].verdict =

@@ -8,46 +8,21 @@
 #include <string>
 #include <thread>
 
+#include "harness/components/options.hpp"
+
 namespace bnlab {
 namespace {
 
 // Variables that change speed or rounding. BNLAB_DATA and whatever else holds a path stays out.
-constexpr const char* kVariables[] = {"OMP_NUM_THREADS",
-                                      "OMP_WAIT_POLICY",
-                                      "OMP_PROC_BIND",
-                                      "OMP_PLACES",
-                                      "OMP_DYNAMIC",
-                                      "GOMP_SPINCOUNT",
-                                      "KMP_BLOCKTIME",
-                                      "MKL_NUM_THREADS",
-                                      "MALLOC_MMAP_THRESHOLD_",
-                                      "MALLOC_TRIM_THRESHOLD_",
-                                      "MALLOC_TOP_PAD_",
-                                      "ATEN_CPU_CAPABILITY",
-                                      "ONEDNN_MAX_CPU_ISA",
-                                      "ONEDNN_DEFAULT_FPMATH_MODE",
-                                      "CUDA_VISIBLE_DEVICES",
-                                      "CUDA_DEVICE_MAX_CONNECTIONS",
-                                      "CUDA_LAUNCH_BLOCKING",
-                                      "CUBLAS_WORKSPACE_CONFIG",
-                                      "NVIDIA_TF32_OVERRIDE",
-                                      "PYTORCH_CUDA_ALLOC_CONF",
-                                      "PYTORCH_ALLOC_CONF",
-                                      "NCCL_ALGO",
-                                      "NCCL_PROTO",
-                                      "NCCL_BUFFSIZE",
-                                      "NCCL_NTHREADS",
-                                      "NCCL_MIN_NCHANNELS",
-                                      "NCCL_MAX_NCHANNELS",
-                                      "NCCL_MIN_CTAS",
-                                      "NCCL_MAX_CTAS",
-                                      "NCCL_P2P_DISABLE",
-                                      "NCCL_P2P_LEVEL",
-                                      "NCCL_SHM_DISABLE",
-                                      "NCCL_IB_DISABLE",
-                                      "NCCL_NVLS_ENABLE",
-                                      "NCCL_CUMEM_ENABLE",
-                                      "NCCL_LAUNCH_MODE"};
+constexpr const char* kVariables =
+    "OMP_NUM_THREADS, OMP_WAIT_POLICY, OMP_PROC_BIND, OMP_PLACES, OMP_DYNAMIC, GOMP_SPINCOUNT, "
+    "KMP_BLOCKTIME, MKL_NUM_THREADS, MALLOC_MMAP_THRESHOLD_, MALLOC_TRIM_THRESHOLD_, MALLOC_TOP_PAD_, "
+    "ATEN_CPU_CAPABILITY, ONEDNN_MAX_CPU_ISA, ONEDNN_DEFAULT_FPMATH_MODE, CUDA_VISIBLE_DEVICES, "
+    "CUDA_DEVICE_MAX_CONNECTIONS, CUDA_LAUNCH_BLOCKING, CUBLAS_WORKSPACE_CONFIG, NVIDIA_TF32_OVERRIDE, "
+    "PYTORCH_CUDA_ALLOC_CONF, PYTORCH_ALLOC_CONF, NCCL_ALGO, NCCL_PROTO, NCCL_BUFFSIZE, NCCL_NTHREADS, "
+    "NCCL_MIN_NCHANNELS, NCCL_MAX_NCHANNELS, NCCL_MIN_CTAS, NCCL_MAX_CTAS, NCCL_P2P_DISABLE, "
+    "NCCL_P2P_LEVEL, NCCL_SHM_DISABLE, NCCL_IB_DISABLE, NCCL_NVLS_ENABLE, NCCL_CUMEM_ENABLE, "
+    "NCCL_LAUNCH_MODE";
 
 // What follows `separator` on the first line that starts with `key`, without quotes; null if there is none.
 Json value_in_file(const char* file, const std::string& key, char separator) {
@@ -64,8 +39,8 @@ Json value_in_file(const char* file, const std::string& key, char separator) {
 
 Json variables() {
   Json found = Json::object();
-  for (const char* variable : kVariables) {
-    const char* value = std::getenv(variable);
+  for (const std::string& variable : split_names(kVariables)) {
+    const char* value = std::getenv(variable.c_str());
     if (value != nullptr && std::string(value).find('/') == std::string::npos) found[variable] = value;
   }
   return found;
@@ -79,15 +54,11 @@ std::string compiler() {
 #endif
 }
 
-Json text_or_null(const std::string& text) {
-  return text.empty() ? Json(nullptr) : Json(text);
-}
-
 }  // namespace
 
 Json code_version() {
   return {{"version", BNLAB_VERSION},
-          {"git", text_or_null(BNLAB_GIT_REVISION)},
+          {"git", or_null(std::string(BNLAB_GIT_REVISION))},
           {"dirty", static_cast<bool>(BNLAB_GIT_DIRTY)},
           {"fingerprint", BNLAB_FINGERPRINT}};
 }
@@ -103,7 +74,7 @@ Json environment_record(const Json& libraries) {
           {"kernel",
            known ? Json(std::string(kernel.sysname) + " " + kernel.release + " " + kernel.machine) : Json()},
           {"compiler", compiler()},
-          {"build_type", text_or_null(BNLAB_BUILD_TYPE)},
+          {"build_type", or_null(std::string(BNLAB_BUILD_TYPE))},
           {"libraries", libraries},
           {"variables", variables()}};
 }

@@ -12,13 +12,6 @@
 namespace bnlab {
 namespace {
 
-constexpr std::array<const char*, 7> kStatusNames = {"ok",      "diverged", "oom",        "timeout",
-                                                     "crashed", "error",    "interrupted"};
-
-Json text_or_null(const std::string& text) {
-  return text.empty() ? Json(nullptr) : Json(text);
-}
-
 Json placement_json(const RunAccount& account) {
   const Placement& placement = account.placement;
   return {{"name", placement.name()},
@@ -26,7 +19,7 @@ Json placement_json(const RunAccount& account) {
           {"towers_per_rank", placement.towers_per_rank},
           {"device", placement.device},
           {"backend", account.backend},
-          {"exchange", placement.exchange ? Json(name_of(*placement.exchange)) : Json()},
+          {"exchange", or_null(placement.exchange)},
           {"threads_per_rank", account.threads_per_rank},
           {"emulated", placement.towers_per_rank > 1},
           {"jobs", account.jobs},
@@ -35,25 +28,21 @@ Json placement_json(const RunAccount& account) {
 
 Json outcome_json(const Outcome& outcome) {
   return {{"status", name(outcome.status)},
-          {"message", text_or_null(outcome.message)},
-          {"rank", outcome.rank ? Json(*outcome.rank) : Json(nullptr)},
-          {"signal", text_or_null(outcome.signal)},
+          {"message", or_null(outcome.message)},
+          {"rank", or_null(outcome.rank)},
+          {"signal", or_null(outcome.signal)},
           {"log_tail", outcome.log_tail}};
 }
 
 }  // namespace
 
-const char* name(Status status) {
-  return kStatusNames[static_cast<size_t>(status)];
-}
-
 Status status_named(const std::string& name) {
-  const auto found = std::find(kStatusNames.begin(), kStatusNames.end(), name);
-  if (found == kStatusNames.end()) {
-    throw Error(Error::Kind::data,
-                "expected an outcome (ok, diverged, oom, timeout, crashed, error, interrupted), got " + name);
+  const std::string all = names(Status{});
+  const std::vector<std::string> known = split_names(all);
+  if (std::ranges::count(known, name) == 0) {
+    throw Error(Error::Kind::data, "expected an outcome (" + all + "), got " + name);
   }
-  return static_cast<Status>(found - kStatusNames.begin());
+  return choice_of<Status>(name);
 }
 
 Json finite(const Json& value, std::vector<std::string>& notes, const std::string& path) {
@@ -64,25 +53,20 @@ Json finite(const Json& value, std::vector<std::string>& notes, const std::strin
     notes.push_back((path.empty() ? "the value" : path) + " was " + what);
     return nullptr;
   }
-  if (value.is_object()) {
-    Json checked = Json::object();
-    for (const auto& [key, entry] : value.items()) {
-      checked[key] = finite(entry, notes, path.empty() ? key : path + "." + key);
+  Json checked = value;
+  if (value.is_structured()) {
+    for (auto& [key, entry] : checked.items()) {
+      const std::string below = path.empty() ? key : path + "." + key;
+      entry = finite(entry, notes, value.is_array() ? path + "[" + key + "]" : below);
     }
-    return checked;
   }
-  if (value.is_array()) {
-    Json checked = Json::array();
-    for (size_t i = 0; i < value.size(); ++i) {
-      checked.push_back(finite(value[i], notes, path + "[" + std::to_string(i) + "]"));
-    }
-    return checked;
-  }
-  return value;
+  return checked;
 }
 
 Json compose_record(const RunAccount& account) {
   std::vector<std::string> notes = account.notes;
+  Json environment = account.environment;
+  for (const auto& [name, value] : account.variables) environment["variables"][name] = value;
   Json record = finite({{"schema_version", kRecordSchemaVersion},
                         {"kind", "bnlab.run"},
                         {"experiment", account.experiment},
@@ -92,7 +76,7 @@ Json compose_record(const RunAccount& account) {
                         {"spec", account.spec.resolved},
                         {"strategy_label", label(account.spec.strategy)},
                         {"placement", placement_json(account)},
-                        {"environment", account.environment},
+                        {"environment", environment},
                         {"outcome", outcome_json(account.outcome)},
                         {"started_at", account.started_at},
                         {"wall_time_s", account.wall_time_s},
@@ -132,38 +116,6 @@ Record::Record(Json value, std::filesystem::path file) : value_(std::move(value)
     if (!at(path).is_number()) throw Error(Error::Kind::data, file_.string() + ": " + path + " is missing");
   }
   status_named(at("outcome.status").get<std::string>());
-}
-
-std::string Record::experiment() const {
-  return at("experiment").get<std::string>();
-}
-std::string Record::run_id() const {
-  return at("run_id").get<std::string>();
-}
-std::string Record::placement() const {
-  return at("placement.name").get<std::string>();
-}
-int Record::ranks() const {
-  return at("placement.ranks").get<int>();
-}
-std::string Record::device() const {
-  return at("placement.device").get<std::string>();
-}
-std::string Record::strategy_label() const {
-  return at("strategy_label").get<std::string>();
-}
-uint64_t Record::seed() const {
-  return at("spec.seed").get<uint64_t>();
-}
-Status Record::status() const {
-  return status_named(at("outcome.status").get<std::string>());
-}
-double Record::wall_time_s() const {
-  return at("wall_time_s").get<double>();
-}
-
-const Json& Record::at(const std::string& path) const {
-  return value_at(value_, path);
 }
 
 std::optional<double> Record::number(const std::string& path) const {

@@ -17,8 +17,10 @@ namespace bnlab {
 inline constexpr int kRecordSchemaVersion = 1;
 
 // How a run ended. `error` is a clear refusal by a strategy or task; `crashed` is anything unforeseen.
-enum class Status { ok, diverged, oom, timeout, crashed, error, interrupted };
-const char* name(Status status);
+BNLAB_CHOICE(Status, ok, diverged, oom, timeout, crashed, error, interrupted)
+inline std::string name(Status status) {
+  return name_of(status);
+}
 Status status_named(const std::string& name);  // throws Error (data) for an unknown name
 
 struct Outcome {
@@ -29,8 +31,18 @@ struct Outcome {
   std::vector<std::string> log_tail;  // last lines of the failed rank's log
 };
 
+// How a run went.
+struct RunEnd {
+  std::string started_at;  // now_utc() at the start
+  double wall_time_s = 0;
+  Outcome outcome;
+  Json result;  // of rank 0; null where the run did not finish
+  std::vector<std::string> notes;
+  std::map<std::string, std::string> variables;  // that the ranks had beside those of this process
+};
+
 // All that a record is composed of but what the build knows of itself.
-struct RunAccount {
+struct RunAccount : RunEnd {
   std::string experiment;
   std::string command;  // as typed
   RunSpec spec;
@@ -39,12 +51,7 @@ struct RunAccount {
   int threads_per_rank = 1;
   int jobs = 1;                    // independent runs side by side at the time
   std::string launcher = "bnlab";  // or "torchrun", "mpirun", "srun"
-  Json environment;                // of environment.hpp
-  Outcome outcome;
-  std::string started_at;  // now_utc() at the start
-  double wall_time_s = 0;
-  Json result;  // of rank 0; null where the run did not finish
-  std::vector<std::string> notes;
+  Json environment;                // of environment.hpp, without `variables`
 };
 
 // `value` with every number that is not finite replaced by null, since JSON has neither NaN nor infinity; for each a
@@ -57,6 +64,9 @@ Json compose_record(const RunAccount& account);
 // "2026-11-21T06:30:00Z"
 std::string now_utc();
 
+// The value at a dotted path below a JSON object, null if absent.
+const Json& value_at(const Json& object, const std::string& dotted_path);
+
 class Record {
  public:
   Record() = default;
@@ -66,17 +76,17 @@ class Record {
   const Json& json() const { return value_; }
   const std::filesystem::path& file() const { return file_; }
 
-  std::string experiment() const;
-  std::string run_id() const;
-  std::string placement() const;  // "2x4-cpu"
-  int ranks() const;
-  std::string device() const;
-  std::string strategy_label() const;
-  uint64_t seed() const;
-  Status status() const;
-  double wall_time_s() const;
+  std::string experiment() const { return at("experiment"); }
+  std::string run_id() const { return at("run_id"); }
+  std::string placement() const { return at("placement.name"); }  // "2x4-cpu"
+  int ranks() const { return at("placement.ranks"); }
+  std::string device() const { return at("placement.device"); }
+  std::string strategy_label() const { return at("strategy_label"); }
+  uint64_t seed() const { return at("spec.seed"); }
+  Status status() const { return status_named(at("outcome.status")); }
+  double wall_time_s() const { return at("wall_time_s"); }
   // The value at a dotted path below the record ("result.throughput.images_per_s"), null if absent.
-  const Json& at(const std::string& path) const;
+  const Json& at(const std::string& path) const { return value_at(value_, path); }
   // The same where a number is expected: nothing if absent or null.
   std::optional<double> number(const std::string& path) const;
 
@@ -108,8 +118,5 @@ std::vector<Record> list_records(const std::filesystem::path& results, const std
 
 // The records of each run id, in the order given. Borrows from `records`.
 std::map<std::string, std::vector<const Record*>> by_run_id(const std::vector<Record>& records);
-
-// The value at a dotted path below a JSON object, null if absent.
-const Json& value_at(const Json& object, const std::string& dotted_path);
 
 }  // namespace bnlab

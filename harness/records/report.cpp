@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "harness/error.hpp"
-#include "harness/records/cells.hpp"
 #include "harness/records/text_table.hpp"
 
 namespace bnlab {
@@ -59,11 +58,7 @@ ReportRow row_of(const CellRecords& cell, const std::string& placement,
 }
 
 ReportCell cell_of(const CellRecords& found, const ExperimentReport& report) {
-  ReportCell cell;
-  cell.cell = found.cell;
-  cell.strategy = found.strategy;
-  cell.group = found.group;
-  cell.conditions = found.conditions;
+  ReportCell cell{found, {}, {}, {}, {}, {}, {}};
   cell.towers = value_at(found.runs[0]->resolved, "towers");
   cell.batch_per_tower = value_at(found.runs[0]->resolved, "batch_per_tower");
   const std::vector<const Record*> records = found.one_per_seed();
@@ -85,8 +80,7 @@ void compare_with_baseline(ExperimentReport& report) {
   std::vector<std::string> labels;
   std::map<std::pair<std::string, std::string>, std::optional<double>> baselines;
   for (const ReportCell& cell : report.cells) {
-    if (std::find(labels.begin(), labels.end(), cell.strategy) == labels.end())
-      labels.push_back(cell.strategy);
+    if (std::ranges::find(labels, cell.strategy) == labels.end()) labels.push_back(cell.strategy);
     if (cell.strategy != report.baseline) continue;
     for (const ReportRow& row : cell.rows)
       baselines[{cell.group, row.placement}] = row.claimed_images_per_s();
@@ -120,10 +114,9 @@ std::string leaders(const ExperimentReport& report, const std::string& populatio
   std::string text;
   for (const std::string& group : groups) {
     auto& rivals = scores[group];
-    std::stable_sort(rivals.begin(), rivals.end(),
-                     [](const Score& a, const Score& b) { return a.value > b.value; });
-    const auto next = std::find_if(rivals.begin(), rivals.end(),
-                                   [&](const Score& score) { return score.strategy != rivals[0].strategy; });
+    std::ranges::stable_sort(rivals, [](const Score& a, const Score& b) { return a.value > b.value; });
+    const auto next = std::ranges::find_if(
+        rivals, [&](const Score& score) { return score.strategy != rivals[0].strategy; });
     if (next == rivals.end()) continue;
     text += (text.empty() ? "" : ", ") + (group == "all" ? "" : group + " ") + rivals[0].strategy + " " +
             fixed(rivals[0].value, 3) + " (next " + next->strategy + " " + fixed(next->value, 3) + ")";
@@ -135,7 +128,7 @@ std::vector<std::string> what_was_learned(const ExperimentReport& report) {
   std::vector<std::string> sentences;
   if (!report.populations.empty()) {
     const auto& all = report.populations;
-    const std::string population = std::find(all.begin(), all.end(), "saved") != all.end() ? "saved" : all[0];
+    const std::string population = std::ranges::find(all, "saved") != all.end() ? "saved" : all[0];
     const std::string best = leaders(report, population);
     if (!best.empty()) {
       sentences.push_back("Highest mean " + report.headline + " (" + population +
@@ -163,7 +156,7 @@ void find_names(const Experiment& experiment, const std::vector<Record>& records
   for (const RunSpec& run : experiment.runs) {
     for (const std::string& population : run.evaluated()) {
       auto& all = report.populations;
-      if (std::find(all.begin(), all.end(), population) == all.end()) all.push_back(population);
+      if (std::ranges::find(all, population) == all.end()) all.push_back(population);
     }
   }
   for (const Record& record : records) {
@@ -177,8 +170,8 @@ void find_names(const Experiment& experiment, const std::vector<Record>& records
 }  // namespace
 
 int Scores::count(const std::string& outcome) const {
-  return static_cast<int>(std::count_if(outcomes.begin(), outcomes.end(),
-                                        [&](const auto& entry) { return entry.second == outcome; }));
+  return static_cast<int>(
+      std::ranges::count_if(outcomes, [&](const auto& entry) { return entry.second == outcome; }));
 }
 
 std::map<std::string, int> Scores::failures() const {
@@ -205,11 +198,12 @@ ExperimentReport make_report(const Experiment& experiment, const std::vector<Rec
   report.question = experiment.question;
   report.claim = experiment.claim;
   find_names(experiment, records, report);
-  report.columns = Cells(experiment).columns();
-  const std::vector<CellRecords> all = collect_cells(experiment, records, report.runs);
-  for (const CellRecords& cell : all) report.cells.push_back(cell_of(cell, report));
+  report.runs = count_runs(experiment, records);
+  const CellTable all = collect_cells(experiment, records);
+  report.columns = all.columns;
+  for (const CellRecords& cell : all.cells) report.cells.push_back(cell_of(cell, report));
   if (!baseline.empty()) compare_with_baseline(report);
-  report.contrasts = evaluate_contrasts(experiment.contrasts, all);
+  report.contrasts = evaluate_contrasts(experiment.contrasts, all.cells);
   report.learned = what_was_learned(report);
   return report;
 }

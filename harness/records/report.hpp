@@ -14,6 +14,7 @@
 #include "harness/records/contrast_results.hpp"
 #include "harness/records/curves.hpp"
 #include "harness/records/record.hpp"
+#include "harness/records/status.hpp"
 
 namespace bnlab {
 
@@ -47,11 +48,7 @@ struct ReportRow {
 };
 
 // One cell of the matrix without the seed.
-struct ReportCell {
-  std::vector<std::string> cell;  // one text per ExperimentReport::columns
-  std::string strategy;           // its label
-  std::string group;              // the cell without the strategy: cells of one group are compared
-  std::map<std::string, std::string> conditions;  // Cells::conditions
+struct ReportCell : CellName {
   Json towers, batch_per_tower;
   std::set<std::string> evaluated;  // populations; a strategy without running statistics has "saved" only
   Scores scores;                    // over all placements

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "harness/mapped.hpp"
 #include "harness/records/report.hpp"
 
 namespace bnlab {
@@ -13,18 +14,16 @@ Json number(double value) {
 Json number(const std::optional<double>& value) {
   return value ? number(*value) : Json(nullptr);
 }
-Json null_if_empty(const std::string& text) {
-  return text.empty() ? Json(nullptr) : Json(text);
-}
 
 Json interval_json(const SeedValues& values) {
   const Interval interval = over_seeds(values);
-  Json seeds = Json::array();
-  for (const auto& [seed, value] : values) seeds.push_back({{"seed", seed}, {"value", number(value)}});
+  const auto seed_json = [](const auto& entry) {
+    return Json{{"seed", entry.first}, {"value", number(entry.second)}};
+  };
   return {{"n", interval.n},
           {"mean", number(interval.mean)},
           {"half_width", number(interval.half_width)},
-          {"seeds", seeds}};
+          {"seeds", mapped(values, seed_json)}};
 }
 
 // The keys that a cell and its rows share.
@@ -45,9 +44,9 @@ Json scores_json(const Scores& scores) {
 Json row_json(const ReportRow& row) {
   const bool claimed = row.claimed_images_per_s().has_value();
   const Json rate = row.images_per_s.empty() ? Json(nullptr) : interval_json(row.images_per_s);
-  Json json = {{"placement", null_if_empty(row.placement)},
+  Json json = {{"placement", or_null(row.placement)},
                {"ranks", row.ranks},
-               {"device", null_if_empty(row.device)},
+               {"device", or_null(row.device)},
                {"emulated", row.emulated},
                {"ran_beside_others", row.jobs}};
   json.update(scores_json(row.scores));
@@ -65,7 +64,7 @@ Json row_json(const ReportRow& row) {
 Json curves_json(const Curves& curves) {
   Json points = Json::array(), failed = Json::array();
   for (const CurvePoint& point : curves.points) {
-    const auto [low, high] = std::minmax_element(point.values.begin(), point.values.end());
+    const auto [low, high] = std::ranges::minmax_element(point.values);
     points.push_back({{"step", point.step},
                       {"n", point.values.size()},
                       {"mean", number(mean(point.values))},
@@ -82,10 +81,9 @@ Json curves_json(const Curves& curves) {
 }
 
 Json cell_json(const ReportCell& cell, const ExperimentReport& report) {
-  Json named = Json::object(), curves = Json::object(), rows = Json::array();
+  Json named = Json::object(), curves = Json::object();
   for (size_t i = 0; i < cell.cell.size(); ++i) named[report.columns[i]] = cell.cell[i];
   for (const auto& [quantity, all] : cell.curves) curves[quantity] = curves_json(all);
-  for (const ReportRow& row : cell.rows) rows.push_back(row_json(row));
   Json json = {{"cell", named},
                {"strategy", cell.strategy},
                {"group", cell.group},
@@ -95,7 +93,7 @@ Json cell_json(const ReportCell& cell, const ExperimentReport& report) {
                {"evaluated", Json(cell.evaluated)}};
   json.update(scores_json(cell.scores));  // each seed once, over all placements
   json["curves"] = curves;
-  json["rows"] = rows;  // one per placement
+  json["rows"] = mapped(cell.rows, row_json);  // one per placement
   return json;
 }
 
@@ -107,30 +105,29 @@ Json contrast_json(const ContrastResult& result) {
           {"p_holm", number(result.holm_p)},
           {"p_sign_flip", number(result.sign_flip_p)},
           {"verdict", name(result.verdict)},
-          {"warning", null_if_empty(result.warning)}};
+          {"warning", or_null(result.warning)}};
 }
 
 }  // namespace
 
 Json report_json(const ExperimentReport& report) {
-  Json cells = Json::array(), contrasts = Json::array();
-  for (const ReportCell& cell : report.cells) cells.push_back(cell_json(cell, report));
-  for (const ContrastResult& result : report.contrasts) contrasts.push_back(contrast_json(result));
-  const RunCounts& runs = report.runs;
-  return {
-      {"experiment", report.experiment},
-      {"question", report.question},
-      {"claim", report.claim},
-      {"headline", report.headline},
-      {"columns", report.columns},
-      {"populations", report.populations},
-      {"baseline", null_if_empty(report.baseline)},
-      {"fewest_seeds_for_a_verdict", kFewestSeeds},
-      {"runs",
-       {{"asked", runs.asked}, {"finished", runs.finished}, {"failed", runs.failed}, {"stale", runs.stale}}},
-      {"cells", cells},
-      {"contrasts", contrasts},
-      {"learned", report.learned}};
+  const auto cells = mapped(report.cells, [&](const ReportCell& cell) { return cell_json(cell, report); });
+  return {{"experiment", report.experiment},
+          {"question", report.question},
+          {"claim", report.claim},
+          {"headline", report.headline},
+          {"columns", report.columns},
+          {"populations", report.populations},
+          {"baseline", or_null(report.baseline)},
+          {"fewest_seeds_for_a_verdict", kFewestSeeds},
+          {"runs",
+           {{"asked", report.runs.asked},
+            {"finished", report.runs.finished},
+            {"failed", report.runs.failed},
+            {"stale", report.runs.stale}}},
+          {"cells", cells},
+          {"contrasts", mapped(report.contrasts, contrast_json)},
+          {"learned", report.learned}};
 }
 
 }  // namespace bnlab

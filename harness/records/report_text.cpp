@@ -28,18 +28,9 @@ std::string rate_text(const ReportRow& row) {
   return std::string("- (") + (row.emulated ? "e" : "") + (row.jobs ? "j" : "") + ")";
 }
 
-std::string failures_text(const ReportRow& row) {
-  std::string text;
-  for (const auto& [outcome, runs] : row.scores.failures()) {
-    text += (text.empty() ? "" : ", ") + std::to_string(runs) + " " + outcome;
-  }
-  return text;
-}
-
 // Whether some cell was run on several placements, so that rows need to name theirs.
 bool names_placements(const ExperimentReport& report) {
-  return std::any_of(report.cells.begin(), report.cells.end(),
-                     [](const ReportCell& cell) { return cell.rows.size() > 1; });
+  return std::ranges::any_of(report.cells, [](const ReportCell& cell) { return cell.rows.size() > 1; });
 }
 
 TextTable cells_table(const ExperimentReport& report) {
@@ -78,7 +69,7 @@ TextTable cells_table(const ExperimentReport& report) {
       texts.push_back(mean_text(row.peak_memory_bytes, 0, 1024 * 1024));
       texts.push_back(mean_text(row.collectives_per_step, 0));
       texts.push_back(mean_text(row.bytes_per_step, 0));
-      texts.push_back(failures_text(row));
+      texts.push_back(counts_text(row.scores.failures()));
       table.rows.push_back(texts);
     }
   }
@@ -119,9 +110,8 @@ std::vector<std::string> footnotes(const ExperimentReport& report) {
       "Peak: of the rank that needs most; coll., bytes: what one rank exchanges for statistics and "
       "shuffling."};
   const auto any = [&](auto property) {
-    return std::any_of(report.cells.begin(), report.cells.end(), [&](const ReportCell& cell) {
-      return std::any_of(cell.rows.begin(), cell.rows.end(), property);
-    });
+    return std::ranges::any_of(
+        report.cells, [&](const ReportCell& cell) { return std::ranges::any_of(cell.rows, property); });
   };
   if (any([](const ReportRow& row) { return row.emulated; })) {
     notes.push_back("(e) emulated: several towers per rank, so no throughput is claimed.");

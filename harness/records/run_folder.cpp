@@ -59,7 +59,7 @@ std::vector<std::filesystem::path> folders_in(const std::filesystem::path& folde
   for (const auto& entry : std::filesystem::directory_iterator(folder, missing)) {
     if (entry.is_directory() && entry.path().filename().string()[0] != '.') found.push_back(entry.path());
   }
-  std::sort(found.begin(), found.end());
+  std::ranges::sort(found);
   return found;
 }
 

@@ -77,7 +77,7 @@ std::optional<double> sign_flip_p(const std::vector<double>& differences) {
 std::vector<double> holm(const std::vector<double>& p_values) {
   std::vector<size_t> order(p_values.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return p_values[a] < p_values[b]; });
+  std::ranges::stable_sort(order, [&](size_t a, size_t b) { return p_values[a] < p_values[b]; });
   std::vector<double> adjusted(p_values.size());
   double largest = 0;
   for (size_t i = 0; i < order.size(); ++i) {

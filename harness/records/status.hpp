@@ -10,18 +10,24 @@
 
 namespace bnlab {
 
-struct ExperimentStatus {
-  std::string experiment;
-  int total = 0;                        // runs that the spec asks for; without a spec, run folders that exist
+struct RunCounts {
+  int asked = 0;                        // runs that the spec asks for; without a spec, run folders that exist
   int finished = 0;                     // with a record, whatever the outcome but interrupted
-  int failed = 0;                       // finished, and not ok
-  int missing = 0;                      // total - finished
+  int failed = 0;                       // finished, and ok under no placement
   int stale = 0;                        // finished, by an earlier or unknown version of the code
-  std::map<std::string, int> outcomes;  // status name -> records, interrupted ones included
-  std::vector<std::string> problems;    // records that cannot be read
+  std::map<std::string, int> outcomes;  // status name -> runs, interrupted ones included
+
+  int missing() const { return asked - finished; }
 };
 
 // Of a spec: a run counts as finished if a matching record exists under any placement.
+RunCounts count_runs(const Experiment& experiment, const std::vector<Record>& records);
+
+struct ExperimentStatus : RunCounts {
+  std::string experiment;
+  std::vector<std::string> problems;  // records that cannot be read
+};
+
 ExperimentStatus status_of(const Experiment& experiment, const std::filesystem::path& results);
 // Of the records alone: every run folder counts.
 ExperimentStatus status_of(const std::string& experiment, const std::filesystem::path& results);

@@ -5,13 +5,16 @@
 #include <iomanip>
 #include <sstream>
 
+#include "harness/components/parameters.hpp"
+#include "harness/mapped.hpp"
+
 namespace bnlab {
 namespace {
 
 // Columns on a terminal: UTF-8 continuation bytes take none.
 size_t width(const std::string& text) {
-  return static_cast<size_t>(std::count_if(
-      text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
+  return static_cast<size_t>(
+      std::ranges::count_if(text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
 }
 
 std::string padded(const std::string& text, size_t to, bool right) {
@@ -26,9 +29,8 @@ std::string title_line(const std::string& title, int line) {
   return line == 0 ? title.substr(0, cut) : title.substr(cut + 1);
 }
 
-std::string joined(const std::vector<std::string>& cells) {
-  std::string line;
-  for (size_t i = 0; i < cells.size(); ++i) line += (i == 0 ? "" : "  ") + cells[i];
+std::string line_of(const std::vector<std::string>& cells) {
+  const std::string line = joined(cells, "  ");
   return line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
 }
 
@@ -47,16 +49,14 @@ std::string TextTable::text() const {
     for (size_t i = 0; i < columns.size(); ++i) {
       cells.push_back(padded(title_line(columns[i].title, line), widths[i], columns[i].right));
     }
-    const std::string titles = joined(cells);
+    const std::string titles = line_of(cells);
     if (titles != "\n") out += titles;
   }
-  std::vector<std::string> rule;
-  for (const size_t most : widths) rule.push_back(std::string(most, '-'));
-  out += joined(rule);
+  out += line_of(mapped(widths, [](size_t most) { return std::string(most, '-'); }));
   for (const auto& row : rows) {
     std::vector<std::string> cells;
     for (size_t i = 0; i < row.size(); ++i) cells.push_back(padded(row[i], widths[i], columns[i].right));
-    out += joined(cells);
+    out += line_of(cells);
   }
   return out;
 }
@@ -98,6 +98,10 @@ std::string markdown_escape(const std::string& text) {
     escaped += c == '\n' || c == '\r' ? ' ' : c;
   }
   return escaped;
+}
+
+std::string counts_text(const std::map<std::string, int>& counts) {
+  return joined(mapped(counts, [](const auto& of) { return std::to_string(of.second) + " " + of.first; }));
 }
 
 std::string fixed(double value, int decimals) {

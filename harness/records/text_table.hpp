@@ -1,6 +1,7 @@
 // Tables of text: aligned columns for a terminal, or Markdown.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,9 @@ std::string wrapped(const std::string& text, size_t indent = 0, size_t most = 10
 
 // `text` with the characters that Markdown would take for markup, or for the end of a cell, escaped.
 std::string markdown_escape(const std::string& text);
+
+// {{"crashed", 1}, {"oom", 2}} as "1 crashed, 2 oom".
+std::string counts_text(const std::map<std::string, int>& counts);
 
 std::string fixed(double value, int decimals);      // "0.712"; "-" for a number that is not finite
 std::string significant(double value, int digits);  // "0.0312", "1.2e+06"; likewise

@@ -28,10 +28,10 @@ TEST(Status, CountsTheRunsOfASpec) {
   save(results.path(), experiment.runs[2], 1, Status::interrupted, "");
   save(results.path(), experiment.runs[3], 1, Status::ok, "an older one");
   const ExperimentStatus status = status_of(experiment, results.path());
-  EXPECT_EQ(status.total, 8);
+  EXPECT_EQ(status.asked, 8);
   EXPECT_EQ(status.finished, 3);
   EXPECT_EQ(status.failed, 1);
-  EXPECT_EQ(status.missing, 5);
+  EXPECT_EQ(status.missing(), 5);
   EXPECT_EQ(status.stale, 1);
   EXPECT_EQ(status.outcomes.at("interrupted"), 1);
 }
@@ -43,10 +43,10 @@ TEST(Status, CountsRunFoldersWhereThereIsNoSpec) {
   save(results.path(), experiment.runs[1], 1, Status::crashed, "");
   std::filesystem::create_directories(results.path() / "small_batch" / "begun" / "1x8-cpu");
   const ExperimentStatus status = status_of("small_batch", results.path());
-  EXPECT_EQ(status.total, 3);
+  EXPECT_EQ(status.asked, 3);
   EXPECT_EQ(status.finished, 2);
   EXPECT_EQ(status.failed, 1);
-  EXPECT_EQ(status.missing, 1);
+  EXPECT_EQ(status.missing(), 1);
   EXPECT_EQ(status_json({status}).at(0).at("outcomes").at("crashed"), 1);
   EXPECT_NE(status_text({status}).find("1 crashed, 1 ok"), std::string::npos) << status_text({status});
 }
