@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <sstream>
 
+#include "harness/mapped.hpp"
 #include "harness/records/text_table.hpp"
 
 namespace bnlab {
@@ -55,8 +56,7 @@ std::string paragraph(const std::string& title, const std::string& text) {
 }
 
 bool say_what_they_exchange(const Entries& entries) {
-  return std::any_of(entries.begin(), entries.end(),
-                     [](const auto& entry) { return !entry.second.exchanges.empty(); });
+  return std::ranges::any_of(entries, [](const auto& entry) { return !entry.second.exchanges.empty(); });
 }
 
 }  // namespace
@@ -94,16 +94,17 @@ std::string about_text(const About& about, const Json& chosen) {
 }
 
 Json about_json(const About& about) {
-  Json parameters = Json::array();
-  for (const Parameter& parameter : with_fields(about.parameters)) {
-    parameters.push_back({{"name", parameter.name},
-                          {"default", parameter.required ? Json() : parameter.fallback},
-                          {"required", parameter.required},
-                          {"expected", expectation(parameter)},
-                          {"help", parameter.help}});
-  }
-  Json json = {
-      {"name", about.name}, {"summary", about.summary}, {"source", about.source}, {"parameters", parameters}};
+  const auto parameter_json = [](const Parameter& parameter) {
+    return Json{{"name", parameter.name},
+                {"default", parameter.required ? Json() : parameter.fallback},
+                {"required", parameter.required},
+                {"expected", expectation(parameter)},
+                {"help", parameter.help}};
+  };
+  Json json = {{"name", about.name},
+               {"summary", about.summary},
+               {"source", about.source},
+               {"parameters", mapped(with_fields(about.parameters), parameter_json)}};
   if (!about.formula.empty()) {
     json["formula"] = lines_of(about.formula);
   }

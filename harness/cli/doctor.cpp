@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <iostream>
-#include <memory>
 #include <vector>
 
 #include "harness/cli/options.hpp"
@@ -13,6 +12,7 @@
 #include "harness/error.hpp"
 #include "harness/launch/environment_world.hpp"
 #include "harness/launch/placing.hpp"
+#include "harness/mapped.hpp"
 #include "harness/records/environment.hpp"
 #include "harness/records/record.hpp"
 #include "harness/records/text_table.hpp"
@@ -23,10 +23,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
+struct DoctorRequest {
+  std::string results = "results", data_dir;
+  bool json = false;
+};
+
 struct Finding {
-  std::string what, found;
-  std::string problem;  // empty if all is well
-  std::string cure;
+  std::string what, found = {};
+  std::string problem = {}, cure = {};  // empty if all is well
 };
 
 std::string shown(const Json& value) {
@@ -42,7 +46,7 @@ Finding disk(const std::string& results) {
   while (!fs::exists(folder)) {
     folder = folder.parent_path();
   }
-  Finding finding{"disk", "", "", ""};
+  Finding finding{"disk"};
   std::error_code error;
   const auto space = fs::space(folder, error);
   finding.found = gibibytes(static_cast<double>(space.available)) + " free for " + results;
@@ -58,7 +62,7 @@ Finding disk(const std::string& results) {
 
 Finding gpus(const Json& libraries) {
   const int visible = visible_gpus();
-  Finding finding{"GPUs", visible == 0 ? "none" : shown(value_at(libraries, "gpus")), "", ""};
+  Finding finding{"GPUs", visible == 0 ? "none" : shown(value_at(libraries, "gpus"))};
   if (visible == 0 && fs::exists("/dev/nvidiactl")) {
     finding.problem = "there is an NVIDIA driver, but LibTorch sees no GPU";
     finding.cure =
@@ -70,7 +74,7 @@ Finding gpus(const Json& libraries) {
 }
 
 Finding launcher() {
-  Finding finding{"launcher", "", "", ""};
+  Finding finding{"launcher"};
   try {
     const auto world = environment_world(process_environment());
     finding.found = world ? world->launcher + " (" + world->reason + "): this process joins its world"
@@ -86,7 +90,7 @@ Finding launcher() {
 Finding loopback() {
   try {
     const LoopbackSocket socket;
-    return {"loopback", "works: ranks on this machine can meet", "", ""};
+    return {"loopback", "works: ranks on this machine can meet"};
   } catch (const Error& error) {
     return {"loopback", "does not work", error.what(), "bring the interface up: ip link set lo up"};
   }
@@ -94,13 +98,12 @@ Finding loopback() {
 
 Finding data(const std::string& folder) {
   if (folder.empty()) {
-    return {"data", "no folder given: tasks made from the seed work, photographs need --data or BNLAB_DATA",
-            "", ""};
+    return {"data", "no folder given: tasks made from the seed work, photographs need --data or BNLAB_DATA"};
   }
   if (!fs::is_directory(folder)) {
     return {"data", folder, folder + " is no folder", "give the folder that holds the data sets"};
   }
-  return {"data", folder, "", ""};
+  return {"data", folder};
 }
 
 std::vector<Finding> examine(const std::string& results, const std::string& data_dir) {
@@ -109,23 +112,17 @@ std::vector<Finding> examine(const std::string& results, const std::string& data
   const Json version = code_version();
   const bool nccl = visible_gpus() > 0 && !value_at(libraries, "nccl").is_null();
   return {
-      {"bnlab",
-       shown(version.at("version")) + ", git " + shown(version.at("git")) + ", " +
-           shown(machine.at("compiler")) + ", " + shown(machine.at("build_type")),
-       "", ""},
-      {"system", shown(machine.at("os")) + ", " + shown(machine.at("kernel")), "", ""},
-      {"CPU",
-       shown(machine.at("cpu")) + ", " + std::to_string(usable_cores()) + " usable cores, " +
-           shown(value_at(libraries, "cpu_capability")),
-       "", ""},
-      {"memory", gibibytes(machine.at("memory_bytes").get<double>()), "", ""},
+      {"bnlab", shown(version.at("version")) + ", git " + shown(version.at("git")) + ", " +
+                    shown(machine.at("compiler")) + ", " + shown(machine.at("build_type"))},
+      {"system", shown(machine.at("os")) + ", " + shown(machine.at("kernel"))},
+      {"CPU", shown(machine.at("cpu")) + ", " + std::to_string(usable_cores()) + " usable cores, " +
+                  shown(value_at(libraries, "cpu_capability"))},
+      {"memory", gibibytes(machine.at("memory_bytes").get<double>())},
       disk(results),
-      {"LibTorch",
-       shown(value_at(libraries, "libtorch")) + ", CUDA " + shown(value_at(libraries, "cuda")) + ", NCCL " +
-           shown(value_at(libraries, "nccl")),
-       "", ""},
+      {"LibTorch", shown(value_at(libraries, "libtorch")) + ", CUDA " + shown(value_at(libraries, "cuda")) +
+                       ", NCCL " + shown(value_at(libraries, "nccl"))},
       gpus(libraries),
-      {"backends", nccl ? "gloo (CPU), nccl (GPU)" : "gloo (CPU)", "", ""},
+      {"backends", nccl ? "gloo (CPU), nccl (GPU)" : "gloo (CPU)"},
       loopback(),
       launcher(),
       data(data_dir),
@@ -142,44 +139,35 @@ void print(const std::vector<Finding>& findings) {
   }
 }
 
-Json as_json(const std::vector<Finding>& findings) {
-  Json all = Json::array();
-  for (const Finding& finding : findings) {
-    const bool well = finding.problem.empty();
-    all.push_back({{"what", finding.what},
-                   {"found", finding.found},
-                   {"problem", well ? Json() : Json(finding.problem)},
-                   {"cure", well ? Json() : Json(finding.cure)}});
+Json as_json(const Finding& finding) {
+  return {{"what", finding.what},
+          {"found", finding.found},
+          {"problem", or_null(finding.problem)},
+          {"cure", or_null(finding.cure)}};
+}
+
+int doctor(const DoctorRequest& request) {
+  const std::vector<Finding> findings = examine(request.results, request.data_dir);
+  if (request.json) {
+    std::cout << Json(mapped(findings, as_json)).dump(2) << "\n";
+  } else {
+    print(findings);
   }
-  return all;
+  const bool well = std::ranges::all_of(findings, &std::string::empty, &Finding::problem);
+  return well ? exit_code::kOk : exit_code::kEnvironment;
 }
 
 }  // namespace
 
 void add_doctor(Program& program) {
-  CLI::App* command =
+  auto [command, request] =
       add_command(program, "doctor", "What this machine offers and lacks, each problem with its cure",
                   "  bnlab doctor\n"
-                  "  bnlab doctor --data ~/data --json");
-  const auto results = std::make_shared<std::string>("results");
-  const auto data_dir = std::make_shared<std::string>();
-  const auto json = std::make_shared<bool>(false);
-  add_results_option(*command, *results);
-  add_data_option(*command, *data_dir);
-  command->add_flag("--json", *json, "As JSON");
-  command->callback([&program, results, data_dir, json] {
-    program.action = [results, data_dir, json] {
-      const std::vector<Finding> findings = examine(*results, *data_dir);
-      if (*json) {
-        std::cout << as_json(findings).dump(2) << "\n";
-      } else {
-        print(findings);
-      }
-      const bool well = std::all_of(findings.begin(), findings.end(),
-                                    [](const Finding& finding) { return finding.problem.empty(); });
-      return well ? exit_code::kOk : exit_code::kEnvironment;
-    };
-  });
+                  "  bnlab doctor --data ~/data --json",
+                  doctor);
+  add_results_option(command, request.results);
+  add_data_option(command, request.data_dir);
+  add_json_flag(command, request.json);
 }
 
 }  // namespace bnlab

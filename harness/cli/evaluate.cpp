@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <iostream>
-#include <memory>
 
 #include "harness/cli/options.hpp"
 #include "harness/cli/program.hpp"
@@ -19,12 +18,8 @@ namespace {
 namespace fs = std::filesystem;
 
 struct EvaluateRequest {
-  std::string weights;
-  std::vector<std::string> populations;
+  EvaluateJob job;  // but for what follows from its weights
   std::string spec;
-  int ranks = 1;
-  std::string device = "cpu";
-  std::string data_dir;
   bool json = false;
 };
 
@@ -39,33 +34,31 @@ RunSpec only_run(const std::string& spec) {
 }
 
 EvaluateJob job_of(const EvaluateRequest& request) {
-  EvaluateJob job;
-  job.weights = request.weights;
-  const fs::path folder = fs::path(request.weights).parent_path();
-  if (!fs::is_regular_file(request.weights)) {
-    throw Error(Error::Kind::usage, request.weights + ": no such file; a run leaves its " +
+  EvaluateJob job = request.job;
+  const fs::path folder = fs::path(job.weights).parent_path();
+  if (!fs::is_regular_file(job.weights)) {
+    throw Error(Error::Kind::usage, job.weights + ": no such file; a run leaves its " +
                                         std::string(kWeightsFile) + " in its folder of results");
   }
   const auto record = find_record(folder);
   if (!record && request.spec.empty()) {
-    throw Error(Error::Kind::usage, request.weights + ": no " + kRecordFile +
-                                        " beside it says which run it is of; use --spec SPEC");
+    throw Error(Error::Kind::usage,
+                job.weights + ": no " + kRecordFile + " beside it says which run it is of; use --spec SPEC");
   }
   job.spec = request.spec.empty() ? read_resolved(record->at("spec")) : only_run(request.spec);
   // With the threads of the run, sums come out in the same order.
   job.threads = record ? record->at("placement.threads_per_rank").get<int>() : usable_cores();
   const fs::path pairs = folder / kPopulationsFile;
   job.pairs = fs::is_regular_file(pairs) ? pairs.string() : "";
-  job.populations = request.populations.empty() ? job.spec.populations : request.populations;
+  if (job.populations.empty()) {
+    job.populations = job.spec.populations;
+  }
   for (const std::string& population : job.populations) {
     const std::string problem = population_problem(population, job.spec.towers());
     if (!problem.empty()) {
       throw Error(Error::Kind::usage, "--population: " + problem);
     }
   }
-  job.ranks = request.ranks;
-  job.device = request.device;
-  job.data_dir = request.data_dir;
   return job;
 }
 
@@ -108,32 +101,25 @@ int evaluate(const EvaluateRequest& request) {
 }  // namespace
 
 void add_evaluate(Program& program) {
-  CLI::App* command =
+  auto [command, request] =
       add_command(program, "evaluate", "A run's weights under any population of running statistics",
                   "  bnlab evaluate results/quickstart/RUN/2x1-cpu/weights.safetensors\n"
-                  "  bnlab evaluate WEIGHTS --population saved,batch,precise --json");
-  const auto request = std::make_shared<EvaluateRequest>();
-  command->add_option("WEIGHTS", request->weights, "weights.safetensors in a run's folder")->required();
+                  "  bnlab evaluate WEIGHTS --population saved,batch,precise --json",
+                  evaluate);
+  command.add_option("WEIGHTS", request.job.weights, "weights.safetensors in a run's folder")->required();
   command
-      ->add_option("--population", request->populations,
-                   "saved, batch, precise, or, where the run carried it, tower:K, mean or pooled; default: "
-                   "those of the run")
+      .add_option("--population", request.job.populations,
+                  "saved, batch, precise, or, where the run carried it, tower:K, mean or pooled; default: "
+                  "those of the run")
       ->type_name("NAME,...")
       ->delimiter(',')
       ->allow_extra_args(false);
-  command->add_option("--spec", request->spec, "Spec of one run, in place of the record beside the weights")
+  command.add_option("--spec", request.spec, "Spec of one run, in place of the record beside the weights")
       ->type_name("SPEC");
-  command->add_option("--ranks", request->ranks, "Ranks, as threads; must divide the towers")
-      ->type_name("N")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  command->add_option("--device", request->device, "cpu or cuda")
-      ->type_name("DEVICE")
-      ->check(CLI::IsMember({"cpu", "cuda"}))
-      ->capture_default_str();
-  add_data_option(*command, request->data_dir);
-  command->add_flag("--json", request->json, "As JSON, with the metrics of classes and groups");
-  command->callback([&program, request] { program.action = [request] { return evaluate(*request); }; });
+  add_ranks_option(command, request.job.ranks, "Ranks, as threads; must divide the towers");
+  add_device_option(command, request.job.device);
+  add_data_option(command, request.job.data_dir);
+  command.add_flag("--json", request.json, "As JSON, with the metrics of classes and groups");
 }
 
 }  // namespace bnlab

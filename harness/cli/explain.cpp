@@ -1,11 +1,12 @@
 // bnlab explain: one strategy, model, task, optimizer or loss; for a strategy also what a training step of it
 // exchanges, counted on a model.
-#include <array>
-#include <charconv>
 #include <iostream>
-#include <memory>
+#include <regex>
+#include <tuple>
+#include <variant>
 
 #include "harness/cli/about.hpp"
+#include "harness/cli/options.hpp"
 #include "harness/cli/program.hpp"
 #include "harness/components/registry.hpp"
 #include "harness/error.hpp"
@@ -23,9 +24,7 @@ constexpr int64_t kClasses = 5;  // of the step that is counted; they show in th
 struct ExplainRequest {
   std::string component;
   std::string model = "unet";
-  int64_t towers = 8;
-  int64_t batch_per_tower = 2;
-  int ranks = 2;
+  StepCase step{.towers = 8, .batch_per_tower = 2, .ranks = 2, .classes = kClasses};
   std::string size = "64x64";
   bool json = false;
 };
@@ -65,25 +64,12 @@ std::string family_of(const std::string& name) {
   throw Error(Error::Kind::usage, "there is no " + shown(name) + " to explain" + suggestion(name, known));
 }
 
-std::array<int64_t, 2> read_size(const std::string& text) {
-  std::array<int64_t, 2> size{};
-  const char* const end = text.data() + text.size();
-  const auto height = std::from_chars(text.data(), end, size[0]);
-  if (height.ec == std::errc() && height.ptr != end && *height.ptr == 'x') {
-    const auto width = std::from_chars(height.ptr + 1, end, size[1]);
-    if (width.ec == std::errc() && width.ptr == end && size[0] > 0 && size[1] > 0) {
-      return size;
-    }
+std::pair<int64_t, int64_t> read_size(const std::string& text) {
+  static const std::regex form("([1-9][0-9]{0,8})x([1-9][0-9]{0,8})");
+  if (std::smatch size; std::regex_match(text, size, form)) {
+    return {std::stoll(size[1]), std::stoll(size[2])};
   }
   throw Error(Error::Kind::usage, "--size: expected HEIGHTxWIDTH in pixels, such as 64x64, got " + text);
-}
-
-StepCase step_case(const ExplainRequest& request, const Json& strategy) {
-  const auto [height, width] = read_size(request.size);
-  return {strategy,       resolved("model", request.model),
-          request.towers, request.batch_per_tower,
-          request.ranks,  height,
-          width,          kClasses};
 }
 
 std::string amount(int64_t count, const std::string& unit) {
@@ -91,9 +77,9 @@ std::string amount(int64_t count, const std::string& unit) {
 }
 
 std::string setting(const ExplainRequest& request) {
-  return "one training step of " + request.model + ", " + amount(request.towers, "tower") + " x " +
-         amount(request.batch_per_tower, "image") + " of " + request.size + ", on " +
-         amount(request.ranks, "rank");
+  return "one training step of " + request.model + ", " + amount(request.step.towers, "tower") + " x " +
+         amount(request.step.batch_per_tower, "image") + " of " + request.size + ", on " +
+         amount(request.step.ranks, "rank");
 }
 
 std::string cost_text(const StepCost& cost) {
@@ -113,82 +99,67 @@ Json cost_json(const StepCost& cost) {
   return {{"norm_sites", cost.norm_sites}, {"exchanges", exchanges}, {"gradient_bytes", cost.gradient_bytes}};
 }
 
-// A strategy may refuse the towers or the model; its message is then shown in place of the cost.
-struct Counted {
-  StepCost cost;
-  std::string refusal;
-};
-
-Counted count(const StepCase& step) {
+// What a training step of the strategy exchanges; where the strategy refuses the towers or the model, its message.
+std::variant<StepCost, std::string> count(const ExplainRequest& request, const Json& strategy) {
+  StepCase step = request.step;
+  step.strategy = strategy;
+  step.model = resolved("model", request.model);
+  std::tie(step.height, step.width) = read_size(request.size);
   try {
-    return {count_step(step), ""};
+    return count_step(step);
   } catch (const Error& error) {
     if (error.kind() != Error::Kind::refused) {
       throw;
     }
-    return {{}, error.what()};
+    return error.what();
   }
 }
 
 int explain(const ExplainRequest& request) {
   const Json given = read_component(request.component);
-  const std::string name = given.is_object() ? given["name"].get<std::string>() : given.get<std::string>();
+  const std::string name = given.is_object() ? given["name"] : given;
   const std::string family = family_of(name);
   const Json chosen = resolved(family, request.component);
   const About& about = *find_registered(family, name);
-  const bool is_strategy = family == kStrategy;
-  Counted counted;
-  if (is_strategy) {
-    counted = count(step_case(request, chosen));
+  Json json = about_json(about);
+  json["family"] = family;
+  std::string text = about_text(about, given.is_object() ? given : Json::object());
+  if (family == kStrategy) {
+    const auto counted = count(request, chosen);
+    const auto* cost = std::get_if<StepCost>(&counted);
+    json["chosen"] = chosen;
+    json["step"] = cost != nullptr ? cost_json(*cost) : Json{{"refused", std::get<std::string>(counted)}};
+    text += "    " + setting(request) +
+            (cost != nullptr
+                 ? ", " + amount(cost->norm_sites, "norm site") + ", by one rank:\n" + cost_text(*cost)
+                 : ":\n" + wrapped("refused: " + std::get<std::string>(counted), 8));
   }
-  if (request.json) {
-    Json json = about_json(about);
-    json["family"] = family;
-    if (is_strategy) {
-      json["chosen"] = chosen;
-      json["step"] = counted.refusal.empty() ? cost_json(counted.cost) : Json{{"refused", counted.refusal}};
-    }
-    std::cout << json.dump(2) << "\n";
-    return exit_code::kOk;
-  }
-  std::cout << about_text(about, given.is_object() ? given : Json::object());
-  if (is_strategy) {
-    std::cout << "    " << setting(request)
-              << (counted.refusal.empty() ? ", " + amount(counted.cost.norm_sites, "norm site") +
-                                                ", by one rank:\n" + cost_text(counted.cost)
-                                          : ":\n" + wrapped("refused: " + counted.refusal, 8));
-  }
+  std::cout << (request.json ? json.dump(2) + "\n" : text);
   return exit_code::kOk;
 }
 
 }  // namespace
 
 void add_explain(Program& program) {
-  CLI::App* command =
+  auto [command, request] =
       add_command(program, "explain", "What a strategy computes, takes, exchanges and cannot do",
                   "  bnlab explain sync\n"
                   "  bnlab explain sync --towers 16 --batch-per-tower 1 --ranks 4\n"
-                  "  bnlab explain '{\"name\": \"sync\", \"group_size\": 2}' --json");
-  const auto request = std::make_shared<ExplainRequest>();
-  command
-      ->add_option("NAME", request->component, "What a spec can name, or a JSON object with parameters too")
+                  "  bnlab explain '{\"name\": \"sync\", \"group_size\": 2}' --json",
+                  explain);
+  const auto add_count = [&command](const char* name, auto& count, const char* help) {
+    command.add_option(name, count, help)->capture_default_str()->check(CLI::Range(1, 4096));
+  };
+  command.add_option("NAME", request.component, "What a spec can name, or a JSON object with parameters too")
       ->required();
-  command->add_option("--model", request->model, "Model whose training step is counted")
-      ->capture_default_str();
-  command->add_option("--towers", request->towers, "Units of batch-norm statistics")
-      ->capture_default_str()
-      ->check(CLI::Range(1, 4096));
-  command->add_option("--batch-per-tower", request->batch_per_tower, "Images per tower")
-      ->capture_default_str()
-      ->check(CLI::Range(1, 4096));
-  command->add_option("--ranks", request->ranks, "Processes; must divide the towers")
-      ->capture_default_str()
-      ->check(CLI::Range(1, 4096));
-  command->add_option("--size", request->size, "Height and width of the images in pixels")
+  command.add_option("--model", request.model, "Model whose training step is counted")->capture_default_str();
+  add_count("--towers", request.step.towers, "Units of batch-norm statistics");
+  add_count("--batch-per-tower", request.step.batch_per_tower, "Images per tower");
+  add_count("--ranks", request.step.ranks, "Processes; must divide the towers");
+  command.add_option("--size", request.size, "Height and width of the images in pixels")
       ->type_name("HxW")
       ->capture_default_str();
-  command->add_flag("--json", request->json, "As JSON");
-  command->callback([&program, request] { program.action = [request] { return explain(*request); }; });
+  add_json_flag(command, request.json);
 }
 
 }  // namespace bnlab

@@ -23,7 +23,7 @@ std::vector<std::string> known_experiments() {
       names.push_back(entry.path().stem().string());
     }
   }
-  std::sort(names.begin(), names.end());
+  std::ranges::sort(names);
   return names;
 }
 
@@ -40,11 +40,39 @@ std::string find_spec_if_any(const std::string& text) {
 std::string find_spec(const std::string& text) {
   const std::string file = find_spec_if_any(text);
   if (file.empty()) {
-    const std::string near = nearest(fs::path(text).stem().string(), known_experiments());
-    throw Error(Error::Kind::usage,
-                text + ": no such spec file" + (near.empty() ? "" : "; did you mean " + near + "?"));
+    const std::string stem = fs::path(text).stem().string();
+    throw Error(Error::Kind::usage, text + ": no such spec file" + did_you_mean(stem, known_experiments()));
   }
   return file;
+}
+
+std::string did_you_mean(const std::string& name, const std::vector<std::string>& known) {
+  const std::string near = nearest(name, known);
+  return near.empty() ? "" : "; did you mean " + near + "?";
+}
+
+void add_spec(CLI::App& command, std::string& spec) {
+  command.add_option("SPEC", spec, "Spec file, or the name of one in experiments/")->required();
+}
+
+CLI::Option* add_json_flag(CLI::App& command, bool& json) {
+  return command.add_flag("--json", json, "As JSON");
+}
+
+void add_ranks_option(CLI::App& command, int& ranks, const std::string& help) {
+  CLI::Option* option =
+      command.add_option("--ranks", ranks, help)->type_name("N")->check(CLI::PositiveNumber);
+  if (ranks > 0) {
+    option->capture_default_str();
+  }
+}
+
+void add_device_option(CLI::App& command, std::string& device, const std::string& default_text) {
+  CLI::Option* option = command.add_option("--device", device, "cpu or cuda" + default_text);
+  option->type_name("DEVICE")->check(CLI::IsMember({"cpu", "cuda"}));
+  if (!device.empty()) {
+    option->capture_default_str();
+  }
 }
 
 void add_results_option(CLI::App& command, std::string& results_dir) {
@@ -54,12 +82,8 @@ void add_results_option(CLI::App& command, std::string& results_dir) {
 }
 
 void add_placement_options(CLI::App& command, LaunchOptions& options) {
-  command.add_option("--ranks", options.ranks, "Processes per run; default: one per GPU, on the CPU one")
-      ->type_name("N")
-      ->check(CLI::PositiveNumber);
-  command.add_option("--device", options.device, "cpu or cuda; default: cuda if every rank can have a GPU")
-      ->type_name("DEVICE")
-      ->check(CLI::IsMember({"cpu", "cuda"}));
+  add_ranks_option(command, options.ranks, "Processes per run; default: one per GPU, on the CPU one");
+  add_device_option(command, options.device, "; default: cuda if every rank can have a GPU");
   command
       .add_option_function<std::string>(
           "--exchange", [&options](const std::string& name) { options.exchange = choice_of<Exchange>(name); },

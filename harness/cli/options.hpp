@@ -3,6 +3,7 @@
 
 #include <CLI/App.hpp>
 #include <string>
+#include <vector>
 
 #include "harness/launch/launch.hpp"
 
@@ -14,6 +15,13 @@ std::string find_spec(const std::string& text);
 // The same, but "" where there is none.
 std::string find_spec_if_any(const std::string& text);
 
+// "; did you mean sync?", or "" where no known name is near.
+std::string did_you_mean(const std::string& name, const std::vector<std::string>& known);
+
+void add_spec(CLI::App& command, std::string& spec);  // the one positional argument
+CLI::Option* add_json_flag(CLI::App& command, bool& json);
+void add_ranks_option(CLI::App& command, int& ranks, const std::string& help);
+void add_device_option(CLI::App& command, std::string& device, const std::string& default_text = "");
 void add_results_option(CLI::App& command, std::string& results_dir);
 
 // --ranks, --device, --jobs, --only, --retry, --results

@@ -1,20 +1,57 @@
 // bnlab plan: the expanded matrix, what is done, what is left out and why, an estimate of time and memory.
 #include <algorithm>
 #include <iostream>
-#include <memory>
 #include <optional>
 
-#include "harness/cli/estimate.hpp"
 #include "harness/cli/options.hpp"
 #include "harness/cli/program.hpp"
 #include "harness/launch/placing.hpp"
 #include "harness/launch/progress.hpp"
 #include "harness/launch/selection.hpp"
+#include "harness/mapped.hpp"
+#include "harness/records/cell_records.hpp"
 #include "harness/records/text_table.hpp"
 #include "harness/training/rank.hpp"
 
 namespace bnlab {
 namespace {
+
+// The records by which costs are judged.
+std::vector<Record> usable_records(const std::string& results, const std::string& experiment) {
+  std::vector<Record> records = list_records(results, experiment);
+  std::erase_if(records,
+                [](const Record& r) { return r.status() != Status::ok || !r.number("result.images"); });
+  return records;
+}
+
+// The mean time per image (or epoch) of the finished runs most like this one (same strategy and placement, else
+// same placement, else any) times its own; nothing if no run has finished.
+std::optional<double> expected_seconds(const PlacedRun& run, const std::vector<Record>& records) {
+  const std::string placement = run.placement.name(), strategy = label(run.spec.strategy);
+  for (int likeness = 2; likeness >= 0; --likeness) {
+    double seconds = 0, images = 0, epochs = 0;
+    for (const Record& record : records) {
+      if ((likeness == 2 && record.strategy_label() != strategy) ||
+          (likeness >= 1 && record.placement() != placement)) {
+        continue;
+      }
+      seconds += record.wall_time_s();
+      images += *record.number("result.images");
+      epochs += record.number("result.epochs").value_or(0);
+    }
+    const double work = run.spec.epochs ? epochs : images;  // what work_of counts
+    if (work > 0) {
+      return seconds / work * work_of(run.spec);
+    }
+  }
+  return std::nullopt;
+}
+
+struct PlanRequest {
+  std::string spec;
+  LaunchOptions options;
+  bool json = false;
+};
 
 struct Plan {
   Experiment experiment;
@@ -31,7 +68,7 @@ Plan make_plan(const std::string& spec, const LaunchOptions& options) {
   plan.experiment = load_experiment(find_spec(spec));
   plan.runs = place_runs(plan.experiment, select_runs(plan.experiment, options.only), options, visible_gpus,
                          usable_cores(), plan.remarks);
-  const Estimate estimate(list_records(options.results_dir, plan.experiment.name));
+  const std::vector<Record> records = usable_records(options.results_dir, plan.experiment.name);
   double seconds = 0;
   bool all_known = true;
   for (const PlacedRun& run : plan.runs) {
@@ -41,12 +78,14 @@ Plan make_plan(const std::string& spec, const LaunchOptions& options) {
       continue;
     }
     ++plan.to_start;
-    const auto expected = estimate.seconds(run);
+    const auto expected = expected_seconds(run, records);
     all_known = all_known && expected;
     seconds += expected.value_or(0) / options.jobs;
   }
   plan.seconds = all_known ? std::optional(seconds) : std::nullopt;
-  plan.peak_memory_bytes = estimate.peak_memory_bytes();
+  for (const Record& record : records) {
+    plan.peak_memory_bytes = std::max(plan.peak_memory_bytes, metric_of(record, "peak_rss_bytes"));
+  }
   return plan;
 }
 
@@ -59,16 +98,15 @@ Json plan_json(const Plan& plan) {
                     {"state", plan.states[i]},
                     {"folder", plan.runs[i].folder}});
   }
-  Json excluded = Json::array();
-  for (const auto& cell : plan.experiment.excluded) {
-    excluded.push_back({{"run_id", cell.id}, {"rule", cell.rule}});
-  }
+  const auto excluded = mapped(plan.experiment.excluded, [](const auto& cell) {
+    return Json{{"run_id", cell.id}, {"rule", cell.rule}};
+  });
   return {{"experiment", plan.experiment.name},
           {"runs", runs},
           {"excluded", excluded},
           {"to_start", plan.to_start},
-          {"estimated_time_s", plan.seconds ? Json(*plan.seconds) : Json()},
-          {"peak_memory_bytes", plan.peak_memory_bytes ? Json(*plan.peak_memory_bytes) : Json()}};
+          {"estimated_time_s", or_null(plan.seconds)},
+          {"peak_memory_bytes", or_null(plan.peak_memory_bytes)}};
 }
 
 void print(const Plan& plan) {
@@ -96,29 +134,26 @@ void print(const Plan& plan) {
   }
 }
 
+int plan(const PlanRequest& request) {
+  const Plan plan = make_plan(request.spec, request.options);
+  if (request.json) {
+    std::cout << plan_json(plan).dump(2) << "\n";
+  } else {
+    print(plan);
+  }
+  return exit_code::kOk;
+}
+
 }  // namespace
 
 void add_plan(Program& program) {
-  CLI::App* command = add_command(program, "plan", "What `run` with the same options would do",
-                                  "  bnlab plan experiments/quickstart.json --ranks 2\n"
-                                  "  bnlab plan small_batch_segmentation --only strategy=sync --json");
-  const auto spec = std::make_shared<std::string>();
-  const auto options = std::make_shared<LaunchOptions>();
-  const auto json = std::make_shared<bool>(false);
-  command->add_option("SPEC", *spec, "Spec file, or the name of one in experiments/")->required();
-  add_placement_options(*command, *options);
-  command->add_flag("--json", *json, "As JSON");
-  command->callback([&program, spec, options, json] {
-    program.action = [spec, options, json] {
-      const Plan plan = make_plan(*spec, *options);
-      if (*json) {
-        std::cout << plan_json(plan).dump(2) << "\n";
-      } else {
-        print(plan);
-      }
-      return exit_code::kOk;
-    };
-  });
+  auto [command, request] = add_command(program, "plan", "What `run` with the same options would do",
+                                        "  bnlab plan experiments/quickstart.json --ranks 2\n"
+                                        "  bnlab plan small_batch_segmentation --only strategy=sync --json",
+                                        plan);
+  add_spec(command, request.spec);
+  add_placement_options(command, request.options);
+  add_json_flag(command, request.json);
 }
 
 }  // namespace bnlab

@@ -6,8 +6,10 @@
 #include <sstream>
 #include <vector>
 
+#include "harness/cli/options.hpp"
 #include "harness/components/parameters.hpp"
 #include "harness/error.hpp"
+#include "harness/mapped.hpp"
 #include "harness/records/environment.hpp"
 
 namespace bnlab {
@@ -43,12 +45,8 @@ class ExamplesFirst : public CLI::Formatter {
 };
 
 std::vector<std::string> command_names(const CLI::App& app) {
-  std::vector<std::string> names;
-  for (const CLI::App* command :
-       app.get_subcommands([](const CLI::App* c) { return !c->get_group().empty(); })) {
-    names.push_back(command->get_name());
-  }
-  return names;
+  const auto is_listed = [](const CLI::App* command) { return !command->get_group().empty(); };
+  return mapped(app.get_subcommands(is_listed), [](const CLI::App* command) { return command->get_name(); });
 }
 
 std::vector<std::string> option_names(const CLI::App& app) {
@@ -59,19 +57,6 @@ std::vector<std::string> option_names(const CLI::App& app) {
     }
   }
   return names;
-}
-
-std::string did_you_mean(const std::string& name, const std::vector<std::string>& known) {
-  const std::string near = nearest(name, known);
-  return near.empty() ? "" : "; did you mean " + near + "?";
-}
-
-std::string joined(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) {
-    text += (text.empty() ? "" : ", ") + word;
-  }
-  return text;
 }
 
 // What was wrong with a command line that CLI11 refused, with the nearest known name.
@@ -157,13 +142,6 @@ void build(Program& program) {
 }
 
 }  // namespace
-
-CLI::App* add_command(Program& program, const std::string& name, const std::string& summary,
-                      const std::string& examples) {
-  CLI::App* command = program.app.add_subcommand(name, summary)->group("Commands");
-  command->footer(examples);
-  return command;
-}
 
 int run_program(int argc, const char* const* argv) {
   Program program;

@@ -5,7 +5,9 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <functional>
+#include <memory>
 #include <string>
+#include <utility>
 
 namespace bnlab {
 
@@ -28,11 +30,19 @@ struct Program {
   std::function<int()> action;  // of the chosen command
 };
 
-// Adds a command. Its help starts with `examples`, one per line.
-CLI::App* add_command(Program& program, const std::string& name, const std::string& summary,
-                      const std::string& examples);
+// Adds a command, whose help starts with `examples`, one per line. The options that it is then given fill in the
+// request on which it acts if it is chosen.
+template <class Request>
+std::pair<CLI::App&, Request&> add_command(Program& program, const char* name, const char* summary,
+                                           const char* examples, int (*act)(const Request&)) {
+  CLI::App& command = *program.app.add_subcommand(name, summary)->group("Commands");
+  command.footer(examples);
+  const auto request = std::make_shared<Request>();
+  command.callback([&program, request, act] { program.action = [request, act] { return act(*request); }; });
+  return {command, *request};
+}
 
-// One per file; each sets program.action if its command is chosen.
+// One per file.
 void add_run(Program& program);
 void add_plan(Program& program);
 void add_status(Program& program);

@@ -2,7 +2,6 @@
 #include "harness/records/report.hpp"
 
 #include <iostream>
-#include <memory>
 
 #include "harness/cli/options.hpp"
 #include "harness/cli/program.hpp"
@@ -44,27 +43,26 @@ int report(const ReportRequest& request) {
 }  // namespace
 
 void add_report(Program& program) {
-  CLI::App* command =
+  auto [command, request] =
       add_command(program, "report", "The table of an experiment over its seeds",
                   "  bnlab report quickstart\n"
                   "  bnlab report experiments/tradeoff.json --format json\n"
-                  "  bnlab report tradeoff --baseline per_tower --into results/tradeoff/README.md");
-  const auto request = std::make_shared<ReportRequest>();
-  command->add_option("SPEC", request->spec, "Spec file, or the name of one in experiments/")->required();
+                  "  bnlab report tradeoff --baseline per_tower --into results/tradeoff/README.md",
+                  report);
+  add_spec(command, request.spec);
   command
-      ->add_option("--format", request->format,
-                   "text, markdown, or json with the value of every seed, from which figures are drawn")
+      .add_option("--format", request.format,
+                  "text, markdown, or json with the value of every seed, from which figures are drawn")
       ->type_name("FORMAT")
       ->check(CLI::IsMember({"text", "markdown", "json"}));
   command
-      ->add_option("--into", request->into, "File with a line <!-- table:NAME -->: the table is put below it")
+      .add_option("--into", request.into, "File with a line <!-- table:NAME -->: the table is put below it")
       ->type_name("FILE");
   command
-      ->add_option("--baseline", request->baseline,
-                   "Strategy (its label) that throughputs are given relative to as well")
+      .add_option("--baseline", request.baseline,
+                  "Strategy (its label) that throughputs are given relative to as well")
       ->type_name("LABEL");
-  add_results_option(*command, request->results);
-  command->callback([&program, request] { program.action = [request] { return report(*request); }; });
+  add_results_option(command, request.results);
 }
 
 }  // namespace bnlab

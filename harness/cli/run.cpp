@@ -1,7 +1,6 @@
 // bnlab run: trains what is not done yet, then prints the table.
 #include <filesystem>
 #include <iostream>
-#include <memory>
 
 #include "harness/cli/options.hpp"
 #include "harness/cli/program.hpp"
@@ -10,6 +9,11 @@
 
 namespace bnlab {
 namespace {
+
+struct RunRequest {
+  std::string spec;
+  LaunchOptions options;
+};
 
 void print_outcome(const Experiment& experiment, const LaunchOptions& options, const LaunchSummary& summary) {
   const std::string folder = experiment_folder(options.results_dir, experiment.name).string();
@@ -26,15 +30,15 @@ void print_outcome(const Experiment& experiment, const LaunchOptions& options, c
   }
 }
 
-int run(const std::string& spec, const LaunchOptions& options) {
-  const Experiment experiment = load_experiment(find_spec(spec));
-  const LaunchSummary summary = launch(experiment, options);
+int run(const RunRequest& request) {
+  const Experiment experiment = load_experiment(find_spec(request.spec));
+  const LaunchSummary summary = launch(experiment, request.options);
   if (summary.interrupted) {
-    std::cerr << "interrupted; finished runs are kept, go on with: " << options.command << "\n";
+    std::cerr << "interrupted; finished runs are kept, go on with: " << request.options.command << "\n";
     return exit_code::kInterrupted;
   }
   if (summary.leads) {
-    print_outcome(experiment, options, summary);
+    print_outcome(experiment, request.options, summary);
   }
   return summary.failed > 0 ? exit_code::kFailed : exit_code::kOk;
 }
@@ -42,22 +46,18 @@ int run(const std::string& spec, const LaunchOptions& options) {
 }  // namespace
 
 void add_run(Program& program) {
-  CLI::App* command =
+  auto [command, request] =
       add_command(program, "run", "Train every run of a spec that is not done yet",
                   "  bnlab run experiments/quickstart.json --ranks 2\n"
                   "  bnlab run experiments/tradeoff.json --only strategy=sync,per_tower --only seed=0\n"
                   "  bnlab run experiments/camvid_small_batch.json --data ~/data --jobs 2\n"
-                  "  torchrun --nproc-per-node 4 --no-python bnlab run experiments/tradeoff.json");
-  const auto spec = std::make_shared<std::string>();
-  const auto options = std::make_shared<LaunchOptions>();
-  command->add_option("SPEC", *spec, "Spec file, or the name of one in experiments/")->required();
-  add_placement_options(*command, *options);
-  add_data_option(*command, options->data_dir);
-  command->callback([&program, spec, options] {
-    options->command = program.typed;
-    options->program = std::filesystem::read_symlink("/proc/self/exe").string();
-    program.action = [spec, options] { return run(*spec, *options); };
-  });
+                  "  torchrun --nproc-per-node 4 --no-python bnlab run experiments/tradeoff.json",
+                  run);
+  add_spec(command, request.spec);
+  add_placement_options(command, request.options);
+  add_data_option(command, request.options.data_dir);
+  request.options.command = program.typed;
+  request.options.program = std::filesystem::read_symlink("/proc/self/exe").string();
 }
 
 }  // namespace bnlab

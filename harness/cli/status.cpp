@@ -1,16 +1,22 @@
 // bnlab status: how far experiments are.
 #include <filesystem>
 #include <iostream>
-#include <memory>
 
 #include "harness/cli/options.hpp"
 #include "harness/cli/program.hpp"
 #include "harness/error.hpp"
+#include "harness/mapped.hpp"
 #include "harness/records/run_folder.hpp"
 #include "harness/records/status.hpp"
 
 namespace bnlab {
 namespace {
+
+struct StatusRequest {
+  std::vector<std::string> names;
+  std::string results = "results";
+  bool json = false;
+};
 
 // With its spec, if there is one, so that missing runs are counted; else from the records alone.
 ExperimentStatus status_of_named(const std::string& name, const std::string& results) {
@@ -20,20 +26,19 @@ ExperimentStatus status_of_named(const std::string& name, const std::string& res
   if (std::filesystem::is_directory(experiment_folder(results, name))) {
     return status_of(name, results);
   }
-  const std::string near = nearest(name, list_experiments(results));
   throw Error(Error::Kind::usage, name + ": neither a spec file nor an experiment in " + results +
-                                      (near.empty() ? "" : "; did you mean " + near + "?"));
+                                      did_you_mean(name, list_experiments(results)));
 }
 
-int status(const std::vector<std::string>& names, const std::string& results, bool json) {
-  std::vector<ExperimentStatus> all;
-  for (const std::string& name : names.empty() ? list_experiments(results) : names) {
-    all.push_back(status_of_named(name, results));
-  }
-  if (json) {
+int status(const StatusRequest& request) {
+  const std::vector<ExperimentStatus> all =
+      mapped(request.names.empty() ? list_experiments(request.results) : request.names,
+             [&](const std::string& name) { return status_of_named(name, request.results); });
+  if (request.json) {
     std::cout << status_json(all).dump(2) << "\n";
   } else if (all.empty()) {
-    std::cerr << "no records in " << results << " yet; start with: bnlab run experiments/quickstart.json\n";
+    std::cerr << "no records in " << request.results
+              << " yet; start with: bnlab run experiments/quickstart.json\n";
   } else {
     std::cout << status_text(all);
   }
@@ -43,18 +48,14 @@ int status(const std::vector<std::string>& names, const std::string& results, bo
 }  // namespace
 
 void add_status(Program& program) {
-  CLI::App* command = add_command(program, "status", "How far experiments are",
-                                  "  bnlab status\n"
-                                  "  bnlab status quickstart tradeoff --json");
-  const auto names = std::make_shared<std::vector<std::string>>();
-  const auto results = std::make_shared<std::string>("results");
-  const auto json = std::make_shared<bool>(false);
-  command->add_option("EXPERIMENT", *names, "Experiments or spec files; default: all in the results folder");
-  add_results_option(*command, *results);
-  command->add_flag("--json", *json, "As JSON");
-  command->callback([&program, names, results, json] {
-    program.action = [names, results, json] { return status(*names, *results, *json); };
-  });
+  auto [command, request] = add_command(program, "status", "How far experiments are",
+                                        "  bnlab status\n"
+                                        "  bnlab status quickstart tradeoff --json",
+                                        status);
+  command.add_option("EXPERIMENT", request.names,
+                     "Experiments or spec files; default: all in the results folder");
+  add_results_option(command, request.results);
+  add_json_flag(command, request.json);
 }
 
 }  // namespace bnlab

@@ -1,16 +1,22 @@
 // bnlab verify: every strategy against the float64 reference, on this machine's devices.
 #include "harness/verify/verify.hpp"
+#include "harness/mapped.hpp"
 
 #include <unistd.h>
 
 #include <iostream>
-#include <memory>
 
+#include "harness/cli/options.hpp"
 #include "harness/cli/program.hpp"
 #include "harness/records/text_table.hpp"
 
 namespace bnlab {
 namespace {
+
+struct Request {
+  VerifyRequest verify;
+  bool json = false;
+};
 
 constexpr const char* kDtypes[] = {"float64", "float32", "bfloat16", "float16"};
 
@@ -64,70 +70,67 @@ void print(const VerifyReport& report) {
   std::cout << verdict(report) << "\n";
 }
 
+Json row_json(const VerifyRow& row) {
+  Json worst = Json::object();
+  for (const char* dtype : kDtypes) {
+    worst[dtype] = row.worst.count(dtype) == 0 ? Json() : Json(row.worst.at(dtype));
+  }
+  return {{"strategy", row.strategy},       {"options", row.options}, {"cases", row.cases},
+          {"refused", row.refused},         {"largest_error", worst}, {"passed", row.passed()},
+          {"failure", or_null(row.failure)}};
+}
+
 Json as_json(const VerifyReport& report) {
-  Json placements = Json::array(), rows = Json::array();
-  for (const VerifyPlacement& place : report.placements) {
-    placements.push_back({{"device", place.device}, {"ranks", place.ranks}});
-  }
-  for (const VerifyRow& row : report.rows) {
-    Json worst = Json::object();
-    for (const char* dtype : kDtypes) {
-      worst[dtype] = row.worst.count(dtype) == 0 ? Json() : Json(row.worst.at(dtype));
-    }
-    rows.push_back({{"strategy", row.strategy},
-                    {"options", row.options},
-                    {"cases", row.cases},
-                    {"refused", row.refused},
-                    {"largest_error", worst},
-                    {"passed", row.passed()},
-                    {"failure", row.passed() ? Json() : Json(row.failure)}});
-  }
-  return {
-      {"passed", report.passed()}, {"placements", placements}, {"notes", report.notes}, {"variants", rows}};
+  const auto place_json = [](const VerifyPlacement& place) {
+    return Json{{"device", place.device}, {"ranks", place.ranks}};
+  };
+  return {{"passed", report.passed()},
+          {"placements", mapped(report.placements, place_json)},
+          {"notes", report.notes},
+          {"variants", mapped(report.rows, row_json)}};
 }
 
 void show_progress(const std::string& strategy, size_t done, size_t all) {
   std::cerr << "\r\033[Kverify: " << strategy << " (" << done + 1 << " of " << all << ")" << std::flush;
 }
 
+int verify_and_print(const Request& asked) {
+  VerifyRequest request = asked.verify;
+  const bool terminal = isatty(STDERR_FILENO) == 1;
+  if (terminal) {
+    request.progress = show_progress;
+  }
+  const VerifyReport report = verify(request);
+  std::cerr << (terminal ? "\r\033[K" : "");
+  for (const std::string& note : report.notes) {
+    std::cerr << "verify: " << note << "\n";
+  }
+  if (asked.json) {
+    std::cout << as_json(report).dump(2) << "\n";
+  } else {
+    print(report);
+  }
+  return report.passed() ? exit_code::kOk : exit_code::kFailed;
+}
+
 }  // namespace
 
 void add_verify(Program& program) {
-  CLI::App* command = add_command(
+  auto [command, request] = add_command(
       program, "verify", "Every strategy against the float64 reference, on this machine's devices",
       "  bnlab verify\n"
       "  bnlab verify --ranks 4                          also with the towers on 2 and 4 ranks\n"
-      "  bnlab verify --strategy NAME,NAME --json        some of them (bnlab list strategies)");
-  const auto request = std::make_shared<VerifyRequest>();
-  const auto json = std::make_shared<bool>(false);
-  command->add_option("--strategy", request->strategies, "Only these")->type_name("NAME,...")->delimiter(',');
-  command->add_option("--ranks", request->ranks, "Placements on up to this many ranks")
+      "  bnlab verify --strategy NAME,NAME --json        some of them (bnlab list strategies)",
+      verify_and_print);
+  command.add_option("--strategy", request.verify.strategies, "Only these")
+      ->type_name("NAME,...")
+      ->delimiter(',');
+  command.add_option("--ranks", request.verify.ranks, "Placements on up to this many ranks")
       ->type_name("R")
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
-  command->add_option("--device", request->device, "cpu or cuda; default: both where there is a GPU")
-      ->type_name("DEVICE")
-      ->check(CLI::IsMember({"cpu", "cuda"}));
-  command->add_flag("--json", *json, "As JSON");
-  command->callback([&program, request, json] {
-    program.action = [request, json] {
-      const bool terminal = isatty(STDERR_FILENO) == 1;
-      if (terminal) {
-        request->progress = show_progress;
-      }
-      const VerifyReport report = verify(*request);
-      std::cerr << (terminal ? "\r\033[K" : "");
-      for (const std::string& note : report.notes) {
-        std::cerr << "verify: " << note << "\n";
-      }
-      if (*json) {
-        std::cout << as_json(report).dump(2) << "\n";
-      } else {
-        print(report);
-      }
-      return report.passed() ? exit_code::kOk : exit_code::kFailed;
-    };
-  });
+  add_device_option(command, request.verify.device, "; default: both where there is a GPU");
+  add_json_flag(command, request.json);
 }
 
 }  // namespace bnlab
