@@ -163,9 +163,8 @@ std::vector<std::string> RunSpec::evaluated() const {
 
 Json RunSpec::with_placement() const {
   Json whole = resolved;
-  whole["placement"] = {{"ranks", or_null(ranks)},
-                        {"device", or_null(device)},
-                        {"exchange", or_null(exchange)}};
+  whole["placement"] = {
+      {"ranks", or_null(ranks)}, {"device", or_null(device)}, {"exchange", or_null(exchange)}};
   return whole;
 }
 

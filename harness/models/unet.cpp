@@ -92,6 +92,24 @@ class UNet : public Model {
       option("levels", levels, "resolutions; each halves height and width").at_least(1).at_most(8);
     }
 
+    // "" where every level can be halved, else what is wrong with the size.
+    std::string size_problem(int64_t height, int64_t width) const {
+      const int64_t step = int64_t{1} << (levels - 1);
+      return height % step == 0 && width % step == 0
+                 ? ""
+                 : "unet with " + std::to_string(levels) +
+                       " levels needs images whose height and width are multiples of " +
+                       std::to_string(step) + ", got " + std::to_string(height) + "x" + std::to_string(width);
+    }
+
+    void check(const RunOutline& run, Problems& problems) const {
+      for (const auto& [height, width] : run.image_sizes) {
+        if (const std::string problem = size_problem(height, width); !problem.empty()) {
+          problems.add("levels", problem);
+        }
+      }
+    }
+
     std::vector<int64_t> norm_channels() const {
       std::vector<int64_t> channels;
       for (int64_t l = 0; l < levels; ++l) {
@@ -101,24 +119,20 @@ class UNet : public Model {
     }
   };
 
-  UNet(const Options& options, const Context&) : base_(options.base), levels_(options.levels) {}
+  UNet(const Options& options, const Context&) : options_(options) {}
 
   void check_size(int64_t height, int64_t width) const override {
-    const int64_t step = int64_t{1} << (levels_ - 1);
-    if (height % step != 0 || width % step != 0) {
-      throw Error(Error::Kind::refused, "unet with " + std::to_string(levels_) +
-                                            " levels needs images whose height and width are multiples of " +
-                                            std::to_string(step) + ", got " + std::to_string(height) + "x" +
-                                            std::to_string(width));
+    if (const std::string problem = options_.size_problem(height, width); !problem.empty()) {
+      throw Error(Error::Kind::refused, problem);
     }
   }
 
   std::shared_ptr<Network> build(LayerMaker& layers, int64_t classes) const override {
-    return std::make_shared<UNetNetwork>(layers, base_, levels_, classes);
+    return std::make_shared<UNetNetwork>(layers, options_.base, options_.levels, classes);
   }
 
  private:
-  int64_t base_, levels_;
+  Options options_;
 };
 
 const Registered<Model> entry{

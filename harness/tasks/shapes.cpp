@@ -141,6 +141,8 @@ class Shapes : public SegmentationTask {
       option("nuisance", nuisance, "strength of the illumination nuisance; 0: none").at_least(0).at_most(2);
       SegmentationOptions::describe(option);
     }
+
+    ImageSizes image_sizes() const { return {size}; }
   };
 
   Shapes(const Options& options, const Context& context)

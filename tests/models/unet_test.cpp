@@ -91,5 +91,16 @@ TEST(UNet, RefusesSizesThatCannotBeHalvedOftenEnough) {
   }
 }
 
+TEST(UNet, TellsBeforeARunThatTheImagesOfTheTaskDoNotFit) {
+  const Json three_levels{{"name", "unet"}, {"base", 4}, {"levels", 3}};
+  Problems problems;
+  check_component("model", three_levels, "model", {.image_sizes = {{12, 20}}}, problems);
+  EXPECT_TRUE(problems.empty());
+  check_component("model", three_levels, "model", {.image_sizes = {{12, 18}}}, problems);
+  ASSERT_EQ(problems.found().size(), 1u);
+  EXPECT_EQ(problems.found()[0].first, "model.levels");
+  EXPECT_NE(problems.found()[0].second.find("multiples of 4, got 12x18"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace bnlab
