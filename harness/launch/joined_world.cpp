@@ -111,8 +111,8 @@ class JoinedWorld {
   static std::vector<PlacedRun> chosen_runs(const std::vector<PlacedRun>& fitting, const Json& plan) {
     std::vector<PlacedRun> chosen;
     for (const std::string name : plan.at("runs")) {
-      const auto found = std::find_if(fitting.begin(), fitting.end(),
-                                      [&](const PlacedRun& run) { return name_of(run) == name; });
+      const auto found =
+          std::ranges::find_if(fitting, [&](const PlacedRun& run) { return name_of(run) == name; });
       if (found == fitting.end()) {
         throw Error(Error::Kind::usage, "rank 0 asks for the run " + name +
                                             ", which is none of this rank's; start every rank with the same "
@@ -124,16 +124,15 @@ class JoinedWorld {
   }
 
   void run_one(const PlacedRun& run, const std::string& prefix) {
-    RankJob job;
-    job.spec = run.spec;
-    job.rendezvous = world_.rendezvous;
+    RankJob job{.spec = run.spec,
+                .rendezvous = world_.rendezvous,
+                .device = run.placement.device,
+                .data_dir = options_.data_dir,
+                .run_dir = run.folder,
+                .threads = run.threads};
     job.rendezvous.prefix = prefix;
     job.rendezvous.timeout = collective_timeout(run.spec);
     job.rendezvous.exchange = run.placement.exchange.value_or(Exchange::sockets);
-    job.device = run.placement.device;
-    job.data_dir = options_.data_dir;
-    job.run_dir = run.folder;
-    job.threads = run.threads;
     const RankReport report = leads() ? run_and_record(run, job) : run_rank(job);
     if (!leads()) {
       summary_.count(status_named(report.status));

@@ -7,6 +7,9 @@
 #include <deque>
 #include <fstream>
 
+#include "harness/components/parameters.hpp"
+#include "harness/mapped.hpp"
+
 namespace bnlab {
 namespace {
 
@@ -66,11 +69,7 @@ std::vector<int> silent_ranks(const std::vector<RankEnd>& ranks) {
 }
 
 std::string rank_names(const std::vector<int>& ranks) {
-  std::string names;
-  for (const int rank : ranks) {
-    names += (names.empty() ? "" : ", ") + rank_name(rank);
-  }
-  return names;
+  return joined(mapped(ranks, rank_name));
 }
 
 Outcome of_own_finding(const std::vector<RankEnd>& ranks, int finder) {
@@ -94,8 +93,7 @@ Outcome of_lost_contact(const std::vector<RankEnd>& ranks, int witness) {
 }  // namespace
 
 Outcome judge(const std::vector<RankEnd>& ranks, Stop stop, double timeout_s, bool out_of_memory) {
-  const bool any_stopped =
-      std::any_of(ranks.begin(), ranks.end(), [](const RankEnd& r) { return r.stopped; });
+  const bool any_stopped = std::ranges::any_of(ranks, [](const RankEnd& r) { return r.stopped; });
   if (stop == Stop::interrupt && any_stopped) {
     return {Status::interrupted, "interrupted by a signal", std::nullopt, "", {}};
   }

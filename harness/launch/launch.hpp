@@ -14,7 +14,7 @@ namespace bnlab {
 struct EnvironmentWorld;
 
 struct LaunchOptions {
-  int ranks = 0;       // 0: one per GPU, one on the CPU; lowered to a divisor of the towers, aloud
+  int ranks = 0;       // 0: one per GPU, one on the CPU; lowered to a divisor of the towers, which is said
   std::string device;  // "cpu", "cuda" or "" (cuda if there is a GPU for every rank)
   std::optional<Exchange> exchange;  // of CPU ranks; nothing: shared memory, where one host has all ranks
   bool one_host = true;              // whether it has

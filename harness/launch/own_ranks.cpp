@@ -63,7 +63,7 @@ class OwnRanks {
     summary_.skipped = static_cast<int>(
         std::erase_if(waiting_, [&](const PlacedRun& run) { return is_done(run.folder, options_.retry); }));
     const auto on_gpu = [](const PlacedRun& run) { return run.placement.device == "cuda"; };
-    gpus_ = GpuShares(std::any_of(waiting_.begin(), waiting_.end(), on_gpu) ? visible_gpus() : 0);
+    gpus_ = GpuShares(std::ranges::any_of(waiting_, on_gpu) ? visible_gpus() : 0);
     Books books(experiment_, options_, "bnlab", waiting_, remarks);
     watch_all(books);
     return summary_;
@@ -72,12 +72,12 @@ class OwnRanks {
  private:
   void watch_all(Books& books) {
     const InterruptWatch interrupt;
-    std::reverse(waiting_.begin(), waiting_.end());  // the next one is at the back
+    std::ranges::reverse(waiting_);  // the next one is at the back
     while (!waiting_.empty() || !running_.empty()) {
       if (interrupt.interrupted() && !summary_.interrupted) {
         summary_.interrupted = true;
         waiting_.clear();
-        std::for_each(running_.begin(), running_.end(), [](RunningRun& run) { run.stop(Stop::interrupt); });
+        std::ranges::for_each(running_, [](RunningRun& run) { run.stop(Stop::interrupt); });
       }
       while (!waiting_.empty() && running_.size() < static_cast<size_t>(options_.jobs)) {
         start_next(books);

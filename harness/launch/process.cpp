@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "harness/error.hpp"
+#include "harness/mapped.hpp"
 
 namespace bnlab {
 namespace {
@@ -33,10 +34,7 @@ std::vector<std::string> merged_environment(const std::map<std::string, std::str
 }
 
 std::vector<char*> pointers(std::vector<std::string>& strings) {
-  std::vector<char*> all;
-  for (std::string& s : strings) {
-    all.push_back(s.data());
-  }
+  std::vector<char*> all = mapped(strings, [](std::string& s) { return s.data(); });
   all.push_back(nullptr);
   return all;
 }
@@ -141,7 +139,7 @@ ProcessEnd Process::wait() {
     if (waitpid(id_, &status, 0) == id_) {
       end_ = decode(status);
     } else if (errno != EINTR) {
-      end_ = ProcessEnd{127, 0};  // somebody else has reaped it, and nothing more can be known
+      end_ = ProcessEnd{127, 0};  // other code has waited for this child, so its status is lost
     }
   }
   return *end_;

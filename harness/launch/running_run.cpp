@@ -8,6 +8,7 @@
 
 #include "harness/communicator/loopback_socket.hpp"
 #include "harness/launch/rank_job.hpp"
+#include "harness/mapped.hpp"
 
 namespace bnlab {
 namespace {
@@ -100,7 +101,7 @@ bool RunningRun::poll() {
   if (collect_ended()) {
     react();
   }
-  if (std::all_of(ranks_.begin(), ranks_.end(), [](const Rank& r) { return r.ended; })) {
+  if (std::ranges::all_of(ranks_, [](const Rank& r) { return r.ended; })) {
     return true;
   }
   if (stop_ == Stop::none && run_.spec.timeout_s > 0 && elapsed_s() > run_.spec.timeout_s) {
@@ -136,7 +137,7 @@ bool RunningRun::collect_ended() {
 void RunningRun::react() {
   // A rank that failed ends the run soon. A rank that has finished leaves the others the time of a collective.
   const bool any_failed =
-      std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& r) { return r.ended && failed(r.state); });
+      std::ranges::any_of(ranks_, [](const Rank& r) { return r.ended && failed(r.state); });
   const auto patience =
       any_failed ? Clock::duration(kGraceAfterFailure) : Clock::duration(collective_timeout(run_.spec));
   const auto deadline = Clock::now() + patience;
@@ -167,12 +168,8 @@ void RunningRun::signal_rest(int signal) {
 }
 
 Outcome RunningRun::outcome() const {
-  std::vector<RankEnd> ends;
-  for (const Rank& rank : ranks_) {
-    ends.push_back(rank.state);
-  }
   const bool out_of_memory = bnlab::out_of_memory_kills() > out_of_memory_kills_;
-  Outcome outcome = judge(ends, stop_, run_.spec.timeout_s, out_of_memory);
+  Outcome outcome = judge(mapped(ranks_, &Rank::state), stop_, run_.spec.timeout_s, out_of_memory);
   if (outcome.rank && outcome.status != Status::ok && outcome.status != Status::diverged) {
     outcome.log_tail = log_tail(log_file(run_.folder, *outcome.rank));
   }

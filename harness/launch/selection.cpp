@@ -5,6 +5,7 @@
 #include "harness/error.hpp"
 #include "harness/experiment/dotted.hpp"
 #include "harness/experiment/matching.hpp"
+#include "harness/mapped.hpp"
 
 namespace bnlab {
 namespace {
@@ -44,9 +45,7 @@ std::vector<Json> meanings(const std::string& text) {
 
 bool fits(const RunSpec& run, const Filter& filter, const std::string& value) {
   const auto all = meanings(value);
-  return std::any_of(all.begin(), all.end(), [&](const Json& meaning) {
-    return matches({{filter.key, meaning}}, run);
-  });
+  return std::ranges::any_of(all, [&](const Json& meaning) { return matches({{filter.key, meaning}}, run); });
 }
 
 // Every value must be there in some run: a mistyped one must not quietly select nothing.
@@ -56,14 +55,11 @@ void check(const Filter& filter, const std::vector<RunSpec>& runs) {
     throw Error(Error::Kind::usage, where + filter.key + ": " + unknown_key(filter.key));
   }
   for (const std::string& value : filter.values) {
-    if (std::any_of(runs.begin(), runs.end(), [&](const RunSpec& run) { return fits(run, filter, value); })) {
+    if (std::ranges::any_of(runs, [&](const RunSpec& run) { return fits(run, filter, value); })) {
       continue;
     }
-    std::vector<Json> whole;
-    for (const RunSpec& run : runs) {
-      whole.push_back(run.with_placement());
-    }
-    throw Error(Error::Kind::usage, where + no_match(filter.key, meanings(value)[0], whole));
+    throw Error(Error::Kind::usage,
+                where + no_match(filter.key, meanings(value)[0], mapped(runs, &RunSpec::with_placement)));
   }
 }
 
@@ -75,8 +71,7 @@ std::vector<RunSpec> select_runs(const Experiment& experiment, const std::vector
     const Filter filter = parse(text);
     check(filter, experiment.runs);
     std::erase_if(runs, [&](const RunSpec& run) {
-      return std::none_of(filter.values.begin(), filter.values.end(),
-                          [&](const auto& value) { return fits(run, filter, value); });
+      return std::ranges::none_of(filter.values, [&](const auto& value) { return fits(run, filter, value); });
     });
   }
   return runs;

@@ -1,8 +1,8 @@
-#include "harness/layer/case_file.hpp"
-
+// A layer case, read from JSON.
 #include <map>
 
 #include "harness/components/options.hpp"
+#include "harness/layer/layer_case.hpp"
 #include "harness/layer/tensor_json.hpp"
 
 namespace bnlab {

@@ -74,6 +74,14 @@ LayerAnswer apply_layer(const LayerCase& layer_case, int ranks = 1, at::DeviceTy
 // The same on ranks that have met already: for many cases.
 LayerAnswer apply_layer(const LayerCase& layer_case, ThreadRanks& ranks, std::string* key = nullptr);
 
+// A layer case as `bnlab layer` reads it; a TENSOR is {"shape": [...], "data": [...]}:
+//   {"strategy": {"name": ..., ...}, "dtype": "float64", "memory_format": "contiguous", "seed": 0,
+//    "weight": [...], "bias": [...], "running_mean": [...], "running_var": [...],
+//    "conv": {"v": TENSOR, "gain": [...], "bias": [...], "stride": 1, "padding": 0},
+//    "steps": [{"mode": "train", "towers": [{"input": TENSOR, "grad_output": TENSOR}, ...]}, ...]}
+// Throws Error (spec) with the path of the first key at fault and what was expected there.
+LayerCase read_layer_case(const Json& document);
+
 // `strategy` ("sync" or {"name": "sync", ...}) with its defaults filled in. Throws Error (spec).
 Json resolved_strategy(const Json& strategy);
 

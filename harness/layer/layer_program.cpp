@@ -12,9 +12,9 @@
 #include "harness/communicator/thread_ranks.hpp"
 #include "harness/error.hpp"
 #include "harness/experiment/strict_json.hpp"
-#include "harness/layer/case_file.hpp"
 #include "harness/layer/layer_case.hpp"
 #include "harness/layer/tensor_json.hpp"
+#include "harness/mapped.hpp"
 
 namespace bnlab {
 namespace {
@@ -71,21 +71,12 @@ Json step_json(const LayerStepAnswer& answer) {
   if (!answer.permutation.empty()) {
     step["permutation"] = answer.permutation;
   }
-  step["collectives"] = Json::array();
-  for (const Collective& collective : answer.collectives) {
-    step["collectives"].push_back({{"op", collective.op},
-                                   {"elements", collective.elements},
-                                   {"purpose", kPurposeNames[static_cast<size_t>(collective.purpose)]}});
-  }
+  step["collectives"] = mapped(answer.collectives, [](const Collective& collective) {
+    return Json{{"op", collective.op},
+                {"elements", collective.elements},
+                {"purpose", kPurposeNames[static_cast<size_t>(collective.purpose)]}};
+  });
   return step;
-}
-
-Json answer_json(const LayerAnswer& answer) {
-  Json steps = Json::array();
-  for (const LayerStepAnswer& step : answer.steps) {
-    steps.push_back(step_json(step));
-  }
-  return {{"steps", std::move(steps)}};
 }
 
 // Messages begin with the file.
@@ -95,7 +86,7 @@ Json answer(const std::string& file, const LayerRequest& request) {
   try {
     const LayerCase layer_case = read_layer_case(document);
     const auto device = request.device == "cuda" ? at::kCUDA : at::kCPU;
-    return answer_json(apply_layer(layer_case, request.ranks, device, &key));
+    return {{"steps", mapped(apply_layer(layer_case, request.ranks, device, &key).steps, step_json)}};
   } catch (const Error& error) {
     if (error.kind() == Error::Kind::environment) {
       throw;

@@ -2,6 +2,7 @@
 
 #include "harness/components/registry.hpp"
 #include "harness/error.hpp"
+#include "harness/mapped.hpp"
 
 namespace bnlab {
 
@@ -156,10 +157,7 @@ void LayerRank::check_rows(const LayerStep& step) const {
 
 // The index counts the training steps before this one.
 Batch LayerRank::batch_of(const LayerStep& step) const {
-  std::vector<int64_t> sizes;
-  for (const at::Tensor& input : step.inputs) {
-    sizes.push_back(input.size(0));
-  }
+  const auto sizes = mapped(step.inputs, [](const at::Tensor& input) { return input.size(0); });
   Batch batch;
   batch.towers = Towers(sizes, world_.size(), world_.rank());
   batch.index = static_cast<uint64_t>(trained_->available());

@@ -7,6 +7,7 @@
 
 #include "harness/components/parameters.hpp"
 #include "harness/error.hpp"
+#include "harness/mapped.hpp"
 
 namespace bnlab {
 namespace {
@@ -93,7 +94,7 @@ void check_keys(const Json& given, const std::string& path, const std::vector<st
     refuse_value(path, "expected an object, got " + shown(given));
   }
   for (const auto& [key, unused] : given.items()) {
-    if (std::find(known.begin(), known.end(), key) == known.end()) {
+    if (std::ranges::find(known, key) == known.end()) {
       refuse_value(key_path(path, key), "unknown key" + suggestion(key, known));
     }
   }
@@ -146,11 +147,7 @@ Json vector_json(const at::Tensor& tensor) {
 }
 
 std::string shape_text(at::IntArrayRef shape) {
-  std::string text;
-  for (const int64_t size : shape) {
-    text += (text.empty() ? "" : ", ") + std::to_string(size);
-  }
-  return "[" + text + "]";
+  return "[" + joined(mapped(shape, [](int64_t size) { return std::to_string(size); })) + "]";
 }
 
 }  // namespace bnlab

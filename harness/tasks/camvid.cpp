@@ -10,6 +10,7 @@
 
 #include "harness/components/registry.hpp"
 #include "harness/error.hpp"
+#include "harness/mapped.hpp"
 #include "harness/tasks/crop.hpp"
 #include "harness/tasks/labelled_images.hpp"
 #include "harness/tasks/segmentation.hpp"
@@ -90,7 +91,7 @@ std::vector<LabelledFile> list_files(const fs::path& split, const std::vector<st
            kCure);
     }
     const std::string drive = drive_of(name);
-    if (drives.empty() || std::count(drives.begin(), drives.end(), drive) > 0) {
+    if (drives.empty() || std::ranges::count(drives, drive) > 0) {
       files.push_back({image.string(), found->second.string(), drive});
       missing_drives.erase(drive);
     }
@@ -107,14 +108,6 @@ std::vector<LabelledFile> list_files(const fs::path& split, const std::vector<st
     fail(folders.images.string() + ": no images here (.jpg or .png)" + kCure);
   }
   return files;
-}
-
-std::vector<std::string> groups_of(const std::vector<LabelledFile>& files) {
-  std::vector<std::string> groups;
-  for (const LabelledFile& file : files) {
-    groups.push_back(file.group);
-  }
-  return groups;
 }
 
 class CamVid : public SegmentationTask {
@@ -143,6 +136,8 @@ class CamVid : public SegmentationTask {
           .at_most(10);
       SegmentationOptions::describe(option);
     }
+
+    ImageSizes image_sizes() const { return {crop}; }  // the test images tell theirs
 
     void check(const RunOutline&, Problems& problems) const {
       if (random_scale_min > random_scale_max) {
@@ -196,8 +191,8 @@ CamVid::CamVid(const Options& options, const Context& context)
   train_ = load_labelled_images(training_files, options.scale, kIds);
   test_ = load_labelled_images(test_files, options.scale, kIds);
   moments_ = channel_moments(train_);
-  train_drives_ = groups_of(training_files);
-  set_test_groups(groups_of(test_files));
+  train_drives_ = mapped(training_files, &LabelledFile::group);
+  set_test_groups(mapped(test_files, &LabelledFile::group));
 }
 
 Examples CamVid::training(const std::vector<Draw>& draws) const {

@@ -74,7 +74,7 @@ void cut(const LabelledImages& set, int64_t index, const Crop& crop, const Chann
   const auto* ids = set.labels.const_data_ptr<int16_t>() + index * set.height() * width;
   std::vector<Tap> columns = taps(width, crop.scaled_width, crop.left, crop.width);
   if (crop.flip) {
-    std::reverse(columns.begin(), columns.end());
+    std::ranges::reverse(columns);
   }
   const std::vector<Tap> rows = taps(set.height(), crop.scaled_height, crop.top, crop.height);
   std::fill(image, image + 3 * plane, 0.0f);

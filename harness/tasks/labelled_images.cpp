@@ -3,11 +3,9 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <exception>
 #include <functional>
-#include <thread>
 
 #include "harness/error.hpp"
 #include "harness/tasks/image_file.hpp"
@@ -98,24 +96,15 @@ void check(const LabelledFile& file, const Pixels& image, const Pixels& labels, 
 // work(0) .. work(count - 1) on several threads; throws what the lowest failing index threw.
 void in_parallel(size_t count, const std::function<void(size_t)>& work) {
   std::vector<std::exception_ptr> failures(count);
-  std::atomic<size_t> next = 0;
-  const auto take_turns = [&] {
-    for (size_t i = next++; i < count; i = next++) {
+  at::parallel_for(0, static_cast<int64_t>(count), 1, [&](int64_t begin, int64_t end) {
+    for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
       try {
         work(i);
       } catch (...) {
         failures[i] = std::current_exception();
       }
     }
-  };
-  std::vector<std::thread> helpers;
-  for (int t = 1; t < at::get_num_threads(); ++t) {
-    helpers.emplace_back(take_turns);
-  }
-  take_turns();
-  for (std::thread& helper : helpers) {
-    helper.join();
-  }
+  });
   for (const std::exception_ptr& failure : failures) {
     if (failure) {
       std::rethrow_exception(failure);

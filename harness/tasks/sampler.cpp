@@ -29,7 +29,7 @@ Sampler Sampler::iid(uint64_t seed, int64_t training_samples, const Towers& towe
 Sampler Sampler::sorted(uint64_t seed, const std::vector<double>& values, const Towers& towers) {
   const auto size = static_cast<int64_t>(values.size());
   std::vector<int64_t> order = indices(size);
-  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
+  std::ranges::stable_sort(order, [&](int64_t a, int64_t b) {
     return values[static_cast<size_t>(a)] < values[static_cast<size_t>(b)];
   });
   std::vector<Share> shares;

@@ -43,7 +43,7 @@ Examples blank_examples(int64_t count, int64_t height, int64_t width) {
 
 Numbered number_names(const std::vector<std::string>& names) {
   Numbered all{names, {}};
-  std::sort(all.names.begin(), all.names.end());
+  std::ranges::sort(all.names);
   all.names.erase(std::unique(all.names.begin(), all.names.end()), all.names.end());
   for (const std::string& name : names) {
     all.numbers.push_back(std::lower_bound(all.names.begin(), all.names.end(), name) - all.names.begin());
@@ -90,19 +90,13 @@ void SegmentationTask::set_test_groups(const std::vector<std::string>& group_of_
 }
 
 std::vector<double> SegmentationTask::most_frequent(const at::Tensor& labels, int64_t first) const {
-  std::vector<double> classes(static_cast<size_t>(labels.size(0)), static_cast<double>(first - 1));
-  std::vector<int64_t> most(classes.size(), 0);
+  std::vector<at::Tensor> pixels;  // of each class: [N]
   for (int64_t c = first; c < classes_; ++c) {
-    const at::Tensor pixels = labels.eq(c).flatten(1).sum(1);
-    const auto* counts = pixels.const_data_ptr<int64_t>();
-    for (size_t i = 0; i < classes.size(); ++i) {
-      if (counts[i] > most[i]) {
-        most[i] = counts[i];
-        classes[i] = static_cast<double>(c);
-      }
-    }
+    pixels.push_back(labels.eq(c).flatten(1).sum(1));
   }
-  return classes;
+  const auto [most, place] = at::stack(pixels).max(0);  // the place of the first maximum
+  const at::Tensor classes = (place + first).masked_fill(most == 0, first - 1).to(at::kDouble);
+  return {classes.const_data_ptr<double>(), classes.const_data_ptr<double>() + classes.numel()};
 }
 
 }  // namespace bnlab

@@ -8,6 +8,7 @@
 
 #include "harness/components/parameters.hpp"
 #include "harness/error.hpp"
+#include "harness/mapped.hpp"
 #include "harness/records/run_folder.hpp"
 #include "harness/training/evaluator.hpp"
 #include "harness/training/safetensors.hpp"
@@ -22,11 +23,7 @@ bool is_head(const std::string& name) {
 }
 
 std::string listed(const char* title, const std::vector<std::string>& names) {
-  std::string text;
-  for (const std::string& name : names) {
-    text += (text.empty() ? title : ", ") + name;
-  }
-  return text;
+  return names.empty() ? "" : title + joined(names);
 }
 
 void check_same(const std::string& file, const NamedTensor& own, const at::Tensor& given) {
@@ -82,7 +79,7 @@ void load_weights(const InitFrom& from, Network& network) {
       given.emplace(std::move(t.name), std::move(t.tensor));
     }
   }
-  std::vector<std::string> missing, surplus;
+  std::vector<std::string> missing;
   for (NamedTensor& own : tensors_of(network)) {
     const auto found = given.find(own.name);
     if (found != given.end()) {
@@ -93,9 +90,7 @@ void load_weights(const InitFrom& from, Network& network) {
       missing.push_back(own.name);
     }
   }
-  for (const auto& [name, unused] : given) {
-    surplus.push_back(name);
-  }
+  const auto surplus = mapped(given, [](const auto& entry) { return entry.first; });
   if (!missing.empty() || !surplus.empty()) {
     throw Error(Error::Kind::refused, from.file + " does not fit this model and strategy" +
                                           listed("; it lacks: ", missing) +

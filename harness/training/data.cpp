@@ -38,7 +38,7 @@ Sampler make_sampler(const RunSpec& spec, uint64_t seed, const Task& task, const
     return Sampler::iid(seed, task.training_samples(), towers);
   }
   const std::vector<std::string> keys = task.sort_keys();
-  if (std::find(keys.begin(), keys.end(), spec.shard_key) == keys.end()) {
+  if (std::ranges::find(keys, spec.shard_key) == keys.end()) {
     throw Error(Error::Kind::refused, "shards: the task " + spec.task.at("name").get<std::string>() +
                                           " has no key " + shown(spec.shard_key) + " to sort by" +
                                           suggestion(spec.shard_key, keys));

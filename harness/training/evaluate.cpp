@@ -40,14 +40,12 @@ const Pairs& pairs_of(const std::string& population, const std::map<std::string,
   if (found != all.end()) {
     return found->second;
   }
-  std::string there;
+  std::string there = "saved, precise, batch";
   for (const auto& [name, unused] : all) {
-    there += (there.empty() ? "" : ", ") + name;
+    there += ", " + name;
   }
-  throw Error(Error::Kind::data, "the run carried no pair for population " + population +
-                                     " (there are: saved, precise, batch" +
-                                     (there.empty() ? "" : ", " + there) +
-                                     "); a run keeps those that its spec lists in populations");
+  throw Error(Error::Kind::data, "the run carried no pair for population " + population + " (there are: " +
+                                     there + "); a run keeps those that its spec lists in populations");
 }
 
 // The run as one that starts from its weights and trains no further.

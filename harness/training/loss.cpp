@@ -1,5 +1,6 @@
 #include "harness/training/loss.hpp"
 
+#include <ATen/core/Reduction.h>
 #include <torch/types.h>
 
 #include <algorithm>
@@ -39,7 +40,13 @@ at::Tensor valid_counts(const at::Tensor& labels, const std::vector<int64_t>& of
 
 int64_t towers_with_samples(const Towers& towers) {
   const auto& samples = towers.all_samples();
-  return std::count_if(samples.begin(), samples.end(), [](int64_t n) { return n > 0; });
+  return std::ranges::count_if(samples, [](int64_t n) { return n > 0; });
+}
+
+at::Tensor cross_entropy(const at::Tensor& outputs, const at::Tensor& labels,
+                         at::Reduction::Reduction reduction) {
+  const auto logits = outputs.scalar_type() == at::kDouble ? outputs : outputs.to(at::kFloat);
+  return at::cross_entropy_loss(logits, labels, {}, reduction, Task::kVoid);
 }
 
 }  // namespace
@@ -69,6 +76,27 @@ at::Tensor LossWeights::get() {
     return share.to(options_.dtype()).expand({local_towers_});
   }
   return (share / valid_).masked_fill(valid_ == 0, 0).to(options_.dtype());
+}
+
+at::Tensor cross_entropy_of_labels(const at::Tensor& outputs, const at::Tensor& labels) {
+  return cross_entropy(outputs, labels, at::Reduction::None);
+}
+
+at::Tensor weighted_cross_entropy(const at::Tensor& outputs, const at::Tensor& labels,
+                                  const std::vector<int64_t>& offsets, const at::Tensor& weights) {
+  const auto has_valid = labels.ne(Task::kVoid).flatten(1).any(1);  // [n]
+  // The weight of a slice without valid labels is usually 1 / 0. It is masked before the product: a
+  // mask behind it would still multiply the gradient by infinity.
+  if (weights.numel() == 1 || weights.stride(0) == 0) {
+    const auto sum = cross_entropy(outputs, labels, at::Reduction::Sum);
+    return sum * weights[0].masked_fill(has_valid.any().logical_not(), 0);
+  }
+  std::vector<at::Tensor> pieces;
+  for (size_t g = 0; g + 1 < offsets.size(); ++g) {
+    pieces.push_back(weights[static_cast<int64_t>(g)].expand({offsets[g + 1] - offsets[g]}));
+  }
+  const auto sample_weights = at::cat(pieces).masked_fill(has_valid.logical_not(), 0);
+  return (cross_entropy_of_labels(outputs, labels).flatten(1).sum(1) * sample_weights).sum();
 }
 
 }  // namespace bnlab

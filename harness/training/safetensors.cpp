@@ -101,7 +101,7 @@ class Reader {
   Entry entry(const std::string& name, const Json& value) const {
     const auto counts = [](const Json& list) {
       return list.is_array() &&
-             std::all_of(list.begin(), list.end(), [](const Json& n) { return n.is_number_unsigned(); });
+             std::ranges::all_of(list, [](const Json& n) { return n.is_number_unsigned(); });
     };
     const bool complete = value.is_object() && value.contains("dtype") && value["dtype"].is_string() &&
                           value.contains("shape") && counts(value["shape"]) &&
@@ -136,8 +136,7 @@ class Reader {
   }
 
   void check_tiling(std::vector<Entry>& entries) const {
-    std::stable_sort(entries.begin(), entries.end(),
-                     [](const Entry& a, const Entry& b) { return a.begin < b.begin; });
+    std::ranges::stable_sort(entries, [](const Entry& a, const Entry& b) { return a.begin < b.begin; });
     uint64_t end = 0;
     for (const Entry& e : entries) {
       if (e.begin != end) {

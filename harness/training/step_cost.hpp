@@ -12,7 +12,7 @@
 namespace bnlab {
 
 struct StepCase {
-  Json strategy, model;  // resolved components
+  Json strategy = {}, model = {};  // resolved components
   int64_t towers = 1;
   int64_t batch_per_tower = 1;
   int ranks = 1;

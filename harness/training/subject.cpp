@@ -59,7 +59,7 @@ Subject::Subject(const RunSpec& spec, const Data& data, World& world)
     }
   }
   for (at::Tensor& parameter : network_->parameters()) {
-    world.gradients().broadcast(parameter, 0, Purpose::control);  // rank 0's, not hoped equal
+    world.gradients().broadcast(parameter, 0, Purpose::control);  // all ranks start from those of rank 0
   }
 }
 

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "harness/components/registry.hpp"
+#include "harness/mapped.hpp"
 #include "harness/training/checkpoint.hpp"
 #include "harness/training/gradient_routes.hpp"
 #include "harness/training/precision.hpp"
@@ -102,10 +103,9 @@ Json Trainer::result() {
   const Json traffic = costs_.traffic(steps_done_);
   const Json memory = costs_.memory();
   world_.gradients().all_reduce(nonfinite, Purpose::control);
-  Json sites = Json::array();
-  for (const NormSite& site : subject_.sites()) {
-    sites.push_back({{"name", site.name}, {"channels", site.channels}});
-  }
+  const auto site_json = [](const NormSite& site) {
+    return Json{{"name", site.name}, {"channels", site.channels}};
+  };
   int64_t parameters = 0;
   for (const at::Tensor& p : subject_.network().parameters()) {
     parameters += p.numel();
@@ -113,7 +113,7 @@ Json Trainer::result() {
   Json result = {{"steps", steps_done_},
                  {"epochs", data_.epochs(steps_done_)},
                  {"images", steps_done_ * data_.towers().total_samples()},
-                 {"sites", sites},
+                 {"sites", mapped(subject_.sites(), site_json)},
                  {"shards", spec_.resolved.at("shards")},
                  {"parameters", parameters}};
   result.update(history_.summary());

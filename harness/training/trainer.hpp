@@ -16,7 +16,6 @@
 #include "harness/training/history.hpp"
 #include "harness/training/loss.hpp"
 #include "harness/training/optimizer.hpp"
-#include "harness/training/step_timer.hpp"
 #include "harness/training/subject.hpp"
 #include "harness/training/weight_ema.hpp"
 

@@ -5,14 +5,14 @@
 #include <algorithm>
 #include <utility>
 
+#include "harness/mapped.hpp"
+
 namespace bnlab {
 
 WeightEma::WeightEma(double decay, std::vector<at::Tensor> weights, RunningStatistics* statistics)
     : decay_(decay), weights_(std::move(weights)), statistics_(statistics) {
   const at::NoGradGuard no_grad;
-  for (const at::Tensor& weight : weights_) {
-    averages_.push_back(weight.clone());
-  }
+  averages_ = mapped(weights_, [](const at::Tensor& weight) { return weight.clone(); });
 }
 
 double WeightEma::decay_at(int64_t step) const {

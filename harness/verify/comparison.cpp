@@ -113,8 +113,8 @@ class Comparer {
   // Evaluations and steps without a sample leave the saved pair as it was, to the bit.
   void pair_stays(const LayerStep& step, const LayerStepAnswer& got, const at::Tensor& mean,
                   const at::Tensor& var) {
-    const bool is_empty = std::all_of(step.inputs.begin(), step.inputs.end(),
-                                      [](const at::Tensor& x) { return x.size(0) == 0; });
+    const bool is_empty =
+        std::ranges::all_of(step.inputs, [](const at::Tensor& x) { return x.size(0) == 0; });
     const auto changes = [](const at::Tensor& before, const at::Tensor& after) {
       return before.defined() && after.defined() && relative_error(before.to(after.scalar_type()), after) > 0;
     };

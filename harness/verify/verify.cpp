@@ -72,7 +72,7 @@ std::vector<std::string> chosen(const std::vector<std::string>& wanted) {
 }  // namespace
 
 bool VerifyReport::passed() const {
-  return std::all_of(rows.begin(), rows.end(), [](const VerifyRow& row) { return row.passed(); });
+  return std::ranges::all_of(rows, [](const VerifyRow& row) { return row.passed(); });
 }
 
 VerifyRow verify_variant(const Json& strategy, const Reference* reference,

@@ -1,4 +1,4 @@
-#include "harness/layer/case_file.hpp"
+#include "harness/layer/layer_case.hpp"
 
 #include <gtest/gtest.h>
 

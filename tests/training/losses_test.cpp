@@ -9,7 +9,6 @@
 #include "harness/components/registry.hpp"
 #include "harness/tasks/task.hpp"
 #include "harness/training/loss.hpp"
-#include "harness/training/losses/cross_entropy.hpp"
 
 namespace bnlab {
 namespace {

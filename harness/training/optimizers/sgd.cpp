@@ -17,6 +17,7 @@
 
 #include "harness/components/registry.hpp"
 #include "harness/error.hpp"
+#include "harness/mapped.hpp"
 #include "harness/training/optimizer.hpp"
 
 namespace bnlab {
@@ -75,8 +76,8 @@ bool begins_with(const std::string& name, const std::string& prefix) {
 }
 
 bool belongs_to_norm(const std::string& name, const std::vector<NormSite>& norm_sites) {
-  return std::any_of(norm_sites.begin(), norm_sites.end(),
-                     [&](const NormSite& site) { return begins_with(name, site.name + "."); });
+  return std::ranges::any_of(norm_sites,
+                             [&](const NormSite& site) { return begins_with(name, site.name + "."); });
 }
 
 // The group with the longest prefix that the name begins with; null if there is none.
@@ -99,17 +100,12 @@ void check_groups(const std::vector<Group>& groups, const std::vector<std::strin
     beginnings.insert(name.substr(0, name.find('.')));
   }
   for (size_t i = 0; i < groups.size(); ++i) {
-    if (used.count(&groups[i]) > 0) {
-      continue;
+    if (used.count(&groups[i]) == 0) {
+      throw Error(Error::Kind::refused, "optimizer.groups[" + std::to_string(i) +
+                                            "].prefix: no parameter is left for " + shown(groups[i].prefix) +
+                                            " (the longest prefix of its name decides); names begin with: " +
+                                            joined({beginnings.begin(), beginnings.end()}));
     }
-    std::string known;
-    for (const std::string& beginning : beginnings) {
-      known += (known.empty() ? "" : ", ") + beginning;
-    }
-    throw Error(Error::Kind::refused,
-                "optimizer.groups[" + std::to_string(i) + "].prefix: no parameter is left for " +
-                    shown(groups[i].prefix) +
-                    " (the longest prefix of its name decides); names begin with: " + known);
   }
 }
 
@@ -166,13 +162,7 @@ class Sgd : public Optimizer {
     }
   }
 
-  std::vector<at::Tensor> state() const override {
-    std::vector<at::Tensor> momenta;
-    for (const Slot& slot : slots_) {
-      momenta.push_back(slot.momentum);
-    }
-    return momenta;
-  }
+  std::vector<at::Tensor> state() const override { return mapped(slots_, &Slot::momentum); }
 
  private:
   struct Slot {
