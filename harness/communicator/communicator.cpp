@@ -114,6 +114,12 @@ void Communicator::reduce(at::Tensor& t, int root, Purpose purpose) {
 at::Tensor Communicator::all_to_all(const at::Tensor& t, const std::vector<int64_t>& send,
                                     const std::vector<int64_t>& receive, Purpose purpose) {
   book("all_to_all", t, purpose);
+  const auto ranks = static_cast<size_t>(size());
+  if (send.size() != ranks || receive.size() != ranks ||
+      std::accumulate(send.begin(), send.end(), int64_t{0}) != t.size(0)) {
+    throw Error(Error::Kind::communication,
+                "all_to_all: the shares must be one per rank and add up to the rows");
+  }
   if (size() == 1) {
     return t;
   }

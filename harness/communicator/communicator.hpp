@@ -1,7 +1,7 @@
 // Collectives between the ranks, and the ledger that counts them by purpose.
 //
 // Every member function is called by every rank, in the same order, with tensors of the same size and
-// dtype (a mismatch kills the process); tensors must be dense. A world of one books the same calls; its results may
+// dtype (a mismatch is an error, and over sockets or NCCL it may kill the process); tensors must be dense. A world of one books the same calls; its results may
 // share the memory of what it was given.
 #pragma once
 

@@ -11,6 +11,7 @@
 namespace bnlab {
 namespace {
 
+using Kind = SharedMemory::Kind;
 constexpr size_t kSheet = SharedMemory::kSheetBytes;
 
 std::byte* bytes_of(const at::Tensor& t) {
@@ -38,14 +39,17 @@ void in_pieces(size_t bytes, const Body& body) {
 
 using Bytes = std::span<std::byte>;
 
+size_t row_bytes(const at::Tensor& t) {
+  return static_cast<size_t>(c10::multiply_integers(t.sizes().slice(1))) * t.itemsize();
+}
+
 // The rows of a tensor that are meant for each rank, or come from it.
 std::vector<Bytes> shares_of(const at::Tensor& t, const std::vector<int64_t>& rows) {
-  const auto row_bytes = static_cast<size_t>(c10::multiply_integers(t.sizes().slice(1))) * t.itemsize();
   const Bytes all(bytes_of(t), t.nbytes());
   std::vector<Bytes> shares;
   size_t begin = 0;
   for (const int64_t count : rows) {
-    shares.push_back(all.subspan(begin, static_cast<size_t>(count) * row_bytes));
+    shares.push_back(all.subspan(begin, static_cast<size_t>(count) * row_bytes(t)));
     begin += shares.back().size();
   }
   return shares;
@@ -66,25 +70,28 @@ class SharedCommunicator : public Communicator {
   int size() const override { return memory_->ranks(); }
 
  private:
-  void do_all_gather(const at::Tensor& t, at::Tensor& gathered) override { collect(t, &gathered); }
-  void do_gather(const at::Tensor& t, at::Tensor& gathered, int root) override {
-    collect(t, rank() == root ? &gathered : nullptr);
+  void do_all_gather(const at::Tensor& t, at::Tensor& gathered) override {
+    collect("all_gather", t, &gathered);
   }
-  void do_all_reduce(at::Tensor& t) override { sum(t, /*here=*/true); }
-  void do_reduce(at::Tensor& t, int root) override { sum(t, /*here=*/rank() == root); }
+  void do_gather(const at::Tensor& t, at::Tensor& gathered, int root) override {
+    collect("gather", t, rank() == root ? &gathered : nullptr);
+  }
+  void do_all_reduce(at::Tensor& t) override { sum("all_reduce", t, /*here=*/true); }
+  void do_reduce(at::Tensor& t, int root) override { sum("reduce", t, /*here=*/rank() == root); }
   std::unique_ptr<Pending> do_all_reduce_async(at::Tensor& t) override {
     do_all_reduce(t);
     return std::make_unique<Pending>();
   }
 
   void do_broadcast(at::Tensor& t, int root) override {
+    const Kind kind{"broadcast", t.nbytes()};
     in_pieces(t.nbytes(), [&](size_t offset, size_t bytes) {
       if (rank() == root) {
-        std::memcpy(memory_->sheet(), bytes_of(t) + offset, bytes);
+        std::memcpy(memory_->sheet(kind), bytes_of(t) + offset, bytes);
       }
       memory_->publish();
       if (rank() != root) {
-        std::memcpy(bytes_of(t) + offset, memory_->of(root), bytes);
+        std::memcpy(bytes_of(t) + offset, memory_->of(root, kind), bytes);
       }
     });
   }
@@ -94,10 +101,11 @@ class SharedCommunicator : public Communicator {
   void do_all_to_all(const at::Tensor& t, const std::vector<int64_t>& send,
                      const std::vector<int64_t>& receive, at::Tensor& received) override {
     const std::vector<Bytes> to = shares_of(t, send), from = shares_of(received, receive);
+    const Kind kind{"all_to_all", row_bytes(t)};
     const size_t section = (kSheet - 1) / to.size();
     bool more = true;
     for (size_t offset = 0; more; offset += section) {
-      std::byte* const mine = memory_->sheet();
+      std::byte* const mine = memory_->sheet(kind);
       more = std::any_of(to.begin(), to.end(), [&](Bytes share) { return share.size() > offset + section; });
       mine[0] = std::byte{more};
       for (size_t r = 0; r < to.size(); ++r) {
@@ -105,7 +113,7 @@ class SharedCommunicator : public Communicator {
       }
       memory_->publish();
       for (size_t r = 0; r < from.size(); ++r) {
-        const std::byte* const theirs = memory_->of(static_cast<int>(r));
+        const std::byte* const theirs = memory_->of(static_cast<int>(r), kind);
         more = more || theirs[0] != std::byte{0};
         const Bytes piece = piece_of(from[r], offset, section);
         std::copy_n(theirs + 1 + static_cast<size_t>(rank()) * section, piece.size(), piece.begin());
@@ -113,35 +121,34 @@ class SharedCommunicator : public Communicator {
     }
   }
 
-  void do_barrier() override {
-    memory_->publish();
-    for (int rank = 0; rank < size(); ++rank) {
-      memory_->of(rank);
-    }
-  }
+  void do_barrier() override { memory_->meet(); }
 
   // Every rank shows its tensor; where `gathered` is given, all of them are copied there, in rank order.
-  void collect(const at::Tensor& t, at::Tensor* gathered) {
+  void collect(const char* op, const at::Tensor& t, at::Tensor* gathered) {
+    const Kind kind{op, t.nbytes()};
     in_pieces(t.nbytes(), [&](size_t offset, size_t bytes) {
-      std::memcpy(memory_->sheet(), bytes_of(t) + offset, bytes);
+      std::memcpy(memory_->sheet(kind), bytes_of(t) + offset, bytes);
       memory_->publish();
       for (int rank = 0; gathered != nullptr && rank < size(); ++rank) {
-        std::memcpy(bytes_of(*gathered) + static_cast<size_t>(rank) * t.nbytes() + offset, memory_->of(rank),
-                    bytes);
+        std::memcpy(bytes_of(*gathered) + static_cast<size_t>(rank) * t.nbytes() + offset,
+                    memory_->of(rank, kind), bytes);
       }
     });
   }
 
   // Every rank shows its tensor; `here` becomes the sum.
-  void sum(at::Tensor& t, bool here) {
+  void sum(const char* op, at::Tensor& t, bool here) {
+    TORCH_CHECK(t.scalar_type() != at::kBool && !t.is_complex(), "no sum of ", t.scalar_type(),
+                " over ranks");
+    const Kind kind{op, t.nbytes()};
     in_pieces(t.nbytes(), [&](size_t offset, size_t bytes) {
-      std::memcpy(memory_->sheet(), bytes_of(t) + offset, bytes);
+      std::memcpy(memory_->sheet(kind), bytes_of(t) + offset, bytes);
       memory_->publish();
       for (int rank = 0; here && rank < size(); ++rank) {
         if (rank == 0) {
-          std::memcpy(bytes_of(t) + offset, memory_->of(0), bytes);
+          std::memcpy(bytes_of(t) + offset, memory_->of(0, kind), bytes);
         } else {
-          add(t.scalar_type(), bytes_of(t) + offset, memory_->of(rank), bytes);
+          add(t.scalar_type(), bytes_of(t) + offset, memory_->of(rank, kind), bytes);
         }
       }
     });

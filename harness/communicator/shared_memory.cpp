@@ -57,22 +57,38 @@ struct flock lock_of(int rank) {
 }
 
 [[noreturn]] void refuse(int rank, const std::string& why) {
-  throw Error(Error::Kind::environment, "rank " + std::to_string(rank) +
-                                            " cannot share memory with rank 0 (" + why +
-                                            "); give --exchange sockets");
+  throw Error(Error::Kind::environment,
+              "rank " + std::to_string(rank) +
+                  (rank == 0 ? " cannot make memory to share (" : " cannot share memory with rank 0 (") +
+                  why + "); give --exchange sockets");
 }
 
-// A new file in memory, under a name that no other has.
-int new_file(std::string& name) {
+std::string new_name() {
   std::random_device chance;
-  name = "bnlab-" + std::to_string(chance()) + "-" + std::to_string(chance());
-  return memfd_create(name.c_str(), MFD_CLOEXEC);
+  return "bnlab-" + std::to_string(chance()) + "-" + std::to_string(chance());
+}
+
+// A file in memory, with all its pages. -1 with errno where there is none.
+int new_file(const std::string& name, size_t size) {
+  const int file = memfd_create(name.c_str(), MFD_CLOEXEC);
+  if (file >= 0) {
+    const int problem = posix_fallocate(file, 0, static_cast<off_t>(size));
+    if (problem != 0) {
+      close(file);
+      errno = problem;
+      return -1;
+    }
+  }
+  return file;
 }
 
 // Rank 0's file, which no path but that of its descriptor leads to. -1 with errno where there is none: on another
 // host the process is missing, or a stranger's.
-int file_of_rank0(const std::string& process, const std::string& descriptor, const std::string& name) {
-  const std::string path = "/proc/" + process + "/fd/" + descriptor;
+int invited_file(const std::string& invitation, std::string& name) {
+  std::istringstream words(invitation);
+  int process = 0, descriptor = 0;
+  words >> process >> descriptor >> name;
+  const std::string path = "/proc/" + std::to_string(process) + "/fd/" + std::to_string(descriptor);
   std::array<char, 128> target{};
   if (readlink(path.c_str(), target.data(), target.size() - 1) < 0) {
     return -1;
@@ -84,13 +100,24 @@ int file_of_rank0(const std::string& process, const std::string& descriptor, con
   return open(path.c_str(), O_RDWR | O_CLOEXEC);
 }
 
+std::string text_of(const char* op, uint64_t bytes) {
+  return std::string(op) + " of " + std::to_string(bytes) + " bytes";
+}
+
 }  // namespace
 
 // Two cache lines, because processors fetch lines in pairs. A fresh segment is all zeros.
-struct alignas(128) SharedMemory::Desk {
+struct alignas(128) SharedMemory::Slot {
   std::atomic<uint32_t> rounds;  // published; the other ranks sleep on it
   std::atomic<uint32_t> sleepers;
   std::atomic<uint32_t> locked;  // whether the rank has locked its byte
+};
+
+struct alignas(128) SharedMemory::Sheet {
+  std::array<char, 24> op;
+  uint64_t bytes;
+  uint32_t rounds;  // that the rank will have published with this one
+  alignas(128) std::array<std::byte, kSheetBytes> data;
 };
 
 SharedMemory::Segment::~Segment() {
@@ -102,72 +129,80 @@ SharedMemory::Segment::~Segment() {
   }
 }
 
-SharedMemory::SharedMemory(int rank, int ranks, const ShareText& share, milliseconds timeout,
+SharedMemory::SharedMemory(int rank, int ranks, const std::string& invitation, milliseconds timeout,
                            std::chrono::microseconds spin)
     : rank_(rank), ranks_(ranks), timeout_(timeout), spin_(spin) {
   static_assert(sizeof(std::atomic<uint32_t>) == 4 && std::atomic<uint32_t>::is_always_lock_free);
-  segment_.size = static_cast<size_t>(ranks) * (sizeof(Desk) + 2 * kSheetBytes);
   const auto check = [&](bool done) {
     if (!done) {
       refuse(rank, std::strerror(errno));
     }
   };
-  std::string name, process, descriptor;
-  if (rank == 0) {
-    segment_.file = new_file(name);
-    check(segment_.file >= 0 && ftruncate(segment_.file, static_cast<off_t>(segment_.size)) == 0);
-  }
-  std::istringstream invitation(
-      share(std::to_string(getpid()) + " " + std::to_string(segment_.file) + " " + name));
-  if (rank > 0) {
-    invitation >> process >> descriptor >> name;
-    segment_.file = file_of_rank0(process, descriptor, name);
-    check(segment_.file >= 0);
-  }
+  segment_.size = static_cast<size_t>(ranks) * (sizeof(Slot) + 2 * sizeof(Sheet));
+  name_ = rank == 0 ? new_name() : "";
+  segment_.file = rank == 0 ? new_file(name_, segment_.size) : invited_file(invitation, name_);
+  check(segment_.file >= 0);
   void* const mapped = mmap(nullptr, segment_.size, PROT_READ | PROT_WRITE, MAP_SHARED, segment_.file, 0);
   check(mapped != MAP_FAILED);
   segment_.start = static_cast<std::byte*>(mapped);
   struct flock mine = lock_of(rank);
   check(fcntl(segment_.file, F_OFD_SETLK, &mine) == 0);
-  desk(rank).locked = 1;
-  publish();  // Nobody goes before all have come: rank 0 would take the segment along.
-  for (int other = 0; other < ranks; ++other) {
-    of(other);
-  }
+  slot(rank).locked = 1;
 }
 
-std::byte* SharedMemory::sheet() {
+std::string SharedMemory::invitation() const {
+  return std::to_string(getpid()) + " " + std::to_string(segment_.file) + " " + name_;
+}
+
+std::byte* SharedMemory::sheet(const Kind& kind) {
   for (int rank = 0; rank < ranks_; ++rank) {
-    wait_for(rank,
-             rounds_);  // it has published the last round, so it has read the one before, which stood here
+    wait_for(rank, rounds_);
   }
-  return sheet_of(rank_, rounds_);
+  Sheet& mine = sheet_of(rank_, rounds_);
+  std::strncpy(mine.op.data(), kind.op, mine.op.size() - 1);
+  mine.bytes = kind.bytes;
+  mine.rounds = rounds_ + 1;
+  return mine.data.data();
 }
 
 void SharedMemory::publish() {
-  Desk& mine = desk(rank_);
+  Slot& mine = slot(rank_);
   mine.rounds = ++rounds_;  // sequentially consistent, as in wait_for: one of the two sees the other's change
   if (mine.sleepers != 0) {
     wake_all(mine.rounds);
   }
 }
 
-const std::byte* SharedMemory::of(int rank) const {
+const std::byte* SharedMemory::of(int rank, const Kind& kind) const {
   wait_for(rank, rounds_);
-  return sheet_of(rank, rounds_ - 1);
+  const Sheet& theirs = sheet_of(rank, rounds_ - 1);
+  if (theirs.rounds != rounds_ || theirs.bytes != kind.bytes || std::strcmp(theirs.op.data(), kind.op) != 0) {
+    const std::string there =
+        theirs.rounds == rounds_ ? text_of(theirs.op.data(), theirs.bytes) : std::string("no data");
+    throw Error(Error::Kind::communication, "rank " + std::to_string(rank) + " has come with " + there +
+                                                ", this rank with " + text_of(kind.op, kind.bytes));
+  }
+  return theirs.data.data();
 }
 
-SharedMemory::Desk& SharedMemory::desk(int rank) const {
-  return reinterpret_cast<Desk*>(segment_.start)[rank];
+void SharedMemory::meet() {
+  publish();
+  for (int rank = 0; rank < ranks_; ++rank) {
+    wait_for(rank, rounds_);
+  }
 }
 
-std::byte* SharedMemory::sheet_of(int rank, uint32_t round) const {
-  return segment_.start + static_cast<size_t>(ranks_) * sizeof(Desk) +
-         (static_cast<size_t>(rank) * 2 + round % 2) * kSheetBytes;
+SharedMemory::Slot& SharedMemory::slot(int rank) const {
+  return reinterpret_cast<Slot*>(segment_.start)[rank];
+}
+
+SharedMemory::Sheet& SharedMemory::sheet_of(int rank, uint32_t round) const {
+  auto* const sheets = reinterpret_cast<Sheet*>(segment_.start + static_cast<size_t>(ranks_) * sizeof(Slot));
+  return sheets[static_cast<size_t>(rank) * 2 + round % 2];
 }
 
 void SharedMemory::wait_for(int rank, uint32_t rounds) const {
-  Desk& other = desk(rank);
+  Slot& other = slot(rank);
   if (reached(other.rounds, rounds)) {
     return;
   }
@@ -206,7 +241,7 @@ void SharedMemory::wait_for(int rank, uint32_t rounds) const {
 // A rank that has not come yet has no lock either.
 bool SharedMemory::gone(int rank) const {
   struct flock lock = lock_of(rank);
-  return desk(rank).locked != 0 && fcntl(segment_.file, F_OFD_GETLK, &lock) == 0 && lock.l_type == F_UNLCK;
+  return slot(rank).locked != 0 && fcntl(segment_.file, F_OFD_GETLK, &lock) == 0 && lock.l_type == F_UNLCK;
 }
 
 }  // namespace bnlab

@@ -9,7 +9,6 @@
 #endif
 
 #include <chrono>
-#include <thread>
 #include <utility>
 
 #include "harness/communicator/c10d_parts.hpp"
@@ -17,6 +16,7 @@
 #include "harness/communicator/loopback_socket.hpp"
 #include "harness/communicator/meeting.hpp"
 #include "harness/communicator/shared_communicator.hpp"
+#include "harness/cores.hpp"
 #include "harness/error.hpp"
 
 namespace bnlab {
@@ -64,17 +64,34 @@ c10::intrusive_ptr<c10d::Store> named(const c10::intrusive_ptr<c10d::Store>& sto
   return c10::make_intrusive<c10d::PrefixStore>(name, store);
 }
 
+// Called by every rank. Where one cannot share memory, all of them throw what it says.
 std::unique_ptr<SharedMemory> share_memory(const c10::intrusive_ptr<c10d::Store>& store,
                                            const Rendezvous& at) {
-  const auto share = [&](const std::string& text) {
-    if (at.rank == 0) {
-      store->set("invitation", std::vector<uint8_t>(text.begin(), text.end()));
+  const std::string agreed = "agreed";
+  std::string word = agreed;  // of this rank, then of all
+  std::unique_ptr<SharedMemory> memory;
+  try {
+    memory =
+        std::make_unique<SharedMemory>(at.rank, at.size, at.rank > 0 ? store->get_to_str("invitation") : "",
+                                       at.timeout, at.size <= usable_cores() ? kSpin : 0us);
+  } catch (const Error& error) {
+    word = error.what();
+  }
+  if (at.rank > 0) {
+    store->set("word/" + std::to_string(at.rank), word);
+    word = store->get_to_str("word");
+  } else {
+    store->set("invitation", memory ? memory->invitation() : "none");
+    for (int rank = 1; rank < at.size; ++rank) {
+      const std::string other = store->get_to_str("word/" + std::to_string(rank));
+      word = word == agreed ? other : word;
     }
-    const std::vector<uint8_t> found = store->get("invitation");
-    return std::string(found.begin(), found.end());
-  };
-  const bool a_core_each = static_cast<unsigned>(at.size) <= std::thread::hardware_concurrency();
-  return std::make_unique<SharedMemory>(at.rank, at.size, share, at.timeout, a_core_each ? kSpin : 0us);
+    store->set("word", word);
+  }
+  if (word != agreed) {
+    throw Error(Error::Kind::environment, word);
+  }
+  return memory;
 }
 
 class C10dWorld : public World {

@@ -5,6 +5,7 @@
 #include <charconv>
 #include <string_view>
 
+#include "harness/communicator/loopback_socket.hpp"
 #include "harness/error.hpp"
 
 namespace bnlab {
@@ -104,6 +105,12 @@ std::optional<EnvironmentWorld> environment_world(const Variables& variables) {
     place.address = variables.at("MASTER_ADDR");
     place.port = number(variables, "MASTER_PORT", *found);
   }
+  // SLURM's number of tasks per node may be that of the batch job and not of this step.
+  world.one_host =
+      is_loopback(place.address) ||
+      (world.launcher == "srun"
+           ? has(variables, "SLURM_STEP_NUM_NODES") && variables.at("SLURM_STEP_NUM_NODES") == "1"
+           : has(variables, found->local_size) && world.local_size == place.size);
   const auto agent = variables.find("TORCHELASTIC_USE_AGENT_STORE");
   place.store_exists = agent != variables.end() && agent->second == "True";
   return world;

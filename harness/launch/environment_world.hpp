@@ -15,6 +15,7 @@ struct EnvironmentWorld {
   std::string launcher;  // "torchrun", "environment" (plain RANK), "mpirun", "srun"
   std::string reason;    // the variables by which it was found, for `bnlab doctor`
   Rendezvous rendezvous;
+  bool one_host = false;  // whether all ranks are known to be on one
   int local_size = 1;  // ranks on this host, which share its cores; all ranks where the launcher does not say
 };
 

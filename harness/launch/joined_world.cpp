@@ -22,7 +22,7 @@ namespace {
 // The options of the one placement that this world can give: all its ranks, one run at a time.
 LaunchOptions options_of_world(LaunchOptions options, const EnvironmentWorld& world) {
   options.ranks = world.rendezvous.size;
-  options.one_host = world.local_size == world.rendezvous.size;
+  options.one_host = world.one_host;
   options.jobs = 1;
   if (options.threads == 0) {
     const char* set_by_launcher = std::getenv("OMP_NUM_THREADS");

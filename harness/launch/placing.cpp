@@ -1,7 +1,5 @@
 #include "harness/launch/placing.hpp"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <numeric>
 
@@ -83,10 +81,13 @@ std::string choose_device(const RunSpec& run, const LaunchOptions& options, cons
 std::optional<Exchange> choose_exchange(const RunSpec& run, const LaunchOptions& options,
                                         const Placement& placement, std::vector<std::string>& remarks) {
   if (placement.ranks == 1 || placement.device == "cuda") {
+    if (options.exchange) {
+      remark(remarks, "--exchange does not apply to runs on GPUs or on one rank");
+    }
     return std::nullopt;
   }
   if (run.exchange && options.exchange && run.exchange != options.exchange) {
-    remark(remarks, "the spec exchanges statistics through " + name_of(*run.exchange) + "; --exchange " +
+    remark(remarks, "the spec exchanges through " + name_of(*run.exchange) + "; --exchange " +
                         name_of(*options.exchange) + " does not apply to it");
   }
   const std::optional<Exchange> asked = run.exchange ? run.exchange : options.exchange;
@@ -100,12 +101,6 @@ std::optional<Exchange> choose_exchange(const RunSpec& run, const LaunchOptions&
 }
 
 }  // namespace
-
-int usable_cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  return sched_getaffinity(0, sizeof set, &set) == 0 ? std::max(1, CPU_COUNT(&set)) : 1;
-}
 
 std::vector<int> GpuShares::take(int ranks) {
   std::vector<int> taken(runs_.size());

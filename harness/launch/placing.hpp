@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/cores.hpp"
 #include "harness/launch/launch.hpp"
 #include "harness/records/run_folder.hpp"
 
@@ -29,9 +30,6 @@ class GpuShares {
  private:
   std::vector<int> runs_;  // on each GPU
 };
-
-// Cores that this process may use.
-int usable_cores();
 
 // Places the runs in order. `gpus` counts the visible GPUs and is asked only where it matters; `cores`
 // are shared by the ranks of `options.jobs` runs. Each sentence of `remarks` is something the user did

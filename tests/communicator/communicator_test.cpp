@@ -128,6 +128,43 @@ TEST_P(Collectives, SlowRanksLoseNothingOfManyCollectivesInARow) {
   });
 }
 
+TEST_P(Collectives, LargeTensorsOfDifferentCollectivesFollowEachOther) {
+  on_ranks([](World& world) {
+    for (int i = 0; i < 4; ++i) {
+      if (i % world.size() == world.rank()) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      }
+      const int root = i % world.size();
+      at::Tensor sum = at::full({kLarge}, 1 + world.rank(), at::kFloat);
+      world.gradients().reduce(sum, root, Purpose::gradients);
+      at::Tensor t = at::full({kLarge + i}, i + world.rank(), at::kFloat);
+      world.statistics().broadcast(t, world.size() - 1 - root, Purpose::statistics);
+      EXPECT_TRUE(t.eq(i + world.size() - 1 - root).all().item<bool>());
+      world.gradients().broadcast(sum, root, Purpose::gradients);
+      EXPECT_TRUE(sum.eq(world.size() * (world.size() + 1) / 2).all().item<bool>());
+    }
+  });
+}
+
+TEST_P(Collectives, SumsInPlaceKeepTheLayout) {
+  on_ranks([](World& world) {
+    const at::Tensor values = at::arange(2 * 3 * 4 * 5, at::kFloat).view({2, 3, 4, 5});
+    at::Tensor t = (values * (world.rank() + 1)).contiguous(at::MemoryFormat::ChannelsLast);
+    world.statistics().all_reduce(t, Purpose::statistics);
+    EXPECT_TRUE(t.is_contiguous(at::MemoryFormat::ChannelsLast));
+    EXPECT_TRUE(at::equal(t, values * (world.size() * (world.size() + 1) / 2)));
+  });
+}
+
+TEST_P(Collectives, SharesThatDoNotAddUpAreRefused) {
+  on_ranks([](World& world) {
+    const std::vector<int64_t> ones(static_cast<size_t>(world.size()), 1);
+    EXPECT_THROW(
+        world.statistics().all_to_all(at::zeros({world.size() + 1, 2}), ones, ones, Purpose::shuffle), Error);
+    EXPECT_THROW(world.statistics().all_to_all(at::zeros({1, 2}), {}, {}, Purpose::shuffle), Error);
+  });
+}
+
 TEST_P(Collectives, AllToAllTakesMoreThanASheet) {
   on_ranks([](World& world) {
     std::vector<int64_t> send(static_cast<size_t>(world.size()), 1), receive(send);

@@ -3,12 +3,12 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstring>
 #include <filesystem>
+#include <functional>
 #include <future>
 #include <thread>
 #include <vector>
@@ -27,35 +27,32 @@ constexpr milliseconds kLong{20000};
 
 // Runs `body` with the memory of each rank, every rank a thread.
 void on_ranks(int ranks, microseconds spin, const std::function<void(SharedMemory&)>& body) {
-  std::promise<std::string> invitation;
-  const std::shared_future<std::string> invited = invitation.get_future().share();
+  SharedMemory first(0, ranks, "", kLong, spin);
   std::vector<std::future<void>> others;
-  const auto live = [&, invited](int rank) {
-    const auto share = [&](const std::string& text) {
-      if (rank == 0) {
-        invitation.set_value(text);
-      }
-      return invited.get();
-    };
-    SharedMemory memory(rank, ranks, share, kLong, spin);
-    body(memory);
-  };
-  for (int rank = 0; rank < ranks; ++rank) {
-    others.push_back(std::async(std::launch::async, live, rank));
+  for (int rank = 1; rank < ranks; ++rank) {
+    others.push_back(std::async(std::launch::async, [&, rank] {
+      SharedMemory memory(rank, ranks, first.invitation(), kLong, spin);
+      body(memory);
+      memory.meet();
+    }));
   }
+  body(first);
+  first.meet();  // rank 0 stays until all have come
   for (std::future<void>& other : others) {
     other.get();
   }
 }
 
+constexpr SharedMemory::Kind kNumber{"number", sizeof(int64_t)};
+
 void say(SharedMemory& memory, int64_t value) {
-  std::memcpy(memory.sheet(), &value, sizeof value);
+  std::memcpy(memory.sheet(kNumber), &value, sizeof value);
   memory.publish();
 }
 
 int64_t heard(const SharedMemory& memory, int rank) {
   int64_t value = 0;
-  std::memcpy(&value, memory.of(rank), sizeof value);
+  std::memcpy(&value, memory.of(rank, kNumber), sizeof value);
   return value;
 }
 
@@ -89,43 +86,21 @@ TEST_P(Rounds, ASlowListenerHearsAllThatWasSaid) {
   });
 }
 
-// An anonymous mapping in which the child of a fork finds what its parent writes.
-struct Note {
-  char text[128];
-  volatile bool written;
-};
-
 // A rank in a process of its own that speaks once and then waits to be killed.
 class KilledRank {
  public:
-  KilledRank() {
-    note_ = static_cast<Note*>(
-        mmap(nullptr, sizeof(Note), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
-    process_ = fork();
+  explicit KilledRank(const std::string& invitation) : process_(fork()) {
     if (process_ == 0) {
-      SharedMemory memory(
-          1, 2,
-          [this](const std::string&) {
-            while (!note_->written) {
-              usleep(1000);
-            }
-            return std::string(note_->text);
-          },
-          kLong, microseconds(0));
-      say(memory, 7);
-      pause();
+      try {
+        SharedMemory memory(1, 2, invitation, kLong, microseconds(0));
+        say(memory, 7);
+        pause();
+      } catch (...) {
+      }
+      _exit(1);
     }
   }
-  ~KilledRank() {
-    kill();
-    munmap(note_, sizeof(Note));
-  }
-
-  std::string invite(const std::string& text) {
-    std::strncpy(note_->text, text.c_str(), sizeof note_->text - 1);
-    note_->written = true;
-    return text;
-  }
+  ~KilledRank() { kill(); }
 
   void kill() {
     if (process_ > 0) {
@@ -136,14 +111,22 @@ class KilledRank {
   }
 
  private:
-  Note* note_;
   pid_t process_;
 };
 
+std::string communication_error(const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), Error::Kind::communication);
+    return error.what();
+  }
+  return "no error";
+}
+
 TEST(SharedMemory, ARankThatIsKilledIsMissedLongBeforeTheTimeout) {
-  KilledRank other;
-  SharedMemory memory(
-      0, 2, [&](const std::string& text) { return other.invite(text); }, kLong, microseconds(0));
+  SharedMemory memory(0, 2, "", kLong, microseconds(0));
+  KilledRank other(memory.invitation());
   say(memory, 1);
   EXPECT_EQ(heard(memory, 1), 7);
   const auto start = steady_clock::now();
@@ -151,34 +134,47 @@ TEST(SharedMemory, ARankThatIsKilledIsMissedLongBeforeTheTimeout) {
     std::this_thread::sleep_for(milliseconds(100));
     other.kill();
   });
-  try {
-    say(memory, 2);
-    heard(memory, 1);
-    FAIL() << "rank 1 never spoke a second time";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), Error::Kind::communication);
-    EXPECT_STREQ(error.what(), "rank 1 has gone");
-  }
+  say(memory, 2);
+  EXPECT_EQ(communication_error([&] { heard(memory, 1); }), "rank 1 has gone");
   EXPECT_LT(steady_clock::now() - start, seconds(10));
   killer.get();
 }
 
 TEST(SharedMemory, ARankThatDoesNotComeIsNamedAtTheTimeout) {
-  try {
-    SharedMemory(
-        0, 2, [](const std::string& text) { return text; }, milliseconds(100), microseconds(0));
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), Error::Kind::communication);
-    EXPECT_STREQ(error.what(), "rank 1 did not come within 100 ms");
-  }
+  SharedMemory memory(0, 2, "", milliseconds(100), microseconds(0));
+  say(memory, 1);
+  EXPECT_EQ(communication_error([&] { heard(memory, 1); }), "rank 1 did not come within 100 ms");
+}
+
+TEST(SharedMemory, RanksThatDisagreeAboutARoundAreTold) {
+  on_ranks(2, microseconds(0), [](SharedMemory& memory) {
+    const SharedMemory::Kind kind{memory.rank() == 0 ? "all_gather" : "all_reduce", 8};
+    memory.sheet(kind);
+    memory.publish();
+    EXPECT_EQ(communication_error([&] { memory.of(1 - memory.rank(), kind); }),
+              memory.rank() == 0
+                  ? "rank 1 has come with all_reduce of 8 bytes, this rank with all_gather of 8 bytes"
+                  : "rank 0 has come with all_gather of 8 bytes, this rank with all_reduce of 8 bytes");
+  });
+}
+
+TEST(SharedMemory, ARankWithoutDataIsNotTakenForOneWithOldData) {
+  on_ranks(2, microseconds(0), [](SharedMemory& memory) {
+    for (int64_t round = 0; round < 2; ++round) {
+      say(memory, round);
+      EXPECT_EQ(heard(memory, 1 - memory.rank()), round);
+    }
+    memory.publish();
+    EXPECT_EQ(communication_error([&] { heard(memory, 1 - memory.rank()); }),
+              "rank " + std::to_string(1 - memory.rank()) +
+                  " has come with no data, this rank with number of 8 bytes");
+  });
 }
 
 TEST(SharedMemory, ARankOfAnotherHostIsRefused) {
-  for (const char* invitation : {"999999999 3 bnlab-1-2", "1 0 bnlab-1-2", ""}) {
+  for (const char* invitation : {"999999999 3 bnlab-1-2", "1 0 bnlab-1-2", "none"}) {
     try {
-      SharedMemory(
-          1, 2, [&](const std::string&) { return invitation; }, kLong, microseconds(0));
+      SharedMemory(1, 2, invitation, kLong, microseconds(0));
       FAIL() << invitation;
     } catch (const Error& error) {
       EXPECT_EQ(error.kind(), Error::Kind::environment);

@@ -41,6 +41,25 @@ TEST(EnvironmentWorld, TorchrunGivesRankSizeAddressAndItsStore) {
   EXPECT_EQ(world->local_size, 4);
 }
 
+TEST(EnvironmentWorld, RanksAreOnOneHostOnlyWhereThatIsKnown) {
+  const auto one_host = [](Variables more, const std::string& address = "node0") {
+    more.insert({{"MASTER_ADDR", address}, {"MASTER_PORT", "1"}});
+    return environment_world(more)->one_host;
+  };
+  const Variables plain{{"RANK", "0"}, {"WORLD_SIZE", "4"}};
+  EXPECT_FALSE(one_host(plain));
+  EXPECT_TRUE(one_host(plain, "127.0.0.1"));
+  Variables local = plain;
+  local["LOCAL_WORLD_SIZE"] = "4";
+  EXPECT_TRUE(one_host(local));
+  local["LOCAL_WORLD_SIZE"] = "2";
+  EXPECT_FALSE(one_host(local));
+  Variables step{{"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "2"}, {"SLURM_NTASKS_PER_NODE", "2"}};
+  EXPECT_FALSE(one_host(step)) << "the batch job has two tasks per node, the step perhaps one on each";
+  step["SLURM_STEP_NUM_NODES"] = "1";
+  EXPECT_TRUE(one_host(step));
+}
+
 TEST(EnvironmentWorld, TheStoreIsTheLaunchersOnlyIfItSaysTrue) {
   const auto world = environment_world({{"RANK", "0"},
                                         {"WORLD_SIZE", "2"},

@@ -16,12 +16,12 @@ class JoinedWorld : public ::testing::Test {
   JoinedWorld() { setenv("FAKE_STORE", (scratch_ / "store").c_str(), 1); }
   ~JoinedWorld() override { unsetenv("FAKE_STORE"); }
 
-  LaunchSummary as_rank(int rank, const std::string& spec, int size = 2, int on_each_host = 2) {
+  LaunchSummary as_rank(int rank, const std::string& spec, int size = 2, bool one_host = true) {
     EnvironmentWorld world;
     world.launcher = "torchrun";
     world.rendezvous.rank = rank;
     world.rendezvous.size = size;
-    world.local_size = on_each_host;
+    world.one_host = one_host;
     // The other ranks see no results folder of their own.
     LaunchOptions options = scratch_.options(0);
     options.results_dir = rank == 0 ? scratch_ / "results" : scratch_ / "nowhere";
@@ -43,7 +43,7 @@ TEST_F(JoinedWorld, RankZeroWritesTheRecords) {
 }
 
 TEST_F(JoinedWorld, RanksOfSeveralHostsExchangeThroughSockets) {
-  as_rank(0, scratch_.write_spec(test::behaves("ok")), /*size=*/2, /*on_each_host=*/1);
+  as_rank(0, scratch_.write_spec(test::behaves("ok")), /*size=*/2, /*one_host=*/false);
   EXPECT_EQ(scratch_.records()[0].placement(), "2x1-cpu-sockets");
   EXPECT_EQ(scratch_.records()[0].at("placement.exchange"), "sockets");
 }
