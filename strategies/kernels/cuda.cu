@@ -1,9 +1,16 @@
 // The CUDA half of the kernels: how they are launched. Everything runs on the current stream;
 // nothing is copied from or to the host.
 #include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+#include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
 
+#include <algorithm>
 #include <initializer_list>
+#include <map>
+#include <mutex>
+#include <utility>
 
 #include "strategies/kernels/cuda_kernels.cuh"
 #include "strategies/kernels/launch.cuh"
@@ -26,9 +33,35 @@ bool vectors_fit(const Layout& layout, const Arguments<T>& in) {
   return vectors_fit<T>(layout, {in.x, in.dy, in.y, in.residual, in.out});
 }
 
+// Kernels without sums may be cut at will; the others into one wave of blocks, and into parts that the last block
+// merges quickly. Its tile is at most 64 channels wide.
+constexpr Limits kFine{32, 2048, kMaximumParts};
+
+Limits one_wave(int vector) {
+  int device = 0, processors = 0;
+  C10_CUDA_CHECK(cudaGetDevice(&device));
+  C10_CUDA_CHECK(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device));
+  return {64 / vector, int64_t{kBlocksPerProcessor} * processors, 256};
+}
+
+// At least `count` tickets that are 0 on the current stream; every kernel leaves them so. Launches of one stream share
+// them, others may run at the same time.
+unsigned* tickets(int64_t count, const at::TensorOptions& options) {
+  static std::mutex mutex;
+  static auto& of_stream =
+      *new std::map<std::pair<int64_t, int64_t>, at::Tensor>;  // CUDA ends before statics do
+  const auto stream = c10::cuda::getCurrentCUDAStream();
+  const std::lock_guard<std::mutex> lock(mutex);
+  at::Tensor& held = of_stream[{stream.device_index(), stream.id()}];
+  if (!held.defined() || held.numel() < count) {
+    held = at::zeros({std::max<int64_t>(4096, count)}, options.dtype(at::kInt));
+  }
+  return reinterpret_cast<unsigned*>(held.data_ptr<int>());
+}
+
 template <template <class, bool, int> class Op, class T, bool kRows, int V>
 void launch_apply(const Layout& layout, const Offsets& offsets, const Arguments<T>& in) {
-  const Launches plan = plan_launches(layout, offsets, V);
+  const Launches plan = plan_launches(layout, offsets, V, kFine);
   for (size_t k = 0; k < plan.cuts.size(); ++k) {
     const dim3 grid(plan.grid.x, plan.grid.y, plan.slices[k]);
     launch(apply<Op<T, kRows, V>, T, kRows, V>, grid, plan.block, plan.cuts[k], in);
@@ -38,18 +71,16 @@ void launch_apply(const Layout& layout, const Offsets& offsets, const Arguments<
 template <template <class, bool, int> class Op, class T, bool kRows, int V>
 void launch_reduce(const Layout& layout, const Offsets& offsets, const Arguments<T>& in, at::Tensor& out) {
   using Kernel = Op<T, kRows, V>;
-  const Launches plan = plan_launches(layout, offsets, V);
-  const int64_t slices = static_cast<int64_t>(offsets.size()) - 1, parts = plan.grid.y;
-  const at::Tensor partial =
-      at::empty({slices, parts, 1 + 2 * layout.channels}, out.options().dtype(at::kDouble));
+  const Launches plan = plan_launches(layout, offsets, V, one_wave(V));
+  const int64_t slices = static_cast<int64_t>(offsets.size()) - 1;
+  const at::Tensor parts =
+      at::empty({slices, plan.grid.y, 3, layout.channels}, out.options().dtype(at::kDouble));
+  unsigned* of_tiles = tickets(slices * plan.grid.x, out.options());
   for (size_t k = 0; k < plan.cuts.size(); ++k) {
     const dim3 grid(plan.grid.x, plan.grid.y, plan.slices[k]);
-    launch(reduce<Kernel, T, kRows, V>, grid, plan.block, plan.cuts[k], in, partial.data_ptr<double>());
+    launch(reduce<Kernel, T, kRows, V>, grid, plan.block, plan.cuts[k], in, parts.data_ptr<double>(),
+           of_tiles, out.data_ptr<typename Kernel::Result>());
   }
-  const int64_t blocks = slices * ceil_divide(layout.channels, kFinishWidth);
-  TORCH_CHECK(blocks <= 0x7fffffff, "kernels: too many slices and channels for one launch");
-  launch(finish<Kernel>, dim3(static_cast<unsigned>(blocks)), dim3(kFinishWidth, kThreads / kFinishWidth),
-         partial.data_ptr<double>(), parts, layout.channels, out.data_ptr<typename Kernel::Result>());
 }
 
 template <template <class, bool, int> class Op, class T>

@@ -1,6 +1,6 @@
-// The three kernels behind every sweep: `apply` writes one number per element; a reduction has two stages, both
-// in a fixed order and without atomics: every block of `reduce` writes float64 partial results, then `finish`
-// merges them.
+// The two kernels behind every sweep: `apply` writes one number per element; `reduce` sums over a slice. Every block
+// of it writes a float64 partial result, and the block that ends last of those that share a tile of channels merges
+// them. All orders are fixed, so that results do not depend on which block that is.
 #pragma once
 
 #include "strategies/kernels/cuda_operations.cuh"
@@ -11,87 +11,133 @@ namespace {
 template <class Op, class T, bool kRows, int V>
 __global__ void __launch_bounds__(kThreads) apply(const __grid_constant__ Cut cut, const Arguments<T> in) {
   const Op op(in, place_of<kRows, V>(cut));
-  walk<kRows, V>(cut, [&](int64_t i) { op(in, i); });
+  walk<kRows, V, 1>(cut, [&](int64_t i, int64_t, auto) { op(in, i); });
 }
 
-// Merges N pairs of every thread over the block's `height` rows of `width` threads (height a power of
-// two, width * height = kThreads). The result is in the threads below `width`.
-template <class Op, int N>
-__device__ void merge_block(int width, double& count, double (&first)[N], double (&second)[N]) {
-  __shared__ double counts[kThreads];
-  __shared__ double firsts[N][kThreads];
-  __shared__ double seconds[N][kThreads];
+// Sums N values of every thread over the block, seen as rows of `width` threads (a power of two): every thread gets
+// the sums of its column.
+template <int N>
+__device__ void sum_over_block(int width, double (&value)[N]) {
+  __shared__ double values[N][kThreads];
   const int t = thread_in_block();
-  for (int threads = kThreads; threads > width; threads /= 2) {  // the upper half hands over to the lower
-    const int half = threads / 2;
-    if (t >= half && t < threads) {
-      counts[t] = count;
-      for (int k = 0; k < N; ++k) firsts[k][t] = first[k];
-      for (int k = 0; k < N; ++k) seconds[k][t] = second[k];
+  for (int k = 0; k < N; ++k) values[k][t] = value[k];
+  __syncthreads();
+  for (int n = kThreads, left; n > width; n = left) {
+    left = n / 8 > width ? n / 8 : width;
+    if (t < left) {
+      for (int other = t + left; other < n; other += left) {
+        for (int k = 0; k < N; ++k) values[k][t] += values[k][other];
+      }
     }
     __syncthreads();
-    if (t < half) {
-      const double other = counts[t + half];
-      for (int k = 0; k < N; ++k) {
-        Op::merge(count, other, first[k], second[k], firsts[k][t + half], seconds[k][t + half]);
-      }
-      count += other;
+  }
+  for (int k = 0; k < N; ++k) value[k] = values[k][t % width];
+  __syncthreads();  // the next call writes
+}
+
+// A part of a slice, for N channels: how many elements each, and what Op keeps of them.
+template <int N>
+struct Part {
+  double count = 0.0, first[N] = {}, second[N] = {};
+};
+
+// What all threads of a column (as above) contribute to N channels, merged. each(add) calls add(k, count, first,
+// second) for every contribution of this thread to the k-th channel; it is called twice and the counts of all N
+// channels are equal. The mean comes first, then the squares about it, with one division a channel:
+//   m = sum n_i m_i / n, M2 = sum (M2_i + n_i (m_i - m)^2)
+template <class Op, int N, class Each>
+__device__ Part<N> merge_block(int width, const Each& each) {
+  Part<N> all;
+  double sums[1 + N] = {};
+  each([&](int k, double count, double first, double) {
+    if (k == 0) sums[0] += count;
+    sums[1 + k] += Op::kAboutMean ? count * first : first;
+  });
+  sum_over_block(width, sums);
+  all.count = sums[0];
+  const double divisor = Op::kAboutMean && sums[0] > 0.0 ? sums[0] : 1.0;
+  for (int k = 0; k < N; ++k) all.first[k] = sums[1 + k] / divisor;
+  each([&](int k, double count, double first, double second) {
+    const double distance = first - all.first[k];
+    all.second[k] += Op::kAboutMean ? second + count * (distance * distance) : second;
+  });
+  sum_over_block(width, all.second);
+  return all;
+}
+
+// True in the one block that calls this last of all gridDim.y blocks with the same ticket, which is 0 before and
+// after. It then sees what the others wrote.
+__device__ inline bool is_last_block(unsigned* ticket) {
+  __shared__ bool last;
+  __syncthreads();
+  if (thread_in_block() == 0) {
+    __threadfence();  // what the block wrote is out before its ticket
+    last = atomicInc(ticket, gridDim.y - 1) == gridDim.y - 1;
+    __threadfence();
+  }
+  __syncthreads();
+  return last;
+}
+
+// The parts p = `first`, first + step, ... of one channel, several loaded before the first is used. parts: the count
+// of part 0; then its first and second, and the next part, `channels` and 3 channels away.
+template <class Add>
+__device__ void add_parts(const double* parts, int64_t channels, int64_t first, int64_t step,
+                          const Add& add) {
+  constexpr int kBatch = 8;
+  for (int64_t p = first; p < gridDim.y; p += kBatch * step) {
+    double loaded[kBatch][3];
+    for (int k = 0; k < kBatch; ++k) {
+      const double* part = parts + (p + k * step) * 3 * channels;
+      for (int i = 0; i < 3; ++i) loaded[k][i] = p + k * step < gridDim.y ? part[i * channels] : 0.0;
     }
-    // The next round writes below `half`, where no thread reads any more; no second barrier is needed.
+    for (int k = 0; k < kBatch; ++k) add(0, loaded[k][0], loaded[k][1], loaded[k][2]);
   }
 }
 
-// parts: [slices, gridDim.y, 1 + 2 channels], each row the count, then first and second of all channels.
+// parts: [slices, gridDim.y, 3, channels], count, first and second; tickets: [slices, gridDim.x].
 template <class Op, class T, bool kRows, int V>
-__global__ void __launch_bounds__(kThreads)
-    reduce(const __grid_constant__ Cut cut, const Arguments<T> in, double* parts) {
+__global__ void __launch_bounds__(kThreads, kBlocksPerProcessor)
+    reduce(const __grid_constant__ Cut cut, const Arguments<T> in, double* parts, unsigned* tickets,
+           typename Op::Result* out) {
   const Place place = place_of<kRows, V>(cut);
+  const int64_t channels = cut.channels;
+  const int t = thread_in_block();
   Op op(in, place);
-  walk<kRows, V>(cut, [&](int64_t i) { op(in, i); });
-  double* part = parts + (place.slice * gridDim.y + blockIdx.y) * (1 + 2 * cut.channels);
-  double count = static_cast<double>(op.count);
-  if constexpr (kRows) {
-    double first[V], second[V];
-    for (int v = 0; v < V; ++v) first[v] = op.first(v);
-    for (int v = 0; v < V; ++v) second[v] = op.second(v);
-    merge_block<Op, V>(static_cast<int>(blockDim.x), count, first, second);
-    if (threadIdx.y != 0 || !place.inside) return;
-    if (place.channel == 0) part[0] = count;
-    for (int v = 0; v < V; ++v) part[1 + place.channel + v] = first[v];
-    for (int v = 0; v < V; ++v) part[1 + cut.channels + place.channel + v] = second[v];
-  } else {
-    double first[1] = {op.first(0)}, second[1] = {op.second(0)}, lanes = count;
-    for (int v = 1; v < V; ++v) {
-      Op::merge(lanes, count, first[0], second[0], op.first(v), op.second(v));
-      lanes += count;
-    }
-    merge_block<Op, 1>(1, lanes, first, second);
-    if (thread_in_block() != 0) return;
-    if (place.channel == 0) part[0] = lanes;
-    part[1 + place.channel] = first[0];
-    part[1 + cut.channels + place.channel] = second[0];
-  }
-}
+  walk<kRows, V, Op::kBatch>(cut, [&](int64_t i, int64_t stride, auto batch) {
+    typename Op::Loaded loaded[batch.value];
+    for (int k = 0; k < batch.value; ++k) loaded[k] = Op::take(in, i + k * stride);
+    for (int k = 0; k < batch.value; ++k) op.use(loaded[k]);
+  });
 
-constexpr int kFinishWidth = 32;  // channels per block
-
-template <class Op>
-__global__ void __launch_bounds__(kThreads)
-    finish(const double* parts, int64_t part_count, int64_t channels, typename Op::Result* out) {
-  const int64_t tiles = (channels + kFinishWidth - 1) / kFinishWidth;
-  const int64_t slice = blockIdx.x / tiles;
-  const int64_t channel = blockIdx.x % tiles * kFinishWidth + threadIdx.x;
-  double count = 0.0, first[1] = {0.0}, second[1] = {0.0};
-  if (channel < channels) {
-    for (int64_t p = threadIdx.y; p < part_count; p += blockDim.y) {
-      const double* part = parts + (slice * part_count + p) * (1 + 2 * channels);
-      Op::merge(count, part[0], first[0], second[0], part[1 + channel], part[1 + channels + channel]);
-      count += part[0];
+  constexpr int N = kRows ? V : 1;
+  const int columns = kRows ? static_cast<int>(blockDim.x) : 1;
+  double first[V], second[V];
+  for (int v = 0; v < V; ++v) first[v] = op.first(v);
+  for (int v = 0; v < V; ++v) second[v] = op.second(v);
+  const Part<N> part = merge_block<Op, N>(columns, [&](auto add) {
+    for (int v = 0; v < V; ++v) add(kRows ? v : 0, static_cast<double>(op.count), first[v], second[v]);
+  });
+  parts += place.slice * gridDim.y * 3 * channels;
+  if (t < columns && place.inside) {
+    double* own = parts + blockIdx.y * 3 * channels + place.channel;
+    for (int k = 0; k < N; ++k) {
+      own[k] = part.count;
+      own[channels + k] = part.first[k];
+      own[2 * channels + k] = part.second[k];
     }
   }
-  merge_block<Op, 1>(kFinishWidth, count, first, second);
-  if (threadIdx.y == 0 && channel < channels)
-    Op::finish(out, slice, channel, channels, count, first[0], second[0]);
+
+  if (!is_last_block(tickets + place.slice * gridDim.x + blockIdx.x)) return;
+  const int tile = columns * N;  // channels
+  const int64_t channel = static_cast<int64_t>(blockIdx.x) * tile + t % tile;
+  const bool inside = channel < channels;
+  const Part<1> whole = merge_block<Op, 1>(tile, [&](auto add) {
+    if (inside) add_parts(parts + channel, channels, t / tile, kThreads / tile, add);
+  });
+  if (t < tile && inside) {
+    Op::finish(out, place.slice, channel, channels, whole.count, whole.first[0], whole.second[0]);
+  }
 }
 
 }  // namespace

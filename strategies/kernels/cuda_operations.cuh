@@ -1,6 +1,6 @@
 // What the CUDA kernels do with V neighbouring elements: one struct per kernel, built once per thread with
 // the values of the thread's channels and called at every place the walk visits. The two reductions keep
-// their sums, and say how partial results merge and where the total goes.
+// their sums, load several places before they use the first (kBatch), and say where the total goes.
 //
 // Moments sums d = x - p and d^2 about p, the first element a thread meets: M2 = sum d^2 - (sum d)^2 / n.
 // Cancellation is bounded: where p lies far from the rest, p itself brings an M2 of that size.
@@ -104,11 +104,15 @@ struct ResidualGradient {
 template <class T, bool kRows, int V>
 struct Moments {
   using A = Compute<T>;
+  using Result = double;
+  using Loaded = Pack<T, V>;
+  static constexpr int kBatch = 4;
+  static constexpr bool kAboutMean = true;  // first and second are a mean and a sum of squares about it
   A pivot[V] = {}, sum[V] = {}, square[V] = {};
   int64_t count = 0;
   __device__ Moments(const Arguments<T>&, const Place&) {}
-  __device__ void operator()(const Arguments<T>& in, int64_t i) {
-    const Pack<T, V> x = load<V>(in.x + i);
+  static __device__ Loaded take(const Arguments<T>& in, int64_t i) { return load<V>(in.x + i); }
+  __device__ void use(const Loaded& x) {
     for (int v = 0; v < V; ++v) {
       const A value = static_cast<A>(x.value[v]);
       if (count == 0) pivot[v] = value;
@@ -129,13 +133,6 @@ struct Moments {
     const double m2 = static_cast<double>(square[v]) - rest * rest / static_cast<double>(count);
     return m2 < 0.0 ? 0.0 : m2;  // NaN stays NaN
   }
-  // Takes `count` elements of (mean, M2) = (a, b) into `before` elements of (mean, m2).
-  static __device__ void merge(double before, double count, double& mean, double& m2, double a, double b) {
-    if (count == 0.0) return;
-    const double share = count / (before + count), delta = a - mean;
-    mean += delta * share;
-    m2 += b + delta * delta * before * share;
-  }
   static __device__ void finish(double* out, int64_t slice, int64_t channel, int64_t channels, double count,
                                 double mean, double m2) {
     double* row = out + slice * (1 + 2 * channels);
@@ -143,32 +140,34 @@ struct Moments {
     row[1 + channel] = mean;
     row[1 + channels + channel] = m2;
   }
-  using Result = double;
 };
 
 template <class T, bool kRows, int V>
 struct Sums {
   using A = Compute<T>;
   using Result = A;
+  struct Loaded {
+    Pack<T, V> x, dy;
+  };
+  static constexpr int kBatch = 2;
+  static constexpr bool kAboutMean = false;
   PerChannel<A, kRows, V> mean;
   A sum_g[V] = {}, sum_gx[V] = {};
   int64_t count = 0;
   __device__ Sums(const Arguments<T>& in, const Place& place) : mean(in.mean, place) {}
-  __device__ void operator()(const Arguments<T>& in, int64_t i) {
-    const Pack<T, V> x = load<V>(in.x + i), dy = gradient<T, V>(in, i);
+  static __device__ Loaded take(const Arguments<T>& in, int64_t i) {
+    return {load<V>(in.x + i), gradient<T, V>(in, i)};
+  }
+  __device__ void use(const Loaded& at) {
     for (int v = 0; v < V; ++v) {
-      const A g = static_cast<A>(dy.value[v]);
+      const A g = static_cast<A>(at.dy.value[v]);
       sum_g[v] += g;
-      sum_gx[v] += g * (static_cast<A>(x.value[v]) - mean[v]);
+      sum_gx[v] += g * (static_cast<A>(at.x.value[v]) - mean[v]);
     }
     ++count;
   }
   __device__ double first(int v) const { return static_cast<double>(sum_g[v]); }
   __device__ double second(int v) const { return static_cast<double>(sum_gx[v]); }
-  static __device__ void merge(double, double, double& sum_g, double& sum_gx, double a, double b) {
-    sum_g += a;
-    sum_gx += b;
-  }
   static __device__ void finish(A* out, int64_t slice, int64_t channel, int64_t channels, double,
                                 double sum_g, double sum_gx) {
     out[slice * 2 * channels + channel] = static_cast<A>(sum_g);

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <type_traits>
 #include <vector>
 
 #include "strategies/kernels/backend.hpp"
@@ -17,8 +18,8 @@ namespace bnlab::kernels::cuda {
 namespace {
 
 constexpr int kThreads = 256;
+constexpr int kBlocksPerProcessor = 4;    // at once, of the kernels that sum
 constexpr int kMaxSlices = 256;           // in one launch
-constexpr int64_t kTargetBlocks = 2048;   // enough to fill any GPU, few enough to merge
 constexpr int64_t kMinimumSteps = 4;      // of a thread, before another block is worth it
 constexpr int64_t kMaximumSteps = 1024;   // of a thread, or (planes) up to twice that: it sums in float32
 constexpr int64_t kMaximumParts = 65535;  // what gridDim.y may be
@@ -67,8 +68,20 @@ __device__ Place place_of(const Cut& cut) {
   return {cut.first_slice + blockIdx.z, inside ? channel : 0, cut.channels, inside};
 }
 
-// f(i) for every V neighbouring elements, i the first, that fall to this thread.
-template <bool kRows, int V, class F>
+// f(i, stride, n) for every V neighbouring elements, i the first, that fall to this thread: at i and, `stride` apart,
+// at n - 1 places more, where n is an integral_constant: kBatch, or 1 at the end.
+template <int kBatch, class F>
+__device__ void steps(int64_t k, int64_t end, int64_t step, int64_t first, int64_t unit, F f) {
+  if constexpr (kBatch > 1) {
+    for (; k + (kBatch - 1) * step < end; k += kBatch * step) {
+      f(first + k * unit, step * unit, std::integral_constant<int, kBatch>());
+    }
+  }
+#pragma unroll 4
+  for (; k < end; k += step) f(first + k * unit, step * unit, std::integral_constant<int, 1>());
+}
+
+template <bool kRows, int V, int kBatch, class F>
 __device__ void walk(const Cut& cut, F f) {
   const Place place = place_of<kRows, V>(cut);
   const int64_t begin = cut.offset[blockIdx.z], end = cut.offset[blockIdx.z + 1];
@@ -76,18 +89,14 @@ __device__ void walk(const Cut& cut, F f) {
   const int64_t channels = cut.channels, plane = cut.plane;  // read once: a store might change the cut
   if (kRows) {
     if (!place.inside) return;
-    const int64_t step = height * gridDim.y;
-#pragma unroll 4
-    for (int64_t r = begin * plane + blockIdx.y * height + threadIdx.y; r < end * plane; r += step) {
-      f(r * channels + place.channel);
-    }
+    const int64_t row = begin * plane + blockIdx.y * height + threadIdx.y;
+    steps<kBatch>(row, end * plane, height * gridDim.y, place.channel, channels, f);
   } else {
     const int64_t row_part = blockIdx.y / cut.plane_parts, plane_part = blockIdx.y % cut.plane_parts;
     const int64_t row_step = height * (gridDim.y / cut.plane_parts), step = width * V * cut.plane_parts;
     for (int64_t r = begin + row_part * height + threadIdx.y; r < end; r += row_step) {
       const int64_t start = (r * channels + place.channel) * plane;
-#pragma unroll 4
-      for (int64_t p = (plane_part * width + threadIdx.x) * V; p < plane; p += step) f(start + p);
+      steps<kBatch>((plane_part * width + threadIdx.x) * V, plane, step, start, 1, f);
     }
   }
 }
@@ -110,22 +119,29 @@ inline int64_t power_of_two(int64_t n, int64_t limit) {
   return p;
 }
 
-inline Launches plan_launches(const Layout& layout, const Offsets& offsets, int vector) {
+// How finely a kernel may be cut. Where parts of a slice have to be merged, they are few.
+struct Limits {
+  int64_t width;   // threads side by side
+  int64_t blocks;  // wanted in all: enough to fill the GPU
+  int64_t parts;   // of a slice, but for sums of more than kMaximumSteps
+};
+
+inline Launches plan_launches(const Layout& layout, const Offsets& offsets, int vector,
+                              const Limits& limits) {
   Launches plan;
   const int64_t slices = static_cast<int64_t>(offsets.size()) - 1;
   int64_t rows = 0;  // of the longest slice
   for (int64_t s = 0; s < slices; ++s) rows = std::max(rows, offsets[s + 1] - offsets[s]);
   const bool by_rows = layout.channels_last;
   const int64_t across = ceil_divide(by_rows ? layout.channels : layout.plane, vector);
-  const int64_t width = power_of_two(across, by_rows ? 32 : kThreads);
+  const int64_t width = power_of_two(across, by_rows ? limits.width : kThreads);
   const int64_t height = kThreads / width;
   const int64_t tiles = by_rows ? ceil_divide(across, width) : layout.channels;
   const int64_t steps = by_rows ? ceil_divide(rows * layout.plane, height)
                                 : ceil_divide(rows, height) * ceil_divide(across, width);
-  const int64_t wanted =
-      std::clamp<int64_t>(std::max(kTargetBlocks / (tiles * std::min<int64_t>(slices, kMaxSlices)),
-                                   ceil_divide(steps, kMaximumSteps)),
-                          1, kMaximumParts);
+  const int64_t to_fill = limits.blocks / (tiles * std::min<int64_t>(slices, kMaxSlices));
+  const int64_t wanted = std::clamp<int64_t>(
+      std::max(std::min(to_fill, limits.parts), ceil_divide(steps, kMaximumSteps)), 1, kMaximumParts);
   int64_t plane_parts = 1, row_parts = 1;
   if (by_rows) {
     row_parts = std::clamp<int64_t>(ceil_divide(rows * layout.plane, height * kMinimumSteps), 1, wanted);

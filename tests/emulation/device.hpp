@@ -56,6 +56,15 @@ inline unsigned atomicInc(unsigned* p, unsigned last) {  // 0, 1, ..., last, 0, 
   return before;
 }
 
+constexpr int cudaDevAttrMultiProcessorCount = 16;
+#define C10_CUDA_CHECK(call) (call)
+inline void cudaGetDevice(int* device) {
+  *device = 0;
+}
+inline void cudaDeviceGetAttribute(int* value, int, int) {
+  *value = 132;
+}
+
 namespace emulation {
 
 // In which order the threads between two barriers and the blocks of a grid run.

@@ -32,6 +32,13 @@ struct CUDAGuard {
   template <class Device>
   explicit CUDAGuard(const Device&) {}
 };
+struct CUDAStream {
+  int64_t device_index() const { return 0; }
+  int64_t id() const { return 0; }
+};
+inline CUDAStream getCurrentCUDAStream() {
+  return {};
+}
 }  // namespace cuda
 
 }  // namespace c10
@@ -75,8 +82,9 @@ struct Narrow {
 using BFloat16 = Narrow<8, 7>;
 using Half = Narrow<5, 10>;
 
-enum class ScalarType { Double, Float, BFloat16, Half, Long };
+enum class ScalarType { Double, Float, BFloat16, Half, Int, Long };
 constexpr ScalarType kDouble = ScalarType::Double, kFloat = ScalarType::Float, kLong = ScalarType::Long;
+constexpr ScalarType kInt = ScalarType::Int;
 constexpr ScalarType kBFloat16 = ScalarType::BFloat16, kHalf = ScalarType::Half;
 
 // Calls f(T()) with the C++ type of a dtype.
@@ -91,6 +99,8 @@ auto with_type(ScalarType type, const F& f) {
       return f(BFloat16());
     case kHalf:
       return f(Half());
+    case kInt:
+      return f(int());
     default:
       return f(int64_t());
   }
@@ -248,6 +258,12 @@ class Tensor {
 
 inline Tensor empty(const Sizes& sizes, const TensorOptions& options) {
   return {sizes, options.type};
+}
+
+inline Tensor zeros(const Sizes& sizes, const TensorOptions& options) {
+  const Tensor x = empty(sizes, options);
+  x.zero_();
+  return x;
 }
 
 inline Tensor channels_last(const Sizes& sizes,
