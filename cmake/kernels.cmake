@@ -10,7 +10,8 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   set_source_files_properties(strategies/kernels/cpu_avx512.cpp PROPERTIES
                               COMPILE_OPTIONS "${loop_flags};-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl;-mprefer-vector-width=512")
 endif()
-# The small steps round as they are written, alike on every device: moments e_x2 exists to show what that loses.
+# The small steps round as they are written, alike on every device: moments e_x2 exists to show what that loses. Not so
+# the steps that a sweep takes along on CUDA (own.hpp).
 set_source_files_properties(strategies/kernels/finish.cpp PROPERTIES COMPILE_OPTIONS "-ffp-contract=off")
 set_source_files_properties(strategies/kernels/finish.cu PROPERTIES COMPILE_OPTIONS "--fmad=false")
 if(CMAKE_CUDA_COMPILER)

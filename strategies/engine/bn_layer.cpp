@@ -6,7 +6,8 @@
 //   backward   own sums of g and g (x - m) -> exchange, where they are pooled -> finish ->
 //              dx = gamma r s (g - A/N - (x - m) s^2 B/N), A = sum g, B = sum g (x - m) over the set
 //
-// The sweeps over the activations and the two finish steps are operations of kernels/.
+// The sweeps over the activations and the two finish steps are operations of kernels/; where nothing is exchanged
+// between a sweep and its finish, they are one (kernels/own.hpp).
 #include "strategies/engine/bn_layer.hpp"
 
 #include <torch/types.h>
@@ -18,6 +19,7 @@
 #include "strategies/engine/moments.hpp"
 #include "strategies/engine/norm_function.hpp"
 #include "strategies/engine/pooling.hpp"
+#include "strategies/kernels/own.hpp"
 
 namespace bnlab {
 namespace {
@@ -50,45 +52,56 @@ class BatchPass : public NormPass {
 
   kernels::Coefficients forward(const at::Tensor& x, const at::Tensor& weight,
                                 const at::Tensor& bias) override {
+    if (!pool_) {
+      const auto update = pass_.mode == Mode::train ? statistics_->begin_step(sets_) : std::nullopt;
+      const auto [rows, coefficients] =
+          kernels::own_forward(x, offsets(), rules_.eps, rules_.mean_only, weight, bias, renorm(), update);
+      rows_ = rows;
+      forward_ = coefficients;
+      remember(rows, {}, 0);
+      return forward_;
+    }
     const at::ScalarType precision = statistics_->mean().scalar_type();
     const at::Tensor own = kernels::moments(x, offsets());  // [S, 1 + 2C]
-    at::Tensor pooled;                                      // [K, 1 + 2C]
-    if (pool_) {
-      pooled = at_site(site_, [&] { return pool_->moments(own, x, precision); });
-    }
-    rows_ = pool_ ? pool_->local_rows(pooled) : own;
+    const at::Tensor pooled =
+        at_site(site_, [&] { return pool_->moments(own, x, precision); });  // [K, 1 + 2C]
+    rows_ = pool_->local_rows(pooled);
     forward_ =
         kernels::finish_forward(rows_, rules_.eps, rules_.mean_only, weight, bias, precision, renorm());
     if (rules_.merge == Merge::averaged) {
       own_mean_ = Moments(own).mean.to(precision);
     }
-    if (pass_.mode == Mode::calibrate) {
-      statistics_->collect(own);
-    } else if (pass_.mode == Mode::train) {
-      at_site(site_,
-              [&] { statistics_->remember(own, pooled, pool_ ? pool_->group() : 0, sets_, pass_.towers); });
-    }
+    remember(own, pooled, pool_->group());
     return forward_;
   }
 
   kernels::BackwardCoefficients backward(const kernels::Incoming& incoming,
                                          const at::Tensor& weight) override {
-    const at::Tensor own = incoming.sums(forward_.mean);  // [S, 2, C]
-    at::Tensor shared;
-    if (rules_.gradient == Gradient::own_tower || (rules_.gradient == Gradient::full && !pool_)) {
-      shared = own;
-    } else if (rules_.gradient == Gradient::full) {
-      shared = at_site(site_, [&] { return pool_->local_rows(pool_->sums(own, incoming)); });
+    if (rules_.gradient != Gradient::full || !pool_) {
+      return about_own_mean(kernels::own_backward(incoming, forward_, rules_.gradient != Gradient::stopped,
+                                                  rows_, rules_.mean_only, weight));
     }
-    kernels::BackwardCoefficients k =
-        kernels::finish_backward(forward_, own, shared, rows_, rules_.mean_only, weight);
+    const at::Tensor own = incoming.sums(forward_.mean);  // [S, 2, C]
+    const at::Tensor shared = at_site(site_, [&] { return pool_->local_rows(pool_->sums(own, incoming)); });
+    return about_own_mean(kernels::finish_backward(forward_, own, shared, rows_, rules_.mean_only, weight));
+  }
+
+ private:
+  void remember(const at::Tensor& own, const at::Tensor& pooled, int64_t group) {
+    if (pass_.mode == Mode::calibrate) {
+      statistics_->collect(own);
+    } else if (pass_.mode == Mode::train) {
+      at_site(site_, [&] { statistics_->remember(own, pooled, group, sets_, pass_.towers); });
+    }
+  }
+
+  kernels::BackwardCoefficients about_own_mean(kernels::BackwardCoefficients k) const {
     if (own_mean_.defined()) {
       k.mean = own_mean_;  // the exact derivative of that forward pass is about the tower's own mean
     }
     return k;
   }
 
- private:
   // By the running statistics before this step's update.
   std::optional<kernels::Renorm> renorm() const {
     if (!rules_.renorm) {
@@ -127,8 +140,8 @@ class RunningPass : public NormPass {
 
   kernels::BackwardCoefficients backward(const kernels::Incoming& incoming,
                                          const at::Tensor& weight) override {
-    return kernels::finish_backward(forward_, incoming.sums(forward_.mean), /*shared=*/{}, /*rows=*/{},
-                                    rules_.mean_only, weight);
+    return kernels::own_backward(incoming, forward_, /*through_moments=*/false, /*rows=*/{}, rules_.mean_only,
+                                 weight);
   }
 
  private:

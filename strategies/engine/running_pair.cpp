@@ -75,9 +75,16 @@ at::Tensor RunningPair::of_rank0(const at::Tensor& pair) const {
 
 void RunningPair::update(const at::Tensor& rows, const std::vector<int64_t>& elements, int64_t first,
                          const at::Tensor& nonfinite) {
+  if (const auto step = begin_update(rows.size(0), elements, first, nonfinite)) {
+    kernels::update_pair(*step, rows);
+  }
+}
+
+std::optional<kernels::PairStep> RunningPair::begin_update(int64_t rows, const std::vector<int64_t>& elements,
+                                                           int64_t first, const at::Tensor& nonfinite) {
   trained_ = trained_ || std::any_of(elements.begin(), elements.end(), [](int64_t n) { return n > 0; });
   const PairUpdate step = pair_update(rule_, elements, updates_);
-  const auto count = static_cast<size_t>(rows.size(0));
+  const auto count = static_cast<size_t>(rows);
   std::vector<double> weights(2 * count);  // of these rows; whether they take part
   bool any = false;
   for (size_t i = 0; i < count; ++i) {
@@ -90,14 +97,14 @@ void RunningPair::update(const at::Tensor& rows, const std::vector<int64_t>& ele
   }
   if (!any) {
     held_.mul_(step.decay);
-    return;
+    return std::nullopt;
   }
   if (weights_ != weights) {  // constant but for cumulative averages and changing sizes
     weights_ = weights;
     weights_tensor_ = at::tensor(weights, at::kDouble).to(held_.device()).view({2, -1});
   }
-  kernels::update_pair(held_, rows, weights_tensor_, step.decay, nonfinite,
-                       holding_ == Holding::shares ? spoiled_ : at::Tensor());
+  return kernels::PairStep{held_, weights_tensor_, step.decay, nonfinite,
+                           holding_ == Holding::shares ? spoiled_ : at::Tensor()};
 }
 
 at::Tensor RunningPair::summand(const at::Tensor& held) const {

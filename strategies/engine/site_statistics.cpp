@@ -86,6 +86,17 @@ void SiteStatistics::start_from_buffers() {
   }
 }
 
+bool SiteStatistics::saved_by_own_sets() const {
+  return rules_.remember != Remember::pooled && saved_.holding() != Holding::whole;
+}
+
+std::optional<kernels::PairStep> SiteStatistics::begin_step(const Sets& sets) {
+  const at::NoGradGuard no_grad;
+  const auto rows = static_cast<int64_t>(sets.offsets.size()) - 1;
+  return saved_by_own_sets() ? saved_.begin_update(rows, sets.elements, sets.first, nonfinite_)
+                             : std::nullopt;
+}
+
 void SiteStatistics::remember(const at::Tensor& own, const at::Tensor& pooled, int64_t group,
                               const Sets& sets, const Towers& towers) {
   const at::NoGradGuard no_grad;
@@ -114,10 +125,8 @@ void SiteStatistics::remember(const at::Tensor& own, const at::Tensor& pooled, i
     saved_.update(pooled, sums_of_groups(sets.towers, group), 0, counted);
   } else if (rules_.remember == Remember::pooled) {
     saved_.update(merged(Purpose::statistics), total, 0, counted);
-  } else if (whole) {
+  } else if (!saved_by_own_sets()) {
     saved_.update(all_towers(Purpose::statistics), sets.towers, 0, counted);
-  } else {
-    saved_.update(own, sets.elements, sets.first, counted);
   }
   for (auto& [population, shadow] : shadows_) {
     if (population.kind == Population::Kind::pooled) {

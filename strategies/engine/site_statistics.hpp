@@ -29,7 +29,11 @@ class SiteStatistics {
   const at::Tensor& mean() const { return mean_; }
   const at::Tensor& var() const { return var_; }
 
-  // A training step. own: moments of this rank's sets [S, 1 + 2C]; pooled: of groups of `group` towers
+  // A training step begins with this where the moments are not pooled: the update of the saved pair by the moments
+  // of this rank's own sets, which the caller owes as soon as they are known. None where there is nothing to do, or
+  // where the pair needs the moments of other ranks.
+  std::optional<kernels::PairStep> begin_step(const Sets& sets);
+  // The rest of a training step. own: moments of this rank's sets [S, 1 + 2C]; pooled: of groups of `group` towers
   // [K, 1 + 2C], or undefined. At most one exchange, where a pair needs the moments of all towers.
   void remember(const at::Tensor& own, const at::Tensor& pooled, int64_t group, const Sets& sets,
                 const Towers& towers);
@@ -43,6 +47,8 @@ class SiteStatistics {
   int64_t nonfinite_channels() const { return nonfinite_.item<int64_t>(); }
 
  private:
+  bool saved_by_own_sets() const;  // where the moments are not pooled
+
   Rules rules_;
   Communicator& communicator_;
   at::Tensor mean_, var_;

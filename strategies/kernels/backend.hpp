@@ -26,6 +26,13 @@ struct Backward {
   at::Tensor dy, x, y, mean;  // y defined: the gradient passes where y > 0
 };
 
+// x checked and made dense, and how it lies in memory.
+Layout settle(const char* where, at::Tensor& x, const Offsets& offsets);
+Backward settle_backward(const char* where, const at::Tensor& dy, const at::Tensor& x, const at::Tensor& y,
+                         const Offsets& offsets, const at::Tensor& mean, Activation activation,
+                         Layout& layout);
+at::Tensor empty_rows(const at::Tensor& x, const Offsets& offsets);  // what `moments` gives
+
 namespace cpu {
 void moments(const Layout& layout, const Offsets& offsets, const at::Tensor& x, at::Tensor& out);
 void normalise(const Layout& layout, const Offsets& offsets, const Forward& in, at::Tensor& out);
@@ -35,11 +42,17 @@ void backward_input(const Layout& layout, const Offsets& offsets, const Backward
 void backward_residual(const at::Tensor& dy, const at::Tensor& y, at::Tensor& out);
 }  // namespace cpu
 
-// Built only with BNLAB_WITH_CUDA. Every function works on the current stream and never waits for it.
+// Built only with BNLAB_WITH_CUDA. Every function works on the current stream and never waits for it. The sums take
+// along the steps that follow them, if given (finish_steps.hpp, finish.hpp), where x has elements.
+struct ForwardStep;
+struct BackwardStep;
+struct PairStep;
 namespace cuda {
-void moments(const Layout& layout, const Offsets& offsets, const at::Tensor& x, at::Tensor& out);
+void moments(const Layout& layout, const Offsets& offsets, const at::Tensor& x, at::Tensor& out,
+             const ForwardStep* forward = nullptr, const PairStep* pair = nullptr);
 void normalise(const Layout& layout, const Offsets& offsets, const Forward& in, at::Tensor& out);
-void backward_sums(const Layout& layout, const Offsets& offsets, const Backward& in, at::Tensor& out);
+void backward_sums(const Layout& layout, const Offsets& offsets, const Backward& in, at::Tensor& out,
+                   const BackwardStep* backward = nullptr);
 void backward_input(const Layout& layout, const Offsets& offsets, const Backward& in, const at::Tensor& a,
                     const at::Tensor& b, const at::Tensor& c, at::Tensor& out);
 void backward_residual(const at::Tensor& dy, const at::Tensor& y, at::Tensor& out);

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "strategies/kernels/cuda_kernels.cuh"
+#include "strategies/kernels/finish_steps.hpp"
 #include "strategies/kernels/launch.cuh"
 
 namespace bnlab::kernels::cuda {
@@ -69,17 +70,18 @@ void launch_apply(const Layout& layout, const Offsets& offsets, const Arguments<
 }
 
 template <template <class, bool, int> class Op, class T, bool kRows, int V>
-void launch_reduce(const Layout& layout, const Offsets& offsets, const Arguments<T>& in, at::Tensor& out) {
+void launch_reduce(const Layout& layout, const Offsets& offsets, const Arguments<T>& in, at::Tensor& out,
+                   const typename Op<T, kRows, V>::After& after) {
   using Kernel = Op<T, kRows, V>;
   const Launches plan = plan_launches(layout, offsets, V, one_wave(V));
   const int64_t slices = static_cast<int64_t>(offsets.size()) - 1;
   const at::Tensor parts =
       at::empty({slices, plan.grid.y, 3, layout.channels}, out.options().dtype(at::kDouble));
-  unsigned* of_tiles = tickets(slices * plan.grid.x, out.options());
+  const Totals<Kernel> to{parts.data_ptr<double>(), tickets((slices + 1) * plan.grid.x, out.options()),
+                          static_cast<unsigned>(slices), out.data_ptr<typename Kernel::Result>(), after};
   for (size_t k = 0; k < plan.cuts.size(); ++k) {
     const dim3 grid(plan.grid.x, plan.grid.y, plan.slices[k]);
-    launch(reduce<Kernel, T, kRows, V>, grid, plan.block, plan.cuts[k], in, parts.data_ptr<double>(),
-           of_tiles, out.data_ptr<typename Kernel::Result>());
+    launch(reduce<Kernel, T, kRows, V>, grid, plan.block, plan.cuts[k], in, to);
   }
 }
 
@@ -94,14 +96,17 @@ void apply_any(const Layout& layout, const Offsets& offsets, const Arguments<T>&
   }
 }
 
-template <template <class, bool, int> class Op, class T>
-void reduce_any(const Layout& layout, const Offsets& offsets, const Arguments<T>& in, at::Tensor& out) {
+template <template <class, bool, int> class Op, class T, class After>
+void reduce_any(const Layout& layout, const Offsets& offsets, const Arguments<T>& in, at::Tensor& out,
+                const After& after) {
   constexpr int V = 16 / sizeof(T);
   const bool vectors = vectors_fit(layout, in);
   if (layout.channels_last) {
-    (vectors ? launch_reduce<Op, T, true, V> : launch_reduce<Op, T, true, 1>)(layout, offsets, in, out);
+    (vectors ? launch_reduce<Op, T, true, V> : launch_reduce<Op, T, true, 1>)(layout, offsets, in, out,
+                                                                              after);
   } else {
-    (vectors ? launch_reduce<Op, T, false, V> : launch_reduce<Op, T, false, 1>)(layout, offsets, in, out);
+    (vectors ? launch_reduce<Op, T, false, V> : launch_reduce<Op, T, false, 1>)(layout, offsets, in, out,
+                                                                                after);
   }
 }
 
@@ -137,7 +142,8 @@ void dispatch(at::ScalarType dtype, F f) {
 
 }  // namespace
 
-void moments(const Layout& layout, const Offsets& offsets, const at::Tensor& x, at::Tensor& out) {
+void moments(const Layout& layout, const Offsets& offsets, const at::Tensor& x, at::Tensor& out,
+             const ForwardStep* forward, const PairStep* pair) {
   const c10::cuda::CUDAGuard guard(x.device());
   if (x.numel() == 0) {
     out.zero_();
@@ -145,12 +151,19 @@ void moments(const Layout& layout, const Offsets& offsets, const at::Tensor& x, 
   }
   dispatch(x.scalar_type(), [&](auto in) {
     using T = typename decltype(in)::Element;
+    using A = Compute<T>;
     in.x = data<T>(x);
-    reduce_any<Moments, T>(layout, offsets, in, out);
+    AfterMoments<A> after{};
+    if (forward != nullptr) {
+      after = {forward->body<A>(), {}, true, pair != nullptr};
+      if (pair != nullptr) after.pair = pair_body<A>(*pair, out);
+    }
+    reduce_any<Moments, T>(layout, offsets, in, out, after);
   });
 }
 
-void backward_sums(const Layout& layout, const Offsets& offsets, const Backward& in, at::Tensor& out) {
+void backward_sums(const Layout& layout, const Offsets& offsets, const Backward& in, at::Tensor& out,
+                   const BackwardStep* backward) {
   const c10::cuda::CUDAGuard guard(in.x.device());
   if (in.x.numel() == 0) {
     out.zero_();
@@ -158,7 +171,10 @@ void backward_sums(const Layout& layout, const Offsets& offsets, const Backward&
   }
   dispatch(in.x.scalar_type(), [&](auto empty) {
     using T = typename decltype(empty)::Element;
-    reduce_any<Sums, T>(layout, offsets, backward_arguments<T>(in), out);
+    using A = Compute<T>;
+    AfterSums<A> after{};
+    if (backward != nullptr) after = {backward->body<A>(), true};
+    reduce_any<Sums, T>(layout, offsets, backward_arguments<T>(in), out, after);
   });
 }
 

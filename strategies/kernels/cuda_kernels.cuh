@@ -15,10 +15,9 @@ __global__ void __launch_bounds__(kThreads) apply(const __grid_constant__ Cut cu
 }
 
 // Sums N values of every thread over the block, seen as rows of `width` threads (a power of two): every thread gets
-// the sums of its column.
+// the sums of its column. values: shared memory, at least N rows of it.
 template <int N>
-__device__ void sum_over_block(int width, double (&value)[N]) {
-  __shared__ double values[N][kThreads];
+__device__ void sum_over_block(double (*values)[kThreads], int width, double (&value)[N]) {
   const int t = thread_in_block();
   for (int k = 0; k < N; ++k) values[k][t] = value[k];
   __syncthreads();
@@ -46,14 +45,14 @@ struct Part {
 // channels are equal. The mean comes first, then the squares about it, with one division a channel:
 //   m = sum n_i m_i / n, M2 = sum (M2_i + n_i (m_i - m)^2)
 template <class Op, int N, class Each>
-__device__ Part<N> merge_block(int width, const Each& each) {
+__device__ Part<N> merge_block(double (*values)[kThreads], int width, const Each& each) {
   Part<N> all;
   double sums[1 + N] = {};
   each([&](int k, double count, double first, double) {
     if (k == 0) sums[0] += count;
     sums[1 + k] += Op::kAboutMean ? count * first : first;
   });
-  sum_over_block(width, sums);
+  sum_over_block(values, width, sums);
   all.count = sums[0];
   const double divisor = Op::kAboutMean && sums[0] > 0.0 ? sums[0] : 1.0;
   for (int k = 0; k < N; ++k) all.first[k] = sums[1 + k] / divisor;
@@ -61,18 +60,18 @@ __device__ Part<N> merge_block(int width, const Each& each) {
     const double distance = first - all.first[k];
     all.second[k] += Op::kAboutMean ? second + count * (distance * distance) : second;
   });
-  sum_over_block(width, all.second);
+  sum_over_block(values, width, all.second);
   return all;
 }
 
-// True in the one block that calls this last of all gridDim.y blocks with the same ticket, which is 0 before and
-// after. It then sees what the others wrote.
-__device__ inline bool is_last_block(unsigned* ticket) {
+// True in the one block that calls this last of `blocks` blocks with the same ticket, which is 0 before and after. It
+// then sees what the others wrote.
+__device__ inline bool is_last_block(unsigned* ticket, unsigned blocks) {
   __shared__ bool last;
   __syncthreads();
   if (thread_in_block() == 0) {
     __threadfence();  // what the block wrote is out before its ticket
-    last = atomicInc(ticket, gridDim.y - 1) == gridDim.y - 1;
+    last = atomicInc(ticket, blocks - 1) == blocks - 1;
     __threadfence();
   }
   __syncthreads();
@@ -95,11 +94,19 @@ __device__ void add_parts(const double* parts, int64_t channels, int64_t first, 
   }
 }
 
-// parts: [slices, gridDim.y, 3, channels], count, first and second; tickets: [slices, gridDim.x].
+// What the launches of one reduction share, however they are cut.
+template <class Op>
+struct Totals {
+  double* parts;      // [slices, gridDim.y, 3, channels]: count, first and second
+  unsigned* tickets;  // [slices + 1, gridDim.x]: of a slice's tiles; the last row of the tiles of all slices
+  unsigned slices;
+  typename Op::Result* out;
+  typename Op::After after;
+};
+
 template <class Op, class T, bool kRows, int V>
 __global__ void __launch_bounds__(kThreads, kBlocksPerProcessor)
-    reduce(const __grid_constant__ Cut cut, const Arguments<T> in, double* parts, unsigned* tickets,
-           typename Op::Result* out) {
+    reduce(const __grid_constant__ Cut cut, const Arguments<T> in, const Totals<Op> to) {
   const Place place = place_of<kRows, V>(cut);
   const int64_t channels = cut.channels;
   const int t = thread_in_block();
@@ -111,14 +118,15 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerProcessor)
   });
 
   constexpr int N = kRows ? V : 1;
+  __shared__ double values[1 + N][kThreads];
   const int columns = kRows ? static_cast<int>(blockDim.x) : 1;
   double first[V], second[V];
   for (int v = 0; v < V; ++v) first[v] = op.first(v);
   for (int v = 0; v < V; ++v) second[v] = op.second(v);
-  const Part<N> part = merge_block<Op, N>(columns, [&](auto add) {
+  const Part<N> part = merge_block<Op, N>(values, columns, [&](auto add) {
     for (int v = 0; v < V; ++v) add(kRows ? v : 0, static_cast<double>(op.count), first[v], second[v]);
   });
-  parts += place.slice * gridDim.y * 3 * channels;
+  double* parts = to.parts + place.slice * gridDim.y * 3 * channels;
   if (t < columns && place.inside) {
     double* own = parts + blockIdx.y * 3 * channels + place.channel;
     for (int k = 0; k < N; ++k) {
@@ -128,16 +136,19 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerProcessor)
     }
   }
 
-  if (!is_last_block(tickets + place.slice * gridDim.x + blockIdx.x)) return;
+  if (!is_last_block(to.tickets + place.slice * gridDim.x + blockIdx.x, gridDim.y)) return;
   const int tile = columns * N;  // channels
   const int64_t channel = static_cast<int64_t>(blockIdx.x) * tile + t % tile;
   const bool inside = channel < channels;
-  const Part<1> whole = merge_block<Op, 1>(tile, [&](auto add) {
+  const Part<1> whole = merge_block<Op, 1>(values, tile, [&](auto add) {
     if (inside) add_parts(parts + channel, channels, t / tile, kThreads / tile, add);
   });
   if (t < tile && inside) {
-    Op::finish(out, place.slice, channel, channels, whole.count, whole.first[0], whole.second[0]);
+    Op::finish(to.out, place.slice, channel, channels, whole.count, whole.first[0], whole.second[0]);
   }
+
+  if (!to.after.given || !is_last_block(to.tickets + to.slices * gridDim.x + blockIdx.x, to.slices)) return;
+  if (t < tile && inside) to.after(channel);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <type_traits>
 
 #include "strategies/kernels/cuda_walk.cuh"
+#include "strategies/kernels/finish_channel.hpp"
 
 namespace bnlab::kernels::cuda {
 namespace {
@@ -101,11 +102,31 @@ struct ResidualGradient {
   }
 };
 
+// What the launch of a reduction does with a channel once the totals of all slices stand.
+template <class A>
+struct AfterMoments {
+  FinishForward<A> forward;
+  UpdatePair<A> pair;
+  bool given, with_pair;
+  __device__ void operator()(int64_t channel) const {
+    forward(channel);
+    if (with_pair) pair(channel);
+  }
+};
+
+template <class A>
+struct AfterSums {
+  FinishBackward<A> backward;
+  bool given;
+  __device__ void operator()(int64_t channel) const { backward(channel); }
+};
+
 template <class T, bool kRows, int V>
 struct Moments {
   using A = Compute<T>;
   using Result = double;
   using Loaded = Pack<T, V>;
+  using After = AfterMoments<A>;
   static constexpr int kBatch = 4;
   static constexpr bool kAboutMean = true;  // first and second are a mean and a sum of squares about it
   A pivot[V] = {}, sum[V] = {}, square[V] = {};
@@ -136,7 +157,7 @@ struct Moments {
   static __device__ void finish(double* out, int64_t slice, int64_t channel, int64_t channels, double count,
                                 double mean, double m2) {
     double* row = out + slice * (1 + 2 * channels);
-    if (channel == 0) row[0] = count;
+    row[0] = count;  // the same for every channel: each tile of them finds its own
     row[1 + channel] = mean;
     row[1 + channels + channel] = m2;
   }
@@ -149,6 +170,7 @@ struct Sums {
   struct Loaded {
     Pack<T, V> x, dy;
   };
+  using After = AfterSums<A>;
   static constexpr int kBatch = 2;
   static constexpr bool kAboutMean = false;
   PerChannel<A, kRows, V> mean;

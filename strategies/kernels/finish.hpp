@@ -62,8 +62,12 @@ BackwardCoefficients finish_backward(const Coefficients& forward, const at::Tens
 // held <- decay held + sum over rows of weights[0] (mean, unbiased variance), in place. held: [2, C];
 // weights: float64 [2, R] on the same device, the weight of each row and whether it takes part (its values
 // are not read where it does not). A channel with a value that is not finite stays as it was: nonfinite
-// (int64 []) counts it, and spoiled ([1, C], or undefined) becomes 1.
-void update_pair(const at::Tensor& held, const at::Tensor& rows, const at::Tensor& weights, double decay,
-                 const at::Tensor& nonfinite, const at::Tensor& spoiled);
+// (int64 [], or undefined) counts it, and spoiled ([1, C], or undefined) becomes 1.
+struct PairStep {
+  at::Tensor held, weights;
+  double decay = 1;
+  at::Tensor nonfinite, spoiled;
+};
+void update_pair(const PairStep& step, const at::Tensor& rows);
 
 }  // namespace bnlab::kernels

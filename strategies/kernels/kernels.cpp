@@ -48,7 +48,6 @@ void check_input(const char* where, const Tensor& x, const Offsets& offsets) {
   if (!x.is_cuda() && !x.is_cpu()) refuse(where, "expected x on the CPU or a CUDA device, got ", x.device());
 }
 
-// x dense, and how it lies in memory.
 Layout settle(Tensor& x) {
   const bool contiguous = x.is_contiguous();
   const bool channels_last = !contiguous && is_channels_last(x);
@@ -96,17 +95,27 @@ Tensor to_float(const Tensor& x) {
   return x.defined() ? x.to(at::kFloat) : x;
 }
 
+}  // namespace
+
+Layout settle(const char* where, Tensor& x, const Offsets& offsets) {
+  check_input(where, x, offsets);
+  return settle(x);
+}
+
 Backward settle_backward(const char* where, const Tensor& dy, const Tensor& x, const Tensor& y,
                          const Offsets& offsets, const Tensor& mean, Activation activation, Layout& layout) {
-  check_input(where, x, offsets);
-  Backward in{dy, x, {}, per_channel(where, "mean", mean, x, offsets)};
-  layout = settle(in.x);
+  Backward in{dy, x, {}, {}};
+  layout = settle(where, in.x, offsets);
+  in.mean = per_channel(where, "mean", mean, x, offsets);
   in.dy = like(where, "dy", dy, in.x);
   if (activation == Activation::relu) in.y = like(where, "y", y, in.x);
   return in;
 }
 
-}  // namespace
+Tensor empty_rows(const Tensor& x, const Offsets& offsets) {
+  return at::empty({static_cast<int64_t>(offsets.size()) - 1, 1 + 2 * x.size(1)},
+                   x.options().dtype(at::kDouble).memory_format({}));
+}
 
 #ifdef BNLAB_WITH_CUDA
 #define BNLAB_ON_DEVICE(x, call) ((x).is_cuda() ? cuda::call : cpu::call)
@@ -115,12 +124,10 @@ Backward settle_backward(const char* where, const Tensor& dy, const Tensor& x, c
 #endif
 
 Tensor moments(const Tensor& x, const Offsets& offsets) {
-  check_input("moments", x, offsets);
   if (by_float(x)) return moments(to_float(x), offsets);
   Tensor dense = x;
-  const Layout layout = settle(dense);
-  const int64_t slices = static_cast<int64_t>(offsets.size()) - 1;
-  Tensor out = at::empty({slices, 1 + 2 * layout.channels}, x.options().dtype(at::kDouble).memory_format({}));
+  const Layout layout = settle("moments", dense, offsets);
+  Tensor out = empty_rows(x, offsets);
   BNLAB_ON_DEVICE(x, moments(layout, offsets, dense, out));
   return out;
 }

@@ -20,6 +20,13 @@ TEST(EmulatedKernels, FinishStepsEqualTheirFormulas) {
   EXPECT_EQ(mismatch_of_finish_steps(at::kFloat), "");
 }
 
+TEST(EmulatedKernels, ASweepTakesItsFinishStepsAlong) {
+  const std::vector<Problem> all = problems();
+  for (size_t i = 0; i < all.size(); i += 29) {
+    EXPECT_EQ(mismatch_of_own_steps(all[i]), "") << all[i].name();
+  }
+}
+
 TEST(EmulatedGpu, RoundsToSixteenBits) {
   EXPECT_EQ(float(at::BFloat16(1 + 0x1p-8f)), 1);  // a tie goes to the even neighbour
   EXPECT_EQ(float(at::BFloat16(1 + 0x3p-8f)), 1 + 0x4p-8f);

@@ -147,7 +147,7 @@ class FinishCheck {
     const Tensor held = numbers({2, kChannels}), spoiled({1, kChannels}, type_);
     spoiled.zero_();
     const std::vector<double> before = held.values();
-    update_pair(held, rows, parts, 0.75, nonfinite, spoiled);
+    update_pair({held, parts, 0.75, nonfinite, spoiled}, rows);
     const std::vector<double> after = held.values(), marks = spoiled.values();
     comparison_.expect(nonfinite.values()[0] == 11, "the number of channels that are not finite");
     for (int64_t c = 0; c < kChannels; ++c) {

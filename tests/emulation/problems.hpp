@@ -25,10 +25,14 @@ struct Problem {
 // planes; values far from zero.
 std::vector<Problem> problems();
 
-// All five sweeps, in three orders of threads and blocks, which may not change a bit.
+// All five sweeps, in two orders of threads and blocks (the second descending or shuffled, by dtype), which may not
+// change a bit.
 std::string mismatch(const Problem& problem);
 // NaN passes through ReLU, stays in its channel and slice; an outlier in the first place does not spoil M2.
 std::string mismatch_of_special_values();
+// A sweep with its finish steps in one launch is what they are one after the other, to the last bit; and a site without
+// an exchange takes two launches forward and two backward.
+std::string mismatch_of_own_steps(const Problem& problem);
 // Merged moments, forward and backward coefficients, the update of a pair; on sets of which some are empty.
 std::string mismatch_of_finish_steps(at::ScalarType type);
 

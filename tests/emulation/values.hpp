@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cmath>
+#include <cstring>
 #include <random>
 #include <sstream>
 #include <string>
@@ -34,6 +35,22 @@ inline at::Tensor filled(const at::Tensor& x, std::mt19937& random, double centr
   for (double& value : values) value = normal(random);
   x.set_values(values);
   return x;
+}
+
+inline bool same_bits(const at::Tensor& a, const at::Tensor& b) {
+  const std::vector<double> x = a.values(), y = b.values();
+  return a.sizes() == b.sizes() &&
+         (x.empty() || std::memcmp(x.data(), y.data(), x.size() * sizeof(double)) == 0);
+}
+
+// In one of four layouts: contiguous, channels_last, strided, unaligned.
+inline at::Tensor empty_in(const std::string& layout, at::Sizes sizes, at::ScalarType type) {
+  if (layout == "channels_last") return at::channels_last(sizes, type);
+  if (layout == "unaligned") return at::Tensor(sizes, type, /*lead=*/1);
+  if (layout == "contiguous") return at::Tensor(sizes, type);
+  sizes.push_back(2);
+  const at::Tensor wide(sizes, type);
+  return wide.select(wide.dim() - 1, 0);  // every other element
 }
 
 // Keeps the first mismatch.

@@ -307,7 +307,7 @@ TEST_P(Finish, ThePairTakesTheWeightedUnbiasedVariancesOfTheRowsThatTakePart) {
   const Tensor before = at::rand({2, kChannels}, at::kDouble);
   for (const Precision& precision : kPrecisions) {
     const Tensor held = there(before, precision.type).clone(), nonfinite = there(at::zeros({}), at::kLong);
-    update_pair(held, there(rows), there(weights), 0.75, nonfinite, {});
+    update_pair({held, there(weights), 0.75, nonfinite, {}}, there(rows));
     const auto moved = [&](const Tensor& old, const Tensor& first, const Tensor& last) {
       return 0.75 * old + 0.25 * first + 0.125 * last;
     };
@@ -329,7 +329,7 @@ TEST_P(Finish, AChannelThatIsNotFiniteKeepsItsPairAndIsCounted) {
     const Tensor before = there(at::rand({2, kChannels}, at::kDouble), precision.type), held = before.clone();
     const Tensor nonfinite = there(at::full({}, 10), at::kLong);
     const Tensor spoiled = there(at::zeros({1, kChannels}), precision.type);
-    update_pair(held, there(rows), there(weights), 0.8, nonfinite, spoiled);
+    update_pair({held, there(weights), 0.8, nonfinite, spoiled}, there(rows));
     EXPECT_EQ(nonfinite.item<int64_t>(), narrow ? 13 : 12);
     for (int64_t c = 0; c < kChannels; ++c) {
       const bool is_spoiled = c == 2 || c == 5 || (c == 4 && narrow);
