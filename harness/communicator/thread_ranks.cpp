@@ -1,5 +1,6 @@
 #include "harness/communicator/thread_ranks.hpp"
 
+#include <c10/core/AutogradState.h>
 #include <torch/cuda.h>
 #include <unistd.h>
 
@@ -15,6 +16,7 @@
 #include <vector>
 
 #include "harness/communicator/loopback_socket.hpp"
+#include "harness/communicator/shared_gpus.hpp"
 #include "harness/error.hpp"
 
 namespace bnlab {
@@ -44,11 +46,11 @@ bool is_consequence(const std::exception_ptr& failure) {
 
 void prepare_thread_ranks() {
   ::setenv("TORCH_FR_BUFFER_SIZE", "0", /*overwrite=*/1);
-}
-
-bool gpus_are_shared() {
-  const char* enabled = std::getenv("NCCL_MULTI_RANK_GPU_ENABLE");
-  return enabled != nullptr && std::string(enabled) == "1";
+  if (gpus_are_shared()) {
+    for (const auto& [name, value] : shared_gpu_settings()) {
+      ::setenv(name.c_str(), value.c_str(), /*overwrite=*/0);
+    }
+  }
 }
 
 // The threads, parked between bodies. A body is a round; round and body are guarded by mutex_.
@@ -117,6 +119,9 @@ class ThreadRanks::Crew {
   }
 
   void work(int rank) {
+    // The autograd thread of a GPU is one for all ranks on it: a backward pass that waits there for another rank's
+    // would wait for ever.
+    c10::AutogradState::get_tls_state().set_multithreading_enabled(false);
     std::unique_ptr<World> world;
     for (int64_t seen = 0;;) {
       std::unique_lock lock(mutex_);

@@ -10,12 +10,10 @@
 
 namespace bnlab {
 
-// c10d's flight recorder is one per process and not made for ranks that are threads: turns it off. To be
-// called while the process has one thread, before its first world.
+// c10d's flight recorder is one per process and not made for ranks that are threads: turns it off. Also sets what
+// ranks need that share a GPU, where they may. To be called while the process has one thread, before its first
+// world and before it looks for GPUs.
 void prepare_thread_ranks();
-
-// Whether several ranks may share a GPU: NCCL 2.30 and later, with NCCL_MULTI_RANK_GPU_ENABLE=1.
-bool gpus_are_shared();
 
 // One world for many bodies: to meet takes far longer than a small case.
 class ThreadRanks {

@@ -15,6 +15,7 @@
 #include "harness/communicator/flat_gradients.hpp"
 #include "harness/communicator/loopback_socket.hpp"
 #include "harness/communicator/meeting.hpp"
+#include "harness/communicator/own_stream.hpp"
 #include "harness/communicator/shared_communicator.hpp"
 #include "harness/cores.hpp"
 #include "harness/error.hpp"
@@ -97,7 +98,7 @@ std::unique_ptr<SharedMemory> share_memory(const c10::intrusive_ptr<c10d::Store>
 class C10dWorld : public World {
  public:
   C10dWorld(const Rendezvous& at, at::Device device)
-      : rank_(at.rank), size_(at.size), device_(device), store_(meet(at)) {
+      : rank_(at.rank), size_(at.size), device_(device), stream_(device), store_(meet(at)) {
     const bool on_gpu = device.is_cuda();
     if (!on_gpu && at.size > 1 && at.exchange == Exchange::shared_memory) {
       statistics_ = through_memory(at, "statistics");
@@ -156,6 +157,7 @@ class C10dWorld : public World {
   int rank_;
   int size_;
   at::Device device_;
+  OwnStream stream_;
   Ledger ledger_;
   c10::intrusive_ptr<c10d::Store> store_;
   std::vector<c10::intrusive_ptr<c10d::Backend>> backends_;

@@ -32,7 +32,8 @@ class World {
   virtual void leave() = 0;
 };
 
-// Meets the other ranks. Throws Error (communication) if they do not come within the timeout and
+// Meets the other ranks. On a GPU the calling thread, to which the world belongs, then works on a stream of its own
+// for the world's whole life. Throws Error (communication) if they do not come within the timeout and
 // Error (environment) where the device or backend is lacking.
 std::unique_ptr<World> join_world(const Rendezvous& rendezvous, at::DeviceType device);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "harness/communicator/shared_gpus.hpp"
 #include "harness/error.hpp"
 
 namespace bnlab {
@@ -100,15 +101,30 @@ std::optional<Exchange> choose_exchange(const RunSpec& run, const LaunchOptions&
   return asked.value_or(options.one_host ? Exchange::shared_memory : Exchange::sockets);
 }
 
+// Throws Error (environment) unless the user allows it.
+void share_gpus(PlacedRun& place, int gpus) {
+  const std::string ranks = several(place.placement.ranks, "rank");
+  if (gpus == 0 || !gpus_are_shared()) {
+    const std::string need = ranks + (place.placement.ranks == 1 ? " needs a GPU" : " need as many GPUs");
+    const std::string seen = gpus == 0 ? "none is" : std::to_string(gpus) + (gpus == 1 ? " is" : " are");
+    throw Error(Error::Kind::environment, place.spec.id + ": " + need + ", and " + seen +
+                                              " visible; lower --ranks or give --device cpu");
+  }
+  place.placement.shared_gpus = true;
+  place.notes.push_back(ranks + " shared " + several(gpus, "GPU") +
+                        ": their speed is not that of as many GPUs");
+}
+
 }  // namespace
 
 std::vector<int> GpuShares::take(int ranks) {
-  std::vector<int> taken(runs_.size());
-  std::iota(taken.begin(), taken.end(), 0);
-  std::stable_sort(taken.begin(), taken.end(), [&](int a, int b) { return runs_.at(a) < runs_.at(b); });
-  taken.resize(static_cast<size_t>(ranks));
-  for (const int gpu : taken) {
-    ++runs_.at(gpu);
+  std::vector<int> order(runs_.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return runs_.at(a) < runs_.at(b); });
+  std::vector<int> taken;
+  for (size_t rank = 0; rank < static_cast<size_t>(ranks); ++rank) {
+    taken.push_back(order.at(rank % order.size()));
+    ++runs_.at(taken.back());
   }
   return taken;
 }
@@ -129,9 +145,7 @@ std::vector<PlacedRun> place_runs(const Experiment& experiment, const std::vecto
     const bool on_gpu = place.placement.device == "cuda";
     place.placement.ranks = choose_ranks(run, options, on_gpu ? gpus() : 0, remarks);
     if (on_gpu && place.placement.ranks > gpus()) {
-      throw Error(Error::Kind::environment, run.id + ": " + several(place.placement.ranks, "rank") +
-                                                " need as many GPUs, and " + std::to_string(gpus()) +
-                                                " are visible; lower --ranks or give --device cpu");
+      share_gpus(place, gpus());
     }
     place.placement.exchange = choose_exchange(run, options, place.placement, remarks);
     place.placement.towers_per_rank = run.towers() / place.placement.ranks;

@@ -24,7 +24,8 @@ struct PlacedRun {
 class GpuShares {
  public:
   explicit GpuShares(int gpus) : runs_(static_cast<size_t>(gpus)) {}
-  std::vector<int> take(int ranks);  // different GPUs with the fewest runs on them, the lowest numbers first
+  // Those with the fewest runs on them, the lowest numbers first; different ones as long as there are enough.
+  std::vector<int> take(int ranks);
   void give_back(const std::vector<int>& gpus);
 
  private:

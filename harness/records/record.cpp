@@ -21,7 +21,7 @@ Json placement_json(const RunAccount& account) {
           {"backend", account.backend},
           {"exchange", or_null(placement.exchange)},
           {"threads_per_rank", account.threads_per_rank},
-          {"emulated", placement.towers_per_rank > 1},
+          {"emulated", placement.towers_per_rank > 1 || placement.shared_gpus},
           {"jobs", account.jobs},
           {"launcher", account.launcher}};
 }

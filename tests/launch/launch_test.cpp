@@ -80,6 +80,23 @@ TEST(Launch, WritesARecordForEveryRunAndSkipsThemNextTime) {
   expect_nobody_left(scratch, 4);
 }
 
+TEST(Launch, RanksThatShareAGpuAreEmulatedAndLoadTheirCodeEarly) {
+  const Scratch scratch;
+  setenv("FAKE_GPUS", "1", 1);
+  setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1", 1);
+  LaunchOptions options = scratch.options(2);
+  options.device = "cuda";
+  EXPECT_EQ(run(scratch.write_spec(behaves("ok")), options).finished, 1);
+  unsetenv("NCCL_MULTI_RANK_GPU_ENABLE");
+  unsetenv("FAKE_GPUS");
+  const auto records = scratch.records();
+  ASSERT_EQ(records.size(), 1U);
+  EXPECT_EQ(records[0].placement(), "2x1-cuda");
+  EXPECT_EQ(records[0].at("placement.emulated"), true);
+  EXPECT_EQ(records[0].at("environment.variables.CUDA_MODULE_LOADING"), "EAGER");
+  EXPECT_EQ(records[0].at("environment.variables.NCCL_MAX_CTAS"), "4");
+}
+
 TEST(Launch, RanksThatLackGpusUseTheCpuAndTheirRecordSaysSo) {
   const Scratch scratch;
   setenv("FAKE_GPUS", "1", 1);

@@ -81,9 +81,32 @@ TEST_F(Placing, SeveralHostsShareNoMemory) {
 }
 
 TEST_F(Placing, MoreRanksThanGpusAreRefused) {
+  const auto refusal = [&](int ranks, int gpus) -> std::string {
+    options_.ranks = ranks;
+    options_.device = "cuda";
+    try {
+      place(kSixTowers, gpus);
+    } catch (const Error& error) {
+      const std::string message = error.what();
+      return message.substr(message.find(": ") + 2);
+    }
+    return "";
+  };
+  EXPECT_EQ(refusal(3, 2),
+            "3 ranks need as many GPUs, and 2 are visible; lower --ranks or give --device cpu");
+  EXPECT_EQ(refusal(1, 0), "1 rank needs a GPU, and none is visible; lower --ranks or give --device cpu");
+}
+
+TEST_F(Placing, RanksMayShareGpusWhereTheUserAllowsIt) {
   options_.ranks = 3;
   options_.device = "cuda";
-  EXPECT_THROW(place(kSixTowers, 2), Error);
+  setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1", 1);
+  const PlacedRun run = place(kSixTowers, 1);
+  unsetenv("NCCL_MULTI_RANK_GPU_ENABLE");
+  EXPECT_EQ(run.placement.name(), "3x2-cuda");
+  EXPECT_TRUE(run.placement.shared_gpus);
+  EXPECT_EQ(run.notes,
+            std::vector<std::string>{"3 ranks shared 1 GPU: their speed is not that of as many GPUs"});
 }
 
 TEST_F(Placing, MoreRanksThanGpusUseTheCpuAloudWhereNoDeviceWasGiven) {
@@ -125,6 +148,10 @@ TEST(GpuShares, MoreRunsThanGpusShareTheLeastBusyOnes) {
   EXPECT_EQ(three.take(2), (Gpus{0, 1}));
   EXPECT_EQ(three.take(2), (Gpus{2, 0}));
   EXPECT_EQ(three.take(3), (Gpus{1, 2, 0}));
+}
+
+TEST(GpuShares, MoreRanksThanGpusGoRoundThem) {
+  EXPECT_EQ(GpuShares(2).take(3), (Gpus{0, 1, 0}));
 }
 
 TEST(GpuShares, ARunThatHasEndedMakesRoom) {

@@ -1,0 +1,58 @@
+// Ranks work on streams of their own, and thread ranks run backward in their own thread.
+#include "harness/communicator/own_stream.hpp"
+
+#include <c10/core/AutogradState.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <thread>
+
+#include "harness/communicator/thread_ranks.hpp"
+#include "tests/made_up_devices.hpp"
+
+namespace bnlab {
+namespace {
+
+TEST(OwnStream, EveryThreadHasAnotherOneWhichIsNotTheDefault) {
+  std::array<c10::StreamId, 2> seen{};
+  std::array<std::thread, 2> threads;
+  for (size_t i = 0; i < threads.size(); ++i) {
+    threads[i] = std::thread([&, i] {
+      const OwnStream own(made_up::kDevice);
+      seen[i] = made_up::current_stream;
+      EXPECT_EQ(made_up::current_device, made_up::kDevice.index());
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  EXPECT_NE(seen[0], 0);
+  EXPECT_NE(seen[1], 0);
+  EXPECT_NE(seen[0], seen[1]);
+}
+
+TEST(OwnStream, TheOneBeforeComesBack) {
+  {
+    const OwnStream own(made_up::kDevice);
+    EXPECT_NE(made_up::current_stream, 0);
+  }
+  EXPECT_EQ(made_up::current_stream, 0);
+  EXPECT_EQ(made_up::current_device, 0);
+}
+
+TEST(OwnStream, TheCpuHasNone) {
+  const c10::StreamId before = made_up::streams_handed_out;
+  const OwnStream own(at::kCPU);
+  EXPECT_EQ(made_up::streams_handed_out, before);
+}
+
+// Otherwise the backward passes of two ranks on one GPU would share the device's one autograd thread, where the first
+// that waits for the other keeps it from ever coming.
+TEST(ThreadRanks, RunBackwardInTheirOwnThread) {
+  on_thread_ranks(2, at::kCPU, [](World&) {
+    EXPECT_FALSE(c10::AutogradState::get_tls_state().get_multithreading_enabled());
+  });
+}
+
+}  // namespace
+}  // namespace bnlab
