@@ -5,6 +5,7 @@
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #ifdef USE_C10D_NCCL
 #include <c10/cuda/CUDAFunctions.h>
+#include <torch/csrc/distributed/c10d/NCCLUtils.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 #endif
 
@@ -186,6 +187,14 @@ std::unique_ptr<World> join_world(const Rendezvous& at, at::DeviceType type) {
   return in_contact(at, "could not join the other ranks",
                     [&] { return std::make_unique<C10dWorld>(at, device); });
 }
+std::string nccl_version() {
+#ifdef USE_C10D_NCCL
+  return c10d::getNcclVersion();
+#else
+  return "";
+#endif
+}
+
 
 bool is_lost_contact(const std::exception& error) {
   if (dynamic_cast<const c10::DistError*>(&error) != nullptr) {

@@ -37,6 +37,9 @@ class World {
 // Error (environment) where the device or backend is lacking.
 std::unique_ptr<World> join_world(const Rendezvous& rendezvous, at::DeviceType device);
 
+// "2.28.9": of the NCCL that is loaded, which need not be the one that LibTorch was built with. Empty without NCCL.
+std::string nccl_version();
+
 // Whether this exception, which LibTorch let out of a backward pass (c10d's Reducer), says that another rank
 // has gone or is stuck.
 bool is_lost_contact(const std::exception& error);

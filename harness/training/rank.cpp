@@ -8,7 +8,6 @@
 #ifdef USE_C10D_NCCL
 #include <c10/cuda/CUDAFunctions.h>
 #include <cuda_runtime_api.h>
-#include <nccl.h>
 #endif
 
 #include <new>
@@ -91,8 +90,8 @@ Json library_versions() {
                    {"cpu_kernels", cpu_kernel_level()}};
 #ifdef USE_C10D_NCCL
   versions["cuda"] = std::to_string(CUDART_VERSION / 1000) + "." + std::to_string(CUDART_VERSION % 1000 / 10);
-  versions["nccl"] =
-      std::to_string(NCCL_MAJOR) + "." + std::to_string(NCCL_MINOR) + "." + std::to_string(NCCL_PATCH);
+  versions["nccl"] = nccl_version();
+  versions["cudnn_benchmark"] = kCudnnBenchmark;
   for (int i = 0; i < visible_gpus(); ++i) {
     cudaDeviceProp properties{};
     if (cudaGetDeviceProperties(&properties, i) == cudaSuccess) {

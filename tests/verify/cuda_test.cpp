@@ -6,6 +6,8 @@
 #include <cstdlib>
 #include <string>
 
+#include "harness/communicator/thread_ranks.hpp"
+#include "harness/components/registry.hpp"
 #include "harness/training/rank.hpp"
 #include "harness/verify/verify.hpp"
 
@@ -24,30 +26,37 @@ bool nccl_takes_several_ranks_per_gpu(const std::string& version) {
   return std::sscanf(version.c_str(), "%d.%d", &major, &minor) == 2 && (major > 2 || minor >= 30);
 }
 
-TEST(Cuda, EveryStrategyAgreesWithTheReferenceInAWorldOfOne) {
+// One test for each strategy, since all of them in one would take minutes.
+class Cuda : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(Cuda, AgreesWithTheReferenceInAWorldOfOne) {
   if (visible_gpus() == 0) {
     GTEST_SKIP() << "no GPU here: nothing was tested on cuda";
   }
-  expect_all_agree({{}, 1, "cuda", {}});
+  expect_all_agree({{GetParam()}, 1, "cuda", {}});
 }
 
-TEST(Cuda, EveryStrategyAgreesWithTheReferenceOnOneRankPerGpu) {
+TEST_P(Cuda, AgreesWithTheReferenceOnOneRankPerGpu) {
   if (visible_gpus() < 2) {
     GTEST_SKIP() << "needs 2 GPUs, there are " << visible_gpus();
   }
-  expect_all_agree({{}, 2, "cuda", {}});
+  expect_all_agree({{GetParam()}, 2, "cuda", {}});
 }
 
-TEST(Cuda, TwoRanksOnOneGpuAgreeWithTheReference) {
-  if (visible_gpus() != 1) {
-    GTEST_SKIP() << "needs exactly 1 GPU, there are " << visible_gpus();
-  }
-  const std::string version = library_versions().at("nccl").get<std::string>();
+INSTANTIATE_TEST_SUITE_P(EveryStrategy, Cuda, ::testing::ValuesIn(registered_names("strategy")),
+                         [](const auto& info) { return info.param; });
+
+// A suite of its own, so that ctest gives it a process of its own: CUDA and NCCL read their variables once.
+TEST(CudaSharedGpu, TwoRanksOnOneGpuAgreeWithTheReference) {
+  const std::string version = nccl_version();
   if (!nccl_takes_several_ranks_per_gpu(version)) {
     GTEST_SKIP() << "NCCL " << version << " refuses two ranks on one GPU; 2.30 and later take them";
   }
   ::setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1", 1);
-  ::setenv("NCCL_NVLS_ENABLE", "0", 1);
+  prepare_thread_ranks();
+  if (visible_gpus() != 1) {
+    GTEST_SKIP() << "needs exactly 1 GPU, there are " << visible_gpus();
+  }
   expect_all_agree({{"sync", "averaged", "shuffle"}, 2, "cuda", {}});
 }
 
