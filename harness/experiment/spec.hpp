@@ -42,6 +42,7 @@ struct RunSpec {
   std::optional<double> epochs;
   uint64_t seed = 0;
   Precision precision = Precision::float32;
+  bool tf32 = false;  // whether float32 factors may be rounded to TF32 on GPUs
   MemoryFormat memory_format = MemoryFormat::channels_last;
   LossMean loss_mean = LossMean::batch;
   int64_t eval_every = 0;  // steps between evaluations; 0: only after the last step

@@ -5,6 +5,7 @@
 #include "harness/error.hpp"
 #include "harness/layer/layer_rank.hpp"
 #include "harness/layer/tensor_json.hpp"
+#include "harness/tf32.hpp"
 
 namespace bnlab {
 namespace {
@@ -70,6 +71,7 @@ LayerAnswer apply_layer(const LayerCase& layer_case, int ranks, at::DeviceType d
 }
 
 LayerAnswer apply_layer(const LayerCase& layer_case, ThreadRanks& ranks, std::string* key) {
+  allow_tf32(false);
   std::vector<std::string> keys(static_cast<size_t>(ranks.ranks()));
   std::vector<LayerAnswer> answers(keys.size());
   try {

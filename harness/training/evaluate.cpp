@@ -8,6 +8,7 @@
 #include "harness/error.hpp"
 #include "harness/population.hpp"
 #include "harness/records/run_folder.hpp"
+#include "harness/tf32.hpp"
 #include "harness/training/data.hpp"
 #include "harness/training/evaluator.hpp"
 #include "harness/training/safetensors.hpp"
@@ -108,6 +109,7 @@ Json evaluate_on_rank(const EvaluateJob& job, const RunSpec& spec, std::map<std:
 
 Json evaluate_weights(const EvaluateJob& job) {
   at::set_num_threads(job.threads);
+  allow_tf32(job.spec.tf32);
   const RunSpec spec = starting_from(job);
   const std::map<std::string, Pairs> pairs = read_pairs(job.pairs);
   if (job.ranks > 1) {

@@ -15,6 +15,7 @@
 #include "harness/communicator/world.hpp"
 #include "harness/error.hpp"
 #include "harness/strategy.hpp"
+#include "harness/tf32.hpp"
 #include "harness/training/costs.hpp"
 #include "harness/training/history.hpp"
 #include "harness/training/trainer.hpp"
@@ -35,6 +36,7 @@ RankReport train(const RankJob& job) {
   RunLog log = world->rank() == 0 ? RunLog(job.run_dir + "/metrics.jsonl", job.spec.id) : RunLog();
   Trainer trainer(job.spec, job.data_dir, *world, std::move(log));
   trainer.run();
+  allow_tf32(job.spec.tf32);
   RankReport report;
   Json result = trainer.result();
   result["memory"]["weights_bytes"] = trainer.save_weights(job.run_dir);

@@ -63,7 +63,8 @@ TEST_F(SpecDocument, AnswersUnknownKeysWithTheNearest) {
           "exclude, contrasts, task, model, strategy, towers, batch_per_tower, optimizer, steps, "
           "epochs, "
           "seed, "
-          "precision, memory_format, loss_mean, eval_every, log_every, populations, precise_batches, shards, "
+          "precision, tf32, memory_format, loss_mean, eval_every, log_every, populations, precise_batches, "
+          "shards, "
           "weight_ema, gradient_route, average_weights_every, "
           "init_from, warmup_steps, timeout_s, "
           "collective_timeout_s, placement",
@@ -72,7 +73,8 @@ TEST_F(SpecDocument, AnswersUnknownKeysWithTheNearest) {
           "exclude, contrasts, task, model, strategy, towers, batch_per_tower, optimizer, steps, "
           "epochs, "
           "seed, "
-          "precision, memory_format, loss_mean, eval_every, log_every, populations, precise_batches, shards, "
+          "precision, tf32, memory_format, loss_mean, eval_every, log_every, populations, precise_batches, "
+          "shards, "
           "weight_ema, gradient_route, average_weights_every, "
           "init_from, warmup_steps, timeout_s, "
           "collective_timeout_s, placement",

@@ -19,7 +19,7 @@ TEST_F(SpecRun, HasEveryKeyWithItsDefault) {
     "towers": 4, "batch_per_tower": 2,
     "optimizer": {"name": "sgd", "lr": 0.1, "momentum": 0.9, "nesterov": false, "weight_decay": 0.0,
                   "power": 0.9, "groups": []},
-    "steps": 10, "epochs": null, "seed": 0, "precision": "float32", "memory_format": "channels_last",
+    "steps": 10, "epochs": null, "seed": 0, "precision": "float32", "tf32": false, "memory_format": "channels_last",
     "loss_mean": "batch", "eval_every": 0, "log_every": 10, "populations": ["saved"], "precise_batches": 20,
     "shards": "iid", "weight_ema": null, "gradient_route": "reducer", "average_weights_every": null,
     "init_from": null, "warmup_steps": 5, "timeout_s": 0.0, "collective_timeout_s": 60.0})"));
@@ -213,10 +213,11 @@ TEST_F(SpecRun, IdChangesWithWhatChangesTheResult) {
   const std::string id = load_one(spec()).id;
   for (const std::string key :
        {R"("seed": 1)", R"("optimizer": {"name": "sgd", "lr": 0.2})", R"("precision": "float64")",
-        R"("memory_format": "contiguous")", R"("loss_mean": "tower")", R"("eval_every": 1)",
-        R"("populations": ["saved", "batch"])", R"("precise_batches": 3)", R"("shards": "sorted:class")",
-        R"("weight_ema": 0.5)", R"("gradient_route": "rank0")", R"("average_weights_every": 1)",
-        R"("init_from": {"file": "w"})", R"("optimizer": {"groups": [{"prefix": "head."}]})"}) {
+        R"("tf32": true)", R"("memory_format": "contiguous")", R"("loss_mean": "tower")",
+        R"("eval_every": 1)", R"("populations": ["saved", "batch"])", R"("precise_batches": 3)",
+        R"("shards": "sorted:class")", R"("weight_ema": 0.5)", R"("gradient_route": "rank0")",
+        R"("average_weights_every": 1)", R"("init_from": {"file": "w"})",
+        R"("optimizer": {"groups": [{"prefix": "head."}]})"}) {
     EXPECT_NE(load_one(spec(key)).id, id) << key;
   }
   const std::string wrapped = R"("strategy": {"name": "fake_wrapped", "base": )";
@@ -235,7 +236,7 @@ TEST_F(SpecRun, IdOfARecordWithoutNewerKeysIsThatOfTheDefaults) {
   const RunSpec run = load_one(spec());
   Json old = run.resolved;
   for (const char* key : {"populations", "precise_batches", "shards", "weight_ema", "gradient_route",
-                          "average_weights_every", "init_from"}) {
+                          "average_weights_every", "init_from", "tf32"}) {
     old.erase(key);
   }
   old["optimizer"].erase("nesterov");
