@@ -48,10 +48,9 @@ c10::intrusive_ptr<c10d::Backend> gloo_backend(const c10::intrusive_ptr<c10d::St
 
 c10::intrusive_ptr<c10d::Backend> nccl_backend([[maybe_unused]] const c10::intrusive_ptr<c10d::Store>& store,
                                                [[maybe_unused]] const Rendezvous& at,
-                                               [[maybe_unused]] at::Device device,
-                                               [[maybe_unused]] bool high_priority) {
+                                               [[maybe_unused]] at::Device device) {
 #ifdef USE_C10D_NCCL
-  auto options = c10d::ProcessGroupNCCL::Options::create(high_priority);
+  auto options = c10d::ProcessGroupNCCL::Options::create();
   options->timeout = at.timeout;
   auto backend = c10::make_intrusive<c10d::ProcessGroupNCCL>(store, at.rank, at.size, options);
   backend->setBoundDeviceId(device);
@@ -106,7 +105,7 @@ class C10dWorld : public World {
       gradients_ = through_memory(at, "gradients");
       return;
     }
-    statistics_ = over_c10d(at, "statistics", on_gpu, /*high_priority=*/true);
+    statistics_ = over_c10d(at, "statistics", on_gpu);
     gradients_ = over_c10d(at, "gradients", on_gpu);
     reducer_backend_ = backends_.back();
     if (on_gpu) {
@@ -148,10 +147,9 @@ class C10dWorld : public World {
     return make_shared_communicator(share_memory(named(store_, group), at), ledger_, group);
   }
 
-  std::unique_ptr<Communicator> over_c10d(const Rendezvous& at, const char* group, bool on_gpu,
-                                          bool high_priority = false) {
+  std::unique_ptr<Communicator> over_c10d(const Rendezvous& at, const char* group, bool on_gpu) {
     const auto store = named(store_, group);
-    backends_.push_back(on_gpu ? nccl_backend(store, at, device_, high_priority) : gloo_backend(store, at));
+    backends_.push_back(on_gpu ? nccl_backend(store, at, device_) : gloo_backend(store, at));
     return make_c10d_communicator(backends_.back(), ledger_, group);
   }
 
@@ -187,6 +185,7 @@ std::unique_ptr<World> join_world(const Rendezvous& at, at::DeviceType type) {
   return in_contact(at, "could not join the other ranks",
                     [&] { return std::make_unique<C10dWorld>(at, device); });
 }
+
 std::string nccl_version() {
 #ifdef USE_C10D_NCCL
   return c10d::getNcclVersion();
@@ -194,7 +193,6 @@ std::string nccl_version() {
   return "";
 #endif
 }
-
 
 bool is_lost_contact(const std::exception& error) {
   if (dynamic_cast<const c10::DistError*>(&error) != nullptr) {
