@@ -1,6 +1,9 @@
+#include <ATen/autocast_mode.h>
+#include <ATen/record_function.h>
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
+#include <map>
 #include <set>
 
 #include "harness/components/registry.hpp"
@@ -100,6 +103,27 @@ TEST(UNet, TellsBeforeARunThatTheImagesOfTheTaskDoNotFit) {
   ASSERT_EQ(problems.found().size(), 1u);
   EXPECT_EQ(problems.found()[0].first, "model.levels");
   EXPECT_NE(problems.found()[0].second.find("multiples of 4, got 12x18"), std::string::npos);
+}
+
+// Under autocast on a GPU some operations run in float32; whether one would is seen here when it is called.
+thread_local std::map<std::string, bool> reaches_autocast;
+
+std::unique_ptr<at::ObserverContext> look(const at::RecordFunction& call) {
+  reaches_autocast[call.name()] = !c10::impl::tls_is_dispatch_key_excluded(c10::DispatchKey::AutocastCUDA);
+  return nullptr;
+}
+
+TEST(UNet, UpsamplesInThePrecisionOfItsInput) {
+  Witness witness;
+  const auto network = unet(8, 2)->build(witness, 5);
+  const auto handle =
+      at::addThreadLocalCallback(at::RecordFunctionCallback(look).scopes({at::RecordScope::FUNCTION}));
+  at::autocast::set_autocast_enabled(at::kCUDA, true);
+  network->features(at::zeros({1, 3, 8, 8}), {});
+  at::autocast::set_autocast_enabled(at::kCUDA, false);
+  at::removeCallback(handle);
+  EXPECT_FALSE(reaches_autocast.at("aten::upsample_nearest2d"));
+  EXPECT_TRUE(reaches_autocast.at("aten::cat"));
 }
 
 }  // namespace
