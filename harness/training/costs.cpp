@@ -99,12 +99,22 @@ void account_cpu_memory() {
 
 void Costs::begin(int64_t step) {
   first_step_ = step;
+  peak_before_ = 0;
   reset_peak_memory(world_.device());
   world_.ledger().clear();
 }
 
+void Costs::pause() {
+  peak_before_ = std::max(peak_before_, peak_memory_bytes(world_.device()));
+}
+
+void Costs::resume() {
+  reset_peak_memory(world_.device());
+}
+
 Json Costs::memory() {
-  const int64_t tensors = peak_memory_bytes(world_.device()), resident = peak_rss_bytes();
+  const int64_t tensors = std::max(peak_before_, peak_memory_bytes(world_.device()));
+  const int64_t resident = peak_rss_bytes();
   return {{"peak_memory_bytes", of_all_ranks(tensors, world_)},
           {"peak_rss_bytes", of_all_ranks(resident, world_)}};
 }

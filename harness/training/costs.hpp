@@ -24,17 +24,21 @@ class Costs {
 
   // What was spent before `step` no longer counts.
   void begin(int64_t step);
+  // Around an evaluation, whose memory does not count.
+  void pause();
+  void resume();
 
   // Of all ranks: {"peak_memory_bytes": [...], "peak_rss_bytes": [...]}, the bytes of tensors and library
-  // workspaces (by the accounting allocator, on CUDA by the caching allocator) and the peak resident set over
-  // the life of the process. Called by every rank.
+  // workspaces in training (by the accounting allocator, on CUDA by the caching allocator) and the peak resident
+  // set over the life of the process. Called by every rank.
   Json memory();
   // {"gradients": {"collectives_per_step", "bytes_per_step"}, ...} of this rank, over the steps that count.
   Json traffic(int64_t steps_done) const;
 
  private:
   World& world_;
-  int64_t first_step_ = 0;  // that counts
+  int64_t first_step_ = 0;   // that counts
+  int64_t peak_before_ = 0;  // bytes, in training before the last pause
 };
 
 // On the CPU a monotonic clock; on a GPU events on the stream, read after the run, so that no step waits for the

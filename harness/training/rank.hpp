@@ -31,8 +31,9 @@ struct RankReport {
 // Never throws: whatever happens is in the report.
 RankReport run_rank(const RankJob& job);
 
-// What the environment record says of the libraries: {"libtorch": "2.11.0", "cuda": ..., "nccl": ...,
-// "gpus": [...], "cpu_capability": "AVX512" (LibTorch's), "cpu_kernels": "avx512" (ours)}; null for what is absent.
+// What the environment record says of the libraries: {"libtorch": "2.11.0", "cuda": ..., "nccl": ..., "cudnn_benchmark":
+// whether ranks let cuDNN choose its algorithms by timing, "gpus": [...], "cpu_capability": "AVX512" (LibTorch's),
+// "cpu_kernels": "avx512" (ours)}; null for what is absent.
 Json library_versions();
 int visible_gpus();
 

@@ -65,7 +65,9 @@ void Trainer::run() {
       history_.report(steps_done_, optimizer_->learning_rate(steps_done_ - 1));
     }
     if (!diverged() && (last || (spec_.eval_every > 0 && steps_done_ % spec_.eval_every == 0))) {
+      costs_.pause();
       history_.add_evaluation(steps_done_, evaluator_.evaluate(steps_done_));
+      costs_.resume();
     }
   }
 }

@@ -1,4 +1,7 @@
-// What a run exchanges per step is the same whichever steps count.
+// What a run exchanges per step is the same whichever steps count, and its peak memory is that of training.
+#include "harness/training/costs.hpp"
+
+#include "harness/communicator/thread_ranks.hpp"
 #include "tests/training/training_runs.hpp"
 
 namespace bnlab {
@@ -13,6 +16,26 @@ TEST(Costs, TrafficPerStepIsThatOfAStepHoweverShortTheRun) {
     const TrainedRun run = runs.run(TrainingRuns::spec({{"warmup_steps", warmup}}), 2);
     EXPECT_EQ(run.result.at("communication").at("statistics"), expected) << warmup;
   }
+}
+
+TEST(Costs, ThePeakIsThatOfTrainingAndNotOfAnEvaluationInBetween) {
+  account_cpu_memory();
+  on_thread_ranks(1, at::kCPU, [](World& world) {
+    const auto use = [](int64_t mebibytes) { at::empty({mebibytes << 20}, at::kByte); };
+    const auto peak = [](Costs& costs) { return costs.memory().at("peak_memory_bytes")[0].get<int64_t>(); };
+    Costs costs(world);
+    use(200);
+    costs.begin(0);
+    const int64_t before = peak(costs);
+    use(20);
+    costs.pause();
+    use(200);
+    costs.resume();
+    EXPECT_GE(peak(costs), before + (20 << 20));
+    EXPECT_LT(peak(costs), before + (100 << 20));
+    use(30);
+    EXPECT_GE(peak(costs), before + (30 << 20));
+  });
 }
 
 }  // namespace
