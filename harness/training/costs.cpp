@@ -133,50 +133,67 @@ Json Costs::traffic(int64_t steps_done) const {
   return all;
 }
 
-StepTimer::Mark StepTimer::now() const {
-  Mark mark{std::chrono::steady_clock::now(), nullptr};
-  if (device_.is_cuda()) {
-    mark.event = std::make_shared<c10::Event>(device_.type(), c10::EventFlag::BACKEND_DEFAULT);
-    mark.event->record(c10::impl::VirtualGuardImpl(device_.type()).getStream(device_));
+void StepTimer::set(size_t mark) {
+  Mark& now = ring_[ended_ % kRing][mark];
+  now.time = std::chrono::steady_clock::now();
+  if (!device_.is_cpu()) {
+    if (!now.event) {
+      now.event.emplace(device_.type(), c10::EventFlag::BACKEND_DEFAULT);  // the kind that keeps the time
+    }
+    now.event->record(c10::impl::VirtualGuardImpl(device_.type()).getStream(device_));
   }
-  return mark;
 }
 
 double StepTimer::seconds(const Mark& from, const Mark& to) const {
-  return device_.is_cuda() ? from.event->elapsedTime(*to.event) * 1e-3
-                           : std::chrono::duration<double>(to.time - from.time).count();
+  return device_.is_cpu() ? std::chrono::duration<double>(to.time - from.time).count()
+                          : from.event->elapsedTime(*to.event) * 1e-3;
+}
+
+void StepTimer::read_oldest() {
+  const Marks& marks = ring_[steps_.size() % kRing];
+  if (!device_.is_cpu()) {
+    marks.back().event->synchronize();
+  }
+  Seconds step{{}, seconds(marks.front(), marks.back())};
+  for (size_t p = 0; p < step.parts.size(); ++p) {
+    step.parts[p] = seconds(marks[p], marks[p + 1]);
+  }
+  steps_.push_back(step);
 }
 
 void StepTimer::begin_step() {
-  current_[0] = now();
+  if (ended_ - steps_.size() == kRing) {
+    read_oldest();
+  }
+  set(0);
 }
 
 void StepTimer::end(Part part) {
-  current_[static_cast<size_t>(part) + 1] = now();
+  set(static_cast<size_t>(part) + 1);
 }
 
 void StepTimer::end_step() {
-  current_.back() = now();
-  steps_.push_back(current_);
+  set(kParts + 1);
+  ++ended_;
 }
 
-Json StepTimer::throughput(int64_t warmup, int64_t images, Communicator& communicator) const {
+Json StepTimer::throughput(int64_t warmup, int64_t images, Communicator& communicator) {
+  while (steps_.size() < ended_) {
+    read_oldest();
+  }
   const auto skipped = std::min<size_t>(static_cast<size_t>(warmup), steps_.size());
   const size_t measured = steps_.size() - skipped;
   if (measured == 0) {
     return nullptr;
   }
-  if (device_.is_cuda()) {
-    steps_.back().back().event->synchronize();
-  }
   at::Tensor own = at::empty({static_cast<int64_t>(measured)}, at::kDouble);
   std::array<std::vector<double>, kParts + 1> parts;  // the last one holds what is in no part
   for (size_t i = 0; i < measured; ++i) {
-    const Marks& marks = steps_[skipped + i];
+    const Seconds& step = steps_[skipped + i];
     for (size_t p = 0; p < parts.size(); ++p) {
-      parts[p].push_back(seconds(marks[p], marks[p + 1]));
+      parts[p].push_back(step.parts[p]);
     }
-    own[static_cast<int64_t>(i)] = seconds(marks.front(), marks.back());
+    own[static_cast<int64_t>(i)] = step.whole;
   }
   // A step is over when its slowest rank is.
   const at::Tensor all = communicator.all_gather(own.to(device_), Purpose::control).cpu();  // [ranks, steps]

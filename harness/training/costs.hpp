@@ -7,7 +7,7 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
-#include <memory>
+#include <optional>
 #include <vector>
 
 #include "harness/communicator/world.hpp"
@@ -41,12 +41,15 @@ class Costs {
   int64_t peak_before_ = 0;  // bytes, in training before the last pause
 };
 
-// On the CPU a monotonic clock; on a GPU events on the stream, read after the run, so that no step waits for the
+// On the CPU a monotonic clock; on a GPU events on the stream, read some steps later, so that no step waits for the
 // device.
 class StepTimer {
  public:
   enum Part { data, forward, backward, optimizer, kParts };
   static constexpr std::array<const char*, kParts> kPartNames{"data", "forward", "backward", "optimizer"};
+
+  // Steps whose events are kept: the host can be so many steps ahead of the device before it waits here.
+  static constexpr size_t kRing = 32;
 
   explicit StepTimer(at::Device device) : device_(device) {}
 
@@ -56,21 +59,27 @@ class StepTimer {
 
   // Steps after the first `warmup`: {"images_per_s", "step_time_s": {median, p10, p90, slowest_rank}, ...}
   // over all ranks; called by every rank. `images`: of a global batch.
-  Json throughput(int64_t warmup, int64_t images, Communicator& communicator) const;
+  Json throughput(int64_t warmup, int64_t images, Communicator& communicator);
 
  private:
   struct Mark {
     std::chrono::steady_clock::time_point time;
-    std::shared_ptr<c10::Event> event;
+    std::optional<c10::Event> event;  // on a device
   };
   using Marks = std::array<Mark, kParts + 2>;  // begin, ends of the parts, end
+  struct Seconds {
+    std::array<double, kParts + 1> parts;  // the last one holds what is in no part
+    double whole;
+  };
 
-  Mark now() const;
+  void set(size_t mark);  // of the step under way: now
+  void read_oldest();     // of the steps in the ring
   double seconds(const Mark& from, const Mark& to) const;
 
   at::Device device_;
-  Marks current_;
-  std::vector<Marks> steps_;
+  std::array<Marks, kRing> ring_;
+  size_t ended_ = 0;            // steps
+  std::vector<Seconds> steps_;  // those that were read
 };
 
 }  // namespace bnlab
