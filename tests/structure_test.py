@@ -124,6 +124,16 @@ def torch_in_plain_files(root):
     return wrong
 
 
+def waits_for_a_device(root):
+    """Numbers of the host that a step needs on its device go there without a wait: through harness/upload.hpp."""
+    return [
+        f"{path}: {call.group(0)} copies from ordinary memory, for which a GPU's host waits: use uploaded()"
+        for path in files(root, "harness/training", "strategies")
+        if path.parts[1] != "reference"
+        for call in re.finditer(r"\bat::tensor\(", code(root / path))
+    ]
+
+
 def gaps_in_readmes(root):
     """A README lists the files of its folder, and those of folders below that have no README."""
     wrong = []
@@ -174,6 +184,9 @@ class Rules(unittest.TestCase):
     def test_plain_parts_include_no_torch(self):
         self.holds(torch_in_plain_files)
 
+    def test_steps_wait_for_no_device(self):
+        self.holds(waits_for_a_device)
+
     def test_readmes_list_every_source(self):
         self.holds(gaps_in_readmes)
 
@@ -189,6 +202,7 @@ class PlantedFaults(unittest.TestCase):
         c10d_outside_communicator,
         strategies_named_by_harness,
         torch_in_plain_files,
+        waits_for_a_device,
         gaps_in_readmes,
         long_files,
     ]
@@ -246,6 +260,10 @@ class PlantedFaults(unittest.TestCase):
 
     def test_torch_behind_another_header(self):
         self.check_caught(torch_in_plain_files, "harness/experiment/spec.hpp", '#include "harness/network.hpp"\n')
+
+    def test_waiting_copy(self):
+        text = self.sound["strategies/sync.cpp"] + "auto n = at::tensor(counts).to(x.device());\n"
+        self.check_caught(waits_for_a_device, "strategies/sync.cpp", text)
 
     def test_unlisted_file(self):
         self.check_caught(gaps_in_readmes, "tests/harness/world_test.cpp", "")

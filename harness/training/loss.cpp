@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "harness/tasks/task.hpp"
+#include "harness/upload.hpp"
 
 namespace bnlab {
 namespace {
@@ -20,12 +21,12 @@ int64_t labels_per_sample(const Batch& batch) {
 }
 
 // Labels of every local tower, [G] float64.
-at::Tensor label_counts(const Batch& batch) {
+at::Tensor label_counts(const Batch& batch, at::Device device) {
   std::vector<double> counts;
   for (int64_t t = batch.towers.first(); t < batch.towers.first() + batch.towers.per_rank(); ++t) {
     counts.push_back(static_cast<double>(batch.towers.samples(t) * labels_per_sample(batch)));
   }
-  return at::tensor(counts, at::kDouble);
+  return uploaded(counts, device);
 }
 
 // Valid labels of every local tower, [G] float64.
@@ -58,7 +59,7 @@ LossWeights::LossWeights(const Batch& batch, const at::Tensor& labels, const Los
     const int64_t total = per_tower ? towers_with_samples(batch.towers)
                                     : batch.towers.total_samples() * labels_per_sample(batch);
     total_ = at::full({}, static_cast<double>(total), options_.dtype(at::kDouble));
-    valid_ = per_tower ? label_counts(batch).to(options_.device()) : at::Tensor();
+    valid_ = per_tower ? label_counts(batch, options_.device()) : at::Tensor();
     return;
   }
   const at::Tensor valid = valid_counts(labels, batch.towers.local_offsets());

@@ -2,6 +2,8 @@
 
 #include <torch/types.h>
 
+#include "harness/upload.hpp"
+
 namespace bnlab {
 
 Moments::Moments(const at::Tensor& packed) {
@@ -21,7 +23,7 @@ at::Tensor pack_moments(const at::Tensor& count, const at::Tensor& mean, const a
 
 at::Tensor merge_moments(const at::Tensor& rows, const std::vector<int64_t>& group_of_row, int64_t groups) {
   const Moments r(rows);
-  const at::Tensor index = at::tensor(group_of_row, at::kLong).to(rows.device());
+  const at::Tensor index = uploaded(group_of_row, rows.device());
   const auto sum = [&](const at::Tensor& t) {
     return at::zeros({groups, t.size(1)}, t.options()).index_add_(0, index, t);
   };

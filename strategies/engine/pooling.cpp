@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "harness/upload.hpp"
 #include "strategies/engine/moments.hpp"
 
 namespace bnlab {
@@ -107,10 +108,8 @@ at::Tensor Pool::reduce_moments(const at::Tensor& own, at::ScalarType statistics
 // a count.
 at::Tensor Pool::reduce_e_x2(const at::Tensor& own, at::ScalarType statistics) {
   const Moments t(own);
-  const at::Tensor total = at::tensor(sums_of_groups(elements_, group_), at::kLong)
-                               .to(t.count.device())
-                               .to(at::kDouble)
-                               .unsqueeze(1);  // [K, 1]
+  const at::Tensor total =
+      uploaded(sums_of_groups(elements_, group_), t.count.device()).to(at::kDouble).unsqueeze(1);  // [K, 1]
   const at::Tensor weight = t.count / local_rows(total).clamp_min(1);
   const at::Tensor squares = t.m2 / t.count.clamp_min(1) + t.mean.square();
   at::Tensor sums = sum_by_group(pack_moments(weight, weight * t.mean, weight * squares).to(statistics));

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "harness/upload.hpp"
 #include "strategies/kernels/finish.hpp"
 
 namespace bnlab {
@@ -101,7 +102,7 @@ std::optional<kernels::PairStep> RunningPair::begin_update(int64_t rows, const s
   }
   if (weights_ != weights) {  // constant but for cumulative averages and changing sizes
     weights_ = weights;
-    weights_tensor_ = at::tensor(weights, at::kDouble).to(held_.device()).view({2, -1});
+    weights_tensor_ = uploaded(weights, held_.device()).view({2, -1});
   }
   return kernels::PairStep{held_, weights_tensor_, step.decay, nonfinite,
                            holding_ == Holding::shares ? spoiled_ : at::Tensor()};

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "harness/upload.hpp"
+
 namespace bnlab {
 namespace {
 
@@ -37,9 +39,7 @@ std::vector<int64_t> inverse(const std::vector<int64_t>& order) {
 
 // Undefined where nothing is to be reordered.
 at::Tensor index(const std::vector<int64_t>& order, at::Device device) {
-  return std::is_sorted(order.begin(), order.end())
-             ? at::Tensor()
-             : at::tensor(order, at::kLong).to(device, /*non_blocking=*/true);
+  return std::is_sorted(order.begin(), order.end()) ? at::Tensor() : uploaded(order, device);
 }
 
 at::Tensor reordered(const at::Tensor& rows, const at::Tensor& order) {
