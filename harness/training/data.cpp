@@ -72,6 +72,18 @@ double Data::epochs(int64_t steps) const {
 }
 
 Batch Data::training(int64_t step) {
+  if (device_.is_cpu()) {  // the step itself needs the cores: a thread beside it would only take their time
+    return made(step);
+  }
+  if (!prefetch_) {
+    prefetch_ = std::make_unique<Prefetch>([this](int64_t s) { return made(s); }, steps_, device_);
+  }
+  Batch batch = prefetch_->next();
+  TORCH_INTERNAL_ASSERT(batch.index == static_cast<uint64_t>(step));
+  return batch;
+}
+
+Batch Data::made(int64_t step) {
   return on_device(task_->training(training_.batch(step)), towers_, step);
 }
 
@@ -100,11 +112,20 @@ int64_t Data::first_test_sample(const Batch& batch) const {
   return static_cast<int64_t>(batch.index) * towers_.total_samples() + batch.towers.local_begin();
 }
 
+// To a GPU through pinned memory, from which the copy makes neither the host nor the stream wait.
+at::Tensor Data::moved(const at::Tensor& host, at::ScalarType type, at::MemoryFormat format) const {
+  if (device_.is_cpu()) {
+    return host.to(device_, type, /*non_blocking=*/false, /*copy=*/false, format);
+  }
+  const auto pinned = at::empty(host.sizes(), host.options().dtype(type).pinned_memory(true), format);
+  return pinned.copy_(host).to(device_, /*non_blocking=*/true);
+}
+
 Batch Data::on_device(const Examples& examples, Towers towers, int64_t index) const {
   Batch batch;
-  batch.images = examples.images.to(device_, parameter_type(spec_.precision), /*non_blocking=*/true,
-                                    /*copy=*/false, bnlab::memory_format(spec_.memory_format));
-  batch.labels = examples.labels.to(device_, /*non_blocking=*/true);
+  batch.images =
+      moved(examples.images, parameter_type(spec_.precision), bnlab::memory_format(spec_.memory_format));
+  batch.labels = moved(examples.labels, examples.labels.scalar_type(), at::MemoryFormat::Contiguous);
   batch.towers = std::move(towers);
   batch.index = static_cast<uint64_t>(index);
   return batch;

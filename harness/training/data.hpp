@@ -11,6 +11,7 @@
 #include "harness/strategy.hpp"
 #include "harness/tasks/sampler.hpp"
 #include "harness/tasks/task.hpp"
+#include "harness/training/prefetch.hpp"
 
 namespace bnlab {
 
@@ -24,7 +25,7 @@ class Data {
   int64_t steps() const { return steps_; }          // of the whole training
   double epochs(int64_t steps) const;               // passes through the training set in so many steps
 
-  Batch training(int64_t step);
+  Batch training(int64_t step);  // of step 0, 1, ... in turn
   // Training images in an order of their own, drawn from (seed, index), with augmentation that no training
   // step draws, dealt to towers and shards as in training.
   Batch calibration(int64_t index);
@@ -35,6 +36,8 @@ class Data {
   int64_t first_test_sample(const Batch& batch) const;  // of this rank's share of a test batch
 
  private:
+  Batch made(int64_t step);
+  at::Tensor moved(const at::Tensor& host, at::ScalarType type, at::MemoryFormat format) const;
   Batch on_device(const Examples& examples, Towers towers, int64_t index) const;
 
   const RunSpec& spec_;
@@ -44,6 +47,7 @@ class Data {
   int64_t steps_;
   Sampler training_;
   Sampler calibration_;
+  std::unique_ptr<Prefetch> prefetch_;  // from the first training batch on; its thread uses the others
 };
 
 }  // namespace bnlab

@@ -66,7 +66,8 @@ fs::path TrainingRuns::new_folder() {
   return folder;
 }
 
-std::vector<RankReport> TrainingRuns::reports(const RunSpec& spec, int ranks, const fs::path& folder) {
+std::vector<RankReport> TrainingRuns::reports(const RunSpec& spec, int ranks, const fs::path& folder,
+                                              const std::string& device) {
   const LoopbackSocket socket;
   std::vector<RankReport> reports(static_cast<size_t>(ranks));
   std::vector<std::thread> threads;
@@ -78,6 +79,7 @@ std::vector<RankReport> TrainingRuns::reports(const RunSpec& spec, int ranks, co
       job.rendezvous.size = ranks;
       job.rendezvous.port = socket.port();
       job.rendezvous.listen_fd = rank == 0 && ranks > 1 ? ::dup(socket.fd()) : -1;  // the store closes it
+      job.device = device;
       job.run_dir = folder.string();
       reports[static_cast<size_t>(rank)] = run_rank(job);
     });
@@ -88,10 +90,10 @@ std::vector<RankReport> TrainingRuns::reports(const RunSpec& spec, int ranks, co
   return reports;
 }
 
-TrainedRun TrainingRuns::run(const RunSpec& spec, int ranks) {
+TrainedRun TrainingRuns::run(const RunSpec& spec, int ranks, const std::string& device) {
   TrainedRun run;
   run.folder = new_folder();
-  const std::vector<RankReport> all = reports(spec, ranks, run.folder);
+  const std::vector<RankReport> all = reports(spec, ranks, run.folder, device);
   for (const RankReport& report : all) {
     EXPECT_EQ(report.status, "ok") << report.message;
   }

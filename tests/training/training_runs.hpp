@@ -33,9 +33,10 @@ class TrainingRuns {
   static RunSpec spec(const Json& keys = Json::object());
 
   // Trains on this many ranks and expects each of them to end well.
-  TrainedRun run(const RunSpec& spec, int ranks);
+  TrainedRun run(const RunSpec& spec, int ranks, const std::string& device = "cpu");
   // Trains likewise, but expects nothing, and returns the report of every rank.
-  std::vector<RankReport> reports(const RunSpec& spec, int ranks, const std::filesystem::path& folder);
+  std::vector<RankReport> reports(const RunSpec& spec, int ranks, const std::filesystem::path& folder,
+                                  const std::string& device = "cpu");
   std::filesystem::path new_folder();
 
  private:
