@@ -20,7 +20,7 @@ struct Placement {
   int64_t towers_per_rank = 1;
   std::string device = "cpu";             // or "cuda"
   std::optional<Exchange> exchange = {};  // between several ranks on CPUs, else nothing
-  bool shared_gpus = false;                // several ranks on one GPU
+  bool shared_gpus = false;               // several ranks on one GPU
 
   // "2x4-cpu": ranks x towers per rank - device; "2x4-cpu-sockets" where statistics go through sockets.
   std::string name() const;
