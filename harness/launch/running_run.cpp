@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <fstream>
 #include <map>
 
 #include "harness/communicator/loopback_socket.hpp"
@@ -51,6 +52,19 @@ std::map<std::string, std::string> rank_environment(const PlacedRun& run, int ra
                       {"MASTER_PORT", std::to_string(port)},
                       {"TORCHELASTIC_USE_AGENT_STORE", "False"}});
   return environment;
+}
+
+// Where a rank waits too long for another one, NCCL's watchdog aborts its process: all that it leaves is a line in its
+// log. That rank has lost contact and is not the one at fault.
+std::optional<RankReport> report_of_watchdog(const std::string& log) {
+  std::ifstream in(log);
+  for (std::string line; std::getline(in, line);) {
+    if (const size_t at = line.find("Watchdog caught collective operation timeout");
+        at != std::string::npos) {
+      return RankReport{"crashed", line.substr(at), nullptr, /*lost_contact=*/true, {}};
+    }
+  }
+  return std::nullopt;
 }
 
 bool failed(const RankEnd& rank) {
@@ -134,6 +148,10 @@ bool RunningRun::collect_ended() {
       rank.state.end = *end;
       rank.state.order = looks_;
       rank.state.report = read_report(run_.folder, static_cast<int>(i));
+      if (end->signal == SIGABRT && !rank.state.report) {
+        rank.state.report = report_of_watchdog(log_file(run_.folder, static_cast<int>(i)));
+        rank.state.end = rank.state.report ? ProcessEnd{} : *end;
+      }
     }
   }
   return any;

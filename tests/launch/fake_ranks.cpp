@@ -29,7 +29,7 @@ struct TaskOptions {
 
   void describe(OptionVisitor& option) {
     option("behaviour", behaviour, "what the last rank does")
-        .one_of({"ok", "refuse", "diverge", "exit", "kill", "stop", "hang"});
+        .one_of({"ok", "refuse", "diverge", "exit", "kill", "stop", "stop on a GPU", "hang"});
   }
 };
 
@@ -134,7 +134,7 @@ void misbehave(const std::string& behaviour) {
     std::cout << "about to die" << std::endl;
     raise(SIGKILL);
   }
-  if (behaviour == "stop") {
+  if (behaviour == "stop" || behaviour == "stop on a GPU") {
     raise(SIGSTOP);
     wait_for_ever();
   }
@@ -158,7 +158,12 @@ RankReport run_rank(const RankJob& job) {
   if (behaviour == "hang") {
     wait_for_ever();
   }
-  if (behaviour == "kill" || behaviour == "stop" || behaviour == "exit") {
+  if (behaviour == "stop on a GPU" && !last) {
+    std::cerr << "[rank0] Watchdog caught collective operation timeout: ALLREDUCE ran for 60000 ms"
+              << std::endl;
+    std::abort();  // as NCCL's watchdog does
+  }
+  if (behaviour == "kill" || behaviour.rfind("stop", 0) == 0 || behaviour == "exit") {
     if (!last) {
       return without_contact();
     }

@@ -193,6 +193,17 @@ TEST(Launch, AStoppedRankIsATimeoutThatNamesItAndIsKilled) {
   expect_nobody_left(scratch, 2);
 }
 
+TEST(Launch, ARankThatNcclsWatchdogEndedIsNotTheOneAtFault) {
+  const Scratch scratch;
+  run(scratch.write_spec(behaves("stop on a GPU")), scratch.options(2));
+  const Record record = scratch.records().at(0);
+  EXPECT_EQ(record.status(), Status::timeout);
+  EXPECT_EQ(record.at("outcome.rank"), 1);
+  EXPECT_EQ(record.at("outcome.message"),
+            "rank 1 did not answer (rank 0: Watchdog caught collective operation timeout: ALLREDUCE ran for "
+            "60000 ms)");
+}
+
 TEST(Launch, ARefusalIsAnErrorAndADivergenceKeepsItsResult) {
   const Scratch scratch;
   run(scratch.write_spec(behaves("refuse")), scratch.options(2));
