@@ -4,6 +4,8 @@
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
+#include <memory>
+
 namespace bnlab {
 
 // While this lives, its thread works on a stream of its own from the device's pool; on the CPU nothing changes. The
@@ -13,12 +15,13 @@ class OwnStream {
  public:
   explicit OwnStream(at::Device device) {
     if (!device.is_cpu()) {
-      guard_.reset_stream(c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device));
+      guard_ = std::make_unique<c10::StreamGuard>(
+          c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device));
     }
   }
 
  private:
-  c10::OptionalStreamGuard guard_;
+  std::unique_ptr<c10::StreamGuard> guard_;  // null on the CPU
 };
 
 }  // namespace bnlab
