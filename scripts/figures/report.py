@@ -55,7 +55,8 @@ class Row(Scores):
         super().__init__(given)
         self.cell, self.strategy, self.grouping = cell, cell.strategy, cell.grouping
         self.placement = given["placement"]
-        self.world = given["device"], given["ranks"], self.placement.endswith("-sockets")
+        self.over_sockets = self.placement.endswith("-sockets")
+        self.world = given["device"], given["ranks"], self.over_sockets
         # What a user's multi-GPU run would be: several ranks, one tower each, alone on the machine.
         self.is_real = bool(given["images_per_s"]) and given["ranks"] > 1
         self.images_per_s = _quantity(given["images_per_s"] or given["emulated_images_per_s"])
