@@ -23,6 +23,7 @@ namespace {
 LaunchOptions options_of_world(LaunchOptions options, const EnvironmentWorld& world) {
   options.ranks = world.rendezvous.size;
   options.one_host = world.one_host;
+  options.joined = true;
   options.jobs = 1;
   if (options.threads == 0) {
     const char* set_by_launcher = std::getenv("OMP_NUM_THREADS");

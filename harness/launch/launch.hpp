@@ -18,6 +18,7 @@ struct LaunchOptions {
   std::string device;  // "cpu", "cuda" or "" (cuda if there is a GPU for every rank)
   std::optional<Exchange> exchange;  // of CPU ranks; nothing: shared memory, where one host has all ranks
   bool one_host = true;              // whether it has
+  bool joined = false;               // the ranks are those of a launcher such as torchrun
   int jobs = 1;                      // independent runs side by side
   std::vector<std::string> only;     // "strategy=sync,per_tower", "seed=0": runs that match all of them
   bool retry = false;                // start failed runs again

@@ -101,10 +101,10 @@ std::optional<Exchange> choose_exchange(const RunSpec& run, const LaunchOptions&
   return asked.value_or(options.one_host ? Exchange::shared_memory : Exchange::sockets);
 }
 
-// Throws Error (environment) unless the user allows it.
-void share_gpus(PlacedRun& place, int gpus) {
+// Throws Error (environment) unless the user allows it; a launcher gives each of its ranks a GPU of its own.
+void share_gpus(PlacedRun& place, int gpus, const LaunchOptions& options) {
   const std::string ranks = several(place.placement.ranks, "rank");
-  if (gpus == 0 || !gpus_are_shared()) {
+  if (gpus == 0 || options.joined || !gpus_are_shared()) {
     const std::string need = ranks + (place.placement.ranks == 1 ? " needs a GPU" : " need as many GPUs");
     const std::string seen = gpus == 0 ? "none is" : std::to_string(gpus) + (gpus == 1 ? " is" : " are");
     throw Error(Error::Kind::environment, place.spec.id + ": " + need + ", and " + seen +
@@ -145,7 +145,7 @@ std::vector<PlacedRun> place_runs(const Experiment& experiment, const std::vecto
     const bool on_gpu = place.placement.device == "cuda";
     place.placement.ranks = choose_ranks(run, options, on_gpu ? gpus() : 0, remarks);
     if (on_gpu && place.placement.ranks > gpus()) {
-      share_gpus(place, gpus());
+      share_gpus(place, gpus(), options);
     }
     place.placement.exchange = choose_exchange(run, options, place.placement, remarks);
     place.placement.towers_per_rank = run.towers() / place.placement.ranks;

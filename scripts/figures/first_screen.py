@@ -69,7 +69,7 @@ def draw(points, catalogue):
                       markersize=5.5, elinewidth=0.7)
         axes.plot([point.sockets, point.shared], [y, y], color=look.colour, linewidth=0.7, alpha=0.6)
         axes.plot(point.sockets, y, color=look.colour, marker=look.marker, markersize=5.5, markerfacecolor="white",
-                  zorder=2.5)
+                  zorder=1.5)
         obstacles.append((point.shared, y - point.accuracy.half_width, point.shared, y + point.accuracy.half_width, 1))
         obstacles.append((point.sockets, y, point.shared, y, 1))
         rows.append({"strategy": point.strategy, "accuracy": y, "accuracy_half_width": point.accuracy.half_width,
