@@ -101,7 +101,8 @@ __device__ void walk(const Cut& cut, F f) {
   }
 }
 
-// The launches of one kernel: the same grid but for the number of slices, from shapes alone.
+// The launches of one kernel: the same grid but for the number of slices. Shapes and the GPU decide it,
+// so the last bits of a sum may differ between GPU models and between placements.
 struct Launches {
   dim3 grid, block;  // grid.z is set per cut
   std::vector<Cut> cuts;

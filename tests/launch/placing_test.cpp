@@ -109,6 +109,21 @@ TEST_F(Placing, RanksMayShareGpusWhereTheUserAllowsIt) {
             std::vector<std::string>{"3 ranks shared 1 GPU: their speed is not that of as many GPUs"});
 }
 
+TEST_F(Placing, RanksOfAnotherLauncherShareNoGpus) {
+  options_.ranks = 3;
+  options_.device = "cuda";
+  options_.joined = true;
+  setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1", 1);
+  EXPECT_THROW(place(kSixTowers, 1), Error);
+  unsetenv("NCCL_MULTI_RANK_GPU_ENABLE");
+}
+
+TEST_F(Placing, ExchangesThatDoNotApplyAreSaid) {
+  options_.exchange = Exchange::sockets;
+  EXPECT_EQ(place(kSixTowers, 0).placement.exchange, std::nullopt);
+  EXPECT_EQ(remarks_, std::vector<std::string>{"--exchange does not apply to runs on GPUs or on one rank"});
+}
+
 TEST_F(Placing, MoreRanksThanGpusUseTheCpuAloudWhereNoDeviceWasGiven) {
   options_.ranks = 2;
   const PlacedRun run = place(R"(, "matrix": {"towers": [6], "seed": [0, 1]})", 1);
