@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -14,8 +15,8 @@ namespace bnlab {
 namespace {
 
 // 10 steps of the optimizer that the options name.
-std::unique_ptr<Optimizer> make_sgd(const Json& options, const std::vector<NamedTensor>& parameters,
-                                    const std::string& norm_site = "none") {
+std::unique_ptr<Optimizer> make_optimizer(const Json& options, const std::vector<NamedTensor>& parameters,
+                                          const std::string& norm_site = "none") {
   torch::OrderedDict<std::string, at::Tensor> named;
   for (const NamedTensor& p : parameters) {
     named.insert(p.name, p.tensor);
@@ -42,7 +43,7 @@ NamedTensor parameter(const char* name, at::IntArrayRef shape, double gradient) 
 TEST(Sgd, FollowsItsFormulaAndDecaysMatricesOnly) {
   const NamedTensor matrix = parameter("conv.weight", {2, 2}, 1.0),
                     vector = parameter("norm.weight", {2}, 1.0);
-  const auto sgd = make_sgd(options(), {matrix, vector});
+  const auto sgd = make_optimizer(options(), {matrix, vector});
   const auto all = [](const std::string&) { return true; };
   sgd->step(0, all);
   // buffer = 1 + 0.1 * 1 = 1.1, w = 1 - 0.5 * 1.1 = 0.45; without decay buffer = 1, w = 0.5
@@ -56,7 +57,7 @@ TEST(Sgd, FollowsItsFormulaAndDecaysMatricesOnly) {
 
 TEST(Sgd, LeavesFrozenParametersUnchangedToTheBit) {
   const NamedTensor frozen = parameter("a", {3, 3}, 1.0), moving = parameter("b", {3, 3}, 1.0);
-  const auto sgd = make_sgd(options(), {frozen, moving});
+  const auto sgd = make_optimizer(options(), {frozen, moving});
   sgd->step(0, [](const std::string& name) { return name != "a"; });
   EXPECT_TRUE(at::equal(frozen.tensor, at::ones({3, 3}, at::kDouble)));
   EXPECT_FALSE(at::equal(moving.tensor, at::ones({3, 3}, at::kDouble)));
@@ -83,7 +84,7 @@ Json group(const char* prefix, double lr_multiplier, const Json& weight_decay = 
   return {{"prefix", prefix}, {"lr_multiplier", lr_multiplier}, {"weight_decay", weight_decay}};
 }
 
-TEST(SgdGroups, NormLrMultiplierScalesTheParametersOfNormSitesAlone) {
+TEST(ParameterGroups, NormLrMultiplierScalesTheParametersOfNormSitesAlone) {
   const NamedTensor norm = parameter("block.norm1.weight", {2}, 1),
                     affine = parameter("block.norm1.bias", {2}, 1),
                     conv = parameter("block.conv1.weight", {2, 2}, 1),
@@ -91,7 +92,7 @@ TEST(SgdGroups, NormLrMultiplierScalesTheParametersOfNormSitesAlone) {
                         parameter("block.norm10.weight", {2}, 1);  // another layer whose name begins alike
   Json o = plain_options(Json::array());
   o["norm_lr_multiplier"] = 0.25;
-  const auto sgd = make_sgd(o, {norm, affine, conv, namesake}, "block.norm1");
+  const auto sgd = make_optimizer(o, {norm, affine, conv, namesake}, "block.norm1");
   sgd->step(0, kAll);
   EXPECT_DOUBLE_EQ(fall(norm), 0.25);
   EXPECT_DOUBLE_EQ(fall(affine), 0.25);
@@ -99,14 +100,14 @@ TEST(SgdGroups, NormLrMultiplierScalesTheParametersOfNormSitesAlone) {
   EXPECT_DOUBLE_EQ(fall(namesake), 1);
 }
 
-TEST(SgdGroups, TheLongestPrefixDecidesAndMultipliersMultiply) {
+TEST(ParameterGroups, TheLongestPrefixDecidesAndMultipliersMultiply) {
   const NamedTensor first = parameter("encoder0.conv1.weight", {2, 2}, 1),
                     norm = parameter("encoder0.norm1.weight", {2}, 1),
                     second = parameter("encoder1.conv1.weight", {2, 2}, 1),
                     head = parameter("head.weight", {2, 2}, 1);
   Json o = plain_options({group("encoder1", 0.125), group("encoder", 0.5)});
   o["norm_lr_multiplier"] = 0.5;
-  const auto sgd = make_sgd(o, {first, norm, second, head}, "encoder0.norm1");
+  const auto sgd = make_optimizer(o, {first, norm, second, head}, "encoder0.norm1");
   sgd->step(0, kAll);
   EXPECT_DOUBLE_EQ(fall(first), 0.5);
   EXPECT_DOUBLE_EQ(fall(norm), 0.25);
@@ -114,12 +115,12 @@ TEST(SgdGroups, TheLongestPrefixDecidesAndMultipliersMultiply) {
   EXPECT_DOUBLE_EQ(fall(head), 1);
 }
 
-TEST(SgdGroups, AGroupsDecayReplacesTheOptimizersWhereThereIsDecay) {
+TEST(ParameterGroups, AGroupsDecayReplacesTheOptimizersWhereThereIsDecay) {
   const NamedTensor own = parameter("encoder.weight", {2, 2}, 1), bias = parameter("encoder.bias", {2}, 1),
                     none = parameter("middle.weight", {2, 2}, 1), other = parameter("head.weight", {2, 2}, 1);
   Json o = plain_options({group("encoder", 1, 0.25), group("middle", 1, 0)});
   o["weight_decay"] = 0.5;
-  const auto sgd = make_sgd(o, {own, bias, none, other});
+  const auto sgd = make_optimizer(o, {own, bias, none, other});
   sgd->step(0, kAll);
   EXPECT_DOUBLE_EQ(fall(own), 1.25);
   EXPECT_DOUBLE_EQ(fall(bias), 1);  // decay_norm_and_bias is false
@@ -127,12 +128,12 @@ TEST(SgdGroups, AGroupsDecayReplacesTheOptimizersWhereThereIsDecay) {
   EXPECT_DOUBLE_EQ(fall(other), 1.5);
 }
 
-TEST(SgdGroups, AMultiplierOfZeroChangesNothing) {
+TEST(ParameterGroups, AMultiplierOfZeroChangesNothing) {
   const NamedTensor still = parameter("encoder.weight", {2, 2}, 1),
                     moving = parameter("head.weight", {2, 2}, 1);
   Json o = options();
   o["groups"] = {group("encoder", 0)};
-  const auto sgd = make_sgd(o, {still, moving});
+  const auto sgd = make_optimizer(o, {still, moving});
   for (int step = 0; step < 3; ++step) {
     sgd->step(0, kAll);
   }
@@ -140,12 +141,12 @@ TEST(SgdGroups, AMultiplierOfZeroChangesNothing) {
   EXPECT_GT(fall(moving), 0.5);
 }
 
-TEST(SgdGroups, AGroupWithoutParametersIsRefused) {
+TEST(ParameterGroups, AGroupWithoutParametersIsRefused) {
   for (const Json& groups : {Json{group("decoder", 1)}, Json{group("enc", 1), group("encoder", 1)},
                              Json{group("encoder", 1), group("encoder", 2)}}) {
     try {
-      make_sgd(plain_options(groups),
-               {parameter("encoder.weight", {2}, 1), parameter("head.weight", {2}, 1)});
+      make_optimizer(plain_options(groups),
+                     {parameter("encoder.weight", {2}, 1), parameter("head.weight", {2}, 1)});
       ADD_FAILURE() << "no error for " << groups;
     } catch (const Error& error) {
       EXPECT_EQ(error.kind(), Error::Kind::refused);
@@ -157,7 +158,7 @@ TEST(SgdGroups, AGroupWithoutParametersIsRefused) {
 
 TEST(Sgd, HandsOutTheMomentaThatItUses) {
   const NamedTensor first = parameter("a", {2, 2}, 1), second = parameter("b", {3}, 2);
-  const auto sgd = make_sgd(options(), {first, second});
+  const auto sgd = make_optimizer(options(), {first, second});
   sgd->step(0, kAll);
   const auto momenta = sgd->state();
   ASSERT_EQ(momenta.size(), 2u);
@@ -169,23 +170,105 @@ TEST(Sgd, HandsOutTheMomentaThatItUses) {
   EXPECT_DOUBLE_EQ(second.tensor[0].item<double>(), before - 0.5 * 2);  // the momentum began at zero again
 }
 
-TEST(Sgd, ItsRateRisesLinearlyThenFallsPolynomially) {
-  Json o = options();
-  o["schedule"] = "poly";
-  o["power"] = 2.0;
-  o["warmup_steps"] = 2;
-  EXPECT_DOUBLE_EQ(make_sgd(o, {})->learning_rate(0), 0.25);        // half of the way up
-  EXPECT_DOUBLE_EQ(make_sgd(o, {})->learning_rate(5), 0.5 * 0.25);  // (1 - 1/2)^2
-  o["schedule"] = "constant";
-  EXPECT_DOUBLE_EQ(make_sgd(o, {})->learning_rate(9), 0.5);
-}
-
 TEST(Sgd, AStepGoesByItsRate) {
   const NamedTensor weight = parameter("a", {2}, 1);
   Json o = plain_options(Json::array());
   o["warmup_steps"] = 4;
-  make_sgd(o, {weight})->step(1, kAll);
+  make_optimizer(o, {weight})->step(1, kAll);
   EXPECT_DOUBLE_EQ(fall(weight), 0.5);
+}
+
+// What is left of a gradient, seen in the fall of a weight of 1 at rate 1.
+TEST(GradientClipping, ShortensTheGradientsOfAllTrainableParametersTogether) {
+  Json o = plain_options({group("head", 0.5)});
+  o["clip_gradient_norm"] = 2.5;
+  // The norm of 16 times 1 and of one 3 is 5; the frozen 100 is no part of it.
+  const NamedTensor ones = parameter("encoder.weight", {4, 4}, 1), three = parameter("head.weight", {1}, 3),
+                    frozen = parameter("frozen.weight", {1}, 100);
+  make_optimizer(o, {ones, three, frozen})->step(0, [](const std::string& name) {
+    return name != "frozen.weight";
+  });
+  EXPECT_NEAR(fall(ones), 0.5, 1e-6);
+  EXPECT_NEAR(fall(three), 0.5 * 1.5, 1e-6);
+  EXPECT_EQ(fall(frozen), 0);
+}
+
+TEST(GradientClipping, LeavesShorterGradientsAsTheyAre) {
+  Json o = plain_options(Json::array());
+  o["clip_gradient_norm"] = 5.01;
+  for (const double gradient : {0.0, 1.0}) {
+    const NamedTensor weight = parameter("a", {5, 5}, gradient);
+    make_optimizer(o, {weight})->step(0, kAll);
+    EXPECT_EQ(fall(weight), gradient);
+  }
+  make_optimizer(o, {parameter("a", {1}, 1)})->step(0, [](const std::string&) { return false; });
+}
+
+Json adamw_options() {
+  return {{"name", "adamw"},     {"lr", 0.1},   {"schedule", "constant"},
+          {"betas", {0.8, 0.9}}, {"eps", 1e-3}, {"weight_decay", 0.5}};
+}
+
+// The formula, one number at a time.
+struct AdamWByHand {
+  double weight = 1, mean = 0, square = 0;
+  int updates = 0;
+
+  void update(double gradient, double rate, double decay) {
+    ++updates;
+    weight -= rate * decay * weight;
+    mean = 0.8 * mean + 0.2 * gradient;
+    square = 0.9 * square + 0.1 * gradient * gradient;
+    weight -= rate * (mean / (1 - std::pow(0.8, updates))) /
+              (std::sqrt(square / (1 - std::pow(0.9, updates))) + 1e-3);
+  }
+};
+
+TEST(AdamW, FollowsItsFormulaAndDecaysMatricesOnly) {
+  NamedTensor matrix = parameter("conv.weight", {2, 2}, 0), vector = parameter("norm.weight", {2}, 0);
+  const auto adamw = make_optimizer(adamw_options(), {matrix, vector});
+  AdamWByHand of_matrix, of_vector;
+  for (const double gradient : {0.5, -2.0, 1e-3, 0.0}) {
+    matrix.tensor.mutable_grad().fill_(gradient);
+    vector.tensor.mutable_grad().fill_(-gradient);
+    adamw->step(0, kAll);
+    of_matrix.update(gradient, 0.1, 0.5);
+    of_vector.update(-gradient, 0.1, 0);
+    EXPECT_NEAR(matrix.tensor[1][1].item<double>(), of_matrix.weight, 1e-15);
+    EXPECT_NEAR(vector.tensor[1].item<double>(), of_vector.weight, 1e-15);
+  }
+}
+
+TEST(AdamW, FrozenParametersKeepWhatIsRememberedOfThem) {
+  const NamedTensor late = parameter("a", {2, 2}, 0.5), steady = parameter("b", {2, 2}, 0.5);
+  const auto adamw = make_optimizer(adamw_options(), {late, steady});
+  adamw->step(0, [](const std::string& name) { return name != "a"; });
+  EXPECT_TRUE(at::equal(late.tensor, at::ones({2, 2}, at::kDouble)));
+  const auto state = adamw->state();  // means, then mean squares
+  ASSERT_EQ(state.size(), 4u);
+  EXPECT_EQ(state[0].abs().max().item<double>(), 0);
+  EXPECT_EQ(state[2].abs().max().item<double>(), 0);
+  EXPECT_GT(state[1].min().item<double>(), 0);
+  EXPECT_GT(state[3].min().item<double>(), 0);
+  adamw->step(1, kAll);
+  AdamWByHand first;  // the late parameter's first update
+  first.update(0.5, 0.1, 0.5);
+  EXPECT_NEAR(late.tensor[0][0].item<double>(), first.weight, 1e-15);
+}
+
+TEST(AdamW, HandsOutTheMomentsThatItUses) {
+  const NamedTensor weight = parameter("a", {2}, 0.5);
+  const auto adamw = make_optimizer(adamw_options(), {weight});
+  adamw->step(0, kAll);
+  EXPECT_NEAR(adamw->state()[0][0].item<double>(), 0.2 * 0.5, 1e-16);
+  EXPECT_NEAR(adamw->state()[1][0].item<double>(), 0.1 * 0.25, 1e-16);
+  adamw->state()[0].zero_();
+  adamw->state()[1].fill_(1);
+  const double before = weight.tensor[0].item<double>();
+  adamw->step(0, kAll);
+  const double square = (0.9 * 1 + 0.1 * 0.25) / (1 - 0.81);
+  EXPECT_NEAR(weight.tensor[0].item<double>(), before - 0.1 * (0.1 / (1 - 0.64)) / (std::sqrt(square) + 1e-3),
+              1e-15);
 }
 
 TEST(OptimizerReference, NamesEveryOption) {

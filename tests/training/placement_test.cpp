@@ -130,11 +130,31 @@ TEST_F(PlacementOfOptions, AveragedWeightsAreInvariantTooAndLeaveTheTrainingAlon
   EXPECT_FALSE(without.result.at("final").contains("ema"));
 }
 
+// The norm of all gradients is above this limit in every step.
+constexpr double kClip = 0.05;
+
+TEST_F(PlacementOfOptions, OptimizersSchedulesAndClippingAreInvariantToo) {
+  const auto with = [](const Json& optimizer) { return TrainingRuns::spec({{"optimizer", optimizer}}); };
+  const Json adamw = {{"name", "adamw"}, {"lr", 0.01}, {"schedule", "cosine"}, {"norm_lr_multiplier", 0.5}};
+  const Json sgd = {{"name", "sgd"}, {"schedule", "step"}, {"milestones", {0.5}}};
+  for (const Json& optimizer : {adamw, sgd}) {
+    Json clipped = optimizer;
+    clipped["clip_gradient_norm"] = kClip;
+    SCOPED_TRACE(clipped);
+    expect_invariant(with(clipped));
+    EXPECT_NE(runs_.run(with(clipped), 1).losses, runs_.run(with(optimizer), 1).losses);
+  }
+}
+
 TEST_F(PlacementOfOptions, EveryGradientRouteIsTheSameTraining) {
-  const TrainedRun reducer = runs_.run(TrainingRuns::spec(), 2);
+  const auto by = [](const char* route) {
+    return TrainingRuns::spec(
+        {{"gradient_route", route}, {"optimizer", {{"name", "sgd"}, {"clip_gradient_norm", kClip}}}});
+  };
+  const TrainedRun reducer = runs_.run(by("reducer"), 2);
   for (const char* route : {"rank0", "host"}) {
     SCOPED_TRACE(route);
-    expect_same(reducer, runs_.run(TrainingRuns::spec({{"gradient_route", route}}), 2));
+    expect_same(reducer, runs_.run(by(route), 2));
   }
 }
 
