@@ -12,20 +12,20 @@ namespace {
 class Convolution : public Layer {
  public:
   Convolution(const ConvSite& site, uint64_t seed, const at::TensorOptions& options)
-      : stride_(site.stride), padding_(site.padding) {
+      : stride_(site.stride), padding_(site.padding), dilation_(site.dilation) {
     weight_ = register_parameter("weight", initial_weights(site, seed).to(options));
-    if (!site.norm_follows) {
+    if (!site.norm_follows || site.bias) {
       bias_ = register_parameter("bias", at::zeros({site.out}, options));
     }
   }
 
   at::Tensor forward(at::Tensor x, at::Tensor, const Pass&) override {
-    return at::conv2d(x, weight_, bias_, stride_, padding_);
+    return at::conv2d(x, weight_, bias_, stride_, padding_, dilation_);
   }
 
  private:
   at::Tensor weight_, bias_;
-  int64_t stride_, padding_;
+  int64_t stride_, padding_, dilation_;
 };
 
 }  // namespace
@@ -33,7 +33,8 @@ class Convolution : public Layer {
 at::Tensor initial_weights(const ConvSite& site, uint64_t seed) {
   at::Tensor weight = at::empty({site.out, site.in, site.kernel, site.kernel}, at::kDouble);
   Stream stream(seed, "weights/" + site.name);
-  const double deviation = std::sqrt(2.0 / static_cast<double>(site.in * site.kernel * site.kernel));
+  const int64_t fan = (site.fan == Fan::in ? site.in : site.out) * site.kernel * site.kernel;
+  const double deviation = std::sqrt(2.0 / static_cast<double>(fan));
   double* values = weight.mutable_data_ptr<double>();
   for (int64_t i = 0; i < weight.numel(); ++i) {
     values[i] = deviation * stream.normal();
@@ -41,12 +42,17 @@ at::Tensor initial_weights(const ConvSite& site, uint64_t seed) {
   return weight;
 }
 
+Part Network::part_of(const std::string& name) const {
+  const std::string beginning = name.substr(0, name.find('.'));
+  return beginning == "head" ? Part::head : beginning == "backbone" ? Part::backbone : Part::features;
+}
+
 std::shared_ptr<Layer> Strategy::conv(const ConvSite& site) {
   return std::make_shared<Convolution>(site, context_.seed,
                                        at::TensorOptions().device(context_.device).dtype(context_.dtype));
 }
 
-at::Tensor Strategy::forward(Network& network, const at::Tensor& images, const Pass& pass) {
+Outputs Strategy::forward(Network& network, const at::Tensor& images, const Pass& pass) {
   return network.head(network.features(images, pass), pass);
 }
 

@@ -23,7 +23,9 @@ struct Batch {
   int64_t rows_per_sample = 1;  // rows of `images` per sample: 1, or the frames of a clip
   uint64_t index = 0;           // of the batch in its stream: the training step, or the calibration batch
 
-  Pass pass(const Step& step, Mode mode) const { return {towers, rows_per_sample, step, mode, index}; }
+  Pass pass(const Step& step, Mode mode, uint64_t seed = 0) const {
+    return {towers, rows_per_sample, step, mode, index, seed, {images.size(-2), images.size(-1)}, {}};
+  }
 };
 
 class Strategy : public LayerMaker {
@@ -49,7 +51,7 @@ class Strategy : public LayerMaker {
   std::shared_ptr<Layer> conv(const ConvSite& site) override;
 
   // Outputs of the network for this rank's samples. Called by every rank, in the same order.
-  virtual at::Tensor forward(Network& network, const at::Tensor& images, const Pass& pass);
+  virtual Outputs forward(Network& network, const at::Tensor& images, const Pass& pass);
 
   // Whether the optimizer may change this parameter at this step.
   virtual bool trainable(const std::string& parameter, const Step& step) const;
@@ -72,8 +74,8 @@ class Strategy : public LayerMaker {
   Context context_;
 };
 
-// The weights that a convolution starts from, [out, in, kernel, kernel] float64 on the CPU: from N(0, 2 /
-// fan_in) (He et al. 2015), drawn from a stream of the site's name, the same for every strategy, precision
+// The weights that a convolution starts from, [out, in, kernel, kernel] float64 on the CPU: from N(0, 2 / fan)
+// (He et al. 2015), drawn from a stream of the site's name, the same for every strategy, precision
 // and placement.
 at::Tensor initial_weights(const ConvSite& site, uint64_t seed);
 

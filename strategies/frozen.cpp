@@ -51,7 +51,7 @@ class Frozen : public Wrapper {
     return Wrapper::norm(site);
   }
 
-  at::Tensor forward(Network& network, const at::Tensor& images, const Pass& pass) override {
+  Outputs forward(Network& network, const at::Tensor& images, const Pass& pass) override {
     if (pass.mode != Mode::train || pass.step.index < from_step_) {
       return Wrapper::forward(network, images, pass);
     }

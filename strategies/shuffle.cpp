@@ -31,7 +31,7 @@ class Shuffle : public BnStrategy {
 
   Shuffle(const Options& options, const Context& context) : BnStrategy(options.rules(), context) {}
 
-  at::Tensor forward(Network& network, const at::Tensor& images, const Pass& pass) override {
+  Outputs forward(Network& network, const at::Tensor& images, const Pass& pass) override {
     permutation_.clear();
     if (pass.mode != Mode::train && pass.mode != Mode::calibrate) {
       return BnStrategy::forward(network, images, pass);
@@ -39,8 +39,14 @@ class Shuffle : public BnStrategy {
     permutation_ = drawn(pass);
     const auto exchange = c10::make_intrusive<SampleExchange>(permutation_, pass.towers, pass.rows_per_sample,
                                                               images.device(), context_.statistics);
-    const at::Tensor features = network.features(scatter(images, exchange), pass);
-    return network.head(restore(features, exchange), pass);
+    Pass shuffled = pass;
+    const auto first = permutation_.begin() + pass.towers.local_begin() * pass.rows_per_sample;
+    shuffled.rows.assign(first, first + pass.towers.local_samples() * pass.rows_per_sample);
+    Network::Maps features = network.features(scatter(images, exchange), shuffled);
+    for (at::Tensor& map : features) {
+      map = restore(map, exchange);
+    }
+    return network.head(features, pass);
   }
 
   Travel travel() const override { return {true, permutation_}; }

@@ -25,6 +25,9 @@ namespace bnlab {
 using Channels = std::vector<int64_t>;
 using ImageSizes = std::vector<std::array<int64_t, 2>>;  // height, width
 
+// What labels belong to: each pixel, each image, or each clip of frames.
+BNLAB_CHOICE(Subjects, pixels, images, clips)
+
 // What is known of a run before it starts; empty where it is not.
 struct RunOutline {
   std::vector<int64_t> samples_per_tower = {};
@@ -43,6 +46,8 @@ struct About {
   std::string exchanges = {};  // per site and training step, in words: "none", "1 forward, 1 backward"
   std::string use = {};        // when to use it
   std::string limits = {};     // what it cannot do
+  // Of tasks and models: what is labelled, and what is answered; they must be the same.
+  Subjects of = Subjects::pixels;
 
   // These follow from the options of the entry; Registered fills them in.
   std::vector<Parameter> parameters = {};
@@ -50,13 +55,19 @@ struct About {
   std::function<void(const Json& options, const RunOutline&, Problems&)> check = {};
   // Of models: channels of each kind of norm site.
   std::function<Channels(const Json& options)> norm_channels = [](const Json&) { return Channels(); };
+  // Of backbones: channels of the maps at 1/2, 1/4, 1/8, 1/16 and 1/32 of the image, and the strides that the last of them
+  // may keep by dilation.
+  std::function<Channels(const Json& options)> feature_channels = [](const Json&) { return Channels(); };
+  std::function<std::vector<int64_t>(const Json& options)> output_strides = [](const Json&) {
+    return std::vector<int64_t>();
+  };
   // Of tasks: the sizes of images that the options tell.
   std::function<ImageSizes(const Json& options)> image_sizes = [](const Json&) { return ImageSizes(); };
   // Of strategies: whether evaluation has running statistics to use.
   std::function<bool(const Json& options)> has_running_statistics = [](const Json&) { return false; };
 };
 
-// Everything registered in a family ("strategy", "model", "task", "optimizer", "loss"), by name. Needs no LibTorch.
+// Everything registered in a family ("strategy", "model", "backbone", "task", "optimizer", "loss"), by name. Needs no LibTorch.
 const std::map<std::string, About>& registered(const std::string& family);
 const About* find_registered(const std::string& family, const std::string& name);  // null if unknown
 std::vector<std::string> registered_names(const std::string& family);
@@ -86,6 +97,10 @@ About with_options(About about) {
   };
   if constexpr (requires { &Options::norm_channels; }) {
     about.norm_channels = asked(&Options::norm_channels);
+  }
+  if constexpr (requires { &Options::output_strides; }) {
+    about.feature_channels = asked(&Options::feature_channels);
+    about.output_strides = asked(&Options::output_strides);
   }
   if constexpr (requires { &Options::image_sizes; }) {
     about.image_sizes = asked(&Options::image_sizes);

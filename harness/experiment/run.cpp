@@ -94,6 +94,17 @@ void check_weight_averaging(const Json& run, Problems& problems) {
   }
 }
 
+// The models that answer for such subjects.
+std::vector<std::string> answering(Subjects subjects) {
+  std::vector<std::string> names;
+  for (const auto& [name, about] : registered("model")) {
+    if (about.of == subjects) {
+      names.push_back(name);
+    }
+  }
+  return names;
+}
+
 // What the components say of their own options in such a run.
 void check_components(const Json& run, const Problems& reported, Problems& problems) {
   const auto fine = [&](const std::string& key) {
@@ -113,6 +124,16 @@ void check_components(const Json& run, const Problems& reported, Problems& probl
   }
   if (fine("task")) {
     outline.image_sizes = find_registered("task", run["task"]["name"])->image_sizes(run["task"]);
+  }
+  if (fine("task") && fine("model")) {
+    const Subjects labelled = find_registered("task", run["task"]["name"])->of;
+    const Subjects answered = find_registered("model", run["model"]["name"])->of;
+    if (labelled != answered) {
+      problems.add("model", "expected a model that answers for " + name_of(labelled) + ", as the task " +
+                                shown(run["task"]["name"]) + " asks, got " + shown(run["model"]["name"]) +
+                                ", which answers for " + name_of(answered) +
+                                "; there are: " + joined(answering(labelled)));
+    }
   }
   for (const char* family : {"task", "model", "strategy", "optimizer"}) {
     if (fine(family)) {

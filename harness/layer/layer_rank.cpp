@@ -10,10 +10,8 @@ namespace bnlab {
 class LayerRank::OneSite : public Network {
  public:
   explicit OneSite(std::shared_ptr<Layer> layer) : layer_(register_module("site", std::move(layer))) {}
-  at::Tensor features(at::Tensor x, const Pass& pass) override {
-    return layer_->forward(std::move(x), {}, pass);
-  }
-  at::Tensor head(at::Tensor x, const Pass&) override { return x; }
+  Maps features(at::Tensor x, const Pass& pass) override { return {layer_->forward(std::move(x), {}, pass)}; }
+  Outputs head(const Maps& features, const Pass&) override { return {features.front()}; }
   const Layer& layer() const { return *layer_; }
 
  private:
@@ -51,8 +49,12 @@ LayerRank::LayerRank(const LayerCase& layer_case, World& world, std::string& key
                                                             .shadows = {}});
   if (case_.conv) {
     const LayerConv& conv = *case_.conv;
-    network_ = std::make_shared<OneSite>(strategy_->conv(
-        {"site", conv.v.size(1), conv.v.size(0), conv.v.size(2), conv.stride, conv.padding, true}));
+    network_ = std::make_shared<OneSite>(strategy_->conv({.name = "site",
+                                                          .in = conv.v.size(1),
+                                                          .out = conv.v.size(0),
+                                                          .kernel = conv.v.size(2),
+                                                          .stride = conv.stride,
+                                                          .padding = conv.padding}));
   } else {
     const int64_t channels = case_.steps.front().inputs.front().size(1);
     network_ = std::make_shared<OneSite>(strategy_->norm({"site", channels, case_.activation}));
@@ -180,7 +182,8 @@ void LayerRank::apply(const LayerStep& step, const Batch& batch, LayerStepAnswer
   Ledger& ledger = world_.ledger();
   ledger.clear();
   ledger.keep_list(true);
-  const at::Tensor y = strategy_->forward(*network_, images, batch.pass({trained_->available()}, step.mode));
+  const at::Tensor y =
+      strategy_->forward(*network_, images, batch.pass({trained_->available()}, step.mode)).logits;
   answer.permutation = strategy_->travel().permutation;
   answer.outputs = y.detach().cpu().split_with_sizes(rows);
   if (!step.gradients.empty()) {

@@ -1,10 +1,9 @@
 // The interface of a model: it builds a network from a LayerMaker. One file per model, registered there.
 #pragma once
 
-#include <array>
 #include <memory>
 
-#include "harness/json.hpp"
+#include "harness/components/registry.hpp"
 #include "harness/network.hpp"
 
 namespace bnlab {
@@ -12,12 +11,15 @@ namespace bnlab {
 class Model {
  public:
   static constexpr const char* kFamily = "model";
-  struct Context {};
+  struct Context {
+    ImageSizes image_sizes = {};  // that the network will be given
+
+    RunOutline outline() const { return {.image_sizes = image_sizes}; }
+  };
 
   virtual ~Model() = default;
 
-  // Throws Error (refused) if the network cannot take images of this size.
-  virtual void check_size(int64_t height, int64_t width) const = 0;
+  // Registered<Model>::create has refused image sizes that the network cannot take.
   virtual std::shared_ptr<Network> build(LayerMaker& layers, int64_t classes) const = 0;
 };
 

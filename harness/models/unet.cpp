@@ -5,7 +5,6 @@
 #include <torch/types.h>
 
 #include "harness/components/registry.hpp"
-#include "harness/error.hpp"
 #include "harness/models/model.hpp"
 
 namespace bnlab::unet {
@@ -58,8 +57,8 @@ class UNetNetwork : public Network {
                                                  .norm_follows = false}));
   }
 
-  at::Tensor features(at::Tensor x, const Pass& pass) override {
-    std::vector<at::Tensor> skips;
+  Maps features(at::Tensor x, const Pass& pass) override {
+    Maps skips;
     for (size_t l = 0; l + 1 < down_.size(); ++l) {
       skips.push_back(down_[l]->forward(x, pass));
       x = at::max_pool2d(skips.back(), {2, 2});
@@ -69,11 +68,11 @@ class UNetNetwork : public Network {
       x = block->forward(at::cat({upsampled(x), skips.back()}, 1), pass);
       skips.pop_back();
     }
-    return x;
+    return {x};
   }
 
-  at::Tensor head(at::Tensor features, const Pass& pass) override {
-    return last_->forward(features, {}, pass);
+  Outputs head(const Maps& features, const Pass& pass) override {
+    return {last_->forward(features.front(), {}, pass)};
   }
 
  private:
@@ -126,12 +125,6 @@ class UNet : public Model {
   };
 
   UNet(const Options& options, const Context&) : options_(options) {}
-
-  void check_size(int64_t height, int64_t width) const override {
-    if (const std::string problem = options_.size_problem(height, width); !problem.empty()) {
-      throw Error(Error::Kind::refused, problem);
-    }
-  }
 
   std::shared_ptr<Network> build(LayerMaker& layers, int64_t classes) const override {
     return std::make_shared<UNetNetwork>(layers, options_.base, options_.levels, classes);

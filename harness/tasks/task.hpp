@@ -18,9 +18,11 @@ struct Draw {
   int64_t epoch = 0;   // how often the stream has been through the set before
 };
 
+// Of n samples with r rows (Task::rows_per_sample) each.
 struct Examples {
-  at::Tensor images;  // float32 [n, 3, H, W], contiguous, about zero mean and unit variance
-  at::Tensor labels;  // int64 [n, H, W], class ids; Task::kVoid where nothing is known
+  at::Tensor images;  // float32 [n r, 3, H, W], contiguous, about zero mean and unit variance
+  at::Tensor
+      labels;  // int64 [n, H, W] of pixels, or [n] of samples: class ids; Task::kVoid where nothing is known
 };
 
 class Task {
@@ -36,6 +38,7 @@ class Task {
   virtual ~Task() = default;
 
   virtual int64_t classes() const = 0;
+  virtual int64_t rows_per_sample() const { return 1; }            // images of a sample: the frames of a clip
   virtual std::array<int64_t, 2> training_image_size() const = 0;  // height, width
   virtual std::array<int64_t, 2> test_image_size() const = 0;
   virtual int64_t training_samples() const = 0;

@@ -127,6 +127,7 @@ Batch Data::on_device(const Examples& examples, Towers towers, int64_t index) co
       moved(examples.images, parameter_type(spec_.precision), bnlab::memory_format(spec_.memory_format));
   batch.labels = moved(examples.labels, examples.labels.scalar_type(), at::MemoryFormat::Contiguous);
   batch.towers = std::move(towers);
+  batch.rows_per_sample = task_->rows_per_sample();
   batch.index = static_cast<uint64_t>(index);
   return batch;
 }

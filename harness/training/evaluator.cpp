@@ -64,7 +64,7 @@ Json Evaluator::measure(int64_t steps_done, Mode mode) {
   at::Tensor measured;
   for (int64_t i = 0; i < data_.test_batches(); ++i) {
     const Batch batch = data_.test(i);
-    const at::Tensor outputs = subject_.forward(batch, steps_done, mode);
+    const at::Tensor outputs = subject_.forward(batch, steps_done, mode).logits;
     const at::Tensor part = data_.task().measure(outputs, batch.labels, data_.first_test_sample(batch));
     measured = measured.defined() ? measured + part : part;
   }

@@ -13,7 +13,7 @@ namespace bnlab {
 namespace {
 
 int64_t labels_per_sample(const Batch& batch) {
-  int64_t labels = batch.rows_per_sample;
+  int64_t labels = 1;
   for (int64_t d = 1; d < batch.labels.dim(); ++d) {
     labels *= batch.labels.size(d);
   }
@@ -31,7 +31,7 @@ at::Tensor label_counts(const Batch& batch, at::Device device) {
 
 // Valid labels of every local tower, [G] float64.
 at::Tensor valid_counts(const at::Tensor& labels, const std::vector<int64_t>& offsets) {
-  const auto per_sample = labels.ne(Task::kVoid).flatten(1).sum(1);
+  const auto per_sample = labels.ne(Task::kVoid).unsqueeze(-1).flatten(1).sum(1);
   std::vector<at::Tensor> counts;
   for (size_t g = 0; g + 1 < offsets.size(); ++g) {
     counts.push_back(per_sample.slice(0, offsets[g], offsets[g + 1]).sum());
@@ -52,6 +52,11 @@ at::Tensor cross_entropy(const at::Tensor& outputs, const at::Tensor& labels,
 
 }  // namespace
 
+at::Tensor Loss::total(const OfOutputs& loss_of, const Outputs& outputs) {
+  const at::Tensor loss = loss_of(outputs.logits);
+  return outputs.auxiliary.defined() ? loss + outputs.auxiliary_weight * loss_of(outputs.auxiliary) : loss;
+}
+
 LossWeights::LossWeights(const Batch& batch, const at::Tensor& labels, const Loss::Context& context)
     : ranks_(context.communicator.size()), local_towers_(batch.towers.per_rank()), options_(context.weights) {
   const bool per_tower = context.mean == LossMean::tower;
@@ -71,6 +76,7 @@ LossWeights::LossWeights(const Batch& batch, const at::Tensor& labels, const Los
 at::Tensor LossWeights::get() {
   if (pending_) {
     pending_->wait();
+    pending_.reset();
   }
   const at::Tensor share = static_cast<double>(ranks_) / total_.clamp_min(1);
   if (!valid_.defined()) {
@@ -85,7 +91,7 @@ at::Tensor cross_entropy_of_labels(const at::Tensor& outputs, const at::Tensor& 
 
 at::Tensor weighted_cross_entropy(const at::Tensor& outputs, const at::Tensor& labels,
                                   const std::vector<int64_t>& offsets, const at::Tensor& weights) {
-  const auto has_valid = labels.ne(Task::kVoid).flatten(1).any(1);  // [n]
+  const auto has_valid = labels.ne(Task::kVoid).unsqueeze(-1).flatten(1).any(1);  // [n]
   // The weight of a slice without valid labels is usually 1 / 0. It is masked before the product: a
   // mask behind it would still multiply the gradient by infinity.
   if (weights.numel() == 1 || weights.stride(0) == 0) {
@@ -97,7 +103,7 @@ at::Tensor weighted_cross_entropy(const at::Tensor& outputs, const at::Tensor& l
     pieces.push_back(weights[static_cast<int64_t>(g)].expand({offsets[g + 1] - offsets[g]}));
   }
   const auto sample_weights = at::cat(pieces).masked_fill(has_valid.logical_not(), 0);
-  return (cross_entropy_of_labels(outputs, labels).flatten(1).sum(1) * sample_weights).sum();
+  return (cross_entropy_of_labels(outputs, labels).unsqueeze(-1).flatten(1).sum(1) * sample_weights).sum();
 }
 
 }  // namespace bnlab

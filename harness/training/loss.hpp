@@ -25,12 +25,15 @@ class Loss {
   };
 
   // From the outputs of a batch's forward pass to this rank's part of the loss, a scalar: the mean of the
-  // ranks' parts is the loss that the spec asks for. Called once, by every rank, while the batch lives;
+  // ranks' parts is the loss that the spec asks for. Called by every rank, while the batch lives: once, and once more for auxiliary outputs;
   // leaves it as it is.
   using OfOutputs = std::function<at::Tensor(const at::Tensor& outputs)>;
 
   explicit Loss(const Context& context) : context_(context) {}
   virtual ~Loss() = default;
+
+  // The loss of all outputs: of the logits, and of the auxiliary ones with their weight.
+  static at::Tensor total(const OfOutputs& loss_of, const Outputs& outputs);
 
   // Called before the forward pass by every rank, so that exchanges which need no outputs go on meanwhile.
   virtual OfOutputs begin(const Batch& batch) = 0;
@@ -61,7 +64,8 @@ class LossWeights {
 };
 
 // The negative logarithm of the probability of each label's class, 0 where the label is Task::kVoid; in
-// float32, or float64 for float64 outputs. outputs: [n, classes, H, W]; labels and result: [n, H, W].
+// float32, or float64 for float64 outputs. outputs: [n, classes, H, W], labels and result: [n, H, W]; or [n, classes]
+// and [n].
 at::Tensor cross_entropy_of_labels(const at::Tensor& outputs, const at::Tensor& labels);
 
 // sum over the slices g of weights[g] * (sum of the cross-entropy of the valid labels of the samples from

@@ -23,8 +23,7 @@ StepCost count_step(const StepCase& step_case) {
   CountingCommunicator communicator(step_case.ranks, ledger);
   const auto strategy = Registered<Strategy>::create(
       step_case.strategy, {.statistics = communicator, .host = communicator, .steps = kSteps, .shadows = {}});
-  const auto model = Registered<Model>::create(step_case.model, {});
-  model->check_size(step_case.height, step_case.width);
+  const auto model = Registered<Model>::create(step_case.model, {{{step_case.height, step_case.width}}});
   ListingMaker layers(*strategy);
   const auto network = model->build(layers, step_case.classes);
 
@@ -39,10 +38,13 @@ StepCost count_step(const StepCase& step_case) {
   for (int64_t step = 0; step < 2; ++step) {  // what only a first step does is not the price of a step
     ledger.clear();
     batch.index = static_cast<uint64_t>(step);
-    strategy->forward(*network, batch.images, batch.pass({step, kSteps}, Mode::train))
-        .square()
-        .mean()
-        .backward();
+    const Outputs outputs =
+        strategy->forward(*network, batch.images, batch.pass({step, kSteps}, Mode::train));
+    at::Tensor loss = outputs.logits.square().mean();
+    if (outputs.auxiliary.defined()) {
+      loss = loss + outputs.auxiliary.square().mean();
+    }
+    loss.backward();
   }
   for (size_t p = 0; p < kPurposeNames.size(); ++p) {
     const Traffic& traffic = ledger.of(static_cast<Purpose>(p));

@@ -34,12 +34,10 @@ std::shared_ptr<Layer> ListingMaker::norm(const NormSite& site) {
 }
 
 Subject::Subject(const RunSpec& spec, const Data& data, World& world)
-    : precision_(spec.precision), device_(world.device()), steps_(data.steps()) {
+    : precision_(spec.precision), seed_(spec.seed), device_(world.device()), steps_(data.steps()) {
   const at::NoGradGuard no_grad;
-  const auto model = Registered<Model>::create(spec.model, {});
-  for (const auto& [height, width] : {data.task().training_image_size(), data.task().test_image_size()}) {
-    model->check_size(height, width);
-  }
+  const auto model = Registered<Model>::create(
+      spec.model, {{data.task().training_image_size(), data.task().test_image_size()}});
   strategy_ = make_strategy(spec, world, steps_);
   ListingMaker layers(*strategy_);
   network_ = model->build(layers, data.task().classes());
@@ -63,9 +61,9 @@ Subject::Subject(const RunSpec& spec, const Data& data, World& world)
   }
 }
 
-at::Tensor Subject::forward(const Batch& batch, int64_t step, Mode mode) {
+Outputs Subject::forward(const Batch& batch, int64_t step, Mode mode) {
   const Autocast autocast(precision_, device_.type());
-  return strategy_->forward(*network_, batch.images, batch.pass({step, steps_}, mode));
+  return strategy_->forward(*network_, batch.images, batch.pass({step, steps_}, mode, seed_));
 }
 
 bool Subject::trainable(const std::string& parameter, int64_t step) const {

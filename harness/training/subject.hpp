@@ -32,7 +32,7 @@ class Subject {
   Subject(const RunSpec& spec, const Data& data, World& world);
 
   // The outputs for this rank's samples after `step` training steps, computed in the precision of the run.
-  at::Tensor forward(const Batch& batch, int64_t step, Mode mode);
+  Outputs forward(const Batch& batch, int64_t step, Mode mode);
 
   // Whether the optimizer may change this parameter at this step.
   bool trainable(const std::string& parameter, int64_t step) const;
@@ -44,6 +44,7 @@ class Subject {
 
  private:
   Precision precision_;
+  uint64_t seed_;
   at::Device device_;
   int64_t steps_;
   std::unique_ptr<Strategy> strategy_;

@@ -79,7 +79,7 @@ void Trainer::train_step(int64_t step) {
   timer_.end(StepTimer::data);
 
   gradient_sync_->before_forward();
-  const at::Tensor loss = loss_of(subject_.forward(batch, step, Mode::train));
+  const at::Tensor loss = Loss::total(loss_of, subject_.forward(batch, step, Mode::train));
   timer_.end(StepTimer::forward);
 
   gradient_sync_->before_backward();

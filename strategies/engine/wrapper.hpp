@@ -27,7 +27,7 @@ class Wrapper : public Strategy {
 
   std::shared_ptr<Layer> norm(const NormSite& site) override { return base_->norm(site); }
   std::shared_ptr<Layer> conv(const ConvSite& site) override { return base_->conv(site); }
-  at::Tensor forward(Network& network, const at::Tensor& images, const Pass& pass) override {
+  Outputs forward(Network& network, const at::Tensor& images, const Pass& pass) override {
     return base_->forward(network, images, pass);
   }
   bool trainable(const std::string& parameter, const Step& step) const override {

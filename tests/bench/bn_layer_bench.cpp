@@ -20,10 +20,8 @@ class OneSite : public Network {
  public:
   OneSite(LayerMaker& layers, int64_t channels)
       : layer_(register_module("site", layers.norm({"site", channels, Activation::none}))) {}
-  at::Tensor features(at::Tensor x, const Pass& pass) override {
-    return layer_->forward(std::move(x), {}, pass);
-  }
-  at::Tensor head(at::Tensor x, const Pass&) override { return x; }
+  Maps features(at::Tensor x, const Pass& pass) override { return {layer_->forward(std::move(x), {}, pass)}; }
+  Outputs head(const Maps& maps, const Pass&) override { return {maps.front()}; }
 
  private:
   std::shared_ptr<Layer> layer_;
@@ -53,7 +51,7 @@ void compare(benchmark::State& state, const Json& name, at::IntArrayRef shape, a
                    bias = at::zeros({shape[1]}).requires_grad_(true);
   const at::Tensor mean = at::zeros({shape[1]}), var = at::ones({shape[1]});
   const auto ours = [&] {
-    strategy->forward(network, x, {towers, 1, {}, Mode::train}).backward(dy);
+    strategy->forward(network, x, {towers, 1, {}, Mode::train}).logits.backward(dy);
     x.mutable_grad() = at::Tensor();
   };
   const auto theirs = [&] {

@@ -40,7 +40,7 @@ class Training {
   }
 
   void step() {
-    const at::Tensor outputs = strategy_->forward(*network_, images_, {towers_, 1, {index_++, 1000}});
+    const at::Tensor outputs = strategy_->forward(*network_, images_, {towers_, 1, {index_++, 1000}}).logits;
     at::cross_entropy_loss(outputs, labels_).backward();
     const at::NoGradGuard no_grad;
     for (at::Tensor p : network_->parameters()) {

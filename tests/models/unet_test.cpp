@@ -39,8 +39,8 @@ class Witness : public LayerMaker {
   std::vector<ConvSite> convs;
 };
 
-std::unique_ptr<Model> unet(int64_t base, int64_t levels) {
-  return Registered<Model>::create({{"name", "unet"}, {"base", base}, {"levels", levels}}, {});
+std::unique_ptr<Model> unet(int64_t base, int64_t levels, const ImageSizes& sizes = {}) {
+  return Registered<Model>::create({{"name", "unet"}, {"base", base}, {"levels", levels}}, {sizes});
 }
 
 TEST(UNet, AsksForTwoBlocksPerLevelOnEachSide) {
@@ -79,18 +79,19 @@ TEST(UNet, SitesHaveNamesOfTheirOwn) {
 TEST(UNet, OutputHasTheSizeOfTheInput) {
   Witness witness;
   const auto network = unet(4, 3)->build(witness, 7);
-  const at::Tensor y = network->head(network->features(at::zeros({2, 3, 12, 20}), {}), {});
+  const at::Tensor y = network->head(network->features(at::zeros({2, 3, 12, 20}), {}), {}).logits;
   EXPECT_EQ(y.sizes(), (at::IntArrayRef{2, 7, 12, 20}));
 }
 
 TEST(UNet, RefusesSizesThatCannotBeHalvedOftenEnough) {
-  EXPECT_NO_THROW(unet(4, 3)->check_size(12, 20));
+  EXPECT_NO_THROW(unet(4, 3, {{12, 20}}));
   try {
-    unet(4, 3)->check_size(12, 18);
+    unet(4, 3, {{12, 20}, {12, 18}});
     FAIL() << "a width of 18 was accepted";
   } catch (const Error& e) {
-    EXPECT_STREQ(e.what(),
-                 "unet with 3 levels needs images whose height and width are multiples of 4, got 12x18");
+    EXPECT_STREQ(
+        e.what(),
+        "unet: levels: unet with 3 levels needs images whose height and width are multiples of 4, got 12x18");
   }
 }
 

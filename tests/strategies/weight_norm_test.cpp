@@ -18,10 +18,8 @@ class OneConvolution : public Network {
  public:
   OneConvolution(LayerMaker& layers, const ConvSite& site)
       : layer_(register_module(site.name, layers.conv(site))) {}
-  at::Tensor features(at::Tensor x, const Pass& pass) override {
-    return layer_->forward(std::move(x), {}, pass);
-  }
-  at::Tensor head(at::Tensor x, const Pass&) override { return x; }
+  Maps features(at::Tensor x, const Pass& pass) override { return {layer_->forward(std::move(x), {}, pass)}; }
+  Outputs head(const Maps& maps, const Pass&) override { return {maps.front()}; }
 
  private:
   std::shared_ptr<Layer> layer_;
@@ -51,8 +49,9 @@ class Site {
   // x: this rank's samples.
   at::Tensor apply(const at::Tensor& x, const std::vector<int64_t>& towers, int64_t step = 0,
                    Mode mode = Mode::train) {
-    return strategy_->forward(*network_, x,
-                              {Towers(towers, world_.size(), world_.rank()), 1, {step, 9}, mode});
+    return strategy_
+        ->forward(*network_, x, {Towers(towers, world_.size(), world_.rank()), 1, {step, 9}, mode})
+        .logits;
   }
   at::Tensor parameter(const std::string& name) { return network_->named_parameters()["conv." + name]; }
   // As evaluation reads it.

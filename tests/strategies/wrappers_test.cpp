@@ -44,10 +44,12 @@ class SmallNetwork : public Network {
       : conv_(register_module("conv", layers.conv({"conv", 3, kChannels}))),
         norm_(register_module("norm", layers.norm({"norm", kChannels, Activation::relu}))),
         last_(register_module("norm2", layers.conv({"norm2", kChannels, 2, 1, 1, 0, false}))) {}
-  at::Tensor features(at::Tensor x, const Pass& pass) override {
-    return norm_->forward(conv_->forward(std::move(x), {}, pass), {}, pass);
+  Maps features(at::Tensor x, const Pass& pass) override {
+    return {norm_->forward(conv_->forward(std::move(x), {}, pass), {}, pass)};
   }
-  at::Tensor head(at::Tensor x, const Pass& pass) override { return last_->forward(std::move(x), {}, pass); }
+  Outputs head(const Maps& maps, const Pass& pass) override {
+    return {last_->forward(maps.front(), {}, pass)};
+  }
   at::Tensor at_norm(const at::Tensor& x) { return conv_->forward(x, {}, {}); }
 
  private:
@@ -70,7 +72,7 @@ class Training {
     const Step step{steps_, kSteps};
     network_->zero_grad();
     const Batch batch = batch_of(static_cast<uint64_t>(steps_), static_cast<uint64_t>(steps_), world_);
-    const at::Tensor y = strategy_->forward(*network_, batch.images, batch.pass(step, Mode::train));
+    const at::Tensor y = strategy_->forward(*network_, batch.images, batch.pass(step, Mode::train)).logits;
     (y.square().sum() / static_cast<double>(kTowers * kSamples)).backward();
     const at::NoGradGuard no_grad;
     for (auto& entry : network_->named_parameters()) {
@@ -127,7 +129,7 @@ class Training {
   };
 
   at::Tensor forward(const Batch& batch, Mode mode) {
-    return strategy_->forward(*network_, batch.images, batch.pass({steps_, kSteps}, mode));
+    return strategy_->forward(*network_, batch.images, batch.pass({steps_, kSteps}, mode)).logits;
   }
 
   World& world_;

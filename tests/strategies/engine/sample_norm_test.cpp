@@ -21,7 +21,7 @@ class Site {
         network_(*strategy_, channels) {}
 
   at::Tensor apply(const at::Tensor& x, Mode mode = Mode::train) {
-    return strategy_->forward(network_, x, {Towers({x.size(0)}, 1, 0), 1, {}, mode});
+    return strategy_->forward(network_, x, {Towers({x.size(0)}, 1, 0), 1, {}, mode}).logits;
   }
   at::Tensor parameter(const std::string& name) { return network_.named_parameters()["site." + name]; }
 
@@ -30,10 +30,10 @@ class Site {
    public:
     OneLayer(LayerMaker& layers, int64_t channels)
         : layer_(register_module("site", layers.norm({"site", channels}))) {}
-    at::Tensor features(at::Tensor x, const Pass& pass) override {
-      return layer_->forward(std::move(x), {}, pass);
+    Maps features(at::Tensor x, const Pass& pass) override {
+      return {layer_->forward(std::move(x), {}, pass)};
     }
-    at::Tensor head(at::Tensor x, const Pass&) override { return x; }
+    Outputs head(const Maps& maps, const Pass&) override { return {maps.front()}; }
 
    private:
     std::shared_ptr<Layer> layer_;

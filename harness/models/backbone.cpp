@@ -1,0 +1,50 @@
+#include "harness/models/backbone.hpp"
+
+#include <algorithm>
+
+#include "harness/mapped.hpp"
+
+namespace bnlab {
+namespace {
+
+const About& about(const Json& backbone) {
+  return *find_registered(Backbone::kFamily, backbone.at("name").get<std::string>());
+}
+
+}  // namespace
+
+void OnBackbone::describe(OptionVisitor& option) {
+  option.component("backbone", backbone, Backbone::kFamily, "what the features come from");
+  option(
+      "output_stride", output_stride,
+      "how many times smaller than the image the backbone's last map is; dilation takes the place of strides")
+      .at_least(8)
+      .at_most(32);
+}
+
+void OnBackbone::check(const RunOutline&, Problems& problems) const {
+  const std::vector<int64_t> known = about(backbone).output_strides(backbone);
+  if (std::ranges::find(known, output_stride) == known.end()) {
+    const auto text = [](int64_t stride) { return std::to_string(stride); };
+    problems.add("output_stride", "expected " + joined(mapped(known, text), " or ") + " on the backbone " +
+                                      shown(backbone.at("name")) + ", got " + text(output_stride));
+  }
+}
+
+Channels OnBackbone::feature_channels() const {
+  return about(backbone).feature_channels(backbone);
+}
+
+Channels OnBackbone::norm_channels() const {
+  return about(backbone).norm_channels(backbone);
+}
+
+std::shared_ptr<Trunk> OnBackbone::build(LayerMaker& layers, const std::string& name) const {
+  return Registered<Backbone>::create(backbone, {output_stride})->build(layers, name);
+}
+
+std::string path(const std::string& name, const std::string& part) {
+  return name.empty() ? part : name + "." + part;
+}
+
+}  // namespace bnlab

@@ -1,0 +1,50 @@
+// The interface of a backbone: what a model stands on, a network for classification without its last layers. One file
+// per backbone in backbones/, registered there. Its parameters have the names that torchvision gives them.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "harness/components/registry.hpp"
+#include "harness/network.hpp"
+
+namespace bnlab {
+
+class Trunk : public torch::nn::Module {
+ public:
+  // Five maps, at 1/2, 1/4, 1/8, 1/16 and 1/32 of the images' height and width (rounded up or down as each backbone
+  // says), but that no map lies below 1/output_stride.
+  virtual Network::Maps forward(at::Tensor images, const Pass& pass) = 0;
+};
+
+class Backbone {
+ public:
+  static constexpr const char* kFamily = "backbone";
+  struct Context {
+    int64_t output_stride = 32;
+  };
+
+  virtual ~Backbone() = default;
+
+  // `name`: the trunk's path in the network, with which the names of its sites begin; "" for none.
+  virtual std::shared_ptr<Trunk> build(LayerMaker& layers, const std::string& name) const = 0;
+};
+
+// The options of a model that stands on any backbone, after its own.
+struct OnBackbone {
+  Json backbone = "resnet";
+  int64_t output_stride = 32;
+
+  void describe(OptionVisitor& option);
+  void check(const RunOutline& run, Problems& problems) const;
+
+  // Channels of the five maps, and of the backbone's norm sites.
+  Channels feature_channels() const;
+  Channels norm_channels() const;
+  std::shared_ptr<Trunk> build(LayerMaker& layers, const std::string& name) const;
+};
+
+// "name.part", or the part alone where there is no name.
+std::string path(const std::string& name, const std::string& part);
+
+}  // namespace bnlab

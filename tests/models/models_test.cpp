@@ -1,0 +1,134 @@
+// What every model promises, held by a small instance of each (small_models.hpp).
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "harness/mapped.hpp"
+#include "tests/models/built_network.hpp"
+#include "tests/models/small_models.hpp"
+#include "tests/training/training_runs.hpp"
+
+namespace bnlab {
+namespace {
+
+TEST(Models, EachHasASmallInstance) {
+  EXPECT_EQ(mapped(small_models(), [](const auto& each) { return each.first; }), registered_names("model"));
+}
+
+class EveryModel : public ::testing::TestWithParam<std::string> {
+ protected:
+  const SmallModel& small() const { return small_models().at(GetParam()); }
+  BuiltNetwork built(const Json& strategy = "per_tower") const {
+    return BuiltNetwork(small().model, 5, strategy, {small().image_size});
+  }
+  at::Tensor images(int64_t samples, int64_t seed = 1) const {
+    at::manual_seed(static_cast<uint64_t>(seed));
+    return at::randn({samples, 3, small().image_size[0], small().image_size[1]}, at::kDouble);
+  }
+  bool answers_for_pixels() const { return find_registered("model", GetParam())->of == Subjects::pixels; }
+};
+
+TEST_P(EveryModel, NamesItsParametersByTheirSites) {
+  BuiltNetwork built = this->built();
+  std::set<std::string> names;
+  for (const NormSite& site : built.sites()) {
+    EXPECT_TRUE(names.insert(site.name).second) << site.name << " appears twice";
+  }
+  const auto parameters = built.network().named_parameters();
+  for (const NormSite& site : built.sites()) {
+    EXPECT_TRUE(parameters.contains(site.name + ".weight")) << site.name;
+  }
+}
+
+// By which strategies are checked before a run.
+TEST_P(EveryModel, TellsTheChannelsOfItsSitesBeforehand) {
+  const Channels told =
+      find_registered("model", GetParam())->norm_channels(resolved_component("model", small().model));
+  std::set<int64_t> there;
+  BuiltNetwork built = this->built();
+  for (const NormSite& site : built.sites()) {
+    there.insert(site.channels);
+  }
+  EXPECT_EQ(std::set<int64_t>(told.begin(), told.end()), there);
+}
+
+TEST_P(EveryModel, EveryParameterLearns) {
+  BuiltNetwork built = this->built();
+  const Outputs outputs = built.forward(images(3));
+  at::Tensor loss = outputs.logits.pow(3).sum();
+  if (outputs.auxiliary.defined()) {
+    loss = loss + outputs.auxiliary.pow(3).sum();
+  }
+  loss.backward();
+  for (const auto& [name, parameter] : built.network().named_parameters().pairs()) {
+    ASSERT_TRUE(parameter.grad().defined()) << name;
+    EXPECT_GT(parameter.grad().abs().sum().item<double>(), 0) << name;
+  }
+}
+
+TEST_P(EveryModel, AnswersForEachPixelOrSample) {
+  BuiltNetwork built = this->built();
+  for (const Mode mode : {Mode::train, Mode::evaluate_saved}) {
+    const Outputs outputs = built.forward(images(2), mode);
+    EXPECT_EQ(outputs.logits.sizes().vec(),
+              answers_for_pixels()
+                  ? (std::vector<int64_t>{2, 5, small().image_size[0], small().image_size[1]})
+                  : (std::vector<int64_t>{2, 5}));
+    EXPECT_FALSE(mode == Mode::evaluate_saved && outputs.auxiliary.defined());
+    if (outputs.auxiliary.defined()) {
+      EXPECT_EQ(outputs.auxiliary.sizes(), outputs.logits.sizes());
+      EXPECT_GT(outputs.auxiliary_weight, 0);
+    }
+  }
+}
+
+TEST_P(EveryModel, EvaluatesEachSampleApart) {
+  BuiltNetwork built = this->built();
+  const at::Tensor x = images(3);
+  const at::Tensor together = built.forward(x, Mode::evaluate_saved).logits;
+  for (int64_t i = 0; i < 3; ++i) {
+    const at::Tensor alone = built.forward(x.narrow(0, i, 1), Mode::evaluate_saved).logits;
+    EXPECT_LT((alone - together.narrow(0, i, 1)).abs().max().item<double>(), 1e-10);
+  }
+}
+
+TEST_P(EveryModel, HasAHeadAndLeavesNoNormSiteInIt) {
+  BuiltNetwork built = this->built();
+  int64_t in_head = 0;
+  for (const auto& [name, parameter] : built.network().named_parameters().pairs()) {
+    in_head += built.network().part_of(name) == Part::head;
+  }
+  EXPECT_GT(in_head, 0);
+  for (const NormSite& site : built.sites()) {
+    EXPECT_NE(built.network().part_of(site.name + ".weight"), Part::head) << site.name;
+  }
+}
+
+// 4 towers on one, two and four ranks.
+TEST_P(EveryModel, PlacementChangesNothing) {
+  if (!answers_for_pixels()) {
+    GTEST_SKIP() << "the task of this model is held to it in its own test";
+  }
+  TrainingRuns runs;
+  for (const char* strategy : {"sync", "per_tower", "shuffle"}) {
+    SCOPED_TRACE(strategy);
+    const Json task = {{"name", "shapes"}, {"size", {small().image_size[0], small().image_size[1]}}};
+    const RunSpec spec =
+        TrainingRuns::spec({{"strategy", strategy}, {"task", task}, {"model", small().model}, {"steps", 3}});
+    const TrainedRun one = runs.run(spec, 1);
+    for (const int ranks : {2, 4}) {
+      const TrainedRun several = runs.run(spec, ranks);
+      ASSERT_EQ(several.losses.size(), 3u);
+      for (size_t i = 0; i < 3; ++i) {
+        EXPECT_NEAR(several.losses[i], one.losses[i], 1e-10);
+      }
+      expect_near(several.tensors, one.tensors, 1e-9);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, EveryModel, ::testing::ValuesIn(registered_names("model")),
+                         [](const auto& info) { return info.param; });
+
+}  // namespace
+}  // namespace bnlab

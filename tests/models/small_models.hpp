@@ -1,0 +1,27 @@
+// A small instance of every registered model, with the smallest images on which all of it works. models_test.cpp holds
+// each of them to what every model promises.
+#pragma once
+
+#include <array>
+#include <map>
+#include <string>
+
+#include "harness/json.hpp"
+
+namespace bnlab {
+
+struct SmallModel {
+  Json model;
+  std::array<int64_t, 2> image_size;
+};
+
+inline const std::map<std::string, SmallModel>& small_models() {
+  static const Json resnet = {{"name", "resnet"}, {"width", 2}};
+  static const std::map<std::string, SmallModel> all = {
+      {"unet", {{{"name", "unet"}, {"base", 3}, {"levels", 2}}, {12, 16}}},
+      {"fcn", {{{"name", "fcn"}, {"backbone", resnet}, {"auxiliary_weight", 0.4}}, {17, 24}}},
+  };
+  return all;
+}
+
+}  // namespace bnlab
