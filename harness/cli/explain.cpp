@@ -119,7 +119,8 @@ int explain(const ExplainRequest& request) {
   const Json given = read_component(request.component);
   const std::string name = given.is_object() ? given["name"] : given;
   const std::string family = family_of(name);
-  const Json chosen = resolved(family, request.component);
+  // A name alone asks for the parameters, of which some may have no default.
+  const Json chosen = family == kStrategy || given.is_object() ? resolved(family, request.component) : Json();
   const About& about = *find_registered(family, name);
   Json json = about_json(about);
   json["family"] = family;

@@ -84,7 +84,8 @@ size_t edit_distance(const std::string& a, const std::string& b) {
 }  // namespace
 
 std::string expectation(const Parameter& parameter) {
-  std::string text = value_text(parameter, /*many=*/false);
+  const bool counted = parameter.list && parameter.kind == Parameter::Kind::text;
+  std::string text = counted ? "an integer" + range_text(parameter) : value_text(parameter, /*many=*/false);
   if (parameter.list) {
     const std::string count = parameter.length == 0 ? "" : std::to_string(parameter.length) + " ";
     const std::string list = "a list of " + count + value_text(parameter, /*many=*/true) +

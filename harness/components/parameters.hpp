@@ -30,7 +30,7 @@ struct Parameter {
   bool nullable = false;  // null is a value of its own
   bool list = false;      // a JSON array of such values; no text stands in it twice
   size_t length = 0;      // of a list: its exact number of entries, 0 for any
-  bool or_one = false;    // of numbers: one value in place of the list is a value too
+  bool or_one = false;    // of a list: one number in its place is a value too; of texts, it is their count
   bool filled = false;    // a text or a list must not be empty
   double lowest = -std::numeric_limits<double>::infinity();  // of numbers and integers
   double highest = std::numeric_limits<double>::infinity();

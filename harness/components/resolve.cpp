@@ -15,6 +15,10 @@ bool in_range(const Parameter& parameter, double value) {
          (parameter.below_highest ? value < parameter.highest : value <= parameter.highest);
 }
 
+bool is_integer(const Parameter& parameter, const Json& value) {
+  return value.is_number_integer() && in_range(parameter, value.get<double>());
+}
+
 bool is_text(const Parameter& parameter, const std::string& value) {
   const auto& choices = parameter.choices;
   return !(parameter.filled && value.empty()) && (choices.empty() || std::ranges::count(choices, value) > 0);
@@ -57,19 +61,20 @@ class Resolver {
     if (given.is_null() && parameter.nullable) {
       return given;
     }
-    if (parameter.list && !(parameter.or_one && given.is_number())) {
+    const bool alone = parameter.list && parameter.or_one && given.is_number();
+    if (parameter.list && !alone) {
       return list(parameter, given, path);
     }
     switch (parameter.kind) {
       case Parameter::Kind::integer:
-        return expect(given.is_number_integer() && in_range(parameter, given.get<double>()), parameter, given,
-                      path);
+        return expect(is_integer(parameter, given), parameter, given, path);
       case Parameter::Kind::number:
         return number(parameter, given, path);
       case Parameter::Kind::boolean:
         return expect(given.is_boolean(), parameter, given, path);
       case Parameter::Kind::text:
-        return expect(given.is_string() && is_text(parameter, given), parameter, given, path);
+        return expect(alone ? is_integer(parameter, given) : given.is_string() && is_text(parameter, given),
+                      parameter, given, path);
       case Parameter::Kind::component:
         return component(parameter, given, path);
       case Parameter::Kind::group:

@@ -175,6 +175,8 @@ TEST(ExplainCommand, ShowsWhatTheStrategyRefuses) {
 TEST(ExplainCommand, KnowsTheOtherFamiliesToo) {
   EXPECT_TRUE(has(call({"explain", "sgd"}).out, "        lr = 0.1\n"));
   EXPECT_EQ(call({"explain", "fake"}).out, "fake\n    no network\n");
+  EXPECT_TRUE(has(call({"explain", "files"}).out, "        root = (needed)\n"));
+  EXPECT_EQ(call({"explain", R"({"name": "files"})"}).code, exit_code::kUsage);
 }
 
 TEST(ExplainCommand, AnswersAnUnknownNameWithTheNearest) {

@@ -105,6 +105,13 @@ TEST(Resolve, SaysWhatListsMustBe) {
                    "here.key[1]: expected an integer >= 1, got 2.5"}));
   EXPECT_EQ(mistake(option("", Integers()).or_single().at_least(0), -1),
             Lines{"here.key: expected an integer >= 0 or a list of integers >= 0, got -1"});
+  const Parameter counted = option("", Texts()).or_single().at_least(2);  // texts, or their number
+  EXPECT_EQ(mistake(counted, 2), Lines());
+  EXPECT_EQ(mistake(counted, {"a", "b"}), Lines());
+  EXPECT_EQ(mistake(counted, 1), Lines{"here.key: expected an integer >= 2 or a list of texts, got 1"});
+  EXPECT_EQ(mistake(counted, 2.5), Lines{"here.key: expected an integer >= 2 or a list of texts, got 2.5"});
+  EXPECT_EQ(mistake(counted, "a"), Lines{"here.key: expected an integer >= 2 or a list of texts, got \"a\""});
+  EXPECT_EQ(mistake(counted, {1}), Lines{"here.key[0]: expected a text, got 1"});
   EXPECT_EQ(mistake(option("", Texts{"saved"}).one_of({"saved", "batch"}), {"batch", "sved", "batch"}),
             (Lines{"here.key[1]: expected one of \"saved\", \"batch\", got \"sved\"",
                    "here.key[2]: \"batch\" appears twice"}));

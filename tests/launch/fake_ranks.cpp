@@ -33,6 +33,12 @@ struct TaskOptions {
   }
 };
 
+struct FolderOptions {
+  std::string root;
+
+  void describe(OptionVisitor& option) { option("root", root, "of the files").needed(); }
+};
+
 struct LeftOptions {
   double weight = 1;
 
@@ -53,6 +59,7 @@ struct SgdOptions {
 
 [[maybe_unused]] const bool declared_here = [] {
   register_about("task", with_options<TaskOptions>({.name = "fake", .summary = "does what it is told"}));
+  register_about("task", with_options<FolderOptions>({.name = "files", .summary = "needs to be told more"}));
   register_about("model", {.name = "fake", .summary = "no network"});
   register_about("optimizer", with_options<SgdOptions>({.name = "sgd", .summary = "one optimizer"}));
   register_about("strategy", with_options<LeftOptions>({.name = "left", .summary = "one strategy"}));

@@ -1,4 +1,4 @@
-#include "harness/tasks/image_file.hpp"
+#include "harness/tasks/images/image_file.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // libjpeg and libpng report errors by longjmp. So each library is driven by one function whose locals
 // need no destructor; buffers and the file belong to the caller.
-#include "harness/tasks/image_file.hpp"
+#include "harness/tasks/images/image_file.hpp"
 
 #include "harness/error.hpp"
 

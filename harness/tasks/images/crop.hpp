@@ -5,8 +5,10 @@
 
 #include <cstdint>
 
+#include <torch/types.h>
+
 #include "harness/random.hpp"
-#include "harness/tasks/labelled_images.hpp"
+#include "harness/tasks/images/labelled_images.hpp"
 
 namespace bnlab {
 
@@ -20,17 +22,17 @@ struct Crop {
   bool flip = false;
 };
 
-// The photographs of `set` as they are.
-Crop whole_image(const LabelledImages& set);
+// The photograph as it is, padded to the given size at the bottom and on the right.
+Crop whole_image(const Photograph& photograph, int64_t height, int64_t width);
 
 // A crop of the given size: the scale is uniform in [scale_min, scale_max), every position is equally
 // likely, half of the crops are flipped left to right.
-Crop random_crop(Stream& stream, const LabelledImages& set, int64_t height, int64_t width, double scale_min,
-                 double scale_max);
+Crop random_crop(Stream& stream, const Photograph& photograph, int64_t height, int64_t width,
+                 double scale_min, double scale_max);
 
 // Writes image, float32 [3, crop.height, crop.width], and labels, int64 [crop.height, crop.width]; both
 // contiguous.
-void cut(const LabelledImages& set, int64_t index, const Crop& crop, const ChannelMoments& moments,
+void cut(const Photograph& photograph, const Crop& crop, const ChannelMoments& moments,
          const at::Tensor& image, const at::Tensor& labels);
 
 }  // namespace bnlab

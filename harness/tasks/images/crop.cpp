@@ -1,4 +1,4 @@
-#include "harness/tasks/crop.hpp"
+#include "harness/tasks/images/crop.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -51,32 +51,32 @@ int64_t scaled(int64_t size, double scale) {
 
 }  // namespace
 
-Crop whole_image(const LabelledImages& set) {
-  return {set.height(), set.width(), set.height(), set.width(), 0, 0, false};
+Crop whole_image(const Photograph& photograph, int64_t height, int64_t width) {
+  return {height, width, photograph.height, photograph.width, 0, 0, false};
 }
 
-Crop random_crop(Stream& stream, const LabelledImages& set, int64_t height, int64_t width, double scale_min,
-                 double scale_max) {
+Crop random_crop(Stream& stream, const Photograph& photograph, int64_t height, int64_t width,
+                 double scale_min, double scale_max) {
   const double scale = stream.uniform(scale_min, scale_max);
-  Crop crop{height, width, scaled(set.height(), scale), scaled(set.width(), scale), 0, 0, false};
+  Crop crop{height, width, scaled(photograph.height, scale), scaled(photograph.width, scale), 0, 0, false};
   crop.top = random_position(stream, crop.scaled_height, height);
   crop.left = random_position(stream, crop.scaled_width, width);
   crop.flip = stream.below(2) == 1;
   return crop;
 }
 
-void cut(const LabelledImages& set, int64_t index, const Crop& crop, const ChannelMoments& moments,
+void cut(const Photograph& photograph, const Crop& crop, const ChannelMoments& moments,
          const at::Tensor& image_tensor, const at::Tensor& label_tensor) {
   auto* image = image_tensor.mutable_data_ptr<float>();
   auto* labels = label_tensor.mutable_data_ptr<int64_t>();
-  const int64_t width = set.width(), row_values = width * 3, plane = crop.height * crop.width;
-  const auto* source = set.images.const_data_ptr<uint8_t>() + index * set.height() * row_values;
-  const auto* ids = set.labels.const_data_ptr<int16_t>() + index * set.height() * width;
+  const int64_t width = photograph.width, row_values = width * 3, plane = crop.height * crop.width;
+  const uint8_t* source = photograph.pixels.data();
+  const int16_t* ids = photograph.labels.data();
   std::vector<Tap> columns = taps(width, crop.scaled_width, crop.left, crop.width);
   if (crop.flip) {
     std::ranges::reverse(columns);
   }
-  const std::vector<Tap> rows = taps(set.height(), crop.scaled_height, crop.top, crop.height);
+  const std::vector<Tap> rows = taps(photograph.height, crop.scaled_height, crop.top, crop.height);
   std::fill(image, image + 3 * plane, 0.0f);
   std::fill(labels, labels + plane, Task::kVoid);
   std::vector<float> blended(static_cast<size_t>(row_values));

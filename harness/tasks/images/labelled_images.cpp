@@ -1,0 +1,100 @@
+#include "harness/tasks/images/labelled_images.hpp"
+
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <exception>
+#include <functional>
+
+namespace bnlab {
+namespace {
+
+// work(0) .. work(count - 1) on several threads; throws what the lowest failing index threw.
+void in_parallel(size_t count, const std::function<void(size_t)>& work) {
+  std::vector<std::exception_ptr> failures(count);
+  at::parallel_for(0, static_cast<int64_t>(count), 1, [&](int64_t begin, int64_t end) {
+    for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
+      try {
+        work(i);
+      } catch (...) {
+        failures[i] = std::current_exception();
+      }
+    }
+  });
+  for (const std::exception_ptr& failure : failures) {
+    if (failure) {
+      std::rethrow_exception(failure);
+    }
+  }
+}
+
+LabelledImages::Summary summary_of(const Photograph& photograph, int64_t classes) {
+  LabelledImages::Summary summary{
+      .height = photograph.height, .width = photograph.width, .file_size = photograph.file_size};
+  for (size_t i = 0; i < photograph.pixels.size(); i += 3) {
+    for (size_t c = 0; c < 3; ++c) {
+      const uint64_t value = photograph.pixels[i + c];
+      summary.sum[c] += value;
+      summary.squares[c] += value * value;
+    }
+  }
+  summary.class_pixels.resize(static_cast<size_t>(classes));
+  for (const int16_t label : photograph.labels) {
+    if (label >= 0) {
+      ++summary.class_pixels[static_cast<size_t>(label)];
+    }
+  }
+  return summary;
+}
+
+}  // namespace
+
+LabelledImages::LabelledImages(std::vector<LabelledFile> files, Reading reading, int64_t classes,
+                               int64_t budget)
+    : files_(std::move(files)),
+      reading_(std::move(reading)),
+      summaries_(files_.size()),
+      kept_(files_.size()) {
+  std::atomic<int64_t> used = 0;
+  in_parallel(files_.size(), [&](size_t i) {
+    auto photograph = std::make_shared<const Photograph>(read_photograph(files_[i], reading_));
+    summaries_[i] = summary_of(*photograph, classes);
+    const int64_t bytes = photograph->bytes();
+    if (used.fetch_add(bytes) + bytes <= budget) {
+      kept_[i] = std::move(photograph);
+    } else {
+      used -= bytes;
+    }
+  });
+}
+
+int64_t LabelledImages::kept() const {
+  return count() - std::ranges::count(kept_, nullptr);
+}
+
+std::shared_ptr<const Photograph> LabelledImages::photograph(int64_t index) const {
+  const auto place = static_cast<size_t>(index);
+  return kept_[place] ? kept_[place]
+                      : std::make_shared<const Photograph>(read_photograph(files_[place], reading_));
+}
+
+ChannelMoments channel_moments(const std::vector<LabelledImages::Summary>& images) {
+  ChannelMoments moments;
+  for (size_t c = 0; c < 3; ++c) {
+    uint64_t sum = 0, squares = 0, count = 0;  // exact: 2^64 holds 2^48 squared bytes
+    for (const auto& image : images) {
+      sum += image.sum[c];
+      squares += image.squares[c];
+      count += static_cast<uint64_t>(image.height * image.width);
+    }
+    const double mean = static_cast<double>(sum) / static_cast<double>(count);
+    const double variance = static_cast<double>(squares) / static_cast<double>(count) - mean * mean;
+    moments.mean[c] = static_cast<float>(mean);
+    moments.deviation[c] = static_cast<float>(std::sqrt(std::max(variance, 1.0)));
+  }
+  return moments;
+}
+
+}  // namespace bnlab

@@ -1,0 +1,53 @@
+// A set of photographs with labels. All of them are read and checked once; as many as fit into a budget stay in
+// memory as bytes, the others are read again whenever they are asked for.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "harness/tasks/images/photograph.hpp"
+
+namespace bnlab {
+
+class LabelledImages {
+ public:
+  // What is known of every photograph (reduced as it is used), in memory or not.
+  struct Summary {
+    int64_t height = 0;
+    int64_t width = 0;
+    std::array<int64_t, 2> file_size = {};  // height and width before it was reduced
+    std::array<uint64_t, 3> sum = {};       // of the bytes of each channel
+    std::array<uint64_t, 3> squares = {};
+    std::vector<int64_t> class_pixels = {};  // of each class
+  };
+
+  LabelledImages() = default;
+  // Reads on as many threads as LibTorch uses. Throws what the first file that cannot be read throws
+  // (read_photograph). `budget`: bytes of photographs to keep.
+  LabelledImages(std::vector<LabelledFile> files, Reading reading, int64_t classes, int64_t budget);
+
+  int64_t count() const { return static_cast<int64_t>(files_.size()); }
+  const std::vector<LabelledFile>& files() const { return files_; }
+  const std::vector<Summary>& summaries() const { return summaries_; }
+  int64_t kept() const;  // photographs in memory
+
+  // The same whether it is in memory or read again. Thread-safe.
+  std::shared_ptr<const Photograph> photograph(int64_t index) const;
+
+ private:
+  std::vector<LabelledFile> files_;
+  Reading reading_;
+  std::vector<Summary> summaries_;
+  std::vector<std::shared_ptr<const Photograph>> kept_;  // null: to be read again
+};
+
+// Mean and standard deviation of each channel, in units of 8-bit values.
+struct ChannelMoments {
+  std::array<float, 3> mean{};
+  std::array<float, 3> deviation{};
+};
+ChannelMoments channel_moments(const std::vector<LabelledImages::Summary>& images);
+
+}  // namespace bnlab

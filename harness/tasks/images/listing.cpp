@@ -1,0 +1,221 @@
+#include "harness/tasks/images/listing.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <fstream>
+#include <map>
+#include <sstream>
+
+#include "harness/error.hpp"
+#include "harness/random.hpp"
+
+namespace bnlab {
+namespace {
+
+namespace fs = std::filesystem;
+using Endings = std::vector<std::string>;
+
+const Endings kImageEndings = {".jpg", ".jpeg", ".png"}, kLabelEndings = {".png"};
+
+[[noreturn]] void refuse(const std::string& message) {
+  throw Error(Error::Kind::data, message);
+}
+
+bool leads_out(const fs::path& path) {
+  return path.empty() || path.is_absolute() || *path.lexically_normal().begin() == "..";
+}
+
+bool has_ending(const fs::path& path, const Endings& endings) {
+  std::string ending = path.extension().string();
+  std::ranges::transform(ending, ending.begin(), [](unsigned char c) { return std::tolower(c); });
+  return std::ranges::count(endings, ending) > 0;
+}
+
+// The name of a file, or "" if its suffix or ending is another.
+std::string name_in(const Side& side, const fs::path& path, const Endings& endings) {
+  const fs::path inside = path.lexically_relative(side.folder);
+  if (!has_ending(path, endings) || path.filename().string().front() == '.') {
+    return "";
+  }
+  for (const fs::path& text : {fs::path(inside).replace_extension(), inside}) {
+    const std::string whole = text.generic_string();
+    if (whole.ends_with(side.suffix)) {
+      return whole.substr(0, whole.size() - side.suffix.size());
+    }
+  }
+  return "";
+}
+
+std::map<std::string, fs::path> files_by_name(const Side& side, const Endings& endings,
+                                              const std::string& cure) {
+  std::map<std::string, fs::path> found;
+  std::error_code error;
+  for (fs::recursive_directory_iterator entry(side.folder, error), end; !error && entry != end;
+       entry.increment(error)) {
+    const std::string name =
+        entry->is_regular_file(error) ? name_in(side, entry->path(), endings) : std::string();
+    if (!name.empty() && !found.emplace(name, entry->path()).second) {
+      refuse(entry->path().string() + ": the folder has two pictures of this name; remove one");
+    }
+  }
+  if (error) {
+    refuse(side.folder.string() + ": cannot be listed (" + error.message() + ")" + cure);
+  }
+  return found;
+}
+
+// The file of a name that does not exist, as a person would look for it.
+fs::path expected_file(const Side& side, const std::string& name, const Endings& endings) {
+  const bool complete = has_ending("x" + side.suffix, endings);
+  return side.folder / (name + side.suffix + (complete ? "" : endings.back()));
+}
+
+std::string missing_labels(const Side& labels, const std::string& name, const fs::path& image,
+                           const std::string& cure) {
+  const fs::path expected = expected_file(labels, name, kLabelEndings);
+  const std::string message = expected.string() + ": missing, the labels of " + image.string();
+  for (const char* ending : {".jpg", ".jpeg", ".JPG"}) {
+    if (fs::path other = expected; fs::exists(other.replace_extension(ending))) {
+      return message + "; " + other.string() +
+             " is no help: JPEG changes the ids of pixels, so export the labels as PNG";
+    }
+  }
+  return message + cure;
+}
+
+// A path of a list file: as it stands below the root, or the longest tail of an absolute one.
+fs::path listed_file(const fs::path& root, const fs::path& given, const std::string& where) {
+  fs::path tail = given.lexically_normal().relative_path();
+  if (!given.is_absolute() && leads_out(given)) {
+    refuse(where + ": " + given.string() + " leads out of " + root.string() + "; name files below it");
+  }
+  while (given.is_absolute() && !fs::exists(root / tail) && std::distance(tail.begin(), tail.end()) > 1) {
+    tail = tail.lexically_relative(*tail.begin());
+  }
+  if (!fs::is_regular_file(root / tail)) {
+    refuse(where + ": " + (root / given.relative_path()).string() +
+           " does not exist; lines are `image label`, with paths below " + root.string());
+  }
+  return root / tail;
+}
+
+// The file of a name that a list gives alone.
+fs::path named_file(const Side& side, const std::string& name, const Endings& endings,
+                    const std::string& where) {
+  if (leads_out(name)) {
+    refuse(where + ": " + name + " leads out of " + side.folder.string());
+  }
+  for (const std::string& ending : endings) {
+    for (const fs::path& path :
+         {side.folder / (name + side.suffix + ending), side.folder / (name + side.suffix)}) {
+      if (has_ending(path, endings) && fs::is_regular_file(path)) {
+        return path;
+      }
+    }
+  }
+  refuse(where + ": " + expected_file(side, name, endings).string() + " does not exist");
+}
+
+}  // namespace
+
+fs::path below(const fs::path& parent, const fs::path& given, const std::string& key) {
+  if (leads_out(given)) {
+    throw Error(Error::Kind::spec, "task." + key + ": expected a folder below " + parent.string() +
+                                       ", got '" + given.string() + "'");
+  }
+  return parent / given.lexically_normal();
+}
+
+std::vector<LabelledFile> pair_files(const Side& images, const Side& labels, const std::string& cure) {
+  const auto image_of = files_by_name(images, kImageEndings, cure);
+  const auto labels_of = files_by_name(labels, kLabelEndings, cure);
+  std::vector<LabelledFile> files;
+  for (const auto& [name, image] : image_of) {
+    const auto found = labels_of.find(name);
+    if (found == labels_of.end()) {
+      refuse(missing_labels(labels, name, image, cure));
+    }
+    files.push_back({image.string(), found->second.string(), name});
+  }
+  for (const auto& [name, path] : labels_of) {
+    if (image_of.count(name) == 0) {
+      refuse(images.folder.string() + ": the image of " + path.string() + " is missing" + cure);
+    }
+  }
+  if (files.empty()) {
+    const std::string suffix = images.suffix.empty() ? "" : "whose names end with " + images.suffix + " ";
+    refuse(images.folder.string() + ": no images here " + suffix + "(.jpg or .png)" + cure);
+  }
+  return files;
+}
+
+std::vector<LabelledFile> read_list(const fs::path& list, const fs::path& root, const Side& images,
+                                    const Side& labels) {
+  std::ifstream lines(list);
+  std::vector<LabelledFile> files;
+  std::map<std::string, std::string> seen;  // image: where it was listed
+  std::string line;
+  for (int number = 1; std::getline(lines, line); ++number) {
+    const std::string where = list.string() + ", line " + std::to_string(number);
+    std::istringstream words(line);
+    const std::vector<std::string> parts{std::istream_iterator<std::string>(words), {}};
+    if (parts.empty()) {
+      continue;
+    }
+    if (parts.size() > 2) {
+      refuse(where + ": expected `image label` or one name, got " + std::to_string(parts.size()) +
+             " words; rename files whose names hold blanks");
+    }
+    const bool alone = parts.size() == 1;
+    const fs::path image =
+        alone ? named_file(images, parts[0], kImageEndings, where) : listed_file(root, parts[0], where);
+    const fs::path label =
+        alone ? named_file(labels, parts[0], kLabelEndings, where) : listed_file(root, parts[1], where);
+    if (const auto [first, is_new] = seen.emplace(image.string(), where); !is_new) {
+      refuse(where + ": " + image.string() + " is listed twice, first in " + first->second + "; remove one");
+    }
+    const fs::path inside = image.lexically_relative(root).replace_extension();
+    files.push_back({image.string(), label.string(), alone ? parts[0] : inside.generic_string()});
+  }
+  if (files.empty()) {
+    refuse(list.string() + ": expected a file with lines `image label`" +
+           (fs::exists(list) ? ", got none" : "; it does not exist"));
+  }
+  return files;
+}
+
+std::string prefix_of(const std::string& name) {
+  const std::string last = fs::path(name).filename().string();
+  return last.substr(0, last.find('_'));
+}
+
+Split hold_out(const std::vector<LabelledFile>& files, double share) {
+  const auto key = [](const LabelledFile& file) {
+    const std::string& text = file.group.empty() ? file.name : file.group;
+    return std::pair(Stream(0, "held out: " + text).bits(), text);
+  };
+  std::map<std::pair<uint64_t, std::string>, int64_t> sizes;
+  for (const LabelledFile& file : files) {
+    ++sizes[key(file)];
+  }
+  if (sizes.size() < 2) {
+    refuse("nothing can be held out for the test: expected at least two " +
+           std::string(files.empty() || files[0].group.empty() ? "images" : "groups") + ", got " +
+           std::to_string(sizes.size()) + "; add some, or name a test split");
+  }
+  sizes.erase(std::prev(sizes.end()));  // the last one always trains
+  auto wanted = std::max<int64_t>(1, std::llround(share * static_cast<double>(files.size())));
+  for (auto entry = sizes.begin(); entry != sizes.end();) {
+    const bool held_out = wanted > 0;
+    wanted -= entry->second;
+    entry = held_out ? std::next(entry) : sizes.erase(entry);
+  }
+  Split split;
+  for (const LabelledFile& file : files) {
+    (sizes.count(key(file)) > 0 ? split.test : split.training).push_back(file);
+  }
+  return split;
+}
+
+}  // namespace bnlab

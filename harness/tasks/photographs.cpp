@@ -1,0 +1,171 @@
+#include "harness/tasks/photographs.hpp"
+
+#include <algorithm>
+#include <limits>
+
+#include "harness/error.hpp"
+#include "harness/mapped.hpp"
+
+namespace bnlab {
+namespace {
+
+constexpr int64_t kLargestCrop = 4096;
+constexpr int64_t kNoBudget = std::numeric_limits<int64_t>::max() / 2;
+
+using Summary = LabelledImages::Summary;
+
+std::string file_size_text(const Summary& image) {
+  return std::to_string(image.file_size[0]) + "x" + std::to_string(image.file_size[1]);
+}
+
+void check_one_size(const LabelledImages& set) {
+  const Summary& first = set.summaries().at(0);
+  for (size_t i = 0; i < set.files().size(); ++i) {
+    if (const Summary& image = set.summaries()[i]; image.file_size != first.file_size) {
+      throw Error(Error::Kind::data, set.files()[i].image + ": expected the size of " + set.files()[0].image +
+                                         ", " + file_size_text(first) + ", got " + file_size_text(image) +
+                                         "; all images of a split need one size");
+    }
+  }
+}
+
+// Training labels of one class alone teach nothing; mostly their ids were misread.
+void check_several_classes(const LabelledImages& set, int64_t classes) {
+  std::vector<std::string> shown;
+  for (int64_t c = 0; c < classes; ++c) {
+    if (std::ranges::any_of(set.summaries(), [&](const Summary& image) {
+          return image.class_pixels[static_cast<size_t>(c)] > 0;
+        })) {
+      shown.push_back(std::to_string(c));
+    }
+  }
+  if (shown.size() < 2) {
+    throw Error(Error::Kind::data,
+                set.files().at(0).labels + " and the other training labels show " +
+                    (shown.empty() ? "no class" : "class " + shown[0] + " and no other") +
+                    "; a mask of 0 and 255 needs \"void\": [], \"mapping\": {\"0\": 0, \"255\": 1}");
+  }
+}
+
+// The largest height and width among the images, each rounded up to a multiple.
+std::array<int64_t, 2> size_of_all(const std::vector<Summary>& images, int64_t multiple) {
+  std::array<int64_t, 2> size = {};
+  for (const Summary& image : images) {
+    size = {std::max(size[0], image.height), std::max(size[1], image.width)};
+  }
+  const auto rounded_up = [&](int64_t side) { return (side + multiple - 1) / multiple * multiple; };
+  return {rounded_up(size[0]), rounded_up(size[1])};
+}
+
+}  // namespace
+
+void PhotographOptions::describe(OptionVisitor& option) {
+  option("scale", scale, "reduction of all images when they are read").above(0).at_most(1);
+  option("crop", crop, "training crop: height and width in reduced pixels").at_least(8).at_most(kLargestCrop);
+  option("test_size", test_size,
+         "height and width that test images are reduced to fit into and padded to; null: the largest's")
+      .at_least(8)
+      .at_most(kLargestCrop);
+  option("test_multiple", test_multiple,
+         "without test_size: test images are padded on to a height and width that this divides")
+      .at_least(1)
+      .at_most(1024);
+  option("random_scale_min", random_scale_min, "smallest random scale of a training image")
+      .at_least(0.1)
+      .at_most(10);
+  option("random_scale_max", random_scale_max, "largest random scale of a training image")
+      .at_least(0.1)
+      .at_most(10);
+  SegmentationOptions::describe(option);
+}
+
+ImageSizes PhotographOptions::image_sizes() const {
+  return test_size ? ImageSizes{crop, *test_size} : ImageSizes{crop};
+}
+
+void PhotographOptions::check(const RunOutline&, Problems& problems) const {
+  if (random_scale_min > random_scale_max) {
+    problems.add("random_scale_max", "expected at least random_scale_min, " + Json(random_scale_min).dump() +
+                                         ", got " + Json(random_scale_max).dump());
+  }
+}
+
+std::filesystem::path data_root(const Task::Context& context, const std::string& task,
+                                const std::string& root) {
+  if (context.data_dir.empty()) {
+    throw Error(Error::Kind::usage,
+                "task " + task + ": no data folder given; say --data DIR, or set BNLAB_DATA, where DIR/" +
+                    root + " holds the images");
+  }
+  return below(context.data_dir, root, "root");
+}
+
+PhotographTask::PhotographTask(const PhotographSet& set, const PhotographOptions& options,
+                               const Context& context)
+    : SegmentationTask(set.classes, options),
+      seed_(context.seed),
+      crop_(options.crop),
+      scale_min_(options.random_scale_min),
+      scale_max_(options.random_scale_max),
+      group_(set.group),
+      train_(set.training, {set.labels, options.scale, {}}, set.classes, kNoBudget),
+      test_(set.test, {set.labels, options.scale, options.test_size}, set.classes, kNoBudget) {
+  if (set.one_size) {
+    check_one_size(train_);
+    check_one_size(test_);
+  }
+  check_several_classes(train_, set.classes);
+  test_size_ = options.test_size.value_or(size_of_all(test_.summaries(), options.test_multiple));
+  moments_ = channel_moments(train_.summaries());
+  if (!group_.empty()) {
+    set_test_groups(mapped(test_.files(), &LabelledFile::group));
+  }
+}
+
+Examples PhotographTask::training(const std::vector<Draw>& draws) const {
+  const Examples batch = blank_examples(static_cast<int64_t>(draws.size()), crop_[0], crop_[1]);
+  for (size_t i = 0; i < draws.size(); ++i) {
+    const auto& [sample, epoch] = draws[i];
+    Stream stream(seed_, "augment", static_cast<uint64_t>(epoch * training_samples() + sample));
+    const auto photograph = train_.photograph(sample);
+    const Crop crop = random_crop(stream, *photograph, crop_[0], crop_[1], scale_min_, scale_max_);
+    const auto row = static_cast<int64_t>(i);
+    cut(*photograph, crop, moments_, batch.images[row], batch.labels[row]);
+  }
+  return batch;
+}
+
+Examples PhotographTask::test(int64_t begin, int64_t count) const {
+  const Examples batch = blank_examples(count, test_size_[0], test_size_[1]);
+  for (int64_t i = 0; i < count; ++i) {
+    const auto photograph = test_.photograph(begin + i);
+    const Crop whole = whole_image(*photograph, test_size_[0], test_size_[1]);
+    cut(*photograph, whole, moments_, batch.images[i], batch.labels[i]);
+  }
+  return batch;
+}
+
+std::vector<std::string> PhotographTask::sort_keys() const {
+  std::vector<std::string> keys = {"brightness", "class"};
+  if (!group_.empty()) {
+    keys.insert(keys.begin(), group_);
+  }
+  return keys;
+}
+
+std::vector<double> PhotographTask::sort_values(const std::string& key) const {
+  if (key == group_) {
+    const Numbered groups = number_names(mapped(train_.files(), &LabelledFile::group));
+    return {groups.numbers.begin(), groups.numbers.end()};
+  }
+  return mapped(train_.summaries(), [&](const Summary& image) {
+    if (key == "class") {
+      const auto most = std::ranges::max_element(image.class_pixels);  // the lowest of equals
+      return *most == 0 ? double{kVoid} : static_cast<double>(most - image.class_pixels.begin());
+    }
+    const uint64_t sum = image.sum[0] + image.sum[1] + image.sum[2];
+    return static_cast<double>(sum) / static_cast<double>(3 * image.height * image.width);
+  });
+}
+
+}  // namespace bnlab

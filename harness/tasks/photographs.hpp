@@ -1,0 +1,76 @@
+// What the segmentation tasks on files share: photographs with label maps are read and checked, training takes
+// random crops, evaluation takes whole images. A task of its own adds little more than the list of its files and
+// what their label ids mean (folder.cpp, camvid.cpp).
+//
+// Images may have several sizes. Test images are padded at the bottom and on the right to the largest height and
+// width among them, or to `test_size`, and on to a multiple of `test_multiple`, with void labels and the mean colour: so
+// every pixel of the split counts once.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "harness/tasks/images/crop.hpp"
+#include "harness/tasks/images/labelled_images.hpp"
+#include "harness/tasks/segmentation.hpp"
+
+namespace bnlab {
+
+// The options that every task on photographs takes, after its own.
+struct PhotographOptions : SegmentationOptions {
+  double scale = 1;
+  std::array<int64_t, 2> crop = {96, 128};
+  std::optional<std::array<int64_t, 2>> test_size;
+  int64_t test_multiple = 1;
+  double random_scale_min = 0.5, random_scale_max = 2;
+
+  void describe(OptionVisitor& option);
+  ImageSizes image_sizes() const;  // the test images tell theirs, if no option does
+  void check(const RunOutline&, Problems& problems) const;
+};
+
+// The files of a task and what they hold.
+struct PhotographSet {
+  std::vector<LabelledFile> training;
+  std::vector<LabelledFile> test;
+  int64_t classes = 0;
+  LabelMap labels;
+  std::string group = {};  // what a file's group is called ("drive"), if files have groups
+  bool one_size = false;   // whether images of several sizes are a mistake
+};
+
+// The folder that holds the files of a task: `root` below --data. Throws Error (usage) if there is no data folder.
+std::filesystem::path data_root(const Task::Context& context, const std::string& task,
+                                const std::string& root);
+
+class PhotographTask : public SegmentationTask {
+ public:
+  std::array<int64_t, 2> training_image_size() const override { return crop_; }
+  std::array<int64_t, 2> test_image_size() const override { return test_size_; }
+  int64_t training_samples() const override { return train_.count(); }
+  int64_t test_samples() const override { return test_.count(); }
+  bool may_have_void() const override { return true; }
+
+  Examples training(const std::vector<Draw>& draws) const override;
+  Examples test(int64_t begin, int64_t count) const override;
+
+  std::vector<std::string> sort_keys() const override;
+  // The group: its place among the groups' names in order; brightness: the mean of the photograph's bytes;
+  // class: the one that most pixels show, void apart.
+  std::vector<double> sort_values(const std::string& key) const override;
+
+ protected:
+  PhotographTask(const PhotographSet& set, const PhotographOptions& options, const Context& context);
+
+ private:
+  uint64_t seed_;
+  std::array<int64_t, 2> crop_, test_size_;
+  double scale_min_, scale_max_;
+  std::string group_;
+  LabelledImages train_, test_;
+  ChannelMoments moments_;  // of the training images
+};
+
+}  // namespace bnlab
