@@ -110,6 +110,8 @@ struct Sgd {
   register_about("strategy", with_options<Ghost>({.name = "fake_ghost"}));
   register_about("model", with_options<Net>({.name = "fake_net"}));
   register_about("task", with_options<Shapes>({.name = "fake_shapes"}));
+  register_about("task", with_options<Shapes>({.name = "fake_clips", .of = Subjects::clips}));
+  register_about("model", with_options<Net>({.name = "fake_clip_net", .of = Subjects::clips}));
   register_about("optimizer", with_options<Sgd>({.name = "sgd"}));
   return true;
 }();
