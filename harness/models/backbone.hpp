@@ -13,7 +13,8 @@ namespace bnlab {
 class Trunk : public torch::nn::Module {
  public:
   // Five maps, at 1/2, 1/4, 1/8, 1/16 and 1/32 of the images' height and width (rounded up or down as each backbone
-  // says), but that no map lies below 1/output_stride.
+  // says), but that no map lies below 1/output_stride. A backbone for small images may keep finer ones; it then names an
+  // output stride below 8, which models that answer for pixels do not take.
   virtual Network::Maps forward(at::Tensor images, const Pass& pass) = 0;
 };
 

@@ -37,7 +37,9 @@ Subject::Subject(const RunSpec& spec, const Data& data, World& world)
     : precision_(spec.precision), seed_(spec.seed), device_(world.device()), steps_(data.steps()) {
   const at::NoGradGuard no_grad;
   const auto model = Registered<Model>::create(
-      spec.model, {{data.task().training_image_size(), data.task().test_image_size()}});
+      spec.model, {.image_sizes = {data.task().training_image_size(), data.task().test_image_size()},
+                   .seed = spec.seed,
+                   .parameters = at::TensorOptions().dtype(parameter_type(spec.precision)).device(device_)});
   strategy_ = make_strategy(spec, world, steps_);
   ListingMaker layers(*strategy_);
   network_ = model->build(layers, data.task().classes());

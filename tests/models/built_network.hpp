@@ -36,7 +36,7 @@ class BuiltNetwork {
                                                 .steps = 10,
                                                 .shadows = {}})),
         layers_(*strategy_),
-        network_(Registered<Model>::create(resolved_component("model", model), {image_sizes})
+        network_(Registered<Model>::create(resolved_component("model", model), {image_sizes, 3, dtype})
                      ->build(layers_, classes)) {}
 
   // One tower with all samples, at a training step.

@@ -23,9 +23,20 @@ class EveryModel : public ::testing::TestWithParam<std::string> {
   }
   at::Tensor images(int64_t samples, int64_t seed = 1) const {
     at::manual_seed(static_cast<uint64_t>(seed));
-    return at::randn({samples, 3, small().image_size[0], small().image_size[1]}, at::kDouble);
+    const auto [height, width] = small().image_size;
+    return at::randn({samples * small().rows_per_sample, 3, height, width}, at::kDouble);
   }
-  bool answers_for_pixels() const { return find_registered("model", GetParam())->of == Subjects::pixels; }
+  Outputs forward(BuiltNetwork& built, const at::Tensor& images, Mode mode = Mode::train) const {
+    return built.forward(images, mode, 0, small().rows_per_sample);
+  }
+  Subjects subjects() const { return find_registered("model", GetParam())->of; }
+  // One that the model can be trained on.
+  Json task() const {
+    if (subjects() == Subjects::clips) {
+      return {{"name", "motion"}, {"frames", small().rows_per_sample}, {"train", 24}, {"test", 11}};
+    }
+    return {{"name", "shapes"}, {"size", small().image_size}};
+  }
 };
 
 TEST_P(EveryModel, NamesItsParametersByTheirSites) {
@@ -54,7 +65,7 @@ TEST_P(EveryModel, TellsTheChannelsOfItsSitesBeforehand) {
 
 TEST_P(EveryModel, EveryParameterLearns) {
   BuiltNetwork built = this->built();
-  const Outputs outputs = built.forward(images(3));
+  const Outputs outputs = forward(built, images(3));
   at::Tensor loss = outputs.logits.pow(3).sum();
   if (outputs.auxiliary.defined()) {
     loss = loss + outputs.auxiliary.pow(3).sum();
@@ -69,9 +80,9 @@ TEST_P(EveryModel, EveryParameterLearns) {
 TEST_P(EveryModel, AnswersForEachPixelOrSample) {
   BuiltNetwork built = this->built();
   for (const Mode mode : {Mode::train, Mode::evaluate_saved}) {
-    const Outputs outputs = built.forward(images(2), mode);
+    const Outputs outputs = forward(built, images(2), mode);
     EXPECT_EQ(outputs.logits.sizes().vec(),
-              answers_for_pixels()
+              subjects() == Subjects::pixels
                   ? (std::vector<int64_t>{2, 5, small().image_size[0], small().image_size[1]})
                   : (std::vector<int64_t>{2, 5}));
     EXPECT_FALSE(mode == Mode::evaluate_saved && outputs.auxiliary.defined());
@@ -85,9 +96,10 @@ TEST_P(EveryModel, AnswersForEachPixelOrSample) {
 TEST_P(EveryModel, EvaluatesEachSampleApart) {
   BuiltNetwork built = this->built();
   const at::Tensor x = images(3);
-  const at::Tensor together = built.forward(x, Mode::evaluate_saved).logits;
+  const at::Tensor together = forward(built, x, Mode::evaluate_saved).logits;
+  const int64_t rows = small().rows_per_sample;
   for (int64_t i = 0; i < 3; ++i) {
-    const at::Tensor alone = built.forward(x.narrow(0, i, 1), Mode::evaluate_saved).logits;
+    const at::Tensor alone = forward(built, x.narrow(0, i * rows, rows), Mode::evaluate_saved).logits;
     EXPECT_LT((alone - together.narrow(0, i, 1)).abs().max().item<double>(), 1e-10);
   }
 }
@@ -106,15 +118,14 @@ TEST_P(EveryModel, HasAHeadAndLeavesNoNormSiteInIt) {
 
 // 4 towers on one, two and four ranks.
 TEST_P(EveryModel, PlacementChangesNothing) {
-  if (!answers_for_pixels()) {
-    GTEST_SKIP() << "the task of this model is held to it in its own test";
+  if (subjects() == Subjects::images) {
+    GTEST_SKIP() << "no task here labels images";
   }
   TrainingRuns runs;
   for (const char* strategy : {"sync", "per_tower", "shuffle"}) {
     SCOPED_TRACE(strategy);
-    const Json task = {{"name", "shapes"}, {"size", {small().image_size[0], small().image_size[1]}}};
-    const RunSpec spec =
-        TrainingRuns::spec({{"strategy", strategy}, {"task", task}, {"model", small().model}, {"steps", 3}});
+    const RunSpec spec = TrainingRuns::spec(
+        {{"strategy", strategy}, {"task", task()}, {"model", small().model}, {"steps", 3}});
     const TrainedRun one = runs.run(spec, 1);
     for (const int ranks : {2, 4}) {
       const TrainedRun several = runs.run(spec, ranks);

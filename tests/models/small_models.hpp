@@ -13,13 +13,18 @@ namespace bnlab {
 struct SmallModel {
   Json model;
   std::array<int64_t, 2> image_size;
+  int64_t rows_per_sample = 1;
 };
 
 inline const std::map<std::string, SmallModel>& small_models() {
   static const Json resnet = {{"name", "resnet"}, {"width", 2}};
+  static const Json small_resnet = {{"name", "small_resnet"}, {"depth", 8}, {"width", 2}};
   static const std::map<std::string, SmallModel> all = {
       {"unet", {{{"name", "unet"}, {"base", 3}, {"levels", 2}}, {12, 16}}},
       {"fcn", {{{"name", "fcn"}, {"backbone", resnet}, {"auxiliary_weight", 0.4}}, {17, 24}}},
+      {"classifier", {{{"name", "classifier"}, {"backbone", resnet}}, {40, 48}}},
+      {"cifar_resnet", {{{"name", "cifar_resnet"}, {"depth", 8}, {"width", 2}}, {9, 12}}},
+      {"frame_lstm", {{{"name", "frame_lstm"}, {"backbone", small_resnet}, {"hidden", 3}}, {32, 32}, 3}},
   };
   return all;
 }

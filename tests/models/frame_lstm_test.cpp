@@ -1,0 +1,69 @@
+// frame_lstm: counted, named, and its LSTM against the formula.
+#include <gtest/gtest.h>
+
+#include "tests/models/built_network.hpp"
+
+namespace bnlab {
+namespace {
+
+Json model(const Json& changes = Json::object()) {
+  Json all = {{"name", "frame_lstm"}, {"backbone", {{"name", "small_resnet"}, {"depth", 8}, {"width", 2}}}};
+  all.update(changes);
+  return all;
+}
+
+TEST(FrameLstm, HasTheCountedParameters) {
+  const BuiltNetwork lstm({{"name", "frame_lstm"}}, 16);
+  EXPECT_EQ(lstm.parameters(), 303392);
+  EXPECT_EQ(lstm.parameters("lstm.") + lstm.parameters("fc."), 34320);
+  const BuiltNetwork mean({{"name", "frame_lstm"}, {"temporal", "mean"}}, 16);
+  EXPECT_EQ(mean.parameters(), 269072 + 16 * 65);
+}
+
+TEST(FrameLstm, PartsAreTheBackboneTheLstmAndTheLastLayer) {
+  BuiltNetwork built(model(), 16);
+  EXPECT_EQ(built.network().part_of("backbone.layer1.0.conv1.weight"), Part::backbone);
+  EXPECT_EQ(built.network().part_of("lstm.weight_hh_l0"), Part::features);
+  EXPECT_EQ(built.network().part_of("fc.bias"), Part::head);
+}
+
+// i, f, g, o = W x + b + U h + c, with sigmoids but tanh for g; m = f m + i g; h = o tanh(m).
+TEST(FrameLstm, ItsLstmIsTheFormulaOverTheFramesInOrder) {
+  constexpr int64_t kClips = 2, kFrames = 4, kHidden = 3;
+  BuiltNetwork built(model({{"hidden", kHidden}}), 5);
+  const at::NoGradGuard no_grad;
+  const auto weights = built.network().named_parameters();
+  const at::Tensor frames = at::randn({kClips, kFrames, 8}, at::kDouble);
+  at::Tensor h = at::zeros({kClips, kHidden}, at::kDouble), m = h;
+  for (int64_t t = 0; t < kFrames; ++t) {
+    const at::Tensor gates =
+        at::linear(frames.select(1, t), weights["lstm.weight_ih_l0"], weights["lstm.bias_ih_l0"]) +
+        at::linear(h, weights["lstm.weight_hh_l0"], weights["lstm.bias_hh_l0"]);
+    const auto gate = [&](int64_t place) { return gates.narrow(1, place * kHidden, kHidden); };
+    m = gate(1).sigmoid() * m + gate(0).sigmoid() * gate(2).tanh();
+    h = gate(3).sigmoid() * m.tanh();
+  }
+  const at::Tensor expected = at::linear(h, weights["fc.weight"], weights["fc.bias"]);
+  const Batch batch{frames.flatten(0, 1), {}, Towers({kClips}, 1, 0), kFrames};
+  Pass pass;
+  pass.towers = batch.towers;
+  pass.rows_per_sample = kFrames;
+  const at::Tensor logits = built.network().head({batch.images}, pass).logits;
+  EXPECT_LT((logits - expected).abs().max().item<double>(), 1e-12);
+}
+
+TEST(FrameLstm, OnlyTheMeanIsBlindToTheOrderOfFrames) {
+  for (const char* temporal : {"lstm", "mean"}) {
+    BuiltNetwork built(model({{"temporal", temporal}}), 5);
+    at::manual_seed(1);
+    const at::Tensor clip = at::randn({6, 3, 16, 16}, at::kDouble);
+    const auto logits = [&](const at::Tensor& frames) {
+      return built.forward(frames, Mode::evaluate_saved, 0, 6).logits;
+    };
+    const double difference = (logits(clip) - logits(clip.flip({0}))).abs().max().item<double>();
+    EXPECT_EQ(difference < 1e-10, std::string(temporal) == "mean") << temporal << " " << difference;
+  }
+}
+
+}  // namespace
+}  // namespace bnlab

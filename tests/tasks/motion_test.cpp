@@ -1,0 +1,105 @@
+#include <gtest/gtest.h>
+
+#include "tests/tasks/make_task.hpp"
+
+namespace bnlab {
+namespace {
+
+std::unique_ptr<Task> motion(uint64_t seed, const Json& changes = Json::object()) {
+  Json options = {{"train", 32}, {"test", 48}};
+  options.update(changes);
+  return testing::make_task("motion", options, {seed, ""});
+}
+
+// Of the test clips, [clips, frames, 3, 32, 32] float64.
+at::Tensor clips(const Task& task) {
+  return task.test(0, task.test_samples()).images.unflatten(0, {-1, task.rows_per_sample()}).to(at::kDouble);
+}
+
+TEST(Motion, HasTheDeclaredSizes) {
+  const auto task = motion(0, {{"frames", 5}});
+  EXPECT_EQ(task->classes(), 16);
+  EXPECT_EQ(task->rows_per_sample(), 5);
+  EXPECT_EQ(task->headline(), "top1");
+  const Examples batch = task->training({{3, 0}, {20, 1}});
+  EXPECT_EQ(batch.images.sizes(), (std::vector<int64_t>{10, 3, 32, 32}));
+  EXPECT_TRUE(batch.labels.equal(at::tensor({3, 4}, at::kLong)));
+  EXPECT_EQ(task->test(40, 8).images.size(0), 40);
+  EXPECT_EQ(task->training({}).images.size(0), 0);
+}
+
+TEST(Motion, DataIsAFunctionOfTheSeedAndTheSample) {
+  const auto one = motion(1), few = motion(1, {{"train", 8}, {"test", 5}}), other = motion(2);
+  EXPECT_TRUE(one->test(0, 5).images.equal(few->test(0, 5).images));
+  EXPECT_TRUE(one->training({{7, 0}}).images.equal(few->training({{7, 3}}).images));
+  EXPECT_FALSE(one->test(0, 5).images.equal(other->test(0, 5).images));
+  EXPECT_FALSE(one->training({{0, 0}}).images.equal(one->test(0, 1).images));
+}
+
+TEST(Motion, ClipsAreRoughlyStandardised) {
+  const at::Tensor all = clips(*motion(0, {{"test", 160}}));
+  EXPECT_NEAR(all.mean().item<double>(), 0, 0.2);
+  EXPECT_NEAR(all.std().item<double>(), 1, 0.2);
+}
+
+// Where the frames differ most from the clip's mean frame, the thing is: its centre along an axis, [clips, frames].
+at::Tensor centre(const at::Tensor& clips, int64_t axis) {
+  const at::Tensor change = (clips - clips.mean(1, true)).mean(2).clamp_min(0);
+  const at::Tensor along = change.sum(axis == 0 ? 3 : 2), place = at::arange(32, at::kDouble);
+  return (along * place).sum(2) / along.sum(2);
+}
+
+TEST(Motion, PairsOfClassesMoveAlikeInOppositeDirections) {
+  const auto task = motion(0, {{"test", 96}});
+  const at::Tensor all = clips(*task);
+  for (int64_t i = 0; i < 96; ++i) {
+    const int64_t motion = i % 8, axis = motion < 2 ? 1 : 0;
+    if (motion < 4) {
+      const at::Tensor way = centre(all.narrow(0, i, 1), axis)[0];
+      const double moved = (way[7] - way[0]).item<double>();
+      EXPECT_GT(motion % 2 == 0 ? moved : -moved, 10) << "clip " << i;
+    }
+    if (motion >= 6) {  // the growing disc is brighter than what it covers
+      const at::Tensor brightness = all[i].flatten(1).mean(1) - all[i].flatten(1).min();
+      const bool grows = (brightness[7] > brightness[0]).item<bool>();
+      EXPECT_EQ(grows, motion == 6) << "clip " << i;
+    }
+  }
+}
+
+// The scene is a gain: that of bright scenes is about exp(0.6) times that of dark ones.
+TEST(Motion, ScenesDifferInTheGainOfTheWholeClip) {
+  const auto task = motion(3, {{"test", 320}});
+  const at::Tensor of_channels = clips(*task).transpose(1, 2).flatten(2).std(2),
+                   scene = task->test(0, 320).labels.ge(8);
+  const at::Tensor contrast = of_channels.log().mean(1);
+  const double bright = contrast.masked_select(scene).mean().item<double>(),
+               dark = contrast.masked_select(scene.logical_not()).mean().item<double>();
+  EXPECT_NEAR(bright - dark, 0.6, 0.1);
+}
+
+TEST(Motion, ReportsWhatAClassIsMadeOf) {
+  const auto task = motion(0);
+  at::Tensor counts = at::zeros({16, 16}, at::kLong);
+  counts[0][8] = 1;  // another scene
+  counts[0][1] = 1;  // the other direction
+  counts[9][7] = 1;  // another motion in another scene, the same direction
+  counts[5][5] = 1;
+  const Json metrics = task->metrics(counts);
+  EXPECT_DOUBLE_EQ(metrics["top1"], 1.0 / 4);
+  EXPECT_DOUBLE_EQ(metrics["motion_accuracy"], 2.0 / 4);
+  EXPECT_DOUBLE_EQ(metrics["direction_accuracy"], 3.0 / 4);
+  EXPECT_DOUBLE_EQ(metrics["scene_accuracy"], 2.0 / 4);
+}
+
+TEST(Motion, SortsByClassAndByScene) {
+  const auto task = motion(0);
+  EXPECT_EQ(task->sort_keys(), (std::vector<std::string>{"class", "scene"}));
+  for (size_t i = 0; i < 32; ++i) {
+    EXPECT_EQ(task->sort_values("class")[i], static_cast<double>(i % 16));
+    EXPECT_EQ(task->sort_values("scene")[i], static_cast<double>(i / 8 % 2));
+  }
+}
+
+}  // namespace
+}  // namespace bnlab
