@@ -4,6 +4,7 @@
 #include <torch/types.h>
 
 #include <algorithm>
+#include <optional>
 #include <vector>
 
 #include "harness/tasks/task.hpp"
@@ -29,9 +30,25 @@ at::Tensor label_counts(const Batch& batch, at::Device device) {
   return uploaded(counts, device);
 }
 
-// Valid labels of every local tower, [G] float64.
-at::Tensor valid_counts(const at::Tensor& labels, const std::vector<int64_t>& offsets) {
-  const auto per_sample = labels.ne(Task::kVoid).unsqueeze(-1).flatten(1).sum(1);
+// What labels have, [n, H, W] or [n], as [n, labels of a sample].
+at::Tensor by_sample(const at::Tensor& of_labels) {
+  return of_labels.unsqueeze(-1).flatten(1);
+}
+
+// 1 for a valid label, or the weight of its class; 0 for void.
+at::Tensor weight_of_labels(const at::Tensor& labels, const at::Tensor& class_weights) {
+  const at::Tensor valid = labels.ne(Task::kVoid);
+  if (!class_weights.defined()) {
+    return valid;
+  }
+  const at::Tensor place = labels.clamp_min(0).flatten();
+  return class_weights.to(at::kDouble).index_select(0, place).view_as(labels) * valid;
+}
+
+// Valid labels of every local tower, or the sum of their weights, [G] float64.
+at::Tensor valid_sums(const at::Tensor& labels, const std::vector<int64_t>& offsets,
+                      const at::Tensor& class_weights) {
+  const auto per_sample = by_sample(weight_of_labels(labels, class_weights)).sum(1);
   std::vector<at::Tensor> counts;
   for (size_t g = 0; g + 1 < offsets.size(); ++g) {
     counts.push_back(per_sample.slice(0, offsets[g], offsets[g + 1]).sum());
@@ -45,9 +62,13 @@ int64_t towers_with_samples(const Towers& towers) {
 }
 
 at::Tensor cross_entropy(const at::Tensor& outputs, const at::Tensor& labels,
-                         at::Reduction::Reduction reduction) {
+                         at::Reduction::Reduction reduction, const CrossEntropyKind& kind) {
   const auto logits = outputs.scalar_type() == at::kDouble ? outputs : outputs.to(at::kFloat);
-  return at::cross_entropy_loss(logits, labels, {}, reduction, Task::kVoid);
+  std::optional<at::Tensor> class_weights;
+  if (kind.class_weights.defined()) {
+    class_weights = kind.class_weights.to(logits.scalar_type());
+  }
+  return at::cross_entropy_loss(logits, labels, class_weights, reduction, Task::kVoid, kind.label_smoothing);
 }
 
 }  // namespace
@@ -57,17 +78,18 @@ at::Tensor Loss::total(const OfOutputs& loss_of, const Outputs& outputs) {
   return outputs.auxiliary.defined() ? loss + outputs.auxiliary_weight * loss_of(outputs.auxiliary) : loss;
 }
 
-LossWeights::LossWeights(const Batch& batch, const at::Tensor& labels, const Loss::Context& context)
+LossWeights::LossWeights(const Batch& batch, const at::Tensor& labels, const Loss::Context& context,
+                         const at::Tensor& class_weights)
     : ranks_(context.communicator.size()), local_towers_(batch.towers.per_rank()), options_(context.weights) {
   const bool per_tower = context.mean == LossMean::tower;
-  if (!context.may_have_void) {
+  if (!context.may_have_void && !class_weights.defined()) {
     const int64_t total = per_tower ? towers_with_samples(batch.towers)
                                     : batch.towers.total_samples() * labels_per_sample(batch);
     total_ = at::full({}, static_cast<double>(total), options_.dtype(at::kDouble));
     valid_ = per_tower ? label_counts(batch, options_.device()) : at::Tensor();
     return;
   }
-  const at::Tensor valid = valid_counts(labels, batch.towers.local_offsets());
+  const at::Tensor valid = valid_sums(labels, batch.towers.local_offsets(), class_weights);
   valid_ = per_tower ? valid : at::Tensor();
   total_ = per_tower ? (valid > 0).sum().to(at::kDouble) : valid.sum();
   pending_ = context.communicator.all_reduce_async(total_, Purpose::loss);
@@ -78,24 +100,26 @@ at::Tensor LossWeights::get() {
     pending_->wait();
     pending_.reset();
   }
-  const at::Tensor share = static_cast<double>(ranks_) / total_.clamp_min(1);
+  const at::Tensor share = (static_cast<double>(ranks_) / total_).masked_fill(total_ == 0, 0);
   if (!valid_.defined()) {
     return share.to(options_.dtype()).expand({local_towers_});
   }
   return (share / valid_).masked_fill(valid_ == 0, 0).to(options_.dtype());
 }
 
-at::Tensor cross_entropy_of_labels(const at::Tensor& outputs, const at::Tensor& labels) {
-  return cross_entropy(outputs, labels, at::Reduction::None);
+at::Tensor cross_entropy_of_labels(const at::Tensor& outputs, const at::Tensor& labels,
+                                   const CrossEntropyKind& kind) {
+  return cross_entropy(outputs, labels, at::Reduction::None, kind);
 }
 
 at::Tensor weighted_cross_entropy(const at::Tensor& outputs, const at::Tensor& labels,
-                                  const std::vector<int64_t>& offsets, const at::Tensor& weights) {
-  const auto has_valid = labels.ne(Task::kVoid).unsqueeze(-1).flatten(1).any(1);  // [n]
+                                  const std::vector<int64_t>& offsets, const at::Tensor& weights,
+                                  const CrossEntropyKind& kind) {
+  const auto has_valid = by_sample(labels.ne(Task::kVoid)).any(1);  // [n]
   // The weight of a slice without valid labels is usually 1 / 0. It is masked before the product: a
   // mask behind it would still multiply the gradient by infinity.
   if (weights.numel() == 1 || weights.stride(0) == 0) {
-    const auto sum = cross_entropy(outputs, labels, at::Reduction::Sum);
+    const auto sum = cross_entropy(outputs, labels, at::Reduction::Sum, kind);
     return sum * weights[0].masked_fill(has_valid.any().logical_not(), 0);
   }
   std::vector<at::Tensor> pieces;
@@ -103,7 +127,7 @@ at::Tensor weighted_cross_entropy(const at::Tensor& outputs, const at::Tensor& l
     pieces.push_back(weights[static_cast<int64_t>(g)].expand({offsets[g + 1] - offsets[g]}));
   }
   const auto sample_weights = at::cat(pieces).masked_fill(has_valid.logical_not(), 0);
-  return (cross_entropy_of_labels(outputs, labels).unsqueeze(-1).flatten(1).sum(1) * sample_weights).sum();
+  return (by_sample(cross_entropy_of_labels(outputs, labels, kind)).sum(1) * sample_weights).sum();
 }
 
 }  // namespace bnlab

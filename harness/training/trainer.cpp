@@ -16,6 +16,7 @@ std::unique_ptr<Loss> make_loss(const RunSpec& spec, const Data& data, World& wo
       data.task().loss(),
       {.mean = spec.loss_mean,
        .may_have_void = data.task().may_have_void(),
+       .classes = data.task().classes(),
        .communicator = world.gradients(),
        .weights = at::TensorOptions().device(world.device()).dtype(parameter_type(spec.precision))});
 }

@@ -9,7 +9,7 @@
 namespace bnlab {
 namespace {
 
-std::vector<double> weights(LossMean mean, bool may_have_void) {
+std::vector<double> weights(LossMean mean, bool may_have_void, const at::Tensor& class_weights = {}) {
   const auto world = join_world({}, at::kCPU);
   // Three towers: one sample, none, two samples; with void 1, 0 and 3 valid labels.
   at::Tensor labels = at::zeros({3, 1, 2}, at::kLong);  // [samples, 1, 2]
@@ -22,7 +22,8 @@ std::vector<double> weights(LossMean mean, bool may_have_void) {
                            {.mean = mean,
                             .may_have_void = may_have_void,
                             .communicator = world->gradients(),
-                            .weights = at::TensorOptions(at::kDouble)});
+                            .weights = at::TensorOptions(at::kDouble)},
+                           class_weights);
   const at::Tensor w = loss_weights.get().contiguous();
   return {w.const_data_ptr<double>(), w.const_data_ptr<double>() + w.numel()};
 }
@@ -36,6 +37,14 @@ TEST(LossWeights, MeanOverTowersLeavesOutTowersWithoutValidLabels) {
   // two towers have labels: 1/2 of the mean of each
   EXPECT_EQ(weights(LossMean::tower, false), (std::vector<double>{1. / 4, 0, 1. / 8}));
   EXPECT_EQ(weights(LossMean::tower, true), (std::vector<double>{1. / 2, 0, 1. / 6}));
+}
+
+TEST(LossWeights, LabelsCountAsMuchAsTheirClass) {
+  const at::Tensor of_class_0 = at::full({1}, 0.125, at::kDouble);  // less than one label in all
+  EXPECT_EQ(weights(LossMean::batch, true, of_class_0), (std::vector<double>{2, 2, 2}));
+  EXPECT_EQ(weights(LossMean::tower, true, of_class_0), (std::vector<double>{4, 0, 4. / 3}));
+  EXPECT_EQ(weights(LossMean::batch, false, at::full({1}, 2, at::kDouble)),
+            (std::vector<double>{1. / 12, 1. / 12, 1. / 12}));
 }
 
 }  // namespace

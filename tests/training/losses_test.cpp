@@ -3,27 +3,22 @@
 #include <torch/types.h>
 
 #include <cmath>
+#include <filesystem>
+#include <fstream>
 #include <limits>
+#include <sstream>
+#include <tuple>
 
 #include "harness/communicator/world.hpp"
 #include "harness/components/registry.hpp"
 #include "harness/tasks/task.hpp"
 #include "harness/training/loss.hpp"
+#include "tests/training/loss_of.hpp"
 
 namespace bnlab {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-at::Tensor random_outputs(int64_t n) {
-  at::manual_seed(5);
-  return at::randn({n, 3, 4, 6}, at::kDouble);
-}
-
-at::Tensor random_labels(int64_t n) {  // -1 (void), 0, 1, 2
-  at::manual_seed(6);
-  return at::randint(-1, 3, {n, 4, 6}, at::kLong);
-}
 
 // The definition of the loss, one pixel after the other.
 double loss_by_hand(const at::Tensor& outputs, const at::Tensor& labels, const std::vector<int64_t>& offsets,
@@ -116,37 +111,6 @@ TEST(WeightedCrossEntropy, ARankWithoutSamplesGivesZero) {
   loss.backward();
   EXPECT_EQ(weighted_cross_entropy(outputs, labels, {0, 0}, weights.slice(0, 0, 1)).item<double>(), 0);
 }
-
-// A loss of the registry on one rank.
-class LossOf {
- public:
-  explicit LossOf(const Json& options, LossMean mean = LossMean::batch)
-      : world_(join_world({}, at::kCPU)),
-        loss_(Registered<Loss>::create(options, {.mean = mean,
-                                                 .may_have_void = true,
-                                                 .communicator = world_->gradients(),
-                                                 .weights = at::TensorOptions(at::kDouble)})) {}
-
-  at::Tensor operator()(const at::Tensor& outputs, const at::Tensor& labels,
-                        const std::vector<int64_t>& samples_per_tower) {
-    Batch batch;
-    batch.labels = labels;
-    batch.towers = Towers(samples_per_tower, 1, 0);
-    return loss_->begin(batch)(outputs);
-  }
-
-  // The labels that count, which are those with a gradient; the others are void.
-  at::Tensor chosen(const at::Tensor& outputs, const at::Tensor& labels,
-                    const std::vector<int64_t>& samples_per_tower) {
-    const at::Tensor own = outputs.detach().clone().requires_grad_();
-    (*this)(own, labels, samples_per_tower).backward();
-    return labels.masked_fill(own.grad().ne(0).any(1).logical_not(), Task::kVoid);
-  }
-
- private:
-  std::unique_ptr<World> world_;
-  std::unique_ptr<Loss> loss_;
-};
 
 LossOf ohem(double threshold, int64_t min_kept) {
   return LossOf({{"name", "ohem"}, {"threshold", threshold}, {"min_kept", min_kept}});
@@ -251,17 +215,33 @@ TEST(Losses, CrossEntropyStartsItsExchangeBeforeTheOutputs) {
   const auto begin = [&](const Json& options, bool may_have_void) {
     world->ledger().clear();
     const auto loss = Registered<Loss>::create(options, {.may_have_void = may_have_void,
+                                                         .classes = 3,
                                                          .communicator = world->gradients(),
                                                          .weights = at::TensorOptions(at::kDouble)});
     const auto loss_of = loss->begin(batch);
     const int64_t before = exchanged();
-    loss_of(random_outputs(2));
-    return std::pair(before, exchanged());
+    const double of_logits = loss_of(random_outputs(2)).item<double>();
+    const int64_t after = exchanged();
+    EXPECT_EQ(loss_of(random_outputs(2)).item<double>(), of_logits) << "as auxiliary outputs";
+    return std::tuple(before, after);
   };
-  using Exchanges = std::pair<int64_t, int64_t>;  // before the outputs, and in all
+  using Exchanges = std::tuple<int64_t, int64_t>;  // before the outputs, and after the first of them
   EXPECT_EQ(begin({{"name", "cross_entropy"}}, true), Exchanges(1, 1));
   EXPECT_EQ(begin({{"name", "cross_entropy"}}, false), Exchanges(0, 0));
+  EXPECT_EQ(begin({{"name", "cross_entropy"}, {"class_weights", {1, 2, 3}}}, false), Exchanges(1, 1));
   EXPECT_EQ(begin({{"name", "ohem"}, {"threshold", 0.5}, {"min_kept", 1}}, false), Exchanges(0, 1));
+}
+
+TEST(LossReference, NamesEveryOption) {
+  const auto readme = std::filesystem::path(__FILE__).parent_path() / "../../harness/tasks/README.md";
+  std::stringstream text;
+  text << std::ifstream(readme).rdbuf();
+  for (const auto& [loss, about] : registered("loss")) {
+    for (const Parameter& option : about.parameters) {
+      EXPECT_NE(text.str().find("| `" + loss + "` | `" + option.name + "` |"), std::string::npos)
+          << loss << ": " << option.name;
+    }
+  }
 }
 
 }  // namespace

@@ -105,17 +105,22 @@ TEST_F(PlacementOfOptions, SortedShardsAreInvariantTooAndAnotherTraining) {
   EXPECT_NE(runs_.run(sharded("sorted:class"), 1).losses, runs_.run(sharded("sorted:brightness"), 1).losses);
 }
 
-TEST_F(PlacementOfOptions, HardExamplesAreInvariantTooAndAnotherTraining) {
+TEST_F(PlacementOfOptions, LossesAreInvariantTooAndAnotherTraining) {
   const auto with = [](const Json& loss, const char* mean) {
     return TrainingRuns::spec(
         {{"task", {{"name", "shapes"}, {"size", {16, 16}}, {"train", 24}, {"test", 11}, {"loss", loss}}},
          {"loss_mean", mean}});
   };
   const Json hard = {{"name", "ohem"}, {"threshold", 0.2}, {"min_kept", 16}};
-  for (const char* mean : {"batch", "tower"}) {
-    expect_invariant(with(hard, mean), {2});
+  const Json smoothed = {{"name", "cross_entropy"}, {"label_smoothing", 0.1}};
+  const Json weighted = {{"name", "cross_entropy"}, {"class_weights", {0.2, 1, 1.5, 2, 3}}};
+  for (const Json& loss : {hard, smoothed, weighted}) {
+    SCOPED_TRACE(loss);
+    for (const char* mean : {"batch", "tower"}) {
+      expect_invariant(with(loss, mean), {2});
+    }
+    EXPECT_NE(runs_.run(with(loss, "batch"), 1).losses, runs_.run(with("cross_entropy", "batch"), 1).losses);
   }
-  EXPECT_NE(runs_.run(with(hard, "batch"), 1).losses, runs_.run(with("cross_entropy", "batch"), 1).losses);
 }
 
 TEST_F(PlacementOfOptions, AveragedWeightsAreInvariantTooAndLeaveTheTrainingAlone) {
