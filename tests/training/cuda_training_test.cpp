@@ -5,25 +5,46 @@
 namespace bnlab {
 namespace {
 
-class CudaTraining : public ::testing::TestWithParam<std::string> {};
+class CudaTraining : public ::testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override {
+    if (visible_gpus() == 0) {
+      GTEST_SKIP() << "no GPU here: nothing was tested on cuda";
+    }
+  }
 
-// In float64; sums are taken in another order, and five steps with momentum let the differences grow.
+  // In float64; sums are taken in another order, and five steps with momentum let the differences grow.
+  static void expect_the_same_as_on_the_cpu(const RunSpec& spec) {
+    TrainingRuns runs;
+    const TrainedRun on_cpu = runs.run(spec, 1), on_gpu = runs.run(spec, 1, "cuda");
+    ASSERT_EQ(on_gpu.losses.size(), on_cpu.losses.size());
+    for (size_t i = 0; i < on_cpu.losses.size(); ++i) {
+      EXPECT_NEAR(on_gpu.losses[i], on_cpu.losses[i], 1e-8) << "step " << i;
+    }
+    expect_near(on_gpu.tensors, on_cpu.tensors, 1e-8);
+  }
+};
+
 TEST_P(CudaTraining, DoesWhatTheCpuDoes) {
-  if (visible_gpus() == 0) {
-    GTEST_SKIP() << "no GPU here: nothing was tested on cuda";
-  }
-  TrainingRuns runs;
-  const RunSpec spec = TrainingRuns::spec({{"strategy", GetParam()}});
-  const TrainedRun on_cpu = runs.run(spec, 1), on_gpu = runs.run(spec, 1, "cuda");
-  ASSERT_EQ(on_gpu.losses.size(), on_cpu.losses.size());
-  for (size_t i = 0; i < on_cpu.losses.size(); ++i) {
-    EXPECT_NEAR(on_gpu.losses[i], on_cpu.losses[i], 1e-8) << "step " << i;
-  }
-  expect_near(on_gpu.tensors, on_cpu.tensors, 1e-8);
+  expect_the_same_as_on_the_cpu(TrainingRuns::spec({{"strategy", GetParam()}}));
 }
 
 INSTANTIATE_TEST_SUITE_P(EveryStrategy, CudaTraining, ::testing::ValuesIn(registered_names("strategy")),
                          [](const auto& info) { return info.param; });
+
+using CudaTrainingOfOptions = CudaTraining;
+
+TEST_F(CudaTrainingOfOptions, OptimizersClippingAndWeighedClassesDoWhatTheyDoOnTheCpu) {
+  const Json weighed = {
+      {"name", "cross_entropy"}, {"label_smoothing", 0.1}, {"class_weights", {0.2, 1, 1.5, 2, 3}}};
+  for (const char* optimizer : {"sgd", "adamw"}) {
+    SCOPED_TRACE(optimizer);
+    expect_the_same_as_on_the_cpu(TrainingRuns::spec(
+        {{"optimizer", {{"name", optimizer}, {"lr", 0.01}, {"clip_gradient_norm", 0.05}}},
+         {"task", {{"name", "shapes"}, {"size", {16, 16}}, {"train", 24}, {"test", 11}, {"loss", weighed}}},
+         {"loss_mean", "tower"}}));
+  }
+}
 
 }  // namespace
 }  // namespace bnlab
