@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # Draws the figures of an experiment, or of all experiments in a results folder, from what `bnlab report` says of it.
 #   scripts/plot.sh results/quickstart [--spec SPEC] [--out DIR] [--strategies LABEL...] [--figures NAME...]
+# Of a folder that `bnlab predict` has written it draws the contact sheet.
+#   scripts/plot.sh predictions
 # The spec is experiments/NAME.json unless --spec names another. Needs build/release/bnlab, or the program that
 # BNLAB_PROGRAM names, and a Python with matplotlib: BNLAB_PYTHON, else the one that scripts/setup.sh made in .venv.
 set -euo pipefail
@@ -11,7 +13,7 @@ lacking() {
   exit 3
 }
 
-[ $# -gt 0 ] && [ "${1#-}" = "$1" ] || { sed -n '2,5s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2 && exit 2; }
+[ $# -gt 0 ] && [ "${1#-}" = "$1" ] || { sed -n '2,7s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2 && exit 2; }
 folder=${1%/} spec= out= drawing=()
 shift
 while [ $# -gt 0 ]; do
@@ -39,6 +41,10 @@ draw() {
   "$program" report "$2" --results "$(dirname "$1")" --format json |
     "$python" -B "$root/scripts/figures" --out "$3" ${drawing[@]+"${drawing[@]}"}
 }
+
+if [ -f "$folder/predictions.json" ]; then
+  exec "$python" -B "$root/scripts/figures/contact_sheet.py" "$folder"
+fi
 
 holds_records() { compgen -G "$1/*/*/record.json" >/dev/null; }
 spec_of() { echo "$root/experiments/$(basename "$1").json"; }

@@ -1,66 +1,20 @@
 // bnlab evaluate: a weights file that a run left, under any population of running statistics.
-#include <algorithm>
-#include <filesystem>
 #include <iostream>
 
 #include "harness/cli/options.hpp"
 #include "harness/cli/program.hpp"
-#include "harness/error.hpp"
-#include "harness/launch/placing.hpp"
-#include "harness/population.hpp"
-#include "harness/records/record.hpp"
+#include "harness/cli/weights.hpp"
 #include "harness/records/text_table.hpp"
 #include "harness/training/evaluate.hpp"
 
 namespace bnlab {
 namespace {
 
-namespace fs = std::filesystem;
-
 struct EvaluateRequest {
   EvaluateJob job;  // but for what follows from its weights
   std::string spec;
   bool json = false;
 };
-
-// The one run that a spec stands for.
-RunSpec only_run(const std::string& spec) {
-  const Experiment experiment = load_experiment(find_spec(spec));
-  if (experiment.runs.size() != 1) {
-    throw Error(Error::Kind::usage, "--spec " + spec + ": expected a spec of one run, got one of " +
-                                        std::to_string(experiment.runs.size()));
-  }
-  return experiment.runs[0];
-}
-
-EvaluateJob job_of(const EvaluateRequest& request) {
-  EvaluateJob job = request.job;
-  const fs::path folder = fs::path(job.weights).parent_path();
-  if (!fs::is_regular_file(job.weights)) {
-    throw Error(Error::Kind::usage, job.weights + ": no such file; a run leaves its " +
-                                        std::string(kWeightsFile) + " in its folder of results");
-  }
-  const auto record = find_record(folder);
-  if (!record && request.spec.empty()) {
-    throw Error(Error::Kind::usage,
-                job.weights + ": no " + kRecordFile + " beside it says which run it is of; use --spec SPEC");
-  }
-  job.spec = request.spec.empty() ? read_resolved(record->at("spec")) : only_run(request.spec);
-  // With the threads of the run, sums come out in the same order.
-  job.threads = record ? record->at("placement.threads_per_rank").get<int>() : usable_cores();
-  const fs::path pairs = folder / kPopulationsFile;
-  job.pairs = fs::is_regular_file(pairs) ? pairs.string() : "";
-  if (job.populations.empty()) {
-    job.populations = job.spec.populations;
-  }
-  for (const std::string& population : job.populations) {
-    const std::string problem = population_problem(population, job.spec.towers());
-    if (!problem.empty()) {
-      throw Error(Error::Kind::usage, "--population: " + problem);
-    }
-  }
-  return job;
-}
 
 std::string table(const Json& metrics) {
   TextTable table{{{"population"}}, {}};
@@ -81,7 +35,7 @@ std::string table(const Json& metrics) {
 }
 
 int evaluate(const EvaluateRequest& request) {
-  const EvaluateJob job = job_of(request);
+  const EvaluateJob job = job_of_weights(request.job, request.spec);
   const Json metrics = evaluate_weights(job);
   for (const std::string& population : job.populations) {
     if (!metrics.contains(population)) {

@@ -133,6 +133,7 @@ void build(Program& program) {
   add_status(program);
   add_report(program);
   add_evaluate(program);
+  add_predict(program);
   add_list(program);
   add_layer(program);
   add_verify(program);

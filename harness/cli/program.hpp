@@ -48,6 +48,7 @@ void add_plan(Program& program);
 void add_status(Program& program);
 void add_report(Program& program);
 void add_evaluate(Program& program);
+void add_predict(Program& program);
 void add_list(Program& program);
 void add_layer(Program& program);
 void add_verify(Program& program);

@@ -33,6 +33,16 @@ void InitFrom::describe(OptionVisitor& option) {
   features_only = part == Part::features;
 }
 
+void Evaluation::describe(OptionVisitor& option) {
+  option("crop", crop,
+         "height and width of the crops that cover a test image; null: the whole image in one piece")
+      .at_least(8)
+      .at_most(16384);
+  option("stride", stride, "from one crop to the next, in crops").above(0).at_most(1);
+  option("flip", flip, "whether the answers for the mirrored image are averaged in");
+  option("scales", scales, "of the image; the answers are averaged").at_least(0.1).at_most(10).not_empty();
+}
+
 void RunSpec::describe(OptionVisitor& option) {
   option.component("task", task, "task", "data, loss and metric").needed();
   option.component("model", model, "model", "the network").needed();
@@ -68,6 +78,7 @@ void RunSpec::describe(OptionVisitor& option) {
   option("precise_batches", precise_batches, "training batches over which population precise is recomputed")
       .at_least(1)
       .at_most(kMostSteps);
+  option("evaluation", evaluation, "how test images are answered");
   std::string shards = "iid";
   option("shards", shards,
          "iid, or sorted:KEY: the training set sorted by a key of the task, a contiguous share per tower")
@@ -89,6 +100,12 @@ void RunSpec::describe(OptionVisitor& option) {
   option("warmup_steps", warmup_steps, "first steps that the throughput leaves out")
       .at_least(0)
       .at_most(kMostSteps);
+  option("data_workers", data_workers,
+         "threads of each rank that make training batches ahead of the steps; 0: the step makes its own; "
+         "null: 1 on "
+         "GPUs, 0 on CPUs")
+      .at_least(0)
+      .at_most(64);
   option("timeout_s", timeout_s, "wall time of a run in seconds; 0: no limit").at_least(0);
   option("collective_timeout_s", collective_timeout_s, "longest wait for another rank, in seconds").above(0);
   PlacementKeys placement;
@@ -151,7 +168,8 @@ std::string sorted_by(const std::string& shards) {
 }
 
 bool changes_result(const std::string& key) {
-  return key != "placement" && key != "log_every" && key != "timeout_s" && key != "collective_timeout_s";
+  return key != "placement" && key != "log_every" && key != "data_workers" && key != "timeout_s" &&
+         key != "collective_timeout_s";
 }
 
 }  // namespace bnlab

@@ -125,6 +125,17 @@ void check_components(const Json& run, const Problems& reported, Problems& probl
   if (fine("task")) {
     outline.image_sizes = find_registered("task", run["task"]["name"])->image_sizes(run["task"]);
   }
+  if (fine("evaluation")) {
+    const auto evaluation = read_options<Evaluation>(run["evaluation"]);
+    if (evaluation.crop) {
+      outline.image_sizes.push_back(*evaluation.crop);
+    }
+    const bool pixels = !fine("task") || find_registered("task", run["task"]["name"])->of == Subjects::pixels;
+    if (!pixels && !evaluation.in_one_piece()) {
+      problems.add("evaluation", "expected the defaults on a task that does not label pixels, got " +
+                                     shown(run["evaluation"]));
+    }
+  }
   if (fine("task") && fine("model")) {
     const Subjects labelled = find_registered("task", run["task"]["name"])->of;
     const Subjects answered = find_registered("model", run["model"]["name"])->of;

@@ -2,6 +2,7 @@
 // matrix expands to runs. Needs no LibTorch.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -31,6 +32,17 @@ struct InitFrom {
   void describe(OptionVisitor& option);
 };
 
+// How test images are answered (training/answers.hpp).
+struct Evaluation {
+  std::optional<std::array<int64_t, 2>> crop;  // height, width; nothing: the whole image in one piece
+  double stride = 2.0 / 3;                     // from one crop to the next, in crops
+  bool flip = false;                           // also mirrored left to right
+  std::vector<double> scales = {1};
+
+  void describe(OptionVisitor& option);
+  bool in_one_piece() const { return !crop && !flip && scales == std::vector<double>{1}; }
+};
+
 // One run of a matrix, complete: every key has its value.
 struct RunSpec {
   Json resolved;   // the whole run spec with defaults filled in, as recorded (without placement)
@@ -48,8 +60,9 @@ struct RunSpec {
   int64_t eval_every = 0;  // steps between evaluations; 0: only after the last step
   int64_t log_every = 10;  // steps between loss reports
   std::vector<std::string> populations = {
-      "saved"};                      // "saved", "tower:K", "mean", "pooled", "precise", "batch"
-  int64_t precise_batches = 20;      // training batches of population "precise"
+      "saved"};                  // "saved", "tower:K", "mean", "pooled", "precise", "batch"
+  int64_t precise_batches = 20;  // training batches of population "precise"
+  Evaluation evaluation;
   std::string shard_key;             // training set sorted by this key of the task; empty: iid
   std::optional<double> weight_ema;  // decay of the moving average of the weights
   GradientRoute gradient_route = GradientRoute::reducer;
@@ -57,7 +70,9 @@ struct RunSpec {
       0;  // steps between averages of the ranks' weights; 0: gradients are averaged
   std::optional<InitFrom> init_from;
   int64_t warmup_steps = 5;  // steps left out of the throughput
-  double timeout_s = 0;      // wall time of the run; 0: none
+  std::optional<int64_t>
+      data_workers;      // threads of each rank that make training batches ahead; nothing: by the device
+  double timeout_s = 0;  // wall time of the run; 0: none
   double collective_timeout_s = 60;
 
   // From the spec's "placement", else unset: the command line decides.

@@ -63,6 +63,8 @@ Data::Data(const RunSpec& spec, const std::string& data_dir, const World& world)
       task_(Registered<Task>::create(spec.task, {spec.seed, data_dir})),
       towers_(make_towers(spec, world)),
       steps_(resolved_steps(spec, *task_, towers_.total_samples())),
+      // On a CPU the step itself needs the cores: a thread beside it pays only where making a batch waits for files.
+      workers_(spec.data_workers.value_or(device_.is_cpu() ? 0 : 1)),
       training_(make_sampler(spec, spec.seed, *task_, towers_)),
       calibration_(make_sampler(spec, Stream(spec.seed, "calibration").bits(), *task_, towers_)) {}
 
@@ -72,11 +74,11 @@ double Data::epochs(int64_t steps) const {
 }
 
 Batch Data::training(int64_t step) {
-  if (device_.is_cpu()) {  // the step itself needs the cores: a thread beside it would only take their time
+  if (workers_ == 0) {
     return made(step);
   }
   if (!prefetch_) {
-    prefetch_ = std::make_unique<Prefetch>([this](int64_t s) { return made(s); }, steps_, device_);
+    prefetch_ = std::make_unique<Prefetch>([this](int64_t s) { return made(s); }, steps_, device_, workers_);
   }
   Batch batch = prefetch_->next();
   TORCH_INTERNAL_ASSERT(batch.index == static_cast<uint64_t>(step));
@@ -84,7 +86,12 @@ Batch Data::training(int64_t step) {
 }
 
 Batch Data::made(int64_t step) {
-  return on_device(task_->training(training_.batch(step)), towers_, step);
+  std::vector<Draw> draws;
+  {
+    const std::lock_guard lock(drawing_);
+    draws = training_.batch(step);
+  }
+  return on_device(task_->training(draws), towers_, step);
 }
 
 Batch Data::calibration(int64_t index) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,8 @@ class Data {
   double epochs(int64_t steps) const;               // passes through the training set in so many steps
 
   Batch training(int64_t step);  // of step 0, 1, ... in turn
+  // Threads that make training batches ahead of the steps; 0: each step makes its own.
+  int64_t workers() const { return workers_; }
   // Training images in an order of their own, drawn from (seed, index), with augmentation that no training
   // step draws, dealt to towers and shards as in training.
   Batch calibration(int64_t index);
@@ -45,9 +48,11 @@ class Data {
   std::unique_ptr<Task> task_;
   Towers towers_;
   int64_t steps_;
+  int64_t workers_;
+  std::mutex drawing_;  // of training_
   Sampler training_;
   Sampler calibration_;
-  std::unique_ptr<Prefetch> prefetch_;  // from the first training batch on; its thread uses the others
+  std::unique_ptr<Prefetch> prefetch_;  // from the first training batch on; its threads use the others
 };
 
 }  // namespace bnlab

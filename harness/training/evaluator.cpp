@@ -4,6 +4,8 @@
 
 #include <limits>
 
+#include "harness/training/answers.hpp"
+
 namespace bnlab {
 namespace {
 
@@ -27,7 +29,7 @@ class CalibrationAfter : public Calibration {
 }  // namespace
 
 Evaluator::Evaluator(const RunSpec& spec, Data& data, Subject& subject, World& world, WeightEma* ema)
-    : data_(data), subject_(subject), world_(world), ema_(ema) {
+    : evaluation_(spec.evaluation), data_(data), subject_(subject), world_(world), ema_(ema) {
   if (subject.statistics() == nullptr) {
     populations_.push_back({"saved", {}});  // normalises alike in training and evaluation: this says it all
   } else {
@@ -64,12 +66,20 @@ Json Evaluator::measure(int64_t steps_done, Mode mode) {
   at::Tensor measured;
   for (int64_t i = 0; i < data_.test_batches(); ++i) {
     const Batch batch = data_.test(i);
-    const at::Tensor outputs = subject_.forward(batch, steps_done, mode).logits;
-    const at::Tensor part = data_.task().measure(outputs, batch.labels, data_.first_test_sample(batch));
+    const at::Tensor part =
+        data_.task().measure(answers(batch, steps_done, mode), batch.labels, data_.first_test_sample(batch));
     measured = measured.defined() ? measured + part : part;
   }
   world_.gradients().all_reduce(measured, Purpose::evaluation);
   return data_.task().metrics(measured);
+}
+
+at::Tensor Evaluator::answers(const Batch& batch, int64_t steps_done, Mode mode) {
+  return bnlab::answers(evaluation_, batch.images, [&](const at::Tensor& images) {
+    Batch part = batch;
+    part.images = images;
+    return subject_.forward(part, steps_done, mode).logits;
+  });
 }
 
 void Evaluator::show(const Population& population, int64_t steps_done) {

@@ -16,26 +16,41 @@ c10::Stream current_stream(at::Device device) {
 
 }  // namespace
 
-Prefetch::Prefetch(std::function<Batch(int64_t)> make, int64_t steps, at::Device device)
-    : make_(std::move(make)), steps_(steps), device_(device), thread_([this] { work(); }) {}
+Prefetch::Prefetch(std::function<Batch(int64_t)> make, int64_t steps, at::Device device, int64_t workers)
+    : make_(std::move(make)), steps_(steps), device_(device), ahead_(kAhead + workers - 1) {
+  try {
+    for (int64_t w = 0; w < workers; ++w) {
+      threads_.emplace_back([this] { work(); });
+    }
+  } catch (...) {  // the system has no more threads
+    stop();
+    throw;
+  }
+}
 
 Prefetch::~Prefetch() {
+  stop();
+}
+
+void Prefetch::stop() {
   {
     const std::lock_guard lock(mutex_);
     stopped_ = true;
   }
   changed_.notify_all();
-  thread_.join();
+  for (std::thread& thread : threads_) {
+    thread.join();
+  }
 }
 
 Batch Prefetch::next() {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return !ready_.empty(); });
-  if (ready_.front().failure) {
-    std::rethrow_exception(ready_.front().failure);
+  changed_.wait(lock, [&] { return ready_.count(taken_) > 0; });
+  if (ready_.at(taken_).failure) {
+    std::rethrow_exception(ready_.at(taken_).failure);
   }
-  Made made = std::move(ready_.front());
-  ready_.pop_front();
+  Made made = std::move(ready_.extract(taken_).mapped());
+  ++taken_;
   lock.unlock();
   changed_.notify_all();
   if (made.complete) {
@@ -49,7 +64,11 @@ Batch Prefetch::next() {
 }
 
 Prefetch::Made Prefetch::made(int64_t step) const {
+  thread_local std::optional<OwnStream> stream;  // of this worker, from its first batch on
   try {
+    if (!stream) {
+      stream.emplace(device_);
+    }
     Made made{make_(step), std::nullopt, nullptr};
     if (!device_.is_cpu()) {
       made.complete.emplace(device_.type());
@@ -62,22 +81,17 @@ Prefetch::Made Prefetch::made(int64_t step) const {
 }
 
 void Prefetch::work() {
-  const OwnStream stream(device_);
-  bool failed = false;
-  for (int64_t step = 0; step < steps_ && !failed; ++step) {
-    {
-      std::unique_lock lock(mutex_);
-      changed_.wait(lock, [&] { return stopped_ || ready_.size() < kAhead; });
-      if (stopped_) {
-        return;
-      }
+  std::unique_lock lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [&] { return stopped_ || begun_ == steps_ || begun_ < taken_ + ahead_; });
+    if (stopped_ || begun_ == steps_) {
+      return;
     }
+    const int64_t step = begun_++;
+    lock.unlock();
     Made next = made(step);
-    failed = next.failure != nullptr;
-    {
-      const std::lock_guard lock(mutex_);
-      ready_.push_back(std::move(next));
-    }
+    lock.lock();
+    ready_.emplace(step, std::move(next));
     changed_.notify_all();
   }
 }

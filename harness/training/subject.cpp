@@ -2,6 +2,7 @@
 
 #include "harness/components/registry.hpp"
 #include "harness/models/model.hpp"
+#include "harness/training/answers.hpp"
 #include "harness/training/checkpoint.hpp"
 #include "harness/training/precision.hpp"
 
@@ -26,6 +27,20 @@ std::unique_ptr<Strategy> make_strategy(const RunSpec& spec, World& world, int64
                                                       .shadows = shadows});
 }
 
+// Of all images that the network is given.
+ImageSizes image_sizes(const RunSpec& spec, const Task& task) {
+  ImageSizes sizes = {task.training_image_size()};
+  if (spec.evaluation.crop) {
+    sizes.push_back(*spec.evaluation.crop);
+  } else {
+    for (const double scale : spec.evaluation.scales) {
+      const auto [height, width] = task.test_image_size();
+      sizes.push_back({scaled(height, scale), scaled(width, scale)});
+    }
+  }
+  return sizes;
+}
+
 }  // namespace
 
 std::shared_ptr<Layer> ListingMaker::norm(const NormSite& site) {
@@ -37,7 +52,7 @@ Subject::Subject(const RunSpec& spec, const Data& data, World& world)
     : precision_(spec.precision), seed_(spec.seed), device_(world.device()), steps_(data.steps()) {
   const at::NoGradGuard no_grad;
   const auto model = Registered<Model>::create(
-      spec.model, {.image_sizes = {data.task().training_image_size(), data.task().test_image_size()},
+      spec.model, {.image_sizes = image_sizes(spec, data.task()),
                    .seed = spec.seed,
                    .parameters = at::TensorOptions().dtype(parameter_type(spec.precision)).device(device_)});
   strategy_ = make_strategy(spec, world, steps_);

@@ -36,6 +36,38 @@ TEST(Prefetch, BringsTheBatchesThatTheStepsWouldHaveMade) {
   });
 }
 
+TEST(Prefetch, ManyWorkersBringTheSameBatchesInOrder) {
+  for (const int workers : {0, 1, 3}) {
+    const RunSpec spec = TrainingRuns::spec({{"steps", 12}, {"data_workers", workers}});
+    on_thread_ranks(1, at::kCPU, [&](World& world) {
+      Data in_the_step(TrainingRuns::spec({{"steps", 12}}), "", world), ahead(spec, "", world);
+      EXPECT_EQ(ahead.workers(), workers);
+      for (int64_t step = 0; step < 12; ++step) {
+        const Batch expected = in_the_step.training(step), got = ahead.training(step);
+        EXPECT_EQ(got.index, expected.index);
+        EXPECT_TRUE(got.images.equal(expected.images)) << step;
+        EXPECT_TRUE(got.labels.equal(expected.labels)) << step;
+      }
+    });
+  }
+}
+
+TEST(Prefetch, SeveralWorkersWorkAtOnce) {
+  std::atomic<int> at_once = 0, most = 0;
+  Prefetch prefetch(
+      [&](int64_t step) {
+        most = std::max<int>(most, ++at_once);
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+        --at_once;
+        return numbered(step);
+      },
+      kSteps, at::kCPU, 3);
+  for (int64_t step = 0; step < kSteps; ++step) {
+    EXPECT_EQ(prefetch.next().index, static_cast<uint64_t>(step));
+  }
+  EXPECT_GT(most, 1);
+}
+
 TEST(Prefetch, IsNotFurtherAheadThanItMay) {
   std::atomic<int64_t> taken = 0, furthest = 0;
   Prefetch prefetch(
@@ -49,7 +81,7 @@ TEST(Prefetch, IsNotFurtherAheadThanItMay) {
     EXPECT_EQ(prefetch.next().index, static_cast<uint64_t>(step));
     ++taken;
   }
-  EXPECT_LE(furthest, static_cast<int64_t>(Prefetch::kAhead));
+  EXPECT_LE(furthest, Prefetch::kAhead);
   EXPECT_GT(furthest, 0) << "nothing was made ahead";
 }
 
@@ -86,11 +118,11 @@ TEST(Prefetch, EndsWhileItMakesABatchAndWhileItWaits) {
   made = 0;
   {
     const Prefetch prefetch([&](int64_t step) { return ++made, numbered(step); }, kSteps, at::kCPU);
-    while (made < static_cast<int64_t>(Prefetch::kAhead)) {
+    while (made < Prefetch::kAhead) {
       std::this_thread::yield();
     }
   }
-  EXPECT_EQ(made, static_cast<int64_t>(Prefetch::kAhead));
+  EXPECT_EQ(made, Prefetch::kAhead);
 }
 
 }  // namespace

@@ -1,0 +1,149 @@
+// bnlab predict: what trained networks answer for test images, as pictures beside the truth.
+#include <filesystem>
+#include <iostream>
+#include <set>
+
+#include "harness/cli/options.hpp"
+#include "harness/cli/program.hpp"
+#include "harness/cli/weights.hpp"
+#include "harness/error.hpp"
+#include "harness/records/run_folder.hpp"
+#include "harness/tasks/images/write_png.hpp"
+#include "harness/training/predict.hpp"
+
+namespace bnlab {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct PredictRequest {
+  std::vector<std::string> weights;
+  EvaluateJob job;  // but for what follows from the weights
+  std::string spec, out, population = "saved";
+  std::vector<int64_t> samples;
+  int64_t count = 6;
+};
+
+std::vector<EvaluateJob> jobs_of(const PredictRequest& request) {
+  std::vector<EvaluateJob> jobs;
+  std::set<std::string> ids;
+  for (const std::string& weights : request.weights) {
+    EvaluateJob job = request.job;
+    job.weights = weights;
+    job.populations = {request.population};
+    jobs.push_back(job_of_weights(job, request.spec));
+    const RunSpec &first = jobs.front().spec, &own = jobs.back().spec;
+    if (own.task != first.task) {
+      throw Error(Error::Kind::usage, weights + ": expected a run of the same task as " +
+                                          request.weights.front() + ", " + first.task.dump() +
+                                          ", got one of " + own.task.dump());
+    }
+    if (!ids.insert(own.id).second) {
+      throw Error(Error::Kind::usage, weights + ": the run " + own.id + " is asked for twice");
+    }
+  }
+  return jobs;
+}
+
+// Image and classes half and half.
+Pixels overlay(const Prediction& prediction) {
+  Pixels mixed{prediction.height, prediction.width, 3, prediction.image};
+  for (size_t i = 0; i < mixed.values.size(); ++i) {
+    const uint8_t colour = class_colour(prediction.answer[i / 3])[i % 3];
+    mixed.values[i] = static_cast<uint8_t>((mixed.values[i] + colour) / 2);
+  }
+  return mixed;
+}
+
+class Pictures {
+ public:
+  explicit Pictures(const fs::path& folder) : folder_(folder) {
+    std::error_code error;
+    fs::create_directories(folder, error);
+    if (error) {
+      throw Error(Error::Kind::environment, folder.string() + ": cannot be made (" + error.message() + ")");
+    }
+  }
+
+  // The picture's name in the folder.
+  std::string write(int64_t sample, const std::string& what, const Pixels& pixels) const {
+    const std::string digits = std::to_string(sample);
+    const std::string name =
+        std::string(digits.size() < 5 ? 5 - digits.size() : 0, '0') + digits + "-" + what + ".png";
+    write_png((folder_ / name).string(), pixels);
+    return name;
+  }
+
+ private:
+  fs::path folder_;
+};
+
+int predict_all(const PredictRequest& request) {
+  const std::vector<EvaluateJob> jobs = jobs_of(request);
+  const Pictures pictures(request.out);
+  Json samples = Json::array(), runs = Json::array();
+  for (const EvaluateJob& job : jobs) {
+    std::cerr << "predicting with " << job.spec.id << "\n";
+    const bool first = runs.empty();
+    Json answers = Json::array();
+    for (const Prediction& prediction : predict(job, request.samples, request.count)) {
+      const auto [sample, height, width, image, truth, answer] = prediction;
+      if (first) {
+        samples.push_back({{"sample", sample},
+                           {"image", pictures.write(sample, "image", {height, width, 3, image})},
+                           {"truth", pictures.write(sample, "truth", {height, width, 1, truth})}});
+      }
+      answers.push_back(pictures.write(sample, job.spec.id, {height, width, 1, answer}));
+      pictures.write(sample, job.spec.id + "-overlay", overlay(prediction));
+    }
+    runs.push_back({{"run_id", job.spec.id},
+                    {"strategy", label(job.spec.strategy)},
+                    {"towers", job.spec.towers()},
+                    {"batch_per_tower", job.spec.resolved.at("batch_per_tower")},
+                    {"seed", job.spec.seed},
+                    {"answers", answers}});
+  }
+  write_json(fs::path(request.out) / "predictions.json", {{"task", jobs.front().spec.task},
+                                                          {"population", request.population},
+                                                          {"samples", samples},
+                                                          {"runs", runs}});
+  std::cout << "pictures: " << request.out << "\ncontact sheet: scripts/plot.sh " << request.out << "\n";
+  return exit_code::kOk;
+}
+
+}  // namespace
+
+void add_predict(Program& program) {
+  auto [command, request] =
+      add_command(program, "predict", "What trained networks answer for test images, as pictures",
+                  "  bnlab predict results/quickstart/*/2x1-cpu --out predictions\n"
+                  "  bnlab predict WEIGHTS --samples 0,17,230 --population batch --out predictions",
+                  predict_all);
+  command
+      .add_option("WEIGHTS", request.weights,
+                  "Folders of runs of one task, or their weights.safetensors files")
+      ->required();
+  command
+      .add_option("--out", request.out, "Folder for label maps (palette PNG), overlays and predictions.json")
+      ->type_name("DIR")
+      ->required();
+  CLI::Option* samples =
+      command.add_option("--samples", request.samples, "Of the test split, counted from 0")
+          ->type_name("N,...")
+          ->delimiter(',')
+          ->allow_extra_args(false);
+  command.add_option("--count", request.count, "So many samples, spread over the test split (default 6)")
+      ->type_name("N")
+      ->check(CLI::PositiveNumber)
+      ->excludes(samples);
+  command
+      .add_option("--population", request.population,
+                  "Running statistics: saved (default), batch, precise, or one that the runs carried")
+      ->type_name("NAME");
+  command.add_option("--spec", request.spec, "Spec of one run, in place of the record beside the weights")
+      ->type_name("SPEC");
+  add_device_option(command, request.job.device);
+  add_data_option(command, request.job.data_dir);
+}
+
+}  // namespace bnlab

@@ -1,0 +1,107 @@
+#include "harness/training/loaded_run.hpp"
+
+#include <algorithm>
+
+#include "harness/components/parameters.hpp"
+#include "harness/error.hpp"
+#include "harness/population.hpp"
+#include "harness/records/run_folder.hpp"
+#include "harness/training/safetensors.hpp"
+
+namespace bnlab {
+namespace {
+
+bool is_shadow(const std::string& population) {
+  return read_population(population).is_shadow();
+}
+
+// The shadow pairs that a run left, by population.
+std::map<std::string, std::map<std::string, at::Tensor>> read_pairs(const std::string& file) {
+  std::map<std::string, std::map<std::string, at::Tensor>> all;
+  for (const NamedTensor& t : file.empty() ? std::vector<NamedTensor>{} : read_safetensors(file)) {
+    const size_t slash = t.name.find('/');
+    if (slash == std::string::npos) {
+      throw Error(Error::Kind::data, file + ": " + t.name + ": expected a name like mean/SITE.running_mean");
+    }
+    all[t.name.substr(0, slash)][t.name.substr(slash + 1)] = t.tensor;
+  }
+  return all;
+}
+
+// The run as one that starts from its weights and trains no further.
+RunSpec starting_from(const EvaluateJob& job) {
+  RunSpec spec = job.spec;
+  spec.init_from = InitFrom{job.weights, false};
+  spec.average_weights_every = 0;
+  spec.populations.clear();  // but for what has to be computed anew
+  for (const std::string& population : job.populations) {
+    if (population != "saved" && !is_shadow(population)) {
+      spec.populations.push_back(population);
+    }
+  }
+  return spec;
+}
+
+}  // namespace
+
+LoadedRun::LoadedRun(const EvaluateJob& job, World& world)
+    : pairs_(read_pairs(job.pairs)),
+      spec_(starting_from(job)),
+      data_(spec_, job.data_dir, world),
+      subject_(spec_, data_, world),
+      evaluator_(spec_, data_, subject_, world, nullptr) {
+  if (subject_.statistics() == nullptr) {
+    return;
+  }
+  for (const std::string& population : job.populations) {
+    if (is_shadow(population)) {
+      pairs_of(population);  // refuses before any work
+    }
+  }
+  for (const auto& buffer : subject_.network().named_buffers()) {
+    pairs_["saved"][buffer.key()] = buffer.value().clone();
+  }
+}
+
+Mode LoadedRun::show(const std::string& name) {
+  if (subject_.statistics() == nullptr) {
+    return Mode::evaluate_saved;
+  }
+  const auto& computed = evaluator_.populations();
+  const auto found = std::ranges::find(computed, name, &Evaluator::Named::name);
+  if (found == computed.end()) {
+    put(pairs_of(name));
+    return Mode::evaluate_saved;
+  }
+  evaluator_.show(found->population, data_.steps());
+  return found->population.kind == Population::Kind::batch ? Mode::evaluate_batch : Mode::evaluate_saved;
+}
+
+const LoadedRun::Pairs& LoadedRun::pairs_of(const std::string& population) const {
+  const auto found = pairs_.find(population);
+  if (found != pairs_.end()) {
+    return found->second;
+  }
+  std::vector<std::string> there = {"saved", "precise", "batch"};
+  for (const auto& [name, unused] : pairs_) {
+    there.push_back(name);
+  }
+  throw Error(Error::Kind::data, "the run carried no pair for population " + population +
+                                     " (there are: " + joined(there) +
+                                     "); a run keeps those that its spec lists in populations");
+}
+
+// For evaluations alone: the strategy does not know of it.
+void LoadedRun::put(const Pairs& pairs) {
+  const at::NoGradGuard no_grad;
+  for (auto& buffer : subject_.network().named_buffers()) {
+    const auto found = pairs.find(buffer.key());
+    if (found == pairs.end() || found->second.sizes() != buffer.value().sizes()) {
+      throw Error(Error::Kind::data, std::string(kPopulationsFile) + " has no statistics for " +
+                                         buffer.key() + " that fit this model");
+    }
+    buffer.value().copy_(found->second);
+  }
+}
+
+}  // namespace bnlab

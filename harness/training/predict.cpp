@@ -1,0 +1,77 @@
+#include "harness/training/predict.hpp"
+
+#include <ATen/Parallel.h>
+#include <torch/types.h>
+
+#include <algorithm>
+
+#include "harness/communicator/thread_ranks.hpp"
+#include "harness/error.hpp"
+#include "harness/tf32.hpp"
+#include "harness/training/loaded_run.hpp"
+
+namespace bnlab {
+namespace {
+
+std::vector<uint8_t> bytes(const at::Tensor& tensor) {
+  const at::Tensor values = tensor.to(at::kCPU, at::kByte).contiguous();
+  return {values.const_data_ptr<uint8_t>(), values.const_data_ptr<uint8_t>() + values.numel()};
+}
+
+// About zero mean and unit variance: two deviations either way are black and white.
+at::Tensor visible(const at::Tensor& image) {
+  return image.to(at::kFloat).mul(64).add(128).clamp(0, 255).permute({1, 2, 0});
+}
+
+std::vector<int64_t> spread(int64_t count, int64_t size) {
+  std::vector<int64_t> samples;
+  for (int64_t i = 0; i < std::min(count, size); ++i) {
+    samples.push_back(i * size / std::min(count, size));
+  }
+  return samples;
+}
+
+void check(const LoadedRun& run, const Task& task, const std::vector<int64_t>& samples) {
+  if (find_registered("task", run.spec().task.at("name").get<std::string>())->of != Subjects::pixels) {
+    throw Error(Error::Kind::refused, "the task " + run.spec().task.at("name").get<std::string>() +
+                                          " does not label pixels; there is nothing to draw");
+  }
+  for (const int64_t sample : samples) {
+    if (sample < 0 || sample >= task.test_samples()) {
+      throw Error(Error::Kind::usage, "sample " + std::to_string(sample) +
+                                          ": the test split has samples 0 to " +
+                                          std::to_string(task.test_samples() - 1));
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<Prediction> predict(const EvaluateJob& job, const std::vector<int64_t>& wanted, int64_t count) {
+  at::set_num_threads(job.threads);
+  allow_tf32(job.spec.tf32);
+  std::vector<Prediction> all;
+  on_thread_ranks(1, job.device == "cuda" ? at::kCUDA : at::kCPU, [&](World& world) {
+    const at::NoGradGuard no_grad;
+    LoadedRun run(job, world);
+    Data& data = run.data();
+    const std::vector<int64_t> samples = wanted.empty() ? spread(count, data.task().test_samples()) : wanted;
+    check(run, data.task(), samples);
+    const Mode mode = run.show(job.populations.at(0));
+    for (const int64_t sample : samples) {
+      const Batch batch = data.test(sample / data.towers().total_samples());
+      const int64_t row = sample - data.first_test_sample(batch);
+      const at::Tensor logits = run.evaluator().answers(batch, data.steps(), mode)[row];
+      const at::Tensor labels = batch.labels[row];
+      all.push_back({.sample = sample,
+                     .height = labels.size(0),
+                     .width = labels.size(1),
+                     .image = bytes(visible(batch.images[row])),
+                     .truth = bytes(labels.masked_fill(labels == Task::kVoid, kVoidId)),
+                     .answer = bytes(std::get<1>(logits.max(0)))});
+    }
+  });
+  return all;
+}
+
+}  // namespace bnlab
