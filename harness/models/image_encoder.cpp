@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "harness/models/resize.hpp"
+
 namespace bnlab {
 namespace {
 
@@ -31,7 +33,7 @@ std::shared_ptr<Trunk> ImageEncoder::build(LayerMaker& layers, const std::string
 }
 
 at::Tensor encoded(Trunk& trunk, at::Tensor images, const Pass& pass) {
-  return trunk.forward(std::move(images), pass).back().mean({2, 3});
+  return cell_means(trunk.forward(std::move(images), pass).back(), 1).flatten(1);
 }
 
 }  // namespace bnlab

@@ -1,11 +1,11 @@
 // unet(base, levels): Ronneberger et al. 2015, with padding and nearest upsampling. Encoder level l has
 // base 2^l channels; every block is twice [3x3 convolution -> norm -> ReLU]; skips are concatenated behind
 // the upsampled maps; the head is a 1x1 convolution to the classes.
-#include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/types.h>
 
 #include "harness/components/registry.hpp"
 #include "harness/models/model.hpp"
+#include "harness/models/resize.hpp"
 
 namespace bnlab::unet {
 
@@ -30,12 +30,6 @@ class Block : public torch::nn::Module {
  private:
   std::vector<std::shared_ptr<Layer>> convs_, norms_;
 };
-
-// Twice as high and wide. It only copies values, so it needs no float32, in which autocast on GPUs would do it.
-at::Tensor upsampled(const at::Tensor& x) {
-  const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
-  return at::upsample_nearest2d(x, {2 * x.size(2), 2 * x.size(3)});
-}
 
 class UNetNetwork : public Network {
  public:
@@ -65,7 +59,7 @@ class UNetNetwork : public Network {
     }
     x = down_.back()->forward(x, pass);
     for (const auto& block : up_) {
-      x = block->forward(at::cat({upsampled(x), skips.back()}, 1), pass);
+      x = block->forward(at::cat({resized(x, skips.back(), Resizing::nearest), skips.back()}, 1), pass);
       skips.pop_back();
     }
     return {x};

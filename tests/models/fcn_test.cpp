@@ -1,7 +1,7 @@
 // fcn: torchvision's FCN, counted.
 #include <gtest/gtest.h>
 
-#include "tests/models/built_network.hpp"
+#include "tests/models/outline.hpp"
 
 namespace bnlab {
 namespace {
@@ -11,7 +11,7 @@ TEST(Fcn, HasAsManyParametersAsTorchvisions) {
     const Json model = {{"name", "fcn"},
                         {"backbone", {{"name", "resnet"}, {"depth", depth}}},
                         {"auxiliary_weight", auxiliary_weight}};
-    return BuiltNetwork(model, 21, "per_tower", {}, at::kFloat).parameters();
+    return Outline(model, 21).parameters();
   };
   EXPECT_EQ(count(50, 0), 32957013);
   EXPECT_EQ(count(50, 0.5), 35322218);
@@ -19,9 +19,7 @@ TEST(Fcn, HasAsManyParametersAsTorchvisions) {
 }
 
 TEST(Fcn, ItsLastLayersAreTheHead) {
-  BuiltNetwork built(
-      {{"name", "fcn"}, {"backbone", {{"name", "resnet"}, {"width", 4}}}, {"auxiliary_weight", 1}});
-  const Network& network = built.network();
+  const Outline network({{"name", "fcn"}, {"backbone", "resnet"}, {"auxiliary_weight", 1}});
   EXPECT_EQ(network.part_of("classifier.4.weight"), Part::head);
   EXPECT_EQ(network.part_of("aux_classifier.4.bias"), Part::head);
   EXPECT_EQ(network.part_of("classifier.1.running_mean"), Part::features);

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "harness/mapped.hpp"
+#include "harness/training/precision.hpp"
 #include "tests/models/built_network.hpp"
 #include "tests/models/small_models.hpp"
 #include "tests/training/training_runs.hpp"
@@ -18,8 +19,8 @@ TEST(Models, EachHasASmallInstance) {
 class EveryModel : public ::testing::TestWithParam<std::string> {
  protected:
   const SmallModel& small() const { return small_models().at(GetParam()); }
-  BuiltNetwork built(const Json& strategy = "per_tower") const {
-    return BuiltNetwork(small().model, 5, strategy, {small().image_size});
+  BuiltNetwork built(const Json& strategy = "per_tower", at::ScalarType dtype = at::kDouble) const {
+    return BuiltNetwork(small().model, 5, strategy, {small().image_size}, dtype);
   }
   at::Tensor images(int64_t samples, int64_t seed = 1) const {
     at::manual_seed(static_cast<uint64_t>(seed));
@@ -101,6 +102,23 @@ TEST_P(EveryModel, EvaluatesEachSampleApart) {
   for (int64_t i = 0; i < 3; ++i) {
     const at::Tensor alone = forward(built, x.narrow(0, i * rows, rows), Mode::evaluate_saved).logits;
     EXPECT_LT((alone - together.narrow(0, i, 1)).abs().max().item<double>(), 1e-10);
+  }
+}
+
+// The layout that a GPU wants too, and the precision of autocast: features keep both.
+TEST_P(EveryModel, WorksInBfloat16AndChannelsLast) {
+  BuiltNetwork built = this->built("per_tower", at::kFloat);
+  const at::Tensor x = images(4).to(at::kFloat).contiguous(at::MemoryFormat::ChannelsLast);
+  const at::Tensor exact = forward(built, x, Mode::evaluate_saved).logits;
+  const Autocast autocast(Precision::bfloat16, at::kCPU);
+  const at::Tensor rounded = forward(built, x, Mode::evaluate_saved).logits.to(at::kFloat);
+  EXPECT_LT((rounded - exact).abs().mean().item<double>(), 0.1 * exact.abs().mean().item<double>());
+  if (subjects() == Subjects::pixels) {
+    const Batch batch{x, {}, Towers({4}, 1, 0)};
+    for (const at::Tensor& map : built.network().features(x, batch.pass({}, Mode::train))) {
+      EXPECT_EQ(map.scalar_type(), at::kBFloat16);
+      EXPECT_TRUE(map.is_contiguous(at::MemoryFormat::ChannelsLast));
+    }
   }
 }
 

@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "harness/models/backbone.hpp"
-#include "tests/models/built_network.hpp"
+#include "tests/models/outline.hpp"
 
 namespace bnlab {
 namespace {
@@ -25,17 +25,17 @@ TEST(ResNet, HasAsManyParametersAsThePublishedNetworks) {
         Published{34, 21284672, {221952, 1116416, 6822400, 13114368}, 36},
         Published{50, 23508032, {215808, 1219584, 7098368, 14964736}, 53}}) {
     SCOPED_TRACE(depth);
-    const BuiltNetwork built(fcn_on(depth), 21, "per_tower", {}, at::kFloat);
+    const Outline built(fcn_on(depth), 21);
     EXPECT_EQ(built.parameters("backbone."), all);
     for (size_t s = 0; s < 4; ++s) {
       EXPECT_EQ(built.parameters("backbone.layer" + std::to_string(s + 1) + "."), stages[s]);
     }
-    EXPECT_EQ(built.sites().size(), sites + 1);
+    EXPECT_EQ(built.norms().size(), sites + 1);
   }
 }
 
 TEST(ResNet, TheDeepStemIsSemsegs) {
-  const BuiltNetwork built(fcn_on(50, "deep"), 21, "per_tower", {}, at::kFloat);
+  const Outline built(fcn_on(50, "deep"), 21);
   EXPECT_EQ(built.parameters("backbone."), 23631808);
 }
 

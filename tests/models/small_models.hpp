@@ -1,5 +1,5 @@
-// A small instance of every registered model, with the smallest images on which all of it works. models_test.cpp holds
-// each of them to what every model promises.
+// A small instance of every registered model, with the smallest images on which all of it works and no norm but those of
+// image means sees so few values that rounding grows. models_test.cpp holds each of them to what every model promises.
 #pragma once
 
 #include <array>
@@ -25,6 +25,23 @@ inline const std::map<std::string, SmallModel>& small_models() {
       {"classifier", {{{"name", "classifier"}, {"backbone", resnet}}, {40, 48}}},
       {"cifar_resnet", {{{"name", "cifar_resnet"}, {"depth", 8}, {"width", 2}}, {9, 12}}},
       {"frame_lstm", {{{"name", "frame_lstm"}, {"backbone", small_resnet}, {"hidden", 3}}, {32, 32}, 3}},
+      {"pspnet", {{{"name", "pspnet"}, {"backbone", resnet}}, {17, 24}}},
+      {"deeplab_v3",
+       {{{"name", "deeplab_v3"},
+         {"backbone", {{"name", "vgg16"}, {"width", 2}}},
+         {"head_width", 4},
+         {"auxiliary_weight", 0.4}},
+        {32, 40}}},
+      {"deeplab_v3_plus",
+       {{{"name", "deeplab_v3_plus"}, {"backbone", resnet}, {"head_width", 4}, {"low_width", 3}}, {17, 24}}},
+      {"backbone_unet",
+       {{{"name", "backbone_unet"},
+         {"backbone", {{"name", "plain"}, {"base", 2}}},
+         {"output_stride", 8},
+         {"decoder_width", 2},
+         {"center", true}},
+        {35, 40}}},
+      {"segnet_basic", {{{"name", "segnet_basic"}, {"width", 3}}, {13, 18}}},
   };
   return all;
 }
