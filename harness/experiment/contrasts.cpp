@@ -1,4 +1,5 @@
-// The comparisons that a spec declares beforehand, checked against its matrix.
+// The comparisons that a spec declares beforehand, between strategies and with what others have published, checked against
+// its matrix.
 #include <algorithm>
 #include <iterator>
 
@@ -82,7 +83,45 @@ bool is_readable(const Json& given) {
          given["at"].is_object() && (margin.is_null() || margin.is_number());
 }
 
+// The same for a published number.
+bool is_number_of(const Json& given) {
+  const auto is = [&](const char* key, auto holds) { return given.contains(key) && holds(given[key]); };
+  const auto number = [](const Json& value) { return value.is_number(); };
+  const auto text = [](const Json& value) { return value.is_string(); };
+  return is("metric", text) && is("from", number) && is("to", number) && is("source", text) &&
+         is("population", text) && given["at"].is_object();
+}
+
 }  // namespace
+
+void check_published(const Json& published, const Expansion& expansion, Mistakes& mistakes) {
+  for (size_t i = 0; i < published.size(); ++i) {
+    if (!published[i].is_object() || !is_number_of(published[i])) {
+      continue;
+    }
+    const std::string path = "published[" + std::to_string(i) + "]";
+    const auto number = read_options<Published>(published[i]);
+    if (number.from > number.to) {
+      mistakes.add(path + ".to",
+                   "expected at least from, " + shown(number.from) + ", got " + shown(number.to));
+    }
+    if (!check_keys(number.at, path + ".at", mistakes) || !expansion.mistaken.empty()) {
+      continue;
+    }
+    bool there = false;
+    for (const Json& run : expansion.cells) {
+      if (matches(number.at, run)) {
+        there = true;
+        if (const std::string mistake = population_mistake(number.population, run); !mistake.empty()) {
+          mistakes.add(path + ".population", mistake);
+        }
+      }
+    }
+    if (!there) {
+      report_no_match(number.at, expansion.cells, path + ".at", mistakes);
+    }
+  }
+}
 
 std::vector<Contrast> read_contrasts(const Json& contrasts, const Json& written, const Expansion& expansion,
                                      Mistakes& mistakes) {

@@ -85,6 +85,7 @@ Experiment load_experiment(const std::string& file) {
   auto contrasts =
       read_contrasts(array_of(around["contrasts"]),
                      spec.contains("contrasts") ? spec["contrasts"] : Json::array(), expansion, mistakes);
+  check_published(array_of(around["published"]), expansion, mistakes);
   mistakes.throw_if_any();
 
   auto experiment = read_options<Experiment>(around);

@@ -129,6 +129,15 @@ void Contrast::describe(OptionVisitor& option) {
   option("equivalence_margin", equivalence_margin, "differences up to this count as equal").above(0);
 }
 
+void Published::describe(OptionVisitor& option) {
+  option("metric", metric, "the number published").not_empty().needed();
+  option("from", from, "the smallest value published").needed();
+  option("to", to, "the largest value published").needed();
+  option("source", source, "who published it").not_empty().needed();
+  option("at", at, "dotted keys and values: the runs that are compared with it");
+  option("population", population, "statistics of the evaluation; ema: the averaged weights").not_empty();
+}
+
 void Experiment::describe(OptionVisitor& option) {
   std::optional<std::string> extends;
   Json matrix;
@@ -141,6 +150,7 @@ void Experiment::describe(OptionVisitor& option) {
   option("matrix", matrix, "axes: a dotted key, or several joined by commas, and its values");
   option("exclude", exclude, "cells to leave out: dotted keys and the values that they match");
   option("contrasts", contrasts, "the comparisons declared beforehand");
+  option("published", published, "numbers that others have published, to be compared with");
 }
 
 const std::vector<Parameter>& run_parameters() {

@@ -28,4 +28,7 @@ Expansion expand(const Json& base, const Json& matrix, const Json& exclude, Mist
 std::vector<Contrast> read_contrasts(const Json& contrasts, const Json& written, const Expansion& expansion,
                                      Mistakes& mistakes);
 
+// Reports published numbers that no run can be compared with. `published` is complete with defaults.
+void check_published(const Json& published, const Expansion& expansion, Mistakes& mistakes);
+
 }  // namespace bnlab

@@ -99,6 +99,17 @@ struct Contrast {
   void describe(OptionVisitor& option);
 };
 
+// What others have published for such runs: `metric` lies from `from` to `to`.
+struct Published {
+  std::string metric;
+  double from = 0, to = 0;
+  std::string source;
+  Json at;  // as in a contrast
+  std::string population = "saved";
+
+  void describe(OptionVisitor& option);
+};
+
 struct Experiment {
   void describe(OptionVisitor& option);  // the keys around the runs: keys.cpp
 
@@ -113,6 +124,7 @@ struct Experiment {
   };
   std::vector<Excluded> excluded;  // cells that a rule of `exclude` removed
   std::vector<Contrast> contrasts;
+  std::vector<Published> published;
 };
 
 // Reads, checks and expands a spec file. Throws Error (spec) with all mistakes at once, one per line:

@@ -130,6 +130,10 @@ std::vector<const Record*> CellRecords::one_per_seed() const {
   return mapped(chosen, [](const auto& entry) { return entry.second; });
 }
 
+bool CellRecords::lies_at(const Json& at) const {
+  return std::ranges::any_of(runs, [&](const RunSpec* run) { return matches(at, *run); });
+}
+
 std::optional<double> metric_of(const Record& record, const std::string& metric,
                                 const std::string& population) {
   if (record.status() != Status::ok) return std::nullopt;

@@ -37,6 +37,8 @@ struct CellRecords : CellName {
   // The placement changes no result, so each seed counts once: a run that ended ok before one that failed, then
   // one on real ranks before an emulated one.
   std::vector<const Record*> one_per_seed() const;
+  // Whether one of its runs fits the rule.
+  bool lies_at(const Json& at) const;
 };
 
 struct CellTable {

@@ -9,10 +9,6 @@
 namespace bnlab {
 namespace {
 
-bool lies_at(const CellRecords& cell, const Json& at) {
-  return std::ranges::any_of(cell.runs, [&](const RunSpec* run) { return matches(at, *run); });
-}
-
 // The metric by seed, of the records whose runs match the contrast's `at`.
 SeedValues values_at(const CellRecords& cell, const std::vector<const Record*>& records,
                      const Contrast& contrast) {
@@ -74,9 +70,9 @@ std::vector<ContrastResult> evaluate_contrasts(const std::vector<Contrast>& cont
   for (const Contrast& contrast : contrasts) {
     const size_t before = results.size();
     for (const CellRecords& a : cells) {
-      if (a.strategy != contrast.strategy || !lies_at(a, contrast.at)) continue;
+      if (a.strategy != contrast.strategy || !a.lies_at(contrast.at)) continue;
       for (const CellRecords& b : cells) {
-        if (b.strategy != contrast.above || b.group != a.group || !lies_at(b, contrast.at)) continue;
+        if (b.strategy != contrast.above || b.group != a.group || !b.lies_at(contrast.at)) continue;
         results.push_back(evaluate(contrast, a.group, paired(a, b, contrast)));
       }
     }

@@ -56,6 +56,15 @@ struct ReportCell : CellName {
   std::vector<ReportRow> rows;           // at least one
 };
 
+// One cell beside a number that others have published.
+struct PublishedResult {
+  Published published;
+  std::string cell;   // "8x2 sync"
+  SeedValues values;  // of its runs, one per seed
+
+  std::string sentence() const;
+};
+
 struct ExperimentReport {
   std::string experiment, question, claim;
   std::string headline;              // "mean_iou"
@@ -64,6 +73,7 @@ struct ExperimentReport {
   std::string baseline;  // label of the strategy that throughputs are relative to; empty: none
   std::vector<ReportCell> cells;
   std::vector<ContrastResult> contrasts;
+  std::vector<PublishedResult> published;
   std::vector<std::string> learned;  // plain sentences
   RunCounts runs;
 };

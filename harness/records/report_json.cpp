@@ -108,6 +108,16 @@ Json contrast_json(const ContrastResult& result) {
           {"warning", or_null(result.warning)}};
 }
 
+Json published_json(const PublishedResult& result) {
+  return {{"metric", result.published.metric},
+          {"from", result.published.from},
+          {"to", result.published.to},
+          {"source", result.published.source},
+          {"cell", result.cell},
+          {"population", result.published.population},
+          {"here", interval_json(result.values)}};
+}
+
 }  // namespace
 
 Json report_json(const ExperimentReport& report) {
@@ -127,6 +137,7 @@ Json report_json(const ExperimentReport& report) {
             {"stale", report.runs.stale}}},
           {"cells", cells},
           {"contrasts", mapped(report.contrasts, contrast_json)},
+          {"published", mapped(report.published, published_json)},
           {"learned", report.learned}};
 }
 

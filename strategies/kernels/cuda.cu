@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <initializer_list>
 #include <map>
-#include <mutex>
 #include <utility>
 
 #include "strategies/kernels/cuda_kernels.cuh"
@@ -45,14 +44,12 @@ Limits one_wave(int vector) {
   return {64 / vector, int64_t{kBlocksPerProcessor} * processors, 256};
 }
 
-// At least `count` tickets that are 0 on the current stream; every kernel leaves them so. Launches of one stream share
-// them, others may run at the same time.
+// At least `count` tickets that are 0 on the current stream; every kernel leaves them so. The launches of a thread on one
+// stream share them. Each thread has its own, so that none waits for another's allocation.
 unsigned* tickets(int64_t count, const at::TensorOptions& options) {
-  static std::mutex mutex;
-  static auto& of_stream =
-      *new std::map<std::pair<int64_t, int64_t>, at::Tensor>;  // CUDA ends before statics do
+  thread_local auto& of_stream =
+      *new std::map<std::pair<int64_t, int64_t>, at::Tensor>;  // CUDA may end before the thread does
   const auto stream = c10::cuda::getCurrentCUDAStream();
-  const std::lock_guard<std::mutex> lock(mutex);
   at::Tensor& held = of_stream[{stream.device_index(), stream.id()}];
   if (!held.defined() || held.numel() < count) {
     held = at::zeros({std::max<int64_t>(4096, count)}, options.dtype(at::kInt));

@@ -104,8 +104,9 @@ TEST_F(SpecMatrix, AnswersUnknownAxes) {
           "spec.json: matrix.placement.rank: unknown key; did you mean \"placement.ranks\"?",
           "spec.json: matrix.question: unknown key; known: task, model, strategy, towers, batch_per_tower, "
           "optimizer, steps, epochs, seed, precision, tf32, memory_format, loss_mean, eval_every, log_every, "
-          "populations, precise_batches, shards, weight_ema, gradient_route, average_weights_every, "
-          "init_from, warmup_steps, timeout_s, collective_timeout_s, placement"}));
+          "populations, precise_batches, evaluation, shards, weight_ema, gradient_route, "
+          "average_weights_every, "
+          "init_from, warmup_steps, data_workers, timeout_s, collective_timeout_s, placement"}));
   std::string deep = "strategy";
   for (int i = 0; i < 100; ++i) {
     deep += ".base";
@@ -229,6 +230,22 @@ TEST_F(SpecMatrix, ContrastsNameStrategiesOfTheMatrix) {
   EXPECT_EQ(second.above, "fake_groups");
   EXPECT_EQ(second.population, "batch");
   EXPECT_EQ(second.equivalence_margin, 0.01);
+}
+
+TEST_F(SpecMatrix, ComparesWithPublishedNumbers) {
+  const Experiment experiment = load(spec(
+      R"("populations": ["saved", "precise"], "published": [{"metric": "mean_iou", "from": 0.46, "to": 0.49, "source": "S", "population": "precise"}])"));
+  ASSERT_EQ(experiment.published.size(), 1u);
+  EXPECT_EQ(experiment.published[0].from, 0.46);
+  EXPECT_EQ(experiment.published[0].population, "precise");
+  EXPECT_EQ(mistakes(spec(R"("published": [
+      {"metric": "m", "from": 2, "to": 1, "source": "S"}, {"metric": "m", "from": 1, "to": 2, "source": "S", "at": {"towers": 99}},
+      {"metric": "m", "from": 1, "to": 2, "source": "S", "population": "batch"}, {"metric": "m", "from": 1, "to": 2}])")),
+            (Lines{"spec.json: published[3].source: missing, expected a text that is not empty",
+                   "spec.json: published[0].to: expected at least from, 2.0, got 1.0",
+                   "spec.json: published[1].at.towers: no run has 99; there are: 4",
+                   "spec.json: published[2].population: \"batch\" is not among the populations of the runs, "
+                   "[\"saved\"]"}));
 }
 
 TEST_F(SpecMatrix, RefusesContrastsThatNoRunCanAnswer) {
