@@ -73,7 +73,8 @@ const Registered<Strategy> entry{
                 "y = gamma (x - m_t) / sqrt(v_t + eps) + beta over these places, at every site\n"
                 "features go back to the order of the batch before the head\n"
                 "running <- (1 - momentum) running + momentum (m_s, n_s/(n_s - 1) v_s), s = saved_tower",
-     .exchanges = "none at a site; per step 2 forward (images, features) and 1 backward",
+     .exchanges =
+         "none at a site; per step 1 forward (images), and 1 forward and 1 backward per map of features",
      .use = "when neighbouring samples are alike (frames of a clip, sorted shards), so that a tower's own "
             "samples would not stand for the batch",
      .limits = "a tower still has only its own few values to normalise by; whole images and feature maps "
