@@ -60,23 +60,23 @@ TEST_F(SpecDocument, AnswersUnknownKeysWithTheNearest) {
       (Lines{
           "spec.json: matrx: unknown key; did you mean \"matrix\"?",
           "spec.json: learning_rate: unknown key; known: question, claim, source, protocol, extends, matrix, "
-          "exclude, contrasts, task, model, strategy, towers, batch_per_tower, optimizer, steps, "
+          "exclude, contrasts, published, task, model, strategy, towers, batch_per_tower, optimizer, steps, "
           "epochs, "
           "seed, "
           "precision, tf32, memory_format, loss_mean, eval_every, log_every, populations, precise_batches, "
-          "shards, "
+          "evaluation, shards, "
           "weight_ema, gradient_route, average_weights_every, "
-          "init_from, warmup_steps, timeout_s, "
+          "init_from, warmup_steps, data_workers, timeout_s, "
           "collective_timeout_s, placement",
           "spec.json: [\"two words\"]: unknown key; known: question, claim, source, protocol, extends, "
           "matrix, "
-          "exclude, contrasts, task, model, strategy, towers, batch_per_tower, optimizer, steps, "
+          "exclude, contrasts, published, task, model, strategy, towers, batch_per_tower, optimizer, steps, "
           "epochs, "
           "seed, "
           "precision, tf32, memory_format, loss_mean, eval_every, log_every, populations, precise_batches, "
-          "shards, "
+          "evaluation, shards, "
           "weight_ema, gradient_route, average_weights_every, "
-          "init_from, warmup_steps, timeout_s, "
+          "init_from, warmup_steps, data_workers, timeout_s, "
           "collective_timeout_s, placement",
           "spec.json: optimizer.momentm: unknown key of optimizer \"sgd\"; did you mean \"momentum\"?"}));
 }

@@ -21,8 +21,9 @@ TEST_F(SpecRun, HasEveryKeyWithItsDefault) {
                   "power": 0.9, "groups": []},
     "steps": 10, "epochs": null, "seed": 0, "precision": "float32", "tf32": false, "memory_format": "channels_last",
     "loss_mean": "batch", "eval_every": 0, "log_every": 10, "populations": ["saved"], "precise_batches": 20,
+    "evaluation": {"crop": null, "stride": 0.6666666666666666, "flip": false, "scales": [1.0]},
     "shards": "iid", "weight_ema": null, "gradient_route": "reducer", "average_weights_every": null,
-    "init_from": null, "warmup_steps": 5, "timeout_s": 0.0, "collective_timeout_s": 60.0})"));
+    "init_from": null, "warmup_steps": 5, "data_workers": null, "timeout_s": 0.0, "collective_timeout_s": 60.0})"));
 }
 
 TEST_F(SpecRun, IsReadIntoItsFields) {
@@ -30,6 +31,7 @@ TEST_F(SpecRun, IsReadIntoItsFields) {
       load_one(spec(R"("seed": 9007199254740992, "precision": "bfloat16", "memory_format": "contiguous",
     "loss_mean": "tower", "eval_every": 3, "log_every": 2, "warmup_steps": 1,
     "populations": ["batch", "tower:3", "saved"], "precise_batches": 7, "shards": "sorted:class", "weight_ema": 0.99,
+    "evaluation": {"crop": [64, 96], "stride": 0.5, "flip": true, "scales": [0.75, 1]}, "data_workers": 3,
     "gradient_route": "host", "init_from": {"file": "w.safetensors", "part": "features"}, "timeout_s": 9.5, "collective_timeout_s": 1, "placement": {"ranks": 2, "device": "cuda"}, "optimizer": {"name": "sgd", "lr": 0.5})"));
   EXPECT_EQ(run.task["name"], "fake_shapes");
   EXPECT_EQ(run.model["base"], 16);
@@ -47,6 +49,11 @@ TEST_F(SpecRun, IsReadIntoItsFields) {
   EXPECT_EQ(run.populations, (Lines{"batch", "tower:3", "saved"}));
   EXPECT_EQ(run.evaluated(), (Lines{"batch", "tower:3", "saved", "ema"}));
   EXPECT_EQ(run.precise_batches, 7);
+  EXPECT_EQ(run.evaluation.crop, (std::array<int64_t, 2>{64, 96}));
+  EXPECT_EQ(run.evaluation.stride, 0.5);
+  EXPECT_TRUE(run.evaluation.flip);
+  EXPECT_EQ(run.evaluation.scales, (std::vector<double>{0.75, 1}));
+  EXPECT_EQ(run.data_workers, 3);
   EXPECT_EQ(run.shard_key, "class");
   EXPECT_EQ(run.weight_ema, 0.99);
   EXPECT_EQ(run.gradient_route, GradientRoute::host);
@@ -234,6 +241,7 @@ TEST_F(SpecRun, IdChangesWithWhatChangesTheResult) {
        {R"("seed": 1)", R"("optimizer": {"name": "sgd", "lr": 0.2})", R"("precision": "float64")",
         R"("tf32": true)", R"("memory_format": "contiguous")", R"("loss_mean": "tower")",
         R"("eval_every": 1)", R"("populations": ["saved", "batch"])", R"("precise_batches": 3)",
+        R"("evaluation": {"flip": true})", R"("evaluation": {"crop": [8, 8]})",
         R"("shards": "sorted:class")", R"("weight_ema": 0.5)", R"("gradient_route": "rank0")",
         R"("average_weights_every": 1)", R"("init_from": {"file": "w"})",
         R"("optimizer": {"groups": [{"prefix": "head."}]})"}) {
@@ -255,7 +263,7 @@ TEST_F(SpecRun, IdOfARecordWithoutNewerKeysIsThatOfTheDefaults) {
   const RunSpec run = load_one(spec());
   Json old = run.resolved;
   for (const char* key : {"populations", "precise_batches", "shards", "weight_ema", "gradient_route",
-                          "average_weights_every", "init_from", "tf32"}) {
+                          "average_weights_every", "init_from", "tf32", "evaluation", "data_workers"}) {
     old.erase(key);
   }
   old["optimizer"].erase("nesterov");

@@ -16,7 +16,9 @@
 #include "harness/components/registry.hpp"
 #include "harness/error.hpp"
 #include "harness/layer/layer_program.hpp"
+#include "harness/tasks/images/write_png.hpp"
 #include "harness/training/evaluate.hpp"
+#include "harness/training/predict.hpp"
 #include "harness/training/rank.hpp"
 #include "harness/training/step_cost.hpp"
 #include "harness/verify/verify.hpp"
@@ -213,6 +215,28 @@ Json evaluate_weights(const EvaluateJob& job) {
     all[none ? "saved" : population] = {{"mean_iou", 0.5}, {"class_iou", {0.5, job.ranks}}};
   }
   return all;
+}
+
+// One row of two pixels per sample, all of the class that is the sample's number.
+std::vector<Prediction> predict(const EvaluateJob&, const std::vector<int64_t>& samples, int64_t count) {
+  std::vector<Prediction> all;
+  for (int64_t i = 0; i < (samples.empty() ? count : static_cast<int64_t>(samples.size())); ++i) {
+    const int64_t sample = samples.empty() ? i : samples[static_cast<size_t>(i)];
+    const auto id = static_cast<uint8_t>(sample);
+    all.push_back({sample, 1, 2, std::vector<uint8_t>(6, 100), {id, kVoidId}, {id, id}});
+  }
+  return all;
+}
+
+std::array<uint8_t, 3> class_colour(uint8_t id) {
+  return {id, id, id};
+}
+
+void write_png(const std::string& file, const Pixels& pixels) {
+  std::ofstream out(file);
+  for (const uint8_t value : pixels.values) {
+    out << int{value} << " ";
+  }
 }
 
 bool answer_layer_cases(const LayerRequest& request, std::ostream& out, std::ostream&) {

@@ -125,39 +125,6 @@ TEST(Report, PairsSeedsOnThePlacementThatHasMost) {
   EXPECT_NEAR(report.contrasts[0].interval.mean, 0.1, 1e-12);
 }
 
-TEST(Report, SaysWhereTheRunsLieBesideWhatOthersHavePublished) {
-  Experiment experiment = synthetic_experiment(6);
-  experiment.published = {{.metric = "mean_iou",
-                           .from = 0.6,
-                           .to = 0.65,
-                           .source = "A",
-                           .at = {{"strategy", "sync"}, {"towers", 8}}},
-                          {.metric = "mean_iou",
-                           .from = 0.6,
-                           .to = 0.65,
-                           .source = "B",
-                           .at = {{"strategy", "per_tower"}, {"towers", 8}}},
-                          {.metric = "mean_iou",
-                           .from = 0.5,
-                           .to = 0.5,
-                           .source = "C",
-                           .at = {{"strategy", "sync"}, {"towers", 2}}}};
-  const ExperimentReport report = make_report(experiment, all_records(experiment, 1));
-  ASSERT_EQ(report.published.size(), 3u);
-  EXPECT_EQ(
-      report.published[0].sentence(),
-      "Published mean_iou 0.600 to 0.650 (A): 8x2 sync has 0.625 (saved statistics, n = 6), as published.");
-  EXPECT_EQ(report.published[1].sentence(),
-            "Published mean_iou 0.600 to 0.650 (B): 8x2 per_tower has 0.525 (saved statistics, n = 6), 0.075 "
-            "below.");
-  EXPECT_EQ(report.published[2].sentence(),
-            "Published mean_iou 0.500 (C): 2x8 sync has 0.505 (saved statistics, n = 6), 0.005 above.");
-  EXPECT_TRUE(has(report_text(report), "as published"));
-  EXPECT_EQ(report_json(report).at("published").size(), 3u);
-  EXPECT_EQ(make_report(experiment, {}).published[0].sentence(),
-            "Published mean_iou 0.600 to 0.650 (A): 8x2 sync has no finished run yet.");
-}
-
 TEST(Report, WarnsWhenSeedsAreTooFew) {
   const Experiment experiment = synthetic_experiment(3);
   const std::string text = report_text(make_report(experiment, all_records(experiment, 1)));
