@@ -76,7 +76,9 @@ TEST(CifarResNet, SkipsTakeEverySecondPixelAndAddChannelsOfZerosOnBothSides) {
   EXPECT_EQ(after.sizes(), (std::vector<int64_t>{1, 4, 4, 6}));
   EXPECT_TRUE(after.slice(1, 1, 3).equal(before.slice(2, 0, 8, 2).slice(3, 0, 12, 2)));
   EXPECT_GT(before.abs().sum().item<float>(), 0);
-  EXPECT_EQ(after.abs().sum().item<float>(), after.slice(1, 1, 3).abs().sum().item<float>());
+  for (const int64_t zeros : {0, 3}) {
+    EXPECT_EQ(after.select(1, zeros).abs().max().item<float>(), 0);
+  }
   EXPECT_EQ(maps[4].sizes(), (std::vector<int64_t>{1, 8, 2, 3}));
 }
 

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/models/built_network.hpp"
+#include "tests/training/training_runs.hpp"
 
 namespace bnlab {
 namespace {
@@ -63,6 +64,32 @@ TEST(FrameLstm, OnlyTheMeanIsBlindToTheOrderOfFrames) {
     const double difference = (logits(clip) - logits(clip.flip({0}))).abs().max().item<double>();
     EXPECT_EQ(difference < 1e-10, std::string(temporal) == "mean") << temporal << " " << difference;
   }
+}
+
+RunSpec spec_of(const Json& changes) {
+  Json keys = {{"task", {{"name", "motion"}, {"frames", 3}, {"train", 24}, {"test", 11}}},
+               {"model", model()},
+               {"strategy", "shuffle"},
+               {"steps", 2}};
+  keys.update(changes);
+  return TrainingRuns::spec(keys);
+}
+
+TEST(FrameLstm, ARankWithoutClipsChangesNothing) {
+  TrainingRuns runs;
+  const RunSpec spec = spec_of({{"batch_per_tower", {3, 0, 2, 3}}});
+  const TrainedRun one = runs.run(spec, 1), four = runs.run(spec, 4);
+  expect_near(four.tensors, one.tensors, 1e-10);
+  EXPECT_EQ(four.result.at("final"), one.result.at("final"));
+}
+
+TEST(FrameLstm, TrainsInBfloat16) {
+  TrainingRuns runs;
+  const TrainedRun half = runs.run(spec_of({{"precision", "bfloat16"}}), 2);
+  const TrainedRun whole = runs.run(spec_of({{"precision", "float32"}}), 2);
+  ASSERT_EQ(half.losses.size(), 2u);
+  EXPECT_NEAR(half.losses[0], whole.losses[0], 0.02);
+  EXPECT_NE(half.losses[0], whole.losses[0]);
 }
 
 }  // namespace

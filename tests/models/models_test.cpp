@@ -4,16 +4,46 @@
 #include <set>
 
 #include "harness/mapped.hpp"
+#include "harness/random.hpp"
 #include "harness/training/precision.hpp"
 #include "tests/models/built_network.hpp"
 #include "tests/models/small_models.hpp"
+#include "tests/records/temporary_folder.hpp"
 #include "tests/training/training_runs.hpp"
+
+#ifdef BNLAB_WITH_IMAGES
+#include "tests/tasks/write_images.hpp"
+#endif
 
 namespace bnlab {
 namespace {
 
 TEST(Models, EachHasASmallInstance) {
   EXPECT_EQ(mapped(small_models(), [](const auto& each) { return each.first; }), registered_names("model"));
+}
+
+// Two classes of noise below images/, 12 and 3 of each, for training and test; false where they could not be read.
+bool write_images(const std::filesystem::path& folder) {
+#ifdef BNLAB_WITH_IMAGES
+  Stream stream(1, "test");
+  for (const auto& [split, count] : {std::pair("train", 12), {"test", 3}}) {
+    for (const char* name : {"a", "b"}) {
+      std::filesystem::create_directories(folder / "images" / split / name);
+    }
+    for (int i = 0; i < 2 * count; ++i) {
+      testing::Picture picture{20, 30, {}};
+      for (int p = 0; p < 20 * 30 * 3; ++p) {
+        picture.values.push_back(static_cast<uint8_t>(stream.below(256)));
+      }
+      const auto file = folder / "images" / split / (i % 2 == 0 ? "a" : "b") / (std::to_string(i) + ".png");
+      testing::write_png(file.string(), picture, PNG_COLOR_TYPE_RGB);
+    }
+  }
+  return true;
+#else
+  static_cast<void>(folder);
+  return false;
+#endif
 }
 
 class EveryModel : public ::testing::TestWithParam<std::string> {
@@ -33,10 +63,18 @@ class EveryModel : public ::testing::TestWithParam<std::string> {
   Subjects subjects() const { return find_registered("model", GetParam())->of; }
   // One that the model can be trained on.
   Json task() const {
-    if (subjects() == Subjects::clips) {
-      return {{"name", "motion"}, {"frames", small().rows_per_sample}, {"train", 24}, {"test", 11}};
+    const auto [height, width] = small().image_size;
+    switch (subjects()) {
+      case Subjects::clips:
+        return {{"name", "motion"}, {"frames", small().rows_per_sample}, {"train", 24}, {"test", 11}};
+      case Subjects::images:
+        return {{"name", "image_folder"},
+                {"root", "images"},
+                {"size", small().image_size},
+                {"short_side", std::max(height, width)}};
+      default:
+        return {{"name", "shapes"}, {"size", small().image_size}};
     }
-    return {{"name", "shapes"}, {"size", small().image_size}};
   }
 };
 
@@ -136,10 +174,11 @@ TEST_P(EveryModel, HasAHeadAndLeavesNoNormSiteInIt) {
 
 // 4 towers on one, two and four ranks.
 TEST_P(EveryModel, PlacementChangesNothing) {
-  if (subjects() == Subjects::images) {
-    GTEST_SKIP() << "no task here labels images";
+  const TemporaryFolder data;
+  if (subjects() == Subjects::images && !write_images(data.path())) {
+    GTEST_SKIP() << "built without libjpeg and libpng, so there is no task that labels images";
   }
-  TrainingRuns runs;
+  TrainingRuns runs(data.path().string());
   for (const char* strategy : {"sync", "per_tower", "shuffle"}) {
     SCOPED_TRACE(strategy);
     const RunSpec spec = TrainingRuns::spec(

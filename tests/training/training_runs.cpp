@@ -42,8 +42,9 @@ std::map<std::string, at::Tensor> part(const TrainedRun& run, bool statistics) {
 
 }  // namespace
 
-TrainingRuns::TrainingRuns()
-    : folder_(fs::temp_directory_path() / ("bnlab_training_" + std::to_string(::getpid()))) {
+TrainingRuns::TrainingRuns(std::string data_dir)
+    : data_dir_(std::move(data_dir)),
+      folder_(fs::temp_directory_path() / ("bnlab_training_" + std::to_string(::getpid()))) {
   fs::create_directories(folder_);
 }
 
@@ -80,6 +81,7 @@ std::vector<RankReport> TrainingRuns::reports(const RunSpec& spec, int ranks, co
       job.rendezvous.port = socket.port();
       job.rendezvous.listen_fd = rank == 0 && ranks > 1 ? ::dup(socket.fd()) : -1;  // the store closes it
       job.device = device;
+      job.data_dir = data_dir_;
       job.run_dir = folder.string();
       reports[static_cast<size_t>(rank)] = run_rank(job);
     });

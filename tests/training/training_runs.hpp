@@ -26,7 +26,8 @@ struct TrainedRun {
 
 class TrainingRuns {
  public:
-  TrainingRuns();
+  // `data_dir`: of tasks that read files.
+  explicit TrainingRuns(std::string data_dir = "");
   ~TrainingRuns();
 
   // 5 steps of 4 towers x 2 images in float64, with these keys added or replaced.
@@ -40,6 +41,7 @@ class TrainingRuns {
   std::filesystem::path new_folder();
 
  private:
+  std::string data_dir_;
   std::filesystem::path folder_;
   int runs_ = 0;
 };

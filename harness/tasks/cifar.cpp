@@ -1,0 +1,239 @@
+// cifar10 and cifar100: small photographs of things, 32x32, 50000 for training and 10000 for the test (Krizhevsky 2009), in
+// the binary form of https://www.cs.toronto.edu/~kriz/cifar.html. A record is one byte of a label (CIFAR-100: a coarse and a
+// fine one, of which the fine one counts) and 1024 bytes each of red, green and blue, row by row.
+// Training images are padded with 4 black pixels on each side, cropped to 32x32 at random and flipped at random (He et
+// al. 2016).
+#include <array>
+#include <filesystem>
+#include <fstream>
+#include <numeric>
+
+#include "harness/components/registry.hpp"
+#include "harness/error.hpp"
+#include "harness/random.hpp"
+#include "harness/tasks/classification.hpp"
+#include "harness/tasks/photographs.hpp"
+
+namespace bnlab::cifar {
+
+namespace fs = std::filesystem;
+
+constexpr int64_t kSide = 32, kPlane = kSide * kSide, kPixels = 3 * kPlane, kPadding = 4;
+
+// A data set as it is published.
+struct Published {
+  std::vector<std::string> training;  // files
+  std::string test;
+  int64_t training_file_records, test_records;
+  int64_t label_bytes;  // of a record; the last one is the class
+  int64_t classes;
+  std::array<float, 3> mean, deviation;  // of the training pixels, in [0, 1]
+  std::string archive;
+};
+
+const Published& cifar10() {
+  static const Published published{
+      {"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin", "data_batch_4.bin", "data_batch_5.bin"},
+      "test_batch.bin",
+      10000,
+      10000,
+      1,
+      10,
+      {0.4914f, 0.4822f, 0.4465f},
+      {0.2470f, 0.2435f, 0.2616f},
+      "cifar-10-binary.tar.gz"};
+  return published;
+}
+
+const Published& cifar100() {
+  static const Published published{{"train.bin"},
+                                   "test.bin",
+                                   50000,
+                                   10000,
+                                   2,
+                                   100,
+                                   {0.5071f, 0.4867f, 0.4408f},
+                                   {0.2675f, 0.2565f, 0.2761f},
+                                   "cifar-100-binary.tar.gz"};
+  return published;
+}
+
+struct Images {
+  std::vector<uint8_t> pixels;  // [N, 3, side, side]
+  std::vector<int64_t> labels;
+
+  int64_t count() const { return static_cast<int64_t>(labels.size()); }
+  const uint8_t* image(int64_t i) const { return pixels.data() + i * kPixels; }
+};
+
+std::vector<char> read_file(const fs::path& file, int64_t records, const Published& published) {
+  const int64_t expected = records * (published.label_bytes + kPixels);
+  const std::string cure =
+      "; unpack " + published.archive + " from https://www.cs.toronto.edu/~kriz/cifar.html";
+  std::error_code error;
+  const auto size = static_cast<int64_t>(fs::file_size(file, error));
+  if (error) {
+    throw Error(Error::Kind::data, file.string() + ": cannot be read (" + error.message() + ")" + cure);
+  }
+  if (size != expected) {
+    throw Error(Error::Kind::data, file.string() + ": expected " + std::to_string(expected) + " bytes, " +
+                                       std::to_string(records) + " images, got " + std::to_string(size) +
+                                       cure);
+  }
+  std::vector<char> bytes(static_cast<size_t>(size));
+  if (!std::ifstream(file, std::ios::binary).read(bytes.data(), size)) {
+    throw Error(Error::Kind::data, file.string() + ": cannot be read" + cure);
+  }
+  return bytes;
+}
+
+void append(const fs::path& file, int64_t records, const Published& published, Images& images) {
+  const std::vector<char> bytes = read_file(file, records, published);
+  const int64_t record = published.label_bytes + kPixels;
+  images.pixels.reserve(images.pixels.size() + static_cast<size_t>(records * kPixels));
+  for (int64_t i = 0; i < records; ++i) {
+    const char* pixels = bytes.data() + i * record + published.label_bytes;
+    const auto label = static_cast<uint8_t>(pixels[-1]);
+    if (label >= published.classes) {
+      throw Error(Error::Kind::data, file.string() + ": image " + std::to_string(i) +
+                                         ": expected a class below " + std::to_string(published.classes) +
+                                         ", got " + std::to_string(label));
+    }
+    images.labels.push_back(label);
+    images.pixels.insert(images.pixels.end(), pixels, pixels + kPixels);
+  }
+}
+
+struct Options : ClassificationOptions {
+  std::string root;
+  bool augment = true;
+
+  void describe(OptionVisitor& option) {
+    option("root", root, "folder of the binary files, below the data folder").not_empty();
+    option("augment", augment, "whether training images are padded, cropped and flipped");
+    ClassificationOptions::describe(option);
+  }
+  ImageSizes image_sizes() const { return {{kSide, kSide}}; }
+};
+
+class Cifar : public ClassificationTask {
+ public:
+  std::array<int64_t, 2> training_image_size() const override { return {kSide, kSide}; }
+  std::array<int64_t, 2> test_image_size() const override { return {kSide, kSide}; }
+  int64_t training_samples() const override { return train_.count(); }
+  int64_t test_samples() const override { return test_.count(); }
+
+  Examples training(const std::vector<Draw>& draws) const override {
+    const Examples batch = blank(static_cast<int64_t>(draws.size()));
+    for (size_t i = 0; i < draws.size(); ++i) {
+      const auto& [sample, epoch] = draws[i];
+      Stream stream(seed_, "augment", static_cast<uint64_t>(epoch * training_samples() + sample));
+      Place place;
+      if (augment_) {
+        place.top = stream.below(2 * kPadding + 1) - kPadding;
+        place.left = stream.below(2 * kPadding + 1) - kPadding;
+        place.flip = stream.below(2) == 1;
+      }
+      write(train_, sample, place, batch, static_cast<int64_t>(i));
+    }
+    return batch;
+  }
+
+  Examples test(int64_t begin, int64_t count) const override {
+    const Examples batch = blank(count);
+    for (int64_t i = 0; i < count; ++i) {
+      write(test_, begin + i, {}, batch, i);
+    }
+    return batch;
+  }
+
+  std::vector<std::string> sort_keys() const override { return {"class", "brightness"}; }
+  std::vector<double> sort_values(const std::string& key) const override {
+    if (key == "class") {
+      return {train_.labels.begin(), train_.labels.end()};
+    }
+    std::vector<double> brightness;
+    for (int64_t i = 0; i < training_samples(); ++i) {
+      brightness.push_back(std::accumulate(train_.image(i), train_.image(i) + kPixels, 0.0) / kPixels);
+    }
+    return brightness;
+  }
+
+ protected:
+  Cifar(const Published& published, const std::string& task, const Options& options, const Context& context)
+      : ClassificationTask(published.classes, options), seed_(context.seed), augment_(options.augment) {
+    const fs::path root = data_root(context, task, options.root);
+    for (const std::string& file : published.training) {
+      append(root / file, published.training_file_records, published, train_);
+    }
+    append(root / published.test, published.test_records, published, test_);
+    for (size_t c = 0; c < 3; ++c) {
+      for (size_t value = 0; value < 256; ++value) {
+        normalised_[c][value] =
+            (static_cast<float>(value) / 255 - published.mean[c]) / published.deviation[c];
+      }
+    }
+  }
+
+ private:
+  // Of the crop within the image, and whether it is flipped.
+  struct Place {
+    int64_t top = 0, left = 0;
+    bool flip = false;
+  };
+
+  static Examples blank(int64_t count) {
+    return {at::empty({count, 3, kSide, kSide}, at::kFloat), at::empty({count}, at::kLong)};
+  }
+
+  void write(const Images& from, int64_t index, const Place& place, const Examples& to, int64_t row) const {
+    to.labels.mutable_data_ptr<int64_t>()[row] = from.labels[static_cast<size_t>(index)];
+    float* out = to.images.mutable_data_ptr<float>() + row * kPixels;
+    for (int64_t p = 0; p < kPixels; ++p) {
+      const int64_t c = p / kPlane, column = p % kSide;
+      const int64_t y = p % kPlane / kSide + place.top;
+      const int64_t x = (place.flip ? kSide - 1 - column : column) + place.left;
+      const bool inside = y >= 0 && y < kSide && x >= 0 && x < kSide;
+      out[p] =
+          normalised_[static_cast<size_t>(c)][inside ? from.image(index)[c * kPlane + y * kSide + x] : 0];
+    }
+  }
+
+  uint64_t seed_;
+  bool augment_;
+  Images train_, test_;
+  std::array<std::array<float, 256>, 3> normalised_;  // of each channel and byte
+};
+
+class Cifar10 : public Cifar {
+ public:
+  struct Options : cifar::Options {
+    Options() { root = "cifar-10-batches-bin"; }
+  };
+  Cifar10(const Options& options, const Context& context) : Cifar(cifar10(), "cifar10", options, context) {}
+};
+
+class Cifar100 : public Cifar {
+ public:
+  struct Options : cifar::Options {
+    Options() { root = "cifar-100-binary"; }
+  };
+  Cifar100(const Options& options, const Context& context)
+      : Cifar(cifar100(), "cifar100", options, context) {}
+};
+
+const Registered<Task> cifar10_entry{
+    {.name = "cifar10",
+     .summary = "CIFAR-10: photographs of 32x32 in 10 classes, from binary files",
+     .source = "Krizhevsky 2009",
+     .of = Subjects::images},
+    make<Task, Cifar10>};
+
+const Registered<Task> cifar100_entry{
+    {.name = "cifar100",
+     .summary = "CIFAR-100: photographs of 32x32 in 100 classes, from binary files",
+     .source = "Krizhevsky 2009",
+     .of = Subjects::images},
+    make<Task, Cifar100>};
+
+}  // namespace bnlab::cifar

@@ -1,0 +1,197 @@
+// image_folder: anybody's photographs of things, one folder per class, in the layout that torchvision's ImageFolder reads:
+//   ROOT/train/CLASS/**/NAME.jpg and ROOT/test/CLASS/**/NAME.jpg (or ROOT/val)
+// A class is the place of its folder among those of the training split in the order of their bytes.
+#include <algorithm>
+#include <cctype>
+#include <filesystem>
+#include <map>
+
+#include "harness/components/registry.hpp"
+#include "harness/error.hpp"
+#include "harness/tasks/classification.hpp"
+#include "harness/tasks/images/listing.hpp"
+#include "harness/tasks/images/resized_images.hpp"
+#include "harness/tasks/photographs.hpp"
+
+namespace bnlab::image_folder {
+
+namespace fs = std::filesystem;
+
+using FilesOfClass = std::map<std::string, std::vector<std::string>>;  // sorted
+
+[[noreturn]] void fail(const std::string& message) {
+  throw Error(Error::Kind::data, message);
+}
+
+bool hidden(const fs::path& path) {
+  return path.filename().string().starts_with(".");
+}
+
+// Whether the file is an image that can be read; refuses images that cannot.
+bool readable(const fs::path& file) {
+  std::string ending = file.extension().string();
+  std::ranges::transform(ending, ending.begin(), [](unsigned char c) { return std::tolower(c); });
+  for (const char* other : {".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp", ".gif"}) {
+    if (ending == other) {
+      fail(file.string() + ": expected a JPEG or PNG file, got " + ending + "; convert it, or move it away");
+    }
+  }
+  return ending == ".jpg" || ending == ".jpeg" || ending == ".png";
+}
+
+std::vector<std::string> images_below(const fs::path& folder) {
+  std::vector<std::string> files;
+  for (fs::recursive_directory_iterator entry(folder), end; entry != end; ++entry) {
+    if (hidden(entry->path())) {
+      entry.disable_recursion_pending();
+    } else if (entry->is_regular_file() && readable(entry->path())) {
+      files.push_back(entry->path().string());
+    }
+  }
+  if (files.empty()) {
+    fail(folder.string() + ": no images here (.jpg, .jpeg or .png)");
+  }
+  std::ranges::sort(files);
+  return files;
+}
+
+FilesOfClass list_split(const fs::path& split) {
+  FilesOfClass files;
+  for (const auto& entry : fs::directory_iterator(split)) {
+    if (entry.is_directory() && !hidden(entry.path())) {
+      files[entry.path().filename().string()] = images_below(entry.path());
+    }
+  }
+  return files;
+}
+
+class ImageFolder : public ClassificationTask {
+ public:
+  struct Options : ClassificationOptions {
+    std::string root;
+    std::string train_split = "train";
+    std::optional<std::string> test_split;
+    WindowOptions window;
+
+    void describe(OptionVisitor& option) {
+      option("root", root, "folder of the data set, below the data folder").not_empty().needed();
+      option("train_split", train_split, "folder of the training split").not_empty();
+      option("test_split", test_split,
+             "folder of the split that is evaluated; null: test or val, whichever is there")
+          .not_empty();
+      window.describe(option);
+      ClassificationOptions::describe(option);
+    }
+    void check(const RunOutline&, Problems& problems) const { window.check(problems); }
+    ImageSizes image_sizes() const { return {window.size}; }
+  };
+
+  ImageFolder(const Options& options, const Context& context)
+      : ImageFolder(options, context, splits(options, context)) {}
+
+  std::array<int64_t, 2> training_image_size() const override { return size_; }
+  std::array<int64_t, 2> test_image_size() const override { return size_; }
+  int64_t training_samples() const override { return train_.images.count(); }
+  int64_t test_samples() const override { return test_.images.count(); }
+
+  Examples training(const std::vector<Draw>& draws) const override {
+    const Examples batch = blank(static_cast<int64_t>(draws.size()));
+    for (size_t i = 0; i < draws.size(); ++i) {
+      const auto& [sample, epoch] = draws[i];
+      Stream stream(seed_, "augment", static_cast<uint64_t>(epoch * training_samples() + sample));
+      const at::Tensor image = train_.images.image(sample);
+      write(train_, sample, image, random_window(stream, image, size_), batch, static_cast<int64_t>(i));
+    }
+    return batch;
+  }
+
+  Examples test(int64_t begin, int64_t count) const override {
+    const Examples batch = blank(count);
+    for (int64_t i = 0; i < count; ++i) {
+      const at::Tensor image = test_.images.image(begin + i);
+      write(test_, begin + i, image, centre_window(image, size_), batch, i);
+    }
+    return batch;
+  }
+
+  std::vector<std::string> sort_keys() const override { return {"class"}; }
+  std::vector<double> sort_values(const std::string&) const override {
+    return {train_.labels.begin(), train_.labels.end()};
+  }
+
+ private:
+  struct Splits {
+    FilesOfClass train, test;
+  };
+  struct Split {
+    // `train`: whose folders tell the classes.
+    Split(const FilesOfClass& files, const FilesOfClass& train, int64_t short_side) {
+      std::vector<std::string> all;
+      for (const auto& [name, of_class] : files) {
+        all.insert(all.end(), of_class.begin(), of_class.end());
+        labels.resize(all.size(), std::distance(train.begin(), train.find(name)));
+      }
+      images = ResizedImages(std::move(all), short_side);
+    }
+    ResizedImages images;
+    std::vector<int64_t> labels;
+  };
+
+  static Splits splits(const Options& options, const Context& context) {
+    const fs::path root = data_root(context, "image_folder", options.root);
+    const fs::path train = below(root, options.train_split, "train_split");
+    fs::path test = below(root, options.test_split.value_or("test"), "test_split");
+    if (!options.test_split && !fs::is_directory(test)) {
+      test = root / "val";
+    }
+    for (const fs::path& split : {train, test}) {
+      if (!fs::is_directory(split)) {
+        fail(split.string() + ": no such folder; expected " + (root / options.train_split).string() +
+             "/CLASS/NAME.jpg and " + (root / options.test_split.value_or("test")).string() +
+             "/CLASS/NAME.jpg");
+      }
+    }
+    Splits found{list_split(train), list_split(test)};
+    if (found.train.size() < 2) {
+      fail(train.string() + ": expected a folder of images for each of at least two classes, got " +
+           std::to_string(found.train.size()));
+    }
+    for (const auto& [name, files] : found.test) {
+      if (!found.train.contains(name)) {
+        fail((test / name).string() + ": the training split has no such class");
+      }
+    }
+    if (found.test.empty()) {
+      fail(test.string() + ": expected a folder of images for each class, got none");
+    }
+    return found;
+  }
+
+  ImageFolder(const Options& options, const Context& context, const Splits& found)
+      : ClassificationTask(static_cast<int64_t>(found.train.size()), options),
+        seed_(context.seed),
+        size_(options.window.size),
+        train_(found.train, found.train, options.window.short_side),
+        test_(found.test, found.train, options.window.short_side) {}
+
+  Examples blank(int64_t count) const {
+    return {at::empty({count, 3, size_[0], size_[1]}, at::kFloat), at::empty({count}, at::kLong)};
+  }
+  void write(const Split& from, int64_t index, const at::Tensor& image, const Window& window,
+             const Examples& to, int64_t row) const {
+    to.labels.mutable_data_ptr<int64_t>()[row] = from.labels[static_cast<size_t>(index)];
+    cut_window(image, window, size_, to.images.mutable_data_ptr<float>() + row * 3 * size_[0] * size_[1]);
+  }
+
+  uint64_t seed_;
+  std::array<int64_t, 2> size_;
+  Split train_, test_;
+};
+
+const Registered<Task> entry{{.name = "image_folder",
+                              .summary = "your own photographs, one folder per class",
+                              .source = "torchvision's ImageFolder",
+                              .of = Subjects::images},
+                             make<Task, ImageFolder>};
+
+}  // namespace bnlab::image_folder
