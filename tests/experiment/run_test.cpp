@@ -117,25 +117,6 @@ TEST_F(SpecRun, AsksComponentsWhetherTheyFitTheRun) {
   EXPECT_THROW(read_resolved(resolved), Error);
 }
 
-TEST_F(SpecRun, RefusesAModelThatAnswersForSomethingElseThanTheTaskLabels) {
-  const auto with = [](const std::string& task, const std::string& model) {
-    return R"({"task": ")" + task + R"(", "model": ")" + model +
-           R"(", "strategy": "fake_own", "batch_per_tower": 1, "steps": 1})";
-  };
-  EXPECT_EQ(mistakes(with("fake_shapes", "fake_net")), Lines{});
-  EXPECT_EQ(mistakes(with("fake_clips", "fake_clip_net")), Lines{});
-  EXPECT_EQ(
-      mistakes(with("fake_clips", "fake_net")),
-      (Lines{
-          "spec.json: model: expected a model that answers for clips, as the task \"fake_clips\" asks, got "
-          "\"fake_net\", which answers for pixels; there are: fake_clip_net"}));
-  EXPECT_EQ(
-      mistakes(with("fake_shapes", "fake_clip_net")),
-      (Lines{
-          "spec.json: model: expected a model that answers for pixels, as the task \"fake_shapes\" asks, got "
-          "\"fake_clip_net\", which answers for clips; there are: fake_net"}));
-}
-
 TEST_F(SpecRun, RefusesPopulationsThatTheRunCannotHave) {
   EXPECT_EQ(mistakes(spec(R"("populations": ["tower:4", "mean", "presise", "tower:03"])")),
             (Lines{"spec.json: populations[0]: expected a tower from 0 to 3, got \"tower:4\"",
@@ -241,10 +222,9 @@ TEST_F(SpecRun, IdChangesWithWhatChangesTheResult) {
        {R"("seed": 1)", R"("optimizer": {"name": "sgd", "lr": 0.2})", R"("precision": "float64")",
         R"("tf32": true)", R"("memory_format": "contiguous")", R"("loss_mean": "tower")",
         R"("eval_every": 1)", R"("populations": ["saved", "batch"])", R"("precise_batches": 3)",
-        R"("evaluation": {"flip": true})", R"("evaluation": {"crop": [8, 8]})",
-        R"("shards": "sorted:class")", R"("weight_ema": 0.5)", R"("gradient_route": "rank0")",
-        R"("average_weights_every": 1)", R"("init_from": {"file": "w"})",
-        R"("optimizer": {"groups": [{"prefix": "head."}]})"}) {
+        R"("evaluation": {"flip": true})", R"("evaluation": {"crop": [8, 8]})", R"("shards": "sorted:class")",
+        R"("weight_ema": 0.5)", R"("gradient_route": "rank0")", R"("average_weights_every": 1)",
+        R"("init_from": {"file": "w"})", R"("optimizer": {"groups": [{"prefix": "head."}]})"}) {
     EXPECT_NE(load_one(spec(key)).id, id) << key;
   }
   const std::string wrapped = R"("strategy": {"name": "fake_wrapped", "base": )";
