@@ -1,5 +1,7 @@
 #include "harness/dropout.hpp"
 
+#include <ATen/Parallel.h>
+
 #include <vector>
 
 #include "harness/random.hpp"
@@ -21,17 +23,18 @@ at::Tensor dropout(const at::Tensor& x, const Dropout& what, const Pass& pass) {
     std::fill(shape.begin() + 2, shape.end(), 1);
   }
   const int64_t draws = c10::multiply_integers(shape.begin() + 1, shape.end());
-  const auto kept = static_cast<float>(1 / (1 - what.probability));
-  std::vector<float> mask;
-  mask.reserve(static_cast<size_t>(x.size(0) * draws));
-  for (int64_t r = 0; r < x.size(0); ++r) {
-    const int64_t row = pass.rows.empty() ? first + r : pass.rows[static_cast<size_t>(r)];
-    Stream stream(pass.seed, purpose, step * static_cast<uint64_t>(all_rows) + static_cast<uint64_t>(row));
-    for (int64_t i = 0; i < draws; ++i) {
-      mask.push_back(stream.uniform() < what.probability ? 0.0f : kept);
+  std::vector<uint8_t> kept(static_cast<size_t>(x.size(0) * draws));
+  at::parallel_for(0, x.size(0), 1, [&](int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; ++r) {
+      const int64_t row = pass.rows.empty() ? first + r : pass.rows[static_cast<size_t>(r)];
+      Stream stream(pass.seed, purpose, step * static_cast<uint64_t>(all_rows) + static_cast<uint64_t>(row));
+      for (int64_t i = r * draws; i < (r + 1) * draws; ++i) {
+        kept[static_cast<size_t>(i)] = stream.uniform() >= what.probability;
+      }
     }
-  }
-  return x * uploaded(mask, x.device()).view(shape).to(x.scalar_type());
+  });
+  const at::Tensor mask = uploaded(kept, x.device()).view(shape).to(x.scalar_type());
+  return x * mask * (1 / (1 - what.probability));  // by a number, which no precision of x rounds
 }
 
 }  // namespace bnlab

@@ -78,29 +78,47 @@ class Pictures {
   fs::path folder_;
 };
 
+// All runs must have been asked about the same images: those of synthetic tasks are made from the seed.
+void check_same(const std::vector<Prediction>& predictions, const std::vector<Prediction>& first,
+                const std::string& run) {
+  for (size_t i = 0; i < first.size(); ++i) {
+    if (i >= predictions.size() || predictions[i].image != first[i].image ||
+        predictions[i].truth != first[i].truth) {
+      throw Error(Error::Kind::usage,
+                  run +
+                      ": expected the test images of the first run, got others (a synthetic task makes "
+                      "them from the seed); ask for runs of one seed");
+    }
+  }
+}
+
 int predict_all(const PredictRequest& request) {
   const std::vector<EvaluateJob> jobs = jobs_of(request);
-  const Pictures pictures(request.out);
-  Json samples = Json::array(), runs = Json::array();
+  std::vector<std::vector<Prediction>> predictions;
   for (const EvaluateJob& job : jobs) {
     std::cerr << "predicting with " << job.spec.id << "\n";
-    const bool first = runs.empty();
+    predictions.push_back(predict(job, request.samples, request.count));
+    check_same(predictions.back(), predictions.front(), job.spec.id);
+  }
+  const Pictures pictures(request.out);
+  Json samples = Json::array(), runs = Json::array();
+  for (const auto& [sample, height, width, image, truth, answer] : predictions.front()) {
+    samples.push_back({{"sample", sample},
+                       {"image", pictures.write(sample, "image", {height, width, 3, image})},
+                       {"truth", pictures.write(sample, "truth", {height, width, 1, truth})}});
+  }
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    const RunSpec& run = jobs[i].spec;
     Json answers = Json::array();
-    for (const Prediction& prediction : predict(job, request.samples, request.count)) {
-      const auto [sample, height, width, image, truth, answer] = prediction;
-      if (first) {
-        samples.push_back({{"sample", sample},
-                           {"image", pictures.write(sample, "image", {height, width, 3, image})},
-                           {"truth", pictures.write(sample, "truth", {height, width, 1, truth})}});
-      }
-      answers.push_back(pictures.write(sample, job.spec.id, {height, width, 1, answer}));
-      pictures.write(sample, job.spec.id + "-overlay", overlay(prediction));
+    for (const Prediction& each : predictions[i]) {
+      answers.push_back(pictures.write(each.sample, run.id, {each.height, each.width, 1, each.answer}));
+      pictures.write(each.sample, run.id + "-overlay", overlay(each));
     }
-    runs.push_back({{"run_id", job.spec.id},
-                    {"strategy", label(job.spec.strategy)},
-                    {"towers", job.spec.towers()},
-                    {"batch_per_tower", job.spec.resolved.at("batch_per_tower")},
-                    {"seed", job.spec.seed},
+    runs.push_back({{"run_id", run.id},
+                    {"strategy", label(run.strategy)},
+                    {"towers", run.towers()},
+                    {"batch_per_tower", run.resolved.at("batch_per_tower")},
+                    {"seed", run.seed},
                     {"answers", answers}});
   }
   write_json(fs::path(request.out) / "predictions.json", {{"task", jobs.front().spec.task},
@@ -116,7 +134,7 @@ int predict_all(const PredictRequest& request) {
 void add_predict(Program& program) {
   auto [command, request] =
       add_command(program, "predict", "What trained networks answer for test images, as pictures",
-                  "  bnlab predict results/quickstart/*/2x1-cpu --out predictions\n"
+                  "  bnlab predict results/quickstart/*-seed0-*/2x1-cpu --out predictions\n"
                   "  bnlab predict WEIGHTS --samples 0,17,230 --population batch --out predictions",
                   predict_all);
   command

@@ -61,7 +61,7 @@ struct About {
   std::function<std::vector<int64_t>(const Json& options)> output_strides = [](const Json&) {
     return std::vector<int64_t>();
   };
-  // Of tasks: the sizes of images that the options tell.
+  // Of tasks: the sizes of images that the options tell, those of training first, then those of the test.
   std::function<ImageSizes(const Json& options)> image_sizes = [](const Json&) { return ImageSizes(); };
   // Of strategies: whether evaluation has running statistics to use.
   std::function<bool(const Json& options)> has_running_statistics = [](const Json&) { return false; };

@@ -1,6 +1,7 @@
 #include "harness/experiment/run.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "harness/components/registry.hpp"
 #include "harness/experiment/dotted.hpp"
@@ -127,9 +128,7 @@ void check_components(const Json& run, const Problems& reported, Problems& probl
   }
   if (fine("evaluation")) {
     const auto evaluation = read_options<Evaluation>(run["evaluation"]);
-    if (evaluation.crop) {
-      outline.image_sizes.push_back(*evaluation.crop);
-    }
+    outline.image_sizes = evaluation.sizes_seen(outline.image_sizes);
     const bool pixels = !fine("task") || find_registered("task", run["task"]["name"])->of == Subjects::pixels;
     if (!pixels && !evaluation.in_one_piece()) {
       problems.add("evaluation", "expected the defaults on a task that does not label pixels, got " +
@@ -174,6 +173,24 @@ Json normalised(Json run) {
     }
   }
   return run;
+}
+
+int64_t Evaluation::scaled(int64_t size, double scale) {
+  return std::max<int64_t>(1, std::llround(static_cast<double>(size) * scale));
+}
+
+ImageSizes Evaluation::sizes_seen(const ImageSizes& of_task) const {
+  ImageSizes seen(of_task.begin(), of_task.begin() + (of_task.empty() ? 0 : 1));
+  if (crop) {
+    seen.push_back(*crop);
+    return seen;
+  }
+  for (size_t i = 1; i < of_task.size(); ++i) {
+    for (const double scale : scales) {
+      seen.push_back({scaled(of_task[i][0], scale), scaled(of_task[i][1], scale)});
+    }
+  }
+  return seen;
 }
 
 RunSpec make_run(const Json& given) {

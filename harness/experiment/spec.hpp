@@ -10,6 +10,7 @@
 
 #include "harness/communicator/rendezvous.hpp"
 #include "harness/components/options.hpp"
+#include "harness/components/registry.hpp"
 #include "harness/json.hpp"
 
 namespace bnlab {
@@ -40,6 +41,10 @@ struct Evaluation {
   std::vector<double> scales = {1};
 
   void describe(OptionVisitor& option);
+  // A side of an image at a scale.
+  static int64_t scaled(int64_t size, double scale);
+  // Of all images that the network is given, where the task has images of these sizes: of training first, then of the test.
+  ImageSizes sizes_seen(const ImageSizes& of_task) const;
   bool in_one_piece() const { return !crop && !flip && scales == std::vector<double>{1}; }
 };
 

@@ -24,6 +24,12 @@ void OnBackbone::describe(OptionVisitor& option) {
 
 void OnBackbone::check(const RunOutline&, Problems& problems) const {
   const std::vector<int64_t> known = about(backbone).output_strides(backbone);
+  if (std::ranges::max(known) < 8) {
+    problems.add("backbone", "expected one with maps at 1/8 of the image or smaller, got " +
+                                 shown(backbone.at("name")) +
+                                 ", which is for models that answer for images or clips");
+    return;
+  }
   if (std::ranges::find(known, output_stride) == known.end()) {
     const auto text = [](int64_t stride) { return std::to_string(stride); };
     problems.add("output_stride", "expected " + joined(mapped(known, text), " or ") + " on the backbone " +

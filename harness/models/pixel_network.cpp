@@ -40,6 +40,10 @@ at::Tensor PixelHead::features(const at::Tensor& x, const Pass& pass) {
 
 at::Tensor PixelHead::logits(const at::Tensor& features, const Pass& pass) {
   const at::Tensor small = last_->forward(dropout(features, dropout_, pass), {}, pass);
+  if (small.size(0) ==
+      0) {  // a rank without samples: bilinear kernels on GPUs may not be launched over nothing
+    return at::upsample_nearest2d(small, pass.image_size);
+  }
   return at::upsample_bilinear2d(small, pass.image_size, align_corners_);
 }
 

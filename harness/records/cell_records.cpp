@@ -134,6 +134,16 @@ bool CellRecords::lies_at(const Json& at) const {
   return std::ranges::any_of(runs, [&](const RunSpec* run) { return matches(at, *run); });
 }
 
+std::vector<const Record*> CellRecords::records_at(const Json& at,
+                                                   const std::vector<const Record*>& records) const {
+  std::vector<const Record*> there;
+  std::ranges::copy_if(records, std::back_inserter(there), [&](const Record* record) {
+    return std::ranges::any_of(runs,
+                               [&](const RunSpec* run) { return is_of(*record, *run) && matches(at, *run); });
+  });
+  return there;
+}
+
 std::optional<double> metric_of(const Record& record, const std::string& metric,
                                 const std::string& population) {
   if (record.status() != Status::ok) return std::nullopt;

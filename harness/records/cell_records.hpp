@@ -39,6 +39,8 @@ struct CellRecords : CellName {
   std::vector<const Record*> one_per_seed() const;
   // Whether one of its runs fits the rule.
   bool lies_at(const Json& at) const;
+  // Those of some of its records whose runs fit the rule.
+  std::vector<const Record*> records_at(const Json& at, const std::vector<const Record*>& records) const;
 };
 
 struct CellTable {

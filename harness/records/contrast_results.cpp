@@ -12,15 +12,7 @@ namespace {
 // The metric by seed, of the records whose runs match the contrast's `at`.
 SeedValues values_at(const CellRecords& cell, const std::vector<const Record*>& records,
                      const Contrast& contrast) {
-  std::vector<const Record*> there;
-  for (const Record* record : records) {
-    if (std::ranges::any_of(cell.runs, [&](const RunSpec* run) {
-          return is_of(*record, *run) && matches(contrast.at, *run);
-        })) {
-      there.push_back(record);
-    }
-  }
-  return values_by_seed(there, contrast.metric, contrast.population);
+  return values_by_seed(cell.records_at(contrast.at, records), contrast.metric, contrast.population);
 }
 
 // a - b for the seeds that both have, on the placement where most do.

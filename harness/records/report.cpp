@@ -131,7 +131,8 @@ std::vector<PublishedResult> beside_published(const std::vector<Published>& publ
     for (const CellRecords& cell : cells) {
       if (!cell.lies_at(number.at)) continue;
       results.push_back({number, (cell.group == "all" ? "" : cell.group + " ") + cell.strategy,
-                         values_by_seed(cell.one_per_seed(), number.metric, number.population)});
+                         values_by_seed(cell.records_at(number.at, cell.one_per_seed()), number.metric,
+                                        number.population)});
     }
   }
   return results;

@@ -120,7 +120,7 @@ class Motion : public ClassificationTask {
       ClassificationOptions::describe(option);
     }
 
-    ImageSizes image_sizes() const { return {{kSide, kSide}}; }
+    ImageSizes image_sizes() const { return {{kSide, kSide}, {kSide, kSide}}; }
   };
 
   Motion(const Options& options, const Context& context)
@@ -171,8 +171,10 @@ class Motion : public ClassificationTask {
  private:
   Examples make(uint64_t seed, const char* purpose, int64_t count) const {
     Examples made{at::empty({count * frames_, 3, kSide, kSide}, at::kFloat), at::empty({count}, at::kLong)};
+    // All labels equally often, in an order of their own: neighbours in the test split share neither motion nor scene.
+    const std::vector<int64_t> order = Stream(seed, std::string(purpose) + "/order").permutation(count);
     for (int64_t i = 0; i < count; ++i) {
-      const int64_t label = i % (kMotions * kScenes);
+      const int64_t label = order[static_cast<size_t>(i)] % (kMotions * kScenes);
       made.labels.mutable_data_ptr<int64_t>()[i] = label;
       make_clip(Stream(seed, purpose, static_cast<uint64_t>(i)), label, frames_,
                 made.images.mutable_data_ptr<float>() + i * frames_ * kFrame);

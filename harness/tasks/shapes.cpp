@@ -142,7 +142,7 @@ class Shapes : public SegmentationTask {
       SegmentationOptions::describe(option);
     }
 
-    ImageSizes image_sizes() const { return {size}; }
+    ImageSizes image_sizes() const { return {size, size}; }
   };
 
   Shapes(const Options& options, const Context& context)

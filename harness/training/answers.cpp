@@ -57,17 +57,14 @@ at::Tensor over_crops(const Evaluation& how, const at::Tensor& images, const Log
 
 }  // namespace
 
-int64_t scaled(int64_t size, double scale) {
-  return std::max<int64_t>(1, std::llround(static_cast<double>(size) * scale));
-}
-
 at::Tensor answers(const Evaluation& how, const at::Tensor& images, const LogitsOf& logits_of) {
   if (how.in_one_piece()) {
     return logits_of(images);
   }
   at::Tensor sum;
   for (const double scale : how.scales) {
-    const at::Tensor x = resized(images, scaled(images.size(2), scale), scaled(images.size(3), scale));
+    const at::Tensor x =
+        resized(images, Evaluation::scaled(images.size(2), scale), Evaluation::scaled(images.size(3), scale));
     at::Tensor answer = over_crops(how, x, logits_of);
     if (how.flip) {
       answer = (answer + over_crops(how, x.flip(3), logits_of).flip(3)) / 2;

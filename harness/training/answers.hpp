@@ -17,7 +17,4 @@ using LogitsOf = std::function<at::Tensor(const at::Tensor& images)>;
 // mean probabilities. Called by every rank: all have images of the same size, so that they go through the same crops.
 at::Tensor answers(const Evaluation& how, const at::Tensor& images, const LogitsOf& logits_of);
 
-// A side of an image at a scale.
-int64_t scaled(int64_t size, double scale);
-
 }  // namespace bnlab

@@ -2,7 +2,6 @@
 
 #include "harness/components/registry.hpp"
 #include "harness/models/model.hpp"
-#include "harness/training/answers.hpp"
 #include "harness/training/checkpoint.hpp"
 #include "harness/training/precision.hpp"
 
@@ -27,20 +26,6 @@ std::unique_ptr<Strategy> make_strategy(const RunSpec& spec, World& world, int64
                                                       .shadows = shadows});
 }
 
-// Of all images that the network is given.
-ImageSizes image_sizes(const RunSpec& spec, const Task& task) {
-  ImageSizes sizes = {task.training_image_size()};
-  if (spec.evaluation.crop) {
-    sizes.push_back(*spec.evaluation.crop);
-  } else {
-    for (const double scale : spec.evaluation.scales) {
-      const auto [height, width] = task.test_image_size();
-      sizes.push_back({scaled(height, scale), scaled(width, scale)});
-    }
-  }
-  return sizes;
-}
-
 }  // namespace
 
 std::shared_ptr<Layer> ListingMaker::norm(const NormSite& site) {
@@ -52,7 +37,8 @@ Subject::Subject(const RunSpec& spec, const Data& data, World& world)
     : precision_(spec.precision), seed_(spec.seed), device_(world.device()), steps_(data.steps()) {
   const at::NoGradGuard no_grad;
   const auto model = Registered<Model>::create(
-      spec.model, {.image_sizes = image_sizes(spec, data.task()),
+      spec.model, {.image_sizes = spec.evaluation.sizes_seen(
+                       {data.task().training_image_size(), data.task().test_image_size()}),
                    .seed = spec.seed,
                    .parameters = at::TensorOptions().dtype(parameter_type(spec.precision)).device(device_)});
   strategy_ = make_strategy(spec, world, steps_);

@@ -18,9 +18,10 @@ _MOST_COLUMNS = 10
 
 
 def titles(runs):
-    """What tells the runs apart, and no more: strategy, then grouping, then seed."""
+    """What tells the runs apart, and no more: strategy, then grouping, then seed, then the hash of the run's id."""
     named = [run["strategy"].replace("(", "\n(", 1) for run in runs]
-    for part in (lambda run: f"{run['towers']}x{run['batch_per_tower']}", lambda run: f"seed {run['seed']}"):
+    for part in (lambda run: f"{run['towers']}x{run['batch_per_tower']}", lambda run: f"seed {run['seed']}",
+                 lambda run: run["run_id"].rsplit("-", 1)[-1]):
         if len(set(named)) == len(named):
             break
         named = [f"{name}\n{part(run)}" for name, run in zip(named, runs)]

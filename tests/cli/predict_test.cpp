@@ -71,6 +71,12 @@ TEST_F(PredictCommand, RefusesWhatCannotStandOnOneSheet) {
   EXPECT_NE(said_.find("is asked for twice"), std::string::npos) << said_;
   EXPECT_EQ(call({"predict", left, "--out", out, "--population", "tower:2"}), exit_code::kUsage);
   EXPECT_EQ(call({"predict", scratch_ / "nowhere", "--out", out}), exit_code::kUsage);
+  const std::string spec = scratch_.write_spec(test::behaves("ok"), R"(, "strategy": "right", "seed": 1)");
+  call({"run", spec, "--device", "cpu", "--ranks", "1", "--results", scratch_ / "results"});
+  const std::string other = scratch_.records().back().file().parent_path();
+  std::ofstream(other + "/weights.safetensors") << "weights";
+  EXPECT_EQ(call({"predict", left, other, "--out", out}), exit_code::kUsage);
+  EXPECT_NE(said_.find("ask for runs of one seed"), std::string::npos) << said_;
   EXPECT_FALSE(fs::exists(out));
 }
 

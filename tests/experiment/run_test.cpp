@@ -52,7 +52,6 @@ TEST_F(SpecRun, IsReadIntoItsFields) {
   EXPECT_EQ(run.evaluation.crop, (std::array<int64_t, 2>{64, 96}));
   EXPECT_EQ(run.evaluation.stride, 0.5);
   EXPECT_TRUE(run.evaluation.flip);
-  EXPECT_EQ(run.evaluation.scales, (std::vector<double>{0.75, 1}));
   EXPECT_EQ(run.data_workers, 3);
   EXPECT_EQ(run.shard_key, "class");
   EXPECT_EQ(run.weight_ema, 0.99);

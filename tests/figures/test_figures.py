@@ -263,7 +263,8 @@ class ContactSheet(unittest.TestCase):
 
     @staticmethod
     def run_of(strategy, seed=0, towers=8):
-        return {"strategy": strategy, "towers": towers, "batch_per_tower": 2, "seed": seed, "answers": ["a.png"]}
+        return {"strategy": strategy, "towers": towers, "batch_per_tower": 2, "seed": seed, "answers": ["a.png"],
+                "run_id": f"{strategy}-{towers}x2-seed{seed}-0123"}
 
     def test_titles_say_what_tells_the_runs_apart_and_no_more(self):
         titles = contact_sheet.titles

@@ -217,13 +217,18 @@ Json evaluate_weights(const EvaluateJob& job) {
   return all;
 }
 
-// One row of two pixels per sample, all of the class that is the sample's number.
-std::vector<Prediction> predict(const EvaluateJob&, const std::vector<int64_t>& samples, int64_t count) {
+// One row of two pixels per sample, all of the class that is the sample's number; the images are the seed's.
+std::vector<Prediction> predict(const EvaluateJob& job, const std::vector<int64_t>& samples, int64_t count) {
   std::vector<Prediction> all;
   for (int64_t i = 0; i < (samples.empty() ? count : static_cast<int64_t>(samples.size())); ++i) {
     const int64_t sample = samples.empty() ? i : samples[static_cast<size_t>(i)];
     const auto id = static_cast<uint8_t>(sample);
-    all.push_back({sample, 1, 2, std::vector<uint8_t>(6, 100), {id, kVoidId}, {id, id}});
+    all.push_back({sample,
+                   1,
+                   2,
+                   std::vector<uint8_t>(6, static_cast<uint8_t>(100 + job.spec.seed)),
+                   {id, kVoidId},
+                   {id, id}});
   }
   return all;
 }

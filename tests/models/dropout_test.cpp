@@ -61,6 +61,13 @@ TEST(Dropout, LeavesEvaluationAlone) {
   }
 }
 
+// 1/0.9 is 1.109 in bfloat16: twice nothing may be rounded to that.
+TEST(Dropout, ScalesExactlyInLowPrecision) {
+  const at::Tensor y =
+      dropout(at::full({6, 64, 20, 20}, 9).to(at::kBFloat16), {"head.3", 0.1}, pass_of(1, 0));
+  EXPECT_EQ(y.max().item<float>(), 10);
+}
+
 TEST(Dropout, TakesRowsInAnyPrecision) {
   for (const auto type : {at::kDouble, at::kBFloat16}) {
     EXPECT_EQ(dropout(ones(6).to(type), kElements, pass_of(1, 0)).scalar_type(), type);

@@ -30,6 +30,11 @@ TEST(Published, RunsLieWithinBelowOrAbove) {
   EXPECT_EQ(report.published[1].sentence(),
             "Published mean_iou 0.700 to 0.800 (S): " + here + "0.075 below.");
   EXPECT_EQ(report.published[2].sentence(), "Published mean_iou 0.500 (S): " + here + "0.125 above.");
+  experiment.published = {number(0.6, 0.65)};
+  experiment.published[0].at["seed"] = 5;
+  EXPECT_EQ(
+      make_report(experiment, records).published[0].sentence(),
+      "Published mean_iou 0.600 to 0.650 (S): 8x2 sync has 0.650 (saved statistics, n = 1), as published.");
   EXPECT_NE(report_text(report).find("0.075 below."), std::string::npos);
   EXPECT_EQ(report_json(report).at("published").size(), 3u);
   EXPECT_EQ(make_report(experiment, {}).published[0].sentence(),

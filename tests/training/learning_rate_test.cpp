@@ -89,6 +89,9 @@ TEST(LearningRate, RefusesKeysThatItsScheduleDoesNotUse) {
   EXPECT_EQ(mistakes(step), Texts{"lr_floor: expected 0 where the schedule is step, got 0.1"});
   LearningRate poly = rate(Schedule::poly);
   EXPECT_EQ(mistakes(poly), Texts{});
+  poly.gamma = 0.5;
+  EXPECT_EQ(mistakes(poly), Texts{"gamma: expected none where the schedule is poly, got 0.5"});
+  poly.gamma = 0.1;
   poly.milestones = {0.5};
   poly.lr_floor = 0.75;
   EXPECT_EQ(mistakes(poly), (Texts{"lr_floor: expected at most lr, got 0.75",
