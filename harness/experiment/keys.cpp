@@ -10,8 +10,6 @@ constexpr double kLargestSeed = 9007199254740992.0;  // 2^53: every JSON reader 
 
 constexpr const char* kSorted = "sorted:";
 
-BNLAB_CHOICE(Part, all, features)
-
 struct PlacementKeys {
   std::optional<int> ranks;
   std::optional<std::string> device;
@@ -27,10 +25,8 @@ struct PlacementKeys {
 }  // namespace
 
 void InitFrom::describe(OptionVisitor& option) {
-  Part part = features_only ? Part::features : Part::all;
   option("file", file, "weights file, relative to the working directory").not_empty().needed();
-  option("part", part, "features: the head keeps its own start");
-  features_only = part == Part::features;
+  option("part", part, "features: all but the head; what is not loaded keeps its own start");
 }
 
 void Evaluation::describe(OptionVisitor& option) {

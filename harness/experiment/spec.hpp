@@ -21,6 +21,8 @@ BNLAB_CHOICE(LossMean, batch, tower)
 // How the gradients of the ranks meet: World::gradient_sync(), which is c10d's Reducer but in shared memory; averaged on rank 0 and broadcast; averaged in host
 // memory.
 BNLAB_CHOICE(GradientRoute, reducer, rank0, host)
+// What of a network starts from a weights file: all of it, all but its head, or its backbone alone.
+BNLAB_CHOICE(LoadedPart, all, features, backbone)
 
 // The name under which the evaluation of the averaged weights stands among the populations.
 inline constexpr const char* kAveragedWeights = "ema";
@@ -28,7 +30,7 @@ inline constexpr const char* kAveragedWeights = "ema";
 // A weights file to start from.
 struct InitFrom {
   std::string file;
-  bool features_only = false;  // the head keeps its own initialisation
+  LoadedPart part = LoadedPart::all;  // the others keep their own initialisation
 
   void describe(OptionVisitor& option);
 };

@@ -31,7 +31,7 @@ std::map<std::string, std::map<std::string, at::Tensor>> read_pairs(const std::s
 // The run as one that starts from its weights and trains no further.
 RunSpec starting_from(const EvaluateJob& job) {
   RunSpec spec = job.spec;
-  spec.init_from = InitFrom{job.weights, false};
+  spec.init_from = InitFrom{job.weights};
   spec.average_weights_every = 0;
   spec.populations.clear();  // but for what has to be computed anew
   for (const std::string& population : job.populations) {

@@ -10,6 +10,7 @@
 #include <cuda_runtime_api.h>
 #endif
 
+#include <iostream>
 #include <new>
 
 #include "harness/communicator/world.hpp"
@@ -40,6 +41,11 @@ RankReport train(const RankJob& job) {
   const auto world = join_world(job.rendezvous, job.device == "cuda" ? at::kCUDA : at::kCPU);
   RunLog log = world->rank() == 0 ? RunLog(job.run_dir + "/metrics.jsonl", job.spec.id) : RunLog();
   Trainer trainer(job.spec, job.data_dir, *world, std::move(log));
+  if (world->rank() == 0) {
+    for (const std::string& note : trainer.notes()) {
+      std::cerr << note << std::endl;
+    }
+  }
   trainer.run();
   RankReport report;
   Json result = trainer.result();

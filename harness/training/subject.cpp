@@ -51,7 +51,7 @@ Subject::Subject(const RunSpec& spec, const Data& data, World& world)
     }
   }
   if (spec.init_from) {
-    load_weights(*spec.init_from, *network_);
+    loaded_ = load_weights(*spec.init_from, *network_);
     for (at::Tensor& buffer : network_->buffers()) {
       world.gradients().broadcast(buffer, 0, Purpose::control);
     }
@@ -67,6 +67,14 @@ Subject::Subject(const RunSpec& spec, const Data& data, World& world)
 Outputs Subject::forward(const Batch& batch, int64_t step, Mode mode) {
   const Autocast autocast(precision_, device_.type());
   return strategy_->forward(*network_, batch.images, batch.pass({step, steps_}, mode, seed_));
+}
+
+std::vector<std::string> Subject::notes() const {
+  std::vector<std::string> notes = strategy_->notes();
+  if (!loaded_.empty()) {
+    notes.push_back(loaded_);
+  }
+  return notes;
 }
 
 bool Subject::trainable(const std::string& parameter, int64_t step) const {

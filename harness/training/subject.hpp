@@ -39,7 +39,7 @@ class Subject {
 
   Network& network() const { return *network_; }
   RunningStatistics* statistics() const { return strategy_->running_statistics(); }  // may be null
-  std::vector<std::string> notes() const { return strategy_->notes(); }
+  std::vector<std::string> notes() const;  // of the strategy, and of the weights that were loaded
   const std::vector<NormSite>& sites() const { return sites_; }
 
  private:
@@ -50,6 +50,7 @@ class Subject {
   std::unique_ptr<Strategy> strategy_;
   std::vector<NormSite> sites_;
   std::shared_ptr<Network> network_;
+  std::string loaded_;  // what load_weights says; empty where nothing was loaded
 };
 
 }  // namespace bnlab

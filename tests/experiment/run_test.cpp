@@ -59,7 +59,7 @@ TEST_F(SpecRun, IsReadIntoItsFields) {
   EXPECT_EQ(run.average_weights_every, 0);
   ASSERT_TRUE(run.init_from);
   EXPECT_EQ(run.init_from->file, "w.safetensors");
-  EXPECT_TRUE(run.init_from->features_only);
+  EXPECT_EQ(run.init_from->part, LoadedPart::features);
   EXPECT_EQ(run.warmup_steps, 1);
   EXPECT_EQ(run.timeout_s, 9.5);
   EXPECT_EQ(run.collective_timeout_s, 1);
@@ -171,7 +171,7 @@ TEST_F(SpecRun, RefusesValuesOutOfRange) {
              "spec.json: gradient_route: expected one of \"reducer\", \"rank0\", \"host\", got \"ring\"",
              "spec.json: average_weights_every: expected an integer in [1, 1000000000] or null, got 0",
              "spec.json: init_from.file: missing, expected a text that is not empty",
-             "spec.json: init_from.part: expected one of \"all\", \"features\", got \"head\"",
+             "spec.json: init_from.part: expected one of \"all\", \"features\", \"backbone\", got \"head\"",
              "spec.json: timeout_s: expected a number >= 0, got -1",
              "spec.json: collective_timeout_s: expected a number > 0, got 0",
              "spec.json: placement.ranks: expected an integer in [1, 4096] or null, got 0",
