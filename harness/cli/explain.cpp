@@ -10,7 +10,6 @@
 #include "harness/cli/program.hpp"
 #include "harness/components/registry.hpp"
 #include "harness/error.hpp"
-#include "harness/experiment/mistakes.hpp"
 #include "harness/experiment/spec.hpp"
 #include "harness/records/text_table.hpp"
 #include "harness/training/step_cost.hpp"
@@ -28,28 +27,6 @@ struct ExplainRequest {
   std::string size = "64x64";
   bool json = false;
 };
-
-// A component as the command line names it: `sync`, or `{"name": "sync", "route": "host"}`.
-Json read_component(const std::string& text) {
-  if (text.empty() || text.front() != '{') {
-    return text;
-  }
-  const Json given = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!given.is_object() || !given.contains("name") || !given["name"].is_string()) {
-    throw Error(Error::Kind::usage,
-                "expected a name or a JSON object {\"name\": ..., its parameters}, got " + text);
-  }
-  return given;
-}
-
-Json resolved(const std::string& family, const std::string& text) {
-  Mistakes mistakes("explain");
-  Problems problems;
-  const Json complete = resolve({component_key(family)}, {{family, read_component(text)}}, "", problems);
-  mistakes.add(problems);
-  mistakes.throw_if_any();
-  return complete[family];
-}
 
 // The family that has an entry of this name.
 std::string family_of(const std::string& name) {
@@ -103,7 +80,7 @@ Json cost_json(const StepCost& cost) {
 std::variant<StepCost, std::string> count(const ExplainRequest& request, const Json& strategy) {
   StepCase step = request.step;
   step.strategy = strategy;
-  step.model = resolved("model", request.model);
+  step.model = resolved_component("explain", "model", request.model);
   std::tie(step.height, step.width) = read_size(request.size);
   try {
     return count_step(step);
@@ -120,7 +97,9 @@ int explain(const ExplainRequest& request) {
   const std::string name = given.is_object() ? given["name"] : given;
   const std::string family = family_of(name);
   // A name alone asks for the parameters, of which some may have no default.
-  const Json chosen = family == kStrategy || given.is_object() ? resolved(family, request.component) : Json();
+  const Json chosen = family == kStrategy || given.is_object()
+                          ? resolved_component("explain", family, request.component)
+                          : Json();
   const About& about = *find_registered(family, name);
   Json json = about_json(about);
   json["family"] = family;

@@ -6,8 +6,9 @@
 #include <filesystem>
 #include <vector>
 
-#include "harness/components/parameters.hpp"
+#include "harness/components/registry.hpp"
 #include "harness/error.hpp"
+#include "harness/experiment/mistakes.hpp"
 
 namespace bnlab {
 namespace {
@@ -44,6 +45,27 @@ std::string find_spec(const std::string& text) {
     throw Error(Error::Kind::usage, text + ": no such spec file" + did_you_mean(stem, known_experiments()));
   }
   return file;
+}
+
+Json read_component(const std::string& text) {
+  if (text.empty() || text.front() != '{') {
+    return text;
+  }
+  const Json given = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!given.is_object() || !given.contains("name") || !given["name"].is_string()) {
+    throw Error(Error::Kind::usage,
+                "expected a name or a JSON object {\"name\": ..., its parameters}, got " + text);
+  }
+  return given;
+}
+
+Json resolved_component(const std::string& command, const std::string& family, const std::string& text) {
+  Mistakes mistakes(command);
+  Problems problems;
+  const Json complete = resolve({component_key(family)}, {{family, read_component(text)}}, "", problems);
+  mistakes.add(problems);
+  mistakes.throw_if_any();
+  return complete[family];
 }
 
 std::string did_you_mean(const std::string& name, const std::vector<std::string>& known) {

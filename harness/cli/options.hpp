@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/json.hpp"
 #include "harness/launch/launch.hpp"
 
 namespace bnlab {
@@ -17,6 +18,12 @@ std::string find_spec_if_any(const std::string& text);
 
 // "; did you mean sync?", or "" where no known name is near.
 std::string did_you_mean(const std::string& name, const std::vector<std::string>& known);
+
+// A component as the command line names it: `sync`, or `{"name": "sync", "route": "host"}`.
+Json read_component(const std::string& text);
+
+// The same with its defaults filled in. Throws Error (spec) with what is wrong, after the name of the command.
+Json resolved_component(const std::string& command, const std::string& family, const std::string& text);
 
 void add_spec(CLI::App& command, std::string& spec);  // the one positional argument
 CLI::Option* add_json_flag(CLI::App& command, bool& json);

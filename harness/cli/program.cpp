@@ -136,6 +136,7 @@ void build(Program& program) {
   add_predict(program);
   add_list(program);
   add_layer(program);
+  add_forward(program);
   add_verify(program);
   add_explain(program);
   add_doctor(program);

@@ -51,6 +51,7 @@ void add_evaluate(Program& program);
 void add_predict(Program& program);
 void add_list(Program& program);
 void add_layer(Program& program);
+void add_forward(Program& program);
 void add_verify(Program& program);
 void add_explain(Program& program);
 void add_doctor(Program& program);

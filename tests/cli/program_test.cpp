@@ -42,8 +42,8 @@ TEST(Program, HelpStartsWithExamplesAndTellsTheExitCodes) {
 }
 
 TEST(Program, EveryCommandsHelpStartsWithExamples) {
-  for (const char* command :
-       {"run", "plan", "status", "report", "evaluate", "predict", "list", "layer", "explain", "doctor"}) {
+  for (const char* command : {"run", "plan", "status", "report", "evaluate", "predict", "list", "layer",
+                              "forward", "explain", "doctor"}) {
     const Answer answer = call({command, "--help"});
     EXPECT_EQ(answer.code, 0) << command;
     EXPECT_EQ(answer.out.rfind("Examples:\n  bnlab " + std::string(command), 0), 0U) << answer.out;

@@ -18,6 +18,7 @@
 #include "harness/layer/layer_program.hpp"
 #include "harness/tasks/images/write_png.hpp"
 #include "harness/training/evaluate.hpp"
+#include "harness/training/forward.hpp"
 #include "harness/training/predict.hpp"
 #include "harness/training/rank.hpp"
 #include "harness/training/step_cost.hpp"
@@ -242,6 +243,12 @@ void write_png(const std::string& file, const Pixels& pixels) {
   for (const uint8_t value : pixels.values) {
     out << int{value} << " ";
   }
+}
+
+std::string answer_forward(const ForwardRequest& request) {
+  std::ofstream(request.out) << request.model << " " << request.strategy << " " << request.classes << " "
+                             << name_of(request.mode);
+  return "used " + request.weights;
 }
 
 bool answer_layer_cases(const LayerRequest& request, std::ostream& out, std::ostream&) {
