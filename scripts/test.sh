@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Builds and runs all tests that this machine can run, the C++ ones through ctest and those of the figures in Python.
+# Fetches the implementations that networks are compared with, if it can.
 # The last line counts them: "N passed, N failed, N skipped". Exit status 0 if none failed.
 #   scripts/test.sh [release|debug|asan|tsan] [ctest arguments, as -R Sync]
 set -euo pipefail
@@ -10,6 +11,7 @@ preset=${1:-release}
 shift || true
 load_settings
 scripts/build.sh "$preset"
+scripts/peers.sh || talk "Networks are not compared with other implementations in this run."
 
 report=$PWD/build/$preset/ctest.xml
 figures_log=build/$preset/test_figures.log

@@ -12,3 +12,7 @@ CLANG_FORMAT_VERSION=14.0.6        # its major version decides the layout
 CUDA_VERSION=13.0                  # the one that this torch wheel was built with
 CUDA_TOOLKIT_WHEEL_VERSION=13.0.2
 CUDA_ARCHITECTURES="8.0;9.0+PTX"   # what BNLAB_CUDA_ARCHITECTURES=all compiles for; the first where there is no GPU
+
+# Other implementations of networks, which tests/peers compares with, and all that they import beside the above.
+PEERS="torchvision==0.26.0 segmentation-models-pytorch==0.6.0 safetensors==0.8.0 timm==1.0.31 huggingface-hub==0.36.2
+  pyyaml==6.0.3 tqdm==4.70.1 requests==2.34.2 urllib3==2.8.0 idna==3.20 charset-normalizer==3.5.2 certifi==2026.10.18"

@@ -1,0 +1,63 @@
+"""The table of the networks that bnlab shares with others: how bnlab names each, and how it is built elsewhere."""
+
+import segmentation_models_pytorch as smp
+import torchvision
+from torch import nn
+from torchvision.models.segmentation.deeplabv3 import ASPP, DeepLabV3
+from torchvision.models.segmentation.fcn import FCN, FCNHead
+
+from comparing import Peer
+from plain_networks import (CifarResNet, DeepLabV3Plus, FrameLstm, NarrowResNet, PspNet, SegNetBasic, conv_norm_relu,
+                            dilated_resnet50)
+
+CLASSES = 3
+WIDTH = 16  # of most, for speed; Whole has the published one
+RESNET50 = {"name": "resnet", "depth": 50, "width": WIDTH}
+
+
+def fcn():
+    return FCN(dilated_resnet50(WIDTH, 8, layer3="aux", layer4="out"), FCNHead(32 * WIDTH, CLASSES), FCNHead(16 * WIDTH, CLASSES))
+
+
+def deeplab_v3():
+    head = nn.Sequential(ASPP(32 * WIDTH, (12, 24, 36), 40), *conv_norm_relu(40, 40), nn.Conv2d(40, CLASSES, 1))
+    return DeepLabV3(dilated_resnet50(WIDTH, 8, layer3="aux", layer4="out"), head, FCNHead(16 * WIDTH, CLASSES))
+
+
+def unet(encoder):
+    return smp.Unet(encoder, encoder_weights=None, classes=CLASSES)
+
+
+def resnet(depth):
+    build = {18: torchvision.models.resnet18, 50: torchvision.models.resnet50}[depth]
+    return build(weights=None, num_classes=CLASSES)
+
+
+def on_resnet50(name, **options):
+    return {"name": name, "backbone": RESNET50, "dropout": 0, **options}
+
+
+PEERS = [
+    Peer("fcn", on_resnet50("fcn", auxiliary_weight=0.5), fcn),
+    Peer("pspnet", on_resnet50("pspnet"), lambda: PspNet(WIDTH, CLASSES)),
+    # So wide that the outer taps of the largest dilation see the image.
+    Peer("deeplab_v3", on_resnet50("deeplab_v3", head_width=40, auxiliary_weight=0.5, auxiliary_dropout=0), deeplab_v3,
+         size=(33, 305)),
+    Peer("deeplab_v3_plus", on_resnet50("deeplab_v3_plus", head_width=40, low_width=12),
+         lambda: DeepLabV3Plus(WIDTH, 40, 12, CLASSES, 16), size=(33, 321)),
+    Peer("unet_resnet18", {"name": "backbone_unet", "backbone": {"name": "resnet", "depth": 18}}, lambda: unet("resnet18"),
+         size=(64, 96)),
+    Peer("unet_vgg16", {"name": "backbone_unet", "backbone": "vgg16", "center": True}, lambda: unet("vgg16_bn"), size=(32, 64)),
+    Peer("segnet_basic", {"name": "segnet_basic", "width": 8}, lambda: SegNetBasic(8, CLASSES), size=(45, 61)),
+    Peer("resnet18", {"name": "classifier", "backbone": {"name": "resnet", "depth": 18}}, lambda: resnet(18)),
+    Peer("cifar_resnet", {"name": "cifar_resnet", "depth": 20, "width": 8}, lambda: CifarResNet(20, 8, CLASSES), size=(32, 32)),
+    Peer("frame_lstm", {"name": "frame_lstm", "backbone": {"name": "small_resnet", "depth": 8, "width": 4}, "hidden": 6},
+         lambda: FrameLstm(8, 4, 6, 3, CLASSES), size=(24, 32), images=6, rows_per_sample=3),
+]
+# As published, in full width.
+WHOLE = [
+    Peer("fcn_resnet50", {"name": "fcn", "backbone": {"name": "resnet", "depth": 50}, "auxiliary_weight": 0.5, "dropout": 0},
+         lambda: torchvision.models.segmentation.fcn_resnet50(
+             weights=None, weights_backbone=None, num_classes=CLASSES, aux_loss=True)),
+    Peer("resnet50", {"name": "classifier", "backbone": {"name": "resnet", "depth": 50}}, lambda: resnet(50)),
+]
