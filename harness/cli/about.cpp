@@ -62,9 +62,13 @@ bool say_what_they_exchange(const Entries& entries) {
 }  // namespace
 
 const std::vector<Family>& families() {
-  static const std::vector<Family> all = {{"strategies", "strategy"},  {"models", "model"},
-                                          {"backbones", "backbone"},   {"tasks", "task"},
-                                          {"optimizers", "optimizer"}, {"losses", "loss"}};
+  static const std::vector<Family> all = {{"strategies", "strategy"},
+                                          {"models", "model"},
+                                          {"backbones", "backbone"},
+                                          {"tasks", "task"},
+                                          {"augmentations", "augmentation"},
+                                          {"optimizers", "optimizer"},
+                                          {"losses", "loss"}};
   return all;
 }
 

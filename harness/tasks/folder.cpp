@@ -7,35 +7,17 @@
 
 #include "harness/components/registry.hpp"
 #include "harness/error.hpp"
+#include "harness/tasks/images/label_options.hpp"
 #include "harness/tasks/photographs.hpp"
 
 namespace bnlab::folder {
 
 namespace fs = std::filesystem;
 
-constexpr int64_t kMostClasses = 256;
 constexpr const char* kCure =
     "; give labels the names of their images, or say how the names end (`image_suffix`, `label_suffix`)";
 
 BNLAB_CHOICE(Groups, none, prefix, folder)
-
-// A number of classes, or their names.
-struct Classes {
-  int64_t count = 0;
-  std::vector<std::string> names;
-};
-
-void declare(Parameter& parameter, const Classes&) {
-  parameter.kind = Parameter::Kind::text;
-  parameter.list = true;
-}
-
-void read(const Json& value, Classes& classes) {
-  if (value.is_array()) {
-    classes.names = value.get<std::vector<std::string>>();
-  }
-  classes.count = value.is_array() ? static_cast<int64_t>(value.size()) : value.get<int64_t>();
-}
 
 struct Options : PhotographOptions {
   Options() {
@@ -44,9 +26,7 @@ struct Options : PhotographOptions {
   }
 
   std::string root;
-  Classes classes;
-  std::vector<int64_t> void_ids = {255};
-  Json mapping;
+  LabelOptions meaning;
   std::string images = "images", labels = "labels", image_suffix, label_suffix;
   std::string train_split = "train", test_split = "test";
   std::optional<std::string> train_list, test_list;
@@ -55,17 +35,7 @@ struct Options : PhotographOptions {
 
   void describe(OptionVisitor& option) {
     option("root", root, "folder of the data set, below the data folder").not_empty().needed();
-    option("classes", classes, "how many classes the labels show, or their names in the order of their ids")
-        .or_single()
-        .at_least(2)
-        .at_most(kMostClasses)
-        .not_empty()
-        .needed();
-    option("void", void_ids, "ids of pixels that count nowhere").at_least(0).at_most(255);
-    option(
-        "mapping", mapping,
-        "class of each id, by number or name, or \"void\": {\"7\": 0, \"8\": \"road\", \"other\": \"void\"}; "
-        "empty: ids are classes");
+    meaning.describe(option);
     option("images", images, "folder of the images, in the split's or around it").not_empty();
     option("labels", labels, "folder of the label maps, likewise").not_empty();
     option("image_suffix", image_suffix, "what follows the common name in images: \"_rgb\", \"_rgb.png\"");
@@ -82,65 +52,14 @@ struct Options : PhotographOptions {
     PhotographOptions::describe(option);
   }
 
-  void check(const RunOutline& run, Problems& problems) const;
+  void check(const RunOutline& run, Problems& problems) const {
+    PhotographOptions::check(run, problems);
+    meaning.check(problems);
+    if (test_list && !train_list) {
+      problems.add("test_list", "needs train_list");
+    }
+  }
 };
-
-// The class that a mapping's value names; nothing if it names none.
-std::optional<int16_t> class_of(const Json& value, const Classes& classes) {
-  if (value == "void") {
-    return static_cast<int16_t>(Task::kVoid);
-  }
-  for (size_t c = 0; c < classes.names.size(); ++c) {
-    if (value == classes.names[c]) {
-      return static_cast<int16_t>(c);
-    }
-  }
-  const bool is_class = value.is_number_integer() && value >= 0 && value < classes.count;
-  return is_class ? std::optional(value.get<int16_t>()) : std::nullopt;
-}
-
-bool is_id(const std::string& text) {
-  return !text.empty() && text.size() <= 3 &&
-         std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; }) && std::stoi(text) <= 255 &&
-         std::to_string(std::stoi(text)) == text;
-}
-
-void Options::check(const RunOutline& run, Problems& problems) const {
-  PhotographOptions::check(run, problems);
-  if (classes.count < 2 || classes.count > kMostClasses) {
-    problems.add("classes", "expected 2 to " + std::to_string(kMostClasses) + " names, got " +
-                                std::to_string(classes.count));
-  }
-  for (const auto& [id, value] : mapping.items()) {
-    const std::string path = key_path("mapping", id);
-    if (id != "other" && !is_id(id)) {
-      problems.add(path, "expected an id from \"0\" to \"255\", or \"other\"");
-    }
-    if (!class_of(value, classes)) {
-      problems.add(path, "expected a class from 0 to " + std::to_string(classes.count - 1) +
-                             (classes.names.empty() ? "" : ", its name") + " or \"void\", got " +
-                             shown(value));
-    }
-  }
-  if (test_list && !train_list) {
-    problems.add("test_list", "needs train_list");
-  }
-}
-
-LabelMap labels_of(const Options& options) {
-  LabelMap map = label_map(options.mapping.empty() ? options.classes.count : 0, options.void_ids);
-  if (options.mapping.contains("other")) {
-    const int16_t other = *class_of(options.mapping["other"], options.classes);
-    std::ranges::replace(map.class_of, LabelMap::kForeign, other);
-  }
-  for (const auto& [id, value] : options.mapping.items()) {
-    if (id != "other") {
-      map.class_of.at(static_cast<size_t>(std::stoi(id))) = *class_of(value, options.classes);
-    }
-  }
-  map.cure = "name the id in `void`, or its class in `mapping`, or correct `classes`";
-  return map;
-}
 
 // The folder of a split's images or labels; nothing where no layout has it.
 std::optional<fs::path> split_folder(const fs::path& root, const std::string& split,
@@ -226,16 +145,32 @@ PhotographSet files(const Options& options, const Task::Context& context) {
   Split split = all_files(options, root);
   return {.training = std::move(split.training),
           .test = std::move(split.test),
-          .classes = options.classes.count,
-          .labels = labels_of(options),
+          .classes = options.meaning.names(),
+          .labels = options.meaning.map(),
           .group = options.groups == Groups::none ? "" : "group"};
+}
+
+// Training labels of one class alone teach nothing; mostly their ids were misread.
+void check_several_classes(const LabelledImages& set) {
+  const std::vector<int64_t> pixels = class_pixels(set.summaries());
+  const auto shown = std::ranges::find_if(pixels, [](int64_t count) { return count > 0; });
+  if (std::ranges::count(pixels, 0) >= std::ssize(pixels) - 1) {
+    throw Error(
+        Error::Kind::data,
+        set.files().at(0).labels + " and the other training labels show " +
+            (shown == pixels.end() ? "no class"
+                                   : "class " + std::to_string(shown - pixels.begin()) + " and no other") +
+            "; a mask of 0 and 255 needs \"void\": [], \"mapping\": {\"0\": 0, \"255\": 1}");
+  }
 }
 
 class Folder : public PhotographTask {
  public:
   using Options = folder::Options;
   Folder(const Options& options, const Context& context)
-      : PhotographTask(files(options, context), options, context) {}
+      : PhotographTask(files(options, context), options, context) {
+    check_several_classes(training_photographs());
+  }
 };
 
 const Registered<Task> entry{

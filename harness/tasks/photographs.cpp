@@ -1,7 +1,6 @@
 #include "harness/tasks/photographs.hpp"
 
 #include <algorithm>
-#include <limits>
 
 #include "harness/error.hpp"
 #include "harness/mapped.hpp"
@@ -10,7 +9,8 @@ namespace bnlab {
 namespace {
 
 constexpr int64_t kLargestCrop = 4096;
-constexpr int64_t kNoBudget = std::numeric_limits<int64_t>::max() / 2;
+constexpr int64_t kMiB = 1 << 20;
+constexpr ChannelMoments kImageNet{{123.675f, 116.28f, 103.53f}, {58.395f, 57.12f, 57.375f}};
 
 using Summary = LabelledImages::Summary;
 
@@ -26,24 +26,6 @@ void check_one_size(const LabelledImages& set) {
                                          ", " + file_size_text(first) + ", got " + file_size_text(image) +
                                          "; all images of a split need one size");
     }
-  }
-}
-
-// Training labels of one class alone teach nothing; mostly their ids were misread.
-void check_several_classes(const LabelledImages& set, int64_t classes) {
-  std::vector<std::string> shown;
-  for (int64_t c = 0; c < classes; ++c) {
-    if (std::ranges::any_of(set.summaries(), [&](const Summary& image) {
-          return image.class_pixels[static_cast<size_t>(c)] > 0;
-        })) {
-      shown.push_back(std::to_string(c));
-    }
-  }
-  if (shown.size() < 2) {
-    throw Error(Error::Kind::data,
-                set.files().at(0).labels + " and the other training labels show " +
-                    (shown.empty() ? "no class" : "class " + shown[0] + " and no other") +
-                    "; a mask of 0 and 255 needs \"void\": [], \"mapping\": {\"0\": 0, \"255\": 1}");
   }
 }
 
@@ -76,6 +58,14 @@ void PhotographOptions::describe(OptionVisitor& option) {
   option("random_scale_max", random_scale_max, "largest random scale of a training image")
       .at_least(0.1)
       .at_most(10);
+  option.component("augment", augment, "augmentation", "what else happens to training images");
+  option("normalisation", normalisation,
+         "mean and deviation of each channel: the training images' own, or ImageNet's, which imported "
+         "weights expect");
+  option("cache_mib", cache_mib,
+         "MiB of decoded photographs that each rank keeps in memory; others are read again for every use")
+      .at_least(0)
+      .at_most(1e7);
   SegmentationOptions::describe(option);
 }
 
@@ -102,21 +92,23 @@ std::filesystem::path data_root(const Task::Context& context, const std::string&
 
 PhotographTask::PhotographTask(const PhotographSet& set, const PhotographOptions& options,
                                const Context& context)
-    : SegmentationTask(set.classes, options),
+    : SegmentationTask(std::ssize(set.classes), options),
       seed_(context.seed),
       crop_(options.crop),
       scale_min_(options.random_scale_min),
       scale_max_(options.random_scale_max),
+      augmentation_(Registered<Augmentation>::create(options.augment, {})),
       group_(set.group),
-      train_(set.training, {set.labels, options.scale, {}}, set.classes, kNoBudget),
-      test_(set.test, {set.labels, options.scale, options.test_size}, set.classes, kNoBudget) {
+      class_names_(set.classes),
+      train_(set.training, {set.labels, options.scale, {}}, classes(), options.cache_mib * kMiB),
+      test_(set.test, {set.labels, options.scale, options.test_size}, classes(),
+            options.cache_mib * kMiB - train_.bytes_kept()) {
   if (set.one_size) {
     check_one_size(train_);
     check_one_size(test_);
   }
-  check_several_classes(train_, set.classes);
   test_size_ = options.test_size.value_or(size_of_all(test_.summaries(), options.test_multiple));
-  moments_ = channel_moments(train_.summaries());
+  moments_ = options.normalisation == Normalisation::own ? channel_moments(train_.summaries()) : kImageNet;
   if (!group_.empty()) {
     set_test_groups(mapped(test_.files(), &LabelledFile::group));
   }
@@ -127,10 +119,9 @@ Examples PhotographTask::training(const std::vector<Draw>& draws) const {
   for (size_t i = 0; i < draws.size(); ++i) {
     const auto& [sample, epoch] = draws[i];
     Stream stream(seed_, "augment", static_cast<uint64_t>(epoch * training_samples() + sample));
-    const auto photograph = train_.photograph(sample);
-    const Crop crop = random_crop(stream, *photograph, crop_[0], crop_[1], scale_min_, scale_max_);
     const auto row = static_cast<int64_t>(i);
-    cut(*photograph, crop, moments_, batch.images[row], batch.labels[row]);
+    augmentation_->make(stream, *train_.photograph(sample), scale_min_, scale_max_, moments_,
+                        batch.images[row], batch.labels[row]);
   }
   return batch;
 }

@@ -12,11 +12,14 @@
 #include <string>
 #include <vector>
 
-#include "harness/tasks/images/crop.hpp"
+#include "harness/components/registry.hpp"
+#include "harness/tasks/images/augmentation.hpp"
 #include "harness/tasks/images/labelled_images.hpp"
 #include "harness/tasks/segmentation.hpp"
 
 namespace bnlab {
+
+BNLAB_CHOICE(Normalisation, own, imagenet)
 
 // The options that every task on photographs takes, after its own.
 struct PhotographOptions : SegmentationOptions {
@@ -25,6 +28,9 @@ struct PhotographOptions : SegmentationOptions {
   std::optional<std::array<int64_t, 2>> test_size;
   int64_t test_multiple = 1;
   double random_scale_min = 0.5, random_scale_max = 2;
+  Json augment = "plain";
+  Normalisation normalisation = Normalisation::own;
+  int64_t cache_mib = 4096;
 
   void describe(OptionVisitor& option);
   ImageSizes image_sizes() const;  // the test images tell theirs, if no option does
@@ -35,7 +41,7 @@ struct PhotographOptions : SegmentationOptions {
 struct PhotographSet {
   std::vector<LabelledFile> training;
   std::vector<LabelledFile> test;
-  int64_t classes = 0;
+  std::vector<std::string> classes;  // their names
   LabelMap labels;
   std::string group = {};  // what a file's group is called ("drive"), if files have groups
   bool one_size = false;   // whether images of several sizes are a mistake
@@ -47,6 +53,9 @@ std::filesystem::path data_root(const Task::Context& context, const std::string&
 
 class PhotographTask : public SegmentationTask {
  public:
+  const std::vector<std::string>& class_names() const { return class_names_; }
+  const LabelledImages& training_photographs() const { return train_; }
+  const LabelledImages& test_photographs() const { return test_; }
   std::array<int64_t, 2> training_image_size() const override { return crop_; }
   std::array<int64_t, 2> test_image_size() const override { return test_size_; }
   int64_t training_samples() const override { return train_.count(); }
@@ -68,9 +77,11 @@ class PhotographTask : public SegmentationTask {
   uint64_t seed_;
   std::array<int64_t, 2> crop_, test_size_;
   double scale_min_, scale_max_;
+  std::unique_ptr<Augmentation> augmentation_;
   std::string group_;
+  std::vector<std::string> class_names_;
   LabelledImages train_, test_;
-  ChannelMoments moments_;  // of the training images
+  ChannelMoments moments_;  // that images are normalised with
 };
 
 }  // namespace bnlab

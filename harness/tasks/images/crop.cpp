@@ -49,6 +49,119 @@ int64_t scaled(int64_t size, double scale) {
   return std::max<int64_t>(1, std::llround(static_cast<double>(size) * scale));
 }
 
+// Where a crop is written to: pixel by pixel, what is left out is void and has the mean colour.
+class Canvas {
+ public:
+  Canvas(const Crop& crop, const ChannelMoments& moments, const at::Tensor& image, const at::Tensor& labels)
+      : moments_(moments),
+        change_(crop.colour),
+        changes_(!crop.colour.none()),
+        plane_(crop.height * crop.width),
+        width_(crop.width),
+        image_(image.mutable_data_ptr<float>()),
+        labels_(labels.mutable_data_ptr<int64_t>()) {
+    std::fill(image_, image_ + 3 * plane_, 0.0f);
+    std::fill(labels_, labels_ + plane_, Task::kVoid);
+  }
+
+  void put(int64_t y, int64_t x, Colour colour, int64_t label) const {
+    if (changes_) {
+      colour = changed(colour, change_);
+    }
+    float* pixel = image_ + y * width_ + x;
+    for (size_t c = 0; c < 3; ++c) {
+      pixel[static_cast<int64_t>(c) * plane_] = (colour[c] - moments_.mean[c]) / moments_.deviation[c];
+    }
+    labels_[y * width_ + x] = label;
+  }
+
+ private:
+  ChannelMoments moments_;
+  ColourChange change_;
+  bool changes_;
+  int64_t plane_, width_;
+  float* image_;
+  int64_t* labels_;
+};
+
+// The colour between two pixels.
+Colour between(const float* left, const float* right, float weight) {
+  Colour colour;
+  for (size_t c = 0; c < 3; ++c) {
+    colour[c] = left[c] + weight * (right[c] - left[c]);
+  }
+  return colour;
+}
+
+void cut_straight(const Photograph& photograph, const Crop& crop, const Canvas& canvas) {
+  const int64_t width = photograph.width, row_values = width * 3;
+  const uint8_t* source = photograph.pixels.data();
+  std::vector<Tap> columns = taps(width, crop.scaled_width, crop.left, crop.width);
+  if (crop.flip) {
+    std::ranges::reverse(columns);
+  }
+  const std::vector<Tap> rows = taps(photograph.height, crop.scaled_height, crop.top, crop.height);
+  std::vector<float> blended(static_cast<size_t>(row_values));
+  for (int64_t y = 0; y < crop.height; ++y) {
+    const Tap& row = rows[static_cast<size_t>(y)];
+    if (row.nearest < 0) {
+      continue;
+    }
+    blend(source + row.low * row_values, source + row.high * row_values, row.weight, row_values,
+          blended.data());
+    const int16_t* labels = photograph.labels.data() + row.nearest * width;
+    for (int64_t x = 0; x < crop.width; ++x) {
+      if (const Tap& column = columns[static_cast<size_t>(x)]; column.nearest >= 0) {
+        const Colour colour = between(&blended[static_cast<size_t>(column.low * 3)],
+                                      &blended[static_cast<size_t>(column.high * 3)], column.weight);
+        canvas.put(y, x, colour, labels[column.nearest]);
+      }
+    }
+  }
+}
+
+// Where a position in the scaled photograph lies in the photograph.
+Tap tap(int64_t size, int64_t scaled_size, double position) {
+  const double centre = position * static_cast<double>(size) / static_cast<double>(scaled_size);
+  if (centre < 0 || centre >= static_cast<double>(size)) {
+    return {};
+  }
+  const double corner = std::clamp(centre - 0.5, 0.0, static_cast<double>(size - 1));
+  const auto low = static_cast<int64_t>(corner);
+  return {static_cast<int64_t>(centre), low, std::min(size - 1, low + 1),
+          static_cast<float>(corner - static_cast<double>(low))};
+}
+
+void cut_turned(const Photograph& photograph, const Crop& crop, const Canvas& canvas) {
+  const double sine = std::sin(crop.angle), cosine = std::cos(crop.angle);
+  const double middle_y = static_cast<double>(crop.scaled_height) / 2,
+               middle_x = static_cast<double>(crop.scaled_width) / 2;
+  for (int64_t y = 0; y < crop.height; ++y) {
+    for (int64_t x = 0; x < crop.width; ++x) {
+      const int64_t column_in_crop = crop.flip ? crop.width - 1 - x : x;
+      const double v = static_cast<double>(crop.top + y) + 0.5 - middle_y,
+                   u = static_cast<double>(crop.left + column_in_crop) + 0.5 - middle_x;
+      const Tap row = tap(photograph.height, crop.scaled_height, middle_y + cosine * v + sine * u);
+      const Tap column = tap(photograph.width, crop.scaled_width, middle_x + cosine * u - sine * v);
+      if (row.nearest < 0 || column.nearest < 0) {
+        continue;
+      }
+      const auto colour_at = [&](int64_t place_y, int64_t place_x) {
+        const uint8_t* bytes = photograph.pixels.data() + (place_y * photograph.width + place_x) * 3;
+        return Colour{static_cast<float>(bytes[0]), static_cast<float>(bytes[1]),
+                      static_cast<float>(bytes[2])};
+      };
+      const auto along_row = [&](int64_t place_y) {
+        return between(colour_at(place_y, column.low).data(), colour_at(place_y, column.high).data(),
+                       column.weight);
+      };
+      const Colour colour = between(along_row(row.low).data(), along_row(row.high).data(), row.weight);
+      canvas.put(y, x, colour,
+                 photograph.labels[static_cast<size_t>(row.nearest * photograph.width + column.nearest)]);
+    }
+  }
+}
+
 }  // namespace
 
 Crop whole_image(const Photograph& photograph, int64_t height, int64_t width) {
@@ -59,49 +172,20 @@ Crop random_crop(Stream& stream, const Photograph& photograph, int64_t height, i
                  double scale_min, double scale_max) {
   const double scale = stream.uniform(scale_min, scale_max);
   Crop crop{height, width, scaled(photograph.height, scale), scaled(photograph.width, scale), 0, 0, false};
-  crop.top = random_position(stream, crop.scaled_height, height);
-  crop.left = random_position(stream, crop.scaled_width, width);
+  move(stream, crop);
   crop.flip = stream.below(2) == 1;
   return crop;
 }
 
+void move(Stream& stream, Crop& crop) {
+  crop.top = random_position(stream, crop.scaled_height, crop.height);
+  crop.left = random_position(stream, crop.scaled_width, crop.width);
+}
+
 void cut(const Photograph& photograph, const Crop& crop, const ChannelMoments& moments,
-         const at::Tensor& image_tensor, const at::Tensor& label_tensor) {
-  auto* image = image_tensor.mutable_data_ptr<float>();
-  auto* labels = label_tensor.mutable_data_ptr<int64_t>();
-  const int64_t width = photograph.width, row_values = width * 3, plane = crop.height * crop.width;
-  const uint8_t* source = photograph.pixels.data();
-  const int16_t* ids = photograph.labels.data();
-  std::vector<Tap> columns = taps(width, crop.scaled_width, crop.left, crop.width);
-  if (crop.flip) {
-    std::ranges::reverse(columns);
-  }
-  const std::vector<Tap> rows = taps(photograph.height, crop.scaled_height, crop.top, crop.height);
-  std::fill(image, image + 3 * plane, 0.0f);
-  std::fill(labels, labels + plane, Task::kVoid);
-  std::vector<float> blended(static_cast<size_t>(row_values));
-  for (int64_t y = 0; y < crop.height; ++y) {
-    const Tap& row = rows[static_cast<size_t>(y)];
-    if (row.nearest < 0) {
-      continue;
-    }
-    blend(source + row.low * row_values, source + row.high * row_values, row.weight, row_values,
-          blended.data());
-    for (int64_t x = 0; x < crop.width; ++x) {
-      const Tap& column = columns[static_cast<size_t>(x)];
-      if (column.nearest < 0) {
-        continue;
-      }
-      const float *left = &blended[static_cast<size_t>(column.low * 3)],
-                  *right = &blended[static_cast<size_t>(column.high * 3)];
-      float* pixel = image + y * crop.width + x;
-      for (size_t c = 0; c < 3; ++c) {
-        const float value = left[c] + column.weight * (right[c] - left[c]);
-        pixel[static_cast<int64_t>(c) * plane] = (value - moments.mean[c]) / moments.deviation[c];
-      }
-      labels[y * crop.width + x] = ids[row.nearest * width + column.nearest];
-    }
-  }
+         const at::Tensor& image, const at::Tensor& labels) {
+  const Canvas canvas(crop, moments, image, labels);
+  crop.angle == 0 ? cut_straight(photograph, crop, canvas) : cut_turned(photograph, crop, canvas);
 }
 
 }  // namespace bnlab

@@ -1,4 +1,4 @@
-// Cuts a crop out of a photograph and its labels in one pass: scaled, flipped, padded, normalised.
+// Cuts a crop out of a photograph and its labels in one pass: scaled, turned, flipped, padded, normalised.
 // Only the crop's own pixels are computed: bilinear for the image, nearest for the labels. What lies
 // outside the photograph is void and has the mean colour (0 once normalised).
 #pragma once
@@ -8,6 +8,7 @@
 #include <torch/types.h>
 
 #include "harness/random.hpp"
+#include "harness/tasks/images/colour.hpp"
 #include "harness/tasks/images/labelled_images.hpp"
 
 namespace bnlab {
@@ -20,6 +21,8 @@ struct Crop {
   int64_t top = 0;  // of the crop within the scaled photograph; negative where it is padded
   int64_t left = 0;
   bool flip = false;
+  double angle = 0;          // by which the scaled photograph is turned about its centre, in radians
+  ColourChange colour = {};  // of the photograph's pixels, before they are normalised
 };
 
 // The photograph as it is, padded to the given size at the bottom and on the right.
@@ -29,6 +32,9 @@ Crop whole_image(const Photograph& photograph, int64_t height, int64_t width);
 // likely, half of the crops are flipped left to right.
 Crop random_crop(Stream& stream, const Photograph& photograph, int64_t height, int64_t width,
                  double scale_min, double scale_max);
+
+// Draws another position of the crop.
+void move(Stream& stream, Crop& crop);
 
 // Writes image, float32 [3, crop.height, crop.width], and labels, int64 [crop.height, crop.width]; both
 // contiguous.

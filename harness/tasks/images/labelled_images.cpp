@@ -7,6 +7,9 @@
 #include <cmath>
 #include <exception>
 #include <functional>
+#include <numeric>
+
+#include "harness/mapped.hpp"
 
 namespace bnlab {
 namespace {
@@ -74,10 +77,46 @@ int64_t LabelledImages::kept() const {
   return count() - std::ranges::count(kept_, nullptr);
 }
 
+int64_t LabelledImages::bytes_kept() const {
+  int64_t bytes = 0;
+  for (const auto& photograph : kept_) {
+    bytes += photograph ? photograph->bytes() : 0;
+  }
+  return bytes;
+}
+
 std::shared_ptr<const Photograph> LabelledImages::photograph(int64_t index) const {
   const auto place = static_cast<size_t>(index);
   return kept_[place] ? kept_[place]
                       : std::make_shared<const Photograph>(read_photograph(files_[place], reading_));
+}
+
+std::vector<int64_t> class_pixels(const std::vector<LabelledImages::Summary>& images) {
+  std::vector<int64_t> all(images.empty() ? 0 : images[0].class_pixels.size());
+  for (const auto& image : images) {
+    std::ranges::transform(all, image.class_pixels, all.begin(), std::plus());
+  }
+  return all;
+}
+
+std::vector<double> median_frequency_weights(const std::vector<LabelledImages::Summary>& images) {
+  const std::vector<int64_t> pixels = class_pixels(images);
+  std::vector<double> frequencies, shown;
+  for (size_t c = 0; c < pixels.size(); ++c) {
+    int64_t pixels_around = 0;  // of the images that show the class
+    for (const auto& image : images) {
+      pixels_around += image.class_pixels[c] > 0 ? image.height * image.width : 0;
+    }
+    frequencies.push_back(
+        pixels_around > 0 ? static_cast<double>(pixels[c]) / static_cast<double>(pixels_around) : 0);
+    if (pixels_around > 0) {
+      shown.push_back(frequencies.back());
+    }
+  }
+  std::ranges::sort(shown);
+  const size_t count = shown.size();
+  const double median = count == 0 ? 0 : (shown[(count - 1) / 2] + shown[count / 2]) / 2;
+  return mapped(frequencies, [&](double frequency) { return frequency > 0 ? median / frequency : 0; });
 }
 
 ChannelMoments channel_moments(const std::vector<LabelledImages::Summary>& images) {

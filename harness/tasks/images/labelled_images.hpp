@@ -31,7 +31,8 @@ class LabelledImages {
   int64_t count() const { return static_cast<int64_t>(files_.size()); }
   const std::vector<LabelledFile>& files() const { return files_; }
   const std::vector<Summary>& summaries() const { return summaries_; }
-  int64_t kept() const;  // photographs in memory
+  int64_t kept() const;        // photographs in memory
+  int64_t bytes_kept() const;  // their size
 
   // The same whether it is in memory or read again. Thread-safe.
   std::shared_ptr<const Photograph> photograph(int64_t index) const;
@@ -42,6 +43,14 @@ class LabelledImages {
   std::vector<Summary> summaries_;
   std::vector<std::shared_ptr<const Photograph>> kept_;  // null: to be read again
 };
+
+// How many pixels each class has in all images.
+std::vector<int64_t> class_pixels(const std::vector<LabelledImages::Summary>& images);
+
+// Median-frequency weights of the classes: a class's frequency is its share of all pixels of the images that
+// show it, its weight the median of all frequencies over its own (Eigen and Fergus, ICCV 2015). A class that no image
+// shows has weight 0 and is no part of the median.
+std::vector<double> median_frequency_weights(const std::vector<LabelledImages::Summary>& images);
 
 // Mean and standard deviation of each channel, in units of 8-bit values.
 struct ChannelMoments {

@@ -87,6 +87,19 @@ TEST_F(LabelledImagesTest, ThreadsGiveTheSameImagesAndTheFirstError) {
   at::set_num_threads(threads);
 }
 
+TEST(LabelledImages, RareClassesWeighMore) {
+  // Frequencies: 60 of the 200 pixels of both images, 100 of 200, 20 of the second's 100; the median is 0.3.
+  const std::vector<LabelledImages::Summary> images = {
+      {.height = 1, .width = 100, .class_pixels = {20, 80, 0, 0}},
+      {.height = 1, .width = 100, .class_pixels = {40, 20, 20, 0}}};
+  EXPECT_EQ(class_pixels(images), (std::vector<int64_t>{60, 100, 20, 0}));
+  const auto weights = median_frequency_weights(images);
+  const std::vector<double> expected = {1, 0.3 / 0.5, 0.3 / 0.2, 0};
+  for (size_t c = 0; c < 4; ++c) {
+    EXPECT_DOUBLE_EQ(weights[c], expected[c]);
+  }
+}
+
 TEST(LabelledImages, ChannelMomentsAreOverAllPixels) {
   // Two images of one and three pixels: 10, and 20, 30, 40 in the first channel; 0 in the others.
   const std::vector<LabelledImages::Summary> images = {
