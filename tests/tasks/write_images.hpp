@@ -71,7 +71,7 @@ inline void write_png(const std::string& file, const Picture& picture, int colou
 }
 
 // Quality 100 without chroma subsampling: smooth pictures come back within a few grey levels.
-inline void write_jpeg(const std::string& file, const Picture& picture) {
+inline void write_jpeg(const std::string& file, const Picture& picture, bool progressive = false) {
   std::FILE* out = std::fopen(file.c_str(), "wb");
   jpeg_compress_struct encoder{};
   jpeg_error_mgr errors{};
@@ -85,6 +85,9 @@ inline void write_jpeg(const std::string& file, const Picture& picture) {
   jpeg_set_defaults(&encoder);
   jpeg_set_quality(&encoder, 100, TRUE);
   encoder.comp_info[0].h_samp_factor = encoder.comp_info[0].v_samp_factor = 1;
+  if (progressive) {
+    jpeg_simple_progression(&encoder);
+  }
   jpeg_start_compress(&encoder, TRUE);
   while (encoder.next_scanline < encoder.image_height) {
     auto* row = const_cast<JSAMPLE*>(picture.values.data()) + encoder.next_scanline * encoder.image_width * 3;

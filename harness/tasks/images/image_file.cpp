@@ -20,16 +20,20 @@
 namespace bnlab {
 namespace {
 
-constexpr int64_t kLargestSide = 16384;
+constexpr int64_t kLargestSide = 16384, kMostPixels = 100'000'000;
 
 [[noreturn]] void fail(const std::string& file, const std::string& message) {
   throw Error(Error::Kind::data, file + ": " + message + "; fetch or convert the file again");
 }
 
+// Called before anything of that size is allocated.
 void check_size(const std::string& file, int64_t height, int64_t width) {
-  if (height < 1 || width < 1 || height > kLargestSide || width > kLargestSide) {
-    fail(file, "expected at most " + std::to_string(kLargestSide) + " pixels a side, got " +
-                   std::to_string(height) + "x" + std::to_string(width));
+  const bool fits_sides = height >= 1 && width >= 1 && height <= kLargestSide && width <= kLargestSide;
+  if (!fits_sides || height * width > kMostPixels) {
+    fail(file, "expected at most " +
+                   (fits_sides ? std::to_string(kMostPixels) + " pixels"
+                               : std::to_string(kLargestSide) + " pixels a side") +
+                   ", got " + std::to_string(height) + "x" + std::to_string(width));
   }
 }
 
