@@ -4,6 +4,7 @@
 
 #include "harness/error.hpp"
 #include "harness/mapped.hpp"
+#include "harness/tasks/images/in_parallel.hpp"
 
 namespace bnlab {
 namespace {
@@ -66,6 +67,8 @@ void PhotographOptions::describe(OptionVisitor& option) {
          "MiB of decoded photographs that each rank keeps in memory; others are read again for every use")
       .at_least(0)
       .at_most(1e7);
+  option("class_weights", class_weights,
+         "of the loss: those that its own option gives, or median_frequency, counted on the training labels");
   SegmentationOptions::describe(option);
 }
 
@@ -77,6 +80,12 @@ void PhotographOptions::check(const RunOutline&, Problems& problems) const {
   if (random_scale_min > random_scale_max) {
     problems.add("random_scale_max", "expected at least random_scale_min, " + Json(random_scale_min).dump() +
                                          ", got " + Json(random_scale_max).dump());
+  }
+  if (class_weights != ClassWeights::given &&
+      (!loss.contains("class_weights") || !loss["class_weights"].is_null())) {
+    problems.add("class_weights", loss.contains("class_weights")
+                                      ? "the loss gives class_weights of its own; take one of the two out"
+                                      : "the loss " + shown(loss["name"]) + " takes none; use cross_entropy");
   }
 }
 
@@ -100,6 +109,7 @@ PhotographTask::PhotographTask(const PhotographSet& set, const PhotographOptions
       augmentation_(Registered<Augmentation>::create(options.augment, {})),
       group_(set.group),
       class_names_(set.classes),
+      loss_(options.loss),
       train_(set.training, {set.labels, options.scale, {}}, classes(), options.cache_mib * kMiB),
       test_(set.test, {set.labels, options.scale, options.test_size}, classes(),
             options.cache_mib * kMiB - train_.bytes_kept()) {
@@ -109,6 +119,9 @@ PhotographTask::PhotographTask(const PhotographSet& set, const PhotographOptions
   }
   test_size_ = options.test_size.value_or(size_of_all(test_.summaries(), options.test_multiple));
   moments_ = options.normalisation == Normalisation::own ? channel_moments(train_.summaries()) : kImageNet;
+  if (options.class_weights == ClassWeights::median_frequency) {
+    loss_["class_weights"] = median_frequency_weights(train_.summaries());
+  }
   if (!group_.empty()) {
     set_test_groups(mapped(test_.files(), &LabelledFile::group));
   }
@@ -128,11 +141,12 @@ Examples PhotographTask::training(const std::vector<Draw>& draws) const {
 
 Examples PhotographTask::test(int64_t begin, int64_t count) const {
   const Examples batch = blank_examples(count, test_size_[0], test_size_[1]);
-  for (int64_t i = 0; i < count; ++i) {
-    const auto photograph = test_.photograph(begin + i);
+  in_parallel(static_cast<size_t>(count), [&](size_t i) {
+    const auto row = static_cast<int64_t>(i);
+    const auto photograph = test_.photograph(begin + row);
     const Crop whole = whole_image(*photograph, test_size_[0], test_size_[1]);
-    cut(*photograph, whole, moments_, batch.images[i], batch.labels[i]);
-  }
+    cut(*photograph, whole, moments_, batch.images[row], batch.labels[row]);
+  });
   return batch;
 }
 

@@ -20,6 +20,7 @@
 namespace bnlab {
 
 BNLAB_CHOICE(Normalisation, own, imagenet)
+BNLAB_CHOICE(ClassWeights, given, median_frequency)
 
 // The options that every task on photographs takes, after its own.
 struct PhotographOptions : SegmentationOptions {
@@ -31,6 +32,7 @@ struct PhotographOptions : SegmentationOptions {
   Json augment = "plain";
   Normalisation normalisation = Normalisation::own;
   int64_t cache_mib = 4096;
+  ClassWeights class_weights = ClassWeights::given;
 
   void describe(OptionVisitor& option);
   ImageSizes image_sizes() const;  // the test images tell theirs, if no option does
@@ -61,6 +63,7 @@ class PhotographTask : public SegmentationTask {
   int64_t training_samples() const override { return train_.count(); }
   int64_t test_samples() const override { return test_.count(); }
   bool may_have_void() const override { return true; }
+  const Json& loss() const override { return loss_; }
 
   Examples training(const std::vector<Draw>& draws) const override;
   Examples test(int64_t begin, int64_t count) const override;
@@ -80,6 +83,7 @@ class PhotographTask : public SegmentationTask {
   std::unique_ptr<Augmentation> augmentation_;
   std::string group_;
   std::vector<std::string> class_names_;
+  Json loss_;
   LabelledImages train_, test_;
   ChannelMoments moments_;  // that images are normalised with
 };

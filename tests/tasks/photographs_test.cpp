@@ -6,6 +6,7 @@
 #ifdef BNLAB_WITH_IMAGES
 
 #include <cstdlib>
+#include <thread>
 
 namespace bnlab {
 namespace {
@@ -48,6 +49,23 @@ TEST_F(PhotographTaskTest, ReadingAgainGivesTheSameExamples) {
   EXPECT_THROW(read->training(kDraws), Error);
 }
 
+TEST_F(PhotographTaskTest, ThreadsAtOnceGetTheSameExamples) {
+  const auto shared = task({{"augment", "mmseg"}, {"cache_mib", 0}});
+  const Examples alone = shared->training(kDraws);
+  std::array<Examples, 4> made;
+  std::vector<std::thread> threads;
+  for (Examples& examples : made) {
+    threads.emplace_back([&] { examples = shared->training(kDraws); });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  for (const Examples& examples : made) {
+    EXPECT_TRUE(examples.images.equal(alone.images));
+    EXPECT_TRUE(examples.labels.equal(alone.labels));
+  }
+}
+
 TEST_F(PhotographTaskTest, AugmentationIsAChoice) {
   for (const Json& augment : {Json("semseg"), Json("mmseg"), Json{{"rotation", 90}}}) {
     const auto one = task({{"augment", augment}}), same = task({{"augment", augment}}), plain = task();
@@ -66,6 +84,22 @@ TEST_F(PhotographTaskTest, ImageNetsMomentsAreAChoice) {
   const auto expected =
       at::tensor({(90 - 123.675) / 58.395, (90 - 116.28) / 57.12, (90 - 103.53) / 57.375}, at::kFloat);
   EXPECT_TRUE(test.images[0].select(1, 0).select(1, 0).allclose(expected, 0, 1e-5));
+}
+
+// Of the four training images (stripes 0 1 2, 0 1 2 0, 0 1 void 0 0, 0 1 void 0 0 0) the first class has 10 of 18
+// stripes, the second 4 of 18, the third 2 of the 7 of the images that show it: the median is 2/7.
+TEST_F(PhotographTaskTest, ClassWeightsAreCountedOnTheTrainingLabels) {
+  const auto weights = task({{"class_weights", "median_frequency"}})->loss().at("class_weights");
+  ASSERT_EQ(weights.size(), 3u);
+  EXPECT_NEAR(weights[0].get<double>(), 2.0 / 7 / (10.0 / 18), 1e-12);
+  EXPECT_NEAR(weights[1].get<double>(), 2.0 / 7 / (4.0 / 18), 1e-12);
+  EXPECT_NEAR(weights[2].get<double>(), 1, 1e-12);
+  EXPECT_TRUE(task()->loss().at("class_weights").is_null());
+  EXPECT_NAMES(error({{"class_weights", "median_frequency"}, {"loss", "ohem"}}, Error::Kind::refused),
+               "takes none");
+  const Json both = {{"class_weights", "median_frequency"},
+                     {"loss", {{"name", "cross_entropy"}, {"class_weights", {1, 2, 3}}}}};
+  EXPECT_NAMES(error(both, Error::Kind::refused), "of its own");
 }
 
 TEST_F(PhotographTaskTest, ClassesHaveNames) {
