@@ -26,9 +26,9 @@ struct WindowOptions {
 class ResizedImages {
  public:
   ResizedImages() = default;
-  // Reads images, on as many threads as LibTorch uses, until about a GiB is full; the others are read when they are asked
-  // for. Throws Error (data), naming the file, if one cannot be read.
-  ResizedImages(std::vector<std::string> files, int64_t short_side);
+  // Reads images, on as many threads as LibTorch uses, until `budget` bytes are about full; the others are read when they
+  // are asked for. Throws Error (data), naming the file, if one cannot be read.
+  ResizedImages(std::vector<std::string> files, int64_t short_side, int64_t budget = int64_t{1} << 30);
 
   int64_t count() const { return static_cast<int64_t>(files_.size()); }
   const std::string& file(int64_t index) const { return files_[static_cast<size_t>(index)]; }
