@@ -1,4 +1,5 @@
-// pspnet: pyramid scene parsing (Zhao et al. 2017) on a dilated backbone, with the layers and names of semseg.
+// pspnet: pyramid scene parsing (Zhao et al. 2017) on a dilated backbone, with the layers and names of semseg (but that its
+// backbone stands under `backbone.`; semseg's is resnet with the deep stem and dilate_first_block).
 //   pyramid: the last map is averaged over the cells of a grid of b x b, for each b of `bins`; each such map goes through a
 //   1x1 convolution to 1/(number of bins) of the channels - norm - ReLU, grows back bilinearly, and stands behind the map
 //   cls: 3x3 convolution to a quarter of the backbone's channels - norm - ReLU - dropout of channels - 1x1 to the classes

@@ -60,6 +60,23 @@ TEST(ResNet, DilationKeepsTheSizeOfTheLastMaps) {
   }
 }
 
+// The second convolution of bottlenecks, block by block, at output stride 8.
+TEST(ResNet, TheFirstBlockOfADilatedStageIsTorchvisionsOrSemsegs) {
+  for (const bool dilated : {false, true}) {
+    Json model = fcn_on(50);
+    model["backbone"]["dilate_first_block"] = dilated;
+    const Outline net(model);
+    const auto dilation = [&](const std::string& block) {
+      return net.conv_at("backbone." + block + ".conv2").dilation;
+    };
+    EXPECT_EQ(dilation("layer2.0"), 1);
+    EXPECT_EQ(dilation("layer3.0"), dilated ? 2 : 1);
+    EXPECT_EQ(dilation("layer3.1"), 2);
+    EXPECT_EQ(dilation("layer4.0"), dilated ? 4 : 2);
+    EXPECT_EQ(dilation("layer4.2"), 4);
+  }
+}
+
 TEST(ResNet, RefusesDepthsThatWereNeverPublished) {
   Problems problems;
   check_component("model", resolved_component("model", fcn_on(20)), "model", {}, problems);

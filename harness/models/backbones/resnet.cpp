@@ -3,8 +3,9 @@
 //   of stride 2; four stages of blocks, each but the first begins with stride 2
 //   basic block: 3x3 - norm - ReLU - 3x3 - norm - add - ReLU; bottleneck: 1x1 - 3x3 (with the stride) - 1x1 to four times as
 //   many channels; where shapes change, the skip is a 1x1 convolution and a norm
-// At output stride 16 or 8 the last stages keep their size: their strides become dilations of 2 and 4, and the first block of
-// a stage keeps the dilation before it, as torchvision has it; in basic blocks both convolutions are dilated.
+// At output stride 16 or 8 the last stages keep their size: their strides become dilations of 2 and 4. The first block of such a
+// stage keeps the dilation before it, as torchvision has it, or is dilated like the others, as semseg has it
+// (dilate_first_block); in basic blocks both convolutions are dilated.
 #include <torch/types.h>
 
 #include <array>
@@ -20,6 +21,7 @@ struct Options {
   int64_t depth = 18;
   Stem stem = Stem::plain;
   int64_t width = 64;
+  bool dilate_first_block = false;
 
   void describe(OptionVisitor& option) {
     option("depth", depth, "layers: 18, 34 (basic blocks), 50 or 101 (bottlenecks)");
@@ -27,6 +29,8 @@ struct Options {
     option("width", width, "channels of the first stage; 64 is the published network")
         .at_least(1)
         .at_most(1024);
+    option("dilate_first_block", dilate_first_block,
+           "whether the first block of a dilated stage is dilated as the stage's others are, as in semseg");
   }
 
   void check(const RunOutline&, Problems& problems) const {
@@ -151,7 +155,7 @@ class ResNetTrunk : public Trunk {
     }
     int64_t in = options.stem_channels(), total_stride = 4, dilation = 1;
     for (int64_t s = 0; s < 4; ++s) {
-      const int64_t first_dilation = dilation;
+      const int64_t dilation_before = dilation;
       int64_t stride = s == 0 ? 1 : 2;
       if (total_stride * stride > output_stride) {
         dilation *= stride;
@@ -161,9 +165,10 @@ class ResNetTrunk : public Trunk {
       const std::string stage = "layer" + std::to_string(s + 1);
       const int64_t out = options.stage_channels(s);
       const BlockShape shape{in, options.width << s, out, stride, dilation, options.bottleneck()};
-      stages_.push_back(
-          register_module(stage, std::make_shared<Stage>(layers, path(name, stage), shape, first_dilation,
-                                                         options.blocks()[static_cast<size_t>(s)])));
+      stages_.push_back(register_module(
+          stage, std::make_shared<Stage>(layers, path(name, stage), shape,
+                                         options.dilate_first_block ? dilation : dilation_before,
+                                         options.blocks()[static_cast<size_t>(s)])));
       in = out;
     }
   }
