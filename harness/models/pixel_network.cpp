@@ -2,6 +2,8 @@
 
 #include <torch/types.h>
 
+#include "harness/models/resize.hpp"
+
 namespace bnlab {
 
 void WithAuxiliary::describe(OptionVisitor& option) {
@@ -40,11 +42,7 @@ at::Tensor PixelHead::features(const at::Tensor& x, const Pass& pass) {
 
 at::Tensor PixelHead::logits(const at::Tensor& features, const Pass& pass) {
   const at::Tensor small = last_->forward(dropout(features, dropout_, pass), {}, pass);
-  if (small.size(0) ==
-      0) {  // a rank without samples: bilinear kernels on GPUs may not be launched over nothing
-    return at::upsample_nearest2d(small, pass.image_size);
-  }
-  return at::upsample_bilinear2d(small, pass.image_size, align_corners_);
+  return bilinear(small, pass.image_size, align_corners_);
 }
 
 PixelNetwork::PixelNetwork(LayerMaker& layers, const OnBackbone& options)

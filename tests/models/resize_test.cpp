@@ -54,6 +54,16 @@ TEST(CellMeans, AreMeansOfOverlappingParts) {
   EXPECT_TRUE(at::allclose(cell_means(x, 2).select(3, 1).select(2, 1), corner));
 }
 
+TEST(CellMeans, OfNoRowsAreNone) {
+  const at::Tensor none = maps(5, 7).slice(0, 0, 0).requires_grad_();
+  for (const int64_t cells : {1, 2}) {
+    const at::Tensor y = resized(cell_means(none, cells), none, Resizing::bilinear_corners);
+    EXPECT_EQ(y.sizes(), (at::IntArrayRef{0, 3, 5, 7}));
+    y.sum().backward();
+    EXPECT_EQ(none.grad().sizes(), none.sizes());
+  }
+}
+
 TEST(CellMeans, TheGradientHasTheLayoutOfTheMap) {
   for (const auto layout : {at::MemoryFormat::ChannelsLast, at::MemoryFormat::Contiguous}) {
     for (const int64_t cells : {1, 2, 6}) {
