@@ -97,7 +97,7 @@ TEST(SmallResNet, IsRefusedByModelsThatAnswerForPixels) {
   const Json model = {{"name", "fcn"}, {"backbone", "small_resnet"}};
   check_component("model", resolved_component("model", model), "model", {}, problems);
   ASSERT_EQ(problems.found().size(), 1u);
-  EXPECT_EQ(problems.found()[0].first, "model.output_stride");
+  EXPECT_EQ(problems.found()[0].first, "model.backbone");
 }
 
 }  // namespace
