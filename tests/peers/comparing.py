@@ -20,7 +20,7 @@ class Peer:
     model: dict  # as a spec names it
     build: Callable  # () -> a module with forward(images) -> logits, or (logits, auxiliary logits or None)
     classes: int = 3
-    size: tuple = (65, 97)
+    size: tuple = (49, 65)
     images: int = 3  # a norm that sees one value per image has something to normalise
     rows_per_sample: int = 1
 

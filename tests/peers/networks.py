@@ -11,7 +11,7 @@ from plain_networks import (CifarResNet, DeepLabV3Plus, FrameLstm, NarrowResNet,
                             dilated_resnet50)
 
 CLASSES = 3
-WIDTH = 16  # of most, for speed; Whole has the published one
+WIDTH = 8  # of most, for speed; WHOLE has the published one
 RESNET50 = {"name": "resnet", "depth": 50, "width": WIDTH}
 
 
@@ -39,17 +39,21 @@ def on_resnet50(name, **options):
 
 PEERS = [
     Peer("fcn", on_resnet50("fcn", auxiliary_weight=0.5), fcn),
-    Peer("pspnet", on_resnet50("pspnet"), lambda: PspNet(WIDTH, CLASSES)),
+    Peer("pspnet", on_resnet50("pspnet"), lambda: PspNet(WIDTH, CLASSES), images=5),
+    Peer("pspnet_semseg", {**on_resnet50("pspnet"), "backbone": {**RESNET50, "stem": "deep", "dilate_first_block": True}},
+         lambda: PspNet(WIDTH, CLASSES, of_semseg=True), size=(50, 62), images=5),
     # So wide that the outer taps of the largest dilation see the image.
     Peer("deeplab_v3", on_resnet50("deeplab_v3", head_width=40, auxiliary_weight=0.5, auxiliary_dropout=0), deeplab_v3,
          size=(33, 305)),
     Peer("deeplab_v3_plus", on_resnet50("deeplab_v3_plus", head_width=40, low_width=12),
          lambda: DeepLabV3Plus(WIDTH, 40, 12, CLASSES, 16), size=(33, 321)),
+    Peer("deeplab_v3_plus_8", on_resnet50("deeplab_v3_plus", head_width=40, low_width=12, output_stride=8),
+         lambda: DeepLabV3Plus(WIDTH, 40, 12, CLASSES, 8), size=(33, 49)),
     Peer("unet_resnet18", {"name": "backbone_unet", "backbone": {"name": "resnet", "depth": 18}}, lambda: unet("resnet18"),
-         size=(64, 96)),
+         size=(32, 64)),
     Peer("unet_vgg16", {"name": "backbone_unet", "backbone": "vgg16", "center": True}, lambda: unet("vgg16_bn"), size=(32, 64)),
     Peer("segnet_basic", {"name": "segnet_basic", "width": 8}, lambda: SegNetBasic(8, CLASSES), size=(45, 61)),
-    Peer("resnet18", {"name": "classifier", "backbone": {"name": "resnet", "depth": 18}}, lambda: resnet(18)),
+    Peer("resnet18", {"name": "classifier", "backbone": {"name": "resnet", "depth": 18}}, lambda: resnet(18), size=(33, 49)),
     Peer("cifar_resnet", {"name": "cifar_resnet", "depth": 20, "width": 8}, lambda: CifarResNet(20, 8, CLASSES), size=(32, 32)),
     Peer("frame_lstm", {"name": "frame_lstm", "backbone": {"name": "small_resnet", "depth": 8, "width": 4}, "hidden": 6},
          lambda: FrameLstm(8, 4, 6, 3, CLASSES), size=(24, 32), images=6, rows_per_sample=3),
@@ -59,5 +63,5 @@ WHOLE = [
     Peer("fcn_resnet50", {"name": "fcn", "backbone": {"name": "resnet", "depth": 50}, "auxiliary_weight": 0.5, "dropout": 0},
          lambda: torchvision.models.segmentation.fcn_resnet50(
              weights=None, weights_backbone=None, num_classes=CLASSES, aux_loss=True)),
-    Peer("resnet50", {"name": "classifier", "backbone": {"name": "resnet", "depth": 50}}, lambda: resnet(50)),
+    Peer("resnet50", {"name": "classifier", "backbone": {"name": "resnet", "depth": 50}}, lambda: resnet(50), size=(33, 49)),
 ]

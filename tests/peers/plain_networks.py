@@ -1,6 +1,8 @@
 """Networks that torchvision and segmentation_models_pytorch have not, in plain PyTorch after their papers: on torchvision's
 ResNet where they stand on a backbone, with the names of the implementations that people have weights of."""
 
+import collections
+
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -31,6 +33,22 @@ def dilated_resnet50(width, output_stride, **layers):
     return IntermediateLayerGetter(resnet, layers)
 
 
+def as_semseg_has_it(resnet, width):
+    """The same behind three 3x3 convolutions in place of one of 7x7, the last with twice the channels; the first block of a
+    dilated stage is dilated like its others."""
+    stem = []
+    for n, (inputs, outputs, stride) in enumerate([(3, width, 2), (width, width, 1), (width, 2 * width, 1)], start=1):
+        stem += [(f"conv{n}", nn.Conv2d(inputs, outputs, 3, stride=stride, padding=1, bias=False)),
+                 (f"bn{n}", nn.BatchNorm2d(outputs)), (f"relu{n}", nn.ReLU())]
+    rest = [(name, module) for name, module in resnet.named_children() if name not in ("conv1", "bn1", "relu")]
+    first = resnet.layer1[0]
+    first.conv1 = nn.Conv2d(2 * width, width, 1, bias=False)
+    first.downsample[0] = nn.Conv2d(2 * width, 4 * width, 1, bias=False)
+    for stage, dilation in ((resnet.layer3, 2), (resnet.layer4, 4)):
+        stage[0].conv2.dilation = stage[0].conv2.padding = (dilation, dilation)
+    return IntermediateLayerGetter(nn.Sequential(collections.OrderedDict(stem + rest)), resnet.return_layers)
+
+
 def conv_norm_relu(inputs, outputs, kernel=3, padding=1):
     return [nn.Conv2d(inputs, outputs, kernel, padding=padding, bias=False), nn.BatchNorm2d(outputs), nn.ReLU()]
 
@@ -50,12 +68,14 @@ class PyramidPooling(nn.Module):
 
 
 class PspNet(nn.Module):
-    """Zhao et al. 2017 with semseg's head, all of whose resizes align corners."""
+    """Zhao et al. 2017 with semseg's head, all of whose resizes align corners; of_semseg: and its backbone."""
 
-    def __init__(self, width, classes):
+    def __init__(self, width, classes, of_semseg=False):
         super().__init__()
         channels = 32 * width
         self.backbone = dilated_resnet50(width, 8, layer3="before", layer4="last")
+        if of_semseg:
+            self.backbone = as_semseg_has_it(self.backbone, width)
         self.ppm = PyramidPooling(channels, (1, 2, 3, 6))
 
         def end(inputs, inside):
