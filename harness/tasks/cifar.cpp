@@ -113,7 +113,7 @@ struct Options : ClassificationOptions {
     option("augment", augment, "whether training images are padded, cropped and flipped");
     ClassificationOptions::describe(option);
   }
-  ImageSizes image_sizes() const { return {{kSide, kSide}}; }
+  ImageSizes image_sizes() const { return {{kSide, kSide}, {kSide, kSide}}; }
 };
 
 class Cifar : public ClassificationTask {

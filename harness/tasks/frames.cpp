@@ -67,7 +67,7 @@ struct Options : ClassificationOptions {
                    "expected a file name with one number, like img_%05d.jpg, got " + shown(pattern));
     }
   }
-  ImageSizes image_sizes() const { return {window.size}; }
+  ImageSizes image_sizes() const { return {window.size, window.size}; }
 };
 
 struct Clips {

@@ -83,7 +83,7 @@ class ImageFolder : public ClassificationTask {
       ClassificationOptions::describe(option);
     }
     void check(const RunOutline&, Problems& problems) const { window.check(problems); }
-    ImageSizes image_sizes() const { return {window.size}; }
+    ImageSizes image_sizes() const { return {window.size, window.size}; }
   };
 
   ImageFolder(const Options& options, const Context& context)
