@@ -164,7 +164,7 @@ TEST_F(FolderTest, GroupsAreScoredApartAndHeldOutWhole) {
     Json half = changes;
     half["test_share"] = 0.5;
     const auto folder = task(half);
-    EXPECT_EQ(folder->test_samples(), 4) << "two groups of two";
+    ASSERT_EQ(folder->test_samples(), 4) << "two groups of two";
     EXPECT_EQ(folder->sort_keys(), (std::vector<std::string>{"group", "brightness", "class"}));
     const Examples test = folder->test(0, 4);
     const auto perfect = at::one_hot(test.labels, 3).permute({0, 3, 1, 2}).to(at::kFloat);
