@@ -43,12 +43,7 @@ class SmallNetwork : public Network {
   explicit SmallNetwork(LayerMaker& layers)
       : conv_(register_module("conv", layers.conv({"conv", 3, kChannels}))),
         norm_(register_module("norm", layers.norm({"norm", kChannels, Activation::relu}))),
-        last_(register_module("norm2", layers.conv({.name = "norm2",
-                                                    .in = kChannels,
-                                                    .out = 2,
-                                                    .kernel = 1,
-                                                    .padding = 0,
-                                                    .norm_follows = false}))) {}
+        last_(register_module("norm2", layers.conv({"norm2", kChannels, 2, 1, 1, 0, 1, false}))) {}
   Maps features(at::Tensor x, const Pass& pass) override {
     return {norm_->forward(conv_->forward(std::move(x), {}, pass), {}, pass)};
   }
