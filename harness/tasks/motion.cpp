@@ -3,8 +3,8 @@
 // that a batch of the test split mixes scenes.
 //   motions, forwards and backwards: a disc that crosses the image from left to right, or from top to bottom; a bar that
 //   turns; a disc that grows. A pair has the same frames in opposite order: who is blind to order is right half the time.
-//   scene: a gain of exp(-0.3) or exp(+0.3) on the whole clip. Batch norm over several clips keeps it; over one clip it is
-//   divided out, and only the zeros around the images, which it does not change, still tell of it.
+//   scene: a gain of exp(-0.3) or exp(+0.3) on the whole clip, zero staying zero. Batch norm over several clips keeps it;
+//   over one clip it is divided out.
 // The frames of a clip are alike (they share the scene, the background, the colour and a gain and offset of their own), so
 // that a tower's rows count for less than they are many, unless they are shuffled over the towers.
 #include <algorithm>
@@ -83,7 +83,7 @@ struct Background {
 // Writes a clip, [frames, 3, side, side].
 void make_clip(Stream stream, int64_t label, int64_t frames, float* clip) {
   constexpr double kMean = 0.445,
-                   kDeviation = 0.25;  // about those of all values: the images are standardised
+                   kDeviation = 0.16;  // about those of all values: the images are standardised
   const Background background(stream);
   const Thing thing(stream, motion_of(label) / 2);
   const double gain = std::exp(0.15 * stream.normal() + 0.3 * static_cast<double>(2 * scene_of(label) - 1));
@@ -99,8 +99,8 @@ void make_clip(Stream stream, int64_t label, int64_t frames, float* clip) {
       const auto y = static_cast<double>(p / kSide), x = static_cast<double>(p % kSide);
       const double cover = thing.covers(y, x, time), behind = background.at(y, x);
       for (size_t c = 0; c < 3; ++c) {
-        const double value = gain * (behind + cover * (thing.colour[c] - behind)) + offset[c] + flicker;
-        frame[static_cast<int64_t>(c) * kPlane + p] = static_cast<float>((value - kMean) / kDeviation);
+        const double value = behind + cover * (thing.colour[c] - behind) + offset[c] + flicker;
+        frame[static_cast<int64_t>(c) * kPlane + p] = static_cast<float>(gain * (value - kMean) / kDeviation);
       }
     }
   }
