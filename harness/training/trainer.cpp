@@ -76,9 +76,9 @@ void Trainer::run() {
 void Trainer::train_step(int64_t step) {
   timer_.begin_step();
   const Batch batch = data_.training(step);
-  const Loss::OfOutputs loss_of = loss_->begin(batch);
   timer_.end(StepTimer::data);
 
+  const Loss::OfOutputs loss_of = loss_->begin(batch);
   gradient_sync_->before_forward();
   const at::Tensor loss = Loss::total(loss_of, subject_.forward(batch, step, Mode::train));
   timer_.end(StepTimer::forward);
