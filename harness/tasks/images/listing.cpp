@@ -103,8 +103,8 @@ fs::path listed_file(const fs::path& root, const fs::path& given, const std::str
 // The file of a name that a list gives alone.
 fs::path named_file(const Side& side, const std::string& name, const Endings& endings,
                     const std::string& where) {
-  if (leads_out(name)) {
-    refuse(where + ": " + name + " leads out of " + side.folder.string());
+  if (leads_out(name) || leads_out(name + side.suffix)) {
+    refuse(where + ": " + name + side.suffix + " leads out of " + side.folder.string());
   }
   for (const std::string& ending : endings) {
     for (const fs::path& path :

@@ -143,6 +143,11 @@ TEST_F(Listing, ListsAndOptionsLeadNowhereElse) {
   testing::write_bytes(folder_.path("inner/list.txt"), "../images/a\n");
   EXPECT_NAMES(error_of([&] { read_list(root() / "inner/list.txt", root() / "inner", images(), labels()); }),
                "leads out of");
+  testing::write_bytes(folder_.path("list.txt"), "x\n");
+  EXPECT_NAMES(error_of([&] {
+                 read_list(root() / "list.txt", root(), {root() / "images", "/../../../b"}, labels());
+               }),
+               "leads out of");
   for (const char* wrong : {"", "..", "../x", "/etc", "a/../../b"}) {
     EXPECT_THROW(below(root(), wrong, "root"), Error) << wrong;
   }
