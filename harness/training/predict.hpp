@@ -18,9 +18,10 @@ struct Prediction {
   std::vector<uint8_t> answer;  // [height, width], class ids
 };
 
-// The answers for these test samples (if none is named, for `count` at most, spread evenly over the test split) under the
-// first of the job's populations, each computed as the evaluation of the run computes it, in its batch; in one rank. Throws Error as evaluate_weights does, usage for a sample that the test
-// split does not have, and refused where the task does not label pixels.
+// The answers for these test samples (if none is named, for `count` at most, spread evenly over the test split) under
+// the first of the job's populations, each computed as the evaluation of the run computes it, in its batch; in one
+// rank. Throws Error as evaluate_weights does, usage for a sample that the test split does not have, and refused where
+// the task does not label pixels.
 std::vector<Prediction> predict(const EvaluateJob& job, const std::vector<int64_t>& samples, int64_t count);
 
 }  // namespace bnlab
