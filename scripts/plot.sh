@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Draws the figures of an experiment, or of all experiments in a results folder, from what `bnlab report` says of it.
-#   scripts/plot.sh results/quickstart [--spec SPEC] [--out DIR] [--strategies LABEL...] [--figures NAME...]
+#   scripts/plot.sh results/quickstart [--spec SPEC] [--out DIR] [--strategies LABEL...] [--figures NAME...] [--bare]
 # Of a folder that `bnlab predict` has written it draws the contact sheet.
 #   scripts/plot.sh predictions
 # The spec is experiments/NAME.json unless --spec names another. Needs build/release/bnlab, or the program that

@@ -14,13 +14,14 @@ import sys
 import accuracy_by_population
 import accuracy_vs_batch
 import drawing
+import matrix
 import memory
 import report as reports
 import style
 import throughput_vs_accuracy
 import training_curves
 
-FIGURES = (accuracy_vs_batch, throughput_vs_accuracy, accuracy_by_population, training_curves, memory)
+FIGURES = (accuracy_vs_batch, throughput_vs_accuracy, accuracy_by_population, training_curves, memory, matrix)
 
 
 def draw_all(report, out, only=()):
@@ -52,8 +53,9 @@ def main(arguments=None):
     parser.add_argument("--strategies", nargs="+", metavar="LABEL", help="draw these only")
     parser.add_argument("--figures", nargs="+", metavar="NAME", default=(), help="draw these only",
                         choices=[figure.__name__ for figure in FIGURES])
+    parser.add_argument("--bare", action="store_true", help="without title and caption, and as PDF too: for papers")
     options = parser.parse_args(arguments)
-    style.apply()
+    style.apply(options.bare)
     try:
         report = reports.read(sys.stdin)
         if options.strategies:

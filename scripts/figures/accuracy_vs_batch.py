@@ -12,7 +12,8 @@ from report import grouping_text, images_per_tower
 
 _STATISTICS = {"saved": "evaluated with the saved statistics", "batch": "evaluated with the batch's own statistics"}
 _MOST_LABELS = 6  # lines named at their ends; more of them are named in a legend
-_DODGE, _WIDEST_DODGE = 0.05, 0.3  # octaves between neighbouring strategies, and all: bars must not hide each other
+_DODGE, _WIDEST_DODGE = 0.09, 0.5  # octaves between neighbouring strategies, and all: bars must not hide each other
+_BESIDE = 2 ** 0.022  # a seed's dot stands beside its strategy's bar
 
 
 def draw(report, cells, condition, styles):
@@ -79,8 +80,8 @@ def _draw_lines(axes, cells, strategies, styles, population):
                 xs.append(x)
                 means.append(value.mean)
                 bars.append(value.half_width or 0)
-                axes.plot([x] * value.n, list(value.seeds.values()), ".", color=look.colour, alpha=0.28,
-                          markersize=3.2, markeredgewidth=0, zorder=2)
+                axes.plot([x * _BESIDE] * value.n, list(value.seeds.values()), ".", color=look.colour, alpha=0.6,
+                          markersize=4, markeredgewidth=0, zorder=2)
             rows.append(summary)
         if xs:
             axes.errorbar(xs, means, yerr=bars, color=look.colour, marker=look.marker, linestyle=look.dash,

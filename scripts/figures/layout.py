@@ -46,7 +46,7 @@ def list_width(lines):
 def list_aside(figure, entries, width):
     """Writes (Style, text) under each other in the right `width` inches of the page, beside the panels."""
     page_width, page_height = figure.get_size_inches()
-    top = page_height - 0.42
+    top = page_height - (0.12 if style.Page.bare else 0.42)
     for k, (look, text) in enumerate(entries):
         y = (top - k * LIST_LINE) / page_height
         left = page_width - width
@@ -61,21 +61,23 @@ def new_page(title, caption, width, panel_height, rows=1, columns=1, legend=None
     `legend`: label -> Style of the strategies to name in rows under the title; `aside`: inches at the right that the
     panels leave free.
     """
-    lines = _wrap(caption, width - 2 * _MARGIN)
+    lines = [] if style.Page.bare else _wrap(caption, width - 2 * _MARGIN)
     columns_of_legend = _legend_columns(legend or {}, width)
-    bottom = len(lines) * _LINE + 2 * _MARGIN
-    top = 0.30 + (0.06 + 0.17 * -(-len(legend) // columns_of_legend) if legend else 0)
+    bottom = len(lines) * _LINE + 2 * _MARGIN if lines else 0
+    title_height = 0 if style.Page.bare else 0.30
+    top = title_height + (0.06 + 0.17 * -(-len(legend) // columns_of_legend) if legend else 0)
     height = top + panel_height + bottom
     figure = FigureCanvasAgg(Figure(figsize=(width, height), layout="constrained")).figure
     figure.get_layout_engine().set(rect=(0, bottom / height, 1 - aside / width, panel_height / height), w_pad=0.05, h_pad=0.04)
-    figure.text(_MARGIN / width, 1 - 0.07 / height, title, va="top", weight="bold", size=style.TEXT + 0.5)
+    if not style.Page.bare:
+        figure.text(_MARGIN / width, 1 - 0.07 / height, title, va="top", weight="bold", size=style.TEXT + 0.5)
     for k, line in enumerate(lines):
         figure.text(_MARGIN / width, (bottom - _MARGIN - k * _LINE) / height, line, va="top", size=style.SMALL,
                     color=style.GREY)
     if legend:
         handles = [Line2D([], [], color=look.colour, marker=look.marker, linestyle=look.dash, label=label)
                    for label, look in legend.items()]
-        figure.legend(handles=handles, loc="upper left", bbox_to_anchor=(_MARGIN / width, 1 - 0.3 / height),
+        figure.legend(handles=handles, loc="upper left", bbox_to_anchor=(_MARGIN / width, 1 - (title_height or 0.06) / height),
                       borderpad=0, borderaxespad=0, ncols=columns_of_legend, handlelength=3.2, columnspacing=1.5
                       ).set_in_layout(False)
     return figure, figure.subplots(rows, columns, squeeze=False, **subplots)

@@ -11,6 +11,14 @@ Grouping = namedtuple("Grouping", "towers batch")  # images of one tower: a numb
 Quantity = namedtuple("Quantity", "n mean half_width seeds")  # half_width is None where n < 2; seeds: seed -> value
 
 
+class _Every:
+    def __contains__(self, key):
+        return True
+
+
+EVERY_KEY = _Every()
+
+
 class ReportError(Exception):
     pass
 
@@ -116,7 +124,7 @@ def read(file):
 
 def split_by_condition(cells, panel_keys=()):
     """[(text, cells)], so that no line joins different questions: a nuisance level that every strategy meets gives a
-    figure per level. `panel_keys` are the axes that a figure shows side by side.
+    figure per level. `panel_keys` are the axes that a figure shows side by side; EVERY_KEY stands for all.
     """
     parts = defaultdict(list)
     for cell in cells:

@@ -86,8 +86,14 @@ def styles_of(labels):
     return styles
 
 
-def apply():
+class Page:
+    """What stands around the panels."""
+    bare = False  # without title and caption, and as a PDF too: for papers
+
+
+def apply(bare=False):
     """Sets matplotlib up, whatever the user's own settings are."""
+    Page.bare = bare
     matplotlib.use("Agg")
     matplotlib.rcdefaults()
     matplotlib.rcParams.update({
@@ -120,12 +126,16 @@ def apply():
         "hatch.linewidth": 0.5,
         "savefig.dpi": 200,
         "svg.fonttype": "none",
+        "pdf.fonttype": 42,  # TrueType, as publishers ask
         "svg.hashsalt": "bnlab",
     })
 
 
 def save_picture(figure, stem):
-    """Writes STEM.svg and STEM.png, without a date or a version inside; returns their paths."""
+    """Writes STEM.svg and STEM.png (and STEM.pdf of a bare page), without a date or a version inside; returns their paths."""
     figure.savefig(f"{stem}.svg", metadata={"Date": None, "Creator": None})
     figure.savefig(f"{stem}.png", metadata={"Software": None})
-    return [f"{stem}.svg", f"{stem}.png"]
+    if not Page.bare:
+        return [f"{stem}.svg", f"{stem}.png"]
+    figure.savefig(f"{stem}.pdf", metadata={"CreationDate": None, "Creator": None, "Producer": None})
+    return [f"{stem}.svg", f"{stem}.png", f"{stem}.pdf"]

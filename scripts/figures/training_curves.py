@@ -20,8 +20,10 @@ def draw(report, cells, condition, styles):
     quantities = {"train loss": "train_loss"} | ({metric_name(headline): headline} if headline else {})
     curves = {(quantity, cell.grouping, cell.strategy): cell.curves[key]
               for cell in cells for quantity, key in quantities.items() if key in cell.curves}
+    quantities = [quantity for quantity in quantities if _moves(quantity, curves)]
+    curves = {key: curve for key, curve in curves.items() if key[0] in quantities}
     if not curves:
-        raise Nothing("no run has logged a curve")
+        raise Nothing("no run has logged a curve of two points or more")
 
     groupings = sorted({grouping for _, grouping, _ in curves}, key=lambda g: (images_per_tower(g), g.towers))
     columns = min(_COLUMNS, len(groupings))
@@ -54,6 +56,12 @@ def draw(report, cells, condition, styles):
     for at in set(map(tuple, _indices(all_axes))) - used:
         all_axes[at].set_visible(False)
     return Drawing(figure, rows, _sentence(curves, list(quantities)[-1], groupings))
+
+
+def _moves(quantity, curves):
+    """Whether it has more than the one dot that an evaluation after the last step alone leaves."""
+    return any(len(points["points"]) > 1 for points in
+               (part for key, curve in curves.items() if key[0] == quantity for part in (curve, *curve["failed"])))
 
 
 def _draw_panel(axes, quantity, grouping, curves, styles, bands):

@@ -16,6 +16,7 @@ import plot  # first: it says where the modules of the figures are
 import accuracy_by_population
 import accuracy_vs_batch
 import contact_sheet
+import matrix
 import memory
 import style
 import throughput_vs_accuracy
@@ -229,11 +230,10 @@ class TrainingCurves(FiguresCase):
 
     def test_mean_and_band_are_those_of_the_report(self):
         self.draw([cell(saved=(0.5, 0.6), curves={"train_loss": curve([(10, 2, 1.5, 1, 2), (20, 2, 0.5, 0.25, 0.75)]),
-                                                  "mean_iou": curve([(20, 2, 0.55, 0.5, 0.6)])})])
+                                                  "mean_iou": curve([(10, 2, 0.35, 0.3, 0.4), (20, 2, 0.55, 0.5, 0.6)])})])
         first = self.rows("training_curves", quantity="train loss")[0]
         self.assertEqual([first[key] for key in ("step", "n", "value", "low", "high")], ["10", "2", "1.5", "1", "2"])
-        score, = self.rows("training_curves", quantity="mean IoU")
-        self.assertEqual(score["value"], "0.55")
+        self.assertEqual([row["value"] for row in self.rows("training_curves", quantity="mean IoU")], ["0.35", "0.55"])
 
     def test_a_failed_run_is_drawn_apart_from_the_mean(self):
         self.draw([cell(failures={1: "diverged"}, curves={
@@ -241,6 +241,38 @@ class TrainingCurves(FiguresCase):
         self.assertEqual({row["n"] for row in self.rows("training_curves", kind="mean")}, {"1"})
         self.assertEqual({row["seed"] for row in self.rows("training_curves", kind="failed run")}, {"1"})
         self.assertIn("1 diverged", self.caption("training_curves"))
+
+
+    def test_a_metric_of_a_single_evaluation_has_no_panel(self):
+        curves = {"train_loss": curve([(10, 1, 2.0, 2.0, 2.0), (20, 1, 1.5, 1.5, 1.5)]),
+                  "mean_iou": curve([(20, 1, 0.5, 0.5, 0.5)])}
+        self.draw([cell(curves=curves)])
+        self.assertEqual({row["quantity"] for row in self.rows("training_curves")}, {"train loss"})
+        self.assertNotIn("mean IoU", self.caption("training_curves"))
+        del curves["train_loss"]
+        self.assertIn("no run has logged a curve", self.draw([cell(curves=curves)]))
+
+
+class Matrix(FiguresCase):
+    figures = (matrix,)
+
+    CELLS = [cell(strategy, batch=batch, saved=(0.4 + 0.01 * batch,), conditions={"optimizer.lr": rate})
+             for strategy in ("sync", "none") for batch in (2, 4) for rate in ("0.1", "0.3")]
+
+    def test_every_condition_is_a_column(self):
+        self.assertIn("0.440 (sync, 8x4, optimizer.lr = 0.1)", self.draw(self.CELLS))
+        self.assertEqual(len(self.rows("matrix", strategy="sync")), 4)
+        for title in ("lr 0.1", "lr 0.3", "8x2", "8x4"):
+            self.assertEqual(self.caption("matrix").count(title), 2, title)
+
+    def test_failed_and_missing_runs_stand_in_their_fields(self):
+        self.draw([cell("sync", batch=2), cell("sync", batch=4, saved=(), failures={0: "crashed"}),
+                   cell("none", batch=2, missing=(1,)), cell("none", batch=4, saved=(), missing=(0, 1))])
+        for text in ("× 1 crashed", "1 missing", "2 missing", "Hatched"):
+            self.assertIn(text, self.caption("matrix"))
+
+    def test_a_single_line_is_no_matrix(self):
+        self.assertIn("a single line", self.draw([cell(batch=2), cell(batch=4)]))
 
 
 class Memory(FiguresCase):
@@ -294,10 +326,22 @@ class Files(FiguresCase):
         self.draw(made)
         self.draw(made, out=again)
         names = sorted(file.name for file in self.out.iterdir())
-        self.assertEqual(len(names), 15)  # 5 figures, each as SVG, PNG and CSV
+        self.assertEqual(len(names), 18)  # 6 figures, each as SVG, PNG and CSV
         for name in names:
             self.assertEqual((self.out / name).read_bytes(), (again / name).read_bytes(), name)
             self.assertNotIn(b"<dc:date>", (self.out / name).read_bytes(), name)
+
+    def test_a_bare_page_has_neither_title_nor_caption_and_is_a_pdf_too(self):
+        cells = [cell(strategy, batch=batch) for strategy in ("sync", "none") for batch in (2, 8)]
+        self.figures = (accuracy_vs_batch,)
+        for options, bare in (((), False), (("--bare",), True)):
+            self.draw(cells, *options, out=self.out / str(bare))
+            svg = (self.out / str(bare) / "accuracy_vs_batch.svg").read_text(encoding="utf-8")
+            for text in ("How does mean IoU depend", "single seeds"):
+                self.assertEqual(text in svg, not bare)
+            self.assertIn("images per tower", svg)
+            pdf = self.out / str(bare) / "accuracy_vs_batch.pdf"
+            self.assertEqual(pdf.exists() and pdf.read_bytes()[:5] == b"%PDF-", bare)
 
     def test_a_strategy_keeps_its_colour_in_every_figure(self):
         self.draw([cell("sync", towers, batch, (0.5, 0.6), towers_per_rank=1, curves=self.curves)
@@ -309,7 +353,7 @@ class Files(FiguresCase):
     def test_an_experiment_without_a_result_says_so(self):
         printed = self.draw([cell(saved=(), failures={0: "crashed"})])
         self.assertEqual(self.status, 0)
-        self.assertEqual(printed.count("not drawn"), 5)
+        self.assertEqual(printed.count("not drawn"), 6)
 
 
 if __name__ == "__main__":
