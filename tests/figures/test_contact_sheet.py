@@ -1,0 +1,37 @@
+"""The contact sheet of what `bnlab predict` has written. Run by test_figures.py."""
+
+import json
+import tempfile
+import unittest
+from pathlib import Path
+
+import matplotlib.image
+
+import plot  # first: it says where the modules of the figures are
+
+import contact_sheet
+
+
+class ContactSheet(unittest.TestCase):
+    """The sheet of what `bnlab predict` has written."""
+
+    @staticmethod
+    def run_of(strategy, seed=0, towers=8):
+        return {"strategy": strategy, "towers": towers, "batch_per_tower": 2, "seed": seed, "answers": ["a.png"],
+                "run_id": f"{strategy}-{towers}x2-seed{seed}-0123"}
+
+    def test_titles_say_what_tells_the_runs_apart_and_no_more(self):
+        titles = contact_sheet.titles
+        self.assertEqual(titles([self.run_of("sync"), self.run_of("none")]), ["sync", "none"])
+        self.assertEqual(titles([self.run_of("sync"), self.run_of("sync", towers=4)]), ["sync\n8x2", "sync\n4x2"])
+        self.assertEqual(titles([self.run_of("sync"), self.run_of("sync", 1)]), ["sync\n8x2\nseed 0", "sync\n8x2\nseed 1"])
+
+    def test_draws_a_row_per_sample_and_a_column_per_run(self):
+        with tempfile.TemporaryDirectory() as folder:
+            matplotlib.image.imsave(f"{folder}/a.png", [[0.0, 1.0], [1.0, 0.0]])
+            predictions = {"task": {"name": "shapes"}, "population": "saved",
+                           "samples": [{"sample": 3, "image": "a.png", "truth": "a.png"}],
+                           "runs": [self.run_of("sync"), self.run_of("none")]}
+            Path(folder, "predictions.json").write_text(json.dumps(predictions), encoding="utf-8")
+            picture = matplotlib.image.imread(contact_sheet.draw(folder))
+            self.assertGreater(picture.shape[1], picture.shape[0])  # one row of four
