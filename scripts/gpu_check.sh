@@ -131,10 +131,10 @@ part_tradeoff() {
   local spec=experiments/tradeoff_gpu.json
   if [ "$gpus" -eq 1 ] && nccl_takes_ranks_on_one_gpu; then
     limited 90 "$out/two_ranks.log" env NCCL_MULTI_RANK_GPU_ENABLE=1 $bin/bnlab run experiments/quickstart.json \
-      --ranks 2 --device cuda --only seed=0 --retry --results "$out"
+      --ranks 2 --device cuda --only seed=0 --redo failed --results "$out"
     row "$(verdict)" "two ranks on one GPU, whose speed is emulated; $out/quickstart"
   fi
-  limited 420 "$out/tradeoff.log" $bin/bnlab run $spec --device cuda --retry --results "$out"
+  limited 420 "$out/tradeoff.log" $bin/bnlab run $spec --device cuda --redo failed --results "$out"
   row "$(verdict)" "$(count '^ok ' "$out/tradeoff.log") runs ended well in this call; $out/tradeoff_gpu"
   [ $status -ne 124 ] || row unfinished "scripts/gpu_check.sh tradeoff goes on with the other runs"
   $bin/bnlab report $spec --results "$out" >"$out/tradeoff.txt" 2>>"$out/tradeoff.log" &&

@@ -120,7 +120,13 @@ void add_placement_options(CLI::App& command, LaunchOptions& options) {
       .add_option("--only", options.only, "Runs that match, such as strategy=sync,per_tower; may be repeated")
       ->type_name("KEY=VALUE,...")
       ->allow_extra_args(false);
-  command.add_flag("--retry", options.retry, "Start failed runs again");
+  command
+      .add_option("--redo", options.redo,
+                  "Finished runs that start again: stale, failed, all or the id of one; may be repeated")
+      ->type_name("WHICH")
+      ->allow_extra_args(false);
+  command.add_flag_callback(
+      "--retry", [&options] { options.redo.push_back("failed"); }, "The same as --redo failed");
   add_results_option(command, options.results_dir);
 }
 

@@ -1,13 +1,16 @@
 // bnlab plan: the expanded matrix, what is done, what is left out and why, an estimate of time and memory.
 #include <algorithm>
 #include <iostream>
+#include <map>
 #include <optional>
+#include <tuple>
 
 #include "harness/cli/options.hpp"
 #include "harness/cli/program.hpp"
 #include "harness/launch/placing.hpp"
 #include "harness/launch/progress.hpp"
 #include "harness/launch/selection.hpp"
+#include "harness/launch/survey.hpp"
 #include "harness/mapped.hpp"
 #include "harness/records/cell_records.hpp"
 #include "harness/records/text_table.hpp"
@@ -56,8 +59,9 @@ struct PlanRequest {
 struct Plan {
   Experiment experiment;
   std::vector<PlacedRun> runs;
-  std::vector<std::string> states;  // of each run: the outcome of its record, or "missing"
+  std::vector<Standing> standings;  // of each run
   std::vector<std::string> remarks;
+  std::vector<std::string> missing;  // files that runs read
   int to_start = 0;
   std::optional<double> seconds;            // of the runs to start
   std::optional<double> peak_memory_bytes;  // the largest rank so far
@@ -71,14 +75,14 @@ Plan make_plan(const std::string& spec, const LaunchOptions& options) {
   const std::vector<Record> records = usable_records(options.results_dir, plan.experiment.name);
   double seconds = 0;
   bool all_known = true;
-  for (const PlacedRun& run : plan.runs) {
-    const auto record = find_record(run.folder);
-    plan.states.push_back(record ? name(record->status()) : "missing");
-    if (is_done(run.folder, options.retry)) {
+  plan.missing = look_at_inputs(plan.runs, options);
+  plan.standings = survey(plan.runs, options.redo);
+  for (size_t i = 0; i < plan.runs.size(); ++i) {
+    if (!plan.standings[i].starts) {
       continue;
     }
     ++plan.to_start;
-    const auto expected = expected_seconds(run, records);
+    const auto expected = expected_seconds(plan.runs[i], records);
     all_known = all_known && expected;
     seconds += expected.value_or(0) / options.jobs;
   }
@@ -95,7 +99,10 @@ Json plan_json(const Plan& plan) {
     runs.push_back({{"run_id", plan.runs[i].spec.id},
                     {"placement", plan.runs[i].placement.name()},
                     {"threads_per_rank", plan.runs[i].threads},
-                    {"state", plan.states[i]},
+                    {"state", plan.standings[i].state},
+                    {"failure", or_null(plan.standings[i].failure)},
+                    {"stale", or_null(plan.standings[i].stale)},
+                    {"starts", plan.standings[i].starts},
                     {"folder", plan.runs[i].folder}});
   }
   const auto excluded = mapped(plan.experiment.excluded, [](const auto& cell) {
@@ -105,17 +112,36 @@ Json plan_json(const Plan& plan) {
           {"runs", runs},
           {"excluded", excluded},
           {"to_start", plan.to_start},
+          {"missing", plan.missing},
           {"estimated_time_s", or_null(plan.seconds)},
           {"peak_memory_bytes", or_null(plan.peak_memory_bytes)}};
+}
+
+// What else is said of a run, each sentence with the runs that it is said of.
+void print_reasons(const Plan& plan) {
+  std::map<std::string, int> reasons;
+  for (const Standing& standing : plan.standings) {
+    if (!standing.failure.empty()) {
+      ++reasons[standing.state + ": " + standing.failure];
+    }
+    if (!standing.stale.empty()) {
+      ++reasons["stale: " + standing.stale];
+    }
+  }
+  for (const auto& [reason, runs] : reasons) {
+    std::cout << runs << (runs == 1 ? " run " : " runs ") << reason << "\n";
+  }
 }
 
 void print(const Plan& plan) {
   TextTable table{{{"run"}, {"placement"}, {"threads", true}, {"state"}}, {}};
   for (size_t i = 0; i < plan.runs.size(); ++i) {
-    const PlacedRun& run = plan.runs[i];
-    table.rows.push_back({run.spec.id, run.placement.name(), std::to_string(run.threads), plan.states[i]});
+    const auto& [run, standing] = std::tie(plan.runs[i], plan.standings[i]);
+    table.rows.push_back({run.spec.id, run.placement.name(), std::to_string(run.threads),
+                          standing.state + (standing.stale.empty() ? "" : ", stale")});
   }
   std::cout << table.text();
+  print_reasons(plan);
   for (const auto& cell : plan.experiment.excluded) {
     std::cout << "excluded by exclude[" << cell.rule << "]: " << cell.id << "\n";
   }
@@ -141,7 +167,11 @@ int plan(const PlanRequest& request) {
   } else {
     print(plan);
   }
-  return exit_code::kOk;
+  for (const std::string& message : plan.missing) {
+    std::cerr << "bnlab: " << message << "\n";
+  }
+  // Without a data folder the question was another one than whether the data are there.
+  return plan.missing.empty() || request.options.data_dir.empty() ? exit_code::kOk : exit_code::kUsage;
 }
 
 }  // namespace
@@ -153,6 +183,7 @@ void add_plan(Program& program) {
                                         plan);
   add_spec(command, request.spec);
   add_placement_options(command, request.options);
+  add_data_option(command, request.options.data_dir);
   add_json_flag(command, request.json);
 }
 

@@ -1,4 +1,5 @@
 // bnlab run: trains what is not done yet, then prints the table.
+#include <algorithm>
 #include <filesystem>
 #include <iostream>
 
@@ -15,18 +16,33 @@ struct RunRequest {
   LaunchOptions options;
 };
 
+// The command that was typed, with the cure.
+std::string with_redo(const LaunchOptions& options, const std::string& which) {
+  const bool there = std::ranges::find(options.redo, which) != options.redo.end();
+  return options.command + (there ? "" : " --redo " + which);
+}
+
 void print_outcome(const Experiment& experiment, const LaunchOptions& options, const LaunchSummary& summary) {
   const std::string folder = experiment_folder(options.results_dir, experiment.name).string();
   std::cout << report_text(make_report(experiment, list_records(options.results_dir, experiment.name)));
   std::cout.flush();
   std::cerr << "\n"
-            << summary.finished << " runs done, " << summary.skipped << " were done before, "
-            << summary.failed << " failed\n"
+            << summary.finished << " runs done, " << summary.skipped - summary.failed_before
+            << " were done before, " << summary.failed << " failed";
+  if (summary.failed_before > 0) {
+    std::cerr << ", " << summary.failed_before << " had failed before";
+  }
+  std::cerr << "\n"
             << "records: " << folder << "\n"
             << "figures: scripts/plot.sh " << folder << " --spec " << experiment.file << "\n";
-  if (summary.failed > 0) {
-    std::cerr << "failed runs start again with: " << options.command << (options.retry ? "" : " --retry")
-              << "\n";
+  if (summary.failed + summary.failed_before > 0) {
+    std::cerr << "failed runs start again with: " << with_redo(options, "failed") << "\n";
+  }
+  for (const auto& [reason, runs] : summary.stale) {
+    std::cerr << "stale: " << runs << " finished runs of this table: " << reason << "\n";
+  }
+  if (!summary.stale.empty()) {
+    std::cerr << "stale runs start again with: " << with_redo(options, "stale") << "\n";
   }
 }
 
@@ -40,7 +56,7 @@ int run(const RunRequest& request) {
   if (summary.leads) {
     print_outcome(experiment, request.options, summary);
   }
-  return summary.failed > 0 ? exit_code::kFailed : exit_code::kOk;
+  return summary.failed + summary.failed_before > 0 ? exit_code::kFailed : exit_code::kOk;
 }
 
 }  // namespace

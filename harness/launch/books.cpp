@@ -54,6 +54,7 @@ void Books::ended(const PlacedRun& run, const RunEnd& end, LaunchSummary& summar
   account.jobs = options_.jobs;
   account.launcher = launcher_;
   account.environment = environment_;
+  account.inputs = run.inputs;
   account.notes = run.notes;
   account.notes.insert(account.notes.end(), end.notes.begin(), end.notes.end());
   write_json(std::filesystem::path(run.folder) / kRecordFile, compose_record(account));

@@ -14,6 +14,8 @@
 #include "harness/launch/environment_world.hpp"
 #include "harness/launch/rank_job.hpp"
 #include "harness/launch/selection.hpp"
+#include "harness/launch/survey.hpp"
+#include "harness/mapped.hpp"
 #include "harness/records/results_lock.hpp"
 
 namespace bnlab {
@@ -67,11 +69,12 @@ class JoinedWorld {
 
   LaunchSummary run() {
     std::vector<std::string> remarks;
-    const std::vector<PlacedRun> fitting = runs_that_fit(experiment_, options_, world_, remarks);
-    const Json plan = agree_on_plan(fitting);
+    std::vector<PlacedRun> fitting = runs_that_fit(experiment_, options_, world_, remarks);
+    const Json plan = agree_on_plan(fitting, remarks);
     const std::vector<PlacedRun> chosen = chosen_runs(fitting, plan);
     summary_.leads = leads();
     summary_.skipped = static_cast<int>(fitting.size() - chosen.size());
+    summary_.failed_before = plan.at("failed_before").get<int>();
     if (leads()) {
       books_.emplace(experiment_, options_, world_.launcher, chosen, remarks);
     }
@@ -84,22 +87,19 @@ class JoinedWorld {
  private:
   bool leads() const { return world_.rendezvous.rank == 0; }
 
-  // {"error", "session", "runs"}: what rank 0 decided. If it could not, every rank throws its error.
-  Json agree_on_plan(const std::vector<PlacedRun>& fitting) {
+  // {"error", "session", "runs", "failed_before"}: what rank 0 decided. If it could not, every rank throws its error.
+  Json agree_on_plan(std::vector<PlacedRun>& fitting, std::vector<std::string>& remarks) {
     Json plan{
         {"error", nullptr}, {"session", std::to_string(getpid()) + "-" + now_utc()}, {"runs", Json::array()}};
     if (leads()) {
       try {
         lock_.emplace(options_.results_dir);
-        for (const PlacedRun& run : fitting) {
-          if (!is_done(run.folder, options_.retry)) {
-            plan["runs"].push_back(name_of(run));
-          }
-        }
+        plan["runs"] = mapped(runs_to_start(experiment_, fitting, options_, summary_, remarks), name_of);
       } catch (const Error& error) {
         plan["error"] = error.what();
       }
     }
+    plan["failed_before"] = summary_.failed_before;
     Rendezvous place = world_.rendezvous;
     place.prefix = "plan";
     plan = Json::parse(share_text(place, plan.dump()));

@@ -2,6 +2,7 @@
 // outcome. A failed run never ends the matrix. This needs no LibTorch.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -21,7 +22,7 @@ struct LaunchOptions {
   bool joined = false;               // the ranks are those of a launcher such as torchrun
   int jobs = 1;                      // independent runs side by side
   std::vector<std::string> only;     // "strategy=sync,per_tower", "seed=0": runs that match all of them
-  bool retry = false;                // start failed runs again
+  std::vector<std::string> redo;     // "stale", "failed", "all" or run ids: finished runs that start again
   std::string results_dir = "results";
   std::string data_dir;
   std::string command;  // as typed, for the record
@@ -30,9 +31,11 @@ struct LaunchOptions {
 };
 
 struct LaunchSummary {
-  int finished = 0;  // ok, in this call
-  int skipped = 0;   // finished before
-  int failed = 0;    // any other outcome, in this call
+  int finished = 0;                  // ok, in this call
+  int failed = 0;                    // any other outcome, in this call
+  int skipped = 0;                   // finished before,
+  int failed_before = 0;             // of which so many failed,
+  std::map<std::string, int> stale;  // and so many are stale, for this reason
   bool interrupted = false;
   bool leads = true;  // false on every rank but the first of a world that a launcher such as torchrun made
 

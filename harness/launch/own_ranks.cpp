@@ -1,4 +1,4 @@
-// Runs a matrix with ranks that are children of this process. Runs that are done are left out here (is_done).
+// Runs a matrix with ranks that are children of this process. Runs that need no start are left out here (survey).
 #include <signal.h>
 
 #include <algorithm>
@@ -10,6 +10,7 @@
 #include "harness/launch/books.hpp"
 #include "harness/launch/running_run.hpp"
 #include "harness/launch/selection.hpp"
+#include "harness/launch/survey.hpp"
 #include "harness/records/results_lock.hpp"
 
 namespace bnlab {
@@ -58,10 +59,9 @@ class OwnRanks {
   LaunchSummary run() {
     std::vector<std::string> remarks;
     const ResultsLock lock(options_.results_dir);
-    waiting_ = place_runs(experiment_, select_runs(experiment_, options_.only), options_, visible_gpus,
-                          usable_cores(), remarks);
-    summary_.skipped = static_cast<int>(
-        std::erase_if(waiting_, [&](const PlacedRun& run) { return is_done(run.folder, options_.retry); }));
+    std::vector<PlacedRun> asked = place_runs(experiment_, select_runs(experiment_, options_.only), options_,
+                                              visible_gpus, usable_cores(), remarks);
+    waiting_ = runs_to_start(experiment_, asked, options_, summary_, remarks);
     const auto on_gpu = [](const PlacedRun& run) { return run.placement.device == "cuda"; };
     gpus_ = GpuShares(std::ranges::any_of(waiting_, on_gpu) ? visible_gpus() : 0);
     Books books(experiment_, options_, "bnlab", waiting_, remarks);

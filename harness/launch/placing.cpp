@@ -140,7 +140,7 @@ std::vector<PlacedRun> place_runs(const Experiment& experiment, const std::vecto
                                   std::vector<std::string>& remarks) {
   std::vector<PlacedRun> placed;
   for (const RunSpec& run : runs) {
-    PlacedRun place{run, {}, "", 1, {}, {}};
+    PlacedRun place{run, {}, "", 1, {}, {}, {}};
     place.placement.device = choose_device(run, options, gpus, place, remarks);
     const bool on_gpu = place.placement.device == "cuda";
     place.placement.ranks = choose_ranks(run, options, on_gpu ? gpus() : 0, remarks);

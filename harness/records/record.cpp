@@ -8,6 +8,7 @@
 #include "harness/error.hpp"
 #include "harness/experiment/dotted.hpp"
 #include "harness/records/environment.hpp"
+#include "harness/records/inputs.hpp"
 
 namespace bnlab {
 namespace {
@@ -24,6 +25,14 @@ Json placement_json(const RunAccount& account) {
           {"emulated", placement.towers_per_rank > 1 || placement.shared_gpus},
           {"jobs", account.jobs},
           {"launcher", account.launcher}};
+}
+
+// "700 files, 812345678 bytes, 1f3a9c2b4d5e6f70"
+std::string size_text(const Json& inputs) {
+  const auto text = [&](const char* key) { return inputs.contains(key) ? inputs[key] : Json("unknown"); };
+  const Json print = text("fingerprint");
+  return text("files").dump() + " files, " + text("bytes").dump() + " bytes, " +
+         (print.is_string() ? print.get<std::string>() : print.dump());
 }
 
 Json outcome_json(const Outcome& outcome) {
@@ -83,6 +92,7 @@ Json compose_record(const RunAccount& account) {
                         {"result", account.result}},
                        notes);
   record["notes"] = notes;
+  if (!account.inputs.is_null()) record["inputs"] = account.inputs;
   return record;
 }
 
@@ -115,7 +125,11 @@ Record::Record(Json value, std::filesystem::path file) : value_(std::move(value)
   for (const char* path : {"spec.seed", "placement.ranks", "wall_time_s"}) {
     if (!at(path).is_number()) throw Error(Error::Kind::data, file_.string() + ": " + path + " is missing");
   }
-  status_named(at("outcome.status").get<std::string>());
+  try {
+    status();
+  } catch (const Error& error) {
+    throw Error(Error::Kind::data, file_.string() + ": outcome.status: " + error.what());
+  }
 }
 
 std::optional<double> Record::number(const std::string& path) const {
@@ -123,10 +137,31 @@ std::optional<double> Record::number(const std::string& path) const {
   return value.is_number() ? std::optional(value.get<double>()) : std::nullopt;
 }
 
-bool Record::stale() const {
-  const Json build =
-      code_version();  // a record without a fingerprint is older than any build that asks for one
-  return at("code.version") != build.at("version") || at("code.fingerprint") != build.at("fingerprint");
+std::string Record::why_stale() const {
+  static const Json build = code_version();
+  for (const char* part : {"version", "fingerprint"}) {  // one without is older than any build that writes it
+    if (const Json& then = at("code." + std::string(part)); then != build.at(part)) {
+      return "the code that computes has changed since (" + std::string(part) + " " +
+             (then.is_string() ? then.get<std::string>() : "unknown") + " then, " +
+             build.at(part).get<std::string>() + " now)";
+    }
+  }
+  return changed_inputs_;
+}
+
+void Record::compare_inputs(const Json& today) {
+  for (const auto& [part, words] :
+       {std::pair("data", "the data have"), {"weights", "the weights of init_from have"}}) {
+    const Json& then = at("inputs." + std::string(part));
+    const Json& now = value_at(today, part);
+    if (then.is_object() && now.is_object() &&
+        value_at(then, "fingerprint") != value_at(now, "fingerprint")) {
+      changed_inputs_ =
+          std::string(words) + " changed since (" + size_text(then) + " then, " + size_text(now) + " now)";
+      return;
+    }
+  }
+  changed_inputs_.clear();
 }
 
 bool Record::throughput_counts() const {
@@ -146,17 +181,34 @@ std::optional<Record> find_record(const std::filesystem::path& folder) {
   return Record(read_json(file), file);
 }
 
-bool is_done(const std::filesystem::path& folder, bool retry) {
-  const std::optional<Record> record = find_record(folder);
-  return record && record->finished() && (!retry || record->status() == Status::ok);
+void check_place(const Record& record) {
+  const std::filesystem::path folder = record.file().parent_path();
+  const std::filesystem::path own = std::filesystem::path(record.run_id()) / record.placement();
+  if (own != folder.parent_path().filename() / folder.filename()) {
+    throw Error(Error::Kind::data, record.file().string() + " is the record of " + own.string() +
+                                       " and lies in a wrong folder; move it there or delete it");
+  }
+}
+
+void check_spec(const Record& record, const RunSpec& run) {
+  const Json& spec = record.at("spec");
+  if (spec != run.resolved && read_resolved(spec).id != run.id) {  // keys that change no result may differ
+    throw Error(Error::Kind::data,
+                record.file().string() + " does not hold the spec of its run " + run.id + "; it was altered");
+  }
 }
 
 std::vector<Record> list_records(const std::filesystem::path& results, const std::string& experiment,
                                  std::vector<std::string>* problems) {
   std::vector<Record> records;
+  const LastInputs last(experiment_folder(results, experiment));
   for (const auto& folder : run_folders(results, experiment)) {
     try {
-      if (auto record = find_record(folder)) records.push_back(std::move(*record));
+      if (auto record = find_record(folder)) {
+        check_place(*record);
+        record->compare_inputs(last.of(record->at("spec")));
+        records.push_back(std::move(*record));
+      }
     } catch (const Error& error) {
       if (problems != nullptr) problems->push_back(error.what());
     }

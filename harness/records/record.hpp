@@ -52,6 +52,7 @@ struct RunAccount : RunEnd {
   int jobs = 1;                    // independent runs side by side at the time
   std::string launcher = "bnlab";  // or "torchrun", "mpirun", "srun"
   Json environment;                // of environment.hpp, without `variables`
+  Json inputs;                     // of inputs.hpp; null where nobody looked
 };
 
 // `value` with every number that is not finite replaced by null, since JSON has neither NaN nor infinity; for each a
@@ -92,15 +93,19 @@ class Record {
 
   bool finished() const { return status() != Status::interrupted; }  // all outcomes but interrupted
   bool failed() const { return finished() && status() != Status::ok; }
-  // Whether code wrote it that may compute something else than this build: its version or fingerprint
-  // (cmake/fingerprint.py) is another one, or missing.
-  bool stale() const;
+  // Why the run would answer something else today, in words, or "" if it would not: the code that computes is another one
+  // (its version or its fingerprint, of cmake/fingerprint.py), or data or weights are, as far as compare_inputs was told.
+  std::string why_stale() const;
+  bool stale() const { return !why_stale().empty(); }
+  // `today`: what the run would read now (inputs.hpp); null where that is not known.
+  void compare_inputs(const Json& today);
   // Whether its throughput may be claimed: each rank had one tower, and the run had the machine to itself.
   bool throughput_counts() const;
 
  private:
   Json value_;
   std::filesystem::path file_;
+  std::string changed_inputs_;  // in words
 };
 
 // Whether `record` is one of `run`: it has its id, and the placement that the run asks for, if any.
@@ -108,11 +113,13 @@ bool is_of(const Record& record, const RunSpec& run);
 
 // The record of a run folder, or nothing if it has none yet. A damaged one throws Error (data).
 std::optional<Record> find_record(const std::filesystem::path& folder);
-// Whether the run needs no new start because it has a finished record, with `retry` one that is ok.
-bool is_done(const std::filesystem::path& folder, bool retry);
+// Throws Error (data) unless the record lies in RUN_ID/PLACEMENT, its own.
+void check_place(const Record& record);
+// Throws Error (data) unless the record's spec is that of the run.
+void check_spec(const Record& record, const RunSpec& run);
 
-// All records of an experiment, sorted by run id and placement; none if the folder does not exist.
-// Records that cannot be read are left out and described in `problems`, if given.
+// All records of an experiment, sorted by run id and placement; none if the folder does not exist. They are compared with
+// what their runs were last seen to read. Records that cannot be read or lie in a wrong folder are left out and described in `problems`, if given.
 std::vector<Record> list_records(const std::filesystem::path& results, const std::string& experiment,
                                  std::vector<std::string>* problems = nullptr);
 

@@ -14,6 +14,8 @@
 namespace bnlab {
 namespace {
 
+constexpr int kDeepest = 64;  // objects and arrays inside each other, far more than any file of ours has
+
 [[noreturn]] void fail(const std::string& what, const std::filesystem::path& file) {
   throw Error(Error::Kind::environment, what + " " + file.string() + ": " + std::strerror(errno));
 }
@@ -113,8 +115,15 @@ std::string read_text(const std::filesystem::path& file) {
 }
 
 Json read_json(const std::filesystem::path& file) {
+  const auto not_too_deep = [&](int depth, Json::parse_event_t, const Json&) {
+    if (depth > kDeepest) {
+      throw Error(Error::Kind::data,
+                  file.string() + ": nested deeper than " + std::to_string(kDeepest) + " levels");
+    }
+    return true;
+  };
   try {
-    return Json::parse(read_text(file));
+    return Json::parse(read_text(file), not_too_deep);
   } catch (const Json::parse_error& error) {
     throw Error(Error::Kind::data, file.string() + " is not JSON: " + error.what());
   }

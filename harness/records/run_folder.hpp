@@ -52,7 +52,7 @@ void write_atomically(const std::filesystem::path& file, std::string_view text);
 // pass the value through finite() of record.hpp first.
 void write_json(const std::filesystem::path& file, const Json& value);
 
-// Throws Error (data) that names the file when it is missing, unreadable or not JSON.
+// Throws Error (data) that names the file when it is missing, unreadable, not JSON or nested too deep.
 std::string read_text(const std::filesystem::path& file);
 Json read_json(const std::filesystem::path& file);
 

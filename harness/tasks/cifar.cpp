@@ -1,15 +1,16 @@
 // cifar10 and cifar100: small photographs of things, 32x32, 50000 for training and 10000 for the test (Krizhevsky 2009), in
 // the binary form of https://www.cs.toronto.edu/~kriz/cifar.html. A record is one byte of a label (CIFAR-100: a coarse and a
-// fine one, of which the fine one counts) and 1024 bytes each of red, green and blue, row by row.
-// Training images are padded with 4 black pixels on each side, cropped to 32x32 at random and flipped at random (He et
-// al. 2016).
+// fine one, which counts) and 1024 bytes each of red, green and blue, row by row. Training images are padded with 4 black
+// pixels on each side, cropped to 32x32 at random and flipped at random (He et al. 2016).
 #include <array>
 #include <filesystem>
 #include <fstream>
 #include <numeric>
 
 #include "harness/components/registry.hpp"
+#include "harness/components/task_files.hpp"
 #include "harness/error.hpp"
+#include "harness/mapped.hpp"
 #include "harness/random.hpp"
 #include "harness/tasks/classification.hpp"
 #include "harness/tasks/photographs.hpp"
@@ -22,8 +23,8 @@ constexpr int64_t kSide = 32, kPlane = kSide * kSide, kPixels = 3 * kPlane, kPad
 
 // A data set as it is published.
 struct Published {
-  std::vector<std::string> training;  // files
-  std::string test;
+  std::string task, root;
+  std::vector<std::string> files;  // those of the training, then that of the test
   int64_t training_file_records, test_records;
   int64_t label_bytes;  // of a record; the last one is the class
   int64_t classes;
@@ -32,22 +33,24 @@ struct Published {
 };
 
 const Published& cifar10() {
-  static const Published published{
-      {"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin", "data_batch_4.bin", "data_batch_5.bin"},
-      "test_batch.bin",
-      10000,
-      10000,
-      1,
-      10,
-      {0.4914f, 0.4822f, 0.4465f},
-      {0.2470f, 0.2435f, 0.2616f},
-      "cifar-10-binary.tar.gz"};
+  static const Published published{"cifar10",
+                                   "cifar-10-batches-bin",
+                                   {"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin",
+                                    "data_batch_4.bin", "data_batch_5.bin", "test_batch.bin"},
+                                   10000,
+                                   10000,
+                                   1,
+                                   10,
+                                   {0.4914f, 0.4822f, 0.4465f},
+                                   {0.2470f, 0.2435f, 0.2616f},
+                                   "cifar-10-binary.tar.gz"};
   return published;
 }
 
 const Published& cifar100() {
-  static const Published published{{"train.bin"},
-                                   "test.bin",
+  static const Published published{"cifar100",
+                                   "cifar-100-binary",
+                                   {"train.bin", "test.bin"},
                                    50000,
                                    10000,
                                    2,
@@ -116,6 +119,12 @@ struct Options : ClassificationOptions {
   ImageSizes image_sizes() const { return {{kSide, kSide}, {kSide, kSide}}; }
 };
 
+std::vector<std::string> files_of(const Published& published, const Options& options,
+                                  const std::string& data_dir) {
+  const fs::path root = data_root({.data_dir = data_dir}, published.task, options.root);
+  return mapped(published.files, [&](const std::string& file) { return (root / file).string(); });
+}
+
 class Cifar : public ClassificationTask {
  public:
   std::array<int64_t, 2> training_image_size() const override { return {kSide, kSide}; }
@@ -160,13 +169,14 @@ class Cifar : public ClassificationTask {
   }
 
  protected:
-  Cifar(const Published& published, const std::string& task, const Options& options, const Context& context)
+  Cifar(const Published& published, const Options& options, const Context& context)
       : ClassificationTask(published.classes, options), seed_(context.seed), augment_(options.augment) {
-    const fs::path root = data_root(context, task, options.root);
-    for (const std::string& file : published.training) {
-      append(root / file, published.training_file_records, published, train_);
+    const std::vector<std::string> files = files_of(published, options, context.data_dir);
+    for (const std::string& file : files) {
+      const bool test = file == files.back();
+      append(file, test ? published.test_records : published.training_file_records, published,
+             test ? test_ : train_);
     }
-    append(root / published.test, published.test_records, published, test_);
     for (size_t c = 0; c < 3; ++c) {
       for (size_t value = 0; value < 256; ++value) {
         normalised_[c][value] =
@@ -205,21 +215,16 @@ class Cifar : public ClassificationTask {
   std::array<std::array<float, 256>, 3> normalised_;  // of each channel and byte
 };
 
-class Cifar10 : public Cifar {
+template <const Published& (*published)()>
+class CifarOf : public Cifar {
  public:
   struct Options : cifar::Options {
-    Options() { root = "cifar-10-batches-bin"; }
+    Options() { root = published().root; }
   };
-  Cifar10(const Options& options, const Context& context) : Cifar(cifar10(), "cifar10", options, context) {}
-};
-
-class Cifar100 : public Cifar {
- public:
-  struct Options : cifar::Options {
-    Options() { root = "cifar-100-binary"; }
-  };
-  Cifar100(const Options& options, const Context& context)
-      : Cifar(cifar100(), "cifar100", options, context) {}
+  CifarOf(const Options& options, const Context& context) : Cifar(published(), options, context) {}
+  static std::vector<std::string> files(const Options& options, const std::string& data_dir) {
+    return files_of(published(), options, data_dir);
+  }
 };
 
 const Registered<Task> cifar10_entry{
@@ -227,13 +232,16 @@ const Registered<Task> cifar10_entry{
      .summary = "CIFAR-10: photographs of 32x32 in 10 classes, from binary files",
      .source = "Krizhevsky 2009",
      .of = Subjects::images},
-    make<Task, Cifar10>};
+    make<Task, CifarOf<cifar10>>};
 
 const Registered<Task> cifar100_entry{
     {.name = "cifar100",
      .summary = "CIFAR-100: photographs of 32x32 in 100 classes, from binary files",
      .source = "Krizhevsky 2009",
      .of = Subjects::images},
-    make<Task, Cifar100>};
+    make<Task, CifarOf<cifar100>>};
+
+const TaskFiles cifar10_files{"cifar10", CifarOf<cifar10>::files},
+    cifar100_files{"cifar100", CifarOf<cifar100>::files};
 
 }  // namespace bnlab::cifar

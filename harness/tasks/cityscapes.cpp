@@ -5,6 +5,7 @@
 //   gtFine/SPLIT/CITY/NAME_gtFine_labelTrainIds.png   classes 0 to 18 and 255: there once somebody has converted them
 // The city is the group: metrics are also given city by city.
 #include "harness/components/registry.hpp"
+#include "harness/components/task_files.hpp"
 #include "harness/tasks/photographs.hpp"
 
 namespace bnlab::cityscapes {
@@ -59,7 +60,6 @@ class Cityscapes : public PhotographTask {
   Cityscapes(const Options& options, const Context& context)
       : PhotographTask(files(options, context), options, context) {}
 
- private:
   static std::vector<LabelledFile> split(const fs::path& root, const Options& options,
                                          const std::string& name, const std::string& key) {
     auto files =
@@ -87,5 +87,9 @@ const Registered<Task> entry{
      .summary = "Cityscapes photographs of streets, 19 classes, from its own folders",
      .source = "Cordts et al., CVPR 2016"},
     make<Task, Cityscapes>};
+
+const TaskFiles task_files{"cityscapes", [](const Cityscapes::Options& options, const std::string& data_dir) {
+                             return paths_of(Cityscapes::files(options, {.data_dir = data_dir}));
+                           }};
 
 }  // namespace bnlab::cityscapes

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "harness/components/registry.hpp"
+#include "harness/components/task_files.hpp"
 #include "harness/error.hpp"
 #include "harness/tasks/images/label_options.hpp"
 #include "harness/tasks/photographs.hpp"
@@ -176,5 +177,17 @@ class Folder : public PhotographTask {
 const Registered<Task> entry{
     {.name = "folder", .summary = "your own photographs and label maps, from a folder or list files"},
     bnlab::make<Task, Folder>};
+
+const TaskFiles task_files{
+    "folder", [](const Options& options, const std::string& data_dir) {
+      const Task::Context context{.data_dir = data_dir};
+      std::vector<std::string> paths = paths_of(files(options, context));
+      for (const auto& list : {options.train_list, options.test_list}) {
+        if (list) {
+          paths.push_back((data_root(context, "folder", options.root) / *list).string());
+        }
+      }
+      return paths;
+    }};
 
 }  // namespace bnlab::folder

@@ -7,6 +7,7 @@
 #include <regex>
 
 #include "harness/components/registry.hpp"
+#include "harness/components/task_files.hpp"
 #include "harness/error.hpp"
 #include "harness/tasks/classification.hpp"
 #include "harness/tasks/images/listing.hpp"
@@ -217,5 +218,18 @@ const Registered<Task> entry{{.name = "frames",
                               .source = "lists as in Wang et al. 2016 (TSN)",
                               .of = Subjects::clips},
                              make<Task, Frames>};
+
+const TaskFiles task_files{"frames", [](const Options& options, const std::string& data_dir) {
+                             const fs::path root = data_root({.data_dir = data_dir}, "frames", options.root);
+                             std::vector<std::string> paths;
+                             for (const auto& [key, given] : {std::pair("train_list", options.train_list),
+                                                              {"test_list", options.test_list}}) {
+                               const fs::path list = below(root, given, key);
+                               const Clips clips = read_list(root, list, options);
+                               paths.push_back(list.string());
+                               paths.insert(paths.end(), clips.files.begin(), clips.files.end());
+                             }
+                             return paths;
+                           }};
 
 }  // namespace bnlab::frames

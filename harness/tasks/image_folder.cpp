@@ -7,6 +7,7 @@
 #include <map>
 
 #include "harness/components/registry.hpp"
+#include "harness/components/task_files.hpp"
 #include "harness/error.hpp"
 #include "harness/tasks/classification.hpp"
 #include "harness/tasks/images/listing.hpp"
@@ -119,10 +120,12 @@ class ImageFolder : public ClassificationTask {
     return {train_.labels.begin(), train_.labels.end()};
   }
 
- private:
   struct Splits {
     FilesOfClass train, test;
   };
+  static Splits splits(const Options& options, const Context& context);
+
+ private:
   struct Split {
     // `train`: whose folders tell the classes.
     Split(const FilesOfClass& files, const FilesOfClass& train, int64_t short_side) {
@@ -136,36 +139,6 @@ class ImageFolder : public ClassificationTask {
     ResizedImages images;
     std::vector<int64_t> labels;
   };
-
-  static Splits splits(const Options& options, const Context& context) {
-    const fs::path root = data_root(context, "image_folder", options.root);
-    const fs::path train = below(root, options.train_split, "train_split");
-    fs::path test = below(root, options.test_split.value_or("test"), "test_split");
-    if (!options.test_split && !fs::is_directory(test)) {
-      test = root / "val";
-    }
-    for (const fs::path& split : {train, test}) {
-      if (!fs::is_directory(split)) {
-        fail(split.string() + ": no such folder; expected " + (root / options.train_split).string() +
-             "/CLASS/NAME.jpg and " + (root / options.test_split.value_or("test")).string() +
-             "/CLASS/NAME.jpg");
-      }
-    }
-    Splits found{list_split(train), list_split(test)};
-    if (found.train.size() < 2) {
-      fail(train.string() + ": expected a folder of images for each of at least two classes, got " +
-           std::to_string(found.train.size()));
-    }
-    for (const auto& [name, files] : found.test) {
-      if (!found.train.contains(name)) {
-        fail((test / name).string() + ": the training split has no such class");
-      }
-    }
-    if (found.test.empty()) {
-      fail(test.string() + ": expected a folder of images for each class, got none");
-    }
-    return found;
-  }
 
   ImageFolder(const Options& options, const Context& context, const Splits& found)
       : ClassificationTask(static_cast<int64_t>(found.train.size()), options),
@@ -188,10 +161,52 @@ class ImageFolder : public ClassificationTask {
   Split train_, test_;
 };
 
+ImageFolder::Splits ImageFolder::splits(const Options& options, const Context& context) {
+  const fs::path root = data_root(context, "image_folder", options.root);
+  const fs::path train = below(root, options.train_split, "train_split");
+  fs::path test = below(root, options.test_split.value_or("test"), "test_split");
+  if (!options.test_split && !fs::is_directory(test)) {
+    test = root / "val";
+  }
+  for (const fs::path& split : {train, test}) {
+    if (!fs::is_directory(split)) {
+      fail(split.string() + ": no such folder; expected " + (root / options.train_split).string() +
+           "/CLASS/NAME.jpg and " + (root / options.test_split.value_or("test")).string() +
+           "/CLASS/NAME.jpg");
+    }
+  }
+  Splits found{list_split(train), list_split(test)};
+  if (found.train.size() < 2) {
+    fail(train.string() + ": expected a folder of images for each of at least two classes, got " +
+         std::to_string(found.train.size()));
+  }
+  for (const auto& [name, files] : found.test) {
+    if (!found.train.contains(name)) {
+      fail((test / name).string() + ": the training split has no such class");
+    }
+  }
+  if (found.test.empty()) {
+    fail(test.string() + ": expected a folder of images for each class, got none");
+  }
+  return found;
+}
+
 const Registered<Task> entry{{.name = "image_folder",
                               .summary = "your own photographs, one folder per class",
                               .source = "torchvision's ImageFolder",
                               .of = Subjects::images},
                              make<Task, ImageFolder>};
+
+const TaskFiles task_files{"image_folder",
+                           [](const ImageFolder::Options& options, const std::string& data_dir) {
+                             std::vector<std::string> paths;
+                             const auto found = ImageFolder::splits(options, {.data_dir = data_dir});
+                             for (const auto* split : {&found.train, &found.test}) {
+                               for (const auto& [unused, files] : *split) {
+                                 paths.insert(paths.end(), files.begin(), files.end());
+                               }
+                             }
+                             return paths;
+                           }};
 
 }  // namespace bnlab::image_folder

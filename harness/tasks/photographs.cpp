@@ -99,6 +99,17 @@ std::filesystem::path data_root(const Task::Context& context, const std::string&
   return below(context.data_dir, root, "root");
 }
 
+std::vector<std::string> paths_of(const PhotographSet& set) {
+  std::vector<std::string> paths;
+  for (const auto* side : {&set.training, &set.test}) {
+    for (const LabelledFile& file : *side) {
+      paths.push_back(file.image);
+      paths.push_back(file.labels);
+    }
+  }
+  return paths;
+}
+
 PhotographTask::PhotographTask(const PhotographSet& set, const PhotographOptions& options,
                                const Context& context)
     : SegmentationTask(std::ssize(set.classes), options),

@@ -49,6 +49,9 @@ struct PhotographSet {
   bool one_size = false;   // whether images of several sizes are a mistake
 };
 
+// The paths of all images and labels, for TaskFiles (harness/components/task_files.hpp).
+std::vector<std::string> paths_of(const PhotographSet& set);
+
 // The folder that holds the files of a task: `root` below --data. Throws Error (usage) if there is no data folder.
 std::filesystem::path data_root(const Task::Context& context, const std::string& task,
                                 const std::string& root);

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "harness/components/registry.hpp"
+#include "harness/components/task_files.hpp"
 #include "harness/error.hpp"
 #include "harness/tasks/photographs.hpp"
 
@@ -21,7 +22,8 @@ const std::vector<std::string> kClasses = {
     "motorbike",  "person",    "pottedplant", "sheep", "sofa",        "train",  "tvmonitor"};
 constexpr int64_t kVoidId = 255;
 
-std::vector<LabelledFile> list_files(const fs::path& root, const std::string& split, const std::string& key) {
+// The file that lists a split.
+fs::path list_of(const fs::path& root, const std::string& split, const std::string& key) {
   const fs::path lists = root / "ImageSets" / "Segmentation";
   fs::path list = below(lists, split + ".txt", key);
   if (split == "trainaug" && !fs::exists(list)) {
@@ -32,6 +34,11 @@ std::vector<LabelledFile> list_files(const fs::path& root, const std::string& sp
                 (lists / (split + ".txt")).string() + ": does not exist; name a list of this folder as `" +
                     key + "` (\"train\" comes with VOC itself, \"trainaug\" with the added labels)");
   }
+  return list;
+}
+
+std::vector<LabelledFile> list_files(const fs::path& root, const std::string& split, const std::string& key) {
+  const fs::path list = list_of(root, split, key);
   const bool added = split.find("aug") != std::string::npos;
   return read_list(list, root, {root / "JPEGImages"},
                    {root / (added ? "SegmentationClassAug" : "SegmentationClass")});
@@ -71,7 +78,6 @@ class Voc : public PhotographTask {
   Voc(const Options& options, const Context& context)
       : PhotographTask(files(options, context), options, context) {}
 
- private:
   static PhotographSet files(const Options& options, const Context& context) {
     const fs::path root = data_root(context, "voc", options.root);
     PhotographSet set{.training = list_files(root, options.train_split, "train_split"),
@@ -88,5 +94,14 @@ const Registered<Task> entry{
      .summary = "PASCAL VOC 2012 photographs, 20 kinds of objects and background, by lists",
      .source = "Everingham et al., IJCV 2015; added labels: Hariharan et al., ICCV 2011"},
     make<Task, Voc>};
+
+const TaskFiles task_files{"voc", [](const Voc::Options& options, const std::string& data_dir) {
+                             const Task::Context context{.data_dir = data_dir};
+                             std::vector<std::string> paths = paths_of(Voc::files(options, context));
+                             const fs::path root = data_root(context, "voc", options.root);
+                             paths.push_back(list_of(root, options.train_split, "train_split").string());
+                             paths.push_back(list_of(root, options.test_split, "test_split").string());
+                             return paths;
+                           }};
 
 }  // namespace bnlab::voc

@@ -207,11 +207,11 @@ TEST_F(RunCommand, PrintsTheTableToStandardOutputAndTalksElsewhere) {
   EXPECT_TRUE(has(answer.err, "scripts/plot.sh " + (scratch_ / "results") + "/fake")) << answer.err;
 }
 
-TEST_F(RunCommand, AFailedRunIsExitCodeOneAndTheWayToRetryIsShown) {
+TEST_F(RunCommand, AFailedRunIsExitCodeOneAndTheWayToRedoItIsShown) {
   const Answer answer =
       call_with_results({"run", scratch_.write_spec(test::behaves("refuse")), "--ranks", "1"});
   EXPECT_EQ(answer.code, exit_code::kFailed);
-  EXPECT_TRUE(has(answer.err, "--retry")) << answer.err;
+  EXPECT_TRUE(has(answer.err, "--redo failed")) << answer.err;
 }
 
 TEST_F(RunCommand, OnlyMayBeRepeatedAndTakesOneArgument) {

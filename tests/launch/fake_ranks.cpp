@@ -9,11 +9,13 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <stdexcept>
 
 #include "harness/components/registry.hpp"
+#include "harness/components/task_files.hpp"
 #include "harness/error.hpp"
 #include "harness/layer/layer_program.hpp"
 #include "harness/tasks/images/write_png.hpp"
@@ -35,6 +37,27 @@ struct TaskOptions {
         .one_of({"ok", "refuse", "diverge", "exit", "kill", "stop", "stop on a GPU", "hang"});
   }
 };
+
+struct OnFilesOptions : TaskOptions {
+  std::string root = "files";
+
+  void describe(OptionVisitor& option) {
+    TaskOptions::describe(option);
+    option("root", root, "folder of the files");
+  }
+};
+
+const TaskFiles files_below{
+    "on_files", [](const OnFilesOptions& options, const std::string& data_dir) {
+      if (data_dir.empty()) {
+        throw Error(Error::Kind::usage, "task on_files: no data folder given; say --data DIR");
+      }
+      std::vector<std::string> files;
+      for (const auto& entry : std::filesystem::directory_iterator(data_dir + "/" + options.root)) {
+        files.push_back(entry.path().string());
+      }
+      return files;
+    }};
 
 struct FolderOptions {
   std::string root;
@@ -62,6 +85,7 @@ struct SgdOptions {
 
 [[maybe_unused]] const bool declared_here = [] {
   register_about("task", with_options<TaskOptions>({.name = "fake", .summary = "does what it is told"}));
+  register_about("task", with_options<OnFilesOptions>({.name = "on_files", .summary = "the same, on files"}));
   register_about("task", with_options<FolderOptions>({.name = "files", .summary = "needs to be told more"}));
   register_about("model", {.name = "fake", .summary = "no network"});
   register_about("optimizer", with_options<SgdOptions>({.name = "sgd", .summary = "one optimizer"}));

@@ -223,7 +223,7 @@ TEST(Launch, ARunPastItsTimeLimitIsKilled) {
   expect_nobody_left(scratch, 2);
 }
 
-TEST(Launch, FailedRunsStartAgainOnlyWithRetryAndInACleanFolder) {
+TEST(Launch, FailedRunsStartAgainOnlyOnRequestAndInACleanFolder) {
   const Scratch scratch;
   const auto spec = scratch.write_spec(behaves("refuse"));
   LaunchOptions options = scratch.options(1);
@@ -232,16 +232,16 @@ TEST(Launch, FailedRunsStartAgainOnlyWithRetryAndInACleanFolder) {
   std::ofstream(left_over) << "x";
   EXPECT_EQ(run(spec, options).skipped, 1);
   EXPECT_TRUE(fs::exists(left_over));
-  options.retry = true;
+  options.redo = {"failed"};
   EXPECT_EQ(run(spec, options).failed, 1);
   EXPECT_FALSE(fs::exists(left_over));
 }
 
-TEST(Launch, RetryKeepsRunsThatWentWell) {
+TEST(Launch, RedoingTheFailedKeepsRunsThatWentWell) {
   const Scratch scratch;
   const auto spec = scratch.write_spec(behaves("ok"));
   LaunchOptions options = scratch.options(1);
-  options.retry = true;
+  options.redo = {"failed"};
   EXPECT_EQ(run(spec, options).finished, 1);
   EXPECT_EQ(run(spec, options).skipped, 1);
 }

@@ -61,23 +61,12 @@ TEST(Record, ReadsBackWhatWasWritten) {
   EXPECT_FALSE(record->stale());
 }
 
-TEST(Record, EveryOutcomeButInterruptedIsFinishedUntilRetried) {
-  const TemporaryFolder results;
-  for (const Status status : {Status::ok, Status::diverged, Status::oom, Status::timeout, Status::crashed,
-                              Status::error, Status::interrupted}) {
-    const auto folder = save(results.path(), ended(status));
-    EXPECT_EQ(status_named(name(status)), status);
-    EXPECT_EQ(is_done(folder, false), status != Status::interrupted) << name(status);
-    EXPECT_EQ(is_done(folder, true), status == Status::ok) << name(status);
-  }
-}
-
 TEST(Record, ATemporaryLeftBehindIsNotARecord) {
   const TemporaryFolder results;
   const auto folder = run_folder(results.path(), "small_batch", kRun.id, {2, 4, "cpu"});
   std::filesystem::create_directories(folder);
   std::ofstream(folder / ".record.json.123.tmp") << "{\"schema_version\": 1, \"kin";
-  EXPECT_FALSE(is_done(folder, false));
+  EXPECT_FALSE(find_record(folder));
   EXPECT_TRUE(list_records(results.path(), "small_batch").empty());
   EXPECT_EQ(run_folders(results.path(), "small_batch").size(), 1u);
 }

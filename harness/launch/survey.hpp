@@ -1,0 +1,33 @@
+// What the results folder holds of the runs that are asked for, whether it still answers what is asked, and which of them
+// start.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "harness/launch/placing.hpp"
+
+namespace bnlab {
+
+struct Standing {
+  std::string state = "missing";  // or the outcome of its record, or "damaged"
+  std::string failure;            // one line: why the run failed, or what is wrong with its record
+  std::string stale;              // why the run would answer something else today; empty: it would not
+  bool starts = true;             // because nothing finished is there, or `redo` names it
+};
+
+// Of each run in turn. `redo` has the words of --redo: "stale", "failed" or "all", or ids of runs. Throws Error (usage) for
+// another word.
+std::vector<Standing> survey(const std::vector<PlacedRun>& runs, const std::vector<std::string>& redo);
+
+// Looks at the data and weights that the runs read, and fills in PlacedRun::inputs. Returns what is missing of them, each
+// message once: such runs cannot start.
+std::vector<std::string> look_at_inputs(std::vector<PlacedRun>& runs, const LaunchOptions& options);
+
+// Looks at inputs and records of the runs and returns those that start. The others are counted in `summary`; damaged records
+// are remarked upon. Throws Error (usage) if files are missing that a run needs which is to start.
+std::vector<PlacedRun> runs_to_start(const Experiment& experiment, std::vector<PlacedRun>& runs,
+                                     const LaunchOptions& options, LaunchSummary& summary,
+                                     std::vector<std::string>& remarks);
+
+}  // namespace bnlab

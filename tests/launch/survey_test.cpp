@@ -1,0 +1,236 @@
+#include "harness/launch/survey.hpp"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "harness/error.hpp"
+#include "tests/launch/scratch.hpp"
+
+namespace bnlab {
+namespace {
+
+namespace fs = std::filesystem;
+using test::behaves;
+using test::Scratch;
+
+LaunchSummary run(const std::string& spec, const LaunchOptions& options) {
+  return launch(load_experiment(spec), options);
+}
+
+std::string message_of(const std::string& spec, const LaunchOptions& options) {
+  try {
+    run(spec, options);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+bool has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+void write(const fs::path& file, const std::string& text) {
+  fs::create_directories(file.parent_path());
+  std::ofstream(file) << text;
+}
+
+TEST(Survey, FailuresOfEarlierCallsAreCountedAgain) {
+  const Scratch scratch;
+  const auto spec = scratch.write_spec(behaves("refuse"), R"(, "matrix": {"seed": [0, 1]})");
+  run(spec, scratch.options(1));
+  const LaunchSummary again = run(spec, scratch.options(1));
+  EXPECT_EQ(again.failed, 0);
+  EXPECT_EQ(again.skipped, 2);
+  EXPECT_EQ(again.failed_before, 2);
+}
+
+TEST(Survey, RedoTakesWordsAndIds) {
+  const Scratch scratch;
+  const auto spec = scratch.write_spec(behaves("ok"), R"(, "matrix": {"seed": [0, 1]})");
+  LaunchOptions options = scratch.options(1);
+  run(spec, options);
+  options.redo = {scratch.records().at(1).run_id()};
+  EXPECT_EQ(run(spec, options).finished, 1);
+  options.redo = {"failed", "stale"};
+  EXPECT_EQ(run(spec, options).finished, 0);
+  options.redo = {"all"};
+  EXPECT_EQ(run(spec, options).finished, 2);
+  options.redo = {"stael"};
+  EXPECT_TRUE(has(message_of(spec, options), "did you mean stale?")) << message_of(spec, options);
+}
+
+TEST(Survey, AnInterruptedRunStartsAgainByItself) {
+  const Scratch scratch;
+  const auto spec = scratch.write_spec(behaves("ok"));
+  run(spec, scratch.options(1));
+  Json record = scratch.records().at(0).json();
+  record["outcome"]["status"] = "interrupted";
+  write_json(scratch.records().at(0).file(), record);
+  EXPECT_EQ(run(spec, scratch.options(1)).finished, 1);
+}
+
+// What may lie where a record is expected, and what is said of it.
+struct Damage {
+  std::string text, said;
+};
+
+class DamagedRecord : public ::testing::TestWithParam<Damage> {};
+
+TEST_P(DamagedRecord, IsToldAndItsRunStartsAgain) {
+  const Scratch scratch;
+  const auto spec = scratch.write_spec(behaves("ok"));
+  run(spec, scratch.options(1));
+  std::ofstream(scratch.records().at(0).file()) << GetParam().text;
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(run(spec, scratch.options(1)).finished, 1);
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_TRUE(has(said, GetParam().said) && has(said, "starts again")) << said;
+  EXPECT_EQ(scratch.records().at(0).status(), Status::ok);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, DamagedRecord,
+                         ::testing::Values(Damage{"", "not JSON"}, Damage{R"({"kind": "bnl)", "not JSON"},
+                                           Damage{"[1, 2]", "schema"},
+                                           Damage{"{\"kind\":" + std::string(100000, '[') +
+                                                      std::string(100000, ']') + "}",
+                                                  "nested deeper than"}));
+
+TEST(Survey, TheRecordOfAnotherRunDoesNotCount) {
+  const Scratch scratch;
+  const auto spec = scratch.write_spec(behaves("ok"), R"(, "matrix": {"seed": [0, 1]})");
+  run(spec, scratch.options(1));
+  const fs::path first = scratch.records().at(0).file(), second = scratch.records().at(1).file();
+  fs::copy_file(first, second, fs::copy_options::overwrite_existing);
+  EXPECT_EQ(scratch.records().size(), 1U);  // nor is it shown twice
+  const LaunchSummary summary = run(spec, scratch.options(1));
+  EXPECT_EQ(summary.skipped, 1);
+  EXPECT_EQ(summary.finished, 1);
+  EXPECT_EQ(scratch.records().at(1).seed(), 1U);
+}
+
+TEST(Survey, ARecordWhoseSpecWasAlteredDoesNotCount) {
+  const Scratch scratch;
+  const auto spec = scratch.write_spec(behaves("ok"));
+  run(spec, scratch.options(1));
+  Json record = scratch.records().at(0).json();
+  record["spec"]["log_every"] = 7;  // which changes no result
+  write_json(scratch.records().at(0).file(), record);
+  EXPECT_EQ(run(spec, scratch.options(1)).skipped, 1);
+  record["spec"]["steps"] = 11;
+  write_json(scratch.records().at(0).file(), record);
+  EXPECT_EQ(run(spec, scratch.options(1)).finished, 1);
+}
+
+TEST(Survey, AnotherCodeMakesARunStaleWithTheReason) {
+  const Scratch scratch;
+  const auto spec = scratch.write_spec(behaves("ok"));
+  LaunchOptions options = scratch.options(1);
+  run(spec, options);
+  Json record = scratch.records().at(0).json();
+  record["code"]["fingerprint"] = "0123456789abcdef";
+  write_json(scratch.records().at(0).file(), record);
+  const LaunchSummary summary = run(spec, options);
+  ASSERT_EQ(summary.stale.size(), 1U);
+  EXPECT_TRUE(has(summary.stale.begin()->first, "0123456789abcdef then")) << summary.stale.begin()->first;
+  options.redo = {"stale"};
+  EXPECT_EQ(run(spec, options).finished, 1);
+  EXPECT_TRUE(run(spec, options).stale.empty());
+}
+
+class OnFiles : public ::testing::Test {
+ protected:
+  OnFiles() {
+    write(scratch_ / "data/files/a", "one");
+    write(scratch_ / "data/files/b", "two");
+    options_.data_dir = scratch_ / "data";
+  }
+
+  Scratch scratch_;
+  LaunchOptions options_ = scratch_.options(1);
+  std::string spec_ = scratch_.write_spec(R"("on_files")", R"(, "matrix": {"seed": [0, 1]})");
+};
+
+TEST_F(OnFiles, TheRecordHoldsAFingerprintOfTheData) {
+  run(spec_, options_);
+  const Json data = scratch_.records().at(0).at("inputs.data");
+  EXPECT_EQ(data.at("files"), 2);
+  EXPECT_EQ(data.at("bytes"), 6);
+  EXPECT_EQ(data.at("fingerprint").get<std::string>().size(), 16U);
+}
+
+TEST_F(OnFiles, OtherDataMakeRunsStaleWhereverTheyLie) {
+  run(spec_, options_);
+  fs::copy(scratch_ / "data", scratch_ / "same", fs::copy_options::recursive);
+  options_.data_dir = scratch_ / "same";
+  EXPECT_TRUE(run(spec_, options_).stale.empty());
+  write(scratch_ / "other/files/a", "two");  // the same names and sizes
+  write(scratch_ / "other/files/b", "one");
+  options_.data_dir = scratch_ / "other";
+  const LaunchSummary summary = run(spec_, options_);
+  EXPECT_EQ(summary.finished, 0);
+  ASSERT_EQ(summary.stale.size(), 1U);
+  EXPECT_TRUE(has(summary.stale.begin()->first, "the data have changed since"))
+      << summary.stale.begin()->first;
+  EXPECT_TRUE(scratch_.records().at(0).stale());  // reports see it without the data
+  options_.redo = {"stale"};
+  EXPECT_EQ(run(spec_, options_).finished, 2);
+  EXPECT_FALSE(scratch_.records().at(0).stale());
+  EXPECT_EQ(run(spec_, options_).finished, 0);
+}
+
+TEST_F(OnFiles, EveryChangeOfAFileIsSeen) {
+  run(spec_, options_);
+  const auto change = [&](const std::string& name, const std::string& text) {
+    write(scratch_ / ("data/files/" + name), text);
+    const bool seen = !run(spec_, options_).stale.empty();
+    write(scratch_ / "data/files/a", "one");
+    fs::remove(scratch_ / "data/files/c");
+    return seen;
+  };
+  EXPECT_TRUE(change("a", "uno"));
+  EXPECT_TRUE(change("a", "one more"));
+  EXPECT_TRUE(change("c", ""));
+  EXPECT_FALSE(change("a", "one"));
+}
+
+TEST_F(OnFiles, WithoutTheDataNothingStartsAndOneMessageSaysSo) {
+  options_.data_dir = "";
+  const std::string message = message_of(spec_, options_);
+  EXPECT_TRUE(has(message, "2 of 2 runs to start")) << message;
+  EXPECT_TRUE(has(message, "say --data DIR")) << message;
+  EXPECT_TRUE(scratch_.records().empty());
+}
+
+TEST_F(OnFiles, FinishedRunsNeedNoData) {
+  run(spec_, options_);
+  options_.data_dir = "";
+  EXPECT_EQ(run(spec_, options_).skipped, 2);
+}
+
+TEST_F(OnFiles, HashesAreKeptAndMayBeLost) {
+  run(spec_, options_);
+  const Json before = scratch_.records().at(0).at("inputs");
+  write(scratch_ / "results/.hashes", "nonsense\n\n1 2 3");
+  options_.redo = {"all"};
+  EXPECT_EQ(run(spec_, options_).finished, 2);
+  EXPECT_EQ(scratch_.records().at(0).at("inputs"), before);
+}
+
+TEST(Weights, AreKnownByTheirContent) {
+  const Scratch scratch;
+  const std::string weights = scratch / "w.safetensors";
+  const auto spec = scratch.write_spec(behaves("ok"), R"(, "init_from": {"file": ")" + weights + "\"}");
+  EXPECT_TRUE(has(message_of(spec, scratch.options(1)), weights)) << message_of(spec, scratch.options(1));
+  std::ofstream(weights) << "some";
+  run(spec, scratch.options(1));
+  EXPECT_TRUE(run(spec, scratch.options(1)).stale.empty());
+  std::ofstream(weights) << "else";
+  const LaunchSummary summary = run(spec, scratch.options(1));
+  ASSERT_EQ(summary.stale.size(), 1U);
+  EXPECT_TRUE(has(summary.stale.begin()->first, "weights of init_from")) << summary.stale.begin()->first;
+}
+
+}  // namespace
+}  // namespace bnlab

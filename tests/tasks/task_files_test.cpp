@@ -1,0 +1,103 @@
+// The files that tasks tell before they read them: all that they read, and nothing else of the data folder.
+#include "harness/components/task_files.hpp"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <set>
+
+#include "harness/components/registry.hpp"
+#include "harness/error.hpp"
+
+namespace bnlab {
+namespace {
+
+namespace fs = std::filesystem;
+using Names = std::set<std::string>;
+
+class TaskFilesTest : public ::testing::Test {
+ protected:
+  TaskFilesTest() : folder_(fs::temp_directory_path() / ("bnlab_task_files_" + std::to_string(getpid()))) {}
+  ~TaskFilesTest() override { fs::remove_all(folder_); }
+
+  void write(const std::string& name, const std::string& text = "") const {
+    fs::create_directories((folder_ / name).parent_path());
+    std::ofstream(folder_ / name) << text;
+  }
+  Names names(const std::string& task, Json given = Json::object()) const {
+    given["name"] = task;
+    Problems problems;
+    const Json options = resolve({component_key("task")}, {{"task", given}}, "", problems)["task"];
+    EXPECT_TRUE(problems.empty());
+    Names names;
+    for (const std::string& file : files_of_task(options, folder_.string())) {
+      names.insert(fs::path(file).lexically_relative(folder_).string());
+    }
+    return names;
+  }
+
+  fs::path folder_;
+};
+
+TEST_F(TaskFilesTest, EveryTaskWithARootTellsItsFiles) {
+  int with_root = 0;
+  for (const auto& [name, about] : registered("task")) {
+    const bool root =
+        std::ranges::any_of(about.parameters, [](const Parameter& p) { return p.name == "root"; });
+    EXPECT_EQ(reads_files({{"name", name}}), root) << name;
+    with_root += root;
+  }
+  EXPECT_GE(with_root, 8);
+}
+
+TEST_F(TaskFilesTest, PairsOfTheSplitsAlone) {
+  for (const char* split : {"train", "val", "test"}) {
+    write(std::string("camvid/") + split + "/images/A_1.jpg");
+    write(std::string("camvid/") + split + "/labels/A_1.png");
+  }
+  EXPECT_EQ(names("camvid"), (Names{"camvid/train/images/A_1.jpg", "camvid/train/labels/A_1.png",
+                                    "camvid/test/images/A_1.jpg", "camvid/test/labels/A_1.png"}));
+  fs::remove(folder_ / "camvid/test/labels/A_1.png");
+  EXPECT_THROW(names("camvid"), Error);
+}
+
+TEST_F(TaskFilesTest, ListsAreFilesToo) {
+  write("VOCdevkit/VOC2012/JPEGImages/a.jpg");
+  write("VOCdevkit/VOC2012/JPEGImages/b.jpg");
+  write("VOCdevkit/VOC2012/SegmentationClass/a.png");
+  write("VOCdevkit/VOC2012/SegmentationClass/b.png");
+  write("VOCdevkit/VOC2012/ImageSets/Segmentation/train.txt", "a\n");
+  write("VOCdevkit/VOC2012/ImageSets/Segmentation/val.txt", "b\n");
+  const Names voc = names("voc", {{"train_split", "train"}});
+  EXPECT_EQ(voc.size(), 6U);
+  EXPECT_EQ(voc.count("VOCdevkit/VOC2012/ImageSets/Segmentation/val.txt"), 1U);
+  write("clips/c/img_00001.jpg");
+  write("clips/train.txt", "c 1 0\n");
+  write("clips/test.txt", "c 1 0\n");
+  EXPECT_EQ(names("frames", {{"root", "clips"}, {"frames", 1}}),
+            (Names{"clips/c/img_00001.jpg", "clips/train.txt", "clips/test.txt"}));
+}
+
+TEST_F(TaskFilesTest, FoldersOfClassesAndBinaryFiles) {
+  write("things/train/cat/1.jpg");
+  write("things/train/dog/1.png");
+  write("things/val/dog/2.png");
+  EXPECT_EQ(names("image_folder", {{"root", "things"}}),
+            (Names{"things/train/cat/1.jpg", "things/train/dog/1.png", "things/val/dog/2.png"}));
+  EXPECT_EQ(names("cifar100"), (Names{"cifar-100-binary/train.bin", "cifar-100-binary/test.bin"}));
+  EXPECT_EQ(names("cifar10").size(), 6U);
+}
+
+TEST_F(TaskFilesTest, WithoutADataFolderTheCureIsTold) {
+  folder_ = "";
+  try {
+    names("camvid");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("say --data DIR"), std::string::npos) << error.what();
+  }
+}
+
+}  // namespace
+}  // namespace bnlab
