@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <filesystem>
 #include <iostream>
 #include <sstream>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "harness/components/parameters.hpp"
 #include "harness/error.hpp"
 #include "harness/mapped.hpp"
+#include "harness/printable.hpp"
 #include "harness/records/environment.hpp"
 
 namespace bnlab {
@@ -20,6 +22,8 @@ constexpr const char* kExamples =
     "  bnlab plan experiments/quickstart.json            what it would run, and for how long\n"
     "  bnlab report quickstart                           the table of what came out\n"
     "  bnlab doctor                                      what this machine offers and lacks";
+
+constexpr size_t kLongestName = 200;  // of a file, in a message
 
 constexpr const char* kExitCodes =
     "Exit codes: 0 everything asked for is done; 1 some runs failed (the matrix went on); 2 the command\n"
@@ -143,6 +147,16 @@ void build(Program& program) {
   add_rank(program);
 }
 
+// The exit code of a command that answered `code`: lost output is no success.
+int after_output(int code) {
+  std::cout.flush();
+  if (std::cout.good() || code != exit_code::kOk) {
+    return code;
+  }
+  std::cerr << "bnlab: the output could not be written; is the disk full?\n";
+  return exit_code::kEnvironment;
+}
+
 }  // namespace
 
 int run_program(int argc, const char* const* argv) {
@@ -153,7 +167,7 @@ int run_program(int argc, const char* const* argv) {
     program.app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) {  // --help, --version
-      return program.app.exit(error);
+      return after_output(program.app.exit(error));
     }
     std::cerr << "bnlab: " << explain(program.app, error) << "\nbnlab --help shows how it is used\n";
     return exit_code::kUsage;
@@ -163,12 +177,16 @@ int run_program(int argc, const char* const* argv) {
     return exit_code::kUsage;
   }
   try {
-    return program.action();
+    return after_output(program.action());
   } catch (const Error& error) {
-    std::cerr << "bnlab: " << error.what() << "\n";
+    std::cerr << "bnlab: " << printable(error.what()) << "\n";
     return exit_code_of(error);
+  } catch (const std::filesystem::filesystem_error& error) {
+    std::cerr << "bnlab: " << printable(error.path1().string().substr(0, kLongestName)) << ": "
+              << error.code().message() << "\n";
+    return error.code() == std::errc::filename_too_long ? exit_code::kUsage : exit_code::kEnvironment;
   } catch (const std::exception& error) {
-    std::cerr << "bnlab: unexpected: " << error.what() << "\n";
+    std::cerr << "bnlab: unexpected: " << printable(error.what()) << "\n";
     return exit_code::kFailed;
   }
 }

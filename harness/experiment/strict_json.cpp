@@ -8,6 +8,8 @@
 #include <set>
 #include <vector>
 
+#include "harness/printable.hpp"
+
 namespace bnlab {
 namespace {
 
@@ -48,7 +50,10 @@ class Inspector : public nlohmann::json_sax<Json> {
   bool number_integer(number_integer_t) override { return next_value(); }
   bool number_unsigned(number_unsigned_t) override { return next_value(); }
   bool number_float(number_float_t, const string_t&) override { return next_value(); }
-  bool string(string_t&) override { return next_value(); }
+  bool string(string_t& value) override {
+    refuse_controls(value_path(), value);
+    return true;
+  }
   bool binary(binary_t&) override { return next_value(); }
   bool start_object(size_t) override { return open(); }
   bool start_array(size_t) override { return open(); }
@@ -58,7 +63,8 @@ class Inspector : public nlohmann::json_sax<Json> {
   bool key(string_t& name) override {
     Level& level = levels_.back();
     level.in_object = true;
-    level.current = key_path(level.path, name);
+    level.current = printable(key_path(level.path, name));
+    refuse_controls(level.current, name);
     if (!level.keys.insert(name).second) {
       mistakes_.add_in(file_, level.current, "duplicate key (line " + std::to_string(line(read_)) + ")");
     }
@@ -93,6 +99,18 @@ class Inspector : public nlohmann::json_sax<Json> {
   size_t line(size_t position) const {
     const auto end = text_.begin() + static_cast<std::ptrdiff_t>(std::min(position, text_.size()));
     return 1 + static_cast<size_t>(std::count(text_.begin(), end, '\n'));
+  }
+
+  // A terminal obeys them, and a message would end at a NUL.
+  void refuse_controls(const std::string& path, const std::string& text) {
+    for (size_t i = 0; i < text.size(); ++i) {
+      if (control_length(std::string_view(text).substr(i)) > 0) {
+        mistakes_.add_in(file_, path,
+                         "holds a control character (line " + std::to_string(line(read_)) +
+                             "): " + printable(text.substr(i, 2)));
+        return;
+      }
+    }
   }
 
   void fail(size_t position, const std::string& message) {

@@ -45,9 +45,13 @@ struct Entry {
 
 class Reader {
  public:
-  explicit Reader(const std::string& file) : file_(file), in_(file, std::ios::binary) {
+  explicit Reader(const std::string& file) : file_(file) {
     std::error_code none;
-    size_ = std::filesystem::file_size(file, none);
+    size_ =
+        std::filesystem::file_size(file, none);  // fails for a pipe, whose opening would wait for a writer
+    if (!none) {
+      in_.open(file, std::ios::binary);
+    }
     if (!in_ || none) {
       throw Error(Error::Kind::data, file_ + ": cannot be read; is it there, and a file?");
     }

@@ -27,6 +27,17 @@ TEST_F(SpecDocument, NamesLineAndColumnOfSyntaxErrors) {
   EXPECT_EQ(mistakes("[1]"), Lines{"spec.json: expected a JSON object, got [1]"});
 }
 
+// A terminal would obey them, and a message would end at a NUL.
+TEST_F(SpecDocument, RefusesControlCharacters) {
+  EXPECT_EQ(mistakes(R"({"question": "a\u001b[2J"})")[0],
+            R"(spec.json: question: holds a control character (line 1): \x1b[)");
+  EXPECT_EQ(mistakes(R"({"extends": "a\u0000b"})")[0],
+            R"(spec.json: extends: holds a control character (line 1): \x00b)");
+  EXPECT_EQ(mistakes("{\n\"notes\\u009b\": 1}")[0],
+            R"(spec.json: ["notes\u009b"]: holds a control character (line 2): \xc2\x9b)");
+  EXPECT_EQ(mistakes(R"({"question": "two\nlines,\ttabbed, \u00e9"})"), mistakes("{}"));
+}
+
 TEST_F(SpecDocument, RefusesNumbersThatAreNotFinite) {
   EXPECT_EQ(mistakes("{\"steps\":\n 1e999}"),
             Lines{"spec.json: line 2, column 6: expected finite numbers: number overflow parsing '1e999'"});

@@ -1,6 +1,7 @@
 #include "harness/training/safetensors.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <torch/types.h>
 #include <unistd.h>
@@ -76,6 +77,11 @@ TEST_F(Safetensors, ReadWhatWasWritten) {
     EXPECT_EQ(read[i].tensor.scalar_type(), written[i].tensor.scalar_type());
     EXPECT_TRUE(at::equal(read[i].tensor, written[i].tensor)) << read[i].name;
   }
+}
+
+TEST_F(Safetensors, APipeIsRefusedAndNotWaitedFor) {
+  ASSERT_EQ(::mkfifo(file_.c_str(), 0600), 0);
+  EXPECT_NE(refusal().find("a file?"), std::string::npos);
 }
 
 // A power cut after the rename must not leave an empty file under the name.

@@ -7,6 +7,7 @@
 #ifdef BNLAB_WITH_IMAGES
 
 #include <png.h>
+#include <sys/stat.h>
 
 #include <array>
 #include <cerrno>
@@ -43,6 +44,10 @@ struct Close {
 using File = std::unique_ptr<std::FILE, Close>;
 
 File open_file(const std::string& file) {
+  struct stat about {};
+  if (stat(file.c_str(), &about) == 0 && !S_ISREG(about.st_mode)) {  // opening a pipe waits for a writer
+    fail(file, "is not an ordinary file");
+  }
   File opened(std::fopen(file.c_str(), "rb"));
   if (!opened) {
     fail(file, std::string("cannot be opened (") + std::strerror(errno) + ")");

@@ -1,6 +1,7 @@
 #include "harness/tasks/images/image_file.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include "harness/error.hpp"
 
@@ -121,6 +122,12 @@ TEST(ImageFile, DamagedFilesAreErrorsThatNameTheFile) {
   EXPECT_TRUE(has(error_of(folder.path("text.jpg"), read_rgb), "text.jpg"));
   EXPECT_TRUE(has(error_of(folder.path("absent.jpg"), read_rgb), "No such file"));
   EXPECT_TRUE(has(error_of(folder.path(), read_rgb), folder.path()));
+}
+
+TEST(ImageFile, APipeIsRefusedAndNotWaitedFor) {
+  const TemporaryFolder folder;
+  ASSERT_EQ(::mkfifo(folder.path("pipe.png").c_str(), 0600), 0);
+  EXPECT_TRUE(has(error_of(folder.path("pipe.png"), read_rgb), "not an ordinary file"));
 }
 
 TEST(ImageFile, AbsurdSizesAreRefusedBeforeMemoryIsTaken) {
