@@ -4,6 +4,7 @@
 
 #include <numeric>
 
+#include "harness/communicator/reason.hpp"
 #include "harness/error.hpp"
 
 namespace bnlab {
@@ -16,13 +17,6 @@ struct Place {
   std::string group;
 };
 
-// The first line of a message; LibTorch appends its call stack.
-std::string first_line(const std::exception& cause) {
-  const auto* error = dynamic_cast<const c10::Error*>(&cause);
-  const std::string text = error != nullptr ? error->what_without_backtrace() : cause.what();
-  return text.substr(0, text.find('\n'));
-}
-
 // What `body` returns; whatever it throws becomes an error of communication.
 template <class Body>
 auto at_place(const Place& place, const Body& body) {
@@ -32,7 +26,7 @@ auto at_place(const Place& place, const Body& body) {
     throw Error(Error::Kind::communication,
                 std::string("collective ") + place.op + " (purpose " +
                     kPurposeNames[static_cast<size_t>(place.purpose)] + ", group " + place.group +
-                    ") failed; another rank may have died or be stuck: " + first_line(cause));
+                    ") failed; another rank may have died or be stuck: " + reason_of(cause));
   }
 }
 

@@ -33,7 +33,8 @@ LoopbackSocket::LoopbackSocket(const std::string& address, int port)
     if (fd_ >= 0) {
       close(fd_);
     }
-    throw Error(Error::Kind::environment, "cannot listen on " + address + ": " + reason);
+    throw Error(Error::Kind::environment,
+                "cannot listen on " + address + ":" + std::to_string(port) + ": " + reason);
   }
   port_ = ntohs(name.sin_port);
 }

@@ -5,9 +5,11 @@
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include <chrono>
+#include <future>
 #include <map>
 #include <random>
 #include <set>
+#include <stdexcept>
 #include <thread>
 #include <vector>
 
@@ -15,6 +17,9 @@
 
 namespace bnlab {
 namespace {
+
+constexpr std::chrono::seconds kForItsOwnWords{
+    1};  // beyond the timeout, for c10d to say by itself what is wrong
 
 // Rank 0's server where no launcher serves a store. It lives as long as the process: while one of its worlds ends,
 // a faster rank may already be asking for the next.
@@ -81,6 +86,22 @@ std::string ask(c10d::Store& store, int rank) {
   return answer.substr(line + 1);
 }
 
+// A store at the meeting point. c10d waits for its greeting without a limit, so that a thread of its own has to: it is
+// left behind where rank 0 is stuck, or where a stranger holds the port and is silent.
+c10::intrusive_ptr<c10d::Store> greeted_store(const Rendezvous& at, const c10d::TCPStoreOptions& options) {
+  std::packaged_task<c10::intrusive_ptr<c10d::Store>()> greet(
+      [address = at.address, options] { return c10::make_intrusive<c10d::TCPStore>(address, options); });
+  auto greeted = greet.get_future();
+  std::thread waiting(std::move(greet));
+  if (greeted.wait_for(at.timeout + kForItsOwnWords) == std::future_status::timeout) {
+    waiting.detach();
+    throw std::runtime_error(
+        "somebody listens there but does not answer: rank 0 is stuck, or another program holds the port");
+  }
+  waiting.join();
+  return greeted.get();
+}
+
 }  // namespace
 
 c10::intrusive_ptr<c10d::Store> meet(const Rendezvous& at) {
@@ -97,8 +118,7 @@ c10::intrusive_ptr<c10d::Store> meet(const Rendezvous& at) {
   } else if (at.rank == 0 && !at.store_exists) {
     serve(at);
   }
-  const auto store = c10::make_intrusive<c10d::TCPStore>(at.address, options);
-  return c10::make_intrusive<c10d::PrefixStore>("bnlab/" + at.prefix, store);
+  return c10::make_intrusive<c10d::PrefixStore>("bnlab/" + at.prefix, greeted_store(at, options));
 }
 
 std::string share_text(const Rendezvous& at, const std::string& text_of_rank0) {

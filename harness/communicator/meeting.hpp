@@ -5,6 +5,7 @@
 
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
+#include "harness/communicator/reason.hpp"
 #include "harness/communicator/rendezvous.hpp"
 #include "harness/error.hpp"
 
@@ -22,7 +23,8 @@ auto in_contact(const Rendezvous& at, const char* what, const Body& body) {
     throw;
   } catch (const std::exception& e) {
     throw Error(Error::Kind::communication, "rank " + std::to_string(at.rank) + " " + what + " at " +
-                                                at.address + ":" + std::to_string(at.port) + ": " + e.what());
+                                                at.address + ":" + std::to_string(at.port) + ": " +
+                                                reason_of(e));
   }
 }
 

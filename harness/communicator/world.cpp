@@ -10,12 +10,13 @@
 #endif
 
 #include <chrono>
+#include <cstdlib>
 #include <utility>
 
 #include "harness/communicator/c10d_parts.hpp"
 #include "harness/communicator/flat_gradients.hpp"
-#include "harness/communicator/loopback_socket.hpp"
 #include "harness/communicator/meeting.hpp"
+#include "harness/communicator/network_address.hpp"
 #include "harness/communicator/own_stream.hpp"
 #include "harness/communicator/shared_communicator.hpp"
 #include "harness/cores.hpp"
@@ -36,10 +37,10 @@ c10::intrusive_ptr<c10d::Backend> gloo_backend(const c10::intrusive_ptr<c10d::St
     static const auto idle = c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1");
     options->devices.push_back(idle);
   } else {
-    // Loopback on one machine; otherwise the interface of the machine's own name.
-    options->devices.push_back(is_loopback(at.address)
-                                   ? c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1")
-                                   : c10d::ProcessGroupGloo::createDefaultDevice());
+    const char* interface = std::getenv("GLOO_SOCKET_IFNAME");
+    options->devices.push_back(
+        interface != nullptr ? c10d::ProcessGroupGloo::createDeviceForInterface(interface)
+                             : c10d::ProcessGroupGloo::createDeviceForHostname(address_towards(at.address)));
   }
   options->threads = 1;
   options->timeout = at.timeout;

@@ -2,16 +2,23 @@
 // placed by hand as a launcher would place processes.
 #include "harness/communicator/world.hpp"
 
+#include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
-#include <atomic>
+#include <array>
+#include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <future>
+#include <iterator>
+#include <set>
 #include <sstream>
 #include <thread>
+#include <vector>
 
 #include "harness/communicator/loopback_socket.hpp"
+#include "harness/communicator/network_address.hpp"
 #include "harness/error.hpp"
 
 namespace bnlab {
@@ -91,31 +98,118 @@ TEST_F(AgentStore, AMissedDeadlineIsAnErrorOfCommunication) {
   }
 }
 
-// "0100007F" of every listening TCP socket on `port`, as /proc/net writes addresses.
-std::vector<std::string> listening_addresses(int port) {
-  std::vector<std::string> found;
+// What /proc says of the sockets that this process has open, as "socket:[4711]".
+std::set<std::string> own_sockets() {
+  std::set<std::string> found;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code closed;
+    found.insert(std::filesystem::read_symlink(entry.path(), closed).string());
+  }
+  return found;
+}
+
+// "0100007F" of every TCP socket on which this process listens, on `port` if it is given, as /proc/net writes addresses.
+std::set<std::string> listening_addresses(int port = 0) {
+  const std::set<std::string> own = own_sockets();
+  std::set<std::string> found;
   for (const char* table : {"/proc/net/tcp", "/proc/net/tcp6"}) {
     std::ifstream in(table);
     for (std::string line; std::getline(in, line);) {
-      std::istringstream words(line);
-      std::string slot, local, remote, state;
-      words >> slot >> local >> remote >> state;
-      const size_t colon = local.find(':');
-      if (state == "0A" && std::stoi(local.substr(colon + 1), nullptr, 16) == port) {
-        found.push_back(local.substr(0, colon));
+      std::istringstream text(line);
+      const std::vector<std::string> words(std::istream_iterator<std::string>(text), {});
+      if (words.size() > 9 && words[3] == "0A" && own.contains("socket:[" + words[9] + "]")) {
+        const size_t colon = words[1].find(':');
+        if (port == 0 || std::stoi(words[1].substr(colon + 1), nullptr, 16) == port) {
+          found.insert(words[1].substr(0, colon));
+        }
       }
     }
   }
   return found;
 }
 
+// The address of this machine towards others, or "" where it has none; and as /proc/net writes it.
+std::string address_towards_others() {
+  try {
+    const std::string address = address_towards("198.51.100.1");
+    return is_loopback(address) || address.find(':') != std::string::npos ? "" : address;
+  } catch (const Error&) {
+    return "";
+  }
+}
+
+std::string as_in_proc(const std::string& address) {
+  in_addr bytes{};
+  inet_pton(AF_INET, address.c_str(), &bytes);
+  std::array<char, 9> text{};
+  std::snprintf(text.data(), text.size(), "%08X", bytes.s_addr);
+  return text.data();
+}
+
 TEST(World, OnALoopbackAddressTheStoreListensOnLoopbackOnly) {
   const int port = free_port();
   auto other = std::async(std::launch::async, [&] { join_world(place(1, port), at::kCPU)->leave(); });
   const auto world = join_world(place(0, port), at::kCPU);
-  EXPECT_EQ(listening_addresses(port), std::vector<std::string>{"0100007F"});
+  EXPECT_EQ(listening_addresses(port), std::set<std::string>{"0100007F"});
   world->leave();
   other.get();
+}
+
+// The machine's own name may stand for 127.0.1.1, which other machines cannot reach.
+TEST(World, SocketsListenWhereOtherMachinesReachThem) {
+  const std::string address = address_towards_others();
+  if (address.empty()) {
+    GTEST_SKIP() << "this machine has no IPv4 address but loopback's";
+  }
+  const auto at = [&, port = free_port()](int rank) {
+    Rendezvous there = place(rank, port);
+    there.address = address;
+    there.exchange = Exchange::sockets;
+    return there;
+  };
+  auto other = std::async(std::launch::async, [&] { join_world(at(1), at::kCPU)->leave(); });
+  const auto world = join_world(at(0), at::kCPU);
+  EXPECT_TRUE(listening_addresses().contains(as_in_proc(address)));
+  world->leave();
+  other.get();
+}
+
+TEST(World, SocketsListenOnTheInterfaceThatTheUserNames) {
+  ::setenv("GLOO_SOCKET_IFNAME", "no-such-one", 1);
+  Rendezvous at = place(0, free_port(), milliseconds(100));
+  at.exchange = Exchange::sockets;
+  try {
+    join_world(at, at::kCPU);
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("no-such-one"), std::string::npos) << error.what();
+  }
+  ::unsetenv("GLOO_SOCKET_IFNAME");
+}
+
+TEST(World, AStrangerWhoHoldsThePortAndIsSilentEndsTheWait) {
+  const LoopbackSocket stranger;
+  for (const bool store_exists : {false, true}) {
+    Rendezvous at = place(1, stranger.port(), milliseconds(100));
+    at.store_exists = store_exists;
+    try {
+      share_text(at, "");
+      FAIL();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), Error::Kind::communication);
+      EXPECT_NE(std::string(error.what()).find("rank 0"), std::string::npos) << error.what();
+    }
+  }
+}
+
+TEST(World, MessagesHoldNoCallStack) {
+  try {
+    share_text(place(1, free_port(), milliseconds(100)), "");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos) << error.what();
+    EXPECT_EQ(std::string(error.what()).find("frame #"), std::string::npos) << error.what();
+  }
 }
 
 TEST(World, AFasterRankMayMeetForTheNextWorldWhileRankZeroLeavesTheLast) {
