@@ -7,11 +7,11 @@
 
 namespace bnlab {
 
-// Cores that this process may use.
-inline int usable_cores() {
+// Cores that a process may use, this one or another.
+inline int usable_cores(pid_t process = 0) {
   cpu_set_t set;
   CPU_ZERO(&set);
-  return sched_getaffinity(0, sizeof set, &set) == 0 ? std::max(1, CPU_COUNT(&set)) : 1;
+  return sched_getaffinity(process, sizeof set, &set) == 0 ? std::max(1, CPU_COUNT(&set)) : 1;
 }
 
 }  // namespace bnlab

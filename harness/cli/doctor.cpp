@@ -6,11 +6,11 @@
 #include <iostream>
 #include <vector>
 
+#include "harness/cli/findings.hpp"
 #include "harness/cli/options.hpp"
 #include "harness/cli/program.hpp"
 #include "harness/communicator/loopback_socket.hpp"
 #include "harness/error.hpp"
-#include "harness/launch/environment_world.hpp"
 #include "harness/launch/placing.hpp"
 #include "harness/mapped.hpp"
 #include "harness/records/environment.hpp"
@@ -26,11 +26,6 @@ namespace fs = std::filesystem;
 struct DoctorRequest {
   std::string results = "results", data_dir;
   bool json = false;
-};
-
-struct Finding {
-  std::string what, found = {};
-  std::string problem = {}, cure = {};  // empty if all is well
 };
 
 std::string shown(const Json& value) {
@@ -73,20 +68,6 @@ Finding gpus(const Json& libraries) {
   return finding;
 }
 
-Finding launcher() {
-  Finding finding{"launcher"};
-  try {
-    const auto world = environment_world(process_environment());
-    finding.found = world ? world->launcher + " (" + world->reason + "): this process joins its world"
-                          : "none announced: bnlab starts the ranks itself";
-  } catch (const Error& error) {
-    finding.found = "announced, but not usable";
-    finding.problem = error.what();
-    finding.cure = "set what is missing, or give --ranks N to start ranks without the launcher";
-  }
-  return finding;
-}
-
 Finding loopback() {
   try {
     const LoopbackSocket socket;
@@ -111,7 +92,7 @@ std::vector<Finding> examine(const std::string& results, const std::string& data
   const Json machine = environment_record(libraries);
   const Json version = code_version();
   const bool nccl = visible_gpus() > 0 && !value_at(libraries, "nccl").is_null();
-  return {
+  std::vector<Finding> findings{
       {"bnlab", shown(version.at("version")) + ", git " + shown(version.at("git")) + ", " +
                     shown(machine.at("compiler")) + ", " + shown(machine.at("build_type"))},
       {"system", shown(machine.at("os")) + ", " + shown(machine.at("kernel"))},
@@ -124,9 +105,12 @@ std::vector<Finding> examine(const std::string& results, const std::string& data
       gpus(libraries),
       {"backends", nccl ? "gloo (CPU), nccl (GPU)" : "gloo (CPU)"},
       loopback(),
-      launcher(),
       data(data_dir),
   };
+  for (Finding& finding : findings_of_launcher()) {
+    findings.push_back(std::move(finding));
+  }
+  return findings;
 }
 
 void print(const std::vector<Finding>& findings) {

@@ -2,6 +2,9 @@
 
 #include <filesystem>
 
+#include "harness/error.hpp"
+#include "harness/printable.hpp"
+#include "harness/records/attempts.hpp"
 #include "harness/records/environment.hpp"
 #include "harness/training/rank.hpp"
 
@@ -14,6 +17,19 @@ double total_work(const std::vector<PlacedRun>& runs) {
     work += work_of(run.spec);
   }
   return work;
+}
+
+const std::string kAttemptsWord = "all " + std::to_string(kMostAttempts) + " attempts";
+
+// What is deleted and written in a run's folder must lie there, and not where a link leads.
+void refuse_links(const std::filesystem::path& folder) {
+  for (const std::filesystem::path& part : {folder.parent_path(), folder}) {
+    if (std::filesystem::is_symlink(part)) {
+      throw Error(Error::Kind::environment, part.string() +
+                                                " is a symbolic link, through which a run deletes "
+                                                "and writes nothing; remove it");
+    }
+  }
 }
 
 }  // namespace
@@ -34,13 +50,41 @@ Books::Books(const Experiment& experiment, const LaunchOptions& options, std::st
 
 void Books::started(const PlacedRun& run) {
   const std::filesystem::path folder = run.folder;
+  refuse_links(folder);
   std::filesystem::remove(folder / kRecordFile);  // first, so that a folder half emptied never looks finished
   std::filesystem::remove_all(folder);
   std::filesystem::create_directories(folder);
+  set_attempts(folder, attempts_without_end(folder) + 1);
   progress_.started(run.spec, folder / kMetricsFile);
 }
 
-void Books::ended(const PlacedRun& run, const RunEnd& end, LaunchSummary& summary) {
+void Books::not_started(const PlacedRun& run) {
+  set_attempts(run.folder, attempts_without_end(run.folder) - 1);
+  std::filesystem::remove_all(run.folder);
+}
+
+bool Books::given_up(const PlacedRun& run, LaunchSummary& summary) {
+  if (attempts_without_end(run.folder) < kMostAttempts) {
+    return false;
+  }
+  started(run);
+  RunEnd end;
+  end.started_at = now_utc();
+  end.outcome = {Status::crashed, kAttemptsWord + " left no record", std::nullopt, "", {}};
+  ended(run, end, summary);
+  return true;
+}
+
+void Books::ended(const PlacedRun& run, RunEnd end, LaunchSummary& summary, bool contact_lost) {
+  const int attempts = attempts_without_end(run.folder);
+  end.outcome.message = printable(end.outcome.message);
+  if (contact_lost && attempts >= kMostAttempts) {
+    end.outcome.message = kAttemptsWord + " lost contact; in the last one " + end.outcome.message;
+  } else if (contact_lost) {
+    end.outcome.status = Status::interrupted;
+    end.outcome.message = "attempt " + std::to_string(attempts) + " of " + std::to_string(kMostAttempts) +
+                          " lost contact: " + end.outcome.message;
+  }
   RunAccount account;
   static_cast<RunEnd&>(account) = end;
   account.experiment = experiment_.name;
@@ -58,6 +102,9 @@ void Books::ended(const PlacedRun& run, const RunEnd& end, LaunchSummary& summar
   account.notes = run.notes;
   account.notes.insert(account.notes.end(), end.notes.begin(), end.notes.end());
   write_json(std::filesystem::path(run.folder) / kRecordFile, compose_record(account));
+  if (end.outcome.status != Status::interrupted || !contact_lost) {
+    set_attempts(run.folder, 0);
+  }
   summary.count(end.outcome.status);
   progress_.finished(run.spec, end.outcome, end.wall_time_s, end.result);
 }

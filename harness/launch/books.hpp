@@ -18,9 +18,16 @@ class Books {
   Books(const Experiment& experiment, const LaunchOptions& options, std::string launcher,
         const std::vector<PlacedRun>& runs, const std::vector<std::string>& remarks);
 
-  void started(const PlacedRun& run);  // makes the run's folder, or empties it
-  void ended(const PlacedRun& run, const RunEnd& end, LaunchSummary& summary);  // the record is written last
-  void update() { progress_.update(); }                                         // cheap, to be called often
+  // Makes the run's folder, or empties it, and counts an attempt.
+  void started(const PlacedRun& run);
+  // The record is written last. Where the end says nothing about the run itself (`contact_lost`), its attempts stay
+  // counted, and the last one of kMostAttempts is taken for a crash.
+  void ended(const PlacedRun& run, RunEnd end, LaunchSummary& summary, bool contact_lost = false);
+  // The ranks never came together: no record, and no attempt.
+  void not_started(const PlacedRun& run);
+  // Whether the attempts at this run are used up without a record. It has one then, and is not to be started.
+  bool given_up(const PlacedRun& run, LaunchSummary& summary);
+  void update() { progress_.update(); }  // cheap, to be called often
 
  private:
   const Experiment& experiment_;

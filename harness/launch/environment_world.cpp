@@ -2,11 +2,14 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
 #include <string_view>
 
 #include "harness/communicator/loopback_socket.hpp"
+#include "harness/communicator/network_address.hpp"
 #include "harness/error.hpp"
+#include "harness/launch/slurm_step.hpp"
 
 namespace bnlab {
 namespace {
@@ -27,6 +30,7 @@ constexpr Announcement kAnnouncements[] = {
     {"mpirun", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"},
     {"srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_NTASKS_PER_NODE"},
 };
+constexpr std::string_view kSlurm = "srun";
 
 bool has(const Variables& variables, const std::string& name) {
   return variables.count(name) != 0;
@@ -47,19 +51,72 @@ int number(const Variables& variables, const std::string& name, const Announceme
   return value;
 }
 
+std::string text_of(const Variables& variables, const std::string& name) {
+  const auto found = variables.find(name);
+  return found == variables.end() ? "" : found->second;
+}
+
+// The number that a variable begins with, or nothing.
+std::optional<int> number_if_any(const Variables& variables, const std::string& name) {
+  const std::string text = text_of(variables, name);
+  int value = 0;
+  const bool read = std::from_chars(text.data(), text.data() + text.size(), value).ec == std::errc();
+  return read && value >= 0 ? std::optional(value) : std::nullopt;
+}
+
 const Announcement* announced(const Variables& variables) {
   for (const Announcement& candidate : kAnnouncements) {
     if (!has(variables, candidate.rank)) {
       continue;
     }
     // SLURM sets SLURM_PROCID in shells too; only a step of several tasks is a world.
-    if (std::string_view(candidate.launcher) == "srun" &&
+    if (candidate.launcher == kSlurm &&
         (!has(variables, candidate.size) || number(variables, candidate.size, candidate) < 2)) {
+      continue;
+    }
+    // srun --mpi=pmi2 says the same twice, and SLURM's own variables know the nodes.
+    if (std::string_view(candidate.rank) == "PMI_RANK" && has(variables, "SLURM_STEP_NUM_TASKS") &&
+        text_of(variables, "SLURM_PROCID") == text_of(variables, "PMI_RANK") &&
+        text_of(variables, "SLURM_STEP_NUM_TASKS") == text_of(variables, "PMI_SIZE")) {
       continue;
     }
     return &candidate;
   }
   return nullptr;
+}
+
+// The ranks on this host, where the launcher tells. SLURM's number of tasks per node may be that of the batch job and
+// not of this step.
+std::optional<int> ranks_here(const Variables& variables, const Announcement& found) {
+  if (found.launcher != kSlurm) {
+    return number_if_any(variables, found.local_size);
+  }
+  return tasks_of_node(text_of(variables, "SLURM_STEP_TASKS_PER_NODE"),
+                       number_if_any(variables, "SLURM_NODEID").value_or(0));
+}
+
+// MASTER_ADDR and MASTER_PORT; where they are not set, a step of SLURM says enough to do without.
+void set_meeting_point(const Variables& variables, const Announcement& found, EnvironmentWorld& world) {
+  Rendezvous& place = world.rendezvous;
+  const std::string nodes =
+      found.launcher == kSlurm ? text_of(variables, "SLURM_STEP_NODELIST") : std::string();
+  if (!has(variables, "MASTER_ADDR") && nodes.empty()) {
+    throw Error(Error::Kind::environment,
+                std::string(found.rank) +
+                    " is set, so a launcher is at work, but MASTER_ADDR is not; set it to the host of "
+                    "rank 0, or give --ranks to ignore the launcher");
+  }
+  place.address = has(variables, "MASTER_ADDR")    ? variables.at("MASTER_ADDR")
+                  : world.local_size == place.size ? "127.0.0.1"
+                                                   : first_host(nodes);
+  const std::optional<int> job = number_if_any(variables, "SLURM_JOB_ID");
+  place.port = has(variables, "MASTER_PORT") || nodes.empty() || !job
+                   ? number(variables, "MASTER_PORT", found)
+                   : port_of_step(*job, number_if_any(variables, "SLURM_STEP_ID").value_or(0));
+  if (place.port < 1 || place.port > 65535) {
+    throw Error(Error::Kind::environment,
+                "MASTER_PORT: expected a port from 1 to 65535, got " + std::to_string(place.port));
+  }
 }
 
 }  // namespace
@@ -93,27 +150,42 @@ std::optional<EnvironmentWorld> environment_world(const Variables& variables) {
   world.reason = std::string(found->rank) + "=" + std::to_string(place.rank) + ", " + found->size + "=" +
                  std::to_string(place.size);
   place.local_rank = has(variables, found->local_rank) ? number(variables, found->local_rank, *found) : 0;
-  world.local_size =
-      has(variables, found->local_size) ? number(variables, found->local_size, *found) : place.size;
+  const std::optional<int> local_size = ranks_here(variables, *found);
+  world.local_size = std::clamp(local_size.value_or(place.size), 1, place.size);
   if (place.size > 1) {
-    if (!has(variables, "MASTER_ADDR")) {
-      throw Error(Error::Kind::environment,
-                  std::string(found->rank) +
-                      " is set, so a launcher is at work, but MASTER_ADDR is not; set it to the host of "
-                      "rank 0, or give --ranks to ignore the launcher");
-    }
-    place.address = variables.at("MASTER_ADDR");
-    place.port = number(variables, "MASTER_PORT", *found);
+    set_meeting_point(variables, *found, world);
   }
-  // SLURM's number of tasks per node may be that of the batch job and not of this step.
-  world.one_host =
-      is_loopback(place.address) ||
-      (world.launcher == "srun"
-           ? has(variables, "SLURM_STEP_NUM_NODES") && variables.at("SLURM_STEP_NUM_NODES") == "1"
-           : has(variables, found->local_size) && world.local_size == place.size);
+  world.one_host = is_loopback(place.address) || (local_size && world.local_size == place.size);
   const auto agent = variables.find("TORCHELASTIC_USE_AGENT_STORE");
   place.store_exists = agent != variables.end() && agent->second == "True";
+  if (has(variables, kMeetingTimeout)) {
+    world.meeting_timeout = std::chrono::seconds(std::max(1, number(variables, kMeetingTimeout, *found)));
+  }
   return world;
+}
+
+void check_address(const EnvironmentWorld& world) {
+  const Rendezvous& place = world.rendezvous;
+  if (world.local_size < place.size && is_loopback(address_towards(place.address))) {
+    throw Error(Error::Kind::environment,
+                "MASTER_ADDR is " + place.address + ", which is this host's loopback address, but only " +
+                    std::to_string(world.local_size) + " of " + std::to_string(place.size) +
+                    " ranks are on this host; set it to an address that the other hosts reach");
+  }
+}
+
+int threads_of_rank(const EnvironmentWorld& world, const Variables& variables, int usable,
+                    int usable_by_launcher) {
+  if (const auto chosen = number_if_any(variables, "OMP_NUM_THREADS")) {
+    return std::max(1, *chosen);
+  }
+  const bool slurm = world.launcher == kSlurm;
+  if (const auto per_task = number_if_any(variables, "SLURM_CPUS_PER_TASK"); slurm && per_task) {
+    return std::clamp(*per_task, 1, usable);
+  }
+  const auto on_node = slurm ? number_if_any(variables, "SLURM_CPUS_ON_NODE") : std::nullopt;
+  const int shared = on_node.value_or(std::max(usable, usable_by_launcher)) / world.local_size;
+  return std::clamp(shared, 1, usable);
 }
 
 }  // namespace bnlab

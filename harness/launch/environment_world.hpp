@@ -1,6 +1,7 @@
 // The world that a launcher (torchrun, mpirun, srun) announces through environment variables.
 #pragma once
 
+#include <chrono>
 #include <map>
 #include <optional>
 #include <string>
@@ -17,13 +18,27 @@ struct EnvironmentWorld {
   Rendezvous rendezvous;
   bool one_host = false;  // whether all ranks are known to be on one
   int local_size = 1;  // ranks on this host, which share its cores; all ranks where the launcher does not say
+  std::chrono::seconds meeting_timeout{
+      600};  // of the first meeting: jobs on other nodes may start minutes later
 };
+
+inline constexpr const char* kMeetingTimeout = "BNLAB_MEETING_TIMEOUT_S";  // the variable that sets it
 
 Variables process_environment();
 
 // The announced world, or nothing. Precedence: RANK, then Open MPI's OMPI_COMM_WORLD_*, then PMI_*, then
 // a SLURM step of more than one task (an interactive shell or a batch script is none).
-// Throws Error (environment) if a world is announced but a variable is missing or no number.
+// Throws Error (environment) if a world is announced but a variable is missing or no number. A SLURM step needs no
+// MASTER_ADDR and MASTER_PORT: its first node, and a port made of its number, do without.
 std::optional<EnvironmentWorld> environment_world(const Variables& variables);
+
+// Throws Error (environment) where MASTER_ADDR leads to this host alone although ranks are on others too.
+void check_address(const EnvironmentWorld& world);
+
+// Threads of one rank: OMP_NUM_THREADS, what SLURM gave to the task, or a fair share of the cores that the launcher
+// had. A launcher that binds ranks to cores has shared them out already: `usable` by this rank are then fewer than
+// `usable_by_launcher`.
+int threads_of_rank(const EnvironmentWorld& world, const Variables& variables, int usable,
+                    int usable_by_launcher);
 
 }  // namespace bnlab

@@ -16,6 +16,8 @@
 #include "harness/launch/selection.hpp"
 #include "harness/launch/survey.hpp"
 #include "harness/mapped.hpp"
+#include "harness/records/attempts.hpp"
+#include "harness/records/environment.hpp"
 #include "harness/records/results_lock.hpp"
 
 namespace bnlab {
@@ -28,12 +30,14 @@ LaunchOptions options_of_world(LaunchOptions options, const EnvironmentWorld& wo
   options.joined = true;
   options.jobs = 1;
   if (options.threads == 0) {
-    const char* set_by_launcher = std::getenv("OMP_NUM_THREADS");
-    options.threads =
-        set_by_launcher != nullptr ? std::atoi(set_by_launcher) : usable_cores() / world.local_size;
-    options.threads = std::max(1, options.threads);
+    options.threads = threads_of_rank(world, process_environment(), usable_cores(), usable_cores(getppid()));
   }
   return options;
+}
+
+// Whether the launcher shows this rank one GPU, its own (as SLURM's --gpus-per-task does).
+bool has_own_gpu() {
+  return visible_gpus() == 1 && std::getenv("CUDA_VISIBLE_DEVICES") != nullptr;
 }
 
 // The runs that fit the world, in order; the others are named in `remarks`.
@@ -52,8 +56,13 @@ std::vector<PlacedRun> runs_that_fit(const Experiment& experiment, const LaunchO
       fitting.push_back(run);
     }
   }
+  if (fitting.empty() && !remarks.empty()) {
+    throw Error(Error::Kind::usage, "no run fits this world: " + remarks.front());
+  }
   // The other hosts are taken to have as many GPUs as this one.
-  const auto gpus = [&] { return visible_gpus() < world.local_size ? visible_gpus() : options.ranks; };
+  const auto gpus = [&] {
+    return has_own_gpu() || visible_gpus() >= world.local_size ? options.ranks : visible_gpus();
+  };
   return place_runs(experiment, fitting, options, gpus, usable_cores(), remarks);
 }
 
@@ -73,10 +82,13 @@ class JoinedWorld {
     const Json plan = agree_on_plan(fitting, remarks);
     const std::vector<PlacedRun> chosen = chosen_runs(fitting, plan);
     summary_.leads = leads();
-    summary_.skipped = static_cast<int>(fitting.size() - chosen.size());
+    summary_.skipped = static_cast<int>(fitting.size() - chosen.size() - lost_.size());
     summary_.failed_before = plan.at("failed_before").get<int>();
     if (leads()) {
-      books_.emplace(experiment_, options_, world_.launcher, chosen, remarks);
+      std::vector<PlacedRun> booked = chosen;
+      booked.insert(booked.end(), lost_.begin(), lost_.end());
+      books_.emplace(experiment_, options_, world_.launcher, booked, remarks);
+      std::ranges::for_each(lost_, [&](const PlacedRun& run) { books_->given_up(run, summary_); });
     }
     for (const PlacedRun& run : chosen) {
       run_one(run, plan.at("session").get<std::string>() + "/" + name_of(run));
@@ -87,14 +99,18 @@ class JoinedWorld {
  private:
   bool leads() const { return world_.rendezvous.rank == 0; }
 
-  // {"error", "session", "runs", "failed_before"}: what rank 0 decided. If it could not, every rank throws its error.
+  // {"error", "code", "session", "runs", "failed_before"}: what rank 0 is and decided. If it could not, every rank throws
+  // its error.
   Json agree_on_plan(std::vector<PlacedRun>& fitting, std::vector<std::string>& remarks) {
-    Json plan{
-        {"error", nullptr}, {"session", std::to_string(getpid()) + "-" + now_utc()}, {"runs", Json::array()}};
+    Json plan{{"error", nullptr},
+              {"code", code_version()},
+              {"session", std::to_string(getpid()) + "-" + now_utc()},
+              {"runs", Json::array()}};
     if (leads()) {
       try {
         lock_.emplace(options_.results_dir);
-        plan["runs"] = mapped(runs_to_start(experiment_, fitting, options_, summary_, remarks), name_of);
+        plan["runs"] =
+            mapped(without_lost(runs_to_start(experiment_, fitting, options_, summary_, remarks)), name_of);
       } catch (const Error& error) {
         plan["error"] = error.what();
       }
@@ -102,11 +118,27 @@ class JoinedWorld {
     plan["failed_before"] = summary_.failed_before;
     Rendezvous place = world_.rendezvous;
     place.prefix = "plan";
+    place.timeout = world_.meeting_timeout;
     plan = Json::parse(share_text(place, plan.dump()));
     if (!plan.at("error").is_null()) {
       throw Error(Error::Kind::environment, "rank 0: " + plan.at("error").get<std::string>());
     }
+    if (const Json own = code_version(); plan.at("code") != own) {
+      throw Error(Error::Kind::usage, "rank " + std::to_string(place.rank) + " runs bnlab " + own.dump() +
+                                          ", but rank 0 runs " + plan.at("code").dump() +
+                                          "; start every rank with the same build");
+    }
     return plan;
+  }
+
+  // On rank 0. Those that lost contact before come last, lest they keep the others from their turn.
+  std::vector<PlacedRun> without_lost(std::vector<PlacedRun> runs) {
+    const auto attempts = [](const PlacedRun& run) { return attempts_without_end(run.folder); };
+    std::ranges::stable_sort(runs, {}, attempts);
+    const auto lost = std::ranges::lower_bound(runs, kMostAttempts, {}, attempts);
+    lost_.assign(lost, runs.end());
+    runs.erase(lost, runs.end());
+    return runs;
   }
 
   static std::vector<PlacedRun> chosen_runs(const std::vector<PlacedRun>& fitting, const Json& plan) {
@@ -132,6 +164,9 @@ class JoinedWorld {
                 .run_dir = run.folder,
                 .threads = run.threads};
     job.rendezvous.prefix = prefix;
+    if (has_own_gpu()) {
+      job.rendezvous.local_rank = 0;
+    }
     job.rendezvous.timeout = collective_timeout(run.spec);
     job.rendezvous.exchange = run.placement.exchange.value_or(Exchange::sockets);
     const RankReport report = leads() ? run_and_record(run, job) : run_rank(job);
@@ -160,10 +195,14 @@ class JoinedWorld {
       report = run_rank(job);
     }
     end.wall_time_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    if (!report.met && report.lost_contact) {
+      books_->not_started(run);
+      return report;
+    }
     end.outcome = {status_named(report.status), report.message, std::nullopt, "", {}};
     end.result = report.result;
     end.notes = report.notes;
-    books_->ended(run, end, summary_);
+    books_->ended(run, end, summary_, report.lost_contact);
     return report;
   }
 
@@ -172,6 +211,7 @@ class JoinedWorld {
   const EnvironmentWorld& world_;
   std::optional<ResultsLock> lock_;  // rank 0
   std::optional<Books> books_;       // rank 0
+  std::vector<PlacedRun> lost_;      // rank 0: runs whose attempts are used up
   LaunchSummary summary_;
 };
 

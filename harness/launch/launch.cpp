@@ -2,6 +2,7 @@
 
 #include "harness/error.hpp"
 #include "harness/launch/environment_world.hpp"
+#include "harness/launch/rank_settings.hpp"
 
 namespace bnlab {
 
@@ -21,7 +22,12 @@ LaunchSummary launch(const Experiment& experiment, const LaunchOptions& options)
     return launch_own_ranks(experiment, options);
   }
   const auto world = environment_world(process_environment());
-  return world ? launch_in_world(experiment, options, *world) : launch_own_ranks(experiment, options);
+  if (!world) {
+    return launch_own_ranks(experiment, options);
+  }
+  start_anew_with(rank_settings());
+  check_address(*world);
+  return launch_in_world(experiment, options, *world);
 }
 
 }  // namespace bnlab

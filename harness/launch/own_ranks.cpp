@@ -91,6 +91,9 @@ class OwnRanks {
   void start_next(Books& books) {
     PlacedRun next = waiting_.back();
     waiting_.pop_back();
+    if (books.given_up(next, summary_)) {
+      return;
+    }
     if (next.placement.device == "cuda") {
       next.gpus = gpus_.take(next.placement.ranks);
     }

@@ -3,13 +3,12 @@
 #include <signal.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <fstream>
 #include <map>
 
 #include "harness/communicator/loopback_socket.hpp"
-#include "harness/communicator/shared_gpus.hpp"
 #include "harness/launch/rank_job.hpp"
+#include "harness/launch/rank_settings.hpp"
 #include "harness/mapped.hpp"
 
 namespace bnlab {
@@ -20,30 +19,14 @@ using std::chrono::seconds;
 constexpr seconds kGraceAfterFailure{2};  // for the other ranks to notice by themselves, and to report
 constexpr seconds kGraceAfterStop{2};     // between SIGTERM and SIGKILL
 
-// The variables that the ranks run with, most of them for speed: threads, waiting, memory.
-std::map<std::string, std::string> rank_settings(const PlacedRun& run) {
-  std::map<std::string, std::string> settings{
-      {"OMP_NUM_THREADS", std::to_string(run.threads)},
-      {"OMP_WAIT_POLICY", "PASSIVE"},  // a waiting thread that spins on a shared core costs a factor of ten
-  };
-  // glibc gives tensors above 32 MB back to the kernel and pays for their pages again at every step,
-  // unless told otherwise.
-  std::map<std::string, std::string> unless_chosen{{"MALLOC_MMAP_THRESHOLD_", "4294967296"},
-                                                   {"MALLOC_TRIM_THRESHOLD_", "4294967296"},
-                                                   {"MALLOC_TOP_PAD_", "67108864"},
-                                                   {"MALLOC_ARENA_MAX", "1"}};
-  if (run.placement.shared_gpus) {
-    unless_chosen.merge(shared_gpu_settings());
-  }
-  for (const auto& [name, value] : unless_chosen) {
-    const char* chosen_by_user = std::getenv(name.c_str());
-    settings[name] = chosen_by_user != nullptr ? chosen_by_user : value;
-  }
+std::map<std::string, std::string> settings_of(const PlacedRun& run) {
+  std::map<std::string, std::string> settings = rank_settings(run.placement.shared_gpus);
+  settings["OMP_NUM_THREADS"] = std::to_string(run.threads);
   return settings;
 }
 
 std::map<std::string, std::string> rank_environment(const PlacedRun& run, int rank, int port) {
-  std::map<std::string, std::string> environment = rank_settings(run);
+  std::map<std::string, std::string> environment = settings_of(run);
   const int local_rank = run.gpus.empty() ? rank : run.gpus.at(static_cast<size_t>(rank));  // selects the GPU
   environment.insert({{"RANK", std::to_string(rank)},
                       {"WORLD_SIZE", std::to_string(run.placement.ranks)},
@@ -200,7 +183,7 @@ Outcome RunningRun::outcome() const {
 }
 
 RunEnd RunningRun::end() const {
-  RunEnd end{started_at_, elapsed_s(), outcome(), nullptr, {}, rank_settings(run_)};
+  RunEnd end{started_at_, elapsed_s(), outcome(), nullptr, {}, settings_of(run_)};
   const bool finished = end.outcome.status == Status::ok || end.outcome.status == Status::diverged;
   if (const auto& first = ranks_.front().state.report; finished && first) {
     end.result = first->result;

@@ -46,9 +46,11 @@ ResultsLock::ResultsLock(const std::filesystem::path& results) {
   const std::filesystem::path file = results / ".lock";
   std::error_code problem;
   std::filesystem::create_directories(results, problem);
-  descriptor_ = problem ? -1 : ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  descriptor_ = problem ? -1 : ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
   if (descriptor_ < 0) {
-    const std::string reason = problem ? problem.message() : std::strerror(errno);
+    const std::string reason = problem          ? problem.message()
+                               : errno == ELOOP ? "its .lock is a symbolic link; remove it"
+                                                : std::strerror(errno);
     throw Error(Error::Kind::environment,
                 "cannot write to the results folder " + results.string() + ": " + reason);
   }

@@ -34,11 +34,12 @@ void configure(const RankJob& job) {
   at::globalContext().setBenchmarkCuDNN(kCudnnBenchmark);
 }
 
-RankReport train(const RankJob& job) {
+RankReport train(const RankJob& job, bool& met) {
   static const bool configured = (configure(job), true);
   (void)configured;
   allow_tf32(job.spec.tf32);
   const auto world = join_world(job.rendezvous, job.device == "cuda" ? at::kCUDA : at::kCPU);
+  met = true;
   RunLog log = world->rank() == 0 ? RunLog(job.run_dir + "/metrics.jsonl", job.spec.id) : RunLog();
   Trainer trainer(job.spec, job.data_dir, *world, std::move(log));
   if (world->rank() == 0) {
@@ -66,11 +67,9 @@ RankReport failed(const std::string& status, const std::string& message, bool lo
   return {status, message, nullptr, lost_contact, {}};
 }
 
-}  // namespace
-
-RankReport run_rank(const RankJob& job) {
+RankReport outcome_of(const RankJob& job, bool& met) {
   try {
-    return train(job);
+    return train(job, met);
   } catch (const Error& e) {
     const bool lost_contact = e.kind() == Error::Kind::communication;
     return failed(lost_contact ? "crashed" : "error", e.what(), lost_contact);
@@ -83,6 +82,15 @@ RankReport run_rank(const RankJob& job) {
     return failed("crashed", error != nullptr ? error->what_without_backtrace() : e.what(),
                   is_lost_contact(e));
   }
+}
+
+}  // namespace
+
+RankReport run_rank(const RankJob& job) {
+  bool met = false;
+  RankReport report = outcome_of(job, met);
+  report.met = met;
+  return report;
 }
 
 int visible_gpus() {

@@ -26,6 +26,7 @@ struct RankReport {
   Json result;                // rank 0, status ok or diverged: the record's "result"; else null
   bool lost_contact = false;  // crashed because a collective failed or timed out: another rank is to blame
   std::vector<std::string> notes;  // for the record's "notes"
+  bool met = true;                 // false: the ranks never came together, so that nothing was tried
 };
 
 // Never throws: whatever happens is in the report.

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "harness/error.hpp"
+#include "harness/launch/slurm_step.hpp"
 
 namespace bnlab {
 namespace {
@@ -56,8 +57,10 @@ TEST(EnvironmentWorld, RanksAreOnOneHostOnlyWhereThatIsKnown) {
   EXPECT_FALSE(one_host(local));
   Variables step{{"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "2"}, {"SLURM_NTASKS_PER_NODE", "2"}};
   EXPECT_FALSE(one_host(step)) << "the batch job has two tasks per node, the step perhaps one on each";
-  step["SLURM_STEP_NUM_NODES"] = "1";
+  step["SLURM_STEP_TASKS_PER_NODE"] = "2";
   EXPECT_TRUE(one_host(step));
+  step["SLURM_STEP_TASKS_PER_NODE"] = "1(x2)";
+  EXPECT_FALSE(one_host(step));
 }
 
 TEST(EnvironmentWorld, TheStoreIsTheLaunchersOnlyIfItSaysTrue) {
@@ -125,6 +128,114 @@ TEST(EnvironmentWorld, ASlurmStepOfSeveralTasksIsAWorld) {
 TEST(EnvironmentWorld, ASlurmShellOrBatchScriptIsNone) {
   EXPECT_FALSE(environment_world({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}}));
   EXPECT_FALSE(environment_world({{"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "1"}}));
+}
+
+// As srun sets them on the third of four nodes.
+Variables of_step() {
+  return {{"SLURM_PROCID", "5"},
+          {"SLURM_NODEID", "2"},
+          {"SLURM_LOCALID", "1"},
+          {"SLURM_STEP_NUM_TASKS", "7"},
+          {"SLURM_STEP_TASKS_PER_NODE", "2(x3),1"},
+          {"SLURM_STEP_NODELIST", "gpu[07-09],login"},
+          {"SLURM_JOB_ID", "4711"},
+          {"SLURM_STEP_ID", "1"}};
+}
+
+TEST(EnvironmentWorld, ASlurmStepNeedsNoVariablesOfTheUser) {
+  const auto world = environment_world(of_step());
+  EXPECT_EQ(world->rendezvous.address, "gpu07");
+  EXPECT_EQ(world->rendezvous.port, 10000 + 7 * 4711 + 1 - 20000);
+  EXPECT_EQ(world->local_size, 2);
+  EXPECT_EQ(world->rendezvous.local_rank, 1);
+  EXPECT_FALSE(world->one_host);
+  Variables named = of_step();
+  named.insert({{"MASTER_ADDR", "a"}, {"MASTER_PORT", "5"}});
+  EXPECT_EQ(environment_world(named)->rendezvous.address, "a");
+  EXPECT_EQ(environment_world(named)->rendezvous.port, 5);
+  named["SLURM_NODEID"] = "3";
+  EXPECT_EQ(environment_world(named)->local_size, 1);
+}
+
+TEST(EnvironmentWorld, ASlurmStepOnOneNodeMeetsOnLoopback) {
+  Variables step = of_step();
+  step["SLURM_STEP_TASKS_PER_NODE"] = "7";
+  step["SLURM_NODEID"] = "0";
+  EXPECT_EQ(environment_world(step)->rendezvous.address, "127.0.0.1");
+}
+
+TEST(SlurmStep, TheFirstHostOfAList) {
+  EXPECT_EQ(first_host("n1"), "n1");
+  EXPECT_EQ(first_host("n1,n2"), "n1");
+  EXPECT_EQ(first_host("n[03,07-09]"), "n03");
+  EXPECT_EQ(first_host("rack[1-2]n[01-04]x,other"), "rack1n01x");
+  EXPECT_EQ(first_host("n[1"), "n1");
+}
+
+TEST(SlurmStep, TheTasksOfANode) {
+  EXPECT_EQ(tasks_of_node("4(x3),1", 2), 4);
+  EXPECT_EQ(tasks_of_node("4(x3),1", 3), 1);
+  EXPECT_EQ(tasks_of_node("4(x3),1", 4), std::nullopt);
+  EXPECT_EQ(tasks_of_node("", 0), std::nullopt);
+  EXPECT_EQ(tasks_of_node("many", 0), std::nullopt);
+}
+
+TEST(EnvironmentWorld, SlurmKnowsMoreThanThePmiThatItServes) {
+  Variables step = of_step();
+  step.insert({{"PMI_RANK", "5"}, {"PMI_SIZE", "7"}});
+  EXPECT_EQ(environment_world(step)->launcher, "srun");
+  step["PMI_SIZE"] = "28";  // mpiexec starts one proxy on each node through srun
+  step.insert({{"MASTER_ADDR", "a"}, {"MASTER_PORT", "1"}});
+  EXPECT_EQ(environment_world(step)->launcher, "mpirun");
+}
+
+// A world of four ranks on this host, by the variables of a launcher.
+int threads(Variables variables, int usable, int usable_by_launcher) {
+  variables.insert({{"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", "1"}});
+  return threads_of_rank(*environment_world(variables), variables, usable, usable_by_launcher);
+}
+
+TEST(EnvironmentWorld, CoresAreSharedOutOnce) {
+  const Variables mpi{{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "4"}};
+  EXPECT_EQ(threads(mpi, 64, 64), 16) << "every rank may use every core";
+  EXPECT_EQ(threads(mpi, 16, 64), 16) << "each has cores of its own";
+  EXPECT_EQ(threads(mpi, 32, 64), 16) << "two share a socket";
+  EXPECT_EQ(threads(mpi, 1, 1), 1);
+  Variables step{{"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "4"}, {"SLURM_STEP_TASKS_PER_NODE", "4"}};
+  EXPECT_EQ(threads(step, 16, 16), 4);
+  step["SLURM_CPUS_ON_NODE"] = "16";
+  EXPECT_EQ(threads(step, 16, 64), 4) << "the job has 16 of 64 cores";
+  step["SLURM_CPUS_PER_TASK"] = "8";
+  EXPECT_EQ(threads(step, 16, 64), 8);
+  step["OMP_NUM_THREADS"] = "3";
+  EXPECT_EQ(threads(step, 16, 64), 3);
+}
+
+TEST(EnvironmentWorld, RefusesALoopbackAddressWhereRanksAreOnOtherHosts) {
+  Variables variables{{"RANK", "0"},
+                      {"WORLD_SIZE", "4"},
+                      {"LOCAL_WORLD_SIZE", "2"},
+                      {"MASTER_ADDR", "127.0.1.1"},
+                      {"MASTER_PORT", "1"}};
+  EXPECT_THROW(check_address(*environment_world(variables)), Error);
+  variables["LOCAL_WORLD_SIZE"] = "4";
+  EXPECT_NO_THROW(check_address(*environment_world(variables)));
+}
+
+TEST(EnvironmentWorld, TheFirstMeetingWaitsTenMinutesOrAsLongAsTheUserSays) {
+  Variables variables{
+      {"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", "65535"}};
+  EXPECT_EQ(environment_world(variables)->meeting_timeout, std::chrono::minutes(10));
+  variables["BNLAB_MEETING_TIMEOUT_S"] = "30";
+  EXPECT_EQ(environment_world(variables)->meeting_timeout, std::chrono::seconds(30));
+}
+
+TEST(EnvironmentWorld, RefusesWhatIsNoPort) {
+  for (const char* port : {"65536", "0", "95321"}) {
+    EXPECT_NE(error_of({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "a"}, {"MASTER_PORT", port}})
+                  .find("65535"),
+              std::string::npos);
+  }
 }
 
 TEST(EnvironmentWorld, NamesWhatIsMissing) {

@@ -34,7 +34,7 @@ struct TaskOptions {
 
   void describe(OptionVisitor& option) {
     option("behaviour", behaviour, "what the last rank does")
-        .one_of({"ok", "refuse", "diverge", "exit", "kill", "stop", "stop on a GPU", "hang"});
+        .one_of({"ok", "refuse", "diverge", "exit", "kill", "stop", "stop on a GPU", "hang", "alone"});
   }
 };
 
@@ -188,6 +188,11 @@ RankReport run_rank(const RankJob& job) {
         << R"({"kind": "train", "step": 1, "epoch": 0.1, "loss": 2.5})" << std::endl;
   }
   const auto behaviour = job.spec.task.at("behaviour").get<std::string>();
+  if (behaviour == "alone") {
+    RankReport nobody = without_contact();
+    nobody.met = false;
+    return nobody;
+  }
   const bool last = rank == job.rendezvous.size - 1;
   if (behaviour == "hang") {
     wait_for_ever();

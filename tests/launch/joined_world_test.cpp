@@ -5,6 +5,7 @@
 #include "harness/error.hpp"
 #include "harness/launch/environment_world.hpp"
 #include "harness/launch/launch.hpp"
+#include "harness/records/attempts.hpp"
 #include "harness/records/results_lock.hpp"
 #include "tests/launch/scratch.hpp"
 
@@ -85,11 +86,81 @@ TEST_F(JoinedWorld, RunsThatDoNotFitTheWorldAreLeftOut) {
   EXPECT_NE(testing::internal::GetCapturedStderr().find("do not divide its 3 towers"), std::string::npos);
 }
 
-TEST_F(JoinedWorld, LostContactEndsTheMatrixAfterTheRecord) {
+TEST_F(JoinedWorld, AWorldThatFitsNoRunIsAnError) {
+  const auto spec = scratch_.write_spec(test::behaves("ok"), R"(, "towers": 3)");
+  EXPECT_THROW(as_rank(0, spec), Error);
+}
+
+TEST_F(JoinedWorld, RanksOfAnotherBuildAreRefused) {
+  const auto spec = scratch_.write_spec(test::behaves("ok"));
+  as_rank(0, spec);
+  const std::string store = scratch_ / "store";
+  Json plan = read_json(store);
+  plan["code"]["fingerprint"] = "another";
+  write_json(store, plan);
+  try {
+    as_rank(1, spec);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("same build"), std::string::npos) << error.what();
+  }
+}
+
+// A launcher may show each of its ranks one GPU, its own.
+TEST_F(JoinedWorld, ARankThatSeesOneGpuTakesIt) {
+  setenv("FAKE_GPUS", "1", 1);
+  setenv("CUDA_VISIBLE_DEVICES", "3", 1);
+  EnvironmentWorld world;
+  world.rendezvous.size = world.local_size = 2;
+  world.rendezvous.local_rank = 1;
+  LaunchOptions options = scratch_.options(0);
+  options.device = "cuda";
+  launch_in_world(load_experiment(scratch_.write_spec(test::behaves("ok"))), options, world);
+  unsetenv("CUDA_VISIBLE_DEVICES");
+  unsetenv("FAKE_GPUS");
+  ASSERT_EQ(scratch_.records().size(), 1U);
+  EXPECT_EQ(scratch_.records()[0].placement(), "2x1-cuda");
+  EXPECT_EQ(scratch_.records()[0].at("result.seen.gpu_of_rank_0"), 0);
+}
+
+TEST_F(JoinedWorld, LostContactEndsTheMatrixAndIsNoEndOfTheRun) {
   const auto spec = scratch_.write_spec(test::behaves("kill"), R"(, "matrix": {"seed": [0, 1]})");
   EXPECT_THROW(as_rank(0, spec), Error);
   ASSERT_EQ(scratch_.records().size(), 1U);
+  EXPECT_EQ(scratch_.records()[0].status(), Status::interrupted);
+  EXPECT_NE(scratch_.records()[0].at("outcome.message").get<std::string>().find("attempt 1 of 3"),
+            std::string::npos);
+}
+
+TEST_F(JoinedWorld, ARunThatLostContactWaitsForTheOthersAndCrashesTheThirdTime) {
+  const auto spec = scratch_.write_spec(test::behaves("kill"), R"(, "matrix": {"seed": [0, 1]})");
+  for (int start = 0; start < 6; ++start) {
+    EXPECT_THROW(as_rank(0, spec), Error);
+    EXPECT_EQ(scratch_.records().size(), start == 0 ? 1U : 2U) << "each has its turn";
+  }
+  for (const Record& record : scratch_.records()) {
+    EXPECT_EQ(record.status(), Status::crashed);
+  }
+  EXPECT_EQ(as_rank(0, spec).skipped, 2);
+}
+
+TEST_F(JoinedWorld, RanksThatNeverMetLeaveNoRecord) {
+  const auto spec = scratch_.write_spec(test::behaves("alone"));
+  for (int start = 0; start < 4; ++start) {
+    EXPECT_THROW(as_rank(0, spec), Error);
+  }
+  EXPECT_TRUE(scratch_.records().empty());
+}
+
+TEST_F(JoinedWorld, ARunWhoseLauncherDiedThreeTimesIsNotStartedAgain) {
+  const auto spec = scratch_.write_spec(test::behaves("ok"));
+  as_rank(0, spec);
+  const auto folder = scratch_.records()[0].file().parent_path();
+  std::filesystem::remove(folder / kRecordFile);
+  set_attempts(folder, 3);
+  EXPECT_EQ(as_rank(0, spec).failed, 1);
   EXPECT_EQ(scratch_.records()[0].status(), Status::crashed);
+  EXPECT_EQ(attempts_without_end(folder), 0);
 }
 
 }  // namespace

@@ -5,6 +5,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <filesystem>
+#include <fstream>
 #include <optional>
 
 #include "harness/error.hpp"
@@ -54,6 +56,15 @@ std::string refusal(const std::filesystem::path& results) {
     return error.what();
   }
   return "";
+}
+
+TEST(ResultsLock, WritesNothingBehindALink) {
+  const TemporaryFolder folder;
+  const auto precious = folder.path() / "precious";
+  std::ofstream(precious) << "mine";
+  std::filesystem::create_symlink(precious, folder.path() / ".lock");
+  EXPECT_NE(refusal(folder.path()).find("symbolic link"), std::string::npos);
+  EXPECT_EQ(std::filesystem::file_size(precious), 4U);
 }
 
 TEST(ResultsLock, TellsASecondProcessWhoHoldsItAndEndsWithTheHolder) {

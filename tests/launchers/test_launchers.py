@@ -1,0 +1,156 @@
+#!/usr/bin/env python3
+"""Runs bnlab as the ranks that other launchers start: by plain variables, by srun's, by mpirun and by torchrun.
+
+  BNLAB_PROGRAM=build/release/bnlab python3 tests/launchers/test_launchers.py
+
+A launcher that is not installed is skipped aloud. Ports are the system's choice.
+"""
+
+import json
+import os
+import pathlib
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+PROGRAM = os.path.abspath(os.environ.get("BNLAB_PROGRAM", "build/release/bnlab"))
+SPEC = {"question": "do ranks meet?", "claim": "they do", "task": {"name": "shapes", "size": [16, 16]},
+        "model": {"name": "unet", "base": 4, "levels": 2}, "steps": 2, "towers": 2, "batch_per_tower": 2,
+        "collective_timeout_s": 20}
+ANNOUNCING = ("RANK", "WORLD_SIZE", "LOCAL_", "MASTER_", "OMPI_", "PMI", "SLURM_", "TORCHELASTIC")
+PATIENCE = 300  # seconds, for a busy machine
+
+
+def free_port():
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        return listening.getsockname()[1]
+
+
+def job_with_free_port():
+    """A job id of SLURM by which bnlab takes a port that is free here."""
+    while True:
+        job = random.randrange(20000)
+        with socket.socket() as listening:
+            try:
+                listening.bind(("127.0.0.1", 10000 + 7 * job % 20000))
+                return job
+            except OSError:
+                continue
+
+
+class Launchers(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.spec = self.folder / "spec.json"
+        self.clean = {name: value for name, value in os.environ.items() if not name.startswith(ANNOUNCING)}
+        self.clean["OMP_NUM_THREADS"] = "1"
+
+    def command(self, results, **more):
+        more = more if "matrix" in more else more | {"strategy": "sync"}
+        self.spec.write_text(json.dumps(SPEC | more))
+        return [PROGRAM, "run", str(self.spec), "--device", "cpu", "--results", str(self.folder / results)]
+
+    def records(self, results):
+        return [json.loads(file.read_text()) for file in sorted((self.folder / results).glob("spec/*/*/record.json"))]
+
+    def expect_done(self, results, launcher, runs=1):
+        records = self.records(results)
+        self.assertEqual(len(records), runs)
+        for record in records:
+            self.assertEqual(record["outcome"]["status"], "ok", record["outcome"])
+            self.assertEqual(record["placement"]["ranks"], 2)
+            self.assertEqual(record["placement"]["launcher"], launcher)
+            self.assertEqual(record["environment"]["variables"].get("OMP_WAIT_POLICY"), "PASSIVE")
+
+    def start(self, command, variables):
+        rank = subprocess.Popen(command, env=self.clean | variables, stdin=subprocess.DEVNULL,
+                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self.addCleanup(rank.stdout.close)
+        self.addCleanup(rank.wait)
+        self.addCleanup(rank.kill)
+        return rank
+
+    def ends_well(self, processes):
+        for process in processes:
+            said, _ = process.communicate(timeout=PATIENCE)
+            self.assertEqual(process.returncode, 0, said)
+
+    def run_ok(self, command):
+        done = subprocess.run(command, env=self.clean, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True, timeout=PATIENCE)
+        self.assertEqual(done.returncode, 0, done.stdout)
+
+    def plain_world(self, results, port, **spec):
+        command = self.command(results, **spec)
+        return [self.start(command, {"RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_RANK": str(rank),
+                                     "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}) for rank in range(2)]
+
+    def test_ten_worlds_by_plain_variables_all_come_together(self):
+        for world in range(5):  # of two runs each, so that every world has a successor on its store
+            results = f"world{world}"
+            self.ends_well(self.plain_world(results, free_port(), matrix={"strategy": ["per_tower", "sync"]}))
+            self.expect_done(results, "environment", runs=2)
+
+    def test_the_variables_of_srun_are_enough(self):
+        command = self.command("srun")
+        job = job_with_free_port()
+        ranks = [self.start(command, {"SLURM_PROCID": str(rank), "SLURM_LOCALID": str(rank), "SLURM_NODEID": "0",
+                                      "SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_TASKS_PER_NODE": "2",
+                                      "SLURM_STEP_NODELIST": "n[1-4]", "SLURM_STEP_NUM_NODES": "1",
+                                      "SLURM_JOB_ID": str(job), "SLURM_STEP_ID": "0"}) for rank in range(2)]
+        self.ends_well(ranks)
+        self.expect_done("srun", "srun")
+
+    @unittest.skipUnless(shutil.which("mpirun"), "mpirun is not installed")
+    def test_mpirun(self):
+        exports = ["-x", "MASTER_ADDR=127.0.0.1", "-x", f"MASTER_PORT={free_port()}"]
+        hydra = "mpich" in os.path.realpath(shutil.which("mpirun"))
+        options = (["-genv", "MASTER_ADDR", "127.0.0.1", "-genv", "MASTER_PORT", str(free_port())] if hydra else
+                   ["--allow-run-as-root", "--oversubscribe", *exports])
+        self.run_ok(["mpirun", *options, "-n", "2", *self.command("mpi", matrix={"strategy": ["per_tower", "sync"]})])
+        self.expect_done("mpi", "mpirun", runs=2)
+
+    def test_torchrun(self):
+        torchrun = pathlib.Path(sys.executable).with_name("torchrun")
+        if not torchrun.exists():
+            self.skipTest("torchrun is not installed")
+        self.run_ok([str(torchrun), "--standalone", "--nproc-per-node", "2", "--no-python",
+                     *self.command("torchrun", matrix={"strategy": ["per_tower", "sync"]})])
+        self.expect_done("torchrun", "torchrun", runs=2)
+
+    def test_a_dead_rank_is_no_end_of_the_run_that_it_met(self):
+        ranks = self.plain_world("dead", free_port(), steps=100000)
+        deadline = time.monotonic() + PATIENCE
+        while not any(file.stat().st_size for file in (self.folder / "dead").glob("spec/*/*/metrics.jsonl")):
+            self.assertLess(time.monotonic(), deadline, "the run does not start")
+            self.assertIsNone(ranks[0].poll(), "rank 0 has ended")
+            time.sleep(0.1)
+        ranks[1].send_signal(signal.SIGKILL)
+        said, _ = ranks[0].communicate(timeout=PATIENCE)
+        self.assertNotEqual(ranks[0].returncode, 0, said)
+        [record] = self.records("dead")
+        self.assertEqual(record["outcome"]["status"], "interrupted")
+        self.assertIn("attempt 1 of 3", record["outcome"]["message"])
+        self.assertNotIn("frame #", json.dumps(record))
+
+    def test_ranks_that_never_meet_leave_no_record(self):
+        self.clean["BNLAB_MEETING_TIMEOUT_S"] = "1"
+        rank = self.start(self.command("alone"), {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1",
+                                                  "MASTER_PORT": str(free_port())})
+        said, _ = rank.communicate(timeout=PATIENCE)
+        self.assertEqual(rank.returncode, 1, said)
+        self.assertEqual(self.records("alone"), [])
+        self.assertNotIn("frame #", said.splitlines()[-1])
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
