@@ -1,4 +1,4 @@
-// What a run is called: the label of its strategy and its id.
+// What a run is called: the labels of its components and its id.
 //
 // The id is `<label>-<towers>x<batch>-seed<k>-<hash>`. The hash is the first 12 hexadecimal digits of
 // XXH3-128 over the canonical form of the resolved run: compact JSON, keys sorted, numbers in their shortest
@@ -14,16 +14,22 @@
 #include <xxhash.h>
 
 #include "harness/components/registry.hpp"
+#include "harness/experiment/dotted.hpp"
 #include "harness/experiment/run.hpp"
+#include "harness/mapped.hpp"
 
 namespace bnlab {
 namespace {
 
 constexpr size_t kLongestSlug = 60;  // of the label's part: the id names a folder
 
-std::string value_text(const Json& value) {
+// An option's value within a label.
+std::string value_text(const Json& value, const std::string& family) {
   if (value.is_object() && value.contains("name")) {
-    return label(value);
+    return label(value, family);
+  }
+  if (value.is_array() && !family.empty()) {
+    return "[" + joined(mapped(value, [&](const Json& each) { return value_text(each, family); }), ",") + "]";
   }
   return value.is_string() ? value.get<std::string>() : value.dump();
 }
@@ -103,24 +109,29 @@ std::string hash(const Json& run) {
 
 }  // namespace
 
-std::string label(const Json& strategy) {
-  if (!strategy.is_object() || !strategy.contains("name") || !strategy["name"].is_string()) {
-    return strategy.is_string() ? strategy.get<std::string>() : shown(strategy);
+std::string label(const Json& component, const std::string& family) {
+  if (!component.is_object() || !component.contains("name") || !component["name"].is_string()) {
+    return component.is_string() ? component.get<std::string>() : shown(component);
   }
-  const std::string name = strategy["name"];
-  const About* about = find_registered("strategy", name);
+  const std::string name = component["name"];
+  const About* about = find_registered(family, name);
   std::string brackets;
   for (const auto& parameter : about == nullptr ? std::vector<Parameter>{} : about->parameters) {
-    if (!strategy.contains(parameter.name)) {
+    if (!component.contains(parameter.name)) {
       continue;
     }
-    const Json& value = strategy[parameter.name];
+    const Json& value = component[parameter.name];
     // Compared with sorted keys, and with 1 equal to 1.0.
     if (parameter.required || nlohmann::json(value) != nlohmann::json(standard(parameter))) {
-      brackets += (brackets.empty() ? "" : ",") + parameter.name + "=" + value_text(value);
+      brackets += (brackets.empty() ? "" : ",") + parameter.name + "=" + value_text(value, parameter.family);
     }
   }
   return brackets.empty() ? name : name + "(" + brackets + ")";
+}
+
+std::string family_at(const std::string& key) {
+  const auto declared = declarations(key);
+  return declared.empty() ? "" : declared[0]->family;
 }
 
 std::string run_id(const Json& run) {

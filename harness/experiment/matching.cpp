@@ -8,22 +8,23 @@
 namespace bnlab {
 namespace {
 
-bool value_matches(const Json& actual, const Json& wanted) {
+bool value_matches(const std::string& key, const Json& actual, const Json& wanted) {
   const bool component = actual.is_object() && actual.contains("name");
   if (component && wanted.is_string()) {
-    return wanted == actual["name"] || wanted == label(actual);
+    return wanted == actual["name"] || wanted == label(actual, family_at(key));
   }
   if (!actual.is_object() || !wanted.is_object()) {
     return nlohmann::json(actual) == nlohmann::json(wanted);
   }
   return std::all_of(wanted.items().begin(), wanted.items().end(), [&](const auto& entry) {
-    return actual.contains(entry.key()) && value_matches(actual[entry.key()], entry.value());
+    const std::string& name = entry.key();
+    return actual.contains(name) && value_matches(key + "." + name, actual[name], entry.value());
   });
 }
 
 bool key_matches(const Json& run, const std::string& key, const Json& wanted) {
   const Json* actual = find(run, key);
-  return actual != nullptr && value_matches(*actual, wanted);
+  return actual != nullptr && value_matches(key, *actual, wanted);
 }
 
 // The values that the runs have at a key, components by label, each once.
@@ -35,7 +36,7 @@ std::vector<std::string> values_at(const std::vector<Json>& runs, const std::str
       continue;
     }
     const bool component = value->is_object() && value->contains("name");
-    const std::string text = component || value->is_string() ? label(*value) : shown(*value);
+    const std::string text = component || value->is_string() ? label(*value, family_at(key)) : shown(*value);
     if (std::ranges::find(values, text) == values.end()) {
       values.push_back(text);
     }

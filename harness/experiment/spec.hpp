@@ -141,9 +141,13 @@ Experiment load_experiment(const std::string& file);
 // The run that a `resolved` object (of a record, or handed to a rank) describes. Throws Error (spec).
 RunSpec read_resolved(const Json& resolved);
 
-// The short name of a strategy object: its name, and what differs from the defaults in brackets,
-// "sync", "sync(gradient=stopped)".
-std::string label(const Json& strategy);
+// The short name of a component object: its name, and what differs from the defaults in brackets,
+// "sync", "sync(gradient=stopped)", of a model "unet(base=16)".
+std::string label(const Json& component, const std::string& family = "strategy");
+
+// The family of the components that stand at a dotted key of a run: "backbone" at "model.backbone"; "" where it holds
+// something else.
+std::string family_at(const std::string& key);
 
 // Whether a run fits a rule of `exclude`, of a contrast's `at` or of `--only`: whether it has the values that
 // `wanted` names at dotted keys, {"towers": 8, "strategy.name": "sync"}. A component is matched by its name,

@@ -22,8 +22,9 @@ Json value_of(const RunSpec& run, const std::string& key) {
   return value_at(run.with_placement(), key);
 }
 
-std::string text_of(const Json& value) {
+std::string text_at(const std::string& key, const Json& value) {
   if (value.is_null()) return "none";
+  if (value.is_object() && value.contains("name")) return label(value, family_at(key));
   return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
@@ -35,8 +36,9 @@ void add_leaves(const Json& value, const std::string& key, std::vector<std::stri
   for (const auto& [name, entry] : value.items()) add_leaves(entry, key + "." + name, leaves);
 }
 
-// An axis of objects is shown by those of their entries that vary.
-std::vector<std::string> varying_leaves(const std::string& key, const std::vector<RunSpec>& runs) {
+// An axis of objects is shown by those of their entries that vary; components that differ in their name, or in more than
+// one option, by their labels.
+std::vector<std::string> columns_of_axis(const std::string& key, const std::vector<RunSpec>& runs) {
   if (key == "placement") return {"placement.ranks", "placement.device", "placement.exchange"};
   std::vector<std::string> leaves;
   for (const RunSpec& run : runs) add_leaves(value_of(run, key), key, leaves);
@@ -45,6 +47,8 @@ std::vector<std::string> varying_leaves(const std::string& key, const std::vecto
     return std::ranges::all_of(
         runs, [&](const RunSpec& run) { return value_of(run, leaf) == value_of(runs[0], leaf); });
   });
+  const bool one_option = leaves.size() == 1 && leaves[0] != key + ".name";
+  if (!family_at(key).empty() && !one_option) return {key};
   return leaves;
 }
 
@@ -55,7 +59,7 @@ struct Column {
   bool in_group;  // false: it moves together with the strategy
 
   std::string text(const RunSpec& run) const {
-    return joined(mapped(keys, [&](const std::string& key) { return text_of(value_of(run, key)); }), "x");
+    return joined(mapped(keys, [&](const std::string& key) { return text_at(key, value_of(run, key)); }), "x");
   }
 };
 
@@ -77,7 +81,7 @@ std::vector<Column> columns_of(const Experiment& experiment) {
         columns.push_back({kGrouping, {"towers", "batch_per_tower"}, true});
         continue;
       }
-      for (const std::string& leaf : varying_leaves(key, experiment.runs)) {
+      for (const std::string& leaf : columns_of_axis(key, experiment.runs)) {
         columns.push_back({leaf, {leaf}, in_group});
       }
     }

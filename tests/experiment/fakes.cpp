@@ -62,6 +62,11 @@ struct Net {
   std::vector<int64_t> norm_channels() const { return {base}; }
 };
 
+struct BackboneNet {
+  Json backbone = "fake_backbone";
+  void describe(OptionVisitor& option) { option.component("backbone", backbone, "backbone", ""); }
+};
+
 struct Shapes {
   std::array<int64_t, 2> size = {64, 64};
   double nuisance = 0.2;
@@ -109,6 +114,8 @@ struct Sgd {
                  with_options<Wrapped>({.name = "fake_wrapped", .summary = "another strategy inside"}));
   register_about("strategy", with_options<Ghost>({.name = "fake_ghost"}));
   register_about("model", with_options<Net>({.name = "fake_net"}));
+  register_about("model", with_options<BackboneNet>({.name = "fake_backbone_net"}));
+  register_about("backbone", with_options<Net>({.name = "fake_backbone"}));
   register_about("task", with_options<Shapes>({.name = "fake_shapes"}));
   register_about("task", with_options<Shapes>({.name = "fake_clips", .of = Subjects::clips}));
   register_about("model", with_options<Net>({.name = "fake_clip_net", .of = Subjects::clips}));

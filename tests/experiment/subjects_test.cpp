@@ -22,7 +22,7 @@ TEST_F(SpecSubjects, OfAModelMustBeThoseOfTheTask) {
       mistakes(with("fake_shapes", "fake_clip_net")),
       (Lines{
           "spec.json: model: expected a model that answers for pixels, as the task \"fake_shapes\" asks, got "
-          "\"fake_clip_net\", which answers for clips; there are: fake_net"}));
+          "\"fake_clip_net\", which answers for clips; there are: fake_backbone_net, fake_net"}));
 }
 
 }  // namespace

@@ -285,6 +285,27 @@ TEST(Report, ShowsAxesOfObjectsByWhatVariesInThem) {
   EXPECT_EQ(report.cells[1].cell, (std::vector<std::string>{"0.01", "sync"}));
 }
 
+TEST(Report, ShowsAnAxisOfComponentsThatDifferInMoreThanAnOptionByTheirLabels) {
+  Experiment experiment = synthetic_experiment(1);
+  experiment.axes = {"seed", "model", "optimizer", "strategy"};
+  experiment.runs = {synthetic_run("sync", 8, 2, 0), synthetic_run("sync", 8, 2, 0)};
+  experiment.runs[1].id += "other";
+  experiment.runs[0].resolved["model"] = {{"name", "fake_net"}, {"base", 32}};
+  experiment.runs[1].resolved["model"] = {{"name", "fake_backbone_net"},
+                                          {"backbone", {{"name", "fake_backbone"}, {"base", 4}}}};
+  experiment.runs[1].resolved["optimizer"] = {{"name", "sgd"}, {"lr", 0.01}, {"momentum", 0.5}};
+  const ExperimentReport report = make_report(experiment, {});
+  EXPECT_EQ(report.columns, (std::vector<std::string>{"model", "optimizer", "strategy"}));
+  ASSERT_EQ(report.cells.size(), 2u);
+  EXPECT_EQ(report.cells[0].cell, (std::vector<std::string>{"fake_net(base=32)", "sgd", "sync"}));
+  EXPECT_EQ(report.cells[1].cell,
+            (std::vector<std::string>{"fake_backbone_net(backbone=fake_backbone(base=4))",
+                                      "sgd(lr=0.01,momentum=0.5)", "sync"}));
+  EXPECT_EQ(report.cells[0].group, "model=fake_net(base=32), optimizer=sgd");
+  EXPECT_TRUE(matches({{"model", "fake_net(base=32)"}}, experiment.runs[0]));
+  EXPECT_FALSE(matches({{"model", "fake_net"}}, experiment.runs[1]));
+}
+
 TEST(ReportMarkdown, EscapesWhatWouldBreakATable) {
   Experiment experiment = synthetic_experiment(1);
   experiment.runs[0].strategy = {{"name", "a|b<c>"}};
