@@ -17,20 +17,28 @@ struct ReportRequest {
   std::string baseline;
 };
 
+std::string report_as(const std::string& format, const Experiment& experiment,
+                      const std::vector<Record>& records, const ReportRequest& request) {
+  if (format == "csv") return report_csv(experiment, records);
+  const ExperimentReport report = make_report(experiment, records, request.baseline);
+  if (format == "json") return report_json(report).dump(2) + "\n";
+  if (format == "html") {
+    return report_html(report, records, experiment_folder(request.results, experiment.name) / "figures");
+  }
+  return format == "markdown" ? report_markdown(report) : report_text(report);
+}
+
 int report(const ReportRequest& request) {
   const Experiment experiment = load_experiment(find_spec(request.spec));
   std::vector<std::string> problems;
-  const ExperimentReport table =
-      make_report(experiment, list_records(request.results, experiment.name, &problems), request.baseline);
+  const std::vector<Record> records = list_records(request.results, experiment.name, &problems);
   for (const std::string& problem : problems) {
     std::cerr << "left out: " << problem << "\n";
   }
   const std::string format = !request.format.empty() ? request.format
                              : request.into.empty()  ? "text"
                                                      : "markdown";
-  const std::string text = format == "json"       ? report_json(table).dump(2) + "\n"
-                           : format == "markdown" ? report_markdown(table)
-                                                  : report_text(table);
+  const std::string text = report_as(format, experiment, records, request);
   if (request.into.empty()) {
     std::cout << text;
   } else {
@@ -46,15 +54,18 @@ void add_report(Program& program) {
   auto [command, request] =
       add_command(program, "report", "The table of an experiment over its seeds",
                   "  bnlab report quickstart\n"
-                  "  bnlab report experiments/tradeoff.json --format json\n"
+                  "  bnlab report tradeoff --format html > tradeoff.html\n"
+                  "  bnlab report experiments/tradeoff.json --format csv > tradeoff.csv\n"
                   "  bnlab report tradeoff --baseline per_tower --into results/tradeoff/README.md",
                   report);
   add_spec(command, request.spec);
   command
-      .add_option("--format", request.format,
-                  "text, markdown, or json with the value of every seed, from which figures are drawn")
+      .add_option(
+          "--format", request.format,
+          "text, markdown, html (one page with figures and environments), csv (one row per run), or json "
+          "with the value of every seed, from which figures are drawn")
       ->type_name("FORMAT")
-      ->check(CLI::IsMember({"text", "markdown", "json"}));
+      ->check(CLI::IsMember({"text", "markdown", "html", "csv", "json"}));
   command
       .add_option("--into", request.into, "File with a line <!-- table:NAME -->: the table is put below it")
       ->type_name("FILE");

@@ -89,6 +89,11 @@ ExperimentReport make_report(const Experiment& experiment, const std::vector<Rec
 // Text: aligned columns, at most 100 wide where the cells' names allow it.
 std::string report_text(const ExperimentReport& report);
 std::string report_markdown(const ExperimentReport& report);  // for documents: nothing depends on this build
+// One page with all of it, the figures (SVG) of a folder, environments and commands; nothing outside it is loaded.
+std::string report_html(const ExperimentReport& report, const std::vector<Record>& records,
+                        const std::filesystem::path& figures);
+// A row per run and placement, and per run that is missing; columns named as the keys of a record.
+std::string report_csv(const Experiment& experiment, const std::vector<Record>& records);
 Json report_json(const ExperimentReport& report);  // all of it, with the value of every seed; for figures
 
 // Replaces what stands between the lines `<!-- table:NAME -->` and `<!-- end -->` of `file`.

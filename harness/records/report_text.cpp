@@ -1,147 +1,18 @@
 // A report as text or Markdown, and its way into a document.
-#include <algorithm>
-#include <cmath>
-
 #include "harness/error.hpp"
 #include "harness/records/report.hpp"
-#include "harness/records/text_table.hpp"
+#include "harness/records/report_tables.hpp"
 
 namespace bnlab {
-namespace {
-
-constexpr const char* kPlusMinus = "\u00b1";
-
-std::string plus_minus(const Interval& interval) {
-  if (interval.n == 0) return "-";
-  const std::string centre = fixed(interval.mean, 3);
-  return std::isfinite(interval.half_width) ? centre + kPlusMinus + fixed(interval.half_width, 3) : centre;
-}
-
-std::string mean_text(const SeedValues& values, int decimals, double unit = 1) {
-  return values.empty() ? "-" : fixed(over_seeds(values).mean / unit, decimals);
-}
-
-// A rate that may not be claimed is a dash with the reasons.
-std::string rate_text(const ReportRow& row) {
-  if (row.claimed_images_per_s()) return fixed(*row.claimed_images_per_s(), 1);
-  if (row.scores.count("ok") == 0 || (!row.emulated && !row.jobs)) return "-";
-  return std::string("- (") + (row.emulated ? "e" : "") + (row.jobs ? "j" : "") + ")";
-}
-
-// Whether some cell was run on several placements, so that rows need to name theirs.
-bool names_placements(const ExperimentReport& report) {
-  return std::ranges::any_of(report.cells, [](const ReportCell& cell) { return cell.rows.size() > 1; });
-}
-
-TextTable cells_table(const ExperimentReport& report) {
-  TextTable table;
-  const bool placements = names_placements(report);
-  for (std::string title : report.columns) {
-    const size_t space = title.find(' ');
-    if (space != std::string::npos) title[space] = '\n';
-    table.columns.push_back({title});
-  }
-  if (placements) table.columns.push_back({"placement"});
-  table.columns.push_back({"n", true});
-  for (const std::string& population : report.populations) {
-    table.columns.push_back({report.headline + "\n" + population, true});
-  }
-  table.columns.push_back({"images\n/s", true});
-  if (!report.baseline.empty()) table.columns.push_back({"relative to\n" + report.baseline, true});
-  for (const char* title : {"peak\nMiB", "coll.\n/step", "bytes\n/step"}) {
-    table.columns.push_back({title, true});
-  }
-  table.columns.push_back({"failed"});
-  for (const ReportCell& cell : report.cells) {
-    for (const ReportRow& row : cell.rows) {
-      std::vector<std::string> texts = cell.cell;
-      if (placements) texts.push_back(row.placement);
-      const std::string ok = std::to_string(row.scores.count("ok"));
-      const bool complete = row.scores.count(kMissing) == 0;
-      texts.push_back(complete ? ok : ok + "/" + std::to_string(row.scores.outcomes.size()));
-      for (const std::string& population : report.populations) {
-        texts.push_back(plus_minus(over_seeds(row.scores.values.at(population))));
-      }
-      texts.push_back(rate_text(row));
-      if (!report.baseline.empty()) {
-        texts.push_back(row.relative_images_per_s ? fixed(*row.relative_images_per_s, 2) : "-");
-      }
-      texts.push_back(mean_text(row.peak_memory_bytes, 0, 1024 * 1024));
-      texts.push_back(mean_text(row.collectives_per_step, 0));
-      texts.push_back(mean_text(row.bytes_per_step, 0));
-      texts.push_back(counts_text(row.scores.failures()));
-      table.rows.push_back(texts);
-    }
-  }
-  return table;
-}
-
-TextTable contrasts_table(const ExperimentReport& report) {
-  TextTable table{{{"contrast"},
-                   {"at"},
-                   {"metric"},
-                   {"n", true},
-                   {"difference", true},
-                   {"sign-flip\np", true},
-                   {"Holm\np", true},
-                   {"verdict"}},
-                  {}};
-  for (const ContrastResult& result : report.contrasts) {
-    const Contrast& contrast = result.contrast;
-    const bool of_population = contrast.metric != "images_per_s" && contrast.metric != "peak_memory_bytes" &&
-                               contrast.metric != "peak_rss_bytes";
-    std::string verdict = name(result.verdict);
-    if (result.verdict == Verdict::equal)
-      verdict += " within " + significant(*contrast.equivalence_margin, 3);
-    table.rows.push_back({contrast.strategy + " - " + contrast.above, result.group,
-                          contrast.metric + (of_population ? " " + contrast.population : ""),
-                          std::to_string(result.interval.n), plus_minus(result.interval),
-                          result.sign_flip_p ? significant(*result.sign_flip_p, 2) : "-",
-                          significant(result.holm_p, 2), verdict});
-  }
-  return table;
-}
-
-// What the tables cannot say by themselves.
-std::vector<std::string> footnotes(const ExperimentReport& report) {
-  std::vector<std::string> notes = {
-      "Every number is the mean over the n seeds that ended ok; \u00b1 is the half-width of its 95 % t "
-      "interval. "
-      "Peak: of the rank that needs most; coll., bytes: what one rank exchanges for statistics and "
-      "shuffling."};
-  const auto any = [&](auto property) {
-    return std::ranges::any_of(
-        report.cells, [&](const ReportCell& cell) { return std::ranges::any_of(cell.rows, property); });
-  };
-  if (any([](const ReportRow& row) { return row.emulated; })) {
-    notes.push_back("(e) emulated: several towers per rank, so no throughput is claimed.");
-  }
-  if (any([](const ReportRow& row) { return row.jobs && !row.claimed_images_per_s(); })) {
-    notes.push_back("(j) ran beside other runs (--jobs), so no throughput is claimed.");
-  }
-  for (const ContrastResult& result : report.contrasts) {
-    if (result.warning.empty()) continue;
-    notes.push_back("Warning: " + result.contrast.strategy + " - " + result.contrast.above + " at " +
-                    result.group + ": " + result.warning + ".");
-  }
-  return notes;
-}
-
-std::string progress(const ExperimentReport& report) {
-  const RunCounts& runs = report.runs;
-  std::string text = std::to_string(runs.finished) + " of " + std::to_string(runs.asked) + " runs are there";
-  if (runs.failed > 0) text += ", " + std::to_string(runs.failed) + " of them failed";
-  return text + (runs.finished < runs.asked ? ": the matrix is incomplete, the numbers provisional." : ".");
-}
-
-}  // namespace
 
 std::string report_text(const ExperimentReport& report) {
   std::string text = wrapped(report.experiment + ": " + report.question);
   if (!report.claim.empty()) text += wrapped("Claim: " + report.claim);
-  text += wrapped(progress(report)) + "\n" + cells_table(report).text() + "\n";
+  text += wrapped(progress_sentence(report)) + "\n" + cells_table(report).text() + "\n";
   if (!report.contrasts.empty()) text += contrasts_table(report).text() + "\n";
   for (const std::string& note : footnotes(report)) text += wrapped(note);
+  if (report.runs.failed > 0) text += "\nFailed runs:\n";
+  for (const std::string& line : failure_lines(report.runs.failures)) text += wrapped(line);
   if (report.runs.stale > 0) {
     text += wrapped(std::to_string(report.runs.stale) +
                     " runs were recorded by an earlier or unknown version of the code (stale).");
@@ -154,9 +25,12 @@ std::string report_text(const ExperimentReport& report) {
 std::string report_markdown(const ExperimentReport& report) {
   std::string text = "**" + markdown_escape(report.question) + "**\n\n";
   if (!report.claim.empty()) text += "Claim: " + markdown_escape(report.claim) + "\n\n";
-  text += progress(report) + "\n\n" + cells_table(report).markdown() + "\n";
+  text += progress_sentence(report) + "\n\n" + cells_table(report).markdown() + "\n";
   if (!report.contrasts.empty()) text += contrasts_table(report).markdown() + "\n";
   for (const std::string& note : footnotes(report)) text += "- " + markdown_escape(note) + "\n";
+  for (const std::string& line : failure_lines(report.runs.failures)) {
+    text += "- Failed: " + markdown_escape(line) + "\n";
+  }
   for (const std::string& sentence : report.learned) text += "\n" + markdown_escape(sentence) + "\n";
   return text;
 }

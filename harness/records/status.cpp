@@ -20,6 +20,7 @@ void count(const std::vector<const Record*>& of_one_run, RunCounts& counts) {
   ++counts.outcomes[name(best.status())];
   counts.finished += best.finished();
   counts.failed += best.failed();
+  if (best.failed()) add_failure(best, counts.failures);
   counts.stale +=
       std::ranges::any_of(of_one_run, [](const Record* r) { return r->finished() && r->stale(); });
 }
@@ -55,28 +56,37 @@ ExperimentStatus status_of(const std::string& experiment, const std::filesystem:
 std::string status_text(const std::vector<ExperimentStatus>& all) {
   TextTable table{{{"experiment"},
                    {"runs", true},
-                   {"finished", true},
+                   {"ok", true},
                    {"failed", true},
                    {"missing", true},
                    {"stale", true},
                    {"outcomes"}},
                   {}};
-  std::string problems;
+  std::string reasons, problems;
   for (const ExperimentStatus& status : all) {
-    table.rows.push_back({status.experiment, std::to_string(status.asked), std::to_string(status.finished),
+    table.rows.push_back({status.experiment, std::to_string(status.asked), std::to_string(status.ok()),
                           std::to_string(status.failed), std::to_string(status.missing()),
                           std::to_string(status.stale), counts_text(status.outcomes)});
+    for (const std::string& line : failure_lines(status.failures)) {
+      reasons += wrapped(status.experiment + ": " + line);
+    }
     for (const std::string& problem : status.problems) problems += "damaged record: " + problem + "\n";
   }
-  return table.text() + problems;
+  return table.text() + (reasons.empty() ? "" : "\nFailed runs:\n" + reasons) + problems;
 }
 
 Json status_json(const std::vector<ExperimentStatus>& all) {
   return mapped(all, [](const ExperimentStatus& status) {
-    return Json{{"experiment", status.experiment},   {"total", status.asked},
-                {"finished", status.finished},       {"failed", status.failed},
-                {"missing", status.missing()},       {"stale", status.stale},
-                {"outcomes", Json(status.outcomes)}, {"problems", status.problems}};
+    return Json{{"experiment", status.experiment},
+                {"total", status.asked},
+                {"finished", status.finished},
+                {"ok", status.ok()},
+                {"failed", status.failed},
+                {"missing", status.missing()},
+                {"stale", status.stale},
+                {"outcomes", Json(status.outcomes)},
+                {"failures", failures_json(status.failures)},
+                {"problems", status.problems}};
   });
 }
 

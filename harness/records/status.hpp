@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "harness/experiment/spec.hpp"
+#include "harness/records/failures.hpp"
 #include "harness/records/record.hpp"
 
 namespace bnlab {
@@ -16,7 +17,9 @@ struct RunCounts {
   int failed = 0;                       // finished, and ok under no placement
   int stale = 0;                        // finished, by an earlier or unknown version of the code
   std::map<std::string, int> outcomes;  // status name -> runs, interrupted ones included
+  std::vector<Failure> failures;        // of the failed ones
 
+  int ok() const { return finished - failed; }
   int missing() const { return asked - finished; }
 };
 

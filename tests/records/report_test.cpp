@@ -160,7 +160,10 @@ TEST(Report, CountsFailedAndMissingRuns) {
   EXPECT_EQ(report.contrasts[0].warning, "no pair of finished runs");
   EXPECT_EQ(report.contrasts[0].verdict, Verdict::undecided);
   const std::string text = report_text(report);
-  EXPECT_TRUE(has(text, "5 of 8 runs are there, 2 of them failed")) << text;
+  EXPECT_TRUE(has(text, "3 of 8 runs ended ok, 2 failed, 3 are not there: the matrix is incomplete")) << text;
+  EXPECT_TRUE(has(text, "Failed runs:\n2 crashed: it went wrong (such as per_tower-8x2-seed1")) << text;
+  EXPECT_TRUE(has(report_markdown(report), "- Failed: 2 crashed: it went wrong")) << report_markdown(report);
+  EXPECT_EQ(report_json(report).at("failures").at(0).at("runs"), 2);
   EXPECT_TRUE(has(text, "1 crashed")) << text;
   EXPECT_TRUE(has(text, "0/2")) << text;
 }

@@ -51,5 +51,27 @@ TEST(Status, CountsRunFoldersWhereThereIsNoSpec) {
   EXPECT_NE(status_text({status}).find("1 crashed, 1 ok"), std::string::npos) << status_text({status});
 }
 
+TEST(Status, SaysWhyRunsFailedEachReasonOnce) {
+  const Experiment experiment = synthetic_experiment(1);
+  const auto failed = [&](size_t run, Status status, const std::string& message, const std::string& signal) {
+    RunAccount account = synthetic_account(experiment.runs[run], 0, 1);
+    account.outcome = {status, message, 0, signal, {}};
+    return Record(compose_record(account), "results/small_batch/" + experiment.runs[run].id + "/record.json");
+  };
+  const std::vector<Record> records = {failed(0, Status::crashed, "", "SIGKILL"),
+                                       failed(1, Status::error, "no such data\nlooked in a\nlooked in b", ""),
+                                       failed(2, Status::error, "no such data\nlooked in c", ""),
+                                       failed(3, Status::interrupted, "stopped by the user", "")};
+  const RunCounts counts = count_runs(experiment, records);
+  EXPECT_EQ(failure_lines(counts.failures),
+            (std::vector<std::string>{"2 error: no such data (such as " + experiment.runs[1].id + ")",
+                                      "1 crashed: ended by SIGKILL (" + experiment.runs[0].id + ")"}));
+  EXPECT_EQ(counts.ok(), 0);
+  ExperimentStatus status{counts, "small_batch", {}};
+  EXPECT_NE(status_text({status}).find("small_batch: 2 error: no such data"), std::string::npos);
+  EXPECT_EQ(status_json({status})[0]["failures"][1]["folder"],
+            "results/small_batch/" + experiment.runs[1].id);
+}
+
 }  // namespace
 }  // namespace bnlab
