@@ -136,6 +136,7 @@ void build(Program& program) {
   add_plan(program);
   add_status(program);
   add_report(program);
+  add_compare(program);
   add_evaluate(program);
   add_predict(program);
   add_list(program);

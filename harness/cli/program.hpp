@@ -47,6 +47,7 @@ void add_run(Program& program);
 void add_plan(Program& program);
 void add_status(Program& program);
 void add_report(Program& program);
+void add_compare(Program& program);
 void add_evaluate(Program& program);
 void add_predict(Program& program);
 void add_list(Program& program);

@@ -1,0 +1,76 @@
+// bnlab compare: two folders of results side by side.
+#include <iostream>
+
+#include "harness/cli/options.hpp"
+#include "harness/cli/program.hpp"
+#include "harness/cli/results_path.hpp"
+#include "harness/error.hpp"
+#include "harness/records/comparison.hpp"
+
+namespace bnlab {
+namespace {
+
+struct CompareRequest {
+  std::string a, b;
+  std::string only;
+  std::string format = "text";
+  double tolerance_percent = 1;
+};
+
+// The finished records of RESULTS/EXPERIMENT.
+std::vector<Record> records_in(const std::string& text) {
+  const ExperimentPath experiment = experiment_path(text);
+  std::vector<std::string> problems;
+  std::vector<Record> records = list_records(experiment.results, experiment.name, &problems);
+  for (const std::string& problem : problems) std::cerr << "left out: " << problem << "\n";
+  if (records.empty()) {
+    throw Error(
+        Error::Kind::usage,
+        text + ": no records there; expected a folder RESULTS/EXPERIMENT, such as results/quickstart");
+  }
+  return records;
+}
+
+int compare_folders(const CompareRequest& request) {
+  const std::vector<Record> a = records_in(request.a), b = records_in(request.b);
+  const Comparison comparison = compare(a, b, request.tolerance_percent / 100);
+  if (comparison.pairs == 0) {
+    throw Error(Error::Kind::usage,
+                request.a + " and " + request.b +
+                    ": no run of one has a partner in the other: same spec but for keys in "
+                    "which the folders differ as a whole, same seed and placement");
+  }
+  const std::optional<Change> only =
+      request.only.empty() ? std::nullopt : std::optional(choice_of<Change>(request.only));
+  std::cout << (request.format == "json"
+                    ? comparison_json(comparison, only).dump(2) + "\n"
+                    : "A: " + request.a + "\nB: " + request.b + "\n" + comparison_text(comparison, only));
+  return comparison.regressions() > 0 ? exit_code::kFailed : exit_code::kOk;
+}
+
+}  // namespace
+
+void add_compare(Program& program) {
+  auto [command, request] = add_command(
+      program, "compare", "Two folders of results side by side, paired run by run; 1 if B got worse",
+      "  bnlab compare results/quickstart /tmp/colleague/quickstart\n"
+      "  bnlab compare before/tradeoff after/tradeoff --only worse",
+      compare_folders);
+  command.add_option("A", request.a, "Folder RESULTS/EXPERIMENT")->required();
+  command.add_option("B", request.b, "Another one, compared with the first")->required();
+  command.add_option("--only", request.only, "Rows of this kind: better, worse, equal or undecided")
+      ->type_name("KIND")
+      ->check(CLI::IsMember(split_names(names(Change{}))));
+  command
+      .add_option("--tolerance", request.tolerance_percent,
+                  "Per cent by which speed and memory may differ and still count as equal")
+      ->type_name("PERCENT")
+      ->check(CLI::Range(0.0, 100.0))
+      ->capture_default_str();
+  command.add_option("--format", request.format, "text or json")
+      ->type_name("FORMAT")
+      ->check(CLI::IsMember({"text", "json"}))
+      ->capture_default_str();
+}
+
+}  // namespace bnlab
