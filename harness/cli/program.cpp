@@ -135,6 +135,7 @@ void build(Program& program) {
   add_run(program);
   add_plan(program);
   add_status(program);
+  add_watch(program);
   add_report(program);
   add_compare(program);
   add_evaluate(program);

@@ -46,6 +46,7 @@ std::pair<CLI::App&, Request&> add_command(Program& program, const char* name, c
 void add_run(Program& program);
 void add_plan(Program& program);
 void add_status(Program& program);
+void add_watch(Program& program);
 void add_report(Program& program);
 void add_compare(Program& program);
 void add_evaluate(Program& program);

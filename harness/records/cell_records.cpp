@@ -59,7 +59,8 @@ struct Column {
   bool in_group;  // false: it moves together with the strategy
 
   std::string text(const RunSpec& run) const {
-    return joined(mapped(keys, [&](const std::string& key) { return text_at(key, value_of(run, key)); }), "x");
+    return joined(mapped(keys, [&](const std::string& key) { return text_at(key, value_of(run, key)); }),
+                  "x");
   }
 };
 
