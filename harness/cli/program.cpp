@@ -26,9 +26,10 @@ constexpr const char* kExamples =
 constexpr size_t kLongestName = 200;  // of a file, in a message
 
 constexpr const char* kExitCodes =
-    "Exit codes: 0 everything asked for is done; 1 some runs failed (the matrix went on); 2 the command\n"
-    "line or the spec cannot be done (nothing was started); 3 the environment lacks something; 130\n"
-    "interrupted (the command that resumes is printed).";
+    "Exit codes: 0 everything asked for is done; 1 some runs failed (the matrix went on), or `compare` "
+    "found\n"
+    "a regression; 2 the command line or the spec cannot be done (nothing was started); 3 the environment\n"
+    "lacks something; 130 interrupted (the command that resumes is printed).";
 
 // Examples first, then what the command is, then its options.
 class ExamplesFirst : public CLI::Formatter {
@@ -101,7 +102,9 @@ std::string command_line(int argc, const char* const* argv) {
   return text;
 }
 
-std::string version_text() {
+}  // namespace
+
+std::string program_version() {
   const Json version = code_version();
   std::string text = "bnlab " + version.at("version").get<std::string>();
   if (!version.at("git").is_null()) {
@@ -110,6 +113,12 @@ std::string version_text() {
   }
   return text;
 }
+
+std::string exit_codes_text() {
+  return kExitCodes;
+}
+
+namespace {
 
 int exit_code_of(const Error& error) {
   switch (error.kind()) {
@@ -129,7 +138,7 @@ void build(Program& program) {
   app.description("Compares batch-normalisation strategies for multi-GPU training.");
   app.footer(kExamples);
   app.formatter(std::make_shared<ExamplesFirst>());
-  app.set_version_flag("--version", version_text(), "Print the version and exit");
+  app.set_version_flag("--version", program_version(), "Print the version and exit");
   app.set_help_flag("-h,--help", "Print this help and exit");
   app.get_formatter()->label("SUBCOMMAND", "COMMAND");
   add_run(program);
@@ -138,6 +147,7 @@ void build(Program& program) {
   add_watch(program);
   add_report(program);
   add_compare(program);
+  add_export(program);
   add_evaluate(program);
   add_predict(program);
   add_list(program);
@@ -146,6 +156,9 @@ void build(Program& program) {
   add_verify(program);
   add_explain(program);
   add_doctor(program);
+  add_schema(program);
+  add_completion(program);
+  add_man(program);
   add_rank(program);
 }
 

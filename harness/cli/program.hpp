@@ -23,6 +23,9 @@ constexpr int kInterrupted = 130;
 // standard error.
 int run_program(int argc, const char* const* argv);
 
+std::string program_version();  // "bnlab 0.1.0 (1f3a9c2)"
+std::string exit_codes_text();
+
 // The program while its command line is being understood.
 struct Program {
   CLI::App app;
@@ -49,6 +52,7 @@ void add_status(Program& program);
 void add_watch(Program& program);
 void add_report(Program& program);
 void add_compare(Program& program);
+void add_export(Program& program);
 void add_evaluate(Program& program);
 void add_predict(Program& program);
 void add_list(Program& program);
@@ -57,6 +61,9 @@ void add_forward(Program& program);
 void add_verify(Program& program);
 void add_explain(Program& program);
 void add_doctor(Program& program);
+void add_schema(Program& program);
+void add_completion(Program& program);
+void add_man(Program& program);
 void add_rank(Program& program);
 
 }  // namespace bnlab

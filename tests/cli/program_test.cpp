@@ -5,33 +5,15 @@
 #include <cstdlib>
 
 #include "harness/json.hpp"
+#include "tests/cli/called.hpp"
 #include "tests/launch/scratch.hpp"
 
 namespace bnlab {
 namespace {
 
-struct Answer {
-  int code = 0;
-  std::string out, err;
-};
-
-Answer call(std::vector<std::string> words) {
-  std::vector<const char*> argv{"bnlab"};
-  for (const std::string& word : words) {
-    argv.push_back(word.c_str());
-  }
-  testing::internal::CaptureStdout();
-  testing::internal::CaptureStderr();
-  Answer answer;
-  answer.code = run_program(static_cast<int>(argv.size()), argv.data());
-  answer.out = testing::internal::GetCapturedStdout();
-  answer.err = testing::internal::GetCapturedStderr();
-  return answer;
-}
-
-bool has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
+using test::Answer;
+using test::call;
+using test::has;
 
 TEST(Program, HelpStartsWithExamplesAndTellsTheExitCodes) {
   const Answer answer = call({"--help"});
@@ -42,8 +24,9 @@ TEST(Program, HelpStartsWithExamplesAndTellsTheExitCodes) {
 }
 
 TEST(Program, EveryCommandsHelpStartsWithExamples) {
-  for (const char* command : {"run", "plan", "status", "report", "evaluate", "predict", "list", "layer",
-                              "forward", "explain", "doctor"}) {
+  for (const char* command :
+       {"run", "plan", "status", "watch", "report", "compare", "export", "evaluate", "predict", "list",
+        "layer", "forward", "explain", "doctor", "schema", "completion", "man"}) {
     const Answer answer = call({command, "--help"});
     EXPECT_EQ(answer.code, 0) << command;
     EXPECT_EQ(answer.out.rfind("Examples:\n  bnlab " + std::string(command), 0), 0U) << answer.out;

@@ -1,0 +1,42 @@
+// bnlab export: the curves of runs for other programs.
+#include <filesystem>
+#include <iostream>
+
+#include "harness/cli/options.hpp"
+#include "harness/cli/program.hpp"
+#include "harness/cli/results_path.hpp"
+#include "harness/error.hpp"
+#include "harness/records/event_file.hpp"
+
+namespace bnlab {
+namespace {
+
+struct ExportRequest {
+  std::string folder;
+  std::string tensorboard;
+};
+
+int export_curves(const ExportRequest& request) {
+  const ExperimentPath experiment = experiment_path(request.folder);
+  const int count = export_event_files(experiment.results, experiment.name, request.tensorboard);
+  if (count == 0) throw Error(Error::Kind::usage, request.folder + ": no run there has a metrics.jsonl");
+  std::cerr << "wrote the event files of " << count << " runs; see them with: tensorboard --logdir "
+            << request.tensorboard << "\n";
+  return exit_code::kOk;
+}
+
+}  // namespace
+
+void add_export(Program& program) {
+  auto [command, request] =
+      add_command(program, "export", "The curves of runs as event files for TensorBoard",
+                  "  bnlab export results/quickstart --tensorboard /tmp/curves", export_curves);
+  command.add_option("FOLDER", request.folder, "Folder RESULTS/EXPERIMENT")->required();
+  command
+      .add_option("--tensorboard", request.tensorboard,
+                  "Folder for the event files, one below it per run; those of an earlier call are replaced")
+      ->type_name("DIR")
+      ->required();
+}
+
+}  // namespace bnlab

@@ -1,0 +1,161 @@
+// The commands that show what is in a results folder.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+
+#include "harness/json.hpp"
+#include "harness/records/run_folder.hpp"
+#include "tests/cli/called.hpp"
+#include "tests/launch/scratch.hpp"
+
+namespace bnlab {
+namespace {
+
+using test::Answer;
+using test::call;
+using test::has;
+
+class Views : public ::testing::Test {
+ protected:
+  Answer call_with_results(std::vector<std::string> words) {
+    words.insert(words.end(), {"--results", scratch_ / "results"});
+    return call(words);
+  }
+  // Two seeds of a strategy in results/fake.
+  std::string run(const std::string& behaviour) {
+    const auto spec = scratch_.write_spec(test::behaves(behaviour), R"(, "matrix": {"seed": [0, 1]})");
+    call_with_results({"run", spec, "--device", "cpu", "--ranks", "1"});
+    return spec;
+  }
+  std::string folder() const { return scratch_ / "results/fake"; }
+
+  test::Scratch scratch_;
+};
+
+TEST_F(Views, StatusAndReportSayWhyRunsFailed) {
+  const std::string spec = run("refuse");
+  for (const char* command : {"status", "report"}) {
+    const Answer answer = call_with_results({command, spec});
+    EXPECT_TRUE(has(answer.out, "Failed runs:\n")) << answer.out;
+    EXPECT_TRUE(has(answer.out, "2 error: ")) << answer.out;
+  }
+  EXPECT_TRUE(has(call_with_results({"report", spec}).out, "0 of 2 runs ended ok, 2 failed."));
+  const Json status = Json::parse(call_with_results({"status", spec, "--json"}).out);
+  EXPECT_EQ(status.at(0).at("ok"), 0);
+  EXPECT_EQ(status.at(0).at("failures").at(0).at("runs"), 2);
+}
+
+TEST_F(Views, ReportWritesCsvAndAPage) {
+  const std::string spec = run("ok");
+  const Answer csv = call_with_results({"report", spec, "--format", "csv"});
+  EXPECT_EQ(csv.out.rfind("experiment,run_id,seed,strategy,outcome,", 0), 0u) << csv.out;
+  const Answer page = call_with_results({"report", spec, "--format", "html"});
+  EXPECT_EQ(page.out.rfind("<!DOCTYPE html>", 0), 0u) << page.out;
+  EXPECT_TRUE(has(page.out, "<pre>bnlab run")) << page.out;
+}
+
+TEST_F(Views, CompareEndsWithOneWhereSomethingGotWorse) {
+  run("ok");
+  const std::string copy = scratch_ / "copy";
+  std::filesystem::copy(folder(), copy, std::filesystem::copy_options::recursive);
+  const Answer same = call({"compare", folder(), copy});
+  EXPECT_EQ(same.code, exit_code::kOk) << same.err;
+  EXPECT_TRUE(has(same.out, "No regression.")) << same.out;
+  for (const auto& run : run_folders(scratch_ / ".", "copy")) {
+    Json record = read_json(run / kRecordFile);
+    record["outcome"] = {{"status", "crashed"}, {"message", "it fell over"}};
+    write_json(run / kRecordFile, record);
+  }
+  const Answer worse = call({"compare", folder() + "/", copy, "--only", "worse"});
+  EXPECT_EQ(worse.code, exit_code::kFailed) << worse.out;
+  EXPECT_TRUE(has(worse.out, "2 crashed: it fell over")) << worse.out;
+  EXPECT_EQ(Json::parse(call({"compare", folder(), copy, "--format", "json"}).out).at("regressions"), 2);
+}
+
+TEST_F(Views, CompareRefusesWhatHasNothingInCommon) {
+  run("ok");
+  const Answer answer = call({"compare", folder(), scratch_ / "none"});
+  EXPECT_EQ(answer.code, exit_code::kUsage);
+  EXPECT_TRUE(has(answer.err, "no records there; expected a folder RESULTS/EXPERIMENT")) << answer.err;
+}
+
+TEST_F(Views, WatchShowsThePageOnce) {
+  run("ok");
+  const std::string begun = folder() + "/left-2x2-seed7-0123456789ab/1x2-cpu";
+  std::filesystem::create_directories(begun);
+  std::ofstream(begun + "/metrics.jsonl") << R"({"kind":"train","step":5,"loss":0.5,"time_s":1})"
+                                          << "\n";
+  for (const std::string& watched : {folder(), scratch_ / "results"}) {
+    const Answer answer = call({"watch", watched, "--once"});
+    EXPECT_EQ(answer.code, 0) << answer.err;
+    EXPECT_TRUE(has(answer.out, "left-2x2-seed7-0123456789ab")) << answer.out;
+    EXPECT_TRUE(has(answer.out, "2 ok")) << answer.out;
+  }
+  EXPECT_EQ(call({"watch", scratch_ / "none", "--once"}).code, exit_code::kUsage);
+}
+
+TEST_F(Views, ExportWritesEventFiles) {
+  run("ok");
+  for (const auto& run : run_folders(scratch_ / "results", "fake"))
+    std::ofstream(run / kMetricsFile) << "{}\n";
+  const Answer answer = call({"export", folder(), "--tensorboard", scratch_ / "curves"});
+  EXPECT_EQ(answer.code, 0) << answer.err;
+  EXPECT_TRUE(has(answer.err, "event files of 2 runs")) << answer.err;
+  EXPECT_EQ(call({"export", scratch_ / "none", "--tensorboard", scratch_ / "x"}).code, exit_code::kUsage);
+}
+
+// Whether a program of this machine accepts a text as a file; nothing where there is no such program.
+std::optional<bool> accepted(const std::string& program, const std::string& options,
+                             const std::string& text) {
+  if (std::system(("command -v " + program + " >/dev/null 2>&1").c_str()) != 0) return std::nullopt;
+  const test::Scratch scratch;
+  std::ofstream(scratch / "file") << text;
+  return std::system((program + " " + options + " " + (scratch / "file") + " >/dev/null").c_str()) == 0;
+}
+
+TEST(Completion, KnowsCommandsOptionsAndNamesInEveryShell) {
+  for (const char* shell : {"bash", "zsh", "fish"}) {
+    const Answer answer = call({"completion", shell});
+    EXPECT_EQ(answer.code, 0) << shell;
+    for (const char* word : {"compare", "tolerance", "strategies", "left"}) {
+      EXPECT_TRUE(has(answer.out, word)) << shell << ": " << word;
+    }
+    EXPECT_NE(accepted(shell, "-n", answer.out), false) << shell;
+  }
+  EXPECT_EQ(call({"completion", "csh"}).code, exit_code::kUsage);
+}
+
+TEST(Completion, BashCompletesACommandAndItsOptions) {
+  const std::string script = call({"completion", "bash"}).out;
+  const auto completes = [&](const std::string& words, int place, const std::string& expected) {
+    return accepted("bash", "",
+                    script + "COMP_WORDS=(" + words + ")\nCOMP_CWORD=" + std::to_string(place) +
+                        "\n_bnlab\n[ \"${COMPREPLY[*]}\" = '" + expected + "' ]\n");
+  };
+  EXPECT_NE(completes("bnlab comp", 1, "compare completion"), false);
+  EXPECT_NE(completes("bnlab compare --to", 2, "--tolerance"), false);
+  EXPECT_NE(completes("bnlab explain righ", 2, "right"), false);
+}
+
+TEST(Man, DescribesEveryCommand) {
+  const Answer answer = call({"man"});
+  EXPECT_EQ(answer.code, 0);
+  for (const char* part : {".TH BNLAB 1", ".SS compare", "\\fB\\-\\-tolerance\\fR", ".SH EXIT STATUS"}) {
+    EXPECT_TRUE(has(answer.out, part)) << part;
+  }
+  EXPECT_FALSE(has(answer.out, ".SS rank\n")) << "the command for ranks is not for people";
+  EXPECT_NE(accepted("groff", "-man -Tutf8 -ww", answer.out), false);
+}
+
+TEST(Schema, KnowsKeysAndComponents) {
+  const Json schema = Json::parse(call({"schema"}).out);
+  EXPECT_EQ(schema.at("properties").at("towers").at("minimum"), 1);
+  EXPECT_EQ(schema.at("properties").at("steps").at("anyOf").at(1).at("type"), "null");
+  EXPECT_EQ(schema.at("$defs").at("strategy.left").at("properties").at("weight").at("type"), "number");
+  EXPECT_EQ(schema.at("$defs").at("strategy.left").at("properties").at("name").at("const"), "left");
+  EXPECT_EQ(schema.at("additionalProperties"), false);
+}
+
+}  // namespace
+}  // namespace bnlab
