@@ -20,6 +20,7 @@ Facts facts_of(const std::vector<const Record*>& records) {
   for (const Record* record : records) {
     add_facts(record->at("environment"), "", facts);
     add_facts(record->at("code"), "code", facts);
+    if (record->at("inputs").is_object()) add_facts(record->at("inputs"), "inputs", facts);
     for (const char* key : {"threads_per_rank", "backend", "jobs"}) {
       add_facts(record->at("placement." + std::string(key)), key, facts);
     }

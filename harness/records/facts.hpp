@@ -1,4 +1,4 @@
-// What records say of the machine, the build and the code that they come from, key by key.
+// What records say of the machine, the build, the code and the data that they come from, key by key.
 #pragma once
 
 #include <map>

@@ -11,6 +11,7 @@ constexpr const char* kPlacementKey = "placement";
 std::string identity_text(const std::string& key, const Json& value) {
   const std::string family = family_at(key), name = value.is_object() ? value.value("name", "") : "";
   if (find_registered(family, name) != nullptr) return label(value, family);
+  if (!name.empty() && value.size() == 1) return name;
   return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
