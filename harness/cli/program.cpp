@@ -148,6 +148,8 @@ void build(Program& program) {
   add_report(program);
   add_compare(program);
   add_export(program);
+  add_pack(program);
+  add_check(program);
   add_evaluate(program);
   add_predict(program);
   add_list(program);

@@ -53,6 +53,8 @@ void add_watch(Program& program);
 void add_report(Program& program);
 void add_compare(Program& program);
 void add_export(Program& program);
+void add_pack(Program& program);
+void add_check(Program& program);
 void add_evaluate(Program& program);
 void add_predict(Program& program);
 void add_list(Program& program);

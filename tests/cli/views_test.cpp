@@ -105,6 +105,28 @@ TEST_F(Views, ExportWritesEventFiles) {
   EXPECT_EQ(call({"export", scratch_ / "none", "--tensorboard", scratch_ / "x"}).code, exit_code::kUsage);
 }
 
+TEST_F(Views, AnArchiveIsCheckedWithoutAndWithUnpacking) {
+  run("ok");
+  const std::string archive = scratch_ / "fake.tar";
+  EXPECT_EQ(call({"pack", folder(), archive}).code, 0);
+  const Answer whole = call({"check", archive});
+  EXPECT_EQ(whole.code, 0) << whole.out;
+  EXPECT_TRUE(has(whole.out, " 2 records, 0 problems")) << whole.out;
+  EXPECT_EQ(call({"check", folder()}).code, exit_code::kFailed) << "no manifest there";
+  if (std::system(("tar -xf " + archive + " -C " + (scratch_ / ".")).c_str()) != 0) GTEST_SKIP() << "no tar";
+  EXPECT_EQ(call({"check", scratch_ / "fake"}).code, 0);
+  EXPECT_EQ(std::system(("cd " + (scratch_ / "fake") + " && sha256sum --quiet -c MANIFEST.sha256").c_str()),
+            0);
+  const auto run = run_folders(scratch_ / ".", "fake").at(0);
+  Json record = read_json(run / kRecordFile);
+  record["spec"]["steps"] = 11;
+  write_json(run / kRecordFile, record);
+  const Answer changed = call({"check", scratch_ / "fake"});
+  EXPECT_EQ(changed.code, exit_code::kFailed);
+  EXPECT_TRUE(has(changed.out, "record.json was changed")) << changed.out;
+  EXPECT_TRUE(has(changed.out, "its spec is that of the run left-2x2-seed")) << changed.out;
+}
+
 // Whether a program of this machine accepts a text as a file; nothing where there is no such program.
 std::optional<bool> accepted(const std::string& program, const std::string& options,
                              const std::string& text) {
