@@ -73,7 +73,7 @@ void add_forward(Program& program) {
       .add_option("--rows-per-sample", given.request.rows_per_sample,
                   "Images of a sample, the frames of a clip")
       ->type_name("N")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(1, 1000000))
       ->capture_default_str();
   add_device_option(command, given.request.device);
 }

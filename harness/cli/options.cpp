@@ -15,6 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 constexpr const char* kExperiments = "experiments";
+constexpr int kMostAtOnce = 4096;  // ranks of a run, or runs side by side
 
 std::vector<std::string> known_experiments() {
   std::vector<std::string> names;
@@ -42,7 +43,8 @@ std::string find_spec(const std::string& text) {
   const std::string file = find_spec_if_any(text);
   if (file.empty()) {
     const std::string stem = fs::path(text).stem().string();
-    throw Error(Error::Kind::usage, text + ": no such spec file" + did_you_mean(stem, known_experiments()));
+    throw Error(Error::Kind::usage, text + ": no such spec file, nor one in " + kExperiments + "/ here" +
+                                        did_you_mean(stem, known_experiments()));
   }
   return file;
 }
@@ -83,7 +85,7 @@ CLI::Option* add_json_flag(CLI::App& command, bool& json) {
 
 void add_ranks_option(CLI::App& command, int& ranks, const std::string& help) {
   CLI::Option* option =
-      command.add_option("--ranks", ranks, help)->type_name("N")->check(CLI::PositiveNumber);
+      command.add_option("--ranks", ranks, help)->type_name("N")->check(CLI::Range(1, kMostAtOnce));
   if (ranks > 0) {
     option->capture_default_str();
   }
@@ -115,7 +117,7 @@ void add_placement_options(CLI::App& command, LaunchOptions& options) {
       ->check(CLI::IsMember(split_names(names(Exchange{}))));
   command.add_option("--jobs", options.jobs, "Runs side by side (their throughput is then not comparable)")
       ->type_name("J")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(1, kMostAtOnce));
   command
       .add_option("--only", options.only, "Runs that match, such as strategy=sync,per_tower; may be repeated")
       ->type_name("KEY=VALUE,...")

@@ -152,7 +152,7 @@ void add_predict(Program& program) {
           ->allow_extra_args(false);
   command.add_option("--count", request.count, "So many samples, spread over the test split (default 6)")
       ->type_name("N")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(1, 1000000))
       ->excludes(samples);
   command
       .add_option("--population", request.population,

@@ -4,6 +4,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "harness/error.hpp"
 #include "harness/records/report.hpp"
 #include "tests/records/synthetic.hpp"
 #include "tests/records/temporary_folder.hpp"
@@ -84,6 +85,26 @@ TEST(ReportHtml, HoldsTablesFiguresFailuresCommandAndEnvironment) {
   EXPECT_TRUE(has(page, "1 error: &lt;img")) << page;
   EXPECT_TRUE(has(page, "<pre>bnlab run experiments/small_batch.json</pre>")) << page;
   EXPECT_TRUE(has(page, "<td>libraries.libtorch</td><td>2.11.0</td>")) << page;
+}
+
+TEST(ReportMarkdown, EscapesWhatWouldBreakATable) {
+  Experiment experiment = synthetic_experiment(1);
+  experiment.runs[0].strategy = {{"name", "a|b<c>"}};
+  const std::string text = report_markdown(make_report(experiment, {}));
+  EXPECT_TRUE(has(text, "Which strategy \\| wins?")) << text;
+  EXPECT_TRUE(has(text, "| a\\|b\\<c\\> |")) << text;
+}
+
+TEST(ReplaceBetweenMarkers, ReplacesItsOwnTableOnly) {
+  const TemporaryFolder folder;
+  const auto file = folder.path() / "README.md";
+  std::ofstream(file)
+      << "top\n<!-- table:a -->\nold a\n<!-- end -->\n<!-- table:b -->\nold b\n<!-- end -->\nlast\n";
+  replace_between_markers(file, "b", "new b\n");
+  replace_between_markers(file, "b", "newer b\n");
+  EXPECT_EQ(read_text(file),
+            "top\n<!-- table:a -->\nold a\n<!-- end -->\n<!-- table:b -->\nnewer b\n<!-- end -->\nlast\n");
+  EXPECT_THROW(replace_between_markers(file, "c", "text"), Error);
 }
 
 }  // namespace

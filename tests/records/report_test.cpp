@@ -3,12 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <fstream>
 #include <sstream>
 
 #include "harness/error.hpp"
 #include "tests/records/synthetic.hpp"
-#include "tests/records/temporary_folder.hpp"
 
 namespace bnlab {
 namespace {
@@ -309,14 +307,6 @@ TEST(Report, ShowsAnAxisOfComponentsThatDifferInMoreThanAnOptionByTheirLabels) {
   EXPECT_FALSE(matches({{"model", "fake_net"}}, experiment.runs[1]));
 }
 
-TEST(ReportMarkdown, EscapesWhatWouldBreakATable) {
-  Experiment experiment = synthetic_experiment(1);
-  experiment.runs[0].strategy = {{"name", "a|b<c>"}};
-  const std::string text = report_markdown(make_report(experiment, {}));
-  EXPECT_TRUE(has(text, "Which strategy \\| wins?")) << text;
-  EXPECT_TRUE(has(text, "| a\\|b\\<c\\> |")) << text;
-}
-
 TEST(ReportJson, GivesEverySeedWithItsOutcome) {
   const Experiment experiment = synthetic_experiment(2);
   std::vector<Record> records = all_records(experiment, 1);
@@ -350,18 +340,6 @@ TEST(ReportJson, NamesTheConditionsThatSetGroupsApart) {
   experiment.runs[1].resolved["optimizer"]["lr"] = 0.01;
   const Json cells = report_json(make_report(experiment, {})).at("cells");
   EXPECT_EQ(cells.at(1).at("conditions"), Json({{"optimizer.lr", "0.01"}}));
-}
-
-TEST(ReplaceBetweenMarkers, ReplacesItsOwnTableOnly) {
-  const TemporaryFolder folder;
-  const auto file = folder.path() / "README.md";
-  std::ofstream(file)
-      << "top\n<!-- table:a -->\nold a\n<!-- end -->\n<!-- table:b -->\nold b\n<!-- end -->\nlast\n";
-  replace_between_markers(file, "b", "new b\n");
-  replace_between_markers(file, "b", "newer b\n");
-  EXPECT_EQ(read_text(file),
-            "top\n<!-- table:a -->\nold a\n<!-- end -->\n<!-- table:b -->\nnewer b\n<!-- end -->\nlast\n");
-  EXPECT_THROW(replace_between_markers(file, "c", "text"), Error);
 }
 
 }  // namespace
