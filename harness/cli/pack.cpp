@@ -5,6 +5,7 @@
 #include "harness/cli/program.hpp"
 #include "harness/cli/results_path.hpp"
 #include "harness/error.hpp"
+#include "harness/printable.hpp"
 #include "harness/records/packing.hpp"
 #include "harness/records/run_folder.hpp"
 
@@ -42,7 +43,7 @@ int check(const CheckRequest& request) {
   const std::filesystem::path manifest = std::filesystem::path(request.path) / kManifestFile;
   if (is_folder && std::filesystem::exists(manifest)) files[kManifestFile] = read_text(manifest);
   const Checked checked = check_files(files);
-  for (const std::string& problem : checked.problems) std::cout << problem << "\n";
+  for (const std::string& problem : checked.problems) std::cout << printable(problem) << "\n";
   std::cout << checked.files << " files listed, " << checked.records << " records, "
             << checked.problems.size() << " problems\n";
   return checked.problems.empty() ? exit_code::kOk : exit_code::kFailed;

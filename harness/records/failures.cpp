@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "harness/mapped.hpp"
+#include "harness/printable.hpp"
 
 namespace bnlab {
 namespace {
@@ -14,7 +15,7 @@ std::string recorded_text(const Record& record, const std::string& path) {
 
 std::string reason_of(const Record& record) {
   const std::string message = recorded_text(record, "outcome.message");
-  if (!message.empty()) return message.substr(0, message.find('\n'));
+  if (!message.empty()) return printable(message.substr(0, message.find('\n')));
   const std::string signal = recorded_text(record, "outcome.signal");
   return signal.empty() ? "no reason is recorded" : "ended by " + signal;
 }

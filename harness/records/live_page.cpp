@@ -1,6 +1,7 @@
 // What a person sees of runs under way.
 #include <algorithm>
 
+#include "harness/printable.hpp"
 #include "harness/records/live_runs.hpp"
 #include "harness/records/text_table.hpp"
 
@@ -56,7 +57,7 @@ std::string live_line(const LiveRun& run) {
   if (!run.loss.empty()) text += "  loss " + significant(run.loss.back(), 4);
   if (!run.metric_values.empty()) text += "  " + run.metric + " " + significant(run.metric_values.back(), 4);
   const std::string faults = faults_text(run);
-  return text + (faults.empty() ? "" : "  ! " + faults);
+  return printable(text + (faults.empty() ? "" : "  ! " + faults));
 }
 
 std::string live_page(const std::vector<LiveRun>& runs, const std::vector<ExperimentStatus>& experiments,
@@ -72,7 +73,7 @@ std::string live_page(const std::vector<LiveRun>& runs, const std::vector<Experi
   }
   std::string page;
   for (const std::string& line : lines) {
-    if (!line.empty()) page += clipped(line, width) + "\n";
+    if (!line.empty()) page += clipped(printable(line), width) + "\n";
   }
   std::string status = "\n" + status_text(experiments);
   for (size_t begin = 0; begin < status.size();) {

@@ -99,6 +99,11 @@ std::string report_html(const ExperimentReport& report, const std::vector<Record
   if (!report.contrasts.empty())
     contrasts = "<div class=\"wide\">" + contrasts_table(report).html() + "</div>\n";
   body += section("Declared comparisons", contrasts) + list_of(footnotes(report), "notes");
+  std::vector<std::string> stale;
+  for (const auto& [reason, runs] : report.runs.stale_reasons) {
+    stale.push_back(std::to_string(runs) + " runs: " + reason);
+  }
+  body += section("Stale runs", stale.empty() ? "" : list_of(stale));
   body += section("Figures", figures_in(figures));
   const std::vector<std::string> failures = failure_lines(report.runs.failures);
   body += section("Failed runs", failures.empty() ? "" : list_of(failures));

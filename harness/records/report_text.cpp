@@ -13,9 +13,8 @@ std::string report_text(const ExperimentReport& report) {
   for (const std::string& note : footnotes(report)) text += wrapped(note);
   if (report.runs.failed > 0) text += "\nFailed runs:\n";
   for (const std::string& line : failure_lines(report.runs.failures)) text += wrapped(line);
-  if (report.runs.stale > 0) {
-    text += wrapped(std::to_string(report.runs.stale) +
-                    " runs were recorded by an earlier or unknown version of the code (stale).");
+  for (const auto& [reason, runs] : report.runs.stale_reasons) {
+    text += wrapped(std::to_string(runs) + " runs are stale: " + reason + ".");
   }
   if (!report.learned.empty()) text += "\n";
   for (const std::string& sentence : report.learned) text += wrapped(sentence);

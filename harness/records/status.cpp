@@ -21,8 +21,11 @@ void count(const std::vector<const Record*>& of_one_run, RunCounts& counts) {
   counts.finished += best.finished();
   counts.failed += best.failed();
   if (best.failed()) add_failure(best, counts.failures);
-  counts.stale +=
-      std::ranges::any_of(of_one_run, [](const Record* r) { return r->finished() && r->stale(); });
+  const auto stale = std::ranges::find_if(
+      of_one_run, [](const Record* record) { return record->finished() && record->stale(); });
+  if (stale == of_one_run.end()) return;
+  ++counts.stale;
+  ++counts.stale_reasons[(*stale)->why_stale()];
 }
 
 }  // namespace
@@ -62,17 +65,22 @@ std::string status_text(const std::vector<ExperimentStatus>& all) {
                    {"stale", true},
                    {"outcomes"}},
                   {}};
-  std::string reasons, problems;
+  std::string reasons, stale, problems;
   for (const ExperimentStatus& status : all) {
     table.rows.push_back({status.experiment, std::to_string(status.asked), std::to_string(status.ok()),
                           std::to_string(status.failed), std::to_string(status.missing()),
                           std::to_string(status.stale), counts_text(status.outcomes)});
+    for (const auto& [reason, runs] : status.stale_reasons) {
+      stale += wrapped(status.experiment + ": " + std::to_string(runs) + " stale: " + reason);
+    }
     for (const std::string& line : failure_lines(status.failures)) {
       reasons += wrapped(status.experiment + ": " + line);
     }
     for (const std::string& problem : status.problems) problems += "damaged record: " + problem + "\n";
   }
-  return table.text() + (reasons.empty() ? "" : "\nFailed runs:\n" + reasons) + problems;
+  return table.text() + (reasons.empty() ? "" : "\nFailed runs:\n" + reasons) +
+         (stale.empty() ? "" : "\nStale runs (bnlab run SPEC --redo stale starts them again):\n" + stale) +
+         problems;
 }
 
 Json status_json(const std::vector<ExperimentStatus>& all) {
@@ -84,6 +92,7 @@ Json status_json(const std::vector<ExperimentStatus>& all) {
                 {"failed", status.failed},
                 {"missing", status.missing()},
                 {"stale", status.stale},
+                {"stale_reasons", Json(status.stale_reasons)},
                 {"outcomes", Json(status.outcomes)},
                 {"failures", failures_json(status.failures)},
                 {"problems", status.problems}};

@@ -18,6 +18,7 @@ struct RunCounts {
   int stale = 0;                        // finished, by an earlier or unknown version of the code
   std::map<std::string, int> outcomes;  // status name -> runs, interrupted ones included
   std::vector<Failure> failures;        // of the failed ones
+  std::map<std::string, int> stale_reasons;  // why -> runs
 
   int ok() const { return finished - failed; }
   int missing() const { return asked - finished; }

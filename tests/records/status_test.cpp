@@ -34,6 +34,10 @@ TEST(Status, CountsTheRunsOfASpec) {
   EXPECT_EQ(status.missing(), 5);
   EXPECT_EQ(status.stale, 1);
   EXPECT_EQ(status.outcomes.at("interrupted"), 1);
+  ASSERT_EQ(status.stale_reasons.size(), 1u);
+  EXPECT_NE(status_text({status}).find("small_batch: 1 stale: the code that computes has changed"),
+            std::string::npos)
+      << status_text({status});
 }
 
 TEST(Status, CountsRunFoldersWhereThereIsNoSpec) {
@@ -71,6 +75,14 @@ TEST(Status, SaysWhyRunsFailedEachReasonOnce) {
   EXPECT_NE(status_text({status}).find("small_batch: 2 error: no such data"), std::string::npos);
   EXPECT_EQ(status_json({status})[0]["failures"][1]["folder"],
             "results/small_batch/" + experiment.runs[1].id);
+}
+
+TEST(Status, AReasonDoesNothingToATerminal) {
+  const Experiment experiment = synthetic_experiment(1);
+  RunAccount account = synthetic_account(experiment.runs[0], 0, 1);
+  account.outcome = {Status::error, "clear \x1b[2J it", 0, "", {}};
+  const RunCounts counts = count_runs(experiment, {Record(compose_record(account), "record.json")});
+  EXPECT_EQ(counts.failures.at(0).message, "clear \\x1b[2J it");
 }
 
 }  // namespace
