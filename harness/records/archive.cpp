@@ -99,10 +99,9 @@ Files read_tar(std::string_view bytes, const std::string& archive) {
     const size_t size = std::strtoull(text_of(header, kSize).c_str(), nullptr, 8);
     if (header[kType.at] != '0' || !stays_below(path)) throw damaged(path + " is no file that belongs there");
     at += kBlock;
-    if (size > bytes.size() - at) throw damaged("the archive is cut off in " + path);
+    if (size + padding(size).size() > bytes.size() - at) throw damaged("the archive is cut off in " + path);
     files[path] = bytes.substr(at, size);
     at += size + padding(size).size();
-    if (at > bytes.size()) throw damaged("the archive is cut off");
   }
 }
 

@@ -57,7 +57,7 @@ TextTable changes_table(const Comparison& comparison, std::optional<Change> only
   return table;
 }
 
-// The commonest values of a key, on one line.
+// The values of a key on one line, cut off where they are many.
 std::string values_text(const std::set<std::string>& values) {
   constexpr size_t kMost = 48;
   if (values.empty()) return "-";
@@ -117,7 +117,9 @@ std::string comparison_text(const Comparison& comparison, std::optional<Change> 
   }
   const int regressions = comparison.regressions();
   return text + "\n" +
-         (regressions == 0 ? "No regression." : "Regressions: " + std::to_string(regressions) + ".") + "\n";
+         (regressions == 0 ? "No regression beyond the intervals."
+                           : "Regressions: " + std::to_string(regressions) + ".") +
+         "\n";
 }
 
 Json comparison_json(const Comparison& comparison, std::optional<Change> only) {

@@ -111,6 +111,13 @@ std::vector<std::string> footnotes(const ExperimentReport& report) {
     return std::ranges::any_of(
         report.cells, [&](const ReportCell& cell) { return std::ranges::any_of(cell.rows, property); });
   };
+  const auto is_alone = [](const ReportRow& row) {
+    return row.ranks == 1 && !row.bytes_per_step.empty() && over_seeds(row.bytes_per_step).mean > 0;
+  };
+  if (any(is_alone)) {
+    notes.push_back(
+        "One rank alone sends nothing: its coll. and bytes are what the strategy hands to its exchanges.");
+  }
   if (any([](const ReportRow& row) { return row.emulated; })) {
     notes.push_back("(e) emulated: several towers per rank, so no throughput is claimed.");
   }

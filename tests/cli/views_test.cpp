@@ -61,7 +61,7 @@ TEST_F(Views, CompareEndsWithOneWhereSomethingGotWorse) {
   std::filesystem::copy(folder(), copy, std::filesystem::copy_options::recursive);
   const Answer same = call({"compare", folder(), copy});
   EXPECT_EQ(same.code, exit_code::kOk) << same.err;
-  EXPECT_TRUE(has(same.out, "No regression.")) << same.out;
+  EXPECT_TRUE(has(same.out, "No regression beyond the intervals.")) << same.out;
   for (const auto& run : run_folders(scratch_ / ".", "copy")) {
     Json record = read_json(run / kRecordFile);
     record["outcome"] = {{"status", "crashed"}, {"message", "it fell over"}};

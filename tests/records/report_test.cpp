@@ -229,6 +229,7 @@ TEST(Report, CountsShufflingAmongTheExchangesOfAStep) {
   const ExperimentReport report = make_report(experiment, {Record(compose_record(account), "record.json")});
   EXPECT_EQ(over_seeds(report.cells[0].rows[0].collectives_per_step).mean, 24);
   EXPECT_EQ(over_seeds(report.cells[0].rows[0].bytes_per_step).mean, 2234.5);
+  EXPECT_TRUE(has(report_text(report), "One rank alone sends nothing"));
 }
 
 TEST(Report, HasAColumnForEachPopulationOfTheSpec) {
