@@ -1,6 +1,7 @@
 #include "harness/records/comparison.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <functional>
 
@@ -11,31 +12,47 @@
 namespace bnlab {
 namespace {
 
-std::set<std::string> varying_keys(const std::vector<RunPair>& pairs) {
-  std::set<std::string> varying;
-  for (const RunPair& pair : pairs) {
-    for (const auto& [key, value] : pair.common) {
-      const auto first = pairs[0].common.find(key);
-      if (first == pairs[0].common.end() || first->second != value) varying.insert(key);
-    }
-  }
-  return varying;
+std::string value_of_key(const RunPair& pair, const std::string& key) {
+  const auto entry = pair.common.find(key);
+  return entry == pair.common.end() ? "" : entry->second;
 }
 
-// The cell of a pair: all but the seed that varies among the pairs.
-std::string cell_name(const RunPair& pair, const std::set<std::string>& varying) {
-  const auto at = [&](const char* key) {
-    const auto entry = pair.common.find(key);
-    return entry == pair.common.end() ? std::string() : entry->second;
-  };
-  std::string name = at("strategy");
-  if (!at("towers").empty() && !at("batch_per_tower").empty()) {
-    name += (name.empty() ? "" : " ") + at("towers") + "x" + at("batch_per_tower");
+constexpr std::array<const char*, 3> kNamedFirst = {"strategy", "towers", "batch_per_tower"};
+
+// How many cells those keys tell apart.
+size_t cells_told_apart(const std::vector<RunPair>& pairs, const std::set<std::string>& keys) {
+  std::set<std::vector<std::string>> cells;
+  for (const RunPair& pair : pairs) {
+    std::vector<std::string> values;
+    for (const char* key : kNamedFirst) values.push_back(value_of_key(pair, key));
+    for (const std::string& key : keys) values.push_back(value_of_key(pair, key));
+    cells.insert(std::move(values));
   }
-  for (const std::string& key : varying) {
-    if (key != "strategy" && key != "towers" && key != "batch_per_tower" && key != "seed") {
-      name += (name.empty() ? "" : ", ") + key + "=" + at(key.c_str());
-    }
+  return cells.size();
+}
+
+// The keys beside those that are named first which a cell's name needs: not those that move together with others.
+std::set<std::string> telling_keys(const std::vector<RunPair>& pairs) {
+  std::set<std::string> keys;
+  for (const RunPair& pair : pairs) {
+    for (const auto& [key, value] : pair.common) keys.insert(key);
+  }
+  for (const char* key : kNamedFirst) keys.erase(key);
+  keys.erase("seed");
+  const size_t all = cells_told_apart(pairs, keys);
+  for (const std::string& key : std::set<std::string>(keys)) {
+    keys.erase(key);
+    if (cells_told_apart(pairs, keys) < all) keys.insert(key);
+  }
+  return keys;
+}
+
+std::string cell_name(const RunPair& pair, const std::set<std::string>& telling) {
+  std::string name = value_of_key(pair, "strategy");
+  const std::string towers = value_of_key(pair, "towers"), batch = value_of_key(pair, "batch_per_tower");
+  if (!towers.empty() && !batch.empty()) name += (name.empty() ? "" : " ") + towers + "x" + batch;
+  for (const std::string& key : telling) {
+    name += (name.empty() ? "" : ", ") + key + "=" + value_of_key(pair, key);
   }
   return name.empty() ? "all" : name;
 }
@@ -114,7 +131,7 @@ Comparison compare(const std::vector<Record>& a, const std::vector<Record>& b, d
   comparison.runs_a = pairing.runs_a;
   comparison.runs_b = pairing.runs_b;
   comparison.pairs = static_cast<int>(pairing.pairs.size());
-  const std::set<std::string> varying = varying_keys(pairing.pairs);
+  const std::set<std::string> telling = telling_keys(pairing.pairs);
   std::vector<std::pair<std::string, std::vector<const RunPair*>>> cells;  // by name, in the order of A
   std::vector<Failure> failures;
   int disturbed = 0;
@@ -122,7 +139,7 @@ Comparison compare(const std::vector<Record>& a, const std::vector<Record>& b, d
     if (pair.a->status() == Status::ok && pair.b->failed()) add_failure(*pair.b, failures);
     if (pair.a->status() != Status::ok || pair.b->status() != Status::ok) continue;
     disturbed += !pair.a->throughput_counts() || !pair.b->throughput_counts();
-    const std::string name = cell_name(pair, varying);
+    const std::string name = cell_name(pair, telling);
     auto cell = std::ranges::find(cells, name, [](const auto& each) { return each.first; });
     if (cell == cells.end()) cell = cells.insert(cells.end(), {name, {}});
     cell->second.push_back(&pair);

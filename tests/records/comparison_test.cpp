@@ -103,6 +103,20 @@ TEST(Comparison, PairsRunsByWhatTheirSpecsHaveInCommon) {
   EXPECT_TRUE(has(comparison_text(comparison, std::nullopt), "steps"));
 }
 
+TEST(Comparison, NamesACellByTheKeysThatTellItApart) {
+  std::vector<Record> records = records_of(2);
+  for (const Record& record : records_of(2, [](RunAccount& account) {
+         account.spec.resolved["optimizer"] = {{"name", "sgd"}, {"lr", 0.01}};
+         account.spec.resolved["precision"] = "float64";  // moves together with it
+         account.spec.id += "-other";
+       })) {
+    records.push_back(record);
+  }
+  const Comparison comparison = compare(records, records, 0.01);
+  ASSERT_EQ(comparison.cells.size(), 4u);
+  EXPECT_EQ(comparison.cells[0].name, "per_tower 2x8, precision=float32");
+}
+
 TEST(Comparison, NeverPairsOneSeedWithAnother) {
   const auto other_seed = [](RunAccount& account) {
     account.spec.seed = 7;
