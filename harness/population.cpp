@@ -51,9 +51,9 @@ Population read_population(const std::string& text, int64_t precise_batches) {
 
 std::string population_problem(const std::string& text, int64_t towers) {
   if (const int64_t tower = tower_of(text); tower >= 0) {
-    return tower < towers
-               ? ""
-               : "expected a tower from 0 to " + std::to_string(towers - 1) + ", got \"" + text + "\"";
+    return tower < towers ? ""
+                          : "expected a tower from 0 to " + std::to_string(std::max<int64_t>(towers, 1) - 1) +
+                                ", got \"" + text + "\"";
   }
   if (kinds().count(text) > 0) {
     return "";

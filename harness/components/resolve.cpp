@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "harness/components/other_names.hpp"
 #include "harness/components/parameters.hpp"
 #include "harness/components/registry.hpp"
 #include "harness/mapped.hpp"
@@ -9,14 +10,19 @@
 namespace bnlab {
 namespace {
 
-bool in_range(const Parameter& parameter, double value) {
+// A long double holds every integer of JSON exactly.
+bool in_range(const Parameter& parameter, long double value) {
   return std::isfinite(value) &&
          (parameter.above_lowest ? value > parameter.lowest : value >= parameter.lowest) &&
          (parameter.below_highest ? value < parameter.highest : value <= parameter.highest);
 }
 
 bool is_integer(const Parameter& parameter, const Json& value) {
-  return value.is_number_integer() && in_range(parameter, value.get<double>());
+  const auto number = [&] {
+    return value.is_number_unsigned() ? static_cast<long double>(value.get<uint64_t>())
+                                      : static_cast<long double>(value.get<int64_t>());
+  };
+  return value.is_number_integer() && in_range(parameter, number());
 }
 
 bool is_text(const Parameter& parameter, const std::string& value) {
@@ -137,8 +143,10 @@ class Resolver {
     const std::string name = named;
     const About* about = find_registered(parameter.family, name);
     if (about == nullptr) {
-      problems_.add(name_path, "unknown " + parameter.family + " " + shown(name) +
-                                   suggestion(name, registered_names(parameter.family)));
+      const std::string answer = answer_to_other_name(parameter.family, name);
+      const std::string known = suggestion(name, registered_names(parameter.family));
+      problems_.add(name_path,
+                    "unknown " + parameter.family + " " + shown(name) + (answer.empty() ? known : answer));
       return given;
     }
     std::vector<Parameter> declared = {{.name = "name", .kind = Parameter::Kind::text, .fallback = name}};

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "harness/components/registry.hpp"
 #include "harness/experiment/dotted.hpp"
 #include "harness/experiment/matching.hpp"
 #include "harness/experiment/matrix.hpp"
@@ -38,6 +39,28 @@ std::string label_of(const std::string& name, const std::vector<Json>& runs, con
   return "";
 }
 
+// The numbers that a run of the task ends with, beside its costs: see metrics() of harness/tasks/.
+std::vector<std::string> metrics_of(const Json& run) {
+  std::vector<std::string> metrics = {"images_per_s", "peak_memory_bytes", "peak_rss_bytes",
+                                      "class_accuracy"};
+  const About* task = find_registered("task", run["task"].value("name", ""));
+  const bool pixels = task == nullptr || task->of == Subjects::pixels;
+  for (const char* metric :
+       pixels ? std::vector{"mean_iou", "pixel_accuracy", "groups"}
+              : std::vector{"top1", "motion_accuracy", "direction_accuracy", "scene_accuracy"}) {
+    metrics.push_back(metric);
+  }
+  return metrics;
+}
+
+// "" where the run has such a number, else what is wrong with it.
+std::string metric_mistake(const std::string& metric, const Json& run) {
+  const std::vector<std::string> known = metrics_of(run);
+  const bool there =
+      metric.empty() || std::ranges::count(known, top_level(metric)) > 0;  // "" is reported already
+  return there ? "" : "no run has the metric " + shown(metric) + suggestion(metric, known);
+}
+
 // "" where the run is evaluated under the population, else what is wrong with it.
 std::string population_mistake(const std::string& population, const Json& run) {
   if (population == kAveragedWeights) {
@@ -66,6 +89,9 @@ void check_cells(const Contrast& contrast, const std::vector<Json>& runs, const 
         const std::string mistake = population_mistake(contrast.population, run);
         if (!mistake.empty()) {
           mistakes.add(path + ".population", mistake);
+        }
+        if (const std::string unknown = metric_mistake(contrast.metric, run); !unknown.empty()) {
+          mistakes.add(path + ".metric", unknown);
         }
       }
     }
@@ -114,6 +140,9 @@ void check_published(const Json& published, const Expansion& expansion, Mistakes
         there = true;
         if (const std::string mistake = population_mistake(number.population, run); !mistake.empty()) {
           mistakes.add(path + ".population", mistake);
+        }
+        if (const std::string unknown = metric_mistake(number.metric, run); !unknown.empty()) {
+          mistakes.add(path + ".metric", unknown);
         }
       }
     }

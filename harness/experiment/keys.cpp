@@ -8,6 +8,8 @@ namespace {
 constexpr double kMostSteps = 1e9;
 constexpr double kLargestSeed = 9007199254740992.0;  // 2^53: every JSON reader holds it exactly
 
+constexpr double kLongestWait = 1e8;  // seconds, three years
+
 constexpr const char* kSorted = "sorted:";
 
 struct PlacementKeys {
@@ -102,8 +104,12 @@ void RunSpec::describe(OptionVisitor& option) {
          "GPUs, 0 on CPUs")
       .at_least(0)
       .at_most(64);
-  option("timeout_s", timeout_s, "wall time of a run in seconds; 0: no limit").at_least(0);
-  option("collective_timeout_s", collective_timeout_s, "longest wait for another rank, in seconds").above(0);
+  option("timeout_s", timeout_s, "wall time of a run in seconds; 0: no limit")
+      .at_least(0)
+      .at_most(kLongestWait);
+  option("collective_timeout_s", collective_timeout_s, "longest wait for another rank, in seconds")
+      .at_least(0.001)
+      .at_most(kLongestWait);
   PlacementKeys placement;
   option("placement", placement, "where the runs happen; what is null is left to the command line");
 

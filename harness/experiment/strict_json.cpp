@@ -82,6 +82,11 @@ class Inspector : public nlohmann::json_sax<Json> {
     }
     if (words.find("number overflow") == 0) {
       words = "expected finite numbers: " + words;
+    } else if (levels_.empty()) {
+      words = "expected a JSON object, {\"task\": ...}: " + words;
+    } else if (words.find("unexpected '}'; expected string") != std::string::npos ||
+               words.find("unexpected ']'; expected") != std::string::npos) {
+      words = "expected no comma before the closing bracket: " + words;
     }
     fail(position, words);
     return false;
@@ -194,10 +199,11 @@ std::optional<Json> parse_strict_json(const std::string& text, const std::string
   Inspector inspector(file, text, mistakes);
   const CountingIterator begin(text.data(), inspector.read());
   const CountingIterator end(text.data() + text.size(), inspector.read());
-  if (!Json::sax_parse(begin, end, &inspector)) {
+  constexpr bool kStrict = true, kWithComments = true;
+  if (!Json::sax_parse(begin, end, &inspector, Json::input_format_t::json, kStrict, kWithComments)) {
     return std::nullopt;
   }
-  Json value = Json::parse(text);
+  Json value = Json::parse(text, nullptr, /*allow_exceptions=*/true, kWithComments);
   if (!value.is_object()) {
     mistakes.add_in(file, "", "expected a JSON object, got " + shown(value));
     return std::nullopt;

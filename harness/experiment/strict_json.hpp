@@ -1,4 +1,4 @@
-// Reading JSON strictly: size and depth caps, syntax errors with line and column, duplicate
+// Reading JSON strictly, but for comments, // to the end of the line: size and depth caps, syntax errors with line and column, duplicate
 // keys with their line.
 #pragma once
 

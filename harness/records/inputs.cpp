@@ -2,6 +2,7 @@
 
 #include <sys/stat.h>
 
+#include <array>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
@@ -52,6 +53,20 @@ std::string hash_of_file(const std::string& file) {
 int64_t now_ns() {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   return std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
+}
+
+// A safetensors file begins with the length of its header, 8 bytes little-endian, and the header, a JSON object.
+void check_safetensors(const std::string& file) {
+  std::array<unsigned char, 9> begin{};
+  std::ifstream in(file, std::ios::binary);
+  in.read(reinterpret_cast<char*>(begin.data()), begin.size());
+  uint64_t header = 0;
+  for (size_t i = 8; i-- > 0;) {
+    header = header << 8 | begin[i];
+  }
+  if (!in || begin[8] != '{' || header > fs::file_size(file)) {
+    throw Error(Error::Kind::data, file + ": expected a safetensors file, with the header of one");
+  }
 }
 
 std::string gigabytes(uint64_t bytes) {
@@ -165,7 +180,11 @@ Json Inputs::of(const RunSpec& run) {
   }
   if (run.init_from) {
     const std::string& file = run.init_from->file;
-    inputs["weights"] = once(file, [&] { return fingerprint("", {file}); });
+    inputs["weights"] = once(file, [&] {
+      const Json print = fingerprint("", {file});
+      check_safetensors(file);
+      return print;
+    });
   }
   return inputs;
 }

@@ -163,11 +163,11 @@ TEST_F(SpecMatrix, CapsTheNumberOfRuns) {
   for (int i = 1; i < 200; ++i) {
     seeds += ", " + std::to_string(i);
   }
-  EXPECT_EQ(
-      mistakes(spec("\"matrix\": {\"seed\": [" + seeds + "], \"eval_every\": [" + seeds +
-                    "]}, "
-                    R"("contrasts": [{"metric": "m", "strategy": "fake_own", "above": "fake_pooled"}])")),
-      Lines{"spec.json: matrix: more than 10000 runs"});
+  EXPECT_EQ(mistakes(spec(
+                "\"matrix\": {\"seed\": [" + seeds + "], \"eval_every\": [" + seeds +
+                "]}, "
+                R"("contrasts": [{"metric": "mean_iou", "strategy": "fake_own", "above": "fake_pooled"}])")),
+            Lines{"spec.json: matrix: more than 10000 runs"});
 }
 
 TEST_F(SpecMatrix, ExcludesCellsByPartialMatches) {
@@ -239,8 +239,8 @@ TEST_F(SpecMatrix, ComparesWithPublishedNumbers) {
   EXPECT_EQ(experiment.published[0].from, 0.46);
   EXPECT_EQ(experiment.published[0].population, "precise");
   EXPECT_EQ(mistakes(spec(R"("published": [
-      {"metric": "m", "from": 2, "to": 1, "source": "S"}, {"metric": "m", "from": 1, "to": 2, "source": "S", "at": {"towers": 99}},
-      {"metric": "m", "from": 1, "to": 2, "source": "S", "population": "batch"}, {"metric": "m", "from": 1, "to": 2}])")),
+      {"metric": "mean_iou", "from": 2, "to": 1, "source": "S"}, {"metric": "mean_iou", "from": 1, "to": 2, "source": "S", "at": {"towers": 99}},
+      {"metric": "mean_iou", "from": 1, "to": 2, "source": "S", "population": "batch"}, {"metric": "mean_iou", "from": 1, "to": 2}])")),
             (Lines{"spec.json: published[3].source: missing, expected a text that is not empty",
                    "spec.json: published[0].to: expected at least from, 2.0, got 1.0",
                    "spec.json: published[1].at.towers: no run has 99; there are: 4",
@@ -253,14 +253,14 @@ TEST_F(SpecMatrix, RefusesContrastsThatNoRunCanAnswer) {
       mistakes(spec(
           R"j("matrix": {"towers": [4, 2], "strategy": ["fake_own", {"name": "fake_pooled", "gradient": "stopped"},
       {"name": "fake_pooled", "momentum": 0.5}]}, "exclude": [{"towers": 2, "strategy": "fake_own"}], "contrasts": [
-      {"metric": "m", "strategy": "fake_onw", "above": "fake_pooled"},
-      {"metric": "m", "strategy": "fake_own", "above": "fake_own"},
-      {"metric": "m", "strategy": "fake_own", "above": "fake_pooled(momentum=0.5)", "at": {"towers": 8}},
-      {"metric": "m", "strategy": "fake_own", "above": "fake_pooled(momentum=0.5)", "at": {"towers": 2}},
-      {"metric": "m", "strategy": "fake_own", "above": "fake_pooled(momentum=0.5)", "at": {"tower": 2}},
-      {"metric": "m", "strategy": "fake_own", "above": "fake_pooled(momentum=0.5)", "population": "batch"},
-      {"metric": "m", "strategy": "fake_own", "above": "fake_pooled(momentum=0.5)", "population": "ema"},
-      {"metric": "m", "strategy": "fake_own", "above": "fake_pooled(momentum=0.5)", "population": "savd"},
+      {"metric": "mean_iou", "strategy": "fake_onw", "above": "fake_pooled"},
+      {"metric": "mean_iou", "strategy": "fake_own", "above": "fake_own"},
+      {"metric": "mean_iou", "strategy": "fake_own", "above": "fake_pooled(momentum=0.5)", "at": {"towers": 8}},
+      {"metric": "mean_iou", "strategy": "fake_own", "above": "fake_pooled(momentum=0.5)", "at": {"towers": 2}},
+      {"metric": "mean_iou", "strategy": "fake_own", "above": "fake_pooled(momentum=0.5)", "at": {"tower": 2}},
+      {"metric": "mean_iou", "strategy": "fake_own", "above": "fake_pooled(momentum=0.5)", "population": "batch"},
+      {"metric": "mean_iou", "strategy": "fake_own", "above": "fake_pooled(momentum=0.5)", "population": "ema"},
+      {"metric": "mean_iou", "strategy": "fake_own", "above": "fake_pooled(momentum=0.5)", "population": "savd"},
       {"metric": "", "strategy": "fake_own", "above": "fake_pooled(momentum=0.5)", "margin": 1, "equivalence_margin": 0}]
       )j")),
       (Lines{
@@ -281,6 +281,20 @@ TEST_F(SpecMatrix, RefusesContrastsThatNoRunCanAnswer) {
           "spec.json: contrasts[6].population: the runs have no averaged weights: weight_ema is null",
           "spec.json: contrasts[7].population: expected saved, tower:K, mean, pooled, precise or batch, got "
           "\"savd\"; did you mean \"saved\"?"}));
+}
+
+TEST_F(SpecMatrix, AMetricThatNoRunHasIsAMistake) {
+  const auto with_metric = [&](const std::string& metric) {
+    return mistakes(spec(R"("matrix": {"strategy": ["fake_own", "fake_pooled"]},
+        "contrasts": [{"metric": ")" +
+                         metric + R"(", "strategy": "fake_own", "above": "fake_pooled"}])"));
+  };
+  EXPECT_TRUE(with_metric("images_per_s").empty());
+  EXPECT_TRUE(with_metric("groups.drive.mean_iou").empty());
+  EXPECT_EQ(
+      with_metric("mean_iuo"),
+      (Lines{
+          R"(spec.json: contrasts[0].metric: no run has the metric "mean_iuo"; did you mean "mean_iou"?)"}));
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include <fstream>
 #include <regex>
 
+#include "harness/components/other_names.hpp"
 #include "harness/components/registry.hpp"
 #include "tests/experiment/spec_files.hpp"
 
@@ -172,8 +173,8 @@ TEST_F(SpecRun, RefusesValuesOutOfRange) {
              "spec.json: average_weights_every: expected an integer in [1, 1000000000] or null, got 0",
              "spec.json: init_from.file: missing, expected a text that is not empty",
              "spec.json: init_from.part: expected one of \"all\", \"features\", \"backbone\", got \"head\"",
-             "spec.json: timeout_s: expected a number >= 0, got -1",
-             "spec.json: collective_timeout_s: expected a number > 0, got 0",
+             "spec.json: timeout_s: expected a number in [0, 100000000], got -1",
+             "spec.json: collective_timeout_s: expected a number in [0.001, 100000000], got 0",
              "spec.json: placement.ranks: expected an integer in [1, 4096] or null, got 0",
              "spec.json: placement.device: expected one of \"cpu\", \"cuda\" or null, got \"gpu\"",
              "spec.json: batch_per_tower: expected 4097 entries, one per tower, got 2"}));
@@ -324,6 +325,22 @@ TEST(SpecReference, NamesEveryKey) {
   for (const auto& parameter : spec_parameters()) {
     EXPECT_NE(text.str().find("`" + parameter.name + "`"), std::string::npos) << parameter.name;
   }
+}
+
+TEST_F(SpecRun, NamesOfOtherFrameworksAreAnsweredWithOurs) {
+  static const OtherNames names{"strategy", {{"SyncBatchNorm", "fake_pooled"}}};
+  const auto answer = [&](const std::string& name) {
+    return mistakes(
+               R"({"task": "fake_shapes", "model": "fake_net", "batch_per_tower": 1, "steps": 1, "strategy": ")" +
+               name + "\"}")
+        .at(0);
+  };
+  for (const char* name : {"SyncBatchNorm", "torch.nn.SyncBatchNorm", "sync_batch_norm", "syncbatchnorm2d"}) {
+    EXPECT_EQ(answer(name), "spec.json: strategy: unknown strategy \"" + std::string(name) +
+                                "\"; bnlab calls it \"fake_pooled\"");
+  }
+  EXPECT_NE(answer("FakeGroups").find("bnlab calls it \"fake_groups\""), std::string::npos)
+      << answer("FakeGroups");
 }
 
 }  // namespace

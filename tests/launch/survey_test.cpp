@@ -223,10 +223,13 @@ TEST(Weights, AreKnownByTheirContent) {
   const std::string weights = scratch / "w.safetensors";
   const auto spec = scratch.write_spec(behaves("ok"), R"(, "init_from": {"file": ")" + weights + "\"}");
   EXPECT_TRUE(has(message_of(spec, scratch.options(1)), weights)) << message_of(spec, scratch.options(1));
-  std::ofstream(weights) << "some";
+  std::ofstream(weights) << "no tensors";
+  EXPECT_TRUE(has(message_of(spec, scratch.options(1)), "expected a safetensors file"));
+  const std::string begin = std::string("\x02\0\0\0\0\0\0\0{}", 10);
+  std::ofstream(weights) << begin << "some";
   run(spec, scratch.options(1));
   EXPECT_TRUE(run(spec, scratch.options(1)).stale.empty());
-  std::ofstream(weights) << "else";
+  std::ofstream(weights) << begin << "else";
   const LaunchSummary summary = run(spec, scratch.options(1));
   ASSERT_EQ(summary.stale.size(), 1U);
   EXPECT_TRUE(has(summary.stale.begin()->first, "weights of init_from")) << summary.stale.begin()->first;
