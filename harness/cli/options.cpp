@@ -9,18 +9,21 @@
 #include "harness/components/registry.hpp"
 #include "harness/error.hpp"
 #include "harness/experiment/mistakes.hpp"
+#include "harness/records/run_folder.hpp"
 
 namespace bnlab {
 namespace {
 
 namespace fs = std::filesystem;
 constexpr const char* kExperiments = "experiments";
-constexpr int kMostAtOnce = 4096;  // ranks of a run, or runs side by side
+constexpr int kMostAtOnce = 4096;      // ranks of a run, or runs side by side
+constexpr size_t kLongestShown = 200;  // of a file, in a message
 
-std::vector<std::string> known_experiments() {
+// The stems of the specs in a folder.
+std::vector<std::string> specs_in(const fs::path& folder) {
   std::vector<std::string> names;
   std::error_code none;
-  for (const auto& entry : fs::directory_iterator(kExperiments, none)) {
+  for (const auto& entry : fs::directory_iterator(folder, none)) {
     if (entry.path().extension() == ".json") {
       names.push_back(entry.path().stem().string());
     }
@@ -29,24 +32,52 @@ std::vector<std::string> known_experiments() {
   return names;
 }
 
-}  // namespace
-
-std::string find_spec_if_any(const std::string& text) {
-  if (fs::is_regular_file(text)) {
-    return text;
+// With the places that were looked at, and the nearest name that one of them has.
+std::string no_such_spec(const std::string& spec, const std::string& results_dir) {
+  std::error_code none;
+  if (fs::is_directory(spec, none)) {
+    return spec + ": this folder keeps no " + kSpecFile + "; name the spec's own file";
   }
-  const fs::path named = fs::path(kExperiments) / (text + ".json");
-  return fs::is_regular_file(named) ? named.string() : "";
+  const fs::path folder = fs::path(spec).has_parent_path() ? fs::path(spec).parent_path() : ".";
+  std::vector<std::string> known = specs_in(kExperiments);
+  for (const auto& more : {specs_in(folder), list_experiments(results_dir)}) {
+    known.insert(known.end(), more.begin(), more.end());
+  }
+  return spec.substr(0, kLongestShown) + ": no such spec file, and none of this name in " + kExperiments +
+         "/ or " + results_dir + "/" + did_you_mean(fs::path(spec).stem().string(), known);
 }
 
-std::string find_spec(const std::string& text) {
-  const std::string file = find_spec_if_any(text);
-  if (file.empty()) {
-    const std::string stem = fs::path(text).stem().string();
-    throw Error(Error::Kind::usage, text + ": no such spec file, nor one in " + kExperiments + "/ here" +
-                                        did_you_mean(stem, known_experiments()));
+}  // namespace
+
+std::optional<Experiment> load_if_any(const std::string& spec, std::string& results_dir,
+                                      const std::vector<std::string>& overrides) {
+  std::error_code none;
+  const fs::path named = fs::path(kExperiments) / (spec + ".json");
+  for (const fs::path& file : {fs::path(spec), named}) {
+    if (fs::is_regular_file(file, none)) {
+      return load_experiment(file.string(), overrides);
+    }
   }
-  return file;
+  fs::path folder = (fs::path(spec) / "").lexically_normal().parent_path();  // without a slash at its end
+  folder = folder == "." ? fs::current_path() : folder;
+  if (fs::is_regular_file(folder / kSpecFile, none)) {
+    results_dir = folder.has_parent_path() ? folder.parent_path().string() : ".";
+    return load_experiment((folder / kSpecFile).string(), overrides, folder.filename().string());
+  }
+  const fs::path kept = experiment_folder(results_dir, spec) / kSpecFile;
+  const bool is_name = fs::path(spec).filename() == spec;
+  return is_name && fs::is_regular_file(kept, none)
+             ? std::optional(load_experiment(kept.string(), overrides, spec))
+             : std::nullopt;
+}
+
+Experiment load_asked(const std::string& spec, std::string& results_dir,
+                      const std::vector<std::string>& overrides) {
+  std::optional<Experiment> found = load_if_any(spec, results_dir, overrides);
+  if (!found) {
+    throw Error(Error::Kind::usage, no_such_spec(spec, results_dir));
+  }
+  return std::move(*found);
 }
 
 Json read_component(const std::string& text) {
@@ -76,7 +107,15 @@ std::string did_you_mean(const std::string& name, const std::vector<std::string>
 }
 
 void add_spec(CLI::App& command, std::string& spec) {
-  command.add_option("SPEC", spec, "Spec file, or the name of one in experiments/")->required();
+  command
+      .add_option("SPEC", spec,
+                  "Spec file, the name of one in experiments/, or an experiment's folder of results")
+      ->required();
+}
+
+void add_overrides(CLI::App& command, std::vector<std::string>& overrides) {
+  command.add_option("KEY=VALUE", overrides,
+                     "Keys of the spec set otherwise, such as steps=10 or task.size=[32,32]");
 }
 
 CLI::Option* add_json_flag(CLI::App& command, bool& json) {
@@ -119,9 +158,14 @@ void add_placement_options(CLI::App& command, LaunchOptions& options) {
       ->type_name("J")
       ->check(CLI::Range(1, kMostAtOnce));
   command
-      .add_option("--only", options.only, "Runs that match, such as strategy=sync,per_tower; may be repeated")
+      .add_option("--only", options.only,
+                  "Runs that match, such as strategy=sync,per_tower or run=ID; may be repeated")
       ->type_name("KEY=VALUE,...")
       ->allow_extra_args(false);
+  command
+      .add_option("--slice", options.slice,
+                  "Of the matrix, every N-th run from the I-th on (from 1): slices share no run")
+      ->type_name("I/N");
   command
       .add_option("--redo", options.redo,
                   "Finished runs that start again: stale, failed, all or the id of one; may be repeated")

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <CLI/App.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,11 +11,15 @@
 
 namespace bnlab {
 
-// SPEC: the file it names, or experiments/SPEC.json. Throws Error (usage) with the nearest known name.
-std::string find_spec(const std::string& text);
+// The experiment that SPEC names: a spec file; the stem of one in experiments/; the folder of an experiment's results, or its
+// name below `results_dir`, which keep their spec. Of a folder of results, `results_dir` becomes the one around it. Throws
+// Error (usage) with the nearest known name.
+Experiment load_asked(const std::string& spec, std::string& results_dir,
+                      const std::vector<std::string>& overrides = {});
 
-// The same, but "" where there is none.
-std::string find_spec_if_any(const std::string& text);
+// The same, but nothing where there is none.
+std::optional<Experiment> load_if_any(const std::string& spec, std::string& results_dir,
+                                      const std::vector<std::string>& overrides = {});
 
 // "; did you mean sync?", or "" where no known name is near.
 std::string did_you_mean(const std::string& name, const std::vector<std::string>& known);
@@ -25,13 +30,14 @@ Json read_component(const std::string& text);
 // The same with its defaults filled in. Throws Error (spec) with what is wrong, after the name of the command.
 Json resolved_component(const std::string& command, const std::string& family, const std::string& text);
 
-void add_spec(CLI::App& command, std::string& spec);  // the one positional argument
+void add_spec(CLI::App& command, std::string& spec);                         // the first positional argument
+void add_overrides(CLI::App& command, std::vector<std::string>& overrides);  // those behind it
 CLI::Option* add_json_flag(CLI::App& command, bool& json);
 void add_ranks_option(CLI::App& command, int& ranks, const std::string& help);
 void add_device_option(CLI::App& command, std::string& device, const std::string& default_text = "");
 void add_results_option(CLI::App& command, std::string& results_dir);
 
-// --ranks, --device, --jobs, --only, --redo, --retry, --results
+// --ranks, --device, --jobs, --only, --slice, --redo, --retry, --results
 void add_placement_options(CLI::App& command, LaunchOptions& options);
 
 // --data, else BNLAB_DATA, else "".

@@ -3,6 +3,7 @@
 #include <iostream>
 #include <map>
 #include <optional>
+#include <set>
 #include <tuple>
 
 #include "harness/cli/options.hpp"
@@ -52,8 +53,10 @@ std::optional<double> expected_seconds(const PlacedRun& run, const std::vector<R
 
 struct PlanRequest {
   std::string spec;
+  std::vector<std::string> overrides;
   LaunchOptions options;
   bool json = false;
+  bool todo = false;
 };
 
 struct Plan {
@@ -67,11 +70,12 @@ struct Plan {
   std::optional<double> peak_memory_bytes;  // the largest rank so far
 };
 
-Plan make_plan(const std::string& spec, const LaunchOptions& options) {
+Plan make_plan(const PlanRequest& request) {
   Plan plan;
-  plan.experiment = load_experiment(find_spec(spec));
-  plan.runs = place_runs(plan.experiment, select_runs(plan.experiment, options.only), options, visible_gpus,
-                         usable_cores(), plan.remarks);
+  LaunchOptions options = request.options;
+  plan.experiment = load_asked(request.spec, options.results_dir, request.overrides);
+  plan.runs = place_runs(plan.experiment, select_runs(plan.experiment, options.only, options.slice), options,
+                         visible_gpus, usable_cores(), plan.remarks);
   const std::vector<Record> records = usable_records(options.results_dir, plan.experiment.name);
   double seconds = 0;
   bool all_known = true;
@@ -160,10 +164,22 @@ void print(const Plan& plan) {
   }
 }
 
+// A line per run, for other programs: `bnlab run SPEC --only run=LINE` does it.
+void print_todo(const Plan& plan) {
+  std::set<std::string> printed;
+  for (size_t i = 0; i < plan.runs.size(); ++i) {
+    if (plan.standings[i].starts && printed.insert(plan.runs[i].spec.id).second) {
+      std::cout << plan.runs[i].spec.id << "\n";
+    }
+  }
+}
+
 int plan(const PlanRequest& request) {
-  const Plan plan = make_plan(request.spec, request.options);
+  const Plan plan = make_plan(request);
   if (request.json) {
     std::cout << plan_json(plan).dump(2) << "\n";
+  } else if (request.todo) {
+    print_todo(plan);
   } else {
     print(plan);
   }
@@ -182,9 +198,11 @@ void add_plan(Program& program) {
                                         "  bnlab plan small_batch_segmentation --only strategy=sync --json",
                                         plan);
   add_spec(command, request.spec);
+  add_overrides(command, request.overrides);
   add_placement_options(command, request.options);
   add_data_option(command, request.options.data_dir);
   add_json_flag(command, request.json);
+  command.add_flag("--todo", request.todo, "Only the ids of the runs to start, one per line");
 }
 
 }  // namespace bnlab

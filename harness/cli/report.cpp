@@ -28,8 +28,9 @@ std::string report_as(const std::string& format, const Experiment& experiment,
   return format == "markdown" ? report_markdown(report) : report_text(report);
 }
 
-int report(const ReportRequest& request) {
-  const Experiment experiment = load_experiment(find_spec(request.spec));
+int report(const ReportRequest& asked) {
+  ReportRequest request = asked;
+  const Experiment experiment = load_asked(request.spec, request.results);
   std::vector<std::string> problems;
   const std::vector<Record> records = list_records(request.results, experiment.name, &problems);
   for (const std::string& problem : problems) {

@@ -13,6 +13,7 @@ namespace {
 
 struct RunRequest {
   std::string spec;
+  std::vector<std::string> overrides;
   LaunchOptions options;
 };
 
@@ -34,7 +35,10 @@ void print_outcome(const Experiment& experiment, const LaunchOptions& options, c
   }
   std::cerr << "\n"
             << "records: " << folder << "\n"
-            << "figures: scripts/plot.sh " << folder << " --spec " << experiment.file << "\n";
+            << "figures: scripts/plot.sh " << folder << "\n";
+  for (const auto& [reason, runs] : summary.failures) {
+    std::cerr << "failed before: " << runs << " with " << reason << "\n";
+  }
   if (summary.failed + summary.failed_before > 0) {
     std::cerr << "failed runs start again with: " << with_redo(options, "failed") << "\n";
   }
@@ -47,14 +51,15 @@ void print_outcome(const Experiment& experiment, const LaunchOptions& options, c
 }
 
 int run(const RunRequest& request) {
-  const Experiment experiment = load_experiment(find_spec(request.spec));
-  const LaunchSummary summary = launch(experiment, request.options);
+  LaunchOptions options = request.options;
+  const Experiment experiment = load_asked(request.spec, options.results_dir, request.overrides);
+  const LaunchSummary summary = launch(experiment, options);
   if (summary.interrupted) {
-    std::cerr << "interrupted; finished runs are kept, go on with: " << request.options.command << "\n";
+    std::cerr << "interrupted; finished runs are kept, go on with: " << options.command << "\n";
     return exit_code::kInterrupted;
   }
   if (summary.leads) {
-    print_outcome(experiment, request.options, summary);
+    print_outcome(experiment, options, summary);
   }
   return summary.failed + summary.failed_before > 0 ? exit_code::kFailed : exit_code::kOk;
 }
@@ -66,10 +71,13 @@ void add_run(Program& program) {
       add_command(program, "run", "Train every run of a spec that is not done yet",
                   "  bnlab run experiments/quickstart.json --ranks 2\n"
                   "  bnlab run experiments/tradeoff.json --only strategy=sync,per_tower --only seed=0\n"
+                  "  bnlab run quickstart steps=10 task.size=[32,32] --only seed=0\n"
+                  "  bnlab run results/quickstart --redo stale\n"
                   "  bnlab run experiments/camvid_small_batch.json --data ~/data --jobs 2\n"
                   "  torchrun --nproc-per-node 4 --no-python bnlab run experiments/tradeoff.json",
                   run);
   add_spec(command, request.spec);
+  add_overrides(command, request.overrides);
   add_placement_options(command, request.options);
   add_data_option(command, request.options.data_dir);
   request.options.command = program.typed;

@@ -19,9 +19,9 @@ struct StatusRequest {
 };
 
 // With its spec, if there is one, so that missing runs are counted; else from the records alone.
-ExperimentStatus status_of_named(const std::string& name, const std::string& results) {
-  if (const std::string file = find_spec_if_any(name); !file.empty()) {
-    return status_of(load_experiment(file), results);
+ExperimentStatus status_of_named(const std::string& name, std::string results) {
+  if (const auto experiment = load_if_any(name, results)) {
+    return status_of(*experiment, results);
   }
   if (std::filesystem::is_directory(experiment_folder(results, name))) {
     return status_of(name, results);
@@ -30,9 +30,17 @@ ExperimentStatus status_of_named(const std::string& name, const std::string& res
                                       did_you_mean(name, list_experiments(results)));
 }
 
+// All of a results folder: by the spec that is kept there, where one is, since that is what was asked last.
+std::vector<std::string> all_in(const std::string& results) {
+  return mapped(list_experiments(results), [&](const std::string& name) {
+    const std::filesystem::path folder = experiment_folder(results, name);
+    return std::filesystem::exists(folder / kSpecFile) ? folder.string() : name;
+  });
+}
+
 int status(const StatusRequest& request) {
   const std::vector<ExperimentStatus> all =
-      mapped(request.names.empty() ? list_experiments(request.results) : request.names,
+      mapped(request.names.empty() ? all_in(request.results) : request.names,
              [&](const std::string& name) { return status_of_named(name, request.results); });
   if (request.json) {
     std::cout << status_json(all).dump(2) << "\n";

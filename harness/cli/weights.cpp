@@ -15,7 +15,8 @@ namespace fs = std::filesystem;
 
 // The one run that a spec stands for.
 RunSpec only_run(const std::string& spec) {
-  const Experiment experiment = load_experiment(find_spec(spec));
+  std::string results = "results";
+  const Experiment experiment = load_asked(spec, results);
   if (experiment.runs.size() != 1) {
     throw Error(Error::Kind::usage, "--spec " + spec + ": expected a spec of one run, got one of " +
                                         std::to_string(experiment.runs.size()));

@@ -89,7 +89,7 @@ std::optional<Document> read(const std::string& file, std::vector<fs::path>& abo
   Json extends;
   if (ours->contains("extends")) {
     extends = (*ours)["extends"];
-    ours->erase("extends");
+    ours = without(*ours, "extends");
   }
   if (extends.is_null()) {
     return Document{*ours, {}};

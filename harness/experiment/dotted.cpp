@@ -115,6 +115,16 @@ Json lifted(const Json& value) {
   return value.is_string() ? Json{{"name", value}} : value;
 }
 
+Json without(const Json& object, const std::string& key) {
+  Json rest = Json::object();
+  for (const auto& [name, value] : object.items()) {
+    if (name != key) {
+      rest[name] = value;
+    }
+  }
+  return rest;
+}
+
 const Json* find(const Json& run, const std::string& key) {
   const Json* node = &run;
   for (const auto& part : split(key, '.')) {

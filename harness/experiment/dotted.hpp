@@ -20,6 +20,9 @@ bool lies_within(const std::string& path, const std::string& key);
 // {"name": text} for a text, which is the short form of a component; anything else as it is.
 Json lifted(const Json& value);
 
+// The object without one of its keys.
+Json without(const Json& object, const std::string& key);
+
 const Json* find(const Json& run, const std::string& key);  // null where the key is absent
 
 // Sets a dotted key. Objects on the way are made; a value that cannot hold keys is left for the

@@ -6,6 +6,7 @@
 #include "harness/experiment/document.hpp"
 #include "harness/experiment/matrix.hpp"
 #include "harness/experiment/mistakes.hpp"
+#include "harness/experiment/overrides.hpp"
 #include "harness/experiment/spec.hpp"
 #include "harness/mapped.hpp"
 
@@ -64,14 +65,16 @@ Json object_of(const Json& value) {
 
 }  // namespace
 
-Experiment load_experiment(const std::string& file) {
+Experiment load_experiment(const std::string& file, const std::vector<std::string>& overrides,
+                           const std::string& given_name) {
   Mistakes mistakes(file);
-  const std::string name = experiment_name(file, mistakes);
-  const std::optional<Document> document = read_document(file, mistakes);
+  const std::string name = given_name.empty() ? experiment_name(file, mistakes) : given_name;
+  std::optional<Document> document = read_document(file, mistakes);
   if (!document) {
     mistakes.throw_if_any();
     return {};
   }
+  override_keys(*document, overrides, mistakes);
   mistakes.locate(document->origins);
   const Json& spec = document->value;
   check_top_level(spec, mistakes);
@@ -91,6 +94,7 @@ Experiment load_experiment(const std::string& file) {
   auto experiment = read_options<Experiment>(around);
   experiment.name = name;
   experiment.file = file;
+  experiment.asked = spec;
   experiment.contrasts = std::move(contrasts);
   for (const auto& [written, values] : matrix.items()) {
     experiment.axes.push_back(written);

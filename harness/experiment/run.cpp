@@ -196,8 +196,7 @@ ImageSizes Evaluation::sizes_seen(const ImageSizes& of_task) const {
 RunSpec make_run(const Json& given) {
   const Json run = normalised(given);
   auto spec = read_options<RunSpec>(run);
-  spec.resolved = run;
-  spec.resolved.erase("placement");
+  spec.resolved = without(run, "placement");
   spec.id = run_id(run);
   return spec;
 }

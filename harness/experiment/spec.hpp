@@ -120,8 +120,9 @@ struct Published {
 struct Experiment {
   void describe(OptionVisitor& option);  // the keys around the runs: keys.cpp
 
-  std::string name;  // the file's stem
+  std::string name;  // the file's stem, unless another one was given
   std::string file;
+  Json asked;  // the spec in one piece: with what it extends and what was overridden, but no defaults
   std::string question, claim, source, protocol;
   std::vector<std::string> axes;  // the matrix keys, in the order of the file
   std::vector<RunSpec> runs;      // seeds outermost, strategies innermost
@@ -134,9 +135,10 @@ struct Experiment {
   std::vector<Published> published;
 };
 
-// Reads, checks and expands a spec file. Throws Error (spec) with all mistakes at once, one per line:
-// FILE: KEY.PATH: what was expected, what came, the nearest known name.
-Experiment load_experiment(const std::string& file);
+// Reads, checks and expands a spec file. `overrides` are texts KEY=VALUE (overrides.hpp). Throws Error (spec) with all
+// mistakes at once, one per line: FILE: KEY.PATH: what was expected, what came, the nearest known name.
+Experiment load_experiment(const std::string& file, const std::vector<std::string>& overrides = {},
+                           const std::string& name = "");
 
 // The run that a `resolved` object (of a record, or handed to a rank) describes. Throws Error (spec).
 RunSpec read_resolved(const Json& resolved);

@@ -27,6 +27,7 @@ namespace {
 LaunchOptions options_of_world(LaunchOptions options, const EnvironmentWorld& world) {
   options.ranks = world.rendezvous.size;
   options.one_host = world.one_host;
+  options.nodes = world.one_host ? 1 : std::max(1, world.rendezvous.size / world.local_size);
   options.joined = true;
   options.jobs = 1;
   if (options.threads == 0) {
@@ -45,7 +46,7 @@ std::vector<PlacedRun> runs_that_fit(const Experiment& experiment, const LaunchO
                                      const EnvironmentWorld& world, std::vector<std::string>& remarks) {
   const std::string size = std::to_string(options.ranks);
   std::vector<RunSpec> fitting;
-  for (const RunSpec& run : select_runs(experiment, options.only)) {
+  for (const RunSpec& run : select_runs(experiment, options.only, options.slice)) {
     if (run.ranks.value_or(options.ranks) != options.ranks) {
       remarks.push_back(run.id + " is left out: its spec asks for " + std::to_string(*run.ranks) +
                         " ranks, and this world has " + size);
@@ -66,9 +67,12 @@ std::vector<PlacedRun> runs_that_fit(const Experiment& experiment, const LaunchO
   return place_runs(experiment, fitting, options, gpus, usable_cores(), remarks);
 }
 
-// What the ranks call a run among themselves.
+// What the ranks call a run among themselves. On how many machines they are is for rank 0 to tell: a machine with fewer
+// ranks than the others would count more.
 std::string name_of(const PlacedRun& run) {
-  return run.spec.id + "/" + run.placement.name();
+  Placement placement = run.placement;
+  placement.nodes = 1;
+  return run.spec.id + "/" + placement.name();
 }
 
 class JoinedWorld {

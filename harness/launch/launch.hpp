@@ -18,10 +18,12 @@ struct LaunchOptions {
   int ranks = 0;       // 0: one per GPU, one on the CPU; lowered to a divisor of the towers, which is said
   std::string device;  // "cpu", "cuda" or "" (cuda if there is a GPU for every rank)
   std::optional<Exchange> exchange;  // of CPU ranks; nothing: shared memory, where one host has all ranks
+  int nodes = 1;                     // machines that the ranks are spread over, as far as known
   bool one_host = true;              // whether it has
   bool joined = false;               // the ranks are those of a launcher such as torchrun
   int jobs = 1;                      // independent runs side by side
   std::vector<std::string> only;     // "strategy=sync,per_tower", "seed=0": runs that match all of them
+  std::string slice;                 // "2/8": of the matrix, every 8th run from the 2nd on
   std::vector<std::string> redo;     // "stale", "failed", "all" or run ids: finished runs that start again
   std::string results_dir = "results";
   std::string data_dir;
@@ -31,11 +33,12 @@ struct LaunchOptions {
 };
 
 struct LaunchSummary {
-  int finished = 0;                  // ok, in this call
-  int failed = 0;                    // any other outcome, in this call
-  int skipped = 0;                   // finished before,
-  int failed_before = 0;             // of which so many failed,
-  std::map<std::string, int> stale;  // and so many are stale, for this reason
+  int finished = 0;                     // ok, in this call
+  int failed = 0;                       // any other outcome, in this call
+  int skipped = 0;                      // finished before,
+  int failed_before = 0;                // of which so many failed:
+  std::map<std::string, int> failures;  // so many with this outcome and message;
+  std::map<std::string, int> stale;     // and so many are stale, for this reason
   bool interrupted = false;
   bool leads = true;  // false on every rank but the first of a world that a launcher such as torchrun made
 

@@ -59,8 +59,9 @@ class OwnRanks {
   LaunchSummary run() {
     std::vector<std::string> remarks;
     const ResultsLock lock(options_.results_dir);
-    std::vector<PlacedRun> asked = place_runs(experiment_, select_runs(experiment_, options_.only), options_,
-                                              visible_gpus, usable_cores(), remarks);
+    std::vector<PlacedRun> asked =
+        place_runs(experiment_, select_runs(experiment_, options_.only, options_.slice), options_,
+                   visible_gpus, usable_cores(), remarks);
     waiting_ = runs_to_start(experiment_, asked, options_, summary_, remarks);
     const auto on_gpu = [](const PlacedRun& run) { return run.placement.device == "cuda"; };
     gpus_ = GpuShares(std::ranges::any_of(waiting_, on_gpu) ? visible_gpus() : 0);

@@ -148,6 +148,7 @@ std::vector<PlacedRun> place_runs(const Experiment& experiment, const std::vecto
       share_gpus(place, gpus(), options);
     }
     place.placement.exchange = choose_exchange(run, options, place.placement, remarks);
+    place.placement.nodes = options.nodes;
     place.placement.towers_per_rank = run.towers() / place.placement.ranks;
     place.folder = run_folder(options.results_dir, experiment.name, run.id, place.placement);
     place.threads =

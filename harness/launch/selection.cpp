@@ -1,6 +1,8 @@
 #include "harness/launch/selection.hpp"
 
 #include <algorithm>
+#include <cstdio>
+#include <utility>
 
 #include "harness/error.hpp"
 #include "harness/experiment/dotted.hpp"
@@ -9,6 +11,8 @@
 
 namespace bnlab {
 namespace {
+
+constexpr const char* kRun = "run";
 
 struct Filter {
   std::string text, key;
@@ -44,6 +48,9 @@ std::vector<Json> meanings(const std::string& text) {
 }
 
 bool fits(const RunSpec& run, const Filter& filter, const std::string& value) {
+  if (filter.key == kRun) {
+    return run.id == value;
+  }
   const auto all = meanings(value);
   return std::ranges::any_of(all, [&](const Json& meaning) { return matches({{filter.key, meaning}}, run); });
 }
@@ -51,22 +58,41 @@ bool fits(const RunSpec& run, const Filter& filter, const std::string& value) {
 // Every value must be there in some run: a mistyped one must not quietly select nothing.
 void check(const Filter& filter, const std::vector<RunSpec>& runs) {
   const std::string where = "--only " + filter.text + ": ";
-  if (declarations(filter.key).empty()) {
+  if (filter.key != kRun && declarations(filter.key).empty()) {
     throw Error(Error::Kind::usage, where + filter.key + ": " + unknown_key(filter.key));
   }
   for (const std::string& value : filter.values) {
     if (std::ranges::any_of(runs, [&](const RunSpec& run) { return fits(run, filter, value); })) {
       continue;
     }
+    if (filter.key == kRun) {
+      const auto ids = mapped(runs, &RunSpec::id);
+      throw Error(Error::Kind::usage, where + "no run has the id " + value + suggestion(value, ids));
+    }
     throw Error(Error::Kind::usage,
                 where + no_match(filter.key, meanings(value)[0], mapped(runs, &RunSpec::with_placement)));
   }
 }
 
+// "2/8" as (2, 8).
+std::pair<size_t, size_t> read_slice(const std::string& text) {
+  unsigned long part = 0, parts = 0;
+  char rest = 0;
+  if (std::sscanf(text.c_str(), "%5lu/%5lu%c", &part, &parts, &rest) != 2 || part < 1 || part > parts) {
+    throw Error(Error::Kind::usage, "--slice " + text + ": expected I/N with I from 1 to N, such as 1/8");
+  }
+  return {part, parts};
+}
+
 }  // namespace
 
-std::vector<RunSpec> select_runs(const Experiment& experiment, const std::vector<std::string>& filters) {
-  std::vector<RunSpec> runs = experiment.runs;
+std::vector<RunSpec> select_runs(const Experiment& experiment, const std::vector<std::string>& filters,
+                                 const std::string& slice) {
+  const auto [part, parts] = slice.empty() ? std::pair<size_t, size_t>(1, 1) : read_slice(slice);
+  std::vector<RunSpec> runs;
+  for (size_t i = part - 1; i < experiment.runs.size(); i += parts) {
+    runs.push_back(experiment.runs[i]);
+  }
   for (const std::string& text : filters) {
     const Filter filter = parse(text);
     check(filter, experiment.runs);

@@ -1,4 +1,4 @@
-// Which runs of an experiment `--only` asks for.
+// Which runs of an experiment `--only` and `--slice` ask for.
 #pragma once
 
 #include <string>
@@ -11,7 +11,10 @@ namespace bnlab {
 // The runs that fit every filter, in order. A filter is KEY=VALUE[,VALUE...]: KEY is a dotted key of the run
 // spec ("seed", "strategy", "optimizer.lr", "placement.ranks"), and a run fits if `matches` finds one of the
 // values there; so a component is named by its name or its label, "sync(gradient=stopped)". Commas within
-// brackets do not separate. Throws Error (usage) for a key or value that no run has, with the ones there are.
-std::vector<RunSpec> select_runs(const Experiment& experiment, const std::vector<std::string>& filters);
+// brackets do not separate. The key "run" stands for the run's id. Throws Error (usage) for a key or value that no run has,
+// with the ones there are.
+// `slice` is "" or "I/N": of the whole matrix, every N-th run from the I-th on (from 1), so that slices share no run.
+std::vector<RunSpec> select_runs(const Experiment& experiment, const std::vector<std::string>& filters,
+                                 const std::string& slice = "");
 
 }  // namespace bnlab

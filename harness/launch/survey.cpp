@@ -10,6 +10,8 @@
 namespace bnlab {
 namespace {
 
+constexpr uintmax_t kLeastSpace = uintmax_t{64} << 20;  // bytes
+
 const std::vector<std::string> kRedo = {"stale", "failed", "all"};
 
 bool is_among(const std::string& word, const std::vector<std::string>& words) {
@@ -56,6 +58,34 @@ Standing standing_of(const PlacedRun& run, const std::vector<std::string>& redo)
   return standing;
 }
 
+// The spec stands with its results, as it was last asked.
+void keep_spec(const Experiment& experiment, const std::string& results, std::vector<std::string>& remarks) {
+  const std::filesystem::path folder = experiment_folder(results, experiment.name), file = folder / kSpecFile;
+  const std::string text = experiment.asked.dump(2) + "\n";
+  const bool there = std::filesystem::exists(file);
+  if (there && read_text(file) == text) {
+    return;
+  }
+  if (there) {
+    remarks.push_back(file.string() +
+                      " held another spec and now holds this one; runs that only the other asked for stay");
+  }
+  std::filesystem::create_directories(folder);
+  write_atomically(file, text);
+}
+
+void refuse_full_disk(const std::string& results) {
+  std::error_code unknown;
+  std::filesystem::create_directories(results, unknown);
+  const auto space = std::filesystem::space(results, unknown);
+  if (!unknown && space.available < kLeastSpace) {
+    throw Error(Error::Kind::environment,
+                results + ": " + std::to_string(space.available >> 20) +
+                    " MiB of disk are left, too few for records and weights; free some, "
+                    "or name another folder with --results");
+  }
+}
+
 }  // namespace
 
 std::vector<Standing> survey(const std::vector<PlacedRun>& runs, const std::vector<std::string>& redo) {
@@ -100,7 +130,10 @@ std::vector<PlacedRun> runs_to_start(const Experiment& experiment, std::vector<P
       continue;
     }
     ++summary.skipped;
-    summary.failed_before += standing.state != name(Status::ok);
+    if (standing.state != name(Status::ok)) {
+      ++summary.failed_before;
+      ++summary.failures[standing.state + ": " + standing.failure];
+    }
     if (!standing.stale.empty()) {
       ++summary.stale[standing.stale];
     }
@@ -111,10 +144,14 @@ std::vector<PlacedRun> runs_to_start(const Experiment& experiment, std::vector<P
     throw Error(Error::Kind::usage, std::to_string(lacking) + " of " + std::to_string(start.size()) +
                                         " runs to start lack what they read:\n" + joined(missing, "\n"));
   }
+  if (!start.empty()) {
+    refuse_full_disk(options.results_dir);
+  }
   for (const std::string& message : missing) {
     remarks.push_back("whether finished runs are up to date could not be seen: " + message);
   }
   last.keep();
+  keep_spec(experiment, options.results_dir, remarks);
   return start;
 }
 

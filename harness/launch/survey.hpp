@@ -25,7 +25,7 @@ std::vector<Standing> survey(const std::vector<PlacedRun>& runs, const std::vect
 std::vector<std::string> look_at_inputs(std::vector<PlacedRun>& runs, const LaunchOptions& options);
 
 // Looks at inputs and records of the runs and returns those that start. The others are counted in `summary`; damaged records
-// are remarked upon. Throws Error (usage) if files are missing that a run needs which is to start.
+// are remarked upon. The spec and what the runs read are kept in the experiment's folder. Throws Error (usage) if files are missing that a run needs which is to start.
 std::vector<PlacedRun> runs_to_start(const Experiment& experiment, std::vector<PlacedRun>& runs,
                                      const LaunchOptions& options, LaunchSummary& summary,
                                      std::vector<std::string>& remarks);

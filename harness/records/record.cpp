@@ -19,6 +19,7 @@ Json placement_json(const RunAccount& account) {
           {"ranks", placement.ranks},
           {"towers_per_rank", placement.towers_per_rank},
           {"device", placement.device},
+          {"nodes", placement.nodes},
           {"backend", account.backend},
           {"exchange", or_null(placement.exchange)},
           {"threads_per_rank", account.threads_per_rank},

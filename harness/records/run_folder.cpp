@@ -69,6 +69,7 @@ std::vector<std::filesystem::path> folders_in(const std::filesystem::path& folde
 
 std::string Placement::name() const {
   return std::to_string(ranks) + "x" + std::to_string(towers_per_rank) + "-" + device +
+         (nodes > 1 ? "-" + std::to_string(nodes) + "nodes" : "") +
          (exchange == Exchange::sockets ? "-sockets" : "");
 }
 

@@ -21,8 +21,10 @@ struct Placement {
   std::string device = "cpu";             // or "cuda"
   std::optional<Exchange> exchange = {};  // between several ranks on CPUs, else nothing
   bool shared_gpus = false;               // several ranks on one GPU
+  int nodes = 1;                          // machines that the ranks are spread over, as far as known
 
-  // "2x4-cpu": ranks x towers per rank - device; "2x4-cpu-sockets" where statistics go through sockets.
+  // "2x4-cpu": ranks x towers per rank - device; "8x1-cuda-2nodes" on two machines; "2x4-cpu-sockets" where statistics go
+  // through sockets.
   std::string name() const;
 };
 
@@ -35,6 +37,8 @@ std::vector<std::filesystem::path> run_folders(const std::filesystem::path& resu
                                                const std::string& experiment);
 // Names of the experiments that have runs there, sorted.
 std::vector<std::string> list_experiments(const std::filesystem::path& results);
+
+inline constexpr const char* kSpecFile = "spec.json";  // of an experiment's folder: what was last asked
 
 // The files of a run folder.
 inline constexpr const char* kRecordFile = "record.json";  // last to appear: its presence means finished

@@ -15,7 +15,7 @@ struct RunCounts {
   int asked = 0;                        // runs that the spec asks for; without a spec, run folders that exist
   int finished = 0;                     // with a record, whatever the outcome but interrupted
   int failed = 0;                       // finished, and ok under no placement
-  int stale = 0;                        // finished, by an earlier or unknown version of the code
+  int stale = 0;                        // finished, but code, data or weights have changed since
   std::map<std::string, int> outcomes;  // status name -> runs, interrupted ones included
   std::vector<Failure> failures;        // of the failed ones
   std::map<std::string, int> stale_reasons;  // why -> runs

@@ -5,8 +5,7 @@
 #include <cstdlib>
 
 #include "harness/json.hpp"
-#include "tests/cli/called.hpp"
-#include "tests/launch/scratch.hpp"
+#include "tests/cli/on_results.hpp"
 
 namespace bnlab {
 namespace {
@@ -14,6 +13,7 @@ namespace {
 using test::Answer;
 using test::call;
 using test::has;
+using test::OnResults;
 
 TEST(Program, HelpStartsWithExamplesAndTellsTheExitCodes) {
   const Answer answer = call({"--help"});
@@ -171,15 +171,6 @@ TEST(ExplainCommand, AnswersAnUnknownNameWithTheNearest) {
   EXPECT_EQ(call({"explain", "left", "--model", "fake", "--size", "64"}).code, exit_code::kUsage);
   EXPECT_EQ(call({"explain", "left", "--model", "no_such"}).code, exit_code::kUsage);
 }
-
-class OnResults : public ::testing::Test {
- protected:
-  Answer call_with_results(std::vector<std::string> words) {
-    words.insert(words.end(), {"--results", scratch_ / "results"});
-    return call(words);
-  }
-  test::Scratch scratch_;
-};
 
 using RunCommand = OnResults;
 

@@ -92,6 +92,30 @@ TEST_F(SpecDocument, AnswersUnknownKeysWithTheNearest) {
           "spec.json: optimizer.momentm: unknown key of optimizer \"sgd\"; did you mean \"momentum\"?"}));
 }
 
+TEST_F(SpecDocument, AllowsComments) {
+  EXPECT_EQ(load("// why\n{\"task\": \"fake_shapes\", // what\n" +
+                 spec().substr(1 + std::string("\"task\": \"fake_shapes\",").size()))
+                .runs.size(),
+            1u);
+}
+
+TEST_F(SpecDocument, SaysWhatIsWrongInWordsOfSpecs) {
+  const auto said = [&](const std::string& text, const std::string& part) {
+    return mistakes(text).at(0).find(part) != std::string::npos;
+  };
+  EXPECT_TRUE(said("task: shapes\n", "expected a JSON object, {\"task\": ...}"));
+  EXPECT_TRUE(said("{\"towers\": 2,}", "expected no comma before the closing bracket"));
+  EXPECT_TRUE(said("{\"matrix\": {\"seed\": [0, 1,]}}", "expected no comma before the closing bracket"));
+}
+
+TEST_F(SpecDocument, NumbersBeyondTheExactOnesAreRefused) {
+  EXPECT_EQ(load_one(spec(R"("seed": 9007199254740992)")).seed, uint64_t{1} << 53);
+  EXPECT_EQ(mistakes(spec(R"("seed": 9007199254740993)")),
+            (Lines{"spec.json: seed: expected an integer in [0, 9007199254740992], got 9007199254740993"}));
+  EXPECT_EQ(mistakes(spec(R"("collective_timeout_s": 1e10)")).size(), 1u);
+  EXPECT_EQ(mistakes(spec(R"("collective_timeout_s": 1e-9)")).size(), 1u);
+}
+
 TEST_F(SpecDocument, SaysWhereTheRemarksOfAnOldSpecBelong) {
   EXPECT_EQ(
       mistakes(spec(R"("remarks": {"fake_pooled": "It pools."})")),

@@ -17,12 +17,14 @@ class JoinedWorld : public ::testing::Test {
   JoinedWorld() { setenv("FAKE_STORE", (scratch_ / "store").c_str(), 1); }
   ~JoinedWorld() override { unsetenv("FAKE_STORE"); }
 
-  LaunchSummary as_rank(int rank, const std::string& spec, int size = 2, bool one_host = true) {
+  LaunchSummary as_rank(int rank, const std::string& spec, int size = 2, bool one_host = true,
+                        int local_size = 1) {
     EnvironmentWorld world;
     world.launcher = "torchrun";
     world.rendezvous.rank = rank;
     world.rendezvous.size = size;
     world.one_host = one_host;
+    world.local_size = local_size;
     // The other ranks see no results folder of their own.
     LaunchOptions options = scratch_.options(0);
     options.results_dir = rank == 0 ? scratch_ / "results" : scratch_ / "nowhere";
@@ -45,7 +47,7 @@ TEST_F(JoinedWorld, RankZeroWritesTheRecords) {
 
 TEST_F(JoinedWorld, RanksOfSeveralHostsExchangeThroughSockets) {
   as_rank(0, scratch_.write_spec(test::behaves("ok")), /*size=*/2, /*one_host=*/false);
-  EXPECT_EQ(scratch_.records()[0].placement(), "2x1-cpu-sockets");
+  EXPECT_EQ(scratch_.records()[0].placement(), "2x1-cpu-2nodes-sockets");
   EXPECT_EQ(scratch_.records()[0].at("placement.exchange"), "sockets");
 }
 
@@ -68,6 +70,13 @@ TEST_F(JoinedWorld, ARunThatIsNoneOfThisRanksIsRefused) {
   } catch (const Error& error) {
     EXPECT_NE(std::string(error.what()).find("seed1"), std::string::npos) << error.what();
   }
+}
+
+TEST_F(JoinedWorld, MachinesMayHaveDifferentNumbersOfRanks) {
+  const auto spec = scratch_.write_spec(test::behaves("ok"), R"(, "towers": 4)");
+  as_rank(0, spec, /*size=*/4, /*one_host=*/false, /*local_size=*/2);
+  EXPECT_EQ(scratch_.records()[0].placement(), "4x1-cpu-2nodes-sockets");
+  EXPECT_EQ(as_rank(3, spec, 4, false, /*local_size=*/1).finished, 1);
 }
 
 TEST_F(JoinedWorld, ALockedFolderIsAnErrorOnEveryRank) {

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "harness/error.hpp"
 #include "tests/launch/scratch.hpp"
 
@@ -67,6 +69,28 @@ TEST_F(Selection, AnUnknownValueIsAnsweredWithThoseThereAre) {
 TEST_F(Selection, AFilterNeedsAKeyAndAValue) {
   EXPECT_NE(error("seed").find("KEY=VALUE"), std::string::npos);
   EXPECT_NE(error("seed=").find("KEY=VALUE"), std::string::npos);
+}
+
+TEST_F(Selection, ARunIsNamedByItsId) {
+  const std::string id = experiment_.runs.at(7).id;
+  EXPECT_EQ(count({"run=" + id}), 1U);
+  EXPECT_EQ(count({"run=" + id + "," + experiment_.runs.at(9).id, "seed=0"}), 2U);
+  EXPECT_NE(error("run=" + id + "f").find("did you mean \"" + id + "\"?"), std::string::npos)
+      << error("run=" + id + "f");
+}
+
+TEST_F(Selection, SlicesShareNoRunAndLeaveNoneOut) {
+  std::multiset<std::string> all;
+  for (const char* slice : {"1/5", "2/5", "3/5", "4/5", "5/5"}) {
+    for (const RunSpec& run : select_runs(experiment_, {}, slice)) {
+      all.insert(run.id);
+    }
+  }
+  EXPECT_EQ(all.size(), 36U);
+  EXPECT_EQ(std::set<std::string>(all.begin(), all.end()).size(), 36U);
+  for (const char* wrong : {"0/5", "6/5", "1", "a/b", "1/5x"}) {
+    EXPECT_THROW(select_runs(experiment_, {}, wrong), Error) << wrong;
+  }
 }
 
 }  // namespace

@@ -18,6 +18,15 @@ TEST(RunFolder, NamesRunAndPlacement) {
             std::filesystem::path("results/small/sync-8x2-seed0-1f/2x4-cpu"));
 }
 
+TEST(RunFolder, PlacementsOnSeveralMachinesAreNotTheSame) {
+  Placement placement{8, 1, "cuda"};
+  EXPECT_EQ(placement.name(), "8x1-cuda");
+  placement.nodes = 2;
+  EXPECT_EQ(placement.name(), "8x1-cuda-2nodes");
+  EXPECT_EQ((Placement{.ranks = 2, .device = "cpu", .exchange = Exchange::sockets, .nodes = 2}).name(),
+            "2x1-cpu-2nodes-sockets");
+}
+
 TEST(WriteAtomically, LeavesTheTextAndNothingElse) {
   const TemporaryFolder folder;
   write_json(folder.path() / "a.json", {{"b", 1}, {"a", 2}});

@@ -1,0 +1,112 @@
+// What `run` and `plan` say of runs that were made before, and of the spec that they are given.
+#include <algorithm>
+#include <filesystem>
+
+#include "harness/json.hpp"
+#include "tests/cli/on_results.hpp"
+
+namespace bnlab {
+namespace {
+
+using test::Answer;
+using test::call;
+using test::has;
+using RunAgain = test::OnResults;
+using PlanAgain = test::OnResults;
+
+TEST_F(RunAgain, EarlierFailuresAreStillFailures) {
+  const auto spec = scratch_.write_spec(test::behaves("refuse"));
+  call_with_results({"run", spec});
+  const Answer again = call_with_results({"run", spec});
+  EXPECT_EQ(again.code, exit_code::kFailed);
+  EXPECT_TRUE(has(again.err, "1 had failed before")) << again.err;
+  EXPECT_TRUE(has(again.err, "error: this strategy refuses")) << again.err;
+  EXPECT_TRUE(has(again.err, "--redo failed")) << again.err;
+}
+
+TEST_F(RunAgain, StaleRunsAreToldWithReasonAndCure) {
+  const auto spec = scratch_.write_spec(test::behaves("ok"));
+  call_with_results({"run", spec});
+  Json record = scratch_.records().at(0).json();
+  record["code"]["fingerprint"] = "0123456789abcdef";
+  write_json(scratch_.records().at(0).file(), record);
+  const Answer again = call_with_results({"run", spec});
+  EXPECT_EQ(again.code, 0);
+  EXPECT_TRUE(has(again.err, "stale: 1 finished run")) << again.err;
+  EXPECT_TRUE(has(again.err, "--redo stale")) << again.err;
+  EXPECT_TRUE(has(call_with_results({"plan", spec}).out, "ok, stale"));
+}
+
+TEST_F(RunAgain, KeysAreOverriddenAndKeptWithTheResults) {
+  const auto spec = scratch_.write_spec(test::behaves("ok"), R"(, "matrix": {"seed": [0, 1]})");
+  EXPECT_EQ(call_with_results({"run", spec, "steps=7", "strategy=right", "--only", "seed=1"}).code, 0);
+  const Record record = scratch_.records().at(0);
+  EXPECT_EQ(record.at("spec.steps"), 7);
+  EXPECT_EQ(record.strategy_label(), "right");
+  EXPECT_TRUE(has(record.at("command"), "steps=7"));
+  EXPECT_EQ(read_json(scratch_ / "results/fake/spec.json").at("steps"), 7);
+  EXPECT_TRUE(has(call_with_results({"status", "--json"}).out, "\"finished\": 1"));  // of what was asked last
+  EXPECT_EQ(call_with_results({"run", spec, "steps=ten"}).code, exit_code::kUsage);
+}
+
+TEST_F(RunAgain, AFolderOfResultsStandsForItsSpec) {
+  const auto spec = scratch_.write_spec(test::behaves("ok"), R"(, "matrix": {"seed": [0, 1]})");
+  call_with_results({"run", spec, "--only", "seed=1"});
+  std::filesystem::remove(spec);
+  const std::string folder = scratch_ / "results/fake/";
+  EXPECT_TRUE(has(call({"plan", folder}).out, "1 of 2 runs to start"));
+  EXPECT_TRUE(has(call({"status", folder, "--json"}).out, "\"total\": 2"));
+  EXPECT_EQ(call({"run", folder}).code, 0);
+  EXPECT_EQ(scratch_.records().size(), 2U);
+  EXPECT_TRUE(has(call({"report", folder}).out, "left"));
+  EXPECT_TRUE(has(call_with_results({"report", "fake"}).out, "left"));
+  EXPECT_TRUE(has(call_with_results({"status", "--json"}).out, "\"total\": 2"));
+  const Answer none = call({"report", scratch_ / "results"});
+  EXPECT_TRUE(has(none.err, "this folder keeps no spec.json")) << none.err;
+}
+
+TEST_F(RunAgain, ANewerSpecReplacesTheKeptOneAloud) {
+  call_with_results({"run", scratch_.write_spec(test::behaves("ok"))});
+  const auto spec = scratch_.write_spec(test::behaves("ok"), R"(, "seed": 3)");
+  EXPECT_TRUE(has(call_with_results({"run", spec}).err, "held another spec"));
+  EXPECT_EQ(read_json(scratch_ / "results/fake/spec.json").at("seed"), 3);
+  EXPECT_EQ(scratch_.records().size(), 2U);
+  EXPECT_FALSE(has(call_with_results({"run", spec}).err, "held another spec"));
+}
+
+TEST_F(RunAgain, AMistypedSpecIsAnsweredWithTheNearest) {
+  const auto spec = scratch_.write_spec(test::behaves("ok"));
+  const Answer answer = call_with_results({"run", scratch_ / "fakee.json"});
+  EXPECT_EQ(answer.code, exit_code::kUsage);
+  EXPECT_TRUE(has(answer.err, "did you mean fake?")) << answer.err;
+  EXPECT_EQ(call({"run", std::string(5000, 'x')}).code, exit_code::kUsage);
+}
+
+TEST_F(PlanAgain, TellsWhyRunsFailed) {
+  const auto spec = scratch_.write_spec(test::behaves("refuse"), R"(, "matrix": {"seed": [0, 1]})");
+  call_with_results({"run", spec});
+  const std::string out = call_with_results({"plan", spec}).out;
+  EXPECT_TRUE(has(out, "2 runs error: this strategy refuses")) << out;
+}
+
+TEST_F(PlanAgain, ListsTheIdsThatAreLeftForOtherPrograms) {
+  const auto spec = scratch_.write_spec(test::behaves("ok"), R"(, "matrix": {"seed": [0, 1, 2]})");
+  call_with_results({"run", spec, "--slice", "1/3"});
+  const std::string ids = call_with_results({"plan", spec, "--todo"}).out;
+  EXPECT_EQ(std::count(ids.begin(), ids.end(), '\n'), 2);
+  const std::string first = ids.substr(0, ids.find('\n'));
+  EXPECT_EQ(call_with_results({"run", spec, "--only", "run=" + first}).code, 0);
+  EXPECT_EQ(scratch_.records().size(), 2U);
+}
+
+TEST_F(PlanAgain, LooksForTheDataWhereItIsToldAFolder) {
+  const auto spec = scratch_.write_spec(R"("on_files")");
+  EXPECT_EQ(call_with_results({"plan", spec}).code, 0);
+  const Answer missing = call_with_results({"plan", spec, "--data", scratch_ / "none"});
+  EXPECT_EQ(missing.code, exit_code::kUsage);
+  EXPECT_TRUE(has(missing.err, "none/files")) << missing.err;
+  EXPECT_EQ(call_with_results({"run", spec, "--data", scratch_ / "none"}).code, exit_code::kUsage);
+}
+
+}  // namespace
+}  // namespace bnlab
