@@ -9,6 +9,8 @@
 
 namespace bnlab {
 
+class State;
+
 // Training batches apart from training, over which the population `precise` is recomputed: drawn from
 // (seed, index) with training augmentation and grouping.
 class Calibration {
@@ -39,6 +41,8 @@ class RunningStatistics {
   // Averages the saved pairs of ranks that train apart, whenever their weights are averaged; after freeze()
   // nothing happens.
   virtual void average_replicas() = 0;
+  // Everything that is remembered from step to step, but for the network's buffers (state.hpp).
+  virtual void describe(State& state) = 0;
   // Channels (summed over sites and steps, this rank) whose moments were not finite. Synchronises.
   virtual int64_t nonfinite_channels() const = 0;
 

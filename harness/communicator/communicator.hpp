@@ -44,6 +44,8 @@ class Ledger {
     }
   }
   const Traffic& of(Purpose purpose) const { return traffic_[static_cast<size_t>(purpose)]; }
+  // As a run that goes on has counted before.
+  void set(Purpose purpose, const Traffic& traffic) { traffic_[static_cast<size_t>(purpose)] = traffic; }
   void clear() {
     traffic_ = {};
     list_.clear();

@@ -21,7 +21,7 @@ class FlatSync : public GradientSync {
     }
     exchange_flat(gradients, exchange_);
   }
-  void after_step() override { drop_gradients(parameters_); }
+  void after_step(int64_t /*steps_done*/) override { drop_gradients(parameters_); }
 
  private:
   std::vector<at::Tensor> parameters_;

@@ -57,7 +57,7 @@ class ReducerSync : public GradientSync {
   void before_backward() override { reducer_->prepare_for_backward({}); }
   void after_backward() override {}  // a callback of Reducer's has waited for the buckets
 
-  void after_step() override {
+  void after_step(int64_t /*steps_done*/) override {
     for (at::Tensor& p : parameters_) {  // zero_grad() refuses gradients that are views of buckets
       p.mutable_grad() = at::Tensor();
     }

@@ -70,6 +70,11 @@ void RunSpec::describe(OptionVisitor& option) {
       .at_least(0)
       .at_most(kMostSteps);
   option("log_every", log_every, "steps between loss reports").at_least(1).at_most(kMostSteps);
+  std::optional<int64_t> between_checkpoints;
+  option("checkpoint_every", between_checkpoints,
+         "steps between checkpoints, from which a run that was cut short goes on; null: none")
+      .at_least(1)
+      .at_most(kMostSteps);
   option("populations", populations,
          "statistics to evaluate with: saved, tower:K, mean, pooled, precise, batch")
       .not_empty();
@@ -117,6 +122,7 @@ void RunSpec::describe(OptionVisitor& option) {
   steps = length.value_or(0);
   shard_key = sorted_by(shards);
   average_weights_every = every.value_or(0);
+  checkpoint_every = between_checkpoints.value_or(0);
   ranks = placement.ranks;
   device = placement.device;
   exchange = placement.exchange;
@@ -180,8 +186,8 @@ std::string sorted_by(const std::string& shards) {
 }
 
 bool changes_result(const std::string& key) {
-  return key != "placement" && key != "log_every" && key != "data_workers" && key != "timeout_s" &&
-         key != "collective_timeout_s";
+  return key != "placement" && key != "log_every" && key != "checkpoint_every" && key != "data_workers" &&
+         key != "timeout_s" && key != "collective_timeout_s";
 }
 
 }  // namespace bnlab

@@ -66,6 +66,8 @@ struct RunSpec {
   LossMean loss_mean = LossMean::batch;
   int64_t eval_every = 0;  // steps between evaluations; 0: only after the last step
   int64_t log_every = 10;  // steps between loss reports
+  int64_t checkpoint_every =
+      0;  // steps between checkpoints, from which a run that was cut short goes on; 0: none
   std::vector<std::string> populations = {
       "saved"};                  // "saved", "tower:K", "mean", "pooled", "precise", "batch"
   int64_t precise_batches = 20;  // training batches of population "precise"

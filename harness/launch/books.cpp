@@ -32,6 +32,20 @@ void refuse_links(const std::filesystem::path& folder) {
   }
 }
 
+// Where there are checkpoints, they and the log of the steps before them stay, so that the run goes on from there.
+void empty(const std::filesystem::path& folder, bool afresh) {
+  if (afresh || !std::filesystem::exists(folder / kCheckpointsFolder)) {
+    std::filesystem::remove_all(folder);
+    return;
+  }
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    const std::string name = entry.path().filename();
+    if (name != kCheckpointsFolder && name != kMetricsFile) {
+      std::filesystem::remove_all(entry.path());
+    }
+  }
+}
+
 }  // namespace
 
 Books::Books(const Experiment& experiment, const LaunchOptions& options, std::string launcher,
@@ -52,7 +66,7 @@ void Books::started(const PlacedRun& run) {
   const std::filesystem::path folder = run.folder;
   refuse_links(folder);
   std::filesystem::remove(folder / kRecordFile);  // first, so that a folder half emptied never looks finished
-  std::filesystem::remove_all(folder);
+  empty(folder, run.afresh);
   std::filesystem::create_directories(folder);
   set_attempts(folder, attempts_without_end(folder) + 1);
   progress_.started(run.spec, folder / kMetricsFile);
@@ -60,7 +74,7 @@ void Books::started(const PlacedRun& run) {
 
 void Books::not_started(const PlacedRun& run) {
   set_attempts(run.folder, attempts_without_end(run.folder) - 1);
-  std::filesystem::remove_all(run.folder);
+  empty(run.folder, /*afresh=*/false);
 }
 
 bool Books::given_up(const PlacedRun& run, LaunchSummary& summary) {
@@ -104,6 +118,9 @@ void Books::ended(const PlacedRun& run, RunEnd end, LaunchSummary& summary, bool
   write_json(std::filesystem::path(run.folder) / kRecordFile, compose_record(account));
   if (end.outcome.status != Status::interrupted || !contact_lost) {
     set_attempts(run.folder, 0);
+  }
+  if (end.outcome.status == Status::ok || end.outcome.status == Status::diverged) {
+    std::filesystem::remove_all(std::filesystem::path(run.folder) / kCheckpointsFolder);
   }
   summary.count(end.outcome.status);
   progress_.finished(run.spec, end.outcome, end.wall_time_s, end.result);

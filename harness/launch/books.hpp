@@ -18,7 +18,7 @@ class Books {
   Books(const Experiment& experiment, const LaunchOptions& options, std::string launcher,
         const std::vector<PlacedRun>& runs, const std::vector<std::string>& remarks);
 
-  // Makes the run's folder, or empties it, and counts an attempt.
+  // Makes the run's folder, or empties it but for checkpoints, and counts an attempt.
   void started(const PlacedRun& run);
   // The record is written last. Where the end says nothing about the run itself (`contact_lost`), its attempts stay
   // counted, and the last one of kMostAttempts is taken for a crash.

@@ -164,6 +164,7 @@ class JoinedWorld {
     RankJob job{.spec = run.spec,
                 .rendezvous = world_.rendezvous,
                 .device = run.placement.device,
+                .inputs = run.inputs,
                 .data_dir = options_.data_dir,
                 .run_dir = run.folder,
                 .threads = run.threads};

@@ -18,6 +18,7 @@ struct PlacedRun {
   int threads = 1;                 // per rank
   std::vector<int> gpus;           // of each rank, once the run starts; empty on the CPU
   std::vector<std::string> notes;  // for the record
+  bool afresh = false;             // start from the beginning, whatever checkpoints there are
   Json inputs = {};  // what the run reads (harness/records/inputs.hpp); null until somebody looked
 };
 

@@ -74,6 +74,10 @@ std::string headline_text(const Json& result) {
 
 void MetricsTail::read_on() {
   std::ifstream in(file_, std::ios::binary);
+  in.seekg(0, std::ios::end);
+  if (in.tellg() < offset_) {  // a run that goes on from a checkpoint has cut off what lay behind it
+    offset_ = 0;
+  }
   in.seekg(offset_);
   for (std::string line; std::getline(in, line) && !in.eof();) {  // at eof the line is still being written
     offset_ += static_cast<int64_t>(line.size()) + 1;

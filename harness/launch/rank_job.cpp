@@ -49,6 +49,7 @@ void write_job(const RankJob& job) {
   write_json(job_file(job.run_dir), {{"spec", job.spec.resolved},
                                      {"device", job.device},
                                      {"exchange", name_of(job.rendezvous.exchange)},
+                                     {"inputs", job.inputs},
                                      {"data_dir", job.data_dir},
                                      {"run_dir", job.run_dir},
                                      {"threads", job.threads}});
@@ -77,6 +78,7 @@ int rank_main(const std::string& job_file) {
     job.spec = read_resolved(json.at("spec"));
     job.device = json.at("device").get<std::string>();
     job.rendezvous.exchange = choice_of<Exchange>(json.at("exchange").get<std::string>());
+    job.inputs = json.at("inputs");
     job.data_dir = json.at("data_dir").get<std::string>();
     job.run_dir = json.at("run_dir").get<std::string>();
     job.threads = json.at("threads").get<int>();

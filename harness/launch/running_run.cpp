@@ -66,6 +66,7 @@ RunningRun::RunningRun(PlacedRun run, const std::string& program, const std::str
   job.spec = run_.spec;
   job.device = run_.placement.device;
   job.rendezvous.exchange = run_.placement.exchange.value_or(Exchange::sockets);
+  job.inputs = run_.inputs;
   job.data_dir = data_dir;
   job.run_dir = run_.folder;
   job.threads = run_.threads;

@@ -36,6 +36,7 @@ std::string first_line(const std::string& text) {
 
 Standing standing_of(const PlacedRun& run, const std::vector<std::string>& redo) {
   Standing standing;
+  standing.afresh = is_among("all", redo) || is_among(run.spec.id, redo);
   try {
     std::optional<Record> record = find_record(run.folder);
     if (!record) {
@@ -48,9 +49,9 @@ Standing standing_of(const PlacedRun& run, const std::vector<std::string>& redo)
     standing.state = name(record->status());
     standing.failure = message.is_string() ? first_line(message.get<std::string>()) : "";
     standing.stale = record->finished() ? record->why_stale() : "";
-    standing.starts = !record->finished() || is_among("all", redo) || is_among(run.spec.id, redo) ||
-                      (record->failed() && is_among("failed", redo)) ||
-                      (!standing.stale.empty() && is_among("stale", redo));
+    standing.afresh = standing.afresh || (!standing.stale.empty() && is_among("stale", redo));
+    standing.starts =
+        !record->finished() || standing.afresh || (record->failed() && is_among("failed", redo));
   } catch (const Error& error) {
     standing.state = "damaged";
     standing.failure = first_line(error.what());
@@ -125,6 +126,7 @@ std::vector<PlacedRun> runs_to_start(const Experiment& experiment, std::vector<P
     if (standing.state == "damaged") {
       remarks.push_back("damaged record: " + standing.failure + "; its run starts again");
     }
+    runs[i].afresh = standing.afresh;
     if (standing.starts) {
       start.push_back(runs[i]);
       continue;

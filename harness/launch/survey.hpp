@@ -13,6 +13,7 @@ struct Standing {
   std::string state = "missing";  // or the outcome of its record, or "damaged"
   std::string failure;            // one line: why the run failed, or what is wrong with its record
   std::string stale;              // why the run would answer something else today; empty: it would not
+  bool afresh = false;            // it starts from the beginning, not from a checkpoint
   bool starts = true;             // because nothing finished is there, or `redo` names it
 };
 

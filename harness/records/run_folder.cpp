@@ -1,6 +1,7 @@
 #include "harness/records/run_folder.hpp"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -97,6 +98,14 @@ void write_atomically(const std::filesystem::path& file, std::string_view text) 
     throw;
   }
   Descriptor(folder, O_RDONLY | O_DIRECTORY).sync();  // the new name, too, must survive a power cut
+}
+
+void make_folder(const std::filesystem::path& folder) {
+  if (::mkdir(folder.c_str(), 0755) == 0) {
+    Descriptor(folder.parent_path(), O_RDONLY | O_DIRECTORY).sync();
+  } else if (errno != EEXIST) {
+    fail("cannot make", folder);
+  }
 }
 
 void write_json(const std::filesystem::path& file, const Json& value) {

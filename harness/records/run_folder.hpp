@@ -46,6 +46,13 @@ inline constexpr const char* kMetricsFile = "metrics.jsonl";
 inline constexpr const char* kWeightsFile = "weights.safetensors";
 inline constexpr const char* kPopulationsFile = "populations.safetensors";  // shadow pairs, if there are any
 
+inline constexpr const char* kCheckpointsFolder =
+    "checkpoints";  // of a run under way; gone once it has finished
+
+// Makes the folder, unless it is there, so that it survives a power cut; the one around it must exist. Throws Error
+// (environment).
+void make_folder(const std::filesystem::path& folder);
+
 // Replaces `file` by `text` atomically: a temporary file in the same folder (hidden, ending in ".tmp") is
 // written, flushed and synced, then renamed, then the folder is synced. The folder must exist. A reader sees
 // the old file or the new one, whenever the writer is killed. Throws Error (environment).

@@ -3,198 +3,215 @@
 #include <torch/types.h>
 
 #include <algorithm>
-#include <array>
-#include <map>
-#include <optional>
-#include <set>
-#include <string_view>
-#include <vector>
+#include <charconv>
+#include <cstring>
+#include <filesystem>
+#include <utility>
 
-#include "harness/components/parameters.hpp"
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 #include "harness/error.hpp"
-#include "harness/mapped.hpp"
+#include "harness/records/attempts.hpp"
+#include "harness/records/environment.hpp"
 #include "harness/records/run_folder.hpp"
-#include "harness/training/evaluator.hpp"
-#include "harness/training/safetensors.hpp"
+#include "harness/training/held_state.hpp"
 
 namespace bnlab {
 namespace {
 
-constexpr const char* kCounter = ".num_batches_tracked";  // PyTorch counts batches at every norm
+namespace fs = std::filesystem;
 
-// With which the names of a backbone begin where it stands in a larger network, here or in a file.
-constexpr std::array<std::string_view, 2> kBackbonePrefixes = {"backbone.", "encoder."};
+constexpr size_t kKept = 2;
+constexpr const char* kMetadata = "checkpoint";  // in the header: {"run", "ranks", "values"}
 
-std::string prefix_of(const std::vector<std::string>& names) {
-  for (const std::string_view prefix : kBackbonePrefixes) {
-    if (std::ranges::any_of(names, [&](const std::string& name) { return name.starts_with(prefix); })) {
-      return std::string(prefix);
-    }
+// The text of rank 0, on every rank.
+std::string shared(std::string text, Communicator& host) {
+  at::Tensor length = at::full({1}, static_cast<int64_t>(text.size()), at::kLong);
+  host.broadcast(length, 0, Purpose::control);
+  at::Tensor bytes = at::empty({length.item<int64_t>()}, at::kByte);
+  if (bytes.numel() == 0) {
+    return "";
   }
-  return "";
-}
-
-std::string beginning(const std::string& name) {
-  return name.substr(0, name.find('.'));
-}
-
-bool is_asked_for(LoadedPart asked, Part part) {
-  return asked == LoadedPart::all || part == Part::backbone ||
-         (asked == LoadedPart::features && part == Part::features);
-}
-
-// Which tensors of a file belong to the part that is asked for, and what the network calls them.
-class Names {
- public:
-  Names(LoadedPart asked, const Network& network, const std::vector<std::string>& own,
-        const std::vector<std::string>& in_file)
-      : asked_(asked), network_(network) {
-    if (asked == LoadedPart::backbone) {
-      own_prefix_ = prefix_of(own);
-      file_prefix_ = prefix_of(in_file);
-    }
-    for (const std::string& name : own) {
-      members_.insert(beginning(name.substr(own_prefix_.size())));
-    }
+  if (host.rank() == 0) {
+    std::memcpy(bytes.mutable_data_ptr(), text.data(), text.size());
   }
+  host.broadcast(bytes, 0, Purpose::control);
+  return {static_cast<const char*>(bytes.const_data_ptr()), bytes.nbytes()};
+}
 
-  // The network's name for a tensor of the file, which the network need not have; nothing for one that is left.
-  std::optional<std::string> own(const std::string& name) const {
-    if (name.ends_with(kCounter) || !name.starts_with(file_prefix_)) {
-      return {};
-    }
-    const std::string bare = name.substr(file_prefix_.size());
-    // Where the names of a file have no prefix, those of other parts than the backbone show by their beginning alone.
-    if (asked_ == LoadedPart::backbone && file_prefix_.empty() && !members_.contains(beginning(bare))) {
-      return {};
-    }
-    const std::string own = own_prefix_ + bare;
-    return is_asked_for(asked_, network_.part_of(own)) ? std::optional(own) : std::nullopt;
+std::string hash_of(const std::string& bytes) {
+  char digits[17];
+  std::snprintf(digits, sizeof digits, "%016llx",
+                static_cast<unsigned long long>(XXH3_64bits(bytes.data(), bytes.size())));
+  return digits;
+}
+
+std::string file_name(int64_t step, const std::string& bytes) {
+  return "step" + std::to_string(step) + "-" + hash_of(bytes) + ".safetensors";
+}
+
+// The step in a checkpoint's name; -1 for other files.
+int64_t step_of(const fs::path& file) {
+  const std::string name = file.filename();
+  int64_t step = -1;
+  if (name.starts_with("step") && name.ends_with(".safetensors")) {
+    std::from_chars(name.data() + 4, name.data() + name.size(), step);
   }
+  return step;
+}
 
-  std::string remark() const {
-    return own_prefix_ == file_prefix_ ? "" : " (" + own_prefix_ + "* is " + file_prefix_ + "* in the file)";
+// In messages, of which records keep some: without the place of the results.
+std::string shown(const fs::path& file) {
+  return std::string(kCheckpointsFolder) + "/" + file.filename().string();
+}
+
+// Nothing where the bytes are not those that were written.
+std::string read_whole(const fs::path& file) {
+  try {
+    std::string bytes = read_text(file);
+    return file.filename() == file_name(step_of(file), bytes) ? bytes : "";
+  } catch (const Error&) {
+    return "";
   }
-
- private:
-  LoadedPart asked_;
-  const Network& network_;
-  std::string own_prefix_, file_prefix_;
-  std::set<std::string> members_;  // the beginnings of the asked part's names, without the prefix
-};
-
-// The first of many names, and how many more there are.
-std::string some(const std::vector<std::string>& names) {
-  constexpr size_t kShown = 6;
-  const std::vector<std::string> first(names.begin(), names.begin() + std::min(names.size(), kShown));
-  return joined(first) +
-         (names.size() > kShown ? " and " + std::to_string(names.size() - kShown) + " more" : "");
 }
 
-std::string listed(const char* title, const std::vector<std::string>& names) {
-  return names.empty() ? "" : title + some(names);
-}
-
-// "init_from: 100 tensors of the backbone used (backbone.* is * in the file), 22 left (20 num_batches_tracked,
-// fc.weight, fc.bias)"
-std::string account(LoadedPart part, const std::string& remark, size_t used, std::vector<std::string> left) {
-  const size_t all_left = left.size();
-  std::erase_if(left, [](const std::string& name) { return name.ends_with(kCounter); });
-  if (const size_t counters = all_left - left.size(); counters > 0) {
-    left.insert(left.begin(), std::to_string(counters) + " " + (kCounter + 1));
+// The newest first, and behind them what else lies there.
+std::vector<fs::path> files_in(const std::string& folder) {
+  std::vector<fs::path> files;
+  std::error_code none;
+  for (const auto& entry : fs::directory_iterator(folder, none)) {
+    files.push_back(entry.path());
   }
-  return "init_from: " + std::to_string(used) + " tensors" +
-         (part == LoadedPart::all ? "" : " of the " + name_of(part)) + " used" + remark +
-         (left.empty() ? "" : ", " + std::to_string(all_left) + " left (" + some(left) + ")");
+  std::ranges::sort(files, [](const fs::path& a, const fs::path& b) { return step_of(a) > step_of(b); });
+  return files;
 }
 
-// Whether a type has every number that the other has.
-bool holds(at::ScalarType type, at::ScalarType other) {
-  return type == other || (at::isFloatingType(other) && at::promoteTypes(type, other) == type);
-}
-
-void check_fits(const std::string& file, const NamedTensor& own, const NamedTensor& given) {
-  if (!holds(own.tensor.scalar_type(), given.tensor.scalar_type()) ||
-      given.tensor.sizes() != own.tensor.sizes()) {
-    const auto what = [](const at::Tensor& t) {
-      return std::string(c10::toString(t.scalar_type())) + " " + shown(Json(t.sizes().vec()));
+// "spec.optimizer.lr is 0.1 there and 0.2 here"
+std::string differences(const Json& there, const Json& here) {
+  const Json before = there.flatten(), now = here.flatten();
+  std::string all;
+  const auto add = [&](const std::string& pointer) {
+    std::string key = pointer.substr(1);
+    std::ranges::replace(key, '/', '.');
+    const auto text = [&](const Json& values) {
+      return values.contains(pointer) ? values.at(pointer).dump() : "absent";
     };
-    throw Error(Error::Kind::refused, file + ": " + given.name + ": expected " + what(own.tensor) + ", got " +
-                                          what(given.tensor) +
-                                          "; the spec's model, task and precision must be those " +
-                                          "that the weights were trained with");
+    all += (all.empty() ? "" : ", ") + key + " is " + text(before) + " there and " + text(now) + " here";
+  };
+  for (const auto& [pointer, value] : now.items()) {
+    if (!before.contains(pointer) || before.at(pointer) != value) {
+      add(pointer);
+    }
   }
-}
-
-// Parameters, then buffers.
-std::vector<NamedTensor> tensors_of(const Network& network) {
-  std::vector<NamedTensor> all;
-  for (const auto& tensors : {network.named_parameters(), network.named_buffers()}) {
-    for (const auto& [name, tensor] : tensors.pairs()) {
-      all.push_back({name, tensor});
+  for (const auto& entry : before.items()) {
+    if (!now.contains(entry.key())) {
+      add(entry.key());
     }
   }
   return all;
 }
 
-}  // namespace
-
-int64_t save_weights(const Network& network, Evaluator& evaluator, int64_t steps_done,
-                     const std::string& run_dir, bool writes) {
-  evaluator.show({}, steps_done);
-  const int64_t bytes = writes ? write_safetensors(run_dir + "/" + kWeightsFile, tensors_of(network)) : 0;
-  std::vector<NamedTensor> pairs;
-  for (const auto& [name, population] : evaluator.populations()) {
-    if (population.is_shadow()) {
-      evaluator.show(population, steps_done);
-      for (const auto& buffer : network.named_buffers()) {
-        pairs.push_back({name + "/" + buffer.key(), buffer.value().clone()});
-      }
+Json identity(const RunSpec& spec, const Json& inputs) {
+  Json deciding = spec.resolved;
+  for (const auto& [key, value] : spec.resolved.items()) {
+    if (!changes_result(key)) {
+      deciding.erase(key);
     }
   }
-  evaluator.show_own();
-  if (writes && !pairs.empty()) {
-    write_safetensors(run_dir + "/" + kPopulationsFile, pairs);
-  }
-  return bytes;
+  return {{"spec", deciding}, {"inputs", inputs}, {"fingerprint", code_version().at("fingerprint")}};
 }
 
-std::string load_weights(const InitFrom& from, Network& network) {
-  const at::NoGradGuard no_grad;
-  std::vector<NamedTensor> wanted = tensors_of(network);
-  std::erase_if(wanted,
-                [&](const NamedTensor& own) { return !is_asked_for(from.part, network.part_of(own.name)); });
-  if (wanted.empty()) {
-    throw Error(Error::Kind::refused, "init_from.part: this model has no " + name_of(from.part));
+}  // namespace
+
+Checkpoints::Checkpoints(const RunSpec& spec, const Json& inputs, const std::string& run_dir, World& world)
+    : run_(identity(spec, inputs)),
+      every_(spec.checkpoint_every),
+      replicas_(spec.average_weights_every > 0),
+      run_dir_(run_dir),
+      folder_(run_dir + "/" + kCheckpointsFolder),
+      world_(world) {
+  std::string bytes;
+  Json verdict = {{"refusal", nullptr}, {"notes", Json::array()}};
+  if (world.rank() == 0) {
+    try {
+      bytes = newest(run_dir);
+    } catch (const Error& error) {
+      verdict["refusal"] = error.what();
+    }
+    verdict["notes"] = notes_;
   }
-  const std::vector<NamedTensor> in_file = read_safetensors(from.file);
-  const Names names(from.part, network, mapped(wanted, &NamedTensor::name),
-                    mapped(in_file, &NamedTensor::name));
-  std::map<std::string, NamedTensor> given;  // by the network's names
-  std::vector<std::string> left, missing;
-  for (const NamedTensor& t : in_file) {
-    if (const std::optional<std::string> name = names.own(t.name)) {
-      given.emplace(*name, t);
-    } else {
-      left.push_back(t.name);
+  verdict = Json::parse(shared(verdict.dump(), world.host()));
+  if (!verdict.at("refusal").is_null()) {
+    throw Error(Error::Kind::refused, verdict.at("refusal"));
+  }
+  notes_ = verdict.at("notes").get<std::vector<std::string>>();
+  bytes = shared(std::move(bytes), world.host());
+  if (!bytes.empty()) {
+    found_ = parse_safetensors(std::move(bytes), folder_);
+  }
+}
+
+std::string Checkpoints::newest(const std::string& run_dir) {
+  std::error_code none;
+  const auto logged = fs::file_size(run_dir + "/" + kMetricsFile, none);
+  for (const fs::path& file : files_in(folder_)) {
+    if (step_of(file) < 0) {
+      continue;
+    }
+    std::string bytes = read_whole(file);
+    if (bytes.empty()) {
+      notes_.push_back(shown(file) + " is damaged and was not used");
+      continue;
+    }
+    const Json metadata = Json::parse(parse_safetensors(bytes, file.string()).metadata.at(kMetadata));
+    if (const std::string differing = differences(metadata.at("run"), run_); !differing.empty()) {
+      throw Error(Error::Kind::refused,
+                  shown(file) + " belongs to another run: " + differing +
+                      "; go on with those, or start from the beginning with --redo and the id of the run");
+    }
+    if (none || logged < metadata.at("values").at("metrics.bytes").get<uint64_t>()) {
+      notes_.push_back(shown(file) + " was not used: " + kMetricsFile + " lacks the lines before it");
+      continue;
+    }
+    return bytes;
+  }
+  if (!notes_.empty()) {
+    notes_.push_back("no checkpoint could be used: the run started from the beginning");
+  }
+  return "";
+}
+
+void Checkpoints::restore(const Describe& describe) {
+  const Json metadata = Json::parse(found_->metadata.at(kMetadata));
+  GivenState state({std::move(found_->tensors), metadata.at("values"), metadata.at("ranks")}, replicas_,
+                   world_);
+  found_.reset();
+  describe(state);
+}
+
+void Checkpoints::save(int64_t steps_done, const Describe& describe) {
+  TakenState state(replicas_);
+  describe(state);
+  const Held held = state.gathered(world_.host());
+  if (world_.rank() != 0) {
+    return;
+  }
+  const Json metadata = {{"run", run_}, {"ranks", held.ranks}, {"values", held.values}};
+  const std::string bytes = safetensors_bytes(held.tensors, {{kMetadata, metadata.dump()}});
+  const std::string name = file_name(steps_done, bytes);
+  make_folder(folder_);
+  write_atomically(folder_ + "/" + name, bytes);
+  if (attempts_without_end(run_dir_) > 1) {
+    set_attempts(run_dir_, 1);  // this one has come further than those before
+  }
+  size_t kept = 0;
+  for (const fs::path& file : files_in(folder_)) {
+    const bool newer = step_of(file) > steps_done;  // of a future that this run has not taken
+    if (newer || step_of(file) < 0 || ++kept > kKept) {
+      fs::remove(file);
     }
   }
-  for (const NamedTensor& own : wanted) {
-    if (const auto found = given.find(own.name); found != given.end()) {
-      check_fits(from.file, own, found->second);
-      own.tensor.copy_(found->second.tensor);
-      given.erase(found);
-    } else {
-      missing.push_back(own.name);
-    }
-  }
-  const auto surplus = mapped(given, [](const auto& entry) { return entry.second.name; });
-  if (!missing.empty() || !surplus.empty()) {
-    throw Error(Error::Kind::refused, from.file + " does not fit this model and strategy" +
-                                          listed("; it lacks: ", missing) +
-                                          listed("; nothing here takes: ", surplus));
-  }
-  return account(from.part, names.remark(), wanted.size(), left);
 }
 
 }  // namespace bnlab

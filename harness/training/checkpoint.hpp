@@ -1,29 +1,53 @@
-// Weights out of a run and into one.
+// Checkpoints of a run under way, from which it goes on to the bit after it was cut short. A checkpoint is one file,
+//   RUN/checkpoints/step<N>-<hash of the file>.safetensors
+// with the tensors of every rank, and with all else in the header's metadata; rank 0 alone reads and writes it. It
+// appears by rename; the two newest stay. The launcher removes the folder once a run has its record.
 #pragma once
 
-#include <cstdint>
+#include <functional>
+#include <optional>
 #include <string>
+#include <vector>
 
+#include "harness/communicator/world.hpp"
 #include "harness/experiment/spec.hpp"
-#include "harness/network.hpp"
+#include "harness/state.hpp"
+#include "harness/training/safetensors.hpp"
 
 namespace bnlab {
 
-class Evaluator;
+// All functions are called by every rank, in the same order.
+class Checkpoints {
+ public:
+  // Describes all that a run must hold to go on (State).
+  using Describe = std::function<void(State& state)>;
 
-// Rank 0 (which `writes`) leaves parameters and saved pairs in run_dir/weights.safetensors, and the shadow
-// pairs that the run carries in run_dir/populations.safetensors, named "tower:3/SITE.running_mean": the
-// numbers that an evaluation after `steps_done` steps uses. Called by every rank. Returns the bytes of the
-// weights, 0 elsewhere.
-int64_t save_weights(const Network& network, Evaluator& evaluator, int64_t steps_done,
-                     const std::string& run_dir, bool writes);
+  // Reads the newest checkpoint in the run's folder that is whole and fits metrics.jsonl; notes() tell of others.
+  // `inputs`: what the run reads, by content. Throws Error (refused) where the checkpoint belongs to another spec, to
+  // other inputs or to other code.
+  Checkpoints(const RunSpec& spec, const Json& inputs, const std::string& run_dir, World& world);
 
-// Copies the tensors of a weights file into the network: all, or those of a part alone (Network::part_of). The file
-// may come from elsewhere: PyTorch's counters `num_batches_tracked` are left, a narrower floating-point type is widened,
-// and for the part `backbone` the names may begin with "backbone.", "encoder." or neither, as in a network for
-// classification.
-// Returns what was used and what was left, as a note for the record. Throws Error: data for a file that cannot be
-// used, refused where names, shapes or dtypes do not fit.
-std::string load_weights(const InitFrom& from, Network& network);
+  bool found() const { return found_.has_value(); }
+  // Puts back what the checkpoint holds, which may be of other ranks than these: the result then differs in the order
+  // of sums. Throws Error (refused) where ranks trained apart and these are not as many.
+  void restore(const Describe& describe);
+
+  bool due(int64_t steps_done) const { return every_ > 0 && steps_done % every_ == 0; }
+  // Throws Error (environment) on rank 0 if the disk refuses.
+  void save(int64_t steps_done, const Describe& describe);
+
+  const std::vector<std::string>& notes() const { return notes_; }  // the same on every rank
+
+ private:
+  std::string newest(const std::string& run_dir);  // the bytes of the file; empty where there is none
+
+  Json run_;  // what a checkpoint must have been made by: {"spec", "inputs", "fingerprint"}
+  int64_t every_;
+  bool replicas_;  // ranks train apart
+  std::string run_dir_, folder_;
+  World& world_;
+  std::optional<SafeTensors> found_;
+  std::vector<std::string> notes_;
+};
 
 }  // namespace bnlab

@@ -112,6 +112,24 @@ void Costs::resume() {
   reset_peak_memory(world_.device());
 }
 
+void Costs::describe(State& state, int64_t steps_done) {
+  if (!state.same_ranks()) {
+    begin(steps_done);
+    return;
+  }
+  const at::Tensor peak = at::full({}, peak_before_, at::kLong);
+  state.tensor("costs.peak_memory_bytes", peak, Across::own);
+  peak_before_ = peak.item<int64_t>();
+  state.value("costs.first_step", first_step_);
+  for (size_t p = 0; p < kPurposeNames.size(); ++p) {
+    const auto purpose = static_cast<Purpose>(p);
+    Traffic traffic = world_.ledger().of(purpose);
+    state.value(std::string("costs.") + kPurposeNames[p] + ".collectives", traffic.collectives);
+    state.value(std::string("costs.") + kPurposeNames[p] + ".bytes", traffic.bytes);
+    world_.ledger().set(purpose, traffic);
+  }
+}
+
 Json Costs::memory() {
   const int64_t tensors = std::max(peak_before_, peak_memory_bytes(world_.device()));
   const int64_t resident = peak_rss_bytes();

@@ -12,6 +12,7 @@
 
 #include "harness/communicator/world.hpp"
 #include "harness/json.hpp"
+#include "harness/state.hpp"
 
 namespace bnlab {
 
@@ -27,6 +28,9 @@ class Costs {
   // Around an evaluation, whose memory does not count.
   void pause();
   void resume();
+
+  // What was spent so far, as of a pause. Other ranks than those that spent it begin anew.
+  void describe(State& state, int64_t steps_done);
 
   // Of all ranks: {"peak_memory_bytes": [...], "peak_rss_bytes": [...]}, the bytes of tensors and library
   // workspaces in training (by the accounting allocator, on CUDA by the caching allocator) and the peak resident

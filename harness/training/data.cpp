@@ -78,7 +78,8 @@ Batch Data::training(int64_t step) {
     return made(step);
   }
   if (!prefetch_) {
-    prefetch_ = std::make_unique<Prefetch>([this](int64_t s) { return made(s); }, steps_, device_, workers_);
+    prefetch_ = std::make_unique<Prefetch>([this, step](int64_t s) { return made(step + s); }, steps_ - step,
+                                           device_, workers_);
   }
   Batch batch = prefetch_->next();
   TORCH_INTERNAL_ASSERT(batch.index == static_cast<uint64_t>(step));

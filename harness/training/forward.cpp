@@ -11,8 +11,8 @@
 #include "harness/error.hpp"
 #include "harness/models/model.hpp"
 #include "harness/strategy.hpp"
-#include "harness/training/checkpoint.hpp"
 #include "harness/training/safetensors.hpp"
+#include "harness/training/weights.hpp"
 
 namespace bnlab {
 namespace {

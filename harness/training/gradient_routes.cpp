@@ -21,10 +21,9 @@ class WeightAveraging : public GradientSync {
   void before_forward() override {}
   void before_backward() override {}
   void after_backward() override {}
-  void after_step() override {
+  void after_step(int64_t steps_done) override {
     drop_gradients(trained_.parameters);
-    ++steps_done_;
-    if (steps_done_ % every_ == 0 || steps_done_ == trained_.steps) {
+    if (steps_done % every_ == 0 || steps_done == trained_.steps) {
       average();
     }
   }
@@ -44,7 +43,6 @@ class WeightAveraging : public GradientSync {
   Trained trained_;
   std::vector<at::Tensor> averaged_;
   Communicator& gradients_;
-  int64_t steps_done_ = 0;
 };
 
 FlatExchange over_rank0(Communicator& gradients) {

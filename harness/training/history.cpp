@@ -7,18 +7,6 @@
 
 namespace bnlab {
 
-RunLog::RunLog(const std::string& file, const std::string& run_id) : out_(file) {
-  write({{"kind", "start"}, {"schema_version", 1}, {"run_id", run_id}});
-}
-
-void RunLog::write(Json line) {
-  if (out_.is_open()) {
-    const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin_;
-    line["time_s"] = elapsed.count();
-    out_ << line.dump() << std::endl;
-  }
-}
-
 History::History(RunLog log, const Data& data, World& world, at::ScalarType loss_type)
     : log_(std::move(log)),
       data_(data),
@@ -62,6 +50,16 @@ void History::add_evaluation(int64_t steps_done, const Json& metrics_of_populati
                           {"epoch", data_.epochs(steps_done)},
                           {"train_loss", reported_loss_},
                           {headline, headlines}});
+}
+
+void History::describe(State& state) {
+  state.tensor("history.loss_sum", loss_sum_, Across::mean);
+  state.value("history.steps_reported", steps_reported_);
+  state.value("history.reported_loss", reported_loss_);
+  state.value("history.tail_losses", tail_losses_);
+  state.value("history.evaluations", evaluations_);
+  state.value("history.final", final_);
+  log_.describe(state);
 }
 
 Json History::summary() const {

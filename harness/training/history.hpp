@@ -4,29 +4,16 @@
 
 #include <torch/types.h>
 
-#include <chrono>
-#include <fstream>
 #include <string>
 #include <vector>
 
 #include "harness/communicator/world.hpp"
 #include "harness/json.hpp"
+#include "harness/state.hpp"
 #include "harness/training/data.hpp"
+#include "harness/training/run_log.hpp"
 
 namespace bnlab {
-
-// metrics.jsonl: one JSON object per line, flushed line by line. Rank 0 writes; on the other ranks nothing
-// happens.
-class RunLog {
- public:
-  RunLog() = default;  // writes nothing
-  RunLog(const std::string& file, const std::string& run_id);
-  void write(Json line);  // adds "time_s", the seconds since the log began
-
- private:
-  std::ofstream out_;
-  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
-};
 
 class History {
  public:
@@ -37,6 +24,8 @@ class History {
   // the device.
   void report(int64_t steps_done, double learning_rate);
   void add_evaluation(int64_t steps_done, const Json& metrics_of_populations);
+
+  void describe(State& state);
 
   bool diverged() const { return diverged_; }  // a reported loss was not finite
   // For the record: {"final", "headline", "train_loss", "history"}.

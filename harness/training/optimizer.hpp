@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "harness/network.hpp"
+#include "harness/state.hpp"
 
 namespace bnlab {
 
@@ -30,6 +31,13 @@ class Optimizer {
   // All tensors that it remembers from step to step (momenta), in the order of the parameters. Every step
   // writes to them; where ranks average their weights, these are averaged, too.
   virtual std::vector<at::Tensor> state() const = 0;
+  // These tensors, and whatever else it remembers.
+  virtual void describe(State& described) {
+    const std::vector<at::Tensor> tensors = state();
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      described.tensor("optimizer." + std::to_string(i), tensors[i]);
+    }
+  }
 };
 
 }  // namespace bnlab

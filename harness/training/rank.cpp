@@ -15,8 +15,10 @@
 
 #include "harness/communicator/world.hpp"
 #include "harness/error.hpp"
+#include "harness/records/run_folder.hpp"
 #include "harness/strategy.hpp"
 #include "harness/tf32.hpp"
+#include "harness/training/checkpoint.hpp"
 #include "harness/training/costs.hpp"
 #include "harness/training/history.hpp"
 #include "harness/training/trainer.hpp"
@@ -40,10 +42,16 @@ RankReport train(const RankJob& job, bool& met) {
   allow_tf32(job.spec.tf32);
   const auto world = join_world(job.rendezvous, job.device == "cuda" ? at::kCUDA : at::kCPU);
   met = true;
-  RunLog log = world->rank() == 0 ? RunLog(job.run_dir + "/metrics.jsonl", job.spec.id) : RunLog();
-  Trainer trainer(job.spec, job.data_dir, *world, std::move(log));
+  Checkpoints checkpoints(job.spec, job.inputs, job.run_dir, *world);
+  RunLog log = world->rank() == 0 ? RunLog(job.run_dir + "/" + kMetricsFile, job.spec.id, checkpoints.found())
+                                  : RunLog();
+  Trainer trainer(job.spec, job.data_dir, *world, checkpoints, std::move(log));
+  std::vector<std::string> notes = checkpoints.notes();
+  for (const std::string& note : trainer.notes()) {
+    notes.push_back(note);
+  }
   if (world->rank() == 0) {
-    for (const std::string& note : trainer.notes()) {
+    for (const std::string& note : notes) {
       std::cerr << note << std::endl;
     }
   }
@@ -53,7 +61,7 @@ RankReport train(const RankJob& job, bool& met) {
   result["memory"]["weights_bytes"] = trainer.save_weights(job.run_dir);
   if (world->rank() == 0) {
     report.result = std::move(result);
-    report.notes = trainer.notes();
+    report.notes = notes;
   }
   if (trainer.diverged()) {
     report.status = "diverged";

@@ -5,14 +5,18 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <sstream>
+#include <utility>
 
 #include "harness/components/parameters.hpp"
 #include "harness/error.hpp"
 #include "harness/records/run_folder.hpp"
+#include "harness/training/bounded_json.hpp"
 
 namespace bnlab {
 namespace {
 
+constexpr const char* kMetadata = "__metadata__";
 constexpr uint64_t kLongestHeader = 100'000'000;  // bytes, as other readers of the format have it
 
 const std::map<std::string, at::ScalarType>& dtypes() {
@@ -43,30 +47,28 @@ struct Entry {
   uint64_t begin, end;
 };
 
+// An object of objects of lists, or of texts (the metadata): nothing is nested deeper than that.
+constexpr size_t kDeepestHeader = 3;
+constexpr size_t kMostDimensions = 32;
+
 class Reader {
  public:
-  explicit Reader(const std::string& file) : file_(file) {
-    std::error_code none;
-    size_ =
-        std::filesystem::file_size(file, none);  // fails for a pipe, whose opening would wait for a writer
-    if (!none) {
-      in_.open(file, std::ios::binary);
-    }
-    if (!in_ || none) {
-      throw Error(Error::Kind::data, file_ + ": cannot be read; is it there, and a file?");
-    }
-  }
+  Reader(const std::string& file, std::istream& in, uint64_t size) : file_(file), in_(in), size_(size) {}
 
-  std::vector<NamedTensor> tensors() {
+  SafeTensors read() {
+    SafeTensors all;
     std::vector<Entry> entries;
-    const Json header = read_header();
+    const nlohmann::json header = read_header();
     for (const auto& [name, value] : header.items()) {
-      if (name != "__metadata__") {
+      if (name != kMetadata) {
         entries.push_back(entry(name, value));
+      } else if (value.is_object()) {
+        for (const auto& [key, text] : value.items()) {
+          all.metadata[key] = text.is_string() ? text.get<std::string>() : text.dump();
+        }
       }
     }
     check_tiling(entries);
-    std::vector<NamedTensor> all;
     for (const Entry& e : entries) {
       at::Tensor tensor = at::empty(e.shape, e.dtype);
       in_.seekg(static_cast<std::streamoff>(data_begin_ + e.begin));
@@ -74,7 +76,7 @@ class Reader {
       if (!in_) {
         fail(e.name + ": cannot be read");
       }
-      all.push_back({e.name, tensor});
+      all.tensors.push_back({e.name, tensor});
     }
     return all;
   }
@@ -84,7 +86,7 @@ class Reader {
     throw Error(Error::Kind::data, file_ + ": not a safetensors file that can be used: " + what);
   }
 
-  Json read_header() {
+  nlohmann::json read_header() {
     uint64_t length = 0;
     for (int i = 0; i < 8; ++i) {
       length |= static_cast<uint64_t>(static_cast<unsigned char>(in_.get())) << (8 * i);
@@ -94,7 +96,12 @@ class Reader {
     }
     std::string text(length, ' ');
     in_.read(text.data(), static_cast<std::streamsize>(length));
-    Json header = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+    nlohmann::json header;
+    try {
+      header = parse_bounded_json(text, kDeepestHeader);
+    } catch (const Error& error) {
+      fail(std::string("of the header: ") + error.what());
+    }
     if (!header.is_object()) {
       fail("the header is no JSON object");
     }
@@ -102,10 +109,10 @@ class Reader {
     return header;
   }
 
-  Entry entry(const std::string& name, const Json& value) const {
-    const auto counts = [](const Json& list) {
+  Entry entry(const std::string& name, const nlohmann::json& value) const {
+    const auto counts = [](const nlohmann::json& list) {
       return list.is_array() &&
-             std::ranges::all_of(list, [](const Json& n) { return n.is_number_unsigned(); });
+             std::ranges::all_of(list, [](const nlohmann::json& n) { return n.is_number_unsigned(); });
     };
     const bool complete = value.is_object() && value.contains("dtype") && value["dtype"].is_string() &&
                           value.contains("shape") && counts(value["shape"]) &&
@@ -122,11 +129,17 @@ class Reader {
     const uint64_t most = size_ - data_begin_;
     uint64_t bytes = c10::elementSize(dtype->second);
     std::vector<int64_t> shape;
-    for (const Json& n : value["shape"]) {
+    if (value["shape"].size() > kMostDimensions) {
+      fail(name + ": expected at most " + std::to_string(kMostDimensions) + " dimensions, got " +
+           std::to_string(value["shape"].size()));
+    }
+    uint64_t elements = 1;  // if those extents that are 0 were 1
+    for (const nlohmann::json& n : value["shape"]) {
       const uint64_t extent = n;
-      if (extent > kLongestExtent) {
+      if (extent > kLongestExtent || elements > kLongestExtent / std::max<uint64_t>(extent, 1)) {
         fail(name + ": shape " + shown(value["shape"]) + " is too large");
       }
+      elements *= std::max<uint64_t>(extent, 1);
       // Any number above `most` will do where the product is larger, or overflows.
       bytes = extent != 0 && bytes > most / extent ? most + 1 : bytes * extent;
       shape.push_back(static_cast<int64_t>(extent));
@@ -140,7 +153,10 @@ class Reader {
   }
 
   void check_tiling(std::vector<Entry>& entries) const {
-    std::ranges::stable_sort(entries, [](const Entry& a, const Entry& b) { return a.begin < b.begin; });
+    const auto place = [](const Entry& e) {
+      return std::pair(e.begin, e.end);
+    };  // an empty one before the next
+    std::ranges::sort(entries, {}, place);
     uint64_t end = 0;
     for (const Entry& e : entries) {
       if (e.begin != end) {
@@ -153,31 +169,49 @@ class Reader {
     }
   }
 
-  std::string file_;
-  std::ifstream in_;
-  uint64_t size_ = 0;
+  const std::string& file_;
+  std::istream& in_;
+  uint64_t size_;
   uint64_t data_begin_ = 0;
 };
 
 }  // namespace
 
 std::vector<NamedTensor> read_safetensors(const std::string& file) {
-  return Reader(file).tensors();
+  std::error_code none;
+  const uint64_t size =
+      std::filesystem::file_size(file, none);  // fails for a pipe, whose opening would wait for a writer
+  std::ifstream in;
+  if (!none) {
+    in.open(file, std::ios::binary);
+  }
+  if (!in || none) {
+    throw Error(Error::Kind::data, file + ": cannot be read; is it there, and a file?");
+  }
+  return Reader(file, in, size).read().tensors;
 }
 
-int64_t write_safetensors(const std::string& file, const std::vector<NamedTensor>& tensors) {
-  Json header = Json::object();
+SafeTensors parse_safetensors(std::string bytes, const std::string& file) {
+  const uint64_t size = bytes.size();
+  std::istringstream in(std::move(bytes));
+  return Reader(file, in, size).read();
+}
+
+std::string safetensors_bytes(const std::vector<NamedTensor>& tensors,
+                              const std::map<std::string, std::string>& metadata) {
+  std::string header = metadata.empty() ? "" : Json(kMetadata).dump() + ":" + Json(metadata).dump();
   std::vector<at::Tensor> data;
   int64_t offset = 0;
   for (const NamedTensor& t : tensors) {
     data.push_back(t.tensor.detach().cpu().contiguous());
     const auto bytes = static_cast<int64_t>(data.back().nbytes());
-    header[t.name] = {{"dtype", dtype_name(t.tensor.scalar_type())},
-                      {"shape", t.tensor.sizes().vec()},
-                      {"data_offsets", {offset, offset + bytes}}};
+    const Json entry = {{"dtype", dtype_name(t.tensor.scalar_type())},
+                        {"shape", t.tensor.sizes().vec()},
+                        {"data_offsets", {offset, offset + bytes}}};
+    header += (header.empty() ? "" : ",") + Json(t.name).dump() + ":" + entry.dump();
     offset += bytes;
   }
-  std::string text = header.dump();
+  std::string text = "{" + header + "}";
   text.append((8 - text.size() % 8) % 8, ' ');  // aligns the data
   const uint64_t length = text.size();
   std::string length_bytes;
@@ -189,8 +223,13 @@ int64_t write_safetensors(const std::string& file, const std::vector<NamedTensor
   for (const at::Tensor& t : data) {
     text.append(static_cast<const char*>(t.const_data_ptr()), t.nbytes());
   }
-  write_atomically(file, text);
-  return static_cast<int64_t>(text.size());
+  return text;
+}
+
+int64_t write_safetensors(const std::string& file, const std::vector<NamedTensor>& tensors) {
+  const std::string bytes = safetensors_bytes(tensors);
+  write_atomically(file, bytes);
+  return static_cast<int64_t>(bytes.size());
 }
 
 }  // namespace bnlab

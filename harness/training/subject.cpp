@@ -2,8 +2,8 @@
 
 #include "harness/components/registry.hpp"
 #include "harness/models/model.hpp"
-#include "harness/training/checkpoint.hpp"
 #include "harness/training/precision.hpp"
+#include "harness/training/weights.hpp"
 
 namespace bnlab {
 namespace {
@@ -67,6 +67,18 @@ Subject::Subject(const RunSpec& spec, const Data& data, World& world)
 Outputs Subject::forward(const Batch& batch, int64_t step, Mode mode) {
   const Autocast autocast(precision_, device_.type());
   return strategy_->forward(*network_, batch.images, batch.pass({step, steps_}, mode, seed_));
+}
+
+void Subject::describe(State& state) {
+  for (const auto& [name, parameter] : network_->named_parameters().pairs()) {
+    state.tensor("parameters." + name, parameter);
+  }
+  for (const auto& [name, buffer] : network_->named_buffers().pairs()) {
+    state.tensor("buffers." + name, buffer);
+  }
+  if (RunningStatistics* running = statistics()) {
+    running->describe(state);
+  }
 }
 
 std::vector<std::string> Subject::notes() const {

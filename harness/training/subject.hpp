@@ -7,6 +7,7 @@
 
 #include "harness/communicator/world.hpp"
 #include "harness/experiment/spec.hpp"
+#include "harness/state.hpp"
 #include "harness/strategy.hpp"
 #include "harness/training/data.hpp"
 
@@ -36,6 +37,9 @@ class Subject {
 
   // Whether the optimizer may change this parameter at this step.
   bool trainable(const std::string& parameter, int64_t step) const;
+
+  // Parameters, buffers, and what the strategy remembers beside them.
+  void describe(State& state);
 
   Network& network() const { return *network_; }
   RunningStatistics* statistics() const { return strategy_->running_statistics(); }  // may be null

@@ -4,9 +4,9 @@
 
 #include "harness/components/registry.hpp"
 #include "harness/mapped.hpp"
-#include "harness/training/checkpoint.hpp"
 #include "harness/training/gradient_routes.hpp"
 #include "harness/training/precision.hpp"
+#include "harness/training/weights.hpp"
 
 namespace bnlab {
 namespace {
@@ -35,7 +35,8 @@ std::unique_ptr<WeightEma> make_ema(const RunSpec& spec, const Subject& subject)
 
 }  // namespace
 
-Trainer::Trainer(const RunSpec& spec, const std::string& data_dir, World& world, RunLog log)
+Trainer::Trainer(const RunSpec& spec, const std::string& data_dir, World& world, Checkpoints& checkpoints,
+                 RunLog log)
     : spec_(spec),
       world_(world),
       data_(spec, data_dir, world),
@@ -52,7 +53,14 @@ Trainer::Trainer(const RunSpec& spec, const std::string& data_dir, World& world,
       evaluator_(spec, data_, subject_, world, ema_.get()),
       history_(std::move(log), data_, world, parameter_type(spec.precision)),
       costs_(world),
-      timer_(world.device()) {}
+      timer_(world.device()),
+      checkpoints_(checkpoints) {
+  if (checkpoints_.found()) {
+    checkpoints_.restore([this](State& state) { describe(state); });
+    resumed_at_steps_.push_back(steps_done_);
+    costs_.resume();
+  }
+}
 
 void Trainer::run() {
   while (steps_done_ < data_.steps() && !diverged()) {
@@ -70,7 +78,24 @@ void Trainer::run() {
       history_.add_evaluation(steps_done_, evaluator_.evaluate(steps_done_));
       costs_.resume();
     }
+    if (!diverged() && !last && checkpoints_.due(steps_done_)) {
+      costs_.pause();
+      checkpoints_.save(steps_done_, [this](State& state) { describe(state); });
+      costs_.resume();
+    }
   }
+}
+
+void Trainer::describe(State& state) {
+  state.value("steps_done", steps_done_);
+  state.value("resumed_at_steps", resumed_at_steps_);
+  subject_.describe(state);
+  optimizer_->describe(state);
+  if (ema_) {
+    ema_->describe(state);
+  }
+  history_.describe(state);
+  costs_.describe(state, steps_done_);
 }
 
 void Trainer::train_step(int64_t step) {
@@ -89,7 +114,7 @@ void Trainer::train_step(int64_t step) {
   timer_.end(StepTimer::backward);
 
   optimizer_->step(step, [&](const std::string& name) { return subject_.trainable(name, step); });
-  gradient_sync_->after_step();
+  gradient_sync_->after_step(step + 1);
   if (ema_) {
     ema_->update(step);
   }
@@ -119,6 +144,9 @@ Json Trainer::result() {
                  {"sites", mapped(subject_.sites(), site_json)},
                  {"shards", spec_.resolved.at("shards")},
                  {"parameters", parameters}};
+  if (!resumed_at_steps_.empty()) {
+    result["resumed_at_steps"] = resumed_at_steps_;
+  }
   result.update(history_.summary());
   result["throughput"] =
       timer_.throughput(spec_.warmup_steps, data_.towers().total_samples(), world_.gradients());

@@ -10,6 +10,8 @@
 #include "harness/communicator/world.hpp"
 #include "harness/experiment/spec.hpp"
 #include "harness/json.hpp"
+#include "harness/state.hpp"
+#include "harness/training/checkpoint.hpp"
 #include "harness/training/costs.hpp"
 #include "harness/training/data.hpp"
 #include "harness/training/evaluator.hpp"
@@ -25,7 +27,9 @@ class Trainer {
  public:
   // Builds everything, and loads the weights that the spec starts from; called by every rank. Throws Error
   // where task, model, strategy or placement refuse.
-  Trainer(const RunSpec& spec, const std::string& data_dir, World& world, RunLog log);
+  // Goes on from the checkpoint that `checkpoints` have found, if any, and keeps others there.
+  Trainer(const RunSpec& spec, const std::string& data_dir, World& world, Checkpoints& checkpoints,
+          RunLog log);
 
   // Trains to the last step (or until the loss is not finite), evaluating on the way.
   void run();
@@ -34,10 +38,11 @@ class Trainer {
   // The record's "result"; called by every rank.
   Json result();
   std::vector<std::string> notes() const { return subject_.notes(); }
-  int64_t save_weights(const std::string& run_dir);  // checkpoint.hpp
+  int64_t save_weights(const std::string& run_dir);  // weights.hpp
 
  private:
   void train_step(int64_t step);
+  void describe(State& state);
 
   const RunSpec& spec_;
   World& world_;
@@ -51,7 +56,10 @@ class Trainer {
   History history_;
   Costs costs_;
   StepTimer timer_;
+  Checkpoints& checkpoints_;
   int64_t steps_done_ = 0;
+  std::vector<int64_t>
+      resumed_at_steps_;  // the steps that were done whenever the run went on from a checkpoint
 };
 
 }  // namespace bnlab

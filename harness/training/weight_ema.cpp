@@ -28,6 +28,12 @@ void WeightEma::update(int64_t step) {
   }
 }
 
+void WeightEma::describe(State& state) {
+  for (size_t i = 0; i < averages_.size(); ++i) {
+    state.tensor("weight_ema." + std::to_string(i), averages_[i]);
+  }
+}
+
 void WeightEma::swap() {
   const at::NoGradGuard no_grad;
   for (size_t i = 0; i < weights_.size(); ++i) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "harness/running_statistics.hpp"
+#include "harness/state.hpp"
 
 namespace bnlab {
 
@@ -21,6 +22,7 @@ class WeightEma {
 
   double decay_at(int64_t step) const;
   void update(int64_t step);
+  void describe(State& state);  // the averages of the weights
   // Exchanges the weights for their average, and back. The weights must not be trained in between.
   void swap();
 

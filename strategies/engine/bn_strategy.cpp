@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "harness/state.hpp"
 #include "strategies/engine/moments.hpp"
 
 namespace bnlab {
@@ -137,6 +138,13 @@ void BnStatistics::average_replicas() {
   const std::vector<at::Tensor> sums = sum_over_ranks(replicas);
   for (size_t i = 0; i < sites_.size(); ++i) {
     sites_[i]->saved().set_replica(sums[i] / communicator_.size());
+  }
+}
+
+void BnStatistics::describe(State& state) {
+  state.value("statistics.frozen", frozen_);
+  for (size_t i = 0; i < sites_.size(); ++i) {
+    sites_[i]->describe(state, "statistics." + std::to_string(i));
   }
 }
 

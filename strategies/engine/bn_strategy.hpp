@@ -24,6 +24,7 @@ class BnStatistics : public RunningStatistics {
   void freeze() override;
   void update_average(double decay) override;
   void average_replicas() override;
+  void describe(State& state) override;
   int64_t nonfinite_channels() const override;
 
  private:

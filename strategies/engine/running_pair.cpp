@@ -142,4 +142,23 @@ void RunningPair::average(double decay) {
   averaged_ = averaged_ * decay + held_ * (1 - decay);
 }
 
+void RunningPair::describe(State& state, const std::string& path) {
+  const Across ranks = holding_ == Holding::shares    ? Across::sum
+                       : holding_ == Holding::replica ? Across::own
+                                                      : Across::same;
+  const at::Tensor updates = at::full({}, updates_, at::kLong);
+  state.tensor(path + ".held", held_, ranks);
+  state.tensor(path + ".averaged", averaged_, ranks);
+  state.tensor(path + ".merged", merged_);
+  state.tensor(path + ".spoiled", spoiled_, Across::sum);
+  state.tensor(path + ".updates", updates, holding_ == Holding::replica ? Across::own : Across::same);
+  state.value(path + ".trained", trained_);
+  updates_ = updates.item<int64_t>();
+  if (!state
+           .same_ranks()) {  // rank 0 holds the sum of the shares, in which spoiled channels are as in a merge
+    held_ = at::where(spoiled_ > 0, merged_, held_);
+    spoiled_.zero_();
+  }
+}
+
 }  // namespace bnlab

@@ -6,8 +6,10 @@
 #include <ATen/core/Tensor.h>
 
 #include <optional>
+#include <string>
 #include <vector>
 
+#include "harness/state.hpp"
 #include "strategies/engine/bn_rules.hpp"
 
 namespace bnlab {
@@ -59,7 +61,8 @@ class RunningPair {
   void merged(const at::Tensor& pair);
   const at::Tensor& pair() const { return holding_ == Holding::whole ? held_ : merged_; }  // as last merged
   void start_from(const at::Tensor& pair);
-  void average(double decay);  // average <- decay average + (1 - decay) share
+  void describe(State& state, const std::string& path);  // everything but the rule, under names that begin so
+  void average(double decay);                            // average <- decay average + (1 - decay) share
   // replica: takes the mean of the ranks' pairs.
   const at::Tensor& replica() const { return held_; }
   void set_replica(const at::Tensor& mean) { held_ = mean; }

@@ -142,6 +142,14 @@ void SiteStatistics::collect(const at::Tensor& own) {
   collected_ = kernels::merge_moments(all, all.size(0));
 }
 
+void SiteStatistics::describe(State& state, const std::string& path) {
+  saved_.describe(state, path + ".saved");
+  for (size_t i = 0; i < shadows_.size(); ++i) {
+    shadows_[i].second.describe(state, path + ".shadow" + std::to_string(i));
+  }
+  state.tensor(path + ".nonfinite", nonfinite_, Across::sum);
+}
+
 at::Tensor SiteStatistics::take_collected() {
   const at::Tensor taken = collected_.defined()
                                ? collected_[0]

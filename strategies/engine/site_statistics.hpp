@@ -3,10 +3,12 @@
 // here, by Rules::remember; how they enter a pair, and how the ranks hold it, is in running_pair.hpp.
 #pragma once
 
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "harness/communicator/communicator.hpp"
+#include "harness/state.hpp"
 #include "harness/strategy.hpp"
 #include "strategies/engine/bn_rules.hpp"
 #include "strategies/engine/running_pair.hpp"
@@ -41,6 +43,9 @@ class SiteStatistics {
   // rank's towers.
   void collect(const at::Tensor& own);
   at::Tensor take_collected();
+
+  // The pairs and the count of channels below, under names that begin with `path`.
+  void describe(State& state, const std::string& path);
 
   // Channels whose moments were not finite, summed over the steps: of this rank's own sets, or, where all
   // ranks see the same moments, on rank 0 alone. Synchronises.

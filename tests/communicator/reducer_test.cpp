@@ -36,7 +36,7 @@ std::vector<std::vector<int64_t>> exchanged(World& world, const std::vector<int6
     for (const at::Tensor& p : parameters) {
       EXPECT_TRUE(at::equal(p.grad(), at::full_like(p, mean)));
     }
-    sync->after_step();
+    sync->after_step(step + 1);
     seen.emplace_back();
     for (const Collective& collective : world.ledger().list()) {
       EXPECT_EQ(collective.op, "all_reduce");

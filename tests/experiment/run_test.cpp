@@ -21,7 +21,7 @@ TEST_F(SpecRun, HasEveryKeyWithItsDefault) {
     "optimizer": {"name": "sgd", "lr": 0.1, "momentum": 0.9, "nesterov": false, "weight_decay": 0.0,
                   "power": 0.9, "groups": []},
     "steps": 10, "epochs": null, "seed": 0, "precision": "float32", "tf32": false, "memory_format": "channels_last",
-    "loss_mean": "batch", "eval_every": 0, "log_every": 10, "populations": ["saved"], "precise_batches": 20,
+    "loss_mean": "batch", "eval_every": 0, "log_every": 10, "checkpoint_every": null, "populations": ["saved"], "precise_batches": 20,
     "evaluation": {"crop": null, "stride": 0.6666666666666666, "flip": false, "scales": [1.0]},
     "shards": "iid", "weight_ema": null, "gradient_route": "reducer", "average_weights_every": null,
     "init_from": null, "warmup_steps": 5, "data_workers": null, "timeout_s": 0.0, "collective_timeout_s": 60.0})"));
@@ -30,7 +30,7 @@ TEST_F(SpecRun, HasEveryKeyWithItsDefault) {
 TEST_F(SpecRun, IsReadIntoItsFields) {
   const RunSpec run =
       load_one(spec(R"("seed": 9007199254740992, "precision": "bfloat16", "memory_format": "contiguous",
-    "loss_mean": "tower", "eval_every": 3, "log_every": 2, "warmup_steps": 1,
+    "loss_mean": "tower", "eval_every": 3, "log_every": 2, "checkpoint_every": 50, "warmup_steps": 1,
     "populations": ["batch", "tower:3", "saved"], "precise_batches": 7, "shards": "sorted:class", "weight_ema": 0.99,
     "evaluation": {"crop": [64, 96], "stride": 0.5, "flip": true, "scales": [0.75, 1]}, "data_workers": 3,
     "gradient_route": "host", "init_from": {"file": "w.safetensors", "part": "features"}, "timeout_s": 9.5, "collective_timeout_s": 1, "placement": {"ranks": 2, "device": "cuda"}, "optimizer": {"name": "sgd", "lr": 0.5})"));
@@ -47,6 +47,7 @@ TEST_F(SpecRun, IsReadIntoItsFields) {
   EXPECT_EQ(run.loss_mean, LossMean::tower);
   EXPECT_EQ(run.eval_every, 3);
   EXPECT_EQ(run.log_every, 2);
+  EXPECT_EQ(run.checkpoint_every, 50);
   EXPECT_EQ(run.populations, (Lines{"batch", "tower:3", "saved"}));
   EXPECT_EQ(run.evaluated(), (Lines{"batch", "tower:3", "saved", "ema"}));
   EXPECT_EQ(run.precise_batches, 7);
@@ -209,9 +210,9 @@ TEST_F(SpecRun, IdDoesNotDependOnHowTheSpecIsWritten) {
 
 TEST_F(SpecRun, IdIgnoresWhatChangesNoResult) {
   const std::string id = load_one(spec()).id;
-  for (const std::string key :
-       {R"("log_every": 3)", R"("timeout_s": 3)", R"("collective_timeout_s": 3)", R"("question": "why?")",
-        R"("claim": "so")", R"("source": "s")", R"("protocol": "p")", R"("placement": {"ranks": 2})"}) {
+  for (const std::string key : {R"("log_every": 3)", R"("checkpoint_every": 3)", R"("timeout_s": 3)",
+                                R"("collective_timeout_s": 3)", R"("question": "why?")", R"("claim": "so")",
+                                R"("source": "s")", R"("protocol": "p")", R"("placement": {"ranks": 2})"}) {
     EXPECT_EQ(load_one(spec(key)).id, id) << key;
   }
 }
@@ -242,8 +243,9 @@ TEST_F(SpecRun, IdChangesWithWhatChangesTheResult) {
 TEST_F(SpecRun, IdOfARecordWithoutNewerKeysIsThatOfTheDefaults) {
   const RunSpec run = load_one(spec());
   Json old = run.resolved;
-  for (const char* key : {"populations", "precise_batches", "shards", "weight_ema", "gradient_route",
-                          "average_weights_every", "init_from", "tf32", "evaluation", "data_workers"}) {
+  for (const char* key :
+       {"populations", "precise_batches", "shards", "weight_ema", "gradient_route", "average_weights_every",
+        "init_from", "tf32", "evaluation", "data_workers", "checkpoint_every"}) {
     old.erase(key);
   }
   old["optimizer"].erase("nesterov");

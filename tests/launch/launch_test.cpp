@@ -61,6 +61,30 @@ void expect_nobody_left(const Scratch& scratch, size_t ranks) {
   }
 }
 
+TEST(Launch, CheckpointsStayUntilTheRunHasFinishedOrStartsFromTheBeginning) {
+  for (const std::string redo : {"", "failed", "all"}) {
+    const Scratch scratch;
+    const bool finishes = redo.empty();
+    const auto spec = scratch.write_spec(behaves(finishes ? "ok" : "kill"));
+    run(spec, scratch.options(1));
+    const fs::path folder = scratch.records().at(0).file().parent_path();
+    fs::create_directories(folder / kCheckpointsFolder);
+    for (const char* file : {"left", "checkpoints/step4.safetensors"}) {
+      std::ofstream(folder / file) << "of the run before";
+    }
+    LaunchOptions options = scratch.options(1);
+    if (finishes) {
+      fs::remove(folder / kRecordFile);
+    } else {
+      options.redo = {redo};
+    }
+    run(spec, options);
+    EXPECT_FALSE(fs::exists(folder / "left"));
+    EXPECT_EQ(fs::exists(folder / "checkpoints/step4.safetensors"), redo == "failed");
+    EXPECT_EQ(fs::exists(folder / kCheckpointsFolder), redo == "failed");
+  }
+}
+
 TEST(Launch, WritesARecordForEveryRunAndSkipsThemNextTime) {
   const Scratch scratch;
   const auto spec = scratch.write_spec(behaves("ok"), R"(, "matrix": {"seed": [0, 1]})");

@@ -1,278 +1,243 @@
-// Weights that a run starts from, weights that the ranks average, and what the trainer refuses of them.
+// A run that goes on from a checkpoint leaves what an undisturbed one leaves, to the bit; on other ranks, up to the
+// order of sums. For every registered strategy and the options of training.
 #include "harness/training/checkpoint.hpp"
 
-#include <unistd.h>
+#include <fstream>
 
-#include <algorithm>
-
-#include "harness/error.hpp"
+#include "harness/components/registry.hpp"
 #include "harness/records/run_folder.hpp"
-#include "harness/training/safetensors.hpp"
-#include "tests/models/built_network.hpp"
 #include "tests/training/training_runs.hpp"
 
 namespace bnlab {
 namespace {
 
-class Checkpoint : public ::testing::Test {
+namespace fs = std::filesystem;
+
+// Lines without what depends on the clock.
+std::vector<Json> log_of(const TrainedRun& run) {
+  std::vector<Json> lines;
+  std::ifstream log(run.folder / kMetricsFile);
+  for (std::string line; std::getline(log, line);) {
+    lines.push_back(Json::parse(line));
+    EXPECT_EQ(lines.back().erase("time_s"), 1u);
+  }
+  return lines;
+}
+
+Json result_of(const TrainedRun& run) {
+  Json result = run.result;
+  for (const char* of_the_machine : {"throughput", "memory", "resumed_at_steps"}) {
+    result.erase(of_the_machine);
+  }
+  return result;
+}
+
+void expect_same(const TrainedRun& a, const TrainedRun& b) {
+  EXPECT_EQ(log_of(a), log_of(b));
+  EXPECT_EQ(result_of(a), result_of(b));
+  expect_equal(a.tensors, b.tensors);
+  ASSERT_EQ(a.pairs.empty(), b.pairs.empty());
+  if (!a.pairs.empty()) {
+    expect_equal(a.pairs, b.pairs);
+  }
+}
+
+class Checkpoint : public ::testing::TestWithParam<std::string> {
  protected:
-  // A run whose training changes no weight.
-  static RunSpec still(const Json& keys) {
-    Json all = {{"steps", 1}, {"optimizer", {{"lr", 1e-300}, {"momentum", 0}}}};
-    all.update(keys);
-    return TrainingRuns::spec(all);
+  // 5 steps; the loss is reported and evaluated at other steps than checkpoints are kept at (2 and 4).
+  static Json keys(const Json& more) {
+    Json all = {{"log_every", 3}, {"eval_every", 3}};
+    all.update(more);
+    return all;
+  }
+  static RunSpec with_checkpoints(Json keys) {
+    keys["checkpoint_every"] = 2;
+    return TrainingRuns::spec(keys);
   }
 
-  static std::string weights(const TrainedRun& run) { return (run.folder / kWeightsFile).string(); }
-
-  std::string refusal(const RunSpec& spec, int ranks) {
-    const RankReport report = runs_.reports(spec, ranks, runs_.new_folder()).at(0);
-    EXPECT_EQ(report.status, "error");
-    return report.message;
-  }
-
-  static std::map<std::string, at::Tensor> part(const std::map<std::string, at::Tensor>& all, bool head) {
-    std::map<std::string, at::Tensor> found;
-    for (const auto& [name, tensor] : all) {
-      if ((name.rfind("head.", 0) == 0) == head) {
-        found[name] = tensor;
-      }
+  static std::vector<fs::path> checkpoints(const fs::path& folder) {
+    std::vector<fs::path> files;
+    for (const auto& entry : fs::directory_iterator(folder / kCheckpointsFolder)) {
+      files.push_back(entry.path());
     }
-    return found;
+    std::ranges::sort(files);
+    return files;
+  }
+
+  // A folder as a run leaves it that is cut short between this checkpoint and the next.
+  fs::path cut_short(const TrainedRun& run, size_t checkpoint) {
+    fs::path folder = runs_.new_folder();
+    fs::copy(run.folder, folder, fs::copy_options::recursive);
+    const std::vector<fs::path> files = checkpoints(folder);
+    EXPECT_EQ(files.size(), 2u);
+    for (size_t later = checkpoint + 1; later < files.size(); ++later) {
+      fs::remove(files[later]);
+    }
+    fs::remove(folder / kWeightsFile);
+    fs::remove(folder / kPopulationsFile);
+    return folder;
+  }
+
+  void expect_goes_on(const Json& more, int ranks = 2, const std::vector<int>& other_ranks = {}) {
+    const TrainedRun undisturbed = runs_.run(TrainingRuns::spec(keys(more)), ranks);
+    const RunSpec spec = with_checkpoints(keys(more));
+    const TrainedRun kept = runs_.run(spec, ranks);
+    expect_same(undisturbed, kept);
+    for (const size_t checkpoint : {0u, 1u}) {
+      SCOPED_TRACE("checkpoint " + std::to_string(checkpoint));
+      const TrainedRun resumed = runs_.run_in(cut_short(kept, checkpoint), spec, ranks);
+      EXPECT_EQ(resumed.result.at("resumed_at_steps"), Json::array({2 + 2 * checkpoint}));
+      expect_same(undisturbed, resumed);
+    }
+    for (const int others : other_ranks) {
+      SCOPED_TRACE(std::to_string(others) + " ranks");
+      const TrainedRun resumed = runs_.run_in(cut_short(kept, 0), spec, others);
+      expect_near(undisturbed.tensors, resumed.tensors, 1e-10);
+      if (!undisturbed.pairs.empty()) {
+        expect_near(undisturbed.pairs, resumed.pairs, 1e-10);
+      }
+      EXPECT_NEAR(undisturbed.losses.back(), resumed.losses.back(), 1e-10);
+      EXPECT_EQ(undisturbed.result.at("final"), resumed.result.at("final"));
+    }
   }
 
   TrainingRuns runs_;
 };
 
-TEST_F(Checkpoint, ARunStartsFromTheWeightsOfAnother) {
-  const TrainedRun first = runs_.run(TrainingRuns::spec(), 1);
-  const Json from = {{"file", weights(first)}};
-  expect_equal(parameters_of(runs_.run(still({{"init_from", from}}), 2)), parameters_of(first));
-  const RankReport report = runs_.reports(still({{"init_from", from}}), 1, runs_.new_folder()).at(0);
-  EXPECT_EQ(report.notes, std::vector<std::string>{"init_from: 32 tensors used"});
-  // The running statistics go on from where they were: 0.9 of the loaded pair is still there after a step.
-  const TrainedRun kept =
-      runs_.run(still({{"init_from", from}, {"strategy", {{"name", "sync"}, {"momentum", 1e-12}}}}), 2);
-  expect_near(statistics_of(kept), statistics_of(first), 1e-9);
+TEST_P(Checkpoint, TheRunGoesOnToTheBit) {
+  expect_goes_on({{"strategy", GetParam()},
+                  {"weight_ema", 0.5},
+                  {"populations", {"saved", "tower:3", "mean", "pooled", "precise", "batch"}},
+                  {"precise_batches", 1}},
+                 2, {1, 4});
 }
 
-TEST_F(Checkpoint, OrFromItsFeaturesAlone) {
-  const TrainedRun first = runs_.run(TrainingRuns::spec(), 1);
-  const TrainedRun fresh = runs_.run(still(Json::object()), 1);
-  const TrainedRun second =
-      runs_.run(still({{"init_from", {{"file", weights(first)}, {"part", "features"}}}}), 1);
-  expect_equal(part(parameters_of(second), false), part(parameters_of(first), false));
-  expect_near(part(parameters_of(second), true), part(parameters_of(fresh), true), 1e-200);
-  EXPECT_FALSE(at::equal(first.tensors.at("head.weight"), fresh.tensors.at("head.weight")));
+INSTANTIATE_TEST_SUITE_P(EveryStrategy, Checkpoint, ::testing::ValuesIn(registered_names("strategy")),
+                         [](const auto& info) { return info.param; });
+
+using CheckpointOfOptions = Checkpoint;
+
+TEST_F(CheckpointOfOptions, VariantsOfStrategiesGoOnToo) {
+  for (const char* variant :
+       {R"({"name": "per_tower", "saved_tower": 2, "momentum": null})",
+        R"({"name": "averaged", "merge": "pooled"})",
+        R"({"name": "batch_renorm", "scope": "pooled", "schedule": {"end_step": 5}})",
+        R"({"name": "weight_norm", "mean_only_bn": true})",
+        R"({"name": "frozen", "base": "shuffle", "from_step": 1})",
+        R"({"name": "frozen", "base": "averaged", "from_step": 3, "train_affine": true})",
+        R"({"name": "precise", "base": {"name": "ghost", "virtual_batch": 1}, "batches": 1})"}) {
+    SCOPED_TRACE(variant);
+    expect_goes_on({{"strategy", Json::parse(variant)}}, 2, {1});
+  }
 }
 
-TEST_F(Checkpoint, WeightsThatDoNotFitAreRefusedByName) {
-  const TrainedRun plain = runs_.run(still({{"strategy", "group_norm"}}), 1);
-  std::string message = refusal(still({{"init_from", {{"file", weights(plain)}}}}), 1);
-  EXPECT_NE(message.find("it lacks: encoder0.norm1.running_mean"), std::string::npos) << message;
-  EXPECT_EQ(message.find("nothing here takes"), std::string::npos) << message;
-
-  const TrainedRun pooled = runs_.run(still(Json::object()), 1);
-  message = refusal(still({{"strategy", "group_norm"}, {"init_from", {{"file", weights(pooled)}}}}), 1);
-  EXPECT_NE(message.find("nothing here takes: decoder0.norm1.running_mean"), std::string::npos) << message;
-
-  message = refusal(still({{"precision", "float32"}, {"init_from", {{"file", weights(pooled)}}}}), 1);
-  EXPECT_NE(message.find("expected Float ["), std::string::npos) << message;
-  EXPECT_NE(message.find("got Double ["), std::string::npos) << message;
-
-  message = refusal(still({{"init_from", {{"file", "/nowhere/w.safetensors"}}}}), 1);
-  EXPECT_NE(message.find("/nowhere/w.safetensors: cannot be read"), std::string::npos) << message;
+TEST_F(CheckpointOfOptions, OptionsOfTrainingGoOnToo) {
+  for (
+      const char* options :
+      {R"({"optimizer": {"name": "adamw", "lr": 0.01, "clip_gradient_norm": 0.5}})",
+       R"({"optimizer": {"name": "adamw"}, "strategy": {"name": "frozen", "base": "sync", "from_step": 1}})",
+       R"({"optimizer": {"name": "sgd", "lr": 0.1, "nesterov": true, "schedule": "cosine", "warmup_steps": 3}})",
+       R"({"precision": "float32", "data_workers": 2})", R"({"precision": "bfloat16", "weight_ema": 0.9})",
+       R"({"batch_per_tower": [3, 0, 2, 3], "shards": "sorted:class"})",
+       R"({"gradient_route": "rank0", "loss_mean": "tower"})", R"({"log_every": 100, "eval_every": 0})",
+       R"({"model": {"name": "fcn", "backbone": {"name": "resnet", "width": 2}, "dropout": 0.5}})"}) {
+    SCOPED_TRACE(options);
+    expect_goes_on(Json::parse(options));
+  }
 }
 
-// What PyTorch's implementations leave, and what only some of which is asked for.
-class Import : public ::testing::Test {
+TEST_F(CheckpointOfOptions, RanksThatTrainApartGoOnToo) {
+  for (const char* strategy : {"per_tower", "last_tower", "averaged"}) {
+    SCOPED_TRACE(strategy);
+    expect_goes_on({{"strategy", strategy}, {"towers", 2}, {"average_weights_every", 3}});
+  }
+}
+
+TEST_F(CheckpointOfOptions, ARunGoesOnMoreThanOnce) {
+  const Json plain = keys({{"steps", 7}});
+  const TrainedRun undisturbed = runs_.run(TrainingRuns::spec(plain), 2);
+  const TrainedRun once = runs_.run(with_checkpoints(plain), 2);
+  const TrainedRun twice = runs_.run_in(cut_short(once, 0), with_checkpoints(plain), 2);
+  const TrainedRun thrice = runs_.run_in(cut_short(twice, 1), with_checkpoints(plain), 2);
+  EXPECT_EQ(thrice.result.at("resumed_at_steps"), Json::array({4, 6}));
+  expect_same(undisturbed, thrice);
+}
+
+TEST_F(CheckpointOfOptions, TheThroughputIsThatOfTheStepsSinceThen) {
+  const RunSpec spec = with_checkpoints(keys(Json::object()));
+  const TrainedRun resumed = runs_.run_in(cut_short(runs_.run(spec, 1), 0), spec, 1);
+  EXPECT_EQ(resumed.result.at("throughput").at("steps_measured"), 2);  // of steps 3 to 5 one warms up
+}
+
+class DamagedCheckpoint : public Checkpoint {
  protected:
-  static constexpr const char* kModel =
-      R"({"name": "fcn", "auxiliary_weight": 0.4, "backbone": {"name": "resnet", "width": 2}})";
+  DamagedCheckpoint()
+      : spec_(with_checkpoints(keys(Json::object()))),
+        run_(runs_.run(spec_, 2)),
+        folder_(cut_short(run_, 1)) {}
 
-  Import() {
-    std::filesystem::create_directories(folder_);
-    for (const auto& tensors : {built_.network().named_parameters(), built_.network().named_buffers()}) {
-      for (const auto& [name, tensor] : tensors.pairs()) {
-        file_.push_back({name, at::full_like(tensor, ++values_).detach()});
-      }
-    }
-  }
-  ~Import() override { std::filesystem::remove_all(folder_); }
-
-  // The tensors of the backbone under the names that a network for classification gives them.
-  std::vector<NamedTensor> of_classification() const {
-    std::vector<NamedTensor> all;
-    for (const NamedTensor& t : file_) {
-      if (t.name.starts_with("backbone.")) {
-        all.push_back({t.name.substr(9), t.tensor});
-      }
-    }
-    all.push_back({"fc.weight", at::ones({1000, 16}, at::kDouble)});
-    all.push_back({"fc.bias", at::ones({1000}, at::kDouble)});
-    all.push_back({"bn1.num_batches_tracked", at::zeros({}, at::kLong)});
-    return all;
+  void expect_goes_on_from(int step) {
+    const TrainedRun resumed = runs_.run_in(folder_, spec_, 2);
+    EXPECT_EQ(resumed.result.value("resumed_at_steps", Json::array()),
+              step == 0 ? Json::array() : Json::array({step}));
+    EXPECT_EQ(resumed.notes.empty(), step == 4);
+    expect_same(run_, resumed);
+    EXPECT_EQ(checkpoints(folder_).size(), 2u);
   }
 
-  std::string load(const std::vector<NamedTensor>& tensors, LoadedPart part = LoadedPart::all) {
-    const std::string file = (folder_ / "w.safetensors").string();
-    write_safetensors(file, tensors);
-    return load_weights({file, part}, built_.network());
+  std::string refusal(const Json& more) {
+    const RankReport report = runs_.reports(with_checkpoints(keys(more)), 2, folder_).at(1);
+    EXPECT_EQ(report.status, "error");
+    return report.message;
   }
 
-  std::string refusal(const std::vector<NamedTensor>& tensors, LoadedPart part = LoadedPart::all) {
-    try {
-      return "accepted: " + load(tensors, part);
-    } catch (const Error& e) {
-      EXPECT_EQ(e.kind(), Error::Kind::refused);
-      return e.what();
-    }
-  }
-
-  // How many tensors of the network, of a part, are those of file_.
-  std::map<Part, size_t> loaded() {
-    std::map<Part, size_t> found;
-    for (const auto& tensors : {built_.network().named_parameters(), built_.network().named_buffers()}) {
-      for (const auto& [name, tensor] : tensors.pairs()) {
-        const auto same = [&, n = name](const NamedTensor& t) { return t.name == n; };
-        found[built_.network().part_of(name)] +=
-            at::equal(tensor, std::ranges::find_if(file_, same)->tensor.to(tensor.scalar_type()));
-      }
-    }
-    return found;
-  }
-
-  std::filesystem::path folder_ =
-      std::filesystem::temp_directory_path() / ("bnlab_import_" + std::to_string(::getpid()));
-  BuiltNetwork built_{Json::parse(kModel)};
-  double values_ = 0;
-  std::vector<NamedTensor> file_;  // every tensor of the network, with values of its own
+  RunSpec spec_;
+  TrainedRun run_;
+  fs::path folder_;
 };
 
-// 20 convolutions and 20 norms of 4 tensors in the backbone; a convolution and a norm in each of two heads' features,
-// a convolution with a bias in each of their ends.
-TEST_F(Import, TakesEveryTensorOfAnotherImplementation) {
-  file_.push_back({"backbone.bn1.num_batches_tracked", at::zeros({}, at::kLong)});
-  EXPECT_EQ(load(file_), "init_from: 114 tensors used, 1 left (1 num_batches_tracked)");
-  EXPECT_EQ(loaded(), (std::map<Part, size_t>{{Part::backbone, 100}, {Part::features, 10}, {Part::head, 4}}));
+TEST_F(DamagedCheckpoint, GivesWayToTheOneBefore) {
+  const fs::path newest = checkpoints(folder_).back();
+  fs::resize_file(newest, fs::file_size(newest) / 2);
+  expect_goes_on_from(2);
 }
 
-TEST_F(Import, TakesOnlyTheFeaturesWhereTheClassesAreOthers) {
-  for (NamedTensor& t : file_) {
-    if (t.name.find("classifier.4.") != std::string::npos) {
-      t.tensor = at::ones({1000});
-    }
+TEST_F(DamagedCheckpoint, IsFoundByASingleWrongBit) {
+  const fs::path newest = checkpoints(folder_).back();
+  std::fstream file(newest, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekg(-9, std::ios::end);
+  const char byte = static_cast<char>(file.get());
+  file.seekp(-9, std::ios::end);
+  file.put(static_cast<char>(byte ^ 1));
+  file.close();
+  expect_goes_on_from(2);
+}
+
+TEST_F(DamagedCheckpoint, WithoutAnotherTheRunStartsFromTheBeginning) {
+  for (const fs::path& file : checkpoints(folder_)) {
+    fs::resize_file(file, 0);
   }
-  EXPECT_EQ(load(file_, LoadedPart::features),
-            "init_from: 110 tensors of the features used, 4 left (classifier.4.weight, classifier.4.bias, "
-            "aux_classifier.4.weight, aux_classifier.4.bias)");
-  EXPECT_EQ(loaded(), (std::map<Part, size_t>{{Part::backbone, 100}, {Part::features, 10}, {Part::head, 0}}));
+  std::ofstream(folder_ / kCheckpointsFolder / ".step4.tmp") << "cut short while it was written";
+  expect_goes_on_from(0);
 }
 
-TEST_F(Import, TakesOnlyTheBackbone) {
-  EXPECT_EQ(load(file_, LoadedPart::backbone),
-            "init_from: 100 tensors of the backbone used, 14 left (classifier.0.weight, classifier.1.weight, "
-            "classifier.1.bias, classifier.4.weight, classifier.4.bias, aux_classifier.0.weight and 8 more)");
-  EXPECT_EQ(loaded(), (std::map<Part, size_t>{{Part::backbone, 100}, {Part::features, 0}, {Part::head, 0}}));
+TEST_F(DamagedCheckpoint, NeedsTheLinesBeforeIt) {
+  fs::resize_file(folder_ / kMetricsFile, 10);
+  expect_goes_on_from(0);
 }
 
-TEST_F(Import, TakesTheBackboneOfANetworkForClassification) {
-  EXPECT_EQ(load(of_classification(), LoadedPart::backbone),
-            "init_from: 100 tensors of the backbone used (backbone.* is * in the file), 3 left (1 "
-            "num_batches_tracked, fc.weight, fc.bias)");
-  EXPECT_EQ(loaded(), (std::map<Part, size_t>{{Part::backbone, 100}, {Part::features, 0}, {Part::head, 0}}));
-}
-
-TEST_F(Import, RefusesWhatIsLeftOverInThePartThatIsAskedFor) {
-  std::vector<NamedTensor> deeper = of_classification();
-  deeper.push_back({"layer3.2.conv1.weight", at::ones({8, 8, 3, 3})});
-  std::string message = refusal(deeper, LoadedPart::backbone);
-  EXPECT_NE(message.find("nothing here takes: layer3.2.conv1.weight"), std::string::npos) << message;
-  message = refusal(of_classification());
-  EXPECT_NE(message.find("it lacks: backbone.conv1.weight, backbone.bn1.weight, "), std::string::npos)
-      << message;
-  EXPECT_NE(message.find(" and 108 more; nothing here takes: "), std::string::npos) << message;
-  EXPECT_NE(message.find("nothing here takes: bn1.bias"), std::string::npos) << message;
-}
-
-TEST_F(Import, RefusesWhatIsLacking) {
-  std::vector<NamedTensor> shallower = of_classification();
-  std::erase_if(shallower, [](const NamedTensor& t) { return t.name.starts_with("layer4.1.bn2."); });
-  const std::string message = refusal(shallower, LoadedPart::backbone);
-  EXPECT_NE(message.find("it lacks: backbone.layer4.1.bn2.weight, backbone.layer4.1.bn2.bias, "),
+TEST_F(DamagedCheckpoint, OfAnotherSpecIsRefusedWithTheKeysThatDiffer) {
+  const std::string message = refusal({{"seed", 4}});
+  EXPECT_NE(message.find("belongs to another run: spec.seed is 3 there and 4 here; go on with"),
             std::string::npos)
       << message;
+  EXPECT_EQ(checkpoints(folder_).size(), 2u);
 }
 
-TEST_F(Import, WidensNumbersButNeverRoundsThem) {
-  for (NamedTensor& t : file_) {
-    t.tensor = t.tensor.to(at::kFloat);
-  }
-  load(file_);
-  EXPECT_EQ(loaded().at(Part::backbone), 100u);
-  BuiltNetwork narrow(Json::parse(kModel), 5, "per_tower", {}, at::kFloat);
-  EXPECT_NO_THROW(load_weights({(folder_ / "w.safetensors").string()}, narrow.network()));
-  file_[3].tensor = file_[3].tensor.to(at::kDouble);
-  load(file_);
-  EXPECT_THROW(load_weights({(folder_ / "w.safetensors").string()}, narrow.network()), Error);
-}
-
-TEST_F(Import, TheBackboneOfAModelThatHasNoneIsRefused) {
-  BuiltNetwork unet({{"name", "unet"}, {"base", 2}, {"levels", 2}});
-  load(file_);
-  try {
-    load_weights({(folder_ / "w.safetensors").string(), LoadedPart::backbone}, unet.network());
-    FAIL() << "accepted";
-  } catch (const Error& e) {
-    EXPECT_STREQ(e.what(), "init_from.part: this model has no backbone");
-  }
-}
-
-// Means are linear: with plain or momentum SGD, averaging the weights and momenta that the ranks' own
-// gradients lead to is averaging the gradients. Each rank's pair is its own tower's, so that their mean is
-// what the strategy that averages pairs saves.
-TEST_F(Checkpoint, AveragingWeightsInEveryStepIsAveragingGradients) {
-  const Json towers = {{"towers", 2}, {"batch_per_tower", {3, 1}}, {"strategy", "averaged"}};
-  for (const double momentum : {0.0, 0.9}) {
-    Json keys = towers;
-    keys["optimizer"] = {{"lr", 0.1}, {"momentum", momentum}, {"weight_decay", 1e-3}};
-    const TrainedRun gradients = runs_.run(TrainingRuns::spec(keys), 2);
-    keys["strategy"] = "per_tower";
-    keys["average_weights_every"] = 1;
-    const TrainedRun averaged = runs_.run(TrainingRuns::spec(keys), 2);
-    expect_near(parameters_of(gradients), parameters_of(averaged), 1e-12);
-    expect_near(statistics_of(gradients), statistics_of(averaged), 1e-12);
-    keys["average_weights_every"] = 2;
-    const TrainedRun rarely = runs_.run(TrainingRuns::spec(keys), 2);
-    EXPECT_GT(
-        (rarely.tensors.at("head.weight") - averaged.tensors.at("head.weight")).abs().max().item<double>(),
-        1e-9);
-    const Json& traffic = rarely.result.at("communication").at("gradients");
-    EXPECT_DOUBLE_EQ(traffic.at("collectives_per_step"), 0.75);  // after steps 2, 4 and 5 of steps 2 to 5
-    // Weights and momenta, in float64.
-    EXPECT_DOUBLE_EQ(traffic.at("bytes_per_step"),
-                     0.75 * 2 * 8 * rarely.result.at("parameters").get<double>());
-  }
-}
-
-// Whether the pairs are averaged, or merged when they are frozen, must not depend on what a rank itself has seen.
-TEST_F(Checkpoint, AveragingWeightsGoesOnWhereARankHasNoSamples) {
-  Json keys = {{"towers", 2}, {"batch_per_tower", {2, 0}}, {"strategy", "per_tower"}};
-  keys["average_weights_every"] = 1;
-  runs_.run(TrainingRuns::spec(keys), 2);
-  keys["average_weights_every"] = 2;
-  keys["strategy"] = {{"name", "frozen"}, {"from_step", 1}, {"base", "per_tower"}};
-  runs_.run(TrainingRuns::spec(keys), 2);
-}
-
-TEST_F(Checkpoint, AveragingWeightsNeedsOneTowerPerRank) {
-  const std::string message = refusal(TrainingRuns::spec({{"average_weights_every", 2}}), 2);
-  EXPECT_EQ(message, "average_weights_every: expected one tower per rank, got 2; use --ranks 4");
-}
-
-TEST_F(Checkpoint, AnUnknownShardKeyIsRefusedWithTheKeysOfTheTask) {
-  const std::string message = refusal(TrainingRuns::spec({{"shards", "sorted:colour"}}), 1);
-  EXPECT_EQ(message, "shards: the task shapes has no key \"colour\" to sort by; known: class, brightness");
+TEST_F(DamagedCheckpoint, KeysThatChangeNoResultMayDiffer) {
+  Json more = keys({{"timeout_s", 100}, {"checkpoint_every", 3}});
+  const TrainedRun resumed = runs_.run_in(folder_, TrainingRuns::spec(more), 2);
+  EXPECT_EQ(resumed.result.at("resumed_at_steps"), Json::array({4}));
 }
 
 }  // namespace

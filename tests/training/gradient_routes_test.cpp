@@ -74,7 +74,7 @@ TEST_P(GradientRoutes, AveragesTheGradientsToTheSameBitsOnEveryRank) {
       averaged[static_cast<size_t>(world.rank())].push_back(parameter.grad().clone());
       EXPECT_TRUE(parameter.equal(at::ones_like(parameter)));
     }
-    route->after_step();
+    route->after_step(1);
     for (const at::Tensor& parameter : parameters) {
       EXPECT_FALSE(parameter.grad().defined()) << "the gradients are dropped after the step";
     }
@@ -132,7 +132,7 @@ TEST_P(WeightAverage, ReplacesTensorsByTheirMeanInPlace) {
                              .optimizer_state = {tensors.begin() + 1, tensors.end()}};
     const auto averaging = make_averaging(1, trained, world);
     world.ledger().clear();
-    averaging->after_step();
+    averaging->after_step(1);
     EXPECT_EQ(world.ledger().of(Purpose::gradients).collectives, 2);
     EXPECT_TRUE(tensors[0].requires_grad());
     averaged[static_cast<size_t>(world.rank())] = tensors;
@@ -154,7 +154,7 @@ TEST_P(WeightAverage, HappensEveryFewStepsAndAfterTheLast) {
     world.ledger().clear();
     std::vector<int64_t> exchanges;
     for (int step = 0; step < 5; ++step) {
-      averaging->after_step();
+      averaging->after_step(step + 1);
       exchanges.push_back(world.ledger().of(Purpose::gradients).collectives);
     }
     EXPECT_EQ(exchanges, (std::vector<int64_t>{0, 1, 1, 2, 3}));
@@ -173,7 +173,7 @@ TEST_P(WeightAverage, LeavesEachRankItsOwnGradients) {
     for (size_t i = 0; i < kShapes.size(); ++i) {
       EXPECT_TRUE(parameters[i].grad().equal(of_rank(world.rank(), static_cast<int64_t>(i), kShapes[i])));
     }
-    averaging->after_step();
+    averaging->after_step(1);
     EXPECT_FALSE(parameters[0].grad().defined());
   });
 }

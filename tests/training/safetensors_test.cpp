@@ -101,7 +101,7 @@ TEST_F(Safetensors, ADamagedFileIsRefusedWithTheReason) {
   std::ofstream(file_, std::ios::binary) << "abc";
   EXPECT_NE(refusal().find("header's length"), std::string::npos);
   expect_refused("[1]", 0, "no JSON object");
-  expect_refused("{\"a\": ", 0, "no JSON object");
+  expect_refused("{\"a\": ", 0, "no JSON at byte 7");
   expect_refused(R"({"a": {"dtype": "F32", "shape": [1]}})", 4, "a: expected dtype, shape and data_offsets");
   expect_refused(R"({"a": {"dtype": "F32", "shape": [-1], "data_offsets": [0, 4]}})", 4, "a: expected dtype");
   expect_refused(R"({"a": {"dtype": "U8", "shape": [1], "data_offsets": [0, 1]}})", 1,
@@ -112,13 +112,58 @@ TEST_F(Safetensors, ADamagedFileIsRefusedWithTheReason) {
   expect_refused(R"({"a": {"dtype": "F32", "shape": [1], "data_offsets": [4, 0]}})", 4, bounds);
   expect_refused(
       R"({"a": {"dtype": "F32", "shape": [1099511627776, 1099511627776], "data_offsets": [0, 4]}})", 4,
-      bounds);
+      "too large");
+  expect_refused(
+      R"({"a": {"dtype": "F32", "shape": [0, 1099511627776, 1099511627776], "data_offsets": [0, 0]}})", 0,
+      "too large");
   expect_refused(R"({"a": {"dtype": "F32", "shape": [9223372036854775808, 0], "data_offsets": [0, 0]}})", 0,
                  "too large");
   expect_refused(R"({"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}})", 8, "its tensors end");
   expect_refused(R"({"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]},
                      "b": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}})",
                  4, "b: its data begin at 0, expected 4");
+}
+
+TEST_F(Safetensors, AHeaderThatIsNestedDeeperThanAnyIsRefusedAtOnce) {
+  const std::string why = "nested deeper than 3 levels";
+  expect_refused("{\"a\": " + std::string(100'000, '['), 0, why);
+  expect_refused(R"({"a": {"dtype": "F32", "shape": [[1]], "data_offsets": [0, 4]}})", 4, why);
+  std::string objects;
+  for (int i = 0; i < 100'000; ++i) {
+    objects += "{\"a" + std::to_string(i) + "\": ";
+  }
+  expect_refused(objects, 0, why);
+  expect_refused(std::string(100'000, '['), 0, why);
+}
+
+TEST_F(Safetensors, ATensorThatIsNamedTwiceIsRefused) {
+  expect_refused(R"({"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]},
+                     "a": {"dtype": "F32", "shape": [1], "data_offsets": [4, 8]}})",
+                 8, R"(of the header: it has the key "a" twice)");
+  expect_refused(R"({"a": {"dtype": "F32", "shape": [1], "shape": [1, 1], "data_offsets": [0, 4]}})", 4,
+                 R"(of the header: it has the key "shape" twice)");
+}
+
+TEST_F(Safetensors, ManyTensorsAreReadAsTheyWereWritten) {
+  std::vector<NamedTensor> written;
+  for (int i = 0; i < 20'000; ++i) {
+    written.push_back({"tensor" + std::to_string(i), at::full({}, i, at::kLong)});
+  }
+  write_safetensors(file_, written);
+  const std::vector<NamedTensor> read = read_safetensors(file_);
+  ASSERT_EQ(read.size(), written.size());
+  for (size_t i = 0; i < read.size(); ++i) {
+    ASSERT_EQ(read[i].name, written[i].name);
+    ASSERT_EQ(read[i].tensor.item<int64_t>(), static_cast<int64_t>(i));
+  }
+}
+
+TEST_F(Safetensors, BytesInMemoryAreReadAlikeWithTheirMetadata) {
+  const std::string bytes = safetensors_bytes({{"a", at::arange(3)}}, {{"key", "te\"xt"}, {"other", ""}});
+  const SafeTensors read = parse_safetensors(bytes, "somewhere");
+  ASSERT_EQ(read.tensors.size(), 1u);
+  EXPECT_TRUE(at::equal(read.tensors[0].tensor, at::arange(3)));
+  EXPECT_EQ(read.metadata, (std::map<std::string, std::string>{{"key", "te\"xt"}, {"other", ""}}));
 }
 
 TEST_F(Safetensors, MetadataOfOtherWritersIsNoTensor) {

@@ -93,13 +93,19 @@ std::vector<RankReport> TrainingRuns::reports(const RunSpec& spec, int ranks, co
 }
 
 TrainedRun TrainingRuns::run(const RunSpec& spec, int ranks, const std::string& device) {
+  return run_in(new_folder(), spec, ranks, device);
+}
+
+TrainedRun TrainingRuns::run_in(const fs::path& folder, const RunSpec& spec, int ranks,
+                                const std::string& device) {
   TrainedRun run;
-  run.folder = new_folder();
+  run.folder = folder;
   const std::vector<RankReport> all = reports(spec, ranks, run.folder, device);
   for (const RankReport& report : all) {
     EXPECT_EQ(report.status, "ok") << report.message;
   }
   run.result = all[0].result;
+  run.notes = all[0].notes;
   std::ifstream log(run.folder / kMetricsFile);
   for (std::string line; std::getline(log, line);) {
     const Json entry = Json::parse(line);

@@ -18,10 +18,11 @@ namespace bnlab {
 
 struct TrainedRun {
   std::filesystem::path folder;
-  std::vector<double> losses;                 // of every step
+  std::vector<double> losses;                 // as they were reported
   std::map<std::string, at::Tensor> tensors;  // of weights.safetensors
   std::map<std::string, at::Tensor> pairs;    // of populations.safetensors; empty if there is none
   Json result;
+  std::vector<std::string> notes;
 };
 
 class TrainingRuns {
@@ -35,6 +36,9 @@ class TrainingRuns {
 
   // Trains on this many ranks and expects each of them to end well.
   TrainedRun run(const RunSpec& spec, int ranks, const std::string& device = "cpu");
+  // The same in a folder that may hold checkpoints.
+  TrainedRun run_in(const std::filesystem::path& folder, const RunSpec& spec, int ranks,
+                    const std::string& device = "cpu");
   // Trains likewise, but expects nothing, and returns the report of every rank.
   std::vector<RankReport> reports(const RunSpec& spec, int ranks, const std::filesystem::path& folder,
                                   const std::string& device = "cpu");

@@ -53,6 +53,13 @@ class AdamW : public GroupedOptimizer {
     return all;
   }
 
+  void describe(State& described) override {
+    Optimizer::describe(described);
+    for (size_t i = 0; i < updates_.size(); ++i) {
+      described.tensor("optimizer.updates." + std::to_string(i), updates_[i]);
+    }
+  }
+
  protected:
   void update(const Share& share) override {
     const Tensors updates = picked(updates_, share);

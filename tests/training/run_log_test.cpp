@@ -1,0 +1,44 @@
+#include "harness/training/run_log.hpp"
+
+#include <fstream>
+#include <iterator>
+
+#include "harness/error.hpp"
+#include "harness/records/run_folder.hpp"
+#include "tests/training/training_runs.hpp"
+
+namespace bnlab {
+namespace {
+
+namespace fs = std::filesystem;
+
+TEST(RunLog, AFullDiskEndsTheRunWithTheFileAndTheCause) {
+  try {
+    RunLog log("/dev/full", "run");
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), Error::Kind::environment);
+    EXPECT_STREQ(error.what(), "cannot write /dev/full: No space left on device");
+  }
+}
+
+TEST(RunLog, WhatCannotBeOpenedToo) {
+  try {
+    RunLog log("/nowhere/metrics.jsonl", "run");
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "cannot open /nowhere/metrics.jsonl: No such file or directory");
+  }
+}
+
+TEST(RunLog, ARunWhoseLinesAreLostIsNotOk) {
+  TrainingRuns runs;
+  const fs::path folder = runs.new_folder();
+  fs::create_symlink("/dev/full", folder / kMetricsFile);
+  const RankReport report = runs.reports(TrainingRuns::spec(), 1, folder).at(0);
+  EXPECT_EQ(report.status, "error");
+  EXPECT_EQ(report.message, "cannot write " + (folder / kMetricsFile).string() + ": No space left on device");
+}
+
+}  // namespace
+}  // namespace bnlab
