@@ -29,7 +29,7 @@ enum Kind { varint_kind = 0, fixed64_kind = 1, bytes_kind = 2, fixed32_kind = 5 
 
 std::string varint(uint64_t value) {
   std::string bytes;
-  for (; value >= 0x80; value >>= 7) bytes += static_cast<char>(value & 0x7f | 0x80);
+  for (; value >= 0x80; value >>= 7) bytes += static_cast<char>((value & 0x7f) | 0x80);
   return bytes + static_cast<char>(value);
 }
 
