@@ -158,6 +158,7 @@ void build(Program& program) {
   add_verify(program);
   add_explain(program);
   add_doctor(program);
+  add_init(program);
   add_schema(program);
   add_completion(program);
   add_man(program);

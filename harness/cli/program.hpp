@@ -63,6 +63,7 @@ void add_forward(Program& program);
 void add_verify(Program& program);
 void add_explain(Program& program);
 void add_doctor(Program& program);
+void add_init(Program& program);
 void add_schema(Program& program);
 void add_completion(Program& program);
 void add_man(Program& program);

@@ -127,6 +127,18 @@ TEST_F(Views, AnArchiveIsCheckedWithoutAndWithUnpacking) {
   EXPECT_TRUE(has(changed.out, "its spec is that of the run left-2x2-seed")) << changed.out;
 }
 
+TEST_F(Views, InitWritesASpecAndReplacesNone) {
+  const std::string file = scratch_ / "mine.json";
+  EXPECT_EQ(call({"init", file}).code, 0);
+  const std::string text = read_text(file);
+  EXPECT_TRUE(has(text, "  // data, loss and metric; bnlab list tasks\n  \"task\": ")) << text;
+  EXPECT_TRUE(has(text, "\"left\",  // one strategy")) << text;
+  EXPECT_TRUE(has(text, "\"right\"  // another strategy")) << text;
+  const Answer again = call({"init", file});
+  EXPECT_EQ(again.code, exit_code::kUsage);
+  EXPECT_TRUE(has(again.err, "--force replaces it")) << again.err;
+}
+
 // Whether a program of this machine accepts a text as a file; nothing where there is no such program.
 std::optional<bool> accepted(const std::string& program, const std::string& options,
                              const std::string& text) {

@@ -76,6 +76,16 @@ class SpecSchema(unittest.TestCase):
                        {"contrasts": [{"metric": "mean_iou"}]}):
             self.assertFalse(self.validator.is_valid({**self.spec(), **change}), change)
 
+    def test_the_spec_that_init_writes_fits_and_can_be_planned(self):
+        with tempfile.TemporaryDirectory() as folder:
+            file = os.path.join(folder, "mine.json")
+            bnlab("init", file)
+            plan = json.loads(bnlab("plan", file, "--json", "--results", folder))
+            self.assertGreater(plan["to_start"], 6)
+            with open(file) as text:
+                spec = "".join(line.split(" //")[0] if not line.startswith("//") else "" for line in text)
+        self.assertEqual([error.message for error in self.validator.iter_errors(json.loads(spec))], [])
+
 
 if __name__ == "__main__":
     result = unittest.main(exit=False, argv=sys.argv).result
