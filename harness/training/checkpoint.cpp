@@ -62,7 +62,7 @@ int64_t step_of(const fs::path& file) {
 }
 
 // In messages, of which records keep some: without the place of the results.
-std::string shown(const fs::path& file) {
+std::string in_its_folder(const fs::path& file) {
   return std::string(kCheckpointsFolder) + "/" + file.filename().string();
 }
 
@@ -161,17 +161,17 @@ std::string Checkpoints::newest(const std::string& run_dir) {
     }
     std::string bytes = read_whole(file);
     if (bytes.empty()) {
-      notes_.push_back(shown(file) + " is damaged and was not used");
+      notes_.push_back(in_its_folder(file) + " is damaged and was not used");
       continue;
     }
     const Json metadata = Json::parse(parse_safetensors(bytes, file.string()).metadata.at(kMetadata));
     if (const std::string differing = differences(metadata.at("run"), run_); !differing.empty()) {
       throw Error(Error::Kind::refused,
-                  shown(file) + " belongs to another run: " + differing +
+                  in_its_folder(file) + " belongs to another run: " + differing +
                       "; go on with those, or start from the beginning with --redo and the id of the run");
     }
     if (none || logged < metadata.at("values").at("metrics.bytes").get<uint64_t>()) {
-      notes_.push_back(shown(file) + " was not used: " + kMetricsFile + " lacks the lines before it");
+      notes_.push_back(in_its_folder(file) + " was not used: " + kMetricsFile + " lacks the lines before it");
       continue;
     }
     return bytes;

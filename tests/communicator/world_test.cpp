@@ -188,9 +188,9 @@ TEST(World, SocketsListenOnTheInterfaceThatTheUserNames) {
 }
 
 TEST(World, AStrangerWhoHoldsThePortAndIsSilentEndsTheWait) {
-  const LoopbackSocket stranger;
   for (const bool store_exists : {false, true}) {
-    Rendezvous at = place(1, stranger.port(), milliseconds(100));
+    const LoopbackSocket stranger;
+    Rendezvous at = place(1, stranger.port(), milliseconds(1000));  // enough to connect on a busy machine
     at.store_exists = store_exists;
     try {
       share_text(at, "");
