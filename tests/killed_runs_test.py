@@ -39,7 +39,7 @@ def strategies():
 def spec_of(strategy, options, steps):
     spec = {
         "task": {"name": "shapes", "size": [16, 16], "train": 24, "test": 8},
-        "model": {"name": "unet", "base": 4, "levels": 2},
+        "model": {"name": "unet", "base": 8, "levels": 2},  # norms of 8 channels: group_norm has 8 groups
         "strategy": strategy, "towers": 2, "batch_per_tower": 2, "seed": 3, "steps": steps,
         "log_every": 3, "eval_every": 40, "warmup_steps": 1,
     }
