@@ -63,6 +63,11 @@ def _title(column, columns):
     return "\n".join(parts + ([grouping_text(grouping)] if several_groupings or not parts else []))
 
 
+def _column_keys(cells):
+    keys = sorted({key for cell in cells for key in cell.conditions})
+    return keys if keys and len({cell.grouping for cell in cells}) == 1 else keys + ["towers x images per tower"]
+
+
 def _draw_field(axes, cell, x, y, colours, scale):
     value = cell.value("saved")
     colour = colours(scale(value.mean)) if value else "white"
@@ -83,8 +88,7 @@ def _draw_field(axes, cell, x, y, colours, scale):
 def _caption(report, cells):
     counts = reports.count_text([cell.value("saved") for cell in reports.touched(cells)])
     parts = [f"{report.name}.", "Fields: mean of the last checkpoint with the saved statistics;", f"{counts}.",
-             "Columns: " + "".join(f"{key}, " for key in sorted({k for cell in cells for k in cell.conditions})) +
-             "towers x images per tower."]
+             f"Columns: {', '.join(_column_keys(cells))}."]
     if any(not cell.ok for cell in cells):
         parts.append("Hatched: no run ended well.")
     return " ".join(parts + reports.shortfall_notes(cells))
