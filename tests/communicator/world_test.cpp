@@ -159,7 +159,7 @@ TEST(World, OnALoopbackAddressTheStoreListensOnLoopbackOnly) {
 TEST(World, SocketsListenWhereOtherMachinesReachThem) {
   const std::string address = address_towards_others();
   if (address.empty()) {
-    GTEST_SKIP() << "this machine has no IPv4 address but loopback's";
+    GTEST_SKIP() << "no network device but loopback has an IPv4 address";
   }
   const auto at = [&, port = free_port()](int rank) {
     Rendezvous there = place(rank, port);

@@ -18,11 +18,8 @@ namespace {
 
 namespace fs = std::filesystem;
 using test::behaves;
+using test::run;
 using test::Scratch;
-
-LaunchSummary run(const std::string& spec, const LaunchOptions& options) {
-  return launch(load_experiment(spec), options);
-}
 
 bool is_alive(pid_t id) {  // a zombie counts as dead
   std::ifstream in("/proc/" + std::to_string(id) + "/stat");

@@ -50,6 +50,10 @@ class Scratch {
   std::string path_;
 };
 
+inline LaunchSummary run(const std::string& spec, const LaunchOptions& options) {
+  return launch(load_experiment(spec), options);
+}
+
 inline std::string behaves(const std::string& behaviour) {
   return R"({"name": "fake", "behaviour": ")" + behaviour + "\"}";
 }

@@ -14,11 +14,8 @@ namespace {
 
 namespace fs = std::filesystem;
 using test::behaves;
+using test::run;
 using test::Scratch;
-
-LaunchSummary run(const std::string& spec, const LaunchOptions& options) {
-  return launch(load_experiment(spec), options);
-}
 
 TEST(Starting, ARunIsTriedThreeTimesWithoutARecord) {
   const Scratch scratch;

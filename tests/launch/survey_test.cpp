@@ -12,11 +12,8 @@ namespace {
 
 namespace fs = std::filesystem;
 using test::behaves;
+using test::run;
 using test::Scratch;
-
-LaunchSummary run(const std::string& spec, const LaunchOptions& options) {
-  return launch(load_experiment(spec), options);
-}
 
 std::string message_of(const std::string& spec, const LaunchOptions& options) {
   try {
