@@ -10,6 +10,7 @@
 #include "harness/error.hpp"
 #include "harness/experiment/mistakes.hpp"
 #include "harness/records/run_folder.hpp"
+#include "harness/records/tuning_scores.hpp"
 
 namespace bnlab {
 namespace {
@@ -47,10 +48,8 @@ std::string no_such_spec(const std::string& spec, const std::string& results_dir
          "/ or " + results_dir + "/" + did_you_mean(fs::path(spec).stem().string(), known);
 }
 
-}  // namespace
-
-std::optional<Experiment> load_if_any(const std::string& spec, std::string& results_dir,
-                                      const std::vector<std::string>& overrides) {
+std::optional<Experiment> found(const std::string& spec, std::string& results_dir,
+                                const std::vector<std::string>& overrides) {
   std::error_code none;
   const fs::path named = fs::path(kExperiments) / (spec + ".json");
   for (const fs::path& file : {fs::path(spec), named}) {
@@ -71,13 +70,24 @@ std::optional<Experiment> load_if_any(const std::string& spec, std::string& resu
              : std::nullopt;
 }
 
+}  // namespace
+
+std::optional<Experiment> load_if_any(const std::string& spec, std::string& results_dir,
+                                      const std::vector<std::string>& overrides) {
+  std::optional<Experiment> experiment = found(spec, results_dir, overrides);
+  if (experiment && experiment->tuning) {
+    settle(*experiment, kept_scores(experiment->name, results_dir));
+  }
+  return experiment;
+}
+
 Experiment load_asked(const std::string& spec, std::string& results_dir,
                       const std::vector<std::string>& overrides) {
-  std::optional<Experiment> found = load_if_any(spec, results_dir, overrides);
-  if (!found) {
+  std::optional<Experiment> experiment = load_if_any(spec, results_dir, overrides);
+  if (!experiment) {
     throw Error(Error::Kind::usage, no_such_spec(spec, results_dir));
   }
-  return std::move(*found);
+  return std::move(*experiment);
 }
 
 Json read_component(const std::string& text) {

@@ -8,6 +8,8 @@
 
 #include "harness/cli/options.hpp"
 #include "harness/cli/program.hpp"
+#include "harness/error.hpp"
+#include "harness/experiment/tuning.hpp"
 #include "harness/launch/placing.hpp"
 #include "harness/launch/progress.hpp"
 #include "harness/launch/selection.hpp"
@@ -70,10 +72,28 @@ struct Plan {
   std::optional<double> peak_memory_bytes;  // the largest rank so far
 };
 
+// What `run` does first. The ids of the matrix's own runs follow from what is chosen then.
+void plan_tuning(const PlanRequest& request, Plan& plan, LaunchOptions& options) {
+  if (request.todo) {
+    throw Error(Error::Kind::usage,
+                "--todo: the ids of the runs follow from what tunes them, which has not run yet; "
+                "bnlab run " +
+                    request.spec + " begins with it");
+  }
+  plan.remarks.push_back("first, " + plan.experiment.tuning->sentence() + "; then " +
+                         std::to_string(plan.experiment.runs.size()) + " runs of the matrix follow");
+  plan.experiment = Experiment(plan.experiment.tuning->runs);
+  options.only.clear();
+  options.slice.clear();
+}
+
 Plan make_plan(const PlanRequest& request) {
   Plan plan;
   LaunchOptions options = request.options;
   plan.experiment = load_asked(request.spec, options.results_dir, request.overrides);
+  if (plan.experiment.tuning && !plan.experiment.tuning->is_settled()) {
+    plan_tuning(request, plan, options);
+  }
   plan.runs = place_runs(plan.experiment, select_runs(plan.experiment, options.only, options.slice), options,
                          visible_gpus, usable_cores(), plan.remarks);
   const std::vector<Record> records = usable_records(options.results_dir, plan.experiment.name);

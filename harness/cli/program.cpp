@@ -146,6 +146,7 @@ void build(Program& program) {
   add_status(program);
   add_watch(program);
   add_report(program);
+  add_answers(program);
   add_compare(program);
   add_export(program);
   add_pack(program);

@@ -51,6 +51,7 @@ void add_plan(Program& program);
 void add_status(Program& program);
 void add_watch(Program& program);
 void add_report(Program& program);
+void add_answers(Program& program);
 void add_compare(Program& program);
 void add_export(Program& program);
 void add_pack(Program& program);

@@ -5,7 +5,8 @@
 
 #include "harness/cli/options.hpp"
 #include "harness/cli/program.hpp"
-#include "harness/launch/launch.hpp"
+#include "harness/experiment/tuning.hpp"
+#include "harness/launch/tune.hpp"
 #include "harness/records/report.hpp"
 
 namespace bnlab {
@@ -50,13 +51,35 @@ void print_outcome(const Experiment& experiment, const LaunchOptions& options, c
   }
 }
 
+int interrupted(const LaunchOptions& options) {
+  std::cerr << "interrupted; finished runs are kept, go on with: " << options.command << "\n";
+  return exit_code::kInterrupted;
+}
+
+// The matrix cannot start, because runs that choose its settings have no result.
+int not_settled(const Experiment& experiment, const LaunchOptions& options, const LaunchSummary& tuning) {
+  if (tuning.leads) {
+    std::cerr << "the matrix has not started: " << tuning.failed + tuning.failed_before
+              << " of the runs that tune it have failed: bnlab status "
+              << experiment_folder(options.results_dir, experiment.tuning->runs.name).string()
+              << "\nthey start again with: " << with_redo(options, "failed") << "\n";
+  }
+  return exit_code::kFailed;
+}
+
 int run(const RunRequest& request) {
   LaunchOptions options = request.options;
-  const Experiment experiment = load_asked(request.spec, options.results_dir, request.overrides);
+  Experiment experiment = load_asked(request.spec, options.results_dir, request.overrides);
+  const LaunchSummary tuning = tune(experiment, options);
+  if (tuning.interrupted) {
+    return interrupted(options);
+  }
+  if (experiment.tuning && !experiment.tuning->is_settled()) {
+    return not_settled(experiment, options, tuning);
+  }
   const LaunchSummary summary = launch(experiment, options);
   if (summary.interrupted) {
-    std::cerr << "interrupted; finished runs are kept, go on with: " << options.command << "\n";
-    return exit_code::kInterrupted;
+    return interrupted(options);
   }
   if (summary.leads) {
     print_outcome(experiment, options, summary);

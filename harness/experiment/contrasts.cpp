@@ -81,18 +81,15 @@ void check_cells(const Contrast& contrast, const std::vector<Json>& runs, const 
     report_no_match(contrast.at, runs, path + ".at", mistakes);
     return;
   }
-  for (const auto& strategy : {contrast.strategy, contrast.above}) {
+  for (const bool above : {false, true}) {
+    const std::string& strategy = above ? contrast.above : contrast.strategy;
+    const std::string& population = above ? contrast.population_above() : contrast.population;
     bool compared = false;
     for (const auto& run : there) {
       if (label(run["strategy"]) == strategy) {
         compared = true;
-        const std::string mistake = population_mistake(contrast.population, run);
-        if (!mistake.empty()) {
-          mistakes.add(path + ".population", mistake);
-        }
-        if (const std::string unknown = metric_mistake(contrast.metric, run); !unknown.empty()) {
-          mistakes.add(path + ".metric", unknown);
-        }
+        check_measured(contrast.metric, population, run, path, mistakes,
+                       above && contrast.above_population ? "above_population" : "population");
       }
     }
     if (!compared) {
@@ -105,8 +102,10 @@ void check_cells(const Contrast& contrast, const std::vector<Json>& runs, const 
 bool is_readable(const Json& given) {
   const auto is_text = [&](const char* key) { return given.contains(key) && given[key].is_string(); };
   const auto& margin = given.contains("equivalence_margin") ? given["equivalence_margin"] : Json();
-  return is_text("metric") && is_text("strategy") && is_text("above") && is_text("population") &&
-         given["at"].is_object() && (margin.is_null() || margin.is_number());
+  const auto& below = given.contains("above_population") ? given["above_population"] : Json();
+  return (below.is_null() || below.is_string()) && is_text("metric") && is_text("strategy") &&
+         is_text("above") && is_text("population") && given["at"].is_object() &&
+         (margin.is_null() || margin.is_number());
 }
 
 // The same for a published number.
@@ -119,6 +118,16 @@ bool is_number_of(const Json& given) {
 }
 
 }  // namespace
+
+void check_measured(const std::string& metric, const std::string& population, const Json& run,
+                    const std::string& path, Mistakes& mistakes, const std::string& population_key) {
+  if (const std::string mistake = population_mistake(population, run); !mistake.empty()) {
+    mistakes.add(path + "." + population_key, mistake);
+  }
+  if (const std::string unknown = metric_mistake(metric, run); !unknown.empty()) {
+    mistakes.add(path + ".metric", unknown);
+  }
+}
 
 void check_published(const Json& published, const Expansion& expansion, Mistakes& mistakes) {
   for (size_t i = 0; i < published.size(); ++i) {
@@ -138,12 +147,7 @@ void check_published(const Json& published, const Expansion& expansion, Mistakes
     for (const Json& run : expansion.cells) {
       if (matches(number.at, run)) {
         there = true;
-        if (const std::string mistake = population_mistake(number.population, run); !mistake.empty()) {
-          mistakes.add(path + ".population", mistake);
-        }
-        if (const std::string unknown = metric_mistake(number.metric, run); !unknown.empty()) {
-          mistakes.add(path + ".metric", unknown);
-        }
+        check_measured(number.metric, number.population, run, path, mistakes);
       }
     }
     if (!there) {
@@ -174,8 +178,10 @@ std::vector<Contrast> read_contrasts(const Json& contrasts, const Json& written,
       contrast.strategy = label_of(contrast.strategy, expansion.cells, path + ".strategy", mistakes);
       contrast.above = label_of(contrast.above, expansion.cells, path + ".above", mistakes);
       const bool known = !contrast.strategy.empty() && !contrast.above.empty();
-      if (known && contrast.strategy == contrast.above) {
-        mistakes.add(path + ".above", "expected another strategy than " + contrast.strategy);
+      const bool same_population = contrast.population_above() == contrast.population;
+      if (known && contrast.strategy == contrast.above && same_population) {
+        mistakes.add(path + ".above",
+                     "expected another strategy than " + contrast.strategy + ", or another above_population");
       }
       if (known && judged && mistaken.count("populations") == 0 && mistaken.count("towers") == 0) {
         check_cells(contrast, expansion.cells, path, mistakes);

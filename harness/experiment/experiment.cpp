@@ -7,7 +7,7 @@
 #include "harness/experiment/matrix.hpp"
 #include "harness/experiment/mistakes.hpp"
 #include "harness/experiment/overrides.hpp"
-#include "harness/experiment/spec.hpp"
+#include "harness/experiment/tuning.hpp"
 #include "harness/mapped.hpp"
 
 namespace bnlab {
@@ -65,18 +65,8 @@ Json object_of(const Json& value) {
 
 }  // namespace
 
-Experiment load_experiment(const std::string& file, const std::vector<std::string>& overrides,
-                           const std::string& given_name) {
-  Mistakes mistakes(file);
-  const std::string name = given_name.empty() ? experiment_name(file, mistakes) : given_name;
-  std::optional<Document> document = read_document(file, mistakes);
-  if (!document) {
-    mistakes.throw_if_any();
-    return {};
-  }
-  override_keys(*document, overrides, mistakes);
-  mistakes.locate(document->origins);
-  const Json& spec = document->value;
+Experiment make_experiment(const Json& spec, const std::string& name, const std::string& file,
+                           Mistakes& mistakes) {
   check_top_level(spec, mistakes);
   Problems problems;
   const Json around = resolve(experiment_parameters(), part(spec, experiment_parameters()), "", problems);
@@ -101,6 +91,24 @@ Experiment load_experiment(const std::string& file, const std::vector<std::strin
   }
   experiment.runs = std::move(expansion.runs);
   experiment.excluded = std::move(expansion.excluded);
+  return experiment;
+}
+
+Experiment load_experiment(const std::string& file, const std::vector<std::string>& overrides,
+                           const std::string& given_name) {
+  Mistakes mistakes(file);
+  const std::string name = given_name.empty() ? experiment_name(file, mistakes) : given_name;
+  std::optional<Document> document = read_document(file, mistakes);
+  if (!document) {
+    mistakes.throw_if_any();
+    return {};
+  }
+  override_keys(*document, overrides, mistakes);
+  mistakes.locate(document->origins);
+  Experiment experiment = make_experiment(document->value, name, file, mistakes);
+  if (experiment.tune) {
+    experiment.tuning = make_tuning(experiment, mistakes);
+  }
   return experiment;
 }
 

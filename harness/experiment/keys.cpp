@@ -134,6 +134,9 @@ void Contrast::describe(OptionVisitor& option) {
   option("strategy", strategy, "name or label of the strategy expected above").not_empty().needed();
   option("above", above, "name or label of the strategy expected below").not_empty().needed();
   option("population", population, "statistics of the evaluation; ema: the averaged weights").not_empty();
+  option("above_population", above_population,
+         "likewise of the strategy expected below, which may then be the same one; null: the same")
+      .not_empty();
   option("equivalence_margin", equivalence_margin, "differences up to this count as equal").above(0);
 }
 
@@ -144,6 +147,19 @@ void Published::describe(OptionVisitor& option) {
   option("source", source, "who published it").not_empty().needed();
   option("at", at, "dotted keys and values: the runs that are compared with it");
   option("population", population, "statistics of the evaluation; ema: the averaged weights").not_empty();
+}
+
+void Tune::describe(OptionVisitor& option) {
+  option("grid", grid, "dotted keys, and the values to choose from").needed();
+  option("seeds", seeds, "of the runs that tune; none of the matrix's")
+      .at_least(0)
+      .at_most(kLargestSeed)
+      .not_empty()
+      .needed();
+  option("metric", metric, "the highest mean of it wins").not_empty().needed();
+  option("population", population, "statistics of the evaluation; ema: the averaged weights").not_empty();
+  option("per", per, "dotted keys: runs that differ there choose apart").not_empty();
+  option("set", set, "dotted keys that these runs have otherwise: their images, a smaller matrix");
 }
 
 void Experiment::describe(OptionVisitor& option) {
@@ -158,6 +174,7 @@ void Experiment::describe(OptionVisitor& option) {
   option("matrix", matrix, "axes: a dotted key, or several joined by commas, and its values");
   option("exclude", exclude, "cells to leave out: dotted keys and the values that they match");
   option("contrasts", contrasts, "the comparisons declared beforehand");
+  option("tune", tune, "settings that each strategy chooses beforehand, in runs of their own");
   option("published", published, "numbers that others have published, to be compared with");
 }
 

@@ -31,4 +31,13 @@ std::vector<Contrast> read_contrasts(const Json& contrasts, const Json& written,
 // Reports published numbers that no run can be compared with. `published` is complete with defaults.
 void check_published(const Json& published, const Expansion& expansion, Mistakes& mistakes);
 
+// Reports a metric or a population, written below `path`, that a run (resolved) does not end with.
+void check_measured(const std::string& metric, const std::string& population, const Json& run,
+                    const std::string& path, Mistakes& mistakes,
+                    const std::string& population_key = "population");
+
+// The experiment that a spec in one piece asks for. Throws Error (spec) with `mistakes` and those that are found.
+Experiment make_experiment(const Json& spec, const std::string& name, const std::string& file,
+                           Mistakes& mistakes);
+
 }  // namespace bnlab

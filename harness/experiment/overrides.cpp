@@ -20,7 +20,7 @@ Json value_of(const std::string& text, Mistakes& mistakes) {
 }
 
 // Takes out the axis that moves the key. False, with a mistake, where the key cannot be overridden.
-bool give_way(Json& spec, const std::string& key, Mistakes& mistakes) {
+bool give_way(Json& spec, const std::string& key, const std::string& where, Mistakes& mistakes) {
   const Json matrix = spec.value("matrix", Json());
   if (!matrix.is_object()) {
     return true;
@@ -34,7 +34,7 @@ bool give_way(Json& spec, const std::string& key, Mistakes& mistakes) {
     }
     if (std::ranges::any_of(keys, [&](const std::string& moved) { return lies_within(key, moved); })) {
       mistakes.add_in(
-          kCommandLine, key,
+          where, key,
           "the axis matrix." + axis + " sets it in every run; override that, or choose runs with --only");
       return false;
     }
@@ -42,7 +42,34 @@ bool give_way(Json& spec, const std::string& key, Mistakes& mistakes) {
   return true;
 }
 
+// A key that is given a value is not tuned.
+void drop_from_grid(Json& spec, const std::string& key) {
+  if (Json* grid = spec.contains("tune") && spec["tune"].is_object() && spec["tune"].contains("grid")
+                       ? &spec["tune"]["grid"]
+                       : nullptr;
+      grid != nullptr && grid->contains(key)) {
+    *grid = without(*grid, key);
+    if (grid->empty()) {
+      spec = without(spec, "tune");
+    }
+  }
+}
+
 }  // namespace
+
+void override_key(Document& document, const std::string& key, const Json& value, const std::string& where,
+                  Mistakes& mistakes) {
+  if (key.starts_with(kMatrix)) {  // what follows is one key of the matrix, dots and all
+    Json& matrix = document.value["matrix"];
+    if (matrix.is_null() || matrix.is_object()) {
+      matrix[key.substr(std::string(kMatrix).size())] = value;
+    }
+  } else if (give_way(document.value, key, where, mistakes)) {
+    drop_from_grid(document.value, key);
+    set(document.value, key, value);
+  }
+  document.origins[key] = where;
+}
 
 void override_keys(Document& document, const std::vector<std::string>& overrides, Mistakes& mistakes) {
   for (const std::string& text : overrides) {
@@ -53,16 +80,7 @@ void override_keys(Document& document, const std::vector<std::string>& overrides
       continue;
     }
     const std::string key = text.substr(0, equals);
-    const Json value = value_of(text.substr(equals + 1), mistakes);
-    if (key.starts_with(kMatrix)) {  // what follows is one key of the matrix, dots and all
-      Json& matrix = document.value["matrix"];
-      if (matrix.is_null() || matrix.is_object()) {
-        matrix[key.substr(std::string(kMatrix).size())] = value;
-      }
-    } else if (give_way(document.value, key, mistakes)) {
-      set(document.value, key, value);
-    }
-    document.origins[key] = kCommandLine;
+    override_key(document, key, value_of(text.substr(equals + 1), mistakes), kCommandLine, mistakes);
   }
 }
 

@@ -12,4 +12,8 @@ namespace bnlab {
 // an axis would set KEY again, or moves it together with others, that is a mistake: the override would be without effect.
 void override_keys(Document& document, const std::vector<std::string>& overrides, Mistakes& mistakes);
 
+// Sets one key of the document likewise. `where` says who does, for messages.
+void override_key(Document& document, const std::string& key, const Json& value, const std::string& where,
+                  Mistakes& mistakes);
+
 }  // namespace bnlab

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -103,7 +104,10 @@ struct Contrast {
   Json at;                      // dotted keys of the run spec -> value
   std::string strategy, above;  // strategy labels (see label())
   std::string population = "saved";
+  std::optional<std::string> above_population;  // of the strategy expected below; nothing: the same
   std::optional<double> equivalence_margin;
+
+  const std::string& population_above() const { return above_population ? *above_population : population; }
 
   void describe(OptionVisitor& option);
 };
@@ -118,6 +122,20 @@ struct Published {
 
   void describe(OptionVisitor& option);
 };
+
+// What is chosen for each strategy before the matrix is run, by runs of their own (tuning.hpp).
+struct Tune {
+  Json grid;                                    // dotted keys -> lists of values
+  std::vector<uint64_t> seeds;                  // none of the matrix's
+  std::string metric;                           // the highest mean of it wins
+  std::string population = "saved";             // the statistics of the evaluation
+  std::vector<std::string> per = {"strategy"};  // dotted keys: runs that differ there choose apart
+  Json set;  // keys that these runs have otherwise: their images, a smaller matrix
+
+  void describe(OptionVisitor& option);
+};
+
+struct Tuning;
 
 struct Experiment {
   void describe(OptionVisitor& option);  // the keys around the runs: keys.cpp
@@ -135,6 +153,8 @@ struct Experiment {
   std::vector<Excluded> excluded;  // cells that a rule of `exclude` removed
   std::vector<Contrast> contrasts;
   std::vector<Published> published;
+  std::optional<Tune> tune;
+  std::shared_ptr<const Tuning> tuning;  // with `tune`, else null
 };
 
 // Reads, checks and expands a spec file. `overrides` are texts KEY=VALUE (overrides.hpp). Throws Error (spec) with all

@@ -18,16 +18,20 @@ LaunchSummary launch(const Experiment& experiment, const LaunchOptions& options)
   if (options.jobs < 1) {
     throw Error(Error::Kind::usage, "--jobs: expected at least 1, got " + std::to_string(options.jobs));
   }
+  const auto world = joined_world(options);
+  return world ? launch_in_world(experiment, options, *world) : launch_own_ranks(experiment, options);
+}
+
+std::optional<EnvironmentWorld> joined_world(const LaunchOptions& options) {
   if (options.ranks > 0) {  // the user's own word comes before the environment's
-    return launch_own_ranks(experiment, options);
+    return std::nullopt;
   }
-  const auto world = environment_world(process_environment());
-  if (!world) {
-    return launch_own_ranks(experiment, options);
+  auto world = environment_world(process_environment());
+  if (world) {
+    start_anew_with(rank_settings());
+    check_address(*world);
   }
-  start_anew_with(rank_settings());
-  check_address(*world);
-  return launch_in_world(experiment, options, *world);
+  return world;
 }
 
 }  // namespace bnlab

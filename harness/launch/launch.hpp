@@ -52,6 +52,10 @@ LaunchSummary launch(const Experiment& experiment, const LaunchOptions& options)
 // The ranks are children of this process, `options.jobs` runs of them side by side.
 LaunchSummary launch_own_ranks(const Experiment& experiment, const LaunchOptions& options);
 
+// The world that another launcher made of this process, unless the options ask for ranks of our own. A rank that lacks settings
+// starts itself anew first.
+std::optional<EnvironmentWorld> joined_world(const LaunchOptions& options);
+
 // This process is one rank of a world that another launcher made, and every process of that world calls this.
 // Rank 0 alone reads and writes the results folder.
 LaunchSummary launch_in_world(const Experiment& experiment, const LaunchOptions& options,

@@ -11,8 +11,8 @@ namespace {
 
 // The metric by seed, of the records whose runs match the contrast's `at`.
 SeedValues values_at(const CellRecords& cell, const std::vector<const Record*>& records,
-                     const Contrast& contrast) {
-  return values_by_seed(cell.records_at(contrast.at, records), contrast.metric, contrast.population);
+                     const Contrast& contrast, const std::string& population) {
+  return values_by_seed(cell.records_at(contrast.at, records), contrast.metric, population);
 }
 
 // a - b for the seeds that both have, on the placement where most do.
@@ -21,9 +21,9 @@ SeedValues paired(const CellRecords& a, const CellRecords& b, const Contrast& co
   for (const auto& [placement, records] : a.placements) {
     const auto rivals = b.placements.find(placement);
     if (rivals == b.placements.end()) continue;
-    const SeedValues below = values_at(b, rivals->second, contrast);
+    const SeedValues below = values_at(b, rivals->second, contrast, contrast.population_above());
     SeedValues differences;
-    for (const auto& [seed, value] : values_at(a, records, contrast)) {
+    for (const auto& [seed, value] : values_at(a, records, contrast, contrast.population)) {
       const auto same =
           std::ranges::find_if(below, [&, seed = seed](const auto& entry) { return entry.first == seed; });
       if (same != below.end()) differences.emplace_back(seed, value - same->second);

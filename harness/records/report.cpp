@@ -234,6 +234,7 @@ ExperimentReport make_report(const Experiment& experiment, const std::vector<Rec
   if (!baseline.empty()) compare_with_baseline(report);
   report.contrasts = evaluate_contrasts(experiment.contrasts, all.cells);
   report.published = beside_published(experiment.published, all.cells);
+  report.tuning = experiment.tuning;
   report.learned = what_was_learned(report);
   return report;
 }

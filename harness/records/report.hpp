@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/experiment/spec.hpp"
+#include "harness/experiment/tuning.hpp"
 #include "harness/records/cell_records.hpp"
 #include "harness/records/contrast_results.hpp"
 #include "harness/records/curves.hpp"
@@ -74,7 +74,8 @@ struct ExperimentReport {
   std::vector<ReportCell> cells;
   std::vector<ContrastResult> contrasts;
   std::vector<PublishedResult> published;
-  std::vector<std::string> learned;  // plain sentences
+  std::shared_ptr<const Tuning> tuning;  // null without
+  std::vector<std::string> learned;      // plain sentences
   RunCounts runs;
 };
 

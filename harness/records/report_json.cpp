@@ -118,6 +118,20 @@ Json published_json(const PublishedResult& result) {
           {"here", interval_json(result.values)}};
 }
 
+Json tuning_json(const Tuning& tuning) {
+  const auto group_json = [](const TunedGroup& group) {
+    const auto tried = mapped(group.candidates, [](const Candidate& candidate) {
+      const auto scores = mapped(candidate.scores, [](const auto& score) { return number(score); });
+      return Json{{"setting", candidate.setting}, {"mean", number(candidate.mean())}, {"scores", scores}};
+    });
+    return Json{{"group", group.name},
+                {"chosen", group.chosen().setting},
+                {"at_edge_of_grid", group.at_edge},
+                {"tried", tried}};
+  };
+  return {{"rule", tuning.sentence()}, {"groups", mapped(tuning.groups, group_json)}};
+}
+
 }  // namespace
 
 Json report_json(const ExperimentReport& report) {
@@ -140,6 +154,7 @@ Json report_json(const ExperimentReport& report) {
           {"cells", cells},
           {"contrasts", mapped(report.contrasts, contrast_json)},
           {"published", mapped(report.published, published_json)},
+          {"tuning", report.tuning ? tuning_json(*report.tuning) : Json(nullptr)},
           {"learned", report.learned}};
 }
 

@@ -89,14 +89,35 @@ TextTable contrasts_table(const ExperimentReport& report) {
     const Contrast& contrast = result.contrast;
     const bool of_population = contrast.metric != "images_per_s" && contrast.metric != "peak_memory_bytes" &&
                                contrast.metric != "peak_rss_bytes";
+    const std::string populations =
+        contrast.population + (contrast.above_population ? " - " + *contrast.above_population : "");
     std::string verdict = name(result.verdict);
     if (result.verdict == Verdict::equal)
       verdict += " within " + significant(*contrast.equivalence_margin, 3);
     table.rows.push_back({contrast.strategy + " - " + contrast.above, result.group,
-                          contrast.metric + (of_population ? " " + contrast.population : ""),
+                          contrast.metric + (of_population ? " " + populations : ""),
                           std::to_string(result.interval.n), plus_minus(result.interval),
                           result.sign_flip_p ? significant(*result.sign_flip_p, 2) : "-",
                           significant(result.holm_p, 2), verdict});
+  }
+  return table;
+}
+
+TextTable tuning_table(const ExperimentReport& report) {
+  const bool there = report.tuning && report.tuning->is_settled();
+  TextTable table{{{there ? joined(report.tuning->asked.per) : ""}, {"chosen"}}, {}};
+  for (const TunedGroup& group : there ? report.tuning->groups : std::vector<TunedGroup>()) {
+    std::vector<std::string> texts = {group.name, setting_text(group.chosen().setting)};
+    for (const Candidate& candidate : group.candidates) {
+      if (table.rows.empty()) {
+        table.columns.push_back(
+            {report.tuning->asked.metric + " at\n" + setting_text(candidate.setting), true});
+      }
+      const int diverged = candidate.diverged();
+      texts.push_back(fixed(candidate.mean(), 3) +
+                      (diverged == 0 ? "" : " (" + std::to_string(diverged) + " diverged)"));
+    }
+    table.rows.push_back(texts);
   }
   return table;
 }
@@ -123,6 +144,18 @@ std::vector<std::string> footnotes(const ExperimentReport& report) {
   }
   if (any([](const ReportRow& row) { return row.jobs && !row.claimed_images_per_s(); })) {
     notes.push_back("(j) ran beside other runs (--jobs), so no throughput is claimed.");
+  }
+  if (report.tuning && !report.tuning->is_settled()) {
+    notes.push_back("Not tuned yet: " + report.tuning->sentence() + ", before the matrix.");
+  } else if (report.tuning) {
+    notes.push_back("Tuned: " + report.tuning->sentence() + ", which no other number rests on.");
+    for (const TunedGroup& group : report.tuning->groups) {
+      for (const std::string& key : group.at_edge) {
+        notes.push_back("Warning: the best " + key + " of " + group.name + ", " +
+                        setting_text({{key, group.chosen().setting.at(key)}}) +
+                        ", lies at the edge of the grid; the best one may lie beyond.");
+      }
+    }
   }
   for (const ContrastResult& result : report.contrasts) {
     if (result.warning.empty()) continue;

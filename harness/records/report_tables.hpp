@@ -11,6 +11,7 @@ namespace bnlab {
 
 TextTable cells_table(const ExperimentReport& report);      // a row per cell and placement
 TextTable contrasts_table(const ExperimentReport& report);  // no rows where none is declared
+TextTable tuning_table(const ExperimentReport& report);     // no rows before settings are chosen
 
 // What the tables cannot say by themselves.
 std::vector<std::string> footnotes(const ExperimentReport& report);

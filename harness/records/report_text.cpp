@@ -10,6 +10,7 @@ std::string report_text(const ExperimentReport& report) {
   if (!report.claim.empty()) text += wrapped("Claim: " + report.claim);
   text += wrapped(progress_sentence(report)) + "\n" + cells_table(report).text() + "\n";
   if (!report.contrasts.empty()) text += contrasts_table(report).text() + "\n";
+  if (const TextTable tuned = tuning_table(report); !tuned.rows.empty()) text += tuned.text() + "\n";
   for (const std::string& note : footnotes(report)) text += wrapped(note);
   if (report.runs.failed > 0) text += "\nFailed runs:\n";
   for (const std::string& line : failure_lines(report.runs.failures)) text += wrapped(line);
@@ -26,6 +27,7 @@ std::string report_markdown(const ExperimentReport& report) {
   if (!report.claim.empty()) text += "Claim: " + markdown_escape(report.claim) + "\n\n";
   text += progress_sentence(report) + "\n\n" + cells_table(report).markdown() + "\n";
   if (!report.contrasts.empty()) text += contrasts_table(report).markdown() + "\n";
+  if (const TextTable tuned = tuning_table(report); !tuned.rows.empty()) text += tuned.markdown() + "\n";
   for (const std::string& note : footnotes(report)) text += "- " + markdown_escape(note) + "\n";
   for (const std::string& line : failure_lines(report.runs.failures)) {
     text += "- Failed: " + markdown_escape(line) + "\n";

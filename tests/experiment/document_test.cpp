@@ -71,7 +71,8 @@ TEST_F(SpecDocument, AnswersUnknownKeysWithTheNearest) {
       (Lines{
           "spec.json: matrx: unknown key; did you mean \"matrix\"?",
           "spec.json: learning_rate: unknown key; known: question, claim, source, protocol, extends, matrix, "
-          "exclude, contrasts, published, task, model, strategy, towers, batch_per_tower, optimizer, steps, "
+          "exclude, contrasts, tune, published, task, model, strategy, towers, batch_per_tower, optimizer, "
+          "steps, "
           "epochs, "
           "seed, "
           "precision, tf32, memory_format, loss_mean, eval_every, log_every, checkpoint_every, populations, "
@@ -82,7 +83,8 @@ TEST_F(SpecDocument, AnswersUnknownKeysWithTheNearest) {
           "collective_timeout_s, placement",
           "spec.json: [\"two words\"]: unknown key; known: question, claim, source, protocol, extends, "
           "matrix, "
-          "exclude, contrasts, published, task, model, strategy, towers, batch_per_tower, optimizer, steps, "
+          "exclude, contrasts, tune, published, task, model, strategy, towers, batch_per_tower, optimizer, "
+          "steps, "
           "epochs, "
           "seed, "
           "precision, tf32, memory_format, loss_mean, eval_every, log_every, checkpoint_every, populations, "

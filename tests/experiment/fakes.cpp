@@ -1,6 +1,7 @@
 // Components that exist only for the tests of specs, which need names and options but no layers. They are
 // linked into the test program without LibTorch and nowhere else.
 #include "harness/components/registry.hpp"
+#include "harness/components/task_files.hpp"
 
 namespace bnlab {
 namespace {
@@ -106,6 +107,9 @@ struct Sgd {
   }
 };
 
+const TaskFiles files{"fake_files",
+                      [](const Shapes&, const std::string&) { return std::vector<std::string>(); }};
+
 [[maybe_unused]] const bool declared_here = [] {
   register_about("strategy", with_options<Own>({.name = "fake_own", .summary = "own moments"}));
   register_about("strategy", with_options<Pooled>({.name = "fake_pooled", .summary = "pooled moments"}));
@@ -117,6 +121,7 @@ struct Sgd {
   register_about("model", with_options<BackboneNet>({.name = "fake_backbone_net"}));
   register_about("backbone", with_options<Net>({.name = "fake_backbone"}));
   register_about("task", with_options<Shapes>({.name = "fake_shapes"}));
+  register_about("task", with_options<Shapes>({.name = "fake_files"}));
   register_about("task", with_options<Shapes>({.name = "fake_clips", .of = Subjects::clips}));
   register_about("model", with_options<Net>({.name = "fake_clip_net", .of = Subjects::clips}));
   register_about("optimizer", with_options<Sgd>({.name = "sgd"}));

@@ -265,14 +265,15 @@ TEST_F(SpecMatrix, RefusesContrastsThatNoRunCanAnswer) {
       )j")),
       (Lines{
           "spec.json: contrasts[8].margin: unknown key; known: metric, at, strategy, above, population, "
-          "equivalence_margin",
+          "above_population, equivalence_margin",
           "spec.json: contrasts[8].metric: expected a text that is not empty, got \"\"",
           "spec.json: contrasts[8].equivalence_margin: expected a number > 0 or null, got 0",
           "spec.json: contrasts[0].strategy: no run has the strategy \"fake_onw\"; did you mean "
           "\"fake_own\"?",
           "spec.json: contrasts[0].above: \"fake_pooled\" is the name of several strategies; known: "
           "fake_pooled(gradient=stopped), fake_pooled(momentum=0.5)",
-          "spec.json: contrasts[1].above: expected another strategy than fake_own",
+          "spec.json: contrasts[1].above: expected another strategy than fake_own, or another "
+          "above_population",
           "spec.json: contrasts[2].at.towers: no run has 8; there are: 4, 2",
           "spec.json: contrasts[3].at: no run of fake_own matches",
           "spec.json: contrasts[4].at.tower: unknown key; did you mean \"towers\"?",

@@ -122,7 +122,9 @@ std::string variable(const char* name) {
 }
 
 Json result_of(const RankJob& job) {
-  const Json metrics{{"mean_iou", 0.5 + 0.01 * static_cast<double>(job.spec.seed)}};
+  const double lr = job.spec.optimizer.at("lr");  // the best of them is 0.1
+  const Json metrics{
+      {"mean_iou", 0.5 + 0.01 * static_cast<double>(job.spec.seed % 100) - std::abs(lr - 0.1)}};
   const auto images = 4 * job.spec.steps;
   return {{"steps", job.spec.steps},
           {"images", images},

@@ -1,0 +1,53 @@
+// bnlab answers: what experiments have answered, in one table.
+#include "harness/records/answers.hpp"
+
+#include <iostream>
+
+#include "harness/cli/options.hpp"
+#include "harness/cli/program.hpp"
+
+namespace bnlab {
+namespace {
+
+struct AnswersRequest {
+  std::vector<std::string> specs;
+  std::string results = "results";
+  std::string into;
+};
+
+int answers(const AnswersRequest& request) {
+  std::vector<Answer> all;
+  for (const std::string& spec : request.specs) {
+    std::string results = request.results;
+    const Experiment experiment = load_asked(spec, results);
+    const ExperimentReport report = make_report(experiment, list_records(results, experiment.name));
+    all.push_back(answer_of(experiment, report, experiment_folder(results, experiment.name)));
+  }
+  if (request.into.empty()) {
+    std::cout << answers_text(all);
+    return exit_code::kOk;
+  }
+  const std::filesystem::path document = std::filesystem::absolute(request.into);
+  replace_between_markers(request.into, "answers", answers_markdown(all, document.parent_path()));
+  std::cerr << "wrote the table answers into " << request.into << "\n";
+  return exit_code::kOk;
+}
+
+}  // namespace
+
+void add_answers(Program& program) {
+  auto [command, request] = add_command(program, "answers", "What experiments have answered: a row for each",
+                                        "  bnlab answers small_batch_segmentation running_statistics\n"
+                                        "  bnlab answers quickstart tradeoff --into README.md",
+                                        answers);
+  command
+      .add_option("SPEC", request.specs, "Spec files, names of some in experiments/, or folders of results")
+      ->required();
+  command
+      .add_option("--into", request.into,
+                  "File with a line <!-- table:answers -->: the table is put below it as Markdown")
+      ->type_name("FILE");
+  add_results_option(command, request.results);
+}
+
+}  // namespace bnlab

@@ -1,0 +1,63 @@
+// Settings that are chosen before a matrix is run, the `tune` of a spec: every strategy gets the same grid, on other seeds
+// and other images than those of the matrix, and keeps what scored best there. Needs no LibTorch.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "harness/experiment/mistakes.hpp"
+#include "harness/experiment/spec.hpp"
+#include "harness/json.hpp"
+
+namespace bnlab {
+
+// What runs that tune came to, by run id: the metric, or nothing where a run diverged, which counts as 0.
+using TuningScores = std::map<std::string, std::optional<double>>;
+
+// A point of the grid, as one group of runs tried it.
+struct Candidate {
+  Json setting;                               // dotted keys -> values
+  std::vector<std::optional<double>> scores;  // of the runs that tried it
+
+  double mean() const;
+  int diverged() const;
+};
+
+// Runs that choose together: those of one strategy, unless `per` says otherwise.
+struct TunedGroup {
+  std::string name;                   // "sync"; "sync, towers=8"
+  std::vector<Candidate> candidates;  // in the order of the grid
+  size_t best = 0;                    // the first of the highest mean
+  std::vector<std::string> at_edge;   // keys whose best value is the smallest or the largest of the grid
+
+  const Candidate& chosen() const { return candidates.at(best); }
+};
+
+struct Tuning {
+  Tune asked;
+  Experiment runs;                 // those that tune: an experiment of its own
+  std::vector<TunedGroup> groups;  // empty before they have been run
+
+  bool is_settled() const { return !groups.empty(); }
+  // "mean_iou (saved statistics) chooses optimizer.lr for each strategy, on seeds 100, 101".
+  std::string sentence() const;
+};
+
+// Beside `experiment`, which has a `tune`. Throws Error (spec) with `mistakes` and those that are found.
+std::shared_ptr<const Tuning> make_tuning(const Experiment& experiment, Mistakes& mistakes);
+
+// The group that a run belongs to: "sync, towers=8".
+std::string tuned_group(const Tune& tune, const RunSpec& run);
+// The point of the grid that a run stands for.
+Json tuned_setting(const Tune& tune, const RunSpec& run);
+// "0.1" of one key, "optimizer.lr=0.1, optimizer.weight_decay=0" of several.
+std::string setting_text(const Json& setting);
+
+// Chooses, and gives every run of the matrix what its group chose, and with it another id. The choice follows from the
+// scores alone. Where one is missing, nothing happens.
+void settle(Experiment& experiment, const TuningScores& scores);
+
+}  // namespace bnlab

@@ -1,0 +1,50 @@
+#include <gtest/gtest.h>
+
+#include "tests/cli/on_results.hpp"
+
+namespace bnlab {
+namespace {
+
+using test::Answer;
+using test::behaves;
+using test::has;
+
+class Answers : public test::OnResults {
+ protected:
+  Answers() { call_with_results({"run", spec_, "--ranks", "1"}); }
+  void find_out(const std::string& text) const {
+    std::ofstream(scratch_ / "results/fake/findings.md") << text;
+  }
+  std::string spec_ = scratch_.write_spec(behaves("ok"), R"(, "question": "Left | right?",
+    "matrix": {"seed": [0, 1], "strategy": ["left", "right"]},
+    "contrasts": [{"metric": "mean_iou", "strategy": "right", "above": "left"}])");
+};
+
+TEST_F(Answers, StandBesideTheirEvidence) {
+  find_out("# What it says\n\nTwo seeds.\n\n**Answer.** Neither: they are\nthe same.\n\nMore of it.\n");
+  const Answer answer = call_with_results({"answers", spec_});
+  EXPECT_EQ(answer.code, 0) << answer.err;
+  EXPECT_TRUE(has(answer.out, "Left | right?\n  Neither: they are the same.\n")) << answer.out;
+  EXPECT_TRUE(
+      has(answer.out, "right - left at all: 0.000\u00b10.000 mean_iou saved, n = 2, undecided; synthetic"))
+      << answer.out;
+}
+
+TEST_F(Answers, ThatNobodyHasWrittenAreOpen) {
+  EXPECT_TRUE(has(call_with_results({"answers", spec_}).out, "  open\n"));
+  find_out("# What it says\n\nNothing yet.\n");
+  EXPECT_TRUE(has(call_with_results({"answers", spec_}).out, "  open\n"));
+}
+
+TEST_F(Answers, GoIntoADocumentWithLinksToTheirPages) {
+  find_out("**Answer.** The same.\n");
+  std::ofstream(scratch_ / "README.md") << "by hand\n<!-- table:answers -->\nold\n<!-- end -->\nby hand\n";
+  const Answer answer = call_with_results({"answers", spec_, "--into", scratch_ / "README.md"});
+  ASSERT_EQ(answer.code, 0) << answer.err;
+  const std::string page = read_text(scratch_ / "README.md");
+  EXPECT_TRUE(has(page, "| Left \\| right? | The same. | right - left at all:")) << page;
+  EXPECT_TRUE(has(page, "| [fake](results/fake/README.md) |\n<!-- end -->\nby hand\n")) << page;
+}
+
+}  // namespace
+}  // namespace bnlab

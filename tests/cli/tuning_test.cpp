@@ -1,0 +1,104 @@
+// A matrix that is tuned first, from the command to the table. The fake runs are best at the learning rate 0.1.
+#include <gtest/gtest.h>
+
+#include "harness/json.hpp"
+#include "harness/records/tuning_scores.hpp"
+#include "tests/cli/on_results.hpp"
+
+namespace bnlab {
+namespace {
+
+using test::Answer;
+using test::behaves;
+using test::has;
+
+class TunedMatrix : public test::OnResults {
+ protected:
+  std::string spec(const std::string& grid = "[0.05, 0.1, 0.2]", const std::string& behaviour = "ok") const {
+    return scratch_.write_spec(behaves(behaviour),
+                               R"(, "matrix": {"seed": [0, 1], "strategy": ["left", "right"]},
+      "tune": {"metric": "mean_iou", "seeds": [100, 101], "grid": {"optimizer.lr": )" +
+                                   grid + "}}");
+  }
+  std::vector<Record> tuning_records() const { return list_records(scratch_ / "results", "fake-tuning"); }
+  Json kept() const { return read_json(scratch_ / "results/fake/tuning.json"); }
+};
+
+TEST_F(TunedMatrix, IsTunedOnceAndThenRunWithWhatWasChosen) {
+  const Answer first = call_with_results({"run", spec(), "--ranks", "1"});
+  ASSERT_EQ(first.code, 0) << first.err;
+  EXPECT_TRUE(has(first.err, "first, mean_iou (saved statistics) chooses optimizer.lr for each strategy"))
+      << first.err;
+  EXPECT_TRUE(has(first.err, "chosen for left: 0.1  (0.05: 0.455, 0.1: 0.505, 0.2: 0.405)")) << first.err;
+  EXPECT_EQ(tuning_records().size(), 12U);
+  ASSERT_EQ(scratch_.records().size(), 4U);
+  EXPECT_EQ(scratch_.records()[0].at("spec.optimizer.lr"), 0.1);
+  EXPECT_EQ(kept().at("groups").at(1).at("chosen").at("optimizer.lr"), 0.1);
+  EXPECT_EQ(kept().at("scores").size(), 12U);
+
+  std::filesystem::remove_all(scratch_ / "results/fake-tuning");  // the choice stands with the matrix
+  const Answer again = call_with_results({"run", spec(), "--ranks", "1"});
+  EXPECT_TRUE(has(again.err, "4 were done before")) << again.err;
+  EXPECT_TRUE(tuning_records().empty());
+}
+
+TEST_F(TunedMatrix, ThatAsksForOtherRatesIsTunedAnew) {
+  call_with_results({"run", spec(), "--ranks", "1"});
+  const Answer wider = call_with_results({"run", spec("[0.05, 0.1, 0.2, 0.4]"), "--ranks", "1"});
+  EXPECT_EQ(wider.code, 0) << wider.err;
+  EXPECT_EQ(tuning_records().size(), 16U) << "what was run before is not run again";
+  EXPECT_EQ(kept().at("scores").size(), 16U);
+}
+
+TEST_F(TunedMatrix, IsTunedWholeWhateverPartIsAskedFor) {
+  const Answer part =
+      call_with_results({"run", spec(), "--ranks", "1", "--only", "strategy=left", "--only", "seed=1"});
+  EXPECT_EQ(part.code, 0) << part.err;
+  EXPECT_EQ(tuning_records().size(), 12U);
+  EXPECT_EQ(scratch_.records().size(), 1U);
+}
+
+TEST_F(TunedMatrix, WaitsForRunsThatFailed) {
+  const Answer answer = call_with_results({"run", spec("[0.1]", "exit"), "--ranks", "1"});
+  EXPECT_EQ(answer.code, exit_code::kFailed);
+  EXPECT_TRUE(has(answer.err, "4 of the runs that tune it have failed")) << answer.err;
+  EXPECT_TRUE(has(answer.err, "--redo failed")) << answer.err;
+  EXPECT_TRUE(scratch_.records().empty());
+}
+
+TEST_F(TunedMatrix, DivergedRunsAreScores) {
+  const Answer answer = call_with_results({"run", spec("[0.1, 0.2]", "diverge"), "--ranks", "1"});
+  EXPECT_EQ(scratch_.records().size(), 4U) << answer.err;
+  EXPECT_TRUE(kept().at("scores").begin().value().is_null());
+}
+
+TEST_F(TunedMatrix, IsPlannedFromItsFirstRunsOn) {
+  const Answer before = call_with_results({"plan", spec(), "--ranks", "1"});
+  EXPECT_TRUE(has(before.out, "12 of 12 runs to start")) << before.out;
+  EXPECT_TRUE(has(before.err, "then 4 runs of the matrix follow")) << before.err;
+  EXPECT_EQ(call_with_results({"plan", spec(), "--todo"}).code, exit_code::kUsage);
+  call_with_results({"run", spec(), "--ranks", "1"});
+  EXPECT_TRUE(has(call_with_results({"plan", spec(), "--ranks", "1"}).out, "0 of 4 runs to start"));
+}
+
+TEST_F(TunedMatrix, ShowsItsChoiceAndWarnsAtTheEdgeOfTheGrid) {
+  EXPECT_TRUE(has(call_with_results({"report", spec("[0.1, 0.2]")}).out, "Not tuned yet"));
+  call_with_results({"run", spec("[0.1, 0.2]"), "--ranks", "1"});
+  const std::string text = call_with_results({"report", spec("[0.1, 0.2]")}).out;
+  EXPECT_TRUE(has(text, "strategy  chosen")) << text;
+  EXPECT_TRUE(has(text, "0.505")) << text;
+  EXPECT_TRUE(has(text, "the best optimizer.lr of left, 0.1, lies at the")) << text;
+  const Json json = Json::parse(call_with_results({"report", spec("[0.1, 0.2]"), "--format", "json"}).out);
+  EXPECT_EQ(json.at("tuning").at("groups").at(0).at("tried").at(1).at("scores").size(), 2U);
+}
+
+TEST_F(TunedMatrix, ADamagedChoiceIsNamed) {
+  call_with_results({"run", spec(), "--ranks", "1"});
+  std::ofstream(scratch_ / "results/fake/tuning.json") << R"({"scores": {"left": "good"}})";
+  const Answer answer = call_with_results({"report", spec()});
+  EXPECT_NE(answer.code, 0);
+  EXPECT_TRUE(has(answer.err, "tuning.json: expected a number or null")) << answer.err;
+}
+
+}  // namespace
+}  // namespace bnlab

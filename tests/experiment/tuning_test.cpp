@@ -1,0 +1,172 @@
+#include "harness/experiment/tuning.hpp"
+
+#include <algorithm>
+#include <set>
+
+#include "harness/experiment/dotted.hpp"
+#include "tests/experiment/spec_files.hpp"
+
+namespace bnlab {
+namespace {
+
+constexpr const char* kTwoStrategies =
+    R"("matrix": {"seed": [0, 1], "strategy": ["fake_own", "fake_pooled"]})";
+
+class Tuned : public SpecFiles {
+ protected:
+  // A spec with a matrix, and a tune of these keys.
+  static std::string tuned(const std::string& keys, const std::string& matrix = kTwoStrategies) {
+    return spec(matrix + R"(, "tune": {"metric": "mean_iou", )" + keys + "}");
+  }
+  static std::string tuned_lr(const std::string& more = "", const std::string& matrix = kTwoStrategies) {
+    return tuned(R"("grid": {"optimizer.lr": [0.1, 0.2, 0.4]}, "seeds": [100, 101])" + more, matrix);
+  }
+  // A score for every run that tunes, from its strategy and its rate.
+  static TuningScores scores(const Experiment& experiment, auto score) {
+    TuningScores all;
+    for (const RunSpec& run : experiment.tuning->runs.runs) {
+      all[run.id] = score(run.strategy.at("name").get<std::string>(), run.optimizer.at("lr").get<double>());
+    }
+    return all;
+  }
+};
+
+TEST_F(Tuned, EveryStrategyGetsTheSameGridOnOtherSeeds) {
+  const Experiment experiment = load(tuned_lr());
+  const Experiment& runs = experiment.tuning->runs;
+  EXPECT_EQ(runs.name, "spec-tuning");
+  EXPECT_EQ(experiment.runs.size(), 4U);
+  ASSERT_EQ(runs.runs.size(), 12U);
+  std::set<std::string> points;
+  for (const RunSpec& run : runs.runs) {
+    EXPECT_TRUE(run.seed == 100 || run.seed == 101);
+    points.insert(label(run.strategy) + run.optimizer.at("lr").dump());
+  }
+  EXPECT_EQ(points.size(), 6U);
+  EXPECT_FALSE(experiment.tuning->is_settled());
+  EXPECT_EQ(load_experiment(write("kept.json", runs.asked.dump()), {}, runs.name).runs.back().id,
+            runs.runs.back().id)
+      << "its own spec must ask for the same runs";
+}
+
+TEST_F(Tuned, EachStrategyKeepsItsBest) {
+  Experiment experiment = load(tuned_lr());
+  const std::vector<std::string> before = {experiment.runs[0].id, experiment.runs[1].id};
+  settle(experiment, scores(experiment, [](const std::string& strategy, double lr) {
+           return strategy == "fake_own" ? 1 - lr : 0.5 - std::abs(lr - 0.2);
+         }));
+  ASSERT_TRUE(experiment.tuning->is_settled());
+  ASSERT_EQ(experiment.runs.size(), 4U);
+  for (const RunSpec& run : experiment.runs) {
+    const bool own = run.strategy.at("name") == "fake_own";
+    EXPECT_EQ(run.optimizer.at("lr"), own ? 0.1 : 0.2);
+    EXPECT_EQ(run.resolved.at("optimizer").at("lr"), own ? 0.1 : 0.2);
+  }
+  EXPECT_EQ(experiment.runs[0].id, before[0]) << "0.1 is the default";
+  EXPECT_NE(experiment.runs[1].id, before[1]);
+  const TunedGroup& own = experiment.tuning->groups.at(0);
+  EXPECT_EQ(own.name, "fake_own");
+  EXPECT_EQ(own.at_edge, std::vector<std::string>{"optimizer.lr"});
+  EXPECT_EQ(experiment.tuning->groups.at(1).at_edge, std::vector<std::string>{});
+  ASSERT_EQ(own.candidates.size(), 3U);
+  EXPECT_EQ(own.candidates[1].scores.size(), 2U);
+  EXPECT_DOUBLE_EQ(own.candidates[1].mean(), 0.8);
+}
+
+TEST_F(Tuned, ARunThatDivergedCountsAsNothing) {
+  Experiment experiment = load(tuned_lr());
+  TuningScores all = scores(experiment, [](const std::string&, double lr) { return lr; });
+  for (const RunSpec& run : experiment.tuning->runs.runs) {
+    if (run.optimizer.at("lr") == 0.4 && run.seed == 101) {
+      all[run.id] = std::nullopt;  // its mean is then 0.2, that of the rate 0.2, which comes before it
+    }
+  }
+  settle(experiment, all);
+  const Candidate& last = experiment.tuning->groups.at(0).candidates.at(2);
+  EXPECT_EQ(last.diverged(), 1);
+  EXPECT_DOUBLE_EQ(last.mean(), 0.2);
+  EXPECT_EQ(experiment.runs.at(0).optimizer.at("lr"), 0.2);
+}
+
+TEST_F(Tuned, NothingHappensBeforeTheLastScore) {
+  Experiment experiment = load(tuned_lr());
+  TuningScores all = scores(experiment, [](const std::string&, double lr) { return lr; });
+  const std::string before = experiment.runs.at(0).id;
+  all.erase(experiment.tuning->runs.runs.back().id);
+  settle(experiment, all);
+  EXPECT_FALSE(experiment.tuning->is_settled());
+  EXPECT_EQ(experiment.runs.at(0).id, before);
+}
+
+TEST_F(Tuned, ChoicesCanBeMadeApart) {
+  const std::string matrix = R"("matrix": {"towers": [2, 4], "strategy": ["fake_own", "fake_pooled"]})";
+  Experiment experiment = load(tuned_lr(R"(, "per": ["strategy", "towers"])", matrix));
+  TuningScores all;
+  for (const RunSpec& run : experiment.tuning->runs.runs) {
+    const double lr = run.optimizer.at("lr");
+    all[run.id] = run.towers() == 2 ? lr : -lr;
+  }
+  settle(experiment, all);
+  EXPECT_EQ(experiment.tuning->groups.at(0).name, "fake_own, towers=2");
+  for (const RunSpec& run : experiment.runs) {
+    EXPECT_EQ(run.optimizer.at("lr"), run.towers() == 2 ? 0.4 : 0.1);
+  }
+}
+
+TEST_F(Tuned, OtherAxesAreAveragedOrGiveWay) {
+  const std::string matrix = R"("exclude": [{"towers": 2, "strategy": "fake_own"}],
+                                "matrix": {"towers": [2, 4], "strategy": ["fake_own", "fake_pooled"]})";
+  EXPECT_EQ(load(tuned_lr("", matrix)).tuning->runs.runs.size(), 18U);
+  const Experiment small = load(tuned_lr(R"(, "set": {"towers": 4, "steps": 5})", matrix));
+  ASSERT_EQ(small.tuning->runs.runs.size(), 12U) << "the rule that matches nothing any more is dropped";
+  EXPECT_EQ(small.tuning->runs.runs[0].steps, 5);
+  EXPECT_EQ(small.runs[0].steps, 10);
+}
+
+TEST_F(Tuned, AKeyGivenOnTheCommandLineIsNotTuned) {
+  const std::string file = write("spec.json", tuned_lr());
+  const Experiment given = load_experiment(file, {"optimizer.lr=0.3"});
+  EXPECT_EQ(given.tuning, nullptr);
+  EXPECT_EQ(given.runs.at(0).optimizer.at("lr"), 0.3);
+}
+
+TEST_F(Tuned, MistakesAreNamed) {
+  EXPECT_EQ(mistakes(tuned(R"("grid": {"optimizer.lr": [0.1]}, "seeds": [1, 100])")),
+            Lines{"spec.json: tune.seeds[0]: 1 is a seed of the matrix; choose on others"});
+  EXPECT_EQ(
+      mistakes(tuned(R"("grid": {"strategy.momentum": [0.1]}, "seeds": [100])")),
+      (Lines{
+          R"(spec.json: tune.grid.strategy.momentum: the axis matrix.strategy sets it in every run)",
+          R"(spec.json: tune.grid.strategy.momentum: expected a key outside strategy, for each of which a choice is made)"}));
+  EXPECT_EQ(
+      mistakes(tuned(R"("grid": {"optimizer.lr": [-1]}, "seeds": [100])")),
+      Lines{R"(spec.json, with what tune sets: matrix.optimizer.lr[0]: expected a number > 0, got -1)"});
+  EXPECT_EQ(mistakes(tuned_lr(R"(, "set": {"strategy": "fake_own"})")),
+            Lines{"spec.json: tune.per: no run that tunes belongs to fake_pooled"});
+  EXPECT_EQ(
+      mistakes(tuned_lr(R"(, "population": "mean")")),
+      Lines{R"(spec.json: tune.population: "mean" is not among the populations of the runs, ["saved"])"});
+  EXPECT_EQ(mistakes(tuned(R"("grid": {}, "seeds": [100])")),
+            Lines{"spec.json: tune.grid: expected keys and the values to choose from, got {}"});
+}
+
+TEST_F(Tuned, RunsOnFilesNeedOtherImages) {
+  const std::string matrix = R"("task": "fake_files", "matrix": {"strategy": ["fake_own", "fake_pooled"]})";
+  const auto with_task = [](std::string text) {
+    return text.replace(text.find(R"("task": "fake_shapes", )"), 23, "");
+  };
+  const Lines refused = mistakes(with_task(tuned_lr("", matrix)));
+  ASSERT_EQ(refused.size(), 1U);
+  EXPECT_NE(refused[0].find("tune.set: expected a task with other test images"), std::string::npos)
+      << refused[0];
+  EXPECT_EQ(mistakes(with_task(tuned_lr(R"(, "set": {"task.nuisance": 0.1})", matrix))), Lines{});
+}
+
+TEST_F(Tuned, SettingsAreShownShort) {
+  EXPECT_EQ(setting_text(Json{{"optimizer.lr", 0.1}}), "0.1");
+  EXPECT_EQ(setting_text(Json{{"optimizer.lr", 0.1}, {"optimizer.momentum", 0.9}}),
+            "optimizer.lr=0.1, optimizer.momentum=0.9");
+}
+
+}  // namespace
+}  // namespace bnlab
