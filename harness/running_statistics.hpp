@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "harness/population.hpp"
 
@@ -45,6 +46,10 @@ class RunningStatistics {
   virtual void describe(State& state) = 0;
   // Channels (summed over sites and steps, this rank) whose moments were not finite. Synchronises.
   virtual int64_t nonfinite_channels() const = 0;
+  // Of each site, in the order in which the network has made them: the share of its input's variance that lies between the
+  // sets of samples that one tower normalises together, over the batches from which `precise` was recomputed last; the mean
+  // over the channels. Empty before.
+  virtual std::vector<double> between_sets() const = 0;
 
   // What `saved` stands for: the pair that training updates, or (strategy `precise`) a recomputed one.
   Population saved;

@@ -71,6 +71,7 @@ void add_scalars(const Json& line, double started, std::vector<Scalar>& scalars)
   if (line.value("kind", "") == "train") {
     add("train/loss", value_at(line, "loss"));
     add("train/lr", value_at(line, "lr"));
+    add("train/gradient_norm", value_at(line, "gradient_norm"));
   }
   if (line.value("kind", "") == "eval") {
     for (const auto& [metric, value] : value_at(line, "metrics").items()) {

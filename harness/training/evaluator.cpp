@@ -29,7 +29,12 @@ class CalibrationAfter : public Calibration {
 }  // namespace
 
 Evaluator::Evaluator(const RunSpec& spec, Data& data, Subject& subject, World& world, WeightEma* ema)
-    : evaluation_(spec.evaluation), data_(data), subject_(subject), world_(world), ema_(ema) {
+    : evaluation_(spec.evaluation),
+      data_(data),
+      subject_(subject),
+      world_(world),
+      ema_(ema),
+      sites_(subject) {
   if (subject.statistics() == nullptr) {
     populations_.push_back({"saved", {}});  // normalises alike in training and evaluation: this says it all
   } else {
@@ -50,6 +55,7 @@ Json Evaluator::evaluate(int64_t steps_done) {
       ema_->swap();
     }
     show(population, steps_done);
+    sites_.keep(name);
     const bool batch = population.kind == Population::Kind::batch;
     all[name] = measure(steps_done, batch ? Mode::evaluate_batch : Mode::evaluate_saved);
     if (population.averaged) {

@@ -10,6 +10,7 @@
 #include "harness/json.hpp"
 #include "harness/population.hpp"
 #include "harness/training/data.hpp"
+#include "harness/training/site_report.hpp"
 #include "harness/training/subject.hpp"
 #include "harness/training/weight_ema.hpp"
 
@@ -33,6 +34,8 @@ class Evaluator {
   // {"saved": {metrics}, ...} in the order of populations(). Leaves the strategy's own statistics in the
   // buffers.
   Json evaluate(int64_t steps_done);
+  // What is known of each norm site after it.
+  Json sites() const { return sites_.sites(); }
   // The metrics under the statistics that the network's buffers hold.
   Json measure(int64_t steps_done, Mode mode = Mode::evaluate_saved);
 
@@ -50,6 +53,7 @@ class Evaluator {
   World& world_;
   WeightEma* ema_;
   std::vector<Named> populations_;
+  SiteReport sites_;
 };
 
 }  // namespace bnlab

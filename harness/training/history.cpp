@@ -17,7 +17,7 @@ void History::add(const at::Tensor& loss) {
   loss_sum_ += loss.detach();
 }
 
-void History::report(int64_t steps_done, double learning_rate) {
+void History::report(int64_t steps_done, double learning_rate, const at::Tensor& gradient_norm) {
   at::Tensor sum = loss_sum_.to(at::kDouble) / static_cast<double>(world_.size());
   world_.gradients().all_reduce(sum, Purpose::loss);
   reported_loss_ = sum.item<double>() / static_cast<double>(steps_done - steps_reported_);
@@ -31,7 +31,8 @@ void History::report(int64_t steps_done, double learning_rate) {
               {"step", steps_done},
               {"epoch", data_.epochs(steps_done)},
               {"loss", reported_loss_},
-              {"lr", learning_rate}});
+              {"lr", learning_rate},
+              {"gradient_norm", gradient_norm.item<double>()}});
 }
 
 void History::add_evaluation(int64_t steps_done, const Json& metrics_of_populations) {

@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "harness/components/registry.hpp"
-#include "harness/mapped.hpp"
 #include "harness/training/gradient_routes.hpp"
 #include "harness/training/precision.hpp"
 #include "harness/training/weights.hpp"
@@ -31,6 +30,18 @@ std::unique_ptr<WeightEma> make_ema(const RunSpec& spec, const Subject& subject)
   return spec.weight_ema ? std::make_unique<WeightEma>(*spec.weight_ema, subject.network().parameters(),
                                                        subject.statistics())
                          : nullptr;
+}
+
+// Of all gradients together, [].
+at::Tensor norm_of_gradients(const std::vector<at::Tensor>& parameters) {
+  const at::NoGradGuard no_grad;
+  std::vector<at::Tensor> gradients;
+  for (const at::Tensor& parameter : parameters) {
+    if (parameter.grad().defined()) {
+      gradients.push_back(parameter.grad());
+    }
+  }
+  return at::stack(at::_foreach_norm(gradients, 2)).norm();
 }
 
 }  // namespace
@@ -70,8 +81,8 @@ void Trainer::run() {
     train_step(steps_done_);
     ++steps_done_;
     const bool last = steps_done_ == data_.steps();
-    if (last || steps_done_ % spec_.log_every == 0) {
-      history_.report(steps_done_, optimizer_->learning_rate(steps_done_ - 1));
+    if (reports(steps_done_)) {
+      history_.report(steps_done_, optimizer_->learning_rate(steps_done_ - 1), gradient_norm_);
     }
     if (!diverged() && (last || (spec_.eval_every > 0 && steps_done_ % spec_.eval_every == 0))) {
       costs_.pause();
@@ -84,6 +95,10 @@ void Trainer::run() {
       costs_.resume();
     }
   }
+}
+
+bool Trainer::reports(int64_t steps_done) const {
+  return steps_done == data_.steps() || steps_done % spec_.log_every == 0;
 }
 
 void Trainer::describe(State& state) {
@@ -113,6 +128,9 @@ void Trainer::train_step(int64_t step) {
   gradient_sync_->after_backward();
   timer_.end(StepTimer::backward);
 
+  if (reports(step + 1)) {
+    gradient_norm_ = norm_of_gradients(subject_.network().parameters());
+  }
   optimizer_->step(step, [&](const std::string& name) { return subject_.trainable(name, step); });
   gradient_sync_->after_step(step + 1);
   if (ema_) {
@@ -131,9 +149,6 @@ Json Trainer::result() {
   const Json traffic = costs_.traffic(steps_done_);
   const Json memory = costs_.memory();
   world_.gradients().all_reduce(nonfinite, Purpose::control);
-  const auto site_json = [](const NormSite& site) {
-    return Json{{"name", site.name}, {"channels", site.channels}};
-  };
   int64_t parameters = 0;
   for (const at::Tensor& p : subject_.network().parameters()) {
     parameters += p.numel();
@@ -141,7 +156,7 @@ Json Trainer::result() {
   Json result = {{"steps", steps_done_},
                  {"epochs", data_.epochs(steps_done_)},
                  {"images", steps_done_ * data_.towers().total_samples()},
-                 {"sites", mapped(subject_.sites(), site_json)},
+                 {"sites", evaluator_.sites()},
                  {"shards", spec_.resolved.at("shards")},
                  {"parameters", parameters}};
   if (!resumed_at_steps_.empty()) {

@@ -42,6 +42,7 @@ class Trainer {
 
  private:
   void train_step(int64_t step);
+  bool reports(int64_t steps_done) const;  // after so many steps
   void describe(State& state);
 
   const RunSpec& spec_;
@@ -54,6 +55,7 @@ class Trainer {
   std::unique_ptr<WeightEma> ema_;  // null without weight_ema
   Evaluator evaluator_;
   History history_;
+  at::Tensor gradient_norm_;  // of the last step that is reported, []
   Costs costs_;
   StepTimer timer_;
   Checkpoints& checkpoints_;

@@ -8,6 +8,17 @@
 #include "strategies/engine/moments.hpp"
 
 namespace bnlab {
+namespace {
+
+// Of the squared deviations `total` [C] about the common mean, the share that `within` [C], about the means of the sets,
+// leaves; the mean over the channels that vary.
+double share_between(const at::Tensor& total, const at::Tensor& within) {
+  const at::Tensor varies = total > 0;
+  const at::Tensor share = at::where(varies, (total - within) / total, at::zeros_like(total));
+  return share.sum().item<double>() / std::max<double>(1, varies.sum().item<double>());
+}
+
+}  // namespace
 
 std::shared_ptr<Layer> BnStrategy::norm(const NormSite& site) {
   auto layer = std::make_shared<BnLayer>(site, rules_, context_);
@@ -96,9 +107,14 @@ void BnStatistics::recompute(int64_t batches, Calibration& calibration) {
     widths.push_back(collected.back().size(0));
   }
   const at::Tensor all = communicator_.all_gather(at::cat(collected), Purpose::evaluation);
-  const std::vector<at::Tensor> of_ranks = all.split_with_sizes(widths, 1);  // [ranks, 1 + 2C] each
+  const std::vector<at::Tensor> of_ranks = all.split_with_sizes(widths, 1);  // [ranks, 1 + 3C] each
+  between_sets_.clear();
   for (size_t i = 0; i < sites_.size(); ++i) {
-    const Moments merged(kernels::merge_moments(of_ranks[i].contiguous(), of_ranks[i].size(0)));
+    const int64_t channels = sites_[i]->mean().size(0);
+    const at::Tensor moments = of_ranks[i].narrow(1, 0, 1 + 2 * channels).contiguous();
+    const Moments merged(kernels::merge_moments(moments, moments.size(0)));
+    between_sets_.push_back(
+        share_between(merged.m2[0], of_ranks[i].narrow(1, 1 + 2 * channels, channels).sum(0)));
     const bool empty = merged.count.item<double>() == 0;
     sites_[i]->show(empty ? sites_[i]->saved().pair() : at::cat({merged.mean, merged.unbiased_var()}));
   }

@@ -26,6 +26,7 @@ class BnStatistics : public RunningStatistics {
   void average_replicas() override;
   void describe(State& state) override;
   int64_t nonfinite_channels() const override;
+  std::vector<double> between_sets() const override { return between_sets_; }
 
  private:
   bool trained() const;
@@ -38,6 +39,7 @@ class BnStatistics : public RunningStatistics {
   Communicator& communicator_;
   std::vector<std::shared_ptr<SiteStatistics>> sites_;
   bool frozen_ = false;
+  std::vector<double> between_sets_;
 };
 
 class BnStrategy : public Strategy {

@@ -138,6 +138,8 @@ void SiteStatistics::remember(const at::Tensor& own, const at::Tensor& pooled, i
 }
 
 void SiteStatistics::collect(const at::Tensor& own) {
+  const at::Tensor within = Moments(own).m2.sum(0);
+  within_ = collected_.defined() ? within_ + within : within;
   const at::Tensor all = collected_.defined() ? at::cat({collected_, own}) : own;
   collected_ = kernels::merge_moments(all, all.size(0));
 }
@@ -152,8 +154,8 @@ void SiteStatistics::describe(State& state, const std::string& path) {
 
 at::Tensor SiteStatistics::take_collected() {
   const at::Tensor taken = collected_.defined()
-                               ? collected_[0]
-                               : at::zeros({1 + 2 * mean_.size(0)}, mean_.options().dtype(at::kDouble));
+                               ? at::cat({collected_[0], within_})
+                               : at::zeros({1 + 3 * mean_.size(0)}, mean_.options().dtype(at::kDouble));
   collected_ = at::Tensor();
   return taken;
 }

@@ -39,8 +39,8 @@ class SiteStatistics {
   // [K, 1 + 2C], or undefined. At most one exchange, where a pair needs the moments of all towers.
   void remember(const at::Tensor& own, const at::Tensor& pooled, int64_t group, const Sets& sets,
                 const Towers& towers);
-  // A pass in Mode::calibrate, and the moments collected since the last call: [1 + 2C] float64, of this
-  // rank's towers.
+  // A pass in Mode::calibrate, and what was collected since the last call: [1 + 3C] float64, the moments of all sets of this
+  // rank together, and the sum of the M2 of each of them.
   void collect(const at::Tensor& own);
   at::Tensor take_collected();
 
@@ -60,6 +60,7 @@ class SiteStatistics {
   RunningPair saved_;
   std::vector<std::pair<Population, RunningPair>> shadows_;
   at::Tensor collected_;  // [1, 1 + 2C]
+  at::Tensor within_;     // [C], with `collected_`
   at::Tensor nonfinite_;  // int64 []
 };
 

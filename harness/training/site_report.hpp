@@ -1,0 +1,40 @@
+// What a run tells of each norm site, for the record: how far its running statistics lie from recomputed ones, and how much
+// of its input's variance lies between the towers.
+#pragma once
+
+#include <torch/types.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "harness/json.hpp"
+#include "harness/training/subject.hpp"
+
+namespace bnlab {
+
+class SiteReport {
+ public:
+  explicit SiteReport(const Subject& subject) : subject_(subject) {}
+
+  // Keeps the running statistics that the network's buffers hold, under the population's name.
+  void keep(const std::string& population);
+
+  // One object per site: {"name", "channels"}, and after an evaluation under `saved` and `precise`, where the site has
+  // running statistics:
+  // - "saved_mean_error": |mean_saved - mean_precise| / sqrt(var_precise), the mean over the channels
+  // - "saved_variance_error": |ln(var_saved / var_precise)|, likewise; absent where no variance is kept
+  // - "between_sets": RunningStatistics::between_sets
+  // Synchronises.
+  Json sites() const;
+
+ private:
+  struct Pairs {
+    at::Tensor mean, var;  // [C] float64; undefined where none is kept
+  };
+
+  const Subject& subject_;
+  std::map<std::string, std::vector<Pairs>> kept_;  // by population, one per site
+};
+
+}  // namespace bnlab
