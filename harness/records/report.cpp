@@ -58,7 +58,7 @@ ReportRow row_of(const CellRecords& cell, const std::string& placement,
 }
 
 ReportCell cell_of(const CellRecords& found, const ExperimentReport& report) {
-  ReportCell cell{found, {}, {}, {}, {}, {}, {}};
+  ReportCell cell{found, {}, {}, {}, {}, {}, {}, {}};
   cell.towers = value_at(found.runs[0]->resolved, "towers");
   cell.batch_per_tower = value_at(found.runs[0]->resolved, "batch_per_tower");
   const std::vector<const Record*> records = found.one_per_seed();
@@ -68,6 +68,7 @@ ReportCell cell_of(const CellRecords& found, const ExperimentReport& report) {
   }
   cell.scores = scores_of(found.runs, records, report);
   cell.curves = curves_of(records, report.headline);
+  cell.sites = site_numbers(records);
   for (const auto& [placement, there] : found.placements) {
     cell.rows.push_back(row_of(found, placement, there, report));
   }

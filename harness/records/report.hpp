@@ -14,6 +14,7 @@
 #include "harness/records/contrast_results.hpp"
 #include "harness/records/curves.hpp"
 #include "harness/records/record.hpp"
+#include "harness/records/site_numbers.hpp"
 #include "harness/records/status.hpp"
 
 namespace bnlab {
@@ -53,6 +54,7 @@ struct ReportCell : CellName {
   std::set<std::string> evaluated;  // populations; a strategy without running statistics has "saved" only
   Scores scores;                    // over all placements
   std::map<std::string, Curves> curves;  // likewise
+  std::vector<SiteNumbers> sites;        // likewise; none where the runs were not evaluated under precise
   std::vector<ReportRow> rows;           // at least one
 };
 

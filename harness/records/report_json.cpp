@@ -80,6 +80,12 @@ Json curves_json(const Curves& curves) {
   return {{"points", points}, {"failed", failed}};
 }
 
+Json site_json(const SiteNumbers& site) {
+  Json json = {{"name", site.name}};
+  for (const auto& [key, values] : site.numbers) json[key] = interval_json(values);
+  return json;
+}
+
 Json cell_json(const ReportCell& cell, const ExperimentReport& report) {
   Json named = Json::object(), curves = Json::object();
   for (size_t i = 0; i < cell.cell.size(); ++i) named[report.columns[i]] = cell.cell[i];
@@ -93,6 +99,7 @@ Json cell_json(const ReportCell& cell, const ExperimentReport& report) {
                {"evaluated", Json(cell.evaluated)}};
   json.update(scores_json(cell.scores));  // each seed once, over all placements
   json["curves"] = curves;
+  json["sites"] = mapped(cell.sites, site_json);
   json["rows"] = mapped(cell.rows, row_json);  // one per placement
   return json;
 }

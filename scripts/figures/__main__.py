@@ -17,11 +17,13 @@ import drawing
 import matrix
 import memory
 import report as reports
+import statistics_by_site
 import style
 import throughput_vs_accuracy
 import training_curves
 
-FIGURES = (accuracy_vs_batch, throughput_vs_accuracy, accuracy_by_population, training_curves, memory, matrix)
+FIGURES = (accuracy_vs_batch, throughput_vs_accuracy, accuracy_by_population, training_curves, memory, matrix,
+           statistics_by_site)
 
 
 def draw_all(report, out, only=()):

@@ -10,6 +10,8 @@ import style
 Grouping = namedtuple("Grouping", "towers batch")  # images of one tower: a number, or a tuple where towers differ
 Quantity = namedtuple("Quantity", "n mean half_width seeds")  # half_width is None where n < 2; seeds: seed -> value
 
+Site = namedtuple("Site", "name numbers")  # of a norm site: key -> Quantity
+
 
 class _Every:
     def __contains__(self, key):
@@ -83,6 +85,8 @@ class Cell(Scores):
         self.conditions = given["conditions"]
         self.evaluated = set(given["evaluated"])
         self.curves = given["curves"]
+        self.sites = [Site(site["name"], {key: _quantity(value) for key, value in site.items() if key != "name"})
+                      for site in given["sites"]]
         self.rows = [Row(row, self) for row in given["rows"] if row["placement"]]
 
 

@@ -1,11 +1,5 @@
 """The figures against reports made up here: what the CSVs hold, what may stand on a front, what is said of failures."""
 
-import contextlib
-import csv
-import io
-import json
-import sys
-import tempfile
 import unittest
 from pathlib import Path
 
@@ -18,46 +12,12 @@ import memory
 import style
 import throughput_vs_accuracy
 import training_curves
-from synthetic import cell, curve, report
+from figures_case import FiguresCase
+from synthetic import cell, curve
 from test_contact_sheet import ContactSheet  # so that these run with the cases below
 from test_parts import Labels, Styles
 from test_results import CommittedResults, FirstScreen
-
-
-class FiguresCase(unittest.TestCase):
-    figures = plot.FIGURES  # those that the cases of a class draw
-
-    def setUp(self):
-        self.folder = tempfile.TemporaryDirectory()
-        self.addCleanup(self.folder.cleanup)
-        self.out = Path(self.folder.name) / "out"
-
-    def draw(self, cells, *options, out=None):
-        """Draws a report of these cells and returns what was printed."""
-        return self.draw_text(json.dumps(report(cells)), *options, out=out)
-
-    def draw_text(self, text, *options, out=None):
-        printed = io.StringIO()
-        stdin, sys.stdin = sys.stdin, io.StringIO(text)
-        try:
-            with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
-                names = [figure.__name__ for figure in self.figures]
-                self.status = plot.main(["--out", str(out or self.out), "--figures", *names, *options])
-        finally:
-            sys.stdin = stdin
-        return printed.getvalue()
-
-    def rows(self, figure, **where):
-        with open(self.out / f"{figure}.csv", encoding="utf-8", newline="") as file:
-            return [row for row in csv.DictReader(file) if all(row[key] == value for key, value in where.items())]
-
-    def svg(self, figure):
-        return (self.out / f"{figure}.svg").read_text(encoding="utf-8")
-
-    def caption(self, figure):
-        """All texts of a figure in one line, with plain spaces."""
-        texts = [piece.split("</text>")[0].split(">", 1)[-1] for piece in self.svg(figure).split("<text ")[1:]]
-        return " ".join(texts).replace("\u00a0", " ").replace("&#215;", "×")
+from test_statistics_by_site import StatisticsBySite
 
 
 class Reading(FiguresCase):

@@ -1,0 +1,75 @@
+"""What the running statistics of each norm site are worth, in the order of the network: a row of panels per grouping.
+
+How far the saved mean and variance lie from recomputed ones says why a network answers well with the batch's statistics
+alone; the share of the variance between the towers says where averaging their variances must matter.
+"""
+
+import layout
+import report as reports
+import style
+from drawing import Drawing, Nothing
+from report import grouping_text, images_per_tower
+
+QUANTITIES = {"saved_mean_error": "error of the saved mean\n(standard deviations)",
+              "saved_variance_error": "error of the saved variance\n(|log ratio|)",
+              "between_sets": "share of the variance\nbetween towers"}
+_ROW = 1.35  # inches
+
+
+def draw(report, cells, condition, styles):
+    touched = [cell for cell in reports.touched(cells) if cell.sites]
+    if not touched:
+        raise Nothing("no run was evaluated under both saved and precise statistics")
+    groupings = sorted({cell.grouping for cell in touched}, key=lambda grouping: (images_per_tower(grouping), grouping))
+    known = [key for key in QUANTITIES if any(key in site.numbers for cell in touched for site in cell.sites)]
+    names = [site.name for site in max((cell.sites for cell in touched), key=len)]
+    shown = {label: look for label, look in styles.items() if any(cell.strategy == label for cell in touched)}
+    figure, all_axes = layout.new_page("What are the running statistics of each site worth?",
+                                       _caption(report, cells, touched, condition), style.DOUBLE,
+                                       _ROW * len(groupings) + 0.6, rows=len(groupings), columns=len(known), legend=shown,
+                                       sharex=True, sharey="col")
+    rows = []
+    for line, grouping in zip(all_axes, groupings):
+        for axes, key in zip(line, known):
+            for cell in touched:
+                if cell.grouping == grouping:
+                    rows += _draw_line(axes, cell, key, names, shown[cell.strategy])
+            axes.set_ylim(bottom=0)
+        line[0].set_title(grouping_text(grouping), loc="left", color=style.GREY)
+    for axes, key in zip(all_axes[0], known):
+        axes.set_title(QUANTITIES[key], loc="right", size=style.SMALL)
+    for axes in all_axes[-1]:
+        axes.set_xticks(range(len(names)), names, rotation=90, size=style.SMALL - 1.2)
+    return Drawing(figure, rows, _sentence(touched, known))
+
+
+def _draw_line(axes, cell, key, names, look):
+    places, values, rows = [], [], []
+    for site in cell.sites:
+        quantity = site.numbers.get(key)
+        if quantity and site.name in names:
+            places.append(names.index(site.name))
+            values.append(quantity.mean)
+            rows.append({"strategy": cell.strategy, "grouping": grouping_text(cell.grouping), "site": site.name,
+                         "quantity": key, "n": quantity.n, "value": quantity.mean, "half_width": quantity.half_width})
+            for value in quantity.seeds.values():
+                axes.plot(places[-1], value, marker=".", markersize=1.6, color=look.colour, alpha=0.5, linestyle="")
+    axes.plot(places, values, color=look.colour, marker=look.marker, linestyle=look.dash, markersize=3.2, linewidth=1)
+    return rows
+
+
+def _caption(report, cells, touched, condition):
+    parts = [f"{report.name}.", f"With {condition}." if condition else "",
+             "Rows: towers x images per tower; sites in the order of the network. Lines: means over the seeds, dots: single seeds.",
+             f"Last checkpoint; {reports.count_text([cell.value('saved') for cell in touched])}."]
+    return " ".join(part for part in parts + reports.shortfall_notes(cells) if part)
+
+
+def _sentence(touched, known):
+    clauses = []
+    for key in known:
+        worst = max(((site.numbers[key].mean, site.name, cell.strategy, grouping_text(cell.grouping))
+                     for cell in touched for site in cell.sites if key in site.numbers), default=None)
+        if worst:
+            clauses.append(f"{QUANTITIES[key].split(chr(10))[0]} is largest at {worst[1]} of {worst[2]}, {worst[3]} ({worst[0]:.3f})")
+    return f"{'; '.join(clauses)}."
