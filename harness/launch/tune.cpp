@@ -5,6 +5,7 @@
 
 #include "harness/launch/environment_world.hpp"
 #include "harness/mapped.hpp"
+#include "harness/records/text_table.hpp"
 #include "harness/records/tuning_scores.hpp"
 
 namespace bnlab {
@@ -31,9 +32,7 @@ LaunchOptions for_tuning(LaunchOptions options) {
 
 std::string choice_text(const TunedGroup& group) {
   const auto tried = mapped(group.candidates, [](const Candidate& candidate) {
-    char mean[32];
-    std::snprintf(mean, sizeof mean, "%.3f", candidate.mean());
-    return setting_text(candidate.setting) + ": " + mean;
+    return setting_text(candidate.setting) + ": " + fixed(candidate.mean(), 3);
   });
   return group.name + ": " + setting_text(group.chosen().setting) + "  (" + joined(tried) + ")" +
          (group.at_edge.empty() ? "" : "  at the edge of the grid");
