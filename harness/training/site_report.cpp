@@ -5,7 +5,9 @@ namespace {
 
 constexpr double kLeastVariance = 1e-12;
 
-at::Tensor copy_of(const torch::OrderedDict<std::string, at::Tensor>& buffers, const std::string& name) {
+using Buffers = torch::OrderedDict<std::string, at::Tensor>;
+
+at::Tensor copy_of(const Buffers& buffers, const std::string& name) {
   const at::Tensor* buffer = buffers.find(name);
   return buffer == nullptr || !buffer->defined() ? at::Tensor() : buffer->to(at::kDouble).clone();
 }
@@ -13,11 +15,12 @@ at::Tensor copy_of(const torch::OrderedDict<std::string, at::Tensor>& buffers, c
 }  // namespace
 
 void SiteReport::keep(const std::string& population) {
-  const auto buffers = subject_.network().named_buffers();
-  std::vector<Pairs> pairs;
+  const Buffers buffers = subject_.network().named_buffers();
+  std::vector<Pair> pairs;
   for (const NormSite& site : subject_.sites()) {
+    const at::Tensor var = copy_of(buffers, site.name + ".running_var");
     pairs.push_back(
-        {copy_of(buffers, site.name + ".running_mean"), copy_of(buffers, site.name + ".running_var")});
+        {copy_of(buffers, site.name + ".running_mean"), var.defined() ? var.clamp_min(kLeastVariance) : var});
   }
   kept_[population] = std::move(pairs);
 }
@@ -32,17 +35,11 @@ Json SiteReport::sites() const {
     const NormSite& site = subject_.sites()[i];
     Json told = {{"name", site.name}, {"channels", site.channels}};
     if (both && kept_.at("precise")[i].mean.defined()) {
-      const Pairs &saved = kept_.at("saved")[i], &precise = kept_.at("precise")[i];
-      const bool has_var = precise.var.defined();
-      const at::Tensor var = has_var ? precise.var.clamp_min(kLeastVariance) : at::ones_like(precise.mean);
-      told["saved_mean_error"] = ((saved.mean - precise.mean).abs() / var.sqrt()).mean().item<double>();
-      if (has_var) {
-        told["saved_variance_error"] =
-            (saved.var.clamp_min(kLeastVariance) / var).log().abs().mean().item<double>();
-      }
-      if (i < between.size()) {
-        told["between_sets"] = between[i];
-      }
+      const Pair &saved = kept_.at("saved")[i], &precise = kept_.at("precise")[i];
+      told["saved_mean_error"] =
+          ((saved.mean - precise.mean).abs() / precise.var.sqrt()).mean().item<double>();
+      told["saved_variance_error"] = (saved.var / precise.var).log().abs().mean().item<double>();
+      told["between_sets"] = between.at(i);
     }
     sites.push_back(told);
   }

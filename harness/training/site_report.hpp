@@ -23,18 +23,18 @@ class SiteReport {
   // One object per site: {"name", "channels"}, and after an evaluation under `saved` and `precise`, where the site has
   // running statistics:
   // - "saved_mean_error": |mean_saved - mean_precise| / sqrt(var_precise), the mean over the channels
-  // - "saved_variance_error": |ln(var_saved / var_precise)|, likewise; absent where no variance is kept
+  // - "saved_variance_error": |ln(var_saved / var_precise)|, likewise
   // - "between_sets": RunningStatistics::between_sets
   // Synchronises.
   Json sites() const;
 
  private:
-  struct Pairs {
-    at::Tensor mean, var;  // [C] float64; undefined where none is kept
+  struct Pair {
+    at::Tensor mean, var;  // [C] float64; undefined where the site has none
   };
 
   const Subject& subject_;
-  std::map<std::string, std::vector<Pairs>> kept_;  // by population, one per site
+  std::map<std::string, std::vector<Pair>> kept_;  // by population, one per site
 };
 
 }  // namespace bnlab
