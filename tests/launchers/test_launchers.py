@@ -100,6 +100,18 @@ class Launchers(unittest.TestCase):
             self.ends_well(self.plain_world(results, free_port(), matrix={"strategy": ["per_tower", "sync"]}))
             self.expect_done(results, "environment", runs=2)
 
+    def test_a_tuned_matrix_needs_the_results_of_rank_0_alone(self):
+        keys = {"matrix": {"strategy": ["per_tower", "sync"]},
+                "tune": {"grid": {"optimizer.lr": [0.01, 0.1]}, "seeds": [100], "metric": "mean_iou"}}
+        port = str(free_port())
+        self.ends_well([self.start(self.command(f"of_rank{rank}", **keys),
+                                   {"RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_RANK": str(rank),
+                                    "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}) for rank in range(2)])
+        self.expect_done("of_rank0", "environment", runs=2)
+        tuning = json.loads((self.folder / "of_rank0/spec/tuning.json").read_text())
+        self.assertEqual(len(tuning["scores"]), 4)
+        self.assertFalse((self.folder / "of_rank1").exists())
+
     def test_the_variables_of_srun_are_enough(self):
         command = self.command("srun")
         job = job_with_free_port()
