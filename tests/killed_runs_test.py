@@ -66,8 +66,10 @@ def children(process):
 
 def reached(results, lines):
     folder = run_folder(results)
-    log = folder / "metrics.jsonl" if folder else None
-    return log is not None and log.exists() and log.read_bytes().count(b"\n") >= lines
+    try:
+        return folder is not None and (folder / "metrics.jsonl").read_bytes().count(b"\n") >= lines
+    except FileNotFoundError:  # not there yet, or the folder was just taken over
+        return False
 
 
 def kill(process, chance):

@@ -183,6 +183,14 @@ void add_placement_options(CLI::App& command, LaunchOptions& options) {
       ->allow_extra_args(false);
   command.add_flag_callback(
       "--retry", [&options] { options.redo.push_back("failed"); }, "The same as --redo failed");
+  command
+      .add_option_function<int>(
+          "--steal-after", [&options](int seconds) { options.steal_after = std::chrono::seconds(seconds); },
+          "Take over the run of another process on this results folder that gave no sign of life for so "
+          "long; "
+          "default: 900")
+      ->type_name("SECONDS")
+      ->check(CLI::PositiveNumber);
   add_results_option(command, options.results_dir);
 }
 

@@ -29,7 +29,8 @@ constexpr const char* kExitCodes =
     "Exit codes: 0 everything asked for is done; 1 some runs failed (the matrix went on), or `compare` "
     "found\n"
     "a regression; 2 the command line or the spec cannot be done (nothing was started); 3 the environment\n"
-    "lacks something; 130 interrupted (the command that resumes is printed).";
+    "lacks something; 75 the rest is with other processes that share the results folder; 130 interrupted\n"
+    "(the command that resumes is printed).";
 
 // Examples first, then what the command is, then its options.
 class ExamplesFirst : public CLI::Formatter {

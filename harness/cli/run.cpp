@@ -40,6 +40,9 @@ void print_outcome(const Experiment& experiment, const LaunchOptions& options, c
   for (const auto& [reason, runs] : summary.failures) {
     std::cerr << "failed before: " << runs << " with " << reason << "\n";
   }
+  if (summary.held > 0) {
+    std::cerr << summary.held << " runs are left to other processes, which have them\n";
+  }
   if (summary.failed + summary.failed_before > 0) {
     std::cerr << "failed runs start again with: " << with_redo(options, "failed") << "\n";
   }
@@ -84,7 +87,8 @@ int run(const RunRequest& request) {
   if (summary.leads) {
     print_outcome(experiment, options, summary);
   }
-  return summary.failed + summary.failed_before > 0 ? exit_code::kFailed : exit_code::kOk;
+  const bool any_failed = summary.failed + summary.failed_before > 0;
+  return any_failed ? exit_code::kFailed : summary.held > 0 ? exit_code::kOthers : exit_code::kOk;
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "harness/cli/results_path.hpp"
 #include "harness/error.hpp"
 #include "harness/mapped.hpp"
+#include "harness/records/attempts.hpp"
 #include "harness/records/live_runs.hpp"
 #include "harness/records/run_folder.hpp"
 
@@ -31,7 +32,7 @@ std::vector<ExperimentPath> watched(const std::string& folder) {
     return ExperimentPath{folder, name};
   });
   const ExperimentPath single = experiment_path(folder);
-  if (all.empty() && !run_folders(single.results, single.name).empty()) all.push_back(single);
+  if (all.empty() && !begun_folders(single.results, single.name).empty()) all.push_back(single);
   return all;
 }
 

@@ -1,8 +1,10 @@
 #include "harness/launch/books.hpp"
 
+#include <algorithm>
 #include <filesystem>
 
 #include "harness/error.hpp"
+#include "harness/launch/survey.hpp"
 #include "harness/printable.hpp"
 #include "harness/records/attempts.hpp"
 #include "harness/records/environment.hpp"
@@ -19,20 +21,11 @@ double total_work(const std::vector<PlacedRun>& runs) {
   return work;
 }
 
+constexpr const char* kTakenOver = "they took it over, because it was not heard of for long";
 const std::string kAttemptsWord = "all " + std::to_string(kMostAttempts) + " attempts";
 
-// What is deleted and written in a run's folder must lie there, and not where a link leads.
-void refuse_links(const std::filesystem::path& folder) {
-  for (const std::filesystem::path& part : {folder.parent_path(), folder}) {
-    if (std::filesystem::is_symlink(part)) {
-      throw Error(Error::Kind::environment, part.string() +
-                                                " is a symbolic link, through which a run deletes "
-                                                "and writes nothing; remove it");
-    }
-  }
-}
-
-// Where there are checkpoints, they and the log of the steps before them stay, so that the run goes on from there.
+// Where there are checkpoints, they and the log of the steps before them stay, so that the run goes on from there. The
+// log becomes a copy, because a rank of the attempt before, whose launcher was stopped, may still write into the old one.
 void empty(const std::filesystem::path& folder, bool afresh) {
   if (afresh || !std::filesystem::exists(folder / kCheckpointsFolder)) {
     std::filesystem::remove_all(folder);
@@ -43,6 +36,9 @@ void empty(const std::filesystem::path& folder, bool afresh) {
     if (name != kCheckpointsFolder && name != kMetricsFile) {
       std::filesystem::remove_all(entry.path());
     }
+  }
+  if (const auto log = folder / kMetricsFile; std::filesystem::exists(log)) {
+    write_atomically(log, read_text(log));
   }
 }
 
@@ -58,40 +54,75 @@ Books::Books(const Experiment& experiment, const LaunchOptions& options, std::st
     progress_.say("note: " + remark);
   }
   if (!runs.empty()) {
+    company_.emplace(options.results_dir);
     environment_ = environment_record(library_versions());
   }
 }
 
+Books::Turn Books::claim(PlacedRun& run, LaunchSummary& summary, bool last_look) {
+  std::string holder;
+  const auto finished = [&](const std::filesystem::path& folder) { return finished_since(run, folder); };
+  auto claim = Claim::take(run.folder, *company_, options_.steal_after, finished, holder);
+  if (!claim && !holder.empty()) {
+    if (last_look) {
+      left_to_others(run, holder + " has it", summary);
+    }
+    return Turn::held;
+  }
+  if (!claim) {
+    count_skipped(survey({run}, {}).front(), summary);
+    progress_.dropped(run.spec, "somebody else has finished it meanwhile");
+    return Turn::settled;
+  }
+  run.folder = claim->folder().string();
+  const bool given_up = claim->attempts() > kMostAttempts;
+  claims_.insert({run.folder, {std::move(*claim), jobs_here()}});
+  if (given_up) {
+    started(run);
+    RunEnd end;
+    end.started_at = now_utc();
+    end.outcome = {Status::crashed, kAttemptsWord + " left no record", std::nullopt, "", {}};
+    ended(run, end, summary);
+  }
+  return given_up ? Turn::settled : Turn::ours;
+}
+
 void Books::started(const PlacedRun& run) {
   const std::filesystem::path folder = run.folder;
-  refuse_links(folder);
   std::filesystem::remove(folder / kRecordFile);  // first, so that a folder half emptied never looks finished
   empty(folder, run.afresh);
   std::filesystem::create_directories(folder);
-  set_attempts(folder, attempts_without_end(folder) + 1);
   progress_.started(run.spec, folder / kMetricsFile);
 }
 
 void Books::not_started(const PlacedRun& run) {
-  set_attempts(run.folder, attempts_without_end(run.folder) - 1);
-  empty(run.folder, /*afresh=*/false);
+  if (!std::filesystem::exists(std::filesystem::path(run.folder) / kRecordFile)) {  // it was begun
+    empty(run.folder, /*afresh=*/false);
+  }
+  claims_.at(run.folder).claim.withdraw();
+  claims_.erase(run.folder);
 }
 
-bool Books::given_up(const PlacedRun& run, LaunchSummary& summary) {
-  if (attempts_without_end(run.folder) < kMostAttempts) {
+void Books::left_to_others(const PlacedRun& run, const std::string& why, LaunchSummary& summary) {
+  ++summary.held;
+  progress_.dropped(run.spec, "left to others: " + why);
+}
+
+bool Books::taken_over(const PlacedRun& run, LaunchSummary& summary) {
+  const auto held = claims_.find(run.folder);
+  if (held == claims_.end() || held->second.claim.owns()) {
     return false;
   }
-  started(run);
-  RunEnd end;
-  end.started_at = now_utc();
-  end.outcome = {Status::crashed, kAttemptsWord + " left no record", std::nullopt, "", {}};
-  ended(run, end, summary);
+  held->second.claim.withdraw();
+  claims_.erase(held);
+  left_to_others(run, kTakenOver, summary);
   return true;
 }
 
 void Books::ended(const PlacedRun& run, RunEnd end, LaunchSummary& summary, bool contact_lost) {
-  const int attempts = attempts_without_end(run.folder);
+  auto [claim, jobs] = std::move(claims_.extract(run.folder).mapped());
   end.outcome.message = printable(end.outcome.message);
+  const int attempts = claim.attempts();
   if (contact_lost && attempts >= kMostAttempts) {
     end.outcome.message = kAttemptsWord + " lost contact; in the last one " + end.outcome.message;
   } else if (contact_lost) {
@@ -99,6 +130,28 @@ void Books::ended(const PlacedRun& run, RunEnd end, LaunchSummary& summary, bool
     end.outcome.message = "attempt " + std::to_string(attempts) + " of " + std::to_string(kMostAttempts) +
                           " lost contact: " + end.outcome.message;
   }
+  try {
+    if (claim.owns()) {
+      write_json(std::filesystem::path(run.folder) / kRecordFile,
+                 record_of(run, end, std::max(jobs, jobs_here())));
+      if (end.outcome.status == Status::ok || end.outcome.status == Status::diverged) {
+        std::filesystem::remove_all(std::filesystem::path(run.folder) / kCheckpointsFolder);
+      }
+    }
+  } catch (const std::exception&) {  // the folder may be gone
+    if (claim.owns()) {
+      throw;
+    }
+  }
+  if (!claim.publish(contact_lost && end.outcome.status == Status::interrupted)) {
+    left_to_others(run, kTakenOver, summary);
+    return;
+  }
+  summary.count(end.outcome.status);
+  progress_.finished(run.spec, end.outcome, end.wall_time_s, end.result);
+}
+
+Json Books::record_of(const PlacedRun& run, const RunEnd& end, int jobs) const {
   RunAccount account;
   static_cast<RunEnd&>(account) = end;
   account.experiment = experiment_.name;
@@ -109,21 +162,13 @@ void Books::ended(const PlacedRun& run, RunEnd end, LaunchSummary& summary, bool
                     : run.placement.exchange == Exchange::shared_memory ? "shared_memory"
                                                                         : "gloo";
   account.threads_per_rank = run.threads;
-  account.jobs = options_.jobs;
+  account.jobs = jobs;
   account.launcher = launcher_;
   account.environment = environment_;
   account.inputs = run.inputs;
   account.notes = run.notes;
   account.notes.insert(account.notes.end(), end.notes.begin(), end.notes.end());
-  write_json(std::filesystem::path(run.folder) / kRecordFile, compose_record(account));
-  if (end.outcome.status != Status::interrupted || !contact_lost) {
-    set_attempts(run.folder, 0);
-  }
-  if (end.outcome.status == Status::ok || end.outcome.status == Status::diverged) {
-    std::filesystem::remove_all(std::filesystem::path(run.folder) / kCheckpointsFolder);
-  }
-  summary.count(end.outcome.status);
-  progress_.finished(run.spec, end.outcome, end.wall_time_s, end.result);
+  return compose_record(account);
 }
 
 }  // namespace bnlab

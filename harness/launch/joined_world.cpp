@@ -5,7 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
+#include <filesystem>
 #include <optional>
 #include <thread>
 
@@ -13,59 +13,16 @@
 #include "harness/launch/books.hpp"
 #include "harness/launch/environment_world.hpp"
 #include "harness/launch/rank_job.hpp"
-#include "harness/launch/selection.hpp"
 #include "harness/launch/survey.hpp"
+#include "harness/launch/world_fit.hpp"
 #include "harness/mapped.hpp"
 #include "harness/records/attempts.hpp"
 #include "harness/records/environment.hpp"
-#include "harness/records/results_lock.hpp"
 
 namespace bnlab {
 namespace {
 
-// The options of the one placement that this world can give: all its ranks, one run at a time.
-LaunchOptions options_of_world(LaunchOptions options, const EnvironmentWorld& world) {
-  options.ranks = world.rendezvous.size;
-  options.one_host = world.one_host;
-  options.nodes = world.one_host ? 1 : std::max(1, world.rendezvous.size / world.local_size);
-  options.joined = true;
-  options.jobs = 1;
-  if (options.threads == 0) {
-    options.threads = threads_of_rank(world, process_environment(), usable_cores(), usable_cores(getppid()));
-  }
-  return options;
-}
-
-// Whether the launcher shows this rank one GPU, its own (as SLURM's --gpus-per-task does).
-bool has_own_gpu() {
-  return visible_gpus() == 1 && std::getenv("CUDA_VISIBLE_DEVICES") != nullptr;
-}
-
-// The runs that fit the world, in order; the others are named in `remarks`.
-std::vector<PlacedRun> runs_that_fit(const Experiment& experiment, const LaunchOptions& options,
-                                     const EnvironmentWorld& world, std::vector<std::string>& remarks) {
-  const std::string size = std::to_string(options.ranks);
-  std::vector<RunSpec> fitting;
-  for (const RunSpec& run : select_runs(experiment, options.only, options.slice)) {
-    if (run.ranks.value_or(options.ranks) != options.ranks) {
-      remarks.push_back(run.id + " is left out: its spec asks for " + std::to_string(*run.ranks) +
-                        " ranks, and this world has " + size);
-    } else if (run.towers() % options.ranks != 0) {
-      remarks.push_back(run.id + " is left out: the " + size + " ranks of this world do not divide its " +
-                        std::to_string(run.towers()) + " towers");
-    } else {
-      fitting.push_back(run);
-    }
-  }
-  if (fitting.empty() && !remarks.empty()) {
-    throw Error(Error::Kind::usage, "no run fits this world: " + remarks.front());
-  }
-  // The other hosts are taken to have as many GPUs as this one.
-  const auto gpus = [&] {
-    return has_own_gpu() || visible_gpus() >= world.local_size ? options.ranks : visible_gpus();
-  };
-  return place_runs(experiment, fitting, options, gpus, usable_cores(), remarks);
-}
+namespace fs = std::filesystem;
 
 // What the ranks call a run among themselves. On how many machines they are is for rank 0 to tell: a machine with fewer
 // ranks than the others would count more.
@@ -86,13 +43,10 @@ class JoinedWorld {
     const Json plan = agree_on_plan(fitting, remarks);
     const std::vector<PlacedRun> chosen = chosen_runs(fitting, plan);
     summary_.leads = leads();
-    summary_.skipped = static_cast<int>(fitting.size() - chosen.size() - lost_.size());
+    summary_.skipped = static_cast<int>(fitting.size() - chosen.size());
     summary_.failed_before = plan.at("failed_before").get<int>();
     if (leads()) {
-      std::vector<PlacedRun> booked = chosen;
-      booked.insert(booked.end(), lost_.begin(), lost_.end());
-      books_.emplace(experiment_, options_, world_.launcher, booked, remarks);
-      std::ranges::for_each(lost_, [&](const PlacedRun& run) { books_->given_up(run, summary_); });
+      books_.emplace(experiment_, options_, world_.launcher, chosen, remarks);
     }
     for (const PlacedRun& run : chosen) {
       run_one(run, plan.at("session").get<std::string>() + "/" + name_of(run));
@@ -112,9 +66,8 @@ class JoinedWorld {
               {"runs", Json::array()}};
     if (leads()) {
       try {
-        lock_.emplace(options_.results_dir);
         plan["runs"] =
-            mapped(without_lost(runs_to_start(experiment_, fitting, options_, summary_, remarks)), name_of);
+            mapped(by_attempts(runs_to_start(experiment_, fitting, options_, summary_, remarks)), name_of);
       } catch (const Error& error) {
         plan["error"] = error.what();
       }
@@ -124,9 +77,7 @@ class JoinedWorld {
     place.prefix = "plan";
     place.timeout = world_.meeting_timeout;
     plan = Json::parse(share_text(place, plan.dump()));
-    if (!plan.at("error").is_null()) {
-      throw Error(Error::Kind::environment, "rank 0: " + plan.at("error").get<std::string>());
-    }
+    refuse_if(plan);
     if (const Json own = code_version(); plan.at("code") != own) {
       throw Error(Error::Kind::usage, "rank " + std::to_string(place.rank) + " runs bnlab " + own.dump() +
                                           ", but rank 0 runs " + plan.at("code").dump() +
@@ -136,13 +87,47 @@ class JoinedWorld {
   }
 
   // On rank 0. Those that lost contact before come last, lest they keep the others from their turn.
-  std::vector<PlacedRun> without_lost(std::vector<PlacedRun> runs) {
-    const auto attempts = [](const PlacedRun& run) { return attempts_without_end(run.folder); };
-    std::ranges::stable_sort(runs, {}, attempts);
-    const auto lost = std::ranges::lower_bound(runs, kMostAttempts, {}, attempts);
-    lost_.assign(lost, runs.end());
-    runs.erase(lost, runs.end());
+  static std::vector<PlacedRun> by_attempts(std::vector<PlacedRun> runs) {
+    std::ranges::stable_sort(runs, {}, [](const PlacedRun& run) { return attempts_without_end(run.folder); });
     return runs;
+  }
+
+  // Whether the world runs this one now: rank 0 claims it, and every rank learns in which folder it works.
+  bool claimed(PlacedRun& run, const std::string& prefix) {
+    Json turn{{"error", nullptr}, {"folder", nullptr}};
+    if (leads()) {
+      try {
+        if (books_->claim(run, summary_) == Books::Turn::ours) {
+          turn["folder"] = fs::path(run.folder).filename().string();
+        }
+      } catch (const Error& error) {
+        turn["error"] = error.what();
+      }
+    }
+    Rendezvous place = world_.rendezvous;
+    place.prefix = prefix + "/turn";
+    place.timeout = collective_timeout(run.spec);
+    try {
+      turn = Json::parse(share_text(place, turn.dump()));
+    } catch (const Error&) {
+      if (!turn.at("folder").is_null()) {
+        books_->not_started(run);
+      }
+      throw;
+    }
+    refuse_if(turn);
+    if (turn.at("folder").is_null()) {
+      return false;
+    }
+    run.folder = (fs::path(run.folder).parent_path() / turn.at("folder").get<std::string>()).string();
+    return true;
+  }
+
+  // What rank 0 could not do, no rank can.
+  static void refuse_if(const Json& shared) {
+    if (!shared.at("error").is_null()) {
+      throw Error(Error::Kind::environment, "rank 0: " + shared.at("error").get<std::string>());
+    }
   }
 
   static std::vector<PlacedRun> chosen_runs(const std::vector<PlacedRun>& fitting, const Json& plan) {
@@ -160,7 +145,10 @@ class JoinedWorld {
     return chosen;
   }
 
-  void run_one(const PlacedRun& run, const std::string& prefix) {
+  void run_one(PlacedRun run, const std::string& prefix) {
+    if (!claimed(run, prefix)) {
+      return;
+    }
     RankJob job{.spec = run.spec,
                 .rendezvous = world_.rendezvous,
                 .device = run.placement.device,
@@ -191,9 +179,10 @@ class JoinedWorld {
     const auto start = std::chrono::steady_clock::now();
     RankReport report;
     {
-      const std::jthread ticker([this](const std::stop_token& stop) {  // while this thread trains
+      const std::jthread ticker([&](const std::stop_token& stop) {  // while this thread trains
         while (!stop.stop_requested()) {
           books_->update();
+          books_->keeps(run);
           std::this_thread::sleep_for(std::chrono::milliseconds(100));
         }
       });
@@ -214,9 +203,7 @@ class JoinedWorld {
   const Experiment& experiment_;
   const LaunchOptions options_;
   const EnvironmentWorld& world_;
-  std::optional<ResultsLock> lock_;  // rank 0
-  std::optional<Books> books_;       // rank 0
-  std::vector<PlacedRun> lost_;      // rank 0: runs whose attempts are used up
+  std::optional<Books> books_;  // rank 0
   LaunchSummary summary_;
 };
 

@@ -2,6 +2,7 @@
 // outcome. A failed run never ends the matrix. This needs no LibTorch.
 #pragma once
 
+#include <chrono>
 #include <map>
 #include <optional>
 #include <string>
@@ -25,6 +26,7 @@ struct LaunchOptions {
   std::vector<std::string> only;     // "strategy=sync,per_tower", "seed=0": runs that match all of them
   std::string slice;                 // "2/8": of the matrix, every 8th run from the 2nd on
   std::vector<std::string> redo;     // "stale", "failed", "all" or run ids: finished runs that start again
+  std::chrono::seconds steal_after{900};  // without a sign of life, another process's run is taken over
   std::string results_dir = "results";
   std::string data_dir;
   std::string command;  // as typed, for the record
@@ -39,6 +41,7 @@ struct LaunchSummary {
   int failed_before = 0;                // of which so many failed:
   std::map<std::string, int> failures;  // so many with this outcome and message;
   std::map<std::string, int> stale;     // and so many are stale, for this reason
+  int held = 0;                         // left to other processes, which have them
   bool interrupted = false;
   bool leads = true;  // false on every rank but the first of a world that a launcher such as torchrun made
 

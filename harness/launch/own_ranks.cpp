@@ -1,9 +1,11 @@
-// Runs a matrix with ranks that are children of this process. Runs that need no start are left out here (survey).
+// Runs a matrix with ranks that are children of this process. Runs that need no start are left out here (survey), and
+// those that another process has claimed.
 #include <signal.h>
 
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <exception>
 #include <list>
 #include <thread>
 
@@ -11,7 +13,6 @@
 #include "harness/launch/running_run.hpp"
 #include "harness/launch/selection.hpp"
 #include "harness/launch/survey.hpp"
-#include "harness/records/results_lock.hpp"
 
 namespace bnlab {
 namespace {
@@ -58,7 +59,6 @@ class OwnRanks {
 
   LaunchSummary run() {
     std::vector<std::string> remarks;
-    const ResultsLock lock(options_.results_dir);
     std::vector<PlacedRun> asked =
         place_runs(experiment_, select_runs(experiment_, options_.only, options_.slice), options_,
                    visible_gpus, usable_cores(), remarks);
@@ -74,14 +74,20 @@ class OwnRanks {
   void watch_all(Books& books) {
     const InterruptWatch interrupt;
     std::ranges::reverse(waiting_);  // the next one is at the back
-    while (!waiting_.empty() || !running_.empty()) {
+    while (!waiting_.empty() || !running_.empty() || look_again()) {
       if (interrupt.interrupted() && !summary_.interrupted) {
         summary_.interrupted = true;
         waiting_.clear();
+        held_.clear();
         std::ranges::for_each(running_, [](RunningRun& run) { run.stop(Stop::interrupt); });
       }
       while (!waiting_.empty() && running_.size() < static_cast<size_t>(options_.jobs)) {
         start_next(books);
+      }
+      for (RunningRun& run : running_) {
+        if (!books.keeps(run.run())) {
+          run.stop(Stop::interrupt);
+        }
       }
       running_.remove_if([&](RunningRun& run) { return ended(run, books); });
       books.update();
@@ -89,32 +95,58 @@ class OwnRanks {
     }
   }
 
+  // Once all else is done, what others had at first may be free. Whether there is anything to look at.
+  bool look_again() {
+    looked_again_ = true;
+    std::swap(waiting_, held_);
+    return !waiting_.empty();
+  }
+
   void start_next(Books& books) {
     PlacedRun next = waiting_.back();
     waiting_.pop_back();
-    if (books.given_up(next, summary_)) {
+    const Books::Turn turn = books.claim(next, summary_, looked_again_);
+    if (turn == Books::Turn::held && !looked_again_) {
+      held_.push_back(next);
+    }
+    if (turn != Books::Turn::ours) {
       return;
     }
     if (next.placement.device == "cuda") {
       next.gpus = gpus_.take(next.placement.ranks);
     }
-    books.started(next);
-    running_.emplace_back(next, options_.program, options_.data_dir);
+    try {
+      books.started(next);
+      running_.emplace_back(next, options_.program, options_.data_dir);
+    } catch (const std::exception&) {
+      gpus_.give_back(next.gpus);
+      if (!books.taken_over(next, summary_)) {
+        throw;
+      }
+    }
   }
 
   // Whether the run has ended; if so, its record is written.
   bool ended(RunningRun& run, Books& books) {
-    if (!run.poll()) {
-      return false;
+    try {
+      if (!run.poll()) {
+        return false;
+      }
+      books.ended(run.run(), run.end(), summary_);
+    } catch (const std::exception&) {
+      if (!books.taken_over(run.run(), summary_)) {
+        throw;
+      }
     }
     gpus_.give_back(run.run().gpus);
-    books.ended(run.run(), run.end(), summary_);
     return true;
   }
 
   const Experiment& experiment_;
   const LaunchOptions& options_;
   std::vector<PlacedRun> waiting_;
+  std::vector<PlacedRun> held_;  // by other processes, when it was their turn
+  bool looked_again_ = false;    // whether that was asked a second time
   std::list<RunningRun> running_;
   GpuShares gpus_{0};
   LaunchSummary summary_;

@@ -19,6 +19,7 @@ struct PlacedRun {
   std::vector<int> gpus;           // of each rank, once the run starts; empty on the CPU
   std::vector<std::string> notes;  // for the record
   bool afresh = false;             // start from the beginning, whatever checkpoints there are
+  std::string seen = {};           // when the finished record that is there was begun; empty: none is there
   Json inputs = {};  // what the run reads (harness/records/inputs.hpp); null until somebody looked
 };
 

@@ -117,6 +117,13 @@ void Progress::started(const RunSpec& run, const std::string& metrics_file) {
   }
 }
 
+void Progress::dropped(const RunSpec& run, const std::string& why) {
+  active_.remove_if([&](const Active& active) { return active.run.id == run.id; });
+  --runs_;
+  work_left_ -= work_of(run);
+  say("skipped  " + run.id + "  " + why);
+}
+
 void Progress::finished(const RunSpec& run, const Outcome& outcome, double wall_time_s, const Json& result) {
   active_.remove_if([&](const Active& active) { return active.run.id == run.id; });
   const bool ok = outcome.status == Status::ok;

@@ -44,6 +44,7 @@ class Progress {
   void say(const std::string& line);
   void started(const RunSpec& run, const std::string& metrics_file);
   // `result`: of the record, for the headline metric.
+  void dropped(const RunSpec& run, const std::string& why);  // it is not this process's to run
   void finished(const RunSpec& run, const Outcome& outcome, double wall_time_s, const Json& result);
   void update();  // reads how far the runs are; cheap, to be called often
 
@@ -63,7 +64,7 @@ class Progress {
   void clear();
   std::string painted(const char* colour, const std::string& text) const;
 
-  const int runs_;
+  int runs_;
   const int jobs_;
   const bool terminal_;
   const bool colour_;

@@ -30,6 +30,11 @@ void check_redo(const std::vector<std::string>& redo, const std::vector<PlacedRu
   }
 }
 
+std::string begun(const Record& record) {
+  const Json& begun = record.at("started_at");
+  return record.finished() && begun.is_string() ? begun.get<std::string>() : "";
+}
+
 std::string first_line(const std::string& text) {
   return text.substr(0, text.find('\n'));
 }
@@ -42,6 +47,7 @@ Standing standing_of(const PlacedRun& run, const std::vector<std::string>& redo)
     if (!record) {
       return standing;
     }
+    standing.begun = begun(*record);
     check_place(*record);
     check_spec(*record, run.spec);
     record->compare_inputs(run.inputs);
@@ -89,6 +95,26 @@ void refuse_full_disk(const std::string& results) {
 
 }  // namespace
 
+bool finished_since(const PlacedRun& run, const std::string& folder) {
+  try {
+    const std::optional<Record> record = find_record(folder);
+    return record && record->finished() && begun(*record) != run.seen;
+  } catch (const Error&) {  // a damaged record is none
+    return false;
+  }
+}
+
+void count_skipped(const Standing& standing, LaunchSummary& summary) {
+  ++summary.skipped;
+  if (!standing.starts && standing.state != name(Status::ok)) {
+    ++summary.failed_before;
+    ++summary.failures[standing.state + ": " + standing.failure];
+  }
+  if (!standing.stale.empty()) {
+    ++summary.stale[standing.stale];
+  }
+}
+
 std::vector<Standing> survey(const std::vector<PlacedRun>& runs, const std::vector<std::string>& redo) {
   check_redo(redo, runs);
   return mapped(runs, [&](const PlacedRun& run) { return standing_of(run, redo); });
@@ -128,17 +154,11 @@ std::vector<PlacedRun> runs_to_start(const Experiment& experiment, std::vector<P
     }
     runs[i].afresh = standing.afresh;
     if (standing.starts) {
+      runs[i].seen = standing.begun;
       start.push_back(runs[i]);
       continue;
     }
-    ++summary.skipped;
-    if (standing.state != name(Status::ok)) {
-      ++summary.failed_before;
-      ++summary.failures[standing.state + ": " + standing.failure];
-    }
-    if (!standing.stale.empty()) {
-      ++summary.stale[standing.stale];
-    }
+    count_skipped(standing, summary);
   }
   const auto lacking =
       std::ranges::count_if(start, [](const PlacedRun& run) { return run.inputs.is_null(); });

@@ -13,6 +13,7 @@ struct Standing {
   std::string state = "missing";  // or the outcome of its record, or "damaged"
   std::string failure;            // one line: why the run failed, or what is wrong with its record
   std::string stale;              // why the run would answer something else today; empty: it would not
+  std::string begun;              // when its finished record was
   bool afresh = false;            // it starts from the beginning, not from a checkpoint
   bool starts = true;             // because nothing finished is there, or `redo` names it
 };
@@ -20,6 +21,12 @@ struct Standing {
 // Of each run in turn. `redo` has the words of --redo: "stale", "failed" or "all", or ids of runs. Throws Error (usage) for
 // another word.
 std::vector<Standing> survey(const std::vector<PlacedRun>& runs, const std::vector<std::string>& redo);
+
+// Counts a run that does not start, because it is finished.
+void count_skipped(const Standing& standing, LaunchSummary& summary);
+
+// Whether this folder holds a finished record that was not there when the run was looked at.
+bool finished_since(const PlacedRun& run, const std::string& folder);
 
 // Looks at the data and weights that the runs read, and fills in PlacedRun::inputs. Returns what is missing of them, each
 // message once: such runs cannot start.

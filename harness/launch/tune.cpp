@@ -1,7 +1,9 @@
 #include "harness/launch/tune.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <iostream>
+#include <thread>
 
 #include "harness/launch/environment_world.hpp"
 #include "harness/mapped.hpp"
@@ -10,6 +12,8 @@
 
 namespace bnlab {
 namespace {
+
+constexpr std::chrono::seconds kLookAgainAfter{60};
 
 // What rank 0 says, where there are others.
 Json agreed(const std::optional<EnvironmentWorld>& world, const Json& own) {
@@ -57,7 +61,14 @@ LaunchSummary tune(Experiment& experiment, const LaunchOptions& options) {
   if (summary.leads) {
     std::cerr << "first, " << experiment.tuning->sentence() << "\n";
   }
-  summary = launch(experiment.tuning->runs, for_tuning(options));
+  LaunchOptions asked = for_tuning(options);
+  summary = launch(experiment.tuning->runs, asked);
+  asked.redo.clear();
+  while (!summary.interrupted &&
+         agreed(world, summary.held) > 0) {  // the choice needs the runs of others, too
+    std::this_thread::sleep_for(std::min(kLookAgainAfter, options.steal_after));
+    summary = launch(experiment.tuning->runs, asked);
+  }
   if (summary.interrupted) {
     return summary;
   }

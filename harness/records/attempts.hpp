@@ -1,17 +1,37 @@
-// How often a run was started without coming to an end of its own: its machine was lost, or the launcher was killed
-// before it could write a record. The number lies beside the run's folder, in RUN_ID/.PLACEMENT.attempts.
+// Attempts at a run. Attempt N leaves two things beside the run's folder RUN_ID/PLACEMENT: the file .PLACEMENT.claim.N,
+// which tells whose it is, and the folder .PLACEMENT.attempt.N.PROCESS, in which it works. Both are gone once the run has
+// come to an end. `folder` below is the run's own folder or that of an attempt at it.
 #pragma once
 
 #include <filesystem>
+#include <string>
+#include <vector>
 
 namespace bnlab {
 
 inline constexpr int kMostAttempts = 3;  // so often a run is tried before it is taken for the cause
 
-// 0 where there were none, or where the file cannot be read.
-int attempts_without_end(const std::filesystem::path& run_folder);
+// How often a run was started since it had a record or made a checkpoint: its machine was lost, or the launcher was
+// killed before it could write a record.
+int attempts_without_end(const std::filesystem::path& folder);
+// Counts no more than the last `attempts` of those up to the attempt that works in `folder`.
+void set_attempts(const std::filesystem::path& folder, int attempts);
 
-// 0 removes the file. Throws Error (environment).
-void set_attempts(const std::filesystem::path& run_folder, int attempts);
+// The files or folders of all attempts at a run, in the order of their numbers. Throws std::filesystem::filesystem_error.
+struct Numbered {
+  int number;
+  std::filesystem::path path;
+};
+std::vector<Numbered> claims_of(const std::filesystem::path& folder);
+std::vector<Numbered> attempt_folders_of(const std::filesystem::path& folder);
+
+std::filesystem::path claim_file(const std::filesystem::path& run_folder, int number);
+// Of this process, no other one's.
+std::filesystem::path attempt_folder(const std::filesystem::path& run_folder, int number);
+
+// The folders of an experiment's runs and of attempts at them, sorted. The placement that such a folder is for.
+std::vector<std::filesystem::path> begun_folders(const std::filesystem::path& results,
+                                                 const std::string& experiment);
+std::string placement_of(const std::filesystem::path& folder);
 
 }  // namespace bnlab

@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "harness/error.hpp"
+#include "harness/records/attempts.hpp"
 #include "harness/records/run_folder.hpp"
 
 namespace bnlab {
@@ -123,12 +124,12 @@ std::vector<Scalar> scalars_of(const fs::path& metrics_file, double started) {
 
 int export_event_files(const fs::path& results, const std::string& experiment, const fs::path& out) {
   int count = 0;
-  for (const fs::path& run : run_folders(results, experiment)) {
+  for (const fs::path& run : begun_folders(results, experiment)) {
     if (!fs::exists(run / kMetricsFile)) continue;
     const std::optional<Record> record = find_record(run);
     const double started =
         record && record->at("started_at").is_string() ? seconds_since_1970(record->at("started_at")) : 0;
-    const fs::path folder = out / run.parent_path().filename() / run.filename();
+    const fs::path folder = out / run.parent_path().filename() / placement_of(run);
     std::error_code problem;
     fs::create_directories(folder, problem);
     if (problem) {

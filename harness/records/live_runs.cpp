@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "harness/error.hpp"
+#include "harness/records/attempts.hpp"
 #include "harness/records/run_folder.hpp"
 
 namespace bnlab {
@@ -66,7 +67,7 @@ std::optional<LiveRun> live_run(const std::string& experiment, const fs::path& f
   LiveRun run;
   run.experiment = experiment;
   run.run_id = folder.parent_path().filename().string();
-  run.placement = folder.filename().string();
+  run.placement = placement_of(folder);
   double epoch = 0;
   read_log(folder / kMetricsFile, run, epoch);
   const Json job = job_of(folder);
@@ -90,7 +91,7 @@ std::optional<double> LiveRun::seconds_left() const {
 
 std::vector<LiveRun> live_runs(const fs::path& results, const std::string& experiment) {
   std::vector<LiveRun> runs;
-  for (const fs::path& folder : run_folders(results, experiment)) {
+  for (const fs::path& folder : begun_folders(results, experiment)) {
     try {
       if (auto run = live_run(experiment, folder)) runs.push_back(std::move(*run));
     } catch (const fs::filesystem_error&) {  // the run has begun anew, or ended, in the meantime

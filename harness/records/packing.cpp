@@ -13,9 +13,8 @@ namespace fs = std::filesystem;
 
 bool is_packed(const fs::path& file) {
   const std::string name = file.filename().string(), extension = file.extension().string();
-  return name.front() != '.' && name != kManifestFile && name != "job.json" &&
-         !name.ends_with(".report.json") && extension != ".safetensors" && extension != ".log" &&
-         extension != ".tmp";
+  return name != kManifestFile && name != "job.json" && !name.ends_with(".report.json") &&
+         extension != ".safetensors" && extension != ".log" && extension != ".tmp";
 }
 
 void check_manifest(const Files& files, Checked& checked) {
@@ -65,9 +64,12 @@ void check_record(const std::string& path, const std::string& content, Checked& 
 
 Files files_to_pack(const fs::path& folder) {
   Files files;
-  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
-    if (!entry.is_regular_file() || entry.is_symlink() || !is_packed(entry.path())) continue;
-    files[entry.path().lexically_relative(folder).generic_string()] = read_text(entry.path());
+  for (fs::recursive_directory_iterator entry(folder), end; entry != end; ++entry) {
+    if (entry->path().filename().string().front() == '.') {  // a run under way, or a file half written
+      entry.disable_recursion_pending();
+    } else if (entry->is_regular_file() && !entry->is_symlink() && is_packed(entry->path())) {
+      files[entry->path().lexically_relative(folder).generic_string()] = read_text(entry->path());
+    }
   }
   return files;
 }

@@ -11,6 +11,8 @@
 #include <utility>
 
 #include "harness/error.hpp"
+#include "harness/records/attempts.hpp"
+#include "harness/records/claim_holder.hpp"
 
 namespace bnlab {
 namespace {
@@ -86,7 +88,7 @@ std::filesystem::path run_folder(const std::filesystem::path& results, const std
 void write_atomically(const std::filesystem::path& file, std::string_view text) {
   const std::filesystem::path folder = file.has_parent_path() ? file.parent_path() : ".";
   const std::filesystem::path temporary =
-      folder / ("." + file.filename().string() + "." + std::to_string(::getpid()) + ".tmp");
+      folder / ("." + file.filename().string() + "." + this_process() + ".tmp");
   try {
     Descriptor out(temporary, O_WRONLY | O_CREAT | O_TRUNC);
     out.write(text);
@@ -152,7 +154,7 @@ std::vector<std::string> list_experiments(const std::filesystem::path& results) 
   std::vector<std::string> names;
   for (const auto& folder : folders_in(results)) {
     const std::string name = folder.filename().string();
-    if (!run_folders(results, name).empty()) names.push_back(name);
+    if (!begun_folders(results, name).empty()) names.push_back(name);
   }
   return names;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "harness/mapped.hpp"
+#include "harness/records/attempts.hpp"
 #include "harness/records/run_folder.hpp"
 #include "harness/records/text_table.hpp"
 
@@ -52,7 +53,7 @@ ExperimentStatus status_of(const Experiment& experiment, const std::filesystem::
 ExperimentStatus status_of(const std::string& experiment, const std::filesystem::path& results) {
   ExperimentStatus status{{}, experiment, {}};
   for (const Record& record : list_records(results, experiment, &status.problems)) count({&record}, status);
-  status.asked = static_cast<int>(run_folders(results, experiment).size());
+  status.asked = static_cast<int>(begun_folders(results, experiment).size());
   return status;
 }
 

@@ -1,7 +1,10 @@
 // A matrix that is tuned first, from the command to the table. The fake runs are best at the learning rate 0.1.
 #include <gtest/gtest.h>
 
+#include <fstream>
+
 #include "harness/json.hpp"
+#include "harness/records/attempts.hpp"
 #include "harness/records/tuning_scores.hpp"
 #include "tests/cli/on_results.hpp"
 
@@ -48,6 +51,19 @@ TEST_F(TunedMatrix, ThatAsksForOtherRatesIsTunedAnew) {
   EXPECT_EQ(wider.code, 0) << wider.err;
   EXPECT_EQ(tuning_records().size(), 16U) << "what was run before is not run again";
   EXPECT_EQ(kept().at("scores").size(), 16U);
+}
+
+TEST_F(TunedMatrix, WaitsForRunsThatOthersHave) {
+  call_with_results({"run", spec(), "--ranks", "1"});
+  const auto folder = tuning_records()[0].file().parent_path();
+  std::filesystem::remove_all(folder);
+  std::filesystem::remove(scratch_ / "results/fake/tuning.json");
+  std::ofstream(claim_file(folder, 1))
+      << R"({"host": "another", "pid": 7})";  // which is not heard of any more
+  const Answer answer = call_with_results({"run", spec(), "--ranks", "1", "--steal-after", "1"});
+  EXPECT_EQ(answer.code, 0) << answer.err;
+  EXPECT_TRUE(has(answer.err, "left to others: process 7 on another")) << answer.err;
+  EXPECT_EQ(kept().at("scores").size(), 12U);
 }
 
 TEST_F(TunedMatrix, IsTunedWholeWhateverPartIsAskedFor) {

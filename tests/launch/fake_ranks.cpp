@@ -34,7 +34,8 @@ struct TaskOptions {
 
   void describe(OptionVisitor& option) {
     option("behaviour", behaviour, "what the last rank does")
-        .one_of({"ok", "refuse", "diverge", "exit", "kill", "stop", "stop on a GPU", "hang", "alone"});
+        .one_of(
+            {"ok", "refuse", "diverge", "exit", "kill", "stop", "stop on a GPU", "hang", "alone", "linger"});
   }
 };
 
@@ -190,6 +191,9 @@ RankReport run_rank(const RankJob& job) {
         << R"({"kind": "train", "step": 1, "epoch": 0.1, "loss": 2.5})" << std::endl;
   }
   const auto behaviour = job.spec.task.at("behaviour").get<std::string>();
+  if (behaviour == "linger") {
+    usleep(200'000);
+  }
   if (behaviour == "alone") {
     RankReport nobody = without_contact();
     nobody.met = false;
@@ -223,7 +227,12 @@ RankReport run_rank(const RankJob& job) {
 
 std::string share_text(const Rendezvous& rendezvous, const std::string& text_of_rank0) {
   // One process plays rank 0 or another rank of a world; what rank 0 shares goes through a file of the test.
-  const std::string file = variable("FAKE_STORE");
+  if (rendezvous.size == 1) {
+    return text_of_rank0;
+  }
+  std::string file = variable("FAKE_STORE") + rendezvous.prefix;
+  std::replace(file.begin() + static_cast<std::ptrdiff_t>(variable("FAKE_STORE").size()), file.end(), '/',
+               '_');
   if (rendezvous.rank == 0) {
     std::ofstream(file) << text_of_rank0;
     return text_of_rank0;

@@ -2,15 +2,19 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
+#include <filesystem>
+#include <fstream>
+
 #include "harness/error.hpp"
 #include "harness/launch/environment_world.hpp"
 #include "harness/launch/launch.hpp"
 #include "harness/records/attempts.hpp"
-#include "harness/records/results_lock.hpp"
 #include "tests/launch/scratch.hpp"
 
 namespace bnlab {
 namespace {
+
+namespace fs = std::filesystem;
 
 class JoinedWorld : public ::testing::Test {
  protected:
@@ -79,13 +83,17 @@ TEST_F(JoinedWorld, MachinesMayHaveDifferentNumbersOfRanks) {
   EXPECT_EQ(as_rank(3, spec, 4, false, /*local_size=*/1).finished, 1);
 }
 
-TEST_F(JoinedWorld, ALockedFolderIsAnErrorOnEveryRank) {
-  const auto spec = scratch_.write_spec(test::behaves("ok"));
-  {
-    const ResultsLock held(scratch_ / "results");
-    EXPECT_THROW(as_rank(0, spec), Error);
-  }
-  EXPECT_THROW(as_rank(1, spec), Error);
+TEST_F(JoinedWorld, ARunThatAnotherProcessHasIsLeftOutByEveryRank) {
+  const auto spec = scratch_.write_spec(test::behaves("ok"), R"(, "matrix": {"seed": [0, 1]})");
+  const RunSpec first = load_experiment(spec).runs.front();
+  const Placement placement{.ranks = 2, .exchange = Exchange::shared_memory};
+  const fs::path folder = run_folder(scratch_ / "results", "fake", first.id, placement);
+  fs::create_directories(folder.parent_path());
+  std::ofstream(claim_file(folder, 1)) << R"({"host": "another", "pid": 7})";  // just now
+  const LaunchSummary summary = as_rank(0, spec);
+  EXPECT_EQ(summary.held, 1);
+  EXPECT_EQ(summary.finished, 1);
+  EXPECT_EQ(as_rank(1, spec).finished, 1);
 }
 
 TEST_F(JoinedWorld, RunsThatDoNotFitTheWorldAreLeftOut) {
@@ -103,7 +111,7 @@ TEST_F(JoinedWorld, AWorldThatFitsNoRunIsAnError) {
 TEST_F(JoinedWorld, RanksOfAnotherBuildAreRefused) {
   const auto spec = scratch_.write_spec(test::behaves("ok"));
   as_rank(0, spec);
-  const std::string store = scratch_ / "store";
+  const std::string store = scratch_ / "storeplan";
   Json plan = read_json(store);
   plan["code"]["fingerprint"] = "another";
   write_json(store, plan);
@@ -166,7 +174,7 @@ TEST_F(JoinedWorld, ARunWhoseLauncherDiedThreeTimesIsNotStartedAgain) {
   as_rank(0, spec);
   const auto folder = scratch_.records()[0].file().parent_path();
   std::filesystem::remove(folder / kRecordFile);
-  set_attempts(folder, 3);
+  scratch_.count_attempts(folder, 3);
   EXPECT_EQ(as_rank(0, spec).failed, 1);
   EXPECT_EQ(scratch_.records()[0].status(), Status::crashed);
   EXPECT_EQ(attempts_without_end(folder), 0);

@@ -10,7 +10,6 @@
 
 #include "harness/error.hpp"
 #include "harness/launch/process.hpp"
-#include "harness/records/results_lock.hpp"
 #include "tests/launch/scratch.hpp"
 
 namespace bnlab {
@@ -290,13 +289,6 @@ TEST(Launch, JobsSideBySideUseDifferentGpus) {
     first_gpus.push_back(record.at("result.seen.gpu_of_rank_0").get<int>());
   }
   EXPECT_EQ(first_gpus, (std::vector<int>{0, 2}));
-}
-
-TEST(Launch, AResultsFolderInUseIsRefused) {
-  const Scratch scratch;
-  const auto spec = scratch.write_spec(behaves("ok"));
-  const ResultsLock held(scratch / "results");
-  EXPECT_THROW(run(spec, scratch.options(1)), Error);
 }
 
 TEST(Launch, AProgramThatCannotStartIsAnError) {

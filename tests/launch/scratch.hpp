@@ -8,6 +8,7 @@
 #include <string>
 
 #include "harness/launch/launch.hpp"
+#include "harness/records/attempts.hpp"
 #include "harness/records/record.hpp"
 
 namespace bnlab::test {
@@ -42,6 +43,15 @@ class Scratch {
     options.command = "bnlab run fake.json";
     options.program = std::filesystem::read_symlink("/proc/self/exe").string();
     return options;
+  }
+
+  // As if so many attempts at a run had died long ago.
+  static void count_attempts(const std::filesystem::path& run_folder, int attempts) {
+    const auto long_ago = std::filesystem::file_time_type::clock::now() - std::chrono::hours(24);
+    for (int number = 1; number <= attempts; ++number) {
+      std::ofstream(claim_file(run_folder, number)) << "{}";
+      std::filesystem::last_write_time(claim_file(run_folder, number), long_ago);
+    }
   }
 
   std::vector<Record> records() const { return list_records(path_ + "/results", "fake"); }

@@ -24,7 +24,7 @@ TEST(Starting, ARunIsTriedThreeTimesWithoutARecord) {
   const auto folder = scratch.records()[0].file().parent_path();
   for (const int attempts : {2, 3}) {
     fs::remove(folder / kRecordFile);
-    set_attempts(folder, attempts);
+    scratch.count_attempts(folder, attempts);
     const LaunchSummary summary = run(spec, scratch.options(2));
     EXPECT_EQ(summary.finished, attempts < 3 ? 1 : 0);
     EXPECT_EQ(summary.failed, attempts < 3 ? 0 : 1);
@@ -32,6 +32,66 @@ TEST(Starting, ARunIsTriedThreeTimesWithoutARecord) {
   }
   EXPECT_NE(scratch.records()[0].at("outcome.message").get<std::string>().find("3 attempts"),
             std::string::npos);
+}
+
+// Ranks of the attempt before may still hold its log open, for their launcher was only stopped.
+TEST(Starting, ARunThatIsTakenOverKeepsItsCheckpointsAndHasALogOfItsOwn) {
+  const Scratch scratch;
+  const auto spec = scratch.write_spec(behaves("kill"));
+  run(spec, scratch.options(1));
+  const auto folder = scratch.records()[0].file().parent_path();
+  const fs::path before = attempt_folder(folder, 1), checkpoint = fs::path(kCheckpointsFolder) / "step4";
+  fs::rename(folder, before);
+  fs::remove(before / kRecordFile);
+  fs::create_directories(before / kCheckpointsFolder);
+  std::ofstream(before / checkpoint) << "of the attempt before";
+  fs::create_hard_link(before / kMetricsFile, scratch / "held");
+  scratch.count_attempts(folder, 1);
+  EXPECT_EQ(run(spec, scratch.options(1)).failed, 1);
+  EXPECT_TRUE(fs::exists(folder / checkpoint));
+  EXPECT_FALSE(fs::exists(before));
+  EXPECT_EQ(fs::hard_link_count(scratch / "held"), 1U);
+}
+
+TEST(Starting, ARunThatOthersHaveIsLeftToThem) {
+  const Scratch scratch;
+  const auto spec = scratch.write_spec(behaves("ok"), R"(, "matrix": {"seed": [0, 1]})");
+  run(spec, scratch.options(1));
+  const auto folder = scratch.records()[0].file().parent_path();
+  fs::remove_all(folder);
+  std::ofstream(claim_file(folder, 1)) << R"({"host": "another", "pid": 7})";  // just now
+  LaunchSummary summary = run(spec, scratch.options(1));
+  EXPECT_EQ(summary.held, 1);
+  EXPECT_EQ(summary.skipped, 1);
+  EXPECT_FALSE(fs::exists(folder));
+  fs::remove(claim_file(folder, 1));
+  EXPECT_EQ(run(spec, scratch.options(1)).finished, 1);
+  for (const auto& entry : fs::recursive_directory_iterator(scratch / "results")) {
+    const std::string name = entry.path().filename().string();
+    EXPECT_TRUE(name.front() != '.' || name == ".hashes") << name;
+  }
+}
+
+TEST(Starting, SeveralProcessesShareOneMatrix) {
+  const Scratch scratch;
+  const auto spec = scratch.write_spec(behaves("ok"), R"(, "matrix": {"seed": [0, 1, 2, 3, 4, 5]})");
+  std::vector<Process> processes;
+  for (int i = 0; i < 3; ++i) {
+    ChildCommand command;
+    command.argv = {scratch.options(1).program, "run", spec, "--ranks", "1", "--device", "cpu", "--results",
+                    scratch / "results"};
+    command.log_file = scratch / "log";
+    processes.emplace_back(command);
+  }
+  for (Process& process : processes) {
+    const int code = process.wait().code;
+    EXPECT_TRUE(code == 0 || code == 75) << code;
+  }
+  EXPECT_EQ(run(spec, scratch.options(1)).skipped, 6);
+  EXPECT_EQ(scratch.records().size(), 6U);
+  for (const Record& record : scratch.records()) {
+    EXPECT_EQ(record.status(), Status::ok);
+  }
 }
 
 TEST(Starting, DeletesNothingBehindALink) {

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "harness/records/run_folder.hpp"
 #include "tests/records/synthetic.hpp"
 #include "tests/records/temporary_folder.hpp"
 
@@ -55,6 +56,16 @@ TEST_F(LiveRuns, TellHowFarTheyAreFromTheirLogs) {
   EXPECT_NEAR(runs[0].seconds_left().value(), 30, 1e-9);  // 20 s for two fifths
   EXPECT_EQ(live_line(runs[0]),
             "sync-8x2-seed0 2x4-cpu  step 40/100  30 s left  loss 0.5  saved mean_iou 0.25");
+}
+
+TEST_F(LiveRuns, WorkInHiddenFolders) {
+  const fs::path folder = begin("sync-8x2-seed0");
+  fs::rename(folder, folder.parent_path() / ".2x4-cpu.attempt.2");
+  EXPECT_EQ(list_experiments(results_.path()), std::vector<std::string>{"exp"});
+  const std::vector<LiveRun> runs = live_runs(results_.path(), "exp");
+  ASSERT_EQ(runs.size(), 1u);
+  EXPECT_EQ(runs[0].placement, "2x4-cpu");
+  EXPECT_EQ(runs[0].step, 40);
 }
 
 TEST_F(LiveRuns, AreThoseWithoutARecord) {

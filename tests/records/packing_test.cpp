@@ -25,6 +25,9 @@ class Packing : public ::testing::Test {
       std::ofstream(folder_ / run_ / name) << name;
     }
     std::ofstream(folder_ / "README.md") << "a page";
+    const fs::path under_way = folder_ / "run/.2x4-cpu.attempt.1.another";
+    fs::create_directories(under_way);
+    std::ofstream(under_way / "metrics.jsonl") << "{}";
   }
   Files round_trip() const {
     write_atomically(results_.path() / "exp.tar", packed(files_to_pack(folder_), "exp"));
