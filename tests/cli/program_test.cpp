@@ -25,7 +25,7 @@ TEST(Program, HelpStartsWithExamplesAndTellsTheExitCodes) {
 
 TEST(Program, EveryCommandsHelpStartsWithExamples) {
   for (const char* command : {"run",     "plan",    "status", "watch",    "report",  "answers",    "compare",
-                              "export",  "pack",    "check",  "evaluate", "predict", "list",       "layer",
+                              "export",  "pack",    "check", "merge",  "evaluate", "predict", "list",       "layer",
                               "forward", "explain", "doctor", "init",     "schema",  "completion", "man"}) {
     const Answer answer = call({command, "--help"});
     EXPECT_EQ(answer.code, 0) << command;

@@ -1,0 +1,50 @@
+// bnlab merge: results that were computed apart, put together.
+#include <filesystem>
+#include <iostream>
+
+#include "harness/cli/program.hpp"
+#include "harness/cli/results_path.hpp"
+#include "harness/mapped.hpp"
+#include "harness/printable.hpp"
+#include "harness/records/merging.hpp"
+
+namespace bnlab {
+namespace {
+
+struct MergeRequest {
+  std::string into;
+  std::vector<std::string> from;
+  Keep keep = Keep::neither;
+};
+
+std::filesystem::path folder_of(const std::string& text) {
+  const ExperimentPath path = experiment_path(text);
+  return path.results / path.name;
+}
+
+int merge(const MergeRequest& request) {
+  const Merged merged = merge_results(folder_of(request.into), mapped(request.from, folder_of), request.keep);
+  for (const std::string& sentence : merged.left_out)
+    std::cerr << "left out: " << printable(sentence) << "\n";
+  std::cout << request.into << ": " << merged.added << " runs added, " << merged.replaced << " replaced, "
+            << merged.there << " as they were\n";
+  return merged.left_out.empty() ? exit_code::kOk : exit_code::kFailed;
+}
+
+}  // namespace
+
+void add_merge(Program& program) {
+  auto [command, request] = add_command(
+      program, "merge", "Put results of one experiment together that were computed apart",
+      "  bnlab merge results/tradeoff /mnt/node2/results/tradeoff /mnt/node3/results/tradeoff", merge);
+  command.add_option("INTO", request.into, "Folder RESULTS/EXPERIMENT; it need not exist")->required();
+  command.add_option("FROM", request.from, "Folders whose finished runs INTO gets")->required();
+  command
+      .add_option_function<std::string>(
+          "--keep", [&keep = request.keep](const std::string& name) { keep = choice_of<Keep>(name); },
+          "Of a run whose results differ, the one of INTO or the one of FROM (the last that has it)")
+      ->type_name("WHICH")
+      ->check(CLI::IsMember({"into", "from"}));
+}
+
+}  // namespace bnlab
