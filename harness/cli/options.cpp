@@ -3,6 +3,7 @@
 #include <CLI/Option.hpp>
 #include <CLI/Validators.hpp>
 #include <algorithm>
+#include <charconv>
 #include <filesystem>
 #include <vector>
 
@@ -31,6 +32,18 @@ std::vector<std::string> specs_in(const fs::path& folder) {
   }
   std::ranges::sort(names);
   return names;
+}
+
+// What --jobs says; nothing where that is neither a number nor auto.
+std::optional<int> jobs_named(const std::string& text) {
+  int jobs = 0;
+  const char* const end = text.data() + text.size();
+  const auto [rest, problem] = std::from_chars(text.data(), end, jobs);
+  if (text == "auto") {
+    return kAutoJobs;
+  }
+  const bool good = problem == std::errc() && rest == end && jobs >= 1 && jobs <= kMostAtOnce;
+  return good ? std::optional(jobs) : std::nullopt;
 }
 
 // With the places that were looked at, and the nearest name that one of them has.
@@ -164,9 +177,15 @@ void add_placement_options(CLI::App& command, LaunchOptions& options) {
           "sockets")
       ->type_name("HOW")
       ->check(CLI::IsMember(split_names(names(Exchange{}))));
-  command.add_option("--jobs", options.jobs, "Runs side by side (their throughput is then not comparable)")
+  command
+      .add_option_function<std::string>(
+          "--jobs", [&options](const std::string& text) { options.jobs = jobs_named(text).value_or(1); },
+          "Runs side by side (their throughput is then not comparable), or auto: as many as have GPUs, or on "
+          "the CPU cores, of their own")
       ->type_name("J")
-      ->check(CLI::Range(1, kMostAtOnce));
+      ->check([](const std::string& text) {
+        return jobs_named(text) ? "" : "expected auto or a number from 1 to " + std::to_string(kMostAtOnce);
+      });
   command
       .add_option("--only", options.only,
                   "Runs that match, such as strategy=sync,per_tower or run=ID; may be repeated")

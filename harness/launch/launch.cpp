@@ -15,7 +15,7 @@ void LaunchSummary::count(Status status) {
 }
 
 LaunchSummary launch(const Experiment& experiment, const LaunchOptions& options) {
-  if (options.jobs < 1) {
+  if (options.jobs < 1 && options.jobs != kAutoJobs) {
     throw Error(Error::Kind::usage, "--jobs: expected at least 1, got " + std::to_string(options.jobs));
   }
   const auto world = joined_world(options);

@@ -15,6 +15,8 @@ namespace bnlab {
 
 struct EnvironmentWorld;
 
+inline constexpr int kAutoJobs = 0;
+
 struct LaunchOptions {
   int ranks = 0;       // 0: one per GPU, one on the CPU; lowered to a divisor of the towers, which is said
   std::string device;  // "cpu", "cuda" or "" (cuda if there is a GPU for every rank)
@@ -22,7 +24,7 @@ struct LaunchOptions {
   int nodes = 1;                     // machines that the ranks are spread over, as far as known
   bool one_host = true;              // whether it has
   bool joined = false;               // the ranks are those of a launcher such as torchrun
-  int jobs = 1;                      // independent runs side by side
+  int jobs = 1;                      // independent runs side by side, or kAutoJobs: as many as fit
   std::vector<std::string> only;     // "strategy=sync,per_tower", "seed=0": runs that match all of them
   std::string slice;                 // "2/8": of the matrix, every 8th run from the 2nd on
   std::vector<std::string> redo;     // "stale", "failed", "all" or run ids: finished runs that start again

@@ -158,4 +158,21 @@ std::vector<PlacedRun> place_runs(const Experiment& experiment, const std::vecto
   return placed;
 }
 
+int jobs_side_by_side(const Experiment& experiment, const std::vector<RunSpec>& runs,
+                      const LaunchOptions& options, const std::function<int()>& gpus, int cores) {
+  if (options.jobs != kAutoJobs) {
+    return options.jobs;
+  }
+  LaunchOptions alone = options;
+  alone.jobs = 1;
+  std::vector<std::string> said_when_placed;
+  int jobs = std::max(1, static_cast<int>(runs.size()));
+  for (const PlacedRun& run : place_runs(experiment, runs, alone, gpus, cores, said_when_placed)) {
+    const bool on_gpu = run.placement.device == "cuda";
+    const int needed = run.placement.ranks * (on_gpu ? 1 : std::max(1, options.threads));
+    jobs = std::clamp((on_gpu ? gpus() : cores) / needed, 1, jobs);
+  }
+  return jobs;
+}
+
 }  // namespace bnlab

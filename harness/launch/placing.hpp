@@ -43,4 +43,9 @@ std::vector<PlacedRun> place_runs(const Experiment& experiment, const std::vecto
                                   const LaunchOptions& options, const std::function<int()>& gpus, int cores,
                                   std::vector<std::string>& remarks);
 
+// How many of these runs go side by side: options.jobs, or with kAutoJobs as many as have GPUs, or on the CPU cores, of
+// their own; at least 1.
+int jobs_side_by_side(const Experiment& experiment, const std::vector<RunSpec>& runs,
+                      const LaunchOptions& options, const std::function<int()>& gpus, int cores);
+
 }  // namespace bnlab

@@ -24,9 +24,10 @@ TEST(Program, HelpStartsWithExamplesAndTellsTheExitCodes) {
 }
 
 TEST(Program, EveryCommandsHelpStartsWithExamples) {
-  for (const char* command : {"run",     "plan",    "status", "watch",    "report",  "answers",    "compare",
-                              "export",  "pack",    "check", "merge",  "evaluate", "predict", "list",       "layer",
-                              "forward", "explain", "doctor", "init",     "schema",  "completion", "man"}) {
+  for (const char* command :
+       {"run",     "plan",   "status", "watch",    "report",     "answers", "compare", "export",
+        "pack",    "check",  "merge",  "evaluate", "predict",    "list",    "layer",   "forward",
+        "explain", "doctor", "init",   "schema",   "completion", "man"}) {
     const Answer answer = call({command, "--help"});
     EXPECT_EQ(answer.code, 0) << command;
     EXPECT_EQ(answer.out.rfind("Examples:\n  bnlab " + std::string(command), 0), 0U) << answer.out;
@@ -57,6 +58,7 @@ TEST(Program, WrongUsageIsExitCodeTwo) {
   const Answer no_jobs = call({"run", "x.json", "--jobs", "0"});
   EXPECT_EQ(no_jobs.code, exit_code::kUsage);
   EXPECT_LT(no_jobs.err.size(), 120u) << no_jobs.err;  // no range of hundreds of digits
+  EXPECT_TRUE(has(no_jobs.err, "expected auto or a number from 1 to 4096")) << no_jobs.err;
   EXPECT_EQ(call({"list", "nothing"}).code, exit_code::kUsage);
   EXPECT_EQ(call({"status", "no_such"}).code, exit_code::kUsage);
 }

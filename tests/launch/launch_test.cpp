@@ -280,13 +280,14 @@ TEST(Launch, JobsSideBySideUseDifferentGpus) {
   const Scratch scratch;
   LaunchOptions options = scratch.options(2);
   options.device = "cuda";
-  options.jobs = 2;
+  options.jobs = kAutoJobs;
   setenv("FAKE_GPUS", "4", 1);
   EXPECT_EQ(run(scratch.write_spec(behaves("ok"), R"(, "matrix": {"seed": [0, 1]})"), options).finished, 2);
   unsetenv("FAKE_GPUS");
   std::vector<int> first_gpus;
   for (const Record& record : scratch.records()) {
     first_gpus.push_back(record.at("result.seen.gpu_of_rank_0").get<int>());
+    EXPECT_EQ(record.at("placement.jobs"), 2);
   }
   EXPECT_EQ(first_gpus, (std::vector<int>{0, 2}));
 }

@@ -150,6 +150,26 @@ TEST_F(Placing, CoresAreSharedByRanksAndJobs) {
   EXPECT_EQ(place(kSixTowers, 0, 8).threads, 5);
 }
 
+TEST_F(Placing, AsManyRunsGoSideBySideAsHaveGpusOrCoresOfTheirOwn) {
+  const Experiment experiment =
+      load_experiment(scratch_.write_spec(test::behaves("ok"), R"(, "matrix": {"seed": [0, 1, 2, 3, 4]})"));
+  const auto jobs = [&](int gpus, int cores) {
+    return jobs_side_by_side(
+        experiment, experiment.runs, options_, [=] { return gpus; }, cores);
+  };
+  EXPECT_EQ(jobs(0, 8), 1) << "it was not asked for";
+  options_.jobs = kAutoJobs;
+  options_.ranks = 2;
+  EXPECT_EQ(jobs(8, 4), 4);
+  EXPECT_EQ(jobs(3, 4), 1);
+  EXPECT_EQ(jobs(0, 8), 4);
+  EXPECT_EQ(jobs(0, 1), 1);
+  EXPECT_EQ(jobs(0, 100), 5) << "there are no more runs";
+  options_.threads = 2;
+  EXPECT_EQ(jobs(0, 8), 2);
+  EXPECT_EQ(jobs(8, 8), 4);
+}
+
 using Gpus = std::vector<int>;
 
 TEST(GpuShares, RunsSideBySideUseAllGpus) {
