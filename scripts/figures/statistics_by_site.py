@@ -14,6 +14,7 @@ QUANTITIES = {"saved_mean_error": "error of the saved mean\n(standard deviations
               "saved_variance_error": "error of the saved variance\n(|log ratio|)",
               "between_sets": "share of the variance\nbetween towers"}
 _ROW = 1.35  # inches
+_MOST_NAMES = 12
 
 
 def draw(report, cells, condition, styles):
@@ -39,7 +40,11 @@ def draw(report, cells, condition, styles):
     for axes, key in zip(all_axes[0], known):
         axes.set_title(QUANTITIES[key], loc="right", size=style.SMALL)
     for axes in all_axes[-1]:
-        axes.set_xticks(range(len(names)), names, rotation=90, size=style.SMALL - 1.2)
+        if len(names) <= _MOST_NAMES:
+            axes.set_xticks(range(len(names)), names, rotation=90, size=style.SMALL - 1.2)
+        else:
+            axes.set_xticks([0, len(names) - 1], ["1", str(len(names))])
+            axes.set_xlabel("norm site, from the first to the last")
     return Drawing(figure, rows, _sentence(touched, known))
 
 
@@ -59,9 +64,10 @@ def _draw_line(axes, cell, key, names, look):
 
 
 def _caption(report, cells, touched, condition):
+    numbered = "Names of the sites: in the CSV." if max(len(cell.sites) for cell in touched) > _MOST_NAMES else ""
     parts = [f"{report.name}.", f"With {condition}." if condition else "",
              "Rows: towers x images per tower; sites in the order of the network. Lines: means over the seeds, dots: single seeds.",
-             f"Last checkpoint; {reports.count_text([cell.value('saved') for cell in touched])}."]
+             numbered, f"Last checkpoint; {reports.count_text([cell.value('saved') for cell in touched])}."]
     return " ".join(part for part in parts + reports.shortfall_notes(cells) if part)
 
 
