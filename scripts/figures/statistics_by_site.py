@@ -18,6 +18,8 @@ _MOST_NAMES = 12
 
 
 def draw(report, cells, condition, styles):
+    if report.headline is None:
+        raise Nothing("no run ended with a result")
     touched = [cell for cell in reports.touched(cells) if cell.sites]
     if not touched:
         raise Nothing("no run was evaluated under both saved and precise statistics")
