@@ -13,6 +13,7 @@ import sys
 
 import accuracy_by_population
 import accuracy_vs_batch
+import contrasts
 import drawing
 import matrix
 import memory
@@ -23,7 +24,7 @@ import throughput_vs_accuracy
 import training_curves
 
 FIGURES = (accuracy_vs_batch, throughput_vs_accuracy, accuracy_by_population, training_curves, memory, matrix,
-           statistics_by_site)
+           statistics_by_site, contrasts)
 
 
 def draw_all(report, out, only=()):

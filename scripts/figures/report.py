@@ -80,7 +80,7 @@ class Cell(Scores):
     def __init__(self, given):
         super().__init__(given)
         batch = given["batch_per_tower"]
-        self.strategy = given["strategy"]
+        self.strategy, self.group = given["strategy"], given["group"]
         self.grouping = Grouping(given["towers"], tuple(batch) if isinstance(batch, list) else batch)
         self.conditions = given["conditions"]
         self.evaluated = set(given["evaluated"])
@@ -90,10 +90,33 @@ class Cell(Scores):
         self.rows = [Row(row, self) for row in given["rows"] if row["placement"]]
 
 
+class Contrast:
+    """A comparison that the spec declared, within one group of cells; `difference` is None where no pair is finished."""
+
+    def __init__(self, given, cells):
+        declared = given["declared"]
+        self.metric, self.margin = declared["metric"], declared.get("equivalence_margin")
+        self.strategy, self.above = (_label_of(declared[key], cells) for key in ("strategy", "above"))
+        self.population = declared.get("population", "saved")
+        self.population_above = declared.get("above_population") or self.population
+        self.difference, self.verdict = _quantity(given["difference"]), given["verdict"]
+        here = [cell for cell in cells if (cell.strategy, cell.group) == (self.strategy, given["at"])]
+        self.grouping = here[0].grouping if here else None
+        at = {key: str(value) for key, value in declared.get("at", {}).items() if key not in ("towers", "batch_per_tower")}
+        self.conditions = at | (here[0].conditions if here else {})
+
+
+def _label_of(name, cells):
+    """A spec may name a strategy by its name where only one label has it."""
+    labels = {cell.strategy for cell in cells}
+    return name if name in labels else next((label for label in labels if style.base_name(label) == name), name)
+
+
 class Report:
     def __init__(self, given):
         self.name = given["experiment"]
         self.cells = [Cell(cell) for cell in given["cells"]]
+        self.contrasts = [Contrast(contrast, self.cells) for contrast in given["contrasts"]]
         self.headline = given["headline"] if any(cell.ok for cell in self.cells) else None
         self.fewest_seeds = given["fewest_seeds_for_a_verdict"]
         self.cells.sort(key=lambda cell: style.catalogue_order(cell.strategy))
@@ -108,6 +131,7 @@ class Report:
             if label not in self.strategies:
                 raise ReportError(f"no run of {self.name} has the strategy {label}; there are {', '.join(self.strategies)}")
         self.cells = [cell for cell in self.cells if cell.strategy in labels]
+        self.contrasts = [each for each in self.contrasts if each.strategy in labels and each.above in labels]
 
     def bars_text(self, quantities, name="bars"):
         """What the error bars are, over how many seeds, and what so many seeds are worth."""

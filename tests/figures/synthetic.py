@@ -46,7 +46,14 @@ def curve(points, failed=()):
                        for seed, outcome, values in failed]}
 
 
-def report(cells, name="synthetic"):
+def contrast(differences, half_width=0.01, at="8x2", verdict="undecided", **declared):
+    """What became of a comparison of sync with per_tower, unless `declared` says otherwise, in the group `at`."""
+    declared = {"metric": "mean_iou", "strategy": "sync", "above": "per_tower", **declared}
+    return {"declared": declared, "at": at, "difference": quantity(differences, half_width), "p": 1, "p_holm": 1,
+            "p_sign_flip": 1, "verdict": verdict, "warning": None}
+
+
+def report(cells, contrasts=(), name="synthetic"):
     return {"experiment": name, "question": "?", "claim": "", "headline": "mean_iou", "columns": ["strategy"],
             "populations": ["saved"], "baseline": None, "fewest_seeds_for_a_verdict": 6, "runs": {}, "cells": cells,
-            "contrasts": [], "learned": []}
+            "contrasts": list(contrasts), "learned": []}

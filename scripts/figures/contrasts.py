@@ -1,0 +1,147 @@
+"""The comparisons that the spec declared, as a forest plot: a row per comparison, a panel per metric, zero as a line.
+
+A row is the mean difference, paired by seed, with its 95 % t interval; at the right stand the numbers and the verdict.
+"""
+
+from collections import Counter
+
+import layout
+import report as reports
+import style
+from drawing import Drawing, Nothing, metric_name
+from report import grouping_text
+
+PANEL_KEYS = reports.EVERY_KEY  # the comparisons belong to the experiment, not to one of its conditions
+_COSTS = {"images_per_s": ("images/s", 1), "peak_memory_bytes": ("peak memory of tensors (MiB)", 2 ** -20),
+          "peak_rss_bytes": ("peak memory of the process (MiB)", 2 ** -20)}
+_LINE, _AROUND = 0.165, 0.42  # inches per line, and for the axis of a panel
+_GAP = 0.35  # lines between the rows of one pair and the next pair
+_BELOW = 0.3  # lines from a mean to the dots of its seeds
+_MARGIN = "#e4e4e4"
+_DIGIT = "\u2007"  # a space as wide as a digit
+
+
+def draw(report, cells, condition, styles):
+    if not report.contrasts:
+        raise Nothing("the spec declares no comparison")
+    shown = [contrast for contrast in report.contrasts if contrast.difference]
+    if not shown:
+        raise Nothing(f"none of {len(report.contrasts)} declared comparisons has a pair of finished runs")
+    by_metric = {contrast.metric: [each for each in shown if each.metric == contrast.metric] for contrast in shown}
+    places = {metric: _places(contrasts) for metric, contrasts in by_metric.items()}
+    lines = [max(ys) + 1 for ys, _ in places.values()]
+    figure, all_axes = layout.new_page(
+        "What came of the comparisons that were declared beforehand?", _caption(report, cells, shown), style.DOUBLE,
+        _LINE * sum(lines) + _AROUND * len(lines), rows=len(lines), gridspec_kw={"height_ratios": lines})
+    for axes, (metric, contrasts) in zip(all_axes[:, 0], by_metric.items()):
+        _draw_panel(axes, metric, contrasts, *places[metric], styles, report.fewest_seeds)
+    return Drawing(figure, [row for contrast in report.contrasts for row in _rows(contrast)],
+                   _sentence(report.contrasts, shown))
+
+
+def _pair(contrast):
+    """"sync - per_tower", with the statistics in brackets where these are not the saved ones on both sides."""
+    sides = (contrast.strategy, contrast.population), (contrast.above, contrast.population_above)
+    plain = contrast.metric in _COSTS or all(population == "saved" for _, population in sides)
+    return " - ".join(strategy + ("" if plain else f" [{population}]") for strategy, population in sides)
+
+
+def _where(contrast):
+    """"8x2, shards iid"."""
+    conditions = [f"{key.rsplit('.', 1)[-1]} {text}" for key, text in sorted(contrast.conditions.items())]
+    return ", ".join([grouping_text(contrast.grouping)] + conditions)
+
+
+def _places(contrasts):
+    """(y of every contrast, y of every heading: text), in lines: a pair stands once above its rows."""
+    ys, headings, y, before = [], {}, 0, None
+    for contrast in contrasts:
+        if _pair(contrast) != before:
+            y += _GAP if ys else 0
+            before = headings[y] = _pair(contrast)
+            y += 1
+        ys.append(y)
+        y += 1
+    return ys, headings
+
+
+def _unit(metric):
+    """(text of the axis, factor)."""
+    return _COSTS.get(metric, (f"{metric_name(metric)} (points)", 100))
+
+
+def _draw_panel(axes, metric, contrasts, ys, headings, styles, fewest_seeds):
+    text, scale = _unit(metric)
+    for y, contrast in zip(ys, contrasts):
+        look, difference = styles[contrast.strategy], contrast.difference
+        if contrast.margin is not None:
+            axes.barh(y, 2 * contrast.margin * scale, left=-contrast.margin * scale, height=1, color=_MARGIN, zorder=0)
+        axes.errorbar(difference.mean * scale, y, xerr=(difference.half_width or 0) * scale, color=look.colour,
+                      marker=look.marker, markerfacecolor="white" if difference.n < fewest_seeds else look.colour,
+                      markersize=4, elinewidth=0.9, zorder=4)
+        axes.plot([value * scale for value in difference.seeds.values()], [y + _BELOW] * difference.n, ".",
+                  color=look.colour, alpha=0.6, markersize=3.5, markeredgewidth=0, zorder=3)
+    for y, number, contrast in zip(ys, _numbers(contrasts, scale), contrasts):
+        axes.annotate(f"{number}   {contrast.verdict}, n = {contrast.difference.n}", (1, y),
+                      xycoords=("axes fraction", "data"), xytext=(6, 0), textcoords="offset points", va="center",
+                      size=style.SMALL)
+    axes.use_sticky_edges = False
+    axes.axvline(0, color=style.GREY, linewidth=0.8, zorder=1)
+    axes.set_yticks([*headings, *ys], [*headings.values(), *map(_where, contrasts)])
+    for label in axes.get_yticklabels()[len(headings):]:
+        label.set_color(style.GREY)
+    axes.set_ylim(max(ys) + 0.6, -0.5)
+    axes.tick_params(axis="y", length=0)
+    axes.grid(axis="y", visible=False)
+    axes.spines["left"].set_visible(False)
+    axes.set_xlabel(f"difference of {text}")
+
+
+def _numbers(contrasts, scale):
+    """"+6.3 ± 1.6", padded so that they stand in a column."""
+    means = [f"{contrast.difference.mean * scale:+.1f}" for contrast in contrasts]
+    bars = ["" if contrast.difference.half_width is None else f"{contrast.difference.half_width * scale:.1f}"
+            for contrast in contrasts]
+    widths = max(map(len, means)), max(map(len, bars))
+    return [mean.replace("-", "\u2212").rjust(widths[0], _DIGIT) + (" ± " if bar else f" {_DIGIT} ") + bar.rjust(widths[1], _DIGIT)
+            for mean, bar in zip(means, bars)]
+
+
+def _caption(report, cells, shown):
+    differences = [contrast.difference for contrast in shown]
+    parts = [f"{report.name}.", "The strategy named first minus the second, paired by seed, last checkpoint.",
+             "Marks: mean; dots: single seeds;", f"{report.bars_text(differences)}."]
+    if any(difference.n < report.fewest_seeds for difference in differences):
+        parts.append(f"Hollow: fewer than {report.fewest_seeds} seeds.")
+    if any("[" in _pair(contrast) for contrast in shown):
+        parts.append("In brackets: the statistics evaluated with.")
+    if any(contrast.margin is not None for contrast in shown):
+        parts.append("Shaded: the margin within which a difference was declared to count as equal.")
+    parts.append("Verdicts: after Holm's adjustment over all comparisons.")
+    left_out = len(report.contrasts) - len(shown)
+    if left_out:
+        parts.append(f"{left_out} declared comparison{'s have' if left_out > 1 else ' has'} no pair of finished runs.")
+    failed, missing = sum(cell.failed for cell in cells), sum(cell.missing for cell in cells)
+    if failed or missing:
+        parts.append(f"{failed} runs failed and {missing} are missing; pairs are of runs that ended well.")
+    return " ".join(parts)
+
+
+def _rows(contrast):
+    difference = contrast.difference
+    where = {"metric": contrast.metric, "contrast": _pair(contrast),
+             "at": _where(contrast) if contrast.grouping else "", "margin": contrast.margin}
+    mean = {"kind": "mean", **where, "n": difference.n if difference else 0, "verdict": contrast.verdict}
+    if not difference:
+        return [mean]
+    return [{**mean, "value": difference.mean, "half_width": difference.half_width}] + [
+        {"kind": "seed", **where, "seed": seed, "value": value} for seed, value in sorted(difference.seeds.items())]
+
+
+def _sentence(contrasts, shown):
+    verdicts = Counter(contrast.verdict for contrast in shown)
+    counts = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.items())
+    largest = max(shown, key=lambda contrast: abs(contrast.difference.mean) / (contrast.difference.half_width or 1))
+    text, scale = _unit(largest.metric)
+    return (f"{len(shown)} of {len(contrasts)} declared comparisons have data: {counts}; the clearest is {_pair(largest)} at "
+            f"{_where(largest)}, {_numbers([largest], scale)[0]} in {text}.")

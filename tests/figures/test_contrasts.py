@@ -1,0 +1,90 @@
+"""The forest plot of the declared comparisons. Run by test_figures.py."""
+
+from figures_case import FiguresCase  # first: it says where the modules of the figures are
+
+import contrasts
+from synthetic import cell, contrast
+
+
+class Contrasts(FiguresCase):
+    figures = (contrasts,)
+    SIX = (0.05, 0.06, 0.07, 0.05, 0.06, 0.07)
+    CELLS = [cell(strategy) for strategy in ("per_tower", "sync", "group_norm(groups=4)")]
+
+    def draw_contrasts(self, *made, cells=None, options=()):
+        return self.draw(cells or self.CELLS, *options, contrasts=made)
+
+    def test_a_row_holds_mean_interval_verdict_and_every_seed(self):
+        printed = self.draw_contrasts(contrast(self.SIX, verdict="better", equivalence_margin=0.02))
+        row, = self.rows("contrasts", kind="mean")
+        self.assertAlmostEqual(float(row["value"]), 0.06, places=12)
+        self.assertEqual([row[key] for key in ("contrast", "at", "half_width", "n", "verdict", "margin")],
+                         ["sync - per_tower", "8x2", "0.01", "6", "better", "0.02"])
+        self.assertEqual([float(seed["value"]) for seed in self.rows("contrasts", kind="seed")], list(self.SIX))
+        caption = self.caption("contrasts")
+        for text in ("+6.0 ± 1.0   better, n = 6", "difference of mean IoU (points)", "Shaded: the margin"):
+            self.assertIn(text, caption)
+        self.assertIn("1 better; the clearest is sync - per_tower at 8x2, +6.0 ± 1.0", printed)
+
+    def test_conditions_and_statistics_tell_comparisons_apart(self):
+        cells = [cell("per_tower", conditions={"shards": shards}) for shards in ("iid", "sorted:class")]
+        self.draw_contrasts(*(contrast(self.SIX, at=each["group"], strategy="per_tower", population="mean",
+                                       above_population="tower:0") for each in self.named(cells)), cells=cells)
+        self.assertEqual([file.name for file in self.out.glob("*.csv")], ["contrasts.csv"])
+        self.assertEqual([(row["contrast"], row["at"]) for row in self.rows("contrasts", kind="mean")],
+                         [("per_tower [mean] - per_tower [tower:0]", f"8x2, shards {shards}")
+                          for shards in ("iid", "sorted:class")])
+        self.assertEqual(self.caption("contrasts").count("per_tower [mean]"), 1)  # one heading for both rows
+
+    @staticmethod
+    def named(cells):
+        for each in cells:
+            each["group"] = "shards=" + each["conditions"]["shards"]
+        return cells
+
+    def test_what_sets_no_group_apart_is_named_as_declared(self):
+        made = contrast(self.SIX)
+        made["declared"]["at"] = {"towers": 8, "placement.exchange": "sockets"}
+        self.draw_contrasts(made)
+        self.assertEqual(self.rows("contrasts", kind="mean")[0]["at"], "8x2, exchange sockets")
+
+    def test_metrics_never_share_an_axis(self):
+        self.draw_contrasts(contrast(self.SIX), contrast((5.0, 7.0), 1.0, metric="images_per_s"),
+                            contrast((3 << 20,), None, metric="peak_memory_bytes"))
+        for axis in ("difference of mean IoU (points)", "difference of images/s", "peak memory of tensors (MiB)",
+                     "+6.0 ± 1.0", "+3.0"):
+            self.assertIn(axis, self.caption("contrasts"))
+        self.assertEqual(self.caption("contrasts").count("undecided, n ="), 3)
+
+    def test_fewer_than_six_seeds_are_hollow_and_called_a_direction(self):
+        self.draw_contrasts(contrast(self.SIX[:3], verdict="direction: above"))
+        self.assertIn("fewer than 6: a direction, no verdict. Hollow", self.caption("contrasts"))
+        few = self.svg("contrasts").count("fill: #ffffff")
+        self.draw_contrasts(contrast(self.SIX))
+        self.assertNotIn("Hollow", self.caption("contrasts"))
+        self.assertEqual(self.svg("contrasts").count("fill: #ffffff"), few - 1)
+
+    def test_comparisons_without_data_are_left_out_and_counted(self):
+        printed = self.draw_contrasts(contrast(self.SIX), contrast((), at="{}", above="group_norm"))
+        self.assertIn("1 declared comparison has no pair of finished runs", self.caption("contrasts"))
+        self.assertEqual(self.caption("contrasts").count("group_norm"), 0)
+        self.assertEqual(self.rows("contrasts", contrast="sync - group_norm(groups=4)")[0]["n"], "0")
+        self.assertIn("1 of 2 declared comparisons", printed)
+
+    def test_a_row_keeps_its_height_however_many_there_are(self):
+        heights = []
+        for count in (10, 40, 70):
+            cells = [cell("sync", towers) for towers in range(1, count + 1)]
+            self.draw_contrasts(*(contrast(self.SIX, at=each["group"]) for each in cells), cells=cells)
+            heights.append(float(self.svg("contrasts").split('height="')[1].split("pt")[0]))
+        self.assertGreater(heights[1] - heights[0], 30 * 10)  # points; letters are about seven high
+        self.assertAlmostEqual(heights[2] - heights[1], heights[1] - heights[0], places=3)
+
+    def test_a_strategy_that_is_not_drawn_leaves_its_comparisons_out(self):
+        self.draw_contrasts(contrast(self.SIX), contrast(self.SIX, above="group_norm(groups=4)"),
+                            options=("--strategies", "sync", "per_tower"))
+        self.assertEqual({row["contrast"] for row in self.rows("contrasts")}, {"sync - per_tower"})
+
+    def test_nothing_declared_or_nothing_finished_is_no_figure(self):
+        self.assertIn("not drawn, the spec declares no comparison", self.draw_contrasts())
+        self.assertIn("none of 1 declared comparisons has a pair", self.draw_contrasts(contrast(())))
