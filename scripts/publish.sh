@@ -12,9 +12,7 @@ export BNLAB_PROGRAM=${BNLAB_PROGRAM:-build/release/bnlab}
 export BNLAB_PYTHON=$BNLAB_INTERPRETER
 
 report() {
-  local options=()
-  [ "$1" != tradeoff ] || options=(--baseline per_tower)
-  "$BNLAB_PROGRAM" report "experiments/$1.json" ${options[@]+"${options[@]}"} "${@:2}"
+  "$BNLAB_PROGRAM" report "experiments/$1.json" "${@:2}"
 }
 
 for page in results/*/README.md; do

@@ -57,7 +57,7 @@ void add_report(Program& program) {
                   "  bnlab report quickstart\n"
                   "  bnlab report tradeoff --format html > tradeoff.html\n"
                   "  bnlab report experiments/tradeoff.json --format csv > tradeoff.csv\n"
-                  "  bnlab report tradeoff --baseline per_tower --into results/tradeoff/README.md",
+                  "  bnlab report tradeoff --baseline none --into results/tradeoff/README.md",
                   report);
   add_spec(command, request.spec);
   command
@@ -72,7 +72,7 @@ void add_report(Program& program) {
       ->type_name("FILE");
   command
       .add_option("--baseline", request.baseline,
-                  "Strategy (its label) that throughputs are given relative to as well")
+                  "Strategy (its label) that costs are given relative to; else per_tower, where throughputs count")
       ->type_name("LABEL");
   add_results_option(command, request.results);
 }

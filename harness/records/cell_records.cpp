@@ -149,6 +149,10 @@ std::vector<const Record*> CellRecords::records_at(const Json& at,
   return there;
 }
 
+bool is_cost(const std::string& metric) {
+  return metric == "images_per_s" || metric == "peak_memory_bytes" || metric == "peak_rss_bytes";
+}
+
 std::optional<double> metric_of(const Record& record, const std::string& metric,
                                 const std::string& population) {
   if (record.status() != Status::ok) return std::nullopt;

@@ -50,6 +50,9 @@ struct CellTable {
 };
 CellTable collect_cells(const Experiment& experiment, const std::vector<Record>& records);
 
+// Whether a metric is a throughput or a memory, which depend on the placement, and not an accuracy.
+bool is_cost(const std::string& metric);
+
 // A number of a finished, successful run: a metric of the last evaluation under a population, or a cost:
 // "images_per_s" (nothing where it may not be claimed); "peak_memory_bytes", "peak_rss_bytes" (the largest over
 // the ranks).

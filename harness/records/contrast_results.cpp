@@ -15,22 +15,33 @@ SeedValues values_at(const CellRecords& cell, const std::vector<const Record*>& 
   return values_by_seed(cell.records_at(contrast.at, records), contrast.metric, population);
 }
 
-// a - b for the seeds that both have, on the placement where most do.
-SeedValues paired(const CellRecords& a, const CellRecords& b, const Contrast& contrast) {
-  SeedValues most;
+struct Pairs {
+  std::string placement;
+  SeedValues differences;  // a - b for the seeds that both have
+};
+
+// One entry per placement that both have.
+std::vector<Pairs> paired(const CellRecords& a, const CellRecords& b, const Contrast& contrast) {
+  std::vector<Pairs> all;
   for (const auto& [placement, records] : a.placements) {
     const auto rivals = b.placements.find(placement);
     if (rivals == b.placements.end()) continue;
     const SeedValues below = values_at(b, rivals->second, contrast, contrast.population_above());
-    SeedValues differences;
+    Pairs pairs{placement, {}};
     for (const auto& [seed, value] : values_at(a, records, contrast, contrast.population)) {
-      const auto same =
-          std::ranges::find_if(below, [&, seed = seed](const auto& entry) { return entry.first == seed; });
-      if (same != below.end()) differences.emplace_back(seed, value - same->second);
+      const auto same = std::ranges::find(below, seed, &SeedValues::value_type::first);
+      if (same != below.end()) pairs.differences.emplace_back(seed, value - same->second);
     }
-    if (differences.size() > most.size()) most = differences;
+    if (!pairs.differences.empty()) all.push_back(std::move(pairs));
   }
-  return most;
+  return all;
+}
+
+// The placement never changes an accuracy: the one with the most pairs stands for all.
+Pairs most_of(const std::vector<Pairs>& all) {
+  const auto most = std::ranges::max_element(
+      all, {}, [](const Pairs& pairs) { return pairs.differences.size(); });
+  return most == all.end() ? Pairs{} : *most;
 }
 
 ContrastResult evaluate(const Contrast& contrast, const std::string& group, const SeedValues& differences) {
@@ -65,7 +76,15 @@ std::vector<ContrastResult> evaluate_contrasts(const std::vector<Contrast>& cont
       if (a.strategy != contrast.strategy || !a.lies_at(contrast.at)) continue;
       for (const CellRecords& b : cells) {
         if (b.strategy != contrast.above || b.group != a.group || !b.lies_at(contrast.at)) continue;
-        results.push_back(evaluate(contrast, a.group, paired(a, b, contrast)));
+        const std::vector<Pairs> all = paired(a, b, contrast);
+        if (!is_cost(contrast.metric) || all.size() < 2) {
+          results.push_back(evaluate(contrast, a.group, most_of(all).differences));
+          continue;
+        }
+        for (const Pairs& pairs : all) {
+          results.push_back(evaluate(contrast, (a.group == "all" ? "" : a.group + ", ") + pairs.placement,
+                                     pairs.differences));
+        }
       }
     }
     if (results.size() == before) {

@@ -23,8 +23,8 @@ struct ContrastResult {
 };
 
 // One result per contrast and group of cells in which runs match its `at`; only those runs are compared. A
-// contrast that matches none has one result with a warning. Seeds are paired on one placement, the one that has
-// the most pairs.
+// contrast that matches none has one result with a warning. Costs are compared on every placement apart; for an accuracy,
+// which does not depend on it, seeds are paired on the placement that has the most pairs.
 std::vector<ContrastResult> evaluate_contrasts(const std::vector<Contrast>& contrasts,
                                                const std::vector<CellRecords>& cells);
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "harness/error.hpp"
+#include "harness/records/baseline.hpp"
 #include "harness/records/text_table.hpp"
 
 namespace bnlab {
@@ -44,10 +44,14 @@ ReportRow row_of(const CellRecords& cell, const std::string& placement,
     row.jobs = row.jobs || record->at("placement.jobs") != 1;
     row.machines.insert(machine_of(*record));
   }
-  row.images_per_s = values_by_seed(records, [](const Record& record) {
-    const bool alone = record.at("placement.jobs") == 1;
-    return alone ? record.number("result.throughput.images_per_s") : std::nullopt;
-  });
+  const auto alone = [&](const std::string& key) {
+    return values_by_seed(records, [&](const Record& record) {
+      return record.at("placement.jobs") == 1 ? record.number("result.throughput." + key) : std::nullopt;
+    });
+  };
+  row.images_per_s = alone("images_per_s");
+  row.step_ms = alone("step_time_s.median");
+  for (auto& [seed, value] : row.step_ms) value *= 1000;
   row.peak_memory_bytes = values_by_seed(records, "peak_memory_bytes", "");
   row.peak_rss_bytes = values_by_seed(records, "peak_rss_bytes", "");
   row.collectives_per_step =
@@ -74,28 +78,6 @@ ReportCell cell_of(const CellRecords& found, const ExperimentReport& report) {
   }
   if (cell.rows.empty()) cell.rows.push_back(row_of(found, "", {}, report));
   return cell;
-}
-
-// Rows are compared with the baseline's row of the same group on the same placement.
-void compare_with_baseline(ExperimentReport& report) {
-  std::vector<std::string> labels;
-  std::map<std::pair<std::string, std::string>, std::optional<double>> baselines;
-  for (const ReportCell& cell : report.cells) {
-    if (std::ranges::find(labels, cell.strategy) == labels.end()) labels.push_back(cell.strategy);
-    if (cell.strategy != report.baseline) continue;
-    for (const ReportRow& row : cell.rows)
-      baselines[{cell.group, row.placement}] = row.claimed_images_per_s();
-  }
-  if (baselines.empty()) {
-    throw Error(Error::Kind::usage, "the baseline: no run of " + report.experiment + " has the strategy " +
-                                        shown(report.baseline) + suggestion(report.baseline, labels));
-  }
-  for (ReportCell& cell : report.cells) {
-    for (ReportRow& row : cell.rows) {
-      const auto own = row.claimed_images_per_s(), baseline = baselines[{cell.group, row.placement}];
-      if (own && baseline) row.relative_images_per_s = *own / *baseline;
-    }
-  }
 }
 
 // Cells of one group compete: "8x2 sync 0.712 (next group_norm 0.650)".
@@ -223,7 +205,6 @@ Interval over_seeds(const SeedValues& values) {
 ExperimentReport make_report(const Experiment& experiment, const std::vector<Record>& records,
                              const std::string& baseline) {
   ExperimentReport report;
-  report.baseline = baseline;
   report.experiment = experiment.name;
   report.question = experiment.question;
   report.claim = experiment.claim;
@@ -232,7 +213,8 @@ ExperimentReport make_report(const Experiment& experiment, const std::vector<Rec
   const CellTable all = collect_cells(experiment, records);
   report.columns = all.columns;
   for (const CellRecords& cell : all.cells) report.cells.push_back(cell_of(cell, report));
-  if (!baseline.empty()) compare_with_baseline(report);
+  report.baseline = baseline.empty() ? default_baseline(report) : baseline;
+  if (!report.baseline.empty()) compare_with_baseline(report);
   report.contrasts = evaluate_contrasts(experiment.contrasts, all.cells);
   report.published = beside_published(experiment.published, all.cells);
   report.tuning = experiment.tuning;

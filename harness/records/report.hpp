@@ -39,7 +39,10 @@ struct ReportRow {
        jobs = false;  // why a throughput may not be claimed: towers share ranks, or runs the machine
   Scores scores;
   SeedValues images_per_s;                          // of the runs that had the machine to themselves
+  SeedValues step_ms;                               // median step of the same runs, in milliseconds
   std::optional<double> relative_images_per_s;      // mean over the baseline's mean, same group and placement
+  SeedValues extra_step_ms;            // step_ms minus the baseline's, paired by seed; none where it may not be claimed
+  SeedValues extra_us_per_collective;  // the same in microseconds, over the collectives that it has more
   SeedValues peak_memory_bytes, peak_rss_bytes;     // largest over ranks
   SeedValues collectives_per_step, bytes_per_step;  // of the strategy, statistics and shuffling, by one rank
   std::set<std::string> machines;                   // processor, GPUs and threads
@@ -72,7 +75,7 @@ struct ExperimentReport {
   std::string headline;              // "mean_iou"
   std::vector<std::string> columns;  // of the cells: "towers x batch", "strategy", ...
   std::vector<std::string> populations;
-  std::string baseline;  // label of the strategy that throughputs are relative to; empty: none
+  std::string baseline;  // label of the strategy that costs are relative to; empty: none
   std::vector<ReportCell> cells;
   std::vector<ContrastResult> contrasts;
   std::vector<PublishedResult> published;
@@ -84,8 +87,8 @@ struct ExperimentReport {
 // Mean and interval over the seeds.
 Interval over_seeds(const SeedValues& values);
 
-// `baseline`: a strategy's label; throughputs are then given relative to it too. Throws Error (usage) where
-// no run has it.
+// `baseline`: a strategy's label; costs are then given relative to it too. Empty: to per_tower, where throughputs count.
+// Throws Error (usage) where no run has it.
 ExperimentReport make_report(const Experiment& experiment, const std::vector<Record>& records,
                              const std::string& baseline = "");
 

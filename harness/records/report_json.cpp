@@ -53,6 +53,10 @@ Json row_json(const ReportRow& row) {
   json["images_per_s"] = claimed ? rate : Json(nullptr);
   json["emulated_images_per_s"] = claimed ? Json(nullptr) : rate;  // no claim on so many devices
   json["relative_images_per_s"] = number(row.relative_images_per_s);
+  json["step_ms"] = claimed ? interval_json(row.step_ms) : Json(nullptr);
+  json["extra_step_ms"] = row.extra_step_ms.empty() ? Json(nullptr) : interval_json(row.extra_step_ms);
+  json["extra_us_per_collective"] =
+      row.extra_us_per_collective.empty() ? Json(nullptr) : interval_json(row.extra_us_per_collective);
   json["peak_memory_bytes"] = interval_json(row.peak_memory_bytes);
   json["peak_rss_bytes"] = interval_json(row.peak_rss_bytes);
   json["collectives_per_step"] = interval_json(row.collectives_per_step);

@@ -8,10 +8,11 @@ namespace {
 
 constexpr const char* kPlusMinus = "\u00b1";
 
-std::string plus_minus(const Interval& interval) {
+std::string plus_minus(const Interval& interval, int decimals = 3) {
   if (interval.n == 0) return "-";
-  const std::string centre = fixed(interval.mean, 3);
-  return std::isfinite(interval.half_width) ? centre + kPlusMinus + fixed(interval.half_width, 3) : centre;
+  const std::string centre = fixed(interval.mean, decimals);
+  return std::isfinite(interval.half_width) ? centre + kPlusMinus + fixed(interval.half_width, decimals)
+                                            : centre;
 }
 
 std::string mean_text(const SeedValues& values, int decimals, double unit = 1) {
@@ -46,7 +47,12 @@ TextTable cells_table(const ExperimentReport& report) {
     table.columns.push_back({report.headline + "\n" + population, true});
   }
   table.columns.push_back({"images\n/s", true});
-  if (!report.baseline.empty()) table.columns.push_back({"relative to\n" + report.baseline, true});
+  if (!report.baseline.empty()) {
+    for (const std::string& title : {"relative to\n" + report.baseline, std::string("ms more\n/step"),
+                                     std::string("µs more\n/coll.")}) {
+      table.columns.push_back({title, true});
+    }
+  }
   for (const char* title : {"peak\nMiB", "coll.\n/step", "bytes\n/step"}) {
     table.columns.push_back({title, true});
   }
@@ -64,6 +70,8 @@ TextTable cells_table(const ExperimentReport& report) {
       texts.push_back(rate_text(row));
       if (!report.baseline.empty()) {
         texts.push_back(row.relative_images_per_s ? fixed(*row.relative_images_per_s, 2) : "-");
+        texts.push_back(plus_minus(over_seeds(row.extra_step_ms), 2));
+        texts.push_back(mean_text(row.extra_us_per_collective, 0));
       }
       texts.push_back(mean_text(row.peak_memory_bytes, 0, 1024 * 1024));
       texts.push_back(mean_text(row.collectives_per_step, 0));
@@ -87,15 +95,13 @@ TextTable contrasts_table(const ExperimentReport& report) {
                   {}};
   for (const ContrastResult& result : report.contrasts) {
     const Contrast& contrast = result.contrast;
-    const bool of_population = contrast.metric != "images_per_s" && contrast.metric != "peak_memory_bytes" &&
-                               contrast.metric != "peak_rss_bytes";
     const std::string populations =
         contrast.population + (contrast.above_population ? " - " + *contrast.above_population : "");
     std::string verdict = name(result.verdict);
     if (result.verdict == Verdict::equal)
       verdict += " within " + significant(*contrast.equivalence_margin, 3);
     table.rows.push_back({contrast.strategy + " - " + contrast.above, result.group,
-                          contrast.metric + (of_population ? " " + populations : ""),
+                          contrast.metric + (is_cost(contrast.metric) ? "" : " " + populations),
                           std::to_string(result.interval.n), plus_minus(result.interval),
                           result.sign_flip_p ? significant(*result.sign_flip_p, 2) : "-",
                           significant(result.holm_p, 2), verdict});

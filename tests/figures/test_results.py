@@ -24,9 +24,8 @@ EXPERIMENTS = sorted(page.parent.name for page in (ROOT / "results").glob("*/REA
 
 
 def bnlab_report(name, form):
-    options = ["--baseline", "per_tower"] if name == "tradeoff" else []
     return subprocess.run([PROGRAM, "report", ROOT / "experiments" / f"{name}.json", "--results", ROOT / "results",
-                           "--format", form, *options], check=True, capture_output=True, encoding="utf-8").stdout
+                           "--format", form], check=True, capture_output=True, encoding="utf-8").stdout
 
 
 def rows_of(markdown):

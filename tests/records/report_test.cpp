@@ -194,34 +194,6 @@ TEST(Report, TakesNoCostsFromFailedRuns) {
   EXPECT_TRUE(row.collectives_per_step.empty());
 }
 
-TEST(Report, GivesThroughputRelativeToABaselineOnTheSamePlacement) {
-  const Experiment experiment = synthetic_experiment(1);
-  std::vector<Record> records;
-  for (const RunSpec& run : experiment.runs) {
-    if (run.towers() != 2) continue;
-    RunAccount account = synthetic_account(run, 0.5, 2);
-    if (run.strategy.at("name") == "sync") account.result["throughput"]["images_per_s"] = 45.5 * 0.75;
-    records.push_back(Record(compose_record(account), "record.json"));
-  }
-  const ExperimentReport report = make_report(experiment, records, "per_tower");
-  EXPECT_EQ(row(report, "2x8", "per_tower").relative_images_per_s, 1.0);
-  EXPECT_EQ(row(report, "2x8", "sync").relative_images_per_s, 0.75);
-  EXPECT_EQ(row(report, "8x2", "sync").relative_images_per_s, std::nullopt);
-  const std::string text = report_markdown(report);
-  EXPECT_TRUE(has(text, "| relative to per_tower |")) << text;
-  EXPECT_TRUE(has(text, "| 34.1 | 0.75 |")) << text;
-  EXPECT_FALSE(has(report_markdown(make_report(experiment, records)), "relative to"));
-}
-
-TEST(Report, ABaselineThatNoRunHasIsAnErrorWithTheNearestName) {
-  try {
-    make_report(synthetic_experiment(1), {}, "per_twoer");
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_TRUE(has(error.what(), "\"per_twoer\"; did you mean \"per_tower\"?")) << error.what();
-  }
-}
-
 TEST(Report, CountsShufflingAmongTheExchangesOfAStep) {
   const Experiment experiment = synthetic_experiment(1);
   RunAccount account = synthetic_account(experiment.runs[0], 0.5, 1);
