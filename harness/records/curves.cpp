@@ -11,6 +11,12 @@ using Curve = std::map<int64_t, double>;         // step -> value
 using RunCurves = std::map<std::string, Curve>;  // by quantity
 
 constexpr const char* kLoss = "train_loss";
+constexpr const char* kGradient = "gradient_norm";
+
+// "mean_iou", and under other statistics "precise.mean_iou".
+std::string quantity_under(const std::string& population, const std::string& headline) {
+  return population == "saved" ? headline : population + "." + headline;
+}
 
 void add(Curve& curve, const Json& line, const Json& value) {
   if (value.is_number()) curve[line.at("step").get<int64_t>()] = value.get<double>();
@@ -20,7 +26,8 @@ RunCurves from_history(const Record& record, const std::string& headline) {
   RunCurves curves;
   for (const Json& entry : record.at("result.history")) {
     add(curves[kLoss], entry, value_at(entry, "train_loss"));
-    add(curves[headline], entry, value_at(entry, headline + ".saved"));
+    for (const auto& [population, value] : value_at(entry, headline).items())
+      add(curves[quantity_under(population, headline)], entry, value);
   }
   return curves;
 }
@@ -37,9 +44,13 @@ RunCurves from_log(std::istream& log, const std::string& file, const std::string
                                          text.substr(0, 60));
     }
     const Json& kind = value_at(line, "kind");
-    if (kind == "train") add(curves[kLoss], line, value_at(line, "loss"));
-    if (kind == "eval" && value_at(line, "population") == "saved") {
-      add(curves[headline], line, value_at(line, "metrics." + headline));
+    if (kind == "train") {
+      add(curves[kLoss], line, value_at(line, "loss"));
+      add(curves[kGradient], line, value_at(line, "gradient_norm"));
+    }
+    if (kind == "eval") {
+      const std::string population = line.value("population", "saved");
+      add(curves[quantity_under(population, headline)], line, value_at(line, "metrics." + headline));
     }
   }
   return curves;

@@ -62,7 +62,7 @@ ReportRow row_of(const CellRecords& cell, const std::string& placement,
 }
 
 ReportCell cell_of(const CellRecords& found, const ExperimentReport& report) {
-  ReportCell cell{found, {}, {}, {}, {}, {}, {}, {}};
+  ReportCell cell{found, {}, {}, {}, {}, {}, {}, {}, {}};
   cell.towers = value_at(found.runs[0]->resolved, "towers");
   cell.batch_per_tower = value_at(found.runs[0]->resolved, "batch_per_tower");
   const std::vector<const Record*> records = found.one_per_seed();
@@ -71,6 +71,7 @@ ReportCell cell_of(const CellRecords& found, const ExperimentReport& report) {
       cell.evaluated.insert(population);
   }
   cell.scores = scores_of(found.runs, records, report);
+  cell.metrics = final_metrics_of(records);
   cell.curves = curves_of(records, report.headline);
   cell.sites = site_numbers(records);
   for (const auto& [placement, there] : found.placements) {

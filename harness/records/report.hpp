@@ -13,6 +13,7 @@
 #include "harness/records/cell_records.hpp"
 #include "harness/records/contrast_results.hpp"
 #include "harness/records/curves.hpp"
+#include "harness/records/final_metrics.hpp"
 #include "harness/records/record.hpp"
 #include "harness/records/site_numbers.hpp"
 #include "harness/records/status.hpp"
@@ -56,6 +57,7 @@ struct ReportCell : CellName {
   Json towers, batch_per_tower;
   std::set<std::string> evaluated;  // populations; a strategy without running statistics has "saved" only
   Scores scores;                    // over all placements
+  FinalMetrics metrics;             // likewise
   std::map<std::string, Curves> curves;  // likewise
   std::vector<SiteNumbers> sites;        // likewise; none where the runs were not evaluated under precise
   std::vector<ReportRow> rows;           // at least one

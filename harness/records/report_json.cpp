@@ -84,6 +84,14 @@ Json curves_json(const Curves& curves) {
   return {{"points", points}, {"failed", failed}};
 }
 
+Json metrics_json(const FinalMetrics& all) {
+  Json json = Json::object();
+  for (const auto& [population, metrics] : all) {
+    for (const auto& [metric, values] : metrics) json[population][metric] = interval_json(values);
+  }
+  return json;
+}
+
 Json site_json(const SiteNumbers& site) {
   Json json = {{"name", site.name}};
   for (const auto& [key, values] : site.numbers) json[key] = interval_json(values);
@@ -102,6 +110,7 @@ Json cell_json(const ReportCell& cell, const ExperimentReport& report) {
                {"batch_per_tower", cell.batch_per_tower},
                {"evaluated", Json(cell.evaluated)}};
   json.update(scores_json(cell.scores));  // each seed once, over all placements
+  json["metrics"] = metrics_json(cell.metrics);
   json["curves"] = curves;
   json["sites"] = mapped(cell.sites, site_json);
   json["rows"] = mapped(cell.rows, row_json);  // one per placement

@@ -21,7 +21,8 @@ Record with_log(const std::filesystem::path& folder, uint64_t seed, Status statu
 }
 
 std::string train(int step, double loss) {
-  return Json({{"kind", "train"}, {"step", step}, {"loss", loss}}).dump() + "\n";
+  return Json({{"kind", "train"}, {"step", step}, {"loss", loss}, {"gradient_norm", 10 * loss}}).dump() +
+         "\n";
 }
 
 std::string eval(int step, const char* population, double score) {
@@ -45,6 +46,8 @@ TEST(Curves, GatherTheSeedsOfEachStep) {
   EXPECT_EQ(curves.at("train_loss").points[1].values, (std::vector<double>{1}));
   ASSERT_EQ(curves.at("mean_iou").points.size(), 1u);
   EXPECT_EQ(curves.at("mean_iou").points[0].values, (std::vector<double>{0.5}));
+  EXPECT_EQ(curves.at("batch.mean_iou").points[0].values, (std::vector<double>{0.9}));
+  EXPECT_EQ(curves.at("gradient_norm").points[0].values, (std::vector<double>{20, 40}));
 }
 
 TEST(Curves, KeepFailedRunsApart) {
