@@ -71,8 +71,9 @@ void add_report(Program& program) {
       .add_option("--into", request.into, "File with a line <!-- table:NAME -->: the table is put below it")
       ->type_name("FILE");
   command
-      .add_option("--baseline", request.baseline,
-                  "Strategy (its label) that costs are given relative to; else per_tower, where throughputs count")
+      .add_option(
+          "--baseline", request.baseline,
+          "Strategy (its label) that costs are given relative to; else the first that exchanges nothing")
       ->type_name("LABEL");
   add_results_option(command, request.results);
 }

@@ -7,8 +7,8 @@
 
 namespace bnlab {
 
-// The strategy that costs are given relative to where nobody has named one: per_tower, if it and another strategy have runs
-// whose throughput counts; else "".
+// The strategy that costs are given relative to where nobody has named one: the first of the matrix whose runs exchange no
+// statistics, if it and another strategy have runs whose throughput counts; else "".
 std::string default_baseline(const ExperimentReport& report);
 
 // Fills the `relative_images_per_s`, `extra_step_ms` and `extra_us_per_collective` of all rows, each against the row of

@@ -39,8 +39,8 @@ std::vector<Pairs> paired(const CellRecords& a, const CellRecords& b, const Cont
 
 // The placement never changes an accuracy: the one with the most pairs stands for all.
 Pairs most_of(const std::vector<Pairs>& all) {
-  const auto most = std::ranges::max_element(
-      all, {}, [](const Pairs& pairs) { return pairs.differences.size(); });
+  const auto most =
+      std::ranges::max_element(all, {}, [](const Pairs& pairs) { return pairs.differences.size(); });
   return most == all.end() ? Pairs{} : *most;
 }
 

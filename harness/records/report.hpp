@@ -39,10 +39,10 @@ struct ReportRow {
   bool emulated = false,
        jobs = false;  // why a throughput may not be claimed: towers share ranks, or runs the machine
   Scores scores;
-  SeedValues images_per_s;                          // of the runs that had the machine to themselves
-  SeedValues step_ms;                               // median step of the same runs, in milliseconds
-  std::optional<double> relative_images_per_s;      // mean over the baseline's mean, same group and placement
-  SeedValues extra_step_ms;            // step_ms minus the baseline's, paired by seed; none where it may not be claimed
+  SeedValues images_per_s;                      // of the runs that had the machine to themselves
+  SeedValues step_ms;                           // median step of the same runs, in milliseconds
+  std::optional<double> relative_images_per_s;  // mean over the baseline's mean, same group and placement
+  SeedValues extra_step_ms;  // step_ms minus the baseline's, paired by seed; none where it may not be claimed
   SeedValues extra_us_per_collective;  // the same in microseconds, over the collectives that it has more
   SeedValues peak_memory_bytes, peak_rss_bytes;     // largest over ranks
   SeedValues collectives_per_step, bytes_per_step;  // of the strategy, statistics and shuffling, by one rank
@@ -89,7 +89,7 @@ struct ExperimentReport {
 // Mean and interval over the seeds.
 Interval over_seeds(const SeedValues& values);
 
-// `baseline`: a strategy's label; costs are then given relative to it too. Empty: to per_tower, where throughputs count.
+// `baseline`: a strategy's label; costs are then given relative to it too. Empty: to default_baseline().
 // Throws Error (usage) where no run has it.
 ExperimentReport make_report(const Experiment& experiment, const std::vector<Record>& records,
                              const std::string& baseline = "");

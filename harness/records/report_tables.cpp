@@ -48,8 +48,8 @@ TextTable cells_table(const ExperimentReport& report) {
   }
   table.columns.push_back({"images\n/s", true});
   if (!report.baseline.empty()) {
-    for (const std::string& title : {"relative to\n" + report.baseline, std::string("ms more\n/step"),
-                                     std::string("µs more\n/coll.")}) {
+    for (const std::string& title :
+         {"relative to\n" + report.baseline, std::string("ms more\n/step"), std::string("µs more\n/coll.")}) {
       table.columns.push_back({title, true});
     }
   }

@@ -34,10 +34,10 @@ def draw_all(report, out, only=()):
     print(f"{report.name}: {sum(cell.ok + cell.failed for cell in report.cells)} of "
           f"{sum(cell.asked for cell in report.cells)} runs")
     for figure in FIGURES:
-        if only and figure.__name__ not in only:
-            continue
         for condition, cells in reports.split_by_condition(report.cells, getattr(figure, "PANEL_KEYS", ())):
             name = figure.__name__ + ("-" + re.sub(r"[^A-Za-z0-9.]+", "_", condition) if condition else "")
+            if only and figure.__name__ not in only and name not in only:
+                continue
             try:
                 drawn = figure.draw(report, cells, condition, styles)
             except drawing.Nothing as reason:
@@ -49,13 +49,20 @@ def draw_all(report, out, only=()):
                 print(f"    {file}")
 
 
+def _figure_name(text):
+    names = [figure.__name__ for figure in FIGURES]
+    if text.split("-")[0] not in names:
+        raise argparse.ArgumentTypeError(f"{text}: there are {', '.join(names)}")
+    return text
+
+
 def main(arguments=None):
     parser = argparse.ArgumentParser(prog="scripts/figures", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", required=True, help="folder to write to")
     parser.add_argument("--strategies", nargs="+", metavar="LABEL", help="draw these only")
-    parser.add_argument("--figures", nargs="+", metavar="NAME", default=(), help="draw these only",
-                        choices=[figure.__name__ for figure in FIGURES])
+    parser.add_argument("--figures", nargs="+", metavar="NAME", default=(), type=_figure_name,
+                        help="draw these only: a figure, or one condition of it, named as its file without suffix")
     parser.add_argument("--bare", action="store_true", help="without title and caption, and as PDF too: for papers")
     options = parser.parse_args(arguments)
     style.apply(options.bare)

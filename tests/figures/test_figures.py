@@ -27,6 +27,11 @@ class Reading(FiguresCase):
             self.assertIn("expected what bnlab report --format json prints", self.draw_text(text))
             self.assertEqual(self.status, 1)
 
+    def test_one_level_alone_is_named_as_its_file(self):
+        self.draw([cell(batch=batch, conditions={"task.nuisance": level}) for batch in (2, 8) for level in ("0.2", "1.0")],
+                  "--figures", "accuracy_vs_batch-task.nuisance_1.0")
+        self.assertEqual([file.stem for file in self.out.glob("*.csv")], ["accuracy_vs_batch-task.nuisance_1.0"])
+
     def test_two_nuisance_levels_never_share_a_figure(self):
         self.figures = (accuracy_vs_batch,)
         self.draw([cell(batch=batch, conditions={"task.nuisance": level}) for batch in (2, 8) for level in ("0.2", "1.0")])

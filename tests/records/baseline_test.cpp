@@ -60,7 +60,7 @@ TEST(Baseline, StepsArePairedBySeedAndSharedOutAmongTheExchanges) {
   EXPECT_TRUE(has(text, "| 45.5 | 1.00 | - | - |")) << text;
 }
 
-TEST(Baseline, IsPerTowerWhereThroughputsCountAndElseNone) {
+TEST(Baseline, IsTheFirstThatExchangesNothingWhereThroughputsCount) {
   const Experiment experiment = synthetic_experiment(1);
   EXPECT_EQ(make_report(experiment, records_of(experiment)).baseline, "per_tower");
   std::vector<Record> emulated, alone = records_of(experiment);
