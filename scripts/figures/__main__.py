@@ -19,12 +19,13 @@ import matrix
 import memory
 import report as reports
 import statistics_by_site
+import step_cost
 import style
 import throughput_vs_accuracy
 import training_curves
 
 FIGURES = (accuracy_vs_batch, throughput_vs_accuracy, accuracy_by_population, training_curves, memory, matrix,
-           statistics_by_site, contrasts)
+           statistics_by_site, contrasts, step_cost)
 
 
 def draw_all(report, out, only=()):

@@ -68,9 +68,12 @@ class Row(Scores):
         self.over_sockets = self.placement.endswith("-sockets")
         self.world = given["device"], given["ranks"], self.over_sockets
         # What a user's multi-GPU run would be: several ranks, one tower each, alone on the machine.
+        self.device = given["device"]
         self.is_real = bool(given["images_per_s"]) and given["ranks"] > 1
         self.images_per_s = _quantity(given["images_per_s"] or given["emulated_images_per_s"])
         self.relative_images_per_s = given["relative_images_per_s"]
+        self.extra_step_ms = _quantity(given["extra_step_ms"])  # than the baseline's steps; None for itself
+        self.extra_us_per_collective = _quantity(given["extra_us_per_collective"])
         self.beside_others = self.ok - (self.images_per_s.n if self.images_per_s else 0) if given["ran_beside_others"] else 0
         self.memory = {"tensors": _quantity(given["peak_memory_bytes"]), "process": _quantity(given["peak_rss_bytes"])}
         self.machines = set(given["machines"])
@@ -118,6 +121,7 @@ class Report:
         self.cells = [Cell(cell) for cell in given["cells"]]
         self.contrasts = [Contrast(contrast, self.cells) for contrast in given["contrasts"]]
         self.headline = given["headline"] if any(cell.ok for cell in self.cells) else None
+        self.baseline = given["baseline"]
         self.fewest_seeds = given["fewest_seeds_for_a_verdict"]
         self.cells.sort(key=lambda cell: style.catalogue_order(cell.strategy))
 

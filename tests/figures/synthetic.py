@@ -29,7 +29,7 @@ def cell(strategy="sync", towers=8, batch=2, saved=(0.5,), half_width=0.25, othe
     row = {"placement": f"{ranks}x{towers_per_rank}-cpu" if saved or failures else None, "ranks": ranks, "device": "cpu",
            "emulated": emulated, "ran_beside_others": beside_others, **scores,
            "images_per_s": None if emulated else speed, "emulated_images_per_s": speed if emulated else None,
-           "relative_images_per_s": None,
+           "relative_images_per_s": None, "extra_step_ms": None, "extra_us_per_collective": None,
            "peak_memory_bytes": quantity({seed: 3 << 20 for seed in saved} if peak is None else peak),
            "peak_rss_bytes": quantity({seed: 5 << 20 for seed in saved} if rss is None else rss),
            "collectives_per_step": quantity({}), "bytes_per_step": quantity({}), "machines": ["a processor"]}

@@ -1,0 +1,41 @@
+from figures_case import FiguresCase  # first: it says where the modules of the figures are
+
+import step_cost
+from synthetic import cell, quantity
+
+
+def costing(strategy, more=None, per_exchange=None, sockets=False, **given):
+    """A cell on two ranks of one tower, whose steps last `more` milliseconds longer than the baseline's, by seed."""
+    made = cell(strategy, towers=2, batch=2, ranks=2, towers_per_rank=1, **given)
+    row, = made["rows"]
+    row["placement"] += "-sockets" if sockets else ""
+    if more:
+        row.update(relative_images_per_s=0.7, extra_step_ms=quantity(more, 1.5),
+                   extra_us_per_collective=quantity([per_exchange] * len(more)) if per_exchange else None)
+    return made
+
+
+class StepCost(FiguresCase):
+    figures = (step_cost,)
+
+    def test_a_row_has_its_mean_its_seeds_and_its_price_per_exchange(self):
+        printed = self.draw([costing("per_tower"), costing("sync", [2, 4], 150)])
+        mean, = self.rows("step_cost", kind="mean")
+        self.assertEqual((mean["strategy"], mean["at"], float(mean["extra_step_ms"])), ("sync", "2x2 on 2 ranks", 3.0))
+        self.assertEqual(float(mean["extra_us_per_collective"]), 150)
+        self.assertEqual([float(row["extra_step_ms"]) for row in self.rows("step_cost", kind="seed")], [2, 4])
+        self.assertIn("0.70, 150 µs", self.caption("step_cost"))
+        self.assertIn("3.0 ms more per step", printed)
+
+    def test_shared_memory_stands_before_sockets(self):
+        self.draw([costing("per_tower"), costing("sync", [2]), costing("shuffle", [9], sockets=True)])
+        texts = self.caption("step_cost")
+        self.assertLess(texts.index("cpu, shared memory"), texts.index("cpu, over sockets"))
+
+    def test_conditions_are_headings(self):
+        self.draw([costing("sync", [k], conditions={"model.base": str(8 * k)}) for k in (1, 2)])
+        self.assertEqual([row["at"] for row in self.rows("step_cost", kind="mean")],
+                         ["2x2 on 2 ranks, base 8", "2x2 on 2 ranks, base 16"])
+
+    def test_emulated_runs_are_no_figure(self):
+        self.assertIn("no throughput counts", self.draw([cell("sync", ranks=1, towers_per_rank=8)]))
