@@ -35,7 +35,8 @@ def cell(strategy="sync", towers=8, batch=2, saved=(0.5,), half_width=0.25, othe
            "collectives_per_step": quantity({}), "bytes_per_step": quantity({}), "machines": ["a processor"]}
     return {"cell": {}, "strategy": strategy, "group": f"{towers}x{batch}", "conditions": conditions or {},
             "towers": towers, "batch_per_tower": batch, "evaluated": ["saved", *(others or {})] if saved else [],
-            **scores, "curves": curves or {}, "sites": list(sites), "rows": [row]}
+            **scores, "metrics": {name: {"mean_iou": value} for name, value in values.items()}, "curves": curves or {},
+            "sites": list(sites), "rows": [row]}
 
 
 def curve(points, failed=()):
@@ -56,4 +57,4 @@ def contrast(differences, half_width=0.01, at="8x2", verdict="undecided", **decl
 def report(cells, contrasts=(), name="synthetic"):
     return {"experiment": name, "question": "?", "claim": "", "headline": "mean_iou", "columns": ["strategy"],
             "populations": ["saved"], "baseline": None, "fewest_seeds_for_a_verdict": 6, "runs": {}, "cells": cells,
-            "contrasts": list(contrasts), "learned": []}
+            "contrasts": list(contrasts), "published": [], "tuning": None, "learned": []}

@@ -16,6 +16,7 @@ from figures_case import FiguresCase
 from synthetic import cell, curve
 from test_contact_sheet import ContactSheet  # so that these run with the cases below
 from test_contrasts import Contrasts
+from test_findings import CommittedFindings, LookedUp, Read
 from test_parts import Labels, Styles
 from test_results import CommittedResults, FirstScreen
 from test_statistics_by_site import StatisticsBySite

@@ -1,13 +1,11 @@
-"""The committed tables and figures against the committed records, by the program: BNLAB_PROGRAM, else
-build/release/bnlab. Where there is none these cases skip themselves. Run by test_figures.py."""
+"""The committed tables and figures against the committed records, by the program. Where there is none these cases skip
+themselves. Run by test_figures.py."""
 
 import contextlib
 import csv
 import io
 import json
-import os
 import re
-import subprocess
 import tempfile
 import unittest
 from pathlib import Path
@@ -17,15 +15,7 @@ import plot  # first: it says where the modules of the figures are
 import first_screen
 import report as reports
 import style
-from plot import ROOT
-
-PROGRAM = Path(os.environ.get("BNLAB_PROGRAM", ROOT / "build" / "release" / "bnlab"))
-EXPERIMENTS = sorted(page.parent.name for page in (ROOT / "results").glob("*/README.md"))
-
-
-def bnlab_report(name, form):
-    return subprocess.run([PROGRAM, "report", ROOT / "experiments" / f"{name}.json", "--results", ROOT / "results",
-                           "--format", form], check=True, capture_output=True, encoding="utf-8").stdout
+from committed import EXPERIMENTS, PROGRAM, ROOT, bnlab_report
 
 
 def rows_of(markdown):

@@ -1,0 +1,126 @@
+"""Numbers in findings.md: which are looked up, which are right, and that few wrong ones pass."""
+
+import unittest
+
+import plot  # first: it says where the modules of the figures are
+
+from committed import EXPERIMENTS, PROGRAM
+from facts import facts_of
+from findings import Page, blocks_of, committed_findings, committed_page, is_right, numbers_in
+from synthetic import cell, contrast, report
+
+# Changes of committed findings that a tired writer might make: page, what stands there, what is wrong.
+PLANTED = [
+    ("camvid_small_batch", "6.3 ± 1.6 points", "6.8 ± 1.6 points"),
+    ("camvid_small_batch", "6.3 ± 1.6 points", "6.3 ± 1.4 points"),
+    ("camvid_small_batch", "p = 0.062", "p = 0.026"),
+    ("camvid_small_batch", "0.295, 0.345, 0.360", "0.295, 0.354, 0.360"),
+    ("camvid_resnet", "0.116 against 0.287", "0.116 against 0.278"),
+    ("camvid_resnet", "(0.191)", "(0.119)"),
+    ("catalogue", "1.5 ± 0.9 points", "1.9 ± 0.5 points"),
+    ("catalogue", "| `none` | 0.288 | 0.244 |", "| `none` | 0.288 | 0.248 |"),
+    ("catalogue", "| `frozen` | 0.246 | 0.234 |", "| `frozen` | 0.404 | 0.234 |"),
+    ("tradeoff", "`sync` 0.68", "`sync` 0.86"),
+    ("tradeoff", "66.2 against 71.0", "62.6 against 71.0"),
+    ("tradeoff", "20 MB", "25 MB"),
+    ("segnet_anchor_small", "0.313, 0.294", "0.313, 0.284"),
+]
+
+
+def others_than(number):
+    """The same number with another last digit, or another one before it."""
+    for digits in range(1, 10):
+        for factor in (1, 10):
+            for value in (number.value + digits * factor * number.step, number.value - digits * factor * number.step):
+                if value > 0:
+                    yield number._replace(value=value)
+
+
+@unittest.skipUnless(PROGRAM.exists(), f"there is no program {PROGRAM}")
+class CommittedFindings(unittest.TestCase):
+    def test_every_number_is_in_the_report(self):
+        for name in EXPERIMENTS:
+            with self.subTest(name):
+                wrong = list(committed_page(name).wrong(committed_findings(name)))
+                self.assertFalse(wrong, "\n".join([f"results/{name}/findings.md:", *wrong]))
+
+    def test_a_wrong_number_is_named(self):
+        for name, right, wrong in PLANTED:
+            text = committed_findings(name)
+            self.assertIn(right, text, name)
+            found = list(committed_page(name).wrong(text.replace(right, wrong)))
+            self.assertEqual(len(found), 1, (name, wrong, found))
+
+    def test_of_all_wrong_last_digits_few_pass(self):
+        passed = planted = looked_up = 0
+        for name in EXPERIMENTS:
+            for number, facts, _ in committed_page(name).numbers(committed_findings(name)):
+                looked_up += 1
+                for other in others_than(number):
+                    planted += 1
+                    passed += any(is_right(other, fact) for fact in facts)
+        self.assertGreater(looked_up, 150)
+        self.assertLess(passed / planted, 0.15, f"{passed} of {planted}")
+
+
+class LookedUp(unittest.TestCase):
+    def setUp(self):
+        alone = {"towers_per_rank": 1, "half_width": 0.02}
+        curves = {"mean_iou": {"points": [{"step": 1000, "mean": 0.39}], "failed": []}}
+        made = report([cell("per_tower", saved=(0.25, 0.35), images_per_s={0: 50.0}, **alone),
+                       cell("sync", saved=(0.42, 0.46), others={"batch": (0.4,)}, images_per_s={0: 40.0}, curves=curves, **alone),
+                       cell("sync(gradient=stopped)", saved=(0.1,))])
+        made["contrasts"] = [{**contrast((0.13, 0.15), 0.05), "p": 0.003, "p_holm": 0.006}]
+        other = facts_of(report([cell(saved=(0.9,))]))
+        self.page = Page(facts_of(made), '{"lr": 0.05, // 0.7\n "weights": [0.1826]}', {"other": other}.get)
+
+    def wrong(self, text):
+        return [sentence.split(" is no fact")[0] for sentence in self.page.wrong(text)]
+
+    def test_means_differences_costs_and_p_values_are_right(self):
+        for text in ("0.300 and 0.44, as 44.0 or 44 points; 0.30 ± 0.02",
+                     "14.0 ± 5.0 points, 14.0 ± 5.0, 14 points, -14 points",
+                     "p = 0.003, Holm p 0.006, p < 0.01", "`sync` makes 40.0 images/s, 20 % less, or 0.8 times, with 3.1 MB"):
+            self.assertEqual(self.wrong(text), [], text)
+
+    def test_other_numbers_are_wrong(self):
+        for text in ("0.301", "0.43", "43 points", "0.30 ± 0.03", "14.0 ± 4.0 points", "p = 0.004", "p < 0.001", "13 points",
+                     "41 images/s", "33 %", "0.9 times", "3.4 MB"):
+            self.assertEqual(self.wrong(f"It has {text}."), [text])
+
+    def test_each_number_of_an_enumeration_is_looked_up(self):
+        self.assertEqual(self.wrong("15 of the 14 points, or 16 to 14 points."), ["15 of the", "16 to"])
+
+    def test_named_strategies_have_to_have_the_number(self):
+        self.assertEqual(self.wrong("- `per_tower` has 0.30.\n- `per_tower` has 0.44,\n  not 0.10."), ["0.44", "0.10"])
+        self.assertEqual(self.wrong("| `sync` | 0.10 |\n| `sync(gradient=stopped)` | 0.10 |"), ["0.10"])
+
+    def test_points_of_curves_need_their_step(self):
+        self.assertEqual(self.wrong("It has 0.39."), ["0.39"])
+        self.assertEqual(self.wrong("After 1,000 steps it has 0.39."), [])
+
+    def test_numbers_of_the_spec_need_no_report_unless_they_have_a_unit(self):
+        self.assertEqual(self.wrong("With lr 0.05 or 0.7, weight 0.18 or 0.183: 0.05 points, 0.184."), ["0.05 points", "0.184"])
+
+    def test_what_others_say_stands_in_quotation_marks_or_beside_a_link(self):
+        self.assertEqual(self.wrong('Expected: "11 % or 0.777".'), [])
+        self.assertEqual(self.wrong("It has 0.90 ([other](../other/README.md)).\n\nAnd 0.90."), ["0.90"])
+
+    def test_the_sentence_is_told(self):
+        sentence, = self.page.wrong("One thing. Another, 0.301, is wrong. A third.")
+        self.assertTrue(sentence.endswith("\n    Another, 0.301, is wrong."), sentence)
+
+
+class Read(unittest.TestCase):
+    def test_a_bullet_is_one_block_and_code_is_none(self):
+        text = "# T\n\nOne\ntwo.\n- three\n  four\n<!-- 0.1\n0.2 -->\n- five\n\n    0.3\n\n| six |\n| seven |"
+        self.assertEqual(blocks_of(text),
+                         ["# T", "One two.", "- three four", "- five", "| six |", "| seven |"])
+
+    def test_names_sizes_and_counts_are_no_measured_numbers(self):
+        self.assertEqual(list(numbers_in("Six seeds of 16x1, 96x128, 0001TP, lr1.5, 1e-10, `f(x=0.8)`, 95 % t intervals, "
+                                         "367 images, 10,000 steps.")), [])
+
+    def test_digits_say_how_exact_a_number_is(self):
+        numbers = {number.text: (number.value, number.step, number.half_width) for number in numbers_in("-0.30 ± 1.5, 3 points")}
+        self.assertEqual(numbers, {"-0.30 ± 1.5": (0.3, 0.01, 1.5), "3 points": (3, 1, None)})
