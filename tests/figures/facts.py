@@ -33,6 +33,10 @@ def _measured(cell, headline):
     for population, metrics in cell["metrics"].items():
         for metric, quantity in metrics.items():
             yield entry("score", metric, quantity, _needs(metric, headline), population=population)
+    for population, quantity in cell["values"].items():
+        for each in quantity["seeds"]:
+            alone = {"mean": each["value"], "half_width": None}
+            yield entry("score", headline, alone, ["seed", str(each["seed"])], population=population, seed=f"seed {each['seed']}")
     for site in cell["sites"]:
         for key, quantity in site.items():
             if key != "name" and quantity["n"]:

@@ -3,8 +3,8 @@
 A number is looked up where it has decimals, an interval or a unit of UNITS; other integers are counts. It is right where a
 fact of the report is that number in the unit that is written, rounded to the digits that are written. Where its paragraph,
 bullet or row of a table names strategies in backticks, only facts of these count. Facts of norm sites count where the word
-"site" is there, those of classes, pixels or groups of the test split where these are named, points of a curve where their
-step is. Free of this are
+"site" is there, those of classes, pixels or groups of the test split where these are named, single seeds where "seed" and
+their number are, points of a curve where their step is. Free of this are
 
 - numbers without a unit that stand in the spec (rates, weights);
 - what stands in quotation marks: expectations, and what other people say;
