@@ -47,9 +47,10 @@ def _pair(contrast):
 
 
 def _where(contrast):
-    """"8x2, shards iid"."""
+    """"8x2, shards iid", and the placement where a cost was compared on several."""
     conditions = [f"{key.rsplit('.', 1)[-1]} {text}" for key, text in sorted(contrast.conditions.items())]
-    return ", ".join([grouping_text(contrast.grouping)] + conditions)
+    placement = [f"as {contrast.placement}"] if contrast.placement else []
+    return ", ".join([grouping_text(contrast.grouping)] + conditions + placement)
 
 
 def _places(contrasts):

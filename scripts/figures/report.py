@@ -103,10 +103,18 @@ class Contrast:
         self.population = declared.get("population", "saved")
         self.population_above = declared.get("above_population") or self.population
         self.difference, self.verdict = _quantity(given["difference"]), given["verdict"]
-        here = [cell for cell in cells if (cell.strategy, cell.group) == (self.strategy, given["at"])]
-        self.grouping = here[0].grouping if here else None
+        here, self.placement = next(((cell, row and row.placement) for cell in cells if cell.strategy == self.strategy
+                                     for row in (None, *cell.rows) if _place(cell, row) == given["at"]), (None, None))
+        self.grouping = here.grouping if here else None
         at = {key: str(value) for key, value in declared.get("at", {}).items() if key not in ("towers", "batch_per_tower")}
-        self.conditions = at | (here[0].conditions if here else {})
+        self.conditions = at | (here.conditions if here else {})
+
+
+def _place(cell, row):
+    """Where a comparison says that it was made: a group of cells, and for costs of several placements one of them."""
+    if row is None:
+        return cell.group
+    return row.placement if cell.group == "all" else f"{cell.group}, {row.placement}"
 
 
 def _label_of(name, cells):

@@ -56,6 +56,16 @@ class Contrasts(FiguresCase):
             self.assertIn(axis, self.caption("contrasts"))
         self.assertEqual(self.caption("contrasts").count("undecided, n ="), 3)
 
+    def test_a_cost_of_several_placements_is_a_row_of_each(self):
+        for group, within in (("8x2", "8x2, "), ("all", "")):
+            cells = [cell("sync") | {"group": group}]
+            cells[0]["rows"] *= 2
+            cells[0]["rows"][1] = cells[0]["rows"][0] | {"placement": "2x4-cpu-sockets"}
+            self.draw_contrasts(*(contrast(self.SIX, at=within + placement, metric="images_per_s")
+                                  for placement in ("2x4-cpu", "2x4-cpu-sockets")), cells=cells)
+            self.assertEqual([row["at"] for row in self.rows("contrasts", kind="mean")],
+                             ["8x2, as 2x4-cpu", "8x2, as 2x4-cpu-sockets"])
+
     def test_fewer_than_six_seeds_are_hollow_and_called_a_direction(self):
         self.draw_contrasts(contrast(self.SIX[:3], verdict="direction: above"))
         self.assertIn("fewer than 6: a direction, no verdict. Hollow", self.caption("contrasts"))
