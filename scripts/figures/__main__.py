@@ -18,6 +18,7 @@ import drawing
 import matrix
 import memory
 import report as reports
+import scaling
 import statistics_by_site
 import step_cost
 import style
@@ -25,7 +26,7 @@ import throughput_vs_accuracy
 import training_curves
 
 FIGURES = (accuracy_vs_batch, throughput_vs_accuracy, accuracy_by_population, training_curves, memory, matrix,
-           statistics_by_site, contrasts, step_cost)
+           statistics_by_site, contrasts, step_cost, scaling)
 
 
 def draw_all(report, out, only=()):

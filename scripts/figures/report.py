@@ -64,12 +64,12 @@ class Row(Scores):
     def __init__(self, given, cell):
         super().__init__(given)
         self.cell, self.strategy, self.grouping = cell, cell.strategy, cell.grouping
-        self.placement = given["placement"]
+        self.placement, self.ranks, self.device = given["placement"], given["ranks"], given["device"]
         self.over_sockets = self.placement.endswith("-sockets")
-        self.world = given["device"], given["ranks"], self.over_sockets
-        # What a user's multi-GPU run would be: several ranks, one tower each, alone on the machine.
-        self.device = given["device"]
-        self.is_real = bool(given["images_per_s"]) and given["ranks"] > 1
+        self.world = self.device, self.ranks, self.over_sockets
+        self.is_claimed = bool(given["images_per_s"])  # one tower per rank, alone on the machine
+        # What a user's multi-GPU run would be: the same with several ranks.
+        self.is_real = self.is_claimed and self.ranks > 1
         self.images_per_s = _quantity(given["images_per_s"] or given["emulated_images_per_s"])
         self.relative_images_per_s = given["relative_images_per_s"]
         self.extra_step_ms = _quantity(given["extra_step_ms"])  # than the baseline's steps; None for itself
@@ -186,6 +186,19 @@ def count_text(quantities):
     if len(counts) == 1:
         return f"n = {counts[0]} seed" + ("s" if counts[0] > 1 else "")
     return f"n = {counts[0]} to {counts[-1]} seeds"
+
+
+def throughput_notes(ended, shown):
+    """Sentences on runs whose throughput does not count, and on rows that were not measured alike."""
+    side_by_side = sum(row.beside_others for row in ended)
+    machines = set().union(*(row.machines for row in shown))
+    notes = []
+    if side_by_side:
+        notes.append(f"{side_by_side} run{'s' if side_by_side > 1 else ''} left out that shared the machine with "
+                     "others (jobs > 1).")
+    if len(machines) > 1:
+        notes.append(f"Caution: {len(machines)} different machines or thread counts.")
+    return notes
 
 
 def shortfall_notes(cells, at_most=6):

@@ -60,7 +60,7 @@ def draw(report, cells, condition, styles):
     lines = -(-len(panels) // columns)
     figure, all_axes = layout.new_page(
         f"What does {metric_name(report.headline)} cost in throughput?",
-        _caption(report, cells, usable, side_by_side, points, condition, crowded),
+        _caption(report, cells, ended, usable, points, condition, crowded),
         style.DOUBLE, max(2.8 * lines, layout.LIST_LINE * len(entries) + 0.2), rows=lines, columns=columns,
         aside=aside)
     layout.list_aside(figure, entries, aside)
@@ -181,7 +181,7 @@ def _world_text(world):
     return f"{ranks} rank{'s' if ranks > 1 else ''} on {device}{', over sockets' if sockets else ''}"
 
 
-def _caption(report, cells, rows, side_by_side, points, condition, crowded):
+def _caption(report, cells, ended, rows, points, condition, crowded):
     worlds = sorted({row.world for row in rows})
     parts = [f"{report.name}, {' and '.join(map(_world_text, worlds))}.", f"With {condition}." if condition else ""]
     groupings = list(dict.fromkeys(grouping_text(point.grouping) for point in points))
@@ -197,13 +197,7 @@ def _caption(report, cells, rows, side_by_side, points, condition, crowded):
         parts.append("No real multi-rank run, so no front.")
     if not all(point.real for point in points):
         parts.append("Plus signs: emulated (several towers per rank, or one rank only), never on a front.")
-    if side_by_side:
-        parts.append(f"{side_by_side} run{'s' if side_by_side > 1 else ''} left out that shared the machine with "
-                     "others (jobs > 1).")
-    machines = set().union(*(row.machines for row in rows))
-    if len(machines) > 1:
-        parts.append(f"Caution: {len(machines)} different machines or thread counts.")
-    parts += reports.shortfall_notes(cells)
+    parts += reports.throughput_notes(ended, rows) + reports.shortfall_notes(cells)
     return " ".join(part for part in parts if part)
 
 

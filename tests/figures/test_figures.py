@@ -19,6 +19,7 @@ from test_contrasts import Contrasts
 from test_findings import CommittedFindings, LookedUp, Read
 from test_parts import Labels, Styles
 from test_results import CommittedResults, FirstScreen
+from test_scaling import Scaling
 from test_statistics_by_site import StatisticsBySite
 from test_step_cost import StepCost
 
