@@ -1,4 +1,4 @@
-"""Training loss and headline metric against steps: mean and min-max band over seeds, one column per grouping.
+"""Training loss, gradient norm and headline metric against steps: mean and min-max band over seeds, one column per grouping.
 
 Failed runs are thin lines that end at their ×.
 """
@@ -11,13 +11,15 @@ import style
 from drawing import Drawing, Nothing, metric_name
 from report import grouping_text, images_per_tower
 
+_GRADIENT = "gradient norm"
 _COLUMNS = 4
 _MOST_BANDS = 12  # strategies with a band each; of more, only the means are drawn
 
 
 def draw(report, cells, condition, styles):
     headline = report.headline
-    quantities = {"train loss": "train_loss"} | ({metric_name(headline): headline} if headline else {})
+    quantities = ({"train loss": "train_loss", _GRADIENT: "gradient_norm"} |
+                  ({metric_name(headline): headline} if headline else {}))
     curves = {(quantity, cell.grouping, cell.strategy): cell.curves[key]
               for cell in cells for quantity, key in quantities.items() if key in cell.curves}
     quantities = [quantity for quantity in quantities if _moves(quantity, curves)]
@@ -33,7 +35,8 @@ def draw(report, cells, condition, styles):
         columns, rows_of_panels = len(quantities), 1
     strategies = [label for label in styles if any(key[2] == label for key in curves)]
     figure, all_axes = layout.new_page(
-        f"How do {' and '.join(quantities)} move with the steps?",
+        f"How do {', '.join(quantities[:-1])} and {quantities[-1]} move with the steps?" if quantities[1:]
+        else f"How does {quantities[0]} move with the steps?",
         _caption(report, cells, curves, condition, len(strategies) <= _MOST_BANDS), style.DOUBLE, 0.35 + 1.7 * rows_of_panels,
         rows=rows_of_panels, columns=columns, legend={label: styles[label] for label in strategies}, sharex=True)
     rows, used = [], set()
@@ -84,6 +87,8 @@ def _draw_panel(axes, quantity, grouping, curves, styles, bands):
                   marker=look.marker if len(steps) < 12 else "", markersize=3.2, linewidth=1.2)
         rows += [{"kind": "mean", **where, "step": point["step"], "n": point["n"], "value": point["mean"],
                   "low": point["low"], "high": point["high"]} for point in points]
+    if quantity == _GRADIENT:
+        axes.set_yscale("log")
     layout.mark_failures(axes, [(x, colour, f"{count} {status}") for (x, colour, status), count in ends.items()],
                          stacked=True)
     return rows

@@ -197,10 +197,13 @@ class TrainingCurves(FiguresCase):
 
     def test_mean_and_band_are_those_of_the_report(self):
         self.draw([cell(saved=(0.5, 0.6), curves={"train_loss": curve([(10, 2, 1.5, 1, 2), (20, 2, 0.5, 0.25, 0.75)]),
+                                                  "gradient_norm": curve([(10, 2, 8.0, 7, 9), (20, 2, 0.5, 0.4, 0.6)]),
                                                   "mean_iou": curve([(10, 2, 0.35, 0.3, 0.4), (20, 2, 0.55, 0.5, 0.6)])})])
         first = self.rows("training_curves", quantity="train loss")[0]
         self.assertEqual([first[key] for key in ("step", "n", "value", "low", "high")], ["10", "2", "1.5", "1", "2"])
+        self.assertEqual([row["value"] for row in self.rows("training_curves", quantity="gradient norm")], ["8.0", "0.5"])
         self.assertEqual([row["value"] for row in self.rows("training_curves", quantity="mean IoU")], ["0.35", "0.55"])
+        self.assertIn("How do train loss, gradient norm and mean IoU move", self.caption("training_curves"))
 
     def test_a_failed_run_is_drawn_apart_from_the_mean(self):
         self.draw([cell(failures={1: "diverged"}, curves={
