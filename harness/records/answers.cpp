@@ -4,7 +4,6 @@
 #include <sstream>
 
 #include "harness/components/task_files.hpp"
-#include "harness/records/report_tables.hpp"
 
 namespace bnlab {
 namespace {
@@ -39,14 +38,38 @@ std::string data_of(const Experiment& experiment) {
   return joined(names);
 }
 
+// "6.3 ± 1.6": mean and half-width.
+std::string plus_minus_text(const Interval& interval, double factor, int decimals) {
+  const std::string mean = fixed(factor * interval.mean, decimals);
+  return interval.n < 2 ? mean : mean + " \u00b1 " + fixed(factor * interval.half_width, decimals);
+}
+
+// "per_tower", and under other statistics than its saved ones "per_tower precise".
+std::string with_population(const std::string& strategy, const std::string& population) {
+  return population == "saved" ? strategy : strategy + " " + population;
+}
+
+// Shares are told in points, costs in their unit.
+std::string contrast_sentence(const ContrastResult& result) {
+  const Contrast& contrast = result.contrast;
+  const bool cost = is_cost(contrast.metric);
+  std::string text = with_population(contrast.strategy, contrast.population) + " - " +
+                     with_population(contrast.above, contrast.population_above());
+  if (result.group != "all") text += " at " + result.group;
+  const double factor = cost ? 1 : 100;
+  text += ": " + plus_minus_text(result.interval, factor, cost ? 3 : 1) + (cost ? " " : " points of ") +
+          contrast.metric + ", " + name(result.verdict);
+  if (result.verdict != Verdict::equal) return text;
+  return text + " within " + significant(factor * *contrast.equivalence_margin, 3) + (cost ? "" : " points");
+}
+
 std::string evidence_of(const Experiment& experiment, const ExperimentReport& report) {
   if (report.contrasts.empty()) return "nothing declared";
-  const TextTable table = contrasts_table(report);
   const ContrastResult& first = report.contrasts.front();
-  const std::vector<std::string>& row = table.rows.front();
   if (first.interval.n == 0) return "no runs yet";
-  return row[0] + " at " + row[1] + ": " + row[4] + " " + row[2] + ", n = " + row[3] + ", " + row.back() +
-         "; " + data_of(experiment);
+  const size_t all = report.contrasts.size();
+  return contrast_sentence(first) + " (n = " + std::to_string(first.interval.n) + "; " + data_of(experiment) +
+         (all > 1 ? "; the first of " + std::to_string(all) + " comparisons" : "") + ")";
 }
 
 }  // namespace

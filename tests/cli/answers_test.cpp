@@ -26,7 +26,7 @@ TEST_F(Answers, StandBesideTheirEvidence) {
   EXPECT_EQ(answer.code, 0) << answer.err;
   EXPECT_TRUE(has(answer.out, "Left | right?\n  Neither: they are the same.\n")) << answer.out;
   EXPECT_TRUE(
-      has(answer.out, "right - left at all: 0.000\u00b10.000 mean_iou saved, n = 2, undecided; synthetic"))
+      has(answer.out, "right - left: 0.0 \u00b1 0.0 points of mean_iou, undecided (n = 2; synthetic)"))
       << answer.out;
 }
 
@@ -42,7 +42,7 @@ TEST_F(Answers, GoIntoADocumentWithLinksToTheirPages) {
   const Answer answer = call_with_results({"answers", spec_, "--into", scratch_ / "README.md"});
   ASSERT_EQ(answer.code, 0) << answer.err;
   const std::string page = read_text(scratch_ / "README.md");
-  EXPECT_TRUE(has(page, "| Left \\| right? | The same. | right - left at all:")) << page;
+  EXPECT_TRUE(has(page, "| Left \\| right? | The same. | right - left: 0.0")) << page;
   EXPECT_TRUE(has(page, "| [fake](results/fake/README.md) |\n<!-- end -->\nby hand\n")) << page;
 }
 

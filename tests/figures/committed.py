@@ -2,7 +2,10 @@
 
 import functools
 import os
+import re
+import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -10,7 +13,34 @@ PROGRAM = Path(os.environ.get("BNLAB_PROGRAM", ROOT / "build" / "release" / "bnl
 EXPERIMENTS = sorted(page.parent.name for page in (ROOT / "results").glob("*/README.md"))
 
 
+def _bnlab(*words):
+    return subprocess.run([PROGRAM, *words, "--results", ROOT / "results"], check=True, cwd=ROOT, capture_output=True,
+                          encoding="utf-8").stdout
+
+
 @functools.cache
 def bnlab_report(name, form):
-    return subprocess.run([PROGRAM, "report", ROOT / "experiments" / f"{name}.json", "--results", ROOT / "results",
-                           "--format", form], check=True, capture_output=True, encoding="utf-8").stdout
+    return _bnlab("report", ROOT / "experiments" / f"{name}.json", "--format", form)
+
+
+def findings_of(name):
+    file = ROOT / "results" / name / "findings.md"
+    return file.read_text(encoding="utf-8") if file.exists() else ""
+
+
+def answered():
+    """The experiments that have an answer, in the order of the questions in experiments/README.md."""
+    questions = (ROOT / "experiments" / "README.md").read_text(encoding="utf-8").split("| | spec | question |\n")[1]
+    names = [name for line in questions.split("\n\n")[0].split("\n") for name in re.findall(r"`(\w+)\.json`", line.split("|")[2])]
+    return [name for name in names if re.search(r"^\*\*Answer\.\*\*", findings_of(name), re.MULTILINE)]
+
+
+def with_answers(document):
+    """The text of a document of this project, its table of answers written again."""
+    with tempfile.TemporaryDirectory() as folder:
+        copy = shutil.copy(ROOT / document, folder)
+        _bnlab("answers", *answered(), "--into", copy)
+        pages_from_there = os.path.relpath(ROOT / "results", Path(folder).resolve())
+        pages = os.path.relpath(ROOT / "results", (ROOT / document).parent)
+        text = Path(copy).read_text(encoding="utf-8").replace(f"]({pages_from_there}/", f"]({pages}/")
+        return text.replace("](./", "](")

@@ -19,7 +19,7 @@ import re
 import sys
 from collections import namedtuple
 
-from committed import EXPERIMENTS, ROOT, bnlab_report
+from committed import EXPERIMENTS, ROOT, bnlab_report, findings_of
 from facts import facts_of
 
 # What is written: the number and one unit of its last digit, and the same of what follows ±, or None.
@@ -148,11 +148,6 @@ def committed_page(name):
     return Page(committed_facts(name), _spec(ROOT / "experiments" / f"{name}.json"), committed_facts)
 
 
-def committed_findings(name):
-    file = ROOT / "results" / name / "findings.md"
-    return file.read_text(encoding="utf-8") if file.exists() else ""
-
-
 def _spec(file):
     text = file.read_text(encoding="utf-8")
     extended = re.search(r'"extends": *"([^"]+)"', text)
@@ -162,7 +157,7 @@ def _spec(file):
 def main(names):
     some_wrong = False
     for name in names or EXPERIMENTS:
-        page, text = committed_page(name), committed_findings(name)
+        page, text = committed_page(name), findings_of(name)
         wrong = list(page.wrong(text))
         print(f"{name}: {len(list(page.numbers(text)))} numbers looked up, {len(wrong)} wrong")
         for sentence in wrong:

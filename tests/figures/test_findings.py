@@ -4,9 +4,9 @@ import unittest
 
 import plot  # first: it says where the modules of the figures are
 
-from committed import EXPERIMENTS, PROGRAM
+from committed import EXPERIMENTS, PROGRAM, findings_of
 from facts import facts_of
-from findings import Page, blocks_of, committed_findings, committed_page, is_right, numbers_in
+from findings import Page, blocks_of, committed_page, is_right, numbers_in
 from synthetic import cell, contrast, report
 
 # Changes of committed findings that a tired writer might make: page, what stands there, what is wrong.
@@ -41,12 +41,12 @@ class CommittedFindings(unittest.TestCase):
     def test_every_number_is_in_the_report(self):
         for name in EXPERIMENTS:
             with self.subTest(name):
-                wrong = list(committed_page(name).wrong(committed_findings(name)))
+                wrong = list(committed_page(name).wrong(findings_of(name)))
                 self.assertFalse(wrong, "\n".join([f"results/{name}/findings.md:", *wrong]))
 
     def test_a_wrong_number_is_named(self):
         for name, right, wrong in PLANTED:
-            text = committed_findings(name)
+            text = findings_of(name)
             self.assertIn(right, text, name)
             found = list(committed_page(name).wrong(text.replace(right, wrong)))
             self.assertEqual(len(found), 1, (name, wrong, found))
@@ -54,7 +54,7 @@ class CommittedFindings(unittest.TestCase):
     def test_of_all_wrong_last_digits_few_pass(self):
         passed = planted = looked_up = 0
         for name in EXPERIMENTS:
-            for number, facts, _ in committed_page(name).numbers(committed_findings(name)):
+            for number, facts, _ in committed_page(name).numbers(findings_of(name)):
                 looked_up += 1
                 for other in others_than(number):
                     planted += 1

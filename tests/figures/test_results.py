@@ -15,7 +15,7 @@ import plot  # first: it says where the modules of the figures are
 import first_screen
 import report as reports
 import style
-from committed import EXPERIMENTS, PROGRAM, ROOT, bnlab_report
+from committed import EXPERIMENTS, PROGRAM, ROOT, answered, bnlab_report, with_answers
 
 
 def rows_of(markdown):
@@ -69,6 +69,23 @@ class CommittedResults(unittest.TestCase):
         few = {contrast["verdict"] for contrast in contrasts if contrast["difference"]["n"] < 6}
         self.assertTrue(few and few <= {"direction: above", "direction: below", "undecided"}, few)
         self.assertIn("better", {contrast["verdict"] for contrast in contrasts})
+
+
+@unittest.skipUnless(PROGRAM.exists(), f"there is no program {PROGRAM}")
+class Answers(unittest.TestCase):
+    def test_the_tables_are_what_the_findings_and_records_give(self):
+        for document in ("README.md", "results/README.md"):
+            self.assertEqual(with_answers(document), (ROOT / document).read_text(encoding="utf-8"), document)
+
+    def test_every_question_that_has_an_answer_is_there(self):
+        readme = (ROOT / "README.md").read_text(encoding="utf-8")
+        rows = readme.split("<!-- table:answers -->\n")[1].split("<!-- end -->")[0].strip().split("\n")[2:]
+        self.assertEqual([re.search(r"\[(\w+)\]\(results/\w+/README\.md\) \|$", row)[1] for row in rows], answered())
+        self.assertIn("camvid_small_batch", answered())
+
+    def test_every_page_is_in_the_index(self):
+        index = (ROOT / "results" / "README.md").read_text(encoding="utf-8")
+        self.assertEqual([name for name in EXPERIMENTS if f"[{name}]({name}/README.md)" not in index], [])
 
 
 @unittest.skipUnless(PROGRAM.exists(), f"there is no program {PROGRAM}")
