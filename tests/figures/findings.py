@@ -121,7 +121,7 @@ class Page:
                 yield f"{number.text} is no fact of the report{hint}\n    {_sentence_at(number.start, block)}"
 
     def _facts_for(self, block):
-        facts = self.facts + [fact for name in re.findall(r"\]\(\.\./(\w+)/", block) for fact in self.elsewhere(name)]
+        facts = self.facts + [fact for name in re.findall(r"\]\((?:\.\./)?(\w+)/README", block) for fact in self.elsewhere(name)]
         spans = set(re.findall(r"`([^`]*)`", block))
         labels = set().union(*(fact.strategies for fact in facts))
         named = {label for label in labels if label in spans or (_name(label) in spans and _name(label) not in labels)}

@@ -4,9 +4,9 @@ import unittest
 
 import plot  # first: it says where the modules of the figures are
 
-from committed import EXPERIMENTS, PROGRAM, findings_of
+from committed import EXPERIMENTS, PROGRAM, ROOT, findings_of
 from facts import facts_of
-from findings import Page, blocks_of, committed_page, is_right, numbers_in
+from findings import Page, blocks_of, committed_facts, committed_page, is_right, numbers_in
 from synthetic import cell, contrast, report
 
 # Changes of committed findings that a tired writer might make: page, what stands there, what is wrong.
@@ -43,6 +43,11 @@ class CommittedFindings(unittest.TestCase):
             with self.subTest(name):
                 wrong = list(committed_page(name).wrong(findings_of(name)))
                 self.assertFalse(wrong, "\n".join([f"results/{name}/findings.md:", *wrong]))
+
+    def test_what_came_of_the_expectations_is_in_the_reports(self):
+        page, text = Page([], elsewhere=committed_facts), (ROOT / "results" / "expectations.md").read_text(encoding="utf-8")
+        self.assertEqual(list(page.wrong(text)), [])
+        self.assertEqual(len(list(page.wrong(text.replace("46.6 <", "46.9 <")))), 1)
 
     def test_a_wrong_number_is_named(self):
         for name, right, wrong in PLANTED:
