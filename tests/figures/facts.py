@@ -12,6 +12,8 @@ _COSTS = {"images_per_s": "rate", "step_ms": "ms", "extra_step_ms": "ms", "extra
           "peak_memory_bytes": "bytes", "peak_rss_bytes": "bytes", "bytes_per_step": "bytes",
           "collectives_per_step": "collectives"}
 
+_SITE_WORDS = {"saved_mean_error": "mean", "saved_variance_error": "variance", "between_sets": "between"}
+
 
 def facts_of(report):
     """All facts of a report, as parsed from `bnlab report --format json`."""
@@ -40,7 +42,7 @@ def _measured(cell, headline):
     for site in cell["sites"]:
         for key, quantity in site.items():
             if key != "name" and quantity["n"]:
-                yield entry("site", key, quantity, ["site"], site=site["name"])
+                yield entry("site", key, quantity, ["site", _SITE_WORDS[key]], site=site["name"])
     for row in cell["rows"]:
         for key, kind in _COSTS.items():
             if row.get(key) and row[key]["n"]:

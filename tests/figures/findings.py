@@ -2,9 +2,9 @@
 
 A number is looked up where it has decimals, an interval or a unit of UNITS; other integers are counts. It is right where a
 fact of the report is that number in the unit that is written, rounded to the digits that are written. Where its paragraph,
-bullet or row of a table names strategies or norm sites in backticks, only facts of these count. Facts of sites count where the
-word "site" is there, those of classes, pixels or groups of the test split where these are named, points of a curve where their
-step is, single seeds where "seed 3" is. Free of this are
+bullet or row of a table names strategies or norm sites in backticks, only facts of these count. Facts of sites count where
+the word "site" is there and what they tell of ("mean", "variance", "between"), those of classes, pixels or groups of the test
+split where these are named, points of a curve where their step is, single seeds where "seed 3" is. Free of this are
 
 - numbers without a unit that stand in the spec (rates, weights);
 - what stands in quotation marks: expectations, and what other people say;
@@ -121,7 +121,8 @@ class Page:
                 yield f"{number.text} is no fact of the report{hint}\n    {_sentence_at(number.start, block)}"
 
     def _facts_for(self, block):
-        facts = self.facts + [fact for name in re.findall(r"\]\((?:\.\./)?(\w+)/README", block) for fact in self.elsewhere(name)]
+        linked = re.findall(r"\]\((?:\.\./)?(\w+)/README", block)
+        facts = self.facts + [fact for name in linked for fact in self.elsewhere(name)]
         spans = set(re.findall(r"`([^`]*)`", block))
         labels = set().union(*(fact.strategies for fact in facts))
         named = {label for label in labels if label in spans or (_name(label) in spans and _name(label) not in labels)}
