@@ -28,6 +28,14 @@ std::string answer_in(const fs::path& findings) {
   return answer.empty() ? "open" : answer;
 }
 
+// What the heading of the page asks, "# NAME: title"; without a page the question.
+std::string title_in(const fs::path& page, const std::string& question) {
+  if (!fs::exists(page)) return question;
+  const std::string text = read_text(page), heading = text.substr(0, text.find('\n'));
+  const size_t colon = heading.find(": ");
+  return heading.starts_with("# ") && colon != std::string::npos ? heading.substr(colon + 2) : question;
+}
+
 // "synthetic images", or the data set's name.
 std::string data_of(const Experiment& experiment) {
   std::vector<std::string> names;
@@ -75,17 +83,16 @@ std::string evidence_of(const Experiment& experiment, const ExperimentReport& re
 }  // namespace
 
 Answer answer_of(const Experiment& experiment, const ExperimentReport& report, const fs::path& folder) {
-  return {experiment.question, answer_in(folder / "findings.md"), evidence_of(experiment, report),
-          folder.string()};
+  return {experiment.question, title_in(folder / "README.md", experiment.question),
+          answer_in(folder / "findings.md"), evidence_of(experiment, report), folder.string()};
 }
 
 std::string answers_markdown(const std::vector<Answer>& answers, const fs::path& from) {
-  std::string text = "| question | answer | evidence | page |\n|---|---|---|---|\n";
+  std::string text = "| question | answer | evidence |\n|---|---|---|\n";
   for (const Answer& answer : answers) {
-    const std::string name = fs::path(answer.folder).filename().string();
     const std::string page = (fs::proximate(answer.folder, from) / "README.md").generic_string();
-    text += "| " + markdown_escape(answer.question) + " | " + answer.answer + " | " +
-            markdown_escape(answer.evidence) + " | [" + name + "](" + page + ") |\n";
+    text += "| [" + markdown_escape(answer.title) + "](" + page + ") | " + answer.answer + " | " +
+            markdown_escape(answer.evidence) + " |\n";
   }
   return text;
 }

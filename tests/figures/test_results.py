@@ -80,12 +80,12 @@ class Answers(unittest.TestCase):
     def test_every_question_that_has_an_answer_is_there(self):
         readme = (ROOT / "README.md").read_text(encoding="utf-8")
         rows = readme.split("<!-- table:answers -->\n")[1].split("<!-- end -->")[0].strip().split("\n")[2:]
-        self.assertEqual([re.search(r"\[(\w+)\]\(results/\w+/README\.md\) \|$", row)[1] for row in rows], answered())
+        self.assertEqual([re.search(r"\]\(results/(\w+)/README\.md\) \|", row)[1] for row in rows], answered())
         self.assertIn("camvid_small_batch", answered())
 
     def test_every_page_is_in_the_index(self):
         index = (ROOT / "results" / "README.md").read_text(encoding="utf-8")
-        self.assertEqual([name for name in EXPERIMENTS if f"[{name}]({name}/README.md)" not in index], [])
+        self.assertEqual([name for name in EXPERIMENTS if f"]({name}/README.md)" not in index], [])
 
 
 @unittest.skipUnless(PROGRAM.exists(), f"there is no program {PROGRAM}")
