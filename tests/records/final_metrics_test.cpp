@@ -32,8 +32,10 @@ TEST(FinalMetrics, AreAllNumbersOfEverySeedUnderTheirPaths) {
 }
 
 TEST(FinalMetrics, AreNoneOfRunsThatFailed) {
-  const Record record = synthetic_failure(synthetic_run("sync", 8, 2, 0), Status::diverged, 1);
-  EXPECT_TRUE(final_metrics_of({&record}).empty());
+  Json json = synthetic_record(synthetic_run("sync", 8, 2, 0), 0.5, 1).json();
+  json["outcome"]["status"] = name(Status::diverged);
+  const Record failed(json, "record.json");
+  EXPECT_TRUE(final_metrics_of({&failed}).empty());
 }
 
 }  // namespace
