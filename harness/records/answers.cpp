@@ -1,6 +1,7 @@
 #include "harness/records/answers.hpp"
 
 #include <algorithm>
+#include <cctype>
 #include <sstream>
 
 #include "harness/components/task_files.hpp"
@@ -28,12 +29,15 @@ std::string answer_in(const fs::path& findings) {
   return answer.empty() ? "open" : answer;
 }
 
-// What the heading of the page asks, "# NAME: title"; without a page the question.
+// What the heading of the page asks, "# NAME: title", with a capital; without a page the question.
 std::string title_in(const fs::path& page, const std::string& question) {
   if (!fs::exists(page)) return question;
   const std::string text = read_text(page), heading = text.substr(0, text.find('\n'));
   const size_t colon = heading.find(": ");
-  return heading.starts_with("# ") && colon != std::string::npos ? heading.substr(colon + 2) : question;
+  if (!heading.starts_with("# ") || colon == std::string::npos) return question;
+  std::string title = heading.substr(colon + 2);
+  if (!title.empty()) title[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(title[0])));
+  return title;
 }
 
 // "synthetic images", or the data set's name.

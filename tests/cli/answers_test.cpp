@@ -42,11 +42,12 @@ TEST_F(Answers, GoIntoADocumentWithLinksToTheirPages) {
   const Answer answer = call_with_results({"answers", spec_, "--into", scratch_ / "README.md"});
   ASSERT_EQ(answer.code, 0) << answer.err;
   const std::string page = read_text(scratch_ / "README.md");
-  EXPECT_TRUE(has(page, "| [Left \\| right?](results/fake/README.md) | The same. | right - left: 0.0")) << page;
+  EXPECT_TRUE(has(page, "| [Left \\| right?](results/fake/README.md) | The same. | right - left: 0.0"))
+      << page;
   EXPECT_TRUE(has(page, "synthetic) |\n<!-- end -->\nby hand\n")) << page;
   std::ofstream(scratch_ / "results/fake/README.md") << "# fake: which side?\n";
   call_with_results({"answers", spec_, "--into", scratch_ / "README.md"});
-  EXPECT_TRUE(has(read_text(scratch_ / "README.md"), "| [which side?](results/fake/README.md) |"));
+  EXPECT_TRUE(has(read_text(scratch_ / "README.md"), "| [Which side?](results/fake/README.md) |"));
 }
 
 }  // namespace
