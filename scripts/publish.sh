@@ -20,6 +20,7 @@ for page in results/*/README.md; do
   name=$(basename "$(dirname "$page")")
   report "$name" --into "$page"
   figures=("results/$name/figures"/*.csv)
+  [ -e "${figures[0]}" ] || continue
   figures=("${figures[@]##*/}")
   scripts/plot.sh "results/$name" --figures "${figures[@]%.csv}"
 done

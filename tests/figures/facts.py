@@ -66,6 +66,9 @@ def _pairs(measured):
         if fact.kind in ("score", "rate", "ms", "bytes"):
             for key in keys.keys() - {"what"}:
                 alike[key, tuple(sorted((k, v) for k, v in keys.items() if k != key))].append(fact)
+            if fact.kind == "rate":  # on more ranks, by the same way
+                way = keys["placement"].endswith("sockets")
+                alike["ranks", way, tuple(sorted((k, v) for k, v in keys.items() if k not in ("towers", "placement")))].append(fact)
     for group in alike.values():
         for a, b in itertools.permutations(group, 2):
             both, needs = a.strategies | b.strategies, a.needs | b.needs

@@ -29,7 +29,7 @@ UNITS = {  # what is written -> kinds of facts, and what turns their unit into t
     "points": [("score", 100), ("difference", 100), ("contrast", 100)],
     "%": [("score", 100), ("site", 100), ("ratio", 100), ("quotient", 100), ("loss of rate", 100)],
     "times": [("ratio", 1), ("quotient", 1)],
-    "images/s": [("rate", 1)],
+    "images/s": [("rate", 1), ("contrast", 1)],
     "collectives": [("collectives", 1)],
     "ms": [("ms", 1)],
     "µs": [("us", 1)],
