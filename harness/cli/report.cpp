@@ -57,7 +57,8 @@ void add_report(Program& program) {
                   "  bnlab report quickstart\n"
                   "  bnlab report tradeoff --format html > tradeoff.html\n"
                   "  bnlab report experiments/tradeoff.json --format csv > tradeoff.csv\n"
-                  "  bnlab report tradeoff --baseline none --into results/tradeoff/README.md",
+                  "  bnlab report tradeoff --baseline averaged\n"
+                  "  bnlab report tradeoff --into results/tradeoff/README.md",
                   report);
   add_spec(command, request.spec);
   command

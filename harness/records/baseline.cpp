@@ -9,22 +9,12 @@
 namespace bnlab {
 namespace {
 
-// a - b for the seeds that both have.
-SeedValues differences(const SeedValues& a, const SeedValues& b) {
-  SeedValues paired;
-  for (const auto& [seed, value] : a) {
-    const auto same = std::ranges::find(b, seed, &SeedValues::value_type::first);
-    if (same != b.end()) paired.emplace_back(seed, value - same->second);
-  }
-  return paired;
-}
-
 void compare(ReportRow& row, const ReportRow& baseline) {
   const auto own = row.claimed_images_per_s(), of_baseline = baseline.claimed_images_per_s();
   if (!own || !of_baseline) return;
   row.relative_images_per_s = *own / *of_baseline;
   if (&row == &baseline) return;
-  row.extra_step_ms = differences(row.step_ms, baseline.step_ms);
+  row.extra_step_ms = paired_differences(row.step_ms, baseline.step_ms);
   const double more =
       over_seeds(row.collectives_per_step).mean - over_seeds(baseline.collectives_per_step).mean;
   if (!(more > 0)) return;

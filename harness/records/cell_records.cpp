@@ -117,6 +117,15 @@ std::optional<double> largest(const Json& of_ranks) {
 
 }  // namespace
 
+SeedValues paired_differences(const SeedValues& a, const SeedValues& b) {
+  SeedValues differences;
+  for (const auto& [seed, value] : a) {
+    const auto same = std::ranges::find(b, seed, &SeedValues::value_type::first);
+    if (same != b.end()) differences.emplace_back(seed, value - same->second);
+  }
+  return differences;
+}
+
 std::vector<double> without_seeds(const SeedValues& values) {
   return mapped(values, [](const auto& entry) { return entry.second; });
 }

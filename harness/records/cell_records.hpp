@@ -15,6 +15,9 @@
 namespace bnlab {
 
 using SeedValues = std::vector<std::pair<uint64_t, double>>;  // (seed, value), by seed
+// a - b for the seeds that both have.
+SeedValues paired_differences(const SeedValues& a, const SeedValues& b);
+
 std::vector<double> without_seeds(const SeedValues& values);
 
 // How a cell is called, and which cells it is compared with.

@@ -26,12 +26,9 @@ std::vector<Pairs> paired(const CellRecords& a, const CellRecords& b, const Cont
   for (const auto& [placement, records] : a.placements) {
     const auto rivals = b.placements.find(placement);
     if (rivals == b.placements.end()) continue;
-    const SeedValues below = values_at(b, rivals->second, contrast, contrast.population_above());
-    Pairs pairs{placement, {}};
-    for (const auto& [seed, value] : values_at(a, records, contrast, contrast.population)) {
-      const auto same = std::ranges::find(below, seed, &SeedValues::value_type::first);
-      if (same != below.end()) pairs.differences.emplace_back(seed, value - same->second);
-    }
+    Pairs pairs{placement,
+                paired_differences(values_at(a, records, contrast, contrast.population),
+                                   values_at(b, rivals->second, contrast, contrast.population_above()))};
     if (!pairs.differences.empty()) all.push_back(std::move(pairs));
   }
   return all;

@@ -44,6 +44,8 @@ class CommittedResults(unittest.TestCase):
     def test_every_figure_shows_what_the_records_give(self):
         for name in EXPERIMENTS:
             figures = sorted(file.stem for file in (ROOT / "results" / name / "figures").glob("*.csv"))
+            if not figures:
+                continue
             report = reports.read(io.StringIO(bnlab_report(name, "json")))
             style.apply()
             with tempfile.TemporaryDirectory() as out, contextlib.redirect_stdout(io.StringIO()):
