@@ -8,7 +8,7 @@
 #     verify      every strategy on the GPU against the float64 reference
 #     bench       training steps under every strategy, beside eager PyTorch
 #     bandwidth   what share of the copy bandwidth the kernels reach
-#     tradeoff    experiments/tradeoff_gpu.json: throughput against accuracy
+#     tradeoff    experiments/overviews/tradeoff_gpu.json: throughput against accuracy
 #   scripts/gpu_check.sh sanitize TOOL  one tool of compute-sanitizer, which then has all the time
 # After a change of the code, remove the folder of results first: records of the old build would be taken for new ones.
 # Records, logs and the table go to results/gpu_check, or to the folder that BNLAB_GPU_RESULTS names. No network is
@@ -128,9 +128,9 @@ nccl_takes_ranks_on_one_gpu() {
 }
 
 part_tradeoff() {
-  local spec=experiments/tradeoff_gpu.json
+  local spec=experiments/overviews/tradeoff_gpu.json
   if [ "$gpus" -eq 1 ] && nccl_takes_ranks_on_one_gpu; then
-    limited 90 "$out/two_ranks.log" env NCCL_MULTI_RANK_GPU_ENABLE=1 $bin/bnlab run experiments/quickstart.json \
+    limited 90 "$out/two_ranks.log" env NCCL_MULTI_RANK_GPU_ENABLE=1 $bin/bnlab run experiments/overviews/quickstart.json \
       --ranks 2 --device cuda --only seed=0 --redo failed --results "$out"
     row "$(verdict)" "two ranks on one GPU, whose speed is emulated; $out/quickstart"
   fi

@@ -3,7 +3,7 @@
 #   scripts/plot.sh results/quickstart [--spec SPEC] [--out DIR] [--strategies LABEL...] [--figures NAME...] [--bare]
 # Of a folder that `bnlab predict` has written it draws the contact sheet.
 #   scripts/plot.sh predictions
-# The spec is the folder's own (spec.json), else experiments/NAME.json, unless --spec names another. Needs
+# The spec is the folder's own (spec.json), else NAME.json below experiments/, unless --spec names another. Needs
 # build/release/bnlab, or what BNLAB_PROGRAM names, and a Python with matplotlib: BNLAB_PYTHON, else .venv of setup.sh.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -47,7 +47,7 @@ if [ -f "$folder/predictions.json" ]; then
 fi
 
 holds_records() { compgen -G "$1/*/*/record.json" >/dev/null; }
-spec_of() { [ -f "$1/spec.json" ] && echo "$1" || echo "$root/experiments/$(basename "$1").json"; }
+spec_of() { [ -f "$1/spec.json" ] && echo "$1" || find "$root/experiments" -name "$(basename "$1").json"; }
 
 if holds_records "$folder"; then
   draw "$folder" "${spec:-$(spec_of "$folder")}" "${out:-$folder/figures}"

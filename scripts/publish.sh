@@ -13,7 +13,7 @@ export BNLAB_PROGRAM=${BNLAB_PROGRAM:-build/release/bnlab}
 export BNLAB_PYTHON=$BNLAB_INTERPRETER
 
 report() {
-  "$BNLAB_PROGRAM" report "experiments/$1.json" "${@:2}"
+  "$BNLAB_PROGRAM" report "$1" "${@:2}"
 }
 
 for page in results/*/README.md; do

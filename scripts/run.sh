@@ -2,13 +2,13 @@
 # From a fresh clone to figures: sets up and builds where needed, runs an experiment (finished runs are skipped),
 # prints its table, draws its figures and says where they are. Records go to results/here, apart from the
 # committed ones, unless --results names another folder.
-#   scripts/run.sh                              experiments/quickstart.json on 2 ranks
+#   scripts/run.sh                              the experiment quickstart on 2 ranks
 #   scripts/run.sh SPEC [options of bnlab run]  another experiment
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source scripts/stages.sh
 
-[ $# -gt 0 ] || set -- experiments/quickstart.json --ranks 2
+[ $# -gt 0 ] || set -- quickstart --ranks 2
 experiment=$(basename "$1" .json)
 results=
 for ((i = 2; i <= $#; i++)); do

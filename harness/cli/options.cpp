@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
+#include <iterator>
 #include <vector>
 
 #include "harness/components/registry.hpp"
@@ -21,17 +22,32 @@ constexpr const char* kExperiments = "experiments";
 constexpr int kMostAtOnce = 4096;      // ranks of a run, or runs side by side
 constexpr size_t kLongestShown = 200;  // of a file, in a message
 
-// The stems of the specs in a folder.
-std::vector<std::string> specs_in(const fs::path& folder) {
-  std::vector<std::string> names;
+// The specs in a folder.
+std::vector<fs::path> specs_in(const fs::path& folder) {
+  std::vector<fs::path> specs;
   std::error_code none;
   for (const auto& entry : fs::directory_iterator(folder, none)) {
     if (entry.path().extension() == ".json") {
-      names.push_back(entry.path().stem().string());
+      specs.push_back(entry.path());
     }
   }
-  std::ranges::sort(names);
-  return names;
+  std::ranges::sort(specs);
+  return specs;
+}
+
+// Those that can be named without their folder: in experiments/ and, behind these, in the folders in it.
+std::vector<fs::path> known_specs() {
+  std::vector<fs::path> specs = specs_in(kExperiments), below;
+  std::error_code none;
+  for (const auto& entry : fs::directory_iterator(kExperiments, none)) {
+    if (entry.is_directory(none)) {
+      const auto more = specs_in(entry.path());
+      below.insert(below.end(), more.begin(), more.end());
+    }
+  }
+  std::ranges::sort(below);
+  specs.insert(specs.end(), below.begin(), below.end());
+  return specs;
 }
 
 // What --jobs says; nothing where that is neither a number nor auto.
@@ -53,9 +69,10 @@ std::string no_such_spec(const std::string& spec, const std::string& results_dir
     return spec + ": this folder keeps no " + kSpecFile + "; name the spec's own file";
   }
   const fs::path folder = fs::path(spec).has_parent_path() ? fs::path(spec).parent_path() : ".";
-  std::vector<std::string> known = specs_in(kExperiments);
-  for (const auto& more : {specs_in(folder), list_experiments(results_dir)}) {
-    known.insert(known.end(), more.begin(), more.end());
+  std::vector<std::string> known = list_experiments(results_dir);
+  for (const auto& specs : {known_specs(), specs_in(folder)}) {
+    std::ranges::transform(specs, std::back_inserter(known),
+                           [](const fs::path& file) { return file.stem().string(); });
   }
   return spec.substr(0, kLongestShown) + ": no such spec file, and none of this name in " + kExperiments +
          "/ or " + results_dir + "/" + did_you_mean(fs::path(spec).stem().string(), known);
@@ -64,11 +81,12 @@ std::string no_such_spec(const std::string& spec, const std::string& results_dir
 std::optional<Experiment> found(const std::string& spec, std::string& results_dir,
                                 const std::vector<std::string>& overrides) {
   std::error_code none;
-  const fs::path named = fs::path(kExperiments) / (spec + ".json");
-  for (const fs::path& file : {fs::path(spec), named}) {
-    if (fs::is_regular_file(file, none)) {
-      return load_experiment(file.string(), overrides);
-    }
+  if (fs::is_regular_file(spec, none)) {
+    return load_experiment(spec, overrides);
+  }
+  const std::vector<fs::path> known = known_specs();
+  if (const auto named = std::ranges::find(known, fs::path(spec), &fs::path::stem); named != known.end()) {
+    return load_experiment(named->string(), overrides);
   }
   fs::path folder = (fs::path(spec) / "").lexically_normal().parent_path();  // without a slash at its end
   folder = folder == "." ? fs::current_path() : folder;

@@ -215,7 +215,7 @@ int plan(const PlanRequest& request) {
 
 void add_plan(Program& program) {
   auto [command, request] = add_command(program, "plan", "What `run` with the same options would do",
-                                        "  bnlab plan experiments/quickstart.json --ranks 2\n"
+                                        "  bnlab plan quickstart --ranks 2\n"
                                         "  bnlab plan small_batch_segmentation --only strategy=sync --json",
                                         plan);
   add_spec(command, request.spec);

@@ -18,8 +18,8 @@ namespace bnlab {
 namespace {
 
 constexpr const char* kExamples =
-    "  bnlab run experiments/quickstart.json --ranks 2   train every run of the matrix that is not done yet\n"
-    "  bnlab plan experiments/quickstart.json            what it would run, and for how long\n"
+    "  bnlab run quickstart --ranks 2      train every run of the matrix that is not done yet\n"
+    "  bnlab plan quickstart            what it would run, and for how long\n"
     "  bnlab report quickstart                           the table of what came out\n"
     "  bnlab doctor                                      what this machine offers and lacks";
 

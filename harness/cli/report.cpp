@@ -52,14 +52,13 @@ int report(const ReportRequest& asked) {
 }  // namespace
 
 void add_report(Program& program) {
-  auto [command, request] =
-      add_command(program, "report", "The table of an experiment over its seeds",
-                  "  bnlab report quickstart\n"
-                  "  bnlab report tradeoff --format html > tradeoff.html\n"
-                  "  bnlab report experiments/tradeoff.json --format csv > tradeoff.csv\n"
-                  "  bnlab report tradeoff --baseline averaged\n"
-                  "  bnlab report tradeoff --into results/tradeoff/README.md",
-                  report);
+  auto [command, request] = add_command(program, "report", "The table of an experiment over its seeds",
+                                        "  bnlab report quickstart\n"
+                                        "  bnlab report tradeoff --format html > tradeoff.html\n"
+                                        "  bnlab report tradeoff --format csv > tradeoff.csv\n"
+                                        "  bnlab report tradeoff --baseline averaged\n"
+                                        "  bnlab report tradeoff --into results/tradeoff/README.md",
+                                        report);
   add_spec(command, request.spec);
   command
       .add_option(

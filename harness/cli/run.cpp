@@ -96,12 +96,12 @@ int run(const RunRequest& request) {
 void add_run(Program& program) {
   auto [command, request] =
       add_command(program, "run", "Train every run of a spec that is not done yet",
-                  "  bnlab run experiments/quickstart.json --ranks 2\n"
-                  "  bnlab run experiments/tradeoff.json --only strategy=sync,per_tower --only seed=0\n"
+                  "  bnlab run quickstart --ranks 2\n"
+                  "  bnlab run tradeoff --only strategy=sync,per_tower --only seed=0\n"
                   "  bnlab run quickstart steps=10 task.size=[32,32] --only seed=0\n"
                   "  bnlab run results/quickstart --redo stale\n"
                   "  bnlab run experiments/camvid_small_batch.json --data ~/data --jobs 2\n"
-                  "  torchrun --nproc-per-node 4 --no-python bnlab run experiments/tradeoff.json",
+                  "  torchrun --nproc-per-node 4 --no-python bnlab run tradeoff",
                   run);
   add_spec(command, request.spec);
   add_overrides(command, request.overrides);

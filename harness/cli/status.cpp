@@ -45,8 +45,7 @@ int status(const StatusRequest& request) {
   if (request.json) {
     std::cout << status_json(all).dump(2) << "\n";
   } else if (all.empty()) {
-    std::cerr << "no records in " << request.results
-              << " yet; start with: bnlab run experiments/quickstart.json\n";
+    std::cerr << "no records in " << request.results << " yet; start with: bnlab run quickstart\n";
   } else {
     std::cout << status_text(all);
   }

@@ -2,7 +2,7 @@
 # A matrix on several machines that share a file system and can be reached by ssh, without a scheduler: GNU parallel
 # starts bnlab once on each, and each takes runs that nobody has, until none is left.
 #
-#   HOSTS=node1,node2 scripts/cluster/parallel.sh experiments/tradeoff.json --data /shared/data
+#   HOSTS=node1,node2 scripts/cluster/parallel.sh experiments/overviews/tradeoff.json --data /shared/data
 #
 # ":" among the hosts is this machine. At the end bnlab runs here once more: it does what is left, if anything is, prints
 # the table, and its exit status is this script's.

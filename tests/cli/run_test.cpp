@@ -82,6 +82,18 @@ TEST_F(RunAgain, AMistypedSpecIsAnsweredWithTheNearest) {
   EXPECT_EQ(call({"run", std::string(5000, 'x')}).code, exit_code::kUsage);
 }
 
+TEST_F(PlanAgain, FindsASpecBelowExperimentsByItsName) {
+  const auto spec = scratch_.write_spec(test::behaves("ok"));
+  std::filesystem::create_directories(scratch_ / "experiments/overviews");
+  std::filesystem::rename(spec, scratch_ / "experiments/overviews/small.json");
+  const auto before = std::filesystem::current_path();
+  std::filesystem::current_path(scratch_ / ".");
+  const Answer named = call({"plan", "small"}), mistyped = call({"plan", "smal"});
+  std::filesystem::current_path(before);
+  EXPECT_EQ(named.code, 0) << named.err;
+  EXPECT_TRUE(has(mistyped.err, "did you mean small?")) << mistyped.err;
+}
+
 TEST_F(PlanAgain, TellsWhyRunsFailed) {
   const auto spec = scratch_.write_spec(test::behaves("refuse"), R"(, "matrix": {"seed": [0, 1]})");
   call_with_results({"run", spec});

@@ -20,7 +20,7 @@ def _bnlab(*words):
 
 @functools.cache
 def bnlab_report(name, form):
-    return _bnlab("report", ROOT / "experiments" / f"{name}.json", "--format", form)
+    return _bnlab("report", name, "--format", form)
 
 
 def findings_of(name):

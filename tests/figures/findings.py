@@ -149,7 +149,7 @@ def committed_facts(name):
 
 
 def committed_page(name):
-    return Page(committed_facts(name), _spec(ROOT / "experiments" / f"{name}.json"), committed_facts)
+    return Page(committed_facts(name), _spec(next((ROOT / "experiments").rglob(f"{name}.json"))), committed_facts)
 
 
 def _spec(file):

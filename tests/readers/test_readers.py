@@ -58,7 +58,7 @@ class SpecSchema(unittest.TestCase):
         jsonschema.Draft202012Validator.check_schema(schema)
         self.validator = jsonschema.Draft202012Validator(schema)
 
-    def spec(self, name="quickstart.json"):
+    def spec(self, name="overviews/quickstart.json"):
         with open(os.path.join(ROOT, "experiments", name)) as file:
             return json.load(file)
 
