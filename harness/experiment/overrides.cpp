@@ -33,9 +33,9 @@ bool give_way(Json& spec, const std::string& key, const std::string& where, Mist
       return true;
     }
     if (std::ranges::any_of(keys, [&](const std::string& moved) { return lies_within(key, moved); })) {
-      mistakes.add_in(
-          where, key,
-          "the axis matrix." + axis + " sets it in every run; override that, or choose runs with --only");
+      mistakes.add_in(where, key,
+                      "the axis matrix." + axis + " sets it in every run; set " + kMatrix + axis +
+                          " instead" + (where == kCommandLine ? ", or choose runs with --only" : ""));
       return false;
     }
   }

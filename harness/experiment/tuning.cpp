@@ -69,7 +69,7 @@ Json spec_of_runs(const Experiment& experiment, const std::string& file, Mistake
   document.value["question"] = "Which " + joined(keys_of(tune.grid)) + " suits each " + joined(tune.per) +
                                " of " + experiment.name + "?";
   for (const auto& [key, value] : tune.set.items()) {
-    override_key(document, key, value, "tune.set", mistakes);
+    override_key(document, key, value, experiment.file + ": tune.set", mistakes);
   }
   Json& matrix = document.value["matrix"];
   matrix["seed"] = tune.seeds;

@@ -57,8 +57,9 @@ TEST_F(Overrides, AnAxisGivesWay) {
 TEST_F(Overrides, WithoutEffectAreMistakes) {
   const std::string matrix =
       R"("matrix": {"towers,batch_per_tower": [[4, 1], [2, 2]], "strategy": ["fake_own"]})";
-  EXPECT_TRUE(
-      has(refusal({"towers=8"}, matrix), "command line: towers: the axis matrix.towers,batch_per_tower"));
+  EXPECT_EQ(refusal({"towers=8"}, matrix),
+            "command line: towers: the axis matrix.towers,batch_per_tower sets it in every run; set "
+            "matrix.towers,batch_per_tower instead, or choose runs with --only");
   EXPECT_TRUE(has(refusal({"strategy.momentum=0.5"}, matrix), "the axis matrix.strategy sets it"));
 }
 

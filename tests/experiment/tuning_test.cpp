@@ -146,6 +146,12 @@ TEST_F(Tuned, MistakesAreNamed) {
   EXPECT_EQ(
       mistakes(tuned_lr(R"(, "population": "mean")")),
       Lines{R"(spec.json: tune.population: "mean" is not among the populations of the runs, ["saved"])"});
+  const std::string pairs =
+      R"("matrix": {"towers,batch_per_tower": [[4, 1], [2, 2]], "strategy": ["fake_own", "fake_pooled"]})";
+  EXPECT_EQ(
+      mistakes(tuned_lr(R"(, "set": {"towers": 4})", pairs)),
+      Lines{"spec.json: tune.set: towers: the axis matrix.towers,batch_per_tower sets it in every run; set "
+            "matrix.towers,batch_per_tower instead"});
   EXPECT_EQ(mistakes(tuned(R"("grid": {}, "seeds": [100])")),
             Lines{"spec.json: tune.grid: expected keys and the values to choose from, got {}"});
 }
