@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <set>
 
 #include "harness/records/claim_holder.hpp"
 #include "harness/records/run_folder.hpp"
@@ -81,6 +82,21 @@ std::vector<fs::path> begun_folders(const fs::path& results, const std::string& 
   }
   std::ranges::sort(found);
   return found;
+}
+
+std::vector<fs::path> claimed_folders(const fs::path& results, const std::string& experiment) {
+  std::set<fs::path> found;
+  std::error_code none;
+  for (const auto& run : fs::directory_iterator(experiment_folder(results, experiment), none)) {
+    std::error_code no_folder;
+    for (const auto& entry : fs::directory_iterator(run.path(), no_folder)) {
+      const std::string name = entry.path().filename().string();
+      const size_t end = name.find(kClaim);
+      if (name.starts_with('.') && end != std::string::npos)
+        found.insert(run.path() / name.substr(1, end - 1));
+    }
+  }
+  return {found.begin(), found.end()};
 }
 
 std::string placement_of(const fs::path& folder) {

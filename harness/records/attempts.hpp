@@ -33,5 +33,8 @@ std::filesystem::path attempt_folder(const std::filesystem::path& run_folder, in
 std::vector<std::filesystem::path> begun_folders(const std::filesystem::path& results,
                                                  const std::string& experiment);
 std::string placement_of(const std::filesystem::path& folder);
+// The run folders, there or not yet, beside which a claim stands, sorted.
+std::vector<std::filesystem::path> claimed_folders(const std::filesystem::path& results,
+                                                   const std::string& experiment);
 
 }  // namespace bnlab

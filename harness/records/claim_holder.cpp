@@ -84,6 +84,14 @@ std::string ClaimHolder::name() const {
          (job.empty() ? "" : " (job " + job + ")") + " since " + claim_.value("since", "just now");
 }
 
+Json ClaimHolder::json() const {
+  Json told = Json::object();
+  for (const char* key : {"host", "pid", "job", "since"}) {
+    told[key] = claim_.value(key, Json());
+  }
+  return told;
+}
+
 bool ClaimHolder::is_on_this_machine() const {
   return claim_.value("machine", "") == this_machine();
 }

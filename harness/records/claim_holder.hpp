@@ -24,6 +24,7 @@ class ClaimHolder {
 
   // "process 17 on node3 (job 4711) since 2026-11-21T06:30:00Z"
   std::string name() const;
+  Json json() const;  // {"host", "pid", "job", "since"}; null is what the claim does not tell
   // By boot and process namespace, in which process ids mean what they mean here.
   bool is_on_this_machine() const;
   bool has_died() const;  // as far as it can be seen from here

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "harness/mapped.hpp"
+#include "harness/printable.hpp"
 #include "harness/records/attempts.hpp"
 #include "harness/records/run_folder.hpp"
 #include "harness/records/text_table.hpp"
@@ -47,6 +48,7 @@ ExperimentStatus status_of(const Experiment& experiment, const std::filesystem::
   ExperimentStatus status{{}, experiment.name, {}};
   const std::vector<Record> records = list_records(results, experiment.name, &status.problems);
   static_cast<RunCounts&>(status) = count_runs(experiment, records);
+  status.held = held_runs(results, experiment.name);
   return status;
 }
 
@@ -54,6 +56,7 @@ ExperimentStatus status_of(const std::string& experiment, const std::filesystem:
   ExperimentStatus status{{}, experiment, {}};
   for (const Record& record : list_records(results, experiment, &status.problems)) count({&record}, status);
   status.asked = static_cast<int>(begun_folders(results, experiment).size());
+  status.held = held_runs(results, experiment);
   return status;
 }
 
@@ -66,7 +69,7 @@ std::string status_text(const std::vector<ExperimentStatus>& all) {
                    {"stale", true},
                    {"outcomes"}},
                   {}};
-  std::string reasons, stale, problems;
+  std::string reasons, stale, held, problems;
   for (const ExperimentStatus& status : all) {
     table.rows.push_back({status.experiment, std::to_string(status.asked), std::to_string(status.ok()),
                           std::to_string(status.failed), std::to_string(status.missing()),
@@ -77,9 +80,12 @@ std::string status_text(const std::vector<ExperimentStatus>& all) {
     for (const std::string& line : failure_lines(status.failures)) {
       reasons += wrapped(status.experiment + ": " + line);
     }
+    for (const HeldRun& run : status.held)
+      held += printable(status.experiment + ": " + run.sentence()) + "\n";
     for (const std::string& problem : status.problems) problems += "damaged record: " + problem + "\n";
   }
-  return table.text() + (reasons.empty() ? "" : "\nFailed runs:\n" + reasons) +
+  return table.text() + (held.empty() ? "" : "\nRuns under way:\n" + held) +
+         (reasons.empty() ? "" : "\nFailed runs:\n" + reasons) +
          (stale.empty() ? "" : "\nStale runs (bnlab run SPEC --redo stale starts them again):\n" + stale) +
          problems;
 }
@@ -96,6 +102,7 @@ Json status_json(const std::vector<ExperimentStatus>& all) {
                 {"stale_reasons", Json(status.stale_reasons)},
                 {"outcomes", Json(status.outcomes)},
                 {"failures", failures_json(status.failures)},
+                {"running", mapped(status.held, [](const HeldRun& run) { return run.json(); })},
                 {"problems", status.problems}};
   });
 }

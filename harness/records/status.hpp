@@ -7,6 +7,7 @@
 
 #include "harness/experiment/spec.hpp"
 #include "harness/records/failures.hpp"
+#include "harness/records/held_runs.hpp"
 #include "harness/records/record.hpp"
 
 namespace bnlab {
@@ -30,6 +31,7 @@ RunCounts count_runs(const Experiment& experiment, const std::vector<Record>& re
 struct ExperimentStatus : RunCounts {
   std::string experiment;
   std::vector<std::string> problems;  // records that cannot be read
+  std::vector<HeldRun> held = {};     // runs under way
 };
 
 ExperimentStatus status_of(const Experiment& experiment, const std::filesystem::path& results);
