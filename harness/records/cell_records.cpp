@@ -130,6 +130,14 @@ std::vector<double> without_seeds(const SeedValues& values) {
   return mapped(values, [](const auto& entry) { return entry.second; });
 }
 
+std::set<uint64_t> stale_seeds(const std::vector<const Record*>& records) {
+  std::set<uint64_t> seeds;
+  for (const Record* record : records) {
+    if (record->stale()) seeds.insert(record->seed());
+  }
+  return seeds;
+}
+
 std::vector<const Record*> CellRecords::one_per_seed() const {
   const auto rank = [](const Record* record) {
     return std::pair(record->status() != Status::ok, record->at("placement.emulated") != false);

@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,6 +20,8 @@ using SeedValues = std::vector<std::pair<uint64_t, double>>;  // (seed, value), 
 SeedValues paired_differences(const SeedValues& a, const SeedValues& b);
 
 std::vector<double> without_seeds(const SeedValues& values);
+// The seeds of those records that are stale.
+std::set<uint64_t> stale_seeds(const std::vector<const Record*>& records);
 
 // How a cell is called, and which cells it is compared with.
 struct CellName {

@@ -9,16 +9,27 @@
 namespace bnlab {
 namespace {
 
-// The metric by seed, of the records whose runs match the contrast's `at`.
-SeedValues values_at(const CellRecords& cell, const std::vector<const Record*>& records,
-                     const Contrast& contrast, const std::string& population) {
-  return values_by_seed(cell.records_at(contrast.at, records), contrast.metric, population);
-}
-
 struct Pairs {
   std::string placement;
-  SeedValues differences;  // a - b for the seeds that both have
+  SeedValues differences;    // a - b for the seeds that both have
+  std::set<uint64_t> stale;  // those of them where one of the two runs is stale
 };
+
+// The records of two cells on one placement, paired by seed, where their runs match the contrast's `at`.
+Pairs pairs_of(const CellRecords& a, const std::vector<const Record*>& of_a, const CellRecords& b,
+               const std::vector<const Record*>& of_b, const Contrast& contrast) {
+  const auto there = a.records_at(contrast.at, of_a), rivals = b.records_at(contrast.at, of_b);
+  Pairs pairs;
+  pairs.differences =
+      paired_differences(values_by_seed(there, contrast.metric, contrast.population),
+                         values_by_seed(rivals, contrast.metric, contrast.population_above()));
+  std::set<uint64_t> stale = stale_seeds(there);
+  stale.merge(stale_seeds(rivals));
+  for (const auto& [seed, difference] : pairs.differences) {
+    if (stale.contains(seed)) pairs.stale.insert(seed);
+  }
+  return pairs;
+}
 
 // One entry per placement that both have.
 std::vector<Pairs> paired(const CellRecords& a, const CellRecords& b, const Contrast& contrast) {
@@ -26,9 +37,8 @@ std::vector<Pairs> paired(const CellRecords& a, const CellRecords& b, const Cont
   for (const auto& [placement, records] : a.placements) {
     const auto rivals = b.placements.find(placement);
     if (rivals == b.placements.end()) continue;
-    Pairs pairs{placement,
-                paired_differences(values_at(a, records, contrast, contrast.population),
-                                   values_at(b, rivals->second, contrast, contrast.population_above()))};
+    Pairs pairs = pairs_of(a, records, b, rivals->second, contrast);
+    pairs.placement = placement;
     if (!pairs.differences.empty()) all.push_back(std::move(pairs));
   }
   return all;
@@ -41,12 +51,13 @@ Pairs most_of(const std::vector<Pairs>& all) {
   return most == all.end() ? Pairs{} : *most;
 }
 
-ContrastResult evaluate(const Contrast& contrast, const std::string& group, const SeedValues& differences) {
+ContrastResult evaluate(const Contrast& contrast, const std::string& group, const Pairs& pairs) {
   ContrastResult result;
   result.contrast = contrast;
   result.group = group;
-  result.differences = differences;
-  const std::vector<double> plain = without_seeds(differences);
+  result.differences = pairs.differences;
+  result.stale = pairs.stale;
+  const std::vector<double> plain = without_seeds(pairs.differences);
   result.interval = t_interval(plain);
   result.p = t_test_p(plain);
   result.sign_flip_p = sign_flip_p(plain);
@@ -75,12 +86,12 @@ std::vector<ContrastResult> evaluate_contrasts(const std::vector<Contrast>& cont
         if (b.strategy != contrast.above || b.group != a.group || !b.lies_at(contrast.at)) continue;
         const std::vector<Pairs> all = paired(a, b, contrast);
         if (!is_cost(contrast.metric) || all.size() < 2) {
-          results.push_back(evaluate(contrast, a.group, most_of(all).differences));
+          results.push_back(evaluate(contrast, a.group, most_of(all)));
           continue;
         }
         for (const Pairs& pairs : all) {
-          results.push_back(evaluate(contrast, (a.group == "all" ? "" : a.group + ", ") + pairs.placement,
-                                     pairs.differences));
+          results.push_back(
+              evaluate(contrast, (a.group == "all" ? "" : a.group + ", ") + pairs.placement, pairs));
         }
       }
     }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,7 @@ struct ContrastResult {
   Contrast contrast;
   std::string group;                  // the cells compared, "8x2"
   SeedValues differences;             // strategy - above
+  std::set<uint64_t> stale;           // the seeds of those that rest on a stale run
   Interval interval;                  // of the differences
   double p = 1, holm_p = 1;           // of the paired t test, as it is and after Holm's adjustment
   std::optional<double> sign_flip_p;  // nothing beyond 20 seeds

@@ -23,6 +23,7 @@ Scores scores_of(const std::vector<const RunSpec*>& runs, const std::vector<cons
   for (const std::string& population : report.populations) {
     scores.values[population] = values_by_seed(records, report.headline, population);
   }
+  scores.stale = stale_seeds(records);
   return scores;
 }
 

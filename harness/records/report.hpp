@@ -26,6 +26,7 @@ inline constexpr const char* kMissing = "missing";
 struct Scores {
   std::map<uint64_t, std::string> outcomes;  // seed -> an outcome's name, or kMissing
   std::map<std::string, SeedValues> values;  // population -> the headline metric of the runs that ended ok
+  std::set<uint64_t> stale;                  // the seeds whose runs would answer something else today
 
   int count(const std::string& outcome) const;
   std::map<std::string, int> failures() const;  // outcome -> runs, without ok and missing ones
@@ -84,6 +85,7 @@ struct ExperimentReport {
   std::shared_ptr<const Tuning> tuning;  // null without
   std::vector<std::string> learned;      // plain sentences
   RunCounts runs;
+  bool marks_stale = true;  // in its tables; not in documents, which outlive this build
 };
 
 // Mean and interval over the seeds.
@@ -96,7 +98,7 @@ ExperimentReport make_report(const Experiment& experiment, const std::vector<Rec
 
 // Text: aligned columns, at most 100 wide where the cells' names allow it.
 std::string report_text(const ExperimentReport& report);
-std::string report_markdown(const ExperimentReport& report);  // for documents: nothing depends on this build
+std::string report_markdown(const ExperimentReport& report);
 // One page with all of it, the figures (SVG) of a folder, environments and commands; nothing outside it is loaded.
 std::string report_html(const ExperimentReport& report, const std::vector<Record>& records,
                         const std::filesystem::path& figures);

@@ -38,6 +38,7 @@ Json scores_json(const Scores& scores) {
           {"missing", scores.count(kMissing)},
           {"failures", Json(scores.failures())},  // outcome -> runs
           {"outcomes", outcomes},
+          {"stale_seeds", Json(scores.stale)},
           {"values", values}};  // of the headline metric, by population
 }
 
@@ -121,6 +122,7 @@ Json contrast_json(const ContrastResult& result) {
   return {{"declared", result.contrast.as_written},
           {"at", result.group},
           {"difference", interval_json(result.differences)},
+          {"stale_seeds", Json(result.stale)},
           {"p", number(result.p)},
           {"p_holm", number(result.holm_p)},
           {"p_sign_flip", number(result.sign_flip_p)},

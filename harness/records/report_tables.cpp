@@ -26,6 +26,20 @@ std::string rate_text(const ReportRow& row) {
   return std::string("- (") + (row.emulated ? "e" : "") + (row.jobs ? "j" : "") + ")";
 }
 
+// " (2 stale)" behind the number of runs of a row, or "".
+std::string stale_text(const ExperimentReport& report, const std::set<uint64_t>& stale) {
+  return report.marks_stale && !stale.empty() ? " (" + std::to_string(stale.size()) + " stale)" : "";
+}
+
+// Whether a row of one of the two tables is marked so.
+bool marks_some(const ExperimentReport& report) {
+  const auto marked = [&](const auto& row) { return !stale_text(report, row.stale).empty(); };
+  return std::ranges::any_of(report.contrasts, marked) ||
+         std::ranges::any_of(report.cells, [&](const ReportCell& cell) {
+           return std::ranges::any_of(cell.rows, marked, &ReportRow::scores);
+         });
+}
+
 // Whether some cell was run on several placements, so that rows need to name theirs.
 bool names_placements(const ExperimentReport& report) {
   return std::ranges::any_of(report.cells, [](const ReportCell& cell) { return cell.rows.size() > 1; });
@@ -63,7 +77,8 @@ TextTable cells_table(const ExperimentReport& report) {
       if (placements) texts.push_back(row.placement);
       const std::string ok = std::to_string(row.scores.count("ok"));
       const bool complete = row.scores.count(kMissing) == 0;
-      texts.push_back(complete ? ok : ok + "/" + std::to_string(row.scores.outcomes.size()));
+      texts.push_back((complete ? ok : ok + "/" + std::to_string(row.scores.outcomes.size())) +
+                      stale_text(report, row.scores.stale));
       for (const std::string& population : report.populations) {
         texts.push_back(plus_minus(over_seeds(row.scores.values.at(population))));
       }
@@ -102,7 +117,8 @@ TextTable contrasts_table(const ExperimentReport& report) {
       verdict += " within " + significant(*contrast.equivalence_margin, 3);
     table.rows.push_back({contrast.strategy + " - " + contrast.above, result.group,
                           contrast.metric + (is_cost(contrast.metric) ? "" : " " + populations),
-                          std::to_string(result.interval.n), plus_minus(result.interval),
+                          std::to_string(result.interval.n) + stale_text(report, result.stale),
+                          plus_minus(result.interval),
                           result.sign_flip_p ? significant(*result.sign_flip_p, 2) : "-",
                           significant(result.holm_p, 2), verdict});
   }
@@ -150,6 +166,13 @@ std::vector<std::string> footnotes(const ExperimentReport& report) {
   }
   if (any([](const ReportRow& row) { return row.jobs && !row.claimed_images_per_s(); })) {
     notes.push_back("(j) ran beside other runs (--jobs), so no throughput is claimed.");
+  }
+  if (marks_some(report)) {
+    notes.push_back(
+        "(stale) so many runs of the row might come out otherwise today, because code, data or weights have "
+        "changed "
+        "since; bnlab run " +
+        report.experiment + " --redo stale starts them again.");
   }
   if (report.tuning && !report.tuning->is_settled()) {
     notes.push_back("Not tuned yet: " + report.tuning->sentence() + ", before the matrix.");

@@ -18,6 +18,19 @@ def _bnlab(*words):
                           encoding="utf-8").stdout
 
 
+def bnlab_table(name):
+    """What `bnlab report NAME --into PAGE` writes."""
+    with tempfile.TemporaryDirectory() as folder:
+        page = Path(folder) / "page.md"
+        page.write_text(f"<!-- table:{name} -->\n<!-- end -->\n", encoding="utf-8")
+        _bnlab("report", ROOT / "experiments" / f"{name}.json", "--into", page)
+        return table_in(page.read_text(encoding="utf-8"), name)
+
+
+def table_in(page, name):
+    return page.split(f"<!-- table:{name} -->\n")[1].split("<!-- end -->")[0]
+
+
 @functools.cache
 def bnlab_report(name, form):
     return _bnlab("report", name, "--format", form)
