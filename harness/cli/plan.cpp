@@ -16,6 +16,7 @@
 #include "harness/launch/survey.hpp"
 #include "harness/mapped.hpp"
 #include "harness/records/cell_records.hpp"
+#include "harness/records/disk_need.hpp"
 #include "harness/records/text_table.hpp"
 #include "harness/training/rank.hpp"
 
@@ -70,6 +71,8 @@ struct Plan {
   int to_start = 0;
   std::optional<double> seconds;            // of the runs to start
   std::optional<double> peak_memory_bytes;  // the largest rank so far
+  std::optional<double> disk_bytes;         // of the runs to start
+  std::optional<double> free_disk_bytes;
 };
 
 // What `run` does first. The ids of the matrix's own runs follow from what is chosen then.
@@ -100,17 +103,21 @@ Plan make_plan(const PlanRequest& request) {
   const std::vector<Record> records = usable_records(options.results_dir, plan.experiment.name);
   double seconds = 0;
   bool all_known = true;
+  std::vector<const RunSpec*> start;
   plan.missing = look_at_inputs(plan.runs, options);
   plan.standings = survey(plan.runs, options.redo);
   for (size_t i = 0; i < plan.runs.size(); ++i) {
     if (!plan.standings[i].starts) {
       continue;
     }
-    ++plan.to_start;
+    start.push_back(&plan.runs[i].spec);
     const auto expected = expected_seconds(plan.runs[i], records);
     all_known = all_known && expected;
     seconds += expected.value_or(0) / options.jobs;
   }
+  plan.to_start = static_cast<int>(start.size());
+  plan.disk_bytes = start.empty() ? std::nullopt : disk_need(start, records, options.jobs);
+  plan.free_disk_bytes = free_disk(options.results_dir);
   plan.seconds = all_known ? std::optional(seconds) : std::nullopt;
   for (const Record& record : records) {
     plan.peak_memory_bytes = std::max(plan.peak_memory_bytes, metric_of(record, "peak_rss_bytes"));
@@ -139,7 +146,9 @@ Json plan_json(const Plan& plan) {
           {"to_start", plan.to_start},
           {"missing", plan.missing},
           {"estimated_time_s", or_null(plan.seconds)},
-          {"peak_memory_bytes", or_null(plan.peak_memory_bytes)}};
+          {"peak_memory_bytes", or_null(plan.peak_memory_bytes)},
+          {"disk_bytes", or_null(plan.disk_bytes)},
+          {"free_disk_bytes", or_null(plan.free_disk_bytes)}};
 }
 
 // What else is said of a run, each sentence with the runs that it is said of.
@@ -176,8 +185,11 @@ void print(const Plan& plan) {
               << (plan.seconds ? duration_text(*plan.seconds) : "unknown before a first run has finished");
   }
   if (plan.peak_memory_bytes) {
-    std::cout << "; largest peak memory of a rank so far: " << fixed(*plan.peak_memory_bytes / (1 << 20), 0)
-              << " MiB";
+    std::cout << "; largest peak memory of a rank so far: " << mib(*plan.peak_memory_bytes);
+  }
+  if (plan.disk_bytes && plan.free_disk_bytes) {
+    std::cout << "; disk: about " << mib(*plan.disk_bytes) << " of " << mib(*plan.free_disk_bytes)
+              << " that are free";
   }
   std::cout << "\n";
   for (const std::string& remark : plan.remarks) {

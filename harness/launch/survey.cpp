@@ -1,16 +1,19 @@
 #include "harness/launch/survey.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <iostream>
 
 #include "harness/error.hpp"
 #include "harness/mapped.hpp"
+#include "harness/records/disk_need.hpp"
 #include "harness/records/inputs.hpp"
+#include "harness/records/text_table.hpp"
 
 namespace bnlab {
 namespace {
 
-constexpr uintmax_t kLeastSpace = uintmax_t{64} << 20;  // bytes
+constexpr double kLeastSpace = 64 << 20;  // bytes
 
 const std::vector<std::string> kRedo = {"stale", "failed", "all"};
 
@@ -81,15 +84,23 @@ void keep_spec(const Experiment& experiment, const std::string& results, std::ve
   write_atomically(file, text);
 }
 
-void refuse_full_disk(const std::string& results) {
+void look_at_disk(const Experiment& experiment, const std::vector<PlacedRun>& start,
+                  const LaunchOptions& options, std::vector<std::string>& remarks) {
+  const std::string& results = options.results_dir;
   std::error_code unknown;
   std::filesystem::create_directories(results, unknown);
-  const auto space = std::filesystem::space(results, unknown);
-  if (!unknown && space.available < kLeastSpace) {
+  const std::optional<double> left = free_disk(results);
+  const std::string cure = "; free some, or name another folder with --results";
+  if (left && *left < kLeastSpace) {
     throw Error(Error::Kind::environment,
-                results + ": " + std::to_string(space.available >> 20) +
-                    " MiB of disk are left, too few for records and weights; free some, "
-                    "or name another folder with --results");
+                results + ": " + mib(*left) + " of disk are left, too few for records and weights" + cure);
+  }
+  const std::vector<const RunSpec*> runs = mapped(start, [](const PlacedRun& run) { return &run.spec; });
+  const auto need = disk_need(runs, list_records(results, experiment.name), options.jobs);
+  if (left && need && *need > *left) {
+    remarks.push_back("the runs to start will take about " + mib(*need) +
+                      " of disk, as far as finished ones tell, and " + mib(*left) + " are left in " +
+                      results + cure);
   }
 }
 
@@ -113,6 +124,20 @@ void count_skipped(const Standing& standing, LaunchSummary& summary) {
   if (!standing.stale.empty()) {
     ++summary.stale[standing.stale];
   }
+}
+
+std::optional<double> free_disk(const std::string& results) {
+  std::filesystem::path folder = std::filesystem::absolute(results);
+  while (!std::filesystem::exists(folder) && folder.has_relative_path()) {
+    folder = folder.parent_path();
+  }
+  std::error_code unknown;
+  const auto space = std::filesystem::space(folder, unknown);
+  return unknown ? std::nullopt : std::optional(static_cast<double>(space.available));
+}
+
+std::string mib(double bytes) {
+  return fixed(std::ceil(bytes / (1 << 20)), 0) + " MiB";
 }
 
 std::vector<Standing> survey(const std::vector<PlacedRun>& runs, const std::vector<std::string>& redo) {
@@ -167,7 +192,7 @@ std::vector<PlacedRun> runs_to_start(const Experiment& experiment, std::vector<P
                                         " runs to start lack what they read:\n" + joined(missing, "\n"));
   }
   if (!start.empty()) {
-    refuse_full_disk(options.results_dir);
+    look_at_disk(experiment, start, options, remarks);
   }
   for (const std::string& message : missing) {
     remarks.push_back("whether finished runs are up to date could not be seen: " + message);

@@ -2,6 +2,7 @@
 // start.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,6 +32,10 @@ bool finished_since(const PlacedRun& run, const std::string& folder);
 // Looks at the data and weights that the runs read, and fills in PlacedRun::inputs. Returns what is missing of them, each
 // message once: such runs cannot start.
 std::vector<std::string> look_at_inputs(std::vector<PlacedRun>& runs, const LaunchOptions& options);
+
+// Bytes that are left where the results go, whether the folder is there yet or not; nothing where the disk does not tell.
+std::optional<double> free_disk(const std::string& results);
+std::string mib(double bytes);  // "12 MiB"
 
 // Looks at inputs and records of the runs and returns those that start. The others are counted in `summary`; damaged records
 // are remarked upon. The spec and what the runs read are kept in the experiment's folder. Throws Error (usage) if files are missing that a run needs which is to start.

@@ -1,6 +1,7 @@
 // What `run` and `plan` say of runs that were made before, and of the spec that they are given.
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 
 #include "harness/json.hpp"
 #include "tests/cli/on_results.hpp"
@@ -35,6 +36,25 @@ TEST_F(RunAgain, StaleRunsAreToldWithReasonAndCure) {
   EXPECT_TRUE(has(again.err, "stale: 1 finished run")) << again.err;
   EXPECT_TRUE(has(again.err, "--redo stale")) << again.err;
   EXPECT_TRUE(has(call_with_results({"plan", spec}).out, "ok, stale"));
+  EXPECT_TRUE(has(call_with_results({"report", spec}).out, "1 (1 stale)"));
+  const std::string page = scratch_ / "page.md";
+  std::ofstream(page) << "<!-- table:fake -->\n<!-- end -->\n";
+  EXPECT_EQ(call_with_results({"report", spec, "--into", page}).code, 0);
+  EXPECT_TRUE(has(read_text(page), "left") && !has(read_text(page), "stale)")) << read_text(page);
+}
+
+TEST_F(RunAgain, TooLittleDiskIsToldBeforehand) {
+  const auto spec = scratch_.write_spec(test::behaves("ok"), R"(, "matrix": {"seed": [0, 1]})");
+  EXPECT_FALSE(has(call_with_results({"plan", spec}).out, "disk:")) << "nothing is known yet";
+  call_with_results({"run", spec, "--only", "seed=0"});
+  const std::string folder = scratch_.records().at(0).file().parent_path();
+  std::ofstream(folder + "/weights.safetensors") << "";
+  EXPECT_TRUE(has(call_with_results({"plan", spec}).out, "; disk: about 1 MiB of "));
+  std::filesystem::resize_file(folder + "/weights.safetensors", uintmax_t{8} << 40);  // which takes no disk
+  EXPECT_TRUE(has(call_with_results({"plan", spec}).out, "; disk: about 8388609 MiB of "));
+  const Answer answer = call_with_results({"run", spec});
+  EXPECT_EQ(answer.code, 0) << "it is a guess, and no reason to refuse";
+  EXPECT_TRUE(has(answer.err, "the runs to start will take about 8388609 MiB of disk")) << answer.err;
 }
 
 TEST_F(RunAgain, KeysAreOverriddenAndKeptWithTheResults) {
