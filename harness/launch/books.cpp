@@ -59,6 +59,20 @@ Books::Books(const Experiment& experiment, const LaunchOptions& options, std::st
   }
 }
 
+Books::~Books() {
+  for (auto& [folder, held] : claims_) {
+    try {
+      if (std::filesystem::exists(std::filesystem::path(folder) /
+                                  kRecordFile)) {  // only the last step is missing
+        held.claim.publish(/*keep_counting=*/false);
+      } else {
+        held.claim.withdraw();
+      }
+    } catch (const std::exception&) {  // it stays, and its process is seen to be dead
+    }
+  }
+}
+
 Books::Turn Books::claim(PlacedRun& run, LaunchSummary& summary, bool last_look) {
   std::string holder;
   const auto finished = [&](const std::filesystem::path& folder) { return finished_since(run, folder); };
@@ -120,7 +134,8 @@ bool Books::taken_over(const PlacedRun& run, LaunchSummary& summary) {
 }
 
 void Books::ended(const PlacedRun& run, RunEnd end, LaunchSummary& summary, bool contact_lost) {
-  auto [claim, jobs] = std::move(claims_.extract(run.folder).mapped());
+  const auto held = claims_.find(run.folder);
+  auto& [claim, jobs] = held->second;
   end.outcome.message = printable(end.outcome.message);
   const int attempts = claim.attempts();
   if (contact_lost && attempts >= kMostAttempts) {
@@ -143,7 +158,9 @@ void Books::ended(const PlacedRun& run, RunEnd end, LaunchSummary& summary, bool
       throw;
     }
   }
-  if (!claim.publish(contact_lost && end.outcome.status == Status::interrupted)) {
+  const bool published = claim.publish(contact_lost && end.outcome.status == Status::interrupted);
+  claims_.erase(held);
+  if (!published) {
     left_to_others(run, kTakenOver, summary);
     return;
   }

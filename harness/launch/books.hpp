@@ -21,6 +21,11 @@ class Books {
   // `runs` are about to be run; the user reads `remarks` first. `launcher` is what the records call it.
   Books(const Experiment& experiment, const LaunchOptions& options, std::string launcher,
         const std::vector<PlacedRun>& runs, const std::vector<std::string>& remarks);
+  // Gives back the runs that have not ended. They are under way only where the disk or the machine failed this process, which
+  // tells nothing about them.
+  ~Books();
+  Books(const Books&) = delete;
+  Books& operator=(const Books&) = delete;
 
   enum class Turn { ours, held, settled };
   // Claims the run and makes run.folder the one in which this attempt works, where it is ours. Settled is a run that

@@ -70,7 +70,12 @@ class OwnRanks {
     const auto on_gpu = [](const PlacedRun& run) { return run.placement.device == "cuda"; };
     gpus_ = GpuShares(std::ranges::any_of(waiting_, on_gpu) ? visible_gpus() : 0);
     Books books(experiment_, options_, "bnlab", waiting_, remarks);
-    watch_all(books);
+    try {
+      watch_all(books);
+    } catch (const std::exception&) {
+      running_.clear();  // before the books give their runs back
+      throw;
+    }
     return summary_;
   }
 

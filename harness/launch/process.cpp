@@ -112,7 +112,9 @@ Process::Process(const ChildCommand& command) {
     if (id_ > 0) {
       wait();
     }
-    throw Error(Error::Kind::environment, "cannot start " + command.argv[0] + ": " + strerror(error));
+    const std::string output = command.log_file.empty() ? "" : " with its output in " + command.log_file;
+    throw Error(Error::Kind::environment,
+                "cannot start " + command.argv[0] + output + ": " + strerror(error));
   }
 }
 

@@ -60,14 +60,20 @@ std::optional<RankReport> read_report(const std::string& run_dir, int rank) {
   if (!std::filesystem::exists(file)) {
     return std::nullopt;
   }
-  const Json json = read_json(file);
-  RankReport report;
-  report.status = json.at("status").get<std::string>();
-  report.message = json.at("message").get<std::string>();
-  report.lost_contact = json.at("lost_contact").get<bool>();
-  report.result = json.at("result");
-  report.notes = json.at("notes").get<std::vector<std::string>>();
-  return report;
+  try {
+    const Json json = read_json(file);
+    RankReport report;
+    report.status = json.at("status").get<std::string>();
+    report.message = json.at("message").get<std::string>();
+    report.lost_contact = json.at("lost_contact").get<bool>();
+    report.result = json.at("result");
+    report.notes = json.at("notes").get<std::vector<std::string>>();
+    return report;
+  } catch (const Error&) {
+    return std::nullopt;
+  } catch (const Json::exception&) {
+    return std::nullopt;
+  }
 }
 
 int rank_main(const std::string& job_file) {

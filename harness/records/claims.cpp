@@ -69,6 +69,13 @@ bool make(const fs::path& claim, const Company& company) {
   throw_errno("cannot write", claim);
 }
 
+// Whether the folder was renamed. False where it is not there, because somebody else was faster, or never was.
+bool moved(const fs::path& folder, const fs::path& to) {
+  if (::rename(folder.c_str(), to.c_str()) == 0) return true;
+  if (errno == ENOENT || errno == ENOTEMPTY || errno == EEXIST) return false;
+  throw_errno("cannot rename to", to);
+}
+
 // What is deleted and written for a run must lie in its folder, and not where a link leads.
 void refuse_links(const fs::path& run_folder) {
   for (const fs::path& part : {run_folder.parent_path(), run_folder}) {
@@ -102,9 +109,14 @@ std::optional<Claim> Claim::take(const fs::path& run_folder, const Company& comp
       continue;  // somebody was faster: look again
     }
     Claim claim(run_folder, number, company.text(), steal_after);
-    if (finished(run_folder) || !claim.inherit(finished)) {
-      claim.clear_up();
-      return std::nullopt;
+    try {
+      if (finished(run_folder) || !claim.inherit(finished)) {
+        claim.clear_up();
+        return std::nullopt;
+      }
+    } catch (const std::exception&) {  // the disk refuses, which is no attempt at the run
+      ::unlink(claim_file(run_folder, number).c_str());
+      throw;
     }
     if (claim.owns()) {
       return claim;
@@ -129,13 +141,13 @@ int Claim::attempts() const {
 // finished: it has become so since the claim was made, or its process died just before the last step.
 bool Claim::inherit(const Finished& finished) {
   const fs::path own = attempt_folder(run_folder_, 0);
-  if (::rename(run_folder_.c_str(), own.c_str()) == 0 && finished(own)) {
+  if (moved(run_folder_, own) && finished(own)) {
     becomes_the_runs(own);
     return false;
   }
   for (const Numbered& earlier : std::views::reverse(attempt_folders_of(run_folder_))) {
-    if (earlier.number < number_ && ::rename(earlier.path.c_str(), folder_.c_str()) == 0) {
-      break;  // where that fails, somebody else was faster
+    if (earlier.number < number_ && moved(earlier.path, folder_)) {
+      break;
     }
   }
   if (finished(folder_)) {
@@ -170,14 +182,11 @@ bool Claim::beat() {
 
 // One rename; false where somebody else was faster.
 bool Claim::becomes_the_runs(const fs::path& folder) const {
-  if (::rename(folder.c_str(), run_folder_.c_str()) == 0) {
-    const int parent = ::open(run_folder_.parent_path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    ::fsync(parent);  // the new name must survive a power cut
-    ::close(parent);
-    return true;
-  }
-  if (errno == ENOENT || errno == ENOTEMPTY || errno == EEXIST) return false;
-  throw_errno("cannot rename to", run_folder_);
+  if (!moved(folder, run_folder_)) return false;
+  const int parent = ::open(run_folder_.parent_path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  ::fsync(parent);  // the new name must survive a power cut
+  ::close(parent);
+  return true;
 }
 
 // Removes what attempts at a run that has come to an end have left, this one's claim last. Where the run was taken over, a

@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <cerrno>
+
 #include "harness/error.hpp"
 #include "harness/records/claim_holder.hpp"
 #include "harness/records/run_folder.hpp"
@@ -14,8 +16,16 @@ Company::Company(const fs::path& results)
     : file_(results / ".running" / this_process()), text_(this_holder()) {
   constexpr int kMostTries = 10;  // the last of the others may remove the folder between two lines
   for (int tries = 1;; ++tries) {
-    std::error_code none;
-    fs::create_directories(file_.parent_path(), none);  // what is wrong with it, the next line says
+    std::error_code problem;
+    fs::create_directories(file_.parent_path(), problem);
+    if (problem == std::errc::permission_denied ||
+        (::access(file_.parent_path().c_str(), W_OK) != 0 && errno == EACCES)) {
+      throw Error(
+          Error::Kind::environment,
+          file_.parent_path().string() +
+              ": permission denied; users who share a results folder need a group of their own for it, "
+              "the group's right to write, and umask 002");
+    }
     try {
       write_atomically(file_, text_ + "\n");
       return;

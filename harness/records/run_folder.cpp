@@ -103,7 +103,7 @@ void write_atomically(const std::filesystem::path& file, std::string_view text) 
 }
 
 void make_folder(const std::filesystem::path& folder) {
-  if (::mkdir(folder.c_str(), 0755) == 0) {
+  if (::mkdir(folder.c_str(), 0777) == 0) {
     Descriptor(folder.parent_path(), O_RDONLY | O_DIRECTORY).sync();
   } else if (errno != EEXIST) {
     fail("cannot make", folder);

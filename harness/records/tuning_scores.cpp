@@ -9,6 +9,8 @@
 namespace bnlab {
 namespace {
 
+constexpr const char* kCure = "; remove the file, and bnlab run makes it anew";
+
 std::filesystem::path tuning_file(const std::filesystem::path& results, const std::string& experiment) {
   return experiment_folder(results, experiment) / kTuningFile;
 }
@@ -49,9 +51,8 @@ Json scores_json(const TuningScores& scores) {
 TuningScores read_scores(const Json& json, const std::filesystem::path& file) {
   const auto is_score = [](const Json& value) { return value.is_null() || value.is_number(); };
   if (!json.is_object() || !std::ranges::all_of(json, is_score)) {
-    throw Error(Error::Kind::data, file.string() +
-                                       ": expected a number or null for the id of each run that tuned; "
-                                       "remove the file, and bnlab run makes it anew");
+    throw Error(Error::Kind::data,
+                file.string() + ": expected a number or null for the id of each run that tuned" + kCure);
   }
   TuningScores scores;
   for (const auto& [run_id, score] : json.items()) {
@@ -75,8 +76,16 @@ void keep_scores(const Experiment& experiment, const TuningScores& scores,
 
 TuningScores kept_scores(const std::string& experiment, const std::filesystem::path& results) {
   const std::filesystem::path file = tuning_file(results, experiment);
-  return std::filesystem::exists(file) ? read_scores(value_at(read_json(file), "scores"), file)
-                                       : TuningScores();
+  if (!std::filesystem::exists(file)) {
+    return {};
+  }
+  Json json;
+  try {
+    json = read_json(file);
+  } catch (const Error& error) {
+    throw Error(error.kind(), error.what() + std::string(kCure));
+  }
+  return read_scores(value_at(json, "scores"), file);
 }
 
 }  // namespace bnlab

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -52,6 +53,16 @@ TEST(WriteAtomically, IsWholeWheneverTheWriterIsKilled) {
     ::waitpid(writer, nullptr, 0);
     ASSERT_EQ(read_json(file).at("text").get<std::string>().size(), size_t{1} << 20) << "attempt " << attempt;
   }
+}
+
+TEST(MakeFolder, LeavesRightsToTheUsersMask) {
+  const TemporaryFolder folder;
+  const mode_t before = ::umask(002);
+  make_folder(folder.path() / "checkpoints");
+  ::umask(before);
+  using std::filesystem::perms;
+  EXPECT_NE(std::filesystem::status(folder.path() / "checkpoints").permissions() & perms::group_write,
+            perms::none);
 }
 
 TEST(WriteAtomically, MendsTextThatIsNotUtf8) {
