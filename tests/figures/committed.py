@@ -3,7 +3,6 @@
 import functools
 import os
 import re
-import shutil
 import subprocess
 import tempfile
 from pathlib import Path
@@ -48,12 +47,23 @@ def answered():
     return [name for name in names if re.search(r"^\*\*Answer\.\*\*", findings_of(name), re.MULTILINE)]
 
 
+_MARK, _END = "<!-- table:answers -->\n", "<!-- end -->"
+
+
+@functools.cache
+def _answers():
+    """The table of answers, with links as from the README."""
+    with tempfile.TemporaryDirectory() as folder:
+        page = Path(folder) / "page.md"
+        page.write_text(_MARK + _END + "\n", encoding="utf-8")
+        _bnlab("answers", *answered(), "--into", page)
+        there = os.path.relpath(ROOT / "results", Path(folder).resolve())
+        return page.read_text(encoding="utf-8").removeprefix(_MARK).split(_END)[0].replace(f"]({there}/", "](results/")
+
+
 def with_answers(document):
     """The text of a document of this project, its table of answers written again."""
-    with tempfile.TemporaryDirectory() as folder:
-        copy = shutil.copy(ROOT / document, folder)
-        _bnlab("answers", *answered(), "--into", copy)
-        pages_from_there = os.path.relpath(ROOT / "results", Path(folder).resolve())
-        pages = os.path.relpath(ROOT / "results", (ROOT / document).parent)
-        text = Path(copy).read_text(encoding="utf-8").replace(f"]({pages_from_there}/", f"]({pages}/")
-        return text.replace("](./", "](")
+    before, table = (ROOT / document).read_text(encoding="utf-8").split(_MARK)
+    pages = os.path.relpath(ROOT / "results", (ROOT / document).parent) + "/"
+    answers = _answers().replace("](results/", f"]({pages}").replace("](./", "](")
+    return before + _MARK + answers + _END + table.split(_END, 1)[1]

@@ -79,13 +79,17 @@ def _read(digits):
 
 
 def is_right(number, fact):
-    if number.half_width is not None and fact.half_width is None:
-        return False
     if number.unit == "p <":
         return fact.kind == "p" and fact.value < number.value
-    return any(kind == fact.kind and _rounds(fact.value * factor, number.value, number.step) and
-               (number.half_width is None or _rounds(fact.half_width * factor, number.half_width, number.half_step))
-               for kind, factor in UNITS[number.unit])
+    return any(_rounds(value, number.value, number.step) for value in values_for(number, fact))
+
+
+def values_for(number, fact):
+    """The fact in the unit of the number, once for each kind that it may be; none where the kind or the interval differs."""
+    for kind, factor in UNITS[number.unit]:
+        if kind == fact.kind and (number.half_width is None or fact.half_width is not None and
+                                  _rounds(fact.half_width * factor, number.half_width, number.half_step)):
+            yield fact.value * factor
 
 
 def _rounds(exact, written, step):

@@ -9,6 +9,7 @@ import re
 import tempfile
 import unittest
 from pathlib import Path
+from unittest import mock
 
 import plot  # first: it says where the modules of the figures are
 
@@ -47,7 +48,8 @@ class CommittedResults(unittest.TestCase):
                 continue
             report = reports.read(io.StringIO(bnlab_report(name, "json")))
             style.apply()
-            with tempfile.TemporaryDirectory() as out, contextlib.redirect_stdout(io.StringIO()):
+            with tempfile.TemporaryDirectory() as out, contextlib.redirect_stdout(io.StringIO()), \
+                    mock.patch.object(style, "save_picture", return_value=[]):  # the numbers are compared, in the CSV
                 plot.draw_all(report, out, figures)
                 for figure in figures:
                     self.assertEqual((Path(out) / f"{figure}.csv").read_text(encoding="utf-8"),
