@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Draws the figures of an experiment, or of all experiments in a results folder, from what `bnlab report` says of it.
 #   scripts/plot.sh results/quickstart [--spec SPEC] [--out DIR] [--strategies LABEL...] [--figures NAME...] [--bare]
-# Of a folder that `bnlab predict` has written it draws the contact sheet.
-#   scripts/plot.sh predictions
+# Of a folder that `bnlab predict` has written it draws the contact sheet, with titles for the runs if wanted.
+#   scripts/plot.sh predictions [--titles TEXT...]
 # The spec is the folder's own (spec.json), else NAME.json below experiments/, unless --spec names another. Needs
 # build/release/bnlab, or what BNLAB_PROGRAM names, and a Python with matplotlib: BNLAB_PYTHON, else .venv of setup.sh.
 set -euo pipefail
@@ -43,7 +43,7 @@ draw() {
 }
 
 if [ -f "$folder/predictions.json" ]; then
-  exec "$python" -B "$root/scripts/figures/contact_sheet.py" "$folder"
+  exec "$python" -B "$root/scripts/figures/contact_sheet.py" "$folder" ${drawing[@]+"${drawing[@]}"}
 fi
 
 holds_records() { compgen -G "$1/*/*/record.json" >/dev/null; }

@@ -1,10 +1,12 @@
 """The pictures that `bnlab predict` has written, on one sheet: image, truth, and each run's answer beside them.
 
-  python3 scripts/figures/contact_sheet.py predictions        (scripts/plot.sh predictions calls it)
+  python3 scripts/figures/contact_sheet.py predictions [--titles TEXT...]        (scripts/plot.sh predictions calls it)
 
-Writes contact_sheet.png into the folder. Exit status: 0; 1 the folder holds no predictions.
+Writes contact_sheet.png into the folder. `--titles`: of the runs, in their order, in place of what tells them apart.
+Exit status: 0; 1 the folder holds no predictions, or as many titles as it has not runs; 2 usage.
 """
 
+import argparse
 import json
 import os
 import sys
@@ -28,12 +30,14 @@ def titles(runs):
     return named
 
 
-def draw(folder):
+def draw(folder, given_titles=None):
     with open(os.path.join(folder, "predictions.json"), encoding="utf-8") as file:
         predictions = json.load(file)
     samples, runs = predictions["samples"], predictions["runs"][:_MOST_COLUMNS - 2]
+    if given_titles and len(given_titles) != len(predictions["runs"]):
+        raise ValueError(f"expected {len(predictions['runs'])} titles, one per run, got {len(given_titles)}")
     columns = [("image", [sample["image"] for sample in samples]), ("truth", [sample["truth"] for sample in samples])]
-    columns += [(title, run["answers"]) for title, run in zip(titles(runs), runs)]
+    columns += [(title, run["answers"]) for title, run in zip(given_titles or titles(runs), runs)]
     first = imread(os.path.join(folder, samples[0]["image"]))
     height = _CELL * first.shape[0] / first.shape[1]
     left_out = len(predictions["runs"]) - len(runs)
@@ -56,11 +60,16 @@ def draw(folder):
 
 
 def main():
+    parser = argparse.ArgumentParser(prog="contact_sheet", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", help="what bnlab predict has written")
+    parser.add_argument("--titles", nargs="+", metavar="TEXT", help="of the runs, in their order")
+    options = parser.parse_args()
     style.apply()
     try:
-        print(draw(sys.argv[1]))
+        print(draw(options.folder, options.titles))
     except (OSError, ValueError, KeyError, IndexError) as error:
-        print(f"plot.sh: {sys.argv[1]}: no predictions to draw ({error})", file=sys.stderr)
+        print(f"plot.sh: {options.folder}: no predictions to draw ({error})", file=sys.stderr)
         return 1
     return 0
 

@@ -26,12 +26,24 @@ class ContactSheet(unittest.TestCase):
         self.assertEqual(titles([self.run_of("sync"), self.run_of("sync", towers=4)]), ["sync\n8x2", "sync\n4x2"])
         self.assertEqual(titles([self.run_of("sync"), self.run_of("sync", 1)]), ["sync\n8x2\nseed 0", "sync\n8x2\nseed 1"])
 
+    def predicted(self):
+        """A folder with the pictures of two runs."""
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        matplotlib.image.imsave(f"{folder.name}/a.png", [[0.0, 1.0], [1.0, 0.0]])
+        predictions = {"task": {"name": "shapes"}, "population": "saved",
+                       "samples": [{"sample": 3, "image": "a.png", "truth": "a.png"}],
+                       "runs": [self.run_of("sync"), self.run_of("none")]}
+        Path(folder.name, "predictions.json").write_text(json.dumps(predictions), encoding="utf-8")
+        return folder.name
+
     def test_draws_a_row_per_sample_and_a_column_per_run(self):
-        with tempfile.TemporaryDirectory() as folder:
-            matplotlib.image.imsave(f"{folder}/a.png", [[0.0, 1.0], [1.0, 0.0]])
-            predictions = {"task": {"name": "shapes"}, "population": "saved",
-                           "samples": [{"sample": 3, "image": "a.png", "truth": "a.png"}],
-                           "runs": [self.run_of("sync"), self.run_of("none")]}
-            Path(folder, "predictions.json").write_text(json.dumps(predictions), encoding="utf-8")
-            picture = matplotlib.image.imread(contact_sheet.draw(folder))
-            self.assertGreater(picture.shape[1], picture.shape[0])  # one row of four
+        picture = matplotlib.image.imread(contact_sheet.draw(self.predicted()))
+        self.assertGreater(picture.shape[1], picture.shape[0])  # one row of four
+
+    def test_titles_can_be_given_one_per_run(self):
+        folder = self.predicted()
+        plain, titled = (Path(contact_sheet.draw(folder, titles)).read_bytes() for titles in (None, ["with it", "without"]))
+        self.assertNotEqual(plain, titled)
+        with self.assertRaisesRegex(ValueError, "expected 2 titles, one per run, got 1"):
+            contact_sheet.draw(folder, ["alone"])
