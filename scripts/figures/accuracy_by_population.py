@@ -5,6 +5,7 @@ A panel per grouping and kind of shards, so that iid and sorted shards of one ex
 """
 
 import layout
+import published
 import report as reports
 import style
 from drawing import Drawing, Nothing, metric_name
@@ -29,16 +30,19 @@ def draw(report, cells, condition, styles):
         raise Nothing("only one population, saved, was evaluated")
     strategies = [label for label in styles if any(cell.strategy == label for cell in touched)]
 
+    known = report.published(report.headline, touched)
     columns = min(_COLUMNS, len(panels))
     lines = -(-len(panels) // columns)
     figure, all_axes = layout.new_page(
         f"How good is each strategy's {metric_name(report.headline)}, and with which statistics?",
         _caption(report, cells, touched, populations, condition), style.DOUBLE, lines * (0.55 + _ROW * len(strategies)),
         rows=lines, columns=columns, sharex=True, sharey=True,
-        legend={population: style.Style(*_look(population, populations), "") for population in populations})
+        legend={population: style.Style(*_look(population, populations), "") for population in populations},
+        references=published.legend(known))
     rows = []
     for axes, panel in zip(all_axes.flat, panels):
         rows += _draw_panel(axes, panel, touched, strategies, populations)
+        published.draw(axes, known, upright=True)
         axes.set_title(_panel_text(panel, panels), loc="left", color=style.GREY)
         axes.set_xlabel(metric_name(report.headline))
         axes.tick_params(axis="x", labelbottom=True)
@@ -49,7 +53,7 @@ def draw(report, cells, condition, styles):
     first.set_yticks(range(len(strategies)), strategies)
     first.set_ylim(len(strategies) - 0.45, -0.55)
     _keep_to_shares(first, rows)
-    return Drawing(figure, rows, _sentence(touched, populations, panels, report.headline))
+    return Drawing(figure, rows + published.rows(known), _sentence(touched, populations, panels, report.headline))
 
 
 def _panel(cell):

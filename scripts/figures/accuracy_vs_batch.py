@@ -5,6 +5,7 @@ own statistics where that was recorded.
 """
 
 import layout
+import published
 import report as reports
 import style
 from drawing import Drawing, Nothing, metric_name
@@ -33,14 +34,17 @@ def draw(report, cells, condition, styles):
     if with_batch:
         populations["batch"] = [cell for cell in touched if cell.strategy in with_batch]
 
+    known = report.published(headline, touched)
     figure, all_axes = layout.new_page(
         f"How does {metric_name(headline)} depend on the images per tower?",
         _caption(report, cells, populations, strategies, globals_, condition),
         style.DOUBLE, 2.75, columns=len(populations), sharey=True,
-        legend={label: styles[label] for label in strategies} if len(strategies) > _MOST_LABELS else None)
+        legend={label: styles[label] for label in strategies} if len(strategies) > _MOST_LABELS else None,
+        references=published.legend(known))
     rows, labelled = [], []
     for axes, (population, drawn_cells) in zip(all_axes[0], populations.items()):
         ends, drawn = _draw_lines(axes, drawn_cells, strategies, styles, population)
+        published.draw(axes, known)
         rows += drawn
         labelled.append((axes, ends))
         axes.set_xscale("log", base=2)
@@ -57,7 +61,7 @@ def draw(report, cells, condition, styles):
                                     for cell in drawn_cells if cell.failed])
     if len(strategies) <= _MOST_LABELS:
         layout.label_line_ends(figure, labelled)
-    return Drawing(figure, rows, _sentence(touched, batches, headline))
+    return Drawing(figure, rows + published.rows(known), _sentence(touched, batches, headline))
 
 
 def _draw_lines(axes, cells, strategies, styles, population):

@@ -9,6 +9,7 @@ from matplotlib.transforms import Bbox
 import style
 
 _LINE = 0.128  # inches from one caption line to the next
+_LEGEND_LINE = 0.17  # and from one line of a legend to the next, with room for two legends under each other
 LIST_LINE = 0.125  # and from one line of a list to the next
 _MARGIN = 0.06
 
@@ -20,10 +21,15 @@ def _text_width(text):
     return width / measure.figure.dpi
 
 
-def _legend_columns(legend, width):
-    """As many as fit with the widest label in each."""
-    widest = max(map(_text_width, legend), default=0) + 0.55
-    return max(1, min(len(legend), int((width - 2 * _MARGIN) / widest)))
+def _legend_columns(labels, width):
+    """As many as fit, each as wide as its widest label. Labels stand under each other, the first columns hold one more."""
+    widths = [_text_width(label) + 0.55 for label in labels]
+    for columns in range(len(labels), 1, -1):
+        each, more = divmod(len(labels), columns)
+        starts = [k * each + min(k, more) for k in range(columns + 1)]
+        if sum(max(widths[start:end]) for start, end in zip(starts, starts[1:])) <= width - 2 * _MARGIN:
+            return columns
+    return 1
 
 
 def _wrap(text, width):
@@ -55,17 +61,18 @@ def list_aside(figure, entries, width):
         figure.text((left + 0.2) / page_width, y, text, size=style.SMALL, va="center")
 
 
-def new_page(title, caption, width, panel_height, rows=1, columns=1, legend=None, aside=0, **subplots):
+def new_page(title, caption, width, panel_height, rows=1, columns=1, legend=None, references=None, aside=0, **subplots):
     """(figure, axes [rows, columns]): the height grows with the caption, the panels keep theirs (inches, all rows).
 
-    `legend`: label -> Style of the strategies to name in rows under the title; `aside`: inches at the right that the
-    panels leave free.
+    `legend`: label -> Style of the strategies to name in rows under the title; `references`: likewise of lines to compare
+    with, named under each other; `aside`: inches at the right that the panels leave free.
     """
     lines = [] if style.Page.bare else _wrap(caption, width - 2 * _MARGIN)
-    columns_of_legend = _legend_columns(legend or {}, width)
+    legends = [(named, columns, _LEGEND_LINE * -(-len(named) // columns))
+               for named, columns in ((legend, _legend_columns(list(legend or ()), width)), (references, 1)) if named]
     bottom = len(lines) * _LINE + 2 * _MARGIN if lines else 0
     title_height = 0 if style.Page.bare else 0.30
-    top = title_height + (0.06 + 0.17 * -(-len(legend) // columns_of_legend) if legend else 0)
+    top = title_height + (0.06 + sum(lines for _, _, lines in legends) if legends else 0)
     height = top + panel_height + bottom
     figure = FigureCanvasAgg(Figure(figsize=(width, height), layout="constrained")).figure
     figure.get_layout_engine().set(rect=(0, bottom / height, 1 - aside / width, panel_height / height), w_pad=0.05, h_pad=0.04)
@@ -74,12 +81,13 @@ def new_page(title, caption, width, panel_height, rows=1, columns=1, legend=None
     for k, line in enumerate(lines):
         figure.text(_MARGIN / width, (bottom - _MARGIN - k * _LINE) / height, line, va="top", size=style.SMALL,
                     color=style.GREY)
-    if legend:
+    below = title_height or 0.06
+    for named, columns_of_legend, its_height in legends:
         handles = [Line2D([], [], color=look.colour, marker=look.marker, linestyle=look.dash, label=label)
-                   for label, look in legend.items()]
-        figure.legend(handles=handles, loc="upper left", bbox_to_anchor=(_MARGIN / width, 1 - (title_height or 0.06) / height),
-                      borderpad=0, borderaxespad=0, ncols=columns_of_legend, handlelength=3.2, columnspacing=1.5
-                      ).set_in_layout(False)
+                   for label, look in named.items()]
+        figure.legend(handles=handles, loc="upper left", bbox_to_anchor=(_MARGIN / width, 1 - below / height), borderpad=0,
+                      borderaxespad=0, ncols=columns_of_legend, handlelength=3.2, columnspacing=1.5).set_in_layout(False)
+        below += its_height
     return figure, figure.subplots(rows, columns, squeeze=False, **subplots)
 
 

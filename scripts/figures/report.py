@@ -11,6 +11,7 @@ Grouping = namedtuple("Grouping", "towers batch")  # images of one tower: a numb
 Quantity = namedtuple("Quantity", "n mean half_width seeds")  # half_width is None where n < 2; seeds: seed -> value
 
 Site = namedtuple("Site", "name numbers")  # of a norm site: key -> Quantity
+Published = namedtuple("Published", "metric low high source")  # low and high are the same where it is one number
 
 
 class _Every:
@@ -84,6 +85,7 @@ class Cell(Scores):
         super().__init__(given)
         batch = given["batch_per_tower"]
         self.strategy, self.group = given["strategy"], given["group"]
+        self.name = self.strategy if self.group == "all" else f"{self.group} {self.strategy}"
         self.grouping = Grouping(given["towers"], tuple(batch) if isinstance(batch, list) else batch)
         self.conditions = given["conditions"]
         self.evaluated = set(given["evaluated"])
@@ -128,6 +130,8 @@ class Report:
         self.name = given["experiment"]
         self.cells = [Cell(cell) for cell in given["cells"]]
         self.contrasts = [Contrast(contrast, self.cells) for contrast in given["contrasts"]]
+        self._published = [(Published(each["metric"], each["from"], each["to"], each["source"]), each["cell"])
+                           for each in given["published"]]
         self.headline = given["headline"] if any(cell.ok for cell in self.cells) else None
         self.baseline = given["baseline"]
         self.fewest_seeds = given["fewest_seeds_for_a_verdict"]
@@ -144,6 +148,11 @@ class Report:
                 raise ReportError(f"no run of {self.name} has the strategy {label}; there are {', '.join(self.strategies)}")
         self.cells = [cell for cell in self.cells if cell.strategy in labels]
         self.contrasts = [each for each in self.contrasts if each.strategy in labels and each.above in labels]
+
+    def published(self, metric, cells):
+        """What others have published of the metric, for comparison with some of these cells: each number once."""
+        names = {name for cell in cells for name in (cell.name, *(f"{cell.name} {row.placement}" for row in cell.rows))}
+        return list(dict.fromkeys(number for number, cell in self._published if number.metric == metric and cell in names))
 
     def bars_text(self, quantities, name="bars"):
         """What the error bars are, over how many seeds, and what so many seeds are worth."""

@@ -1,10 +1,12 @@
 """What a step of each strategy costs more than one of the baseline: a row per cell, a column per way to exchange.
 
 A row is the mean over the seeds of what a median step takes longer, paired by seed, with its 95 % t interval; at the right
-stand the same per exchange, and the images/s relative to the baseline's.
+stand the same per exchange, and the images/s relative to the baseline's. Where others have published such a share, a last
+column draws it beside these.
 """
 
 import layout
+import published
 import report as reports
 import style
 from drawing import Drawing, Nothing
@@ -23,17 +25,27 @@ def draw(report, cells, condition, styles):
     columns = sorted({_way(row) for row in rows}, reverse=True)  # shared memory before sockets
     headings, places = _places(rows)
     lines = max(places.values()) + 1
+    known = report.published("relative_images_per_s", [row.cell for row in rows])
     figure, all_axes = layout.new_page(
-        f"What does a step cost more than one of {report.baseline}?", _caption(report, rows), style.DOUBLE,
-        _LINE * lines + _AROUND, columns=len(columns), sharex=True, sharey=True)
+        f"What does a step cost more than one of {report.baseline}?", _caption(report, rows, known), style.DOUBLE,
+        _LINE * lines + _AROUND, columns=len(columns) + bool(known), references=published.legend(known), sharey=True)
+    for axes in all_axes[0][1:len(columns)]:
+        axes.sharex(all_axes[0][0])
     for axes, way in zip(all_axes[0], columns):
         _draw_panel(axes, [row for row in rows if _way(row) == way], places, styles)
         axes.set_title(way, loc="left", color=style.GREY)
+        axes.set_xlabel("ms more per step" if known else "milliseconds more per step")
+    if known:
+        _draw_shares(all_axes[0][-1], rows, places, styles, known, report.baseline)
+    for axes in all_axes[0]:
         axes.set_ylim(lines - 0.4, -0.5)
         axes.set_yticks([*headings, *places.values()], [*headings.values(), *(strategy for _, strategy in places)])
+        axes.tick_params(axis="y", length=0)
+        axes.grid(axis="y", visible=False)
+        axes.spines["left"].set_visible(False)
         for label in axes.get_yticklabels()[len(headings):]:
             label.set_color(style.GREY)
-    return Drawing(figure, _numbers(rows), _sentence(report, rows))
+    return Drawing(figure, _numbers(rows) + published.rows(known), _sentence(report, rows))
 
 
 def _way(row):
@@ -73,10 +85,17 @@ def _draw_panel(axes, rows, places, styles):
         axes.annotate(_cost_text(row), (1, y), xycoords=("axes fraction", "data"), xytext=(4, 0),
                       textcoords="offset points", va="center", size=style.SMALL - 0.6)
     axes.axvline(0, color=style.GREY, linewidth=0.8, zorder=1)
-    axes.tick_params(axis="y", length=0)
-    axes.grid(axis="y", visible=False)
-    axes.spines["left"].set_visible(False)
-    axes.set_xlabel("milliseconds more per step")
+
+
+def _draw_shares(axes, rows, places, styles, known, baseline):
+    for row in rows:
+        look = styles[row.strategy]
+        axes.plot(row.relative_images_per_s, places[_heading(row), row.strategy], color=look.colour, marker=look.marker,
+                  markerfacecolor="white" if row.over_sockets else look.colour, markersize=4, linestyle="", zorder=4)
+    published.draw(axes, known, upright=True)
+    axes.axvline(1, color=style.GREY, linewidth=0.8, zorder=1)
+    axes.set_title("beside what is published", loc="left", color=style.GREY)
+    axes.set_xlabel(f"images/s, {baseline} = 1")
 
 
 def _cost_text(row):
@@ -84,12 +103,14 @@ def _cost_text(row):
     return f"{row.relative_images_per_s:.2f}" + (f", {per_exchange.mean:.0f} µs" if per_exchange else "")
 
 
-def _caption(report, rows):
-    return " ".join([
+def _caption(report, rows, known):
+    parts = [
         f"{report.name}. Median step minus that of {report.baseline} in the same cell on the same placement, paired by seed.",
         f"Marks: mean; dots: single seeds; {report.bars_text([row.extra_step_ms for row in rows])}.",
         f"At the right: images/s relative to {report.baseline}, and microseconds more per exchange of statistics or samples.",
-        "Ranks of one tower each, alone on their machine."])
+        f"Last panel: images/s relative to {report.baseline}, hollow over sockets." if known else "",
+        "Ranks of one tower each, alone on their machine."]
+    return " ".join(part for part in parts if part)
 
 
 def _numbers(rows):

@@ -6,6 +6,7 @@ Failed runs are thin lines that end at their ×.
 from collections import Counter
 
 import layout
+import published
 import report as reports
 import style
 from drawing import Drawing, Nothing, metric_name
@@ -18,8 +19,8 @@ _MOST_BANDS = 12  # strategies with a band each; of more, only the means are dra
 
 def draw(report, cells, condition, styles):
     headline = report.headline
-    quantities = ({"train loss": "train_loss", _GRADIENT: "gradient_norm"} |
-                  ({metric_name(headline): headline} if headline else {}))
+    accuracy = metric_name(headline) if headline else None
+    quantities = {"train loss": "train_loss", _GRADIENT: "gradient_norm"} | ({accuracy: headline} if headline else {})
     curves = {(quantity, cell.grouping, cell.strategy): cell.curves[key]
               for cell in cells for quantity, key in quantities.items() if key in cell.curves}
     quantities = [quantity for quantity in quantities if _moves(quantity, curves)]
@@ -34,11 +35,13 @@ def draw(report, cells, condition, styles):
     if len(groupings) == 1:
         columns, rows_of_panels = len(quantities), 1
     strategies = [label for label in styles if any(key[2] == label for key in curves)]
+    known = report.published(headline, cells) if accuracy in quantities else []
     figure, all_axes = layout.new_page(
         f"How do {', '.join(quantities[:-1])} and {quantities[-1]} move with the steps?" if quantities[1:]
         else f"How does {quantities[0]} move with the steps?",
         _caption(report, cells, curves, condition, len(strategies) <= _MOST_BANDS), style.DOUBLE, 0.35 + 1.7 * rows_of_panels,
-        rows=rows_of_panels, columns=columns, legend={label: styles[label] for label in strategies}, sharex=True)
+        rows=rows_of_panels, columns=columns, legend={label: styles[label] for label in strategies},
+        references=published.legend(known), sharex=True)
     rows, used = [], set()
     for q, quantity in enumerate(quantities):
         drawn = []
@@ -48,6 +51,8 @@ def draw(report, cells, condition, styles):
             used.add(at)
             drawn.append(axes)
             rows += _draw_panel(axes, quantity, grouping, curves, styles, len(strategies) <= _MOST_BANDS)
+            if quantity == accuracy:
+                published.draw(axes, known)
             if q == 0 or len(groupings) == 1:
                 axes.set_title(f"{grouping_text(grouping)} (towers x images)" if g == 0 else grouping_text(grouping),
                                loc="left", color=style.GREY)
@@ -58,7 +63,7 @@ def draw(report, cells, condition, styles):
         _share_scale(drawn)
     for at in set(map(tuple, _indices(all_axes))) - used:
         all_axes[at].set_visible(False)
-    return Drawing(figure, rows, _sentence(curves, list(quantities)[-1], groupings))
+    return Drawing(figure, rows + published.rows(known), _sentence(curves, list(quantities)[-1], groupings))
 
 
 def _moves(quantity, curves):

@@ -96,8 +96,13 @@ def _declared(report):
             if contrast[key] is not None:
                 yield Fact("p", contrast[key], None, both, f"{key} of {of}")
     for published in report["published"]:
-        for key in ("from", "to"):
-            yield Fact("score", published[key], None, labels, f"{published['metric']} of {published['source']}")
+        of = f"{published['metric']} of {published['source']}"
+        for value in (published["from"], published["to"]):
+            if published["metric"] == "relative_images_per_s":
+                yield Fact("ratio", value, None, labels, of)
+                yield Fact("loss of rate", 1 - value, None, labels, of)
+            else:
+                yield Fact("score", value, None, labels, of)
 
 
 def _tuned(report):

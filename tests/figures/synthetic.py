@@ -54,7 +54,13 @@ def contrast(differences, half_width=0.01, at="8x2", verdict="undecided", **decl
             "p_sign_flip": 1, "verdict": verdict, "warning": None}
 
 
-def report(cells, contrasts=(), name="synthetic"):
+def published(metric, low, high, cell="8x2 sync", source="Somebody 2017"):
+    """What the report says of a published number beside one of its cells."""
+    return {"metric": metric, "from": low, "to": high, "source": source, "cell": cell, "population": "saved",
+            "here": quantity({})}
+
+
+def report(cells, contrasts=(), published=(), name="synthetic"):
     return {"experiment": name, "question": "?", "claim": "", "headline": "mean_iou", "columns": ["strategy"],
             "populations": ["saved"], "baseline": None, "fewest_seeds_for_a_verdict": 6, "runs": {}, "cells": cells,
-            "contrasts": list(contrasts), "published": [], "tuning": None, "learned": []}
+            "contrasts": list(contrasts), "published": list(published), "tuning": None, "learned": []}

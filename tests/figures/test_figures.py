@@ -18,6 +18,7 @@ from test_contact_sheet import ContactSheet  # so that these run with the cases 
 from test_contrasts import Contrasts
 from test_findings import CommittedFindings, LookedUp, Read
 from test_parts import Labels, Styles
+from test_published import PublishedNumbers
 from test_results import Answers, CommittedResults, FirstScreen
 from test_scaling import Scaling
 from test_statistics_by_site import StatisticsBySite

@@ -8,7 +8,7 @@ import plot  # first: it says where the modules of the figures are
 from committed import EXPERIMENTS, PROGRAM, ROOT, findings_of
 from facts import facts_of
 from findings import Page, blocks_of, committed_facts, committed_page, is_right, numbers_in, values_for
-from synthetic import cell, contrast, report
+from synthetic import cell, contrast, published, report
 
 # Changes of committed findings that a tired writer might make: page, what stands there, what is wrong.
 PLANTED = [
@@ -115,6 +115,12 @@ class LookedUp(unittest.TestCase):
                          ["1.90 times", "19 %"])
         self.assertEqual(self.wrong("1.96 times with `none`; without sync 1.20 times, 2.16 times, and 1.64 times."),
                          ["2.16 times", "1.64 times"])
+
+    def test_what_others_have_published_is_a_fact(self):
+        made = report([cell()], published=[published("mean_iou", 0.463, 0.494), published("relative_images_per_s", 0.887, 0.887)])
+        self.page = Page(facts_of(made))
+        self.assertEqual(self.wrong("Between 0.463 and 0.494, 0.89 times, 11 % less, not 0.88 times or 46.9 points."),
+                         ["0.88 times", "46.9 points"])
 
     def test_named_strategies_have_to_have_the_number(self):
         self.assertEqual(self.wrong("- `per_tower` has 0.30.\n- `per_tower` has 0.44,\n  not 0.10."), ["0.44", "0.10"])
