@@ -77,8 +77,13 @@ std::string commented_spec() {
   }
   return text +
          "\n    ]\n  }\n"
-         "  // the comparisons declared beforehand get intervals, p values and a verdict:\n"
-         "  // , \"contrasts\": [{\"metric\": \"mean_iou\", \"strategy\": \"...\", \"above\": \"...\"}]\n}\n";
+         "  // the comparisons declared beforehand get intervals, p values and a verdict: of two strategies, "
+         "or of\n"
+         "  // runs that differ in other keys of the matrix\n"
+         "  // , \"contrasts\": [{\"metric\": \"mean_iou\", \"strategy\": \"...\", \"above\": \"...\"},\n"
+         "  //                 {\"metric\": \"mean_iou\", \"runs\": {\"towers\": 4}, \"above_runs\": "
+         "{\"towers\": "
+         "2}}]\n}\n";
 }
 
 int init(const InitRequest& request) {

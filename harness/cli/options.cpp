@@ -196,6 +196,13 @@ void add_placement_options(CLI::App& command, LaunchOptions& options) {
       ->type_name("HOW")
       ->check(CLI::IsMember(split_names(names(Exchange{}))));
   command
+      .add_option("--threads", options.threads,
+                  "Of each rank; default: its share of the cores, in the world of a launcher what "
+                  "OMP_NUM_THREADS, SLURM or its binding give. placement.threads of the spec counts before "
+                  "all of these")
+      ->type_name("N")
+      ->check(CLI::Range(1, kMostAtOnce));
+  command
       .add_option_function<std::string>(
           "--jobs", [&options](const std::string& text) { options.jobs = jobs_named(text).value_or(1); },
           "Runs side by side (their throughput is then not comparable), or auto: as many as have GPUs, or on "

@@ -37,7 +37,7 @@ void add_ranks_option(CLI::App& command, int& ranks, const std::string& help);
 void add_device_option(CLI::App& command, std::string& device, const std::string& default_text = "");
 void add_results_option(CLI::App& command, std::string& results_dir);
 
-// --ranks, --device, --jobs, --only, --slice, --redo, --retry, --results
+// --ranks, --device, --exchange, --threads, --jobs, --only, --slice, --redo, --retry, --results
 void add_placement_options(CLI::App& command, LaunchOptions& options);
 
 // --data, else BNLAB_DATA, else "".

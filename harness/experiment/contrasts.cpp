@@ -1,13 +1,13 @@
-// The comparisons that a spec declares beforehand, between strategies and with what others have published, checked against
-// its matrix.
+// The comparisons that a spec declares beforehand, of two strategies or of runs that differ in other keys, checked against its
+// matrix.
 #include <algorithm>
+#include <array>
 #include <iterator>
+#include <set>
 
-#include "harness/components/registry.hpp"
 #include "harness/experiment/dotted.hpp"
 #include "harness/experiment/matching.hpp"
 #include "harness/experiment/matrix.hpp"
-#include "harness/population.hpp"
 
 namespace bnlab {
 namespace {
@@ -39,37 +39,50 @@ std::string label_of(const std::string& name, const std::vector<Json>& runs, con
   return "";
 }
 
-// The numbers that a run of the task ends with, beside its costs: see metrics() of harness/tasks/.
-std::vector<std::string> metrics_of(const Json& run) {
-  std::vector<std::string> metrics = {"images_per_s", "peak_memory_bytes", "peak_rss_bytes",
-                                      "class_accuracy"};
-  const About* task = find_registered("task", run["task"].value("name", ""));
-  const bool pixels = task == nullptr || task->of == Subjects::pixels;
-  for (const char* metric :
-       pixels ? std::vector{"mean_iou", "pixel_accuracy", "groups"}
-              : std::vector{"top1", "motion_accuracy", "direction_accuracy", "scene_accuracy"}) {
-    metrics.push_back(metric);
+// The runs of a side among those that match `at`; none is a mistake.
+std::vector<Json> side_of(const Contrast& contrast, bool is_above, const std::vector<Json>& there,
+                          const std::string& path, Mistakes& mistakes) {
+  const std::string& strategy = is_above ? contrast.above : contrast.strategy;
+  const Json& rule = is_above ? contrast.above_runs : contrast.runs;
+  std::vector<Json> side;
+  std::ranges::copy_if(there, std::back_inserter(side), [&](const Json& run) {
+    return contrast.of_strategies() ? label(run["strategy"]) == strategy : matches(rule, run);
+  });
+  if (side.empty() && contrast.of_strategies()) {
+    mistakes.add(path + ".at", "no run of " + strategy + " matches");
+  } else if (side.empty()) {
+    report_no_match(rule, there, path + (is_above ? ".above_runs" : ".runs"), mistakes);
   }
-  return metrics;
+  return side;
 }
 
-// "" where the run has such a number, else what is wrong with it.
-std::string metric_mistake(const std::string& metric, const Json& run) {
-  const std::vector<std::string> known = metrics_of(run);
-  const bool there =
-      metric.empty() || std::ranges::count(known, top_level(metric)) > 0;  // "" is reported already
-  return there ? "" : "no run has the metric " + shown(metric) + suggestion(metric, known);
-}
-
-// "" where the run is evaluated under the population, else what is wrong with it.
-std::string population_mistake(const std::string& population, const Json& run) {
-  if (population == kAveragedWeights) {
-    return run["weight_ema"].is_null() ? "the runs have no averaged weights: weight_ema is null" : "";
+// Whether rules tell sides apart whose runs differ in nothing else.
+void check_pairs(const Contrast& contrast, const std::array<std::vector<Json>, 2>& sides,
+                 const std::string& path, Mistakes& mistakes) {
+  if (std::ranges::any_of(sides[0], [&](const Json& run) { return matches(contrast.above_runs, run); })) {
+    mistakes.add(path, "expected other runs than those of runs, got some that are on both sides");
+    return;
   }
-  const std::string problem = population_problem(population, run["towers"]);
-  const Json& asked = run["populations"];
-  const bool known = !problem.empty() || std::count(asked.begin(), asked.end(), population) > 0;
-  return known ? problem : shown(population) + " is not among the populations of the runs, " + shown(asked);
+  const auto keys = contrast.compared_keys();
+  std::set<std::string> above;
+  for (const Json& run : sides[1]) {
+    above.insert(apart_from(run, keys).dump());
+  }
+  if (std::ranges::any_of(sides[0],
+                          [&](const Json& run) { return above.contains(apart_from(run, keys).dump()); })) {
+    return;
+  }
+  std::vector<std::string> others;
+  const Json a = apart_from(sides[0][0], keys), b = apart_from(sides[1][0], keys);
+  for (const auto& [key, value] : a.items()) {
+    if (!b.contains(key) || b[key] != value) {
+      others.push_back(key);
+    }
+  }
+  mistakes.add(path,
+               "expected runs that differ from those of runs in the keys of both alone; name what "
+               "else differs too: " +
+                   joined(others));
 }
 
 void check_cells(const Contrast& contrast, const std::vector<Json>& runs, const std::string& path,
@@ -81,79 +94,101 @@ void check_cells(const Contrast& contrast, const std::vector<Json>& runs, const 
     report_no_match(contrast.at, runs, path + ".at", mistakes);
     return;
   }
-  for (const bool above : {false, true}) {
-    const std::string& strategy = above ? contrast.above : contrast.strategy;
-    const std::string& population = above ? contrast.population_above() : contrast.population;
-    bool compared = false;
-    for (const auto& run : there) {
-      if (label(run["strategy"]) == strategy) {
-        compared = true;
-        check_measured(contrast.metric, population, run, path, mistakes,
-                       above && contrast.above_population ? "above_population" : "population");
-      }
+  std::array<std::vector<Json>, 2> sides;
+  for (const bool is_above : {false, true}) {
+    sides[is_above] = side_of(contrast, is_above, there, path, mistakes);
+    const std::string& population = is_above ? contrast.population_above() : contrast.population;
+    for (const Json& run : sides[is_above]) {
+      check_measured(contrast.metric, population, run, path, mistakes,
+                     is_above && contrast.above_population ? "above_population" : "population");
     }
-    if (!compared) {
-      mistakes.add(path + ".at", "no run of " + strategy + " matches");
-    }
+  }
+  if (!contrast.of_strategies() && !sides[0].empty() && !sides[1].empty()) {
+    check_pairs(contrast, sides, path + ".above_runs", mistakes);
   }
 }
 
 // Whether each part has a type that can be read; the others have been reported.
 bool is_readable(const Json& given) {
-  const auto is_text = [&](const char* key) { return given.contains(key) && given[key].is_string(); };
-  const auto& margin = given.contains("equivalence_margin") ? given["equivalence_margin"] : Json();
-  const auto& below = given.contains("above_population") ? given["above_population"] : Json();
-  return (below.is_null() || below.is_string()) && is_text("metric") && is_text("strategy") &&
-         is_text("above") && is_text("population") && given["at"].is_object() &&
-         (margin.is_null() || margin.is_number());
+  const auto all = [&](std::initializer_list<const char*> keys, auto holds) {
+    return std::ranges::all_of(keys,
+                               [&](const char* key) { return given.contains(key) && holds(given[key]); });
+  };
+  return all({"metric", "strategy", "above", "population"},
+             [](const Json& value) { return value.is_string(); }) &&
+         all({"at", "runs", "above_runs"}, [](const Json& value) { return value.is_object(); }) &&
+         all({"above_population"}, [](const Json& value) { return value.is_null() || value.is_string(); }) &&
+         all({"equivalence_margin"}, [](const Json& value) { return value.is_null() || value.is_number(); });
 }
 
-// The same for a published number.
-bool is_number_of(const Json& given) {
-  const auto is = [&](const char* key, auto holds) { return given.contains(key) && holds(given[key]); };
-  const auto number = [](const Json& value) { return value.is_number(); };
-  const auto text = [](const Json& value) { return value.is_string(); };
-  return is("metric", text) && is("from", number) && is("to", number) && is("source", text) &&
-         is("population", text) && given["at"].is_object();
+// Whether both sides are named, and in the same way.
+bool names_sides(const Contrast& contrast) {
+  const bool strategies = !contrast.strategy.empty() && !contrast.above.empty();
+  const bool any_strategy = !contrast.strategy.empty() || !contrast.above.empty();
+  return contrast.of_strategies() ? strategies
+                                  : !any_strategy && !contrast.runs.empty() && !contrast.above_runs.empty();
+}
+
+// The labels of both strategies. Returns whether there are two, or one under two populations.
+bool find_labels(Contrast& contrast, const std::vector<Json>& runs, const std::string& path,
+                 Mistakes& mistakes) {
+  contrast.strategy = label_of(contrast.strategy, runs, path + ".strategy", mistakes);
+  contrast.above = label_of(contrast.above, runs, path + ".above", mistakes);
+  const bool known = !contrast.strategy.empty() && !contrast.above.empty();
+  if (known && contrast.strategy == contrast.above && contrast.population_above() == contrast.population) {
+    mistakes.add(path + ".above",
+                 "expected another strategy than " + contrast.strategy + ", or another above_population");
+  }
+  return known;
+}
+
+// Whether the rules of both sides can be matched against runs.
+bool check_rules(const Contrast& contrast, const std::string& path, Mistakes& mistakes) {
+  bool good = true;
+  for (const bool is_above : {false, true}) {
+    const Json& rule = is_above ? contrast.above_runs : contrast.runs;
+    const std::string side = path + (is_above ? ".above_runs" : ".runs");
+    good = check_keys(rule, side, mistakes) && good;
+    for (const auto& [key, unused] : rule.items()) {
+      const bool paired = key == "seed";
+      if (paired || contrast.at.contains(key)) {
+        mistakes.add(key_path(side, key), paired ? "runs of one seed are compared, and no seed with another"
+                                                 : "stands in at too, which holds for both sides");
+        good = false;
+      }
+    }
+  }
+  return good;
+}
+
+// Whether nothing is wrong with the values that the contrast depends on.
+bool rests_on_good(const Contrast& contrast, const std::set<std::string>& mistaken) {
+  if (!contrast.of_strategies()) {
+    return mistaken.empty();
+  }
+  return std::all_of(contrast.at.items().begin(), contrast.at.items().end(),
+                     [&](const auto& entry) { return !mistaken.contains(top_level(entry.key())); }) &&
+         !mistaken.contains("populations") && !mistaken.contains("towers");
 }
 
 }  // namespace
 
-void check_measured(const std::string& metric, const std::string& population, const Json& run,
-                    const std::string& path, Mistakes& mistakes, const std::string& population_key) {
-  if (const std::string mistake = population_mistake(population, run); !mistake.empty()) {
-    mistakes.add(path + "." + population_key, mistake);
+Json Contrast::rule(bool is_above) const {
+  Json rule = at.is_null() ? Json::object() : at;
+  for (const auto& [key, value] : (is_above ? above_runs : runs).items()) {
+    rule[key] = value;
   }
-  if (const std::string unknown = metric_mistake(metric, run); !unknown.empty()) {
-    mistakes.add(path + ".metric", unknown);
-  }
+  return rule;
 }
 
-void check_published(const Json& published, const Expansion& expansion, Mistakes& mistakes) {
-  for (size_t i = 0; i < published.size(); ++i) {
-    if (!published[i].is_object() || !is_number_of(published[i])) {
-      continue;
-    }
-    const std::string path = "published[" + std::to_string(i) + "]";
-    const auto number = read_options<Published>(published[i]);
-    if (number.from > number.to) {
-      mistakes.add(path + ".to",
-                   "expected at least from, " + shown(number.from) + ", got " + shown(number.to));
-    }
-    if (!check_keys(number.at, path + ".at", mistakes) || !expansion.mistaken.empty()) {
-      continue;
-    }
-    bool there = false;
-    for (const Json& run : expansion.cells) {
-      if (matches(number.at, run)) {
-        there = true;
-        check_measured(number.metric, number.population, run, path, mistakes);
-      }
-    }
-    if (!there) {
-      report_no_match(number.at, expansion.cells, path + ".at", mistakes);
+std::vector<std::string> Contrast::compared_keys() const {
+  std::vector<std::string> keys = named_keys(runs);
+  for (const std::string& key : named_keys(above_runs)) {
+    if (std::ranges::count(keys, key) == 0) {
+      keys.push_back(key);
     }
   }
+  return keys;
 }
 
 std::vector<Contrast> read_contrasts(const Json& contrasts, const Json& written, const Expansion& expansion,
@@ -169,23 +204,20 @@ std::vector<Contrast> read_contrasts(const Json& contrasts, const Json& written,
     const std::string path = "contrasts[" + std::to_string(i) + "]";
     auto contrast = read_options<Contrast>(contrasts[i]);
     contrast.as_written = written[i];
-    const auto& mistaken = expansion.mistaken;
-    bool judged = check_keys(contrast.at, path + ".at", mistakes);
-    for (const auto& [key, unused] : contrast.at.items()) {
-      judged = judged && mistaken.count(top_level(key)) == 0;
+    if (!names_sides(contrast)) {
+      mistakes.add(path, "expected strategy and above, or in their place runs and above_runs");
+      continue;
     }
-    if (mistaken.count("strategy") == 0) {
-      contrast.strategy = label_of(contrast.strategy, expansion.cells, path + ".strategy", mistakes);
-      contrast.above = label_of(contrast.above, expansion.cells, path + ".above", mistakes);
-      const bool known = !contrast.strategy.empty() && !contrast.above.empty();
-      const bool same_population = contrast.population_above() == contrast.population;
-      if (known && contrast.strategy == contrast.above && same_population) {
-        mistakes.add(path + ".above",
-                     "expected another strategy than " + contrast.strategy + ", or another above_population");
-      }
-      if (known && judged && mistaken.count("populations") == 0 && mistaken.count("towers") == 0) {
-        check_cells(contrast, expansion.cells, path, mistakes);
-      }
+    bool judged = check_keys(contrast.at, path + ".at", mistakes);
+    if (!contrast.of_strategies()) {
+      judged = check_rules(contrast, path, mistakes) && judged;
+    } else if (expansion.mistaken.contains("strategy")) {
+      judged = false;
+    } else {
+      judged = find_labels(contrast, expansion.cells, path, mistakes) && judged;
+    }
+    if (judged && rests_on_good(contrast, expansion.mistaken)) {
+      check_cells(contrast, expansion.cells, path, mistakes);
     }
     found.push_back(std::move(contrast));
   }

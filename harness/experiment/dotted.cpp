@@ -89,6 +89,16 @@ Search search(const std::vector<std::string>& parts) {
   return search;
 }
 
+void erase(Json& run, const std::string& key) {
+  const size_t dot = key.find('.');
+  const std::string first = key.substr(0, dot);
+  if (dot == std::string::npos && run.is_object()) {
+    run.erase(first);
+  } else if (run.is_object() && run.contains(first)) {
+    erase(run[first], key.substr(dot + 1));
+  }
+}
+
 }  // namespace
 
 std::vector<std::string> split(const std::string& text, char separator) {
@@ -123,6 +133,13 @@ Json without(const Json& object, const std::string& key) {
     }
   }
   return rest;
+}
+
+Json apart_from(Json run, const std::vector<std::string>& keys) {
+  for (const std::string& key : keys) {
+    erase(run, key);
+  }
+  return run;
 }
 
 const Json* find(const Json& run, const std::string& key) {

@@ -23,6 +23,9 @@ Json lifted(const Json& value);
 // The object without one of its keys.
 Json without(const Json& object, const std::string& key);
 
+// The run without what stands at some dotted keys.
+Json apart_from(Json run, const std::vector<std::string>& keys);
+
 const Json* find(const Json& run, const std::string& key);  // null where the key is absent
 
 // Sets a dotted key. Objects on the way are made; a value that cannot hold keys is left for the

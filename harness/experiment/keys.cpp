@@ -16,11 +16,13 @@ struct PlacementKeys {
   std::optional<int> ranks;
   std::optional<std::string> device;
   std::optional<Exchange> exchange;
+  std::optional<int> threads;
 
   void describe(OptionVisitor& option) {
     option("ranks", ranks, "processes; must divide the towers").at_least(1).at_most(4096);
     option("device", device, "where the ranks compute").one_of({"cpu", "cuda"});
     option("exchange", exchange, "how ranks on CPUs exchange statistics and gradients");
+    option("threads", threads, "of each rank; null: its share of the cores").at_least(1).at_most(4096);
   }
 };
 
@@ -126,22 +128,29 @@ void RunSpec::describe(OptionVisitor& option) {
   ranks = placement.ranks;
   device = placement.device;
   exchange = placement.exchange;
+  threads = placement.threads;
 }
 
 void Contrast::describe(OptionVisitor& option) {
   option("metric", metric, "the number compared").not_empty().needed();
   option("at", at, "dotted keys and values: the cells in which it is compared");
-  option("strategy", strategy, "name or label of the strategy expected above").not_empty().needed();
-  option("above", above, "name or label of the strategy expected below").not_empty().needed();
+  option("strategy", strategy, "name or label of the strategy expected above");
+  option("above", above, "name or label of the strategy expected below");
+  option("runs", runs,
+         "in place of two strategies: dotted keys and values of the runs expected above; pairs differ in the "
+         "keys of both sides alone");
+  option("above_runs", above_runs, "dotted keys and values of the runs expected below");
   option("population", population, "statistics of the evaluation; ema: the averaged weights").not_empty();
   option("above_population", above_population,
-         "likewise of the strategy expected below, which may then be the same one; null: the same")
+         "likewise of the side expected below; its strategy may then be the same one; null: the same")
       .not_empty();
   option("equivalence_margin", equivalence_margin, "differences up to this count as equal").above(0);
 }
 
 void Published::describe(OptionVisitor& option) {
-  option("metric", metric, "the number published").not_empty().needed();
+  option("metric", metric, "the number published; relative_images_per_s: images/s over the baseline's")
+      .not_empty()
+      .needed();
   option("from", from, "the smallest value published").needed();
   option("to", to, "the largest value published").needed();
   option("source", source, "who published it").not_empty().needed();

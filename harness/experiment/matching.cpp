@@ -66,6 +66,20 @@ bool check_keys(const Json& wanted, const std::string& path, Mistakes& mistakes)
   return all_known;
 }
 
+std::vector<std::string> named_keys(const Json& rule) {
+  std::vector<std::string> keys;
+  for (const auto& [key, wanted] : rule.items()) {
+    if (!wanted.is_object()) {
+      keys.push_back(key);
+      continue;
+    }
+    for (const std::string& below : named_keys(wanted)) {
+      keys.push_back(key + "." + below);
+    }
+  }
+  return keys;
+}
+
 std::string no_match(const std::string& key, const Json& wanted, const std::vector<Json>& runs) {
   if (std::ranges::any_of(runs, [&](const Json& run) { return key_matches(run, key, wanted); })) {
     return "";

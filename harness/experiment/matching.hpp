@@ -14,6 +14,9 @@ namespace bnlab {
 // Reports keys of `wanted` that no run spec has. Returns whether all are known.
 bool check_keys(const Json& wanted, const std::string& path, Mistakes& mistakes);
 
+// The dotted keys of values that a rule names: "model.base" of {"model": {"base": 8}}.
+std::vector<std::string> named_keys(const Json& rule);
+
 // "" where some run has `wanted` at `key`, else which values there are: "no run has 4; there are: 8, 2".
 std::string no_match(const std::string& key, const Json& wanted, const std::vector<Json>& runs);
 

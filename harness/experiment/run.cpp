@@ -211,8 +211,10 @@ std::vector<std::string> RunSpec::evaluated() const {
 
 Json RunSpec::with_placement() const {
   Json whole = resolved;
-  whole["placement"] = {
-      {"ranks", or_null(ranks)}, {"device", or_null(device)}, {"exchange", or_null(exchange)}};
+  whole["placement"] = {{"ranks", or_null(ranks)},
+                        {"device", or_null(device)},
+                        {"exchange", or_null(exchange)},
+                        {"threads", or_null(threads)}};
   return whole;
 }
 

@@ -89,6 +89,7 @@ struct RunSpec {
   std::optional<int> ranks;
   std::optional<std::string> device;  // "cpu" or "cuda"
   std::optional<Exchange> exchange;   // on CPUs
+  std::optional<int> threads;         // of each rank
 
   void describe(OptionVisitor& option);  // every key of a run: keys.cpp
   int64_t towers() const { return static_cast<int64_t>(samples_per_tower.size()); }
@@ -96,21 +97,30 @@ struct RunSpec {
   Json with_placement() const;  // `resolved` and beside it "placement": what rules are matched against
 };
 
-// A primary contrast, declared before anything runs: `strategy` is expected above `above` in `metric`
-// at the cells that match `at`.
+// A primary contrast, declared before anything runs: one side is expected above the other in `metric` at the cells that
+// match `at`. The sides are two strategies, or runs that differ in other keys.
 struct Contrast {
   Json as_written;
   std::string metric;
   Json at;                      // dotted keys of the run spec -> value
-  std::string strategy, above;  // strategy labels (see label())
+  std::string strategy, above;  // strategy labels (see label()); empty where rules tell the sides apart:
+  Json runs, above_runs;        // dotted keys -> value, as `at`; empty where strategies do
   std::string population = "saved";
-  std::optional<std::string> above_population;  // of the strategy expected below; nothing: the same
+  std::optional<std::string> above_population;  // of the side expected below; nothing: the same
   std::optional<double> equivalence_margin;
 
+  bool of_strategies() const { return runs.empty() && above_runs.empty(); }
   const std::string& population_above() const { return above_population ? *above_population : population; }
+  // What the runs of a side match: `at`, and where it has one the side's own rule.
+  Json rule(bool is_above) const;
+  // The dotted keys that the rules of the sides name, in which alone the runs of a pair differ.
+  std::vector<std::string> compared_keys() const;
 
   void describe(OptionVisitor& option);
 };
+
+// The images/s over those of the baseline, a metric of published numbers alone.
+inline constexpr const char* kRelativeImagesPerS = "relative_images_per_s";
 
 // What others have published for such runs: `metric` lies from `from` to `to`.
 struct Published {

@@ -101,6 +101,19 @@ std::optional<Exchange> choose_exchange(const RunSpec& run, const LaunchOptions&
   return asked.value_or(options.one_host ? Exchange::shared_memory : Exchange::sockets);
 }
 
+// A launcher's number stands in the options, too, and may be nobody's choice: torchrun sets OMP_NUM_THREADS to 1 by itself.
+int choose_threads(const RunSpec& run, const LaunchOptions& options, int ranks, int cores,
+                   std::vector<std::string>& remarks) {
+  if (!run.threads) {
+    return options.threads > 0 ? options.threads : std::max(1, cores / (ranks * options.jobs));
+  }
+  if (options.threads > 0 && options.threads != *run.threads) {
+    remark(remarks, "the spec gives each rank " + several(*run.threads, "thread") + "; " +
+                        std::to_string(options.threads) + ", from --threads or the launcher, does not apply");
+  }
+  return *run.threads;
+}
+
 // Throws Error (environment) unless the user allows it; a launcher gives each of its ranks a GPU of its own.
 void share_gpus(PlacedRun& place, int gpus, const LaunchOptions& options) {
   const std::string ranks = several(place.placement.ranks, "rank");
@@ -151,8 +164,7 @@ std::vector<PlacedRun> place_runs(const Experiment& experiment, const std::vecto
     place.placement.nodes = options.nodes;
     place.placement.towers_per_rank = run.towers() / place.placement.ranks;
     place.folder = run_folder(options.results_dir, experiment.name, run.id, place.placement);
-    place.threads =
-        options.threads > 0 ? options.threads : std::max(1, cores / (place.placement.ranks * options.jobs));
+    place.threads = choose_threads(run, options, place.placement.ranks, cores, remarks);
     placed.push_back(place);
   }
   return placed;
@@ -169,7 +181,8 @@ int jobs_side_by_side(const Experiment& experiment, const std::vector<RunSpec>& 
   int jobs = std::max(1, static_cast<int>(runs.size()));
   for (const PlacedRun& run : place_runs(experiment, runs, alone, gpus, cores, said_when_placed)) {
     const bool on_gpu = run.placement.device == "cuda";
-    const int needed = run.placement.ranks * (on_gpu ? 1 : std::max(1, options.threads));
+    const int threads = run.spec.threads.value_or(std::max(1, options.threads));
+    const int needed = run.placement.ranks * (on_gpu ? 1 : threads);
     jobs = std::clamp((on_gpu ? gpus() : cores) / needed, 1, jobs);
   }
   return jobs;

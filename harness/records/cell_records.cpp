@@ -1,111 +1,11 @@
 #include "harness/records/cell_records.hpp"
 
 #include <algorithm>
-#include <set>
 
-#include "harness/experiment/dotted.hpp"
 #include "harness/mapped.hpp"
 
 namespace bnlab {
 namespace {
-
-constexpr const char* kGrouping = "towers x batch";  // the title of two axes in one column
-
-// The keys of a matrix axis: "towers, batch_per_tower" names two that move together.
-std::vector<std::string> keys_of(const std::string& axis) {
-  std::vector<std::string> keys = split(axis, ',');
-  for (std::string& key : keys) std::erase(key, ' ');
-  return keys;
-}
-
-Json value_of(const RunSpec& run, const std::string& key) {
-  return value_at(run.with_placement(), key);
-}
-
-std::string text_at(const std::string& key, const Json& value) {
-  if (value.is_null()) return "none";
-  if (value.is_object() && value.contains("name")) return label(value, family_at(key));
-  return value.is_string() ? value.get<std::string>() : value.dump();
-}
-
-void add_leaves(const Json& value, const std::string& key, std::vector<std::string>& leaves) {
-  if (!value.is_object()) {
-    if (std::ranges::find(leaves, key) == leaves.end()) leaves.push_back(key);
-    return;
-  }
-  for (const auto& [name, entry] : value.items()) add_leaves(entry, key + "." + name, leaves);
-}
-
-// An axis of objects is shown by those of their entries that vary; components that differ in their name, or in more than
-// one option, by their labels.
-std::vector<std::string> columns_of_axis(const std::string& key, const std::vector<RunSpec>& runs) {
-  if (key == "placement") return {"placement.ranks", "placement.device", "placement.exchange"};
-  std::vector<std::string> leaves;
-  for (const RunSpec& run : runs) add_leaves(value_of(run, key), key, leaves);
-  if (leaves.size() < 2) return leaves;
-  std::erase_if(leaves, [&](const std::string& leaf) {
-    return std::ranges::all_of(
-        runs, [&](const RunSpec& run) { return value_of(run, leaf) == value_of(runs[0], leaf); });
-  });
-  const bool one_option = leaves.size() == 1 && leaves[0] != key + ".name";
-  if (!family_at(key).empty() && !one_option) return {key};
-  return leaves;
-}
-
-// A column of the table of cells, which shows the values of some keys, "8x2".
-struct Column {
-  std::string title;
-  std::vector<std::string> keys;
-  bool in_group;  // false: it moves together with the strategy
-
-  std::string text(const RunSpec& run) const {
-    return joined(mapped(keys, [&](const std::string& key) { return text_at(key, value_of(run, key)); }),
-                  "x");
-  }
-};
-
-// The columns but for the strategy, which is the last.
-std::vector<Column> columns_of(const Experiment& experiment) {
-  std::set<std::string> all;
-  for (const std::string& axis : experiment.axes) {
-    for (const std::string& key : keys_of(axis)) all.insert(key);
-  }
-  const bool grouping = all.contains("towers") && all.contains("batch_per_tower");
-  std::vector<Column> columns;
-  for (const std::string& axis : experiment.axes) {
-    const std::vector<std::string> keys = keys_of(axis);
-    const auto of_strategy = [](const std::string& key) { return lies_within(key, "strategy"); };
-    const bool in_group = std::ranges::none_of(keys, of_strategy);
-    for (const std::string& key : keys) {
-      if (key == "seed" || of_strategy(key) || (grouping && key == "batch_per_tower")) continue;
-      if (grouping && key == "towers") {
-        columns.push_back({kGrouping, {"towers", "batch_per_tower"}, true});
-        continue;
-      }
-      for (const std::string& leaf : columns_of_axis(key, experiment.runs)) {
-        columns.push_back({leaf, {leaf}, in_group});
-      }
-    }
-  }
-  return columns;
-}
-
-CellName name_of(const RunSpec& run, const std::vector<Column>& columns) {
-  CellName name{{}, label(run.strategy), "", {}};
-  for (const Column& column : columns) {
-    const std::string& title = column.title;
-    name.cell.push_back(column.text(run));
-    if (!column.in_group) continue;
-    name.group +=
-        (name.group.empty() ? "" : ", ") + (title == kGrouping ? "" : title + "=") + name.cell.back();
-    const bool own = title == kGrouping || title == "towers" || title == "batch_per_tower" ||
-                     lies_within(title, "placement");
-    if (!own) name.conditions[title] = name.cell.back();
-  }
-  name.cell.push_back(name.strategy);
-  if (name.group.empty()) name.group = "all";
-  return name;
-}
 
 std::optional<double> largest(const Json& of_ranks) {
   std::optional<double> peak;
@@ -204,13 +104,13 @@ SeedValues values_by_seed(const std::vector<const Record*>& records, const std::
 
 CellTable collect_cells(const Experiment& experiment, const std::vector<Record>& records) {
   CellTable table;
-  const std::vector<Column> columns = columns_of(experiment);
-  table.columns = mapped(columns, &Column::title);
+  table.axes = columns_of(experiment);
+  table.columns = mapped(table.axes, &CellColumn::title);
   table.columns.push_back("strategy");
   std::map<std::vector<std::string>, size_t> known;
   auto index = by_run_id(records);
   for (const RunSpec& run : experiment.runs) {
-    CellName name = name_of(run, columns);
+    CellName name = name_of(run, table.axes);
     const auto [entry, is_new] = known.try_emplace(name.cell, table.cells.size());
     if (is_new) table.cells.push_back({std::move(name), {}, {}});
     CellRecords& cell = table.cells[entry->second];

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "harness/experiment/spec.hpp"
+#include "harness/records/cell_columns.hpp"
 #include "harness/records/record.hpp"
 
 namespace bnlab {
@@ -22,17 +23,6 @@ SeedValues paired_differences(const SeedValues& a, const SeedValues& b);
 std::vector<double> without_seeds(const SeedValues& values);
 // The seeds of those records that are stale.
 std::set<uint64_t> stale_seeds(const std::vector<const Record*>& records);
-
-// How a cell is called, and which cells it is compared with.
-struct CellName {
-  std::vector<std::string> cell;  // one text per column: {"8x2", "0.1", "sync"}
-  std::string strategy;           // its label
-  // The cell without its strategy and what moves together with it: "8x2, optimizer.lr=0.1", or "all". The
-  // strategies of one group are compared with each other.
-  std::string group;
-  // What sets the group apart from others beside towers, batch and placement: {"shards": "iid"}.
-  std::map<std::string, std::string> conditions;
-};
 
 // One cell with the runs that were asked for and the finished records found, by placement. Borrows from the
 // experiment and the records.
@@ -53,6 +43,7 @@ struct CellTable {
   std::vector<std::string>
       columns;  // the axes other than the seed ("towers x batch", "optimizer.lr"), "strategy"
   std::vector<CellRecords> cells;  // in the order of the experiment's runs
+  std::vector<CellColumn> axes;    // what the columns but for the strategy show
 };
 CellTable collect_cells(const Experiment& experiment, const std::vector<Record>& records);
 

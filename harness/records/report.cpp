@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "harness/records/baseline.hpp"
+#include "harness/records/published.hpp"
 #include "harness/records/text_table.hpp"
 
 namespace bnlab {
@@ -109,20 +110,6 @@ std::string leaders(const ExperimentReport& report, const std::string& populatio
   return text;
 }
 
-std::vector<PublishedResult> beside_published(const std::vector<Published>& published,
-                                              const std::vector<CellRecords>& cells) {
-  std::vector<PublishedResult> results;
-  for (const Published& number : published) {
-    for (const CellRecords& cell : cells) {
-      if (!cell.lies_at(number.at)) continue;
-      results.push_back({number, (cell.group == "all" ? "" : cell.group + " ") + cell.strategy,
-                         values_by_seed(cell.records_at(number.at, cell.one_per_seed()), number.metric,
-                                        number.population)});
-    }
-  }
-  return results;
-}
-
 std::vector<std::string> what_was_learned(const ExperimentReport& report) {
   std::vector<std::string> sentences;
   if (!report.populations.empty()) {
@@ -148,7 +135,7 @@ std::vector<std::string> what_was_learned(const ExperimentReport& report) {
                              : ", " + std::to_string(directions) + " a direction only (fewer than " +
                                    std::to_string(kFewestSeeds) + " seeds)."));
   }
-  for (const PublishedResult& result : report.published) sentences.push_back(result.sentence());
+  for (const std::string& sentence : published_sentences(report.published)) sentences.push_back(sentence);
   return sentences;
 }
 
@@ -168,20 +155,6 @@ void find_names(const Experiment& experiment, const std::vector<Record>& records
 }
 
 }  // namespace
-
-std::string PublishedResult::sentence() const {
-  const std::string known =
-      fixed(published.from, 3) + (published.from == published.to ? "" : " to " + fixed(published.to, 3));
-  const std::string number =
-      "Published " + published.metric + " " + known + " (" + published.source + "): " + cell;
-  if (values.empty()) return number + " has no finished run yet.";
-  const double mean = over_seeds(values).mean;
-  const std::string where = mean < published.from ? fixed(published.from - mean, 3) + " below"
-                            : mean > published.to ? fixed(mean - published.to, 3) + " above"
-                                                  : "as published";
-  return number + " has " + fixed(mean, 3) + " (" + published.population +
-         " statistics, n = " + std::to_string(values.size()) + "), " + where + ".";
-}
 
 int Scores::count(const std::string& outcome) const {
   return static_cast<int>(
@@ -217,8 +190,8 @@ ExperimentReport make_report(const Experiment& experiment, const std::vector<Rec
   for (const CellRecords& cell : all.cells) report.cells.push_back(cell_of(cell, report));
   report.baseline = baseline.empty() ? default_baseline(report) : baseline;
   if (!report.baseline.empty()) compare_with_baseline(report);
-  report.contrasts = evaluate_contrasts(experiment.contrasts, all.cells);
-  report.published = beside_published(experiment.published, all.cells);
+  report.contrasts = evaluate_contrasts(experiment.contrasts, all);
+  report.published = beside_published(experiment.published, all.cells, report.cells);
   report.tuning = experiment.tuning;
   report.learned = what_was_learned(report);
   return report;

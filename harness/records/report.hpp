@@ -67,10 +67,9 @@ struct ReportCell : CellName {
 // One cell beside a number that others have published.
 struct PublishedResult {
   Published published;
-  std::string cell;   // "8x2 sync"
-  SeedValues values;  // of its runs, one per seed
-
-  std::string sentence() const;
+  std::string cell;   // "8x2 sync"; where placements differ in the number, with its own, "8x2 sync 2x4-cpu"
+  SeedValues values;  // of its runs, one per seed; none of a quotient of means
+  Interval here;      // over the seeds
 };
 
 struct ExperimentReport {

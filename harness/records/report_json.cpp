@@ -15,8 +15,7 @@ Json number(const std::optional<double>& value) {
   return value ? number(*value) : Json(nullptr);
 }
 
-Json interval_json(const SeedValues& values) {
-  const Interval interval = over_seeds(values);
+Json interval_json(const Interval& interval, const SeedValues& values) {
   const auto seed_json = [](const auto& entry) {
     return Json{{"seed", entry.first}, {"value", number(entry.second)}};
   };
@@ -24,6 +23,10 @@ Json interval_json(const SeedValues& values) {
           {"mean", number(interval.mean)},
           {"half_width", number(interval.half_width)},
           {"seeds", mapped(values, seed_json)}};
+}
+
+Json interval_json(const SeedValues& values) {
+  return interval_json(over_seeds(values), values);
 }
 
 // The keys that a cell and its rows share.
@@ -120,6 +123,8 @@ Json cell_json(const ReportCell& cell, const ExperimentReport& report) {
 
 Json contrast_json(const ContrastResult& result) {
   return {{"declared", result.contrast.as_written},
+          {"sides", side_names(result.contrast)},
+          {"strategies", result.strategies},
           {"at", result.group},
           {"difference", interval_json(result.differences)},
           {"stale_seeds", Json(result.stale)},
@@ -137,7 +142,7 @@ Json published_json(const PublishedResult& result) {
           {"source", result.published.source},
           {"cell", result.cell},
           {"population", result.published.population},
-          {"here", interval_json(result.values)}};
+          {"here", interval_json(result.here, result.values)}};
 }
 
 Json tuning_json(const Tuning& tuning) {

@@ -115,7 +115,7 @@ TextTable contrasts_table(const ExperimentReport& report) {
     std::string verdict = name(result.verdict);
     if (result.verdict == Verdict::equal)
       verdict += " within " + significant(*contrast.equivalence_margin, 3);
-    table.rows.push_back({contrast.strategy + " - " + contrast.above, result.group,
+    table.rows.push_back({pair_name(contrast), result.group,
                           contrast.metric + (is_cost(contrast.metric) ? "" : " " + populations),
                           std::to_string(result.interval.n) + stale_text(report, result.stale),
                           plus_minus(result.interval),
@@ -188,8 +188,8 @@ std::vector<std::string> footnotes(const ExperimentReport& report) {
   }
   for (const ContrastResult& result : report.contrasts) {
     if (result.warning.empty()) continue;
-    notes.push_back("Warning: " + result.contrast.strategy + " - " + result.contrast.above + " at " +
-                    result.group + ": " + result.warning + ".");
+    notes.push_back("Warning: " + pair_name(result.contrast) + " at " + result.group + ": " + result.warning +
+                    ".");
   }
   return notes;
 }

@@ -41,13 +41,15 @@ def draw(report, cells, condition, styles):
 
 def _pair(contrast):
     """"sync - per_tower", with the statistics in brackets where these are not the saved ones on both sides."""
-    sides = (contrast.strategy, contrast.population), (contrast.above, contrast.population_above)
-    plain = contrast.metric in _COSTS or all(population == "saved" for _, population in sides)
-    return " - ".join(strategy + ("" if plain else f" [{population}]") for strategy, population in sides)
+    populations = contrast.population, contrast.population_above
+    plain = contrast.metric in _COSTS or set(populations) == {"saved"}
+    return " - ".join(side + ("" if plain else f" [{population}]") for side, population in zip(contrast.sides, populations))
 
 
 def _where(contrast):
     """"8x2, shards iid", and the placement where a cost was compared on several."""
+    if not contrast.grouping:
+        return contrast.at.replace("=", " ") if contrast.difference else ""
     conditions = [f"{key.rsplit('.', 1)[-1]} {text}" for key, text in sorted(contrast.conditions.items())]
     placement = [f"as {contrast.placement}"] if contrast.placement else []
     return ", ".join([grouping_text(contrast.grouping)] + conditions + placement)
@@ -110,7 +112,7 @@ def _numbers(contrasts, scale):
 
 def _caption(report, cells, shown):
     differences = [contrast.difference for contrast in shown]
-    parts = [f"{report.name}.", "The strategy named first minus the second, paired by seed, last checkpoint.",
+    parts = [f"{report.name}.", "The side named first minus the second, paired by seed, last checkpoint.",
              "Marks: mean; dots: single seeds;", f"{report.bars_text(differences)}."]
     if any(difference.n < report.fewest_seeds for difference in differences):
         parts.append(f"Hollow: fewer than {report.fewest_seeds} seeds.")
@@ -131,7 +133,7 @@ def _caption(report, cells, shown):
 def _rows(contrast):
     difference = contrast.difference
     where = {"metric": contrast.metric, "contrast": _pair(contrast),
-             "at": _where(contrast) if contrast.grouping else "", "margin": contrast.margin}
+             "at": _where(contrast), "margin": contrast.margin}
     mean = {"kind": "mean", **where, "n": difference.n if difference else 0, "verdict": contrast.verdict}
     if not difference:
         return [mean]

@@ -101,13 +101,13 @@ class Contrast:
     def __init__(self, given, cells):
         declared = given["declared"]
         self.metric, self.margin = declared["metric"], declared.get("equivalence_margin")
-        self.strategy, self.above = (_label_of(declared[key], cells) for key in ("strategy", "above"))
+        self.sides, (self.strategy, self.above) = given["sides"], given["strategies"]
         self.population = declared.get("population", "saved")
         self.population_above = declared.get("above_population") or self.population
         self.difference, self.verdict = _quantity(given["difference"]), given["verdict"]
         here, self.placement = next(((cell, row and row.placement) for cell in cells if cell.strategy == self.strategy
                                      for row in (None, *cell.rows) if _place(cell, row) == given["at"]), (None, None))
-        self.grouping = here.grouping if here else None
+        self.at, self.grouping = given["at"], here.grouping if here else None  # runs that differ in other keys have none
         at = {key: str(value) for key, value in declared.get("at", {}).items() if key not in ("towers", "batch_per_tower")}
         self.conditions = at | (here.conditions if here else {})
 
@@ -117,12 +117,6 @@ def _place(cell, row):
     if row is None:
         return cell.group
     return row.placement if cell.group == "all" else f"{cell.group}, {row.placement}"
-
-
-def _label_of(name, cells):
-    """A spec may name a strategy by its name where only one label has it."""
-    labels = {cell.strategy for cell in cells}
-    return name if name in labels else next((label for label in labels if style.base_name(label) == name), name)
 
 
 class Report:

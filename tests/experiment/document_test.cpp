@@ -134,8 +134,6 @@ TEST_F(SpecDocument, ReportsAllMistakesAtOnce) {
       (Lines{
           "spec.json: question: expected a text, got 3",
           "spec.json: contrasts[0].metric: expected a text that is not empty, got \"\"",
-          "spec.json: contrasts[0].strategy: missing, expected a text that is not empty",
-          "spec.json: contrasts[0].above: missing, expected a text that is not empty",
           "spec.json: exclude[0].towrs: unknown key; did you mean \"towers\"?",
           "spec.json: task: missing, expected a task (its name, or {\"name\": ..., its parameters})",
           "spec.json: model: unknown model \"fake_nte\"; did you mean \"fake_net\"?",
@@ -143,7 +141,8 @@ TEST_F(SpecDocument, ReportsAllMistakesAtOnce) {
           "spec.json: batch_per_tower: missing, expected an integer in [0, 1000000] or a list of integers in "
           "[0, 1000000]",
           "spec.json: steps: expected an integer in [1, 1000000000] or null, got \"ten\"",
-          "spec.json: matrix.seed[1]: expected an integer in [0, 9007199254740992], got -1"}));
+          "spec.json: matrix.seed[1]: expected an integer in [0, 9007199254740992], got -1",
+          "spec.json: contrasts[0]: expected strategy and above, or in their place runs and above_runs"}));
 }
 
 TEST_F(SpecDocument, RefusesAFileNameThatNamesNoFolder) {

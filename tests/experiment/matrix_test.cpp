@@ -151,6 +151,18 @@ TEST_F(SpecMatrix, APlacementIsNoOtherRun) {
             Lines{"spec.json: matrix.placement[1]: gives the same run as matrix.placement[0]"});
 }
 
+TEST_F(SpecMatrix, ThreadsMoveWithAPlacementAndTellNoRunsApart) {
+  const Experiment experiment =
+      load(spec(R"("matrix": {"placement.ranks,placement.threads": [[1, 4], [2, null]]})"));
+  EXPECT_EQ(experiment.runs[0].threads, 4);
+  EXPECT_EQ(experiment.runs[0].id, load_one(spec()).id);
+  EXPECT_EQ(experiment.runs[0].with_placement().at("placement").at("threads"), 4);
+  EXPECT_EQ(experiment.runs[1].threads, std::nullopt);
+  EXPECT_EQ(
+      mistakes(spec(R"("matrix": {"placement.threads": [1, 2]})")),
+      Lines{"spec.json: matrix.placement.threads[1]: gives the same run as matrix.placement.threads[0]"});
+}
+
 TEST_F(SpecMatrix, RefusesTheSameRunTwice) {
   EXPECT_EQ(
       mistakes(spec(
@@ -234,8 +246,9 @@ TEST_F(SpecMatrix, ContrastsNameStrategiesOfTheMatrix) {
 
 TEST_F(SpecMatrix, ComparesWithPublishedNumbers) {
   const Experiment experiment = load(spec(
-      R"("populations": ["saved", "precise"], "published": [{"metric": "mean_iou", "from": 0.46, "to": 0.49, "source": "S", "population": "precise"}])"));
-  ASSERT_EQ(experiment.published.size(), 1u);
+      R"("populations": ["saved", "precise"], "published": [{"metric": "mean_iou", "from": 0.46, "to": 0.49, "source": "S", "population": "precise"},
+                        {"metric": "relative_images_per_s", "from": 0.7, "to": 0.7, "source": "S"}])"));
+  ASSERT_EQ(experiment.published.size(), 2u);
   EXPECT_EQ(experiment.published[0].from, 0.46);
   EXPECT_EQ(experiment.published[0].population, "precise");
   EXPECT_EQ(mistakes(spec(R"("published": [
@@ -264,8 +277,8 @@ TEST_F(SpecMatrix, RefusesContrastsThatNoRunCanAnswer) {
       {"metric": "", "strategy": "fake_own", "above": "fake_pooled(momentum=0.5)", "margin": 1, "equivalence_margin": 0}]
       )j")),
       (Lines{
-          "spec.json: contrasts[8].margin: unknown key; known: metric, at, strategy, above, population, "
-          "above_population, equivalence_margin",
+          "spec.json: contrasts[8].margin: unknown key; known: metric, at, strategy, above, runs, "
+          "above_runs, population, above_population, equivalence_margin",
           "spec.json: contrasts[8].metric: expected a text that is not empty, got \"\"",
           "spec.json: contrasts[8].equivalence_margin: expected a number > 0 or null, got 0",
           "spec.json: contrasts[0].strategy: no run has the strategy \"fake_onw\"; did you mean "

@@ -81,20 +81,15 @@ def _pairs(measured):
 
 
 def _declared(report):
-    labels = {cell["strategy"] for cell in report["cells"]}
-
-    def labels_of(name):
-        return {name} if name in labels else {label for label in labels if label.partition("(")[0] == name}
-
     for contrast in report["contrasts"]:
-        declared, difference = contrast["declared"], contrast["difference"]
-        both = labels_of(declared["strategy"]) | labels_of(declared["above"])
-        of = f"{declared['strategy']} - {declared['above']} at {contrast['at']}"
+        difference, both = contrast["difference"], set(contrast["strategies"])
+        of = f"{' - '.join(contrast['sides'])} at {contrast['at']}"
         if difference["n"]:
             yield Fact("contrast", difference["mean"], difference["half_width"], both, of)
         for key in ("p", "p_holm", "p_sign_flip"):
             if contrast[key] is not None:
                 yield Fact("p", contrast[key], None, both, f"{key} of {of}")
+    labels = {cell["strategy"] for cell in report["cells"]}
     for published in report["published"]:
         of = f"{published['metric']} of {published['source']}"
         for value in (published["from"], published["to"]):

@@ -50,7 +50,8 @@ def curve(points, failed=()):
 def contrast(differences, half_width=0.01, at="8x2", verdict="undecided", **declared):
     """What became of a comparison of sync with per_tower, unless `declared` says otherwise, in the group `at`."""
     declared = {"metric": "mean_iou", "strategy": "sync", "above": "per_tower", **declared}
-    return {"declared": declared, "at": at, "difference": quantity(differences, half_width), "p": 1, "p_holm": 1,
+    strategies = [declared["strategy"], declared["above"]]
+    return {"declared": declared, "sides": strategies, "strategies": strategies, "at": at, "difference": quantity(differences, half_width), "p": 1, "p_holm": 1,
             "p_sign_flip": 1, "verdict": verdict, "warning": None}
 
 

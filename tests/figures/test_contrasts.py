@@ -48,6 +48,14 @@ class Contrasts(FiguresCase):
         self.draw_contrasts(made)
         self.assertEqual(self.rows("contrasts", kind="mean")[0]["at"], "8x2, exchange sockets")
 
+    def test_runs_that_differ_in_other_keys_are_named_by_them(self):
+        made = contrast(self.SIX, at="gradient_route=reducer, sync, 2x1-cpu", strategy="sync", above="sync")
+        made["sides"] = ["average_weights_every: 4", "none"]
+        self.draw_contrasts(made)
+        row, = self.rows("contrasts", kind="mean")
+        self.assertEqual([row["contrast"], row["at"]],
+                         ["average_weights_every: 4 - none", "gradient_route reducer, sync, 2x1-cpu"])
+
     def test_metrics_never_share_an_axis(self):
         self.draw_contrasts(contrast(self.SIX), contrast((5.0, 7.0), 1.0, metric="images_per_s"),
                             contrast((3 << 20,), None, metric="peak_memory_bytes"))
@@ -75,7 +83,7 @@ class Contrasts(FiguresCase):
         self.assertEqual(self.svg("contrasts").count("fill: #ffffff"), few - 1)
 
     def test_comparisons_without_data_are_left_out_and_counted(self):
-        printed = self.draw_contrasts(contrast(self.SIX), contrast((), at="{}", above="group_norm"))
+        printed = self.draw_contrasts(contrast(self.SIX), contrast((), at="{}", above="group_norm(groups=4)"))
         self.assertIn("1 declared comparison has no pair of finished runs", self.caption("contrasts"))
         self.assertEqual(self.caption("contrasts").count("group_norm"), 0)
         self.assertEqual(self.rows("contrasts", contrast="sync - group_norm(groups=4)")[0]["n"], "0")

@@ -148,10 +148,14 @@ TEST_F(Placing, CoresAreSharedByRanksAndJobs) {
   EXPECT_EQ(place(kSixTowers, 0, 1).threads, 1);
   options_.threads = 5;
   EXPECT_EQ(place(kSixTowers, 0, 8).threads, 5);
+  EXPECT_TRUE(remarks_.empty());
+  EXPECT_EQ(place(R"(, "matrix": {"towers": [6]}, "placement": {"threads": 3})", 0, 8).threads, 3);
+  EXPECT_EQ(remarks_, std::vector<std::string>{"the spec gives each rank 3 threads; 5, from --threads or the "
+                                               "launcher, does not apply"});
 }
 
 TEST_F(Placing, AsManyRunsGoSideBySideAsHaveGpusOrCoresOfTheirOwn) {
-  const Experiment experiment =
+  Experiment experiment =
       load_experiment(scratch_.write_spec(test::behaves("ok"), R"(, "matrix": {"seed": [0, 1, 2, 3, 4]})"));
   const auto jobs = [&](int gpus, int cores) {
     return jobs_side_by_side(
@@ -168,6 +172,8 @@ TEST_F(Placing, AsManyRunsGoSideBySideAsHaveGpusOrCoresOfTheirOwn) {
   options_.threads = 2;
   EXPECT_EQ(jobs(0, 8), 2);
   EXPECT_EQ(jobs(8, 8), 4);
+  for (RunSpec& run : experiment.runs) run.threads = 4;
+  EXPECT_EQ(jobs(0, 8), 1);
 }
 
 using Gpus = std::vector<int>;

@@ -1,0 +1,95 @@
+// The numbers that runs end with: whether a spec names one that they have, and what others have published of them.
+#include <algorithm>
+
+#include "harness/components/registry.hpp"
+#include "harness/experiment/dotted.hpp"
+#include "harness/experiment/matching.hpp"
+#include "harness/experiment/matrix.hpp"
+#include "harness/population.hpp"
+
+namespace bnlab {
+namespace {
+
+// The numbers that a run of the task ends with, beside its costs: see metrics() of harness/tasks/.
+std::vector<std::string> metrics_of(const Json& run) {
+  std::vector<std::string> metrics = {"images_per_s", "peak_memory_bytes", "peak_rss_bytes",
+                                      "class_accuracy"};
+  const About* task = find_registered("task", run["task"].value("name", ""));
+  const bool pixels = task == nullptr || task->of == Subjects::pixels;
+  for (const char* metric :
+       pixels ? std::vector{"mean_iou", "pixel_accuracy", "groups"}
+              : std::vector{"top1", "motion_accuracy", "direction_accuracy", "scene_accuracy"}) {
+    metrics.push_back(metric);
+  }
+  return metrics;
+}
+
+// "" where the run has such a number, else what is wrong with it.
+std::string metric_mistake(const std::string& metric, const Json& run) {
+  const std::vector<std::string> known = metrics_of(run);
+  const bool there =
+      metric.empty() || std::ranges::count(known, top_level(metric)) > 0;  // "" is reported already
+  return there ? "" : "no run has the metric " + shown(metric) + suggestion(metric, known);
+}
+
+// "" where the run is evaluated under the population, else what is wrong with it.
+std::string population_mistake(const std::string& population, const Json& run) {
+  if (population == kAveragedWeights) {
+    return run["weight_ema"].is_null() ? "the runs have no averaged weights: weight_ema is null" : "";
+  }
+  const std::string problem = population_problem(population, run["towers"]);
+  const Json& asked = run["populations"];
+  const bool known = !problem.empty() || std::count(asked.begin(), asked.end(), population) > 0;
+  return known ? problem : shown(population) + " is not among the populations of the runs, " + shown(asked);
+}
+
+// Whether each part of a published number has a type that can be read; the others have been reported.
+bool is_number_of(const Json& given) {
+  const auto is = [&](const char* key, auto holds) { return given.contains(key) && holds(given[key]); };
+  const auto number = [](const Json& value) { return value.is_number(); };
+  const auto text = [](const Json& value) { return value.is_string(); };
+  return is("metric", text) && is("from", number) && is("to", number) && is("source", text) &&
+         is("population", text) && given["at"].is_object();
+}
+
+}  // namespace
+
+void check_measured(const std::string& metric, const std::string& population, const Json& run,
+                    const std::string& path, Mistakes& mistakes, const std::string& population_key) {
+  if (const std::string mistake = population_mistake(population, run); !mistake.empty()) {
+    mistakes.add(path + "." + population_key, mistake);
+  }
+  if (const std::string unknown = metric_mistake(metric, run); !unknown.empty()) {
+    mistakes.add(path + ".metric", unknown);
+  }
+}
+
+void check_published(const Json& published, const Expansion& expansion, Mistakes& mistakes) {
+  for (size_t i = 0; i < published.size(); ++i) {
+    if (!published[i].is_object() || !is_number_of(published[i])) {
+      continue;
+    }
+    const std::string path = "published[" + std::to_string(i) + "]";
+    const auto number = read_options<Published>(published[i]);
+    if (number.from > number.to) {
+      mistakes.add(path + ".to",
+                   "expected at least from, " + shown(number.from) + ", got " + shown(number.to));
+    }
+    if (!check_keys(number.at, path + ".at", mistakes) || !expansion.mistaken.empty()) {
+      continue;
+    }
+    bool there = false;
+    for (const Json& run : expansion.cells) {
+      if (matches(number.at, run)) {
+        there = true;
+        check_measured(number.metric == kRelativeImagesPerS ? "images_per_s" : number.metric,
+                       number.population, run, path, mistakes);
+      }
+    }
+    if (!there) {
+      report_no_match(number.at, expansion.cells, path + ".at", mistakes);
+    }
+  }
+}
+
+}  // namespace bnlab
