@@ -112,7 +112,8 @@ def _numbers(contrasts, scale):
 
 def _caption(report, cells, shown):
     differences = [contrast.difference for contrast in shown]
-    parts = [f"{report.name}.", "The side named first minus the second, paired by seed, last checkpoint.",
+    side = "strategy" if all(contrast.sides == [contrast.strategy, contrast.above] for contrast in shown) else "side"
+    parts = [f"{report.name}.", f"The {side} named first minus the second, paired by seed, last checkpoint.",
              "Marks: mean; dots: single seeds;", f"{report.bars_text(differences)}."]
     if any(difference.n < report.fewest_seeds for difference in differences):
         parts.append(f"Hollow: fewer than {report.fewest_seeds} seeds.")
