@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Writes every committed table and figure again from the committed records: the tables of results/*/README.md, the
-# figures that lie in results/*/figures, the answers to the questions of experiments/README.md as far as there are any,
+# figures that lie in results/*/figures, the answers to the questions of experiments/README.md as far as there are any
+# (in README.md one for each question),
 # and the strategies and the figure of README.md. A test compares them with the records.
 #   scripts/publish.sh
 set -euo pipefail
@@ -24,13 +25,16 @@ for page in results/*/README.md; do
   figures=("${figures[@]##*/}")
   scripts/plot.sh "results/$name" --figures "${figures[@]%.csv}"
 done
-answered=()
-for name in $(sed -n '/^| | spec | question |$/,/^$/p' experiments/README.md | cut -d "|" -f 3 | grep -o '\w*\.json'); do
-  name=${name%.json}
-  if grep -qs '^\*\*Answer\.\*\*' "results/$name/findings.md"; then answered+=("$name"); fi
-done
-for document in README.md results/README.md; do
-  "$BNLAB_PROGRAM" answers "${answered[@]}" --into "$document"
-done
+# The specs of the questions, one per line, that have an answer.
+answered() {
+  while read -r name; do
+    if grep -qs '^\*\*Answer\.\*\*' "results/$name/findings.md"; then echo "$name"; fi
+  done
+}
+questions=$(sed -n '/^| | spec | question |$/,/^$/p' experiments/README.md | cut -d "|" -f 2,3)
+# README.md has a row per question, from its first spec; results/README.md has them all.
+sed -n 's/^ Q[0-9]* | `\(\w*\)\.json`.*/\1/p' <<<"$questions" | answered | xargs "$BNLAB_PROGRAM" answers --into README.md
+grep -o '\w*\.json' <<<"$questions" | cut -d . -f 1 | answered |
+  xargs "$BNLAB_PROGRAM" answers --into results/README.md
 "$BNLAB_PYTHON" -B scripts/figures/first_screen.py README.md <(report catalogue --format json) \
   <(report tradeoff --format json) --out results

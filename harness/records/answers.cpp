@@ -57,16 +57,17 @@ std::string plus_minus_text(const Interval& interval, double factor, int decimal
 }
 
 // "per_tower", and under other statistics than its saved ones "per_tower precise".
-std::string with_population(const std::string& strategy, const std::string& population) {
-  return population == "saved" ? strategy : strategy + " " + population;
+std::string with_population(const std::string& side, const std::string& population) {
+  return population == "saved" ? side : side + " " + population;
 }
 
 // Shares are told in points, costs in their unit.
 std::string contrast_sentence(const ContrastResult& result) {
   const Contrast& contrast = result.contrast;
   const bool cost = is_cost(contrast.metric);
-  std::string text = with_population(contrast.strategy, contrast.population) + " - " +
-                     with_population(contrast.above, contrast.population_above());
+  const auto [side, above] = side_names(contrast);
+  std::string text = with_population(side, contrast.population) + " - " +
+                     with_population(above, contrast.population_above());
   if (result.group != "all") text += " at " + result.group;
   const double factor = cost ? 1 : 100;
   text += ": " + plus_minus_text(result.interval, factor, cost ? 3 : 1) + (cost ? " " : " points of ") +
@@ -81,7 +82,8 @@ std::string evidence_of(const Experiment& experiment, const ExperimentReport& re
   if (first.interval.n == 0) return "no runs yet";
   const size_t all = report.contrasts.size();
   return contrast_sentence(first) + " (n = " + std::to_string(first.interval.n) + "; " + data_of(experiment) +
-         (all > 1 ? "; the first of " + std::to_string(all) + " comparisons" : "") + ")";
+         (all > 1 ? "; of " + std::to_string(all) + " comparisons " + verdicts_text(report.contrasts) : "") +
+         ")";
 }
 
 }  // namespace

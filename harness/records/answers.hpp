@@ -14,7 +14,7 @@ struct Answer {
   std::string question;
   std::string title;     // of the page, which asks the question shortly; the question where there is none
   std::string answer;    // people's own words; "open" where they have not written any
-  std::string evidence;  // of the first contrast that the spec declares
+  std::string evidence;  // of the first contrast that the spec declares, and how all came out
   std::string folder;    // of the results
 };
 

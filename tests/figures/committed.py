@@ -22,7 +22,7 @@ def bnlab_table(name):
     with tempfile.TemporaryDirectory() as folder:
         page = Path(folder) / "page.md"
         page.write_text(f"<!-- table:{name} -->\n<!-- end -->\n", encoding="utf-8")
-        _bnlab("report", ROOT / "experiments" / f"{name}.json", "--into", page)
+        _bnlab("report", name, "--into", page)
         return table_in(page.read_text(encoding="utf-8"), name)
 
 
@@ -40,11 +40,16 @@ def findings_of(name):
     return file.read_text(encoding="utf-8") if file.exists() else ""
 
 
-def answered():
-    """The experiments that have an answer, in the order of the questions in experiments/README.md."""
+def answered(document):
+    """The experiments whose answers a document has, in the order of experiments/README.md: README.md has the first one of each
+    question, results/README.md has all."""
     questions = (ROOT / "experiments" / "README.md").read_text(encoding="utf-8").split("| | spec | question |\n")[1]
-    names = [name for line in questions.split("\n\n")[0].split("\n") for name in re.findall(r"`(\w+)\.json`", line.split("|")[2])]
-    return [name for name in names if re.search(r"^\*\*Answer\.\*\*", findings_of(name), re.MULTILINE)]
+    rows = [line.split("|")[1:3] for line in questions.split("\n\n")[0].split("\n")]
+    names = [re.findall(r"`(\w+)\.json`", specs) for _, specs in rows]
+    if document == "README.md":
+        names = [found[:1] for found, (question, _) in zip(names, rows) if question.strip().startswith("Q")]
+    return [name for found in names for name in found
+            if re.search(r"^\*\*Answer\.\*\*", findings_of(name), re.MULTILINE)]
 
 
 _MARK, _END = "<!-- table:answers -->\n", "<!-- end -->"
@@ -52,18 +57,21 @@ _MARK, _END = "<!-- table:answers -->\n", "<!-- end -->"
 
 @functools.cache
 def _answers():
-    """The table of answers, with links as from the README."""
+    """The lines of the table of all answers, with links as from the README."""
     with tempfile.TemporaryDirectory() as folder:
         page = Path(folder) / "page.md"
         page.write_text(_MARK + _END + "\n", encoding="utf-8")
-        _bnlab("answers", *answered(), "--into", page)
+        _bnlab("answers", *answered("results/README.md"), "--into", page)
         there = os.path.relpath(ROOT / "results", Path(folder).resolve())
-        return page.read_text(encoding="utf-8").removeprefix(_MARK).split(_END)[0].replace(f"]({there}/", "](results/")
+        table = page.read_text(encoding="utf-8").removeprefix(_MARK).split(_END)[0]
+        return table.replace(f"]({there}/", "](results/").splitlines(keepends=True)
 
 
 def with_answers(document):
     """The text of a document of this project, its table of answers written again."""
     before, table = (ROOT / document).read_text(encoding="utf-8").split(_MARK)
+    head, rows = _answers()[:2], dict(zip(answered("results/README.md"), _answers()[2:]))
     pages = os.path.relpath(ROOT / "results", (ROOT / document).parent) + "/"
-    answers = _answers().replace("](results/", f"]({pages}").replace("](./", "](")
+    answers = "".join([*head, *(rows[name] for name in answered(document))])
+    answers = answers.replace("](results/", f"]({pages}").replace("](./", "](")
     return before + _MARK + answers + _END + table.split(_END, 1)[1]

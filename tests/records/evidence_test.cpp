@@ -31,7 +31,7 @@ TEST(Evidence, TellsSharesInPointsAndCostsInTheirUnit) {
             "sync - per_tower at 8x2: -12.500 \u00b1 1.250 images_per_s, worse (n = 8; synthetic)");
 }
 
-TEST(Evidence, NamesOtherStatisticsTheMarginAndHowManyComparisonsThereAre) {
+TEST(Evidence, NamesOtherStatisticsTheMarginAndWhatCameOfAllComparisons) {
   ContrastResult first = result("mean_iou", 0.005, 0.0061, Verdict::equal);
   first.contrast.above = "sync";
   first.contrast.population = "mean";
@@ -39,8 +39,7 @@ TEST(Evidence, NamesOtherStatisticsTheMarginAndHowManyComparisonsThereAre) {
   first.group = "all";
   EXPECT_EQ(evidence({first, result("mean_iou", 0, 0, Verdict::better)}),
             "sync mean - sync: 0.5 \u00b1 0.6 points of mean_iou, equal within 2 points (n = 8; synthetic; "
-            "the first "
-            "of 2 comparisons)");
+            "of 2 comparisons 1 better, 1 equal)");
 }
 
 TEST(Evidence, IsOwnedUpToWhereThereIsNone) {
