@@ -131,6 +131,13 @@ class Launchers(unittest.TestCase):
         self.run_ok(["mpirun", *options, "-n", "2", *self.command("mpi", matrix={"strategy": ["per_tower", "sync"]})])
         self.expect_done("mpi", "mpirun", runs=2)
 
+    def test_srun(self):
+        two = ["srun", "--immediate=10", "-n", "2", "--overcommit"]
+        if not shutil.which("srun") or subprocess.run([*two, "true"], env=self.clean, capture_output=True).returncode != 0:
+            self.skipTest("no srun here starts two tasks at once")
+        self.run_ok([*two, *self.command("slurm", matrix={"strategy": ["per_tower", "sync"]})])
+        self.expect_done("slurm", "srun", runs=2)
+
     def test_torchrun(self):
         torchrun = pathlib.Path(sys.executable).with_name("torchrun")
         if not torchrun.exists():
