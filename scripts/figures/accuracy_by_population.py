@@ -16,7 +16,7 @@ _LOOKS = {"saved": (style.BLACK, "o"), "mean": (style.ORANGE, "d"), "pooled": (s
           "precise": (style.GREEN, "^"), "batch": (style.SKY, "v"), "ema": (style.PURPLE, "P")}
 _TOWERS = (style.VERMILION, "<>*pXh8")  # colour of tower:K, and a marker for each
 _COLUMNS = 3
-_ROW, _DODGE = 0.17, 0.6  # inches per strategy, and the share of them over which its populations spread
+_ROW, _MORE, _DODGE = 0.10, 0.05, 0.75  # inches per strategy and per population, and the share over which these spread
 
 
 def draw(report, cells, condition, styles):
@@ -31,11 +31,12 @@ def draw(report, cells, condition, styles):
     strategies = [label for label in styles if any(cell.strategy == label for cell in touched)]
 
     known = report.published(report.headline, touched)
-    columns = min(_COLUMNS, len(panels))
+    columns = 2 if len(panels) == 4 else min(_COLUMNS, len(panels))
     lines = -(-len(panels) // columns)
     figure, all_axes = layout.new_page(
         f"How good is each strategy's {metric_name(report.headline)}, and with which statistics?",
-        _caption(report, cells, touched, populations, condition), style.DOUBLE, lines * (0.55 + _ROW * len(strategies)),
+        _caption(report, cells, touched, populations, condition), style.DOUBLE,
+        lines * (0.55 + (_ROW + _MORE * len(populations)) * len(strategies)),
         rows=lines, columns=columns, sharex=True, sharey=True,
         legend={population: style.Style(*_look(population, populations), "") for population in populations},
         references=published.legend(known))
@@ -120,7 +121,8 @@ def _caption(report, cells, touched, populations, condition):
              "Panels: towers x images per tower" +
              (", and how the training set is dealt to the towers." if len(shards) > 1 else "."),
              f"Last checkpoint; {report.bars_text([cell.value('saved') for cell in touched])}.",
-             "Strategies without running statistics have saved only." if len(populations) > 1 else ""]
+             "Strategies without running statistics have saved only."
+             if len(populations) > 1 and any(cell.evaluated == {"saved"} for cell in touched) else ""]
     parts += reports.shortfall_notes(cells)
     return " ".join(part for part in parts if part)
 

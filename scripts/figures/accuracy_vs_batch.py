@@ -14,7 +14,8 @@ from report import grouping_text, images_per_tower
 _STATISTICS = {"saved": "evaluated with the saved statistics", "batch": "evaluated with the batch's own statistics"}
 _MOST_LABELS = 6  # lines named at their ends; more of them are named in a legend
 _DODGE, _WIDEST_DODGE = 0.09, 0.5  # octaves between neighbouring strategies, and all: bars must not hide each other
-_BESIDE = 2 ** 0.022  # a seed's dot stands beside its strategy's bar
+_BESIDE = 0.009  # of the axis: by so much a seed's dot stands beside its strategy's bar
+_EDGE = 0.35  # octaves of the axis outside the outermost batches
 
 
 def draw(report, cells, condition, styles):
@@ -42,15 +43,16 @@ def draw(report, cells, condition, styles):
         legend={label: styles[label] for label in strategies} if len(strategies) > _MOST_LABELS else None,
         references=published.legend(known))
     rows, labelled = [], []
+    low, high = batches[0] * 2 ** -_EDGE, batches[-1] * 2 ** _EDGE
     for axes, (population, drawn_cells) in zip(all_axes[0], populations.items()):
-        ends, drawn = _draw_lines(axes, drawn_cells, strategies, styles, population)
+        ends, drawn = _draw_lines(axes, drawn_cells, strategies, styles, population, (high / low) ** _BESIDE)
         published.draw(axes, known)
         rows += drawn
         labelled.append((axes, ends))
         axes.set_xscale("log", base=2)
         axes.set_xticks(batches, [f"{batch:g}" for batch in batches])
         axes.set_xticks([], minor=True)
-        axes.set_xlim(batches[0] * 2 ** -0.35, batches[-1] * 2 ** 0.35)
+        axes.set_xlim(low, high)
         axes.set_xlabel("images per tower")
         if len(populations) > 1:
             axes.set_title(_STATISTICS[population], loc="left", color=style.GREY)
@@ -64,7 +66,7 @@ def draw(report, cells, condition, styles):
     return Drawing(figure, rows + published.rows(known), _sentence(touched, batches, headline))
 
 
-def _draw_lines(axes, cells, strategies, styles, population):
+def _draw_lines(axes, cells, strategies, styles, population, beside):
     rows, ends = [], []
     for k, strategy in enumerate(strategies):
         look = styles[strategy]
@@ -84,7 +86,7 @@ def _draw_lines(axes, cells, strategies, styles, population):
                 xs.append(x)
                 means.append(value.mean)
                 bars.append(value.half_width or 0)
-                axes.plot([x * _BESIDE] * value.n, list(value.seeds.values()), ".", color=look.colour, alpha=0.6,
+                axes.plot([x * beside] * value.n, list(value.seeds.values()), ".", color=look.colour, alpha=0.6,
                           markersize=4, markeredgewidth=0, zorder=2)
             rows.append(summary)
         if xs:

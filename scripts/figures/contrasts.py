@@ -33,17 +33,20 @@ def draw(report, cells, condition, styles):
     figure, all_axes = layout.new_page(
         "What came of the comparisons that were declared beforehand?", _caption(report, cells, shown), style.DOUBLE,
         _LINE * sum(lines) + _AROUND * len(lines), rows=len(lines), gridspec_kw={"height_ratios": lines})
+    numbers = dict(zip(shown, _numbers(shown)))
     for axes, (metric, contrasts) in zip(all_axes[:, 0], by_metric.items()):
-        _draw_panel(axes, metric, contrasts, *places[metric], styles, report.fewest_seeds)
+        _draw_panel(axes, metric, contrasts, numbers, *places[metric], styles, report.fewest_seeds)
     return Drawing(figure, [row for contrast in report.contrasts for row in _rows(contrast)],
                    _sentence(report.contrasts, shown))
 
 
 def _pair(contrast):
     """"sync - per_tower", with the statistics in brackets where these are not the saved ones on both sides."""
-    populations = contrast.population, contrast.population_above
+    populations, (side, above) = (contrast.population, contrast.population_above), contrast.sides
     plain = contrast.metric in _COSTS or set(populations) == {"saved"}
-    return " - ".join(side + ("" if plain else f" [{population}]") for side, population in zip(contrast.sides, populations))
+    if side == above and not plain:
+        return f"{side} [{' - '.join(populations)}]"
+    return " - ".join(each + ("" if plain else f" [{population}]") for each, population in zip(contrast.sides, populations))
 
 
 def _where(contrast):
@@ -73,7 +76,7 @@ def _unit(metric):
     return _COSTS.get(metric, (f"{metric_name(metric)} (points)", 100))
 
 
-def _draw_panel(axes, metric, contrasts, ys, headings, styles, fewest_seeds):
+def _draw_panel(axes, metric, contrasts, numbers, ys, headings, styles, fewest_seeds):
     text, scale = _unit(metric)
     for y, contrast in zip(ys, contrasts):
         look, difference = styles[contrast.strategy], contrast.difference
@@ -84,8 +87,7 @@ def _draw_panel(axes, metric, contrasts, ys, headings, styles, fewest_seeds):
                       markersize=4, elinewidth=0.9, zorder=4)
         axes.plot([value * scale for value in difference.seeds.values()], [y + _BELOW] * difference.n, ".",
                   color=look.colour, alpha=0.6, markersize=3.5, markeredgewidth=0, zorder=3)
-    for y, number, contrast in zip(ys, _numbers(contrasts, scale), contrasts):
-        axes.annotate(f"{number}   {contrast.verdict}, n = {contrast.difference.n}", (1, y),
+        axes.annotate(f"{numbers[contrast]}   {contrast.verdict}, n = {difference.n}", (1, y),
                       xycoords=("axes fraction", "data"), xytext=(6, 0), textcoords="offset points", va="center",
                       size=style.SMALL)
     axes.use_sticky_edges = False
@@ -100,11 +102,11 @@ def _draw_panel(axes, metric, contrasts, ys, headings, styles, fewest_seeds):
     axes.set_xlabel(f"difference of {text}")
 
 
-def _numbers(contrasts, scale):
+def _numbers(contrasts):
     """"+6.3 ± 1.6", padded so that they stand in a column."""
-    means = [f"{contrast.difference.mean * scale:+.1f}" for contrast in contrasts]
-    bars = ["" if contrast.difference.half_width is None else f"{contrast.difference.half_width * scale:.1f}"
-            for contrast in contrasts]
+    scaled = [(contrast.difference, _unit(contrast.metric)[1]) for contrast in contrasts]
+    means = [f"{difference.mean * scale:+z.1f}" for difference, scale in scaled]
+    bars = ["" if difference.half_width is None else f"{difference.half_width * scale:.1f}" for difference, scale in scaled]
     widths = max(map(len, means)), max(map(len, bars))
     return [mean.replace("-", "\u2212").rjust(widths[0], _DIGIT) + (" ± " if bar else f" {_DIGIT} ") + bar.rjust(widths[1], _DIGIT)
             for mean, bar in zip(means, bars)]
@@ -127,7 +129,8 @@ def _caption(report, cells, shown):
         parts.append(f"{left_out} declared comparison{'s have' if left_out > 1 else ' has'} no pair of finished runs.")
     failed, missing = sum(cell.failed for cell in cells), sum(cell.missing for cell in cells)
     if failed or missing:
-        parts.append(f"{failed} runs failed and {missing} are missing; pairs are of runs that ended well.")
+        shortfall = [f"{count} {what}" for count, what in ((failed, "failed"), (missing, "missing")) if count]
+        parts.append(f"Runs: {' and '.join(shortfall)}; pairs are of runs that ended well.")
     return " ".join(parts)
 
 
@@ -146,6 +149,6 @@ def _sentence(contrasts, shown):
     verdicts = Counter(contrast.verdict for contrast in shown)
     counts = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.items())
     largest = max(shown, key=lambda contrast: abs(contrast.difference.mean) / (contrast.difference.half_width or 1))
-    text, scale = _unit(largest.metric)
+    text, _ = _unit(largest.metric)
     return (f"{len(shown)} of {len(contrasts)} declared comparisons have data: {counts}; the clearest is {_pair(largest)} at "
-            f"{_where(largest)}, {_numbers([largest], scale)[0]} in {text}.")
+            f"{_where(largest)}, {_numbers([largest])[0]} in {text}.")

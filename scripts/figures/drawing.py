@@ -14,7 +14,7 @@ class Nothing(Exception):
 
 def metric_name(key):
     """"mean IoU" of "mean_iou"."""
-    return key.replace("_", " ").replace("iou", "IoU")
+    return key.replace("_", " ").replace("iou", "IoU").replace("top1", "top-1 accuracy")
 
 
 def save(drawing, stem):

@@ -1,5 +1,7 @@
 """The page that every figure stands on (title above, panels, caption below) and labels that do not overlap."""
 
+import functools
+
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
@@ -14,6 +16,7 @@ LIST_LINE = 0.125  # and from one line of a list to the next
 _MARGIN = 0.06
 
 
+@functools.cache
 def _text_width(text):
     """Inches of small text."""
     measure = FigureCanvasAgg(Figure(figsize=(1, 1)))

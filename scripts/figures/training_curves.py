@@ -10,6 +10,7 @@ import published
 import report as reports
 import style
 from drawing import Drawing, Nothing, metric_name
+from matplotlib.ticker import LogLocator, NullFormatter
 from report import grouping_text, images_per_tower
 
 _GRADIENT = "gradient norm"
@@ -61,6 +62,8 @@ def draw(report, cells, condition, styles):
             if at[0] == rows_of_panels - 1:
                 axes.set_xlabel("steps")
         _share_scale(drawn)
+        if quantity == _GRADIENT:
+            _label_decades(drawn)
     for at in set(map(tuple, _indices(all_axes))) - used:
         all_axes[at].set_visible(False)
     return Drawing(figure, rows + published.rows(known), _sentence(curves, list(quantities)[-1], groupings))
@@ -105,6 +108,15 @@ def _share_scale(panels):
         axes.set_ylim(min(low for low, _ in limits), max(high for _, high in limits))
         if axes is not panels[0] and axes.get_subplotspec().colspan.start > 0:
             axes.tick_params(labelleft=False)
+
+
+def _label_decades(panels):
+    """Plain numbers, and some between powers of ten where there are few of these."""
+    low, high = panels[0].get_ylim()
+    for axes in panels:
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high / low < 100 else (1,)))
+        axes.yaxis.set_major_formatter(lambda value, place: f"{value:g}")
+        axes.yaxis.set_minor_formatter(NullFormatter())
 
 
 def _indices(all_axes):

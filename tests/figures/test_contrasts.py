@@ -32,9 +32,10 @@ class Contrasts(FiguresCase):
                                        above_population="tower:0") for each in self.named(cells)), cells=cells)
         self.assertEqual([file.name for file in self.out.glob("*.csv")], ["contrasts.csv"])
         self.assertEqual([(row["contrast"], row["at"]) for row in self.rows("contrasts", kind="mean")],
-                         [("per_tower [mean] - per_tower [tower:0]", f"8x2, shards {shards}")
-                          for shards in ("iid", "sorted:class")])
-        self.assertEqual(self.caption("contrasts").count("per_tower [mean]"), 1)  # one heading for both rows
+                         [("per_tower [mean - tower:0]", f"8x2, shards {shards}") for shards in ("iid", "sorted:class")])
+        self.assertEqual(self.caption("contrasts").count("per_tower [mean - tower:0]"), 1)  # one heading for both rows
+        self.draw_contrasts(contrast(self.SIX, population="mean"))
+        self.assertIn("sync [mean] - per_tower [mean]", self.caption("contrasts"))
 
     @staticmethod
     def named(cells):
@@ -55,6 +56,17 @@ class Contrasts(FiguresCase):
         row, = self.rows("contrasts", kind="mean")
         self.assertEqual([row["contrast"], row["at"]],
                          ["average_weights_every: 4 - none", "gradient_route reducer, sync, 2x1-cpu"])
+
+    def test_numbers_stand_in_a_column_over_all_metrics_and_zero_has_no_minus(self):
+        self.draw_contrasts(contrast((-0.0001,) * 6, 0.001), contrast((-12.0,) * 6, 1.0, metric="images_per_s"))
+        for text in ("\u2007+0.0 ± 0.1   undecided", "−12.0 ± 1.0   undecided"):
+            self.assertIn(text, self.caption("contrasts"))
+
+    def test_runs_that_failed_or_lack_are_counted(self):
+        self.draw_contrasts(contrast(self.SIX), cells=[*self.CELLS, cell("none", failures={1: "oom"})])
+        self.assertIn("Runs: 1 failed; pairs are", self.caption("contrasts"))
+        self.draw_contrasts(contrast(self.SIX), cells=[*self.CELLS, cell("none", failures={1: "oom"}, missing=(2, 3))])
+        self.assertIn("Runs: 1 failed and 2 missing; pairs are", self.caption("contrasts"))
 
     def test_metrics_never_share_an_axis(self):
         self.draw_contrasts(contrast(self.SIX), contrast((5.0, 7.0), 1.0, metric="images_per_s"),

@@ -17,7 +17,7 @@ from synthetic import cell, curve
 from test_contact_sheet import ContactSheet  # so that these run with the cases below
 from test_contrasts import Contrasts
 from test_findings import CommittedFindings, LookedUp, Read
-from test_parts import Labels, Styles
+from test_parts import Labels, Legends, Styles
 from test_published import PublishedNumbers
 from test_results import Answers, CommittedResults, FirstScreen
 from test_scaling import Scaling
@@ -183,6 +183,17 @@ class AccuracyByPopulation(FiguresCase):
                          [("sync", "saved"), ("sync", "tower:3"), ("sync", "precise"), ("none", "saved")])
         self.assertEqual({row["failed"] for row in rows}, {"0"})
         self.assertEqual(rows[0]["half_width"], "0.25")
+        self.assertIn("Strategies without running statistics have saved only.", self.caption("accuracy_by_population"))
+        self.draw([cell("sync", others={"precise": (0.7,)})])
+        self.assertNotIn("have saved only", self.caption("accuracy_by_population"))
+
+    def test_each_population_has_room(self):
+        heights = []
+        for count in (2, 4, 6):
+            self.draw([cell("sync", others={f"tower:{tower}": (0.5,) for tower in range(count)})])
+            heights.append(float(self.svg("accuracy_by_population").split('height="')[1].split("pt")[0]))
+        self.assertGreater(heights[1] - heights[0], 2 * 3)  # points
+        self.assertAlmostEqual(heights[2] - heights[1], heights[1] - heights[0], places=3)
 
     def test_failed_runs_are_said(self):
         self.draw(self.cells() + [cell("frozen", saved=(), failures={0: "oom"}, missing=(1, 2), conditions={"shards": "iid"})])
@@ -205,6 +216,13 @@ class TrainingCurves(FiguresCase):
         self.assertEqual([row["value"] for row in self.rows("training_curves", quantity="gradient norm")], ["8.0", "0.5"])
         self.assertEqual([row["value"] for row in self.rows("training_curves", quantity="mean IoU")], ["0.35", "0.55"])
         self.assertIn("How do train loss, gradient norm and mean IoU move", self.caption("training_curves"))
+
+    def test_gradient_norms_have_labels_between_the_powers_of_ten_where_these_are_few(self):
+        for low, labels in ((0.4, {"0.5", "1", "2", "5"}), (0.001, {"0.01", "0.1", "1"})):
+            self.draw([cell(curves={"gradient_norm": curve([(10, 1, low, low, low), (20, 1, 6.0, 6.0, 6.0)])})])
+            texts = {piece.split("</text>")[0].split(">", 1)[-1] for piece in self.svg("training_curves").split("<text ")[1:]}
+            self.assertLessEqual(labels, texts)
+            self.assertEqual("0.5" in texts, low == 0.4)
 
     def test_a_failed_run_is_drawn_apart_from_the_mean(self):
         self.draw([cell(failures={1: "diverged"}, curves={

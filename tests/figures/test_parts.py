@@ -30,6 +30,16 @@ class Styles(unittest.TestCase):
         self.assertEqual(len({(look.colour, look.marker) for look in style.styles_of(labels).values()}), len(labels))
 
 
+class Legends(unittest.TestCase):
+    def test_labels_have_as_many_columns_as_fit_each_as_wide_as_it_needs(self):
+        short, long = ["a"] * 3, ["a rather long label of a strategy"]
+        wide = layout._text_width(long[0])
+        self.assertEqual(layout._legend_columns(short + long, wide + 4), 4)
+        self.assertEqual(layout._legend_columns(short + long, wide + 1.6), 2)
+        self.assertEqual(layout._legend_columns(short + long, wide), 1)
+        self.assertEqual(layout._legend_columns([], 5), 1)
+
+
 class Labels(unittest.TestCase):
     def test_spread_leaves_what_fits(self):
         self.assertEqual(layout.spread([10, 40], 10, 0, 100), [10, 40])
