@@ -1,0 +1,21 @@
+# `cmake --install build/release --prefix DIR`: the program, its manual page and its completions. The program is copied as it was
+# built: it goes on using the LibTorch that it was linked with, which must stay where it is.
+include(GNUInstallDirs)
+install(PROGRAMS $<TARGET_FILE:bnlab> TYPE BIN)
+
+# What the program writes about itself, in a folder that is then copied.
+set(about ${PROJECT_BINARY_DIR}/about)
+install(CODE "
+function(bnlab_write file)
+  execute_process(COMMAND \"$<TARGET_FILE:bnlab>\" \${ARGN} OUTPUT_FILE \"${about}/\${file}\" COMMAND_ERROR_IS_FATAL ANY)
+endfunction()
+file(MAKE_DIRECTORY \"${about}\")
+bnlab_write(bnlab.1 man)
+bnlab_write(bnlab completion bash)
+bnlab_write(_bnlab completion zsh)
+bnlab_write(bnlab.fish completion fish)
+")
+install(FILES ${about}/bnlab.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+install(FILES ${about}/bnlab DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
+install(FILES ${about}/_bnlab DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
+install(FILES ${about}/bnlab.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
