@@ -35,17 +35,24 @@ class Resolver {
  public:
   explicit Resolver(Problems& problems) : problems_(problems) {}
 
-  // `owner`: ` of strategy "sync"` in messages about unknown keys, or "".
+  // `owner`: ` of strategy "sync"` in messages about unknown keys, or "". A component has a `name`, which stands first.
   Json object(const std::vector<Parameter>& declared, const Json& given, const std::string& path,
-              const std::string& owner) {
+              const std::string& owner, const Json& name = Json()) {
     Json complete = Json::object();
+    if (!name.is_null()) {
+      complete["name"] = name;
+    }
     if (!given.is_object()) {
       problems_.add(path, "expected an object, got " + shown(given));
       return complete;
     }
-    const auto known = mapped(declared, &Parameter::name);
     for (const auto& [key, unused] : given.items()) {
-      if (std::ranges::find(known, key) == known.end()) {
+      const bool names_it = key == "name" && !name.is_null();
+      if (!names_it && std::ranges::find(declared, key, &Parameter::name) == declared.end()) {
+        std::vector<std::string> known = mapped(declared, &Parameter::name);
+        if (!name.is_null()) {
+          known.insert(known.begin(), "name");
+        }
         problems_.add(key_path(path, key), "unknown key" + owner + suggestion(key, known));
       }
     }
@@ -149,10 +156,8 @@ class Resolver {
                     "unknown " + parameter.family + " " + shown(name) + (answer.empty() ? known : answer));
       return given;
     }
-    std::vector<Parameter> declared = {{.name = "name", .kind = Parameter::Kind::text, .fallback = name}};
-    declared.insert(declared.end(), about->parameters.begin(), about->parameters.end());
-    return object(declared, is_object ? given : Json::object(), path,
-                  " of " + parameter.family + " \"" + name + "\"");
+    return object(about->parameters, is_object ? given : Json::object(), path,
+                  " of " + parameter.family + " \"" + name + "\"", name);
   }
 
   // What stands where a component's name should be. An object without a name is the default component

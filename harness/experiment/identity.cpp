@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cstdio>
+#include <map>
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -51,14 +52,27 @@ std::string slug(const std::string& text) {
   return safe;
 }
 
-// What stands where a spec gives nothing, complete.
-Json standard(Parameter parameter) {
-  Problems unused;
-  parameter.required = false;
-  return resolve({parameter}, Json::object(), "", unused)[parameter.name];
-}
-
 nlohmann::json reduced(const std::vector<Parameter>& declared, const Json& object);
+nlohmann::json reduced(const Parameter& parameter, const Json& value);
+
+// What stands where a spec gives nothing: complete, and without what equals a default.
+struct Standard {
+  nlohmann::json whole, reduced;
+};
+
+// Declarations live as long as the program, and a matrix asks for the same ones in every cell.
+const Standard& standard(const Parameter& parameter) {
+  thread_local std::map<const Parameter*, Standard> known;
+  const auto [found, is_new] = known.try_emplace(&parameter);
+  if (is_new) {
+    Problems unused;
+    Parameter alone = parameter;
+    alone.required = false;
+    const Json value = resolve({alone}, Json::object(), "", unused)[parameter.name];
+    found->second = {value, reduced(parameter, value)};
+  }
+  return found->second;
+}
 
 nlohmann::json reduced(const Parameter& parameter, const Json& value) {
   using Kind = Parameter::Kind;
@@ -84,9 +98,9 @@ nlohmann::json reduced(const std::vector<Parameter>& declared, const Json& objec
   nlohmann::json differing = nlohmann::json::object();
   for (const auto& parameter : declared) {
     if (object.contains(parameter.name)) {
-      const nlohmann::json value = reduced(parameter, object[parameter.name]);
-      if (parameter.required || value != reduced(parameter, standard(parameter))) {
-        differing[parameter.name] = value;
+      nlohmann::json value = reduced(parameter, object[parameter.name]);
+      if (parameter.required || value != standard(parameter).reduced) {
+        differing[parameter.name] = std::move(value);
       }
     }
   }
@@ -115,14 +129,17 @@ std::string label(const Json& component, const std::string& family) {
   }
   const std::string name = component["name"];
   const About* about = find_registered(family, name);
+  if (about == nullptr) {
+    return name;
+  }
   std::string brackets;
-  for (const auto& parameter : about == nullptr ? std::vector<Parameter>{} : about->parameters) {
+  for (const auto& parameter : about->parameters) {
     if (!component.contains(parameter.name)) {
       continue;
     }
     const Json& value = component[parameter.name];
     // Compared with sorted keys, and with 1 equal to 1.0.
-    if (parameter.required || nlohmann::json(value) != nlohmann::json(standard(parameter))) {
+    if (parameter.required || nlohmann::json(value) != standard(parameter).whole) {
       brackets += (brackets.empty() ? "" : ",") + parameter.name + "=" + value_text(value, parameter.family);
     }
   }

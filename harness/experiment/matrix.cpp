@@ -120,9 +120,9 @@ class Matrix {
       set(written, setting.key, setting.value);
     }
     Problems problems;
-    const Json resolved = resolve(run_parameters(), written, "", problems);
+    Json resolved = resolve(run_parameters(), written, "", problems);
     check_agreement(resolved, problems, cell.disagreement);
-    cell.run = normalised(resolved);
+    cell.run = normalised(std::move(resolved));
     cell.complete = problems.empty();
     blame(problems, cell);
     return cell;
@@ -138,16 +138,15 @@ class Matrix {
     }
   }
 
-  void add(const Cell& cell) {
+  void add(Cell cell) {
     const std::optional<size_t> rule = matching_rule(cell.run);
     if (rule) {
       if (cell.complete) {
         found_.excluded.push_back({run_id(cell.run), *rule});
       }
-      excluded_cells_.push_back(cell.run);
+      excluded_cells_.push_back(std::move(cell.run));
       return;
     }
-    found_.cells.push_back(cell.run);
     if (broken_axes_.empty()) {
       blame(cell.disagreement, cell);
     }
@@ -155,6 +154,7 @@ class Matrix {
       found_.runs.push_back(make_run(cell.run));
       check_unique(found_.runs.back(), cell);
     }
+    found_.cells.push_back(std::move(cell.run));
   }
 
   void check_unique(const RunSpec& run, const Cell& cell) {
@@ -196,12 +196,12 @@ class Matrix {
   }
 
   void check_rules() {
-    std::vector<Json> all = found_.cells;
-    all.insert(all.end(), excluded_cells_.begin(), excluded_cells_.end());
     for (size_t i = 0; i < exclude_.size(); ++i) {
       if (!rule_is_usable_[i] || rule_removed_[i] > 0 || names_mistaken(exclude_[i])) {
         continue;
       }
+      std::vector<Json> all = found_.cells;
+      all.insert(all.end(), excluded_cells_.begin(), excluded_cells_.end());
       if (std::ranges::any_of(all, [&](const Json& run) { return matches(exclude_[i], run); })) {
         mistakes_.add(rule_path(i), "removes nothing: earlier rules have removed all runs that it matches");
       } else {

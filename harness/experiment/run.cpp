@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "harness/components/registry.hpp"
+#include "harness/components/shard_keys.hpp"
 #include "harness/experiment/dotted.hpp"
 #include "harness/experiment/mistakes.hpp"
 #include "harness/population.hpp"
@@ -61,11 +62,23 @@ void check_populations(const Json& run, Problems& problems) {
   }
 }
 
-void check_shards(const Json& run, Problems& problems) {
+// Whether no mistake of a key of the run, or of what is below it, was reported.
+bool is_fine(const std::string& key, const Problems& reported) {
+  return std::ranges::none_of(reported.found(), [&](const auto& it) { return top_level(it.first) == key; });
+}
+
+void check_shards(const Json& run, const Problems& reported, Problems& problems) {
   const Json& shards = run["shards"];
-  if (shards.is_string() && shards != "" && shards != "iid" && sorted_by(shards).empty()) {
+  const std::string key = shards.is_string() ? sorted_by(shards) : "";
+  const auto keys = !key.empty() && is_fine("task", reported) ? shard_keys(run["task"]) : std::nullopt;
+  if (key.empty() && shards.is_string() && shards != "" && shards != "iid") {
     problems.add("shards",
                  "expected iid or sorted:KEY, where KEY is one of the task's, got " + shown(shards));
+  } else if (keys && std::ranges::count(*keys, key) == 0) {
+    const std::string near = nearest(key, *keys);
+    problems.add("shards", "the task " + shown(run["task"]["name"]) + " has no key " + shown(key) +
+                               " to sort by; there are: " + joined(*keys) +
+                               (near.empty() ? "" : "; did you mean \"sorted:" + near + "\"?"));
   }
 }
 
@@ -108,10 +121,7 @@ std::vector<std::string> answering(Subjects subjects) {
 
 // What the components say of their own options in such a run.
 void check_components(const Json& run, const Problems& reported, Problems& problems) {
-  const auto fine = [&](const std::string& key) {
-    const auto& found = reported.found();
-    return std::ranges::none_of(found, [&](const auto& it) { return top_level(it.first) == key; });
-  };
+  const auto fine = [&](const std::string& key) { return is_fine(key, reported); };
   RunOutline outline;
   const Json batch = run.value("batch_per_tower", Json());
   const bool one_per_tower = !batch.is_array() || run["towers"] == batch.size();
@@ -160,7 +170,7 @@ void check_agreement(const Json& run, const Problems& reported, Problems& proble
   check_placement(run, problems);
   check_components(run, reported, problems);
   check_populations(run, problems);
-  check_shards(run, problems);
+  check_shards(run, reported, problems);
   check_weight_averaging(run, problems);
 }
 
@@ -194,10 +204,11 @@ ImageSizes Evaluation::sizes_seen(const ImageSizes& of_task) const {
 }
 
 RunSpec make_run(const Json& given) {
-  const Json run = normalised(given);
+  Json run = normalised(given);
   auto spec = read_options<RunSpec>(run);
-  spec.resolved = without(run, "placement");
   spec.id = run_id(run);
+  run.erase("placement");
+  spec.resolved = std::move(run);
   return spec;
 }
 

@@ -1,4 +1,5 @@
-// Tests make tasks through the registry, as a run does: resolved with the declared defaults.
+// Tests make tasks through the registry, as a run does: resolved with the declared defaults. Whichever options a test
+// gives, the keys that the table of shards has for them are those of the task.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -7,6 +8,7 @@
 #include <string>
 
 #include "harness/components/registry.hpp"
+#include "harness/components/shard_keys.hpp"
 #include "harness/tasks/task.hpp"
 
 namespace bnlab::testing {
@@ -19,7 +21,9 @@ inline std::unique_ptr<Task> make_task(const std::string& name, const Json& chan
     ADD_FAILURE() << path << ": " << message;
   }
   options["name"] = name;
-  return Registered<Task>::create(options, context);
+  auto task = Registered<Task>::create(options, context);
+  EXPECT_EQ(shard_keys(options), task->sort_keys()) << "harness/components/shard_keys.cpp says otherwise";
+  return task;
 }
 
 }  // namespace bnlab::testing

@@ -271,7 +271,9 @@ TEST_F(Weights, AveragingWeightsNeedsOneTowerPerRank) {
 }
 
 TEST_F(Weights, AnUnknownShardKeyIsRefusedWithTheKeysOfTheTask) {
-  const std::string message = refusal(TrainingRuns::spec({{"shards", "sorted:colour"}}), 1);
+  RunSpec spec = TrainingRuns::spec();
+  spec.shard_key = "colour";  // which no spec can say
+  const std::string message = refusal(spec, 1);
   EXPECT_EQ(message, "shards: the task shapes has no key \"colour\" to sort by; known: class, brightness");
 }
 
