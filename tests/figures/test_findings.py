@@ -12,17 +12,17 @@ from synthetic import cell, contrast, published, report
 
 # Changes of committed findings that a tired writer might make: page, what stands there, what is wrong.
 PLANTED = [
-    ("camvid_small_batch", "6.3 ± 1.6 points", "6.8 ± 1.6 points"),
-    ("camvid_small_batch", "6.3 ± 1.6 points", "6.3 ± 1.4 points"),
-    ("camvid_small_batch", "p = 0.062", "p = 0.026"),
-    ("camvid_small_batch", "0.295, 0.345, 0.360", "0.295, 0.354, 0.360"),
+    ("camvid_small_batch", "4.9 ± 1.3 points", "4.6 ± 1.3 points"),
+    ("camvid_small_batch", "4.9 ± 1.3 points", "4.9 ± 1.6 points"),
+    ("small_batch_segmentation", "p = 0.054", "p = 0.045"),
+    ("camvid_small_batch", "0.270, 0.313, 0.320", "0.270, 0.331, 0.320"),
     ("camvid_resnet", "0.116 against 0.287", "0.116 against 0.278"),
     ("camvid_resnet", "(0.191)", "(0.119)"),
     ("catalogue", "1.5 ± 0.9 points", "1.9 ± 0.5 points"),
     ("catalogue", "| `none` | 0.288 | 0.244 |", "| `none` | 0.288 | 0.248 |"),
     ("catalogue", "| `frozen` | 0.246 | 0.234 |", "| `frozen` | 0.404 | 0.234 |"),
-    ("tradeoff", "`sync` 0.68", "`sync` 0.86"),
-    ("tradeoff", "66.2 against 71.0", "62.6 against 71.0"),
+    ("tradeoff", "`sync` 0.56", "`sync` 0.65"),
+    ("tradeoff", "24.3 ± 9.8 images/s", "24.3 ± 8.9 images/s"),
     ("tradeoff", "20 MB", "25 MB"),
     ("segnet_anchor_small", "0.313, 0.294", "0.313, 0.284"),
     ("scaling", "1.97 times on two", "1.79 times on two"),

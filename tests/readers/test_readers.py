@@ -73,7 +73,7 @@ class SpecSchema(unittest.TestCase):
     def test_mistakes_do_not(self):
         for change in ({"stepps": 3}, {"steps": "many"}, {"steps": 0}, {"precision": "float8"}, {"model": "uunet"},
                        {"model": {"name": "unet", "bass": 8}}, {"model": {"name": "unet", "base": "8"}},
-                       {"contrasts": [{"metric": "mean_iou"}]}):
+                       {"contrasts": [{"strategy": "sync", "above": "per_tower"}]}):
             self.assertFalse(self.validator.is_valid({**self.spec(), **change}), change)
 
     def test_the_spec_that_init_writes_fits_and_can_be_planned(self):
