@@ -8,6 +8,21 @@
 namespace bnlab {
 namespace {
 
+// Every run through shared memory and over sockets, with images_per_s(run, sockets).
+template <typename ImagesPerS>
+std::vector<Record> by_both_exchanges(const Experiment& experiment, ImagesPerS images_per_s) {
+  std::vector<Record> records;
+  for (const RunSpec& run : experiment.runs) {
+    for (const bool sockets : {false, true}) {
+      RunAccount account = synthetic_account(run, 0.5, static_cast<int>(run.towers()));
+      if (sockets) account.placement.exchange = Exchange::sockets;
+      account.result["throughput"]["images_per_s"] = images_per_s(run, sockets);
+      records.emplace_back(compose_record(account), "record.json");
+    }
+  }
+  return records;
+}
+
 TEST(Contrasts, CompareAStrategyWithItselfUnderOtherStatistics) {
   Experiment experiment = synthetic_experiment(6);
   Contrast& contrast = experiment.contrasts[0];
@@ -30,17 +45,10 @@ TEST(Contrasts, CompareAStrategyWithItselfUnderOtherStatistics) {
 // Costs depend on the placement, accuracies do not.
 TEST(Contrasts, CompareCostsOnEachPlacementApart) {
   Experiment experiment = synthetic_experiment(6);
-  std::vector<Record> records;
-  for (const RunSpec& run : experiment.runs) {
-    for (const bool sockets : {false, true}) {
-      RunAccount account = synthetic_account(run, 0.5, static_cast<int>(run.towers()));
-      if (sockets) account.placement.exchange = Exchange::sockets;
-      const bool slower = sockets && run.strategy.at("name") == "sync";
-      account.result["throughput"]["images_per_s"] =
-          40 - (slower ? 10 : 0) + 0.01 * static_cast<double>(run.seed % 2);
-      records.emplace_back(compose_record(account), "record.json");
-    }
-  }
+  const std::vector<Record> records = by_both_exchanges(experiment, [](const RunSpec& run, bool sockets) {
+    const bool slower = sockets && run.strategy.at("name") == "sync";
+    return 40 - (slower ? 10 : 0) + 0.01 * static_cast<double>(run.seed % 2);
+  });
   Contrast cost = experiment.contrasts[0];
   std::swap(cost.strategy, cost.above);
   cost.metric = "images_per_s";
@@ -127,15 +135,9 @@ TEST(Contrasts, CompareCostsOfSuchRunsOnEachPlacementApart) {
 
 TEST(Contrasts, CompareNumbersOfRanksByTheSameWayOfExchanging) {
   Experiment experiment = synthetic_experiment(6);
-  std::vector<Record> records;
-  for (const RunSpec& run : experiment.runs) {
-    for (const bool sockets : {false, true}) {
-      RunAccount account = synthetic_account(run, 0.5, static_cast<int>(run.towers()));
-      if (sockets) account.placement.exchange = Exchange::sockets;
-      account.result["throughput"]["images_per_s"] = static_cast<double>(run.towers()) * (sockets ? 10 : 20);
-      records.emplace_back(compose_record(account), "record.json");
-    }
-  }
+  const std::vector<Record> records = by_both_exchanges(experiment, [](const RunSpec& run, bool sockets) {
+    return static_cast<double>(run.towers()) * (sockets ? 10 : 20);
+  });
   Contrast& contrast = experiment.contrasts[0];
   contrast.metric = "images_per_s";
   contrast.strategy = contrast.above = "";
