@@ -1,10 +1,17 @@
 #!/usr/bin/env python3
-"""Prints a fingerprint of what a run computes, taken over the tokens of the sources that take part in it.
+"""Prints fingerprints of what runs compute, taken over the tokens of the sources that take part in them.
 
 Names and places of files, comments, layout and include lines do not count. The working tree is read, so that a change
 counts before it is committed, and a new file before git knows it.
 
-  cmake/fingerprint.py ROOT
+  cmake/fingerprint.py ROOT     a part and its fingerprint on each line:
+    all         everything
+    shared      what every run computes with
+    cuda        the sources of kernels for GPUs
+    sync, ...   the source of a component that only runs with this component compute with
+
+A component (strategy, model, task, optimizer, loss, ...) has a part of its own if its file registers it and defines
+nothing that another file could use: all of it lies in one namespace, bnlab::NAME, that no other file names.
 """
 
 import hashlib
@@ -15,7 +22,8 @@ import sys
 # What a run computes with, beside the sources directly in harness/.
 FOLDERS = ["strategies", "harness/communicator", "harness/models", "harness/tasks", "harness/training"]
 FLAGS = "cmake/kernels.cmake"  # the flags of the kernels decide how they round
-SUFFIXES = {".cpp", ".hpp", ".inc", ".cu", ".cuh"}
+CUDA = {".cu", ".cuh"}
+SUFFIXES = {".cpp", ".hpp", ".inc"} | CUDA
 
 DROPPED = re.compile(r"^\s*#\s*(?:include|pragma\s+once)\b.*$", re.MULTILINE)
 TOKEN = re.compile(
@@ -46,13 +54,37 @@ def sources(root):
     return [path for path in found if path.suffix in SUFFIXES and "reference" not in path.relative_to(root).parts]
 
 
-def fingerprint(root):
-    texts = [tokens(path.read_text(encoding="utf-8")) for path in sources(root)]
-    if (root / FLAGS).exists():
-        texts.append(flags((root / FLAGS).read_text(encoding="utf-8")))
+def digest(texts):
     digests = sorted(hashlib.sha256(text.encode()).hexdigest() for text in texts)
     return hashlib.sha256("\n".join(digests).encode()).hexdigest()[:16]
 
 
+def components(path, text, texts):
+    """The names that a source registers, or none if others can use what it defines."""
+    names = re.findall(r'\bRegistered\n<\n\w+\n>\n\w+\n{\n{\n\.\nname\n=\n"(\w+)"', text)
+    spaces = set(re.findall(r"(?:^|\n)namespace\n(bnlab(?:\n:\n:\n\w+)*)\n{", text))
+    if not names or len(spaces) != 1 or "bnlab" in spaces:
+        return []
+    space = spaces.pop().split("\n")[-1]
+    used = re.compile(rf"(?:^|\n)(?:{space}\n:\n:|namespace\nbnlab\n:\n:\n{space}\n)")
+    return [] if any(used.search(other) for file, other in texts.items() if file != path) else names
+
+
+def fingerprints(root):
+    """The parts and their fingerprints, by name."""
+    texts = {path: tokens(path.read_text(encoding="utf-8")) for path in sources(root)}
+    parts = {"all": [], "shared": [], "cuda": []}
+    if (root / FLAGS).exists():
+        text = flags((root / FLAGS).read_text(encoding="utf-8"))
+        parts["all"].append(text)
+        parts["shared"].append(text)
+    for path, text in texts.items():
+        names = ["cuda"] if path.suffix in CUDA else components(path, text, texts) or ["shared"]
+        for name in ["all", *names]:
+            parts.setdefault(name, []).append(text)
+    return {name: digest(found) for name, found in parts.items()}
+
+
 if __name__ == "__main__":
-    print(fingerprint(pathlib.Path(sys.argv[1])))
+    for name, print_ in fingerprints(pathlib.Path(sys.argv[1])).items():
+        print(name, print_)

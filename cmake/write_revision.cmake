@@ -12,12 +12,13 @@ if(GIT_FOUND)
   endif()
 endif()
 execute_process(COMMAND ${PYTHON} ${SOURCE}/cmake/fingerprint.py ${SOURCE}
-                OUTPUT_VARIABLE fingerprint OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+                OUTPUT_VARIABLE fingerprints OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+string(REPLACE "\n" " " fingerprints "${fingerprints}")
 file(CONFIGURE OUTPUT ${OUT} @ONLY CONTENT [[
 #pragma once
 #define BNLAB_VERSION "@VERSION@"
 #define BNLAB_GIT_REVISION "@revision@"
 #define BNLAB_GIT_DIRTY @dirty@
-#define BNLAB_FINGERPRINT "@fingerprint@"
+#define BNLAB_FINGERPRINTS "@fingerprints@"
 #define BNLAB_BUILD_TYPE "@BUILD_TYPE@"
 ]])

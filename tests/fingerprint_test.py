@@ -8,7 +8,7 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "cmake"))
-from fingerprint import fingerprint, sources  # noqa: E402
+from fingerprint import fingerprints, sources  # noqa: E402
 
 SYNC = """// Pools the moments.
 #include "harness/network.hpp"
@@ -19,10 +19,18 @@ double pooled(double sum, double count) {
 """
 
 
+
+def component(name, body, space=None):
+    entry = f'const Registered<Strategy> entry{{{{.name = "{name}", .summary = "..."}}, make<Strategy, Own>}};'
+    return f"namespace bnlab::{space or name} {{\n{body}\n{entry}\n}}  // namespace bnlab::{space or name}\n"
+
+
 class Fingerprint(unittest.TestCase):
     tree = {
         "strategies/sync.cpp": SYNC,
         "strategies/reference/sync.cpp": "double formula = 1;\n",
+        "strategies/ghost.cpp": component("ghost", "int slice = 2;"),
+        "strategies/kernels/cuda.cu": "int threads = 256;\n",
         "harness/towers.hpp": '#pragma once\nconst char* kName = "tower // of \\"one\\"";\n',
         "harness/training/trainer.cpp": "int step = 0x1F;\n",
         "harness/launch/launch.cpp": "int jobs = 1;\n",
@@ -36,13 +44,18 @@ class Fingerprint(unittest.TestCase):
                 if text is not None:
                     (root / name).parent.mkdir(parents=True, exist_ok=True)
                     (root / name).write_text(text, encoding="utf-8")
-            return fingerprint(root)
+            return fingerprints(root)
 
     def same(self, changes):
         self.assertEqual(self.of(), self.of(changes))
 
     def differs(self, changes):
-        self.assertNotEqual(self.of(), self.of(changes))
+        self.assertNotEqual(self.of()["all"], self.of(changes)["all"])
+
+    def changed(self, changes):
+        """The parts that are others, gone or new by the changes."""
+        before, after = self.of(), self.of(changes)
+        return {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)} - {"all"}
 
     def test_a_moved_file_computes_the_same(self):
         self.same({"strategies/sync.cpp": None, "strategies/engine/pooling.cpp": SYNC})
@@ -75,6 +88,37 @@ class Fingerprint(unittest.TestCase):
         flags = self.tree["cmake/kernels.cmake"]
         self.differs({"cmake/kernels.cmake": flags.replace("-O3", "-Ofast")})
         self.same({"cmake/kernels.cmake": flags.replace("strategies/a.cpp", "strategies/kernels/a.cpp")})
+
+    def test_a_component_counts_where_it_is_used(self):
+        self.assertEqual(self.changed({"strategies/ghost.cpp": component("ghost", "int slice = 4;")}), {"ghost"})
+        self.assertEqual(self.changed({"strategies/new.cpp": component("new", "int x;")}), {"new"})
+
+    def test_a_component_whose_code_others_can_use_counts_for_all(self):
+        for used in [
+            {"harness/training/trainer.cpp": "int step = bnlab::ghost::slice;\n"},
+            {"strategies/ghost.hpp": "namespace bnlab::ghost {\nextern int slice;\n}\n"},
+            {"strategies/ghost.cpp": component("ghost", "int slice = 2;") + "namespace bnlab {\nint sliced() { return 1; }\n}\n"},
+        ]:
+            self.assertNotIn("ghost", self.of(used))
+            self.assertIn("shared", self.changed(used))
+
+    def test_two_components_of_one_name_count_together(self):
+        model = component("ghost", "int width = 3;", "ghost_model")
+        self.assertEqual(self.changed({"harness/models/ghost.cpp": model}), {"ghost"})
+
+    def test_kernels_for_gpus_count_on_gpus(self):
+        self.assertEqual(self.changed({"strategies/kernels/cuda.cu": "int threads = 128;\n"}), {"cuda"})
+
+    def test_everything_else_counts_for_all(self):
+        self.assertEqual(self.changed({"harness/training/trainer.cpp": "int step = 0x2F;\n"}), {"shared"})
+        self.assertEqual(self.changed({"cmake/kernels.cmake": "set(flags -Ofast)\n"}), {"shared"})
+
+    def test_knows_the_components_of_this_project(self):
+        parts = fingerprints(ROOT)
+        names = {"all", "shared", "cuda"}
+        for path in sorted((ROOT / "strategies").glob("*.cpp")):
+            names.add(path.stem)
+        self.assertLessEqual(names | {"unet", "camvid", "cifar10", "cifar100", "sgd", "cross_entropy"}, parts.keys())
 
     def test_finds_the_sources_of_this_project(self):
         found = {path.relative_to(ROOT).as_posix() for path in sources(ROOT)}

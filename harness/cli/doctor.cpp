@@ -13,6 +13,7 @@
 #include "harness/error.hpp"
 #include "harness/launch/placing.hpp"
 #include "harness/mapped.hpp"
+#include "harness/records/code_version.hpp"
 #include "harness/records/environment.hpp"
 #include "harness/records/record.hpp"
 #include "harness/records/text_table.hpp"

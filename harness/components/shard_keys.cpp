@@ -7,7 +7,7 @@ namespace {
 
 using Keys = std::vector<std::string>;
 
-// The table stands here and not beside the tasks, whose sources every record has a fingerprint of: no key is a reason to
+// The table stands here and not beside the tasks, whose sources their records have a fingerprint of: no key is a reason to
 // train anything again.
 const std::map<std::string, Keys>& table() {
   static const std::map<std::string, Keys> keys = {{"ade20k", {"brightness", "class"}},

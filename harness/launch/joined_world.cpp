@@ -17,7 +17,7 @@
 #include "harness/launch/world_fit.hpp"
 #include "harness/mapped.hpp"
 #include "harness/records/attempts.hpp"
-#include "harness/records/environment.hpp"
+#include "harness/records/code_version.hpp"
 
 namespace bnlab {
 namespace {

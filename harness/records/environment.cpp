@@ -57,13 +57,6 @@ std::string compiler() {
 
 }  // namespace
 
-Json code_version() {
-  return {{"version", BNLAB_VERSION},
-          {"git", or_null(std::string(BNLAB_GIT_REVISION))},
-          {"dirty", static_cast<bool>(BNLAB_GIT_DIRTY)},
-          {"fingerprint", BNLAB_FINGERPRINT}};
-}
-
 Json environment_record(const Json& libraries) {
   utsname kernel{};
   const bool known = ::uname(&kernel) == 0;

@@ -5,10 +5,6 @@
 
 namespace bnlab {
 
-// {"version": "0.1.0", "git": "abc1234" or null, "dirty": false, "fingerprint": "7c59f3a02712cc76"}: of this build,
-// from the header that cmake/write_revision.cmake writes. The fingerprint covers what a run computes with.
-Json code_version();
-
 // {"cpu", "logical_cores", "memory_bytes", "os", "kernel", "compiler", "build_type", "libraries" (as given:
 // {"libtorch": "2.11.0", "cuda": null, ...}), "variables" (those set, of a closed list)}. What is not known
 // is null.

@@ -7,7 +7,7 @@
 
 #include "harness/error.hpp"
 #include "harness/experiment/dotted.hpp"
-#include "harness/records/environment.hpp"
+#include "harness/records/code_version.hpp"
 #include "harness/records/inputs.hpp"
 
 namespace bnlab {
@@ -81,7 +81,7 @@ Json compose_record(const RunAccount& account) {
                         {"kind", "bnlab.run"},
                         {"experiment", account.experiment},
                         {"run_id", account.spec.id},
-                        {"code", code_version()},
+                        {"code", code_version(account.spec.resolved, account.placement.device)},
                         {"command", account.command},
                         {"spec", account.spec.resolved},
                         {"strategy_label", label(account.spec.strategy)},
@@ -139,13 +139,9 @@ std::optional<double> Record::number(const std::string& path) const {
 }
 
 std::string Record::why_stale() const {
-  static const Json build = code_version();
+  const Json build = code_version(at("spec"), device());
   for (const char* part : {"version", "fingerprint"}) {  // one without is older than any build that writes it
-    if (const Json& then = at("code." + std::string(part)); then != build.at(part)) {
-      return "the code that computes has changed since (" + std::string(part) + " " +
-             (then.is_string() ? then.get<std::string>() : "unknown") + " then, " +
-             build.at(part).get<std::string>() + " now)";
-    }
+    if (at("code." + std::string(part)) != build.at(part)) return "the code that computes has changed since";
   }
   return changed_inputs_;
 }

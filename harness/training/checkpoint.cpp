@@ -13,7 +13,7 @@
 
 #include "harness/error.hpp"
 #include "harness/records/attempts.hpp"
-#include "harness/records/environment.hpp"
+#include "harness/records/code_version.hpp"
 #include "harness/records/run_folder.hpp"
 #include "harness/training/held_state.hpp"
 

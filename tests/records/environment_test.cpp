@@ -24,8 +24,6 @@ TEST(Environment, DescribesMachineAndBuild) {
   EXPECT_GE(record.at("logical_cores"), 1);
   EXPECT_GT(record.at("memory_bytes"), 0);
   EXPECT_EQ(record.at("libraries").at("libtorch"), "2.11.0");
-  EXPECT_TRUE(code_version().at("version").is_string());
-  EXPECT_EQ(code_version().at("fingerprint").get<std::string>().size(), 16U);
 }
 
 }  // namespace
