@@ -153,6 +153,7 @@ void build(Program& program) {
   add_pack(program);
   add_check(program);
   add_merge(program);
+  add_confirm(program);
   add_evaluate(program);
   add_predict(program);
   add_list(program);

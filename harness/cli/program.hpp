@@ -58,6 +58,7 @@ void add_export(Program& program);
 void add_pack(Program& program);
 void add_check(Program& program);
 void add_merge(Program& program);
+void add_confirm(Program& program);
 void add_evaluate(Program& program);
 void add_predict(Program& program);
 void add_list(Program& program);

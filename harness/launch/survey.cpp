@@ -6,6 +6,7 @@
 
 #include "harness/error.hpp"
 #include "harness/mapped.hpp"
+#include "harness/records/confirming.hpp"
 #include "harness/records/disk_need.hpp"
 #include "harness/records/inputs.hpp"
 #include "harness/records/text_table.hpp"
@@ -42,7 +43,8 @@ std::string first_line(const std::string& text) {
   return text.substr(0, text.find('\n'));
 }
 
-Standing standing_of(const PlacedRun& run, const std::vector<std::string>& redo) {
+Standing standing_of(const PlacedRun& run, const std::vector<std::string>& redo,
+                     const Confirmations& confirmations) {
   Standing standing;
   standing.afresh = is_among("all", redo) || is_among(run.spec.id, redo);
   try {
@@ -54,6 +56,7 @@ Standing standing_of(const PlacedRun& run, const std::vector<std::string>& redo)
     check_place(*record);
     check_spec(*record, run.spec);
     record->compare_inputs(run.inputs);
+    if (confirmations.cover(*record)) record->confirm();
     const Json& message = record->at("outcome.message");
     standing.state = name(record->status());
     standing.failure = message.is_string() ? first_line(message.get<std::string>()) : "";
@@ -142,7 +145,9 @@ std::string mib(double bytes) {
 
 std::vector<Standing> survey(const std::vector<PlacedRun>& runs, const std::vector<std::string>& redo) {
   check_redo(redo, runs);
-  return mapped(runs, [&](const PlacedRun& run) { return standing_of(run, redo); });
+  const std::filesystem::path run_folder = runs.empty() ? "" : std::filesystem::path(runs.front().folder);
+  const Confirmations confirmations(run_folder.parent_path().parent_path());
+  return mapped(runs, [&](const PlacedRun& run) { return standing_of(run, redo, confirmations); });
 }
 
 std::vector<std::string> look_at_inputs(std::vector<PlacedRun>& runs, const LaunchOptions& options) {

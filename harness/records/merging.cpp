@@ -8,6 +8,7 @@
 #include "harness/error.hpp"
 #include "harness/records/claims.hpp"
 #include "harness/records/record.hpp"
+#include "harness/records/same_answer.hpp"
 #include "harness/records/tuning_scores.hpp"
 
 namespace bnlab {
@@ -16,55 +17,12 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::chrono::seconds kStealAfter{900};
-constexpr int kMostNamed = 10;  // differences, and runs that differ
-
-// A list that does not grow without end.
-class Named {
- public:
-  explicit Named(std::string separator) : separator_(std::move(separator)) {}
-  void add(const std::string& item) {
-    if (++count_ <= kMostNamed) text_ += (count_ == 1 ? "" : separator_) + item;
-  }
-  std::string text() const {
-    return text_ + (count_ > kMostNamed ? separator_ + std::to_string(count_ - kMostNamed) + " more" : "");
-  }
-
- private:
-  std::string separator_, text_;
-  int count_ = 0;
-};
-
-// "optimizer.lr is 0.1 and 0.2"; empty where the values are the same.
-std::string differences(const Json& a, const Json& b) {
-  const Json left = a.flatten(), right = b.flatten();
-  std::set<std::string> pointers;
-  for (const Json* side : {&left, &right}) {
-    for (const auto& entry : side->items()) pointers.insert(entry.key());
-  }
-  const auto text = [](const Json& side, const std::string& pointer) {
-    return side.contains(pointer) ? side.at(pointer).dump() : "absent";
-  };
-  Named found(", ");
-  for (const std::string& pointer : pointers) {
-    const std::string there = text(left, pointer), here = text(right, pointer);
-    if (there == here) continue;
-    std::string key = pointer.substr(1);
-    std::ranges::replace(key, '/', '.');
-    found.add(key + " is " + there + " and " + here);
-  }
-  return found.text();
-}
 
 // What two results of one run have in common: all that neither the machine nor the moment decides.
 Json essence(const Record& record) {
-  Json result = record.at("result");
-  if (result.is_object()) {
-    for (const char* key : {"throughput", "memory", "resumed_at_steps"}) result.erase(key);
-  }
-  return {{"outcome", name(record.status())},
-          {"fingerprint", record.at("code.fingerprint")},
-          {"inputs", record.at("inputs")},
-          {"result", result}};
+  Json essence = answer_of(record);
+  essence["fingerprint"] = record.at("code.fingerprint");
+  return essence;
 }
 
 // What a folder's spec asks, but for what changes no result, with what tuning chose; nothing where it keeps none.

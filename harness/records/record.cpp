@@ -8,6 +8,7 @@
 #include "harness/error.hpp"
 #include "harness/experiment/dotted.hpp"
 #include "harness/records/code_version.hpp"
+#include "harness/records/confirming.hpp"
 #include "harness/records/inputs.hpp"
 
 namespace bnlab {
@@ -141,7 +142,9 @@ std::optional<double> Record::number(const std::string& path) const {
 std::string Record::why_stale() const {
   const Json build = code_version(at("spec"), device());
   for (const char* part : {"version", "fingerprint"}) {  // one without is older than any build that writes it
-    if (at("code." + std::string(part)) != build.at(part)) return "the code that computes has changed since";
+    if (!confirmed_ && at("code." + std::string(part)) != build.at(part)) {
+      return "the code that computes has changed since";
+    }
   }
   return changed_inputs_;
 }
@@ -199,11 +202,13 @@ std::vector<Record> list_records(const std::filesystem::path& results, const std
                                  std::vector<std::string>* problems) {
   std::vector<Record> records;
   const LastInputs last(experiment_folder(results, experiment));
+  const Confirmations confirmations(experiment_folder(results, experiment));
   for (const auto& folder : run_folders(results, experiment)) {
     try {
       if (auto record = find_record(folder)) {
         check_place(*record);
         record->compare_inputs(last.of(record->at("spec")));
+        if (confirmations.cover(*record)) record->confirm();
         records.push_back(std::move(*record));
       }
     } catch (const Error& error) {

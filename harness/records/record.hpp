@@ -96,6 +96,9 @@ class Record {
   // Why the run would answer something else today, in words, or "" if it would not: the code that computes is another one
   // (its version or its fingerprint, of cmake/fingerprint.py), or data or weights are, as far as compare_inputs was told.
   std::string why_stale() const;
+  // Today's code has repeated runs like this one (confirming.hpp).
+  void confirm() { confirmed_ = true; }
+  bool confirmed() const { return confirmed_; }
   bool stale() const { return !why_stale().empty(); }
   // `today`: what the run would read now (inputs.hpp); null where that is not known.
   void compare_inputs(const Json& today);
@@ -106,6 +109,7 @@ class Record {
   Json value_;
   std::filesystem::path file_;
   std::string changed_inputs_;  // in words
+  bool confirmed_ = false;
 };
 
 // Whether `record` is one of `run`: it has its id, and the placement that the run asks for, if any.

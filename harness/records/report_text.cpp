@@ -17,6 +17,7 @@ std::string report_text(const ExperimentReport& report) {
   for (const auto& [reason, runs] : report.runs.stale_reasons) {
     text += wrapped(std::to_string(runs) + " runs are stale: " + reason + ".");
   }
+  if (report.runs.confirmed > 0) text += wrapped(std::to_string(report.runs.confirmed) + kConfirmed + ".");
   if (!report.learned.empty()) text += "\n";
   for (const std::string& sentence : report.learned) text += wrapped(sentence);
   return text;

@@ -23,6 +23,7 @@ void count(const std::vector<const Record*>& of_one_run, RunCounts& counts) {
   counts.finished += best.finished();
   counts.failed += best.failed();
   if (best.failed()) add_failure(best, counts.failures);
+  counts.confirmed += best.confirmed();
   const auto stale = std::ranges::find_if(
       of_one_run, [](const Record* record) { return record->finished() && record->stale(); });
   if (stale == of_one_run.end()) return;
@@ -69,13 +70,16 @@ std::string status_text(const std::vector<ExperimentStatus>& all) {
                    {"stale", true},
                    {"outcomes"}},
                   {}};
-  std::string reasons, stale, held, problems;
+  std::string reasons, stale, confirmed, held, problems;
   for (const ExperimentStatus& status : all) {
     table.rows.push_back({status.experiment, std::to_string(status.asked), std::to_string(status.ok()),
                           std::to_string(status.failed), std::to_string(status.missing()),
                           std::to_string(status.stale), counts_text(status.outcomes)});
     for (const auto& [reason, runs] : status.stale_reasons) {
       stale += wrapped(status.experiment + ": " + std::to_string(runs) + " stale: " + reason);
+    }
+    if (status.confirmed > 0) {
+      confirmed += wrapped(status.experiment + ": " + std::to_string(status.confirmed) + kConfirmed);
     }
     for (const std::string& line : failure_lines(status.failures)) {
       reasons += wrapped(status.experiment + ": " + line);
@@ -87,7 +91,7 @@ std::string status_text(const std::vector<ExperimentStatus>& all) {
   return table.text() + (held.empty() ? "" : "\nRuns under way:\n" + held) +
          (reasons.empty() ? "" : "\nFailed runs:\n" + reasons) +
          (stale.empty() ? "" : "\nStale runs (bnlab run SPEC --redo stale starts them again):\n" + stale) +
-         problems;
+         (confirmed.empty() ? "" : "\nConfirmed runs:\n" + confirmed) + problems;
 }
 
 Json status_json(const std::vector<ExperimentStatus>& all) {
@@ -100,6 +104,7 @@ Json status_json(const std::vector<ExperimentStatus>& all) {
                 {"missing", status.missing()},
                 {"stale", status.stale},
                 {"stale_reasons", Json(status.stale_reasons)},
+                {"confirmed", status.confirmed},
                 {"outcomes", Json(status.outcomes)},
                 {"failures", failures_json(status.failures)},
                 {"running", mapped(status.held, [](const HeldRun& run) { return run.json(); })},

@@ -12,6 +12,10 @@
 
 namespace bnlab {
 
+inline constexpr const char* kConfirmed =
+    " runs are of older code; runs of their cells that today's code repeated answered the same to the last "
+    "digit";
+
 struct RunCounts {
   int asked = 0;                        // runs that the spec asks for; without a spec, run folders that exist
   int finished = 0;                     // with a record, whatever the outcome but interrupted
@@ -20,6 +24,7 @@ struct RunCounts {
   std::map<std::string, int> outcomes;  // status name -> runs, interrupted ones included
   std::vector<Failure> failures;        // of the failed ones
   std::map<std::string, int> stale_reasons;  // why -> runs
+  int confirmed = 0;  // by older code, but today's has repeated runs like them (confirming.hpp)
 
   int ok() const { return finished - failed; }
   int missing() const { return asked - finished; }

@@ -1,0 +1,59 @@
+// bnlab confirm: results of older code that today's code has repeated.
+#include <filesystem>
+#include <iostream>
+
+#include "harness/cli/program.hpp"
+#include "harness/cli/results_path.hpp"
+#include "harness/printable.hpp"
+#include "harness/records/confirming.hpp"
+
+namespace bnlab {
+namespace {
+
+struct ConfirmRequest {
+  std::string results, again;
+};
+
+std::filesystem::path folder_of(const std::string& text) {
+  const ExperimentPath path = experiment_path(text);
+  return path.results / path.name;
+}
+
+int confirm(const ConfirmRequest& request) {
+  const Confirmed confirmed = confirm_results(folder_of(request.results), folder_of(request.again));
+  for (const std::string& sentence : confirmed.left_out) {
+    std::cerr << "left out: " << printable(sentence) << "\n";
+  }
+  for (const std::string& sentence : confirmed.differing) {
+    std::cout << "differs: " << printable(sentence) << "\n";
+  }
+  std::cout << confirmed.repeated - confirmed.differing.size() << " of " << confirmed.repeated
+            << " repeated runs answer the same to the last digit\n"
+            << request.results << ": " << confirmed.covered << " runs of older code count as up to date, "
+            << confirmed.uncovered << " are stale\n";
+  if (confirmed.timed > 0) {
+    std::cout << "the throughput of " << confirmed.timed
+              << " of them is that of the older code; bnlab compare shows whether it has changed\n";
+  }
+  return confirmed.differing.empty() && confirmed.left_out.empty() ? exit_code::kOk : exit_code::kFailed;
+}
+
+}  // namespace
+
+void add_confirm(Program& program) {
+  auto [command, request] = add_command(
+      program, "confirm",
+      "Count results of older code as up to date, where runs repeated by this program answer the same",
+      "  bnlab run tradeoff --results /tmp/again --only seed=0\n"
+      "  bnlab confirm results/tradeoff /tmp/again/tradeoff",
+      confirm);
+  command
+      .add_option("RESULTS", request.results,
+                  "Folder RESULTS/EXPERIMENT with stale runs. Those whose spec differs from that of a "
+                  "repeated run in the "
+                  "seed only, on the same placement, are confirmed with it")
+      ->required();
+  command.add_option("AGAIN", request.again, "Some of its runs, made anew by this program")->required();
+}
+
+}  // namespace bnlab
