@@ -10,6 +10,7 @@
 #include "harness/cli/program.hpp"
 #include "harness/error.hpp"
 #include "harness/experiment/tuning.hpp"
+#include "harness/launch/expected_time.hpp"
 #include "harness/launch/placing.hpp"
 #include "harness/launch/progress.hpp"
 #include "harness/launch/selection.hpp"
@@ -29,29 +30,6 @@ std::vector<Record> usable_records(const std::string& results, const std::string
   std::erase_if(records,
                 [](const Record& r) { return r.status() != Status::ok || !r.number("result.images"); });
   return records;
-}
-
-// The mean time per image (or epoch) of the finished runs most like this one (same strategy and placement, else
-// same placement, else any) times its own; nothing if no run has finished.
-std::optional<double> expected_seconds(const PlacedRun& run, const std::vector<Record>& records) {
-  const std::string placement = run.placement.name(), strategy = label(run.spec.strategy);
-  for (int likeness = 2; likeness >= 0; --likeness) {
-    double seconds = 0, images = 0, epochs = 0;
-    for (const Record& record : records) {
-      if ((likeness == 2 && record.strategy_label() != strategy) ||
-          (likeness >= 1 && record.placement() != placement)) {
-        continue;
-      }
-      seconds += record.wall_time_s();
-      images += *record.number("result.images");
-      epochs += record.number("result.epochs").value_or(0);
-    }
-    const double work = run.spec.epochs ? epochs : images;  // what work_of counts
-    if (work > 0) {
-      return seconds / work * work_of(run.spec);
-    }
-  }
-  return std::nullopt;
 }
 
 struct PlanRequest {
@@ -101,6 +79,7 @@ Plan make_plan(const PlanRequest& request) {
   options.jobs = jobs_side_by_side(plan.experiment, selected, options, visible_gpus, usable_cores());
   plan.runs = place_runs(plan.experiment, selected, options, visible_gpus, usable_cores(), plan.remarks);
   const std::vector<Record> records = usable_records(options.results_dir, plan.experiment.name);
+  const ExpectedTime time(records);
   double seconds = 0;
   bool all_known = true;
   std::vector<const RunSpec*> start;
@@ -111,7 +90,7 @@ Plan make_plan(const PlanRequest& request) {
       continue;
     }
     start.push_back(&plan.runs[i].spec);
-    const auto expected = expected_seconds(plan.runs[i], records);
+    const auto expected = time.seconds(plan.runs[i]);
     all_known = all_known && expected;
     seconds += expected.value_or(0) / options.jobs;
   }

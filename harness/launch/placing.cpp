@@ -165,7 +165,7 @@ std::vector<PlacedRun> place_runs(const Experiment& experiment, const std::vecto
     place.placement.towers_per_rank = run.towers() / place.placement.ranks;
     place.folder = run_folder(options.results_dir, experiment.name, run.id, place.placement);
     place.threads = choose_threads(run, options, place.placement.ranks, cores, remarks);
-    placed.push_back(place);
+    placed.push_back(std::move(place));
   }
   return placed;
 }
