@@ -14,8 +14,8 @@ import unittest
 
 # The folders of harness/, lowest first; "" holds the files directly in harness/, which stand on one level with
 # components/. Includes point to the left.
-LAYERS = ["", "components", "communicator", "models", "tasks", "experiment", "records", "layer", "verify", "training",
-          "launch", "cli"]
+LAYERS = ["", "components", "communicator", "models", "tasks", "experiment", "records", "layer", "embed", "verify",
+          "training", "launch", "cli"]
 LEVEL = {name: max(position, 1) for position, name in enumerate(LAYERS)}
 # What strategies/ may include of harness/: the interface headers.
 SEEN_BY_STRATEGIES = ["", "components", "communicator", "layer", "verify"]

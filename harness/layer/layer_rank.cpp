@@ -2,21 +2,10 @@
 
 #include "harness/components/registry.hpp"
 #include "harness/error.hpp"
+#include "harness/layer/one_site.hpp"
 #include "harness/mapped.hpp"
 
 namespace bnlab {
-
-// The whole network.
-class LayerRank::OneSite : public Network {
- public:
-  explicit OneSite(std::shared_ptr<Layer> layer) : layer_(register_module("site", std::move(layer))) {}
-  Maps features(at::Tensor x, const Pass& pass) override { return {layer_->forward(std::move(x), {}, pass)}; }
-  Outputs head(const Maps& features, const Pass&) override { return {features.front()}; }
-  const Layer& layer() const { return *layer_; }
-
- private:
-  std::shared_ptr<Layer> layer_;
-};
 
 class LayerRank::GivenBatches : public Calibration {
  public:
@@ -79,8 +68,7 @@ LayerRank::~LayerRank() = default;
 
 void LayerRank::load_norm() {
   key_ = "conv";
-  // A strategy that makes convolutions of its own has a direction v in them.
-  if (strategy_->conv({"probe", 1, 1, 1, 1, 0, true})->named_parameters().contains("v")) {
+  if (normalises_weights(*strategy_)) {
     refuse("missing: it normalises weights, so the site must be a convolution");
   }
   load("weight", "weight", case_.weight);

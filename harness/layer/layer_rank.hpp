@@ -12,6 +12,8 @@
 
 namespace bnlab {
 
+class OneSite;
+
 class LayerRank {
  public:
   // Both outlive this. `key` is kept at the part of the case that is being done, for messages.
@@ -27,7 +29,6 @@ class LayerRank {
   const std::map<std::string, at::Tensor>& state() const { return state_; }
 
  private:
-  class OneSite;
   class GivenBatches;
 
   void load_norm();
