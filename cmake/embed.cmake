@@ -30,6 +30,7 @@ if(BNLAB_PROGRAM)
     set(libraries "")
     set(names torch torch_cpu c10)
   endif()
+  file(REAL_PATH ${libtorch} libtorch)
   list(TRANSFORM names REPLACE "(.+)" "${libtorch}/lib/lib\\1.so")
   list(PREPEND libraries ${names})
 

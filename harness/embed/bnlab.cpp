@@ -22,10 +22,14 @@ class NoBatches : public Calibration {
   void forward(int64_t) override {}
 };
 
-std::unique_ptr<World> world_of_one(at::Device device) {
-  Rendezvous rendezvous;
-  rendezvous.local_rank = device.has_index() ? device.index() : 0;
-  return join_world(rendezvous, device.type());
+std::unique_ptr<World> world_of(const NormsOptions& options) {
+  Rendezvous at;
+  at.rank = options.ranks.rank;
+  at.size = options.ranks.count;
+  at.local_rank = options.device.has_index() ? options.device.index() : 0;
+  at.address = options.ranks.address;
+  at.port = options.ranks.port;
+  return join_world(at, options.device.type());
 }
 
 Json read_strategy(const std::string& text) {
@@ -39,22 +43,23 @@ Json read_strategy(const std::string& text) {
 
 }  // namespace
 
-// What the layers of one strategy have in common: it, a world of one rank, and whether their buffers hold what
+// What the layers of one strategy have in common: it, its world, and whether their buffers hold what
 // evaluation uses.
 class SharedStrategy {
  public:
   SharedStrategy(const std::string& strategy, const NormsOptions& options)
       : options_(options),
         named_(read_strategy(strategy)),
-        world_(world_of_one(options.device)),
+        world_(world_of(options)),
         strategy_(Registered<Strategy>::create(named_, {.statistics = world_->statistics(),
                                                         .host = world_->host(),
                                                         .seed = options.seed,
                                                         .dtype = options.dtype,
                                                         .device = world_->device(),
                                                         .steps = options.steps})) {
-    if (options.towers < 1) {
-      refuse("expected at least 1 tower, got " + std::to_string(options.towers));
+    if (options.towers < 1 || options.towers % world_->size() != 0) {
+      refuse("expected at least 1 tower, and as many on each of the " + std::to_string(world_->size()) +
+             " ranks, got " + std::to_string(options.towers));
     }
     if (normalises_weights(*strategy_)) {
       refuse("it normalises the weights of convolutions, so there are no layers of it to put behind them");
@@ -121,12 +126,13 @@ class SharedStrategy {
   Step step_of(int64_t index) const { return {index, std::max<int64_t>(options_.steps, 1)}; }
 
   Towers towers(const at::Tensor& x) const {
-    const int64_t count = options_.towers;
-    std::vector<int64_t> samples(static_cast<size_t>(count), x.size(0) / count);
-    for (int64_t t = 0; t < x.size(0) % count; ++t) {
-      ++samples[static_cast<size_t>(t)];
+    const int ranks = world_->size();
+    const int64_t here = options_.towers / ranks;
+    std::vector<int64_t> samples;
+    for (int64_t t = 0; t < options_.towers; ++t) {
+      samples.push_back(x.size(0) / here + (t % here < x.size(0) % here ? 1 : 0));
     }
-    return {std::move(samples), /*ranks=*/1, /*rank=*/0};
+    return {std::move(samples), ranks, world_->rank()};
   }
 
   [[noreturn]] void refuse(const std::string& message) const {

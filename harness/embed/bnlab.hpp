@@ -19,14 +19,25 @@ namespace bnlab {
 class OneSite;
 class SharedStrategy;
 
+// The processes that train one network together, each with its part of the batch. All of them make their Norms alike, and
+// call and switch the layers in the same order, with as many rows on every rank. The gradients of weights are those of the
+// rank's own rows: the program averages them over the ranks, as it does those of its other parameters.
+struct Ranks {
+  int rank = 0;
+  int count = 1;
+  std::string address = "127.0.0.1";  // of rank 0
+  int port = 0;                       // a free one there, for each Norms another
+};
+
 struct NormsOptions {
-  // A batch is cut into so many towers, each of which is one unit of statistics: consecutive rows of equal numbers; where
-  // that cannot be, the first towers have one row more.
+  // The batch of all ranks is cut into so many towers, each of which is one unit of statistics: consecutive rows of equal
+  // numbers; where that cannot be, the first towers of a rank have one row more.
   int64_t towers = 1;
   int64_t steps = 0;                  // of the whole training, for strategies with a schedule; 0: not known
   uint64_t seed = 0;                  // of what a strategy draws
   at::Device device = at::kCPU;       // of all inputs
   at::ScalarType dtype = at::kFloat;  // of weights and statistics: kFloat or kDouble
+  Ranks ranks = {};
 };
 
 class Norm : public torch::nn::Module {

@@ -10,7 +10,11 @@
 #include <torch/types.h>
 
 #include <functional>
+#include <future>
 #include <sstream>
+#include <utility>
+
+#include "harness/communicator/loopback_socket.hpp"
 
 namespace bnlab {
 namespace {
@@ -39,12 +43,16 @@ struct Trained {
   at::Tensor y, dx, dweight;
 };
 
+at::Tensor gradient(int64_t rows) {
+  return batch(rows, 99);
+}
+
 template <class Layer>
-Trained train(Layer& layer, const at::Tensor& images) {
+Trained train(Layer& layer, const at::Tensor& images, const at::Tensor& dy) {
   const at::Tensor x = images.detach().requires_grad_();
   layer.zero_grad();
   const at::Tensor y = layer.forward(x);
-  (y * batch(x.size(0), 99)).sum().backward();
+  y.backward(dy);
   return {y.detach(), x.grad(), layer.named_parameters()["weight"].grad()};
 }
 
@@ -62,8 +70,8 @@ TEST(Embed, SyncIsBatchNormOfTheWholeBatchInTrainingAndEvaluation) {
     const auto layer = Norms("sync", {.towers = towers, .dtype = at::kDouble}).layer(kChannels);
     torch::nn::BatchNorm2d plain = whole_batch();
     for (uint64_t step = 0; step < 3; ++step) {
-      const Trained ours = train(*layer, batch(8, step));
-      const Trained theirs = train(*plain, batch(8, step));
+      const Trained ours = train(*layer, batch(8, step), gradient(8));
+      const Trained theirs = train(*plain, batch(8, step), gradient(8));
       EXPECT_LT(difference(ours.y, theirs.y), 1e-12);
       EXPECT_LT(difference(ours.dx, theirs.dx), 1e-12);
       EXPECT_LT(difference(ours.dweight, theirs.dweight), 1e-11);
@@ -82,10 +90,37 @@ TEST(Embed, PerTowerIsBatchNormOfEachTower) {
   EXPECT_GT(difference(y, whole_batch()->forward(x)), 1e-3);
 }
 
+TEST(Embed, RanksTogetherAreBatchNormOfTheWholeBatch) {
+  const int port = LoopbackSocket().port();
+  const at::Tensor x = batch(8, 0);
+  const at::Tensor seen = batch(2, 7);
+  const auto on_rank = [&](int rank) {
+    const auto layer =
+        Norms("sync", {.towers = 4, .dtype = at::kDouble, .ranks = {rank, 2, "127.0.0.1", port}})
+            .layer(kChannels);
+    Trained trained = train(*layer, x.narrow(0, 4 * rank, 4), gradient(8).narrow(0, 4 * rank, 4));
+    layer->eval();
+    return std::pair(trained, layer->forward(seen).detach());
+  };
+  auto other = std::async(std::launch::async, on_rank, 1);
+  const auto [first, evaluated] = on_rank(0);
+  const auto [second, evaluated_there] = other.get();
+
+  torch::nn::BatchNorm2d plain = whole_batch();
+  const Trained whole = train(*plain, x, gradient(8));
+  EXPECT_LT(difference(at::cat({first.y, second.y}), whole.y), 1e-12);
+  EXPECT_LT(difference(at::cat({first.dx, second.dx}), whole.dx), 1e-12);
+  EXPECT_LT(difference(first.dweight + second.dweight, whole.dweight), 1e-11);
+  plain->eval();
+  EXPECT_LT(difference(evaluated, plain->forward(seen)), 1e-12);
+  EXPECT_EQ(difference(evaluated, evaluated_there), 0);
+}
+
 TEST(Embed, EvaluatingInBetweenDoesNotDisturbTraining) {
-  const auto run = [](bool evaluates) {
-    Norms norms("averaged", {.towers = 4, .dtype = at::kDouble});
-    torch::nn::Sequential net(norms.layer(kChannels), torch::nn::ReLU(), norms.layer(kChannels));
+  const auto remembered = [](const char* strategy, bool evaluates) {
+    Norms norms(strategy, {.towers = 4, .dtype = at::kDouble});
+    const auto last = norms.layer(kChannels);
+    torch::nn::Sequential net(norms.layer(kChannels), torch::nn::ReLU(), last);
     for (uint64_t step = 0; step < 4; ++step) {
       net->forward(batch(8, step));
       if (evaluates) {
@@ -95,9 +130,11 @@ TEST(Embed, EvaluatingInBetweenDoesNotDisturbTraining) {
       }
     }
     net->eval();
-    return net->forward(batch(2, 7)).detach();
+    return last->named_buffers()["running_var"].clone();
   };
-  EXPECT_EQ(difference(run(true), run(false)), 0);
+  for (const char* strategy : {"averaged", "every_tower", "batch_renorm"}) {
+    EXPECT_EQ(difference(remembered(strategy, true), remembered(strategy, false)), 0) << strategy;
+  }
 }
 
 TEST(Embed, OneLayerInEvaluationLeavesTheOthersTraining) {
@@ -125,6 +162,7 @@ TEST(Embed, TakesTheCheckpointOfABatchNormAndGoesOnFromIt) {
   }
   layer->forward(batch(8, 1));
   plain->forward(batch(8, 1));
+  EXPECT_EQ(layer->named_buffers()["num_batches_tracked"].item<int64_t>(), 2);
   layer->eval();
   EXPECT_LT(difference(layer->named_buffers()["running_var"], plain->running_var), 1e-12);
 }
@@ -132,8 +170,8 @@ TEST(Embed, TakesTheCheckpointOfABatchNormAndGoesOnFromIt) {
 TEST(Embed, AFrozenLayerNormalisesAsBeforeAndItsWeightsHaveNoGradients) {
   const auto layer =
       Norms(R"({"name": "frozen", "from_step": 1})", {.towers = 2, .dtype = at::kDouble}).layer(kChannels);
-  EXPECT_TRUE(train(*layer, batch(8, 0)).dweight.defined());
-  const Trained frozen = train(*layer, batch(8, 1));
+  EXPECT_TRUE(train(*layer, batch(8, 0), gradient(8)).dweight.defined());
+  const Trained frozen = train(*layer, batch(8, 1), gradient(8));
   EXPECT_FALSE(frozen.dweight.defined());
   layer->eval();
   EXPECT_EQ(difference(frozen.y, layer->forward(batch(8, 1))), 0);

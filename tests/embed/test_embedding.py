@@ -75,16 +75,20 @@ class Embedding(unittest.TestCase):
         known = self.embedding("?", 2).stderr.strip().partition("known: ")[2].split(", ")
         self.assertEqual(known, [entry["name"] for entry in listed])
 
-    def test_a_program_with_another_libtorch_is_refused(self):
-        with self.assertRaisesRegex(AssertionError, r"this program uses\s+that in /elsewhere"):
-            self.configure(self.build.with_name("other"), f"-DCMAKE_PREFIX_PATH={self.prefix}",
-                           "-DTORCH_INSTALL_PREFIX=/elsewhere")
+    def libtorch(self):
+        package = next(self.prefix.glob("lib*/**/bnlabConfig.cmake")).read_text(encoding="utf-8")
+        return re.search(r'set\(bnlab_libtorch "(.*)"\)', package).group(1)
+
+    def test_only_a_program_with_another_libtorch_is_refused(self):
+        configured = [self.build.with_name("other"), f"-DCMAKE_PREFIX_PATH={self.prefix}"]
+        self.configure(*configured, f"-DTORCH_INSTALL_PREFIX={self.libtorch()}/lib/..")
+        with self.assertRaisesRegex(AssertionError, r"this\s+program\s+uses\s+that\s+in\s+/elsewhere"):
+            self.configure(*configured, "-DTORCH_INSTALL_PREFIX=/elsewhere")
 
     def test_as_a_subdirectory_it_defines_the_library_alone(self):
-        package = next(self.prefix.glob("lib*/**/bnlabConfig.cmake")).read_text(encoding="utf-8")
-        libtorch = re.search(r'set\(bnlab_libtorch "(.*)"\)', package).group(1)
         build = self.build.with_name("subdirectory")
-        self.configure(build, f"-DBNLAB_SOURCE={ROOT}", f"-DCMAKE_PREFIX_PATH={libtorch}/share/cmake", "-DBNLAB_CUDA=OFF")
+        self.configure(build, f"-DBNLAB_SOURCE={ROOT}", f"-DCMAKE_PREFIX_PATH={self.libtorch()}/share/cmake",
+                       "-DBNLAB_CUDA=OFF")
         targets = re.findall(r"^(?:\.\.\. )?(\w+)(?![\w/])", done("cmake", "--build", build, "--target", "help"), re.MULTILINE)
         self.assertIn("bnlab_strategies", targets)
         for name in ("bnlab", "harness_program", "plain_tests", "torch_tests", "bnlab_write_revision"):
