@@ -75,9 +75,10 @@ Plan make_plan(const PlanRequest& request) {
   if (plan.experiment.tuning && !plan.experiment.tuning->is_settled()) {
     plan_tuning(request, plan, options);
   }
-  const std::vector<RunSpec> selected = select_runs(plan.experiment, options.only, options.slice);
+  std::vector<RunSpec> selected = select_runs(std::move(plan.experiment.runs), options.only, options.slice);
   options.jobs = jobs_side_by_side(plan.experiment, selected, options, visible_gpus, usable_cores());
-  plan.runs = place_runs(plan.experiment, selected, options, visible_gpus, usable_cores(), plan.remarks);
+  plan.runs =
+      place_runs(plan.experiment, std::move(selected), options, visible_gpus, usable_cores(), plan.remarks);
   const std::vector<Record> records = usable_records(options.results_dir, plan.experiment.name);
   const ExpectedTime time(records);
   double seconds = 0;

@@ -59,13 +59,13 @@ class OwnRanks {
 
   LaunchSummary run() {
     std::vector<std::string> remarks;
-    const std::vector<RunSpec> selected = select_runs(experiment_, options_.only, options_.slice);
+    std::vector<RunSpec> selected = select_runs(experiment_.runs, options_.only, options_.slice);
     if (options_.jobs == kAutoJobs) {
       options_.jobs = jobs_side_by_side(experiment_, selected, options_, visible_gpus, usable_cores());
       remarks.push_back("runs side by side: " + std::to_string(options_.jobs));
     }
     std::vector<PlacedRun> asked =
-        place_runs(experiment_, selected, options_, visible_gpus, usable_cores(), remarks);
+        place_runs(experiment_, std::move(selected), options_, visible_gpus, usable_cores(), remarks);
     waiting_ = runs_to_start(experiment_, asked, options_, summary_, remarks);
     const auto on_gpu = [](const PlacedRun& run) { return run.placement.device == "cuda"; };
     gpus_ = GpuShares(std::ranges::any_of(waiting_, on_gpu) ? visible_gpus() : 0);

@@ -148,12 +148,15 @@ void GpuShares::give_back(const std::vector<int>& gpus) {
   }
 }
 
-std::vector<PlacedRun> place_runs(const Experiment& experiment, const std::vector<RunSpec>& runs,
+std::vector<PlacedRun> place_runs(const Experiment& experiment, std::vector<RunSpec> runs,
                                   const LaunchOptions& options, const std::function<int()>& gpus, int cores,
                                   std::vector<std::string>& remarks) {
   std::vector<PlacedRun> placed;
-  for (const RunSpec& run : runs) {
-    PlacedRun place{run, {}, "", 1, {}, {}, {}};
+  placed.reserve(runs.size());
+  for (RunSpec& asked : runs) {
+    PlacedRun& place = placed.emplace_back();
+    place.spec = std::move(asked);
+    const RunSpec& run = place.spec;
     place.placement.device = choose_device(run, options, gpus, place, remarks);
     const bool on_gpu = place.placement.device == "cuda";
     place.placement.ranks = choose_ranks(run, options, on_gpu ? gpus() : 0, remarks);
@@ -165,7 +168,6 @@ std::vector<PlacedRun> place_runs(const Experiment& experiment, const std::vecto
     place.placement.towers_per_rank = run.towers() / place.placement.ranks;
     place.folder = run_folder(options.results_dir, experiment.name, run.id, place.placement);
     place.threads = choose_threads(run, options, place.placement.ranks, cores, remarks);
-    placed.push_back(std::move(place));
   }
   return placed;
 }

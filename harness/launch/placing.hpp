@@ -39,7 +39,7 @@ class GpuShares {
 // shared by the ranks of `options.jobs` runs, where neither spec nor options say how many threads a rank has.
 // Each sentence of `remarks` is something the user did not ask for in these words (ranks lowered to a
 // divisor, the CPU for want of GPUs, a spec that decides for itself), said once.
-std::vector<PlacedRun> place_runs(const Experiment& experiment, const std::vector<RunSpec>& runs,
+std::vector<PlacedRun> place_runs(const Experiment& experiment, std::vector<RunSpec> runs,
                                   const LaunchOptions& options, const std::function<int()>& gpus, int cores,
                                   std::vector<std::string>& remarks);
 

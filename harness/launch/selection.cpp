@@ -86,21 +86,23 @@ std::pair<size_t, size_t> read_slice(const std::string& text) {
 
 }  // namespace
 
-std::vector<RunSpec> select_runs(const Experiment& experiment, const std::vector<std::string>& filters,
+std::vector<RunSpec> select_runs(std::vector<RunSpec> runs, const std::vector<std::string>& texts,
                                  const std::string& slice) {
   const auto [part, parts] = slice.empty() ? std::pair<size_t, size_t>(1, 1) : read_slice(slice);
-  std::vector<RunSpec> runs;
-  for (size_t i = part - 1; i < experiment.runs.size(); i += parts) {
-    runs.push_back(experiment.runs[i]);
+  const std::vector<Filter> filters = mapped(texts, parse);
+  for (const Filter& filter : filters) {
+    check(filter, runs);
   }
-  for (const std::string& text : filters) {
-    const Filter filter = parse(text);
-    check(filter, experiment.runs);
-    std::erase_if(runs, [&](const RunSpec& run) {
+  std::vector<RunSpec> selected;
+  for (size_t i = part - 1; i < runs.size(); i += parts) {
+    selected.push_back(std::move(runs[i]));
+  }
+  for (const Filter& filter : filters) {
+    std::erase_if(selected, [&](const RunSpec& run) {
       return std::ranges::none_of(filter.values, [&](const auto& value) { return fits(run, filter, value); });
     });
   }
-  return runs;
+  return selected;
 }
 
 }  // namespace bnlab

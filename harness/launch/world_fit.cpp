@@ -31,7 +31,7 @@ std::vector<PlacedRun> runs_that_fit(const Experiment& experiment, const LaunchO
                                      const EnvironmentWorld& world, std::vector<std::string>& remarks) {
   const std::string size = std::to_string(options.ranks);
   std::vector<RunSpec> fitting;
-  for (const RunSpec& run : select_runs(experiment, options.only, options.slice)) {
+  for (const RunSpec& run : select_runs(experiment.runs, options.only, options.slice)) {
     if (run.ranks.value_or(options.ranks) != options.ranks) {
       remarks.push_back(run.id + " is left out: its spec asks for " + std::to_string(*run.ranks) +
                         " ranks, and this world has " + size);
@@ -49,7 +49,7 @@ std::vector<PlacedRun> runs_that_fit(const Experiment& experiment, const LaunchO
   const auto gpus = [&] {
     return has_own_gpu() || visible_gpus() >= world.local_size ? options.ranks : visible_gpus();
   };
-  return place_runs(experiment, fitting, options, gpus, usable_cores(), remarks);
+  return place_runs(experiment, std::move(fitting), options, gpus, usable_cores(), remarks);
 }
 
 }  // namespace bnlab

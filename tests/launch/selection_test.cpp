@@ -12,11 +12,13 @@ namespace {
 
 class Selection : public ::testing::Test {
  protected:
-  size_t count(const std::vector<std::string>& filters) { return select_runs(experiment_, filters).size(); }
+  size_t count(const std::vector<std::string>& filters) {
+    return select_runs(experiment_.runs, filters).size();
+  }
 
   std::string error(const std::string& filter) {
     try {
-      select_runs(experiment_, {filter});
+      select_runs(experiment_.runs, {filter});
     } catch (const Error& error) {
       EXPECT_EQ(error.kind(), Error::Kind::usage);
       return error.what();
@@ -82,14 +84,14 @@ TEST_F(Selection, ARunIsNamedByItsId) {
 TEST_F(Selection, SlicesShareNoRunAndLeaveNoneOut) {
   std::multiset<std::string> all;
   for (const char* slice : {"1/5", "2/5", "3/5", "4/5", "5/5"}) {
-    for (const RunSpec& run : select_runs(experiment_, {}, slice)) {
+    for (const RunSpec& run : select_runs(experiment_.runs, {}, slice)) {
       all.insert(run.id);
     }
   }
   EXPECT_EQ(all.size(), 36U);
   EXPECT_EQ(std::set<std::string>(all.begin(), all.end()).size(), 36U);
   for (const char* wrong : {"0/5", "6/5", "1", "a/b", "1/5x"}) {
-    EXPECT_THROW(select_runs(experiment_, {}, wrong), Error) << wrong;
+    EXPECT_THROW(select_runs(experiment_.runs, {}, wrong), Error) << wrong;
   }
 }
 
