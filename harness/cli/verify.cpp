@@ -1,13 +1,16 @@
 // bnlab verify: every strategy against the float64 reference, on this machine's devices.
 #include "harness/verify/verify.hpp"
-#include "harness/mapped.hpp"
 
+#include <signal.h>
 #include <unistd.h>
 
+#include <array>
+#include <cstring>
 #include <iostream>
 
 #include "harness/cli/options.hpp"
 #include "harness/cli/program.hpp"
+#include "harness/mapped.hpp"
 #include "harness/records/text_table.hpp"
 
 namespace bnlab {
@@ -90,6 +93,33 @@ Json as_json(const VerifyReport& report) {
           {"variants", mapped(report.rows, row_json)}};
 }
 
+// The strategy that is being verified. Its code may end the whole program, by a division by zero for one.
+std::array<char, 128> in_turn{};
+
+void name_it_and_end(int signal) {
+  const std::array<const char*, 7> words = {"\nbnlab: the strategy ",
+                                            in_turn.data(),
+                                            " ended the program by SIG",
+                                            sigabbrev_np(signal),
+                                            "; gdb --args bnlab verify --strategy ",
+                                            in_turn.data(),
+                                            " shows where\n"};
+  for (const char* part : words) {
+    [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, part, std::strlen(part));
+  }
+  ::raise(signal);  // which takes effect on return
+}
+
+// From now on these signals end the program as before, but not without a word.
+void watch_for_crashes() {
+  struct sigaction action {};
+  action.sa_handler = name_it_and_end;
+  action.sa_flags = static_cast<int>(SA_RESETHAND);
+  for (const int fatal : {SIGFPE, SIGSEGV, SIGBUS, SIGILL, SIGABRT}) {
+    ::sigaction(fatal, &action, nullptr);
+  }
+}
+
 void show_progress(const std::string& strategy, size_t done, size_t all) {
   std::cerr << "\r\033[Kverify: " << strategy << " (" << done + 1 << " of " << all << ")" << std::flush;
 }
@@ -97,9 +127,14 @@ void show_progress(const std::string& strategy, size_t done, size_t all) {
 int verify_and_print(const Request& asked) {
   VerifyRequest request = asked.verify;
   const bool terminal = isatty(STDERR_FILENO) == 1;
-  if (terminal) {
-    request.progress = show_progress;
-  }
+  request.progress = [terminal](const std::string& strategy, size_t done, size_t all) {
+    in_turn.fill('\0');
+    strategy.copy(in_turn.data(), in_turn.size() - 1);
+    if (terminal) {
+      show_progress(strategy, done, all);
+    }
+  };
+  watch_for_crashes();
   const VerifyReport report = verify(request);
   std::cerr << (terminal ? "\r\033[K" : "");
   for (const std::string& note : report.notes) {

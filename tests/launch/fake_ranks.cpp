@@ -298,10 +298,14 @@ bool answer_layer_cases(const LayerRequest& request, std::ostream& out, std::ost
   return request.files.front() != "refused.json";
 }
 
-// Every variant of the strategy "wrong" fails.
+// Every variant of the strategy "wrong" fails, and "fatal" ends the program.
 VerifyReport verify(const VerifyRequest& request) {
   VerifyReport report{{{"cpu", 1}}, {}, {}};
   for (const std::string& strategy : request.strategies) {
+    request.progress(strategy, 0, request.strategies.size());
+    if (strategy == "fatal") {
+      raise(SIGFPE);
+    }
     report.rows.push_back({strategy, Json::object(), 1, 0, {}, strategy == "wrong" ? "its output" : ""});
   }
   return report;
