@@ -12,6 +12,7 @@
 #include "harness/error.hpp"
 #include "harness/launch/books.hpp"
 #include "harness/launch/environment_world.hpp"
+#include "harness/launch/judge.hpp"
 #include "harness/launch/rank_job.hpp"
 #include "harness/launch/survey.hpp"
 #include "harness/launch/world_fit.hpp"
@@ -194,6 +195,7 @@ class JoinedWorld {
       return report;
     }
     end.outcome = {status_named(report.status), report.message, std::nullopt, "", {}};
+    refuse_full_disk(run.spec, end.outcome);
     end.result = report.result;
     end.notes = report.notes;
     books_->ended(run, end, summary_, report.lost_contact);

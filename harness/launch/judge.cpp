@@ -3,11 +3,14 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <deque>
 #include <fstream>
 
 #include "harness/components/parameters.hpp"
+#include "harness/error.hpp"
 #include "harness/mapped.hpp"
 
 namespace bnlab {
@@ -120,6 +123,20 @@ Outcome judge(const std::vector<RankEnd>& ranks, Stop stop, double timeout_s, bo
     return {Status::timeout, rank_name(left) + " did not end after the others had finished", left, "", {}};
   }
   return {};
+}
+
+void refuse_full_disk(const RunSpec& run, const Outcome& outcome) {
+  // A rank that could not even write its report has left its reason in the log alone.
+  const std::string said = outcome.log_tail.empty() ? "" : outcome.log_tail.back();
+  for (const int reason : {ENOSPC, EDQUOT}) {
+    for (const std::string& text : {outcome.message, said}) {
+      if (text.find(std::strerror(reason)) != std::string::npos) {
+        throw Error(Error::Kind::environment,
+                    run.id + ": " + text +
+                        "; free some disk, or name another folder with --results, and start it again");
+      }
+    }
+  }
 }
 
 std::vector<std::string> log_tail(const std::string& file, size_t lines) {

@@ -26,6 +26,10 @@ enum class Stop { none, timeout, interrupt };  // why the launcher ended a run, 
 // `out_of_memory` says that the kernel has killed a process for lack of memory during the run.
 Outcome judge(const std::vector<RankEnd>& ranks, Stop stop, double timeout_s, bool out_of_memory);
 
+// Throws Error (environment), with the cure, if the run ended because a rank found the disk full or a quota used up. That is
+// no verdict on the run, and the runs after it would meet the same.
+void refuse_full_disk(const RunSpec& run, const Outcome& outcome);
+
 // The last `lines` lines of a log; empty if there is none.
 std::vector<std::string> log_tail(const std::string& file, size_t lines = 20);
 

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "harness/launch/books.hpp"
+#include "harness/launch/judge.hpp"
 #include "harness/launch/running_run.hpp"
 #include "harness/launch/selection.hpp"
 #include "harness/launch/survey.hpp"
@@ -141,7 +142,9 @@ class OwnRanks {
       if (!run.poll()) {
         return false;
       }
-      books.ended(run.run(), run.end(), summary_);
+      const RunEnd end = run.end();
+      refuse_full_disk(run.run().spec, end.outcome);
+      books.ended(run.run(), end, summary_);
     } catch (const std::exception&) {
       if (!books.taken_over(run.run(), summary_)) {
         throw;

@@ -20,6 +20,9 @@ MOST_ADDRESSES = 5 << 30  # of which LibTorch takes some
 ANN, BEN, GROUP = 61001, 61002, 61000  # users that exist nowhere else
 LINGERING = FAKE | {"task": {"name": "fake", "behaviour": "linger"}, "strategy": "left", "matrix": {"seed": list(range(8))}}
 
+# Each run leaves some MiB of weights.
+LARGE = REAL | {"model": REAL["model"] | {"base": 96}, "steps": 1, "warmup_steps": 0, "matrix": {"seed": [0, 1, 2]}}
+
 
 def limit_addresses():
     resource.setrlimit(resource.RLIMIT_AS, (MOST_ADDRESSES, MOST_ADDRESSES))
@@ -34,30 +37,41 @@ def small_disk(folder):
         return str(error)
 
 
+def fill(disk, left):
+    """Fills a disk but for so many bytes, and returns the file that does."""
+    filler = disk / "filler"
+    with open(filler, "wb", buffering=0) as file:
+        try:
+            while True:
+                file.write(bytes(1 << 16))
+        except OSError:
+            file.truncate(max(0, file.tell() - left))
+    return filler
+
+
 def can_read(user, file):
     """Whether that user finds this file: it may lie below a folder that is closed to others."""
     return subprocess.run(["test", "-x", file], user=user, group=GROUP, extra_groups=[]).returncode == 0
 
 
 class Limits(Runs):
-    def test_a_disk_that_fills_up_in_the_middle(self):
-        expected = self.folder / "expected"
-        self.assertEqual(self.run_one(LINGERING, expected).returncode, 0)
+    def disk(self):
         disk = self.folder / "disk"
         disk.mkdir()
         if problem := small_disk(disk):
             self.skipTest(f"no small disk: {problem}")
         self.addCleanup(subprocess.run, ["umount", "-l", str(disk)])
+        return disk
+
+    def test_a_disk_that_fills_up_in_the_middle(self):
+        expected = self.folder / "expected"
+        self.assertEqual(self.run_one(LINGERING, expected).returncode, 0)
+        disk = self.disk()
         results = disk / "results"
         process = self.start(LINGERING, results)
         self.until(process, lambda: len(record_files(results)) == 2)
         earlier = {file: file.read_bytes() for file in record_files(results)}
-        with open(disk / "filler", "wb", buffering=0) as filler:
-            try:
-                while True:
-                    filler.write(bytes(1 << 16))
-            except OSError:
-                pass
+        filler = fill(disk, left=0)
         _, said = process.communicate(timeout=PATIENCE)
         self.assertEqual(process.returncode, 3, said)
         self.assertRegex(said.splitlines()[-1], "^bnlab: cannot .*: No space left on device$")
@@ -65,8 +79,22 @@ class Limits(Runs):
         self.assertEqual(refused.returncode, 3)
         self.assertRegex(refused.stderr, "results: [01] MiB of disk are left")
         self.assertEqual({file: file.read_bytes() for file in earlier}, earlier)
-        (disk / "filler").unlink()
+        filler.unlink()
         self.expect_all_done(LINGERING, results, kept(expected))
+
+    @unittest.skipUnless(os.path.exists(PROGRAM), "without LibTorch there are no real ranks")
+    def test_a_disk_with_room_for_the_record_but_not_for_the_weights(self):
+        expected, results = self.folder / "expected", self.disk() / "results"
+        self.assertEqual(self.run_one(LARGE, expected).returncode, 0)
+        process = self.start(LARGE, results)
+        self.until(process, lambda: record_files(results))
+        filler = fill(results.parent, left=1 << 20)
+        _, said = process.communicate(timeout=PATIENCE)
+        self.assertEqual(process.returncode, 3, said)
+        self.assertRegex(said.splitlines()[-1], "^bnlab: sync-.*: cannot write .*/.weights.*: No space left on device; free ")
+        self.assertEqual(set(statuses(results)), {"ok"})
+        filler.unlink()
+        self.expect_all_done(LARGE, results, kept(expected))
 
     @unittest.skipUnless(os.path.exists(PROGRAM), "without LibTorch there are no real ranks")
     def test_a_run_without_enough_memory_ends_alone(self):

@@ -5,6 +5,7 @@
 
 #include <fstream>
 
+#include "harness/error.hpp"
 #include "tests/launch/scratch.hpp"
 
 namespace bnlab {
@@ -109,6 +110,27 @@ TEST(Judge, AnInterruptIsNobodysFault) {
 
 TEST(Judge, WhatFinishedBeforeTheInterruptStays) {
   EXPECT_EQ(judge({reports("ok"), reports("ok")}, Stop::interrupt, 0, false).status, Status::ok);
+}
+
+TEST(Judge, AFullDiskIsNoVerdict) {
+  const auto refused = [](const std::string& message, const std::vector<std::string>& log) {
+    RunSpec run;
+    run.id = "sync-1";
+    try {
+      refuse_full_disk(run, {Status::error, message, 0, "", log});
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), Error::Kind::environment);
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  const std::string cure = "; free some disk, or name another folder with --results, and start it again";
+  EXPECT_EQ(refused("cannot write a: No space left on device", {"one", "two"}),
+            "sync-1: cannot write a: No space left on device" + cure);
+  EXPECT_EQ(refused("ended without a report", {"one", "cannot write b: Disk quota exceeded"}),
+            "sync-1: cannot write b: Disk quota exceeded" + cure);
+  EXPECT_EQ(refused("cannot write a: Input/output error", {"No space left on device", "two"}), "");
+  EXPECT_EQ(refused("", {}), "");
 }
 
 TEST(LogTail, HoldsTheLastLines) {
