@@ -165,10 +165,10 @@ void print(const Plan& plan) {
               << (plan.seconds ? duration_text(*plan.seconds) : "unknown before a first run has finished");
   }
   if (plan.peak_memory_bytes) {
-    std::cout << "; largest peak memory of a rank so far: " << mib(*plan.peak_memory_bytes);
+    std::cout << "; largest peak memory of a rank so far: " << mib_needed(*plan.peak_memory_bytes);
   }
   if (plan.disk_bytes && plan.free_disk_bytes) {
-    std::cout << "; disk: about " << mib(*plan.disk_bytes) << " of " << mib(*plan.free_disk_bytes)
+    std::cout << "; disk: about " << mib_needed(*plan.disk_bytes) << " of " << mib_left(*plan.free_disk_bytes)
               << " that are free";
   }
   std::cout << "\n";

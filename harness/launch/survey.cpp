@@ -95,14 +95,14 @@ void look_at_disk(const Experiment& experiment, const std::vector<PlacedRun>& st
   const std::optional<double> left = free_disk(results);
   const std::string cure = "; free some, or name another folder with --results";
   if (left && *left < kLeastSpace) {
-    throw Error(Error::Kind::environment,
-                results + ": " + mib(*left) + " of disk are left, too few for records and weights" + cure);
+    throw Error(Error::Kind::environment, results + ": " + mib_left(*left) +
+                                              " of disk are left, too few for records and weights" + cure);
   }
   const std::vector<const RunSpec*> runs = mapped(start, [](const PlacedRun& run) { return &run.spec; });
   const auto need = disk_need(runs, list_records(results, experiment.name), options.jobs);
   if (left && need && *need > *left) {
-    remarks.push_back("the runs to start will take about " + mib(*need) +
-                      " of disk, as far as finished ones tell, and " + mib(*left) + " are left in " +
+    remarks.push_back("the runs to start will take about " + mib_needed(*need) +
+                      " of disk, as far as finished ones tell, and " + mib_left(*left) + " are left in " +
                       results + cure);
   }
 }
@@ -139,8 +139,12 @@ std::optional<double> free_disk(const std::string& results) {
   return unknown ? std::nullopt : std::optional(static_cast<double>(space.available));
 }
 
-std::string mib(double bytes) {
+std::string mib_needed(double bytes) {
   return fixed(std::ceil(bytes / (1 << 20)), 0) + " MiB";
+}
+
+std::string mib_left(double bytes) {
+  return fixed(std::floor(bytes / (1 << 20)), 0) + " MiB";
 }
 
 std::vector<Standing> survey(const std::vector<PlacedRun>& runs, const std::vector<std::string>& redo) {

@@ -35,7 +35,8 @@ std::vector<std::string> look_at_inputs(std::vector<PlacedRun>& runs, const Laun
 
 // Bytes that are left where the results go, whether the folder is there yet or not; nothing where the disk does not tell.
 std::optional<double> free_disk(const std::string& results);
-std::string mib(double bytes);  // "12 MiB"
+std::string mib_needed(double bytes);  // "12 MiB", rounded up
+std::string mib_left(double bytes);    // the same, rounded down
 
 // Looks at inputs and records of the runs and returns those that start. The others are counted in `summary`; damaged records
 // are remarked upon. The spec and what the runs read are kept in the experiment's folder. Throws Error (usage) if files are missing that a run needs which is to start.

@@ -43,6 +43,12 @@ TEST(Survey, FailuresOfEarlierCallsAreCountedAgain) {
   EXPECT_EQ(again.failed_before, 2);
 }
 
+TEST(Survey, MoreDiskIsNeverLeftThanThereIsAndNeverLessNeededThanThereMustBe) {
+  EXPECT_EQ(mib_left(1.9 * (1 << 20)), "1 MiB");
+  EXPECT_EQ(mib_needed(1.1 * (1 << 20)), "2 MiB");
+  EXPECT_EQ(mib_left(3 << 20), mib_needed(3 << 20));
+}
+
 TEST(Survey, RedoTakesWordsAndIds) {
   const Scratch scratch;
   const auto spec = scratch.write_spec(behaves("ok"), R"(, "matrix": {"seed": [0, 1]})");
