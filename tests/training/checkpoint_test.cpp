@@ -4,6 +4,7 @@
 
 #include <fstream>
 
+#include "harness/communicator/world.hpp"
 #include "harness/components/registry.hpp"
 #include "harness/records/run_folder.hpp"
 #include "tests/training/training_runs.hpp"
@@ -200,6 +201,22 @@ TEST_F(DamagedCheckpoint, GivesWayToTheOneBefore) {
   const fs::path newest = checkpoints(folder_).back();
   fs::resize_file(newest, fs::file_size(newest) / 2);
   expect_goes_on_from(2);
+}
+
+// Every byte of the header and of the end, and many between.
+TEST_F(DamagedCheckpoint, IsFoundWhereverItWasCut) {
+  const fs::path newest = checkpoints(folder_).back();
+  const size_t whole = fs::file_size(newest);
+  const auto world = join_world({}, at::kCPU);
+  const auto found = [&] { return Checkpoints(spec_, nullptr, folder_, *world).found(); };
+  fs::remove(checkpoints(folder_).front());
+  ASSERT_TRUE(found());
+  constexpr size_t kEdge = 4096, kStride = 101;
+  for (size_t length = whole; length > 0;) {
+    length -= length <= kEdge || length + kEdge > whole ? 1 : kStride;
+    fs::resize_file(newest, length);
+    ASSERT_FALSE(found()) << "cut at byte " << length << " of " << whole;
+  }
 }
 
 TEST_F(DamagedCheckpoint, IsFoundByASingleWrongBit) {
