@@ -7,6 +7,7 @@ project, the class PlantedFaults to a small tree with one fault each, so that ev
   python3 tests/structure_test.py
 """
 
+import fnmatch
 import pathlib
 import re
 import tempfile
@@ -124,6 +125,29 @@ def torch_in_plain_files(root):
     return wrong
 
 
+def program_in_library(root):
+    """What bnlab::strategies is built from without the program reaches no source that only the program is built from."""
+    cmake = (root / "CMakeLists.txt").read_text(encoding="utf-8")
+    built = re.findall(r"harness/[\w/*]+\.cpp", re.sub(r"if\(BNLAB_PROGRAM\).*?endif\(\)", "", cmake, flags=re.DOTALL))
+    wrong, seen = [], set()
+
+    def search(path):
+        for _, name in includes(root / path):
+            header = pathlib.Path(name)
+            for reached in (header, header.with_suffix(".cpp")):
+                if reached in seen or reached.parts[0] != "harness" or not (root / reached).exists():
+                    continue
+                seen.add(reached)
+                if reached.suffix == ".cpp" and not any(fnmatch.fnmatch(reached.as_posix(), glob) for glob in built):
+                    wrong.append(f"{path} needs {reached}, which CMakeLists.txt leaves out of bnlab::strategies")
+                search(reached)
+
+    for path in files(root, "harness/embed", "strategies", suffixes={".cpp"}):
+        if path.parts[1] != "reference":
+            search(path)
+    return wrong
+
+
 def waits_for_a_device(root):
     """Numbers of the host that a step needs on its device go there without a wait: through harness/upload.hpp."""
     return [
@@ -184,6 +208,9 @@ class Rules(unittest.TestCase):
     def test_plain_parts_include_no_torch(self):
         self.holds(torch_in_plain_files)
 
+    def test_the_library_needs_no_program(self):
+        self.holds(program_in_library)
+
     def test_steps_wait_for_no_device(self):
         self.holds(waits_for_a_device)
 
@@ -202,16 +229,20 @@ class PlantedFaults(unittest.TestCase):
         c10d_outside_communicator,
         strategies_named_by_harness,
         torch_in_plain_files,
+        program_in_library,
         waits_for_a_device,
         gaps_in_readmes,
         long_files,
     ]
     sound = {
+        "CMakeLists.txt": "add_library(harness OBJECT harness/embed/*.cpp)\n",
         "harness/README.md": "`towers.hpp`, `network.hpp`",
         "harness/towers.hpp": "// pooled by \"sync\" through c10d\n#include <vector>\n",
         "harness/network.hpp": '#include <torch/types.h>\n#include "harness/towers.hpp"\n',
         "harness/communicator/README.md": "`world.cpp`",
         "harness/communicator/world.cpp": "#include <torch/csrc/distributed/c10d/TCPStore.hpp>\nc10d::TCPStore a;\n",
+        "harness/embed/README.md": "`bnlab.cpp`",
+        "harness/embed/bnlab.cpp": '#include "harness/towers.hpp"\n',
         "harness/experiment/README.md": "`spec.hpp`",
         "harness/experiment/spec.hpp": '#include "harness/towers.hpp"\n',
         "strategies/README.md": "`sync.cpp`",
@@ -260,6 +291,10 @@ class PlantedFaults(unittest.TestCase):
 
     def test_torch_behind_another_header(self):
         self.check_caught(torch_in_plain_files, "harness/experiment/spec.hpp", '#include "harness/network.hpp"\n')
+
+    def test_library_that_needs_the_program(self):
+        text = '#include "harness/communicator/world.hpp"\n'
+        self.check_caught(program_in_library, "harness/embed/bnlab.cpp", text)
 
     def test_waiting_copy(self):
         text = self.sound["strategies/sync.cpp"] + "auto n = at::tensor(counts).to(x.device());\n"
