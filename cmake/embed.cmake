@@ -1,7 +1,7 @@
 # The target bnlab::strategies, the strategies as layers for other LibTorch programs: harness/embed/bnlab.hpp and two
 # archives. Of libbnlab_strategies.a a program must link every object, because strategies register themselves; of
 # libbnlab_harness.a the linker takes what they need. Other programs get the target
-#   by add_subdirectory or FetchContent of this folder, which then defines nothing else for them;
+#   by add_subdirectory or FetchContent of this folder, which then builds nothing else for them;
 #   by find_package(bnlab), once this project has been built and installed.
 set(catalogue $<TARGET_OBJECTS:strategies>)
 if(TARGET cuda_kernels)
