@@ -47,7 +47,8 @@ TEST_F(DiskNeed, IsThatOfFinishedRunsOfTheSameModel) {
 
 TEST_F(DiskNeed, CountsCheckpointsOfTheLargestRunsThatGoSideBySide) {
   const RunSpec run = synthetic_run("sync", 8, 2, 0);
-  const std::vector<Record> records = {finished(run, 8, 1000, 800), finished(run, 16, 8000, 6000)};
+  const std::vector<Record> records = {finished(run, 8, 1000, 600), finished(run, 8, 1000, 1000),
+                                       finished(run, 16, 8000, 6000)};
   const RunSpec small = asked(8, 100), large = asked(16, 100), without = asked(16);
   EXPECT_EQ(disk_need({&small, &large, &without}, records, 1), 17000 + 9 * 6000);
   EXPECT_EQ(disk_need({&small, &large, &without}, records, 8), 17000 + 9 * 6000 + 9 * 800);

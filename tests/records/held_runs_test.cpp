@@ -41,6 +41,7 @@ class HeldRuns : public ::testing::Test {
     const std::array<timespec, 2> times = {{{seconds, 0}, {seconds, 0}}};
     ASSERT_EQ(::utimensat(AT_FDCWD, claim_file(run_, number).c_str(), times.data(), 0), 0);
   }
+  Json told() const { return held_runs(results_.path(), "exp").at(0).json(); }
   std::string said() const { return status_text({status_of("exp", results_.path())}); }
 
   TemporaryFolder results_;
@@ -74,8 +75,11 @@ TEST_F(HeldRuns, AreNamedWithTheProcessThatHasThem) {
 TEST_F(HeldRuns, OfAProcessThatDiedSayHowTheyGoOn) {
   die_with_the_claim();
   EXPECT_TRUE(has(said(), "which has died: bnlab run takes it over")) << said();
+  EXPECT_EQ(told().at("died"), true);
   auto claim = take();
   ASSERT_TRUE(claim);
+  EXPECT_EQ(told().at("died"), false);
+  EXPECT_EQ(told().at("attempt"), 2);
   EXPECT_TRUE(has(said(), "2x4-cpu: attempt 2, process " + std::to_string(::getpid()))) << said();
 }
 
@@ -83,6 +87,11 @@ TEST_F(HeldRuns, AreDoubtedWithoutASignOfLifeAndNobodysAfterALostWorld) {
   auto claim = take();
   renewed_at(1, std::time(nullptr) - 1000);
   EXPECT_TRUE(has(said(), "without a sign of life for 100")) << said();
+  EXPECT_GE(told().at("quiet_s"), 1000);
+  renewed_at(1, std::time(nullptr) - 40);
+  EXPECT_FALSE(has(said(), "without a sign of life")) << "it is renewed every 30 s";
+  renewed_at(1, std::time(nullptr) + 1000);
+  EXPECT_EQ(told().at("quiet_s"), 0) << "by a clock that is ahead of this one";
   renewed_at(1, 0);
   EXPECT_TRUE(held_runs(results_.path(), "exp").empty());
 }
