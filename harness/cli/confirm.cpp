@@ -44,8 +44,8 @@ void add_confirm(Program& program) {
   auto [command, request] = add_command(
       program, "confirm",
       "Count results of older code as up to date, where runs repeated by this program answer the same",
-      "  bnlab run tradeoff --results /tmp/again --only seed=0\n"
-      "  bnlab confirm results/tradeoff /tmp/again/tradeoff",
+      "  bnlab confirm results/tradeoff /tmp/again/tradeoff\n"
+      "                after: bnlab run tradeoff --results /tmp/again --only seed=0",
       confirm);
   command
       .add_option("RESULTS", request.results,
