@@ -20,7 +20,9 @@ class NormFunction : public torch::autograd::Function<NormFunction> {
     const kernels::Coefficients k = pass->forward(x, weight, bias);
     const at::Tensor y =
         kernels::normalise(x, pass->offsets(), k.mean, k.scale, k.shift, activation, residual);
-    ctx->save_for_backward({x, weight, activation == Activation::none ? at::Tensor() : y});
+    const bool relu = activation == Activation::relu, from_input = relu && !residual.defined();
+    ctx->save_for_backward({x, weight, relu ? y : at::Tensor(), k.mean, from_input ? k.scale : at::Tensor(),
+                            from_input ? k.shift : at::Tensor()});
     ctx->saved_data["activation"] = static_cast<int64_t>(activation);
     ctx->saved_data["residual"] = residual.defined() && residual.requires_grad();
     ctx->saved_data["pass"] = c10::IValue::make_capsule(pass);
@@ -32,8 +34,9 @@ class NormFunction : public torch::autograd::Function<NormFunction> {
     const at::Tensor& weight = saved[1];
     auto capsule = ctx->saved_data["pass"].toCapsule();
     auto& pass = static_cast<NormPass&>(*capsule);
-    const kernels::Incoming in{dys[0], saved[0], saved[2], pass.offsets(),
-                               static_cast<Activation>(ctx->saved_data["activation"].toInt())};
+    const auto activation = static_cast<Activation>(ctx->saved_data["activation"].toInt());
+    const kernels::Incoming in{dys[0],   saved[0], saved[2], pass.offsets(), activation,
+                               saved[3], {saved[4], saved[5]}};
     const kernels::BackwardCoefficients k = pass.backward(in, weight);
     const at::Tensor dx = ctx->needs_input_grad(0) ? in.input_gradient(k.mean, k.a, k.b, k.c) : at::Tensor();
     const at::Tensor dresidual = ctx->saved_data["residual"].toBool() ? in.g() : at::Tensor();

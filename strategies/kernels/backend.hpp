@@ -24,13 +24,14 @@ struct Forward {
 
 struct Backward {
   at::Tensor dy, x, y, mean;  // y defined: the gradient passes where y > 0
+  FromInput from_input;       // defined: y may be computed instead of read
 };
 
 // x checked and made dense, and how it lies in memory.
 Layout settle(const char* where, at::Tensor& x, const Offsets& offsets);
 Backward settle_backward(const char* where, const at::Tensor& dy, const at::Tensor& x, const at::Tensor& y,
                          const Offsets& offsets, const at::Tensor& mean, Activation activation,
-                         Layout& layout);
+                         const FromInput& from_input, Layout& layout);
 at::Tensor empty_rows(const at::Tensor& x, const Offsets& offsets);  // what `moments` gives
 
 namespace cpu {

@@ -51,6 +51,29 @@ struct Numbers {
   }
 };
 
+// Which gradients pass in a unit.
+template <class T, class A>
+class Mask {
+ public:
+  // Takes two arrays of the scratch from `array` on.
+  Mask(const Backward& in, Scratch<A>& scratch, int64_t array, const Unit& unit) : y_(data<T>(in.y)) {
+    if (in.from_input.scale.defined()) {
+      scale_ = scratch.expand(array, in.from_input.scale, unit);
+      shift_ = scratch.expand(array + 1, in.from_input.shift, unit);
+    }
+  }
+  // In the run at this offset, whose channels begin at `channel` of the expanded arrays.
+  Passing<T, A> at(int64_t offset, int64_t channel) const {
+    if (scale_ != nullptr) return {nullptr, scale_ + channel, shift_ + channel};
+    return {at_offset(y_, offset), nullptr, nullptr};
+  }
+
+ private:
+  const T* y_;
+  const A* scale_ = nullptr;
+  const A* shift_ = nullptr;
+};
+
 // Calls f with the Numbers of a dtype (float16 never comes here).
 template <class F>
 void dispatch(at::ScalarType dtype, F f) {
@@ -103,13 +126,14 @@ void backward_sums(const Layout& layout, const Offsets& offsets, const Backward&
     const auto& loops = numbers.loops(chosen_level());
     const Plan plan = make_plan(layout, offsets, loops.lanes);
     reduce<A>(
-        plan, layout, total.data(), 2 * channels, 3,
+        plan, layout, total.data(), 2 * channels, 5,
         [&](Scratch<A>& scratch, const Unit& unit, double* sum_g, double* sum_gx) {
           const A* mean = scratch.expand(2, in.mean, unit);
+          const Mask<T, A> mask(in, scratch, 3, unit);
           for_each_block(unit, plan, [&](int64_t offset, int64_t n, int64_t run, int64_t) {
-            loops.sums(data<T>(in.dy) + offset, data<T>(in.x) + offset, at_offset(data<T>(in.y), offset), n,
-                       plan.period, mean + run * plan.period.length(), scratch.array(0), sum_g + run,
-                       sum_gx + run);
+            const int64_t k = run * plan.period.length();
+            loops.sums(data<T>(in.dy) + offset, data<T>(in.x) + offset, mask.at(offset, k), n, plan.period,
+                       mean + k, scratch.array(0), sum_g + run, sum_gx + run);
           });
         },
         [&](const Unit&, int64_t, double* sum_g, double* sum_gx, const double* part_g,
@@ -148,14 +172,15 @@ void backward_input(const Layout& layout, const Offsets& offsets, const Backward
     using A = typename decltype(numbers)::Compute;
     const auto& loops = numbers.loops(chosen_level());
     const Plan plan = make_plan(layout, offsets, loops.lanes);
-    for_each_unit<A>(plan, 4, [&](Scratch<A>& scratch, const Unit& unit, int64_t) {
+    for_each_unit<A>(plan, 6, [&](Scratch<A>& scratch, const Unit& unit, int64_t) {
       const A* mean = scratch.expand(0, in.mean, unit);
       const A* first = scratch.expand(1, a, unit);
       const A* second = scratch.expand(2, b, unit);
       const A* third = scratch.expand(3, c, unit);
+      const Mask<T, A> mask(in, scratch, 4, unit);
       for_each_run(unit, [&](int64_t offset, int64_t n, int64_t run) {
         const int64_t k = run * plan.period.length();
-        loops.input(data<T>(in.dy) + offset, data<T>(in.x) + offset, at_offset(data<T>(in.y), offset),
+        loops.input(data<T>(in.dy) + offset, data<T>(in.x) + offset, mask.at(offset, k),
                     data<T>(out) + offset, n, plan.period.length(), mean + k, first + k, second + k,
                     third + k);
       });

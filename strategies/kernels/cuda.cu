@@ -117,8 +117,13 @@ Arguments<T> backward_arguments(const Backward& in) {
   Arguments<T> arguments;
   arguments.x = data<T>(in.x);
   arguments.dy = data<T>(in.dy);
-  arguments.y = data<T>(in.y);
   arguments.mean = data<Compute<T>>(in.mean);
+  if (in.from_input.scale.defined()) {
+    arguments.scale = data<Compute<T>>(in.from_input.scale);
+    arguments.shift = data<Compute<T>>(in.from_input.shift);
+  } else {
+    arguments.y = data<T>(in.y);
+  }
   return arguments;
 }
 
@@ -171,7 +176,12 @@ void backward_sums(const Layout& layout, const Offsets& offsets, const Backward&
     using A = Compute<T>;
     AfterSums<A> after{};
     if (backward != nullptr) after = {backward->body<A>(), true};
-    reduce_any<Sums, T>(layout, offsets, backward_arguments<T>(in), out, after);
+    const Arguments<T> arguments = backward_arguments<T>(in);
+    if (arguments.scale != nullptr) {
+      reduce_any<SumsFromInput, T>(layout, offsets, arguments, out, after);
+    } else {
+      reduce_any<Sums, T>(layout, offsets, arguments, out, after);
+    }
   });
 }
 
@@ -200,7 +210,11 @@ void backward_input(const Layout& layout, const Offsets& offsets, const Backward
     arguments.first = data<Compute<T>>(a);
     arguments.second = data<Compute<T>>(b);
     arguments.third = data<Compute<T>>(c);
-    apply_any<InputGradient, T>(layout, offsets, arguments);
+    if (arguments.scale != nullptr) {
+      apply_any<InputGradientFromInput, T>(layout, offsets, arguments);
+    } else {
+      apply_any<InputGradient, T>(layout, offsets, arguments);
+    }
   });
 }
 

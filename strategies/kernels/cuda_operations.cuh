@@ -6,6 +6,7 @@
 // Cancellation is bounded: where p lies far from the rest, p itself brings an M2 of that size.
 #pragma once
 
+#include <cmath>
 #include <type_traits>
 
 #include "strategies/kernels/cuda_walk.cuh"
@@ -28,6 +29,8 @@ struct Arguments {
   const T* residual = nullptr;
   T* out = nullptr;
   const A* mean = nullptr;    // [slices, channels], like first, second and third
+  const A* scale = nullptr;   // of the forward pass, where a mask is made from x
+  const A* shift = nullptr;
   const A* first = nullptr;   // scale, or a
   const A* second = nullptr;  // shift, or b
   const A* third = nullptr;   // c
@@ -55,6 +58,30 @@ __device__ Pack<T, V> gradient(const Arguments<T>& in, int64_t i) {
   return g;
 }
 
+// One product and one sum, rounded once, so that a mask made from x agrees with the y that was written.
+template <class A>
+__device__ A normalised(A x, A mean, A scale, A shift) {
+  return std::fma(x - mean, scale, shift);
+}
+
+// Which gradients pass where that was not decided by reading y: all, or those with a positive y computed from x.
+template <class T, bool kRows, int V, bool kFromInput>
+struct Passing {
+  using A = Compute<T>;
+  __device__ Passing(const Arguments<T>&, const Place&) {}
+  __device__ A operator()(int, A, A, A g) const { return g; }
+};
+template <class T, bool kRows, int V>
+struct Passing<T, kRows, V, true> {
+  using A = Compute<T>;
+  PerChannel<A, kRows, V> scale, shift;
+  __device__ Passing(const Arguments<T>& in, const Place& place)
+      : scale(in.scale, place), shift(in.shift, place) {}
+  __device__ A operator()(int v, A x, A mean, A g) const {
+    return normalised(x, mean, scale[v], shift[v]) > 0 ? g : A(0);
+  }
+};
+
 template <class T, bool kRows, int V>
 struct Normalise {
   using A = Compute<T>;
@@ -64,7 +91,8 @@ struct Normalise {
   __device__ void operator()(const Arguments<T>& in, int64_t i) const {
     const Pack<T, V> x = load<V>(in.x + i);
     A result[V];
-    for (int v = 0; v < V; ++v) result[v] = (static_cast<A>(x.value[v]) - mean[v]) * scale[v] + shift[v];
+    for (int v = 0; v < V; ++v)
+      result[v] = normalised(static_cast<A>(x.value[v]), mean[v], scale[v], shift[v]);
     if (in.residual != nullptr) {
       const Pack<T, V> residual = load<V>(in.residual + i);
       for (int v = 0; v < V; ++v) result[v] += static_cast<A>(residual.value[v]);
@@ -77,22 +105,28 @@ struct Normalise {
   }
 };
 
-template <class T, bool kRows, int V>
-struct InputGradient {
+template <class T, bool kRows, int V, bool kFromInput>
+struct AnyInputGradient {
   using A = Compute<T>;
   PerChannel<A, kRows, V> mean, a, b, c;
-  __device__ InputGradient(const Arguments<T>& in, const Place& place)
-      : mean(in.mean, place), a(in.first, place), b(in.second, place), c(in.third, place) {}
+  Passing<T, kRows, V, kFromInput> passing;
+  __device__ AnyInputGradient(const Arguments<T>& in, const Place& place)
+      : mean(in.mean, place), a(in.first, place), b(in.second, place), c(in.third, place), passing(in, place) {}
   __device__ void operator()(const Arguments<T>& in, int64_t i) const {
     const Pack<T, V> x = load<V>(in.x + i), g = gradient<T, V>(in, i);
     Pack<T, V> dx;
     for (int v = 0; v < V; ++v) {
-      const A d = static_cast<A>(x.value[v]) - mean[v];
-      dx.value[v] = static_cast<T>(a[v] * static_cast<A>(g.value[v]) + (b[v] * d + c[v]));
+      const A value = static_cast<A>(x.value[v]), d = value - mean[v];
+      const A passed = passing(v, value, mean[v], static_cast<A>(g.value[v]));
+      dx.value[v] = static_cast<T>(a[v] * passed + (b[v] * d + c[v]));
     }
     store(in.out + i, dx);
   }
 };
+template <class T, bool kRows, int V>
+using InputGradient = AnyInputGradient<T, kRows, V, false>;
+template <class T, bool kRows, int V>
+using InputGradientFromInput = AnyInputGradient<T, kRows, V, true>;
 
 template <class T, bool kRows, int V>
 struct ResidualGradient {
@@ -163,8 +197,8 @@ struct Moments {
   }
 };
 
-template <class T, bool kRows, int V>
-struct Sums {
+template <class T, bool kRows, int V, bool kFromInput>
+struct AnySums {
   using A = Compute<T>;
   using Result = A;
   struct Loaded {
@@ -174,17 +208,18 @@ struct Sums {
   static constexpr int kBatch = 2;
   static constexpr bool kAboutMean = false;
   PerChannel<A, kRows, V> mean;
+  Passing<T, kRows, V, kFromInput> passing;
   A sum_g[V] = {}, sum_gx[V] = {};
   int64_t count = 0;
-  __device__ Sums(const Arguments<T>& in, const Place& place) : mean(in.mean, place) {}
+  __device__ AnySums(const Arguments<T>& in, const Place& place) : mean(in.mean, place), passing(in, place) {}
   static __device__ Loaded take(const Arguments<T>& in, int64_t i) {
     return {load<V>(in.x + i), gradient<T, V>(in, i)};
   }
   __device__ void use(const Loaded& at) {
     for (int v = 0; v < V; ++v) {
-      const A g = static_cast<A>(at.dy.value[v]);
+      const A x = static_cast<A>(at.x.value[v]), g = passing(v, x, mean[v], static_cast<A>(at.dy.value[v]));
       sum_g[v] += g;
-      sum_gx[v] += g * (static_cast<A>(at.x.value[v]) - mean[v]);
+      sum_gx[v] += g * (x - mean[v]);
     }
     ++count;
   }
@@ -196,6 +231,10 @@ struct Sums {
     out[(slice * 2 + 1) * channels + channel] = static_cast<A>(sum_gx);
   }
 };
+template <class T, bool kRows, int V>
+using Sums = AnySums<T, kRows, V, false>;
+template <class T, bool kRows, int V>
+using SumsFromInput = AnySums<T, kRows, V, true>;
 
 }  // namespace
 }  // namespace bnlab::kernels::cuda

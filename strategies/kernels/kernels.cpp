@@ -103,12 +103,19 @@ Layout settle(const char* where, Tensor& x, const Offsets& offsets) {
 }
 
 Backward settle_backward(const char* where, const Tensor& dy, const Tensor& x, const Tensor& y,
-                         const Offsets& offsets, const Tensor& mean, Activation activation, Layout& layout) {
-  Backward in{dy, x, {}, {}};
+                         const Offsets& offsets, const Tensor& mean, Activation activation,
+                         const FromInput& from_input, Layout& layout) {
+  Backward in{dy, x, {}, {}, {}};
   layout = settle(where, in.x, offsets);
   in.mean = per_channel(where, "mean", mean, x, offsets);
   in.dy = like(where, "dy", dy, in.x);
-  if (activation == Activation::relu) in.y = like(where, "y", y, in.x);
+  if (activation == Activation::relu) {
+    in.y = like(where, "y", y, in.x);
+    if (from_input.scale.defined()) {
+      in.from_input = {per_channel(where, "scale", from_input.scale, x, offsets),
+                       per_channel(where, "shift", from_input.shift, x, offsets)};
+    }
+  }
   return in;
 }
 
@@ -153,10 +160,11 @@ Tensor normalise(const Tensor& x, const Offsets& offsets, const Tensor& mean, co
 }
 
 Tensor backward_sums(const Tensor& dy, const Tensor& x, const Tensor& y, const Offsets& offsets,
-                     const Tensor& mean, Activation activation) {
+                     const Tensor& mean, Activation activation, const FromInput& from_input) {
   if (by_float(x)) return backward_sums(to_float(dy), to_float(x), to_float(y), offsets, mean, activation);
   Layout layout;
-  const Backward in = settle_backward("backward_sums", dy, x, y, offsets, mean, activation, layout);
+  const Backward in =
+      settle_backward("backward_sums", dy, x, y, offsets, mean, activation, from_input, layout);
   const int64_t slices = static_cast<int64_t>(offsets.size()) - 1;
   Tensor out = at::empty({slices, 2, layout.channels}, in.mean.options());
   BNLAB_ON_DEVICE(x, backward_sums(layout, offsets, in, out));
@@ -165,14 +173,14 @@ Tensor backward_sums(const Tensor& dy, const Tensor& x, const Tensor& y, const O
 
 Tensor backward_input(const Tensor& dy, const Tensor& x, const Tensor& y, const Offsets& offsets,
                       const Tensor& mean, const Tensor& a, const Tensor& b, const Tensor& c,
-                      Activation activation) {
+                      Activation activation, const FromInput& from_input) {
   const char* where = "backward_input";
   if (by_float(x)) {
     return backward_input(to_float(dy), to_float(x), to_float(y), offsets, mean, a, b, c, activation)
         .to(at::kHalf);
   }
   Layout layout;
-  const Backward in = settle_backward(where, dy, x, y, offsets, mean, activation, layout);
+  const Backward in = settle_backward(where, dy, x, y, offsets, mean, activation, from_input, layout);
   Tensor out = at::empty_like(in.x);
   const Tensor first = per_channel(where, "a", a, x, offsets);
   const Tensor second = per_channel(where, "b", b, x, offsets);

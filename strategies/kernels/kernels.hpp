@@ -32,15 +32,23 @@ at::Tensor normalise(const at::Tensor& x, const Offsets& offsets, const at::Tens
                      const at::Tensor& scale, const at::Tensor& shift, Activation activation,
                      const at::Tensor& residual);
 
+// What `normalise` took beside x and the mean, where no residual was added: the sign of y then follows from x, which the
+// backward pass reads anyway, so that it need not read y. Undefined: it reads y.
+struct FromInput {
+  at::Tensor scale, shift;  // [S, C]
+};
+
 // With g = dy where y > 0 and 0 elsewhere (relu), or g = dy (none; y is then ignored):
 // [S, 2, C] in the statistics' precision, sum of g and sum of g (x - mean) over each slice.
 at::Tensor backward_sums(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& y,
-                         const Offsets& offsets, const at::Tensor& mean, Activation activation);
+                         const Offsets& offsets, const at::Tensor& mean, Activation activation,
+                         const FromInput& from_input = {});
 
 // dx = a g + b (x - mean) + c, with a, b, c: [S, C] in the statistics' precision.
 at::Tensor backward_input(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& y,
                           const Offsets& offsets, const at::Tensor& mean, const at::Tensor& a,
-                          const at::Tensor& b, const at::Tensor& c, Activation activation);
+                          const at::Tensor& b, const at::Tensor& c, Activation activation,
+                          const FromInput& from_input = {});
 
 // g itself: the gradient of the residual.
 at::Tensor backward_residual(const at::Tensor& dy, const at::Tensor& y, Activation activation);
@@ -50,13 +58,20 @@ struct Incoming {
   at::Tensor dy, x, y;  // y: undefined without an activation
   Offsets offsets;
   Activation activation;
+  at::Tensor mean;       // that y was made with,
+  FromInput from_input;  // and the rest
 
-  at::Tensor sums(const at::Tensor& mean) const { return backward_sums(dy, x, y, offsets, mean, activation); }
-  at::Tensor input_gradient(const at::Tensor& mean, const at::Tensor& a, const at::Tensor& b,
+  at::Tensor sums(const at::Tensor& about) const {
+    return backward_sums(dy, x, y, offsets, about, activation, known(about));
+  }
+  at::Tensor input_gradient(const at::Tensor& about, const at::Tensor& a, const at::Tensor& b,
                             const at::Tensor& c) const {
-    return backward_input(dy, x, y, offsets, mean, a, b, c, activation);
+    return backward_input(dy, x, y, offsets, about, a, b, c, activation, known(about));
   }
   at::Tensor g() const { return backward_residual(dy, y, activation); }
+
+ private:
+  FromInput known(const at::Tensor& about) const { return about.is_same(mean) ? from_input : FromInput{}; }
 };
 
 }  // namespace bnlab::kernels

@@ -36,7 +36,7 @@ BackwardCoefficients own_backward(const Incoming& incoming, const Coefficients& 
   if (x.is_cuda() && x.numel() > 0) {
     Layout layout;
     const Backward in = settle_backward("own_backward", incoming.dy, x, incoming.y, incoming.offsets,
-                                        forward.mean, incoming.activation, layout);
+                                        forward.mean, incoming.activation, incoming.from_input, layout);
     const int64_t slices = static_cast<int64_t>(incoming.offsets.size()) - 1;
     Tensor sums = at::empty({slices, 2, layout.channels}, in.mean.options());
     const BackwardStep step =

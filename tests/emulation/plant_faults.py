@@ -38,6 +38,7 @@ FAULTS = [
     ("vectors where none fit", "cuda.cu", "sizeof(T))) ==\n         0;", "sizeof(T))) ==\n         0 || PLANTED;"),
     ("the pivot is zero", OPERATIONS, "if (count == 0) pivot", "if (count == 0 && !PLANTED) pivot"),
     ("the gradient passes where y is 0", OPERATIONS, "(y.value[v]) > 0 ?", "(y.value[v]) > (PLANTED ? -1 : 0) ?"),
+    ("a sign computed from x leaves out the shift", OPERATIONS, "scale[v], shift[v]) > 0 ?", "scale[v], PLANTED ? A(0) : shift[v]) > 0 ?"),
     ("ReLU swallows NaN", OPERATIONS, "in.relu && result[v] < 0 ?", "in.relu && (PLANTED ? !(result[v] > 0) : result[v] < 0) ?"),
     ("the residual is not read", OPERATIONS, "if (in.residual != nullptr) {", "if (in.residual != nullptr && !PLANTED) {"),
     ("a gradient in another layout is taken as it is", "kernels.cpp", "if (tensor.strides() == x.strides())",

@@ -138,6 +138,7 @@ class Tensor {
   }
 
   bool defined() const { return memory_ != nullptr; }
+  bool is_same(const Tensor& other) const { return memory_ == other.memory_; }
   bool is_cuda() const { return true; }
   bool is_cpu() const { return false; }
   Device device() const { return {}; }

@@ -207,6 +207,29 @@ void Kernels::check(const Case& test, const std::string& layout, at::ScalarType 
   expect_close(dx, expected_input(g, x, test.offsets, mean, scale, shift, c), close.relative, close.absolute,
                "backward_input");
   expect_close(backward_residual(dy, y, activation), g, 0, 0, "backward_residual");
+
+  if (!with_residual) {  // the sign of y, computed from x
+    const FromInput from{scale, shift};
+    EXPECT_TRUE(at::equal(backward_sums(dy, x, y, test.offsets, mean, activation, from), sums));
+    EXPECT_TRUE(at::equal(backward_input(dy, x, y, test.offsets, mean, scale, shift, c, activation, from), dx));
+  }
+}
+
+// A y of the wrong sign shows who reads it.
+TEST_P(Kernels, TheSignOfYIsNotReadWhereItFollowsFromX) {
+  const at::TensorOptions in_float = options(at::kFloat);
+  const Tensor zero = at::zeros({1, 8}, in_float), one = at::ones({1, 8}, in_float);
+  for (const char* layout : {"contiguous", "channels_last"}) {
+    const Tensor x = arrange(at::full({2, 8, 5, 5}, 3.0, in_float), layout), dy = at::ones_like(x);
+    for (const bool from_input : {true, false}) {
+      const FromInput from = from_input ? FromInput{one, zero} : FromInput{};
+      const double expected = from_input ? 1 : 0;
+      const Tensor sums = backward_sums(dy, x, -x, {0, 2}, zero, Activation::relu, from);
+      EXPECT_TRUE((sums.select(1, 0) == 50 * expected).all().item<bool>()) << layout;
+      const Tensor dx = backward_input(dy, x, -x, {0, 2}, zero, one, zero, zero, Activation::relu, from);
+      EXPECT_TRUE((dx == expected).all().item<bool>()) << layout;
+    }
+  }
 }
 
 TEST_P(Kernels, EqualTheirFormulasForEveryShapeLayoutAndType) {
