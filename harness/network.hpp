@@ -70,7 +70,7 @@ struct Outputs {
   double auxiliary_weight = 0;
 };
 
-// The parts of a network by which weights are loaded and learning rates chosen.
+// The parts of a network, by which weights are loaded.
 enum class Part { backbone, features, head };
 
 // A network in two parts: a strategy may rearrange rows around `features`, never inside `head`. All norm sites stand in
