@@ -1,10 +1,13 @@
 // The layer of the BN family: what each tower is normalised by, what is counted and what is remembered.
 #include <gtest/gtest.h>
+#include <torch/autograd.h>
 #include <torch/types.h>
 
 #include <limits>
 
+#include "harness/communicator/world.hpp"
 #include "harness/error.hpp"
+#include "harness/strategy.hpp"
 #include "harness/verify/cases.hpp"
 #include "harness/verify/comparison.hpp"
 #include "tests/verify/plain_batch_norm.hpp"
@@ -67,6 +70,36 @@ TEST(EdgeCases, ANonFiniteChannelIsCountedOnceAndNotRemembered) {
       EXPECT_EQ(answer.running_mean[1].item<double>(), 0);
       EXPECT_EQ(answer.running_var[1].item<double>(), 1);
       EXPECT_NE(answer.running_mean[0].item<double>(), 0);
+    }
+  }
+}
+
+// The gradient passes where the sum with the residual is positive; without one, where the normalised value is. The last
+// strategy's gradient is about another mean than the one that normalises.
+TEST(Residual, DecidesWithTheNormalisedValueWhatPasses) {
+  for (const Json& strategy :
+       std::vector<Json>{"sync", "per_tower", "group_norm", {{"name", "sync"}, {"variance", "averaged"}}}) {
+    for (const bool has_residual : {true, false}) {
+      SCOPED_TRACE(strategy.dump() + (has_residual ? ", residual" : ""));
+      const auto world = join_world({}, at::kCPU);
+      const auto made = Registered<Strategy>::create(
+          resolved_strategy(strategy),
+          {.statistics = world->statistics(), .host = world->host(), .dtype = at::kDouble});
+      const auto tensor = [] { return at::randn({4, 32, 3, 3}, at::kDouble).requires_grad_(); };
+      const Pass pass{Towers({2, 2}, 1, 0), 1, {0, 1}, Mode::train};
+      const at::Tensor x = tensor(), dy = at::randn({4, 32, 3, 3}, at::kDouble);
+      const at::Tensor residual = has_residual ? tensor() : at::Tensor();
+      const auto layer = [&](Activation activation) { return made->norm({"site", 32, activation}); };
+      const auto gradients = [&](const at::Tensor& y) {
+        std::vector<at::Tensor> inputs = {x};
+        if (has_residual) inputs.push_back(residual);
+        return at::cat(torch::autograd::grad({y}, inputs, {dy}));
+      };
+      const at::Tensor y = layer(Activation::relu)->forward(x, residual, pass);
+      const at::Tensor linear = layer(Activation::none)->forward(x, {}, pass);
+      const at::Tensor expected = at::relu(has_residual ? linear + residual : linear);
+      EXPECT_LT(relative_error(y, expected), kExact);
+      EXPECT_LT(relative_error(gradients(y), gradients(expected)), kExact);
     }
   }
 }
