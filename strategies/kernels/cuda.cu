@@ -112,13 +112,14 @@ T* data(const at::Tensor& tensor) {
   return tensor.defined() ? static_cast<T*>(tensor.data_ptr()) : nullptr;
 }
 
+// `computes_sign`: y is not read where it can be computed.
 template <class T>
-Arguments<T> backward_arguments(const Backward& in) {
+Arguments<T> backward_arguments(const Backward& in, bool computes_sign) {
   Arguments<T> arguments;
   arguments.x = data<T>(in.x);
   arguments.dy = data<T>(in.dy);
   arguments.mean = data<Compute<T>>(in.mean);
-  if (in.from_input.scale.defined()) {
+  if (computes_sign && in.from_input.scale.defined()) {
     arguments.scale = data<Compute<T>>(in.from_input.scale);
     arguments.shift = data<Compute<T>>(in.from_input.shift);
   } else {
@@ -176,7 +177,9 @@ void backward_sums(const Layout& layout, const Offsets& offsets, const Backward&
     using A = Compute<T>;
     AfterSums<A> after{};
     if (backward != nullptr) after = {backward->body<A>(), true};
-    const Arguments<T> arguments = backward_arguments<T>(in);
+    // Three constants and two sums for each of 8 channels are more than the registers of a thread hold.
+    const bool fits = sizeof(T) > 2 || !layout.channels_last;
+    const Arguments<T> arguments = backward_arguments<T>(in, fits);
     if (arguments.scale != nullptr) {
       reduce_any<SumsFromInput, T>(layout, offsets, arguments, out, after);
     } else {
@@ -205,7 +208,7 @@ void backward_input(const Layout& layout, const Offsets& offsets, const Backward
   const c10::cuda::CUDAGuard guard(in.x.device());
   dispatch(in.x.scalar_type(), [&](auto empty) {
     using T = typename decltype(empty)::Element;
-    Arguments<T> arguments = backward_arguments<T>(in);
+    Arguments<T> arguments = backward_arguments<T>(in, /*computes_sign=*/true);
     arguments.out = data<T>(out);
     arguments.first = data<Compute<T>>(a);
     arguments.second = data<Compute<T>>(b);
