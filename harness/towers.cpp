@@ -1,6 +1,5 @@
 #include "harness/towers.hpp"
 
-#include <numeric>
 #include <string>
 
 #include "harness/error.hpp"
@@ -22,21 +21,10 @@ Towers::Towers(std::vector<int64_t> samples, int ranks, int rank)
     if (n < 0) {
       throw Error(Error::Kind::refused, "towers: a tower cannot hold " + std::to_string(n) + " samples");
     }
+    offsets_.push_back(offsets_.back() + n);
   }
   per_rank_ = count() / ranks;
   first_ = per_rank_ * rank;
-}
-
-int64_t Towers::offset(int64_t tower) const {
-  return std::accumulate(samples_.begin(), samples_.begin() + tower, int64_t{0});
-}
-
-int64_t Towers::total_samples() const {
-  return offset(count());
-}
-
-int64_t Towers::local_samples() const {
-  return offset(first_ + per_rank_) - offset(first_);
 }
 
 std::vector<int64_t> Towers::local_offsets() const {

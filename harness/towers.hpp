@@ -25,10 +25,15 @@ class Towers {
   bool is_local(int64_t tower) const { return tower >= first_ && tower < first_ + per_rank_; }
 
   int64_t samples(int64_t tower) const { return samples_[static_cast<size_t>(tower)]; }
-  int64_t offset(int64_t tower) const;  // of the tower's first sample in the global batch
-  int64_t total_samples() const;        // size of the global batch
+  // Of the tower's first sample in the global batch; of tower T: the end.
+  int64_t offset(int64_t tower) const { return offsets_[static_cast<size_t>(tower)]; }
+  int64_t total_samples() const { return offsets_.back(); }  // size of the global batch
+  // Of the first sample of a rank; of the rank behind the last: the end.
+  int64_t begin_of_rank(int rank) const { return offset(per_rank_ * rank); }
   int64_t local_begin() const { return offset(first_); }
-  int64_t local_samples() const;  // size of this rank's slice
+  int64_t local_samples() const {
+    return begin_of_rank(rank_ + 1) - local_begin();
+  }  // size of this rank's slice
   // Offsets of this rank's towers within the rank's own slice: per_rank() + 1 entries from 0.
   std::vector<int64_t> local_offsets() const;
 
@@ -36,6 +41,7 @@ class Towers {
 
  private:
   std::vector<int64_t> samples_;
+  std::vector<int64_t> offsets_{0};
   int ranks_ = 1;
   int rank_ = 0;
   int64_t per_rank_ = 0;

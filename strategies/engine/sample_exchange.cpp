@@ -54,8 +54,7 @@ SampleExchange::SampleExchange(const std::vector<int64_t>& permutation, const To
   const auto ranks = static_cast<size_t>(towers.ranks());
   std::vector<int64_t> begin{0};  // of every rank's rows and places
   for (int r = 0; r < towers.ranks(); ++r) {
-    begin.push_back(begin.back() +
-                    Towers(towers.all_samples(), towers.ranks(), r).local_samples() * rows_per_sample);
+    begin.push_back(towers.begin_of_rank(r + 1) * rows_per_sample);
   }
   const auto rank_of = [&](int64_t row) {
     return static_cast<size_t>(std::upper_bound(begin.begin(), begin.end(), row) - begin.begin()) - 1;
