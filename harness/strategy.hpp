@@ -42,8 +42,10 @@ class Strategy : public LayerMaker {
     bool fresh_weights = true;          // false: weights are loaded, so nothing may be initialised from data
     bool replicas = false;              // ranks train apart: each keeps pairs of its own (average_replicas)
     std::vector<Population> shadows{};  // populations (is_shadow) to carry beside the saved pair
+    // Of a training batch, over all ranks; empty: not known. 0 stands for a number that is not known.
+    std::vector<int64_t> samples_per_tower{};
 
-    RunOutline outline() const { return {.has_length = steps > 0}; }
+    RunOutline outline() const { return {.samples_per_tower = samples_per_tower, .has_length = steps > 0}; }
   };
 
   explicit Strategy(const Context& context) : context_(context) {}

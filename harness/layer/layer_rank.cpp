@@ -27,15 +27,15 @@ class LayerRank::GivenBatches : public Calibration {
 LayerRank::LayerRank(const LayerCase& layer_case, World& world, std::string& key)
     : case_(layer_case), world_(world), key_(key) {
   key_ = "strategy";
-  strategy_ = Registered<Strategy>::create(case_.strategy, {.statistics = world.statistics(),
-                                                            .host = world.host(),
-                                                            .seed = case_.seed,
-                                                            .dtype = statistics_type(case_.dtype),
-                                                            .device = world.device(),
-                                                            .steps = 0,
-                                                            .fresh_weights = case_.fresh_weights,
-                                                            .replicas = false,
-                                                            .shadows = {}});
+  strategy_ = Registered<Strategy>::create(case_.strategy,
+                                           {.statistics = world.statistics(),
+                                            .host = world.host(),
+                                            .seed = case_.seed,
+                                            .dtype = statistics_type(case_.dtype),
+                                            .device = world.device(),
+                                            .steps = 0,
+                                            .fresh_weights = case_.fresh_weights,
+                                            .samples_per_tower = std::vector<int64_t>(case_.towers(), 0)});
   if (case_.conv) {
     const LayerConv& conv = *case_.conv;
     network_ = std::make_shared<OneSite>(strategy_->conv({.name = "site",

@@ -90,12 +90,13 @@ at::Tensor loss_of(const ForwardRequest& request, const Outputs& outputs, const 
 std::string answer(const ForwardRequest& request, World& world) {
   Inputs inputs = read_inputs(request, world.device());
   const Towers towers({inputs.images.size(0) / request.rows_per_sample}, 1, 0);
-  refuse_misfits("strategy", request.strategy, {.samples_per_tower = towers.all_samples()});
-  const auto strategy = Registered<Strategy>::create(request.strategy, {.statistics = world.statistics(),
-                                                                        .host = world.host(),
-                                                                        .dtype = inputs.images.scalar_type(),
-                                                                        .device = world.device(),
-                                                                        .fresh_weights = false});
+  const auto strategy =
+      Registered<Strategy>::create(request.strategy, {.statistics = world.statistics(),
+                                                      .host = world.host(),
+                                                      .dtype = inputs.images.scalar_type(),
+                                                      .device = world.device(),
+                                                      .fresh_weights = false,
+                                                      .samples_per_tower = towers.all_samples()});
   const std::array<int64_t, 2> image_size{inputs.images.size(2), inputs.images.size(3)};
   const auto model = Registered<Model>::create(
       request.model,

@@ -8,7 +8,7 @@
 namespace bnlab {
 namespace {
 
-std::unique_ptr<Strategy> make_strategy(const RunSpec& spec, World& world, int64_t steps) {
+std::unique_ptr<Strategy> make_strategy(const RunSpec& spec, World& world, const Data& data) {
   std::vector<Population> shadows;
   for (const std::string& name : spec.populations) {
     if (const Population population = read_population(name); population.is_shadow()) {
@@ -20,10 +20,11 @@ std::unique_ptr<Strategy> make_strategy(const RunSpec& spec, World& world, int64
                                                       .seed = spec.seed,
                                                       .dtype = parameter_type(spec.precision),
                                                       .device = world.device(),
-                                                      .steps = steps,
+                                                      .steps = data.steps(),
                                                       .fresh_weights = !spec.init_from.has_value(),
                                                       .replicas = spec.average_weights_every > 0,
-                                                      .shadows = shadows});
+                                                      .shadows = shadows,
+                                                      .samples_per_tower = data.towers().all_samples()});
 }
 
 }  // namespace
@@ -41,7 +42,7 @@ Subject::Subject(const RunSpec& spec, const Data& data, World& world)
                        {data.task().training_image_size(), data.task().test_image_size()}),
                    .seed = spec.seed,
                    .parameters = at::TensorOptions().dtype(parameter_type(spec.precision)).device(device_)});
-  strategy_ = make_strategy(spec, world, steps_);
+  strategy_ = make_strategy(spec, world, data);
   ListingMaker layers(*strategy_);
   network_ = model->build(layers, data.task().classes());
   sites_ = layers.sites();

@@ -174,6 +174,8 @@ TEST(LayerCase, RefusalsNameTheKey) {
 
   c = random_case({{"name", "sync"}, {"affine", false}}, {step});
   EXPECT_EQ(refusal(c).first, "weight");
+  c = random_case({{"name", "sync"}, {"group_size", 3}}, {step});
+  EXPECT_EQ(refusal(c).first, "strategy") << "groups of 3 do not divide 2 towers";
   c = random_case("group_norm", {step});
   EXPECT_EQ(refusal(c).first, "strategy") << "8 groups do not divide 3 channels";
   c = random_case("layer_norm", {step});
