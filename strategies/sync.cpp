@@ -20,7 +20,10 @@ struct Options : BnOptions {
 
   void describe(OptionVisitor& option) {
     option("group_size", group_size, "towers that pool their moments; null: all").at_least(1);
-    option("route", route, "how the moments meet: the same arithmetic at another price");
+    option("route", route,
+           "how the moments meet: the same arithmetic at another price; auto: all_gather on up to 16 ranks, "
+           "else "
+           "all_reduce");
     option("gradient", gradient, "what passes through the moments in backward");
     option("variance", variance, "of the whole group, or the mean of the towers' own variances");
     option("moments", moments, "numerically safe merge, or E[x2] - E[x]^2 in the statistics' precision");

@@ -65,7 +65,11 @@ std::string cost_text(const StepCost& cost) {
     text += "        " + exchange.purpose + ": " + amount(exchange.collectives, "collective") + ", " +
             amount(exchange.bytes, "byte") + "\n";
   }
-  return text + "        gradients: all parameters once, " + amount(cost.gradient_bytes, "byte") + "\n";
+  text += "        gradients: all parameters once, " + amount(cost.gradient_bytes, "byte") + "\n";
+  for (const std::string& note : cost.notes) {
+    text += wrapped(note, 8);
+  }
+  return text;
 }
 
 Json cost_json(const StepCost& cost) {
@@ -73,7 +77,10 @@ Json cost_json(const StepCost& cost) {
   for (const StepCost::Exchange& exchange : cost.exchanges) {
     exchanges[exchange.purpose] = {{"collectives", exchange.collectives}, {"bytes", exchange.bytes}};
   }
-  return {{"norm_sites", cost.norm_sites}, {"exchanges", exchanges}, {"gradient_bytes", cost.gradient_bytes}};
+  return {{"norm_sites", cost.norm_sites},
+          {"exchanges", exchanges},
+          {"gradient_bytes", cost.gradient_bytes},
+          {"notes", cost.notes}};
 }
 
 // What a training step of the strategy exchanges; where the strategy refuses the towers or the model, its message.

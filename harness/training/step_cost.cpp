@@ -18,16 +18,19 @@ constexpr int64_t kSteps = 1000;  // of the run that the two steps begin, for sc
 StepCost count_step(const StepCase& step_case) {
   const Towers towers(std::vector<int64_t>(static_cast<size_t>(step_case.towers), step_case.batch_per_tower),
                       step_case.ranks, 0);
-  refuse_misfits("strategy", step_case.strategy, {.samples_per_tower = towers.all_samples()});
   Ledger ledger;
   CountingCommunicator communicator(step_case.ranks, ledger);
-  const auto strategy = Registered<Strategy>::create(
-      step_case.strategy, {.statistics = communicator, .host = communicator, .steps = kSteps, .shadows = {}});
+  const auto strategy =
+      Registered<Strategy>::create(step_case.strategy, {.statistics = communicator,
+                                                        .host = communicator,
+                                                        .steps = kSteps,
+                                                        .samples_per_tower = towers.all_samples()});
   const auto model = Registered<Model>::create(step_case.model, {{{step_case.height, step_case.width}}});
   ListingMaker layers(*strategy);
   const auto network = model->build(layers, step_case.classes);
 
   StepCost cost;
+  cost.notes = strategy->notes();
   cost.norm_sites = static_cast<int64_t>(layers.sites().size());
   for (const at::Tensor& parameter : network->parameters()) {
     cost.gradient_bytes += static_cast<int64_t>(parameter.nbytes());

@@ -27,8 +27,9 @@ struct StepCost {
     int64_t bytes = 0;  // that one rank hands over
   };
   int64_t norm_sites = 0;
-  std::vector<Exchange> exchanges;  // of the strategy; a purpose without any is left out
-  int64_t gradient_bytes = 0;       // of all parameters, which meet once per step whatever the strategy
+  std::vector<Exchange> exchanges;   // of the strategy; a purpose without any is left out
+  int64_t gradient_bytes = 0;        // of all parameters, which meet once per step whatever the strategy
+  std::vector<std::string> notes{};  // what the strategy says of how it ran
 };
 
 // Throws Error (refused) as the strategy, the model or the division of towers among ranks refuses.

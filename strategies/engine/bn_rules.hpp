@@ -25,7 +25,14 @@ enum class Remember {
 BNLAB_CHOICE(Gradient, full, own_tower, stopped)
 
 // By which way the moments meet; the same arithmetic, another price.
-BNLAB_CHOICE(Route, all_gather, all_reduce, reduce_broadcast, host, gather_activations)
+enum class Route { all_gather, all_reduce, reduce_broadcast, host, gather_activations, automatic };
+constexpr const char* names(Route) {
+  return "all_gather, all_reduce, reduce_broadcast, host, gather_activations, auto";
+}
+// What a rank receives grows with the number of ranks by all_gather, and does not by all_reduce: auto takes the first
+// on up to so many ranks, the second on more.
+inline constexpr int kRanksThatGather = 16;
+Route route_taken(Route route, int ranks);  // the route itself where it is not automatic
 
 // Batch renormalisation's limits, rising linearly from 1 and 0 between two training steps.
 struct Renorm {

@@ -30,6 +30,11 @@ std::vector<std::string> BnStrategy::notes() const {
   if (rules_.route == Route::host && context_.device.is_cpu()) {
     return {rules_.strategy + ": on the CPU route host is the same as all_gather"};
   }
+  if (rules_.route == Route::automatic) {
+    const int ranks = context_.statistics.size();
+    return {rules_.strategy + ": on " + std::to_string(ranks) + (ranks == 1 ? " rank" : " ranks") +
+            " route auto is " + name_of(route_taken(rules_.route, ranks))};
+  }
   return {};
 }
 

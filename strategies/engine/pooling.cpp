@@ -20,6 +20,7 @@ std::vector<int64_t> with_first(int64_t first, at::IntArrayRef sizes) {  // [fir
 
 Pool::Pool(const Rules& rules, const Pass& pass, const Sets& sets, const Strategy::Context& context)
     : rules_(rules),
+      route_(route_taken(rules.route, context.statistics.size())),
       towers_(pass.towers),
       rows_per_sample_(pass.rows_per_sample),
       elements_(sets.towers),
@@ -32,10 +33,10 @@ at::Tensor Pool::moments(const at::Tensor& own, const at::Tensor& x, at::ScalarT
   const Merger merge = [&](const at::Tensor& all) {
     return kernels::merge_moments(all, group_, rules_.merge, statistics);
   };
-  if (rules_.route == Route::all_reduce) {
+  if (route_ == Route::all_reduce) {
     return reduce_moments(own, statistics);
   }
-  if (rules_.route == Route::gather_activations) {
+  if (route_ == Route::gather_activations) {
     all_x_ = gather_rows(x);
     const bool here = statistics_.rank() == 0;
     const at::Tensor merged = from_rank0(here ? merge(kernels::moments(all_x_, all_offsets())) : at::Tensor(),
@@ -50,12 +51,12 @@ at::Tensor Pool::sums(const at::Tensor& own, const kernels::Incoming& incoming) 
   const Merger merge = [&](const at::Tensor& all) {
     return all.reshape({groups_, group_, all.size(1), all.size(2)}).sum(1);
   };
-  if (rules_.route == Route::all_reduce) {
+  if (route_ == Route::all_reduce) {
     at::Tensor sums = sum_by_group(own);
     statistics_.all_reduce(sums, Purpose::statistics);
     return sums;
   }
-  if (rules_.route == Route::gather_activations) {
+  if (route_ == Route::gather_activations) {
     const at::Tensor all_g = gather_rows(incoming.g());
     at::Tensor sums;
     if (statistics_.rank() == 0) {
@@ -68,7 +69,7 @@ at::Tensor Pool::sums(const at::Tensor& own, const kernels::Incoming& incoming) 
 }
 
 at::Tensor Pool::meet(const at::Tensor& own, const Merger& merge) {
-  switch (rules_.route) {
+  switch (route_) {
     case Route::host: {
       const at::Tensor all = host_.all_gather(own.cpu(), Purpose::statistics);
       return merge(all.flatten(0, 1)).to(own.device());
@@ -131,7 +132,7 @@ at::Tensor Pool::sum_by_group(const at::Tensor& own) const {
 at::Tensor Pool::gather_rows(const at::Tensor& x) {
   std::vector<int64_t> rows;  // of every rank
   for (int r = 0; r < towers_.ranks(); ++r) {
-    rows.push_back(Towers(towers_.all_samples(), towers_.ranks(), r).local_samples() * rows_per_sample_);
+    rows.push_back((towers_.begin_of_rank(r + 1) - towers_.begin_of_rank(r)) * rows_per_sample_);
   }
   const int64_t most = *std::max_element(rows.begin(), rows.end());
   at::Tensor padded = x.contiguous();

@@ -46,6 +46,7 @@ class Pool {
   at::Tensor from_rank0(at::Tensor merged, at::IntArrayRef shape, const at::TensorOptions& options);
 
   Rules rules_;
+  Route route_;  // never automatic
   Towers towers_;
   int64_t rows_per_sample_;
   std::vector<int64_t> elements_;  // of every tower, per channel

@@ -13,6 +13,7 @@
 #include <fstream>
 #include <iostream>
 #include <stdexcept>
+#include <utility>
 
 #include "harness/components/registry.hpp"
 #include "harness/components/task_files.hpp"
@@ -183,7 +184,13 @@ void misbehave(const std::string& behaviour) {
 
 }  // namespace
 
-RankReport run_rank(const RankJob& job) {
+void leave(KeptWorld& kept) {
+  kept.device.clear();
+}
+
+// A kept world is one that has a device.
+RankReport run_rank(const RankJob& job, KeptWorld* kept) {
+  const bool in_kept_world = kept != nullptr && !std::exchange(kept->device, "").empty();
   const int rank = job.rendezvous.rank;
   std::ofstream(job.run_dir + "/pid" + std::to_string(rank)) << getpid() << std::endl;
   if (rank == 0) {
@@ -221,6 +228,10 @@ RankReport run_rank(const RankJob& job) {
                            behaviour == "diverge" ? "the loss is not finite at step 3" : "");
   if (rank == 0) {
     done.result = result_of(job);
+    done.result["seen"]["in_kept_world"] = in_kept_world;
+  }
+  if (kept != nullptr) {
+    kept->device = job.device;
   }
   return done;
 }
@@ -245,7 +256,7 @@ StepCost count_step(const StepCase& step_case) {
   if (step_case.towers % step_case.ranks != 0) {
     throw Error(Error::Kind::refused, "towers: the ranks must divide them");
   }
-  return {3, {{"statistics", 6, 100 * step_case.towers}}, 4096};
+  return {3, {{"statistics", 6, 100 * step_case.towers}}, 4096, {"counted by nobody"}};
 }
 
 // Answers with what it was asked; the strategy "right" has no running statistics.

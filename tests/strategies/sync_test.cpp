@@ -6,6 +6,8 @@
 
 #include <cmath>
 #include <future>
+#include <set>
+#include <string>
 #include <thread>
 
 #include "harness/communicator/loopback_socket.hpp"
@@ -97,6 +99,34 @@ TEST(Sync, TheVarianceKeepsItsDigitsAboutALargeMean) {
           << data.mean << ", " << data.deviation << ", " << route;
       EXPECT_TRUE(at::cat(answer.outputs).isfinite().all().item<bool>());
     }
+  }
+}
+
+std::set<std::string> collectives_of(const LayerAnswer& answer) {
+  std::set<std::string> ops;
+  for (const LayerStepAnswer& step : answer.steps) {
+    for (const Collective& collective : step.collectives) {
+      ops.insert(collective.op);
+    }
+  }
+  return ops;
+}
+
+TEST(Sync, RouteAutoGathersOnSixteenRanksAndReducesOnMore) {
+  for (const int ranks : {16, 17}) {
+    SCOPED_TRACE(std::to_string(ranks) + " ranks");
+    const auto by = [&](const char* route) {
+      return apply_layer(make_case({{"name", "sync"}, {"route", route}},
+                                   {.towers = Sizes(static_cast<size_t>(ranks), 2), .sample = {3, 2}}),
+                         ranks);
+    };
+    const LayerAnswer gathered = by("all_gather"), automatic = by("auto");
+    EXPECT_EQ(collectives_of(automatic), std::set<std::string>{ranks == 16 ? "all_gather" : "all_reduce"});
+    const LayerStepAnswer &a = gathered.steps[0], &b = automatic.steps[0];
+    EXPECT_LT(relative_error(at::cat(b.outputs), at::cat(a.outputs)), 1e-10);
+    EXPECT_LT(relative_error(at::cat(b.input_gradients), at::cat(a.input_gradients)), 1e-10);
+    EXPECT_LT(relative_error(b.running_var, a.running_var), 1e-10);
+    EXPECT_EQ(at::equal(at::cat(b.outputs), at::cat(a.outputs)), ranks == 16) << "another order of the sums";
   }
 }
 

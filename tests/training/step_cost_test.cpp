@@ -15,6 +15,7 @@
 #include "harness/error.hpp"
 #include "harness/experiment/spec.hpp"
 #include "harness/training/rank.hpp"
+#include "tests/models/built_network.hpp"
 
 namespace bnlab {
 namespace {
@@ -99,6 +100,25 @@ TEST_P(StepCostOf, IsWhatRealRanksBook) {
 
 INSTANTIATE_TEST_SUITE_P(All, StepCostOf, ::testing::ValuesIn(registered_names("strategy")),
                          [](const auto& each) { return each.param; });
+
+TEST(StepCost, SaysWhichRouteIsTakenAndCountsThatOne) {
+  const Json model = resolved_component("model", {{"name", "unet"}, {"base", 4}, {"levels", 1}});
+  const auto cost = [&](const char* route, int ranks) {
+    const Json strategy = resolved_component("strategy", {{"name", "sync"}, {"route", route}});
+    return count_step({strategy, model, ranks, 1, ranks, 16, 16, 5});
+  };
+  const StepCost few = cost("auto", 16), many = cost("auto", 17);
+  EXPECT_EQ(few.notes, std::vector<std::string>{"sync: on 16 ranks route auto is all_gather"});
+  EXPECT_EQ(many.notes, std::vector<std::string>{"sync: on 17 ranks route auto is all_reduce"});
+  EXPECT_EQ(many.exchanges[0].bytes, cost("all_reduce", 17).exchanges[0].bytes);
+  EXPECT_TRUE(cost("all_gather", 17).notes.empty());
+}
+
+TEST(StepCost, AStrategyIsToldTheTowersWhereItIsMade) {
+  const Json model = {{"name", "unet"}, {"base", 8}, {"levels", 2}};
+  const Json groups = resolved_component("strategy", {{"name", "sync"}, {"group_size", 2}});
+  EXPECT_THROW(count_step({groups, model, 3, 2, 1, 16, 16, 5}), Error);
+}
 
 TEST(StepCost, TowersThatRanksCannotShareAreRefused) {
   const Json model = {{"name", "unet"}, {"base", 8}, {"levels", 2}};
