@@ -8,14 +8,12 @@
 #endif
 #include <malloc.h>
 #include <sys/resource.h>
-#include <torch/types.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <new>
-#include <vector>
 
 namespace bnlab {
 namespace {
@@ -79,6 +77,18 @@ std::vector<int64_t> of_all_ranks(int64_t own, World& world) {
   const at::Tensor number = at::full({1}, own, at::TensorOptions().device(world.device()).dtype(at::kLong));
   const at::Tensor all = world.gradients().all_gather(number, Purpose::control).cpu().flatten();
   return {all.const_data_ptr<int64_t>(), all.const_data_ptr<int64_t>() + all.numel()};
+}
+
+// The largest over the ranks of each of the numbers [n], on rank 0; undefined elsewhere. They travel in pieces, of which
+// rank 0 receives at most kReceived numbers at once.
+at::Tensor largest_of_ranks(const at::Tensor& own, at::Device device, Communicator& communicator) {
+  constexpr int64_t kReceived = int64_t{1} << 20;
+  std::vector<at::Tensor> largest;
+  for (const at::Tensor& piece : own.split(std::max<int64_t>(kReceived / communicator.size(), 1))) {
+    const at::Tensor all = communicator.gather(piece.to(device), 0, Purpose::control);  // [ranks, piece]
+    largest.push_back(all.defined() ? all.amax(0).cpu() : all);
+  }
+  return largest.front().defined() ? at::cat(largest) : at::Tensor();
 }
 
 // Linear interpolation between order statistics.
@@ -214,8 +224,11 @@ Json StepTimer::throughput(int64_t warmup, int64_t images, Communicator& communi
     own[static_cast<int64_t>(i)] = step.whole;
   }
   // A step is over when its slowest rank is.
-  const at::Tensor all = communicator.all_gather(own.to(device_), Purpose::control).cpu();  // [ranks, steps]
-  const at::Tensor slowest = std::get<0>(all.max(0)).contiguous();
+  const at::Tensor slowest = largest_of_ranks(own, device_, communicator);
+  const at::Tensor medians = communicator.gather(own.median().view({1}).to(device_), 0, Purpose::control);
+  if (communicator.rank() != 0) {
+    return nullptr;
+  }
   const double* values = slowest.const_data_ptr<double>();
   const std::vector<double> times(values, values + measured);
   const double median = quantile(times, 0.5);
@@ -228,7 +241,7 @@ Json StepTimer::throughput(int64_t warmup, int64_t images, Communicator& communi
            {{"median", median},
             {"p10", quantile(times, 0.1)},
             {"p90", quantile(times, 0.9)},
-            {"slowest_rank", std::get<0>(all.median(1)).argmax().item<int64_t>()}}},
+            {"slowest_rank", medians.argmax().item<int64_t>()}}},
           {"steps_measured", measured},
           {"warmup_steps", skipped},
           {"seconds", seconds}};

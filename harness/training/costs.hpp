@@ -62,7 +62,7 @@ class StepTimer {
   void end_step();
 
   // Steps after the first `warmup`: {"images_per_s", "step_time_s": {median, p10, p90, slowest_rank}, ...}
-  // over all ranks; called by every rank. `images`: of a global batch.
+  // over all ranks, on rank 0; null elsewhere. Called by every rank. `images`: of a global batch.
   Json throughput(int64_t warmup, int64_t images, Communicator& communicator);
 
  private:

@@ -3,6 +3,7 @@
 
 #include <thread>
 
+#include "harness/communicator/counting_communicator.hpp"
 #include "harness/communicator/thread_ranks.hpp"
 #include "harness/training/costs.hpp"
 #include "tests/made_up_devices.hpp"
@@ -43,6 +44,40 @@ TEST(StepTimer, AStepThatWasSlowIsFoundInItsPlace) {
     EXPECT_GE(timer.throughput(2 * StepTimer::kRing, 8, world.gradients()).at("step_time_s").at("median"),
               0.03);
   });
+}
+
+TEST(StepTimer, AStepTakesAsLongAsOnItsSlowestRank) {
+  on_thread_ranks(3, at::kCPU, [](World& world) {
+    StepTimer timer(at::kCPU);
+    for (int step = 0; step < 3; ++step) {
+      timer.begin_step();
+      std::this_thread::sleep_for(std::chrono::milliseconds(world.rank() == 1 ? 200 : 0));
+      timer.end_step();
+    }
+    const Json times = timer.throughput(0, 8, world.gradients());
+    if (world.rank() != 0) {
+      EXPECT_TRUE(times.is_null());
+      return;
+    }
+    EXPECT_GE(times.at("step_time_s").at("p10"), 0.2);
+    EXPECT_EQ(times.at("step_time_s").at("slowest_rank"), 1);
+  });
+}
+
+// Of a million numbers at once, whatever the steps.
+TEST(StepTimer, ManyRanksSendTheTimesOfManyStepsInPieces) {
+  constexpr int kRanks = 4096;
+  Ledger ledger;
+  ledger.keep_list(true);
+  CountingCommunicator communicator(kRanks, ledger);
+  StepTimer timer(at::kCPU);
+  take_steps(timer, 600);
+  EXPECT_EQ(timer.throughput(0, 8, communicator).at("steps_measured"), 600);
+  std::vector<int64_t> sent;
+  for (const Collective& collective : ledger.list()) {
+    sent.push_back(collective.elements);
+  }
+  EXPECT_EQ(sent, (std::vector<int64_t>{256, 256, 88, 1}));
 }
 
 TEST(StepTimer, KeepsAFixedNumberOfEventsHoweverLongTheRun) {
