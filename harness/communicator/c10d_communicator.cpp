@@ -1,4 +1,5 @@
-// A Communicator over one c10d process group.
+// A Communicator over one c10d process group, which may be there already or made when it is needed.
+#include <functional>
 #include <utility>
 
 #include "harness/communicator/c10d_parts.hpp"
@@ -32,30 +33,33 @@ class PendingWork : public Pending {
   WorkPointer work_;
 };
 
+using BackendPointer = c10::intrusive_ptr<c10d::Backend>;
+
 class C10dCommunicator : public Communicator {
  public:
-  C10dCommunicator(c10::intrusive_ptr<c10d::Backend> backend, Ledger& ledger, std::string group)
-      : Communicator(std::move(group), ledger), backend_(std::move(backend)) {}
+  C10dCommunicator(int rank, int size, std::function<BackendPointer()> make, Ledger& ledger,
+                   std::string group)
+      : Communicator(std::move(group), ledger), rank_(rank), size_(size), make_(std::move(make)) {}
 
-  int rank() const override { return backend_->getRank(); }
-  int size() const override { return backend_->getSize(); }
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
 
  private:
   void do_all_gather(const at::Tensor& t, at::Tensor& gathered) override {
     at::Tensor sent = t.view(-1), received = gathered.view(-1);
-    backend_->_allgather_base(received, sent, blocking<c10d::AllgatherOptions>())->wait();
+    backend()._allgather_base(received, sent, blocking<c10d::AllgatherOptions>())->wait();
   }
   void do_all_reduce(at::Tensor& t) override {
     Tensors tensors{t};
-    backend_->allreduce(tensors, blocking<c10d::AllreduceOptions>())->wait();
+    backend().allreduce(tensors, blocking<c10d::AllreduceOptions>())->wait();
   }
   std::unique_ptr<Pending> do_all_reduce_async(at::Tensor& t) override {
     Tensors tensors{t};
-    return std::make_unique<PendingWork>(backend_->allreduce(tensors));
+    return std::make_unique<PendingWork>(backend().allreduce(tensors));
   }
   void do_broadcast(at::Tensor& t, int root) override {
     Tensors tensors{t};
-    backend_->broadcast(tensors, blocking<c10d::BroadcastOptions>(root))->wait();
+    backend().broadcast(tensors, blocking<c10d::BroadcastOptions>(root))->wait();
   }
   void do_gather(const at::Tensor& t, at::Tensor& gathered, int root) override {
     Tensors sent{t};
@@ -63,28 +67,44 @@ class C10dCommunicator : public Communicator {
     if (gathered.defined()) {
       received.push_back(gathered.unbind(0));
     }
-    backend_->gather(received, sent, blocking<c10d::GatherOptions>(root))->wait();
+    backend().gather(received, sent, blocking<c10d::GatherOptions>(root))->wait();
   }
   void do_reduce(at::Tensor& t, int root) override {
     Tensors tensors{t};
-    backend_->reduce(tensors, blocking<c10d::ReduceOptions>(root))->wait();
+    backend().reduce(tensors, blocking<c10d::ReduceOptions>(root))->wait();
   }
   void do_all_to_all(const at::Tensor& t, const std::vector<int64_t>& send,
                      const std::vector<int64_t>& receive, at::Tensor& received) override {
     at::Tensor sent = t;  // c10d wants them as variables
     std::vector<int64_t> rows_out = send, rows_in = receive;
-    backend_->alltoall_base(received, sent, rows_in, rows_out, blocking<c10d::AllToAllOptions>())->wait();
+    backend().alltoall_base(received, sent, rows_in, rows_out, blocking<c10d::AllToAllOptions>())->wait();
   }
-  void do_barrier() override { backend_->barrier()->wait(); }
+  void do_barrier() override { backend().barrier()->wait(); }
 
-  c10::intrusive_ptr<c10d::Backend> backend_;
+  c10d::Backend& backend() {
+    if (!backend_) {
+      backend_ = make_();
+    }
+    return *backend_;
+  }
+
+  int rank_, size_;
+  std::function<BackendPointer()> make_;
+  BackendPointer backend_;
 };
 
 }  // namespace
 
 std::unique_ptr<Communicator> make_c10d_communicator(c10::intrusive_ptr<c10d::Backend> backend,
                                                      Ledger& ledger, std::string group) {
-  return std::make_unique<C10dCommunicator>(std::move(backend), ledger, std::move(group));
+  const int rank = backend->getRank(), size = backend->getSize();
+  return make_late_communicator(
+      rank, size, [backend = std::move(backend)] { return backend; }, ledger, std::move(group));
+}
+
+std::unique_ptr<Communicator> make_late_communicator(int rank, int size, std::function<BackendPointer()> make,
+                                                     Ledger& ledger, std::string group) {
+  return std::make_unique<C10dCommunicator>(rank, size, std::move(make), ledger, std::move(group));
 }
 
 }  // namespace bnlab

@@ -110,7 +110,7 @@ class C10dWorld : public World {
     gradients_ = over_c10d(at, "gradients", on_gpu);
     reducer_backend_ = backends_.back();
     if (on_gpu) {
-      host_ = over_c10d(at, "host", /*on_gpu=*/false);
+      host_ = late_host(at);
     }
   }
 
@@ -132,12 +132,16 @@ class C10dWorld : public World {
     });
   }
 
-  void leave() override {
-    for (Communicator* communicator : {statistics_.get(), gradients_.get(), host_.get()}) {
-      if (communicator != nullptr) {
-        communicator->barrier();
-      }
+  void rest() override {
+    statistics_->barrier();
+    gradients_->barrier();
+    if (host_is_made_) {
+      host_->barrier();
     }
+  }
+
+  void leave() override {
+    rest();
     for (const auto& backend : backends_) {
       backend->shutdown();
     }
@@ -154,6 +158,15 @@ class C10dWorld : public World {
     return make_c10d_communicator(backends_.back(), ledger_, group);
   }
 
+  // Most runs never use it, and its sockets, from each host to each, take long to make where there are many.
+  std::unique_ptr<Communicator> late_host(const Rendezvous& at) {
+    const auto make = [this, at] {
+      host_is_made_ = true;
+      return backends_.emplace_back(gloo_backend(named(store_, "host"), at));
+    };
+    return make_late_communicator(rank_, size_, make, ledger_, "host");
+  }
+
   int rank_;
   int size_;
   at::Device device_;
@@ -163,6 +176,7 @@ class C10dWorld : public World {
   std::vector<c10::intrusive_ptr<c10d::Backend>> backends_;
   c10::intrusive_ptr<c10d::Backend> reducer_backend_;            // none where ranks share memory
   std::unique_ptr<Communicator> statistics_, gradients_, host_;  // host_ on GPUs only
+  bool host_is_made_ = false;
 };
 
 }  // namespace

@@ -1,5 +1,6 @@
 // A rank's place in the world and its process groups: one for statistics, one for gradients, so that a
-// small exchange never queues behind a gradient bucket, and on GPUs a third between the hosts.
+// small exchange never queues behind a gradient bucket, and on GPUs a third between the hosts,
+// made where it is first used.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -28,6 +29,8 @@ class World {
   // bucket by bucket while backward goes on; where ranks share memory one exchange after backward, which is faster
   // than sockets that take cores from backward.
   virtual std::unique_ptr<GradientSync> gradient_sync(const std::vector<at::Tensor>& parameters) = 0;
+  // Waits for the others; another run can then begin in this world. Not called after an error.
+  virtual void rest() = 0;
   // Leaves in order: waits for the others, then shuts the groups down. Not called after an error.
   virtual void leave() = 0;
 };

@@ -26,17 +26,16 @@ constexpr size_t kKept = 2;
 constexpr const char* kMetadata = "checkpoint";  // in the header: {"run", "ranks", "values"}
 
 // The text of rank 0, on every rank.
-std::string shared(std::string text, Communicator& host) {
-  at::Tensor length = at::full({1}, static_cast<int64_t>(text.size()), at::kLong);
-  host.broadcast(length, 0, Purpose::control);
+std::string shared(const std::string& text, at::Device device, Communicator& communicator) {
+  at::Tensor length = at::full({1}, static_cast<int64_t>(text.size()), at::kLong).to(device);
+  communicator.broadcast(length, 0, Purpose::control);
   at::Tensor bytes = at::empty({length.item<int64_t>()}, at::kByte);
-  if (bytes.numel() == 0) {
-    return "";
-  }
-  if (host.rank() == 0) {
+  if (communicator.rank() == 0) {
     std::memcpy(bytes.mutable_data_ptr(), text.data(), text.size());
   }
-  host.broadcast(bytes, 0, Purpose::control);
+  at::Tensor sent = bytes.to(device);
+  communicator.broadcast(sent, 0, Purpose::control);
+  bytes = sent.cpu();
   return {static_cast<const char*>(bytes.const_data_ptr()), bytes.nbytes()};
 }
 
@@ -132,7 +131,7 @@ Checkpoints::Checkpoints(const RunSpec& spec, const Json& inputs, const std::str
       folder_(run_dir + "/" + kCheckpointsFolder),
       world_(world) {
   std::string bytes;
-  Json verdict = {{"refusal", nullptr}, {"notes", Json::array()}};
+  Json verdict = {{"refusal", nullptr}, {"notes", Json::array()}, {"found", false}};
   if (world.rank() == 0) {
     try {
       bytes = newest(run_dir);
@@ -140,15 +139,15 @@ Checkpoints::Checkpoints(const RunSpec& spec, const Json& inputs, const std::str
       verdict["refusal"] = error.what();
     }
     verdict["notes"] = notes_;
+    verdict["found"] = !bytes.empty();
   }
-  verdict = Json::parse(shared(verdict.dump(), world.host()));
+  verdict = Json::parse(shared(verdict.dump(), world.device(), world.gradients()));
   if (!verdict.at("refusal").is_null()) {
     throw Error(Error::Kind::refused, verdict.at("refusal"));
   }
   notes_ = verdict.at("notes").get<std::vector<std::string>>();
-  bytes = shared(std::move(bytes), world.host());
-  if (!bytes.empty()) {
-    found_ = parse_safetensors(std::move(bytes), folder_);
+  if (verdict.at("found").get<bool>()) {  // larger than a device may hold
+    found_ = parse_safetensors(shared(bytes, at::kCPU, world.host()), folder_);
   }
 }
 
