@@ -52,6 +52,7 @@ class JoinedWorld {
     for (const PlacedRun& run : chosen) {
       run_one(run, plan.at("session").get<std::string>() + "/" + name_of(run));
     }
+    leave(kept_);
     return summary_;
   }
 
@@ -163,7 +164,7 @@ class JoinedWorld {
     }
     job.rendezvous.timeout = collective_timeout(run.spec);
     job.rendezvous.exchange = run.placement.exchange.value_or(Exchange::sockets);
-    const RankReport report = leads() ? run_and_record(run, job) : run_rank(job);
+    const RankReport report = leads() ? run_and_record(run, job) : run_rank(job, &kept_);
     if (!leads()) {
       summary_.count(status_named(report.status));
     }
@@ -187,7 +188,7 @@ class JoinedWorld {
           std::this_thread::sleep_for(std::chrono::milliseconds(100));
         }
       });
-      report = run_rank(job);
+      report = run_rank(job, &kept_);
     }
     end.wall_time_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     if (!report.met && report.lost_contact) {
@@ -207,6 +208,7 @@ class JoinedWorld {
   const EnvironmentWorld& world_;
   std::optional<Books> books_;  // rank 0
   LaunchSummary summary_;
+  KeptWorld kept_;
 };
 
 }  // namespace

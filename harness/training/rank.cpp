@@ -12,6 +12,7 @@
 
 #include <iostream>
 #include <new>
+#include <utility>
 
 #include "harness/communicator/world.hpp"
 #include "harness/error.hpp"
@@ -36,11 +37,29 @@ void configure(const RankJob& job) {
   at::globalContext().setBenchmarkCuDNN(kCudnnBenchmark);
 }
 
-RankReport train(const RankJob& job, bool& met) {
+// Whether a world that met by `a` is what `b` asks for.
+bool differ_in_prefix_only(const Rendezvous& a, const Rendezvous& b) {
+  return a.rank == b.rank && a.size == b.size && a.local_rank == b.local_rank && a.address == b.address &&
+         a.port == b.port && a.exchange == b.exchange && a.timeout == b.timeout;
+}
+
+// The one that was kept, or a new one. Nothing is kept from here on.
+std::shared_ptr<World> world_for(const RankJob& job, KeptWorld* kept) {
+  if (kept != nullptr && kept->world != nullptr) {
+    if (job.device == kept->device && differ_in_prefix_only(job.rendezvous, kept->rendezvous)) {
+      kept->world->ledger().clear();
+      return std::exchange(kept->world, nullptr);
+    }
+    leave(*kept);
+  }
+  return join_world(job.rendezvous, job.device == "cuda" ? at::kCUDA : at::kCPU);
+}
+
+RankReport train(const RankJob& job, bool& met, KeptWorld* kept) {
   static const bool configured = (configure(job), true);
   (void)configured;
   allow_tf32(job.spec.tf32);
-  const auto world = join_world(job.rendezvous, job.device == "cuda" ? at::kCUDA : at::kCPU);
+  const std::shared_ptr<World> world = world_for(job, kept);
   met = true;
   Checkpoints checkpoints(job.spec, job.inputs, job.run_dir, *world);
   RunLog log = world->rank() == 0 ? RunLog(job.run_dir + "/" + kMetricsFile, job.spec.id, checkpoints.found())
@@ -67,7 +86,12 @@ RankReport train(const RankJob& job, bool& met) {
     report.status = "diverged";
     report.message = "the training loss is not finite";
   }
-  world->leave();
+  if (kept != nullptr) {
+    world->rest();
+    *kept = {world, job.rendezvous, job.device};
+  } else {
+    world->leave();
+  }
   return report;
 }
 
@@ -75,9 +99,9 @@ RankReport failed(const std::string& status, const std::string& message, bool lo
   return {status, message, nullptr, lost_contact, {}};
 }
 
-RankReport outcome_of(const RankJob& job, bool& met) {
+RankReport outcome_of(const RankJob& job, bool& met, KeptWorld* kept) {
   try {
-    return train(job, met);
+    return train(job, met, kept);
   } catch (const Error& e) {
     const bool lost_contact = e.kind() == Error::Kind::communication;
     return failed(lost_contact ? "crashed" : "error", e.what(), lost_contact);
@@ -94,11 +118,17 @@ RankReport outcome_of(const RankJob& job, bool& met) {
 
 }  // namespace
 
-RankReport run_rank(const RankJob& job) {
+RankReport run_rank(const RankJob& job, KeptWorld* kept) {
   bool met = false;
-  RankReport report = outcome_of(job, met);
+  RankReport report = outcome_of(job, met, kept);
   report.met = met;
   return report;
+}
+
+void leave(KeptWorld& kept) {
+  if (kept.world != nullptr) {
+    std::exchange(kept.world, nullptr)->leave();
+  }
 }
 
 int visible_gpus() {

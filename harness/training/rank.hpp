@@ -2,6 +2,7 @@
 // LibTorch to include; the launcher calls it in a child process, or in this one under torchrun.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,8 @@
 #include "harness/json.hpp"
 
 namespace bnlab {
+
+class World;
 
 struct RankJob {
   RunSpec spec;
@@ -30,8 +33,20 @@ struct RankReport {
   bool met = true;                 // false: the ranks never came together, so that nothing was tried
 };
 
-// Never throws: whatever happens is in the report.
-RankReport run_rank(const RankJob& job);
+// The world of the last run, for the next one of the same ranks: to meet takes long where they are many. Kept only where
+// that run came to its end, which it does on all ranks or on none, so that all of them keep it or all meet anew.
+struct KeptWorld {
+  std::shared_ptr<World> world;
+  Rendezvous rendezvous;  // where its ranks met
+  std::string device;
+};
+
+// Never throws: whatever happens is in the report. With `kept` the ranks work in the world that it holds, where the job
+// asks for the same but for the prefix, and leave theirs there.
+RankReport run_rank(const RankJob& job, KeptWorld* kept = nullptr);
+
+// After the last run with `kept`.
+void leave(KeptWorld& kept);
 
 // What the environment record says of the libraries: {"libtorch": "2.11.0", "cuda": ..., "nccl": ..., "cudnn_benchmark":
 // whether ranks let cuDNN choose its algorithms by timing, "gpus": [...], "cpu_capability": "AVX512" (LibTorch's),

@@ -49,6 +49,15 @@ TEST_F(JoinedWorld, RankZeroWritesTheRecords) {
   EXPECT_EQ(scratch_.records()[0].placement(), "2x1-cpu");
 }
 
+TEST_F(JoinedWorld, TheNextRunWorksInTheWorldOfTheLast) {
+  as_rank(0, scratch_.write_spec(test::behaves("ok"), R"(, "matrix": {"seed": [0, 1]})"));
+  std::vector<bool> in_kept_world;
+  for (const Record& record : scratch_.records()) {
+    in_kept_world.push_back(record.at("result.seen.in_kept_world"));
+  }
+  EXPECT_EQ(in_kept_world, (std::vector<bool>{false, true}));
+}
+
 TEST_F(JoinedWorld, RanksOfSeveralHostsExchangeThroughSockets) {
   as_rank(0, scratch_.write_spec(test::behaves("ok")), /*size=*/2, /*one_host=*/false);
   EXPECT_EQ(scratch_.records()[0].placement(), "2x1-cpu-2nodes-sockets");
