@@ -7,7 +7,7 @@
 
 namespace bnlab {
 
-// {"version": "0.1.0", "git": "abc1234" or null, "dirty": false, "fingerprint": "7c59f3a02712cc76"}; the fingerprint covers
+// {"version": "0.1.0", "git": "abc1234" or null, "dirty": false, "fingerprint": "7c59f3a02712cc76"}. The fingerprint covers
 // all that any run computes with.
 Json code_version();
 

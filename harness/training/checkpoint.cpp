@@ -118,7 +118,8 @@ Json identity(const RunSpec& spec, const Json& inputs) {
       deciding.erase(key);
     }
   }
-  return {{"spec", deciding}, {"inputs", inputs}, {"fingerprint", code_version().at("fingerprint")}};
+  const Json code = code_version(spec.resolved, "cuda");  // the device may change meanwhile
+  return {{"spec", deciding}, {"inputs", inputs}, {"fingerprint", code.at("fingerprint")}};
 }
 
 }  // namespace
