@@ -3,6 +3,8 @@
 #include <torch/serialize/archive.h>
 #include <torch/types.h>
 
+#include <algorithm>
+
 #include <utility>
 #include <vector>
 
@@ -41,6 +43,11 @@ Json read_strategy(const std::string& text) {
   return resolved_strategy(given);
 }
 
+// One number for each tower, none of them known.
+std::vector<int64_t> unknown_samples(const NormsOptions& options) {
+  return std::vector<int64_t>(static_cast<size_t>(std::max<int64_t>(options.towers, 0)), 0);
+}
+
 }  // namespace
 
 // What the layers of one strategy have in common: it, its world, and whether their buffers hold what
@@ -56,7 +63,8 @@ class SharedStrategy {
                                                         .seed = options.seed,
                                                         .dtype = options.dtype,
                                                         .device = world_->device(),
-                                                        .steps = options.steps})) {
+                                                        .steps = options.steps,
+                                                        .samples_per_tower = unknown_samples(options)})) {
     if (options.towers < 1 || options.towers % world_->size() != 0) {
       refuse("expected at least 1 tower, and as many on each of the " + std::to_string(world_->size()) +
              " ranks, got " + std::to_string(options.towers));

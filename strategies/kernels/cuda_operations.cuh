@@ -28,8 +28,8 @@ struct Arguments {
   const T* y = nullptr;  // a mask: the gradient passes where y > 0
   const T* residual = nullptr;
   T* out = nullptr;
-  const A* mean = nullptr;    // [slices, channels], like first, second and third
-  const A* scale = nullptr;   // of the forward pass, where a mask is made from x
+  const A* mean = nullptr;   // [slices, channels], like first, second and third
+  const A* scale = nullptr;  // of the forward pass, where a mask is made from x
   const A* shift = nullptr;
   const A* first = nullptr;   // scale, or a
   const A* second = nullptr;  // shift, or b
@@ -111,7 +111,11 @@ struct AnyInputGradient {
   PerChannel<A, kRows, V> mean, a, b, c;
   Passing<T, kRows, V, kFromInput> passing;
   __device__ AnyInputGradient(const Arguments<T>& in, const Place& place)
-      : mean(in.mean, place), a(in.first, place), b(in.second, place), c(in.third, place), passing(in, place) {}
+      : mean(in.mean, place),
+        a(in.first, place),
+        b(in.second, place),
+        c(in.third, place),
+        passing(in, place) {}
   __device__ void operator()(const Arguments<T>& in, int64_t i) const {
     const Pack<T, V> x = load<V>(in.x + i), g = gradient<T, V>(in, i);
     Pack<T, V> dx;

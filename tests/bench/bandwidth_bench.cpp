@@ -95,9 +95,14 @@ void measure(const Request& request, at::ScalarType type, at::MemoryFormat forma
       {"copy", 2, [&] { at::Tensor(copy).copy_(x); }},
       {"moments", 1, [&] { kernels::moments(x, all); }},
       {"normalise", 2, [&] { kernels::normalise(x, all, b, a, b, Activation::relu, {}); }},
-      {"backward_sums", 2, [&] { kernels::backward_sums(dy, x, y, all, b, Activation::relu, {a, b}); }},
+      {"backward_sums", 2,
+       [&] {
+         kernels::backward_sums(dy, x, y, all, b, Activation::relu, {a, b});
+       }},
       {"backward_input", 3,
-       [&] { kernels::backward_input(dy, x, y, all, b, a, b, b, Activation::relu, {a, b}); }},
+       [&] {
+         kernels::backward_input(dy, x, y, all, b, a, b, b, Activation::relu, {a, b});
+       }},
       {"backward_residual", 3, [&] { kernels::backward_residual(dy, y, Activation::relu); }}};
   std::vector<std::vector<double>> times(measured.size());
   for (int round = -kWarmUp; round < request.rounds; ++round) {

@@ -47,10 +47,8 @@ Result ours(const Site& site) {
   const Tensor invstd = (packed.slice(1, 1 + channels) / count + kEps).rsqrt_().to(at::kFloat);
   const Tensor scale = invstd * site.gamma;
   const kernels::FromInput from_input{scale, site.beta.unsqueeze(0)};
-  const Tensor y =
-      kernels::normalise(site.x, offsets, mean, scale, from_input.shift, Activation::relu, {});
-  const Tensor sums =
-      kernels::backward_sums(site.dy, site.x, y, offsets, mean, Activation::relu, from_input);
+  const Tensor y = kernels::normalise(site.x, offsets, mean, scale, from_input.shift, Activation::relu, {});
+  const Tensor sums = kernels::backward_sums(site.dy, site.x, y, offsets, mean, Activation::relu, from_input);
   const Tensor sum_g = sums.select(1, 0), sum_gx = sums.select(1, 1);
   const Tensor b = scale * invstd * invstd * sum_gx / -count;
   const Tensor dx = kernels::backward_input(site.dy, site.x, y, offsets, mean, scale, b,

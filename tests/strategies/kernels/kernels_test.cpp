@@ -211,7 +211,8 @@ void Kernels::check(const Case& test, const std::string& layout, at::ScalarType 
   if (!with_residual) {  // the sign of y, computed from x
     const FromInput from{scale, shift};
     EXPECT_TRUE(at::equal(backward_sums(dy, x, y, test.offsets, mean, activation, from), sums));
-    EXPECT_TRUE(at::equal(backward_input(dy, x, y, test.offsets, mean, scale, shift, c, activation, from), dx));
+    EXPECT_TRUE(
+        at::equal(backward_input(dy, x, y, test.offsets, mean, scale, shift, c, activation, from), dx));
   }
 }
 
