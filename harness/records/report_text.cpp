@@ -17,7 +17,8 @@ std::string report_text(const ExperimentReport& report) {
   for (const auto& [reason, runs] : report.runs.stale_reasons) {
     text += wrapped(std::to_string(runs) + " runs are stale: " + reason + ".");
   }
-  if (report.runs.confirmed > 0) text += wrapped(std::to_string(report.runs.confirmed) + kConfirmed + ".");
+  if (report.runs.confirmed > 0)
+    text += wrapped(std::to_string(report.runs.confirmed) + " runs are" + kConfirmed + ".");
   if (!report.learned.empty()) text += "\n";
   for (const std::string& sentence : report.learned) text += wrapped(sentence);
   return text;

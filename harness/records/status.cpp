@@ -79,7 +79,7 @@ std::string status_text(const std::vector<ExperimentStatus>& all) {
       stale += wrapped(status.experiment + ": " + std::to_string(runs) + " stale: " + reason);
     }
     if (status.confirmed > 0) {
-      confirmed += wrapped(status.experiment + ": " + std::to_string(status.confirmed) + kConfirmed);
+      confirmed += status.experiment + ": " + std::to_string(status.confirmed) + "\n";
     }
     for (const std::string& line : failure_lines(status.failures)) {
       reasons += wrapped(status.experiment + ": " + line);
@@ -91,7 +91,7 @@ std::string status_text(const std::vector<ExperimentStatus>& all) {
   return table.text() + (held.empty() ? "" : "\nRuns under way:\n" + held) +
          (reasons.empty() ? "" : "\nFailed runs:\n" + reasons) +
          (stale.empty() ? "" : "\nStale runs (bnlab run SPEC --redo stale starts them again):\n" + stale) +
-         (confirmed.empty() ? "" : "\nConfirmed runs:\n" + confirmed) + problems;
+         (confirmed.empty() ? "" : std::string("\nRuns") + kConfirmed + ":\n" + confirmed) + problems;
 }
 
 Json status_json(const std::vector<ExperimentStatus>& all) {

@@ -13,8 +13,7 @@
 namespace bnlab {
 
 inline constexpr const char* kConfirmed =
-    " runs are of older code; runs of their cells that today's code repeated answered the same to the last "
-    "digit";
+    " of older code that count, because today's has repeated runs of their cells to the last digit";
 
 struct RunCounts {
   int asked = 0;                        // runs that the spec asks for; without a spec, run folders that exist
