@@ -84,7 +84,7 @@ class OwnCheck {
     expect("marks of spoiled channels", pair.spoiled, expected_pair.spoiled);
     expect("their number", pair.nonfinite, expected_pair.nonfinite);
 
-    const Incoming incoming{dy_, x_, y, offsets, Activation::relu};
+    const Incoming incoming{dy_, x_, y, offsets, Activation::relu, k.mean, {k.scale, k.shift}};
     const Tensor sums = incoming.sums(k.mean);
     const BackwardCoefficients expected =
         finish_backward(k, sums, through_moments ? sums : Tensor(), rows, mean_only, weight_);
