@@ -6,8 +6,9 @@
 #include <cstring>
 #include <fstream>
 #include <iostream>
-#include <iterator>
 #include <optional>
+#include <string_view>
+#include <vector>
 
 #include "harness/communicator/thread_ranks.hpp"
 #include "harness/error.hpp"
@@ -19,13 +20,30 @@
 namespace bnlab {
 namespace {
 
+constexpr size_t kLongest = size_t{1} << 30;  // bytes of a case
+
 std::string first_line(const std::string& text) {
   return text.substr(0, text.find('\n'));
 }
 
+// All that comes, unless it is endless or no text: a device such as /dev/zero must not fill the memory.
+std::string read_all(std::istream& in, const std::string& file) {
+  std::string text;
+  std::vector<char> chunk(size_t{1} << 20);
+  while (in.read(chunk.data(), static_cast<std::streamsize>(chunk.size())) || in.gcount() > 0) {
+    const std::string_view part(chunk.data(), static_cast<size_t>(in.gcount()));
+    if (part.find('\0') != part.npos || text.size() + part.size() > kLongest) {
+      throw Error(Error::Kind::usage, file + ": expected JSON of at most 1 GiB, got " +
+                                          (text.size() + part.size() > kLongest ? "more" : "a NUL byte"));
+    }
+    text += part;
+  }
+  return text;
+}
+
 std::string read_text(const std::string& file) {
   if (file == "-") {
-    return {std::istreambuf_iterator<char>(std::cin), {}};
+    return read_all(std::cin, "standard input");
   }
   errno = 0;
   std::ifstream in(file, std::ios::binary);
@@ -33,7 +51,7 @@ std::string read_text(const std::string& file) {
   if (!in.is_open() || in.bad()) {
     throw Error(Error::Kind::usage, file + ": cannot be read: " + std::strerror(errno));
   }
-  return {std::istreambuf_iterator<char>(in), {}};
+  return read_all(in, file);
 }
 
 Json read_document(const std::string& file) {

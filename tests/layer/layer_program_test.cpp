@@ -107,6 +107,11 @@ TEST_F(LayerProgram, WhatCannotBeDoneIsOneLineEachAndTheOthersRun) {
   EXPECT_FALSE(std::getline(answers, line));
 }
 
+TEST_F(LayerProgram, AnEndlessFileIsRefused) {
+  EXPECT_FALSE(answer({"/dev/zero"}));
+  EXPECT_EQ(err_ + out_, "/dev/zero: expected JSON of at most 1 GiB, got a NUL byte\n");
+}
+
 TEST_F(LayerProgram, RanksThatDoNotDivideTheTowersAreRefused) {
   EXPECT_FALSE(answer({file("example.json", example_document("sync").dump())}, 3));
   EXPECT_NE(err_.find("steps[0].towers: expected a number of towers that 3 ranks divide, got 2"),
