@@ -58,6 +58,11 @@ class Strategy : public LayerMaker {
   // Whether the optimizer may change this parameter at this step.
   virtual bool trainable(const std::string& parameter, const Step& step) const;
 
+  // Whether this training step asks the same of a device as the one before: the same kernels, on the same tensors of its
+  // own and with the same numbers from the host (uploads are noticed, upload.hpp). Steps that do can be replayed as a
+  // CUDA graph. The same on every rank; false is never wrong.
+  virtual bool repeats(const Step& /*step*/) const { return false; }
+
   // Null where evaluation uses none; `saved` is then the only population.
   virtual RunningStatistics* running_statistics() { return nullptr; }
 

@@ -72,6 +72,11 @@ class Frozen : public Wrapper {
     return Wrapper::trainable(parameter, step);
   }
 
+  // The first frozen step merges the running statistics.
+  bool repeats(const Step& step) const override {
+    return step.index < from_step_ ? Wrapper::repeats(step) : step.index > from_step_ + 1;
+  }
+
  private:
   int64_t from_step_;
   bool train_affine_;

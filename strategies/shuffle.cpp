@@ -49,6 +49,8 @@ class Shuffle : public BnStrategy {
     return network.head(features, pass);
   }
 
+  bool repeats(const Step&) const override { return false; }  // rows travel elsewhere in every step
+
   Travel travel() const override { return {true, permutation_}; }
 
  private:

@@ -82,6 +82,10 @@ class WeightNorm : public BnStrategy {
     return mean_only_bn_ ? BnStrategy::running_statistics() : nullptr;
   }
 
+  bool repeats(const Step& step) const override {
+    return mean_only_bn_ ? BnStrategy::repeats(step) : step.index > 1;  // step 0 may initialise
+  }
+
  private:
   bool mean_only_bn_;
   std::optional<double> init_scale_;  // nothing: no initialisation from data

@@ -122,8 +122,9 @@ class C10dWorld : public World {
   Communicator& host() override { return host_ ? *host_ : statistics(); }
   Ledger& ledger() override { return ledger_; }
 
-  std::unique_ptr<GradientSync> gradient_sync(const std::vector<at::Tensor>& parameters) override {
-    if (reducer_backend_) {
+  std::unique_ptr<GradientSync> gradient_sync(const std::vector<at::Tensor>& parameters,
+                                              bool after_backward) override {
+    if (reducer_backend_ && !after_backward) {
       return make_reducer(parameters, reducer_backend_, device_, ledger_);
     }
     return make_flat_sync(parameters, [this](at::Tensor& flat) {

@@ -27,8 +27,10 @@ class World {
   virtual Ledger& ledger() = 0;
   // What averages the gradients of these parameters (same order on all ranks, all needing gradients): c10d's Reducer,
   // bucket by bucket while backward goes on; where ranks share memory one exchange after backward, which is faster
-  // than sockets that take cores from backward.
-  virtual std::unique_ptr<GradientSync> gradient_sync(const std::vector<at::Tensor>& parameters) = 0;
+  // than sockets that take cores from backward. `after_backward`: that one exchange everywhere, for a backward pass that
+  // may be a replay, which no hook of the Reducer notices.
+  virtual std::unique_ptr<GradientSync> gradient_sync(const std::vector<at::Tensor>& parameters,
+                                                      bool after_backward) = 0;
   // Waits for the others; another run can then begin in this world. Not called after an error.
   virtual void rest() = 0;
   // Leaves in order: waits for the others, then shuts the groups down. Not called after an error.

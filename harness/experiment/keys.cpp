@@ -65,6 +65,8 @@ void RunSpec::describe(OptionVisitor& option) {
   option("seed", seed, "of weights, data, order and augmentation").at_least(0).at_most(kLargestSeed);
   option("precision", precision, "of activations; bfloat16 is autocast over float32 weights");
   option("tf32", tf32, "whether GPUs may round the factors of float32 convolutions and products to TF32");
+  option("cuda_graph", cuda_graph,
+         "whether GPUs replay a training step as CUDA graphs, where steps are alike but for the batch");
   option("memory_format", memory_format, "of activations");
   option("loss_mean", loss_mean,
          "mean of the loss over the valid labels of the global batch, or of each tower and then over towers");

@@ -63,6 +63,7 @@ struct RunSpec {
   uint64_t seed = 0;
   Precision precision = Precision::float32;
   bool tf32 = false;  // whether float32 factors may be rounded to TF32 on GPUs
+  bool cuda_graph = false;  // whether GPUs replay the training steps that are alike
   MemoryFormat memory_format = MemoryFormat::channels_last;
   LossMean loss_mean = LossMean::batch;
   int64_t eval_every = 0;  // steps between evaluations; 0: only after the last step

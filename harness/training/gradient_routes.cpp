@@ -76,7 +76,7 @@ std::unique_ptr<GradientSync> make_gradient_sync(const RunSpec& spec, Trained tr
     case GradientRoute::reducer:
       break;
   }
-  return world.gradient_sync(trained.parameters);
+  return world.gradient_sync(trained.parameters, trained.replayed);
 }
 
 }  // namespace bnlab

@@ -25,6 +25,7 @@ struct Trained {
   std::vector<at::Tensor> optimizer_state = {};  // averaged with the parameters, where these are
   RunningStatistics* statistics = nullptr;       // likewise; may be null
   int64_t steps = 0;                             // of the whole training
+  bool replayed = false;                         // whether backward passes may be replays
 };
 
 // The way that the spec asks for. Called by every rank.

@@ -90,6 +90,10 @@ std::vector<std::string> Subject::notes() const {
   return notes;
 }
 
+bool Subject::repeats(int64_t step) const {
+  return strategy_->repeats({step, steps_});
+}
+
 bool Subject::trainable(const std::string& parameter, int64_t step) const {
   return strategy_->trainable(parameter, {step, steps_});
 }

@@ -54,11 +54,13 @@ Trainer::Trainer(const RunSpec& spec, const std::string& data_dir, World& world,
       subject_(spec, data_, world),
       loss_(make_loss(spec, data_, world)),
       optimizer_(make_optimizer(spec, data_, subject_)),
+      graphs_(spec, subject_.network().parameters(), world),
       gradient_sync_(make_gradient_sync(spec,
                                         {.parameters = subject_.network().parameters(),
                                          .optimizer_state = optimizer_->state(),
                                          .statistics = subject_.statistics(),
-                                         .steps = data_.steps()},
+                                         .steps = data_.steps(),
+                                         .replayed = graphs_.possible()},
                                         world)),
       ema_(make_ema(spec, subject_)),
       evaluator_(spec, data_, subject_, world, ema_.get()),
@@ -86,11 +88,13 @@ void Trainer::run() {
     }
     if (!diverged() && (last || (spec_.eval_every > 0 && steps_done_ % spec_.eval_every == 0))) {
       costs_.pause();
+      graphs_.forget();
       history_.add_evaluation(steps_done_, evaluator_.evaluate(steps_done_));
       costs_.resume();
     }
     if (!diverged() && !last && checkpoints_.due(steps_done_)) {
       costs_.pause();
+      graphs_.forget();
       checkpoints_.save(steps_done_, [this](State& state) { describe(state); });
       costs_.resume();
     }
@@ -110,21 +114,24 @@ void Trainer::describe(State& state) {
     ema_->describe(state);
   }
   history_.describe(state);
+  graphs_.describe(state);
   costs_.describe(state, steps_done_);
 }
 
 void Trainer::train_step(int64_t step) {
   timer_.begin_step();
-  const Batch batch = data_.training(step);
+  const Batch batch = graphs_.begin(data_.training(step), subject_.repeats(step));
   timer_.end(StepTimer::data);
 
-  const Loss::OfOutputs loss_of = loss_->begin(batch);
   gradient_sync_->before_forward();
-  const at::Tensor loss = Loss::total(loss_of, subject_.forward(batch, step, Mode::train));
+  const at::Tensor loss = graphs_.forward([&] {
+    const Loss::OfOutputs loss_of = loss_->begin(batch);
+    return Loss::total(loss_of, subject_.forward(batch, step, Mode::train));
+  });
   timer_.end(StepTimer::forward);
 
   gradient_sync_->before_backward();
-  loss.backward();
+  graphs_.backward();
   gradient_sync_->after_backward();
   timer_.end(StepTimer::backward);
 
@@ -167,6 +174,9 @@ Json Trainer::result() {
       timer_.throughput(spec_.warmup_steps, data_.towers().total_samples(), world_.gradients());
   result["memory"] = memory;
   result["communication"] = traffic;
+  if (spec_.cuda_graph) {
+    result["cuda_graph"] = graphs_.summary();
+  }
   result["nonfinite_channels"] = nonfinite.item<int64_t>();
   return result;
 }

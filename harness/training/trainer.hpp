@@ -18,6 +18,7 @@
 #include "harness/training/history.hpp"
 #include "harness/training/loss.hpp"
 #include "harness/training/optimizer.hpp"
+#include "harness/training/step_graphs.hpp"
 #include "harness/training/subject.hpp"
 #include "harness/training/weight_ema.hpp"
 
@@ -51,6 +52,7 @@ class Trainer {
   Subject subject_;
   std::unique_ptr<Loss> loss_;
   std::unique_ptr<Optimizer> optimizer_;
+  StepGraphs graphs_;
   std::unique_ptr<GradientSync> gradient_sync_;
   std::unique_ptr<WeightEma> ema_;  // null without weight_ema
   Evaluator evaluator_;

@@ -43,6 +43,7 @@ struct Renorm {
 
   struct Limits {
     double r, d;
+    bool operator==(const Limits&) const = default;
   };
   Limits limits(int64_t step) const;
 };

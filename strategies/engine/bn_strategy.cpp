@@ -26,6 +26,15 @@ std::shared_ptr<Layer> BnStrategy::norm(const NormSite& site) {
   return layer;
 }
 
+// Averages over replicas move the pairs, and the two routes wait for the host or fill one rank's memory.
+bool BnStrategy::repeats(const Step& step) const {
+  if (step.index < 2 || context_.replicas || rules_.route == Route::host ||
+      rules_.route == Route::gather_activations) {
+    return false;
+  }
+  return !rules_.renorm || rules_.renorm->limits(step.index) == rules_.renorm->limits(step.index - 1);
+}
+
 std::vector<std::string> BnStrategy::notes() const {
   if (rules_.route == Route::host && context_.device.is_cpu()) {
     return {rules_.strategy + ": on the CPU route host is the same as all_gather"};

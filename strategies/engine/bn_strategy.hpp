@@ -49,6 +49,7 @@ class BnStrategy : public Strategy {
 
   std::shared_ptr<Layer> norm(const NormSite& site) override;
   RunningStatistics* running_statistics() override { return &statistics_; }
+  bool repeats(const Step& step) const override;
   Travel travel() const override { return {rules_.route == Route::gather_activations, {}}; }
   std::vector<std::string> notes() const override;
 

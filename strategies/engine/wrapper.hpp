@@ -33,6 +33,7 @@ class Wrapper : public Strategy {
   bool trainable(const std::string& parameter, const Step& step) const override {
     return base_->trainable(parameter, step);
   }
+  bool repeats(const Step& step) const override { return base_->repeats(step); }
   RunningStatistics* running_statistics() override { return base_->running_statistics(); }
   Travel travel() const override { return base_->travel(); }
   std::vector<std::string> notes() const override { return base_->notes(); }

@@ -19,7 +19,7 @@ std::vector<std::vector<int64_t>> exchanged(World& world, const std::vector<int6
   for (const int64_t size : sizes) {
     parameters.push_back(at::zeros({size}).set_requires_grad(true));
   }
-  const auto sync = world.gradient_sync(parameters);
+  const auto sync = world.gradient_sync(parameters, /*after_backward=*/false);
   world.ledger().keep_list(true);
   std::vector<std::vector<int64_t>> seen;
   for (int step = 0; step < steps; ++step) {

@@ -1,0 +1,308 @@
+// Replayed training steps. A CPU has no graphs: here a step is "replayed" by doing the recorded step's work again, with
+// all that it held fast (its pass, its batch), which shows whether that is what the later step would have done.
+#include "harness/training/step_graphs.hpp"
+
+#include <ATen/record_function.h>
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+#include "harness/communicator/flat_gradients.hpp"
+#include "harness/communicator/thread_ranks.hpp"
+#include "harness/components/registry.hpp"
+#include "harness/error.hpp"
+#include "harness/training/data.hpp"
+#include "harness/training/subject.hpp"
+#include "tests/made_up_devices.hpp"
+#include "tests/training/training_runs.hpp"
+
+namespace bnlab {
+namespace {
+
+class DoneAgain : public GraphRecorder {
+ public:
+  void record(Half half, const std::function<void()>& work) override {
+    Work& kept = works_[static_cast<size_t>(half)];
+    kept = {work, false};
+    work();
+  }
+  void replay(Half half) override {
+    Work& kept = works_[static_cast<size_t>(half)];
+    if (std::exchange(kept.replayed, true)) {
+      kept.work();
+    }
+  }
+
+ private:
+  struct Work {
+    std::function<void()> work;
+    bool replayed = false;  // the first time was while it was recorded
+  };
+  std::array<Work, 2> works_;
+};
+
+std::unique_ptr<GraphRecorder> done_again() {
+  return std::make_unique<DoneAgain>();
+}
+
+// The smallest training there is: no schedule, no momentum.
+class Training {
+ public:
+  Training(const RunSpec& spec, World& world, NewRecorder recorders)
+      : world_(world),
+        data_(spec, "", world),
+        subject_(spec, data_, world),
+        parameters_(subject_.network().parameters()),
+        graphs_(spec, parameters_, world, std::move(recorders)),
+        gradients_(world.gradient_sync(parameters_, /*after_backward=*/true)) {}
+
+  void step(int64_t index) {
+    const Batch batch = graphs_.begin(data_.training(index), subject_.repeats(index));
+    gradients_->before_forward();
+    graphs_.forward([this, batch, index] {
+      const Outputs outputs = subject_.forward(batch, index, Mode::train);
+      return at::cross_entropy_loss(outputs.logits, batch.labels, {}, at::Reduction::Mean, Task::kVoid);
+    });
+    gradients_->before_backward();
+    graphs_.backward();
+    gradients_->after_backward();
+    const at::NoGradGuard no_grad;
+    for (at::Tensor& parameter : parameters_) {
+      parameter.sub_(0.1 * parameter.grad());
+    }
+    gradients_->after_step(index + 1);
+  }
+
+  // Parameters, buffers and running pairs.
+  std::map<std::string, at::Tensor> state() {
+    class Taken : public State {
+     public:
+      std::map<std::string, at::Tensor> tensors;
+      void tensor(const std::string& name, const at::Tensor& tensor, Across) override {
+        tensors[name] = tensor.detach();
+      }
+      void json(const std::string& name, Json& value) override {
+        if (value.is_number()) {
+          tensors[name] = at::scalar_tensor(value.get<double>(), at::kDouble);
+        }
+      }
+      bool goes_on() const override { return false; }
+      bool same_ranks() const override { return true; }
+    } taken;
+    subject_.describe(taken);
+    return taken.tensors;
+  }
+
+  StepGraphs& graphs() { return graphs_; }
+  Subject& subject() { return subject_; }
+
+ private:
+  World& world_;
+  Data data_;
+  Subject subject_;
+  std::vector<at::Tensor> parameters_;
+  StepGraphs graphs_;
+  std::unique_ptr<GradientSync> gradients_;
+};
+
+RunSpec spec_of(const Json& strategy, Json more = Json::object()) {
+  more.update({{"strategy", strategy}, {"cuda_graph", true}, {"steps", 12}});
+  return TrainingRuns::spec(more);
+}
+
+struct Case {
+  Json strategy;
+  int64_t replayed;  // of 12 steps
+};
+
+// Steps 0 and 1 are unlike those that follow, and then three go before one is recorded: 7 are replayed.
+std::vector<Case> cases() {
+  std::vector<Case> all;
+  for (const std::string& name : registered_names("strategy")) {
+    const bool from_step_1 = name == "group_norm" || name == "instance_norm" || name == "layer_norm" || name == "none";
+    all.push_back({{{"name", name}}, name == "shuffle" ? 0 : from_step_1 ? 8 : 7});
+  }
+  const std::vector<std::pair<const char*, int64_t>> options = {
+      {R"({"name": "sync", "group_size": 2})", 7},
+      {R"({"name": "sync", "route": "all_reduce"})", 7},
+      {R"({"name": "sync", "route": "reduce_broadcast"})", 7},
+      {R"({"name": "sync", "route": "host"})", 0},
+      {R"({"name": "sync", "route": "gather_activations"})", 0},
+      {R"({"name": "sync", "variance": "averaged"})", 7},
+      {R"({"name": "sync", "moments": "e_x2"})", 7},
+      {R"({"name": "sync", "moments": "e_x2", "route": "all_reduce"})", 0},  // takes counts from the host
+      {R"({"name": "sync", "gradient": "stopped"})", 7},
+      {R"({"name": "per_tower", "momentum": null})", 0},  // the k-th update weighs 1 / k
+      {R"({"name": "averaged", "momentum": 1})", 7},
+      // The limits rise until step 4: 5, 6 and 7 are alike.
+      {R"({"name": "batch_renorm", "schedule": {"start_step": 0, "end_step": 4}})", 4},
+      {R"({"name": "batch_renorm", "scope": "pooled", "schedule": null})", 7},
+      // Frozen from step 6 on; the statistics are merged in that one. 8, 9 and 10 are alike.
+      {R"({"name": "frozen", "base": "per_tower", "from_step": 6})", 2},
+      {R"({"name": "ghost", "virtual_batch": 1})", 7},
+      {R"({"name": "weight_norm", "mean_only_bn": true, "scope": "pooled"})", 7}};
+  for (const auto& [text, replayed] : options) {
+    all.push_back({Json::parse(text), replayed});
+  }
+  return all;
+}
+
+class StepGraphsOf : public ::testing::TestWithParam<Case> {
+ protected:
+  static RunSpec spec(const Json& more = Json::object()) {
+    Json strategy = GetParam().strategy;
+    for (const Parameter& parameter : find_registered("strategy", strategy.at("name"))->parameters) {
+      if (parameter.required && !strategy.contains(parameter.name)) {
+        strategy[parameter.name] = parameter.lowest;
+      }
+    }
+    return spec_of(strategy, more);
+  }
+};
+
+TEST_P(StepGraphsOf, ReplayedStepsLeaveWhatStepsByThemselvesLeave) {
+  on_thread_ranks(2, at::kCPU, [](World& world) {
+    Training by_itself(spec(), world, nullptr), replayed(spec(), world, done_again);
+    for (int64_t step = 0; step < 12; ++step) {
+      world.ledger().clear();
+      by_itself.step(step);
+      std::array<Traffic, kPurposeNames.size()> expected;
+      for (size_t p = 0; p < expected.size(); ++p) {
+        expected[p] = world.ledger().of(static_cast<Purpose>(p));
+      }
+      world.ledger().clear();
+      replayed.step(step);
+      for (const Purpose p : {Purpose::statistics, Purpose::gradients, Purpose::shuffle}) {
+        EXPECT_EQ(world.ledger().of(p).bytes, expected[static_cast<size_t>(p)].bytes) << "step " << step;
+      }
+    }
+    expect_equal(replayed.state(), by_itself.state());
+    const Json summary = replayed.graphs().summary();
+    EXPECT_EQ(summary.at("replayed_steps"), GetParam().replayed) << summary;
+    EXPECT_EQ(summary.contains("why_none"), GetParam().replayed == 0) << summary;
+  });
+}
+
+// What a step asks of LibTorch: operations, shapes, and numbers from the host.
+class Asked {
+ public:
+  Asked() {
+    list().clear();
+    handle_ = at::addThreadLocalCallback(
+        at::RecordFunctionCallback([](const at::RecordFunction& f) -> std::unique_ptr<at::ObserverContext> {
+          std::ostringstream line;
+          line << f.name();
+          for (const c10::IValue& input : f.inputs()) {
+            if (input.isTensor()) {
+              line << (input.toTensor().defined() ? c10::str(" ", input.toTensor().sizes()) : " none");
+            } else if (input.isScalar() || input.isIntList() || input.isBool()) {
+              line << ' ' << input;
+            }
+          }
+          list().push_back(line.str());
+          return nullptr;
+        })
+            .needsInputs(true)
+            .scopes({at::RecordScope::FUNCTION}));
+  }
+  ~Asked() { at::removeCallback(handle_); }
+  std::vector<std::string> taken() const { return std::exchange(list(), {}); }
+
+ private:
+  static std::vector<std::string>& list() {
+    thread_local std::vector<std::string> list;
+    return list;
+  }
+  at::CallbackHandle handle_;
+};
+
+std::map<std::string, const void*> places(const std::map<std::string, at::Tensor>& tensors) {
+  std::map<std::string, const void*> all;
+  for (const auto& [name, tensor] : tensors) {
+    if (tensor.dim() > 0) {
+      all[name] = tensor.const_data_ptr();
+    }
+  }
+  return all;
+}
+
+// A graph holds addresses and numbers: in a step that repeats the one before both are the same.
+TEST_P(StepGraphsOf, StepsThatRepeatAskForTheSameOperationsOnTheSameTensors) {
+  on_thread_ranks(1, at::kCPU, [](World& world) {
+    Training training(spec(), world, nullptr);
+    std::vector<std::string> before;
+    std::map<std::string, const void*> there;
+    for (int64_t step = 0; step < 12; ++step) {
+      const int64_t uploads_before = uploads;
+      const Asked asked;
+      training.step(step);
+      const std::vector<std::string> now = asked.taken();
+      const auto here = places(training.state());
+      if (training.subject().repeats(step) && uploads == uploads_before) {
+        EXPECT_EQ(now, before) << "step " << step;
+        EXPECT_EQ(here, there) << "step " << step;
+      }
+      before = now;
+      there = here;
+    }
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(EveryStrategy, StepGraphsOf, ::testing::ValuesIn(cases()), [](const auto& info) {
+  return info.param.strategy.at("name").template get<std::string>() + std::to_string(info.index);
+});
+
+TEST(StepGraphs, MasksOfDropoutComeFromTheHost) {
+  on_thread_ranks(1, at::kCPU, [](World& world) {
+    const Json model = {{"name", "pspnet"}, {"backbone", "resnet18"}, {"dropout", 0.5}};
+    Training training(spec_of("none", {{"model", model}}), world, done_again);
+    for (int64_t step = 0; step < 9; ++step) {
+      training.step(step);
+    }
+    EXPECT_EQ(training.graphs().summary().at("replayed_steps"), 0);
+    EXPECT_EQ(training.graphs().summary().at("why_none"), "each step takes other numbers from the host");
+  });
+}
+
+TEST(StepGraphs, WhatIsForgottenIsRecordedAnew) {
+  on_thread_ranks(1, at::kCPU, [](World& world) {
+    int recorded = 0;
+    Training training(spec_of("sync"), world, [&] {
+      ++recorded;
+      return done_again();
+    });
+    for (int64_t step = 0; step < 10; ++step) {
+      training.step(step);
+      if (step == 5) {
+        training.graphs().forget();
+      }
+    }
+    EXPECT_EQ(recorded, 2);  // in steps 5 and 9
+    EXPECT_EQ(training.graphs().summary().at("replayed_steps"), 2);
+  });
+}
+
+TEST(StepGraphs, TheRecordSaysThatACpuHasNone) {
+  TrainingRuns runs;
+  const TrainedRun with = runs.run(TrainingRuns::spec({{"cuda_graph", true}}), 2);
+  const TrainedRun without = runs.run(TrainingRuns::spec(), 2);
+  EXPECT_EQ(with.result.at("cuda_graph").at("replayed_steps"), 0);
+  EXPECT_EQ(with.result.at("cuda_graph").at("why_none"), "there are no graphs on the device cpu");
+  EXPECT_FALSE(without.result.contains("cuda_graph"));
+  expect_equal(with.tensors, without.tensors);
+}
+
+TEST(StepGraphs, TheHostWaitsForADeviceNoLongerThanItMay) {
+  Ends ends(made_up::kDevice, std::chrono::milliseconds(20));
+  ends.add();
+  ends.add();
+  made_up::events_have_come = false;
+  EXPECT_TRUE(ends.wait(2));
+  EXPECT_FALSE(ends.wait(1));
+  made_up::events_have_come = true;
+  EXPECT_TRUE(ends.wait(0));
+  EXPECT_TRUE(ends.wait(0));
+}
+
+}  // namespace
+}  // namespace bnlab
