@@ -14,13 +14,8 @@ struct ConfirmRequest {
   std::string results, again;
 };
 
-std::filesystem::path folder_of(const std::string& text) {
-  const ExperimentPath path = experiment_path(text);
-  return path.results / path.name;
-}
-
 int confirm(const ConfirmRequest& request) {
-  const Confirmed confirmed = confirm_results(folder_of(request.results), folder_of(request.again));
+  const Confirmed confirmed = confirm_results(experiment_folder(request.results), experiment_folder(request.again));
   for (const std::string& sentence : confirmed.left_out) {
     std::cerr << "left out: " << printable(sentence) << "\n";
   }

@@ -65,6 +65,8 @@ std::string cost_text(const StepCost& cost) {
     text += "        " + exchange.purpose + ": " + amount(exchange.collectives, "collective") + ", " +
             amount(exchange.bytes, "byte") + "\n";
   }
+  text += "        kernels of a norm site on a GPU: " + std::to_string(cost.forward_kernels) + " forward, " +
+          std::to_string(cost.backward_kernels) + " backward\n";
   text += "        gradients: all parameters once, " + amount(cost.gradient_bytes, "byte") + "\n";
   for (const std::string& note : cost.notes) {
     text += wrapped(note, 8);
@@ -79,6 +81,7 @@ Json cost_json(const StepCost& cost) {
   }
   return {{"norm_sites", cost.norm_sites},
           {"exchanges", exchanges},
+          {"site_kernels", {{"forward", cost.forward_kernels}, {"backward", cost.backward_kernels}}},
           {"gradient_bytes", cost.gradient_bytes},
           {"notes", cost.notes}};
 }

@@ -17,13 +17,9 @@ struct MergeRequest {
   Keep keep = Keep::neither;
 };
 
-std::filesystem::path folder_of(const std::string& text) {
-  const ExperimentPath path = experiment_path(text);
-  return path.results / path.name;
-}
-
 int merge(const MergeRequest& request) {
-  const Merged merged = merge_results(folder_of(request.into), mapped(request.from, folder_of), request.keep);
+  const Merged merged =
+      merge_results(experiment_folder(request.into), mapped(request.from, experiment_folder), request.keep);
   for (const std::string& sentence : merged.left_out)
     std::cerr << "left out: " << printable(sentence) << "\n";
   std::cout << request.into << ": " << merged.added << " runs added, " << merged.replaced << " replaced, "

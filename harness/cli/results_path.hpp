@@ -17,4 +17,9 @@ inline ExperimentPath experiment_path(const std::string& text) {
   return {folder.parent_path(), folder.filename().string()};
 }
 
+inline std::filesystem::path experiment_folder(const std::string& text) {
+  const ExperimentPath path = experiment_path(text);
+  return path.results / path.name;
+}
+
 }  // namespace bnlab

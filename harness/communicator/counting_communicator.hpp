@@ -6,6 +6,7 @@
 #include <torch/types.h>
 
 #include "harness/communicator/communicator.hpp"
+#include "harness/kernel_count.hpp"
 
 namespace bnlab {
 
@@ -18,26 +19,32 @@ class CountingCommunicator : public Communicator {
 
  private:
   void do_all_gather(const at::Tensor& t, at::Tensor& gathered) override {
+    const Uncounted collective;
     gathered.copy_(t.expand_as(gathered));
   }
-  void do_all_reduce(at::Tensor& t) override { t.mul_(size_); }
-  std::unique_ptr<Pending> do_all_reduce_async(at::Tensor& t) override {
+  void do_all_reduce(at::Tensor& t) override {
+    const Uncounted collective;
     t.mul_(size_);
+  }
+  std::unique_ptr<Pending> do_all_reduce_async(at::Tensor& t) override {
+    do_all_reduce(t);
     return std::make_unique<Pending>();
   }
   void do_broadcast(at::Tensor& /*t*/, int /*root*/) override {}
   void do_gather(const at::Tensor& t, at::Tensor& gathered, int root) override {
+    const Uncounted collective;
     if (root == 0) {
       gathered.copy_(t.expand_as(gathered));
     }
   }
   void do_reduce(at::Tensor& t, int root) override {
     if (root == 0) {
-      t.mul_(size_);
+      do_all_reduce(t);
     }
   }
   void do_all_to_all(const at::Tensor& /*t*/, const std::vector<int64_t>& /*send*/,
                      const std::vector<int64_t>& /*receive*/, at::Tensor& received) override {
+    const Uncounted collective;
     received.zero_();
   }
   void do_barrier() override {}

@@ -29,9 +29,10 @@ class CudaRecorder : public GraphRecorder {
       throw;
     } catch (const c10::Error& error) {
       abandon(graph);
-      throw Error(Error::Kind::environment,
-                  std::string("cuda_graph: this training step cannot be recorded; set cuda_graph to false: ") +
-                      error.what_without_backtrace());
+      throw Error(
+          Error::Kind::environment,
+          std::string("cuda_graph: this training step cannot be recorded; set cuda_graph to false: ") +
+              error.what_without_backtrace());
     }
   }
 

@@ -6,6 +6,7 @@
 #include "harness/components/registry.hpp"
 #include "harness/models/model.hpp"
 #include "harness/strategy.hpp"
+#include "harness/training/kernel_counter.hpp"
 #include "harness/training/subject.hpp"
 
 namespace bnlab {
@@ -20,11 +21,13 @@ StepCost count_step(const StepCase& step_case) {
                       step_case.ranks, 0);
   Ledger ledger;
   CountingCommunicator communicator(step_case.ranks, ledger);
-  const auto strategy =
-      Registered<Strategy>::create(step_case.strategy, {.statistics = communicator,
-                                                        .host = communicator,
-                                                        .steps = kSteps,
-                                                        .samples_per_tower = towers.all_samples()});
+  const auto new_strategy = [&] {
+    return Registered<Strategy>::create(step_case.strategy, {.statistics = communicator,
+                                                             .host = communicator,
+                                                             .steps = kSteps,
+                                                             .samples_per_tower = towers.all_samples()});
+  };
+  const auto strategy = new_strategy();
   const auto model = Registered<Model>::create(step_case.model, {{{step_case.height, step_case.width}}});
   ListingMaker layers(*strategy);
   const auto network = model->build(layers, step_case.classes);
@@ -54,6 +57,11 @@ StepCost count_step(const StepCase& step_case) {
     if (traffic.collectives > 0) {
       cost.exchanges.push_back({kPurposeNames[p], traffic.collectives, traffic.bytes});
     }
+  }
+  if (!layers.sites().empty()) {
+    const SiteKernels kernels = count_site_kernels(*new_strategy(), layers.sites().front(), towers);
+    cost.forward_kernels = kernels.forward;
+    cost.backward_kernels = kernels.backward;
   }
   return cost;
 }

@@ -64,7 +64,10 @@ Batch StepGraphs::begin(const Batch& batch, bool repeats) {
     forget();
     return batch;
   }
-  if (recorder_ && same_form(batch.images, batch_.images) && same_form(batch.labels, batch_.labels)) {
+  if (recorder_ && !(same_form(batch.images, batch_.images) && same_form(batch.labels, batch_.labels))) {
+    forget();
+  }
+  if (recorder_) {
     way_ = Way::replayed;
     wait_for_steps(kAhead - 1);
     batch_.images.copy_(batch.images, /*non_blocking=*/true);
@@ -104,11 +107,12 @@ at::Tensor StepGraphs::forward(const std::function<at::Tensor()>& work) {
 
 void StepGraphs::backward() {
   if (way_ == Way::by_itself) {
-    loss_.backward();
+    std::exchange(loss_, at::Tensor()).backward();  // nothing of a pass outlives its step
     return;
   }
   if (way_ == Way::recorded) {
     recorder_->record(Half::backward, [&] { loss_.backward(); });
+    loss_ = loss_.detach();
     gradients_.clear();
     for (const at::Tensor& parameter : parameters_) {
       gradients_.push_back(parameter.grad());
@@ -127,8 +131,8 @@ void StepGraphs::backward() {
     }
     const Traffics now = traffic();
     for (size_t p = 0; p < now.size(); ++p) {
-      world_.ledger().set(static_cast<Purpose>(p), {now[p].collectives + booked_[p].collectives,
-                                                    now[p].bytes + booked_[p].bytes});
+      world_.ledger().set(static_cast<Purpose>(p),
+                          {now[p].collectives + booked_[p].collectives, now[p].bytes + booked_[p].bytes});
     }
   }
   ++replayed_;

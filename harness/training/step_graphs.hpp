@@ -72,7 +72,7 @@ class StepGraphs {
   enum class Way { by_itself, recorded, replayed };
   using Traffics = std::array<Traffic, kPurposeNames.size()>;
 
-  bool nothing_uploaded();             // on any rank, in the last steps
+  bool nothing_uploaded();           // on any rank, in the last steps
   void wait_for_steps(size_t left);  // until so many replayed ones are under way
   Traffics traffic() const;
 
@@ -90,8 +90,8 @@ class StepGraphs {
   int alike_ = 0;             // steps, one after the other, by themselves
   int64_t uploads_ = 0;       // when these began
   Ends ends_;                 // of replayed steps
-  int64_t replayed_ = 0;         // steps, the recorded ones too
-  std::string why_not_;  // the last step was no replay
+  int64_t replayed_ = 0;      // steps, the recorded ones too
+  std::string why_not_;       // the last step was no replay
 };
 
 }  // namespace bnlab
