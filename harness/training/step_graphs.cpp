@@ -60,7 +60,6 @@ Batch StepGraphs::begin(const Batch& batch, bool repeats) {
     return batch;
   }
   if (!repeats) {
-    why_not_ = "a step's work is not that of the step before";
     forget();
     return batch;
   }
@@ -83,10 +82,11 @@ Batch StepGraphs::begin(const Batch& batch, bool repeats) {
     booked_ = traffic();
     return batch_;
   }
-  why_not_ = alike_ == kStepsBefore ? "each step takes other numbers from the host"
-                                    : "no steps that are alike followed each other";
-  if (alike_ == 0 || alike_ == kStepsBefore) {
+  if (alike_ == kStepsBefore) {
+    why_not_ = "each step takes other numbers from the host";
     alike_ = 0;
+  }
+  if (alike_ == 0) {
     uploads_ = uploads;
   }
   ++alike_;

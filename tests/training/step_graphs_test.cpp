@@ -282,7 +282,7 @@ TEST(StepGraphs, MasksOfDropoutComeFromTheHost) {
     const Json model = {
         {"name", "pspnet"}, {"backbone", {{"name", "resnet"}, {"width", 2}}}, {"dropout", 0.5}};
     Training training(spec_of("none", {{"model", model}}), world, done_again(world));
-    for (int64_t step = 0; step < 9; ++step) {
+    for (int64_t step = 0; step < 6; ++step) {
       training.step(step);
     }
     EXPECT_EQ(training.graphs().summary().at("replayed_steps"), 0);
