@@ -24,10 +24,17 @@ Options blocking(int root) {
   return options;
 }
 
+// NCCL gives no work to wait for where the call is blocking: it goes on in the order of the current stream.
+void finish(const WorkPointer& work) {
+  if (work) {
+    work->wait();
+  }
+}
+
 class PendingWork : public Pending {
  public:
   explicit PendingWork(WorkPointer work) : work_(std::move(work)) {}
-  void wait() override { work_->wait(); }
+  void wait() override { finish(work_); }
 
  private:
   WorkPointer work_;
@@ -47,11 +54,11 @@ class C10dCommunicator : public Communicator {
  private:
   void do_all_gather(const at::Tensor& t, at::Tensor& gathered) override {
     at::Tensor sent = t.view(-1), received = gathered.view(-1);
-    backend()._allgather_base(received, sent, blocking<c10d::AllgatherOptions>())->wait();
+    finish(backend()._allgather_base(received, sent, blocking<c10d::AllgatherOptions>()));
   }
   void do_all_reduce(at::Tensor& t) override {
     Tensors tensors{t};
-    backend().allreduce(tensors, blocking<c10d::AllreduceOptions>())->wait();
+    finish(backend().allreduce(tensors, blocking<c10d::AllreduceOptions>()));
   }
   std::unique_ptr<Pending> do_all_reduce_async(at::Tensor& t) override {
     Tensors tensors{t};
@@ -59,7 +66,7 @@ class C10dCommunicator : public Communicator {
   }
   void do_broadcast(at::Tensor& t, int root) override {
     Tensors tensors{t};
-    backend().broadcast(tensors, blocking<c10d::BroadcastOptions>(root))->wait();
+    finish(backend().broadcast(tensors, blocking<c10d::BroadcastOptions>(root)));
   }
   void do_gather(const at::Tensor& t, at::Tensor& gathered, int root) override {
     Tensors sent{t};
@@ -67,19 +74,19 @@ class C10dCommunicator : public Communicator {
     if (gathered.defined()) {
       received.push_back(gathered.unbind(0));
     }
-    backend().gather(received, sent, blocking<c10d::GatherOptions>(root))->wait();
+    finish(backend().gather(received, sent, blocking<c10d::GatherOptions>(root)));
   }
   void do_reduce(at::Tensor& t, int root) override {
     Tensors tensors{t};
-    backend().reduce(tensors, blocking<c10d::ReduceOptions>(root))->wait();
+    finish(backend().reduce(tensors, blocking<c10d::ReduceOptions>(root)));
   }
   void do_all_to_all(const at::Tensor& t, const std::vector<int64_t>& send,
                      const std::vector<int64_t>& receive, at::Tensor& received) override {
     at::Tensor sent = t;  // c10d wants them as variables
     std::vector<int64_t> rows_out = send, rows_in = receive;
-    backend().alltoall_base(received, sent, rows_in, rows_out, blocking<c10d::AllToAllOptions>())->wait();
+    finish(backend().alltoall_base(received, sent, rows_in, rows_out, blocking<c10d::AllToAllOptions>()));
   }
-  void do_barrier() override { backend().barrier()->wait(); }
+  void do_barrier() override { finish(backend().barrier()); }
 
   c10d::Backend& backend() {
     if (!backend_) {

@@ -4,23 +4,55 @@
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
+#include <algorithm>
 #include <memory>
+#include <mutex>
+#include <vector>
 
 namespace bnlab {
 
 // While this lives, its thread works on a stream of its own from the device's pool; on the CPU nothing changes. The
 // default stream is one for all threads of a process: of two ranks on one GPU, the second one's collective would wait
-// there behind the first one's, which in turn waits for it.
+// there behind the first one's, which in turn waits for it. A stream that records a graph takes in whatever else goes to
+// it, so that nobody else may have it.
 class OwnStream {
  public:
   explicit OwnStream(at::Device device) {
-    if (!device.is_cpu()) {
-      guard_ = std::make_unique<c10::StreamGuard>(
-          c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device));
+    if (device.is_cpu()) {
+      return;
     }
+    const c10::impl::VirtualGuardImpl devices(device.type());
+    const std::lock_guard lock(choosing());
+    c10::Stream stream = devices.getStreamFromGlobalPool(device);
+    // The pool hands its streams out in turn, over and over again.
+    for (int i = 0; i < kInPool && std::ranges::count(in_use(), stream) > 0; ++i) {
+      stream = devices.getStreamFromGlobalPool(device);
+    }
+    in_use().push_back(stream);
+    guard_ = std::make_unique<c10::StreamGuard>(stream);
   }
 
+  ~OwnStream() {
+    if (guard_) {
+      const std::lock_guard lock(choosing());
+      in_use().erase(std::ranges::find(in_use(), guard_->current_stream()));
+    }
+  }
+  OwnStream(const OwnStream&) = delete;
+  OwnStream& operator=(const OwnStream&) = delete;
+
  private:
+  static constexpr int kInPool = 32;
+
+  static std::mutex& choosing() {
+    static std::mutex mutex;
+    return mutex;
+  }
+  static std::vector<c10::Stream>& in_use() {
+    static auto& streams = *new std::vector<c10::Stream>;  // threads may end after main()
+    return streams;
+  }
+
   std::unique_ptr<c10::StreamGuard> guard_;  // null on the CPU
 };
 

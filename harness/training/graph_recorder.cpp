@@ -1,10 +1,14 @@
 #include "harness/training/graph_recorder.hpp"
 
 #ifdef USE_C10D_NCCL
+#include <ATen/core/CachingHostAllocator.h>
 #include <ATen/cuda/CUDAGraph.h>
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAFunctions.h>
 #endif
 
 #include <array>
+#include <exception>
 #include <string>
 
 #include "harness/error.hpp"
@@ -19,6 +23,9 @@ class CudaRecorder : public GraphRecorder {
   // Other threads go on as usual meanwhile: the one that makes batches ahead takes pinned memory, and NCCL's watchdog
   // asks for events. (The allocator keeps apart what this stream takes, on whichever thread.)
   void record(Half half, const std::function<void()>& work) override {
+    if (half == Half::forward) {
+      c10::cuda::CUDACachingAllocator::emptyCache();  // a recording cannot use what is cached
+    }
     at::cuda::CUDAGraph& graph = graphs_[static_cast<size_t>(half)];
     graph.capture_begin(pool_, cudaStreamCaptureModeThreadLocal);
     try {
@@ -29,21 +36,39 @@ class CudaRecorder : public GraphRecorder {
       throw;
     } catch (const c10::Error& error) {
       abandon(graph);
-      throw Error(
-          Error::Kind::environment,
-          std::string("cuda_graph: this training step cannot be recorded; set cuda_graph to false: ") +
-              error.what_without_backtrace());
+      throw not_recorded(error.what_without_backtrace());
+    } catch (const std::exception& error) {
+      abandon(graph);
+      throw not_recorded(error.what());
     }
   }
 
   void replay(Half half) override { graphs_[static_cast<size_t>(half)].replay(); }
 
  private:
-  // Else the stream would go on recording.
-  static void abandon(at::cuda::CUDAGraph& graph) {
+  static Error not_recorded(const std::string& why) {
+    return Error(Error::Kind::environment,
+                 "cuda_graph: this training step cannot be recorded; set cuda_graph to false: " + why);
+  }
+
+  // Else the stream would go on recording, and the allocators would go on giving it memory of the pool.
+  void abandon(at::cuda::CUDAGraph& graph) const {
+    const c10::DeviceIndex device = c10::cuda::current_device();
+    if (done([&] { graph.capture_end(); })) {
+      return;
+    }
+    done([&] { c10::cuda::CUDACachingAllocator::endAllocateToPool(device, pool_); });
+    done([&] { c10::cuda::CUDACachingAllocator::releasePool(device, pool_); });
+    done([&] { at::getHostAllocator(at::kCUDA)->end_allocate_to_pool(pool_); });
+    done([&] { at::getHostAllocator(at::kCUDA)->release_pool(pool_); });
+  }
+
+  static bool done(const std::function<void()>& step) {
     try {
-      graph.capture_end();
-    } catch (const c10::Error&) {  // the recording was void already
+      step();
+      return true;
+    } catch (const c10::Error&) {
+      return false;
     }
   }
 

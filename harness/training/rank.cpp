@@ -47,6 +47,7 @@ bool differ_in_prefix_only(const Rendezvous& a, const Rendezvous& b) {
 std::shared_ptr<World> world_for(const RankJob& job, KeptWorld* kept) {
   if (kept != nullptr && kept->world != nullptr) {
     if (job.device == kept->device && differ_in_prefix_only(job.rendezvous, kept->rendezvous)) {
+      kept->world->ledger().clear();
       return std::exchange(kept->world, nullptr);
     }
     leave(*kept);

@@ -50,7 +50,10 @@ StepGraphs::StepGraphs(const RunSpec& spec, std::vector<at::Tensor> parameters, 
       recorders_(spec.cuda_graph ? std::move(recorders) : nullptr),
       ends_(world.device(), std::chrono::duration<double>(timeout_s_)) {
   if (!recorders_) {
-    why_not_ = "there are no graphs on the device " + world.device().str();
+    why_none_ = "there are no graphs on the device " + world.device().str();
+  } else if (spec.gradient_route == GradientRoute::host) {
+    recorders_ = nullptr;  // the host would wait for a replay, without a limit
+    why_none_ = "gradients meet in host memory";
   }
 }
 
@@ -63,28 +66,27 @@ Batch StepGraphs::begin(const Batch& batch, bool repeats) {
     forget();
     return batch;
   }
-  if (recorder_ && !(same_form(batch.images, batch_.images) && same_form(batch.labels, batch_.labels))) {
-    forget();
-  }
   if (recorder_) {
+    TORCH_INTERNAL_ASSERT(same_form(batch.images, batch_.images) && same_form(batch.labels, batch_.labels));
     way_ = Way::replayed;
     wait_for_steps(kAhead - 1);
     batch_.images.copy_(batch.images, /*non_blocking=*/true);
     batch_.labels.copy_(batch.labels, /*non_blocking=*/true);
     return batch_;
   }
-  if (alike_ == kStepsBefore && nothing_uploaded()) {
-    way_ = Way::recorded;
-    recorder_ = recorders_();
-    batch_ = batch;
-    batch_.images = batch.images.clone();
-    batch_.labels = batch.labels.clone();
-    booked_ = traffic();
-    return batch_;
-  }
   if (alike_ == kStepsBefore) {
-    why_not_ = "each step takes other numbers from the host";
-    alike_ = 0;
+    if (nothing_uploaded()) {
+      way_ = Way::recorded;
+      recorder_ = recorders_();
+      batch_ = batch;
+      batch_.images = batch.images.clone();
+      batch_.labels = batch.labels.clone();
+      booked_ = traffic();
+      return batch_;
+    }
+    recorders_ = nullptr;
+    why_none_ = "each step takes other numbers from the host";
+    return batch;
   }
   if (alike_ == 0) {
     uploads_ = uploads;
@@ -142,7 +144,8 @@ void StepGraphs::backward() {
 void StepGraphs::forget() {
   wait_for_steps(0);
   recorder_.reset();
-  loss_ = at::Tensor();  // and with it what the recorded passes keep
+  batch_ = Batch();
+  loss_ = at::Tensor();
   gradients_.clear();
   alike_ = 0;
 }
@@ -155,7 +158,6 @@ bool StepGraphs::nothing_uploaded() {
 
 void StepGraphs::wait_for_steps(size_t left) {
   if (!ends_.wait(left)) {
-    (void)recorder_.release();  // a device that is stuck in it would hold up whoever ends it
     std::ostringstream message;
     message << "a replayed training step has not ended within " << timeout_s_
             << " s (collective_timeout_s); another rank may have gone";
@@ -174,7 +176,7 @@ StepGraphs::Traffics StepGraphs::traffic() const {
 Json StepGraphs::summary() const {
   Json summary = {{"replayed_steps", replayed_}};
   if (replayed_ == 0) {
-    summary["why_none"] = why_not_;
+    summary["why_none"] = why_none_;
   }
   return summary;
 }

@@ -43,7 +43,8 @@ class StepGraphs {
   // Steps that are made one by one before one is recorded: in the first, libraries choose their algorithms.
   static constexpr int kStepsBefore = 3;
   // Replayed steps that the host may be ahead of the device. It waits for the others no longer than the spec's
-  // collective_timeout_s: nobody else notices that another rank takes no part in a replayed exchange.
+  // collective_timeout_s: that another rank takes no part in a replayed exchange is else noticed by the next exchange
+  // outside, if there is one.
   static constexpr size_t kAhead = 2;
 
   // Steps are replayed where the spec asks for it and `recorders` is given. `world` outlives this.
@@ -91,8 +92,8 @@ class StepGraphs {
   int64_t uploads_ = 0;       // when these began
   Ends ends_;                 // of replayed steps
   int64_t replayed_ = 0;      // steps, the recorded ones too
-  std::string why_not_ = "no " + std::to_string(kStepsBefore + 1) +
-                         " steps that are alike followed each other";  // the last step was no replay
+  std::string why_none_ = "no " + std::to_string(kStepsBefore + 1) +
+                          " steps that are alike followed each other";  // the last step was no replay
 };
 
 }  // namespace bnlab

@@ -78,6 +78,7 @@ Trainer::Trainer(const RunSpec& spec, const std::string& data_dir, World& world,
 void Trainer::run() {
   while (steps_done_ < data_.steps() && !diverged()) {
     if (steps_done_ == spec_.warmup_steps) {
+      graphs_.forget();  // the memory that replays work in was taken before
       costs_.begin(steps_done_);
     }
     train_step(steps_done_);
@@ -99,6 +100,7 @@ void Trainer::run() {
       costs_.resume();
     }
   }
+  graphs_.forget();  // NCCL does not shut down before the graphs that its exchanges stand in
 }
 
 bool Trainer::reports(int64_t steps_done) const {

@@ -67,5 +67,45 @@ TEST(LateCommunicator, AGroupThatCannotBeMadeIsAnErrorOfTheCollective) {
   }
 }
 
+// As NCCL does where a call is blocking: its work is in the order of the stream, and nobody has to wait.
+class GivesNoWork : public c10d::Backend {
+ public:
+  using Works = std::vector<std::vector<at::Tensor>>;
+  using Work = c10::intrusive_ptr<c10d::Work>;
+
+  GivesNoWork() : Backend(0, 2) {}
+  const std::string getBackendName() const override { return "gives no work"; }
+  Work broadcast(std::vector<at::Tensor>&, const c10d::BroadcastOptions& o) override { return no(o.asyncOp); }
+  Work allreduce(std::vector<at::Tensor>&, const c10d::AllreduceOptions& o) override { return no(o.asyncOp); }
+  Work reduce(std::vector<at::Tensor>&, const c10d::ReduceOptions& o) override { return no(o.asyncOp); }
+  Work gather(Works&, std::vector<at::Tensor>&, const c10d::GatherOptions& o) override {
+    return no(o.asyncOp);
+  }
+  Work _allgather_base(at::Tensor&, at::Tensor&, const c10d::AllgatherOptions& o) override {
+    return no(o.asyncOp);
+  }
+  Work alltoall_base(at::Tensor&, at::Tensor&, std::vector<int64_t>&, std::vector<int64_t>&,
+                     const c10d::AllToAllOptions& o) override {
+    return no(o.asyncOp);
+  }
+
+ private:
+  static Work no(bool async) { return async ? Work(c10::make_intrusive<DoneAtOnce>()) : Work(); }
+};
+
+TEST(C10dCommunicator, ABlockingCollectiveMayGiveNoWork) {
+  Ledger ledger;
+  const auto ranks = make_c10d_communicator(c10::make_intrusive<GivesNoWork>(), ledger, "statistics");
+  at::Tensor t = at::ones({2}, at::kDouble);
+  ranks->all_gather(t, Purpose::control);
+  ranks->all_reduce(t, Purpose::control);
+  ranks->all_reduce_async(t, Purpose::control)->wait();
+  ranks->broadcast(t, 0, Purpose::control);
+  ranks->gather(t, 0, Purpose::control);
+  ranks->reduce(t, 0, Purpose::control);
+  ranks->all_to_all(t, {1, 1}, {1, 1}, Purpose::control);
+  EXPECT_EQ(ledger.of(Purpose::control).collectives, 7);
+}
+
 }  // namespace
 }  // namespace bnlab

@@ -40,6 +40,14 @@ TEST(OwnStream, TheOneBeforeComesBack) {
   EXPECT_EQ(made_up::current_device, 0);
 }
 
+TEST(OwnStream, IsNobodyElsesHoweverOftenThePoolGoesRound) {
+  const OwnStream own(made_up::kDevice);
+  const c10::StreamId first = made_up::current_stream;
+  made_up::streams_handed_out = first - 1;  // the next from the pool
+  const OwnStream other(made_up::kDevice);
+  EXPECT_NE(made_up::current_stream, first);
+}
+
 TEST(OwnStream, TheCpuHasNone) {
   const c10::StreamId before = made_up::streams_handed_out;
   const OwnStream own(at::kCPU);
