@@ -7,7 +7,8 @@
 //              dx = gamma r s (g - A/N - (x - m) s^2 B/N), A = sum g, B = sum g (x - m) over the set
 //
 // The sweeps over the activations and the two finish steps are operations of kernels/; where nothing is exchanged
-// between a sweep and its finish, they are one (kernels/own.hpp).
+// between a sweep and its finish, they are one (kernels/own.hpp). On a GPU a site takes two kernels forward and two
+// backward, or three and three beside its exchanges.
 #include "strategies/engine/bn_layer.hpp"
 
 #include <torch/types.h>
@@ -53,25 +54,21 @@ class BatchPass : public NormPass {
   kernels::Coefficients forward(const at::Tensor& x, const at::Tensor& weight,
                                 const at::Tensor& bias) override {
     if (!pool_) {
-      const auto update = pass_.mode == Mode::train ? statistics_->begin_step(sets_) : std::nullopt;
-      const auto [rows, coefficients] =
-          kernels::own_forward(x, offsets(), rules_.eps, rules_.mean_only, weight, bias, renorm(), update);
-      rows_ = rows;
+      const auto [rows, coefficients] = kernels::own_forward(x, offsets(), rules_.eps, rules_.mean_only,
+                                                             weight, bias, renorm(), begin_step());
       forward_ = coefficients;
-      remember(rows, {}, 0);
+      remember(rows);
       return forward_;
     }
     const at::ScalarType precision = statistics_->mean().scalar_type();
     const at::Tensor own = kernels::moments(x, offsets());  // [S, 1 + 2C]
-    const at::Tensor pooled =
-        at_site(site_, [&] { return pool_->moments(own, x, precision); });  // [K, 1 + 2C]
-    rows_ = pool_->local_rows(pooled);
-    forward_ =
-        kernels::finish_forward(rows_, rules_.eps, rules_.mean_only, weight, bias, precision, renorm());
+    const kernels::Exchanged met = at_site(site_, [&] { return pool_->moments(own, x, precision); });
+    forward_ = kernels::pooled_forward(met, rules_.merge, rules_.eps, rules_.mean_only, weight, bias,
+                                       precision, renorm(), begin_step());
     if (rules_.merge == Merge::averaged) {
       own_mean_ = Moments(own).mean.to(precision);
     }
-    remember(own, pooled, pool_->group());
+    remember(own);
     return forward_;
   }
 
@@ -79,19 +76,23 @@ class BatchPass : public NormPass {
                                          const at::Tensor& weight) override {
     if (rules_.gradient != Gradient::full || !pool_) {
       return about_own_mean(kernels::own_backward(incoming, forward_, rules_.gradient != Gradient::stopped,
-                                                  rows_, rules_.mean_only, weight));
+                                                  rules_.mean_only, weight));
     }
     const at::Tensor own = incoming.sums(forward_.mean);  // [S, 2, C]
-    const at::Tensor shared = at_site(site_, [&] { return pool_->local_rows(pool_->sums(own, incoming)); });
-    return about_own_mean(kernels::finish_backward(forward_, own, shared, rows_, rules_.mean_only, weight));
+    const kernels::Exchanged met = at_site(site_, [&] { return pool_->sums(own, incoming); });
+    return about_own_mean(kernels::pooled_backward(forward_, own, met, rules_.mean_only, weight));
   }
 
  private:
-  void remember(const at::Tensor& own, const at::Tensor& pooled, int64_t group) {
+  std::optional<kernels::PairStep> begin_step() {
+    return pass_.mode == Mode::train ? statistics_->begin_step(sets_, pass_.towers) : std::nullopt;
+  }
+
+  void remember(const at::Tensor& own) {
     if (pass_.mode == Mode::calibrate) {
       statistics_->collect(own);
     } else if (pass_.mode == Mode::train) {
-      at_site(site_, [&] { statistics_->remember(own, pooled, group, sets_, pass_.towers); });
+      at_site(site_, [&] { statistics_->remember(own, sets_, pass_.towers); });
     }
   }
 
@@ -117,7 +118,6 @@ class BatchPass : public NormPass {
   Sets sets_;
   std::shared_ptr<SiteStatistics> statistics_;
   std::optional<Pool> pool_;
-  at::Tensor rows_;      // [S, 1 + 2C]: the moments that normalise each set
   at::Tensor own_mean_;  // [S, C], with Merge::averaged
   kernels::Coefficients forward_;
 };
@@ -140,8 +140,7 @@ class RunningPass : public NormPass {
 
   kernels::BackwardCoefficients backward(const kernels::Incoming& incoming,
                                          const at::Tensor& weight) override {
-    return kernels::own_backward(incoming, forward_, /*through_moments=*/false, /*rows=*/{}, rules_.mean_only,
-                                 weight);
+    return kernels::own_backward(incoming, forward_, /*through_moments=*/false, rules_.mean_only, weight);
   }
 
  private:

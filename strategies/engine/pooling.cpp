@@ -29,12 +29,12 @@ Pool::Pool(const Rules& rules, const Pass& pass, const Sets& sets, const Strateg
       group_(rules.group(pass.towers)),
       groups_(pass.towers.count() / group_) {}
 
-at::Tensor Pool::moments(const at::Tensor& own, const at::Tensor& x, at::ScalarType statistics) {
+kernels::Exchanged Pool::moments(const at::Tensor& own, const at::Tensor& x, at::ScalarType statistics) {
   const Merger merge = [&](const at::Tensor& all) {
     return kernels::merge_moments(all, group_, rules_.merge, statistics);
   };
   if (route_ == Route::all_reduce) {
-    return reduce_moments(own, statistics);
+    return exchanged(reduce_moments(own, statistics), /*merged=*/true);
   }
   if (route_ == Route::gather_activations) {
     all_x_ = gather_rows(x);
@@ -42,19 +42,17 @@ at::Tensor Pool::moments(const at::Tensor& own, const at::Tensor& x, at::ScalarT
     const at::Tensor merged = from_rank0(here ? merge(kernels::moments(all_x_, all_offsets())) : at::Tensor(),
                                          with_first(groups_, own.sizes()), own.options());
     means_ = Moments(merged).mean.to(statistics);
-    return merged;
+    return exchanged(merged, /*merged=*/true);
   }
   return meet(own, merge);
 }
 
-at::Tensor Pool::sums(const at::Tensor& own, const kernels::Incoming& incoming) {
-  const Merger merge = [&](const at::Tensor& all) {
-    return all.reshape({groups_, group_, all.size(1), all.size(2)}).sum(1);
-  };
+kernels::Exchanged Pool::sums(const at::Tensor& own, const kernels::Incoming& incoming) {
+  const Merger merge = [&](const at::Tensor& all) { return kernels::merge_sums(all, group_); };
   if (route_ == Route::all_reduce) {
     at::Tensor sums = sum_by_group(own);
     statistics_.all_reduce(sums, Purpose::statistics);
-    return sums;
+    return exchanged(sums, /*merged=*/true);
   }
   if (route_ == Route::gather_activations) {
     const at::Tensor all_g = gather_rows(incoming.g());
@@ -63,24 +61,28 @@ at::Tensor Pool::sums(const at::Tensor& own, const kernels::Incoming& incoming) 
       const at::Tensor mean = means_.repeat_interleave(group_, 0).contiguous();
       sums = merge(kernels::backward_sums(all_g, all_x_, {}, all_offsets(), mean, Activation::none));
     }
-    return from_rank0(sums, with_first(groups_, own.sizes()), own.options());
+    return exchanged(from_rank0(sums, with_first(groups_, own.sizes()), own.options()), /*merged=*/true);
   }
   return meet(own, merge);
 }
 
-at::Tensor Pool::meet(const at::Tensor& own, const Merger& merge) {
+kernels::Exchanged Pool::exchanged(const at::Tensor& rows, bool merged) const {
+  return {rows, merged, group_, towers_.first(), towers_.per_rank()};
+}
+
+kernels::Exchanged Pool::meet(const at::Tensor& own, const Merger& merge) {
   switch (route_) {
     case Route::host: {
       const at::Tensor all = host_.all_gather(own.cpu(), Purpose::statistics);
-      return merge(all.flatten(0, 1)).to(own.device());
+      return exchanged(merge(all.flatten(0, 1)).to(own.device()), /*merged=*/true);
     }
     case Route::reduce_broadcast: {
       const at::Tensor all = statistics_.gather(own, 0, Purpose::statistics);
-      return from_rank0(statistics_.rank() == 0 ? merge(all.flatten(0, 1)) : at::Tensor(),
-                        with_first(groups_, own.sizes()), own.options());
+      const at::Tensor merged = statistics_.rank() == 0 ? merge(all.flatten(0, 1)) : at::Tensor();
+      return exchanged(from_rank0(merged, with_first(groups_, own.sizes()), own.options()), /*merged=*/true);
     }
     default:
-      return merge(statistics_.all_gather(own, Purpose::statistics).flatten(0, 1));
+      return exchanged(statistics_.all_gather(own, Purpose::statistics).flatten(0, 1), /*merged=*/false);
   }
 }
 

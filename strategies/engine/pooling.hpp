@@ -20,28 +20,25 @@ class Pool {
  public:
   Pool(const Rules& rules, const Pass& pass, const Sets& sets, const Strategy::Context& context);
 
-  int64_t group() const { return group_; }  // towers in each of the K groups
-
-  // own: moments of this rank's towers [G, 1 + 2C] float64, taken from x. Returns [K, 1 + 2C], the same bits
-  // on every rank. `statistics`: the statistics' precision. One exchange (gather_activations and
+  // own: moments of this rank's towers [G, 1 + 2C] float64, taken from x. Returns rows of moments, the same
+  // bits on every rank. `statistics`: the statistics' precision. One exchange (gather_activations and
   // reduce_broadcast: there and back).
-  at::Tensor moments(const at::Tensor& own, const at::Tensor& x, at::ScalarType statistics);
+  kernels::Exchanged moments(const at::Tensor& own, const at::Tensor& x, at::ScalarType statistics);
 
-  // own: [G, 2, C], sums about the means that moments() returned. Returns [K, 2, C], in the precision in which
+  // own: [G, 2, C], sums about the means of the moments that met. Returns rows [2, C], in the precision in which
   // they come.
-  at::Tensor sums(const at::Tensor& own, const kernels::Incoming& incoming);
-
-  // Rows of [K, ...] for this rank's towers: [G, ...].
-  at::Tensor local_rows(const at::Tensor& groups) const;
+  kernels::Exchanged sums(const at::Tensor& own, const kernels::Incoming& incoming);
 
  private:
   using Merger = std::function<at::Tensor(const at::Tensor&)>;  // [T, ...] -> [K, ...]
 
-  at::Tensor meet(const at::Tensor& own, const Merger& merge);
+  kernels::Exchanged exchanged(const at::Tensor& rows, bool merged) const;
+  kernels::Exchanged meet(const at::Tensor& own, const Merger& merge);
   at::Tensor reduce_moments(const at::Tensor& own, at::ScalarType statistics);
   at::Tensor reduce_e_x2(const at::Tensor& own, at::ScalarType statistics);
-  at::Tensor sum_by_group(const at::Tensor& own) const;  // [G, ...] -> [K, ...], zero for groups elsewhere
-  at::Tensor gather_rows(const at::Tensor& x);           // of all ranks, on rank 0
+  at::Tensor sum_by_group(const at::Tensor& own) const;   // [G, ...] -> [K, ...], zero for groups elsewhere
+  at::Tensor local_rows(const at::Tensor& groups) const;  // of [K, ...], for this rank's towers: [G, ...]
+  at::Tensor gather_rows(const at::Tensor& x);            // of all ranks, on rank 0
   kernels::Offsets all_offsets() const;
   at::Tensor from_rank0(at::Tensor merged, at::IntArrayRef shape, const at::TensorOptions& options);
 

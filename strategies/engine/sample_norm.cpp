@@ -30,7 +30,7 @@ class SamplePass : public NormPass {
     mean_ = by_channel(group_mean).to(statistics_);
     const at::Tensor scale = weight.defined() ? invstd_ * weight : invstd_;
     const at::Tensor shift = bias.defined() ? bias.unsqueeze(0).expand_as(scale) : at::zeros_like(scale);
-    return {mean_, invstd_, scale, shift, {}, {}};
+    return {mean_, invstd_, scale, shift, {}, {}, {}};
   }
 
   // With A, B the sums over a group's channels of gamma sum g and gamma sum g (x - m):

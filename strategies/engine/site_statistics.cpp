@@ -86,19 +86,30 @@ void SiteStatistics::start_from_buffers() {
   }
 }
 
-bool SiteStatistics::saved_by_own_sets() const {
-  return rules_.remember != Remember::pooled && saved_.holding() != Holding::whole;
+bool SiteStatistics::saved_by_normalising() const {
+  return rules_.normalise_by == NormaliseBy::pooled ||
+         (rules_.remember != Remember::pooled && saved_.holding() != Holding::whole);
 }
 
-std::optional<kernels::PairStep> SiteStatistics::begin_step(const Sets& sets) {
+at::Tensor SiteStatistics::counted_once() const {
+  const bool whole = saved_.holding() == Holding::whole;
+  return whole && communicator_.rank() != 0 ? at::Tensor() : nonfinite_;
+}
+
+std::optional<kernels::PairStep> SiteStatistics::begin_step(const Sets& sets, const Towers& towers) {
   const at::NoGradGuard no_grad;
+  if (!saved_by_normalising()) {
+    return std::nullopt;
+  }
+  if (rules_.normalise_by == NormaliseBy::pooled) {
+    const std::vector<int64_t> elements = sums_of_groups(sets.towers, rules_.group(towers));
+    return saved_.begin_update(static_cast<int64_t>(elements.size()), elements, 0, counted_once());
+  }
   const auto rows = static_cast<int64_t>(sets.offsets.size()) - 1;
-  return saved_by_own_sets() ? saved_.begin_update(rows, sets.elements, sets.first, nonfinite_)
-                             : std::nullopt;
+  return saved_.begin_update(rows, sets.elements, sets.first, counted_once());
 }
 
-void SiteStatistics::remember(const at::Tensor& own, const at::Tensor& pooled, int64_t group,
-                              const Sets& sets, const Towers& towers) {
+void SiteStatistics::remember(const at::Tensor& own, const Sets& sets, const Towers& towers) {
   const at::NoGradGuard no_grad;
   at::Tensor of_towers;  // [G, 1 + 2C]
   const auto own_towers = [&]() -> const at::Tensor& {
@@ -119,14 +130,12 @@ void SiteStatistics::remember(const at::Tensor& own, const at::Tensor& pooled, i
   };
   const std::vector<int64_t> total = {std::accumulate(sets.towers.begin(), sets.towers.end(), int64_t{0})};
 
-  const bool whole = saved_.holding() == Holding::whole;
-  const at::Tensor counted = whole && communicator_.rank() != 0 ? at::Tensor() : nonfinite_;
-  if (pooled.defined()) {
-    saved_.update(pooled, sums_of_groups(sets.towers, group), 0, counted);
-  } else if (rules_.remember == Remember::pooled) {
-    saved_.update(merged(Purpose::statistics), total, 0, counted);
-  } else if (!saved_by_own_sets()) {
-    saved_.update(all_towers(Purpose::statistics), sets.towers, 0, counted);
+  if (!saved_by_normalising()) {
+    if (rules_.remember == Remember::pooled) {
+      saved_.update(merged(Purpose::statistics), total, 0, counted_once());
+    } else {
+      saved_.update(all_towers(Purpose::statistics), sets.towers, 0, counted_once());
+    }
   }
   for (auto& [population, shadow] : shadows_) {
     if (population.kind == Population::Kind::pooled) {

@@ -31,14 +31,13 @@ class SiteStatistics {
   const at::Tensor& mean() const { return mean_; }
   const at::Tensor& var() const { return var_; }
 
-  // A training step begins with this where the moments are not pooled: the update of the saved pair by the moments
-  // of this rank's own sets, which the caller owes as soon as they are known. None where there is nothing to do, or
-  // where the pair needs the moments of other ranks.
-  std::optional<kernels::PairStep> begin_step(const Sets& sets);
-  // The rest of a training step. own: moments of this rank's sets [S, 1 + 2C]; pooled: of groups of `group` towers
-  // [K, 1 + 2C], or undefined. At most one exchange, where a pair needs the moments of all towers.
-  void remember(const at::Tensor& own, const at::Tensor& pooled, int64_t group, const Sets& sets,
-                const Towers& towers);
+  // A training step begins with this: the update of the saved pair by the moments that normalise, which the caller
+  // owes as soon as they are known: of all groups of towers where they are pooled, else of this rank's own sets. None
+  // where there is nothing to do, or where the pair needs other moments than those.
+  std::optional<kernels::PairStep> begin_step(const Sets& sets, const Towers& towers);
+  // The rest of a training step. own: moments of this rank's sets [S, 1 + 2C]. At most one exchange, where a pair
+  // needs the moments of all towers.
+  void remember(const at::Tensor& own, const Sets& sets, const Towers& towers);
   // A pass in Mode::calibrate, and what was collected since the last call: [1 + 3C] float64, the moments of all sets of this
   // rank together, and the sum of the M2 of each of them.
   void collect(const at::Tensor& own);
@@ -52,7 +51,9 @@ class SiteStatistics {
   int64_t nonfinite_channels() const { return nonfinite_.item<int64_t>(); }
 
  private:
-  bool saved_by_own_sets() const;  // where the moments are not pooled
+  bool saved_by_normalising()
+      const;                        // whether the moments that normalise are those that the saved pair takes
+  at::Tensor counted_once() const;  // nonfinite_, or undefined where another rank counts the same
 
   Rules rules_;
   Communicator& communicator_;

@@ -93,18 +93,19 @@ void apply_any(const Layout& layout, const Offsets& offsets, const Arguments<T>&
   }
 }
 
+template <template <class, bool, int> class Op, class T, bool kRows, class After>
+void reduce_in(const Layout& layout, const Offsets& offsets, const Arguments<T>& in, at::Tensor& out,
+               const After& after) {
+  constexpr int V = 16 / sizeof(T);
+  (vectors_fit(layout, in) ? launch_reduce<Op, T, kRows, V> : launch_reduce<Op, T, kRows, 1>)(layout, offsets,
+                                                                                              in, out, after);
+}
+
 template <template <class, bool, int> class Op, class T, class After>
 void reduce_any(const Layout& layout, const Offsets& offsets, const Arguments<T>& in, at::Tensor& out,
                 const After& after) {
-  constexpr int V = 16 / sizeof(T);
-  const bool vectors = vectors_fit(layout, in);
-  if (layout.channels_last) {
-    (vectors ? launch_reduce<Op, T, true, V> : launch_reduce<Op, T, true, 1>)(layout, offsets, in, out,
-                                                                              after);
-  } else {
-    (vectors ? launch_reduce<Op, T, false, V> : launch_reduce<Op, T, false, 1>)(layout, offsets, in, out,
-                                                                                after);
-  }
+  (layout.channels_last ? reduce_in<Op, T, true, After> : reduce_in<Op, T, false, After>)(layout, offsets, in,
+                                                                                          out, after);
 }
 
 template <class T>
@@ -178,12 +179,14 @@ void backward_sums(const Layout& layout, const Offsets& offsets, const Backward&
     AfterSums<A> after{};
     if (backward != nullptr) after = {backward->body<A>(), true};
     // Three constants and two sums for each of 8 channels are more than the registers of a thread hold.
-    const bool fits = sizeof(T) > 2 || !layout.channels_last;
-    const Arguments<T> arguments = backward_arguments<T>(in, fits);
-    if (arguments.scale != nullptr) {
+    constexpr bool kFitsInRows = sizeof(T) > 2;
+    const Arguments<T> arguments = backward_arguments<T>(in, kFitsInRows || !layout.channels_last);
+    if (arguments.scale == nullptr) {
+      reduce_any<Sums, T>(layout, offsets, arguments, out, after);
+    } else if constexpr (kFitsInRows) {
       reduce_any<SumsFromInput, T>(layout, offsets, arguments, out, after);
     } else {
-      reduce_any<Sums, T>(layout, offsets, arguments, out, after);
+      reduce_in<SumsFromInput, T, false>(layout, offsets, arguments, out, after);
     }
   });
 }

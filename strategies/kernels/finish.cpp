@@ -37,61 +37,95 @@ auto in_precision(at::ScalarType statistics, const Work& work) {
   return statistics == at::kDouble ? work(double()) : work(float());
 }
 
+BackwardCoefficients run(const BackwardStep& step) {
+  in_precision(step.own.scalar_type(),
+               [&](auto zero) { each_channel(step.body<decltype(zero)>(), step.own.size(2), step.own); });
+  return step.out;
+}
+
+Tensor empty_groups(const Tensor& rows, int64_t group) {
+  return at::empty({rows.size(0) / group, rows.size(1)}, rows.options());
+}
+
+Sharing sharing_of(const Exchanged& met) {
+  return {static_cast<unsigned>(met.first), static_cast<unsigned>(met.group)};
+}
+
 }  // namespace
 
 Tensor merge_moments(const Tensor& rows, int64_t group, Merge merge, at::ScalarType statistics) {
-  const Rows in = rows_of(rows);
-  const int64_t groups = rows.size(0) / group;
-  const Tensor out = at::empty({groups, rows.size(1)}, rows.options());
+  const Tensor out = empty_groups(rows, group);
   in_precision(statistics, [&](auto zero) {
-    each_channel(MergeMoments<decltype(zero)>{in, written<double>(out), groups, group, merge == Merge::chan,
-                                              merge == Merge::e_x2},
-                 in.channels, rows);
+    each_channel(merge_body<decltype(zero)>(rows, group, merge, out), rows_of(rows).channels, rows);
   });
   return out;
 }
 
-ForwardStep forward_step(const Tensor& rows, double eps, bool mean_only, const Tensor& weight,
-                         const Tensor& bias, at::ScalarType statistics, const std::optional<Renorm>& renorm) {
+ForwardStep forward_step(const Tensor& rows, int64_t sets, Sharing sharing, double eps, bool mean_only,
+                         const Tensor& weight, const Tensor& bias, at::ScalarType statistics,
+                         const std::optional<Renorm>& renorm) {
   const Tensor all =
-      at::empty({renorm ? 6 : 4, rows.size(0), rows_of(rows).channels}, rows.options().dtype(statistics));
-  Coefficients k{all[0], all[1], all[2], all[3], {}, {}};
+      at::empty({renorm ? 7 : 5, sets, rows_of(rows).channels}, rows.options().dtype(statistics));
+  Coefficients k{all[0], all[1], all[2], all[3], all[4], {}, {}};
   if (renorm) {
-    k.r = all[4];
-    k.d = all[5];
+    k.r = all[5];
+    k.d = all[6];
   }
-  return {rows, eps, mean_only, weight, bias, renorm.value_or(Renorm()), k};
+  return {rows, sharing, eps, mean_only, weight, bias, renorm.value_or(Renorm()), k};
 }
 
 Coefficients finish_forward(const Tensor& rows, double eps, bool mean_only, const Tensor& weight,
                             const Tensor& bias, at::ScalarType statistics,
                             const std::optional<Renorm>& renorm) {
-  const ForwardStep step = forward_step(rows, eps, mean_only, weight, bias, statistics, renorm);
+  const ForwardStep step =
+      forward_step(rows, rows.size(0), {}, eps, mean_only, weight, bias, statistics, renorm);
   in_precision(statistics,
                [&](auto zero) { each_channel(step.body<decltype(zero)>(), rows_of(rows).channels, rows); });
   return step.out;
 }
 
+Coefficients pooled_forward(const Exchanged& met, Merge merge, double eps, bool mean_only,
+                            const Tensor& weight, const Tensor& bias, at::ScalarType statistics,
+                            const std::optional<Renorm>& renorm, const std::optional<PairStep>& pair) {
+  const Tensor rows = met.merged ? met.rows : empty_groups(met.rows, met.group);
+  const ForwardStep step =
+      forward_step(rows, met.sets, sharing_of(met), eps, mean_only, weight, bias, statistics, renorm);
+  in_precision(statistics, [&](auto zero) {
+    using T = decltype(zero);
+    PooledForwardSteps<T> steps{!met.merged, pair.has_value(), {}, step.body<T>(), {}};
+    if (steps.merges) steps.merge = merge_body<T>(met.rows, met.group, merge, rows);
+    if (steps.updates) steps.pair = pair_body<T>(*pair, rows);
+    each_channel(steps, rows_of(rows).channels, rows);
+  });
+  return step.out;
+}
+
 BackwardStep backward_step(const Coefficients& forward, const Tensor& own, const Tensor& shared,
-                           const Tensor& rows, bool mean_only, const Tensor& weight) {
+                           int64_t summands, Sharing sharing, bool mean_only, const Tensor& weight) {
   const int64_t sets = own.size(0), channels = own.size(2);
   const Tensor all = at::empty({3, sets, channels}, own.options());
   const Tensor of_parameters = at::empty({2, channels}, own.options());
-  return {forward,
-          own,
-          shared,
-          rows,
-          mean_only,
-          weight,
-          {forward.mean, all[0], all[1], all[2], of_parameters[0], of_parameters[1]}};
+  return {
+      forward, own,       shared, summands,
+      sharing, mean_only, weight, {forward.mean, all[0], all[1], all[2], of_parameters[0], of_parameters[1]}};
 }
 
 BackwardCoefficients finish_backward(const Coefficients& forward, const Tensor& own, const Tensor& shared,
-                                     const Tensor& rows, bool mean_only, const Tensor& weight) {
-  const BackwardStep step = backward_step(forward, own, shared, rows, mean_only, weight);
-  in_precision(own.scalar_type(),
-               [&](auto zero) { each_channel(step.body<decltype(zero)>(), own.size(2), own); });
-  return step.out;
+                                     bool mean_only, const Tensor& weight) {
+  return run(backward_step(forward, own, shared, /*summands=*/1, {}, mean_only, weight));
+}
+
+Tensor merge_sums(const Tensor& sums, int64_t group) {
+  return sums.reshape({sums.size(0) / group, group, sums.size(1), sums.size(2)}).sum(1);
+}
+
+BackwardCoefficients pooled_backward(const Coefficients& forward, const Tensor& own, const Exchanged& met,
+                                     bool mean_only, const Tensor& weight) {
+  if (met.merged || !met.rows.is_cuda()) {
+    const Tensor sums = met.merged ? met.rows : merge_sums(met.rows, met.group);
+    return run(backward_step(forward, own, sums, /*summands=*/1, sharing_of(met), mean_only, weight));
+  }
+  return run(backward_step(forward, own, met.rows, met.group, sharing_of(met), mean_only, weight));
 }
 
 void update_pair(const PairStep& step, const Tensor& rows) {

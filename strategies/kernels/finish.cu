@@ -33,6 +33,8 @@ template void each_channel(const FinishForward<float>&, int64_t, at::Device);
 template void each_channel(const FinishForward<double>&, int64_t, at::Device);
 template void each_channel(const FinishBackward<float>&, int64_t, at::Device);
 template void each_channel(const FinishBackward<double>&, int64_t, at::Device);
+template void each_channel(const PooledForwardSteps<float>&, int64_t, at::Device);
+template void each_channel(const PooledForwardSteps<double>&, int64_t, at::Device);
 template void each_channel(const UpdatePair<float>&, int64_t, at::Device);
 template void each_channel(const UpdatePair<double>&, int64_t, at::Device);
 

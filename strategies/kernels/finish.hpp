@@ -36,7 +36,8 @@ struct Renorm {
 // y = (x - mean) scale + shift. All [S, C] in the statistics' precision.
 struct Coefficients {
   at::Tensor mean, invstd, scale, shift;
-  at::Tensor r, d;  // undefined without renormalisation
+  at::Tensor count;  // n, or 1 of an empty set; the same in every channel
+  at::Tensor r, d;   // undefined without renormalisation
 };
 
 // rows: [S, 1 + 2C], the moments that normalise each set; weight, bias: [C], or undefined (1 and 0).
@@ -52,12 +53,10 @@ struct BackwardCoefficients {
 };
 
 // own: [S, 2, C], A = sum g and B = sum g (x - mean) of each set of this rank; shared: the same over all that
-// shares its moments, or undefined where no gradient passes through the moments (b = c = 0); rows: as above,
-// of which only n is read, and only with `shared`.
+// shares its moments, or undefined where no gradient passes through the moments (b = c = 0).
 //   a = gamma r s, c = -a A/N, b = -a s^2 B/N (0 with mean_only); dweight = sum r s B + d A, dbias = sum A
 BackwardCoefficients finish_backward(const Coefficients& forward, const at::Tensor& own,
-                                     const at::Tensor& shared, const at::Tensor& rows, bool mean_only,
-                                     const at::Tensor& weight);
+                                     const at::Tensor& shared, bool mean_only, const at::Tensor& weight);
 
 // held <- decay held + sum over rows of weights[0] (mean, unbiased variance), in place. held: [2, C];
 // weights: float64 [2, R] on the same device, the weight of each row and whether it takes part (its values
@@ -69,5 +68,29 @@ struct PairStep {
   at::Tensor nonfinite, spoiled;
 };
 void update_pair(const PairStep& step, const at::Tensor& rows);
+
+// Groups of `group` consecutive sums added up: [T, 2, C] -> [T / group, 2, C].
+at::Tensor merge_sums(const at::Tensor& sums, int64_t group);
+
+// What an exchange of moments or of sums gave to a rank whose sets are the towers `first` to first + sets - 1.
+struct Exchanged {
+  at::Tensor rows;  // [T, ...]: of every tower; or [T / group, ...]: of every group, if they are merged
+  bool merged;
+  int64_t group;  // consecutive towers in each
+  int64_t first, sets;
+};
+
+// A site whose moments are exchanged takes one step after each exchange, which is one launch on CUDA, so that beside the
+// exchanges it takes three kernels forward and three backward.
+//
+// merge_moments where they are not merged, then finish_forward with the moments of each set's group, then update_pair with
+// those of all groups where a pair is given.
+Coefficients pooled_forward(const Exchanged& met, Merge merge, double eps, bool mean_only,
+                            const at::Tensor& weight, const at::Tensor& bias, at::ScalarType statistics,
+                            const std::optional<Renorm>& renorm, const std::optional<PairStep>& pair);
+// merge_sums where they are not merged (on CUDA in the order of the towers), then finish_backward with the sums of each set's
+// group.
+BackwardCoefficients pooled_backward(const Coefficients& forward, const at::Tensor& own, const Exchanged& met,
+                                     bool mean_only, const at::Tensor& weight);
 
 }  // namespace bnlab::kernels

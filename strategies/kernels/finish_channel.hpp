@@ -22,6 +22,14 @@ struct Rows {
   BNLAB_BOTH double m2(int64_t row, int64_t c) const { return data[row * stride + 1 + channels + c]; }
 };
 
+// Which row holds what a set takes: `size` consecutive sets share one. Known to every thread, so that it costs no launch.
+struct Sharing {
+  unsigned first = 0;  // this rank's first set
+  unsigned size = 1;
+
+  BNLAB_BOTH int64_t row(int64_t set) const { return (first + static_cast<unsigned>(set)) / size; }
+};
+
 BNLAB_BOTH inline double at_least_one(double n) {
   return n < 1 ? 1 : n;
 }
@@ -45,9 +53,7 @@ struct MergeMoments {
       for (int64_t i = k * group; i < (k + 1) * group; ++i) {
         count += in.count(i);
       }
-      if (c == 0) {
-        row[0] = count;
-      }
+      row[0] = count;  // every channel writes the same, and then need not wait for another's
       e_x2 ? by_squares(k, c, count, row) : by_deviations(k, c, count, row);
     }
   }
@@ -84,25 +90,27 @@ template <class T>
 struct FinishForward {
   Rows in;
   int64_t sets;
+  Sharing sharing;  // of the rows
   double eps;
   bool mean_only;
   const T *weight, *bias;  // null: 1 and 0
   const T* pair;           // null: no renormalisation
   double r_max, d_max;
-  T *mean, *invstd, *scale, *shift, *r, *d;  // [sets, C]
+  T *mean, *invstd, *scale, *shift, *count, *r, *d;  // [sets, C]
 
   BNLAB_BOTH void operator()(int64_t c) const {
     for (int64_t s = 0; s < sets; ++s) {
-      const int64_t i = s * in.channels + c;
-      const double var = in.m2(s, c) / at_least_one(in.count(s)) + eps;
-      mean[i] = static_cast<T>(in.mean(s, c));
+      const int64_t i = s * in.channels + c, row = sharing.row(s);
+      const double n = at_least_one(in.count(row)), var = in.m2(row, c) / n + eps;
+      count[i] = static_cast<T>(n);
+      mean[i] = static_cast<T>(in.mean(row, c));
       invstd[i] = mean_only ? T(1) : static_cast<T>(1.0 / sqrt(var));
       T factor = invstd[i], offset = bias == nullptr ? T(0) : bias[c];
       if (pair != nullptr) {
         const double deviation = sqrt(static_cast<double>(pair[in.channels + c]) + eps);
         r[i] = static_cast<T>(clip(sqrt(var) / deviation, 1 / r_max, r_max));
         d[i] =
-            static_cast<T>(clip((in.mean(s, c) - static_cast<double>(pair[c])) / deviation, -d_max, d_max));
+            static_cast<T>(clip((in.mean(row, c) - static_cast<double>(pair[c])) / deviation, -d_max, d_max));
         factor = factor * r[i];
         offset = offset + (weight == nullptr ? d[i] : d[i] * weight[c]);
       }
@@ -114,20 +122,23 @@ struct FinishForward {
 
 template <class T>
 struct FinishBackward {
-  Rows in;
-  int64_t sets;
+  int64_t sets, channels;
   bool mean_only;
-  const T *own, *shared;    // [sets, 2, C]; shared null: nothing passes through the moments
-  int64_t shared_stride;    // from set to set; 0 where all share one row
-  const T *invstd, *r, *d;  // [sets, C]; r and d null: no renormalisation
+  const T* own;             // [sets, 2, C]
+  const T* shared;          // [rows * summands, 2, C]; null: nothing passes through the moments
+  int64_t summands;         // that are still to be added up to a row
+  Sharing sharing;          // of the rows
+  const T *count, *invstd;  // [sets, C]; count is read only with `shared`
+  const T *r, *d;           // [sets, C]; null: no renormalisation
   const T* weight;          // null: 1
   T *a, *b, *c, *dweight, *dbias;
 
   BNLAB_BOTH void operator()(int64_t channel) const {
-    T sum_b = 0, sum_a = 0, by_d = 0;
+    T sum_b = 0, sum_a = 0, by_d = 0, all_a = 0, all_b = 0;
+    int64_t row_now = -1;
     for (int64_t s = 0; s < sets; ++s) {
-      const int64_t i = s * in.channels + channel;
-      const T own_a = own[2 * s * in.channels + channel], own_b = own[(2 * s + 1) * in.channels + channel];
+      const int64_t i = s * channels + channel;
+      const T own_a = own[2 * s * channels + channel], own_b = own[(2 * s + 1) * channels + channel];
       const T factor = r == nullptr ? invstd[i] : invstd[i] * r[i];
       sum_a += own_a;
       sum_b += factor * own_b;
@@ -135,14 +146,27 @@ struct FinishBackward {
       a[i] = weight == nullptr ? factor : factor * weight[channel];
       b[i] = c[i] = T(0);
       if (shared != nullptr) {
-        const T per_element = -(a[i] / static_cast<T>(at_least_one(in.count(s))));
-        const T* sums = shared + s * shared_stride;
-        c[i] = per_element * sums[channel];
-        b[i] = mean_only ? T(0) : per_element * sums[in.channels + channel] * (invstd[i] * invstd[i]);
+        if (sharing.row(s) != row_now) {
+          row_now = sharing.row(s);
+          all_a = summed(row_now, channel);
+          all_b = summed(row_now, channels + channel);
+        }
+        const T per_element = -(a[i] / count[i]);
+        c[i] = per_element * all_a;
+        b[i] = mean_only ? T(0) : per_element * all_b * (invstd[i] * invstd[i]);
       }
     }
     dbias[channel] = sum_a;
     dweight[channel] = sum_b + by_d;
+  }
+
+  BNLAB_BOTH T summed(int64_t row, int64_t place) const {
+    const T* next = shared + row * summands * 2 * channels + place;
+    T sum = *next;
+    for (int64_t i = 1; i < summands; ++i) {
+      sum += next[i * 2 * channels];
+    }
+    return sum;
   }
 };
 
@@ -191,6 +215,25 @@ struct UpdatePair {
 #else
     ++*nonfinite;
 #endif
+  }
+};
+
+// The steps of a channel after moments have met, in this order: renormalisation reads the pair before its update.
+template <class T>
+struct PooledForwardSteps {
+  bool merges, updates;
+  MergeMoments<T> merge;
+  FinishForward<T> forward;
+  UpdatePair<T> pair;
+
+  BNLAB_BOTH void operator()(int64_t c) const {
+    if (merges) {
+      merge(c);
+    }
+    forward(c);
+    if (updates) {
+      pair(c);
+    }
   }
 };
 

@@ -20,13 +20,6 @@ const T* read(const at::Tensor& t) {  // null for an undefined tensor
   return t.defined() ? t.const_data_ptr<T>() : nullptr;
 }
 
-// Sums [S, 2, C] may be expanded: stride 0 from set to set.
-template <class T>
-const T* sums_of(const at::Tensor& t) {
-  TORCH_INTERNAL_ASSERT(!t.defined() || (t.stride(2) == 1 && t.stride(1) == t.size(2)));
-  return t.defined() ? t.const_data_ptr<T>() : nullptr;
-}
-
 template <class T>
 T* written(const at::Tensor& t) {
   TORCH_INTERNAL_ASSERT(!t.defined() || t.is_contiguous());
@@ -35,6 +28,7 @@ T* written(const at::Tensor& t) {
 
 struct ForwardStep {
   at::Tensor rows;
+  Sharing sharing;
   double eps;
   bool mean_only;
   at::Tensor weight, bias;
@@ -44,7 +38,8 @@ struct ForwardStep {
   template <class T>
   FinishForward<T> body() const {
     return {rows_of(rows),
-            rows.size(0),
+            out.mean.size(0),
+            sharing,
             eps,
             mean_only,
             read<T>(weight),
@@ -56,32 +51,36 @@ struct ForwardStep {
             written<T>(out.invstd),
             written<T>(out.scale),
             written<T>(out.shift),
+            written<T>(out.count),
             written<T>(out.r),
             written<T>(out.d)};
   }
 };
 
-// As finish_forward; `out` is allocated.
-ForwardStep forward_step(const at::Tensor& rows, double eps, bool mean_only, const at::Tensor& weight,
-                         const at::Tensor& bias, at::ScalarType statistics,
+// As finish_forward, of `sets` sets that share the rows; `out` is allocated.
+ForwardStep forward_step(const at::Tensor& rows, int64_t sets, Sharing sharing, double eps, bool mean_only,
+                         const at::Tensor& weight, const at::Tensor& bias, at::ScalarType statistics,
                          const std::optional<Renorm>& renorm);
 
 struct BackwardStep {
   Coefficients forward;
-  at::Tensor own, shared, rows;
+  at::Tensor own, shared;
+  int64_t summands;
+  Sharing sharing;
   bool mean_only;
   at::Tensor weight;
   BackwardCoefficients out;
 
   template <class T>
   FinishBackward<T> body() const {
-    const Rows in = shared.defined() ? rows_of(rows) : Rows{nullptr, 0, own.size(2)};
-    return {in,
-            own.size(0),
+    return {own.size(0),
+            own.size(2),
             mean_only,
             read<T>(own),
-            sums_of<T>(shared),
-            shared.defined() ? shared.stride(0) : 0,
+            read<T>(shared),
+            summands,
+            sharing,
+            read<T>(forward.count),
             read<T>(forward.invstd),
             read<T>(forward.r),
             read<T>(forward.d),
@@ -94,9 +93,15 @@ struct BackwardStep {
   }
 };
 
-// As finish_backward; `out` is allocated.
+// As finish_backward, of sets that share rows of so many summands; `out` is allocated.
 BackwardStep backward_step(const Coefficients& forward, const at::Tensor& own, const at::Tensor& shared,
-                           const at::Tensor& rows, bool mean_only, const at::Tensor& weight);
+                           int64_t summands, Sharing sharing, bool mean_only, const at::Tensor& weight);
+
+template <class T>
+MergeMoments<T> merge_body(const at::Tensor& rows, int64_t group, Merge merge, const at::Tensor& out) {
+  return {rows_of(rows), written<double>(out), out.size(0),
+          group,         merge == Merge::chan, merge == Merge::e_x2};
+}
 
 template <class T>
 UpdatePair<T> pair_body(const PairStep& step, const at::Tensor& rows) {

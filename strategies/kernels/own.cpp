@@ -18,7 +18,8 @@ OwnForward own_forward(const Tensor& x, const Offsets& offsets, double eps, bool
     Tensor dense = x;
     const Layout layout = settle("own_forward", dense, offsets);
     Tensor rows = empty_rows(x, offsets);
-    const ForwardStep step = forward_step(rows, eps, mean_only, weight, bias, statistics, renorm);
+    const ForwardStep step =
+        forward_step(rows, rows.size(0), {}, eps, mean_only, weight, bias, statistics, renorm);
     cuda::moments(layout, offsets, dense, rows, &step, pair ? &*pair : nullptr);
     return {rows, step.out};
   }
@@ -30,7 +31,7 @@ OwnForward own_forward(const Tensor& x, const Offsets& offsets, double eps, bool
 }
 
 BackwardCoefficients own_backward(const Incoming& incoming, const Coefficients& forward, bool through_moments,
-                                  const Tensor& rows, bool mean_only, const Tensor& weight) {
+                                  bool mean_only, const Tensor& weight) {
 #ifdef BNLAB_WITH_CUDA
   const Tensor& x = incoming.x;
   if (x.is_cuda() && x.numel() > 0) {
@@ -39,14 +40,14 @@ BackwardCoefficients own_backward(const Incoming& incoming, const Coefficients& 
                                         forward.mean, incoming.activation, incoming.from_input, layout);
     const int64_t slices = static_cast<int64_t>(incoming.offsets.size()) - 1;
     Tensor sums = at::empty({slices, 2, layout.channels}, in.mean.options());
-    const BackwardStep step =
-        backward_step(forward, sums, through_moments ? sums : Tensor(), rows, mean_only, weight);
+    const BackwardStep step = backward_step(forward, sums, through_moments ? sums : Tensor(), /*summands=*/1,
+                                            {}, mean_only, weight);
     cuda::backward_sums(layout, incoming.offsets, in, sums, &step);
     return step.out;
   }
 #endif
   const Tensor sums = incoming.sums(forward.mean);
-  return finish_backward(forward, sums, through_moments ? sums : Tensor(), rows, mean_only, weight);
+  return finish_backward(forward, sums, through_moments ? sums : Tensor(), mean_only, weight);
 }
 
 }  // namespace bnlab::kernels

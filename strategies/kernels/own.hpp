@@ -18,9 +18,8 @@ OwnForward own_forward(const at::Tensor& x, const Offsets& offsets, double eps, 
                        const at::Tensor& weight, const at::Tensor& bias, const std::optional<Renorm>& renorm,
                        const std::optional<PairStep>& pair);
 
-// backward_sums, then finish_backward of them; through_moments: the gradient passes through the set's moments, of
-// which `rows` holds the counts (else it may be undefined).
+// backward_sums, then finish_backward of them; through_moments: the gradient passes through the set's moments.
 BackwardCoefficients own_backward(const Incoming& incoming, const Coefficients& forward, bool through_moments,
-                                  const at::Tensor& rows, bool mean_only, const at::Tensor& weight);
+                                  bool mean_only, const at::Tensor& weight);
 
 }  // namespace bnlab::kernels

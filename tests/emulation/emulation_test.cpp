@@ -20,6 +20,11 @@ TEST(EmulatedKernels, FinishStepsEqualTheirFormulas) {
   EXPECT_EQ(mismatch_of_finish_steps(at::kFloat), "");
 }
 
+TEST(EmulatedKernels, OneLaunchFollowsAnExchange) {
+  EXPECT_EQ(mismatch_of_pooled_steps(at::kDouble), "");
+  EXPECT_EQ(mismatch_of_pooled_steps(at::kFloat), "");
+}
+
 TEST(EmulatedKernels, ASweepTakesItsFinishStepsAlong) {
   const std::vector<Problem> all = problems();
   for (size_t i = 0; i < all.size(); i += 29) {

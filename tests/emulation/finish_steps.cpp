@@ -90,9 +90,9 @@ class FinishCheck {
     const std::optional<Renorm> limits = renorm ? std::optional<Renorm>({pair, 1.5, 0.7}) : std::nullopt;
     const Tensor weight = affine ? weight_ : Tensor(), bias = affine ? bias_ : Tensor();
     const Coefficients k = finish_forward(rows_, kEps, mean_only, weight, bias, type_, limits);
-    const Tensor own = numbers({kSets, 2, kChannels}), one = numbers({1, 2, kChannels});
-    const Tensor shared = !full ? Tensor() : renorm ? own : one.expand_rows(kSets);
-    const BackwardCoefficients back = finish_backward(k, own, shared, rows_, mean_only, weight);
+    const Tensor own = numbers({kSets, 2, kChannels}), others = numbers({kSets, 2, kChannels});
+    const Tensor shared = !full ? Tensor() : renorm ? own : others;
+    const BackwardCoefficients back = finish_backward(k, own, shared, mean_only, weight);
 
     const auto means = k.mean.values(), invstds = k.invstd.values(), scales = k.scale.values();
     const auto shifts = k.shift.values(), sums = own.values(), a = back.a.values(), b = back.b.values();

@@ -87,9 +87,9 @@ class OwnCheck {
     const Incoming incoming{dy_, x_, y, offsets, Activation::relu, k.mean, {k.scale, k.shift}};
     const Tensor sums = incoming.sums(k.mean);
     const BackwardCoefficients expected =
-        finish_backward(k, sums, through_moments ? sums : Tensor(), rows, mean_only, weight_);
+        finish_backward(k, sums, through_moments ? sums : Tensor(), mean_only, weight_);
     launches = emulation::counts().launches;
-    const BackwardCoefficients back = own_backward(incoming, k, through_moments, rows, mean_only, weight_);
+    const BackwardCoefficients back = own_backward(incoming, k, through_moments, mean_only, weight_);
     incoming.input_gradient(back.mean, back.a, back.b, back.c);
     expect_two_launches(launches);
     expect("a", back.a, expected.a);

@@ -33,6 +33,9 @@ std::string mismatch_of_special_values();
 // A sweep with its finish steps in one launch is what they are one after the other, to the last bit; and a site without
 // an exchange takes two launches forward and two backward.
 std::string mismatch_of_own_steps(const Problem& problem);
+// The steps after an exchange, in one launch each, are what they are one after the other, to the last bit: for towers in
+// groups, of which this rank holds some.
+std::string mismatch_of_pooled_steps(at::ScalarType type);
 // Merged moments, forward and backward coefficients, the update of a pair; on sets of which some are empty.
 std::string mismatch_of_finish_steps(at::ScalarType type);
 

@@ -1,0 +1,153 @@
+// The steps after an exchange (finish.hpp) on the emulated GPU against the single steps, which finish_steps.cpp holds to
+// float64.
+#include <algorithm>
+
+#include "tests/emulation/device.hpp"
+#include "tests/emulation/problems.hpp"
+#include "tests/emulation/values.hpp"
+
+namespace bnlab::kernels::emulated {
+namespace {
+
+using at::Tensor;
+
+constexpr int64_t kTowers = 6, kChannels = 150;  // two blocks, the second not full
+constexpr double kEps = 1e-2;
+const double kCounts[kTowers] = {3, 0, 5, 1, 0, 0};
+
+// Copies of rows, one for each set of this rank.
+Tensor local_rows(const Tensor& groups, const Exchanged& met) {
+  at::Sizes sizes = groups.sizes();
+  sizes[0] = met.sets;
+  const Tensor local(sizes, groups.scalar_type());
+  for (int64_t s = 0; s < met.sets; ++s) local[s].copy_(groups[(met.first + s) / met.group]);
+  return local;
+}
+
+class PooledCheck {
+ public:
+  explicit PooledCheck(at::ScalarType type) : type_(type) {
+    towers_ = filled(Tensor({kTowers, 1 + 2 * kChannels}, at::kDouble), random_, 1, 2);
+    std::vector<double> all = towers_.values();
+    for (int64_t t = 0; t < kTowers; ++t) {
+      double* row = &all[static_cast<size_t>(t * (1 + 2 * kChannels))];
+      row[0] = kCounts[t];
+      for (int64_t i = 1; i <= 2 * kChannels; ++i) {
+        row[i] = kCounts[t] == 0 ? 0 : i > kChannels ? std::abs(row[i]) * kCounts[t] : row[i];
+      }
+    }
+    all[1 + kChannels - 1] = std::nan("");  // it spoils the last channel of a group and of the pair
+    towers_.set_values(all);
+    weight_ = numbers({kChannels});
+    bias_ = numbers({kChannels});
+    sums_ = numbers({kTowers, 2, kChannels});
+    for (const auto order : {emulation::Order::descending, emulation::Order::shuffled}) {
+      emulation::set_order(order);
+      for (const bool merged : {false, true}) {
+        for (const int64_t group : {1, 2, 3, 6}) {
+          check({{}, merged, group, 0, kTowers}, Merge::chan, /*renorm=*/true, /*mean_only=*/false);
+          check({{}, merged, group, 3, 2}, Merge::chan, false, false);
+          check({{}, merged, group, 4, 1}, Merge::averaged, false, true);
+          check({{}, merged, group, 1, 4}, Merge::e_x2, true, false);
+        }
+      }
+    }
+    emulation::set_order(emulation::Order::ascending);
+  }
+
+  const std::string& mismatch() const { return comparison_.mismatch(); }
+
+ private:
+  Tensor numbers(const at::Sizes& sizes) { return filled(Tensor(sizes, type_), random_, 0.5, 1); }
+
+  // A running pair and what its update needs; the same for the same number of groups.
+  PairStep pair_of(int64_t groups) const {
+    std::mt19937 random(11);
+    const PairStep step{filled(Tensor({2, kChannels}, type_), random, 1, 0.1),
+                        filled(Tensor({2, groups}, at::kDouble), random, 0.5, 0.1), 0.75,
+                        Tensor({1}, at::kLong), Tensor({1, kChannels}, type_)};
+    step.nonfinite.zero_();
+    step.spoiled.zero_();
+    return step;
+  }
+
+  void check(Exchanged met, Merge merge, bool renorm, bool mean_only) {
+    const PairStep expected_pair = pair_of(kTowers / met.group), pair = pair_of(kTowers / met.group);
+    const auto limits = [&](const PairStep& step) {
+      return renorm ? std::optional<Renorm>({step.held, 1.5, 0.7}) : std::nullopt;
+    };
+    const Tensor groups = merge_moments(towers_, met.group, merge, type_);
+    const Coefficients k = finish_forward(local_rows(groups, met), kEps, mean_only, weight_, bias_, type_,
+                                          limits(expected_pair));
+    update_pair(expected_pair, groups);
+    met.rows = met.merged ? groups : towers_;
+    int64_t launches = emulation::counts().launches;
+    const Coefficients got =
+        pooled_forward(met, merge, kEps, mean_only, weight_, bias_, type_, limits(pair), pair);
+    expect_one_launch(launches);
+    expect("mean", got.mean, k.mean);
+    expect("invstd", got.invstd, k.invstd);
+    expect("scale", got.scale, k.scale);
+    expect("shift", got.shift, k.shift);
+    expect("count", got.count, k.count);
+    if (renorm) expect("r", got.r, k.r);
+    if (renorm) expect("d", got.d, k.d);
+    expect("the pair", pair.held, expected_pair.held);
+    expect("marks of spoiled channels", pair.spoiled, expected_pair.spoiled);
+    expect("their number", pair.nonfinite, expected_pair.nonfinite);
+    const Coefficients without =
+        pooled_forward(met, merge, kEps, mean_only, weight_, bias_, type_, limits(pair_of(1)), {});
+    expect("scale without a pair", without.scale, k.scale);
+
+    const Tensor own = numbers({met.sets, 2, kChannels}), summed = sums_of_groups(met.group);
+    const BackwardCoefficients expected =
+        finish_backward(k, own, local_rows(summed, met), mean_only, weight_);
+    met.rows = met.merged ? summed : sums_;
+    launches = emulation::counts().launches;
+    const BackwardCoefficients back = pooled_backward(k, own, met, mean_only, weight_);
+    expect_one_launch(launches);
+    expect("a", back.a, expected.a);
+    expect("b", back.b, expected.b);
+    expect("c", back.c, expected.c);
+    expect("dweight", back.dweight, expected.dweight);
+    expect("dbias", back.dbias, expected.dbias);
+  }
+
+  // In the order of the towers, each sum rounded to the statistics' precision.
+  Tensor sums_of_groups(int64_t group) const {
+    const auto all = sums_.values();
+    const Tensor out({kTowers / group, 2, kChannels}, type_);
+    const auto width = static_cast<size_t>(2 * kChannels), towers = static_cast<size_t>(group);
+    std::vector<double> sums(static_cast<size_t>(out.numel()));
+    for (size_t i = 0; i < sums.size(); ++i) {
+      const double* next = &all[i / width * towers * width + i % width];
+      sums[i] = *next;
+      for (size_t t = 1; t < towers; ++t) {
+        sums[i] += next[t * width];
+        if (type_ == at::kFloat) sums[i] = static_cast<double>(static_cast<float>(sums[i]));
+      }
+    }
+    out.set_values(sums);
+    return out;
+  }
+
+  void expect(const char* what, const Tensor& got, const Tensor& expected) {
+    comparison_.expect(same_bits(got, expected), what);
+  }
+  void expect_one_launch(int64_t before) {
+    comparison_.expect(emulation::counts().launches - before == 1, "the number of launches");
+  }
+
+  at::ScalarType type_;
+  std::mt19937 random_{7};
+  Tensor towers_, weight_, bias_, sums_;
+  Comparison comparison_;
+};
+
+}  // namespace
+
+std::string mismatch_of_pooled_steps(at::ScalarType type) {
+  return PooledCheck(type).mismatch();
+}
+
+}  // namespace bnlab::kernels::emulated

@@ -1,0 +1,115 @@
+// The steps after an exchange against the functions that they are made of, one after the other: the same bits on the CPU;
+// on CUDA too where there is a device, but for sums, which LibTorch adds up there in an order of its own.
+#include <ATen/ATen.h>
+#include <ATen/Context.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "strategies/kernels/finish.hpp"
+
+namespace bnlab::kernels {
+namespace {
+
+using at::Tensor;
+
+constexpr int64_t kTowers = 36, kChannels = 7;  // more towers than LibTorch adds up in order
+
+class PooledSteps : public testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    at::manual_seed(7);
+#ifndef BNLAB_WITH_CUDA
+    if (device().is_cuda()) GTEST_SKIP() << "this build has no CUDA kernels";
+#endif
+    if (device().is_cuda() && !at::hasCUDA()) GTEST_SKIP() << "no CUDA device on this machine";
+  }
+  static at::Device device() {
+    return at::Device(GetParam());
+  }
+
+  // Of every tower; some are empty, and of one a mean is not finite.
+  static Tensor rows() {
+    const Tensor count = at::randint(0, 4, {kTowers, 1}, at::kDouble);
+    const Tensor mean = at::randn({kTowers, kChannels}, at::kDouble) * (count > 0);
+    const Tensor m2 = at::rand({kTowers, kChannels}, at::kDouble) * count;
+    mean[5][2] = at::scalar_tensor(NAN, at::kDouble);
+    return at::cat({count, mean, m2}, 1).to(device());
+  }
+  static Tensor numbers(at::IntArrayRef sizes, at::ScalarType type) {
+    return at::rand(sizes, at::kDouble).to(device(), type);
+  }
+  // A copy of the row of each set's group.
+  static Tensor local_rows(const Tensor& groups, const Exchanged& met) {
+    return groups.repeat_interleave(met.group, 0).narrow(0, met.first, met.sets).contiguous();
+  }
+  static void expect_same(const Tensor& got, const Tensor& expected, const char* what) {
+    EXPECT_TRUE(at::allclose(got, expected, 0, 0, /*equal_nan=*/true)) << what;
+  }
+  static void expect_same_sums(const Tensor& got, const Tensor& expected, const char* what) {
+    const double bound = !device().is_cuda() ? 0 : got.scalar_type() == at::kDouble ? 1e-13 : 1e-5;
+    EXPECT_TRUE(at::allclose(got, expected, bound, bound)) << what;
+  }
+};
+
+TEST_P(PooledSteps, AreTheStepsOneAfterTheOther) {
+  const Tensor towers = rows();
+  for (const at::ScalarType type : {at::kDouble, at::kFloat}) {
+    const Tensor weight = numbers({kChannels}, type), bias = numbers({kChannels}, type);
+    const Tensor before = numbers({2, kChannels}, type), sums = numbers({kTowers, 2, kChannels}, type);
+    for (const int64_t group : {1, 4, 18, 36}) {
+      for (const Merge merge : {Merge::chan, Merge::averaged, Merge::e_x2}) {
+        for (const bool merged : {false, true}) {
+          const Tensor groups = merge_moments(towers, group, merge, type);
+          const Exchanged met{merged ? groups : towers, merged, group, /*first=*/3, /*sets=*/21};
+          const auto pair = [&] {
+            return PairStep{before.clone(), numbers({2, kTowers / group}, at::kDouble), 0.75,
+                            at::zeros({}, at::TensorOptions(device()).dtype(at::kLong)),
+                            at::zeros({1, kChannels}, before.options())};
+          };
+          const PairStep expected_pair = pair();
+          PairStep got_pair = pair();
+          got_pair.weights = expected_pair.weights;
+          const bool renorm = merge == Merge::chan, mean_only = merge == Merge::averaged;
+          const auto limits = [&](const PairStep& step) {
+            return renorm ? std::optional<Renorm>({step.held, 1.5, 0.7}) : std::nullopt;
+          };
+          const Coefficients k = finish_forward(local_rows(groups, met), 1e-2, mean_only, weight, bias, type,
+                                                limits(expected_pair));
+          update_pair(expected_pair, groups);
+          const Coefficients got =
+              pooled_forward(met, merge, 1e-2, mean_only, weight, bias, type, limits(got_pair), got_pair);
+          expect_same(got.mean, k.mean, "mean");
+          expect_same(got.invstd, k.invstd, "invstd");
+          expect_same(got.scale, k.scale, "scale");
+          expect_same(got.shift, k.shift, "shift");
+          expect_same(got.count, k.count, "count");
+          expect_same(got_pair.held, expected_pair.held, "pair");
+          expect_same(got_pair.spoiled, expected_pair.spoiled, "spoiled channels");
+          EXPECT_EQ(got_pair.nonfinite.item<int64_t>(), expected_pair.nonfinite.item<int64_t>());
+          EXPECT_FALSE(at::equal(got_pair.held, before));
+
+          const Tensor summed = sums.reshape({kTowers / group, group, 2, kChannels}).sum(1);
+          const Tensor own = numbers({21, 2, kChannels}, type);
+          Coefficients finite = finish_forward(at::ones({21, 1 + 2 * kChannels}, towers.options()), 1e-2,
+                                               mean_only, weight, bias, type);
+          const BackwardCoefficients expected =
+              finish_backward(finite, own, local_rows(summed, met), mean_only, weight);
+          const BackwardCoefficients back =
+              pooled_backward(finite, own, {merged ? summed : sums, merged, group, 3, 21}, mean_only, weight);
+          expect_same(back.a, expected.a, "a");
+          expect_same_sums(back.b, expected.b, "b");
+          expect_same_sums(back.c, expected.c, "c");
+          expect_same(back.dweight, expected.dweight, "dweight");
+          expect_same(back.dbias, expected.dbias, "dbias");
+        }
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(On, PooledSteps, testing::Values("cpu", "cuda"),
+                         [](const auto& each) { return std::string(each.param); });
+
+}  // namespace
+}  // namespace bnlab::kernels
