@@ -23,10 +23,10 @@ class Uncounted {
 // What is done while this lives is one launch on a GPU, whatever it is made of here.
 class OneKernel {
  public:
-  OneKernel() { KernelCount::launches += KernelCount::depth == 0 ? 1 : 0; }
+  OneKernel() { KernelCount::launches += KernelCount::depth == 1 ? 1 : 0; }
 
  private:
-  Uncounted rest_;
+  Uncounted inside_;  // from before the count on
 };
 
 }  // namespace bnlab

@@ -2,6 +2,7 @@
 
 #include <ATen/ops/empty.h>
 
+#include "harness/kernel_count.hpp"
 #include "harness/network.hpp"
 #include "strategies/kernels/finish_steps.hpp"
 
@@ -20,6 +21,7 @@ using at::Tensor;
 
 template <class Body>
 void each_channel(const Body& body, int64_t channels, [[maybe_unused]] const Tensor& on) {
+  const OneKernel counted;
 #ifdef BNLAB_WITH_CUDA
   if (on.is_cuda()) {
     cuda::each_channel(body, channels, on.device());
@@ -121,6 +123,7 @@ Tensor merge_sums(const Tensor& sums, int64_t group) {
 
 BackwardCoefficients pooled_backward(const Coefficients& forward, const Tensor& own, const Exchanged& met,
                                      bool mean_only, const Tensor& weight) {
+  const OneKernel counted;
   if (met.merged || !met.rows.is_cuda()) {
     const Tensor sums = met.merged ? met.rows : merge_sums(met.rows, met.group);
     return run(backward_step(forward, own, sums, /*summands=*/1, sharing_of(met), mean_only, weight));

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "harness/error.hpp"
+#include "harness/kernel_count.hpp"
 #include "strategies/kernels/backend.hpp"
 
 namespace bnlab::kernels {
@@ -131,6 +132,7 @@ Tensor empty_rows(const Tensor& x, const Offsets& offsets) {
 #endif
 
 Tensor moments(const Tensor& x, const Offsets& offsets) {
+  const OneKernel counted;
   if (by_float(x)) return moments(to_float(x), offsets);
   Tensor dense = x;
   const Layout layout = settle("moments", dense, offsets);
@@ -141,6 +143,7 @@ Tensor moments(const Tensor& x, const Offsets& offsets) {
 
 Tensor normalise(const Tensor& x, const Offsets& offsets, const Tensor& mean, const Tensor& scale,
                  const Tensor& shift, Activation activation, const Tensor& residual) {
+  const OneKernel counted;
   const char* where = "normalise";
   check_input(where, x, offsets);
   if (by_float(x)) {
@@ -161,6 +164,7 @@ Tensor normalise(const Tensor& x, const Offsets& offsets, const Tensor& mean, co
 
 Tensor backward_sums(const Tensor& dy, const Tensor& x, const Tensor& y, const Offsets& offsets,
                      const Tensor& mean, Activation activation, const FromInput& from_input) {
+  const OneKernel counted;
   if (by_float(x)) return backward_sums(to_float(dy), to_float(x), to_float(y), offsets, mean, activation);
   Layout layout;
   const Backward in =
@@ -175,6 +179,7 @@ Tensor backward_input(const Tensor& dy, const Tensor& x, const Tensor& y, const 
                       const Tensor& mean, const Tensor& a, const Tensor& b, const Tensor& c,
                       Activation activation, const FromInput& from_input) {
   const char* where = "backward_input";
+  const OneKernel counted;
   if (by_float(x)) {
     return backward_input(to_float(dy), to_float(x), to_float(y), offsets, mean, a, b, c, activation)
         .to(at::kHalf);
@@ -191,6 +196,7 @@ Tensor backward_input(const Tensor& dy, const Tensor& x, const Tensor& y, const 
 
 Tensor backward_residual(const Tensor& dy, const Tensor& y, Activation activation) {
   if (activation == Activation::none) return dy;
+  const OneKernel counted;
   if (by_float(dy)) return backward_residual(to_float(dy), to_float(y), activation).to(at::kHalf);
   const char* where = "backward_residual";
   check_input(where, y, {0, y.defined() && y.dim() > 0 ? y.size(0) : 0});

@@ -2,6 +2,7 @@
 
 #include <ATen/ops/empty.h>
 
+#include "harness/kernel_count.hpp"
 #include "strategies/kernels/backend.hpp"
 #include "strategies/kernels/finish_steps.hpp"
 
@@ -12,6 +13,7 @@ using at::Tensor;
 OwnForward own_forward(const Tensor& x, const Offsets& offsets, double eps, bool mean_only,
                        const Tensor& weight, const Tensor& bias, const std::optional<Renorm>& renorm,
                        const std::optional<PairStep>& pair) {
+  const OneKernel counted;
   const at::ScalarType statistics = statistics_type(x.scalar_type());
 #ifdef BNLAB_WITH_CUDA
   if (x.is_cuda() && x.numel() > 0) {
@@ -32,6 +34,7 @@ OwnForward own_forward(const Tensor& x, const Offsets& offsets, double eps, bool
 
 BackwardCoefficients own_backward(const Incoming& incoming, const Coefficients& forward, bool through_moments,
                                   bool mean_only, const Tensor& weight) {
+  const OneKernel counted;
 #ifdef BNLAB_WITH_CUDA
   const Tensor& x = incoming.x;
   if (x.is_cuda() && x.numel() > 0) {

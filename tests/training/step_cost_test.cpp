@@ -7,6 +7,8 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <map>
+#include <set>
 #include <stdexcept>
 #include <thread>
 
@@ -118,6 +120,56 @@ TEST(StepCost, AStrategyIsToldTheTowersWhereItIsMade) {
   const Json model = {{"name", "unet"}, {"base", 8}, {"levels", 2}};
   const Json groups = resolved_component("strategy", {{"name", "sync"}, {"group_size", 2}});
   EXPECT_THROW(count_step({groups, model, 3, 2, 1, 16, 16, 5}), Error);
+}
+
+// Forward + backward, of a norm site with its ReLU and of what the strategy adds to the convolution before it, on rank 0
+// of two, with two towers each. Small ones count as much as large ones.
+TEST(StepCost, TellsTheKernelsOfANormSite) {
+  const std::map<std::string, std::string> expected = {
+      {R"({"name": "averaged"})", "2 + 2"},
+      {R"({"name": "batch_renorm"})", "3 + 2"},
+      {R"({"name": "batch_renorm", "scope": "pooled"})", "3 + 3"},
+      {R"({"name": "every_tower"})", "2 + 2"},
+      {R"({"name": "frozen"})", "3 + 3"},
+      {R"({"name": "ghost"})", "2 + 2"},
+      {R"({"name": "group_norm"})", "18 + 17"},
+      {R"({"name": "instance_norm"})", "18 + 17"},
+      {R"({"name": "last_tower"})", "3 + 2"},  // this rank's share decays by itself
+      {R"({"name": "layer_norm"})", "18 + 17"},
+      {R"({"name": "none"})", "1 + 2"},
+      {R"({"name": "per_tower"})", "2 + 2"},
+      {R"({"name": "per_tower", "momentum": null})", "2 + 2"},
+      {R"({"name": "per_tower", "saved_tower": 3})", "3 + 2"},
+      {R"({"name": "precise"})", "3 + 3"},
+      {R"({"name": "shuffle"})", "2 + 2"},
+      {R"({"name": "single_tower"})", "2 + 2"},
+      {R"({"name": "sync"})", "3 + 3"},
+      {R"({"name": "sync", "gradient": "own_tower"})", "3 + 2"},
+      {R"({"name": "sync", "gradient": "stopped"})", "3 + 2"},
+      {R"({"name": "sync", "group_size": 1})", "3 + 3"},
+      {R"({"name": "sync", "group_size": 2})", "3 + 3"},
+      {R"({"name": "sync", "moments": "e_x2"})", "3 + 3"},
+      {R"({"name": "sync", "route": "all_reduce"})", "16 + 4"},
+      {R"({"name": "sync", "route": "gather_activations"})", "7 + 8"},
+      {R"({"name": "sync", "route": "host"})", "4 + 4"},
+      {R"({"name": "sync", "route": "reduce_broadcast"})", "4 + 4"},
+      {R"({"name": "sync", "variance": "averaged"})", "4 + 3"},
+      {R"({"name": "weight_norm"})", "4 + 16"},
+      {R"({"name": "weight_norm", "mean_only_bn": true})", "7 + 18"},
+      {R"({"name": "weight_norm", "mean_only_bn": true, "scope": "pooled"})", "8 + 19"},
+  };
+  const Json model = resolved_component("model", {{"name", "unet"}, {"base", 8}, {"levels", 1}});
+  std::map<std::string, std::string> counted;
+  std::set<std::string> strategies;
+  for (const auto& [text, kernels] : expected) {
+    Json strategy = Json::parse(text);
+    strategies.insert(strategy.at("name").get<std::string>());
+    const StepCost cost = count_step({resolved_component("strategy", strategy), model, 4, 2, 2, 16, 16, 5});
+    counted[text] = std::to_string(cost.forward_kernels) + " + " + std::to_string(cost.backward_kernels);
+  }
+  EXPECT_EQ(counted, expected);
+  const auto names = registered_names("strategy");
+  EXPECT_EQ(strategies, (std::set<std::string>{names.begin(), names.end()}));
 }
 
 TEST(StepCost, TowersThatRanksCannotShareAreRefused) {
