@@ -18,8 +18,9 @@ namespace bnlab {
 
 class Data {
  public:
-  // Throws Error where the task, the placement or the shards refuse.
+  // `spec` outlives this. Throws Error where the task, the placement or the shards refuse.
   Data(const RunSpec& spec, const std::string& data_dir, const World& world);
+  Data(const RunSpec&& spec, const std::string&, const World&) = delete;
 
   const Task& task() const { return *task_; }
   const Towers& towers() const { return towers_; }  // of a training batch

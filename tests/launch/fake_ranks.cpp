@@ -256,7 +256,12 @@ StepCost count_step(const StepCase& step_case) {
   if (step_case.towers % step_case.ranks != 0) {
     throw Error(Error::Kind::refused, "towers: the ranks must divide them");
   }
-  return {3, {{"statistics", 6, 100 * step_case.towers}}, 4096, {"counted by nobody"}};
+  return {.norm_sites = 3,
+          .forward_kernels = 2,
+          .backward_kernels = 1,
+          .exchanges = {{"statistics", 6, 100 * step_case.towers}},
+          .gradient_bytes = 4096,
+          .notes = {"counted by nobody"}};
 }
 
 // Answers with what it was asked; the strategy "right" has no running statistics.

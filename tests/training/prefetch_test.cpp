@@ -39,8 +39,9 @@ TEST(Prefetch, BringsTheBatchesThatTheStepsWouldHaveMade) {
 TEST(Prefetch, ManyWorkersBringTheSameBatchesInOrder) {
   for (const int workers : {0, 1, 3}) {
     const RunSpec spec = TrainingRuns::spec({{"steps", 12}, {"data_workers", workers}});
+    const RunSpec without = TrainingRuns::spec({{"steps", 12}});
     on_thread_ranks(1, at::kCPU, [&](World& world) {
-      Data in_the_step(TrainingRuns::spec({{"steps", 12}}), "", world), ahead(spec, "", world);
+      Data in_the_step(without, "", world), ahead(spec, "", world);
       EXPECT_EQ(ahead.workers(), workers);
       for (int64_t step = 0; step < 12; ++step) {
         const Batch expected = in_the_step.training(step), got = ahead.training(step);
