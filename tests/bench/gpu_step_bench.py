@@ -3,7 +3,8 @@
 
     tests/bench/gpu_step_bench.py [--device cuda] [--precision float32 bfloat16] [--results DIR]
 
-Every strategy trains with the towers on one rank; its record goes to DIR/steps-*. Eager PyTorch trains the same network
+Every strategy trains with the towers on one rank, on a GPU once step by step and once with steps replayed as CUDA graphs;
+its record goes to DIR/steps-*. Eager PyTorch trains the same network
 with one BatchNorm2d over the batch, once before and once after, in this Python. Prints one line per run: milliseconds per
 step and the ratio eager / ours (above 1: ours is faster).
 """
@@ -44,7 +45,7 @@ def strategies(program):
 
 
 def run_ours(options, precision):
-    """The records, by strategy."""
+    """The records, by strategy and, where steps were replayed, how many."""
     folder = pathlib.Path(options.results)
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / f"steps-{precision}.json"
@@ -54,13 +55,21 @@ def run_ours(options, precision):
         "optimizer": {"lr": 0.01, "weight_decay": 1e-4}, "precision": precision,
         "steps": options.steps + 20, "warmup_steps": 20, "log_every": 1000,
         "towers": options.towers, "batch_per_tower": options.batch_per_tower,
-        "matrix": {"strategy": strategies(options.program)}}, indent=1))
+        "matrix": {"cuda_graph": [False, True] if options.device == "cuda" else [False],
+                   "strategy": strategies(options.program)}}, indent=1))
     status = subprocess.run([options.program, "run", file, "--ranks", "1", "--device", options.device,
                              "--results", folder], stdout=subprocess.DEVNULL, check=False).returncode
     if status > 1:  # 1: some runs failed, which is shown below
         sys.exit(status)
     records = [json.loads(path.read_text()) for path in sorted(folder.glob(f"{file.stem}/*/*/record.json"))]
-    return {record["strategy_label"]: record for record in records}
+    return {label(record): record for record in records}
+
+
+def label(record):
+    if not record["spec"]["cuda_graph"]:
+        return record["strategy_label"]
+    graph = (record.get("result") or {}).get("cuda_graph", {})
+    return f"{record['strategy_label']}, {graph.get('replayed_steps', 0)} replayed"
 
 
 def unet(nn, base, levels):
@@ -136,13 +145,13 @@ def main():
         eager = statistics.median([before, run_eager(options, precision)])
         work = f"{precision}, {options.towers} towers x {options.batch_per_tower} images"
         print(f"{work:40} {'eager PyTorch, one BatchNorm':32} {eager:8.2f} ms")
-        for label, record in records.items():
+        for name, record in records.items():
             if record["outcome"]["status"] != "ok":
                 failed += 1
-                print(f"{work:40} {label:32} {record['outcome']['status']}: {record['outcome']['message']}")
+                print(f"{work:40} {name:32} {record['outcome']['status']}: {record['outcome']['message']}")
                 continue
             ours = record["result"]["throughput"]["step_time_s"]["median"] * 1e3
-            print(f"{work:40} {label:32} {ours:8.2f} ms   eager / ours {eager / ours:5.2f}")
+            print(f"{work:40} {name:32} {ours:8.2f} ms   eager / ours {eager / ours:5.2f}")
     return 1 if failed else 0
 
 
