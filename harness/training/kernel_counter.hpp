@@ -1,4 +1,7 @@
-// The kernels that a strategy's work at one norm site takes on a GPU, counted on the CPU (kernel_count.hpp).
+// The kernels that a strategy's work at one norm site takes on a GPU, counted on the CPU (kernel_count.hpp). Not counted are
+// a residual's gradient (one more), pairs that are carried for other populations (one more each), copies that bring a tensor
+// into another layout, and the bias of a convolution, which is a kernel of its own on a GPU and none here. LibTorch may
+// also take one kernel on a GPU where it takes two operations here (a mean).
 #pragma once
 
 #include <cstdint>
@@ -12,7 +15,8 @@ struct SiteKernels {
 };
 
 // In a training step that is not the first: of the site (its normalisation, its activation, the running statistics), and
-// of what the strategy adds to the convolution before it; collectives are not among them. Two steps more are made before.
+// of what the strategy adds to the convolution before it; collectives are not among them. The layers are called as in
+// Mode::train, whatever mode the strategy would give them (frozen: as before it freezes). Two steps more are made before.
 SiteKernels count_site_kernels(Strategy& strategy, const NormSite& site, const Towers& towers);
 
 }  // namespace bnlab

@@ -7,8 +7,8 @@
 //              dx = gamma r s (g - A/N - (x - m) s^2 B/N), A = sum g, B = sum g (x - m) over the set
 //
 // The sweeps over the activations and the two finish steps are operations of kernels/; where nothing is exchanged
-// between a sweep and its finish, they are one (kernels/own.hpp). On a GPU a site takes two kernels forward and two
-// backward, or three and three beside its exchanges.
+// between a sweep and its finish, they are one (kernels/own.hpp). On a GPU most sites take two kernels forward and two
+// backward, or three and three beside their exchanges; `bnlab explain` counts them.
 #include "strategies/engine/bn_layer.hpp"
 
 #include <torch/types.h>

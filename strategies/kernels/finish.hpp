@@ -80,8 +80,8 @@ struct Exchanged {
   int64_t first, sets;
 };
 
-// A site whose moments are exchanged takes one step after each exchange, which is one launch on CUDA, so that beside the
-// exchanges it takes three kernels forward and three backward.
+// A site whose moments are exchanged takes one step after each exchange, which is one launch on CUDA. Where the exchange
+// is an all_gather it takes three kernels forward and three backward beside that, or two where no exchange is needed.
 //
 // merge_moments where they are not merged, then finish_forward with the moments of each set's group, then update_pair with
 // those of all groups where a pair is given.
