@@ -15,7 +15,8 @@ struct ConfirmRequest {
 };
 
 int confirm(const ConfirmRequest& request) {
-  const Confirmed confirmed = confirm_results(experiment_folder(request.results), experiment_folder(request.again));
+  const Confirmed confirmed =
+      confirm_results(experiment_folder(request.results), experiment_folder(request.again));
   for (const std::string& sentence : confirmed.left_out) {
     std::cerr << "left out: " << printable(sentence) << "\n";
   }

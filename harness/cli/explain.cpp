@@ -65,8 +65,8 @@ std::string cost_text(const StepCost& cost) {
     text += "        " + exchange.purpose + ": " + amount(exchange.collectives, "collective") + ", " +
             amount(exchange.bytes, "byte") + "\n";
   }
-  text += "        kernels of a norm site on a GPU: about " + std::to_string(cost.forward_kernels) + " forward, " +
-          std::to_string(cost.backward_kernels) + " backward\n";
+  text += "        kernels of a norm site on a GPU: about " + std::to_string(cost.forward_kernels) +
+          " forward, " + std::to_string(cost.backward_kernels) + " backward\n";
   text += "        gradients: all parameters once, " + amount(cost.gradient_bytes, "byte") + "\n";
   for (const std::string& note : cost.notes) {
     text += wrapped(note, 8);

@@ -62,7 +62,7 @@ struct RunSpec {
   std::optional<double> epochs;
   uint64_t seed = 0;
   Precision precision = Precision::float32;
-  bool tf32 = false;  // whether float32 factors may be rounded to TF32 on GPUs
+  bool tf32 = false;        // whether float32 factors may be rounded to TF32 on GPUs
   bool cuda_graph = false;  // whether GPUs replay the training steps that are alike
   MemoryFormat memory_format = MemoryFormat::channels_last;
   LossMean loss_mean = LossMean::batch;

@@ -103,7 +103,8 @@ TEST_F(SpecMatrix, AnswersUnknownAxes) {
           "strategy.base",
           "spec.json: matrix.placement.rank: unknown key; did you mean \"placement.ranks\"?",
           "spec.json: matrix.question: unknown key; known: task, model, strategy, towers, batch_per_tower, "
-          "optimizer, steps, epochs, seed, precision, tf32, cuda_graph, memory_format, loss_mean, eval_every, log_every, "
+          "optimizer, steps, epochs, seed, precision, tf32, cuda_graph, memory_format, loss_mean, "
+          "eval_every, log_every, "
           "checkpoint_every, populations, precise_batches, evaluation, shards, weight_ema, gradient_route, "
           "average_weights_every, "
           "init_from, warmup_steps, data_workers, timeout_s, collective_timeout_s, placement"}));

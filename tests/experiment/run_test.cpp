@@ -221,11 +221,12 @@ TEST_F(SpecRun, IdChangesWithWhatChangesTheResult) {
   const std::string id = load_one(spec()).id;
   for (const std::string key :
        {R"("seed": 1)", R"("optimizer": {"name": "sgd", "lr": 0.2})", R"("precision": "float64")",
-        R"("tf32": true)", R"("cuda_graph": true)", R"("memory_format": "contiguous")", R"("loss_mean": "tower")",
-        R"("eval_every": 1)", R"("populations": ["saved", "batch"])", R"("precise_batches": 3)",
-        R"("evaluation": {"flip": true})", R"("evaluation": {"crop": [8, 8]})", R"("shards": "sorted:class")",
-        R"("weight_ema": 0.5)", R"("gradient_route": "rank0")", R"("average_weights_every": 1)",
-        R"("init_from": {"file": "w"})", R"("optimizer": {"groups": [{"prefix": "head."}]})"}) {
+        R"("tf32": true)", R"("cuda_graph": true)", R"("memory_format": "contiguous")",
+        R"("loss_mean": "tower")", R"("eval_every": 1)", R"("populations": ["saved", "batch"])",
+        R"("precise_batches": 3)", R"("evaluation": {"flip": true})", R"("evaluation": {"crop": [8, 8]})",
+        R"("shards": "sorted:class")", R"("weight_ema": 0.5)", R"("gradient_route": "rank0")",
+        R"("average_weights_every": 1)", R"("init_from": {"file": "w"})",
+        R"("optimizer": {"groups": [{"prefix": "head."}]})"}) {
     EXPECT_NE(load_one(spec(key)).id, id) << key;
   }
   const std::string wrapped = R"("strategy": {"name": "fake_wrapped", "base": )";
