@@ -6,6 +6,9 @@
 
 #include "harness/error.hpp"
 #include "harness/mapped.hpp"
+#include "harness/records/attempts.hpp"
+#include "harness/records/claims.hpp"
+#include "harness/records/company.hpp"
 #include "harness/records/confirming.hpp"
 #include "harness/records/disk_need.hpp"
 #include "harness/records/inputs.hpp"
@@ -69,6 +72,23 @@ Standing standing_of(const PlacedRun& run, const std::vector<std::string>& redo,
     standing.failure = first_line(error.what());
   }
   return standing;
+}
+
+// A process that is killed between the last step of a run and the removal of its claim leaves the claim. Taking the claim
+// of a finished run clears up after it.
+void remove_dead_claims(const std::vector<PlacedRun>& finished, const LaunchOptions& options) {
+  std::optional<Company> company;
+  for (const PlacedRun& run : finished) {
+    if (claims_of(run.folder).empty()) continue;
+    const auto is_finished = [&](const std::filesystem::path& folder) { return finished_since(run, folder); };
+    std::string holder;
+    try {
+      if (!company) company.emplace(options.results_dir);
+      auto claim = Claim::take(run.folder, *company, options.steal_after, is_finished, holder);
+      if (claim) claim->withdraw();  // somebody has begun to run it again
+    } catch (const Error&) {  // the folder is not ours to write
+    }
+  }
 }
 
 // The spec stands with its results, as it was last asked.
@@ -177,7 +197,7 @@ std::vector<PlacedRun> runs_to_start(const Experiment& experiment, std::vector<P
   const std::vector<std::string> missing = look_at_inputs(runs, options);
   const std::vector<Standing> standings = survey(runs, options.redo);
   LastInputs last(experiment_folder(options.results_dir, experiment.name));
-  std::vector<PlacedRun> start;
+  std::vector<PlacedRun> start, finished;
   for (size_t i = 0; i < runs.size(); ++i) {
     const Standing& standing = standings[i];
     if (!runs[i].inputs.is_null()) {
@@ -193,7 +213,9 @@ std::vector<PlacedRun> runs_to_start(const Experiment& experiment, std::vector<P
       continue;
     }
     count_skipped(standing, summary);
+    finished.push_back(runs[i]);
   }
+  remove_dead_claims(finished, options);
   const auto lacking =
       std::ranges::count_if(start, [](const PlacedRun& run) { return run.inputs.is_null(); });
   if (lacking > 0) {

@@ -43,6 +43,9 @@ std::vector<HeldRun> held_runs(const fs::path& results, const std::string& exper
       continue;  // it has come to an end in the meantime, or nobody has it
     }
     const ClaimHolder holder(claims.back().path);
+    if (holder.has_died() && fs::exists(folder / kRecordFile)) {
+      continue;  // it was killed after the run's last step
+    }
     const auto quiet_s = static_cast<double>(std::time(nullptr) - file.st_mtim.tv_sec);
     held.push_back({folder.parent_path().filename().string(), folder.filename().string(),
                     claims.back().number, holder.name(), holder.json(), holder.has_died(),

@@ -74,6 +74,24 @@ TEST(Survey, AnInterruptedRunStartsAgainByItself) {
   EXPECT_EQ(run(spec, scratch.options(1)).finished, 1);
 }
 
+TEST(Survey, WhatAKilledProcessLeftBesideAFinishedRunIsRemoved) {
+  const Scratch scratch;
+  const auto spec = scratch.write_spec(behaves("ok"));
+  run(spec, scratch.options(1));
+  const fs::path record = scratch.records().at(0).file(), folder = record.parent_path();
+  const std::string text = read_text(record);
+  scratch.count_attempts(folder, 2);
+  fs::create_directories(attempt_folder(folder, 1));
+  std::ofstream(claim_file(folder, 3)) << R"({"host": "another", "pid": 7})";  // just now: it may live
+  EXPECT_EQ(run(spec, scratch.options(1)).skipped, 1);
+  EXPECT_EQ(claims_of(folder).size(), 3U);
+  fs::remove(claim_file(folder, 3));
+  EXPECT_EQ(run(spec, scratch.options(1)).skipped, 1);
+  EXPECT_TRUE(claims_of(folder).empty());
+  EXPECT_TRUE(attempt_folders_of(folder).empty());
+  EXPECT_EQ(read_text(record), text);
+}
+
 // What may lie where a record is expected, and what is said of it.
 struct Damage {
   std::string text, said;

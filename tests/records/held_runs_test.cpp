@@ -83,6 +83,13 @@ TEST_F(HeldRuns, OfAProcessThatDiedSayHowTheyGoOn) {
   EXPECT_TRUE(has(said(), "2x4-cpu: attempt 2, process " + std::to_string(::getpid()))) << said();
 }
 
+TEST_F(HeldRuns, AreNotThoseThatEndedJustBeforeTheirProcessDied) {
+  die_with_the_claim();
+  fs::create_directories(run_);
+  write_atomically(run_ / kRecordFile, "{}");
+  EXPECT_TRUE(held_runs(results_.path(), "exp").empty());
+}
+
 TEST_F(HeldRuns, AreDoubtedWithoutASignOfLifeAndNobodysAfterALostWorld) {
   auto claim = take();
   renewed_at(1, std::time(nullptr) - 1000);
