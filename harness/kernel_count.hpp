@@ -1,5 +1,5 @@
 // How many kernels work would take on a GPU, counted on whichever device it is done: the functions of strategies/kernels
-// say what is one launch there, and tensor operations count as one each (training/kernel_counter.hpp).
+// say what is one launch there, and tensor operations count as one each (counting/kernel_counter.hpp).
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ struct KernelCount {
   inline static thread_local int depth = 0;  // above 0 inside what is counted already, or not to be counted
 };
 
-// What is done while this lives is no kernel of the strategy's: a collective.
+// What is done while this lives is no kernel of the strategy's: a collective, work on the host.
 class Uncounted {
  public:
   Uncounted() { ++KernelCount::depth; }

@@ -1,7 +1,10 @@
 #!/usr/bin/env python3
-"""Holds cmake/fingerprint.py: records turn stale when the arithmetic of a run may have changed, and only then."""
+"""Holds cmake/fingerprint.py: records turn stale when the arithmetic of a run may have changed, and only then; and
+cmake/write_revision.cmake: what a record says of the checkout that its program was built from."""
 
+import os
 import pathlib
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -124,6 +127,52 @@ class Fingerprint(unittest.TestCase):
         found = {path.relative_to(ROOT).as_posix() for path in sources(ROOT)}
         for name in ["strategies/sync.cpp", "strategies/kernels/cpu_loops.inc", "harness/towers.cpp", "harness/models/unet.cpp"]:
             self.assertIn(name, found)
+
+
+class Revision(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = pathlib.Path(folder.name)
+        (self.root / "cmake").mkdir()
+        (self.root / "cmake/fingerprint.py").write_text("print('all 0')\n")
+        (self.root / "strategies").mkdir()
+        (self.root / "strategies/sync.cpp").write_text(SYNC)
+        self.git("init", "--quiet")
+        self.git("add", ".")
+        self.git("-c", "user.name=a", "-c", "user.email=a@b", "commit", "--quiet", "--message", "all")
+
+    def git(self, *words):
+        return subprocess.run(["git", "-C", self.root, *words], check=True, capture_output=True, text=True).stdout.strip()
+
+    def written(self):
+        out = self.root / "build" / "revision.hpp"
+        settings = [f"-D{name}={value}" for name, value in
+                    {"OUT": out, "SOURCE": self.root, "VERSION": "1", "BUILD_TYPE": "", "PYTHON": sys.executable}.items()]
+        script = ROOT / "cmake" / "write_revision.cmake"
+        subprocess.run([os.environ.get("BNLAB_CMAKE", "cmake"), *settings, "-P", script], check=True, capture_output=True)
+        return out.read_text()
+
+    def test_is_that_of_the_checkout(self):
+        text = self.written()
+        self.assertIn(f'BNLAB_GIT_REVISION "{self.git("rev-parse", "--short=12", "HEAD")}"', text)
+        self.assertIn("BNLAB_GIT_DIRTY 0", text)
+
+    def test_sources_that_are_not_committed_are_told(self):
+        (self.root / "README.md").write_text("Words.")  # from which nothing is built
+        self.assertIn("BNLAB_GIT_DIRTY 0", self.written())
+        for name, text in {"strategies/new.cpp": "int x;\n", "strategies/sync.cpp": SYNC + "int x;\n"}.items():
+            before = (self.root / name).read_text() if (self.root / name).exists() else None
+            (self.root / name).write_text(text)
+            self.assertIn("BNLAB_GIT_DIRTY 1", self.written(), name)
+            (self.root / name).unlink() if before is None else (self.root / name).write_text(before)
+            self.assertIn("BNLAB_GIT_DIRTY 0", self.written(), name)
+
+    def test_without_git_there_is_none(self):
+        (self.root / ".git").rename(self.root / "gone")
+        text = self.written()
+        self.assertIn('BNLAB_GIT_REVISION ""', text)
+        self.assertIn("BNLAB_GIT_DIRTY 0", text)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ import unittest
 # The folders of harness/, lowest first; "" holds the files directly in harness/, which stand on one level with
 # components/. Includes point to the left.
 LAYERS = ["", "components", "communicator", "models", "tasks", "experiment", "records", "layer", "embed", "verify",
-          "training", "launch", "cli"]
+          "training", "counting", "launch", "cli"]
 LEVEL = {name: max(position, 1) for position, name in enumerate(LAYERS)}
 # What strategies/ may include of harness/: the interface headers.
 SEEN_BY_STRATEGIES = ["", "components", "communicator", "layer", "verify"]
@@ -158,6 +158,15 @@ def waits_for_a_device(root):
     ]
 
 
+def what_wrappers_forget(root):
+    """A wrapper hands on to its base whatever a strategy can be asked."""
+    strategy, wrapper = (root / "harness/strategy.hpp", root / "strategies/engine/wrapper.hpp")
+    asked = re.findall(r"\bvirtual\s[^;{]*?\b(\w+)\(|(\w+)\([^;{]*\)\s*(?:const\s*)?override\b", code(strategy))
+    asked = {virtual or overridden for virtual, overridden in asked} | {"norm"}  # a layer maker's, left to the strategies
+    handed_on = set(re.findall(r"base_->(\w+)\(", code(wrapper)))
+    return [f"strategies/engine/wrapper.hpp does not hand on {name}()" for name in sorted(asked - handed_on)]
+
+
 def gaps_in_readmes(root):
     """A README lists the files of its folder, and those of folders below that have no README."""
     wrong = []
@@ -214,6 +223,9 @@ class Rules(unittest.TestCase):
     def test_steps_wait_for_no_device(self):
         self.holds(waits_for_a_device)
 
+    def test_wrappers_hand_on_everything(self):
+        self.holds(what_wrappers_forget)
+
     def test_readmes_list_every_source(self):
         self.holds(gaps_in_readmes)
 
@@ -231,14 +243,16 @@ class PlantedFaults(unittest.TestCase):
         torch_in_plain_files,
         program_in_library,
         waits_for_a_device,
+        what_wrappers_forget,
         gaps_in_readmes,
         long_files,
     ]
     sound = {
         "CMakeLists.txt": "add_library(harness OBJECT harness/embed/*.cpp)\n",
-        "harness/README.md": "`towers.hpp`, `network.hpp`",
+        "harness/README.md": "`towers.hpp`, `network.hpp`, `strategy.hpp`",
         "harness/towers.hpp": "// pooled by \"sync\" through c10d\n#include <vector>\n",
         "harness/network.hpp": '#include <torch/types.h>\n#include "harness/towers.hpp"\n',
+        "harness/strategy.hpp": "class Strategy {\n  virtual Notes notes() const { return {}; }\n};\n",
         "harness/communicator/README.md": "`world.cpp`",
         "harness/communicator/world.cpp": "#include <torch/csrc/distributed/c10d/TCPStore.hpp>\nc10d::TCPStore a;\n",
         "harness/embed/README.md": "`bnlab.cpp`",
@@ -247,6 +261,8 @@ class PlantedFaults(unittest.TestCase):
         "harness/experiment/spec.hpp": '#include "harness/towers.hpp"\n',
         "strategies/README.md": "`sync.cpp`",
         "strategies/sync.cpp": '#include "harness/network.hpp"\nconst Registered<Strategy> entry{{"sync", ""}};\n',
+        "strategies/engine/README.md": "`wrapper.hpp`",
+        "strategies/engine/wrapper.hpp": "base_->norm(site);\nbase_->notes();\n",
         "scripts/README.md": "",
         "tests/README.md": "`towers_test.cpp`",
         "tests/harness/towers_test.cpp": '#include "strategies/sync.hpp"\n',
@@ -299,6 +315,10 @@ class PlantedFaults(unittest.TestCase):
     def test_waiting_copy(self):
         text = self.sound["strategies/sync.cpp"] + "auto n = at::tensor(counts).to(x.device());\n"
         self.check_caught(waits_for_a_device, "strategies/sync.cpp", text)
+
+    def test_something_a_wrapper_does_not_hand_on(self):
+        text = "class Strategy {\n  virtual Notes notes() const;\n  virtual bool repeats(const Step& step) const {}\n};\n"
+        self.check_caught(what_wrappers_forget, "harness/strategy.hpp", text)
 
     def test_unlisted_file(self):
         self.check_caught(gaps_in_readmes, "tests/harness/world_test.cpp", "")

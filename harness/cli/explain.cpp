@@ -9,10 +9,10 @@
 #include "harness/cli/options.hpp"
 #include "harness/cli/program.hpp"
 #include "harness/components/registry.hpp"
+#include "harness/counting/step_cost.hpp"
 #include "harness/error.hpp"
 #include "harness/experiment/spec.hpp"
 #include "harness/records/text_table.hpp"
-#include "harness/training/step_cost.hpp"
 
 namespace bnlab {
 namespace {

@@ -38,9 +38,9 @@ struct InitFrom {
 
 // How test images are answered (training/answers.hpp).
 struct Evaluation {
-  std::optional<std::array<int64_t, 2>> crop;  // height, width; nothing: the whole image in one piece
-  double stride = 2.0 / 3;                     // from one crop to the next, in crops
-  bool flip = false;                           // also mirrored left to right
+  std::optional<std::array<int64_t, 2>> crop = {};  // height, width; nothing: the whole image in one piece
+  double stride = 2.0 / 3;                          // from one crop to the next, in crops
+  bool flip = false;                                // also mirrored left to right
   std::vector<double> scales = {1};
 
   void describe(OptionVisitor& option);

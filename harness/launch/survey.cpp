@@ -86,7 +86,7 @@ void remove_dead_claims(const std::vector<PlacedRun>& finished, const LaunchOpti
       if (!company) company.emplace(options.results_dir);
       auto claim = Claim::take(run.folder, *company, options.steal_after, is_finished, holder);
       if (claim) claim->withdraw();  // somebody has begun to run it again
-    } catch (const Error&) {  // the folder is not ours to write
+    } catch (const Error&) {         // the folder is not ours to write
     }
   }
 }

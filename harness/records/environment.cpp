@@ -47,6 +47,16 @@ Json variables() {
   return found;
 }
 
+// "family 26, model 2, stepping 1": processors of one name may round differently (bfloat16).
+Json cpu_generation() {
+  const Json family = value_in_file("/proc/cpuinfo", "cpu family", ':');
+  const Json model = value_in_file("/proc/cpuinfo", "model\t", ':');
+  const Json stepping = value_in_file("/proc/cpuinfo", "stepping", ':');
+  if (!family.is_string() || !model.is_string() || !stepping.is_string()) return nullptr;  // not an x86
+  return "family " + family.get<std::string>() + ", model " + model.get<std::string>() + ", stepping " +
+         stepping.get<std::string>();
+}
+
 std::string compiler() {
 #if defined(__clang__)
   return "Clang " + std::to_string(__clang_major__) + "." + std::to_string(__clang_minor__);
@@ -61,6 +71,7 @@ Json environment_record(const Json& libraries) {
   utsname kernel{};
   const bool known = ::uname(&kernel) == 0;
   return {{"cpu", value_in_file("/proc/cpuinfo", "model name", ':')},
+          {"cpu_generation", cpu_generation()},
           {"logical_cores", std::thread::hardware_concurrency()},
           {"memory_bytes",
            static_cast<int64_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<int64_t>(::sysconf(_SC_PAGE_SIZE))},

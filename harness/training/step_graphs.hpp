@@ -92,8 +92,8 @@ class StepGraphs {
   int64_t uploads_ = 0;       // when these began
   Ends ends_;                 // of replayed steps
   int64_t replayed_ = 0;      // steps, the recorded ones too
-  std::string why_none_ = "no " + std::to_string(kStepsBefore + 1) +
-                          " steps that are alike followed each other";  // the last step was no replay
+  std::string why_none_ =
+      "no " + std::to_string(kStepsBefore + 1) + " steps that are alike followed each other";
 };
 
 }  // namespace bnlab

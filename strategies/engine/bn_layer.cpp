@@ -130,11 +130,8 @@ class RunningPass : public NormPass {
 
   kernels::Coefficients forward(const at::Tensor&, const at::Tensor& weight,
                                 const at::Tensor& bias) override {
-    forward_.mean = statistics_->mean().unsqueeze(0).clone();  // backward may come after the pair has changed
-    forward_.invstd = rules_.mean_only ? at::ones_like(forward_.mean)
-                                       : (statistics_->var().unsqueeze(0) + rules_.eps).rsqrt();
-    forward_.scale = weight.defined() ? forward_.invstd * weight : forward_.invstd;
-    forward_.shift = bias.defined() ? bias.unsqueeze(0) : at::zeros_like(forward_.scale);
+    forward_ = kernels::saved_forward(
+        statistics_->mean(), rules_.mean_only ? at::Tensor() : statistics_->var(), rules_.eps, weight, bias);
     return forward_;
   }
 

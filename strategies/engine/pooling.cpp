@@ -4,11 +4,14 @@
 
 #include <algorithm>
 
+#include "harness/kernel_count.hpp"
 #include "harness/upload.hpp"
 #include "strategies/engine/moments.hpp"
 
 namespace bnlab {
 namespace {
+
+using kernels::Met;
 
 std::vector<int64_t> with_first(int64_t first, at::IntArrayRef sizes) {  // [first, sizes[1], ...]
   std::vector<int64_t> shape = sizes.vec();
@@ -33,8 +36,13 @@ kernels::Exchanged Pool::moments(const at::Tensor& own, const at::Tensor& x, at:
   const Merger merge = [&](const at::Tensor& all) {
     return kernels::merge_moments(all, group_, rules_.merge, statistics);
   };
+  if (route_ == Route::all_reduce && rules_.merge == Merge::e_x2) {
+    return exchanged(reduce_e_x2(own, statistics), Met::groups);
+  }
   if (route_ == Route::all_reduce) {
-    return exchanged(reduce_moments(own, statistics), /*merged=*/true);
+    at::Tensor sums = kernels::sum_moments(own, towers_.first(), group_, groups_, rules_.merge);
+    statistics_.all_reduce(sums, Purpose::statistics);
+    return exchanged(sums, Met::sums);
   }
   if (route_ == Route::gather_activations) {
     all_x_ = gather_rows(x);
@@ -42,7 +50,7 @@ kernels::Exchanged Pool::moments(const at::Tensor& own, const at::Tensor& x, at:
     const at::Tensor merged = from_rank0(here ? merge(kernels::moments(all_x_, all_offsets())) : at::Tensor(),
                                          with_first(groups_, own.sizes()), own.options());
     means_ = Moments(merged).mean.to(statistics);
-    return exchanged(merged, /*merged=*/true);
+    return exchanged(merged, Met::groups);
   }
   return meet(own, merge);
 }
@@ -52,7 +60,7 @@ kernels::Exchanged Pool::sums(const at::Tensor& own, const kernels::Incoming& in
   if (route_ == Route::all_reduce) {
     at::Tensor sums = sum_by_group(own);
     statistics_.all_reduce(sums, Purpose::statistics);
-    return exchanged(sums, /*merged=*/true);
+    return exchanged(sums, Met::groups);
   }
   if (route_ == Route::gather_activations) {
     const at::Tensor all_g = gather_rows(incoming.g());
@@ -61,28 +69,29 @@ kernels::Exchanged Pool::sums(const at::Tensor& own, const kernels::Incoming& in
       const at::Tensor mean = means_.repeat_interleave(group_, 0).contiguous();
       sums = merge(kernels::backward_sums(all_g, all_x_, {}, all_offsets(), mean, Activation::none));
     }
-    return exchanged(from_rank0(sums, with_first(groups_, own.sizes()), own.options()), /*merged=*/true);
+    return exchanged(from_rank0(sums, with_first(groups_, own.sizes()), own.options()), Met::groups);
   }
   return meet(own, merge);
 }
 
-kernels::Exchanged Pool::exchanged(const at::Tensor& rows, bool merged) const {
-  return {rows, merged, group_, towers_.first(), towers_.per_rank()};
+kernels::Exchanged Pool::exchanged(const at::Tensor& rows, kernels::Met met) const {
+  return {rows, met, group_, towers_.first(), towers_.per_rank()};
 }
 
 kernels::Exchanged Pool::meet(const at::Tensor& own, const Merger& merge) {
   switch (route_) {
     case Route::host: {
+      const Uncounted on_the_processor;
       const at::Tensor all = host_.all_gather(own.cpu(), Purpose::statistics);
-      return exchanged(merge(all.flatten(0, 1)).to(own.device()), /*merged=*/true);
+      return exchanged(merge(all.flatten(0, 1)).to(own.device()), Met::groups);
     }
     case Route::reduce_broadcast: {
       const at::Tensor all = statistics_.gather(own, 0, Purpose::statistics);
       const at::Tensor merged = statistics_.rank() == 0 ? merge(all.flatten(0, 1)) : at::Tensor();
-      return exchanged(from_rank0(merged, with_first(groups_, own.sizes()), own.options()), /*merged=*/true);
+      return exchanged(from_rank0(merged, with_first(groups_, own.sizes()), own.options()), Met::groups);
     }
     default:
-      return exchanged(statistics_.all_gather(own, Purpose::statistics).flatten(0, 1), /*merged=*/false);
+      return exchanged(statistics_.all_gather(own, Purpose::statistics).flatten(0, 1), Met::towers);
   }
 }
 
@@ -90,21 +99,6 @@ at::Tensor Pool::from_rank0(at::Tensor merged, at::IntArrayRef shape, const at::
   merged = merged.defined() ? merged.contiguous() : at::empty(shape, options);
   statistics_.broadcast(merged, 0, Purpose::statistics);
   return merged;
-}
-
-// Sums (n, n m, M + n m^2) in float64, M + n m^2 without the second term for the averaged variance.
-at::Tensor Pool::reduce_moments(const at::Tensor& own, at::ScalarType statistics) {
-  if (rules_.merge == Merge::e_x2) {
-    return reduce_e_x2(own, statistics);
-  }
-  const Moments t(own);
-  const bool averaged = rules_.merge == Merge::averaged;
-  at::Tensor sums = sum_by_group(
-      pack_moments(t.count, t.count * t.mean, averaged ? t.m2 : t.m2 + t.count * t.mean.square()));
-  statistics_.all_reduce(sums, Purpose::statistics);
-  const Moments s(sums);  // sums of the three, not moments yet
-  const at::Tensor mean = s.mean / s.count.clamp_min(1);
-  return pack_moments(s.count, mean, averaged ? s.m2 : (s.m2 - s.count * mean.square()).clamp_min(0));
 }
 
 // Sums in the statistics' precision, weighted by n/N with N known from sizes: that precision may not hold

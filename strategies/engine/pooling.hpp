@@ -32,9 +32,8 @@ class Pool {
  private:
   using Merger = std::function<at::Tensor(const at::Tensor&)>;  // [T, ...] -> [K, ...]
 
-  kernels::Exchanged exchanged(const at::Tensor& rows, bool merged) const;
+  kernels::Exchanged exchanged(const at::Tensor& rows, kernels::Met met) const;
   kernels::Exchanged meet(const at::Tensor& own, const Merger& merge);
-  at::Tensor reduce_moments(const at::Tensor& own, at::ScalarType statistics);
   at::Tensor reduce_e_x2(const at::Tensor& own, at::ScalarType statistics);
   at::Tensor sum_by_group(const at::Tensor& own) const;   // [G, ...] -> [K, ...], zero for groups elsewhere
   at::Tensor local_rows(const at::Tensor& groups) const;  // of [K, ...], for this rank's towers: [G, ...]

@@ -7,6 +7,7 @@
 
 #include "harness/error.hpp"
 #include "strategies/engine/norm_function.hpp"
+#include "strategies/kernels/sample_steps.hpp"
 
 namespace bnlab {
 namespace {
@@ -18,54 +19,21 @@ class SamplePass : public NormPass {
 
   kernels::Coefficients forward(const at::Tensor& x, const at::Tensor& weight,
                                 const at::Tensor& bias) override {
-    const at::Tensor moments = kernels::moments(x, offsets());
-    channels_ = (moments.size(1) - 1) / 2;
-    const at::Tensor positions = moments.narrow(1, 0, 1).unsqueeze(2);  // [n, 1, 1]
-    const at::Tensor mean = by_group(moments.narrow(1, 1, channels_));  // [n, g, C/g]
-    const at::Tensor m2 = by_group(moments.narrow(1, 1 + channels_, channels_));
-    const at::Tensor group_mean = mean.mean(2, /*keepdim=*/true);
-    const at::Tensor group_m2 = (m2 + positions * (mean - group_mean).square()).sum(2, /*keepdim=*/true);
-    count_ = (positions * (channels_ / groups_)).clamp_min(1).to(statistics_);
-    invstd_ = by_channel((group_m2 / count_ + eps_).rsqrt()).to(statistics_);
-    mean_ = by_channel(group_mean).to(statistics_);
-    const at::Tensor scale = weight.defined() ? invstd_ * weight : invstd_;
-    const at::Tensor shift = bias.defined() ? bias.unsqueeze(0).expand_as(scale) : at::zeros_like(scale);
-    return {mean_, invstd_, scale, shift, {}, {}, {}};
+    forward_ =
+        kernels::sample_forward(kernels::moments(x, offsets()), groups_, eps_, weight, bias, statistics_);
+    return forward_;
   }
 
-  // With A, B the sums over a group's channels of gamma sum g and gamma sum g (x - m):
-  // dx = s (gamma g - A/N - (x - m) s^2 B/N)
   kernels::BackwardCoefficients backward(const kernels::Incoming& incoming,
                                          const at::Tensor& weight) override {
-    const at::Tensor sums = incoming.sums(mean_);
-    const at::Tensor a = sums.select(1, 0), b = sums.select(1, 1);  // [n, C]
-    kernels::BackwardCoefficients k;
-    k.dbias = a.sum(0);
-    k.dweight = (b * invstd_).sum(0);
-    k.mean = mean_;
-    k.a = weight.defined() ? invstd_ * weight : invstd_;
-    const auto group_sum = [&](const at::Tensor& s) {
-      return by_channel(by_group(weight.defined() ? s * weight : s).sum(2, /*keepdim=*/true) / count_);
-    };
-    k.c = -invstd_ * group_sum(a);
-    k.b = -invstd_.pow(3) * group_sum(b);
-    return k;
+    return kernels::sample_backward(forward_, incoming.sums(forward_.mean), groups_, weight);
   }
 
  private:
-  at::Tensor by_group(const at::Tensor& t) const {
-    return t.reshape({t.size(0), groups_, channels_ / groups_});
-  }
-  at::Tensor by_channel(const at::Tensor& t) const {  // [n, g, 1] -> [n, C]
-    return t.expand({t.size(0), groups_, channels_ / groups_}).reshape({t.size(0), channels_});
-  }
-
   int64_t groups_;
   double eps_;
   at::ScalarType statistics_;
-  int64_t channels_ = 0;
-  at::Tensor mean_, invstd_;  // [n, C]
-  at::Tensor count_;          // [n, 1, 1]: elements of a group
+  kernels::Coefficients forward_;
 };
 
 }  // namespace

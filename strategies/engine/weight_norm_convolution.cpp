@@ -33,12 +33,11 @@ WeightNormConvolution::WeightNormConvolution(const ConvSite& site, const at::Ten
 }
 
 at::Tensor WeightNormConvolution::forward(at::Tensor x, at::Tensor, const Pass& pass) {
-  const at::Tensor direction = v_ / per_filter(norm());
   const bool training = pass.mode == Mode::train || pass.mode == Mode::train_frozen;
   if (init_scale_ && training && pass.step.index == 0 && pass.towers.total_samples() > 0) {
-    initialise(x, direction);
+    initialise(x);
   }
-  const at::Tensor w = (direction * per_filter(gain_)).to(x.scalar_type());
+  const at::Tensor w = at::_weight_norm(v_, per_filter(gain_)).to(x.scalar_type());
   if (!centre_) {
     return at::conv2d(x, w, bias_.to(x.scalar_type()), site_.stride, site_.padding, site_.dilation);
   }
@@ -53,9 +52,10 @@ at::Tensor WeightNormConvolution::norm() const {
 
 // In the parameters' precision, even where the run computes in bfloat16. All ranks get here together (a rank
 // without samples too) and see the same bits, so that they go on or refuse alike.
-void WeightNormConvolution::initialise(const at::Tensor& x, const at::Tensor& direction) {
+void WeightNormConvolution::initialise(const at::Tensor& x) {
   const at::NoGradGuard no_grad;
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
+  const at::Tensor direction = v_ / per_filter(norm());
   const at::Tensor t =
       at::conv2d(x.to(v_.scalar_type()), direction, {}, site_.stride, site_.padding, site_.dilation);
   const at::Tensor all = communicator_.all_gather(kernels::moments(t, {0, t.size(0)}), Purpose::control);

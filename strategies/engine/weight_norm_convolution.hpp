@@ -27,7 +27,7 @@ class WeightNormConvolution : public Layer {
 
  private:
   at::Tensor norm() const;  // of v, [out]
-  void initialise(const at::Tensor& x, const at::Tensor& direction);
+  void initialise(const at::Tensor& x);
   void check_spread(const at::Tensor& mean, const at::Tensor& deviation) const;
 
   ConvSite site_;

@@ -2,46 +2,19 @@
 
 #include <ATen/ops/empty.h>
 
-#include "harness/kernel_count.hpp"
 #include "harness/network.hpp"
+#include "strategies/kernels/each_item.hpp"
 #include "strategies/kernels/finish_steps.hpp"
 
 namespace bnlab::kernels {
-
-#ifdef BNLAB_WITH_CUDA
-namespace cuda {
-template <class Body>
-void each_channel(const Body& body, int64_t channels, at::Device device);  // finish.cu
-}
-#endif
 
 namespace {
 
 using at::Tensor;
 
-template <class Body>
-void each_channel(const Body& body, int64_t channels, [[maybe_unused]] const Tensor& on) {
-  const OneKernel counted;
-#ifdef BNLAB_WITH_CUDA
-  if (on.is_cuda()) {
-    cuda::each_channel(body, channels, on.device());
-    return;
-  }
-#endif
-  for (int64_t c = 0; c < channels; ++c) {
-    body(c);
-  }
-}
-
-// Calls work(T()) with T the C++ type of the statistics' precision.
-template <class Work>
-auto in_precision(at::ScalarType statistics, const Work& work) {
-  return statistics == at::kDouble ? work(double()) : work(float());
-}
-
 BackwardCoefficients run(const BackwardStep& step) {
   in_precision(step.own.scalar_type(),
-               [&](auto zero) { each_channel(step.body<decltype(zero)>(), step.own.size(2), step.own); });
+               [&](auto zero) { each_item(step.body<decltype(zero)>(), step.own.size(2), step.own); });
   return step.out;
 }
 
@@ -50,6 +23,8 @@ Tensor empty_groups(const Tensor& rows, int64_t group) {
 }
 
 Sharing sharing_of(const Exchanged& met) {
+  const int64_t groups = met.rows.size(0) / (met.met == Met::towers ? met.group : 1);
+  TORCH_INTERNAL_ASSERT((met.first + met.sets - 1) / met.group < groups);  // each set has a row
   return {static_cast<unsigned>(met.first), static_cast<unsigned>(met.group)};
 }
 
@@ -58,8 +33,17 @@ Sharing sharing_of(const Exchanged& met) {
 Tensor merge_moments(const Tensor& rows, int64_t group, Merge merge, at::ScalarType statistics) {
   const Tensor out = empty_groups(rows, group);
   in_precision(statistics, [&](auto zero) {
-    each_channel(merge_body<decltype(zero)>(rows, group, merge, out), rows_of(rows).channels, rows);
+    each_item(merge_body<decltype(zero)>(rows, group, merge, out), rows_of(rows).channels, rows);
   });
+  return out;
+}
+
+Tensor sum_moments(const Tensor& rows, int64_t first, int64_t group, int64_t groups, Merge merge) {
+  const Tensor out = at::empty({groups, rows.size(1)}, rows.options());
+  const Sharing sharing{static_cast<unsigned>(first), static_cast<unsigned>(group)};
+  const SumMoments body{rows_of(rows), written<double>(out), groups, rows.size(0),
+                        sharing,       merge == Merge::chan};
+  each_item(body, rows_of(rows).channels, rows);
   return out;
 }
 
@@ -82,24 +66,46 @@ Coefficients finish_forward(const Tensor& rows, double eps, bool mean_only, cons
   const ForwardStep step =
       forward_step(rows, rows.size(0), {}, eps, mean_only, weight, bias, statistics, renorm);
   in_precision(statistics,
-               [&](auto zero) { each_channel(step.body<decltype(zero)>(), rows_of(rows).channels, rows); });
+               [&](auto zero) { each_item(step.body<decltype(zero)>(), rows_of(rows).channels, rows); });
   return step.out;
 }
 
 Coefficients pooled_forward(const Exchanged& met, Merge merge, double eps, bool mean_only,
                             const Tensor& weight, const Tensor& bias, at::ScalarType statistics,
                             const std::optional<Renorm>& renorm, const std::optional<PairStep>& pair) {
-  const Tensor rows = met.merged ? met.rows : empty_groups(met.rows, met.group);
+  const Tensor rows =
+      met.met == Met::groups ? met.rows : empty_groups(met.rows, met.met == Met::towers ? met.group : 1);
   const ForwardStep step =
       forward_step(rows, met.sets, sharing_of(met), eps, mean_only, weight, bias, statistics, renorm);
   in_precision(statistics, [&](auto zero) {
     using T = decltype(zero);
-    PooledForwardSteps<T> steps{!met.merged, pair.has_value(), {}, step.body<T>(), {}};
-    if (steps.merges) steps.merge = merge_body<T>(met.rows, met.group, merge, rows);
+    PooledForwardSteps<T> steps{met.met, pair.has_value(), {}, {}, step.body<T>(), {}};
+    if (met.met == Met::towers) steps.merge = merge_body<T>(met.rows, met.group, merge, rows);
+    if (met.met == Met::sums) steps.moments = moments_of_sums_body(met.rows, merge, rows);
     if (steps.updates) steps.pair = pair_body<T>(*pair, rows);
-    each_channel(steps, rows_of(rows).channels, rows);
+    each_item(steps, rows_of(rows).channels, rows);
   });
   return step.out;
+}
+
+Coefficients saved_forward(const Tensor& mean, const Tensor& var, double eps, const Tensor& weight,
+                           const Tensor& bias) {
+  const Tensor all = at::empty({4, 1, mean.size(0)}, mean.options());
+  const Coefficients k{all[0], all[1], all[2], all[3], {}, {}, {}};
+  in_precision(mean.scalar_type(), [&](auto zero) {
+    using T = decltype(zero);
+    const FinishSaved<T> body{eps,
+                              read<T>(mean),
+                              read<T>(var),
+                              read<T>(weight),
+                              read<T>(bias),
+                              written<T>(k.mean),
+                              written<T>(k.invstd),
+                              written<T>(k.scale),
+                              written<T>(k.shift)};
+    each_item(body, mean.size(0), mean);
+  });
+  return k;
 }
 
 BackwardStep backward_step(const Coefficients& forward, const Tensor& own, const Tensor& shared,
@@ -124,8 +130,10 @@ Tensor merge_sums(const Tensor& sums, int64_t group) {
 BackwardCoefficients pooled_backward(const Coefficients& forward, const Tensor& own, const Exchanged& met,
                                      bool mean_only, const Tensor& weight) {
   const OneKernel counted;
-  if (met.merged || !met.rows.is_cuda()) {
-    const Tensor sums = met.merged ? met.rows : merge_sums(met.rows, met.group);
+  TORCH_INTERNAL_ASSERT(met.met != Met::sums);
+  const bool merged = met.met == Met::groups;
+  if (merged || !met.rows.is_cuda()) {
+    const Tensor sums = merged ? met.rows : merge_sums(met.rows, met.group);
     return run(backward_step(forward, own, sums, /*summands=*/1, sharing_of(met), mean_only, weight));
   }
   return run(backward_step(forward, own, met.rows, met.group, sharing_of(met), mean_only, weight));
@@ -133,7 +141,7 @@ BackwardCoefficients pooled_backward(const Coefficients& forward, const Tensor& 
 
 void update_pair(const PairStep& step, const Tensor& rows) {
   in_precision(step.held.scalar_type(), [&](auto zero) {
-    each_channel(pair_body<decltype(zero)>(step, rows), rows_of(rows).channels, rows);
+    each_item(pair_body<decltype(zero)>(step, rows), rows_of(rows).channels, rows);
   });
 }
 

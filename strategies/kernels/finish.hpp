@@ -11,6 +11,8 @@
 
 #include <optional>
 
+#include "strategies/kernels/rows.hpp"
+
 namespace bnlab::kernels {
 
 // How the moments of a group's towers become one mean m and one variance v.
@@ -23,6 +25,11 @@ enum class Merge {
 // Groups of `group` consecutive rows merged: [R, 1 + 2C] -> [R / group, 1 + 2C]. Empty rows take no part.
 at::Tensor merge_moments(const at::Tensor& rows, int64_t group, Merge merge = Merge::chan,
                          at::ScalarType statistics = at::kDouble);
+
+// What an all_reduce over the ranks makes Met::sums of: (n, n m, M + n m^2), or M alone where the variance is averaged
+// (Merge::chan and averaged only), summed over those towers of each group that this rank holds. rows: of its towers, from
+// `first` on; groups of `group` towers: [groups, 1 + 2C].
+at::Tensor sum_moments(const at::Tensor& rows, int64_t first, int64_t group, int64_t groups, Merge merge);
 
 // Batch renormalisation (Ioffe 2017), with s' = sqrt(running_var + eps):
 //   r = clip(sqrt(v + eps) / s', 1/r_max, r_max), d = clip((m - running_mean) / s', -d_max, d_max)
@@ -45,6 +52,10 @@ struct Coefficients {
 Coefficients finish_forward(const at::Tensor& rows, double eps, bool mean_only, const at::Tensor& weight,
                             const at::Tensor& bias, at::ScalarType statistics,
                             const std::optional<Renorm>& renorm = std::nullopt);
+
+// By the running pair mean, var: [C]; var undefined: invstd is 1. The coefficients, [1, C], hold for all rows; without a count.
+Coefficients saved_forward(const at::Tensor& mean, const at::Tensor& var, double eps,
+                           const at::Tensor& weight, const at::Tensor& bias);
 
 // dx = a g + b (x - mean) + c per set; dweight and dbias: [C], sums over this rank's sets.
 struct BackwardCoefficients {
@@ -74,16 +85,17 @@ at::Tensor merge_sums(const at::Tensor& sums, int64_t group);
 
 // What an exchange of moments or of sums gave to a rank whose sets are the towers `first` to first + sets - 1.
 struct Exchanged {
-  at::Tensor rows;  // [T, ...]: of every tower; or [T / group, ...]: of every group, if they are merged
-  bool merged;
+  at::Tensor rows;  // [T, ...]: of every tower; or [T / group, ...]: of every group
+  Met met;
   int64_t group;  // consecutive towers in each
   int64_t first, sets;
 };
 
 // A site whose moments are exchanged takes one step after each exchange, which is one launch on CUDA. Where the exchange
-// is an all_gather it takes three kernels forward and three backward beside that, or two where no exchange is needed.
+// is an all_gather it takes three kernels forward and three backward beside that, or two where no exchange is needed; where
+// it is an all_reduce one more each, before it.
 //
-// merge_moments where they are not merged, then finish_forward with the moments of each set's group, then update_pair with
+// merge_moments where they are not merged, or moments from sums, then finish_forward with the moments of each set's group, then update_pair with
 // those of all groups where a pair is given.
 Coefficients pooled_forward(const Exchanged& met, Merge merge, double eps, bool mean_only,
                             const at::Tensor& weight, const at::Tensor& bias, at::ScalarType statistics,

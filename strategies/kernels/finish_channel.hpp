@@ -5,84 +5,24 @@
 #include <cmath>
 #include <cstdint>
 
-#ifdef __CUDACC__
-#define BNLAB_BOTH __host__ __device__
-#else
-#define BNLAB_BOTH
-#endif
+#include "strategies/kernels/merge_channel.hpp"
+#include "strategies/kernels/rows.hpp"
 
 namespace bnlab::kernels {
 
-struct Rows {
-  const double* data;
-  int64_t stride, channels;
-
-  BNLAB_BOTH double count(int64_t row) const { return data[row * stride]; }
-  BNLAB_BOTH double mean(int64_t row, int64_t c) const { return data[row * stride + 1 + c]; }
-  BNLAB_BOTH double m2(int64_t row, int64_t c) const { return data[row * stride + 1 + channels + c]; }
-};
-
-// Which row holds what a set takes: `size` consecutive sets share one. Known to every thread, so that it costs no launch.
-struct Sharing {
-  unsigned first = 0;  // this rank's first set
-  unsigned size = 1;
-
-  BNLAB_BOTH int64_t row(int64_t set) const { return (first + static_cast<unsigned>(set)) / size; }
-};
-
-BNLAB_BOTH inline double at_least_one(double n) {
-  return n < 1 ? 1 : n;
-}
-
-// NaN passes through, as it does not through fmin and fmax.
-BNLAB_BOTH inline double clip(double value, double low, double high) {
-  return value < low ? low : value > high ? high : value;
-}
-
+// By a running pair, which is constant.
 template <class T>
-struct MergeMoments {
-  Rows in;
-  double* out;  // [groups, 1 + 2C]
-  int64_t groups, group;
-  bool spread, e_x2;
+struct FinishSaved {
+  double eps;
+  const T *saved_mean, *saved_var;  // [C]; no variance: 1 / s is 1
+  const T *weight, *bias;           // null: 1 and 0
+  T *mean, *invstd, *scale, *shift;
 
   BNLAB_BOTH void operator()(int64_t c) const {
-    for (int64_t k = 0; k < groups; ++k) {
-      double* row = out + k * (1 + 2 * in.channels);
-      double count = 0;
-      for (int64_t i = k * group; i < (k + 1) * group; ++i) {
-        count += in.count(i);
-      }
-      row[0] = count;  // every channel writes the same, and then need not wait for another's
-      e_x2 ? by_squares(k, c, count, row) : by_deviations(k, c, count, row);
-    }
-  }
-
-  BNLAB_BOTH void by_deviations(int64_t k, int64_t c, double count, double* row) const {
-    double sum = 0, within = 0, between = 0;
-    for (int64_t i = k * group; i < (k + 1) * group; ++i) {
-      sum += in.count(i) * in.mean(i, c);
-      within += in.m2(i, c);
-    }
-    const double mean = sum / at_least_one(count);
-    for (int64_t i = k * group; spread && i < (k + 1) * group; ++i) {
-      const double d = in.mean(i, c) - mean;
-      between += in.count(i) * (d * d);
-    }
-    row[1 + c] = mean;
-    row[1 + in.channels + c] = within + between;
-  }
-
-  BNLAB_BOTH void by_squares(int64_t k, int64_t c, double count, double* row) const {
-    T ex = 0, ex2 = 0;
-    for (int64_t i = k * group; i < (k + 1) * group; ++i) {
-      const double n = in.count(i), m = in.mean(i, c);
-      const T weight = static_cast<T>(n / at_least_one(count));
-      ex += weight * static_cast<T>(m);
-      ex2 += weight * static_cast<T>(in.m2(i, c) / at_least_one(n) + m * m);
-    }
-    row[1 + c] = static_cast<double>(ex);
-    row[1 + in.channels + c] = static_cast<double>(ex2 - ex * ex) * count;
+    mean[c] = saved_mean[c];
+    invstd[c] = saved_var == nullptr ? T(1) : T(1) / static_cast<T>(sqrt(saved_var[c] + static_cast<T>(eps)));
+    scale[c] = weight == nullptr ? invstd[c] : invstd[c] * weight[c];
+    shift[c] = bias == nullptr ? T(0) : bias[c];
   }
 };
 
@@ -221,14 +161,18 @@ struct UpdatePair {
 // The steps of a channel after moments have met, in this order: renormalisation reads the pair before its update.
 template <class T>
 struct PooledForwardSteps {
-  bool merges, updates;
+  Met met;
+  bool updates;
   MergeMoments<T> merge;
+  MomentsOfSums moments;
   FinishForward<T> forward;
   UpdatePair<T> pair;
 
   BNLAB_BOTH void operator()(int64_t c) const {
-    if (merges) {
+    if (met == Met::towers) {
       merge(c);
+    } else if (met == Met::sums) {
+      moments(c);
     }
     forward(c);
     if (updates) {

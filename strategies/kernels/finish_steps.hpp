@@ -103,6 +103,10 @@ MergeMoments<T> merge_body(const at::Tensor& rows, int64_t group, Merge merge, c
           group,         merge == Merge::chan, merge == Merge::e_x2};
 }
 
+inline MomentsOfSums moments_of_sums_body(const at::Tensor& sums, Merge merge, const at::Tensor& out) {
+  return {rows_of(sums), written<double>(out), out.size(0), merge == Merge::chan};
+}
+
 template <class T>
 UpdatePair<T> pair_body(const PairStep& step, const at::Tensor& rows) {
   return {rows_of(rows),

@@ -25,6 +25,11 @@ TEST(EmulatedKernels, OneLaunchFollowsAnExchange) {
   EXPECT_EQ(mismatch_of_pooled_steps(at::kFloat), "");
 }
 
+TEST(EmulatedKernels, StepsWithinSamplesEqualTheirFormulas) {
+  EXPECT_EQ(mismatch_of_sample_steps(at::kDouble), "");
+  EXPECT_EQ(mismatch_of_sample_steps(at::kFloat), "");
+}
+
 TEST(EmulatedKernels, ASweepTakesItsFinishStepsAlong) {
   const std::vector<Problem> all = problems();
   for (size_t i = 0; i < all.size(); i += 29) {

@@ -43,7 +43,7 @@ class PooledCheck {
     sums_ = numbers({kTowers, 2, kChannels});
     for (const auto order : {emulation::Order::descending, emulation::Order::shuffled}) {
       emulation::set_order(order);
-      for (const bool merged : {false, true}) {
+      for (const Met merged : {Met::towers, Met::groups}) {
         for (const int64_t group : {1, 2, 3, 6}) {
           check({{}, merged, group, 0, kTowers}, Merge::chan, /*renorm=*/true, /*mean_only=*/false);
           check({{}, merged, group, 3, 2}, Merge::chan, false, false);
@@ -51,6 +51,11 @@ class PooledCheck {
           check({{}, merged, group, 1, 4}, Merge::e_x2, true, false);
         }
       }
+      for (const int64_t group : {1, 2, 3, 6}) {
+        all_reduced(group, Merge::chan);
+        all_reduced(group, Merge::averaged);
+      }
+      saved_pair();
     }
     emulation::set_order(emulation::Order::ascending);
   }
@@ -80,7 +85,7 @@ class PooledCheck {
     const Coefficients k = finish_forward(local_rows(groups, met), kEps, mean_only, weight_, bias_, type_,
                                           limits(expected_pair));
     update_pair(expected_pair, groups);
-    met.rows = met.merged ? groups : towers_;
+    met.rows = met.met == Met::groups ? groups : towers_;
     int64_t launches = emulation::counts().launches;
     const Coefficients got =
         pooled_forward(met, merge, kEps, mean_only, weight_, bias_, type_, limits(pair), pair);
@@ -102,7 +107,7 @@ class PooledCheck {
     const Tensor own = numbers({met.sets, 2, kChannels}), summed = sums_of_groups(met.group);
     const BackwardCoefficients expected =
         finish_backward(k, own, local_rows(summed, met), mean_only, weight_);
-    met.rows = met.merged ? summed : sums_;
+    met.rows = met.met == Met::groups ? summed : sums_;
     launches = emulation::counts().launches;
     const BackwardCoefficients back = pooled_backward(k, own, met, mean_only, weight_);
     expect_one_launch(launches);
@@ -111,6 +116,58 @@ class PooledCheck {
     expect("c", back.c, expected.c);
     expect("dweight", back.dweight, expected.dweight);
     expect("dbias", back.dbias, expected.dbias);
+  }
+
+  // Three ranks sum up their towers; another adds up what they send.
+  void all_reduced(int64_t group, Merge merge) {
+    const int64_t groups = kTowers / group, first[] = {0, 3, 5, kTowers};
+    std::vector<double> met(static_cast<size_t>(groups * (1 + 2 * kChannels)), 0.0);
+    for (size_t rank = 0; rank < 3; ++rank) {
+      const Tensor own({first[rank + 1] - first[rank], 1 + 2 * kChannels}, at::kDouble);
+      for (int64_t t = first[rank]; t < first[rank + 1]; ++t) own[t - first[rank]].copy_(towers_[t]);
+      const int64_t launches = emulation::counts().launches;
+      const auto sums = sum_moments(own, first[rank], group, groups, merge).values();
+      expect_one_launch(launches);
+      for (size_t i = 0; i < met.size(); ++i) met[i] += sums[i];
+    }
+    const Tensor sums({groups, 1 + 2 * kChannels}, at::kDouble);
+    sums.set_values(met);
+    const PairStep pair = pair_of(groups), expected_pair = pair_of(groups);
+    const int64_t launches = emulation::counts().launches;
+    const Exchanged exchanged{sums, Met::sums, group, 3, 2};
+    const Coefficients got = pooled_forward(exchanged, merge, kEps, false, weight_, bias_, type_, {}, pair);
+    expect_one_launch(launches);
+    const Tensor merged = merge_moments(towers_, group, merge, type_);
+    const Coefficients k = finish_forward(local_rows(merged, exchanged), kEps, false, weight_, bias_, type_);
+    update_pair(expected_pair, merged);
+    expect("count of sums", got.count, k.count);
+    expect_close("mean of sums", got.mean, k.mean);
+    expect_close("invstd of sums", got.invstd, k.invstd);
+    expect_close("the pair by sums", pair.held, expected_pair.held);
+  }
+
+  void saved_pair() {
+    const Tensor mean = numbers({kChannels}), var = numbers({kChannels});
+    std::vector<double> variances = var.values();
+    for (double& value : variances) value = std::abs(value);
+    var.set_values(variances);
+    const int64_t launches = emulation::counts().launches;
+    const Coefficients k = saved_forward(mean, var, kEps, weight_, bias_);
+    expect_one_launch(launches);
+    const Coefficients centred = saved_forward(mean, {}, kEps, {}, {});
+    const auto gammas = weight_.values(), invstds = k.invstd.values(), scales = k.scale.values();
+    const double bound = 8 * rounding(type_);
+    for (int64_t c = 0; c < kChannels; ++c) {
+      const auto i = static_cast<size_t>(c);
+      const double invstd = 1 / std::sqrt(variances[i] + kEps), scale = invstd * gammas[i];
+      comparison_.expect("invstd of a pair", 0, c, invstds[i], invstd, bound * invstd);
+      comparison_.expect("scale of a pair", 0, c, scales[i], scale, bound * std::abs(scale));
+    }
+    comparison_.expect(k.mean.values() == mean.values() && k.shift.values() == bias_.values(),
+                       "mean and shift of a pair");
+    comparison_.expect(centred.scale.values() == std::vector<double>(kChannels, 1.0),
+                       "scale without a variance");
+    comparison_.expect(centred.shift.values() == std::vector<double>(kChannels, 0.0), "shift without a bias");
   }
 
   // In the order of the towers, each sum rounded to the statistics' precision.
@@ -133,6 +190,13 @@ class PooledCheck {
 
   void expect(const char* what, const Tensor& got, const Tensor& expected) {
     comparison_.expect(same_bits(got, expected), what);
+  }
+  void expect_close(const char* what, const Tensor& got, const Tensor& expected) {
+    const auto a = got.values(), b = expected.values();
+    for (size_t i = 0; i < a.size(); ++i) {
+      comparison_.expect(what, 0, static_cast<int64_t>(i), a[i], b[i],
+                         64 * rounding(type_) * (1 + std::abs(b[i])));
+    }
   }
   void expect_one_launch(int64_t before) {
     comparison_.expect(emulation::counts().launches - before == 1, "the number of launches");

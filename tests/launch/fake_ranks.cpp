@@ -17,6 +17,7 @@
 
 #include "harness/components/registry.hpp"
 #include "harness/components/task_files.hpp"
+#include "harness/counting/step_cost.hpp"
 #include "harness/error.hpp"
 #include "harness/layer/layer_program.hpp"
 #include "harness/tasks/images/write_png.hpp"
@@ -24,7 +25,6 @@
 #include "harness/training/forward.hpp"
 #include "harness/training/predict.hpp"
 #include "harness/training/rank.hpp"
-#include "harness/training/step_cost.hpp"
 #include "harness/verify/verify.hpp"
 
 namespace bnlab {

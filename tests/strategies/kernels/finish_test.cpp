@@ -3,14 +3,12 @@
 // device.
 #include "strategies/kernels/finish.hpp"
 
-#include <ATen/ATen.h>
-#include <ATen/Context.h>
-#include <gtest/gtest.h>
 #include <torch/types.h>
 
 #include <limits>
-#include <string>
 #include <vector>
+
+#include "tests/strategies/kernels/on_each_device.hpp"
 
 namespace bnlab::kernels {
 namespace {
@@ -55,22 +53,8 @@ Tensor variances(const Tensor& rows) {
   return rows.narrow(1, 1 + kChannels, kChannels) / counts(rows).clamp_min(1);
 }
 
-class Finish : public testing::TestWithParam<const char*> {
+class Finish : public test::OnEachDevice {
  protected:
-  void SetUp() override {
-    at::manual_seed(7);
-#ifndef BNLAB_WITH_CUDA
-    if (device().is_cuda()) GTEST_SKIP() << "this build has no CUDA kernels";
-#endif
-    if (device().is_cuda() && !at::hasCUDA()) GTEST_SKIP() << "no CUDA device on this machine";
-  }
-  static at::Device device() {
-    return at::Device(GetParam());
-  }
-  static Tensor there(const Tensor& t, at::ScalarType type = at::kDouble) {
-    return t.to(device(), type);
-  }
-
   // Sets of these sizes with means of their own.
   static std::vector<Tensor> sets_of(const std::vector<int64_t>& sizes) {
     std::vector<Tensor> sets;
@@ -333,8 +317,7 @@ TEST_P(Finish, AChannelThatIsNotFiniteKeepsItsPairAndIsCounted) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(On, Finish, testing::Values("cpu", "cuda"),
-                         [](const auto& each) { return std::string(each.param); });
+INSTANTIATE_ON_EACH_DEVICE(Finish);
 
 }  // namespace
 }  // namespace bnlab::kernels

@@ -1,12 +1,7 @@
 // The steps after an exchange against the functions that they are made of, one after the other: the same bits on the CPU;
 // on CUDA too where there is a device, but for sums, which LibTorch adds up there in an order of its own.
-#include <ATen/ATen.h>
-#include <ATen/Context.h>
-#include <gtest/gtest.h>
-
-#include <string>
-
 #include "strategies/kernels/finish.hpp"
+#include "tests/strategies/kernels/on_each_device.hpp"
 
 namespace bnlab::kernels {
 namespace {
@@ -15,19 +10,8 @@ using at::Tensor;
 
 constexpr int64_t kTowers = 36, kChannels = 7;  // more towers than LibTorch adds up in order
 
-class PooledSteps : public testing::TestWithParam<const char*> {
+class PooledSteps : public test::OnEachDevice {
  protected:
-  void SetUp() override {
-    at::manual_seed(7);
-#ifndef BNLAB_WITH_CUDA
-    if (device().is_cuda()) GTEST_SKIP() << "this build has no CUDA kernels";
-#endif
-    if (device().is_cuda() && !at::hasCUDA()) GTEST_SKIP() << "no CUDA device on this machine";
-  }
-  static at::Device device() {
-    return at::Device(GetParam());
-  }
-
   // Of every tower; some are empty, and of one a mean is not finite.
   static Tensor rows() {
     const Tensor count = at::randint(0, 4, {kTowers, 1}, at::kDouble);
@@ -61,7 +45,8 @@ TEST_P(PooledSteps, AreTheStepsOneAfterTheOther) {
       for (const Merge merge : {Merge::chan, Merge::averaged, Merge::e_x2}) {
         for (const bool merged : {false, true}) {
           const Tensor groups = merge_moments(towers, group, merge, type);
-          const Exchanged met{merged ? groups : towers, merged, group, /*first=*/3, /*sets=*/21};
+          const Exchanged met{merged ? groups : towers, merged ? Met::groups : Met::towers, group,
+                              /*first=*/3, /*sets=*/21};
           const auto pair = [&] {
             return PairStep{before.clone(), numbers({2, kTowers / group}, at::kDouble), 0.75,
                             at::zeros({}, at::TensorOptions(device()).dtype(at::kLong)),
@@ -95,8 +80,8 @@ TEST_P(PooledSteps, AreTheStepsOneAfterTheOther) {
                                                mean_only, weight, bias, type);
           const BackwardCoefficients expected =
               finish_backward(finite, own, local_rows(summed, met), mean_only, weight);
-          const BackwardCoefficients back =
-              pooled_backward(finite, own, {merged ? summed : sums, merged, group, 3, 21}, mean_only, weight);
+          const BackwardCoefficients back = pooled_backward(
+              finite, own, {merged ? summed : sums, met.met, group, 3, 21}, mean_only, weight);
           expect_same(back.a, expected.a, "a");
           expect_same_sums(back.b, expected.b, "b");
           expect_same_sums(back.c, expected.c, "c");
@@ -108,8 +93,60 @@ TEST_P(PooledSteps, AreTheStepsOneAfterTheOther) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(On, PooledSteps, testing::Values("cpu", "cuda"),
-                         [](const auto& each) { return std::string(each.param); });
+// Three ranks hold the towers; what they sum up meets by addition.
+TEST_P(PooledSteps, SumsOfAllRanksStandForTheMomentsOfTheGroups) {
+  const Tensor towers = rows();
+  const std::vector<int64_t> first{0, 3, 24, kTowers};
+  for (const int64_t group : {1, 4, 18, 36}) {
+    for (const Merge merge : {Merge::chan, Merge::averaged}) {
+      Tensor sums = at::zeros({kTowers / group, towers.size(1)}, towers.options());
+      for (size_t r = 0; r + 1 < first.size(); ++r) {
+        const Tensor own = towers.narrow(0, first[r], first[r + 1] - first[r]);
+        sums += sum_moments(own, first[r], group, kTowers / group, merge);
+      }
+      const Exchanged met{sums, Met::sums, group, 3, 21};
+      const PairStep pair{at::zeros({2, kChannels}, towers.options()),
+                          at::ones({2, kTowers / group}, towers.options()),
+                          0,
+                          {},
+                          {}};
+      const Coefficients k = pooled_forward(met, merge, 1e-2, false, {}, {}, at::kDouble, {}, pair);
+      const Tensor groups = merge_moments(towers, group, merge);
+      const Coefficients expected = finish_forward(local_rows(groups, met), 1e-2, false, {}, {}, at::kDouble);
+      const PairStep expected_pair{at::zeros_like(pair.held), pair.weights, 0, {}, {}};
+      update_pair(expected_pair, groups);
+      for (const auto& [got, right] : {std::pair(k.mean, expected.mean),
+                                       {k.invstd, expected.invstd},
+                                       {k.count, expected.count},
+                                       {pair.held, expected_pair.held}}) {
+        EXPECT_TRUE(at::allclose(got, right, 1e-12, 1e-12, /*equal_nan=*/true));
+      }
+    }
+  }
+}
+
+TEST_P(PooledSteps, ASavedPairGivesItsCoefficients) {
+  for (const at::ScalarType type : {at::kDouble, at::kFloat}) {
+    const Tensor mean = numbers({kChannels}, type), var = numbers({kChannels}, type);
+    const Tensor weight = numbers({kChannels}, type), bias = numbers({kChannels}, type);
+    const Tensor invstd = (var.cpu() + 1e-2).rsqrt();
+    const auto expect_row = [](const Tensor& got, const Tensor& expected) {
+      EXPECT_EQ(got.sizes(), at::IntArrayRef({1, kChannels}));
+      EXPECT_TRUE(at::allclose(got[0].cpu(), expected.cpu(), 1e-6, 1e-6));
+    };
+    const Coefficients k = saved_forward(mean, var, 1e-2, weight, bias);
+    expect_row(k.mean, mean);
+    EXPECT_FALSE(k.mean.is_alias_of(mean)) << "the pair may change before the backward pass";
+    expect_row(k.invstd, invstd);
+    expect_row(k.scale, invstd * weight.cpu());
+    expect_row(k.shift, bias);
+    const Coefficients plain = saved_forward(mean, {}, 1e-2, {}, {});
+    expect_row(plain.scale, at::ones_like(mean));
+    expect_row(plain.shift, at::zeros_like(mean));
+  }
+}
+
+INSTANTIATE_ON_EACH_DEVICE(PooledSteps);
 
 }  // namespace
 }  // namespace bnlab::kernels

@@ -1,5 +1,5 @@
 // What a step is said to exchange, against what two real ranks (threads of this process) book in a run.
-#include "harness/training/step_cost.hpp"
+#include "harness/counting/step_cost.hpp"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -130,13 +130,13 @@ TEST(StepCost, TellsTheKernelsOfANormSite) {
       {R"({"name": "batch_renorm"})", "3 + 2"},
       {R"({"name": "batch_renorm", "scope": "pooled"})", "3 + 3"},
       {R"({"name": "every_tower"})", "2 + 2"},
-      {R"({"name": "frozen"})", "3 + 3"},
+      {R"({"name": "frozen"})", "2 + 2"},
       {R"({"name": "ghost"})", "2 + 2"},
-      {R"({"name": "group_norm"})", "18 + 17"},
-      {R"({"name": "instance_norm"})", "18 + 17"},
+      {R"({"name": "group_norm"})", "3 + 3"},
+      {R"({"name": "instance_norm"})", "3 + 3"},
       {R"({"name": "last_tower"})", "3 + 2"},  // this rank's share decays by itself
-      {R"({"name": "layer_norm"})", "18 + 17"},
-      {R"({"name": "none"})", "1 + 2"},
+      {R"({"name": "layer_norm"})", "3 + 3"},
+      {R"({"name": "none"})", "2 + 2"},
       {R"({"name": "per_tower"})", "2 + 2"},
       {R"({"name": "per_tower", "momentum": null})", "2 + 2"},
       {R"({"name": "per_tower", "saved_tower": 3})", "3 + 2"},
@@ -149,14 +149,14 @@ TEST(StepCost, TellsTheKernelsOfANormSite) {
       {R"({"name": "sync", "group_size": 1})", "3 + 3"},
       {R"({"name": "sync", "group_size": 2})", "3 + 3"},
       {R"({"name": "sync", "moments": "e_x2"})", "3 + 3"},
-      {R"({"name": "sync", "route": "all_reduce"})", "16 + 4"},
+      {R"({"name": "sync", "route": "all_reduce"})", "4 + 4"},
       {R"({"name": "sync", "route": "gather_activations"})", "7 + 8"},
-      {R"({"name": "sync", "route": "host"})", "4 + 4"},
+      {R"({"name": "sync", "route": "host"})", "3 + 3"},
       {R"({"name": "sync", "route": "reduce_broadcast"})", "4 + 4"},
       {R"({"name": "sync", "variance": "averaged"})", "4 + 3"},
-      {R"({"name": "weight_norm"})", "4 + 16"},
-      {R"({"name": "weight_norm", "mean_only_bn": true})", "7 + 18"},
-      {R"({"name": "weight_norm", "mean_only_bn": true, "scope": "pooled"})", "8 + 19"},
+      {R"({"name": "weight_norm"})", "3 + 3"},
+      {R"({"name": "weight_norm", "mean_only_bn": true})", "6 + 5"},
+      {R"({"name": "weight_norm", "mean_only_bn": true, "scope": "pooled"})", "7 + 6"},
   };
   const Json model = resolved_component("model", {{"name", "unet"}, {"base", 8}, {"levels", 1}});
   std::map<std::string, std::string> counted;

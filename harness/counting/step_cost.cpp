@@ -1,12 +1,12 @@
-#include "harness/training/step_cost.hpp"
+#include "harness/counting/step_cost.hpp"
 
 #include <torch/types.h>
 
 #include "harness/communicator/counting_communicator.hpp"
 #include "harness/components/registry.hpp"
+#include "harness/counting/kernel_counter.hpp"
 #include "harness/models/model.hpp"
 #include "harness/strategy.hpp"
-#include "harness/training/kernel_counter.hpp"
 #include "harness/training/subject.hpp"
 
 namespace bnlab {

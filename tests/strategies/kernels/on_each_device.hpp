@@ -1,0 +1,33 @@
+// Tests of small steps, on the CPU and, where there is one, on a CUDA device: INSTANTIATE_ON_EACH_DEVICE(Suite).
+#pragma once
+
+#include <ATen/ATen.h>
+#include <ATen/Context.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace bnlab::test {
+
+class OnEachDevice : public testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    at::manual_seed(7);
+#ifndef BNLAB_WITH_CUDA
+    if (device().is_cuda()) GTEST_SKIP() << "this build has no CUDA kernels";
+#endif
+    if (device().is_cuda() && !at::hasCUDA()) GTEST_SKIP() << "no CUDA device on this machine";
+  }
+  static at::Device device() {
+    return at::Device(GetParam());
+  }
+  static at::Tensor there(const at::Tensor& t, at::ScalarType type = at::kDouble) {
+    return t.to(device(), type);
+  }
+};
+
+}  // namespace bnlab::test
+
+#define INSTANTIATE_ON_EACH_DEVICE(Suite)                             \
+  INSTANTIATE_TEST_SUITE_P(On, Suite, testing::Values("cpu", "cuda"), \
+                           [](const auto& each) { return std::string(each.param); })
