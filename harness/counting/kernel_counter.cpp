@@ -36,37 +36,49 @@ bool is_one_kernel(const at::RecordFunction& function) {
   return std::string_view(function.name()) == "aten::mean";
 }
 
+// A convolution adds its bias itself on the CPU, and by a kernel of its own on a GPU.
+bool adds_a_bias(const at::RecordFunction& function) {
+  return std::string_view(function.name()) == "aten::conv2d" && function.inputs()[2].isTensor() &&
+         function.inputs()[2].toTensor().defined();
+}
+
 // While this lives, counts the tensor operations of this thread; those made of others are not counted beside them.
 class CountedOperations {
  public:
   CountedOperations() {
     open().clear();
-    handle_ =
-        at::addThreadLocalCallback(at::RecordFunctionCallback(
-                                       [](const at::RecordFunction&) -> std::unique_ptr<at::ObserverContext> {
-                                         open().push_back(KernelCount::launches);
-                                         return nullptr;
-                                       },
-                                       [](const at::RecordFunction& function, at::ObserverContext*) {
-                                         const int64_t before = open().back();
-                                         open().pop_back();
-                                         const bool made_of_others = KernelCount::launches > before;
-                                         if (KernelCount::depth > 0 || launches_nothing(function)) {
-                                           return;
-                                         }
-                                         if (!made_of_others || is_one_kernel(function)) {
-                                           KernelCount::launches = before + 1;
-                                         }
-                                       })
-                                       .scopes({at::RecordScope::FUNCTION}));
+    at::RecordFunctionCallback callback(begins, ends);
+    callback.scopes({at::RecordScope::FUNCTION}).needsInputs(true);
+    handle_ = at::addThreadLocalCallback(callback);
   }
   ~CountedOperations() { at::removeCallback(handle_); }
 
  private:
-  static std::vector<int64_t>& open() {  // launches when each of the operations under way began
-    thread_local std::vector<int64_t> open;
+  struct Open {
+    int64_t before;  // launches when it began
+    bool bias;
+  };
+  static std::vector<Open>& open() {  // the operations under way
+    thread_local std::vector<Open> open;
     return open;
   }
+  static std::unique_ptr<at::ObserverContext> begins(const at::RecordFunction& function) {
+    open().push_back({KernelCount::launches, adds_a_bias(function)});
+    return nullptr;
+  }
+  static void ends(const at::RecordFunction& function, at::ObserverContext*) {
+    const auto [before, bias] = open().back();
+    open().pop_back();
+    const bool made_of_others = KernelCount::launches > before;
+    if (KernelCount::depth > 0 || launches_nothing(function)) {
+      return;
+    }
+    if (!made_of_others || is_one_kernel(function)) {
+      KernelCount::launches = before + 1;
+    }
+    KernelCount::launches += bias ? 1 : 0;
+  }
+
   at::CallbackHandle handle_;
 };
 
@@ -119,23 +131,17 @@ SiteKernels count(Strategy& strategy, Chain& network, int64_t channels, const To
   return kernels;
 }
 
-int64_t biases(const Layer& layer) {
-  return layer.named_parameters(/*recurse=*/false).contains("bias") ? 1 : 0;
-}
-
 }  // namespace
 
 SiteKernels count_site_kernels(Strategy& strategy, const NormSite& site, const Towers& towers) {
   // A convolution before it, so that gradients pass through; it counts in both.
   const ConvSite first{.name = "first", .in = site.channels, .out = site.channels};
   const ConvSite conv{.name = site.name, .in = site.channels, .out = site.channels};
-  const auto own = strategy.conv(conv);
-  Chain all({strategy.Strategy::conv(first), own, strategy.norm(site)});
+  Chain all({strategy.Strategy::conv(first), strategy.conv(conv), strategy.norm(site)});
   Chain plain({strategy.Strategy::conv(first), strategy.Strategy::conv(conv)});
   const SiteKernels with = count(strategy, all, site.channels, towers);
   const SiteKernels without = count(strategy, plain, site.channels, towers);
-  // A bias is added by the convolution's own operation here, by a kernel of its own on a GPU.
-  return {with.forward - without.forward + biases(*own), with.backward - without.backward};
+  return {with.forward - without.forward, with.backward - without.backward};
 }
 
 }  // namespace bnlab

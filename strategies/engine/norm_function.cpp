@@ -2,6 +2,10 @@
 
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <string>
+
+#include "harness/error.hpp"
+
 namespace bnlab {
 namespace {
 
@@ -49,11 +53,23 @@ std::optional<at::Tensor> given(const at::Tensor& t) {
   return t.defined() ? std::optional<at::Tensor>(t) : std::nullopt;
 }
 
+void check_parameter(const at::Tensor& parameter, const at::Tensor& x) {
+  const at::ScalarType expected = statistics_type(x.scalar_type());
+  if (parameter.defined() && (parameter.scalar_type() != expected || parameter.device() != x.device())) {
+    throw Error(Error::Kind::refused,
+                std::string("weight and bias of a norm: expected ") + at::toString(expected) + " on " +
+                    x.device().str() + " beside these activations, got " +
+                    at::toString(parameter.scalar_type()) + " on " + parameter.device().str());
+  }
+}
+
 }  // namespace
 
 at::Tensor apply_norm(const at::Tensor& x, const at::Tensor& residual, const at::Tensor& weight,
                       const at::Tensor& bias, Activation activation,
                       const c10::intrusive_ptr<NormPass>& pass) {
+  check_parameter(weight, x);
+  check_parameter(bias, x);
   return NormFunction::apply(x, given(weight), given(bias), given(residual), activation, pass);
 }
 

@@ -116,13 +116,9 @@ at::Tensor Pool::reduce_e_x2(const at::Tensor& own, at::ScalarType statistics) {
 }
 
 at::Tensor Pool::sum_by_group(const at::Tensor& own) const {
-  if (groups_ == 1) {
-    return own.sum(0, /*keepdim=*/true);
-  }
-  const auto index =
-      at::arange(towers_.first(), towers_.first() + towers_.per_rank(), own.options().dtype(at::kLong))
-          .floor_divide(group_);
-  return at::zeros(with_first(groups_, own.sizes()), own.options()).index_add_(0, index, own);
+  const at::Tensor sums = at::empty(with_first(groups_, own.sizes()), own.options());
+  kernels::sum_towers(own, towers_.first(), group_, sums);
+  return sums;
 }
 
 at::Tensor Pool::gather_rows(const at::Tensor& x) {

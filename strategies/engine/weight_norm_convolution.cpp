@@ -37,13 +37,21 @@ at::Tensor WeightNormConvolution::forward(at::Tensor x, at::Tensor, const Pass& 
   if (init_scale_ && training && pass.step.index == 0 && pass.towers.total_samples() > 0) {
     initialise(x);
   }
-  const at::Tensor w = at::_weight_norm(v_, per_filter(gain_)).to(x.scalar_type());
+  const at::Tensor w = weight().to(x.scalar_type());
   if (!centre_) {
     return at::conv2d(x, w, bias_.to(x.scalar_type()), site_.stride, site_.padding, site_.dilation);
   }
   const at::Tensor y =
       centre_->forward(at::conv2d(x, w, {}, site_.stride, site_.padding, site_.dilation), {}, pass);
   return y + bias_.to(y.scalar_type()).view({1, -1, 1, 1});
+}
+
+// In the layout of v, without a copy.
+at::Tensor WeightNormConvolution::weight() const {
+  if (v_.is_contiguous()) {
+    return at::_weight_norm(v_, per_filter(gain_));
+  }
+  return at::_weight_norm(v_.permute({0, 2, 3, 1}), per_filter(gain_)).permute({0, 3, 1, 2});
 }
 
 at::Tensor WeightNormConvolution::norm() const {

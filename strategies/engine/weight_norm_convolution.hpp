@@ -26,7 +26,8 @@ class WeightNormConvolution : public Layer {
   at::Tensor forward(at::Tensor x, at::Tensor residual, const Pass& pass) override;
 
  private:
-  at::Tensor norm() const;  // of v, [out]
+  at::Tensor weight() const;  // gain v / |v|
+  at::Tensor norm() const;    // of v, [out]
   void initialise(const at::Tensor& x);
   void check_spread(const at::Tensor& mean, const at::Tensor& deviation) const;
 

@@ -31,6 +31,8 @@ void each_item(const Body& body, int64_t items, at::Device device) {
 template void each_item(const MergeMoments<float>&, int64_t, at::Device);
 template void each_item(const MergeMoments<double>&, int64_t, at::Device);
 template void each_item(const SumMoments&, int64_t, at::Device);
+template void each_item(const SumTowers<float>&, int64_t, at::Device);
+template void each_item(const SumTowers<double>&, int64_t, at::Device);
 template void each_item(const FinishSaved<float>&, int64_t, at::Device);
 template void each_item(const FinishSaved<double>&, int64_t, at::Device);
 template void each_item(const FinishForward<float>&, int64_t, at::Device);

@@ -22,10 +22,14 @@ Tensor empty_groups(const Tensor& rows, int64_t group) {
   return at::empty({rows.size(0) / group, rows.size(1)}, rows.options());
 }
 
+Sharing sharing_of(int64_t first, int64_t group) {
+  return {static_cast<unsigned>(first), static_cast<unsigned>(group)};
+}
+
 Sharing sharing_of(const Exchanged& met) {
   const int64_t groups = met.rows.size(0) / (met.met == Met::towers ? met.group : 1);
   TORCH_INTERNAL_ASSERT((met.first + met.sets - 1) / met.group < groups);  // each set has a row
-  return {static_cast<unsigned>(met.first), static_cast<unsigned>(met.group)};
+  return sharing_of(met.first, met.group);
 }
 
 }  // namespace
@@ -40,11 +44,20 @@ Tensor merge_moments(const Tensor& rows, int64_t group, Merge merge, at::ScalarT
 
 Tensor sum_moments(const Tensor& rows, int64_t first, int64_t group, int64_t groups, Merge merge) {
   const Tensor out = at::empty({groups, rows.size(1)}, rows.options());
-  const Sharing sharing{static_cast<unsigned>(first), static_cast<unsigned>(group)};
-  const SumMoments body{rows_of(rows), written<double>(out), groups, rows.size(0),
-                        sharing,       merge == Merge::chan};
+  TORCH_INTERNAL_ASSERT(merge != Merge::e_x2);
+  const SumMoments body{rows_of(rows), written<double>(out),     groups,
+                        rows.size(0),  sharing_of(first, group), merge == Merge::chan};
   each_item(body, rows_of(rows).channels, rows);
   return out;
+}
+
+void sum_towers(const Tensor& own, int64_t first, int64_t group, const Tensor& out) {
+  const int64_t towers = own.size(0), groups = out.size(0), columns = out.numel() / groups;
+  in_precision(own.scalar_type(), [&](auto zero) {
+    using T = decltype(zero);
+    const SumTowers<T> body{read<T>(own), written<T>(out), groups, towers, columns, sharing_of(first, group)};
+    each_item(body, columns, own);
+  });
 }
 
 ForwardStep forward_step(const Tensor& rows, int64_t sets, Sharing sharing, double eps, bool mean_only,
@@ -81,6 +94,7 @@ Coefficients pooled_forward(const Exchanged& met, Merge merge, double eps, bool 
     using T = decltype(zero);
     PooledForwardSteps<T> steps{met.met, pair.has_value(), {}, {}, step.body<T>(), {}};
     if (met.met == Met::towers) steps.merge = merge_body<T>(met.rows, met.group, merge, rows);
+    TORCH_INTERNAL_ASSERT(met.met != Met::sums || merge != Merge::e_x2);
     if (met.met == Met::sums) steps.moments = moments_of_sums_body(met.rows, merge, rows);
     if (steps.updates) steps.pair = pair_body<T>(*pair, rows);
     each_item(steps, rows_of(rows).channels, rows);

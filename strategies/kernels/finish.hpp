@@ -31,6 +31,9 @@ at::Tensor merge_moments(const at::Tensor& rows, int64_t group, Merge merge = Me
 // `first` on; groups of `group` towers: [groups, 1 + 2C].
 at::Tensor sum_moments(const at::Tensor& rows, int64_t first, int64_t group, int64_t groups, Merge merge);
 
+// The same of other values, float32 or float64: own [G, ...] of this rank's towers is summed into out [groups, ...].
+void sum_towers(const at::Tensor& own, int64_t first, int64_t group, const at::Tensor& out);
+
 // Batch renormalisation (Ioffe 2017), with s' = sqrt(running_var + eps):
 //   r = clip(sqrt(v + eps) / s', 1/r_max, r_max), d = clip((m - running_mean) / s', -d_max, d_max)
 struct Renorm {
@@ -53,7 +56,8 @@ Coefficients finish_forward(const at::Tensor& rows, double eps, bool mean_only, 
                             const at::Tensor& bias, at::ScalarType statistics,
                             const std::optional<Renorm>& renorm = std::nullopt);
 
-// By the running pair mean, var: [C]; var undefined: invstd is 1. The coefficients, [1, C], hold for all rows; without a count.
+// By the running pair mean, var: [C]; var undefined: invstd is 1. The coefficients, [1, C], hold for all rows; without a
+// count. invstd = 1 / sqrt(var + eps) is taken in the statistics' precision, that of the pair.
 Coefficients saved_forward(const at::Tensor& mean, const at::Tensor& var, double eps,
                            const at::Tensor& weight, const at::Tensor& bias);
 
@@ -93,10 +97,10 @@ struct Exchanged {
 
 // A site whose moments are exchanged takes one step after each exchange, which is one launch on CUDA. Where the exchange
 // is an all_gather it takes three kernels forward and three backward beside that, or two where no exchange is needed; where
-// it is an all_reduce one more each, before it.
+// it is an all_reduce one more each, before it (but for moments by E[x^2], which take small tensor operations).
 //
-// merge_moments where they are not merged, or moments from sums, then finish_forward with the moments of each set's group, then update_pair with
-// those of all groups where a pair is given.
+// merge_moments where they are not merged, or moments from sums, then finish_forward with the moments of each set's group,
+// then update_pair with those of all groups where a pair is given.
 Coefficients pooled_forward(const Exchanged& met, Merge merge, double eps, bool mean_only,
                             const at::Tensor& weight, const at::Tensor& bias, at::ScalarType statistics,
                             const std::optional<Renorm>& renorm, const std::optional<PairStep>& pair);

@@ -81,7 +81,28 @@ struct SumMoments {
   }
 };
 
-// The moments that such sums stand for.
+// Values of towers summed up for each group, for one column of what each holds.
+template <class T>
+struct SumTowers {
+  const T* in;  // [towers, columns]
+  T* out;       // [groups, columns]
+  int64_t groups, towers, columns;
+  Sharing sharing;
+
+  BNLAB_BOTH void operator()(int64_t column) const {
+    for (int64_t k = 0; k < groups; ++k) {
+      T sum = 0;
+      for (int64_t t = 0; t < towers; ++t) {
+        if (sharing.row(t) == k) {
+          sum += in[t * columns + column];
+        }
+      }
+      out[k * columns + column] = sum;
+    }
+  }
+};
+
+// The moments that sums of SumMoments over all ranks stand for.
 struct MomentsOfSums {
   Rows in;
   double* out;  // [groups, 1 + 2C]

@@ -1,4 +1,4 @@
-// Packed rows of moments, read by the functions of a channel (finish_channel.hpp, sample_group.hpp) on the CPU and on CUDA.
+// Packed rows of moments, read by the functions of finish_channel.hpp, merge_channel.hpp and sample_group.hpp on the CPU and on CUDA.
 #pragma once
 
 #include <cstdint>

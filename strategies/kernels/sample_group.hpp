@@ -1,23 +1,24 @@
 // The arithmetic of sample_steps.hpp for one item, on raw pointers, for the CPU and for CUDA. T is the statistics'
-// precision; sums over channels are taken in float64.
+// precision; sums over channels are taken in float64. A group may have several lanes: each takes the same sums, and writes
+// its share of the channels.
 #pragma once
 
 #include "strategies/kernels/finish_channel.hpp"
 
 namespace bnlab::kernels {
 
-// Item i is group i % groups of sample i / groups.
+// Items are numbered by sample, then group, then lane.
 template <class T>
 struct SampleForward {
   Rows in;  // a row per sample
-  int64_t groups;
+  int64_t groups, lanes;
   double eps;
   const T *weight, *bias;                    // null: 1 and 0
   T *mean, *invstd, *scale, *shift, *count;  // [samples, C]
 
   BNLAB_BOTH void operator()(int64_t item) const {
-    const int64_t sample = item / groups, size = in.channels / groups;
-    const int64_t first = item % groups * size, end = first + size;
+    const int64_t lane = item % lanes, group = item / lanes % groups, sample = item / lanes / groups;
+    const int64_t size = in.channels / groups, first = group * size, end = first + size;
     const double positions = in.count(sample), n = at_least_one(positions * static_cast<double>(size));
     double sum = 0, m2 = 0;
     for (int64_t c = first; c < end; ++c) {
@@ -29,7 +30,7 @@ struct SampleForward {
       m2 += in.m2(sample, c) + positions * (d * d);
     }
     const T s = static_cast<T>(1.0 / sqrt(m2 / n + eps));
-    for (int64_t c = first; c < end; ++c) {
+    for (int64_t c = first + lane; c < end; c += lanes) {
       const int64_t i = sample * in.channels + c;
       count[i] = static_cast<T>(n);
       mean[i] = static_cast<T>(group_mean);
@@ -40,10 +41,10 @@ struct SampleForward {
   }
 };
 
-// The first samples * groups items are the groups, as above; the others are the parameters of a channel each.
+// The first samples * groups * lanes items are as above; the others are the parameters of a channel each.
 template <class T>
 struct SampleBackward {
-  int64_t samples, channels, groups;
+  int64_t samples, channels, groups, lanes;
   const T* sums;            // [samples, 2, C]
   const T *count, *invstd;  // [samples, C]
   const T* weight;          // null: 1
@@ -51,11 +52,12 @@ struct SampleBackward {
   T *dweight, *dbias;       // [C]
 
   BNLAB_BOTH void operator()(int64_t item) const {
-    const int64_t all = samples * groups;
-    item < all ? of_group(item / groups, item % groups) : of_parameters(item - all);
+    const int64_t all = samples * groups * lanes;
+    item < all ? of_group(item / lanes / groups, item / lanes % groups, item % lanes)
+               : of_parameters(item - all);
   }
 
-  BNLAB_BOTH void of_group(int64_t sample, int64_t group) const {
+  BNLAB_BOTH void of_group(int64_t sample, int64_t group, int64_t lane) const {
     const int64_t size = channels / groups, first = group * size, end = first + size;
     const T* sum_a = sums + 2 * sample * channels;
     double all_a = 0, all_b = 0;
@@ -67,7 +69,7 @@ struct SampleBackward {
     const int64_t start = sample * channels;
     const double s = static_cast<double>(invstd[start + first]);
     const double per_element = -s / static_cast<double>(count[start + first]);
-    for (int64_t k = first; k < end; ++k) {
+    for (int64_t k = first + lane; k < end; k += lanes) {
       a[start + k] = weight == nullptr ? invstd[start + k] : invstd[start + k] * weight[k];
       b[start + k] = static_cast<T>(per_element * all_b * (s * s));
       c[start + k] = static_cast<T>(per_element * all_a);

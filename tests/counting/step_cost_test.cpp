@@ -150,13 +150,15 @@ TEST(StepCost, TellsTheKernelsOfANormSite) {
       {R"({"name": "sync", "group_size": 2})", "3 + 3"},
       {R"({"name": "sync", "moments": "e_x2"})", "3 + 3"},
       {R"({"name": "sync", "route": "all_reduce"})", "4 + 4"},
+      {R"({"name": "sync", "route": "all_reduce", "group_size": 2})", "4 + 4"},
+      {R"({"name": "sync", "route": "all_reduce", "moments": "e_x2"})", "21 + 4"},
       {R"({"name": "sync", "route": "gather_activations"})", "7 + 8"},
       {R"({"name": "sync", "route": "host"})", "3 + 3"},
       {R"({"name": "sync", "route": "reduce_broadcast"})", "4 + 4"},
       {R"({"name": "sync", "variance": "averaged"})", "4 + 3"},
       {R"({"name": "weight_norm"})", "3 + 3"},
-      {R"({"name": "weight_norm", "mean_only_bn": true})", "6 + 5"},
-      {R"({"name": "weight_norm", "mean_only_bn": true, "scope": "pooled"})", "7 + 6"},
+      {R"({"name": "weight_norm", "mean_only_bn": true})", "5 + 5"},
+      {R"({"name": "weight_norm", "mean_only_bn": true, "scope": "pooled"})", "6 + 6"},
   };
   const Json model = resolved_component("model", {{"name", "unet"}, {"base", 8}, {"levels", 1}});
   std::map<std::string, std::string> counted;

@@ -55,6 +55,8 @@ class PooledCheck {
         all_reduced(group, Merge::chan);
         all_reduced(group, Merge::averaged);
       }
+      sums_of_towers();
+      sums_of_constants();
       saved_pair();
     }
     emulation::set_order(emulation::Order::ascending);
@@ -144,6 +146,44 @@ class PooledCheck {
     expect_close("mean of sums", got.mean, k.mean);
     expect_close("invstd of sums", got.invstd, k.invstd);
     expect_close("the pair by sums", pair.held, expected_pair.held);
+  }
+
+  // Backward sums of towers 1 to 4, for each of the groups.
+  void sums_of_towers() {
+    for (const int64_t group : {1, 2, 3, 6}) {
+      const Tensor own({4, 2, kChannels}, type_), out({kTowers / group, 2, kChannels}, type_);
+      for (int64_t t = 0; t < 4; ++t) own[t].copy_(sums_[t + 1]);
+      const int64_t launches = emulation::counts().launches;
+      sum_towers(own, 1, group, out);
+      expect_one_launch(launches);
+      std::vector<double> expected(static_cast<size_t>(out.numel()), 0.0);
+      const auto values = own.values();
+      const auto width = static_cast<size_t>(2 * kChannels);
+      for (size_t t = 0; t < 4; ++t) {
+        for (size_t i = 0; i < width; ++i) {
+          expected[(t + 1) / static_cast<size_t>(group) * width + i] += values[t * width + i];
+        }
+      }
+      const Tensor all({kTowers / group, 2, kChannels}, at::kDouble);
+      all.set_values(expected);
+      expect_close("sums of towers", out, all);
+    }
+  }
+
+  // Rounding may leave a variance a little below zero, which counts as none; NaN stays.
+  void sums_of_constants() {
+    const Tensor sums({1, 1 + 2 * kChannels}, at::kDouble);
+    std::vector<double> values(static_cast<size_t>(1 + 2 * kChannels), 4e8);
+    values[0] = 4;
+    for (size_t c = 0; c < kChannels; ++c) values[1 + kChannels + c] = c == 7 ? std::nan("") : 4e16 - 1e3;
+    sums.set_values(values);
+    const Coefficients k =
+        pooled_forward({sums, Met::sums, kTowers, 0, 1}, Merge::chan, kEps, false, {}, {}, type_, {}, {});
+    const auto invstds = k.invstd.values();
+    for (size_t c = 0; c < kChannels; ++c) {
+      comparison_.expect("invstd of a constant", 0, static_cast<int64_t>(c), invstds[c],
+                         c == 7 ? std::nan("") : 1 / std::sqrt(kEps), 1e-5);
+    }
   }
 
   void saved_pair() {

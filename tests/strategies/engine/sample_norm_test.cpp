@@ -23,6 +23,7 @@ class Site {
   at::Tensor apply(const at::Tensor& x, Mode mode = Mode::train) {
     return strategy_->forward(network_, x, {Towers({x.size(0)}, 1, 0), 1, {}, mode}).logits;
   }
+  void to(at::ScalarType type) { network_.to(type); }
   at::Tensor parameter(const std::string& name) { return network_.named_parameters()["site." + name]; }
 
  private:
@@ -124,6 +125,12 @@ TEST(SampleNorm, OneValuePerSetIsRefusedInTrainingOnly) {
   EXPECT_EQ(instance.apply(x, Mode::evaluate_saved).abs().max().item<double>(), 0);
   EXPECT_EQ(instance.apply(x.slice(0, 0, 0)).size(0), 0);  // no sample, no set of one
   EXPECT_NO_THROW(layer.apply(x));
+}
+
+TEST(SampleNorm, ParametersInAnotherPrecisionAreRefused) {
+  Site site({{"name", "layer_norm"}}, 4);
+  site.to(at::kHalf);
+  EXPECT_THROW(site.apply(at::ones({2, 4, 3}, at::kDouble)), Error);
 }
 
 TEST(SampleNorm, GroupsMustDivideTheChannels) {

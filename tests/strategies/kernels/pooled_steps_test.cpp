@@ -125,6 +125,32 @@ TEST_P(PooledSteps, SumsOfAllRanksStandForTheMomentsOfTheGroups) {
   }
 }
 
+TEST_P(PooledSteps, AVarianceThatRoundingLeavesBelowZeroIsNone) {
+  const Tensor sums = at::full({1, 1 + 2 * kChannels}, 4e8, at::kDouble);
+  sums[0][0] = 4;
+  sums.narrow(1, 1 + kChannels, kChannels).fill_(4e16 - 1e3);
+  sums[0][1 + kChannels + 2] = NAN;
+  const Exchanged met{sums.to(device()), Met::sums, /*group=*/2, 0, 2};
+  const Tensor invstd =
+      pooled_forward(met, Merge::chan, 1e-2, false, {}, {}, at::kDouble, {}, {}).invstd.cpu();
+  EXPECT_TRUE(at::equal(invstd.isnan(), at::arange(kChannels).eq(2).expand({2, kChannels})));
+  EXPECT_EQ(invstd[1][0].item<double>(), 10);
+}
+
+TEST_P(PooledSteps, TowersAreSummedUpForTheirGroups) {
+  for (const at::ScalarType type : {at::kDouble, at::kFloat}) {
+    const Tensor own = numbers({21, 2, kChannels}, type);
+    for (const int64_t group : {1, 4, 18, 36}) {
+      const Tensor out = at::full({kTowers / group, 2, kChannels}, NAN, own.options());
+      sum_towers(own, 3, group, out);
+      const Tensor all = at::zeros({kTowers, 2, kChannels}, own.options());
+      all.narrow(0, 3, 21).copy_(own);
+      const Tensor expected = all.view({kTowers / group, group, 2, kChannels}).sum(1);
+      EXPECT_TRUE(at::allclose(out, expected, 1e-6, 1e-6)) << group;
+    }
+  }
+}
+
 TEST_P(PooledSteps, ASavedPairGivesItsCoefficients) {
   for (const at::ScalarType type : {at::kDouble, at::kFloat}) {
     const Tensor mean = numbers({kChannels}, type), var = numbers({kChannels}, type);

@@ -97,6 +97,14 @@ TEST_P(SampleSteps, WhatIsNotFiniteStaysInItsGroup) {
   spoilt[1].narrow(0, 4, 4).fill_(true);
   EXPECT_TRUE(at::equal(k.mean.isnan().cpu(), spoilt));
   EXPECT_TRUE(at::equal(k.scale.isnan().cpu(), spoilt));
+
+  const Coefficients sound = sample_forward(there(rows_of(x_)), 3, kEps, {}, {}, at::kDouble);
+  Tensor sums = at::randn({kSamples, 2, kChannels}, at::kDouble);
+  sums[1][0][5] = kNan;
+  const BackwardCoefficients back = sample_backward(sound, there(sums), 3, {});
+  EXPECT_TRUE(at::equal(back.c.isnan().cpu(), spoilt));
+  EXPECT_FALSE(back.b.isnan().any().item<bool>());
+  EXPECT_TRUE(at::equal(back.dbias.isnan().cpu(), at::arange(kChannels).eq(5)));
 }
 
 INSTANTIATE_ON_EACH_DEVICE(SampleSteps);
