@@ -26,8 +26,8 @@ int number_in(const fs::path& path, const char* kind) {
   return at == std::string::npos ? 0 : std::atoi(name.c_str() + at + std::string(kind).size());
 }
 
-std::vector<Numbered> all_of(const fs::path& folder, const char* kind) {
-  std::vector<Numbered> found;
+std::vector<NumberedFile> all_of(const fs::path& folder, const char* kind) {
+  std::vector<NumberedFile> found;
   const std::string start = beside(folder, kind).filename().string();
   if (!fs::exists(folder.parent_path())) {
     return found;
@@ -37,7 +37,7 @@ std::vector<Numbered> all_of(const fs::path& folder, const char* kind) {
       found.push_back({number_in(entry.path(), kind), entry.path()});
     }
   }
-  std::ranges::sort(found, {}, &Numbered::number);
+  std::ranges::sort(found, {}, &NumberedFile::number);
   return found;
 }
 
@@ -49,17 +49,17 @@ int attempts_without_end(const fs::path& folder) {
 
 void set_attempts(const fs::path& folder, int attempts) {
   const int last_forgotten = number_in(folder, kAttempt) - attempts;
-  for (const Numbered& claim : claims_of(folder)) {
+  for (const NumberedFile& claim : claims_of(folder)) {
     std::error_code gone;
     if (claim.number <= last_forgotten) fs::remove(claim.path, gone);
   }
 }
 
-std::vector<Numbered> claims_of(const fs::path& folder) {
+std::vector<NumberedFile> claims_of(const fs::path& folder) {
   return all_of(folder, kClaim);
 }
 
-std::vector<Numbered> attempt_folders_of(const fs::path& folder) {
+std::vector<NumberedFile> attempt_folders_of(const fs::path& folder) {
   return all_of(folder, kAttempt);
 }
 

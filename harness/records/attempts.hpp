@@ -18,12 +18,12 @@ int attempts_without_end(const std::filesystem::path& folder);
 void set_attempts(const std::filesystem::path& folder, int attempts);
 
 // The files or folders of all attempts at a run, in the order of their numbers. Throws std::filesystem::filesystem_error.
-struct Numbered {
+struct NumberedFile {
   int number;
   std::filesystem::path path;
 };
-std::vector<Numbered> claims_of(const std::filesystem::path& folder);
-std::vector<Numbered> attempt_folders_of(const std::filesystem::path& folder);
+std::vector<NumberedFile> claims_of(const std::filesystem::path& folder);
+std::vector<NumberedFile> attempt_folders_of(const std::filesystem::path& folder);
 
 std::filesystem::path claim_file(const std::filesystem::path& run_folder, int number);
 // Of this process, no other one's.

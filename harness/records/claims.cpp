@@ -94,7 +94,7 @@ std::optional<Claim> Claim::take(const fs::path& run_folder, const Company& comp
   refuse_links(run_folder);
   fs::create_directories(run_folder.parent_path());
   for (;;) {
-    const std::vector<Numbered> claims = claims_of(run_folder);
+    const std::vector<NumberedFile> claims = claims_of(run_folder);
     if (!claims.empty()) {
       const fs::path& file = claims.back().path;
       const ClaimHolder last(file);
@@ -145,7 +145,7 @@ bool Claim::inherit(const Finished& finished) {
     becomes_the_runs(own);
     return false;
   }
-  for (const Numbered& earlier : std::views::reverse(attempt_folders_of(run_folder_))) {
+  for (const NumberedFile& earlier : std::views::reverse(attempt_folders_of(run_folder_))) {
     if (earlier.number < number_ && moved(earlier.path, folder_)) {
       break;
     }
@@ -160,7 +160,7 @@ bool Claim::inherit(const Finished& finished) {
 
 bool Claim::owns() const {
   if (lost_) return false;
-  const std::vector<Numbered> claims = claims_of(run_folder_);
+  const std::vector<NumberedFile> claims = claims_of(run_folder_);
   return !claims.empty() && claims.back().number == number_ && says(claims.back().path, text_);
 }
 
@@ -194,7 +194,7 @@ bool Claim::becomes_the_runs(const fs::path& folder) const {
 // removed. What cannot be removed stays.
 void Claim::clear_up() const {
   std::error_code ignored;
-  const std::vector<Numbered> claims = claims_of(run_folder_);
+  const std::vector<NumberedFile> claims = claims_of(run_folder_);
   if (!claims.empty() && claims.back().number > number_) {
     return;
   }
@@ -202,10 +202,10 @@ void Claim::clear_up() const {
     fs::remove_all(folder_, ignored);
     return;
   }
-  for (const Numbered& attempt : attempt_folders_of(run_folder_)) {
+  for (const NumberedFile& attempt : attempt_folders_of(run_folder_)) {
     if (attempt.number <= number_) fs::remove_all(attempt.path, ignored);
   }
-  for (const Numbered& claim : claims) fs::remove(claim.path, ignored);
+  for (const NumberedFile& claim : claims) fs::remove(claim.path, ignored);
 }
 
 bool Claim::publish(bool keep_counting) {

@@ -37,7 +37,7 @@ Json HeldRun::json() const {
 std::vector<HeldRun> held_runs(const fs::path& results, const std::string& experiment) {
   std::vector<HeldRun> held;
   for (const fs::path& folder : claimed_folders(results, experiment)) {
-    const std::vector<Numbered> claims = claims_of(folder);
+    const std::vector<NumberedFile> claims = claims_of(folder);
     struct stat file {};
     if (claims.empty() || ::stat(claims.back().path.c_str(), &file) != 0 || file.st_mtim.tv_sec == 0) {
       continue;  // it has come to an end in the meantime, or nobody has it

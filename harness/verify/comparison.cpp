@@ -125,7 +125,7 @@ class Comparer {
     }
   }
 
-  const Comparison& result() const { return result_; }
+  const AnswerComparison& result() const { return result_; }
 
  private:
   void fail(const std::string& what) {
@@ -200,13 +200,13 @@ class Comparer {
   at::ScalarType dtype_, held_;
   double magnification_, narrow_bound_, wide_bound_;
   std::string where_;
-  Comparison result_;
+  AnswerComparison result_;
 };
 
 }  // namespace
 
-Comparison compare(const LayerCase& layer_case, const LayerAnswer& expected, const LayerAnswer& answer,
-                   double magnification) {
+AnswerComparison compare(const LayerCase& layer_case, const LayerAnswer& expected, const LayerAnswer& answer,
+                         double magnification) {
   Comparer comparer(layer_case, magnification);
   if (answer.steps.size() != expected.steps.size()) {
     return {0, "expected " + std::to_string(expected.steps.size()) + " steps, got " +

@@ -16,8 +16,8 @@ bool is_other_message(const std::string& expected, const std::string& got) {
 
 }  // namespace
 
-Outcome outcome_of(const std::function<LayerAnswer()>& apply) {
-  Outcome outcome;
+CaseOutcome outcome_of(const std::function<LayerAnswer()>& apply) {
+  CaseOutcome outcome;
   try {
     outcome.answer = apply();
   } catch (const Error& error) {
@@ -34,11 +34,11 @@ Expectation::Expectation(const VerifyCase& verify_case, const Reference& referen
       expected_(outcome_of([&] { return reference.answer(verify_case.layer_case); })),
       magnification_(verify_case.magnification * reference.conditioning(verify_case.layer_case)) {}
 
-Comparison Expectation::verdict(const std::function<LayerAnswer()>& apply) const {
+AnswerComparison Expectation::verdict(const std::function<LayerAnswer()>& apply) const {
   if (!expected_.failure.empty()) {
     return {0, "the reference fails: " + first_line(expected_.failure)};
   }
-  const Outcome got = outcome_of(apply);
+  const CaseOutcome got = outcome_of(apply);
   if (!got.failure.empty()) {
     return {0, "it fails: " + first_line(got.failure)};
   }

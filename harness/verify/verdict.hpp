@@ -10,12 +10,12 @@
 namespace bnlab {
 
 // What came of a case: an answer, or the message of a refusal or of a failure.
-struct Outcome {
+struct CaseOutcome {
   LayerAnswer answer;
   std::string refusal, failure;
 };
 
-Outcome outcome_of(const std::function<LayerAnswer()>& apply);
+CaseOutcome outcome_of(const std::function<LayerAnswer()>& apply);
 
 // One case, for any number of placements.
 class Expectation {
@@ -25,11 +25,11 @@ class Expectation {
 
   bool is_refusal() const { return !expected_.refusal.empty(); }
   // Never throws what `apply` throws: it is part of the verdict.
-  Comparison verdict(const std::function<LayerAnswer()>& apply) const;
+  AnswerComparison verdict(const std::function<LayerAnswer()>& apply) const;
 
  private:
   const VerifyCase& case_;
-  Outcome expected_;
+  CaseOutcome expected_;
   double magnification_;
 };
 

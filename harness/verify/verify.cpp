@@ -24,7 +24,7 @@ void run_case(const VerifyCase& c, const Reference& reference, std::vector<Verif
       place.threads =
           std::make_shared<ThreadRanks>(place.ranks, place.device == "cuda" ? at::kCUDA : at::kCPU);
     }
-    const Comparison comparison =
+    const AnswerComparison comparison =
         expectation.verdict([&] { return apply_layer(c.layer_case, *place.threads); });
     ++row.cases;
     row.refused += expectation.is_refusal() ? 1 : 0;

@@ -56,7 +56,7 @@ std::string complaint_of_cases(const Json& strategy, const Applier& apply, const
       if (!expectation) {
         expectation.emplace(c, *reference);
       }
-      const Comparison result = expectation->verdict([&] { return apply(c.layer_case, ranks); });
+      const AnswerComparison result = expectation->verdict([&] { return apply(c.layer_case, ranks); });
       if (!result.failure.empty()) {
         return c.text + ", " + std::to_string(ranks) + " ranks: " + result.failure;
       }
@@ -90,7 +90,7 @@ std::string one_tower_equals_libtorch(const Json& strategy, const Applier& apply
       expected.steps[0].running_mean = answer.steps[0].running_mean;
       expected.steps[0].running_var = answer.steps[0].running_var;
     }
-    const Comparison result = compare(c, expected, answer, reference_of(strategy)->conditioning(c));
+    const AnswerComparison result = compare(c, expected, answer, reference_of(strategy)->conditioning(c));
     if (!result.failure.empty()) {
       return std::to_string(sample.size()) + " dimensions of a sample: " + result.failure;
     }
@@ -101,7 +101,7 @@ std::string one_tower_equals_libtorch(const Json& strategy, const Applier& apply
 std::string unknown_parameter_is_refused(const Json& strategy, const Applier&) {
   Json wrong = strategy;
   wrong["no_such_parameter"] = 1;
-  const Outcome outcome = outcome_of([&] {
+  const CaseOutcome outcome = outcome_of([&] {
     resolved_strategy(wrong);
     return LayerAnswer{};
   });
