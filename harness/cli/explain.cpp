@@ -1,5 +1,5 @@
 // bnlab explain: one strategy, model, task, optimizer or loss; for a strategy also what a training step of it
-// exchanges, counted on a model.
+// exchanges, counted on a model, and how many kernels a norm site takes on a GPU.
 #include <iostream>
 #include <regex>
 #include <tuple>
@@ -65,8 +65,9 @@ std::string cost_text(const StepCost& cost) {
     text += "        " + exchange.purpose + ": " + amount(exchange.collectives, "collective") + ", " +
             amount(exchange.bytes, "byte") + "\n";
   }
-  text += "        kernels of a norm site on a GPU: about " + std::to_string(cost.forward_kernels) +
-          " forward, " + std::to_string(cost.backward_kernels) + " backward\n";
+  text += "        kernels of a norm site with its ReLU on a GPU, collectives apart: about " +
+          std::to_string(cost.forward_kernels) + " forward, " + std::to_string(cost.backward_kernels) +
+          " backward\n";
   text += "        gradients: all parameters once, " + amount(cost.gradient_bytes, "byte") + "\n";
   for (const std::string& note : cost.notes) {
     text += wrapped(note, 8);

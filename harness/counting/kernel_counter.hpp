@@ -1,6 +1,6 @@
 // The kernels that a strategy's work at one norm site takes on a GPU, counted on the CPU (kernel_count.hpp). Not counted are
-// a residual's gradient (one more), pairs that are carried for other populations (one more each), and copies: those that
-// bring a tensor into another layout, and those between a GPU and its host.
+// a residual's gradient (one more), pairs that are carried for other populations (one more each), copies by which a kernel brings
+// a tensor into another layout, and copies between a GPU and its host.
 #pragma once
 
 #include <cstdint>

@@ -74,18 +74,19 @@ Standing standing_of(const PlacedRun& run, const std::vector<std::string>& redo,
   return standing;
 }
 
-// A process that is killed between the last step of a run and the removal of its claim leaves the claim. Taking the claim
-// of a finished run clears up after it.
+// A process that is killed after it has published a run, and before it removes its claim, leaves the claim. To take the claim
+// of a finished run clears up after it, once its process is dead, or has been silent for so long that anybody may take it.
 void remove_dead_claims(const std::vector<PlacedRun>& finished, const LaunchOptions& options) {
   std::optional<Company> company;
   for (const PlacedRun& run : finished) {
     if (claims_of(run.folder).empty()) continue;
+    // run.seen is empty here, so that any finished record counts.
     const auto is_finished = [&](const std::filesystem::path& folder) { return finished_since(run, folder); };
     std::string holder;
     try {
       if (!company) company.emplace(options.results_dir);
       auto claim = Claim::take(run.folder, *company, options.steal_after, is_finished, holder);
-      if (claim) claim->withdraw();  // somebody has begun to run it again
+      if (claim) claim->withdraw();  // the record has gone: somebody began the run anew
     } catch (const Error&) {         // the folder is not ours to write
     }
   }

@@ -38,8 +38,9 @@ std::optional<double> free_disk(const std::string& results);
 std::string mib_needed(double bytes);  // "12 MiB", rounded up
 std::string mib_left(double bytes);    // the same, rounded down
 
-// Looks at inputs and records of the runs and returns those that start. The others are counted in `summary`; damaged records
-// are remarked upon. The spec and what the runs read are kept in the experiment's folder. Throws Error (usage) if files are missing that a run needs which is to start.
+// Looks at inputs and records of the runs and returns those that start. The others are counted in `summary`, and what a killed
+// process has left beside their folders is removed; damaged records are remarked upon. The spec and what the runs read are
+// kept in the experiment's folder. Throws Error (usage) if files are missing that a run needs which is to start.
 std::vector<PlacedRun> runs_to_start(const Experiment& experiment, std::vector<PlacedRun>& runs,
                                      const LaunchOptions& options, LaunchSummary& summary,
                                      std::vector<std::string>& remarks);

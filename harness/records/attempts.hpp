@@ -1,6 +1,6 @@
 // Attempts at a run. Attempt N leaves two things beside the run's folder RUN_ID/PLACEMENT: the file .PLACEMENT.claim.N,
 // which tells whose it is, and the folder .PLACEMENT.attempt.N.PROCESS, in which it works. Both are gone once the run has
-// come to an end. `folder` below is the run's own folder or that of an attempt at it.
+// come to an end; what a killed process leaves is removed by the next launcher that looks at the run. `folder` below is the run's own folder or that of an attempt at it.
 #pragma once
 
 #include <filesystem>

@@ -44,7 +44,7 @@ std::vector<HeldRun> held_runs(const fs::path& results, const std::string& exper
     }
     const ClaimHolder holder(claims.back().path);
     if (holder.has_died() && fs::exists(folder / kRecordFile)) {
-      continue;  // it was killed after the run's last step
+      continue;  // it had published the run before it was killed
     }
     const auto quiet_s = static_cast<double>(std::time(nullptr) - file.st_mtim.tv_sec);
     held.push_back({folder.parent_path().filename().string(), folder.filename().string(),

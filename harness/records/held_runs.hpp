@@ -21,7 +21,8 @@ struct HeldRun {
   Json json() const;
 };
 
-// In the order of their folders. Claims that a lost world left behind, which nobody holds, are not among them.
+// In the order of their folders. Claims that nobody holds are not among them: those of a lost world, and of a process
+// that was killed after it had published the run.
 std::vector<HeldRun> held_runs(const std::filesystem::path& results, const std::string& experiment);
 
 }  // namespace bnlab

@@ -24,7 +24,7 @@ enum class Remember {
 };
 BNLAB_CHOICE(Gradient, full, own_tower, stopped)
 
-// By which way the moments meet; the same arithmetic, another price.
+// By which way the moments meet: the same numbers up to rounding, at another price.
 enum class Route { all_gather, all_reduce, reduce_broadcast, host, gather_activations, automatic };
 constexpr const char* names(Route) {
   return "all_gather, all_reduce, reduce_broadcast, host, gather_activations, auto";

@@ -1,5 +1,5 @@
 // How the moments and the backward sums of towers meet: pooled over groups of consecutive towers, across
-// the ranks, by one of five routes (the same arithmetic at another price).
+// the ranks, by one of five routes (the same numbers up to rounding, at another price).
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -20,8 +20,8 @@ class Pool {
  public:
   Pool(const Rules& rules, const Pass& pass, const Sets& sets, const Strategy::Context& context);
 
-  // own: moments of this rank's towers [G, 1 + 2C] float64, taken from x. Returns rows of moments, the same
-  // bits on every rank. `statistics`: the statistics' precision. One exchange (gather_activations and
+  // own: moments of this rank's towers [G, 1 + 2C] float64, taken from x. Returns rows of moments, or what they
+  // follow from (kernels::Met), the same bits on every rank. `statistics`: the statistics' precision. One exchange (gather_activations and
   // reduce_broadcast: there and back).
   kernels::Exchanged moments(const at::Tensor& own, const at::Tensor& x, at::ScalarType statistics);
 

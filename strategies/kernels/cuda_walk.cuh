@@ -1,4 +1,4 @@
-// How the CUDA kernels walk a tensor of either layout, all slices in one launch: block z takes a slice,
+// How the CUDA kernels walk a tensor of either layout, kMaxSlices slices in one launch: block z takes a slice,
 // block x a tile of channels (rows: [rows * plane, channels]) or one channel (planes: [rows, channels,
 // plane]), block y a share of that slice's rows or of its planes. The cuts travel in the kernel argument,
 // so nothing is copied to the device.

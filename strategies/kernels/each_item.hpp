@@ -1,4 +1,4 @@
-// A small step is one function body(i), called for every item i (a channel, or a group of channels of one sample): in a
+// A small step is one function body(i), called for every item i (a channel or another column, or a lane of a group of channels of one sample): in a
 // loop on the CPU, in one launch on CUDA.
 #pragma once
 

@@ -1,6 +1,6 @@
 // The small steps between the sweeps, on [sets, channels] numbers: how moments become what `normalise` takes
-// and what running statistics remember, and how the backward sums become what `backward_input` takes. Each is
-// one function of a channel (finish_channel.hpp), run in a loop on the CPU and in one launch on CUDA.
+// and what running statistics remember, and how the backward sums become what `backward_input` takes. All but merge_sums
+// are one function of a channel (finish_channel.hpp, merge_channel.hpp), run in a loop on the CPU and in one launch on CUDA.
 //
 // A set is what is normalised together: a tower, a group of towers, a virtual batch. Rows of moments are
 // packed as kernels::moments returns them: float64 [R, 1 + 2C], (n, mean[0..C), M2[0..C)). Statistics'
@@ -26,8 +26,8 @@ enum class Merge {
 at::Tensor merge_moments(const at::Tensor& rows, int64_t group, Merge merge = Merge::chan,
                          at::ScalarType statistics = at::kDouble);
 
-// What an all_reduce over the ranks makes Met::sums of: (n, n m, M + n m^2), or M alone where the variance is averaged
-// (Merge::chan and averaged only), summed over those towers of each group that this rank holds. rows: of its towers, from
+// What an all_reduce over the ranks makes Met::sums of: (n, n m, M + n m^2), or (n, n m, M) where the variance is averaged
+// (e_x2 is refused), summed over those towers of each group that this rank holds. rows: of its towers, from
 // `first` on; groups of `group` towers: [groups, 1 + 2C].
 at::Tensor sum_moments(const at::Tensor& rows, int64_t first, int64_t group, int64_t groups, Merge merge);
 
@@ -95,9 +95,9 @@ struct Exchanged {
   int64_t first, sets;
 };
 
-// A site whose moments are exchanged takes one step after each exchange, which is one launch on CUDA. Where the exchange
-// is an all_gather it takes three kernels forward and three backward beside that, or two where no exchange is needed; where
-// it is an all_reduce one more each, before it (but for moments by E[x^2], which take small tensor operations).
+// A site whose moments are exchanged takes one step after each exchange, which is one launch on CUDA: with the two sweeps of
+// each pass three kernels forward and three backward where the exchange is an all_gather, and one more each, before it, where
+// it is an all_reduce (but for moments by E[x^2], which take small tensor operations).
 //
 // merge_moments where they are not merged, or moments from sums, then finish_forward with the moments of each set's group,
 // then update_pair with those of all groups where a pair is given.

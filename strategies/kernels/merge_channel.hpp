@@ -53,8 +53,8 @@ struct MergeMoments {
   }
 };
 
-// What an all_reduce adds up: (n, n m, M + n m^2), or M alone where the variance is averaged; for every group, of the
-// towers that this rank holds of it.
+// What an all_reduce adds up: (n, n m, M + n m^2), or (n, n m, M) where the variance is averaged, without `squares`; for
+// every group, of the towers that this rank holds of it: tower t is in group sharing.row(t).
 struct SumMoments {
   Rows in;      // of this rank's towers
   double* out;  // [groups, 1 + 2C]

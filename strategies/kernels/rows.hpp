@@ -1,4 +1,5 @@
-// Packed rows of moments, read by the functions of finish_channel.hpp, merge_channel.hpp and sample_group.hpp on the CPU and on CUDA.
+// What the functions of finish_channel.hpp, merge_channel.hpp and sample_group.hpp have in common, on the CPU and on CUDA:
+// packed rows of moments, and which row a set takes.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +25,8 @@ struct Rows {
 // What an exchange gives: a row of every tower; of every group, merged; or of every group, sums still (SumMoments).
 enum class Met { towers, groups, sums };
 
-// Which row holds what a set takes: `size` consecutive sets share one. Known to every thread, so that it costs no launch.
+// Which row holds what a set takes: `size` consecutive sets share one. A kernel takes it as an argument, in place of a table
+// that would have to be made on the device.
 struct Sharing {
   unsigned first = 0;  // this rank's first set
   unsigned size = 1;

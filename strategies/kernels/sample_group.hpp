@@ -41,7 +41,7 @@ struct SampleForward {
   }
 };
 
-// The first samples * groups * lanes items are as above; the others are the parameters of a channel each.
+// The first samples * groups * lanes items are as above; each of the others sums dweight and dbias of one channel.
 template <class T>
 struct SampleBackward {
   int64_t samples, channels, groups, lanes;
