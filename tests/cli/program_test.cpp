@@ -136,7 +136,8 @@ TEST(ExplainCommand, ShowsAStrategyAndWhatItsStepExchanges) {
       "    source: a discussion\n"
       "    one training step of fake, 4 towers x 2 images of 64x64, on 2 ranks, 3 norm sites, by one rank:\n"
       "        statistics: 6 collectives, 400 bytes\n"
-      "        kernels of a norm site with its ReLU on a GPU, collectives apart: about 2 forward, 1 backward\n"
+      "        kernels of a norm site with its ReLU on a GPU, collectives apart: about 2 forward, 1 "
+      "backward\n"
       "        gradients: all parameters once, 4096 bytes\n"
       "        counted by nobody\n");
   const Json json = Json::parse(call({"explain", "right", "--model", "fake", "--json"}).out);
