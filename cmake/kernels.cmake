@@ -12,7 +12,7 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
 endif()
 # The small steps round as they are written, alike on every device: moments e_x2 exists to show what that loses. Not so
 # the steps that a sweep takes along on CUDA (own.hpp).
-set_source_files_properties(strategies/kernels/finish.cpp strategies/kernels/sample_steps.cpp PROPERTIES COMPILE_OPTIONS "-ffp-contract=off")
+set_source_files_properties(strategies/kernels/finish.cpp strategies/kernels/sample_finish.cpp PROPERTIES COMPILE_OPTIONS "-ffp-contract=off")
 set_source_files_properties(strategies/kernels/each_item.cu PROPERTIES COMPILE_OPTIONS "--fmad=false")
 if(CMAKE_CUDA_COMPILER)
   file(GLOB cuda_sources CONFIGURE_DEPENDS strategies/kernels/*.cu)

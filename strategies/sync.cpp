@@ -21,7 +21,8 @@ struct Options : BnOptions {
   void describe(OptionVisitor& option) {
     option("group_size", group_size, "towers that pool their moments; null: all").at_least(1);
     option("route", route,
-           "how the moments meet: the same arithmetic at another price; auto: all_gather on up to 16 ranks, "
+           "how the moments meet: the same numbers up to rounding, at another price; auto: all_gather on up "
+           "to 16 ranks, "
            "else "
            "all_reduce");
     option("gradient", gradient, "what passes through the moments in backward");

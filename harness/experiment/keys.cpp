@@ -215,7 +215,7 @@ std::string sorted_by(const std::string& shards) {
 
 bool changes_result(const std::string& key) {
   return key != "placement" && key != "log_every" && key != "checkpoint_every" && key != "data_workers" &&
-         key != "timeout_s" && key != "collective_timeout_s";
+         key != "cuda_graph" && key != "timeout_s" && key != "collective_timeout_s";
 }
 
 }  // namespace bnlab

@@ -62,8 +62,8 @@ struct RunSpec {
   std::optional<double> epochs;
   uint64_t seed = 0;
   Precision precision = Precision::float32;
-  bool tf32 = false;        // whether float32 factors may be rounded to TF32 on GPUs
-  bool cuda_graph = false;  // whether GPUs replay the training steps that are alike
+  bool tf32 = false;       // whether float32 factors may be rounded to TF32 on GPUs
+  bool cuda_graph = true;  // whether GPUs replay the training steps that are alike
   MemoryFormat memory_format = MemoryFormat::channels_last;
   LossMean loss_mean = LossMean::batch;
   int64_t eval_every = 0;  // steps between evaluations; 0: only after the last step
@@ -200,8 +200,8 @@ const std::vector<Parameter>& spec_parameters();
 // The KEY of the shards "sorted:KEY"; empty for "iid" and for what is neither.
 std::string sorted_by(const std::string& shards);
 
-// Whether a key belongs to the run id. Those left out say where a run happens, how long it may take and how often it
-// talks, and change no result.
+// Whether a key belongs to the run id. Those left out say where and how a run happens, how long it may take and how often
+// it talks, and change no result but by rounding.
 bool changes_result(const std::string& key);
 
 }  // namespace bnlab

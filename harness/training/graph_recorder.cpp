@@ -31,9 +31,6 @@ class CudaRecorder : public GraphRecorder {
     try {
       work();
       graph.capture_end();
-    } catch (const c10::OutOfMemoryError&) {
-      abandon(graph);
-      throw;
     } catch (const c10::Error& error) {
       abandon(graph);
       throw not_recorded(error.what_without_backtrace());
@@ -48,7 +45,7 @@ class CudaRecorder : public GraphRecorder {
  private:
   static Error not_recorded(const std::string& why) {
     return Error(Error::Kind::environment,
-                 "cuda_graph: this training step cannot be recorded; set cuda_graph to false: " + why);
+                 "a training step could not be recorded: " + why.substr(0, why.find('\n')));
   }
 
   // Else the stream would go on recording, and the allocators would go on giving it memory of the pool.

@@ -6,6 +6,7 @@
 #include <thread>
 #include <utility>
 
+#include "harness/communicator/flat_gradients.hpp"
 #include "harness/error.hpp"
 #include "harness/upload.hpp"
 
@@ -48,12 +49,10 @@ StepGraphs::StepGraphs(const RunSpec& spec, std::vector<at::Tensor> parameters, 
       parameters_(std::move(parameters)),
       timeout_s_(spec.collective_timeout_s),
       recorders_(spec.cuda_graph ? std::move(recorders) : nullptr),
+      asked_for_(possible()),
       ends_(world.device(), std::chrono::duration<double>(timeout_s_)) {
-  if (!recorders_) {
-    why_none_ = "there are no graphs on the device " + world.device().str();
-  } else if (spec.gradient_route == GradientRoute::host) {
-    recorders_ = nullptr;  // the host would wait for a replay, without a limit
-    why_none_ = "gradients meet in host memory";
+  if (possible() && spec.gradient_route == GradientRoute::host) {
+    no_more("gradients meet in host memory");  // the host would wait for a replay, without a limit
   }
 }
 
@@ -75,17 +74,15 @@ Batch StepGraphs::begin(const Batch& batch, bool repeats) {
     return batch_;
   }
   if (alike_ == kStepsBefore) {
-    if (nothing_uploaded()) {
+    if (everywhere(uploads == uploads_)) {
       way_ = Way::recorded;
       recorder_ = recorders_();
       batch_ = batch;
       batch_.images = batch.images.clone();
       batch_.labels = batch.labels.clone();
-      booked_ = traffic();
       return batch_;
     }
-    recorders_ = nullptr;
-    why_none_ = "each step takes other numbers from the host";
+    no_more("each step takes other numbers from the host");
     return batch;
   }
   if (alike_ == 0) {
@@ -96,33 +93,49 @@ Batch StepGraphs::begin(const Batch& batch, bool repeats) {
 }
 
 at::Tensor StepGraphs::forward(const std::function<at::Tensor()>& work) {
+  if (way_ == Way::recorded && !recorded(work)) {
+    way_ = Way::by_itself;
+  }
   if (way_ == Way::by_itself) {
     loss_ = work();
-    return loss_;
+  } else {
+    recorder_->replay(Half::forward);
   }
-  if (way_ == Way::recorded) {
-    recorder_->record(Half::forward, [&] { loss_ = work(); });
-  }
-  recorder_->replay(Half::forward);
   return loss_;
+}
+
+bool StepGraphs::recorded(const std::function<at::Tensor()>& work) {
+  const Ledger before = world_.ledger();
+  std::string why;
+  try {
+    recorder_->record(Half::forward, [&] { loss_ = work(); });
+    recorder_->record(Half::backward, [&] { loss_.backward(); });
+  } catch (const Error& error) {
+    why = error.what();
+  }
+  const Ledger after = world_.ledger();
+  if (!everywhere(why.empty())) {
+    world_.ledger() = before;
+    drop_gradients(parameters_);
+    drop_recording();
+    no_more(why.empty() ? "another rank could not record a step" : why);
+    return false;
+  }
+  loss_ = loss_.detach();
+  for (const at::Tensor& parameter : parameters_) {
+    gradients_.push_back(parameter.grad());
+  }
+  for (size_t p = 0; p < booked_.size(); ++p) {
+    const Traffic was = before.of(static_cast<Purpose>(p)), is = after.of(static_cast<Purpose>(p));
+    booked_[p] = {is.collectives - was.collectives, is.bytes - was.bytes};
+  }
+  return true;
 }
 
 void StepGraphs::backward() {
   if (way_ == Way::by_itself) {
     std::exchange(loss_, at::Tensor()).backward();  // nothing of a pass outlives its step
     return;
-  }
-  if (way_ == Way::recorded) {
-    recorder_->record(Half::backward, [&] { loss_.backward(); });
-    loss_ = loss_.detach();
-    gradients_.clear();
-    for (const at::Tensor& parameter : parameters_) {
-      gradients_.push_back(parameter.grad());
-    }
-    const Traffics now = traffic();
-    for (size_t p = 0; p < now.size(); ++p) {
-      booked_[p] = {now[p].collectives - booked_[p].collectives, now[p].bytes - booked_[p].bytes};
-    }
   }
   recorder_->replay(Half::backward);
   if (way_ == Way::replayed) {
@@ -131,10 +144,10 @@ void StepGraphs::backward() {
         parameters_[i].mutable_grad() = gradients_[i];
       }
     }
-    const Traffics now = traffic();
-    for (size_t p = 0; p < now.size(); ++p) {
+    for (size_t p = 0; p < booked_.size(); ++p) {
+      const Traffic now = world_.ledger().of(static_cast<Purpose>(p));
       world_.ledger().set(static_cast<Purpose>(p),
-                          {now[p].collectives + booked_[p].collectives, now[p].bytes + booked_[p].bytes});
+                          {now.collectives + booked_[p].collectives, now.bytes + booked_[p].bytes});
     }
   }
   ++replayed_;
@@ -143,6 +156,10 @@ void StepGraphs::backward() {
 
 void StepGraphs::forget() {
   wait_for_steps(0);
+  drop_recording();
+}
+
+void StepGraphs::drop_recording() {
   recorder_.reset();
   batch_ = Batch();
   loss_ = at::Tensor();
@@ -150,10 +167,15 @@ void StepGraphs::forget() {
   alike_ = 0;
 }
 
-bool StepGraphs::nothing_uploaded() {
-  at::Tensor here = at::full({}, uploads - uploads_, at::kLong).to(world_.device());
-  world_.gradients().all_reduce(here, Purpose::control);
-  return here.item<int64_t>() == 0;
+void StepGraphs::no_more(const std::string& why) {
+  recorders_ = nullptr;
+  why_not_ = why;
+}
+
+bool StepGraphs::everywhere(bool here) {
+  at::Tensor elsewhere = at::full({}, here ? 0 : 1, at::kLong).to(world_.device());
+  world_.gradients().all_reduce(elsewhere, Purpose::control);
+  return elsewhere.item<int64_t>() == 0;
 }
 
 void StepGraphs::wait_for_steps(size_t left) {
@@ -165,18 +187,13 @@ void StepGraphs::wait_for_steps(size_t left) {
   }
 }
 
-StepGraphs::Traffics StepGraphs::traffic() const {
-  Traffics all;
-  for (size_t p = 0; p < all.size(); ++p) {
-    all[p] = world_.ledger().of(static_cast<Purpose>(p));
-  }
-  return all;
-}
-
 Json StepGraphs::summary() const {
+  if (!asked_for_) {
+    return nullptr;
+  }
   Json summary = {{"replayed_steps", replayed_}};
-  if (replayed_ == 0) {
-    summary["why_none"] = why_none_;
+  if (replayed_ == 0 || !possible()) {
+    summary["why_not"] = why_not_;
   }
   return summary;
 }

@@ -1,6 +1,7 @@
-// Forward and backward pass of the training steps, one by one or (spec key cuda_graph) replayed: after some steps that
-// are alike (Strategy::repeats) one is recorded, and those that follow are replays of it on batches which are copied to
-// where its batch lay. Whatever may have moved the tensors that it works on (an evaluation, a checkpoint) ends that.
+// Forward and backward pass of the training steps, one by one or, on GPUs (spec key cuda_graph), replayed: after some
+// steps that are alike (Strategy::repeats) one is recorded, and those that follow are replays of it on batches which are
+// copied to where its batch lay. Whatever may have moved the tensors that it works on (an evaluation, a checkpoint) ends
+// that. A step that cannot be recorded on one rank is made by itself on all of them, as are those that follow.
 // Gradients are averaged and weights updated outside, by ordinary calls.
 #pragma once
 
@@ -52,12 +53,13 @@ class StepGraphs {
   StepGraphs(const RunSpec& spec, std::vector<at::Tensor> parameters, World& world)
       : StepGraphs(spec, std::move(parameters), world, recorders_of(world.device())) {}
 
-  bool possible() const { return recorders_ != nullptr; }
+  bool possible() const { return recorders_ != nullptr; }  // as far as is known
 
   // A step begins: the batch to work on. `repeats`: the same on all ranks, Strategy::repeats. Throws Error (communication)
   // where a replayed step has not ended in time. Called by every rank, as the next two are.
   Batch begin(const Batch& batch, bool repeats);
-  // The loss, a scalar; `work` makes it, and leaves no trace on the host that training rests on.
+  // The loss, a scalar; `work` makes it, and leaves no trace on the host that training rests on. Where the step is
+  // recorded, both halves are, before any of it is done. Called by every rank.
   at::Tensor forward(const std::function<at::Tensor()>& work);
   // From the loss to the parameters' gradients, which must be undefined before.
   void backward();
@@ -66,33 +68,35 @@ class StepGraphs {
   void forget();
 
   void describe(State& state) { state.value("graphs.replayed", replayed_); }
-  // {"replayed_steps"}, and where there were none "why_none".
+  // {"replayed_steps"}, and where there were none, or will be no more, "why_not". Null where the device has no graphs.
   Json summary() const;
 
  private:
   enum class Way { by_itself, recorded, replayed };
-  using Traffics = std::array<Traffic, kPurposeNames.size()>;
 
-  bool nothing_uploaded();           // on any rank, in the last steps
-  void wait_for_steps(size_t left);  // until so many replayed ones are under way
-  Traffics traffic() const;
+  bool recorded(const std::function<at::Tensor()>& work);  // on all ranks
+  bool everywhere(bool here);                              // whether it is so on all ranks
+  void wait_for_steps(size_t left);                        // until so many replayed ones are under way
+  void drop_recording();
+  void no_more(const std::string& why);
 
   World& world_;
   const std::vector<at::Tensor> parameters_;
   const double timeout_s_;
   NewRecorder recorders_;
+  const bool asked_for_;                     // graphs, and the device has them
   std::unique_ptr<GraphRecorder> recorder_;  // where a step is recorded
   Batch batch_;                              // that it works on
   at::Tensor loss_;
-  std::vector<at::Tensor> gradients_;  // that it leaves
-  Traffics booked_;                    // of the recorded step; before its end, of all before it
+  std::vector<at::Tensor> gradients_;                 // that it leaves
+  std::array<Traffic, kPurposeNames.size()> booked_;  // by it
 
   Way way_ = Way::by_itself;  // of the step under way
   int alike_ = 0;             // steps, one after the other, by themselves
   int64_t uploads_ = 0;       // when these began
   Ends ends_;                 // of replayed steps
   int64_t replayed_ = 0;      // steps, the recorded ones too
-  std::string why_none_ =
+  std::string why_not_ =
       "no " + std::to_string(kStepsBefore + 1) + " steps that are alike followed each other";
 };
 

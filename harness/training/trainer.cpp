@@ -176,8 +176,8 @@ Json Trainer::result() {
       timer_.throughput(spec_.warmup_steps, data_.towers().total_samples(), world_.gradients());
   result["memory"] = memory;
   result["communication"] = traffic;
-  if (spec_.cuda_graph) {
-    result["cuda_graph"] = graphs_.summary();
+  if (const Json graphs = graphs_.summary(); !graphs.is_null()) {
+    result["cuda_graph"] = graphs;
   }
   result["nonfinite_channels"] = nonfinite.item<int64_t>();
   return result;

@@ -14,7 +14,7 @@ namespace bnlab {
 
 using kernels::Merge;
 
-enum class NormaliseBy { own, pooled, running };
+enum class NormaliseBy { own, pooled };
 enum class Remember {
   tower,   // one pair, from `saved_tower`
   every,   // one pair, updated once per tower, in tower order

@@ -11,7 +11,7 @@
 namespace bnlab {
 namespace {
 
-using kernels::Met;
+using kernels::Content;
 
 std::vector<int64_t> with_first(int64_t first, at::IntArrayRef sizes) {  // [first, sizes[1], ...]
   std::vector<int64_t> shape = sizes.vec();
@@ -37,12 +37,12 @@ kernels::Exchanged Pool::moments(const at::Tensor& own, const at::Tensor& x, at:
     return kernels::merge_moments(all, group_, rules_.merge, statistics);
   };
   if (route_ == Route::all_reduce && rules_.merge == Merge::e_x2) {
-    return exchanged(reduce_e_x2(own, statistics), Met::groups);
+    return exchanged(reduce_e_x2(own, statistics), Content::groups);
   }
   if (route_ == Route::all_reduce) {
     at::Tensor sums = kernels::sum_moments(own, towers_.first(), group_, groups_, rules_.merge);
     statistics_.all_reduce(sums, Purpose::statistics);
-    return exchanged(sums, Met::sums);
+    return exchanged(sums, Content::sums);
   }
   if (route_ == Route::gather_activations) {
     all_x_ = gather_rows(x);
@@ -50,7 +50,7 @@ kernels::Exchanged Pool::moments(const at::Tensor& own, const at::Tensor& x, at:
     const at::Tensor merged = from_rank0(here ? merge(kernels::moments(all_x_, all_offsets())) : at::Tensor(),
                                          with_first(groups_, own.sizes()), own.options());
     means_ = Moments(merged).mean.to(statistics);
-    return exchanged(merged, Met::groups);
+    return exchanged(merged, Content::groups);
   }
   return meet(own, merge);
 }
@@ -60,7 +60,7 @@ kernels::Exchanged Pool::sums(const at::Tensor& own, const kernels::Incoming& in
   if (route_ == Route::all_reduce) {
     at::Tensor sums = sum_by_group(own);
     statistics_.all_reduce(sums, Purpose::statistics);
-    return exchanged(sums, Met::groups);
+    return exchanged(sums, Content::groups);
   }
   if (route_ == Route::gather_activations) {
     const at::Tensor all_g = gather_rows(incoming.g());
@@ -69,13 +69,13 @@ kernels::Exchanged Pool::sums(const at::Tensor& own, const kernels::Incoming& in
       const at::Tensor mean = means_.repeat_interleave(group_, 0).contiguous();
       sums = merge(kernels::backward_sums(all_g, all_x_, {}, all_offsets(), mean, Activation::none));
     }
-    return exchanged(from_rank0(sums, with_first(groups_, own.sizes()), own.options()), Met::groups);
+    return exchanged(from_rank0(sums, with_first(groups_, own.sizes()), own.options()), Content::groups);
   }
   return meet(own, merge);
 }
 
-kernels::Exchanged Pool::exchanged(const at::Tensor& rows, kernels::Met met) const {
-  return {rows, met, group_, towers_.first(), towers_.per_rank()};
+kernels::Exchanged Pool::exchanged(const at::Tensor& rows, kernels::Content content) const {
+  return {rows, content, group_, towers_.first(), towers_.per_rank()};
 }
 
 kernels::Exchanged Pool::meet(const at::Tensor& own, const Merger& merge) {
@@ -83,15 +83,15 @@ kernels::Exchanged Pool::meet(const at::Tensor& own, const Merger& merge) {
     case Route::host: {
       const Uncounted on_the_processor;
       const at::Tensor all = host_.all_gather(own.cpu(), Purpose::statistics);
-      return exchanged(merge(all.flatten(0, 1)).to(own.device()), Met::groups);
+      return exchanged(merge(all.flatten(0, 1)).to(own.device()), Content::groups);
     }
     case Route::reduce_broadcast: {
       const at::Tensor all = statistics_.gather(own, 0, Purpose::statistics);
       const at::Tensor merged = statistics_.rank() == 0 ? merge(all.flatten(0, 1)) : at::Tensor();
-      return exchanged(from_rank0(merged, with_first(groups_, own.sizes()), own.options()), Met::groups);
+      return exchanged(from_rank0(merged, with_first(groups_, own.sizes()), own.options()), Content::groups);
     }
     default:
-      return exchanged(statistics_.all_gather(own, Purpose::statistics).flatten(0, 1), Met::towers);
+      return exchanged(statistics_.all_gather(own, Purpose::statistics).flatten(0, 1), Content::towers);
   }
 }
 

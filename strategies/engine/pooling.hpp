@@ -21,7 +21,7 @@ class Pool {
   Pool(const Rules& rules, const Pass& pass, const Sets& sets, const Strategy::Context& context);
 
   // own: moments of this rank's towers [G, 1 + 2C] float64, taken from x. Returns rows of moments, or what they
-  // follow from (kernels::Met), the same bits on every rank. `statistics`: the statistics' precision. One exchange (gather_activations and
+  // follow from (kernels::Content), the same bits on every rank. `statistics`: the statistics' precision. One exchange (gather_activations and
   // reduce_broadcast: there and back).
   kernels::Exchanged moments(const at::Tensor& own, const at::Tensor& x, at::ScalarType statistics);
 
@@ -32,7 +32,7 @@ class Pool {
  private:
   using Merger = std::function<at::Tensor(const at::Tensor&)>;  // [T, ...] -> [K, ...]
 
-  kernels::Exchanged exchanged(const at::Tensor& rows, kernels::Met met) const;
+  kernels::Exchanged exchanged(const at::Tensor& rows, kernels::Content content) const;
   kernels::Exchanged meet(const at::Tensor& own, const Merger& merge);
   at::Tensor reduce_e_x2(const at::Tensor& own, at::ScalarType statistics);
   at::Tensor sum_by_group(const at::Tensor& own) const;   // [G, ...] -> [K, ...], zero for groups elsewhere

@@ -1,4 +1,4 @@
-// The steps of finish.hpp and sample_steps.hpp on a GPU: one thread per item, one launch each, on the current stream.
+// The steps of finish.hpp and sample_finish.hpp on a GPU: one thread per item, one launch each, on the current stream.
 #include <ATen/core/Tensor.h>
 #include <c10/cuda/CUDAGuard.h>
 

@@ -27,7 +27,7 @@ Sharing sharing_of(int64_t first, int64_t group) {
 }
 
 Sharing sharing_of(const Exchanged& met) {
-  const int64_t groups = met.rows.size(0) / (met.met == Met::towers ? met.group : 1);
+  const int64_t groups = met.rows.size(0) / (met.content == Content::towers ? met.group : 1);
   TORCH_INTERNAL_ASSERT((met.first + met.sets - 1) / met.group < groups);  // each set has a row
   return sharing_of(met.first, met.group);
 }
@@ -86,16 +86,17 @@ Coefficients finish_forward(const Tensor& rows, double eps, bool mean_only, cons
 Coefficients pooled_forward(const Exchanged& met, Merge merge, double eps, bool mean_only,
                             const Tensor& weight, const Tensor& bias, at::ScalarType statistics,
                             const std::optional<Renorm>& renorm, const std::optional<PairStep>& pair) {
-  const Tensor rows =
-      met.met == Met::groups ? met.rows : empty_groups(met.rows, met.met == Met::towers ? met.group : 1);
+  const Tensor rows = met.content == Content::groups
+                          ? met.rows
+                          : empty_groups(met.rows, met.content == Content::towers ? met.group : 1);
   const ForwardStep step =
       forward_step(rows, met.sets, sharing_of(met), eps, mean_only, weight, bias, statistics, renorm);
   in_precision(statistics, [&](auto zero) {
     using T = decltype(zero);
-    PooledForwardSteps<T> steps{met.met, pair.has_value(), {}, {}, step.body<T>(), {}};
-    if (met.met == Met::towers) steps.merge = merge_body<T>(met.rows, met.group, merge, rows);
-    TORCH_INTERNAL_ASSERT(met.met != Met::sums || merge != Merge::e_x2);
-    if (met.met == Met::sums) steps.moments = moments_of_sums_body(met.rows, merge, rows);
+    PooledForwardSteps<T> steps{met.content, pair.has_value(), {}, {}, step.body<T>(), {}};
+    if (met.content == Content::towers) steps.merge = merge_body<T>(met.rows, met.group, merge, rows);
+    TORCH_INTERNAL_ASSERT(met.content != Content::sums || merge != Merge::e_x2);
+    if (met.content == Content::sums) steps.moments = moments_of_sums_body(met.rows, merge, rows);
     if (steps.updates) steps.pair = pair_body<T>(*pair, rows);
     each_item(steps, rows_of(rows).channels, rows);
   });
@@ -144,8 +145,8 @@ Tensor merge_sums(const Tensor& sums, int64_t group) {
 BackwardCoefficients pooled_backward(const Coefficients& forward, const Tensor& own, const Exchanged& met,
                                      bool mean_only, const Tensor& weight) {
   const OneKernel counted;
-  TORCH_INTERNAL_ASSERT(met.met != Met::sums);
-  const bool merged = met.met == Met::groups;
+  TORCH_INTERNAL_ASSERT(met.content != Content::sums);
+  const bool merged = met.content == Content::groups;
   if (merged || !met.rows.is_cuda()) {
     const Tensor sums = merged ? met.rows : merge_sums(met.rows, met.group);
     return run(backward_step(forward, own, sums, /*summands=*/1, sharing_of(met), mean_only, weight));

@@ -26,7 +26,7 @@ enum class Merge {
 at::Tensor merge_moments(const at::Tensor& rows, int64_t group, Merge merge = Merge::chan,
                          at::ScalarType statistics = at::kDouble);
 
-// What an all_reduce over the ranks makes Met::sums of: (n, n m, M + n m^2), or (n, n m, M) where the variance is averaged
+// What an all_reduce over the ranks makes Content::sums of: (n, n m, M + n m^2), or (n, n m, M) where the variance is averaged
 // (e_x2 is refused), summed over those towers of each group that this rank holds. rows: of its towers, from
 // `first` on; groups of `group` towers: [groups, 1 + 2C].
 at::Tensor sum_moments(const at::Tensor& rows, int64_t first, int64_t group, int64_t groups, Merge merge);
@@ -90,7 +90,7 @@ at::Tensor merge_sums(const at::Tensor& sums, int64_t group);
 // What an exchange of moments or of sums gave to a rank whose sets are the towers `first` to first + sets - 1.
 struct Exchanged {
   at::Tensor rows;  // [T, ...]: of every tower; or [T / group, ...]: of every group
-  Met met;
+  Content content;
   int64_t group;  // consecutive towers in each
   int64_t first, sets;
 };

@@ -161,7 +161,7 @@ struct UpdatePair {
 // The steps of a channel after moments have met, in this order: renormalisation reads the pair before its update.
 template <class T>
 struct PooledForwardSteps {
-  Met met;
+  Content content;
   bool updates;
   MergeMoments<T> merge;
   MomentsOfSums moments;
@@ -169,9 +169,9 @@ struct PooledForwardSteps {
   UpdatePair<T> pair;
 
   BNLAB_BOTH void operator()(int64_t c) const {
-    if (met == Met::towers) {
+    if (content == Content::towers) {
       merge(c);
-    } else if (met == Met::sums) {
+    } else if (content == Content::sums) {
       moments(c);
     }
     forward(c);

@@ -23,7 +23,7 @@ struct Rows {
 };
 
 // What an exchange gives: a row of every tower; of every group, merged; or of every group, sums still (SumMoments).
-enum class Met { towers, groups, sums };
+enum class Content { towers, groups, sums };
 
 // Which row holds what a set takes: `size` consecutive sets share one. A kernel takes it as an argument, in place of a table
 // that would have to be made on the device.

@@ -1,4 +1,4 @@
-// The arithmetic of sample_steps.hpp for one item, on raw pointers, for the CPU and for CUDA. T is the statistics'
+// The arithmetic of sample_finish.hpp for one item, on raw pointers, for the CPU and for CUDA. T is the statistics'
 // precision; sums over channels are taken in float64. A group may have several lanes: each takes the same sums, and writes
 // its share of the channels.
 #pragma once

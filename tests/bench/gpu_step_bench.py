@@ -48,21 +48,24 @@ def run_ours(options, precision):
     """The records, by strategy and, where steps were replayed, how many."""
     folder = pathlib.Path(options.results)
     folder.mkdir(parents=True, exist_ok=True)
-    file = folder / f"steps-{precision}.json"
-    file.write_text(json.dumps({
-        "task": {"name": "shapes", "size": options.size, "train": 128, "test": 2},
-        "model": {"name": "unet", "base": options.base, "levels": options.levels},
-        "optimizer": {"lr": 0.01, "weight_decay": 1e-4}, "precision": precision,
-        "steps": options.steps + 20, "warmup_steps": 20, "log_every": 1000,
-        "towers": options.towers, "batch_per_tower": options.batch_per_tower,
-        "matrix": {"cuda_graph": [False, True] if options.device == "cuda" else [False],
-                   "strategy": strategies(options.program)}}, indent=1))
-    status = subprocess.run([options.program, "run", file, "--ranks", "1", "--device", options.device,
-                             "--results", folder], stdout=subprocess.DEVNULL, check=False).returncode
-    if status > 1:  # 1: some runs failed, which is shown below
-        sys.exit(status)
-    records = [json.loads(path.read_text()) for path in sorted(folder.glob(f"{file.stem}/*/*/record.json"))]
-    return {label(record): record for record in records}
+    records = {}
+    for graph in (False, True) if options.device == "cuda" else (False,):
+        file = folder / f"steps-{precision}{'-graph' if graph else ''}.json"
+        file.write_text(json.dumps({
+            "task": {"name": "shapes", "size": options.size, "train": 128, "test": 2},
+            "model": {"name": "unet", "base": options.base, "levels": options.levels},
+            "optimizer": {"lr": 0.01, "weight_decay": 1e-4}, "precision": precision, "cuda_graph": graph,
+            "steps": options.steps + 20, "warmup_steps": 20, "log_every": 1000,
+            "towers": options.towers, "batch_per_tower": options.batch_per_tower,
+            "matrix": {"strategy": strategies(options.program)}}, indent=1))
+        status = subprocess.run([options.program, "run", file, "--ranks", "1", "--device", options.device,
+                                 "--results", folder], stdout=subprocess.DEVNULL, check=False).returncode
+        if status > 1:  # 1: some runs failed, which is shown below
+            sys.exit(status)
+        for path in sorted(folder.glob(f"{file.stem}/*/*/record.json")):
+            record = json.loads(path.read_text())
+            records[label(record)] = record
+    return records
 
 
 def label(record):

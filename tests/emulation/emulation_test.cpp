@@ -26,8 +26,8 @@ TEST(EmulatedKernels, OneLaunchFollowsAnExchange) {
 }
 
 TEST(EmulatedKernels, StepsWithinSamplesEqualTheirFormulas) {
-  EXPECT_EQ(mismatch_of_sample_steps(at::kDouble), "");
-  EXPECT_EQ(mismatch_of_sample_steps(at::kFloat), "");
+  EXPECT_EQ(mismatch_of_sample_finish(at::kDouble), "");
+  EXPECT_EQ(mismatch_of_sample_finish(at::kFloat), "");
 }
 
 TEST(EmulatedKernels, ASweepTakesItsFinishStepsAlong) {

@@ -19,7 +19,7 @@ std::string any_mismatch(size_t share) {
   for (const auto type : {at::kDouble, at::kFloat}) {
     if (const std::string text = mismatch_of_finish_steps(type); !text.empty()) return text;
     if (const std::string text = mismatch_of_pooled_steps(type); !text.empty()) return text;
-    if (const std::string text = mismatch_of_sample_steps(type); !text.empty()) return text;
+    if (const std::string text = mismatch_of_sample_finish(type); !text.empty()) return text;
   }
   if (const std::string text = mismatch_of_special_values(); !text.empty()) return text;
   const std::vector<Problem> all = problems();

@@ -43,7 +43,7 @@ class PooledCheck {
     sums_ = numbers({kTowers, 2, kChannels});
     for (const auto order : {emulation::Order::descending, emulation::Order::shuffled}) {
       emulation::set_order(order);
-      for (const Met merged : {Met::towers, Met::groups}) {
+      for (const Content merged : {Content::towers, Content::groups}) {
         for (const int64_t group : {1, 2, 3, 6}) {
           check({{}, merged, group, 0, kTowers}, Merge::chan, /*renorm=*/true, /*mean_only=*/false);
           check({{}, merged, group, 3, 2}, Merge::chan, false, false);
@@ -87,7 +87,7 @@ class PooledCheck {
     const Coefficients k = finish_forward(local_rows(groups, met), kEps, mean_only, weight_, bias_, type_,
                                           limits(expected_pair));
     update_pair(expected_pair, groups);
-    met.rows = met.met == Met::groups ? groups : towers_;
+    met.rows = met.content == Content::groups ? groups : towers_;
     int64_t launches = emulation::counts().launches;
     const Coefficients got =
         pooled_forward(met, merge, kEps, mean_only, weight_, bias_, type_, limits(pair), pair);
@@ -109,7 +109,7 @@ class PooledCheck {
     const Tensor own = numbers({met.sets, 2, kChannels}), summed = sums_of_groups(met.group);
     const BackwardCoefficients expected =
         finish_backward(k, own, local_rows(summed, met), mean_only, weight_);
-    met.rows = met.met == Met::groups ? summed : sums_;
+    met.rows = met.content == Content::groups ? summed : sums_;
     launches = emulation::counts().launches;
     const BackwardCoefficients back = pooled_backward(k, own, met, mean_only, weight_);
     expect_one_launch(launches);
@@ -136,7 +136,7 @@ class PooledCheck {
     sums.set_values(met);
     const PairStep pair = pair_of(groups), expected_pair = pair_of(groups);
     const int64_t launches = emulation::counts().launches;
-    const Exchanged exchanged{sums, Met::sums, group, 3, 2};
+    const Exchanged exchanged{sums, Content::sums, group, 3, 2};
     const Coefficients got = pooled_forward(exchanged, merge, kEps, false, weight_, bias_, type_, {}, pair);
     expect_one_launch(launches);
     const Tensor merged = merge_moments(towers_, group, merge, type_);
@@ -178,7 +178,7 @@ class PooledCheck {
     for (size_t c = 0; c < kChannels; ++c) values[1 + kChannels + c] = c == 7 ? std::nan("") : 4e16 - 1e3;
     sums.set_values(values);
     const Coefficients k =
-        pooled_forward({sums, Met::sums, kTowers, 0, 1}, Merge::chan, kEps, false, {}, {}, type_, {}, {});
+        pooled_forward({sums, Content::sums, kTowers, 0, 1}, Merge::chan, kEps, false, {}, {}, type_, {}, {});
     const auto invstds = k.invstd.values();
     for (size_t c = 0; c < kChannels; ++c) {
       comparison_.expect("invstd of a constant", 0, static_cast<int64_t>(c), invstds[c],

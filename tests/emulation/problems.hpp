@@ -39,6 +39,6 @@ std::string mismatch_of_pooled_steps(at::ScalarType type);
 // Merged moments, forward and backward coefficients, the update of a pair; on sets of which some are empty.
 std::string mismatch_of_finish_steps(at::ScalarType type);
 // Moments and sums of samples of which one is empty, merged over groups of channels.
-std::string mismatch_of_sample_steps(at::ScalarType type);
+std::string mismatch_of_sample_finish(at::ScalarType type);
 
 }  // namespace bnlab::kernels::emulated

@@ -20,7 +20,7 @@ TEST_F(SpecRun, HasEveryKeyWithItsDefault) {
     "towers": 4, "batch_per_tower": 2,
     "optimizer": {"name": "sgd", "lr": 0.1, "momentum": 0.9, "nesterov": false, "weight_decay": 0.0,
                   "power": 0.9, "groups": []},
-    "steps": 10, "epochs": null, "seed": 0, "precision": "float32", "tf32": false, "cuda_graph": false, "memory_format": "channels_last",
+    "steps": 10, "epochs": null, "seed": 0, "precision": "float32", "tf32": false, "cuda_graph": true, "memory_format": "channels_last",
     "loss_mean": "batch", "eval_every": 0, "log_every": 10, "checkpoint_every": null, "populations": ["saved"], "precise_batches": 20,
     "evaluation": {"crop": null, "stride": 0.6666666666666666, "flip": false, "scales": [1.0]},
     "shards": "iid", "weight_ema": null, "gradient_route": "reducer", "average_weights_every": null,
@@ -210,9 +210,10 @@ TEST_F(SpecRun, IdDoesNotDependOnHowTheSpecIsWritten) {
 
 TEST_F(SpecRun, IdIgnoresWhatChangesNoResult) {
   const std::string id = load_one(spec()).id;
-  for (const std::string key : {R"("log_every": 3)", R"("checkpoint_every": 3)", R"("timeout_s": 3)",
-                                R"("collective_timeout_s": 3)", R"("question": "why?")", R"("claim": "so")",
-                                R"("source": "s")", R"("protocol": "p")", R"("placement": {"ranks": 2})"}) {
+  for (const std::string key :
+       {R"("log_every": 3)", R"("checkpoint_every": 3)", R"("timeout_s": 3)", R"("collective_timeout_s": 3)",
+        R"("cuda_graph": false)", R"("data_workers": 3)", R"("question": "why?")", R"("claim": "so")",
+        R"("source": "s")", R"("protocol": "p")", R"("placement": {"ranks": 2})"}) {
     EXPECT_EQ(load_one(spec(key)).id, id) << key;
   }
 }
@@ -221,12 +222,11 @@ TEST_F(SpecRun, IdChangesWithWhatChangesTheResult) {
   const std::string id = load_one(spec()).id;
   for (const std::string key :
        {R"("seed": 1)", R"("optimizer": {"name": "sgd", "lr": 0.2})", R"("precision": "float64")",
-        R"("tf32": true)", R"("cuda_graph": true)", R"("memory_format": "contiguous")",
-        R"("loss_mean": "tower")", R"("eval_every": 1)", R"("populations": ["saved", "batch"])",
-        R"("precise_batches": 3)", R"("evaluation": {"flip": true})", R"("evaluation": {"crop": [8, 8]})",
-        R"("shards": "sorted:class")", R"("weight_ema": 0.5)", R"("gradient_route": "rank0")",
-        R"("average_weights_every": 1)", R"("init_from": {"file": "w"})",
-        R"("optimizer": {"groups": [{"prefix": "head."}]})"}) {
+        R"("tf32": true)", R"("memory_format": "contiguous")", R"("loss_mean": "tower")",
+        R"("eval_every": 1)", R"("populations": ["saved", "batch"])", R"("precise_batches": 3)",
+        R"("evaluation": {"flip": true})", R"("evaluation": {"crop": [8, 8]})", R"("shards": "sorted:class")",
+        R"("weight_ema": 0.5)", R"("gradient_route": "rank0")", R"("average_weights_every": 1)",
+        R"("init_from": {"file": "w"})", R"("optimizer": {"groups": [{"prefix": "head."}]})"}) {
     EXPECT_NE(load_one(spec(key)).id, id) << key;
   }
   const std::string wrapped = R"("strategy": {"name": "fake_wrapped", "base": )";

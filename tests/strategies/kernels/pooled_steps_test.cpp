@@ -45,7 +45,7 @@ TEST_P(PooledSteps, AreTheStepsOneAfterTheOther) {
       for (const Merge merge : {Merge::chan, Merge::averaged, Merge::e_x2}) {
         for (const bool merged : {false, true}) {
           const Tensor groups = merge_moments(towers, group, merge, type);
-          const Exchanged met{merged ? groups : towers, merged ? Met::groups : Met::towers, group,
+          const Exchanged met{merged ? groups : towers, merged ? Content::groups : Content::towers, group,
                               /*first=*/3, /*sets=*/21};
           const auto pair = [&] {
             return PairStep{before.clone(), numbers({2, kTowers / group}, at::kDouble), 0.75,
@@ -81,7 +81,7 @@ TEST_P(PooledSteps, AreTheStepsOneAfterTheOther) {
           const BackwardCoefficients expected =
               finish_backward(finite, own, local_rows(summed, met), mean_only, weight);
           const BackwardCoefficients back = pooled_backward(
-              finite, own, {merged ? summed : sums, met.met, group, 3, 21}, mean_only, weight);
+              finite, own, {merged ? summed : sums, met.content, group, 3, 21}, mean_only, weight);
           expect_same(back.a, expected.a, "a");
           expect_same_sums(back.b, expected.b, "b");
           expect_same_sums(back.c, expected.c, "c");
@@ -104,7 +104,7 @@ TEST_P(PooledSteps, SumsOfAllRanksStandForTheMomentsOfTheGroups) {
         const Tensor own = towers.narrow(0, first[r], first[r + 1] - first[r]);
         sums += sum_moments(own, first[r], group, kTowers / group, merge);
       }
-      const Exchanged met{sums, Met::sums, group, 3, 21};
+      const Exchanged met{sums, Content::sums, group, 3, 21};
       const PairStep pair{at::zeros({2, kChannels}, towers.options()),
                           at::ones({2, kTowers / group}, towers.options()),
                           0,
@@ -130,7 +130,7 @@ TEST_P(PooledSteps, AVarianceThatRoundingLeavesBelowZeroIsNone) {
   sums[0][0] = 4;
   sums.narrow(1, 1 + kChannels, kChannels).fill_(4e16 - 1e3);
   sums[0][1 + kChannels + 2] = NAN;
-  const Exchanged met{sums.to(device()), Met::sums, /*group=*/2, 0, 2};
+  const Exchanged met{sums.to(device()), Content::sums, /*group=*/2, 0, 2};
   const Tensor invstd =
       pooled_forward(met, Merge::chan, 1e-2, false, {}, {}, at::kDouble, {}, {}).invstd.cpu();
   EXPECT_TRUE(at::equal(invstd.isnan(), at::arange(kChannels).eq(2).expand({2, kChannels})));

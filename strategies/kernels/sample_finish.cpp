@@ -1,4 +1,4 @@
-#include "strategies/kernels/sample_steps.hpp"
+#include "strategies/kernels/sample_finish.hpp"
 
 #include <ATen/ops/empty.h>
 

@@ -1,6 +1,6 @@
 // The steps of norms within samples against their formulas in float64 and LibTorch's own group_norm; on CUDA too where there
 // is a device.
-#include "strategies/kernels/sample_steps.hpp"
+#include "strategies/kernels/sample_finish.hpp"
 
 #include <torch/types.h>
 

@@ -1,5 +1,5 @@
-// The steps of norms within samples (sample_steps.hpp) on the emulated GPU against their formulas in float64.
-#include "strategies/kernels/sample_steps.hpp"
+// The steps of norms within samples (sample_finish.hpp) on the emulated GPU against their formulas in float64.
+#include "strategies/kernels/sample_finish.hpp"
 
 #include <algorithm>
 
@@ -126,7 +126,7 @@ class SampleCheck {
 
 }  // namespace
 
-std::string mismatch_of_sample_steps(at::ScalarType type) {
+std::string mismatch_of_sample_finish(at::ScalarType type) {
   return SampleCheck(type).mismatch();
 }
 
