@@ -124,6 +124,7 @@ const auto kArguments = [](benchmark::internal::Benchmark* bench) {
 };
 BENCHMARK_CAPTURE(batch_norm_relu, 2x16x96x128, std::vector<int64_t>{2, 16, 96, 128})->Apply(kArguments);
 BENCHMARK_CAPTURE(batch_norm_relu, 2x64x96x128, std::vector<int64_t>{2, 64, 96, 128})->Apply(kArguments);
+BENCHMARK_CAPTURE(batch_norm_relu, 8x64x96x128, std::vector<int64_t>{8, 64, 96, 128})->Apply(kArguments);
 BENCHMARK_CAPTURE(batch_norm_relu, 16x32x48x64, std::vector<int64_t>{16, 32, 48, 64})->Apply(kArguments);
 BENCHMARK_CAPTURE(batch_norm_relu, 8x256x24x32, std::vector<int64_t>{8, 256, 24, 32})->Apply(kArguments);
 
