@@ -7,7 +7,7 @@ counts before it is committed, and a new file before git knows it.
   cmake/fingerprint.py ROOT     a part and its fingerprint on each line:
     all         everything
     shared      what every run computes with
-    cuda        the sources of kernels for GPUs
+    cuda        the sources that only runs on GPUs compute with: .cu, .cuh and those named cuda_*
     sync, ...   the source of a component that only runs with this component compute with
 
 A component (strategy, model, task, optimizer, loss, ...) has a part of its own if its file registers it and defines
@@ -54,6 +54,10 @@ def sources(root):
     return [path for path in found if path.suffix in SUFFIXES and "reference" not in path.relative_to(root).parts]
 
 
+def only_for_gpus(path):
+    return path.suffix in CUDA or path.name.startswith("cuda_")
+
+
 def digest(texts):
     digests = sorted(hashlib.sha256(text.encode()).hexdigest() for text in texts)
     return hashlib.sha256("\n".join(digests).encode()).hexdigest()[:16]
@@ -79,7 +83,7 @@ def fingerprints(root):
         parts["all"].append(text)
         parts["shared"].append(text)
     for path, text in texts.items():
-        names = ["cuda"] if path.suffix in CUDA else components(path, text, texts) or ["shared"]
+        names = ["cuda"] if only_for_gpus(path) else components(path, text, texts) or ["shared"]
         for name in ["all", *names]:
             parts.setdefault(name, []).append(text)
     return {name: digest(found) for name, found in parts.items()}

@@ -65,7 +65,7 @@ run_tests() {
 
 part_tests() {
   run_tests kernels 150 '*/cuda'
-  run_tests training 100 '*/CudaTraining.*'
+  run_tests training 100 '*/CudaTraining.*:CudaTrainingOfOptions.*'
   run_tests strategies 200 '*/Cuda.*'
   run_tests two_ranks_on_one_gpu 80 'CudaSharedGpu.*'  # its own process: CUDA reads its variables once
 }

@@ -111,6 +111,7 @@ class Fingerprint(unittest.TestCase):
 
     def test_kernels_for_gpus_count_on_gpus(self):
         self.assertEqual(self.changed({"strategies/kernels/cuda.cu": "int threads = 128;\n"}), {"cuda"})
+        self.assertEqual(self.changed({"harness/training/cuda_graphs.cpp": "int graphs = 2;\n"}), {"cuda"})
 
     def test_everything_else_counts_for_all(self):
         self.assertEqual(self.changed({"harness/training/trainer.cpp": "int step = 0x2F;\n"}), {"shared"})

@@ -17,8 +17,8 @@ class GraphRecorder {
   // Calls `work` once; what it would do on the device is kept for replay() in place of being done. The memory that it
   // takes stays its own as long as this lives, so that the tensors which it made hold what the last replay left. The
   // work may use the memory of tensors from outside, and no number of the host's that changes. Throws Error
-  // (environment) where the work cannot be recorded: it waits for the device, or memory is short. Nothing of it has then
-  // been done, and this is of no more use.
+  // (environment) where the work cannot be recorded: it waits for the device, or memory is short. Then nothing has been
+  // done on the device, and this recorder cannot be used again.
   virtual void record(Half half, const std::function<void()>& work) = 0;
   // Always forward, then backward, on the stream on which both were recorded. Does not wait for the device.
   virtual void replay(Half half) = 0;

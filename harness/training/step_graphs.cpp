@@ -2,11 +2,15 @@
 
 #include <c10/core/impl/VirtualGuardImpl.h>
 
+#include <algorithm>
+#include <cstring>
+#include <exception>
 #include <sstream>
 #include <thread>
 #include <utility>
 
 #include "harness/communicator/flat_gradients.hpp"
+#include "harness/communicator/reason.hpp"
 #include "harness/error.hpp"
 #include "harness/upload.hpp"
 
@@ -16,9 +20,22 @@ namespace {
 using std::chrono::steady_clock;
 
 constexpr std::chrono::microseconds kBetweenLooks{20};  // at an event
+constexpr size_t kLongestReason = 256;
+constexpr const char* kTakesNumbers = "each step takes other numbers from the host";
 
 bool same_form(const at::Tensor& a, const at::Tensor& b) {
   return a.sizes() == b.sizes() && a.strides() == b.strides() && a.scalar_type() == b.scalar_type();
+}
+
+// Why the work failed; empty if it did not.
+std::string failure_of(const std::function<void()>& work) {
+  try {
+    work();
+    return "";
+  } catch (const std::exception& error) {
+    const std::string reason = reason_of(error);
+    return reason.empty() ? "an error without a message" : reason;
+  }
 }
 
 }  // namespace
@@ -74,16 +91,18 @@ Batch StepGraphs::begin(const Batch& batch, bool repeats) {
     return batch_;
   }
   if (alike_ == kStepsBefore) {
-    if (everywhere(uploads == uploads_)) {
-      way_ = Way::recorded;
+    const std::string why = first_reason(uploads != uploads_ ? kTakesNumbers : failure_of([&] {
       recorder_ = recorders_();
       batch_ = batch;
       batch_.images = batch.images.clone();
       batch_.labels = batch.labels.clone();
-      return batch_;
+    }));
+    if (!why.empty()) {
+      no_more(why);
+      return batch;
     }
-    no_more("each step takes other numbers from the host");
-    return batch;
+    way_ = Way::recorded;
+    return batch_;
   }
   if (alike_ == 0) {
     uploads_ = uploads;
@@ -106,19 +125,19 @@ at::Tensor StepGraphs::forward(const std::function<at::Tensor()>& work) {
 
 bool StepGraphs::recorded(const std::function<at::Tensor()>& work) {
   const Ledger before = world_.ledger();
-  std::string why;
-  try {
-    recorder_->record(Half::forward, [&] { loss_ = work(); });
-    recorder_->record(Half::backward, [&] { loss_.backward(); });
-  } catch (const Error& error) {
-    why = error.what();
+  std::string why = failure_of([&] {
+    recorder_->record(Half::forward, [this, work] { loss_ = work(); });
+    recorder_->record(Half::backward, [this] { loss_.backward(); });
+  });
+  if (why.empty() && uploads != uploads_) {
+    why = kTakesNumbers;
   }
   const Ledger after = world_.ledger();
-  if (!everywhere(why.empty())) {
+  why = first_reason(why);
+  if (!why.empty()) {
     world_.ledger() = before;
     drop_gradients(parameters_);
-    drop_recording();
-    no_more(why.empty() ? "another rank could not record a step" : why);
+    no_more(why);
     return false;
   }
   loss_ = loss_.detach();
@@ -168,14 +187,23 @@ void StepGraphs::drop_recording() {
 }
 
 void StepGraphs::no_more(const std::string& why) {
+  drop_recording();
   recorders_ = nullptr;
   why_not_ = why;
 }
 
-bool StepGraphs::everywhere(bool here) {
-  at::Tensor elsewhere = at::full({}, here ? 0 : 1, at::kLong).to(world_.device());
-  world_.gradients().all_reduce(elsewhere, Purpose::control);
-  return elsewhere.item<int64_t>() == 0;
+std::string StepGraphs::first_reason(const std::string& here) {
+  const at::Tensor text = at::zeros({static_cast<int64_t>(kLongestReason)}, at::kByte);
+  std::memcpy(text.mutable_data_ptr(), here.data(), std::min(here.size(), kLongestReason));
+  const at::Tensor all =
+      world_.gradients().all_gather(text.to(world_.device()), Purpose::control).cpu().contiguous();
+  const char* reason = static_cast<const char*>(all.const_data_ptr());
+  for (const char* end = reason + all.numel(); reason < end; reason += kLongestReason) {
+    if (*reason != '\0') {
+      return {reason, strnlen(reason, kLongestReason)};
+    }
+  }
+  return "";
 }
 
 void StepGraphs::wait_for_steps(size_t left) {

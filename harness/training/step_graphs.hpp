@@ -68,14 +68,15 @@ class StepGraphs {
   void forget();
 
   void describe(State& state) { state.value("graphs.replayed", replayed_); }
-  // {"replayed_steps"}, and where there were none, or will be no more, "why_not". Null where the device has no graphs.
+  // {"replayed_steps"}, and where there were none, or will be no more, "why_not". Null where the device has no
+  // graphs or the spec asks for none.
   Json summary() const;
 
  private:
   enum class Way { by_itself, recorded, replayed };
 
   bool recorded(const std::function<at::Tensor()>& work);  // on all ranks
-  bool everywhere(bool here);                              // whether it is so on all ranks
+  std::string first_reason(const std::string& here);       // that a rank gives; empty if none does
   void wait_for_steps(size_t left);                        // until so many replayed ones are under way
   void drop_recording();
   void no_more(const std::string& why);
@@ -84,7 +85,7 @@ class StepGraphs {
   const std::vector<at::Tensor> parameters_;
   const double timeout_s_;
   NewRecorder recorders_;
-  const bool asked_for_;                     // graphs, and the device has them
+  const bool asked_for_;                     // the spec asks for graphs, and the device has them
   std::unique_ptr<GraphRecorder> recorder_;  // where a step is recorded
   Batch batch_;                              // that it works on
   at::Tensor loss_;

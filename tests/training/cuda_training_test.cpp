@@ -1,5 +1,8 @@
 // Whole runs on a GPU leave what the same runs leave on the CPU. Without a GPU they skip themselves.
+#include "harness/communicator/own_stream.hpp"
 #include "harness/components/registry.hpp"
+#include "harness/error.hpp"
+#include "harness/training/graph_recorder.hpp"
 #include "tests/training/training_runs.hpp"
 
 namespace bnlab {
@@ -57,6 +60,29 @@ TEST_P(CudaTraining, ReplayedStepsLeaveWhatStepsByThemselvesLeave) {
   EXPECT_EQ(summary.at("replayed_steps") == 0, GetParam() == "shuffle") << summary;
   expect_near(replayed.tensors, by_itself.tensors, 1e-12);  // libraries may choose other algorithms
   EXPECT_EQ(replayed.result.at("communication"), by_itself.result.at("communication"));
+}
+
+// What cannot be recorded: a half that waits for the device. Afterwards the device does what it did before.
+TEST_F(CudaTrainingOfOptions, ARecordingThatFailsLeavesTheDeviceAsItWas) {
+  const at::Device device(at::kCUDA, 0);
+  const OwnStream stream(device);
+  const NewRecorder recorders = recorders_of(device);
+  at::Tensor x = at::ones({64}, device);
+  for (const bool first_half : {true, false}) {
+    const auto recorder = recorders();
+    const auto waits = [&] { (x * 2).sum().item<float>(); };
+    if (!first_half) {
+      recorder->record(Half::forward, [&] { x.mul_(3); });
+    }
+    EXPECT_THROW(recorder->record(first_half ? Half::forward : Half::backward, waits), Error);
+    EXPECT_EQ(x.sum().item<float>(), 64);
+  }
+  const auto recorder = recorders();
+  recorder->record(Half::forward, [&] { x.mul_(3); });
+  recorder->record(Half::backward, [&] { x.add_(1); });
+  recorder->replay(Half::forward);
+  recorder->replay(Half::backward);
+  EXPECT_EQ(x.sum().item<float>(), 4 * 64);
 }
 
 }  // namespace

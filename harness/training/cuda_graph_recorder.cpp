@@ -9,8 +9,8 @@
 
 #include <array>
 #include <exception>
-#include <string>
 
+#include "harness/communicator/reason.hpp"
 #include "harness/error.hpp"
 
 namespace bnlab {
@@ -20,51 +20,46 @@ namespace {
 
 class CudaRecorder : public GraphRecorder {
  public:
+  CudaRecorder() { c10::cuda::CUDACachingAllocator::emptyCache(); }  // a recording cannot use what is cached
+
   // Other threads go on as usual meanwhile: the one that makes batches ahead takes pinned memory, and NCCL's watchdog
   // asks for events. (The allocator keeps apart what this stream takes, on whichever thread.)
   void record(Half half, const std::function<void()>& work) override {
-    if (half == Half::forward) {
-      c10::cuda::CUDACachingAllocator::emptyCache();  // a recording cannot use what is cached
-    }
     at::cuda::CUDAGraph& graph = graphs_[static_cast<size_t>(half)];
-    graph.capture_begin(pool_, cudaStreamCaptureModeThreadLocal);
     try {
+      graph.capture_begin(pool_, cudaStreamCaptureModeThreadLocal);
       work();
       graph.capture_end();
-    } catch (const c10::Error& error) {
-      abandon(graph);
-      throw not_recorded(error.what_without_backtrace());
     } catch (const std::exception& error) {
       abandon(graph);
-      throw not_recorded(error.what());
+      throw Error(Error::Kind::environment, "a training step could not be recorded: " + reason_of(error));
     }
   }
 
   void replay(Half half) override { graphs_[static_cast<size_t>(half)].replay(); }
 
  private:
-  static Error not_recorded(const std::string& why) {
-    return Error(Error::Kind::environment,
-                 "a training step could not be recorded: " + why.substr(0, why.find('\n')));
-  }
-
-  // Else the stream would go on recording, and the allocators would go on giving it memory of the pool.
+  // The stream stops recording, and the allocators stop giving it memory of the pool. A graph whose recording has come to
+  // an end gives the pool back when it is destroyed; for one that has not it is given back here.
   void abandon(at::cuda::CUDAGraph& graph) const {
-    const c10::DeviceIndex device = c10::cuda::current_device();
-    if (done([&] { graph.capture_end(); })) {
+    done([&] { graph.capture_end(); });
+    if (done([&] { graph.pool(); })) {  // refused until the recording has ended
       return;
     }
-    done([&] { c10::cuda::CUDACachingAllocator::endAllocateToPool(device, pool_); });
-    done([&] { c10::cuda::CUDACachingAllocator::releasePool(device, pool_); });
-    done([&] { at::getHostAllocator(at::kCUDA)->end_allocate_to_pool(pool_); });
-    done([&] { at::getHostAllocator(at::kCUDA)->release_pool(pool_); });
+    const c10::DeviceIndex device = c10::cuda::current_device();
+    if (done([&] { c10::cuda::CUDACachingAllocator::endAllocateToPool(device, pool_); })) {
+      done([&] { c10::cuda::CUDACachingAllocator::releasePool(device, pool_); });
+    }
+    if (done([&] { at::getHostAllocator(at::kCUDA)->end_allocate_to_pool(pool_); })) {
+      done([&] { at::getHostAllocator(at::kCUDA)->release_pool(pool_); });
+    }
   }
 
   static bool done(const std::function<void()>& step) {
     try {
       step();
       return true;
-    } catch (const c10::Error&) {
+    } catch (const std::exception&) {
       return false;
     }
   }
