@@ -1,131 +1,17 @@
-// Replayed training steps. A CPU has no graphs: here a step is "replayed" by doing the recorded step's work again, with
-// all that it held fast (its pass, its batch), which shows whether that is what the later step would have done.
-#include "harness/training/step_graphs.hpp"
-
+// Replayed training steps, by replayed_training.hpp.
 #include <ATen/record_function.h>
 #include <gtest/gtest.h>
 
-#include <optional>
 #include <sstream>
-#include <stdexcept>
 
-#include "harness/communicator/flat_gradients.hpp"
 #include "harness/communicator/thread_ranks.hpp"
 #include "harness/components/registry.hpp"
-#include "harness/error.hpp"
-#include "harness/training/data.hpp"
-#include "harness/training/loss.hpp"
-#include "harness/training/subject.hpp"
 #include "harness/upload.hpp"
 #include "tests/made_up_devices.hpp"
-#include "tests/training/training_runs.hpp"
+#include "tests/training/replayed_training.hpp"
 
 namespace bnlab {
 namespace {
-
-class DoneAgain : public GraphRecorder {
- public:
-  explicit DoneAgain(Ledger& ledger) : ledger_(ledger) {}
-
-  void record(Half half, const std::function<void()>& work) override {
-    works_[static_cast<size_t>(half)] = {work, false};
-    work();
-  }
-
-  // Books nothing, as a graph does not.
-  void replay(Half half) override {
-    Work& kept = works_[static_cast<size_t>(half)];
-    if (std::exchange(kept.replayed, true)) {
-      const Ledger before = ledger_;
-      kept.work();
-      ledger_ = before;
-    }
-  }
-
- private:
-  struct Work {
-    std::function<void()> work;
-    bool replayed = false;  // the first time was while it was recorded
-  };
-  Ledger& ledger_;
-  std::array<Work, 2> works_;
-};
-
-NewRecorder done_again(World& world) {
-  return [&world] { return std::make_unique<DoneAgain>(world.ledger()); };
-}
-
-// The smallest training there is: no schedule, no momentum.
-class Training {
- public:
-  Training(RunSpec spec, World& world, NewRecorder recorders)
-      : spec_(std::move(spec)),
-        data_(spec_, "", world),
-        subject_(spec_, data_, world),
-        parameters_(subject_.network().parameters()),
-        graphs_(spec_, parameters_, world, std::move(recorders)),
-        gradients_(world.gradient_sync(parameters_, /*after_backward=*/true)) {}
-
-  void step(int64_t index) {
-    const Batch batch = graphs_.begin(data_.training(index), subject_.repeats(index));
-    gradients_->before_forward();
-    graphs_.forward([this, batch, index] {
-      const Outputs outputs = subject_.forward(batch, index, Mode::train);
-      const Loss::OfOutputs loss_of = [&](const at::Tensor& logits) {
-        return at::cross_entropy_loss(logits, batch.labels, {}, at::Reduction::Mean, Task::kVoid);
-      };
-      return Loss::total(loss_of, outputs);
-    });
-    gradients_->before_backward();
-    graphs_.backward();
-    gradients_->after_backward();
-    const at::NoGradGuard no_grad;
-    for (at::Tensor& parameter : parameters_) {
-      parameter.sub_(0.1 * parameter.grad());
-    }
-    gradients_->after_step(index + 1);
-  }
-
-  // Parameters, buffers and running pairs.
-  std::map<std::string, at::Tensor> state() {
-    class Taken : public State {
-     public:
-      std::map<std::string, at::Tensor> tensors;
-      void tensor(const std::string& name, const at::Tensor& tensor, Across) override {
-        tensors[name] = tensor.detach();
-      }
-      void json(const std::string& name, Json& value) override {
-        if (value.is_number()) {
-          tensors[name] = at::scalar_tensor(value.get<double>(), at::kDouble);
-        }
-      }
-      bool goes_on() const override { return false; }
-      bool same_ranks() const override { return true; }
-    } taken;
-    subject_.describe(taken);
-    return taken.tensors;
-  }
-
-  StepGraphs& graphs() { return graphs_; }
-  Subject& subject() { return subject_; }
-
- private:
-  RunSpec spec_;
-  Data data_;
-  Subject subject_;
-  std::vector<at::Tensor> parameters_;
-  StepGraphs graphs_;
-  std::unique_ptr<GradientSync> gradients_;
-};
-
-RunSpec spec_of(const Json& strategy, const Json& more = Json::object()) {
-  Json keys = {{"strategy", strategy},
-               {"cuda_graph", true},
-               {"steps", 12},
-               {"model", {{"name", "unet"}, {"base", 8}, {"levels", 1}}}};
-  keys.update(more);
-  return TrainingRuns::spec(keys);
-}
 
 struct Case {
   Json strategy;
@@ -307,78 +193,6 @@ TEST(StepGraphs, WhatIsForgottenIsRecordedAnew) {
     }
     EXPECT_EQ(recorded, 2);  // in steps 5 and 9
     EXPECT_EQ(training.graphs().summary().at("replayed_steps"), 2);
-  });
-}
-
-// Books something in each half that it records, and may find then that it could not be recorded.
-class Failing : public DoneAgain {
- public:
-  Failing(Ledger& ledger, std::optional<Half> fails, int& alive)
-      : DoneAgain(ledger), ledger_(ledger), fails_(fails), alive_(alive) {
-    ++alive_;
-  }
-  ~Failing() override { --alive_; }
-
-  void record(Half half, const std::function<void()>& work) override {
-    DoneAgain::record(half, work);
-    ledger_.add("all_gather", Purpose::statistics, 1, 8);
-    if (half == fails_) {
-      throw std::runtime_error("not recorded\nat all");
-    }
-  }
-
- private:
-  Ledger& ledger_;
-  std::optional<Half> fails_;
-  int& alive_;
-};
-
-// Without statistics, so that a half done in vain leaves nothing.
-TEST(StepGraphs, AStepThatOneRankCannotRecordIsMadeByItselfOnAll) {
-  for (const Half half : {Half::forward, Half::backward}) {
-    on_thread_ranks(2, at::kCPU, [half](World& world) {
-      const std::optional<Half> fails = world.rank() == 1 ? std::optional(half) : std::nullopt;
-      int tried = 0, alive = 0;
-      Training by_itself(spec_of("group_norm"), world, nullptr);
-      Training training(spec_of("group_norm"), world, [&] {
-        ++tried;
-        return std::make_unique<Failing>(world.ledger(), fails, alive);
-      });
-      for (int64_t step = 0; step < 12; ++step) {
-        by_itself.step(step);
-        world.ledger().clear();
-        training.step(step);
-        EXPECT_EQ(world.ledger().of(Purpose::gradients).collectives, 1) << "step " << step;
-        EXPECT_EQ(world.ledger().of(Purpose::statistics).collectives, 0) << "step " << step;
-      }
-      expect_equal(training.state(), by_itself.state());
-      EXPECT_EQ(tried, 1);
-      EXPECT_EQ(alive, 0);
-      EXPECT_EQ(training.graphs().summary(), (Json{{"replayed_steps", 0}, {"why_not", "not recorded"}}));
-    });
-  }
-}
-
-TEST(StepGraphs, AfterARecordingThatCannotBeBegunNoneIsTriedAgain) {
-  on_thread_ranks(2, at::kCPU, [](World& world) {
-    int tried = 0;
-    Training by_itself(spec_of("sync"), world, nullptr);
-    Training training(spec_of("sync"), world, [&]() -> std::unique_ptr<GraphRecorder> {
-      if (++tried == 2 && world.rank() == 0) {
-        throw Error(Error::Kind::environment, "no memory");
-      }
-      return std::make_unique<DoneAgain>(world.ledger());
-    });
-    for (int64_t step = 0; step < 16; ++step) {
-      by_itself.step(step);
-      training.step(step);
-      if (step == 6) {
-        training.graphs().forget();  // recorded in step 5; the next is tried in step 10
-      }
-    }
-    expect_equal(training.state(), by_itself.state());
-    EXPECT_EQ(tried, 2);
-    EXPECT_EQ(training.graphs().summary(), (Json{{"replayed_steps", 2}, {"why_not", "no memory"}}));
   });
 }
 

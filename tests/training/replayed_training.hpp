@@ -1,0 +1,129 @@
+// Training with replayed steps without a GPU. A CPU has no graphs: here a step is "replayed" by doing the recorded step's
+// work again, with all that it held fast (its pass, its batch), which shows whether that is what the later step would have
+// done.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <torch/types.h>
+
+#include <array>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "harness/communicator/world.hpp"
+#include "harness/training/data.hpp"
+#include "harness/training/loss.hpp"
+#include "harness/training/step_graphs.hpp"
+#include "harness/training/subject.hpp"
+#include "tests/training/training_runs.hpp"
+
+namespace bnlab {
+
+class DoneAgain : public GraphRecorder {
+ public:
+  explicit DoneAgain(Ledger& ledger) : ledger_(ledger) {}
+
+  void record(Half half, const std::function<void()>& work) override {
+    works_[static_cast<size_t>(half)] = {work, false};
+    work();
+  }
+
+  // Books nothing, as a graph does not.
+  void replay(Half half) override {
+    Work& kept = works_[static_cast<size_t>(half)];
+    if (std::exchange(kept.replayed, true)) {
+      const Ledger before = ledger_;
+      kept.work();
+      ledger_ = before;
+    }
+  }
+
+ private:
+  struct Work {
+    std::function<void()> work;
+    bool replayed = false;  // the first time was while it was recorded
+  };
+  Ledger& ledger_;
+  std::array<Work, 2> works_;
+};
+
+inline NewRecorder done_again(World& world) {
+  return [&world] { return std::make_unique<DoneAgain>(world.ledger()); };
+}
+
+// The smallest training there is: no schedule, no momentum.
+class Training {
+ public:
+  Training(RunSpec spec, World& world, NewRecorder recorders)
+      : spec_(std::move(spec)),
+        data_(spec_, "", world),
+        subject_(spec_, data_, world),
+        parameters_(subject_.network().parameters()),
+        graphs_(spec_, parameters_, world, std::move(recorders)),
+        gradients_(world.gradient_sync(parameters_, /*after_backward=*/true)) {}
+
+  void step(int64_t index) {
+    const Batch batch = graphs_.begin(data_.training(index), subject_.repeats(index));
+    gradients_->before_forward();
+    graphs_.forward([this, batch, index] {
+      const Outputs outputs = subject_.forward(batch, index, Mode::train);
+      const Loss::OfOutputs loss_of = [&](const at::Tensor& logits) {
+        return at::cross_entropy_loss(logits, batch.labels, {}, at::Reduction::Mean, Task::kVoid);
+      };
+      return Loss::total(loss_of, outputs);
+    });
+    gradients_->before_backward();
+    graphs_.backward();
+    gradients_->after_backward();
+    const at::NoGradGuard no_grad;
+    for (at::Tensor& parameter : parameters_) {
+      parameter.sub_(0.1 * parameter.grad());
+    }
+    gradients_->after_step(index + 1);
+  }
+
+  // Parameters, buffers and running pairs.
+  std::map<std::string, at::Tensor> state() {
+    class Taken : public State {
+     public:
+      std::map<std::string, at::Tensor> tensors;
+      void tensor(const std::string& name, const at::Tensor& tensor, Across) override {
+        tensors[name] = tensor.detach();
+      }
+      void json(const std::string& name, Json& value) override {
+        if (value.is_number()) {
+          tensors[name] = at::scalar_tensor(value.get<double>(), at::kDouble);
+        }
+      }
+      bool goes_on() const override { return false; }
+      bool same_ranks() const override { return true; }
+    } taken;
+    subject_.describe(taken);
+    return taken.tensors;
+  }
+
+  StepGraphs& graphs() { return graphs_; }
+  Subject& subject() { return subject_; }
+
+ private:
+  RunSpec spec_;
+  Data data_;
+  Subject subject_;
+  std::vector<at::Tensor> parameters_;
+  StepGraphs graphs_;
+  std::unique_ptr<GradientSync> gradients_;
+};
+
+inline RunSpec spec_of(const Json& strategy, const Json& more = Json::object()) {
+  Json keys = {{"strategy", strategy},
+               {"cuda_graph", true},
+               {"steps", 12},
+               {"model", {{"name", "unet"}, {"base", 8}, {"levels", 1}}}};
+  keys.update(more);
+  return TrainingRuns::spec(keys);
+}
+
+}  // namespace bnlab
