@@ -20,8 +20,8 @@ class History {
   History(RunLog log, const Data& data, World& world, at::ScalarType loss_type);
 
   void add(const at::Tensor& loss);  // of one step, as this rank weighs it
-  // Reports the mean loss since the last report, and of the last step the norm of all gradients together, before any clipping. Called by every rank; the one place where the loop waits for
-  // the device.
+  // Reports the mean loss since the last report, and of the last step the norm of all gradients together, before any
+  // clipping. Called by every rank; waits for the device.
   void report(int64_t steps_done, double learning_rate, const at::Tensor& gradient_norm);
   void add_evaluation(int64_t steps_done, const Json& metrics_of_populations);
 

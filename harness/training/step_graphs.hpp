@@ -58,10 +58,11 @@ class StepGraphs {
   // A step begins: the batch to work on. `repeats`: the same on all ranks, Strategy::repeats. Throws Error (communication)
   // where a replayed step has not ended in time. Called by every rank, as the next two are.
   Batch begin(const Batch& batch, bool repeats);
-  // The loss, a scalar; `work` makes it, and leaves no trace on the host that training rests on. Where the step is
-  // recorded, both halves are, before any of it is done. Called by every rank.
+  // The loss, a scalar; `work` makes it. The parameters' gradients must be undefined. Where the step is recorded, both
+  // halves are, before any of it is done, and if that fails `work` is called once more: so it leaves no trace on the host
+  // that training rests on, and puts no tensor that outlives it in another's place.
   at::Tensor forward(const std::function<at::Tensor()>& work);
-  // From the loss to the parameters' gradients, which must be undefined before.
+  // From the loss to the parameters' gradients.
   void backward();
 
   // The next step is not a replay. Throws as `begin` does.
