@@ -21,7 +21,8 @@ SCRIPTS = pathlib.Path(__file__).resolve().parents[2] / "scripts" / "cluster"
 SPEC = {"question": "does the file work?", "claim": "it does", "task": {"name": "shapes", "size": [16, 16]},
         "model": {"name": "unet", "base": 4, "levels": 2}, "steps": 2, "towers": 2, "batch_per_tower": 2,
         "matrix": {"seed": [0, 1], "strategy": ["per_tower", "sync"]}}
-STAND_INS = {"scontrol": "echo 127.0.0.1; echo another", "srun": 'shift; exec "$@"'}
+# The second name comes when nobody may be reading any more.
+STAND_INS = {"scontrol": "echo 127.0.0.1; sleep 0.2; echo another", "srun": 'shift; exec "$@"'}
 ANNOUNCING = ("RANK", "WORLD_SIZE", "LOCAL_", "MASTER_", "OMPI_", "PMI", "SLURM_", "TORCHELASTIC")
 PATIENCE = 300  # seconds, for a busy machine
 
