@@ -160,6 +160,7 @@ void build(Program& program) {
   add_layer(program);
   add_forward(program);
   add_verify(program);
+  add_panel(program);
   add_explain(program);
   add_doctor(program);
   add_init(program);

@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 // Lays one document over its base.
 class Merge {
  public:
-  Merge(const Document& base, const std::string& base_file) : base_(base), base_file_(base_file) {}
+  Merge(Document base, std::string base_file) : base_(std::move(base)), base_file_(std::move(base_file)) {}
 
   Document over(const Json& ours) {
     Document merged;
@@ -67,8 +67,8 @@ class Merge {
     }
   }
 
-  const Document& base_;
-  const std::string& base_file_;
+  const Document base_;
+  const std::string base_file_;
   std::map<std::string, std::string> origins_;
 };
 
@@ -117,6 +117,10 @@ std::optional<Document> read(const std::string& file, std::vector<fs::path>& abo
 std::optional<Document> read_document(const std::string& file, Mistakes& mistakes) {
   std::vector<fs::path> above;
   return read(file, above, mistakes);
+}
+
+Json laid_over(const Json& base, const Json& ours) {
+  return Merge({base, {}}, "").over(ours).value;
 }
 
 }  // namespace bnlab

@@ -21,4 +21,7 @@ struct Document {
 // used; `mistakes` says why.
 std::optional<Document> read_document(const std::string& file, Mistakes& mistakes);
 
+// The keys of a spec laid over those of its base, as `extends` does it.
+Json laid_over(const Json& base, const Json& ours);
+
 }  // namespace bnlab

@@ -8,11 +8,11 @@
 namespace bnlab {
 
 // {"version": "0.1.0", "git": "abc1234" or null, "dirty": false, "fingerprint": "7c59f3a02712cc76"}. The fingerprint covers
-// all that any run computes with.
+// the tokens of all sources that any run computes with: where it differs, sources have changed, which may mean nothing.
 Json code_version();
 
-// The same for one run: its fingerprint covers what this run computes with, which is what all runs share, the sources of
-// the components that its resolved spec names, and on a GPU the kernels for GPUs.
+// The same for one run, with "numerics": the entries of the panel that its run depends on, each with the hash of its
+// committed numbers (harness/numerics/panel.hpp). These decide whether a record is stale.
 Json code_version(const Json& spec, const std::string& device);
 
 }  // namespace bnlab

@@ -8,7 +8,7 @@
 #include <map>
 
 #include "harness/error.hpp"
-#include "harness/records/code_version.hpp"
+#include "harness/numerics/panel.hpp"
 #include "harness/records/run_folder.hpp"
 #include "harness/records/same_answer.hpp"
 
@@ -32,16 +32,16 @@ std::string cell_of(const Record& record) {
   return digits;
 }
 
-Json code_of(const Json& version) {
-  return {{"version", value_at(version, "version")}, {"fingerprint", value_at(version, "fingerprint")}};
-}
-
+// What tells the code that made a record: the parts of the panel that it depends on; of records that are older than the panel,
+// the fingerprint of its sources.
 Json then_of(const Record& record) {
-  return code_of(record.at("code"));
+  const Json& numerics = record.at("code.numerics");
+  if (numerics.is_object()) return {{"numerics", numerics}};
+  return {{"version", record.at("code.version")}, {"fingerprint", record.at("code.fingerprint")}};
 }
 
 Json now_of(const Record& record) {
-  return code_of(code_version(record.at("spec"), record.device()));
+  return {{"numerics", numerics_of(record.at("spec"), record.device())}};
 }
 
 Json entry_of(const Record& record) {
@@ -49,7 +49,8 @@ Json entry_of(const Record& record) {
           {"placement", record.placement()},
           {"cell", cell_of(record)},
           {"then", then_of(record)},
-          {"now", now_of(record)}};
+          {"now", now_of(record)},
+          {"evidence", "a run of the cell was repeated and answered the same to the last digit"}};
 }
 
 bool is_of_one_cell(const Json& entry, const Json& other) {
@@ -59,7 +60,13 @@ bool is_of_one_cell(const Json& entry, const Json& other) {
 }
 
 bool of_older_code(const Record& record) {
-  return record.finished() && then_of(record) != now_of(record);
+  return record.finished() && !record.why_other_numerics().empty();
+}
+
+// Whether what was confirmed is what this build computes.
+bool holds_today(const Json& entry) {
+  const Json& numerics = value_at(entry, "now.numerics");
+  return numerics.is_object() && changed_numerics(numerics).empty();
 }
 
 }  // namespace
@@ -76,9 +83,8 @@ Confirmations::Confirmations(const fs::path& experiment_folder) : file_(experime
 bool Confirmations::cover(const Record& record) const {
   if (entries_.empty() || !of_older_code(record)) return false;
   const Json own = entry_of(record);
-  return std::ranges::any_of(entries_, [&](const Json& entry) {
-    return is_of_one_cell(entry, own) && entry.value("now", Json()) == own["now"];
-  });
+  return std::ranges::any_of(
+      entries_, [&](const Json& entry) { return is_of_one_cell(entry, own) && holds_today(entry); });
 }
 
 void Confirmations::remove(const Record& repeated) {
@@ -105,7 +111,7 @@ Confirmed confirm_results(const fs::path& into, const fs::path& again) {
   for (Record& record : list_records(again.parent_path(), again.filename().string())) {
     const std::string name = record.run_id() + " " + place_of(record);
     if (!record.finished()) continue;
-    if (then_of(record) == now_of(record)) {
+    if (record.why_other_numerics().empty()) {
       repeats.emplace(name, std::move(record));
     } else {
       confirmed.left_out.push_back(name + " was repeated by other code than that of this program");

@@ -16,7 +16,7 @@ inline constexpr const char* kConfirmedFile = "confirmed.json";
 class Confirmations {
  public:
   explicit Confirmations(const std::filesystem::path& experiment_folder);
-  // Whether this build has repeated a run of the record's cell with the same answer.
+  // Whether a run of the record's cell was repeated with the same answer by code that computes what this build does.
   bool cover(const Record& record) const;
   // One that was made before of the same cell, code and build gives way.
   void add(const Record& repeated);
@@ -25,7 +25,7 @@ class Confirmations {
 
  private:
   std::filesystem::path file_;
-  Json entries_ = Json::array();  // {"run", "placement", "cell", "then", "now"}
+  Json entries_ = Json::array();  // {"run", "placement", "cell", "then", "now", "evidence"}
 };
 
 struct Confirmed {

@@ -21,7 +21,12 @@ constexpr std::chrono::seconds kStealAfter{900};
 // What two results of one run have in common: all that neither the machine nor the moment decides.
 Json essence(const Record& record) {
   Json essence = answer_of(record);
-  essence["fingerprint"] = record.at("code.fingerprint");
+  const Json& numerics = record.at("code.numerics");
+  if (numerics.is_object()) {
+    essence["numerics"] = numerics;
+  } else {  // older than the panel
+    essence["fingerprint"] = record.at("code.fingerprint");
+  }
   return essence;
 }
 

@@ -7,6 +7,7 @@
 
 #include "harness/error.hpp"
 #include "harness/experiment/dotted.hpp"
+#include "harness/numerics/panel.hpp"
 #include "harness/records/code_version.hpp"
 #include "harness/records/confirming.hpp"
 #include "harness/records/inputs.hpp"
@@ -140,13 +141,16 @@ std::optional<double> Record::number(const std::string& path) const {
 }
 
 std::string Record::why_stale() const {
-  const Json build = code_version(at("spec"), device());
-  for (const char* part : {"version", "fingerprint"}) {  // one without is older than any build that writes it
-    if (!confirmed_ && at("code." + std::string(part)) != build.at(part)) {
-      return "the code that computes has changed since";
-    }
-  }
-  return changed_inputs_;
+  const std::string changed = why_other_numerics();
+  return changed.empty() || confirmed_ ? changed_inputs_ : changed;
+}
+
+std::string Record::why_other_numerics() const {
+  const Json& numerics = at("code.numerics");
+  if (!numerics.is_object())
+    return "the record does not say what it was computed with, and no repeated run has confirmed it";
+  const std::string changed = changed_numerics(numerics);
+  return changed.empty() ? "" : "what computes it has changed since: " + changed;
 }
 
 void Record::compare_inputs(const Json& today) {

@@ -5,6 +5,7 @@
 #include "harness/mapped.hpp"
 #include "harness/printable.hpp"
 #include "harness/records/attempts.hpp"
+#include "harness/records/code_version.hpp"
 #include "harness/records/run_folder.hpp"
 #include "harness/records/text_table.hpp"
 
@@ -24,6 +25,8 @@ void count(const std::vector<const Record*>& of_one_run, RunCounts& counts) {
   counts.failed += best.failed();
   if (best.failed()) add_failure(best, counts.failures);
   counts.confirmed += best.confirmed();
+  counts.other_sources += best.finished() && best.why_other_numerics().empty() &&
+                          best.at("code.fingerprint") != code_version().at("fingerprint");
   const auto stale = std::ranges::find_if(
       of_one_run, [](const Record* record) { return record->finished() && record->stale(); });
   if (stale == of_one_run.end()) return;
@@ -70,7 +73,7 @@ std::string status_text(const std::vector<ExperimentStatus>& all) {
                    {"stale", true},
                    {"outcomes"}},
                   {}};
-  std::string reasons, stale, confirmed, held, problems;
+  std::string reasons, stale, confirmed, other_sources, held, problems;
   for (const ExperimentStatus& status : all) {
     table.rows.push_back({status.experiment, std::to_string(status.asked), std::to_string(status.ok()),
                           std::to_string(status.failed), std::to_string(status.missing()),
@@ -80,6 +83,9 @@ std::string status_text(const std::vector<ExperimentStatus>& all) {
     }
     if (status.confirmed > 0) {
       confirmed += status.experiment + ": " + std::to_string(status.confirmed) + "\n";
+    }
+    if (status.other_sources > 0) {
+      other_sources += status.experiment + ": " + std::to_string(status.other_sources) + "\n";
     }
     for (const std::string& line : failure_lines(status.failures)) {
       reasons += wrapped(status.experiment + ": " + line);
@@ -91,7 +97,13 @@ std::string status_text(const std::vector<ExperimentStatus>& all) {
   return table.text() + (held.empty() ? "" : "\nRuns under way:\n" + held) +
          (reasons.empty() ? "" : "\nFailed runs:\n" + reasons) +
          (stale.empty() ? "" : "\nStale runs (bnlab run SPEC --redo stale starts them again):\n" + stale) +
-         (confirmed.empty() ? "" : std::string("\nRuns") + kConfirmed + ":\n" + confirmed) + problems;
+         (confirmed.empty() ? "" : std::string("\nRuns") + kConfirmed + ":\n" + confirmed) +
+         (other_sources.empty()
+              ? ""
+              : "\nRuns whose sources have been written otherwise since, and compute the same "
+                "(bnlab panel):\n" +
+                    other_sources) +
+         problems;
 }
 
 Json status_json(const std::vector<ExperimentStatus>& all) {
@@ -105,6 +117,7 @@ Json status_json(const std::vector<ExperimentStatus>& all) {
                 {"stale", status.stale},
                 {"stale_reasons", Json(status.stale_reasons)},
                 {"confirmed", status.confirmed},
+                {"other_sources", status.other_sources},
                 {"outcomes", Json(status.outcomes)},
                 {"failures", failures_json(status.failures)},
                 {"running", mapped(status.held, [](const HeldRun& run) { return run.json(); })},

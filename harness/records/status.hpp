@@ -23,7 +23,8 @@ struct RunCounts {
   std::map<std::string, int> outcomes;  // status name -> runs, interrupted ones included
   std::vector<Failure> failures;        // of the failed ones
   std::map<std::string, int> stale_reasons;  // why -> runs
-  int confirmed = 0;  // by older code, but today's has repeated runs like them (confirming.hpp)
+  int confirmed = 0;      // by older code, but today's has repeated runs like them (confirming.hpp)
+  int other_sources = 0;  // by sources that were written otherwise and compute the same (harness/numerics)
 
   int ok() const { return finished - failed; }
   int missing() const { return asked - finished; }

@@ -13,7 +13,7 @@
 
 #include "harness/error.hpp"
 #include "harness/records/attempts.hpp"
-#include "harness/records/code_version.hpp"
+#include "harness/numerics/panel.hpp"
 #include "harness/records/run_folder.hpp"
 #include "harness/training/held_state.hpp"
 
@@ -118,8 +118,8 @@ Json identity(const RunSpec& spec, const Json& inputs) {
       deciding.erase(key);
     }
   }
-  const Json code = code_version(spec.resolved, "cuda");  // the device may change meanwhile
-  return {{"spec", deciding}, {"inputs", inputs}, {"fingerprint", code.at("fingerprint")}};
+  const Json numerics = numerics_of(spec.resolved, "cuda");  // the device may change meanwhile
+  return {{"spec", deciding}, {"inputs", inputs}, {"numerics", numerics}};
 }
 
 }  // namespace

@@ -41,7 +41,7 @@ class Checkpoints {
  private:
   std::string newest(const std::string& run_dir);  // the bytes of the file; empty where there is none
 
-  Json run_;  // what a checkpoint must have been made by: {"spec", "inputs", "fingerprint"}
+  Json run_;  // what a checkpoint must have been made by: {"spec", "inputs", "numerics"}
   int64_t every_;
   bool replicas_;  // ranks train apart
   std::string run_dir_, folder_;

@@ -29,7 +29,7 @@ TEST_F(RunAgain, StaleRunsAreToldWithReasonAndCure) {
   const auto spec = scratch_.write_spec(test::behaves("ok"));
   call_with_results({"run", spec});
   Json record = scratch_.records().at(0).json();
-  record["code"]["fingerprint"] = "0123456789abcdef";
+  record["code"]["numerics"]["base"] = "0123456789abcdef";
   write_json(scratch_.records().at(0).file(), record);
   const Answer again = call_with_results({"run", spec});
   EXPECT_EQ(again.code, 0);

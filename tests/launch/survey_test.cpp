@@ -150,11 +150,11 @@ TEST(Survey, AnotherCodeMakesARunStaleWithTheReason) {
   LaunchOptions options = scratch.options(1);
   run(spec, options);
   Json record = scratch.records().at(0).json();
-  record["code"]["fingerprint"] = "0123456789abcdef";
+  record["code"]["numerics"]["base"] = "0123456789abcdef";
   write_json(scratch.records().at(0).file(), record);
   const LaunchSummary summary = run(spec, options);
   ASSERT_EQ(summary.stale.size(), 1U);
-  EXPECT_EQ(summary.stale.begin()->first, "the code that computes has changed since");
+  EXPECT_EQ(summary.stale.begin()->first, "what computes it has changed since: base");
   options.redo = {"stale"};
   EXPECT_EQ(run(spec, options).finished, 1);
   EXPECT_TRUE(run(spec, options).stale.empty());

@@ -17,14 +17,14 @@ constexpr const char* kOlder = "0123456789abcdef";
 
 class Confirming : public ::testing::Test {
  protected:
-  // A record of a run, by the code of this fingerprint, or of this build.
+  // A record of a run, by code whose numbers have this hash, or of this build.
   static void save(const fs::path& folder, const RunSpec& run, double mean_iou,
                    const char* fingerprint = nullptr, int ranks = 1) {
     RunAccount account = synthetic_account(run, mean_iou, ranks);
     account.result["throughput"]["images_per_s"] = fingerprint == nullptr ? 40 : 50;
     account.result["cuda_graph"]["replayed_steps"] = fingerprint == nullptr ? 0 : 7;
     Json record = compose_record(account);
-    if (fingerprint != nullptr) record["code"]["fingerprint"] = fingerprint;
+    if (fingerprint != nullptr) record["code"]["numerics"] = {{"base", fingerprint}};
     const fs::path place = run_folder(folder.parent_path(), "small_batch", run.id, account.placement);
     fs::create_directories(place);
     write_json(place / kRecordFile, record);
@@ -90,7 +90,7 @@ TEST_F(Confirming, HoldsForThisBuildAlone) {
   save(b_, run("sync", 0), 0.5);
   confirm_results(a_, b_);
   Json entries = read_json(a_ / kConfirmedFile);
-  entries[0]["now"]["fingerprint"] = "another";
+  entries[0]["now"]["numerics"]["base"] = "another";
   write_json(a_ / kConfirmedFile, entries);
   EXPECT_EQ(counts().stale, 1);
 }

@@ -119,9 +119,9 @@ TEST_F(Merging, ResultsOfOtherCodeAreOtherResults) {
   save(a_, 0, 0.5);
   const fs::path file = save(b_, 0, 0.5) / kRecordFile;
   Json record = read_json(file);
-  record["code"]["fingerprint"] = "0123456789abcdef";
+  record["code"]["numerics"]["base"] = "0123456789abcdef";
   write_json(file, record);
-  EXPECT_NE(refusal().find("fingerprint is "), std::string::npos) << refusal();
+  EXPECT_NE(refusal().find("numerics.base is "), std::string::npos) << refusal();
 }
 
 TEST_F(Merging, OtherSpecsAreRefusedWithTheKeysThatDiffer) {

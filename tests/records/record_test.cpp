@@ -71,20 +71,22 @@ TEST(Record, ATemporaryLeftBehindIsNotARecord) {
   EXPECT_EQ(run_folders(results.path(), "small_batch").size(), 1u);
 }
 
-TEST(Record, IsStaleWhenTheCodeDiffers) {
-  Json other = compose_record(ended(Status::ok));
-  other["code"]["version"] = "another";
-  EXPECT_TRUE(Record(other, "record.json").stale());
+TEST(Record, IsFreshHoweverTheCodeIsWritten) {
+  Json record = compose_record(ended(Status::ok));
+  record["code"]["version"] = "another";
+  record["code"]["git"] = "a commit that renames a variable";
+  record["code"]["fingerprint"] = "0123456789abcdef";
+  EXPECT_FALSE(Record(record, "record.json").stale());
 }
 
-TEST(Record, IsStaleWhenItsFingerprintIsAnotherOrMissing) {
+TEST(Record, IsStaleWhenWhatItDependsOnComputesOtherwise) {
   Json record = compose_record(ended(Status::ok));
-  record["code"]["git"] = "a later commit of documents";
-  EXPECT_FALSE(Record(record, "record.json").stale());
-  record["code"]["fingerprint"] = "0123456789abcdef";
-  EXPECT_TRUE(Record(record, "record.json").stale());
-  record["code"].erase("fingerprint");
-  EXPECT_TRUE(Record(record, "record.json").stale());
+  ASSERT_TRUE(record["code"]["numerics"].contains("base"));
+  record["code"]["numerics"]["base"] = "0123456789abcdef";
+  EXPECT_EQ(Record(record, "record.json").why_stale(), "what computes it has changed since: base");
+  record["code"].erase("numerics");
+  EXPECT_NE(Record(record, "record.json").why_stale().find("does not say what it was computed with"),
+            std::string::npos);
 }
 
 TEST(Record, MatchesARunOnThePlacementThatItAsksFor) {

@@ -35,7 +35,7 @@ TEST(Status, CountsTheRunsOfASpec) {
   EXPECT_EQ(status.stale, 1);
   EXPECT_EQ(status.outcomes.at("interrupted"), 1);
   ASSERT_EQ(status.stale_reasons.size(), 1u);
-  EXPECT_NE(status_text({status}).find("small_batch: 1 stale: the code that computes has changed"),
+  EXPECT_NE(status_text({status}).find("small_batch: 1 stale: what computes it has changed"),
             std::string::npos)
       << status_text({status});
 }

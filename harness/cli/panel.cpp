@@ -1,0 +1,105 @@
+// bnlab panel: tiny runs that show whether this build computes what the committed numbers say.
+#include "harness/numerics/panel.hpp"
+
+#include <fstream>
+#include <iostream>
+
+#include "harness/cli/options.hpp"
+#include "harness/cli/program.hpp"
+#include "harness/error.hpp"
+#include "harness/mapped.hpp"
+#include "harness/panel/measure.hpp"
+
+namespace bnlab {
+namespace {
+
+struct PanelRequest {
+  std::vector<std::string> names;
+  std::string into;
+  bool json = false;
+};
+
+// As values.json has them: an entry's conditions and its numbers on a line each.
+std::string written(const Json& all) {
+  std::string text = "{";
+  for (const auto& [name, entry] : all.items()) {
+    text += (text.size() == 1 ? "\n" : ",\n") + Json(name).dump() +
+            ": {\n  \"stands_for\": " + entry.at("stands_for").dump() +
+            ",\n  \"values\": " + entry.at("values").dump() + "}";
+  }
+  return text + "\n}\n";
+}
+
+struct Measured {
+  Json values;  // null where this build cannot make the run
+  std::vector<std::string> differing;
+};
+
+Measured measured(const PanelEntry& entry) {
+  Measured found;
+  std::string why;
+  if (const auto values = measure(entry, why)) {
+    found.values = *values;
+    found.differing = panel_differences(entry, *values);
+  } else {
+    std::cerr << entry.name << ": not made: " << why << "\n";
+  }
+  return found;
+}
+
+int run_panel(const PanelRequest& request) {
+  std::vector<PanelEntry> entries;
+  for (const std::string& name : request.names) entries.push_back(panel_entry(name));
+  if (request.names.empty()) entries = panel();
+  Json values = Json::object(), kept = Json::object();
+  int differing = 0;
+  for (const PanelEntry& entry : entries) {
+    const Measured now = measured(entry);
+    if (now.values.is_null()) continue;
+    values[entry.name] = now.values;
+    differing += now.differing.empty() ? 0 : 1;
+    if (!request.json) {
+      std::cout << entry.name << ": " << (now.differing.empty() ? "ok" : joined(now.differing, "; "))
+                << std::endl;
+    }
+  }
+  if (request.json) std::cout << values.dump(1) << "\n";
+  if (!request.into.empty()) {
+    for (const PanelEntry& entry : panel()) {
+      const Json before = committed_panel().value(entry.name, Json());
+      const bool made = values.contains(entry.name);
+      if (before.is_null() && !made) continue;
+      // Numbers that agree stay as they are, to the digit: their hash is what records name.
+      const bool anew =
+          before.is_null() || (made && !panel_differences(entry, values.at(entry.name)).empty());
+      kept[entry.name] = {{"stands_for", stands_for(entry)},
+                          {"values", anew ? values.at(entry.name) : before.at("values")}};
+    }
+    std::ofstream(request.into) << written(kept);
+    std::cerr << "wrote " << request.into << "; records that name one of " << differing
+              << " other entries are stale\n";
+    return exit_code::kOk;
+  }
+  std::cerr << entries.size() - static_cast<size_t>(differing) << " of " << entries.size()
+            << " entries of the panel compute what is committed\n";
+  return differing == 0 ? exit_code::kOk : exit_code::kFailed;
+}
+
+}  // namespace
+
+void add_panel(Program& program) {
+  auto [command, request] = add_command(
+      program, "panel", "Tiny runs that show whether this build computes what its committed numbers say",
+      "  bnlab panel                                        all entries, some in a second\n"
+      "  bnlab panel sync \"sync stopped\"                    two of them\n"
+      "  bnlab panel --into harness/numerics/values.json    after a change that is meant: the numbers that "
+      "differ",
+      run_panel);
+  command.add_option("ENTRY", request.names, "Entries of harness/numerics/entries.json; default: all");
+  command
+      .add_option("--into", request.into, "File for the committed numbers; those that agree stay as they are")
+      ->type_name("FILE");
+  command.add_flag("--json", request.json, "The numbers as JSON, without a verdict");
+}
+
+}  // namespace bnlab
