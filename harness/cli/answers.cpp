@@ -1,5 +1,5 @@
 // bnlab answers: what experiments have answered, in one table.
-#include "harness/records/answers.hpp"
+#include "harness/report/answers.hpp"
 
 #include <iostream>
 

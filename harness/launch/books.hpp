@@ -10,9 +10,9 @@
 #include "harness/launch/launch.hpp"
 #include "harness/launch/placing.hpp"
 #include "harness/launch/progress.hpp"
-#include "harness/records/claims.hpp"
-#include "harness/records/company.hpp"
-#include "harness/records/record.hpp"
+#include "harness/queue/claims.hpp"
+#include "harness/queue/company.hpp"
+#include "harness/store/record.hpp"
 
 namespace bnlab {
 

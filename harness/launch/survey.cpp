@@ -6,13 +6,13 @@
 
 #include "harness/error.hpp"
 #include "harness/mapped.hpp"
-#include "harness/records/attempts.hpp"
-#include "harness/records/claims.hpp"
-#include "harness/records/company.hpp"
-#include "harness/records/confirming.hpp"
-#include "harness/records/disk_need.hpp"
-#include "harness/records/inputs.hpp"
-#include "harness/records/text_table.hpp"
+#include "harness/queue/claims.hpp"
+#include "harness/queue/company.hpp"
+#include "harness/queue/disk_need.hpp"
+#include "harness/store/attempts.hpp"
+#include "harness/store/confirming.hpp"
+#include "harness/store/inputs.hpp"
+#include "harness/text_table.hpp"
 
 namespace bnlab {
 namespace {

@@ -12,9 +12,9 @@
 #include <xxhash.h>
 
 #include "harness/error.hpp"
-#include "harness/records/attempts.hpp"
-#include "harness/records/code_version.hpp"
-#include "harness/records/run_folder.hpp"
+#include "harness/store/attempts.hpp"
+#include "harness/store/code_version.hpp"
+#include "harness/store/run_folder.hpp"
 #include "harness/training/held_state.hpp"
 
 namespace bnlab {

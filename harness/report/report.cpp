@@ -1,0 +1,200 @@
+#include "harness/report/report.hpp"
+
+#include <algorithm>
+
+#include "harness/report/baseline.hpp"
+#include "harness/report/published.hpp"
+#include "harness/text_table.hpp"
+
+namespace bnlab {
+namespace {
+
+// What the strategy exchanges in a step: its statistics, and samples if it shuffles them.
+std::optional<double> exchanged(const Record& record, const std::string& what) {
+  const auto statistics = record.number("result.communication.statistics." + what);
+  const auto shuffle = record.number("result.communication.shuffle." + what);
+  return statistics ? std::optional(*statistics + shuffle.value_or(0)) : std::nullopt;
+}
+
+Scores scores_of(const std::vector<const RunSpec*>& runs, const std::vector<const Record*>& records,
+                 const ExperimentReport& report) {
+  Scores scores;
+  for (const RunSpec* run : runs) scores.outcomes[run->seed] = kMissing;
+  for (const Record* record : records) scores.outcomes[record->seed()] = name(record->status());
+  for (const std::string& population : report.populations) {
+    scores.values[population] = values_by_seed(records, report.headline, population);
+  }
+  scores.stale = stale_seeds(records);
+  return scores;
+}
+
+std::string machine_of(const Record& record) {
+  return shown(record.at("environment.cpu")) + ", GPUs " + shown(record.at("environment.libraries.gpus")) +
+         ", threads " + shown(record.at("placement.threads_per_rank"));
+}
+
+ReportRow row_of(const CellRecords& cell, const std::string& placement,
+                 const std::vector<const Record*>& records, const ExperimentReport& report) {
+  ReportRow row;
+  row.placement = placement;
+  row.scores = scores_of(cell.runs, records, report);
+  for (const Record* record : records) {
+    row.ranks = record->ranks();
+    row.device = record->device();
+    if (record->status() != Status::ok) continue;
+    row.emulated = row.emulated || record->at("placement.emulated") == true;
+    row.jobs = row.jobs || record->at("placement.jobs") != 1;
+    row.machines.insert(machine_of(*record));
+  }
+  const auto alone = [&](const std::string& key) {
+    return values_by_seed(records, [&](const Record& record) {
+      return record.at("placement.jobs") == 1 ? record.number("result.throughput." + key) : std::nullopt;
+    });
+  };
+  row.images_per_s = alone("images_per_s");
+  row.step_ms = alone("step_time_s.median");
+  for (auto& [seed, value] : row.step_ms) value *= 1000;
+  row.peak_memory_bytes = values_by_seed(records, "peak_memory_bytes", "");
+  row.peak_rss_bytes = values_by_seed(records, "peak_rss_bytes", "");
+  row.collectives_per_step =
+      values_by_seed(records, [](const Record& record) { return exchanged(record, "collectives_per_step"); });
+  row.bytes_per_step =
+      values_by_seed(records, [](const Record& record) { return exchanged(record, "bytes_per_step"); });
+  return row;
+}
+
+ReportCell cell_of(const CellRecords& found, const ExperimentReport& report) {
+  ReportCell cell{found, {}, {}, {}, {}, {}, {}, {}, {}};
+  cell.towers = value_at(found.runs[0]->resolved, "towers");
+  cell.batch_per_tower = value_at(found.runs[0]->resolved, "batch_per_tower");
+  const std::vector<const Record*> records = found.one_per_seed();
+  for (const Record* record : records) {
+    for (const auto& [population, unused] : record->at("result.final").items())
+      cell.evaluated.insert(population);
+  }
+  cell.scores = scores_of(found.runs, records, report);
+  cell.metrics = final_metrics_of(records);
+  cell.curves = curves_of(records, report.headline);
+  cell.sites = site_numbers(records);
+  for (const auto& [placement, there] : found.placements) {
+    cell.rows.push_back(row_of(found, placement, there, report));
+  }
+  if (cell.rows.empty()) cell.rows.push_back(row_of(found, "", {}, report));
+  return cell;
+}
+
+// Cells of one group compete: "8x2 sync 0.712 (next group_norm 0.650)".
+std::string leaders(const ExperimentReport& report, const std::string& population) {
+  struct Score {
+    double value;
+    std::string strategy;
+  };
+  std::vector<std::string> groups;
+  std::map<std::string, std::vector<Score>> scores;
+  for (const ReportCell& cell : report.cells) {
+    const SeedValues& values = cell.scores.values.at(population);
+    if (values.empty()) continue;
+    if (!scores.contains(cell.group)) groups.push_back(cell.group);
+    scores[cell.group].push_back({over_seeds(values).mean, cell.strategy});
+  }
+  std::string text;
+  for (const std::string& group : groups) {
+    auto& rivals = scores[group];
+    std::ranges::stable_sort(rivals, [](const Score& a, const Score& b) { return a.value > b.value; });
+    const auto next = std::ranges::find_if(
+        rivals, [&](const Score& score) { return score.strategy != rivals[0].strategy; });
+    if (next == rivals.end()) continue;
+    text += (text.empty() ? "" : ", ") + (group == "all" ? "" : group + " ") + rivals[0].strategy + " " +
+            fixed(rivals[0].value, 3) + " (next " + next->strategy + " " + fixed(next->value, 3) + ")";
+  }
+  return text;
+}
+
+std::vector<std::string> what_was_learned(const ExperimentReport& report) {
+  std::vector<std::string> sentences;
+  if (!report.populations.empty()) {
+    const auto& all = report.populations;
+    const std::string population = std::ranges::find(all, "saved") != all.end() ? "saved" : all[0];
+    const std::string best = leaders(report, population);
+    if (!best.empty()) {
+      sentences.push_back("Highest mean " + report.headline + " (" + population +
+                          " statistics; exploratory): " + best + ".");
+    }
+  }
+  if (!report.contrasts.empty()) {
+    std::map<Verdict, int> verdicts;
+    for (const ContrastResult& result : report.contrasts) ++verdicts[result.verdict];
+    const int directions = verdicts[Verdict::direction_above] + verdicts[Verdict::direction_below];
+    sentences.push_back("Of " + std::to_string(report.contrasts.size()) + " declared comparisons " +
+                        std::to_string(verdicts[Verdict::better]) + " came out as declared, " +
+                        std::to_string(verdicts[Verdict::worse]) + " the other way, " +
+                        std::to_string(verdicts[Verdict::equal]) + " equal within the margin, " +
+                        std::to_string(verdicts[Verdict::undecided]) + " undecided" +
+                        (directions == 0
+                             ? "."
+                             : ", " + std::to_string(directions) + " a direction only (fewer than " +
+                                   std::to_string(kFewestSeeds) + " seeds)."));
+  }
+  for (const std::string& sentence : published_sentences(report.published)) sentences.push_back(sentence);
+  return sentences;
+}
+
+void find_names(const Experiment& experiment, const std::vector<Record>& records, ExperimentReport& report) {
+  for (const RunSpec& run : experiment.runs) {
+    for (const std::string& population : run.evaluated()) {
+      auto& all = report.populations;
+      if (std::ranges::find(all, population) == all.end()) all.push_back(population);
+    }
+  }
+  for (const Record& record : records) {
+    if (record.at("result.headline").is_string())
+      report.headline = record.at("result.headline").get<std::string>();
+    if (!report.headline.empty()) return;
+  }
+  report.headline = experiment.contrasts.empty() ? "metric" : experiment.contrasts[0].metric;
+}
+
+}  // namespace
+
+int Scores::count(const std::string& outcome) const {
+  return static_cast<int>(
+      std::ranges::count_if(outcomes, [&](const auto& entry) { return entry.second == outcome; }));
+}
+
+std::map<std::string, int> Scores::failures() const {
+  std::map<std::string, int> failures;
+  for (const auto& [seed, outcome] : outcomes) {
+    if (outcome != name(Status::ok) && outcome != kMissing) ++failures[outcome];
+  }
+  return failures;
+}
+
+std::optional<double> ReportRow::claimed_images_per_s() const {
+  return emulated || images_per_s.empty() ? std::nullopt : std::optional(over_seeds(images_per_s).mean);
+}
+
+Interval over_seeds(const SeedValues& values) {
+  return t_interval(without_seeds(values));
+}
+
+ExperimentReport make_report(const Experiment& experiment, const std::vector<Record>& records,
+                             const std::string& baseline) {
+  ExperimentReport report;
+  report.experiment = experiment.name;
+  report.question = experiment.question;
+  report.claim = experiment.claim;
+  find_names(experiment, records, report);
+  report.runs = count_runs(experiment, records);
+  const CellTable all = collect_cells(experiment, records);
+  report.columns = all.columns;
+  for (const CellRecords& cell : all.cells) report.cells.push_back(cell_of(cell, report));
+  report.baseline = baseline.empty() ? default_baseline(report) : baseline;
+  if (!report.baseline.empty()) compare_with_baseline(report);
+  report.contrasts = evaluate_contrasts(experiment.contrasts, all);
+  report.published = beside_published(experiment.published, all.cells, report.cells);
+  report.tuning = experiment.tuning;
+  report.learned = what_was_learned(report);
+  return report;
+}
+
+}  // namespace bnlab

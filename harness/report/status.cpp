@@ -1,0 +1,115 @@
+#include "harness/report/status.hpp"
+
+#include <algorithm>
+
+#include "harness/mapped.hpp"
+#include "harness/printable.hpp"
+#include "harness/store/attempts.hpp"
+#include "harness/store/run_folder.hpp"
+#include "harness/text_table.hpp"
+
+namespace bnlab {
+namespace {
+
+// Of several placements of one run the best counts: ok before failed before interrupted.
+int rank_of(const Record* record) {
+  return record->status() == Status::ok ? 2 : record->finished() ? 1 : 0;
+}
+
+void count(const std::vector<const Record*>& of_one_run, RunCounts& counts) {
+  if (of_one_run.empty()) return;
+  const Record& best = **std::ranges::max_element(of_one_run, {}, rank_of);
+  ++counts.outcomes[name(best.status())];
+  counts.finished += best.finished();
+  counts.failed += best.failed();
+  if (best.failed()) add_failure(best, counts.failures);
+  counts.confirmed += best.confirmed();
+  const auto stale = std::ranges::find_if(
+      of_one_run, [](const Record* record) { return record->finished() && record->stale(); });
+  if (stale == of_one_run.end()) return;
+  ++counts.stale;
+  ++counts.stale_reasons[(*stale)->why_stale()];
+}
+
+}  // namespace
+
+RunCounts count_runs(const Experiment& experiment, const std::vector<Record>& records) {
+  RunCounts counts;
+  counts.asked = static_cast<int>(experiment.runs.size());
+  auto index = by_run_id(records);
+  for (const RunSpec& run : experiment.runs) {
+    std::vector<const Record*> found = index[run.id];
+    std::erase_if(found, [&](const Record* record) { return !is_of(*record, run); });
+    count(found, counts);
+  }
+  return counts;
+}
+
+ExperimentStatus status_of(const Experiment& experiment, const std::filesystem::path& results) {
+  ExperimentStatus status{{}, experiment.name, {}};
+  const std::vector<Record> records = list_records(results, experiment.name, &status.problems);
+  static_cast<RunCounts&>(status) = count_runs(experiment, records);
+  status.held = held_runs(results, experiment.name);
+  return status;
+}
+
+ExperimentStatus status_of(const std::string& experiment, const std::filesystem::path& results) {
+  ExperimentStatus status{{}, experiment, {}};
+  for (const Record& record : list_records(results, experiment, &status.problems)) count({&record}, status);
+  status.asked = static_cast<int>(begun_folders(results, experiment).size());
+  status.held = held_runs(results, experiment);
+  return status;
+}
+
+std::string status_text(const std::vector<ExperimentStatus>& all) {
+  TextTable table{{{"experiment"},
+                   {"runs", true},
+                   {"ok", true},
+                   {"failed", true},
+                   {"missing", true},
+                   {"stale", true},
+                   {"outcomes"}},
+                  {}};
+  std::string reasons, stale, confirmed, held, problems;
+  for (const ExperimentStatus& status : all) {
+    table.rows.push_back({status.experiment, std::to_string(status.asked), std::to_string(status.ok()),
+                          std::to_string(status.failed), std::to_string(status.missing()),
+                          std::to_string(status.stale), counts_text(status.outcomes)});
+    for (const auto& [reason, runs] : status.stale_reasons) {
+      stale += wrapped(status.experiment + ": " + std::to_string(runs) + " stale: " + reason);
+    }
+    if (status.confirmed > 0) {
+      confirmed += status.experiment + ": " + std::to_string(status.confirmed) + "\n";
+    }
+    for (const std::string& line : failure_lines(status.failures)) {
+      reasons += wrapped(status.experiment + ": " + line);
+    }
+    for (const HeldRun& run : status.held)
+      held += printable(status.experiment + ": " + run.sentence()) + "\n";
+    for (const std::string& problem : status.problems) problems += "damaged record: " + problem + "\n";
+  }
+  return table.text() + (held.empty() ? "" : "\nRuns under way:\n" + held) +
+         (reasons.empty() ? "" : "\nFailed runs:\n" + reasons) +
+         (stale.empty() ? "" : "\nStale runs (bnlab run SPEC --redo stale starts them again):\n" + stale) +
+         (confirmed.empty() ? "" : std::string("\nRuns") + kConfirmed + ":\n" + confirmed) + problems;
+}
+
+Json status_json(const std::vector<ExperimentStatus>& all) {
+  return mapped(all, [](const ExperimentStatus& status) {
+    return Json{{"experiment", status.experiment},
+                {"total", status.asked},
+                {"finished", status.finished},
+                {"ok", status.ok()},
+                {"failed", status.failed},
+                {"missing", status.missing()},
+                {"stale", status.stale},
+                {"stale_reasons", Json(status.stale_reasons)},
+                {"confirmed", status.confirmed},
+                {"outcomes", Json(status.outcomes)},
+                {"failures", failures_json(status.failures)},
+                {"running", mapped(status.held, [](const HeldRun& run) { return run.json(); })},
+                {"problems", status.problems}};
+  });
+}
+
+}  // namespace bnlab
