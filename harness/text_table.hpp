@@ -20,8 +20,8 @@ struct TextTable {
   std::string html() const;
 };
 
-// Breaks `text` at spaces into lines of at most `most` bytes, each indented by `indent` spaces. A longer word keeps a
-// line of its own.
+// Breaks `text` at spaces into lines of at most `most` bytes, each indented by `indent` spaces. A longer word
+// keeps a line of its own.
 std::string wrapped(const std::string& text, size_t indent = 0, size_t most = 100);
 
 // `text` with the characters that Markdown would take for markup, or for the end of a cell, escaped.

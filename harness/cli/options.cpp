@@ -11,6 +11,7 @@
 #include "harness/components/registry.hpp"
 #include "harness/error.hpp"
 #include "harness/experiment/mistakes.hpp"
+#include "harness/store/attempts.hpp"
 #include "harness/store/run_folder.hpp"
 #include "harness/store/tuning_scores.hpp"
 

@@ -17,7 +17,7 @@
 #include "harness/launch/survey.hpp"
 #include "harness/mapped.hpp"
 #include "harness/queue/disk_need.hpp"
-#include "harness/report/cell_records.hpp"
+#include "harness/report/cells.hpp"
 #include "harness/text_table.hpp"
 #include "harness/training/rank.hpp"
 

@@ -7,6 +7,7 @@
 #include "harness/error.hpp"
 #include "harness/mapped.hpp"
 #include "harness/report/status.hpp"
+#include "harness/store/attempts.hpp"
 #include "harness/store/run_folder.hpp"
 
 namespace bnlab {

@@ -8,13 +8,13 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <ctime>
 #include <fstream>
 #include <ranges>
 #include <utility>
 
 #include "harness/error.hpp"
 #include "harness/store/attempts.hpp"
-#include "harness/store/claim_holder.hpp"
 #include "harness/store/run_folder.hpp"
 
 namespace bnlab {
@@ -24,6 +24,7 @@ namespace fs = std::filesystem;
 using std::chrono::seconds;
 
 constexpr seconds kRenewEvery{30};
+constexpr double kSilent = 120;  // seconds without a sign of life, which are worth a word
 
 [[noreturn]] void throw_errno(const std::string& what, const fs::path& file) {
   throw Error(Error::Kind::environment, what + " " + file.string() + ": " + std::strerror(errno));
@@ -50,17 +51,17 @@ bool says(const fs::path& claim, const std::string& text) {
   return std::getline(in, line) && line == text;
 }
 
-// Makes the claim this process's; false where somebody else was faster. On disks that do not link, a file that must not
-// be there yet is written.
-bool make(const fs::path& claim, const Company& company) {
-  if (::link(company.file().c_str(), claim.c_str()) == 0) return true;
+// Makes the claim this process's; false where somebody else was faster. On disks that do not link, a file
+// that must not be there yet is written.
+bool make(const fs::path& claim, const ActiveProcesses& active) {
+  if (::link(active.file().c_str(), claim.c_str()) == 0) return true;
   const int reason = errno;
-  if (says(claim, company.text())) return true;  // over NFS, an answer may be lost
+  if (says(claim, active.text())) return true;  // over NFS, an answer may be lost
   if (reason == EEXIST) return false;
   const int descriptor = ::open(claim.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
   if (descriptor < 0 && errno == EEXIST) return false;
   if (descriptor < 0) throw_errno("cannot write", claim);
-  const std::string line = company.text() + "\n";
+  const std::string line = active.text() + "\n";
   const bool written = ::write(descriptor, line.data(), line.size()) == static_cast<ssize_t>(line.size());
   if (::close(descriptor) == 0 && written) return true;
   const int problem = errno;
@@ -69,7 +70,8 @@ bool make(const fs::path& claim, const Company& company) {
   throw_errno("cannot write", claim);
 }
 
-// Whether the folder was renamed. False where it is not there, because somebody else was faster, or never was.
+// Whether the folder was renamed. False where it is not there, because somebody else was faster, or never
+// was.
 bool moved(const fs::path& folder, const fs::path& to) {
   if (::rename(folder.c_str(), to.c_str()) == 0) return true;
   if (errno == ENOENT || errno == ENOTEMPTY || errno == EEXIST) return false;
@@ -89,8 +91,8 @@ void refuse_links(const fs::path& run_folder) {
 
 }  // namespace
 
-std::optional<Claim> Claim::take(const fs::path& run_folder, const Company& company, seconds steal_after,
-                                 const Finished& finished, std::string& holder) {
+std::optional<Claim> Claim::take(const fs::path& run_folder, const ActiveProcesses& active,
+                                 seconds steal_after, const Finished& finished, std::string& holder) {
   refuse_links(run_folder);
   fs::create_directories(run_folder.parent_path());
   for (;;) {
@@ -98,17 +100,17 @@ std::optional<Claim> Claim::take(const fs::path& run_folder, const Company& comp
     if (!claims.empty()) {
       const fs::path& file = claims.back().path;
       const ClaimHolder last(file);
-      touch(company.file());
-      if (!last.has_died() && age_s(file, company.file()) < static_cast<double>(steal_after.count())) {
+      touch(active.file());
+      if (!last.has_died() && age_s(file, active.file()) < static_cast<double>(steal_after.count())) {
         holder = last.name();
         return std::nullopt;
       }
     }
     const int number = claims.empty() ? 1 : claims.back().number + 1;
-    if (!make(claim_file(run_folder, number), company)) {
+    if (!make(claim_file(run_folder, number), active)) {
       continue;  // somebody was faster: look again
     }
-    Claim claim(run_folder, number, company.text(), steal_after);
+    Claim claim(run_folder, number, active.text(), steal_after);
     try {
       if (finished(run_folder) || !claim.inherit(finished)) {
         claim.clear_up();
@@ -137,8 +139,9 @@ int Claim::attempts() const {
   return attempts_without_end(folder_);
 }
 
-// Takes the files of the last attempt, or of the run's own folder, which counts as attempt 0. False where one of them is
-// finished: it has become so since the claim was made, or its process died just before the last step.
+// Takes the files of the last attempt, or of the run's own folder, which counts as attempt 0. False where one
+// of them is finished: it has become so since the claim was made, or its process died just before the last
+// step.
 bool Claim::inherit(const Finished& finished) {
   const fs::path own = attempt_folder(run_folder_, 0);
   if (moved(run_folder_, own) && finished(own)) {
@@ -189,9 +192,9 @@ bool Claim::becomes_the_runs(const fs::path& folder) const {
   return true;
 }
 
-// Removes what attempts at a run that has come to an end have left, this one's claim last. Where the run was taken over, a
-// later attempt does that, and may need this one's folder; where that has come to its end, only the folder is left to be
-// removed. What cannot be removed stays.
+// Removes what attempts at a run that has come to an end have left, this one's claim last. Where the run was
+// taken over, a later attempt does that, and may need this one's folder; where that has come to its end, only
+// the folder is left to be removed. What cannot be removed stays.
 void Claim::clear_up() const {
   std::error_code ignored;
   const std::vector<NumberedFile> claims = claims_of(run_folder_);
@@ -225,6 +228,43 @@ void Claim::withdraw() {
   }
   becomes_the_runs(folder_);
   ::unlink(claim_file(run_folder_, number_).c_str());
+}
+
+std::string ClaimedRun::sentence() const {
+  return run_id + " " + placement + ": " + (attempt > 1 ? "attempt " + std::to_string(attempt) + ", " : "") +
+         holder +
+         (died ? ", which has died: bnlab run takes it over"
+          : quiet_s > kSilent
+              ? ", without a sign of life for " + std::to_string(static_cast<int64_t>(quiet_s)) + " s"
+              : "");
+}
+
+Json ClaimedRun::json() const {
+  Json all = {{"run_id", run_id}, {"placement", placement}, {"attempt", attempt}};
+  all.update(process);
+  all["died"] = died;
+  all["quiet_s"] = quiet_s;
+  return all;
+}
+
+std::vector<ClaimedRun> claimed_runs(const fs::path& results, const std::string& experiment) {
+  std::vector<ClaimedRun> claimed;
+  for (const fs::path& folder : claimed_folders(results, experiment)) {
+    const std::vector<NumberedFile> claims = claims_of(folder);
+    struct stat file {};
+    if (claims.empty() || ::stat(claims.back().path.c_str(), &file) != 0 || file.st_mtim.tv_sec == 0) {
+      continue;  // it has come to an end in the meantime, or nobody has it
+    }
+    const ClaimHolder holder(claims.back().path);
+    if (holder.has_died() && fs::exists(folder / kRecordFile)) {
+      continue;  // it had published the run before it was killed
+    }
+    const auto quiet_s = static_cast<double>(std::time(nullptr) - file.st_mtim.tv_sec);
+    claimed.push_back({folder.parent_path().filename().string(), folder.filename().string(),
+                       claims.back().number, holder.name(), holder.json(), holder.has_died(),
+                       std::max(0.0, quiet_s)});
+  }
+  return claimed;
 }
 
 }  // namespace bnlab

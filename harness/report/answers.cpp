@@ -88,7 +88,7 @@ std::string evidence_of(const Experiment& experiment, const ExperimentReport& re
 
 }  // namespace
 
-Answer answer_of(const Experiment& experiment, const ExperimentReport& report, const fs::path& folder) {
+Answer answer_to(const Experiment& experiment, const ExperimentReport& report, const fs::path& folder) {
   return {experiment.question, title_in(folder / "README.md", experiment.question),
           answer_in(folder / "findings.md"), evidence_of(experiment, report), folder.string()};
 }

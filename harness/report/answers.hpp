@@ -1,4 +1,5 @@
-// The answers that experiments have given, a row for each: the question, the answer in words, the evidence for it, the page.
+// The answers that experiments have given, a row for each: the question, the answer in words, the evidence
+// for it, the page.
 #pragma once
 
 #include <filesystem>
@@ -18,8 +19,9 @@ struct Answer {
   std::string folder;    // of the results
 };
 
-// The sentence stands in `findings.md` of the experiment's folder, in the paragraph that begins with "**Answer.**".
-Answer answer_of(const Experiment& experiment, const ExperimentReport& report,
+// The sentence stands in `findings.md` of the experiment's folder, in the paragraph that begins with
+// "**Answer.**".
+Answer answer_to(const Experiment& experiment, const ExperimentReport& report,
                  const std::filesystem::path& folder);
 
 // Markdown with a link to each page. Paths are as seen from `from`, the folder of the document.

@@ -42,7 +42,8 @@ struct Pairs {
   std::set<uint64_t> stale;  // those of them where one of the two runs is stale
 };
 
-// The records of two cells on one placement, or on two that may be compared, paired by seed, where their runs match the sides.
+// The records of two cells on one placement, or on two that may be compared, paired by seed, where their runs
+// match the sides.
 Pairs pairs_of(const Rivals& rivals, const std::vector<const Record*>& of_a,
                const std::vector<const Record*>& of_b, const Contrast& contrast) {
   const auto a = rivals.a->records_at(contrast.rule(false), of_a);
@@ -58,8 +59,9 @@ Pairs pairs_of(const Rivals& rivals, const std::vector<const Record*>& of_a,
   return pairs;
 }
 
-// Whether runs on two placements may be compared: on one and the same; or, where that is what the contrast compares, on other
-// devices and through other exchanges, and with other numbers of ranks or towers by the same way ("-cpu-sockets").
+// Whether runs on two placements may be compared: on one and the same; or, where that is what the contrast
+// compares, on other devices and through other exchanges, and with other numbers of ranks or towers by the
+// same way ("-cpu-sockets").
 bool may_be_compared(const std::string& a, const std::string& b, const std::vector<std::string>& compared) {
   const auto any_of = [&](std::initializer_list<const char*> keys) {
     return std::ranges::any_of(keys, [&](const char* key) { return std::ranges::count(compared, key) > 0; });

@@ -1,4 +1,5 @@
-// What became of the contrasts that a spec declared before anything ran: differences paired by seed, and verdicts.
+// What became of the contrasts that a spec declared before anything ran: differences paired by seed, and
+// verdicts.
 #pragma once
 
 #include <array>
@@ -8,7 +9,7 @@
 #include <vector>
 
 #include "harness/experiment/spec.hpp"
-#include "harness/report/cell_records.hpp"
+#include "harness/report/cells.hpp"
 #include "harness/report/statistics.hpp"
 
 namespace bnlab {
@@ -26,14 +27,14 @@ struct ContrastResult {
   std::string warning;  // too few seeds, or nothing to compare; empty if none
 };
 
-// What the sides are called: "sync" and "per_tower"; "average_weights_every: 4" and "none" of one key; of several
-// "towers=8, batch_per_tower=2" and "towers=2, batch_per_tower=8".
+// What the sides are called: "sync" and "per_tower"; "average_weights_every: 4" and "none" of one key; of
+// several "towers=8, batch_per_tower=2" and "towers=2, batch_per_tower=8".
 std::array<std::string, 2> side_names(const Contrast& contrast);
 std::string pair_name(const Contrast& contrast);  // "sync - per_tower"
 
 // One result per contrast and group of cells in which runs match its `at`; only those runs are compared. A
-// contrast that matches none has one result with a warning. Costs are compared on every placement apart; for an accuracy,
-// which does not depend on it, seeds are paired on the placement that has the most pairs.
+// contrast that matches none has one result with a warning. Costs are compared on every placement apart; for
+// an accuracy, which does not depend on it, seeds are paired on the placement that has the most pairs.
 std::vector<ContrastResult> evaluate_contrasts(const std::vector<Contrast>& contrasts,
                                                const CellTable& table);
 

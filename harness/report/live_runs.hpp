@@ -1,4 +1,5 @@
-// Runs that have begun and have no record yet, from what their folders hold: how far they are, and their curves.
+// Runs that have begun and have no record yet, from what their folders hold: how far they are, and their
+// curves.
 #pragma once
 
 #include <cstdint>
@@ -28,12 +29,12 @@ struct LiveRun {
 
 std::vector<LiveRun> live_runs(const std::filesystem::path& results, const std::string& experiment);
 
-// The values as a row of blocks of growing height, at most `width` of them, the latest at the right; where there are
-// more values, each block is a mean.
+// The values as a row of blocks of growing height, at most `width` of them, the latest at the right; where
+// there are more values, each block is a mean.
 std::string sparkline(const std::vector<double>& values, size_t width);
 
-// The page that `bnlab watch` shows: a run with its curves, then how far the experiments are and why runs failed.
-// No line is wider than `width`.
+// The page that `bnlab watch` shows: a run with its curves, then how far the experiments are and why runs
+// failed. No line is wider than `width`.
 std::string live_page(const std::vector<LiveRun>& runs, const std::vector<ExperimentStatus>& experiments,
                       size_t width);
 // One line: "RUN_ID 2x4-cpu  step 120/300  loss 0.312  mean_iou 0.51  12 s left".

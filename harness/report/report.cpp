@@ -1,13 +1,16 @@
 #include "harness/report/report.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
-#include "harness/report/baseline.hpp"
-#include "harness/report/published.hpp"
+#include "harness/error.hpp"
 #include "harness/text_table.hpp"
 
 namespace bnlab {
 namespace {
+
+constexpr size_t kMostSentences = 3;  // on one number
 
 // What the strategy exchanges in a step: its statistics, and samples if it shuffles them.
 std::optional<double> exchanged(const Record& record, const std::string& what) {
@@ -81,6 +84,117 @@ ReportCell cell_of(const CellRecords& found, const ExperimentReport& report) {
   }
   if (cell.rows.empty()) cell.rows.push_back(row_of(found, "", {}, report));
   return cell;
+}
+
+void compare(ReportRow& row, const ReportRow& baseline) {
+  const auto own = row.claimed_images_per_s(), of_baseline = baseline.claimed_images_per_s();
+  if (!own || !of_baseline) return;
+  row.relative_images_per_s = *own / *of_baseline;
+  if (&row == &baseline) return;
+  row.extra_step_ms = paired_differences(row.step_ms, baseline.step_ms);
+  const double more =
+      over_seeds(row.collectives_per_step).mean - over_seeds(baseline.collectives_per_step).mean;
+  if (!(more > 0)) return;
+  for (const auto& [seed, ms] : row.extra_step_ms) {
+    row.extra_us_per_collective.emplace_back(seed, 1000 * ms / more);
+  }
+}
+
+// The strategy that costs are given relative to where nobody has named one.
+std::string default_baseline(const ExperimentReport& report) {
+  std::string first;
+  std::set<std::string> counted;
+  for (const ReportCell& cell : report.cells) {
+    for (const ReportRow& row : cell.rows) {
+      if (!row.claimed_images_per_s()) continue;
+      counted.insert(cell.strategy);
+      if (first.empty() && over_seeds(row.collectives_per_step).mean == 0) first = cell.strategy;
+    }
+  }
+  return counted.size() > 1 ? first : "";
+}
+
+// Fills the `relative_images_per_s`, `extra_step_ms` and `extra_us_per_collective` of all rows, each against
+// the row of `report.baseline` in the same group and on the same placement. Throws Error (usage) where no run
+// has that strategy.
+void compare_with_baseline(ExperimentReport& report) {
+  std::vector<std::string> labels;
+  std::map<std::pair<std::string, std::string>, const ReportRow*> baselines;  // by group and placement
+  for (const ReportCell& cell : report.cells) {
+    if (std::ranges::find(labels, cell.strategy) == labels.end()) labels.push_back(cell.strategy);
+    if (cell.strategy != report.baseline) continue;
+    for (const ReportRow& row : cell.rows) baselines[{cell.group, row.placement}] = &row;
+  }
+  if (baselines.empty()) {
+    throw Error(Error::Kind::usage, "the baseline: no run of " + report.experiment + " has the strategy " +
+                                        shown(report.baseline) + suggestion(report.baseline, labels));
+  }
+  for (ReportCell& cell : report.cells) {
+    for (ReportRow& row : cell.rows) {
+      const auto baseline = baselines.find({cell.group, row.placement});
+      if (baseline != baselines.end()) compare(row, *baseline->second);
+    }
+  }
+}
+
+void add_relative(const Published& number, const std::string& cell, const std::vector<ReportRow>& rows,
+                  std::vector<PublishedResult>& results) {
+  for (const ReportRow& row : rows) {
+    if (!row.relative_images_per_s) continue;
+    const Interval here{row.images_per_s.size(), *row.relative_images_per_s,
+                        std::numeric_limits<double>::quiet_NaN()};
+    results.push_back({number, cell + (rows.size() > 1 ? " " + row.placement : ""), {}, here});
+  }
+}
+
+// One result per number and cell that matches its `at`; of kRelativeImagesPerS one per placement, as
+// `reported` gives it. `reported` are the same cells as `cells`.
+std::vector<PublishedResult> beside_published(const std::vector<Published>& published,
+                                              const std::vector<CellRecords>& cells,
+                                              const std::vector<ReportCell>& reported) {
+  std::vector<PublishedResult> results;
+  for (const Published& number : published) {
+    for (size_t i = 0; i < cells.size(); ++i) {
+      const CellRecords& cell = cells[i];
+      if (!cell.lies_at(number.at)) continue;
+      const std::string name = (cell.group == "all" ? "" : cell.group + " ") + cell.strategy;
+      if (number.metric == kRelativeImagesPerS) {
+        add_relative(number, name, reported[i].rows, results);
+        continue;
+      }
+      const SeedValues values =
+          values_by_seed(cell.records_at(number.at, cell.one_per_seed()), number.metric, number.population);
+      results.push_back({number, name, values, over_seeds(values)});
+    }
+  }
+  return results;
+}
+
+std::string published_text(const Published& number) {
+  return "Published " + number.metric + " " + fixed(number.from, 3) +
+         (number.from == number.to ? "" : " to " + fixed(number.to, 3)) + " (" + number.source + "): ";
+}
+
+std::string sentence(const PublishedResult& result) {
+  const Published& number = result.published;
+  const std::string cell = published_text(number) + result.cell;
+  if (result.here.n == 0) return cell + " has no finished run yet.";
+  const double mean = result.here.mean;
+  const std::string where = mean < number.from ? fixed(number.from - mean, 3) + " below"
+                            : mean > number.to ? fixed(mean - number.to, 3) + " above"
+                                               : "as published";
+  const bool cost = is_cost(number.metric) || number.metric == kRelativeImagesPerS;
+  return cell + " has " + fixed(mean, 3) + " (" + (cost ? "" : number.population + " statistics, ") +
+         "n = " + std::to_string(result.here.n) + "), " + where + ".";
+}
+
+std::string sentence_for_all(const std::vector<PublishedResult>& results) {
+  const auto mean = [](const PublishedResult& result) { return result.here.mean; };
+  const auto [lowest, highest] = std::ranges::minmax_element(results, {}, mean);
+  const auto text = [](const PublishedResult& result) {
+    return fixed(result.here.mean, 3) + " (" + result.cell + ")";
+  };
+  return published_text(lowest->published) + "here from " + text(*lowest) + " to " + text(*highest) + ".";
 }
 
 // Cells of one group compete: "8x2 sync 0.712 (next group_norm 0.650)".
@@ -175,6 +289,24 @@ std::optional<double> ReportRow::claimed_images_per_s() const {
 
 Interval over_seeds(const SeedValues& values) {
   return t_interval(without_seeds(values));
+}
+
+std::vector<std::string> published_sentences(const std::vector<PublishedResult>& results) {
+  std::vector<std::string> sentences;
+  for (size_t begin = 0, end = 0; begin < results.size(); begin = end) {
+    std::vector<PublishedResult> of_one, finished;
+    const std::string number = published_text(results[begin].published);
+    for (end = begin; end < results.size() && published_text(results[end].published) == number; ++end) {
+      of_one.push_back(results[end]);
+      if (results[end].here.n > 0) finished.push_back(results[end]);
+    }
+    if (finished.size() > kMostSentences) {
+      sentences.push_back(sentence_for_all(finished));
+      continue;
+    }
+    for (const PublishedResult& result : of_one) sentences.push_back(sentence(result));
+  }
+  return sentences;
 }
 
 ExperimentReport make_report(const Experiment& experiment, const std::vector<Record>& records,

@@ -1,5 +1,6 @@
-// The report of an experiment: what came out for each cell of its matrix over the seeds, the declared contrasts, and
-// sentences that follow from the numbers by rule. Tables and figures show these numbers and compute none.
+// The report of an experiment: what came out for each cell of its matrix over the seeds, the declared
+// contrasts, and sentences that follow from the numbers by rule. Tables and figures show these numbers and
+// compute none.
 #pragma once
 
 #include <filesystem>
@@ -10,11 +11,8 @@
 #include <vector>
 
 #include "harness/experiment/tuning.hpp"
-#include "harness/report/cell_records.hpp"
+#include "harness/report/cell_results.hpp"
 #include "harness/report/contrast_results.hpp"
-#include "harness/report/curves.hpp"
-#include "harness/report/final_metrics.hpp"
-#include "harness/report/site_numbers.hpp"
 #include "harness/report/status.hpp"
 #include "harness/store/record.hpp"
 
@@ -90,15 +88,21 @@ struct ExperimentReport {
 // Mean and interval over the seeds.
 Interval over_seeds(const SeedValues& values);
 
-// `baseline`: a strategy's label; costs are then given relative to it too. Empty: to default_baseline().
+// `baseline`: the label of the strategy that costs are given relative to. Empty: the first of the matrix
+// whose runs exchange no statistics, if it and another strategy have runs whose throughput counts, else none.
 // Throws Error (usage) where no run has it.
 ExperimentReport make_report(const Experiment& experiment, const std::vector<Record>& records,
                              const std::string& baseline = "");
 
+// Where the runs lie beside published numbers: a sentence per result, and where a number has many results one
+// for all of them.
+std::vector<std::string> published_sentences(const std::vector<PublishedResult>& results);
+
 // Text: aligned columns, at most 100 wide where the cells' names allow it.
 std::string report_text(const ExperimentReport& report);
 std::string report_markdown(const ExperimentReport& report);
-// One page with all of it, the figures (SVG) of a folder, environments and commands; nothing outside it is loaded.
+// One page with all of it, the figures (SVG) of a folder, environments and commands; nothing outside it is
+// loaded.
 std::string report_html(const ExperimentReport& report, const std::vector<Record>& records,
                         const std::filesystem::path& figures);
 // A row per run and placement, and per run that is missing; columns named as the keys of a record.

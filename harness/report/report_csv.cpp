@@ -1,9 +1,9 @@
-// A report as CSV (RFC 4180): one row per run and placement, and one per run that is missing. Columns are named as the
-// keys of a record, with what the matrix varies first. An empty field is a number that is not there.
+// A report as CSV (RFC 4180): one row per run and placement, and one per run that is missing. Columns are
+// named as the keys of a record, with what the matrix varies first. An empty field is a number that is not
+// there.
 #include <algorithm>
 
 #include "harness/mapped.hpp"
-#include "harness/report/cell_records.hpp"
 #include "harness/report/report.hpp"
 
 namespace bnlab {

@@ -1,12 +1,12 @@
-// A report as one page that needs nothing else: no script, no font, no file beside it. Figures travel inside, as
-// images, so that nothing in them is executed. All text is escaped.
+// A report as one page that needs nothing else: no script, no font, no file beside it. Figures travel inside,
+// as images, so that nothing in them is executed. All text is escaped.
 #include <algorithm>
 #include <set>
 
 #include "harness/mapped.hpp"
-#include "harness/report/facts.hpp"
+#include "harness/report/comparison.hpp"
 #include "harness/report/report.hpp"
-#include "harness/report/report_tables.hpp"
+#include "harness/report/report_text.hpp"
 
 namespace bnlab {
 namespace {

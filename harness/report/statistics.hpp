@@ -1,6 +1,6 @@
-// The statistics of a report: intervals over seeds, tests of paired differences, and verdicts. The protocol: seeds
-// are the unit of replication, contrasts are declared before anything runs, their p values are adjusted after
-// Holm, and "equal" is said only within a margin that was declared too (two one-sided tests).
+// The statistics of a report: intervals over seeds, tests of paired differences, and verdicts. The protocol:
+// seeds are the unit of replication, contrasts are declared before anything runs, their p values are adjusted
+// after Holm, and "equal" is said only within a margin that was declared too (two one-sided tests).
 #pragma once
 
 #include <optional>
@@ -40,10 +40,10 @@ inline constexpr size_t kFewestSeeds = 6;
 enum class Verdict { better, worse, equal, direction_above, direction_below, undecided };
 const char* name(Verdict verdict);  // "better", "direction: above"
 
-// The rule for verdicts, which tables, figures and prose follow. With kFewestSeeds differences or more: `equal` if
-// equivalence_p is below `level` for a declared margin, be the difference significant or not; else `better` or
-// `worse` if the (Holm-adjusted) p is; else `undecided`. With fewer, what would be better or worse is a direction,
-// and everything else undecided.
+// The rule for verdicts, which tables, figures and prose follow. With kFewestSeeds differences or more:
+// `equal` if equivalence_p is below `level` for a declared margin, be the difference significant or not; else
+// `better` or `worse` if the (Holm-adjusted) p is; else `undecided`. With fewer, what would be better or
+// worse is a direction, and everything else undecided.
 Verdict verdict(const std::vector<double>& differences, double adjusted_p, std::optional<double> margin,
                 double level = 0.05);
 

@@ -11,6 +11,18 @@
 namespace bnlab {
 namespace {
 
+std::string recorded_text(const Record& record, const std::string& path) {
+  const Json& value = record.at(path);
+  return value.is_string() ? value.get<std::string>() : "";
+}
+
+std::string reason_of(const Record& record) {
+  const std::string message = recorded_text(record, "outcome.message");
+  if (!message.empty()) return printable(message.substr(0, message.find('\n')));
+  const std::string signal = recorded_text(record, "outcome.signal");
+  return signal.empty() ? "no reason is recorded" : "ended by " + signal;
+}
+
 // Of several placements of one run the best counts: ok before failed before interrupted.
 int rank_of(const Record* record) {
   return record->status() == Status::ok ? 2 : record->finished() ? 1 : 0;
@@ -33,6 +45,37 @@ void count(const std::vector<const Record*>& of_one_run, RunCounts& counts) {
 
 }  // namespace
 
+void add_failure(const Record& record, std::vector<Failure>& failures) {
+  const std::string reason = reason_of(record);
+  const auto alike = std::ranges::find_if(failures, [&](const Failure& known) {
+    return known.status == record.status() && known.message == reason;
+  });
+  if (alike != failures.end()) {
+    ++alike->runs;
+    return;
+  }
+  failures.push_back(
+      {record.status(), reason, 1, record.run_id(), record.file().parent_path().generic_string()});
+}
+
+std::vector<std::string> failure_lines(std::vector<Failure> failures) {
+  std::ranges::stable_sort(failures, std::ranges::greater(), &Failure::runs);
+  return mapped(failures, [](const Failure& failure) {
+    return std::to_string(failure.runs) + " " + name(failure.status) + ": " + failure.message + " (" +
+           (failure.runs > 1 ? "such as " : "") + failure.run_id + ")";
+  });
+}
+
+Json failures_json(const std::vector<Failure>& failures) {
+  return mapped(failures, [](const Failure& failure) {
+    return Json{{"outcome", name(failure.status)},
+                {"message", failure.message},
+                {"runs", failure.runs},
+                {"run_id", failure.run_id},
+                {"folder", failure.folder}};
+  });
+}
+
 RunCounts count_runs(const Experiment& experiment, const std::vector<Record>& records) {
   RunCounts counts;
   counts.asked = static_cast<int>(experiment.runs.size());
@@ -49,7 +92,7 @@ ExperimentStatus status_of(const Experiment& experiment, const std::filesystem::
   ExperimentStatus status{{}, experiment.name, {}};
   const std::vector<Record> records = list_records(results, experiment.name, &status.problems);
   static_cast<RunCounts&>(status) = count_runs(experiment, records);
-  status.held = held_runs(results, experiment.name);
+  status.claimed = claimed_runs(results, experiment.name);
   return status;
 }
 
@@ -57,7 +100,7 @@ ExperimentStatus status_of(const std::string& experiment, const std::filesystem:
   ExperimentStatus status{{}, experiment, {}};
   for (const Record& record : list_records(results, experiment, &status.problems)) count({&record}, status);
   status.asked = static_cast<int>(begun_folders(results, experiment).size());
-  status.held = held_runs(results, experiment);
+  status.claimed = claimed_runs(results, experiment);
   return status;
 }
 
@@ -70,7 +113,7 @@ std::string status_text(const std::vector<ExperimentStatus>& all) {
                    {"stale", true},
                    {"outcomes"}},
                   {}};
-  std::string reasons, stale, confirmed, held, problems;
+  std::string reasons, stale, confirmed, under_way, problems;
   for (const ExperimentStatus& status : all) {
     table.rows.push_back({status.experiment, std::to_string(status.asked), std::to_string(status.ok()),
                           std::to_string(status.failed), std::to_string(status.missing()),
@@ -84,11 +127,11 @@ std::string status_text(const std::vector<ExperimentStatus>& all) {
     for (const std::string& line : failure_lines(status.failures)) {
       reasons += wrapped(status.experiment + ": " + line);
     }
-    for (const HeldRun& run : status.held)
-      held += printable(status.experiment + ": " + run.sentence()) + "\n";
+    for (const ClaimedRun& run : status.claimed)
+      under_way += printable(status.experiment + ": " + run.sentence()) + "\n";
     for (const std::string& problem : status.problems) problems += "damaged record: " + problem + "\n";
   }
-  return table.text() + (held.empty() ? "" : "\nRuns under way:\n" + held) +
+  return table.text() + (under_way.empty() ? "" : "\nRuns under way:\n" + under_way) +
          (reasons.empty() ? "" : "\nFailed runs:\n" + reasons) +
          (stale.empty() ? "" : "\nStale runs (bnlab run SPEC --redo stale starts them again):\n" + stale) +
          (confirmed.empty() ? "" : std::string("\nRuns") + kConfirmed + ":\n" + confirmed) + problems;
@@ -107,7 +150,7 @@ Json status_json(const std::vector<ExperimentStatus>& all) {
                 {"confirmed", status.confirmed},
                 {"outcomes", Json(status.outcomes)},
                 {"failures", failures_json(status.failures)},
-                {"running", mapped(status.held, [](const HeldRun& run) { return run.json(); })},
+                {"running", mapped(status.claimed, [](const ClaimedRun& run) { return run.json(); })},
                 {"problems", status.problems}};
   });
 }

@@ -1,4 +1,4 @@
-// How far an experiment is: counts of its runs by outcome.
+// How far an experiment is: counts of its runs by outcome, and why runs failed, grouped by what was said.
 #pragma once
 
 #include <map>
@@ -6,14 +6,29 @@
 #include <vector>
 
 #include "harness/experiment/spec.hpp"
-#include "harness/queue/held_runs.hpp"
-#include "harness/report/failures.hpp"
+#include "harness/queue/claims.hpp"
 #include "harness/store/record.hpp"
 
 namespace bnlab {
 
 inline constexpr const char* kConfirmed =
     " of older code that count, because today's has repeated runs of their cells to the last digit";
+
+// Runs that failed alike.
+struct Failure {
+  Status status = Status::error;
+  std::string message;  // the first line of the outcome's message; its signal where there is none
+  int runs = 0;
+  std::string run_id;  // of one of them
+  std::string folder;  // of the same, with its logs
+};
+
+// Counts a failed run among those that failed alike.
+void add_failure(const Record& record, std::vector<Failure>& failures);
+
+// The commonest first, one line each: "3 error: no such file (such as sync-8x2-seed0-1f3a9c2b4d5e)".
+std::vector<std::string> failure_lines(std::vector<Failure> failures);
+Json failures_json(const std::vector<Failure>& failures);
 
 struct RunCounts {
   int asked = 0;                        // runs that the spec asks for; without a spec, run folders that exist
@@ -34,8 +49,8 @@ RunCounts count_runs(const Experiment& experiment, const std::vector<Record>& re
 
 struct ExperimentStatus : RunCounts {
   std::string experiment;
-  std::vector<std::string> problems;  // records that cannot be read
-  std::vector<HeldRun> held = {};     // runs under way
+  std::vector<std::string> problems;     // records that cannot be read
+  std::vector<ClaimedRun> claimed = {};  // runs under way
 };
 
 ExperimentStatus status_of(const Experiment& experiment, const std::filesystem::path& results);

@@ -4,8 +4,8 @@
 #include <cstdlib>
 #include <set>
 
-#include "harness/store/claim_holder.hpp"
 #include "harness/store/run_folder.hpp"
+#include "harness/store/this_process.hpp"
 
 namespace bnlab {
 namespace {
@@ -82,6 +82,18 @@ std::vector<fs::path> begun_folders(const fs::path& results, const std::string& 
   }
   std::ranges::sort(found);
   return found;
+}
+
+std::vector<std::string> list_experiments(const fs::path& results) {
+  std::vector<std::string> names;
+  std::error_code none;
+  for (const auto& entry : fs::directory_iterator(results, none)) {
+    const std::string name = entry.path().filename().string();
+    if (entry.is_directory() && name[0] != '.' && !begun_folders(results, name).empty())
+      names.push_back(name);
+  }
+  std::ranges::sort(names);
+  return names;
 }
 
 std::vector<fs::path> claimed_folders(const fs::path& results, const std::string& experiment) {

@@ -9,8 +9,8 @@
 
 #include "harness/error.hpp"
 #include "harness/store/code_version.hpp"
+#include "harness/store/differences.hpp"
 #include "harness/store/run_folder.hpp"
-#include "harness/store/same_answer.hpp"
 
 namespace bnlab {
 namespace {

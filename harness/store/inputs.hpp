@@ -1,9 +1,9 @@
-// What runs read, told apart by content: the files of their tasks, and the weights that they start from. A fingerprint
-// covers names (below the data folder), sizes and contents, wherever the data folder is.
+// What runs read, told apart by content: the files of their tasks, and the weights that they start from. A
+// fingerprint covers names (below the data folder), sizes and contents, wherever the data folder is.
 //
-// Every file is read once: its hash is kept in RESULTS/.hashes with its size, its inode and the time of its last change, and counts as long as these
-// are the same. The file may be lost at any time. Listing and asking for sizes and times is what remains: about 0.1 s for
-// 10,000 files on a local disk.
+// Every file is read once: its hash is kept in RESULTS/.hashes with its size, its inode and the time of its
+// last change, and counts as long as these are the same. The file may be lost at any time. Listing and asking
+// for sizes and times is what remains: about 0.1 s for 10,000 files on a local disk.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +23,8 @@ class Inputs {
   // `say` is told before much is read.
   Inputs(std::filesystem::path results, std::string data_dir, std::function<void(const std::string&)> say);
 
-  // {"data": {"files", "bytes", "fingerprint"}, "weights": the same}, without a part that the run does not read. Throws
-  // Error (usage, data, spec) where something is missing or cannot be read.
+  // {"data": {"files", "bytes", "fingerprint"}, "weights": the same}, without a part that the run does not
+  // read. Throws Error (usage, data, spec) where something is missing or cannot be read.
   Json of(const RunSpec& run);
   // Keeps the hashes that were computed; a folder that cannot be written is no error.
   void keep() const;
@@ -53,8 +53,8 @@ class Inputs {
   bool changed_ = false;
 };
 
-// What the runs of an experiment read when they were last looked at, kept in RESULTS/EXPERIMENT/inputs.json, so that
-// records can be compared with it where the data are not.
+// What the runs of an experiment read when they were last looked at, kept in RESULTS/EXPERIMENT/inputs.json,
+// so that records can be compared with it where the data are not.
 class LastInputs {
  public:
   explicit LastInputs(const std::filesystem::path& experiment_folder);

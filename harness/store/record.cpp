@@ -196,6 +196,14 @@ std::optional<double> metric_of(const Record& record, const std::string& metric,
   return record.number("result.final." + (known ? population : "saved") + "." + metric);
 }
 
+Json answer_of(const Record& record) {
+  Json result = record.at("result");
+  if (result.is_object()) {
+    for (const char* key : {"throughput", "memory", "resumed_at_steps", "cuda_graph"}) result.erase(key);
+  }
+  return {{"outcome", name(record.status())}, {"inputs", record.at("inputs")}, {"result", result}};
+}
+
 bool is_of(const Record& record, const RunSpec& run) {
   const Json& exchange = record.at("placement.exchange");  // null where there was none, absent in old records
   return record.run_id() == run.id && (!run.ranks || *run.ranks == record.ranks()) &&

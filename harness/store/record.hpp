@@ -1,5 +1,5 @@
-// A record is what is kept of one run (results/README.md explains every key). This is the only place that composes
-// one; what is read back is a thin value over the JSON.
+// A record is what is kept of one run (results/README.md explains every key). This is the only place that
+// composes one; what is read back is a thin value over the JSON.
 #pragma once
 
 #include <filesystem>
@@ -55,8 +55,8 @@ struct RunAccount : RunEnd {
   Json inputs;                     // of inputs.hpp; null where nobody looked
 };
 
-// `value` with every number that is not finite replaced by null, since JSON has neither NaN nor infinity; for each a
-// note such as "result.train_loss was NaN" is appended to `notes`. `path` names `value` itself.
+// `value` with every number that is not finite replaced by null, since JSON has neither NaN nor infinity; for
+// each a note such as "result.train_loss was NaN" is appended to `notes`. `path` names `value` itself.
 Json finite(const Json& value, std::vector<std::string>& notes, const std::string& path = "");
 
 // The record as JSON. Numbers that are not finite are null, each with a note.
@@ -116,10 +116,13 @@ class Record {
 bool is_cost(const std::string& metric);
 
 // A number of a finished, successful run: a metric of the last evaluation under a population, or a cost:
-// "images_per_s" (nothing where it may not be claimed); "peak_memory_bytes", "peak_rss_bytes" (the largest over
-// the ranks).
+// "images_per_s" (nothing where it may not be claimed); "peak_memory_bytes", "peak_rss_bytes" (the largest
+// over the ranks).
 std::optional<double> metric_of(const Record& record, const std::string& metric,
                                 const std::string& population = "");
+
+// What a run answers: all of its record that neither the code, the machine nor the moment decides.
+Json answer_of(const Record& record);
 
 // Whether `record` is one of `run`: it has its id, and the placement that the run asks for, if any.
 bool is_of(const Record& record, const RunSpec& run);
@@ -131,8 +134,9 @@ void check_place(const Record& record);
 // Throws Error (data) unless the record's spec is that of the run.
 void check_spec(const Record& record, const RunSpec& run);
 
-// All records of an experiment, sorted by run id and placement; none if the folder does not exist. They are compared with
-// what their runs were last seen to read. Records that cannot be read or lie in a wrong folder are left out and described in `problems`, if given.
+// All records of an experiment, sorted by run id and placement; none if the folder does not exist. They are
+// compared with what their runs were last seen to read. Records that cannot be read or lie in a wrong folder
+// are left out and described in `problems`, if given.
 std::vector<Record> list_records(const std::filesystem::path& results, const std::string& experiment,
                                  std::vector<std::string>* problems = nullptr);
 

@@ -11,8 +11,7 @@
 #include <utility>
 
 #include "harness/error.hpp"
-#include "harness/store/attempts.hpp"
-#include "harness/store/claim_holder.hpp"
+#include "harness/store/this_process.hpp"
 
 namespace bnlab {
 namespace {
@@ -57,7 +56,8 @@ class Descriptor {
   int descriptor_;
 };
 
-// How deep brackets stand inside each other, those in texts apart. Faster than to ask the parser at every value.
+// How deep brackets stand inside each other, those in texts apart. Faster than to ask the parser at every
+// value.
 int depth_of(const std::string& json) {
   int depth = 0, deepest = 0;
   bool in_text = false;
@@ -165,15 +165,6 @@ std::vector<std::filesystem::path> run_folders(const std::filesystem::path& resu
     for (auto& placement : folders_in(run)) found.push_back(std::move(placement));
   }
   return found;
-}
-
-std::vector<std::string> list_experiments(const std::filesystem::path& results) {
-  std::vector<std::string> names;
-  for (const auto& folder : folders_in(results)) {
-    const std::string name = folder.filename().string();
-    if (!begun_folders(results, name).empty()) names.push_back(name);
-  }
-  return names;
 }
 
 }  // namespace bnlab

@@ -23,8 +23,8 @@ struct Placement {
   bool shared_gpus = false;               // several ranks on one GPU
   int nodes = 1;                          // machines that the ranks are spread over, as far as known
 
-  // "2x4-cpu": ranks x towers per rank - device; "8x1-cuda-2nodes" on two machines; "2x4-cpu-sockets" where statistics go
-  // through sockets.
+  // "2x4-cpu": ranks x towers per rank - device; "8x1-cuda-2nodes" on two machines; "2x4-cpu-sockets" where
+  // statistics go through sockets.
   std::string name() const;
 };
 
@@ -35,8 +35,6 @@ std::filesystem::path run_folder(const std::filesystem::path& results, const std
 // RESULTS/EXPERIMENT/RUN_ID/PLACEMENT for all runs that have a folder, with or without a record, sorted.
 std::vector<std::filesystem::path> run_folders(const std::filesystem::path& results,
                                                const std::string& experiment);
-// Names of the experiments that have runs there, sorted.
-std::vector<std::string> list_experiments(const std::filesystem::path& results);
 
 inline constexpr const char* kSpecFile = "spec.json";  // of an experiment's folder: what was last asked
 
@@ -49,8 +47,8 @@ inline constexpr const char* kPopulationsFile = "populations.safetensors";  // s
 inline constexpr const char* kCheckpointsFolder =
     "checkpoints";  // of a run under way; gone once it has finished
 
-// Makes the folder, unless it is there, so that it survives a power cut; the one around it must exist. Throws Error
-// (environment).
+// Makes the folder, unless it is there, so that it survives a power cut; the one around it must exist. Throws
+// Error (environment).
 void make_folder(const std::filesystem::path& folder);
 
 // Replaces `file` by `text` atomically: a temporary file in the same folder (hidden, ending in ".tmp") is

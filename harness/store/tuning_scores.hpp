@@ -1,5 +1,6 @@
-// The scores by which a matrix is tuned: taken from the records of the runs that tune, and kept beside the matrix's own
-// records in RESULTS/EXPERIMENT/tuning.json, so that the choice stands with the results that rest on it.
+// The scores by which a matrix is tuned: taken from the records of the runs that tune, and kept beside the
+// matrix's own records in RESULTS/EXPERIMENT/tuning.json, so that the choice stands with the results that
+// rest on it.
 #pragma once
 
 #include <filesystem>
@@ -22,7 +23,8 @@ void keep_scores(const Experiment& experiment, const TuningScores& scores,
 // None where there is no file. Throws Error (data) where it cannot be read.
 TuningScores kept_scores(const std::string& experiment, const std::filesystem::path& results);
 
-// As JSON, {"run id": score}, in which null is a run that diverged; and back. Throws Error (data), naming `file`.
+// As JSON, {"run id": score}, in which null is a run that diverged; and back. Throws Error (data), naming
+// `file`.
 Json scores_json(const TuningScores& scores);
 TuningScores read_scores(const Json& json, const std::filesystem::path& file);
 

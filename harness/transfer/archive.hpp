@@ -1,5 +1,5 @@
-// Archives that any tar can read (the ustar format), with the files held in memory, and the checksums of what is in
-// them. An archive of the same files is the same to the byte.
+// Archives that any tar can read (the ustar format), with the files held in memory, and the checksums of what
+// is in them. An archive of the same files is the same to the byte.
 #pragma once
 
 #include <map>
@@ -12,7 +12,8 @@ using Files = std::map<std::string, std::string>;  // contents by relative path
 
 std::string tar_archive(const Files& files);
 
-// Throws Error (data), naming `archive`, for what is damaged, cut off, no regular file or a path that leads elsewhere.
+// Throws Error (data), naming `archive`, for what is damaged, cut off, no regular file or a path that leads
+// elsewhere.
 Files read_tar(std::string_view bytes, const std::string& archive);
 
 // SHA-256 in hexadecimal digits.

@@ -24,8 +24,8 @@ std::string little_endian(Integer value) {
   return bytes;
 }
 
-// The fields of a message: the field's number and kind (0 varint, 1 eight bytes, 2 length and bytes, 5 four bytes), then
-// its value.
+// The fields of a message: the field's number and kind (0 varint, 1 eight bytes, 2 length and bytes, 5 four
+// bytes), then its value.
 enum Kind { varint_kind = 0, fixed64_kind = 1, bytes_kind = 2, fixed32_kind = 5 };
 
 std::string varint(uint64_t value) {

@@ -7,8 +7,8 @@
 
 #include "harness/error.hpp"
 #include "harness/queue/claims.hpp"
+#include "harness/store/differences.hpp"
 #include "harness/store/record.hpp"
-#include "harness/store/same_answer.hpp"
 #include "harness/store/tuning_scores.hpp"
 
 namespace bnlab {
@@ -25,7 +25,8 @@ Json essence(const Record& record) {
   return essence;
 }
 
-// What a folder's spec asks, but for what changes no result, with what tuning chose; nothing where it keeps none.
+// What a folder's spec asks, but for what changes no result, with what tuning chose; nothing where it keeps
+// none.
 std::optional<Json> question_of(const fs::path& folder) {
   if (!fs::exists(folder / kSpecFile)) return std::nullopt;
   Json spec = read_json(folder / kSpecFile), question = spec;
@@ -66,7 +67,7 @@ void copy_run(const fs::path& from, Claim& claim) {
 }
 
 // Puts a run where INTO has `known` of it, or nothing. Whether that was done; if not, `left_out` says why.
-bool put_in(const Record& record, const Record* known, const fs::path& folder, const Company& company,
+bool put_in(const Record& record, const Record* known, const fs::path& folder, const ActiveProcesses& active,
             std::vector<std::string>& left_out) {
   const Json seen = known == nullptr ? Json() : known->at("started_at");
   const auto finished_since = [&](const fs::path& place) {
@@ -78,7 +79,7 @@ bool put_in(const Record& record, const Record* known, const fs::path& folder, c
     }
   };
   std::string holder;
-  std::optional<Claim> claim = Claim::take(folder, company, kStealAfter, finished_since, holder);
+  std::optional<Claim> claim = Claim::take(folder, active, kStealAfter, finished_since, holder);
   if (!claim) {
     left_out.push_back(folder.string() +
                        (holder.empty() ? " was finished meanwhile" : ": " + holder + " has it"));
@@ -89,7 +90,8 @@ bool put_in(const Record& record, const Record* known, const fs::path& folder, c
 }
 
 // Chooses between the runs that are there so far and those of another folder.
-void choose(const ByPlace& theirs, Keep keep, ByPlace& all, std::set<fs::path>& to_copy, Named& problems) {
+void choose(const ByPlace& theirs, Keep keep, ByPlace& all, std::set<fs::path>& to_copy,
+            TruncatedList& problems) {
   for (const auto& [place, record] : theirs) {
     const auto other = all.find(place);
     if (other == all.end()) {
@@ -116,7 +118,7 @@ Merged merge_results(const fs::path& into, const std::vector<fs::path>& from, Ke
   const ByPlace known = finished_in(into, merged.left_out);
   ByPlace all = known;
   std::set<fs::path> to_copy;
-  Named problems("\n");
+  TruncatedList problems("\n");
   fs::path asked = into;  // the folder whose spec counts
   std::optional<Json> question = question_of(into);
   for (const fs::path& folder : from) {
@@ -137,11 +139,11 @@ Merged merge_results(const fs::path& into, const std::vector<fs::path>& from, Ke
   }
   if (!problems.text().empty()) throw Error(Error::Kind::usage, "nothing was merged:\n" + problems.text());
   fs::create_directories(into);
-  const Company company(into.parent_path());
+  const ActiveProcesses active(into.parent_path());
   for (const fs::path& place : to_copy) {
     const auto before = known.find(place);
     const Record* there = before == known.end() ? nullptr : &before->second;
-    if (put_in(all.at(place), there, into / place, company, merged.left_out))
+    if (put_in(all.at(place), there, into / place, active, merged.left_out))
       ++(there ? merged.replaced : merged.added);
   }
   for (const char* file : {kSpecFile, kTuningFile}) {

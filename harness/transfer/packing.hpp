@@ -1,4 +1,5 @@
-// Results on their way to somebody else: one archive with a list of checksums, and whether all arrived as it was sent.
+// Results on their way to somebody else: one archive with a list of checksums, and whether all arrived as it
+// was sent.
 #pragma once
 
 #include <filesystem>
@@ -12,8 +13,8 @@ namespace bnlab {
 // In the format of sha256sum, which checks it too.
 inline constexpr const char* kManifestFile = "MANIFEST.sha256";
 
-// What others need of RESULTS/EXPERIMENT, by path below it: records, curves, the spec, pages and figures. Weights, logs
-// and what launcher and ranks told each other stay behind.
+// What others need of RESULTS/EXPERIMENT, by path below it: records, curves, the spec, pages and figures.
+// Weights, logs and what launcher and ranks told each other stay behind.
 Files files_to_pack(const std::filesystem::path& folder);
 
 // The archive of these files, below the folder `name`, with their manifest.

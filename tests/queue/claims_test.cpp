@@ -11,7 +11,7 @@
 #include <fstream>
 
 #include "harness/error.hpp"
-#include "harness/queue/company.hpp"
+#include "harness/queue/active_processes.hpp"
 #include "harness/store/attempts.hpp"
 #include "tests/temporary_folder.hpp"
 
@@ -24,9 +24,9 @@ using std::chrono::seconds;
 class Claims : public ::testing::Test {
  protected:
   std::optional<Claim> take(seconds steal_after = seconds(900)) {
-    const Company company(folder_.path());  // anew, as if another process took it
+    const ActiveProcesses active(folder_.path());  // anew, as if another process took it
     return Claim::take(
-        run_, company, steal_after, [](const fs::path& folder) { return fs::exists(folder / "record.json"); },
+        run_, active, steal_after, [](const fs::path& folder) { return fs::exists(folder / "record.json"); },
         holder_);
   }
 
@@ -164,8 +164,8 @@ TEST_F(Claims, ARunThatIsFinishedBetweenTwoLooksIsLeftInItsPlace) {
   const auto look = [&](const fs::path& folder) {
     return folder != run_ && fs::exists(folder / "record.json");
   };
-  const Company company(folder_.path());
-  EXPECT_FALSE(Claim::take(run_, company, seconds(900), look, holder_));
+  const ActiveProcesses active(folder_.path());
+  EXPECT_FALSE(Claim::take(run_, active, seconds(900), look, holder_));
   EXPECT_TRUE(fs::exists(run_ / "record.json"));
   EXPECT_TRUE(left().empty());
 }
@@ -203,27 +203,27 @@ TEST_F(Claims, NothingIsDoneBehindALink) {
 }
 
 TEST_F(Claims, ProcessesOfThisMachineAreCountedWhileTheyLive) {
-  const Company company(folder_.path());
-  EXPECT_EQ(company.others(), 0);
+  const ActiveProcesses active(folder_.path());
+  EXPECT_EQ(active.others(), 0);
   int ready[2];
   ASSERT_EQ(::pipe(ready), 0);
   const pid_t child = ::fork();
   if (child == 0) {
-    const Company other(folder_.path());
+    const ActiveProcesses other(folder_.path());
     if (::write(ready[1], "x", 1) == 1) ::pause();
     ::_exit(1);
   }
   char byte = 0;
   ASSERT_EQ(::read(ready[0], &byte, 1), 1);
-  EXPECT_EQ(company.others(), 1);
+  EXPECT_EQ(active.others(), 1);
   ::kill(child, SIGKILL);
   ::waitpid(child, nullptr, 0);
-  EXPECT_EQ(company.others(), 0);
+  EXPECT_EQ(active.others(), 0);
 }
 
 TEST_F(Claims, TheLastProcessLeavesNothingBehind) {
   {
-    const Company company(folder_.path());
+    const ActiveProcesses active(folder_.path());
     EXPECT_FALSE(fs::is_empty(folder_.path()));
   }
   EXPECT_TRUE(fs::is_empty(folder_.path()));

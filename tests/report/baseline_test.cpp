@@ -1,4 +1,4 @@
-#include "harness/report/baseline.hpp"
+#include "harness/report/report.hpp"
 
 #include <gtest/gtest.h>
 
@@ -19,8 +19,8 @@ const ReportRow& row(const ExperimentReport& report, const std::string& group, c
   throw std::out_of_range(group + " " + strategy);
 }
 
-// Two towers on two ranks: sync makes three quarters of the images, its steps last 10 and 14 ms more, for 20 exchanges;
-// per_tower makes as many as is said.
+// Two towers on two ranks: sync makes three quarters of the images, its steps last 10 and 14 ms more, for 20
+// exchanges; per_tower makes as many as is said.
 std::vector<Record> records_of(const Experiment& experiment, int exchanges = 0) {
   std::vector<Record> records;
   for (const RunSpec& run : experiment.runs) {

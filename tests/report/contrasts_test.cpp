@@ -62,8 +62,9 @@ TEST(Contrasts, CompareCostsOnEachPlacementApart) {
   EXPECT_NEAR(results[2].interval.mean, 10, 1e-9);
 }
 
-// Runs of both strategies that average weights never, every 4 and every 16 steps; where they do, IoU is 0.02 and 0.1 lower and
-// images/s are higher by as many as there are steps between averages. Over sockets all make 20 images/s fewer.
+// Runs of both strategies that average weights never, every 4 and every 16 steps; where they do, IoU is 0.02
+// and 0.1 lower and images/s are higher by as many as there are steps between averages. Over sockets all make
+// 20 images/s fewer.
 struct Averaging {
   Experiment experiment = synthetic_experiment(0);
   std::vector<Record> records;

@@ -21,7 +21,7 @@ ContrastResult result(const std::string& metric, double mean, double half_width,
 std::string evidence(const std::vector<ContrastResult>& results) {
   ExperimentReport report;
   report.contrasts = results;
-  return answer_of(synthetic_experiment(1), report, "no such folder").evidence;
+  return answer_to(synthetic_experiment(1), report, "no such folder").evidence;
 }
 
 TEST(Evidence, TellsSharesInPointsAndCostsInTheirUnit) {

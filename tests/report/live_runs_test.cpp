@@ -7,6 +7,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "harness/store/attempts.hpp"
 #include "harness/store/run_folder.hpp"
 #include "tests/store/synthetic.hpp"
 #include "tests/temporary_folder.hpp"

@@ -1,5 +1,5 @@
 // Where runs lie beside numbers that others have published.
-#include "harness/report/published.hpp"
+#include "harness/report/report.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,12 +1,12 @@
-// Files that end too early, at every byte: what reads them says which one it is, or does without, and never takes a part
-// for the whole.
+// Files that end too early, at every byte: what reads them says which one it is, or does without, and never
+// takes a part for the whole.
 #include <sys/stat.h>
 
 #include <fstream>
 #include <functional>
 #include <iomanip>
 
-#include "harness/store/claim_holder.hpp"
+#include "harness/queue/active_processes.hpp"
 #include "harness/store/inputs.hpp"
 #include "harness/store/tuning_scores.hpp"
 #include "tests/experiment/spec_files.hpp"
@@ -93,7 +93,8 @@ TEST_F(CutFiles, WhatRunsReadLastIsForgotten) {
   EXPECT_EQ(LastInputs(folder_).of(run.resolved), inputs);
 }
 
-// The whole file tells a wrong hash of a file with the right stamp, which is believed; a part of it must not be.
+// The whole file tells a wrong hash of a file with the right stamp, which is believed; a part of it must not
+// be.
 TEST_F(CutFiles, HashesThatAreLostAreComputedAgain) {
   RunSpec run = synthetic_run("sync", 8, 2, 5);
   run.init_from.emplace();

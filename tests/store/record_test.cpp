@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "harness/error.hpp"
+#include "harness/store/attempts.hpp"
 #include "tests/store/synthetic.hpp"
 #include "tests/temporary_folder.hpp"
 

@@ -1,6 +1,4 @@
-// Who has a run, as status says it: claims of this process and of one that died.
-#include "harness/queue/held_runs.hpp"
-
+// Which runs are claimed and by whom, as status says it: claims of this process and of one that died.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -21,13 +19,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class HeldRuns : public ::testing::Test {
+class ClaimedRuns : public ::testing::Test {
  protected:
   std::optional<Claim> take() {
-    const Company company(results_.path());
+    const ActiveProcesses active(results_.path());
     std::string holder;
     return Claim::take(
-        run_, company, std::chrono::seconds(900), [](const fs::path&) { return false; }, holder);
+        run_, active, std::chrono::seconds(900), [](const fs::path&) { return false; }, holder);
   }
   void die_with_the_claim() {
     const pid_t child = ::fork();
@@ -41,7 +39,7 @@ class HeldRuns : public ::testing::Test {
     const std::array<timespec, 2> times = {{{seconds, 0}, {seconds, 0}}};
     ASSERT_EQ(::utimensat(AT_FDCWD, claim_file(run_, number).c_str(), times.data(), 0), 0);
   }
-  Json told() const { return held_runs(results_.path(), "exp").at(0).json(); }
+  Json told() const { return claimed_runs(results_.path(), "exp").at(0).json(); }
   std::string said() const { return status_text({status_of("exp", results_.path())}); }
 
   TemporaryFolder results_;
@@ -52,27 +50,27 @@ bool has(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-TEST_F(HeldRuns, AreNamedWithTheProcessThatHasThem) {
-  EXPECT_TRUE(held_runs(results_.path(), "exp").empty());
+TEST_F(ClaimedRuns, AreNamedWithTheProcessThatHasThem) {
+  EXPECT_TRUE(claimed_runs(results_.path(), "exp").empty());
   auto claim = take();
-  const std::vector<HeldRun> held = held_runs(results_.path(), "exp");
-  ASSERT_EQ(held.size(), 1u);
-  EXPECT_EQ(held[0].run_id, "sync-8x2-seed0");
-  EXPECT_EQ(held[0].placement, "2x4-cpu");
-  EXPECT_FALSE(held[0].died);
-  EXPECT_LT(held[0].quiet_s, 60);
-  EXPECT_EQ(held[0].process.at("pid"), ::getpid());
+  const std::vector<ClaimedRun> claimed = claimed_runs(results_.path(), "exp");
+  ASSERT_EQ(claimed.size(), 1u);
+  EXPECT_EQ(claimed[0].run_id, "sync-8x2-seed0");
+  EXPECT_EQ(claimed[0].placement, "2x4-cpu");
+  EXPECT_FALSE(claimed[0].died);
+  EXPECT_LT(claimed[0].quiet_s, 60);
+  EXPECT_EQ(claimed[0].process.at("pid"), ::getpid());
   EXPECT_TRUE(has(said(), "\nRuns under way:\nexp: sync-8x2-seed0 2x4-cpu: process " +
                               std::to_string(::getpid()) + " on "))
       << said();
   const Json running = status_json({status_of("exp", results_.path())}).at(0).at("running");
   EXPECT_EQ(running.at(0).at("pid"), ::getpid());
   claim->publish(false);
-  EXPECT_TRUE(held_runs(results_.path(), "exp").empty());
+  EXPECT_TRUE(claimed_runs(results_.path(), "exp").empty());
   EXPECT_FALSE(has(said(), "under way")) << said();
 }
 
-TEST_F(HeldRuns, OfAProcessThatDiedSayHowTheyGoOn) {
+TEST_F(ClaimedRuns, OfAProcessThatDiedSayHowTheyGoOn) {
   die_with_the_claim();
   EXPECT_TRUE(has(said(), "which has died: bnlab run takes it over")) << said();
   EXPECT_EQ(told().at("died"), true);
@@ -83,14 +81,14 @@ TEST_F(HeldRuns, OfAProcessThatDiedSayHowTheyGoOn) {
   EXPECT_TRUE(has(said(), "2x4-cpu: attempt 2, process " + std::to_string(::getpid()))) << said();
 }
 
-TEST_F(HeldRuns, AreNotThoseThatEndedJustBeforeTheirProcessDied) {
+TEST_F(ClaimedRuns, AreNotThoseThatEndedJustBeforeTheirProcessDied) {
   die_with_the_claim();
   fs::create_directories(run_);
   write_atomically(run_ / kRecordFile, "{}");
-  EXPECT_TRUE(held_runs(results_.path(), "exp").empty());
+  EXPECT_TRUE(claimed_runs(results_.path(), "exp").empty());
 }
 
-TEST_F(HeldRuns, AreDoubtedWithoutASignOfLifeAndNobodysAfterALostWorld) {
+TEST_F(ClaimedRuns, AreDoubtedWithoutASignOfLifeAndNobodysAfterALostWorld) {
   auto claim = take();
   renewed_at(1, std::time(nullptr) - 1000);
   EXPECT_TRUE(has(said(), "without a sign of life for 100")) << said();
@@ -100,7 +98,7 @@ TEST_F(HeldRuns, AreDoubtedWithoutASignOfLifeAndNobodysAfterALostWorld) {
   renewed_at(1, std::time(nullptr) + 1000);
   EXPECT_EQ(told().at("quiet_s"), 0) << "by a clock that is ahead of this one";
   renewed_at(1, 0);
-  EXPECT_TRUE(held_runs(results_.path(), "exp").empty());
+  EXPECT_TRUE(claimed_runs(results_.path(), "exp").empty());
 }
 
 }  // namespace

@@ -1,10 +1,11 @@
-#include "harness/report/curves.hpp"
+#include "harness/report/cell_results.hpp"
 
 #include <gtest/gtest.h>
 
 #include <fstream>
 
 #include "harness/error.hpp"
+#include "harness/report/report.hpp"
 #include "tests/store/synthetic.hpp"
 #include "tests/temporary_folder.hpp"
 
@@ -84,6 +85,68 @@ TEST(Curves, LeaveOutALastLineThatWasCutOffAndRefuseAnyOther) {
   } catch (const Error& error) {
     EXPECT_NE(std::string(error.what()).find("metrics.jsonl:1: expected a JSON object"), std::string::npos);
   }
+}
+
+Record with_final(const RunSpec& run, const Json& metrics) {
+  RunAccount account = synthetic_account(run, 0.5, 1);
+  account.result["final"] = {{"saved", metrics}};
+  return Record(compose_record(account), "record.json");
+}
+
+TEST(FinalMetrics, AreAllNumbersOfEverySeedUnderTheirPaths) {
+  const Experiment experiment = synthetic_experiment(2);
+  std::vector<Record> records;
+  for (const RunSpec& run : experiment.runs) {
+    const double score = run.seed == 0 ? 0.25 : 0.75;
+    records.push_back(with_final(run, {{"mean_iou", 0.5},
+                                       {"class_iou", {score, nullptr}},
+                                       {"groups", {{"dusk.1", {{"mean_iou", score}}}}}}));
+  }
+  const Json json = report_json(make_report(experiment, records));
+  const Json& saved = json.at("cells").at(0).at("metrics").at("saved");
+  EXPECT_EQ(saved.at("groups/dusk.1/mean_iou").at("n"), 2);
+  EXPECT_DOUBLE_EQ(saved.at("groups/dusk.1/mean_iou").at("mean").get<double>(), 0.5);
+  EXPECT_DOUBLE_EQ(saved.at("class_iou/0").at("seeds").at(1).at("value").get<double>(), 0.75);
+  EXPECT_FALSE(saved.contains("class_iou/1")) << "a class that no label has";
+}
+
+TEST(FinalMetrics, AreNoneOfRunsThatFailed) {
+  Json json = synthetic_record(synthetic_run("sync", 8, 2, 0), 0.5, 1).json();
+  json["outcome"]["status"] = name(Status::diverged);
+  const Record failed(json, "record.json");
+  EXPECT_TRUE(final_metrics_of({&failed}).empty());
+}
+
+Record with_sites(const RunSpec& run, const Json& sites) {
+  RunAccount account = synthetic_account(run, 0.5, 1);
+  account.result["sites"] = sites;
+  return Record(compose_record(account), "record.json");
+}
+
+Json two_sites(double error) {
+  return {{{"name", "first"}, {"channels", 8}, {"saved_mean_error", error}},
+          {{"name", "second"}, {"channels", 8}, {"saved_mean_error", 2 * error}, {"between_sets", 0.5}}};
+}
+
+TEST(SiteNumbers, AreThoseOfEverySeedInTheOrderOfTheNetwork) {
+  const Experiment experiment = synthetic_experiment(2);
+  std::vector<Record> records;
+  for (const RunSpec& run : experiment.runs)
+    records.push_back(with_sites(run, two_sites(run.seed == 0 ? 0.1 : 0.3)));
+  const Json json = report_json(make_report(experiment, records));
+  const Json& sites = json.at("cells").at(0).at("sites");
+  ASSERT_EQ(sites.size(), 2U);
+  EXPECT_EQ(sites[0].at("name"), "first");
+  EXPECT_FALSE(sites[0].contains("between_sets"));
+  EXPECT_EQ(sites[1].at("saved_mean_error").at("n"), 2);
+  EXPECT_DOUBLE_EQ(sites[1].at("saved_mean_error").at("mean").get<double>(), 0.4);
+}
+
+TEST(SiteNumbers, AreNoneWhereRecordsNameTheirSitesAlone) {
+  const Experiment experiment = synthetic_experiment(1);
+  const Record record = synthetic_record(experiment.runs[0], 0.5, 1);
+  EXPECT_TRUE(site_numbers({&record}).empty());
+  EXPECT_TRUE(site_numbers({}).empty());
 }
 
 }  // namespace
