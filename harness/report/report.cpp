@@ -22,8 +22,8 @@ std::optional<double> exchanged(const Record& record, const std::string& what) {
 Scores scores_of(const std::vector<const RunSpec*>& runs, const std::vector<const Record*>& records,
                  const ExperimentReport& report) {
   Scores scores;
-  for (const RunSpec* run : runs) scores.outcomes[run->seed] = kMissing;
-  for (const Record* record : records) scores.outcomes[record->seed()] = name(record->status());
+  for (const RunSpec* run : runs) scores.outcomes[run->seed] = std::nullopt;
+  for (const Record* record : records) scores.outcomes[record->seed()] = record->status();
   for (const std::string& population : report.populations) {
     scores.values[population] = values_by_seed(records, report.headline, population);
   }
@@ -270,7 +270,7 @@ void find_names(const Experiment& experiment, const std::vector<Record>& records
 
 }  // namespace
 
-int Scores::count(const std::string& outcome) const {
+int Scores::count(const std::optional<Status>& outcome) const {
   return static_cast<int>(
       std::ranges::count_if(outcomes, [&](const auto& entry) { return entry.second == outcome; }));
 }
@@ -278,7 +278,7 @@ int Scores::count(const std::string& outcome) const {
 std::map<std::string, int> Scores::failures() const {
   std::map<std::string, int> failures;
   for (const auto& [seed, outcome] : outcomes) {
-    if (outcome != name(Status::ok) && outcome != kMissing) ++failures[outcome];
+    if (outcome && outcome != Status::ok) ++failures[name(*outcome)];
   }
   return failures;
 }

@@ -22,11 +22,11 @@ inline constexpr const char* kMissing = "missing";
 
 // What became of some runs, one per seed.
 struct Scores {
-  std::map<uint64_t, std::string> outcomes;  // seed -> an outcome's name, or kMissing
+  std::map<uint64_t, std::optional<Status>> outcomes;  // by seed; nothing for a run that is missing
   std::map<std::string, SeedValues> values;  // population -> the headline metric of the runs that ended ok
   std::set<uint64_t> stale;                  // the seeds whose runs would answer something else today
 
-  int count(const std::string& outcome) const;
+  int count(const std::optional<Status>& outcome) const;
   std::map<std::string, int> failures() const;  // outcome -> runs, without ok and missing ones
 };
 

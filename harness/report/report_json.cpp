@@ -33,12 +33,12 @@ Json interval_json(const SeedValues& values) {
 Json scores_json(const Scores& scores) {
   Json outcomes = Json::array(), values = Json::object();
   for (const auto& [seed, outcome] : scores.outcomes) {
-    outcomes.push_back({{"seed", seed}, {"outcome", outcome}});
+    outcomes.push_back({{"seed", seed}, {"outcome", outcome ? name(*outcome) : kMissing}});
   }
   for (const auto& [population, by_seed] : scores.values) values[population] = interval_json(by_seed);
   return {{"asked", scores.outcomes.size()},
-          {"ok", scores.count(name(Status::ok))},
-          {"missing", scores.count(kMissing)},
+          {"ok", scores.count(Status::ok)},
+          {"missing", scores.count(std::nullopt)},
           {"failures", Json(scores.failures())},  // outcome -> runs
           {"outcomes", outcomes},
           {"stale_seeds", Json(scores.stale)},

@@ -24,7 +24,7 @@ std::string mean_text(const SeedValues& values, int decimals, double unit = 1) {
 // A rate that may not be claimed is a dash with the reasons.
 std::string rate_text(const ReportRow& row) {
   if (row.claimed_images_per_s()) return fixed(*row.claimed_images_per_s(), 1);
-  if (row.scores.count("ok") == 0 || (!row.emulated && !row.jobs)) return "-";
+  if (row.scores.count(Status::ok) == 0 || (!row.emulated && !row.jobs)) return "-";
   return std::string("- (") + (row.emulated ? "e" : "") + (row.jobs ? "j" : "") + ")";
 }
 
@@ -77,8 +77,8 @@ TextTable cells_table(const ExperimentReport& report) {
     for (const ReportRow& row : cell.rows) {
       std::vector<std::string> texts = cell.cell;
       if (placements) texts.push_back(row.placement);
-      const std::string ok = std::to_string(row.scores.count("ok"));
-      const bool complete = row.scores.count(kMissing) == 0;
+      const std::string ok = std::to_string(row.scores.count(Status::ok));
+      const bool complete = row.scores.count(std::nullopt) == 0;
       texts.push_back((complete ? ok : ok + "/" + std::to_string(row.scores.outcomes.size())) +
                       stale_text(report, row.scores.stale));
       for (const std::string& population : report.populations) {

@@ -19,10 +19,10 @@ namespace fs = std::filesystem;
 constexpr std::chrono::seconds kStealAfter{900};
 
 // What two results of one run have in common: all that neither the machine nor the moment decides.
-Json essence(const Record& record) {
-  Json essence = answer_of(record);
-  essence["fingerprint"] = record.at("code.fingerprint");
-  return essence;
+Json comparable(const Record& record) {
+  Json answer = answer_of(record);
+  answer["fingerprint"] = record.at("code.fingerprint");
+  return answer;
 }
 
 // What a folder's spec asks, but for what changes no result, with what tuning chose; nothing where it keeps
@@ -99,7 +99,7 @@ void choose(const ByPlace& theirs, Keep keep, ByPlace& all, std::set<fs::path>& 
       to_copy.insert(place);
       continue;
     }
-    const std::string differing = differences(essence(other->second), essence(record));
+    const std::string differing = differences(comparable(other->second), comparable(record));
     if (differing.empty()) continue;
     if (keep == Keep::neither) {
       problems.add(other->second.file().string() + " and " + record.file().string() +

@@ -51,7 +51,7 @@ TEST(Report, HasOneRowPerCellOverTheSeeds) {
   ASSERT_EQ(report.cells.size(), 4u);
   EXPECT_EQ(report.cells[0].cell, (std::vector<std::string>{"8x2", "per_tower"}));
   const ReportRow& sync = row(report, "8x2", "sync");
-  EXPECT_EQ(sync.scores.count("ok"), 6);
+  EXPECT_EQ(sync.scores.count(Status::ok), 6);
   const SeedValues& saved = sync.scores.values.at("saved");
   ASSERT_EQ(saved.size(), 6u);
   EXPECT_EQ(saved[1].first, 1u);
@@ -151,9 +151,9 @@ TEST(Report, CountsFailedAndMissingRuns) {
   EXPECT_EQ(report.runs.asked, 8);
   EXPECT_EQ(report.runs.finished, 5);
   EXPECT_EQ(report.runs.failed, 2);
-  EXPECT_EQ(row(report, "8x2", "sync").scores.count("ok"), 0);
-  EXPECT_EQ(row(report, "2x8", "sync").scores.count("ok"), 1);
-  EXPECT_EQ(row(report, "2x8", "sync").scores.count(kMissing), 1);  // interrupted is not finished
+  EXPECT_EQ(row(report, "8x2", "sync").scores.count(Status::ok), 0);
+  EXPECT_EQ(row(report, "2x8", "sync").scores.count(Status::ok), 1);
+  EXPECT_EQ(row(report, "2x8", "sync").scores.count(std::nullopt), 1);  // interrupted is not finished
   EXPECT_EQ(row(report, "8x2", "per_tower").scores.failures(), (std::map<std::string, int>{{"crashed", 1}}));
   EXPECT_EQ(report.contrasts[0].warning, "no pair of finished runs");
   EXPECT_EQ(report.contrasts[0].verdict, Verdict::undecided);
