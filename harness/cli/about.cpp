@@ -4,7 +4,7 @@
 #include <sstream>
 
 #include "harness/mapped.hpp"
-#include "harness/records/text_table.hpp"
+#include "harness/text_table.hpp"
 
 namespace bnlab {
 namespace {

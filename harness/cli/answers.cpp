@@ -1,5 +1,5 @@
 // bnlab answers: what experiments have answered, in one table.
-#include "harness/records/answers.hpp"
+#include "harness/report/answers.hpp"
 
 #include <iostream>
 
@@ -21,7 +21,7 @@ int answers(const AnswersRequest& request) {
     std::string results = request.results;
     const Experiment experiment = load_asked(spec, results);
     const ExperimentReport report = make_report(experiment, list_records(results, experiment.name));
-    all.push_back(answer_of(experiment, report, experiment_folder(results, experiment.name)));
+    all.push_back(answer_to(experiment, report, experiment_folder(results, experiment.name)));
   }
   if (request.into.empty()) {
     std::cout << answers_text(all);

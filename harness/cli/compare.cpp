@@ -5,7 +5,7 @@
 #include "harness/cli/program.hpp"
 #include "harness/cli/results_path.hpp"
 #include "harness/error.hpp"
-#include "harness/records/comparison.hpp"
+#include "harness/report/comparison.hpp"
 
 namespace bnlab {
 namespace {

@@ -5,7 +5,7 @@
 #include "harness/cli/program.hpp"
 #include "harness/cli/results_path.hpp"
 #include "harness/printable.hpp"
-#include "harness/records/confirming.hpp"
+#include "harness/store/confirming.hpp"
 
 namespace bnlab {
 namespace {

@@ -13,10 +13,10 @@
 #include "harness/error.hpp"
 #include "harness/launch/placing.hpp"
 #include "harness/mapped.hpp"
-#include "harness/records/code_version.hpp"
-#include "harness/records/environment.hpp"
-#include "harness/records/record.hpp"
-#include "harness/records/text_table.hpp"
+#include "harness/store/code_version.hpp"
+#include "harness/store/environment.hpp"
+#include "harness/store/record.hpp"
+#include "harness/text_table.hpp"
 #include "harness/training/rank.hpp"
 
 namespace bnlab {

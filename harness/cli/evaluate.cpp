@@ -4,7 +4,7 @@
 #include "harness/cli/options.hpp"
 #include "harness/cli/program.hpp"
 #include "harness/cli/weights.hpp"
-#include "harness/records/text_table.hpp"
+#include "harness/text_table.hpp"
 #include "harness/training/evaluate.hpp"
 
 namespace bnlab {

@@ -12,7 +12,7 @@
 #include "harness/counting/step_cost.hpp"
 #include "harness/error.hpp"
 #include "harness/experiment/spec.hpp"
-#include "harness/records/text_table.hpp"
+#include "harness/text_table.hpp"
 
 namespace bnlab {
 namespace {

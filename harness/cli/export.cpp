@@ -6,7 +6,7 @@
 #include "harness/cli/program.hpp"
 #include "harness/cli/results_path.hpp"
 #include "harness/error.hpp"
-#include "harness/records/event_file.hpp"
+#include "harness/transfer/event_file.hpp"
 
 namespace bnlab {
 namespace {

@@ -9,7 +9,7 @@
 #include "harness/error.hpp"
 #include "harness/experiment/spec.hpp"
 #include "harness/mapped.hpp"
-#include "harness/records/run_folder.hpp"
+#include "harness/store/run_folder.hpp"
 
 namespace bnlab {
 namespace {

@@ -7,7 +7,7 @@
 #include "harness/cli/program.hpp"
 #include "harness/components/registry.hpp"
 #include "harness/mapped.hpp"
-#include "harness/records/report.hpp"
+#include "harness/report/report.hpp"
 
 namespace bnlab {
 namespace {

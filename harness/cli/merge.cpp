@@ -6,7 +6,7 @@
 #include "harness/cli/results_path.hpp"
 #include "harness/mapped.hpp"
 #include "harness/printable.hpp"
-#include "harness/records/merging.hpp"
+#include "harness/transfer/merging.hpp"
 
 namespace bnlab {
 namespace {

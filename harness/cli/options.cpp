@@ -11,8 +11,9 @@
 #include "harness/components/registry.hpp"
 #include "harness/error.hpp"
 #include "harness/experiment/mistakes.hpp"
-#include "harness/records/run_folder.hpp"
-#include "harness/records/tuning_scores.hpp"
+#include "harness/store/attempts.hpp"
+#include "harness/store/run_folder.hpp"
+#include "harness/store/tuning_scores.hpp"
 
 namespace bnlab {
 namespace {

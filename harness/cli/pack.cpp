@@ -6,8 +6,8 @@
 #include "harness/cli/results_path.hpp"
 #include "harness/error.hpp"
 #include "harness/printable.hpp"
-#include "harness/records/packing.hpp"
-#include "harness/records/run_folder.hpp"
+#include "harness/store/run_folder.hpp"
+#include "harness/transfer/packing.hpp"
 
 namespace bnlab {
 namespace {

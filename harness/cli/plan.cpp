@@ -16,9 +16,9 @@
 #include "harness/launch/selection.hpp"
 #include "harness/launch/survey.hpp"
 #include "harness/mapped.hpp"
-#include "harness/records/cell_records.hpp"
-#include "harness/records/disk_need.hpp"
-#include "harness/records/text_table.hpp"
+#include "harness/queue/disk_need.hpp"
+#include "harness/report/cells.hpp"
+#include "harness/text_table.hpp"
 #include "harness/training/rank.hpp"
 
 namespace bnlab {

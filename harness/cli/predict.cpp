@@ -7,7 +7,7 @@
 #include "harness/cli/program.hpp"
 #include "harness/cli/weights.hpp"
 #include "harness/error.hpp"
-#include "harness/records/run_folder.hpp"
+#include "harness/store/run_folder.hpp"
 #include "harness/tasks/images/write_png.hpp"
 #include "harness/training/predict.hpp"
 

@@ -1,5 +1,5 @@
 // bnlab report: the table of an experiment over its seeds.
-#include "harness/records/report.hpp"
+#include "harness/report/report.hpp"
 
 #include <iostream>
 

@@ -7,7 +7,7 @@
 #include "harness/cli/program.hpp"
 #include "harness/experiment/tuning.hpp"
 #include "harness/launch/tune.hpp"
-#include "harness/records/report.hpp"
+#include "harness/report/report.hpp"
 
 namespace bnlab {
 namespace {

@@ -6,8 +6,9 @@
 #include "harness/cli/program.hpp"
 #include "harness/error.hpp"
 #include "harness/mapped.hpp"
-#include "harness/records/run_folder.hpp"
-#include "harness/records/status.hpp"
+#include "harness/report/status.hpp"
+#include "harness/store/attempts.hpp"
+#include "harness/store/run_folder.hpp"
 
 namespace bnlab {
 namespace {

@@ -11,7 +11,7 @@
 #include "harness/cli/options.hpp"
 #include "harness/cli/program.hpp"
 #include "harness/mapped.hpp"
-#include "harness/records/text_table.hpp"
+#include "harness/text_table.hpp"
 
 namespace bnlab {
 namespace {

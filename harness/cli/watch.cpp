@@ -13,9 +13,9 @@
 #include "harness/cli/results_path.hpp"
 #include "harness/error.hpp"
 #include "harness/mapped.hpp"
-#include "harness/records/attempts.hpp"
-#include "harness/records/live_runs.hpp"
-#include "harness/records/run_folder.hpp"
+#include "harness/report/live_runs.hpp"
+#include "harness/store/attempts.hpp"
+#include "harness/store/run_folder.hpp"
 
 namespace bnlab {
 namespace {

@@ -6,7 +6,7 @@
 #include "harness/error.hpp"
 #include "harness/launch/placing.hpp"
 #include "harness/population.hpp"
-#include "harness/records/record.hpp"
+#include "harness/store/record.hpp"
 
 namespace bnlab {
 namespace {

@@ -6,8 +6,8 @@
 #include "harness/error.hpp"
 #include "harness/launch/survey.hpp"
 #include "harness/printable.hpp"
-#include "harness/records/attempts.hpp"
-#include "harness/records/environment.hpp"
+#include "harness/store/attempts.hpp"
+#include "harness/store/environment.hpp"
 #include "harness/training/rank.hpp"
 
 namespace bnlab {

@@ -10,9 +10,9 @@
 #include "harness/launch/launch.hpp"
 #include "harness/launch/placing.hpp"
 #include "harness/launch/progress.hpp"
-#include "harness/records/claims.hpp"
-#include "harness/records/company.hpp"
-#include "harness/records/record.hpp"
+#include "harness/queue/active_processes.hpp"
+#include "harness/queue/claims.hpp"
+#include "harness/store/record.hpp"
 
 namespace bnlab {
 
@@ -58,8 +58,8 @@ class Books {
   const std::string launcher_;
   Progress progress_;
   Json environment_;
-  std::optional<Company> company_;      // where there are runs
-  std::map<std::string, Held> claims_;  // of the runs under way, by their folder
+  std::optional<ActiveProcesses> company_;  // where there are runs
+  std::map<std::string, Held> claims_;      // of the runs under way, by their folder
 };
 
 }  // namespace bnlab

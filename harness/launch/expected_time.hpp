@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "harness/launch/placing.hpp"
-#include "harness/records/record.hpp"
+#include "harness/store/record.hpp"
 
 namespace bnlab {
 

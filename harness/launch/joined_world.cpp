@@ -17,8 +17,8 @@
 #include "harness/launch/survey.hpp"
 #include "harness/launch/world_fit.hpp"
 #include "harness/mapped.hpp"
-#include "harness/records/attempts.hpp"
-#include "harness/records/code_version.hpp"
+#include "harness/store/attempts.hpp"
+#include "harness/store/code_version.hpp"
 
 namespace bnlab {
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "harness/launch/process.hpp"
-#include "harness/records/record.hpp"
+#include "harness/store/record.hpp"
 #include "harness/training/rank.hpp"
 
 namespace bnlab {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "harness/experiment/spec.hpp"
-#include "harness/records/record.hpp"
+#include "harness/store/record.hpp"
 
 namespace bnlab {
 

@@ -7,7 +7,7 @@
 
 #include "harness/cores.hpp"
 #include "harness/launch/launch.hpp"
-#include "harness/records/run_folder.hpp"
+#include "harness/store/run_folder.hpp"
 
 namespace bnlab {
 
@@ -20,7 +20,7 @@ struct PlacedRun {
   std::vector<std::string> notes;  // for the record
   bool afresh = false;             // start from the beginning, whatever checkpoints there are
   std::string seen = {};           // when the finished record that is there was begun; empty: none is there
-  Json inputs = {};  // what the run reads (harness/records/inputs.hpp); null until somebody looked
+  Json inputs = {};  // what the run reads (harness/store/inputs.hpp); null until somebody looked
 };
 
 // The GPUs of this machine, for runs side by side.

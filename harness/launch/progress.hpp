@@ -9,7 +9,7 @@
 #include <string>
 
 #include "harness/experiment/spec.hpp"
-#include "harness/records/record.hpp"
+#include "harness/store/record.hpp"
 
 namespace bnlab {
 

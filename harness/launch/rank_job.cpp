@@ -9,8 +9,8 @@
 
 #include "harness/error.hpp"
 #include "harness/launch/environment_world.hpp"
-#include "harness/records/record.hpp"
-#include "harness/records/run_folder.hpp"
+#include "harness/store/record.hpp"
+#include "harness/store/run_folder.hpp"
 
 namespace bnlab {
 namespace {

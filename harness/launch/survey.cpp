@@ -6,13 +6,13 @@
 
 #include "harness/error.hpp"
 #include "harness/mapped.hpp"
-#include "harness/records/attempts.hpp"
-#include "harness/records/claims.hpp"
-#include "harness/records/company.hpp"
-#include "harness/records/confirming.hpp"
-#include "harness/records/disk_need.hpp"
-#include "harness/records/inputs.hpp"
-#include "harness/records/text_table.hpp"
+#include "harness/queue/active_processes.hpp"
+#include "harness/queue/claims.hpp"
+#include "harness/queue/disk_need.hpp"
+#include "harness/store/attempts.hpp"
+#include "harness/store/confirming.hpp"
+#include "harness/store/inputs.hpp"
+#include "harness/text_table.hpp"
 
 namespace bnlab {
 namespace {
@@ -77,7 +77,7 @@ Standing standing_of(const PlacedRun& run, const std::vector<std::string>& redo,
 // A process that is killed after it has published a run, and before it removes its claim, leaves the claim. To take the claim
 // of a finished run clears up after it, once its process is dead, or has been silent for so long that anybody may take it.
 void remove_dead_claims(const std::vector<PlacedRun>& finished, const LaunchOptions& options) {
-  std::optional<Company> company;
+  std::optional<ActiveProcesses> company;
   for (const PlacedRun& run : finished) {
     if (claims_of(run.folder).empty()) continue;
     // run.seen is empty here, so that any finished record counts.

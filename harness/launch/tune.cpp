@@ -7,8 +7,8 @@
 
 #include "harness/launch/environment_world.hpp"
 #include "harness/mapped.hpp"
-#include "harness/records/text_table.hpp"
-#include "harness/records/tuning_scores.hpp"
+#include "harness/store/tuning_scores.hpp"
+#include "harness/text_table.hpp"
 
 namespace bnlab {
 namespace {

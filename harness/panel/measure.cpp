@@ -15,7 +15,7 @@
 #include "harness/error.hpp"
 #include "harness/experiment/dotted.hpp"
 #include "harness/panel/made_files.hpp"
-#include "harness/records/run_folder.hpp"
+#include "harness/store/run_folder.hpp"
 #include "harness/training/rank.hpp"
 #include "harness/training/safetensors.hpp"
 

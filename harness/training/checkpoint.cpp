@@ -12,9 +12,10 @@
 #include <xxhash.h>
 
 #include "harness/error.hpp"
-#include "harness/records/attempts.hpp"
 #include "harness/numerics/panel.hpp"
-#include "harness/records/run_folder.hpp"
+#include "harness/store/attempts.hpp"
+#include "harness/store/differences.hpp"
+#include "harness/store/run_folder.hpp"
 #include "harness/training/held_state.hpp"
 
 namespace bnlab {
@@ -86,31 +87,6 @@ std::vector<fs::path> files_in(const std::string& folder) {
   return files;
 }
 
-// "spec.optimizer.lr is 0.1 there and 0.2 here"
-std::string differences(const Json& there, const Json& here) {
-  const Json before = there.flatten(), now = here.flatten();
-  std::string all;
-  const auto add = [&](const std::string& pointer) {
-    std::string key = pointer.substr(1);
-    std::ranges::replace(key, '/', '.');
-    const auto text = [&](const Json& values) {
-      return values.contains(pointer) ? values.at(pointer).dump() : "absent";
-    };
-    all += (all.empty() ? "" : ", ") + key + " is " + text(before) + " there and " + text(now) + " here";
-  };
-  for (const auto& [pointer, value] : now.items()) {
-    if (!before.contains(pointer) || before.at(pointer) != value) {
-      add(pointer);
-    }
-  }
-  for (const auto& entry : before.items()) {
-    if (!now.contains(entry.key())) {
-      add(entry.key());
-    }
-  }
-  return all;
-}
-
 Json identity(const RunSpec& spec, const Json& inputs) {
   Json deciding = spec.resolved;
   for (const auto& [key, value] : spec.resolved.items()) {
@@ -165,7 +141,8 @@ std::string Checkpoints::newest(const std::string& run_dir) {
       continue;
     }
     const Json metadata = Json::parse(parse_safetensors(bytes, file.string()).metadata.at(kMetadata));
-    if (const std::string differing = differences(metadata.at("run"), run_); !differing.empty()) {
+    const std::string differing = differences(metadata.at("run"), run_, " there", " here");
+    if (!differing.empty()) {
       throw Error(Error::Kind::refused,
                   in_its_folder(file) + " belongs to another run: " + differing +
                       "; go on with those, or start from the beginning with --redo and the id of the run");

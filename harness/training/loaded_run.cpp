@@ -5,7 +5,7 @@
 #include "harness/components/parameters.hpp"
 #include "harness/error.hpp"
 #include "harness/population.hpp"
-#include "harness/records/run_folder.hpp"
+#include "harness/store/run_folder.hpp"
 #include "harness/training/safetensors.hpp"
 
 namespace bnlab {

@@ -16,7 +16,7 @@
 
 #include "harness/communicator/world.hpp"
 #include "harness/error.hpp"
-#include "harness/records/run_folder.hpp"
+#include "harness/store/run_folder.hpp"
 #include "harness/strategy.hpp"
 #include "harness/tf32.hpp"
 #include "harness/training/checkpoint.hpp"

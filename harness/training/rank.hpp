@@ -18,7 +18,7 @@ struct RankJob {
   RunSpec spec;
   Rendezvous rendezvous;
   std::string device = "cpu";  // or "cuda"
-  Json inputs;                 // what the run reads, by content (records/inputs.hpp); null: not known
+  Json inputs;                 // what the run reads, by content (store/inputs.hpp); null: not known
   std::string data_dir;        // of --data or BNLAB_DATA; empty if neither is given
   std::string run_dir;  // exists; rank 0 writes metrics.jsonl (flushed line by line) and weights.safetensors
   int threads = 1;      // intra-op threads of this rank

@@ -10,7 +10,7 @@
 
 #include "harness/components/parameters.hpp"
 #include "harness/error.hpp"
-#include "harness/records/run_folder.hpp"
+#include "harness/store/run_folder.hpp"
 #include "harness/training/bounded_json.hpp"
 
 namespace bnlab {

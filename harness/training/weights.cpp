@@ -13,7 +13,7 @@
 #include "harness/components/parameters.hpp"
 #include "harness/error.hpp"
 #include "harness/mapped.hpp"
-#include "harness/records/run_folder.hpp"
+#include "harness/store/run_folder.hpp"
 #include "harness/training/evaluator.hpp"
 #include "harness/training/safetensors.hpp"
 

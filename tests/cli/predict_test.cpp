@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "harness/cli/program.hpp"
-#include "harness/records/run_folder.hpp"
+#include "harness/store/run_folder.hpp"
 #include "tests/launch/scratch.hpp"
 
 namespace bnlab {

@@ -4,8 +4,8 @@
 #include <fstream>
 
 #include "harness/json.hpp"
-#include "harness/records/attempts.hpp"
-#include "harness/records/tuning_scores.hpp"
+#include "harness/store/attempts.hpp"
+#include "harness/store/tuning_scores.hpp"
 #include "tests/cli/on_results.hpp"
 
 namespace bnlab {

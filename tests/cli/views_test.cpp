@@ -5,7 +5,7 @@
 #include <fstream>
 
 #include "harness/json.hpp"
-#include "harness/records/run_folder.hpp"
+#include "harness/store/run_folder.hpp"
 #include "tests/cli/called.hpp"
 #include "tests/launch/scratch.hpp"
 

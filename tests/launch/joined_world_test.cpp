@@ -8,7 +8,7 @@
 #include "harness/error.hpp"
 #include "harness/launch/environment_world.hpp"
 #include "harness/launch/launch.hpp"
-#include "harness/records/attempts.hpp"
+#include "harness/store/attempts.hpp"
 #include "tests/launch/scratch.hpp"
 
 namespace bnlab {

@@ -4,7 +4,7 @@
 
 #include <fstream>
 
-#include "harness/records/run_folder.hpp"
+#include "harness/store/run_folder.hpp"
 #include "tests/launch/scratch.hpp"
 
 namespace bnlab {

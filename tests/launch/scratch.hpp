@@ -8,8 +8,8 @@
 #include <string>
 
 #include "harness/launch/launch.hpp"
-#include "harness/records/attempts.hpp"
-#include "harness/records/record.hpp"
+#include "harness/store/attempts.hpp"
+#include "harness/store/record.hpp"
 
 namespace bnlab::test {
 

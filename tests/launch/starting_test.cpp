@@ -6,7 +6,7 @@
 
 #include "harness/error.hpp"
 #include "harness/launch/process.hpp"
-#include "harness/records/attempts.hpp"
+#include "harness/store/attempts.hpp"
 #include "tests/launch/scratch.hpp"
 
 namespace bnlab {

@@ -8,7 +8,7 @@
 #include "harness/training/precision.hpp"
 #include "tests/models/built_network.hpp"
 #include "tests/models/small_models.hpp"
-#include "tests/records/temporary_folder.hpp"
+#include "tests/temporary_folder.hpp"
 #include "tests/training/training_runs.hpp"
 
 #ifdef BNLAB_WITH_IMAGES

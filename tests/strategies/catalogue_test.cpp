@@ -7,7 +7,7 @@
 #include "harness/cli/about.hpp"
 #include "harness/cli/program.hpp"
 #include "harness/components/registry.hpp"
-#include "harness/records/report.hpp"
+#include "harness/report/report.hpp"
 
 namespace bnlab {
 namespace {

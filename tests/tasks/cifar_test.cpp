@@ -6,8 +6,8 @@
 #include <set>
 
 #include "harness/error.hpp"
-#include "tests/records/temporary_folder.hpp"
 #include "tests/tasks/make_task.hpp"
+#include "tests/temporary_folder.hpp"
 
 namespace bnlab {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "harness/communicator/world.hpp"
 #include "harness/components/registry.hpp"
-#include "harness/records/run_folder.hpp"
+#include "harness/store/run_folder.hpp"
 #include "tests/training/training_runs.hpp"
 
 namespace bnlab {

@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "harness/communicator/loopback_socket.hpp"
-#include "harness/records/run_folder.hpp"
+#include "harness/store/run_folder.hpp"
 #include "harness/training/safetensors.hpp"
 #include "tests/training/training_runs.hpp"
 

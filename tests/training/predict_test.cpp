@@ -2,7 +2,7 @@
 #include "harness/training/predict.hpp"
 
 #include "harness/error.hpp"
-#include "harness/records/run_folder.hpp"
+#include "harness/store/run_folder.hpp"
 #include "tests/training/training_runs.hpp"
 
 namespace bnlab {

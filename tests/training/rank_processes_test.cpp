@@ -7,7 +7,7 @@
 #include <iterator>
 
 #include "harness/communicator/loopback_socket.hpp"
-#include "harness/records/run_folder.hpp"
+#include "harness/store/run_folder.hpp"
 #include "harness/training/safetensors.hpp"
 #include "tests/training/training_runs.hpp"
 

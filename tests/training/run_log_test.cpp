@@ -4,7 +4,7 @@
 #include <iterator>
 
 #include "harness/error.hpp"
-#include "harness/records/run_folder.hpp"
+#include "harness/store/run_folder.hpp"
 #include "tests/training/training_runs.hpp"
 
 namespace bnlab {

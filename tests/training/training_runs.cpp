@@ -8,7 +8,7 @@
 
 #include "harness/communicator/loopback_socket.hpp"
 #include "harness/communicator/thread_ranks.hpp"
-#include "harness/records/run_folder.hpp"
+#include "harness/store/run_folder.hpp"
 #include "harness/training/safetensors.hpp"
 
 namespace bnlab {

@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "harness/error.hpp"
-#include "harness/records/run_folder.hpp"
+#include "harness/store/run_folder.hpp"
 #include "harness/training/safetensors.hpp"
 #include "tests/models/built_network.hpp"
 #include "tests/training/training_runs.hpp"

@@ -1,0 +1,107 @@
+#include "harness/queue/active_processes.hpp"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <fstream>
+
+#include "harness/error.hpp"
+#include "harness/store/record.hpp"
+#include "harness/store/run_folder.hpp"
+#include "harness/store/this_process.hpp"
+
+namespace bnlab {
+
+namespace fs = std::filesystem;
+
+std::string this_holder() {
+  const char* job = std::getenv("SLURM_JOB_ID");
+  return Json{{"host", this_host()},
+              {"machine", this_machine()},
+              {"pid", static_cast<long>(::getpid())},
+              {"started", process_start(::getpid())},
+              {"job", job == nullptr ? "" : job},
+              {"since", now_utc()}}
+      .dump();
+}
+
+ClaimHolder::ClaimHolder(const fs::path& file) : line_(Json::object()) {
+  std::ifstream in(file);
+  const Json line = Json::parse(in, nullptr, /*allow_exceptions=*/false);
+  if (line.is_object()) {
+    line_ = line;
+  }
+}
+
+std::string ClaimHolder::name() const {
+  const std::string job = line_.value("job", "");
+  return "process " + std::to_string(line_.value("pid", 0L)) + " on " + line_.value("host", "a machine") +
+         (job.empty() ? "" : " (job " + job + ")") + " since " + line_.value("since", "just now");
+}
+
+Json ClaimHolder::json() const {
+  Json told = Json::object();
+  for (const char* key : {"host", "pid", "job", "since"}) {
+    told[key] = line_.value(key, Json());
+  }
+  return told;
+}
+
+bool ClaimHolder::is_on_this_machine() const {
+  return line_.value("machine", "") == this_machine();
+}
+
+bool ClaimHolder::has_died() const {
+  const long process = line_.value("pid", 0L);
+  const bool is_of_another_user =
+      ::kill(static_cast<pid_t>(process), 0) != 0 && errno == EPERM;  // perhaps hidden
+  return is_on_this_machine() && !is_of_another_user && process_start(process) != line_.value("started", "");
+}
+
+ActiveProcesses::ActiveProcesses(const fs::path& results)
+    : file_(results / ".running" / this_process()), text_(this_holder()) {
+  constexpr int kMostTries = 10;  // the last of the others may remove the folder between two lines
+  for (int tries = 1;; ++tries) {
+    std::error_code problem;
+    fs::create_directories(file_.parent_path(), problem);
+    if (problem == std::errc::permission_denied ||
+        (::access(file_.parent_path().c_str(), W_OK) != 0 && errno == EACCES)) {
+      throw Error(
+          Error::Kind::environment,
+          file_.parent_path().string() +
+              ": permission denied; users who share a results folder need a group of their own for it, "
+              "the group's right to write, and umask 002");
+    }
+    try {
+      write_atomically(file_, text_ + "\n");
+      return;
+    } catch (const Error&) {
+      if (tries == kMostTries) throw;
+    }
+  }
+}
+
+ActiveProcesses::~ActiveProcesses() {
+  ::unlink(file_.c_str());
+  ::rmdir(file_.parent_path().c_str());  // stays while others are in it
+}
+
+int ActiveProcesses::others() const {
+  int live = 0;
+  std::error_code none;
+  for (const auto& entry : fs::directory_iterator(file_.parent_path(), none)) {
+    const ClaimHolder holder(entry.path());
+    if (entry.path() != file_ && holder.is_on_this_machine()) {
+      if (holder.has_died()) {
+        ::unlink(entry.path().c_str());
+      } else {
+        ++live;
+      }
+    }
+  }
+  return live;
+}
+
+}  // namespace bnlab

@@ -1,0 +1,115 @@
+#include "harness/report/answers.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <sstream>
+
+#include "harness/components/task_files.hpp"
+
+namespace bnlab {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kMark = "**Answer.**";
+
+std::string answer_in(const fs::path& findings) {
+  if (!fs::exists(findings)) return "open";
+  std::istringstream lines(read_text(findings));
+  std::string answer;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with(kMark)) {
+      answer = line.substr(line.find_first_not_of(' ', std::string(kMark).size()));
+    } else if (!answer.empty() && line.empty()) {
+      break;
+    } else if (!answer.empty()) {
+      answer += " " + line;
+    }
+  }
+  return answer.empty() ? "open" : answer;
+}
+
+// What the heading of the page asks, "# NAME: title", with a capital; without a page the question.
+std::string title_in(const fs::path& page, const std::string& question) {
+  if (!fs::exists(page)) return question;
+  const std::string text = read_text(page), heading = text.substr(0, text.find('\n'));
+  const size_t colon = heading.find(": ");
+  if (!heading.starts_with("# ") || colon == std::string::npos) return question;
+  std::string title = heading.substr(colon + 2);
+  if (!title.empty()) title[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(title[0])));
+  return title;
+}
+
+// "synthetic images", or the data set's name.
+std::string data_of(const Experiment& experiment) {
+  std::vector<std::string> names;
+  for (const RunSpec& run : experiment.runs) {
+    const std::string name = reads_files(run.task) ? run.task.at("name").get<std::string>() : "synthetic";
+    if (std::ranges::find(names, name) == names.end()) names.push_back(name);
+  }
+  return joined(names);
+}
+
+// "6.3 ± 1.6": mean and half-width.
+std::string plus_minus_text(const Interval& interval, double factor, int decimals) {
+  const std::string mean = fixed(factor * interval.mean, decimals);
+  return interval.n < 2 ? mean : mean + " \u00b1 " + fixed(factor * interval.half_width, decimals);
+}
+
+// "per_tower", and under other statistics than its saved ones "per_tower precise".
+std::string with_population(const std::string& side, const std::string& population) {
+  return population == "saved" ? side : side + " " + population;
+}
+
+// Shares are told in points, costs in their unit.
+std::string contrast_sentence(const ContrastResult& result) {
+  const Contrast& contrast = result.contrast;
+  const bool cost = is_cost(contrast.metric);
+  const auto [side, above] = side_names(contrast);
+  std::string text = with_population(side, contrast.population) + " - " +
+                     with_population(above, contrast.population_above());
+  if (result.group != "all") text += " at " + result.group;
+  const double factor = cost ? 1 : 100;
+  text += ": " + plus_minus_text(result.interval, factor, cost ? 3 : 1) + (cost ? " " : " points of ") +
+          contrast.metric + ", " + name(result.verdict);
+  if (result.verdict != Verdict::equal) return text;
+  return text + " within " + significant(factor * *contrast.equivalence_margin, 3) + (cost ? "" : " points");
+}
+
+std::string evidence_of(const Experiment& experiment, const ExperimentReport& report) {
+  if (report.contrasts.empty()) return "nothing declared";
+  const ContrastResult& first = report.contrasts.front();
+  if (first.interval.n == 0) return "no runs yet";
+  const size_t all = report.contrasts.size();
+  return contrast_sentence(first) + " (n = " + std::to_string(first.interval.n) + "; " + data_of(experiment) +
+         (all > 1 ? "; of " + std::to_string(all) + " comparisons " + verdicts_text(report.contrasts) : "") +
+         ")";
+}
+
+}  // namespace
+
+Answer answer_to(const Experiment& experiment, const ExperimentReport& report, const fs::path& folder) {
+  return {experiment.question, title_in(folder / "README.md", experiment.question),
+          answer_in(folder / "findings.md"), evidence_of(experiment, report), folder.string()};
+}
+
+std::string answers_markdown(const std::vector<Answer>& answers, const fs::path& from) {
+  std::string text = "| question | answer | evidence |\n|---|---|---|\n";
+  for (const Answer& answer : answers) {
+    const std::string page = (fs::proximate(answer.folder, from) / "README.md").generic_string();
+    text += "| [" + markdown_escape(answer.title) + "](" + page + ") | " + answer.answer + " | " +
+            markdown_escape(answer.evidence) + " |\n";
+  }
+  return text;
+}
+
+std::string answers_text(const std::vector<Answer>& answers) {
+  std::string text;
+  for (const Answer& answer : answers) {
+    text += wrapped(answer.question) + wrapped(answer.answer, 2) + wrapped(answer.evidence, 2) +
+            wrapped(answer.folder, 2) + "\n";
+  }
+  return text;
+}
+
+}  // namespace bnlab

@@ -1,0 +1,31 @@
+// The answers that experiments have given, a row for each: the question, the answer in words, the evidence
+// for it, the page.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "harness/report/report.hpp"
+#include "harness/text_table.hpp"
+
+namespace bnlab {
+
+struct Answer {
+  std::string question;
+  std::string title;     // of the page, which asks the question shortly; the question where there is none
+  std::string answer;    // people's own words; "open" where they have not written any
+  std::string evidence;  // of the first contrast that the spec declares, and how all came out
+  std::string folder;    // of the results
+};
+
+// The sentence stands in `findings.md` of the experiment's folder, in the paragraph that begins with
+// "**Answer.**".
+Answer answer_to(const Experiment& experiment, const ExperimentReport& report,
+                 const std::filesystem::path& folder);
+
+// Markdown with a link to each page. Paths are as seen from `from`, the folder of the document.
+std::string answers_markdown(const std::vector<Answer>& answers, const std::filesystem::path& from);
+std::string answers_text(const std::vector<Answer>& answers);
+
+}  // namespace bnlab

@@ -1,0 +1,320 @@
+#include "harness/report/comparison.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <functional>
+
+#include "harness/error.hpp"
+#include "harness/report/cells.hpp"
+#include "harness/report/status.hpp"
+
+namespace bnlab {
+namespace {
+
+void add_facts(const Json& value, const std::string& key, Facts& facts) {
+  if (!value.is_object()) {
+    facts[key].insert(value.is_string() ? value.get<std::string>() : value.dump());
+    return;
+  }
+  for (const auto& [name, entry] : value.items()) {
+    add_facts(entry, key.empty() ? name : key + "." + name, facts);
+  }
+}
+
+// What a run is paired by: the keys of its spec that change results, each with its value, and its placement.
+using RunIdentity = std::map<std::string, std::string>;
+
+struct RunPair {
+  const Record* a;
+  const Record* b;
+  RunIdentity common;  // without the keys in which the folders differ as a whole
+};
+
+// Which runs of two folders belong together, and in what the folders differ as a whole. Borrows from the
+// records.
+struct Pairing {
+  std::vector<DifferingKey> spec;         // keys with one value in all of A and another in all of B
+  std::vector<DifferingKey> environment;  // machine, versions, revision of the code
+  std::vector<RunPair> pairs;             // in the order of A
+  int runs_a = 0, runs_b = 0;             // finished ones
+};
+
+constexpr const char* kPlacementKey = "placement";
+
+std::string identity_text(const std::string& key, const Json& value) {
+  const std::string family = family_at(key), name = value.is_object() ? value.value("name", "") : "";
+  if (find_registered(family, name) != nullptr) return label(value, family);
+  if (!name.empty() && value.size() == 1) return name;
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+// With the defaults of this program filled in, so that a key that one record lacks is no difference; a spec
+// that this program cannot read stays as it is.
+Json complete_spec(const Record& record) {
+  try {
+    return read_resolved(record.at("spec")).resolved;
+  } catch (const Error&) {
+    return record.at("spec");
+  }
+}
+
+RunIdentity identity_of(const Record& record) {
+  RunIdentity identity;
+  const Json spec = complete_spec(record);
+  for (const auto& [key, value] : spec.items()) {
+    if (changes_result(key)) identity[key] = identity_text(key, value);
+  }
+  identity[kPlacementKey] = record.placement();
+  return identity;
+}
+
+struct Side {
+  std::vector<const Record*> records;
+  std::vector<RunIdentity> identities;
+
+  explicit Side(const std::vector<Record>& all) {
+    for (const Record& record : all) {
+      if (!record.finished()) continue;
+      records.push_back(&record);
+      identities.push_back(identity_of(record));
+    }
+  }
+  std::set<std::string> values(const std::string& key) const {
+    std::set<std::string> found;
+    for (const RunIdentity& identity : identities) {
+      const auto entry = identity.find(key);
+      found.insert(entry == identity.end() ? "none" : entry->second);
+    }
+    return found;
+  }
+};
+
+std::set<std::string> all_keys(const Side& a, const Side& b) {
+  std::set<std::string> keys;
+  for (const Side* side : {&a, &b}) {
+    for (const RunIdentity& identity : side->identities) {
+      for (const auto& [key, value] : identity) keys.insert(key);
+    }
+  }
+  return keys;
+}
+
+// Keys that have one value in all of A and another in all of B. Seeds are never exchanged for each other.
+std::vector<DifferingKey> differing_keys(const Side& a, const Side& b) {
+  std::vector<DifferingKey> differing;
+  for (const std::string& key : all_keys(a, b)) {
+    DifferingKey compared{key, a.values(key), b.values(key)};
+    const bool constant = compared.a.size() == 1 && compared.b.size() == 1;
+    if (key != "seed" && constant && compared.a != compared.b) differing.push_back(std::move(compared));
+  }
+  return differing;
+}
+
+std::vector<RunPair> pairs_of(const Side& a, const Side& b, const std::vector<DifferingKey>& differing) {
+  const auto common = [&](RunIdentity identity) {
+    for (const DifferingKey& key : differing) identity.erase(key.key);
+    return identity;
+  };
+  std::map<RunIdentity, const Record*> partners;
+  for (size_t i = 0; i < b.records.size(); ++i) partners[common(b.identities[i])] = b.records[i];
+  std::vector<RunPair> pairs;
+  for (size_t i = 0; i < a.records.size(); ++i) {
+    const RunIdentity identity = common(a.identities[i]);
+    if (const auto found = partners.find(identity); found != partners.end()) {
+      pairs.push_back({a.records[i], found->second, identity});
+    }
+  }
+  return pairs;
+}
+
+std::vector<DifferingKey> differing_facts(const Side& a, const Side& b) {
+  const Facts of_a = facts_of(a.records), of_b = facts_of(b.records);
+  std::map<std::string, DifferingKey> all;
+  for (const auto& [key, values] : of_a) all[key] = {key, values, {}};
+  for (const auto& [key, values] : of_b) {
+    all[key].key = key;
+    all[key].b = values;
+  }
+  std::vector<DifferingKey> differing;
+  for (auto& [key, values] : all) {
+    if (values.a != values.b) differing.push_back(std::move(values));
+  }
+  return differing;
+}
+
+Pairing pair_runs(const std::vector<Record>& a, const std::vector<Record>& b) {
+  const Side of_a(a), of_b(b);
+  Pairing pairing;
+  pairing.spec = differing_keys(of_a, of_b);
+  pairing.environment = differing_facts(of_a, of_b);
+  pairing.pairs = pairs_of(of_a, of_b, pairing.spec);
+  pairing.runs_a = static_cast<int>(of_a.records.size());
+  pairing.runs_b = static_cast<int>(of_b.records.size());
+  return pairing;
+}
+
+std::string value_of_key(const RunPair& pair, const std::string& key) {
+  const auto entry = pair.common.find(key);
+  return entry == pair.common.end() ? "" : entry->second;
+}
+
+constexpr std::array<const char*, 3> kNamedFirst = {"strategy", "towers", "batch_per_tower"};
+
+// How many cells those keys tell apart.
+size_t cells_told_apart(const std::vector<RunPair>& pairs, const std::set<std::string>& keys) {
+  std::set<std::vector<std::string>> cells;
+  for (const RunPair& pair : pairs) {
+    std::vector<std::string> values;
+    for (const char* key : kNamedFirst) values.push_back(value_of_key(pair, key));
+    for (const std::string& key : keys) values.push_back(value_of_key(pair, key));
+    cells.insert(std::move(values));
+  }
+  return cells.size();
+}
+
+// The keys beside those that are named first which a cell's name needs: not those that move together with
+// others.
+std::set<std::string> telling_keys(const std::vector<RunPair>& pairs) {
+  std::set<std::string> keys;
+  for (const RunPair& pair : pairs) {
+    for (const auto& [key, value] : pair.common) keys.insert(key);
+  }
+  for (const char* key : kNamedFirst) keys.erase(key);
+  keys.erase("seed");
+  const size_t all = cells_told_apart(pairs, keys);
+  for (const std::string& key : std::set<std::string>(keys)) {
+    keys.erase(key);
+    if (cells_told_apart(pairs, keys) < all) keys.insert(key);
+  }
+  return keys;
+}
+
+std::string cell_name(const RunPair& pair, const std::set<std::string>& telling) {
+  std::string name = value_of_key(pair, "strategy");
+  const std::string towers = value_of_key(pair, "towers"), batch = value_of_key(pair, "batch_per_tower");
+  if (!towers.empty() && !batch.empty()) name += (name.empty() ? "" : " ") + towers + "x" + batch;
+  for (const std::string& key : telling) {
+    name += (name.empty() ? "" : ", ") + key + "=" + value_of_key(pair, key);
+  }
+  return name.empty() ? "all" : name;
+}
+
+using Number = std::function<std::optional<double>(const Record&)>;
+
+struct Metric {
+  std::string name;
+  Number number;
+  bool more_is_better;
+  bool is_cost;  // the tolerance counts for it
+};
+
+std::vector<Metric> metrics_of(const std::string& headline) {
+  const auto of = [](const std::string& metric) {
+    return [metric](const Record& record) { return metric_of(record, metric, "saved"); };
+  };
+  const Number step_time = [](const Record& record) {
+    return record.throughput_counts() ? record.number("result.throughput.step_time_s.median") : std::nullopt;
+  };
+  return {{headline, of(headline), headline.find("loss") == std::string::npos, false},
+          {"images_per_s", of("images_per_s"), true, true},
+          {"step_time_s", step_time, false, true},
+          {"peak_memory_bytes", of("peak_memory_bytes"), false, true}};
+}
+
+Change judged(const Interval& difference, double margin, bool more_is_better) {
+  const double low = difference.mean - difference.half_width, high = difference.mean + difference.half_width;
+  if (difference.n < 2) return difference.mean == 0 ? Change::equal : Change::undecided;
+  if (low >= -margin && high <= margin) return Change::equal;
+  if (low > margin) return more_is_better ? Change::better : Change::worse;
+  if (high < -margin) return more_is_better ? Change::worse : Change::better;
+  return Change::undecided;
+}
+
+std::optional<ComparedMetric> compared(const Metric& metric, const std::vector<const RunPair*>& pairs,
+                                       double tolerance) {
+  std::vector<double> before, after, differences;
+  for (const RunPair* pair : pairs) {
+    const auto a = metric.number(*pair->a), b = metric.number(*pair->b);
+    if (!a || !b) continue;
+    before.push_back(*a);
+    after.push_back(*b);
+    differences.push_back(*b - *a);
+  }
+  if (differences.empty()) return std::nullopt;
+  ComparedMetric result{metric.name, mean(before), mean(after), t_interval(differences), {}};
+  const double margin = metric.is_cost ? tolerance * std::abs(result.a) : 0;
+  result.change = judged(result.difference, margin, metric.more_is_better);
+  return result;
+}
+
+std::string headline_of(const std::vector<RunPair>& pairs) {
+  for (const RunPair& pair : pairs) {
+    const Json& headline = pair.a->at("result.headline");
+    if (headline.is_string()) return headline.get<std::string>();
+  }
+  return "mean_iou";
+}
+
+}  // namespace
+
+Facts facts_of(const std::vector<const Record*>& records) {
+  Facts facts;
+  for (const Record* record : records) {
+    add_facts(record->at("environment"), "", facts);
+    add_facts(record->at("code"), "code", facts);
+    if (record->at("inputs").is_object()) add_facts(record->at("inputs"), "inputs", facts);
+    for (const char* key : {"threads_per_rank", "backend", "jobs"}) {
+      add_facts(record->at("placement." + std::string(key)), key, facts);
+    }
+  }
+  return facts;
+}
+
+int Comparison::regressions() const {
+  int count = broken;
+  for (const ComparedCell& cell : cells) {
+    count += static_cast<int>(std::ranges::count(cell.metrics, Change::worse, &ComparedMetric::change));
+  }
+  return count;
+}
+
+Comparison compare(const std::vector<Record>& a, const std::vector<Record>& b, double tolerance) {
+  const Pairing pairing = pair_runs(a, b);
+  Comparison comparison;
+  comparison.spec = pairing.spec;
+  comparison.environment = pairing.environment;
+  comparison.runs_a = pairing.runs_a;
+  comparison.runs_b = pairing.runs_b;
+  comparison.pairs = static_cast<int>(pairing.pairs.size());
+  const std::set<std::string> telling = telling_keys(pairing.pairs);
+  std::vector<std::pair<std::string, std::vector<const RunPair*>>> cells;  // by name, in the order of A
+  std::vector<Failure> failures;
+  int disturbed = 0;
+  for (const RunPair& pair : pairing.pairs) {
+    if (pair.a->status() == Status::ok && pair.b->failed()) add_failure(*pair.b, failures);
+    if (pair.a->status() != Status::ok || pair.b->status() != Status::ok) continue;
+    disturbed += !pair.a->throughput_counts() || !pair.b->throughput_counts();
+    const std::string name = cell_name(pair, telling);
+    auto cell = std::ranges::find(cells, name, [](const auto& each) { return each.first; });
+    if (cell == cells.end()) cell = cells.insert(cells.end(), {name, {}});
+    cell->second.push_back(&pair);
+  }
+  const std::vector<Metric> metrics = metrics_of(headline_of(pairing.pairs));
+  for (const auto& [name, pairs] : cells) {
+    ComparedCell cell{name, {}};
+    for (const Metric& metric : metrics) {
+      if (auto result = compared(metric, pairs, tolerance)) cell.metrics.push_back(std::move(*result));
+    }
+    comparison.cells.push_back(std::move(cell));
+  }
+  for (const Failure& failure : failures) comparison.broken += failure.runs;
+  comparison.reasons = failure_lines(failures);
+  if (disturbed > 0) {
+    comparison.notes.push_back("images_per_s and step_time_s of " + std::to_string(disturbed) +
+                               " pairs are not compared: towers shared a rank, or other runs the machine.");
+  }
+  return comparison;
+}
+
+}  // namespace bnlab

@@ -1,0 +1,65 @@
+// Two folders of results side by side: another machine, another version of the code, or specs that differ in
+// some keys. Their runs are paired by what they have in common (the resolved spec without the keys in which
+// the folders differ as a whole, and the placement), and the seeds of a cell are its replicates.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "harness/report/statistics.hpp"
+#include "harness/store/record.hpp"
+
+namespace bnlab {
+
+// What records say of the machine, the build, the code and the data that they come from: the values by key,
+// such as "libraries.libtorch" -> {"2.11.0"}.
+using Facts = std::map<std::string, std::set<std::string>>;
+Facts facts_of(const std::vector<const Record*>& records);
+
+// A key whose values differ between A and B.
+struct DifferingKey {
+  std::string key;
+  std::set<std::string> a, b;
+};
+
+// B as seen from A, by the 95 % t interval of the paired differences. Costs that differ by less than the
+// tolerance are equal; so is what differs by nothing at all. One pair alone is undecided.
+BNLAB_CHOICE(Change, better, worse, equal, undecided)
+
+struct ComparedMetric {
+  std::string metric;   // "mean_iou", "images_per_s", "step_time_s", "peak_memory_bytes"
+  double a = 0, b = 0;  // means over the pairs
+  Interval difference;  // b - a
+  Change change = Change::undecided;
+
+  bool few_seeds() const { return difference.n < kFewestSeeds; }
+};
+
+struct ComparedCell {
+  std::string name;  // "sync 8x2, optimizer.lr=0.1"
+  std::vector<ComparedMetric> metrics;
+};
+
+struct Comparison {
+  std::vector<DifferingKey> spec, environment;
+  std::vector<ComparedCell> cells;
+  int broken = 0;                    // runs that ended ok in A and failed in B
+  std::vector<std::string> reasons;  // why they did
+  std::vector<std::string> notes;    // what is not compared, and why
+  int runs_a = 0, runs_b = 0, pairs = 0;
+
+  // Metrics that became worse, and runs that broke.
+  int regressions() const;
+};
+
+// `tolerance`: the share by which costs may grow before it counts.
+Comparison compare(const std::vector<Record>& a, const std::vector<Record>& b, double tolerance);
+
+// Rows of one kind only where `only` names it; the rest is said in any case.
+std::string comparison_text(const Comparison& comparison, std::optional<Change> only);
+Json comparison_json(const Comparison& comparison, std::optional<Change> only);
+
+}  // namespace bnlab

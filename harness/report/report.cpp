@@ -1,0 +1,332 @@
+#include "harness/report/report.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "harness/error.hpp"
+#include "harness/text_table.hpp"
+
+namespace bnlab {
+namespace {
+
+constexpr size_t kMostSentences = 3;  // on one number
+
+// What the strategy exchanges in a step: its statistics, and samples if it shuffles them.
+std::optional<double> exchanged(const Record& record, const std::string& what) {
+  const auto statistics = record.number("result.communication.statistics." + what);
+  const auto shuffle = record.number("result.communication.shuffle." + what);
+  return statistics ? std::optional(*statistics + shuffle.value_or(0)) : std::nullopt;
+}
+
+Scores scores_of(const std::vector<const RunSpec*>& runs, const std::vector<const Record*>& records,
+                 const ExperimentReport& report) {
+  Scores scores;
+  for (const RunSpec* run : runs) scores.outcomes[run->seed] = std::nullopt;
+  for (const Record* record : records) scores.outcomes[record->seed()] = record->status();
+  for (const std::string& population : report.populations) {
+    scores.values[population] = values_by_seed(records, report.headline, population);
+  }
+  scores.stale = stale_seeds(records);
+  return scores;
+}
+
+std::string machine_of(const Record& record) {
+  return shown(record.at("environment.cpu")) + ", GPUs " + shown(record.at("environment.libraries.gpus")) +
+         ", threads " + shown(record.at("placement.threads_per_rank"));
+}
+
+ReportRow row_of(const CellRecords& cell, const std::string& placement,
+                 const std::vector<const Record*>& records, const ExperimentReport& report) {
+  ReportRow row;
+  row.placement = placement;
+  row.scores = scores_of(cell.runs, records, report);
+  for (const Record* record : records) {
+    row.ranks = record->ranks();
+    row.device = record->device();
+    if (record->status() != Status::ok) continue;
+    row.emulated = row.emulated || record->at("placement.emulated") == true;
+    row.jobs = row.jobs || record->at("placement.jobs") != 1;
+    row.machines.insert(machine_of(*record));
+  }
+  const auto alone = [&](const std::string& key) {
+    return values_by_seed(records, [&](const Record& record) {
+      return record.at("placement.jobs") == 1 ? record.number("result.throughput." + key) : std::nullopt;
+    });
+  };
+  row.images_per_s = alone("images_per_s");
+  row.step_ms = alone("step_time_s.median");
+  for (auto& [seed, value] : row.step_ms) value *= 1000;
+  row.peak_memory_bytes = values_by_seed(records, "peak_memory_bytes", "");
+  row.peak_rss_bytes = values_by_seed(records, "peak_rss_bytes", "");
+  row.collectives_per_step =
+      values_by_seed(records, [](const Record& record) { return exchanged(record, "collectives_per_step"); });
+  row.bytes_per_step =
+      values_by_seed(records, [](const Record& record) { return exchanged(record, "bytes_per_step"); });
+  return row;
+}
+
+ReportCell cell_of(const CellRecords& found, const ExperimentReport& report) {
+  ReportCell cell{found, {}, {}, {}, {}, {}, {}, {}, {}};
+  cell.towers = value_at(found.runs[0]->resolved, "towers");
+  cell.batch_per_tower = value_at(found.runs[0]->resolved, "batch_per_tower");
+  const std::vector<const Record*> records = found.one_per_seed();
+  for (const Record* record : records) {
+    for (const auto& [population, unused] : record->at("result.final").items())
+      cell.evaluated.insert(population);
+  }
+  cell.scores = scores_of(found.runs, records, report);
+  cell.metrics = final_metrics_of(records);
+  cell.curves = curves_of(records, report.headline);
+  cell.sites = site_numbers(records);
+  for (const auto& [placement, there] : found.placements) {
+    cell.rows.push_back(row_of(found, placement, there, report));
+  }
+  if (cell.rows.empty()) cell.rows.push_back(row_of(found, "", {}, report));
+  return cell;
+}
+
+void compare(ReportRow& row, const ReportRow& baseline) {
+  const auto own = row.claimed_images_per_s(), of_baseline = baseline.claimed_images_per_s();
+  if (!own || !of_baseline) return;
+  row.relative_images_per_s = *own / *of_baseline;
+  if (&row == &baseline) return;
+  row.extra_step_ms = paired_differences(row.step_ms, baseline.step_ms);
+  const double more =
+      over_seeds(row.collectives_per_step).mean - over_seeds(baseline.collectives_per_step).mean;
+  if (!(more > 0)) return;
+  for (const auto& [seed, ms] : row.extra_step_ms) {
+    row.extra_us_per_collective.emplace_back(seed, 1000 * ms / more);
+  }
+}
+
+// The strategy that costs are given relative to where nobody has named one.
+std::string default_baseline(const ExperimentReport& report) {
+  std::string first;
+  std::set<std::string> counted;
+  for (const ReportCell& cell : report.cells) {
+    for (const ReportRow& row : cell.rows) {
+      if (!row.claimed_images_per_s()) continue;
+      counted.insert(cell.strategy);
+      if (first.empty() && over_seeds(row.collectives_per_step).mean == 0) first = cell.strategy;
+    }
+  }
+  return counted.size() > 1 ? first : "";
+}
+
+// Fills the `relative_images_per_s`, `extra_step_ms` and `extra_us_per_collective` of all rows, each against
+// the row of `report.baseline` in the same group and on the same placement. Throws Error (usage) where no run
+// has that strategy.
+void compare_with_baseline(ExperimentReport& report) {
+  std::vector<std::string> labels;
+  std::map<std::pair<std::string, std::string>, const ReportRow*> baselines;  // by group and placement
+  for (const ReportCell& cell : report.cells) {
+    if (std::ranges::find(labels, cell.strategy) == labels.end()) labels.push_back(cell.strategy);
+    if (cell.strategy != report.baseline) continue;
+    for (const ReportRow& row : cell.rows) baselines[{cell.group, row.placement}] = &row;
+  }
+  if (baselines.empty()) {
+    throw Error(Error::Kind::usage, "the baseline: no run of " + report.experiment + " has the strategy " +
+                                        shown(report.baseline) + suggestion(report.baseline, labels));
+  }
+  for (ReportCell& cell : report.cells) {
+    for (ReportRow& row : cell.rows) {
+      const auto baseline = baselines.find({cell.group, row.placement});
+      if (baseline != baselines.end()) compare(row, *baseline->second);
+    }
+  }
+}
+
+void add_relative(const Published& number, const std::string& cell, const std::vector<ReportRow>& rows,
+                  std::vector<PublishedResult>& results) {
+  for (const ReportRow& row : rows) {
+    if (!row.relative_images_per_s) continue;
+    const Interval here{row.images_per_s.size(), *row.relative_images_per_s,
+                        std::numeric_limits<double>::quiet_NaN()};
+    results.push_back({number, cell + (rows.size() > 1 ? " " + row.placement : ""), {}, here});
+  }
+}
+
+// One result per number and cell that matches its `at`; of kRelativeImagesPerS one per placement, as
+// `reported` gives it. `reported` are the same cells as `cells`.
+std::vector<PublishedResult> beside_published(const std::vector<Published>& published,
+                                              const std::vector<CellRecords>& cells,
+                                              const std::vector<ReportCell>& reported) {
+  std::vector<PublishedResult> results;
+  for (const Published& number : published) {
+    for (size_t i = 0; i < cells.size(); ++i) {
+      const CellRecords& cell = cells[i];
+      if (!cell.lies_at(number.at)) continue;
+      const std::string name = (cell.group == "all" ? "" : cell.group + " ") + cell.strategy;
+      if (number.metric == kRelativeImagesPerS) {
+        add_relative(number, name, reported[i].rows, results);
+        continue;
+      }
+      const SeedValues values =
+          values_by_seed(cell.records_at(number.at, cell.one_per_seed()), number.metric, number.population);
+      results.push_back({number, name, values, over_seeds(values)});
+    }
+  }
+  return results;
+}
+
+std::string published_text(const Published& number) {
+  return "Published " + number.metric + " " + fixed(number.from, 3) +
+         (number.from == number.to ? "" : " to " + fixed(number.to, 3)) + " (" + number.source + "): ";
+}
+
+std::string sentence(const PublishedResult& result) {
+  const Published& number = result.published;
+  const std::string cell = published_text(number) + result.cell;
+  if (result.here.n == 0) return cell + " has no finished run yet.";
+  const double mean = result.here.mean;
+  const std::string where = mean < number.from ? fixed(number.from - mean, 3) + " below"
+                            : mean > number.to ? fixed(mean - number.to, 3) + " above"
+                                               : "as published";
+  const bool cost = is_cost(number.metric) || number.metric == kRelativeImagesPerS;
+  return cell + " has " + fixed(mean, 3) + " (" + (cost ? "" : number.population + " statistics, ") +
+         "n = " + std::to_string(result.here.n) + "), " + where + ".";
+}
+
+std::string sentence_for_all(const std::vector<PublishedResult>& results) {
+  const auto mean = [](const PublishedResult& result) { return result.here.mean; };
+  const auto [lowest, highest] = std::ranges::minmax_element(results, {}, mean);
+  const auto text = [](const PublishedResult& result) {
+    return fixed(result.here.mean, 3) + " (" + result.cell + ")";
+  };
+  return published_text(lowest->published) + "here from " + text(*lowest) + " to " + text(*highest) + ".";
+}
+
+// Cells of one group compete: "8x2 sync 0.712 (next group_norm 0.650)".
+std::string leaders(const ExperimentReport& report, const std::string& population) {
+  struct Score {
+    double value;
+    std::string strategy;
+  };
+  std::vector<std::string> groups;
+  std::map<std::string, std::vector<Score>> scores;
+  for (const ReportCell& cell : report.cells) {
+    const SeedValues& values = cell.scores.values.at(population);
+    if (values.empty()) continue;
+    if (!scores.contains(cell.group)) groups.push_back(cell.group);
+    scores[cell.group].push_back({over_seeds(values).mean, cell.strategy});
+  }
+  std::string text;
+  for (const std::string& group : groups) {
+    auto& rivals = scores[group];
+    std::ranges::stable_sort(rivals, [](const Score& a, const Score& b) { return a.value > b.value; });
+    const auto next = std::ranges::find_if(
+        rivals, [&](const Score& score) { return score.strategy != rivals[0].strategy; });
+    if (next == rivals.end()) continue;
+    text += (text.empty() ? "" : ", ") + (group == "all" ? "" : group + " ") + rivals[0].strategy + " " +
+            fixed(rivals[0].value, 3) + " (next " + next->strategy + " " + fixed(next->value, 3) + ")";
+  }
+  return text;
+}
+
+std::vector<std::string> what_was_learned(const ExperimentReport& report) {
+  std::vector<std::string> sentences;
+  if (!report.populations.empty()) {
+    const auto& all = report.populations;
+    const std::string population = std::ranges::find(all, "saved") != all.end() ? "saved" : all[0];
+    const std::string best = leaders(report, population);
+    if (!best.empty()) {
+      sentences.push_back("Highest mean " + report.headline + " (" + population +
+                          " statistics; exploratory): " + best + ".");
+    }
+  }
+  if (!report.contrasts.empty()) {
+    std::map<Verdict, int> verdicts;
+    for (const ContrastResult& result : report.contrasts) ++verdicts[result.verdict];
+    const int directions = verdicts[Verdict::direction_above] + verdicts[Verdict::direction_below];
+    sentences.push_back("Of " + std::to_string(report.contrasts.size()) + " declared comparisons " +
+                        std::to_string(verdicts[Verdict::better]) + " came out as declared, " +
+                        std::to_string(verdicts[Verdict::worse]) + " the other way, " +
+                        std::to_string(verdicts[Verdict::equal]) + " equal within the margin, " +
+                        std::to_string(verdicts[Verdict::undecided]) + " undecided" +
+                        (directions == 0
+                             ? "."
+                             : ", " + std::to_string(directions) + " a direction only (fewer than " +
+                                   std::to_string(kFewestSeeds) + " seeds)."));
+  }
+  for (const std::string& sentence : published_sentences(report.published)) sentences.push_back(sentence);
+  return sentences;
+}
+
+void find_names(const Experiment& experiment, const std::vector<Record>& records, ExperimentReport& report) {
+  for (const RunSpec& run : experiment.runs) {
+    for (const std::string& population : run.evaluated()) {
+      auto& all = report.populations;
+      if (std::ranges::find(all, population) == all.end()) all.push_back(population);
+    }
+  }
+  for (const Record& record : records) {
+    if (record.at("result.headline").is_string())
+      report.headline = record.at("result.headline").get<std::string>();
+    if (!report.headline.empty()) return;
+  }
+  report.headline = experiment.contrasts.empty() ? "metric" : experiment.contrasts[0].metric;
+}
+
+}  // namespace
+
+int Scores::count(const std::optional<Status>& outcome) const {
+  return static_cast<int>(
+      std::ranges::count_if(outcomes, [&](const auto& entry) { return entry.second == outcome; }));
+}
+
+std::map<std::string, int> Scores::failures() const {
+  std::map<std::string, int> failures;
+  for (const auto& [seed, outcome] : outcomes) {
+    if (outcome && outcome != Status::ok) ++failures[name(*outcome)];
+  }
+  return failures;
+}
+
+std::optional<double> ReportRow::claimed_images_per_s() const {
+  return emulated || images_per_s.empty() ? std::nullopt : std::optional(over_seeds(images_per_s).mean);
+}
+
+Interval over_seeds(const SeedValues& values) {
+  return t_interval(without_seeds(values));
+}
+
+std::vector<std::string> published_sentences(const std::vector<PublishedResult>& results) {
+  std::vector<std::string> sentences;
+  for (size_t begin = 0, end = 0; begin < results.size(); begin = end) {
+    std::vector<PublishedResult> of_one, finished;
+    const std::string number = published_text(results[begin].published);
+    for (end = begin; end < results.size() && published_text(results[end].published) == number; ++end) {
+      of_one.push_back(results[end]);
+      if (results[end].here.n > 0) finished.push_back(results[end]);
+    }
+    if (finished.size() > kMostSentences) {
+      sentences.push_back(sentence_for_all(finished));
+      continue;
+    }
+    for (const PublishedResult& result : of_one) sentences.push_back(sentence(result));
+  }
+  return sentences;
+}
+
+ExperimentReport make_report(const Experiment& experiment, const std::vector<Record>& records,
+                             const std::string& baseline) {
+  ExperimentReport report;
+  report.experiment = experiment.name;
+  report.question = experiment.question;
+  report.claim = experiment.claim;
+  find_names(experiment, records, report);
+  report.runs = count_runs(experiment, records);
+  const CellTable all = collect_cells(experiment, records);
+  report.columns = all.columns;
+  for (const CellRecords& cell : all.cells) report.cells.push_back(cell_of(cell, report));
+  report.baseline = baseline.empty() ? default_baseline(report) : baseline;
+  if (!report.baseline.empty()) compare_with_baseline(report);
+  report.contrasts = evaluate_contrasts(experiment.contrasts, all);
+  report.published = beside_published(experiment.published, all.cells, report.cells);
+  report.tuning = experiment.tuning;
+  report.learned = what_was_learned(report);
+  return report;
+}
+
+}  // namespace bnlab

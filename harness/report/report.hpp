@@ -1,0 +1,117 @@
+// The report of an experiment: what came out for each cell of its matrix over the seeds, the declared
+// contrasts, and sentences that follow from the numbers by rule. Tables and figures show these numbers and
+// compute none.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "harness/experiment/tuning.hpp"
+#include "harness/report/cell_results.hpp"
+#include "harness/report/contrast_results.hpp"
+#include "harness/report/status.hpp"
+#include "harness/store/record.hpp"
+
+namespace bnlab {
+
+inline constexpr const char* kMissing = "missing";
+
+// What became of some runs, one per seed.
+struct Scores {
+  std::map<uint64_t, std::optional<Status>> outcomes;  // by seed; nothing for a run that is missing
+  std::map<std::string, SeedValues> values;  // population -> the headline metric of the runs that ended ok
+  std::set<uint64_t> stale;                  // the seeds whose runs would answer something else today
+
+  int count(const std::optional<Status>& outcome) const;
+  std::map<std::string, int> failures() const;  // outcome -> runs, without ok and missing ones
+};
+
+// A cell on one placement.
+struct ReportRow {
+  std::string placement;  // "2x4-cpu"; empty where nothing has run
+  int ranks = 0;
+  std::string device;
+  bool emulated = false,
+       jobs = false;  // why a throughput may not be claimed: towers share ranks, or runs the machine
+  Scores scores;
+  SeedValues images_per_s;                      // of the runs that had the machine to themselves
+  SeedValues step_ms;                           // median step of the same runs, in milliseconds
+  std::optional<double> relative_images_per_s;  // mean over the baseline's mean, same group and placement
+  SeedValues extra_step_ms;  // step_ms minus the baseline's, paired by seed; none where it may not be claimed
+  SeedValues extra_us_per_collective;  // the same in microseconds, over the collectives that it has more
+  SeedValues peak_memory_bytes, peak_rss_bytes;     // largest over ranks
+  SeedValues collectives_per_step, bytes_per_step;  // of the strategy, statistics and shuffling, by one rank
+  std::set<std::string> machines;                   // processor, GPUs and threads
+
+  // The mean over the seeds; nothing where it may not be claimed.
+  std::optional<double> claimed_images_per_s() const;
+};
+
+// One cell of the matrix without the seed.
+struct ReportCell : CellName {
+  Json towers, batch_per_tower;
+  std::set<std::string> evaluated;  // populations; a strategy without running statistics has "saved" only
+  Scores scores;                    // over all placements
+  FinalMetrics metrics;             // likewise
+  std::map<std::string, Curves> curves;  // likewise
+  std::vector<SiteNumbers> sites;        // likewise; none where the runs were not evaluated under precise
+  std::vector<ReportRow> rows;           // at least one
+};
+
+// One cell beside a number that others have published.
+struct PublishedResult {
+  Published published;
+  std::string cell;   // "8x2 sync"; where placements differ in the number, with its own, "8x2 sync 2x4-cpu"
+  SeedValues values;  // of its runs, one per seed; none of a quotient of means
+  Interval here;      // over the seeds
+};
+
+struct ExperimentReport {
+  std::string experiment, question, claim;
+  std::string headline;              // "mean_iou"
+  std::vector<std::string> columns;  // of the cells: "towers x batch", "strategy", ...
+  std::vector<std::string> populations;
+  std::string baseline;  // label of the strategy that costs are relative to; empty: none
+  std::vector<ReportCell> cells;
+  std::vector<ContrastResult> contrasts;
+  std::vector<PublishedResult> published;
+  std::shared_ptr<const Tuning> tuning;  // null without
+  std::vector<std::string> learned;      // plain sentences
+  RunCounts runs;
+  bool marks_stale = true;  // in its tables; not in documents, which outlive this build
+};
+
+// Mean and interval over the seeds.
+Interval over_seeds(const SeedValues& values);
+
+// `baseline`: the label of the strategy that costs are given relative to. Empty: the first of the matrix
+// whose runs exchange no statistics, if it and another strategy have runs whose throughput counts, else none.
+// Throws Error (usage) where no run has it.
+ExperimentReport make_report(const Experiment& experiment, const std::vector<Record>& records,
+                             const std::string& baseline = "");
+
+// Where the runs lie beside published numbers: a sentence per result, and where a number has many results one
+// for all of them.
+std::vector<std::string> published_sentences(const std::vector<PublishedResult>& results);
+
+// Text: aligned columns, at most 100 wide where the cells' names allow it.
+std::string report_text(const ExperimentReport& report);
+std::string report_markdown(const ExperimentReport& report);
+// One page with all of it, the figures (SVG) of a folder, environments and commands; nothing outside it is
+// loaded.
+std::string report_html(const ExperimentReport& report, const std::vector<Record>& records,
+                        const std::filesystem::path& figures);
+// A row per run and placement, and per run that is missing; columns named as the keys of a record.
+std::string report_csv(const Experiment& experiment, const std::vector<Record>& records);
+Json report_json(const ExperimentReport& report);  // all of it, with the value of every seed; for figures
+
+// Replaces what stands between the lines `<!-- table:NAME -->` and `<!-- end -->` of `file`.
+// Throws Error (usage) where the file has no such markers.
+void replace_between_markers(const std::filesystem::path& file, const std::string& name,
+                             const std::string& text);
+
+}  // namespace bnlab

@@ -1,0 +1,116 @@
+// A report as CSV (RFC 4180): one row per run and placement, and one per run that is missing. Columns are
+// named as the keys of a record, with what the matrix varies first. An empty field is a number that is not
+// there.
+#include <algorithm>
+
+#include "harness/mapped.hpp"
+#include "harness/report/report.hpp"
+
+namespace bnlab {
+namespace {
+
+// The columns after those of the matrix: title, and path in the record.
+const std::vector<std::pair<std::string, std::string>>& record_columns() {
+  static const std::vector<std::pair<std::string, std::string>> all = {
+      {"placement", "placement.name"},
+      {"ranks", "placement.ranks"},
+      {"device", "placement.device"},
+      {"emulated", "placement.emulated"},
+      {"jobs", "placement.jobs"},
+      {"train_loss", "result.train_loss"},
+      {"images_per_s", "result.throughput.images_per_s"},
+      {"step_time_s.median", "result.throughput.step_time_s.median"},
+      {"step_time_s.p10", "result.throughput.step_time_s.p10"},
+      {"step_time_s.p90", "result.throughput.step_time_s.p90"},
+      {"statistics.collectives_per_step", "result.communication.statistics.collectives_per_step"},
+      {"statistics.bytes_per_step", "result.communication.statistics.bytes_per_step"},
+      {"gradients.bytes_per_step", "result.communication.gradients.bytes_per_step"},
+      {"wall_time_s", "wall_time_s"},
+      {"started_at", "started_at"},
+      {"code.version", "code.version"},
+      {"code.git", "code.git"},
+      {"code.dirty", "code.dirty"}};
+  return all;
+}
+
+std::string field(const std::string& text) {
+  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
+  std::string quoted = "\"";
+  for (const char c : text) quoted += c == '"' ? "\"\"" : std::string(1, c);
+  return quoted + "\"";
+}
+
+std::string field(const Json& value) {
+  return value.is_null() ? "" : field(value.is_string() ? value.get<std::string>() : value.dump());
+}
+
+std::string line_of_fields(const std::vector<std::string>& fields) {
+  return joined(fields, ",") + "\n";
+}
+
+// "saved.mean_iou": the scalar metrics of the last evaluation, by population.
+std::vector<std::string> final_metrics(const std::vector<Record>& records) {
+  std::vector<std::string> names;
+  for (const Record& record : records) {
+    for (const auto& [population, metrics] : record.at("result.final").items()) {
+      for (const auto& [metric, value] : metrics.items()) {
+        const std::string name = population + "." + metric;
+        if (value.is_primitive() && std::ranges::find(names, name) == names.end()) names.push_back(name);
+      }
+    }
+  }
+  return names;
+}
+
+std::string largest_of(const Record& record, const std::string& metric) {
+  const auto peak = metric_of(record, metric);
+  return peak ? Json(static_cast<int64_t>(*peak)).dump() : "";
+}
+
+std::vector<std::string> fields_of(const Record& record, const std::vector<std::string>& metrics) {
+  std::vector<std::string> fields = {name(record.status()), field(record.at("outcome.message")),
+                                     record.stale() ? "true" : "false",
+                                     record.throughput_counts() ? "true" : "false"};
+  for (const std::string& metric : metrics) fields.push_back(field(record.at("result.final." + metric)));
+  fields.push_back(largest_of(record, "peak_memory_bytes"));
+  fields.push_back(largest_of(record, "peak_rss_bytes"));
+  for (const auto& [title, path] : record_columns()) fields.push_back(field(record.at(path)));
+  return fields;
+}
+
+}  // namespace
+
+std::string report_csv(const Experiment& experiment, const std::vector<Record>& records) {
+  const CellTable table = collect_cells(experiment, records);
+  const std::vector<std::string> metrics = final_metrics(records);
+  std::vector<std::string> titles = {"experiment", "run_id", "seed"};
+  titles.insert(titles.end(), table.columns.begin(), table.columns.end());
+  titles.insert(titles.end(), {"outcome", "message", "stale", "throughput_counts"});
+  titles.insert(titles.end(), metrics.begin(), metrics.end());
+  titles.insert(titles.end(), {"peak_memory_bytes", "peak_rss_bytes"});
+  for (const auto& [title, path] : record_columns()) titles.push_back(title);
+  std::string text = line_of_fields(mapped(titles, [](const std::string& title) { return field(title); }));
+  for (const CellRecords& cell : table.cells) {
+    for (const RunSpec* run : cell.runs) {
+      std::vector<std::string> known = {field(experiment.name), field(run->id), std::to_string(run->seed)};
+      for (const std::string& value : cell.cell) known.push_back(field(value));
+      bool found = false;
+      for (const auto& [placement, there] : cell.placements) {
+        for (const Record* record : there) {
+          if (record->run_id() != run->id) continue;
+          found = true;
+          std::vector<std::string> fields = known;
+          for (std::string& each : fields_of(*record, metrics)) fields.push_back(std::move(each));
+          text += line_of_fields(fields);
+        }
+      }
+      if (found) continue;
+      known.push_back(kMissing);
+      known.resize(titles.size());
+      text += line_of_fields(known);
+    }
+  }
+  return text;
+}
+
+}  // namespace bnlab

@@ -1,0 +1,124 @@
+// A report as one page that needs nothing else: no script, no font, no file beside it. Figures travel inside,
+// as images, so that nothing in them is executed. All text is escaped.
+#include <algorithm>
+#include <set>
+
+#include "harness/mapped.hpp"
+#include "harness/report/comparison.hpp"
+#include "harness/report/report.hpp"
+#include "harness/report/report_text.hpp"
+
+namespace bnlab {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kStyle = R"(
+:root { color-scheme: light dark; --line: #8886; --quiet: #8883; }
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; }
+h1 { margin-bottom: 0; } h2 { margin-top: 2.2rem; } .claim, figcaption, .notes { opacity: .75; }
+.learned { font-size: 1.1rem; } .wide { overflow-x: auto; }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
+th, td { padding: .2rem .7rem; border-bottom: 1px solid var(--line); text-align: left; vertical-align: top; }
+th { border-bottom-width: 2px; } .number { text-align: right; } tbody tr:hover { background: var(--quiet); }
+figure { margin: 1rem 0; } img { max-width: 100%; background: #fff; padding: .5rem; border-radius: .3rem; }
+pre { background: var(--quiet); padding: .7rem; border-radius: .3rem; overflow-x: auto; }
+)";
+
+std::string base64(const std::string& bytes) {
+  constexpr const char* kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string text;
+  for (size_t i = 0; i < bytes.size(); i += 3) {
+    uint32_t group = 0;
+    for (size_t k = 0; k < 3; ++k) {
+      group = group << 8 | (i + k < bytes.size() ? static_cast<unsigned char>(bytes[i + k]) : 0);
+    }
+    for (size_t k = 0; k < 4; ++k) {
+      text += i + k > bytes.size() ? '=' : kDigits[group >> (18 - 6 * k) & 63];
+    }
+  }
+  return text;
+}
+
+std::string element(const std::string& tag, const std::string& text, const std::string& kind = "") {
+  return "<" + tag + (kind.empty() ? "" : " class=\"" + kind + "\"") + ">" + html_escape(text) + "</" + tag +
+         ">\n";
+}
+
+std::string list_of(const std::vector<std::string>& lines, const std::string& kind = "") {
+  std::string text = "<ul" + (kind.empty() ? "" : " class=\"" + kind + "\"") + ">\n";
+  for (const std::string& line : lines) text += element("li", line);
+  return text + "</ul>\n";
+}
+
+std::string section(const std::string& title, const std::string& body) {
+  return body.empty() ? "" : element("h2", title) + body;
+}
+
+std::string figures_in(const fs::path& folder) {
+  std::set<fs::path> files;
+  std::error_code none;
+  for (const auto& entry : fs::directory_iterator(folder, none)) {
+    if (entry.path().extension() == ".svg" && entry.is_regular_file()) files.insert(entry.path());
+  }
+  std::string text;
+  for (const fs::path& file : files) {
+    const std::string name = html_escape(file.stem().string());
+    text += "<figure><img alt=\"" + name + "\" src=\"data:image/svg+xml;base64," + base64(read_text(file)) +
+            "\"><figcaption>" + name + "</figcaption></figure>\n";
+  }
+  return text;
+}
+
+std::string environments(const std::vector<const Record*>& records) {
+  TextTable table{{{"key"}, {"values"}}, {}};
+  for (const auto& [key, values] : facts_of(records)) {
+    table.rows.push_back({key, joined({values.begin(), values.end()}, "; ")});
+  }
+  return table.rows.empty() ? "" : "<div class=\"wide\">" + table.html() + "</div>\n";
+}
+
+std::string commands(const std::vector<Record>& records) {
+  std::set<std::string> typed;
+  for (const Record& record : records) {
+    if (record.at("command").is_string()) typed.insert(record.at("command").get<std::string>());
+  }
+  return typed.empty() ? "" : element("pre", joined({typed.begin(), typed.end()}, "\n"));
+}
+
+}  // namespace
+
+std::string report_html(const ExperimentReport& report, const std::vector<Record>& records,
+                        const fs::path& figures) {
+  std::string body = element("h1", report.experiment) + element("p", report.question);
+  if (!report.claim.empty()) body += element("p", "Claim: " + report.claim, "claim");
+  for (const std::string& sentence : report.learned) body += element("p", sentence, "learned");
+  body += element("p", progress_sentence(report));
+  body += "<div class=\"wide\">" + cells_table(report).html() + "</div>\n";
+  std::string contrasts;
+  if (!report.contrasts.empty())
+    contrasts = "<div class=\"wide\">" + contrasts_table(report).html() + "</div>\n";
+  body += section("Declared comparisons", contrasts) + list_of(footnotes(report), "notes");
+  if (const TextTable tuned = tuning_table(report); !tuned.rows.empty()) {
+    body += section("Settings chosen beforehand", "<div class=\"wide\">" + tuned.html() + "</div>\n");
+  }
+  std::vector<std::string> stale;
+  for (const auto& [reason, runs] : report.runs.stale_reasons) {
+    stale.push_back(std::to_string(runs) + " runs: " + reason);
+  }
+  body += section("Stale runs", stale.empty() ? "" : list_of(stale));
+  body += section("Figures", figures_in(figures));
+  const std::vector<std::string> failures = failure_lines(report.runs.failures);
+  body += section("Failed runs", failures.empty() ? "" : list_of(failures));
+  body += section("How to repeat it", commands(records));
+  body += section("Environment", environments(mapped(records, [](const Record& record) { return &record; })));
+  return "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+         "<meta name=\"viewport\" content=\"width=device-width\">\n"
+         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src "
+         "'unsafe-inline'; "
+         "img-src data:\">\n" +
+         element("title", report.experiment) + "<style>" + kStyle + "</style>\n</head>\n<body>\n" + body +
+         "</body>\n</html>\n";
+}
+
+}  // namespace bnlab

@@ -1,0 +1,189 @@
+// A report as JSON, complete: whoever draws figures from it computes nothing.
+#include <algorithm>
+#include <cmath>
+
+#include "harness/mapped.hpp"
+#include "harness/report/report.hpp"
+
+namespace bnlab {
+namespace {
+
+Json number(double value) {
+  return std::isfinite(value) ? Json(value) : Json(nullptr);
+}
+Json number(const std::optional<double>& value) {
+  return value ? number(*value) : Json(nullptr);
+}
+
+Json interval_json(const Interval& interval, const SeedValues& values) {
+  const auto seed_json = [](const auto& entry) {
+    return Json{{"seed", entry.first}, {"value", number(entry.second)}};
+  };
+  return {{"n", interval.n},
+          {"mean", number(interval.mean)},
+          {"half_width", number(interval.half_width)},
+          {"seeds", mapped(values, seed_json)}};
+}
+
+Json interval_json(const SeedValues& values) {
+  return interval_json(over_seeds(values), values);
+}
+
+// The keys that a cell and its rows share.
+Json scores_json(const Scores& scores) {
+  Json outcomes = Json::array(), values = Json::object();
+  for (const auto& [seed, outcome] : scores.outcomes) {
+    outcomes.push_back({{"seed", seed}, {"outcome", outcome ? name(*outcome) : kMissing}});
+  }
+  for (const auto& [population, by_seed] : scores.values) values[population] = interval_json(by_seed);
+  return {{"asked", scores.outcomes.size()},
+          {"ok", scores.count(Status::ok)},
+          {"missing", scores.count(std::nullopt)},
+          {"failures", Json(scores.failures())},  // outcome -> runs
+          {"outcomes", outcomes},
+          {"stale_seeds", Json(scores.stale)},
+          {"values", values}};  // of the headline metric, by population
+}
+
+Json row_json(const ReportRow& row) {
+  const bool claimed = row.claimed_images_per_s().has_value();
+  const Json rate = row.images_per_s.empty() ? Json(nullptr) : interval_json(row.images_per_s);
+  Json json = {{"placement", or_null(row.placement)},
+               {"ranks", row.ranks},
+               {"device", or_null(row.device)},
+               {"emulated", row.emulated},
+               {"ran_beside_others", row.jobs}};
+  json.update(scores_json(row.scores));
+  json["images_per_s"] = claimed ? rate : Json(nullptr);
+  json["emulated_images_per_s"] = claimed ? Json(nullptr) : rate;  // no claim on so many devices
+  json["relative_images_per_s"] = number(row.relative_images_per_s);
+  json["step_ms"] = claimed ? interval_json(row.step_ms) : Json(nullptr);
+  json["extra_step_ms"] = row.extra_step_ms.empty() ? Json(nullptr) : interval_json(row.extra_step_ms);
+  json["extra_us_per_collective"] =
+      row.extra_us_per_collective.empty() ? Json(nullptr) : interval_json(row.extra_us_per_collective);
+  json["peak_memory_bytes"] = interval_json(row.peak_memory_bytes);
+  json["peak_rss_bytes"] = interval_json(row.peak_rss_bytes);
+  json["collectives_per_step"] = interval_json(row.collectives_per_step);
+  json["bytes_per_step"] = interval_json(row.bytes_per_step);
+  json["machines"] = Json(row.machines);
+  return json;
+}
+
+Json curves_json(const Curves& curves) {
+  Json points = Json::array(), failed = Json::array();
+  for (const CurvePoint& point : curves.points) {
+    const auto [low, high] = std::ranges::minmax_element(point.values);
+    points.push_back({{"step", point.step},
+                      {"n", point.values.size()},
+                      {"mean", number(mean(point.values))},
+                      {"low", number(*low)},
+                      {"high", number(*high)}});
+  }
+  for (const FailedCurve& curve : curves.failed) {
+    Json steps = Json::array();
+    for (const auto& [step, value] : curve.values)
+      steps.push_back({{"step", step}, {"value", number(value)}});
+    failed.push_back({{"seed", curve.seed}, {"outcome", name(curve.status)}, {"points", steps}});
+  }
+  return {{"points", points}, {"failed", failed}};
+}
+
+Json metrics_json(const FinalMetrics& all) {
+  Json json = Json::object();
+  for (const auto& [population, metrics] : all) {
+    for (const auto& [metric, values] : metrics) json[population][metric] = interval_json(values);
+  }
+  return json;
+}
+
+Json site_json(const SiteNumbers& site) {
+  Json json = {{"name", site.name}};
+  for (const auto& [key, values] : site.numbers) json[key] = interval_json(values);
+  return json;
+}
+
+Json cell_json(const ReportCell& cell, const ExperimentReport& report) {
+  Json named = Json::object(), curves = Json::object();
+  for (size_t i = 0; i < cell.cell.size(); ++i) named[report.columns[i]] = cell.cell[i];
+  for (const auto& [quantity, all] : cell.curves) curves[quantity] = curves_json(all);
+  Json json = {{"cell", named},
+               {"strategy", cell.strategy},
+               {"group", cell.group},
+               {"conditions", Json(cell.conditions)},
+               {"towers", cell.towers},
+               {"batch_per_tower", cell.batch_per_tower},
+               {"evaluated", Json(cell.evaluated)}};
+  json.update(scores_json(cell.scores));  // each seed once, over all placements
+  json["metrics"] = metrics_json(cell.metrics);
+  json["curves"] = curves;
+  json["sites"] = mapped(cell.sites, site_json);
+  json["rows"] = mapped(cell.rows, row_json);  // one per placement
+  return json;
+}
+
+Json contrast_json(const ContrastResult& result) {
+  return {{"declared", result.contrast.as_written},
+          {"sides", side_names(result.contrast)},
+          {"strategies", result.strategies},
+          {"at", result.group},
+          {"difference", interval_json(result.differences)},
+          {"stale_seeds", Json(result.stale)},
+          {"p", number(result.p)},
+          {"p_holm", number(result.holm_p)},
+          {"p_sign_flip", number(result.sign_flip_p)},
+          {"verdict", name(result.verdict)},
+          {"warning", or_null(result.warning)}};
+}
+
+Json published_json(const PublishedResult& result) {
+  return {{"metric", result.published.metric},
+          {"from", result.published.from},
+          {"to", result.published.to},
+          {"source", result.published.source},
+          {"cell", result.cell},
+          {"population", result.published.population},
+          {"here", interval_json(result.here, result.values)}};
+}
+
+Json tuning_json(const Tuning& tuning) {
+  const auto group_json = [](const TunedGroup& group) {
+    const auto tried = mapped(group.candidates, [](const Candidate& candidate) {
+      const auto scores = mapped(candidate.scores, [](const auto& score) { return number(score); });
+      return Json{{"setting", candidate.setting}, {"mean", number(candidate.mean())}, {"scores", scores}};
+    });
+    return Json{{"group", group.name},
+                {"chosen", group.chosen().setting},
+                {"at_edge_of_grid", group.at_edge},
+                {"tried", tried}};
+  };
+  return {{"rule", tuning.sentence()}, {"groups", mapped(tuning.groups, group_json)}};
+}
+
+}  // namespace
+
+Json report_json(const ExperimentReport& report) {
+  const auto cells = mapped(report.cells, [&](const ReportCell& cell) { return cell_json(cell, report); });
+  return {{"experiment", report.experiment},
+          {"question", report.question},
+          {"claim", report.claim},
+          {"headline", report.headline},
+          {"columns", report.columns},
+          {"populations", report.populations},
+          {"baseline", or_null(report.baseline)},
+          {"fewest_seeds_for_a_verdict", kFewestSeeds},
+          {"runs",
+           {{"asked", report.runs.asked},
+            {"finished", report.runs.finished},
+            {"ok", report.runs.ok()},
+            {"failed", report.runs.failed},
+            {"stale", report.runs.stale},
+            {"confirmed", report.runs.confirmed}}},
+          {"failures", failures_json(report.runs.failures)},
+          {"cells", cells},
+          {"contrasts", mapped(report.contrasts, contrast_json)},
+          {"published", mapped(report.published, published_json)},
+          {"tuning", report.tuning ? tuning_json(*report.tuning) : Json(nullptr)},
+          {"learned", report.learned}};
+}
+
+}  // namespace bnlab

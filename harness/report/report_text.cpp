@@ -1,0 +1,256 @@
+#include "harness/report/report_text.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "harness/error.hpp"
+
+namespace bnlab {
+namespace {
+
+constexpr const char* kPlusMinus = "\u00b1";
+
+std::string plus_minus(const Interval& interval, int decimals = 3) {
+  if (interval.n == 0) return "-";
+  const std::string centre = fixed(interval.mean, decimals);
+  return std::isfinite(interval.half_width) ? centre + kPlusMinus + fixed(interval.half_width, decimals)
+                                            : centre;
+}
+
+std::string mean_text(const SeedValues& values, int decimals, double unit = 1) {
+  return values.empty() ? "-" : fixed(over_seeds(values).mean / unit, decimals);
+}
+
+// A rate that may not be claimed is a dash with the reasons.
+std::string rate_text(const ReportRow& row) {
+  if (row.claimed_images_per_s()) return fixed(*row.claimed_images_per_s(), 1);
+  if (row.scores.count(Status::ok) == 0 || (!row.emulated && !row.jobs)) return "-";
+  return std::string("- (") + (row.emulated ? "e" : "") + (row.jobs ? "j" : "") + ")";
+}
+
+// " (2 stale)" behind the number of runs of a row, or "".
+std::string stale_text(const ExperimentReport& report, const std::set<uint64_t>& stale) {
+  return report.marks_stale && !stale.empty() ? " (" + std::to_string(stale.size()) + " stale)" : "";
+}
+
+// Whether a row of one of the two tables is marked so.
+bool marks_some(const ExperimentReport& report) {
+  const auto marked = [&](const auto& row) { return !stale_text(report, row.stale).empty(); };
+  return std::ranges::any_of(report.contrasts, marked) ||
+         std::ranges::any_of(report.cells, [&](const ReportCell& cell) {
+           return std::ranges::any_of(cell.rows, marked, &ReportRow::scores);
+         });
+}
+
+// Whether some cell was run on several placements, so that rows need to name theirs.
+bool names_placements(const ExperimentReport& report) {
+  return std::ranges::any_of(report.cells, [](const ReportCell& cell) { return cell.rows.size() > 1; });
+}
+
+}  // namespace
+
+TextTable cells_table(const ExperimentReport& report) {
+  TextTable table;
+  const bool placements = names_placements(report);
+  for (std::string title : report.columns) {
+    const size_t space = title.find(' ');
+    if (space != std::string::npos) title[space] = '\n';
+    table.columns.push_back({title});
+  }
+  if (placements) table.columns.push_back({"placement"});
+  table.columns.push_back({"n", true});
+  for (const std::string& population : report.populations) {
+    table.columns.push_back({report.headline + "\n" + population, true});
+  }
+  table.columns.push_back({"images\n/s", true});
+  if (!report.baseline.empty()) {
+    for (const std::string& title :
+         {"relative to\n" + report.baseline, std::string("ms more\n/step"), std::string("µs more\n/coll.")}) {
+      table.columns.push_back({title, true});
+    }
+  }
+  for (const char* title : {"peak\nMiB", "coll.\n/step", "bytes\n/step"}) {
+    table.columns.push_back({title, true});
+  }
+  table.columns.push_back({"failed"});
+  for (const ReportCell& cell : report.cells) {
+    for (const ReportRow& row : cell.rows) {
+      std::vector<std::string> texts = cell.cell;
+      if (placements) texts.push_back(row.placement);
+      const std::string ok = std::to_string(row.scores.count(Status::ok));
+      const bool complete = row.scores.count(std::nullopt) == 0;
+      texts.push_back((complete ? ok : ok + "/" + std::to_string(row.scores.outcomes.size())) +
+                      stale_text(report, row.scores.stale));
+      for (const std::string& population : report.populations) {
+        texts.push_back(plus_minus(over_seeds(row.scores.values.at(population))));
+      }
+      texts.push_back(rate_text(row));
+      if (!report.baseline.empty()) {
+        texts.push_back(row.relative_images_per_s ? fixed(*row.relative_images_per_s, 2) : "-");
+        texts.push_back(plus_minus(over_seeds(row.extra_step_ms), 2));
+        texts.push_back(mean_text(row.extra_us_per_collective, 0));
+      }
+      texts.push_back(mean_text(row.peak_memory_bytes, 0, 1024 * 1024));
+      texts.push_back(mean_text(row.collectives_per_step, 0));
+      texts.push_back(mean_text(row.bytes_per_step, 0));
+      texts.push_back(counts_text(row.scores.failures()));
+      table.rows.push_back(texts);
+    }
+  }
+  return table;
+}
+
+TextTable contrasts_table(const ExperimentReport& report) {
+  TextTable table{{{"contrast"},
+                   {"at"},
+                   {"metric"},
+                   {"n", true},
+                   {"difference", true},
+                   {"sign-flip\np", true},
+                   {"Holm\np", true},
+                   {"verdict"}},
+                  {}};
+  for (const ContrastResult& result : report.contrasts) {
+    const Contrast& contrast = result.contrast;
+    const std::string populations =
+        contrast.population + (contrast.above_population ? " - " + *contrast.above_population : "");
+    std::string verdict = name(result.verdict);
+    if (result.verdict == Verdict::equal)
+      verdict += " within " + significant(*contrast.equivalence_margin, 3);
+    table.rows.push_back({pair_name(contrast), result.group,
+                          contrast.metric + (is_cost(contrast.metric) ? "" : " " + populations),
+                          std::to_string(result.interval.n) + stale_text(report, result.stale),
+                          plus_minus(result.interval),
+                          result.sign_flip_p ? significant(*result.sign_flip_p, 2) : "-",
+                          significant(result.holm_p, 2), verdict});
+  }
+  return table;
+}
+
+TextTable tuning_table(const ExperimentReport& report) {
+  const bool there = report.tuning && report.tuning->is_settled();
+  TextTable table{{{there ? joined(report.tuning->asked.per) : ""}, {"chosen"}}, {}};
+  for (const TunedGroup& group : there ? report.tuning->groups : std::vector<TunedGroup>()) {
+    std::vector<std::string> texts = {group.name, setting_text(group.chosen().setting)};
+    for (const Candidate& candidate : group.candidates) {
+      if (table.rows.empty()) {
+        table.columns.push_back(
+            {report.tuning->asked.metric + " at\n" + setting_text(candidate.setting), true});
+      }
+      const int diverged = candidate.diverged();
+      texts.push_back(fixed(candidate.mean(), 3) +
+                      (diverged == 0 ? "" : " (" + std::to_string(diverged) + " diverged)"));
+    }
+    table.rows.push_back(texts);
+  }
+  return table;
+}
+
+std::vector<std::string> footnotes(const ExperimentReport& report) {
+  std::vector<std::string> notes = {
+      "Every number is the mean over the n seeds that ended ok; \u00b1 is the half-width of its 95 % t "
+      "interval. "
+      "Peak: of the rank that needs most; coll., bytes: what one rank exchanges for statistics and "
+      "shuffling."};
+  const auto any = [&](auto property) {
+    return std::ranges::any_of(
+        report.cells, [&](const ReportCell& cell) { return std::ranges::any_of(cell.rows, property); });
+  };
+  const auto is_alone = [](const ReportRow& row) {
+    return row.ranks == 1 && !row.bytes_per_step.empty() && over_seeds(row.bytes_per_step).mean > 0;
+  };
+  if (any(is_alone)) {
+    notes.push_back(
+        "One rank alone sends nothing: its coll. and bytes are what the strategy hands to its exchanges.");
+  }
+  if (any([](const ReportRow& row) { return row.emulated; })) {
+    notes.push_back("(e) emulated: several towers per rank, so no throughput is claimed.");
+  }
+  if (any([](const ReportRow& row) { return row.jobs && !row.claimed_images_per_s(); })) {
+    notes.push_back("(j) ran beside other runs (--jobs), so no throughput is claimed.");
+  }
+  if (marks_some(report)) {
+    notes.push_back(
+        "(stale) so many runs of the row might come out otherwise today, because code, data or weights have "
+        "changed "
+        "since; bnlab run " +
+        report.experiment + " --redo stale starts them again.");
+  }
+  if (report.tuning && !report.tuning->is_settled()) {
+    notes.push_back("Not tuned yet: " + report.tuning->sentence() + ", before the matrix.");
+  } else if (report.tuning) {
+    notes.push_back("Tuned: " + report.tuning->sentence() + ", which no other number rests on.");
+    for (const TunedGroup& group : report.tuning->groups) {
+      for (const std::string& key : group.at_edge) {
+        notes.push_back("Warning: the best " + key + " of " + group.name + ", " +
+                        setting_text({{key, group.chosen().setting.at(key)}}) +
+                        ", lies at the edge of the grid; the best one may lie beyond.");
+      }
+    }
+  }
+  for (const ContrastResult& result : report.contrasts) {
+    if (result.warning.empty()) continue;
+    notes.push_back("Warning: " + pair_name(result.contrast) + " at " + result.group + ": " + result.warning +
+                    ".");
+  }
+  return notes;
+}
+
+std::string progress_sentence(const ExperimentReport& report) {
+  const RunCounts& runs = report.runs;
+  const std::string of = " of " + std::to_string(runs.asked) + " runs ";
+  std::string text = runs.failed == 0 ? std::to_string(runs.finished) + of + "are there"
+                                      : std::to_string(runs.ok()) + of + "ended ok, " +
+                                            std::to_string(runs.failed) + " failed";
+  if (runs.failed > 0 && runs.missing() > 0) text += ", " + std::to_string(runs.missing()) + " are not there";
+  return text + (runs.missing() > 0 ? ": the matrix is incomplete, the numbers provisional." : ".");
+}
+
+std::string report_text(const ExperimentReport& report) {
+  std::string text = wrapped(report.experiment + ": " + report.question);
+  if (!report.claim.empty()) text += wrapped("Claim: " + report.claim);
+  text += wrapped(progress_sentence(report)) + "\n" + cells_table(report).text() + "\n";
+  if (!report.contrasts.empty()) text += contrasts_table(report).text() + "\n";
+  if (const TextTable tuned = tuning_table(report); !tuned.rows.empty()) text += tuned.text() + "\n";
+  for (const std::string& note : footnotes(report)) text += wrapped(note);
+  if (report.runs.failed > 0) text += "\nFailed runs:\n";
+  for (const std::string& line : failure_lines(report.runs.failures)) text += wrapped(line);
+  for (const auto& [reason, runs] : report.runs.stale_reasons) {
+    text += wrapped(std::to_string(runs) + " runs are stale: " + reason + ".");
+  }
+  if (report.runs.confirmed > 0)
+    text += wrapped(std::to_string(report.runs.confirmed) + " runs are" + kConfirmed + ".");
+  if (!report.learned.empty()) text += "\n";
+  for (const std::string& sentence : report.learned) text += wrapped(sentence);
+  return text;
+}
+
+std::string report_markdown(const ExperimentReport& report) {
+  std::string text = "**" + markdown_escape(report.question) + "**\n\n";
+  if (!report.claim.empty()) text += "Claim: " + markdown_escape(report.claim) + "\n\n";
+  text += progress_sentence(report) + "\n\n" + cells_table(report).markdown() + "\n";
+  if (!report.contrasts.empty()) text += contrasts_table(report).markdown() + "\n";
+  if (const TextTable tuned = tuning_table(report); !tuned.rows.empty()) text += tuned.markdown() + "\n";
+  for (const std::string& note : footnotes(report)) text += "- " + markdown_escape(note) + "\n";
+  for (const std::string& line : failure_lines(report.runs.failures)) {
+    text += "- Failed: " + markdown_escape(line) + "\n";
+  }
+  for (const std::string& sentence : report.learned) text += "\n" + markdown_escape(sentence) + "\n";
+  return text;
+}
+
+void replace_between_markers(const std::filesystem::path& file, const std::string& name,
+                             const std::string& text) {
+  const std::string begin_mark = "<!-- table:" + name + " -->\n", end_mark = "<!-- end -->";
+  const std::string document = read_text(file);
+  const size_t begin = document.find(begin_mark);
+  const size_t end = begin == std::string::npos ? begin : document.find(end_mark, begin);
+  if (end == std::string::npos) {
+    throw Error(Error::Kind::usage, file.string() + ": expected the lines \"<!-- table:" + name +
+                                        " -->\" and \"<!-- end -->\" around the place for the table");
+  }
+  const size_t content = begin + begin_mark.size();
+  write_atomically(file, document.substr(0, content) + text + document.substr(end));
+}
+
+}  // namespace bnlab

@@ -1,0 +1,171 @@
+#include "harness/report/status.hpp"
+
+#include <algorithm>
+
+#include "harness/mapped.hpp"
+#include "harness/printable.hpp"
+#include "harness/store/attempts.hpp"
+#include "harness/store/code_version.hpp"
+#include "harness/store/run_folder.hpp"
+#include "harness/text_table.hpp"
+
+namespace bnlab {
+namespace {
+
+std::string recorded_text(const Record& record, const std::string& path) {
+  const Json& value = record.at(path);
+  return value.is_string() ? value.get<std::string>() : "";
+}
+
+std::string reason_of(const Record& record) {
+  const std::string message = recorded_text(record, "outcome.message");
+  if (!message.empty()) return printable(message.substr(0, message.find('\n')));
+  const std::string signal = recorded_text(record, "outcome.signal");
+  return signal.empty() ? "no reason is recorded" : "ended by " + signal;
+}
+
+// Of several placements of one run the best counts: ok before failed before interrupted.
+int rank_of(const Record* record) {
+  return record->status() == Status::ok ? 2 : record->finished() ? 1 : 0;
+}
+
+void count(const std::vector<const Record*>& of_one_run, RunCounts& counts) {
+  if (of_one_run.empty()) return;
+  const Record& best = **std::ranges::max_element(of_one_run, {}, rank_of);
+  ++counts.outcomes[name(best.status())];
+  counts.finished += best.finished();
+  counts.failed += best.failed();
+  if (best.failed()) add_failure(best, counts.failures);
+  counts.confirmed += best.confirmed();
+  counts.other_sources += best.finished() && best.why_other_numerics().empty() &&
+                          best.at("code.fingerprint") != code_version().at("fingerprint");
+  const auto stale = std::ranges::find_if(
+      of_one_run, [](const Record* record) { return record->finished() && record->stale(); });
+  if (stale == of_one_run.end()) return;
+  ++counts.stale;
+  ++counts.stale_reasons[(*stale)->why_stale()];
+}
+
+}  // namespace
+
+void add_failure(const Record& record, std::vector<Failure>& failures) {
+  const std::string reason = reason_of(record);
+  const auto alike = std::ranges::find_if(failures, [&](const Failure& known) {
+    return known.status == record.status() && known.message == reason;
+  });
+  if (alike != failures.end()) {
+    ++alike->runs;
+    return;
+  }
+  failures.push_back(
+      {record.status(), reason, 1, record.run_id(), record.file().parent_path().generic_string()});
+}
+
+std::vector<std::string> failure_lines(std::vector<Failure> failures) {
+  std::ranges::stable_sort(failures, std::ranges::greater(), &Failure::runs);
+  return mapped(failures, [](const Failure& failure) {
+    return std::to_string(failure.runs) + " " + name(failure.status) + ": " + failure.message + " (" +
+           (failure.runs > 1 ? "such as " : "") + failure.run_id + ")";
+  });
+}
+
+Json failures_json(const std::vector<Failure>& failures) {
+  return mapped(failures, [](const Failure& failure) {
+    return Json{{"outcome", name(failure.status)},
+                {"message", failure.message},
+                {"runs", failure.runs},
+                {"run_id", failure.run_id},
+                {"folder", failure.folder}};
+  });
+}
+
+RunCounts count_runs(const Experiment& experiment, const std::vector<Record>& records) {
+  RunCounts counts;
+  counts.asked = static_cast<int>(experiment.runs.size());
+  auto index = by_run_id(records);
+  for (const RunSpec& run : experiment.runs) {
+    std::vector<const Record*> found = index[run.id];
+    std::erase_if(found, [&](const Record* record) { return !is_of(*record, run); });
+    count(found, counts);
+  }
+  return counts;
+}
+
+ExperimentStatus status_of(const Experiment& experiment, const std::filesystem::path& results) {
+  ExperimentStatus status{{}, experiment.name, {}};
+  const std::vector<Record> records = list_records(results, experiment.name, &status.problems);
+  static_cast<RunCounts&>(status) = count_runs(experiment, records);
+  status.claimed = claimed_runs(results, experiment.name);
+  return status;
+}
+
+ExperimentStatus status_of(const std::string& experiment, const std::filesystem::path& results) {
+  ExperimentStatus status{{}, experiment, {}};
+  for (const Record& record : list_records(results, experiment, &status.problems)) count({&record}, status);
+  status.asked = static_cast<int>(begun_folders(results, experiment).size());
+  status.claimed = claimed_runs(results, experiment);
+  return status;
+}
+
+std::string status_text(const std::vector<ExperimentStatus>& all) {
+  TextTable table{{{"experiment"},
+                   {"runs", true},
+                   {"ok", true},
+                   {"failed", true},
+                   {"missing", true},
+                   {"stale", true},
+                   {"outcomes"}},
+                  {}};
+  std::string reasons, stale, confirmed, other_sources, under_way, problems;
+  for (const ExperimentStatus& status : all) {
+    table.rows.push_back({status.experiment, std::to_string(status.asked), std::to_string(status.ok()),
+                          std::to_string(status.failed), std::to_string(status.missing()),
+                          std::to_string(status.stale), counts_text(status.outcomes)});
+    for (const auto& [reason, runs] : status.stale_reasons) {
+      stale += wrapped(status.experiment + ": " + std::to_string(runs) + " stale: " + reason);
+    }
+    if (status.confirmed > 0) {
+      confirmed += status.experiment + ": " + std::to_string(status.confirmed) + "\n";
+    }
+    if (status.other_sources > 0) {
+      other_sources += status.experiment + ": " + std::to_string(status.other_sources) + "\n";
+    }
+    for (const std::string& line : failure_lines(status.failures)) {
+      reasons += wrapped(status.experiment + ": " + line);
+    }
+    for (const ClaimedRun& run : status.claimed)
+      under_way += printable(status.experiment + ": " + run.sentence()) + "\n";
+    for (const std::string& problem : status.problems) problems += "damaged record: " + problem + "\n";
+  }
+  return table.text() + (under_way.empty() ? "" : "\nRuns under way:\n" + under_way) +
+         (reasons.empty() ? "" : "\nFailed runs:\n" + reasons) +
+         (stale.empty() ? "" : "\nStale runs (bnlab run SPEC --redo stale starts them again):\n" + stale) +
+         (confirmed.empty() ? "" : std::string("\nRuns") + kConfirmed + ":\n" + confirmed) +
+         (other_sources.empty()
+              ? ""
+              : "\nRuns whose sources have been written otherwise since, and compute the same "
+                "(bnlab panel):\n" +
+                    other_sources) +
+         problems;
+}
+
+Json status_json(const std::vector<ExperimentStatus>& all) {
+  return mapped(all, [](const ExperimentStatus& status) {
+    return Json{{"experiment", status.experiment},
+                {"total", status.asked},
+                {"finished", status.finished},
+                {"ok", status.ok()},
+                {"failed", status.failed},
+                {"missing", status.missing()},
+                {"stale", status.stale},
+                {"stale_reasons", Json(status.stale_reasons)},
+                {"confirmed", status.confirmed},
+                {"other_sources", status.other_sources},
+                {"outcomes", Json(status.outcomes)},
+                {"failures", failures_json(status.failures)},
+                {"running", mapped(status.claimed, [](const ClaimedRun& run) { return run.json(); })},
+                {"problems", status.problems}};
+  });
+}
+
+}  // namespace bnlab

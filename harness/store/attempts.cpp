@@ -1,0 +1,120 @@
+#include "harness/store/attempts.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <set>
+
+#include "harness/store/run_folder.hpp"
+#include "harness/store/this_process.hpp"
+
+namespace bnlab {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kClaim = ".claim.";
+constexpr const char* kAttempt = ".attempt.";
+
+fs::path beside(const fs::path& folder, const std::string& ending) {
+  return folder.parent_path() / ("." + placement_of(folder) + ending);
+}
+
+// The number behind `kind` in a name; 0 where there is none.
+int number_in(const fs::path& path, const char* kind) {
+  const std::string name = path.filename().string();
+  const size_t at = name.find(kind);
+  return at == std::string::npos ? 0 : std::atoi(name.c_str() + at + std::string(kind).size());
+}
+
+std::vector<NumberedFile> all_of(const fs::path& folder, const char* kind) {
+  std::vector<NumberedFile> found;
+  const std::string start = beside(folder, kind).filename().string();
+  if (!fs::exists(folder.parent_path())) {
+    return found;
+  }
+  for (const auto& entry : fs::directory_iterator(folder.parent_path())) {
+    if (entry.path().filename().string().starts_with(start)) {
+      found.push_back({number_in(entry.path(), kind), entry.path()});
+    }
+  }
+  std::ranges::sort(found, {}, &NumberedFile::number);
+  return found;
+}
+
+}  // namespace
+
+int attempts_without_end(const fs::path& folder) {
+  return static_cast<int>(claims_of(folder).size());
+}
+
+void set_attempts(const fs::path& folder, int attempts) {
+  const int last_forgotten = number_in(folder, kAttempt) - attempts;
+  for (const NumberedFile& claim : claims_of(folder)) {
+    std::error_code gone;
+    if (claim.number <= last_forgotten) fs::remove(claim.path, gone);
+  }
+}
+
+std::vector<NumberedFile> claims_of(const fs::path& folder) {
+  return all_of(folder, kClaim);
+}
+
+std::vector<NumberedFile> attempt_folders_of(const fs::path& folder) {
+  return all_of(folder, kAttempt);
+}
+
+fs::path claim_file(const fs::path& run_folder, int number) {
+  return beside(run_folder, kClaim + std::to_string(number));
+}
+
+fs::path attempt_folder(const fs::path& run_folder, int number) {
+  return beside(run_folder, kAttempt + std::to_string(number) + "." + this_process());
+}
+
+std::vector<fs::path> begun_folders(const fs::path& results, const std::string& experiment) {
+  std::vector<fs::path> found = run_folders(results, experiment);
+  std::error_code none;
+  for (const auto& run : fs::directory_iterator(experiment_folder(results, experiment), none)) {
+    std::error_code no_folder;
+    for (const auto& entry : fs::directory_iterator(run.path(), no_folder)) {
+      if (placement_of(entry.path()) != entry.path().filename()) found.push_back(entry.path());
+    }
+  }
+  std::ranges::sort(found);
+  return found;
+}
+
+std::vector<std::string> list_experiments(const fs::path& results) {
+  std::vector<std::string> names;
+  std::error_code none;
+  for (const auto& entry : fs::directory_iterator(results, none)) {
+    const std::string name = entry.path().filename().string();
+    if (entry.is_directory() && name[0] != '.' && !begun_folders(results, name).empty())
+      names.push_back(name);
+  }
+  std::ranges::sort(names);
+  return names;
+}
+
+std::vector<fs::path> claimed_folders(const fs::path& results, const std::string& experiment) {
+  std::set<fs::path> found;
+  std::error_code none;
+  for (const auto& run : fs::directory_iterator(experiment_folder(results, experiment), none)) {
+    std::error_code no_folder;
+    for (const auto& entry : fs::directory_iterator(run.path(), no_folder)) {
+      const std::string name = entry.path().filename().string();
+      const size_t end = name.find(kClaim);
+      if (name.starts_with('.') && end != std::string::npos)
+        found.insert(run.path() / name.substr(1, end - 1));
+    }
+  }
+  return {found.begin(), found.end()};
+}
+
+std::string placement_of(const fs::path& folder) {
+  const std::string name = folder.filename().string();
+  const size_t end = name.find(kAttempt);
+  return end == std::string::npos ? name : name.substr(1, end - 1);
+}
+
+}  // namespace bnlab

@@ -1,0 +1,249 @@
+#include "harness/store/inputs.hpp"
+
+#include <sys/stat.h>
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "harness/components/task_files.hpp"
+#include "harness/error.hpp"
+#include "harness/store/run_folder.hpp"
+
+namespace bnlab {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kHeading = "bnlab hashes 1";
+constexpr uint64_t kMuch = uint64_t{1} << 30;  // bytes
+constexpr int64_t kYoungest = 2'000'000'000;  // ns: a file that is younger may change within its time's grain
+
+std::string digits(XXH64_hash_t hash) {
+  char text[17];
+  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(hash));
+  return text;
+}
+
+std::string hash_of_text(const std::string& text) {
+  return digits(XXH3_64bits(text.data(), text.size()));
+}
+
+std::string hash_of_file(const std::string& file) {
+  std::vector<char> buffer(size_t{1} << 20);
+  XXH3_state_t state;
+  XXH3_64bits_reset(&state);
+  std::ifstream in(file, std::ios::binary);
+  while (in.read(buffer.data(), static_cast<std::streamsize>(buffer.size())) || in.gcount() > 0) {
+    XXH3_64bits_update(&state, buffer.data(), static_cast<size_t>(in.gcount()));
+  }
+  if (!in.eof()) {
+    throw Error(Error::Kind::data, file + ": cannot be read: " + std::strerror(errno));
+  }
+  return digits(XXH3_64bits_digest(&state));
+}
+
+int64_t now_ns() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
+}
+
+// A safetensors file begins with the length of its header, 8 bytes little-endian, and the header, a JSON
+// object.
+void check_safetensors(const std::string& file) {
+  std::array<unsigned char, 9> begin{};
+  std::ifstream in(file, std::ios::binary);
+  in.read(reinterpret_cast<char*>(begin.data()), begin.size());
+  uint64_t header = 0;
+  for (size_t i = 8; i-- > 0;) {
+    header = header << 8 | begin[i];
+  }
+  if (!in || begin[8] != '{' || header > fs::file_size(file)) {
+    throw Error(Error::Kind::data, file + ": expected a safetensors file, with the header of one");
+  }
+}
+
+std::string gigabytes(uint64_t bytes) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f GB", static_cast<double>(bytes) / 1e9);
+  return text;
+}
+
+// What decides which files a run reads.
+bool reads_the_same(const Json& entry, const Json& spec) {
+  for (const char* key : {"task", "init_from"}) {
+    if ((entry.contains(key) ? entry[key] : Json()) != (spec.contains(key) ? spec[key] : Json())) {
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+Inputs::Inputs(fs::path results, std::string data_dir, std::function<void(const std::string&)> say)
+    : cache_(std::move(results) / ".hashes"), data_dir_(std::move(data_dir)), say_(std::move(say)) {
+  read_known();
+}
+
+void Inputs::read_known() {
+  std::ifstream in(cache_);
+  std::string line;
+  if (!std::getline(in, line) || line != kHeading) {
+    return;
+  }
+  while (std::getline(in, line)) {
+    std::istringstream words(line);
+    Known known;
+    std::string name;
+    if (words >> known.hash >> known.stamp.size >> known.stamp.inode >> known.stamp.time_ns &&
+        std::getline(words.ignore(1), name)) {
+      known_[name] = known;
+    }
+  }
+}
+
+void Inputs::keep() const {
+  if (!changed_) {
+    return;
+  }
+  std::ostringstream text;
+  text << kHeading << "\n";
+  for (const auto& [name, known] : known_) {
+    const bool settled = known.stamp.time_ns < now_ns() - kYoungest;
+    if (settled && name.find('\n') == std::string::npos) {
+      text << known.hash << " " << known.stamp.size << " " << known.stamp.inode << " " << known.stamp.time_ns
+           << " " << name << "\n";
+    }
+  }
+  try {
+    fs::create_directories(cache_.parent_path());
+    write_atomically(cache_, text.str());
+  } catch (const std::exception&) {
+    // All is read again next time.
+  }
+}
+
+Inputs::Stamp Inputs::stamp_of(const std::string& file) {
+  struct stat status {};
+  errno = 0;
+  if (::stat(file.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) {
+    throw Error(Error::Kind::data, file + ": expected a file: " +
+                                       (errno != 0 ? std::strerror(errno) : "this is no ordinary one"));
+  }
+  return {static_cast<uint64_t>(status.st_size), static_cast<uint64_t>(status.st_ino),
+          int64_t{status.st_ctim.tv_sec} * 1'000'000'000 + status.st_ctim.tv_nsec};
+}
+
+void Inputs::hash_unknown(const std::map<std::string, std::string>& files) {
+  std::map<std::string, Stamp> unknown;
+  uint64_t bytes = 0;
+  for (const auto& [name, file] : files) {
+    const Stamp stamp = stamp_of(file);
+    if (const auto found = known_.find(name); found == known_.end() || found->second.stamp != stamp) {
+      unknown[name] = stamp;
+      bytes += stamp.size;
+    }
+  }
+  if (bytes > kMuch) {
+    say_("reading " + gigabytes(bytes) + " in " + std::to_string(unknown.size()) +
+         " files once, to know them again");
+  }
+  for (const auto& [name, stamp] : unknown) {
+    known_[name] = {stamp, hash_of_file(files.at(name))};
+    changed_ = true;
+  }
+}
+
+Json Inputs::fingerprint(const fs::path& root, const std::vector<std::string>& files) {
+  std::map<std::string, std::string> by_name;
+  for (const std::string& file : files) {
+    const std::string name = fs::path(file).lexically_relative(root).generic_string();
+    by_name[name.empty() ? file : name] = file;
+  }
+  hash_unknown(by_name);
+  uint64_t bytes = 0;
+  std::string all;
+  for (const auto& [name, unused] : by_name) {
+    const Known& known = known_.at(name);
+    bytes += known.stamp.size;
+    all += name + '\0' + std::to_string(known.stamp.size) + '\0' + known.hash + '\0';
+  }
+  return {{"files", by_name.size()}, {"bytes", bytes}, {"fingerprint", hash_of_text(all)}};
+}
+
+Json Inputs::of(const RunSpec& run) {
+  Json inputs = Json::object();
+  const auto once = [&](const std::string& question, const auto& answer) {
+    const auto found = asked_.find(question);
+    return found != asked_.end() ? found->second : asked_[question] = answer();
+  };
+  if (reads_files(run.task)) {
+    inputs["data"] =
+        once(run.task.dump(), [&] { return fingerprint(data_dir_, files_of_task(run.task, data_dir_)); });
+  }
+  if (run.init_from) {
+    const std::string& file = run.init_from->file;
+    inputs["weights"] = once(file, [&] {
+      const Json print = fingerprint("", {file});
+      check_safetensors(file);
+      return print;
+    });
+  }
+  return inputs;
+}
+
+LastInputs::LastInputs(const std::filesystem::path& experiment_folder)
+    : file_(experiment_folder / "inputs.json") {
+  try {
+    if (std::filesystem::exists(file_)) {
+      entries_ = read_json(file_);
+    }
+  } catch (const Error&) {
+    // It is made anew by the next run.
+  }
+  if (!entries_.is_array()) {
+    entries_ = Json::array();
+  }
+}
+
+void LastInputs::set(const RunSpec& run, const Json& inputs) {
+  const Json& spec = run.resolved;
+  for (Json& entry : entries_) {
+    if (entry.is_object() && reads_the_same(entry, spec)) {
+      changed_ = changed_ || entry["inputs"] != inputs;
+      entry["inputs"] = inputs;
+      return;
+    }
+  }
+  if (!inputs.empty()) {
+    entries_.push_back(
+        {{"task", spec["task"]}, {"init_from", spec.value("init_from", Json())}, {"inputs", inputs}});
+    changed_ = true;
+  }
+}
+
+Json LastInputs::of(const Json& spec) const {
+  for (const Json& entry : entries_) {
+    if (entry.is_object() && reads_the_same(entry, spec)) {
+      return entry.value("inputs", Json());
+    }
+  }
+  return nullptr;
+}
+
+void LastInputs::keep() const {
+  if (changed_) {
+    std::filesystem::create_directories(file_.parent_path());
+    write_json(file_, entries_);
+  }
+}
+
+}  // namespace bnlab

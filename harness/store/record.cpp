@@ -1,0 +1,267 @@
+#include "harness/store/record.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <ctime>
+
+#include "harness/error.hpp"
+#include "harness/experiment/dotted.hpp"
+#include "harness/numerics/panel.hpp"
+#include "harness/store/code_version.hpp"
+#include "harness/store/confirming.hpp"
+#include "harness/store/inputs.hpp"
+
+namespace bnlab {
+namespace {
+
+Json placement_json(const RunAccount& account) {
+  const Placement& placement = account.placement;
+  return {{"name", placement.name()},
+          {"ranks", placement.ranks},
+          {"towers_per_rank", placement.towers_per_rank},
+          {"device", placement.device},
+          {"nodes", placement.nodes},
+          {"backend", account.backend},
+          {"exchange", or_null(placement.exchange)},
+          {"threads_per_rank", account.threads_per_rank},
+          {"emulated", placement.towers_per_rank > 1 || placement.shared_gpus},
+          {"jobs", account.jobs},
+          {"launcher", account.launcher}};
+}
+
+// "700 files, 812345678 bytes, 1f3a9c2b4d5e6f70"
+std::string size_text(const Json& inputs) {
+  const auto text = [&](const char* key) { return inputs.contains(key) ? inputs[key] : Json("unknown"); };
+  const Json print = text("fingerprint");
+  return text("files").dump() + " files, " + text("bytes").dump() + " bytes, " +
+         (print.is_string() ? print.get<std::string>() : print.dump());
+}
+
+std::optional<double> largest(const Json& of_ranks) {
+  std::optional<double> peak;
+  for (const Json& bytes : of_ranks) {
+    if (bytes.is_number()) peak = std::max(peak.value_or(0), bytes.get<double>());
+  }
+  return peak;
+}
+
+Json outcome_json(const Outcome& outcome) {
+  return {{"status", name(outcome.status)},
+          {"message", or_null(outcome.message)},
+          {"rank", or_null(outcome.rank)},
+          {"signal", or_null(outcome.signal)},
+          {"log_tail", outcome.log_tail}};
+}
+
+}  // namespace
+
+Status status_named(const std::string& name) {
+  const std::string all = names(Status{});
+  const std::vector<std::string> known = split_names(all);
+  if (std::ranges::count(known, name) == 0) {
+    throw Error(Error::Kind::data, "expected an outcome (" + all + "), got " + name);
+  }
+  return choice_of<Status>(name);
+}
+
+Json finite(const Json& value, std::vector<std::string>& notes, const std::string& path) {
+  if (value.is_number_float()) {
+    const double number = value.get<double>();
+    if (std::isfinite(number)) return value;
+    const char* what = std::isnan(number) ? "NaN" : number > 0 ? "+infinity" : "-infinity";
+    notes.push_back((path.empty() ? "the value" : path) + " was " + what);
+    return nullptr;
+  }
+  Json checked = value;
+  if (value.is_structured()) {
+    for (auto& [key, entry] : checked.items()) {
+      const std::string below = path.empty() ? key : path + "." + key;
+      entry = finite(entry, notes, value.is_array() ? path + "[" + key + "]" : below);
+    }
+  }
+  return checked;
+}
+
+Json compose_record(const RunAccount& account) {
+  std::vector<std::string> notes = account.notes;
+  Json environment = account.environment;
+  for (const auto& [name, value] : account.variables) environment["variables"][name] = value;
+  Json record = finite({{"schema_version", kRecordSchemaVersion},
+                        {"kind", "bnlab.run"},
+                        {"experiment", account.experiment},
+                        {"run_id", account.spec.id},
+                        {"code", code_version(account.spec.resolved, account.placement.device)},
+                        {"command", account.command},
+                        {"spec", account.spec.resolved},
+                        {"strategy_label", label(account.spec.strategy)},
+                        {"placement", placement_json(account)},
+                        {"environment", environment},
+                        {"outcome", outcome_json(account.outcome)},
+                        {"started_at", account.started_at},
+                        {"wall_time_s", account.wall_time_s},
+                        {"result", account.result}},
+                       notes);
+  record["notes"] = notes;
+  if (!account.inputs.is_null()) record["inputs"] = account.inputs;
+  return record;
+}
+
+std::string now_utc() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  ::gmtime_r(&now, &parts);
+  std::array<char, 32> text{};
+  std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &parts);
+  return text.data();
+}
+
+const Json& value_at(const Json& object, const std::string& dotted_path) {
+  static const Json kNull;
+  const Json* found = find(object, dotted_path);
+  return found == nullptr ? kNull : *found;
+}
+
+Record::Record(Json value, std::filesystem::path file) : value_(std::move(value)), file_(std::move(file)) {
+  const Json& version = at("schema_version");
+  if (at("kind") != "bnlab.run" || version != kRecordSchemaVersion) {
+    throw Error(Error::Kind::data, file_.string() + ": expected a bnlab.run record of schema version " +
+                                       std::to_string(kRecordSchemaVersion) + ", got kind " +
+                                       at("kind").dump() + ", version " + version.dump());
+  }
+  for (const char* path :
+       {"experiment", "run_id", "strategy_label", "placement.name", "placement.device", "outcome.status"}) {
+    if (!at(path).is_string()) throw Error(Error::Kind::data, file_.string() + ": " + path + " is missing");
+  }
+  for (const char* path : {"spec.seed", "placement.ranks", "wall_time_s"}) {
+    if (!at(path).is_number()) throw Error(Error::Kind::data, file_.string() + ": " + path + " is missing");
+  }
+  try {
+    status();
+  } catch (const Error& error) {
+    throw Error(Error::Kind::data, file_.string() + ": outcome.status: " + error.what());
+  }
+}
+
+std::optional<double> Record::number(const std::string& path) const {
+  const Json& value = at(path);
+  return value.is_number() ? std::optional(value.get<double>()) : std::nullopt;
+}
+
+std::string Record::why_stale() const {
+  const std::string changed = why_other_numerics();
+  return changed.empty() || confirmed_ ? changed_inputs_ : changed;
+}
+
+std::string Record::why_other_numerics() const {
+  const Json& numerics = at("code.numerics");
+  if (!numerics.is_object())
+    return "the record does not say what it was computed with, and no repeated run has confirmed it";
+  const std::string changed = changed_numerics(numerics);
+  return changed.empty() ? "" : "what computes it has changed since: " + changed;
+}
+
+void Record::compare_inputs(const Json& today) {
+  for (const auto& [part, words] :
+       {std::pair("data", "the data have"), {"weights", "the weights of init_from have"}}) {
+    const Json& then = at("inputs." + std::string(part));
+    const Json& now = value_at(today, part);
+    if (then.is_object() && now.is_object() &&
+        value_at(then, "fingerprint") != value_at(now, "fingerprint")) {
+      changed_inputs_ =
+          std::string(words) + " changed since (" + size_text(then) + " then, " + size_text(now) + " now)";
+      return;
+    }
+  }
+  changed_inputs_.clear();
+}
+
+bool Record::throughput_counts() const {
+  return status() == Status::ok && at("placement.emulated") == false && at("placement.jobs") == 1;
+}
+
+bool is_cost(const std::string& metric) {
+  return metric == "images_per_s" || metric == "peak_memory_bytes" || metric == "peak_rss_bytes";
+}
+
+std::optional<double> metric_of(const Record& record, const std::string& metric,
+                                const std::string& population) {
+  if (record.status() != Status::ok) return std::nullopt;
+  if (metric == "images_per_s") {
+    return record.throughput_counts() ? record.number("result.throughput.images_per_s") : std::nullopt;
+  }
+  if (metric == "peak_memory_bytes" || metric == "peak_rss_bytes") {
+    return largest(record.at("result.memory." + metric));
+  }
+  // A strategy without running statistics is evaluated once, as "saved": it knows no other population.
+  const Json& asked = record.at("spec.populations");
+  const bool known = record.at("result.final." + population).is_object() ||
+                     std::find(asked.begin(), asked.end(), population) == asked.end();
+  return record.number("result.final." + (known ? population : "saved") + "." + metric);
+}
+
+Json answer_of(const Record& record) {
+  Json result = record.at("result");
+  if (result.is_object()) {
+    for (const char* key : {"throughput", "memory", "resumed_at_steps", "cuda_graph"}) result.erase(key);
+  }
+  return {{"outcome", name(record.status())}, {"inputs", record.at("inputs")}, {"result", result}};
+}
+
+bool is_of(const Record& record, const RunSpec& run) {
+  const Json& exchange = record.at("placement.exchange");  // null where there was none, absent in old records
+  return record.run_id() == run.id && (!run.ranks || *run.ranks == record.ranks()) &&
+         (!run.device || *run.device == record.device()) &&
+         (!run.exchange || exchange.is_null() || exchange == name_of(*run.exchange));
+}
+
+std::optional<Record> find_record(const std::filesystem::path& folder) {
+  const std::filesystem::path file = folder / kRecordFile;
+  if (!std::filesystem::exists(file)) return std::nullopt;
+  return Record(read_json(file), file);
+}
+
+void check_place(const Record& record) {
+  const std::filesystem::path folder = record.file().parent_path();
+  const std::filesystem::path own = std::filesystem::path(record.run_id()) / record.placement();
+  if (own != folder.parent_path().filename() / folder.filename()) {
+    throw Error(Error::Kind::data, record.file().string() + " is the record of " + own.string() +
+                                       " and lies in a wrong folder; move it there or delete it");
+  }
+}
+
+void check_spec(const Record& record, const RunSpec& run) {
+  const Json& spec = record.at("spec");
+  if (spec != run.resolved && read_resolved(spec).id != run.id) {  // keys that change no result may differ
+    throw Error(Error::Kind::data,
+                record.file().string() + " does not hold the spec of its run " + run.id + "; it was altered");
+  }
+}
+
+std::vector<Record> list_records(const std::filesystem::path& results, const std::string& experiment,
+                                 std::vector<std::string>* problems) {
+  std::vector<Record> records;
+  const LastInputs last(experiment_folder(results, experiment));
+  const Confirmations confirmations(experiment_folder(results, experiment));
+  for (const auto& folder : run_folders(results, experiment)) {
+    try {
+      if (auto record = find_record(folder)) {
+        check_place(*record);
+        record->compare_inputs(last.of(record->at("spec")));
+        if (confirmations.cover(*record)) record->confirm();
+        records.push_back(std::move(*record));
+      }
+    } catch (const Error& error) {
+      if (problems != nullptr) problems->push_back(error.what());
+    }
+  }
+  return records;
+}
+
+std::map<std::string, std::vector<const Record*>> by_run_id(const std::vector<Record>& records) {
+  std::map<std::string, std::vector<const Record*>> index;
+  for (const Record& record : records) index[record.run_id()].push_back(&record);
+  return index;
+}
+
+}  // namespace bnlab

@@ -1,0 +1,148 @@
+// A record is what is kept of one run (results/README.md explains every key). This is the only place that
+// composes one; what is read back is a thin value over the JSON.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "harness/experiment/spec.hpp"
+#include "harness/json.hpp"
+#include "harness/store/run_folder.hpp"
+
+namespace bnlab {
+
+inline constexpr int kRecordSchemaVersion = 1;
+
+// How a run ended. `error` is a clear refusal by a strategy or task; `crashed` is anything unforeseen.
+BNLAB_CHOICE(Status, ok, diverged, oom, timeout, crashed, error, interrupted)
+inline std::string name(Status status) {
+  return name_of(status);
+}
+Status status_named(const std::string& name);  // throws Error (data) for an unknown name
+
+struct Outcome {
+  Status status = Status::ok;
+  std::string message;                // empty: null in the record
+  std::optional<int> rank;            // the rank that failed, where one can be named
+  std::string signal;                 // "SIGKILL"; empty: null
+  std::vector<std::string> log_tail;  // last lines of the failed rank's log
+};
+
+// How a run went.
+struct RunEnd {
+  std::string started_at;  // now_utc() at the start
+  double wall_time_s = 0;
+  Outcome outcome;
+  Json result;  // of rank 0; null where the run did not finish
+  std::vector<std::string> notes;
+  std::map<std::string, std::string> variables;  // that the ranks had beside those of this process
+};
+
+// All that a record is composed of but what the build knows of itself.
+struct RunAccount : RunEnd {
+  std::string experiment;
+  std::string command;  // as typed
+  RunSpec spec;
+  Placement placement;
+  std::string backend;  // "gloo", "nccl", or "none" in a world of one that joined nothing
+  int threads_per_rank = 1;
+  int jobs = 1;                    // independent runs side by side at the time
+  std::string launcher = "bnlab";  // or "torchrun", "mpirun", "srun"
+  Json environment;                // of environment.hpp, without `variables`
+  Json inputs;                     // of inputs.hpp; null where nobody looked
+};
+
+// `value` with every number that is not finite replaced by null, since JSON has neither NaN nor infinity; for
+// each a note such as "result.train_loss was NaN" is appended to `notes`. `path` names `value` itself.
+Json finite(const Json& value, std::vector<std::string>& notes, const std::string& path = "");
+
+// The record as JSON. Numbers that are not finite are null, each with a note.
+Json compose_record(const RunAccount& account);
+
+// "2026-11-21T06:30:00Z"
+std::string now_utc();
+
+// The value at a dotted path below a JSON object, null if absent.
+const Json& value_at(const Json& object, const std::string& dotted_path);
+
+class Record {
+ public:
+  Record() = default;
+  // Throws Error (data), naming `file`, unless `value` is a record of a known schema version.
+  Record(Json value, std::filesystem::path file);
+
+  const Json& json() const { return value_; }
+  const std::filesystem::path& file() const { return file_; }
+
+  std::string experiment() const { return at("experiment"); }
+  std::string run_id() const { return at("run_id"); }
+  std::string placement() const { return at("placement.name"); }  // "2x4-cpu"
+  int ranks() const { return at("placement.ranks"); }
+  std::string device() const { return at("placement.device"); }
+  std::string strategy_label() const { return at("strategy_label"); }
+  uint64_t seed() const { return at("spec.seed"); }
+  Status status() const { return status_named(at("outcome.status")); }
+  double wall_time_s() const { return at("wall_time_s"); }
+  // The value at a dotted path below the record ("result.throughput.images_per_s"), null if absent.
+  const Json& at(const std::string& path) const { return value_at(value_, path); }
+  // The same where a number is expected: nothing if absent or null.
+  std::optional<double> number(const std::string& path) const;
+
+  bool finished() const { return status() != Status::interrupted; }  // all outcomes but interrupted
+  bool failed() const { return finished() && status() != Status::ok; }
+  // Why the run would answer something else today, in words, or "" if it would not: what it computes with gives other numbers
+  // (harness/numerics/panel.hpp), or data or weights are others, as far as compare_inputs was told.
+  std::string why_stale() const;
+  // The same of the numbers alone, whether today's code has confirmed the record or not.
+  std::string why_other_numerics() const;
+  // Today's code has repeated runs like this one (confirming.hpp).
+  void confirm() { confirmed_ = true; }
+  bool confirmed() const { return confirmed_; }
+  bool stale() const { return !why_stale().empty(); }
+  // `today`: what the run would read now (inputs.hpp); null where that is not known.
+  void compare_inputs(const Json& today);
+  // Whether its throughput may be claimed: each rank had one tower, and the run had the machine to itself.
+  bool throughput_counts() const;
+
+ private:
+  Json value_;
+  std::filesystem::path file_;
+  std::string changed_inputs_;  // in words
+  bool confirmed_ = false;
+};
+
+// Whether a metric is a throughput or a memory, which depend on the placement, and not an accuracy.
+bool is_cost(const std::string& metric);
+
+// A number of a finished, successful run: a metric of the last evaluation under a population, or a cost:
+// "images_per_s" (nothing where it may not be claimed); "peak_memory_bytes", "peak_rss_bytes" (the largest
+// over the ranks).
+std::optional<double> metric_of(const Record& record, const std::string& metric,
+                                const std::string& population = "");
+
+// What a run answers: all of its record that neither the code, the machine nor the moment decides.
+Json answer_of(const Record& record);
+
+// Whether `record` is one of `run`: it has its id, and the placement that the run asks for, if any.
+bool is_of(const Record& record, const RunSpec& run);
+
+// The record of a run folder, or nothing if it has none yet. A damaged one throws Error (data).
+std::optional<Record> find_record(const std::filesystem::path& folder);
+// Throws Error (data) unless the record lies in RUN_ID/PLACEMENT, its own.
+void check_place(const Record& record);
+// Throws Error (data) unless the record's spec is that of the run.
+void check_spec(const Record& record, const RunSpec& run);
+
+// All records of an experiment, sorted by run id and placement; none if the folder does not exist. They are
+// compared with what their runs were last seen to read. Records that cannot be read or lie in a wrong folder
+// are left out and described in `problems`, if given.
+std::vector<Record> list_records(const std::filesystem::path& results, const std::string& experiment,
+                                 std::vector<std::string>* problems = nullptr);
+
+// The records of each run id, in the order given. Borrows from `records`.
+std::map<std::string, std::vector<const Record*>> by_run_id(const std::vector<Record>& records);
+
+}  // namespace bnlab

@@ -1,0 +1,170 @@
+#include "harness/store/run_folder.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <utility>
+
+#include "harness/error.hpp"
+#include "harness/store/this_process.hpp"
+
+namespace bnlab {
+namespace {
+
+constexpr int kDeepest = 64;  // objects and arrays inside each other, far more than any file of ours has
+
+[[noreturn]] void fail(const std::string& what, const std::filesystem::path& file) {
+  throw Error(Error::Kind::environment, what + " " + file.string() + ": " + std::strerror(errno));
+}
+
+// A file descriptor that is closed on every way out.
+class Descriptor {
+ public:
+  Descriptor(const std::filesystem::path& file, int flags)
+      : file_(file), descriptor_(::open(file.c_str(), flags | O_CLOEXEC, 0644)) {
+    if (descriptor_ < 0) fail("cannot open", file_);
+  }
+  ~Descriptor() {
+    if (descriptor_ >= 0) ::close(descriptor_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+
+  void write(std::string_view text) {
+    while (!text.empty()) {
+      const ssize_t written = ::write(descriptor_, text.data(), text.size());
+      if (written < 0 && errno == EINTR) continue;
+      if (written < 0) fail("cannot write", file_);
+      text.remove_prefix(static_cast<size_t>(written));
+    }
+  }
+  void sync() {
+    if (::fsync(descriptor_) != 0) fail("cannot sync", file_);
+  }
+  // Some file systems report a full disk only here.
+  void close() {
+    if (::close(std::exchange(descriptor_, -1)) != 0) fail("cannot close", file_);
+  }
+
+ private:
+  std::filesystem::path file_;
+  int descriptor_;
+};
+
+// How deep brackets stand inside each other, those in texts apart. Faster than to ask the parser at every
+// value.
+int depth_of(const std::string& json) {
+  int depth = 0, deepest = 0;
+  bool in_text = false;
+  for (size_t i = 0; i < json.size(); ++i) {
+    const char c = json[i];
+    if (c == '\\') {
+      ++i;  // whatever follows; outside a text the parser refuses it
+    } else if (c == '"') {
+      in_text = !in_text;
+    } else if (!in_text && (c == '{' || c == '[')) {
+      deepest = std::max(deepest, ++depth);
+    } else if (!in_text && (c == '}' || c == ']')) {
+      --depth;
+    }
+  }
+  return deepest;
+}
+
+// Sub-folders of `folder`, sorted by name; none if it does not exist.
+std::vector<std::filesystem::path> folders_in(const std::filesystem::path& folder) {
+  std::vector<std::filesystem::path> found;
+  std::error_code missing;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, missing)) {
+    if (entry.is_directory() && entry.path().filename().string()[0] != '.') found.push_back(entry.path());
+  }
+  std::ranges::sort(found);
+  return found;
+}
+
+}  // namespace
+
+std::string Placement::name() const {
+  return std::to_string(ranks) + "x" + std::to_string(towers_per_rank) + "-" + device +
+         (nodes > 1 ? "-" + std::to_string(nodes) + "nodes" : "") +
+         (exchange == Exchange::sockets ? "-sockets" : "");
+}
+
+std::filesystem::path experiment_folder(const std::filesystem::path& results, const std::string& experiment) {
+  return results / experiment;
+}
+
+std::filesystem::path run_folder(const std::filesystem::path& results, const std::string& experiment,
+                                 const std::string& run_id, const Placement& placement) {
+  return experiment_folder(results, experiment) / run_id / placement.name();
+}
+
+void write_atomically(const std::filesystem::path& file, std::string_view text) {
+  const std::filesystem::path folder = file.has_parent_path() ? file.parent_path() : ".";
+  const std::filesystem::path temporary =
+      folder / ("." + file.filename().string() + "." + this_process() + ".tmp");
+  try {
+    Descriptor out(temporary, O_WRONLY | O_CREAT | O_TRUNC);
+    out.write(text);
+    out.sync();
+    out.close();
+    if (::rename(temporary.c_str(), file.c_str()) != 0) fail("cannot rename to", file);
+  } catch (const Error&) {
+    ::unlink(temporary.c_str());
+    throw;
+  }
+  Descriptor(folder, O_RDONLY | O_DIRECTORY).sync();  // the new name, too, must survive a power cut
+}
+
+void make_folder(const std::filesystem::path& folder) {
+  if (::mkdir(folder.c_str(), 0777) == 0) {
+    Descriptor(folder.parent_path(), O_RDONLY | O_DIRECTORY).sync();
+  } else if (errno != EEXIST) {
+    fail("cannot make", folder);
+  }
+}
+
+void write_json(const std::filesystem::path& file, const Json& value) {
+  write_atomically(file, value.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+}
+
+std::string read_text(const std::filesystem::path& file) {
+  std::error_code problem;
+  const auto size = std::filesystem::file_size(file, problem);
+  if (problem) throw Error(Error::Kind::data, "cannot read " + file.string() + ": " + problem.message());
+  std::string text(size, '\0');
+  std::ifstream in(file, std::ios::binary);
+  if (!in.read(text.data(), static_cast<std::streamsize>(size))) {
+    throw Error(Error::Kind::data, "cannot read " + file.string() + ": " + std::strerror(errno));
+  }
+  return text;
+}
+
+Json read_json(const std::filesystem::path& file) {
+  const std::string text = read_text(file);
+  if (depth_of(text) > kDeepest) {
+    throw Error(Error::Kind::data,
+                file.string() + ": nested deeper than " + std::to_string(kDeepest) + " levels");
+  }
+  try {
+    return Json::parse(text);
+  } catch (const Json::parse_error& error) {
+    throw Error(Error::Kind::data, file.string() + " is not JSON: " + error.what());
+  }
+}
+
+std::vector<std::filesystem::path> run_folders(const std::filesystem::path& results,
+                                               const std::string& experiment) {
+  std::vector<std::filesystem::path> found;
+  for (const auto& run : folders_in(experiment_folder(results, experiment))) {
+    for (auto& placement : folders_in(run)) found.push_back(std::move(placement));
+  }
+  return found;
+}
+
+}  // namespace bnlab

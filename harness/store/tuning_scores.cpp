@@ -1,0 +1,90 @@
+#include "harness/store/tuning_scores.hpp"
+
+#include <algorithm>
+
+#include "harness/error.hpp"
+#include "harness/mapped.hpp"
+
+namespace bnlab {
+namespace {
+
+constexpr const char* kCure = "; remove the file, and bnlab run makes it anew";
+
+std::filesystem::path tuning_file(const std::filesystem::path& results, const std::string& experiment) {
+  return experiment_folder(results, experiment) / kTuningFile;
+}
+
+Json group_json(const TunedGroup& group) {
+  const auto tried = mapped(group.candidates, [](const Candidate& candidate) {
+    return Json{
+        {"setting", candidate.setting}, {"mean", candidate.mean()}, {"diverged", candidate.diverged()}};
+  });
+  return {{"group", group.name},
+          {"chosen", group.chosen().setting},
+          {"at_edge_of_grid", group.at_edge},
+          {"tried", tried}};
+}
+
+}  // namespace
+
+TuningScores scores_of(const Tuning& tuning, const std::vector<Record>& records) {
+  TuningScores scores;
+  for (const Record& record : records) {
+    if (record.status() == Status::ok) {
+      scores[record.run_id()] = metric_of(record, tuning.asked.metric, tuning.asked.population);
+    } else if (record.status() == Status::diverged) {
+      scores.emplace(record.run_id(), std::nullopt);
+    }
+  }
+  return scores;
+}
+
+Json scores_json(const TuningScores& scores) {
+  Json json = Json::object();
+  for (const auto& [run_id, score] : scores) {
+    json[run_id] = score ? Json(*score) : Json(nullptr);
+  }
+  return json;
+}
+
+TuningScores read_scores(const Json& json, const std::filesystem::path& file) {
+  const auto is_score = [](const Json& value) { return value.is_null() || value.is_number(); };
+  if (!json.is_object() || !std::ranges::all_of(json, is_score)) {
+    throw Error(Error::Kind::data,
+                file.string() + ": expected a number or null for the id of each run that tuned" + kCure);
+  }
+  TuningScores scores;
+  for (const auto& [run_id, score] : json.items()) {
+    scores[run_id] = score.is_null() ? std::nullopt : std::optional(score.get<double>());
+  }
+  return scores;
+}
+
+void keep_scores(const Experiment& experiment, const TuningScores& scores,
+                 const std::filesystem::path& results) {
+  const std::filesystem::path file = tuning_file(results, experiment.name);
+  TuningScores used;
+  for (const RunSpec& run : experiment.tuning->runs.runs) {
+    used[run.id] = scores.at(run.id);
+  }
+  std::filesystem::create_directories(file.parent_path());
+  write_json(file, {{"rule", experiment.tuning->sentence()},
+                    {"groups", mapped(experiment.tuning->groups, group_json)},
+                    {"scores", scores_json(used)}});
+}
+
+TuningScores kept_scores(const std::string& experiment, const std::filesystem::path& results) {
+  const std::filesystem::path file = tuning_file(results, experiment);
+  if (!std::filesystem::exists(file)) {
+    return {};
+  }
+  Json json;
+  try {
+    json = read_json(file);
+  } catch (const Error& error) {
+    throw Error(error.kind(), error.what() + std::string(kCure));
+  }
+  return read_scores(value_at(json, "scores"), file);
+}
+
+}  // namespace bnlab

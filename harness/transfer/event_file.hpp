@@ -1,0 +1,39 @@
+// Event files, as TensorBoard reads them: curves of numbers by name and step. A file is a row of frames, each
+// with its length and two checksums (the TFRecord format), and each frame one Event in the wire format of
+// protocol buffers.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "harness/store/record.hpp"
+
+namespace bnlab {
+
+struct Scalar {
+  double wall_time = 0;  // seconds since 1970
+  int64_t step = 0;
+  std::string tag;  // "train/loss"
+  double value = 0;
+};
+
+// The bytes of an event file.
+std::string event_file(const std::vector<Scalar>& scalars);
+
+// CRC-32C (Castagnoli), the checksum of the frames.
+uint32_t crc32c(std::string_view bytes);
+
+// What a metrics.jsonl tells: "train/loss", "train/lr", and every number of an evaluation as
+// "saved/mean_iou". Its times count from `started`. Lines that are still being written, and numbers that were
+// not finite, are left out.
+std::vector<Scalar> scalars_of(const std::filesystem::path& metrics_file, double started);
+
+// Writes the event file of every run of RESULTS/EXPERIMENT into OUT/RUN_ID/PLACEMENT/. Returns how many there
+// are.
+int export_event_files(const std::filesystem::path& results, const std::string& experiment,
+                       const std::filesystem::path& out);
+
+}  // namespace bnlab

@@ -1,0 +1,161 @@
+#include "harness/transfer/merging.hpp"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "harness/error.hpp"
+#include "harness/queue/claims.hpp"
+#include "harness/store/differences.hpp"
+#include "harness/store/record.hpp"
+#include "harness/store/tuning_scores.hpp"
+
+namespace bnlab {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::chrono::seconds kStealAfter{900};
+
+// What two results of one run have in common: all that neither the machine nor the moment decides.
+Json comparable(const Record& record) {
+  Json answer = answer_of(record);
+  const Json& numerics = record.at("code.numerics");
+  if (numerics.is_object()) {
+    answer["numerics"] = numerics;
+  } else {  // older than the panel
+    answer["fingerprint"] = record.at("code.fingerprint");
+  }
+  return answer;
+}
+
+// What a folder's spec asks, but for what changes no result, with what tuning chose; nothing where it keeps
+// none.
+std::optional<Json> question_of(const fs::path& folder) {
+  if (!fs::exists(folder / kSpecFile)) return std::nullopt;
+  Json spec = read_json(folder / kSpecFile), question = spec;
+  for (const auto& entry : spec.items()) {
+    if (!changes_result(entry.key())) question.erase(entry.key());
+  }
+  if (fs::exists(folder / kTuningFile)) {
+    const Json tuning = read_json(folder / kTuningFile);
+    for (const Json& group : value_at(tuning, "groups")) {
+      question["tuned"][group.value("group", "")] = value_at(group, "chosen");
+    }
+  }
+  return question;
+}
+
+using ByPlace = std::map<fs::path, Record>;  // by RUN_ID/PLACEMENT
+
+ByPlace finished_in(const fs::path& folder, std::vector<std::string>& damaged) {
+  ByPlace finished;
+  for (Record& record : list_records(folder.parent_path(), folder.filename().string(), &damaged)) {
+    const fs::path place = fs::path(record.run_id()) / record.placement();
+    if (record.finished()) finished.emplace(place, std::move(record));
+  }
+  return finished;
+}
+
+void copy_run(const fs::path& from, Claim& claim) {
+  fs::remove_all(claim.folder());  // what an attempt before has left
+  fs::create_directories(claim.folder());
+  for (const auto& entry : fs::directory_iterator(from)) {
+    const std::string name = entry.path().filename().string();
+    if (entry.is_symlink() || !entry.is_regular_file() || name.front() == '.' || name == kRecordFile)
+      continue;
+    fs::copy_file(entry.path(), claim.folder() / name);
+    claim.beat();
+  }
+  write_atomically(claim.folder() / kRecordFile, read_text(from / kRecordFile));
+}
+
+// Puts a run where INTO has `known` of it, or nothing. Whether that was done; if not, `left_out` says why.
+bool put_in(const Record& record, const Record* known, const fs::path& folder, const ActiveProcesses& active,
+            std::vector<std::string>& left_out) {
+  const Json seen = known == nullptr ? Json() : known->at("started_at");
+  const auto finished_since = [&](const fs::path& place) {
+    try {
+      const std::optional<Record> there = find_record(place);
+      return there && there->finished() && there->at("started_at") != seen;
+    } catch (const Error&) {  // a damaged record is none
+      return false;
+    }
+  };
+  std::string holder;
+  std::optional<Claim> claim = Claim::take(folder, active, kStealAfter, finished_since, holder);
+  if (!claim) {
+    left_out.push_back(folder.string() +
+                       (holder.empty() ? " was finished meanwhile" : ": " + holder + " has it"));
+    return false;
+  }
+  copy_run(record.file().parent_path(), *claim);
+  return claim->publish(/*keep_counting=*/false);
+}
+
+// Chooses between the runs that are there so far and those of another folder.
+void choose(const ByPlace& theirs, Keep keep, ByPlace& all, std::set<fs::path>& to_copy,
+            TruncatedList& problems) {
+  for (const auto& [place, record] : theirs) {
+    const auto other = all.find(place);
+    if (other == all.end()) {
+      all.emplace(place, record);
+      to_copy.insert(place);
+      continue;
+    }
+    const std::string differing = differences(comparable(other->second), comparable(record));
+    if (differing.empty()) continue;
+    if (keep == Keep::neither) {
+      problems.add(other->second.file().string() + " and " + record.file().string() +
+                   " differ: " + differing + "; --keep into or --keep from says which one counts");
+    } else if (keep == Keep::from) {
+      other->second = record;
+      to_copy.insert(place);
+    }
+  }
+}
+
+}  // namespace
+
+Merged merge_results(const fs::path& into, const std::vector<fs::path>& from, Keep keep) {
+  Merged merged;
+  const ByPlace known = finished_in(into, merged.left_out);
+  ByPlace all = known;
+  std::set<fs::path> to_copy;
+  TruncatedList problems("\n");
+  fs::path asked = into;  // the folder whose spec counts
+  std::optional<Json> question = question_of(into);
+  for (const fs::path& folder : from) {
+    const ByPlace theirs = finished_in(folder, merged.left_out);
+    if (theirs.empty()) {
+      problems.add(folder.string() + ": no finished runs there; expected a folder RESULTS/EXPERIMENT");
+    }
+    const std::optional<Json> their_question = question_of(folder);
+    if (!question && their_question) {
+      question = their_question;
+      asked = folder;
+    }
+    const std::string differing = their_question ? differences(*question, *their_question) : "";
+    if (!differing.empty()) {
+      problems.add("the specs in " + asked.string() + " and " + folder.string() + " differ: " + differing);
+    }
+    choose(theirs, keep, all, to_copy, problems);
+  }
+  if (!problems.text().empty()) throw Error(Error::Kind::usage, "nothing was merged:\n" + problems.text());
+  fs::create_directories(into);
+  const ActiveProcesses active(into.parent_path());
+  for (const fs::path& place : to_copy) {
+    const auto before = known.find(place);
+    const Record* there = before == known.end() ? nullptr : &before->second;
+    if (put_in(all.at(place), there, into / place, active, merged.left_out))
+      ++(there ? merged.replaced : merged.added);
+  }
+  for (const char* file : {kSpecFile, kTuningFile}) {
+    if (asked != into && fs::exists(asked / file)) write_atomically(into / file, read_text(asked / file));
+  }
+  merged.there = static_cast<int>(known.size()) - merged.replaced;
+  return merged;
+}
+
+}  // namespace bnlab

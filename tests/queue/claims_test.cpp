@@ -1,0 +1,233 @@
+// Claims of this process and of children that die, stop or publish.
+#include "harness/queue/claims.hpp"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <fstream>
+
+#include "harness/error.hpp"
+#include "harness/queue/active_processes.hpp"
+#include "harness/store/attempts.hpp"
+#include "tests/temporary_folder.hpp"
+
+namespace bnlab {
+namespace {
+
+namespace fs = std::filesystem;
+using std::chrono::seconds;
+
+class Claims : public ::testing::Test {
+ protected:
+  std::optional<Claim> take(seconds steal_after = seconds(900)) {
+    const ActiveProcesses active(folder_.path());  // anew, as if another process took it
+    return Claim::take(
+        run_, active, steal_after, [](const fs::path& folder) { return fs::exists(folder / "record.json"); },
+        holder_);
+  }
+
+  static void write_record(const fs::path& folder) { std::ofstream(folder / "record.json") << "{}"; }
+
+  // What is left beside the run's folder.
+  std::vector<std::string> left() const {
+    std::vector<std::string> names;
+    for (const auto& entry : fs::directory_iterator(run_.parent_path())) {
+      if (entry.path() != run_) names.push_back(entry.path().filename().string());
+    }
+    return names;
+  }
+
+  // A child that takes the claim, leaves this file in its folder and is killed.
+  void die_with_the_claim(const char* file = "metrics.jsonl") {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      const auto claim = take();
+      if (claim) std::ofstream(claim->folder() / file) << "half";
+      ::raise(SIGKILL);
+    }
+    ::waitpid(child, nullptr, 0);
+  }
+
+  void let_grow_old(int number) const {
+    const timespec long_ago[2] = {{1, 0}, {1, 0}};
+    ASSERT_EQ(::utimensat(AT_FDCWD, claim_file(run_, number).c_str(), long_ago, 0), 0);
+  }
+
+  TemporaryFolder folder_;
+  fs::path run_ = folder_.path() / "run" / "2x1-cpu";
+  std::string holder_;
+};
+
+TEST_F(Claims, TheWinnerWorksAsideAndPublishesAtOnce) {
+  auto claim = take();
+  ASSERT_TRUE(claim);
+  EXPECT_EQ(claim->attempts(), 1);
+  EXPECT_FALSE(fs::exists(run_));
+  EXPECT_FALSE(take());
+  EXPECT_NE(holder_.find("process " + std::to_string(::getpid())), std::string::npos) << holder_;
+  write_record(claim->folder());
+  EXPECT_TRUE(claim->publish(false));
+  EXPECT_TRUE(fs::exists(run_ / "record.json"));
+  EXPECT_TRUE(left().empty());
+  EXPECT_FALSE(take()) << "the run is finished";
+  EXPECT_TRUE(left().empty());
+}
+
+TEST_F(Claims, TheClaimOfADeadProcessIsTakenOverAtOnceWithItsFiles) {
+  die_with_the_claim();
+  const auto claim = take();
+  ASSERT_TRUE(claim);
+  EXPECT_EQ(claim->attempts(), 2);
+  EXPECT_TRUE(fs::exists(claim->folder() / "metrics.jsonl"));
+}
+
+TEST_F(Claims, AClaimThatIsNotRenewedIsTakenOverAndItsHolderPublishesNothing) {
+  auto slow = take();
+  let_grow_old(1);
+  auto thief = take();
+  ASSERT_TRUE(thief);
+  EXPECT_EQ(thief->attempts(), 2);
+  EXPECT_FALSE(slow->owns());
+  EXPECT_FALSE(slow->publish(false));
+  write_record(thief->folder());
+  EXPECT_TRUE(thief->publish(false));
+  EXPECT_TRUE(left().empty());
+}
+
+TEST_F(Claims, WhoWakesUpAfterTheEndLeavesNothing) {
+  auto slow = take();
+  let_grow_old(1);
+  auto thief = take();
+  write_record(thief->folder());
+  EXPECT_TRUE(thief->publish(false));
+  fs::create_directories(slow->folder());  // as if it had only now begun
+  EXPECT_FALSE(slow->publish(false));
+  EXPECT_TRUE(left().empty());
+}
+
+TEST_F(Claims, ARecordWhoseProcessDiedBeforeTheLastStepIsPublished) {
+  die_with_the_claim("record.json");
+  EXPECT_FALSE(take());
+  EXPECT_TRUE(fs::exists(run_ / "record.json"));
+  EXPECT_TRUE(left().empty());
+}
+
+TEST_F(Claims, AttemptsGoOnCountingWhereTheyAreKept) {
+  for (int attempt = 1; attempt <= 3; ++attempt) {
+    auto claim = take();
+    ASSERT_TRUE(claim);
+    EXPECT_EQ(claim->attempts(), attempt);
+    EXPECT_TRUE(claim->publish(/*keep_counting=*/true));
+  }
+  auto last = take();
+  std::ofstream(last->folder() / "checkpoint") << "of an attempt before";
+  last->withdraw();
+  last = take();
+  EXPECT_EQ(last->attempts(), 4);
+  EXPECT_TRUE(fs::exists(last->folder() / "checkpoint"));
+}
+
+TEST_F(Claims, ACheckpointForgetsTheAttemptsBeforeIt) {
+  die_with_the_claim();
+  die_with_the_claim();
+  const auto third = take();
+  EXPECT_EQ(third->attempts(), 3);
+  set_attempts(third->folder(), 1);
+  EXPECT_EQ(third->attempts(), 1);
+  EXPECT_TRUE(third->owns());
+  let_grow_old(3);
+  EXPECT_EQ(take()->attempts(), 2);
+  set_attempts(third->folder(), 1);  // as the ranks of a launcher that was stopped do
+  EXPECT_EQ(attempts_without_end(run_), 2);
+}
+
+TEST_F(Claims, ALaterClaimWithTheSameNumberIsNotTheOldOne) {
+  auto slow = take();
+  let_grow_old(1);
+  take()->publish(/*keep_counting=*/false);  // an interrupted run: its attempts are forgotten
+  die_with_the_claim();
+  EXPECT_TRUE(fs::exists(claim_file(run_, 1)));
+  EXPECT_FALSE(slow->owns());
+  slow->withdraw();
+  EXPECT_TRUE(fs::exists(claim_file(run_, 1)));
+  EXPECT_FALSE(slow->publish(false));
+  EXPECT_EQ(take()->attempts(), 2);
+}
+
+TEST_F(Claims, ARunThatIsFinishedBetweenTwoLooksIsLeftInItsPlace) {
+  fs::create_directories(run_);
+  write_record(run_);
+  const auto look = [&](const fs::path& folder) {
+    return folder != run_ && fs::exists(folder / "record.json");
+  };
+  const ActiveProcesses active(folder_.path());
+  EXPECT_FALSE(Claim::take(run_, active, seconds(900), look, holder_));
+  EXPECT_TRUE(fs::exists(run_ / "record.json"));
+  EXPECT_TRUE(left().empty());
+}
+
+TEST_F(Claims, FoldersOfLaterAttemptsAreNotTaken) {
+  const fs::path later = run_.parent_path() / ".2x1-cpu.attempt.7.another";
+  fs::create_directories(later);
+  EXPECT_TRUE(take());
+  EXPECT_TRUE(fs::exists(later));
+}
+
+TEST_F(Claims, WhatLiesInTheRunsFolderIsNotInTheWay) {
+  die_with_the_claim();
+  fs::create_directories(run_);
+  std::ofstream(run_ / "left") << "by an older program";
+  auto claim = take();
+  EXPECT_TRUE(fs::exists(claim->folder() / "metrics.jsonl"));
+  write_record(claim->folder());
+  EXPECT_TRUE(claim->publish(false));
+  EXPECT_FALSE(fs::exists(run_ / "left"));
+  EXPECT_TRUE(left().empty());
+}
+
+TEST_F(Claims, ARenewedClaimStays) {
+  auto claim = take(seconds(4));
+  EXPECT_TRUE(claim->beat());
+  EXPECT_FALSE(take(seconds(4)));
+}
+
+TEST_F(Claims, NothingIsDoneBehindALink) {
+  fs::create_directories(folder_.path() / "elsewhere");
+  fs::create_directories(run_.parent_path());
+  fs::create_directory_symlink(folder_.path() / "elsewhere", run_);
+  EXPECT_THROW(take(), Error);
+}
+
+TEST_F(Claims, ProcessesOfThisMachineAreCountedWhileTheyLive) {
+  const ActiveProcesses active(folder_.path());
+  EXPECT_EQ(active.others(), 0);
+  int ready[2];
+  ASSERT_EQ(::pipe(ready), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const ActiveProcesses other(folder_.path());
+    if (::write(ready[1], "x", 1) == 1) ::pause();
+    ::_exit(1);
+  }
+  char byte = 0;
+  ASSERT_EQ(::read(ready[0], &byte, 1), 1);
+  EXPECT_EQ(active.others(), 1);
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  EXPECT_EQ(active.others(), 0);
+}
+
+TEST_F(Claims, TheLastProcessLeavesNothingBehind) {
+  {
+    const ActiveProcesses active(folder_.path());
+    EXPECT_FALSE(fs::is_empty(folder_.path()));
+  }
+  EXPECT_TRUE(fs::is_empty(folder_.path()));
+}
+
+}  // namespace
+}  // namespace bnlab

@@ -1,0 +1,51 @@
+#include <gtest/gtest.h>
+
+#include "harness/report/answers.hpp"
+#include "tests/store/synthetic.hpp"
+
+namespace bnlab {
+namespace {
+
+ContrastResult result(const std::string& metric, double mean, double half_width, Verdict verdict) {
+  ContrastResult result;
+  result.contrast.metric = metric;
+  result.contrast.strategy = "sync";
+  result.contrast.above = "per_tower";
+  result.contrast.equivalence_margin = 0.02;
+  result.group = "8x2";
+  result.interval = {8, mean, half_width};
+  result.verdict = verdict;
+  return result;
+}
+
+std::string evidence(const std::vector<ContrastResult>& results) {
+  ExperimentReport report;
+  report.contrasts = results;
+  return answer_to(synthetic_experiment(1), report, "no such folder").evidence;
+}
+
+TEST(Evidence, TellsSharesInPointsAndCostsInTheirUnit) {
+  EXPECT_EQ(evidence({result("mean_iou", 0.0628, 0.0159, Verdict::better)}),
+            "sync - per_tower at 8x2: 6.3 \u00b1 1.6 points of mean_iou, better (n = 8; synthetic)");
+  EXPECT_EQ(evidence({result("images_per_s", -12.5, 1.25, Verdict::worse)}),
+            "sync - per_tower at 8x2: -12.500 \u00b1 1.250 images_per_s, worse (n = 8; synthetic)");
+}
+
+TEST(Evidence, NamesOtherStatisticsTheMarginAndWhatCameOfAllComparisons) {
+  ContrastResult first = result("mean_iou", 0.005, 0.0061, Verdict::equal);
+  first.contrast.above = "sync";
+  first.contrast.population = "mean";
+  first.contrast.above_population = "saved";
+  first.group = "all";
+  EXPECT_EQ(evidence({first, result("mean_iou", 0, 0, Verdict::better)}),
+            "sync mean - sync: 0.5 \u00b1 0.6 points of mean_iou, equal within 2 points (n = 8; synthetic; "
+            "of 2 comparisons 1 better, 1 equal)");
+}
+
+TEST(Evidence, IsOwnedUpToWhereThereIsNone) {
+  EXPECT_EQ(evidence({}), "nothing declared");
+  EXPECT_EQ(evidence({ContrastResult()}), "no runs yet");
+}
+
+}  // namespace
+}  // namespace bnlab

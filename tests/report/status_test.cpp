@@ -1,0 +1,89 @@
+#include "harness/report/status.hpp"
+
+#include <gtest/gtest.h>
+
+#include "tests/store/synthetic.hpp"
+#include "tests/temporary_folder.hpp"
+
+namespace bnlab {
+namespace {
+
+void save(const std::filesystem::path& results, const RunSpec& run, int ranks, Status outcome,
+          const std::string& version) {
+  RunAccount account = synthetic_account(run, 0.5, ranks);
+  account.outcome.status = outcome;
+  Json record = compose_record(account);
+  if (!version.empty()) record["code"]["version"] = version;
+  const auto folder = run_folder(results, account.experiment, run.id, account.placement);
+  std::filesystem::create_directories(folder);
+  write_json(folder / kRecordFile, record);
+}
+
+TEST(Status, CountsTheRunsOfASpec) {
+  const TemporaryFolder results;
+  const Experiment experiment = synthetic_experiment(2);  // 8 runs
+  save(results.path(), experiment.runs[0], 1, Status::ok, "");
+  save(results.path(), experiment.runs[0], 2, Status::crashed, "");  // another placement of a run that is ok
+  save(results.path(), experiment.runs[1], 1, Status::error, "");
+  save(results.path(), experiment.runs[2], 1, Status::interrupted, "");
+  save(results.path(), experiment.runs[3], 1, Status::ok, "an older one");
+  const ExperimentStatus status = status_of(experiment, results.path());
+  EXPECT_EQ(status.asked, 8);
+  EXPECT_EQ(status.finished, 3);
+  EXPECT_EQ(status.failed, 1);
+  EXPECT_EQ(status.missing(), 5);
+  EXPECT_EQ(status.stale, 1);
+  EXPECT_EQ(status.outcomes.at("interrupted"), 1);
+  ASSERT_EQ(status.stale_reasons.size(), 1u);
+  EXPECT_NE(status_text({status}).find("small_batch: 1 stale: what computes it has changed"),
+            std::string::npos)
+      << status_text({status});
+}
+
+TEST(Status, CountsRunFoldersWhereThereIsNoSpec) {
+  const TemporaryFolder results;
+  const Experiment experiment = synthetic_experiment(1);
+  save(results.path(), experiment.runs[0], 1, Status::ok, "");
+  save(results.path(), experiment.runs[1], 1, Status::crashed, "");
+  std::filesystem::create_directories(results.path() / "small_batch" / "begun" / "1x8-cpu");
+  const ExperimentStatus status = status_of("small_batch", results.path());
+  EXPECT_EQ(status.asked, 3);
+  EXPECT_EQ(status.finished, 2);
+  EXPECT_EQ(status.failed, 1);
+  EXPECT_EQ(status.missing(), 1);
+  EXPECT_EQ(status_json({status}).at(0).at("outcomes").at("crashed"), 1);
+  EXPECT_NE(status_text({status}).find("1 crashed, 1 ok"), std::string::npos) << status_text({status});
+}
+
+TEST(Status, SaysWhyRunsFailedEachReasonOnce) {
+  const Experiment experiment = synthetic_experiment(1);
+  const auto failed = [&](size_t run, Status status, const std::string& message, const std::string& signal) {
+    RunAccount account = synthetic_account(experiment.runs[run], 0, 1);
+    account.outcome = {status, message, 0, signal, {}};
+    return Record(compose_record(account), "results/small_batch/" + experiment.runs[run].id + "/record.json");
+  };
+  const std::vector<Record> records = {failed(0, Status::crashed, "", "SIGKILL"),
+                                       failed(1, Status::error, "no such data\nlooked in a\nlooked in b", ""),
+                                       failed(2, Status::error, "no such data\nlooked in c", ""),
+                                       failed(3, Status::interrupted, "stopped by the user", "")};
+  const RunCounts counts = count_runs(experiment, records);
+  EXPECT_EQ(failure_lines(counts.failures),
+            (std::vector<std::string>{"2 error: no such data (such as " + experiment.runs[1].id + ")",
+                                      "1 crashed: ended by SIGKILL (" + experiment.runs[0].id + ")"}));
+  EXPECT_EQ(counts.ok(), 0);
+  ExperimentStatus status{counts, "small_batch", {}};
+  EXPECT_NE(status_text({status}).find("small_batch: 2 error: no such data"), std::string::npos);
+  EXPECT_EQ(status_json({status})[0]["failures"][1]["folder"],
+            "results/small_batch/" + experiment.runs[1].id);
+}
+
+TEST(Status, AReasonDoesNothingToATerminal) {
+  const Experiment experiment = synthetic_experiment(1);
+  RunAccount account = synthetic_account(experiment.runs[0], 0, 1);
+  account.outcome = {Status::error, "clear \x1b[2J it", 0, "", {}};
+  const RunCounts counts = count_runs(experiment, {Record(compose_record(account), "record.json")});
+  EXPECT_EQ(counts.failures.at(0).message, "clear \\x1b[2J it");
+}
+
+}  // namespace
+}  // namespace bnlab

@@ -1,0 +1,128 @@
+#include "harness/store/record.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+
+#include "harness/error.hpp"
+#include "harness/store/attempts.hpp"
+#include "tests/store/synthetic.hpp"
+#include "tests/temporary_folder.hpp"
+
+namespace bnlab {
+namespace {
+
+const RunSpec kRun = synthetic_run("sync", 8, 2, 5);
+
+// Writes the record of `account` where it belongs and returns its folder.
+std::filesystem::path save(const std::filesystem::path& results, const RunAccount& account) {
+  const auto folder = run_folder(results, account.experiment, account.spec.id, account.placement);
+  std::filesystem::create_directories(folder);
+  write_json(folder / kRecordFile, compose_record(account));
+  return folder;
+}
+
+RunAccount ended(Status status) {
+  RunAccount account = synthetic_account(kRun, 0.7, 2);
+  account.outcome.status = status;
+  return account;
+}
+
+TEST(Finite, TurnsNaNAndInfinityIntoNullWithANote) {
+  std::vector<std::string> notes;
+  const Json value = {{"train_loss", NAN}, {"list", {1.5, -INFINITY, INFINITY}}, {"text", "nan"}, {"n", 3}};
+  EXPECT_EQ(finite(value, notes, "result"),
+            Json({{"train_loss", nullptr}, {"list", {1.5, nullptr, nullptr}}, {"text", "nan"}, {"n", 3}}));
+  EXPECT_EQ(notes, (std::vector<std::string>{"result.train_loss was NaN", "result.list[1] was -infinity",
+                                             "result.list[2] was +infinity"}));
+}
+
+TEST(Record, NotesWhatWasNotFinite) {
+  RunAccount account = ended(Status::diverged);
+  account.notes = {"first"};
+  account.result["train_loss"] = NAN;
+  const Record record(compose_record(account), "record.json");
+  EXPECT_TRUE(record.at("result.train_loss").is_null());
+  EXPECT_EQ(record.at("notes"), Json({"first", "result.train_loss was NaN"}));
+}
+
+TEST(Record, ReadsBackWhatWasWritten) {
+  const TemporaryFolder results;
+  const auto record = find_record(save(results.path(), ended(Status::ok)));
+  ASSERT_TRUE(record);
+  EXPECT_EQ(record->experiment(), "small_batch");
+  EXPECT_EQ(record->run_id(), kRun.id);
+  EXPECT_EQ(record->placement(), "2x4-cpu");
+  EXPECT_EQ(record->strategy_label(), "sync");
+  EXPECT_EQ(record->seed(), 5u);
+  EXPECT_EQ(record->number("result.final.saved.mean_iou"), 0.7);
+  EXPECT_EQ(record->number("result.no.such.key"), std::nullopt);
+  EXPECT_FALSE(record->throughput_counts());  // four towers per rank are emulated
+  EXPECT_FALSE(record->stale());
+}
+
+TEST(Record, ATemporaryLeftBehindIsNotARecord) {
+  const TemporaryFolder results;
+  const auto folder = run_folder(results.path(), "small_batch", kRun.id, {2, 4, "cpu"});
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder / ".record.json.123.tmp") << "{\"schema_version\": 1, \"kin";
+  EXPECT_FALSE(find_record(folder));
+  EXPECT_TRUE(list_records(results.path(), "small_batch").empty());
+  EXPECT_EQ(run_folders(results.path(), "small_batch").size(), 1u);
+}
+
+TEST(Record, IsFreshHoweverTheCodeIsWritten) {
+  Json record = compose_record(ended(Status::ok));
+  record["code"]["version"] = "another";
+  record["code"]["git"] = "a commit that renames a variable";
+  record["code"]["fingerprint"] = "0123456789abcdef";
+  EXPECT_FALSE(Record(record, "record.json").stale());
+}
+
+TEST(Record, IsStaleWhenWhatItDependsOnComputesOtherwise) {
+  Json record = compose_record(ended(Status::ok));
+  ASSERT_TRUE(record["code"]["numerics"].contains("base"));
+  record["code"]["numerics"]["base"] = "0123456789abcdef";
+  EXPECT_EQ(Record(record, "record.json").why_stale(), "what computes it has changed since: base");
+  record["code"].erase("numerics");
+  EXPECT_NE(Record(record, "record.json").why_stale().find("does not say what it was computed with"),
+            std::string::npos);
+}
+
+TEST(Record, MatchesARunOnThePlacementThatItAsksFor) {
+  const Record record = synthetic_record(kRun, 0.7, 2);
+  RunSpec run = kRun;
+  EXPECT_TRUE(is_of(record, run));
+  run.ranks = 4;
+  EXPECT_FALSE(is_of(record, run));
+  run.ranks = 2;
+  EXPECT_TRUE(is_of(record, run));
+  run.device = "cuda";
+  EXPECT_FALSE(is_of(record, run));
+}
+
+TEST(ListRecords, ReportsDamagedRecordsAndListsTheRest) {
+  const TemporaryFolder results;
+  save(results.path(), ended(Status::ok));
+  const auto damaged = run_folder(results.path(), "small_batch", "zzz", {1, 8, "cpu"});
+  std::filesystem::create_directories(damaged);
+  std::ofstream(damaged / kRecordFile) << R"({"schema_version": 99, "kind": "bnlab.run"})";
+  std::vector<std::string> problems;
+  EXPECT_EQ(list_records(results.path(), "small_batch", &problems).size(), 1u);
+  ASSERT_EQ(problems.size(), 1u);
+  EXPECT_NE(problems[0].find("zzz"), std::string::npos);
+  EXPECT_NE(problems[0].find("99"), std::string::npos);
+  EXPECT_TRUE(list_records(results.path(), "no_such_experiment").empty());
+}
+
+TEST(ListExperiments, NamesFoldersThatHoldRuns) {
+  const TemporaryFolder results;
+  save(results.path(), ended(Status::ok));
+  std::filesystem::create_directories(results.path() / "figures");
+  std::filesystem::create_directories(results.path() / ".trash" / "run" / "1x1-cpu");
+  EXPECT_EQ(list_experiments(results.path()), std::vector<std::string>{"small_batch"});
+}
+
+}  // namespace
+}  // namespace bnlab
