@@ -15,13 +15,13 @@ constexpr const char* kSorted = "sorted:";
 
 struct PlacementKeys {
   std::optional<int> ranks;
-  std::optional<std::string> device;
+  std::optional<Device> device;
   std::optional<Exchange> exchange;
   std::optional<int> threads;
 
   void describe(OptionVisitor& option) {
     option("ranks", ranks, "processes; must divide the towers").at_least(1).at_most(4096);
-    option("device", device, "where the ranks compute").one_of({"cpu", "cuda"});
+    option("device", device, "where the ranks compute");
     option("exchange", exchange, "how ranks on CPUs exchange statistics and gradients");
     option("threads", threads, "of each rank; null: its share of the cores").at_least(1).at_most(4096);
   }

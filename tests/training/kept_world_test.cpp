@@ -73,7 +73,7 @@ TEST_P(KeptWorlds, ARunAfterAnotherIsAsInAWorldOfItsOwn) {
     SCOPED_TRACE(spec.id);
     const auto folder = runs_in_.new_folder();
     const auto reports = run(spec, folder);
-    ASSERT_EQ(reports[0].status, "ok") << reports[0].message;
+    ASSERT_EQ(reports[0].status, Status::ok) << reports[0].message;
     first = first[0] == nullptr ? worlds() : first;
     EXPECT_EQ(worlds(), first);
     const auto alone_in = runs_in_.new_folder();
@@ -88,20 +88,20 @@ TEST_P(KeptWorlds, AfterARefusalAndForAnotherTimeoutTheRanksMeetAnew) {
   const RunSpec good = TrainingRuns::spec({{"strategy", "sync"}});
   RunSpec bad = good;
   bad.strategy["group_size"] = 3;  // of 4 towers: the strategy refuses where it is made
-  ASSERT_EQ(run(good, runs_in_.new_folder())[0].status, "ok");
+  ASSERT_EQ(run(good, runs_in_.new_folder())[0].status, Status::ok);
   const std::weak_ptr<World> first = kept_[0].world;
   const auto refused = run(bad, runs_in_.new_folder());
   for (const RankReport& report : refused) {
-    EXPECT_EQ(report.status, "error");
+    EXPECT_EQ(report.status, Status::error);
     EXPECT_NE(report.message.find("expected a divisor of the 4 towers"), std::string::npos) << report.message;
     EXPECT_TRUE(report.met);
   }
   EXPECT_TRUE(first.expired());
   EXPECT_EQ(worlds(), (std::array<const World*, 2>{}));
 
-  EXPECT_EQ(run(good, runs_in_.new_folder())[0].status, "ok");
+  EXPECT_EQ(run(good, runs_in_.new_folder())[0].status, Status::ok);
   const std::weak_ptr<World> second = kept_[0].world;
-  EXPECT_EQ(run(good, runs_in_.new_folder(), std::chrono::seconds(50))[0].status, "ok");
+  EXPECT_EQ(run(good, runs_in_.new_folder(), std::chrono::seconds(50))[0].status, Status::ok);
   EXPECT_TRUE(second.expired());
   leave_all();
 }
