@@ -31,10 +31,14 @@ namespace {
 // their rounding, which the record therefore says.
 constexpr bool kCudnnBenchmark = true;
 
-void configure(const RankJob& job) {
-  account_cpu_memory();
-  at::set_num_threads(job.threads);
-  at::globalContext().setBenchmarkCuDNN(kCudnnBenchmark);
+// What holds for the whole process, whatever runs it makes.
+void configure_process() {
+  static const bool configured = [] {
+    account_cpu_memory();
+    at::globalContext().setBenchmarkCuDNN(kCudnnBenchmark);
+    return true;
+  }();
+  (void)configured;
 }
 
 // Whether a world that met by `a` is what `b` asks for.
@@ -56,8 +60,9 @@ std::shared_ptr<World> world_for(const RankJob& job, KeptWorld* kept) {
 }
 
 RankReport train(const RankJob& job, bool& met, KeptWorld* kept) {
-  static const bool configured = (configure(job), true);
-  (void)configured;
+  configure_process();
+  at::set_num_threads(
+      job.threads);  // of OpenMP, MKL, oneDNN and LibTorch's own pool; nothing here uses its other one
   allow_tf32(job.spec.tf32);
   const std::shared_ptr<World> world = world_for(job, kept);
   met = true;

@@ -1,4 +1,5 @@
 // Runs that follow each other in one world leave what runs in worlds of their own leave.
+#include <ATen/Parallel.h>
 #include <unistd.h>
 
 #include <array>
@@ -104,6 +105,22 @@ TEST_P(KeptWorlds, AfterARefusalAndForAnotherTimeoutTheRanksMeetAnew) {
   EXPECT_EQ(run(good, runs_in_.new_folder(), std::chrono::seconds(50))[0].status, Status::ok);
   EXPECT_TRUE(second.expired());
   leave_all();
+}
+
+TEST(KeptWorld, EachRunHasTheThreadsThatItsJobAsksFor) {
+  TrainingRuns runs;
+  RankJob job;
+  job.spec = TrainingRuns::spec();
+  KeptWorld kept;
+  const int before = at::get_num_threads();
+  for (const int threads : {2, 1, 3}) {
+    job.threads = threads;
+    job.run_dir = runs.new_folder().string();
+    EXPECT_EQ(run_rank(job, &kept).status, Status::ok);
+    EXPECT_EQ(at::get_num_threads(), threads);
+  }
+  leave(kept);
+  at::set_num_threads(before);
 }
 
 INSTANTIATE_TEST_SUITE_P(EveryExchange, KeptWorlds,
