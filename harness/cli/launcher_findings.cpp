@@ -60,13 +60,11 @@ Finding threads(const EnvironmentWorld& world, const Variables& variables) {
 }
 
 Finding settings() {
-  std::string missing;
-  for (const auto& [name, value] : rank_settings()) {
-    if (std::getenv(name.c_str()) == nullptr) {
-      missing += (missing.empty() ? "" : ", ") + name;
-    }
+  std::string other;
+  for (const auto& [name, value] : settings_to_change(rank_settings())) {
+    other += (other.empty() ? "" : ", ") + name;
   }
-  return {"settings", missing.empty() ? "complete" : "bnlab run starts itself anew once, to set " + missing};
+  return {"settings", other.empty() ? "complete" : "bnlab run starts itself anew once, to set " + other};
 }
 
 }  // namespace

@@ -186,18 +186,23 @@ void add_results_option(CLI::App& command, std::string& results_dir) {
       ->capture_default_str();
 }
 
-void add_placement_options(CLI::App& command, LaunchOptions& options) {
-  add_ranks_option(command, options.ranks, "Processes per run; default: one per GPU, on the CPU one");
-  add_device_option(command, options.device, "; default: cuda if every rank can have a GPU");
+void add_placement_options(CLI::App& command, LaunchRequest& request) {
+  add_ranks_option(command, request.ranks, "Processes per run; default: one per GPU, on the CPU one");
   command
       .add_option_function<std::string>(
-          "--exchange", [&options](const std::string& name) { options.exchange = choice_of<Exchange>(name); },
+          "--device", [&request](const std::string& name) { request.device = choice_of<Device>(name); },
+          "cpu or cuda; default: cuda if every rank can have a GPU")
+      ->type_name("DEVICE")
+      ->check(CLI::IsMember(split_names(names(Device{}))));
+  command
+      .add_option_function<std::string>(
+          "--exchange", [&request](const std::string& name) { request.exchange = choice_of<Exchange>(name); },
           "How ranks on CPUs exchange statistics and gradients: shared_memory (default on one host) or "
           "sockets")
       ->type_name("HOW")
       ->check(CLI::IsMember(split_names(names(Exchange{}))));
   command
-      .add_option("--threads", options.threads,
+      .add_option("--threads", request.threads,
                   "Of each rank; default: its share of the cores, in the world of a launcher what "
                   "OMP_NUM_THREADS, SLURM or its binding give. placement.threads of the spec counts before "
                   "all of these")
@@ -205,7 +210,7 @@ void add_placement_options(CLI::App& command, LaunchOptions& options) {
       ->check(CLI::Range(1, kMostAtOnce));
   command
       .add_option_function<std::string>(
-          "--jobs", [&options](const std::string& text) { options.jobs = jobs_named(text).value_or(1); },
+          "--jobs", [&request](const std::string& text) { request.jobs = jobs_named(text).value_or(1); },
           "Runs side by side (their throughput is then not comparable), or auto: as many as have GPUs, or on "
           "the CPU cores, of their own")
       ->type_name("J")
@@ -213,30 +218,30 @@ void add_placement_options(CLI::App& command, LaunchOptions& options) {
         return jobs_named(text) ? "" : "expected auto or a number from 1 to " + std::to_string(kMostAtOnce);
       });
   command
-      .add_option("--only", options.only,
+      .add_option("--only", request.only,
                   "Runs that match, such as strategy=sync,per_tower or run=ID; may be repeated")
       ->type_name("KEY=VALUE,...")
       ->allow_extra_args(false);
   command
-      .add_option("--slice", options.slice,
+      .add_option("--slice", request.slice,
                   "Of the matrix, every N-th run from the I-th on (from 1): slices share no run")
       ->type_name("I/N");
   command
-      .add_option("--redo", options.redo,
+      .add_option("--redo", request.redo,
                   "Finished runs that start again: stale, failed, all or the id of one; may be repeated")
       ->type_name("WHICH")
       ->allow_extra_args(false);
   command.add_flag_callback(
-      "--retry", [&options] { options.redo.push_back("failed"); }, "The same as --redo failed");
+      "--retry", [&request] { request.redo.push_back("failed"); }, "The same as --redo failed");
   command
       .add_option_function<int>(
-          "--steal-after", [&options](int seconds) { options.steal_after = std::chrono::seconds(seconds); },
+          "--steal-after", [&request](int seconds) { request.steal_after = std::chrono::seconds(seconds); },
           "Take over the run of another process on this results folder that gave no sign of life for so "
           "long; "
           "default: 900")
       ->type_name("SECONDS")
       ->check(CLI::PositiveNumber);
-  add_results_option(command, options.results_dir);
+  add_results_option(command, request.results_dir);
 }
 
 void add_data_option(CLI::App& command, std::string& data_dir) {

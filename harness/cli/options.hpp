@@ -38,7 +38,7 @@ void add_device_option(CLI::App& command, std::string& device, const std::string
 void add_results_option(CLI::App& command, std::string& results_dir);
 
 // --ranks, --device, --exchange, --threads, --jobs, --only, --slice, --redo, --retry, --results
-void add_placement_options(CLI::App& command, LaunchOptions& options);
+void add_placement_options(CLI::App& command, LaunchRequest& request);
 
 // --data, else BNLAB_DATA, else "".
 void add_data_option(CLI::App& command, std::string& data_dir);

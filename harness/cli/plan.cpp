@@ -10,7 +10,6 @@
 #include "harness/cli/program.hpp"
 #include "harness/error.hpp"
 #include "harness/experiment/tuning.hpp"
-#include "harness/launch/expected_time.hpp"
 #include "harness/launch/placing.hpp"
 #include "harness/launch/progress.hpp"
 #include "harness/launch/selection.hpp"
@@ -19,7 +18,6 @@
 #include "harness/queue/disk_need.hpp"
 #include "harness/report/cells.hpp"
 #include "harness/text_table.hpp"
-#include "harness/training/rank.hpp"
 
 namespace bnlab {
 namespace {
@@ -35,7 +33,7 @@ std::vector<Record> usable_records(const std::string& results, const std::string
 struct PlanRequest {
   std::string spec;
   std::vector<std::string> overrides;
-  LaunchOptions options;
+  LaunchRequest launch;
   bool json = false;
   bool todo = false;
 };
@@ -43,7 +41,7 @@ struct PlanRequest {
 struct Plan {
   Experiment experiment;
   std::vector<PlacedRun> runs;
-  std::vector<Standing> standings;  // of each run
+  std::vector<RunState> states;  // of each run
   std::vector<std::string> remarks;
   std::vector<std::string> missing;  // files that runs read
   int to_start = 0;
@@ -54,7 +52,7 @@ struct Plan {
 };
 
 // What `run` does first. The ids of the matrix's own runs follow from what is chosen then.
-void plan_tuning(const PlanRequest& request, Plan& plan, LaunchOptions& options) {
+void plan_tuning(const PlanRequest& request, Plan& plan, LaunchRequest& asked) {
   if (request.todo) {
     throw Error(Error::Kind::usage,
                 "--todo: the ids of the runs follow from what tunes them, which has not run yet; "
@@ -64,40 +62,40 @@ void plan_tuning(const PlanRequest& request, Plan& plan, LaunchOptions& options)
   plan.remarks.push_back("first, " + plan.experiment.tuning->sentence() + "; then " +
                          std::to_string(plan.experiment.runs.size()) + " runs of the matrix follow");
   plan.experiment = Experiment(plan.experiment.tuning->runs);
-  options.only.clear();
-  options.slice.clear();
+  asked.only.clear();
+  asked.slice.clear();
 }
 
 Plan make_plan(const PlanRequest& request) {
   Plan plan;
-  LaunchOptions options = request.options;
-  plan.experiment = load_asked(request.spec, options.results_dir, request.overrides);
+  LaunchRequest asked = request.launch;
+  plan.experiment = load_asked(request.spec, asked.results_dir, request.overrides);
   if (plan.experiment.tuning && !plan.experiment.tuning->is_settled()) {
-    plan_tuning(request, plan, options);
+    plan_tuning(request, plan, asked);
   }
-  std::vector<RunSpec> selected = select_runs(std::move(plan.experiment.runs), options.only, options.slice);
-  options.jobs = jobs_side_by_side(plan.experiment, selected, options, visible_gpus, usable_cores());
-  plan.runs =
-      place_runs(plan.experiment, std::move(selected), options, visible_gpus, usable_cores(), plan.remarks);
-  const std::vector<Record> records = usable_records(options.results_dir, plan.experiment.name);
+  std::vector<RunSpec> selected = select_runs(std::move(plan.experiment.runs), asked.only, asked.slice);
+  const WorldFacts facts = this_machine();
+  asked.jobs = jobs_side_by_side(plan.experiment, selected, asked, facts);
+  plan.runs = place_runs(plan.experiment, std::move(selected), asked, facts, plan.remarks);
+  const std::vector<Record> records = usable_records(asked.results_dir, plan.experiment.name);
   const ExpectedTime time(records);
   double seconds = 0;
   bool all_known = true;
   std::vector<const RunSpec*> start;
-  plan.missing = look_at_inputs(plan.runs, options);
-  plan.standings = survey(plan.runs, options.redo);
+  plan.missing = look_at_inputs(plan.runs, asked);
+  plan.states = survey(plan.runs, asked.redo);
   for (size_t i = 0; i < plan.runs.size(); ++i) {
-    if (!plan.standings[i].starts) {
+    if (!plan.states[i].starts) {
       continue;
     }
     start.push_back(&plan.runs[i].spec);
     const auto expected = time.seconds(plan.runs[i]);
     all_known = all_known && expected;
-    seconds += expected.value_or(0) / options.jobs;
+    seconds += expected.value_or(0) / asked.jobs;
   }
   plan.to_start = static_cast<int>(start.size());
-  plan.disk_bytes = start.empty() ? std::nullopt : disk_need(start, records, options.jobs);
-  plan.free_disk_bytes = free_disk(options.results_dir);
+  plan.disk_bytes = start.empty() ? std::nullopt : disk_need(start, records, asked.jobs);
+  plan.free_disk_bytes = free_disk(asked.results_dir);
   plan.seconds = all_known ? std::optional(seconds) : std::nullopt;
   for (const Record& record : records) {
     plan.peak_memory_bytes = std::max(plan.peak_memory_bytes, metric_of(record, "peak_rss_bytes"));
@@ -111,10 +109,10 @@ Json plan_json(const Plan& plan) {
     runs.push_back({{"run_id", plan.runs[i].spec.id},
                     {"placement", plan.runs[i].placement.name()},
                     {"threads_per_rank", plan.runs[i].threads},
-                    {"state", plan.standings[i].state},
-                    {"failure", or_null(plan.standings[i].failure)},
-                    {"stale", or_null(plan.standings[i].stale)},
-                    {"starts", plan.standings[i].starts},
+                    {"state", plan.states[i].name()},
+                    {"failure", or_null(plan.states[i].failure)},
+                    {"stale", or_null(plan.states[i].stale)},
+                    {"starts", plan.states[i].starts},
                     {"folder", plan.runs[i].folder}});
   }
   const auto excluded = mapped(plan.experiment.excluded, [](const auto& cell) {
@@ -134,12 +132,12 @@ Json plan_json(const Plan& plan) {
 // What else is said of a run, each sentence with the runs that it is said of.
 void print_reasons(const Plan& plan) {
   std::map<std::string, int> reasons;
-  for (const Standing& standing : plan.standings) {
-    if (!standing.failure.empty()) {
-      ++reasons[standing.state + ": " + standing.failure];
+  for (const RunState& state : plan.states) {
+    if (!state.failure.empty()) {
+      ++reasons[state.name() + ": " + state.failure];
     }
-    if (!standing.stale.empty()) {
-      ++reasons["stale: " + standing.stale];
+    if (!state.stale.empty()) {
+      ++reasons["stale: " + state.stale];
     }
   }
   for (const auto& [reason, runs] : reasons) {
@@ -150,9 +148,9 @@ void print_reasons(const Plan& plan) {
 void print(const Plan& plan) {
   TextTable table{{{"run"}, {"placement"}, {"threads", true}, {"state"}}, {}};
   for (size_t i = 0; i < plan.runs.size(); ++i) {
-    const auto& [run, standing] = std::tie(plan.runs[i], plan.standings[i]);
+    const auto& [run, state] = std::tie(plan.runs[i], plan.states[i]);
     table.rows.push_back({run.spec.id, run.placement.name(), std::to_string(run.threads),
-                          standing.state + (standing.stale.empty() ? "" : ", stale")});
+                          state.name() + (state.stale.empty() ? "" : ", stale")});
   }
   std::cout << table.text();
   print_reasons(plan);
@@ -181,7 +179,7 @@ void print(const Plan& plan) {
 void print_todo(const Plan& plan) {
   std::set<std::string> printed;
   for (size_t i = 0; i < plan.runs.size(); ++i) {
-    if (plan.standings[i].starts && printed.insert(plan.runs[i].spec.id).second) {
+    if (plan.states[i].starts && printed.insert(plan.runs[i].spec.id).second) {
       std::cout << plan.runs[i].spec.id << "\n";
     }
   }
@@ -200,7 +198,7 @@ int plan(const PlanRequest& request) {
     std::cerr << "bnlab: " << message << "\n";
   }
   // Without a data folder the question was another one than whether the data are there.
-  return plan.missing.empty() || request.options.data_dir.empty() ? exit_code::kOk : exit_code::kUsage;
+  return plan.missing.empty() || request.launch.data_dir.empty() ? exit_code::kOk : exit_code::kUsage;
 }
 
 }  // namespace
@@ -212,8 +210,8 @@ void add_plan(Program& program) {
                                         plan);
   add_spec(command, request.spec);
   add_overrides(command, request.overrides);
-  add_placement_options(command, request.options);
-  add_data_option(command, request.options.data_dir);
+  add_placement_options(command, request.launch);
+  add_data_option(command, request.launch.data_dir);
   add_json_flag(command, request.json);
   command.add_flag("--todo", request.todo, "Only the ids of the runs to start, one per line");
 }

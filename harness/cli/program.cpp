@@ -18,10 +18,10 @@ namespace bnlab {
 namespace {
 
 constexpr const char* kExamples =
-    "  bnlab run quickstart --ranks 2      train every run of the matrix that is not done yet\n"
-    "  bnlab plan quickstart            what it would run, and for how long\n"
-    "  bnlab report quickstart                           the table of what came out\n"
-    "  bnlab doctor                                      what this machine offers and lacks";
+    "  bnlab run quickstart --ranks 2  train every run of the matrix that is not done yet\n"
+    "  bnlab plan quickstart           what it would run, and for how long\n"
+    "  bnlab report quickstart         the table of what came out\n"
+    "  bnlab doctor                    what this machine offers and lacks";
 
 constexpr size_t kLongestName = 200;  // of a file, in a message
 

@@ -6,7 +6,7 @@
 #include "harness/cli/options.hpp"
 #include "harness/cli/program.hpp"
 #include "harness/experiment/tuning.hpp"
-#include "harness/launch/tune.hpp"
+#include "harness/launch/launch.hpp"
 #include "harness/report/report.hpp"
 
 namespace bnlab {
@@ -15,18 +15,18 @@ namespace {
 struct RunRequest {
   std::string spec;
   std::vector<std::string> overrides;
-  LaunchOptions options;
+  LaunchRequest launch;
 };
 
 // The command that was typed, with the cure.
-std::string with_redo(const LaunchOptions& options, const std::string& which) {
-  const bool there = std::ranges::find(options.redo, which) != options.redo.end();
-  return options.command + (there ? "" : " --redo " + which);
+std::string with_redo(const LaunchRequest& asked, const std::string& which) {
+  const bool there = std::ranges::find(asked.redo, which) != asked.redo.end();
+  return asked.command + (there ? "" : " --redo " + which);
 }
 
-void print_outcome(const Experiment& experiment, const LaunchOptions& options, const LaunchSummary& summary) {
-  const std::string folder = experiment_folder(options.results_dir, experiment.name).string();
-  std::cout << report_text(make_report(experiment, list_records(options.results_dir, experiment.name)));
+void print_outcome(const Experiment& experiment, const LaunchRequest& asked, const LaunchSummary& summary) {
+  const std::string folder = experiment_folder(asked.results_dir, experiment.name).string();
+  std::cout << report_text(make_report(experiment, list_records(asked.results_dir, experiment.name)));
   std::cout.flush();
   std::cerr << "\n"
             << summary.finished << " runs done, " << summary.skipped - summary.failed_before
@@ -44,48 +44,48 @@ void print_outcome(const Experiment& experiment, const LaunchOptions& options, c
     std::cerr << summary.held << " runs are left to other processes, which have them\n";
   }
   if (summary.failed + summary.failed_before > 0) {
-    std::cerr << "failed runs start again with: " << with_redo(options, "failed") << "\n";
+    std::cerr << "failed runs start again with: " << with_redo(asked, "failed") << "\n";
   }
   for (const auto& [reason, runs] : summary.stale) {
     std::cerr << "stale: " << runs << " finished runs of this table: " << reason << "\n";
   }
   if (!summary.stale.empty()) {
-    std::cerr << "stale runs start again with: " << with_redo(options, "stale") << "\n";
+    std::cerr << "stale runs start again with: " << with_redo(asked, "stale") << "\n";
   }
 }
 
-int interrupted(const LaunchOptions& options) {
-  std::cerr << "interrupted; finished runs are kept, go on with: " << options.command << "\n";
+int interrupted(const LaunchRequest& asked) {
+  std::cerr << "interrupted; finished runs are kept, go on with: " << asked.command << "\n";
   return exit_code::kInterrupted;
 }
 
 // The matrix cannot start, because runs that choose its settings have no result.
-int not_settled(const Experiment& experiment, const LaunchOptions& options, const LaunchSummary& tuning) {
+int not_settled(const Experiment& experiment, const LaunchRequest& asked, const LaunchSummary& tuning) {
   if (tuning.leads) {
     std::cerr << "the matrix has not started: " << tuning.failed + tuning.failed_before
               << " of the runs that tune it have failed: bnlab status "
-              << experiment_folder(options.results_dir, experiment.tuning->runs.name).string()
-              << "\nthey start again with: " << with_redo(options, "failed") << "\n";
+              << experiment_folder(asked.results_dir, experiment.tuning->runs.name).string()
+              << "\nthey start again with: " << with_redo(asked, "failed") << "\n";
   }
   return exit_code::kFailed;
 }
 
 int run(const RunRequest& request) {
-  LaunchOptions options = request.options;
-  Experiment experiment = load_asked(request.spec, options.results_dir, request.overrides);
-  const LaunchSummary tuning = tune(experiment, options);
+  LaunchRequest asked = request.launch;
+  Experiment experiment = load_asked(request.spec, asked.results_dir, request.overrides);
+  const LaunchSummary tuning = tune(experiment, asked);
   if (tuning.interrupted) {
-    return interrupted(options);
+    return interrupted(asked);
   }
   if (experiment.tuning && !experiment.tuning->is_settled()) {
-    return not_settled(experiment, options, tuning);
+    return not_settled(experiment, asked, tuning);
   }
-  const LaunchSummary summary = launch(experiment, options);
+  const LaunchSummary summary = launch(experiment, asked);
   if (summary.interrupted) {
-    return interrupted(options);
+    return interrupted(asked);
   }
   if (summary.leads) {
-    print_outcome(experiment, options, summary);
+    print_outcome(experiment, asked, summary);
   }
   const bool any_failed = summary.failed + summary.failed_before > 0;
   return any_failed ? exit_code::kFailed : summary.held > 0 ? exit_code::kOthers : exit_code::kOk;
@@ -105,10 +105,10 @@ void add_run(Program& program) {
                   run);
   add_spec(command, request.spec);
   add_overrides(command, request.overrides);
-  add_placement_options(command, request.options);
-  add_data_option(command, request.options.data_dir);
-  request.options.command = program.typed;
-  request.options.program = std::filesystem::read_symlink("/proc/self/exe").string();
+  add_placement_options(command, request.launch);
+  add_data_option(command, request.launch.data_dir);
+  request.launch.command = program.typed;
+  request.launch.program = std::filesystem::read_symlink("/proc/self/exe").string();
 }
 
 }  // namespace bnlab

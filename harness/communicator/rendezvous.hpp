@@ -4,13 +4,9 @@
 #include <chrono>
 #include <string>
 
-#include "harness/components/options.hpp"
+#include "harness/placement.hpp"
 
 namespace bnlab {
-
-// CPU ranks speak through memory that they share, where one host has all of them, or over sockets (Gloo). GPUs have
-// NCCL.
-BNLAB_CHOICE(Exchange, shared_memory, sockets)
 
 struct Rendezvous {
   int rank = 0;

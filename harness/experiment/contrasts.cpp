@@ -1,5 +1,5 @@
-// The comparisons that a spec declares beforehand, of two strategies or of runs that differ in other keys, checked against its
-// matrix.
+// The comparisons that a spec declares beforehand, of two strategies or of runs that differ in other keys,
+// checked against its matrix.
 #include <algorithm>
 #include <array>
 #include <iterator>
@@ -12,8 +12,8 @@
 namespace bnlab {
 namespace {
 
-// The label of the strategy that `name` means: a label of the matrix, or a name that one label has; "" if there is
-// none. `path` is that of the name.
+// The label of the strategy that `name` means: a label of the matrix, or a name that one label has; "" if
+// there is none. `path` is that of the name.
 std::string label_of(const std::string& name, const std::vector<Json>& runs, const std::string& path,
                      Mistakes& mistakes) {
   std::vector<std::string> labels, named;

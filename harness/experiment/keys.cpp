@@ -1,6 +1,7 @@
 #include "harness/experiment/spec.hpp"
 
 #include "harness/components/registry.hpp"
+#include "harness/experiment/run.hpp"
 
 namespace bnlab {
 namespace {
@@ -14,13 +15,13 @@ constexpr const char* kSorted = "sorted:";
 
 struct PlacementKeys {
   std::optional<int> ranks;
-  std::optional<std::string> device;
+  std::optional<Device> device;
   std::optional<Exchange> exchange;
   std::optional<int> threads;
 
   void describe(OptionVisitor& option) {
     option("ranks", ranks, "processes; must divide the towers").at_least(1).at_most(4096);
-    option("device", device, "where the ranks compute").one_of({"cpu", "cuda"});
+    option("device", device, "where the ranks compute");
     option("exchange", exchange, "how ranks on CPUs exchange statistics and gradients");
     option("threads", threads, "of each rank; null: its share of the cores").at_least(1).at_most(4096);
   }
@@ -47,9 +48,9 @@ void RunSpec::describe(OptionVisitor& option) {
   option.component("task", task, "task", "data, loss and metric").needed();
   option.component("model", model, "model", "the network").needed();
   option.component("strategy", strategy, "strategy", "what stands at the norm sites").needed();
-  int64_t towers = 1;
-  std::vector<int64_t> batch;
-  option("towers", towers, "units of batch-norm statistics").at_least(1).at_most(4096);
+  int64_t towers = 1;          // make_run fills in what these two mean together: samples_per_tower
+  std::vector<int64_t> batch;  // likewise
+  option("towers", towers, "units of batch-norm statistics").at_least(1).at_most(kMostTowers);
   option("batch_per_tower", batch,
          "samples per tower and step; a list names each tower's, 0 for an empty tower")
       .or_single()
@@ -93,10 +94,9 @@ void RunSpec::describe(OptionVisitor& option) {
   option("weight_ema", weight_ema, "decay of a moving average of the weights, evaluated beside them")
       .above(0)
       .below(1);
-  option(
-      "gradient_route", gradient_route,
-      "how the ranks' gradients meet: bucketed during backward, averaged on rank 0 and broadcast, or in host "
-      "memory");
+  option("gradient_route", gradient_route,
+         "how the ranks' gradients meet: bucketed during backward, averaged on rank 0 and broadcast, or in "
+         "host memory");
   std::optional<int64_t> every;
   option("average_weights_every", every,
          "steps between averages of weights, momentum and saved pairs, in place of averaging gradients; one "
@@ -109,8 +109,7 @@ void RunSpec::describe(OptionVisitor& option) {
       .at_most(kMostSteps);
   option("data_workers", data_workers,
          "threads of each rank that make training batches ahead of the steps; 0: the step makes its own; "
-         "null: 1 on "
-         "GPUs, 0 on CPUs")
+         "null: 1 on GPUs, 0 on CPUs")
       .at_least(0)
       .at_most(64);
   option("timeout_s", timeout_s, "wall time of a run in seconds; 0: no limit")
@@ -122,7 +121,6 @@ void RunSpec::describe(OptionVisitor& option) {
   PlacementKeys placement;
   option("placement", placement, "where the runs happen; what is null is left to the command line");
 
-  samples_per_tower = batch.size() == 1 ? std::vector<int64_t>(static_cast<size_t>(towers), batch[0]) : batch;
   steps = length.value_or(0);
   shard_key = sorted_by(shards);
   average_weights_every = every.value_or(0);

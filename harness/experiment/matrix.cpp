@@ -228,7 +228,7 @@ class Matrix {
   std::vector<bool> rule_is_usable_;
   std::vector<size_t> rule_removed_;
   std::vector<Json> excluded_cells_;
-  std::map<std::tuple<std::string, std::optional<int>, std::optional<std::string>, std::optional<Exchange>>,
+  std::map<std::tuple<std::string, std::optional<int>, std::optional<Device>, std::optional<Exchange>>,
            std::vector<size_t>>
       first_;
   Expansion found_;

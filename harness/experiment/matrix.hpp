@@ -1,5 +1,5 @@
-// The matrix of a spec: its axes, the cells that they span, the runs that are left of them, and the comparisons of
-// these that the spec declares beforehand.
+// The matrix of a spec: its axes, the cells that they span, the runs that are left of them, and the
+// comparisons of these that the spec declares beforehand.
 #pragma once
 
 #include <set>
@@ -36,7 +36,8 @@ void check_measured(const std::string& metric, const std::string& population, co
                     const std::string& path, Mistakes& mistakes,
                     const std::string& population_key = "population");
 
-// The experiment that a spec in one piece asks for. Throws Error (spec) with `mistakes` and those that are found.
+// The experiment that a spec in one piece asks for. Throws Error (spec) with `mistakes` and those that are
+// found.
 Experiment make_experiment(const Json& spec, const std::string& name, const std::string& file,
                            Mistakes& mistakes);
 

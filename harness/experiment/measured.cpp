@@ -1,4 +1,5 @@
-// The numbers that runs end with: whether a spec names one that they have, and what others have published of them.
+// The numbers that runs end with: whether a spec names one that they have, and what others have published of
+// them.
 #include <algorithm>
 
 #include "harness/components/registry.hpp"

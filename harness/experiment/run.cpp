@@ -22,19 +22,17 @@ void check_length(const Json& run, Problems& problems) {
 }
 
 void check_batch(const Json& run, Problems& problems) {
-  if (!run.contains("batch_per_tower")) {
+  const auto samples = samples_per_tower(run);
+  if (!samples) {
     return;
   }
-  const Json& batch = run["batch_per_tower"];
-  const Json& towers = run["towers"];
-  if (batch.is_array() && towers.is_number_integer() && towers != batch.size()) {
-    problems.add("batch_per_tower", "expected " + towers.dump() + " entries, one per tower, got " +
-                                        std::to_string(batch.size()));
+  if (run["towers"] != samples->size()) {
+    problems.add("batch_per_tower", "expected " + run["towers"].dump() + " entries, one per tower, got " +
+                                        std::to_string(samples->size()));
   }
-  const bool nothing =
-      batch.is_array() ? std::ranges::all_of(batch, [](const Json& b) { return b == 0; }) : batch == 0;
-  if (nothing) {
-    problems.add("batch_per_tower", "expected at least one sample in some tower, got " + shown(batch));
+  if (std::ranges::all_of(*samples, [](int64_t count) { return count == 0; })) {
+    problems.add("batch_per_tower",
+                 "expected at least one sample in some tower, got " + shown(run["batch_per_tower"]));
   }
 }
 
@@ -123,12 +121,9 @@ std::vector<std::string> answering(Subjects subjects) {
 void check_components(const Json& run, const Problems& reported, Problems& problems) {
   const auto fine = [&](const std::string& key) { return is_fine(key, reported); };
   RunOutline outline;
-  const Json batch = run.value("batch_per_tower", Json());
-  const bool one_per_tower = !batch.is_array() || run["towers"] == batch.size();
-  if (fine("towers") && fine("batch_per_tower") && one_per_tower) {
-    outline.samples_per_tower = batch.is_array()
-                                    ? batch.get<std::vector<int64_t>>()
-                                    : std::vector<int64_t>(run["towers"].get<size_t>(), batch.get<int64_t>());
+  const auto samples = samples_per_tower(run);
+  if (samples && fine("towers") && fine("batch_per_tower") && run["towers"] == samples->size()) {
+    outline.samples_per_tower = *samples;
   }
   if (fine("model")) {
     outline.norm_channels = find_registered("model", run["model"]["name"])->norm_channels(run["model"]);
@@ -174,6 +169,20 @@ void check_agreement(const Json& run, const Problems& reported, Problems& proble
   check_weight_averaging(run, problems);
 }
 
+std::optional<std::vector<int64_t>> samples_per_tower(const Json& run) {
+  const Json towers = run.value("towers", Json()), batch = run.value("batch_per_tower", Json());
+  if (!towers.is_number_integer() || towers < 1 || towers > kMostTowers) {
+    return std::nullopt;
+  }
+  if (batch.is_number_integer()) {
+    return std::vector<int64_t>(towers.get<size_t>(), batch.get<int64_t>());
+  }
+  const auto is_count = [](const Json& each) { return each.is_number_integer(); };
+  return batch.is_array() && std::ranges::all_of(batch, is_count)
+             ? std::optional(batch.get<std::vector<int64_t>>())
+             : std::nullopt;
+}
+
 Json normalised(Json run) {
   if (run.contains("batch_per_tower")) {
     Json& batch = run["batch_per_tower"];
@@ -206,6 +215,7 @@ ImageSizes Evaluation::sizes_seen(const ImageSizes& of_task) const {
 RunSpec make_run(const Json& given) {
   Json run = normalised(given);
   auto spec = read_options<RunSpec>(run);
+  spec.samples_per_tower = samples_per_tower(run).value();
   spec.id = run_id(run);
   run.erase("placement");
   spec.resolved = std::move(run);

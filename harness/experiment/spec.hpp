@@ -9,18 +9,18 @@
 #include <string>
 #include <vector>
 
-#include "harness/communicator/rendezvous.hpp"
 #include "harness/components/options.hpp"
 #include "harness/components/registry.hpp"
 #include "harness/json.hpp"
+#include "harness/placement.hpp"
 
 namespace bnlab {
 
 BNLAB_CHOICE(Precision, float32, float64, bfloat16)
 BNLAB_CHOICE(MemoryFormat, channels_last, contiguous)
 BNLAB_CHOICE(LossMean, batch, tower)
-// How the gradients of the ranks meet: World::gradient_sync(), which is c10d's Reducer but in shared memory; averaged on rank 0 and broadcast; averaged in host
-// memory.
+// How the gradients of the ranks meet: by World::gradient_sync(), which is c10d's Reducer except in shared
+// memory; or they are averaged on rank 0 and broadcast; or they are averaged in host memory.
 BNLAB_CHOICE(GradientRoute, reducer, rank0, host)
 // What of a network starts from a weights file: all of it, all but its head, or its backbone alone.
 BNLAB_CHOICE(LoadedPart, all, features, backbone)
@@ -46,7 +46,8 @@ struct Evaluation {
   void describe(OptionVisitor& option);
   // A side of an image at a scale.
   static int64_t scaled(int64_t size, double scale);
-  // Of all images that the network is given, where the task has images of these sizes: of training first, then of the test.
+  // The sizes of all images that the network is given, where the task has images of these sizes: first those
+  // of training, then those of the test.
   ImageSizes sizes_seen(const ImageSizes& of_task) const;
   bool in_one_piece() const { return !crop && !flip && scales == std::vector<double>{1}; }
 };
@@ -88,9 +89,9 @@ struct RunSpec {
 
   // From the spec's "placement", else unset: the command line decides.
   std::optional<int> ranks;
-  std::optional<std::string> device;  // "cpu" or "cuda"
-  std::optional<Exchange> exchange;   // on CPUs
-  std::optional<int> threads;         // of each rank
+  std::optional<Device> device;
+  std::optional<Exchange> exchange;  // of ranks on CPUs
+  std::optional<int> threads;        // of each rank
 
   void describe(OptionVisitor& option);  // every key of a run: keys.cpp
   int64_t towers() const { return static_cast<int64_t>(samples_per_tower.size()); }
@@ -98,8 +99,8 @@ struct RunSpec {
   Json with_placement() const;  // `resolved` and beside it "placement": what rules are matched against
 };
 
-// A primary contrast, declared before anything runs: one side is expected above the other in `metric` at the cells that
-// match `at`. The sides are two strategies, or runs that differ in other keys.
+// A primary contrast, declared before anything runs: one side is expected above the other in `metric` at the
+// cells that match `at`. The sides are two strategies, or runs that differ in other keys.
 struct Contrast {
   Json as_written;
   std::string metric;
@@ -168,8 +169,9 @@ struct Experiment {
   std::shared_ptr<const Tuning> tuning;  // with `tune`, else null
 };
 
-// Reads, checks and expands a spec file. `overrides` are texts KEY=VALUE (overrides.hpp). Throws Error (spec) with all
-// mistakes at once, one per line: FILE: KEY.PATH: what was expected, what came, the nearest known name.
+// Reads, checks and expands a spec file. `overrides` are texts KEY=VALUE (overrides.hpp). Throws Error (spec)
+// with all mistakes at once, one per line: FILE: KEY.PATH: what was expected, what came, the nearest known
+// name.
 Experiment load_experiment(const std::string& file, const std::vector<std::string>& overrides = {},
                            const std::string& name = "");
 
@@ -180,8 +182,8 @@ RunSpec read_resolved(const Json& resolved);
 // "sync", "sync(gradient=stopped)", of a model "unet(base=16)".
 std::string label(const Json& component, const std::string& family = "strategy");
 
-// The family of the components that stand at a dotted key of a run: "backbone" at "model.backbone"; "" where it holds
-// something else.
+// The family of the components that stand at a dotted key of a run: "backbone" at "model.backbone"; "" where
+// it holds something else.
 std::string family_at(const std::string& key);
 
 // Whether a run fits a rule of `exclude`, of a contrast's `at` or of `--only`: whether it has the values that
@@ -191,8 +193,8 @@ std::string family_at(const std::string& key);
 bool matches(const Json& wanted, const Json& run);
 bool matches(const Json& wanted, const RunSpec& run);
 
-// The keys of a spec, declared once (keys.cpp): what a run is, in the order of a resolved run spec, and "placement",
-// all of which may be axes; what surrounds the runs; and both.
+// The keys of a spec, declared once (keys.cpp): what a run is, in the order of a resolved run spec, and
+// "placement", all of which may be axes; what surrounds the runs; and both.
 const std::vector<Parameter>& run_parameters();
 const std::vector<Parameter>& experiment_parameters();
 const std::vector<Parameter>& spec_parameters();
@@ -200,8 +202,8 @@ const std::vector<Parameter>& spec_parameters();
 // The KEY of the shards "sorted:KEY"; empty for "iid" and for what is neither.
 std::string sorted_by(const std::string& shards);
 
-// Whether a key belongs to the run id. Those left out say where and how a run happens, how long it may take and how often
-// it talks, and change no result but by rounding.
+// Whether a key belongs to the run id. Those left out say where and how a run happens, how long it may take
+// and how often it talks, and change no result but by rounding.
 bool changes_result(const std::string& key);
 
 }  // namespace bnlab

@@ -92,7 +92,8 @@ Json spec_of_runs(const Experiment& experiment, const std::string& file, Mistake
   return document.value;
 }
 
-// The images that choose are not those that are measured. A task that reads no files makes others of another seed.
+// The images that choose are not those that are measured. A task that reads no files makes others of another
+// seed.
 void check_images(const Experiment& experiment, const Experiment& tuning, Mistakes& mistakes) {
   for (const RunSpec& run : tuning.runs) {
     const auto same = std::ranges::find(experiment.runs, run.task, &RunSpec::task);

@@ -1,5 +1,6 @@
-// Settings that are chosen before a matrix is run, the `tune` of a spec: every strategy gets the same grid, on other seeds
-// and other images than those of the matrix, and keeps what scored best there. Needs no LibTorch.
+// Settings that are chosen before a matrix is run, the `tune` of a spec: every strategy gets the same grid,
+// on other seeds and other images than those of the matrix, and keeps what scored best there. Needs no
+// LibTorch.
 #pragma once
 
 #include <map>
@@ -56,8 +57,8 @@ Json tuned_setting(const Tune& tune, const RunSpec& run);
 // "0.1" of one key, "optimizer.lr=0.1, optimizer.weight_decay=0" of several.
 std::string setting_text(const Json& setting);
 
-// Chooses, and gives every run of the matrix what its group chose, and with it another id. The choice follows from the
-// scores alone. Where one is missing, nothing happens.
+// Chooses, and gives every run of the matrix what its group chose, and with it another id. The choice follows
+// from the scores alone. Where one is missing, nothing happens.
 void settle(Experiment& experiment, const TuningScores& scores);
 
 }  // namespace bnlab

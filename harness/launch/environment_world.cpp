@@ -4,17 +4,18 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdio>
+#include <sstream>
 #include <string_view>
 
 #include "harness/communicator/loopback_socket.hpp"
 #include "harness/communicator/network_address.hpp"
 #include "harness/error.hpp"
-#include "harness/launch/slurm_step.hpp"
 
 namespace bnlab {
 namespace {
 
-// How one launcher names a process's place. Earlier rows win.
+// The variables in which one launcher tells a process its place. Earlier rows win.
 struct Announcement {
   const char* launcher;
   const char* rank;
@@ -85,8 +86,8 @@ const Announcement* announced(const Variables& variables) {
   return nullptr;
 }
 
-// The ranks on this host, where the launcher tells. SLURM's number of tasks per node may be that of the batch job and
-// not of this step.
+// The ranks on this host, where the launcher tells. SLURM's number of tasks per node may be that of the batch
+// job and not of this step.
 std::optional<int> ranks_here(const Variables& variables, const Announcement& found) {
   if (found.launcher != kSlurm) {
     return number_if_any(variables, found.local_size);
@@ -95,7 +96,8 @@ std::optional<int> ranks_here(const Variables& variables, const Announcement& fo
                        number_if_any(variables, "SLURM_NODEID").value_or(0));
 }
 
-// MASTER_ADDR and MASTER_PORT; where they are not set, a step of SLURM says enough to do without.
+// Takes the meeting point from MASTER_ADDR and MASTER_PORT; where they are not set, a step of SLURM says
+// enough to do without.
 void set_meeting_point(const Variables& variables, const Announcement& found, EnvironmentWorld& world) {
   Rendezvous& place = world.rendezvous;
   const std::string nodes =
@@ -186,6 +188,43 @@ int threads_of_rank(const EnvironmentWorld& world, const Variables& variables, i
   const auto on_node = slurm ? number_if_any(variables, "SLURM_CPUS_ON_NODE") : std::nullopt;
   const int shared = on_node.value_or(std::max(usable, usable_by_launcher)) / world.local_size;
   return std::clamp(shared, 1, usable);
+}
+
+std::string first_host(const std::string& nodes) {
+  std::string host;
+  for (size_t at = 0; at < nodes.size() && nodes[at] != ','; ++at) {
+    if (nodes[at] != '[') {
+      host += nodes[at];
+      continue;
+    }
+    const size_t first_ends = nodes.find_first_of("-,]", at);
+    host += nodes.substr(at + 1, first_ends - at - 1);
+    at = nodes.find(']', at);
+    if (at == std::string::npos) {
+      break;
+    }
+  }
+  return host;
+}
+
+std::optional<int> tasks_of_node(const std::string& tasks_per_node, int node) {
+  std::istringstream list(tasks_per_node);
+  for (std::string entry; std::getline(list, entry, ',');) {
+    int tasks = 0, nodes = 1;
+    if (std::sscanf(entry.c_str(), "%d(x%d)", &tasks, &nodes) < 1 || tasks < 1) {
+      return std::nullopt;
+    }
+    if (node < nodes) {
+      return tasks;
+    }
+    node -= nodes;
+  }
+  return std::nullopt;
+}
+
+int port_of_step(long job, long step) {
+  constexpr long kFirst = 10000, kPorts = 20000;  // below those that systems give away by themselves
+  return static_cast<int>(kFirst + (7 * job + step) % kPorts);
 }
 
 }  // namespace bnlab

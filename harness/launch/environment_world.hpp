@@ -18,27 +18,38 @@ struct EnvironmentWorld {
   Rendezvous rendezvous;
   bool one_host = false;  // whether all ranks are known to be on one
   int local_size = 1;  // ranks on this host, which share its cores; all ranks where the launcher does not say
-  std::chrono::seconds meeting_timeout{
-      600};  // of the first meeting: jobs on other nodes may start minutes later
+  // How long the ranks wait for each other at first: jobs on other nodes may start minutes later.
+  std::chrono::seconds meeting_timeout{600};
 };
 
 inline constexpr const char* kMeetingTimeout = "BNLAB_MEETING_TIMEOUT_S";  // the variable that sets it
 
 Variables process_environment();
 
-// The announced world, or nothing. Precedence: RANK, then Open MPI's OMPI_COMM_WORLD_*, then PMI_*, then
-// a SLURM step of more than one task (an interactive shell or a batch script is none).
-// Throws Error (environment) if a world is announced but a variable is missing or no number. A SLURM step needs no
+// The announced world, or nothing. RANK counts before Open MPI's OMPI_COMM_WORLD_*, these before PMI_*, and
+// these before a SLURM step of more than one task (an interactive shell or a batch script is none). Throws
+// Error (environment) if a world is announced but a variable is missing or no number. A SLURM step needs no
 // MASTER_ADDR and MASTER_PORT: its first node, and a port made of its number, do without.
 std::optional<EnvironmentWorld> environment_world(const Variables& variables);
 
 // Throws Error (environment) where MASTER_ADDR leads to this host alone although ranks are on others too.
 void check_address(const EnvironmentWorld& world);
 
-// Threads of one rank: OMP_NUM_THREADS, what SLURM gave to the task, or a fair share of the cores that the launcher
-// had. A launcher that binds ranks to cores has shared them out already: `usable` by this rank are then fewer than
-// `usable_by_launcher`.
+// Threads of one rank: OMP_NUM_THREADS, what SLURM gave to the task, or a fair share of the cores that the
+// launcher had. A launcher that binds ranks to cores has shared them out already: `usable` by this rank are
+// then fewer than `usable_by_launcher`.
 int threads_of_rank(const EnvironmentWorld& world, const Variables& variables, int usable,
                     int usable_by_launcher);
+
+// The first host of a list of SLURM's such as "rack[1-2]n[01-04,07],login": "rack1n01".
+std::string first_host(const std::string& nodes);
+
+// How many tasks of a step the node of this number has, by a list of SLURM's such as "4(x3),1": four on each
+// of the first three nodes, one on the last. Nothing where the list does not say it.
+std::optional<int> tasks_of_node(const std::string& tasks_per_node, int node);
+
+// The port where the ranks of a SLURM step meet if the user names none: the same on all nodes, another one
+// for each step.
+int port_of_step(long job, long step);
 
 }  // namespace bnlab

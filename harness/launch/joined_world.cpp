@@ -1,33 +1,83 @@
 // Runs a matrix as one rank of a world that torchrun, mpirun or srun made. Every process goes through the
-// same runs in the same order; rank 0 decides which, and shares the decision through the store, so that
-// the other ranks need not see the results folder.
+// same runs in the same order; rank 0 decides which, and shares the decision through the store, so that the
+// other ranks need not see the results folder.
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <filesystem>
 #include <optional>
 #include <thread>
 
 #include "harness/error.hpp"
-#include "harness/launch/books.hpp"
 #include "harness/launch/environment_world.hpp"
 #include "harness/launch/judge.hpp"
 #include "harness/launch/rank_job.hpp"
+#include "harness/launch/run_recorder.hpp"
+#include "harness/launch/selection.hpp"
 #include "harness/launch/survey.hpp"
-#include "harness/launch/world_fit.hpp"
 #include "harness/mapped.hpp"
 #include "harness/store/attempts.hpp"
 #include "harness/store/code_version.hpp"
+#include "harness/training/rank.hpp"
 
 namespace bnlab {
 namespace {
 
 namespace fs = std::filesystem;
 
-// What the ranks call a run among themselves. On how many machines they are is for rank 0 to tell: a machine with fewer
-// ranks than the others would count more.
-std::string name_of(const PlacedRun& run) {
+// Whether the launcher shows this rank one GPU, its own (as SLURM's --gpus-per-task does).
+bool has_own_gpu() {
+  return visible_gpus() == 1 && std::getenv("CUDA_VISIBLE_DEVICES") != nullptr;
+}
+
+// The one placement that the world can give: all its ranks, one run at a time.
+WorldFacts facts_of(const EnvironmentWorld& world) {
+  WorldFacts facts;
+  facts.ranks = world.rendezvous.size;
+  facts.one_host = world.one_host;
+  facts.nodes = world.one_host ? 1 : std::max(1, facts.ranks / world.local_size);
+  facts.threads = threads_of_rank(world, process_environment(), usable_cores(), usable_cores(getppid()));
+  facts.cores = usable_cores();
+  // The other hosts are taken to have as many GPUs as this one.
+  facts.gpus = [ranks = facts.ranks, local_size = world.local_size] {
+    return has_own_gpu() || visible_gpus() >= local_size ? ranks : visible_gpus();
+  };
+  return facts;
+}
+
+LaunchRequest one_at_a_time(LaunchRequest request) {
+  request.jobs = 1;
+  return request;
+}
+
+// The runs that fit the world, in order; the others are named in `remarks`. Throws Error (usage) if none
+// does.
+std::vector<PlacedRun> runs_that_fit(const Experiment& experiment, const LaunchRequest& request,
+                                     const WorldFacts& facts, std::vector<std::string>& remarks) {
+  const std::string size = std::to_string(facts.ranks);
+  std::vector<RunSpec> fitting;
+  for (const RunSpec& run : select_runs(experiment.runs, request.only, request.slice)) {
+    if (run.ranks.value_or(facts.ranks) != facts.ranks) {
+      remarks.push_back(run.id + " is left out: its spec asks for " + std::to_string(*run.ranks) +
+                        " ranks, and this world has " + size);
+    } else if (run.towers() % facts.ranks != 0) {
+      remarks.push_back(run.id + " is left out: the " + size + " ranks of this world do not divide its " +
+                        std::to_string(run.towers()) + " towers");
+    } else {
+      fitting.push_back(run);
+    }
+  }
+  if (fitting.empty() && !remarks.empty()) {
+    throw Error(Error::Kind::usage, "no run fits this world: " + remarks.front());
+  }
+  return place_runs(experiment, std::move(fitting), request, facts, remarks);
+}
+
+// What the ranks call a run among themselves. On how many machines they are is for rank 0 to tell: a machine
+// with fewer ranks than the others would count more.
+std::string name_of_run(const PlacedRun& run) {
   Placement placement = run.placement;
   placement.nodes = 1;
   return run.spec.id + "/" + placement.name();
@@ -35,32 +85,32 @@ std::string name_of(const PlacedRun& run) {
 
 class JoinedWorld {
  public:
-  JoinedWorld(const Experiment& experiment, const LaunchOptions& options, const EnvironmentWorld& world)
-      : experiment_(experiment), options_(options_of_world(options, world)), world_(world) {}
+  JoinedWorld(const Experiment& experiment, const LaunchRequest& request, const EnvironmentWorld& world)
+      : experiment_(experiment), request_(one_at_a_time(request)), world_(world) {}
 
   LaunchSummary run() {
     std::vector<std::string> remarks;
-    std::vector<PlacedRun> fitting = runs_that_fit(experiment_, options_, world_, remarks);
+    std::vector<PlacedRun> fitting = runs_that_fit(experiment_, request_, facts_of(world_), remarks);
     const Json plan = agree_on_plan(fitting, remarks);
     const std::vector<PlacedRun> chosen = chosen_runs(fitting, plan);
     summary_.leads = leads();
     summary_.skipped = static_cast<int>(fitting.size() - chosen.size());
     summary_.failed_before = plan.at("failed_before").get<int>();
     if (leads()) {
-      books_.emplace(experiment_, options_, world_.launcher, chosen, remarks);
+      recorder_.emplace(experiment_, request_, world_.launcher, chosen, summary_, remarks);
     }
     for (const PlacedRun& run : chosen) {
-      run_one(run, plan.at("session").get<std::string>() + "/" + name_of(run));
+      run_one(run, plan.at("session").get<std::string>() + "/" + name_of_run(run));
     }
     leave(kept_);
-    return summary_;
+    return leads() ? recorder_->summary() : summary_;
   }
 
  private:
   bool leads() const { return world_.rendezvous.rank == 0; }
 
-  // {"error", "code", "session", "runs", "failed_before"}: what rank 0 is and decided. If it could not, every rank throws
-  // its error.
+  // {"error", "code", "session", "runs", "failed_before"}: what rank 0 is and decided. If it could not, every
+  // rank throws its error.
   Json agree_on_plan(std::vector<PlacedRun>& fitting, std::vector<std::string>& remarks) {
     Json plan{{"error", nullptr},
               {"code", code_version()},
@@ -68,8 +118,8 @@ class JoinedWorld {
               {"runs", Json::array()}};
     if (leads()) {
       try {
-        plan["runs"] =
-            mapped(by_attempts(runs_to_start(experiment_, fitting, options_, summary_, remarks)), name_of);
+        plan["runs"] = mapped(by_attempts(runs_to_start(experiment_, fitting, request_, summary_, remarks)),
+                              name_of_run);
       } catch (const Error& error) {
         plan["error"] = error.what();
       }
@@ -88,23 +138,26 @@ class JoinedWorld {
     return plan;
   }
 
-  // On rank 0. Those that lost contact before come last, lest they keep the others from their turn.
+  // On rank 0. The runs that lost contact before come last, lest they keep the others from their turn.
   static std::vector<PlacedRun> by_attempts(std::vector<PlacedRun> runs) {
     std::ranges::stable_sort(runs, {}, [](const PlacedRun& run) { return attempts_without_end(run.folder); });
     return runs;
   }
 
-  // Whether the world runs this one now: rank 0 claims it, and every rank learns in which folder it works.
-  bool claimed(PlacedRun& run, const std::string& prefix) {
+  // The attempt that the world makes at this run now, if it makes one: rank 0 claims the run, and every rank
+  // learns in which folder the attempt works.
+  std::optional<Attempt> claimed(const PlacedRun& run, const std::string& prefix) {
+    std::optional<Attempt> attempt;
     Json turn{{"error", nullptr}, {"folder", nullptr}};
     if (leads()) {
       try {
-        if (books_->claim(run, summary_) == Books::Turn::ours) {
-          turn["folder"] = fs::path(run.folder).filename().string();
-        }
+        attempt = recorder_->claim(run).attempt;
       } catch (const Error& error) {
         turn["error"] = error.what();
       }
+    }
+    if (attempt) {
+      turn["folder"] = fs::path(attempt->folder).filename().string();
     }
     Rendezvous place = world_.rendezvous;
     place.prefix = prefix + "/turn";
@@ -112,17 +165,17 @@ class JoinedWorld {
     try {
       turn = Json::parse(share_text(place, turn.dump()));
     } catch (const Error&) {
-      if (!turn.at("folder").is_null()) {
-        books_->not_started(run);
+      if (attempt) {
+        recorder_->not_started(*attempt);
       }
       throw;
     }
     refuse_if(turn);
-    if (turn.at("folder").is_null()) {
-      return false;
+    if (!leads() && !turn.at("folder").is_null()) {
+      const fs::path beside = fs::path(run.folder).parent_path();
+      attempt = {run, (beside / turn.at("folder").get<std::string>()).string()};
     }
-    run.folder = (fs::path(run.folder).parent_path() / turn.at("folder").get<std::string>()).string();
-    return true;
+    return attempt;
   }
 
   // What rank 0 could not do, no rank can.
@@ -136,7 +189,7 @@ class JoinedWorld {
     std::vector<PlacedRun> chosen;
     for (const std::string name : plan.at("runs")) {
       const auto found =
-          std::ranges::find_if(fitting, [&](const PlacedRun& run) { return name_of(run) == name; });
+          std::ranges::find_if(fitting, [&](const PlacedRun& run) { return name_of_run(run) == name; });
       if (found == fitting.end()) {
         throw Error(Error::Kind::usage, "rank 0 asks for the run " + name +
                                             ", which is none of this rank's; start every rank with the same "
@@ -147,16 +200,17 @@ class JoinedWorld {
     return chosen;
   }
 
-  void run_one(PlacedRun run, const std::string& prefix) {
-    if (!claimed(run, prefix)) {
+  void run_one(const PlacedRun& run, const std::string& prefix) {
+    const std::optional<Attempt> attempt = claimed(run, prefix);
+    if (!attempt) {
       return;
     }
     RankJob job{.spec = run.spec,
                 .rendezvous = world_.rendezvous,
                 .device = run.placement.device,
                 .inputs = run.inputs,
-                .data_dir = options_.data_dir,
-                .run_dir = run.folder,
+                .data_dir = request_.data_dir,
+                .run_dir = attempt->folder,
                 .threads = run.threads};
     job.rendezvous.prefix = prefix;
     if (has_own_gpu()) {
@@ -164,9 +218,9 @@ class JoinedWorld {
     }
     job.rendezvous.timeout = collective_timeout(run.spec);
     job.rendezvous.exchange = run.placement.exchange.value_or(Exchange::sockets);
-    const RankReport report = leads() ? run_and_record(run, job) : run_rank(job, &kept_);
+    const RankReport report = leads() ? run_and_record(*attempt, job) : run_rank(job, &kept_);
     if (!leads()) {
-      summary_.count(status_named(report.status));
+      summary_.count(report.status);
     }
     if (report.lost_contact) {
       throw Error(Error::Kind::communication,
@@ -174,8 +228,8 @@ class JoinedWorld {
     }
   }
 
-  RankReport run_and_record(const PlacedRun& run, const RankJob& job) {
-    books_->started(run);
+  RankReport run_and_record(const Attempt& attempt, const RankJob& job) {
+    recorder_->started(attempt);
     RunEnd end;
     end.started_at = now_utc();
     const auto start = std::chrono::steady_clock::now();
@@ -183,8 +237,8 @@ class JoinedWorld {
     {
       const std::jthread ticker([&](const std::stop_token& stop) {  // while this thread trains
         while (!stop.stop_requested()) {
-          books_->update();
-          books_->keeps(run);
+          recorder_->update();
+          recorder_->keeps(attempt);
           std::this_thread::sleep_for(std::chrono::milliseconds(100));
         }
       });
@@ -192,30 +246,30 @@ class JoinedWorld {
     }
     end.wall_time_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     if (!report.met && report.lost_contact) {
-      books_->not_started(run);
+      recorder_->not_started(attempt);
       return report;
     }
-    end.outcome = {status_named(report.status), report.message, std::nullopt, "", {}};
-    refuse_full_disk(run.spec, end.outcome);
+    end.outcome = {report.status, report.message, std::nullopt, "", {}};
+    refuse_full_disk(attempt.run.spec, end.outcome);
     end.result = report.result;
     end.notes = report.notes;
-    books_->ended(run, end, summary_, report.lost_contact);
+    recorder_->ended(attempt, end, report.lost_contact);
     return report;
   }
 
   const Experiment& experiment_;
-  const LaunchOptions options_;
+  const LaunchRequest request_;
   const EnvironmentWorld& world_;
-  std::optional<Books> books_;  // rank 0
-  LaunchSummary summary_;
+  std::optional<RunRecorder> recorder_;  // on rank 0, which counts by it
+  LaunchSummary summary_;                // of the other ranks, and on rank 0 of what was there before
   KeptWorld kept_;
 };
 
 }  // namespace
 
-LaunchSummary launch_in_world(const Experiment& experiment, const LaunchOptions& options,
+LaunchSummary launch_in_world(const Experiment& experiment, const LaunchRequest& request,
                               const EnvironmentWorld& world) {
-  return JoinedWorld(experiment, options, world).run();
+  return JoinedWorld(experiment, request, world).run();
 }
 
 }  // namespace bnlab

@@ -77,7 +77,7 @@ std::string rank_names(const std::vector<int>& ranks) {
 
 Outcome of_own_finding(const std::vector<RankEnd>& ranks, int finder) {
   const RankReport& report = *ranks[static_cast<size_t>(finder)].report;
-  const Status status = status_named(report.status);
+  const Status status = report.status;
   const auto silent = silent_ranks(ranks);
   const std::string missing =
       status == Status::crashed && !silent.empty() ? " (no report from " + rank_names(silent) + ")" : "";
@@ -104,7 +104,7 @@ Outcome judge(const std::vector<RankEnd>& ranks, Stop stop, double timeout_s, bo
     return of_dead_rank(dead, ranks[static_cast<size_t>(dead)], out_of_memory);
   }
   const auto own_finding = [](const RankEnd& r) {
-    return r.report && r.report->status != "ok" && !r.report->lost_contact;
+    return r.report && r.report->status != Status::ok && !r.report->lost_contact;
   };
   if (const int finder = earliest(ranks, own_finding); finder >= 0) {
     return of_own_finding(ranks, finder);

@@ -14,16 +14,16 @@ void LaunchSummary::count(Status status) {
   }
 }
 
-LaunchSummary launch(const Experiment& experiment, const LaunchOptions& options) {
-  if (options.jobs < 1 && options.jobs != kAutoJobs) {
-    throw Error(Error::Kind::usage, "--jobs: expected at least 1, got " + std::to_string(options.jobs));
+LaunchSummary launch(const Experiment& experiment, const LaunchRequest& request) {
+  if (request.jobs < 1 && request.jobs != kAutoJobs) {
+    throw Error(Error::Kind::usage, "--jobs: expected at least 1, got " + std::to_string(request.jobs));
   }
-  const auto world = joined_world(options);
-  return world ? launch_in_world(experiment, options, *world) : launch_own_ranks(experiment, options);
+  const auto world = joined_world(request);
+  return world ? launch_in_world(experiment, request, *world) : launch_own_ranks(experiment, request);
 }
 
-std::optional<EnvironmentWorld> joined_world(const LaunchOptions& options) {
-  if (options.ranks > 0) {  // the user's own word comes before the environment's
+std::optional<EnvironmentWorld> joined_world(const LaunchRequest& request) {
+  if (request.ranks > 0) {  // the user's own word comes before the environment's
     return std::nullopt;
   }
   auto world = environment_world(process_environment());

@@ -5,6 +5,7 @@
 
 #include "harness/communicator/shared_gpus.hpp"
 #include "harness/error.hpp"
+#include "harness/training/rank.hpp"
 
 namespace bnlab {
 namespace {
@@ -23,13 +24,14 @@ void remark(std::vector<std::string>& remarks, const std::string& sentence) {
   }
 }
 
-int choose_ranks(const RunSpec& run, const LaunchOptions& options, int gpus,
+int choose_ranks(const RunSpec& run, const LaunchRequest& request, const WorldFacts& facts, int gpus,
                  std::vector<std::string>& remarks) {
+  const int asked = facts.joined() ? facts.ranks : request.ranks;
   const std::string towers = std::to_string(run.towers());
   if (run.ranks) {
-    if (options.ranks > 0 && options.ranks != *run.ranks) {
+    if (asked > 0 && asked != *run.ranks) {
       remark(remarks, "the spec places runs on " + std::to_string(*run.ranks) + " ranks; --ranks " +
-                          std::to_string(options.ranks) + " does not apply to them");
+                          std::to_string(asked) + " does not apply to them");
     }
     if (run.towers() % *run.ranks != 0) {
       throw Error(Error::Kind::spec, run.id + ": placement.ranks is " + std::to_string(*run.ranks) +
@@ -37,9 +39,9 @@ int choose_ranks(const RunSpec& run, const LaunchOptions& options, int gpus,
     }
     return *run.ranks;
   }
-  const int wanted = options.ranks > 0 ? options.ranks : std::max(1, gpus);
+  const int wanted = asked > 0 ? asked : std::max(1, gpus);
   const int ranks = largest_divisor(run.towers(), wanted);
-  if (ranks != wanted && options.ranks > 0) {
+  if (ranks != wanted && asked > 0) {
     remark(remarks, "runs with " + towers + " towers use " + std::to_string(ranks) +
                         (ranks == 1 ? " rank: " : " ranks: ") + std::to_string(wanted) +
                         " does not divide the towers");
@@ -52,72 +54,78 @@ std::string several(int count, const std::string& noun) {
 }
 
 // Where neither the spec nor the command line says it, the GPUs are used if every rank can have one.
-std::string default_device(const RunSpec& run, const LaunchOptions& options, int gpus, PlacedRun& place,
-                           std::vector<std::string>& remarks) {
+Device default_device(const RunSpec& run, const LaunchRequest& request, const WorldFacts& facts,
+                      PlacedRun& place, std::vector<std::string>& remarks) {
+  const int gpus = facts.gpus();
   if (gpus == 0) {
-    return "cpu";
+    return Device::cpu;
   }
-  const int ranks = choose_ranks(run, options, gpus, remarks);
+  const int ranks = choose_ranks(run, request, facts, gpus, remarks);
   if (ranks <= gpus) {
-    return "cuda";
+    return Device::cuda;
   }
   place.notes.push_back("runs with " + several(ranks, "rank") + " use the CPU, because there " +
                         (gpus == 1 ? "is " : "are ") + several(gpus, "GPU") + " and no --device was given");
   remark(remarks, place.notes.back());
-  return "cpu";
+  return Device::cpu;
 }
 
-std::string choose_device(const RunSpec& run, const LaunchOptions& options, const std::function<int()>& gpus,
-                          PlacedRun& place, std::vector<std::string>& remarks) {
+Device choose_device(const RunSpec& run, const LaunchRequest& request, const WorldFacts& facts,
+                     PlacedRun& place, std::vector<std::string>& remarks) {
   if (run.device) {
-    if (!options.device.empty() && options.device != *run.device) {
-      remark(remarks, "the spec places runs on " + *run.device + "; --device " + options.device +
-                          " does not apply to them");
+    if (request.device && request.device != run.device) {
+      remark(remarks, "the spec places runs on " + name_of(*run.device) + "; --device " +
+                          name_of(*request.device) + " does not apply to them");
     }
     return *run.device;
   }
-  return options.device.empty() ? default_device(run, options, gpus(), place, remarks) : options.device;
+  return request.device ? *request.device : default_device(run, request, facts, place, remarks);
 }
 
-std::optional<Exchange> choose_exchange(const RunSpec& run, const LaunchOptions& options,
-                                        const Placement& placement, std::vector<std::string>& remarks) {
-  if (placement.ranks == 1 || placement.device == "cuda") {
-    if (options.exchange) {
+std::optional<Exchange> choose_exchange(const RunSpec& run, const LaunchRequest& request,
+                                        const WorldFacts& facts, const Placement& placement,
+                                        std::vector<std::string>& remarks) {
+  if (placement.ranks == 1 || placement.device == Device::cuda) {
+    if (request.exchange) {
       remark(remarks, "--exchange does not apply to runs on GPUs or on one rank");
     }
     return std::nullopt;
   }
-  if (run.exchange && options.exchange && run.exchange != options.exchange) {
+  if (run.exchange && request.exchange && run.exchange != request.exchange) {
     remark(remarks, "the spec exchanges through " + name_of(*run.exchange) + "; --exchange " +
-                        name_of(*options.exchange) + " does not apply to it");
+                        name_of(*request.exchange) + " does not apply to it");
   }
-  const std::optional<Exchange> asked = run.exchange ? run.exchange : options.exchange;
-  if (asked == Exchange::shared_memory && !options.one_host) {
+  const std::optional<Exchange> asked = run.exchange ? run.exchange : request.exchange;
+  if (asked == Exchange::shared_memory && !facts.one_host) {
     throw Error(Error::Kind::environment,
                 run.id +
                     ": the ranks of this world are on several hosts, which share no memory; give "
                     "--exchange sockets");
   }
-  return asked.value_or(options.one_host ? Exchange::shared_memory : Exchange::sockets);
+  return asked.value_or(facts.one_host ? Exchange::shared_memory : Exchange::sockets);
 }
 
-// A launcher's number stands in the options, too, and may be nobody's choice: torchrun sets OMP_NUM_THREADS to 1 by itself.
-int choose_threads(const RunSpec& run, const LaunchOptions& options, int ranks, int cores,
+// The spec's number comes first, because a launcher's may be nobody's choice: torchrun sets OMP_NUM_THREADS
+// to 1 by itself.
+int choose_threads(const RunSpec& run, const LaunchRequest& request, const WorldFacts& facts, int ranks,
                    std::vector<std::string>& remarks) {
+  const int given = request.threads > 0 ? request.threads : facts.threads;
   if (!run.threads) {
-    return options.threads > 0 ? options.threads : std::max(1, cores / (ranks * options.jobs));
+    return given > 0 ? given : std::max(1, facts.cores / (ranks * request.jobs));
   }
-  if (options.threads > 0 && options.threads != *run.threads) {
+  if (given > 0 && given != *run.threads) {
     remark(remarks, "the spec gives each rank " + several(*run.threads, "thread") + "; " +
-                        std::to_string(options.threads) + ", from --threads or the launcher, does not apply");
+                        std::to_string(given) + ", from --threads or the launcher, does not apply");
   }
   return *run.threads;
 }
 
-// Throws Error (environment) unless the user allows it; a launcher gives each of its ranks a GPU of its own.
-void share_gpus(PlacedRun& place, int gpus, const LaunchOptions& options) {
+// Several ranks share a GPU where the user allows it; else this throws Error (environment). A launcher gives
+// each of its ranks a GPU of its own.
+void share_gpus(PlacedRun& place, const WorldFacts& facts) {
+  const int gpus = facts.gpus();
   const std::string ranks = several(place.placement.ranks, "rank");
-  if (gpus == 0 || options.joined || !gpus_are_shared()) {
+  if (gpus == 0 || facts.joined() || !gpus_are_shared()) {
     const std::string need = ranks + (place.placement.ranks == 1 ? " needs a GPU" : " need as many GPUs");
     const std::string seen = gpus == 0 ? "none is" : std::to_string(gpus) + (gpus == 1 ? " is" : " are");
     throw Error(Error::Kind::environment, place.spec.id + ": " + need + ", and " + seen +
@@ -148,8 +156,12 @@ void GpuShares::give_back(const std::vector<int>& gpus) {
   }
 }
 
+WorldFacts this_machine() {
+  return {.cores = usable_cores(), .gpus = visible_gpus};
+}
+
 std::vector<PlacedRun> place_runs(const Experiment& experiment, std::vector<RunSpec> runs,
-                                  const LaunchOptions& options, const std::function<int()>& gpus, int cores,
+                                  const LaunchRequest& request, const WorldFacts& facts,
                                   std::vector<std::string>& remarks) {
   std::vector<PlacedRun> placed;
   placed.reserve(runs.size());
@@ -157,35 +169,33 @@ std::vector<PlacedRun> place_runs(const Experiment& experiment, std::vector<RunS
     PlacedRun& place = placed.emplace_back();
     place.spec = std::move(asked);
     const RunSpec& run = place.spec;
-    place.placement.device = choose_device(run, options, gpus, place, remarks);
-    const bool on_gpu = place.placement.device == "cuda";
-    place.placement.ranks = choose_ranks(run, options, on_gpu ? gpus() : 0, remarks);
-    if (on_gpu && place.placement.ranks > gpus()) {
-      share_gpus(place, gpus(), options);
+    place.placement.device = choose_device(run, request, facts, place, remarks);
+    place.placement.ranks = choose_ranks(run, request, facts, place.on_gpus() ? facts.gpus() : 0, remarks);
+    if (place.on_gpus() && place.placement.ranks > facts.gpus()) {
+      share_gpus(place, facts);
     }
-    place.placement.exchange = choose_exchange(run, options, place.placement, remarks);
-    place.placement.nodes = options.nodes;
+    place.placement.exchange = choose_exchange(run, request, facts, place.placement, remarks);
+    place.placement.nodes = facts.nodes;
     place.placement.towers_per_rank = run.towers() / place.placement.ranks;
-    place.folder = run_folder(options.results_dir, experiment.name, run.id, place.placement);
-    place.threads = choose_threads(run, options, place.placement.ranks, cores, remarks);
+    place.folder = run_folder(request.results_dir, experiment.name, run.id, place.placement);
+    place.threads = choose_threads(run, request, facts, place.placement.ranks, remarks);
   }
   return placed;
 }
 
 int jobs_side_by_side(const Experiment& experiment, const std::vector<RunSpec>& runs,
-                      const LaunchOptions& options, const std::function<int()>& gpus, int cores) {
-  if (options.jobs != kAutoJobs) {
-    return options.jobs;
+                      const LaunchRequest& request, const WorldFacts& facts) {
+  if (request.jobs != kAutoJobs) {
+    return request.jobs;
   }
-  LaunchOptions alone = options;
+  LaunchRequest alone = request;
   alone.jobs = 1;
   std::vector<std::string> said_when_placed;
   int jobs = std::max(1, static_cast<int>(runs.size()));
-  for (const PlacedRun& run : place_runs(experiment, runs, alone, gpus, cores, said_when_placed)) {
-    const bool on_gpu = run.placement.device == "cuda";
-    const int threads = run.spec.threads.value_or(std::max(1, options.threads));
-    const int needed = run.placement.ranks * (on_gpu ? 1 : threads);
-    jobs = std::clamp((on_gpu ? gpus() : cores) / needed, 1, jobs);
+  for (const PlacedRun& run : place_runs(experiment, runs, alone, facts, said_when_placed)) {
+    const int threads = run.spec.threads.value_or(std::max(1, request.threads));
+    const int needed = run.placement.ranks * (run.on_gpus() ? 1 : threads);
+    jobs = std::clamp((run.on_gpus() ? facts.gpus() : facts.cores) / needed, 1, jobs);
   }
   return jobs;
 }

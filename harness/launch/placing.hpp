@@ -1,4 +1,5 @@
-// Where each run is computed: a spec's own placement, else the command line, else this machine's devices.
+// Where each run is computed: at the spec's own placement, else as the command line says, else on the devices
+// that this machine has.
 #pragma once
 
 #include <functional>
@@ -11,23 +12,41 @@
 
 namespace bnlab {
 
+// What was found about the machine, and about the world of another launcher where this process is a rank of
+// one.
+struct WorldFacts {
+  int ranks = 0;  // of the launcher's world, whose ranks every run has all; 0: bnlab starts the ranks itself
+  bool one_host = true;       // whether one host has all ranks
+  int nodes = 1;              // machines that the ranks are spread over, as far as known
+  int threads = 0;            // that the launcher gives each rank; 0: nobody gives any
+  int cores = 1;              // that this process may use
+  std::function<int()> gpus;  // counts the visible GPUs; asked only where it matters
+
+  bool joined() const { return ranks > 0; }  // whether the ranks are those of a launcher such as torchrun
+};
+
+// The facts where bnlab starts the ranks itself.
+WorldFacts this_machine();
+
 struct PlacedRun {
   RunSpec spec;
   Placement placement;
-  std::string folder;
-  int threads = 1;                 // per rank
-  std::vector<int> gpus;           // of each rank, once the run starts; empty on the CPU
+  std::string folder;              // of the run, RESULTS/EXPERIMENT/RUN_ID/PLACEMENT
+  int threads = 1;                 // of each rank
   std::vector<std::string> notes;  // for the record
-  bool afresh = false;             // start from the beginning, whatever checkpoints there are
+  bool afresh = false;             // the run starts from the beginning, whatever checkpoints there are
   std::string seen = {};           // when the finished record that is there was begun; empty: none is there
   Json inputs = {};  // what the run reads (harness/store/inputs.hpp); null until somebody looked
+
+  bool on_gpus() const { return placement.device == Device::cuda; }
 };
 
 // The GPUs of this machine, for runs side by side.
 class GpuShares {
  public:
   explicit GpuShares(int gpus) : runs_(static_cast<size_t>(gpus)) {}
-  // Those with the fewest runs on them, the lowest numbers first; different ones as long as there are enough.
+  // The GPUs with the fewest runs on them, the lowest numbers first; different ones as long as there are
+  // enough.
   std::vector<int> take(int ranks);
   void give_back(const std::vector<int>& gpus);
 
@@ -35,17 +54,16 @@ class GpuShares {
   std::vector<int> runs_;  // on each GPU
 };
 
-// Places the runs in order. `gpus` counts the visible GPUs and is asked only where it matters; `cores` are
-// shared by the ranks of `options.jobs` runs, where neither spec nor options say how many threads a rank has.
-// Each sentence of `remarks` is something the user did not ask for in these words (ranks lowered to a
-// divisor, the CPU for want of GPUs, a spec that decides for itself), said once.
+// Places the runs in order. The cores are shared by the ranks of `request.jobs` runs, where nobody says how
+// many threads a rank has. Each sentence of `remarks` tells, once, what the user did not ask for in these
+// words: ranks lowered to a divisor, the CPU for want of GPUs, a spec that decides for itself.
 std::vector<PlacedRun> place_runs(const Experiment& experiment, std::vector<RunSpec> runs,
-                                  const LaunchOptions& options, const std::function<int()>& gpus, int cores,
+                                  const LaunchRequest& request, const WorldFacts& facts,
                                   std::vector<std::string>& remarks);
 
-// How many of these runs go side by side: options.jobs, or with kAutoJobs as many as have GPUs, or on the CPU cores, of
-// their own; at least 1.
+// How many of these runs go side by side: request.jobs, or with kAutoJobs as many as have GPUs of their own,
+// on the CPU cores of their own; at least 1.
 int jobs_side_by_side(const Experiment& experiment, const std::vector<RunSpec>& runs,
-                      const LaunchOptions& options, const std::function<int()>& gpus, int cores);
+                      const LaunchRequest& request, const WorldFacts& facts);
 
 }  // namespace bnlab

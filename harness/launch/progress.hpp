@@ -1,14 +1,20 @@
-// What a user sees on standard error while a matrix runs: on a terminal one line that is kept up to date, elsewhere a
-// plain line now and then, and a line for every run that has ended.
+// How far a matrix is, and how long it will take. While it runs the user sees on standard error: on a
+// terminal one line that is kept up to date, elsewhere a plain line now and then, and a line for every run
+// that has ended.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <list>
+#include <map>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "harness/experiment/spec.hpp"
+#include "harness/launch/placing.hpp"
 #include "harness/store/record.hpp"
 
 namespace bnlab {
@@ -43,8 +49,8 @@ class Progress {
 
   void say(const std::string& line);
   void started(const RunSpec& run, const std::string& metrics_file);
-  // `result`: of the record, for the headline metric.
-  void dropped(const RunSpec& run, const std::string& why);  // it is not this process's to run
+  void dropped(const RunSpec& run, const std::string& why);  // the run is not this process's to make
+  // `result` is that of the record, for the headline metric.
   void finished(const RunSpec& run, const Outcome& outcome, double wall_time_s, const Json& result);
   void update();  // reads how far the runs are; cheap, to be called often
 
@@ -81,6 +87,29 @@ class Progress {
 // A measure of a run's cost, for the estimate of the time left: the images it trains on, or its epochs
 // where the spec counts in those.
 double work_of(const RunSpec& run);
+
+// How long runs will take, judged by finished ones.
+class ExpectedTime {
+ public:
+  // The records are of runs that ended ok and say how many images they trained on.
+  explicit ExpectedTime(const std::vector<Record>& records);
+
+  // The mean time per image (or epoch) of the finished runs most like this one, times its own images. Most
+  // alike are runs of the same strategy and placement, then those of the same placement, then any. Nothing if
+  // no run has finished.
+  std::optional<double> seconds(const PlacedRun& run) const;
+
+ private:
+  using Like = std::pair<std::string, std::string>;  // strategy and placement; empty: any
+  struct Sum {
+    double seconds = 0, images = 0, epochs = 0;
+  };
+
+  // The most alike first.
+  static std::array<Like, 3> likes(const std::string& strategy, const std::string& placement);
+
+  std::map<Like, Sum> sums_;
+};
 
 // "21 s", "3 min 20 s", "2 h 5 min"
 std::string duration_text(double seconds);

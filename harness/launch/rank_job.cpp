@@ -47,7 +47,7 @@ std::string log_file(const std::string& run_dir, int rank) {
 
 void write_job(const RankJob& job) {
   write_json(job_file(job.run_dir), {{"spec", job.spec.resolved},
-                                     {"device", job.device},
+                                     {"device", name_of(job.device)},
                                      {"exchange", name_of(job.rendezvous.exchange)},
                                      {"inputs", job.inputs},
                                      {"data_dir", job.data_dir},
@@ -63,7 +63,7 @@ std::optional<RankReport> read_report(const std::string& run_dir, int rank) {
   try {
     const Json json = read_json(file);
     RankReport report;
-    report.status = json.at("status").get<std::string>();
+    report.status = status_named(json.at("status").get<std::string>());
     report.message = json.at("message").get<std::string>();
     report.lost_contact = json.at("lost_contact").get<bool>();
     report.result = json.at("result");
@@ -82,7 +82,7 @@ int rank_main(const std::string& job_file) {
   try {
     const Json json = read_json(job_file);
     job.spec = read_resolved(json.at("spec"));
-    job.device = json.at("device").get<std::string>();
+    job.device = choice_of<Device>(json.at("device").get<std::string>());
     job.rendezvous.exchange = choice_of<Exchange>(json.at("exchange").get<std::string>());
     job.inputs = json.at("inputs");
     job.data_dir = json.at("data_dir").get<std::string>();
@@ -95,10 +95,10 @@ int rank_main(const std::string& job_file) {
   job.rendezvous.timeout = collective_timeout(job.spec);
   RankReport report = run_rank(job);
   if (!report.message.empty()) {
-    std::cerr << report.status << ": " << report.message << std::endl;
+    std::cerr << name_of(report.status) << ": " << report.message << std::endl;
   }
   report.result = finite(report.result, report.notes, "result");  // JSON carries no NaN
-  write_json(report_file(job.run_dir, job.rendezvous.rank), {{"status", report.status},
+  write_json(report_file(job.run_dir, job.rendezvous.rank), {{"status", name_of(report.status)},
                                                              {"message", report.message},
                                                              {"lost_contact", report.lost_contact},
                                                              {"result", report.result},

@@ -45,14 +45,22 @@ std::map<std::string, std::string> rank_settings(bool shared_gpus) {
   return settings;
 }
 
+std::map<std::string, std::string> settings_to_change(const std::map<std::string, std::string>& settings) {
+  std::map<std::string, std::string> other = settings;
+  std::erase_if(other, [](const auto& setting) {
+    const char* present = std::getenv(setting.first.c_str());
+    return present != nullptr && setting.second == present;
+  });
+  return other;
+}
+
 void start_anew_with(const std::map<std::string, std::string>& settings) {
-  bool missing = false;
-  for (const auto& [name, value] : settings) {
-    missing = missing || std::getenv(name.c_str()) == nullptr;
-    setenv(name.c_str(), value.c_str(), /*overwrite=*/0);
-  }
-  if (!missing) {
+  const std::map<std::string, std::string> other = settings_to_change(settings);
+  if (other.empty()) {
     return;
+  }
+  for (const auto& [name, value] : other) {
+    setenv(name.c_str(), value.c_str(), /*overwrite=*/1);
   }
   std::vector<std::string> arguments = own_arguments();
   std::vector<char*> argv;

@@ -1,4 +1,5 @@
-// The variables that ranks run with, most of them for speed: waiting, memory, several ranks on one GPU.
+// The variables that ranks run with, most of them for speed: how threads wait, memory, several ranks on one
+// GPU.
 #pragma once
 
 #include <map>
@@ -6,11 +7,16 @@
 
 namespace bnlab {
 
-// What this process has of them counts, but for the way of waiting.
+// The variables with their values. A value that this process has already is kept, except that threads always
+// wait without spinning (OMP_WAIT_POLICY=PASSIVE), whatever the user has set.
 std::map<std::string, std::string> rank_settings(bool shared_gpus = false);
 
-// For a rank that another launcher has started: libraries read these variables once, at their start. So where one is
-// missing, the process becomes this program anew, with all of them. Throws Error (environment) if it cannot.
+// Gives these settings to this process, a rank that another launcher has started. Libraries read the
+// variables once, at their start, so where one of them has another value, or none, the process becomes this
+// program anew, with all of them. Throws Error (environment) if it cannot.
 void start_anew_with(const std::map<std::string, std::string>& settings);
+
+// Those of the settings that this process does not have, or has with another value.
+std::map<std::string, std::string> settings_to_change(const std::map<std::string, std::string>& settings);
 
 }  // namespace bnlab

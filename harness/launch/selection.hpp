@@ -8,12 +8,13 @@
 
 namespace bnlab {
 
-// Those of an experiment's runs that fit every filter, in order. A filter is KEY=VALUE[,VALUE...]: KEY is a dotted key of the run
-// spec ("seed", "strategy", "optimizer.lr", "placement.ranks"), and a run fits if `matches` finds one of the
-// values there; so a component is named by its name or its label, "sync(gradient=stopped)". Commas within
-// brackets do not separate. The key "run" stands for the run's id. Throws Error (usage) for a key or value that no run has,
-// with the ones there are.
-// `slice` is "" or "I/N": of the whole matrix, every N-th run from the I-th on (from 1), so that slices share no run.
+// The runs of an experiment that fit every filter, in order. A filter is KEY=VALUE[,VALUE...]: KEY is a
+// dotted key of the run spec ("seed", "strategy", "optimizer.lr", "placement.ranks"), and a run fits if
+// `matches` finds one of the values there; so a component is named by its name or its label,
+// "sync(gradient=stopped)". Commas within brackets do not separate. The key "run" stands for the run's id.
+// Throws Error (usage) for a key or value that no run has, with the ones there are.
+// `slice` is "" or "I/N": every N-th run of the whole matrix from the I-th on (from 1), so that slices share
+// no run.
 std::vector<RunSpec> select_runs(std::vector<RunSpec> runs, const std::vector<std::string>& filters,
                                  const std::string& slice = "");
 

@@ -37,6 +37,7 @@ void check_redo(const std::vector<std::string>& redo, const std::vector<PlacedRu
   }
 }
 
+// When a finished record was begun, which tells two records of a run apart.
 std::string begun(const Record& record) {
   const Json& begun = record.at("started_at");
   return record.finished() && begun.is_string() ? begun.get<std::string>() : "";
@@ -46,53 +47,53 @@ std::string first_line(const std::string& text) {
   return text.substr(0, text.find('\n'));
 }
 
-Standing standing_of(const PlacedRun& run, const std::vector<std::string>& redo,
-                     const Confirmations& confirmations) {
-  Standing standing;
-  standing.afresh = is_among("all", redo) || is_among(run.spec.id, redo);
+RunState state_of(const PlacedRun& run, const std::vector<std::string>& redo,
+                  const Confirmations& confirmations) {
+  RunState state;
+  state.afresh = is_among("all", redo) || is_among(run.spec.id, redo);
   try {
     std::optional<Record> record = find_record(run.folder);
     if (!record) {
-      return standing;
+      return state;
     }
-    standing.begun = begun(*record);
+    state.begun = begun(*record);
     check_place(*record);
     check_spec(*record, run.spec);
     record->compare_inputs(run.inputs);
     if (confirmations.cover(*record)) record->confirm();
     const Json& message = record->at("outcome.message");
-    standing.state = name(record->status());
-    standing.failure = message.is_string() ? first_line(message.get<std::string>()) : "";
-    standing.stale = record->finished() ? record->why_stale() : "";
-    standing.afresh = standing.afresh || (!standing.stale.empty() && is_among("stale", redo));
-    standing.starts =
-        !record->finished() || standing.afresh || (record->failed() && is_among("failed", redo));
+    state.outcome = record->status();
+    state.failure = message.is_string() ? first_line(message.get<std::string>()) : "";
+    state.stale = record->finished() ? record->why_stale() : "";
+    state.afresh = state.afresh || (!state.stale.empty() && is_among("stale", redo));
+    state.starts = !record->finished() || state.afresh || (record->failed() && is_among("failed", redo));
   } catch (const Error& error) {
-    standing.state = "damaged";
-    standing.failure = first_line(error.what());
+    state.damaged = true;
+    state.failure = first_line(error.what());
   }
-  return standing;
+  return state;
 }
 
-// A process that is killed after it has published a run, and before it removes its claim, leaves the claim. To take the claim
-// of a finished run clears up after it, once its process is dead, or has been silent for so long that anybody may take it.
-void remove_dead_claims(const std::vector<PlacedRun>& finished, const LaunchOptions& options) {
-  std::optional<ActiveProcesses> company;
+// Removes the claims that processes have left which were killed after they had published a run. Who takes the
+// claim of a finished run clears up after such a process; it can be taken once the process is dead, or has
+// been silent for so long that anybody may take it.
+void remove_dead_claims(const std::vector<PlacedRun>& finished, const LaunchRequest& request) {
+  std::optional<ActiveProcesses> active;
   for (const PlacedRun& run : finished) {
     if (claims_of(run.folder).empty()) continue;
     // run.seen is empty here, so that any finished record counts.
     const auto is_finished = [&](const std::filesystem::path& folder) { return finished_since(run, folder); };
     std::string holder;
     try {
-      if (!company) company.emplace(options.results_dir);
-      auto claim = Claim::take(run.folder, *company, options.steal_after, is_finished, holder);
+      if (!active) active.emplace(request.results_dir);
+      auto claim = Claim::take(run.folder, *active, request.steal_after, is_finished, holder);
       if (claim) claim->withdraw();  // the record has gone: somebody began the run anew
-    } catch (const Error&) {         // the folder is not ours to write
+    } catch (const Error&) {         // this user may not write into the folder
     }
   }
 }
 
-// The spec stands with its results, as it was last asked.
+// Writes the spec beside its results, as it was last asked.
 void keep_spec(const Experiment& experiment, const std::string& results, std::vector<std::string>& remarks) {
   const std::filesystem::path folder = experiment_folder(results, experiment.name), file = folder / kSpecFile;
   const std::string text = experiment.asked.dump(2) + "\n";
@@ -109,8 +110,8 @@ void keep_spec(const Experiment& experiment, const std::string& results, std::ve
 }
 
 void look_at_disk(const Experiment& experiment, const std::vector<PlacedRun>& start,
-                  const LaunchOptions& options, std::vector<std::string>& remarks) {
-  const std::string& results = options.results_dir;
+                  const LaunchRequest& request, std::vector<std::string>& remarks) {
+  const std::string& results = request.results_dir;
   std::error_code unknown;
   std::filesystem::create_directories(results, unknown);
   const std::optional<double> left = free_disk(results);
@@ -120,7 +121,7 @@ void look_at_disk(const Experiment& experiment, const std::vector<PlacedRun>& st
                                               " of disk are left, too few for records and weights" + cure);
   }
   const std::vector<const RunSpec*> runs = mapped(start, [](const PlacedRun& run) { return &run.spec; });
-  const auto need = disk_need(runs, list_records(results, experiment.name), options.jobs);
+  const auto need = disk_need(runs, list_records(results, experiment.name), request.jobs);
   if (left && need && *need > *left) {
     remarks.push_back("the runs to start will take about " + mib_needed(*need) +
                       " of disk, as far as finished ones tell, and " + mib_left(*left) + " are left in " +
@@ -139,14 +140,18 @@ bool finished_since(const PlacedRun& run, const std::string& folder) {
   }
 }
 
-void count_skipped(const Standing& standing, LaunchSummary& summary) {
+std::string RunState::name() const {
+  return damaged ? "damaged" : outcome ? name_of(*outcome) : "missing";
+}
+
+void count_skipped(const RunState& state, LaunchSummary& summary) {
   ++summary.skipped;
-  if (!standing.starts && standing.state != name(Status::ok)) {
+  if (!state.starts && state.outcome != Status::ok) {
     ++summary.failed_before;
-    ++summary.failures[standing.state + ": " + standing.failure];
+    ++summary.failures[state.name() + ": " + state.failure];
   }
-  if (!standing.stale.empty()) {
-    ++summary.stale[standing.stale];
+  if (!state.stale.empty()) {
+    ++summary.stale[state.stale];
   }
 }
 
@@ -168,21 +173,21 @@ std::string mib_left(double bytes) {
   return fixed(std::floor(bytes / (1 << 20)), 0) + " MiB";
 }
 
-std::vector<Standing> survey(const std::vector<PlacedRun>& runs, const std::vector<std::string>& redo) {
+std::vector<RunState> survey(const std::vector<PlacedRun>& runs, const std::vector<std::string>& redo) {
   check_redo(redo, runs);
   const std::filesystem::path run_folder = runs.empty() ? "" : std::filesystem::path(runs.front().folder);
   const Confirmations confirmations(run_folder.parent_path().parent_path());
-  return mapped(runs, [&](const PlacedRun& run) { return standing_of(run, redo, confirmations); });
+  return mapped(runs, [&](const PlacedRun& run) { return state_of(run, redo, confirmations); });
 }
 
-std::vector<std::string> look_at_inputs(std::vector<PlacedRun>& runs, const LaunchOptions& options) {
-  Inputs inputs(options.results_dir, options.data_dir,
+std::vector<std::string> look_at_inputs(std::vector<PlacedRun>& runs, const LaunchRequest& request) {
+  Inputs inputs(request.results_dir, request.data_dir,
                 [](const std::string& text) { std::cerr << "note: " << text << std::endl; });
   std::vector<std::string> missing;
   for (PlacedRun& run : runs) {
     try {
       run.inputs = inputs.of(run.spec);
-    } catch (const std::exception& error) {  // a folder may be closed to us, too
+    } catch (const std::exception& error) {  // also where this user may not read a folder
       if (!is_among(error.what(), missing)) {
         missing.emplace_back(error.what());
       }
@@ -193,30 +198,30 @@ std::vector<std::string> look_at_inputs(std::vector<PlacedRun>& runs, const Laun
 }
 
 std::vector<PlacedRun> runs_to_start(const Experiment& experiment, std::vector<PlacedRun>& runs,
-                                     const LaunchOptions& options, LaunchSummary& summary,
+                                     const LaunchRequest& request, LaunchSummary& summary,
                                      std::vector<std::string>& remarks) {
-  const std::vector<std::string> missing = look_at_inputs(runs, options);
-  const std::vector<Standing> standings = survey(runs, options.redo);
-  LastInputs last(experiment_folder(options.results_dir, experiment.name));
+  const std::vector<std::string> missing = look_at_inputs(runs, request);
+  const std::vector<RunState> states = survey(runs, request.redo);
+  LastInputs last(experiment_folder(request.results_dir, experiment.name));
   std::vector<PlacedRun> start, finished;
   for (size_t i = 0; i < runs.size(); ++i) {
-    const Standing& standing = standings[i];
+    const RunState& state = states[i];
     if (!runs[i].inputs.is_null()) {
       last.set(runs[i].spec, runs[i].inputs);
     }
-    if (standing.state == "damaged") {
-      remarks.push_back("damaged record: " + standing.failure + "; its run starts again");
+    if (state.damaged) {
+      remarks.push_back("damaged record: " + state.failure + "; its run starts again");
     }
-    runs[i].afresh = standing.afresh;
-    if (standing.starts) {
-      runs[i].seen = standing.begun;
+    runs[i].afresh = state.afresh;
+    if (state.starts) {
+      runs[i].seen = state.begun;
       start.push_back(runs[i]);
       continue;
     }
-    count_skipped(standing, summary);
+    count_skipped(state, summary);
     finished.push_back(runs[i]);
   }
-  remove_dead_claims(finished, options);
+  remove_dead_claims(finished, request);
   const auto lacking =
       std::ranges::count_if(start, [](const PlacedRun& run) { return run.inputs.is_null(); });
   if (lacking > 0) {
@@ -224,13 +229,13 @@ std::vector<PlacedRun> runs_to_start(const Experiment& experiment, std::vector<P
                                         " runs to start lack what they read:\n" + joined(missing, "\n"));
   }
   if (!start.empty()) {
-    look_at_disk(experiment, start, options, remarks);
+    look_at_disk(experiment, start, request, remarks);
   }
   for (const std::string& message : missing) {
     remarks.push_back("whether finished runs are up to date could not be seen: " + message);
   }
   last.keep();
-  keep_spec(experiment, options.results_dir, remarks);
+  keep_spec(experiment, request.results_dir, remarks);
   return start;
 }
 

@@ -1,5 +1,5 @@
-// What the results folder holds of the runs that are asked for, whether it still answers what is asked, and which of them
-// start.
+// What the results folder holds of the runs that are asked for, whether it still answers what is asked, and
+// which of the runs start.
 #pragma once
 
 #include <optional>
@@ -10,39 +10,45 @@
 
 namespace bnlab {
 
-struct Standing {
-  std::string state = "missing";  // or the outcome of its record, or "damaged"
+// What the results folder holds of one run.
+struct RunState {
+  std::optional<Status> outcome;  // of the run's record; nothing where there is none that can be used
+  bool damaged = false;           // there is a record, but it is not whole or not of this run
   std::string failure;            // one line: why the run failed, or what is wrong with its record
   std::string stale;              // why the run would answer something else today; empty: it would not
-  std::string begun;              // when its finished record was
-  bool afresh = false;            // it starts from the beginning, not from a checkpoint
+  std::string begun;              // when its finished record was begun
+  bool afresh = false;            // the run starts from the beginning, not from a checkpoint
   bool starts = true;             // because nothing finished is there, or `redo` names it
+
+  std::string name() const;  // "missing", "damaged", or the name of the outcome
 };
 
-// Of each run in turn. `redo` has the words of --redo: "stale", "failed" or "all", or ids of runs. Throws Error (usage) for
-// another word.
-std::vector<Standing> survey(const std::vector<PlacedRun>& runs, const std::vector<std::string>& redo);
+// The state of each run in turn. `redo` has the words of --redo: "stale", "failed" or "all", or ids of runs.
+// Throws Error (usage) for another word.
+std::vector<RunState> survey(const std::vector<PlacedRun>& runs, const std::vector<std::string>& redo);
 
 // Counts a run that does not start, because it is finished.
-void count_skipped(const Standing& standing, LaunchSummary& summary);
+void count_skipped(const RunState& state, LaunchSummary& summary);
 
 // Whether this folder holds a finished record that was not there when the run was looked at.
 bool finished_since(const PlacedRun& run, const std::string& folder);
 
-// Looks at the data and weights that the runs read, and fills in PlacedRun::inputs. Returns what is missing of them, each
-// message once: such runs cannot start.
-std::vector<std::string> look_at_inputs(std::vector<PlacedRun>& runs, const LaunchOptions& options);
+// Looks at the data and weights that the runs read, and fills in PlacedRun::inputs. Returns what is missing
+// of them, each message once: such runs cannot start.
+std::vector<std::string> look_at_inputs(std::vector<PlacedRun>& runs, const LaunchRequest& request);
 
-// Bytes that are left where the results go, whether the folder is there yet or not; nothing where the disk does not tell.
+// Bytes that are left where the results go, whether the folder is there yet or not; nothing where the disk
+// does not tell.
 std::optional<double> free_disk(const std::string& results);
 std::string mib_needed(double bytes);  // "12 MiB", rounded up
 std::string mib_left(double bytes);    // the same, rounded down
 
-// Looks at inputs and records of the runs and returns those that start. The others are counted in `summary`, and what a killed
-// process has left beside their folders is removed; damaged records are remarked upon. The spec and what the runs read are
-// kept in the experiment's folder. Throws Error (usage) if files are missing that a run needs which is to start.
+// Looks at inputs and records of the runs and returns the runs that start. The others are counted in
+// `summary`, and what a killed process has left beside their folders is removed; damaged records are remarked
+// upon. The spec and what the runs read are kept in the experiment's folder. Throws Error (usage) if files
+// are missing that a run needs which is to start.
 std::vector<PlacedRun> runs_to_start(const Experiment& experiment, std::vector<PlacedRun>& runs,
-                                     const LaunchOptions& options, LaunchSummary& summary,
+                                     const LaunchRequest& request, LaunchSummary& summary,
                                      std::vector<std::string>& remarks);
 
 }  // namespace bnlab

@@ -1,11 +1,11 @@
-#include "harness/launch/tune.hpp"
-
+// The runs that choose settings for a matrix, before it.
 #include <algorithm>
 #include <chrono>
 #include <iostream>
 #include <thread>
 
 #include "harness/launch/environment_world.hpp"
+#include "harness/launch/launch.hpp"
 #include "harness/mapped.hpp"
 #include "harness/store/tuning_scores.hpp"
 #include "harness/text_table.hpp"
@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::chrono::seconds kLookAgainAfter{60};
 
-// What rank 0 says, where there are others.
+// The value of rank 0, on every rank of the world.
 Json agreed(const std::optional<EnvironmentWorld>& world, const Json& own) {
   if (!world) {
     return own;
@@ -26,12 +26,13 @@ Json agreed(const std::optional<EnvironmentWorld>& world, const Json& own) {
   return Json::parse(share_text(place, own.dump()));
 }
 
-// All of the runs that tune: filters are made for the matrix, and so are the ids of runs to make again.
-LaunchOptions for_tuning(LaunchOptions options) {
-  options.only.clear();
-  options.slice.clear();
-  std::erase_if(options.redo, [](const std::string& which) { return which != "failed"; });
-  return options;
+// Asks for all of the runs that tune: filters are made for the matrix, and so are the ids of runs to make
+// again.
+LaunchRequest for_tuning(LaunchRequest request) {
+  request.only.clear();
+  request.slice.clear();
+  std::erase_if(request.redo, [](const std::string& which) { return which != "failed"; });
+  return request;
 }
 
 std::string choice_text(const TunedGroup& group) {
@@ -44,29 +45,29 @@ std::string choice_text(const TunedGroup& group) {
 
 }  // namespace
 
-LaunchSummary tune(Experiment& experiment, const LaunchOptions& options) {
+LaunchSummary tune(Experiment& experiment, const LaunchRequest& request) {
   LaunchSummary summary;
   if (!experiment.tuning) {
     return summary;
   }
-  const auto world = joined_world(options);
+  const auto world = joined_world(request);
   summary.leads = !world || world->rendezvous.rank == 0;
   const auto scores = [&](const TuningScores& of_rank_0) {
     return read_scores(agreed(world, scores_json(summary.leads ? of_rank_0 : TuningScores())), kTuningFile);
   };
-  settle(experiment, scores(kept_scores(experiment.name, options.results_dir)));
+  settle(experiment, scores(kept_scores(experiment.name, request.results_dir)));
   if (experiment.tuning->is_settled()) {
     return summary;
   }
   if (summary.leads) {
     std::cerr << "first, " << experiment.tuning->sentence() << "\n";
   }
-  LaunchOptions asked = for_tuning(options);
+  LaunchRequest asked = for_tuning(request);
   summary = launch(experiment.tuning->runs, asked);
   asked.redo.clear();
   while (!summary.interrupted &&
          agreed(world, summary.held) > 0) {  // the choice needs the runs of others, too
-    std::this_thread::sleep_for(std::min(kLookAgainAfter, options.steal_after));
+    std::this_thread::sleep_for(std::min(kLookAgainAfter, request.steal_after));
     summary = launch(experiment.tuning->runs, asked);
   }
   if (summary.interrupted) {
@@ -74,10 +75,10 @@ LaunchSummary tune(Experiment& experiment, const LaunchOptions& options) {
   }
   const Experiment& runs = experiment.tuning->runs;
   const TuningScores all =
-      scores(scores_of(*experiment.tuning, list_records(options.results_dir, runs.name)));
+      scores(scores_of(*experiment.tuning, list_records(request.results_dir, runs.name)));
   settle(experiment, all);
   if (experiment.tuning->is_settled() && summary.leads) {
-    keep_scores(experiment, all, options.results_dir);
+    keep_scores(experiment, all, request.results_dir);
     for (const TunedGroup& group : experiment.tuning->groups) {
       std::cerr << "chosen for " << choice_text(group) << "\n";
     }

@@ -20,7 +20,7 @@ Json placement_json(const RunAccount& account) {
   return {{"name", placement.name()},
           {"ranks", placement.ranks},
           {"towers_per_rank", placement.towers_per_rank},
-          {"device", placement.device},
+          {"device", name_of(placement.device)},
           {"nodes", placement.nodes},
           {"backend", account.backend},
           {"exchange", or_null(placement.exchange)},
@@ -91,7 +91,7 @@ Json compose_record(const RunAccount& account) {
                         {"kind", "bnlab.run"},
                         {"experiment", account.experiment},
                         {"run_id", account.spec.id},
-                        {"code", code_version(account.spec.resolved, account.placement.device)},
+                        {"code", code_version(account.spec.resolved, name_of(account.placement.device))},
                         {"command", account.command},
                         {"spec", account.spec.resolved},
                         {"strategy_label", label(account.spec.strategy)},
@@ -211,7 +211,7 @@ Json answer_of(const Record& record) {
 bool is_of(const Record& record, const RunSpec& run) {
   const Json& exchange = record.at("placement.exchange");  // null where there was none, absent in old records
   return record.run_id() == run.id && (!run.ranks || *run.ranks == record.ranks()) &&
-         (!run.device || *run.device == record.device()) &&
+         (!run.device || name_of(*run.device) == record.device()) &&
          (!run.exchange || exchange.is_null() || exchange == name_of(*run.exchange));
 }
 

@@ -22,6 +22,10 @@ inline std::string name(Status status) {
   return name_of(status);
 }
 Status status_named(const std::string& name);  // throws Error (data) for an unknown name
+// Whether a run that ended so has a result: it trained all its steps, or as far as its loss was finite.
+inline bool has_result(Status status) {
+  return status == Status::ok || status == Status::diverged;
+}
 
 struct Outcome {
   Status status = Status::ok;

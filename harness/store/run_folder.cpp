@@ -90,7 +90,7 @@ std::vector<std::filesystem::path> folders_in(const std::filesystem::path& folde
 }  // namespace
 
 std::string Placement::name() const {
-  return std::to_string(ranks) + "x" + std::to_string(towers_per_rank) + "-" + device +
+  return std::to_string(ranks) + "x" + std::to_string(towers_per_rank) + "-" + name_of(device) +
          (nodes > 1 ? "-" + std::to_string(nodes) + "nodes" : "") +
          (exchange == Exchange::sockets ? "-sockets" : "");
 }

@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "harness/communicator/rendezvous.hpp"
 #include "harness/json.hpp"
+#include "harness/placement.hpp"
 
 namespace bnlab {
 
@@ -18,7 +18,7 @@ namespace bnlab {
 struct Placement {
   int ranks = 1;
   int64_t towers_per_rank = 1;
-  std::string device = "cpu";             // or "cuda"
+  Device device = Device::cpu;
   std::optional<Exchange> exchange = {};  // between several ranks on CPUs, else nothing
   bool shared_gpus = false;               // several ranks on one GPU
   int nodes = 1;                          // machines that the ranks are spread over, as far as known

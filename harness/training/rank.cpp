@@ -31,10 +31,14 @@ namespace {
 // their rounding, which the record therefore says.
 constexpr bool kCudnnBenchmark = true;
 
-void configure(const RankJob& job) {
-  account_cpu_memory();
-  at::set_num_threads(job.threads);
-  at::globalContext().setBenchmarkCuDNN(kCudnnBenchmark);
+// What holds for the whole process, whatever runs it makes.
+void configure_process() {
+  static const bool configured = [] {
+    account_cpu_memory();
+    at::globalContext().setBenchmarkCuDNN(kCudnnBenchmark);
+    return true;
+  }();
+  (void)configured;
 }
 
 // Whether a world that met by `a` is what `b` asks for.
@@ -52,12 +56,13 @@ std::shared_ptr<World> world_for(const RankJob& job, KeptWorld* kept) {
     }
     leave(*kept);
   }
-  return join_world(job.rendezvous, job.device == "cuda" ? at::kCUDA : at::kCPU);
+  return join_world(job.rendezvous, job.device == Device::cuda ? at::kCUDA : at::kCPU);
 }
 
 RankReport train(const RankJob& job, bool& met, KeptWorld* kept) {
-  static const bool configured = (configure(job), true);
-  (void)configured;
+  configure_process();
+  at::set_num_threads(
+      job.threads);  // of OpenMP, MKL, oneDNN and LibTorch's own pool; nothing here uses its other one
   allow_tf32(job.spec.tf32);
   const std::shared_ptr<World> world = world_for(job, kept);
   met = true;
@@ -83,7 +88,7 @@ RankReport train(const RankJob& job, bool& met, KeptWorld* kept) {
     report.notes = notes;
   }
   if (trainer.diverged()) {
-    report.status = "diverged";
+    report.status = Status::diverged;
     report.message = "the training loss is not finite";
   }
   if (kept != nullptr) {
@@ -95,7 +100,7 @@ RankReport train(const RankJob& job, bool& met, KeptWorld* kept) {
   return report;
 }
 
-RankReport failed(const std::string& status, const std::string& message, bool lost_contact = false) {
+RankReport failed(Status status, const std::string& message, bool lost_contact = false) {
   return {status, message, nullptr, lost_contact, {}};
 }
 
@@ -104,14 +109,14 @@ RankReport outcome_of(const RankJob& job, bool& met, KeptWorld* kept) {
     return train(job, met, kept);
   } catch (const Error& e) {
     const bool lost_contact = e.kind() == Error::Kind::communication;
-    return failed(lost_contact ? "crashed" : "error", e.what(), lost_contact);
+    return failed(lost_contact ? Status::crashed : Status::error, e.what(), lost_contact);
   } catch (const c10::OutOfMemoryError& e) {
-    return failed("oom", e.what_without_backtrace());
+    return failed(Status::oom, e.what_without_backtrace());
   } catch (const std::bad_alloc&) {
-    return failed("oom", "the machine has no memory left for another tensor");
+    return failed(Status::oom, "the machine has no memory left for another tensor");
   } catch (const std::exception& e) {
     const auto* error = dynamic_cast<const c10::Error*>(&e);
-    return failed("crashed", error != nullptr ? error->what_without_backtrace() : e.what(),
+    return failed(Status::crashed, error != nullptr ? error->what_without_backtrace() : e.what(),
                   is_lost_contact(e));
   }
 }

@@ -9,6 +9,8 @@
 #include "harness/communicator/rendezvous.hpp"
 #include "harness/experiment/spec.hpp"
 #include "harness/json.hpp"
+#include "harness/placement.hpp"
+#include "harness/store/record.hpp"
 
 namespace bnlab {
 
@@ -17,18 +19,18 @@ class World;
 struct RankJob {
   RunSpec spec;
   Rendezvous rendezvous;
-  std::string device = "cpu";  // or "cuda"
-  Json inputs;                 // what the run reads, by content (store/inputs.hpp); null: not known
-  std::string data_dir;        // of --data or BNLAB_DATA; empty if neither is given
-  std::string run_dir;  // exists; rank 0 writes metrics.jsonl (flushed line by line) and weights.safetensors
-  int threads = 1;      // intra-op threads of this rank
+  Device device = Device::cpu;
+  Json inputs;           // what the run reads, by content (harness/store/inputs.hpp); null: not known
+  std::string data_dir;  // of --data or BNLAB_DATA; empty if neither is given
+  std::string run_dir;   // exists; rank 0 writes metrics.jsonl (flushed line by line) and weights.safetensors
+  int threads = 1;       // intra-op threads of this rank in this run
 };
 
 struct RankReport {
-  std::string status = "ok";  // ok, diverged, oom, error (a clear refusal), crashed (anything else)
-  std::string message;        // empty if ok
-  Json result;                // rank 0, status ok or diverged: the record's "result"; else null
-  bool lost_contact = false;  // crashed because a collective failed or timed out: another rank is to blame
+  Status status = Status::ok;  // or diverged, oom, error (a clear refusal), crashed (anything else)
+  std::string message;         // empty if ok
+  Json result;                 // rank 0, status ok or diverged: the record's "result"; else null
+  bool lost_contact = false;   // crashed because a collective failed or timed out: another rank is to blame
   std::vector<std::string> notes;  // for the record's "notes"
   bool met = true;                 // false: the ranks never came together, so that nothing was tried
 };
@@ -38,7 +40,7 @@ struct RankReport {
 struct KeptWorld {
   std::shared_ptr<World> world;
   Rendezvous rendezvous;  // where its ranks met
-  std::string device;
+  Device device = Device::cpu;
 };
 
 // Never throws: whatever happens is in the report. With `kept` the ranks work in the world that it holds, where the job

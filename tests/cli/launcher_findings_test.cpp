@@ -47,6 +47,11 @@ TEST(LauncherFindings, TellWhatARunWouldDoAndWhy) {
   EXPECT_TRUE(has(text, "to set MALLOC_ARENA_MAX")) << text;
 }
 
+TEST(LauncherFindings, NameASettingThatHasAnotherValue) {
+  const std::string text = found_with({{"RANK", "0"}, {"WORLD_SIZE", "1"}, {"OMP_WAIT_POLICY", "ACTIVE"}});
+  EXPECT_TRUE(has(text, ", OMP_WAIT_POLICY")) << text;
+}
+
 TEST(LauncherFindings, NameAnAddressThatOtherHostsCannotReach) {
   const std::string text = found_with({{"RANK", "0"},
                                        {"WORLD_SIZE", "4"},

@@ -75,7 +75,7 @@ class StepCostOf : public ::testing::TestWithParam<std::string> {
     for (std::thread& thread : threads) {
       thread.join();
     }
-    if (reports[0].status != "ok") {
+    if (reports[0].status != Status::ok) {
       throw std::runtime_error(reports[0].message);
     }
     return reports[0].result.at("communication");

@@ -66,7 +66,7 @@ TEST_F(SpecRun, IsReadIntoItsFields) {
   EXPECT_EQ(run.timeout_s, 9.5);
   EXPECT_EQ(run.collective_timeout_s, 1);
   EXPECT_EQ(run.ranks, 2);
-  EXPECT_EQ(run.device, "cuda");
+  EXPECT_EQ(run.device, Device::cuda);
   EXPECT_FALSE(run.resolved.contains("placement"));
 }
 

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include "harness/error.hpp"
-#include "harness/launch/slurm_step.hpp"
 
 namespace bnlab {
 namespace {

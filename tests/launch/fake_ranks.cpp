@@ -154,7 +154,7 @@ Json result_of(const RankJob& job) {
   }
 }
 
-RankReport report(const std::string& status, const std::string& message) {
+RankReport report(Status status, const std::string& message) {
   RankReport report;
   report.status = status;
   report.message = message;
@@ -162,7 +162,7 @@ RankReport report(const std::string& status, const std::string& message) {
 }
 
 RankReport without_contact() {
-  RankReport lost = report("crashed", "all_gather: no answer within 60 s");
+  RankReport lost = report(Status::crashed, "all_gather: no answer within 60 s");
   lost.lost_contact = true;
   return lost;
 }
@@ -185,12 +185,12 @@ void misbehave(const std::string& behaviour) {
 }  // namespace
 
 void leave(KeptWorld& kept) {
-  kept.device.clear();
+  kept.rendezvous.prefix.clear();
 }
 
-// A kept world is one that has a device.
+// A kept world is one whose rendezvous has a prefix.
 RankReport run_rank(const RankJob& job, KeptWorld* kept) {
-  const bool in_kept_world = kept != nullptr && !std::exchange(kept->device, "").empty();
+  const bool in_kept_world = kept != nullptr && !std::exchange(kept->rendezvous.prefix, "").empty();
   const int rank = job.rendezvous.rank;
   std::ofstream(job.run_dir + "/pid" + std::to_string(rank)) << getpid() << std::endl;
   if (rank == 0) {
@@ -222,16 +222,16 @@ RankReport run_rank(const RankJob& job, KeptWorld* kept) {
     misbehave(behaviour);
   }
   if (behaviour == "refuse") {
-    return report("error", "this strategy refuses");
+    return report(Status::error, "this strategy refuses");
   }
-  RankReport done = report(behaviour == "diverge" ? "diverged" : "ok",
+  RankReport done = report(behaviour == "diverge" ? Status::diverged : Status::ok,
                            behaviour == "diverge" ? "the loss is not finite at step 3" : "");
   if (rank == 0) {
     done.result = result_of(job);
     done.result["seen"]["in_kept_world"] = in_kept_world;
   }
   if (kept != nullptr) {
-    kept->device = job.device;
+    kept->rendezvous = job.rendezvous;
   }
   return done;
 }

@@ -30,7 +30,7 @@ class JoinedWorld : public ::testing::Test {
     world.one_host = one_host;
     world.local_size = local_size;
     // The other ranks see no results folder of their own.
-    LaunchOptions options = scratch_.options(0);
+    LaunchRequest options = scratch_.options(0);
     options.results_dir = rank == 0 ? scratch_ / "results" : scratch_ / "nowhere";
     return launch_in_world(load_experiment(spec), options, world);
   }
@@ -139,8 +139,8 @@ TEST_F(JoinedWorld, ARankThatSeesOneGpuTakesIt) {
   EnvironmentWorld world;
   world.rendezvous.size = world.local_size = 2;
   world.rendezvous.local_rank = 1;
-  LaunchOptions options = scratch_.options(0);
-  options.device = "cuda";
+  LaunchRequest options = scratch_.options(0);
+  options.device = Device::cuda;
   launch_in_world(load_experiment(scratch_.write_spec(test::behaves("ok"))), options, world);
   unsetenv("CUDA_VISIBLE_DEVICES");
   unsetenv("FAKE_GPUS");

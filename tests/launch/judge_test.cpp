@@ -11,11 +11,11 @@
 namespace bnlab {
 namespace {
 
-RankEnd reports(const std::string& status, int order = 1, bool lost_contact = false) {
+RankEnd reports(Status status, int order = 1, bool lost_contact = false) {
   RankEnd rank;
   rank.report.emplace();
   rank.report->status = status;
-  rank.report->message = status == "ok" ? "" : "message of " + status;
+  rank.report->message = status == Status::ok ? "" : "message of " + name(status);
   rank.report->lost_contact = lost_contact;
   rank.order = order;
   return rank;
@@ -35,14 +35,15 @@ RankEnd stopped() {
 }
 
 TEST(Judge, AllRanksWellIsOk) {
-  const Outcome outcome = judge({reports("ok"), reports("ok")}, Stop::none, 0, false);
+  const Outcome outcome = judge({reports(Status::ok), reports(Status::ok)}, Stop::none, 0, false);
   EXPECT_EQ(outcome.status, Status::ok);
   EXPECT_FALSE(outcome.rank);
   EXPECT_EQ(outcome.message, "");
 }
 
 TEST(Judge, BlamesTheKilledRankAndNotTheOneThatLostContact) {
-  const Outcome outcome = judge({reports("crashed", 1, true), dies(SIGKILL, 0, 2)}, Stop::none, 0, false);
+  const Outcome outcome =
+      judge({reports(Status::crashed, 1, true), dies(SIGKILL, 0, 2)}, Stop::none, 0, false);
   EXPECT_EQ(outcome.status, Status::crashed);
   EXPECT_EQ(outcome.rank, 1);
   EXPECT_EQ(outcome.signal, "SIGKILL");
@@ -67,7 +68,7 @@ TEST(Judge, AnExitWithoutAReportIsACrash) {
 }
 
 TEST(Judge, AReportDoesNotExcuseADeathAfterIt) {
-  RankEnd rank = reports("ok");
+  RankEnd rank = reports(Status::ok);
   rank.end.signal = SIGSEGV;
   EXPECT_EQ(judge({rank}, Stop::none, 0, false).status, Status::crashed);
 }
@@ -78,21 +79,23 @@ TEST(Judge, SigkillWithTheKernelsEvidenceIsOutOfMemory) {
 }
 
 TEST(Judge, ARefusalIsItsOwnOutcomeWhateverTheOthersLost) {
-  const Outcome outcome = judge({reports("crashed", 1, true), reports("error", 2)}, Stop::none, 0, false);
+  const Outcome outcome =
+      judge({reports(Status::crashed, 1, true), reports(Status::error, 2)}, Stop::none, 0, false);
   EXPECT_EQ(outcome.status, Status::error);
   EXPECT_EQ(outcome.rank, 1);
   EXPECT_EQ(outcome.message, "message of error");
 }
 
 TEST(Judge, ASilentRankIsATimeoutThatNamesIt) {
-  const Outcome outcome = judge({reports("crashed", 1, true), stopped(), stopped()}, Stop::none, 0, false);
+  const Outcome outcome =
+      judge({reports(Status::crashed, 1, true), stopped(), stopped()}, Stop::none, 0, false);
   EXPECT_EQ(outcome.status, Status::timeout);
   EXPECT_EQ(outcome.rank, 1);
   EXPECT_NE(outcome.message.find("rank 1, rank 2 did not answer"), std::string::npos) << outcome.message;
 }
 
 TEST(Judge, AFailureOfItsOwnIsNotTheFaultOfRanksThatWaited) {
-  const Outcome outcome = judge({reports("crashed"), stopped()}, Stop::none, 0, false);
+  const Outcome outcome = judge({reports(Status::crashed), stopped()}, Stop::none, 0, false);
   EXPECT_EQ(outcome.status, Status::crashed);
   EXPECT_EQ(outcome.rank, 0);
   EXPECT_EQ(outcome.message, "message of crashed (no report from rank 1)");
@@ -109,7 +112,7 @@ TEST(Judge, AnInterruptIsNobodysFault) {
 }
 
 TEST(Judge, WhatFinishedBeforeTheInterruptStays) {
-  EXPECT_EQ(judge({reports("ok"), reports("ok")}, Stop::interrupt, 0, false).status, Status::ok);
+  EXPECT_EQ(judge({reports(Status::ok), reports(Status::ok)}, Stop::interrupt, 0, false).status, Status::ok);
 }
 
 TEST(Judge, AFullDiskIsNoVerdict) {

@@ -68,7 +68,7 @@ TEST(Launch, CheckpointsStayUntilTheRunHasFinishedOrStartsFromTheBeginning) {
     for (const char* file : {"left", "checkpoints/step4.safetensors"}) {
       std::ofstream(folder / file) << "of the run before";
     }
-    LaunchOptions options = scratch.options(1);
+    LaunchRequest options = scratch.options(1);
     if (finishes) {
       fs::remove(folder / kRecordFile);
     } else {
@@ -104,8 +104,8 @@ TEST(Launch, RanksThatShareAGpuAreEmulatedAndLoadTheirCodeEarly) {
   const Scratch scratch;
   setenv("FAKE_GPUS", "1", 1);
   setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1", 1);
-  LaunchOptions options = scratch.options(2);
-  options.device = "cuda";
+  LaunchRequest options = scratch.options(2);
+  options.device = Device::cuda;
   EXPECT_EQ(run(scratch.write_spec(behaves("ok")), options).finished, 1);
   unsetenv("NCCL_MULTI_RANK_GPU_ENABLE");
   unsetenv("FAKE_GPUS");
@@ -120,8 +120,8 @@ TEST(Launch, RanksThatShareAGpuAreEmulatedAndLoadTheirCodeEarly) {
 TEST(Launch, RanksThatLackGpusUseTheCpuAndTheirRecordSaysSo) {
   const Scratch scratch;
   setenv("FAKE_GPUS", "1", 1);
-  LaunchOptions options = scratch.options(2);
-  options.device = "";
+  LaunchRequest options = scratch.options(2);
+  options.device = std::nullopt;
   EXPECT_EQ(run(scratch.write_spec(behaves("ok")), options).finished, 1);
   unsetenv("FAKE_GPUS");
   const auto records = scratch.records();
@@ -132,7 +132,7 @@ TEST(Launch, RanksThatLackGpusUseTheCpuAndTheirRecordSaysSo) {
 
 TEST(Launch, ARankFindsItsPlaceThreadsAndSocket) {
   const Scratch scratch;
-  LaunchOptions options = scratch.options(2);
+  LaunchRequest options = scratch.options(2);
   options.threads = 3;
   options.data_dir = "/data";
   run(scratch.write_spec(behaves("ok")), options);
@@ -246,7 +246,7 @@ TEST(Launch, ARunPastItsTimeLimitIsKilled) {
 TEST(Launch, FailedRunsStartAgainOnlyOnRequestAndInACleanFolder) {
   const Scratch scratch;
   const auto spec = scratch.write_spec(behaves("refuse"));
-  LaunchOptions options = scratch.options(1);
+  LaunchRequest options = scratch.options(1);
   EXPECT_EQ(run(spec, options).failed, 1);
   const std::string left_over = scratch.records().at(0).file().parent_path() / "left_over";
   std::ofstream(left_over) << "x";
@@ -260,7 +260,7 @@ TEST(Launch, FailedRunsStartAgainOnlyOnRequestAndInACleanFolder) {
 TEST(Launch, RedoingTheFailedKeepsRunsThatWentWell) {
   const Scratch scratch;
   const auto spec = scratch.write_spec(behaves("ok"));
-  LaunchOptions options = scratch.options(1);
+  LaunchRequest options = scratch.options(1);
   options.redo = {"failed"};
   EXPECT_EQ(run(spec, options).finished, 1);
   EXPECT_EQ(run(spec, options).skipped, 1);
@@ -268,7 +268,7 @@ TEST(Launch, RedoingTheFailedKeepsRunsThatWentWell) {
 
 TEST(Launch, JobsRunSideBySideAndAreRecorded) {
   const Scratch scratch;
-  LaunchOptions options = scratch.options(1);
+  LaunchRequest options = scratch.options(1);
   options.jobs = 3;
   const auto spec = scratch.write_spec(behaves("ok"), R"(, "matrix": {"seed": [0, 1, 2, 3]})");
   EXPECT_EQ(run(spec, options).finished, 4);
@@ -278,8 +278,8 @@ TEST(Launch, JobsRunSideBySideAndAreRecorded) {
 
 TEST(Launch, JobsSideBySideUseDifferentGpus) {
   const Scratch scratch;
-  LaunchOptions options = scratch.options(2);
-  options.device = "cuda";
+  LaunchRequest options = scratch.options(2);
+  options.device = Device::cuda;
   options.jobs = kAutoJobs;
   setenv("FAKE_GPUS", "4", 1);
   EXPECT_EQ(run(scratch.write_spec(behaves("ok"), R"(, "matrix": {"seed": [0, 1]})"), options).finished, 2);
@@ -294,7 +294,7 @@ TEST(Launch, JobsSideBySideUseDifferentGpus) {
 
 TEST(Launch, AProgramThatCannotStartIsAnError) {
   const Scratch scratch;
-  LaunchOptions options = scratch.options(2);
+  LaunchRequest options = scratch.options(2);
   options.program = "/no/such/program";
   EXPECT_THROW(run(scratch.write_spec(behaves("ok")), options), Error);
   EXPECT_TRUE(scratch.records().empty());
@@ -314,7 +314,7 @@ TEST(Launch, AnInterruptStopsTheRanksAndTheNextCallGoesOn) {
   EXPECT_TRUE(summary.interrupted);
   EXPECT_EQ(summary.finished + summary.failed, 0);
   expect_nobody_left(scratch, 2);
-  LaunchOptions options = scratch.options(2);
+  LaunchRequest options = scratch.options(2);
   options.only = {"task.behaviour=ok"};
   EXPECT_EQ(run(spec, options).finished, 1);
 }

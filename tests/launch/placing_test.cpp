@@ -12,14 +12,15 @@ class Placing : public ::testing::Test {
  protected:
   PlacedRun place(const std::string& more, int gpus, int cores = 8) {
     const Experiment experiment = load_experiment(scratch_.write_spec(test::behaves("ok"), more));
-    return place_runs(
-               experiment, experiment.runs, options_, [=] { return gpus; }, cores, remarks_)
-        .at(0);
+    facts_.gpus = [=] { return gpus; };
+    facts_.cores = cores;
+    return place_runs(experiment, experiment.runs, request_, facts_, remarks_).at(0);
   }
 
   static constexpr const char* kSixTowers = R"(, "matrix": {"towers": [6]})";
   test::Scratch scratch_;
-  LaunchOptions options_;
+  LaunchRequest request_;
+  WorldFacts facts_;
   std::vector<std::string> remarks_;
 };
 
@@ -33,39 +34,39 @@ TEST_F(Placing, TheDefaultIsOneRankPerGpu) {
 }
 
 TEST_F(Placing, RanksAreLoweredToADivisorAloudOnce) {
-  options_.ranks = 4;
+  request_.ranks = 4;
   EXPECT_EQ(place(R"(, "matrix": {"towers": [6], "seed": [0, 1]})", 0).placement.name(), "3x2-cpu");
   ASSERT_EQ(remarks_.size(), 1U);
   EXPECT_NE(remarks_[0].find("6 towers use 3 ranks"), std::string::npos) << remarks_[0];
 }
 
 TEST_F(Placing, MoreRanksThanTowersBecomeOnePerTower) {
-  options_.ranks = 16;
+  request_.ranks = 16;
   EXPECT_EQ(place(kSixTowers, 0).placement.name(), "6x1-cpu");
 }
 
 TEST_F(Placing, TheSpecsPlacementWinsAloud) {
-  options_.ranks = 3;
-  options_.device = "cuda";
+  request_.ranks = 3;
+  request_.device = Device::cuda;
   EXPECT_EQ(place(R"(, "placement": {"ranks": 2, "device": "cpu"})", 4).placement.name(), "2x1-cpu");
   EXPECT_EQ(remarks_.size(), 2U);
 }
 
 TEST_F(Placing, RanksOfOneHostExchangeThroughSharedMemoryUnlessToldOtherwise) {
-  options_.ranks = 2;
+  request_.ranks = 2;
   EXPECT_EQ(place(kSixTowers, 0).placement.exchange, Exchange::shared_memory);
   EXPECT_EQ(place(kSixTowers, 0).placement.name(), "2x3-cpu");
-  options_.exchange = Exchange::sockets;
+  request_.exchange = Exchange::sockets;
   EXPECT_EQ(place(kSixTowers, 0).placement.name(), "2x3-cpu-sockets");
-  options_.device = "cuda";
+  request_.device = Device::cuda;
   EXPECT_EQ(place(kSixTowers, 2).placement.name(), "2x3-cuda");
-  options_ = {};
+  request_ = {};
   EXPECT_EQ(place(kSixTowers, 0).placement.exchange, std::nullopt) << "one rank exchanges nothing";
 }
 
 TEST_F(Placing, TheSpecsExchangeWinsAloud) {
-  options_.ranks = 2;
-  options_.exchange = Exchange::shared_memory;
+  request_.ranks = 2;
+  request_.exchange = Exchange::shared_memory;
   EXPECT_EQ(place(R"(, "matrix": {"towers": [6]}, "placement": {"exchange": "sockets"})", 0).placement.name(),
             "2x3-cpu-sockets");
   ASSERT_EQ(remarks_.size(), 1U);
@@ -73,17 +74,17 @@ TEST_F(Placing, TheSpecsExchangeWinsAloud) {
 }
 
 TEST_F(Placing, SeveralHostsShareNoMemory) {
-  options_.ranks = 2;
-  options_.one_host = false;
+  request_.ranks = 2;
+  facts_.one_host = false;
   EXPECT_EQ(place(kSixTowers, 0).placement.exchange, Exchange::sockets);
-  options_.exchange = Exchange::shared_memory;
+  request_.exchange = Exchange::shared_memory;
   EXPECT_THROW(place(kSixTowers, 0), Error);
 }
 
 TEST_F(Placing, MoreRanksThanGpusAreRefused) {
   const auto refusal = [&](int ranks, int gpus) -> std::string {
-    options_.ranks = ranks;
-    options_.device = "cuda";
+    request_.ranks = ranks;
+    request_.device = Device::cuda;
     try {
       place(kSixTowers, gpus);
     } catch (const Error& error) {
@@ -98,8 +99,8 @@ TEST_F(Placing, MoreRanksThanGpusAreRefused) {
 }
 
 TEST_F(Placing, RanksMayShareGpusWhereTheUserAllowsIt) {
-  options_.ranks = 3;
-  options_.device = "cuda";
+  request_.ranks = 3;
+  request_.device = Device::cuda;
   setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1", 1);
   const PlacedRun run = place(kSixTowers, 1);
   unsetenv("NCCL_MULTI_RANK_GPU_ENABLE");
@@ -110,29 +111,28 @@ TEST_F(Placing, RanksMayShareGpusWhereTheUserAllowsIt) {
 }
 
 TEST_F(Placing, RanksOfAnotherLauncherShareNoGpus) {
-  options_.ranks = 3;
-  options_.device = "cuda";
-  options_.joined = true;
+  facts_.ranks = 3;
+  request_.device = Device::cuda;
   setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1", 1);
   EXPECT_THROW(place(kSixTowers, 1), Error);
   unsetenv("NCCL_MULTI_RANK_GPU_ENABLE");
 }
 
 TEST_F(Placing, ExchangesThatDoNotApplyAreSaid) {
-  options_.exchange = Exchange::sockets;
+  request_.exchange = Exchange::sockets;
   EXPECT_EQ(place(kSixTowers, 0).placement.exchange, std::nullopt);
   EXPECT_EQ(remarks_, std::vector<std::string>{"--exchange does not apply to runs on GPUs or on one rank"});
 }
 
 TEST_F(Placing, MoreRanksThanGpusUseTheCpuAloudWhereNoDeviceWasGiven) {
-  options_.ranks = 2;
+  request_.ranks = 2;
   const PlacedRun run = place(R"(, "matrix": {"towers": [6], "seed": [0, 1]})", 1);
   EXPECT_EQ(run.placement.name(), "2x3-cpu");
   const std::vector<std::string> said{
       "runs with 2 ranks use the CPU, because there is 1 GPU and no --device was given"};
   EXPECT_EQ(remarks_, said);
   EXPECT_EQ(run.notes, said);
-  options_.ranks = 1;
+  request_.ranks = 1;
   EXPECT_EQ(place(kSixTowers, 1).placement.name(), "1x6-cuda");
 }
 
@@ -142,11 +142,13 @@ TEST_F(Placing, ASpecThatAsksForMoreRanksThanGpusUsesTheCpuToo) {
 }
 
 TEST_F(Placing, CoresAreSharedByRanksAndJobs) {
-  options_.ranks = 2;
-  options_.jobs = 2;
+  request_.ranks = 2;
+  request_.jobs = 2;
   EXPECT_EQ(place(kSixTowers, 0, 8).threads, 2);
   EXPECT_EQ(place(kSixTowers, 0, 1).threads, 1);
-  options_.threads = 5;
+  request_.threads = 5;
+  EXPECT_EQ(place(kSixTowers, 0, 8).threads, 5);
+  facts_.threads = 7;  // the user's own word comes before the launcher's
   EXPECT_EQ(place(kSixTowers, 0, 8).threads, 5);
   EXPECT_TRUE(remarks_.empty());
   EXPECT_EQ(place(R"(, "matrix": {"towers": [6]}, "placement": {"threads": 3})", 0, 8).threads, 3);
@@ -158,18 +160,19 @@ TEST_F(Placing, AsManyRunsGoSideBySideAsHaveGpusOrCoresOfTheirOwn) {
   Experiment experiment =
       load_experiment(scratch_.write_spec(test::behaves("ok"), R"(, "matrix": {"seed": [0, 1, 2, 3, 4]})"));
   const auto jobs = [&](int gpus, int cores) {
-    return jobs_side_by_side(
-        experiment, experiment.runs, options_, [=] { return gpus; }, cores);
+    facts_.gpus = [=] { return gpus; };
+    facts_.cores = cores;
+    return jobs_side_by_side(experiment, experiment.runs, request_, facts_);
   };
   EXPECT_EQ(jobs(0, 8), 1) << "it was not asked for";
-  options_.jobs = kAutoJobs;
-  options_.ranks = 2;
+  request_.jobs = kAutoJobs;
+  request_.ranks = 2;
   EXPECT_EQ(jobs(8, 4), 4);
   EXPECT_EQ(jobs(3, 4), 1);
   EXPECT_EQ(jobs(0, 8), 4);
   EXPECT_EQ(jobs(0, 1), 1);
   EXPECT_EQ(jobs(0, 100), 5) << "there are no more runs";
-  options_.threads = 2;
+  request_.threads = 2;
   EXPECT_EQ(jobs(0, 8), 2);
   EXPECT_EQ(jobs(8, 8), 4);
   for (RunSpec& run : experiment.runs) run.threads = 4;

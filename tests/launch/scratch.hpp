@@ -35,10 +35,10 @@ class Scratch {
     return file;
   }
 
-  LaunchOptions options(int ranks) const {
-    LaunchOptions options;
+  LaunchRequest options(int ranks) const {
+    LaunchRequest options;
     options.ranks = ranks;
-    options.device = "cpu";
+    options.device = Device::cpu;
     options.results_dir = path_ + "/results";
     options.command = "bnlab run fake.json";
     options.program = std::filesystem::read_symlink("/proc/self/exe").string();
@@ -60,7 +60,7 @@ class Scratch {
   std::string path_;
 };
 
-inline LaunchSummary run(const std::string& spec, const LaunchOptions& options) {
+inline LaunchSummary run(const std::string& spec, const LaunchRequest& options) {
   return launch(load_experiment(spec), options);
 }
 

@@ -3,6 +3,9 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <map>
+#include <string>
+#include <utility>
 
 #include "harness/error.hpp"
 #include "harness/launch/process.hpp"
@@ -112,20 +115,30 @@ TEST(Starting, DeletesNothingBehindALink) {
   }
 }
 
-// Libraries read these variables once, at the start of the process.
-TEST(Starting, ARankOfAnotherLauncherStartsAnewWithWhatItsEnvironmentLacks) {
+// How the threads of a rank of another launcher wait, in whose environment `variables` are set beside its
+// place.
+Json wait_policy_with(std::map<std::string, std::string> variables) {
   const Scratch scratch;
   ChildCommand command;
   command.argv = {
       scratch.options(1).program, "run", scratch.write_spec(behaves("ok")), "--device", "cpu", "--results",
       scratch / "results"};
-  command.environment = {{"RANK", "0"}, {"WORLD_SIZE", "1"}};
+  command.environment = std::move(variables);
+  command.environment.insert({{"RANK", "0"}, {"WORLD_SIZE", "1"}});
   command.log_file = scratch / "log";
-  unsetenv("OMP_WAIT_POLICY");
   EXPECT_EQ(Process(command).wait().code, 0);
-  ASSERT_EQ(scratch.records().size(), 1U);
-  EXPECT_EQ(scratch.records()[0].at("placement.launcher"), "environment");
-  EXPECT_EQ(scratch.records()[0].at("result.seen.wait_policy"), "PASSIVE");
+  EXPECT_EQ(scratch.records().at(0).at("placement.launcher"), "environment");
+  return scratch.records().at(0).at("result.seen.wait_policy");
+}
+
+// Libraries read these variables once, at the start of the process.
+TEST(Starting, ARankOfAnotherLauncherStartsAnewWithWhatItsEnvironmentLacks) {
+  unsetenv("OMP_WAIT_POLICY");
+  EXPECT_EQ(wait_policy_with({}), "PASSIVE");
+}
+
+TEST(Starting, NoRankOfAnotherLauncherSpinsWhileItWaits) {
+  EXPECT_EQ(wait_policy_with({{"OMP_WAIT_POLICY", "ACTIVE"}}), "PASSIVE");
 }
 
 }  // namespace

@@ -15,7 +15,7 @@ using test::behaves;
 using test::run;
 using test::Scratch;
 
-std::string message_of(const std::string& spec, const LaunchOptions& options) {
+std::string message_of(const std::string& spec, const LaunchRequest& options) {
   try {
     run(spec, options);
   } catch (const Error& error) {
@@ -52,7 +52,7 @@ TEST(Survey, MoreDiskIsNeverLeftThanThereIsAndNeverLessNeededThanThereMustBe) {
 TEST(Survey, RedoTakesWordsAndIds) {
   const Scratch scratch;
   const auto spec = scratch.write_spec(behaves("ok"), R"(, "matrix": {"seed": [0, 1]})");
-  LaunchOptions options = scratch.options(1);
+  LaunchRequest options = scratch.options(1);
   run(spec, options);
   options.redo = {scratch.records().at(1).run_id()};
   EXPECT_EQ(run(spec, options).finished, 1);
@@ -147,7 +147,7 @@ TEST(Survey, ARecordWhoseSpecWasAlteredDoesNotCount) {
 TEST(Survey, AnotherCodeMakesARunStaleWithTheReason) {
   const Scratch scratch;
   const auto spec = scratch.write_spec(behaves("ok"));
-  LaunchOptions options = scratch.options(1);
+  LaunchRequest options = scratch.options(1);
   run(spec, options);
   Json record = scratch.records().at(0).json();
   record["code"]["numerics"]["base"] = "0123456789abcdef";
@@ -169,7 +169,7 @@ class OnFiles : public ::testing::Test {
   }
 
   Scratch scratch_;
-  LaunchOptions options_ = scratch_.options(1);
+  LaunchRequest options_ = scratch_.options(1);
   std::string spec_ = scratch_.write_spec(R"("on_files")", R"(, "matrix": {"seed": [0, 1]})");
 };
 

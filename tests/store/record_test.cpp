@@ -64,7 +64,7 @@ TEST(Record, ReadsBackWhatWasWritten) {
 
 TEST(Record, ATemporaryLeftBehindIsNotARecord) {
   const TemporaryFolder results;
-  const auto folder = run_folder(results.path(), "small_batch", kRun.id, {2, 4, "cpu"});
+  const auto folder = run_folder(results.path(), "small_batch", kRun.id, {2, 4, Device::cpu});
   std::filesystem::create_directories(folder);
   std::ofstream(folder / ".record.json.123.tmp") << "{\"schema_version\": 1, \"kin";
   EXPECT_FALSE(find_record(folder));
@@ -98,14 +98,14 @@ TEST(Record, MatchesARunOnThePlacementThatItAsksFor) {
   EXPECT_FALSE(is_of(record, run));
   run.ranks = 2;
   EXPECT_TRUE(is_of(record, run));
-  run.device = "cuda";
+  run.device = Device::cuda;
   EXPECT_FALSE(is_of(record, run));
 }
 
 TEST(ListRecords, ReportsDamagedRecordsAndListsTheRest) {
   const TemporaryFolder results;
   save(results.path(), ended(Status::ok));
-  const auto damaged = run_folder(results.path(), "small_batch", "zzz", {1, 8, "cpu"});
+  const auto damaged = run_folder(results.path(), "small_batch", "zzz", {1, 8, Device::cpu});
   std::filesystem::create_directories(damaged);
   std::ofstream(damaged / kRecordFile) << R"({"schema_version": 99, "kind": "bnlab.run"})";
   std::vector<std::string> problems;

@@ -15,16 +15,16 @@ namespace bnlab {
 namespace {
 
 TEST(RunFolder, NamesRunAndPlacement) {
-  EXPECT_EQ(run_folder("results", "small", "sync-8x2-seed0-1f", {2, 4, "cpu"}),
+  EXPECT_EQ(run_folder("results", "small", "sync-8x2-seed0-1f", {2, 4, Device::cpu}),
             std::filesystem::path("results/small/sync-8x2-seed0-1f/2x4-cpu"));
 }
 
 TEST(RunFolder, PlacementsOnSeveralMachinesAreNotTheSame) {
-  Placement placement{8, 1, "cuda"};
+  Placement placement{8, 1, Device::cuda};
   EXPECT_EQ(placement.name(), "8x1-cuda");
   placement.nodes = 2;
   EXPECT_EQ(placement.name(), "8x1-cuda-2nodes");
-  EXPECT_EQ((Placement{.ranks = 2, .device = "cpu", .exchange = Exchange::sockets, .nodes = 2}).name(),
+  EXPECT_EQ((Placement{.ranks = 2, .device = Device::cpu, .exchange = Exchange::sockets, .nodes = 2}).name(),
             "2x1-cpu-2nodes-sockets");
 }
 

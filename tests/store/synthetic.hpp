@@ -97,7 +97,7 @@ inline RunAccount synthetic_account(const RunSpec& run, double mean_iou, int ran
   account.experiment = "small_batch";
   account.command = "bnlab run experiments/small_batch.json";
   account.spec = run;
-  account.placement = {ranks, run.towers() / ranks, "cpu"};
+  account.placement = {ranks, run.towers() / ranks, Device::cpu};
   account.backend = "gloo";
   account.environment = {{"cpu", nullptr},
                          {"logical_cores", 2},

@@ -188,7 +188,7 @@ class DamagedCheckpoint : public Checkpoint {
 
   std::string refusal(const Json& more) {
     const RankReport report = runs_.reports(with_checkpoints(keys(more)), 2, folder_).at(1);
-    EXPECT_EQ(report.status, "error");
+    EXPECT_EQ(report.status, Status::error);
     return report.message;
   }
 

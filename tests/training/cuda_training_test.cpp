@@ -19,7 +19,7 @@ class CudaTraining : public ::testing::TestWithParam<std::string> {
   // In float64; sums are taken in another order, and five steps with momentum let the differences grow.
   static void expect_the_same_as_on_the_cpu(const RunSpec& spec) {
     TrainingRuns runs;
-    const TrainedRun on_cpu = runs.run(spec, 1), on_gpu = runs.run(spec, 1, "cuda");
+    const TrainedRun on_cpu = runs.run(spec, 1), on_gpu = runs.run(spec, 1, Device::cuda);
     ASSERT_EQ(on_gpu.losses.size(), on_cpu.losses.size());
     for (size_t i = 0; i < on_cpu.losses.size(); ++i) {
       EXPECT_NEAR(on_gpu.losses[i], on_cpu.losses[i], 1e-8) << "step " << i;
@@ -54,8 +54,8 @@ TEST_P(CudaTraining, ReplayedStepsLeaveWhatStepsByThemselvesLeave) {
   Json without_graphs = keys;
   without_graphs["cuda_graph"] = false;
   TrainingRuns runs;
-  const TrainedRun by_itself = runs.run(TrainingRuns::spec(without_graphs), 1, "cuda");
-  const TrainedRun replayed = runs.run(TrainingRuns::spec(keys), 1, "cuda");
+  const TrainedRun by_itself = runs.run(TrainingRuns::spec(without_graphs), 1, Device::cuda);
+  const TrainedRun replayed = runs.run(TrainingRuns::spec(keys), 1, Device::cuda);
   const Json summary = replayed.result.at("cuda_graph");
   EXPECT_EQ(summary.at("replayed_steps") == 0, GetParam() == "shuffle") << summary;
   expect_near(replayed.tensors, by_itself.tensors, 1e-12);  // libraries may choose other algorithms

@@ -1,4 +1,5 @@
 // Runs that follow each other in one world leave what runs in worlds of their own leave.
+#include <ATen/Parallel.h>
 #include <unistd.h>
 
 #include <array>
@@ -73,7 +74,7 @@ TEST_P(KeptWorlds, ARunAfterAnotherIsAsInAWorldOfItsOwn) {
     SCOPED_TRACE(spec.id);
     const auto folder = runs_in_.new_folder();
     const auto reports = run(spec, folder);
-    ASSERT_EQ(reports[0].status, "ok") << reports[0].message;
+    ASSERT_EQ(reports[0].status, Status::ok) << reports[0].message;
     first = first[0] == nullptr ? worlds() : first;
     EXPECT_EQ(worlds(), first);
     const auto alone_in = runs_in_.new_folder();
@@ -88,22 +89,38 @@ TEST_P(KeptWorlds, AfterARefusalAndForAnotherTimeoutTheRanksMeetAnew) {
   const RunSpec good = TrainingRuns::spec({{"strategy", "sync"}});
   RunSpec bad = good;
   bad.strategy["group_size"] = 3;  // of 4 towers: the strategy refuses where it is made
-  ASSERT_EQ(run(good, runs_in_.new_folder())[0].status, "ok");
+  ASSERT_EQ(run(good, runs_in_.new_folder())[0].status, Status::ok);
   const std::weak_ptr<World> first = kept_[0].world;
   const auto refused = run(bad, runs_in_.new_folder());
   for (const RankReport& report : refused) {
-    EXPECT_EQ(report.status, "error");
+    EXPECT_EQ(report.status, Status::error);
     EXPECT_NE(report.message.find("expected a divisor of the 4 towers"), std::string::npos) << report.message;
     EXPECT_TRUE(report.met);
   }
   EXPECT_TRUE(first.expired());
   EXPECT_EQ(worlds(), (std::array<const World*, 2>{}));
 
-  EXPECT_EQ(run(good, runs_in_.new_folder())[0].status, "ok");
+  EXPECT_EQ(run(good, runs_in_.new_folder())[0].status, Status::ok);
   const std::weak_ptr<World> second = kept_[0].world;
-  EXPECT_EQ(run(good, runs_in_.new_folder(), std::chrono::seconds(50))[0].status, "ok");
+  EXPECT_EQ(run(good, runs_in_.new_folder(), std::chrono::seconds(50))[0].status, Status::ok);
   EXPECT_TRUE(second.expired());
   leave_all();
+}
+
+TEST(KeptWorld, EachRunHasTheThreadsThatItsJobAsksFor) {
+  TrainingRuns runs;
+  RankJob job;
+  job.spec = TrainingRuns::spec();
+  KeptWorld kept;
+  const int before = at::get_num_threads();
+  for (const int threads : {2, 1, 3}) {
+    job.threads = threads;
+    job.run_dir = runs.new_folder().string();
+    EXPECT_EQ(run_rank(job, &kept).status, Status::ok);
+    EXPECT_EQ(at::get_num_threads(), threads);
+  }
+  leave(kept);
+  at::set_num_threads(before);
 }
 
 INSTANTIATE_TEST_SUITE_P(EveryExchange, KeptWorlds,

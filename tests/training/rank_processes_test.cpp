@@ -28,7 +28,7 @@ void run_in_processes(const RunSpec& spec, int ranks, const std::filesystem::pat
       job.rendezvous.port = socket.port();
       job.rendezvous.listen_fd = rank == 0 ? ::dup(socket.fd()) : -1;  // the store closes it
       job.run_dir = folder.string();
-      ::_exit(run_rank(job).status == "ok" ? 0 : 1);
+      ::_exit(run_rank(job).status == Status::ok ? 0 : 1);
     }
   }
   for (const ::pid_t child : children) {

@@ -36,7 +36,7 @@ TEST(RunLog, ARunWhoseLinesAreLostIsNotOk) {
   const fs::path folder = runs.new_folder();
   fs::create_symlink("/dev/full", folder / kMetricsFile);
   const RankReport report = runs.reports(TrainingRuns::spec(), 1, folder).at(0);
-  EXPECT_EQ(report.status, "error");
+  EXPECT_EQ(report.status, Status::error);
   EXPECT_EQ(report.message, "cannot write " + (folder / kMetricsFile).string() + ": No space left on device");
 }
 

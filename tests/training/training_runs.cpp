@@ -68,7 +68,7 @@ fs::path TrainingRuns::new_folder() {
 }
 
 std::vector<RankReport> TrainingRuns::reports(const RunSpec& spec, int ranks, const fs::path& folder,
-                                              const std::string& device) {
+                                              Device device) {
   const LoopbackSocket socket;
   std::vector<RankReport> reports(static_cast<size_t>(ranks));
   std::vector<std::thread> threads;
@@ -92,17 +92,16 @@ std::vector<RankReport> TrainingRuns::reports(const RunSpec& spec, int ranks, co
   return reports;
 }
 
-TrainedRun TrainingRuns::run(const RunSpec& spec, int ranks, const std::string& device) {
+TrainedRun TrainingRuns::run(const RunSpec& spec, int ranks, Device device) {
   return run_in(new_folder(), spec, ranks, device);
 }
 
-TrainedRun TrainingRuns::run_in(const fs::path& folder, const RunSpec& spec, int ranks,
-                                const std::string& device) {
+TrainedRun TrainingRuns::run_in(const fs::path& folder, const RunSpec& spec, int ranks, Device device) {
   TrainedRun run;
   run.folder = folder;
   const std::vector<RankReport> all = reports(spec, ranks, run.folder, device);
   for (const RankReport& report : all) {
-    EXPECT_EQ(report.status, "ok") << report.message;
+    EXPECT_EQ(report.status, Status::ok) << report.message;
   }
   run.result = all[0].result;
   run.notes = all[0].notes;
@@ -113,7 +112,7 @@ TrainedRun TrainingRuns::run_in(const fs::path& folder, const RunSpec& spec, int
       run.losses.push_back(entry.at("loss").get<double>());
     }
   }
-  if (all[0].status == "ok") {
+  if (all[0].status == Status::ok) {
     run.tensors = read(run.folder / kWeightsFile);
   }
   if (fs::exists(run.folder / kPopulationsFile)) {

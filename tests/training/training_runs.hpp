@@ -35,13 +35,13 @@ class TrainingRuns {
   static RunSpec spec(const Json& keys = Json::object());
 
   // Trains on this many ranks and expects each of them to end well.
-  TrainedRun run(const RunSpec& spec, int ranks, const std::string& device = "cpu");
+  TrainedRun run(const RunSpec& spec, int ranks, Device device = Device::cpu);
   // The same in a folder that may hold checkpoints.
   TrainedRun run_in(const std::filesystem::path& folder, const RunSpec& spec, int ranks,
-                    const std::string& device = "cpu");
+                    Device device = Device::cpu);
   // Trains likewise, but expects nothing, and returns the report of every rank.
   std::vector<RankReport> reports(const RunSpec& spec, int ranks, const std::filesystem::path& folder,
-                                  const std::string& device = "cpu");
+                                  Device device = Device::cpu);
   std::filesystem::path new_folder();
 
  private:

@@ -27,7 +27,7 @@ class Weights : public ::testing::Test {
 
   std::string refusal(const RunSpec& spec, int ranks) {
     const RankReport report = runs_.reports(spec, ranks, runs_.new_folder()).at(0);
-    EXPECT_EQ(report.status, "error");
+    EXPECT_EQ(report.status, Status::error);
     return report.message;
   }
 

@@ -1,0 +1,197 @@
+#include "harness/launch/run_recorder.hpp"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "harness/error.hpp"
+#include "harness/launch/survey.hpp"
+#include "harness/printable.hpp"
+#include "harness/store/attempts.hpp"
+#include "harness/store/environment.hpp"
+#include "harness/training/rank.hpp"
+
+namespace bnlab {
+namespace {
+
+namespace fs = std::filesystem;
+
+double total_work(const std::vector<PlacedRun>& runs) {
+  double work = 0;
+  for (const PlacedRun& run : runs) {
+    work += work_of(run.spec);
+  }
+  return work;
+}
+
+constexpr const char* kTakenOver = "they took it over, because it was not heard of for long";
+const std::string kAttemptsWord = "all " + std::to_string(kMostAttempts) + " attempts";
+
+// Where there are checkpoints, they and the log of the steps before them stay, so that the run goes on from
+// there. The log becomes a copy, because a rank of the attempt before, whose launcher was stopped, may still
+// write into the old one.
+void empty(const fs::path& folder, bool afresh) {
+  if (afresh || !fs::exists(folder / kCheckpointsFolder)) {
+    fs::remove_all(folder);
+    return;
+  }
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    const std::string name = entry.path().filename();
+    if (name != kCheckpointsFolder && name != kMetricsFile) {
+      fs::remove_all(entry.path());
+    }
+  }
+  if (const auto log = folder / kMetricsFile; fs::exists(log)) {
+    write_atomically(log, read_text(log));
+  }
+}
+
+}  // namespace
+
+RunRecorder::RunRecorder(const Experiment& experiment, const LaunchRequest& request, std::string launcher,
+                         const std::vector<PlacedRun>& runs, LaunchSummary summary,
+                         const std::vector<std::string>& remarks)
+    : experiment_(experiment),
+      request_(request),
+      launcher_(std::move(launcher)),
+      summary_(std::move(summary)),
+      progress_(static_cast<int>(runs.size()), total_work(runs), request.jobs) {
+  for (const std::string& remark : remarks) {
+    progress_.say("note: " + remark);
+  }
+  if (!runs.empty()) {
+    processes_.emplace(request.results_dir);
+    environment_ = environment_record(library_versions());
+  }
+}
+
+RunRecorder::~RunRecorder() {
+  for (auto& [folder, held] : claims_) {
+    try {
+      if (fs::exists(fs::path(folder) / kRecordFile)) {  // only the last step is missing
+        held.claim.publish(/*keep_counting=*/false);
+      } else {
+        held.claim.withdraw();
+      }
+    } catch (const std::exception&) {  // the claim stays, and its process is seen to be dead
+    }
+  }
+}
+
+ClaimResult RunRecorder::claim(const PlacedRun& run, bool last_look) {
+  std::string holder;
+  const auto finished = [&](const fs::path& folder) { return finished_since(run, folder); };
+  auto claim = Claim::take(run.folder, *processes_, request_.steal_after, finished, holder);
+  if (claim) {
+    Attempt attempt{run, claim->folder().string()};
+    const bool used_up = claim->attempts() > kMostAttempts;
+    claims_.insert({attempt.folder, {std::move(*claim), jobs_here()}});
+    if (!used_up) {
+      return {std::move(attempt)};
+    }
+    give_up(attempt);
+  } else if (holder.empty()) {
+    count_skipped(survey({run}, {}).front(), summary_);
+    progress_.dropped(run.spec, "somebody else has finished it meanwhile");
+  } else if (last_look) {
+    left_to_others(run, holder + " has it");
+  }
+  return {std::nullopt, /*held=*/!holder.empty()};
+}
+
+void RunRecorder::give_up(const Attempt& attempt) {
+  started(attempt);
+  RunEnd end;
+  end.started_at = now_utc();
+  end.outcome = {Status::crashed, kAttemptsWord + " left no record", std::nullopt, "", {}};
+  ended(attempt, end);
+}
+
+void RunRecorder::started(const Attempt& attempt) {
+  const fs::path folder = attempt.folder;
+  fs::remove(folder / kRecordFile);  // first, so that a folder half emptied never looks finished
+  empty(folder, attempt.run.afresh);
+  fs::create_directories(folder);
+  progress_.started(attempt.run.spec, folder / kMetricsFile);
+}
+
+void RunRecorder::not_started(const Attempt& attempt) {
+  if (!fs::exists(fs::path(attempt.folder) / kRecordFile)) {  // it was begun
+    empty(attempt.folder, /*afresh=*/false);
+  }
+  claims_.at(attempt.folder).claim.withdraw();
+  claims_.erase(attempt.folder);
+}
+
+void RunRecorder::left_to_others(const PlacedRun& run, const std::string& why) {
+  ++summary_.held;
+  progress_.dropped(run.spec, "left to others: " + why);
+}
+
+bool RunRecorder::taken_over(const Attempt& attempt) {
+  const auto held = claims_.find(attempt.folder);
+  if (held == claims_.end() || held->second.claim.owns()) {
+    return false;
+  }
+  held->second.claim.withdraw();
+  claims_.erase(held);
+  left_to_others(attempt.run, kTakenOver);
+  return true;
+}
+
+void RunRecorder::ended(const Attempt& attempt, RunEnd end, bool contact_lost) {
+  const auto held = claims_.find(attempt.folder);
+  auto& [claim, jobs] = held->second;
+  end.outcome.message = printable(end.outcome.message);
+  const int attempts = claim.attempts();
+  if (contact_lost && attempts >= kMostAttempts) {
+    end.outcome.message = kAttemptsWord + " lost contact; in the last one " + end.outcome.message;
+  } else if (contact_lost) {
+    end.outcome.status = Status::interrupted;
+    end.outcome.message = "attempt " + std::to_string(attempts) + " of " + std::to_string(kMostAttempts) +
+                          " lost contact: " + end.outcome.message;
+  }
+  try {
+    if (claim.owns()) {
+      write_json(fs::path(attempt.folder) / kRecordFile,
+                 record_of(attempt, end, std::max(jobs, jobs_here())));
+      if (has_result(end.outcome.status)) {
+        fs::remove_all(fs::path(attempt.folder) / kCheckpointsFolder);
+      }
+    }
+  } catch (const std::exception&) {  // the folder may be gone
+    if (claim.owns()) {
+      throw;
+    }
+  }
+  const bool published = claim.publish(contact_lost && end.outcome.status == Status::interrupted);
+  claims_.erase(held);
+  if (!published) {
+    left_to_others(attempt.run, kTakenOver);
+    return;
+  }
+  summary_.count(end.outcome.status);
+  progress_.finished(attempt.run.spec, end.outcome, end.wall_time_s, end.result);
+}
+
+Json RunRecorder::record_of(const Attempt& attempt, const RunEnd& end, int jobs) const {
+  const PlacedRun& run = attempt.run;
+  RunAccount account;
+  static_cast<RunEnd&>(account) = end;
+  account.experiment = experiment_.name;
+  account.command = request_.command;
+  account.spec = run.spec;
+  account.placement = run.placement;
+  account.backend = run.on_gpus()                                       ? "nccl"
+                    : run.placement.exchange == Exchange::shared_memory ? "shared_memory"
+                                                                        : "gloo";
+  account.threads_per_rank = run.threads;
+  account.jobs = jobs;
+  account.launcher = launcher_;
+  account.environment = environment_;
+  account.inputs = run.inputs;
+  account.notes = run.notes;
+  account.notes.insert(account.notes.end(), end.notes.begin(), end.notes.end());
+  return compose_record(account);
+}
+
+}  // namespace bnlab
