@@ -8,8 +8,8 @@
 
 namespace bnlab {
 
-// CPU ranks speak through memory that they share, where one host has all of them, or over sockets (Gloo). GPUs have
-// NCCL.
+// How CPU ranks exchange data: through memory that they share, where one host has all of them, or over
+// sockets (Gloo). GPUs use NCCL.
 BNLAB_CHOICE(Exchange, shared_memory, sockets)
 
 struct Rendezvous {

@@ -6,8 +6,8 @@
 #include <charconv>
 #include <string_view>
 
-#include "harness/communicator/loopback_socket.hpp"
-#include "harness/communicator/network_address.hpp"
+#include "harness/communicator/host/loopback_socket.hpp"
+#include "harness/communicator/host/network_address.hpp"
 #include "harness/error.hpp"
 #include "harness/launch/slurm_step.hpp"
 

@@ -52,7 +52,7 @@ class JoinedWorld {
     for (const PlacedRun& run : chosen) {
       run_one(run, plan.at("session").get<std::string>() + "/" + name_of(run));
     }
-    leave(kept_);
+    shutdown(kept_);
     return summary_;
   }
 

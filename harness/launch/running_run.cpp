@@ -6,7 +6,7 @@
 #include <fstream>
 #include <map>
 
-#include "harness/communicator/loopback_socket.hpp"
+#include "harness/communicator/host/loopback_socket.hpp"
 #include "harness/launch/rank_job.hpp"
 #include "harness/launch/rank_settings.hpp"
 #include "harness/mapped.hpp"

@@ -50,7 +50,7 @@ std::shared_ptr<World> world_for(const RankJob& job, KeptWorld* kept) {
       kept->world->ledger().clear();
       return std::exchange(kept->world, nullptr);
     }
-    leave(*kept);
+    shutdown(*kept);
   }
   return join_world(job.rendezvous, job.device == "cuda" ? at::kCUDA : at::kCPU);
 }
@@ -87,10 +87,10 @@ RankReport train(const RankJob& job, bool& met, KeptWorld* kept) {
     report.message = "the training loss is not finite";
   }
   if (kept != nullptr) {
-    world->rest();
+    world->barrier();
     *kept = {world, job.rendezvous, job.device};
   } else {
-    world->leave();
+    world->shutdown();
   }
   return report;
 }
@@ -125,9 +125,9 @@ RankReport run_rank(const RankJob& job, KeptWorld* kept) {
   return report;
 }
 
-void leave(KeptWorld& kept) {
+void shutdown(KeptWorld& kept) {
   if (kept.world != nullptr) {
-    std::exchange(kept.world, nullptr)->leave();
+    std::exchange(kept.world, nullptr)->shutdown();
   }
 }
 

@@ -46,7 +46,7 @@ struct KeptWorld {
 RankReport run_rank(const RankJob& job, KeptWorld* kept = nullptr);
 
 // After the last run with `kept`.
-void leave(KeptWorld& kept);
+void shutdown(KeptWorld& kept);
 
 // What the environment record says of the libraries: {"libtorch": "2.11.0", "cuda": ..., "nccl": ..., "cudnn_benchmark":
 // whether ranks let cuDNN choose its algorithms by timing, "gpus": [...], "cpu_capability": "AVX512" (LibTorch's),

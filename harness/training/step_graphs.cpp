@@ -9,7 +9,7 @@
 #include <thread>
 #include <utility>
 
-#include "harness/communicator/flat_gradients.hpp"
+#include "harness/communicator/gradient_sync.hpp"
 #include "harness/communicator/reason.hpp"
 #include "harness/error.hpp"
 #include "harness/upload.hpp"

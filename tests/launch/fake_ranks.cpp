@@ -184,7 +184,7 @@ void misbehave(const std::string& behaviour) {
 
 }  // namespace
 
-void leave(KeptWorld& kept) {
+void shutdown(KeptWorld& kept) {
   kept.device.clear();
 }
 

@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <iterator>
 
-#include "harness/communicator/loopback_socket.hpp"
+#include "harness/communicator/host/loopback_socket.hpp"
 #include "harness/records/run_folder.hpp"
 #include "harness/training/safetensors.hpp"
 #include "tests/training/training_runs.hpp"
