@@ -17,7 +17,7 @@
 #include "harness/records/environment.hpp"
 #include "harness/records/record.hpp"
 #include "harness/records/text_table.hpp"
-#include "harness/training/rank.hpp"
+#include "harness/training/libraries.hpp"
 
 namespace bnlab {
 namespace {

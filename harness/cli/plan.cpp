@@ -19,7 +19,7 @@
 #include "harness/records/cell_records.hpp"
 #include "harness/records/disk_need.hpp"
 #include "harness/records/text_table.hpp"
-#include "harness/training/rank.hpp"
+#include "harness/training/libraries.hpp"
 
 namespace bnlab {
 namespace {

@@ -14,6 +14,7 @@
 #include "harness/launch/running_run.hpp"
 #include "harness/launch/selection.hpp"
 #include "harness/launch/survey.hpp"
+#include "harness/training/libraries.hpp"
 
 namespace bnlab {
 namespace {

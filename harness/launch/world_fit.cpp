@@ -7,7 +7,7 @@
 
 #include "harness/error.hpp"
 #include "harness/launch/selection.hpp"
-#include "harness/training/rank.hpp"
+#include "harness/training/libraries.hpp"
 
 namespace bnlab {
 

@@ -2,13 +2,7 @@
 
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
-#include <ATen/Version.h>
 #include <torch/types.h>
-#include <torch/version.h>
-#ifdef USE_C10D_NCCL
-#include <c10/cuda/CUDAFunctions.h>
-#include <cuda_runtime_api.h>
-#endif
 
 #include <iostream>
 #include <new>
@@ -17,27 +11,27 @@
 #include "harness/communicator/world.hpp"
 #include "harness/error.hpp"
 #include "harness/records/run_folder.hpp"
-#include "harness/strategy.hpp"
 #include "harness/tf32.hpp"
 #include "harness/training/checkpoint.hpp"
-#include "harness/training/costs.hpp"
 #include "harness/training/history.hpp"
+#include "harness/training/libraries.hpp"
+#include "harness/training/peak_memory.hpp"
 #include "harness/training/trainer.hpp"
 
 namespace bnlab {
 namespace {
 
-// Whether cuDNN times its algorithms on the first batch of each shape and takes the fastest. Runs may then differ in
-// their rounding, which the record therefore says.
-constexpr bool kCudnnBenchmark = true;
-
-void configure(const RankJob& job) {
-  account_cpu_memory();
-  at::set_num_threads(job.threads);
-  at::globalContext().setBenchmarkCuDNN(kCudnnBenchmark);
+// What holds for the whole process, whatever runs it makes.
+void configure_process() {
+  static const bool configured = [] {
+    account_cpu_memory();
+    at::globalContext().setBenchmarkCuDNN(kCudnnBenchmark);
+    return true;
+  }();
+  (void)configured;
 }
 
-// Whether a world that met by `a` is what `b` asks for.
+// Whether a world that was joined at `a` is what `b` asks for.
 bool differ_in_prefix_only(const Rendezvous& a, const Rendezvous& b) {
   return a.rank == b.rank && a.size == b.size && a.local_rank == b.local_rank && a.address == b.address &&
          a.port == b.port && a.exchange == b.exchange && a.timeout == b.timeout;
@@ -56,8 +50,9 @@ std::shared_ptr<World> world_for(const RankJob& job, KeptWorld* kept) {
 }
 
 RankReport train(const RankJob& job, bool& met, KeptWorld* kept) {
-  static const bool configured = (configure(job), true);
-  (void)configured;
+  configure_process();
+  at::set_num_threads(
+      job.threads);  // of OpenMP, MKL, oneDNN and LibTorch's own pool; nothing here uses its other one
   allow_tf32(job.spec.tf32);
   const std::shared_ptr<World> world = world_for(job, kept);
   met = true;
@@ -129,36 +124,6 @@ void shutdown(KeptWorld& kept) {
   if (kept.world != nullptr) {
     std::exchange(kept.world, nullptr)->shutdown();
   }
-}
-
-int visible_gpus() {
-#ifdef USE_C10D_NCCL
-  return static_cast<int>(c10::cuda::device_count());
-#else
-  return 0;
-#endif
-}
-
-Json library_versions() {
-  Json versions = {{"libtorch", TORCH_VERSION},
-                   {"cuda", nullptr},
-                   {"nccl", nullptr},
-                   {"cudnn_benchmark", nullptr},
-                   {"gpus", Json::array()},
-                   {"cpu_capability", at::get_cpu_capability()},
-                   {"cpu_kernels", cpu_kernel_level()}};
-#ifdef USE_C10D_NCCL
-  versions["cuda"] = std::to_string(CUDART_VERSION / 1000) + "." + std::to_string(CUDART_VERSION % 1000 / 10);
-  versions["nccl"] = nccl_version();
-  versions["cudnn_benchmark"] = kCudnnBenchmark;
-  for (int i = 0; i < visible_gpus(); ++i) {
-    cudaDeviceProp properties{};
-    if (cudaGetDeviceProperties(&properties, i) == cudaSuccess) {
-      versions["gpus"].push_back(properties.name);
-    }
-  }
-#endif
-  return versions;
 }
 
 }  // namespace bnlab

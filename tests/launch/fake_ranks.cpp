@@ -23,6 +23,7 @@
 #include "harness/tasks/images/write_png.hpp"
 #include "harness/training/evaluate.hpp"
 #include "harness/training/forward.hpp"
+#include "harness/training/libraries.hpp"
 #include "harness/training/predict.hpp"
 #include "harness/training/rank.hpp"
 #include "harness/verify/verify.hpp"

@@ -8,6 +8,7 @@
 
 #include "harness/communicator/host/loopback_socket.hpp"
 #include "harness/records/run_folder.hpp"
+#include "harness/training/libraries.hpp"
 #include "harness/training/safetensors.hpp"
 #include "tests/training/training_runs.hpp"
 
