@@ -22,7 +22,8 @@ LEVEL = {name: max(position, 1) for position, name in enumerate(LAYERS)}
 SEEN_BY_STRATEGIES = ["", "components", "communicator", "layer", "verify"]
 # Built without LibTorch, so that they compile in seconds and run under the thread sanitiser.
 PLAIN_FILES = ["error", "random", "towers", "json", "population", "text_table"]
-PLAIN_FOLDERS = ["components", "experiment", "numerics", "store", "queue", "launch", "report", "transfer", "cli"]
+PLAIN_FOLDERS = ["components", "communicator/host", "experiment", "numerics", "store", "queue", "launch", "report",
+                 "transfer", "cli"]
 # Declarations of a library that LibTorch's wheel uses without shipping its headers; they may include each other.
 FOREIGN_HEADERS = "harness/communicator/gloo_headers/"
 
@@ -120,7 +121,8 @@ def torch_in_plain_files(root):
                 search(pathlib.Path(name), [*chain, name])
 
     for path in files(root, "harness"):
-        if layer(path) in PLAIN_FOLDERS or (layer(path) == "" and path.stem in PLAIN_FILES):
+        in_folder = any(path.is_relative_to(pathlib.PurePath("harness", folder)) for folder in PLAIN_FOLDERS)
+        if in_folder or (layer(path) == "" and path.stem in PLAIN_FILES):
             search(path, [path.as_posix()])
     return wrong
 
@@ -321,6 +323,9 @@ class PlantedFaults(unittest.TestCase):
 
     def test_torch_behind_another_header(self):
         self.check_caught(torch_in_plain_files, "harness/experiment/spec.hpp", '#include "harness/network.hpp"\n')
+
+    def test_torch_in_a_plain_folder_within_another(self):
+        self.check_caught(torch_in_plain_files, "harness/communicator/host/world.cpp", "#include <torch/types.h>\n")
 
     def test_library_that_needs_the_program(self):
         text = '#include "harness/communicator/world.hpp"\n'

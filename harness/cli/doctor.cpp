@@ -9,7 +9,7 @@
 #include "harness/cli/findings.hpp"
 #include "harness/cli/options.hpp"
 #include "harness/cli/program.hpp"
-#include "harness/communicator/loopback_socket.hpp"
+#include "harness/communicator/host/loopback_socket.hpp"
 #include "harness/error.hpp"
 #include "harness/launch/placing.hpp"
 #include "harness/mapped.hpp"
@@ -17,7 +17,7 @@
 #include "harness/store/environment.hpp"
 #include "harness/store/record.hpp"
 #include "harness/text_table.hpp"
-#include "harness/training/rank.hpp"
+#include "harness/training/libraries.hpp"
 
 namespace bnlab {
 namespace {

@@ -18,6 +18,7 @@
 #include "harness/queue/disk_need.hpp"
 #include "harness/report/cells.hpp"
 #include "harness/text_table.hpp"
+#include "harness/training/libraries.hpp"
 
 namespace bnlab {
 namespace {

@@ -49,7 +49,7 @@ std::vector<EvaluateJob> jobs_of(const PredictRequest& request) {
 Pixels overlay(const Prediction& prediction) {
   Pixels mixed{prediction.height, prediction.width, 3, prediction.image};
   for (size_t i = 0; i < mixed.values.size(); ++i) {
-    const uint8_t colour = class_colour(prediction.answer[i / 3])[i % 3];
+    const uint8_t colour = class_colour(prediction.predicted[i / 3])[i % 3];
     mixed.values[i] = static_cast<uint8_t>((mixed.values[i] + colour) / 2);
   }
   return mixed;
@@ -111,7 +111,7 @@ int predict_all(const PredictRequest& request) {
     const RunSpec& run = jobs[i].spec;
     Json answers = Json::array();
     for (const Prediction& each : predictions[i]) {
-      answers.push_back(pictures.write(each.sample, run.id, {each.height, each.width, 1, each.answer}));
+      answers.push_back(pictures.write(each.sample, run.id, {each.height, each.width, 1, each.predicted}));
       pictures.write(each.sample, run.id + "-overlay", overlay(each));
     }
     runs.push_back({{"run_id", run.id},

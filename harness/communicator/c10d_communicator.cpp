@@ -2,7 +2,7 @@
 #include <functional>
 #include <utility>
 
-#include "harness/communicator/c10d_parts.hpp"
+#include "harness/communicator/world_parts.hpp"
 
 namespace bnlab {
 namespace {
@@ -105,11 +105,11 @@ class C10dCommunicator : public Communicator {
 std::unique_ptr<Communicator> make_c10d_communicator(c10::intrusive_ptr<c10d::Backend> backend,
                                                      Ledger& ledger, std::string group) {
   const int rank = backend->getRank(), size = backend->getSize();
-  return make_late_communicator(
+  return make_lazy_communicator(
       rank, size, [backend = std::move(backend)] { return backend; }, ledger, std::move(group));
 }
 
-std::unique_ptr<Communicator> make_late_communicator(int rank, int size, std::function<BackendPointer()> make,
+std::unique_ptr<Communicator> make_lazy_communicator(int rank, int size, std::function<BackendPointer()> make,
                                                      Ledger& ledger, std::string group) {
   return std::make_unique<C10dCommunicator>(rank, size, std::move(make), ledger, std::move(group));
 }

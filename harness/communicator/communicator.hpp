@@ -1,8 +1,8 @@
 // Collectives between the ranks, and the ledger that counts them by purpose.
 //
-// Every member function is called by every rank, in the same order, with tensors of the same size and
-// dtype (a mismatch is an error, and over sockets or NCCL it may kill the process); tensors must be dense. A world of one books the same calls; its results may
-// share the memory of what it was given.
+// Every member function is called by every rank, in the same order, with tensors of the same size and dtype.
+// A mismatch is an error, and over sockets or NCCL it may kill the process. Tensors must be dense. A world of
+// one books the same calls; its results may share the memory of what it was given.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -44,7 +44,7 @@ class Ledger {
     }
   }
   const Traffic& of(Purpose purpose) const { return traffic_[static_cast<size_t>(purpose)]; }
-  // As a run that goes on has counted before.
+  // For a run that goes on from a checkpoint: what it has counted before.
   void set(Purpose purpose, const Traffic& traffic) { traffic_[static_cast<size_t>(purpose)] = traffic; }
   void clear() {
     traffic_ = {};
@@ -62,15 +62,15 @@ class Ledger {
   std::vector<Collective> list_;
 };
 
-// A collective under way; this one is through.
+// A collective under way. This base class stands for one that is complete.
 class Pending {
  public:
   virtual ~Pending() = default;
   virtual void wait() {}  // on a GPU the current stream waits, not the host
 };
 
-// The public members book the call, check the tensor and put errors into words; the private ones are what ranks do
-// over one kind of wire, and are called between two ranks or more.
+// The public members book the call, check the tensor and put errors into words. The private ones do the work
+// over one kind of transport; they are called where there are two ranks or more.
 class Communicator {
  public:
   // `group` is the name of this group of ranks in messages: "statistics", "gradients" or "host".
@@ -95,8 +95,8 @@ class Communicator {
   void barrier();
 
  private:
-  // `gathered` [size, ...shape of t] and `received` are there to be filled; all tensors that are not changed in
-  // place are contiguous. gather() gets an undefined `gathered` on all ranks but the root.
+  // `gathered` [size, ...shape of t] and `received` are there to be filled. All tensors that are not changed
+  // in place are contiguous. gather() gets an undefined `gathered` on all ranks but the root.
   virtual void do_all_gather(const at::Tensor& t, at::Tensor& gathered) = 0;
   virtual void do_all_reduce(at::Tensor& t) = 0;
   virtual std::unique_ptr<Pending> do_all_reduce_async(at::Tensor& t) = 0;

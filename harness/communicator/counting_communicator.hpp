@@ -1,6 +1,6 @@
-// Rank 0 of a world without other ranks: every call is booked in the ledger and answered with a tensor of the right
-// shape, as if the others had said the same as this rank (in all_to_all, as if they had sent zeros). It tells what a
-// training step would exchange without starting a process.
+// Rank 0 of a world without other ranks. Every call is booked in the ledger and answered with a tensor of the
+// right shape, as if the others had sent the same as this rank (in all_to_all, as if they had sent zeros). It
+// counts what a training step would exchange without starting a process.
 #pragma once
 
 #include <torch/types.h>

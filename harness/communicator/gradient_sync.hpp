@@ -1,10 +1,18 @@
-// How the gradients of all ranks become their mean. The training loop calls the four members around its own work.
+// How the gradients of all ranks become their mean: the interface that the training loop calls, and the
+// simplest way, which is one exchange once backward has made all of them. c10d's Reducer is the other
+// (reducer.cpp).
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
 #include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
 
 namespace bnlab {
 
+// The training loop calls the four members around its own work.
 class GradientSync {
  public:
   virtual ~GradientSync() = default;
@@ -13,5 +21,17 @@ class GradientSync {
   virtual void after_backward() = 0;                // gradients are the mean over the ranks when it returns
   virtual void after_step(int64_t steps_done) = 0;  // drops the gradients; the step just made counts
 };
+
+// What the ranks do with one flat tensor, in place; it is then the same on all of them.
+using FlatExchange = std::function<void(at::Tensor& flat)>;
+
+// Packs the tensors of each dtype into one flat tensor, exchanges it and unpacks it where it came from.
+void exchange_flat(const std::vector<at::Tensor>& tensors, const FlatExchange& exchange);
+
+// `exchange` makes the mean over the ranks. All parameters need gradients.
+std::unique_ptr<GradientSync> make_flat_sync(std::vector<at::Tensor> parameters, FlatExchange exchange);
+
+// What after_step() does where gradients are no views of buckets.
+void drop_gradients(const std::vector<at::Tensor>& parameters);
 
 }  // namespace bnlab

@@ -11,10 +11,10 @@
 
 namespace bnlab {
 
-// While this lives, its thread works on a stream of its own from the device's pool; on the CPU nothing changes. The
-// default stream is one for all threads of a process: of two ranks on one GPU, the second one's collective would wait
-// there behind the first one's, which in turn waits for it. A stream that records a graph takes in whatever else goes to
-// it, so that nobody else may have it.
+// While this lives, its thread works on a stream of its own from the device's pool; on the CPU nothing
+// changes. There are two reasons. All threads of a process share the default stream, where the collective of
+// a GPU's second rank would wait behind the first rank's, which in turn waits for the second's. And a stream
+// that records a graph records all work that it is given, so that no other thread may use it.
 class OwnStream {
  public:
   explicit OwnStream(at::Device device) {

@@ -5,7 +5,7 @@
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 
-#include "harness/communicator/c10d_parts.hpp"
+#include "harness/communicator/world_parts.hpp"
 
 namespace bnlab {
 namespace {
@@ -13,7 +13,7 @@ namespace {
 constexpr int64_t kFirstBucketBytes = 1 << 20;  // small, so that the first exchange starts early
 constexpr int64_t kBucketBytes = 25 << 20;
 
-// The group that Reducer speaks through. Every bucket is booked when it leaves.
+// The process group that the Reducer uses. Every bucket is booked when it is sent.
 class BookedGroup : public c10d::ProcessGroup {
  public:
   BookedGroup(const c10::intrusive_ptr<c10d::Backend>& backend, at::Device device, Ledger& ledger)

@@ -1,4 +1,4 @@
-#include "harness/communicator/shared_communicator.hpp"
+#include "harness/communicator/world_parts.hpp"
 
 #include <ATen/Dispatch.h>
 #include <torch/types.h>
@@ -12,7 +12,7 @@ namespace bnlab {
 namespace {
 
 using Kind = SharedMemory::Kind;
-constexpr size_t kSheet = SharedMemory::kSheetBytes;
+constexpr size_t kSlot = SharedMemory::kSlotBytes;
 
 std::byte* bytes_of(const at::Tensor& t) {
   return static_cast<std::byte*>(t.data_ptr());
@@ -29,11 +29,11 @@ void add(at::ScalarType type, std::byte* sum, const std::byte* row, size_t bytes
   });
 }
 
-// Calls body(offset, bytes) for every piece of a tensor: what is larger than a sheet takes several rounds.
+// Calls body(offset, bytes) for every piece of a tensor: what is larger than a slot takes several epochs.
 template <class Body>
 void in_pieces(size_t bytes, const Body& body) {
-  for (size_t offset = 0; offset < bytes; offset += kSheet) {
-    body(offset, std::min(kSheet, bytes - offset));
+  for (size_t offset = 0; offset < bytes; offset += kSlot) {
+    body(offset, std::min(kSlot, bytes - offset));
   }
 }
 
@@ -87,25 +87,25 @@ class SharedCommunicator : public Communicator {
     const Kind kind{"broadcast", t.nbytes()};
     in_pieces(t.nbytes(), [&](size_t offset, size_t bytes) {
       if (rank() == root) {
-        std::memcpy(memory_->sheet(kind), bytes_of(t) + offset, bytes);
+        std::memcpy(memory_->slot(kind), bytes_of(t) + offset, bytes);
       }
       memory_->publish();
       if (rank() != root) {
-        std::memcpy(bytes_of(t) + offset, memory_->of(root, kind), bytes);
+        std::memcpy(bytes_of(t) + offset, memory_->slot_of(root, kind), bytes);
       }
     });
   }
 
-  // A sheet begins with a byte that says whether this rank has more to send than stands on it; then comes a section
-  // for every rank. Rounds follow until no rank has more.
+  // A slot begins with a byte that says whether this rank has more to send than fits; a section for every
+  // rank follows. Epochs go on until no rank has more.
   void do_all_to_all(const at::Tensor& t, const std::vector<int64_t>& send,
                      const std::vector<int64_t>& receive, at::Tensor& received) override {
     const std::vector<Bytes> to = shares_of(t, send), from = shares_of(received, receive);
     const Kind kind{"all_to_all", row_bytes(t)};
-    const size_t section = (kSheet - 1) / to.size();
+    const size_t section = (kSlot - 1) / to.size();
     bool more = true;
     for (size_t offset = 0; more; offset += section) {
-      std::byte* const mine = memory_->sheet(kind);
+      std::byte* const mine = memory_->slot(kind);
       more = std::any_of(to.begin(), to.end(), [&](Bytes share) { return share.size() > offset + section; });
       mine[0] = std::byte{more};
       for (size_t r = 0; r < to.size(); ++r) {
@@ -113,7 +113,7 @@ class SharedCommunicator : public Communicator {
       }
       memory_->publish();
       for (size_t r = 0; r < from.size(); ++r) {
-        const std::byte* const theirs = memory_->of(static_cast<int>(r), kind);
+        const std::byte* const theirs = memory_->slot_of(static_cast<int>(r), kind);
         more = more || theirs[0] != std::byte{0};
         const Bytes piece = piece_of(from[r], offset, section);
         std::copy_n(theirs + 1 + static_cast<size_t>(rank()) * section, piece.size(), piece.begin());
@@ -121,34 +121,34 @@ class SharedCommunicator : public Communicator {
     }
   }
 
-  void do_barrier() override { memory_->meet(); }
+  void do_barrier() override { memory_->barrier(); }
 
-  // Every rank shows its tensor; where `gathered` is given, all of them are copied there, in rank order.
+  // Every rank publishes its tensor; where `gathered` is given, all of them are copied there, in rank order.
   void collect(const char* op, const at::Tensor& t, at::Tensor* gathered) {
     const Kind kind{op, t.nbytes()};
     in_pieces(t.nbytes(), [&](size_t offset, size_t bytes) {
-      std::memcpy(memory_->sheet(kind), bytes_of(t) + offset, bytes);
+      std::memcpy(memory_->slot(kind), bytes_of(t) + offset, bytes);
       memory_->publish();
       for (int rank = 0; gathered != nullptr && rank < size(); ++rank) {
         std::memcpy(bytes_of(*gathered) + static_cast<size_t>(rank) * t.nbytes() + offset,
-                    memory_->of(rank, kind), bytes);
+                    memory_->slot_of(rank, kind), bytes);
       }
     });
   }
 
-  // Every rank shows its tensor; `here` becomes the sum.
+  // Every rank publishes its tensor; where `here` is true, t becomes the sum.
   void sum(const char* op, at::Tensor& t, bool here) {
     TORCH_CHECK(t.scalar_type() != at::kBool && !t.is_complex(), "no sum of ", t.scalar_type(),
                 " over ranks");
     const Kind kind{op, t.nbytes()};
     in_pieces(t.nbytes(), [&](size_t offset, size_t bytes) {
-      std::memcpy(memory_->sheet(kind), bytes_of(t) + offset, bytes);
+      std::memcpy(memory_->slot(kind), bytes_of(t) + offset, bytes);
       memory_->publish();
       for (int rank = 0; here && rank < size(); ++rank) {
         if (rank == 0) {
-          std::memcpy(bytes_of(t) + offset, memory_->of(0, kind), bytes);
+          std::memcpy(bytes_of(t) + offset, memory_->slot_of(0, kind), bytes);
         } else {
-          add(t.scalar_type(), bytes_of(t) + offset, memory_->of(rank, kind), bytes);
+          add(t.scalar_type(), bytes_of(t) + offset, memory_->slot_of(rank, kind), bytes);
         }
       }
     });

@@ -15,8 +15,8 @@
 #include <utility>
 #include <vector>
 
-#include "harness/communicator/loopback_socket.hpp"
-#include "harness/communicator/shared_gpus.hpp"
+#include "harness/communicator/host/loopback_socket.hpp"
+#include "harness/communicator/host/shared_gpus.hpp"
 #include "harness/error.hpp"
 
 namespace bnlab {
@@ -53,26 +53,26 @@ void prepare_thread_ranks() {
   }
 }
 
-// The threads, parked between bodies. A body is a round; round and body are guarded by mutex_.
-class ThreadRanks::Crew {
+// The threads, which wait between bodies. mutex_ guards the body and its number.
+class ThreadRanks::Threads {
  public:
   // How long a rank that has failed waits for the others, which mostly fail alike.
-  static constexpr std::chrono::milliseconds kPatience{200};
+  static constexpr std::chrono::milliseconds kWaitForOthers{200};
 
-  Crew(int ranks, at::DeviceType device, Exchange exchange)
+  Threads(int ranks, at::DeviceType device, Exchange exchange)
       : device_(device), exchange_(exchange), outcomes_(static_cast<size_t>(ranks)) {
     for (int rank = 0; ranks > 1 && rank < ranks; ++rank) {
       threads_.emplace_back([this, rank] { work(rank); });
     }
   }
 
-  ~Crew() {
+  ~Threads() {
     start(nullptr);
     for (std::thread& thread : threads_) {
       thread.join();
     }
-    if (alone_) {
-      alone_->leave();
+    if (single_) {
+      single_->shutdown();
     }
   }
 
@@ -80,13 +80,13 @@ class ThreadRanks::Crew {
 
   void run(const std::function<void(World&)>& body) {
     if (ranks() == 1) {
-      if (!alone_) {
-        alone_ = join_world({}, device_);
+      if (!single_) {
+        single_ = join_world({}, device_);
       }
-      body(*alone_);
+      body(*single_);
       return;
     }
-    if (!together_) {
+    if (!joined_) {
       socket_ = std::make_unique<LoopbackSocket>();
     }
     start(&body);
@@ -100,7 +100,7 @@ class ThreadRanks::Crew {
     }
     const bool alike =
         failures.size() == outcomes_.size() && std::none_of(failures.begin(), failures.end(), is_consequence);
-    together_ = failures.empty() || (alike && !parted_);
+    joined_ = failures.empty() || (alike && !dropped_);
     if (!failures.empty()) {
       throw_cause(failures);
     }
@@ -112,30 +112,30 @@ class ThreadRanks::Crew {
       const std::lock_guard lock(mutex_);
       body_ = body;
       running_ = threads_.size();
-      parted_ = false;
-      ++round_;
+      dropped_ = false;
+      ++body_number_;
     }
     started_.notify_all();
   }
 
   void work(int rank) {
-    // The autograd thread of a GPU is one for all ranks on it: a backward pass that waits there for another rank's
-    // would wait for ever.
+    // The autograd thread of a GPU is one for all ranks on it: a backward pass that waits there for another
+    // rank's would wait for ever.
     c10::AutogradState::get_tls_state().set_multithreading_enabled(false);
     std::unique_ptr<World> world;
     for (int64_t seen = 0;;) {
       std::unique_lock lock(mutex_);
-      started_.wait(lock, [&] { return round_ > seen; });
-      seen = round_;
+      started_.wait(lock, [&] { return body_number_ > seen; });
+      seen = body_number_;
       const auto* body = body_;
-      const bool meet = !together_;
+      const bool joins = !joined_;
       lock.unlock();
       if (body == nullptr) {
         break;
       }
       std::exception_ptr outcome;
       try {
-        if (meet) {
+        if (joins) {
           world = nullptr;
           world = join_world(rendezvous(rank), device_);
         }
@@ -147,16 +147,17 @@ class ThreadRanks::Crew {
       outcomes_[static_cast<size_t>(rank)] = outcome;
       if (--running_ == 0) {
         finished_.notify_all();
-      } else if (outcome &&
-                 !finished_.wait_for(lock, kPatience, [&] { return running_ == 0 || round_ > seen; })) {
-        // The others wait in a collective. They lose contact at once, not after its timeout, if this rank parts.
-        parted_ = true;
+      } else if (outcome && !finished_.wait_for(lock, kWaitForOthers,
+                                                [&] { return running_ == 0 || body_number_ > seen; })) {
+        // The others wait in a collective. They lose contact at once, not after its timeout, if this rank
+        // drops its world.
+        dropped_ = true;
         lock.unlock();
         world = nullptr;
       }
     }
-    if (world && together_) {
-      world->leave();
+    if (world && joined_) {
+      world->shutdown();
     }
   }
 
@@ -175,30 +176,30 @@ class ThreadRanks::Crew {
 
   at::DeviceType device_;
   Exchange exchange_;
-  std::unique_ptr<World> alone_;  // a world of one
+  std::unique_ptr<World> single_;  // a world of one
   std::vector<std::thread> threads_;
   std::unique_ptr<LoopbackSocket> socket_;
   std::mutex mutex_;
   std::condition_variable started_, finished_;
-  const std::function<void(World&)>* body_ = nullptr;  // of the round; null: the end
+  const std::function<void(World&)>* body_ = nullptr;  // null: the end
   std::vector<std::exception_ptr> outcomes_;           // of every rank
   size_t running_ = 0;
-  int64_t round_ = 0;
-  bool parted_ = false;    // whether a rank has given up its world in this round
-  bool together_ = false;  // whether the ranks have met, and can go on together
+  int64_t body_number_ = 0;
+  bool dropped_ = false;  // whether a rank has dropped its world during this body
+  bool joined_ = false;   // whether the ranks have a world in which they can go on
 };
 
 ThreadRanks::ThreadRanks(int ranks, at::DeviceType device, Exchange exchange)
-    : crew_(std::make_unique<Crew>(ranks, device, exchange)) {}
+    : threads_(std::make_unique<Threads>(ranks, device, exchange)) {}
 
 ThreadRanks::~ThreadRanks() = default;
 
 int ThreadRanks::ranks() const {
-  return crew_->ranks();
+  return threads_->ranks();
 }
 
 void ThreadRanks::run(const std::function<void(World&)>& body) {
-  crew_->run(body);
+  threads_->run(body);
 }
 
 void on_thread_ranks(int ranks, at::DeviceType device, const std::function<void(World&)>& body,

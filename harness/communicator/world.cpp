@@ -13,12 +13,10 @@
 #include <cstdlib>
 #include <utility>
 
-#include "harness/communicator/c10d_parts.hpp"
-#include "harness/communicator/flat_gradients.hpp"
-#include "harness/communicator/meeting.hpp"
-#include "harness/communicator/network_address.hpp"
+#include "harness/communicator/host/network_address.hpp"
 #include "harness/communicator/own_stream.hpp"
-#include "harness/communicator/shared_communicator.hpp"
+#include "harness/communicator/store.hpp"
+#include "harness/communicator/world_parts.hpp"
 #include "harness/cores.hpp"
 #include "harness/error.hpp"
 
@@ -27,7 +25,7 @@ namespace {
 
 using std::chrono_literals::operator""us;
 
-constexpr std::chrono::microseconds kSpin = 20us;  // of a wait for another rank's part of an exchange
+constexpr std::chrono::microseconds kSpin = 20us;  // before a wait in shared memory sleeps
 
 c10::intrusive_ptr<c10d::Backend> gloo_backend(const c10::intrusive_ptr<c10d::Store>& store,
                                                const Rendezvous& at) {
@@ -66,32 +64,31 @@ c10::intrusive_ptr<c10d::Store> named(const c10::intrusive_ptr<c10d::Store>& sto
   return c10::make_intrusive<c10d::PrefixStore>(name, store);
 }
 
-// Called by every rank. Where one cannot share memory, all of them throw what it says.
+// Called by every rank. Where one of them cannot share memory, all of them throw its reason.
 std::unique_ptr<SharedMemory> share_memory(const c10::intrusive_ptr<c10d::Store>& store,
                                            const Rendezvous& at) {
-  const std::string agreed = "agreed";
-  std::string word = agreed;  // of this rank, then of all
+  const std::string ok = "ok";
+  std::string status = ok;  // of this rank, then of all
   std::unique_ptr<SharedMemory> memory;
   try {
-    memory =
-        std::make_unique<SharedMemory>(at.rank, at.size, at.rank > 0 ? store->get_to_str("invitation") : "",
-                                       at.timeout, at.size <= usable_cores() ? kSpin : 0us);
+    memory = std::make_unique<SharedMemory>(at.rank, at.size, at.rank > 0 ? store->get_to_str("handle") : "",
+                                            at.timeout, at.size <= usable_cores() ? kSpin : 0us);
   } catch (const Error& error) {
-    word = error.what();
+    status = error.what();
   }
   if (at.rank > 0) {
-    store->set("word/" + std::to_string(at.rank), word);
-    word = store->get_to_str("word");
+    store->set("status/" + std::to_string(at.rank), status);
+    status = store->get_to_str("status");
   } else {
-    store->set("invitation", memory ? memory->invitation() : "none");
+    store->set("handle", memory ? memory->handle() : "none");
     for (int rank = 1; rank < at.size; ++rank) {
-      const std::string other = store->get_to_str("word/" + std::to_string(rank));
-      word = word == agreed ? other : word;
+      const std::string other = store->get_to_str("status/" + std::to_string(rank));
+      status = status == ok ? other : status;
     }
-    store->set("word", word);
+    store->set("status", status);
   }
-  if (word != agreed) {
-    throw Error(Error::Kind::environment, word);
+  if (status != ok) {
+    throw Error(Error::Kind::environment, status);
   }
   return memory;
 }
@@ -99,7 +96,7 @@ std::unique_ptr<SharedMemory> share_memory(const c10::intrusive_ptr<c10d::Store>
 class C10dWorld : public World {
  public:
   C10dWorld(const Rendezvous& at, at::Device device)
-      : rank_(at.rank), size_(at.size), device_(device), stream_(device), store_(meet(at)) {
+      : rank_(at.rank), size_(at.size), device_(device), stream_(device), store_(store_at(at)) {
     const bool on_gpu = device.is_cuda();
     if (!on_gpu && at.size > 1 && at.exchange == Exchange::shared_memory) {
       statistics_ = through_memory(at, "statistics");
@@ -110,7 +107,7 @@ class C10dWorld : public World {
     gradients_ = over_c10d(at, "gradients", on_gpu);
     reducer_backend_ = backends_.back();
     if (on_gpu) {
-      host_ = late_host(at);
+      host_ = lazy_host(at);
     }
   }
 
@@ -133,7 +130,7 @@ class C10dWorld : public World {
     });
   }
 
-  void rest() override {
+  void barrier() override {
     statistics_->barrier();
     gradients_->barrier();
     if (host_is_made_) {
@@ -141,8 +138,8 @@ class C10dWorld : public World {
     }
   }
 
-  void leave() override {
-    rest();
+  void shutdown() override {
+    barrier();
     for (const auto& backend : backends_) {
       backend->shutdown();
     }
@@ -159,13 +156,14 @@ class C10dWorld : public World {
     return make_c10d_communicator(backends_.back(), ledger_, group);
   }
 
-  // Most runs never use it, and its sockets, from each host to each, take long to make where there are many.
-  std::unique_ptr<Communicator> late_host(const Rendezvous& at) {
+  // Most runs never use this group, and its sockets, from each host to each, take long to make where there
+  // are many.
+  std::unique_ptr<Communicator> lazy_host(const Rendezvous& at) {
     const auto make = [this, at] {
       host_is_made_ = true;
       return backends_.emplace_back(gloo_backend(named(store_, "host"), at));
     };
-    return make_late_communicator(rank_, size_, make, ledger_, "host");
+    return make_lazy_communicator(rank_, size_, make, ledger_, "host");
   }
 
   int rank_;

@@ -36,7 +36,7 @@ struct InitFrom {
   void describe(OptionVisitor& option);
 };
 
-// How test images are answered (training/answers.hpp).
+// How test images are answered (training/predictions.hpp).
 struct Evaluation {
   std::optional<std::array<int64_t, 2>> crop = {};  // height, width; nothing: the whole image in one piece
   double stride = 2.0 / 3;                          // from one crop to the next, in crops

@@ -8,8 +8,8 @@
 #include <sstream>
 #include <string_view>
 
-#include "harness/communicator/loopback_socket.hpp"
-#include "harness/communicator/network_address.hpp"
+#include "harness/communicator/host/loopback_socket.hpp"
+#include "harness/communicator/host/network_address.hpp"
 #include "harness/error.hpp"
 
 namespace bnlab {

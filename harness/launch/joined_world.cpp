@@ -102,7 +102,7 @@ class JoinedWorld {
     for (const PlacedRun& run : chosen) {
       run_one(run, plan.at("session").get<std::string>() + "/" + name_of_run(run));
     }
-    leave(kept_);
+    shutdown(kept_);
     return leads() ? recorder_->summary() : summary_;
   }
 

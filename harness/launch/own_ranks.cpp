@@ -14,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-#include "harness/communicator/loopback_socket.hpp"
+#include "harness/communicator/host/loopback_socket.hpp"
 #include "harness/launch/judge.hpp"
 #include "harness/launch/process.hpp"
 #include "harness/launch/rank_job.hpp"
@@ -23,6 +23,7 @@
 #include "harness/launch/selection.hpp"
 #include "harness/launch/survey.hpp"
 #include "harness/mapped.hpp"
+#include "harness/training/libraries.hpp"
 
 namespace bnlab {
 namespace {

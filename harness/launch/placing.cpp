@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "harness/communicator/shared_gpus.hpp"
+#include "harness/communicator/host/shared_gpus.hpp"
 #include "harness/error.hpp"
 #include "harness/training/rank.hpp"
 

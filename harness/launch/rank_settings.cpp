@@ -8,7 +8,7 @@
 #include <fstream>
 #include <vector>
 
-#include "harness/communicator/shared_gpus.hpp"
+#include "harness/communicator/host/shared_gpus.hpp"
 #include "harness/error.hpp"
 
 namespace bnlab {

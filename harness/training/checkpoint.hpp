@@ -1,10 +1,13 @@
-// Checkpoints of a run under way, from which it goes on to the bit after it was cut short. A checkpoint is one file,
+// Checkpoints of a run under way, from which it goes on to the bit after it was cut short. A checkpoint is
+// one file,
 //   RUN/checkpoints/step<N>-<hash of the file>.safetensors
-// with the tensors of every rank, and with all else in the header's metadata; rank 0 alone reads and writes it. It
-// appears by rename; the two newest stay. The launcher removes the folder once a run has its record.
+// with the tensors of every rank, and with all else in the header's metadata. Rank 0 alone reads and writes
+// it. The file appears by rename; the two newest stay. The launcher removes the folder once a run has its
+// record.
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -22,14 +25,15 @@ class Checkpoints {
   // Describes all that a run must hold to go on (State).
   using Describe = std::function<void(State& state)>;
 
-  // Reads the newest checkpoint in the run's folder that is whole and fits metrics.jsonl; notes() tell of others.
-  // `inputs`: what the run reads, by content. Throws Error (refused) where the checkpoint belongs to another spec, to
-  // other inputs or to other code.
+  // Finds the newest checkpoint in the run's folder that is whole and fits metrics.jsonl; notes() tell of
+  // others. `inputs`: what the run reads, by content. Throws Error (refused) where the checkpoint belongs to
+  // another spec, to other inputs or to other code.
   Checkpoints(const RunSpec& spec, const Json& inputs, const std::string& run_dir, World& world);
 
-  bool found() const { return found_.has_value(); }
-  // Puts back what the checkpoint holds, which may be of other ranks than these: the result then differs in the order
-  // of sums. Throws Error (refused) where ranks trained apart and these are not as many.
+  bool found() const { return header_.has_value(); }
+  // Puts back what the checkpoint holds, and holds one of its tensors at a time. These ranks need not be
+  // those that left it: the result then differs in the order of sums. Throws Error (refused) where ranks
+  // trained apart and these are not as many.
   void restore(const Describe& describe);
 
   bool due(int64_t steps_done) const { return every_ > 0 && steps_done % every_ == 0; }
@@ -39,14 +43,15 @@ class Checkpoints {
   const std::vector<std::string>& notes() const { return notes_; }  // the same on every rank
 
  private:
-  std::string newest(const std::string& run_dir);  // the bytes of the file; empty where there is none
+  std::unique_ptr<SafeTensorsFile> newest(const std::string& run_dir);  // null where there is none
 
   Json run_;  // what a checkpoint must have been made by: {"spec", "inputs", "numerics"}
   int64_t every_;
   bool replicas_;  // ranks train apart
   std::string run_dir_, folder_;
   World& world_;
-  std::optional<SafeTensors> found_;
+  std::optional<SafeTensorsHeader> header_;  // of the checkpoint that was found
+  std::unique_ptr<SafeTensorsFile> file_;    // that checkpoint, on rank 0
   std::vector<std::string> notes_;
 };
 

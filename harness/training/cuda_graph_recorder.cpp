@@ -22,8 +22,9 @@ class CudaRecorder : public GraphRecorder {
  public:
   CudaRecorder() { c10::cuda::CUDACachingAllocator::emptyCache(); }  // a recording cannot use what is cached
 
-  // Other threads go on as usual meanwhile: the one that makes batches ahead takes pinned memory, and NCCL's watchdog
-  // asks for events. (The allocator keeps apart what this stream takes, on whichever thread.)
+  // The capture is this thread's alone, so that other threads go on as usual: the thread that makes batches
+  // ahead takes pinned memory, and NCCL's watchdog queries events. (The allocator keeps apart what this
+  // stream takes, on any thread.)
   void record(Half half, const std::function<void()>& work) override {
     at::cuda::CUDAGraph& graph = graphs_[static_cast<size_t>(half)];
     try {
@@ -39,8 +40,9 @@ class CudaRecorder : public GraphRecorder {
   void replay(Half half) override { graphs_[static_cast<size_t>(half)].replay(); }
 
  private:
-  // The stream stops recording, and the allocators stop giving it memory of the pool. A graph whose recording has come to
-  // an end gives the pool back when it is destroyed; for one that has not it is given back here.
+  // The stream stops recording, and the allocators stop giving it memory of the pool. A graph whose recording
+  // has ended gives the pool back when it is destroyed. For a graph whose recording has not ended, the pool
+  // is given back here.
   void abandon(at::cuda::CUDAGraph& graph) const {
     done([&] { graph.capture_end(); });
     if (done([&] { graph.pool(); })) {  // refused until the recording has ended
@@ -72,7 +74,7 @@ class CudaRecorder : public GraphRecorder {
 }  // namespace
 #endif
 
-NewRecorder recorders_of([[maybe_unused]] c10::Device device) {
+MakeRecorder recorders_of([[maybe_unused]] c10::Device device) {
 #ifdef USE_C10D_NCCL
   if (device.is_cuda()) {
     return [] { return std::make_unique<CudaRecorder>(); };

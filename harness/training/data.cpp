@@ -63,7 +63,7 @@ Data::Data(const RunSpec& spec, const std::string& data_dir, const World& world)
       task_(Registered<Task>::create(spec.task, {spec.seed, data_dir})),
       towers_(make_towers(spec, world)),
       steps_(resolved_steps(spec, *task_, towers_.total_samples())),
-      // On a CPU the step itself needs the cores: a thread beside it pays only where making a batch waits for files.
+      // On a CPU the step needs the cores: a thread beside it pays only where making a batch waits for files.
       workers_(spec.data_workers.value_or(device_.is_cpu() ? 0 : 1)),
       training_(make_sampler(spec, spec.seed, *task_, towers_)),
       calibration_(make_sampler(spec, Stream(spec.seed, "calibration").bits(), *task_, towers_)) {}

@@ -4,7 +4,7 @@
 
 #include <limits>
 
-#include "harness/training/answers.hpp"
+#include "harness/training/predictions.hpp"
 
 namespace bnlab {
 namespace {
@@ -72,16 +72,16 @@ Json Evaluator::measure(int64_t steps_done, Mode mode) {
   at::Tensor measured;
   for (int64_t i = 0; i < data_.test_batches(); ++i) {
     const Batch batch = data_.test(i);
-    const at::Tensor part =
-        data_.task().measure(answers(batch, steps_done, mode), batch.labels, data_.first_test_sample(batch));
+    const at::Tensor part = data_.task().measure(predictions(batch, steps_done, mode), batch.labels,
+                                                 data_.first_test_sample(batch));
     measured = measured.defined() ? measured + part : part;
   }
   world_.gradients().all_reduce(measured, Purpose::evaluation);
   return data_.task().metrics(measured);
 }
 
-at::Tensor Evaluator::answers(const Batch& batch, int64_t steps_done, Mode mode) {
-  return bnlab::answers(evaluation_, batch.images, [&](const at::Tensor& images) {
+at::Tensor Evaluator::predictions(const Batch& batch, int64_t steps_done, Mode mode) {
+  return bnlab::predictions(evaluation_, batch.images, [&](const at::Tensor& images) {
     Batch part = batch;
     part.images = images;
     return subject_.forward(part, steps_done, mode).logits;

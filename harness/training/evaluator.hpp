@@ -39,8 +39,8 @@ class Evaluator {
   // The metrics under the statistics that the network's buffers hold.
   Json measure(int64_t steps_done, Mode mode = Mode::evaluate_saved);
 
-  // For this rank's samples of a test batch, as the spec's `evaluation` asks: largest at the class that is answered.
-  at::Tensor answers(const Batch& batch, int64_t steps_done, Mode mode);
+  // For this rank's samples of a test batch, as the spec's `evaluation` asks (predictions.hpp).
+  at::Tensor predictions(const Batch& batch, int64_t steps_done, Mode mode);
 
   // Puts the statistics of a population into the network's buffers, and the strategy's own back.
   void show(const Population& population, int64_t steps_done);

@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include "harness/communicator/flat_gradients.hpp"
+#include "harness/communicator/gradient_sync.hpp"
 
 namespace bnlab {
 namespace {

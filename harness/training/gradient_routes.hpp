@@ -1,8 +1,8 @@
 // Other ways than c10d's Reducer to keep the weights of the ranks together:
-//   rank0       the gradients are summed on rank 0, averaged there and broadcast, as for parameters that live on one GPU
-//   host        the gradients are averaged in host memory, as for parameters that live on the CPU
-//   averaging   no gradients are exchanged; every few steps (average_weights_every) the ranks' weights are averaged
-//               (Zinkevich et al., "Parallelized Stochastic Gradient Descent", 2010)
+//   rank0       The gradients are summed on rank 0, averaged there and broadcast, as if they lived on one GPU.
+//   host        The gradients are averaged in host memory, as for parameters on the CPU.
+//   averaging   No gradients are exchanged; every few steps (average_weights_every) the ranks' weights are
+//               averaged (Zinkevich et al., "Parallelized Stochastic Gradient Descent", 2010).
 // All are deliberately simple: each is one flat exchange after the backward pass, and no computation goes on
 // beside it. Every rank ends with the same bits.
 #pragma once

@@ -1,5 +1,5 @@
-// Work on a GPU that is recorded once and then replayed: the two halves of a training step as CUDA graphs. Replaying
-// one costs the host a launch, where the work itself costs it some hundred.
+// Work on a GPU that is recorded once and then replayed: the two halves of a training step as CUDA graphs.
+// Replaying a graph costs the host one launch, where the work itself costs it some hundred.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -14,19 +14,19 @@ enum class Half { forward, backward };
 class GraphRecorder {
  public:
   virtual ~GraphRecorder() = default;
-  // Calls `work` once; what it would do on the device is kept for replay() in place of being done. The memory that it
-  // takes stays its own as long as this lives, so that the tensors which it made hold what the last replay left. The
-  // work may use the memory of tensors from outside, and no number of the host's that changes. Throws Error
-  // (environment) where the work cannot be recorded: it waits for the device, or memory is short. Then nothing has been
-  // done on the device, and this recorder cannot be used again.
+  // Calls `work` once; what it would do on the device is kept for replay() in place of being done. The memory
+  // that the work takes stays its own as long as this lives, so that the tensors which it made hold what the
+  // last replay left. The work may use the memory of tensors from outside, but no number of the host that
+  // changes. Throws Error (environment) where the work cannot be recorded, because it waits for the device or
+  // memory is short. Then nothing has been done on the device, and this recorder cannot be used again.
   virtual void record(Half half, const std::function<void()>& work) = 0;
   // Always forward, then backward, on the stream on which both were recorded. Does not wait for the device.
   virtual void replay(Half half) = 0;
 };
 
-using NewRecorder = std::function<std::unique_ptr<GraphRecorder>()>;
+using MakeRecorder = std::function<std::unique_ptr<GraphRecorder>()>;
 
 // Null where there are no graphs: on the CPU.
-NewRecorder recorders_of(c10::Device device);
+MakeRecorder recorders_of(c10::Device device);
 
 }  // namespace bnlab

@@ -34,6 +34,11 @@ const ParameterGroup* group_of(const std::string& name, const std::vector<Parame
   return best;
 }
 
+// Scales the gradients by min(1, limit / (their norm + 1e-6)), as PyTorch's clip_grad_norm_ does.
+void clip_gradients(const Tensors& gradients, double limit) {
+  at::_foreach_mul_(gradients, (limit / (total_norm(gradients) + 1e-6)).clamp_max(1));
+}
+
 // Refuses a group that gets no parameter.
 void check_groups(const std::vector<ParameterGroup>& groups, const std::vector<std::string>& names) {
   std::set<const ParameterGroup*> used;
@@ -124,9 +129,9 @@ Tensors GroupedOptimizer::picked(const Tensors& all, const Share& share) {
   return mapped(share.places, [&](size_t place) { return all[place]; });
 }
 
-void clip_gradients(const Tensors& gradients, double limit) {
-  const at::Tensor norm = at::stack(at::_foreach_norm(gradients, 2)).norm();
-  at::_foreach_mul_(gradients, (limit / (norm + 1e-6)).clamp_max(1));
+at::Tensor total_norm(const Tensors& gradients) {
+  const at::NoGradGuard no_grad;
+  return at::stack(at::_foreach_norm(gradients, 2)).norm();
 }
 
 }  // namespace bnlab

@@ -77,8 +77,7 @@ class GroupedOptimizer : public Optimizer {
   std::vector<Slot> slots_;
 };
 
-// Scales the gradients by min(1, limit / (their norm + 1e-6)), the norm being that of all of them together, as
-// PyTorch's clip_grad_norm_ does. Nothing waits for the device.
-void clip_gradients(const Tensors& gradients, double limit);
+// The norm of all gradients together, []. Nothing waits for the device.
+at::Tensor total_norm(const Tensors& gradients);
 
 }  // namespace bnlab

@@ -1,11 +1,66 @@
 #include "harness/training/history.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
+#include <cstring>
 #include <numeric>
 #include <utility>
 
+#include "harness/error.hpp"
+
 namespace bnlab {
+namespace {
+
+Json number_or_null(const std::optional<double>& value) {
+  return value ? Json(*value) : Json();
+}
+
+}  // namespace
+
+RunLog::RunLog(const std::string& file, const std::string& run_id, bool goes_on)
+    : file_(file), out_(std::fopen(file.c_str(), goes_on ? "r+" : "w")) {
+  if (!out_) {
+    fail("open");
+  }
+  if (!goes_on) {
+    write({{"kind", "start"}, {"schema_version", 1}, {"run_id", run_id}});
+  }
+}
+
+void RunLog::write(Json line) {
+  if (out_) {
+    line["time_s"] = seconds();
+    const std::string text = line.dump() + "\n";
+    if (std::fwrite(text.data(), 1, text.size(), out_.get()) != text.size() || std::fflush(out_.get()) != 0) {
+      fail("write");
+    }
+  }
+}
+
+void RunLog::describe(State& state) {
+  if (out_ && !state.goes_on() && ::fsync(::fileno(out_.get())) != 0) {
+    fail("write");
+  }
+  int64_t bytes = out_ ? std::ftell(out_.get()) : 0;
+  double time_s = seconds();
+  state.value("metrics.bytes", bytes);
+  state.value("metrics.time_s", time_s);
+  if (!state.goes_on()) {
+    return;
+  }
+  begin_ = Clock::now() - std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(time_s));
+  if (out_ &&
+      (::ftruncate(::fileno(out_.get()), bytes) != 0 || std::fseek(out_.get(), bytes, SEEK_SET) != 0)) {
+    fail("cut");
+  }
+}
+
+void RunLog::fail(const std::string& what) const {
+  throw Error(Error::Kind::environment, "cannot " + what + " " + file_ + ": " + std::strerror(errno));
+}
 
 History::History(RunLog log, const Data& data, World& world, at::ScalarType loss_type)
     : log_(std::move(log)),
@@ -20,17 +75,18 @@ void History::add(const at::Tensor& loss) {
 void History::report(int64_t steps_done, double learning_rate, const at::Tensor& gradient_norm) {
   at::Tensor sum = loss_sum_.to(at::kDouble) / static_cast<double>(world_.size());
   world_.gradients().all_reduce(sum, Purpose::loss);
-  reported_loss_ = sum.item<double>() / static_cast<double>(steps_done - steps_reported_);
+  const double loss = sum.item<double>() / static_cast<double>(steps_done - steps_reported_);
+  reported_loss_ = loss;
   loss_sum_.zero_();
   steps_reported_ = steps_done;
   if (steps_done > data_.steps() - std::max<int64_t>(data_.steps() / 10, 1)) {
-    tail_losses_.push_back(reported_loss_);
+    tail_losses_.push_back(loss);
   }
-  diverged_ = !std::isfinite(reported_loss_);
+  diverged_ = !std::isfinite(loss);
   log_.write({{"kind", "train"},
               {"step", steps_done},
               {"epoch", data_.epochs(steps_done)},
-              {"loss", reported_loss_},
+              {"loss", loss},
               {"lr", learning_rate},
               {"gradient_norm", gradient_norm.item<double>()}});
 }
@@ -49,14 +105,16 @@ void History::add_evaluation(int64_t steps_done, const Json& metrics_of_populati
   }
   evaluations_.push_back({{"step", steps_done},
                           {"epoch", data_.epochs(steps_done)},
-                          {"train_loss", reported_loss_},
+                          {"train_loss", number_or_null(reported_loss_)},
                           {headline, headlines}});
 }
 
 void History::describe(State& state) {
   state.tensor("history.loss_sum", loss_sum_, Across::mean);
   state.value("history.steps_reported", steps_reported_);
-  state.value("history.reported_loss", reported_loss_);
+  Json loss = number_or_null(reported_loss_);
+  state.json("history.reported_loss", loss);
+  reported_loss_ = loss.is_number() ? std::optional(loss.get<double>()) : std::nullopt;
   state.value("history.tail_losses", tail_losses_);
   state.value("history.evaluations", evaluations_);
   state.value("history.final", final_);
@@ -64,12 +122,12 @@ void History::describe(State& state) {
 }
 
 Json History::summary() const {
+  const auto reports = static_cast<double>(tail_losses_.size());
   const double sum = std::accumulate(tail_losses_.begin(), tail_losses_.end(), 0.0);
-  return {
-      {"final", final_},
-      {"headline", data_.task().headline()},
-      {"train_loss", tail_losses_.empty() ? reported_loss_ : sum / static_cast<double>(tail_losses_.size())},
-      {"history", evaluations_}};
+  return {{"final", final_},
+          {"headline", data_.task().headline()},
+          {"train_loss", tail_losses_.empty() ? number_or_null(reported_loss_) : Json(sum / reports)},
+          {"history", evaluations_}};
 }
 
 }  // namespace bnlab

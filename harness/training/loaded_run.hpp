@@ -16,13 +16,13 @@ namespace bnlab {
 
 class LoadedRun {
  public:
-  // Called by every rank. Throws Error: data for a file that cannot be used or has no pair of a population that the job
-  // asks for, refused where weights and spec do not fit.
+  // Called by every rank. Throws Error: data for a file that cannot be used or has no pair of a population
+  // that the job asks for, refused where weights and spec do not fit.
   LoadedRun(const EvaluateJob& job, World& world);
   LoadedRun(const LoadedRun&) = delete;  // its parts refer to each other
 
-  // Puts the running statistics of one of the job's populations into the network's buffers and returns the mode in which
-  // to evaluate with them. Does nothing where the strategy has none.
+  // Puts the running statistics of one of the job's populations into the network's buffers and returns the
+  // mode in which to evaluate with them. Does nothing where the strategy has none.
   Mode show(const std::string& population);
 
   const RunSpec& spec() const { return spec_; }

@@ -53,9 +53,9 @@ struct CrossEntropyKind {
 // spec asks for once data-parallel training has averaged the gradients over the ranks:
 //   loss_mean batch: ranks / (valid labels of the global batch)
 //   loss_mean tower: ranks / (valid labels of the tower * towers that have any)
-// With class weights the labels' weights are summed in place of counting them, which makes the means weighted.
-// Where labels can be void or have weights the sums are exchanged; the exchange starts with the object and is
-// awaited in get(). Elsewhere the sizes say it all and there is none.
+// With class weights the labels' weights are summed in place of counting them, which makes the means
+// weighted. Where labels can be void or have weights the sums are exchanged; the exchange starts with the
+// object and is awaited in get(). Elsewhere the sizes say it all and there is none.
 class LossWeights {
  public:
   // `labels`: those of the batch, or what a loss has left of them. `class_weights` as in CrossEntropyKind.
@@ -72,9 +72,9 @@ class LossWeights {
   std::unique_ptr<Pending> pending_;  // the exchange of total_
 };
 
-// The cross-entropy of each label (by default the negative logarithm of the probability of its class), 0 where
-// the label is Task::kVoid; in float32, or float64 for float64 outputs. outputs: [n, classes, H, W], labels and
-// result: [n, H, W]; or [n, classes] and [n].
+// The cross-entropy of each label (by default the negative logarithm of the probability of its class), 0
+// where the label is Task::kVoid; in float32, or float64 for float64 outputs. outputs: [n, classes, H, W],
+// labels and result: [n, H, W]; or [n, classes] and [n].
 at::Tensor cross_entropy_of_labels(const at::Tensor& outputs, const at::Tensor& labels,
                                    const CrossEntropyKind& kind = {});
 

@@ -61,14 +61,14 @@ std::vector<Prediction> predict(const EvaluateJob& job, const std::vector<int64_
     for (const int64_t sample : samples) {
       const Batch batch = data.test(sample / data.towers().total_samples());
       const int64_t row = sample - data.first_test_sample(batch);
-      const at::Tensor logits = run.evaluator().answers(batch, data.steps(), mode)[row];
+      const at::Tensor logits = run.evaluator().predictions(batch, data.steps(), mode)[row];
       const at::Tensor labels = batch.labels[row];
       all.push_back({.sample = sample,
                      .height = labels.size(0),
                      .width = labels.size(1),
                      .image = bytes(visible(batch.images[row])),
                      .truth = bytes(labels.masked_fill(labels == Task::kVoid, kVoidId)),
-                     .answer = bytes(std::get<1>(logits.max(0)))});
+                     .predicted = bytes(std::get<1>(logits.max(0)))});
     }
   });
   return all;

@@ -2,13 +2,7 @@
 
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
-#include <ATen/Version.h>
 #include <torch/types.h>
-#include <torch/version.h>
-#ifdef USE_C10D_NCCL
-#include <c10/cuda/CUDAFunctions.h>
-#include <cuda_runtime_api.h>
-#endif
 
 #include <iostream>
 #include <new>
@@ -17,19 +11,15 @@
 #include "harness/communicator/world.hpp"
 #include "harness/error.hpp"
 #include "harness/store/run_folder.hpp"
-#include "harness/strategy.hpp"
 #include "harness/tf32.hpp"
 #include "harness/training/checkpoint.hpp"
-#include "harness/training/costs.hpp"
 #include "harness/training/history.hpp"
+#include "harness/training/libraries.hpp"
+#include "harness/training/peak_memory.hpp"
 #include "harness/training/trainer.hpp"
 
 namespace bnlab {
 namespace {
-
-// Whether cuDNN times its algorithms on the first batch of each shape and takes the fastest. Runs may then differ in
-// their rounding, which the record therefore says.
-constexpr bool kCudnnBenchmark = true;
 
 // What holds for the whole process, whatever runs it makes.
 void configure_process() {
@@ -41,7 +31,7 @@ void configure_process() {
   (void)configured;
 }
 
-// Whether a world that met by `a` is what `b` asks for.
+// Whether a world that was joined at `a` is what `b` asks for.
 bool differ_in_prefix_only(const Rendezvous& a, const Rendezvous& b) {
   return a.rank == b.rank && a.size == b.size && a.local_rank == b.local_rank && a.address == b.address &&
          a.port == b.port && a.exchange == b.exchange && a.timeout == b.timeout;
@@ -54,7 +44,7 @@ std::shared_ptr<World> world_for(const RankJob& job, KeptWorld* kept) {
       kept->world->ledger().clear();
       return std::exchange(kept->world, nullptr);
     }
-    leave(*kept);
+    shutdown(*kept);
   }
   return join_world(job.rendezvous, job.device == Device::cuda ? at::kCUDA : at::kCPU);
 }
@@ -92,10 +82,10 @@ RankReport train(const RankJob& job, bool& met, KeptWorld* kept) {
     report.message = "the training loss is not finite";
   }
   if (kept != nullptr) {
-    world->rest();
+    world->barrier();
     *kept = {world, job.rendezvous, job.device};
   } else {
-    world->leave();
+    world->shutdown();
   }
   return report;
 }
@@ -130,40 +120,10 @@ RankReport run_rank(const RankJob& job, KeptWorld* kept) {
   return report;
 }
 
-void leave(KeptWorld& kept) {
+void shutdown(KeptWorld& kept) {
   if (kept.world != nullptr) {
-    std::exchange(kept.world, nullptr)->leave();
+    std::exchange(kept.world, nullptr)->shutdown();
   }
-}
-
-int visible_gpus() {
-#ifdef USE_C10D_NCCL
-  return static_cast<int>(c10::cuda::device_count());
-#else
-  return 0;
-#endif
-}
-
-Json library_versions() {
-  Json versions = {{"libtorch", TORCH_VERSION},
-                   {"cuda", nullptr},
-                   {"nccl", nullptr},
-                   {"cudnn_benchmark", nullptr},
-                   {"gpus", Json::array()},
-                   {"cpu_capability", at::get_cpu_capability()},
-                   {"cpu_kernels", cpu_kernel_level()}};
-#ifdef USE_C10D_NCCL
-  versions["cuda"] = std::to_string(CUDART_VERSION / 1000) + "." + std::to_string(CUDART_VERSION % 1000 / 10);
-  versions["nccl"] = nccl_version();
-  versions["cudnn_benchmark"] = kCudnnBenchmark;
-  for (int i = 0; i < visible_gpus(); ++i) {
-    cudaDeviceProp properties{};
-    if (cudaGetDeviceProperties(&properties, i) == cudaSuccess) {
-      versions["gpus"].push_back(properties.name);
-    }
-  }
-#endif
-  return versions;
 }
 
 }  // namespace bnlab

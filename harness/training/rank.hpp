@@ -1,5 +1,5 @@
-// What one rank does in one run: joins the world, trains, evaluates, writes what came out. Needs no
-// LibTorch to include; the launcher calls it in a child process, or in this one under torchrun.
+// What one rank does in one run: it joins the world, trains, evaluates and writes what came out. Needs no
+// LibTorch to include. The launcher calls it in a child process, or in its own process under torchrun.
 #pragma once
 
 #include <memory>
@@ -35,25 +35,20 @@ struct RankReport {
   bool met = true;                 // false: the ranks never came together, so that nothing was tried
 };
 
-// The world of the last run, for the next one of the same ranks: to meet takes long where they are many. Kept only where
-// that run came to its end, which it does on all ranks or on none, so that all of them keep it or all meet anew.
+// The world of the last run, for the next run of the same ranks, because joining takes long where they are
+// many. It is kept only where that run came to its end. A run does so on all ranks or on none, so that all
+// ranks keep their world or all join anew.
 struct KeptWorld {
   std::shared_ptr<World> world;
-  Rendezvous rendezvous;  // where its ranks met
+  Rendezvous rendezvous;  // of its ranks
   Device device = Device::cpu;
 };
 
-// Never throws: whatever happens is in the report. With `kept` the ranks work in the world that it holds, where the job
-// asks for the same but for the prefix, and leave theirs there.
+// Never throws: whatever happens is in the report. With `kept` the ranks work in the world that it holds, if
+// the job asks for the same one but for the prefix, and their world is in `kept` afterwards.
 RankReport run_rank(const RankJob& job, KeptWorld* kept = nullptr);
 
 // After the last run with `kept`.
-void leave(KeptWorld& kept);
-
-// What the environment record says of the libraries: {"libtorch": "2.11.0", "cuda": ..., "nccl": ..., "cudnn_benchmark":
-// whether ranks let cuDNN choose its algorithms by timing, "gpus": [...], "cpu_capability": "AVX512" (LibTorch's),
-// "cpu_kernels": "avx512" (ours)}; null for what is absent.
-Json library_versions();
-int visible_gpus();
+void shutdown(KeptWorld& kept);
 
 }  // namespace bnlab

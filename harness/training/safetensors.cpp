@@ -1,23 +1,23 @@
 #include "harness/training/safetensors.hpp"
 
 #include <algorithm>
-#include <cstdint>
 #include <filesystem>
-#include <fstream>
-#include <map>
-#include <sstream>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "harness/components/parameters.hpp"
 #include "harness/error.hpp"
 #include "harness/store/run_folder.hpp"
-#include "harness/training/bounded_json.hpp"
 
 namespace bnlab {
 namespace {
 
 constexpr const char* kMetadata = "__metadata__";
 constexpr uint64_t kLongestHeader = 100'000'000;  // bytes, as other readers of the format have it
+constexpr uint64_t kLongestExtent = uint64_t{1} << 40;
+// An object of objects of lists, or of texts (the metadata): nothing is nested deeper than that.
+constexpr size_t kDeepestHeader = 3;
+constexpr size_t kMostDimensions = 32;
 
 const std::map<std::string, at::ScalarType>& dtypes() {
   static const std::map<std::string, at::ScalarType> all{{"F64", at::kDouble},
@@ -37,75 +37,110 @@ std::string dtype_name(at::ScalarType type) {
   throw Error(Error::Kind::refused, std::string("safetensors: no name for dtype ") + c10::toString(type));
 }
 
-constexpr uint64_t kLongestExtent = uint64_t{1} << 40;
+[[noreturn]] void unusable(const std::string& file, const std::string& what) {
+  throw Error(Error::Kind::data, file + ": not a safetensors file that can be used: " + what);
+}
 
-// Where a tensor lies behind the header.
-struct Entry {
-  std::string name;
-  at::ScalarType dtype;
-  std::vector<int64_t> shape;
-  uint64_t begin, end;
-};
-
-// An object of objects of lists, or of texts (the metadata): nothing is nested deeper than that.
-constexpr size_t kDeepestHeader = 3;
-constexpr size_t kMostDimensions = 32;
-
-class Reader {
+// Builds the JSON of a header, which anybody may have made: no deeper than kDeepestHeader, no key twice in an
+// object. Keys are sorted and found by halving, so that a hundred thousand of them are read in no time.
+// Throws Error (data): what is wrong with the text, without its name.
+class HeaderBuilder : public nlohmann::json_sax<nlohmann::json> {
  public:
-  Reader(const std::string& file, std::istream& in, uint64_t size) : file_(file), in_(in), size_(size) {}
+  nlohmann::json take() { return std::move(root_); }
 
-  SafeTensors read() {
-    SafeTensors all;
-    std::vector<Entry> entries;
-    const nlohmann::json header = read_header();
-    for (const auto& [name, value] : header.items()) {
-      if (name != kMetadata) {
-        entries.push_back(entry(name, value));
-      } else if (value.is_object()) {
-        for (const auto& [key, text] : value.items()) {
-          all.metadata[key] = text.is_string() ? text.get<std::string>() : text.dump();
-        }
-      }
+  bool null() override { return put(nullptr); }
+  bool boolean(bool value) override { return put(value); }
+  bool number_integer(number_integer_t value) override { return put(value); }
+  bool number_unsigned(number_unsigned_t value) override { return put(value); }
+  bool number_float(number_float_t value, const string_t&) override { return put(value); }
+  bool string(string_t& value) override { return put(std::move(value)); }
+  bool binary(binary_t& value) override { return put(value); }
+  bool start_object(size_t) override { return open(nlohmann::json::object()); }
+  bool start_array(size_t) override { return open(nlohmann::json::array()); }
+  bool end_object() override { return close(); }
+  bool end_array() override { return close(); }
+  bool key(string_t& name) override {
+    if (open_.back()->contains(name)) {
+      throw Error(Error::Kind::data, "it has the key " + nlohmann::json(name).dump() + " twice");
     }
-    check_tiling(entries);
-    for (const Entry& e : entries) {
-      at::Tensor tensor = at::empty(e.shape, e.dtype);
-      in_.seekg(static_cast<std::streamoff>(data_begin_ + e.begin));
-      in_.read(static_cast<char*>(tensor.mutable_data_ptr()), static_cast<std::streamsize>(e.end - e.begin));
-      if (!in_) {
-        fail(e.name + ": cannot be read");
-      }
-      all.tensors.push_back({e.name, tensor});
-    }
-    return all;
+    key_ = name;
+    return true;
+  }
+  bool parse_error(size_t position, const std::string&, const nlohmann::json::exception&) override {
+    throw Error(Error::Kind::data, "it is no JSON at byte " + std::to_string(position));
   }
 
  private:
-  [[noreturn]] void fail(const std::string& what) const {
-    throw Error(Error::Kind::data, file_ + ": not a safetensors file that can be used: " + what);
+  nlohmann::json& placed(nlohmann::json value) {
+    if (open_.empty()) {
+      return root_ = std::move(value);
+    }
+    nlohmann::json& around = *open_.back();
+    if (around.is_array()) {
+      around.push_back(std::move(value));
+      return around.back();
+    }
+    return around[key_] = std::move(value);
+  }
+  bool put(nlohmann::json value) {
+    placed(std::move(value));
+    return true;
+  }
+  // What is around an open value does not grow before it is closed, so that the pointers hold.
+  bool open(nlohmann::json empty) {
+    if (open_.size() == kDeepestHeader) {
+      throw Error(Error::Kind::data,
+                  "it is nested deeper than " + std::to_string(kDeepestHeader) + " levels");
+    }
+    open_.push_back(&placed(std::move(empty)));
+    return true;
+  }
+  bool close() {
+    open_.pop_back();
+    return true;
   }
 
-  nlohmann::json read_header() {
-    uint64_t length = 0;
-    for (int i = 0; i < 8; ++i) {
-      length |= static_cast<uint64_t>(static_cast<unsigned char>(in_.get())) << (8 * i);
+  nlohmann::json root_;
+  std::vector<nlohmann::json*> open_;  // from the outermost to the one that is being read
+  std::string key_;                    // of the next value of an object
+};
+
+class HeaderReader {
+ public:
+  using Entry = SafeTensorsHeader::Entry;
+
+  HeaderReader(const std::string& file, uint64_t data_bytes) : file_(file), data_bytes_(data_bytes) {}
+
+  SafeTensorsHeader read(const std::string& text) const {
+    SafeTensorsHeader header;
+    const nlohmann::json all = parsed(text);
+    for (const auto& [name, value] : all.items()) {
+      if (name != kMetadata) {
+        header.tensors.push_back(entry(name, value));
+      } else if (value.is_object()) {
+        for (const auto& [key, held] : value.items()) {
+          header.metadata[key] = held.is_string() ? held.get<std::string>() : held.dump();
+        }
+      }
     }
-    if (!in_ || length > kLongestHeader || length > size_ - 8) {
-      fail("the header's length does not fit the file's " + std::to_string(size_) + " bytes");
-    }
-    std::string text(length, ' ');
-    in_.read(text.data(), static_cast<std::streamsize>(length));
-    nlohmann::json header;
+    check_tiling(header.tensors);
+    return header;
+  }
+
+ private:
+  [[noreturn]] void fail(const std::string& what) const { unusable(file_, what); }
+
+  nlohmann::json parsed(const std::string& text) const {
+    HeaderBuilder builder;
     try {
-      header = parse_bounded_json(text, kDeepestHeader);
+      nlohmann::json::sax_parse(text, &builder);
     } catch (const Error& error) {
       fail(std::string("of the header: ") + error.what());
     }
+    nlohmann::json header = builder.take();
     if (!header.is_object()) {
       fail("the header is no JSON object");
     }
-    data_begin_ = 8 + length;
     return header;
   }
 
@@ -126,7 +161,6 @@ class Reader {
       fail(name + ": expected dtype F64, F32, BF16, F16 or I64, got " + shown(value["dtype"]));
     }
     const uint64_t begin = value["data_offsets"][0], end = value["data_offsets"][1];
-    const uint64_t most = size_ - data_begin_;
     uint64_t bytes = c10::elementSize(dtype->second);
     std::vector<int64_t> shape;
     if (value["shape"].size() > kMostDimensions) {
@@ -140,13 +174,13 @@ class Reader {
         fail(name + ": shape " + shown(value["shape"]) + " is too large");
       }
       elements *= std::max<uint64_t>(extent, 1);
-      // Any number above `most` will do where the product is larger, or overflows.
-      bytes = extent != 0 && bytes > most / extent ? most + 1 : bytes * extent;
+      // Any number above data_bytes_ will do where the product is larger, or overflows.
+      bytes = extent != 0 && bytes > data_bytes_ / extent ? data_bytes_ + 1 : bytes * extent;
       shape.push_back(static_cast<int64_t>(extent));
     }
-    if (begin > end || end > most || end - begin != bytes) {
+    if (begin > end || end > data_bytes_ || end - begin != bytes) {
       fail(name + ": data_offsets " + shown(value["data_offsets"]) + " do not hold shape " +
-           shown(value["shape"]) + " of " + dtype->first + " in the file's " + std::to_string(most) +
+           shown(value["shape"]) + " of " + dtype->first + " in the file's " + std::to_string(data_bytes_) +
            " bytes of data");
     }
     return {name, dtype->second, shape, begin, end};
@@ -164,37 +198,65 @@ class Reader {
       }
       end = e.end;
     }
-    if (data_begin_ + end != size_) {
-      fail("its tensors end at byte " + std::to_string(data_begin_ + end) + " of " + std::to_string(size_));
+    if (end != data_bytes_) {
+      fail("its tensors end at byte " + std::to_string(end) + " of " + std::to_string(data_bytes_) +
+           " behind the header");
     }
   }
 
   const std::string& file_;
-  std::istream& in_;
-  uint64_t size_;
-  uint64_t data_begin_ = 0;
+  uint64_t data_bytes_;
 };
 
 }  // namespace
 
-std::vector<NamedTensor> read_safetensors(const std::string& file) {
-  std::error_code none;
-  const uint64_t size =
-      std::filesystem::file_size(file, none);  // fails for a pipe, whose opening would wait for a writer
-  std::ifstream in;
-  if (!none) {
-    in.open(file, std::ios::binary);
-  }
-  if (!in || none) {
-    throw Error(Error::Kind::data, file + ": cannot be read; is it there, and a file?");
-  }
-  return Reader(file, in, size).read().tensors;
+SafeTensorsHeader parse_safetensors_header(const std::string& text, uint64_t data_bytes,
+                                           const std::string& file) {
+  return HeaderReader(file, data_bytes).read(text);
 }
 
-SafeTensors parse_safetensors(std::string bytes, const std::string& file) {
-  const uint64_t size = bytes.size();
-  std::istringstream in(std::move(bytes));
-  return Reader(file, in, size).read();
+SafeTensorsFile::SafeTensorsFile(const std::string& file) : file_(file) {
+  std::error_code none;
+  // Fails for a pipe, whose opening would wait for a writer.
+  const uint64_t size = std::filesystem::file_size(file, none);
+  if (!none) {
+    in_.open(file, std::ios::binary);
+  }
+  if (!in_ || none) {
+    throw Error(Error::Kind::data, file + ": cannot be read; is it there, and a file?");
+  }
+  uint64_t length = 0;
+  for (int i = 0; i < 8; ++i) {
+    length |= static_cast<uint64_t>(static_cast<unsigned char>(in_.get())) << (8 * i);
+  }
+  if (!in_ || length > kLongestHeader || length > size - 8) {
+    unusable(file, "the header's length does not fit the file's " + std::to_string(size) + " bytes");
+  }
+  header_text_.resize(length);
+  in_.read(header_text_.data(), static_cast<std::streamsize>(length));
+  data_begin_ = 8 + length;
+  data_bytes_ = size - data_begin_;
+  header_ = parse_safetensors_header(header_text_, data_bytes_, file);
+}
+
+at::Tensor SafeTensorsFile::read(const SafeTensorsHeader::Entry& entry) {
+  at::Tensor tensor = at::empty(entry.shape, entry.dtype);
+  in_.seekg(static_cast<std::streamoff>(data_begin_ + entry.begin));
+  in_.read(static_cast<char*>(tensor.mutable_data_ptr()),
+           static_cast<std::streamsize>(entry.end - entry.begin));
+  if (!in_) {
+    unusable(file_, entry.name + ": cannot be read");
+  }
+  return tensor;
+}
+
+std::vector<NamedTensor> read_safetensors(const std::string& file) {
+  SafeTensorsFile open(file);
+  std::vector<NamedTensor> tensors;
+  for (const SafeTensorsHeader::Entry& entry : open.header().tensors) {
+    tensors.push_back({entry.name, open.read(entry)});
+  }
+  return tensors;
 }
 
 std::string safetensors_bytes(const std::vector<NamedTensor>& tensors,

@@ -1,5 +1,5 @@
-// What a run tells of each norm site, for the record: how far its running statistics lie from recomputed ones, and how much
-// of its input's variance lies between the towers.
+// What the record tells of each norm site: how far its running statistics lie from recomputed ones, and how
+// much of its input's variance lies between the towers.
 #pragma once
 
 #include <torch/types.h>
@@ -20,8 +20,8 @@ class SiteReport {
   // Keeps the running statistics that the network's buffers hold, under the population's name.
   void keep(const std::string& population);
 
-  // One object per site: {"name", "channels"}, and after an evaluation under `saved` and `precise`, where the site has
-  // running statistics:
+  // One object per site: {"name", "channels"}, and after an evaluation under `saved` and `precise`, where the
+  // site has running statistics:
   // - "saved_mean_error": |mean_saved - mean_precise| / sqrt(var_precise), the mean over the channels
   // - "saved_variance_error": |ln(var_saved / var_precise)|, likewise
   // - "between_sets": RunningStatistics::between_sets

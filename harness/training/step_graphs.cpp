@@ -9,7 +9,7 @@
 #include <thread>
 #include <utility>
 
-#include "harness/communicator/flat_gradients.hpp"
+#include "harness/communicator/gradient_sync.hpp"
 #include "harness/communicator/reason.hpp"
 #include "harness/error.hpp"
 #include "harness/upload.hpp"
@@ -19,7 +19,7 @@ namespace {
 
 using std::chrono::steady_clock;
 
-constexpr std::chrono::microseconds kBetweenLooks{20};  // at an event
+constexpr std::chrono::microseconds kPollInterval{20};  // of an event
 constexpr size_t kLongestReason = 256;
 constexpr const char* kTakesNumbers = "each step takes other numbers from the host";
 
@@ -40,71 +40,71 @@ std::string failure_of(const std::function<void()>& work) {
 
 }  // namespace
 
-void Ends::add() {
+void Events::record() {
   if (!device_.is_cpu()) {
-    ends_.emplace_back(device_.type()).record(c10::impl::VirtualGuardImpl(device_.type()).getStream(device_));
+    pending_.emplace_back(device_.type())
+        .record(c10::impl::VirtualGuardImpl(device_.type()).getStream(device_));
   }
 }
 
-bool Ends::wait(size_t left) {
+bool Events::wait(size_t left) {
   const auto deadline = steady_clock::now() + timeout_;
-  while (ends_.size() > left) {
-    if (ends_.front().query()) {
-      ends_.pop_front();
+  while (pending_.size() > left) {
+    if (pending_.front().query()) {
+      pending_.pop_front();
     } else if (steady_clock::now() > deadline) {
       return false;
     } else {
-      std::this_thread::sleep_for(kBetweenLooks);
+      std::this_thread::sleep_for(kPollInterval);
     }
   }
   return true;
 }
 
 StepGraphs::StepGraphs(const RunSpec& spec, std::vector<at::Tensor> parameters, World& world,
-                       NewRecorder recorders)
+                       MakeRecorder make_recorder)
     : world_(world),
       parameters_(std::move(parameters)),
       timeout_s_(spec.collective_timeout_s),
-      recorders_(spec.cuda_graph ? std::move(recorders) : nullptr),
+      make_recorder_(spec.cuda_graph ? std::move(make_recorder) : nullptr),
       asked_for_(possible()),
       ends_(world.device(), std::chrono::duration<double>(timeout_s_)) {
   if (possible() && spec.gradient_route == GradientRoute::host) {
-    no_more("gradients meet in host memory");  // the host would wait for a replay, without a limit
+    give_up("gradients meet in host memory");  // the host would wait for a replay, without a limit
   }
 }
 
 Batch StepGraphs::begin(const Batch& batch, bool repeats) {
-  way_ = Way::by_itself;
-  if (!recorders_) {
+  mode_ = StepMode::eager;
+  if (!possible()) {
     return batch;
   }
   if (!repeats) {
-    forget();
+    invalidate();
     return batch;
   }
   if (recorder_) {
     TORCH_INTERNAL_ASSERT(same_form(batch.images, batch_.images) && same_form(batch.labels, batch_.labels));
-    way_ = Way::replayed;
+    mode_ = StepMode::replayed;
     wait_for_steps(kAhead - 1);
     batch_.images.copy_(batch.images, /*non_blocking=*/true);
     batch_.labels.copy_(batch.labels, /*non_blocking=*/true);
     return batch_;
   }
-  if (alike_ == kStepsBefore) {
+  if (alike_ == wanted_) {
     const std::string why = first_reason(uploads != uploads_ ? kTakesNumbers : failure_of([&] {
-      recorder_ = recorders_();
+      recorder_ = make_recorder_();
       batch_ = batch;
       batch_.images = batch.images.clone();
       batch_.labels = batch.labels.clone();
     }));
-    if (!why.empty()) {
-      no_more(why);
-      return batch;
+    if (why.empty()) {
+      mode_ = StepMode::recorded;
+      return batch_;
     }
-    way_ = Way::recorded;
-    return batch_;
+    give_up(why);
   }
-  if (alike_ == 0) {
+  if (alike_ <= 1) {  // what the first of them uploads may be for all that follow
     uploads_ = uploads;
   }
   ++alike_;
@@ -112,10 +112,10 @@ Batch StepGraphs::begin(const Batch& batch, bool repeats) {
 }
 
 at::Tensor StepGraphs::forward(const std::function<at::Tensor()>& work) {
-  if (way_ == Way::recorded && !recorded(work)) {
-    way_ = Way::by_itself;
+  if (mode_ == StepMode::recorded && !record(work)) {
+    mode_ = StepMode::eager;
   }
-  if (way_ == Way::by_itself) {
+  if (mode_ == StepMode::eager) {
     loss_ = work();
   } else {
     recorder_->replay(Half::forward);
@@ -123,7 +123,7 @@ at::Tensor StepGraphs::forward(const std::function<at::Tensor()>& work) {
   return loss_;
 }
 
-bool StepGraphs::recorded(const std::function<at::Tensor()>& work) {
+bool StepGraphs::record(const std::function<at::Tensor()>& work) {
   const Ledger before = world_.ledger();
   std::string why = failure_of([&] {
     recorder_->record(Half::forward, [this, work] { loss_ = work(); });
@@ -137,43 +137,44 @@ bool StepGraphs::recorded(const std::function<at::Tensor()>& work) {
   if (!why.empty()) {
     world_.ledger() = before;
     drop_gradients(parameters_);
-    no_more(why);
+    give_up(why);
     return false;
   }
+  wanted_ = kStepsBefore;
   loss_ = loss_.detach();
   for (const at::Tensor& parameter : parameters_) {
     gradients_.push_back(parameter.grad());
   }
-  for (size_t p = 0; p < booked_.size(); ++p) {
+  for (size_t p = 0; p < traffic_.size(); ++p) {
     const Traffic was = before.of(static_cast<Purpose>(p)), is = after.of(static_cast<Purpose>(p));
-    booked_[p] = {is.collectives - was.collectives, is.bytes - was.bytes};
+    traffic_[p] = {is.collectives - was.collectives, is.bytes - was.bytes};
   }
   return true;
 }
 
 void StepGraphs::backward() {
-  if (way_ == Way::by_itself) {
+  if (mode_ == StepMode::eager) {
     std::exchange(loss_, at::Tensor()).backward();  // nothing of a pass outlives its step
     return;
   }
   recorder_->replay(Half::backward);
-  if (way_ == Way::replayed) {
+  if (mode_ == StepMode::replayed) {
     for (size_t i = 0; i < parameters_.size(); ++i) {
       if (!parameters_[i].grad().defined()) {
         parameters_[i].mutable_grad() = gradients_[i];
       }
     }
-    for (size_t p = 0; p < booked_.size(); ++p) {
+    for (size_t p = 0; p < traffic_.size(); ++p) {
       const Traffic now = world_.ledger().of(static_cast<Purpose>(p));
       world_.ledger().set(static_cast<Purpose>(p),
-                          {now.collectives + booked_[p].collectives, now.bytes + booked_[p].bytes});
+                          {now.collectives + traffic_[p].collectives, now.bytes + traffic_[p].bytes});
     }
   }
   ++replayed_;
-  ends_.add();
+  ends_.record();
 }
 
-void StepGraphs::forget() {
+void StepGraphs::invalidate() {
   wait_for_steps(0);
   drop_recording();
 }
@@ -186,10 +187,14 @@ void StepGraphs::drop_recording() {
   alike_ = 0;
 }
 
-void StepGraphs::no_more(const std::string& why) {
+void StepGraphs::give_up(const std::string& why) {
   drop_recording();
-  recorders_ = nullptr;
   why_not_ = why;
+  if (why == kTakesNumbers) {
+    wanted_ *= 2;  // so that a run whose every step does so rarely pays for trying
+  } else {
+    make_recorder_ = nullptr;
+  }
 }
 
 std::string StepGraphs::first_reason(const std::string& here) {

@@ -4,6 +4,7 @@
 
 #include "harness/components/registry.hpp"
 #include "harness/training/gradient_routes.hpp"
+#include "harness/training/grouped_optimizer.hpp"
 #include "harness/training/precision.hpp"
 #include "harness/training/weights.hpp"
 
@@ -32,16 +33,14 @@ std::unique_ptr<WeightEma> make_ema(const RunSpec& spec, const Subject& subject)
                          : nullptr;
 }
 
-// Of all gradients together, [].
-at::Tensor norm_of_gradients(const std::vector<at::Tensor>& parameters) {
-  const at::NoGradGuard no_grad;
+std::vector<at::Tensor> gradients_of(const std::vector<at::Tensor>& parameters) {
   std::vector<at::Tensor> gradients;
   for (const at::Tensor& parameter : parameters) {
     if (parameter.grad().defined()) {
       gradients.push_back(parameter.grad());
     }
   }
-  return at::stack(at::_foreach_norm(gradients, 2)).norm();
+  return gradients;
 }
 
 }  // namespace
@@ -78,33 +77,36 @@ Trainer::Trainer(const RunSpec& spec, const std::string& data_dir, World& world,
 void Trainer::run() {
   while (steps_done_ < data_.steps() && !diverged()) {
     if (steps_done_ == spec_.warmup_steps) {
-      graphs_.forget();  // the memory that replays work in was taken before
-      costs_.begin(steps_done_);
+      between_steps([this] { costs_.begin(steps_done_); });
     }
     train_step(steps_done_);
     ++steps_done_;
-    const bool last = steps_done_ == data_.steps();
     if (reports(steps_done_)) {
       history_.report(steps_done_, optimizer_->learning_rate(steps_done_ - 1), gradient_norm_);
     }
-    if (!diverged() && (last || (spec_.eval_every > 0 && steps_done_ % spec_.eval_every == 0))) {
-      costs_.pause();
-      graphs_.forget();
-      history_.add_evaluation(steps_done_, evaluator_.evaluate(steps_done_));
-      costs_.resume();
+    if (!diverged() && evaluates(steps_done_)) {
+      between_steps([this] { history_.add_evaluation(steps_done_, evaluator_.evaluate(steps_done_)); });
     }
-    if (!diverged() && !last && checkpoints_.due(steps_done_)) {
-      costs_.pause();
-      graphs_.forget();
-      checkpoints_.save(steps_done_, [this](State& state) { describe(state); });
-      costs_.resume();
+    if (!diverged() && steps_done_ < data_.steps() && checkpoints_.due(steps_done_)) {
+      between_steps([this] { checkpoints_.save(steps_done_, [this](State& state) { describe(state); }); });
     }
   }
-  graphs_.forget();  // NCCL does not shut down before the graphs that its exchanges stand in
+  graphs_.invalidate();  // NCCL does not shut down before the graphs that its exchanges stand in
+}
+
+void Trainer::between_steps(const std::function<void()>& work) {
+  costs_.pause();
+  graphs_.invalidate();
+  work();
+  costs_.resume();
 }
 
 bool Trainer::reports(int64_t steps_done) const {
   return steps_done == data_.steps() || steps_done % spec_.log_every == 0;
+}
+
+bool Trainer::evaluates(int64_t steps_done) const {
+  return steps_done == data_.steps() || (spec_.eval_every > 0 && steps_done % spec_.eval_every == 0);
 }
 
 void Trainer::describe(State& state) {
@@ -138,7 +140,7 @@ void Trainer::train_step(int64_t step) {
   timer_.end(StepTimer::backward);
 
   if (reports(step + 1)) {
-    gradient_norm_ = norm_of_gradients(subject_.network().parameters());
+    gradient_norm_ = total_norm(gradients_of(subject_.network().parameters()));
   }
   optimizer_->step(step, [&](const std::string& name) { return subject_.trainable(name, step); });
   gradient_sync_->after_step(step + 1);

@@ -2,6 +2,7 @@
 // `train_step` the step; everything else is an object with a file of its own.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -19,6 +20,7 @@
 #include "harness/training/loss.hpp"
 #include "harness/training/optimizer.hpp"
 #include "harness/training/step_graphs.hpp"
+#include "harness/training/step_timer.hpp"
 #include "harness/training/subject.hpp"
 #include "harness/training/weight_ema.hpp"
 
@@ -26,13 +28,13 @@ namespace bnlab {
 
 class Trainer {
  public:
-  // Builds everything, and loads the weights that the spec starts from; called by every rank. Throws Error
-  // where task, model, strategy or placement refuse.
-  // Goes on from the checkpoint that `checkpoints` have found, if any, and keeps others there.
+  // Builds everything, and loads the weights that the spec starts from. Goes on from the checkpoint that
+  // `checkpoints` have found, if any, and keeps others there. Called by every rank. Throws Error where task,
+  // model, strategy or placement refuse.
   Trainer(const RunSpec& spec, const std::string& data_dir, World& world, Checkpoints& checkpoints,
           RunLog log);
 
-  // Trains to the last step (or until the loss is not finite), evaluating on the way.
+  // Trains to the last step, or until the loss is not finite, and evaluates on the way.
   void run();
 
   bool diverged() const { return history_.diverged(); }
@@ -43,7 +45,11 @@ class Trainer {
 
  private:
   void train_step(int64_t step);
-  bool reports(int64_t steps_done) const;  // after so many steps
+  // Does what is not a training step: its costs are not those of training, and it may move the tensors that
+  // recorded steps work on.
+  void between_steps(const std::function<void()>& work);
+  bool reports(int64_t steps_done) const;  // whether the loss is reported after so many steps
+  bool evaluates(int64_t steps_done) const;
   void describe(State& state);
 
   const RunSpec& spec_;
@@ -62,8 +68,7 @@ class Trainer {
   StepTimer timer_;
   Checkpoints& checkpoints_;
   int64_t steps_done_ = 0;
-  std::vector<int64_t>
-      resumed_at_steps_;  // the steps that were done whenever the run went on from a checkpoint
+  std::vector<int64_t> resumed_at_steps_;  // steps done, whenever the run went on from a checkpoint
 };
 
 }  // namespace bnlab

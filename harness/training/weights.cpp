@@ -58,13 +58,15 @@ class Names {
     }
   }
 
-  // The network's name for a tensor of the file, which the network need not have; nothing for one that is left.
+  // The network's name for a tensor of the file, which the network need not have; nothing for one that is
+  // left.
   std::optional<std::string> own(const std::string& name) const {
     if (name.ends_with(kCounter) || !name.starts_with(file_prefix_)) {
       return {};
     }
     const std::string bare = name.substr(file_prefix_.size());
-    // Where the names of a file have no prefix, those of other parts than the backbone show by their beginning alone.
+    // Where the names of a file have no prefix, those of other parts than the backbone show by their
+    // beginning alone.
     if (asked_ == LoadedPart::backbone && file_prefix_.empty() && !members_.contains(beginning(bare))) {
       return {};
     }
@@ -95,8 +97,8 @@ std::string listed(const char* title, const std::vector<std::string>& names) {
   return names.empty() ? "" : title + some(names);
 }
 
-// "init_from: 100 tensors of the backbone used (backbone.* is * in the file), 22 left (20 num_batches_tracked,
-// fc.weight, fc.bias)"
+// "init_from: 100 tensors of the backbone used (backbone.* is * in the file), 22 left (20
+// num_batches_tracked, fc.weight, fc.bias)"
 std::string account(LoadedPart part, const std::string& remark, size_t used, std::vector<std::string> left) {
   const size_t all_left = left.size();
   std::erase_if(left, [](const std::string& name) { return name.ends_with(kCounter); });

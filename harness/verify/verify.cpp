@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "harness/communicator/shared_gpus.hpp"
+#include "harness/communicator/host/shared_gpus.hpp"
 #include "harness/communicator/thread_ranks.hpp"
 #include "harness/error.hpp"
 #include "harness/verify/verdict.hpp"

@@ -17,8 +17,8 @@
 #include <thread>
 #include <vector>
 
-#include "harness/communicator/loopback_socket.hpp"
-#include "harness/communicator/network_address.hpp"
+#include "harness/communicator/host/loopback_socket.hpp"
+#include "harness/communicator/host/network_address.hpp"
 #include "harness/error.hpp"
 
 namespace bnlab {
@@ -148,10 +148,10 @@ std::string as_in_proc(const std::string& address) {
 
 TEST(World, OnALoopbackAddressTheStoreListensOnLoopbackOnly) {
   const int port = free_port();
-  auto other = std::async(std::launch::async, [&] { join_world(place(1, port), at::kCPU)->leave(); });
+  auto other = std::async(std::launch::async, [&] { join_world(place(1, port), at::kCPU)->shutdown(); });
   const auto world = join_world(place(0, port), at::kCPU);
   EXPECT_EQ(listening_addresses(port), std::set<std::string>{"0100007F"});
-  world->leave();
+  world->shutdown();
   other.get();
 }
 
@@ -167,10 +167,10 @@ TEST(World, SocketsListenWhereOtherMachinesReachThem) {
     there.exchange = Exchange::sockets;
     return there;
   };
-  auto other = std::async(std::launch::async, [&] { join_world(at(1), at::kCPU)->leave(); });
+  auto other = std::async(std::launch::async, [&] { join_world(at(1), at::kCPU)->shutdown(); });
   const auto world = join_world(at(0), at::kCPU);
   EXPECT_TRUE(listening_addresses().contains(as_in_proc(address)));
-  world->leave();
+  world->shutdown();
   other.get();
 }
 
@@ -216,11 +216,11 @@ TEST(World, AFasterRankMayMeetForTheNextWorldWhileRankZeroLeavesTheLast) {
   const int port = free_port();
   auto fast = std::async(std::launch::async, [&] {
     share_text(place(1, port), "");
-    join_world(place(1, port), at::kCPU)->leave();
+    join_world(place(1, port), at::kCPU)->shutdown();
   });
   share_text(place(0, port), "plan");
   std::this_thread::sleep_for(milliseconds(300));
-  join_world(place(0, port), at::kCPU)->leave();
+  join_world(place(0, port), at::kCPU)->shutdown();
   EXPECT_NO_THROW(fast.get());
 }
 

@@ -23,6 +23,7 @@
 #include "harness/tasks/images/write_png.hpp"
 #include "harness/training/evaluate.hpp"
 #include "harness/training/forward.hpp"
+#include "harness/training/libraries.hpp"
 #include "harness/training/predict.hpp"
 #include "harness/training/rank.hpp"
 #include "harness/verify/verify.hpp"
@@ -184,7 +185,7 @@ void misbehave(const std::string& behaviour) {
 
 }  // namespace
 
-void leave(KeptWorld& kept) {
+void shutdown(KeptWorld& kept) {
   kept.rendezvous.prefix.clear();
 }
 

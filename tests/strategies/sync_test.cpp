@@ -10,7 +10,7 @@
 #include <string>
 #include <thread>
 
-#include "harness/communicator/loopback_socket.hpp"
+#include "harness/communicator/host/loopback_socket.hpp"
 #include "harness/error.hpp"
 #include "harness/layer/layer_rank.hpp"
 #include "harness/verify/cases.hpp"

@@ -4,9 +4,13 @@
 
 #include <fstream>
 
+#include "harness/communicator/thread_ranks.hpp"
 #include "harness/communicator/world.hpp"
 #include "harness/components/registry.hpp"
+#include "harness/error.hpp"
 #include "harness/store/run_folder.hpp"
+#include "harness/training/costs.hpp"
+#include "harness/training/peak_memory.hpp"
 #include "tests/training/training_runs.hpp"
 
 namespace bnlab {
@@ -168,6 +172,118 @@ TEST_F(CheckpointOfOptions, TheThroughputIsThatOfTheStepsSinceThen) {
   const RunSpec spec = with_checkpoints(keys(Json::object()));
   const TrainedRun resumed = runs_.run_in(cut_short(runs_.run(spec, 1), 0), spec, 1);
   EXPECT_EQ(resumed.result.at("throughput").at("steps_measured"), 2);  // of steps 3 to 5 one warms up
+}
+
+// What a run remembers: tensors that all ranks have alike, and some of each rank's own.
+struct Remembered {
+  std::vector<at::Tensor> same, own;
+
+  Remembered(int tensors, int64_t size, double value) {
+    for (int i = 0; i < tensors; ++i) {
+      same.push_back(at::full({size}, value, at::kDouble));
+      own.push_back(at::full({2}, value, at::kDouble));
+    }
+  }
+  void describe(State& state) {
+    int64_t log_bytes = 0;
+    state.value("metrics.bytes", log_bytes);
+    for (size_t i = 0; i < same.size(); ++i) {
+      state.tensor("same" + std::to_string(i), same[i]);
+      state.tensor("own" + std::to_string(i), own[i], Across::own);
+    }
+  }
+};
+
+class CheckpointOfTensors : public Checkpoint {
+ protected:
+  CheckpointOfTensors()
+      : spec_(with_checkpoints(keys(Json::object()))), folder_(runs_.new_folder().string()) {
+    std::ofstream(folder_ + "/" + kMetricsFile) << "{}\n";
+  }
+
+  void save(World& world, Remembered& remembered) {
+    Checkpoints checkpoints(spec_, nullptr, folder_, world);
+    EXPECT_FALSE(checkpoints.found());
+    checkpoints.save(2, [&](State& state) { remembered.describe(state); });
+    world.barrier();
+  }
+  void restore(World& world, Remembered& remembered) {
+    Checkpoints checkpoints(spec_, nullptr, folder_, world);
+    ASSERT_TRUE(checkpoints.found());
+    checkpoints.restore([&](State& state) { remembered.describe(state); });
+  }
+
+  RunSpec spec_;
+  std::string folder_;
+};
+
+TEST_F(CheckpointOfTensors, ARankHoldsOneTensorAtATimeWhileItRestores) {
+  account_cpu_memory();
+  constexpr int kTensors = 24;
+  constexpr int64_t kBytes = 1 << 20;  // of each
+  on_thread_ranks(2, at::kCPU, [&](World& world) {
+    {
+      Remembered left(kTensors, kBytes / 8, world.rank() + 1);
+      save(world, left);
+    }
+    Remembered here(kTensors, kBytes / 8, 0);
+    Costs costs(world);
+    world.barrier();
+    costs.begin(0);
+    const int64_t before = costs.memory().at("peak_memory_bytes")[0];
+    restore(world, here);
+    EXPECT_LT(costs.memory().at("peak_memory_bytes")[0].get<int64_t>(), before + 6 * kBytes);
+    EXPECT_EQ(here.same.back()[0].item<double>(), 1);  // rank 0's
+    EXPECT_EQ(here.own.back()[1].item<double>(), world.rank() + 1);
+  });
+}
+
+TEST_F(CheckpointOfTensors, MayHoldMoreThanTheRunAsksForButNotLess) {
+  on_thread_ranks(2, at::kCPU, [&](World& world) {
+    Remembered left(2, 3, 7), fewer(1, 3, 0), more(3, 3, 0), longer(2, 4, 0);
+    save(world, left);
+    restore(world, fewer);
+    EXPECT_EQ(fewer.same[0][2].item<double>(), 7);
+    const auto refusal = [&](Remembered& remembered) {
+      try {
+        restore(world, remembered);
+        return std::string("none");
+      } catch (const Error& error) {
+        EXPECT_EQ(error.kind(), Error::Kind::data);
+        return std::string(error.what());
+      }
+    };
+    EXPECT_EQ(refusal(more), "the checkpoint lacks same2");
+    EXPECT_EQ(refusal(longer), "the checkpoint holds same0 of another shape or type");
+  });
+}
+
+// Of four towers, tower t holds the number t.
+TEST_F(CheckpointOfTensors, WhatBelongsToTowersGoesWithThemToOtherRanks) {
+  const auto numbers = [](World& world) {
+    const int64_t towers = 4 / world.size();
+    return at::arange(world.rank() * towers, (world.rank() + 1) * towers, at::kDouble)
+        .view({towers, 1})
+        .expand({towers, 3});
+  };
+  const auto describe = [](const at::Tensor& tensor) {
+    return [tensor](State& state) {
+      int64_t log_bytes = 0;
+      state.value("metrics.bytes", log_bytes);
+      state.tensor("towers", tensor, Across::towers);
+    };
+  };
+  on_thread_ranks(2, at::kCPU, [&](World& world) {
+    Checkpoints(spec_, nullptr, folder_, world).save(2, describe(numbers(world)));
+    world.barrier();
+  });
+  for (const int ranks : {1, 2, 4}) {
+    on_thread_ranks(ranks, at::kCPU, [&](World& world) {
+      const at::Tensor restored = at::zeros({4 / ranks, 3}, at::kDouble);
+      Checkpoints(spec_, nullptr, folder_, world).restore(describe(restored));
+      EXPECT_TRUE(at::equal(restored, numbers(world))) << ranks << " ranks, rank " << world.rank();
+    });
+  }
 }
 
 class DamagedCheckpoint : public Checkpoint {

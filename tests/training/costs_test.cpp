@@ -2,6 +2,7 @@
 #include "harness/training/costs.hpp"
 
 #include "harness/communicator/thread_ranks.hpp"
+#include "harness/training/peak_memory.hpp"
 #include "tests/training/training_runs.hpp"
 
 namespace bnlab {
@@ -36,6 +37,20 @@ TEST(Costs, ThePeakIsThatOfTrainingAndNotOfAnEvaluationInBetween) {
     use(30);
     EXPECT_GE(peak(costs), before + (30 << 20));
   });
+}
+
+TEST(Costs, WithoutMomentumARunHoldsNoBufferOfItsParameters) {
+  TrainingRuns runs;
+  const auto run = [&](double momentum) {
+    return runs.run(
+        TrainingRuns::spec({{"optimizer", {{"name", "sgd"}, {"lr", 0.1}, {"momentum", momentum}}}}), 1);
+  };
+  const auto peak = [](const TrainedRun& run) {
+    return run.result.at("memory").at("peak_memory_bytes")[0].get<int64_t>();
+  };
+  const TrainedRun with = run(0.9), without = run(0);
+  const int64_t buffers = with.result.at("parameters").get<int64_t>() * 8;  // float64
+  EXPECT_LT(peak(without), peak(with) - buffers / 2);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include "harness/components/registry.hpp"
 #include "harness/error.hpp"
 #include "harness/training/graph_recorder.hpp"
+#include "harness/training/libraries.hpp"
 #include "tests/training/training_runs.hpp"
 
 namespace bnlab {
@@ -66,7 +67,7 @@ TEST_P(CudaTraining, ReplayedStepsLeaveWhatStepsByThemselvesLeave) {
 TEST_F(CudaTrainingOfOptions, ARecordingThatFailsLeavesTheDeviceAsItWas) {
   const at::Device device(at::kCUDA, 0);
   const OwnStream stream(device);
-  const NewRecorder recorders = recorders_of(device);
+  const MakeRecorder recorders = recorders_of(device);
   at::Tensor x = at::ones({64}, device);
   for (const bool first_half : {true, false}) {
     const auto recorder = recorders();

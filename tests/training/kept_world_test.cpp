@@ -6,7 +6,7 @@
 #include <chrono>
 #include <thread>
 
-#include "harness/communicator/loopback_socket.hpp"
+#include "harness/communicator/host/loopback_socket.hpp"
 #include "harness/store/run_folder.hpp"
 #include "harness/training/safetensors.hpp"
 #include "tests/training/training_runs.hpp"
@@ -43,8 +43,8 @@ class KeptWorlds : public ::testing::TestWithParam<Exchange> {
   }
 
   void leave_all() {
-    std::thread other([this] { leave(kept_[1]); });
-    leave(kept_[0]);
+    std::thread other([this] { shutdown(kept_[1]); });
+    shutdown(kept_[0]);
     other.join();
   }
 

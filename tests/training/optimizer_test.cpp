@@ -170,6 +170,17 @@ TEST(Sgd, HandsOutTheMomentaThatItUses) {
   EXPECT_DOUBLE_EQ(second.tensor[0].item<double>(), before - 0.5 * 2);  // the momentum began at zero again
 }
 
+TEST(Sgd, WithoutMomentumHoldsNothing) {
+  const NamedTensor weight = parameter("a", {2, 2}, 1);
+  Json o = plain_options(Json::array());
+  const auto sgd = make_optimizer(o, {weight});
+  EXPECT_TRUE(sgd->state().empty());
+  sgd->step(0, kAll);
+  EXPECT_DOUBLE_EQ(fall(weight), 1);
+  o["momentum"] = 0.5;
+  EXPECT_EQ(make_optimizer(o, {weight})->state().size(), 1u);
+}
+
 TEST(Sgd, AStepGoesByItsRate) {
   const NamedTensor weight = parameter("a", {2}, 1);
   Json o = plain_options(Json::array());

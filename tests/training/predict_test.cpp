@@ -22,7 +22,7 @@ class Predict : public ::testing::Test {
     int64_t right = 0, all = 0;
     for (const Prediction& prediction : predictions) {
       for (size_t i = 0; i < prediction.truth.size(); ++i) {
-        right += prediction.truth[i] == prediction.answer[i];
+        right += prediction.truth[i] == prediction.predicted[i];
         all += prediction.truth[i] != kVoidId;
       }
     }
@@ -53,7 +53,7 @@ TEST_F(Predict, TakesTheSamplesThatItIsAskedFor) {
   ASSERT_EQ(two.size(), 2u);
   EXPECT_EQ(two[0].sample, 2);
   EXPECT_EQ(two[0].truth, all[2].truth);
-  EXPECT_EQ(two[0].answer, all[2].answer);
+  EXPECT_EQ(two[0].predicted, all[2].predicted);
   EXPECT_EQ(two[1].image, all[0].image);
   EXPECT_EQ(two[0].image.size(), static_cast<size_t>(3 * two[0].height * two[0].width));
   EXPECT_EQ(predict(job(spec, run, "saved"), {}, 3).size(), 3u);

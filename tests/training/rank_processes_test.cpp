@@ -6,8 +6,9 @@
 #include <filesystem>
 #include <iterator>
 
-#include "harness/communicator/loopback_socket.hpp"
+#include "harness/communicator/host/loopback_socket.hpp"
 #include "harness/store/run_folder.hpp"
+#include "harness/training/libraries.hpp"
 #include "harness/training/safetensors.hpp"
 #include "tests/training/training_runs.hpp"
 

@@ -50,14 +50,14 @@ class DoneAgain : public GraphRecorder {
   std::array<Work, 2> works_;
 };
 
-inline NewRecorder done_again(World& world) {
+inline MakeRecorder done_again(World& world) {
   return [&world] { return std::make_unique<DoneAgain>(world.ledger()); };
 }
 
 // The smallest training there is: no schedule, no momentum.
 class Training {
  public:
-  Training(RunSpec spec, World& world, NewRecorder recorders)
+  Training(RunSpec spec, World& world, MakeRecorder recorders)
       : spec_(std::move(spec)),
         data_(spec_, "", world),
         subject_(spec_, data_, world),

@@ -158,12 +158,18 @@ TEST_F(Safetensors, ManyTensorsAreReadAsTheyWereWritten) {
   }
 }
 
-TEST_F(Safetensors, BytesInMemoryAreReadAlikeWithTheirMetadata) {
-  const std::string bytes = safetensors_bytes({{"a", at::arange(3)}}, {{"key", "te\"xt"}, {"other", ""}});
-  const SafeTensors read = parse_safetensors(bytes, "somewhere");
-  ASSERT_EQ(read.tensors.size(), 1u);
-  EXPECT_TRUE(at::equal(read.tensors[0].tensor, at::arange(3)));
-  EXPECT_EQ(read.metadata, (std::map<std::string, std::string>{{"key", "te\"xt"}, {"other", ""}}));
+TEST_F(Safetensors, AFileIsReadTensorByTensorInAnyOrder) {
+  std::ofstream(file_, std::ios::binary) << safetensors_bytes({{"a", at::arange(3)}, {"b", at::ones({2, 2})}},
+                                                              {{"key", "te\"xt"}, {"other", ""}});
+  SafeTensorsFile file(file_);
+  const SafeTensorsHeader& header = file.header();
+  ASSERT_EQ(header.tensors.size(), 2u);
+  EXPECT_TRUE(at::equal(file.read(header.tensors[1]), at::ones({2, 2})));
+  EXPECT_TRUE(at::equal(file.read(header.tensors[0]), at::arange(3)));
+  EXPECT_EQ(header.metadata, (std::map<std::string, std::string>{{"key", "te\"xt"}, {"other", ""}}));
+  const SafeTensorsHeader again = parse_safetensors_header(file.header_text(), file.data_bytes(), "there");
+  EXPECT_EQ(again.tensors[1].name, "b");
+  EXPECT_EQ(again.tensors[1].shape, (std::vector<int64_t>{2, 2}));
 }
 
 TEST_F(Safetensors, MetadataOfOtherWritersIsNoTensor) {

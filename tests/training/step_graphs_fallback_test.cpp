@@ -74,7 +74,7 @@ TEST(StepGraphsFallback, AfterARecordingThatCannotBeBegunNoneIsTriedAgain) {
       by_itself.step(step);
       training.step(step);
       if (step == 6) {
-        training.graphs().forget();  // recorded in step 5; the next is tried in step 10
+        training.graphs().invalidate();  // recorded in step 5; the next is tried in step 10
       }
     }
     expect_equal(training.state(), by_itself.state());

@@ -2,6 +2,7 @@
 #include <ATen/record_function.h>
 #include <gtest/gtest.h>
 
+#include <set>
 #include <sstream>
 
 #include "harness/communicator/thread_ranks.hpp"
@@ -178,7 +179,7 @@ TEST(StepGraphs, MasksOfDropoutComeFromTheHost) {
   });
 }
 
-TEST(StepGraphs, WhatIsForgottenIsRecordedAnew) {
+TEST(StepGraphs, WhatIsInvalidatedIsRecordedAnew) {
   on_thread_ranks(1, at::kCPU, [](World& world) {
     int recorded = 0;
     Training training(spec_of("sync"), world, [&] {
@@ -188,12 +189,46 @@ TEST(StepGraphs, WhatIsForgottenIsRecordedAnew) {
     for (int64_t step = 0; step < 10; ++step) {
       training.step(step);
       if (step == 5) {
-        training.graphs().forget();
+        training.graphs().invalidate();
       }
     }
     EXPECT_EQ(recorded, 2);  // in steps 5 and 9
     EXPECT_EQ(training.graphs().summary().at("replayed_steps"), 2);
   });
+}
+
+// Steps `first` to `last`, of a process that begins with them, with an upload after each of the steps `uploading`.
+Json summary_of_steps(int64_t first, int64_t last, const std::set<int64_t>& uploading) {
+  Json summary;
+  on_thread_ranks(1, at::kCPU, [&](World& world) {
+    Training training(spec_of("sync"), world, done_again(world));
+    for (int64_t step = first; step <= last; ++step) {
+      training.step(step);
+      if (uploading.contains(step)) {
+        uploaded<double>({1}, at::kCPU);
+      }
+    }
+    summary = training.graphs().summary();
+  });
+  return summary;
+}
+
+TEST(StepGraphs, AfterARestartTheFirstStepMayUploadWhatTheOthersFind) {
+  EXPECT_EQ(summary_of_steps(5, 11, {5}), (Json{{"replayed_steps", 4}}));
+}
+
+// Steps 2, 3 and 4 are alike but for the upload, which is noticed in step 5; that one and five others go before the next.
+TEST(StepGraphs, AfterASingleUploadStepsAreCountedAnew) {
+  EXPECT_EQ(summary_of_steps(2, 12, {3}), (Json{{"replayed_steps", 2}}));
+}
+
+TEST(StepGraphs, WhereEveryStepUploadsNoneIsReplayedAndTheReasonIsTold) {
+  std::set<int64_t> all;
+  for (int64_t step = 0; step < 30; ++step) {
+    all.insert(step);
+  }
+  EXPECT_EQ(summary_of_steps(0, 29, all),
+            (Json{{"replayed_steps", 0}, {"why_not", "each step takes other numbers from the host"}}));
 }
 
 TEST(StepGraphs, OnTheCpuTheRecordSaysNothingOfThem) {
@@ -206,9 +241,9 @@ TEST(StepGraphs, OnTheCpuTheRecordSaysNothingOfThem) {
 }
 
 TEST(StepGraphs, TheHostWaitsForADeviceNoLongerThanItMay) {
-  Ends ends(made_up::kDevice, std::chrono::milliseconds(20));
-  ends.add();
-  ends.add();
+  Events ends(made_up::kDevice, std::chrono::milliseconds(20));
+  ends.record();
+  ends.record();
   made_up::events_have_come = false;
   EXPECT_TRUE(ends.wait(2));
   EXPECT_FALSE(ends.wait(1));

@@ -8,7 +8,7 @@
 
 #include "harness/communicator/thread_ranks.hpp"
 #include "harness/components/registry.hpp"
-#include "harness/training/rank.hpp"
+#include "harness/training/libraries.hpp"
 #include "harness/verify/verify.hpp"
 
 namespace bnlab {

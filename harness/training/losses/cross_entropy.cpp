@@ -1,5 +1,6 @@
 // cross_entropy: softmax cross-entropy over all labels that are not void, with PyTorch's label smoothing and
-// class weights. With p the probabilities, y a label's class, K the classes, w their weights and s the smoothing:
+// class weights. With p the probabilities, y a label's class, K the classes, w their weights and s the
+// smoothing:
 //   loss of a label = -(1 - s) w[y] log p[y] - s / K sum over classes k of w[k] log p[k]
 //   mean = sum of the labels' losses / sum of their w[y]
 #include <torch/types.h>

@@ -1,6 +1,6 @@
 // sgd: stochastic gradient descent with momentum, in PyTorch's form:
 //   buffer <- momentum buffer + (gradient + decay weight), weight <- weight - rate buffer
-// Rate, decay and clipping: grouped_optimizer.hpp.
+// Without momentum there is no buffer. Rate, decay and clipping: grouped_optimizer.hpp.
 #include <torch/types.h>
 
 #include "harness/components/registry.hpp"
@@ -32,7 +32,9 @@ class Sgd : public GroupedOptimizer {
   using Options = SgdOptions;
 
   Sgd(const Options& options, const Context& context)
-      : GroupedOptimizer(options, context), options_(options), momenta_(zeros()) {}
+      : GroupedOptimizer(options, context),
+        options_(options),
+        momenta_(options.momentum != 0 ? zeros() : Tensors()) {}
 
   std::vector<at::Tensor> state() const override { return momenta_; }
 
@@ -46,7 +48,7 @@ class Sgd : public GroupedOptimizer {
 
  private:
   Options options_;
-  Tensors momenta_;
+  Tensors momenta_;  // none where the momentum is 0
 };
 
 const Registered<Optimizer> entry{

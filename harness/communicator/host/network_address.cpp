@@ -1,4 +1,4 @@
-#include "harness/communicator/network_address.hpp"
+#include "harness/communicator/host/network_address.hpp"
 
 #include <netdb.h>
 #include <string.h>
@@ -16,7 +16,8 @@ namespace {
 
 constexpr const char* kAnyPort = "9";  // nothing is ever sent there
 
-// The address of a datagram socket that is connected to `peer`, which sends nothing; "" with errno on failure.
+// The address of a datagram socket that is connected to `peer`, which sends nothing; "" with errno on
+// failure.
 std::string source_address(const addrinfo& peer) {
   const int fd = socket(peer.ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   sockaddr_storage own{};

@@ -1,4 +1,4 @@
-#include "harness/communicator/shared_memory.hpp"
+#include "harness/communicator/host/shared_memory.hpp"
 
 #include <fcntl.h>
 #include <linux/futex.h>
@@ -22,7 +22,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-constexpr milliseconds kLookForTheDeadEvery{50};
+constexpr milliseconds kDeathCheckInterval{50};
 
 // Sleeps until the word is no longer `seen`, somebody wakes it, or the time is up. It may wake for no reason.
 void sleep_on(std::atomic<uint32_t>& word, uint32_t seen, milliseconds time) {
@@ -42,9 +42,9 @@ void pause_briefly() {
 #endif
 }
 
-// Counters of rounds may wrap around.
-bool reached(uint32_t rounds, uint32_t wanted) {
-  return static_cast<int32_t>(rounds - wanted) >= 0;
+// Counters of epochs may wrap around.
+bool reached(uint32_t epoch, uint32_t wanted) {
+  return static_cast<int32_t>(epoch - wanted) >= 0;
 }
 
 struct flock lock_of(int rank) {
@@ -82,10 +82,10 @@ int new_file(const std::string& name, size_t size) {
   return file;
 }
 
-// Rank 0's file, which no path but that of its descriptor leads to. -1 with errno where there is none: on another
-// host the process is missing, or a stranger's.
-int invited_file(const std::string& invitation, std::string& name) {
-  std::istringstream words(invitation);
+// Rank 0's file, which only the path of its descriptor leads to. -1 with errno where there is none: on
+// another host the process does not exist or belongs to somebody else.
+int file_of_handle(const std::string& handle, std::string& name) {
+  std::istringstream words(handle);
   int process = 0, descriptor = 0;
   words >> process >> descriptor >> name;
   const std::string path = "/proc/" + std::to_string(process) + "/fd/" + std::to_string(descriptor);
@@ -107,17 +107,17 @@ std::string text_of(const char* op, uint64_t bytes) {
 }  // namespace
 
 // Two cache lines, because processors fetch lines in pairs. A fresh segment is all zeros.
-struct alignas(128) SharedMemory::Slot {
-  std::atomic<uint32_t> rounds;  // published; the other ranks sleep on it
+struct alignas(128) SharedMemory::RankState {
+  std::atomic<uint32_t> epoch;  // how many the rank has published; the other ranks sleep on it
   std::atomic<uint32_t> sleepers;
   std::atomic<uint32_t> locked;  // whether the rank has locked its byte
 };
 
-struct alignas(128) SharedMemory::Sheet {
+struct alignas(128) SharedMemory::Slot {
   std::array<char, 24> op;
   uint64_t bytes;
-  uint32_t rounds;  // that the rank will have published with this one
-  alignas(128) std::array<std::byte, kSheetBytes> data;
+  uint32_t epoch;  // the rank's count once it has published this slot
+  alignas(128) std::array<std::byte, kSlotBytes> data;
 };
 
 SharedMemory::Segment::~Segment() {
@@ -129,7 +129,7 @@ SharedMemory::Segment::~Segment() {
   }
 }
 
-SharedMemory::SharedMemory(int rank, int ranks, const std::string& invitation, milliseconds timeout,
+SharedMemory::SharedMemory(int rank, int ranks, const std::string& handle, milliseconds timeout,
                            std::chrono::microseconds spin)
     : rank_(rank), ranks_(ranks), timeout_(timeout), spin_(spin) {
   static_assert(sizeof(std::atomic<uint32_t>) == 4 && std::atomic<uint32_t>::is_always_lock_free);
@@ -138,72 +138,73 @@ SharedMemory::SharedMemory(int rank, int ranks, const std::string& invitation, m
       refuse(rank, std::strerror(errno));
     }
   };
-  segment_.size = static_cast<size_t>(ranks) * (sizeof(Slot) + 2 * sizeof(Sheet));
+  segment_.size = static_cast<size_t>(ranks) * (sizeof(RankState) + 2 * sizeof(Slot));
   name_ = rank == 0 ? new_name() : "";
-  segment_.file = rank == 0 ? new_file(name_, segment_.size) : invited_file(invitation, name_);
+  segment_.file = rank == 0 ? new_file(name_, segment_.size) : file_of_handle(handle, name_);
   check(segment_.file >= 0);
   void* const mapped = mmap(nullptr, segment_.size, PROT_READ | PROT_WRITE, MAP_SHARED, segment_.file, 0);
   check(mapped != MAP_FAILED);
   segment_.start = static_cast<std::byte*>(mapped);
   struct flock mine = lock_of(rank);
   check(fcntl(segment_.file, F_OFD_SETLK, &mine) == 0);
-  slot(rank).locked = 1;
+  state_of(rank).locked = 1;
 }
 
-std::string SharedMemory::invitation() const {
+std::string SharedMemory::handle() const {
   return std::to_string(getpid()) + " " + std::to_string(segment_.file) + " " + name_;
 }
 
-std::byte* SharedMemory::sheet(const Kind& kind) {
+std::byte* SharedMemory::slot(const Kind& kind) {
   for (int rank = 0; rank < ranks_; ++rank) {
-    wait_for(rank, rounds_);
+    wait_for(rank, epoch_);
   }
-  Sheet& mine = sheet_of(rank_, rounds_);
+  Slot& mine = slot_at(rank_, epoch_);
   std::strncpy(mine.op.data(), kind.op, mine.op.size() - 1);
   mine.bytes = kind.bytes;
-  mine.rounds = rounds_ + 1;
+  mine.epoch = epoch_ + 1;
   return mine.data.data();
 }
 
 void SharedMemory::publish() {
-  Slot& mine = slot(rank_);
-  mine.rounds = ++rounds_;  // sequentially consistent, as in wait_for: one of the two sees the other's change
+  RankState& mine = state_of(rank_);
+  mine.epoch = ++epoch_;  // sequentially consistent, as in wait_for: one of the two sees the other's change
   if (mine.sleepers != 0) {
-    wake_all(mine.rounds);
+    wake_all(mine.epoch);
   }
 }
 
-const std::byte* SharedMemory::of(int rank, const Kind& kind) const {
-  wait_for(rank, rounds_);
-  const Sheet& theirs = sheet_of(rank, rounds_ - 1);
-  if (theirs.rounds != rounds_ || theirs.bytes != kind.bytes || std::strcmp(theirs.op.data(), kind.op) != 0) {
+const std::byte* SharedMemory::slot_of(int rank, const Kind& kind) const {
+  wait_for(rank, epoch_);
+  const Slot& theirs = slot_at(rank, epoch_ - 1);
+  if (theirs.epoch != epoch_ || theirs.bytes != kind.bytes || std::strcmp(theirs.op.data(), kind.op) != 0) {
     const std::string there =
-        theirs.rounds == rounds_ ? text_of(theirs.op.data(), theirs.bytes) : std::string("no data");
+        theirs.epoch == epoch_ ? text_of(theirs.op.data(), theirs.bytes) : std::string("no data");
     throw Error(Error::Kind::communication, "rank " + std::to_string(rank) + " has come with " + there +
                                                 ", this rank with " + text_of(kind.op, kind.bytes));
   }
   return theirs.data.data();
 }
 
-void SharedMemory::meet() {
+void SharedMemory::barrier() {
   publish();
   for (int rank = 0; rank < ranks_; ++rank) {
-    wait_for(rank, rounds_);
+    wait_for(rank, epoch_);
   }
 }
 
-SharedMemory::Slot& SharedMemory::slot(int rank) const {
-  return reinterpret_cast<Slot*>(segment_.start)[rank];
+SharedMemory::RankState& SharedMemory::state_of(int rank) const {
+  return reinterpret_cast<RankState*>(segment_.start)[rank];
 }
 
-SharedMemory::Sheet& SharedMemory::sheet_of(int rank, uint32_t round) const {
-  auto* const sheets = reinterpret_cast<Sheet*>(segment_.start + static_cast<size_t>(ranks_) * sizeof(Slot));
-  return sheets[static_cast<size_t>(rank) * 2 + round % 2];
+SharedMemory::Slot& SharedMemory::slot_at(int rank, uint32_t epoch) const {
+  auto* const slots =
+      reinterpret_cast<Slot*>(segment_.start + static_cast<size_t>(ranks_) * sizeof(RankState));
+  return slots[static_cast<size_t>(rank) * 2 + epoch % 2];
 }
 
-void SharedMemory::wait_for(int rank, uint32_t rounds) const {
-  Slot& other = slot(rank);
-  if (reached(other.rounds, rounds)) {
+void SharedMemory::wait_for(int rank, uint32_t epoch) const {
+  RankState& other = state_of(rank);
+  if (reached(other.epoch, epoch)) {
     return;
   }
   const auto start = steady_clock::now();
@@ -211,16 +212,16 @@ void SharedMemory::wait_for(int rank, uint32_t rounds) const {
     for (int i = 0; i < 32; ++i) {
       pause_briefly();
     }
-    if (reached(other.rounds, rounds)) {
+    if (reached(other.epoch, epoch)) {
       return;
     }
   }
   ++other.sleepers;
   std::string why;
   while (why.empty()) {
-    const bool dead = gone(rank);  // asked first: a rank may publish its last round and go
-    const uint32_t seen = other.rounds;
-    if (reached(seen, rounds)) {
+    const bool dead = has_gone(rank);  // asked first: a rank may publish its last epoch and go
+    const uint32_t seen = other.epoch;
+    if (reached(seen, epoch)) {
       break;
     }
     if (dead) {
@@ -229,7 +230,7 @@ void SharedMemory::wait_for(int rank, uint32_t rounds) const {
       why =
           "rank " + std::to_string(rank) + " did not come within " + std::to_string(timeout_.count()) + " ms";
     } else {
-      sleep_on(other.rounds, seen, std::min(kLookForTheDeadEvery, timeout_));
+      sleep_on(other.epoch, seen, std::min(kDeathCheckInterval, timeout_));
     }
   }
   --other.sleepers;
@@ -239,9 +240,10 @@ void SharedMemory::wait_for(int rank, uint32_t rounds) const {
 }
 
 // A rank that has not come yet has no lock either.
-bool SharedMemory::gone(int rank) const {
+bool SharedMemory::has_gone(int rank) const {
   struct flock lock = lock_of(rank);
-  return slot(rank).locked != 0 && fcntl(segment_.file, F_OFD_GETLK, &lock) == 0 && lock.l_type == F_UNLCK;
+  return state_of(rank).locked != 0 && fcntl(segment_.file, F_OFD_GETLK, &lock) == 0 &&
+         lock.l_type == F_UNLCK;
 }
 
 }  // namespace bnlab

@@ -1,5 +1,5 @@
-// A listening socket on the loopback interface. Rank 0 inherits it, so that its port cannot be lost to another
-// program between its choice and its use.
+// A listening socket on the loopback interface. Rank 0 inherits it, so that no other program can take its
+// port between its choice and its use.
 #pragma once
 
 #include <string>
@@ -11,7 +11,8 @@ bool is_loopback(const std::string& address);
 
 class LoopbackSocket {
  public:
-  // On an IPv4 address; port 0 lets the kernel pick a free one. Throws Error (environment) if it cannot listen there.
+  // Listens on an IPv4 address; port 0 lets the kernel pick a free one. Throws Error (environment) if it
+  // cannot.
   explicit LoopbackSocket(const std::string& address = "127.0.0.1", int port = 0);
   ~LoopbackSocket();
   LoopbackSocket(const LoopbackSocket&) = delete;

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/communicator/c10d_parts.hpp"
+#include "harness/communicator/world_parts.hpp"
 #include "harness/error.hpp"
 
 namespace bnlab {
@@ -31,14 +31,14 @@ class Silent : public c10d::Backend {
   }
 };
 
-TEST(LateCommunicator, MakesItsGroupOnceAndOnlyWhereItIsUsed) {
+TEST(LazyCommunicator, MakesItsGroupOnceAndOnlyWhereItIsUsed) {
   int made = 0;
   const auto make = [&]() -> c10::intrusive_ptr<c10d::Backend> {
     ++made;
     return c10::make_intrusive<Silent>();
   };
   Ledger ledger;
-  const auto communicator = make_late_communicator(1, 2, make, ledger, "host");
+  const auto communicator = make_lazy_communicator(1, 2, make, ledger, "host");
   EXPECT_EQ(communicator->rank(), 1);
   EXPECT_EQ(communicator->size(), 2);
   EXPECT_EQ(made, 0);
@@ -49,9 +49,9 @@ TEST(LateCommunicator, MakesItsGroupOnceAndOnlyWhereItIsUsed) {
   EXPECT_EQ(ledger.of(Purpose::control).collectives, 2);
 }
 
-TEST(LateCommunicator, AGroupThatCannotBeMadeIsAnErrorOfTheCollective) {
+TEST(LazyCommunicator, AGroupThatCannotBeMadeIsAnErrorOfTheCollective) {
   Ledger ledger;
-  const auto communicator = make_late_communicator(
+  const auto communicator = make_lazy_communicator(
       0, 2, []() -> c10::intrusive_ptr<c10d::Backend> { throw std::runtime_error("nobody is there"); },
       ledger, "host");
   try {

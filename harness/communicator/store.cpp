@@ -1,4 +1,4 @@
-#include "harness/communicator/meeting.hpp"
+#include "harness/communicator/store.hpp"
 
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
@@ -13,16 +13,16 @@
 #include <thread>
 #include <vector>
 
-#include "harness/communicator/loopback_socket.hpp"
+#include "harness/communicator/host/loopback_socket.hpp"
 
 namespace bnlab {
 namespace {
 
-constexpr std::chrono::seconds kForItsOwnWords{
-    1};  // beyond the timeout, for c10d to say by itself what is wrong
+// Beyond the timeout, so that c10d can say by itself what is wrong.
+constexpr std::chrono::seconds kGrace{1};
 
-// Rank 0's server where no launcher serves a store. It lives as long as the process: while one of its worlds ends,
-// a faster rank may already be asking for the next.
+// Rank 0's server where no launcher serves a store. It lives as long as the process: while one of its worlds
+// ends, a faster rank may already be asking for the next.
 void serve(const Rendezvous& at) {
   static std::map<int, c10::intrusive_ptr<c10d::TCPStore>> servers;
   if (servers.contains(at.port)) {
@@ -53,8 +53,9 @@ std::string new_word() {
   return std::to_string(chance()) + "-" + std::to_string(chance());
 }
 
-// A launcher's store outlives the programs that it starts, and keeps their keys. Every rank therefore asks with a
-// word that is new in each call, and rank 0 answers every word that it finds until all ranks have its answer.
+// A launcher's store outlives the programs that it starts, and keeps their keys. Every rank therefore asks
+// with a word that is new in each call, and rank 0 answers every word that it finds until all ranks have its
+// answer.
 void answer_all(c10d::Store& store, const Rendezvous& at, const std::string& shared) {
   const std::string me = new_word();
   std::set<std::string> answered;
@@ -86,14 +87,15 @@ std::string ask(c10d::Store& store, int rank) {
   return answer.substr(line + 1);
 }
 
-// A store at the meeting point. c10d waits for its greeting without a limit, so that a thread of its own has to: it is
-// left behind where rank 0 is stuck, or where a stranger holds the port and is silent.
+// A store at the rendezvous. c10d waits for the server's greeting without a limit, so the wait has a thread
+// of its own. The thread is left behind where rank 0 is stuck, or where another program holds the port and is
+// silent.
 c10::intrusive_ptr<c10d::Store> greeted_store(const Rendezvous& at, const c10d::TCPStoreOptions& options) {
   std::packaged_task<c10::intrusive_ptr<c10d::Store>()> greet(
       [address = at.address, options] { return c10::make_intrusive<c10d::TCPStore>(address, options); });
   auto greeted = greet.get_future();
   std::thread waiting(std::move(greet));
-  if (greeted.wait_for(at.timeout + kForItsOwnWords) == std::future_status::timeout) {
+  if (greeted.wait_for(at.timeout + kGrace) == std::future_status::timeout) {
     waiting.detach();
     throw std::runtime_error(
         "somebody listens there but does not answer: rank 0 is stuck, or another program holds the port");
@@ -104,7 +106,7 @@ c10::intrusive_ptr<c10d::Store> greeted_store(const Rendezvous& at, const c10d::
 
 }  // namespace
 
-c10::intrusive_ptr<c10d::Store> meet(const Rendezvous& at) {
+c10::intrusive_ptr<c10d::Store> store_at(const Rendezvous& at) {
   if (at.size == 1) {
     return c10::make_intrusive<c10d::HashStore>();
   }
@@ -126,7 +128,7 @@ std::string share_text(const Rendezvous& at, const std::string& text_of_rank0) {
     return text_of_rank0;
   }
   return in_contact(at, "could not agree with the other ranks", [&] {
-    const auto store = meet(at);
+    const auto store = store_at(at);
     if (at.rank > 0) {
       return ask(*store, at.rank);
     }

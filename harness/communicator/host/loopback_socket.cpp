@@ -1,4 +1,4 @@
-#include "harness/communicator/loopback_socket.hpp"
+#include "harness/communicator/host/loopback_socket.hpp"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>

@@ -1,5 +1,5 @@
-// Several ranks on one GPU, by which the way over NCCL is tried out where there is one GPU alone. Their speed is not
-// that of as many GPUs. Needs no LibTorch.
+// Several ranks on one GPU: this tests the exchanges over NCCL on a machine with a single GPU. The speed of
+// such ranks says nothing about as many GPUs. Needs no LibTorch.
 #pragma once
 
 #include <cstdlib>
@@ -14,8 +14,8 @@ inline bool gpus_are_shared() {
   return enabled != nullptr && std::string(enabled) == "1";
 }
 
-// Variables that such ranks need: the kernels of all of them must be on the GPU at once, and none may wait for code to
-// be loaded while another one's kernel spins.
+// Environment variables that such ranks need. The kernels of all ranks must be on the GPU at once, and no
+// kernel may wait for code to be loaded while another one spins.
 inline std::map<std::string, std::string> shared_gpu_settings() {
   return {{"CUDA_MODULE_LOADING", "EAGER"}, {"NCCL_MAX_CTAS", "4"}, {"NCCL_NVLS_ENABLE", "0"}};
 }

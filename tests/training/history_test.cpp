@@ -1,4 +1,4 @@
-#include "harness/training/run_log.hpp"
+#include "harness/training/history.hpp"
 
 #include <fstream>
 #include <iterator>
@@ -29,6 +29,16 @@ TEST(RunLog, WhatCannotBeOpenedToo) {
   } catch (const Error& error) {
     EXPECT_STREQ(error.what(), "cannot open /nowhere/metrics.jsonl: No such file or directory");
   }
+}
+
+TEST(History, AnEvaluationBeforeTheFirstReportHasNoTrainingLoss) {
+  TrainingRuns runs;
+  const TrainedRun run = runs.run(TrainingRuns::spec({{"eval_every", 2}, {"log_every", 3}}), 1);  // 5 steps
+  const Json& history = run.result.at("history");
+  ASSERT_EQ(history.size(), 3u);
+  EXPECT_TRUE(history[0].at("train_loss").is_null());
+  EXPECT_EQ(history[1].at("train_loss"), run.losses[0]);
+  EXPECT_EQ(history[2].at("train_loss"), run.losses[1]);
 }
 
 TEST(RunLog, ARunWhoseLinesAreLostIsNotOk) {

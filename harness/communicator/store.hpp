@@ -12,9 +12,10 @@
 namespace bnlab {
 
 // The store of a rendezvous, under its prefix. A world of one has a store of its own.
-c10::intrusive_ptr<c10d::Store> meet(const Rendezvous& at);
+c10::intrusive_ptr<c10d::Store> store_at(const Rendezvous& at);
 
-// What `body` returns. Errors that are not bnlab's own become errors of communication: "rank 1 WHAT: the reason".
+// What `body` returns. An exception that is not bnlab's own becomes an error of communication:
+// "rank 1 WHAT at ADDRESS:PORT: the reason".
 template <class Body>
 auto in_contact(const Rendezvous& at, const char* what, const Body& body) {
   try {

@@ -1,4 +1,4 @@
-#include "harness/communicator/flat_gradients.hpp"
+#include "harness/communicator/gradient_sync.hpp"
 
 #include <torch/types.h>
 

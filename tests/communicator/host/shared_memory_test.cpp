@@ -1,5 +1,5 @@
-// Rounds between ranks that are threads or processes, and what the others see of one that dies.
-#include "harness/communicator/shared_memory.hpp"
+// Epochs between ranks that are threads or processes, and what the others see of one that dies.
+#include "harness/communicator/host/shared_memory.hpp"
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -31,13 +31,13 @@ void on_ranks(int ranks, microseconds spin, const std::function<void(SharedMemor
   std::vector<std::future<void>> others;
   for (int rank = 1; rank < ranks; ++rank) {
     others.push_back(std::async(std::launch::async, [&, rank] {
-      SharedMemory memory(rank, ranks, first.invitation(), kLong, spin);
+      SharedMemory memory(rank, ranks, first.handle(), kLong, spin);
       body(memory);
-      memory.meet();
+      memory.barrier();
     }));
   }
   body(first);
-  first.meet();  // rank 0 stays until all have come
+  first.barrier();  // rank 0 stays until all have come
   for (std::future<void>& other : others) {
     other.get();
   }
@@ -46,41 +46,41 @@ void on_ranks(int ranks, microseconds spin, const std::function<void(SharedMemor
 constexpr SharedMemory::Kind kNumber{"number", sizeof(int64_t)};
 
 void say(SharedMemory& memory, int64_t value) {
-  std::memcpy(memory.sheet(kNumber), &value, sizeof value);
+  std::memcpy(memory.slot(kNumber), &value, sizeof value);
   memory.publish();
 }
 
 int64_t heard(const SharedMemory& memory, int rank) {
   int64_t value = 0;
-  std::memcpy(&value, memory.of(rank, kNumber), sizeof value);
+  std::memcpy(&value, memory.slot_of(rank, kNumber), sizeof value);
   return value;
 }
 
-class Rounds : public ::testing::TestWithParam<int> {};
+class Epochs : public ::testing::TestWithParam<int> {};
 
-INSTANTIATE_TEST_SUITE_P(SpinMicroseconds, Rounds, ::testing::Values(0, 100));
+INSTANTIATE_TEST_SUITE_P(SpinMicroseconds, Epochs, ::testing::Values(0, 100));
 
-TEST_P(Rounds, EveryRankHearsEveryOtherInEveryRound) {
+TEST_P(Epochs, EveryRankHearsEveryOtherInEveryEpoch) {
   on_ranks(3, microseconds(GetParam()), [](SharedMemory& memory) {
-    for (int64_t round = 0; round < 2000; ++round) {
-      say(memory, 10 * round + memory.rank());
+    for (int64_t epoch = 0; epoch < 2000; ++epoch) {
+      say(memory, 10 * epoch + memory.rank());
       for (int rank = 0; rank < memory.ranks(); ++rank) {
-        ASSERT_EQ(heard(memory, rank), 10 * round + rank);
+        ASSERT_EQ(heard(memory, rank), 10 * epoch + rank);
       }
     }
   });
 }
 
-// The one that speaks may be a round ahead, and must not write over what the other has yet to read.
-TEST_P(Rounds, ASlowListenerHearsAllThatWasSaid) {
+// The one that speaks may be a epoch ahead, and must not write over what the other has yet to read.
+TEST_P(Epochs, ASlowListenerHearsAllThatWasSaid) {
   on_ranks(2, microseconds(GetParam()), [](SharedMemory& memory) {
-    for (int64_t round = 0; round < 20; ++round) {
+    for (int64_t epoch = 0; epoch < 20; ++epoch) {
       if (memory.rank() == 0) {
-        say(memory, round);
+        say(memory, epoch);
       } else {
         memory.publish();
         std::this_thread::sleep_for(milliseconds(1));
-        ASSERT_EQ(heard(memory, 0), round);
+        ASSERT_EQ(heard(memory, 0), epoch);
       }
     }
   });
@@ -89,10 +89,10 @@ TEST_P(Rounds, ASlowListenerHearsAllThatWasSaid) {
 // A rank in a process of its own that speaks once and then waits to be killed.
 class KilledRank {
  public:
-  explicit KilledRank(const std::string& invitation) : process_(fork()) {
+  explicit KilledRank(const std::string& handle) : process_(fork()) {
     if (process_ == 0) {
       try {
-        SharedMemory memory(1, 2, invitation, kLong, microseconds(0));
+        SharedMemory memory(1, 2, handle, kLong, microseconds(0));
         say(memory, 7);
         pause();
       } catch (...) {
@@ -126,7 +126,7 @@ std::string communication_error(const std::function<void()>& body) {
 
 TEST(SharedMemory, ARankThatIsKilledIsMissedLongBeforeTheTimeout) {
   SharedMemory memory(0, 2, "", kLong, microseconds(0));
-  KilledRank other(memory.invitation());
+  KilledRank other(memory.handle());
   say(memory, 1);
   EXPECT_EQ(heard(memory, 1), 7);
   const auto start = steady_clock::now();
@@ -146,12 +146,12 @@ TEST(SharedMemory, ARankThatDoesNotComeIsNamedAtTheTimeout) {
   EXPECT_EQ(communication_error([&] { heard(memory, 1); }), "rank 1 did not come within 100 ms");
 }
 
-TEST(SharedMemory, RanksThatDisagreeAboutARoundAreTold) {
+TEST(SharedMemory, RanksThatDisagreeAboutAnEpochAreTold) {
   on_ranks(2, microseconds(0), [](SharedMemory& memory) {
     const SharedMemory::Kind kind{memory.rank() == 0 ? "all_gather" : "all_reduce", 8};
-    memory.sheet(kind);
+    memory.slot(kind);
     memory.publish();
-    EXPECT_EQ(communication_error([&] { memory.of(1 - memory.rank(), kind); }),
+    EXPECT_EQ(communication_error([&] { memory.slot_of(1 - memory.rank(), kind); }),
               memory.rank() == 0
                   ? "rank 1 has come with all_reduce of 8 bytes, this rank with all_gather of 8 bytes"
                   : "rank 0 has come with all_gather of 8 bytes, this rank with all_reduce of 8 bytes");
@@ -160,9 +160,9 @@ TEST(SharedMemory, RanksThatDisagreeAboutARoundAreTold) {
 
 TEST(SharedMemory, ARankWithoutDataIsNotTakenForOneWithOldData) {
   on_ranks(2, microseconds(0), [](SharedMemory& memory) {
-    for (int64_t round = 0; round < 2; ++round) {
-      say(memory, round);
-      EXPECT_EQ(heard(memory, 1 - memory.rank()), round);
+    for (int64_t epoch = 0; epoch < 2; ++epoch) {
+      say(memory, epoch);
+      EXPECT_EQ(heard(memory, 1 - memory.rank()), epoch);
     }
     memory.publish();
     EXPECT_EQ(communication_error([&] { heard(memory, 1 - memory.rank()); }),
@@ -172,10 +172,10 @@ TEST(SharedMemory, ARankWithoutDataIsNotTakenForOneWithOldData) {
 }
 
 TEST(SharedMemory, ARankOfAnotherHostIsRefused) {
-  for (const char* invitation : {"999999999 3 bnlab-1-2", "1 0 bnlab-1-2", "none"}) {
+  for (const char* handle : {"999999999 3 bnlab-1-2", "1 0 bnlab-1-2", "none"}) {
     try {
-      SharedMemory(1, 2, invitation, kLong, microseconds(0));
-      FAIL() << invitation;
+      SharedMemory(1, 2, handle, kLong, microseconds(0));
+      FAIL() << handle;
     } catch (const Error& error) {
       EXPECT_EQ(error.kind(), Error::Kind::environment);
       EXPECT_NE(std::string(error.what()).find("give --exchange sockets"), std::string::npos) << error.what();

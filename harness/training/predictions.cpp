@@ -1,4 +1,4 @@
-#include "harness/training/answers.hpp"
+#include "harness/training/predictions.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -57,7 +57,7 @@ at::Tensor over_crops(const Evaluation& how, const at::Tensor& images, const Log
 
 }  // namespace
 
-at::Tensor answers(const Evaluation& how, const at::Tensor& images, const LogitsOf& logits_of) {
+at::Tensor predictions(const Evaluation& how, const at::Tensor& images, const LogitsOf& logits_of) {
   if (how.in_one_piece()) {
     return logits_of(images);
   }
@@ -65,12 +65,12 @@ at::Tensor answers(const Evaluation& how, const at::Tensor& images, const Logits
   for (const double scale : how.scales) {
     const at::Tensor x =
         resized(images, Evaluation::scaled(images.size(2), scale), Evaluation::scaled(images.size(3), scale));
-    at::Tensor answer = over_crops(how, x, logits_of);
+    at::Tensor scores = over_crops(how, x, logits_of);
     if (how.flip) {
-      answer = (answer + over_crops(how, x.flip(3), logits_of).flip(3)) / 2;
+      scores = (scores + over_crops(how, x.flip(3), logits_of).flip(3)) / 2;
     }
-    answer = resized(answer, images.size(2), images.size(3));
-    sum = sum.defined() ? sum + answer : answer;
+    scores = resized(scores, images.size(2), images.size(3));
+    sum = sum.defined() ? sum + scores : scores;
   }
   return sum / static_cast<double>(how.scales.size());
 }

@@ -1,0 +1,81 @@
+#include "harness/training/peak_memory.hpp"
+
+#include <c10/core/Allocator.h>
+#include <c10/core/CPUAllocator.h>
+#ifdef USE_C10D_NCCL
+#include <c10/cuda/CUDACachingAllocator.h>
+#endif
+#include <malloc.h>
+#include <sys/resource.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+namespace bnlab {
+namespace {
+
+constexpr size_t kAlignment = 64;
+std::atomic<int64_t> live_bytes{0};
+std::atomic<int64_t> peak_bytes{0};
+
+void release(void* block) {
+  live_bytes -= static_cast<int64_t>(malloc_usable_size(block));
+  std::free(block);
+}
+
+// oneDNN requires that a block's context is the block itself, so its size is asked of malloc.
+class AccountingAllocator : public c10::Allocator {
+ public:
+  c10::DataPtr allocate(size_t bytes) override {
+    if (bytes == 0) {
+      return {nullptr, nullptr, &release, c10::kCPU};
+    }
+    void* block = nullptr;
+    if (posix_memalign(&block, kAlignment, bytes) != 0) {
+      throw std::bad_alloc();
+    }
+    const int64_t live = live_bytes += static_cast<int64_t>(malloc_usable_size(block));
+    int64_t peak = peak_bytes;
+    while (live > peak && !peak_bytes.compare_exchange_weak(peak, live)) {
+    }
+    return {block, block, &release, c10::kCPU};
+  }
+  c10::DeleterFnPtr raw_deleter() const override { return &release; }
+  void copy_data(void* to, const void* from, size_t bytes) const override { std::memcpy(to, from, bytes); }
+};
+
+}  // namespace
+
+void account_cpu_memory() {
+  static AccountingAllocator allocator;
+  c10::SetCPUAllocator(&allocator, /*priority=*/100);
+}
+
+void reset_peak_memory([[maybe_unused]] c10::Device device) {
+  peak_bytes = live_bytes.load();
+#ifdef USE_C10D_NCCL
+  if (device.is_cuda()) {
+    c10::cuda::CUDACachingAllocator::resetPeakStats(device.index());
+  }
+#endif
+}
+
+int64_t peak_memory_bytes([[maybe_unused]] c10::Device device) {
+#ifdef USE_C10D_NCCL
+  if (device.is_cuda()) {
+    const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(device.index());
+    return stats.allocated_bytes[static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE)].peak;
+  }
+#endif
+  return peak_bytes;
+}
+
+int64_t peak_rss_bytes() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<int64_t>(usage.ru_maxrss) * 1024;
+}
+
+}  // namespace bnlab
