@@ -1,6 +1,7 @@
 // Which run a weights file is of.
 #pragma once
 
+#include <CLI/App.hpp>
 #include <string>
 
 #include "harness/training/evaluate.hpp"
@@ -11,5 +12,8 @@ namespace bnlab {
 // `spec`, a spec of one run, where that is not ""), its threads, its shadow pairs, and where none are named its
 // populations. Throws Error (usage) where that does not say which run it is, or it has no such population.
 EvaluateJob job_of_weights(EvaluateJob job, const std::string& spec);
+
+// The option --spec, which says the run where no record does.
+void add_spec_of_weights(CLI::App& command, std::string& spec);
 
 }  // namespace bnlab
