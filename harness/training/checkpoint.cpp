@@ -4,13 +4,13 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cstring>
 #include <filesystem>
 #include <utility>
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "harness/communicator/shared_text.hpp"
 #include "harness/error.hpp"
 #include "harness/records/attempts.hpp"
 #include "harness/records/code_version.hpp"
@@ -24,20 +24,6 @@ namespace fs = std::filesystem;
 
 constexpr size_t kKept = 2;
 constexpr const char* kMetadata = "checkpoint";  // in the header: {"run", "ranks", "values"}
-
-// The text of rank 0, on every rank.
-std::string shared(const std::string& text, at::Device device, Communicator& communicator) {
-  at::Tensor length = at::full({1}, static_cast<int64_t>(text.size()), at::kLong).to(device);
-  communicator.broadcast(length, 0, Purpose::control);
-  at::Tensor bytes = at::empty({length.item<int64_t>()}, at::kByte);
-  if (communicator.rank() == 0) {
-    std::memcpy(bytes.mutable_data_ptr(), text.data(), text.size());
-  }
-  at::Tensor sent = bytes.to(device);
-  communicator.broadcast(sent, 0, Purpose::control);
-  bytes = sent.cpu();
-  return {static_cast<const char*>(bytes.const_data_ptr()), bytes.nbytes()};
-}
 
 std::string hash_of(const std::string& bytes) {
   char digits[17];
@@ -142,13 +128,13 @@ Checkpoints::Checkpoints(const RunSpec& spec, const Json& inputs, const std::str
     verdict["notes"] = notes_;
     verdict["found"] = !bytes.empty();
   }
-  verdict = Json::parse(shared(verdict.dump(), world.device(), world.gradients()));
+  verdict = Json::parse(text_of_rank0(verdict.dump(), world.device(), world.gradients()));
   if (!verdict.at("refusal").is_null()) {
     throw Error(Error::Kind::refused, verdict.at("refusal"));
   }
   notes_ = verdict.at("notes").get<std::vector<std::string>>();
   if (verdict.at("found").get<bool>()) {  // larger than a device may hold
-    found_ = parse_safetensors(shared(bytes, at::kCPU, world.host()), folder_);
+    found_ = parse_safetensors(text_of_rank0(bytes, at::kCPU, world.host()), folder_);
   }
 }
 
