@@ -29,7 +29,7 @@ class Aspp : public torch::nn::Module {
       : dropout_{name + ".project.3", shape.dropout} {
     const ConvSite small{.in = shape.in, .out = shape.width, .kernel = 1, .padding = 0};
     const auto list = register_module("convs", std::make_shared<torch::nn::Module>());
-    const auto add = [&](const std::string& n, const ConvSite& site, const ConvNorm::Names& names) {
+    const auto add = [&](const std::string& n, const ConvSite& site, const ConvNormPair::Names& names) {
       return list->register_module(
           n, std::make_shared<ConvNorm>(layers, name + ".convs." + n, site, Activation::relu, names));
     };

@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "harness/components/registry.hpp"
+#include "harness/models/model_facts.hpp"
 #include "harness/network.hpp"
 
 namespace bnlab {
@@ -20,7 +20,8 @@ class Trunk : public torch::nn::Module {
 
 class Backbone {
  public:
-  static constexpr const char* kFamily = "backbone";
+  using Facts = BackboneFacts;
+  static constexpr const char* kFamily = Facts::kFamily;
   struct Context {
     int64_t output_stride = 32;
   };
@@ -29,6 +30,25 @@ class Backbone {
 
   // `name`: the trunk's path in the network, with which the names of its sites begin; "" for none.
   virtual std::shared_ptr<Trunk> build(LayerMaker& layers, const std::string& name) const = 0;
+};
+
+// A backbone that has no more to it than its trunk: T is made from (LayerMaker&, const std::string& name, const O& options,
+// int64_t output_stride).
+template <class T, class O>
+class BackboneOf : public Backbone {
+ public:
+  using Options = O;
+
+  BackboneOf(const Options& options, const Context& context)
+      : options_(options), output_stride_(context.output_stride) {}
+
+  std::shared_ptr<Trunk> build(LayerMaker& layers, const std::string& name) const override {
+    return std::make_shared<T>(layers, name, options_, output_stride_);
+  }
+
+ private:
+  Options options_;
+  int64_t output_stride_;
 };
 
 // The options of a model that stands on any backbone, after its own.

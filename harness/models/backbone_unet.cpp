@@ -128,24 +128,10 @@ class BackboneUNetwork : public Network {
   std::shared_ptr<Layer> last_;
 };
 
-class BackboneUNet : public Model {
- public:
-  using Options = backbone_unet::Options;
-
-  BackboneUNet(const Options& options, const Context&) : options_(options) {}
-
-  std::shared_ptr<Network> build(LayerMaker& layers, int64_t classes) const override {
-    return std::make_shared<BackboneUNetwork>(layers, options_, classes);
-  }
-
- private:
-  Options options_;
-};
-
 const Registered<Model> entry{
     {.name = "backbone_unet",
      .summary = "encoder and decoder with skips, on any backbone",
      .source = "Ronneberger et al. 2015; layers and names as in segmentation_models_pytorch"},
-    make<Model, BackboneUNet>};
+    make<Model, ModelOf<BackboneUNetwork, Options>>};
 
 }  // namespace bnlab::backbone_unet

@@ -75,23 +75,9 @@ class DeepLabNetwork : public PixelNetwork {
   std::shared_ptr<Classifier> classifier_;
 };
 
-class DeepLab : public Model {
- public:
-  using Options = deeplab_v3::Options;
-
-  DeepLab(const Options& options, const Context&) : options_(options) {}
-
-  std::shared_ptr<Network> build(LayerMaker& layers, int64_t classes) const override {
-    return std::make_shared<DeepLabNetwork>(layers, options_, classes);
-  }
-
- private:
-  Options options_;
-};
-
 const Registered<Model> entry{{.name = "deeplab_v3",
                                .summary = "pyramid of dilated convolutions on a dilated backbone",
                                .source = "Chen et al. 2017; layers and names as in torchvision"},
-                              make<Model, DeepLab>};
+                              make<Model, ModelOf<DeepLabNetwork, Options>>};
 
 }  // namespace bnlab::deeplab_v3

@@ -38,23 +38,9 @@ class FcnNetwork : public PixelNetwork {
   }
 };
 
-class Fcn : public Model {
- public:
-  using Options = fcn::Options;
-
-  Fcn(const Options& options, const Context&) : options_(options) {}
-
-  std::shared_ptr<Network> build(LayerMaker& layers, int64_t classes) const override {
-    return std::make_shared<FcnNetwork>(layers, options_, classes);
-  }
-
- private:
-  Options options_;
-};
-
 const Registered<Model> entry{{.name = "fcn",
                                .summary = "fully convolutional network on a dilated backbone",
                                .source = "Long, Shelhamer, Darrell 2015; layers and names as in torchvision"},
-                              make<Model, Fcn>};
+                              make<Model, ModelOf<FcnNetwork, Options>>};
 
 }  // namespace bnlab::fcn

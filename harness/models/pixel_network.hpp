@@ -8,6 +8,7 @@
 
 #include "harness/dropout.hpp"
 #include "harness/models/backbone.hpp"
+#include "harness/models/conv_norm.hpp"
 
 namespace bnlab {
 
@@ -44,7 +45,8 @@ class PixelHead : public torch::nn::Module {
   std::string last_name_;
   Dropout dropout_;
   bool align_corners_;
-  std::shared_ptr<Layer> conv_, norm_, last_;
+  ConvNormPair first_;
+  std::shared_ptr<Layer> last_;
 };
 
 class PixelNetwork : public Network {

@@ -132,23 +132,9 @@ class PspNetwork : public PixelNetwork {
   std::shared_ptr<Pyramid> pyramid_;
 };
 
-class PspNet : public Model {
- public:
-  using Options = pspnet::Options;
-
-  PspNet(const Options& options, const Context&) : options_(options) {}
-
-  std::shared_ptr<Network> build(LayerMaker& layers, int64_t classes) const override {
-    return std::make_shared<PspNetwork>(layers, options_, classes);
-  }
-
- private:
-  Options options_;
-};
-
 const Registered<Model> entry{{.name = "pspnet",
                                .summary = "pyramid of averages over the last map of a dilated backbone",
                                .source = "Zhao et al. 2017; layers and names as in semseg"},
-                              make<Model, PspNet>};
+                              make<Model, ModelOf<PspNetwork, Options>>};
 
 }  // namespace bnlab::pspnet

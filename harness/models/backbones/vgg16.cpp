@@ -44,26 +44,10 @@ class Vgg16Trunk : public PooledTrunk {
   }
 };
 
-class Vgg16 : public Backbone {
- public:
-  using Options = vgg16::Options;
-
-  Vgg16(const Options& options, const Context& context)
-      : options_(options), output_stride_(context.output_stride) {}
-
-  std::shared_ptr<Trunk> build(LayerMaker& layers, const std::string& name) const override {
-    return std::make_shared<Vgg16Trunk>(layers, name, options_, output_stride_);
-  }
-
- private:
-  Options options_;
-  int64_t output_stride_;
-};
-
 const Registered<Backbone> entry{
     {.name = "vgg16",
      .summary = "13 convolutions of VGG-16, of any width",
      .source = "Simonyan, Zisserman 2015; layers and names as in torchvision's vgg16_bn"},
-    make<Backbone, Vgg16>};
+    make<Backbone, BackboneOf<Vgg16Trunk, Options>>};
 
 }  // namespace bnlab::vgg16
