@@ -1,10 +1,9 @@
 #include "harness/records/answers.hpp"
+#include "harness/tasks/task_facts.hpp"
 
 #include <algorithm>
 #include <cctype>
 #include <sstream>
-
-#include "harness/components/task_files.hpp"
 
 namespace bnlab {
 namespace {

@@ -121,6 +121,7 @@ class Motion : public ClassificationTask {
     }
 
     ImageSizes image_sizes() const { return {{kSide, kSide}, {kSide, kSide}}; }
+    std::vector<std::string> sort_keys() const { return {"class", "scene"}; }
   };
 
   Motion(const Options& options, const Context& context)
@@ -149,7 +150,6 @@ class Motion : public ClassificationTask {
     return {test_.images.narrow(0, begin * frames_, count * frames_), test_.labels.narrow(0, begin, count)};
   }
 
-  std::vector<std::string> sort_keys() const override { return {"class", "scene"}; }
   std::vector<double> sort_values(const std::string& key) const override {
     std::vector<double> values;
     for (int64_t i = 0; i < training_samples(); ++i) {
@@ -188,7 +188,7 @@ class Motion : public ClassificationTask {
 
 const Registered<Task> entry{{.name = "motion",
                               .summary = "clips of a moving thing, 8 motions in 2 scenes, made from the seed",
-                              .of = Subjects::clips},
+                              .labelled = Labelled::clips},
                              make<Task, Motion>};
 
 }  // namespace bnlab::motion

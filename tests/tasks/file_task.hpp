@@ -50,6 +50,12 @@ class FileTask : public ::testing::Test {
     options.update(changes);
     return make_task(name_, options, {0, folder_.path()});
   }
+  std::vector<std::string> sort_keys(const Json& changes = Json::object()) const {
+    Json options = options_;
+    options.update(changes);
+    const Json resolved = resolved_task(name_, options);
+    return facts_of<TaskFacts>(resolved).sort_keys(resolved);
+  }
   std::string error(const Json& changes = Json::object(), Error::Kind kind = Error::Kind::data) const {
     try {
       task(changes);

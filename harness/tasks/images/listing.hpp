@@ -16,6 +16,11 @@ struct LabelledFile {
   std::string group = {};  // the drive or place it was taken in; "" where nobody knows
 };
 
+// The folder that holds the files of a task: `root` below the data folder, --data. Throws Error (usage) if there is no
+// data folder.
+std::filesystem::path data_root(const std::string& data_dir, const std::string& task,
+                                const std::string& root);
+
 // The folder or file `given` below `parent`, as the option `key` names it. A spec is data and must not lead
 // anywhere else: throws Error (spec).
 std::filesystem::path below(const std::filesystem::path& parent, const std::filesystem::path& given,
