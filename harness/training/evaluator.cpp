@@ -7,28 +7,8 @@
 #include "harness/training/answers.hpp"
 
 namespace bnlab {
-namespace {
 
-// Calibration batches through the subject as it is after some training steps.
-class CalibrationAfter : public Calibration {
- public:
-  CalibrationAfter(int64_t steps_done, Data& data, Subject& subject)
-      : steps_done_(steps_done), data_(data), subject_(subject) {}
-
-  int64_t available() const override { return std::numeric_limits<int64_t>::max(); }
-  void forward(int64_t index) override {
-    subject_.forward(data_.calibration(index), steps_done_, Mode::calibrate);
-  }
-
- private:
-  int64_t steps_done_;
-  Data& data_;
-  Subject& subject_;
-};
-
-}  // namespace
-
-Evaluator::Evaluator(const RunSpec& spec, Data& data, Subject& subject, World& world, WeightEma* ema)
+Evaluator::Evaluator(const RunSpec& spec, Data& data, TrainedModel& subject, World& world, WeightEma* ema)
     : evaluation_(spec.evaluation),
       data_(data),
       subject_(subject),
@@ -91,7 +71,9 @@ at::Tensor Evaluator::answers(const Batch& batch, int64_t steps_done, Mode mode)
 void Evaluator::show(const Population& population, int64_t steps_done) {
   if (RunningStatistics* statistics = subject_.statistics()) {
     const at::NoGradGuard no_grad;
-    CalibrationAfter calibration(steps_done, data_, subject_);
+    Calibration calibration(std::numeric_limits<int64_t>::max(), [&](int64_t index) {
+      subject_.forward(data_.calibration(index), steps_done, Mode::calibrate);
+    });
     statistics->show(population, calibration);
   }
 }

@@ -20,13 +20,14 @@ std::unique_ptr<Loss> make_loss(const RunSpec& spec, const Data& data, World& wo
        .weights = at::TensorOptions().device(world.device()).dtype(parameter_type(spec.precision))});
 }
 
-std::unique_ptr<Optimizer> make_optimizer(const RunSpec& spec, const Data& data, const Subject& subject) {
+std::unique_ptr<Optimizer> make_optimizer(const RunSpec& spec, const Data& data,
+                                          const TrainedModel& subject) {
   return Registered<Optimizer>::create(spec.optimizer, {.parameters = subject.network().named_parameters(),
                                                         .norm_sites = subject.sites(),
                                                         .steps = data.steps()});
 }
 
-std::unique_ptr<WeightEma> make_ema(const RunSpec& spec, const Subject& subject) {
+std::unique_ptr<WeightEma> make_ema(const RunSpec& spec, const TrainedModel& subject) {
   return spec.weight_ema ? std::make_unique<WeightEma>(*spec.weight_ema, subject.network().parameters(),
                                                        subject.statistics())
                          : nullptr;

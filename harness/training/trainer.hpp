@@ -19,7 +19,7 @@
 #include "harness/training/loss.hpp"
 #include "harness/training/optimizer.hpp"
 #include "harness/training/step_graphs.hpp"
-#include "harness/training/subject.hpp"
+#include "harness/training/trained_model.hpp"
 #include "harness/training/weight_ema.hpp"
 
 namespace bnlab {
@@ -49,7 +49,7 @@ class Trainer {
   const RunSpec& spec_;
   World& world_;
   Data data_;
-  Subject subject_;
+  TrainedModel subject_;
   std::unique_ptr<Loss> loss_;
   std::unique_ptr<Optimizer> optimizer_;
   StepGraphs graphs_;

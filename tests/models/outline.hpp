@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "harness/models/model.hpp"
-#include "tests/models/built_network.hpp"
+#include "tests/models/one_rank_network.hpp"
 
 namespace bnlab {
 

@@ -17,7 +17,7 @@
 #include "harness/training/data.hpp"
 #include "harness/training/loss.hpp"
 #include "harness/training/step_graphs.hpp"
-#include "harness/training/subject.hpp"
+#include "harness/training/trained_model.hpp"
 #include "tests/training/training_runs.hpp"
 
 namespace bnlab {
@@ -106,12 +106,12 @@ class Training {
   }
 
   StepGraphs& graphs() { return graphs_; }
-  Subject& subject() { return subject_; }
+  TrainedModel& subject() { return subject_; }
 
  private:
   RunSpec spec_;
   Data data_;
-  Subject subject_;
+  TrainedModel subject_;
   std::vector<at::Tensor> parameters_;
   StepGraphs graphs_;
   std::unique_ptr<GradientSync> gradients_;
