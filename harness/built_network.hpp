@@ -1,4 +1,5 @@
-// A network whose layers a strategy has made, and the strategy: what is trained, evaluated, counted and checked.
+// A network whose layers a strategy has made, and the strategy: what is trained, evaluated, counted and
+// checked.
 #pragma once
 
 #include <functional>

@@ -1,5 +1,5 @@
-// What is known of a strategy before it is made: what its registration says for `bnlab explain` and the table of
-// strategies/README.md, and what follows from its options. Needs no LibTorch.
+// What is known of a strategy before it is made: what its registration says for `bnlab explain` and the table
+// of strategies/README.md, and what follows from its options. Needs no LibTorch.
 #pragma once
 
 #include <string>

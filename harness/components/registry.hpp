@@ -79,8 +79,8 @@ const Facts& facts_of(const Json& component) {
 // The declaration of a key named like its family that must name an entry of it.
 Parameter component_key(const std::string& family);
 
-// Checks a resolved component, which stands at `path`, against the run: Options::check of its entry, and of the
-// entries that its options name.
+// Checks a resolved component, which stands at `path`, against the run: Options::check of its entry, and of
+// the entries that its options name.
 void check_component(const std::string& family, const Json& component, const std::string& path,
                      const RunOutline& run, Problems& problems);
 // The same where there is no spec to blame: throws Error (refused) with all that is wrong.

@@ -1,8 +1,11 @@
 // Atrous spatial pyramid pooling (Chen et al. 2017) with the layers and names of torchvision: of one map
-//   convs.0: a 1x1 convolution; convs.1, .2, .3: 3x3 convolutions with dilations of 1, 2 and 3 times 96 / output stride (12,
-//   24, 36 at 8; 6, 12, 18 at 16); convs.4: the mean over the image, through a 1x1 convolution
-// each with norm and ReLU, all five side by side through `project`: a 1x1 convolution - norm - ReLU - dropout.
-// At convs.4 a norm sees one value per channel and image: a tower of one image cannot normalise there by itself.
+//   convs.0: a 1x1 convolution
+//   convs.1, .2, .3: 3x3 convolutions with dilations of 1, 2 and 3 times 96 / output stride (12, 24, 36 at 8;
+//   6, 12, 18 at 16)
+//   convs.4: the mean over the image, through a 1x1 convolution
+// each with norm and ReLU, all five side by side through `project`: 1x1 convolution - norm - ReLU - dropout.
+// At convs.4 a norm sees one value per channel and image: a tower of one image cannot normalise there by
+// itself.
 #pragma once
 
 #include <torch/types.h>

@@ -1,5 +1,6 @@
-// The interface of a backbone: what a model stands on, a network for classification without its last layers. One file
-// per backbone in backbones/, registered there. Its parameters have the names that torchvision gives them.
+// The interface of a backbone: what a model stands on, a network for classification without its last layers.
+// One file per backbone in backbones/, registered there. Its parameters have the names that torchvision gives
+// them.
 #pragma once
 
 #include <memory>
@@ -12,9 +13,9 @@ namespace bnlab {
 
 class Trunk : public torch::nn::Module {
  public:
-  // Five maps, at 1/2, 1/4, 1/8, 1/16 and 1/32 of the images' height and width (rounded up or down as each backbone
-  // says), but that no map lies below 1/output_stride. A backbone for small images may keep finer ones; it then names an
-  // output stride below 8, which models that answer for pixels do not take.
+  // Five maps, at 1/2, 1/4, 1/8, 1/16 and 1/32 of the images' height and width (rounded up or down as each
+  // backbone says), but that no map lies below 1/output_stride. A backbone for small images may keep finer
+  // ones; it then names an output stride below 8, which models that answer for pixels do not take.
   virtual Network::Maps forward(at::Tensor images, const Pass& pass) = 0;
 };
 
@@ -32,8 +33,8 @@ class Backbone {
   virtual std::shared_ptr<Trunk> build(LayerMaker& layers, const std::string& name) const = 0;
 };
 
-// A backbone that has no more to it than its trunk: T is made from (LayerMaker&, const std::string& name, const O& options,
-// int64_t output_stride).
+// A backbone that has no more to it than its trunk: T is made from (LayerMaker&, const std::string& name,
+// const O& options, int64_t output_stride).
 template <class T, class O>
 class BackboneOf : public Backbone {
  public:

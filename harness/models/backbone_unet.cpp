@@ -1,7 +1,8 @@
-// backbone_unet: a U-Net (Ronneberger et al. 2015) whose encoder is any backbone, with the decoder and names of
-// segmentation_models_pytorch. From the last map on, five blocks: the map grows to the size of the next larger one (the
-// last time to the image's) by its nearest neighbours, that map is put behind it, but the image is not, and both go
-// twice through [3x3 convolution - norm - ReLU]. The head is a 3x3 convolution at the size of the image.
+// backbone_unet: a U-Net (Ronneberger et al. 2015) whose encoder is any backbone, with the decoder and names
+// of segmentation_models_pytorch. From the last map on, five blocks: the map grows to the size of the next
+// larger one (the last time to the image's) by its nearest neighbours, that map is put behind it, but the
+// image is not, and both go twice through [3x3 convolution - norm - ReLU]. The head is a 3x3 convolution at
+// the size of the image.
 #include <torch/types.h>
 
 #include "harness/models/conv_norm.hpp"

@@ -1,5 +1,5 @@
-// classifier: any backbone, the mean of its last map, and a linear layer, `fc`. With the backbone resnet it is
-// torchvision's ResNet, name by name.
+// classifier: any backbone, the mean of its last map, and a linear layer, `fc`. With the backbone resnet it
+// is torchvision's ResNet, name by name.
 // cifar_resnet: the same on the backbone small_resnet, the network of He et al. 2016, section 4.2.
 #include <torch/types.h>
 

@@ -1,5 +1,5 @@
-// A convolution, the norm behind it and an activation, registered under the names that the published network gives
-// them: as two modules of a module that has more (add_pair), or as a module of their own (ConvNorm).
+// A convolution, the norm behind it and an activation, registered under the names that the published network
+// gives them: as two modules of a module that has more (add_pair), or as a module of their own (ConvNorm).
 #pragma once
 
 #include <memory>

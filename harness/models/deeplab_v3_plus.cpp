@@ -1,6 +1,8 @@
-// deeplab_v3_plus: DeepLab v3 with a decoder (Chen et al. 2018), with the layers and names of VainF/DeepLabV3Plus-Pytorch.
-//   classifier.project: 1x1 convolution of the map at 1/4 - norm - ReLU; classifier.aspp: the pyramid of the last map
-//   (aspp.hpp), resized to the map at 1/4; classifier.classifier: 3x3 convolution of both - norm - ReLU - 1x1 to the classes
+// deeplab_v3_plus: DeepLab v3 with a decoder (Chen et al. 2018), with the layers and names of
+// VainF/DeepLabV3Plus-Pytorch.
+//   classifier.project: 1x1 convolution of the map at 1/4 - norm - ReLU; classifier.aspp: the pyramid of the
+//   last map (aspp.hpp), resized to the map at 1/4; classifier.classifier: 3x3 convolution of both - norm -
+//   ReLU - 1x1 to the classes
 // Every bilinear resize is one without align_corners.
 #include <torch/types.h>
 

@@ -1,5 +1,7 @@
-// fcn: a fully convolutional network (Long, Shelhamer, Darrell 2015) on a dilated backbone, as torchvision builds it.
-//   classifier: 3x3 convolution of the last map to a quarter of its channels - norm - ReLU - dropout - 1x1 to the classes
+// fcn: a fully convolutional network (Long, Shelhamer, Darrell 2015) on a dilated backbone, as torchvision
+// builds it.
+//   classifier: 3x3 convolution of the last map to a quarter of its channels - norm - ReLU - dropout - 1x1 to
+//   the classes
 //   auxiliary head, if wanted: the same on the map before the last
 // Logits grow to the size of the image bilinearly (align_corners false).
 #include <torch/types.h>

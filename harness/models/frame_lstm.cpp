@@ -1,7 +1,7 @@
 // frame_lstm: a network over each frame of a clip, then one over their sequence (LRCN: Donahue et al. 2015).
 //   features: any backbone and the mean of its last map, one vector per frame
-//   head: LSTM over the frames in their order and its last output, or the mean over the frames (which is blind to their
-//   order); then a linear layer to the classes
+//   head: LSTM over the frames in their order and its last output, or the mean over the frames (which is
+//   blind to their order); then a linear layer to the classes
 // The parameters of the LSTM have the names, the order of gates and the initial values of torch.nn.LSTM.
 #include <torch/types.h>
 

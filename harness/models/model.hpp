@@ -29,8 +29,8 @@ class Model {
   virtual std::shared_ptr<Network> build(LayerMaker& layers, int64_t classes) const = 0;
 };
 
-// A model that has no more to it than its network: N is made from (LayerMaker&, const O& options, int64_t classes), and
-// from a `const Model::Context&` behind these where it makes parameters itself.
+// A model that has no more to it than its network: N is made from (LayerMaker&, const O& options, int64_t
+// classes), and from a `const Model::Context&` behind these where it makes parameters itself.
 template <class N, class O>
 class ModelOf : public Model {
  public:
@@ -51,8 +51,8 @@ class ModelOf : public Model {
   Context context_;
 };
 
-// The network of a resolved model, for BuiltNetwork (harness/built_network.hpp). Throws Error (refused) where the model
-// cannot take the image sizes.
+// The network of a resolved model, for BuiltNetwork (harness/built_network.hpp). Throws Error (refused) where
+// the model cannot take the image sizes.
 inline std::function<std::shared_ptr<Network>(LayerMaker&)> builder_of(const Json& model,
                                                                        const Model::Context& context,
                                                                        int64_t classes) {

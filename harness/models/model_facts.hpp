@@ -1,5 +1,5 @@
-// What is known of a model or a backbone before it is built: what its registration says, and what follows from
-// its options. Needs no LibTorch.
+// What is known of a model or a backbone before it is built: what its registration says, and what follows
+// from its options. Needs no LibTorch.
 #pragma once
 
 #include <cstdint>
@@ -38,8 +38,8 @@ struct BackboneFacts {
   std::string source = {};
 
   FactOfOptions<Channels> norm_channels = {};  // of each kind of norm site
-  // Channels of the maps at 1/2, 1/4, 1/8, 1/16 and 1/32 of the image, and the strides that the last of them may
-  // keep by dilation.
+  // Channels of the maps at 1/2, 1/4, 1/8, 1/16 and 1/32 of the image, and the strides that the last of them
+  // may keep by dilation.
   FactOfOptions<Channels> feature_channels = {};
   FactOfOptions<std::vector<int64_t>> output_strides = {};
 

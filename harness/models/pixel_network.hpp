@@ -1,5 +1,6 @@
-// What FCN, PSPNet and the DeepLabs share: a backbone, a head that makes logits of its last map (or of what the model has
-// gathered from its maps), and perhaps an auxiliary head on the map before the last, in training.
+// What FCN, PSPNet and the DeepLabs share: a backbone, a head that makes logits of its last map (or of what
+// the model has gathered from its maps), and perhaps an auxiliary head on the map before the last, in
+// training.
 #pragma once
 
 #include <array>
@@ -20,8 +21,8 @@ struct WithAuxiliary : OnBackbone {
   Channels norm_channels() const;
 };
 
-// torchvision's FCNHead: 3x3 convolution - norm - ReLU - dropout - 1x1 convolution to the classes - bilinear resize to the
-// image. What stands up to the ReLU belongs to the features, the rest to the head.
+// torchvision's FCNHead: 3x3 convolution - norm - ReLU - dropout - 1x1 convolution to the classes - bilinear
+// resize to the image. What stands up to the ReLU belongs to the features, the rest to the head.
 class PixelHead : public torch::nn::Module {
  public:
   struct Shape {
@@ -58,7 +59,8 @@ class PixelNetwork : public Network {
  protected:
   PixelNetwork(LayerMaker& layers, const OnBackbone& options);
 
-  // The auxiliary head, if the options want one; `shape` has its classes and what it does beside its convolutions.
+  // The auxiliary head, if the options want one; `shape` has its classes and what it does beside its
+  // convolutions.
   void add_auxiliary(LayerMaker& layers, const WithAuxiliary& options, const std::string& name,
                      PixelHead::Shape shape);
 

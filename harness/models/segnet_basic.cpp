@@ -1,8 +1,11 @@
-// segnet_basic: SegNet-Basic (Badrinarayanan et al. 2015), with the layers and names of the authors' Caffe model.
-//   encoder: four times [7x7 convolution - norm - ReLU - 2x2 max pool], sizes rounded up; every maximum's place is kept
-//   decoder: four times [each value back to the place of its maximum, zeros elsewhere - 7x7 convolution - norm]
+// segnet_basic: SegNet-Basic (Badrinarayanan et al. 2015), with the layers and names of the authors' Caffe
+// model.
+//   encoder: four times [7x7 convolution - norm - ReLU - 2x2 max pool], sizes rounded up; every maximum's
+//   place is kept
+//   decoder: four times [values back to the places of their maxima, else zeros - 7x7 convolution - norm]
 //   head: 1x1 convolution to the classes
-// No convolution before a norm has a bias. The authors' response normalisation of the images belongs to the task.
+// No convolution before a norm has a bias. The authors' response normalisation of the images belongs to the
+// task.
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/types.h>
 
@@ -23,8 +26,8 @@ struct Options {
   Channels norm_channels() const { return {width}; }
 };
 
-// The maxima at their places in maps of the given size. No two windows overlap, so every value has a place of its own.
-// It only copies values, so it needs no float32, in which autocast would do it.
+// The maxima at their places in maps of the given size. No two windows overlap, so every value has a place of
+// its own. It only copies values, so it needs no float32, in which autocast would do it.
 at::Tensor unpooled(const at::Tensor& maxima, const at::Tensor& places, const std::array<int64_t, 2>& size) {
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
   return at::max_unpool2d(maxima, places, size);

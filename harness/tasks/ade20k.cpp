@@ -1,7 +1,8 @@
-// ADE20K in the form of its scene parsing challenge: 150 classes of things and stuff (Zhou et al., "Scene parsing through
-// ADE20K dataset", CVPR 2017). Below the root:
-//   images/{training,validation}/ADE_{train,val}_%08d.jpg  annotations/{training,validation}/ADE_{train,val}_%08d.png
-// Label files are grey PNGs: 0 is what belongs to none of the classes and becomes void, 1 to 150 become 0 to 149.
+// ADE20K in the form of its scene parsing challenge: 150 classes of things and stuff (Zhou et al., "Scene
+// parsing through ADE20K dataset", CVPR 2017). Below the root:
+//   images/{training,validation}/ADE_{train,val}_%08d.jpg
+//   annotations/{training,validation}/ADE_{train,val}_%08d.png
+// Label files are grey PNGs: 0, which belongs to none of the classes, becomes void, 1 to 150 become 0 to 149.
 #include "harness/components/registry.hpp"
 #include "harness/tasks/photographs.hpp"
 

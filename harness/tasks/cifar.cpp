@@ -1,7 +1,8 @@
-// cifar10 and cifar100: small photographs of things, 32x32, 50000 for training and 10000 for the test (Krizhevsky 2009), in
-// the binary form of https://www.cs.toronto.edu/~kriz/cifar.html. A record is one byte of a label (CIFAR-100: a coarse and a
-// fine one, which counts) and 1024 bytes each of red, green and blue, row by row. Training images are padded with 4 black
-// pixels on each side, cropped to 32x32 at random and flipped at random (He et al. 2016).
+// cifar10 and cifar100: small photographs of things, 32x32, 50000 for training and 10000 for the test
+// (Krizhevsky 2009), in the binary form of https://www.cs.toronto.edu/~kriz/cifar.html. A record is one byte
+// of a label (CIFAR-100: a coarse and a fine one, which counts) and 1024 bytes each of red, green and blue,
+// row by row. Training images are padded with 4 black pixels on each side, cropped to 32x32 at random and
+// flipped at random (He et al. 2016).
 #include <array>
 #include <filesystem>
 #include <fstream>

@@ -1,8 +1,8 @@
-// Cityscapes: street scenes from 50 cities, 19 classes and void (Cordts et al., "The Cityscapes dataset for semantic
-// urban scene understanding", CVPR 2016). Below the root:
+// Cityscapes: street scenes from 50 cities, 19 classes and void (Cordts et al., "The Cityscapes dataset for
+// semantic urban scene understanding", CVPR 2016). Below the root:
 //   leftImg8bit/SPLIT/CITY/NAME_leftImg8bit.png
 //   gtFine/SPLIT/CITY/NAME_gtFine_labelIds.png        ids 0 to 33, of which 19 are classes
-//   gtFine/SPLIT/CITY/NAME_gtFine_labelTrainIds.png   classes 0 to 18 and 255: there once somebody has converted them
+//   gtFine/SPLIT/CITY/NAME_gtFine_labelTrainIds.png   classes 0 to 18 and 255, once they are converted
 // The city is the group: metrics are also given city by city.
 #include "harness/components/registry.hpp"
 #include "harness/tasks/photographs.hpp"

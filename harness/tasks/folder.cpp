@@ -1,7 +1,7 @@
-// Anybody's photographs with label maps. Below the root, the images and labels of a split in one of these layouts,
+// Anybody's photographs with label maps. Below the root, images and labels of a split in one of these:
 //   SPLIT/images/NAME.jpg  SPLIT/labels/NAME.png      (train and test)
 //   images/SPLIT/NAME.jpg  labels/SPLIT/NAME.png
-//   images/NAME.jpg        labels/NAME.png            (no splits: a share of the images is held out for the test)
+//   images/NAME.jpg        labels/NAME.png            (no splits: a share is held out for the test)
 // with these names of folders or others, or list files with lines `image label` or `name`.
 #include <algorithm>
 

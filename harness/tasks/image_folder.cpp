@@ -1,4 +1,5 @@
-// image_folder: anybody's photographs of things, one folder per class, in the layout that torchvision's ImageFolder reads:
+// image_folder: anybody's photographs of things, one folder per class, in the layout that torchvision's
+// ImageFolder reads:
 //   ROOT/train/CLASS/**/NAME.jpg and ROOT/test/CLASS/**/NAME.jpg (or ROOT/val)
 // A class is the place of its folder among those of the training split in the order of their bytes.
 #include <algorithm>

@@ -1,12 +1,14 @@
-// Synthetic clips, made from the seed, whose classes ask for two different things at once. 16 classes = 8 motions x 2
-// scenes: class y is motion y mod 8 in scene y div 8. Every 16 clips show each class once, in an order of their own, so
-// that a batch of the test split mixes scenes.
-//   motions, forwards and backwards: a disc that crosses the image from left to right, or from top to bottom; a bar that
-//   turns; a disc that grows. A pair has the same frames in opposite order: who is blind to order is right half the time.
-//   scene: a gain of exp(-0.3) or exp(+0.3) on the whole clip, zero staying zero. Batch norm over several clips keeps it;
-//   over one clip it is divided out.
-// The frames of a clip are alike (they share the scene, the background, the colour and a gain and offset of their own), so
-// that a tower's rows count for less than they are many, unless they are shuffled over the towers.
+// Synthetic clips, made from the seed, whose classes ask for two different things at once. 16 classes = 8
+// motions x 2 scenes: class y is motion y mod 8 in scene y div 8. Every 16 clips show each class once, in an
+// order of their own, so that a batch of the test split mixes scenes.
+//   motions, forwards and backwards: a disc that crosses the image from left to right, or from top to bottom;
+//   a bar that turns; a disc that grows. A pair has the same frames in opposite order: who is blind to order
+//   is right half the time.
+//   scene: a gain of exp(-0.3) or exp(+0.3) on the whole clip, zero staying zero. Batch norm over several
+//   clips keeps it; over one clip it is divided out.
+// The frames of a clip are alike (they share the scene, the background, the colour and a gain and offset of
+// their own), so that a tower's rows count for less than they are many, unless they are shuffled over the
+// towers.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -159,7 +161,8 @@ class Motion : public ClassificationTask {
     return values;
   }
 
-  // Beside the usual: the share of clips whose motion (chance 1/8), direction in time (1/2) and scene (1/2) is right.
+  // Beside the usual: the share of clips whose motion (chance 1/8), direction in time (1/2) and scene (1/2)
+  // is right.
   Json metrics(const at::Tensor& measured) const override {
     Json all = ClassificationTask::metrics(measured);
     all["motion_accuracy"] = share_alike(measured, motion_of);

@@ -1,10 +1,11 @@
-// What the segmentation tasks on files share: photographs with label maps are read and checked, training takes
-// random crops, evaluation takes whole images. A task of its own is its options, which list its files and say what
-// their label ids mean (camvid.cpp), and its registration with make<Task, PhotographTaskOf<Options>>.
+// What the segmentation tasks on files share: photographs with label maps are read and checked, training
+// takes random crops, evaluation takes whole images. A task of its own is its options, which list its files
+// and say what their label ids mean (camvid.cpp), and its registration with make<Task,
+// PhotographTaskOf<Options>>.
 //
-// Images may have several sizes. Test images are padded at the bottom and on the right to the largest height and
-// width among them, or to `test_size`, and on to a multiple of `test_multiple`, with void labels and the mean colour: so
-// every pixel of the split counts once.
+// Images may have several sizes. Test images are padded at the bottom and on the right to the largest height
+// and width among them, or to `test_size`, and on to a multiple of `test_multiple`, with void labels and the
+// mean colour: so every pixel of the split counts once.
 #pragma once
 
 #include <optional>
@@ -34,10 +35,10 @@ struct PhotographSet {
 // The paths of all images and labels.
 Paths paths_of(const PhotographSet& set);
 
-// The options that every task on photographs takes, after its own. The options of a task derive from them and add
+// The options that every task on photographs takes, after its own. Those of a task derive from them, with
 //   PhotographSet photographs(const std::string& data_dir) const;
-//   Paths files(const std::string& data_dir) const;   // paths_of(photographs(data_dir)), and lists that were read
-//   std::vector<std::string> sort_keys() const;       // where the files have groups: a name for them stands first
+//   Paths files(const std::string& data_dir) const;  // paths_of(photographs(data_dir)), and lists of them
+//   std::vector<std::string> sort_keys() const;      // where files have groups: first a name for these
 struct PhotographOptions : SegmentationOptions {
   double scale = 1;
   std::array<int64_t, 2> crop = {96, 128};
@@ -68,8 +69,9 @@ class PhotographTask : public SegmentationTask {
   Examples training(const std::vector<Draw>& draws) const override;
   Examples test(int64_t begin, int64_t count) const override;
 
-  // brightness: the mean of the photograph's bytes; class: the one that most pixels show, void apart; any other key is
-  // the name of the groups: the place of the photograph's group among the groups' names in order.
+  // brightness: the mean of the photograph's bytes; class: the one that most pixels show, void apart; any
+  // other key is the name of the groups: the place of the photograph's group among the groups' names in
+  // order.
   std::vector<double> sort_values(const std::string& key) const override;
 
  protected:

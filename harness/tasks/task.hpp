@@ -1,5 +1,5 @@
-// The interface of a task: data and metric, and the name of a loss. One file per task, registered there. What can be
-// asked of a task before its data are read, its files and sort keys among it, is in task_facts.hpp.
+// The interface of a task: data and metric, and the name of a loss. One file per task, registered there. What
+// can be asked of a task before its data are read, its files and sort keys among it, is in task_facts.hpp.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
-// What is known of a task before its data are read: what its registration says, and what follows from its options.
-// Whoever starts runs asks before any rank exists: needs no LibTorch.
+// What is known of a task before its data are read: what its registration says, and what follows from its
+// options. Whoever starts runs asks before any rank exists: needs no LibTorch.
 #pragma once
 
 #include <concepts>
@@ -34,9 +34,9 @@ struct TaskFacts {
   FactOfOptions<ImageSizes> image_sizes = [](const Json&) { return ImageSizes(); };
   // By which the training set can be sorted into shards ("shards": "sorted:KEY"); see Task::sort_values.
   FactOfOptions<std::vector<std::string>> sort_keys = [](const Json&) { return std::vector<std::string>(); };
-  // The files of training and test, as paths below the data folder. Throws the Error with which the task itself
-  // would refuse: files that are missing, a spec that leads out of the data folder. Empty for a task that makes
-  // its data itself.
+  // The files of training and test, as paths below the data folder. Throws the Error with which the task
+  // itself would refuse: files that are missing, a spec that leads out of the data folder. Empty for a task
+  // that makes its data itself.
   std::function<Paths(const Json& options, const std::string& data_dir)> files = {};
 
   template <Described Options>

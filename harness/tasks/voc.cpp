@@ -1,10 +1,11 @@
-// PASCAL VOC 2012 segmentation: 20 kinds of objects and the background (Everingham et al., "The PASCAL visual object
-// classes challenge: a retrospective", IJCV 2015), with the labels that Hariharan et al. added ("Semantic contours
-// from inverse detectors", ICCV 2011). Below the root:
+// PASCAL VOC 2012 segmentation: 20 kinds of objects and the background (Everingham et al., "The PASCAL visual
+// object classes challenge: a retrospective", IJCV 2015), with the labels that Hariharan et al. added
+// ("Semantic contours from inverse detectors", ICCV 2011). Below the root:
 //   JPEGImages/NAME.jpg  SegmentationClass/NAME.png  SegmentationClassAug/NAME.png
-//   ImageSets/Segmentation/{train,val,trainval,trainaug}.txt   lines NAME, or `/JPEGImages/NAME.jpg /FOLDER/NAME.png`
-// Lists whose names hold "aug" take their labels from SegmentationClassAug. Label files are palette or grey PNGs: the
-// palette's index is the class, 255 is void.
+//   ImageSets/Segmentation/{train,val,trainval,trainaug}.txt
+//     with lines NAME, or `/JPEGImages/NAME.jpg /FOLDER/NAME.png`
+// Lists whose names hold "aug" take their labels from SegmentationClassAug. Label files are palette or grey
+// PNGs: the palette's index is the class, 255 is void.
 #include <set>
 
 #include "harness/components/registry.hpp"

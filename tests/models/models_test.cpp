@@ -22,7 +22,8 @@ TEST(Models, EachHasASmallInstance) {
   EXPECT_EQ(mapped(small_models(), [](const auto& each) { return each.first; }), registered_names("model"));
 }
 
-// Two classes of noise below images/, 12 and 3 of each, for training and test; false where they could not be read.
+// Two classes of noise below images/, 12 and 3 of each, for training and test; false where they could not be
+// read.
 bool write_images(const std::filesystem::path& folder) {
 #ifdef BNLAB_WITH_IMAGES
   Stream stream(1, "test");

@@ -1,5 +1,5 @@
-// The outline of a model's network: names and shapes of its parameters and its sites, without numbers, so that the largest
-// networks are counted in no time.
+// The outline of a model's network: names and shapes of its parameters and its sites, without numbers, so
+// that the largest networks are counted in no time.
 #pragma once
 
 #include <torch/types.h>

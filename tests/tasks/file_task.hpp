@@ -1,4 +1,5 @@
-// For tests of tasks on files: writes small images and label maps in a data set's layout and makes the task of them.
+// For tests of tasks on files: writes small images and label maps in a data set's layout and makes the task
+// of them.
 #pragma once
 
 #include "harness/error.hpp"

@@ -1,5 +1,5 @@
-// What tasks tell before they read their data: their files, all that they read and nothing else of the data folder, and
-// the keys of "shards", of which an unknown one is a mistake of the spec.
+// What tasks tell before they read their data: their files, all that they read and nothing else of the data
+// folder, and the keys of "shards", of which an unknown one is a mistake of the spec.
 #include "harness/tasks/task_facts.hpp"
 
 #include <gtest/gtest.h>

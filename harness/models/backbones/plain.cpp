@@ -1,5 +1,6 @@
-// plain: the encoder of the model `unet` with six levels: level l has base 2^l channels and is twice [3x3 convolution - norm -
-// ReLU]; a 2x2 max pool halves the size between levels. The maps are those of the levels behind the first.
+// plain: the encoder of the model `unet` with six levels: level l has base 2^l channels and is twice [3x3
+// convolution - norm - ReLU]; a 2x2 max pool halves the size between levels. The maps are those of the levels
+// behind the first.
 #include "harness/models/backbones/pooled_trunk.hpp"
 
 namespace bnlab::plain {

@@ -1,6 +1,7 @@
-// A trunk of six levels of 3x3 convolutions, each with norm and ReLU; before each level but the first, a 2x2 max pool halves
-// height and width (rounded down). At output stride 16 or 8 the last pools are left out and the convolutions behind them
-// dilated instead. A backbone of this kind fills in the levels; a level may be empty.
+// A trunk of six levels of 3x3 convolutions, each with norm and ReLU; before each level but the first, a 2x2
+// max pool halves height and width (rounded down). At output stride 16 or 8 the last pools are left out and
+// the convolutions behind them dilated instead. A backbone of this kind fills in the levels; a level may be
+// empty.
 #pragma once
 
 #include <torch/types.h>

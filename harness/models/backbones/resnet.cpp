@@ -1,11 +1,11 @@
 // resnet: residual networks (He et al. 2016) as torchvision builds them, with its names.
-//   stem: 7x7 convolution of stride 2 (or three 3x3, the first of stride 2: semseg's deep stem) - norm - ReLU - max pool 3x3
-//   of stride 2; four stages of blocks, each but the first begins with stride 2
-//   basic block: 3x3 - norm - ReLU - 3x3 - norm - add - ReLU; bottleneck: 1x1 - 3x3 (with the stride) - 1x1 to four times as
-//   many channels; where shapes change, the skip is a 1x1 convolution and a norm
-// At output stride 16 or 8 the last stages keep their size: their strides become dilations of 2 and 4. The first block of such a
-// stage keeps the dilation before it, as torchvision has it, or is dilated like the others, as semseg has it
-// (dilate_first_block); in basic blocks both convolutions are dilated.
+//   stem: 7x7 convolution of stride 2 (or three 3x3, the first of stride 2: semseg's deep stem) - norm - ReLU
+//   - max pool 3x3 of stride 2; four stages of blocks, each but the first begins with stride 2
+//   basic block: 3x3 - norm - ReLU - 3x3 - norm - add - ReLU; bottleneck: 1x1 - 3x3 (with the stride) - 1x1
+//   to four times as many channels; where shapes change, the skip is a 1x1 convolution and a norm
+// At output stride 16 or 8 the last stages keep their size: their strides become dilations of 2 and 4. The
+// first block of such a stage keeps the dilation before it, as torchvision has it, or is dilated like the
+// others, as semseg has it (dilate_first_block); in basic blocks both convolutions are dilated.
 #include <torch/types.h>
 
 #include <array>

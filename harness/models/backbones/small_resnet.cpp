@@ -1,9 +1,10 @@
-// small_resnet: the residual networks for images of 32x32 of He et al. 2016, section 4.2, with torchvision's names.
-//   stem: 3x3 convolution - norm - ReLU; three stages of (depth - 2) / 6 basic blocks with width, 2 width and 4 width
-//   channels; the second and third begin with stride 2
+// small_resnet: the residual networks for images of 32x32 of He et al. 2016, section 4.2, with torchvision's
+// names.
+//   stem: 3x3 convolution - norm - ReLU; three stages of (depth - 2) / 6 basic blocks with width, 2 width and
+//   4 width channels; the second and third begin with stride 2
 //   block: 3x3 - norm - ReLU - 3x3 - norm - add - ReLU
-// Where shapes change, the skip is every second pixel, with channels of zeros in equal numbers before and behind its own
-// (option A of the paper), so that it has no parameters.
+// Where shapes change, the skip is every second pixel, with channels of zeros in equal numbers before and
+// behind its own (option A of the paper), so that it has no parameters.
 #include <torch/types.h>
 
 #include "harness/models/backbone.hpp"

@@ -1,7 +1,8 @@
-// vgg16: the convolutions of VGG-16 (Simonyan, Zisserman 2015) with a norm behind each, as torchvision's vgg16_bn:
-// convolutions keep their bias, and `features.N` counts convolutions, norms, ReLUs and pools. The numbers are those of
-// vgg16_bn whatever the strategy: with the strategy `none` this is vgg16 under the names of vgg16_bn.
-// The maps are what the second to fifth group of convolutions give, and behind them the last pool.
+// vgg16: the convolutions of VGG-16 (Simonyan, Zisserman 2015) with a norm behind each, as torchvision's
+// vgg16_bn: convolutions keep their bias, and `features.N` counts convolutions, norms, ReLUs and pools. The
+// numbers are those of vgg16_bn whatever the strategy: with the strategy `none` this is vgg16 under the names
+// of vgg16_bn. The maps are what the second to fifth group of convolutions give, and behind them the last
+// pool.
 #include "harness/models/backbones/pooled_trunk.hpp"
 
 namespace bnlab::vgg16 {
