@@ -8,14 +8,9 @@
 
 namespace bnlab {
 
-Evaluator::Evaluator(const RunSpec& spec, Data& data, TrainedModel& subject, World& world, WeightEma* ema)
-    : evaluation_(spec.evaluation),
-      data_(data),
-      subject_(subject),
-      world_(world),
-      ema_(ema),
-      sites_(subject) {
-  if (subject.statistics() == nullptr) {
+Evaluator::Evaluator(const RunSpec& spec, Data& data, TrainedModel& model, World& world, WeightEma* ema)
+    : evaluation_(spec.evaluation), data_(data), model_(model), world_(world), ema_(ema), sites_(model) {
+  if (model.statistics() == nullptr) {
     populations_.push_back({"saved", {}});  // normalises alike in training and evaluation: this says it all
   } else {
     for (const std::string& name : spec.populations) {
@@ -64,22 +59,22 @@ at::Tensor Evaluator::answers(const Batch& batch, int64_t steps_done, Mode mode)
   return bnlab::answers(evaluation_, batch.images, [&](const at::Tensor& images) {
     Batch part = batch;
     part.images = images;
-    return subject_.forward(part, steps_done, mode).logits;
+    return model_.forward(part, steps_done, mode).logits;
   });
 }
 
 void Evaluator::show(const Population& population, int64_t steps_done) {
-  if (RunningStatistics* statistics = subject_.statistics()) {
+  if (RunningStatistics* statistics = model_.statistics()) {
     const at::NoGradGuard no_grad;
     Calibration calibration(std::numeric_limits<int64_t>::max(), [&](int64_t index) {
-      subject_.forward(data_.calibration(index), steps_done, Mode::calibrate);
+      model_.forward(data_.calibration(index), steps_done, Mode::calibrate);
     });
     statistics->show(population, calibration);
   }
 }
 
 void Evaluator::show_own() {
-  if (RunningStatistics* statistics = subject_.statistics()) {
+  if (RunningStatistics* statistics = model_.statistics()) {
     statistics->show_own();
   }
 }

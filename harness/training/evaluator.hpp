@@ -27,7 +27,7 @@ class Evaluator {
   };
 
   // `ema`: the averaged weights, evaluated beside the others; null without them.
-  Evaluator(const RunSpec& spec, Data& data, TrainedModel& subject, World& world, WeightEma* ema);
+  Evaluator(const RunSpec& spec, Data& data, TrainedModel& model, World& world, WeightEma* ema);
 
   const std::vector<Named>& populations() const { return populations_; }
 
@@ -49,7 +49,7 @@ class Evaluator {
  private:
   Evaluation evaluation_;
   Data& data_;
-  TrainedModel& subject_;
+  TrainedModel& model_;
   World& world_;
   WeightEma* ema_;
   std::vector<Named> populations_;

@@ -15,7 +15,7 @@ namespace bnlab {
 
 class SiteReport {
  public:
-  explicit SiteReport(const TrainedModel& subject) : subject_(subject) {}
+  explicit SiteReport(const TrainedModel& model) : model_(model) {}
 
   // Keeps the running statistics that the network's buffers hold, under the population's name.
   void keep(const std::string& population);
@@ -33,7 +33,7 @@ class SiteReport {
     at::Tensor mean, var;  // [C] float64; undefined where the site has none
   };
 
-  const TrainedModel& subject_;
+  const TrainedModel& model_;
   std::map<std::string, std::vector<Pair>> kept_;  // by population, one per site
 };
 

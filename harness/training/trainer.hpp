@@ -38,7 +38,7 @@ class Trainer {
   bool diverged() const { return history_.diverged(); }
   // The record's "result"; called by every rank.
   Json result();
-  std::vector<std::string> notes() const { return subject_.notes(); }
+  std::vector<std::string> notes() const { return model_.notes(); }
   int64_t save_weights(const std::string& run_dir);  // weights.hpp
 
  private:
@@ -49,7 +49,7 @@ class Trainer {
   const RunSpec& spec_;
   World& world_;
   Data data_;
-  TrainedModel subject_;
+  TrainedModel model_;
   std::unique_ptr<Loss> loss_;
   std::unique_ptr<Optimizer> optimizer_;
   StepGraphs graphs_;
