@@ -68,22 +68,24 @@ bool is_fine(const std::string& key, const Problems& reported) {
   return std::ranges::none_of(reported.found(), [&](const auto& it) { return top_level(it.first) == key; });
 }
 
+void check_sort_key(const Json& task, const std::string& key, Problems& problems) {
+  const std::vector<std::string> keys = facts_of<TaskFacts>(task).sort_keys(task);
+  if (std::ranges::count(keys, key) == 0) {
+    const std::string near = nearest(key, keys);
+    problems.add("shards", "the task " + shown(task["name"]) + " has no key " + shown(key) +
+                               " to sort by; there are: " + (keys.empty() ? "none" : joined(keys)) +
+                               (near.empty() ? "" : "; did you mean \"sorted:" + near + "\"?"));
+  }
+}
+
 void check_shards(const Json& run, const Problems& reported, Problems& problems) {
   const Json& shards = run["shards"];
   const std::string key = shards.is_string() ? sorted_by(shards) : "";
   if (key.empty() && shards.is_string() && shards != "" && shards != "iid") {
     problems.add("shards",
                  "expected iid or sorted:KEY, where KEY is one of the task's, got " + shown(shards));
-  }
-  if (key.empty() || !is_fine("task", reported)) {
-    return;
-  }
-  const std::vector<std::string> keys = facts_of<TaskFacts>(run["task"]).sort_keys(run["task"]);
-  if (std::ranges::count(keys, key) == 0) {
-    const std::string near = nearest(key, keys);
-    problems.add("shards", "the task " + shown(run["task"]["name"]) + " has no key " + shown(key) +
-                               " to sort by; there are: " + (keys.empty() ? "none" : joined(keys)) +
-                               (near.empty() ? "" : "; did you mean \"sorted:" + near + "\"?"));
+  } else if (!key.empty() && is_fine("task", reported)) {
+    check_sort_key(run["task"], key, problems);
   }
 }
 
