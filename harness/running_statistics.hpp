@@ -4,6 +4,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <utility>
 #include <vector>
 
 #include "harness/population.hpp"
@@ -16,10 +18,18 @@ class State;
 // (seed, index) with training augmentation and grouping.
 class Calibration {
  public:
-  virtual ~Calibration() = default;
-  virtual int64_t available() const = 0;  // how many there are at most
-  // One forward pass of the whole network over batch `index`, in Mode::calibrate.
-  virtual void forward(int64_t index) = 0;
+  Calibration() = default;  // none
+  // `available`: how many there are at most; `forward`: a pass of the whole network over one of them, in
+  // Mode::calibrate.
+  Calibration(int64_t available, std::function<void(int64_t index)> forward)
+      : available_(available), forward_(std::move(forward)) {}
+
+  int64_t available() const { return available_; }
+  void forward(int64_t index) const { forward_(index); }
+
+ private:
+  int64_t available_ = 0;
+  std::function<void(int64_t index)> forward_;
 };
 
 // All functions are called by every rank, in the same order.

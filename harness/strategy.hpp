@@ -10,6 +10,7 @@
 #include "harness/network.hpp"
 #include "harness/pass.hpp"
 #include "harness/running_statistics.hpp"
+#include "harness/strategy_facts.hpp"
 
 namespace bnlab {
 
@@ -30,7 +31,8 @@ struct Batch {
 
 class Strategy : public LayerMaker {
  public:
-  static constexpr const char* kFamily = "strategy";
+  using Facts = StrategyFacts;
+  static constexpr const char* kFamily = Facts::kFamily;
 
   struct Context {
     Communicator& statistics;           // for the strategy's exchanges; outlives the strategy
@@ -62,6 +64,9 @@ class Strategy : public LayerMaker {
   // own and with the same numbers from the host (uploads are noticed, upload.hpp). Steps that do can be replayed as a
   // CUDA graph. The same on every rank; false is never wrong.
   virtual bool repeats(const Step& /*step*/) const { return false; }
+
+  // Whether it normalises in its convolutions, which then have a direction v, and does nothing at norm sites.
+  virtual bool normalises_weights() const { return false; }
 
   // Null where evaluation uses none; `saved` is then the only population.
   virtual RunningStatistics* running_statistics() { return nullptr; }

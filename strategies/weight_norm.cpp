@@ -78,6 +78,8 @@ class WeightNorm : public BnStrategy {
         context_.statistics);
   }
 
+  bool normalises_weights() const override { return true; }
+
   RunningStatistics* running_statistics() override {
     return mean_only_bn_ ? BnStrategy::running_statistics() : nullptr;
   }

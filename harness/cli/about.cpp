@@ -4,6 +4,7 @@
 #include <sstream>
 
 #include "harness/mapped.hpp"
+#include "harness/strategy_facts.hpp"
 #include "harness/text_table.hpp"
 
 namespace bnlab {
@@ -55,8 +56,16 @@ std::string paragraph(const std::string& title, const std::string& text) {
   return text.empty() ? "" : wrapped(title + text, kIndent);
 }
 
+// Without texts where the entry is no strategy.
+const StrategyFacts& facts_of_strategy(const About& about) {
+  static const StrategyFacts none;
+  const auto* facts = about.facts_as<StrategyFacts>();
+  return facts == nullptr ? none : *facts;
+}
+
 bool say_what_they_exchange(const Entries& entries) {
-  return std::ranges::any_of(entries, [](const auto& entry) { return !entry.second.exchanges.empty(); });
+  return std::ranges::any_of(
+      entries, [](const auto& entry) { return !facts_of_strategy(entry.second).exchanges.empty(); });
 }
 
 }  // namespace
@@ -74,16 +83,17 @@ const std::vector<Family>& families() {
 
 std::string about_text(const About& about, const Json& chosen) {
   const std::string indent(kIndent, ' ');
+  const StrategyFacts& strategy = facts_of_strategy(about);
   std::string text = about.name + "\n" + paragraph("", about.summary);
-  if (!about.formula.empty()) {
+  if (!strategy.formula.empty()) {
     text += indent + "computes:\n";
-    for (const std::string& line : lines_of(about.formula)) {
+    for (const std::string& line : lines_of(strategy.formula)) {
       text += indent + indent + line + "\n";
     }
   }
-  text += paragraph("exchanges per site and step: ", about.exchanges);
-  text += paragraph("use it: ", about.use);
-  text += paragraph("limits: ", about.limits);
+  text += paragraph("exchanges per site and step: ", strategy.exchanges);
+  text += paragraph("use it: ", strategy.use);
+  text += paragraph("limits: ", strategy.limits);
   text += paragraph("source: ", about.source);
   if (!about.parameters.empty()) {
     text += indent + "parameters:\n";
@@ -107,11 +117,12 @@ Json about_json(const About& about) {
                {"summary", about.summary},
                {"source", about.source},
                {"parameters", mapped(with_fields(about.parameters), parameter_json)}};
-  if (!about.formula.empty()) {
-    json["formula"] = lines_of(about.formula);
+  const StrategyFacts& strategy = facts_of_strategy(about);
+  if (!strategy.formula.empty()) {
+    json["formula"] = lines_of(strategy.formula);
   }
   for (const auto& [key, text] :
-       {std::pair("exchanges", about.exchanges), {"use", about.use}, {"limits", about.limits}}) {
+       {std::pair("exchanges", strategy.exchanges), {"use", strategy.use}, {"limits", strategy.limits}}) {
     if (!text.empty()) {
       json[key] = text;
     }
@@ -130,7 +141,8 @@ std::string entries_text(const Entries& entries) {
   table.columns.push_back({"exchanges per site and step"});
   for (const auto& [name, about] : entries) {
     std::vector<std::string> summary = lines_of(wrapped(about.summary, 0, kSummaryWidth));
-    std::vector<std::string> exchanges = lines_of(wrapped(about.exchanges, 0, kExchangesWidth));
+    std::vector<std::string> exchanges =
+        lines_of(wrapped(facts_of_strategy(about).exchanges, 0, kExchangesWidth));
     const size_t lines = std::max({summary.size(), exchanges.size(), size_t{1}});
     summary.resize(lines);
     exchanges.resize(lines);
@@ -148,10 +160,11 @@ std::string entries_markdown(const Entries& entries) {
                                 : "| name | what it does | source |\n|---|---|---|\n";
   std::string details;
   for (const auto& [name, about] : entries) {
+    const StrategyFacts& strategy = facts_of_strategy(about);
     const std::string code = "`" + name + "`";
     std::vector<std::string> cells = {about.summary};
     if (exchanges) {
-      cells.insert(cells.end(), {about.exchanges, about.use});
+      cells.insert(cells.end(), {strategy.exchanges, strategy.use});
     }
     cells.push_back(about.source);
     table += "| " + code + " |";
@@ -159,7 +172,8 @@ std::string entries_markdown(const Entries& entries) {
       table += " " + markdown_escape(cell) + " |";
     }
     table += "\n";
-    details += "\n- " + code + (about.limits.empty() ? "" : ": " + markdown_escape(about.limits)) + "\n";
+    details +=
+        "\n- " + code + (strategy.limits.empty() ? "" : ": " + markdown_escape(strategy.limits)) + "\n";
     for (const Parameter& parameter : with_fields(about.parameters)) {
       details += "  - `" + parameter.name + "` (" +
                  (parameter.required ? "needed" : "`" + default_text(parameter) + "`") +

@@ -68,8 +68,7 @@ void add_evaluate(Program& program) {
       ->type_name("NAME,...")
       ->delimiter(',')
       ->allow_extra_args(false);
-  command.add_option("--spec", request.spec, "Spec of one run, in place of the record beside the weights")
-      ->type_name("SPEC");
+  add_spec_of_weights(command, request.spec);
   add_ranks_option(command, request.job.ranks, "Ranks, as threads; must divide the towers");
   add_device_option(command, request.job.device);
   add_data_option(command, request.job.data_dir);

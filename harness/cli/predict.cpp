@@ -158,8 +158,7 @@ void add_predict(Program& program) {
       .add_option("--population", request.population,
                   "Running statistics: saved (default), batch, precise, or one that the runs carried")
       ->type_name("NAME");
-  command.add_option("--spec", request.spec, "Spec of one run, in place of the record beside the weights")
-      ->type_name("SPEC");
+  add_spec_of_weights(command, request.spec);
   add_device_option(command, request.job.device);
   add_data_option(command, request.job.data_dir);
 }

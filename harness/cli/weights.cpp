@@ -57,4 +57,9 @@ EvaluateJob job_of_weights(EvaluateJob job, const std::string& spec) {
   return job;
 }
 
+void add_spec_of_weights(CLI::App& command, std::string& spec) {
+  command.add_option("--spec", spec, "Spec of one run, in place of the record beside the weights")
+      ->type_name("SPEC");
+}
+
 }  // namespace bnlab

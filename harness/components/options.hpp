@@ -82,7 +82,8 @@ std::vector<Parameter> declared();
 template <Described Options>
 Options read_options(const Json& resolved);
 
-// Fills in kind and default of a declaration by a value of the option's type. A Json is an object with free keys.
+// Fills in kind and default of a declaration by a value of the option's type. A Json is an object with free
+// keys.
 template <class T>
 void declare(Parameter& parameter, const T& value) {
   using Kind = Parameter::Kind;

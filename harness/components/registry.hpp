@@ -5,15 +5,21 @@
 //
 // where Sync::Options are its options (options.hpp) and its constructor takes (const Options&, const
 // Context&). A registered type T declares `static constexpr const char* kFamily` and `using Context`, what
-// its constructors take beside the options. A component's file has a namespace of its own, bnlab::NAME, so that
-// the files of a folder can be compiled together (cmake/together.cmake). Objects that register themselves must
-// be linked whole (an OBJECT library): from a static library the linker drops them.
+// its constructors take beside the options. The first argument is an About, or, where the family has more to
+// say of its entries, the `Facts` of T: a struct beside the interface of the family (strategy_facts.hpp,
+// models/model_facts.hpp, tasks/task_facts.hpp), which code without LibTorch reads by name.
+//
+// A component's file has a namespace of its own, bnlab::NAME, so that the files of a folder can be compiled
+// together (cmake/together.cmake). Objects that register themselves must be linked whole (an OBJECT library):
+// from a static library the linker drops them.
 #pragma once
 
+#include <any>
 #include <array>
 #include <functional>
 #include <map>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -24,9 +30,6 @@ namespace bnlab {
 
 using Channels = std::vector<int64_t>;
 using ImageSizes = std::vector<std::array<int64_t, 2>>;  // height, width
-
-// What labels belong to: each pixel, each image, or each clip of frames.
-BNLAB_CHOICE(Subjects, pixels, images, clips)
 
 // What is known of a run before it starts; empty where it is not.
 struct RunOutline {
@@ -41,47 +44,56 @@ struct About {
   std::string name;
   std::string summary = {};  // one line: what it computes
   std::string source = {};   // paper or discussion that it follows; may be empty
-  // Of strategies, for `bnlab explain` and the table of strategies/README.md:
-  std::string formula = {};    // lines, as a reader would implement it
-  std::string exchanges = {};  // per site and training step, in words: "none", "1 forward, 1 backward"
-  std::string use = {};        // when to use it
-  std::string limits = {};     // what it cannot do
-  // Of tasks and models: what is labelled, and what is answered; they must be the same.
-  Subjects of = Subjects::pixels;
 
-  // These follow from the options of the entry; Registered fills them in.
+  // Registered fills in the rest. The first two follow from the options of the entry.
   std::vector<Parameter> parameters = {};
   // What is wrong with resolved options in such a run, beside what each option may be by itself.
   std::function<void(const Json& options, const RunOutline&, Problems&)> check = {};
-  // Of models: channels of each kind of norm site.
-  std::function<Channels(const Json& options)> norm_channels = [](const Json&) { return Channels(); };
-  // Of backbones: channels of the maps at 1/2, 1/4, 1/8, 1/16 and 1/32 of the image, and the strides that the last of them
-  // may keep by dilation.
-  std::function<Channels(const Json& options)> feature_channels = [](const Json&) { return Channels(); };
-  std::function<std::vector<int64_t>(const Json& options)> output_strides = [](const Json&) {
-    return std::vector<int64_t>();
-  };
-  // Of tasks: the sizes of images that the options tell, those of training first, then those of the test.
-  std::function<ImageSizes(const Json& options)> image_sizes = [](const Json&) { return ImageSizes(); };
-  // Of strategies: whether evaluation has running statistics to use.
-  std::function<bool(const Json& options)> has_running_statistics = [](const Json&) { return false; };
+  std::any facts = {};  // what entries of this family say beside; empty in a family that has no facts
+
+  // Null where these are no facts of the entry's family.
+  template <class Facts>
+  const Facts* facts_as() const {
+    return std::any_cast<Facts>(&facts);
+  }
 };
 
-// Everything registered in a family ("strategy", "model", "backbone", "task", "optimizer", "loss"), by name. Needs no LibTorch.
+// Everything registered in a family ("strategy", "model", "backbone", "task", "optimizer", "loss"), by name.
 const std::map<std::string, About>& registered(const std::string& family);
 const About* find_registered(const std::string& family, const std::string& name);  // null if unknown
 std::vector<std::string> registered_names(const std::string& family);
 void register_about(const std::string& family, About about);  // throws std::logic_error if taken
 
+// The facts of a component, {"name": ...} or resolved. Throws std::logic_error where none are registered.
+template <class Facts>
+const Facts& facts_of(const Json& component) {
+  const std::string name = component.at("name");
+  const About* about = find_registered(Facts::kFamily, name);
+  const Facts* facts = about == nullptr ? nullptr : about->facts_as<Facts>();
+  if (facts == nullptr) {
+    throw std::logic_error(std::string("no facts are registered of the ") + Facts::kFamily + " " + name);
+  }
+  return *facts;
+}
+
 // The declaration of a key named like its family that must name an entry of it.
 Parameter component_key(const std::string& family);
 
-// Checks a resolved component, which stands at `path`, against the run: Options::check of its entry, and of the
-// entries that its options name.
+// Checks a resolved component, which stands at `path`, against the run: Options::check of its entry, and of
+// the entries that its options name.
 void check_component(const std::string& family, const Json& component, const std::string& path,
                      const RunOutline& run, Problems& problems);
 // The same where there is no spec to blame: throws Error (refused) with all that is wrong.
 void refuse_misfits(const std::string& family, const Json& component, const RunOutline& run);
+
+// A fact that follows from the options of an entry: a const member function of the options answers.
+template <class Answer>
+using FactOfOptions = std::function<Answer(const Json& options)>;
+
+template <Described Options, class Member>
+auto asked(Member member) {
+  return [member](const Json& options) { return std::invoke(member, read_options<Options>(options)); };
+}
 
 // An entry that takes `Options`, filled in with what follows from them.
 template <Described Options>
@@ -92,43 +104,51 @@ About with_options(About about) {
       read_options<Options>(options).check(run, problems);
     };
   }
-  const auto asked = [](auto question) {
-    return [question](const Json& options) { return std::invoke(question, read_options<Options>(options)); };
-  };
-  if constexpr (requires { &Options::norm_channels; }) {
-    about.norm_channels = asked(&Options::norm_channels);
-  }
-  if constexpr (requires { &Options::output_strides; }) {
-    about.feature_channels = asked(&Options::feature_channels);
-    about.output_strides = asked(&Options::output_strides);
-  }
-  if constexpr (requires { &Options::image_sizes; }) {
-    about.image_sizes = asked(&Options::image_sizes);
-  }
-  if constexpr (requires { &Options::has_running_statistics; }) {
-    about.has_running_statistics = asked(&Options::has_running_statistics);
-  }
   return about;
 }
+
+// The same where the family has facts: Facts::ask<Options>() fills in those that follow from the options.
+template <Described Options, class Facts>
+About with_options(Facts facts) {
+  About about = with_options<Options>(About{facts.name, facts.summary, facts.source});
+  facts.template ask<Options>();
+  about.facts = std::move(facts);
+  return about;
+}
+
+// What a registration in the family of T gives.
+template <class T>
+struct FactsOf {
+  using Type = About;
+};
+template <class T>
+requires requires {
+  typename T::Facts;
+}
+struct FactsOf<T> {
+  using Type = typename T::Facts;
+};
 
 template <class T>
 class Registered {
  public:
+  using Facts = typename FactsOf<T>::Type;
   using Context = typename T::Context;
   // `options` is the component's resolved object: complete and within range.
   using Make = std::function<std::unique_ptr<T>(const Json& options, const Context&)>;
 
-  Registered(About about, Make make) {
-    makers()[about.name] = std::move(make);
-    register_about(T::kFamily, std::move(about));
-  }
-
   template <Described Options>
-  Registered(About about, std::unique_ptr<T> (*make)(const Options&, const Context&))
-      : Registered(with_options<Options>(std::move(about)),
-                   [make](const Json& options, const Context& context) {
-                     return make(read_options<Options>(options), context);
-                   }) {}
+  Registered(Facts facts, std::unique_ptr<T> (*make)(const Options&, const Context&))
+      : Registered(
+            with_options<Options>(std::move(facts)),
+            [make](const Json& options, const Context& context) {
+              return make(read_options<Options>(options), context);
+            },
+            Complete()) {}
+
+  // An entry without options, in a family without facts.
+  Registered(About about, Make make) requires std::is_same_v<Facts, About>
+      : Registered(std::move(about), std::move(make), Complete()) {}
 
   // Makes the component that `options` names. `options` must have passed `resolve`. Options that do not fit
   // each other, or what the context knows of the run (Context::outline), are refused.
@@ -142,6 +162,12 @@ class Registered {
   }
 
  private:
+  struct Complete {};
+  Registered(About about, Make make, Complete) {
+    makers()[about.name] = std::move(make);
+    register_about(T::kFamily, std::move(about));
+  }
+
   static std::map<std::string, Make>& makers() {
     static std::map<std::string, Make> all;
     return all;

@@ -35,7 +35,8 @@ class Resolver {
  public:
   explicit Resolver(Problems& problems) : problems_(problems) {}
 
-  // `owner`: ` of strategy "sync"` in messages about unknown keys, or "". A component has a `name`, which stands first.
+  // `owner`: ` of strategy "sync"` in messages about unknown keys, or "". A component has a `name`, which
+  // stands first.
   Json object(const std::vector<Parameter>& declared, const Json& given, const std::string& path,
               const std::string& owner, const Json& name = Json()) {
     Json complete = Json::object();

@@ -42,7 +42,8 @@ bool adds_a_bias(const at::RecordFunction& function) {
          function.inputs()[2].toTensor().defined();
 }
 
-// While this lives, counts the tensor operations of this thread; those made of others are not counted beside them.
+// While this lives, counts the tensor operations of this thread; those made of others are not counted beside
+// them.
 class CountedOperations {
  public:
   CountedOperations() {

@@ -2,12 +2,10 @@
 
 #include <torch/types.h>
 
+#include "harness/built_network.hpp"
 #include "harness/communicator/counting_communicator.hpp"
-#include "harness/components/registry.hpp"
 #include "harness/counting/kernel_counter.hpp"
 #include "harness/models/model.hpp"
-#include "harness/strategy.hpp"
-#include "harness/training/subject.hpp"
 
 namespace bnlab {
 namespace {
@@ -21,21 +19,18 @@ StepCost count_step(const StepCase& step_case) {
                       step_case.ranks, 0);
   Ledger ledger;
   CountingCommunicator communicator(step_case.ranks, ledger);
-  const auto new_strategy = [&] {
-    return Registered<Strategy>::create(step_case.strategy, {.statistics = communicator,
-                                                             .host = communicator,
-                                                             .steps = kSteps,
-                                                             .samples_per_tower = towers.all_samples()});
-  };
-  const auto strategy = new_strategy();
-  const auto model = Registered<Model>::create(step_case.model, {{{step_case.height, step_case.width}}});
-  ListingMaker layers(*strategy);
-  const auto network = model->build(layers, step_case.classes);
+  const Strategy::Context context{.statistics = communicator,
+                                  .host = communicator,
+                                  .steps = kSteps,
+                                  .samples_per_tower = towers.all_samples()};
+  BuiltNetwork built(
+      step_case.strategy, context,
+      builder_of(step_case.model, {.image_sizes = {{step_case.height, step_case.width}}}, step_case.classes));
 
   StepCost cost;
-  cost.notes = strategy->notes();
-  cost.norm_sites = static_cast<int64_t>(layers.sites().size());
-  for (const at::Tensor& parameter : network->parameters()) {
+  cost.notes = built.strategy().notes();
+  cost.norm_sites = static_cast<int64_t>(built.sites().size());
+  for (const at::Tensor& parameter : built.network().parameters()) {
     cost.gradient_bytes += static_cast<int64_t>(parameter.nbytes());
   }
   const int64_t values = towers.local_samples() * 3 * step_case.height * step_case.width;
@@ -44,8 +39,7 @@ StepCost count_step(const StepCase& step_case) {
   for (int64_t step = 0; step < 2; ++step) {  // what only a first step does is not the price of a step
     ledger.clear();
     batch.index = static_cast<uint64_t>(step);
-    const Outputs outputs =
-        strategy->forward(*network, batch.images, batch.pass({step, kSteps}, Mode::train));
+    const Outputs outputs = built.forward(batch, {step, kSteps}, Mode::train);
     at::Tensor loss = outputs.logits.square().mean();
     if (outputs.auxiliary.defined()) {
       loss = loss + outputs.auxiliary.square().mean();
@@ -58,8 +52,9 @@ StepCost count_step(const StepCase& step_case) {
       cost.exchanges.push_back({kPurposeNames[p], traffic.collectives, traffic.bytes});
     }
   }
-  if (!layers.sites().empty()) {
-    const SiteKernels kernels = count_site_kernels(*new_strategy(), layers.sites().front(), towers);
+  if (!built.sites().empty()) {
+    const auto untrained = Registered<Strategy>::create(step_case.strategy, context);
+    const SiteKernels kernels = count_site_kernels(*untrained, built.sites().front(), towers);
     cost.forward_kernels = kernels.forward;
     cost.backward_kernels = kernels.backward;
   }

@@ -1,7 +1,7 @@
-// What one training step exchanges under a strategy, counted: a model is built with it for rank 0 of a world whose other
-// ranks do not exist (counting_communicator.hpp) and takes two steps on some images, of which the second counts. Beside it
-// the kernels that one site takes on a GPU (kernel_counter.hpp). The command line includes this header, which names nothing
-// of LibTorch.
+// What one training step exchanges under a strategy, counted: a model is built with it for rank 0 of a world
+// whose other ranks do not exist (counting_communicator.hpp) and takes two steps on some images, of which the
+// second counts. Beside it the kernels that one site takes on a GPU (kernel_counter.hpp). The command line
+// includes this header, which names nothing of LibTorch.
 #pragma once
 
 #include <cstdint>

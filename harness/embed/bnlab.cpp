@@ -17,12 +17,6 @@
 namespace bnlab {
 namespace {
 
-class NoBatches : public Calibration {
- public:
-  int64_t available() const override { return 0; }
-  void forward(int64_t) override {}
-};
-
 std::unique_ptr<World> world_of(const NormsOptions& options) {
   Rendezvous at;
   at.rank = options.ranks.rank;
@@ -68,7 +62,7 @@ class SharedStrategy {
       refuse("expected at least 1 tower, and as many on each of the " + std::to_string(world_->size()) +
              " ranks, got " + std::to_string(options.towers));
     }
-    if (normalises_weights(*strategy_)) {
+    if (strategy_->normalises_weights()) {
       refuse("it normalises the weights of convolutions, so there are no layers of it to put behind them");
     }
     const RunningStatistics* statistics = strategy_->running_statistics();
@@ -107,7 +101,7 @@ class SharedStrategy {
     if (statistics == nullptr || merged_ == on) {
       return;
     }
-    NoBatches none;
+    Calibration none;
     on ? statistics->show({}, none) : statistics->show_own();
     merged_ = on;
   }

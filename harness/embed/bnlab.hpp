@@ -3,9 +3,10 @@
 //   bnlab::Norms norms("sync", {.towers = 4});
 //   torch::nn::Sequential net(torch::nn::Conv2d(3, 16, 3), norms.layer(16), torch::nn::ReLU());
 //
-// A layer is used as any module: net->train() and net->eval() switch it, its parameters and buffers have the names
-// that those of BatchNorm2d have, so that torch::load takes a checkpoint of either. What is wrong, strategies and sizes
-// that do not fit among it, is thrown as std::runtime_error with one sentence. This header needs LibTorch alone.
+// A layer is used as any module: net->train() and net->eval() switch it, its parameters and buffers have the
+// names that those of BatchNorm2d have, so that torch::load takes a checkpoint of either. What is wrong,
+// strategies and sizes that do not fit among it, is thrown as std::runtime_error with one sentence. This
+// header needs LibTorch alone.
 #pragma once
 
 #include <torch/nn/module.h>
@@ -19,9 +20,10 @@ namespace bnlab {
 class OneSite;
 class SharedStrategy;
 
-// The processes that train one network together, each with its part of the batch. All of them make their Norms alike, and
-// call and switch the layers in the same order, with as many rows on every rank. The gradients of weights are those of the
-// rank's own rows: the program averages them over the ranks, as it does those of its other parameters.
+// The processes that train one network together, each with its part of the batch. All of them make their
+// Norms alike, and call and switch the layers in the same order, with as many rows on every rank. The
+// gradients of weights are those of the rank's own rows: the program averages them over the ranks, as it does
+// those of its other parameters.
 struct Ranks {
   int rank = 0;
   int count = 1;
@@ -30,8 +32,8 @@ struct Ranks {
 };
 
 struct NormsOptions {
-  // The batch of all ranks is cut into so many towers, each of which is one unit of statistics: consecutive rows of equal
-  // numbers; where that cannot be, the first towers of a rank have one row more.
+  // The batch of all ranks is cut into so many towers, each of which is one unit of statistics: consecutive
+  // rows of equal numbers; where that cannot be, the first towers of a rank have one row more.
   int64_t towers = 1;
   int64_t steps = 0;                  // of the whole training, for strategies with a schedule; 0: not known
   uint64_t seed = 0;                  // of what a strategy draws
@@ -47,8 +49,8 @@ class Norm : public torch::nn::Module {
   // x: [rows, channels, ...]. In training each call counts as one step.
   at::Tensor forward(at::Tensor x);
 
-  // Switched to evaluation, the buffers hold the statistics of all towers as the strategy merges them: the time for
-  // torch::save. Switched back, training goes on where it was.
+  // Switched to evaluation, the buffers hold the statistics of all towers as the strategy merges them: the
+  // time for torch::save. Switched back, training goes on where it was.
   void train(bool on = true) override;
   void load(torch::serialize::InputArchive& archive) override;
 
@@ -63,8 +65,9 @@ class Norm : public torch::nn::Module {
 // One strategy and the layers that it makes, which may outlive it.
 class Norms {
  public:
-  // strategy: a name, or JSON as in a spec: R"({"name": "group_norm", "groups": 4})". All strategies of `bnlab list
-  // strategies` but those that need more than a layer: weight_norm makes convolutions, precise asks for training batches.
+  // strategy: a name, or JSON as in a spec: R"({"name": "group_norm", "groups": 4})". All strategies of
+  // `bnlab list strategies` but those that need more than a layer: weight_norm makes convolutions, precise
+  // asks for training batches.
   explicit Norms(const std::string& strategy, const NormsOptions& options = {});
 
   std::shared_ptr<Norm> layer(int64_t channels);

@@ -7,6 +7,7 @@
 #include "harness/experiment/matching.hpp"
 #include "harness/experiment/matrix.hpp"
 #include "harness/population.hpp"
+#include "harness/tasks/task_facts.hpp"
 
 namespace bnlab {
 namespace {
@@ -15,8 +16,8 @@ namespace {
 std::vector<std::string> metrics_of(const Json& run) {
   std::vector<std::string> metrics = {"images_per_s", "peak_memory_bytes", "peak_rss_bytes",
                                       "class_accuracy"};
-  const About* task = find_registered("task", run["task"].value("name", ""));
-  const bool pixels = task == nullptr || task->of == Subjects::pixels;
+  const bool known = find_registered("task", run["task"].value("name", "")) != nullptr;
+  const bool pixels = !known || facts_of<TaskFacts>(run["task"]).labelled == Labelled::pixels;
   for (const char* metric :
        pixels ? std::vector{"mean_iou", "pixel_accuracy", "groups"}
               : std::vector{"top1", "motion_accuracy", "direction_accuracy", "scene_accuracy"}) {

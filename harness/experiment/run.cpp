@@ -4,10 +4,11 @@
 #include <cmath>
 
 #include "harness/components/registry.hpp"
-#include "harness/components/shard_keys.hpp"
 #include "harness/experiment/dotted.hpp"
 #include "harness/experiment/mistakes.hpp"
+#include "harness/models/model_facts.hpp"
 #include "harness/population.hpp"
+#include "harness/tasks/task_facts.hpp"
 
 namespace bnlab {
 namespace {
@@ -65,18 +66,24 @@ bool is_fine(const std::string& key, const Problems& reported) {
   return std::ranges::none_of(reported.found(), [&](const auto& it) { return top_level(it.first) == key; });
 }
 
+void check_sort_key(const Json& task, const std::string& key, Problems& problems) {
+  const std::vector<std::string> keys = facts_of<TaskFacts>(task).sort_keys(task);
+  if (std::ranges::count(keys, key) == 0) {
+    const std::string near = nearest(key, keys);
+    problems.add("shards", "the task " + shown(task["name"]) + " has no key " + shown(key) +
+                               " to sort by; there are: " + (keys.empty() ? "none" : joined(keys)) +
+                               (near.empty() ? "" : "; did you mean \"sorted:" + near + "\"?"));
+  }
+}
+
 void check_shards(const Json& run, const Problems& reported, Problems& problems) {
   const Json& shards = run["shards"];
   const std::string key = shards.is_string() ? sorted_by(shards) : "";
-  const auto keys = !key.empty() && is_fine("task", reported) ? shard_keys(run["task"]) : std::nullopt;
   if (key.empty() && shards.is_string() && shards != "" && shards != "iid") {
     problems.add("shards",
                  "expected iid or sorted:KEY, where KEY is one of the task's, got " + shown(shards));
-  } else if (keys && std::ranges::count(*keys, key) == 0) {
-    const std::string near = nearest(key, *keys);
-    problems.add("shards", "the task " + shown(run["task"]["name"]) + " has no key " + shown(key) +
-                               " to sort by; there are: " + joined(*keys) +
-                               (near.empty() ? "" : "; did you mean \"sorted:" + near + "\"?"));
+  } else if (!key.empty() && is_fine("task", reported)) {
+    check_sort_key(run["task"], key, problems);
   }
 }
 
@@ -106,11 +113,11 @@ void check_weight_averaging(const Json& run, Problems& problems) {
   }
 }
 
-// The models that answer for such subjects.
-std::vector<std::string> answering(Subjects subjects) {
+// The models that answer for what is labelled.
+std::vector<std::string> answering(Labelled labelled) {
   std::vector<std::string> names;
-  for (const auto& [name, about] : registered("model")) {
-    if (about.of == subjects) {
+  for (const std::string& name : registered_names("model")) {
+    if (facts_of<ModelFacts>({{"name", name}}).answers_for == labelled) {
       names.push_back(name);
     }
   }
@@ -126,23 +133,23 @@ void check_components(const Json& run, const Problems& reported, Problems& probl
     outline.samples_per_tower = *samples;
   }
   if (fine("model")) {
-    outline.norm_channels = find_registered("model", run["model"]["name"])->norm_channels(run["model"]);
+    outline.norm_channels = facts_of<ModelFacts>(run["model"]).norm_channels(run["model"]);
   }
   if (fine("task")) {
-    outline.image_sizes = find_registered("task", run["task"]["name"])->image_sizes(run["task"]);
+    outline.image_sizes = facts_of<TaskFacts>(run["task"]).image_sizes(run["task"]);
   }
   if (fine("evaluation")) {
     const auto evaluation = read_options<Evaluation>(run["evaluation"]);
     outline.image_sizes = evaluation.sizes_seen(outline.image_sizes);
-    const bool pixels = !fine("task") || find_registered("task", run["task"]["name"])->of == Subjects::pixels;
+    const bool pixels = !fine("task") || facts_of<TaskFacts>(run["task"]).labelled == Labelled::pixels;
     if (!pixels && !evaluation.in_one_piece()) {
       problems.add("evaluation", "expected the defaults on a task that does not label pixels, got " +
                                      shown(run["evaluation"]));
     }
   }
   if (fine("task") && fine("model")) {
-    const Subjects labelled = find_registered("task", run["task"]["name"])->of;
-    const Subjects answered = find_registered("model", run["model"]["name"])->of;
+    const Labelled labelled = facts_of<TaskFacts>(run["task"]).labelled;
+    const Labelled answered = facts_of<ModelFacts>(run["model"]).answers_for;
     if (labelled != answered) {
       problems.add("model", "expected a model that answers for " + name_of(labelled) + ", as the task " +
                                 shown(run["task"]["name"]) + " asks, got " + shown(run["model"]["name"]) +

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <set>
 
-#include "harness/components/task_files.hpp"
 #include "harness/experiment/document.hpp"
 #include "harness/experiment/dotted.hpp"
 #include "harness/experiment/matching.hpp"
@@ -11,6 +10,7 @@
 #include "harness/experiment/overrides.hpp"
 #include "harness/experiment/run.hpp"
 #include "harness/mapped.hpp"
+#include "harness/tasks/task_facts.hpp"
 
 namespace bnlab {
 namespace {

@@ -20,6 +20,7 @@
 #include "harness/mapped.hpp"
 #include "harness/store/attempts.hpp"
 #include "harness/store/code_version.hpp"
+#include "harness/training/libraries.hpp"
 #include "harness/training/rank.hpp"
 
 namespace bnlab {

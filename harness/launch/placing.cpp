@@ -5,7 +5,7 @@
 
 #include "harness/communicator/host/shared_gpus.hpp"
 #include "harness/error.hpp"
-#include "harness/training/rank.hpp"
+#include "harness/training/libraries.hpp"
 
 namespace bnlab {
 namespace {

@@ -8,7 +8,7 @@
 #include "harness/printable.hpp"
 #include "harness/store/attempts.hpp"
 #include "harness/store/environment.hpp"
-#include "harness/training/rank.hpp"
+#include "harness/training/libraries.hpp"
 
 namespace bnlab {
 namespace {

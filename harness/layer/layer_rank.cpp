@@ -7,68 +7,52 @@
 
 namespace bnlab {
 
-class LayerRank::GivenBatches : public Calibration {
- public:
-  GivenBatches(Strategy& strategy, Network& network) : strategy_(strategy), network_(network) {}
-
-  int64_t available() const override { return static_cast<int64_t>(batches_.size()); }
-  void forward(int64_t index) override {  // the latest first
-    const Batch& batch = batches_.at(batches_.size() - 1 - static_cast<size_t>(index));
-    strategy_.forward(network_, batch.images, batch.pass({available()}, Mode::calibrate));
-  }
-  void add(const Batch& batch) { batches_.push_back(batch); }
-
- private:
-  Strategy& strategy_;
-  Network& network_;
-  std::vector<Batch> batches_;
-};
+BuiltNetwork LayerRank::built(const LayerCase& layer_case, World& world, std::string& key) {
+  key = "strategy";
+  const auto site = [&](LayerMaker& layers) {
+    if (!layer_case.conv) {
+      const int64_t channels = layer_case.steps.front().inputs.front().size(1);
+      return std::make_shared<OneSite>(layers.norm({"site", channels, layer_case.activation}));
+    }
+    const LayerConv& conv = *layer_case.conv;
+    return std::make_shared<OneSite>(layers.conv({.name = "site",
+                                                  .in = conv.v.size(1),
+                                                  .out = conv.v.size(0),
+                                                  .kernel = conv.v.size(2),
+                                                  .stride = conv.stride,
+                                                  .padding = conv.padding}));
+  };
+  return {layer_case.strategy,
+          {.statistics = world.statistics(),
+           .host = world.host(),
+           .seed = layer_case.seed,
+           .dtype = statistics_type(layer_case.dtype),
+           .device = world.device(),
+           .steps = 0,
+           .fresh_weights = layer_case.fresh_weights,
+           .samples_per_tower = std::vector<int64_t>(layer_case.towers(), 0)},
+          site};
+}
 
 LayerRank::LayerRank(const LayerCase& layer_case, World& world, std::string& key)
-    : case_(layer_case), world_(world), key_(key) {
-  key_ = "strategy";
-  strategy_ = Registered<Strategy>::create(case_.strategy,
-                                           {.statistics = world.statistics(),
-                                            .host = world.host(),
-                                            .seed = case_.seed,
-                                            .dtype = statistics_type(case_.dtype),
-                                            .device = world.device(),
-                                            .steps = 0,
-                                            .fresh_weights = case_.fresh_weights,
-                                            .samples_per_tower = std::vector<int64_t>(case_.towers(), 0)});
-  if (case_.conv) {
-    const LayerConv& conv = *case_.conv;
-    network_ = std::make_shared<OneSite>(strategy_->conv({.name = "site",
-                                                          .in = conv.v.size(1),
-                                                          .out = conv.v.size(0),
-                                                          .kernel = conv.v.size(2),
-                                                          .stride = conv.stride,
-                                                          .padding = conv.padding}));
-  } else {
-    const int64_t channels = case_.steps.front().inputs.front().size(1);
-    network_ = std::make_shared<OneSite>(strategy_->norm({"site", channels, case_.activation}));
-  }
-  trained_ = std::make_unique<GivenBatches>(*strategy_, *network_);
-  for (const auto& entry : network_->layer().named_parameters()) {
+    : case_(layer_case), world_(world), key_(key), built_(built(layer_case, world, key)) {
+  const Layer& layer = dynamic_cast<const OneSite&>(built_.network()).layer();
+  for (const auto& entry : layer.named_parameters()) {
     state_[entry.key()] = entry.value();
   }
-  for (const auto& entry : network_->layer().named_buffers()) {
+  for (const auto& entry : layer.named_buffers()) {
     state_[entry.key()] = entry.value();
   }
   const at::NoGradGuard no_grad;
   case_.conv ? load_conv(*case_.conv) : load_norm();
   load("running_mean", "running_mean", case_.running_mean);
   load("running_var", "running_var", case_.running_var);
-  if (strategy_->running_statistics() != nullptr) {
-    strategy_->running_statistics()->start_from_buffers();
-  }
+  built_.start_statistics();
 }
-
-LayerRank::~LayerRank() = default;
 
 void LayerRank::load_norm() {
   key_ = "conv";
-  if (normalises_weights(*strategy_)) {
+  if (strategy().normalises_weights()) {
     refuse("missing: it normalises weights, so the site must be a convolution");
   }
   load("weight", "weight", case_.weight);
@@ -103,7 +87,7 @@ void LayerRank::refuse(const std::string& message) const {
 LayerStepAnswer LayerRank::step(size_t index) {
   key_ = "steps[" + std::to_string(index) + "].towers";
   const LayerStep& step = case_.steps[index];
-  if (strategy_->travel().rows) {
+  if (strategy().travel().rows) {
     check_rows(step);
   }
   const Batch batch = batch_of(step);
@@ -115,7 +99,7 @@ LayerStepAnswer LayerRank::step(size_t index) {
   LayerStepAnswer answer;
   if (step.mode == Mode::train) {
     apply(step, batch, answer);
-    trained_->add(batch);
+    trained_.push_back(batch);
   } else {
     show(step.mode == Mode::evaluate_batch ? Population::Kind::batch : Population::Kind::saved);
     apply(step, batch, answer);
@@ -150,7 +134,7 @@ Batch LayerRank::batch_of(const LayerStep& step) const {
   const auto sizes = mapped(step.inputs, [](const at::Tensor& input) { return input.size(0); });
   Batch batch;
   batch.towers = Towers(sizes, world_.size(), world_.rank());
-  batch.index = static_cast<uint64_t>(trained_->available());
+  batch.index = trained_.size();
   const auto first = step.inputs.begin() + batch.towers.first();
   const std::vector<at::Tensor> own(first, first + batch.towers.per_rank());
   batch.images = at::cat(own)
@@ -162,7 +146,7 @@ Batch LayerRank::batch_of(const LayerStep& step) const {
 
 void LayerRank::apply(const LayerStep& step, const Batch& batch, LayerStepAnswer& answer) {
   const at::Tensor images = batch.images.detach().requires_grad_(!step.gradients.empty());
-  network_->zero_grad();
+  built_.network().zero_grad();
   std::vector<int64_t> rows;
   for (int64_t t = 0; t < batch.towers.per_rank(); ++t) {
     rows.push_back(batch.towers.samples(batch.towers.first() + t));
@@ -171,8 +155,8 @@ void LayerRank::apply(const LayerStep& step, const Batch& batch, LayerStepAnswer
   ledger.clear();
   ledger.keep_list(true);
   const at::Tensor y =
-      strategy_->forward(*network_, images, batch.pass({trained_->available()}, step.mode)).logits;
-  answer.permutation = strategy_->travel().permutation;
+      strategy().forward(built_.network(), images, batch.pass({steps_done()}, step.mode)).logits;
+  answer.permutation = strategy().travel().permutation;
   answer.outputs = y.detach().cpu().split_with_sizes(rows);
   if (!step.gradients.empty()) {
     y.backward(output_gradients(step, y.detach().split_with_sizes(rows)));
@@ -209,19 +193,23 @@ at::Tensor LayerRank::gradient(const std::string& name) const {
 
 void LayerRank::show(Population::Kind population) {
   const at::NoGradGuard no_grad;
-  if (RunningStatistics* statistics = strategy_->running_statistics()) {
-    statistics->show({.kind = population}, *trained_);
+  Calibration calibration(steps_done(), [this](int64_t index) {  // the latest batch first
+    built_.forward(trained_.at(trained_.size() - 1 - static_cast<size_t>(index)), {steps_done()},
+                   Mode::calibrate);
+  });
+  if (RunningStatistics* statistics = built_.statistics()) {
+    statistics->show({.kind = population}, calibration);
   }
 }
 
 void LayerRank::show_own() {
-  if (RunningStatistics* statistics = strategy_->running_statistics()) {
+  if (RunningStatistics* statistics = built_.statistics()) {
     statistics->show_own();
   }
 }
 
 int64_t LayerRank::nonfinite_channels() const {
-  const RunningStatistics* statistics = strategy_->running_statistics();
+  const RunningStatistics* statistics = built_.statistics();
   return statistics == nullptr ? 0 : statistics->nonfinite_channels();
 }
 

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "harness/network.hpp"
-#include "harness/strategy.hpp"
 
 namespace bnlab {
 
@@ -19,10 +18,5 @@ class OneSite : public Network {
  private:
   std::shared_ptr<Layer> layer_;
 };
-
-// Whether the strategy normalises in its convolutions, which then have a direction v, and does nothing at norm sites.
-inline bool normalises_weights(Strategy& strategy) {
-  return strategy.conv({"probe", 1, 1, 1, 1, 0, true})->named_parameters().contains("v");
-}
 
 }  // namespace bnlab

@@ -1,8 +1,11 @@
 // Atrous spatial pyramid pooling (Chen et al. 2017) with the layers and names of torchvision: of one map
-//   convs.0: a 1x1 convolution; convs.1, .2, .3: 3x3 convolutions with dilations of 1, 2 and 3 times 96 / output stride (12,
-//   24, 36 at 8; 6, 12, 18 at 16); convs.4: the mean over the image, through a 1x1 convolution
-// each with norm and ReLU, all five side by side through `project`: a 1x1 convolution - norm - ReLU - dropout.
-// At convs.4 a norm sees one value per channel and image: a tower of one image cannot normalise there by itself.
+//   convs.0: a 1x1 convolution
+//   convs.1, .2, .3: 3x3 convolutions with dilations of 1, 2 and 3 times 96 / output stride (12, 24, 36 at 8;
+//   6, 12, 18 at 16)
+//   convs.4: the mean over the image, through a 1x1 convolution
+// each with norm and ReLU, all five side by side through `project`: 1x1 convolution - norm - ReLU - dropout.
+// At convs.4 a norm sees one value per channel and image: a tower of one image cannot normalise there by
+// itself.
 #pragma once
 
 #include <torch/types.h>
@@ -29,7 +32,7 @@ class Aspp : public torch::nn::Module {
       : dropout_{name + ".project.3", shape.dropout} {
     const ConvSite small{.in = shape.in, .out = shape.width, .kernel = 1, .padding = 0};
     const auto list = register_module("convs", std::make_shared<torch::nn::Module>());
-    const auto add = [&](const std::string& n, const ConvSite& site, const ConvNorm::Names& names) {
+    const auto add = [&](const std::string& n, const ConvSite& site, const ConvNormPair::Names& names) {
       return list->register_module(
           n, std::make_shared<ConvNorm>(layers, name + ".convs." + n, site, Activation::relu, names));
     };

@@ -5,13 +5,6 @@
 #include "harness/mapped.hpp"
 
 namespace bnlab {
-namespace {
-
-const About& about(const Json& backbone) {
-  return *find_registered(Backbone::kFamily, backbone.at("name").get<std::string>());
-}
-
-}  // namespace
 
 void OnBackbone::describe(OptionVisitor& option) {
   option.component("backbone", backbone, Backbone::kFamily, "what the features come from");
@@ -23,7 +16,7 @@ void OnBackbone::describe(OptionVisitor& option) {
 }
 
 void OnBackbone::check(const RunOutline&, Problems& problems) const {
-  const std::vector<int64_t> known = about(backbone).output_strides(backbone);
+  const std::vector<int64_t> known = facts_of<BackboneFacts>(backbone).output_strides(backbone);
   if (std::ranges::max(known) < 8) {
     problems.add("backbone", "expected one with maps at 1/8 of the image or smaller, got " +
                                  shown(backbone.at("name")) +
@@ -38,11 +31,11 @@ void OnBackbone::check(const RunOutline&, Problems& problems) const {
 }
 
 Channels OnBackbone::feature_channels() const {
-  return about(backbone).feature_channels(backbone);
+  return facts_of<BackboneFacts>(backbone).feature_channels(backbone);
 }
 
 Channels OnBackbone::norm_channels() const {
-  return about(backbone).norm_channels(backbone);
+  return facts_of<BackboneFacts>(backbone).norm_channels(backbone);
 }
 
 std::shared_ptr<Trunk> OnBackbone::build(LayerMaker& layers, const std::string& name) const {

@@ -1,26 +1,28 @@
-// The interface of a backbone: what a model stands on, a network for classification without its last layers. One file
-// per backbone in backbones/, registered there. Its parameters have the names that torchvision gives them.
+// The interface of a backbone: what a model stands on, a network for classification without its last layers.
+// One file per backbone in backbones/, registered there. Its parameters have the names that torchvision gives
+// them.
 #pragma once
 
 #include <memory>
 #include <string>
 
-#include "harness/components/registry.hpp"
+#include "harness/models/model_facts.hpp"
 #include "harness/network.hpp"
 
 namespace bnlab {
 
 class Trunk : public torch::nn::Module {
  public:
-  // Five maps, at 1/2, 1/4, 1/8, 1/16 and 1/32 of the images' height and width (rounded up or down as each backbone
-  // says), but that no map lies below 1/output_stride. A backbone for small images may keep finer ones; it then names an
-  // output stride below 8, which models that answer for pixels do not take.
+  // Five maps, at 1/2, 1/4, 1/8, 1/16 and 1/32 of the images' height and width (rounded up or down as each
+  // backbone says), but that no map lies below 1/output_stride. A backbone for small images may keep finer
+  // ones; it then names an output stride below 8, which models that answer for pixels do not take.
   virtual Network::Maps forward(at::Tensor images, const Pass& pass) = 0;
 };
 
 class Backbone {
  public:
-  static constexpr const char* kFamily = "backbone";
+  using Facts = BackboneFacts;
+  static constexpr const char* kFamily = Facts::kFamily;
   struct Context {
     int64_t output_stride = 32;
   };
@@ -29,6 +31,25 @@ class Backbone {
 
   // `name`: the trunk's path in the network, with which the names of its sites begin; "" for none.
   virtual std::shared_ptr<Trunk> build(LayerMaker& layers, const std::string& name) const = 0;
+};
+
+// A backbone that has no more to it than its trunk: T is made from (LayerMaker&, const std::string& name,
+// const O& options, int64_t output_stride).
+template <class T, class O>
+class BackboneOf : public Backbone {
+ public:
+  using Options = O;
+
+  BackboneOf(const Options& options, const Context& context)
+      : options_(options), output_stride_(context.output_stride) {}
+
+  std::shared_ptr<Trunk> build(LayerMaker& layers, const std::string& name) const override {
+    return std::make_shared<T>(layers, name, options_, output_stride_);
+  }
+
+ private:
+  Options options_;
+  int64_t output_stride_;
 };
 
 // The options of a model that stands on any backbone, after its own.

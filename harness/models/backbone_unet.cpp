@@ -1,7 +1,8 @@
-// backbone_unet: a U-Net (Ronneberger et al. 2015) whose encoder is any backbone, with the decoder and names of
-// segmentation_models_pytorch. From the last map on, five blocks: the map grows to the size of the next larger one (the
-// last time to the image's) by its nearest neighbours, that map is put behind it, but the image is not, and both go
-// twice through [3x3 convolution - norm - ReLU]. The head is a 3x3 convolution at the size of the image.
+// backbone_unet: a U-Net (Ronneberger et al. 2015) whose encoder is any backbone, with the decoder and names
+// of segmentation_models_pytorch. From the last map on, five blocks: the map grows to the size of the next
+// larger one (the last time to the image's) by its nearest neighbours, that map is put behind it, but the
+// image is not, and both go twice through [3x3 convolution - norm - ReLU]. The head is a 3x3 convolution at
+// the size of the image.
 #include <torch/types.h>
 
 #include "harness/models/conv_norm.hpp"
@@ -128,24 +129,10 @@ class BackboneUNetwork : public Network {
   std::shared_ptr<Layer> last_;
 };
 
-class BackboneUNet : public Model {
- public:
-  using Options = backbone_unet::Options;
-
-  BackboneUNet(const Options& options, const Context&) : options_(options) {}
-
-  std::shared_ptr<Network> build(LayerMaker& layers, int64_t classes) const override {
-    return std::make_shared<BackboneUNetwork>(layers, options_, classes);
-  }
-
- private:
-  Options options_;
-};
-
 const Registered<Model> entry{
     {.name = "backbone_unet",
      .summary = "encoder and decoder with skips, on any backbone",
      .source = "Ronneberger et al. 2015; layers and names as in segmentation_models_pytorch"},
-    make<Model, BackboneUNet>};
+    make<Model, ModelOf<BackboneUNetwork, Options>>};
 
 }  // namespace bnlab::backbone_unet

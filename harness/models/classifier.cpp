@@ -1,5 +1,5 @@
-// classifier: any backbone, the mean of its last map, and a linear layer, `fc`. With the backbone resnet it is
-// torchvision's ResNet, name by name.
+// classifier: any backbone, the mean of its last map, and a linear layer, `fc`. With the backbone resnet it
+// is torchvision's ResNet, name by name.
 // cifar_resnet: the same on the backbone small_resnet, the network of He et al. 2016, section 4.2.
 #include <torch/types.h>
 
@@ -74,14 +74,14 @@ class CifarResNet : public Classifier {
 const Registered<Model> entry{{.name = "classifier",
                                .summary = "any backbone, mean over positions, a linear layer",
                                .source = "as torchvision ends its ResNet",
-                               .of = Subjects::images},
+                               .answers_for = Labelled::images},
                               make<Model, Classifier>};
 
 const Registered<Model> cifar_resnet{
     {.name = "cifar_resnet",
      .summary = "the residual network for CIFAR, of depth 6n + 2",
      .source = "He et al. 2016, section 4.2; names as in torchvision's ResNet",
-     .of = Subjects::images},
+     .answers_for = Labelled::images},
     make<Model, CifarResNet>};
 
 }  // namespace bnlab::classifier

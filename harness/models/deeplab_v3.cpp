@@ -1,8 +1,9 @@
-// deeplab_v3: atrous spatial pyramid pooling (aspp.hpp) on a dilated backbone (Chen et al. 2017), as torchvision builds it.
+// deeplab_v3: atrous spatial pyramid pooling (aspp.hpp) on a dilated backbone (Chen et al. 2017), as
+// torchvision builds it.
 //   classifier: the pyramid of the last map - 3x3 convolution - norm - ReLU - 1x1 to the classes
 //   auxiliary head, if wanted: fcn's, on the map before the last
-// Logits grow to the size of the image bilinearly (align_corners false). torchvision has output stride 8; the pyramid's
-// dilations shrink at 16 as in the paper.
+// Logits grow to the size of the image bilinearly (align_corners false). torchvision has output stride 8; the
+// pyramid's dilations shrink at 16 as in the paper.
 #include <torch/types.h>
 
 #include "harness/models/aspp.hpp"
@@ -75,23 +76,9 @@ class DeepLabNetwork : public PixelNetwork {
   std::shared_ptr<Classifier> classifier_;
 };
 
-class DeepLab : public Model {
- public:
-  using Options = deeplab_v3::Options;
-
-  DeepLab(const Options& options, const Context&) : options_(options) {}
-
-  std::shared_ptr<Network> build(LayerMaker& layers, int64_t classes) const override {
-    return std::make_shared<DeepLabNetwork>(layers, options_, classes);
-  }
-
- private:
-  Options options_;
-};
-
 const Registered<Model> entry{{.name = "deeplab_v3",
                                .summary = "pyramid of dilated convolutions on a dilated backbone",
                                .source = "Chen et al. 2017; layers and names as in torchvision"},
-                              make<Model, DeepLab>};
+                              make<Model, ModelOf<DeepLabNetwork, Options>>};
 
 }  // namespace bnlab::deeplab_v3

@@ -1,6 +1,8 @@
-// deeplab_v3_plus: DeepLab v3 with a decoder (Chen et al. 2018), with the layers and names of VainF/DeepLabV3Plus-Pytorch.
-//   classifier.project: 1x1 convolution of the map at 1/4 - norm - ReLU; classifier.aspp: the pyramid of the last map
-//   (aspp.hpp), resized to the map at 1/4; classifier.classifier: 3x3 convolution of both - norm - ReLU - 1x1 to the classes
+// deeplab_v3_plus: DeepLab v3 with a decoder (Chen et al. 2018), with the layers and names of
+// VainF/DeepLabV3Plus-Pytorch.
+//   classifier.project: 1x1 convolution of the map at 1/4 - norm - ReLU; classifier.aspp: the pyramid of the
+//   last map (aspp.hpp), resized to the map at 1/4; classifier.classifier: 3x3 convolution of both - norm -
+//   ReLU - 1x1 to the classes
 // Every bilinear resize is one without align_corners.
 #include <torch/types.h>
 
@@ -82,24 +84,10 @@ class DeepLabPlusNetwork : public PixelNetwork {
   std::shared_ptr<Classifier> classifier_;
 };
 
-class DeepLabPlus : public Model {
- public:
-  using Options = deeplab_v3_plus::Options;
-
-  DeepLabPlus(const Options& options, const Context&) : options_(options) {}
-
-  std::shared_ptr<Network> build(LayerMaker& layers, int64_t classes) const override {
-    return std::make_shared<DeepLabPlusNetwork>(layers, options_, classes);
-  }
-
- private:
-  Options options_;
-};
-
 const Registered<Model> entry{
     {.name = "deeplab_v3_plus",
      .summary = "deeplab_v3 with a decoder that brings in the map at 1/4",
      .source = "Chen et al. 2018; layers and names as in VainF/DeepLabV3Plus-Pytorch"},
-    make<Model, DeepLabPlus>};
+    make<Model, ModelOf<DeepLabPlusNetwork, Options>>};
 
 }  // namespace bnlab::deeplab_v3_plus

@@ -1,5 +1,7 @@
-// fcn: a fully convolutional network (Long, Shelhamer, Darrell 2015) on a dilated backbone, as torchvision builds it.
-//   classifier: 3x3 convolution of the last map to a quarter of its channels - norm - ReLU - dropout - 1x1 to the classes
+// fcn: a fully convolutional network (Long, Shelhamer, Darrell 2015) on a dilated backbone, as torchvision
+// builds it.
+//   classifier: 3x3 convolution of the last map to a quarter of its channels - norm - ReLU - dropout - 1x1 to
+//   the classes
 //   auxiliary head, if wanted: the same on the map before the last
 // Logits grow to the size of the image bilinearly (align_corners false).
 #include <torch/types.h>
@@ -38,23 +40,9 @@ class FcnNetwork : public PixelNetwork {
   }
 };
 
-class Fcn : public Model {
- public:
-  using Options = fcn::Options;
-
-  Fcn(const Options& options, const Context&) : options_(options) {}
-
-  std::shared_ptr<Network> build(LayerMaker& layers, int64_t classes) const override {
-    return std::make_shared<FcnNetwork>(layers, options_, classes);
-  }
-
- private:
-  Options options_;
-};
-
 const Registered<Model> entry{{.name = "fcn",
                                .summary = "fully convolutional network on a dilated backbone",
                                .source = "Long, Shelhamer, Darrell 2015; layers and names as in torchvision"},
-                              make<Model, Fcn>};
+                              make<Model, ModelOf<FcnNetwork, Options>>};
 
 }  // namespace bnlab::fcn

@@ -1,7 +1,7 @@
 // frame_lstm: a network over each frame of a clip, then one over their sequence (LRCN: Donahue et al. 2015).
 //   features: any backbone and the mean of its last map, one vector per frame
-//   head: LSTM over the frames in their order and its last output, or the mean over the frames (which is blind to their
-//   order); then a linear layer to the classes
+//   head: LSTM over the frames in their order and its last output, or the mean over the frames (which is
+//   blind to their order); then a linear layer to the classes
 // The parameters of the LSTM have the names, the order of gates and the initial values of torch.nn.LSTM.
 #include <torch/types.h>
 
@@ -91,25 +91,10 @@ class FrameLstmNetwork : public Network {
   std::shared_ptr<Linear> fc_;
 };
 
-class FrameLstm : public Model {
- public:
-  using Options = frame_lstm::Options;
-
-  FrameLstm(const Options& options, const Context& context) : options_(options), context_(context) {}
-
-  std::shared_ptr<Network> build(LayerMaker& layers, int64_t classes) const override {
-    return std::make_shared<FrameLstmNetwork>(layers, options_, classes, context_);
-  }
-
- private:
-  Options options_;
-  Context context_;
-};
-
 const Registered<Model> entry{{.name = "frame_lstm",
                                .summary = "a backbone over the frames of a clip, then an LSTM or their mean",
                                .source = "Donahue et al. 2015 (LRCN)",
-                               .of = Subjects::clips},
-                              make<Model, FrameLstm>};
+                               .answers_for = Labelled::clips},
+                              make<Model, ModelOf<FrameLstmNetwork, Options>>};
 
 }  // namespace bnlab::frame_lstm

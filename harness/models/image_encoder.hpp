@@ -1,5 +1,5 @@
-// From images to one vector each: any backbone, without dilation, and the mean of its last map over all positions.
-// Models that answer for images or clips stand on it.
+// From images to one vector each: any backbone, without dilation, and the mean of its last map over all
+// positions. Models that answer for images or clips stand on it.
 #pragma once
 
 #include <memory>

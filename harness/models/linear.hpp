@@ -1,5 +1,5 @@
-// What networks for classification end in: parameters that no strategy makes, with the names and the initial values of
-// torch.nn, drawn by (seed, name).
+// What networks for classification end in: parameters that no strategy makes, with the names and the initial
+// values of torch.nn, drawn by (seed, name).
 #pragma once
 
 #include <cmath>

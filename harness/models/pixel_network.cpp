@@ -26,8 +26,7 @@ PixelHead::PixelHead(LayerMaker& layers, const std::string& name, const Shape& s
       dropout_{path(name, "3"), shape.dropout, shape.drops_channels},
       align_corners_(shape.align_corners) {
   const auto& [conv, norm, last] = shape.names;
-  conv_ = register_module(conv, layers.conv({.name = path(name, conv), .in = shape.in, .out = shape.width}));
-  norm_ = register_module(norm, layers.norm({path(name, norm), shape.width, Activation::relu}));
+  first_ = add_pair(*this, layers, name, {conv, norm}, {.in = shape.in, .out = shape.width});
   last_ = register_module(last, layers.conv({.name = last_name_,
                                              .in = shape.width,
                                              .out = shape.classes,
@@ -37,7 +36,7 @@ PixelHead::PixelHead(LayerMaker& layers, const std::string& name, const Shape& s
 }
 
 at::Tensor PixelHead::features(const at::Tensor& x, const Pass& pass) {
-  return norm_->forward(conv_->forward(x, {}, pass), {}, pass);
+  return first_.forward(x, {}, pass);
 }
 
 at::Tensor PixelHead::logits(const at::Tensor& features, const Pass& pass) {

@@ -1,5 +1,6 @@
-// What FCN, PSPNet and the DeepLabs share: a backbone, a head that makes logits of its last map (or of what the model has
-// gathered from its maps), and perhaps an auxiliary head on the map before the last, in training.
+// What FCN, PSPNet and the DeepLabs share: a backbone, a head that makes logits of its last map (or of what
+// the model has gathered from its maps), and perhaps an auxiliary head on the map before the last, in
+// training.
 #pragma once
 
 #include <array>
@@ -8,6 +9,7 @@
 
 #include "harness/dropout.hpp"
 #include "harness/models/backbone.hpp"
+#include "harness/models/conv_norm.hpp"
 
 namespace bnlab {
 
@@ -19,8 +21,8 @@ struct WithAuxiliary : OnBackbone {
   Channels norm_channels() const;
 };
 
-// torchvision's FCNHead: 3x3 convolution - norm - ReLU - dropout - 1x1 convolution to the classes - bilinear resize to the
-// image. What stands up to the ReLU belongs to the features, the rest to the head.
+// torchvision's FCNHead: 3x3 convolution - norm - ReLU - dropout - 1x1 convolution to the classes - bilinear
+// resize to the image. What stands up to the ReLU belongs to the features, the rest to the head.
 class PixelHead : public torch::nn::Module {
  public:
   struct Shape {
@@ -44,7 +46,8 @@ class PixelHead : public torch::nn::Module {
   std::string last_name_;
   Dropout dropout_;
   bool align_corners_;
-  std::shared_ptr<Layer> conv_, norm_, last_;
+  ConvNormPair first_;
+  std::shared_ptr<Layer> last_;
 };
 
 class PixelNetwork : public Network {
@@ -56,7 +59,8 @@ class PixelNetwork : public Network {
  protected:
   PixelNetwork(LayerMaker& layers, const OnBackbone& options);
 
-  // The auxiliary head, if the options want one; `shape` has its classes and what it does beside its convolutions.
+  // The auxiliary head, if the options want one; `shape` has its classes and what it does beside its
+  // convolutions.
   void add_auxiliary(LayerMaker& layers, const WithAuxiliary& options, const std::string& name,
                      PixelHead::Shape shape);
 

@@ -1,11 +1,15 @@
-// pspnet: pyramid scene parsing (Zhao et al. 2017) on a dilated backbone, with the layers and names of semseg (but that its
-// backbone stands under `backbone.`; semseg's is resnet with the deep stem and dilate_first_block).
-//   pyramid: the last map is averaged over the cells of a grid of b x b, for each b of `bins`; each such map goes through a
-//   1x1 convolution to 1/(number of bins) of the channels - norm - ReLU, grows back bilinearly, and stands behind the map
-//   cls: 3x3 convolution to a quarter of the backbone's channels - norm - ReLU - dropout of channels - 1x1 to the classes
+// pspnet: pyramid scene parsing (Zhao et al. 2017) on a dilated backbone, with the layers and names of semseg
+// (but that its backbone stands under `backbone.`; semseg's is resnet with the deep stem and
+// dilate_first_block).
+//   pyramid: the last map is averaged over the cells of a grid of b x b, for each b of `bins`; each such map
+//   goes through a 1x1 convolution to 1/(number of bins) of the channels - norm - ReLU, grows back
+//   bilinearly, and stands behind the map
+//   cls: 3x3 convolution to a quarter of the backbone's channels - norm - ReLU - dropout of channels - 1x1 to
+//   the classes
 //   auxiliary head, if wanted: the same on the map before the last
 // Every bilinear resize is one with align_corners, so that sizes of 8k + 1 fit exactly; others are taken too.
-// At bin 1 a norm sees one value per channel and image: a tower of one image cannot normalise there by itself.
+// At bin 1 a norm sees one value per channel and image: a tower of one image cannot normalise there by
+// itself.
 #include <torch/types.h>
 
 #include "harness/models/conv_norm.hpp"
@@ -132,23 +136,9 @@ class PspNetwork : public PixelNetwork {
   std::shared_ptr<Pyramid> pyramid_;
 };
 
-class PspNet : public Model {
- public:
-  using Options = pspnet::Options;
-
-  PspNet(const Options& options, const Context&) : options_(options) {}
-
-  std::shared_ptr<Network> build(LayerMaker& layers, int64_t classes) const override {
-    return std::make_shared<PspNetwork>(layers, options_, classes);
-  }
-
- private:
-  Options options_;
-};
-
 const Registered<Model> entry{{.name = "pspnet",
                                .summary = "pyramid of averages over the last map of a dilated backbone",
                                .source = "Zhao et al. 2017; layers and names as in semseg"},
-                              make<Model, PspNet>};
+                              make<Model, ModelOf<PspNetwork, Options>>};
 
 }  // namespace bnlab::pspnet

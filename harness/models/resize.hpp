@@ -11,14 +11,15 @@ namespace bnlab {
 // `corners`: the centres of the corner pixels fall on each other (align_corners in PyTorch).
 enum class Resizing { nearest, bilinear, bilinear_corners };
 
-// Bilinear, x [n, C, h, w] to [n, C, size]. A rank without samples has nothing to compute, and not every kernel for GPUs may
-// be launched over it; that for nearest neighbours may.
+// Bilinear, x [n, C, h, w] to [n, C, size]. A rank without samples has nothing to compute, and not every
+// kernel for GPUs may be launched over it; that for nearest neighbours may.
 inline at::Tensor bilinear(const at::Tensor& x, at::IntArrayRef size, bool corners) {
   return x.size(0) == 0 ? at::upsample_nearest2d(x, size) : at::upsample_bilinear2d(x, size, corners);
 }
 
-// x [n, C, h, w] with the height, width and memory layout of `like`. It needs no float32, in which autocast on GPUs would
-// do it. A single position is copied: the layout of such a map is ambiguous, and ATen would take its slowest way.
+// x [n, C, h, w] with the height, width and memory layout of `like`. It needs no float32, in which autocast
+// on GPUs would do it. A single position is copied: the layout of such a map is ambiguous, and ATen would
+// take its slowest way.
 inline at::Tensor resized(const at::Tensor& x, const at::Tensor& like, Resizing how) {
   const std::array<int64_t, 2> size{like.size(2), like.size(3)};
   if (x.size(2) == size[0] && x.size(3) == size[1]) {
@@ -32,9 +33,10 @@ inline at::Tensor resized(const at::Tensor& x, const at::Tensor& like, Resizing 
                                   : bilinear(x, size, how == Resizing::bilinear_corners);
 }
 
-// The means of x [n, C, h, w] over cells x cells parts of the image that overlap where the sizes do not divide
-// (adaptive_avg_pool2d in PyTorch), [n, C, cells, cells]. The gradient has the layout of x; that of ATen's mean of the
-// whole image is always contiguous, and every layer before would have to work in another layout than it was given.
+// The means of x [n, C, h, w] over cells x cells parts of the image that overlap where the sizes do not
+// divide (adaptive_avg_pool2d in PyTorch), [n, C, cells, cells]. The gradient has the layout of x; that of
+// ATen's mean of the whole image is always contiguous, and every layer before would have to work in another
+// layout than it was given.
 inline at::Tensor cell_means(const at::Tensor& x, int64_t cells) {
   if (x.size(0) == 0) {  // as in bilinear()
     return at::upsample_nearest2d(x, {cells, cells});

@@ -1,8 +1,11 @@
-// segnet_basic: SegNet-Basic (Badrinarayanan et al. 2015), with the layers and names of the authors' Caffe model.
-//   encoder: four times [7x7 convolution - norm - ReLU - 2x2 max pool], sizes rounded up; every maximum's place is kept
-//   decoder: four times [each value back to the place of its maximum, zeros elsewhere - 7x7 convolution - norm]
+// segnet_basic: SegNet-Basic (Badrinarayanan et al. 2015), with the layers and names of the authors' Caffe
+// model.
+//   encoder: four times [7x7 convolution - norm - ReLU - 2x2 max pool], sizes rounded up; every maximum's
+//   place is kept
+//   decoder: four times [values back to the places of their maxima, else zeros - 7x7 convolution - norm]
 //   head: 1x1 convolution to the classes
-// No convolution before a norm has a bias. The authors' response normalisation of the images belongs to the task.
+// No convolution before a norm has a bias. The authors' response normalisation of the images belongs to the
+// task.
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/types.h>
 
@@ -23,8 +26,8 @@ struct Options {
   Channels norm_channels() const { return {width}; }
 };
 
-// The maxima at their places in maps of the given size. No two windows overlap, so every value has a place of its own.
-// It only copies values, so it needs no float32, in which autocast would do it.
+// The maxima at their places in maps of the given size. No two windows overlap, so every value has a place of
+// its own. It only copies values, so it needs no float32, in which autocast would do it.
 at::Tensor unpooled(const at::Tensor& maxima, const at::Tensor& places, const std::array<int64_t, 2>& size) {
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
   return at::max_unpool2d(maxima, places, size);
@@ -32,7 +35,8 @@ at::Tensor unpooled(const at::Tensor& maxima, const at::Tensor& places, const st
 
 class SegNetwork : public Network {
  public:
-  SegNetwork(LayerMaker& layers, int64_t width, int64_t classes) {
+  SegNetwork(LayerMaker& layers, const Options& options, int64_t classes) {
+    const int64_t width = options.width;
     for (size_t level = 0; level < 4; ++level) {
       const std::string n = std::to_string(level + 1);
       encoder_[level] = add(layers, "conv" + n, level == 0 ? 3 : width, width, Activation::relu);
@@ -50,13 +54,13 @@ class SegNetwork : public Network {
     std::array<at::Tensor, 4> places;
     std::array<std::array<int64_t, 2>, 4> sizes;
     for (size_t level = 0; level < 4; ++level) {
-      x = encoder_[level].forward(x, pass);
+      x = encoder_[level].forward(x, {}, pass);
       sizes[level] = {x.size(2), x.size(3)};
       std::tie(x, places[level]) =
           at::max_pool2d_with_indices(x, {2, 2}, {2, 2}, {0, 0}, {1, 1}, /*ceil_mode=*/true);
     }
     for (size_t level = 4; level-- > 0;) {
-      x = decoder_[level].forward(unpooled(x, places[level], sizes[level]), pass);
+      x = decoder_[level].forward(unpooled(x, places[level], sizes[level]), {}, pass);
     }
     return {x};
   }
@@ -70,41 +74,20 @@ class SegNetwork : public Network {
   }
 
  private:
-  struct Pair {
-    std::shared_ptr<Layer> conv, norm;
-    at::Tensor forward(const at::Tensor& x, const Pass& pass) const {
-      return norm->forward(conv->forward(x, {}, pass), {}, pass);
-    }
-  };
-
-  Pair add(LayerMaker& layers, const std::string& name, int64_t in, int64_t out, Activation activation) {
-    const ConvSite site{.name = name, .in = in, .out = out, .kernel = 7, .padding = 3};
-    return {register_module(name, layers.conv(site)),
-            register_module(name + "_bn", layers.norm({name + "_bn", out, activation}))};
+  ConvNormPair add(LayerMaker& layers, const std::string& name, int64_t in, int64_t out,
+                   Activation activation) {
+    return add_pair(*this, layers, "", {name, name + "_bn"},
+                    {.in = in, .out = out, .kernel = 7, .padding = 3}, activation);
   }
 
-  std::array<Pair, 4> encoder_, decoder_;
+  std::array<ConvNormPair, 4> encoder_, decoder_;
   std::shared_ptr<Layer> last_;
-};
-
-class SegNetBasic : public Model {
- public:
-  using Options = segnet_basic::Options;
-
-  SegNetBasic(const Options& options, const Context&) : options_(options) {}
-
-  std::shared_ptr<Network> build(LayerMaker& layers, int64_t classes) const override {
-    return std::make_shared<SegNetwork>(layers, options_.width, classes);
-  }
-
- private:
-  Options options_;
 };
 
 const Registered<Model> entry{
     {.name = "segnet_basic",
      .summary = "encoder and decoder that unpools to the places of the maxima",
      .source = "Badrinarayanan et al. 2015; layers and names as in the authors' model"},
-    make<Model, SegNetBasic>};
+    make<Model, ModelOf<SegNetwork, Options>>};
 
 }  // namespace bnlab::segnet_basic

@@ -3,37 +3,73 @@
 // the upsampled maps; the head is a 1x1 convolution to the classes.
 #include <torch/types.h>
 
-#include "harness/components/registry.hpp"
+#include "harness/models/conv_norm.hpp"
 #include "harness/models/model.hpp"
 #include "harness/models/resize.hpp"
 
 namespace bnlab::unet {
+
+struct Options {
+  int64_t base = 16;
+  int64_t levels = 3;
+
+  void describe(OptionVisitor& option) {
+    option("base", base, "channels of the first level").at_least(1).at_most(1024);
+    option("levels", levels, "resolutions; each halves height and width").at_least(1).at_most(8);
+  }
+
+  // "" where every level can be halved, else what is wrong with the size.
+  std::string size_problem(int64_t height, int64_t width) const {
+    const int64_t step = int64_t{1} << (levels - 1);
+    return height % step == 0 && width % step == 0
+               ? ""
+               : "unet with " + std::to_string(levels) +
+                     " levels needs images whose height and width are multiples of " + std::to_string(step) +
+                     ", got " + std::to_string(height) + "x" + std::to_string(width);
+  }
+
+  void check(const RunOutline& run, Problems& problems) const {
+    for (const auto& [height, width] : run.image_sizes) {
+      if (const std::string problem = size_problem(height, width); !problem.empty()) {
+        problems.add("levels", problem);
+      }
+    }
+  }
+
+  std::vector<int64_t> norm_channels() const {
+    std::vector<int64_t> channels;
+    for (int64_t l = 0; l < levels; ++l) {
+      channels.push_back(base << l);
+    }
+    return channels;
+  }
+};
 
 class Block : public torch::nn::Module {
  public:
   Block(LayerMaker& layers, const std::string& name, int64_t in, int64_t out) {
     for (int i = 1; i <= 2; ++i) {
       const std::string n = std::to_string(i);
-      convs_.push_back(register_module(
-          "conv" + n, layers.conv({.name = name + ".conv" + n, .in = i == 1 ? in : out, .out = out})));
-      norms_.push_back(register_module("norm" + n, layers.norm({name + ".norm" + n, out, Activation::relu})));
+      pairs_.push_back(
+          add_pair(*this, layers, name, {"conv" + n, "norm" + n}, {.in = i == 1 ? in : out, .out = out}));
     }
   }
 
   at::Tensor forward(at::Tensor x, const Pass& pass) {
-    for (size_t i = 0; i < convs_.size(); ++i) {
-      x = norms_[i]->forward(convs_[i]->forward(x, {}, pass), {}, pass);
+    for (const ConvNormPair& pair : pairs_) {
+      x = pair.forward(x, {}, pass);
     }
     return x;
   }
 
  private:
-  std::vector<std::shared_ptr<Layer>> convs_, norms_;
+  std::vector<ConvNormPair> pairs_;
 };
 
 class UNetNetwork : public Network {
  public:
-  UNetNetwork(LayerMaker& layers, int64_t base, int64_t levels, int64_t classes) {
+  UNetNetwork(LayerMaker& layers, const Options& options, int64_t classes) {
+    const auto [base, levels] = options;
     int64_t channels = 3;
     for (int64_t l = 0; l < levels; ++l) {
       down_.push_back(add_block(layers, "encoder", l, channels, base << l));
@@ -80,56 +116,8 @@ class UNetNetwork : public Network {
   std::shared_ptr<Layer> last_;
 };
 
-class UNet : public Model {
- public:
-  struct Options {
-    int64_t base = 16;
-    int64_t levels = 3;
-
-    void describe(OptionVisitor& option) {
-      option("base", base, "channels of the first level").at_least(1).at_most(1024);
-      option("levels", levels, "resolutions; each halves height and width").at_least(1).at_most(8);
-    }
-
-    // "" where every level can be halved, else what is wrong with the size.
-    std::string size_problem(int64_t height, int64_t width) const {
-      const int64_t step = int64_t{1} << (levels - 1);
-      return height % step == 0 && width % step == 0
-                 ? ""
-                 : "unet with " + std::to_string(levels) +
-                       " levels needs images whose height and width are multiples of " +
-                       std::to_string(step) + ", got " + std::to_string(height) + "x" + std::to_string(width);
-    }
-
-    void check(const RunOutline& run, Problems& problems) const {
-      for (const auto& [height, width] : run.image_sizes) {
-        if (const std::string problem = size_problem(height, width); !problem.empty()) {
-          problems.add("levels", problem);
-        }
-      }
-    }
-
-    std::vector<int64_t> norm_channels() const {
-      std::vector<int64_t> channels;
-      for (int64_t l = 0; l < levels; ++l) {
-        channels.push_back(base << l);
-      }
-      return channels;
-    }
-  };
-
-  UNet(const Options& options, const Context&) : options_(options) {}
-
-  std::shared_ptr<Network> build(LayerMaker& layers, int64_t classes) const override {
-    return std::make_shared<UNetNetwork>(layers, options_.base, options_.levels, classes);
-  }
-
- private:
-  Options options_;
-};
-
 const Registered<Model> entry{
     {.name = "unet", .summary = "encoder and decoder with skips", .source = "Ronneberger et al. 2015"},
-    make<Model, UNet>};
+    make<Model, ModelOf<UNetNetwork, Options>>};
 
 }  // namespace bnlab::unet

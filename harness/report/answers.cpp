@@ -4,8 +4,6 @@
 #include <cctype>
 #include <sstream>
 
-#include "harness/components/task_files.hpp"
-
 namespace bnlab {
 namespace {
 

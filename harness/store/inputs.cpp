@@ -13,9 +13,9 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "harness/components/task_files.hpp"
 #include "harness/error.hpp"
 #include "harness/store/run_folder.hpp"
+#include "harness/tasks/task_facts.hpp"
 
 namespace bnlab {
 namespace {

@@ -1,9 +1,9 @@
-// ADE20K in the form of its scene parsing challenge: 150 classes of things and stuff (Zhou et al., "Scene parsing through
-// ADE20K dataset", CVPR 2017). Below the root:
-//   images/{training,validation}/ADE_{train,val}_%08d.jpg  annotations/{training,validation}/ADE_{train,val}_%08d.png
-// Label files are grey PNGs: 0 is what belongs to none of the classes and becomes void, 1 to 150 become 0 to 149.
+// ADE20K in the form of its scene parsing challenge: 150 classes of things and stuff (Zhou et al., "Scene
+// parsing through ADE20K dataset", CVPR 2017). Below the root:
+//   images/{training,validation}/ADE_{train,val}_%08d.jpg
+//   annotations/{training,validation}/ADE_{train,val}_%08d.png
+// Label files are grey PNGs: 0, which belongs to none of the classes, becomes void, 1 to 150 become 0 to 149.
 #include "harness/components/registry.hpp"
-#include "harness/components/task_files.hpp"
 #include "harness/tasks/photographs.hpp"
 
 namespace bnlab::ade20k {
@@ -35,44 +35,36 @@ LabelMap labels() {
   return map;
 }
 
-class Ade20k : public PhotographTask {
- public:
-  struct Options : PhotographOptions {
-    Options() { crop = {473, 473}; }
+struct Options : PhotographOptions {
+  Options() { crop = {473, 473}; }
 
-    std::string root = "ADEChallengeData2016";
-    std::string train_split = "training", test_split = "validation";
+  std::string root = "ADEChallengeData2016";
+  std::string train_split = "training", test_split = "validation";
 
-    void describe(OptionVisitor& option) {
-      option("root", root, "folder of the data set, below the data folder").not_empty();
-      option("train_split", train_split, "folder of the training split").not_empty();
-      option("test_split", test_split, "folder of the split that is evaluated").not_empty();
-      PhotographOptions::describe(option);
-    }
-  };
+  void describe(OptionVisitor& option) {
+    option("root", root, "folder of the data set, below the data folder").not_empty();
+    option("train_split", train_split, "folder of the training split").not_empty();
+    option("test_split", test_split, "folder of the split that is evaluated").not_empty();
+    PhotographOptions::describe(option);
+  }
 
-  Ade20k(const Options& options, const Context& context)
-      : PhotographTask(files(options, context), options, context) {}
-
-  static PhotographSet files(const Options& options, const Context& context) {
-    const std::filesystem::path root = data_root(context, "ade20k", options.root);
+  PhotographSet photographs(const std::string& data_dir) const {
+    const std::filesystem::path folder = data_root(data_dir, "ade20k", root);
     const auto split = [&](const std::string& name, const std::string& key) {
-      return pair_files({below(root / "images", name, key)}, {below(root / "annotations", name, key)}, kCure);
+      return pair_files({below(folder / "images", name, key)}, {below(folder / "annotations", name, key)},
+                        kCure);
     };
-    return {.training = split(options.train_split, "train_split"),
-            .test = split(options.test_split, "test_split"),
+    return {.training = split(train_split, "train_split"),
+            .test = split(test_split, "test_split"),
             .classes = kClasses,
             .labels = labels()};
   }
+  Paths files(const std::string& data_dir) const { return paths_of(photographs(data_dir)); }
 };
 
 const Registered<Task> entry{{.name = "ade20k",
                               .summary = "ADE20K photographs of scenes, 150 classes, from its own folders",
                               .source = "Zhou et al., CVPR 2017"},
-                             make<Task, Ade20k>};
-
-const TaskFiles task_files{"ade20k", [](const Ade20k::Options& options, const std::string& data_dir) {
-                             return paths_of(Ade20k::files(options, {.data_dir = data_dir}));
-                           }};
+                             make<Task, PhotographTaskOf<Options>>};
 
 }  // namespace bnlab::ade20k

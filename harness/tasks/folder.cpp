@@ -1,12 +1,11 @@
-// Anybody's photographs with label maps. Below the root, the images and labels of a split in one of these layouts,
+// Anybody's photographs with label maps. Below the root, images and labels of a split in one of these:
 //   SPLIT/images/NAME.jpg  SPLIT/labels/NAME.png      (train and test)
 //   images/SPLIT/NAME.jpg  labels/SPLIT/NAME.png
-//   images/NAME.jpg        labels/NAME.png            (no splits: a share of the images is held out for the test)
+//   images/NAME.jpg        labels/NAME.png            (no splits: a share is held out for the test)
 // with these names of folders or others, or list files with lines `image label` or `name`.
 #include <algorithm>
 
 #include "harness/components/registry.hpp"
-#include "harness/components/task_files.hpp"
 #include "harness/error.hpp"
 #include "harness/tasks/images/label_options.hpp"
 #include "harness/tasks/photographs.hpp"
@@ -51,6 +50,16 @@ struct Options : PhotographOptions {
     option("groups", groups,
            "what tells an image's group: prefix (its name before the first _), folder (the one it is in)");
     PhotographOptions::describe(option);
+  }
+
+  PhotographSet photographs(const std::string& data_dir) const;
+  Paths files(const std::string& data_dir) const;
+  std::vector<std::string> sort_keys() const {
+    std::vector<std::string> keys = PhotographOptions::sort_keys();
+    if (groups != Groups::none) {
+      keys.insert(keys.begin(), "group");
+    }
+    return keys;
   }
 
   void check(const RunOutline& run, Problems& problems) const {
@@ -135,20 +144,30 @@ Split all_files(const Options& options, const fs::path& root) {
   return has_test ? split : hold_out(split.training, options.test_share);
 }
 
-PhotographSet files(const Options& options, const Task::Context& context) {
-  const fs::path root = data_root(context, "folder", options.root);
-  for (const auto& [key, folder] : {std::pair("images", options.images),
-                                    {"labels", options.labels},
-                                    {"train_split", options.train_split},
-                                    {"test_split", options.test_split}}) {
-    below(root, folder, key);
+PhotographSet Options::photographs(const std::string& data_dir) const {
+  const fs::path top = data_root(data_dir, "folder", root);
+  for (const auto& [key, folder] : {std::pair("images", images),
+                                    {"labels", labels},
+                                    {"train_split", train_split},
+                                    {"test_split", test_split}}) {
+    below(top, folder, key);
   }
-  Split split = all_files(options, root);
+  Split split = all_files(*this, top);
   return {.training = std::move(split.training),
           .test = std::move(split.test),
-          .classes = options.meaning.names(),
-          .labels = options.meaning.map(),
-          .group = options.groups == Groups::none ? "" : "group"};
+          .classes = meaning.names(),
+          .labels = meaning.map(),
+          .groups = groups != Groups::none};
+}
+
+Paths Options::files(const std::string& data_dir) const {
+  Paths paths = paths_of(photographs(data_dir));
+  for (const auto& list : {train_list, test_list}) {
+    if (list) {
+      paths.push_back((data_root(data_dir, "folder", root) / *list).string());
+    }
+  }
+  return paths;
 }
 
 // Training labels of one class alone teach nothing; mostly their ids were misread.
@@ -165,11 +184,9 @@ void check_several_classes(const LabelledImages& set) {
   }
 }
 
-class Folder : public PhotographTask {
+class Folder : public PhotographTaskOf<Options> {
  public:
-  using Options = folder::Options;
-  Folder(const Options& options, const Context& context)
-      : PhotographTask(files(options, context), options, context) {
+  Folder(const Options& options, const Context& context) : PhotographTaskOf(options, context) {
     check_several_classes(training_photographs());
   }
 };
@@ -177,17 +194,5 @@ class Folder : public PhotographTask {
 const Registered<Task> entry{
     {.name = "folder", .summary = "your own photographs and label maps, from a folder or list files"},
     bnlab::make<Task, Folder>};
-
-const TaskFiles task_files{
-    "folder", [](const Options& options, const std::string& data_dir) {
-      const Task::Context context{.data_dir = data_dir};
-      std::vector<std::string> paths = paths_of(files(options, context));
-      for (const auto& list : {options.train_list, options.test_list}) {
-        if (list) {
-          paths.push_back((data_root(context, "folder", options.root) / *list).string());
-        }
-      }
-      return paths;
-    }};
 
 }  // namespace bnlab::folder

@@ -7,12 +7,10 @@
 #include <regex>
 
 #include "harness/components/registry.hpp"
-#include "harness/components/task_files.hpp"
 #include "harness/error.hpp"
 #include "harness/tasks/classification.hpp"
 #include "harness/tasks/images/listing.hpp"
 #include "harness/tasks/images/resized_images.hpp"
-#include "harness/tasks/photographs.hpp"
 
 namespace bnlab::frames {
 
@@ -69,6 +67,8 @@ struct Options : ClassificationOptions {
     }
   }
   ImageSizes image_sizes() const { return {window.size, window.size}; }
+  std::vector<std::string> sort_keys() const { return {"class"}; }
+  Paths files(const std::string& data_dir) const;
 };
 
 struct Clips {
@@ -125,6 +125,18 @@ Clips read_list(const fs::path& root, const fs::path& list, const Options& optio
   return clips;
 }
 
+Paths Options::files(const std::string& data_dir) const {
+  const fs::path folder = data_root(data_dir, "frames", root);
+  Paths paths;
+  for (const auto& [key, given] : {std::pair("train_list", train_list), {"test_list", test_list}}) {
+    const fs::path list = below(folder, given, key);
+    const Clips clips = read_list(folder, list, *this);
+    paths.push_back(list.string());
+    paths.insert(paths.end(), clips.files.begin(), clips.files.end());
+  }
+  return paths;
+}
+
 int64_t classes_of(const std::vector<int64_t>& training_labels, const std::vector<int64_t>& test_labels) {
   const int64_t classes = 1 + std::ranges::max(training_labels);
   if (const int64_t highest = std::ranges::max(test_labels); highest >= classes) {
@@ -139,7 +151,7 @@ class Frames : public ClassificationTask {
   using Options = frames::Options;
 
   Frames(const Options& options, const Context& context)
-      : Frames(options, context, data_root(context, "frames", options.root)) {}
+      : Frames(options, context, data_root(context.data_dir, "frames", options.root)) {}
 
   int64_t rows_per_sample() const override { return frames_; }
   std::array<int64_t, 2> training_image_size() const override { return size_; }
@@ -170,7 +182,6 @@ class Frames : public ClassificationTask {
     return batch;
   }
 
-  std::vector<std::string> sort_keys() const override { return {"class"}; }
   std::vector<double> sort_values(const std::string&) const override {
     return {train_labels_.begin(), train_labels_.end()};
   }
@@ -216,20 +227,7 @@ class Frames : public ClassificationTask {
 const Registered<Task> entry{{.name = "frames",
                               .summary = "your own clips, each a folder of frames, from list files",
                               .source = "lists as in Wang et al. 2016 (TSN)",
-                              .of = Subjects::clips},
+                              .labelled = Labelled::clips},
                              make<Task, Frames>};
-
-const TaskFiles task_files{"frames", [](const Options& options, const std::string& data_dir) {
-                             const fs::path root = data_root({.data_dir = data_dir}, "frames", options.root);
-                             std::vector<std::string> paths;
-                             for (const auto& [key, given] : {std::pair("train_list", options.train_list),
-                                                              {"test_list", options.test_list}}) {
-                               const fs::path list = below(root, given, key);
-                               const Clips clips = read_list(root, list, options);
-                               paths.push_back(list.string());
-                               paths.insert(paths.end(), clips.files.begin(), clips.files.end());
-                             }
-                             return paths;
-                           }};
 
 }  // namespace bnlab::frames

@@ -1,4 +1,5 @@
-// image_folder: anybody's photographs of things, one folder per class, in the layout that torchvision's ImageFolder reads:
+// image_folder: anybody's photographs of things, one folder per class, in the layout that torchvision's
+// ImageFolder reads:
 //   ROOT/train/CLASS/**/NAME.jpg and ROOT/test/CLASS/**/NAME.jpg (or ROOT/val)
 // A class is the place of its folder among those of the training split in the order of their bytes.
 #include <algorithm>
@@ -7,12 +8,10 @@
 #include <map>
 
 #include "harness/components/registry.hpp"
-#include "harness/components/task_files.hpp"
 #include "harness/error.hpp"
 #include "harness/tasks/classification.hpp"
 #include "harness/tasks/images/listing.hpp"
 #include "harness/tasks/images/resized_images.hpp"
-#include "harness/tasks/photographs.hpp"
 
 namespace bnlab::image_folder {
 
@@ -66,29 +65,79 @@ FilesOfClass list_split(const fs::path& split) {
   return files;
 }
 
+struct Splits {
+  FilesOfClass train, test;
+};
+
+struct Options : ClassificationOptions {
+  std::string root;
+  std::string train_split = "train";
+  std::optional<std::string> test_split;
+  WindowOptions window;
+
+  void describe(OptionVisitor& option) {
+    option("root", root, "folder of the data set, below the data folder").not_empty().needed();
+    option("train_split", train_split, "folder of the training split").not_empty();
+    option("test_split", test_split,
+           "folder of the split that is evaluated; null: test or val, whichever is there")
+        .not_empty();
+    window.describe(option);
+    ClassificationOptions::describe(option);
+  }
+  void check(const RunOutline&, Problems& problems) const { window.check(problems); }
+  ImageSizes image_sizes() const { return {window.size, window.size}; }
+  std::vector<std::string> sort_keys() const { return {"class"}; }
+
+  Splits splits(const std::string& data_dir) const;
+  Paths files(const std::string& data_dir) const;
+};
+
+Splits Options::splits(const std::string& data_dir) const {
+  const fs::path folder = data_root(data_dir, "image_folder", root);
+  const fs::path train = below(folder, train_split, "train_split");
+  fs::path test = below(folder, test_split.value_or("test"), "test_split");
+  if (!test_split && !fs::is_directory(test)) {
+    test = folder / "val";
+  }
+  for (const fs::path& split : {train, test}) {
+    if (!fs::is_directory(split)) {
+      fail(split.string() + ": no such folder; expected " + (folder / train_split).string() +
+           "/CLASS/NAME.jpg and " + (folder / test_split.value_or("test")).string() + "/CLASS/NAME.jpg");
+    }
+  }
+  Splits found{list_split(train), list_split(test)};
+  if (found.train.size() < 2) {
+    fail(train.string() + ": expected a folder of images for each of at least two classes, got " +
+         std::to_string(found.train.size()));
+  }
+  for (const auto& [name, files] : found.test) {
+    if (!found.train.contains(name)) {
+      fail((test / name).string() + ": the training split has no such class");
+    }
+  }
+  if (found.test.empty()) {
+    fail(test.string() + ": expected a folder of images for each class, got none");
+  }
+  return found;
+}
+
+Paths Options::files(const std::string& data_dir) const {
+  const Splits found = splits(data_dir);
+  Paths paths;
+  for (const auto* split : {&found.train, &found.test}) {
+    for (const auto& [unused, files] : *split) {
+      paths.insert(paths.end(), files.begin(), files.end());
+    }
+  }
+  return paths;
+}
+
 class ImageFolder : public ClassificationTask {
  public:
-  struct Options : ClassificationOptions {
-    std::string root;
-    std::string train_split = "train";
-    std::optional<std::string> test_split;
-    WindowOptions window;
-
-    void describe(OptionVisitor& option) {
-      option("root", root, "folder of the data set, below the data folder").not_empty().needed();
-      option("train_split", train_split, "folder of the training split").not_empty();
-      option("test_split", test_split,
-             "folder of the split that is evaluated; null: test or val, whichever is there")
-          .not_empty();
-      window.describe(option);
-      ClassificationOptions::describe(option);
-    }
-    void check(const RunOutline&, Problems& problems) const { window.check(problems); }
-    ImageSizes image_sizes() const { return {window.size, window.size}; }
-  };
+  using Options = image_folder::Options;
 
   ImageFolder(const Options& options, const Context& context)
-      : ImageFolder(options, context, splits(options, context)) {}
+      : ImageFolder(options, context, options.splits(context.data_dir)) {}
 
   std::array<int64_t, 2> training_image_size() const override { return size_; }
   std::array<int64_t, 2> test_image_size() const override { return size_; }
@@ -115,15 +164,9 @@ class ImageFolder : public ClassificationTask {
     return batch;
   }
 
-  std::vector<std::string> sort_keys() const override { return {"class"}; }
   std::vector<double> sort_values(const std::string&) const override {
     return {train_.labels.begin(), train_.labels.end()};
   }
-
-  struct Splits {
-    FilesOfClass train, test;
-  };
-  static Splits splits(const Options& options, const Context& context);
 
  private:
   struct Split {
@@ -161,52 +204,10 @@ class ImageFolder : public ClassificationTask {
   Split train_, test_;
 };
 
-ImageFolder::Splits ImageFolder::splits(const Options& options, const Context& context) {
-  const fs::path root = data_root(context, "image_folder", options.root);
-  const fs::path train = below(root, options.train_split, "train_split");
-  fs::path test = below(root, options.test_split.value_or("test"), "test_split");
-  if (!options.test_split && !fs::is_directory(test)) {
-    test = root / "val";
-  }
-  for (const fs::path& split : {train, test}) {
-    if (!fs::is_directory(split)) {
-      fail(split.string() + ": no such folder; expected " + (root / options.train_split).string() +
-           "/CLASS/NAME.jpg and " + (root / options.test_split.value_or("test")).string() +
-           "/CLASS/NAME.jpg");
-    }
-  }
-  Splits found{list_split(train), list_split(test)};
-  if (found.train.size() < 2) {
-    fail(train.string() + ": expected a folder of images for each of at least two classes, got " +
-         std::to_string(found.train.size()));
-  }
-  for (const auto& [name, files] : found.test) {
-    if (!found.train.contains(name)) {
-      fail((test / name).string() + ": the training split has no such class");
-    }
-  }
-  if (found.test.empty()) {
-    fail(test.string() + ": expected a folder of images for each class, got none");
-  }
-  return found;
-}
-
 const Registered<Task> entry{{.name = "image_folder",
                               .summary = "your own photographs, one folder per class",
                               .source = "torchvision's ImageFolder",
-                              .of = Subjects::images},
+                              .labelled = Labelled::images},
                              make<Task, ImageFolder>};
-
-const TaskFiles task_files{"image_folder",
-                           [](const ImageFolder::Options& options, const std::string& data_dir) {
-                             std::vector<std::string> paths;
-                             const auto found = ImageFolder::splits(options, {.data_dir = data_dir});
-                             for (const auto* split : {&found.train, &found.test}) {
-                               for (const auto& [unused, files] : *split) {
-                                 paths.insert(paths.end(), files.begin(), files.end());
-                               }
-                             }
-                             return paths;
-                           }};
 
 }  // namespace bnlab::image_folder

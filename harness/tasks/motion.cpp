@@ -1,12 +1,14 @@
-// Synthetic clips, made from the seed, whose classes ask for two different things at once. 16 classes = 8 motions x 2
-// scenes: class y is motion y mod 8 in scene y div 8. Every 16 clips show each class once, in an order of their own, so
-// that a batch of the test split mixes scenes.
-//   motions, forwards and backwards: a disc that crosses the image from left to right, or from top to bottom; a bar that
-//   turns; a disc that grows. A pair has the same frames in opposite order: who is blind to order is right half the time.
-//   scene: a gain of exp(-0.3) or exp(+0.3) on the whole clip, zero staying zero. Batch norm over several clips keeps it;
-//   over one clip it is divided out.
-// The frames of a clip are alike (they share the scene, the background, the colour and a gain and offset of their own), so
-// that a tower's rows count for less than they are many, unless they are shuffled over the towers.
+// Synthetic clips, made from the seed, whose classes ask for two different things at once. 16 classes = 8
+// motions x 2 scenes: class y is motion y mod 8 in scene y div 8. Every 16 clips show each class once, in an
+// order of their own, so that a batch of the test split mixes scenes.
+//   motions, forwards and backwards: a disc that crosses the image from left to right, or from top to bottom;
+//   a bar that turns; a disc that grows. A pair has the same frames in opposite order: who is blind to order
+//   is right half the time.
+//   scene: a gain of exp(-0.3) or exp(+0.3) on the whole clip, zero staying zero. Batch norm over several
+//   clips keeps it; over one clip it is divided out.
+// The frames of a clip are alike (they share the scene, the background, the colour and a gain and offset of
+// their own), so that a tower's rows count for less than they are many, unless they are shuffled over the
+// towers.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -121,6 +123,7 @@ class Motion : public ClassificationTask {
     }
 
     ImageSizes image_sizes() const { return {{kSide, kSide}, {kSide, kSide}}; }
+    std::vector<std::string> sort_keys() const { return {"class", "scene"}; }
   };
 
   Motion(const Options& options, const Context& context)
@@ -149,7 +152,6 @@ class Motion : public ClassificationTask {
     return {test_.images.narrow(0, begin * frames_, count * frames_), test_.labels.narrow(0, begin, count)};
   }
 
-  std::vector<std::string> sort_keys() const override { return {"class", "scene"}; }
   std::vector<double> sort_values(const std::string& key) const override {
     std::vector<double> values;
     for (int64_t i = 0; i < training_samples(); ++i) {
@@ -159,7 +161,8 @@ class Motion : public ClassificationTask {
     return values;
   }
 
-  // Beside the usual: the share of clips whose motion (chance 1/8), direction in time (1/2) and scene (1/2) is right.
+  // Beside the usual: the share of clips whose motion (chance 1/8), direction in time (1/2) and scene (1/2)
+  // is right.
   Json metrics(const at::Tensor& measured) const override {
     Json all = ClassificationTask::metrics(measured);
     all["motion_accuracy"] = share_alike(measured, motion_of);
@@ -188,7 +191,7 @@ class Motion : public ClassificationTask {
 
 const Registered<Task> entry{{.name = "motion",
                               .summary = "clips of a moving thing, 8 motions in 2 scenes, made from the seed",
-                              .of = Subjects::clips},
+                              .labelled = Labelled::clips},
                              make<Task, Motion>};
 
 }  // namespace bnlab::motion

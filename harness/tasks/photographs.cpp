@@ -89,18 +89,8 @@ void PhotographOptions::check(const RunOutline&, Problems& problems) const {
   }
 }
 
-std::filesystem::path data_root(const Task::Context& context, const std::string& task,
-                                const std::string& root) {
-  if (context.data_dir.empty()) {
-    throw Error(Error::Kind::usage,
-                "task " + task + ": no data folder given; say --data DIR, or set BNLAB_DATA, where DIR/" +
-                    root + " holds the images");
-  }
-  return below(context.data_dir, root, "root");
-}
-
-std::vector<std::string> paths_of(const PhotographSet& set) {
-  std::vector<std::string> paths;
+Paths paths_of(const PhotographSet& set) {
+  Paths paths;
   for (const auto* side : {&set.training, &set.test}) {
     for (const LabelledFile& file : *side) {
       paths.push_back(file.image);
@@ -118,8 +108,6 @@ PhotographTask::PhotographTask(const PhotographSet& set, const PhotographOptions
       scale_min_(options.random_scale_min),
       scale_max_(options.random_scale_max),
       augmentation_(Registered<Augmentation>::create(options.augment, {})),
-      group_(set.group),
-      class_names_(set.classes),
       loss_(options.loss),
       train_(set.training, {set.labels, options.scale, {}}, classes(), options.cache_mib * kMiB),
       test_(set.test, {set.labels, options.scale, options.test_size}, classes(),
@@ -133,7 +121,7 @@ PhotographTask::PhotographTask(const PhotographSet& set, const PhotographOptions
   if (options.class_weights == ClassWeights::median_frequency) {
     loss_["class_weights"] = median_frequency_weights(train_.summaries());
   }
-  if (!group_.empty()) {
+  if (set.groups) {
     set_test_groups(mapped(test_.files(), &LabelledFile::group));
   }
 }
@@ -161,27 +149,21 @@ Examples PhotographTask::test(int64_t begin, int64_t count) const {
   return batch;
 }
 
-std::vector<std::string> PhotographTask::sort_keys() const {
-  std::vector<std::string> keys = {"brightness", "class"};
-  if (!group_.empty()) {
-    keys.insert(keys.begin(), group_);
-  }
-  return keys;
-}
-
 std::vector<double> PhotographTask::sort_values(const std::string& key) const {
-  if (key == group_) {
-    const Numbered groups = number_names(mapped(train_.files(), &LabelledFile::group));
-    return {groups.numbers.begin(), groups.numbers.end()};
-  }
-  return mapped(train_.summaries(), [&](const Summary& image) {
-    if (key == "class") {
+  if (key == "class") {
+    return mapped(train_.summaries(), [](const Summary& image) {
       const auto most = std::ranges::max_element(image.class_pixels);  // the lowest of equals
       return *most == 0 ? double{kVoid} : static_cast<double>(most - image.class_pixels.begin());
-    }
-    const uint64_t sum = image.sum[0] + image.sum[1] + image.sum[2];
-    return static_cast<double>(sum) / static_cast<double>(3 * image.height * image.width);
-  });
+    });
+  }
+  if (key == "brightness") {
+    return mapped(train_.summaries(), [](const Summary& image) {
+      const uint64_t sum = image.sum[0] + image.sum[1] + image.sum[2];
+      return static_cast<double>(sum) / static_cast<double>(3 * image.height * image.width);
+    });
+  }
+  const Numbered groups = number_names(mapped(train_.files(), &LabelledFile::group));
+  return {groups.numbers.begin(), groups.numbers.end()};
 }
 
 }  // namespace bnlab

@@ -1,13 +1,13 @@
-// What the segmentation tasks on files share: photographs with label maps are read and checked, training takes
-// random crops, evaluation takes whole images. A task of its own adds little more than the list of its files and
-// what their label ids mean (folder.cpp, camvid.cpp).
+// What the segmentation tasks on files share: photographs with label maps are read and checked, training
+// takes random crops, evaluation takes whole images. A task of its own is its options, which list its files
+// and say what their label ids mean (camvid.cpp), and its registration with make<Task,
+// PhotographTaskOf<Options>>.
 //
-// Images may have several sizes. Test images are padded at the bottom and on the right to the largest height and
-// width among them, or to `test_size`, and on to a multiple of `test_multiple`, with void labels and the mean colour: so
-// every pixel of the split counts once.
+// Images may have several sizes. Test images are padded at the bottom and on the right to the largest height
+// and width among them, or to `test_size`, and on to a multiple of `test_multiple`, with void labels and the
+// mean colour: so every pixel of the split counts once.
 #pragma once
 
-#include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
@@ -22,7 +22,23 @@ namespace bnlab {
 BNLAB_CHOICE(Normalisation, own, imagenet)
 BNLAB_CHOICE(ClassWeights, given, median_frequency)
 
-// The options that every task on photographs takes, after its own.
+// The files of a task and what they hold.
+struct PhotographSet {
+  std::vector<LabelledFile> training;
+  std::vector<LabelledFile> test;
+  std::vector<std::string> classes;  // their names
+  LabelMap labels;
+  bool groups = false;    // whether the files' groups count: metrics are then also given group by group
+  bool one_size = false;  // whether images of several sizes are a mistake
+};
+
+// The paths of all images and labels.
+Paths paths_of(const PhotographSet& set);
+
+// The options that every task on photographs takes, after its own. Those of a task derive from them, with
+//   PhotographSet photographs(const std::string& data_dir) const;
+//   Paths files(const std::string& data_dir) const;  // paths_of(photographs(data_dir)), and lists of them
+//   std::vector<std::string> sort_keys() const;      // where files have groups: first a name for these
 struct PhotographOptions : SegmentationOptions {
   double scale = 1;
   std::array<int64_t, 2> crop = {96, 128};
@@ -36,31 +52,13 @@ struct PhotographOptions : SegmentationOptions {
 
   void describe(OptionVisitor& option);
   ImageSizes image_sizes() const;  // the test images tell theirs, if no option does
+  std::vector<std::string> sort_keys() const { return {"brightness", "class"}; }
   void check(const RunOutline&, Problems& problems) const;
 };
 
-// The files of a task and what they hold.
-struct PhotographSet {
-  std::vector<LabelledFile> training;
-  std::vector<LabelledFile> test;
-  std::vector<std::string> classes;  // their names
-  LabelMap labels;
-  std::string group = {};  // what a file's group is called ("drive"), if files have groups
-  bool one_size = false;   // whether images of several sizes are a mistake
-};
-
-// The paths of all images and labels, for TaskFiles (harness/components/task_files.hpp).
-std::vector<std::string> paths_of(const PhotographSet& set);
-
-// The folder that holds the files of a task: `root` below --data. Throws Error (usage) if there is no data folder.
-std::filesystem::path data_root(const Task::Context& context, const std::string& task,
-                                const std::string& root);
-
 class PhotographTask : public SegmentationTask {
  public:
-  const std::vector<std::string>& class_names() const { return class_names_; }
   const LabelledImages& training_photographs() const { return train_; }
-  const LabelledImages& test_photographs() const { return test_; }
   std::array<int64_t, 2> training_image_size() const override { return crop_; }
   std::array<int64_t, 2> test_image_size() const override { return test_size_; }
   int64_t training_samples() const override { return train_.count(); }
@@ -71,9 +69,9 @@ class PhotographTask : public SegmentationTask {
   Examples training(const std::vector<Draw>& draws) const override;
   Examples test(int64_t begin, int64_t count) const override;
 
-  std::vector<std::string> sort_keys() const override;
-  // The group: its place among the groups' names in order; brightness: the mean of the photograph's bytes;
-  // class: the one that most pixels show, void apart.
+  // brightness: the mean of the photograph's bytes; class: the one that most pixels show, void apart; any
+  // other key is the name of the groups: the place of the photograph's group among the groups' names in
+  // order.
   std::vector<double> sort_values(const std::string& key) const override;
 
  protected:
@@ -84,11 +82,18 @@ class PhotographTask : public SegmentationTask {
   std::array<int64_t, 2> crop_, test_size_;
   double scale_min_, scale_max_;
   std::unique_ptr<Augmentation> augmentation_;
-  std::string group_;
-  std::vector<std::string> class_names_;
   Json loss_;
   LabelledImages train_, test_;
   ChannelMoments moments_;  // that images are normalised with
+};
+
+// The task that `O`, options as PhotographOptions describes them, are all of.
+template <class O>
+class PhotographTaskOf : public PhotographTask {
+ public:
+  using Options = O;
+  PhotographTaskOf(const Options& options, const Context& context)
+      : PhotographTask(options.photographs(context.data_dir), options, context) {}
 };
 
 }  // namespace bnlab

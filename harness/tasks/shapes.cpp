@@ -143,6 +143,7 @@ class Shapes : public SegmentationTask {
     }
 
     ImageSizes image_sizes() const { return {size, size}; }
+    std::vector<std::string> sort_keys() const { return {"class", "brightness"}; }
   };
 
   Shapes(const Options& options, const Context& context)
@@ -164,7 +165,6 @@ class Shapes : public SegmentationTask {
     return {test_.images.narrow(0, begin, count), test_.labels.narrow(0, begin, count)};
   }
 
-  std::vector<std::string> sort_keys() const override { return {"class", "brightness"}; }
   // class: the one of the shapes that covers most pixels; brightness: the image's mean, nuisance included.
   std::vector<double> sort_values(const std::string& key) const override;
 

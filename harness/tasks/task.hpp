@@ -1,4 +1,5 @@
-// The interface of a task: data and metric, and the name of a loss. One file per task, registered there.
+// The interface of a task: data and metric, and the name of a loss. One file per task, registered there. What
+// can be asked of a task before its data are read, its files and sort keys among it, is in task_facts.hpp.
 #pragma once
 
 #include <array>
@@ -9,6 +10,7 @@
 #include <torch/types.h>
 
 #include "harness/json.hpp"
+#include "harness/tasks/task_facts.hpp"
 
 namespace bnlab {
 
@@ -27,7 +29,8 @@ struct Examples {
 
 class Task {
  public:
-  static constexpr const char* kFamily = "task";
+  using Facts = TaskFacts;
+  static constexpr const char* kFamily = Facts::kFamily;
   static constexpr int64_t kVoid = -1;
 
   struct Context {
@@ -50,9 +53,7 @@ class Task {
   // Test samples [begin, begin + count), as they are.
   virtual Examples test(int64_t begin, int64_t count) const = 0;
 
-  // Keys by which the training set can be sorted into shards ("class", "brightness"), and the value of
-  // each training sample under one of them: [training_samples()].
-  virtual std::vector<std::string> sort_keys() const { return {}; }
+  // The value of each training sample, [training_samples()], under one of TaskFacts::sort_keys.
   virtual std::vector<double> sort_values(const std::string& /*key*/) const { return {}; }
 
   // The loss that it is trained with: an entry of the family "loss", resolved.

@@ -1,14 +1,14 @@
-// PASCAL VOC 2012 segmentation: 20 kinds of objects and the background (Everingham et al., "The PASCAL visual object
-// classes challenge: a retrospective", IJCV 2015), with the labels that Hariharan et al. added ("Semantic contours
-// from inverse detectors", ICCV 2011). Below the root:
+// PASCAL VOC 2012 segmentation: 20 kinds of objects and the background (Everingham et al., "The PASCAL visual
+// object classes challenge: a retrospective", IJCV 2015), with the labels that Hariharan et al. added
+// ("Semantic contours from inverse detectors", ICCV 2011). Below the root:
 //   JPEGImages/NAME.jpg  SegmentationClass/NAME.png  SegmentationClassAug/NAME.png
-//   ImageSets/Segmentation/{train,val,trainval,trainaug}.txt   lines NAME, or `/JPEGImages/NAME.jpg /FOLDER/NAME.png`
-// Lists whose names hold "aug" take their labels from SegmentationClassAug. Label files are palette or grey PNGs: the
-// palette's index is the class, 255 is void.
+//   ImageSets/Segmentation/{train,val,trainval,trainaug}.txt
+//     with lines NAME, or `/JPEGImages/NAME.jpg /FOLDER/NAME.png`
+// Lists whose names hold "aug" take their labels from SegmentationClassAug. Label files are palette or grey
+// PNGs: the palette's index is the class, 255 is void.
 #include <set>
 
 #include "harness/components/registry.hpp"
-#include "harness/components/task_files.hpp"
 #include "harness/error.hpp"
 #include "harness/tasks/photographs.hpp"
 
@@ -59,33 +59,34 @@ void check_apart(const std::vector<LabelledFile>& training, const std::vector<La
   }
 }
 
-class Voc : public PhotographTask {
- public:
-  struct Options : PhotographOptions {
-    Options() { crop = {473, 473}; }
+struct Options : PhotographOptions {
+  Options() { crop = {473, 473}; }
 
-    std::string root = "VOCdevkit/VOC2012";
-    std::string train_split = "trainaug", test_split = "val";
+  std::string root = "VOCdevkit/VOC2012";
+  std::string train_split = "trainaug", test_split = "val";
 
-    void describe(OptionVisitor& option) {
-      option("root", root, "folder of the data set, below the data folder").not_empty();
-      option("train_split", train_split, "list of ImageSets/Segmentation to train on").not_empty();
-      option("test_split", test_split, "list of ImageSets/Segmentation that is evaluated").not_empty();
-      PhotographOptions::describe(option);
-    }
-  };
+  void describe(OptionVisitor& option) {
+    option("root", root, "folder of the data set, below the data folder").not_empty();
+    option("train_split", train_split, "list of ImageSets/Segmentation to train on").not_empty();
+    option("test_split", test_split, "list of ImageSets/Segmentation that is evaluated").not_empty();
+    PhotographOptions::describe(option);
+  }
 
-  Voc(const Options& options, const Context& context)
-      : PhotographTask(files(options, context), options, context) {}
-
-  static PhotographSet files(const Options& options, const Context& context) {
-    const fs::path root = data_root(context, "voc", options.root);
-    PhotographSet set{.training = list_files(root, options.train_split, "train_split"),
-                      .test = list_files(root, options.test_split, "test_split"),
+  PhotographSet photographs(const std::string& data_dir) const {
+    const fs::path folder = data_root(data_dir, "voc", root);
+    PhotographSet set{.training = list_files(folder, train_split, "train_split"),
+                      .test = list_files(folder, test_split, "test_split"),
                       .classes = kClasses,
                       .labels = label_map(std::ssize(kClasses), {kVoidId})};
     check_apart(set.training, set.test);
     return set;
+  }
+  Paths files(const std::string& data_dir) const {
+    Paths paths = paths_of(photographs(data_dir));
+    const fs::path folder = data_root(data_dir, "voc", root);
+    paths.push_back(list_of(folder, train_split, "train_split").string());
+    paths.push_back(list_of(folder, test_split, "test_split").string());
+    return paths;
   }
 };
 
@@ -93,15 +94,6 @@ const Registered<Task> entry{
     {.name = "voc",
      .summary = "PASCAL VOC 2012 photographs, 20 kinds of objects and background, by lists",
      .source = "Everingham et al., IJCV 2015; added labels: Hariharan et al., ICCV 2011"},
-    make<Task, Voc>};
-
-const TaskFiles task_files{"voc", [](const Voc::Options& options, const std::string& data_dir) {
-                             const Task::Context context{.data_dir = data_dir};
-                             std::vector<std::string> paths = paths_of(Voc::files(options, context));
-                             const fs::path root = data_root(context, "voc", options.root);
-                             paths.push_back(list_of(root, options.train_split, "train_split").string());
-                             paths.push_back(list_of(root, options.test_split, "test_split").string());
-                             return paths;
-                           }};
+    make<Task, PhotographTaskOf<Options>>};
 
 }  // namespace bnlab::voc

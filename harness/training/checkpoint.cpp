@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -13,6 +12,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "harness/communicator/shared_text.hpp"
 #include "harness/error.hpp"
 #include "harness/numerics/panel.hpp"
 #include "harness/store/attempts.hpp"
@@ -26,20 +26,6 @@ namespace fs = std::filesystem;
 
 constexpr size_t kKept = 2;
 constexpr const char* kDescription = "checkpoint";  // in the header's metadata: {"run", "ranks", "values"}
-
-// The text of rank 0, on every rank.
-std::string shared(const std::string& text, at::Device device, Communicator& communicator) {
-  at::Tensor length = at::full({1}, static_cast<int64_t>(text.size()), at::kLong).to(device);
-  communicator.broadcast(length, 0, Purpose::control);
-  at::Tensor bytes = at::empty({length.item<int64_t>()}, at::kByte);
-  if (communicator.rank() == 0) {
-    std::memcpy(bytes.mutable_data_ptr(), text.data(), text.size());
-  }
-  at::Tensor sent = bytes.to(device);
-  communicator.broadcast(sent, 0, Purpose::control);
-  bytes = sent.cpu();
-  return {static_cast<const char*>(bytes.const_data_ptr()), bytes.nbytes()};
-}
 
 std::string file_name(int64_t step, XXH64_hash_t hash) {
   char digits[17];
@@ -279,7 +265,7 @@ Checkpoints::Checkpoints(const RunSpec& spec, const Json& inputs, const std::str
       verdict["data_bytes"] = file_->data_bytes();
     }
   }
-  verdict = Json::parse(shared(verdict.dump(), world.device(), world.gradients()));
+  verdict = Json::parse(text_of_rank0(verdict.dump(), world.device(), world.gradients()));
   if (!verdict.at("refusal").is_null()) {
     throw Error(Error::Kind::refused, verdict.at("refusal"));
   }

@@ -37,7 +37,7 @@ Sampler make_sampler(const RunSpec& spec, uint64_t seed, const Task& task, const
   if (spec.shard_key.empty()) {
     return Sampler::iid(seed, task.training_samples(), towers);
   }
-  const std::vector<std::string> keys = task.sort_keys();
+  const std::vector<std::string> keys = facts_of<TaskFacts>(spec.task).sort_keys(spec.task);
   if (std::ranges::find(keys, spec.shard_key) == keys.end()) {
     throw Error(Error::Kind::refused, "shards: the task " + spec.task.at("name").get<std::string>() +
                                           " has no key " + shown(spec.shard_key) + " to sort by" +

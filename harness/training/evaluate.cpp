@@ -13,7 +13,7 @@ Json evaluate_on_rank(const EvaluateJob& job, World& world) {
   LoadedRun run(job, world);
   const int64_t steps = run.data().steps();
   const Json computed = run.evaluator().evaluate(steps);
-  if (run.subject().statistics() == nullptr) {
+  if (run.model().statistics() == nullptr) {
     return computed;
   }
   Json all = Json::object();

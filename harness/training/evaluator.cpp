@@ -7,35 +7,10 @@
 #include "harness/training/predictions.hpp"
 
 namespace bnlab {
-namespace {
 
-// Calibration batches through the subject as it is after some training steps.
-class CalibrationAfter : public Calibration {
- public:
-  CalibrationAfter(int64_t steps_done, Data& data, Subject& subject)
-      : steps_done_(steps_done), data_(data), subject_(subject) {}
-
-  int64_t available() const override { return std::numeric_limits<int64_t>::max(); }
-  void forward(int64_t index) override {
-    subject_.forward(data_.calibration(index), steps_done_, Mode::calibrate);
-  }
-
- private:
-  int64_t steps_done_;
-  Data& data_;
-  Subject& subject_;
-};
-
-}  // namespace
-
-Evaluator::Evaluator(const RunSpec& spec, Data& data, Subject& subject, World& world, WeightEma* ema)
-    : evaluation_(spec.evaluation),
-      data_(data),
-      subject_(subject),
-      world_(world),
-      ema_(ema),
-      sites_(subject) {
-  if (subject.statistics() == nullptr) {
+Evaluator::Evaluator(const RunSpec& spec, Data& data, TrainedModel& model, World& world, WeightEma* ema)
+    : evaluation_(spec.evaluation), data_(data), model_(model), world_(world), ema_(ema), sites_(model) {
+  if (model.statistics() == nullptr) {
     populations_.push_back({"saved", {}});  // normalises alike in training and evaluation: this says it all
   } else {
     for (const std::string& name : spec.populations) {
@@ -84,20 +59,22 @@ at::Tensor Evaluator::predictions(const Batch& batch, int64_t steps_done, Mode m
   return bnlab::predictions(evaluation_, batch.images, [&](const at::Tensor& images) {
     Batch part = batch;
     part.images = images;
-    return subject_.forward(part, steps_done, mode).logits;
+    return model_.forward(part, steps_done, mode).logits;
   });
 }
 
 void Evaluator::show(const Population& population, int64_t steps_done) {
-  if (RunningStatistics* statistics = subject_.statistics()) {
+  if (RunningStatistics* statistics = model_.statistics()) {
     const at::NoGradGuard no_grad;
-    CalibrationAfter calibration(steps_done, data_, subject_);
+    Calibration calibration(std::numeric_limits<int64_t>::max(), [&](int64_t index) {
+      model_.forward(data_.calibration(index), steps_done, Mode::calibrate);
+    });
     statistics->show(population, calibration);
   }
 }
 
 void Evaluator::show_own() {
-  if (RunningStatistics* statistics = subject_.statistics()) {
+  if (RunningStatistics* statistics = model_.statistics()) {
     statistics->show_own();
   }
 }

@@ -11,7 +11,7 @@
 #include "harness/population.hpp"
 #include "harness/training/data.hpp"
 #include "harness/training/site_report.hpp"
-#include "harness/training/subject.hpp"
+#include "harness/training/trained_model.hpp"
 #include "harness/training/weight_ema.hpp"
 
 namespace bnlab {
@@ -27,7 +27,7 @@ class Evaluator {
   };
 
   // `ema`: the averaged weights, evaluated beside the others; null without them.
-  Evaluator(const RunSpec& spec, Data& data, Subject& subject, World& world, WeightEma* ema);
+  Evaluator(const RunSpec& spec, Data& data, TrainedModel& model, World& world, WeightEma* ema);
 
   const std::vector<Named>& populations() const { return populations_; }
 
@@ -49,7 +49,7 @@ class Evaluator {
  private:
   Evaluation evaluation_;
   Data& data_;
-  Subject& subject_;
+  TrainedModel& model_;
   World& world_;
   WeightEma* ema_;
   std::vector<Named> populations_;

@@ -6,11 +6,11 @@
 #include <map>
 #include <vector>
 
+#include "harness/built_network.hpp"
 #include "harness/communicator/thread_ranks.hpp"
 #include "harness/components/registry.hpp"
 #include "harness/error.hpp"
 #include "harness/models/model.hpp"
-#include "harness/strategy.hpp"
 #include "harness/training/safetensors.hpp"
 #include "harness/training/weights.hpp"
 
@@ -53,22 +53,6 @@ Inputs read_inputs(const ForwardRequest& request, at::Device device) {
   return inputs;
 }
 
-// Training batches of which population `precise` is recomputed: the given one.
-class GivenBatch : public Calibration {
- public:
-  GivenBatch(Strategy& strategy, Network& network, const Batch& batch)
-      : strategy_(strategy), network_(network), batch_(batch) {}
-  int64_t available() const override { return 1; }
-  void forward(int64_t) override {
-    strategy_.forward(network_, batch_.images, batch_.pass({}, Mode::calibrate));
-  }
-
- private:
-  Strategy& strategy_;
-  Network& network_;
-  const Batch& batch_;
-};
-
 // The scalar of which the given tensors are the gradients with respect to the outputs.
 at::Tensor loss_of(const ForwardRequest& request, const Outputs& outputs, const Inputs& inputs) {
   const auto term = [&](const at::Tensor& output, const at::Tensor& gradient, const char* name) {
@@ -90,31 +74,25 @@ at::Tensor loss_of(const ForwardRequest& request, const Outputs& outputs, const 
 std::string answer(const ForwardRequest& request, World& world) {
   Inputs inputs = read_inputs(request, world.device());
   const Towers towers({inputs.images.size(0) / request.rows_per_sample}, 1, 0);
-  const auto strategy =
-      Registered<Strategy>::create(request.strategy, {.statistics = world.statistics(),
-                                                      .host = world.host(),
-                                                      .dtype = inputs.images.scalar_type(),
-                                                      .device = world.device(),
-                                                      .fresh_weights = false,
-                                                      .samples_per_tower = towers.all_samples()});
   const std::array<int64_t, 2> image_size{inputs.images.size(2), inputs.images.size(3)};
-  const auto model = Registered<Model>::create(
-      request.model,
-      {.image_sizes = {image_size},
-       .parameters = at::TensorOptions().dtype(inputs.images.scalar_type()).device(world.device())});
-  const auto network = model->build(*strategy, request.classes);
-  const std::string note = load_weights({.file = request.weights}, *network);
-  RunningStatistics* statistics = strategy->running_statistics();
-  if (statistics != nullptr) {
-    statistics->start_from_buffers();
-  }
+  const auto parameters = at::TensorOptions().dtype(inputs.images.scalar_type()).device(world.device());
+  BuiltNetwork built(
+      request.strategy,
+      {.statistics = world.statistics(),
+       .host = world.host(),
+       .dtype = inputs.images.scalar_type(),
+       .device = world.device(),
+       .fresh_weights = false,
+       .samples_per_tower = towers.all_samples()},
+      builder_of(request.model, {.image_sizes = {image_size}, .parameters = parameters}, request.classes));
+  const std::string note = load_weights({.file = request.weights}, built.network());
+  built.start_statistics();
 
   const Batch batch{inputs.images, {}, towers, request.rows_per_sample};
   const bool trains = request.mode == ForwardMode::train;
   const bool wants_gradients = inputs.grad_logits.defined() || inputs.grad_auxiliary.defined();
   inputs.images.requires_grad_(wants_gradients);
-  const Outputs outputs =
-      strategy->forward(*network, batch.images, batch.pass({}, trains ? Mode::train : Mode::evaluate_saved));
+  const Outputs outputs = built.forward(batch, {}, trains ? Mode::train : Mode::evaluate_saved);
   std::vector<NamedTensor> answers = {{"logits", outputs.logits}};
   if (outputs.auxiliary.defined()) {
     answers.push_back({"auxiliary", outputs.auxiliary});
@@ -122,16 +100,16 @@ std::string answer(const ForwardRequest& request, World& world) {
   if (wants_gradients) {
     loss_of(request, outputs, inputs).backward();
     answers.push_back({std::string("grad/") + kImages, inputs.images.grad()});
-    for (const auto& [name, parameter] : network->named_parameters().pairs()) {
+    for (const auto& [name, parameter] : built.network().named_parameters().pairs()) {
       const at::Tensor& gradient = parameter.grad();
       answers.push_back({"grad/" + name, gradient.defined() ? gradient : at::zeros_like(parameter)});
     }
   }
-  if (trains && statistics != nullptr) {
+  if (RunningStatistics* statistics = built.statistics(); trains && statistics != nullptr) {
     const at::NoGradGuard no_grad;
-    GivenBatch calibration(*strategy, *network, batch);
+    Calibration calibration(1, [&](int64_t) { built.forward(batch, {}, Mode::calibrate); });
     statistics->show({}, calibration);
-    for (const auto& [name, buffer] : network->named_buffers().pairs()) {
+    for (const auto& [name, buffer] : built.network().named_buffers().pairs()) {
       answers.push_back({"after/" + name, buffer});
     }
   }

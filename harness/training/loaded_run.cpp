@@ -48,9 +48,9 @@ LoadedRun::LoadedRun(const EvaluateJob& job, World& world)
     : pairs_(read_pairs(job.pairs)),
       spec_(starting_from(job)),
       data_(spec_, job.data_dir, world),
-      subject_(spec_, data_, world),
-      evaluator_(spec_, data_, subject_, world, nullptr) {
-  if (subject_.statistics() == nullptr) {
+      model_(spec_, data_, world),
+      evaluator_(spec_, data_, model_, world, nullptr) {
+  if (model_.statistics() == nullptr) {
     return;
   }
   for (const std::string& population : job.populations) {
@@ -58,13 +58,13 @@ LoadedRun::LoadedRun(const EvaluateJob& job, World& world)
       pairs_of(population);  // refuses before any work
     }
   }
-  for (const auto& buffer : subject_.network().named_buffers()) {
+  for (const auto& buffer : model_.network().named_buffers()) {
     pairs_["saved"][buffer.key()] = buffer.value().clone();
   }
 }
 
 Mode LoadedRun::show(const std::string& name) {
-  if (subject_.statistics() == nullptr) {
+  if (model_.statistics() == nullptr) {
     return Mode::evaluate_saved;
   }
   const auto& computed = evaluator_.populations();
@@ -94,7 +94,7 @@ const LoadedRun::Pairs& LoadedRun::pairs_of(const std::string& population) const
 // For evaluations alone: the strategy does not know of it.
 void LoadedRun::put(const Pairs& pairs) {
   const at::NoGradGuard no_grad;
-  for (auto& buffer : subject_.network().named_buffers()) {
+  for (auto& buffer : model_.network().named_buffers()) {
     const auto found = pairs.find(buffer.key());
     if (found == pairs.end() || found->second.sizes() != buffer.value().sizes()) {
       throw Error(Error::Kind::data, std::string(kPopulationsFile) + " has no statistics for " +

@@ -10,7 +10,7 @@
 #include "harness/training/data.hpp"
 #include "harness/training/evaluate.hpp"
 #include "harness/training/evaluator.hpp"
-#include "harness/training/subject.hpp"
+#include "harness/training/trained_model.hpp"
 
 namespace bnlab {
 
@@ -27,7 +27,7 @@ class LoadedRun {
 
   const RunSpec& spec() const { return spec_; }
   Data& data() { return data_; }
-  Subject& subject() { return subject_; }
+  TrainedModel& model() { return model_; }
   Evaluator& evaluator() { return evaluator_; }
 
  private:
@@ -39,7 +39,7 @@ class LoadedRun {
   std::map<std::string, Pairs> pairs_;  // by population: those of the file, and "saved"
   RunSpec spec_;
   Data data_;
-  Subject subject_;
+  TrainedModel model_;
   Evaluator evaluator_;
 };
 

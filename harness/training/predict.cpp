@@ -32,7 +32,7 @@ std::vector<int64_t> spread(int64_t count, int64_t size) {
 }
 
 void check(const LoadedRun& run, const Task& task, const std::vector<int64_t>& samples) {
-  if (find_registered("task", run.spec().task.at("name").get<std::string>())->of != Subjects::pixels) {
+  if (facts_of<TaskFacts>(run.spec().task).labelled != Labelled::pixels) {
     throw Error(Error::Kind::refused, "the task " + run.spec().task.at("name").get<std::string>() +
                                           " does not label pixels; there is nothing to draw");
   }

@@ -15,9 +15,9 @@ at::Tensor copy_of(const Buffers& buffers, const std::string& name) {
 }  // namespace
 
 void SiteReport::keep(const std::string& population) {
-  const Buffers buffers = subject_.network().named_buffers();
+  const Buffers buffers = model_.network().named_buffers();
   std::vector<Pair> pairs;
-  for (const NormSite& site : subject_.sites()) {
+  for (const NormSite& site : model_.sites()) {
     const at::Tensor var = copy_of(buffers, site.name + ".running_var");
     pairs.push_back(
         {copy_of(buffers, site.name + ".running_mean"), var.defined() ? var.clamp_min(kLeastVariance) : var});
@@ -27,12 +27,12 @@ void SiteReport::keep(const std::string& population) {
 
 Json SiteReport::sites() const {
   const bool both = kept_.contains("saved") && kept_.contains("precise");
-  const RunningStatistics* statistics = subject_.statistics();
+  const RunningStatistics* statistics = model_.statistics();
   const std::vector<double> between =
       statistics == nullptr ? std::vector<double>() : statistics->between_sets();
   Json sites = Json::array();
-  for (size_t i = 0; i < subject_.sites().size(); ++i) {
-    const NormSite& site = subject_.sites()[i];
+  for (size_t i = 0; i < model_.sites().size(); ++i) {
+    const NormSite& site = model_.sites()[i];
     Json told = {{"name", site.name}, {"channels", site.channels}};
     if (both && kept_.at("precise")[i].mean.defined()) {
       const Pair &saved = kept_.at("saved")[i], &precise = kept_.at("precise")[i];

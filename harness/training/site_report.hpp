@@ -9,13 +9,13 @@
 #include <vector>
 
 #include "harness/json.hpp"
-#include "harness/training/subject.hpp"
+#include "harness/training/trained_model.hpp"
 
 namespace bnlab {
 
 class SiteReport {
  public:
-  explicit SiteReport(const Subject& subject) : subject_(subject) {}
+  explicit SiteReport(const TrainedModel& model) : model_(model) {}
 
   // Keeps the running statistics that the network's buffers hold, under the population's name.
   void keep(const std::string& population);
@@ -33,7 +33,7 @@ class SiteReport {
     at::Tensor mean, var;  // [C] float64; undefined where the site has none
   };
 
-  const Subject& subject_;
+  const TrainedModel& model_;
   std::map<std::string, std::vector<Pair>> kept_;  // by population, one per site
 };
 

@@ -3,7 +3,6 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
-#include <cstring>
 #include <exception>
 #include <sstream>
 #include <thread>
@@ -11,6 +10,7 @@
 
 #include "harness/communicator/gradient_sync.hpp"
 #include "harness/communicator/reason.hpp"
+#include "harness/communicator/shared_text.hpp"
 #include "harness/error.hpp"
 #include "harness/upload.hpp"
 
@@ -198,17 +198,7 @@ void StepGraphs::give_up(const std::string& why) {
 }
 
 std::string StepGraphs::first_reason(const std::string& here) {
-  const at::Tensor text = at::zeros({static_cast<int64_t>(kLongestReason)}, at::kByte);
-  std::memcpy(text.mutable_data_ptr(), here.data(), std::min(here.size(), kLongestReason));
-  const at::Tensor all =
-      world_.gradients().all_gather(text.to(world_.device()), Purpose::control).cpu().contiguous();
-  const char* reason = static_cast<const char*>(all.const_data_ptr());
-  for (const char* end = reason + all.numel(); reason < end; reason += kLongestReason) {
-    if (*reason != '\0') {
-      return {reason, strnlen(reason, kLongestReason)};
-    }
-  }
-  return "";
+  return first_text(here, kLongestReason, world_.device(), world_.gradients());
 }
 
 void StepGraphs::wait_for_steps(size_t left) {

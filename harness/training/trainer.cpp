@@ -21,16 +21,16 @@ std::unique_ptr<Loss> make_loss(const RunSpec& spec, const Data& data, World& wo
        .weights = at::TensorOptions().device(world.device()).dtype(parameter_type(spec.precision))});
 }
 
-std::unique_ptr<Optimizer> make_optimizer(const RunSpec& spec, const Data& data, const Subject& subject) {
-  return Registered<Optimizer>::create(spec.optimizer, {.parameters = subject.network().named_parameters(),
-                                                        .norm_sites = subject.sites(),
-                                                        .steps = data.steps()});
+std::unique_ptr<Optimizer> make_optimizer(const RunSpec& spec, const Data& data, const TrainedModel& model) {
+  return Registered<Optimizer>::create(
+      spec.optimizer,
+      {.parameters = model.network().named_parameters(), .norm_sites = model.sites(), .steps = data.steps()});
 }
 
-std::unique_ptr<WeightEma> make_ema(const RunSpec& spec, const Subject& subject) {
-  return spec.weight_ema ? std::make_unique<WeightEma>(*spec.weight_ema, subject.network().parameters(),
-                                                       subject.statistics())
-                         : nullptr;
+std::unique_ptr<WeightEma> make_ema(const RunSpec& spec, const TrainedModel& model) {
+  return spec.weight_ema
+             ? std::make_unique<WeightEma>(*spec.weight_ema, model.network().parameters(), model.statistics())
+             : nullptr;
 }
 
 std::vector<at::Tensor> gradients_of(const std::vector<at::Tensor>& parameters) {
@@ -50,19 +50,19 @@ Trainer::Trainer(const RunSpec& spec, const std::string& data_dir, World& world,
     : spec_(spec),
       world_(world),
       data_(spec, data_dir, world),
-      subject_(spec, data_, world),
+      model_(spec, data_, world),
       loss_(make_loss(spec, data_, world)),
-      optimizer_(make_optimizer(spec, data_, subject_)),
-      graphs_(spec, subject_.network().parameters(), world),
+      optimizer_(make_optimizer(spec, data_, model_)),
+      graphs_(spec, model_.network().parameters(), world),
       gradient_sync_(make_gradient_sync(spec,
-                                        {.parameters = subject_.network().parameters(),
+                                        {.parameters = model_.network().parameters(),
                                          .optimizer_state = optimizer_->state(),
-                                         .statistics = subject_.statistics(),
+                                         .statistics = model_.statistics(),
                                          .steps = data_.steps(),
                                          .replayed = graphs_.possible()},
                                         world)),
-      ema_(make_ema(spec, subject_)),
-      evaluator_(spec, data_, subject_, world, ema_.get()),
+      ema_(make_ema(spec, model_)),
+      evaluator_(spec, data_, model_, world, ema_.get()),
       history_(std::move(log), data_, world, parameter_type(spec.precision)),
       costs_(world),
       timer_(world.device()),
@@ -112,7 +112,7 @@ bool Trainer::evaluates(int64_t steps_done) const {
 void Trainer::describe(State& state) {
   state.value("steps_done", steps_done_);
   state.value("resumed_at_steps", resumed_at_steps_);
-  subject_.describe(state);
+  model_.describe(state);
   optimizer_->describe(state);
   if (ema_) {
     ema_->describe(state);
@@ -124,13 +124,13 @@ void Trainer::describe(State& state) {
 
 void Trainer::train_step(int64_t step) {
   timer_.begin_step();
-  const Batch batch = graphs_.begin(data_.training(step), subject_.repeats(step));
+  const Batch batch = graphs_.begin(data_.training(step), model_.repeats(step));
   timer_.end(StepTimer::data);
 
   gradient_sync_->before_forward();
   const at::Tensor loss = graphs_.forward([&] {
     const Loss::OfOutputs loss_of = loss_->begin(batch);
-    return Loss::total(loss_of, subject_.forward(batch, step, Mode::train));
+    return Loss::total(loss_of, model_.forward(batch, step, Mode::train));
   });
   timer_.end(StepTimer::forward);
 
@@ -140,9 +140,9 @@ void Trainer::train_step(int64_t step) {
   timer_.end(StepTimer::backward);
 
   if (reports(step + 1)) {
-    gradient_norm_ = total_norm(gradients_of(subject_.network().parameters()));
+    gradient_norm_ = total_norm(gradients_of(model_.network().parameters()));
   }
-  optimizer_->step(step, [&](const std::string& name) { return subject_.trainable(name, step); });
+  optimizer_->step(step, [&](const std::string& name) { return model_.trainable(name, step); });
   gradient_sync_->after_step(step + 1);
   if (ema_) {
     ema_->update(step);
@@ -154,14 +154,14 @@ void Trainer::train_step(int64_t step) {
 }
 
 Json Trainer::result() {
-  const RunningStatistics* statistics = subject_.statistics();
+  const RunningStatistics* statistics = model_.statistics();
   at::Tensor nonfinite = at::full({}, statistics == nullptr ? 0 : statistics->nonfinite_channels(), at::kLong)
                              .to(world_.device());
   const Json traffic = costs_.traffic(steps_done_);
   const Json memory = costs_.memory();
   world_.gradients().all_reduce(nonfinite, Purpose::control);
   int64_t parameters = 0;
-  for (const at::Tensor& p : subject_.network().parameters()) {
+  for (const at::Tensor& p : model_.network().parameters()) {
     parameters += p.numel();
   }
   Json result = {{"steps", steps_done_},
@@ -186,7 +186,7 @@ Json Trainer::result() {
 }
 
 int64_t Trainer::save_weights(const std::string& run_dir) {
-  return bnlab::save_weights(subject_.network(), evaluator_, steps_done_, run_dir, world_.rank() == 0);
+  return bnlab::save_weights(model_.network(), evaluator_, steps_done_, run_dir, world_.rank() == 0);
 }
 
 }  // namespace bnlab

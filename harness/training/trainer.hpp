@@ -21,7 +21,7 @@
 #include "harness/training/optimizer.hpp"
 #include "harness/training/step_graphs.hpp"
 #include "harness/training/step_timer.hpp"
-#include "harness/training/subject.hpp"
+#include "harness/training/trained_model.hpp"
 #include "harness/training/weight_ema.hpp"
 
 namespace bnlab {
@@ -40,7 +40,7 @@ class Trainer {
   bool diverged() const { return history_.diverged(); }
   // The record's "result"; called by every rank.
   Json result();
-  std::vector<std::string> notes() const { return subject_.notes(); }
+  std::vector<std::string> notes() const { return model_.notes(); }
   int64_t save_weights(const std::string& run_dir);  // weights.hpp
 
  private:
@@ -55,7 +55,7 @@ class Trainer {
   const RunSpec& spec_;
   World& world_;
   Data data_;
-  Subject subject_;
+  TrainedModel model_;
   std::unique_ptr<Loss> loss_;
   std::unique_ptr<Optimizer> optimizer_;
   StepGraphs graphs_;

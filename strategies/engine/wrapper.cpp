@@ -7,10 +7,9 @@ void WrapperOptions::describe(OptionVisitor& option) {
 }
 
 void WrapperOptions::check(const RunOutline&, Problems& problems) const {
-  const std::string name = base.at("name");
-  const About* about = find_registered("strategy", name);
-  if (!about->has_running_statistics(base)) {
-    problems.add("base", "expected a strategy with running statistics; " + name + " has none");
+  if (!facts_of<StrategyFacts>(base).has_running_statistics(base)) {
+    problems.add("base", "expected a strategy with running statistics; " +
+                             base.at("name").get<std::string>() + " has none");
   }
 }
 

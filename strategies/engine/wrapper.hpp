@@ -34,6 +34,7 @@ class Wrapper : public Strategy {
     return base_->trainable(parameter, step);
   }
   bool repeats(const Step& step) const override { return base_->repeats(step); }
+  bool normalises_weights() const override { return base_->normalises_weights(); }
   RunningStatistics* running_statistics() override { return base_->running_statistics(); }
   Travel travel() const override { return base_->travel(); }
   std::vector<std::string> notes() const override { return base_->notes(); }

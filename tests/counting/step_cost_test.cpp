@@ -17,7 +17,7 @@
 #include "harness/error.hpp"
 #include "harness/experiment/spec.hpp"
 #include "harness/training/rank.hpp"
-#include "tests/models/built_network.hpp"
+#include "tests/models/one_rank_network.hpp"
 
 namespace bnlab {
 namespace {

@@ -1,7 +1,8 @@
 // Components that exist only for the tests of specs, which need names and options but no layers. They are
 // linked into the test program without LibTorch and nowhere else.
 #include "harness/components/registry.hpp"
-#include "harness/components/task_files.hpp"
+#include "harness/models/model_facts.hpp"
+#include "harness/tasks/task_facts.hpp"
 
 namespace bnlab {
 namespace {
@@ -77,6 +78,11 @@ struct Shapes {
     option("nuisance", nuisance, "").at_least(0);
     option("classes", classes, "");
   }
+  std::vector<std::string> sort_keys() const { return {"class", "drive"}; }
+};
+
+struct OnFiles : Shapes {
+  Paths files(const std::string&) const { return {}; }
 };
 
 struct Group {
@@ -107,9 +113,6 @@ struct Sgd {
   }
 };
 
-const TaskFiles files{"fake_files",
-                      [](const Shapes&, const std::string&) { return std::vector<std::string>(); }};
-
 [[maybe_unused]] const bool declared_here = [] {
   register_about("strategy", with_options<Own>({.name = "fake_own", .summary = "own moments"}));
   register_about("strategy", with_options<Pooled>({.name = "fake_pooled", .summary = "pooled moments"}));
@@ -117,13 +120,14 @@ const TaskFiles files{"fake_files",
   register_about("strategy",
                  with_options<Wrapped>({.name = "fake_wrapped", .summary = "another strategy inside"}));
   register_about("strategy", with_options<Ghost>({.name = "fake_ghost"}));
-  register_about("model", with_options<Net>({.name = "fake_net"}));
-  register_about("model", with_options<BackboneNet>({.name = "fake_backbone_net"}));
+  register_about("model", with_options<Net>(ModelFacts{.name = "fake_net"}));
+  register_about("model", with_options<BackboneNet>(ModelFacts{.name = "fake_backbone_net"}));
   register_about("backbone", with_options<Net>({.name = "fake_backbone"}));
-  register_about("task", with_options<Shapes>({.name = "fake_shapes"}));
-  register_about("task", with_options<Shapes>({.name = "fake_files"}));
-  register_about("task", with_options<Shapes>({.name = "fake_clips", .of = Subjects::clips}));
-  register_about("model", with_options<Net>({.name = "fake_clip_net", .of = Subjects::clips}));
+  register_about("task", with_options<Shapes>(TaskFacts{.name = "fake_shapes"}));
+  register_about("task", with_options<OnFiles>(TaskFacts{.name = "fake_files"}));
+  register_about("task", with_options<Shapes>(TaskFacts{.name = "fake_clips", .labelled = Labelled::clips}));
+  register_about("model",
+                 with_options<Net>(ModelFacts{.name = "fake_clip_net", .answers_for = Labelled::clips}));
   register_about("optimizer", with_options<Sgd>({.name = "sgd"}));
   return true;
 }();

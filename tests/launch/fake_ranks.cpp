@@ -16,11 +16,13 @@
 #include <utility>
 
 #include "harness/components/registry.hpp"
-#include "harness/components/task_files.hpp"
 #include "harness/counting/step_cost.hpp"
 #include "harness/error.hpp"
 #include "harness/layer/layer_program.hpp"
+#include "harness/models/model_facts.hpp"
+#include "harness/strategy_facts.hpp"
 #include "harness/tasks/images/write_png.hpp"
+#include "harness/tasks/task_facts.hpp"
 #include "harness/training/evaluate.hpp"
 #include "harness/training/forward.hpp"
 #include "harness/training/libraries.hpp"
@@ -48,24 +50,24 @@ struct OnFilesOptions : TaskOptions {
     TaskOptions::describe(option);
     option("root", root, "folder of the files");
   }
-};
 
-const TaskFiles files_below{
-    "on_files", [](const OnFilesOptions& options, const std::string& data_dir) {
-      if (data_dir.empty()) {
-        throw Error(Error::Kind::usage, "task on_files: no data folder given; say --data DIR");
-      }
-      std::vector<std::string> files;
-      for (const auto& entry : std::filesystem::directory_iterator(data_dir + "/" + options.root)) {
-        files.push_back(entry.path().string());
-      }
-      return files;
-    }};
+  Paths files(const std::string& data_dir) const {
+    if (data_dir.empty()) {
+      throw Error(Error::Kind::usage, "task on_files: no data folder given; say --data DIR");
+    }
+    Paths found;
+    for (const auto& entry : std::filesystem::directory_iterator(data_dir + "/" + root)) {
+      found.push_back(entry.path().string());
+    }
+    return found;
+  }
+};
 
 struct FolderOptions {
   std::string root;
 
   void describe(OptionVisitor& option) { option("root", root, "of the files").needed(); }
+  Paths files(const std::string&) const { return {}; }
 };
 
 struct LeftOptions {
@@ -80,6 +82,10 @@ struct LeftOptions {
   }
 };
 
+struct NoOptions {
+  void describe(OptionVisitor&) {}
+};
+
 struct SgdOptions {
   double lr = 0.1;
 
@@ -87,19 +93,21 @@ struct SgdOptions {
 };
 
 [[maybe_unused]] const bool declared_here = [] {
-  register_about("task", with_options<TaskOptions>({.name = "fake", .summary = "does what it is told"}));
-  register_about("task", with_options<OnFilesOptions>({.name = "on_files", .summary = "the same, on files"}));
-  register_about("task", with_options<FolderOptions>({.name = "files", .summary = "needs to be told more"}));
-  register_about("model", {.name = "fake", .summary = "no network"});
+  register_about("task",
+                 with_options<TaskOptions>(TaskFacts{.name = "fake", .summary = "does what it is told"}));
+  register_about(
+      "task", with_options<OnFilesOptions>(TaskFacts{.name = "on_files", .summary = "the same, on files"}));
+  register_about("task",
+                 with_options<FolderOptions>(TaskFacts{.name = "files", .summary = "needs to be told more"}));
+  register_about("model", with_options<NoOptions>(ModelFacts{.name = "fake", .summary = "no network"}));
   register_about("optimizer", with_options<SgdOptions>({.name = "sgd", .summary = "one optimizer"}));
-  register_about("strategy", with_options<LeftOptions>({.name = "left", .summary = "one strategy"}));
-  register_about("strategy", {.name = "right",
-                              .summary = "another strategy",
-                              .source = "a discussion",
-                              .formula = "y = x\ndx = dy",
-                              .exchanges = "1 forward",
-                              .use = "never",
-                              .limits = "all | of it"});
+  register_about("strategy",
+                 with_options<LeftOptions>(StrategyFacts{.name = "left", .summary = "one strategy"}));
+  register_about("strategy",
+                 with_options<NoOptions>(StrategyFacts{"right", "another strategy", "a discussion",
+                                                       /*formula=*/"y = x\ndx = dy",
+                                                       /*exchanges=*/"1 forward",
+                                                       /*use=*/"never", /*limits=*/"all | of it"}));
   return true;
 }();
 

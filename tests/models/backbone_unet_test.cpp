@@ -36,7 +36,7 @@ TEST(BackboneUNet, EachBlockTakesTheMapBeforeAndTheNextLargerOne) {
 
 TEST(BackboneUNet, TakesSizesThatDoNotHalveEvenly) {
   for (const int64_t stride : {8, 32}) {
-    BuiltNetwork built(
+    OneRankNetwork built(
         unet_on({{"name", "resnet"}, {"width", 2}}, {{"decoder_width", 1}, {"output_stride", stride}}), 4);
     const at::Tensor images = at::ones({2, 3, 45, 61}, at::kDouble);
     EXPECT_EQ(built.forward(images).logits.sizes(), (at::IntArrayRef{2, 4, 45, 61}));

@@ -16,19 +16,19 @@ class EveryBackbone : public ::testing::TestWithParam<std::string> {};
 TEST_P(EveryBackbone, GivesFiveMapsOfTheChannelsAndStridesThatItTells) {
   Json options = resolved_component("backbone", GetParam());
   options[options.contains("base") ? "base" : "width"] = 2;
-  const About& about = *find_registered("backbone", GetParam());
+  const auto& facts = facts_of<BackboneFacts>(options);
   Ledger ledger;
   CountingCommunicator communicator(1, ledger);
   const auto strategy =
       Registered<Strategy>::create(resolved_component("strategy", "none"),
                                    {.statistics = communicator, .host = communicator, .shadows = {}});
   const Batch batch{at::zeros({1, 3, 64, 96}), {}, Towers({1}, 1, 0)};
-  for (const int64_t output_stride : about.output_strides(options)) {
+  for (const int64_t output_stride : facts.output_strides(options)) {
     const auto trunk = Registered<Backbone>::create(options, {output_stride})->build(*strategy, "");
     const Network::Maps maps = trunk->forward(batch.images, batch.pass({}, Mode::train));
     ASSERT_EQ(maps.size(), 5u);
     for (size_t i = 0; i < 5; ++i) {
-      EXPECT_EQ(maps[i].size(1), about.feature_channels(options)[i]);
+      EXPECT_EQ(maps[i].size(1), facts.feature_channels(options)[i]);
       const int64_t stride = std::min<int64_t>(int64_t{2} << i, output_stride);
       if (output_stride >= 8) {  // a backbone for small images may have finer maps
         EXPECT_EQ(maps[i].sizes().slice(2), (at::IntArrayRef{64 / stride, 96 / stride}));

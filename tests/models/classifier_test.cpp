@@ -2,17 +2,17 @@
 #include <gtest/gtest.h>
 
 #include "harness/models/backbone.hpp"
-#include "tests/models/built_network.hpp"
+#include "tests/models/one_rank_network.hpp"
 
 namespace bnlab {
 namespace {
 
-BuiltNetwork built(const Json& model, int64_t classes) {
-  return BuiltNetwork(model, classes, "per_tower", {}, at::kFloat);
+OneRankNetwork built(const Json& model, int64_t classes) {
+  return OneRankNetwork(model, classes, "per_tower", {}, at::kFloat);
 }
 
 TEST(Classifier, OnResNet18IsTorchvisions) {
-  BuiltNetwork network =
+  OneRankNetwork network =
       built({{"name", "classifier"}, {"backbone", {{"name", "resnet"}, {"depth", 18}}}}, 1000);
   EXPECT_EQ(network.parameters(), 11689512);
   EXPECT_EQ(network.parameters("fc."), 513000);
@@ -25,14 +25,15 @@ TEST(Classifier, OnResNet18IsTorchvisions) {
 }
 
 TEST(Classifier, ItsLastLayerIsTheHeadAndTheRestTheBackbone) {
-  BuiltNetwork network = built({{"name", "classifier"}, {"backbone", {{"name", "resnet"}, {"width", 2}}}}, 3);
+  OneRankNetwork network =
+      built({{"name", "classifier"}, {"backbone", {{"name", "resnet"}, {"width", 2}}}}, 3);
   EXPECT_EQ(network.network().part_of("fc.weight"), Part::head);
   EXPECT_EQ(network.network().part_of("layer4.1.bn2.running_mean"), Part::backbone);
 }
 
 // torch.nn.Linear's bounds, and other values for another seed's name.
 TEST(Classifier, TheLastLayerBeginsAsTorchsLinear) {
-  BuiltNetwork network = built({{"name", "cifar_resnet"}, {"depth", 8}}, 100);
+  OneRankNetwork network = built({{"name", "cifar_resnet"}, {"depth", 8}}, 100);
   const auto parameters = network.network().named_parameters();
   const double bound = 1 / std::sqrt(64.0);
   for (const char* name : {"fc.weight", "fc.bias"}) {
@@ -49,7 +50,7 @@ TEST(CifarResNet, HasAsManyParametersAsThePublishedNetworks) {
   };
   for (const auto& [depth, classes, parameters, sites] :
        {Published{20, 10, 269722, 19}, Published{20, 100, 275572, 19}, Published{56, 10, 853018, 55}}) {
-    BuiltNetwork network = built({{"name", "cifar_resnet"}, {"depth", depth}}, classes);
+    OneRankNetwork network = built({{"name", "cifar_resnet"}, {"depth", depth}}, classes);
     EXPECT_EQ(network.parameters(), parameters);
     EXPECT_EQ(network.sites().size(), sites);
   }

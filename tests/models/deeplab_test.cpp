@@ -41,7 +41,7 @@ TEST(DeepLabV3, ThePyramidsDilationsFollowTheOutputStride) {
 
 TEST(DeepLabV3, OneImageInATowerIsRefusedAtTheMeanOfTheImage) {
   const Json backbone = {{"name", "resnet"}, {"width", 2}};
-  BuiltNetwork built({{"name", "deeplab_v3"}, {"backbone", backbone}, {"head_width", 4}});
+  OneRankNetwork built({{"name", "deeplab_v3"}, {"backbone", backbone}, {"head_width", 4}});
   try {
     built.forward(at::ones({1, 3, 33, 41}, at::kDouble));
     FAIL() << "a single value was normalised";

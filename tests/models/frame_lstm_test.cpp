@@ -1,7 +1,7 @@
 // frame_lstm: counted, named, and its LSTM against the formula.
 #include <gtest/gtest.h>
 
-#include "tests/models/built_network.hpp"
+#include "tests/models/one_rank_network.hpp"
 #include "tests/training/training_runs.hpp"
 
 namespace bnlab {
@@ -14,15 +14,15 @@ Json model(const Json& changes = Json::object()) {
 }
 
 TEST(FrameLstm, HasTheCountedParameters) {
-  const BuiltNetwork lstm({{"name", "frame_lstm"}}, 16);
+  const OneRankNetwork lstm({{"name", "frame_lstm"}}, 16);
   EXPECT_EQ(lstm.parameters(), 303392);
   EXPECT_EQ(lstm.parameters("lstm.") + lstm.parameters("fc."), 34320);
-  const BuiltNetwork mean({{"name", "frame_lstm"}, {"temporal", "mean"}}, 16);
+  const OneRankNetwork mean({{"name", "frame_lstm"}, {"temporal", "mean"}}, 16);
   EXPECT_EQ(mean.parameters(), 269072 + 16 * 65);
 }
 
 TEST(FrameLstm, PartsAreTheBackboneTheLstmAndTheLastLayer) {
-  BuiltNetwork built(model(), 16);
+  OneRankNetwork built(model(), 16);
   EXPECT_EQ(built.network().part_of("backbone.layer1.0.conv1.weight"), Part::backbone);
   EXPECT_EQ(built.network().part_of("lstm.weight_hh_l0"), Part::features);
   EXPECT_EQ(built.network().part_of("fc.bias"), Part::head);
@@ -31,7 +31,7 @@ TEST(FrameLstm, PartsAreTheBackboneTheLstmAndTheLastLayer) {
 // i, f, g, o = W x + b + U h + c, with sigmoids but tanh for g; m = f m + i g; h = o tanh(m).
 TEST(FrameLstm, ItsLstmIsTheFormulaOverTheFramesInOrder) {
   constexpr int64_t kClips = 2, kFrames = 4, kHidden = 3;
-  BuiltNetwork built(model({{"hidden", kHidden}}), 5);
+  OneRankNetwork built(model({{"hidden", kHidden}}), 5);
   const at::NoGradGuard no_grad;
   const auto weights = built.network().named_parameters();
   const at::Tensor frames = at::randn({kClips, kFrames, 8}, at::kDouble);
@@ -55,7 +55,7 @@ TEST(FrameLstm, ItsLstmIsTheFormulaOverTheFramesInOrder) {
 
 TEST(FrameLstm, OnlyTheMeanIsBlindToTheOrderOfFrames) {
   for (const char* temporal : {"lstm", "mean"}) {
-    BuiltNetwork built(model({{"temporal", temporal}}), 5);
+    OneRankNetwork built(model({{"temporal", temporal}}), 5);
     at::manual_seed(1);
     const at::Tensor clip = at::randn({6, 3, 16, 16}, at::kDouble);
     const auto logits = [&](const at::Tensor& frames) {

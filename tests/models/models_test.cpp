@@ -6,7 +6,7 @@
 #include "harness/mapped.hpp"
 #include "harness/random.hpp"
 #include "harness/training/precision.hpp"
-#include "tests/models/built_network.hpp"
+#include "tests/models/one_rank_network.hpp"
 #include "tests/models/small_models.hpp"
 #include "tests/temporary_folder.hpp"
 #include "tests/training/training_runs.hpp"
@@ -22,7 +22,8 @@ TEST(Models, EachHasASmallInstance) {
   EXPECT_EQ(mapped(small_models(), [](const auto& each) { return each.first; }), registered_names("model"));
 }
 
-// Two classes of noise below images/, 12 and 3 of each, for training and test; false where they could not be read.
+// Two classes of noise below images/, 12 and 3 of each, for training and test; false where they could not be
+// read.
 bool write_images(const std::filesystem::path& folder) {
 #ifdef BNLAB_WITH_IMAGES
   Stream stream(1, "test");
@@ -49,25 +50,25 @@ bool write_images(const std::filesystem::path& folder) {
 class EveryModel : public ::testing::TestWithParam<std::string> {
  protected:
   const SmallModel& small() const { return small_models().at(GetParam()); }
-  BuiltNetwork built(const Json& strategy = "per_tower", at::ScalarType dtype = at::kDouble) const {
-    return BuiltNetwork(small().model, 5, strategy, {small().image_size}, dtype);
+  OneRankNetwork built(const Json& strategy = "per_tower", at::ScalarType dtype = at::kDouble) const {
+    return OneRankNetwork(small().model, 5, strategy, {small().image_size}, dtype);
   }
   at::Tensor images(int64_t samples, int64_t seed = 1) const {
     at::manual_seed(static_cast<uint64_t>(seed));
     const auto [height, width] = small().image_size;
     return at::randn({samples * small().rows_per_sample, 3, height, width}, at::kDouble);
   }
-  Outputs forward(BuiltNetwork& built, const at::Tensor& images, Mode mode = Mode::train) const {
+  Outputs forward(OneRankNetwork& built, const at::Tensor& images, Mode mode = Mode::train) const {
     return built.forward(images, mode, 0, small().rows_per_sample);
   }
-  Subjects subjects() const { return find_registered("model", GetParam())->of; }
+  Labelled answers_for() const { return facts_of<ModelFacts>({{"name", GetParam()}}).answers_for; }
   // One that the model can be trained on.
   Json task() const {
     const auto [height, width] = small().image_size;
-    switch (subjects()) {
-      case Subjects::clips:
+    switch (answers_for()) {
+      case Labelled::clips:
         return {{"name", "motion"}, {"frames", small().rows_per_sample}, {"train", 24}, {"test", 11}};
-      case Subjects::images:
+      case Labelled::images:
         return {{"name", "image_folder"},
                 {"root", "images"},
                 {"size", small().image_size},
@@ -79,7 +80,7 @@ class EveryModel : public ::testing::TestWithParam<std::string> {
 };
 
 TEST_P(EveryModel, NamesItsParametersByTheirSites) {
-  BuiltNetwork built = this->built();
+  OneRankNetwork built = this->built();
   std::set<std::string> names;
   for (const NormSite& site : built.sites()) {
     EXPECT_TRUE(names.insert(site.name).second) << site.name << " appears twice";
@@ -92,10 +93,10 @@ TEST_P(EveryModel, NamesItsParametersByTheirSites) {
 
 // By which strategies are checked before a run.
 TEST_P(EveryModel, TellsTheChannelsOfItsSitesBeforehand) {
-  const Channels told =
-      find_registered("model", GetParam())->norm_channels(resolved_component("model", small().model));
+  const Json model = resolved_component("model", small().model);
+  const Channels told = facts_of<ModelFacts>(model).norm_channels(model);
   std::set<int64_t> there;
-  BuiltNetwork built = this->built();
+  OneRankNetwork built = this->built();
   for (const NormSite& site : built.sites()) {
     there.insert(site.channels);
   }
@@ -103,7 +104,7 @@ TEST_P(EveryModel, TellsTheChannelsOfItsSitesBeforehand) {
 }
 
 TEST_P(EveryModel, EveryParameterLearns) {
-  BuiltNetwork built = this->built();
+  OneRankNetwork built = this->built();
   const Outputs outputs = forward(built, images(3));
   at::Tensor loss = outputs.logits.pow(3).sum();
   if (outputs.auxiliary.defined()) {
@@ -117,11 +118,11 @@ TEST_P(EveryModel, EveryParameterLearns) {
 }
 
 TEST_P(EveryModel, AnswersForEachPixelOrSample) {
-  BuiltNetwork built = this->built();
+  OneRankNetwork built = this->built();
   for (const Mode mode : {Mode::train, Mode::evaluate_saved}) {
     const Outputs outputs = forward(built, images(2), mode);
     EXPECT_EQ(outputs.logits.sizes().vec(),
-              subjects() == Subjects::pixels
+              answers_for() == Labelled::pixels
                   ? (std::vector<int64_t>{2, 5, small().image_size[0], small().image_size[1]})
                   : (std::vector<int64_t>{2, 5}));
     EXPECT_FALSE(mode == Mode::evaluate_saved && outputs.auxiliary.defined());
@@ -133,7 +134,7 @@ TEST_P(EveryModel, AnswersForEachPixelOrSample) {
 }
 
 TEST_P(EveryModel, EvaluatesEachSampleApart) {
-  BuiltNetwork built = this->built();
+  OneRankNetwork built = this->built();
   const at::Tensor x = images(3);
   const at::Tensor together = forward(built, x, Mode::evaluate_saved).logits;
   const int64_t rows = small().rows_per_sample;
@@ -145,13 +146,13 @@ TEST_P(EveryModel, EvaluatesEachSampleApart) {
 
 // The layout that a GPU wants too, and the precision of autocast: features keep both.
 TEST_P(EveryModel, WorksInBfloat16AndChannelsLast) {
-  BuiltNetwork built = this->built("per_tower", at::kFloat);
+  OneRankNetwork built = this->built("per_tower", at::kFloat);
   const at::Tensor x = images(4).to(at::kFloat).contiguous(at::MemoryFormat::ChannelsLast);
   const at::Tensor exact = forward(built, x, Mode::evaluate_saved).logits;
   const Autocast autocast(Precision::bfloat16, at::kCPU);
   const at::Tensor rounded = forward(built, x, Mode::evaluate_saved).logits.to(at::kFloat);
   EXPECT_LT((rounded - exact).abs().mean().item<double>(), 0.1 * exact.abs().mean().item<double>());
-  if (subjects() == Subjects::pixels) {
+  if (answers_for() == Labelled::pixels) {
     const Batch batch{x, {}, Towers({4}, 1, 0)};
     for (const at::Tensor& map : built.network().features(x, batch.pass({}, Mode::train))) {
       EXPECT_EQ(map.scalar_type(), at::kBFloat16);
@@ -161,7 +162,7 @@ TEST_P(EveryModel, WorksInBfloat16AndChannelsLast) {
 }
 
 TEST_P(EveryModel, HasAHeadAndLeavesNoNormSiteInIt) {
-  BuiltNetwork built = this->built();
+  OneRankNetwork built = this->built();
   int64_t in_head = 0;
   for (const auto& [name, parameter] : built.network().named_parameters().pairs()) {
     in_head += built.network().part_of(name) == Part::head;
@@ -175,7 +176,7 @@ TEST_P(EveryModel, HasAHeadAndLeavesNoNormSiteInIt) {
 // 4 towers on one, two and four ranks.
 TEST_P(EveryModel, PlacementChangesNothing) {
   const TemporaryFolder data;
-  if (subjects() == Subjects::images && !write_images(data.path())) {
+  if (answers_for() == Labelled::images && !write_images(data.path())) {
     GTEST_SKIP() << "built without libjpeg and libpng, so there is no task that labels images";
   }
   TrainingRuns runs(data.path().string());

@@ -1,5 +1,5 @@
-// The outline of a model's network: names and shapes of its parameters and its sites, without numbers, so that the largest
-// networks are counted in no time.
+// The outline of a model's network: names and shapes of its parameters and its sites, without numbers, so
+// that the largest networks are counted in no time.
 #pragma once
 
 #include <torch/types.h>
@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "harness/models/model.hpp"
-#include "tests/models/built_network.hpp"
+#include "tests/models/one_rank_network.hpp"
 
 namespace bnlab {
 

@@ -36,7 +36,7 @@ TEST(PspNet, NamesItsLayersAsSemseg) {
 
 // One image in a tower is one value per channel at bin 1.
 TEST(PspNet, OneImageInATowerIsRefusedAtTheSiteOfBin1) {
-  BuiltNetwork built(kSmall);
+  OneRankNetwork built(kSmall);
   try {
     built.forward(images(1));
     FAIL() << "a single value was normalised";
@@ -53,7 +53,7 @@ TEST(PspNet, OneImageInATowerIsRefusedAtTheSiteOfBin1) {
 }
 
 TEST(PspNet, WithoutTheNormOfBin1OneImageWillDo) {
-  BuiltNetwork built(small({{"norm_at_bin_1", false}}));
+  OneRankNetwork built(small({{"norm_at_bin_1", false}}));
   EXPECT_TRUE(built.forward(images(1)).logits.isfinite().all().item<bool>());
   const Outline net(small({{"norm_at_bin_1", false}}));
   EXPECT_TRUE(net.has("ppm.features.0.1.bias"));
@@ -63,7 +63,7 @@ TEST(PspNet, WithoutTheNormOfBin1OneImageWillDo) {
 
 // What align_corners means on images of 8k + 1 pixels: every eighth pixel has the logits of a position of the map.
 TEST(PspNet, EveryEighthPixelIsAPositionOfTheMap) {
-  BuiltNetwork built(kSmall);
+  OneRankNetwork built(kSmall);
   const Batch batch{images(2), {}, Towers({2}, 1, 0)};
   Pass pass = batch.pass({}, Mode::evaluate_saved);
   const Network::Maps maps = built.network().features(batch.images, pass);

@@ -60,7 +60,7 @@ TEST(SegNetBasic, PutsMaximaBackToTheirPlaces) {
 }
 
 TEST(SegNetBasic, TakesAnySize) {
-  BuiltNetwork built({{"name", "segnet_basic"}, {"width", 2}}, 4);
+  OneRankNetwork built({{"name", "segnet_basic"}, {"width", 2}}, 4);
   EXPECT_EQ(built.forward(at::ones({2, 3, 5, 23}, at::kDouble)).logits.sizes(),
             (at::IntArrayRef{2, 4, 5, 23}));
 }

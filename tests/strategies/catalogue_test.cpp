@@ -8,6 +8,7 @@
 #include "harness/cli/program.hpp"
 #include "harness/components/registry.hpp"
 #include "harness/report/report.hpp"
+#include "harness/strategy_facts.hpp"
 
 namespace bnlab {
 namespace {
@@ -30,13 +31,14 @@ class CatalogueEntry : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(CatalogueEntry, SaysWhatItIs) {
   const About& about = *find_registered("strategy", GetParam());
-  const auto lines = 1 + std::count(about.formula.begin(), about.formula.end(), '\n');
+  const auto& facts = facts_of<StrategyFacts>({{"name", GetParam()}});
+  const auto lines = 1 + std::count(facts.formula.begin(), facts.formula.end(), '\n');
   EXPECT_FALSE(about.summary.empty());
-  EXPECT_FALSE(about.formula.empty());
+  EXPECT_FALSE(facts.formula.empty());
   EXPECT_LE(lines, 8);
-  EXPECT_FALSE(about.exchanges.empty());
-  EXPECT_FALSE(about.use.empty());
-  EXPECT_FALSE(about.limits.empty());
+  EXPECT_FALSE(facts.exchanges.empty());
+  EXPECT_FALSE(facts.use.empty());
+  EXPECT_FALSE(facts.limits.empty());
   EXPECT_FALSE(about.source.empty());
   for (const Parameter& parameter : about.parameters) {
     EXPECT_FALSE(parameter.help.empty()) << parameter.name;

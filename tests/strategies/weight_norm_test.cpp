@@ -28,12 +28,6 @@ class OneConvolution : public Network {
 const ConvSite kSite{.name = "conv", .in = 3, .out = 4, .kernel = 3, .stride = 1, .padding = 1};
 const ConvSite kPointwise{.name = "conv", .in = 3, .out = 4, .kernel = 1, .stride = 1, .padding = 0};
 
-class NoCalibration : public Calibration {
- public:
-  int64_t available() const override { return 0; }
-  void forward(int64_t) override {}  // never asked for
-};
-
 // One convolution of a strategy on one rank.
 class Site {
  public:
@@ -56,7 +50,7 @@ class Site {
   at::Tensor parameter(const std::string& name) { return network_->named_parameters()["conv." + name]; }
   // As evaluation reads it.
   at::Tensor running_mean() {
-    NoCalibration no_calibration;
+    Calibration no_calibration;
     strategy_->running_statistics()->show({}, no_calibration);
     return network_->named_buffers()["conv.running_mean"];
   }

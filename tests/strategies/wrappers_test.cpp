@@ -89,7 +89,10 @@ class Training {
   // Outputs of an evaluation, after which training may go on.
   at::Tensor evaluate(int64_t calibration_batches = 2) {
     const at::NoGradGuard no_grad;
-    FewBatches calibration(*this, calibration_batches);
+    Calibration calibration(calibration_batches, [this](int64_t index) {
+      const auto i = static_cast<uint64_t>(index);
+      forward(batch_of(i, 100 + i, world_), Mode::calibrate);
+    });
     strategy_->running_statistics()->show({}, calibration);
     const at::Tensor y = forward(batch_of(0, 50, world_), Mode::evaluate_saved);
     shown_ = {copy("norm.running_mean"), copy("norm.running_var")};
@@ -114,20 +117,6 @@ class Training {
   Strategy& strategy() { return *strategy_; }
 
  private:
-  class FewBatches : public Calibration {
-   public:
-    FewBatches(Training& training, int64_t available) : training_(training), available_(available) {}
-    int64_t available() const override { return available_; }
-    void forward(int64_t index) override {
-      const auto i = static_cast<uint64_t>(index);
-      training_.forward(batch_of(i, 100 + i, training_.world_), Mode::calibrate);
-    }
-
-   private:
-    Training& training_;
-    int64_t available_;
-  };
-
   at::Tensor forward(const Batch& batch, Mode mode) {
     return strategy_->forward(*network_, batch.images, batch.pass({steps_, kSteps}, mode)).logits;
   }

@@ -55,7 +55,7 @@ TEST_F(CityscapesTest, ConvertedLabelsAreClasses) {
 
 TEST_F(CityscapesTest, CitiesAreScoredApart) {
   const auto cityscapes = task();
-  EXPECT_EQ(cityscapes->sort_keys(), (std::vector<std::string>{"city", "brightness", "class"}));
+  EXPECT_EQ(sort_keys(), (std::vector<std::string>{"city", "brightness", "class"}));
   EXPECT_EQ(cityscapes->sort_values("city"), (std::vector<double>{0, 1}));
   const Examples test = cityscapes->test(0, 2);
   const auto perfect = at::one_hot(test.labels.clamp_min(0), 19).permute({0, 3, 1, 2}).to(at::kFloat);

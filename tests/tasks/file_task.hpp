@@ -1,4 +1,5 @@
-// For tests of tasks on files: writes small images and label maps in a data set's layout and makes the task of them.
+// For tests of tasks on files: writes small images and label maps in a data set's layout and makes the task
+// of them.
 #pragma once
 
 #include "harness/error.hpp"
@@ -49,6 +50,12 @@ class FileTask : public ::testing::Test {
     Json options = options_;
     options.update(changes);
     return make_task(name_, options, {0, folder_.path()});
+  }
+  std::vector<std::string> sort_keys(const Json& changes = Json::object()) const {
+    Json options = options_;
+    options.update(changes);
+    const Json resolved = resolved_task(name_, options);
+    return facts_of<TaskFacts>(resolved).sort_keys(resolved);
   }
   std::string error(const Json& changes = Json::object(), Error::Kind kind = Error::Kind::data) const {
     try {

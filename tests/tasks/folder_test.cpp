@@ -91,10 +91,16 @@ class FolderTest : public ::testing::Test {
   }
   std::string file(const std::string& name) const { return folder_.path("mydata/" + name); }
 
-  std::unique_ptr<Task> task(const Json& changes = Json::object()) const {
+  static Json options(const Json& changes) {
     Json options = {{"root", "mydata"}, {"classes", 3}, {"crop", {8, 10}}, {"test_multiple", 1}};
     options.update(changes);
-    return testing::make_task("folder", options, {0, folder_.path()});
+    return testing::resolved_task("folder", options);
+  }
+  std::unique_ptr<Task> task(const Json& changes = Json::object()) const {
+    return Registered<Task>::create(options(changes), {0, folder_.path()});
+  }
+  static std::vector<std::string> sort_keys(const Json& changes = Json::object()) {
+    return facts_of<TaskFacts>(options(changes)).sort_keys(options(changes));
   }
   std::string error(const Json& changes = Json::object(), Error::Kind kind = Error::Kind::data) const {
     try {
@@ -165,12 +171,12 @@ TEST_F(FolderTest, GroupsAreScoredApartAndHeldOutWhole) {
     half["test_share"] = 0.5;
     const auto folder = task(half);
     ASSERT_EQ(folder->test_samples(), 4) << "two groups of two";
-    EXPECT_EQ(folder->sort_keys(), (std::vector<std::string>{"group", "brightness", "class"}));
+    EXPECT_EQ(sort_keys(half), (std::vector<std::string>{"group", "brightness", "class"}));
     const Examples test = folder->test(0, 4);
     const auto perfect = at::one_hot(test.labels, 3).permute({0, 3, 1, 2}).to(at::kFloat);
     EXPECT_EQ(folder->metrics(folder->measure(perfect, test.labels, 0))["groups"].size(), 2u);
   }
-  EXPECT_EQ(task()->sort_keys(), (std::vector<std::string>{"brightness", "class"}));
+  EXPECT_EQ(sort_keys(), (std::vector<std::string>{"brightness", "class"}));
 }
 
 TEST_F(FolderTest, TestImagesOfSeveralSizesArePaddedWithVoid) {

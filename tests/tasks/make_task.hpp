@@ -1,5 +1,4 @@
-// Tests make tasks through the registry, as a run does: resolved with the declared defaults. Whichever options a test
-// gives, the keys that the table of shards has for them are those of the task.
+// Tests make tasks through the registry, as a run does: resolved with the declared defaults.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -8,22 +7,23 @@
 #include <string>
 
 #include "harness/components/registry.hpp"
-#include "harness/components/shard_keys.hpp"
 #include "harness/tasks/task.hpp"
 
 namespace bnlab::testing {
 
-inline std::unique_ptr<Task> make_task(const std::string& name, const Json& changes,
-                                       const Task::Context& context) {
+inline Json resolved_task(const std::string& name, const Json& changes) {
   Problems problems;
   Json options = resolve(find_registered("task", name)->parameters, changes, name, problems);
   for (const auto& [path, message] : problems.found()) {
     ADD_FAILURE() << path << ": " << message;
   }
   options["name"] = name;
-  auto task = Registered<Task>::create(options, context);
-  EXPECT_EQ(shard_keys(options), task->sort_keys()) << "harness/components/shard_keys.cpp says otherwise";
-  return task;
+  return options;
+}
+
+inline std::unique_ptr<Task> make_task(const std::string& name, const Json& changes,
+                                       const Task::Context& context) {
+  return Registered<Task>::create(resolved_task(name, changes), context);
 }
 
 }  // namespace bnlab::testing

@@ -10,7 +10,7 @@
 
 #include "harness/error.hpp"
 #include "harness/training/safetensors.hpp"
-#include "tests/models/built_network.hpp"
+#include "tests/models/one_rank_network.hpp"
 
 namespace bnlab {
 namespace {
@@ -56,7 +56,7 @@ class Forward : public ::testing::Test {
                        {"backbone", {{"name", "resnet"}, {"width", 2}}},
                        {"auxiliary_weight", 0.4},
                        {"dropout", 0}};
-  BuiltNetwork built_{model_};  // 5 classes, float64
+  OneRankNetwork built_{model_};  // 5 classes, float64
   at::Tensor images_ = at::arange(2 * 3 * 17 * 24, at::kDouble).sin().view({2, 3, 17, 24});
   at::Tensor gradient_ = at::arange(2 * 5 * 17 * 24, at::kDouble).cos().view({2, 5, 17, 24});
   ForwardRequest request_ = {.strategy = resolved_component("strategy", "per_tower"),

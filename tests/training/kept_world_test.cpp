@@ -119,7 +119,7 @@ TEST(KeptWorld, EachRunHasTheThreadsThatItsJobAsksFor) {
     EXPECT_EQ(run_rank(job, &kept).status, Status::ok);
     EXPECT_EQ(at::get_num_threads(), threads);
   }
-  leave(kept);
+  shutdown(kept);
   at::set_num_threads(before);
 }
 

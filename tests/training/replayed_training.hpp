@@ -17,7 +17,7 @@
 #include "harness/training/data.hpp"
 #include "harness/training/loss.hpp"
 #include "harness/training/step_graphs.hpp"
-#include "harness/training/subject.hpp"
+#include "harness/training/trained_model.hpp"
 #include "tests/training/training_runs.hpp"
 
 namespace bnlab {
@@ -60,16 +60,16 @@ class Training {
   Training(RunSpec spec, World& world, MakeRecorder recorders)
       : spec_(std::move(spec)),
         data_(spec_, "", world),
-        subject_(spec_, data_, world),
-        parameters_(subject_.network().parameters()),
+        model_(spec_, data_, world),
+        parameters_(model_.network().parameters()),
         graphs_(spec_, parameters_, world, std::move(recorders)),
         gradients_(world.gradient_sync(parameters_, /*after_backward=*/true)) {}
 
   void step(int64_t index) {
-    const Batch batch = graphs_.begin(data_.training(index), subject_.repeats(index));
+    const Batch batch = graphs_.begin(data_.training(index), model_.repeats(index));
     gradients_->before_forward();
     graphs_.forward([this, batch, index] {
-      const Outputs outputs = subject_.forward(batch, index, Mode::train);
+      const Outputs outputs = model_.forward(batch, index, Mode::train);
       const Loss::OfOutputs loss_of = [&](const at::Tensor& logits) {
         return at::cross_entropy_loss(logits, batch.labels, {}, at::Reduction::Mean, Task::kVoid);
       };
@@ -101,17 +101,17 @@ class Training {
       bool goes_on() const override { return false; }
       bool same_ranks() const override { return true; }
     } taken;
-    subject_.describe(taken);
+    model_.describe(taken);
     return taken.tensors;
   }
 
   StepGraphs& graphs() { return graphs_; }
-  Subject& subject() { return subject_; }
+  TrainedModel& model() { return model_; }
 
  private:
   RunSpec spec_;
   Data data_;
-  Subject subject_;
+  TrainedModel model_;
   std::vector<at::Tensor> parameters_;
   StepGraphs graphs_;
   std::unique_ptr<GradientSync> gradients_;

@@ -152,7 +152,7 @@ TEST_P(StepGraphsOf, StepsThatRepeatAskForTheSameOperationsOnTheSameTensors) {
       training.step(step);
       const std::vector<std::string> now = asked.taken();
       const auto here = places(training.state());
-      if (training.subject().repeats(step) && uploads == uploads_before) {
+      if (training.model().repeats(step) && uploads == uploads_before) {
         EXPECT_EQ(now, before) << "step " << step;
         EXPECT_EQ(here, there) << "step " << step;
       }

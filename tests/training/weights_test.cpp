@@ -8,7 +8,7 @@
 #include "harness/error.hpp"
 #include "harness/store/run_folder.hpp"
 #include "harness/training/safetensors.hpp"
-#include "tests/models/built_network.hpp"
+#include "tests/models/one_rank_network.hpp"
 #include "tests/training/training_runs.hpp"
 
 namespace bnlab {
@@ -144,7 +144,7 @@ class Import : public ::testing::Test {
 
   std::filesystem::path folder_ =
       std::filesystem::temp_directory_path() / ("bnlab_import_" + std::to_string(::getpid()));
-  BuiltNetwork built_{Json::parse(kModel)};
+  OneRankNetwork built_{Json::parse(kModel)};
   double values_ = 0;
   std::vector<NamedTensor> file_;  // every tensor of the network, with values of its own
 };
@@ -210,7 +210,7 @@ TEST_F(Import, WidensNumbersButNeverRoundsThem) {
   }
   load(file_);
   EXPECT_EQ(loaded().at(Part::backbone), 100u);
-  BuiltNetwork narrow(Json::parse(kModel), 5, "per_tower", {}, at::kFloat);
+  OneRankNetwork narrow(Json::parse(kModel), 5, "per_tower", {}, at::kFloat);
   EXPECT_NO_THROW(load_weights({(folder_ / "w.safetensors").string()}, narrow.network()));
   file_[3].tensor = file_[3].tensor.to(at::kDouble);
   load(file_);
@@ -218,7 +218,7 @@ TEST_F(Import, WidensNumbersButNeverRoundsThem) {
 }
 
 TEST_F(Import, TheBackboneOfAModelThatHasNoneIsRefused) {
-  BuiltNetwork unet({{"name", "unet"}, {"base", 2}, {"levels", 2}});
+  OneRankNetwork unet({{"name", "unet"}, {"base", 2}, {"levels", 2}});
   load(file_);
   try {
     load_weights({(folder_ / "w.safetensors").string(), LoadedPart::backbone}, unet.network());

@@ -1,5 +1,6 @@
-// plain: the encoder of the model `unet` with six levels: level l has base 2^l channels and is twice [3x3 convolution - norm -
-// ReLU]; a 2x2 max pool halves the size between levels. The maps are those of the levels behind the first.
+// plain: the encoder of the model `unet` with six levels: level l has base 2^l channels and is twice [3x3
+// convolution - norm - ReLU]; a 2x2 max pool halves the size between levels. The maps are those of the levels
+// behind the first.
 #include "harness/models/backbones/pooled_trunk.hpp"
 
 namespace bnlab::plain {
@@ -32,7 +33,7 @@ struct Options {
 
 class PlainTrunk : public PooledTrunk {
  public:
-  PlainTrunk(LayerMaker& layers, const std::string& name, int64_t base, int64_t output_stride)
+  PlainTrunk(LayerMaker& layers, const std::string& name, const Options& options, int64_t output_stride)
       : PooledTrunk(output_stride) {
     int64_t in = 3;
     for (int64_t level = 0; level < kLevels; ++level) {
@@ -41,31 +42,15 @@ class PlainTrunk : public PooledTrunk {
       for (const int i : {1, 2}) {
         const std::string n = std::to_string(i);
         add(layers, level, *room, path(name, part), {"conv" + n, "norm" + n},
-            {.in = in, .out = base << level});
-        in = base << level;
+            {.in = in, .out = options.base << level});
+        in = options.base << level;
       }
     }
   }
 };
 
-class Plain : public Backbone {
- public:
-  using Options = plain::Options;
-
-  Plain(const Options& options, const Context& context)
-      : options_(options), output_stride_(context.output_stride) {}
-
-  std::shared_ptr<Trunk> build(LayerMaker& layers, const std::string& name) const override {
-    return std::make_shared<PlainTrunk>(layers, name, options_.base, output_stride_);
-  }
-
- private:
-  Options options_;
-  int64_t output_stride_;
-};
-
 const Registered<Backbone> entry{
     {.name = "plain", .summary = "the encoder of unet, with six levels", .source = "Ronneberger et al. 2015"},
-    make<Backbone, Plain>};
+    make<Backbone, BackboneOf<PlainTrunk, Options>>};
 
 }  // namespace bnlab::plain

@@ -1,17 +1,18 @@
-// A trunk of six levels of 3x3 convolutions, each with norm and ReLU; before each level but the first, a 2x2 max pool halves
-// height and width (rounded down). At output stride 16 or 8 the last pools are left out and the convolutions behind them
-// dilated instead. A backbone of this kind fills in the levels; a level may be empty.
+// A trunk of six levels of 3x3 convolutions, each with norm and ReLU; before each level but the first, a 2x2
+// max pool halves height and width (rounded down). At output stride 16 or 8 the last pools are left out and
+// the convolutions behind them dilated instead. A backbone of this kind fills in the levels; a level may be
+// empty.
 #pragma once
 
 #include <torch/types.h>
 
 #include <algorithm>
 #include <array>
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "harness/models/backbone.hpp"
+#include "harness/models/conv_norm.hpp"
 
 namespace bnlab {
 
@@ -27,8 +28,8 @@ class PooledTrunk : public Trunk {
       if (level > 0 && (int64_t{1} << level) <= output_stride_) {
         x = at::max_pool2d(x, {2, 2});
       }
-      for (const auto& [conv, norm] : levels_[static_cast<size_t>(level)]) {
-        x = norm->forward(conv->forward(x, {}, pass), {}, pass);
+      for (const ConvNormPair& pair : levels_[static_cast<size_t>(level)]) {
+        x = pair.forward(x, {}, pass);
       }
       if (level > 0) {
         maps.push_back(x);
@@ -37,7 +38,7 @@ class PooledTrunk : public Trunk {
     return maps;
   }
 
-  // What such a backbone refuses.
+  // Such a backbone refuses images of less than 32 pixels a side, of which five pools leave nothing.
   static void check(const std::string& backbone, const RunOutline& run, Problems& problems) {
     for (const auto& [height, width] : run.image_sizes) {
       if (height < 32 || width < 32) {
@@ -50,22 +51,14 @@ class PooledTrunk : public Trunk {
  protected:
   // Registers a convolution and its norm in `room` as the last of a level. `name`: the path of `room`.
   void add(LayerMaker& layers, int64_t level, torch::nn::Module& room, const std::string& name,
-           const std::array<std::string, 2>& names, ConvSite site) {
-    site.name = path(name, names[0]);
+           const ConvNormPair::Names& names, ConvSite site) {
     site.dilation = site.padding = std::max<int64_t>(1, (int64_t{1} << level) / output_stride_);
-    const auto conv = room.register_module(names[0], layers.conv(site));
-    const auto norm =
-        room.register_module(names[1], layers.norm({path(name, names[1]), site.out, Activation::relu}));
-    levels_[static_cast<size_t>(level)].push_back({conv, norm});
+    levels_[static_cast<size_t>(level)].push_back(add_pair(room, layers, name, names, site));
   }
 
  private:
-  struct Pair {
-    std::shared_ptr<Layer> conv, norm;
-  };
-
   int64_t output_stride_;
-  std::array<std::vector<Pair>, kLevels> levels_;
+  std::array<std::vector<ConvNormPair>, kLevels> levels_;
 };
 
 }  // namespace bnlab

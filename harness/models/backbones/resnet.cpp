@@ -1,16 +1,17 @@
 // resnet: residual networks (He et al. 2016) as torchvision builds them, with its names.
-//   stem: 7x7 convolution of stride 2 (or three 3x3, the first of stride 2: semseg's deep stem) - norm - ReLU - max pool 3x3
-//   of stride 2; four stages of blocks, each but the first begins with stride 2
-//   basic block: 3x3 - norm - ReLU - 3x3 - norm - add - ReLU; bottleneck: 1x1 - 3x3 (with the stride) - 1x1 to four times as
-//   many channels; where shapes change, the skip is a 1x1 convolution and a norm
-// At output stride 16 or 8 the last stages keep their size: their strides become dilations of 2 and 4. The first block of such a
-// stage keeps the dilation before it, as torchvision has it, or is dilated like the others, as semseg has it
-// (dilate_first_block); in basic blocks both convolutions are dilated.
+//   stem: 7x7 convolution of stride 2 (or three 3x3, the first of stride 2: semseg's deep stem) - norm - ReLU
+//   - max pool 3x3 of stride 2; four stages of blocks, each but the first begins with stride 2
+//   basic block: 3x3 - norm - ReLU - 3x3 - norm - add - ReLU; bottleneck: 1x1 - 3x3 (with the stride) - 1x1
+//   to four times as many channels; where shapes change, the skip is a 1x1 convolution and a norm
+// At output stride 16 or 8 the last stages keep their size: their strides become dilations of 2 and 4. The
+// first block of such a stage keeps the dilation before it, as torchvision has it, or is dilated like the
+// others, as semseg has it (dilate_first_block); in basic blocks both convolutions are dilated.
 #include <torch/types.h>
 
 #include <array>
 
 #include "harness/models/backbone.hpp"
+#include "harness/models/backbones/residual_stage.hpp"
 #include "harness/models/conv_norm.hpp"
 
 namespace bnlab::resnet {
@@ -94,53 +95,22 @@ class Block : public torch::nn::Module {
   at::Tensor forward(const at::Tensor& x, const Pass& pass) {
     const at::Tensor skip = downsample_ ? downsample_->forward(x, {}, pass) : x;
     at::Tensor y = x;
-    for (size_t i = 0; i < convs_.size(); ++i) {
-      const bool last = i + 1 == convs_.size();
-      y = norms_[i]->forward(convs_[i]->forward(y, {}, pass), last ? skip : at::Tensor(), pass);
+    for (size_t i = 0; i < pairs_.size(); ++i) {
+      const bool last = i + 1 == pairs_.size();
+      y = pairs_[i].forward(y, last ? skip : at::Tensor(), pass);
     }
     return y;
   }
 
  private:
   void add(LayerMaker& layers, const std::string& name, ConvSite site) {
-    const std::string n = std::to_string(convs_.size() + 1);
-    site.name = name + ".conv" + n;
+    const std::string n = std::to_string(pairs_.size() + 1);
     site.fan = Fan::out;
-    convs_.push_back(register_module("conv" + n, layers.conv(site)));
-    norms_.push_back(register_module("bn" + n, layers.norm({name + ".bn" + n, site.out, Activation::relu})));
+    pairs_.push_back(add_pair(*this, layers, name, {"conv" + n, "bn" + n}, site));
   }
 
-  std::vector<std::shared_ptr<Layer>> convs_, norms_;
+  std::vector<ConvNormPair> pairs_;
   std::shared_ptr<ConvNorm> downsample_;
-};
-
-class Stage : public torch::nn::Module {
- public:
-  // The first block has the stride and `first_dilation`.
-  Stage(LayerMaker& layers, const std::string& name, BlockShape shape, int64_t first_dilation,
-        int64_t blocks) {
-    for (int64_t b = 0; b < blocks; ++b) {
-      BlockShape own = shape;
-      if (b == 0) {
-        own.dilation = first_dilation;
-      } else {
-        own.in = shape.out;
-        own.stride = 1;
-      }
-      const std::string n = std::to_string(b);
-      blocks_.push_back(register_module(n, std::make_shared<Block>(layers, name + "." + n, own)));
-    }
-  }
-
-  at::Tensor forward(at::Tensor x, const Pass& pass) {
-    for (const auto& block : blocks_) {
-      x = block->forward(x, pass);
-    }
-    return x;
-  }
-
- private:
-  std::vector<std::shared_ptr<Block>> blocks_;
 };
 
 class ResNetTrunk : public Trunk {
@@ -164,18 +134,25 @@ class ResNetTrunk : public Trunk {
       total_stride *= stride;
       const std::string stage = "layer" + std::to_string(s + 1);
       const int64_t out = options.stage_channels(s);
-      const BlockShape shape{in, options.width << s, out, stride, dilation, options.bottleneck()};
-      stages_.push_back(register_module(
-          stage, std::make_shared<Stage>(layers, path(name, stage), shape,
-                                         options.dilate_first_block ? dilation : dilation_before,
-                                         options.blocks()[static_cast<size_t>(s)])));
+      const auto block = [&](int64_t place, const std::string& block_name) {
+        BlockShape shape{out, options.width << s, out, 1, dilation, options.bottleneck()};
+        if (place == 0) {
+          shape.in = in;
+          shape.stride = stride;
+          shape.dilation = options.dilate_first_block ? dilation : dilation_before;
+        }
+        return std::make_shared<Block>(layers, block_name, shape);
+      };
+      stages_.push_back(
+          register_module(stage, std::make_shared<ResidualStage<Block>>(
+                                     path(name, stage), options.blocks()[static_cast<size_t>(s)], block)));
       in = out;
     }
   }
 
   Network::Maps forward(at::Tensor x, const Pass& pass) override {
-    for (size_t i = 0; i < stem_convs_.size(); ++i) {
-      x = stem_norms_[i]->forward(stem_convs_[i]->forward(x, {}, pass), {}, pass);
+    for (const ConvNormPair& pair : stem_) {
+      x = pair.forward(x, {}, pass);
     }
     Network::Maps maps = {x};
     x = at::max_pool2d(x, {3, 3}, {2, 2}, {1, 1});
@@ -188,37 +165,18 @@ class ResNetTrunk : public Trunk {
 
  private:
   void add_stem(LayerMaker& layers, const std::string& name, ConvSite site) {
-    const std::string n = std::to_string(stem_convs_.size() + 1);
-    site.name = path(name, "conv" + n);
+    const std::string n = std::to_string(stem_.size() + 1);
     site.fan = Fan::out;
-    stem_convs_.push_back(register_module("conv" + n, layers.conv(site)));
-    stem_norms_.push_back(
-        register_module("bn" + n, layers.norm({path(name, "bn" + n), site.out, Activation::relu})));
+    stem_.push_back(add_pair(*this, layers, name, {"conv" + n, "bn" + n}, site));
   }
 
-  std::vector<std::shared_ptr<Layer>> stem_convs_, stem_norms_;
-  std::vector<std::shared_ptr<Stage>> stages_;
-};
-
-class ResNet : public Backbone {
- public:
-  using Options = resnet::Options;
-
-  ResNet(const Options& options, const Context& context)
-      : options_(options), output_stride_(context.output_stride) {}
-
-  std::shared_ptr<Trunk> build(LayerMaker& layers, const std::string& name) const override {
-    return std::make_shared<ResNetTrunk>(layers, name, options_, output_stride_);
-  }
-
- private:
-  Options options_;
-  int64_t output_stride_;
+  std::vector<ConvNormPair> stem_;
+  std::vector<std::shared_ptr<ResidualStage<Block>>> stages_;
 };
 
 const Registered<Backbone> entry{{.name = "resnet",
                                   .summary = "residual network: depth 18, 34, 50 or 101, of any width",
                                   .source = "He et al. 2016; layers and names as in torchvision"},
-                                 make<Backbone, ResNet>};
+                                 make<Backbone, BackboneOf<ResNetTrunk, Options>>};
 
 }  // namespace bnlab::resnet

@@ -1,12 +1,15 @@
-// small_resnet: the residual networks for images of 32x32 of He et al. 2016, section 4.2, with torchvision's names.
-//   stem: 3x3 convolution - norm - ReLU; three stages of (depth - 2) / 6 basic blocks with width, 2 width and 4 width
-//   channels; the second and third begin with stride 2
+// small_resnet: the residual networks for images of 32x32 of He et al. 2016, section 4.2, with torchvision's
+// names.
+//   stem: 3x3 convolution - norm - ReLU; three stages of (depth - 2) / 6 basic blocks with width, 2 width and
+//   4 width channels; the second and third begin with stride 2
 //   block: 3x3 - norm - ReLU - 3x3 - norm - add - ReLU
-// Where shapes change, the skip is every second pixel, with channels of zeros in equal numbers before and behind its own
-// (option A of the paper), so that it has no parameters.
+// Where shapes change, the skip is every second pixel, with channels of zeros in equal numbers before and
+// behind its own (option A of the paper), so that it has no parameters.
 #include <torch/types.h>
 
 #include "harness/models/backbone.hpp"
+#include "harness/models/backbones/residual_stage.hpp"
+#include "harness/models/conv_norm.hpp"
 
 namespace bnlab::small_resnet {
 
@@ -40,15 +43,11 @@ class Block : public torch::nn::Module {
       : stride_(in == out ? 1 : 2),
         before_((out - in) / 2),
         behind_(out - in - before_),
-        conv1_(register_module(
-            "conv1", layers.conv({.name = name + ".conv1", .in = in, .out = out, .stride = stride_}))),
-        bn1_(register_module("bn1", layers.norm({name + ".bn1", out, Activation::relu}))),
-        conv2_(register_module("conv2", layers.conv({.name = name + ".conv2", .in = out, .out = out}))),
-        bn2_(register_module("bn2", layers.norm({name + ".bn2", out, Activation::relu}))) {}
+        first_(add_pair(*this, layers, name, {"conv1", "bn1"}, {.in = in, .out = out, .stride = stride_})),
+        second_(add_pair(*this, layers, name, {"conv2", "bn2"}, {.in = out, .out = out})) {}
 
   at::Tensor forward(const at::Tensor& x, const Pass& pass) {
-    const at::Tensor y = bn1_->forward(conv1_->forward(x, {}, pass), {}, pass);
-    return bn2_->forward(conv2_->forward(y, {}, pass), skip(x), pass);
+    return second_.forward(first_.forward(x, {}, pass), skip(x), pass);
   }
 
  private:
@@ -61,47 +60,28 @@ class Block : public torch::nn::Module {
   }
 
   int64_t stride_, before_, behind_;  // channels of zeros before and behind those of the input
-  std::shared_ptr<Layer> conv1_, bn1_, conv2_, bn2_;
-};
-
-class Stage : public torch::nn::Module {
- public:
-  Stage(LayerMaker& layers, const std::string& name, int64_t in, int64_t out, int64_t blocks) {
-    for (int64_t b = 0; b < blocks; ++b) {
-      const std::string n = std::to_string(b);
-      blocks_.push_back(
-          register_module(n, std::make_shared<Block>(layers, name + "." + n, b == 0 ? in : out, out)));
-    }
-  }
-
-  at::Tensor forward(at::Tensor x, const Pass& pass) {
-    for (const auto& block : blocks_) {
-      x = block->forward(x, pass);
-    }
-    return x;
-  }
-
- private:
-  std::vector<std::shared_ptr<Block>> blocks_;
+  ConvNormPair first_, second_;
 };
 
 class SmallResNetTrunk : public Trunk {
  public:
-  SmallResNetTrunk(LayerMaker& layers, const std::string& name, const Options& options)
-      : conv_(register_module("conv1",
-                              layers.conv({.name = path(name, "conv1"), .in = 3, .out = options.width}))),
-        norm_(register_module("bn1", layers.norm({path(name, "bn1"), options.width, Activation::relu}))) {
+  SmallResNetTrunk(LayerMaker& layers, const std::string& name, const Options& options,
+                   int64_t /*output_stride*/)
+      : stem_(add_pair(*this, layers, name, {"conv1", "bn1"}, {.in = 3, .out = options.width})) {
     int64_t in = options.width;
     for (const char* stage : {"layer1", "layer2", "layer3"}) {
       const int64_t out = stages_.empty() ? in : 2 * in;
+      const auto block = [&](int64_t place, const std::string& block_name) {
+        return std::make_shared<Block>(layers, block_name, place == 0 ? in : out, out);
+      };
       stages_.push_back(register_module(
-          stage, std::make_shared<Stage>(layers, path(name, stage), in, out, (options.depth - 2) / 6)));
+          stage, std::make_shared<ResidualStage<Block>>(path(name, stage), (options.depth - 2) / 6, block)));
       in = out;
     }
   }
 
   Network::Maps forward(at::Tensor x, const Pass& pass) override {
-    x = norm_->forward(conv_->forward(std::move(x), {}, pass), {}, pass);
+    x = stem_.forward(std::move(x), {}, pass);
     Network::Maps maps = {x, x};
     for (const auto& stage : stages_) {
       x = stage->forward(x, pass);
@@ -111,28 +91,14 @@ class SmallResNetTrunk : public Trunk {
   }
 
  private:
-  std::shared_ptr<Layer> conv_, norm_;
-  std::vector<std::shared_ptr<Stage>> stages_;
-};
-
-class SmallResNet : public Backbone {
- public:
-  using Options = small_resnet::Options;
-
-  SmallResNet(const Options& options, const Context&) : options_(options) {}
-
-  std::shared_ptr<Trunk> build(LayerMaker& layers, const std::string& name) const override {
-    return std::make_shared<SmallResNetTrunk>(layers, name, options_);
-  }
-
- private:
-  Options options_;
+  ConvNormPair stem_;
+  std::vector<std::shared_ptr<ResidualStage<Block>>> stages_;
 };
 
 const Registered<Backbone> entry{
     {.name = "small_resnet",
      .summary = "residual network for images of 32x32, for classification and clips",
      .source = "He et al. 2016, section 4.2, with option A of its skips"},
-    make<Backbone, SmallResNet>};
+    make<Backbone, BackboneOf<SmallResNetTrunk, Options>>};
 
 }  // namespace bnlab::small_resnet

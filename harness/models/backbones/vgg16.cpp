@@ -1,7 +1,8 @@
-// vgg16: the convolutions of VGG-16 (Simonyan, Zisserman 2015) with a norm behind each, as torchvision's vgg16_bn:
-// convolutions keep their bias, and `features.N` counts convolutions, norms, ReLUs and pools. The numbers are those of
-// vgg16_bn whatever the strategy: with the strategy `none` this is vgg16 under the names of vgg16_bn.
-// The maps are what the second to fifth group of convolutions give, and behind them the last pool.
+// vgg16: the convolutions of VGG-16 (Simonyan, Zisserman 2015) with a norm behind each, as torchvision's
+// vgg16_bn: convolutions keep their bias, and `features.N` counts convolutions, norms, ReLUs and pools. The
+// numbers are those of vgg16_bn whatever the strategy: with the strategy `none` this is vgg16 under the names
+// of vgg16_bn. The maps are what the second to fifth group of convolutions give, and behind them the last
+// pool.
 #include "harness/models/backbones/pooled_trunk.hpp"
 
 namespace bnlab::vgg16 {
@@ -44,26 +45,10 @@ class Vgg16Trunk : public PooledTrunk {
   }
 };
 
-class Vgg16 : public Backbone {
- public:
-  using Options = vgg16::Options;
-
-  Vgg16(const Options& options, const Context& context)
-      : options_(options), output_stride_(context.output_stride) {}
-
-  std::shared_ptr<Trunk> build(LayerMaker& layers, const std::string& name) const override {
-    return std::make_shared<Vgg16Trunk>(layers, name, options_, output_stride_);
-  }
-
- private:
-  Options options_;
-  int64_t output_stride_;
-};
-
 const Registered<Backbone> entry{
     {.name = "vgg16",
      .summary = "13 convolutions of VGG-16, of any width",
      .source = "Simonyan, Zisserman 2015; layers and names as in torchvision's vgg16_bn"},
-    make<Backbone, Vgg16>};
+    make<Backbone, BackboneOf<Vgg16Trunk, Options>>};
 
 }  // namespace bnlab::vgg16

@@ -10,8 +10,8 @@ float cut_off(float value) {
   return std::clamp(value, 0.0f, 255.0f);
 }
 
-// In the hexcone of hue, saturation and value the value is the largest channel, and saturation scales the distance
-// of the others to it, down to 0 at most.
+// In the hexcone of hue, saturation and value the value is the largest channel, and saturation scales the
+// distance of the others to it, down to 0 at most.
 Colour saturated(Colour colour, float factor) {
   const auto [least, most] = std::minmax({colour[0], colour[1], colour[2]});
   if (most > least) {

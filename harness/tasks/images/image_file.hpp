@@ -1,8 +1,8 @@
 // Reads photographs and label images from files: JPEG through libjpeg, PNG through libpng. Both are
 // optional when bnlab is built (macro BNLAB_WITH_IMAGES); without them every call throws
 // Error(environment), which says what to install. A file that is damaged in any way is an Error(data)
-// with its name, never a partly grey picture. So is one of more than 16384 pixels a side or 100 million in all, before
-// memory for it is taken.
+// with its name, never a partly grey picture. So is one of more than 16384 pixels a side or 100 million in
+// all, before memory for it is taken.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// The options that say what the ids of label files mean: how many classes there are or what they are called, which ids are
-// void, and, where ids are not classes, a mapping.
+// The options that say what the ids of label files mean: how many classes there are or what they are called,
+// which ids are void, and, where ids are not classes, a mapping.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// A set of photographs with labels. All of them are read and checked once; as many as fit into a budget stay in
-// memory as bytes, the others are read again whenever they are asked for.
+// A set of photographs with labels. All of them are read and checked once; as many as fit into a budget stay
+// in memory as bytes, the others are read again whenever they are asked for.
 #pragma once
 
 #include <array>
@@ -48,8 +48,8 @@ class LabelledImages {
 std::vector<int64_t> class_pixels(const std::vector<LabelledImages::Summary>& images);
 
 // Median-frequency weights of the classes: a class's frequency is its share of all pixels of the images that
-// show it, its weight the median of all frequencies over its own (Eigen and Fergus, ICCV 2015). A class that no image
-// shows has weight 0 and is no part of the median.
+// show it, its weight the median of all frequencies over its own (Eigen and Fergus, ICCV 2015). A class that
+// no image shows has weight 0 and is no part of the median.
 std::vector<double> median_frequency_weights(const std::vector<LabelledImages::Summary>& images);
 
 // Mean and standard deviation of each channel, in units of 8-bit values.

@@ -119,6 +119,15 @@ fs::path named_file(const Side& side, const std::string& name, const Endings& en
 
 }  // namespace
 
+fs::path data_root(const std::string& data_dir, const std::string& task, const std::string& root) {
+  if (data_dir.empty()) {
+    throw Error(Error::Kind::usage,
+                "task " + task + ": no data folder given; say --data DIR, or set BNLAB_DATA, where DIR/" +
+                    root + " holds the images");
+  }
+  return below(data_dir, root, "root");
+}
+
 fs::path below(const fs::path& parent, const fs::path& given, const std::string& key) {
   if (leads_out(given)) {
     throw Error(Error::Kind::spec, "task." + key + ": expected a folder below " + parent.string() +

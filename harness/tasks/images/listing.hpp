@@ -1,6 +1,6 @@
-// Which image belongs to which labels: pairs of files from two folders with equal names, or from a list file. A
-// file's name is its path below its folder without its suffix and ending. Whatever is missing or there twice is
-// an Error(data) that names the file and its cure.
+// Which image belongs to which labels: pairs of files from two folders with equal names, or from a list file.
+// A file's name is its path below its folder without its suffix and ending. Whatever is missing or there
+// twice is an Error(data) that names the file and its cure.
 #pragma once
 
 #include <filesystem>
@@ -16,6 +16,11 @@ struct LabelledFile {
   std::string group = {};  // the drive or place it was taken in; "" where nobody knows
 };
 
+// The folder that holds the files of a task: `root` below the data folder, --data. Throws Error (usage) if
+// there is no data folder.
+std::filesystem::path data_root(const std::string& data_dir, const std::string& task,
+                                const std::string& root);
+
 // The folder or file `given` below `parent`, as the option `key` names it. A spec is data and must not lead
 // anywhere else: throws Error (spec).
 std::filesystem::path below(const std::filesystem::path& parent, const std::filesystem::path& given,
@@ -27,12 +32,12 @@ struct Side {
   std::string suffix = {};  // follows the name, with its ending or without: "_mask", "_labelIds.png", ""
 };
 
-// Images and labels of equal names, in the order of the names; folders below are searched, hidden files and files
-// with other suffixes are ignored. `cure` ends the messages about files that are not there.
+// Images and labels of equal names, in the order of the names; folders below are searched, hidden files and
+// files with other suffixes are ignored. `cure` ends the messages about files that are not there.
 std::vector<LabelledFile> pair_files(const Side& images, const Side& labels, const std::string& cure);
 
-// Lines `image label`, below `root` (of an absolute path its tail, the longest one that exists there), or lines
-// `name`, which the two sides complete. In the order of the lines.
+// Lines `image label`, below `root` (of an absolute path its tail, the longest one that exists there), or
+// lines `name`, which the two sides complete. In the order of the lines.
 std::vector<LabelledFile> read_list(const std::filesystem::path& list, const std::filesystem::path& root,
                                     const Side& images, const Side& labels);
 
@@ -43,8 +48,8 @@ struct Split {
   std::vector<LabelledFile> training;
   std::vector<LabelledFile> test;
 };
-// Holds out at least `share` of the files, by the hash of their groups, or of their names where they have none: a
-// group is never on both sides, and no seed enters.
+// Holds out at least `share` of the files, by the hash of their groups, or of their names where they have
+// none: a group is never on both sides, and no seed enters.
 Split hold_out(const std::vector<LabelledFile>& files, double share);
 
 }  // namespace bnlab

@@ -38,8 +38,8 @@ struct Photograph {
   int64_t bytes() const { return static_cast<int64_t>(pixels.size() + labels.size() * sizeof(int16_t)); }
 };
 
-// Images are reduced by area average, labels by taking the nearest. Throws Error (data), naming the file, if one
-// cannot be read, if image and labels differ in size, or if a pixel has a foreign id.
+// Images are reduced by area average, labels by taking the nearest. Throws Error (data), naming the file, if
+// one cannot be read, if image and labels differ in size, or if a pixel has a foreign id.
 Photograph read_photograph(const LabelledFile& file, const Reading& reading);
 
 }  // namespace bnlab

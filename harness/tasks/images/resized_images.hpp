@@ -1,5 +1,5 @@
-// Photographs of any size as networks for whole images take them: the short side brought to one length, a window of one
-// size cut out, normalised by the moments of ImageNet's pixels.
+// Photographs of any size as networks for whole images take them: the short side brought to one length, a
+// window of one size cut out, normalised by the moments of ImageNet's pixels.
 #pragma once
 
 #include <array>
@@ -26,8 +26,8 @@ struct WindowOptions {
 class ResizedImages {
  public:
   ResizedImages() = default;
-  // Reads images, on as many threads as LibTorch uses, until `budget` bytes are about full; the others are read when they
-  // are asked for. Throws Error (data), naming the file, if one cannot be read.
+  // Reads images, on as many threads as LibTorch uses, until `budget` bytes are about full; the others are
+  // read when they are asked for. Throws Error (data), naming the file, if one cannot be read.
   ResizedImages(std::vector<std::string> files, int64_t short_side, int64_t budget = int64_t{1} << 30);
 
   int64_t count() const { return static_cast<int64_t>(files_.size()); }

@@ -4,9 +4,9 @@
 namespace bnlab {
 namespace {
 
-class SpecSubjects : public SpecFiles {};
+class SpecLabelled : public SpecFiles {};
 
-TEST_F(SpecSubjects, OfAModelMustBeThoseOfTheTask) {
+TEST_F(SpecLabelled, AModelMustAnswerForIt) {
   const auto with = [](const std::string& task, const std::string& model) {
     return R"({"task": ")" + task + R"(", "model": ")" + model +
            R"(", "strategy": "fake_own", "batch_per_tower": 1, "steps": 1})";

@@ -1,5 +1,6 @@
-// The files that tasks tell before they read them: all that they read, and nothing else of the data folder.
-#include "harness/components/task_files.hpp"
+// What tasks tell before they read their data: their files, all that they read and nothing else of the data
+// folder, and the keys of "shards", of which an unknown one is a mistake of the spec.
+#include "harness/tasks/task_facts.hpp"
 
 #include <gtest/gtest.h>
 
@@ -7,8 +8,8 @@
 #include <fstream>
 #include <set>
 
-#include "harness/components/registry.hpp"
 #include "harness/error.hpp"
+#include "tests/experiment/spec_files.hpp"
 
 namespace bnlab {
 namespace {
@@ -39,6 +40,18 @@ class TaskFilesTest : public ::testing::Test {
 
   fs::path folder_;
 };
+
+// A task whose options name a folder cannot be registered unless they tell its files.
+struct Rootless {};
+struct RootAlone {
+  std::string root;
+};
+struct RootAndFiles : RootAlone {
+  Paths files(const std::string& data_dir) const { return {data_dir + root}; }
+};
+static_assert(TellsItsFiles<Rootless>);
+static_assert(!TellsItsFiles<RootAlone>);
+static_assert(TellsItsFiles<RootAndFiles>);
 
 TEST_F(TaskFilesTest, EveryTaskWithARootTellsItsFiles) {
   int with_root = 0;
@@ -97,6 +110,48 @@ TEST_F(TaskFilesTest, WithoutADataFolderTheCureIsTold) {
   } catch (const Error& error) {
     EXPECT_NE(std::string(error.what()).find("say --data DIR"), std::string::npos) << error.what();
   }
+}
+
+class ShardKeys : public SpecFiles {
+ protected:
+  static std::string sharded(const std::string& task, const std::string& more) {
+    return R"({"task": )" + task +
+           R"(, "model": "unet", "strategy": "sync", "batch_per_tower": 2, "steps": 5, )" + more + "}";
+  }
+};
+
+TEST_F(ShardKeys, EveryTaskHasSome) {
+  for (const std::string& name : registered_names("task")) {
+    EXPECT_FALSE(facts_of<TaskFacts>({{"name", name}}).sort_keys({{"name", name}}).empty()) << name;
+  }
+}
+
+TEST_F(ShardKeys, AnUnknownOneIsToldWithThoseThatThereAre) {
+  EXPECT_EQ(
+      mistakes(
+          sharded(R"("shapes")", R"("matrix": {"shards": ["iid", "sorted:brightnes", "sorted:colour"]})")),
+      (Lines{
+          "spec.json: matrix.shards[1]: the task \"shapes\" has no key \"brightnes\" to sort by; there are: "
+          "class, brightness; did you mean \"sorted:brightness\"?",
+          "spec.json: matrix.shards[2]: the task \"shapes\" has no key \"colour\" to sort by; there are: "
+          "class, brightness"}));
+  EXPECT_EQ(mistakes(sharded(R"("camvid")", R"("shards": "sorted:drive")")), Lines{});
+}
+
+TEST_F(ShardKeys, FoldersHaveGroupsWhereTheyAreTold) {
+  const std::string task = R"({"name": "folder", "root": "mine", "classes": 3)";
+  const std::string by_group = R"("shards": "sorted:group")";
+  EXPECT_EQ(mistakes(sharded(task + R"(, "groups": "prefix"})", by_group)), Lines{});
+  EXPECT_EQ(
+      mistakes(sharded(task + "}", by_group)),
+      Lines{"spec.json: shards: the task \"folder\" has no key \"group\" to sort by; there are: brightness, "
+            "class"});
+}
+
+TEST_F(ShardKeys, WhereTheTaskIsWrongItsKeysAreUnknown) {
+  const Lines told = mistakes(sharded(R"("shape")", R"("shards": "sorted:colour")"));
+  ASSERT_EQ(told.size(), 1U);
+  EXPECT_EQ(told[0].find("spec.json: task: unknown task"), 0U) << told[0];
 }
 
 }  // namespace

@@ -1,0 +1,70 @@
+// What is known of a task before its data are read: what its registration says, and what follows from its
+// options. Whoever starts runs asks before any rank exists: needs no LibTorch.
+#pragma once
+
+#include <concepts>
+#include <string>
+#include <vector>
+
+#include "harness/components/registry.hpp"
+#include "harness/labelled.hpp"
+
+namespace bnlab {
+
+using Paths = std::vector<std::string>;
+
+// The options of a task that names a folder of data also tell which files of it the task reads.
+template <class Options>
+concept TellsItsFiles = !requires(Options options) {
+  options.root;
+}
+|| requires(const Options& options, const std::string& data_dir) {
+  { options.files(data_dir) } -> std::same_as<Paths>;
+};
+
+struct TaskFacts {
+  static constexpr const char* kFamily = "task";
+
+  std::string name;
+  std::string summary = {};
+  std::string source = {};
+  Labelled labelled = Labelled::pixels;
+
+  // The sizes of images that the options tell, those of training first, then those of the test.
+  FactOfOptions<ImageSizes> image_sizes = [](const Json&) { return ImageSizes(); };
+  // By which the training set can be sorted into shards ("shards": "sorted:KEY"); see Task::sort_values.
+  FactOfOptions<std::vector<std::string>> sort_keys = [](const Json&) { return std::vector<std::string>(); };
+  // The files of training and test, as paths below the data folder. Throws the Error with which the task
+  // itself would refuse: files that are missing, a spec that leads out of the data folder. Empty for a task
+  // that makes its data itself.
+  std::function<Paths(const Json& options, const std::string& data_dir)> files = {};
+
+  template <Described Options>
+  void ask() {
+    static_assert(TellsItsFiles<Options>, "options with a `root` need `Paths files(data_dir) const`");
+    if constexpr (requires { &Options::image_sizes; }) {
+      image_sizes = asked<Options>(&Options::image_sizes);
+    }
+    if constexpr (requires { &Options::sort_keys; }) {
+      sort_keys = asked<Options>(&Options::sort_keys);
+    }
+    if constexpr (requires { &Options::files; }) {
+      files = [](const Json& options, const std::string& data_dir) {
+        return read_options<Options>(options).files(data_dir);
+      };
+    }
+  }
+};
+
+// Whether a resolved task reads files.
+inline bool reads_files(const Json& task) {
+  return facts_of<TaskFacts>(task).files != nullptr;
+}
+
+// The files of a resolved task; none where it reads none.
+inline Paths files_of_task(const Json& task, const std::string& data_dir) {
+  const auto& files = facts_of<TaskFacts>(task).files;
+  return files ? files(task, data_dir) : Paths();
+}
+
+}  // namespace bnlab
