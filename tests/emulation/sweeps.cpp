@@ -1,4 +1,4 @@
-// The sweeps of kernels.hpp on the emulated GPU against float64 loops.
+// The sweeps of sweeps.hpp on the emulated GPU against float64 loops.
 #include <algorithm>
 
 #include "tests/emulation/device.hpp"
@@ -12,7 +12,7 @@ using at::Tensor;
 
 struct Inputs {
   Tensor x, dy, residual;
-  Tensor mean, scale, shift, c;  // [S, C]; scale and shift are a and b of the backward pass too
+  Tensor mean, scale, shift, c;  // [S, C]; scale and shift are a and b of the backward pass, too
 };
 
 struct Outputs {
@@ -30,7 +30,7 @@ Outputs compute(const Problem& problem, const Inputs& in) {
   out.dx = backward_input(in.dy, in.x, out.y, offsets, in.mean, in.scale, in.shift, in.c, activation);
   out.g = backward_residual(in.dy, out.y, activation);
   if (!in.residual.defined()) {  // the sign of y, computed from x
-    const FromInput from{in.scale, in.shift};
+    const FromInput from{.scale = in.scale, .shift = in.shift};
     const Tensor sums = backward_sums(in.dy, in.x, out.y, offsets, in.mean, activation, from);
     const Tensor dx =
         backward_input(in.dy, in.x, out.y, offsets, in.mean, in.scale, in.shift, in.c, activation, from);
@@ -110,8 +110,8 @@ class Check {
     each(s, c, [&](size_t i) { m2 += (x_[i] - own_mean) * (x_[i] - own_mean); });
     const auto row = static_cast<size_t>(s * (1 + 2 * channels_)), by_channel = static_cast<size_t>(c);
     const auto width = static_cast<size_t>(channels_);
-    // A thread sums deviations from its first element, in blocks of few elements, so its error is some ulp of the
-    // spread and not of the values.
+    // A thread sums deviations from its first element, in blocks of few elements, so its error is some ulp of
+    // the spread and not of the values.
     const double spread = std::sqrt(m2 / std::max(n, 1.0));
     expect("count", moments_[row], n, 0);
     expect("mean", moments_[row + 1 + by_channel], own_mean, 30 * eps_ * spread + 0x1p-50 * largest);
@@ -148,13 +148,15 @@ std::string mismatch(const Problem& problem) {
   const auto numbers = [&](double centre) {
     return filled(Tensor({slices, problem.sizes[1]}, statistics_type(problem.type)), random, centre, 1);
   };
-  const Inputs in{tensor(problem.centre),
-                  tensor(0),
-                  problem.residual ? tensor(0) : Tensor(),
-                  numbers(0.3),
-                  numbers(1),
-                  numbers(0),
-                  numbers(0)};
+  const Inputs in{
+      .x = tensor(problem.centre),
+      .dy = tensor(0),
+      .residual = problem.residual ? tensor(0) : Tensor(),
+      .mean = numbers(0.3),
+      .scale = numbers(1),
+      .shift = numbers(0),
+      .c = numbers(0),
+  };
   emulation::set_order(emulation::Order::ascending);
   const Outputs out = compute(problem, in);
   const bool turned = problem.type == at::kFloat || problem.type == at::kHalf;
