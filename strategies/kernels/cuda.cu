@@ -125,7 +125,7 @@ unsigned* tickets(int64_t count, const at::TensorOptions& options) {
   const auto stream = c10::cuda::getCurrentCUDAStream();
   at::Tensor& shared = of_stream[{stream.device_index(), stream.id()}];
   if (!shared.defined() || shared.numel() < count) {
-    shared = at::zeros({std::max<int64_t>(4096, count)}, options.dtype(at::kInt));
+    shared = at::zeros({std::max<int64_t>(kMinimumTickets, count)}, options.dtype(at::kInt));
   }
   return reinterpret_cast<unsigned*>(shared.data_ptr<int>());
 }

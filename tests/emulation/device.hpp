@@ -79,6 +79,8 @@ void run_grid(dim3 grid, dim3 block, size_t argument_bytes, const std::function<
 // Stands for strategies/kernels/launch.cuh.
 namespace bnlab::kernels::cuda {
 
+constexpr int64_t kMinimumTickets = 1;  // no more than are asked for, so that too few are found
+
 template <class... Parameters, class... Arguments>
 void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, const Arguments&... arguments) {
   const std::tuple<Parameters...> values(arguments...);

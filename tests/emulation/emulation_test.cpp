@@ -15,6 +15,10 @@ TEST(EmulatedKernels, NotANumberAndOutliersStayWhereTheyAre) {
   EXPECT_EQ(mismatch_of_special_values(), "");
 }
 
+TEST(EmulatedKernels, LongColumnsAddUpWithoutLosingDigits) {
+  EXPECT_EQ(mismatch_of_long_sums(), "");
+}
+
 TEST(EmulatedKernels, CoefficientsEqualTheirFormulas) {
   EXPECT_EQ(mismatch_of_coefficients(at::kDouble), "");
   EXPECT_EQ(mismatch_of_coefficients(at::kFloat), "");

@@ -22,6 +22,7 @@ std::string any_mismatch(size_t share) {
     if (const std::string text = mismatch_of_sample_coefficients(type); !text.empty()) return text;
   }
   if (const std::string text = mismatch_of_special_values(); !text.empty()) return text;
+  if (const std::string text = mismatch_of_long_sums(); !text.empty()) return text;
   const std::vector<Problem> all = problems();
   for (size_t i = 0; i < all.size(); i += share) {
     const Problem& problem = all[all.size() - 1 - i * 37 % all.size()];

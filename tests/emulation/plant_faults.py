@@ -81,6 +81,10 @@ FAULTS = [
     ("the last sample gives the parameters nothing", CHANNEL, "n < samples; ++n", "n < samples - PLANTED; ++n"),
     ("the parameters have no items", STEPS, "samples * groups * lanes + channels, sums",
      "samples * groups * lanes + (PLANTED ? 0 : channels), sums"),
+    ("there are no tickets for all slices together", HOST, "(slices + 1) * plan.grid.x", "(slices + !PLANTED) * plan.grid.x"),
+    ("channels right of the last are read", DEVICE, "place.inside ? channel : 0;", "place.inside || PLANTED ? channel : 0;"),
+    ("a residual of its own alignment is not looked at", HOST, "in.y, in.residual, in.out}", "in.y, PLANTED ? in.out : in.residual, in.out}"),
+    ("a thread sums without limit", HOST, "ceil_divide(steps, kMaximumSteps)", "PLANTED ? 1 : ceil_divide(steps, kMaximumSteps)"),
     ("an empty set divides by zero", CHANNEL, "return n < 1 ? 1 : n;", "return n < 1 && !PLANTED ? 1 : n;"),
 ]
 

@@ -16,7 +16,8 @@ struct Problem {
   at::ScalarType type = at::kFloat;
   Activation activation = Activation::none;
   bool residual = false;
-  double centre = 0.5;  // of the values of x, whose spread is about 2
+  double centre = 0.5;              // of the values of x, whose spread is about 2
+  bool unaligned_residual = false;  // it alone
 
   std::string name() const;
 };
@@ -30,6 +31,8 @@ std::vector<Problem> problems();
 std::string mismatch(const Problem& problem);
 // NaN passes through ReLU, stays in its channel and slice; an outlier in the first place does not spoil M2.
 std::string mismatch_of_special_values();
+// A long column adds up without losing digits: no thread sums too many places in float32.
+std::string mismatch_of_long_sums();
 // Merged moments, forward and backward coefficients, the update of running statistics; on sets of which some
 // are empty.
 std::string mismatch_of_coefficients(at::ScalarType type);

@@ -141,17 +141,18 @@ class Check {
 
 std::string mismatch(const Problem& problem) {
   std::mt19937 random(7);
-  const auto tensor = [&](double centre) {
-    return filled(empty_in(problem.layout, problem.sizes, problem.type), random, centre, 2);
+  const auto tensor = [&](double centre, const std::string& layout) {
+    return filled(empty_in(layout, problem.sizes, problem.type), random, centre, 2);
   };
+  const std::string residual_layout = problem.unaligned_residual ? "unaligned" : problem.layout;
   const auto slices = static_cast<int64_t>(problem.offsets.size()) - 1;
   const auto numbers = [&](double centre) {
     return filled(Tensor({slices, problem.sizes[1]}, statistics_type(problem.type)), random, centre, 1);
   };
   const Inputs in{
-      .x = tensor(problem.centre),
-      .dy = tensor(0),
-      .residual = problem.residual ? tensor(0) : Tensor(),
+      .x = tensor(problem.centre, problem.layout),
+      .dy = tensor(0, problem.layout),
+      .residual = problem.residual ? tensor(0, residual_layout) : Tensor(),
       .mean = numbers(0.3),
       .scale = numbers(1),
       .shift = numbers(0),
@@ -168,6 +169,28 @@ std::string mismatch(const Problem& problem) {
     return "a result has not the memory format of x";
   }
   return Check(problem, in, out).mismatch();
+}
+
+// Sums of up to 2,048 gradients of 1 + 2^-13 are exact in float32, and longer ones lose the last digit of
+// each. So many slices leave a thread the choice between many places and many blocks.
+std::string mismatch_of_long_sums() {
+  constexpr int64_t kRows = 1 << 19, kChannels = 3, kSlices = 256;
+  const Tensor x({kRows, kChannels}, at::kFloat), dy({kRows, kChannels}, at::kFloat);
+  const Tensor mean({kSlices, kChannels}, at::kFloat);
+  const double g = 1 + 0x1p-13;
+  x.zero_();
+  mean.zero_();
+  dy.set_values(std::vector<double>(static_cast<size_t>(dy.numel()), g));
+  Offsets offsets(kSlices + 1, 0);
+  offsets.back() = kRows;  // all but the last are empty
+  emulation::set_order(emulation::Order::ascending);
+  const auto sums = backward_sums(dy, x, {}, offsets, mean, Activation::none).values();
+  Comparison comparison;
+  for (int64_t c = 0; c < kChannels; ++c) {
+    const auto last = static_cast<size_t>((kSlices - 1) * 2 * kChannels + c);
+    comparison.expect("sum of g of a long column", kSlices - 1, c, sums[last], kRows * g, 0);
+  }
+  return comparison.mismatch();
 }
 
 std::string mismatch_of_special_values() {
