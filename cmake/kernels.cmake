@@ -10,9 +10,10 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   set_source_files_properties(strategies/kernels/cpu_avx512.cpp PROPERTIES
                               COMPILE_OPTIONS "${loop_flags};-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl;-mprefer-vector-width=512")
 endif()
-# The small steps round as they are written, alike on every device: moments e_x2 exists to show what that loses. Not so
-# the steps that a sweep takes along on CUDA (own.hpp).
-set_source_files_properties(strategies/kernels/finish.cpp strategies/kernels/sample_finish.cpp PROPERTIES COMPILE_OPTIONS "-ffp-contract=off")
+# The steps between the sweeps round as they are written, alike on every device: moments e_x2 exists to show what that
+# loses. It is not so for the steps that a sweep runs at the end of its own launch on CUDA (local_forward and
+# local_backward).
+set_source_files_properties(strategies/kernels/coefficients.cpp PROPERTIES COMPILE_OPTIONS "-ffp-contract=off")
 set_source_files_properties(strategies/kernels/each_item.cu PROPERTIES COMPILE_OPTIONS "--fmad=false")
 if(CMAKE_CUDA_COMPILER)
   file(GLOB cuda_sources CONFIGURE_DEPENDS strategies/kernels/*.cu)

@@ -1,13 +1,13 @@
 // What a strategy of the BN family computes at a site, by its Rules, with s = 1 / sqrt(v + eps) over the set
 // (a tower, a group of towers, a virtual batch):
 //
-//   forward    own moments -> exchange, where they are pooled -> finish -> y = gamma ((x - m) s r + d) + beta,
+//   forward    own moments -> exchange, where they are pooled -> coefficients -> y = gamma ((x - m) s r + d) + beta,
 //              r = 1 and d = 0 but for batch renormalisation; then the running statistics take their part
-//   backward   own sums of g and g (x - m) -> exchange, where they are pooled -> finish ->
+//   backward   own sums of g and g (x - m) -> exchange, where they are pooled -> coefficients ->
 //              dx = gamma r s (g - A/N - (x - m) s^2 B/N), A = sum g, B = sum g (x - m) over the set
 //
-// The sweeps over the activations and the two finish steps are operations of kernels/; where nothing is exchanged
-// between a sweep and its finish, they are one (kernels/own.hpp). On a GPU most sites take two kernels forward and two
+// The sweeps over the activations and the coefficients are operations of kernels/ (coefficients.hpp); where nothing is
+// exchanged between a sweep and its coefficients, they are one. On a GPU most sites take two kernels forward and two
 // backward, or three and three beside their exchanges; `bnlab explain` counts them.
 #include "strategies/engine/bn_layer.hpp"
 
@@ -20,7 +20,7 @@
 #include "strategies/engine/moments.hpp"
 #include "strategies/engine/norm_function.hpp"
 #include "strategies/engine/pooling.hpp"
-#include "strategies/kernels/own.hpp"
+#include "strategies/kernels/coefficients.hpp"
 
 namespace bnlab {
 namespace {
@@ -54,17 +54,16 @@ class BatchPass : public NormPass {
   kernels::Coefficients forward(const at::Tensor& x, const at::Tensor& weight,
                                 const at::Tensor& bias) override {
     if (!pool_) {
-      const auto [rows, coefficients] = kernels::own_forward(x, offsets(), rules_.eps, rules_.mean_only,
-                                                             weight, bias, renorm(), begin_step());
+      const auto [rows, coefficients] =
+          kernels::local_forward(x, offsets(), options(weight, bias), begin_step());
       forward_ = coefficients;
       remember(rows);
       return forward_;
     }
     const at::ScalarType precision = statistics_->mean().scalar_type();
     const at::Tensor own = kernels::moments(x, offsets());  // [S, 1 + 2C]
-    const kernels::Exchanged met = at_site(site_, [&] { return pool_->moments(own, x, precision); });
-    forward_ = kernels::pooled_forward(met, rules_.merge, rules_.eps, rules_.mean_only, weight, bias,
-                                       precision, renorm(), begin_step());
+    const kernels::PooledRows met = at_site(site_, [&] { return pool_->moments(own, x, precision); });
+    forward_ = kernels::pooled_forward(met, rules_.merge, options(weight, bias), precision, begin_step());
     if (rules_.merge == Merge::averaged) {
       own_mean_ = Moments(own).mean.to(precision);
     }
@@ -75,16 +74,16 @@ class BatchPass : public NormPass {
   kernels::BackwardCoefficients backward(const kernels::Incoming& incoming,
                                          const at::Tensor& weight) override {
     if (rules_.gradient != Gradient::full || !pool_) {
-      return about_own_mean(kernels::own_backward(incoming, forward_, rules_.gradient != Gradient::stopped,
-                                                  rules_.mean_only, weight));
+      return about_own_mean(kernels::local_backward(incoming, forward_, rules_.gradient != Gradient::stopped,
+                                                    rules_.mean_only, weight));
     }
     const at::Tensor own = incoming.sums(forward_.mean);  // [S, 2, C]
-    const kernels::Exchanged met = at_site(site_, [&] { return pool_->sums(own, incoming); });
+    const kernels::PooledRows met = at_site(site_, [&] { return pool_->sums(own, incoming); });
     return about_own_mean(kernels::pooled_backward(forward_, own, met, rules_.mean_only, weight));
   }
 
  private:
-  std::optional<kernels::PairStep> begin_step() {
+  std::optional<kernels::RunningUpdate> begin_step() {
     return pass_.mode == Mode::train ? statistics_->begin_step(sets_, pass_.towers) : std::nullopt;
   }
 
@@ -103,13 +102,19 @@ class BatchPass : public NormPass {
     return k;
   }
 
+  kernels::NormOptions options(const at::Tensor& weight, const at::Tensor& bias) const {
+    return {
+        .eps = rules_.eps, .mean_only = rules_.mean_only, .weight = weight, .bias = bias, .renorm = renorm()};
+  }
+
   // By the running statistics before this step's update.
-  std::optional<kernels::Renorm> renorm() const {
+  std::optional<kernels::Renormalisation> renorm() const {
     if (!rules_.renorm) {
       return std::nullopt;
     }
     const Renorm::Limits limits = rules_.renorm->limits(pass_.step.index);
-    return kernels::Renorm{statistics_->saved().pair(), limits.r, limits.d};
+    return kernels::Renormalisation{
+        .running = statistics_->saved().pair(), .r_max = limits.r, .d_max = limits.d};
   }
 
   std::string site_;
@@ -130,14 +135,14 @@ class RunningPass : public NormPass {
 
   kernels::Coefficients forward(const at::Tensor&, const at::Tensor& weight,
                                 const at::Tensor& bias) override {
-    forward_ = kernels::saved_forward(
+    forward_ = kernels::running_coefficients(
         statistics_->mean(), rules_.mean_only ? at::Tensor() : statistics_->var(), rules_.eps, weight, bias);
     return forward_;
   }
 
   kernels::BackwardCoefficients backward(const kernels::Incoming& incoming,
                                          const at::Tensor& weight) override {
-    return kernels::own_backward(incoming, forward_, /*through_moments=*/false, rules_.mean_only, weight);
+    return kernels::local_backward(incoming, forward_, /*through_moments=*/false, rules_.mean_only, weight);
   }
 
  private:

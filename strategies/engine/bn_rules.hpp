@@ -8,7 +8,7 @@
 
 #include "harness/components/options.hpp"
 #include "harness/towers.hpp"
-#include "strategies/kernels/finish.hpp"
+#include "strategies/kernels/coefficients.hpp"
 
 namespace bnlab {
 

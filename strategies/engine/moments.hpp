@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "strategies/kernels/finish.hpp"
+#include "strategies/kernels/coefficients.hpp"
 
 namespace bnlab {
 

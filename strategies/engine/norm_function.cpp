@@ -39,8 +39,13 @@ class NormFunction : public torch::autograd::Function<NormFunction> {
     auto capsule = ctx->saved_data["pass"].toCapsule();
     auto& pass = static_cast<NormPass&>(*capsule);
     const auto activation = static_cast<Activation>(ctx->saved_data["activation"].toInt());
-    const kernels::Incoming in{
-        dys[0], saved[0], saved[2], pass.offsets(), activation, saved[3], {saved[4], saved[5]}};
+    const kernels::Incoming in{.dy = dys[0],
+                               .x = saved[0],
+                               .y = saved[2],
+                               .offsets = pass.offsets(),
+                               .activation = activation,
+                               .mean = saved[3],
+                               .from_input = {.scale = saved[4], .shift = saved[5]}};
     const kernels::BackwardCoefficients k = pass.backward(in, weight);
     const at::Tensor dx = ctx->needs_input_grad(0) ? in.input_gradient(k.mean, k.a, k.b, k.c) : at::Tensor();
     const at::Tensor dresidual = ctx->saved_data["residual"].toBool() ? in.g() : at::Tensor();

@@ -1,4 +1,4 @@
-// One application of a normalising layer as an autograd operation, over the slices of kernels.hpp:
+// One application of a normalising layer as an autograd operation, over the slices of sweeps.hpp:
 //
 //   forward    moments of every slice -> coefficients -> y = activation((x - mean) scale + shift + residual)
 //   backward   sums of g and g (x - mean) per slice -> coefficients -> dx = a g + b (x - mean) + c
@@ -10,8 +10,8 @@
 #include <torch/custom_class.h>
 
 #include "harness/network.hpp"
-#include "strategies/kernels/finish.hpp"
-#include "strategies/kernels/kernels.hpp"
+#include "strategies/kernels/coefficients.hpp"
+#include "strategies/kernels/sweeps.hpp"
 
 namespace bnlab {
 
@@ -20,7 +20,7 @@ class NormPass : public torch::CustomClassHolder {
  public:
   explicit NormPass(kernels::Offsets offsets) : offsets_(std::move(offsets)) {}
 
-  const kernels::Offsets& offsets() const { return offsets_; }  // of the slices, see kernels.hpp
+  const kernels::Offsets& offsets() const { return offsets_; }  // of the slices, see sweeps.hpp
 
   // What `normalise` takes. x: [rows, C, ...]; weight, bias: [C], or undefined (1 and 0).
   virtual kernels::Coefficients forward(const at::Tensor& x, const at::Tensor& weight,

@@ -11,7 +11,7 @@
 namespace bnlab {
 namespace {
 
-using kernels::Content;
+using kernels::PooledLayout;
 
 std::vector<int64_t> with_first(int64_t first, at::IntArrayRef sizes) {  // [first, sizes[1], ...]
   std::vector<int64_t> shape = sizes.vec();
@@ -32,17 +32,17 @@ Pool::Pool(const Rules& rules, const Pass& pass, const Sets& sets, const Strateg
       group_(rules.group(pass.towers)),
       groups_(pass.towers.count() / group_) {}
 
-kernels::Exchanged Pool::moments(const at::Tensor& own, const at::Tensor& x, at::ScalarType statistics) {
+kernels::PooledRows Pool::moments(const at::Tensor& own, const at::Tensor& x, at::ScalarType statistics) {
   const Merger merge = [&](const at::Tensor& all) {
     return kernels::merge_moments(all, group_, rules_.merge, statistics);
   };
   if (route_ == Route::all_reduce && rules_.merge == Merge::e_x2) {
-    return exchanged(reduce_e_x2(own, statistics), Content::groups);
+    return exchanged(reduce_e_x2(own, statistics), PooledLayout::groups);
   }
   if (route_ == Route::all_reduce) {
     at::Tensor sums = kernels::sum_moments(own, towers_.first(), group_, groups_, rules_.merge);
     statistics_.all_reduce(sums, Purpose::statistics);
-    return exchanged(sums, Content::sums);
+    return exchanged(sums, PooledLayout::group_sums);
   }
   if (route_ == Route::gather_activations) {
     all_x_ = gather_rows(x);
@@ -50,17 +50,17 @@ kernels::Exchanged Pool::moments(const at::Tensor& own, const at::Tensor& x, at:
     const at::Tensor merged = from_rank0(here ? merge(kernels::moments(all_x_, all_offsets())) : at::Tensor(),
                                          with_first(groups_, own.sizes()), own.options());
     means_ = Moments(merged).mean.to(statistics);
-    return exchanged(merged, Content::groups);
+    return exchanged(merged, PooledLayout::groups);
   }
   return meet(own, merge);
 }
 
-kernels::Exchanged Pool::sums(const at::Tensor& own, const kernels::Incoming& incoming) {
+kernels::PooledRows Pool::sums(const at::Tensor& own, const kernels::Incoming& incoming) {
   const Merger merge = [&](const at::Tensor& all) { return kernels::merge_sums(all, group_); };
   if (route_ == Route::all_reduce) {
     at::Tensor sums = sum_by_group(own);
     statistics_.all_reduce(sums, Purpose::statistics);
-    return exchanged(sums, Content::groups);
+    return exchanged(sums, PooledLayout::groups);
   }
   if (route_ == Route::gather_activations) {
     const at::Tensor all_g = gather_rows(incoming.g());
@@ -69,29 +69,31 @@ kernels::Exchanged Pool::sums(const at::Tensor& own, const kernels::Incoming& in
       const at::Tensor mean = means_.repeat_interleave(group_, 0).contiguous();
       sums = merge(kernels::backward_sums(all_g, all_x_, {}, all_offsets(), mean, Activation::none));
     }
-    return exchanged(from_rank0(sums, with_first(groups_, own.sizes()), own.options()), Content::groups);
+    return exchanged(from_rank0(sums, with_first(groups_, own.sizes()), own.options()), PooledLayout::groups);
   }
   return meet(own, merge);
 }
 
-kernels::Exchanged Pool::exchanged(const at::Tensor& rows, kernels::Content content) const {
-  return {rows, content, group_, towers_.first(), towers_.per_rank()};
+kernels::PooledRows Pool::exchanged(const at::Tensor& rows, kernels::PooledLayout content) const {
+  return {
+      .rows = rows, .layout = content, .group = group_, .first = towers_.first(), .sets = towers_.per_rank()};
 }
 
-kernels::Exchanged Pool::meet(const at::Tensor& own, const Merger& merge) {
+kernels::PooledRows Pool::meet(const at::Tensor& own, const Merger& merge) {
   switch (route_) {
     case Route::host: {
       const Uncounted on_the_processor;
       const at::Tensor all = host_.all_gather(own.cpu(), Purpose::statistics);
-      return exchanged(merge(all.flatten(0, 1)).to(own.device()), Content::groups);
+      return exchanged(merge(all.flatten(0, 1)).to(own.device()), PooledLayout::groups);
     }
     case Route::reduce_broadcast: {
       const at::Tensor all = statistics_.gather(own, 0, Purpose::statistics);
       const at::Tensor merged = statistics_.rank() == 0 ? merge(all.flatten(0, 1)) : at::Tensor();
-      return exchanged(from_rank0(merged, with_first(groups_, own.sizes()), own.options()), Content::groups);
+      return exchanged(from_rank0(merged, with_first(groups_, own.sizes()), own.options()),
+                       PooledLayout::groups);
     }
     default:
-      return exchanged(statistics_.all_gather(own, Purpose::statistics).flatten(0, 1), Content::towers);
+      return exchanged(statistics_.all_gather(own, Purpose::statistics).flatten(0, 1), PooledLayout::towers);
   }
 }
 

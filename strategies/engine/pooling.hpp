@@ -11,7 +11,7 @@
 #include "harness/strategy.hpp"
 #include "strategies/engine/bn_rules.hpp"
 #include "strategies/engine/sets.hpp"
-#include "strategies/kernels/kernels.hpp"
+#include "strategies/kernels/coefficients.hpp"
 
 namespace bnlab {
 
@@ -21,19 +21,19 @@ class Pool {
   Pool(const Rules& rules, const Pass& pass, const Sets& sets, const Strategy::Context& context);
 
   // own: moments of this rank's towers [G, 1 + 2C] float64, taken from x. Returns rows of moments, or what they
-  // follow from (kernels::Content), the same bits on every rank. `statistics`: the statistics' precision. One exchange (gather_activations and
+  // follow from (kernels::PooledLayout), the same bits on every rank. `statistics`: the statistics' precision. One exchange (gather_activations and
   // reduce_broadcast: there and back).
-  kernels::Exchanged moments(const at::Tensor& own, const at::Tensor& x, at::ScalarType statistics);
+  kernels::PooledRows moments(const at::Tensor& own, const at::Tensor& x, at::ScalarType statistics);
 
   // own: [G, 2, C], sums about the means of the moments that met. Returns rows [2, C], in the precision in which
   // they come.
-  kernels::Exchanged sums(const at::Tensor& own, const kernels::Incoming& incoming);
+  kernels::PooledRows sums(const at::Tensor& own, const kernels::Incoming& incoming);
 
  private:
   using Merger = std::function<at::Tensor(const at::Tensor&)>;  // [T, ...] -> [K, ...]
 
-  kernels::Exchanged exchanged(const at::Tensor& rows, kernels::Content content) const;
-  kernels::Exchanged meet(const at::Tensor& own, const Merger& merge);
+  kernels::PooledRows exchanged(const at::Tensor& rows, kernels::PooledLayout content) const;
+  kernels::PooledRows meet(const at::Tensor& own, const Merger& merge);
   at::Tensor reduce_e_x2(const at::Tensor& own, at::ScalarType statistics);
   at::Tensor sum_by_group(const at::Tensor& own) const;   // [G, ...] -> [K, ...], zero for groups elsewhere
   at::Tensor local_rows(const at::Tensor& groups) const;  // of [K, ...], for this rank's towers: [G, ...]

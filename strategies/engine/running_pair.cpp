@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "harness/upload.hpp"
-#include "strategies/kernels/finish.hpp"
+#include "strategies/kernels/coefficients.hpp"
 
 namespace bnlab {
 
@@ -77,12 +77,13 @@ at::Tensor RunningPair::of_rank0(const at::Tensor& pair) const {
 void RunningPair::update(const at::Tensor& rows, const std::vector<int64_t>& elements, int64_t first,
                          const at::Tensor& nonfinite) {
   if (const auto step = begin_update(rows.size(0), elements, first, nonfinite)) {
-    kernels::update_pair(*step, rows);
+    kernels::update_running(*step, rows);
   }
 }
 
-std::optional<kernels::PairStep> RunningPair::begin_update(int64_t rows, const std::vector<int64_t>& elements,
-                                                           int64_t first, const at::Tensor& nonfinite) {
+std::optional<kernels::RunningUpdate> RunningPair::begin_update(int64_t rows,
+                                                                const std::vector<int64_t>& elements,
+                                                                int64_t first, const at::Tensor& nonfinite) {
   trained_ = trained_ || std::any_of(elements.begin(), elements.end(), [](int64_t n) { return n > 0; });
   const PairUpdate step = pair_update(rule_, elements, updates_);
   const auto count = static_cast<size_t>(rows);
@@ -104,8 +105,11 @@ std::optional<kernels::PairStep> RunningPair::begin_update(int64_t rows, const s
     weights_ = weights;
     weights_tensor_ = uploaded(weights, held_.device()).view({2, -1});
   }
-  return kernels::PairStep{held_, weights_tensor_, step.decay, nonfinite,
-                           holding_ == Holding::shares ? spoiled_ : at::Tensor()};
+  return kernels::RunningUpdate{.running = held_,
+                                .weights = weights_tensor_,
+                                .decay = step.decay,
+                                .nonfinite_count = nonfinite,
+                                .nonfinite_channels = holding_ == Holding::shares ? spoiled_ : at::Tensor()};
 }
 
 at::Tensor RunningPair::summand(const at::Tensor& held) const {

@@ -48,8 +48,8 @@ class RunningPair {
   // finite stays as it was and is counted in `nonfinite` (int64 [], or undefined).
   void update(const at::Tensor& rows, const std::vector<int64_t>& elements, int64_t first,
               const at::Tensor& nonfinite = {});
-  // The same, up to kernels::update_pair, which the caller owes; none where no row takes part. count: R.
-  std::optional<kernels::PairStep> begin_update(int64_t count, const std::vector<int64_t>& elements,
+  // The same, up to kernels::update_running, which the caller owes; none where no row takes part. count: R.
+  std::optional<kernels::RunningUpdate> begin_update(int64_t count, const std::vector<int64_t>& elements,
                                                 int64_t first, const at::Tensor& nonfinite);
 
   // This rank's summand of the pair (or of its moving average), [3, C]: mean, variance, and 1 where a channel

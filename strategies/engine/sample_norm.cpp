@@ -7,7 +7,7 @@
 
 #include "harness/error.hpp"
 #include "strategies/engine/norm_function.hpp"
-#include "strategies/kernels/sample_finish.hpp"
+#include "strategies/kernels/coefficients.hpp"
 
 namespace bnlab {
 namespace {

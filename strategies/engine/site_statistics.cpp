@@ -96,7 +96,7 @@ at::Tensor SiteStatistics::counted_once() const {
   return whole && communicator_.rank() != 0 ? at::Tensor() : nonfinite_;
 }
 
-std::optional<kernels::PairStep> SiteStatistics::begin_step(const Sets& sets, const Towers& towers) {
+std::optional<kernels::RunningUpdate> SiteStatistics::begin_step(const Sets& sets, const Towers& towers) {
   const at::NoGradGuard no_grad;
   if (!saved_by_normalising()) {
     return std::nullopt;

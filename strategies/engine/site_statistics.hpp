@@ -34,7 +34,7 @@ class SiteStatistics {
   // A training step begins with this: the update of the saved pair by the moments that normalise, which the caller
   // owes as soon as they are known: of all groups of towers where they are pooled, else of this rank's own sets. None
   // where there is nothing to do, or where the pair needs other moments than those.
-  std::optional<kernels::PairStep> begin_step(const Sets& sets, const Towers& towers);
+  std::optional<kernels::RunningUpdate> begin_step(const Sets& sets, const Towers& towers);
   // The rest of a training step. own: moments of this rank's sets [S, 1 + 2C]. At most one exchange, where a pair
   // needs the moments of all towers.
   void remember(const at::Tensor& own, const Sets& sets, const Towers& towers);

@@ -9,7 +9,7 @@
 #include "harness/communicator/communicator.hpp"
 #include "harness/error.hpp"
 #include "strategies/engine/moments.hpp"
-#include "strategies/kernels/kernels.hpp"
+#include "strategies/kernels/coefficients.hpp"
 
 namespace bnlab {
 namespace {

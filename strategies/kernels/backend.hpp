@@ -1,10 +1,12 @@
-// What the public kernels hand to a device: checked tensors that all share one dense layout, and
-// results already allocated. `y` and `residual` may be undefined (no activation, no residual).
+// What the public functions hand to a device: checked tensors that all share one dense layout, and results
+// already allocated. `y` and `residual` may be undefined (no activation, no residual).
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
-#include "strategies/kernels/kernels.hpp"
+#include "strategies/kernels/channel.hpp"
+#include "strategies/kernels/coefficients.hpp"
+#include "strategies/kernels/sweeps.hpp"
 
 namespace bnlab::kernels {
 
@@ -17,45 +19,73 @@ struct Layout {
   bool channels_last = false;
 };
 
-struct Forward {
+struct NormaliseInputs {
   at::Tensor x, mean, scale, shift, residual;
-  Activation activation;
+  Activation activation = Activation::none;
 };
 
-struct Backward {
+struct BackwardInputs {
   at::Tensor dy, x, y, mean;  // y defined: the gradient passes where y > 0
   FromInput from_input;       // defined: y may be computed instead of read
 };
 
-// x checked and made dense, and how it lies in memory.
-Layout settle(const char* where, at::Tensor& x, const Offsets& offsets);
-Backward settle_backward(const char* where, const at::Tensor& dy, const at::Tensor& x, const at::Tensor& y,
-                         const Offsets& offsets, const at::Tensor& mean, Activation activation,
-                         const FromInput& from_input, Layout& layout);
+// Checks x and makes it dense; returns how it lies in memory.
+Layout make_dense(const char* where, at::Tensor& x, const Offsets& offsets);
+// The same of all tensors of a backward pass; `layout` is set.
+BackwardInputs backward_inputs(const char* where, const at::Tensor& dy, const at::Tensor& x,
+                               const at::Tensor& y, const Offsets& offsets, const at::Tensor& mean,
+                               Activation activation, const FromInput& from_input, Layout& layout);
 at::Tensor empty_rows(const at::Tensor& x, const Offsets& offsets);  // what `moments` gives
+
+// forward_coefficients and backward_coefficients as tensors, with their results allocated. `on_pointers`
+// gives the function of a channel (float or double), which is run by itself, or on CUDA at the end of the
+// sweep that makes its input.
+struct ForwardStep {
+  at::Tensor rows;  // of moments, one for each group of sets
+  channel::Grouping grouping;
+  NormOptions options;
+  Coefficients out;
+
+  template <class T>
+  channel::Forward<T> on_pointers() const;
+};
+
+struct BackwardStep {
+  Coefficients forward;
+  at::Tensor local_sums, group_sums;
+  int64_t summands = 1;  // consecutive rows of group_sums that are to be added up for a group
+  channel::Grouping grouping;
+  bool mean_only = false;
+  at::Tensor weight;
+  BackwardCoefficients out;
+
+  template <class T>
+  channel::Backward<T> on_pointers() const;
+};
+
+// update_running, likewise.
+template <class T>
+channel::UpdateRunning<T> on_pointers(const RunningUpdate& update, const at::Tensor& rows);
 
 namespace cpu {
 void moments(const Layout& layout, const Offsets& offsets, const at::Tensor& x, at::Tensor& out);
-void normalise(const Layout& layout, const Offsets& offsets, const Forward& in, at::Tensor& out);
-void backward_sums(const Layout& layout, const Offsets& offsets, const Backward& in, at::Tensor& out);
-void backward_input(const Layout& layout, const Offsets& offsets, const Backward& in, const at::Tensor& a,
-                    const at::Tensor& b, const at::Tensor& c, at::Tensor& out);
+void normalise(const Layout& layout, const Offsets& offsets, const NormaliseInputs& in, at::Tensor& out);
+void backward_sums(const Layout& layout, const Offsets& offsets, const BackwardInputs& in, at::Tensor& out);
+void backward_input(const Layout& layout, const Offsets& offsets, const BackwardInputs& in,
+                    const at::Tensor& a, const at::Tensor& b, const at::Tensor& c, at::Tensor& out);
 void backward_residual(const at::Tensor& dy, const at::Tensor& y, at::Tensor& out);
 }  // namespace cpu
 
-// Built only with BNLAB_WITH_CUDA. Every function works on the current stream and never waits for it. The sums take
-// along the steps that follow them, if given (finish_steps.hpp, finish.hpp), where x has elements.
-struct ForwardStep;
-struct BackwardStep;
-struct PairStep;
+// Built only with BNLAB_WITH_CUDA. Every function works on the current stream and never waits for it. A sweep
+// that sums runs the steps that it is given at the end of its own launch, unless x has no elements.
 namespace cuda {
 void moments(const Layout& layout, const Offsets& offsets, const at::Tensor& x, at::Tensor& out,
-             const ForwardStep* forward = nullptr, const PairStep* pair = nullptr);
-void normalise(const Layout& layout, const Offsets& offsets, const Forward& in, at::Tensor& out);
-void backward_sums(const Layout& layout, const Offsets& offsets, const Backward& in, at::Tensor& out,
+             const ForwardStep* forward = nullptr, const RunningUpdate* update = nullptr);
+void normalise(const Layout& layout, const Offsets& offsets, const NormaliseInputs& in, at::Tensor& out);
+void backward_sums(const Layout& layout, const Offsets& offsets, const BackwardInputs& in, at::Tensor& out,
                    const BackwardStep* backward = nullptr);
-void backward_input(const Layout& layout, const Offsets& offsets, const Backward& in, const at::Tensor& a,
-                    const at::Tensor& b, const at::Tensor& c, at::Tensor& out);
+void backward_input(const Layout& layout, const Offsets& offsets, const BackwardInputs& in,
+                    const at::Tensor& a, const at::Tensor& b, const at::Tensor& c, at::Tensor& out);
 void backward_residual(const at::Tensor& dy, const at::Tensor& y, at::Tensor& out);
 }  // namespace cuda
 

@@ -20,13 +20,13 @@ struct Period {
   int64_t length() const { return width * copies; }
 };
 
-// Which elements' gradients pass: those with y > 0; where y is null, those with (x - mean) scale + shift > 0, which is the
-// sign of y without reading it; where all are null, every one.
+// Which elements' gradients pass the activation: those with y > 0. Where y is null, those with
+// (x - mean) scale + shift > 0, which is the sign of y without reading it. Where all are null, every one.
 template <class T, class A>
-struct Passing {
-  const T* y;
-  const A* scale;
-  const A* shift;
+struct ReluMask {
+  const T* y = nullptr;
+  const A* scale = nullptr;
+  const A* shift = nullptr;
 };
 
 // T: what memory holds; A: what is computed with (float, or double for double).
@@ -35,14 +35,15 @@ struct Loops {
   // Merges the run into (before, mean, m2): mean and M2 of the run about its own mean, then Chan.
   // mean and m2 have `width` entries; scratch has 3 * length.
   void (*moments)(const T* x, int64_t n, Period period, A* scratch, int64_t before, double* mean, double* m2);
-  // Adds the run's sum of g and sum of g (x - mean) to sum_g and sum_gx; g: dy where it passes, else 0.
-  void (*sums)(const T* dy, const T* x, Passing<T, A> passing, int64_t n, Period period, const A* mean,
+  // Adds the run's sum of g and sum of g (x - mean) to sum_g and sum_gx; g: dy where the mask lets it pass,
+  // else 0.
+  void (*sums)(const T* dy, const T* x, ReluMask<T, A> mask, int64_t n, Period period, const A* mean,
                A* scratch, double* sum_g, double* sum_gx);
   void (*normalise)(const T* x, const T* residual, T* out, int64_t n, int64_t length, const A* mean,
                     const A* scale, const A* shift, bool relu);
-  void (*input)(const T* dy, const T* x, Passing<T, A> passing, T* out, int64_t n, int64_t length,
+  void (*input)(const T* dy, const T* x, ReluMask<T, A> mask, T* out, int64_t n, int64_t length,
                 const A* mean, const A* a, const A* b, const A* c);
-  void (*mask)(const T* dy, const T* y, T* out, int64_t n);
+  void (*residual)(const T* dy, const T* y, T* out, int64_t n);
   int64_t lanes;  // elements of A in a vector; lengths are multiples of it
 };
 

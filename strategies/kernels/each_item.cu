@@ -1,10 +1,9 @@
-// The steps of finish.hpp and sample_finish.hpp on a GPU: one thread per item, one launch each, on the current stream.
+// The steps of coefficients.hpp on a GPU: one thread per item, one launch each, on the current stream.
 #include <ATen/core/Tensor.h>
 #include <c10/cuda/CUDAGuard.h>
 
-#include "strategies/kernels/finish_channel.hpp"
+#include "strategies/kernels/channel.hpp"
 #include "strategies/kernels/launch.cuh"
-#include "strategies/kernels/sample_group.hpp"
 
 namespace bnlab::kernels::cuda {
 namespace {
@@ -28,24 +27,24 @@ void each_item(const Body& body, int64_t items, at::Device device) {
   launch(every_item<Body>, dim3(blocks), dim3(kThreads), body, items);
 }
 
-template void each_item(const MergeMoments<float>&, int64_t, at::Device);
-template void each_item(const MergeMoments<double>&, int64_t, at::Device);
-template void each_item(const SumMoments&, int64_t, at::Device);
-template void each_item(const SumTowers<float>&, int64_t, at::Device);
-template void each_item(const SumTowers<double>&, int64_t, at::Device);
-template void each_item(const FinishSaved<float>&, int64_t, at::Device);
-template void each_item(const FinishSaved<double>&, int64_t, at::Device);
-template void each_item(const FinishForward<float>&, int64_t, at::Device);
-template void each_item(const FinishForward<double>&, int64_t, at::Device);
-template void each_item(const FinishBackward<float>&, int64_t, at::Device);
-template void each_item(const FinishBackward<double>&, int64_t, at::Device);
-template void each_item(const PooledForwardSteps<float>&, int64_t, at::Device);
-template void each_item(const PooledForwardSteps<double>&, int64_t, at::Device);
-template void each_item(const UpdatePair<float>&, int64_t, at::Device);
-template void each_item(const UpdatePair<double>&, int64_t, at::Device);
-template void each_item(const SampleForward<float>&, int64_t, at::Device);
-template void each_item(const SampleForward<double>&, int64_t, at::Device);
-template void each_item(const SampleBackward<float>&, int64_t, at::Device);
-template void each_item(const SampleBackward<double>&, int64_t, at::Device);
+template void each_item(const channel::MergeMoments<float>&, int64_t, at::Device);
+template void each_item(const channel::MergeMoments<double>&, int64_t, at::Device);
+template void each_item(const channel::SumMoments&, int64_t, at::Device);
+template void each_item(const channel::SumTowers<float>&, int64_t, at::Device);
+template void each_item(const channel::SumTowers<double>&, int64_t, at::Device);
+template void each_item(const channel::Forward<float>&, int64_t, at::Device);
+template void each_item(const channel::Forward<double>&, int64_t, at::Device);
+template void each_item(const channel::RunningForward<float>&, int64_t, at::Device);
+template void each_item(const channel::RunningForward<double>&, int64_t, at::Device);
+template void each_item(const channel::Backward<float>&, int64_t, at::Device);
+template void each_item(const channel::Backward<double>&, int64_t, at::Device);
+template void each_item(const channel::UpdateRunning<float>&, int64_t, at::Device);
+template void each_item(const channel::UpdateRunning<double>&, int64_t, at::Device);
+template void each_item(const channel::PooledForward<float>&, int64_t, at::Device);
+template void each_item(const channel::PooledForward<double>&, int64_t, at::Device);
+template void each_item(const channel::SampleForward<float>&, int64_t, at::Device);
+template void each_item(const channel::SampleForward<double>&, int64_t, at::Device);
+template void each_item(const channel::SampleBackward<float>&, int64_t, at::Device);
+template void each_item(const channel::SampleBackward<double>&, int64_t, at::Device);
 
 }  // namespace bnlab::kernels::cuda

@@ -1,5 +1,5 @@
-// A small step is one function body(i), called for every item i (a channel or another column, or a lane of a group of channels of one sample): in a
-// loop on the CPU, in one launch on CUDA.
+// How a function body(i) of channel.hpp is called for every item i: in a loop on the CPU, and in one launch
+// with a thread per item on CUDA.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -5,7 +5,11 @@
 #include <c10/cuda/CUDAStream.h>
 #include <cuda_runtime.h>
 
+#include <cstdint>
+
 namespace bnlab::kernels::cuda {
+
+constexpr int64_t kMinimumTickets = 4096;  // allocated at once (cuda.cu); few launches need more
 
 template <class... Parameters, class... Arguments>
 void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, const Arguments&... arguments) {

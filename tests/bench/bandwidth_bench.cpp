@@ -17,7 +17,7 @@
 
 #include "harness/error.hpp"
 #include "harness/json.hpp"
-#include "strategies/kernels/kernels.hpp"
+#include "strategies/kernels/sweeps.hpp"
 
 namespace bnlab {
 namespace {

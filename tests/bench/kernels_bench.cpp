@@ -13,7 +13,7 @@
 #include <tuple>
 #include <vector>
 
-#include "strategies/kernels/kernels.hpp"
+#include "strategies/kernels/sweeps.hpp"
 
 namespace {
 

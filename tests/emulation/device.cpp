@@ -52,8 +52,8 @@ Order order_now = Order::ascending;
 std::mt19937 shuffler;
 Counts counts_now;
 
-// A switch takes two functions: the compiler wants a jump elsewhere than its target, and must not know what the
-// function that jumps leaves alone.
+// A switch takes two functions: the compiler wants a jump elsewhere than its target, and must not know what
+// the function that jumps leaves alone.
 [[gnu::noipa]] void jump(void** place) {
   __builtin_longjmp(place, 1);
 }

@@ -1,13 +1,6 @@
-// An emulated GPU: what the CUDA sources of strategies/kernels use of CUDA, for the host compiler. The threads of a
-// block are fibres that take turns between barriers, blocks run one after another, shared memory is static. Compiled
-// under the address and undefined-behaviour sanitisers, with fresh and shared memory all NaN, it finds wrong values,
-// accesses out of bounds or misaligned, memory read before it is written, barriers that not all threads reach (it is
-// stricter than a GPU where a thread has ended), results that depend on the order of threads or blocks, and launches
-// that a GPU refuses.
-//
-// It cannot judge: the order in which other blocks and threads see writes (fences, volatile, races within a step that
-// all orders resolve alike), warp operations and what a warp does in step, streams and several kernels at once,
-// two blocks at once (an atomic operation here is a plain one), nvcc's own rounding and fast paths, speed.
+// An emulated GPU: what the CUDA sources of strategies/kernels use of CUDA, for the host compiler. The
+// threads of a block are fibres that take turns between barriers, blocks run one after another, shared memory
+// is static. README.md says what this can judge and what it cannot.
 #pragma once
 
 #include <cstdint>
@@ -77,14 +70,16 @@ struct Counts {
 Counts& counts();  // since the program began
 
 void barrier(int line);
-// Calls body() once for every thread. Throws std::runtime_error for what a GPU would refuse, and where threads of a
-// block part at a barrier.
+// Calls body() once for every thread. Throws std::runtime_error for what a GPU would refuse, and where
+// threads of a block part at a barrier.
 void run_grid(dim3 grid, dim3 block, size_t argument_bytes, const std::function<void()>& body);
 
 }  // namespace emulation
 
 // Stands for strategies/kernels/launch.cuh.
 namespace bnlab::kernels::cuda {
+
+constexpr int64_t kMinimumTickets = 1;  // no more than are asked for, so that too few are found
 
 template <class... Parameters, class... Arguments>
 void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, const Arguments&... arguments) {

@@ -15,25 +15,29 @@ TEST(EmulatedKernels, NotANumberAndOutliersStayWhereTheyAre) {
   EXPECT_EQ(mismatch_of_special_values(), "");
 }
 
-TEST(EmulatedKernels, FinishStepsEqualTheirFormulas) {
-  EXPECT_EQ(mismatch_of_finish_steps(at::kDouble), "");
-  EXPECT_EQ(mismatch_of_finish_steps(at::kFloat), "");
+TEST(EmulatedKernels, LongColumnsAddUpWithoutLosingDigits) {
+  EXPECT_EQ(mismatch_of_long_sums(), "");
+}
+
+TEST(EmulatedKernels, CoefficientsEqualTheirFormulas) {
+  EXPECT_EQ(mismatch_of_coefficients(at::kDouble), "");
+  EXPECT_EQ(mismatch_of_coefficients(at::kFloat), "");
 }
 
 TEST(EmulatedKernels, OneLaunchFollowsAnExchange) {
-  EXPECT_EQ(mismatch_of_pooled_steps(at::kDouble), "");
-  EXPECT_EQ(mismatch_of_pooled_steps(at::kFloat), "");
+  EXPECT_EQ(mismatch_of_pooled_coefficients(at::kDouble), "");
+  EXPECT_EQ(mismatch_of_pooled_coefficients(at::kFloat), "");
 }
 
-TEST(EmulatedKernels, StepsWithinSamplesEqualTheirFormulas) {
-  EXPECT_EQ(mismatch_of_sample_finish(at::kDouble), "");
-  EXPECT_EQ(mismatch_of_sample_finish(at::kFloat), "");
+TEST(EmulatedKernels, CoefficientsWithinSamplesEqualTheirFormulas) {
+  EXPECT_EQ(mismatch_of_sample_coefficients(at::kDouble), "");
+  EXPECT_EQ(mismatch_of_sample_coefficients(at::kFloat), "");
 }
 
-TEST(EmulatedKernels, ASweepTakesItsFinishStepsAlong) {
+TEST(EmulatedKernels, ASweepTakesItsStepsAlong) {
   const std::vector<Problem> all = problems();
   for (size_t i = 0; i < all.size(); i += 29) {
-    EXPECT_EQ(mismatch_of_own_steps(all[i]), "") << all[i].name();
+    EXPECT_EQ(mismatch_of_local_coefficients(all[i]), "") << all[i].name();
   }
 }
 

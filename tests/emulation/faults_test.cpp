@@ -17,17 +17,18 @@ namespace {
 // because neighbours in the table are alike and the last are the largest.
 std::string any_mismatch(size_t share) {
   for (const auto type : {at::kDouble, at::kFloat}) {
-    if (const std::string text = mismatch_of_finish_steps(type); !text.empty()) return text;
-    if (const std::string text = mismatch_of_pooled_steps(type); !text.empty()) return text;
-    if (const std::string text = mismatch_of_sample_finish(type); !text.empty()) return text;
+    if (const std::string text = mismatch_of_coefficients(type); !text.empty()) return text;
+    if (const std::string text = mismatch_of_pooled_coefficients(type); !text.empty()) return text;
+    if (const std::string text = mismatch_of_sample_coefficients(type); !text.empty()) return text;
   }
   if (const std::string text = mismatch_of_special_values(); !text.empty()) return text;
+  if (const std::string text = mismatch_of_long_sums(); !text.empty()) return text;
   const std::vector<Problem> all = problems();
   for (size_t i = 0; i < all.size(); i += share) {
     const Problem& problem = all[all.size() - 1 - i * 37 % all.size()];
     if (const std::string text = mismatch(problem); !text.empty()) return problem.name() + ": " + text;
     if (i % (29 * share) != 0) continue;
-    if (const std::string text = mismatch_of_own_steps(problem); !text.empty())
+    if (const std::string text = mismatch_of_local_coefficients(problem); !text.empty())
       return problem.name() + ": " + text;
   }
   return "";

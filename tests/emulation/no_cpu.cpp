@@ -1,4 +1,5 @@
-// The CPU's half of the kernels, which kernels.cpp names and never calls here: every tensor is on the emulated GPU.
+// The CPU's half of the kernels, which sweeps.cpp names and never calls here: every tensor is on the emulated
+// GPU.
 #include <cstdlib>
 
 #include "strategies/kernels/backend.hpp"
@@ -10,13 +11,13 @@ using at::Tensor;
 void moments(const Layout&, const Offsets&, const Tensor&, Tensor&) {
   std::abort();
 }
-void normalise(const Layout&, const Offsets&, const Forward&, Tensor&) {
+void normalise(const Layout&, const Offsets&, const NormaliseInputs&, Tensor&) {
   std::abort();
 }
-void backward_sums(const Layout&, const Offsets&, const Backward&, Tensor&) {
+void backward_sums(const Layout&, const Offsets&, const BackwardInputs&, Tensor&) {
   std::abort();
 }
-void backward_input(const Layout&, const Offsets&, const Backward&, const Tensor&, const Tensor&,
+void backward_input(const Layout&, const Offsets&, const BackwardInputs&, const Tensor&, const Tensor&,
                     const Tensor&, Tensor&) {
   std::abort();
 }

@@ -47,7 +47,8 @@ std::string Problem::name() const {
   const char* types[] = {"float64", "float32", "bfloat16", "float16"};
   return text + " in " + std::to_string(offsets.size() - 1) + " slices, " + layout + ", " +
          types[static_cast<int>(type)] + (activation == Activation::relu ? ", relu" : "") +
-         (residual ? ", residual" : "") + (centre > 1 ? ", far from zero" : "");
+         (residual ? ", residual" : "") + (centre > 1 ? ", far from zero" : "") +
+         (unaligned_residual ? ", which alone is unaligned" : "");
 }
 
 std::vector<Problem> problems() {
@@ -65,6 +66,11 @@ std::vector<Problem> problems() {
         }
       }
     }
+  }
+  for (const auto type : {at::kDouble, at::kFloat, at::kBFloat16}) {
+    Problem problem{{4, 16, 6, 8}, {0, 2, 4}, "contiguous", type, Activation::relu, true};
+    problem.unaligned_residual = true;
+    all.push_back(problem);
   }
   for (const char* layout : {"contiguous", "channels_last"}) {
     for (const int64_t slices : {257, 300}) {  // more than one launch takes

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "strategies/kernels/finish.hpp"
-#include "strategies/kernels/kernels.hpp"
+#include "strategies/kernels/coefficients.hpp"
+#include "strategies/kernels/sweeps.hpp"
 
 namespace bnlab::kernels::emulated {
 
@@ -16,29 +16,33 @@ struct Problem {
   at::ScalarType type = at::kFloat;
   Activation activation = Activation::none;
   bool residual = false;
-  double centre = 0.5;  // of the values of x, whose spread is about 2
+  double centre = 0.5;              // of the values of x, whose spread is about 2
+  bool unaligned_residual = false;  // it alone
 
   std::string name() const;
 };
 
-// Every shape in every layout and dtype, some also without activation or residual; many slices, long columns and
-// planes; values far from zero.
+// Every shape in every layout and dtype, some also without activation or residual; many slices, long columns
+// and planes; values far from zero.
 std::vector<Problem> problems();
 
-// All five sweeps, in two orders of threads and blocks (the second descending or shuffled, by dtype), which may not
-// change a bit.
+// All five sweeps, in two orders of threads and blocks (the second descending or shuffled, by dtype), which
+// may not change a bit.
 std::string mismatch(const Problem& problem);
 // NaN passes through ReLU, stays in its channel and slice; an outlier in the first place does not spoil M2.
 std::string mismatch_of_special_values();
-// A sweep with its finish steps in one launch is what they are one after the other, to the last bit; and a site without
-// an exchange takes two launches forward and two backward.
-std::string mismatch_of_own_steps(const Problem& problem);
-// The steps after an exchange, in one launch each, are what they are one after the other, to the last bit: for towers in
-// groups, of which this rank holds some.
-std::string mismatch_of_pooled_steps(at::ScalarType type);
-// Merged moments, forward and backward coefficients, the update of a pair; on sets of which some are empty.
-std::string mismatch_of_finish_steps(at::ScalarType type);
+// A long column adds up without losing digits: no thread sums too many places in float32.
+std::string mismatch_of_long_sums();
+// Merged moments, forward and backward coefficients, the update of running statistics; on sets of which some
+// are empty.
+std::string mismatch_of_coefficients(at::ScalarType type);
+// The steps after an exchange, in one launch each, are what they are one after the other, to the last bit:
+// for towers in groups, of which this rank holds some.
+std::string mismatch_of_pooled_coefficients(at::ScalarType type);
+// A sweep with the steps that follow it in one launch is what they are one after the other, to the last bit;
+// and a site without an exchange takes two launches forward and two backward.
+std::string mismatch_of_local_coefficients(const Problem& problem);
 // Moments and sums of samples of which one is empty, merged over groups of channels.
-std::string mismatch_of_sample_finish(at::ScalarType type);
+std::string mismatch_of_sample_coefficients(at::ScalarType type);
 
 }  // namespace bnlab::kernels::emulated

@@ -1,4 +1,4 @@
-// The sweeps of kernels.hpp on the emulated GPU against float64 loops.
+// The sweeps of sweeps.hpp on the emulated GPU against float64 loops.
 #include <algorithm>
 
 #include "tests/emulation/device.hpp"
@@ -12,7 +12,7 @@ using at::Tensor;
 
 struct Inputs {
   Tensor x, dy, residual;
-  Tensor mean, scale, shift, c;  // [S, C]; scale and shift are a and b of the backward pass too
+  Tensor mean, scale, shift, c;  // [S, C]; scale and shift are a and b of the backward pass, too
 };
 
 struct Outputs {
@@ -30,7 +30,7 @@ Outputs compute(const Problem& problem, const Inputs& in) {
   out.dx = backward_input(in.dy, in.x, out.y, offsets, in.mean, in.scale, in.shift, in.c, activation);
   out.g = backward_residual(in.dy, out.y, activation);
   if (!in.residual.defined()) {  // the sign of y, computed from x
-    const FromInput from{in.scale, in.shift};
+    const FromInput from{.scale = in.scale, .shift = in.shift};
     const Tensor sums = backward_sums(in.dy, in.x, out.y, offsets, in.mean, activation, from);
     const Tensor dx =
         backward_input(in.dy, in.x, out.y, offsets, in.mean, in.scale, in.shift, in.c, activation, from);
@@ -110,8 +110,8 @@ class Check {
     each(s, c, [&](size_t i) { m2 += (x_[i] - own_mean) * (x_[i] - own_mean); });
     const auto row = static_cast<size_t>(s * (1 + 2 * channels_)), by_channel = static_cast<size_t>(c);
     const auto width = static_cast<size_t>(channels_);
-    // A thread sums deviations from its first element, in blocks of few elements, so its error is some ulp of the
-    // spread and not of the values.
+    // A thread sums deviations from its first element, in blocks of few elements, so its error is some ulp of
+    // the spread and not of the values.
     const double spread = std::sqrt(m2 / std::max(n, 1.0));
     expect("count", moments_[row], n, 0);
     expect("mean", moments_[row + 1 + by_channel], own_mean, 30 * eps_ * spread + 0x1p-50 * largest);
@@ -141,20 +141,23 @@ class Check {
 
 std::string mismatch(const Problem& problem) {
   std::mt19937 random(7);
-  const auto tensor = [&](double centre) {
-    return filled(empty_in(problem.layout, problem.sizes, problem.type), random, centre, 2);
+  const auto tensor = [&](double centre, const std::string& layout) {
+    return filled(empty_in(layout, problem.sizes, problem.type), random, centre, 2);
   };
+  const std::string residual_layout = problem.unaligned_residual ? "unaligned" : problem.layout;
   const auto slices = static_cast<int64_t>(problem.offsets.size()) - 1;
   const auto numbers = [&](double centre) {
     return filled(Tensor({slices, problem.sizes[1]}, statistics_type(problem.type)), random, centre, 1);
   };
-  const Inputs in{tensor(problem.centre),
-                  tensor(0),
-                  problem.residual ? tensor(0) : Tensor(),
-                  numbers(0.3),
-                  numbers(1),
-                  numbers(0),
-                  numbers(0)};
+  const Inputs in{
+      .x = tensor(problem.centre, problem.layout),
+      .dy = tensor(0, problem.layout),
+      .residual = problem.residual ? tensor(0, residual_layout) : Tensor(),
+      .mean = numbers(0.3),
+      .scale = numbers(1),
+      .shift = numbers(0),
+      .c = numbers(0),
+  };
   emulation::set_order(emulation::Order::ascending);
   const Outputs out = compute(problem, in);
   const bool turned = problem.type == at::kFloat || problem.type == at::kHalf;
@@ -166,6 +169,28 @@ std::string mismatch(const Problem& problem) {
     return "a result has not the memory format of x";
   }
   return Check(problem, in, out).mismatch();
+}
+
+// Sums of up to 2,048 gradients of 1 + 2^-13 are exact in float32, and longer ones lose the last digit of
+// each. So many slices leave a thread the choice between many places and many blocks.
+std::string mismatch_of_long_sums() {
+  constexpr int64_t kRows = 1 << 19, kChannels = 3, kSlices = 256;
+  const Tensor x({kRows, kChannels}, at::kFloat), dy({kRows, kChannels}, at::kFloat);
+  const Tensor mean({kSlices, kChannels}, at::kFloat);
+  const double g = 1 + 0x1p-13;
+  x.zero_();
+  mean.zero_();
+  dy.set_values(std::vector<double>(static_cast<size_t>(dy.numel()), g));
+  Offsets offsets(kSlices + 1, 0);
+  offsets.back() = kRows;  // all but the last are empty
+  emulation::set_order(emulation::Order::ascending);
+  const auto sums = backward_sums(dy, x, {}, offsets, mean, Activation::none).values();
+  Comparison comparison;
+  for (int64_t c = 0; c < kChannels; ++c) {
+    const auto last = static_cast<size_t>((kSlices - 1) * 2 * kChannels + c);
+    comparison.expect("sum of g of a long column", kSlices - 1, c, sums[last], kRows * g, 0);
+  }
+  return comparison.mismatch();
 }
 
 std::string mismatch_of_special_values() {

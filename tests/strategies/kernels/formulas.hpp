@@ -1,9 +1,10 @@
-// What the kernels compute (strategies/kernels/kernels.hpp), in plain ATen operations in float64, slice by slice.
+// What the sweeps compute (strategies/kernels/sweeps.hpp), in plain ATen operations in float64, slice by
+// slice.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
-#include "strategies/kernels/kernels.hpp"
+#include "strategies/kernels/sweeps.hpp"
 
 namespace bnlab::kernels {
 

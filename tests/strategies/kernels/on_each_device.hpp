@@ -1,4 +1,5 @@
-// Tests of small steps, on the CPU and, where there is one, on a CUDA device: INSTANTIATE_ON_EACH_DEVICE(Suite).
+// Tests of small steps, on the CPU and, where there is one, on a CUDA device:
+// INSTANTIATE_ON_EACH_DEVICE(Suite).
 #pragma once
 
 #include <ATen/ATen.h>

@@ -1,7 +1,7 @@
-// The finish steps against plain float64 formulas and LibTorch's own batch_norm: empty sets, channels that are
-// not finite, groups, every way to merge, rows that are shared by all sets; on CUDA too where there is a
-// device.
-#include "strategies/kernels/finish.hpp"
+// The steps between the sweeps against plain float64 formulas and LibTorch's own batch_norm: empty sets,
+// channels that are not finite, groups, every way to merge, rows that are shared by all sets; on CUDA too
+// where there is a device.
+#include "strategies/kernels/coefficients.hpp"
 
 #include <torch/types.h>
 
@@ -53,7 +53,7 @@ Tensor variances(const Tensor& rows) {
   return rows.narrow(1, 1 + kChannels, kChannels) / counts(rows).clamp_min(1);
 }
 
-class Finish : public test::OnEachDevice {
+class CoefficientSteps : public test::OnEachDevice {
  protected:
   // Sets of these sizes with means of their own.
   static std::vector<Tensor> sets_of(const std::vector<int64_t>& sizes) {
@@ -75,7 +75,7 @@ class Finish : public test::OnEachDevice {
 
 const std::vector<int64_t> kSizes{3, 0, 5, 1, 0, 0};
 
-TEST_P(Finish, MergedMomentsAreThoseOfAllValuesOfTheGroup) {
+TEST_P(CoefficientSteps, MergedMomentsAreThoseOfAllValuesOfTheGroup) {
   const std::vector<Tensor> sets = sets_of(kSizes);
   for (const size_t group : {1, 2, 3, 6}) {
     std::vector<Tensor> groups;
@@ -89,7 +89,7 @@ TEST_P(Finish, MergedMomentsAreThoseOfAllValuesOfTheGroup) {
   }
 }
 
-TEST_P(Finish, AveragedVariancesLackTheSpreadOfTheMeans) {
+TEST_P(CoefficientSteps, AveragedVariancesLackTheSpreadOfTheMeans) {
   const std::vector<Tensor> sets = sets_of(kSizes);
   const Tensor merged = merge_moments(there(rows_of(sets)), 6, Merge::averaged);
   Tensor expected = row_of(at::cat(sets));
@@ -99,7 +99,7 @@ TEST_P(Finish, AveragedVariancesLackTheSpreadOfTheMeans) {
 }
 
 // E[x2] - E[x]^2 in the statistics' precision, as written; far from zero float32 keeps no digit of it.
-TEST_P(Finish, SquaresAreSubtractedInTheStatisticsPrecision) {
+TEST_P(CoefficientSteps, SquaresAreSubtractedInTheStatisticsPrecision) {
   const std::vector<Tensor> sets = sets_of({3, 0, 5, 2});
   for (const Precision& precision : kPrecisions) {
     const Tensor merged = merge_moments(there(rows_of(sets)), 4, Merge::e_x2, precision.type);
@@ -120,22 +120,23 @@ TEST_P(Finish, SquaresAreSubtractedInTheStatisticsPrecision) {
 }
 
 // A product that is not rounded before the subtraction would leave its rounding error here, of either sign.
-TEST_P(Finish, ConstantChannelsHaveNoVarianceBySquares) {
+TEST_P(CoefficientSteps, ConstantChannelsHaveNoVarianceBySquares) {
   const Tensor value = at::linspace(1, 50, kChannels, at::kFloat).to(at::kDouble);
   const Tensor row = at::cat({at::full({1}, 6.0, at::kDouble), value, at::zeros_like(value)}).unsqueeze(0);
   const Tensor merged = merge_moments(there(row), 1, Merge::e_x2, at::kFloat).cpu();
   EXPECT_TRUE(at::equal(merged, row)) << merged;
 }
 
-TEST_P(Finish, ForwardCoefficientsAreTheFormulas) {
+TEST_P(CoefficientSteps, ForwardCoefficientsAreTheFormulas) {
   const Tensor rows = rows_of(sets_of(kSizes));
   const Tensor gamma = at::randn({kChannels}, at::kDouble), beta = at::randn({kChannels}, at::kDouble);
   for (const Precision& precision : kPrecisions) {
     for (const bool affine : {false, true}) {
       for (const bool mean_only : {false, true}) {
         const auto given = [&](const Tensor& t) { return affine ? there(t, precision.type) : Tensor(); };
-        const Coefficients k =
-            finish_forward(there(rows), kEps, mean_only, given(gamma), given(beta), precision.type);
+        const NormOptions options{
+            .eps = kEps, .mean_only = mean_only, .weight = given(gamma), .bias = given(beta)};
+        const Coefficients k = forward_coefficients(there(rows), options, precision.type);
         const Tensor s =
             mean_only ? at::ones_like(means(rows)) : (variances(rows) + kEps).rsqrt();  // of an empty set too
         EXPECT_EQ(k.scale.scalar_type(), precision.type);
@@ -149,29 +150,34 @@ TEST_P(Finish, ForwardCoefficientsAreTheFormulas) {
   }
 }
 
-TEST_P(Finish, ARowThatAllSetsShareIsReadForEach) {
+TEST_P(CoefficientSteps, ARowThatAllSetsShareIsReadForEach) {
   const Tensor row = there(row_of(sets_of({5})[0]));
   const Tensor shared = row.expand({3, row.size(1)}), repeated = shared.contiguous();
-  const Coefficients a = finish_forward(shared, kEps, false, {}, {}, at::kDouble);
-  const Coefficients b = finish_forward(repeated, kEps, false, {}, {}, at::kDouble);
+  const Coefficients a = forward_coefficients(shared, {.eps = kEps}, at::kDouble);
+  const Coefficients b = forward_coefficients(repeated, {.eps = kEps}, at::kDouble);
   EXPECT_TRUE(at::equal(a.mean, b.mean));
   EXPECT_TRUE(at::equal(a.scale, b.scale));
   EXPECT_TRUE(at::equal(a.count, b.count));
   EXPECT_TRUE(at::equal(merge_moments(shared, 3), merge_moments(repeated, 3)));
 }
 
-TEST_P(Finish, RenormalisationClipsItsCorrections) {
+TEST_P(CoefficientSteps, RenormalisationClipsItsCorrections) {
   const Tensor rows = rows_of(sets_of({3, 0, 50, 4}));
-  const Tensor pair =
+  const Tensor running =
       at::stack({at::randn({kChannels}, at::kDouble), at::rand({kChannels}, at::kDouble) * 9});
   const Tensor gamma = at::randn({kChannels}, at::kDouble), beta = at::randn({kChannels}, at::kDouble);
   for (const Precision& precision : kPrecisions) {
     const auto given = [&](const Tensor& t) { return there(t, precision.type); };
-    const Coefficients k = finish_forward(there(rows), kEps, false, given(gamma), given(beta), precision.type,
-                                          Renorm{given(pair), 1.5, 0.7});
-    const Tensor deviation = (pair[1] + kEps).sqrt(), sigma = (variances(rows) + kEps).sqrt();
+    const NormOptions options{
+        .eps = kEps,
+        .weight = given(gamma),
+        .bias = given(beta),
+        .renorm = Renormalisation{.running = given(running), .r_max = 1.5, .d_max = 0.7},
+    };
+    const Coefficients k = forward_coefficients(there(rows), options, precision.type);
+    const Tensor deviation = (running[1] + kEps).sqrt(), sigma = (variances(rows) + kEps).sqrt();
     const Tensor r = (sigma / deviation).clamp(1 / 1.5, 1.5);
-    const Tensor d = ((means(rows) - pair[0]) / deviation).clamp(-0.7, 0.7);
+    const Tensor d = ((means(rows) - running[0]) / deviation).clamp(-0.7, 0.7);
     EXPECT_GT((r == 1.5).sum().item<int64_t>() + (d.abs() == 0.7).sum().item<int64_t>(), 0);
     expect_close(k.r, r, precision.bound, "r");
     expect_close(k.d, d, precision.bound, "d");
@@ -180,12 +186,12 @@ TEST_P(Finish, RenormalisationClipsItsCorrections) {
   }
 }
 
-TEST_P(Finish, WhatIsNotFiniteStaysInItsChannel) {
+TEST_P(CoefficientSteps, WhatIsNotFiniteStaysInItsChannel) {
   Tensor rows = rows_of(sets_of({3, 4}));
   rows[0][1 + 2] = kNan;  // a mean
-  const Tensor pair = at::ones({2, kChannels}, at::kDouble);
-  const Coefficients k =
-      finish_forward(there(rows), kEps, false, {}, {}, at::kDouble, Renorm{there(pair), 2, 1});
+  const Tensor running = at::ones({2, kChannels}, at::kDouble);
+  const Renormalisation renorm{.running = there(running), .r_max = 2, .d_max = 1};
+  const Coefficients k = forward_coefficients(there(rows), {.eps = kEps, .renorm = renorm}, at::kDouble);
   const Tensor merged = merge_moments(there(rows), 2).cpu();
   for (int64_t c = 0; c < kChannels; ++c) {
     EXPECT_EQ(k.d.isnan()[0][c].item<bool>(), c == 2) << "clipping lets a NaN through";
@@ -202,15 +208,16 @@ struct Backward {
 
 Backward backward_of(const std::vector<Tensor>& x, const std::vector<Tensor>& g, const Tensor& rows,
                      const Tensor& shared_rows, bool pooled, const Tensor& weight) {
-  const Coefficients forward = finish_forward(shared_rows, kEps, false, weight, {}, at::kDouble);
+  const Coefficients forward =
+      forward_coefficients(shared_rows, {.eps = kEps, .weight = weight}, at::kDouble);
   std::vector<Tensor> sums;
   for (size_t s = 0; s < x.size(); ++s) {
     const Tensor centred = x[s] - forward.mean[static_cast<int64_t>(s)].cpu();
     sums.push_back(at::stack({g[s].sum(0), (g[s] * centred).sum(0)}));
   }
-  const Tensor own = at::stack(sums).to(rows.device());
-  const Tensor shared = pooled ? own.sum(0, true).expand_as(own).contiguous() : own;
-  const BackwardCoefficients k = finish_backward(forward, own, shared, false, weight);
+  const Tensor local = at::stack(sums).to(rows.device());
+  const Tensor group = pooled ? local.sum(0, true).expand_as(local).contiguous() : local;
+  const BackwardCoefficients k = backward_coefficients(forward, local, group, false, weight);
   std::vector<Tensor> dx;
   for (size_t s = 0; s < x.size(); ++s) {
     const auto i = static_cast<int64_t>(s);
@@ -219,7 +226,7 @@ Backward backward_of(const std::vector<Tensor>& x, const std::vector<Tensor>& g,
   return {at::cat(dx), k.dweight, k.dbias};
 }
 
-TEST_P(Finish, BackwardGivesTheGradientsOfBatchNorm) {
+TEST_P(CoefficientSteps, BackwardGivesTheGradientsOfBatchNorm) {
   const std::vector<Tensor> sets = sets_of({3, 0, 5, 2});
   std::vector<Tensor> gradients;
   for (const Tensor& set : sets) {
@@ -250,53 +257,64 @@ TEST_P(Finish, BackwardGivesTheGradientsOfBatchNorm) {
   }
 }
 
-TEST_P(Finish, BackwardCoefficientsAreTheFormulas) {
+TEST_P(CoefficientSteps, BackwardCoefficientsAreTheFormulas) {
   const Tensor rows = rows_of(sets_of({3, 0, 5}));
-  const Tensor pair = at::stack({at::zeros({kChannels}, at::kDouble), at::ones({kChannels}, at::kDouble)});
-  const Tensor gamma = at::randn({kChannels}, at::kDouble), own = at::randn({3, 2, kChannels}, at::kDouble);
+  const Tensor running = at::stack({at::zeros({kChannels}, at::kDouble), at::ones({kChannels}, at::kDouble)});
+  const Tensor gamma = at::randn({kChannels}, at::kDouble), local = at::randn({3, 2, kChannels}, at::kDouble);
   for (const Precision& precision : kPrecisions) {
     const auto given = [&](const Tensor& t) { return there(t, precision.type); };
     for (const bool mean_only : {false, true}) {
-      const Coefficients forward = finish_forward(there(rows), kEps, mean_only, given(gamma), {},
-                                                  precision.type, Renorm{given(pair), 1.2, 0.3});
+      const NormOptions options{
+          .eps = kEps,
+          .mean_only = mean_only,
+          .weight = given(gamma),
+          .renorm = Renormalisation{.running = given(running), .r_max = 1.2, .d_max = 0.3},
+      };
+      const Coefficients forward = forward_coefficients(there(rows), options, precision.type);
       const auto wide = [](const Tensor& t) { return t.cpu().to(at::kDouble); };
       const Tensor s = wide(forward.invstd), r = wide(forward.r), d = wide(forward.d);
       const Tensor a = gamma * r * s, n = counts(rows).clamp_min(1);
-      const Tensor sum_a = own.select(1, 0), sum_b = own.select(1, 1);
-      BackwardCoefficients k = finish_backward(forward, given(own), given(own), mean_only, given(gamma));
+      const Tensor sum_a = local.select(1, 0), sum_b = local.select(1, 1);
+      BackwardCoefficients k =
+          backward_coefficients(forward, given(local), given(local), mean_only, given(gamma));
       expect_close(k.a, a, precision.bound, "a");
       expect_close(k.c, -a * sum_a / n, precision.bound, "c");
       expect_close(k.b, mean_only ? at::zeros_like(a) : -a * s.square() * sum_b / n, precision.bound, "b");
       expect_close(k.dweight, (r * s * sum_b + d * sum_a).sum(0), 10 * precision.bound, "dweight");
       expect_close(k.dbias, sum_a.sum(0), precision.bound, "dbias");
       // No gradient passes through the moments.
-      k = finish_backward(forward, given(own), {}, mean_only, given(gamma));
+      k = backward_coefficients(forward, given(local), {}, mean_only, given(gamma));
       expect_close(k.a, a, precision.bound, "a alone");
       expect_close(at::stack({k.b, k.c}), at::zeros({2, 3, kChannels}, at::kDouble), 0, "b and c");
     }
   }
 }
 
-TEST_P(Finish, ThePairTakesTheWeightedUnbiasedVariancesOfTheRowsThatTakePart) {
+TEST_P(CoefficientSteps, RunningStatisticsTakeTheWeightedUnbiasedVariancesOfTheRowsThatTakePart) {
   const std::vector<Tensor> sets = sets_of({3, 4, 5});
   Tensor rows = rows_of(sets);
   rows[1].fill_(kNan);  // takes no part, so it is not read
   const Tensor weights = at::tensor({0.25, 0.5, 0.125, 1.0, 0.0, 1.0}, at::kDouble).view({2, 3});
   const Tensor before = at::rand({2, kChannels}, at::kDouble);
   for (const Precision& precision : kPrecisions) {
-    const Tensor held = there(before, precision.type).clone(), nonfinite = there(at::zeros({}), at::kLong);
-    update_pair({held, there(weights), 0.75, nonfinite, {}}, there(rows));
+    const RunningUpdate update{
+        .running = there(before, precision.type).clone(),
+        .weights = there(weights),
+        .decay = 0.75,
+        .nonfinite_count = there(at::zeros({}), at::kLong),
+    };
+    update_running(update, there(rows));
     const auto moved = [&](const Tensor& old, const Tensor& first, const Tensor& last) {
       return 0.75 * old + 0.25 * first + 0.125 * last;
     };
     const Tensor mean = moved(before[0], sets[0].mean(0), sets[2].mean(0));
     const Tensor var = moved(before[1], sets[0].var(0, /*unbiased=*/true), sets[2].var(0, true));
-    expect_close(held, at::stack({mean, var}), precision.bound, "pair");
-    EXPECT_EQ(nonfinite.item<int64_t>(), 0);
+    expect_close(update.running, at::stack({mean, var}), precision.bound, "running statistics");
+    EXPECT_EQ(update.nonfinite_count.item<int64_t>(), 0);
   }
 }
 
-TEST_P(Finish, AChannelThatIsNotFiniteKeepsItsPairAndIsCounted) {
+TEST_P(CoefficientSteps, AChannelThatIsNotFiniteKeepsItsRunningStatisticsAndIsCounted) {
   Tensor rows = rows_of(sets_of({3, 4}));
   rows[1][1 + 2] = kNan;                                                 // a mean
   rows[0][1 + kChannels + 5] = std::numeric_limits<double>::infinity();  // a sum of squares
@@ -304,20 +322,25 @@ TEST_P(Finish, AChannelThatIsNotFiniteKeepsItsPairAndIsCounted) {
   const Tensor weights = at::tensor({0.1, 0.1, 1.0, 1.0}, at::kDouble).view({2, 2});
   for (const Precision& precision : kPrecisions) {
     const bool narrow = precision.type == at::kFloat;
-    const Tensor before = there(at::rand({2, kChannels}, at::kDouble), precision.type), held = before.clone();
-    const Tensor nonfinite = there(at::full({}, 10), at::kLong);
-    const Tensor spoiled = there(at::zeros({1, kChannels}), precision.type);
-    update_pair({held, there(weights), 0.8, nonfinite, spoiled}, there(rows));
-    EXPECT_EQ(nonfinite.item<int64_t>(), narrow ? 13 : 12);
+    const Tensor before = there(at::rand({2, kChannels}, at::kDouble), precision.type);
+    const RunningUpdate update{
+        .running = before.clone(),
+        .weights = there(weights),
+        .decay = 0.8,
+        .nonfinite_count = there(at::full({}, 10), at::kLong),
+        .nonfinite_channels = there(at::zeros({1, kChannels}), precision.type),
+    };
+    update_running(update, there(rows));
+    EXPECT_EQ(update.nonfinite_count.item<int64_t>(), narrow ? 13 : 12);
     for (int64_t c = 0; c < kChannels; ++c) {
-      const bool is_spoiled = c == 2 || c == 5 || (c == 4 && narrow);
-      EXPECT_EQ(spoiled[0][c].item<double>(), is_spoiled ? 1 : 0) << c;
-      EXPECT_EQ(at::equal(held.select(1, c), before.select(1, c)), is_spoiled) << c;
+      const bool nonfinite = c == 2 || c == 5 || (c == 4 && narrow);
+      EXPECT_EQ(update.nonfinite_channels[0][c].item<double>(), nonfinite ? 1 : 0) << c;
+      EXPECT_EQ(at::equal(update.running.select(1, c), before.select(1, c)), nonfinite) << c;
     }
   }
 }
 
-INSTANTIATE_ON_EACH_DEVICE(Finish);
+INSTANTIATE_ON_EACH_DEVICE(CoefficientSteps);
 
 }  // namespace
 }  // namespace bnlab::kernels

@@ -1,6 +1,4 @@
-// The steps of norms within samples (sample_finish.hpp) on the emulated GPU against their formulas in float64.
-#include "strategies/kernels/sample_finish.hpp"
-
+// The coefficients of norms within samples on the emulated GPU against their formulas in float64.
 #include <algorithm>
 
 #include "tests/emulation/device.hpp"
@@ -126,7 +124,7 @@ class SampleCheck {
 
 }  // namespace
 
-std::string mismatch_of_sample_finish(at::ScalarType type) {
+std::string mismatch_of_sample_coefficients(at::ScalarType type) {
   return SampleCheck(type).mismatch();
 }
 

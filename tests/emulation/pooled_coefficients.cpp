@@ -1,4 +1,4 @@
-// The steps after an exchange (finish.hpp) on the emulated GPU against the single steps, which finish_steps.cpp holds to
+// The steps after an exchange on the emulated GPU against the single steps, which coefficients.cpp holds to
 // float64.
 #include <algorithm>
 
@@ -16,11 +16,13 @@ constexpr double kEps = 1e-2;
 const double kCounts[kTowers] = {3, 0, 5, 1, 0, 0};
 
 // Copies of rows, one for each set of this rank.
-Tensor local_rows(const Tensor& groups, const Exchanged& met) {
+Tensor local_rows(const Tensor& groups, const PooledRows& pooled) {
   at::Sizes sizes = groups.sizes();
-  sizes[0] = met.sets;
+  sizes[0] = pooled.sets;
   const Tensor local(sizes, groups.scalar_type());
-  for (int64_t s = 0; s < met.sets; ++s) local[s].copy_(groups[(met.first + s) / met.group]);
+  for (int64_t s = 0; s < pooled.sets; ++s) {
+    local[s].copy_(groups[(pooled.first + s) / pooled.group]);
+  }
   return local;
 }
 
@@ -36,19 +38,22 @@ class PooledCheck {
         row[i] = kCounts[t] == 0 ? 0 : i > kChannels ? std::abs(row[i]) * kCounts[t] : row[i];
       }
     }
-    all[1 + kChannels - 1] = std::nan("");  // it spoils the last channel of a group and of the pair
+    all[1 + kChannels - 1] = std::nan("");  // so that the last channel of a group is not finite
     towers_.set_values(all);
     weight_ = numbers({kChannels});
     bias_ = numbers({kChannels});
     sums_ = numbers({kTowers, 2, kChannels});
     for (const auto order : {emulation::Order::descending, emulation::Order::shuffled}) {
       emulation::set_order(order);
-      for (const Content merged : {Content::towers, Content::groups}) {
+      for (const PooledLayout layout : {PooledLayout::towers, PooledLayout::groups}) {
         for (const int64_t group : {1, 2, 3, 6}) {
-          check({{}, merged, group, 0, kTowers}, Merge::chan, /*renorm=*/true, /*mean_only=*/false);
-          check({{}, merged, group, 3, 2}, Merge::chan, false, false);
-          check({{}, merged, group, 4, 1}, Merge::averaged, false, true);
-          check({{}, merged, group, 1, 4}, Merge::e_x2, true, false);
+          const auto sets = [&](int64_t first, int64_t count) {
+            return PooledRows{.rows = {}, .layout = layout, .group = group, .first = first, .sets = count};
+          };
+          check(sets(0, kTowers), Merge::chan, /*renorm=*/true, /*mean_only=*/false);
+          check(sets(3, 2), Merge::chan, false, false);
+          check(sets(4, 1), Merge::averaged, false, true);
+          check(sets(1, 4), Merge::e_x2, true, false);
         }
       }
       for (const int64_t group : {1, 2, 3, 6}) {
@@ -57,7 +62,7 @@ class PooledCheck {
       }
       sums_of_towers();
       sums_of_constants();
-      saved_pair();
+      running_statistics();
     }
     emulation::set_order(emulation::Order::ascending);
   }
@@ -67,30 +72,38 @@ class PooledCheck {
  private:
   Tensor numbers(const at::Sizes& sizes) { return filled(Tensor(sizes, type_), random_, 0.5, 1); }
 
-  // A running pair and what its update needs; the same for the same number of groups.
-  PairStep pair_of(int64_t groups) const {
+  // Running statistics and what their update needs; the same for the same number of groups.
+  RunningUpdate update_of(int64_t groups) const {
     std::mt19937 random(11);
-    const PairStep step{filled(Tensor({2, kChannels}, type_), random, 1, 0.1),
-                        filled(Tensor({2, groups}, at::kDouble), random, 0.5, 0.1), 0.75,
-                        Tensor({1}, at::kLong), Tensor({1, kChannels}, type_)};
-    step.nonfinite.zero_();
-    step.spoiled.zero_();
-    return step;
+    const RunningUpdate update{
+        .running = filled(Tensor({2, kChannels}, type_), random, 1, 0.1),
+        .weights = filled(Tensor({2, groups}, at::kDouble), random, 0.5, 0.1),
+        .decay = 0.75,
+        .nonfinite_count = Tensor({1}, at::kLong),
+        .nonfinite_channels = Tensor({1, kChannels}, type_),
+    };
+    update.nonfinite_count.zero_();
+    update.nonfinite_channels.zero_();
+    return update;
   }
 
-  void check(Exchanged met, Merge merge, bool renorm, bool mean_only) {
-    const PairStep expected_pair = pair_of(kTowers / met.group), pair = pair_of(kTowers / met.group);
-    const auto limits = [&](const PairStep& step) {
-      return renorm ? std::optional<Renorm>({step.held, 1.5, 0.7}) : std::nullopt;
+  void check(PooledRows pooled, Merge merge, bool renorm, bool mean_only) {
+    const RunningUpdate expected_update = update_of(kTowers / pooled.group);
+    const RunningUpdate update = update_of(kTowers / pooled.group);
+    const auto by = [&](const RunningUpdate& running) {
+      NormOptions options{.eps = kEps, .mean_only = mean_only, .weight = weight_, .bias = bias_};
+      if (renorm) {
+        options.renorm = Renormalisation{.running = running.running, .r_max = 1.5, .d_max = 0.7};
+      }
+      return options;
     };
-    const Tensor groups = merge_moments(towers_, met.group, merge, type_);
-    const Coefficients k = finish_forward(local_rows(groups, met), kEps, mean_only, weight_, bias_, type_,
-                                          limits(expected_pair));
-    update_pair(expected_pair, groups);
-    met.rows = met.content == Content::groups ? groups : towers_;
+    const Tensor groups = merge_moments(towers_, pooled.group, merge, type_);
+    const Coefficients k = forward_coefficients(local_rows(groups, pooled), by(expected_update), type_);
+    update_running(expected_update, groups);
+    const bool merged = pooled.layout == PooledLayout::groups;
+    pooled.rows = merged ? groups : towers_;
     int64_t launches = emulation::counts().launches;
-    const Coefficients got =
-        pooled_forward(met, merge, kEps, mean_only, weight_, bias_, type_, limits(pair), pair);
+    const Coefficients got = pooled_forward(pooled, merge, by(update), type_, update);
     expect_one_launch(launches);
     expect("mean", got.mean, k.mean);
     expect("invstd", got.invstd, k.invstd);
@@ -99,19 +112,18 @@ class PooledCheck {
     expect("count", got.count, k.count);
     if (renorm) expect("r", got.r, k.r);
     if (renorm) expect("d", got.d, k.d);
-    expect("the pair", pair.held, expected_pair.held);
-    expect("marks of spoiled channels", pair.spoiled, expected_pair.spoiled);
-    expect("their number", pair.nonfinite, expected_pair.nonfinite);
-    const Coefficients without =
-        pooled_forward(met, merge, kEps, mean_only, weight_, bias_, type_, limits(pair_of(1)), {});
-    expect("scale without a pair", without.scale, k.scale);
+    expect("running statistics", update.running, expected_update.running);
+    expect("marks of channels", update.nonfinite_channels, expected_update.nonfinite_channels);
+    expect("their number", update.nonfinite_count, expected_update.nonfinite_count);
+    const Coefficients without = pooled_forward(pooled, merge, by(update_of(1)), type_, std::nullopt);
+    expect("scale without an update", without.scale, k.scale);
 
-    const Tensor own = numbers({met.sets, 2, kChannels}), summed = sums_of_groups(met.group);
+    const Tensor local = numbers({pooled.sets, 2, kChannels}), summed = sums_of_groups(pooled.group);
     const BackwardCoefficients expected =
-        finish_backward(k, own, local_rows(summed, met), mean_only, weight_);
-    met.rows = met.content == Content::groups ? summed : sums_;
+        backward_coefficients(k, local, local_rows(summed, pooled), mean_only, weight_);
+    pooled.rows = merged ? summed : sums_;
     launches = emulation::counts().launches;
-    const BackwardCoefficients back = pooled_backward(k, own, met, mean_only, weight_);
+    const BackwardCoefficients back = pooled_backward(k, local, pooled, mean_only, weight_);
     expect_one_launch(launches);
     expect("a", back.a, expected.a);
     expect("b", back.b, expected.b);
@@ -123,41 +135,47 @@ class PooledCheck {
   // Three ranks sum up their towers; another adds up what they send.
   void all_reduced(int64_t group, Merge merge) {
     const int64_t groups = kTowers / group, first[] = {0, 3, 5, kTowers};
-    std::vector<double> met(static_cast<size_t>(groups * (1 + 2 * kChannels)), 0.0);
+    std::vector<double> totals(static_cast<size_t>(groups * (1 + 2 * kChannels)), 0.0);
     for (size_t rank = 0; rank < 3; ++rank) {
-      const Tensor own({first[rank + 1] - first[rank], 1 + 2 * kChannels}, at::kDouble);
-      for (int64_t t = first[rank]; t < first[rank + 1]; ++t) own[t - first[rank]].copy_(towers_[t]);
+      const Tensor local({first[rank + 1] - first[rank], 1 + 2 * kChannels}, at::kDouble);
+      for (int64_t t = first[rank]; t < first[rank + 1]; ++t) local[t - first[rank]].copy_(towers_[t]);
       const int64_t launches = emulation::counts().launches;
-      const auto sums = sum_moments(own, first[rank], group, groups, merge).values();
+      const auto sums = sum_moments(local, first[rank], group, groups, merge).values();
       expect_one_launch(launches);
-      for (size_t i = 0; i < met.size(); ++i) met[i] += sums[i];
+      for (size_t i = 0; i < totals.size(); ++i) totals[i] += sums[i];
     }
-    const Tensor sums({groups, 1 + 2 * kChannels}, at::kDouble);
-    sums.set_values(met);
-    const PairStep pair = pair_of(groups), expected_pair = pair_of(groups);
+    const PooledRows pooled{
+        .rows = Tensor({groups, 1 + 2 * kChannels}, at::kDouble),
+        .layout = PooledLayout::group_sums,
+        .group = group,
+        .first = 3,
+        .sets = 2,
+    };
+    pooled.rows.set_values(totals);
+    const NormOptions options{.eps = kEps, .weight = weight_, .bias = bias_};
+    const RunningUpdate update = update_of(groups), expected_update = update_of(groups);
     const int64_t launches = emulation::counts().launches;
-    const Exchanged exchanged{sums, Content::sums, group, 3, 2};
-    const Coefficients got = pooled_forward(exchanged, merge, kEps, false, weight_, bias_, type_, {}, pair);
+    const Coefficients got = pooled_forward(pooled, merge, options, type_, update);
     expect_one_launch(launches);
     const Tensor merged = merge_moments(towers_, group, merge, type_);
-    const Coefficients k = finish_forward(local_rows(merged, exchanged), kEps, false, weight_, bias_, type_);
-    update_pair(expected_pair, merged);
+    const Coefficients k = forward_coefficients(local_rows(merged, pooled), options, type_);
+    update_running(expected_update, merged);
     expect("count of sums", got.count, k.count);
     expect_close("mean of sums", got.mean, k.mean);
     expect_close("invstd of sums", got.invstd, k.invstd);
-    expect_close("the pair by sums", pair.held, expected_pair.held);
+    expect_close("running statistics by sums", update.running, expected_update.running);
   }
 
   // Backward sums of towers 1 to 4, for each of the groups.
   void sums_of_towers() {
     for (const int64_t group : {1, 2, 3, 6}) {
-      const Tensor own({4, 2, kChannels}, type_), out({kTowers / group, 2, kChannels}, type_);
-      for (int64_t t = 0; t < 4; ++t) own[t].copy_(sums_[t + 1]);
+      const Tensor local({4, 2, kChannels}, type_), out({kTowers / group, 2, kChannels}, type_);
+      for (int64_t t = 0; t < 4; ++t) local[t].copy_(sums_[t + 1]);
       const int64_t launches = emulation::counts().launches;
-      sum_towers(own, 1, group, out);
+      sum_towers(local, 1, group, out);
       expect_one_launch(launches);
       std::vector<double> expected(static_cast<size_t>(out.numel()), 0.0);
-      const auto values = own.values();
+      const auto values = local.values();
       const auto width = static_cast<size_t>(2 * kChannels);
       for (size_t t = 0; t < 4; ++t) {
         for (size_t i = 0; i < width; ++i) {
@@ -177,8 +195,9 @@ class PooledCheck {
     values[0] = 4;
     for (size_t c = 0; c < kChannels; ++c) values[1 + kChannels + c] = c == 7 ? std::nan("") : 4e16 - 1e3;
     sums.set_values(values);
-    const Coefficients k =
-        pooled_forward({sums, Content::sums, kTowers, 0, 1}, Merge::chan, kEps, false, {}, {}, type_, {}, {});
+    const PooledRows pooled{
+        .rows = sums, .layout = PooledLayout::group_sums, .group = kTowers, .first = 0, .sets = 1};
+    const Coefficients k = pooled_forward(pooled, Merge::chan, {.eps = kEps}, type_, std::nullopt);
     const auto invstds = k.invstd.values();
     for (size_t c = 0; c < kChannels; ++c) {
       comparison_.expect("invstd of a constant", 0, static_cast<int64_t>(c), invstds[c],
@@ -186,25 +205,25 @@ class PooledCheck {
     }
   }
 
-  void saved_pair() {
+  void running_statistics() {
     const Tensor mean = numbers({kChannels}), var = numbers({kChannels});
     std::vector<double> variances = var.values();
     for (double& value : variances) value = std::abs(value);
     var.set_values(variances);
     const int64_t launches = emulation::counts().launches;
-    const Coefficients k = saved_forward(mean, var, kEps, weight_, bias_);
+    const Coefficients k = running_coefficients(mean, var, kEps, weight_, bias_);
     expect_one_launch(launches);
-    const Coefficients centred = saved_forward(mean, {}, kEps, {}, {});
+    const Coefficients centred = running_coefficients(mean, {}, kEps, {}, {});
     const auto gammas = weight_.values(), invstds = k.invstd.values(), scales = k.scale.values();
     const double bound = 8 * rounding(type_);
     for (int64_t c = 0; c < kChannels; ++c) {
       const auto i = static_cast<size_t>(c);
       const double invstd = 1 / std::sqrt(variances[i] + kEps), scale = invstd * gammas[i];
-      comparison_.expect("invstd of a pair", 0, c, invstds[i], invstd, bound * invstd);
-      comparison_.expect("scale of a pair", 0, c, scales[i], scale, bound * std::abs(scale));
+      comparison_.expect("invstd by running statistics", 0, c, invstds[i], invstd, bound * invstd);
+      comparison_.expect("scale by running statistics", 0, c, scales[i], scale, bound * std::abs(scale));
     }
     comparison_.expect(k.mean.values() == mean.values() && k.shift.values() == bias_.values(),
-                       "mean and shift of a pair");
+                       "mean and shift by running statistics");
     comparison_.expect(centred.scale.values() == std::vector<double>(kChannels, 1.0),
                        "scale without a variance");
     comparison_.expect(centred.shift.values() == std::vector<double>(kChannels, 0.0), "shift without a bias");
@@ -250,7 +269,7 @@ class PooledCheck {
 
 }  // namespace
 
-std::string mismatch_of_pooled_steps(at::ScalarType type) {
+std::string mismatch_of_pooled_coefficients(at::ScalarType type) {
   return PooledCheck(type).mismatch();
 }
 

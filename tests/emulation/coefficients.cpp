@@ -1,4 +1,4 @@
-// The finish steps of finish.hpp on the emulated GPU against their formulas in float64.
+// The steps of coefficients.hpp on the emulated GPU against their formulas in float64.
 #include <algorithm>
 
 #include "tests/emulation/problems.hpp"
@@ -13,9 +13,9 @@ constexpr int64_t kSets = 6, kChannels = 300;  // several blocks, the last not f
 constexpr double kEps = 1e-2;
 const double kCounts[kSets] = {3, 0, 5, 1, 0, 40};
 
-class FinishCheck {
+class CoefficientsCheck {
  public:
-  explicit FinishCheck(at::ScalarType type) : type_(type), bound_(64 * rounding(type)) {
+  explicit CoefficientsCheck(at::ScalarType type) : type_(type), bound_(64 * rounding(type)) {
     rows_ = filled(Tensor({kSets, 1 + 2 * kChannels}, at::kDouble), random_, 1, 2);
     std::vector<double> all = rows_.values();
     for (int64_t s = 0; s < kSets; ++s) {
@@ -35,7 +35,7 @@ class FinishCheck {
     forward_and_backward(true, false, true, true);
     forward_and_backward(true, false, true, false);
     forward_and_backward(false, true, false, true);
-    pair_update();
+    update_of_running();
   }
 
   const std::string& mismatch() const { return comparison_.mismatch(); }
@@ -82,22 +82,24 @@ class FinishCheck {
   }
 
   void forward_and_backward(bool affine, bool mean_only, bool renorm, bool full) {
-    const Tensor pair = filled(Tensor({2, kChannels}, type_), random_, 0, 1);
-    std::vector<double> held = pair.values();
-    for (double& value : held) value = std::abs(value);
-    pair.set_values(held);
-    held = pair.values();
-    const std::optional<Renorm> limits = renorm ? std::optional<Renorm>({pair, 1.5, 0.7}) : std::nullopt;
-    const Tensor weight = affine ? weight_ : Tensor(), bias = affine ? bias_ : Tensor();
-    const Coefficients k = finish_forward(rows_, kEps, mean_only, weight, bias, type_, limits);
-    const Tensor own = numbers({kSets, 2, kChannels}), others = numbers({kSets, 2, kChannels});
-    const Tensor shared = !full ? Tensor() : renorm ? own : others;
-    const BackwardCoefficients back = finish_backward(k, own, shared, mean_only, weight);
+    const Tensor running = filled(Tensor({2, kChannels}, type_), random_, 0, 1);
+    std::vector<double> before = running.values();
+    for (double& value : before) value = std::abs(value);
+    running.set_values(before);
+    before = running.values();
+    NormOptions options{.eps = kEps, .mean_only = mean_only};
+    if (affine) options.weight = weight_;
+    if (affine) options.bias = bias_;
+    if (renorm) options.renorm = Renormalisation{.running = running, .r_max = 1.5, .d_max = 0.7};
+    const Coefficients k = forward_coefficients(rows_, options, type_);
+    const Tensor local = numbers({kSets, 2, kChannels}), others = numbers({kSets, 2, kChannels});
+    const Tensor group = !full ? Tensor() : renorm ? local : others;
+    const BackwardCoefficients back = backward_coefficients(k, local, group, mean_only, options.weight);
 
     const auto means = k.mean.values(), invstds = k.invstd.values(), scales = k.scale.values();
-    const auto shifts = k.shift.values(), sums = own.values(), a = back.a.values(), b = back.b.values();
+    const auto shifts = k.shift.values(), sums = local.values(), a = back.a.values(), b = back.b.values();
     const auto cs = back.c.values(), dweight = back.dweight.values(), dbias = back.dbias.values();
-    const auto all = full ? shared.values() : std::vector<double>(sums.size(), 0.0);
+    const auto all = full ? group.values() : std::vector<double>(sums.size(), 0.0);
     const auto gammas = weight_.values(), betas = bias_.values();
     for (int64_t c = 0; c < kChannels; ++c) {
       const auto channel = static_cast<size_t>(c);
@@ -107,10 +109,10 @@ class FinishCheck {
         const auto i = static_cast<size_t>(s * kChannels + c),
                    at_a = static_cast<size_t>(2 * s * kChannels + c);
         const double n = std::max(kCounts[s], 1.0), deviation = std::sqrt(m2(s, c) / n + kEps);
-        const double running = std::sqrt(held[static_cast<size_t>(kChannels + c)] + kEps);
+        const double spread = std::sqrt(before[static_cast<size_t>(kChannels + c)] + kEps);
         const double invstd = mean_only ? 1 : 1 / deviation;
-        const double r = renorm ? std::clamp(deviation / running, 1 / 1.5, 1.5) : 1;
-        const double d = renorm ? std::clamp((mean(s, c) - held[channel]) / running, -0.7, 0.7) : 0;
+        const double r = renorm ? std::clamp(deviation / spread, 1 / 1.5, 1.5) : 1;
+        const double d = renorm ? std::clamp((mean(s, c) - before[channel]) / spread, -0.7, 0.7) : 0;
         const double scale = gamma * r * invstd;
         expect("mean", s, c, means[i], mean(s, c), std::abs(mean(s, c)));
         expect("invstd", s, c, invstds[i], invstd, invstd);
@@ -132,24 +134,31 @@ class FinishCheck {
   }
 
   // Set 2 takes no part and is not read; of set 5, a channel is not finite.
-  void pair_update() {
+  void update_of_running() {
     const double weights[kSets] = {0.25, 0, 0.5, 0.125, 0, 0.0625}, takes_part[kSets] = {1, 0, 0, 1, 0, 1};
     const int64_t lost = 257;
-    std::vector<double> spoilt = moments_, both(weights, weights + kSets);
+    std::vector<double> values = moments_, both(weights, weights + kSets);
     both.insert(both.end(), takes_part, takes_part + kSets);
     const auto row_of = [](int64_t s) { return static_cast<size_t>(s * (1 + 2 * kChannels)); };
-    std::fill(&spoilt[row_of(2)], &spoilt[row_of(3)], std::nan(""));
-    spoilt[row_of(5) + static_cast<size_t>(1 + kChannels + lost)] = INFINITY;
-    const Tensor rows(rows_.sizes(), at::kDouble), parts({2, kSets}, at::kDouble), nonfinite({1}, at::kLong);
-    rows.set_values(spoilt);
-    parts.set_values(both);
-    nonfinite.set_values({10});
-    const Tensor held = numbers({2, kChannels}), spoiled({1, kChannels}, type_);
-    spoiled.zero_();
-    const std::vector<double> before = held.values();
-    update_pair({held, parts, 0.75, nonfinite, spoiled}, rows);
-    const std::vector<double> after = held.values(), marks = spoiled.values();
-    comparison_.expect(nonfinite.values()[0] == 11, "the number of channels that are not finite");
+    std::fill(&values[row_of(2)], &values[row_of(3)], std::nan(""));
+    values[row_of(5) + static_cast<size_t>(1 + kChannels + lost)] = INFINITY;
+    const Tensor rows(rows_.sizes(), at::kDouble);
+    rows.set_values(values);
+    const RunningUpdate update{
+        .running = numbers({2, kChannels}),
+        .weights = Tensor({2, kSets}, at::kDouble),
+        .decay = 0.75,
+        .nonfinite_count = Tensor({1}, at::kLong),
+        .nonfinite_channels = Tensor({1, kChannels}, type_),
+    };
+    update.weights.set_values(both);
+    update.nonfinite_count.set_values({10});
+    update.nonfinite_channels.zero_();
+    const std::vector<double> before = update.running.values();
+    update_running(update, rows);
+    const std::vector<double> after = update.running.values(), marks = update.nonfinite_channels.values();
+    comparison_.expect(update.nonfinite_count.values()[0] == 11,
+                       "the number of channels that are not finite");
     for (int64_t c = 0; c < kChannels; ++c) {
       const auto i = static_cast<size_t>(c), j = static_cast<size_t>(kChannels + c);
       double m = 0.75 * before[i], v = 0.75 * before[j], size_m = 1, size_v = 1;
@@ -162,7 +171,7 @@ class FinishCheck {
       }
       expect("running mean", 0, c, after[i], c == lost ? before[i] : m, c == lost ? 0 : size_m);
       expect("running variance", 0, c, after[j], c == lost ? before[j] : v, c == lost ? 0 : size_v);
-      expect("mark of a spoiled channel", 0, c, marks[i], c == lost ? 1 : 0, 0);
+      expect("mark of a channel that is not finite", 0, c, marks[i], c == lost ? 1 : 0, 0);
     }
   }
 
@@ -176,8 +185,8 @@ class FinishCheck {
 
 }  // namespace
 
-std::string mismatch_of_finish_steps(at::ScalarType type) {
-  return FinishCheck(type).mismatch();
+std::string mismatch_of_coefficients(at::ScalarType type) {
+  return CoefficientsCheck(type).mismatch();
 }
 
 }  // namespace bnlab::kernels::emulated

@@ -1,6 +1,6 @@
-// The kernels against their formulas written with plain ATen operations in float64, slice by slice, on
+// The sweeps against their formulas written with plain ATen operations in float64, slice by slice, on
 // every shape, layout, dtype and cut; on CUDA too where there is a device.
-#include "strategies/kernels/kernels.hpp"
+#include "strategies/kernels/sweeps.hpp"
 
 #include <ATen/ATen.h>
 #include <ATen/Context.h>
@@ -71,7 +71,7 @@ Tolerance tolerance(at::ScalarType dtype) {
   return {1e-2, 1e-2};                          // bfloat16: 2^-9
 }
 
-class Kernels : public testing::TestWithParam<const char*> {
+class Sweeps : public testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
     at::manual_seed(7);
@@ -98,8 +98,8 @@ class Kernels : public testing::TestWithParam<const char*> {
                     bool with_residual);
 };
 
-void Kernels::check(const Case& test, const std::string& layout, at::ScalarType dtype, Activation activation,
-                    bool with_residual) {
+void Sweeps::check(const Case& test, const std::string& layout, at::ScalarType dtype, Activation activation,
+                   bool with_residual) {
   const auto tensor = [&] { return arrange((random(test.shape) * 2 + 0.5).to(dtype), layout); };
   const int64_t slices = static_cast<int64_t>(test.offsets.size()) - 1;
   const at::ScalarType statistics = dtype == at::kDouble ? at::kDouble : at::kFloat;
@@ -139,7 +139,7 @@ void Kernels::check(const Case& test, const std::string& layout, at::ScalarType 
   expect_close(backward_residual(dy, y, activation), g, 0, 0, "backward_residual");
 
   if (!with_residual) {  // the sign of y, computed from x
-    const FromInput from{scale, shift};
+    const FromInput from{.scale = scale, .shift = shift};
     EXPECT_TRUE(at::equal(backward_sums(dy, x, y, test.offsets, mean, activation, from), sums));
     EXPECT_TRUE(
         at::equal(backward_input(dy, x, y, test.offsets, mean, scale, shift, c, activation, from), dx));
@@ -147,13 +147,13 @@ void Kernels::check(const Case& test, const std::string& layout, at::ScalarType 
 }
 
 // A y of the wrong sign shows who reads it.
-TEST_P(Kernels, TheSignOfYIsNotReadWhereItFollowsFromX) {
+TEST_P(Sweeps, TheSignOfYIsNotReadWhereItFollowsFromX) {
   const at::TensorOptions in_float = options(at::kFloat);
   const Tensor zero = at::zeros({1, 8}, in_float), one = at::ones({1, 8}, in_float);
   for (const char* layout : {"contiguous", "channels_last"}) {
     const Tensor x = arrange(at::full({2, 8, 5, 5}, 3.0, in_float), layout), dy = at::ones_like(x);
     for (const bool from_input : {true, false}) {
-      const FromInput from = from_input ? FromInput{one, zero} : FromInput{};
+      const FromInput from = from_input ? FromInput{.scale = one, .shift = zero} : FromInput{};
       const double expected = from_input ? 1 : 0;
       const Tensor sums = backward_sums(dy, x, -x, {0, 2}, zero, Activation::relu, from);
       EXPECT_TRUE((sums.select(1, 0) == 50 * expected).all().item<bool>()) << layout;
@@ -163,7 +163,7 @@ TEST_P(Kernels, TheSignOfYIsNotReadWhereItFollowsFromX) {
   }
 }
 
-TEST_P(Kernels, EqualTheirFormulasForEveryShapeLayoutAndType) {
+TEST_P(Sweeps, EqualTheirFormulasForEveryShapeLayoutAndType) {
   for (const Case& test : cases()) {
     for (const char* layout : {"contiguous", "channels_last", "strided"}) {
       for (const auto dtype : {at::kDouble, at::kFloat, at::kBFloat16, at::kHalf}) {
@@ -178,7 +178,7 @@ TEST_P(Kernels, EqualTheirFormulasForEveryShapeLayoutAndType) {
   }
 }
 
-TEST_P(Kernels, EveryInstructionSetAgrees) {
+TEST_P(Sweeps, EveryInstructionSetAgrees) {
   if (device().is_cuda()) GTEST_SKIP() << "instruction sets concern the CPU";
   for (const char* level : {"baseline", "avx2", "avx512"}) {
     SCOPED_TRACE(level);
@@ -200,14 +200,14 @@ TEST_P(Kernels, EveryInstructionSetAgrees) {
   }
 }
 
-TEST_P(Kernels, UnknownInstructionSetIsRefused) {
+TEST_P(Sweeps, UnknownInstructionSetIsRefused) {
   if (device().is_cuda()) GTEST_SKIP() << "instruction sets concern the CPU";
   setenv("BNLAB_CPU_LEVEL", "mmx", 1);
   EXPECT_THROW(moments(random({2, 2}), {0, 2}), Error);
 }
 
 // x = 1e4 + unit noise: float32 has a spacing of 1e-3 there, E[x2] - E[x]2 would lose everything.
-TEST_P(Kernels, MomentsKeepTheirPrecisionFarFromZero) {
+TEST_P(Sweeps, MomentsKeepTheirPrecisionFarFromZero) {
   for (const char* layout : {"contiguous", "channels_last"}) {
     const Tensor x = arrange((random({4, 24, 96, 100}) + 1e4).to(at::kFloat), layout);
     const Tensor packed = moments(x, {0, 1, 4}), expected = expected_moments(x, {0, 1, 4});
@@ -216,7 +216,7 @@ TEST_P(Kernels, MomentsKeepTheirPrecisionFarFromZero) {
   }
 }
 
-TEST_P(Kernels, MomentsSurviveAnOutlierInTheFirstPlace) {
+TEST_P(Sweeps, MomentsSurviveAnOutlierInTheFirstPlace) {
   for (const char* layout : {"contiguous", "channels_last"}) {
     Tensor x = random({2, 5, 64, 64});
     x.index({0}).select(1, 0).select(1, 0).fill_(1e3);
@@ -225,25 +225,25 @@ TEST_P(Kernels, MomentsSurviveAnOutlierInTheFirstPlace) {
   }
 }
 
-TEST_P(Kernels, ConstantChannelsHaveNoSpread) {
+TEST_P(Sweeps, ConstantChannelsHaveNoSpread) {
   const Tensor x = at::full({4, 3, 33, 35}, 0.1, options(at::kFloat));
   EXPECT_LT(moments(x, {0, 4}).slice(1, 4).abs().max().item<double>(), 1e-8);
 }
 
-TEST_P(Kernels, ManySlicesInOneCall) {  // more than one launch takes on CUDA
+TEST_P(Sweeps, ManySlicesInOneCall) {  // more than one launch takes on CUDA
   Offsets offsets = {0};
   for (int64_t s = 0; s < 600; ++s) offsets.push_back(offsets.back() + s % 3);
   check({{offsets.back(), 4, 3, 3}, offsets}, "contiguous", at::kFloat, Activation::relu, true);
   check({{offsets.back(), 4, 3, 3}, offsets}, "channels_last", at::kFloat, Activation::relu, true);
 }
 
-TEST_P(Kernels, UnalignedStorageIsRead) {
+TEST_P(Sweeps, UnalignedStorageIsRead) {
   const Tensor wide = random({1 + 2 * 8 * 6 * 6}).to(at::kFloat);
   const Tensor x = wide.slice(0, 1).view({2, 8, 6, 6});
   expect_close(moments(x, {0, 2}), expected_moments(x, {0, 2}), 2e-6, 2e-6, "moments");
 }
 
-TEST_P(Kernels, NotANumberPassesThroughRelu) {
+TEST_P(Sweeps, NotANumberPassesThroughRelu) {
   const Tensor x = at::full({2, 8, 5, 5}, std::nan(""), options(at::kFloat));
   const Tensor one = at::ones({1, 8}, x.options());
   for (const auto dtype : {at::kFloat, at::kBFloat16}) {
@@ -252,7 +252,7 @@ TEST_P(Kernels, NotANumberPassesThroughRelu) {
   }
 }
 
-TEST_P(Kernels, ThreadCountDoesNotChangeABit) {
+TEST_P(Sweeps, ThreadCountDoesNotChangeABit) {
   if (device().is_cuda()) GTEST_SKIP() << "threads concern the CPU";
   const int before = at::get_num_threads();
   for (const char* layout : {"contiguous", "channels_last"}) {
@@ -274,7 +274,7 @@ TEST_P(Kernels, ThreadCountDoesNotChangeABit) {
   at::set_num_threads(before);
 }
 
-TEST_P(Kernels, GradientInAnotherLayoutIsTakenAsIs) {
+TEST_P(Sweeps, GradientInAnotherLayoutIsTakenAsIs) {
   const Tensor x = arrange(random({2, 16, 8, 8}).to(at::kFloat), "channels_last");
   const Tensor dy = random({2, 16, 8, 8}).to(at::kFloat), zero = at::zeros({1, 16}, x.options());
   const Tensor one = at::ones({1, 16}, x.options());
@@ -283,7 +283,7 @@ TEST_P(Kernels, GradientInAnotherLayoutIsTakenAsIs) {
   EXPECT_EQ(dx.strides(), x.strides());
 }
 
-TEST_P(Kernels, WrongArgumentsAreRefused) {
+TEST_P(Sweeps, WrongArgumentsAreRefused) {
   const Tensor x = random({4, 3, 2, 2}), values = random({1, 3});
   EXPECT_THROW(moments(x, {0, 3}), Error);
   EXPECT_THROW(moments(x, {0, 3, 2, 4}), Error);
@@ -296,7 +296,7 @@ TEST_P(Kernels, WrongArgumentsAreRefused) {
   EXPECT_THROW(backward_sums(x, x, {}, {0, 4}, values, Activation::relu), Error);
 }
 
-INSTANTIATE_TEST_SUITE_P(On, Kernels, testing::Values("cpu", "cuda"),
+INSTANTIATE_TEST_SUITE_P(On, Sweeps, testing::Values("cpu", "cuda"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

@@ -1,6 +1,6 @@
-// The steps of norms within samples against their formulas in float64 and LibTorch's own group_norm; on CUDA too where there
-// is a device.
-#include "strategies/kernels/sample_finish.hpp"
+// The coefficients of norms within samples against their formulas in float64 and LibTorch's own group_norm;
+// on CUDA too where there is a device.
+#include "strategies/kernels/coefficients.hpp"
 
 #include <torch/types.h>
 
@@ -36,7 +36,7 @@ void expect_close(const Tensor& got, const Tensor& expected, double bound, const
   EXPECT_TRUE(at::allclose(got.cpu().to(at::kDouble), expected, bound, bound)) << what;
 }
 
-class SampleSteps : public test::OnEachDevice {
+class SampleCoefficients : public test::OnEachDevice {
  protected:
   Tensor x_ = at::randn({kSamples, kChannels, kPositions}, at::kDouble) * 2 +
               at::arange(kChannels, at::kDouble).view({1, -1, 1});
@@ -44,7 +44,7 @@ class SampleSteps : public test::OnEachDevice {
   Tensor gamma_ = at::randn({kChannels}, at::kDouble), beta_ = at::randn({kChannels}, at::kDouble);
 };
 
-TEST_P(SampleSteps, GiveGroupNormAndItsGradients) {
+TEST_P(SampleCoefficients, GiveGroupNormAndItsGradients) {
   for (const Precision& precision : kPrecisions) {
     for (const int64_t groups : {1, 3, 12}) {
       for (const bool affine : {true, false}) {
@@ -77,7 +77,7 @@ TEST_P(SampleSteps, GiveGroupNormAndItsGradients) {
 }
 
 // As a rank without samples has it.
-TEST_P(SampleSteps, ARowWithoutPositionsGivesFiniteNumbersAndNoGradients) {
+TEST_P(SampleCoefficients, ARowWithoutPositionsGivesFiniteNumbersAndNoGradients) {
   const Tensor rows = there(at::zeros({1, 1 + 2 * kChannels}, at::kDouble));
   const Coefficients k = sample_forward(rows, 4, kEps, {}, {}, at::kFloat);
   expect_close(k.count, at::ones({1, kChannels}, at::kDouble), 0, "count");
@@ -89,25 +89,25 @@ TEST_P(SampleSteps, ARowWithoutPositionsGivesFiniteNumbersAndNoGradients) {
                "parameters");
 }
 
-TEST_P(SampleSteps, WhatIsNotFiniteStaysInItsGroup) {
+TEST_P(SampleCoefficients, WhatIsNotFiniteStaysInItsGroup) {
   Tensor rows = rows_of(x_);
   rows[1][1 + 5] = kNan;  // a mean of sample 1, group 1 of 3
   const Coefficients k = sample_forward(there(rows), 3, kEps, {}, {}, at::kDouble);
-  const Tensor spoilt = at::zeros({kSamples, kChannels}, at::kBool);
-  spoilt[1].narrow(0, 4, 4).fill_(true);
-  EXPECT_TRUE(at::equal(k.mean.isnan().cpu(), spoilt));
-  EXPECT_TRUE(at::equal(k.scale.isnan().cpu(), spoilt));
+  const Tensor nonfinite = at::zeros({kSamples, kChannels}, at::kBool);
+  nonfinite[1].narrow(0, 4, 4).fill_(true);
+  EXPECT_TRUE(at::equal(k.mean.isnan().cpu(), nonfinite));
+  EXPECT_TRUE(at::equal(k.scale.isnan().cpu(), nonfinite));
 
   const Coefficients sound = sample_forward(there(rows_of(x_)), 3, kEps, {}, {}, at::kDouble);
   Tensor sums = at::randn({kSamples, 2, kChannels}, at::kDouble);
   sums[1][0][5] = kNan;
   const BackwardCoefficients back = sample_backward(sound, there(sums), 3, {});
-  EXPECT_TRUE(at::equal(back.c.isnan().cpu(), spoilt));
+  EXPECT_TRUE(at::equal(back.c.isnan().cpu(), nonfinite));
   EXPECT_FALSE(back.b.isnan().any().item<bool>());
   EXPECT_TRUE(at::equal(back.dbias.isnan().cpu(), at::arange(kChannels).eq(5)));
 }
 
-INSTANTIATE_ON_EACH_DEVICE(SampleSteps);
+INSTANTIATE_ON_EACH_DEVICE(SampleCoefficients);
 
 }  // namespace
 }  // namespace bnlab::kernels

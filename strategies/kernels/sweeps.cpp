@@ -1,6 +1,6 @@
-// The public face of the kernels: checks shapes, settles one dense layout for all tensors of a call,
-// allocates the result and hands over to the CPU or to CUDA. No arithmetic happens here.
-#include "strategies/kernels/kernels.hpp"
+// The public face of the sweeps: checks shapes, brings all tensors of a call to one dense layout, allocates
+// the result and hands over to the CPU or to CUDA. No arithmetic happens here.
+#include "strategies/kernels/sweeps.hpp"
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
@@ -49,11 +49,11 @@ void check_input(const char* where, const Tensor& x, const Offsets& offsets) {
   if (!x.is_cuda() && !x.is_cpu()) refuse(where, "expected x on the CPU or a CUDA device, got ", x.device());
 }
 
-Layout settle(Tensor& x) {
+Layout make_dense(Tensor& x) {
   const bool contiguous = x.is_contiguous();
   const bool channels_last = !contiguous && is_channels_last(x);
   if (!contiguous && !channels_last) x = x.contiguous();
-  Layout layout{x.size(0), x.size(1), 1, channels_last};
+  Layout layout{.rows = x.size(0), .channels = x.size(1), .plane = 1, .channels_last = channels_last};
   for (int64_t d = 2; d < x.dim(); ++d) layout.plane *= x.size(d);
   if (layout.plane == 1) layout.channels_last = true;
   return layout;
@@ -98,23 +98,24 @@ Tensor to_float(const Tensor& x) {
 
 }  // namespace
 
-Layout settle(const char* where, Tensor& x, const Offsets& offsets) {
+Layout make_dense(const char* where, Tensor& x, const Offsets& offsets) {
   check_input(where, x, offsets);
-  return settle(x);
+  return make_dense(x);
 }
 
-Backward settle_backward(const char* where, const Tensor& dy, const Tensor& x, const Tensor& y,
-                         const Offsets& offsets, const Tensor& mean, Activation activation,
-                         const FromInput& from_input, Layout& layout) {
-  Backward in{dy, x, {}, {}, {}};
-  layout = settle(where, in.x, offsets);
+BackwardInputs backward_inputs(const char* where, const Tensor& dy, const Tensor& x, const Tensor& y,
+                               const Offsets& offsets, const Tensor& mean, Activation activation,
+                               const FromInput& from_input, Layout& layout) {
+  BackwardInputs in;
+  in.x = x;
+  layout = make_dense(where, in.x, offsets);
   in.mean = per_channel(where, "mean", mean, x, offsets);
   in.dy = like(where, "dy", dy, in.x);
   if (activation == Activation::relu) {
     in.y = like(where, "y", y, in.x);
     if (from_input.scale.defined()) {
-      in.from_input = {per_channel(where, "scale", from_input.scale, x, offsets),
-                       per_channel(where, "shift", from_input.shift, x, offsets)};
+      in.from_input = {.scale = per_channel(where, "scale", from_input.scale, x, offsets),
+                       .shift = per_channel(where, "shift", from_input.shift, x, offsets)};
     }
   }
   return in;
@@ -135,7 +136,7 @@ Tensor moments(const Tensor& x, const Offsets& offsets) {
   const OneKernel counted;
   if (by_float(x)) return moments(to_float(x), offsets);
   Tensor dense = x;
-  const Layout layout = settle("moments", dense, offsets);
+  const Layout layout = make_dense("moments", dense, offsets);
   Tensor out = empty_rows(x, offsets);
   BNLAB_ON_DEVICE(x, moments(layout, offsets, dense, out));
   return out;
@@ -149,13 +150,15 @@ Tensor normalise(const Tensor& x, const Offsets& offsets, const Tensor& mean, co
   if (by_float(x)) {
     return normalise(to_float(x), offsets, mean, scale, shift, activation, to_float(residual)).to(at::kHalf);
   }
-  Forward in{x,
-             per_channel(where, "mean", mean, x, offsets),
-             per_channel(where, "scale", scale, x, offsets),
-             per_channel(where, "shift", shift, x, offsets),
-             {},
-             activation};
-  const Layout layout = settle(in.x);
+  NormaliseInputs in{
+      .x = x,
+      .mean = per_channel(where, "mean", mean, x, offsets),
+      .scale = per_channel(where, "scale", scale, x, offsets),
+      .shift = per_channel(where, "shift", shift, x, offsets),
+      .residual = {},
+      .activation = activation,
+  };
+  const Layout layout = make_dense(in.x);
   if (residual.defined()) in.residual = like(where, "residual", residual, in.x);
   Tensor out = at::empty_like(in.x);
   if (out.numel() > 0) BNLAB_ON_DEVICE(x, normalise(layout, offsets, in, out));
@@ -167,8 +170,8 @@ Tensor backward_sums(const Tensor& dy, const Tensor& x, const Tensor& y, const O
   const OneKernel counted;
   if (by_float(x)) return backward_sums(to_float(dy), to_float(x), to_float(y), offsets, mean, activation);
   Layout layout;
-  const Backward in =
-      settle_backward("backward_sums", dy, x, y, offsets, mean, activation, from_input, layout);
+  const BackwardInputs in =
+      backward_inputs("backward_sums", dy, x, y, offsets, mean, activation, from_input, layout);
   const int64_t slices = static_cast<int64_t>(offsets.size()) - 1;
   Tensor out = at::empty({slices, 2, layout.channels}, in.mean.options());
   BNLAB_ON_DEVICE(x, backward_sums(layout, offsets, in, out));
@@ -185,12 +188,14 @@ Tensor backward_input(const Tensor& dy, const Tensor& x, const Tensor& y, const 
         .to(at::kHalf);
   }
   Layout layout;
-  const Backward in = settle_backward(where, dy, x, y, offsets, mean, activation, from_input, layout);
+  const BackwardInputs in = backward_inputs(where, dy, x, y, offsets, mean, activation, from_input, layout);
   Tensor out = at::empty_like(in.x);
-  const Tensor first = per_channel(where, "a", a, x, offsets);
-  const Tensor second = per_channel(where, "b", b, x, offsets);
-  const Tensor third = per_channel(where, "c", c, x, offsets);
-  if (out.numel() > 0) BNLAB_ON_DEVICE(x, backward_input(layout, offsets, in, first, second, third, out));
+  const Tensor dense_a = per_channel(where, "a", a, x, offsets);
+  const Tensor dense_b = per_channel(where, "b", b, x, offsets);
+  const Tensor dense_c = per_channel(where, "c", c, x, offsets);
+  if (out.numel() > 0) {
+    BNLAB_ON_DEVICE(x, backward_input(layout, offsets, in, dense_a, dense_b, dense_c, out));
+  }
   return out;
 }
 
@@ -201,7 +206,7 @@ Tensor backward_residual(const Tensor& dy, const Tensor& y, Activation activatio
   const char* where = "backward_residual";
   check_input(where, y, {0, y.defined() && y.dim() > 0 ? y.size(0) : 0});
   Tensor dense = y;
-  settle(dense);
+  make_dense(dense);
   const Tensor dy_dense = like(where, "dy", dy, dense);
   Tensor out = at::empty_like(dense);
   if (out.numel() > 0) BNLAB_ON_DEVICE(dense, backward_residual(dy_dense, dense, out));
