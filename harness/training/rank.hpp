@@ -52,6 +52,10 @@ void leave(KeptWorld& kept);
 // whether ranks let cuDNN choose its algorithms by timing, "gpus": [...], "cpu_capability": "AVX512" (LibTorch's),
 // "cpu_kernels": "avx512" (ours)}; null for what is absent.
 Json library_versions();
+
+// Whether the program holds its CUDA kernels. Without them visible_gpus() is 0.
+bool built_with_cuda();
+inline constexpr const char* kBuildWithCuda = "BNLAB_CUDA=on scripts/build.sh release bnlab";
 int visible_gpus();
 
 }  // namespace bnlab

@@ -16,7 +16,7 @@
 #include "harness/records/status.hpp"
 #include "tests/records/temporary_folder.hpp"
 
-namespace bnlab {
+namespace bnlab::held_runs_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -104,4 +104,4 @@ TEST_F(HeldRuns, AreDoubtedWithoutASignOfLifeAndNobodysAfterALostWorld) {
 }
 
 }  // namespace
-}  // namespace bnlab
+}  // namespace bnlab::held_runs_test

@@ -11,7 +11,7 @@
 #include "tests/records/synthetic.hpp"
 #include "tests/records/temporary_folder.hpp"
 
-namespace bnlab {
+namespace bnlab::live_runs_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -111,4 +111,4 @@ TEST(Sparkline, ScalesToItsValuesAndAveragesWhatDoesNotFit) {
 }
 
 }  // namespace
-}  // namespace bnlab
+}  // namespace bnlab::live_runs_test

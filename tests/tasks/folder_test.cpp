@@ -60,9 +60,9 @@ namespace bnlab {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::Picture;
-using testing::write_jpeg;
-using testing::write_png;
+using test::Picture;
+using test::write_jpeg;
+using test::write_png;
 
 // Stripes of ids 0, 1, 2, ... `classes` - 1, each as wide as the others; grey values are 40 times the ids.
 Picture stripes(int height, int width, int classes, int factor = 1, int channels = 1) {
@@ -94,7 +94,7 @@ class FolderTest : public ::testing::Test {
   std::unique_ptr<Task> task(const Json& changes = Json::object()) const {
     Json options = {{"root", "mydata"}, {"classes", 3}, {"crop", {8, 10}}, {"test_multiple", 1}};
     options.update(changes);
-    return testing::make_task("folder", options, {0, folder_.path()});
+    return test::make_task("folder", options, {0, folder_.path()});
   }
   std::string error(const Json& changes = Json::object(), Error::Kind kind = Error::Kind::data) const {
     try {
@@ -106,7 +106,7 @@ class FolderTest : public ::testing::Test {
     return "no error";
   }
 
-  testing::TemporaryFolder folder_;
+  test::TemporaryFolder folder_;
 };
 
 TEST_F(FolderTest, SplitsMayLieAroundTheFoldersOrInThem) {
@@ -145,8 +145,8 @@ TEST_F(FolderTest, ATestSplitOfAnotherNameIsPointedAt) {
 TEST_F(FolderTest, ListsChooseTheFiles) {
   write_splits("images/", "labels/");
   write("x/d", "y/e");
-  testing::write_bytes(file("train.txt"), "images/a.jpg labels/a.png\nx/d.jpg y/e.png\nb\n");
-  testing::write_bytes(file("test.txt"), "c\n");
+  test::write_bytes(file("train.txt"), "images/a.jpg labels/a.png\nx/d.jpg y/e.png\nb\n");
+  test::write_bytes(file("test.txt"), "c\n");
   const auto folder = task({{"train_list", "train.txt"}, {"test_list", "test.txt"}});
   EXPECT_EQ(folder->training_samples(), 3);
   EXPECT_EQ(folder->test_samples(), 1);

@@ -11,7 +11,7 @@
 #include "harness/components/shard_keys.hpp"
 #include "harness/tasks/task.hpp"
 
-namespace bnlab::testing {
+namespace bnlab::test {
 
 inline std::unique_ptr<Task> make_task(const std::string& name, const Json& changes,
                                        const Task::Context& context) {
@@ -26,4 +26,4 @@ inline std::unique_ptr<Task> make_task(const std::string& name, const Json& chan
   return task;
 }
 
-}  // namespace bnlab::testing
+}  // namespace bnlab::test

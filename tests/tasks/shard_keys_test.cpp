@@ -5,7 +5,7 @@
 #include "harness/components/registry.hpp"
 #include "tests/experiment/spec_files.hpp"
 
-namespace bnlab {
+namespace bnlab::shard_keys_test {
 namespace {
 
 class ShardKeys : public SpecFiles {
@@ -51,4 +51,4 @@ TEST_F(ShardKeys, WhereTheTaskIsWrongItsKeysAreUnknown) {
 }
 
 }  // namespace
-}  // namespace bnlab
+}  // namespace bnlab::shard_keys_test

@@ -10,7 +10,7 @@
 #include "harness/components/registry.hpp"
 #include "harness/error.hpp"
 
-namespace bnlab {
+namespace bnlab::task_files_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -100,4 +100,4 @@ TEST_F(TaskFilesTest, WithoutADataFolderTheCureIsTold) {
 }
 
 }  // namespace
-}  // namespace bnlab
+}  // namespace bnlab::task_files_test

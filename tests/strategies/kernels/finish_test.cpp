@@ -10,7 +10,7 @@
 
 #include "tests/strategies/kernels/on_each_device.hpp"
 
-namespace bnlab::kernels {
+namespace bnlab::kernels::finish_test {
 namespace {
 
 using at::Tensor;
@@ -320,4 +320,4 @@ TEST_P(Finish, AChannelThatIsNotFiniteKeepsItsPairAndIsCounted) {
 INSTANTIATE_ON_EACH_DEVICE(Finish);
 
 }  // namespace
-}  // namespace bnlab::kernels
+}  // namespace bnlab::kernels::finish_test

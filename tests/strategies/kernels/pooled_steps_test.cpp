@@ -3,7 +3,7 @@
 #include "strategies/kernels/finish.hpp"
 #include "tests/strategies/kernels/on_each_device.hpp"
 
-namespace bnlab::kernels {
+namespace bnlab::kernels::pooled_steps_test {
 namespace {
 
 using at::Tensor;
@@ -175,4 +175,4 @@ TEST_P(PooledSteps, ASavedPairGivesItsCoefficients) {
 INSTANTIATE_ON_EACH_DEVICE(PooledSteps);
 
 }  // namespace
-}  // namespace bnlab::kernels
+}  // namespace bnlab::kernels::pooled_steps_test
