@@ -21,7 +21,7 @@ target_link_libraries(harness_plain PUBLIC bnlab_warnings nlohmann_json::nlohman
 # ordered object, and then fails its own assertion: where assertions are on, messages go without them.
 target_compile_definitions(harness_plain PUBLIC JSON_DIAGNOSTICS=$<NOT:$<CONFIG:Debug>>)
 target_precompile_headers(harness_plain PRIVATE <nlohmann/json.hpp>)
-bnlab_compile_together(harness_plain 8)
+bnlab_compile_together(harness_plain)
 
 if(NOT BNLAB_PLAIN_ONLY)
   file(GLOB harness_sources CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}
@@ -33,7 +33,7 @@ if(NOT BNLAB_PLAIN_ONLY)
   target_link_libraries(harness PUBLIC harness_plain bnlab_torch)
   # The headers that take longest, compiled once for all targets that use LibTorch.
   target_precompile_headers(harness PRIVATE <torch/types.h> <torch/nn/module.h> <nlohmann/json.hpp>)
-  bnlab_compile_together(harness 8)
+  bnlab_compile_together(harness)
 
   # Nothing else is compiled with BNLAB_WITH_CUDA, so that a build that gets the CUDA kernels later keeps its objects.
   file(GLOB kernel_sources CONFIGURE_DEPENDS strategies/kernels/*.cpp)
@@ -49,7 +49,7 @@ if(NOT BNLAB_PLAIN_ONLY)
   foreach(target kernels strategies)
     target_link_libraries(${target} PUBLIC harness)
     target_precompile_headers(${target} REUSE_FROM harness)
-    bnlab_compile_together(${target} 8)
+    bnlab_compile_together(${target})
   endforeach()
   # A file that includes LibTorch needs up to 1.5 GB to compile.
   cmake_host_system_information(RESULT megabytes QUERY AVAILABLE_PHYSICAL_MEMORY)

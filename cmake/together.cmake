@@ -1,8 +1,8 @@
 # Headers take most of the time that a file takes to compile, so the files of a folder are compiled together: in
-# groups of at most the given size, which a change to one of them compiles again. Only presets with CMAKE_UNITY_BUILD
+# groups of at most twelve, which a change to one of them compiles again. Only presets with CMAKE_UNITY_BUILD
 # do so. Within a folder no two files may give the same name to different things in unnamed namespaces; a component's
 # file has a namespace of its own.
-function(bnlab_compile_together target size)
+function(bnlab_compile_together target)
   set_target_properties(${target} PROPERTIES UNITY_BUILD_MODE GROUP)
   get_target_property(sources ${target} SOURCES)
   foreach(source IN LISTS sources)
@@ -16,7 +16,7 @@ function(bnlab_compile_together target size)
     string(MAKE_C_IDENTIFIER "${folder}" folder)
     list(APPEND files_of_${folder} ${source})
     list(LENGTH files_of_${folder} place)
-    math(EXPR group "(${place} - 1) / ${size}")
+    math(EXPR group "(${place} - 1) / 12")
     set_source_files_properties(${source} PROPERTIES UNITY_GROUP ${folder}_${group})
   endforeach()
 endfunction()

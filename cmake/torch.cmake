@@ -9,7 +9,8 @@ file(REAL_PATH ${bnlab_libtorch} bnlab_libtorch)
 set(bnlab_libraries ${bnlab_libtorch}/lib/libtorch.so ${bnlab_libtorch}/lib/libtorch_cpu.so ${bnlab_libtorch}/lib/libc10.so)
 
 add_library(bnlab_torch INTERFACE)
-target_include_directories(bnlab_torch SYSTEM INTERFACE ${TORCH_INCLUDE} ${TORCH_INCLUDE}/torch/csrc/api/include)
+target_include_directories(bnlab_torch SYSTEM INTERFACE ${bnlab_libtorch}/include
+                           ${bnlab_libtorch}/include/torch/csrc/api/include)
 target_compile_definitions(bnlab_torch INTERFACE USE_DISTRIBUTED USE_C10D_GLOO)
 
 set(torch_cuda ${bnlab_libtorch}/lib/libtorch_cuda.so)
@@ -18,15 +19,21 @@ if(EXISTS ${torch_cuda} AND CUDAToolkit_FOUND)
   find_library(CUDA_RUNTIME cudart HINTS ${CUDAToolkit_LIBRARY_DIR} REQUIRED)
   # c10d's class layouts depend on NCCL's version: the header beside the torch wheel, else the system's.
   find_path(NCCL_INCLUDE nccl.h HINTS ${bnlab_libtorch}/../nvidia/nccl/include REQUIRED)
+  cmake_path(NORMAL_PATH NCCL_INCLUDE)
   target_include_directories(bnlab_torch SYSTEM INTERFACE ${NCCL_INCLUDE} ${CUDAToolkit_INCLUDE_DIRS})
   target_compile_definitions(bnlab_torch INTERFACE USE_C10D_NCCL)
   list(APPEND bnlab_libraries ${torch_cuda} ${bnlab_libtorch}/lib/libc10_cuda.so ${CUDA_RUNTIME})
   # It registers the operators for GPUs; that nothing names it must not make the linker drop it.
   target_link_options(bnlab_torch INTERFACE -Wl,--push-state,--no-as-needed,${torch_cuda},--pop-state)
 endif()
+# The wheel has an OpenMP runtime of its own, and a process needs one only.
+set(openmp OpenMP::OpenMP_CXX)
+if(EXISTS ${bnlab_libtorch}/lib/libgomp.so.1 AND OpenMP_CXX_LIB_NAMES MATCHES gomp)
+  target_compile_options(bnlab_torch INTERFACE $<$<COMPILE_LANGUAGE:CXX>:${OpenMP_CXX_FLAGS}>)
+  set(openmp ${bnlab_libtorch}/lib/libgomp.so.1)
+endif()
 # libtorch.so exports parts of an older libstdc++ (std::filesystem::remove_all, which crashes): the system's comes first.
-target_link_libraries(bnlab_torch INTERFACE -Wl,--push-state,--no-as-needed,-lstdc++,--pop-state ${bnlab_libraries}
-                                            OpenMP::OpenMP_CXX)
+target_link_libraries(bnlab_torch INTERFACE -Wl,--push-state,--no-as-needed,-lstdc++,--pop-state ${bnlab_libraries} ${openmp})
 
 if(BNLAB_CUDA AND CUDA_RUNTIME)
   include(CheckLanguage)

@@ -7,7 +7,7 @@
 
 #include "tests/tasks/write_images.hpp"
 
-namespace bnlab {
+namespace bnlab::camvid_test {
 namespace {
 
 using test::Picture;
@@ -263,11 +263,11 @@ TEST_P(CamVidTest, ScalesTheWrongWayRoundAreRefused) {
 }
 
 }  // namespace
-}  // namespace bnlab
+}  // namespace bnlab::camvid_test
 
 #endif
 
-namespace bnlab {
+namespace bnlab::camvid_test {
 namespace {
 
 TEST(CamVid, WithoutADataFolderSaysHowToNameOne) {
@@ -282,4 +282,4 @@ TEST(CamVid, WithoutADataFolderSaysHowToNameOne) {
 }
 
 }  // namespace
-}  // namespace bnlab
+}  // namespace bnlab::camvid_test

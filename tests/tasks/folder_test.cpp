@@ -3,7 +3,7 @@
 #include "harness/error.hpp"
 #include "tests/tasks/make_task.hpp"
 
-namespace bnlab {
+namespace bnlab::folder_test {
 namespace {
 
 // What is wrong with the options by themselves: what `bnlab plan` says.
@@ -50,13 +50,13 @@ TEST(FolderOptions, AMappingNamesIdsAndClasses) {
 }
 
 }  // namespace
-}  // namespace bnlab
+}  // namespace bnlab::folder_test
 
 #ifdef BNLAB_WITH_IMAGES
 
 #include "tests/tasks/write_images.hpp"
 
-namespace bnlab {
+namespace bnlab::folder_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -273,6 +273,6 @@ TEST_F(FolderTest, NothingOutsideTheDataFolderIsRead) {
 }
 
 }  // namespace
-}  // namespace bnlab
+}  // namespace bnlab::folder_test
 
 #endif

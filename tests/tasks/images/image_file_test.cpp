@@ -11,7 +11,7 @@
 
 #include "tests/tasks/write_images.hpp"
 
-namespace bnlab {
+namespace bnlab::image_file_test {
 namespace {
 
 using test::Picture;
@@ -137,11 +137,11 @@ TEST(ImageFile, AbsurdSizesAreRefusedBeforeMemoryIsTaken) {
 }
 
 }  // namespace
-}  // namespace bnlab
+}  // namespace bnlab::image_file_test
 
 #else
 
-namespace bnlab {
+namespace bnlab::image_file_test {
 namespace {
 
 TEST(ImageFile, ABuildWithoutDecodersSaysWhatToInstall) {
@@ -157,6 +157,6 @@ TEST(ImageFile, ABuildWithoutDecodersSaysWhatToInstall) {
 }
 
 }  // namespace
-}  // namespace bnlab
+}  // namespace bnlab::image_file_test
 
 #endif
