@@ -18,13 +18,15 @@ find_package(CUDAToolkit QUIET)
 if(EXISTS ${torch_cuda} AND CUDAToolkit_FOUND)
   find_library(CUDA_RUNTIME cudart HINTS ${CUDAToolkit_LIBRARY_DIR} REQUIRED)
   # c10d's class layouts depend on NCCL's version: the header beside the torch wheel, else the system's.
-  find_path(NCCL_INCLUDE nccl.h HINTS ${bnlab_libtorch}/../nvidia/nccl/include REQUIRED)
+  find_path(NCCL_INCLUDE nccl.h HINTS ${bnlab_libtorch}/../nvidia/nccl/include)
+endif()
+if(NCCL_INCLUDE)
   cmake_path(NORMAL_PATH NCCL_INCLUDE)
   target_include_directories(bnlab_torch SYSTEM INTERFACE ${NCCL_INCLUDE} ${CUDAToolkit_INCLUDE_DIRS})
   target_compile_definitions(bnlab_torch INTERFACE USE_C10D_NCCL)
   list(APPEND bnlab_libraries ${torch_cuda} ${bnlab_libtorch}/lib/libc10_cuda.so ${CUDA_RUNTIME})
-  # It registers the operators for GPUs; that nothing names it must not make the linker drop it.
-  target_link_options(bnlab_torch INTERFACE -Wl,--push-state,--no-as-needed,${torch_cuda},--pop-state)
+elseif(CUDA_RUNTIME)
+  message(STATUS "bnlab: no nccl.h, so nothing is built for GPUs")
 endif()
 # The wheel has an OpenMP runtime of its own, and a process needs one only.
 set(openmp OpenMP::OpenMP_CXX)
@@ -33,9 +35,10 @@ if(EXISTS ${bnlab_libtorch}/lib/libgomp.so.1 AND OpenMP_CXX_LIB_NAMES MATCHES go
   set(openmp ${bnlab_libtorch}/lib/libgomp.so.1)
 endif()
 # libtorch.so exports parts of an older libstdc++ (std::filesystem::remove_all, which crashes): the system's comes first.
-target_link_libraries(bnlab_torch INTERFACE -Wl,--push-state,--no-as-needed,-lstdc++,--pop-state ${bnlab_libraries} ${openmp})
+# LibTorch's libraries register operators, also those that nothing here names.
+target_link_libraries(bnlab_torch INTERFACE -Wl,--push-state,--no-as-needed -lstdc++ ${bnlab_libraries} -Wl,--pop-state ${openmp})
 
-if(BNLAB_CUDA AND CUDA_RUNTIME)
+if(BNLAB_CUDA AND NCCL_INCLUDE)
   include(CheckLanguage)
   check_language(CUDA)
 else()
