@@ -11,11 +11,11 @@ if(NOT BNLAB_PLAIN_ONLY)
   include(cmake/kernels.cmake)
 endif()
 
-file(GLOB plain_sources CONFIGURE_DEPENDS harness/components/*.cpp)
-set(plain_communicator harness/communicator/loopback_socket.cpp harness/communicator/network_address.cpp
-    harness/communicator/shared_memory.cpp)
-add_library(harness_plain OBJECT harness/random.cpp harness/towers.cpp harness/population.cpp ${plain_communicator}
-            ${plain_sources})
+file(GLOB plain_sources CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}
+     harness/random.cpp harness/towers.cpp harness/population.cpp harness/text_table.cpp harness/components/*.cpp
+     harness/communicator/loopback_socket.cpp harness/communicator/network_address.cpp
+     harness/communicator/shared_memory.cpp harness/communicator/host/*.cpp)
+add_library(harness_plain OBJECT ${plain_sources})
 target_link_libraries(harness_plain PUBLIC bnlab_warnings nlohmann_json::nlohmann_json Threads::Threads)
 # Messages of nlohmann/json name the place in the document. It loses some of these places when a key is erased from an
 # ordered object, and then fails its own assertion: where assertions are on, messages go without them.
@@ -27,7 +27,7 @@ if(NOT BNLAB_PLAIN_ONLY)
   file(GLOB harness_sources CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}
        harness/communicator/*.cpp harness/embed/*.cpp harness/layer/layer_case.cpp harness/layer/layer_rank.cpp
        harness/layer/tensor_json.cpp)
-  list(REMOVE_ITEM harness_sources ${plain_communicator})
+  list(REMOVE_ITEM harness_sources ${plain_sources})
   add_library(harness OBJECT harness/strategy.cpp harness/dropout.cpp ${harness_sources})
   target_include_directories(harness SYSTEM PRIVATE harness/communicator/gloo_headers)
   target_link_libraries(harness PUBLIC harness_plain bnlab_torch)
