@@ -11,7 +11,7 @@
 #include "harness/training/data.hpp"
 #include "tests/training/training_runs.hpp"
 
-namespace bnlab {
+namespace bnlab::prefetch_test {
 namespace {
 
 constexpr int64_t kSteps = 20;
@@ -127,4 +127,4 @@ TEST(Prefetch, EndsWhileItMakesABatchAndWhileItWaits) {
 }
 
 }  // namespace
-}  // namespace bnlab
+}  // namespace bnlab::prefetch_test
