@@ -3,7 +3,7 @@
 # libbnlab_harness.a the linker takes what they need. Other programs get the target
 #   by add_subdirectory or FetchContent of this folder, which then builds nothing else for them;
 #   by find_package(bnlab), once this project has been built and installed.
-set(catalogue $<TARGET_OBJECTS:strategies> $<TARGET_OBJECTS:kernels>)
+set(catalogue $<TARGET_OBJECTS:strategies> $<TARGET_OBJECTS:cpu_kernels>)
 if(TARGET cuda_kernels)
   list(APPEND catalogue $<TARGET_OBJECTS:cuda_kernels>)
 endif()

@@ -2,7 +2,7 @@
 # linker would drop them. program.cmake gives the first two of them more sources.
 #   harness_plain    needs no LibTorch, compiles in seconds
 #   harness          what needs LibTorch
-#   kernels          the sweeps over activations, for CPUs; and for GPUs in cuda_kernels
+#   cpu_kernels      the sweeps over activations, and how they are called; for GPUs in cuda_kernels
 #   strategies       one file per strategy, and the engine
 find_package(nlohmann_json REQUIRED)
 find_package(Threads REQUIRED)
@@ -37,16 +37,16 @@ if(NOT BNLAB_PLAIN_ONLY)
 
   # Nothing else is compiled with BNLAB_WITH_CUDA, so that a build that gets the CUDA kernels later keeps its objects.
   file(GLOB kernel_sources CONFIGURE_DEPENDS strategies/kernels/*.cpp)
-  add_library(kernels OBJECT ${kernel_sources})
+  add_library(cpu_kernels OBJECT ${kernel_sources})
   if(TARGET cuda_kernels)
-    target_compile_definitions(kernels PRIVATE BNLAB_WITH_CUDA)
-    target_sources(kernels INTERFACE $<TARGET_OBJECTS:cuda_kernels>)
+    target_compile_definitions(cpu_kernels PRIVATE BNLAB_WITH_CUDA)
+    target_sources(cpu_kernels INTERFACE $<TARGET_OBJECTS:cuda_kernels>)
   endif()
 
   file(GLOB_RECURSE strategy_sources CONFIGURE_DEPENDS strategies/*.cpp)
   list(FILTER strategy_sources EXCLUDE REGEX "/strategies/(kernels|reference)/")
   add_library(strategies OBJECT ${strategy_sources})
-  foreach(target kernels strategies)
+  foreach(target cpu_kernels strategies)
     target_link_libraries(${target} PUBLIC harness)
     target_precompile_headers(${target} REUSE_FROM harness)
     bnlab_compile_together(${target})
@@ -55,5 +55,5 @@ if(NOT BNLAB_PLAIN_ONLY)
   cmake_host_system_information(RESULT megabytes QUERY AVAILABLE_PHYSICAL_MEMORY)
   math(EXPR jobs "${megabytes} / 2048 + 1")
   set_property(GLOBAL APPEND PROPERTY JOB_POOLS torch=${jobs})
-  set_target_properties(harness kernels strategies PROPERTIES JOB_POOL_COMPILE torch)
+  set_target_properties(harness cpu_kernels strategies PROPERTIES JOB_POOL_COMPILE torch)
 endif()

@@ -41,6 +41,6 @@ if(NOT BNLAB_PLAIN_ONLY)
   bnlab_compile_together(references)
 
   add_executable(bnlab harness/cli/main.cpp)
-  target_link_libraries(bnlab PRIVATE strategies references kernels harness harness_program harness_plain)
+  target_link_libraries(bnlab PRIVATE strategies references cpu_kernels harness harness_program harness_plain)
   include(cmake/install.cmake)
 endif()
