@@ -11,7 +11,22 @@ namespace bnlab::made_up {
 
 inline const c10::Device kDevice{c10::DeviceType::PrivateUse1, 1};
 
-inline thread_local c10::StreamId current_stream = 0;
+// As LibTorch does it for GPUs: a thread's current stream lies in memory that is made when the thread first asks and
+// freed when it ends. A stream that is set after that would be written into freed memory; here it is counted.
+inline std::atomic<int> streams_set_too_late{0};
+inline thread_local bool streams_are_gone = false;
+
+class CurrentStream {
+ public:
+  ~CurrentStream() { streams_are_gone = true; }
+  c10::StreamId id = 0;
+};
+
+inline c10::StreamId& current_stream() {
+  thread_local CurrentStream stream;
+  return stream.id;
+}
+
 inline thread_local c10::DeviceIndex current_device = 0;
 inline std::atomic<c10::StreamId> streams_handed_out{0};
 inline std::atomic<int> events_made{0};
@@ -28,12 +43,16 @@ class Devices : public c10::impl::DeviceGuardImplInterface {
   void uncheckedSetDevice(c10::Device device) const noexcept override { current_device = device.index(); }
   c10::DeviceIndex deviceCount() const noexcept override { return 2; }
 
-  c10::Stream getStream(c10::Device device) const noexcept override { return stream(device, current_stream); }
+  c10::Stream getStream(c10::Device device) const noexcept override { return stream(device, current_stream()); }
   c10::Stream getStreamFromGlobalPool(c10::Device device, bool) const override {
     return stream(device, ++streams_handed_out);
   }
   c10::Stream exchangeStream(c10::Stream next) const noexcept override {
-    return stream(next.device(), std::exchange(current_stream, next.id()));
+    if (streams_are_gone) {
+      ++streams_set_too_late;
+      return stream(next.device(), 0);
+    }
+    return stream(next.device(), std::exchange(current_stream(), next.id()));
   }
 
   void record(void** event, const c10::Stream&, const c10::DeviceIndex, const c10::EventFlag) const override {

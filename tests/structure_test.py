@@ -159,6 +159,16 @@ def waits_for_a_device(root):
     ]
 
 
+def streams_restored_too_late(root):
+    """A thread_local that gives a stream or a device back when it is destroyed may do so after LibTorch's own
+    thread_local arrays are gone: into freed memory."""
+    return [
+        f"{path}: {found.group(0)}: make it a local of the thread's function"
+        for path in files(root, "harness", "strategies")
+        for found in re.finditer(r"\bthread_local\b[^;={]*(?:Stream|Guard)\b[^;={]*", code(root / path))
+    ]
+
+
 def what_wrappers_forget(root):
     """A wrapper hands on to its base whatever a strategy can be asked."""
     strategy, wrapper = (root / "harness/strategy.hpp", root / "strategies/engine/wrapper.hpp")
@@ -233,6 +243,9 @@ class Rules(unittest.TestCase):
     def test_steps_wait_for_no_device(self):
         self.holds(waits_for_a_device)
 
+    def test_no_thread_local_restores_a_stream(self):
+        self.holds(streams_restored_too_late)
+
     def test_wrappers_hand_on_everything(self):
         self.holds(what_wrappers_forget)
 
@@ -256,6 +269,7 @@ class PlantedFaults(unittest.TestCase):
         torch_in_plain_files,
         program_in_library,
         waits_for_a_device,
+        streams_restored_too_late,
         what_wrappers_forget,
         gaps_in_readmes,
         long_files,
@@ -329,6 +343,10 @@ class PlantedFaults(unittest.TestCase):
     def test_waiting_copy(self):
         text = self.sound["strategies/sync.cpp"] + "auto n = at::tensor(counts).to(x.device());\n"
         self.check_caught(waits_for_a_device, "strategies/sync.cpp", text)
+
+    def test_thread_local_stream(self):
+        text = self.sound["strategies/sync.cpp"] + "thread_local std::optional<OwnStream> stream;\n"
+        self.check_caught(streams_restored_too_late, "strategies/sync.cpp", text)
 
     def test_something_a_wrapper_does_not_hand_on(self):
         text = "class Strategy {\n  virtual Notes notes() const;\n  virtual bool repeats(const Step& step) const {}\n};\n"

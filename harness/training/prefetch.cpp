@@ -3,6 +3,7 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/types.h>
 
+#include <memory>
 #include <utility>
 
 #include "harness/communicator/own_stream.hpp"
@@ -64,11 +65,7 @@ Batch Prefetch::next() {
 }
 
 Prefetch::Made Prefetch::made(int64_t step) const {
-  thread_local std::optional<OwnStream> stream;  // of this worker, from its first batch on
   try {
-    if (!stream) {
-      stream.emplace(device_);
-    }
     Made made{make_(step), std::nullopt, nullptr};
     if (!device_.is_cpu()) {
       made.complete.emplace(device_.type());
@@ -81,6 +78,15 @@ Prefetch::Made Prefetch::made(int64_t step) const {
 }
 
 void Prefetch::work() {
+  // The stream goes back before the thread ends: LibTorch keeps a thread's current streams in a thread_local array,
+  // which is gone before any thread_local that was reached earlier.
+  std::unique_ptr<OwnStream> stream;
+  std::exception_ptr no_stream;
+  try {
+    stream = std::make_unique<OwnStream>(device_);
+  } catch (...) {
+    no_stream = std::current_exception();  // the first step to come tells it
+  }
   std::unique_lock lock(mutex_);
   while (true) {
     changed_.wait(lock, [&] { return stopped_ || begun_ == steps_ || begun_ < taken_ + ahead_; });
@@ -89,7 +95,7 @@ void Prefetch::work() {
     }
     const int64_t step = begun_++;
     lock.unlock();
-    Made next = made(step);
+    Made next = no_stream ? Made{{}, std::nullopt, no_stream} : made(step);
     lock.lock();
     ready_.emplace(step, std::move(next));
     changed_.notify_all();

@@ -31,7 +31,7 @@ def draw(report, cells, condition, styles):
     places = {metric: _places(contrasts) for metric, contrasts in by_metric.items()}
     lines = [max(ys) + 1 for ys, _ in places.values()]
     figure, all_axes = layout.new_page(
-        "What came of the comparisons that were declared beforehand?", _caption(report, cells, shown), style.DOUBLE,
+        "What came of the declared comparisons?", _caption(report, cells, shown), style.DOUBLE,
         _LINE * sum(lines) + _AROUND * len(lines), rows=len(lines), gridspec_kw={"height_ratios": lines})
     numbers = dict(zip(shown, _numbers(shown)))
     for axes, (metric, contrasts) in zip(all_axes[:, 0], by_metric.items()):

@@ -19,7 +19,7 @@ TEST(OwnStream, EveryThreadHasAnotherOneWhichIsNotTheDefault) {
   for (size_t i = 0; i < threads.size(); ++i) {
     threads[i] = std::thread([&, i] {
       const OwnStream own(made_up::kDevice);
-      seen[i] = made_up::current_stream;
+      seen[i] = made_up::current_stream();
       EXPECT_EQ(made_up::current_device, made_up::kDevice.index());
     });
   }
@@ -34,18 +34,18 @@ TEST(OwnStream, EveryThreadHasAnotherOneWhichIsNotTheDefault) {
 TEST(OwnStream, TheOneBeforeComesBack) {
   {
     const OwnStream own(made_up::kDevice);
-    EXPECT_NE(made_up::current_stream, 0);
+    EXPECT_NE(made_up::current_stream(), 0);
   }
-  EXPECT_EQ(made_up::current_stream, 0);
+  EXPECT_EQ(made_up::current_stream(), 0);
   EXPECT_EQ(made_up::current_device, 0);
 }
 
 TEST(OwnStream, IsNobodyElsesHoweverOftenThePoolGoesRound) {
   const OwnStream own(made_up::kDevice);
-  const c10::StreamId first = made_up::current_stream;
+  const c10::StreamId first = made_up::current_stream();
   made_up::streams_handed_out = first - 1;  // the next from the pool
   const OwnStream other(made_up::kDevice);
-  EXPECT_NE(made_up::current_stream, first);
+  EXPECT_NE(made_up::current_stream(), first);
 }
 
 TEST(OwnStream, TheCpuHasNone) {

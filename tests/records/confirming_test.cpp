@@ -22,6 +22,7 @@ class Confirming : public ::testing::Test {
                    const char* fingerprint = nullptr, int ranks = 1) {
     RunAccount account = synthetic_account(run, mean_iou, ranks);
     account.result["throughput"]["images_per_s"] = fingerprint == nullptr ? 40 : 50;
+    account.result["cuda_graph"]["replayed_steps"] = fingerprint == nullptr ? 0 : 7;
     Json record = compose_record(account);
     if (fingerprint != nullptr) record["code"]["fingerprint"] = fingerprint;
     const fs::path place = run_folder(folder.parent_path(), "small_batch", run.id, account.placement);

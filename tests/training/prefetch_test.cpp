@@ -9,6 +9,7 @@
 #include "harness/communicator/thread_ranks.hpp"
 #include "harness/error.hpp"
 #include "harness/training/data.hpp"
+#include "tests/made_up_devices.hpp"
 #include "tests/training/training_runs.hpp"
 
 namespace bnlab::prefetch_test {
@@ -124,6 +125,17 @@ TEST(Prefetch, EndsWhileItMakesABatchAndWhileItWaits) {
     }
   }
   EXPECT_EQ(made, Prefetch::kAhead);
+}
+
+// On GPUs each worker has a stream of its own. A worker may end long before the training does.
+TEST(Prefetch, WorkersGiveTheirStreamsBackBeforeTheirThreadsEnd) {
+  made_up::streams_set_too_late = 0;
+  const c10::StreamId before = made_up::streams_handed_out;
+  {
+    const Prefetch prefetch([](int64_t step) { return numbered(step); }, 1, made_up::kDevice, 2);
+  }
+  EXPECT_GT(made_up::streams_handed_out, before);
+  EXPECT_EQ(made_up::streams_set_too_late, 0);
 }
 
 }  // namespace
