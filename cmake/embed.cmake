@@ -3,11 +3,11 @@
 # libbnlab_harness.a the linker takes what they need. Other programs get the target
 #   by add_subdirectory or FetchContent of this folder, which then builds nothing else for them;
 #   by find_package(bnlab), once this project has been built and installed.
-set(catalogue $<TARGET_OBJECTS:strategies>)
+set(catalogue $<TARGET_OBJECTS:strategies> $<TARGET_OBJECTS:cpu_kernels>)
 if(TARGET cuda_kernels)
   list(APPEND catalogue $<TARGET_OBJECTS:cuda_kernels>)
 endif()
-add_library(bnlab_strategies STATIC $<FILTER:${catalogue},EXCLUDE,strategies.reference>)
+add_library(bnlab_strategies STATIC ${catalogue})
 add_library(bnlab_harness STATIC $<TARGET_OBJECTS:harness> $<TARGET_OBJECTS:harness_plain>)
 set_target_properties(bnlab_strategies bnlab_harness PROPERTIES LINKER_LANGUAGE CXX)
 
@@ -18,22 +18,9 @@ target_include_directories(bnlab_embed INTERFACE ${PROJECT_SOURCE_DIR}/harness/e
 target_link_libraries(bnlab_embed INTERFACE $<LINK_LIBRARY:WHOLE_ARCHIVE,bnlab_strategies> bnlab_harness bnlab_torch
                                             Threads::Threads)
 
+# The package names the LibTorch of this build by its files.
 if(BNLAB_PROGRAM)
   add_dependencies(bnlab bnlab_strategies bnlab_harness)  # so that there is something to install
-  # The package names the LibTorch of this build by its files. Its own package would ask every program for nvcc.
-  if(TARGET cuda_kernels)
-    set(libtorch ${TORCH_INSTALL_PREFIX})
-    set(libraries ${CUDA_cudart_LIBRARY})
-    set(names torch torch_cuda torch_cpu c10_cuda c10)
-  else()
-    cmake_path(GET TORCH_INCLUDE PARENT_PATH libtorch)
-    set(libraries "")
-    set(names torch torch_cpu c10)
-  endif()
-  file(REAL_PATH ${libtorch} libtorch)
-  list(TRANSFORM names REPLACE "(.+)" "${libtorch}/lib/lib\\1.so")
-  list(PREPEND libraries ${names})
-
   include(CMakePackageConfigHelpers)
   set(package ${CMAKE_INSTALL_LIBDIR}/cmake/bnlab)
   configure_package_config_file(cmake/bnlabConfig.cmake.in ${PROJECT_BINARY_DIR}/bnlabConfig.cmake

@@ -1,23 +1,22 @@
 # Headers take most of the time that a file takes to compile, so the files of a folder are compiled together: in
-# groups of at most the given size, which a change to one of them compiles again. Only presets with CMAKE_UNITY_BUILD
+# groups of at most twelve, which a change to one of them compiles again. Only presets with CMAKE_UNITY_BUILD
 # do so. Within a folder no two files may give the same name to different things in unnamed namespaces; a component's
-# file has a namespace of its own, or it is compiled alone.
-function(bnlab_compile_together target size)
+# file has a namespace of its own.
+function(bnlab_compile_together target)
   set_target_properties(${target} PROPERTIES UNITY_BUILD_MODE GROUP)
   get_target_property(sources ${target} SOURCES)
   foreach(source IN LISTS sources)
     cmake_path(ABSOLUTE_PATH source)
-    cmake_path(GET source STEM name)
-    file(STRINGS ${source} lines REGEX "^namespace bnlab::${name} |^const Registered<")
-    if(lines MATCHES "^const")  # an entry, and no such namespace before it
+    if(source IN_LIST seen)
       continue()
     endif()
+    list(APPEND seen ${source})
     cmake_path(GET source PARENT_PATH folder)
     cmake_path(RELATIVE_PATH folder BASE_DIRECTORY ${PROJECT_SOURCE_DIR})
     string(MAKE_C_IDENTIFIER "${folder}" folder)
     list(APPEND files_of_${folder} ${source})
     list(LENGTH files_of_${folder} place)
-    math(EXPR group "(${place} - 1) / ${size}")
+    math(EXPR group "(${place} - 1) / 12")
     set_source_files_properties(${source} PROPERTIES UNITY_GROUP ${folder}_${group})
   endforeach()
 endfunction()

@@ -1,35 +1,58 @@
-# LibTorch as the target bnlab_torch (headers as SYSTEM), with CUDA where nvcc is.
-if(NOT DEFINED ENV{TORCH_CUDA_ARCH_LIST})
-  set(ENV{TORCH_CUDA_ARCH_LIST} "8.0+PTX")  # without a GPU, torch's own detection asks for too old ones
+# LibTorch as the target bnlab_torch (headers as SYSTEM), found by its files: the package of a LibTorch that was built with
+# CUDA aborts where no toolkit is. Where LibTorch has CUDA and the toolkit's headers are here, everything is compiled with
+# what LibTorch offers on GPUs, whether or not the project's own CUDA kernels are built (kernels.cmake): a build that gets
+# them later compiles nothing else again.
+find_package(OpenMP REQUIRED)  # at::parallel_for is an inline function: without it, it runs on one thread
+find_path(TORCH_INCLUDE ATen/ATen.h HINTS ${TORCH_INSTALL_PREFIX}/include PATH_SUFFIXES ../../include REQUIRED)
+cmake_path(GET TORCH_INCLUDE PARENT_PATH bnlab_libtorch)
+file(REAL_PATH ${bnlab_libtorch} bnlab_libtorch)
+set(bnlab_libraries ${bnlab_libtorch}/lib/libtorch.so ${bnlab_libtorch}/lib/libtorch_cpu.so ${bnlab_libtorch}/lib/libc10.so)
+
+add_library(bnlab_torch INTERFACE)
+target_include_directories(bnlab_torch SYSTEM INTERFACE ${bnlab_libtorch}/include
+                           ${bnlab_libtorch}/include/torch/csrc/api/include)
+target_compile_definitions(bnlab_torch INTERFACE USE_DISTRIBUTED USE_C10D_GLOO)
+
+set(torch_cuda ${bnlab_libtorch}/lib/libtorch_cuda.so)
+find_package(CUDAToolkit QUIET)
+if(EXISTS ${torch_cuda} AND CUDAToolkit_FOUND)
+  find_library(CUDA_RUNTIME cudart HINTS ${CUDAToolkit_LIBRARY_DIR} REQUIRED)
+  # c10d's class layouts depend on NCCL's version: the header beside the torch wheel, else the system's.
+  find_path(NCCL_INCLUDE nccl.h HINTS ${bnlab_libtorch}/../nvidia/nccl/include)
 endif()
-if(BNLAB_CUDA)
+if(NCCL_INCLUDE)
+  cmake_path(NORMAL_PATH NCCL_INCLUDE)
+  target_include_directories(bnlab_torch SYSTEM INTERFACE ${NCCL_INCLUDE} ${CUDAToolkit_INCLUDE_DIRS})
+  target_compile_definitions(bnlab_torch INTERFACE USE_C10D_NCCL)
+  list(APPEND bnlab_libraries ${torch_cuda} ${bnlab_libtorch}/lib/libc10_cuda.so ${CUDA_RUNTIME})
+elseif(CUDA_RUNTIME)
+  message(STATUS "bnlab: no nccl.h, so nothing is built for GPUs")
+endif()
+# The wheel has an OpenMP runtime of its own, and a process needs one only.
+set(openmp OpenMP::OpenMP_CXX)
+if(EXISTS ${bnlab_libtorch}/lib/libgomp.so.1 AND OpenMP_CXX_LIB_NAMES MATCHES gomp)
+  target_compile_options(bnlab_torch INTERFACE $<$<COMPILE_LANGUAGE:CXX>:${OpenMP_CXX_FLAGS}>)
+  set(openmp ${bnlab_libtorch}/lib/libgomp.so.1)
+endif()
+# libtorch.so exports parts of an older libstdc++ (std::filesystem::remove_all, which crashes): the system's comes first.
+# LibTorch's libraries register operators, also those that nothing here names.
+target_link_libraries(bnlab_torch INTERFACE -Wl,--push-state,--no-as-needed -lstdc++ ${bnlab_libraries} -Wl,--pop-state ${openmp})
+
+if(BNLAB_CUDA AND NCCL_INCLUDE)
   include(CheckLanguage)
   check_language(CUDA)
-endif()
-find_package(OpenMP REQUIRED)  # at::parallel_for is an inline function: without it, it runs on one thread
-add_library(bnlab_torch INTERFACE)
-# libtorch.so exports parts of an older libstdc++ (std::filesystem::remove_all, which crashes): the system's comes first.
-target_link_libraries(bnlab_torch INTERFACE -Wl,--push-state,--no-as-needed,-lstdc++,--pop-state OpenMP::OpenMP_CXX)
-
-if(BNLAB_CUDA AND CMAKE_CUDA_COMPILER)
-  set(CMAKE_CUDA_STANDARD 17)  # CMake 3.25 cannot express C++20 for nvcc
-  enable_language(CUDA)
-  find_package(Torch REQUIRED)
-  target_include_directories(bnlab_torch SYSTEM INTERFACE ${TORCH_INCLUDE_DIRS})
-  target_link_libraries(bnlab_torch INTERFACE ${TORCH_LIBRARIES})
-  # c10d's class layouts depend on NCCL's version: the header beside the torch wheel, else the system's.
-  find_path(NCCL_INCLUDE nccl.h HINTS ${TORCH_INSTALL_PREFIX}/../nvidia/nccl/include REQUIRED)
-  target_include_directories(bnlab_torch SYSTEM INTERFACE ${NCCL_INCLUDE})
-  message(STATUS "bnlab: CUDA kernels for $ENV{TORCH_CUDA_ARCH_LIST}, by ${CMAKE_CUDA_COMPILER}")
 else()
-  # A LibTorch that was built with CUDA aborts its own find_package where no toolkit is.
-  find_path(TORCH_INCLUDE ATen/ATen.h PATH_SUFFIXES ../../include REQUIRED)
-  target_include_directories(bnlab_torch SYSTEM INTERFACE ${TORCH_INCLUDE}
-                             ${TORCH_INCLUDE}/torch/csrc/api/include)
-  foreach(name IN ITEMS torch torch_cpu c10)
-    find_library(LIB_${name} ${name} HINTS ${TORCH_INCLUDE}/../lib REQUIRED)
-    target_link_libraries(bnlab_torch INTERFACE ${LIB_${name}})
-  endforeach()
-  target_compile_definitions(bnlab_torch INTERFACE USE_DISTRIBUTED USE_C10D_GLOO)
-  message(STATUS "bnlab: without CUDA")
+  set(CMAKE_CUDA_COMPILER "")
+endif()
+if(CMAKE_CUDA_COMPILER)
+  if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES AND NOT DEFINED ENV{CUDAARCHS})
+    set(CMAKE_CUDA_ARCHITECTURES 80)  # and newer ones, for which the driver translates
+  endif()
+  set(CMAKE_CUDA_STANDARD 17)  # CMake 3.25 cannot express C++20 for nvcc
+  set(CMAKE_CUDA_RUNTIME_LIBRARY Shared)  # LibTorch's
+  enable_language(CUDA)
+  target_compile_options(bnlab_torch INTERFACE $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr --expt-extended-lambda>)
+  message(STATUS "bnlab: CUDA kernels for ${CMAKE_CUDA_ARCHITECTURES}, by ${CMAKE_CUDA_COMPILER}")
+else()
+  message(STATUS "bnlab: without CUDA kernels")
 endif()

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Builds one preset of CMakePresets.json, all targets or the named ones, in build/<preset>; sets up and configures
-# first where needed.
+# first where needed. The CUDA kernels are built where this machine has a GPU, or where BNLAB_CUDA=on asks for them; a
+# build folder that has them keeps them.
 #   scripts/build.sh [release|debug|asan|tsan] [target...]
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -19,14 +20,35 @@ export CMAKE_BUILD_PARALLEL_LEVEL=${CMAKE_BUILD_PARALLEL_LEVEL:-$((jobs > 0 ? jo
 # With these ccache, where present, caches files that use a precompiled header too.
 export CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
 
-# Other settings than those of the last configuration make it void: a compiler cannot be exchanged in place.
-if [ ! -e "$folder/build.ninja" ] || ! cmp -s build/toolchain.env "$folder/toolchain.env"; then
+options=(-DPython3_EXECUTABLE="$BNLAB_INTERPRETER")
+has() { grep -qs "^BNLAB_CUDA:BOOL=$1$" "$folder/CMakeCache.txt"; }
+wanted=${BNLAB_CUDA:-auto}
+case "${wanted,,}" in
+  on) kernels=ON ;;
+  off) kernels=OFF ;;
+  auto) if has ON || has_gpu; then kernels=ON; else kernels=OFF; fi ;;
+  *) echo "BNLAB_CUDA: expected auto, on or off, got $BNLAB_CUDA" >&2; exit 2 ;;
+esac
+if [ -z "$BNLAB_TOOLKIT" ]; then
+  [ $kernels = OFF ] || talk "No CUDA toolkit was set up, so no CUDA kernels are built; BNLAB_CUDA_TOOLKIT=auto scripts/setup.sh finds or fetches one."
+  kernels=OFF
+  options+=(-DCMAKE_DISABLE_FIND_PACKAGE_CUDAToolkit=ON)
+fi
+
+# Other settings than those of the last configuration make it void: a compiler cannot be exchanged in place. The kernels
+# can be added and left out: the rest stays as it is.
+if ! cmp -s build/toolchain.env "$folder/toolchain.env"; then
+  options+=(--fresh)
+elif [ -e "$folder/build.ninja" ] && has $kernels; then
+  options=()
+fi
+if [ ${#options[@]} -gt 0 ]; then
   mkdir -p "$folder"
+  rm -f "$folder/toolchain.env"
   log=$folder/configure.log
   : >"$log"
   cure="scripts/setup.sh --check says whether something is missing."
-  stage "Configuring $folder" cmake --fresh --preset "$preset" \
-    -DBNLAB_CUDA="$BNLAB_CUDA" -DPython3_EXECUTABLE="$BNLAB_INTERPRETER"
+  stage "Configuring $folder" cmake --preset "$preset" -DBNLAB_CUDA=$kernels "${options[@]}"
   grep '^-- bnlab' "$log" >&2 || true  # what the configuration chose, and why
   cp build/toolchain.env "$folder/toolchain.env"
 fi

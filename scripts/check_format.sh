@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Checks that all C++ and CUDA sources are laid out as .clang-format says, and that the scripts parse. With --fix it
-# lays the sources out instead. clang-format's major version matters: other ones break lines elsewhere.
+# Checks that all C++ and CUDA sources are laid out as .clang-format says, that their comments keep to its columns, which
+# clang-format does not look at, and that the scripts parse. With --fix it lays the sources out instead; comments are
+# wrapped by hand. clang-format's major version matters: other ones break lines elsewhere.
 #   scripts/check_format.sh [--fix]
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -32,6 +33,13 @@ if [ "${1:-}" = --fix ]; then
 fi
 status=0
 "$formatter" --dry-run -Werror "${sources[@]}" || status=1
+# Comments of two words or more, on lines that are too long. What stands in strings is no comment.
+columns=$(sed -n 's/^ColumnLimit: //p' .clang-format)
+string='"(?:\\.|[^"\\])*"'
+if LC_ALL=C.UTF-8 grep -nP "^(?=.{$((columns + 1))})(?:[^\"/]|$string|/(?!/))*//\s*\S+\s+\S" "${sources[@]}" >&2; then
+  talk "These comments are longer than $columns columns."
+  status=1
+fi
 for script in "${scripts[@]}"; do
   bash -n "$script" || status=1
 done

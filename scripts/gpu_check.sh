@@ -158,7 +158,7 @@ done
 
 load_settings
 source scripts/versions.sh
-[ "$BNLAB_CUDA" = ON ] ||
+[ -n "$BNLAB_TOOLKIT" ] ||
   fail "this checkout was set up without CUDA; BNLAB_CUDA_TOOLKIT=auto scripts/gpu_check.sh sets it up with CUDA"
 mkdir -p "$out"
 gpus=$("$BNLAB_INTERPRETER" -c 'import torch; print(torch.cuda.device_count())' 2>"$out/machine.txt") ||
@@ -166,7 +166,7 @@ gpus=$("$BNLAB_INTERPRETER" -c 'import torch; print(torch.cuda.device_count())' 
 [ "$gpus" -gt 0 ] ||
   fail "no GPU is visible, so nothing can be checked here; \`nvidia-smi\` must list one, and a driver of CUDA \
 $CUDA_VERSION or later must be installed"
-scripts/build.sh release bnlab torch_tests bandwidth_bench
+BNLAB_CUDA=on scripts/build.sh release bnlab torch_tests bandwidth_bench
 $bin/bnlab doctor >"$out/machine.txt" || true
 grep -E '^(CPU|LibTorch|GPUs|backends|          )' "$out/machine.txt" >&2 || true
 

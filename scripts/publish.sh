@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Writes every committed table and figure again from the committed records: the tables of results/*/README.md, the
 # figures that lie in results/*/figures, the answers to the questions of experiments/README.md as far as there are any
-# (in README.md one for each question),
-# and the strategies and the figure of README.md. A test compares them with the records.
+# (in README.md one line for each question), and the strategies and the figure of README.md. A test compares them with
+# the records.
 #   scripts/publish.sh
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -32,8 +32,8 @@ answered() {
   done
 }
 questions=$(sed -n '/^| | spec | question |$/,/^$/p' experiments/README.md | cut -d "|" -f 2,3)
-# README.md has a row per question, from its first spec; results/README.md has them all.
-sed -n 's/^ Q[0-9]* | `\(\w*\)\.json`.*/\1/p' <<<"$questions" | answered | xargs "$BNLAB_PROGRAM" answers --into README.md
+# README.md has a line per question, from its first spec; results/README.md has them all, with the evidence.
+sed -n 's/^ Q[0-9]* | `\(\w*\)\.json`.*/\1/p' <<<"$questions" | answered | xargs "$BNLAB_PROGRAM" answers --short --into README.md
 grep -o '\w*\.json' <<<"$questions" | cut -d . -f 1 | answered |
   xargs "$BNLAB_PROGRAM" answers --into results/README.md
 "$BNLAB_PYTHON" -B scripts/figures/first_screen.py README.md <(report catalogue --format json) \

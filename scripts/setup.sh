@@ -139,17 +139,18 @@ complete_toolkit_wheels() {
   done
 }
 
-# The compute capabilities that CUDA sources are compiled for: those of this machine's GPUs by default.
+# The compute capabilities that CUDA sources are compiled for, as CMake writes them: those of this machine's GPUs by
+# default. "8.6;9.0+PTX" becomes "86-real;90".
 cuda_architectures() {
   local wanted=${BNLAB_CUDA_ARCHITECTURES:-native} found
   case "$wanted" in
-    all) echo "$CUDA_ARCHITECTURES" ;;
+    all) wanted=$CUDA_ARCHITECTURES ;;
     native)
       found=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | grep -Ex '[0-9]+\.[0-9]+' |
         sort -uV | paste -sd ';') || true
-      echo "${found:-${CUDA_ARCHITECTURES%%;*}}+PTX" ;;  # with PTX the program also runs on newer GPUs
-    *) echo "$wanted" ;;
+      wanted=${found:-${CUDA_ARCHITECTURES%%;*}}+PTX ;;  # with PTX the program also runs on newer GPUs
   esac
+  sed -E 's/\.//g; s/([0-9]+)(;|$)/\1-real\2/g; s/\+PTX//g' <<<"$wanted"
 }
 
 write_settings() {
@@ -160,14 +161,10 @@ write_settings() {
   done
   {
     echo "# Written by scripts/setup.sh; source it before calling cmake by hand."
-    printf 'export %s=%q\n' BNLAB_INTERPRETER "$interpreter" CMAKE_PREFIX_PATH "$prefixes"
-    if [ -n "$toolkit_root" ]; then
-      printf 'export %s=%q\n' BNLAB_CUDA ON CUDACXX "$toolkit_root/bin/nvcc" CUDA_PATH "$toolkit_root" \
-        CUDAToolkit_ROOT "$toolkit_root" CUDA_TOOLKIT_ROOT_DIR "$toolkit_root" \
-        CUDA_NVCC_EXECUTABLE "$toolkit_root/bin/nvcc" TORCH_CUDA_ARCH_LIST "$(cuda_architectures)"
-    else
-      echo "export BNLAB_CUDA=OFF"
-    fi
+    printf 'export %s=%q\n' BNLAB_INTERPRETER "$interpreter" CMAKE_PREFIX_PATH "$prefixes" BNLAB_TOOLKIT "$toolkit_root"
+    [ -z "$toolkit_root" ] ||
+      printf 'export %s=%q\n' CUDACXX "$toolkit_root/bin/nvcc" CUDA_PATH "$toolkit_root" \
+        CUDAToolkit_ROOT "$toolkit_root" CUDAARCHS "$(cuda_architectures)"
   } >build/toolchain.env.new
   cmp -s build/toolchain.env.new build/toolchain.env ||
     talk "Settings written to build/toolchain.env (CUDA toolkit: ${toolkit_root:-none})."

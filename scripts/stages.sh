@@ -34,10 +34,12 @@ stage() {
   fi
 }
 
-# Brings the settings of the last set-up into this shell; sets up first where there was none, where the pinned
+has_gpu() { nvidia-smi -L >/dev/null 2>&1 || compgen -G '/dev/nvidia[0-9]*' >/dev/null; }
+
+# Brings the settings of the last set-up into this shell; sets up first where there was none, where the set-up or its
 # versions changed since, or where the caller asks for a particular way.
 load_settings() {
-  if [ ! -e build/toolchain.env ] || [ scripts/versions.sh -nt build/toolchain.env ] ||
+  if [ ! -e build/toolchain.env ] || [ scripts/versions.sh -nt build/toolchain.env ] || [ scripts/setup.sh -nt build/toolchain.env ] ||
       [ -n "${BNLAB_PYTHON:-}${BNLAB_CUDA_TOOLKIT:-}${BNLAB_CUDA_ARCHITECTURES:-}" ] ||
       ! (source build/toolchain.env && [ -x "$BNLAB_INTERPRETER" ]); then
     scripts/setup.sh

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Builds and runs all tests that this machine can run, the C++ ones through ctest and those of the figures in Python.
+# Compiles the CUDA kernels, too, unless BNLAB_CUDA=off says not to; without a GPU they are compiled only.
 # Fetches the implementations that networks are compared with, if it can.
 # The last line counts them: "N passed, N failed, N skipped". Exit status 0 if none failed.
 #   scripts/test.sh [release|debug|asan|tsan] [ctest arguments, as -R Sync]
@@ -10,7 +11,7 @@ source scripts/stages.sh
 preset=${1:-release}
 shift || true
 load_settings
-scripts/build.sh "$preset"
+BNLAB_CUDA=${BNLAB_CUDA:-on} scripts/build.sh "$preset"
 scripts/peers.sh || talk "Networks are not compared with other implementations in this run."
 
 report=$PWD/build/$preset/ctest.xml

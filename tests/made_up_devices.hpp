@@ -43,7 +43,9 @@ class Devices : public c10::impl::DeviceGuardImplInterface {
   void uncheckedSetDevice(c10::Device device) const noexcept override { current_device = device.index(); }
   c10::DeviceIndex deviceCount() const noexcept override { return 2; }
 
-  c10::Stream getStream(c10::Device device) const noexcept override { return stream(device, current_stream()); }
+  c10::Stream getStream(c10::Device device) const noexcept override {
+    return stream(device, current_stream());
+  }
   c10::Stream getStreamFromGlobalPool(c10::Device device, bool) const override {
     return stream(device, ++streams_handed_out);
   }

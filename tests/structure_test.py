@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Holds the architecture: which folder may include and name what, how long files get, what the READMEs list.
+"""Holds the architecture: which folder may include and name what, how long files and folders get, what the READMEs list.
 
 Each rule is a function from the project's root to the list of its violations. The class Rules applies them to this
 project, the class PlantedFaults to a small tree with one fault each, so that every rule is known to be able to fail.
@@ -7,6 +7,7 @@ project, the class PlantedFaults to a small tree with one fault each, so that ev
   python3 tests/structure_test.py
 """
 
+import collections
 import fnmatch
 import pathlib
 import re
@@ -30,6 +31,7 @@ FOREIGN_HEADERS = "harness/communicator/gloo_headers/"
 LONGEST_STRATEGY = 150
 LONGEST_SOURCE = 500
 LONGEST_FILE = 500  # of tests and scripts
+MOST_SOURCES = 45  # in a folder of harness/ or strategies/
 
 FOLDERS_WITH_README = ["harness", "strategies", "scripts", "tests", "experiments", "results"]
 CPP = {".cpp", ".hpp", ".h", ".cu", ".cuh"}
@@ -129,8 +131,7 @@ def torch_in_plain_files(root):
 
 def program_in_library(root):
     """What bnlab::strategies is built from without the program reaches no source that only the program is built from."""
-    cmake = (root / "CMakeLists.txt").read_text(encoding="utf-8")
-    built = re.findall(r"harness/[\w/*]+\.cpp", re.sub(r"if\(BNLAB_PROGRAM\).*?endif\(\)", "", cmake, flags=re.DOTALL))
+    built = re.findall(r"harness/[\w/*]+\.cpp", (root / "cmake/library.cmake").read_text(encoding="utf-8"))
     wrong, seen = [], set()
 
     def search(path):
@@ -141,7 +142,7 @@ def program_in_library(root):
                     continue
                 seen.add(reached)
                 if reached.suffix == ".cpp" and not any(fnmatch.fnmatch(reached.as_posix(), glob) for glob in built):
-                    wrong.append(f"{path} needs {reached}, which CMakeLists.txt leaves out of bnlab::strategies")
+                    wrong.append(f"{path} needs {reached}, which cmake/library.cmake leaves out of bnlab::strategies")
                 search(reached)
 
     for path in files(root, "harness/embed", "strategies", suffixes={".cpp"}):
@@ -208,6 +209,15 @@ def long_files(root):
     return wrong
 
 
+def full_folders(root):
+    counts = collections.Counter(path.parent for path in files(root, "harness", "strategies"))
+    return [
+        f"{folder}: {count} sources, at most {MOST_SOURCES} are wanted in a folder"
+        for folder, count in sorted(counts.items())
+        if count > MOST_SOURCES
+    ]
+
+
 class Rules(unittest.TestCase):
     root = pathlib.Path(__file__).resolve().parent.parent
 
@@ -247,6 +257,9 @@ class Rules(unittest.TestCase):
     def test_files_stay_short(self):
         self.holds(long_files)
 
+    def test_folders_stay_small(self):
+        self.holds(full_folders)
+
 
 class PlantedFaults(unittest.TestCase):
     """A sound tree passes every rule; one changed file makes exactly the rule meant for it fail."""
@@ -262,9 +275,10 @@ class PlantedFaults(unittest.TestCase):
         what_wrappers_forget,
         gaps_in_readmes,
         long_files,
+        full_folders,
     ]
     sound = {
-        "CMakeLists.txt": "add_library(harness OBJECT harness/embed/*.cpp)\n",
+        "cmake/library.cmake": "add_library(harness OBJECT harness/embed/*.cpp)\n",
         "harness/README.md": "`towers.hpp`, `network.hpp`, `strategy.hpp`",
         "harness/towers.hpp": "// pooled by \"sync\" through c10d\n#include <vector>\n",
         "harness/network.hpp": '#include <torch/types.h>\n#include "harness/towers.hpp"\n',
@@ -295,8 +309,8 @@ class PlantedFaults(unittest.TestCase):
                 (root / name).write_text(text, encoding="utf-8")
             return {rule.__name__: rule(root) for rule in self.rules}
 
-    def check_caught(self, rule, name, text):
-        failing = [other for other, wrong in self.violations({name: text}).items() if wrong]
+    def check_caught(self, rule, name, text, **more):
+        failing = [other for other, wrong in self.violations({name: text, **more}).items() if wrong]
         self.assertEqual([rule.__name__], failing)
 
     def test_a_sound_tree_passes(self):
@@ -355,6 +369,12 @@ class PlantedFaults(unittest.TestCase):
     def test_long_strategy(self):
         text = self.sound["strategies/sync.cpp"] + "\n" * LONGEST_STRATEGY
         self.check_caught(long_files, "strategies/sync.cpp", text)
+
+    def test_full_folder(self):
+        names = [f"b{i}" for i in range(MOST_SOURCES)]
+        readme = self.sound["harness/embed/README.md"] + " ".join(f"`{name}.hpp`" for name in names)
+        more = {f"harness/embed/{name}.hpp": "" for name in names}
+        self.check_caught(full_folders, "harness/embed/README.md", readme, **more)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ struct AnswersRequest {
   std::vector<std::string> specs;
   std::string results = "results";
   std::string into;
+  bool in_short = false;
 };
 
 int answers(const AnswersRequest& request) {
@@ -28,7 +29,8 @@ int answers(const AnswersRequest& request) {
     return exit_code::kOk;
   }
   const std::filesystem::path document = std::filesystem::absolute(request.into);
-  replace_between_markers(request.into, "answers", answers_markdown(all, document.parent_path()));
+  const auto markdown = request.in_short ? short_answers_markdown : answers_markdown;
+  replace_between_markers(request.into, "answers", markdown(all, document.parent_path()));
   std::cerr << "wrote the table answers into " << request.into << "\n";
   return exit_code::kOk;
 }
@@ -47,6 +49,7 @@ void add_answers(Program& program) {
       .add_option("--into", request.into,
                   "File with a line <!-- table:answers -->: the table is put below it as Markdown")
       ->type_name("FILE");
+  command.add_flag("--short", request.in_short, "With --into: one line for each, without the evidence");
   add_results_option(command, request.results);
 }
 

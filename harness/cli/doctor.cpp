@@ -59,7 +59,11 @@ Finding disk(const std::string& results) {
 Finding gpus(const Json& libraries) {
   const int visible = visible_gpus();
   Finding finding{"GPUs", visible == 0 ? "none" : shown(value_at(libraries, "gpus"))};
-  if (visible == 0 && fs::exists("/dev/nvidiactl")) {
+  if (!built_with_cuda() && fs::exists("/dev/nvidiactl")) {
+    finding.found = "not used";
+    finding.problem = "there is an NVIDIA driver, but this program was built without its CUDA kernels";
+    finding.cure = std::string("build it with them: ") + kBuildWithCuda;
+  } else if (visible == 0 && fs::exists("/dev/nvidiactl")) {
     finding.problem = "there is an NVIDIA driver, but LibTorch sees no GPU";
     finding.cure =
         "unset CUDA_VISIBLE_DEVICES, and use a driver of CUDA 13 or later with a CUDA build of LibTorch";

@@ -127,6 +127,11 @@ void share_gpus(PlacedRun& place, const WorldFacts& facts) {
   const std::string ranks = several(place.placement.ranks, "rank");
   if (gpus == 0 || facts.joined() || !gpus_are_shared()) {
     const std::string need = ranks + (place.placement.ranks == 1 ? " needs a GPU" : " need as many GPUs");
+    if (!built_with_cuda()) {
+      throw Error(Error::Kind::environment, place.spec.id + ": " + need +
+                                                ", and this program was built without its CUDA kernels; " +
+                                                kBuildWithCuda + " builds them, or give --device cpu");
+    }
     const std::string seen = gpus == 0 ? "none is" : std::to_string(gpus) + (gpus == 1 ? " is" : " are");
     throw Error(Error::Kind::environment, place.spec.id + ": " + need + ", and " + seen +
                                               " visible; lower --ranks or give --device cpu");

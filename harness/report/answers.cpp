@@ -9,22 +9,37 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kMark = "**Answer.**";
-
-std::string answer_in(const fs::path& findings) {
-  if (!fs::exists(findings)) return "open";
+// The paragraph that begins with the mark, without it and on one line; "" where there is none.
+std::string paragraph(const fs::path& findings, const std::string& mark) {
+  if (!fs::exists(findings)) return "";
   std::istringstream lines(read_text(findings));
-  std::string answer;
+  std::string text;
   for (std::string line; std::getline(lines, line);) {
-    if (line.starts_with(kMark)) {
-      answer = line.substr(line.find_first_not_of(' ', std::string(kMark).size()));
-    } else if (!answer.empty() && line.empty()) {
+    if (line.starts_with(mark)) {
+      text = line.substr(line.find_first_not_of(' ', mark.size()));
+    } else if (!text.empty() && line.empty()) {
       break;
-    } else if (!answer.empty()) {
-      answer += " " + line;
+    } else if (!text.empty()) {
+      text += " " + line;
     }
   }
-  return answer.empty() ? "open" : answer;
+  return text;
+}
+
+std::string first_sentence(const std::string& text) {
+  const size_t stop = text.find(". ");
+  return stop == std::string::npos ? text : text.substr(0, stop + 1);
+}
+
+std::string short_answer(const fs::path& findings, const std::string& answer) {
+  const std::string written = paragraph(findings, "**In one line.**");
+  return written.empty() ? first_sentence(answer) : written;
+}
+
+// "[Title](results/NAME/README.md)", as seen from the folder `from`.
+std::string link_to(const Answer& answer, const fs::path& from) {
+  const std::string page = (fs::proximate(answer.folder, from) / "README.md").generic_string();
+  return "[" + markdown_escape(answer.title) + "](" + page + ")";
 }
 
 // What the heading of the page asks, "# NAME: title", with a capital; without a page the question.
@@ -87,16 +102,29 @@ std::string evidence_of(const Experiment& experiment, const ExperimentReport& re
 }  // namespace
 
 Answer answer_to(const Experiment& experiment, const ExperimentReport& report, const fs::path& folder) {
-  return {experiment.question, title_in(folder / "README.md", experiment.question),
-          answer_in(folder / "findings.md"), evidence_of(experiment, report), folder.string()};
+  const fs::path findings = folder / "findings.md";
+  const std::string written = paragraph(findings, "**Answer.**"), answer = written.empty() ? "open" : written;
+  return {experiment.question,
+          title_in(folder / "README.md", experiment.question),
+          answer,
+          short_answer(findings, answer),
+          evidence_of(experiment, report),
+          folder.string()};
 }
 
 std::string answers_markdown(const std::vector<Answer>& answers, const fs::path& from) {
   std::string text = "| question | answer | evidence |\n|---|---|---|\n";
   for (const Answer& answer : answers) {
-    const std::string page = (fs::proximate(answer.folder, from) / "README.md").generic_string();
-    text += "| [" + markdown_escape(answer.title) + "](" + page + ") | " + answer.answer + " | " +
-            markdown_escape(answer.evidence) + " |\n";
+    text += "| " + link_to(answer, from) + " | " + answer.answer + " | " + markdown_escape(answer.evidence) +
+            " |\n";
+  }
+  return text;
+}
+
+std::string short_answers_markdown(const std::vector<Answer>& answers, const fs::path& from) {
+  std::string text = "| question | answer |\n|---|---|\n";
+  for (const Answer& answer : answers) {
+    text += "| " + link_to(answer, from) + " | " + answer.in_short + " |\n";
   }
   return text;
 }

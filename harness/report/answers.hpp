@@ -15,17 +15,19 @@ struct Answer {
   std::string question;
   std::string title;     // of the page, which asks the question shortly; the question where there is none
   std::string answer;    // people's own words; "open" where they have not written any
+  std::string in_short;  // in one line
   std::string evidence;  // of the first contrast that the spec declares, and how all came out
   std::string folder;    // of the results
 };
 
-// The sentence stands in `findings.md` of the experiment's folder, in the paragraph that begins with
-// "**Answer.**".
+// The answer stands in `findings.md` of the experiment's folder, in the paragraph that begins with "**Answer.**"; in
+// short it is the paragraph "**In one line.**", or else the answer's first sentence.
 Answer answer_to(const Experiment& experiment, const ExperimentReport& report,
                  const std::filesystem::path& folder);
 
-// Markdown with a link to each page. Paths are as seen from `from`, the folder of the document.
+// Markdown with a link to each page, with the evidence or in short. Paths are as seen from `from`, the folder of the document.
 std::string answers_markdown(const std::vector<Answer>& answers, const std::filesystem::path& from);
+std::string short_answers_markdown(const std::vector<Answer>& answers, const std::filesystem::path& from);
 std::string answers_text(const std::vector<Answer>& answers);
 
 }  // namespace bnlab

@@ -15,9 +15,13 @@
 
 namespace bnlab {
 
+bool built_with_cuda() {
+  return has_cuda_kernels();
+}
+
 int visible_gpus() {
 #ifdef USE_C10D_NCCL
-  return static_cast<int>(c10::cuda::device_count());
+  return has_cuda_kernels() ? static_cast<int>(c10::cuda::device_count()) : 0;
 #else
   return 0;
 #endif

@@ -14,6 +14,10 @@ constexpr bool kCudnnBenchmark = true;
 // what is absent.
 Json library_versions();
 
+// Whether the program holds its CUDA kernels. Without them visible_gpus() is 0.
+bool built_with_cuda();
+inline constexpr const char* kBuildWithCuda = "BNLAB_CUDA=on scripts/build.sh release bnlab";
+
 int visible_gpus();
 
 }  // namespace bnlab

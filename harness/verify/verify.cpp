@@ -8,6 +8,7 @@
 #include "harness/communicator/host/shared_gpus.hpp"
 #include "harness/communicator/thread_ranks.hpp"
 #include "harness/error.hpp"
+#include "harness/strategy.hpp"
 #include "harness/verify/verdict.hpp"
 
 namespace bnlab {
@@ -38,9 +39,14 @@ void run_case(const VerifyCase& c, const Reference& reference, std::vector<Verif
 }
 
 std::vector<VerifyPlacement> places(const VerifyRequest& request, std::vector<std::string>& notes) {
-  const int gpus = torch::cuda::is_available() ? static_cast<int>(torch::cuda::device_count()) : 0;
+  const bool usable = has_cuda_kernels() && torch::cuda::is_available();
+  const int gpus = usable ? static_cast<int>(torch::cuda::device_count()) : 0;
   if (request.device == "cuda" && gpus == 0) {
-    throw Error(Error::Kind::environment, "verify: device cuda was asked for, but LibTorch sees no GPU here");
+    throw Error(Error::Kind::environment,
+                has_cuda_kernels()
+                    ? "verify: device cuda was asked for, but LibTorch sees no GPU here"
+                    : "verify: device cuda was asked for, but this program was built without its CUDA "
+                      "kernels; BNLAB_CUDA=on scripts/build.sh release bnlab builds them");
   }
   if (request.device.empty() && gpus == 0) {
     notes.push_back("no GPU here: nothing was verified on cuda");

@@ -30,6 +30,20 @@ TEST_F(Answers, StandBesideTheirEvidence) {
       << answer.out;
 }
 
+TEST_F(Answers, InShortAreTheFirstSentenceOrALineOfTheirOwn) {
+  const std::string page = scratch_ / "README.md";
+  std::ofstream(page) << "<!-- table:answers -->\n<!-- end -->\n";
+  find_out("**Answer.** Neither wins 1.5 points. There is more\nto it.\n");
+  call_with_results({"answers", spec_, "--short", "--into", page});
+  EXPECT_TRUE(has(read_text(page),
+                  "| question | answer |\n|---|---|\n| [Left \\| right?](results/fake/README.md) "
+                  "| Neither wins 1.5 points. |\n<!-- end -->"))
+      << read_text(page);
+  find_out("**Answer.** Neither wins 1.5 points. There is more.\n\n**In one line.** Neither.\n");
+  call_with_results({"answers", spec_, "--short", "--into", page});
+  EXPECT_TRUE(has(read_text(page), " | Neither. |\n<!-- end -->")) << read_text(page);
+}
+
 TEST_F(Answers, ThatNobodyHasWrittenAreOpen) {
   EXPECT_TRUE(has(call_with_results({"answers", spec_}).out, "  open\n"));
   find_out("# What it says\n\nNothing yet.\n");

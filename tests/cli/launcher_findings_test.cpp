@@ -7,7 +7,7 @@
 
 #include "harness/cli/findings.hpp"
 
-namespace bnlab {
+namespace bnlab::launcher_findings_test {
 namespace {
 
 // All findings as text, with these variables set meanwhile.
@@ -66,4 +66,4 @@ TEST(LauncherFindings, NameWhatIsMissing) {
 }
 
 }  // namespace
-}  // namespace bnlab
+}  // namespace bnlab::launcher_findings_test

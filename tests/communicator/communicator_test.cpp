@@ -13,7 +13,7 @@
 #include "harness/communicator/world.hpp"
 #include "harness/error.hpp"
 
-namespace bnlab {
+namespace bnlab::communicator_test {
 namespace {
 
 // c10d has one flight recorder per process, which ranks that are threads would share, so it is switched off
@@ -273,4 +273,4 @@ TEST_P(Collectives, TensorsThatAreNotDenseAreRefused) {
 }
 
 }  // namespace
-}  // namespace bnlab
+}  // namespace bnlab::communicator_test

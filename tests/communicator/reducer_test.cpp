@@ -7,7 +7,7 @@
 
 #include "harness/communicator/thread_ranks.hpp"
 
-namespace bnlab {
+namespace bnlab::reducer_test {
 namespace {
 
 // c10d's flight recorder is one per process and not made for ranks that are threads: off before main().
@@ -75,4 +75,4 @@ TEST(FlatSync, BooksOneExchangeInEveryStep) {
 }
 
 }  // namespace
-}  // namespace bnlab
+}  // namespace bnlab::reducer_test

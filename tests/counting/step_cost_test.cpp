@@ -19,7 +19,7 @@
 #include "harness/training/rank.hpp"
 #include "tests/models/one_rank_network.hpp"
 
-namespace bnlab {
+namespace bnlab::step_cost_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -180,4 +180,4 @@ TEST(StepCost, TowersThatRanksCannotShareAreRefused) {
 }
 
 }  // namespace
-}  // namespace bnlab
+}  // namespace bnlab::step_cost_test

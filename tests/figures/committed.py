@@ -56,12 +56,12 @@ _MARK, _END = "<!-- table:answers -->\n", "<!-- end -->"
 
 
 @functools.cache
-def _answers():
+def _answers(*options):
     """The lines of the table of all answers, with links as from the README."""
     with tempfile.TemporaryDirectory() as folder:
         page = Path(folder) / "page.md"
         page.write_text(_MARK + _END + "\n", encoding="utf-8")
-        _bnlab("answers", *answered("results/README.md"), "--into", page)
+        _bnlab("answers", *answered("results/README.md"), *options, "--into", page)
         there = os.path.relpath(ROOT / "results", Path(folder).resolve())
         table = page.read_text(encoding="utf-8").removeprefix(_MARK).split(_END)[0]
         return table.replace(f"]({there}/", "](results/").splitlines(keepends=True)
@@ -70,7 +70,8 @@ def _answers():
 def with_answers(document):
     """The text of a document of this project, its table of answers written again."""
     before, table = (ROOT / document).read_text(encoding="utf-8").split(_MARK)
-    head, rows = _answers()[:2], dict(zip(answered("results/README.md"), _answers()[2:]))
+    lines = _answers("--short") if document == "README.md" else _answers()
+    head, rows = lines[:2], dict(zip(answered("results/README.md"), lines[2:]))
     pages = os.path.relpath(ROOT / "results", (ROOT / document).parent) + "/"
     answers = "".join([*head, *(rows[name] for name in answered(document))])
     answers = answers.replace("](results/", f"]({pages}").replace("](./", "](")

@@ -344,6 +344,10 @@ Json library_versions() {
   return {{"libtorch", "0.0.0"}, {"cuda", nullptr}, {"nccl", nullptr}, {"gpus", Json::array()}};
 }
 
+bool built_with_cuda() {
+  return variable("FAKE_CUDA") != "off";
+}
+
 int visible_gpus() {
   return std::atoi(variable("FAKE_GPUS").c_str());
 }

@@ -96,6 +96,11 @@ TEST_F(Placing, MoreRanksThanGpusAreRefused) {
   EXPECT_EQ(refusal(3, 2),
             "3 ranks need as many GPUs, and 2 are visible; lower --ranks or give --device cpu");
   EXPECT_EQ(refusal(1, 0), "1 rank needs a GPU, and none is visible; lower --ranks or give --device cpu");
+  setenv("FAKE_CUDA", "off", 1);
+  EXPECT_EQ(refusal(1, 0),
+            "1 rank needs a GPU, and this program was built without its CUDA kernels; BNLAB_CUDA=on "
+            "scripts/build.sh release bnlab builds them, or give --device cpu");
+  unsetenv("FAKE_CUDA");
 }
 
 TEST_F(Placing, RanksMayShareGpusWhereTheUserAllowsIt) {

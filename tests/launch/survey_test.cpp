@@ -7,7 +7,7 @@
 #include "harness/error.hpp"
 #include "tests/launch/scratch.hpp"
 
-namespace bnlab {
+namespace bnlab::survey_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -257,4 +257,4 @@ TEST(Weights, AreKnownByTheirContent) {
 }
 
 }  // namespace
-}  // namespace bnlab
+}  // namespace bnlab::survey_test

@@ -32,12 +32,12 @@ bool write_images(const std::filesystem::path& folder) {
       std::filesystem::create_directories(folder / "images" / split / name);
     }
     for (int i = 0; i < 2 * count; ++i) {
-      testing::Picture picture{20, 30, {}};
+      test::Picture picture{20, 30, {}};
       for (int p = 0; p < 20 * 30 * 3; ++p) {
         picture.values.push_back(static_cast<uint8_t>(stream.below(256)));
       }
       const auto file = folder / "images" / split / (i % 2 == 0 ? "a" : "b") / (std::to_string(i) + ".png");
-      testing::write_png(file.string(), picture, PNG_COLOR_TYPE_RGB);
+      test::write_png(file.string(), picture, PNG_COLOR_TYPE_RGB);
     }
   }
   return true;

@@ -3,7 +3,7 @@
 
 #include "harness/models/resize.hpp"
 
-namespace bnlab {
+namespace bnlab::resize_test {
 namespace {
 
 constexpr Resizing kAll[] = {Resizing::nearest, Resizing::bilinear, Resizing::bilinear_corners};
@@ -78,4 +78,4 @@ TEST(CellMeans, TheGradientHasTheLayoutOfTheMap) {
 }
 
 }  // namespace
-}  // namespace bnlab
+}  // namespace bnlab::resize_test

@@ -4,7 +4,7 @@
 #include "harness/models/backbone.hpp"
 #include "tests/models/outline.hpp"
 
-namespace bnlab {
+namespace bnlab::resnet_test {
 namespace {
 
 Json fcn_on(int64_t depth, const char* stem = "plain", int64_t output_stride = 8) {
@@ -94,4 +94,4 @@ TEST(ResNet, RefusesOutputStridesBetween) {
 }
 
 }  // namespace
-}  // namespace bnlab
+}  // namespace bnlab::resnet_test

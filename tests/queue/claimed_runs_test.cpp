@@ -14,7 +14,7 @@
 #include "harness/store/attempts.hpp"
 #include "tests/temporary_folder.hpp"
 
-namespace bnlab {
+namespace bnlab::held_runs_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -102,4 +102,4 @@ TEST_F(ClaimedRuns, AreDoubtedWithoutASignOfLifeAndNobodysAfterALostWorld) {
 }
 
 }  // namespace
-}  // namespace bnlab
+}  // namespace bnlab::held_runs_test

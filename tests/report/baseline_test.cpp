@@ -5,7 +5,7 @@
 #include "harness/error.hpp"
 #include "tests/store/synthetic.hpp"
 
-namespace bnlab {
+namespace bnlab::baseline_test {
 namespace {
 
 bool has(const std::string& text, const std::string& part) {
@@ -90,4 +90,4 @@ TEST(Baseline, OneThatNoRunHasIsAnErrorWithTheNearestName) {
 }
 
 }  // namespace
-}  // namespace bnlab
+}  // namespace bnlab::baseline_test

@@ -7,7 +7,7 @@
 
 #include "tests/store/synthetic.hpp"
 
-namespace bnlab {
+namespace bnlab::comparison_test {
 namespace {
 
 // Two towers on two ranks, both strategies, `seeds` seeds: mean IoU 0.5 + seed / 100, 45.5 images/s.
@@ -171,4 +171,4 @@ TEST(Comparison, OnlyNarrowsTheRowsAndNothingElse) {
 }
 
 }  // namespace
-}  // namespace bnlab
+}  // namespace bnlab::comparison_test

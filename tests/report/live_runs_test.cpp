@@ -12,7 +12,7 @@
 #include "tests/store/synthetic.hpp"
 #include "tests/temporary_folder.hpp"
 
-namespace bnlab {
+namespace bnlab::live_runs_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -112,4 +112,4 @@ TEST(Sparkline, ScalesToItsValuesAndAveragesWhatDoesNotFit) {
 }
 
 }  // namespace
-}  // namespace bnlab
+}  // namespace bnlab::live_runs_test

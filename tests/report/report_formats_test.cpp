@@ -9,7 +9,7 @@
 #include "tests/store/synthetic.hpp"
 #include "tests/temporary_folder.hpp"
 
-namespace bnlab {
+namespace bnlab::report_formats_test {
 namespace {
 
 bool has(const std::string& text, const std::string& part) {
@@ -108,4 +108,4 @@ TEST(ReplaceBetweenMarkers, ReplacesItsOwnTableOnly) {
 }
 
 }  // namespace
-}  // namespace bnlab
+}  // namespace bnlab::report_formats_test

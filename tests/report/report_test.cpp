@@ -8,7 +8,7 @@
 #include "harness/error.hpp"
 #include "tests/store/synthetic.hpp"
 
-namespace bnlab {
+namespace bnlab::report_test {
 namespace {
 
 // per_tower scores 0.5 + seed / 100; sync 0.1 more at 8 towers (give or take 0.01), 0.02 less at 2.
@@ -316,4 +316,4 @@ TEST(ReportJson, NamesTheConditionsThatSetGroupsApart) {
 }
 
 }  // namespace
-}  // namespace bnlab
+}  // namespace bnlab::report_test

@@ -4,7 +4,7 @@
 #include "harness/report/report.hpp"
 #include "tests/store/synthetic.hpp"
 
-namespace bnlab {
+namespace bnlab::stale_cells_test {
 namespace {
 
 // Of every run; those at these places were made by an older version.
@@ -56,4 +56,4 @@ TEST(StaleCells, AreMarkedNowhereIfThereAreNoneNorInDocuments) {
 }
 
 }  // namespace
-}  // namespace bnlab
+}  // namespace bnlab::stale_cells_test

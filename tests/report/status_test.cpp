@@ -5,7 +5,7 @@
 #include "tests/store/synthetic.hpp"
 #include "tests/temporary_folder.hpp"
 
-namespace bnlab {
+namespace bnlab::status_test {
 namespace {
 
 void save(const std::filesystem::path& results, const RunSpec& run, int ranks, Status outcome,
@@ -86,4 +86,4 @@ TEST(Status, AReasonDoesNothingToATerminal) {
 }
 
 }  // namespace
-}  // namespace bnlab
+}  // namespace bnlab::status_test

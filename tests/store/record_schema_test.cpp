@@ -7,7 +7,7 @@
 #include "tests/store/schema_check.hpp"
 #include "tests/store/synthetic.hpp"
 
-namespace bnlab {
+namespace bnlab::record_schema_test {
 namespace {
 
 using Problems = std::vector<std::string>;
@@ -72,4 +72,4 @@ TEST(RecordSchema, RefusesUnknownKeysMissingKeysAndWrongValues) {
 }
 
 }  // namespace
-}  // namespace bnlab
+}  // namespace bnlab::record_schema_test

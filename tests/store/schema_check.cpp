@@ -8,7 +8,7 @@
 namespace bnlab {
 namespace {
 
-using Problems = std::vector<std::string>;
+using Misfits = std::vector<std::string>;
 
 bool has_type(const Json& value, const std::string& type) {
   static const std::map<std::string, bool (Json::*)() const> types = {{"integer", &Json::is_number_integer},
@@ -22,16 +22,16 @@ bool has_type(const Json& value, const std::string& type) {
 }
 
 void check(const Json& value, const Json& schema, const Json& root, const std::string& path,
-           Problems& problems);
+           Misfits& problems);
 
 bool conforms(const Json& value, const Json& schema, const Json& root) {
-  Problems problems;
+  Misfits problems;
   check(value, schema, root, "", problems);
   return problems.empty();
 }
 
 void check_keys(const Json& value, const Json& schema, const Json& root, const std::string& path,
-                Problems& problems) {
+                Misfits& problems) {
   const Json properties = schema.value("properties", Json::object());
   const Json others = schema.value("additionalProperties", Json(true));
   for (const auto& [key, entry] : value.items()) {
@@ -46,7 +46,7 @@ void check_keys(const Json& value, const Json& schema, const Json& root, const s
 }
 
 void check(const Json& value, const Json& schema, const Json& root, const std::string& path,
-           Problems& problems) {
+           Misfits& problems) {
   const auto expect = [&](bool fine, const std::string& what) {
     if (!fine) problems.push_back(path + ": " + what + ", got " + value.dump());
   };
@@ -96,7 +96,7 @@ void check(const Json& value, const Json& schema, const Json& root, const std::s
 }  // namespace
 
 std::vector<std::string> schema_problems(const Json& value, const Json& schema) {
-  Problems problems;
+  Misfits problems;
   check(value, schema, schema, "record", problems);
   return problems;
 }

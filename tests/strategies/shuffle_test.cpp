@@ -15,7 +15,7 @@
 #include "strategies/engine/sample_exchange.hpp"
 #include "tests/verify/plain_batch_norm.hpp"
 
-namespace bnlab {
+namespace bnlab::shuffle_test {
 namespace {
 
 // c10d's flight recorder is one per process and not made for ranks that are threads: off before main().
@@ -246,4 +246,4 @@ TEST(Shuffle, TowersThatDisagreeInTheOtherDimensionsAreRefused) {
 }
 
 }  // namespace
-}  // namespace bnlab
+}  // namespace bnlab::shuffle_test

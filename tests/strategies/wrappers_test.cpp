@@ -14,7 +14,7 @@
 #include "harness/verify/comparison.hpp"
 #include "tests/verify/plain_batch_norm.hpp"
 
-namespace bnlab {
+namespace bnlab::wrappers_test {
 namespace {
 
 // c10d's flight recorder is one per process and not made for ranks that are threads: off before main().
@@ -335,4 +335,4 @@ TEST(Frozen, FromTheStartItIsCloseToTheIdentityAndStaysSo) {
 }
 
 }  // namespace
-}  // namespace bnlab
+}  // namespace bnlab::wrappers_test

@@ -2,12 +2,12 @@
 
 #ifdef BNLAB_WITH_IMAGES
 
-namespace bnlab {
+namespace bnlab::ade20k_test {
 namespace {
 
 namespace fs = std::filesystem;
 
-class Ade20kTest : public testing::FileTask {
+class Ade20kTest : public test::FileTask {
  protected:
   Ade20kTest() : FileTask("ade20k", "ADEChallengeData2016/", {{"crop", {8, 8}}}) {}
 
@@ -42,6 +42,6 @@ TEST_F(Ade20kTest, WhatIsWrongIsNamed) {
 }
 
 }  // namespace
-}  // namespace bnlab
+}  // namespace bnlab::ade20k_test
 
 #endif

@@ -7,13 +7,13 @@
 
 #include "tests/tasks/write_images.hpp"
 
-namespace bnlab {
+namespace bnlab::camvid_test {
 namespace {
 
-using testing::Picture;
-using testing::TemporaryFolder;
-using testing::write_jpeg;
-using testing::write_png;
+using test::Picture;
+using test::TemporaryFolder;
+using test::write_jpeg;
+using test::write_png;
 
 constexpr int kHeight = 16, kWidth = 24;
 
@@ -66,7 +66,7 @@ class CamVidTest : public ::testing::TestWithParam<bool> {
   std::unique_ptr<Task> task(const Json& changes = Json::object(), uint64_t seed = 0) const {
     Json options = {{"crop", {12, 20}}};
     options.update(changes);
-    return testing::make_task("camvid", options, {seed, folder_.path()});
+    return test::make_task("camvid", options, {seed, folder_.path()});
   }
   // The message of the error that making the task ends in; the error must be of the kind `data`.
   std::string error(const Json& changes = Json::object()) const {
@@ -217,10 +217,10 @@ TEST_P(CamVidTest, MissingFilesAreNamed) {
 }
 
 TEST_P(CamVidTest, UnreadableFilesAreNamed) {
-  testing::truncate(image_file("train", "B_1"), 0.7);
+  test::truncate(image_file("train", "B_1"), 0.7);
   EXPECT_NAMES(error(), image_file("train", "B_1"));
   write("train", "B_1", block_labels(0));
-  testing::truncate(label_file("test", "A_1"), 0.7);
+  test::truncate(label_file("test", "A_1"), 0.7);
   EXPECT_NAMES(error(), label_file("test", "A_1"));
 }
 
@@ -263,16 +263,16 @@ TEST_P(CamVidTest, ScalesTheWrongWayRoundAreRefused) {
 }
 
 }  // namespace
-}  // namespace bnlab
+}  // namespace bnlab::camvid_test
 
 #endif
 
-namespace bnlab {
+namespace bnlab::camvid_test {
 namespace {
 
 TEST(CamVid, WithoutADataFolderSaysHowToNameOne) {
   try {
-    testing::make_task("camvid", Json::object(), {0, ""});
+    test::make_task("camvid", Json::object(), {0, ""});
     ADD_FAILURE() << "no error";
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), Error::Kind::usage);
@@ -282,4 +282,4 @@ TEST(CamVid, WithoutADataFolderSaysHowToNameOne) {
 }
 
 }  // namespace
-}  // namespace bnlab
+}  // namespace bnlab::camvid_test

@@ -9,7 +9,7 @@
 #include "tests/tasks/make_task.hpp"
 #include "tests/temporary_folder.hpp"
 
-namespace bnlab {
+namespace bnlab::cifar_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -42,7 +42,7 @@ void write_cifar10(const TemporaryFolder& folder) {
 
 std::unique_ptr<Task> make(const TemporaryFolder& folder, const char* name,
                            const Json& changes = Json::object()) {
-  return testing::make_task(name, changes, {5, folder.path().string()});
+  return test::make_task(name, changes, {5, folder.path().string()});
 }
 
 std::string error(const TemporaryFolder& folder, const char* name) {
@@ -148,4 +148,4 @@ TEST(Cifar10Files, OfAnotherSizeAreRefusedWithACure) {
 }
 
 }  // namespace
-}  // namespace bnlab
+}  // namespace bnlab::cifar_test

@@ -2,13 +2,13 @@
 
 #ifdef BNLAB_WITH_IMAGES
 
-namespace bnlab {
+namespace bnlab::cityscapes_test {
 namespace {
 
 namespace fs = std::filesystem;
 using Stripes = std::vector<int64_t>;
 
-class CityscapesTest : public testing::FileTask {
+class CityscapesTest : public test::FileTask {
  protected:
   CityscapesTest() : FileTask("cityscapes", "cityscapes/", {{"crop", {8, 8}}}) {}
 
@@ -76,6 +76,6 @@ TEST_F(CityscapesTest, WhatIsWrongIsNamed) {
 }
 
 }  // namespace
-}  // namespace bnlab
+}  // namespace bnlab::cityscapes_test
 
 #endif

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace bnlab {
+namespace bnlab::classification_test {
 namespace {
 
 // A task with labels but no data.
@@ -56,4 +56,4 @@ TEST(ClassificationMetric, ClassesCanBeAskedForAPartOfTheirMeaning) {
 }
 
 }  // namespace
-}  // namespace bnlab
+}  // namespace bnlab::classification_test

@@ -9,7 +9,7 @@
 
 #include "tests/tasks/write_images.hpp"
 
-namespace bnlab::testing {
+namespace bnlab::test {
 
 #define EXPECT_NAMES(text, part) EXPECT_NE((text).find(part), std::string::npos) << (text)
 
@@ -83,6 +83,6 @@ class FileTask : public ::testing::Test {
   Json options_;
 };
 
-}  // namespace bnlab::testing
+}  // namespace bnlab::test
 
 #endif

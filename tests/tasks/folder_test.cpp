@@ -3,7 +3,7 @@
 #include "harness/error.hpp"
 #include "tests/tasks/make_task.hpp"
 
-namespace bnlab {
+namespace bnlab::folder_test {
 namespace {
 
 // What is wrong with the options by themselves: what `bnlab plan` says.
@@ -50,19 +50,19 @@ TEST(FolderOptions, AMappingNamesIdsAndClasses) {
 }
 
 }  // namespace
-}  // namespace bnlab
+}  // namespace bnlab::folder_test
 
 #ifdef BNLAB_WITH_IMAGES
 
 #include "tests/tasks/write_images.hpp"
 
-namespace bnlab {
+namespace bnlab::folder_test {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::Picture;
-using testing::write_jpeg;
-using testing::write_png;
+using test::Picture;
+using test::write_jpeg;
+using test::write_png;
 
 // Stripes of ids 0, 1, 2, ... `classes` - 1, each as wide as the others; grey values are 40 times the ids.
 Picture stripes(int height, int width, int classes, int factor = 1, int channels = 1) {
@@ -94,7 +94,7 @@ class FolderTest : public ::testing::Test {
   static Json options(const Json& changes) {
     Json options = {{"root", "mydata"}, {"classes", 3}, {"crop", {8, 10}}, {"test_multiple", 1}};
     options.update(changes);
-    return testing::resolved_task("folder", options);
+    return test::resolved_task("folder", options);
   }
   std::unique_ptr<Task> task(const Json& changes = Json::object()) const {
     return Registered<Task>::create(options(changes), {0, folder_.path()});
@@ -112,7 +112,7 @@ class FolderTest : public ::testing::Test {
     return "no error";
   }
 
-  testing::TemporaryFolder folder_;
+  test::TemporaryFolder folder_;
 };
 
 TEST_F(FolderTest, SplitsMayLieAroundTheFoldersOrInThem) {
@@ -151,8 +151,8 @@ TEST_F(FolderTest, ATestSplitOfAnotherNameIsPointedAt) {
 TEST_F(FolderTest, ListsChooseTheFiles) {
   write_splits("images/", "labels/");
   write("x/d", "y/e");
-  testing::write_bytes(file("train.txt"), "images/a.jpg labels/a.png\nx/d.jpg y/e.png\nb\n");
-  testing::write_bytes(file("test.txt"), "c\n");
+  test::write_bytes(file("train.txt"), "images/a.jpg labels/a.png\nx/d.jpg y/e.png\nb\n");
+  test::write_bytes(file("test.txt"), "c\n");
   const auto folder = task({{"train_list", "train.txt"}, {"test_list", "test.txt"}});
   EXPECT_EQ(folder->training_samples(), 3);
   EXPECT_EQ(folder->test_samples(), 1);
@@ -279,6 +279,6 @@ TEST_F(FolderTest, NothingOutsideTheDataFolderIsRead) {
 }
 
 }  // namespace
-}  // namespace bnlab
+}  // namespace bnlab::folder_test
 
 #endif

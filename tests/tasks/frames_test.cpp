@@ -7,10 +7,10 @@
 
 #include "tests/tasks/write_images.hpp"
 
-namespace bnlab {
+namespace bnlab::frames_test {
 namespace {
 
-using testing::Picture;
+using test::Picture;
 
 bool has(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
@@ -27,21 +27,20 @@ class FramesTest : public ::testing::Test {
                               static_cast<uint8_t>(p % width >= width - 2 ? 255 : 10 * n));
       }
       const std::string number = (n < 10 ? "0000" : "000") + std::to_string(n);
-      testing::write_png(folder_.path("clips/" + clip + "/img_" + number + ".jpg"), picture,
-                         PNG_COLOR_TYPE_RGB);
+      test::write_png(folder_.path("clips/" + clip + "/img_" + number + ".jpg"), picture, PNG_COLOR_TYPE_RGB);
     }
   }
   void SetUp() override {
     write_clip("run/v 1", 12);
     write_clip("run/v2", 3, 32, 40);
     write_clip("jump/v1", 8);
-    testing::write_bytes(folder_.path("clips/train.txt"), "run/v 1 12 1\r\n\njump/v1 8 0\n");
-    testing::write_bytes(folder_.path("clips/test.txt"), "run/v2 3 1\n");
+    test::write_bytes(folder_.path("clips/train.txt"), "run/v 1 12 1\r\n\njump/v1 8 0\n");
+    test::write_bytes(folder_.path("clips/test.txt"), "run/v2 3 1\n");
   }
   std::unique_ptr<Task> task(const Json& changes = Json::object()) const {
     Json options = {{"root", "clips"}, {"frames", 4}, {"size", {16, 16}}, {"short_side", 16}};
     options.update(changes);
-    return testing::make_task("frames", options, {7, folder_.path()});
+    return test::make_task("frames", options, {7, folder_.path()});
   }
   std::string error(const Json& changes = Json::object()) const {
     try {
@@ -52,7 +51,7 @@ class FramesTest : public ::testing::Test {
     return "no error";
   }
 
-  testing::TemporaryFolder folder_;
+  test::TemporaryFolder folder_;
 };
 
 // The numbers of the frames, read off a grey column.
@@ -93,10 +92,9 @@ TEST_F(FramesTest, AllFramesOfAClipAreCutAndFlippedAlike) {
 TEST_F(FramesTest, NamesOfFramesFollowThePattern) {
   for (int n = 0; n < 4; ++n) {
     const Picture picture{16, 16, std::vector<uint8_t>(16 * 16 * 3, static_cast<uint8_t>(10 * n))};
-    testing::write_png(folder_.path("clips/odd/f" + std::to_string(n) + "x.png"), picture,
-                       PNG_COLOR_TYPE_RGB);
+    test::write_png(folder_.path("clips/odd/f" + std::to_string(n) + "x.png"), picture, PNG_COLOR_TYPE_RGB);
   }
-  testing::write_bytes(folder_.path("clips/odd.txt"), "odd 4 0\n");
+  test::write_bytes(folder_.path("clips/odd.txt"), "odd 4 0\n");
   const auto task = this->task(
       {{"train_list", "odd.txt"}, {"test_list", "odd.txt"}, {"pattern", "f%01dx.png"}, {"first", 0}});
   EXPECT_EQ(numbers(task->test(0, 1).images), (std::vector<int>{0, 1, 2, 3}));
@@ -105,7 +103,7 @@ TEST_F(FramesTest, NamesOfFramesFollowThePattern) {
 TEST_F(FramesTest, NamesWhatIsWrong) {
   const std::string list = folder_.path("clips/bad.txt");
   const auto with = [&](const std::string& lines) {
-    testing::write_bytes(list, lines);
+    test::write_bytes(list, lines);
     return error({{"train_list", "bad.txt"}});
   };
   EXPECT_EQ(with("\n"), list + ": expected a line `path frames label` for each clip, got none");
@@ -125,6 +123,6 @@ TEST_F(FramesTest, NamesWhatIsWrong) {
 }
 
 }  // namespace
-}  // namespace bnlab
+}  // namespace bnlab::frames_test
 
 #endif

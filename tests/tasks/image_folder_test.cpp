@@ -7,12 +7,12 @@
 
 #include "tests/tasks/write_images.hpp"
 
-namespace bnlab {
+namespace bnlab::image_folder_test {
 namespace {
 
-using testing::Picture;
-using testing::write_jpeg;
-using testing::write_png;
+using test::Picture;
+using test::write_jpeg;
+using test::write_png;
 
 // One value everywhere but for the columns from `edge` on, which are white.
 Picture grey(int height, int width, uint8_t value, int edge = 1 << 20) {
@@ -32,13 +32,13 @@ class ImageFolderTest : public ::testing::Test {
     write_png(folder_.path("pets/train/B/1.png"), grey(32, 16, 30, 8), PNG_COLOR_TYPE_RGB);
     write_jpeg(folder_.path("pets/train/ab/1.jpeg"), grey(16, 16, 40));
     write_png(folder_.path("pets/val/ab/9.png"), grey(16, 24, 50, 12), PNG_COLOR_TYPE_RGB);
-    testing::write_bytes(folder_.path("pets/train/a/notes.txt"), "not an image");
-    testing::write_bytes(folder_.path("pets/train/.hidden/1.png"), "not an image");
+    test::write_bytes(folder_.path("pets/train/a/notes.txt"), "not an image");
+    test::write_bytes(folder_.path("pets/train/.hidden/1.png"), "not an image");
   }
   std::unique_ptr<Task> task(const Json& changes = Json::object()) const {
     Json options = {{"root", "pets"}, {"size", {8, 12}}, {"short_side", 16}};
     options.update(changes);
-    return testing::make_task("image_folder", options, {7, folder_.path()});
+    return test::make_task("image_folder", options, {7, folder_.path()});
   }
   std::string error(const Json& changes = Json::object()) const {
     try {
@@ -49,7 +49,7 @@ class ImageFolderTest : public ::testing::Test {
     return "no error";
   }
 
-  testing::TemporaryFolder folder_;
+  test::TemporaryFolder folder_;
 };
 
 float normalised(double value, int channel) {
@@ -106,14 +106,14 @@ TEST_F(ImageFolderTest, NamesWhatIsWrong) {
   EXPECT_PRED2(has, error({{"test_split", "exam"}}),
                folder_.path("pets/exam") + ": no such folder; expected");
   EXPECT_PRED2(has, error({{"root", "../pets"}}), "task.root: expected a folder below");
-  testing::write_bytes(folder_.path("pets/train/a/odd.WebP"), "");
+  test::write_bytes(folder_.path("pets/train/a/odd.WebP"), "");
   EXPECT_PRED2(has, error(),
                folder_.path("pets/train/a/odd.WebP") + ": expected a JPEG or PNG file, got .webp");
   std::filesystem::remove(folder_.path("pets/train/a/odd.WebP"));
   write_png(folder_.path("pets/val/cat/1.png"), grey(16, 16, 1), PNG_COLOR_TYPE_RGB);
   EXPECT_PRED2(has, error(), folder_.path("pets/val/cat") + ": the training split has no such class");
   std::filesystem::remove_all(folder_.path("pets/val/cat"));
-  testing::truncate(folder_.path("pets/train/ab/1.jpeg"), 0.5);
+  test::truncate(folder_.path("pets/train/ab/1.jpeg"), 0.5);
   EXPECT_PRED2(has, error(), folder_.path("pets/train/ab/1.jpeg"));
   std::filesystem::remove(folder_.path("pets/train/ab/1.jpeg"));
   EXPECT_EQ(error(), folder_.path("pets/train/ab") + ": no images here (.jpg, .jpeg or .png)");
@@ -122,6 +122,6 @@ TEST_F(ImageFolderTest, NamesWhatIsWrong) {
 }
 
 }  // namespace
-}  // namespace bnlab
+}  // namespace bnlab::image_folder_test
 
 #endif

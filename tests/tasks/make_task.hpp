@@ -9,7 +9,7 @@
 #include "harness/components/registry.hpp"
 #include "harness/tasks/task.hpp"
 
-namespace bnlab::testing {
+namespace bnlab::test {
 
 inline Json resolved_task(const std::string& name, const Json& changes) {
   Problems problems;
@@ -26,4 +26,4 @@ inline std::unique_ptr<Task> make_task(const std::string& name, const Json& chan
   return Registered<Task>::create(resolved_task(name, changes), context);
 }
 
-}  // namespace bnlab::testing
+}  // namespace bnlab::test

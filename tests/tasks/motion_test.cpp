@@ -2,13 +2,13 @@
 
 #include "tests/tasks/make_task.hpp"
 
-namespace bnlab {
+namespace bnlab::motion_test {
 namespace {
 
 std::unique_ptr<Task> motion(uint64_t seed, const Json& changes = Json::object()) {
   Json options = {{"train", 32}, {"test", 48}};
   options.update(changes);
-  return testing::make_task("motion", options, {seed, ""});
+  return test::make_task("motion", options, {seed, ""});
 }
 
 // Of the test clips, [clips, frames, 3, 32, 32] float64.
@@ -123,4 +123,4 @@ TEST(Motion, SortsByClassAndByScene) {
 }
 
 }  // namespace
-}  // namespace bnlab
+}  // namespace bnlab::motion_test

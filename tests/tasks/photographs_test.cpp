@@ -8,10 +8,10 @@
 #include <cstdlib>
 #include <thread>
 
-namespace bnlab {
+namespace bnlab::photographs_test {
 namespace {
 
-class PhotographTaskTest : public testing::FileTask {
+class PhotographTaskTest : public test::FileTask {
  protected:
   PhotographTaskTest()
       : FileTask("folder", "mydata/",
@@ -109,7 +109,7 @@ TEST(CamVidFiles, HaveThePublishedCounts) {
     GTEST_SKIP() << "BNLAB_DATA names no folder with camvid/train";
   }
   const Json options = {{"scale", 1.0}, {"test_split", "test"}, {"cache_mib", 0}};
-  const auto camvid = testing::make_task("camvid", options, {0, data});
+  const auto camvid = test::make_task("camvid", options, {0, data});
   const auto& pixels = dynamic_cast<const PhotographTask&>(*camvid);
   EXPECT_EQ(class_pixels(pixels.training_photographs().summaries()),
             (std::vector<int64_t>{10682767, 14750079, 623349, 20076880, 2845085, 6166762, 743859, 714595,
@@ -132,6 +132,6 @@ TEST(CamVidFiles, HaveThePublishedCounts) {
 }
 
 }  // namespace
-}  // namespace bnlab
+}  // namespace bnlab::photographs_test
 
 #endif

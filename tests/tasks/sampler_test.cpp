@@ -9,7 +9,7 @@
 #include "harness/error.hpp"
 #include "harness/random.hpp"
 
-namespace bnlab {
+namespace bnlab::sampler_test {
 namespace {
 
 std::vector<int64_t> samples(const std::vector<Draw>& draws) {
@@ -182,4 +182,4 @@ TEST(SortedSampler, RefusesATowerWithoutAShareOnEveryRank) {
 }
 
 }  // namespace
-}  // namespace bnlab
+}  // namespace bnlab::sampler_test

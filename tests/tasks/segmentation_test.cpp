@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace bnlab {
+namespace bnlab::segmentation_test {
 namespace {
 
 // A task with labels but no data.
@@ -73,4 +73,4 @@ TEST(SegmentationMetric, WithoutAnyValidLabelIsNull) {
 }
 
 }  // namespace
-}  // namespace bnlab
+}  // namespace bnlab::segmentation_test

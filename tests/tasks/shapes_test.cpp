@@ -2,13 +2,13 @@
 
 #include "tests/tasks/make_task.hpp"
 
-namespace bnlab {
+namespace bnlab::shapes_test {
 namespace {
 
 std::unique_ptr<Task> shapes(uint64_t seed, const Json& changes = {}) {
   Json options = {{"size", {24, 32}}, {"train", 40}, {"test", 20}};
   options.update(changes.is_null() ? Json::object() : changes);
-  return testing::make_task("shapes", options, {seed, ""});
+  return test::make_task("shapes", options, {seed, ""});
 }
 
 std::vector<Draw> all(const Task& task, int64_t epoch) {
@@ -141,4 +141,4 @@ TEST(Shapes, SortsByBrightnessNuisanceIncluded) {
 }
 
 }  // namespace
-}  // namespace bnlab
+}  // namespace bnlab::shapes_test

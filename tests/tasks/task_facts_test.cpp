@@ -11,7 +11,7 @@
 #include "harness/error.hpp"
 #include "tests/experiment/spec_files.hpp"
 
-namespace bnlab {
+namespace bnlab::task_files_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -155,4 +155,4 @@ TEST_F(ShardKeys, WhereTheTaskIsWrongItsKeysAreUnknown) {
 }
 
 }  // namespace
-}  // namespace bnlab
+}  // namespace bnlab::task_files_test

@@ -2,13 +2,13 @@
 
 #ifdef BNLAB_WITH_IMAGES
 
-namespace bnlab {
+namespace bnlab::voc_test {
 namespace {
 
 namespace fs = std::filesystem;
 using Stripes = std::vector<int64_t>;
 
-class VocTest : public testing::FileTask {
+class VocTest : public test::FileTask {
  protected:
   VocTest() : FileTask("voc", "VOCdevkit/VOC2012/", {{"crop", {8, 8}}}) {}
 
@@ -26,7 +26,7 @@ class VocTest : public testing::FileTask {
     write_list("val", "2007_000063\n");
   }
   void write_list(const std::string& name, const std::string& lines) const {
-    testing::write_bytes(file("ImageSets/Segmentation/" + name + ".txt"), lines);
+    test::write_bytes(file("ImageSets/Segmentation/" + name + ".txt"), lines);
   }
 };
 
@@ -66,6 +66,6 @@ TEST_F(VocTest, WhatIsWrongIsNamed) {
 }
 
 }  // namespace
-}  // namespace bnlab
+}  // namespace bnlab::voc_test
 
 #endif

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-namespace bnlab::testing {
+namespace bnlab::test {
 
 class TemporaryFolder {
  public:
@@ -107,4 +107,4 @@ inline void truncate(const std::string& file, double fraction) {
   std::filesystem::resize_file(file, static_cast<uintmax_t>(size * fraction));
 }
 
-}  // namespace bnlab::testing
+}  // namespace bnlab::test

@@ -5,7 +5,7 @@
 #include "harness/components/registry.hpp"
 #include "tests/training/training_runs.hpp"
 
-namespace bnlab {
+namespace bnlab::placement_test {
 namespace {
 
 class Placement : public ::testing::TestWithParam<std::string> {
@@ -164,4 +164,4 @@ TEST_F(PlacementOfOptions, EveryGradientRouteIsTheSameTraining) {
 }
 
 }  // namespace
-}  // namespace bnlab
+}  // namespace bnlab::placement_test

@@ -12,7 +12,7 @@
 #include "tests/made_up_devices.hpp"
 #include "tests/training/training_runs.hpp"
 
-namespace bnlab {
+namespace bnlab::prefetch_test {
 namespace {
 
 constexpr int64_t kSteps = 20;
@@ -139,4 +139,4 @@ TEST(Prefetch, WorkersGiveTheirStreamsBackBeforeTheirThreadsEnd) {
 }
 
 }  // namespace
-}  // namespace bnlab
+}  // namespace bnlab::prefetch_test

@@ -11,7 +11,7 @@
 #include "tests/made_up_devices.hpp"
 #include "tests/training/replayed_training.hpp"
 
-namespace bnlab {
+namespace bnlab::step_graphs_test {
 namespace {
 
 struct Case {
@@ -253,4 +253,4 @@ TEST(StepGraphs, TheHostWaitsForADeviceNoLongerThanItMay) {
 }
 
 }  // namespace
-}  // namespace bnlab
+}  // namespace bnlab::step_graphs_test

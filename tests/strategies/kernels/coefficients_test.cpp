@@ -10,7 +10,7 @@
 
 #include "tests/strategies/kernels/on_each_device.hpp"
 
-namespace bnlab::kernels {
+namespace bnlab::kernels::finish_test {
 namespace {
 
 using at::Tensor;
@@ -343,4 +343,4 @@ TEST_P(CoefficientSteps, AChannelThatIsNotFiniteKeepsItsRunningStatisticsAndIsCo
 INSTANTIATE_ON_EACH_DEVICE(CoefficientSteps);
 
 }  // namespace
-}  // namespace bnlab::kernels
+}  // namespace bnlab::kernels::finish_test

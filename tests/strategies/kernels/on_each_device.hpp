@@ -8,20 +8,18 @@
 
 #include <string>
 
+#include "harness/strategy.hpp"
+
 namespace bnlab::test {
 
 class OnEachDevice : public testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
     at::manual_seed(7);
-#ifndef BNLAB_WITH_CUDA
-    if (device().is_cuda()) GTEST_SKIP() << "this build has no CUDA kernels";
-#endif
+    if (device().is_cuda() && !has_cuda_kernels()) GTEST_SKIP() << "this build has no CUDA kernels";
     if (device().is_cuda() && !at::hasCUDA()) GTEST_SKIP() << "no CUDA device on this machine";
   }
-  static at::Device device() {
-    return at::Device(GetParam());
-  }
+  static at::Device device() { return at::Device(GetParam()); }
   static at::Tensor there(const at::Tensor& t, at::ScalarType type = at::kDouble) {
     return t.to(device(), type);
   }

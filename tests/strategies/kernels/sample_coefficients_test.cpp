@@ -9,7 +9,7 @@
 
 #include "tests/strategies/kernels/on_each_device.hpp"
 
-namespace bnlab::kernels {
+namespace bnlab::kernels::sample_finish_test {
 namespace {
 
 using at::Tensor;
@@ -110,4 +110,4 @@ TEST_P(SampleCoefficients, WhatIsNotFiniteStaysInItsGroup) {
 INSTANTIATE_ON_EACH_DEVICE(SampleCoefficients);
 
 }  // namespace
-}  // namespace bnlab::kernels
+}  // namespace bnlab::kernels::sample_finish_test

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "harness/error.hpp"
+#include "harness/strategy.hpp"
 #include "tests/strategies/kernels/formulas.hpp"
 
 namespace bnlab::kernels {
@@ -76,23 +77,15 @@ class Sweeps : public testing::TestWithParam<const char*> {
   void SetUp() override {
     at::manual_seed(7);
     at::set_num_threads(1);
-#ifndef BNLAB_WITH_CUDA
-    if (device().is_cuda()) GTEST_SKIP() << "this build has no CUDA kernels";
-#endif
+    if (device().is_cuda() && !has_cuda_kernels()) GTEST_SKIP() << "this build has no CUDA kernels";
     if (device().is_cuda() && !at::hasCUDA()) GTEST_SKIP() << "no CUDA device on this machine";
   }
-  void TearDown() override {
-    unsetenv("BNLAB_CPU_LEVEL");
-  }
-  static at::Device device() {
-    return at::Device(GetParam());
-  }
+  void TearDown() override { unsetenv("BNLAB_CPU_LEVEL"); }
+  static at::Device device() { return at::Device(GetParam()); }
   static at::TensorOptions options(at::ScalarType dtype) {
     return at::TensorOptions().dtype(dtype).device(device());
   }
-  static Tensor random(at::IntArrayRef shape) {
-    return at::randn(shape, at::kDouble).to(device());
-  }
+  static Tensor random(at::IntArrayRef shape) { return at::randn(shape, at::kDouble).to(device()); }
 
   static void check(const Case& test, const std::string& layout, at::ScalarType dtype, Activation activation,
                     bool with_residual);

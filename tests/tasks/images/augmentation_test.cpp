@@ -8,7 +8,7 @@
 #include "harness/components/registry.hpp"
 #include "harness/tasks/task.hpp"
 
-namespace bnlab {
+namespace bnlab::augmentation_test {
 namespace {
 
 constexpr ChannelMoments kPlain{{0, 0, 0}, {1, 1, 1}};
@@ -180,4 +180,4 @@ TEST(TurnedCrop, ATinyAngleIsNone) {
 }
 
 }  // namespace
-}  // namespace bnlab
+}  // namespace bnlab::augmentation_test

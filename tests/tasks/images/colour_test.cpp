@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace bnlab {
+namespace bnlab::colour_test {
 namespace {
 
 void expect_colour(const Colour& colour, const Colour& expected) {
@@ -46,4 +46,4 @@ TEST(ColourChange, ContrastMayComeFirst) {
 }
 
 }  // namespace
-}  // namespace bnlab
+}  // namespace bnlab::colour_test

@@ -6,7 +6,7 @@
 
 #include "harness/tasks/task.hpp"
 
-namespace bnlab {
+namespace bnlab::crop_test {
 namespace {
 
 constexpr ChannelMoments kPlain{{0, 0, 0}, {1, 1, 1}};
@@ -159,4 +159,4 @@ TEST(Crop, RandomCropsCoverScalesPositionsAndFlips) {
 }
 
 }  // namespace
-}  // namespace bnlab
+}  // namespace bnlab::crop_test

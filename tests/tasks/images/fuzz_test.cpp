@@ -16,10 +16,10 @@
 
 #include "tests/tasks/write_images.hpp"
 
-namespace bnlab {
+namespace bnlab::fuzz_test {
 namespace {
 
-using testing::Picture;
+using test::Picture;
 
 constexpr int kHeight = 18, kWidth = 21;
 
@@ -37,14 +37,12 @@ struct Format {
 };
 
 const Format kFormats[] = {
-    {"jpeg", [](const std::string& file) { testing::write_jpeg(file, pattern(3, 256)); }},
-    {"progressive_jpeg", [](const std::string& file) { testing::write_jpeg(file, pattern(3, 256), true); }},
-    {"rgb_png",
-     [](const std::string& file) { testing::write_png(file, pattern(3, 256), PNG_COLOR_TYPE_RGB); }},
-    {"grey_png",
-     [](const std::string& file) { testing::write_png(file, pattern(1, 5), PNG_COLOR_TYPE_GRAY); }},
+    {"jpeg", [](const std::string& file) { test::write_jpeg(file, pattern(3, 256)); }},
+    {"progressive_jpeg", [](const std::string& file) { test::write_jpeg(file, pattern(3, 256), true); }},
+    {"rgb_png", [](const std::string& file) { test::write_png(file, pattern(3, 256), PNG_COLOR_TYPE_RGB); }},
+    {"grey_png", [](const std::string& file) { test::write_png(file, pattern(1, 5), PNG_COLOR_TYPE_GRAY); }},
     {"palette_png",
-     [](const std::string& file) { testing::write_png(file, pattern(1, 5), PNG_COLOR_TYPE_PALETTE); }},
+     [](const std::string& file) { test::write_png(file, pattern(1, 5), PNG_COLOR_TYPE_PALETTE); }},
 };
 
 class Fuzz : public ::testing::TestWithParam<Format> {
@@ -61,7 +59,7 @@ class Fuzz : public ::testing::TestWithParam<Format> {
   // What is read of these bytes, as an image and as labels; nothing where an error names the file.
   std::vector<std::optional<Pixels>> read(const std::string& bytes) const {
     std::filesystem::remove(file_);  // some file systems wait for the disk where a file is overwritten
-    testing::write_bytes(file_, bytes);
+    test::write_bytes(file_, bytes);
     std::vector<std::optional<Pixels>> all;
     for (const auto reader : {read_rgb, read_label_ids}) {
       try {
@@ -84,7 +82,7 @@ class Fuzz : public ::testing::TestWithParam<Format> {
     }
   }
 
-  testing::TemporaryFolder folder_;
+  test::TemporaryFolder folder_;
   std::string file_ = folder_.path("damaged");
   std::string bytes_;
   std::vector<std::optional<Pixels>> whole_;
@@ -157,7 +155,7 @@ std::string claiming(const std::string& bytes, bool is_png, uint32_t height, uin
 
 TEST_P(Fuzz, HugeSizesAreRefusedBeforeAnythingIsAllocated) {
   const auto message = [&](uint32_t height, uint32_t width) {
-    testing::write_bytes(file_, claiming(bytes_, is_png(), height, width));
+    test::write_bytes(file_, claiming(bytes_, is_png(), height, width));
     try {
       read_rgb(file_);
     } catch (const Error& error) {
@@ -179,6 +177,6 @@ TEST_P(Fuzz, HugeSizesAreRefusedBeforeAnythingIsAllocated) {
 }
 
 }  // namespace
-}  // namespace bnlab
+}  // namespace bnlab::fuzz_test
 
 #endif

@@ -11,13 +11,13 @@
 
 #include "tests/tasks/write_images.hpp"
 
-namespace bnlab {
+namespace bnlab::image_file_test {
 namespace {
 
-using testing::Picture;
-using testing::TemporaryFolder;
-using testing::write_jpeg;
-using testing::write_png;
+using test::Picture;
+using test::TemporaryFolder;
+using test::write_jpeg;
+using test::write_png;
 
 std::string error_of(const std::string& file, Pixels (*read)(const std::string&)) {
   try {
@@ -112,13 +112,13 @@ TEST(ImageFile, DamagedFilesAreErrorsThatNameTheFile) {
   const std::string png = folder.path("cut.png"), jpeg = folder.path("cut.jpg");
   for (const double fraction : {0.99, 0.6, 0.02, 0.0}) {
     write_png(png, gradient(40, 40, 3), PNG_COLOR_TYPE_RGB);
-    testing::truncate(png, fraction);
+    test::truncate(png, fraction);
     EXPECT_TRUE(has(error_of(png, read_rgb), png)) << "PNG cut to " << fraction;
     write_jpeg(jpeg, gradient(40, 40, 3));
-    testing::truncate(jpeg, fraction);
+    test::truncate(jpeg, fraction);
     EXPECT_TRUE(has(error_of(jpeg, read_rgb), jpeg)) << "JPEG cut to " << fraction;
   }
-  testing::write_bytes(folder.path("text.jpg"), "not a picture");
+  test::write_bytes(folder.path("text.jpg"), "not a picture");
   EXPECT_TRUE(has(error_of(folder.path("text.jpg"), read_rgb), "text.jpg"));
   EXPECT_TRUE(has(error_of(folder.path("absent.jpg"), read_rgb), "No such file"));
   EXPECT_TRUE(has(error_of(folder.path(), read_rgb), folder.path()));
@@ -137,11 +137,11 @@ TEST(ImageFile, AbsurdSizesAreRefusedBeforeMemoryIsTaken) {
 }
 
 }  // namespace
-}  // namespace bnlab
+}  // namespace bnlab::image_file_test
 
 #else
 
-namespace bnlab {
+namespace bnlab::image_file_test {
 namespace {
 
 TEST(ImageFile, ABuildWithoutDecodersSaysWhatToInstall) {
@@ -157,6 +157,6 @@ TEST(ImageFile, ABuildWithoutDecodersSaysWhatToInstall) {
 }
 
 }  // namespace
-}  // namespace bnlab
+}  // namespace bnlab::image_file_test
 
 #endif

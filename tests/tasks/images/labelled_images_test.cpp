@@ -12,11 +12,11 @@
 
 #include "tests/tasks/write_images.hpp"
 
-namespace bnlab {
+namespace bnlab::labelled_images_test {
 namespace {
 
-using testing::TemporaryFolder;
-using testing::write_png;
+using test::TemporaryFolder;
+using test::write_png;
 
 constexpr int64_t kClasses = 11, kEverything = int64_t{1} << 40;
 const Reading kWhole{label_map(kClasses, {11}), 1.0, {}};
@@ -113,6 +113,6 @@ TEST(LabelledImages, ChannelMomentsAreOverAllPixels) {
 }
 
 }  // namespace
-}  // namespace bnlab
+}  // namespace bnlab::labelled_images_test
 
 #endif

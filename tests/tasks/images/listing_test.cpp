@@ -11,7 +11,7 @@
 #include "harness/mapped.hpp"
 #include "tests/tasks/write_images.hpp"
 
-namespace bnlab {
+namespace bnlab::listing_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 class Listing : public ::testing::Test {
  protected:
   std::string touch(const std::string& name) const {
-    testing::write_bytes(folder_.path(name), "x");
+    test::write_bytes(folder_.path(name), "x");
     return folder_.path(name);
   }
   fs::path root() const { return folder_.path(); }
@@ -28,7 +28,7 @@ class Listing : public ::testing::Test {
   Side labels(const std::string& suffix = "") const { return {root() / "labels", suffix}; }
 
   std::vector<LabelledFile> list(const std::string& lines) const {
-    testing::write_bytes(folder_.path("list.txt"), lines);
+    test::write_bytes(folder_.path("list.txt"), lines);
     return read_list(root() / "list.txt", root(), images(), labels());
   }
 
@@ -43,7 +43,7 @@ class Listing : public ::testing::Test {
     return "no error";
   }
 
-  testing::TemporaryFolder folder_;
+  test::TemporaryFolder folder_;
 };
 
 std::vector<std::string> names(const std::vector<LabelledFile>& files) {
@@ -134,16 +134,16 @@ TEST_F(Listing, ListsAndOptionsLeadNowhereElse) {
   touch("images/a.jpg");
   touch("labels/a.png");
   fs::create_directories(root() / "inner");
-  testing::write_bytes(folder_.path("inner/list.txt"), "../images/a.jpg ../labels/a.png\n");
+  test::write_bytes(folder_.path("inner/list.txt"), "../images/a.jpg ../labels/a.png\n");
   EXPECT_NAMES(error_of([&] { read_list(root() / "inner/list.txt", root() / "inner", images(), labels()); }),
                "leads out of");
-  testing::write_bytes(folder_.path("inner/list.txt"), "/../../etc/passwd /x/../../labels/a.png\n");
+  test::write_bytes(folder_.path("inner/list.txt"), "/../../etc/passwd /x/../../labels/a.png\n");
   EXPECT_NAMES(error_of([&] { read_list(root() / "inner/list.txt", root() / "inner", images(), labels()); }),
                "does not exist");
-  testing::write_bytes(folder_.path("inner/list.txt"), "../images/a\n");
+  test::write_bytes(folder_.path("inner/list.txt"), "../images/a\n");
   EXPECT_NAMES(error_of([&] { read_list(root() / "inner/list.txt", root() / "inner", images(), labels()); }),
                "leads out of");
-  testing::write_bytes(folder_.path("list.txt"), "x\n");
+  test::write_bytes(folder_.path("list.txt"), "x\n");
   EXPECT_NAMES(error_of([&] {
                  read_list(root() / "list.txt", root(), {root() / "images", "/../../../b"}, labels());
                }),
@@ -209,6 +209,6 @@ TEST_F(Listing, BothSidesOfAHeldOutShareHaveFiles) {
 }
 
 }  // namespace
-}  // namespace bnlab
+}  // namespace bnlab::listing_test
 
 #endif

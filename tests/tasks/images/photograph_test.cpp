@@ -9,12 +9,12 @@
 
 #include "tests/tasks/write_images.hpp"
 
-namespace bnlab {
+namespace bnlab::photograph_test {
 namespace {
 
-using testing::Picture;
-using testing::TemporaryFolder;
-using testing::write_png;
+using test::Picture;
+using test::TemporaryFolder;
+using test::write_png;
 
 // One grey image of the given values with labels, read back.
 Photograph read_back(const Picture& grey, const Picture& labels, const Reading& reading) {
@@ -106,6 +106,6 @@ TEST(Photograph, ATurnedPhotographIsNamedAsSuch) {
 }
 
 }  // namespace
-}  // namespace bnlab
+}  // namespace bnlab::photograph_test
 
 #endif

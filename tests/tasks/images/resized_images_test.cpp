@@ -6,12 +6,12 @@
 
 #include "tests/tasks/write_images.hpp"
 
-namespace bnlab {
+namespace bnlab::resized_images_test {
 namespace {
 
-using testing::Picture;
-using testing::TemporaryFolder;
-using testing::write_png;
+using test::Picture;
+using test::TemporaryFolder;
+using test::write_png;
 
 // Columns of grey `low` and `high` in turn, each one pixel wide.
 Picture columns(int height, int width, uint8_t low, uint8_t high) {
@@ -58,6 +58,6 @@ TEST(ResizedImages, WhatDoesNotFitIntoTheBudgetIsReadAgainAndTheSame) {
 }
 
 }  // namespace
-}  // namespace bnlab
+}  // namespace bnlab::resized_images_test
 
 #endif

@@ -9,7 +9,7 @@
 
 #include "harness/error.hpp"
 
-namespace bnlab {
+namespace bnlab::write_png_test {
 namespace {
 
 #ifdef BNLAB_WITH_IMAGES
@@ -43,4 +43,4 @@ TEST_F(WritePng, SaysWhereItCannotWrite) {
 #endif
 
 }  // namespace
-}  // namespace bnlab
+}  // namespace bnlab::write_png_test

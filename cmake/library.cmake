@@ -1,0 +1,58 @@
+# What bnlab::strategies is made of. Components register themselves, so these are OBJECT libraries: from an archive the
+# linker would drop them. program.cmake gives the first two of them more sources.
+#   harness_plain    needs no LibTorch, compiles in seconds
+#   harness          what needs LibTorch
+#   cpu_kernels      the sweeps over activations, and how they are called; for GPUs in cuda_kernels
+#   strategies       one file per strategy, and the engine
+find_package(nlohmann_json REQUIRED)
+find_package(Threads REQUIRED)
+if(NOT BNLAB_PLAIN_ONLY)
+  include(cmake/torch.cmake)
+  include(cmake/kernels.cmake)
+endif()
+
+file(GLOB plain_sources CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}
+     harness/random.cpp harness/towers.cpp harness/population.cpp harness/text_table.cpp harness/components/*.cpp
+     harness/communicator/host/*.cpp)
+add_library(harness_plain OBJECT ${plain_sources})
+target_link_libraries(harness_plain PUBLIC bnlab_warnings nlohmann_json::nlohmann_json Threads::Threads)
+# Messages of nlohmann/json name the place in the document. It loses some of these places when a key is erased from an
+# ordered object, and then fails its own assertion: where assertions are on, messages go without them.
+target_compile_definitions(harness_plain PUBLIC JSON_DIAGNOSTICS=$<NOT:$<CONFIG:Debug>>)
+target_precompile_headers(harness_plain PRIVATE <nlohmann/json.hpp>)
+bnlab_compile_together(harness_plain)
+
+if(NOT BNLAB_PLAIN_ONLY)
+  file(GLOB harness_sources CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}
+       harness/communicator/*.cpp harness/embed/*.cpp harness/layer/layer_case.cpp harness/layer/layer_rank.cpp
+       harness/layer/tensor_json.cpp)
+  list(REMOVE_ITEM harness_sources ${plain_sources})
+  add_library(harness OBJECT harness/strategy.cpp harness/dropout.cpp ${harness_sources})
+  target_include_directories(harness SYSTEM PRIVATE harness/communicator/gloo_headers)
+  target_link_libraries(harness PUBLIC harness_plain bnlab_torch)
+  # The headers that take longest, compiled once for all targets that use LibTorch.
+  target_precompile_headers(harness PRIVATE <torch/types.h> <torch/nn/module.h> <nlohmann/json.hpp>)
+  bnlab_compile_together(harness)
+
+  # Nothing else is compiled with BNLAB_WITH_CUDA, so that a build that gets the CUDA kernels later keeps its objects.
+  file(GLOB kernel_sources CONFIGURE_DEPENDS strategies/kernels/*.cpp)
+  add_library(cpu_kernels OBJECT ${kernel_sources})
+  if(TARGET cuda_kernels)
+    target_compile_definitions(cpu_kernels PRIVATE BNLAB_WITH_CUDA)
+    target_sources(cpu_kernels INTERFACE $<TARGET_OBJECTS:cuda_kernels>)
+  endif()
+
+  file(GLOB_RECURSE strategy_sources CONFIGURE_DEPENDS strategies/*.cpp)
+  list(FILTER strategy_sources EXCLUDE REGEX "/strategies/(kernels|reference)/")
+  add_library(strategies OBJECT ${strategy_sources})
+  foreach(target cpu_kernels strategies)
+    target_link_libraries(${target} PUBLIC harness)
+    target_precompile_headers(${target} REUSE_FROM harness)
+    bnlab_compile_together(${target})
+  endforeach()
+  # A file that includes LibTorch needs up to 1.5 GB to compile.
+  cmake_host_system_information(RESULT megabytes QUERY AVAILABLE_PHYSICAL_MEMORY)
+  math(EXPR jobs "${megabytes} / 2048 + 1")
+  set_property(GLOBAL APPEND PROPERTY JOB_POOLS torch=${jobs})
+  set_target_properties(harness cpu_kernels strategies PROPERTIES JOB_POOL_COMPILE torch)
+endif()
