@@ -14,7 +14,7 @@ include(cmake/numerics.cmake)
 # A folder that is not named here needs no LibTorch.
 file(GLOB_RECURSE plain_sources CONFIGURE_DEPENDS harness/*/*.cpp)
 list(FILTER plain_sources EXCLUDE REGEX
-     "/harness/(cli|communicator|components|counting|embed|launch|layer|models|panel|tasks|training|verify)/")
+     "/harness/(cli|communicator|components|counting|embed|inference|launch|layer|models|panel|tasks|training|verify)/")
 target_sources(harness_plain PRIVATE ${plain_sources})
 target_include_directories(harness_plain SYSTEM PRIVATE ${XXHASH_INCLUDE} ${BOOST_MATH_INCLUDE})
 add_dependencies(harness_plain bnlab_write_revision)
@@ -29,7 +29,7 @@ bnlab_compile_together(harness_program)
 
 if(NOT BNLAB_PLAIN_ONLY)
   file(GLOB_RECURSE harness_sources CONFIGURE_DEPENDS harness/models/*.cpp harness/tasks/*.cpp harness/layer/*.cpp
-       harness/verify/*.cpp harness/training/*.cpp harness/counting/*.cpp harness/panel/*.cpp)
+       harness/verify/*.cpp harness/training/*.cpp harness/inference/*.cpp harness/counting/*.cpp harness/panel/*.cpp)
   target_sources(harness PRIVATE ${harness_sources})
   include(cmake/images.cmake)
   bnlab_compile_together(harness)

@@ -5,7 +5,7 @@
 #include "harness/cli/program.hpp"
 #include "harness/cli/weights.hpp"
 #include "harness/text_table.hpp"
-#include "harness/training/evaluate.hpp"
+#include "harness/inference/evaluate.hpp"
 
 namespace bnlab {
 namespace {

@@ -1,5 +1,5 @@
 // bnlab forward: what a network answers for given images, with the weights of a file.
-#include "harness/training/forward.hpp"
+#include "harness/inference/forward.hpp"
 
 #include <filesystem>
 #include <iostream>

@@ -4,7 +4,7 @@
 #include <CLI/App.hpp>
 #include <string>
 
-#include "harness/training/evaluate.hpp"
+#include "harness/inference/evaluate.hpp"
 
 namespace bnlab {
 

@@ -4,7 +4,7 @@
 
 #include "harness/components/registry.hpp"
 #include "harness/training/gradient_routes.hpp"
-#include "harness/training/grouped_optimizer.hpp"
+#include "harness/training/optimizers/grouped_optimizer.hpp"
 #include "harness/training/precision.hpp"
 #include "harness/training/weights.hpp"
 

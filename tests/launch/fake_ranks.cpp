@@ -23,10 +23,10 @@
 #include "harness/strategy_facts.hpp"
 #include "harness/tasks/images/write_png.hpp"
 #include "harness/tasks/task_facts.hpp"
-#include "harness/training/evaluate.hpp"
-#include "harness/training/forward.hpp"
+#include "harness/inference/evaluate.hpp"
+#include "harness/inference/forward.hpp"
 #include "harness/training/libraries.hpp"
-#include "harness/training/predict.hpp"
+#include "harness/inference/predict.hpp"
 #include "harness/training/rank.hpp"
 #include "harness/verify/verify.hpp"
 

@@ -1,11 +1,11 @@
-// What harness/training/optimizer.hpp promises of every optimizer.
+// What harness/training/optimizers/optimizer.hpp promises of every optimizer.
 #include <gtest/gtest.h>
 
 #include <map>
 
 #include "harness/components/registry.hpp"
 #include "harness/state.hpp"
-#include "harness/training/optimizer.hpp"
+#include "harness/training/optimizers/optimizer.hpp"
 
 namespace bnlab {
 namespace {

@@ -1,4 +1,4 @@
-#include "harness/training/learning_rate.hpp"
+#include "harness/training/optimizers/learning_rate.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "harness/training/optimizer.hpp"
+#include "harness/training/optimizers/optimizer.hpp"
 
 #include <gtest/gtest.h>
 

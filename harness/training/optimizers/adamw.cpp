@@ -9,7 +9,7 @@
 
 #include "harness/components/registry.hpp"
 #include "harness/mapped.hpp"
-#include "harness/training/grouped_optimizer.hpp"
+#include "harness/training/optimizers/grouped_optimizer.hpp"
 
 namespace bnlab::adamw {
 

@@ -4,7 +4,7 @@
 #include <torch/types.h>
 
 #include "harness/components/registry.hpp"
-#include "harness/training/grouped_optimizer.hpp"
+#include "harness/training/optimizers/grouped_optimizer.hpp"
 
 namespace bnlab::sgd {
 

@@ -8,7 +8,7 @@
 
 #include "harness/communicator/world.hpp"
 #include "harness/training/data.hpp"
-#include "harness/training/evaluate.hpp"
+#include "harness/inference/evaluate.hpp"
 #include "harness/training/evaluator.hpp"
 #include "harness/training/trained_model.hpp"
 

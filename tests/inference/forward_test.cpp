@@ -1,5 +1,5 @@
 // What bnlab forward writes: the network's answer with the weights of a file.
-#include "harness/training/forward.hpp"
+#include "harness/inference/forward.hpp"
 
 #include <gtest/gtest.h>
 #include <torch/types.h>

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "harness/components/options.hpp"
-#include "harness/training/learning_rate.hpp"
-#include "harness/training/optimizer.hpp"
+#include "harness/training/optimizers/learning_rate.hpp"
+#include "harness/training/optimizers/optimizer.hpp"
 
 namespace bnlab {
 

@@ -1,4 +1,4 @@
-#include "harness/training/loaded_run.hpp"
+#include "harness/inference/loaded_run.hpp"
 
 #include <algorithm>
 

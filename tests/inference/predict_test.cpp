@@ -1,5 +1,5 @@
 // Predictions are what the evaluation of a run counts.
-#include "harness/training/predict.hpp"
+#include "harness/inference/predict.hpp"
 
 #include "harness/error.hpp"
 #include "harness/store/run_folder.hpp"

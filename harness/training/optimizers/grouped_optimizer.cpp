@@ -1,4 +1,4 @@
-#include "harness/training/grouped_optimizer.hpp"
+#include "harness/training/optimizers/grouped_optimizer.hpp"
 
 #include <torch/types.h>
 

@@ -1,4 +1,4 @@
-#include "harness/training/predict.hpp"
+#include "harness/inference/predict.hpp"
 
 #include <ATen/Parallel.h>
 #include <torch/types.h>
@@ -8,7 +8,7 @@
 #include "harness/communicator/thread_ranks.hpp"
 #include "harness/error.hpp"
 #include "harness/tf32.hpp"
-#include "harness/training/loaded_run.hpp"
+#include "harness/inference/loaded_run.hpp"
 
 namespace bnlab {
 namespace {

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "harness/training/evaluate.hpp"
+#include "harness/inference/evaluate.hpp"
 
 namespace bnlab {
 

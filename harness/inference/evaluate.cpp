@@ -1,10 +1,10 @@
-#include "harness/training/evaluate.hpp"
+#include "harness/inference/evaluate.hpp"
 
 #include <ATen/Parallel.h>
 
 #include "harness/communicator/thread_ranks.hpp"
 #include "harness/tf32.hpp"
-#include "harness/training/loaded_run.hpp"
+#include "harness/inference/loaded_run.hpp"
 
 namespace bnlab {
 namespace {

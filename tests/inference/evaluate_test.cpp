@@ -1,5 +1,5 @@
 // A weights file gives the numbers that its run recorded.
-#include "harness/training/evaluate.hpp"
+#include "harness/inference/evaluate.hpp"
 
 #include "harness/error.hpp"
 #include "harness/store/run_folder.hpp"

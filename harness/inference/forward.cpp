@@ -1,4 +1,4 @@
-#include "harness/training/forward.hpp"
+#include "harness/inference/forward.hpp"
 
 #include <torch/types.h>
 
