@@ -18,8 +18,8 @@ struct MergeRequest {
 };
 
 int merge(const MergeRequest& request) {
-  const Merged merged =
-      merge_results(experiment_folder(request.into), mapped(request.from, experiment_folder), request.keep);
+  const auto from = mapped(request.from, [](const std::string& folder) { return experiment_folder(folder); });
+  const Merged merged = merge_results(experiment_folder(request.into), from, request.keep);
   for (const std::string& sentence : merged.left_out)
     std::cerr << "left out: " << printable(sentence) << "\n";
   std::cout << request.into << ": " << merged.added << " runs added, " << merged.replaced << " replaced, "

@@ -165,7 +165,7 @@ std::optional<Json> measure(const PanelEntry& entry, std::string& why) {
   if (entry.reads_files) make_files(data, lifted(entry.keys.at("task")).at("name").get<std::string>());
   const RankReport report = train(entry, read_resolved(keys_with_weights(entry, scratch.path())), data, run);
   Json values = Json::object();
-  if (report.status != "ok") values["outcome"] = report.status + ": " + report.message;
+  if (report.status != Status::ok) values["outcome"] = name(report.status) + ": " + report.message;
   if (!report.result.is_null()) add_numbers(run, report.result, values);
   return values;
 }

@@ -4,6 +4,8 @@
 #include <cctype>
 #include <sstream>
 
+#include "harness/tasks/task_facts.hpp"
+
 namespace bnlab {
 namespace {
 

@@ -17,7 +17,7 @@
 #include "harness/training/data.hpp"
 #include "harness/training/evaluator.hpp"
 #include "harness/training/history.hpp"
-#include "harness/training/losses/loss.hpp"
+#include "harness/training/loss.hpp"
 #include "harness/training/optimizers/optimizer.hpp"
 #include "harness/training/step_graphs.hpp"
 #include "harness/training/step_timer.hpp"

@@ -9,7 +9,7 @@
 #include "harness/communicator/world.hpp"
 #include "harness/components/registry.hpp"
 #include "harness/tasks/task.hpp"
-#include "harness/training/losses/loss.hpp"
+#include "harness/training/loss.hpp"
 
 namespace bnlab {
 

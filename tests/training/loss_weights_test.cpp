@@ -1,4 +1,4 @@
-#include "harness/training/losses/loss.hpp"
+#include "harness/training/loss.hpp"
 
 #include <gtest/gtest.h>
 #include <torch/types.h>

@@ -12,7 +12,7 @@
 #include "harness/communicator/world.hpp"
 #include "harness/components/registry.hpp"
 #include "harness/tasks/task.hpp"
-#include "harness/training/losses/loss.hpp"
+#include "harness/training/loss.hpp"
 #include "tests/training/loss_of.hpp"
 
 namespace bnlab {

@@ -15,7 +15,7 @@
 
 #include "harness/communicator/world.hpp"
 #include "harness/training/data.hpp"
-#include "harness/training/losses/loss.hpp"
+#include "harness/training/loss.hpp"
 #include "harness/training/step_graphs.hpp"
 #include "harness/training/trained_model.hpp"
 #include "tests/training/training_runs.hpp"

@@ -12,7 +12,7 @@
 
 #include "harness/components/registry.hpp"
 #include "harness/error.hpp"
-#include "harness/training/losses/loss.hpp"
+#include "harness/training/loss.hpp"
 #include "harness/upload.hpp"
 
 namespace bnlab::cross_entropy {

@@ -11,7 +11,7 @@
 
 #include "harness/components/registry.hpp"
 #include "harness/tasks/task.hpp"
-#include "harness/training/losses/loss.hpp"
+#include "harness/training/loss.hpp"
 
 namespace bnlab {
 namespace {

@@ -1,4 +1,4 @@
-#include "harness/training/losses/loss.hpp"
+#include "harness/training/loss.hpp"
 
 #include <ATen/core/Reduction.h>
 #include <torch/types.h>
