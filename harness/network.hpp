@@ -9,16 +9,10 @@
 #include <string>
 #include <vector>
 
+#include "harness/activation.hpp"
 #include "harness/pass.hpp"
 
 namespace bnlab {
-
-// The precision of statistics, weights and biases for an input of this dtype.
-constexpr at::ScalarType statistics_type(at::ScalarType input) {
-  return input == at::kDouble ? at::kDouble : at::kFloat;
-}
-
-enum class Activation { none, relu };
 
 // A place where normalisation may stand. Its name is the layer's path in the network ("encoder0.norm1"), so
 // that the names of its parameters begin with it.
@@ -68,6 +62,8 @@ struct Outputs {
   // where the network has none, and in evaluation.
   at::Tensor auxiliary = {};
   double auxiliary_weight = 0;
+  // The row of the global batch that stood at each place while the features were computed; empty where none has moved.
+  std::vector<int64_t> permutation = {};
 };
 
 // The parts of a network, by which weights are loaded.

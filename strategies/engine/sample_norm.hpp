@@ -49,7 +49,7 @@ class SampleStrategy : public Strategy {
       : Strategy(context), name_(std::move(name)), shared_(options) {}
 
   std::shared_ptr<Layer> norm(const NormSite& site) override;
-  bool repeats(const Step& step) const override { return step.index > 0; }
+  StepWork work(const Step&) const override { return {}; }
 
  protected:
   virtual int64_t groups(const NormSite& site) const = 0;

@@ -75,12 +75,17 @@ BackwardCoefficients finish_backward(const Coefficients& forward, const at::Tens
 
 // held <- decay held + sum over rows of weights[0] (mean, unbiased variance), in place. held: [2, C];
 // weights: float64 [2, R] on the same device, the weight of each row and whether it takes part (its values
-// are not read where it does not). A channel with a value that is not finite stays as it was: nonfinite
-// (int64 [], or undefined) counts it, and spoiled ([1, C], or undefined) becomes 1.
+// are not read where it does not).
+//
+// Without `towers`, a channel with a value that is not finite stays as it was, and nonfinite (int64 [], or undefined)
+// counts it. With `towers`, [G, 2, C], weights are [3, R]: the third is the tower of each row, not decreasing. A row that is
+// not finite is counted, and the pair of its tower stands in its place; the pair of each tower then becomes
+// decay pair + step_weight times the plain mean of its rows that are finite, where there are any.
 struct PairStep {
   at::Tensor held, weights;
   double decay = 1;
-  at::Tensor nonfinite, spoiled;
+  at::Tensor nonfinite, towers;
+  double step_weight = 0;  // 1 - decay
 };
 void update_pair(const PairStep& step, const at::Tensor& rows);
 

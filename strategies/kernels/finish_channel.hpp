@@ -114,46 +114,73 @@ template <class T>
 struct UpdatePair {
   Rows in;
   int64_t rows;
-  const double* weights;  // [2, rows]
+  const double* weights;  // [2, rows]; with `towers` [3, rows]
   T decay;
   T* held;             // [2, C]
-  T* spoiled;          // [C], or null
   int64_t* nonfinite;  // one number, or null
+  T* towers;           // [towers, 2, C], or null
+  double step_weight;  // only with `towers`
 
   BNLAB_BOTH void operator()(int64_t c) const {
-    T plain_mean = 0, plain_var = 0;  // not finite where one of the values is not
     double mean = 0, var = 0;
-    for (int64_t i = 0; i < rows; ++i) {
-      if (weights[rows + i] == 0) {
-        continue;
+    int64_t taken = 0, lost = 0;  // rows that take part; those of them that are not finite
+    for (int64_t i = 0; i < rows;) {
+      const int64_t tower = tower_of(i);
+      T* pair = towers == nullptr ? nullptr : towers + tower * 2 * in.channels;
+      double tower_mean = 0, tower_var = 0;
+      int64_t finite = 0;
+      for (; i < rows && tower_of(i) == tower; ++i) {
+        if (weights[rows + i] == 0) {
+          continue;
+        }
+        ++taken;
+        T m = static_cast<T>(in.mean(i, c));
+        T v = static_cast<T>(in.m2(i, c) / at_least_one(in.count(i) - 1));
+        if (m - m == T(0) && v - v == T(0)) {  // a number that is not finite differs from itself by NaN
+          ++finite;
+          tower_mean += static_cast<double>(m);
+          tower_var += static_cast<double>(v);
+        } else {
+          ++lost;
+          if (pair != nullptr) {
+            m = pair[c];
+            v = pair[in.channels + c];
+          }
+        }
+        mean += static_cast<double>(m) * weights[i];
+        var += static_cast<double>(v) * weights[i];
       }
-      const T m = static_cast<T>(in.mean(i, c));
-      const T v = static_cast<T>(in.m2(i, c) / at_least_one(in.count(i) - 1));
-      plain_mean += m;
-      plain_var += v;
-      mean += static_cast<double>(m) * weights[i];
-      var += static_cast<double>(v) * weights[i];
-    }
-    // The difference of a number that is not finite with itself is NaN.
-    if (plain_mean - plain_mean != T(0) || plain_var - plain_var != T(0)) {
-      if (spoiled != nullptr) {
-        spoiled[c] = T(1);
+      if (pair != nullptr && finite > 0) {
+        const auto n = static_cast<double>(finite);
+        pair[c] = pair[c] * decay + static_cast<T>(tower_mean / n * step_weight);
+        pair[in.channels + c] = pair[in.channels + c] * decay + static_cast<T>(tower_var / n * step_weight);
       }
-      count_one();
-      return;
     }
-    held[c] = held[c] * decay + static_cast<T>(mean);
-    held[in.channels + c] = held[in.channels + c] * decay + static_cast<T>(var);
+    if (lost > 0) {
+      count(towers == nullptr ? 1 : lost);
+    }
+    if (lost == 0 || (towers != nullptr && lost < taken)) {
+      held[c] = held[c] * decay + static_cast<T>(mean);
+      held[in.channels + c] = held[in.channels + c] * decay + static_cast<T>(var);
+    } else if (towers !=
+               nullptr) {  // the same, in a form that leaves a single tower's pair as it was, to the bit
+      held[c] += static_cast<T>(mean - static_cast<double>(held[c]) * step_weight);
+      held[in.channels + c] += static_cast<T>(var - static_cast<double>(held[in.channels + c]) * step_weight);
+    }
   }
 
-  BNLAB_BOTH void count_one() const {
+  BNLAB_BOTH int64_t tower_of(int64_t row) const {
+    return towers == nullptr ? 0 : static_cast<int64_t>(weights[2 * rows + row]);
+  }
+
+  BNLAB_BOTH void count(int64_t n) const {
     if (nonfinite == nullptr) {
       return;
     }
 #ifdef __CUDA_ARCH__
-    atomicAdd(reinterpret_cast<unsigned long long*>(nonfinite), 1ULL);
+    atomicAdd(reinterpret_cast<unsigned long long*>(nonfinite), static_cast<unsigned long long>(n));
 #else
-    ++*nonfinite;
+    *nonfinite += n;
 #endif
   }
 };

@@ -114,8 +114,9 @@ UpdatePair<T> pair_body(const PairStep& step, const at::Tensor& rows) {
           read<double>(step.weights),
           static_cast<T>(step.decay),
           written<T>(step.held),
-          written<T>(step.spoiled),
-          written<int64_t>(step.nonfinite)};
+          written<int64_t>(step.nonfinite),
+          written<T>(step.towers),
+          step.step_weight};
 }
 
 }  // namespace bnlab::kernels

@@ -12,16 +12,24 @@ using at::Tensor;
 
 constexpr double kEps = 1e-3;
 
-// A running pair and what its update needs; the same for the same seed.
+// A running pair and what its update needs, with two slices to a tower; the same for the same seed.
 PairStep pair_of(const Problem& problem) {
   std::mt19937 random(11);
   const at::ScalarType type = statistics_type(problem.type);
   const auto slices = static_cast<int64_t>(problem.offsets.size()) - 1;
+  const Tensor weights({3, slices}, at::kDouble);
+  std::vector<double> values = filled(Tensor({2, slices}, at::kDouble), random, 0.5, 0.1).values();
+  for (int64_t slice = 0; slice < slices; ++slice) {
+    values.push_back(static_cast<double>(slice / 2));
+  }
+  weights.set_values(values);
   const PairStep step{filled(Tensor({2, problem.sizes[1]}, type), random, 1, 0.1),
-                      filled(Tensor({2, slices}, at::kDouble), random, 0.5, 0.1), 0.75,
-                      Tensor({1}, at::kLong), Tensor({1, problem.sizes[1]}, type)};
+                      weights,
+                      0.75,
+                      Tensor({1}, at::kLong),
+                      filled(Tensor({(slices + 1) / 2, 2, problem.sizes[1]}, type), random, 1, 0.1),
+                      0.25};
   step.nonfinite.zero_();
-  step.spoiled.zero_();
   return step;
 }
 
@@ -39,7 +47,7 @@ class OwnCheck {
     dy_ = tensor();
     weight_ = numbers();
     bias_ = numbers();
-    if (x_.numel() > 0) first_channel().set_values({std::nan("")});  // it spoils one channel of the pair
+    if (x_.numel() > 0) first_channel().set_values({std::nan("")});  // one channel of a slice is not finite
     const Renorm limits{pair_of(problem).held, 1.5, 0.7};
     for (const auto order : {emulation::Order::descending, emulation::Order::shuffled}) {
       emulation::set_order(order);
@@ -81,7 +89,7 @@ class OwnCheck {
     if (renorm) expect("r", got.r, k.r);
     if (renorm) expect("d", got.d, k.d);
     expect("the pair", pair.held, expected_pair.held);
-    expect("marks of spoiled channels", pair.spoiled, expected_pair.spoiled);
+    expect("the pairs of towers", pair.towers, expected_pair.towers);
     expect("their number", pair.nonfinite, expected_pair.nonfinite);
 
     const Incoming incoming{dy_, x_, y, offsets, Activation::relu, k.mean, {k.scale, k.shift}};
