@@ -1,4 +1,5 @@
-// What norm sites and the kernels under them agree on: the activation that follows, and the precision of statistics.
+// What norm sites and the kernels under them agree on: the activation that follows, and the precision of
+// statistics.
 #pragma once
 
 #include <c10/core/ScalarType.h>

@@ -1,6 +1,6 @@
-// What belongs to the running statistics of a strategy, for all sites at once. While training goes on most of them
-// lie apart: a rank holds a partial sum, and pairs for other populations stand beside the saved one. What an evaluation
-// uses is put into the network's buffers before it. Needs no LibTorch.
+// What belongs to the running statistics of a strategy, for all sites at once. While training goes on most of
+// them lie apart: a rank holds a partial sum, and pairs for other populations stand beside the saved one.
+// What an evaluation uses is put into the network's buffers before it. Needs no LibTorch.
 #pragma once
 
 #include <cstdint>
@@ -30,9 +30,9 @@ class RunningStatistics {
   // Puts the statistics of `population` into the network's buffers: merges what the ranks hold apart, or
   // recomputes. It is called before an evaluation and, for `saved`, before weights are written. Training must
   // not go on before restore(). Throws Error (refused) for a population that was not carried during training.
-  // Returns, where statistics were recomputed, for each site in the order in which the network has made them the share
-  // of its input's variance that lies between the sets of samples that one tower normalises together, over the batches
-  // of the recomputation, the mean over the channels; nothing otherwise.
+  // Returns, where statistics were recomputed, for each site in the order in which the network has made them
+  // the share of its input's variance that lies between the sets of samples that one tower normalises
+  // together, over the batches of the recomputation, the mean over the channels; nothing otherwise.
   virtual std::vector<double> load_into_buffers(const Population& population, Calibration& calibration) = 0;
   // Puts the strategy's own pair, as last merged, back into the buffers.
   virtual void restore() = 0;
@@ -49,7 +49,8 @@ class RunningStatistics {
   virtual void describe(State& state) = 0;
   // Channels (summed over sites and steps, this rank) whose moments were not finite. Synchronises.
   virtual int64_t nonfinite_channels() const = 0;
-  // What population `saved` stands for: the pair that training updates, or (strategy `precise`) a recomputed one.
+  // What population `saved` stands for: the pair that training updates, or (strategy `precise`) a recomputed
+  // one.
   virtual Population saved() const { return {}; }
 };
 

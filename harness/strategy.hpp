@@ -28,9 +28,10 @@ struct Batch {
   }
 };
 
-// What a training step asks of a device beside its batch, as far as that can change between steps. Of two steps in a row
-// with equal work the second can be replayed as a CUDA graph of the first: the same kernels, on the same tensors of the
-// strategy and with the same numbers from the host (uploads are noticed by themselves, upload.hpp).
+// What a training step asks of a device beside its batch, as far as that can change between steps. Of two
+// steps in a row with equal work the second can be replayed as a CUDA graph of the first: the same kernels,
+// on the same tensors of the strategy and with the same numbers from the host (uploads are noticed by
+// themselves, upload.hpp).
 struct StepWork {
   bool replayable = true;  // false: the step waits for the host, or moves other rows than the step before
   bool sets_up = false;    // it makes what later steps find: uploads, initial weights, merged statistics
@@ -50,8 +51,8 @@ class Strategy : public LayerMaker {
     at::ScalarType dtype = at::kFloat;  // of parameters and saved statistics
     at::Device device = at::kCPU;
     int64_t steps = 0;  // of the whole run, for schedules given as fractions; 0: not known
-    // false: layers are applied outside of any run (`bnlab layer`), where a schedule that is not given is none. In a run
-    // of unknown length it is refused once the strategy trains.
+    // false: layers are applied outside of any run (`bnlab layer`), where a schedule that is not given is
+    // none. In a run of unknown length it is refused once the strategy trains.
     bool in_a_run = true;
     bool fresh_weights = true;          // false: weights are loaded, so nothing may be initialised from data
     bool replicas = false;              // ranks train apart: each keeps pairs of its own (average_replicas)
@@ -91,12 +92,13 @@ class Strategy : public LayerMaker {
 // Whether this training step may be replayed as the one before: it asks the same of the device.
 bool repeats(const Strategy& strategy, const Step& step);
 
-// The weights that a convolution starts from, [out, in, kernel, kernel] float64 on the CPU: from N(0, 2 / fan)
-// (He et al. 2015), drawn from a stream of the site's name, the same for every strategy, precision
-// and placement.
+// The weights that a convolution starts from, [out, in, kernel, kernel] float64 on the CPU:
+// from N(0, 2 / fan) (He et al. 2015), drawn from a stream of the site's name, the same for every strategy,
+// precision and placement.
 at::Tensor initial_weights(const ConvSite& site, uint64_t seed);
 
-// The instruction set that the CPU kernels of strategies/ use, for the record: "avx2". BNLAB_CPU_LEVEL lowers it.
+// The instruction set that the CPU kernels of strategies/ use, for the record: "avx2". BNLAB_CPU_LEVEL lowers
+// it.
 std::string cpu_kernel_level();
 
 }  // namespace bnlab

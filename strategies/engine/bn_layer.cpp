@@ -6,10 +6,11 @@
 //   backward   local sums of g and g (x - m) -> exchange, where they are pooled -> coefficients ->
 //              dx = gamma r s (g - A/N - (x - m) s^2 B/N), A = sum g, B = sum g (x - m) over the set
 //
-// LibTorch enters by apply_norm (norm_function.hpp), an autograd operation that calls forward and backward of the
-// BatchPass below. The sweeps over the activations and the steps to coefficients are operations of kernels/; where nothing
-// is exchanged between a sweep and its coefficients, they are one (kernels/own.hpp). On a GPU most sites take two kernels
-// forward and two backward, or three and three beside their exchanges; `bnlab explain` counts them.
+// LibTorch enters by apply_norm (norm_function.hpp), an autograd operation that calls forward and backward of
+// the BatchPass below. The sweeps over the activations and the steps to coefficients are operations of
+// kernels/; where nothing is exchanged between a sweep and its coefficients, they are one (kernels/own.hpp).
+// On a GPU most sites take two kernels forward and two backward, or three and three beside their exchanges;
+// `bnlab explain` counts them.
 #include "strategies/engine/bn_layer.hpp"
 
 #include <torch/types.h>
@@ -114,7 +115,8 @@ class BatchPass : public NormPass {
     return k;
   }
 
-  // By the running statistics before this step's update. The batch's own moments normalise an evaluation alone.
+  // By the running statistics before this step's update. The batch's own moments normalise an evaluation
+  // alone.
   std::optional<kernels::Renorm> renorm() const {
     if (!rules_->renorm || pass_.mode == Mode::evaluate_batch) {
       return std::nullopt;

@@ -16,8 +16,8 @@ class BnLayer : public Layer {
   // context.dtype.
   BnLayer(const NormSite& site, std::shared_ptr<const Rules> rules, const Strategy::Context& context);
 
-  // Throws Error (refused) where, in training, a set of one value per channel would have to be normalised, or a
-  // schedule lacks the run's length; decided from sizes before any exchange.
+  // Throws Error (refused) where, in training, a set of one value per channel would have to be normalised, or
+  // a schedule lacks the run's length; decided from sizes before any exchange.
   at::Tensor forward(at::Tensor x, at::Tensor residual, const Pass& pass) override;
 
   const std::shared_ptr<SiteStatistics>& statistics() const { return statistics_; }

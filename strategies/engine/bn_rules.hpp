@@ -1,5 +1,6 @@
-// The BN family's choices as data: which moments normalise a tower, what the running statistics remember, what the
-// gradient passes through and by which route the towers' moments meet; and the sets of rows that follow from them.
+// The BN family's choices as data: which moments normalise a tower, what the running statistics remember,
+// what the gradient passes through and by which route the towers' moments meet; and the sets of rows that
+// follow from them.
 #pragma once
 
 #include <cstdint>
@@ -30,8 +31,8 @@ struct LimitSchedule {
   double d_max = 5;
   double start_step = 0;
   double end_step = 0;
-  // The schedule is given in fractions of a run whose length is not known: the limits are r_max and d_max, and training
-  // is refused.
+  // The schedule is given in fractions of a run whose length is not known: the limits are r_max and d_max,
+  // and training is refused.
   bool lacks_length = false;
 
   struct Limits {
@@ -61,8 +62,8 @@ struct Rules {
   int64_t group(const Towers& towers) const { return group_size == 0 ? towers.count() : group_size; }
 };
 
-// The rows of a batch that are normalised together where nothing is pooled: the towers, or the virtual batches inside
-// them. They follow from sizes alone, so that every rank knows those of all ranks.
+// The rows of a batch that are normalised together where nothing is pooled: the towers, or the virtual
+// batches inside them. They follow from sizes alone, so that every rank knows those of all ranks.
 struct Sets {
   std::vector<int64_t> offsets;      // rows of this rank's sets, as the kernels take them
   std::vector<int64_t> elements;     // per channel, of all sets of all ranks

@@ -137,15 +137,8 @@ const at::Tensor& RunningPair::row_weights(const UpdateRows& rows, const std::ve
 
 at::Tensor RunningPair::summand(bool averaged) const {
   const at::Tensor& held = averaged ? average_ : pair_;
-  switch (distribution_) {
-    case Distribution::partial:
-      return held;
-    case Distribution::independent:
-      return saved_here_ ? held : at::zeros_like(held);
-    case Distribution::replicated:
-      return on_rank0(held);
-  }
-  return held;
+  const bool counts = by_tower() || (distribution_ == Distribution::independent ? saved_here_ : rank_ == 0);
+  return counts ? held : at::zeros_like(held);
 }
 
 void RunningPair::set_merged(const at::Tensor& pair) {
@@ -213,12 +206,6 @@ PairRule shadow_rule(const Population& population, const Rules& rules) {
 
 int64_t towers_per_rank(const Strategy::Context& context) {
   return static_cast<int64_t>(context.samples_per_tower.size()) / context.statistics.size();
-}
-
-std::vector<int64_t> counted_up(int64_t count) {
-  std::vector<int64_t> numbers(static_cast<size_t>(count));
-  std::iota(numbers.begin(), numbers.end(), 0);
-  return numbers;
 }
 
 }  // namespace
@@ -330,7 +317,8 @@ void SiteStatistics::remember(const at::Tensor& local, const Sets& sets, const T
                     {.count = towers.count(), .elements = sets.towers, .local_tower = none}, counted_once());
     }
   }
-  const std::vector<int64_t> in_order = counted_up(towers.per_rank());
+  std::vector<int64_t> in_order(static_cast<size_t>(towers.per_rank()));
+  std::iota(in_order.begin(), in_order.end(), 0);
   for (auto& [population, shadow] : shadows_) {
     if (population.kind == Population::Kind::pooled) {
       shadow.update(pooled(Purpose::evaluation), pooled_row);
@@ -369,8 +357,8 @@ void SiteStatistics::describe(State& state, const std::string& path) {
 
 namespace {
 
-// Of the squared deviations `total` [C] about the common mean, the share that `within` [C], about the means of the
-// sets, leaves; the mean over the channels that vary.
+// Of the squared deviations `total` [C] about the common mean, the share that `within` [C], about the means
+// of the sets, leaves; the mean over the channels that vary.
 double share_between(const at::Tensor& total, const at::Tensor& within) {
   const at::Tensor varies = total > 0;
   const at::Tensor share = at::where(varies, (total - within) / total, at::zeros_like(total));
@@ -398,23 +386,12 @@ void BnStatistics::restore() {
   }
 }
 
-void BnStatistics::init_from_buffers() {
-  for (const auto& site : sites_) {
-    site->init_from_buffers();
-  }
-}
-
 void BnStatistics::freeze() {
   const at::NoGradGuard no_grad;
   if (!frozen_ && trained()) {
     merge({});
   }
   frozen_ = true;
-}
-
-// Whether the pairs have been updated since they began, which the ranks may have done apart.
-bool BnStatistics::trained() const {
-  return !sites_.empty() && sites_.front()->saved().trained();
 }
 
 void BnStatistics::merge(const Population& population) {

@@ -1,5 +1,5 @@
-// The running statistics of the BN family on one page: what a training step writes (`momentum`), how the ranks hold it
-// between steps, and how it reaches the buffers that evaluation and checkpoints read.
+// The running statistics of the BN family on one page: what a training step writes (`momentum`), how the
+// ranks hold it between steps, and how it reaches the buffers that evaluation and checkpoints read.
 //
 //   a step    pair <- (1 - a) pair + sum over sets of w_i (m_i, unbiased v_i), a = `momentum`, or 1/k in the k-th update;
 //             which sets, and with what weights, is decided by Rules::remember (update_of_step)
@@ -9,8 +9,8 @@
 //             themselves, the running pair of the set's tower stands in for them: the tower's part of the pair stays, and
 //             the numbers do not depend on which towers share a rank, or on when the ranks merge.
 //
-// RunningPair is one such pair, SiteStatistics those of one site (the saved pair, and the pairs of other populations),
-// BnStatistics those of all sites of a network.
+// RunningPair is one such pair, SiteStatistics those of one site (the saved pair, and the pairs of other
+// populations), BnStatistics those of all sites of a network.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -42,8 +42,8 @@ struct PairUpdate {
   std::vector<double> weights;
 };
 
-// Known from sizes alone. elements[i]: per channel in set i; an empty set makes no update. `updates` counts those of the
-// pair so far and is advanced.
+// Known from sizes alone. elements[i]: per channel in set i; an empty set makes no update. `updates` counts
+// those of the pair so far and is advanced.
 PairUpdate update_of_step(const PairRule& rule, const std::vector<int64_t>& elements, int64_t& updates);
 
 // How the ranks hold a pair between steps.
@@ -70,12 +70,12 @@ class RunningPair {
               const at::Tensor& initial);
 
   Distribution distribution() const { return distribution_; }
-  // Whether any set has held a value since the pair began. The same on every rank, which the number of updates of
-  // independent pairs is not.
+  // Whether any set has held a value since the pair began. The same on every rank, which the number of
+  // updates of independent pairs is not.
   bool trained() const { return trained_; }
 
-  // Counts channels that are not finite in `nonfinite` (int64 [], or undefined): once where the channel's pair stays as
-  // it was, once for each tower whose part of it stays.
+  // Counts channels that are not finite in `nonfinite` (int64 [], or undefined): once where the channel's
+  // pair stays as it was, once for each tower whose part of it stays.
   void update(const at::Tensor& moments, const UpdateRows& rows, const at::Tensor& nonfinite = {});
   // The same, but for kernels::update_pair, which the caller owes; none where no row takes part.
   std::optional<kernels::PairStep> begin_update(const UpdateRows& rows, const at::Tensor& nonfinite);
@@ -108,8 +108,8 @@ class RunningPair {
   at::Tensor pair_;         // [2, C]: the pair, this rank's summand, or this rank's own
   at::Tensor merged_;       // [2, C]: the pair as last merged
   at::Tensor average_;      // [2, C]: moving average of pair_
-  // partial: the running pair of each of this rank's towers by itself, [G, 2, C]. It stands in for moments of the tower
-  // that are not finite, and has no other use.
+  // partial: the running pair of each of this rank's towers by itself, [G, 2, C]. It stands in for moments of
+  // the tower that are not finite, and has no other use.
   at::Tensor towers_;
   int64_t updates_ = 0;
   bool trained_ = false;
@@ -133,21 +133,21 @@ class SiteStatistics {
   void load_into_buffers(const at::Tensor& pair);  // [2, C]
   void init_from_buffers();
 
-  // A training step begins with this: the update of the saved pair by the moments that normalise, which the caller
-  // owes as soon as they are known: of all groups of towers where they are pooled, else of this rank's own sets. None
-  // where there is nothing to do, or where the pair needs other moments than those.
+  // A training step begins with this: the update of the saved pair by the moments that normalise, which the
+  // caller owes as soon as they are known: of all groups of towers where they are pooled, else of this rank's
+  // own sets. None where there is nothing to do, or where the pair needs other moments than those.
   std::optional<kernels::PairStep> begin_step(const Sets& sets, const Towers& towers);
-  // The rest of a training step. local: moments of this rank's sets [S, 1 + 2C]. At most one exchange, where a pair
-  // needs the moments of all towers.
+  // The rest of a training step. local: moments of this rank's sets [S, 1 + 2C]. At most one exchange, where
+  // a pair needs the moments of all towers.
   void remember(const at::Tensor& local, const Sets& sets, const Towers& towers);
   // A pass in Mode::calibrate.
   void collect(const at::Tensor& local);
-  // What was collected since the last call, [1 + 3C] float64: the moments of all sets of this rank together, and the
-  // sum of the M2 of each of them.
+  // What was collected since the last call, [1 + 3C] float64: the moments of all sets of this rank together,
+  // and the sum of the M2 of each of them.
   at::Tensor take_collected();
 
-  // Channels whose moments were not finite, summed over the steps, as RunningPair::update counts them: of this rank's
-  // own sets, or, where all ranks see the same moments, on rank 0 alone. Synchronises.
+  // Channels whose moments were not finite, summed over the steps, as RunningPair::update counts them: of
+  // this rank's own sets, or, where all ranks see the same moments, on rank 0 alone. Synchronises.
   int64_t nonfinite_channels() const { return nonfinite_.item<int64_t>(); }
   void describe(State& state, const std::string& path);
 
@@ -175,7 +175,9 @@ class BnStatistics : public RunningStatistics {
 
   std::vector<double> load_into_buffers(const Population& population, Calibration& calibration) override;
   void restore() override;
-  void init_from_buffers() override;
+  void init_from_buffers() override {
+    for (const auto& site : sites_) site->init_from_buffers();
+  }
   void freeze() override;
   void update_average(double decay) override;
   void average_replicas() override;
@@ -183,7 +185,8 @@ class BnStatistics : public RunningStatistics {
   int64_t nonfinite_channels() const override;
 
  private:
-  bool trained() const;
+  // Whether the pairs have been updated since they began.
+  bool trained() const { return !sites_.empty() && sites_.front()->saved().trained(); }
   void merge(const Population& population);
   std::vector<double> recompute(int64_t batches, Calibration& calibration);
   // Sums over the ranks of one [2, C] tensor per site, in rank order, so that every rank holds the same bits.

@@ -1,6 +1,6 @@
-// A site of the BN family in the references, by the family's choices: which sets of values share their moments,
-// what a step writes into the running statistics, what the gradient passes through (that of the formula as it
-// is written, unless a site detaches something).
+// A site of the BN family in the references, by the family's choices: which sets of values share their
+// moments, what a step writes into the running statistics, what the gradient passes through (that of the
+// formula as it is written, unless a site detaches something).
 #pragma once
 
 #include "strategies/reference/reference.hpp"

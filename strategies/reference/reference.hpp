@@ -45,9 +45,9 @@ class RunningPair {
   Pair written(const Moments& set) const;
   // The updates of one training step, in turn. Channels that are not finite in any of them stay as they were.
   void remember(const std::vector<Pair>& updates);
-  // The same of sets that belong to one tower each, in turn or as one update with their plain mean. Each tower also has a
-  // pair of its own, which its finite sets alone have updated, with the weight of the step. It stands in for a set that is not
-  // finite, in those channels.
+  // The same of sets that belong to one tower each, in turn or as one update with their plain mean. Each
+  // tower also has a pair of its own, which its finite sets alone have updated, with the weight of the step.
+  // It stands in for a set that is not finite, in those channels.
   struct OfTower {
     size_t tower;
     Pair written;

@@ -1,5 +1,5 @@
-// all_gather: every rank receives the rows of every tower, in tower order, and merges them itself. All ranks hold the
-// same bits, whatever the backend. What a rank receives grows with the number of ranks.
+// all_gather: every rank receives the rows of every tower, in tower order, and merges them itself. All ranks
+// hold the same bits, whatever the backend. What a rank receives grows with the number of ranks.
 #include "strategies/engine/exchange/route.hpp"
 
 namespace bnlab::all_gather {

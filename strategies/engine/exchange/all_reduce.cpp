@@ -1,6 +1,7 @@
-// all_reduce: the ranks add up float64 sums n, n m and M + n m^2 of every group (n, n m, M where the variance is
-// averaged), from which the moments follow; the backward sums are added up as they are. What a rank receives does not
-// grow with the number of ranks. Moments by E[x^2] are added up in the statistics' own precision.
+// all_reduce: the ranks add up float64 sums n, n m and M + n m^2 of every group (n, n m, M where the variance
+// is averaged), from which the moments follow; the backward sums are added up as they are. What a rank
+// receives does not grow with the number of ranks. Moments by E[x^2] are added up in the statistics' own
+// precision.
 #include <torch/types.h>
 
 #include "harness/upload.hpp"
@@ -31,8 +32,8 @@ class AllReduce : public Route {
   }
 
  private:
-  // The means of x and of x^2 are sums weighted by n / N, with N known from sizes: the statistics' precision may not
-  // hold a count.
+  // The means of x and of x^2 are sums weighted by n / N, with N known from sizes: the statistics' precision
+  // may not hold a count.
   at::Tensor moments_by_squares(const at::Tensor& local) const {
     const Moments t(local);
     const at::Tensor total = uploaded(sums_of_groups(pooled_.elements, pooled_.group), t.count.device())

@@ -1,5 +1,5 @@
-// auto: the route that suits the number of ranks. What a rank receives grows with that number by all_gather, and does
-// not by all_reduce.
+// auto: the route that suits the number of ranks. What a rank receives grows with that number by all_gather,
+// and does not by all_reduce.
 #include "strategies/engine/exchange/route.hpp"
 
 namespace bnlab::automatic {

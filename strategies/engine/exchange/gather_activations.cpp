@@ -1,5 +1,6 @@
-// gather_activations: the activations themselves go to rank 0, which takes the moments of all towers and sends them
-// back; in the backward pass the gradients do. It fills rank 0's memory, so that no step of it is replayed.
+// gather_activations: the activations themselves go to rank 0, which takes the moments of all towers and
+// sends them back; in the backward pass the gradients do. It fills rank 0's memory, so that no step of it is
+// replayed.
 #include <torch/types.h>
 
 #include <algorithm>
@@ -33,7 +34,8 @@ class GatherActivations : public Route {
   }
 
  private:
-  // The rows of all ranks on rank 0, undefined elsewhere. They travel in tensors as large as the largest rank's.
+  // The rows of all ranks on rank 0, undefined elsewhere. They travel in tensors as large as the largest
+  // rank's.
   at::Tensor gathered(const at::Tensor& x) const {
     const Towers& towers = pooled_.towers;
     std::vector<int64_t> rows;  // of every rank

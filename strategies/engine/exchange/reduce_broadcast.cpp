@@ -1,4 +1,5 @@
-// reduce_broadcast: rank 0 receives the rows of every tower, merges them in tower order and sends the result to all.
+// reduce_broadcast: rank 0 receives the rows of every tower, merges them in tower order and sends the result
+// to all.
 #include "strategies/engine/exchange/route.hpp"
 
 namespace bnlab::reduce_broadcast {

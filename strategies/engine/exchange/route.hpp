@@ -1,6 +1,6 @@
-// A route: by which way the moments and the backward sums of towers meet across the ranks, pooled over groups of
-// consecutive towers. All routes give the same numbers up to rounding, at another price. Each is a class in a file of
-// its own in this folder, which registers itself under its name in specs:
+// A route: by which way the moments and the backward sums of towers meet across the ranks, pooled over groups
+// of consecutive towers. All routes give the same numbers up to rounding, at another price. Each is a class
+// in a file of its own in this folder, which registers itself under its name in specs:
 //
 //   [[gnu::init_priority(kRoutesFirst)]] const RegisteredRoute entry{{.name = "host", .make = make_route<Host>}};
 #pragma once
@@ -19,7 +19,8 @@
 
 namespace bnlab {
 
-// What one pass pools at one site; every rank knows it from sizes alone. What it refers to outlives the route.
+// What one pass pools at one site; every rank knows it from sizes alone. What it refers to outlives the
+// route.
 struct PooledTowers {
   const Towers& towers;
   int64_t rows_per_sample;
@@ -33,18 +34,19 @@ struct PooledTowers {
   int64_t groups() const { return towers.count() / group; }
 };
 
-// Serves one pass of one site: moments in the forward pass, then sums in the backward pass. Both are called by every
-// rank, in the same order, and are one exchange each (reduce_broadcast and gather_activations: there and back).
+// Serves one pass of one site: moments in the forward pass, then sums in the backward pass. Both are called
+// by every rank, in the same order, and are one exchange each (reduce_broadcast and gather_activations: there
+// and back).
 class Route {
  public:
   explicit Route(const PooledTowers& pooled) : pooled_(pooled) {}
   virtual ~Route() = default;
 
-  // local: moments of this rank's towers [G, 1 + 2C] float64, taken from x. Returns rows of moments, or what they
-  // follow from (kernels::Content), with the same bits on every rank.
+  // local: moments of this rank's towers [G, 1 + 2C] float64, taken from x. Returns rows of moments, or what
+  // they follow from (kernels::Content), with the same bits on every rank.
   virtual kernels::Exchanged moments(const at::Tensor& local, const at::Tensor& x) = 0;
-  // local: sums of this rank's towers [G, 2, C] about the means of the pooled moments. Returns rows [2, C], in the
-  // precision in which they come.
+  // local: sums of this rank's towers [G, 2, C] about the means of the pooled moments. Returns rows [2, C],
+  // in the precision in which they come.
   virtual kernels::Exchanged sums(const at::Tensor& local, const kernels::Incoming& incoming) = 0;
 
  protected:
@@ -52,7 +54,8 @@ class Route {
   kernels::Exchanged exchanged(const at::Tensor& rows, kernels::Content content) const;
   at::Tensor merged_moments(const at::Tensor& all) const;  // of all towers [T, 1 + 2C] -> [groups, 1 + 2C]
   at::Tensor merged_sums(const at::Tensor& all) const;     // [T, 2, C] -> [groups, 2, C]
-  // Rows of all groups from rank 0 to every rank. merged: undefined elsewhere; local: what this rank's towers had.
+  // Rows of all groups from rank 0 to every rank. merged: undefined elsewhere; local: what this rank's towers
+  // had.
   kernels::Exchanged from_rank0(at::Tensor merged, const at::Tensor& local) const;
 
   const PooledTowers pooled_;
@@ -78,7 +81,8 @@ std::unique_ptr<Route> make_route(const PooledTowers& pooled) {
   return std::make_unique<R>(pooled);
 }
 
-// Strategies declare their options, the names of routes among them, while the program starts: routes register before.
+// Strategies declare their options, the names of routes among them, while the program starts: routes register
+// before.
 inline constexpr int kRoutesFirst = 1000;
 
 class RegisteredRoute {

@@ -48,8 +48,8 @@ TEST(EdgeCases, OneValuePerChannelIsRefusedByTheSetThatNormalises) {
   EXPECT_NE(message({{"name", "sync"}, {"group_size", 2}}, {2, 2, 0, 1}), "");
 }
 
-// In every placement: ranks that see the same moments must not each count them. Where towers are remembered by
-// themselves, only the tower's part of the pair stays.
+// In every placement: ranks that see the same moments must not each count them. Where towers are remembered
+// by themselves, only the tower's part of the pair stays.
 TEST(EdgeCases, ANonFiniteChannelIsCountedOnceAndNotRemembered) {
   for (const Json& strategy : std::vector<Json>{"per_tower",
                                                 "averaged",
@@ -80,8 +80,8 @@ TEST(EdgeCases, ANonFiniteChannelIsCountedOnceAndNotRemembered) {
   }
 }
 
-// The gradient passes where the sum with the residual is positive; without one, where the normalised value is. The last
-// strategy's gradient is about another mean than the one that normalises.
+// The gradient passes where the sum with the residual is positive; without one, where the normalised value
+// is. The last strategy's gradient is about another mean than the one that normalises.
 TEST(Residual, DecidesWithTheNormalisedValueWhatPasses) {
   for (const Json& strategy :
        std::vector<Json>{"sync", "per_tower", "group_norm", {{"name", "sync"}, {"variance", "averaged"}}}) {

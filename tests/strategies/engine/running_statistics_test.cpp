@@ -1,5 +1,5 @@
-// What running statistics remember does not depend on which towers share a rank, or on when the ranks merge, even after
-// a value that is not finite.
+// What running statistics remember does not depend on which towers share a rank, or on when the ranks merge,
+// even after a value that is not finite.
 #include "strategies/engine/running_statistics.hpp"
 
 #include <gtest/gtest.h>
@@ -17,8 +17,8 @@ namespace {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
-// Eight training steps on four towers; in step 2 a value of tower 1 is infinite in channel 3, in steps 4 and 5 one of
-// tower 0. merged_every: steps between merges; the last one merges always.
+// Eight training steps on four towers; in step 2 a value of tower 1 is infinite in channel 3, in steps 4 and
+// 5 one of tower 0. merged_every: steps between merges; the last one merges always.
 LayerCase disturbed(const Json& strategy, size_t merged_every) {
   LayerCase c = make_case(strategy, {.towers = {6, 6, 6, 6}, .modes = std::vector<Mode>(8)});
   for (size_t s = 0; s < c.steps.size(); ++s) {
@@ -72,7 +72,8 @@ TEST(RunningStatistics, OfOneTowerStayInStepsThatAreNotFinite) {
   EXPECT_NE(channel(6), channel(5));
 }
 
-// With equal towers the pair is a sum of shares, one for each tower: (1 - a) share + a/T (m, v), or the share as it was.
+// With equal towers the pair is a sum of shares, one for each tower: (1 - a) share + a/T (m, v), or the share
+// as it was.
 TEST(RunningStatistics, ATowerThatIsNotFiniteKeepsItsShare) {
   const LayerCase c = disturbed("averaged", 8);
   double expected = 0;
