@@ -1,5 +1,6 @@
-// What a run must hold to go on after it was cut short, described by the objects that hold it: each names its tensors
-// and values once, and the same description serves to take them and to put them back (training/checkpoint.hpp).
+// What a run must hold to go on after it was cut short, described by the objects that hold it: each names its
+// tensors and values once, and the same description serves to take them and to put them back
+// (training/checkpoint.hpp).
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,10 +13,11 @@ namespace bnlab {
 
 // What the ranks hold under one name, which decides what other ranks than those that left it go on with.
 enum class Across {
-  same,  // the same on every rank, unless the ranks train apart (average_weights_every)
-  sum,   // summands, of which only the sum counts
-  mean,  // parts, of which only the mean counts
-  own,   // each rank its own: nothing that other ranks could go on with
+  same,    // the same on every rank, unless the ranks train apart (average_weights_every)
+  sum,     // summands, of which only the sum counts
+  mean,    // parts, of which only the mean counts
+  towers,  // [towers of the rank, ...]: what belongs to each tower, wherever it is
+  own,     // each rank its own: nothing that other ranks could go on with
 };
 
 class State {

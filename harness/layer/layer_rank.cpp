@@ -33,7 +33,7 @@ LayerRank::LayerRank(const LayerCase& layer_case, World& world, std::string& key
                                             .seed = case_.seed,
                                             .dtype = statistics_type(case_.dtype),
                                             .device = world.device(),
-                                            .steps = 0,
+                                            .in_a_run = false,
                                             .fresh_weights = case_.fresh_weights,
                                             .samples_per_tower = std::vector<int64_t>(case_.towers(), 0)});
   if (case_.conv) {
@@ -60,7 +60,7 @@ LayerRank::LayerRank(const LayerCase& layer_case, World& world, std::string& key
   load("running_mean", "running_mean", case_.running_mean);
   load("running_var", "running_var", case_.running_var);
   if (strategy_->running_statistics() != nullptr) {
-    strategy_->running_statistics()->start_from_buffers();
+    strategy_->running_statistics()->init_from_buffers();
   }
 }
 
@@ -103,7 +103,7 @@ void LayerRank::refuse(const std::string& message) const {
 LayerStepAnswer LayerRank::step(size_t index) {
   key_ = "steps[" + std::to_string(index) + "].towers";
   const LayerStep& step = case_.steps[index];
-  if (strategy_->travel().rows) {
+  if (strategy_->moves_rows()) {
     check_rows(step);
   }
   const Batch batch = batch_of(step);
@@ -117,11 +117,14 @@ LayerStepAnswer LayerRank::step(size_t index) {
     apply(step, batch, answer);
     trained_->add(batch);
   } else {
-    show(step.mode == Mode::evaluate_batch ? Population::Kind::batch : Population::Kind::saved);
+    load_into_buffers(step.mode == Mode::evaluate_batch ? Population::Kind::batch : Population::Kind::saved);
     apply(step, batch, answer);
-    show_own();
+    restore();
   }
-  show(Population::Kind::saved);
+  if (!step.merges) {
+    return answer;
+  }
+  load_into_buffers(Population::Kind::saved);
   const auto held = [&](const char* name) {
     return has(name) ? state_.at(name).detach().to(at::kCPU, /*non_blocking=*/false, /*copy=*/true)
                      : at::Tensor();
@@ -130,7 +133,7 @@ LayerStepAnswer LayerRank::step(size_t index) {
   answer.running_var = held("running_var");
   answer.gain = held("gain");
   answer.bias = case_.conv ? held("bias") : at::Tensor();
-  show_own();
+  restore();
   return answer;
 }
 
@@ -170,9 +173,10 @@ void LayerRank::apply(const LayerStep& step, const Batch& batch, LayerStepAnswer
   Ledger& ledger = world_.ledger();
   ledger.clear();
   ledger.keep_list(true);
-  const at::Tensor y =
-      strategy_->forward(*network_, images, batch.pass({trained_->available()}, step.mode)).logits;
-  answer.permutation = strategy_->travel().permutation;
+  const Outputs outputs =
+      strategy_->forward(*network_, images, batch.pass({trained_->available()}, step.mode));
+  const at::Tensor& y = outputs.logits;
+  answer.permutation = outputs.permutation;
   answer.outputs = y.detach().cpu().split_with_sizes(rows);
   if (!step.gradients.empty()) {
     y.backward(output_gradients(step, y.detach().split_with_sizes(rows)));
@@ -207,16 +211,16 @@ at::Tensor LayerRank::gradient(const std::string& name) const {
   return (parameter.grad().defined() ? parameter.grad() : at::zeros_like(parameter)).detach().cpu();
 }
 
-void LayerRank::show(Population::Kind population) {
+void LayerRank::load_into_buffers(Population::Kind population) {
   const at::NoGradGuard no_grad;
   if (RunningStatistics* statistics = strategy_->running_statistics()) {
-    statistics->show({.kind = population}, *trained_);
+    statistics->load_into_buffers({.kind = population}, *trained_);
   }
 }
 
-void LayerRank::show_own() {
+void LayerRank::restore() {
   if (RunningStatistics* statistics = strategy_->running_statistics()) {
-    statistics->show_own();
+    statistics->restore();
   }
 }
 

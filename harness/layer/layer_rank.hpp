@@ -42,8 +42,8 @@ class LayerRank {
   void apply(const LayerStep& step, const Batch& batch, LayerStepAnswer& answer);
   at::Tensor output_gradients(const LayerStep& step, const std::vector<at::Tensor>& outputs) const;
   at::Tensor gradient(const std::string& name) const;
-  void show(Population::Kind population);
-  void show_own();
+  void load_into_buffers(Population::Kind population);
+  void restore();
 
   const LayerCase& case_;
   World& world_;

@@ -54,8 +54,7 @@ Json Evaluator::evaluate(int64_t steps_done) {
     if (population.averaged) {
       ema_->swap();
     }
-    show(population, steps_done);
-    sites_.keep(name);
+    sites_.keep(name, show(population, steps_done));
     const bool batch = population.kind == Population::Kind::batch;
     all[name] = measure(steps_done, batch ? Mode::evaluate_batch : Mode::evaluate_saved);
     if (population.averaged) {
@@ -88,17 +87,18 @@ at::Tensor Evaluator::answers(const Batch& batch, int64_t steps_done, Mode mode)
   });
 }
 
-void Evaluator::show(const Population& population, int64_t steps_done) {
+std::vector<double> Evaluator::show(const Population& population, int64_t steps_done) {
   if (RunningStatistics* statistics = subject_.statistics()) {
     const at::NoGradGuard no_grad;
     CalibrationAfter calibration(steps_done, data_, subject_);
-    statistics->show(population, calibration);
+    return statistics->load_into_buffers(population, calibration);
   }
+  return {};
 }
 
 void Evaluator::show_own() {
   if (RunningStatistics* statistics = subject_.statistics()) {
-    statistics->show_own();
+    statistics->restore();
   }
 }
 

@@ -106,7 +106,7 @@ std::string answer(const ForwardRequest& request, World& world) {
   const std::string note = load_weights({.file = request.weights}, *network);
   RunningStatistics* statistics = strategy->running_statistics();
   if (statistics != nullptr) {
-    statistics->start_from_buffers();
+    statistics->init_from_buffers();
   }
 
   const Batch batch{inputs.images, {}, towers, request.rows_per_sample};
@@ -130,7 +130,7 @@ std::string answer(const ForwardRequest& request, World& world) {
   if (trains && statistics != nullptr) {
     const at::NoGradGuard no_grad;
     GivenBatch calibration(*strategy, *network, batch);
-    statistics->show({}, calibration);
+    statistics->load_into_buffers({}, calibration);
     for (const auto& [name, buffer] : network->named_buffers().pairs()) {
       answers.push_back({"after/" + name, buffer});
     }

@@ -73,6 +73,8 @@ at::Tensor GivenState::of_rank(const std::string& name, const at::Tensor& held, 
       return world_.rank() == 0 ? held.sum(0, false, held.scalar_type()) : at::zeros_like(held[0]);
     case Across::mean:
       return held.mean(0);
+    case Across::towers:
+      return held.flatten(0, 1).chunk(world_.size())[static_cast<size_t>(world_.rank())];
     default:
       throw Error(Error::Kind::refused, "the ranks of this run differ in " + name + ": it goes on with " +
                                             std::to_string(ranks_) + " ranks only");

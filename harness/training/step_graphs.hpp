@@ -1,5 +1,5 @@
 // Forward and backward pass of the training steps, one by one or, on GPUs (spec key cuda_graph), replayed: after some
-// steps that are alike (Strategy::repeats) one is recorded, and those that follow are replays of it on batches which are
+// steps that are alike (repeats of strategy.hpp) one is recorded, and those that follow are replays of it on batches which are
 // copied to where its batch lay. Whatever may have moved the tensors that it works on (an evaluation, a checkpoint) ends
 // that. A step that cannot be recorded on one rank is made by itself on all of them, as are those that follow.
 // Gradients are averaged and weights updated outside, by ordinary calls.
@@ -55,7 +55,7 @@ class StepGraphs {
 
   bool possible() const { return recorders_ != nullptr; }  // as far as is known
 
-  // A step begins: the batch to work on. `repeats`: the same on all ranks, Strategy::repeats. Throws Error (communication)
+  // A step begins: the batch to work on. `repeats`: the same on all ranks (strategy.hpp). Throws Error (communication)
   // where a replayed step has not ended in time. Called by every rank, as the next two are.
   Batch begin(const Batch& batch, bool repeats);
   // The loss, a scalar; `work` makes it. The parameters' gradients must be undefined. Where the step is recorded, both

@@ -57,7 +57,7 @@ Subject::Subject(const RunSpec& spec, const Data& data, World& world)
       world.gradients().broadcast(buffer, 0, Purpose::control);
     }
     if (RunningStatistics* running = statistics()) {
-      running->start_from_buffers();
+      running->init_from_buffers();
     }
   }
   for (at::Tensor& parameter : network_->parameters()) {
@@ -91,7 +91,7 @@ std::vector<std::string> Subject::notes() const {
 }
 
 bool Subject::repeats(int64_t step) const {
-  return strategy_->repeats({step, steps_});
+  return bnlab::repeats(*strategy_, {step, steps_});
 }
 
 bool Subject::trainable(const std::string& parameter, int64_t step) const {

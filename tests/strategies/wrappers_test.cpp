@@ -90,10 +90,10 @@ class Training {
   at::Tensor evaluate(int64_t calibration_batches = 2) {
     const at::NoGradGuard no_grad;
     FewBatches calibration(*this, calibration_batches);
-    strategy_->running_statistics()->show({}, calibration);
+    strategy_->running_statistics()->load_into_buffers({}, calibration);
     const at::Tensor y = forward(batch_of(0, 50, world_), Mode::evaluate_saved);
     shown_ = {copy("norm.running_mean"), copy("norm.running_var")};
-    strategy_->running_statistics()->show_own();
+    strategy_->running_statistics()->restore();
     return y;
   }
   const std::vector<at::Tensor>& evaluated_pair() const { return shown_; }
