@@ -338,50 +338,6 @@ TEST_P(CoefficientSteps, AChannelThatIsNotFiniteKeepsItsRunningStatisticsAndIsCo
   }
 }
 
-// Sets 0 and 1 are of tower 0, set 2 of tower 1, set 3 of tower 2, which takes no part.
-TEST_P(CoefficientSteps, TheStatisticsOfItsTowerStandInForARowThatIsNotFinite) {
-  const std::vector<Tensor> sets = sets_of({3, 4, 5, 6});
-  Tensor rows = rows_of(sets);
-  rows[1][1 + 2] = kNan;  // one of tower 0's two
-  for (const int64_t set : {0, 1, 2}) {
-    rows[set][1 + kChannels + 5] = kNan;  // all that take part
-  }
-  const Tensor weights =
-      at::tensor({0.05, 0.1, 0.05, 0.0, 1.0, 1.0, 1.0, 0.0, 0.0, 0.0, 1.0, 2.0}, at::kDouble).view({3, 4});
-  const Tensor before = at::rand({2, kChannels}, at::kDouble);
-  const Tensor towers_before = at::rand({3, 2, kChannels}, at::kDouble);
-  towers_before.select(2, 5).copy_(before.select(1, 5).unsqueeze(0).expand({3, 2}));
-  for (const Precision& precision : kPrecisions) {
-    const RunningUpdate update{
-        .running = there(before, precision.type).clone(),
-        .weights = there(weights),
-        .decay = 0.8,
-        .nonfinite_count = there(at::zeros({}), at::kLong),
-        .tower_running = there(towers_before, precision.type).clone(),
-        .step_weight = 0.2,
-    };
-    update_running(update, there(rows));
-    EXPECT_EQ(update.nonfinite_count.item<int64_t>(), 4);
-    const auto written = [&](int64_t set, int64_t c) {
-      const Tensor x = sets[static_cast<size_t>(set)].select(1, c);
-      return at::stack({x.mean(), x.var(/*unbiased=*/true)});
-    };
-    for (int64_t c = 0; c < kChannels; ++c) {
-      const Tensor own = towers_before[0].select(1, c);
-      const Tensor second = c == 2 ? own : written(1, c);
-      const Tensor expected =
-          0.8 * before.select(1, c) + 0.05 * written(0, c) + 0.1 * second + 0.05 * written(2, c);
-      const Tensor of_tower =
-          0.8 * own + 0.2 * (c == 2 ? written(0, c) : (written(0, c) + written(1, c)) / 2);
-      expect_close(update.running.select(1, c), c == 5 ? before.select(1, c) : expected, precision.bound,
-                   "running statistics");
-      expect_close(update.tower_running[0].select(1, c), c == 5 ? own : of_tower, precision.bound,
-                   "those of tower 0");
-      EXPECT_TRUE(at::equal(update.tower_running[2], there(towers_before, precision.type)[2]));
-    }
-  }
-}
-
 INSTANTIATE_ON_EACH_DEVICE(CoefficientSteps);
 
 }  // namespace
