@@ -66,7 +66,7 @@ class SharedStrategy {
       refuse("it normalises the weights of convolutions, so there are no layers of it to put behind them");
     }
     const RunningStatistics* statistics = strategy_->running_statistics();
-    if (statistics != nullptr && statistics->saved.kind == Population::Kind::precise) {
+    if (statistics != nullptr && statistics->saved().kind == Population::Kind::precise) {
       refuse("it recomputes statistics over training batches, which layers alone do not have; use its base");
     }
   }
@@ -102,13 +102,17 @@ class SharedStrategy {
       return;
     }
     Calibration none;
-    on ? statistics->show({}, none) : statistics->show_own();
+    if (on) {
+      statistics->load_into_buffers({}, none);
+    } else {
+      statistics->restore();
+    }
     merged_ = on;
   }
 
   void start_from_buffers() {
     if (RunningStatistics* statistics = strategy_->running_statistics()) {
-      statistics->start_from_buffers();
+      statistics->init_from_buffers();
     }
   }
 
