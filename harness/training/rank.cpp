@@ -15,9 +15,9 @@
 #include <utility>
 
 #include "harness/communicator/world.hpp"
+#include "harness/cpu_kernels.hpp"
 #include "harness/error.hpp"
 #include "harness/records/run_folder.hpp"
-#include "harness/strategy.hpp"
 #include "harness/tf32.hpp"
 #include "harness/training/checkpoint.hpp"
 #include "harness/training/costs.hpp"
@@ -146,7 +146,7 @@ Json library_versions() {
                    {"cudnn_benchmark", nullptr},
                    {"gpus", Json::array()},
                    {"cpu_capability", at::get_cpu_capability()},
-                   {"cpu_kernels", cpu_kernel_level()}};
+                   {"cpu_kernels", CpuKernels::level()}};
 #ifdef USE_C10D_NCCL
   versions["cuda"] = std::to_string(CUDART_VERSION / 1000) + "." + std::to_string(CUDART_VERSION % 1000 / 10);
   versions["nccl"] = nccl_version();

@@ -6,8 +6,9 @@
 #include <type_traits>
 #include <vector>
 
+#include "harness/cpu_kernels.hpp"
 #include "harness/error.hpp"
-#include "harness/strategy.hpp"
+#include "harness/network.hpp"
 #include "strategies/kernels/cpu_loops.hpp"
 #include "strategies/kernels/cpu_units.hpp"
 
@@ -200,8 +201,10 @@ void backward_residual(const at::Tensor& dy, const at::Tensor& y, at::Tensor& ou
   });
 }
 
-}  // namespace bnlab::kernels::cpu
+namespace {
 
-std::string bnlab::cpu_kernel_level() {
-  return kernels::cpu::chosen_level().name;
-}
+const CpuKernels registered_kernels([]() -> std::string { return chosen_level().name; });
+
+}  // namespace
+
+}  // namespace bnlab::kernels::cpu
