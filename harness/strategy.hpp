@@ -102,11 +102,8 @@ bool repeats(const Strategy& strategy, const Step& step);
 // precision and placement.
 at::Tensor initial_weights(const ConvSite& site, uint64_t seed);
 
-// The instruction set that the CPU kernels of strategies/ use, for the record: "avx2". BNLAB_CPU_LEVEL lowers
-// it.
-std::string cpu_kernel_level();
-
-// Whether the CUDA kernels of strategies/ were built, too (CMake option BNLAB_CUDA). Without them nothing runs on a GPU.
+// Whether the CUDA kernels of strategies/ were built, too (CMake option BNLAB_CUDA). Without them nothing runs on a
+// GPU.
 bool has_cuda_kernels();
 
 }  // namespace bnlab

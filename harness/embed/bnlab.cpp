@@ -110,7 +110,7 @@ class SharedStrategy {
     merged_ = on;
   }
 
-  void start_from_buffers() {
+  void init_from_buffers() {
     if (RunningStatistics* statistics = strategy_->running_statistics()) {
       statistics->init_from_buffers();
     }
@@ -180,7 +180,7 @@ void Norm::train(bool on) {
 void Norm::load(torch::serialize::InputArchive& archive) {
   Module::load(archive);
   steps_ = num_batches_tracked_.item<int64_t>();
-  shared_->start_from_buffers();
+  shared_->init_from_buffers();
 }
 
 Norms::Norms(const std::string& strategy, const NormsOptions& options)

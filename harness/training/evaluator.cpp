@@ -29,14 +29,14 @@ Json Evaluator::evaluate(int64_t steps_done) {
     if (population.averaged) {
       ema_->swap();
     }
-    sites_.keep(name, show(population, steps_done));
+    sites_.keep(name, load_into_buffers(population, steps_done));
     const bool batch = population.kind == Population::Kind::batch;
     all[name] = measure(steps_done, batch ? Mode::evaluate_batch : Mode::evaluate_saved);
     if (population.averaged) {
       ema_->swap();
     }
   }
-  show_own();
+  restore();
   world_.ledger().evaluating(false);
   return all;
 }
@@ -73,7 +73,7 @@ std::vector<double> Evaluator::load_into_buffers(const Population& population, i
   return {};
 }
 
-void Evaluator::show_own() {
+void Evaluator::restore() {
   if (RunningStatistics* statistics = model_.statistics()) {
     statistics->restore();
   }

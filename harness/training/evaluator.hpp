@@ -44,8 +44,8 @@ class Evaluator {
 
   // Puts the statistics of a population into the network's buffers, and the strategy's own back. Returns what
   // RunningStatistics::load_into_buffers does.
-  std::vector<double> show(const Population& population, int64_t steps_done);
-  void show_own();
+  std::vector<double> load_into_buffers(const Population& population, int64_t steps_done);
+  void restore();
 
  private:
   Evaluation evaluation_;

@@ -1,8 +1,9 @@
 // What a strategy of the BN family computes at a site, by its Rules, with s = 1 / sqrt(v + eps) over the set
 // (a tower, a group of towers, a virtual batch):
 //
-//   forward    local moments -> exchange, where they are pooled -> coefficients -> y = gamma ((x - m) s r + d) + beta,
-//              r = 1 and d = 0 but for batch renormalisation; the running statistics are updated on the way
+//   forward    local moments -> exchange, where they are pooled -> coefficients ->
+//              y = gamma ((x - m) s r + d) + beta, r = 1 and d = 0 but for batch renormalisation;
+//              the running statistics are updated on the way
 //   backward   local sums of g and g (x - m) -> exchange, where they are pooled -> coefficients ->
 //              dx = gamma r s (g - A/N - (x - m) s^2 B/N), A = sum g, B = sum g (x - m) over the set
 //

@@ -21,7 +21,7 @@ enum class Remember {
   tower,   // one pair, from `saved_tower`
   every,   // one pair, updated once per tower, in tower order
   mean,    // one pair, updated once with the plain mean over sets of m and of the unbiased v
-  pooled,  // one pair, updated once with the pooled mean and unbiased variance (of several groups: their mean)
+  pooled,  // one pair, updated once with the pooled mean and unbiased variance, the mean over groups
 };
 BNLAB_CHOICE(Gradient, full, own_tower, stopped)
 

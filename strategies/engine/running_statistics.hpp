@@ -1,13 +1,13 @@
 // The running statistics of the BN family on one page: what a training step writes (`momentum`), how the
 // ranks hold it between steps, and how it reaches the buffers that evaluation and checkpoints read.
 //
-//   a step    pair <- (1 - a) pair + sum over sets of w_i (m_i, unbiased v_i), a = `momentum`, or 1/k in the k-th update;
-//             which sets, and with what weights, is decided by Rules::remember (update_of_step)
-//   between   moments that enter linearly need no exchange per step: each rank holds a partial sum of the pair, and an
-//             evaluation adds them up (Distribution)
-//   a value that is not finite    pooled moments leave the channel's pair as it was. Where sets are remembered by
-//             themselves, the running pair of the set's tower stands in for them: the tower's part of the pair stays, and
-//             the numbers do not depend on which towers share a rank, or on when the ranks merge.
+//   a step    pair <- (1 - a) pair + sum over sets of w_i (m_i, unbiased v_i), where a is `momentum`, or 1/k in
+//             the k-th update. Rules::remember decides which sets, and with what weights (update_of_step).
+//   between   Moments that enter linearly need no exchange per step: each rank holds a partial sum of the pair,
+//             and an evaluation adds them up (Distribution).
+//   NaN, inf  Pooled moments that are not finite leave the channel's pair as it was. Where sets are remembered
+//             by themselves, the running pair of the set's tower stands in for them: the tower's part of the
+//             pair stays, and the numbers depend neither on which towers share a rank nor on when ranks merge.
 //
 // RunningPair is one such pair, SiteStatistics those of one site (the saved pair, and the pairs of other
 // populations), BnStatistics those of all sites of a network.
@@ -48,9 +48,9 @@ PairUpdate update_of_step(const PairRule& rule, const std::vector<int64_t>& elem
 
 // How the ranks hold a pair between steps.
 enum class Distribution {
-  replicated,  // every rank holds the pair, updated from the same rows
-  partial,     // every rank holds a summand, updated from its own rows
-  independent,  // every rank trains apart and holds a pair of its own; the saved one is that of rank PairRule::tower
+  replicated,   // every rank holds the pair, updated from the same rows
+  partial,      // every rank holds a summand, updated from its own rows
+  independent,  // every rank trains apart and holds a pair of its own; that of rank PairRule::tower is saved
 };
 
 // Rows of moments for an update: of `first` and the following sets among `elements`, [R, 1 + 2C].

@@ -2,7 +2,8 @@
 // of consecutive towers. All routes give the same numbers up to rounding, at another price. Each is a class
 // in a file of its own in this folder, which registers itself under its name in specs:
 //
-//   [[gnu::init_priority(kRoutesFirst)]] const RegisteredRoute entry{{.name = "host", .make = make_route<Host>}};
+//   [[gnu::init_priority(kRoutesFirst)]] const RegisteredRoute entry{
+//       {.name = "host", .make = make_route<Host>}};
 #pragma once
 
 #include <ATen/core/Tensor.h>
