@@ -9,16 +9,10 @@
 #include <string>
 #include <vector>
 
+#include "harness/activation.hpp"
 #include "harness/pass.hpp"
 
 namespace bnlab {
-
-// The precision of statistics, weights and biases for an input of this dtype.
-constexpr at::ScalarType statistics_type(at::ScalarType input) {
-  return input == at::kDouble ? at::kDouble : at::kFloat;
-}
-
-enum class Activation { none, relu };
 
 // A place where normalisation may stand. Its name is the layer's path in the network ("encoder0.norm1"), so
 // that the names of its parameters begin with it.
@@ -28,8 +22,8 @@ struct NormSite {
   Activation activation = Activation::none;  // follows the norm (and the residual); always applied here
 };
 
-// What the variance of a convolution's initial weights is 2 divided by (He et al. 2015): the inputs of an output, or
-// the outputs of an input.
+// What the variance of a convolution's initial weights is 2 divided by (He et al. 2015): the inputs of an
+// output, or the outputs of an input.
 enum class Fan { in, out };
 
 struct ConvSite {
@@ -64,17 +58,20 @@ class LayerMaker {
 // What a network answers: of pixels [n, classes, H, W], of images or clips [samples, classes].
 struct Outputs {
   at::Tensor logits;
-  // Logits of an auxiliary head, like `logits`, and what its loss is multiplied with before it is added; undefined
-  // where the network has none, and in evaluation.
+  // Logits of an auxiliary head, like `logits`, and what its loss is multiplied with before it is added;
+  // undefined where the network has none, and in evaluation.
   at::Tensor auxiliary = {};
   double auxiliary_weight = 0;
+  // The row of the global batch that stood at each place while the features were computed; empty where none
+  // has moved.
+  std::vector<int64_t> permutation = {};
 };
 
 // The parts of a network, by which weights are loaded.
 enum class Part { backbone, features, head };
 
-// A network in two parts: a strategy may rearrange rows around `features`, never inside `head`. All norm sites stand in
-// `features`.
+// A network in two parts: a strategy may rearrange rows around `features`, never inside `head`. All norm
+// sites stand in `features`.
 class Network : public torch::nn::Module {
  public:
   using Maps = std::vector<at::Tensor>;  // each [n, F, H', W']
@@ -82,8 +79,8 @@ class Network : public torch::nn::Module {
   virtual Maps features(at::Tensor images, const Pass& pass) = 0;  // images: [n, 3, H, W]
   virtual Outputs head(const Maps& features, const Pass& pass) = 0;
 
-  // Where a parameter or buffer belongs: to the backbone, if the network is built on one; to the head, whose shapes
-  // depend on the classes; or to the features between them. Here by the beginning of its name.
+  // Where a parameter or buffer belongs: to the backbone, if the network is built on one; to the head, whose
+  // shapes depend on the classes; or to the features between them. Here by the beginning of its name.
   virtual Part part_of(const std::string& name) const;
 };
 

@@ -32,8 +32,8 @@ struct Pass {
   uint64_t batch = 0;  // the batch's index in its stream: the training step, or the calibration batch
   uint64_t seed = 0;   // of the run
   std::array<int64_t, 2> image_size{};  // height and width of the network's input
-  // The row of the global batch that stands at each of this rank's rows, where a strategy has moved rows; empty
-  // where all stand in order.
+  // The row of the global batch that stands at each of this rank's rows, where a strategy has moved rows;
+  // empty where all stand in order.
   std::vector<int64_t> rows = {};
 
   // Whether the network's weights learn from this pass, or statistics are collected as if they did.

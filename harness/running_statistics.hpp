@@ -1,6 +1,6 @@
-// What belongs to the running statistics of a strategy, for all sites at once. Most of these statistics
-// lie apart while training goes on (a rank keeps a share, shadow pairs stand beside the saved one); what
-// an evaluation uses is put into the network's buffers before it. Needs no LibTorch.
+// What belongs to the running statistics of a strategy, for all sites at once. While training goes on most of
+// them lie apart: a rank holds a partial sum, and pairs for other populations stand beside the saved one.
+// What an evaluation uses is put into the network's buffers before it. Needs no LibTorch.
 #pragma once
 
 #include <cstdint>
@@ -37,14 +37,17 @@ class RunningStatistics {
  public:
   virtual ~RunningStatistics() = default;
 
-  // Puts the statistics of `population` into the network's buffers: merges what the ranks keep apart, or
+  // Puts the statistics of `population` into the network's buffers: merges what the ranks hold apart, or
   // recomputes. It is called before an evaluation and, for `saved`, before weights are written. Training must
-  // not go on before show_own(). Throws Error (refused) for a population that was not carried during training.
-  virtual void show(const Population& population, Calibration& calibration) = 0;
+  // not go on before restore(). Throws Error (refused) for a population that was not carried during training.
+  // Returns, where statistics were recomputed, for each site in the order in which the network has made them
+  // the share of its input's variance that lies between the sets of samples that one tower normalises
+  // together, over the batches of the recomputation, the mean over the channels; nothing otherwise.
+  virtual std::vector<double> load_into_buffers(const Population& population, Calibration& calibration) = 0;
   // Puts the strategy's own pair, as last merged, back into the buffers.
-  virtual void show_own() = 0;
+  virtual void restore() = 0;
   // Called once the network's buffers have been loaded from a file: running statistics start from them.
-  virtual void start_from_buffers() = 0;
+  virtual void init_from_buffers() = 0;
   // Merges the saved pair once and for all: passes in Mode::train_frozen use it from now on.
   virtual void freeze() = 0;
   // One step of the moving average over the saved pairs: average <- decay average + (1 - decay) pair.
@@ -56,13 +59,9 @@ class RunningStatistics {
   virtual void describe(State& state) = 0;
   // Channels (summed over sites and steps, this rank) whose moments were not finite. Synchronises.
   virtual int64_t nonfinite_channels() const = 0;
-  // Of each site, in the order in which the network has made them: the share of its input's variance that lies between the
-  // sets of samples that one tower normalises together, over the batches from which `precise` was recomputed last; the mean
-  // over the channels. Empty before.
-  virtual std::vector<double> between_sets() const = 0;
-
-  // What `saved` stands for: the pair that training updates, or (strategy `precise`) a recomputed one.
-  Population saved;
+  // What population `saved` stands for: the pair that training updates, or (strategy `precise`) a recomputed
+  // one.
+  virtual Population saved() const { return {}; }
 };
 
 }  // namespace bnlab

@@ -1,5 +1,6 @@
-// What a run must hold to go on after it was cut short, described by the objects that hold it: each names its tensors
-// and values once, and the same description serves to take them and to put them back (training/checkpoint.hpp).
+// What a run must hold to go on after it was cut short, described by the objects that hold it: each names its
+// tensors and values once, and the same description serves to take them and to put them back
+// (training/checkpoint.hpp).
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -60,4 +60,12 @@ bool Strategy::trainable(const std::string&, const Step&) const {
   return true;
 }
 
+bool repeats(const Strategy& strategy, const Step& step) {
+  if (step.index == 0) {
+    return false;
+  }
+  const StepWork work = strategy.work(step);
+  return work.replayable && work == strategy.work({step.index - 1, step.total});
+}
+
 }  // namespace bnlab

@@ -29,6 +29,18 @@ struct Batch {
   }
 };
 
+// What a training step asks of a device beside its batch, as far as that can change between steps. Of two
+// steps in a row with equal work the second can be replayed as a CUDA graph of the first: the same kernels,
+// on the same tensors of the strategy and with the same numbers from the host (uploads are noticed by
+// themselves, upload.hpp).
+struct StepWork {
+  bool replayable = true;  // false: the step waits for the host, or moves other rows than the step before
+  bool sets_up = false;    // it makes what later steps find: uploads, initial weights, merged statistics
+  bool frozen = false;     // the statistics are constants
+  std::vector<double> numbers = {};  // of a schedule: the host hands them to kernels
+  bool operator==(const StepWork&) const = default;
+};
+
 class Strategy : public LayerMaker {
  public:
   using Facts = StrategyFacts;
@@ -40,7 +52,10 @@ class Strategy : public LayerMaker {
     uint64_t seed = 0;                  // for weights and permutations
     at::ScalarType dtype = at::kFloat;  // of parameters and saved statistics
     at::Device device = at::kCPU;
-    int64_t steps = 0;                  // of the whole run, for schedules given as fractions; 0: not known
+    int64_t steps = 0;  // of the whole run, for schedules given as fractions; 0: not known
+    // false: layers are applied outside of any run (`bnlab layer`), where a schedule that is not given is
+    // none. In a run of unknown length it is refused once the strategy trains.
+    bool in_a_run = true;
     bool fresh_weights = true;          // false: weights are loaded, so nothing may be initialised from data
     bool replicas = false;              // ranks train apart: each keeps pairs of its own (average_replicas)
     std::vector<Population> shadows{};  // populations (is_shadow) to carry beside the saved pair
@@ -60,10 +75,8 @@ class Strategy : public LayerMaker {
   // Whether the optimizer may change this parameter at this step.
   virtual bool trainable(const std::string& parameter, const Step& step) const;
 
-  // Whether this training step asks the same of a device as the one before: the same kernels, on the same tensors of its
-  // own and with the same numbers from the host (uploads are noticed, upload.hpp). Steps that do can be replayed as a
-  // CUDA graph. The same on every rank; false is never wrong.
-  virtual bool repeats(const Step& /*step*/) const { return false; }
+  // The same on every rank. By default no step can be replayed.
+  virtual StepWork work(const Step& /*step*/) const { return {.replayable = false}; }
 
   // Whether it normalises in its convolutions, which then have a direction v, and does nothing at norm sites.
   virtual bool normalises_weights() const { return false; }
@@ -71,13 +84,8 @@ class Strategy : public LayerMaker {
   // Null where evaluation uses none; `saved` is then the only population.
   virtual RunningStatistics* running_statistics() { return nullptr; }
 
-  // Whole rows that travel between the ranks, so that all towers must agree in the other dimensions.
-  struct Travel {
-    bool rows = false;
-    // The global row that stood at each place during the last forward pass; empty where none has moved.
-    std::vector<int64_t> permutation;
-  };
-  virtual Travel travel() const { return {}; }
+  // Whether whole rows travel between the ranks, so that all towers must agree in the other dimensions.
+  virtual bool moves_rows() const { return false; }
 
   // What a record must say of how this strategy ran here.
   virtual std::vector<std::string> notes() const { return {}; }
@@ -86,15 +94,16 @@ class Strategy : public LayerMaker {
   Context context_;
 };
 
-// The weights that a convolution starts from, [out, in, kernel, kernel] float64 on the CPU: from N(0, 2 / fan)
-// (He et al. 2015), drawn from a stream of the site's name, the same for every strategy, precision
-// and placement.
+// Whether this training step may be replayed as the one before: it asks the same of the device.
+bool repeats(const Strategy& strategy, const Step& step);
+
+// The weights that a convolution starts from, [out, in, kernel, kernel] float64 on the CPU:
+// from N(0, 2 / fan) (He et al. 2015), drawn from a stream of the site's name, the same for every strategy,
+// precision and placement.
 at::Tensor initial_weights(const ConvSite& site, uint64_t seed);
 
-// The instruction set that the CPU kernels of strategies/ use, for the record: "avx2". BNLAB_CPU_LEVEL lowers it.
-std::string cpu_kernel_level();
-
-// Whether the CUDA kernels of strategies/ were built, too (CMake option BNLAB_CUDA). Without them nothing runs on a GPU.
+// Whether the CUDA kernels of strategies/ were built, too (CMake option BNLAB_CUDA). Without them nothing runs on a
+// GPU.
 bool has_cuda_kernels();
 
 }  // namespace bnlab

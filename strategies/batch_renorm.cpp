@@ -68,12 +68,14 @@ struct Options : BnOptions {
   Rules rules(const Strategy::Context& context) const {
     Rules rules = shared_rules("batch_renorm");
     const bool pooled = scope == Scope::pooled;
-    rules.normalise_by = pooled ? NormaliseBy::pooled : NormaliseBy::own;
+    rules.normalise_by = pooled ? NormaliseBy::pooled : NormaliseBy::local;
     rules.remember = pooled ? Remember::pooled : Remember::mean;
-    rules.renorm = Renorm{r_max, d_max};
+    rules.renorm = LimitSchedule{r_max, d_max};
     if (schedule) {
       std::tie(rules.renorm->start_step, rules.renorm->end_step) =
           schedule->steps(static_cast<double>(context.steps));
+      // Fractions that are given were refused already (check); the default waits for a training step.
+      rules.renorm->lacks_length = !schedule->in_steps() && context.in_a_run && context.steps == 0;
     }
     return rules;
   }

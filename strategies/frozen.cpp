@@ -73,8 +73,9 @@ class Frozen : public Wrapper {
   }
 
   // The first frozen step merges the running statistics.
-  bool repeats(const Step& step) const override {
-    return step.index < from_step_ ? Wrapper::repeats(step) : step.index > from_step_ + 1;
+  StepWork work(const Step& step) const override {
+    return step.index < from_step_ ? Wrapper::work(step)
+                                   : StepWork{.sets_up = step.index == from_step_, .frozen = true};
   }
 
  private:

@@ -18,7 +18,7 @@ class None : public Strategy {
 
   std::shared_ptr<Layer> norm(const NormSite& site) override { return std::make_shared<Identity>(site); }
 
-  bool repeats(const Step& step) const override { return step.index > 0; }
+  StepWork work(const Step&) const override { return {}; }
 
   std::shared_ptr<Layer> conv(const ConvSite& site) override {
     ConvSite with_bias = site;

@@ -5,6 +5,32 @@
 
 namespace bnlab::precise {
 
+// The statistics of the base, but for population `saved`, which is recomputed.
+class RecomputedStatistics : public RunningStatistics {
+ public:
+  // `base` outlives this.
+  RecomputedStatistics(RunningStatistics& base, int64_t batches) : base_(base), batches_(batches) {}
+
+  // With weight_ema the statistics for the averaged weights are recomputed too; no average of pairs is used.
+  std::vector<double> load_into_buffers(const Population& population, Calibration& calibration) override {
+    return base_.load_into_buffers(population.kind == Population::Kind::saved ? saved() : population,
+                                   calibration);
+  }
+  Population saved() const override { return {.kind = Population::Kind::precise, .batches = batches_}; }
+
+  void restore() override { base_.restore(); }
+  void init_from_buffers() override { base_.init_from_buffers(); }
+  void freeze() override { base_.freeze(); }
+  void update_average(double decay) override { base_.update_average(decay); }
+  void average_replicas() override { base_.average_replicas(); }
+  void describe(State& state) override { base_.describe(state); }
+  int64_t nonfinite_channels() const override { return base_.nonfinite_channels(); }
+
+ private:
+  RunningStatistics& base_;
+  int64_t batches_;
+};
+
 class Precise : public Wrapper {
  public:
   struct Options : WrapperOptions {
@@ -16,10 +42,13 @@ class Precise : public Wrapper {
     }
   };
 
-  // With weight_ema the statistics for the averaged weights are recomputed too; no average of pairs is used.
-  Precise(const Options& options, const Context& context) : Wrapper(options, context) {
-    running_statistics()->saved = {.kind = Population::Kind::precise, .batches = options.batches};
-  }
+  Precise(const Options& options, const Context& context)
+      : Wrapper(options, context), statistics_(*Wrapper::running_statistics(), options.batches) {}
+
+  RunningStatistics* running_statistics() override { return &statistics_; }
+
+ private:
+  RecomputedStatistics statistics_;
 };
 
 const Registered<Strategy> entry{

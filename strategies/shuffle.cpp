@@ -32,26 +32,28 @@ class Shuffle : public BnStrategy {
   Shuffle(const Options& options, const Context& context) : BnStrategy(options.rules(), context) {}
 
   Outputs forward(Network& network, const at::Tensor& images, const Pass& pass) override {
-    permutation_.clear();
     if (pass.mode != Mode::train && pass.mode != Mode::calibrate) {
       return BnStrategy::forward(network, images, pass);
     }
-    permutation_ = drawn(pass);
-    const auto exchange = c10::make_intrusive<SampleExchange>(permutation_, pass.towers, pass.rows_per_sample,
+    std::vector<int64_t> permutation = drawn(pass);
+    const auto exchange = c10::make_intrusive<SampleExchange>(permutation, pass.towers, pass.rows_per_sample,
                                                               images.device(), context_.statistics);
     Pass shuffled = pass;
-    const auto first = permutation_.begin() + pass.towers.local_begin() * pass.rows_per_sample;
+    const auto first = permutation.begin() + pass.towers.local_begin() * pass.rows_per_sample;
     shuffled.rows.assign(first, first + pass.towers.local_samples() * pass.rows_per_sample);
     Network::Maps features = network.features(scatter(images, exchange), shuffled);
     for (at::Tensor& map : features) {
       map = restore(map, exchange);
     }
-    return network.head(features, pass);
+    Outputs outputs = network.head(features, pass);
+    outputs.permutation = std::move(permutation);
+    return outputs;
   }
 
-  bool repeats(const Step&) const override { return false; }  // rows travel elsewhere in every step
-
-  Travel travel() const override { return {true, permutation_}; }
+  StepWork work(const Step&) const override {
+    return {.replayable = false};
+  }  // other rows travel in every step
+  bool moves_rows() const override { return true; }
 
  private:
   // The same on every rank and in every placement.
@@ -61,8 +63,6 @@ class Shuffle : public BnStrategy {
                   training ? static_cast<uint64_t>(pass.step.index) : pass.batch);
     return stream.permutation(pass.towers.total_samples() * pass.rows_per_sample);
   }
-
-  std::vector<int64_t> permutation_;
 };
 
 const Registered<Strategy> entry{

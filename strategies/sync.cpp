@@ -5,6 +5,7 @@
 //   variance averaged leaves out the spread of the towers' means: v = sum n_t v_t / N;
 //   moments e_x2 takes E[x2] - E[x]^2 in the statistics' precision and loses all digits where |mean| >> std.
 #include "strategies/engine/bn_strategy.hpp"
+#include "strategies/engine/exchange/route.hpp"
 
 namespace bnlab::sync {
 
@@ -13,18 +14,15 @@ BNLAB_CHOICE(Sums, chan, e_x2)
 
 struct Options : BnOptions {
   std::optional<int64_t> group_size;
-  Route route = Route::all_gather;
+  std::string route = "all_gather";
   Gradient gradient = Gradient::full;
   Variance variance = Variance::pooled;
   Sums moments = Sums::chan;
 
   void describe(OptionVisitor& option) {
     option("group_size", group_size, "towers that pool their moments; null: all").at_least(1);
-    option("route", route,
-           "how the moments meet: the same numbers up to rounding, at another price; auto: all_gather on up "
-           "to 16 ranks, "
-           "else "
-           "all_reduce");
+    option("route", route, "").one_of(route_names()).help =
+        "how the moments meet: the same numbers up to rounding, at another price; " + route_summaries();
     option("gradient", gradient, "what passes through the moments in backward");
     option("variance", variance, "of the whole group, or the mean of the towers' own variances");
     option("moments", moments, "numerically safe merge, or E[x2] - E[x]^2 in the statistics' precision");

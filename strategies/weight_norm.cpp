@@ -52,7 +52,7 @@ class WeightNorm : public BnStrategy {
       const bool pooled = scope == Scope::pooled;
       Rules rules;
       rules.strategy = "weight_norm";
-      rules.normalise_by = pooled ? NormaliseBy::pooled : NormaliseBy::own;
+      rules.normalise_by = pooled ? NormaliseBy::pooled : NormaliseBy::local;
       rules.remember = pooled ? Remember::pooled : Remember::mean;
       rules.mean_only = true;
       rules.affine = false;
@@ -71,9 +71,9 @@ class WeightNorm : public BnStrategy {
   std::shared_ptr<Layer> norm(const NormSite& site) override { return std::make_shared<Identity>(site); }
 
   std::shared_ptr<Layer> conv(const ConvSite& site) override {
-    const auto held = at::TensorOptions().device(context_.device).dtype(statistics_type(context_.dtype));
+    const auto options = at::TensorOptions().device(context_.device).dtype(statistics_type(context_.dtype));
     return std::make_shared<WeightNormConvolution>(
-        site, initial_weights(site, context_.seed).to(held), init_scale_,
+        site, initial_weights(site, context_.seed).to(options), init_scale_,
         mean_only_bn_ ? BnStrategy::norm({site.name, site.out, Activation::none}) : nullptr,
         context_.statistics);
   }
@@ -84,8 +84,9 @@ class WeightNorm : public BnStrategy {
     return mean_only_bn_ ? BnStrategy::running_statistics() : nullptr;
   }
 
-  bool repeats(const Step& step) const override {
-    return mean_only_bn_ ? BnStrategy::repeats(step) : step.index > 1;  // step 0 may initialise
+  StepWork work(const Step& step) const override {
+    return mean_only_bn_ ? BnStrategy::work(step)
+                         : StepWork{.sets_up = step.index == 0};  // it may initialise
   }
 
  private:

@@ -54,7 +54,7 @@ class OneDefinition(unittest.TestCase):
 
     def test_finds_the_classes_of_this_project(self):
         text = (ROOT / "harness/strategy.hpp").read_text(encoding="utf-8")
-        self.assertEqual(list(classes(text)), ["bnlab::Batch", "bnlab::Strategy"])
+        self.assertEqual(list(classes(text)), ["bnlab::Batch", "bnlab::StepWork", "bnlab::Strategy"])
 
     def test_a_second_definition_is_found(self):
         first = "namespace bnlab {\nclass Sum : public A {};\nvoid f() { struct Local {}; }\n}"

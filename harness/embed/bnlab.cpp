@@ -66,7 +66,7 @@ class SharedStrategy {
       refuse("it normalises the weights of convolutions, so there are no layers of it to put behind them");
     }
     const RunningStatistics* statistics = strategy_->running_statistics();
-    if (statistics != nullptr && statistics->saved.kind == Population::Kind::precise) {
+    if (statistics != nullptr && statistics->saved().kind == Population::Kind::precise) {
       refuse("it recomputes statistics over training batches, which layers alone do not have; use its base");
     }
   }
@@ -102,13 +102,17 @@ class SharedStrategy {
       return;
     }
     Calibration none;
-    on ? statistics->show({}, none) : statistics->show_own();
+    if (on) {
+      statistics->load_into_buffers({}, none);
+    } else {
+      statistics->restore();
+    }
     merged_ = on;
   }
 
-  void start_from_buffers() {
+  void init_from_buffers() {
     if (RunningStatistics* statistics = strategy_->running_statistics()) {
-      statistics->start_from_buffers();
+      statistics->init_from_buffers();
     }
   }
 
@@ -176,7 +180,7 @@ void Norm::train(bool on) {
 void Norm::load(torch::serialize::InputArchive& archive) {
   Module::load(archive);
   steps_ = num_batches_tracked_.item<int64_t>();
-  shared_->start_from_buffers();
+  shared_->init_from_buffers();
 }
 
 Norms::Norms(const std::string& strategy, const NormsOptions& options)

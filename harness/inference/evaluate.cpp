@@ -21,7 +21,7 @@ Json evaluate_on_rank(const EvaluateJob& job, World& world) {
     if (computed.contains(population)) {
       all[population] = computed.at(population);
     } else {
-      run.show(population);
+      run.load_population(population);
       all[population] = run.evaluator().measure(steps);
     }
   }

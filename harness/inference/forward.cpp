@@ -108,7 +108,7 @@ std::string answer(const ForwardRequest& request, World& world) {
   if (RunningStatistics* statistics = built.statistics(); trains && statistics != nullptr) {
     const at::NoGradGuard no_grad;
     Calibration calibration(1, [&](int64_t) { built.forward(batch, {}, Mode::calibrate); });
-    statistics->show({}, calibration);
+    statistics->load_into_buffers({}, calibration);
     for (const auto& [name, buffer] : built.network().named_buffers().pairs()) {
       answers.push_back({"after/" + name, buffer});
     }

@@ -63,7 +63,7 @@ LoadedRun::LoadedRun(const EvaluateJob& job, World& world)
   }
 }
 
-Mode LoadedRun::show(const std::string& name) {
+Mode LoadedRun::load_population(const std::string& name) {
   if (model_.statistics() == nullptr) {
     return Mode::evaluate_saved;
   }
@@ -73,7 +73,7 @@ Mode LoadedRun::show(const std::string& name) {
     put(pairs_of(name));
     return Mode::evaluate_saved;
   }
-  evaluator_.show(found->population, data_.steps());
+  evaluator_.load_into_buffers(found->population, data_.steps());
   return found->population.kind == Population::Kind::batch ? Mode::evaluate_batch : Mode::evaluate_saved;
 }
 

@@ -23,7 +23,7 @@ class LoadedRun {
 
   // Puts the running statistics of one of the job's populations into the network's buffers and returns the
   // mode in which to evaluate with them. Does nothing where the strategy has none.
-  Mode show(const std::string& population);
+  Mode load_population(const std::string& population);
 
   const RunSpec& spec() const { return spec_; }
   Data& data() { return data_; }

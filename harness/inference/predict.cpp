@@ -57,7 +57,7 @@ std::vector<Prediction> predict(const EvaluateJob& job, const std::vector<int64_
     Data& data = run.data();
     const std::vector<int64_t> samples = wanted.empty() ? spread(count, data.task().test_samples()) : wanted;
     check(run, data.task(), samples);
-    const Mode mode = run.show(job.populations.at(0));
+    const Mode mode = run.load_population(job.populations.at(0));
     for (const int64_t sample : samples) {
       const Batch batch = data.test(sample / data.towers().total_samples());
       const int64_t row = sample - data.first_test_sample(batch);

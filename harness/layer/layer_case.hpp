@@ -20,6 +20,8 @@ struct LayerStep {
   std::vector<at::Tensor> inputs;     // one per tower, [n_t, C, ...]
   std::vector<at::Tensor> gradients;  // of the outputs, one per tower, each undefined (zero) or like the
                                       // output; empty: no backward pass
+  // false: the answer has no state of the layer, and what the ranks hold apart stays apart after this step
+  bool merges = true;
 };
 
 // For strategies whose site is a convolution (weight_norm).

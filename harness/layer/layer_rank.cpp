@@ -28,7 +28,7 @@ BuiltNetwork LayerRank::built(const LayerCase& layer_case, World& world, std::st
            .seed = layer_case.seed,
            .dtype = statistics_type(layer_case.dtype),
            .device = world.device(),
-           .steps = 0,
+           .in_a_run = false,
            .fresh_weights = layer_case.fresh_weights,
            .samples_per_tower = std::vector<int64_t>(layer_case.towers(), 0)},
           site};
@@ -87,7 +87,7 @@ void LayerRank::refuse(const std::string& message) const {
 LayerStepAnswer LayerRank::step(size_t index) {
   key_ = "steps[" + std::to_string(index) + "].towers";
   const LayerStep& step = case_.steps[index];
-  if (strategy().travel().rows) {
+  if (strategy().moves_rows()) {
     check_rows(step);
   }
   const Batch batch = batch_of(step);
@@ -101,11 +101,14 @@ LayerStepAnswer LayerRank::step(size_t index) {
     apply(step, batch, answer);
     trained_.push_back(batch);
   } else {
-    show(step.mode == Mode::evaluate_batch ? Population::Kind::batch : Population::Kind::saved);
+    load_into_buffers(step.mode == Mode::evaluate_batch ? Population::Kind::batch : Population::Kind::saved);
     apply(step, batch, answer);
-    show_own();
+    restore();
   }
-  show(Population::Kind::saved);
+  if (!step.merges) {
+    return answer;
+  }
+  load_into_buffers(Population::Kind::saved);
   const auto held = [&](const char* name) {
     return has(name) ? state_.at(name).detach().to(at::kCPU, /*non_blocking=*/false, /*copy=*/true)
                      : at::Tensor();
@@ -114,7 +117,7 @@ LayerStepAnswer LayerRank::step(size_t index) {
   answer.running_var = held("running_var");
   answer.gain = held("gain");
   answer.bias = case_.conv ? held("bias") : at::Tensor();
-  show_own();
+  restore();
   return answer;
 }
 
@@ -154,9 +157,10 @@ void LayerRank::apply(const LayerStep& step, const Batch& batch, LayerStepAnswer
   Ledger& ledger = world_.ledger();
   ledger.clear();
   ledger.keep_list(true);
-  const at::Tensor y =
-      strategy().forward(built_.network(), images, batch.pass({steps_done()}, step.mode)).logits;
-  answer.permutation = strategy().travel().permutation;
+  const Outputs outputs =
+      strategy().forward(built_.network(), images, batch.pass({steps_done()}, step.mode));
+  const at::Tensor& y = outputs.logits;
+  answer.permutation = outputs.permutation;
   answer.outputs = y.detach().cpu().split_with_sizes(rows);
   if (!step.gradients.empty()) {
     y.backward(output_gradients(step, y.detach().split_with_sizes(rows)));
@@ -191,20 +195,20 @@ at::Tensor LayerRank::gradient(const std::string& name) const {
   return (parameter.grad().defined() ? parameter.grad() : at::zeros_like(parameter)).detach().cpu();
 }
 
-void LayerRank::show(Population::Kind population) {
+void LayerRank::load_into_buffers(Population::Kind population) {
   const at::NoGradGuard no_grad;
   Calibration calibration(steps_done(), [this](int64_t index) {  // the latest batch first
     built_.forward(trained_.at(trained_.size() - 1 - static_cast<size_t>(index)), {steps_done()},
                    Mode::calibrate);
   });
   if (RunningStatistics* statistics = built_.statistics()) {
-    statistics->show({.kind = population}, calibration);
+    statistics->load_into_buffers({.kind = population}, calibration);
   }
 }
 
-void LayerRank::show_own() {
+void LayerRank::restore() {
   if (RunningStatistics* statistics = built_.statistics()) {
-    statistics->show_own();
+    statistics->restore();
   }
 }
 

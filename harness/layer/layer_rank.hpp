@@ -38,8 +38,8 @@ class LayerRank {
   at::Tensor output_gradients(const LayerStep& step, const std::vector<at::Tensor>& outputs) const;
   at::Tensor gradient(const std::string& name) const;
   int64_t steps_done() const { return static_cast<int64_t>(trained_.size()); }
-  void show(Population::Kind population);
-  void show_own();
+  void load_into_buffers(Population::Kind population);
+  void restore();
 
   const LayerCase& case_;
   World& world_;

@@ -29,15 +29,14 @@ Json Evaluator::evaluate(int64_t steps_done) {
     if (population.averaged) {
       ema_->swap();
     }
-    show(population, steps_done);
-    sites_.keep(name);
+    sites_.keep(name, load_into_buffers(population, steps_done));
     const bool batch = population.kind == Population::Kind::batch;
     all[name] = measure(steps_done, batch ? Mode::evaluate_batch : Mode::evaluate_saved);
     if (population.averaged) {
       ema_->swap();
     }
   }
-  show_own();
+  restore();
   world_.ledger().evaluating(false);
   return all;
 }
@@ -63,19 +62,20 @@ at::Tensor Evaluator::predictions(const Batch& batch, int64_t steps_done, Mode m
   });
 }
 
-void Evaluator::show(const Population& population, int64_t steps_done) {
+std::vector<double> Evaluator::load_into_buffers(const Population& population, int64_t steps_done) {
   if (RunningStatistics* statistics = model_.statistics()) {
     const at::NoGradGuard no_grad;
     Calibration calibration(std::numeric_limits<int64_t>::max(), [&](int64_t index) {
       model_.forward(data_.calibration(index), steps_done, Mode::calibrate);
     });
-    statistics->show(population, calibration);
+    return statistics->load_into_buffers(population, calibration);
   }
+  return {};
 }
 
-void Evaluator::show_own() {
+void Evaluator::restore() {
   if (RunningStatistics* statistics = model_.statistics()) {
-    statistics->show_own();
+    statistics->restore();
   }
 }
 

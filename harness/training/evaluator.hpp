@@ -42,9 +42,10 @@ class Evaluator {
   // For this rank's samples of a test batch, as the spec's `evaluation` asks (predictions.hpp).
   at::Tensor predictions(const Batch& batch, int64_t steps_done, Mode mode);
 
-  // Puts the statistics of a population into the network's buffers, and the strategy's own back.
-  void show(const Population& population, int64_t steps_done);
-  void show_own();
+  // Puts the statistics of a population into the network's buffers, and the strategy's own back. Returns what
+  // RunningStatistics::load_into_buffers does.
+  std::vector<double> load_into_buffers(const Population& population, int64_t steps_done);
+  void restore();
 
  private:
   Evaluation evaluation_;

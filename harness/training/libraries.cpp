@@ -11,6 +11,7 @@
 #include <string>
 
 #include "harness/communicator/world.hpp"
+#include "harness/cpu_kernels.hpp"
 #include "harness/strategy.hpp"
 
 namespace bnlab {
@@ -34,7 +35,7 @@ Json library_versions() {
                    {"cudnn_benchmark", nullptr},
                    {"gpus", Json::array()},
                    {"cpu_capability", at::get_cpu_capability()},
-                   {"cpu_kernels", cpu_kernel_level()}};
+                   {"cpu_kernels", CpuKernels::level()}};
 #ifdef USE_C10D_NCCL
   versions["cuda"] = std::to_string(CUDART_VERSION / 1000) + "." + std::to_string(CUDART_VERSION % 1000 / 10);
   versions["nccl"] = nccl_version();

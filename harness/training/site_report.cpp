@@ -14,7 +14,10 @@ at::Tensor copy_of(const Buffers& buffers, const std::string& name) {
 
 }  // namespace
 
-void SiteReport::keep(const std::string& population) {
+void SiteReport::keep(const std::string& population, const std::vector<double>& between_sets) {
+  if (!between_sets.empty()) {
+    between_sets_ = between_sets;
+  }
   const Buffers buffers = model_.network().named_buffers();
   std::vector<Pair> pairs;
   for (const NormSite& site : model_.sites()) {
@@ -27,9 +30,6 @@ void SiteReport::keep(const std::string& population) {
 
 Json SiteReport::sites() const {
   const bool both = kept_.contains("saved") && kept_.contains("precise");
-  const RunningStatistics* statistics = model_.statistics();
-  const std::vector<double> between =
-      statistics == nullptr ? std::vector<double>() : statistics->between_sets();
   Json sites = Json::array();
   for (size_t i = 0; i < model_.sites().size(); ++i) {
     const NormSite& site = model_.sites()[i];
@@ -39,7 +39,7 @@ Json SiteReport::sites() const {
       told["saved_mean_error"] =
           ((saved.mean - precise.mean).abs() / precise.var.sqrt()).mean().item<double>();
       told["saved_variance_error"] = (saved.var / precise.var).log().abs().mean().item<double>();
-      told["between_sets"] = between.at(i);
+      told["between_sets"] = between_sets_.at(i);
     }
     sites.push_back(told);
   }

@@ -17,14 +17,15 @@ class SiteReport {
  public:
   explicit SiteReport(const TrainedModel& model) : model_(model) {}
 
-  // Keeps the running statistics that the network's buffers hold, under the population's name.
-  void keep(const std::string& population);
+  // Keeps the running statistics that the network's buffers hold, under the population's name. between_sets: what
+  // RunningStatistics::load_into_buffers has returned.
+  void keep(const std::string& population, const std::vector<double>& between_sets);
 
   // One object per site: {"name", "channels"}, and after an evaluation under `saved` and `precise`, where the
   // site has running statistics:
   // - "saved_mean_error": |mean_saved - mean_precise| / sqrt(var_precise), the mean over the channels
   // - "saved_variance_error": |ln(var_saved / var_precise)|, likewise
-  // - "between_sets": RunningStatistics::between_sets
+  // - "between_sets": RunningStatistics::load_into_buffers, when statistics were last recomputed
   // Synchronises.
   Json sites() const;
 
@@ -35,6 +36,7 @@ class SiteReport {
 
   const TrainedModel& model_;
   std::map<std::string, std::vector<Pair>> kept_;  // by population, one per site
+  std::vector<double> between_sets_;               // of each site with running statistics
 };
 
 }  // namespace bnlab

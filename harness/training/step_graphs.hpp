@@ -1,6 +1,6 @@
 // Forward and backward pass of the training steps. Steps are made one by one ("eagerly") or, on GPUs and with
-// the spec key cuda_graph, replayed: after some steps that are alike (Strategy::repeats) one is recorded, and
-// the steps that follow are replays of it on batches that are copied to where its batch lay. Gradients are
+// the spec key cuda_graph, replayed: after some steps that are alike (repeats of strategy.hpp) one is recorded,
+// and the steps that follow are replays of it on batches that are copied to where its batch lay. Gradients are
 // averaged and weights updated outside, by ordinary calls.
 //
 // A recording ends where the steps are no longer alike, or where something else than a step has been done
@@ -61,7 +61,7 @@ class StepGraphs {
 
   bool possible() const { return make_recorder_ != nullptr; }  // as far as is known
 
-  // Begins a step and returns the batch to work on. `repeats` is Strategy::repeats, the same on all ranks.
+  // Begins a step and returns the batch to work on. `repeats` is that of strategy.hpp, the same on all ranks.
   // Throws Error (communication) where a replayed step has not ended in time. Called by every rank, as the
   // next two are.
   Batch begin(const Batch& batch, bool repeats);

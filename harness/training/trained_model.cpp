@@ -88,7 +88,7 @@ std::vector<std::string> TrainedModel::notes() const {
 }
 
 bool TrainedModel::repeats(int64_t step) const {
-  return built_.strategy().repeats({step, steps_});
+  return bnlab::repeats(built_.strategy(), {step, steps_});
 }
 
 bool TrainedModel::trainable(const std::string& parameter, int64_t step) const {

@@ -21,7 +21,7 @@ class TrainedModel {
   // The outputs for this rank's samples after `step` training steps, computed in the precision of the run.
   Outputs forward(const Batch& batch, int64_t step, Mode mode);
 
-  bool repeats(int64_t step) const;  // Strategy::repeats
+  bool repeats(int64_t step) const;  // bnlab::repeats
   // Whether the optimizer may change this parameter at this step.
   bool trainable(const std::string& parameter, int64_t step) const;
 

@@ -143,18 +143,18 @@ std::vector<NamedTensor> tensors_of(const Network& network) {
 
 int64_t save_weights(const Network& network, Evaluator& evaluator, int64_t steps_done,
                      const std::string& run_dir, bool writes) {
-  evaluator.show({}, steps_done);
+  evaluator.load_into_buffers({}, steps_done);
   const int64_t bytes = writes ? write_safetensors(run_dir + "/" + kWeightsFile, tensors_of(network)) : 0;
   std::vector<NamedTensor> pairs;
   for (const auto& [name, population] : evaluator.populations()) {
     if (population.is_shadow()) {
-      evaluator.show(population, steps_done);
+      evaluator.load_into_buffers(population, steps_done);
       for (const auto& buffer : network.named_buffers()) {
         pairs.push_back({name + "/" + buffer.key(), buffer.value().clone()});
       }
     }
   }
-  evaluator.show_own();
+  evaluator.restore();
   if (writes && !pairs.empty()) {
     write_safetensors(run_dir + "/" + kPopulationsFile, pairs);
   }

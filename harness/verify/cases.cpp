@@ -2,7 +2,9 @@
 
 #include <torch/types.h>
 
+#include <cmath>
 #include <limits>
+#include <optional>
 
 namespace bnlab {
 namespace {
@@ -20,7 +22,8 @@ struct Row {
   const char* group;
   CaseShape shape;
   double magnification = 1;
-  bool with_nan = false;
+  std::optional<double> special = {};  // stands in the second step, in one channel of tower 1
+  bool merges_once = false;            // the ranks' running statistics meet after several steps only
 };
 
 std::vector<Row> table(bool convolves) {
@@ -67,21 +70,30 @@ std::vector<Row> table(bool convolves) {
                       {.towers = sizes, .sample = kImage, .dtype = dtype, .mean = kFar, .deviation = 1},
                       kFar});
     }
-    rows.push_back({"NaN", {.towers = Sizes(4, 6), .sample = kImage, .dtype = dtype}, 1, true});
+    constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+    rows.push_back({"NaN", {.towers = Sizes(4, 6), .sample = kImage, .dtype = dtype}, 1, kNan});
+  }
+  for (const Sizes& sizes : {Sizes(4, 6), kUneven}) {
+    constexpr double kInf = std::numeric_limits<double>::infinity();
+    rows.push_back({"merged once", {.towers = sizes, .sample = kImage}, 1, std::nullopt, true});
+    rows.push_back({"merged once", {.towers = sizes, .sample = kImage}, 1, kInf, true});
   }
   // Here E[x2] - E[x]^2 exceeds the common bounds: it is off by 1e-16 (m / s)^2 = 2e-11.
   rows.push_back({"large mean", {.towers = kUneven, .sample = kImage, .mean = 1000}});
   return rows;
 }
 
-// In the second step a tower has no gradient. A NaN stands in the second step; there are no gradients then,
-// since what it does to them depends on the order of the sums.
-void put_special_values(LayerCase& c, bool with_nan) {
-  if (!with_nan) {
+// In the second step a tower has no gradient. Where a value is not finite there are no gradients at all, since what it
+// does to them depends on the order of the sums.
+void put_special_values(LayerCase& c, const Row& row) {
+  for (size_t s = 0; s < c.steps.size(); ++s) {
+    c.steps[s].merges = !row.merges_once || (c.steps[s].mode != Mode::train) || s + 1 == c.steps.size();
+  }
+  if (!row.special) {
     c.steps[1].gradients[0] = at::Tensor();
     return;
   }
-  c.steps[1].inputs[1].select(1, 3).select(0, 0).fill_(std::numeric_limits<double>::quiet_NaN());
+  c.steps[1].inputs[1].select(1, 3).select(0, 0).fill_(*row.special);
   for (LayerStep& step : c.steps) {
     step.gradients.clear();
   }
@@ -99,7 +111,10 @@ std::string text_of(const Row& row) {
          (shape.memory_format == at::MemoryFormat::Contiguous ? "" : ", channels_last") + ", towers of " +
          listed("", shape.towers) + " samples, [" + listed("n", shape.sample) + "]" +
          (shape.activation == Activation::relu ? ", relu" : "") + (shape.mean != 0 ? ", far from zero" : "") +
-         (row.with_nan ? ", with a NaN" : "");
+         (!row.special               ? ""
+          : std::isnan(*row.special) ? ", with a NaN"
+                                     : ", with an infinity") +
+         (row.merges_once ? ", merged once" : "");
 }
 
 }  // namespace
@@ -123,7 +138,7 @@ std::vector<VerifyCase> verify_cases(const Json& strategy) {
     const bool has_relu = index % 2 == 1 && !convolves && row.shape.mean == 0;
     row.shape.activation = has_relu ? Activation::relu : Activation::none;
     LayerCase made = make_case(strategy, row.shape);
-    put_special_values(made, row.with_nan);
+    put_special_values(made, row);
     cases.push_back({row.group, text_of(row), std::move(made), row.magnification});
   }
   return cases;

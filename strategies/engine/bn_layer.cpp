@@ -1,14 +1,17 @@
 // What a strategy of the BN family computes at a site, by its Rules, with s = 1 / sqrt(v + eps) over the set
 // (a tower, a group of towers, a virtual batch):
 //
-//   forward    own moments -> exchange, where they are pooled -> coefficients -> y = gamma ((x - m) s r + d) + beta,
-//              r = 1 and d = 0 but for batch renormalisation; then the running statistics take their part
-//   backward   own sums of g and g (x - m) -> exchange, where they are pooled -> coefficients ->
+//   forward    local moments -> exchange, where they are pooled -> coefficients ->
+//              y = gamma ((x - m) s r + d) + beta, r = 1 and d = 0 but for batch renormalisation;
+//              the running statistics are updated on the way
+//   backward   local sums of g and g (x - m) -> exchange, where they are pooled -> coefficients ->
 //              dx = gamma r s (g - A/N - (x - m) s^2 B/N), A = sum g, B = sum g (x - m) over the set
 //
-// The sweeps over the activations and the coefficients are operations of kernels/ (coefficients.hpp); where nothing is
-// exchanged between a sweep and its coefficients, they are one. On a GPU most sites take two kernels forward and two
-// backward, or three and three beside their exchanges; `bnlab explain` counts them.
+// LibTorch enters by apply_norm (norm_function.hpp), an autograd operation that calls forward and backward of
+// the BatchPass below. The sweeps over the activations and the steps to coefficients are operations of
+// kernels/; where nothing is exchanged between a sweep and its coefficients, they are one (kernels/coefficients.hpp).
+// On a GPU most sites take two kernels forward and two backward, or three and three beside their exchanges;
+// `bnlab explain` counts them.
 #include "strategies/engine/bn_layer.hpp"
 
 #include <torch/types.h>
@@ -17,9 +20,9 @@
 #include <optional>
 
 #include "harness/error.hpp"
+#include "strategies/engine/exchange/route.hpp"
 #include "strategies/engine/moments.hpp"
 #include "strategies/engine/norm_function.hpp"
-#include "strategies/engine/pooling.hpp"
 #include "strategies/kernels/coefficients.hpp"
 
 namespace bnlab {
@@ -38,48 +41,58 @@ auto at_site(const std::string& site, const Exchange& exchange) {
 // Normalises by the moments of the batch.
 class BatchPass : public NormPass {
  public:
-  BatchPass(const NormSite& site, const Rules& rules, const Pass& pass, const Sets& sets,
+  BatchPass(const std::string& site, std::shared_ptr<const Rules> rules, const Pass& pass, Sets sets,
             const Strategy::Context& context, std::shared_ptr<SiteStatistics> statistics)
       : NormPass(sets.offsets),
-        site_(site.name),
-        rules_(rules),
+        site_(site),
+        rules_(std::move(rules)),
         pass_(pass),
-        sets_(sets),
+        sets_(std::move(sets)),
+        precision_(statistics->mean().scalar_type()),
         statistics_(std::move(statistics)) {
-    if (rules.normalise_by == NormaliseBy::pooled) {
-      pool_.emplace(rules, pass, sets, context);
+    if (rules_->pools()) {
+      route_ = route_taken(rules_->route, context.statistics.size())
+                   .make({.towers = pass_.towers,
+                          .rows_per_sample = pass_.rows_per_sample,
+                          .elements = sets_.towers,
+                          .group = rules_->group(pass_.towers),
+                          .merge = rules_->merge,
+                          .precision = precision_,
+                          .communicator = context.statistics,
+                          .host = context.host});
     }
   }
 
   kernels::Coefficients forward(const at::Tensor& x, const at::Tensor& weight,
                                 const at::Tensor& bias) override {
-    if (!pool_) {
-      const auto [rows, coefficients] =
+    if (!route_) {
+      const auto [local, coefficients] =
           kernels::local_forward(x, offsets(), options(weight, bias), begin_step());
       forward_ = coefficients;
-      remember(rows);
+      remember(local);
       return forward_;
     }
-    const at::ScalarType precision = statistics_->mean().scalar_type();
-    const at::Tensor own = kernels::moments(x, offsets());  // [S, 1 + 2C]
-    const kernels::PooledRows met = at_site(site_, [&] { return pool_->moments(own, x, precision); });
-    forward_ = kernels::pooled_forward(met, rules_.merge, options(weight, bias), precision, begin_step());
-    if (rules_.merge == Merge::averaged) {
-      own_mean_ = Moments(own).mean.to(precision);
+    const at::Tensor local = kernels::moments(x, offsets());  // [G, 1 + 2C]
+    const kernels::PooledRows pooled = at_site(site_, [&] { return route_->moments(local, x); });
+    forward_ =
+        kernels::pooled_forward(pooled, rules_->merge, options(weight, bias), precision_, begin_step());
+    if (rules_->merge == Merge::averaged) {
+      local_mean_ = Moments(local).mean.to(precision_);
     }
-    remember(own);
+    remember(local);
     return forward_;
   }
 
   kernels::BackwardCoefficients backward(const kernels::Incoming& incoming,
                                          const at::Tensor& weight) override {
-    if (rules_.gradient != Gradient::full || !pool_) {
-      return about_own_mean(kernels::local_backward(incoming, forward_, rules_.gradient != Gradient::stopped,
-                                                    rules_.mean_only, weight));
+    if (rules_->gradient != Gradient::full || !route_) {
+      const bool through_moments = rules_->gradient != Gradient::stopped;
+      return about_local_mean(
+          kernels::local_backward(incoming, forward_, through_moments, rules_->mean_only, weight));
     }
-    const at::Tensor own = incoming.sums(forward_.mean);  // [S, 2, C]
-    const kernels::PooledRows met = at_site(site_, [&] { return pool_->sums(own, incoming); });
-    return about_own_mean(kernels::pooled_backward(forward_, own, met, rules_.mean_only, weight));
+    const at::Tensor local = incoming.sums(forward_.mean);  // [G, 2, C]
+    const kernels::PooledRows pooled = at_site(site_, [&] { return route_->sums(local, incoming); });
+    return about_local_mean(kernels::pooled_backward(forward_, local, pooled, rules_->mean_only, weight));
   }
 
  private:
@@ -87,66 +100,72 @@ class BatchPass : public NormPass {
     return pass_.mode == Mode::train ? statistics_->begin_step(sets_, pass_.towers) : std::nullopt;
   }
 
-  void remember(const at::Tensor& own) {
+  void remember(const at::Tensor& local) {
     if (pass_.mode == Mode::calibrate) {
-      statistics_->collect(own);
+      statistics_->collect(local);
     } else if (pass_.mode == Mode::train) {
-      at_site(site_, [&] { statistics_->remember(own, sets_, pass_.towers); });
+      at_site(site_, [&] { statistics_->remember(local, sets_, pass_.towers); });
     }
   }
 
-  kernels::BackwardCoefficients about_own_mean(kernels::BackwardCoefficients k) const {
-    if (own_mean_.defined()) {
-      k.mean = own_mean_;  // the exact derivative of that forward pass is about the tower's own mean
+  // With Merge::averaged the exact derivative of the forward pass is about each tower's own mean.
+  kernels::BackwardCoefficients about_local_mean(kernels::BackwardCoefficients k) const {
+    if (local_mean_.defined()) {
+      k.mean = local_mean_;
     }
     return k;
   }
 
   kernels::NormOptions options(const at::Tensor& weight, const at::Tensor& bias) const {
-    return {
-        .eps = rules_.eps, .mean_only = rules_.mean_only, .weight = weight, .bias = bias, .renorm = renorm()};
+    return {.eps = rules_->eps,
+            .mean_only = rules_->mean_only,
+            .weight = weight,
+            .bias = bias,
+            .renorm = renorm()};
   }
 
-  // By the running statistics before this step's update.
+  // By the running statistics before this step's update. The batch's own moments normalise an evaluation
+  // alone.
   std::optional<kernels::Renormalisation> renorm() const {
-    if (!rules_.renorm) {
+    if (!rules_->renorm || pass_.mode == Mode::evaluate_batch) {
       return std::nullopt;
     }
-    const Renorm::Limits limits = rules_.renorm->limits(pass_.step.index);
+    const LimitSchedule::Limits limits = rules_->renorm->limits(pass_.step.index);
     return kernels::Renormalisation{
-        .running = statistics_->saved().pair(), .r_max = limits.r, .d_max = limits.d};
+        .running = statistics_->saved().merged(), .r_max = limits.r, .d_max = limits.d};
   }
 
   std::string site_;
-  Rules rules_;
+  std::shared_ptr<const Rules> rules_;
   Pass pass_;
   Sets sets_;
+  at::ScalarType precision_;  // of the statistics
   std::shared_ptr<SiteStatistics> statistics_;
-  std::optional<Pool> pool_;
-  at::Tensor own_mean_;  // [S, C], with Merge::averaged
+  std::unique_ptr<Route> route_;  // where moments are pooled
+  at::Tensor local_mean_;         // [G, C], with Merge::averaged
   kernels::Coefficients forward_;
 };
 
 // Normalises by the running statistics, which are constants: y = gamma (x - m) s + beta, dx = gamma s g.
 class RunningPass : public NormPass {
  public:
-  RunningPass(int64_t rows, const Rules& rules, std::shared_ptr<SiteStatistics> statistics)
-      : NormPass({0, rows}), rules_(rules), statistics_(std::move(statistics)) {}
+  RunningPass(int64_t rows, std::shared_ptr<const Rules> rules, std::shared_ptr<SiteStatistics> statistics)
+      : NormPass({0, rows}), rules_(std::move(rules)), statistics_(std::move(statistics)) {}
 
   kernels::Coefficients forward(const at::Tensor&, const at::Tensor& weight,
                                 const at::Tensor& bias) override {
-    forward_ = kernels::running_coefficients(
-        statistics_->mean(), rules_.mean_only ? at::Tensor() : statistics_->var(), rules_.eps, weight, bias);
+    const at::Tensor var = rules_->mean_only ? at::Tensor() : statistics_->var();
+    forward_ = kernels::running_coefficients(statistics_->mean(), var, rules_->eps, weight, bias);
     return forward_;
   }
 
   kernels::BackwardCoefficients backward(const kernels::Incoming& incoming,
                                          const at::Tensor& weight) override {
-    return kernels::local_backward(incoming, forward_, /*through_moments=*/false, rules_.mean_only, weight);
+    return kernels::local_backward(incoming, forward_, /*through_moments=*/false, rules_->mean_only, weight);
   }
 
  private:
-  Rules rules_;
+  std::shared_ptr<const Rules> rules_;
   std::shared_ptr<SiteStatistics> statistics_;
   kernels::Coefficients forward_;
 };
@@ -160,45 +179,53 @@ int64_t positions(const at::Tensor& x) {  // elements per row and channel
 }
 
 void check_sizes(const std::string& site, const Rules& rules, const Pass& pass, const Sets& sets) {
-  const bool pooled = rules.normalise_by == NormaliseBy::pooled;
-  const auto elements = pooled ? sums_of_groups(sets.elements, rules.group(pass.towers)) : sets.elements;
+  const auto elements =
+      rules.pools() ? sums_of_groups(sets.elements, rules.group(pass.towers)) : sets.elements;
   if (std::find(elements.begin(), elements.end(), 1) != elements.end()) {
     throw Error(Error::Kind::refused, "more than 1 value per channel is needed to normalise (site " + site +
                                           ", strategy " + rules.strategy + ", set of 1)");
   }
 }
 
+void check_schedule(const Rules& rules, const Pass& pass) {
+  if (pass.mode == Mode::train && rules.renorm && rules.renorm->lacks_length) {
+    throw Error(
+        Error::Kind::refused,
+        rules.strategy +
+            ": schedule: the limits rise from 10 % to 50 % of a run, whose length is not known here; give "
+            "start_step and end_step, or null for full limits at once, or the number of steps of the run");
+  }
+}
+
 }  // namespace
 
-BnLayer::BnLayer(const NormSite& site, const Rules& rules, const Strategy::Context& context)
-    : site_(site), rules_(rules), context_(context) {
+BnLayer::BnLayer(const NormSite& site, std::shared_ptr<const Rules> rules, const Strategy::Context& context)
+    : site_(site), rules_(std::move(rules)), context_(context) {
   const auto options = at::TensorOptions().device(context.device).dtype(statistics_type(context.dtype));
-  if (rules.affine && !rules.mean_only) {
+  if (rules_->affine && !rules_->mean_only) {
     weight_ = register_parameter("weight", at::ones({site.channels}, options));
     bias_ = register_parameter("bias", at::zeros({site.channels}, options));
   }
   const at::Tensor mean = register_buffer("running_mean", at::zeros({site.channels}, options));
   const at::Tensor var =
-      rules.mean_only ? at::Tensor() : register_buffer("running_var", at::ones({site.channels}, options));
-  statistics_ = std::make_shared<SiteStatistics>(rules, context, mean, var);
+      rules_->mean_only ? at::Tensor() : register_buffer("running_var", at::ones({site.channels}, options));
+  statistics_ = std::make_shared<SiteStatistics>(rules_, context, mean, var);
 }
 
 at::Tensor BnLayer::forward(at::Tensor x, at::Tensor residual, const Pass& pass) {
-  Rules rules = rules_;
-  const bool training = pass.mode == Mode::train || pass.mode == Mode::calibrate;
-  if (!training && pass.mode != Mode::evaluate_batch) {
+  const bool as_training = pass.mode == Mode::train || pass.mode == Mode::calibrate;
+  if (!as_training && pass.mode != Mode::evaluate_batch) {
     return apply_norm(x, residual, weight_, bias_, site_.activation,
-                      c10::make_intrusive<RunningPass>(x.size(0), rules, statistics_));
+                      c10::make_intrusive<RunningPass>(x.size(0), rules_, statistics_));
   }
-  if (!training) {
-    rules.renorm.reset();  // it would bring the running statistics in
+  check_schedule(*rules_, pass);
+  Sets sets = sets_of(pass, positions(x), rules_->virtual_batch);
+  if (as_training) {
+    check_sizes(site_.name, *rules_, pass, sets);
   }
-  const Sets sets = sets_of(pass, positions(x), rules.virtual_batch);
-  if (training) {
-    check_sizes(site_.name, rules, pass, sets);
-  }
-  return apply_norm(x, residual, weight_, bias_, site_.activation,
-                    c10::make_intrusive<BatchPass>(site_, rules, pass, sets, context_, statistics_));
+  return apply_norm(
+      x, residual, weight_, bias_, site_.activation,
+      c10::make_intrusive<BatchPass>(site_.name, rules_, pass, std::move(sets), context_, statistics_));
 }
 
 }  // namespace bnlab

@@ -6,7 +6,7 @@
 #include "harness/network.hpp"
 #include "harness/strategy.hpp"
 #include "strategies/engine/bn_rules.hpp"
-#include "strategies/engine/site_statistics.hpp"
+#include "strategies/engine/running_statistics.hpp"
 
 namespace bnlab {
 
@@ -14,17 +14,17 @@ class BnLayer : public Layer {
  public:
   // What `context` borrows outlives the layer. Parameters and pairs are in the statistics' precision of
   // context.dtype.
-  BnLayer(const NormSite& site, const Rules& rules, const Strategy::Context& context);
+  BnLayer(const NormSite& site, std::shared_ptr<const Rules> rules, const Strategy::Context& context);
 
-  // Throws Error (refused) where a set of one value per channel would have to be normalised in training;
-  // decided from sizes before any exchange.
+  // Throws Error (refused) where, in training, a set of one value per channel would have to be normalised, or
+  // a schedule lacks the run's length; decided from sizes before any exchange.
   at::Tensor forward(at::Tensor x, at::Tensor residual, const Pass& pass) override;
 
   const std::shared_ptr<SiteStatistics>& statistics() const { return statistics_; }
 
  private:
   NormSite site_;
-  Rules rules_;
+  std::shared_ptr<const Rules> rules_;
   Strategy::Context context_;
   at::Tensor weight_, bias_;  // [C], undefined without affine
   std::shared_ptr<SiteStatistics> statistics_;

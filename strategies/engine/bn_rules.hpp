@@ -1,45 +1,39 @@
 // The BN family's choices as data: which moments normalise a tower, what the running statistics remember,
-// what the gradient passes through, and how the towers' moments meet.
+// what the gradient passes through and by which route the towers' moments meet; and the sets of rows that
+// follow from them.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "harness/components/options.hpp"
-#include "harness/towers.hpp"
+#include "harness/pass.hpp"
 #include "strategies/kernels/coefficients.hpp"
 
 namespace bnlab {
 
 using kernels::Merge;
 
-enum class NormaliseBy { own, pooled };
+enum class NormaliseBy { local, pooled };  // the moments of the set itself, or those of a group of towers
 enum class Remember {
   tower,   // one pair, from `saved_tower`
   every,   // one pair, updated once per tower, in tower order
   mean,    // one pair, updated once with the plain mean over sets of m and of the unbiased v
-  pooled,  // one pair, updated once with the pooled mean and the unbiased pooled variance (per group: their
-           // mean)
+  pooled,  // one pair, updated once with the pooled mean and unbiased variance, the mean over groups
 };
 BNLAB_CHOICE(Gradient, full, own_tower, stopped)
 
-// By which way the moments meet: the same numbers up to rounding, at another price.
-enum class Route { all_gather, all_reduce, reduce_broadcast, host, gather_activations, automatic };
-constexpr const char* names(Route) {
-  return "all_gather, all_reduce, reduce_broadcast, host, gather_activations, auto";
-}
-// What a rank receives grows with the number of ranks by all_gather, and does not by all_reduce: auto takes the first
-// on up to so many ranks, the second on more.
-inline constexpr int kRanksThatGather = 16;
-Route route_taken(Route route, int ranks);  // the route itself where it is not automatic
-
-// Batch renormalisation's limits, rising linearly from 1 and 0 between two training steps.
-struct Renorm {
+// When batch renormalisation's limits rise linearly from 1 and 0 to r_max and d_max, in training steps.
+struct LimitSchedule {
   double r_max = 3;
   double d_max = 5;
   double start_step = 0;
   double end_step = 0;
+  // The schedule is given in fractions of a run whose length is not known: the limits are r_max and d_max,
+  // and training is refused.
+  bool lacks_length = false;
 
   struct Limits {
     double r, d;
@@ -50,21 +44,39 @@ struct Renorm {
 
 struct Rules {
   std::string strategy;  // for messages
-  NormaliseBy normalise_by = NormaliseBy::own;
+  NormaliseBy normalise_by = NormaliseBy::local;
   Remember remember = Remember::tower;
   int64_t saved_tower = 0;  // -1: the last
   Gradient gradient = Gradient::full;
   Merge merge = Merge::chan;
-  Route route = Route::all_gather;
-  int64_t group_size = 0;        // towers that share moments where they are pooled; 0: all
-  int64_t virtual_batch = 0;     // own moments of so many consecutive samples; 0: of the tower
-  std::optional<Renorm> renorm;  // the running statistics correct the batch's
-  bool mean_only = false;        // only the mean is subtracted; no variance, no weight and bias
+  std::string route = "all_gather";     // by which the moments meet, where they are pooled (exchange/)
+  int64_t group_size = 0;               // towers that share moments where they are pooled; 0: all
+  int64_t virtual_batch = 0;            // local moments of so many consecutive samples; 0: of the tower
+  std::optional<LimitSchedule> renorm;  // the running statistics correct the batch's
+  bool mean_only = false;               // only the mean is subtracted; no variance, no weight and bias
   double eps = 1e-5;
   std::optional<double> momentum = 0.1;  // weight of the new value; none: cumulative average
   bool affine = true;
 
+  bool pools() const { return normalise_by == NormaliseBy::pooled; }
   int64_t group(const Towers& towers) const { return group_size == 0 ? towers.count() : group_size; }
 };
+
+// The rows of a batch that are normalised together where nothing is pooled: the towers, or the virtual
+// batches inside them. They follow from sizes alone, so that every rank knows those of all ranks.
+struct Sets {
+  std::vector<int64_t> offsets;      // rows of this rank's sets, as the kernels take them
+  std::vector<int64_t> elements;     // per channel, of all sets of all ranks
+  std::vector<int64_t> local_tower;  // of each of this rank's sets, from 0
+  int64_t first = 0;                 // this rank's first set
+  std::vector<int64_t> towers;       // elements per channel of every tower
+};
+
+// positions: elements per row and channel. virtual_batch: samples per set, 0 for whole towers. An empty tower
+// is one empty set.
+Sets sets_of(const Pass& pass, int64_t positions, int64_t virtual_batch);
+
+// Sums over groups of consecutive entries.
+std::vector<int64_t> sums_of_groups(const std::vector<int64_t>& elements, int64_t group);
 
 }  // namespace bnlab

@@ -8,7 +8,13 @@ namespace bnlab {
 class Identity : public Layer {
  public:
   explicit Identity(const NormSite& site) : activation_(site.activation) {}
-  at::Tensor forward(at::Tensor x, at::Tensor residual, const Pass& pass) override;
+
+  at::Tensor forward(at::Tensor x, at::Tensor residual, const Pass&) override {
+    if (residual.defined()) {
+      x = x + residual;
+    }
+    return activation_ == Activation::relu ? x.relu() : x;
+  }
 
  private:
   Activation activation_;

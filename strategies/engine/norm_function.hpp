@@ -32,8 +32,8 @@ class NormPass : public torch::CustomClassHolder {
   kernels::Offsets offsets_;
 };
 
-// x: [rows, C, ...]; weight, bias and residual may be undefined. Throws Error (refused) for a weight or bias that has not the
-// statistics' precision, or lies on another device than x.
+// x: [rows, C, ...]; weight, bias and residual may be undefined. Throws Error (refused) for a weight or bias
+// that has not the statistics' precision, or lies on another device than x.
 at::Tensor apply_norm(const at::Tensor& x, const at::Tensor& residual, const at::Tensor& weight,
                       const at::Tensor& bias, Activation activation,
                       const c10::intrusive_ptr<NormPass>& pass);

@@ -20,7 +20,8 @@ struct SampleNormRules {
 
 class SampleNorm : public Layer {
  public:
-  // The parameters have the options `statistics`. Throws Error (refused) unless the groups divide the site's channels.
+  // The parameters have the options `statistics`. Throws Error (refused) unless the groups divide the site's
+  // channels.
   SampleNorm(const NormSite& site, const SampleNormRules& rules, const at::TensorOptions& statistics);
   // Throws Error (refused) where, in training, a group of one sample has a single value.
   at::Tensor forward(at::Tensor x, at::Tensor residual, const Pass& pass) override;
@@ -49,7 +50,7 @@ class SampleStrategy : public Strategy {
       : Strategy(context), name_(std::move(name)), shared_(options) {}
 
   std::shared_ptr<Layer> norm(const NormSite& site) override;
-  bool repeats(const Step& step) const override { return step.index > 0; }
+  StepWork work(const Step&) const override { return {}; }
 
  protected:
   virtual int64_t groups(const NormSite& site) const = 0;

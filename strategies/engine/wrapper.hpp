@@ -33,10 +33,10 @@ class Wrapper : public Strategy {
   bool trainable(const std::string& parameter, const Step& step) const override {
     return base_->trainable(parameter, step);
   }
-  bool repeats(const Step& step) const override { return base_->repeats(step); }
   bool normalises_weights() const override { return base_->normalises_weights(); }
+  StepWork work(const Step& step) const override { return base_->work(step); }
   RunningStatistics* running_statistics() override { return base_->running_statistics(); }
-  Travel travel() const override { return base_->travel(); }
+  bool moves_rows() const override { return base_->moves_rows(); }
   std::vector<std::string> notes() const override { return base_->notes(); }
 
  private:

@@ -271,46 +271,74 @@ template <class T>
 struct UpdateRunning {
   Rows moments{};
   int64_t rows = 0;
-  const double* weights = nullptr;  // [2, rows]
+  const double* weights = nullptr;  // [2, rows]; with tower_running [3, rows]
   T decay = 1;
   T* running = nullptr;                // [2, C]
-  T* nonfinite_channels = nullptr;     // [C], or null
   int64_t* nonfinite_count = nullptr;  // one number, or null
+  T* tower_running = nullptr;          // [towers, 2, C], or null
+  double step_weight = 0;              // only with tower_running
 
   BNLAB_BOTH void operator()(int64_t c) const {
-    T plain_mean = 0, plain_var = 0;  // not finite where one of the values is not
+    const int64_t channels = moments.channels;
     double mean = 0, var = 0;
-    for (int64_t i = 0; i < rows; ++i) {
-      if (weights[rows + i] == 0) {
-        continue;
+    int64_t taken = 0, lost = 0;  // rows that take part; those of them that are not finite
+    for (int64_t i = 0; i < rows;) {
+      const int64_t tower = tower_of(i);
+      T* own = tower_running == nullptr ? nullptr : tower_running + tower * 2 * channels;
+      double tower_mean = 0, tower_var = 0;
+      int64_t finite = 0;
+      for (; i < rows && tower_of(i) == tower; ++i) {
+        if (weights[rows + i] == 0) {
+          continue;
+        }
+        ++taken;
+        T m = static_cast<T>(moments.mean(i, c));
+        T v = static_cast<T>(moments.m2(i, c) / at_least_one(moments.count(i) - 1));
+        if (m - m == T(0) && v - v == T(0)) {  // a number that is not finite differs from itself by NaN
+          ++finite;
+          tower_mean += static_cast<double>(m);
+          tower_var += static_cast<double>(v);
+        } else {
+          ++lost;
+          if (own != nullptr) {
+            m = own[c];
+            v = own[channels + c];
+          }
+        }
+        mean += static_cast<double>(m) * weights[i];
+        var += static_cast<double>(v) * weights[i];
       }
-      const T m = static_cast<T>(moments.mean(i, c));
-      const T v = static_cast<T>(moments.m2(i, c) / at_least_one(moments.count(i) - 1));
-      plain_mean += m;
-      plain_var += v;
-      mean += static_cast<double>(m) * weights[i];
-      var += static_cast<double>(v) * weights[i];
-    }
-    // The difference of a number that is not finite with itself is NaN.
-    if (plain_mean - plain_mean != T(0) || plain_var - plain_var != T(0)) {
-      if (nonfinite_channels != nullptr) {
-        nonfinite_channels[c] = T(1);
+      if (own != nullptr && finite > 0) {
+        const auto n = static_cast<double>(finite);
+        own[c] = own[c] * decay + static_cast<T>(tower_mean / n * step_weight);
+        own[channels + c] = own[channels + c] * decay + static_cast<T>(tower_var / n * step_weight);
       }
-      count_one();
-      return;
     }
-    running[c] = running[c] * decay + static_cast<T>(mean);
-    running[moments.channels + c] = running[moments.channels + c] * decay + static_cast<T>(var);
+    if (lost > 0) {
+      count(tower_running == nullptr ? 1 : lost);
+    }
+    if (lost == 0 || (tower_running != nullptr && lost < taken)) {
+      running[c] = running[c] * decay + static_cast<T>(mean);
+      running[channels + c] = running[channels + c] * decay + static_cast<T>(var);
+    } else if (tower_running != nullptr) {
+      // The same, in a form that leaves the statistics of a single tower as they were, to the bit.
+      running[c] += static_cast<T>(mean - static_cast<double>(running[c]) * step_weight);
+      running[channels + c] += static_cast<T>(var - static_cast<double>(running[channels + c]) * step_weight);
+    }
   }
 
-  BNLAB_BOTH void count_one() const {
+  BNLAB_BOTH int64_t tower_of(int64_t row) const {
+    return tower_running == nullptr ? 0 : static_cast<int64_t>(weights[2 * rows + row]);
+  }
+
+  BNLAB_BOTH void count(int64_t n) const {
     if (nonfinite_count == nullptr) {
       return;
     }
 #ifdef __CUDA_ARCH__
-    atomicAdd(reinterpret_cast<unsigned long long*>(nonfinite_count), 1ULL);
+    atomicAdd(reinterpret_cast<unsigned long long*>(nonfinite_count), static_cast<unsigned long long>(n));
 #else
-    ++*nonfinite_count;
+    *nonfinite_count += n;
 #endif
   }
 };

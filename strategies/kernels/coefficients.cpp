@@ -204,8 +204,9 @@ channel::UpdateRunning<T> on_pointers(const RunningUpdate& update, const Tensor&
       .weights = read<double>(update.weights),
       .decay = static_cast<T>(update.decay),
       .running = written<T>(update.running),
-      .nonfinite_channels = written<T>(update.nonfinite_channels),
       .nonfinite_count = written<int64_t>(update.nonfinite_count),
+      .tower_running = written<T>(update.tower_running),
+      .step_weight = update.step_weight,
   };
 }
 template channel::UpdateRunning<float> on_pointers(const RunningUpdate&, const Tensor&);

@@ -2,9 +2,9 @@
 // what `normalise` takes and what running statistics keep, and how backward sums become what `backward_input`
 // takes.
 //
-// A set is what is normalised together: a tower, a group of towers, a virtual batch, or a group of channels of a
-// sample. Let n, m and v = M2 / n be the count, mean and variance of a channel in its set, let s be
-// 1 / sqrt(v + eps), and let r = 1 and d = 0 but for batch renormalisation. Then
+// A set is what is normalised together: a tower, a group of towers, a virtual batch, or a group of channels
+// of a sample. Let n, m and v = M2 / n be the count, mean and variance of a channel in its set, let s be 1 /
+// sqrt(v + eps), and let r = 1 and d = 0 but for batch renormalisation. Then
 //
 //   forward    y = gamma ((x - m) s r + d) + beta
 //                = (x - mean) scale + shift      with mean = m, scale = gamma r s, shift = beta + gamma d
@@ -14,13 +14,14 @@
 //   running    running mean <- decay running mean + sum w m,
 //              running variance <- decay running variance + sum w M2 / (n - 1), over the sets with weights w
 //
-// where g is the gradient that passes the activation, A = sum g and B = sum g (x - m). In dx, A and B are the sums
-// over all elements that share the moments, so they are exchanged where the moments were. In dgamma and dbeta they
-// are those of a set of this rank, and the averaging of gradients does the rest. Where no gradient passes through
-// the moments, b and c are 0. Where only the mean is subtracted (mean_only), s is 1 and b is 0.
+// where g is the gradient that passes the activation, A = sum g and B = sum g (x - m). In dx, A and B are the
+// sums over all elements that share the moments, so they are exchanged where the moments were. In dgamma and
+// dbeta they are those of a set of this rank, and the averaging of gradients does the rest. Where no gradient
+// passes through the moments, b and c are 0. Where only the mean is subtracted (mean_only), s is 1 and b is
+// 0.
 //
-// Each step but merge_sums is a function of one channel (channel.hpp), run in a loop on the CPU and in one launch on
-// CUDA, where local_forward and local_backward run it at the end of the sweep's own launch.
+// Each step but merge_sums is a function of one channel (channel.hpp), run in a loop on the CPU and in one
+// launch on CUDA, where local_forward and local_backward run it at the end of the sweep's own launch.
 //
 // Moments are packed as kernels::moments returns them: float64 rows [R, 1 + 2C], each (n, mean[0..C),
 // M2[0..C)). The coefficients have the precision of the statistics (statistics_type).
@@ -130,22 +131,27 @@ BackwardCoefficients backward_coefficients(const Coefficients& forward, const at
 // Running statistics
 
 // running <- decay running + sum over rows of weights[0] (mean, unbiased variance), in place.
+//
+// Without tower_running, a channel with a value that is not finite stays as it was, and is counted. With
+// tower_running, a row that is not finite is counted, and the running statistics of its tower stand in its
+// place. Those of each tower then become decay times themselves + step_weight times the plain mean of the
+// tower's rows that are finite, where there are any.
 struct RunningUpdate {
   at::Tensor running;  // [2, C]: mean and variance
   // float64 [2, R] on the same device: the weight of each row of moments, and whether the row takes part. The
-  // moments of a row that takes no part are not read.
+  // moments of a row that takes no part are not read. With tower_running it is [3, R]: the third is the tower
+  // of each row, not decreasing.
   at::Tensor weights;
   double decay = 1;
-  // A channel with a value that is not finite stays as it was. It is counted here (int64 [], or undefined),
-  at::Tensor nonfinite_count = {};
-  // and becomes 1 here ([1, C], or undefined).
-  at::Tensor nonfinite_channels = {};
+  at::Tensor nonfinite_count = {};  // int64 [], or undefined
+  at::Tensor tower_running = {};    // [G, 2, C], or undefined
+  double step_weight = 0;           // 1 - decay
 };
 void update_running(const RunningUpdate& update, const at::Tensor& rows);
 
-// Sites that pool their moments: all that follows an exchange, in one launch on CUDA. With its two sweeps a site takes
-// three kernels forward and three backward where the exchange is an all_gather, and one more each, before the
-// exchange, where it is an all_reduce.
+// Sites that pool their moments: all that follows an exchange, in one launch on CUDA. With its two sweeps a
+// site takes three kernels forward and three backward where the exchange is an all_gather, and one more each,
+// before the exchange, where it is an all_reduce.
 
 // Merges the moments of towers, or takes them from sums, as the layout says; then forward_coefficients with
 // the moments of each set's group; then update_running with those of all groups, if `update` is given.
@@ -157,9 +163,9 @@ Coefficients pooled_forward(const PooledRows& moments, Merge merge, const NormOp
 BackwardCoefficients pooled_backward(const Coefficients& forward, const at::Tensor& local_sums,
                                      const PooledRows& sums, bool mean_only, const at::Tensor& weight);
 
-// Sites where each set is normalised by its own moments alone and nothing is exchanged: a sweep and the steps that
-// follow it, in one launch on CUDA (in which a product may be rounded together with a sum). A site takes two kernels
-// forward and two backward.
+// Sites where each set is normalised by its own moments alone and nothing is exchanged: a sweep and the steps
+// that follow it, in one launch on CUDA (in which a product may be rounded together with a sum). A site takes
+// two kernels forward and two backward.
 
 struct LocalForward {
   at::Tensor rows;  // [S, 1 + 2C], the moments
@@ -174,8 +180,9 @@ LocalForward local_forward(const at::Tensor& x, const Offsets& offsets, const No
 BackwardCoefficients local_backward(const Incoming& incoming, const Coefficients& forward,
                                     bool through_moments, bool mean_only, const at::Tensor& weight);
 
-// Sites where each sample is normalised by itself: its channels are cut into `groups` equal parts, over which their
-// moments are merged. Each step is one launch on CUDA, so that a site takes three kernels forward and three backward.
+// Sites where each sample is normalised by itself: its channels are cut into `groups` equal parts, over which
+// their moments are merged. Each step is one launch on CUDA, so that a site takes three kernels forward and
+// three backward.
 
 // rows: [samples, 1 + 2C]. Mean, s and count (positions times channels, at least 1) are those of the group,
 // in each of its channels; scale = gamma s, shift = beta.

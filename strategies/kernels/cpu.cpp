@@ -11,8 +11,8 @@
 #include <type_traits>
 #include <vector>
 
+#include "harness/cpu_kernels.hpp"
 #include "harness/error.hpp"
-#include "harness/strategy.hpp"
 #include "strategies/kernels/backend.hpp"
 #include "strategies/kernels/cpu_loops.hpp"
 
@@ -385,8 +385,10 @@ void backward_residual(const at::Tensor& dy, const at::Tensor& y, at::Tensor& ou
   });
 }
 
-}  // namespace bnlab::kernels::cpu
+namespace {
 
-std::string bnlab::cpu_kernel_level() {
-  return kernels::cpu::chosen_level().name;
-}
+const CpuKernels registered_kernels([]() -> std::string { return chosen_level().name; });
+
+}  // namespace
+
+}  // namespace bnlab::kernels::cpu

@@ -22,7 +22,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "harness/network.hpp"
+#include "harness/activation.hpp"
 
 namespace bnlab::kernels {
 

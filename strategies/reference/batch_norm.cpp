@@ -40,8 +40,24 @@ std::vector<Pair> BatchNormSite::written(const std::vector<Tensors>& sets) const
   return all;
 }
 
-std::vector<Pair> BatchNormSite::updates(const Tensors& x) const {
-  return mean_of(written(sets(x)));
+void BatchNormSite::remember_tower(size_t tower, const Tensors& x) {
+  std::vector<RunningPair::OfTower> all;
+  for (const Pair& pair : written(std::vector<Tensors>{{x[tower]}})) {
+    all.push_back({tower, pair});
+  }
+  running_.remember(all, /*in_turn=*/false);
+}
+
+void BatchNormSite::remember_sets_of_towers(const Tensors& x, bool in_turn) {
+  std::vector<RunningPair::OfTower> all;
+  for (size_t t = 0; t < x.size(); ++t) {
+    for (const at::Tensor& set : sets_of_tower(x[t])) {
+      for (const Pair& pair : written(std::vector<Tensors>{{set}})) {
+        all.push_back({t, pair});
+      }
+    }
+  }
+  running_.remember(all, in_turn);
 }
 
 Tensors BatchNormSite::train(const Tensors& x) {
@@ -56,7 +72,7 @@ Tensors BatchNormSite::train(const Tensors& x) {
     }
   }
   Tensors y = normalised(x);
-  running_.remember(updates(x));
+  remember(x);
   return y;
 }
 
@@ -84,7 +100,7 @@ class FromOneTower : public BatchNormSite {
       : BatchNormSite(options, start), tower_(static_cast<size_t>(tower)) {}
 
  protected:
-  std::vector<Pair> updates(const Tensors& x) const override { return written({{x[tower_]}}); }
+  void remember(const Tensors& x) override { remember_tower(tower_, x); }
 
  private:
   size_t tower_;
@@ -113,7 +129,7 @@ class EveryTower : public BatchNormSite {
   using BatchNormSite::BatchNormSite;
 
  protected:
-  std::vector<Pair> updates(const Tensors& x) const override { return written(sets(x)); }
+  void remember(const Tensors& x) override { remember_sets_of_towers(x, /*in_turn=*/true); }
 };
 
 class Averaged : public BatchNormSite {
@@ -122,9 +138,7 @@ class Averaged : public BatchNormSite {
       : BatchNormSite(options, start), pooled_(options.at("merge") == "pooled") {}
 
  protected:
-  std::vector<Pair> updates(const Tensors& x) const override {
-    return pooled_ ? written({x}) : BatchNormSite::updates(x);
-  }
+  void remember(const Tensors& x) override { pooled_ ? remember_pooled(x) : BatchNormSite::remember(x); }
 
  private:
   bool pooled_;

@@ -54,6 +54,9 @@ class BatchRenorm : public BatchNormSite {
     return pooled_ ? std::vector<Tensors>{x} : BatchNormSite::sets(x);
   }
 
+  // The pair feeds training, so every rank knows the moments of all towers.
+  void remember(const Tensors& x) override { remember_mean_of(written(sets(x))); }
+
   Tensors normalised(const Tensors& x) const override {
     const Moments all = moments(x);
     if (!pooled_ || all.count == 0) {

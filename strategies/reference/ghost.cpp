@@ -38,6 +38,8 @@ class Ghost : public BatchNormSite {
     return y;
   }
 
+  Tensors sets_of_tower(const at::Tensor& tower) const override { return tower.split(virtual_batch_); }
+
  private:
   int64_t virtual_batch_;
 };

@@ -45,8 +45,27 @@ void refuse(const std::string& message) {
   throw Error(Error::Kind::refused, message);
 }
 
+namespace {
+
+at::Tensor where_finite(const Pair& pair) {
+  return pair.mean.isfinite() & pair.var.isfinite();
+}
+
+Pair moved(const Pair& from, const Pair& to, double weight) {
+  return {(1 - weight) * from.mean + weight * to.mean.detach(),
+          (1 - weight) * from.var + weight * to.var.detach()};
+}
+
+// Channel by channel.
+Pair chosen(const at::Tensor& condition, const Pair& yes, const Pair& no) {
+  return {at::where(condition, yes.mean, no.mean), at::where(condition, yes.var, no.var)};
+}
+
+}  // namespace
+
 RunningPair::RunningPair(const Pair& start, const Json& momentum, at::ScalarType held)
     : pair_(start),
+      start_(start),
       momentum_(momentum.is_null() ? std::nullopt : std::optional<double>(momentum.get<double>())),
       held_(held) {}
 
@@ -60,12 +79,40 @@ Pair RunningPair::written(const Moments& set) const {
 void RunningPair::remember(const std::vector<Pair>& updates) {
   Pair after = pair_;
   for (const Pair& update : updates) {
-    const double a = momentum_.value_or(1.0 / static_cast<double>(++updates_));
-    after.mean = (1 - a) * after.mean + a * update.mean.detach();
-    after.var = (1 - a) * after.var + a * update.var.detach();
+    after = moved(after, update, next_weight());
   }
-  const at::Tensor finite = after.mean.isfinite() & after.var.isfinite();
-  pair_ = {at::where(finite, after.mean, pair_.mean), at::where(finite, after.var, pair_.var)};
+  pair_ = chosen(where_finite(after), after, pair_);
+}
+
+void RunningPair::remember(const std::vector<OfTower>& sets, bool in_turn) {
+  if (sets.empty()) {
+    return;
+  }
+  std::vector<Pair> stood_in;
+  std::map<size_t, std::vector<Pair>> by_tower;
+  for (const OfTower& set : sets) {
+    const Pair& own = of_towers_.try_emplace(set.tower, start_).first->second;
+    stood_in.push_back(chosen(where_finite(set.written), set.written, own));
+    by_tower[set.tower].push_back(set.written);
+  }
+  double kept = 1;  // what the step leaves of the pair
+  for (const Pair& update : in_turn ? stood_in : mean_of(stood_in)) {
+    const double a = next_weight();
+    pair_ = moved(pair_, update, a);
+    kept *= 1 - a;
+  }
+  for (const auto& [tower, all] : by_tower) {
+    Pair sum{at::zeros_like(pair_.mean), at::zeros_like(pair_.var)};
+    at::Tensor count = at::zeros_like(pair_.mean);
+    for (const Pair& pair : all) {
+      const at::Tensor is_finite = where_finite(pair);
+      sum.mean = sum.mean + at::where(is_finite, pair.mean.detach(), at::zeros_like(sum.mean));
+      sum.var = sum.var + at::where(is_finite, pair.var.detach(), at::zeros_like(sum.var));
+      count = count + is_finite.to(at::kDouble);
+    }
+    Pair& own = of_towers_.at(tower);
+    own = chosen(count > 0, moved(own, {sum.mean / count, sum.var / count}, 1 - kept), own);
+  }
 }
 
 std::vector<Pair> mean_of(const std::vector<Pair>& pairs) {
@@ -157,8 +204,10 @@ LayerAnswer SiteReference::answer(const LayerCase& c) const {
     if (!step.gradients.empty()) {
       out.input_gradients = found;
     }
-    out.running_mean = site->saved().mean;
-    out.running_var = site->saved().var;
+    if (step.merges) {
+      out.running_mean = site->saved().mean;
+      out.running_var = site->saved().var;
+    }
     if (step.mode == Mode::train) {
       out.permutation = site->permutation();
     }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -44,10 +45,22 @@ class RunningPair {
   Pair written(const Moments& set) const;
   // The updates of one training step, in turn. Channels that are not finite in any of them stay as they were.
   void remember(const std::vector<Pair>& updates);
+  // The same of sets that belong to one tower each, in turn or as one update with their plain mean. Each
+  // tower also has a pair of its own, which its finite sets alone have updated, with the weight of the step.
+  // It stands in for a set that is not finite, in those channels.
+  struct OfTower {
+    size_t tower;
+    Pair written;
+  };
+  void remember(const std::vector<OfTower>& sets, bool in_turn);
   const Pair& pair() const { return pair_; }
 
  private:
+  double next_weight() { return momentum_.value_or(1.0 / static_cast<double>(++updates_)); }
+
   Pair pair_;
+  Pair start_;
+  std::map<size_t, Pair> of_towers_;
   std::optional<double> momentum_;
   at::ScalarType held_;
   int64_t updates_ = 0;

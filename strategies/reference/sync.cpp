@@ -45,7 +45,7 @@ class Sync : public BatchNormSite {
     return y;
   }
 
-  std::vector<Pair> updates(const Tensors& x) const override {
+  void remember(const Tensors& x) override {
     std::vector<Pair> pairs;
     for (const Tensors& group : sets(x)) {
       const Moments m = group_moments(group);
@@ -53,7 +53,7 @@ class Sync : public BatchNormSite {
         pairs.push_back(written(m));
       }
     }
-    return mean_of(pairs);
+    remember_mean_of(pairs);
   }
 
  private:
@@ -89,6 +89,19 @@ class SyncReference : public SiteReference {
  public:
   using SiteReference::SiteReference;
 
+  // Beside those below every route, alone and with groups of two towers.
+  std::vector<Json> variants() const override {
+    std::vector<Json> all = SiteReference::variants();
+    for (const Parameter& parameter : find_registered("strategy", "sync")->parameters) {
+      for (const std::string& route :
+           parameter.name == "route" ? parameter.choices : std::vector<std::string>()) {
+        all.push_back({{"route", route}});
+        all.push_back({{"group_size", 2}, {"route", route}});
+      }
+    }
+    return all;
+  }
+
   // all_reduce sums n m^2, e_x2 subtracts E[x]^2 from E[x^2]: both lose what m^2 has more digits than v.
   double conditioning(const LayerCase& c) const override {
     if (c.strategy.at("route") != "all_reduce" && c.strategy.at("moments") != "e_x2") {
@@ -115,11 +128,6 @@ class SyncReference : public SiteReference {
 
 const auto sync = site_reference<Sync, SyncReference>(
     "sync", {Json::object(),
-             {{"route", "all_reduce"}},
-             {{"route", "reduce_broadcast"}},
-             {{"route", "host"}},
-             {{"route", "gather_activations"}},
-             {{"route", "auto"}},
              {{"gradient", "own_tower"}},
              {{"gradient", "stopped"}},
              {{"variance", "averaged"}},
@@ -131,11 +139,6 @@ const auto sync = site_reference<Sync, SyncReference>(
              {{"moments", "e_x2"}, {"gradient", "own_tower"}},
              {{"group_size", 1}},
              {{"group_size", 2}},
-             {{"group_size", 2}, {"route", "all_reduce"}},
-             {{"group_size", 2}, {"route", "reduce_broadcast"}},
-             {{"group_size", 2}, {"route", "host"}},
-             {{"group_size", 2}, {"route", "gather_activations"}},
-             {{"group_size", 2}, {"route", "auto"}},
              {{"group_size", 2}, {"gradient", "own_tower"}, {"momentum", nullptr}},
              {{"group_size", 2}, {"variance", "averaged"}},
              {{"group_size", 2}, {"moments", "e_x2"}},

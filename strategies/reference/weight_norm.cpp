@@ -66,9 +66,11 @@ class Convolution {
       found.resize(step.inputs.size());
       out.input_gradients = found;
     }
-    out.gain = gain_.detach().clone();
-    out.bias = bias_.detach().clone();
-    out.running_mean = centres_ ? running_.pair().mean : at::Tensor();
+    if (step.merges) {
+      out.gain = gain_.detach().clone();
+      out.bias = bias_.detach().clone();
+      out.running_mean = centres_ ? running_.pair().mean : at::Tensor();
+    }
     return out;
   }
 
@@ -93,10 +95,11 @@ class Convolution {
   }
 
   Tensors centred(const Tensors& t, Mode mode) {
-    std::vector<Pair> written;
+    std::vector<RunningPair::OfTower> written;
     const Moments all = moments(t);
     Tensors y;
-    for (const at::Tensor& tower : t) {
+    for (size_t i = 0; i < t.size(); ++i) {
+      const at::Tensor& tower = t[i];
       const Moments set = pooled_ ? all : moments({tower});
       if (set.count == 1 && mode == Mode::train) {
         refuse(
@@ -104,12 +107,16 @@ class Convolution {
             "1)");
       }
       if (set.count > 0 && mode == Mode::train && (!pooled_ || written.empty())) {
-        written.push_back(running_.written(set));
+        written.push_back({i, running_.written(set)});
       }
       const at::Tensor mean = mode == Mode::evaluate_saved ? running_.pair().mean : set.mean;
       y.push_back(mean.defined() ? tower - per_channel(mean, 4) : tower);
     }
-    running_.remember(mean_of(written));
+    if (!pooled_) {
+      running_.remember(written, /*in_turn=*/false);
+    } else if (!written.empty()) {
+      running_.remember({written.front().written});
+    }
     return y;
   }
 

@@ -118,7 +118,7 @@ TEST(Embed, RanksTogetherAreBatchNormOfTheWholeBatch) {
 
 TEST(Embed, EvaluatingInBetweenDoesNotDisturbTraining) {
   const auto remembered = [](const char* strategy, bool evaluates) {
-    Norms norms(strategy, {.towers = 4, .dtype = at::kDouble});
+    Norms norms(strategy, {.towers = 4, .steps = 4, .dtype = at::kDouble});
     const auto last = norms.layer(kChannels);
     torch::nn::Sequential net(norms.layer(kChannels), torch::nn::ReLU(), last);
     for (uint64_t step = 0; step < 4; ++step) {

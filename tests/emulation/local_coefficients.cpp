@@ -11,20 +11,25 @@ using at::Tensor;
 
 constexpr double kEps = 1e-3;
 
-// Running statistics and what their update needs; the same in every call.
+// Running statistics and what their update needs, with two slices to a tower; the same in every call.
 RunningUpdate update_of(const Problem& problem) {
   std::mt19937 random(11);
   const at::ScalarType type = statistics_type(problem.type);
-  const auto slices = static_cast<int64_t>(problem.offsets.size()) - 1;
+  const auto slices = static_cast<int64_t>(problem.offsets.size()) - 1, channels = problem.sizes[1];
+  std::vector<double> weights = filled(Tensor({2, slices}, at::kDouble), random, 0.5, 0.1).values();
+  for (int64_t slice = 0; slice < slices; ++slice) {
+    weights.push_back(static_cast<double>(slice / 2));
+  }
   const RunningUpdate update{
-      .running = filled(Tensor({2, problem.sizes[1]}, type), random, 1, 0.1),
-      .weights = filled(Tensor({2, slices}, at::kDouble), random, 0.5, 0.1),
+      .running = filled(Tensor({2, channels}, type), random, 1, 0.1),
+      .weights = Tensor({3, slices}, at::kDouble),
       .decay = 0.75,
       .nonfinite_count = Tensor({1}, at::kLong),
-      .nonfinite_channels = Tensor({1, problem.sizes[1]}, type),
+      .tower_running = filled(Tensor({(slices + 1) / 2, 2, channels}, type), random, 1, 0.1),
+      .step_weight = 0.25,
   };
+  update.weights.set_values(weights);
   update.nonfinite_count.zero_();
-  update.nonfinite_channels.zero_();
   return update;
 }
 
@@ -42,7 +47,7 @@ class LocalCheck {
     dy_ = tensor();
     weight_ = numbers();
     bias_ = numbers();
-    if (x_.numel() > 0) first_channel().set_values({std::nan("")});  // one channel is not finite
+    if (x_.numel() > 0) first_channel().set_values({std::nan("")});  // one channel of a slice is not finite
     const NormOptions plain{.eps = kEps, .weight = weight_, .bias = bias_};
     NormOptions mean_only = plain, renorm = plain;
     mean_only.mean_only = true;
@@ -85,7 +90,7 @@ class LocalCheck {
     if (options.renorm) expect("r", got.r, k.r);
     if (options.renorm) expect("d", got.d, k.d);
     expect("running statistics", update.running, expected_update.running);
-    expect("marks of channels", update.nonfinite_channels, expected_update.nonfinite_channels);
+    expect("running statistics of towers", update.tower_running, expected_update.tower_running);
     expect("their number", update.nonfinite_count, expected_update.nonfinite_count);
 
     const Incoming incoming{

@@ -80,10 +80,8 @@ class PooledCheck {
         .weights = filled(Tensor({2, groups}, at::kDouble), random, 0.5, 0.1),
         .decay = 0.75,
         .nonfinite_count = Tensor({1}, at::kLong),
-        .nonfinite_channels = Tensor({1, kChannels}, type_),
     };
     update.nonfinite_count.zero_();
-    update.nonfinite_channels.zero_();
     return update;
   }
 
@@ -113,7 +111,6 @@ class PooledCheck {
     if (renorm) expect("r", got.r, k.r);
     if (renorm) expect("d", got.d, k.d);
     expect("running statistics", update.running, expected_update.running);
-    expect("marks of channels", update.nonfinite_channels, expected_update.nonfinite_channels);
     expect("their number", update.nonfinite_count, expected_update.nonfinite_count);
     const Coefficients without = pooled_forward(pooled, merge, by(update_of(1)), type_, std::nullopt);
     expect("scale without an update", without.scale, k.scale);

@@ -1,4 +1,4 @@
-// What strategies/kernels uses of LibTorch and of harness/network.hpp, in a form that compiles in a second:
+// What strategies/kernels uses of LibTorch and of harness/activation.hpp, in a form that compiles in a second:
 // dense or strided tensors, all of them on the emulated GPU. Fresh memory is NaN in every dtype. The texts of
 // error messages are not kept.
 #pragma once

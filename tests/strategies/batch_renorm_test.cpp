@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
+#include "harness/embed/bnlab.hpp"
 #include "harness/verify/cases.hpp"
 #include "harness/verify/comparison.hpp"
 #include "tests/verify/plain_batch_norm.hpp"
@@ -48,6 +49,38 @@ TEST(BatchRenorm, ItsLimitsRiseLinearlyBetweenTheirSteps) {
                          by_channel(c.bias, x);
     EXPECT_LT(relative_error(answer.steps[k].outputs[0], y), kExact) << "step " << k;
   }
+}
+
+// What a layer of another program says when it is trained; "" where it trains.
+std::string refusal(const std::string& strategy, int64_t steps, bool training = true) {
+  const auto layer = Norms(strategy, {.towers = 2, .steps = steps, .dtype = at::kDouble}).layer(4);
+  layer->train(training);
+  try {
+    layer->forward(at::randn({6, 4, 2, 2}, at::kDouble));
+    return "";
+  } catch (const std::runtime_error& error) {
+    return error.what();
+  }
+}
+
+TEST(BatchRenorm, ItsDefaultScheduleNeedsTheLengthOfTheRunOnceItTrains) {
+  const std::string said = refusal("batch_renorm", 0);
+  EXPECT_NE(said.find("whose length is not known here; give start_step and end_step, or null"),
+            std::string::npos)
+      << said;
+  EXPECT_NE(refusal(R"({"name": "frozen", "base": "batch_renorm", "from_step": 5})", 0), "");
+  EXPECT_EQ(refusal("batch_renorm", 0, /*training=*/false), "");
+  EXPECT_EQ(refusal("batch_renorm", 1000), "");
+  EXPECT_EQ(refusal(R"({"name": "batch_renorm", "schedule": null})", 0), "");
+  EXPECT_EQ(refusal(R"({"name": "batch_renorm", "schedule": {"end_step": 10}})", 0), "");
+}
+
+// In no run at all, `bnlab layer`, a schedule that is not given is none.
+TEST(BatchRenorm, HasNoScheduleByDefaultInALayerByItself) {
+  const CaseShape shape{{3, 2}, {4, 2, 3}};
+  const LayerCase by_default = make_case("batch_renorm", shape);
+  const LayerCase none = make_case({{"name", "batch_renorm"}, {"schedule", nullptr}}, shape);
+  EXPECT_EQ(compare(none, apply_layer(none), apply_layer(by_default)).failure, "");
 }
 
 }  // namespace

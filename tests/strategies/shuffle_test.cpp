@@ -8,7 +8,7 @@
 
 #include "harness/communicator/thread_ranks.hpp"
 #include "harness/error.hpp"
-#include "harness/layer/layer_rank.hpp"
+#include "harness/layer/one_site.hpp"
 #include "harness/random.hpp"
 #include "harness/verify/cases.hpp"
 #include "harness/verify/comparison.hpp"
@@ -173,12 +173,17 @@ TEST(Shuffle, DrawsAnewInEveryTrainingStepAndMovesNothingInEvaluation) {
 
 TEST(Shuffle, CalibrationDrawsFromAStreamOfItsOwn) {
   on_thread_ranks(1, at::kCPU, [](World& world) {
-    LayerCase c = shuffled({step_of({4, 4}, Mode::train, false)});
-    c.strategy = resolved_strategy({{"name", "precise"}, {"base", "shuffle"}});
-    std::string key;
-    LayerRank site(c, world, key);
-    EXPECT_EQ(site.step(0).permutation, Stream(9, "shuffle", 0).permutation(8));
-    EXPECT_EQ(site.strategy().travel().permutation, Stream(9, "shuffle/calibration", 0).permutation(8));
+    const auto strategy = Registered<Strategy>::create(
+        resolved_strategy("shuffle"),
+        {.statistics = world.statistics(), .host = world.host(), .seed = 9, .dtype = at::kDouble});
+    OneSite network(strategy->norm({"site", 3, Activation::none}));
+    const auto permutation = [&](Mode mode) {
+      const Pass pass{.towers = Towers({4, 4}, 1, 0), .mode = mode};
+      return strategy->forward(network, values(8, 1, {}), pass).permutation;
+    };
+    EXPECT_EQ(permutation(Mode::train), Stream(9, "shuffle", 0).permutation(8));
+    EXPECT_EQ(permutation(Mode::calibrate), Stream(9, "shuffle/calibration", 0).permutation(8));
+    EXPECT_TRUE(permutation(Mode::evaluate_saved).empty());
   });
 }
 

@@ -51,7 +51,7 @@ class Site {
   // As evaluation reads it.
   at::Tensor running_mean() {
     Calibration no_calibration;
-    strategy_->running_statistics()->show({}, no_calibration);
+    strategy_->running_statistics()->load_into_buffers({}, no_calibration);
     return network_->named_buffers()["conv.running_mean"];
   }
   bool has_running_mean() { return network_->named_buffers().contains("conv.running_mean"); }

@@ -93,10 +93,10 @@ class Training {
       const auto i = static_cast<uint64_t>(index);
       forward(batch_of(i, 100 + i, world_), Mode::calibrate);
     });
-    strategy_->running_statistics()->show({}, calibration);
+    strategy_->running_statistics()->load_into_buffers({}, calibration);
     const at::Tensor y = forward(batch_of(0, 50, world_), Mode::evaluate_saved);
     shown_ = {copy("norm.running_mean"), copy("norm.running_var")};
-    strategy_->running_statistics()->show_own();
+    strategy_->running_statistics()->restore();
     return y;
   }
   const std::vector<at::Tensor>& evaluated_pair() const { return shown_; }

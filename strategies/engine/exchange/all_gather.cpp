@@ -1,0 +1,26 @@
+// all_gather: every rank receives the rows of every tower, in tower order, and merges them itself. All ranks
+// hold the same bits, whatever the backend. What a rank receives grows with the number of ranks.
+#include "strategies/engine/exchange/route.hpp"
+
+namespace bnlab::all_gather {
+
+class AllGather : public Route {
+ public:
+  using Route::Route;
+
+  kernels::PooledRows moments(const at::Tensor& local, const at::Tensor&) override { return gathered(local); }
+  kernels::PooledRows sums(const at::Tensor& local, const kernels::Incoming&) override {
+    return gathered(local);
+  }
+
+ private:
+  kernels::PooledRows gathered(const at::Tensor& local) const {
+    const at::Tensor all = pooled_.communicator.all_gather(local, Purpose::statistics);  // [ranks, G, ...]
+    return exchanged(all.flatten(0, 1), kernels::PooledLayout::towers);
+  }
+};
+
+[[gnu::init_priority(kRoutesFirst)]] const RegisteredRoute entry{
+    {.name = "all_gather", .make = make_route<AllGather>}};
+
+}  // namespace bnlab::all_gather

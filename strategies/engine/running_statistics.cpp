@@ -1,0 +1,495 @@
+#include "strategies/engine/running_statistics.hpp"
+
+#include <torch/types.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "harness/error.hpp"
+#include "harness/upload.hpp"
+#include "strategies/engine/moments.hpp"
+
+namespace bnlab {
+
+PairUpdate update_of_step(const PairRule& rule, const std::vector<int64_t>& elements, int64_t& updates) {
+  PairUpdate update;
+  update.weights.assign(elements.size(), 0.0);
+  const auto next_weight = [&] {
+    ++updates;
+    return rule.momentum ? *rule.momentum : 1.0 / static_cast<double>(updates);
+  };
+  const auto is_full = [](int64_t n) { return n > 0; };
+  switch (rule.remember) {
+    case Remember::tower: {
+      const size_t tower = rule.tower < 0 ? elements.size() - 1 : static_cast<size_t>(rule.tower);
+      if (is_full(elements[tower])) {
+        update.weight = update.weights[tower] = next_weight();
+        update.decay = 1 - update.weight;
+      }
+      break;
+    }
+    case Remember::every:
+      for (size_t t = 0; t < elements.size(); ++t) {
+        if (is_full(elements[t])) {
+          const double a = next_weight();
+          for (double& earlier : update.weights) {
+            earlier *= 1 - a;
+          }
+          update.weights[t] = a;
+          update.decay *= 1 - a;
+        }
+      }
+      update.weight = 1 - update.decay;
+      break;
+    case Remember::mean:
+    case Remember::pooled: {  // one update with the mean over the sets that are not empty
+      const auto full = std::count_if(elements.begin(), elements.end(), is_full);
+      if (full > 0) {
+        update.weight = next_weight();
+        for (size_t t = 0; t < elements.size(); ++t) {
+          update.weights[t] = is_full(elements[t]) ? update.weight / static_cast<double>(full) : 0.0;
+        }
+        update.decay = 1 - update.weight;
+      }
+      break;
+    }
+  }
+  return update;
+}
+
+RunningPair::RunningPair(const PairRule& rule, Distribution distribution, int rank, int64_t towers,
+                         const at::Tensor& initial)
+    : rule_(rule), distribution_(distribution), rank_(rank) {
+  if (distribution == Distribution::independent) {
+    saved_here_ = rule.tower == rank;
+    rule_.tower = rank;
+  }
+  init_from(initial);
+  set_towers(towers);
+}
+
+void RunningPair::init_from(const at::Tensor& pair) {
+  pair_ = by_tower() ? on_rank0(pair) : pair.clone();
+  merged_ = pair.clone();
+  average_ = pair_.clone();
+  if (towers_.defined()) {
+    towers_.copy_(pair.unsqueeze(0).expand_as(towers_));
+  }
+}
+
+// The pairs of single towers begin as the pair of all.
+void RunningPair::set_towers(int64_t towers) {
+  if (by_tower() && towers > 0 && (!towers_.defined() || towers_.size(0) != towers)) {
+    towers_ = merged_.unsqueeze(0).repeat({towers, 1, 1});
+  }
+}
+
+at::Tensor RunningPair::on_rank0(const at::Tensor& pair) const {
+  return rank_ == 0 ? pair.clone() : at::zeros_like(pair);
+}
+
+void RunningPair::update(const at::Tensor& moments, const UpdateRows& rows, const at::Tensor& nonfinite) {
+  if (const auto step = begin_update(rows, nonfinite)) {
+    kernels::update_running(*step, moments);
+  }
+}
+
+std::optional<kernels::RunningUpdate> RunningPair::begin_update(const UpdateRows& rows,
+                                                                const at::Tensor& nonfinite) {
+  const std::vector<int64_t>& elements = rows.elements;
+  trained_ = trained_ || std::any_of(elements.begin(), elements.end(), [](int64_t n) { return n > 0; });
+  const PairUpdate update = update_of_step(rule_, elements, updates_);
+  set_towers(rows.towers);
+  std::vector<double> weights, taken;
+  for (int64_t i = 0; i < rows.count; ++i) {
+    const auto set = static_cast<size_t>(rows.first + i);
+    weights.push_back(update.weights[set]);
+    // With momentum 1 a tower's update in turn may weigh 0 and counts all the same.
+    const bool in_turn = rule_.remember == Remember::every && elements[set] > 0;
+    taken.push_back(weights.back() != 0 || in_turn ? 1 : 0);
+  }
+  if (std::find(taken.begin(), taken.end(), 1) == taken.end()) {
+    pair_.mul_(update.decay);
+    return std::nullopt;
+  }
+  return kernels::RunningUpdate{.running = pair_,
+                                .weights = row_weights(rows, weights, taken),
+                                .decay = update.decay,
+                                .nonfinite_count = nonfinite,
+                                .tower_running = towers_,
+                                .step_weight = update.weight};
+}
+
+// They are constant but for cumulative averages and changing sizes.
+const at::Tensor& RunningPair::row_weights(const UpdateRows& rows, const std::vector<double>& weights,
+                                           const std::vector<double>& taken) {
+  std::vector<double> all = weights;
+  all.insert(all.end(), taken.begin(), taken.end());
+  if (by_tower()) {
+    all.insert(all.end(), rows.local_tower.begin(), rows.local_tower.end());
+  }
+  if (weights_ != all) {
+    weights_ = all;
+    weights_tensor_ = uploaded(all, pair_.device()).view({-1, rows.count});
+  }
+  return weights_tensor_;
+}
+
+at::Tensor RunningPair::summand(bool averaged) const {
+  const at::Tensor& held = averaged ? average_ : pair_;
+  const bool counts = by_tower() || (distribution_ == Distribution::independent ? saved_here_ : rank_ == 0);
+  return counts ? held : at::zeros_like(held);
+}
+
+void RunningPair::set_merged(const at::Tensor& pair) {
+  merged_ = pair.clone();
+  if (by_tower()) {
+    pair_ = on_rank0(pair);
+  }
+}
+
+const at::Tensor& RunningPair::merged() const {
+  return distribution_ == Distribution::replicated ? pair_ : merged_;
+}
+
+void RunningPair::update_average(double decay) {
+  average_ = average_ * decay + pair_ * (1 - decay);
+}
+
+void RunningPair::describe(State& state, const std::string& path) {
+  const Across ranks = by_tower()                                   ? Across::sum
+                       : distribution_ == Distribution::independent ? Across::own
+                                                                    : Across::same;
+  const at::Tensor updates = at::full({}, updates_, at::kLong);
+  state.tensor(path + ".pair", pair_, ranks);
+  state.tensor(path + ".average", average_, ranks);
+  state.tensor(path + ".merged", merged_);
+  if (towers_.defined()) {
+    state.tensor(path + ".towers", towers_, Across::towers);
+  }
+  state.tensor(path + ".updates", updates,
+               distribution_ == Distribution::independent ? Across::own : Across::same);
+  state.value(path + ".trained", trained_);
+  updates_ = updates.item<int64_t>();
+}
+
+namespace {
+
+at::Tensor pair_of(const at::Tensor& mean, const at::Tensor& var) {
+  return at::stack({mean, var.defined() ? var : at::ones_like(mean)});
+}
+
+// Pooled moments are known to every rank, and renormalisation feeds the pair into training, so every rank
+// needs it in every step; all other pairs wait for the merge.
+Distribution saved_distribution(const Rules& rules, bool replicas) {
+  if (rules.remember == Remember::pooled || rules.renorm) {
+    return Distribution::replicated;
+  }
+  return rules.remember == Remember::tower && replicas ? Distribution::independent : Distribution::partial;
+}
+
+PairRule saved_rule(const Rules& rules, const Strategy::Context& context) {
+  const bool last_rank = context.replicas && rules.saved_tower < 0;  // one tower per rank
+  return {rules.remember, last_rank ? context.statistics.size() - 1 : rules.saved_tower, rules.momentum};
+}
+
+PairRule shadow_rule(const Population& population, const Rules& rules) {
+  switch (population.kind) {
+    case Population::Kind::tower:
+      return {Remember::tower, population.tower, rules.momentum};
+    case Population::Kind::mean:
+      return {Remember::mean, 0, rules.momentum};
+    default:
+      return {Remember::pooled, 0, rules.momentum};
+  }
+}
+
+int64_t towers_per_rank(const Strategy::Context& context) {
+  return static_cast<int64_t>(context.samples_per_tower.size()) / context.statistics.size();
+}
+
+}  // namespace
+
+SiteStatistics::SiteStatistics(std::shared_ptr<const Rules> rules, const Strategy::Context& context,
+                               at::Tensor mean, at::Tensor var)
+    : rules_(std::move(rules)),
+      communicator_(context.statistics),
+      mean_(std::move(mean)),
+      var_(std::move(var)),
+      saved_(saved_rule(*rules_, context), saved_distribution(*rules_, context.replicas),
+             communicator_.rank(), towers_per_rank(context), pair_of(mean_, var_)),
+      nonfinite_(at::zeros({}, mean_.options().dtype(at::kLong))) {
+  for (const Population& population : context.shadows) {
+    const PairRule rule = shadow_rule(population, *rules_);
+    const Distribution distribution =
+        rule.remember == Remember::pooled ? Distribution::replicated : Distribution::partial;
+    shadows_.emplace_back(population, RunningPair(rule, distribution, communicator_.rank(),
+                                                  towers_per_rank(context), pair_of(mean_, var_)));
+  }
+}
+
+RunningPair& SiteStatistics::pair(const Population& population) {
+  if (population.kind == Population::Kind::saved) {
+    return saved_;
+  }
+  for (auto& [carried, pair] : shadows_) {
+    if (carried.kind == population.kind && carried.tower == population.tower) {
+      return pair;
+    }
+  }
+  throw Error(Error::Kind::refused, rules_->strategy + ": this population was not carried during training");
+}
+
+void SiteStatistics::load_into_buffers(const at::Tensor& pair) {
+  mean_.copy_(pair[0]);
+  if (var_.defined()) {
+    var_.copy_(pair[1]);
+  }
+}
+
+void SiteStatistics::init_from_buffers() {
+  const at::Tensor pair = pair_of(mean_, var_);
+  saved_.init_from(pair);
+  for (auto& [population, shadow] : shadows_) {
+    shadow.init_from(pair);
+  }
+}
+
+bool SiteStatistics::saved_by_normalising() const {
+  return rules_->pools() ||
+         (rules_->remember != Remember::pooled && saved_.distribution() != Distribution::replicated);
+}
+
+at::Tensor SiteStatistics::counted_once() const {
+  const bool replicated = saved_.distribution() == Distribution::replicated;
+  return replicated && communicator_.rank() != 0 ? at::Tensor() : nonfinite_;
+}
+
+std::optional<kernels::RunningUpdate> SiteStatistics::begin_step(const Sets& sets, const Towers& towers) {
+  const at::NoGradGuard no_grad;
+  if (!saved_by_normalising()) {
+    return std::nullopt;
+  }
+  if (rules_->pools()) {
+    const std::vector<int64_t> elements = sums_of_groups(sets.towers, rules_->group(towers));
+    const std::vector<int64_t> none;
+    return saved_.begin_update(
+        {.count = static_cast<int64_t>(elements.size()), .elements = elements, .local_tower = none},
+        counted_once());
+  }
+  return saved_.begin_update({.count = static_cast<int64_t>(sets.local_tower.size()),
+                              .first = sets.first,
+                              .elements = sets.elements,
+                              .local_tower = sets.local_tower,
+                              .towers = towers.per_rank()},
+                             counted_once());
+}
+
+void SiteStatistics::remember(const at::Tensor& local, const Sets& sets, const Towers& towers) {
+  const at::NoGradGuard no_grad;
+  at::Tensor of_towers;  // [G, 1 + 2C]
+  const auto local_towers = [&]() -> const at::Tensor& {
+    if (!of_towers.defined()) {
+      of_towers =
+          rules_->virtual_batch == 0 ? local : merge_moments(local, sets.local_tower, towers.per_rank());
+    }
+    return of_towers;
+  };
+  at::Tensor all;  // [T, 1 + 2C]
+  const auto all_towers = [&](Purpose purpose) -> const at::Tensor& {
+    if (!all.defined()) {
+      all = communicator_.all_gather(local_towers(), purpose).flatten(0, 1);
+    }
+    return all;
+  };
+  const auto pooled = [&](Purpose purpose) {
+    return kernels::merge_moments(all_towers(purpose), towers.count());
+  };
+  const std::vector<int64_t> total = {std::accumulate(sets.towers.begin(), sets.towers.end(), int64_t{0})};
+  const std::vector<int64_t> none;
+  const UpdateRows pooled_row{.count = 1, .elements = total, .local_tower = none};
+
+  if (!saved_by_normalising()) {
+    if (rules_->remember == Remember::pooled) {
+      saved_.update(pooled(Purpose::statistics), pooled_row, counted_once());
+    } else {
+      saved_.update(all_towers(Purpose::statistics),
+                    {.count = towers.count(), .elements = sets.towers, .local_tower = none}, counted_once());
+    }
+  }
+  std::vector<int64_t> in_order(static_cast<size_t>(towers.per_rank()));
+  std::iota(in_order.begin(), in_order.end(), 0);
+  for (auto& [population, shadow] : shadows_) {
+    if (population.kind == Population::Kind::pooled) {
+      shadow.update(pooled(Purpose::evaluation), pooled_row);
+    } else {
+      shadow.update(local_towers(), {.count = towers.per_rank(),
+                                     .first = towers.first(),
+                                     .elements = sets.towers,
+                                     .local_tower = in_order,
+                                     .towers = towers.per_rank()});
+    }
+  }
+}
+
+void SiteStatistics::collect(const at::Tensor& local) {
+  const at::Tensor within = Moments(local).m2.sum(0);
+  within_ = collected_.defined() ? within_ + within : within;
+  const at::Tensor all = collected_.defined() ? at::cat({collected_, local}) : local;
+  collected_ = kernels::merge_moments(all, all.size(0));
+}
+
+at::Tensor SiteStatistics::take_collected() {
+  const at::Tensor taken = collected_.defined()
+                               ? at::cat({collected_[0], within_})
+                               : at::zeros({1 + 3 * mean_.size(0)}, mean_.options().dtype(at::kDouble));
+  collected_ = at::Tensor();
+  return taken;
+}
+
+void SiteStatistics::describe(State& state, const std::string& path) {
+  saved_.describe(state, path + ".saved");
+  for (size_t i = 0; i < shadows_.size(); ++i) {
+    shadows_[i].second.describe(state, path + ".shadow" + std::to_string(i));
+  }
+  state.tensor(path + ".nonfinite", nonfinite_, Across::sum);
+}
+
+namespace {
+
+// Of the squared deviations `total` [C] about the common mean, the share that `within` [C], about the means
+// of the sets, leaves; the mean over the channels that vary.
+double share_between(const at::Tensor& total, const at::Tensor& within) {
+  const at::Tensor varies = total > 0;
+  const at::Tensor share = at::where(varies, (total - within) / total, at::zeros_like(total));
+  return share.sum().item<double>() / std::max<double>(1, varies.sum().item<double>());
+}
+
+}  // namespace
+
+std::vector<double> BnStatistics::load_into_buffers(const Population& population, Calibration& calibration) {
+  const at::NoGradGuard no_grad;
+  if (sites_.empty() || population.kind == Population::Kind::batch) {
+    return {};
+  }
+  if (population.kind == Population::Kind::precise) {
+    return recompute(population.batches, calibration);
+  }
+  merge(population);
+  return {};
+}
+
+void BnStatistics::restore() {
+  const at::NoGradGuard no_grad;
+  for (const auto& site : sites_) {
+    site->load_into_buffers(site->saved().merged());
+  }
+}
+
+void BnStatistics::freeze() {
+  const at::NoGradGuard no_grad;
+  if (!frozen_ && trained()) {
+    merge({});
+  }
+  frozen_ = true;
+}
+
+void BnStatistics::merge(const Population& population) {
+  std::vector<at::Tensor> summands, pairs;
+  for (const auto& site : sites_) {
+    RunningPair& pair = site->pair(population);
+    if (pair.distribution() == Distribution::replicated && !population.averaged) {
+      pairs.push_back(pair.merged());
+    } else {
+      summands.push_back(pair.summand(population.averaged));
+    }
+  }
+  if (!summands.empty()) {
+    pairs = sum_over_ranks(summands);
+  }
+  for (size_t i = 0; i < sites_.size(); ++i) {
+    sites_[i]->load_into_buffers(pairs[i]);
+    if (!summands.empty() && !population.averaged) {
+      sites_[i]->pair(population).set_merged(pairs[i]);
+    }
+  }
+}
+
+// Returns the share of each site's variance that lies between the sets.
+std::vector<double> BnStatistics::recompute(int64_t batches, Calibration& calibration) {
+  const int64_t count = std::min(batches, calibration.available());
+  if (count < 1) {
+    merge({});
+    return {};
+  }
+  for (int64_t i = 0; i < count; ++i) {
+    calibration.forward(i);
+  }
+  std::vector<at::Tensor> collected;
+  std::vector<int64_t> widths;
+  for (const auto& site : sites_) {
+    collected.push_back(site->take_collected());
+    widths.push_back(collected.back().size(0));
+  }
+  const at::Tensor all = communicator_.all_gather(at::cat(collected), Purpose::evaluation);
+  const std::vector<at::Tensor> of_ranks = all.split_with_sizes(widths, 1);  // [ranks, 1 + 3C] each
+  std::vector<double> between;
+  for (size_t i = 0; i < sites_.size(); ++i) {
+    const int64_t channels = sites_[i]->mean().size(0);
+    const at::Tensor moments = of_ranks[i].narrow(1, 0, 1 + 2 * channels).contiguous();
+    const Moments pooled(kernels::merge_moments(moments, moments.size(0)));
+    between.push_back(share_between(pooled.m2[0], of_ranks[i].narrow(1, 1 + 2 * channels, channels).sum(0)));
+    const bool empty = pooled.count.item<double>() == 0;
+    sites_[i]->load_into_buffers(empty ? sites_[i]->saved().merged()
+                                       : at::cat({pooled.mean, pooled.unbiased_var()}));
+  }
+  return between;
+}
+
+std::vector<at::Tensor> BnStatistics::sum_over_ranks(const std::vector<at::Tensor>& of_sites) {
+  std::vector<int64_t> channels;
+  for (const at::Tensor& t : of_sites) {
+    channels.push_back(t.size(1));
+  }
+  const at::Tensor sum = communicator_.all_gather(at::cat(of_sites, 1), Purpose::evaluation).sum(0);
+  return sum.split_with_sizes(channels, 1);
+}
+
+void BnStatistics::update_average(double decay) {
+  const at::NoGradGuard no_grad;
+  for (const auto& site : sites_) {
+    site->saved().update_average(decay);
+  }
+}
+
+void BnStatistics::average_replicas() {
+  const at::NoGradGuard no_grad;
+  if (frozen_ || !trained() || sites_.front()->saved().distribution() != Distribution::independent) {
+    return;  // one pair for all ranks already
+  }
+  std::vector<at::Tensor> replicas;
+  for (const auto& site : sites_) {
+    replicas.push_back(site->saved().local());
+  }
+  const std::vector<at::Tensor> sums = sum_over_ranks(replicas);
+  for (size_t i = 0; i < sites_.size(); ++i) {
+    sites_[i]->saved().set_local(sums[i] / communicator_.size());
+  }
+}
+
+void BnStatistics::describe(State& state) {
+  state.value("statistics.frozen", frozen_);
+  for (size_t i = 0; i < sites_.size(); ++i) {
+    sites_[i]->describe(state, "statistics." + std::to_string(i));
+  }
+}
+
+int64_t BnStatistics::nonfinite_channels() const {
+  int64_t sum = 0;
+  for (const auto& site : sites_) {
+    sum += site->nonfinite_channels();
+  }
+  return sum;
+}
+
+}  // namespace bnlab

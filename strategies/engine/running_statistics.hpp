@@ -1,0 +1,200 @@
+// The running statistics of the BN family on one page: what a training step writes (`momentum`), how the
+// ranks hold it between steps, and how it reaches the buffers that evaluation and checkpoints read.
+//
+//   a step    pair <- (1 - a) pair + sum over sets of w_i (m_i, unbiased v_i), where a is `momentum`, or 1/k in
+//             the k-th update. Rules::remember decides which sets, and with what weights (update_of_step).
+//   between   Moments that enter linearly need no exchange per step: each rank holds a partial sum of the pair,
+//             and an evaluation adds them up (Distribution).
+//   NaN, inf  Pooled moments that are not finite leave the channel's pair as it was. Where sets are remembered
+//             by themselves, the running pair of the set's tower stands in for them: the tower's part of the
+//             pair stays, and the numbers depend neither on which towers share a rank nor on when ranks merge.
+//
+// RunningPair is one such pair, SiteStatistics those of one site (the saved pair, and the pairs of other
+// populations), BnStatistics those of all sites of a network.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "harness/communicator/communicator.hpp"
+#include "harness/state.hpp"
+#include "harness/strategy.hpp"
+#include "strategies/engine/bn_rules.hpp"
+
+namespace bnlab {
+
+// Which of a step's moments a pair takes, and how much they weigh.
+struct PairRule {
+  Remember remember = Remember::tower;
+  int64_t tower = 0;                     // of Remember::tower; -1: the last
+  std::optional<double> momentum = 0.1;  // weight of the new value; none: the k-th update weighs 1/k
+};
+
+// pair <- decay pair + sum over sets of weights[i] (m_i, unbiased v_i).
+struct PairUpdate {
+  double decay = 1;
+  double weight = 0;  // 1 - decay
+  std::vector<double> weights;
+};
+
+// Known from sizes alone. elements[i]: per channel in set i; an empty set makes no update. `updates` counts
+// those of the pair so far and is advanced.
+PairUpdate update_of_step(const PairRule& rule, const std::vector<int64_t>& elements, int64_t& updates);
+
+// How the ranks hold a pair between steps.
+enum class Distribution {
+  replicated,   // every rank holds the pair, updated from the same rows
+  partial,      // every rank holds a summand, updated from its own rows
+  independent,  // every rank trains apart and holds a pair of its own; that of rank PairRule::tower is saved
+};
+
+// Rows of moments for an update: of `first` and the following sets among `elements`, [R, 1 + 2C].
+struct UpdateRows {
+  int64_t count = 0;  // R
+  int64_t first = 0;
+  const std::vector<int64_t>& elements;  // per channel, of all sets
+  const std::vector<int64_t>&
+      local_tower;     // of each row: its tower on this rank, from 0; empty where rows are pooled
+  int64_t towers = 0;  // of this rank
+};
+
+class RunningPair {
+ public:
+  // towers: of this rank; 0: not known yet. initial: [2, C], mean and variance.
+  RunningPair(const PairRule& rule, Distribution distribution, int rank, int64_t towers,
+              const at::Tensor& initial);
+
+  Distribution distribution() const { return distribution_; }
+  // Whether any set has held a value since the pair began. The same on every rank, which the number of
+  // updates of independent pairs is not.
+  bool trained() const { return trained_; }
+
+  // Counts channels that are not finite in `nonfinite` (int64 [], or undefined): once where the channel's
+  // pair stays as it was, once for each tower whose part of it stays.
+  void update(const at::Tensor& moments, const UpdateRows& rows, const at::Tensor& nonfinite = {});
+  // The same, but for kernels::update_running, which the caller owes; none where no row takes part.
+  std::optional<kernels::RunningUpdate> begin_update(const UpdateRows& rows, const at::Tensor& nonfinite);
+
+  // This rank's summand of the pair, or of its moving average: [2, C].
+  at::Tensor summand(bool averaged) const;
+  // The sum of the ranks' summands: the pair from now on.
+  void set_merged(const at::Tensor& pair);
+  const at::Tensor& merged() const;  // as last merged; a replicated pair always is
+  void init_from(const at::Tensor& pair);
+  void update_average(double decay);  // average <- decay average + (1 - decay) pair
+  // Of an independent pair: this rank's, and the mean of all ranks' in its place.
+  const at::Tensor& local() const { return pair_; }
+  void set_local(const at::Tensor& mean) { pair_ = mean; }
+
+  void describe(State& state,
+                const std::string& path);  // all but the rule, under names that begin with `path`
+
+ private:
+  bool by_tower() const { return distribution_ == Distribution::partial; }
+  at::Tensor on_rank0(const at::Tensor& pair) const;
+  void set_towers(int64_t towers);
+  const at::Tensor& row_weights(const UpdateRows& rows, const std::vector<double>& weights,
+                                const std::vector<double>& taken);
+
+  PairRule rule_;
+  Distribution distribution_;
+  int rank_;
+  bool saved_here_ = true;  // independent: whether this rank's pair is the saved one
+  at::Tensor pair_;         // [2, C]: the pair, this rank's summand, or this rank's own
+  at::Tensor merged_;       // [2, C]: the pair as last merged
+  at::Tensor average_;      // [2, C]: moving average of pair_
+  // partial: the running pair of each of this rank's towers by itself, [G, 2, C]. It stands in for moments of
+  // the tower that are not finite, and has no other use.
+  at::Tensor towers_;
+  int64_t updates_ = 0;
+  bool trained_ = false;
+  std::vector<double> weights_;  // what the tensor below holds
+  at::Tensor weights_tensor_;    // kernels::RunningUpdate::weights
+};
+
+// The pairs of one site, and the buffers that evaluation reads.
+class SiteStatistics {
+ public:
+  // What `context` borrows outlives the statistics; they are in the statistics' precision of context.dtype.
+  // mean, var: the site's buffers [C]; var is undefined where only the mean is kept.
+  SiteStatistics(std::shared_ptr<const Rules> rules, const Strategy::Context& context, at::Tensor mean,
+                 at::Tensor var);
+
+  const at::Tensor& mean() const { return mean_; }
+  const at::Tensor& var() const { return var_; }
+  // The pair of a population that is carried: saved, or one of Context::shadows. Throws Error (refused).
+  RunningPair& pair(const Population& population);
+  RunningPair& saved() { return saved_; }
+  void load_into_buffers(const at::Tensor& pair);  // [2, C]
+  void init_from_buffers();
+
+  // A training step begins with this: the update of the saved pair by the moments that normalise, which the
+  // caller owes as soon as they are known: of all groups of towers where they are pooled, else of this rank's
+  // own sets. None where there is nothing to do, or where the pair needs other moments than those.
+  std::optional<kernels::RunningUpdate> begin_step(const Sets& sets, const Towers& towers);
+  // The rest of a training step. local: moments of this rank's sets [S, 1 + 2C]. At most one exchange, where
+  // a pair needs the moments of all towers.
+  void remember(const at::Tensor& local, const Sets& sets, const Towers& towers);
+  // A pass in Mode::calibrate.
+  void collect(const at::Tensor& local);
+  // What was collected since the last call, [1 + 3C] float64: the moments of all sets of this rank together,
+  // and the sum of the M2 of each of them.
+  at::Tensor take_collected();
+
+  // Channels whose moments were not finite, summed over the steps, as RunningPair::update counts them: of
+  // this rank's own sets, or, where all ranks see the same moments, on rank 0 alone. Synchronises.
+  int64_t nonfinite_channels() const { return nonfinite_.item<int64_t>(); }
+  void describe(State& state, const std::string& path);
+
+ private:
+  bool saved_by_normalising()
+      const;                        // whether the moments that normalise are those that the saved pair takes
+  at::Tensor counted_once() const;  // nonfinite_, or undefined where another rank counts the same
+
+  std::shared_ptr<const Rules> rules_;
+  Communicator& communicator_;
+  at::Tensor mean_, var_;
+  RunningPair saved_;
+  std::vector<std::pair<Population, RunningPair>> shadows_;
+  at::Tensor collected_;  // [1, 1 + 2C]
+  at::Tensor within_;     // [C], with `collected_`
+  at::Tensor nonfinite_;  // int64 []
+};
+
+// The statistics of all sites: one collective for all of them.
+class BnStatistics : public RunningStatistics {
+ public:
+  explicit BnStatistics(Communicator& communicator) : communicator_(communicator) {}
+
+  void add(std::shared_ptr<SiteStatistics> site) { sites_.push_back(std::move(site)); }
+
+  std::vector<double> load_into_buffers(const Population& population, Calibration& calibration) override;
+  void restore() override;
+  void init_from_buffers() override {
+    for (const auto& site : sites_) site->init_from_buffers();
+  }
+  void freeze() override;
+  void update_average(double decay) override;
+  void average_replicas() override;
+  void describe(State& state) override;
+  int64_t nonfinite_channels() const override;
+
+ private:
+  // Whether the pairs have been updated since they began.
+  bool trained() const { return !sites_.empty() && sites_.front()->saved().trained(); }
+  void merge(const Population& population);
+  std::vector<double> recompute(int64_t batches, Calibration& calibration);
+  // Sums over the ranks of one [2, C] tensor per site, in rank order, so that every rank holds the same bits.
+  std::vector<at::Tensor> sum_over_ranks(const std::vector<at::Tensor>& of_sites);
+
+  Communicator& communicator_;
+  std::vector<std::shared_ptr<SiteStatistics>> sites_;
+  bool frozen_ = false;
+};
+
+}  // namespace bnlab
