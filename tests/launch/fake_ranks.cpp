@@ -25,6 +25,7 @@
 #include "harness/tasks/task_facts.hpp"
 #include "harness/inference/evaluate.hpp"
 #include "harness/inference/forward.hpp"
+#include "harness/panel/measure.hpp"
 #include "harness/training/libraries.hpp"
 #include "harness/inference/predict.hpp"
 #include "harness/training/rank.hpp"
@@ -338,6 +339,15 @@ VerifyReport verify(const VerifyRequest& request) {
 
 bool VerifyReport::passed() const {
   return std::all_of(rows.begin(), rows.end(), [](const VerifyRow& row) { return row.passed(); });
+}
+
+// Every entry computes what is committed but the one that FAKE_PANEL names.
+std::optional<Json> measure(const PanelEntry& entry, std::string&) {
+  Json values = committed_panel().at(entry.name).at("values");
+  if (variable("FAKE_PANEL") == entry.name) {
+    values["weights"] = 1e9;
+  }
+  return values;
 }
 
 Json library_versions() {

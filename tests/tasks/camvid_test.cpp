@@ -192,7 +192,9 @@ TEST_P(CamVidTest, SortsTheTrainingSetByDriveBrightnessAndClass) {
   write("train", "A_2", fours);
   write("train", "B_1", voids);
   const auto camvid = task();
-  EXPECT_EQ(sort_keys(), (std::vector<std::string>{"drive", "brightness", "class"}));
+  const Json resolved = test::resolved_task("camvid", Json::object());
+  EXPECT_EQ(facts_of<TaskFacts>(resolved).sort_keys(resolved),
+            (std::vector<std::string>{"drive", "brightness", "class"}));
   EXPECT_EQ(camvid->sort_values("drive"), (std::vector<double>{0, 0, 1}));
   EXPECT_EQ(camvid->sort_values("class"), (std::vector<double>{Task::kVoid, 4, 2}));
   const auto brightness = camvid->sort_values("brightness");  // the grey values are 20 times the ids

@@ -8,7 +8,7 @@
 #include "strategies/kernels/coefficients.hpp"
 #include "tests/strategies/kernels/on_each_device.hpp"
 
-namespace bnlab::kernels {
+namespace bnlab::kernels::running_update_test {
 namespace {
 
 using at::Tensor;
@@ -81,4 +81,4 @@ TEST_P(RunningUpdates, TheStatisticsOfItsTowerStandInForARowThatIsNotFinite) {
 INSTANTIATE_ON_EACH_DEVICE(RunningUpdates);
 
 }  // namespace
-}  // namespace bnlab::kernels
+}  // namespace bnlab::kernels::running_update_test
