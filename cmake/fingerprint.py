@@ -7,7 +7,8 @@ counts before it is committed, and a new file before git knows it.
   cmake/fingerprint.py ROOT     a part and its fingerprint on each line:
     all         everything
     shared      what every run computes with
-    cuda        the sources that only runs on GPUs compute with: .cu, .cuh and those named cuda_*
+    cuda        what runs on GPUs compute with: .cu, .cuh, those named cuda_*, the flags, and every source that asks
+              whether it is compiled for or works on a GPU
     sync, ...   the source of a component that only runs with this component compute with
 
 A component (strategy, model, task, optimizer, loss, ...) has a part of its own if its file registers it and defines
@@ -54,6 +55,9 @@ def sources(root):
     return [path for path in found if path.suffix in SUFFIXES and "reference" not in path.relative_to(root).parts]
 
 
+FOR_GPUS = re.compile(r"\b(BNLAB_WITH_CUDA|USE_C10D_NCCL|is_cuda|BNLAB_BOTH|__CUDA_ARCH__)\b")
+
+
 def only_for_gpus(path):
     return path.suffix in CUDA or path.name.startswith("cuda_")
 
@@ -82,8 +86,11 @@ def fingerprints(root):
         text = flags((root / FLAGS).read_text(encoding="utf-8"))
         parts["all"].append(text)
         parts["shared"].append(text)
+        parts["cuda"].append(text)
     for path, text in texts.items():
         names = ["cuda"] if only_for_gpus(path) else components(path, text, texts) or ["shared"]
+        if FOR_GPUS.search(text) and "cuda" not in names:
+            names = [*names, "cuda"]
         for name in ["all", *names]:
             parts.setdefault(name, []).append(text)
     return {name: digest(found) for name, found in parts.items()}

@@ -1,7 +1,7 @@
 # The program `bnlab`:
 #   harness_plain     gets specs and records, which need no LibTorch either
 #   harness_program   launching and the command line; without LibTorch, but has to be linked with a run_rank
-#   harness           gets models, tasks, layer, verify, training (with its run_rank) and counting
+#   harness           gets models, tasks, layer, verify, training (with its run_rank), inference, counting and panel
 #   references        the strategies' float64 references
 find_package(CLI11 REQUIRED)
 find_package(GTest)

@@ -29,14 +29,14 @@ elseif(CUDA_RUNTIME)
   message(STATUS "bnlab: no nccl.h, so nothing is built for GPUs")
 endif()
 # The wheel has an OpenMP runtime of its own, and a process needs one only.
-set(openmp OpenMP::OpenMP_CXX)
+set(bnlab_openmp OpenMP::OpenMP_CXX)
 if(EXISTS ${bnlab_libtorch}/lib/libgomp.so.1 AND OpenMP_CXX_LIB_NAMES MATCHES gomp)
   target_compile_options(bnlab_torch INTERFACE $<$<COMPILE_LANGUAGE:CXX>:${OpenMP_CXX_FLAGS}>)
-  set(openmp ${bnlab_libtorch}/lib/libgomp.so.1)
+  set(bnlab_openmp ${bnlab_libtorch}/lib/libgomp.so.1)
 endif()
 # libtorch.so exports parts of an older libstdc++ (std::filesystem::remove_all, which crashes): the system's comes first.
 # LibTorch's libraries register operators, also those that nothing here names.
-target_link_libraries(bnlab_torch INTERFACE -Wl,--push-state,--no-as-needed -lstdc++ ${bnlab_libraries} -Wl,--pop-state ${openmp})
+target_link_libraries(bnlab_torch INTERFACE -Wl,--push-state,--no-as-needed -lstdc++ ${bnlab_libraries} -Wl,--pop-state ${bnlab_openmp})
 
 if(BNLAB_CUDA AND NCCL_INCLUDE)
   include(CheckLanguage)

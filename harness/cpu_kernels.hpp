@@ -1,5 +1,5 @@
-// The instruction set that the CPU kernels of strategies/ use, for the record. The kernels register themselves when
-// the program starts, so that harness needs nothing of strategies/ to be linked.
+// The instruction set that the CPU kernels of strategies/ use, for the record. The kernels register
+// themselves when the program starts, so that harness needs nothing of strategies/ to be linked.
 #pragma once
 
 #include <string>

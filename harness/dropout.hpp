@@ -1,5 +1,6 @@
-// Dropout whose masks depend on the seed, the step, the row and the place in the network alone: never on the placement,
-// nor on how a strategy has moved rows (Srivastava et al. 2014; of whole channels: Tompson et al. 2015).
+// Dropout whose masks depend on the seed, the step, the row and the place in the network alone: never on the
+// placement, nor on how a strategy has moved rows (Srivastava et al. 2014; of whole channels: Tompson et al.
+// 2015).
 #pragma once
 
 #include <torch/types.h>

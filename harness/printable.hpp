@@ -8,8 +8,8 @@
 
 namespace bnlab {
 
-// How many bytes the control character at the start of `text` has: 0 if there is none. Line feeds and tabs count for
-// none. In UTF-8 those from U+0080 to U+009F have two bytes.
+// How many bytes the control character at the start of `text` has: 0 if there is none. Line feeds and tabs
+// count for none. In UTF-8 those from U+0080 to U+009F have two bytes.
 inline size_t control_length(std::string_view text) {
   const auto byte = [&](size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U; };
   if (text.empty() || byte(0) == '\n' || byte(0) == '\t') {
@@ -21,7 +21,8 @@ inline size_t control_length(std::string_view text) {
   return byte(0) == 0xc2 && byte(1) >= 0x80 && byte(1) < 0xa0 ? 2 : 0;
 }
 
-// The same text with the bytes of control characters written as \x1b, so that it can do nothing to a terminal.
+// The same text with the bytes of control characters written as \x1b, so that it can do nothing to a
+// terminal.
 inline std::string printable(std::string_view text) {
   std::string shown;
   while (!text.empty()) {

@@ -102,8 +102,8 @@ bool repeats(const Strategy& strategy, const Step& step);
 // precision and placement.
 at::Tensor initial_weights(const ConvSite& site, uint64_t seed);
 
-// Whether the CUDA kernels of strategies/ were built, too (CMake option BNLAB_CUDA). Without them nothing runs on a
-// GPU.
+// Whether the CUDA kernels of strategies/ were built, too (CMake option BNLAB_CUDA). Without them nothing
+// runs on a GPU.
 bool has_cuda_kernels();
 
 }  // namespace bnlab

@@ -10,12 +10,12 @@
 
 namespace bnlab {
 
-// How many uploads this process has made. The memory that one starts from is used again afterwards, so that a training
-// step which makes any cannot be replayed (training/step_graphs.hpp).
+// How many uploads this process has made. The memory that one starts from is used again afterwards, so that a
+// training step which makes any cannot be replayed (training/step_graphs.hpp).
 inline std::atomic<int64_t> uploads{0};
 
-// [values.size()], of the type of the values. To a GPU they go through pinned memory: the host would wait for all work
-// on the stream before it copied from its ordinary memory.
+// [values.size()], of the type of the values. To a GPU they go through pinned memory: the host would wait for
+// all work on the stream before it copied from its ordinary memory.
 template <class T>
 at::Tensor uploaded(const std::vector<T>& values, at::Device device) {
   ++uploads;

@@ -1,6 +1,6 @@
 // sync: all towers, or groups of `group_size` consecutive towers, normalise by their pooled moments as one
-// device with the whole batch would (synchronised BN, cross-GPU BN). Three options reproduce what differs
-// between implementations:
+// device with the whole batch would (synchronised BN, cross-GPU BN); engine/bn_layer.cpp computes it. Three
+// options reproduce what differs between implementations:
 //   gradient own_tower sums A and B over the tower alone, stopped lets no gradient through the moments;
 //   variance averaged leaves out the spread of the towers' means: v = sum n_t v_t / N;
 //   moments e_x2 takes E[x2] - E[x]^2 in the statistics' precision and loses all digits where |mean| >> std.

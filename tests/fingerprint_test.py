@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Holds cmake/fingerprint.py: records turn stale when the arithmetic of a run may have changed, and only then; and
+"""Holds cmake/fingerprint.py: what the tokens of sources tell apart, which records name for GPUs and for components
+that the panel of harness/numerics lacks; and
 cmake/write_revision.cmake: what a record says of the checkout that its program was built from."""
 
 import os
@@ -115,7 +116,7 @@ class Fingerprint(unittest.TestCase):
 
     def test_everything_else_counts_for_all(self):
         self.assertEqual(self.changed({"harness/training/trainer.cpp": "int step = 0x2F;\n"}), {"shared"})
-        self.assertEqual(self.changed({"cmake/kernels.cmake": "set(flags -Ofast)\n"}), {"shared"})
+        self.assertEqual(self.changed({"cmake/kernels.cmake": "set(flags -Ofast)\n"}), {"shared", "cuda"})
 
     def test_knows_the_components_of_this_project(self):
         parts = fingerprints(ROOT)

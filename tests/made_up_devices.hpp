@@ -1,5 +1,6 @@
-// Two devices with streams and events that exist in the tests only, for what is otherwise seen on GPUs alone. Each
-// thread has a current device and a current stream; the pool hands out streams 1, 2, ...; work takes no time.
+// Two devices with streams and events that exist in the tests only, for what is otherwise seen on GPUs alone.
+// Each thread has a current device and a current stream; the pool hands out streams 1, 2, ...; work takes no
+// time.
 #pragma once
 
 #include <c10/core/impl/DeviceGuardImplInterface.h>
@@ -11,8 +12,9 @@ namespace bnlab::made_up {
 
 inline const c10::Device kDevice{c10::DeviceType::PrivateUse1, 1};
 
-// As LibTorch does it for GPUs: a thread's current stream lies in memory that is made when the thread first asks and
-// freed when it ends. A stream that is set after that would be written into freed memory; here it is counted.
+// As LibTorch does it for GPUs: a thread's current stream lies in memory that is made when the thread first
+// asks and freed when it ends. A stream that is set after that would be written into freed memory; here it is
+// counted.
 inline std::atomic<int> streams_set_too_late{0};
 inline thread_local bool streams_are_gone = false;
 

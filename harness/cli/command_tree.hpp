@@ -1,4 +1,5 @@
-// The commands of the program and their options as the command line declares them, for the manual and for shells.
+// The commands of the program and their options as the command line declares them, for the manual and for
+// shells.
 #pragma once
 
 #include <CLI/App.hpp>

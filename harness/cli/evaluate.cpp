@@ -4,8 +4,8 @@
 #include "harness/cli/options.hpp"
 #include "harness/cli/program.hpp"
 #include "harness/cli/weights.hpp"
-#include "harness/text_table.hpp"
 #include "harness/inference/evaluate.hpp"
+#include "harness/text_table.hpp"
 
 namespace bnlab {
 namespace {

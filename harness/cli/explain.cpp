@@ -87,7 +87,8 @@ Json cost_json(const StepCost& cost) {
           {"notes", cost.notes}};
 }
 
-// What a training step of the strategy exchanges; where the strategy refuses the towers or the model, its message.
+// What a training step of the strategy exchanges; where the strategy refuses the towers or the model, its
+// message.
 std::variant<StepCost, std::string> count(const ExplainRequest& request, const Json& strategy) {
   StepCase step = request.step;
   step.strategy = strategy;

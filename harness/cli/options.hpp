@@ -11,9 +11,9 @@
 
 namespace bnlab {
 
-// The experiment that SPEC names: a spec file; the stem of one in experiments/; the folder of an experiment's results, or its
-// name below `results_dir`, which keep their spec. Of a folder of results, `results_dir` becomes the one around it. Throws
-// Error (usage) with the nearest known name.
+// The experiment that SPEC names: a spec file; the stem of one in experiments/; the folder of an experiment's
+// results, or its name below `results_dir`, which keep their spec. Of a folder of results, `results_dir`
+// becomes the one around it. Throws Error (usage) with the nearest known name.
 Experiment load_asked(const std::string& spec, std::string& results_dir,
                       const std::vector<std::string>& overrides = {});
 
@@ -27,7 +27,8 @@ std::string did_you_mean(const std::string& name, const std::vector<std::string>
 // A component as the command line names it: `sync`, or `{"name": "sync", "route": "host"}`.
 Json read_component(const std::string& text);
 
-// The same with its defaults filled in. Throws Error (spec) with what is wrong, after the name of the command.
+// The same with its defaults filled in. Throws Error (spec) with what is wrong, after the name of the
+// command.
 Json resolved_component(const std::string& command, const std::string& family, const std::string& text);
 
 void add_spec(CLI::App& command, std::string& spec);                         // the first positional argument

@@ -1,7 +1,6 @@
 // bnlab panel: tiny runs that show whether this build computes what the committed numbers say.
 #include "harness/numerics/panel.hpp"
 
-#include <fstream>
 #include <iostream>
 
 #include "harness/cli/options.hpp"
@@ -9,6 +8,7 @@
 #include "harness/error.hpp"
 #include "harness/mapped.hpp"
 #include "harness/panel/measure.hpp"
+#include "harness/store/run_folder.hpp"
 
 namespace bnlab {
 namespace {
@@ -52,10 +52,11 @@ int run_panel(const PanelRequest& request) {
   for (const std::string& name : request.names) entries.push_back(panel_entry(name));
   if (request.names.empty()) entries = panel();
   Json values = Json::object(), kept = Json::object();
-  int differing = 0;
+  size_t differing = 0, made = 0;
   for (const PanelEntry& entry : entries) {
     const Measured now = measured(entry);
     if (now.values.is_null()) continue;
+    ++made;
     values[entry.name] = now.values;
     differing += now.differing.empty() ? 0 : 1;
     if (!request.json) {
@@ -72,16 +73,24 @@ int run_panel(const PanelRequest& request) {
       // Numbers that agree stay as they are, to the digit: their hash is what records name.
       const bool anew =
           before.is_null() || (made && !panel_differences(entry, values.at(entry.name)).empty());
+      if (anew && values.at(entry.name).contains("outcome")) {
+        throw Error(Error::Kind::data, "the run of entry \"" + entry.name + "\" did not end well: " +
+                                           values.at(entry.name).at("outcome").get<std::string>() +
+                                           "; nothing was written");
+      }
       kept[entry.name] = {{"stands_for", stands_for(entry)},
                           {"values", anew ? values.at(entry.name) : before.at("values")}};
     }
-    std::ofstream(request.into) << written(kept);
-    std::cerr << "wrote " << request.into << "; records that name one of " << differing
-              << " other entries are stale\n";
+    write_atomically(request.into, written(kept));
+    std::cerr << "wrote " << request.into << "; records that name one of the " << differing
+              << " entries that changed are stale once the program is built again\n";
     return exit_code::kOk;
   }
-  std::cerr << entries.size() - static_cast<size_t>(differing) << " of " << entries.size()
-            << " entries of the panel compute what is committed\n";
+  std::cerr << made - differing << " of " << made << " entries of the panel compute what is committed";
+  if (made < entries.size()) {
+    std::cerr << "; " << entries.size() - made << " could not be made";
+  }
+  std::cerr << "\n";
   return differing == 0 ? exit_code::kOk : exit_code::kFailed;
 }
 
@@ -90,7 +99,7 @@ int run_panel(const PanelRequest& request) {
 void add_panel(Program& program) {
   auto [command, request] = add_command(
       program, "panel", "Tiny runs that show whether this build computes what its committed numbers say",
-      "  bnlab panel                                        all entries, some in a second\n"
+      "  bnlab panel                                        all entries, some ten seconds\n"
       "  bnlab panel sync \"sync stopped\"                    two of them\n"
       "  bnlab panel --into harness/numerics/values.json    after a change that is meant: the numbers that "
       "differ",

@@ -7,9 +7,9 @@
 #include "harness/cli/program.hpp"
 #include "harness/cli/weights.hpp"
 #include "harness/error.hpp"
+#include "harness/inference/predict.hpp"
 #include "harness/store/run_folder.hpp"
 #include "harness/tasks/images/write_png.hpp"
-#include "harness/inference/predict.hpp"
 
 namespace bnlab {
 namespace {

@@ -35,8 +35,8 @@ struct NormsOptions {
   // The batch of all ranks is cut into so many towers, each of which is one unit of statistics: consecutive
   // rows of equal numbers; where that cannot be, the first towers of a rank have one row more.
   int64_t towers = 1;
-  // Of the whole training, for strategies with a schedule. 0: not known; batch_renorm then refuses to train unless
-  // its schedule is given in steps, or is null.
+  // Of the whole training, for strategies with a schedule. 0: not known; batch_renorm then refuses to train
+  // unless its schedule is given in steps, or is null.
   int64_t steps = 0;
   uint64_t seed = 0;                  // of what a strategy draws
   at::Device device = at::kCPU;       // of all inputs

@@ -178,11 +178,13 @@ void check_agreement(const Json& run, const Problems& reported, Problems& proble
 
 std::optional<std::vector<int64_t>> samples_per_tower(const Json& run) {
   const Json towers = run.value("towers", Json()), batch = run.value("batch_per_tower", Json());
-  if (!towers.is_number_integer() || towers < 1 || towers > kMostTowers) {
+  if (!towers.is_number_integer()) {
     return std::nullopt;
   }
   if (batch.is_number_integer()) {
-    return std::vector<int64_t>(towers.get<size_t>(), batch.get<int64_t>());
+    return towers < 1 || towers > kMostTowers
+               ? std::nullopt
+               : std::optional(std::vector<int64_t>(towers.get<size_t>(), batch.get<int64_t>()));
   }
   const auto is_count = [](const Json& each) { return each.is_number_integer(); };
   return batch.is_array() && std::ranges::all_of(batch, is_count)

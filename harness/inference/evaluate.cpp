@@ -3,8 +3,8 @@
 #include <ATen/Parallel.h>
 
 #include "harness/communicator/thread_ranks.hpp"
-#include "harness/tf32.hpp"
 #include "harness/inference/loaded_run.hpp"
+#include "harness/tf32.hpp"
 
 namespace bnlab {
 namespace {

@@ -7,8 +7,8 @@
 #include <string>
 
 #include "harness/communicator/world.hpp"
-#include "harness/training/data.hpp"
 #include "harness/inference/evaluate.hpp"
+#include "harness/training/data.hpp"
 #include "harness/training/evaluator.hpp"
 #include "harness/training/trained_model.hpp"
 

@@ -7,8 +7,8 @@
 
 #include "harness/communicator/thread_ranks.hpp"
 #include "harness/error.hpp"
-#include "harness/tf32.hpp"
 #include "harness/inference/loaded_run.hpp"
+#include "harness/tf32.hpp"
 
 namespace bnlab {
 namespace {

@@ -11,8 +11,8 @@
 #include "harness/launch/launch.hpp"
 #include "harness/launch/placing.hpp"
 #include "harness/launch/progress.hpp"
-#include "harness/queue/claims.hpp"
 #include "harness/queue/active_processes.hpp"
+#include "harness/queue/claims.hpp"
 #include "harness/store/record.hpp"
 
 namespace bnlab {
@@ -79,8 +79,8 @@ class RunRecorder {
   LaunchSummary summary_;
   Progress progress_;
   Json environment_;
-  std::optional<ActiveProcesses> processes_;    // where there are runs
-  std::map<std::string, Held> claims_;  // of the attempts under way, by their folder
+  std::optional<ActiveProcesses> processes_;  // where there are runs
+  std::map<std::string, Held> claims_;        // of the attempts under way, by their folder
 };
 
 }  // namespace bnlab

@@ -157,8 +157,7 @@ void LayerRank::apply(const LayerStep& step, const Batch& batch, LayerStepAnswer
   Ledger& ledger = world_.ledger();
   ledger.clear();
   ledger.keep_list(true);
-  const Outputs outputs =
-      strategy().forward(built_.network(), images, batch.pass({steps_done()}, step.mode));
+  const Outputs outputs = strategy().forward(built_.network(), images, batch.pass({steps_done()}, step.mode));
   const at::Tensor& y = outputs.logits;
   answer.permutation = outputs.permutation;
   answer.outputs = y.detach().cpu().split_with_sizes(rows);

@@ -45,11 +45,23 @@ class ScratchFolder {
   fs::path path_;
 };
 
+// While it lives, operators use one thread each.
+class OneThread {
+ public:
+  OneThread() { at::set_num_threads(1); }
+  ~OneThread() { at::set_num_threads(before_); }
+  OneThread(const OneThread&) = delete;
+  OneThread& operator=(const OneThread&) = delete;
+
+ private:
+  const int before_ = at::get_num_threads();
+};
+
 // The entry's ranks as threads of this process; the report of rank 0.
 RankReport train(const PanelEntry& entry, const RunSpec& spec, const fs::path& data, const fs::path& run) {
   const LoopbackSocket socket;
   std::vector<RankReport> reports(static_cast<size_t>(entry.ranks));
-  std::vector<std::thread> threads;
+  std::vector<std::jthread> threads;
   for (int rank = 0; rank < entry.ranks; ++rank) {
     threads.emplace_back([&, rank] {
       RankJob job;
@@ -64,12 +76,12 @@ RankReport train(const PanelEntry& entry, const RunSpec& spec, const fs::path& d
       reports[static_cast<size_t>(rank)] = run_rank(job);
     });
   }
-  for (std::thread& thread : threads) thread.join();
+  threads.clear();  // joins them
   return reports[0];
 }
 
-// The sum over all elements, each times a number of its own, of the tensors whose names end like one of `endings` (of all
-// others, where `others`).
+// The sum over all elements, each times a number of its own, of the tensors whose names end like one of
+// `endings` (of all others, where `others`).
 double projected(const std::vector<NamedTensor>& tensors, const std::vector<std::string>& endings,
                  bool others = false) {
   double sum = 0;
@@ -157,7 +169,7 @@ std::optional<Json> measure(const PanelEntry& entry, std::string& why) {
     return std::nullopt;
   }
 #endif
-  at::set_num_threads(1);
+  const OneThread one_thread;
   const ScratchFolder scratch;
   const fs::path data = scratch.path() / "data", run = scratch.path() / "run";
   fs::create_directories(data);

@@ -20,12 +20,13 @@ struct Answer {
   std::string folder;    // of the results
 };
 
-// The answer stands in `findings.md` of the experiment's folder, in the paragraph that begins with "**Answer.**"; in
-// short it is the paragraph "**In one line.**", or else the answer's first sentence.
+// The answer stands in `findings.md` of the experiment's folder, in the paragraph that begins with
+// "**Answer.**"; in short it is the paragraph "**In one line.**", or else the answer's first sentence.
 Answer answer_to(const Experiment& experiment, const ExperimentReport& report,
                  const std::filesystem::path& folder);
 
-// Markdown with a link to each page, with the evidence or in short. Paths are as seen from `from`, the folder of the document.
+// Markdown with a link to each page, with the evidence or in short. Paths are as seen from `from`, the folder
+// of the document.
 std::string answers_markdown(const std::vector<Answer>& answers, const std::filesystem::path& from);
 std::string short_answers_markdown(const std::vector<Answer>& answers, const std::filesystem::path& from);
 std::string answers_text(const std::vector<Answer>& answers);

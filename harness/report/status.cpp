@@ -143,8 +143,8 @@ std::string status_text(const std::vector<ExperimentStatus>& all) {
          (confirmed.empty() ? "" : std::string("\nRuns") + kConfirmed + ":\n" + confirmed) +
          (other_sources.empty()
               ? ""
-              : "\nRuns whose sources have been written otherwise since, and compute the same "
-                "(bnlab panel):\n" +
+              : "\nRuns by sources that have changed since; the committed numbers of what they compute have "
+                "not (bnlab panel shows whether this program computes them):\n" +
                     other_sources) +
          problems;
 }

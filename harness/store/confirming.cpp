@@ -32,8 +32,8 @@ std::string cell_of(const Record& record) {
   return digits;
 }
 
-// What tells the code that made a record: the parts of the panel that it depends on; of records that are older than the panel,
-// the fingerprint of its sources.
+// What tells the code that made a record: the parts of the panel that it depends on; of records that are
+// older than the panel, the fingerprint of its sources.
 Json then_of(const Record& record) {
   const Json& numerics = record.at("code.numerics");
   if (numerics.is_object()) return {{"numerics", numerics}};

@@ -1,4 +1,5 @@
-// Results of older code that count as today's, because today's code has repeated some of them to the last digit.
+// Results of older code that count as today's, because today's code has repeated some of them to the last
+// digit.
 #pragma once
 
 #include <filesystem>
@@ -11,12 +12,13 @@ namespace bnlab {
 
 inline constexpr const char* kConfirmedFile = "confirmed.json";
 
-// The repeated runs of an experiment, from RESULTS/EXPERIMENT/confirmed.json. Each stands for its cell: the runs of the same
-// spec but for the seed, on the same placement, that the same code has computed.
+// The repeated runs of an experiment, from RESULTS/EXPERIMENT/confirmed.json. Each stands for its cell: the
+// runs of the same spec but for the seed, on the same placement, that the same code has computed.
 class Confirmations {
  public:
   explicit Confirmations(const std::filesystem::path& experiment_folder);
-  // Whether a run of the record's cell was repeated with the same answer by code that computes what this build does.
+  // Whether a run of the record's cell was repeated with the same answer by code that computes what this
+  // build does.
   bool cover(const Record& record) const;
   // One that was made before of the same cell, code and build gives way.
   void add(const Record& repeated);
@@ -37,9 +39,9 @@ struct Confirmed {
   int timed = 0;                       // of the covered, those whose throughput counts
 };
 
-// Compares the runs of `again`, which this build has computed, with those of `into`, and keeps in `into` which of them are
-// equal. A cell of which one repeated run differs is not confirmed. Throws Error (usage) where the folders, both of the form
-// RESULTS/EXPERIMENT, have no run in common.
+// Compares the runs of `again`, which this build has computed, with those of `into`, and keeps in `into`
+// which of them are equal. A cell of which one repeated run differs is not confirmed. Throws Error (usage)
+// where the folders, both of the form RESULTS/EXPERIMENT, have no run in common.
 Confirmed confirm_results(const std::filesystem::path& into, const std::filesystem::path& again);
 
 }  // namespace bnlab

@@ -97,8 +97,9 @@ class Record {
 
   bool finished() const { return status() != Status::interrupted; }  // all outcomes but interrupted
   bool failed() const { return finished() && status() != Status::ok; }
-  // Why the run would answer something else today, in words, or "" if it would not: what it computes with gives other numbers
-  // (harness/numerics/panel.hpp), or data or weights are others, as far as compare_inputs was told.
+  // Why the run would answer something else today, in words, or "" if it would not: what it computes with
+  // gives other numbers (harness/numerics/panel.hpp), or data or weights are others, as far as compare_inputs
+  // was told.
   std::string why_stale() const;
   // The same of the numbers alone, whether today's code has confirmed the record or not.
   std::string why_other_numerics() const;

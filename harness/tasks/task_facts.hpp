@@ -56,15 +56,16 @@ struct TaskFacts {
   }
 };
 
-// Whether a resolved task reads files.
+// Whether a resolved task reads files, as far as is known: records may be of a task that this program lacks.
 inline bool reads_files(const Json& task) {
-  return facts_of<TaskFacts>(task).files != nullptr;
+  const About* about = find_registered(TaskFacts::kFamily, task.at("name"));
+  const TaskFacts* facts = about == nullptr ? nullptr : about->facts_as<TaskFacts>();
+  return facts != nullptr && facts->files != nullptr;
 }
 
 // The files of a resolved task; none where it reads none.
 inline Paths files_of_task(const Json& task, const std::string& data_dir) {
-  const auto& files = facts_of<TaskFacts>(task).files;
-  return files ? files(task, data_dir) : Paths();
+  return reads_files(task) ? facts_of<TaskFacts>(task).files(task, data_dir) : Paths();
 }
 
 }  // namespace bnlab

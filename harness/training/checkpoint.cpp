@@ -25,6 +25,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kKept = 2;
+constexpr int kFormat = 2;  // of the names and layout of the state: another one cannot be read
 constexpr const char* kDescription = "checkpoint";  // in the header's metadata: {"run", "ranks", "values"}
 
 std::string file_name(int64_t step, XXH64_hash_t hash) {
@@ -72,6 +73,14 @@ std::vector<fs::path> files_in(const std::string& folder) {
   return files;
 }
 
+// What a checkpoint was made by, with the parts of the panel alone that `today` names too.
+Json as_named_today(Json run, const Json& today) {
+  if (run.contains("numerics") && same_numerics(run["numerics"], today.at("numerics"))) {
+    run["numerics"] = today.at("numerics");
+  }
+  return run;
+}
+
 Json identity(const RunSpec& spec, const Json& inputs) {
   Json deciding = spec.resolved;
   for (const auto& [key, value] : spec.resolved.items()) {
@@ -80,7 +89,7 @@ Json identity(const RunSpec& spec, const Json& inputs) {
     }
   }
   const Json numerics = numerics_of(spec.resolved, "cuda");  // the device may change meanwhile
-  return {{"spec", deciding}, {"inputs", inputs}, {"numerics", numerics}};
+  return {{"format", kFormat}, {"spec", deciding}, {"inputs", inputs}, {"numerics", numerics}};
 }
 
 // The state of all ranks, as a checkpoint holds it.
@@ -288,7 +297,8 @@ std::unique_ptr<SafeTensorsFile> Checkpoints::newest(const std::string& run_dir)
     }
     auto open = std::make_unique<SafeTensorsFile>(file.string());
     const Json description = Json::parse(open->header().metadata.at(kDescription));
-    const std::string differing = differences(description.at("run"), run_, " there", " here");
+    const std::string differing =
+        differences(as_named_today(description.at("run"), run_), run_, " there", " here");
     if (!differing.empty()) {
       throw Error(Error::Kind::refused,
                   in_its_folder(file) + " belongs to another run: " + differing +

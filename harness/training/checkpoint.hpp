@@ -45,7 +45,7 @@ class Checkpoints {
  private:
   std::unique_ptr<SafeTensorsFile> newest(const std::string& run_dir);  // null where there is none
 
-  Json run_;  // what a checkpoint must have been made by: {"spec", "inputs", "numerics"}
+  Json run_;  // what a checkpoint must have been made by: {"format", "spec", "inputs", "numerics"}
   int64_t every_;
   bool replicas_;  // ranks train apart
   std::string run_dir_, folder_;

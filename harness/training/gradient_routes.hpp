@@ -1,5 +1,6 @@
 // Other ways than c10d's Reducer to keep the weights of the ranks together:
-//   rank0       The gradients are summed on rank 0, averaged there and broadcast, as if they lived on one GPU.
+//   rank0       The gradients are summed on rank 0, averaged there and broadcast, as if they lived on one
+//               GPU.
 //   host        The gradients are averaged in host memory, as for parameters on the CPU.
 //   averaging   No gradients are exchanged; every few steps (average_weights_every) the ranks' weights are
 //               averaged (Zinkevich et al., "Parallelized Stochastic Gradient Descent", 2010).

@@ -78,8 +78,8 @@ Prefetch::Made Prefetch::made(int64_t step) const {
 }
 
 void Prefetch::work() {
-  // The stream goes back before the thread ends: LibTorch keeps a thread's current streams in a thread_local array,
-  // which is gone before any thread_local that was reached earlier.
+  // The stream goes back before the thread ends: LibTorch keeps a thread's current streams in a thread_local
+  // array, which is gone before any thread_local that was reached earlier.
   std::unique_ptr<OwnStream> stream;
   std::exception_ptr no_stream;
   try {

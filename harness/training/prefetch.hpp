@@ -21,13 +21,13 @@ class Prefetch {
   static constexpr int64_t kAhead =
       2;  // batches at most that nobody has taken yet; each worker but the first adds one
 
-  // make(step) is called once for each of 0, 1, ... up to `steps`, by several workers at once, each with a stream of its
-  // own on `device` to which it may leave copies under way.
+  // make(step) is called once for each of 0, 1, ... up to `steps`, by several workers at once, each with a
+  // stream of its own on `device` to which it may leave copies under way.
   Prefetch(std::function<Batch(int64_t step)> make, int64_t steps, at::Device device, int64_t workers = 1);
   ~Prefetch();  // waits for the batches that are being made, if any
 
-  // The batch of step 0, 1, ... in turn; work on the current stream finds it complete. Throws what `make` has thrown
-  // for this step, from then on every time.
+  // The batch of step 0, 1, ... in turn; work on the current stream finds it complete. Throws what `make` has
+  // thrown for this step, from then on every time.
   Batch next();
 
  private:

@@ -17,8 +17,8 @@ class SiteReport {
  public:
   explicit SiteReport(const TrainedModel& model) : model_(model) {}
 
-  // Keeps the running statistics that the network's buffers hold, under the population's name. between_sets: what
-  // RunningStatistics::load_into_buffers has returned.
+  // Keeps the running statistics that the network's buffers hold, under the population's name. between_sets:
+  // what RunningStatistics::load_into_buffers has returned.
   void keep(const std::string& population, const std::vector<double>& between_sets);
 
   // One object per site: {"name", "channels"}, and after an evaluation under `saved` and `precise`, where the

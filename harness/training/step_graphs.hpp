@@ -1,7 +1,7 @@
 // Forward and backward pass of the training steps. Steps are made one by one ("eagerly") or, on GPUs and with
-// the spec key cuda_graph, replayed: after some steps that are alike (repeats of strategy.hpp) one is recorded,
-// and the steps that follow are replays of it on batches that are copied to where its batch lay. Gradients are
-// averaged and weights updated outside, by ordinary calls.
+// the spec key cuda_graph, replayed: after some steps that are alike (repeats of strategy.hpp) one is
+// recorded, and the steps that follow are replays of it on batches that are copied to where its batch lay.
+// Gradients are averaged and weights updated outside, by ordinary calls.
 //
 // A recording ends where the steps are no longer alike, or where something else than a step has been done
 // (invalidate), which may have moved the tensors that the recording works on. A step that one rank cannot

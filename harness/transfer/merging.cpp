@@ -6,6 +6,7 @@
 #include <set>
 
 #include "harness/error.hpp"
+#include "harness/numerics/panel.hpp"
 #include "harness/queue/claims.hpp"
 #include "harness/store/differences.hpp"
 #include "harness/store/record.hpp"
@@ -21,13 +22,16 @@ constexpr std::chrono::seconds kStealAfter{900};
 // What two results of one run have in common: all that neither the machine nor the moment decides.
 Json comparable(const Record& record) {
   Json answer = answer_of(record);
-  const Json& numerics = record.at("code.numerics");
-  if (numerics.is_object()) {
-    answer["numerics"] = numerics;
-  } else {  // older than the panel
+  if (!record.at("code.numerics").is_object()) {  // older than the panel
     answer["fingerprint"] = record.at("code.fingerprint");
   }
   return answer;
+}
+
+// Whether the parts of the panel that both records name are the same.
+bool same_code(const Record& a, const Record& b) {
+  const Json &one = a.at("code.numerics"), &other = b.at("code.numerics");
+  return one.is_object() != other.is_object() ? false : !one.is_object() || same_numerics(one, other);
 }
 
 // What a folder's spec asks, but for what changes no result, with what tuning chose; nothing where it keeps
@@ -104,7 +108,10 @@ void choose(const ByPlace& theirs, Keep keep, ByPlace& all, std::set<fs::path>& 
       to_copy.insert(place);
       continue;
     }
-    const std::string differing = differences(comparable(other->second), comparable(record));
+    std::string differing = differences(comparable(other->second), comparable(record));
+    if (differing.empty() && !same_code(other->second, record)) {
+      differing = "what they were computed with (code.numerics)";
+    }
     if (differing.empty()) continue;
     if (keep == Keep::neither) {
       problems.add(other->second.file().string() + " and " + record.file().string() +

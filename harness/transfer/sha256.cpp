@@ -1,4 +1,5 @@
-// SHA-256 (FIPS 180-4). Manifests hold it, so that people who have no bnlab can check an archive with sha256sum.
+// SHA-256 (FIPS 180-4). Manifests hold it, so that people who have no bnlab can check an archive with
+// sha256sum.
 #include <array>
 #include <bit>
 #include <cstdint>

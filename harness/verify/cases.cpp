@@ -83,8 +83,8 @@ std::vector<Row> table(bool convolves) {
   return rows;
 }
 
-// In the second step a tower has no gradient. Where a value is not finite there are no gradients at all, since what it
-// does to them depends on the order of the sums.
+// In the second step a tower has no gradient. Where a value is not finite there are no gradients at all,
+// since what it does to them depends on the order of the sums.
 void put_special_values(LayerCase& c, const Row& row) {
   for (size_t s = 0; s < c.steps.size(); ++s) {
     c.steps[s].merges = !row.merges_once || (c.steps[s].mode != Mode::train) || s + 1 == c.steps.size();

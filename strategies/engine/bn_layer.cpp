@@ -9,9 +9,9 @@
 //
 // LibTorch enters by apply_norm (norm_function.hpp), an autograd operation that calls forward and backward of
 // the BatchPass below. The sweeps over the activations and the steps to coefficients are operations of
-// kernels/; where nothing is exchanged between a sweep and its coefficients, they are one (kernels/coefficients.hpp).
-// On a GPU most sites take two kernels forward and two backward, or three and three beside their exchanges;
-// `bnlab explain` counts them.
+// kernels/; where nothing is exchanged between a sweep and its coefficients, they are one
+// (kernels/coefficients.hpp). On a GPU most sites take two kernels forward and two backward, or three and
+// three beside their exchanges; `bnlab explain` counts them.
 #include "strategies/engine/bn_layer.hpp"
 
 #include <torch/types.h>

@@ -1,13 +1,15 @@
 // The running statistics of the BN family on one page: what a training step writes (`momentum`), how the
 // ranks hold it between steps, and how it reaches the buffers that evaluation and checkpoints read.
 //
-//   a step    pair <- (1 - a) pair + sum over sets of w_i (m_i, unbiased v_i), where a is `momentum`, or 1/k in
-//             the k-th update. Rules::remember decides which sets, and with what weights (update_of_step).
-//   between   Moments that enter linearly need no exchange per step: each rank holds a partial sum of the pair,
-//             and an evaluation adds them up (Distribution).
-//   NaN, inf  Pooled moments that are not finite leave the channel's pair as it was. Where sets are remembered
-//             by themselves, the running pair of the set's tower stands in for them: the tower's part of the
-//             pair stays, and the numbers depend neither on which towers share a rank nor on when ranks merge.
+//   a step    pair <- (1 - a) pair + sum over sets of w_i (m_i, unbiased v_i), where a is `momentum`, or 1/k
+//             in the k-th update. Rules::remember decides which sets, and with what weights (update_of_step);
+//             the kernels compute it (UpdateRunning of kernels/channel.hpp).
+//   between   Moments that enter linearly need no exchange per step: each rank holds a partial sum of the
+//             pair, and an evaluation adds them up (Distribution).
+//   NaN, inf  Moments that are not finite leave the channel's pair as it was where every rank holds it
+//             (pooled moments, batch_renorm). Where sets are remembered by themselves, the running pair of
+//             the set's tower stands in for them: the tower's part of the pair stays, and the numbers depend
+//             neither on which towers share a rank nor on when ranks merge.
 //
 // RunningPair is one such pair, SiteStatistics those of one site (the saved pair, and the pairs of other
 // populations), BnStatistics those of all sites of a network.
@@ -75,7 +77,7 @@ class RunningPair {
   bool trained() const { return trained_; }
 
   // Counts channels that are not finite in `nonfinite` (int64 [], or undefined): once where the channel's
-  // pair stays as it was, once for each tower whose part of it stays.
+  // pair stays as it was, once for each set whose part of it stays.
   void update(const at::Tensor& moments, const UpdateRows& rows, const at::Tensor& nonfinite = {});
   // The same, but for kernels::update_running, which the caller owes; none where no row takes part.
   std::optional<kernels::RunningUpdate> begin_update(const UpdateRows& rows, const at::Tensor& nonfinite);

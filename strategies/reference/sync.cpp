@@ -1,5 +1,6 @@
 // Reference of sync: the towers of a group share the moments of all their values together.
-//   y = gamma (x - m) / sqrt(v + eps) + beta, m over the group, v over the group or (averaged) sum n_t v_t / N
+//   y = gamma (x - m) / sqrt(v + eps) + beta, m over the group, v over the group or (averaged) sum n_t v_t /
+//   N
 // gradient own_tower is the derivative of each tower's own loss by its own inputs: for the moments that
 // normalise a tower the others' values are constants. stopped: all values are.
 #include <algorithm>

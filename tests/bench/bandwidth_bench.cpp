@@ -1,6 +1,6 @@
-// What share of the copy bandwidth the kernels of the BN layers reach: the bytes of a kernel's tensors, each read or
-// written once, by its time, over those of a copy. Medians of interleaved rounds; on a GPU a round is ten launches
-// between two events.
+// What share of the copy bandwidth the kernels of the BN layers reach: the bytes of a kernel's tensors, each
+// read or written once, by its time, over those of a copy. Medians of interleaved rounds; on a GPU a round is
+// ten launches between two events.
 //   bandwidth_bench [--device cpu|cuda] [--megabytes N] [--rounds N]
 // Prints one JSON object per kernel, dtype and layout.
 #include <ATen/Parallel.h>

@@ -1,6 +1,6 @@
-// The BN family's layer under several of its strategies, forward and backward, with 8 towers in one process, beside
-// LibTorch's batch_norm over the same batch. Both sides alternate inside one benchmark; the counters are the
-// medians of their times and the ratio ours / LibTorch's. No activation on either side.
+// The BN family's layer under several of its strategies, forward and backward, with 8 towers in one process,
+// beside LibTorch's batch_norm over the same batch. Both sides alternate inside one benchmark; the counters
+// are the medians of their times and the ratio ours / LibTorch's. No activation on either side.
 #include <benchmark/benchmark.h>
 #include <torch/types.h>
 

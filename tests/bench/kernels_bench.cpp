@@ -1,8 +1,8 @@
 // BN + ReLU, forward and backward, float32: these kernels against LibTorch's native_batch_norm, relu_ and
 // their backward operators, side by side, with the copy bandwidth of the same moment.
-// Counters: ours_ms and eager_ms are medians of interleaved rounds, ratio is ours / eager (below 1 is faster),
-// copy_GBps counts bytes read and written, ours_GBps is the 8 N bytes that our kernels move by their time.
-// `hot` repeats on the same tensors; `cold` goes round so many sets that the caches hold none of them.
+// Counters: ours_ms and eager_ms are medians of interleaved rounds, ratio is ours / eager (below 1 is
+// faster), copy_GBps counts bytes read and written, ours_GBps is the 8 N bytes that our kernels move by their
+// time. `hot` repeats on the same tensors; `cold` goes round so many sets that the caches hold none of them.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <benchmark/benchmark.h>
@@ -78,8 +78,8 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-// Where y is zero but for rounding, one side may let a gradient pass and the other not. So single elements may
-// differ, and with them the parameter gradients of their channels.
+// Where y is zero but for rounding, one side may let a gradient pass and the other not. So single elements
+// may differ, and with them the parameter gradients of their channels.
 bool agree(const Result& a, const Result& b) {
   const auto share = [](const Tensor& left, const Tensor& right, double tolerance) {
     return at::isclose(left, right, tolerance, tolerance).to(at::kDouble).mean().item<double>();

@@ -1,4 +1,5 @@
-// A matrix that is tuned first, from the command to the table. The fake runs are best at the learning rate 0.1.
+// A matrix that is tuned first, from the command to the table. The fake runs are best at the learning rate
+// 0.1.
 #include <gtest/gtest.h>
 
 #include <fstream>

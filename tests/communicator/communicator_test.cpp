@@ -1,5 +1,5 @@
-// Collectives through shared memory and over Gloo between 1, 2 and 4 ranks, threads of this process: what arrives, and
-// what the ledger says.
+// Collectives through shared memory and over Gloo between 1, 2 and 4 ranks, threads of this process: what
+// arrives, and what the ledger says.
 #include "harness/communicator/communicator.hpp"
 
 #include <gtest/gtest.h>

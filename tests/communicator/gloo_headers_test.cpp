@@ -1,6 +1,6 @@
-// LibTorch has Gloo inside but does not ship its headers; harness/communicator/gloo_headers declares what c10d's
-// headers need of it. Here every virtual function of those declarations is called on an object that LibTorch made:
-// a function that is missing there, or declared in another order, would call its neighbour.
+// LibTorch has Gloo inside but does not ship its headers; harness/communicator/gloo_headers declares what
+// c10d's headers need of it. Here every virtual function of those declarations is called on an object that
+// LibTorch made: a function that is missing there, or declared in another order, would call its neighbour.
 #include <gtest/gtest.h>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>

@@ -54,8 +54,8 @@ TEST(OwnStream, TheCpuHasNone) {
   EXPECT_EQ(made_up::streams_handed_out, before);
 }
 
-// Otherwise the backward passes of two ranks on one GPU would share the device's one autograd thread, where the first
-// that waits for the other keeps it from ever coming.
+// Otherwise the backward passes of two ranks on one GPU would share the device's one autograd thread, where
+// the first that waits for the other keeps it from ever coming.
 TEST(ThreadRanks, RunBackwardInTheirOwnThread) {
   on_thread_ranks(2, at::kCPU, [](World&) {
     EXPECT_FALSE(c10::AutogradState::get_tls_state().get_multithreading_enabled());

@@ -1,4 +1,5 @@
-// What the ledger says of the gradients that c10d's Reducer averages, and of those that go through shared memory.
+// What the ledger says of the gradients that c10d's Reducer averages, and of those that go through shared
+// memory.
 #include <gtest/gtest.h>
 #include <torch/types.h>
 

@@ -1,5 +1,5 @@
-// How ranks find each other: what rank 0 shares before a run, and where its store listens. The ranks are threads,
-// placed by hand as a launcher would place processes.
+// How ranks find each other: what rank 0 shares before a run, and where its store listens. The ranks are
+// threads, placed by hand as a launcher would place processes.
 #include "harness/communicator/world.hpp"
 
 #include <arpa/inet.h>
@@ -108,7 +108,8 @@ std::set<std::string> own_sockets() {
   return found;
 }
 
-// "0100007F" of every TCP socket on which this process listens, on `port` if it is given, as /proc/net writes addresses.
+// "0100007F" of every TCP socket on which this process listens, on `port` if it is given, as /proc/net writes
+// addresses.
 std::set<std::string> listening_addresses(int port = 0) {
   const std::set<std::string> own = own_sockets();
   std::set<std::string> found;

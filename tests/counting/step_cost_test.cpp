@@ -122,8 +122,8 @@ TEST(StepCost, AStrategyIsToldTheTowersWhereItIsMade) {
   EXPECT_THROW(count_step({groups, model, 3, 2, 1, 16, 16, 5}), Error);
 }
 
-// Forward + backward, of a norm site with its ReLU and of what the strategy adds to the convolution before it, on rank 0
-// of two, with two towers each. Small ones count as much as large ones.
+// Forward + backward, of a norm site with its ReLU and of what the strategy adds to the convolution before
+// it, on rank 0 of two, with two towers each. Small ones count as much as large ones.
 TEST(StepCost, TellsTheKernelsOfANormSite) {
   const std::map<std::string, std::string> expected = {
       {R"({"name": "averaged"})", "2 + 2"},

@@ -1,6 +1,6 @@
-// What strategies/kernels uses of LibTorch and of harness/activation.hpp, in a form that compiles in a second:
-// dense or strided tensors, all of them on the emulated GPU. Fresh memory is NaN in every dtype. The texts of
-// error messages are not kept.
+// What strategies/kernels uses of LibTorch and of harness/activation.hpp, in a form that compiles in a
+// second: dense or strided tensors, all of them on the emulated GPU. Fresh memory is NaN in every dtype. The
+// texts of error messages are not kept.
 #pragma once
 
 #include <cmath>

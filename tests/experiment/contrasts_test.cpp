@@ -6,7 +6,8 @@ namespace {
 
 class SpecContrasts : public SpecFiles {
  protected:
-  // A contrast of mean_iou with `sides`, on a matrix of routes and averages that move together, strategies and seeds.
+  // A contrast of mean_iou with `sides`, on a matrix of routes and averages that move together, strategies
+  // and seeds.
   static std::string contrast(const std::string& sides) {
     return spec(R"("matrix": {"seed": [0, 1], "strategy": ["fake_own", {"name": "fake_own", "momentum": 0.5}],
         "gradient_route,average_weights_every": [["reducer", null], ["rank0", null], ["reducer", 4]]},

@@ -1,5 +1,6 @@
-// A disk that fails at a chosen moment. Preloaded into a program (LD_PRELOAD), this library counts what the process changes
-// below a folder, call by call, and lets one of these calls fail, or all from that one on. The program knows nothing of it.
+// A disk that fails at a chosen moment. Preloaded into a program (LD_PRELOAD), this library counts what the
+// process changes below a folder, call by call, and lets one of these calls fail, or all from that one on.
+// The program knows nothing of it.
 //
 //   FAULT_BELOW  the folder, as an absolute path
 //   FAULT_IN     "launcher" or "rank": the processes that it is meant for (`bnlab rank ...` is a rank)

@@ -61,7 +61,8 @@ TEST(PspNet, WithoutTheNormOfBin1OneImageWillDo) {
   EXPECT_TRUE(net.has("ppm.features.1.2.weight"));
 }
 
-// What align_corners means on images of 8k + 1 pixels: every eighth pixel has the logits of a position of the map.
+// What align_corners means on images of 8k + 1 pixels: every eighth pixel has the logits of a position of the
+// map.
 TEST(PspNet, EveryEighthPixelIsAPositionOfTheMap) {
   OneRankNetwork built(kSmall);
   const Batch batch{images(2), {}, Towers({2}, 1, 0)};

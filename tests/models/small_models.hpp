@@ -1,5 +1,6 @@
-// A small instance of every registered model, with the smallest images on which all of it works and no norm but those of
-// image means sees so few values that rounding grows. models_test.cpp holds each of them to what every model promises.
+// A small instance of every registered model, with the smallest images on which all of it works and no norm
+// but those of image means sees so few values that rounding grows. models_test.cpp holds each of them to what
+// every model promises.
 #pragma once
 
 #include <array>

@@ -1,4 +1,5 @@
-// What a record depends on, and when it is stale: by the committed numbers of the panel, not by how the code is written.
+// What a record depends on, and when it is stale: by the committed numbers of the panel, not by how the code
+// is written.
 #include "harness/numerics/panel.hpp"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// The panel made anew: every entry computes what is committed, the panel reaches every component with its options, and a
-// small change of any of them is seen.
+// The panel made anew: every entry computes what is committed, the panel reaches every component with its
+// options, and a small change of any of them is seen.
 #include "harness/numerics/panel.hpp"
 
 #include <gtest/gtest.h>
@@ -16,9 +16,9 @@ namespace bnlab {
 namespace {
 
 std::string identifier(const std::string& name) {
-  std::string text = name;
-  for (char& c : text) {
-    if (std::isalnum(static_cast<unsigned char>(c)) == 0) c = '_';
+  std::string text;
+  for (const char c : name) {
+    text += c == ' ' ? "__" : std::isalnum(static_cast<unsigned char>(c)) != 0 ? std::string(1, c) : "_";
   }
   return text;
 }
@@ -43,7 +43,8 @@ INSTANTIATE_TEST_SUITE_P(Of, Panel, ::testing::ValuesIn(panel()),
 
 // ---- what the panel reaches
 
-// Options that change no number that a run computes, or cannot be tried in a run of seconds, each with the reason.
+// Options that change no number that a run computes, or cannot be tried in a run of seconds, each with the
+// reason.
 const std::map<std::string, std::string> kNotInThePanel = {
     {"root", "says where files are"},
     {"cache_mib", "the same bytes, slower"},
@@ -95,7 +96,9 @@ TEST(PanelReach, EveryComponentIsInTheEntryOfAName) {
 void expect_varied(const Parameter& parameter, const std::string& owner,
                    const std::set<std::string>& varied) {
   if (kNotInThePanel.contains(parameter.name)) return;
-  if (parameter.kind == Parameter::Kind::component || !parameter.fields.empty()) {
+  if (parameter.kind == Parameter::Kind::component) return;
+  if (!parameter.fields.empty()) {
+    if (varied.contains(parameter.name)) return;  // the object as a whole: null or empty in the entry below
     for (const Parameter& field : parameter.fields)
       expect_varied(field, owner + "." + parameter.name, varied);
     return;
@@ -105,7 +108,8 @@ void expect_varied(const Parameter& parameter, const std::string& owner,
   for (const std::string& choice : parameter.choices) {
     const bool is_default =
         parameter.fallback == choice || (parameter.list && parameter.fallback == Json{choice});
-    EXPECT_TRUE(is_default || varied.contains(parameter.name + "=" + choice))
+    const bool is_of_base = owner == "run" && parameter.name == "precision" && choice == "float64";
+    EXPECT_TRUE(is_default || is_of_base || varied.contains(parameter.name + "=" + choice))
         << owner << "." << parameter.name << " = " << choice << " has no entry in the panel";
   }
 }
@@ -152,7 +156,7 @@ TEST_P(PanelFault, IsSeen) {
 INSTANTIATE_TEST_SUITE_P(
     Small, PanelFault,
     ::testing::Values(
-        Fault{"base", R"({"strategy": {"name": "per_tower", "eps": 1.01e-5}})"},
+        Fault{"base", R"({"strategy": {"name": "per_tower", "eps": 2e-5}})"},
         Fault{"base", R"({"strategy": {"name": "per_tower", "momentum": 0.1001}})"},
         Fault{"single_tower", R"({"strategy": {"name": "single_tower", "tower": 1}})"},
         Fault{"last_tower", R"({"strategy": "single_tower"})"},
@@ -163,24 +167,25 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{"batch_renorm",
               R"({"strategy": {"name": "batch_renorm", "r_max": 1.5, "d_max": 0.51, "schedule": null}})"},
         Fault{"frozen", R"({"strategy": {"name": "frozen", "from_step": 3}})"},
-        Fault{"ghost", R"({"strategy": {"name": "ghost", "virtual_batch": 1, "eps": 1.01e-5}})"},
+        Fault{"ghost", R"({"strategy": {"name": "ghost", "virtual_batch": 1, "eps": 2e-5}})"},
         Fault{"shuffle", R"({"strategy": "per_tower"})"},
         Fault{"precise", R"({"strategy": {"name": "precise", "batches": 3}})"},
-        Fault{"group_norm", R"({"strategy": {"name": "group_norm", "groups": 2, "eps": 1.01e-5}})"},
-        Fault{"layer_norm", R"({"strategy": {"name": "layer_norm", "eps": 1.01e-5}})"},
-        Fault{"instance_norm", R"({"strategy": {"name": "instance_norm", "eps": 1.01e-5}})"},
+        Fault{"group_norm", R"({"strategy": {"name": "group_norm", "groups": 2, "eps": 2e-5}})"},
+        Fault{"layer_norm", R"({"strategy": {"name": "layer_norm", "eps": 2e-5}})"},
+        Fault{"instance_norm", R"({"strategy": {"name": "instance_norm", "eps": 2e-5}})"},
         Fault{"weight_norm", R"({"strategy": {"name": "weight_norm", "init_scale": 1.0001}})"},
         Fault{"none", R"({"strategy": "layer_norm"})"}, Fault{"base", R"({"optimizer.lr": 0.100001})"},
         Fault{"base", R"({"optimizer.momentum": 0.900001})"},
         Fault{"base", R"({"optimizer.weight_decay": 0.000101})"},
         Fault{"base", R"({"optimizer.power": 0.90001})"},
         Fault{"cosine", R"({"optimizer.schedule": "poly"})"},
-        Fault{"adamw", R"({"optimizer": {"name": "adamw", "lr": 0.01, "eps": 1.1e-8}})"},
+        Fault{"adamw", R"({"optimizer": {"name": "adamw", "lr": 0.01, "eps": 1e-6}})"},
         Fault{"adamw", R"({"optimizer": {"name": "adamw", "lr": 0.01, "betas": [0.9, 0.99901]}})"},
         Fault{"label_smoothing", R"({"task.loss.label_smoothing": 0.10001})"},
         Fault{"class_weights", R"({"task.loss.class_weights": [1, 2, 0.5, 1, 3.0001]})"},
-        Fault{"ohem", R"({"task.loss.min_kept": 21})"}, Fault{"base", R"({"task.nuisance": 0.30001})"},
-        Fault{"motion", R"({"seed": 8})"}, Fault{"folder", R"({"task.random_scale_max": 1.99})"},
+        Fault{"ohem min_kept", R"({"task.loss.min_kept": 190})"},
+        Fault{"base", R"({"task.nuisance": 0.30001})"}, Fault{"motion", R"({"seed": 8})"},
+        Fault{"folder", R"({"task.random_scale_max": 1.99})"},
         Fault{"photographs mmseg", R"({"task.augment": {"name": "mmseg", "hue": 36.1}})"},
         Fault{"photographs semseg", R"({"task.augment": {"name": "semseg", "rotation": 10.1}})"},
         Fault{"camvid", R"({"task.random_scale_min": 0.76})"},

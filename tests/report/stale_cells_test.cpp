@@ -13,7 +13,7 @@ std::vector<Record> records_of(const Experiment& experiment, const std::vector<s
   for (const RunSpec& run : experiment.runs) records.push_back(synthetic_record(run, 0.5, 1));
   for (const size_t i : stale) {
     Json value = records[i].json();
-    value["code"]["version"] = "an older one";
+    value["code"]["numerics"]["base"] = "another";
     records[i] = Record(value, "record.json");
   }
   return records;

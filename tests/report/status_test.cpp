@@ -9,11 +9,11 @@ namespace bnlab::status_test {
 namespace {
 
 void save(const std::filesystem::path& results, const RunSpec& run, int ranks, Status outcome,
-          const std::string& version) {
+          const std::string& numerics) {
   RunAccount account = synthetic_account(run, 0.5, ranks);
   account.outcome.status = outcome;
   Json record = compose_record(account);
-  if (!version.empty()) record["code"]["version"] = version;
+  if (!numerics.empty()) record["code"]["numerics"]["base"] = numerics;
   const auto folder = run_folder(results, account.experiment, run.id, account.placement);
   std::filesystem::create_directories(folder);
   write_json(folder / kRecordFile, record);

@@ -23,8 +23,8 @@ at::Tensor predicting(const std::vector<int64_t>& classes, int64_t of) {
   return at::one_hot(at::tensor(classes, at::kLong), of).to(at::kFloat);
 }
 
-// Labels 0 0 0 1 1, predicted 0 0 3 1 2, in two batches: class 0 is right in 2 of 3, class 1 in 1 of 2; classes 2 and 3
-// are predicted but never labelled.
+// Labels 0 0 0 1 1, predicted 0 0 3 1 2, in two batches: class 0 is right in 2 of 3, class 1 in 1 of 2;
+// classes 2 and 3 are predicted but never labelled.
 TEST(ClassificationMetric, IsCountedOverTheWholeSplit) {
   const Bare task(4);
   const at::Tensor measured = task.measure(predicting({0, 0, 3}, 4), at::tensor({0, 0, 0}, at::kLong), 0) +

@@ -82,7 +82,8 @@ TEST_F(ImageFolderTest, TestsTheMiddleOfTheImage) {
   }
 }
 
-// The image is 16 wide and stays so; a window of 12 begins at columns 0 to 4 and shows the white ones from 8 on.
+// The image is 16 wide and stays so; a window of 12 begins at columns 0 to 4 and shows the white ones from 8
+// on.
 TEST_F(ImageFolderTest, TrainingWindowsAreDrawnAndDependOnSampleAndEpochAlone) {
   const auto task = this->task();
   std::set<int64_t> whites;

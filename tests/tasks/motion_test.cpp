@@ -48,8 +48,8 @@ TEST(Motion, ClipsAreRoughlyStandardised) {
   EXPECT_NEAR(all.std().item<double>(), 1, 0.2);
 }
 
-// Where the frames are brighter than the clip's mean frame (by more than most of their pixels are, as whole frames
-// differ a little), the thing is: its centre along an axis, [clips, frames].
+// Where the frames are brighter than the clip's mean frame (by more than most of their pixels are, as whole
+// frames differ a little), the thing is: its centre along an axis, [clips, frames].
 at::Tensor centre(const at::Tensor& clips, int64_t axis) {
   const at::Tensor difference = (clips - clips.mean(1, true)).mean(2);  // [clips, frames, 32, 32]
   const at::Tensor most = std::get<0>(difference.flatten(2).median(2)).unsqueeze(2).unsqueeze(3);

@@ -86,8 +86,8 @@ TEST_F(PhotographTaskTest, ImageNetsMomentsAreAChoice) {
   EXPECT_TRUE(test.images[0].select(1, 0).select(1, 0).allclose(expected, 0, 1e-5));
 }
 
-// Of the four training images (stripes 0 1 2, 0 1 2 0, 0 1 void 0 0, 0 1 void 0 0 0) the first class has 10 of 18
-// stripes, the second 4 of 18, the third 2 of the 7 of the images that show it: the median is 2/7.
+// Of the four training images (stripes 0 1 2, 0 1 2 0, 0 1 void 0 0, 0 1 void 0 0 0) the first class has 10
+// of 18 stripes, the second 4 of 18, the third 2 of the 7 of the images that show it: the median is 2/7.
 TEST_F(PhotographTaskTest, ClassWeightsAreCountedOnTheTrainingLabels) {
   const auto weights = task({{"class_weights", "median_frequency"}})->loss().at("class_weights");
   ASSERT_EQ(weights.size(), 3u);

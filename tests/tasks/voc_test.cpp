@@ -12,7 +12,8 @@ class VocTest : public test::FileTask {
  protected:
   VocTest() : FileTask("voc", "VOCdevkit/VOC2012/", {{"crop", {8, 8}}}) {}
 
-  // Palette PNGs with background, a train and void; and the added grey ones, with a dog in place of the train.
+  // Palette PNGs with background, a train and void; and the added grey ones, with a dog in place of the
+  // train.
   void SetUp() override {
     for (const std::string name : {"2007_000032", "2007_000039", "2007_000063"}) {
       write_image("JPEGImages/" + name + ".jpg");

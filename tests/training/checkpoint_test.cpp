@@ -1,5 +1,5 @@
-// A run that goes on from a checkpoint leaves what an undisturbed one leaves, to the bit; on other ranks, up to the
-// order of sums. For every registered strategy and the options of training.
+// A run that goes on from a checkpoint leaves what an undisturbed one leaves, to the bit; on other ranks, up
+// to the order of sums. For every registered strategy and the options of training.
 #include "harness/training/checkpoint.hpp"
 
 #include <fstream>

@@ -43,7 +43,10 @@ TEST(Costs, WithoutMomentumARunHoldsNoBufferOfItsParameters) {
   TrainingRuns runs;
   const auto run = [&](double momentum) {
     return runs.run(
-        TrainingRuns::spec({{"optimizer", {{"name", "sgd"}, {"lr", 0.1}, {"momentum", momentum}}}}), 1);
+        TrainingRuns::spec({{"model", {{"name", "unet"}, {"base", 64}, {"levels", 2}}},
+                            {"steps", 2},
+                            {"optimizer", {{"name", "sgd"}, {"lr", 0.1}, {"momentum", momentum}}}}),
+        1);
   };
   const auto peak = [](const TrainedRun& run) {
     return run.result.at("memory").at("peak_memory_bytes")[0].get<int64_t>();

@@ -37,7 +37,8 @@ TEST(CrossEntropy, IsPyTorchsWeightedMeanOfSmoothedLabels) {
   }
 }
 
-// One label of class 1, one of class 2: (2 l1 + 3 l2) / 5 with l = -0.8 log p[y] smoothed by 0.2 / 3 of all classes.
+// One label of class 1, one of class 2: (2 l1 + 3 l2) / 5 with l = -0.8 log p[y] smoothed by 0.2 / 3 of all
+// classes.
 TEST(CrossEntropy, FollowsItsFormula) {
   const at::Tensor p = at::tensor({0.5, 0.3, 0.2, 0.1, 0.2, 0.7}, at::kDouble).view({2, 3});
   const auto spread = [](double a, double b, double c) {

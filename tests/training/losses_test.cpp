@@ -1,4 +1,5 @@
-// The losses: weighted cross-entropy against its definition, and what hard-example mining leaves of the labels.
+// The losses: weighted cross-entropy against its definition, and what hard-example mining leaves of the
+// labels.
 #include <gtest/gtest.h>
 #include <torch/types.h>
 

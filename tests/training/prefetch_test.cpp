@@ -1,4 +1,5 @@
-// Batches made ahead: the same ones in the same order, no further ahead than allowed, and an end without a hang.
+// Batches made ahead: the same ones in the same order, no further ahead than allowed, and an end without a
+// hang.
 #include "harness/training/prefetch.hpp"
 
 #include <gtest/gtest.h>

@@ -22,8 +22,8 @@ std::vector<std::string> recipes() {
 
 class Recipes : public ::testing::TestWithParam<std::string> {
  protected:
-  // A spec of two short steps on the recipe. What belongs to the recipe's own data is left out: class weights,
-  // and the length of the run.
+  // A spec of two short steps on the recipe. What belongs to the recipe's own data is left out: class
+  // weights, and the length of the run.
   Experiment extended() {
     const Json spec = {
         {"extends", fs::absolute(kRecipes / (GetParam() + ".json")).string()},

@@ -1,6 +1,6 @@
-// Training with replayed steps without a GPU. A CPU has no graphs: here a step is "replayed" by doing the recorded step's
-// work again, with all that it held fast (its pass, its batch), which shows whether that is what the later step would have
-// done.
+// Training with replayed steps without a GPU. A CPU has no graphs: here a step is "replayed" by doing the
+// recorded step's work again, with all that it held fast (its pass, its batch), which shows whether that is
+// what the later step would have done.
 #pragma once
 
 #include <gtest/gtest.h>

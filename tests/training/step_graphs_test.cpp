@@ -23,8 +23,8 @@ void PrintTo(const Case& c, std::ostream* out) {
   *out << c.strategy;
 }
 
-// Steps 0 and 1 are unlike those that follow, and then three go before one is recorded: 7 are replayed. The limits of
-// batch_renorm rise until step 6.
+// Steps 0 and 1 are unlike those that follow, and then three go before one is recorded: 7 are replayed. The
+// limits of batch_renorm rise until step 6.
 std::vector<Case> cases() {
   std::vector<Case> all;
   for (const std::string& name : registered_names("strategy")) {
@@ -197,7 +197,8 @@ TEST(StepGraphs, WhatIsInvalidatedIsRecordedAnew) {
   });
 }
 
-// Steps `first` to `last`, of a process that begins with them, with an upload after each of the steps `uploading`.
+// Steps `first` to `last`, of a process that begins with them, with an upload after each of the steps
+// `uploading`.
 Json summary_of_steps(int64_t first, int64_t last, const std::set<int64_t>& uploading) {
   Json summary;
   on_thread_ranks(1, at::kCPU, [&](World& world) {
@@ -217,7 +218,8 @@ TEST(StepGraphs, AfterARestartTheFirstStepMayUploadWhatTheOthersFind) {
   EXPECT_EQ(summary_of_steps(5, 11, {5}), (Json{{"replayed_steps", 4}}));
 }
 
-// Steps 2, 3 and 4 are alike but for the upload, which is noticed in step 5; that one and five others go before the next.
+// Steps 2, 3 and 4 are alike but for the upload, which is noticed in step 5; that one and five others go
+// before the next.
 TEST(StepGraphs, AfterASingleUploadStepsAreCountedAnew) {
   EXPECT_EQ(summary_of_steps(2, 12, {3}), (Json{{"replayed_steps", 2}}));
 }

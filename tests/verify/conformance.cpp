@@ -65,8 +65,8 @@ std::string complaint_of_cases(const Json& strategy, const Applier& apply, const
   return "";
 }
 
-// Whether the strategy does on one tower what LibTorch's batch_norm does. A new strategy of which this is true is
-// added to the names.
+// Whether the strategy does on one tower what LibTorch's batch_norm does. A new strategy of which this is
+// true is added to the names.
 bool one_tower_is_batch_norm(const Json& strategy) {
   static const std::set<std::string> names{"per_tower", "single_tower", "last_tower", "every_tower",
                                            "averaged",  "sync",         "shuffle"};

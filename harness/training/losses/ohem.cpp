@@ -13,7 +13,7 @@
 #include "harness/tasks/task.hpp"
 #include "harness/training/loss.hpp"
 
-namespace bnlab {
+namespace bnlab::ohem {
 namespace {
 
 class Ohem : public Loss {
@@ -75,4 +75,4 @@ const Registered<Loss> entry{
     make<Loss, Ohem>};
 
 }  // namespace
-}  // namespace bnlab
+}  // namespace bnlab::ohem

@@ -1,5 +1,6 @@
-// Trains a small network whose norm layers are those of the strategy named on the command line, then prints by how much
-// one of its layers differs from torch::nn::BatchNorm2d on the whole batch, in training and in evaluation.
+// Trains a small network whose norm layers are those of the strategy named on the command line, then prints
+// by how much one of its layers differs from torch::nn::BatchNorm2d on the whole batch, in training and in
+// evaluation.
 //   embedding STRATEGY TOWERS
 #include <torch/torch.h>
 #include <bnlab.hpp>

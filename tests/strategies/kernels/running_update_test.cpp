@@ -1,5 +1,5 @@
-// The update of running statistics by sets that belong to one tower each: where a row of moments is not finite, the
-// statistics of its tower stand in for it. On CUDA too where there is a device.
+// The update of running statistics by sets that belong to one tower each: where a row of moments is not
+// finite, the statistics of its tower stand in for it. On CUDA too where there is a device.
 #include <torch/types.h>
 
 #include <limits>

@@ -20,7 +20,8 @@ struct Made {
   bool operator==(const Made& other) const { return image.equal(other.image) && labels.equal(other.labels); }
 };
 
-// A photograph of random colours whose left part, four fifths of it, is class 3, and whose right part is class 1.
+// A photograph of random colours whose left part, four fifths of it, is class 3, and whose right part is
+// class 1.
 Photograph photograph() {
   Photograph made{40, 50, {}, {}};
   Stream stream(1, "test");

@@ -1,5 +1,5 @@
-// Damaged image files: every one is an Error that names it, or a picture of a sound size; never a crash, and never a
-// large allocation for what a header claims.
+// Damaged image files: every one is an Error that names it, or a picture of a sound size; never a crash, and
+// never a large allocation for what a header claims.
 #include <gtest/gtest.h>
 
 #include "harness/error.hpp"

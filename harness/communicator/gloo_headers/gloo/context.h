@@ -1,5 +1,5 @@
-// A Gloo context, of which c10d's header calls this one function. LibTorch makes and destroys all contexts, so that
-// what they consist of need not be known here.
+// A Gloo context, of which c10d's header calls this one function. LibTorch makes and destroys all contexts,
+// so that what they consist of need not be known here.
 #pragma once
 
 #include <chrono>

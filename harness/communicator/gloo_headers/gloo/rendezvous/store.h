@@ -1,5 +1,6 @@
-// The store through which Gloo's ranks find each other. c10d derives from it, so the virtual functions stand in the
-// order that Gloo has them in: the functions of IStore, then the one that Store adds. The tests call each of them.
+// The store through which Gloo's ranks find each other. c10d derives from it, so the virtual functions stand
+// in the order that Gloo has them in: the functions of IStore, then the one that Store adds. The tests call
+// each of them.
 #pragma once
 
 #include <chrono>
