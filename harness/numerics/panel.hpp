@@ -12,8 +12,8 @@
 // entry is "shared". Every run depends on "base".
 //
 // What the panel does not see: what takes more steps than it makes, sizes that it does not have, options that
-// go wrong together only, and GPUs. Where a run uses a component that no entry names (somebody's own), or a GPU,
-// its record names the tokens of those sources (cmake/fingerprint.py) in place of an entry.
+// go wrong together only, and GPUs. Where a run uses a GPU, or a component that no entry names (somebody's
+// own), its record names the tokens of those sources (cmake/fingerprint.py) in place of an entry.
 #pragma once
 
 #include <string>
