@@ -132,8 +132,15 @@ TEST(Prefetch, EndsWhileItMakesABatchAndWhileItWaits) {
 TEST(Prefetch, WorkersGiveTheirStreamsBackBeforeTheirThreadsEnd) {
   made_up::streams_set_too_late = 0;
   const c10::StreamId before = made_up::streams_handed_out;
+  std::promise<void> begun;
   {
-    const Prefetch prefetch([](int64_t step) { return numbered(step); }, 1, made_up::kDevice, 2);
+    const Prefetch prefetch(
+        [&](int64_t step) {
+          begun.set_value();
+          return numbered(step);
+        },
+        1, made_up::kDevice);
+    begun.get_future().wait();
   }
   EXPECT_GT(made_up::streams_handed_out, before);
   EXPECT_EQ(made_up::streams_set_too_late, 0);
