@@ -68,11 +68,11 @@ int run_panel(const PanelRequest& request) {
   if (!request.into.empty()) {
     for (const PanelEntry& entry : panel()) {
       const Json before = committed_panel().value(entry.name, Json());
-      const bool made = values.contains(entry.name);
-      if (before.is_null() && !made) continue;
+      const bool made_now = values.contains(entry.name);
+      if (before.is_null() && !made_now) continue;
       // Numbers that agree stay as they are, to the digit: their hash is what records name.
       const bool anew =
-          before.is_null() || (made && !panel_differences(entry, values.at(entry.name)).empty());
+          before.is_null() || (made_now && !panel_differences(entry, values.at(entry.name)).empty());
       if (anew && values.at(entry.name).contains("outcome")) {
         throw Error(Error::Kind::data, "the run of entry \"" + entry.name + "\" did not end well: " +
                                            values.at(entry.name).at("outcome").get<std::string>() +
@@ -99,7 +99,7 @@ int run_panel(const PanelRequest& request) {
 void add_panel(Program& program) {
   auto [command, request] = add_command(
       program, "panel", "Tiny runs that show whether this build computes what its committed numbers say",
-      "  bnlab panel                                        all entries, some ten seconds\n"
+      "  bnlab panel                                        all entries, in about ten seconds\n"
       "  bnlab panel sync \"sync stopped\"                    two of them\n"
       "  bnlab panel --into harness/numerics/values.json    after a change that is meant: the numbers that "
       "differ",

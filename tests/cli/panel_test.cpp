@@ -1,11 +1,6 @@
-// What `bnlab panel` says, and how it writes the committed numbers anew.
-#include <fstream>
-
-#include "harness/json.hpp"
+// What `bnlab panel` says.
 #include "harness/numerics/panel.hpp"
-#include "harness/store/run_folder.hpp"
 #include "tests/cli/called.hpp"
-#include "tests/temporary_folder.hpp"
 
 namespace bnlab {
 namespace {

@@ -83,6 +83,12 @@ TEST(Numerics, AnotherHashNamesItsPart) {
   EXPECT_EQ(changed_numerics(parts), "sync, an entry that is no more");
 }
 
+TEST(Numerics, ProgramsCompareByThePartsThatBothName) {
+  const Json before = {{"base", "1"}, {"sync", "2"}};
+  EXPECT_TRUE(same_numerics(before, {{"base", "1"}, {"an entry that the panel gained", "3"}}));
+  EXPECT_FALSE(same_numerics(before, {{"base", "1"}, {"sync", "3"}}));
+}
+
 TEST(Numerics, RoundingIsNoDifferenceAndAnotherFormulaIs) {
   const PanelEntry& base = panel_entry("base");
   Json values = committed_panel().at("base").at("values");

@@ -40,6 +40,21 @@ TEST(Status, CountsTheRunsOfASpec) {
       << status_text({status});
 }
 
+TEST(Status, TellsRunsOfOtherSourcesThatCountAllTheSame) {
+  const TemporaryFolder results;
+  const Experiment experiment = synthetic_experiment(2);
+  save(results.path(), experiment.runs[0], 1, Status::ok, "");
+  EXPECT_EQ(status_of(experiment, results.path()).other_sources, 0);
+  Record record = list_records(results.path(), "small_batch").front();
+  Json changed = record.json();
+  changed["code"]["fingerprint"] = "0123456789abcdef";
+  write_json(record.file(), changed);
+  const ExperimentStatus status = status_of(experiment, results.path());
+  EXPECT_EQ(status.other_sources, 1);
+  EXPECT_EQ(status.stale, 0);
+  EXPECT_NE(status_text({status}).find("sources that have changed since"), std::string::npos);
+}
+
 TEST(Status, CountsRunFoldersWhereThereIsNoSpec) {
   const TemporaryFolder results;
   const Experiment experiment = synthetic_experiment(1);
