@@ -11,52 +11,6 @@
 
 namespace bnlab {
 
-PairUpdate update_of_step(const PairRule& rule, const std::vector<int64_t>& elements, int64_t& updates) {
-  PairUpdate update;
-  update.weights.assign(elements.size(), 0.0);
-  const auto next_weight = [&] {
-    ++updates;
-    return rule.momentum ? *rule.momentum : 1.0 / static_cast<double>(updates);
-  };
-  const auto is_full = [](int64_t n) { return n > 0; };
-  switch (rule.remember) {
-    case Remember::tower: {
-      const size_t tower = rule.tower < 0 ? elements.size() - 1 : static_cast<size_t>(rule.tower);
-      if (is_full(elements[tower])) {
-        update.weight = update.weights[tower] = next_weight();
-        update.decay = 1 - update.weight;
-      }
-      break;
-    }
-    case Remember::every:
-      for (size_t t = 0; t < elements.size(); ++t) {
-        if (is_full(elements[t])) {
-          const double a = next_weight();
-          for (double& earlier : update.weights) {
-            earlier *= 1 - a;
-          }
-          update.weights[t] = a;
-          update.decay *= 1 - a;
-        }
-      }
-      update.weight = 1 - update.decay;
-      break;
-    case Remember::mean:
-    case Remember::pooled: {  // one update with the mean over the sets that are not empty
-      const auto full = std::count_if(elements.begin(), elements.end(), is_full);
-      if (full > 0) {
-        update.weight = next_weight();
-        for (size_t t = 0; t < elements.size(); ++t) {
-          update.weights[t] = is_full(elements[t]) ? update.weight / static_cast<double>(full) : 0.0;
-        }
-        update.decay = 1 - update.weight;
-      }
-      break;
-    }
-  }
-  return update;
-}
-
 RunningPair::RunningPair(const PairRule& rule, Distribution distribution, int rank, int64_t towers,
                          const at::Tensor& initial)
     : rule_(rule), distribution_(distribution), rank_(rank) {

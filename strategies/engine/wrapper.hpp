@@ -14,9 +14,15 @@ namespace bnlab {
 struct WrapperOptions {
   Json base = "sync";
 
-  void describe(OptionVisitor& option);
-  // Complains of a base without running statistics.
-  void check(const RunOutline& run, Problems& problems) const;
+  void describe(OptionVisitor& option) {
+    option.component("base", base, "strategy", "the strategy that it is built on");
+  }
+  void check(const RunOutline&, Problems& problems) const {
+    if (!facts_of<StrategyFacts>(base).has_running_statistics(base)) {
+      problems.add("base", "expected a strategy with running statistics; " +
+                               base.at("name").get<std::string>() + " has none");
+    }
+  }
   bool has_running_statistics() const { return true; }
 };
 
