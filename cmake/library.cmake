@@ -24,8 +24,7 @@ bnlab_compile_together(harness_plain)
 
 if(NOT BNLAB_PLAIN_ONLY)
   file(GLOB harness_sources CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}
-       harness/communicator/*.cpp harness/embed/*.cpp harness/layer/layer_case.cpp harness/layer/layer_rank.cpp
-       harness/layer/tensor_json.cpp)
+       harness/communicator/*.cpp harness/embed/*.cpp harness/layer/layer_case.cpp harness/layer/tensor_json.cpp)
   list(REMOVE_ITEM harness_sources ${plain_sources})
   add_library(harness OBJECT harness/strategy.cpp harness/dropout.cpp ${harness_sources})
   target_include_directories(harness SYSTEM PRIVATE harness/communicator/gloo_headers)

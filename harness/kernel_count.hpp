@@ -1,6 +1,6 @@
 // How many kernels work would take on a GPU, counted on whichever device it is done: the functions of
 // strategies/kernels say what is one launch there, and tensor operations count as one each
-// (counting/kernel_counter.hpp).
+// (counting/step_cost.cpp).
 #pragma once
 
 #include <cstdint>

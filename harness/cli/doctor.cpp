@@ -9,7 +9,7 @@
 #include "harness/cli/findings.hpp"
 #include "harness/cli/options.hpp"
 #include "harness/cli/program.hpp"
-#include "harness/communicator/host/loopback_socket.hpp"
+#include "harness/communicator/host/network.hpp"
 #include "harness/error.hpp"
 #include "harness/launch/placing.hpp"
 #include "harness/mapped.hpp"

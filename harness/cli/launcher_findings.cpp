@@ -3,7 +3,7 @@
 #include <cstdlib>
 
 #include "harness/cli/findings.hpp"
-#include "harness/communicator/host/network_address.hpp"
+#include "harness/communicator/host/network.hpp"
 #include "harness/cores.hpp"
 #include "harness/error.hpp"
 #include "harness/launch/environment_world.hpp"

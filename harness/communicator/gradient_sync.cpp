@@ -1,9 +1,14 @@
 #include "harness/communicator/gradient_sync.hpp"
 
 #include <torch/types.h>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#include <torch/csrc/distributed/c10d/reducer.hpp>
 
+#include <algorithm>
 #include <map>
 #include <utility>
+
+#include "harness/communicator/world_parts.hpp"
 
 namespace bnlab {
 namespace {
@@ -26,6 +31,66 @@ class FlatSync : public GradientSync {
  private:
   std::vector<at::Tensor> parameters_;
   FlatExchange exchange_;
+};
+
+// GradientSync over c10d's Reducer.
+
+constexpr int64_t kFirstBucketBytes = 1 << 20;  // small, so that the first exchange starts early
+constexpr int64_t kBucketBytes = 25 << 20;
+
+// The process group that the Reducer uses. Every bucket is booked when it is sent.
+class BookedGroup : public c10d::ProcessGroup {
+ public:
+  BookedGroup(const c10::intrusive_ptr<c10d::Backend>& backend, at::Device device, Ledger& ledger)
+      : ProcessGroup(backend->getRank(), backend->getSize()), ledger_(ledger) {
+    const BackendType type = device.is_cuda() ? NCCL : GLOO;
+    setBackend(device.type(), type, backend);
+    setDefaultBackend(type);
+  }
+
+  c10::intrusive_ptr<c10d::Work> allreduce(std::vector<at::Tensor>& bucket,
+                                           const c10d::AllreduceOptions& options) override {
+    for (const at::Tensor& t : bucket) {
+      ledger_.add("all_reduce", Purpose::gradients, t.numel(), static_cast<int64_t>(t.nbytes()));
+    }
+    return ProcessGroup::allreduce(bucket, options);
+  }
+
+ private:
+  Ledger& ledger_;
+};
+
+class ReducerSync : public GradientSync {
+ public:
+  ReducerSync(std::vector<at::Tensor> parameters, c10::intrusive_ptr<c10d::ProcessGroup> group)
+      : parameters_(std::move(parameters)) {
+    auto [buckets, limits] = c10d::compute_bucket_assignment_by_size(
+        parameters_, {static_cast<size_t>(kFirstBucketBytes), static_cast<size_t>(kBucketBytes)});
+    std::reverse(buckets.begin(), buckets.end());  // gradients arrive last parameter first
+    reducer_ = std::make_shared<c10d::Reducer>(
+        parameters_, std::move(buckets), std::move(group), std::vector<bool>(parameters_.size(), false),
+        kBucketBytes, /*find_unused_parameters=*/false, /*gradient_as_bucket_view=*/true,
+        std::unordered_map<size_t, std::string>{}, kFirstBucketBytes,
+        /*skip_all_reduce_unused_params=*/false, /*use_python_reducer=*/false, std::vector<int64_t>{});
+  }
+
+  void before_forward() override {
+    reducer_->prepare_for_forward();
+    reducer_->rebuild_buckets();  // once, after the first step: in the order in which gradients arrived
+  }
+
+  void before_backward() override { reducer_->prepare_for_backward({}); }
+  void after_backward() override {}  // a callback of Reducer's has waited for the buckets
+
+  void after_step(int64_t /*steps_done*/) override {
+    for (at::Tensor& p : parameters_) {  // zero_grad() refuses gradients that are views of buckets
+      p.mutable_grad() = at::Tensor();
+    }
+  }
+
+ private:
+  std::vector<at::Tensor> parameters_;
+  std::shared_ptr<c10d::Reducer> reducer_;
 };
 
 }  // namespace
@@ -59,6 +124,13 @@ void drop_gradients(const std::vector<at::Tensor>& parameters) {
   for (const at::Tensor& parameter : parameters) {
     parameter.mutable_grad() = at::Tensor();
   }
+}
+
+std::unique_ptr<GradientSync> make_reducer(std::vector<at::Tensor> parameters,
+                                           const c10::intrusive_ptr<c10d::Backend>& backend,
+                                           at::Device device, Ledger& ledger) {
+  return std::make_unique<ReducerSync>(std::move(parameters),
+                                       c10::make_intrusive<BookedGroup>(backend, device, ledger));
 }
 
 }  // namespace bnlab

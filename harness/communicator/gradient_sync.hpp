@@ -1,6 +1,6 @@
 // How the gradients of all ranks become their mean: the interface that the training loop calls, and the
 // simplest way, which is one exchange once backward has made all of them. c10d's Reducer is the other
-// (reducer.cpp).
+// (make_reducer of world_parts.hpp). gradient_sync.cpp holds both.
 #pragma once
 
 #include <ATen/core/Tensor.h>

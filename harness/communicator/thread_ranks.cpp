@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "harness/communicator/host/loopback_socket.hpp"
+#include "harness/communicator/host/network.hpp"
 #include "harness/communicator/host/shared_gpus.hpp"
 #include "harness/error.hpp"
 

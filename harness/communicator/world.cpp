@@ -13,9 +13,8 @@
 #include <cstdlib>
 #include <utility>
 
-#include "harness/communicator/host/network_address.hpp"
+#include "harness/communicator/host/network.hpp"
 #include "harness/communicator/own_stream.hpp"
-#include "harness/communicator/store.hpp"
 #include "harness/communicator/world_parts.hpp"
 #include "harness/cores.hpp"
 #include "harness/error.hpp"

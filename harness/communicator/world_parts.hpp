@@ -1,16 +1,21 @@
-// What a world is made of: communicators over c10d or through shared memory, and c10d's Reducer.
+// What a world is made of: the store through which its ranks find each other, communicators over c10d or
+// through shared memory, and c10d's Reducer.
 #pragma once
+
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include <torch/csrc/distributed/c10d/Backend.hpp>
-
 #include "harness/communicator/communicator.hpp"
 #include "harness/communicator/gradient_sync.hpp"
 #include "harness/communicator/host/shared_memory.hpp"
+#include "harness/communicator/reason.hpp"
+#include "harness/communicator/rendezvous.hpp"
+#include "harness/error.hpp"
 
 namespace bnlab {
 
@@ -32,5 +37,23 @@ std::unique_ptr<Communicator> make_shared_communicator(std::unique_ptr<SharedMem
 std::unique_ptr<GradientSync> make_reducer(std::vector<at::Tensor> parameters,
                                            const c10::intrusive_ptr<c10d::Backend>& backend,
                                            at::Device device, Ledger& ledger);
+
+// The store of a rendezvous (rendezvous.cpp), under its prefix. A world of one has a store of its own.
+c10::intrusive_ptr<c10d::Store> store_at(const Rendezvous& at);
+
+// What `body` returns. An exception that is not bnlab's own becomes an error of communication:
+// "rank 1 WHAT at ADDRESS:PORT: the reason".
+template <class Body>
+auto in_contact(const Rendezvous& at, const char* what, const Body& body) {
+  try {
+    return body();
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& e) {
+    throw Error(Error::Kind::communication, "rank " + std::to_string(at.rank) + " " + what + " at " +
+                                                at.address + ":" + std::to_string(at.port) + ": " +
+                                                reason_of(e));
+  }
+}
 
 }  // namespace bnlab

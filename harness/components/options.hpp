@@ -23,9 +23,11 @@
 // takes `const Options&`; make<Base, Derived> in its registration does the rest.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -55,10 +57,24 @@ concept Choice = std::is_enum_v<E> && requires(E value) {
 };
 
 // "full, stopped" as a list.
-std::vector<std::string> split_names(const std::string& names);
+inline std::vector<std::string> split_names(const std::string& names) {
+  std::vector<std::string> all;
+  for (size_t begin = 0; begin < names.size();) {
+    const size_t end = std::min(names.find(", ", begin), names.size());
+    all.push_back(names.substr(begin, end - begin));
+    begin = end + 2;
+  }
+  return all;
+}
 // The place of `name` among `all`. Throws std::logic_error where there is none; `resolve` lets no such name
 // pass.
-size_t place_of(const std::string& name, const std::vector<std::string>& all);
+inline size_t place_of(const std::string& name, const std::vector<std::string>& all) {
+  const auto found = std::ranges::find(all, name);
+  if (found == all.end()) {
+    throw std::logic_error("no choice is named " + name);
+  }
+  return static_cast<size_t>(found - all.begin());
+}
 
 template <Choice E>
 std::string name_of(E value) {
@@ -190,7 +206,12 @@ class OptionVisitor {
   }
 
   // An entry of a family; `chosen` begins as the name of the default and becomes {"name": ..., its options}.
-  Parameter& component(const char* name, Json& chosen, const char* family, const char* help);
+  Parameter& component(const char* name, Json& chosen, const char* family, const char* help) {
+    Parameter& parameter = (*this)(name, chosen, help);
+    parameter.kind = Parameter::Kind::component;
+    parameter.family = family;
+    return parameter;
+  }
 
  private:
   std::vector<Parameter>* declared_ = nullptr;

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "harness/components/other_names.hpp"
 #include "harness/components/parameters.hpp"
 #include "harness/components/registry.hpp"
 #include "harness/mapped.hpp"

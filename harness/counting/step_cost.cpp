@@ -1,14 +1,160 @@
 #include "harness/counting/step_cost.hpp"
 
+#include <ATen/record_function.h>
+#include <torch/csrc/autograd/autograd.h>
 #include <torch/types.h>
+
+#include <functional>
+#include <string_view>
+#include <vector>
 
 #include "harness/built_network.hpp"
 #include "harness/communicator/counting_communicator.hpp"
-#include "harness/counting/kernel_counter.hpp"
+#include "harness/kernel_count.hpp"
 #include "harness/models/model.hpp"
+#include "harness/strategy.hpp"
 
 namespace bnlab {
 namespace {
+
+// The kernels that a strategy's work at one norm site takes on a GPU, counted on the CPU (kernel_count.hpp).
+// Not counted are a residual's gradient (one more), pairs that are carried for other populations (one more
+// each), copies by which a kernel brings a tensor into another layout, and copies between a GPU and its host.
+struct SiteKernels {
+  int64_t forward = 0, backward = 0;
+};
+
+constexpr int64_t kSide = 8;  // of the images
+
+// Views, and memory that is taken and not written.
+bool launches_nothing(const at::RecordFunction& function) {
+  const std::string_view name = function.name();
+  if (name.starts_with("aten::empty") || name.starts_with("aten::is_") ||
+      name.starts_with("aten::new_empty") || name == "aten::_unsafe_view" || name == "aten::resize_" ||
+      name == "aten::result_type") {
+    return true;
+  }
+  const auto schema = function.operator_schema();
+  if (!schema || schema->returns().empty()) {
+    return true;  // no operation of LibTorch's, as a node of the autograd graph
+  }
+  const auto* alias = schema->returns()[0].alias_info();
+  return alias != nullptr && !alias->isWrite();
+}
+
+// A sum and a division on the CPU, one kernel on a GPU.
+bool is_one_kernel(const at::RecordFunction& function) {
+  return std::string_view(function.name()) == "aten::mean";
+}
+
+// A convolution adds its bias itself on the CPU, and by a kernel of its own on a GPU.
+bool adds_a_bias(const at::RecordFunction& function) {
+  return std::string_view(function.name()) == "aten::conv2d" && function.inputs()[2].isTensor() &&
+         function.inputs()[2].toTensor().defined();
+}
+
+// While this lives, counts the tensor operations of this thread; those made of others are not counted beside
+// them.
+class CountedOperations {
+ public:
+  CountedOperations() {
+    open().clear();
+    at::RecordFunctionCallback callback(begins, ends);
+    callback.scopes({at::RecordScope::FUNCTION}).needsInputs(true);
+    handle_ = at::addThreadLocalCallback(callback);
+  }
+  ~CountedOperations() { at::removeCallback(handle_); }
+
+ private:
+  struct Open {
+    int64_t before;  // launches when it began
+    bool bias;
+  };
+  static std::vector<Open>& open() {  // the operations under way
+    thread_local std::vector<Open> open;
+    return open;
+  }
+  static std::unique_ptr<at::ObserverContext> begins(const at::RecordFunction& function) {
+    open().push_back({KernelCount::launches, adds_a_bias(function)});
+    return nullptr;
+  }
+  static void ends(const at::RecordFunction& function, at::ObserverContext*) {
+    const auto [before, bias] = open().back();
+    open().pop_back();
+    const bool made_of_others = KernelCount::launches > before;
+    if (KernelCount::depth > 0 || launches_nothing(function)) {
+      return;
+    }
+    if (!made_of_others || is_one_kernel(function)) {
+      KernelCount::launches = before + 1;
+    }
+    KernelCount::launches += bias ? 1 : 0;
+  }
+
+  at::CallbackHandle handle_;
+};
+
+int64_t counted(const std::function<void()>& work) {
+  const CountedOperations operations;
+  const int64_t before = KernelCount::launches;
+  work();
+  return KernelCount::launches - before;
+}
+
+// Layers one after the other.
+class Chain : public Network {
+ public:
+  explicit Chain(std::vector<std::shared_ptr<Layer>> layers) : layers_(std::move(layers)) {
+    for (size_t i = 0; i < layers_.size(); ++i) {
+      register_module(std::to_string(i), layers_[i]);
+    }
+  }
+  Maps features(at::Tensor x, const Pass& pass) override {
+    for (const auto& layer : layers_) {
+      x = layer->forward(x, {}, pass);
+    }
+    return {x};
+  }
+  Outputs head(const Maps& features, const Pass&) override { return {features[0]}; }
+
+ private:
+  std::vector<std::shared_ptr<Layer>> layers_;
+};
+
+// Of the third training step.
+SiteKernels count(Strategy& strategy, Chain& network, int64_t channels, const Towers& towers) {
+  const at::Tensor images = at::arange(towers.local_samples() * channels * kSide * kSide, at::kFloat)
+                                .sin()
+                                .view({-1, channels, kSide, kSide});
+  SiteKernels kernels;
+  for (int64_t step = 0; step < 3; ++step) {
+    const Pass pass{.towers = towers,
+                    .step = {step, 1000},
+                    .batch = static_cast<uint64_t>(step),
+                    .image_size = {kSide, kSide}};
+    at::Tensor y;
+    kernels.forward = counted([&] { y = strategy.forward(network, images, pass).logits; });
+    const at::Tensor dy = at::ones_like(y);
+    kernels.backward = counted([&] {
+      torch::autograd::grad({y}, network.parameters(), {dy}, {}, /*create_graph=*/false,
+                            /*allow_unused=*/true);
+    });
+  }
+  return kernels;
+}
+
+// In the third training step: of the site (its normalisation, its activation, the running statistics), and of
+// what the strategy adds to the convolution before it; collectives are not among them.
+SiteKernels count_site_kernels(Strategy& strategy, const NormSite& site, const Towers& towers) {
+  // A convolution before it, so that gradients pass through; it counts in both.
+  const ConvSite first{.name = "first", .in = site.channels, .out = site.channels};
+  const ConvSite conv{.name = site.name, .in = site.channels, .out = site.channels};
+  Chain all({strategy.Strategy::conv(first), strategy.conv(conv), strategy.norm(site)});
+  Chain plain({strategy.Strategy::conv(first), strategy.Strategy::conv(conv)});
+  const SiteKernels with = count(strategy, all, site.channels, towers);
+  const SiteKernels without = count(strategy, plain, site.channels, towers);
+  return {with.forward - without.forward, with.backward - without.backward};
+}
 
 constexpr int64_t kSteps = 1000;  // of the run that the two steps begin, for schedules given as fractions
 

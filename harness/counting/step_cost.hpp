@@ -1,6 +1,6 @@
 // What one training step exchanges under a strategy, counted: a model is built with it for rank 0 of a world
 // whose other ranks do not exist (counting_communicator.hpp) and takes two steps on some images, of which the
-// second counts. Beside it the kernels that one site takes on a GPU (kernel_counter.hpp). The command line
+// second counts. Beside it the kernels that one site takes on a GPU. The command line
 // includes this header, which names nothing of LibTorch.
 #pragma once
 
@@ -28,7 +28,7 @@ struct StepCost {
     int64_t bytes = 0;  // that one rank hands over
   };
   int64_t norm_sites = 0;
-  int64_t forward_kernels = 0, backward_kernels = 0;  // of the model's first norm site (kernel_counter.hpp)
+  int64_t forward_kernels = 0, backward_kernels = 0;  // of the model's first norm site
   std::vector<Exchange> exchanges;                    // of the strategy; a purpose without any is left out
   int64_t gradient_bytes = 0;        // of all parameters, which meet once per step whatever the strategy
   std::vector<std::string> notes{};  // what the strategy says of how it ran

@@ -11,7 +11,6 @@
 #include "harness/components/registry.hpp"
 #include "harness/error.hpp"
 #include "harness/layer/layer_case.hpp"
-#include "harness/layer/one_site.hpp"
 #include "harness/strategy.hpp"
 
 namespace bnlab {

@@ -8,8 +8,7 @@
 #include <sstream>
 #include <string_view>
 
-#include "harness/communicator/host/loopback_socket.hpp"
-#include "harness/communicator/host/network_address.hpp"
+#include "harness/communicator/host/network.hpp"
 #include "harness/error.hpp"
 
 namespace bnlab {

@@ -14,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-#include "harness/communicator/host/loopback_socket.hpp"
+#include "harness/communicator/host/network.hpp"
 #include "harness/launch/judge.hpp"
 #include "harness/launch/process.hpp"
 #include "harness/launch/rank_job.hpp"

@@ -2,9 +2,10 @@
 
 #include "harness/communicator/thread_ranks.hpp"
 #include "harness/components/parameters.hpp"
+#include "harness/components/registry.hpp"
 #include "harness/error.hpp"
-#include "harness/layer/layer_rank.hpp"
 #include "harness/layer/tensor_json.hpp"
+#include "harness/mapped.hpp"
 #include "harness/tf32.hpp"
 
 namespace bnlab {
@@ -64,6 +65,215 @@ LayerAnswer joined(const std::vector<LayerAnswer>& ranks) {
 }
 
 }  // namespace
+
+BuiltNetwork LayerRank::built(const LayerCase& layer_case, World& world, std::string& key) {
+  key = "strategy";
+  const auto site = [&](LayerMaker& layers) {
+    if (!layer_case.conv) {
+      const int64_t channels = layer_case.steps.front().inputs.front().size(1);
+      return std::make_shared<OneSite>(layers.norm({"site", channels, layer_case.activation}));
+    }
+    const LayerConv& conv = *layer_case.conv;
+    return std::make_shared<OneSite>(layers.conv({.name = "site",
+                                                  .in = conv.v.size(1),
+                                                  .out = conv.v.size(0),
+                                                  .kernel = conv.v.size(2),
+                                                  .stride = conv.stride,
+                                                  .padding = conv.padding}));
+  };
+  return {layer_case.strategy,
+          {.statistics = world.statistics(),
+           .host = world.host(),
+           .seed = layer_case.seed,
+           .dtype = statistics_type(layer_case.dtype),
+           .device = world.device(),
+           .in_a_run = false,
+           .fresh_weights = layer_case.fresh_weights,
+           .samples_per_tower = std::vector<int64_t>(layer_case.towers(), 0)},
+          site};
+}
+
+LayerRank::LayerRank(const LayerCase& layer_case, World& world, std::string& key)
+    : case_(layer_case), world_(world), key_(key), built_(built(layer_case, world, key)) {
+  const Layer& layer = dynamic_cast<const OneSite&>(built_.network()).layer();
+  for (const auto& entry : layer.named_parameters()) {
+    state_[entry.key()] = entry.value();
+  }
+  for (const auto& entry : layer.named_buffers()) {
+    state_[entry.key()] = entry.value();
+  }
+  const at::NoGradGuard no_grad;
+  case_.conv ? load_conv(*case_.conv) : load_norm();
+  load("running_mean", "running_mean", case_.running_mean);
+  load("running_var", "running_var", case_.running_var);
+  built_.start_statistics();
+}
+
+void LayerRank::load_norm() {
+  key_ = "conv";
+  if (strategy().normalises_weights()) {
+    refuse("missing: it normalises weights, so the site must be a convolution");
+  }
+  load("weight", "weight", case_.weight);
+  load("bias", "bias", case_.bias);
+}
+
+void LayerRank::load_conv(const LayerConv& conv) {
+  key_ = "conv";
+  if (!has("v")) {
+    refuse("it normalises activations, so the site cannot be a convolution");
+  }
+  load("conv.v", "v", conv.v);
+  load("conv.gain", "gain", conv.gain.defined() ? conv.gain : conv.v.flatten(1).norm(2, 1));
+  load("conv.bias", "bias", conv.bias);
+}
+
+void LayerRank::load(const std::string& key, const std::string& name, const at::Tensor& value) {
+  if (!value.defined()) {
+    return;
+  }
+  key_ = key;
+  if (!has(name)) {
+    refuse("with its options it has no " + name);
+  }
+  state_.at(name).copy_(value);
+}
+
+void LayerRank::refuse(const std::string& message) const {
+  throw Error(Error::Kind::refused, "strategy " + case_.strategy.at("name").dump() + ": " + message);
+}
+
+LayerStepAnswer LayerRank::step(size_t index) {
+  key_ = "steps[" + std::to_string(index) + "].towers";
+  const LayerStep& step = case_.steps[index];
+  if (strategy().moves_rows()) {
+    check_rows(step);
+  }
+  const Batch batch = batch_of(step);
+  // Only training asks how many samples a tower has; in evaluations 0 stands for each.
+  refuse_misfits("strategy", case_.strategy,
+                 {.samples_per_tower = step.mode == Mode::train ? batch.towers.all_samples()
+                                                                : std::vector<int64_t>(case_.towers(), 0),
+                  .has_length = false});
+  LayerStepAnswer answer;
+  if (step.mode == Mode::train) {
+    apply(step, batch, answer);
+    trained_.push_back(batch);
+  } else {
+    load_into_buffers(step.mode == Mode::evaluate_batch ? Population::Kind::batch : Population::Kind::saved);
+    apply(step, batch, answer);
+    restore();
+  }
+  if (!step.merges) {
+    return answer;
+  }
+  load_into_buffers(Population::Kind::saved);
+  const auto held = [&](const char* name) {
+    return has(name) ? state_.at(name).detach().to(at::kCPU, /*non_blocking=*/false, /*copy=*/true)
+                     : at::Tensor();
+  };
+  answer.running_mean = held("running_mean");
+  answer.running_var = held("running_var");
+  answer.gain = held("gain");
+  answer.bias = case_.conv ? held("bias") : at::Tensor();
+  restore();
+  return answer;
+}
+
+// Ranks that exchange rows of different shapes would take the process down.
+void LayerRank::check_rows(const LayerStep& step) const {
+  const auto row = [](const at::Tensor& x) { return x.sizes().slice(1); };
+  for (size_t t = 1; t < step.inputs.size(); ++t) {
+    if (row(step.inputs[t]) != row(step.inputs[0])) {
+      refuse("its rows travel between towers, so all must agree in all dimensions but the first; tower " +
+             std::to_string(t) + " differs from tower 0");
+    }
+  }
+}
+
+// The index counts the training steps before this one.
+Batch LayerRank::batch_of(const LayerStep& step) const {
+  const auto sizes = mapped(step.inputs, [](const at::Tensor& input) { return input.size(0); });
+  Batch batch;
+  batch.towers = Towers(sizes, world_.size(), world_.rank());
+  batch.index = trained_.size();
+  const auto first = step.inputs.begin() + batch.towers.first();
+  const std::vector<at::Tensor> own(first, first + batch.towers.per_rank());
+  batch.images = at::cat(own)
+                     .detach()
+                     .to(at::TensorOptions().device(world_.device()).dtype(case_.dtype))
+                     .contiguous(case_.format(own.front().dim()));
+  return batch;
+}
+
+void LayerRank::apply(const LayerStep& step, const Batch& batch, LayerStepAnswer& answer) {
+  const at::Tensor images = batch.images.detach().requires_grad_(!step.gradients.empty());
+  built_.network().zero_grad();
+  std::vector<int64_t> rows;
+  for (int64_t t = 0; t < batch.towers.per_rank(); ++t) {
+    rows.push_back(batch.towers.samples(batch.towers.first() + t));
+  }
+  Ledger& ledger = world_.ledger();
+  ledger.clear();
+  ledger.keep_list(true);
+  const Outputs outputs = strategy().forward(built_.network(), images, batch.pass({steps_done()}, step.mode));
+  const at::Tensor& y = outputs.logits;
+  answer.permutation = outputs.permutation;
+  answer.outputs = y.detach().cpu().split_with_sizes(rows);
+  if (!step.gradients.empty()) {
+    y.backward(output_gradients(step, y.detach().split_with_sizes(rows)));
+    const at::Tensor dx = images.grad();
+    answer.input_gradients = (dx.defined() ? dx : at::zeros_like(batch.images)).cpu().split_with_sizes(rows);
+    answer.weight_gradient = gradient("weight");
+    answer.bias_gradient = gradient("bias");
+    answer.v_gradient = gradient("v");
+    answer.gain_gradient = gradient("gain");
+  }
+  ledger.keep_list(false);
+  answer.collectives = ledger.list();
+}
+
+// Of this rank's towers in one tensor, laid out as the outputs; a missing one is zero.
+at::Tensor LayerRank::output_gradients(const LayerStep& step, const std::vector<at::Tensor>& outputs) const {
+  std::vector<at::Tensor> own;
+  const size_t first = static_cast<size_t>(world_.rank()) * outputs.size();
+  for (size_t t = 0; t < outputs.size(); ++t) {
+    const at::Tensor& given = step.gradients[first + t];
+    own.push_back(given.defined() ? given.to(outputs[t].options()) : at::zeros_like(outputs[t]));
+  }
+  return at::cat(own).contiguous(outputs.front().suggest_memory_format());
+}
+
+// Undefined where the site has no such parameter; zero where nothing has reached it.
+at::Tensor LayerRank::gradient(const std::string& name) const {
+  if (!has(name)) {
+    return {};
+  }
+  const at::Tensor& parameter = state_.at(name);
+  return (parameter.grad().defined() ? parameter.grad() : at::zeros_like(parameter)).detach().cpu();
+}
+
+void LayerRank::load_into_buffers(Population::Kind population) {
+  const at::NoGradGuard no_grad;
+  Calibration calibration(steps_done(), [this](int64_t index) {  // the latest batch first
+    built_.forward(trained_.at(trained_.size() - 1 - static_cast<size_t>(index)), {steps_done()},
+                   Mode::calibrate);
+  });
+  if (RunningStatistics* statistics = built_.statistics()) {
+    statistics->load_into_buffers({.kind = population}, calibration);
+  }
+}
+
+void LayerRank::restore() {
+  if (RunningStatistics* statistics = built_.statistics()) {
+    statistics->restore();
+  }
+}
+
+int64_t LayerRank::nonfinite_channels() const {
+  const RunningStatistics* statistics = built_.statistics();
+  return statistics == nullptr ? 0 : statistics->nonfinite_channels();
+}
 
 LayerAnswer apply_layer(const LayerCase& layer_case, int ranks, at::DeviceType device, std::string* key) {
   ThreadRanks threads(ranks, device);

@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "harness/communicator/host/loopback_socket.hpp"
+#include "harness/communicator/host/network.hpp"
 #include "harness/communicator/thread_ranks.hpp"
 #include "harness/error.hpp"
 #include "harness/experiment/dotted.hpp"

@@ -9,7 +9,7 @@
 #include "harness/communicator/thread_ranks.hpp"
 #include "harness/error.hpp"
 #include "harness/strategy.hpp"
-#include "harness/verify/verdict.hpp"
+#include "harness/verify/comparison.hpp"
 
 namespace bnlab {
 namespace {

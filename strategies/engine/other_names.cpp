@@ -1,5 +1,5 @@
 // What PyTorch, TensorFlow, mmcv and papers call the strategies, for messages about unknown names.
-#include "harness/components/other_names.hpp"
+#include "harness/components/registry.hpp"
 
 namespace bnlab {
 namespace {

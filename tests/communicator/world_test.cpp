@@ -17,8 +17,7 @@
 #include <thread>
 #include <vector>
 
-#include "harness/communicator/host/loopback_socket.hpp"
-#include "harness/communicator/host/network_address.hpp"
+#include "harness/communicator/host/network.hpp"
 #include "harness/error.hpp"
 
 namespace bnlab {

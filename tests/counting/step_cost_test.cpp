@@ -12,7 +12,7 @@
 #include <stdexcept>
 #include <thread>
 
-#include "harness/communicator/host/loopback_socket.hpp"
+#include "harness/communicator/host/network.hpp"
 #include "harness/components/registry.hpp"
 #include "harness/error.hpp"
 #include "harness/experiment/spec.hpp"

@@ -14,7 +14,7 @@
 #include <sstream>
 #include <utility>
 
-#include "harness/communicator/host/loopback_socket.hpp"
+#include "harness/communicator/host/network.hpp"
 
 namespace bnlab {
 namespace {

@@ -2,7 +2,6 @@
 #include <fstream>
 #include <regex>
 
-#include "harness/components/other_names.hpp"
 #include "harness/components/registry.hpp"
 #include "tests/experiment/spec_files.hpp"
 

@@ -8,7 +8,7 @@
 
 #include "harness/communicator/thread_ranks.hpp"
 #include "harness/error.hpp"
-#include "harness/layer/one_site.hpp"
+#include "harness/layer/layer_case.hpp"
 #include "harness/random.hpp"
 #include "harness/verify/cases.hpp"
 #include "harness/verify/comparison.hpp"

@@ -10,9 +10,9 @@
 #include <string>
 #include <thread>
 
-#include "harness/communicator/host/loopback_socket.hpp"
+#include "harness/communicator/host/network.hpp"
 #include "harness/error.hpp"
-#include "harness/layer/layer_rank.hpp"
+#include "harness/layer/layer_case.hpp"
 #include "harness/verify/cases.hpp"
 #include "harness/verify/comparison.hpp"
 #include "tests/verify/plain_batch_norm.hpp"

@@ -6,7 +6,7 @@
 #include <chrono>
 #include <thread>
 
-#include "harness/communicator/host/loopback_socket.hpp"
+#include "harness/communicator/host/network.hpp"
 #include "harness/store/run_folder.hpp"
 #include "harness/training/safetensors.hpp"
 #include "tests/training/training_runs.hpp"

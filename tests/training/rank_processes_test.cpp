@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <iterator>
 
-#include "harness/communicator/host/loopback_socket.hpp"
+#include "harness/communicator/host/network.hpp"
 #include "harness/store/run_folder.hpp"
 #include "harness/training/libraries.hpp"
 #include "harness/training/safetensors.hpp"

@@ -6,7 +6,7 @@
 #include <fstream>
 #include <thread>
 
-#include "harness/communicator/host/loopback_socket.hpp"
+#include "harness/communicator/host/network.hpp"
 #include "harness/communicator/thread_ranks.hpp"
 #include "harness/store/run_folder.hpp"
 #include "harness/training/safetensors.hpp"

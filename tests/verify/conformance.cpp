@@ -8,8 +8,8 @@
 
 #include "harness/communicator/thread_ranks.hpp"
 #include "harness/error.hpp"
-#include "harness/layer/layer_rank.hpp"
-#include "harness/verify/verdict.hpp"
+#include "harness/layer/layer_case.hpp"
+#include "harness/verify/comparison.hpp"
 #include "tests/verify/plain_batch_norm.hpp"
 
 namespace bnlab {

@@ -1,10 +1,13 @@
-// A listening socket on the loopback interface. Rank 0 inherits it, so that no other program can take its
-// port between its choice and its use.
+// What a rank uses of its host's network: a listening socket that no other machine can reach, and the
+// address by which other machines reach this one.
 #pragma once
 
 #include <string>
 
 namespace bnlab {
+
+// A listening socket on the loopback interface. Rank 0 inherits it, so that no other program can take its
+// port between its choice and its use.
 
 // Whether this is the address of the machine itself, which no other machine can reach.
 bool is_loopback(const std::string& address);
@@ -26,5 +29,10 @@ class LoopbackSocket {
   int fd_ = -1;
   int port_ = 0;
 };
+
+// The numeric address from which this machine speaks to `host`, as its routes decide it. The machine's own
+// name is no guide: on many systems it stands for 127.0.1.1. Throws Error (environment) where there is no
+// such host or route.
+std::string address_towards(const std::string& host);
 
 }  // namespace bnlab

@@ -1,4 +1,4 @@
-#include "harness/communicator/store.hpp"
+#include "harness/communicator/rendezvous.hpp"
 
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
@@ -13,7 +13,8 @@
 #include <thread>
 #include <vector>
 
-#include "harness/communicator/host/loopback_socket.hpp"
+#include "harness/communicator/host/network.hpp"
+#include "harness/communicator/world_parts.hpp"
 
 namespace bnlab {
 namespace {
