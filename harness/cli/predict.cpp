@@ -9,7 +9,7 @@
 #include "harness/error.hpp"
 #include "harness/inference/predict.hpp"
 #include "harness/store/run_folder.hpp"
-#include "harness/tasks/images/write_png.hpp"
+#include "harness/tasks/images/image_file.hpp"
 
 namespace bnlab {
 namespace {

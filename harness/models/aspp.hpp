@@ -14,9 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/dropout.hpp"
-#include "harness/models/conv_norm.hpp"
-#include "harness/models/resize.hpp"
+#include "harness/models/building_blocks.hpp"
 
 namespace bnlab {
 

@@ -1,8 +1,11 @@
 #include "harness/models/backbone.hpp"
 
+#include <torch/types.h>
+
 #include <algorithm>
 
 #include "harness/mapped.hpp"
+#include "harness/models/building_blocks.hpp"
 
 namespace bnlab {
 
@@ -44,6 +47,27 @@ std::shared_ptr<Trunk> OnBackbone::build(LayerMaker& layers, const std::string& 
 
 std::string path(const std::string& name, const std::string& part) {
   return name.empty() ? part : name + "." + part;
+}
+
+void ImageEncoder::describe(OptionVisitor& option) {
+  option.component("backbone", backbone, Backbone::kFamily, "what the features come from");
+}
+
+Channels ImageEncoder::norm_channels() const {
+  return facts_of<BackboneFacts>(backbone).norm_channels(backbone);
+}
+
+int64_t ImageEncoder::features() const {
+  return facts_of<BackboneFacts>(backbone).feature_channels(backbone).back();
+}
+
+std::shared_ptr<Trunk> ImageEncoder::build(LayerMaker& layers, const std::string& name) const {
+  const int64_t undilated = std::ranges::max(facts_of<BackboneFacts>(backbone).output_strides(backbone));
+  return Registered<Backbone>::create(backbone, {undilated})->build(layers, name);
+}
+
+at::Tensor encoded(Trunk& trunk, at::Tensor images, const Pass& pass) {
+  return cell_means(trunk.forward(std::move(images), pass).back(), 1).flatten(1);
 }
 
 }  // namespace bnlab

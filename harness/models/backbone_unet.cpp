@@ -5,9 +5,8 @@
 // the size of the image.
 #include <torch/types.h>
 
-#include "harness/models/conv_norm.hpp"
+#include "harness/models/building_blocks.hpp"
 #include "harness/models/model.hpp"
-#include "harness/models/resize.hpp"
 
 namespace bnlab::backbone_unet {
 

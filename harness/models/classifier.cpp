@@ -3,8 +3,8 @@
 // cifar_resnet: the same on the backbone small_resnet, the network of He et al. 2016, section 4.2.
 #include <torch/types.h>
 
-#include "harness/models/image_encoder.hpp"
-#include "harness/models/linear.hpp"
+#include "harness/models/backbone.hpp"
+#include "harness/models/building_blocks.hpp"
 #include "harness/models/model.hpp"
 
 namespace bnlab::classifier {

@@ -7,8 +7,8 @@
 
 #include <cmath>
 
-#include "harness/models/image_encoder.hpp"
-#include "harness/models/linear.hpp"
+#include "harness/models/backbone.hpp"
+#include "harness/models/building_blocks.hpp"
 #include "harness/models/model.hpp"
 
 namespace bnlab::frame_lstm {

@@ -2,7 +2,7 @@
 
 #include <torch/types.h>
 
-#include "harness/models/resize.hpp"
+#include "harness/models/building_blocks.hpp"
 
 namespace bnlab {
 

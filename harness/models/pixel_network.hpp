@@ -7,9 +7,8 @@
 #include <memory>
 #include <string>
 
-#include "harness/dropout.hpp"
 #include "harness/models/backbone.hpp"
-#include "harness/models/conv_norm.hpp"
+#include "harness/models/building_blocks.hpp"
 
 namespace bnlab {
 

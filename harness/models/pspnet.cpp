@@ -12,10 +12,9 @@
 // itself.
 #include <torch/types.h>
 
-#include "harness/models/conv_norm.hpp"
+#include "harness/models/building_blocks.hpp"
 #include "harness/models/model.hpp"
 #include "harness/models/pixel_network.hpp"
-#include "harness/models/resize.hpp"
 
 namespace bnlab::pspnet {
 

@@ -11,7 +11,7 @@
 
 #include <array>
 
-#include "harness/models/conv_norm.hpp"
+#include "harness/models/building_blocks.hpp"
 #include "harness/models/model.hpp"
 
 namespace bnlab::segnet_basic {

@@ -3,9 +3,8 @@
 // the upsampled maps; the head is a 1x1 convolution to the classes.
 #include <torch/types.h>
 
-#include "harness/models/conv_norm.hpp"
+#include "harness/models/building_blocks.hpp"
 #include "harness/models/model.hpp"
-#include "harness/models/resize.hpp"
 
 namespace bnlab::unet {
 

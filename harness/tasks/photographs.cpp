@@ -4,7 +4,7 @@
 
 #include "harness/error.hpp"
 #include "harness/mapped.hpp"
-#include "harness/tasks/images/in_parallel.hpp"
+#include "harness/tasks/images/labelled_images.hpp"
 
 namespace bnlab {
 namespace {

@@ -25,7 +25,7 @@
 #include "harness/models/model_facts.hpp"
 #include "harness/panel/measure.hpp"
 #include "harness/strategy_facts.hpp"
-#include "harness/tasks/images/write_png.hpp"
+#include "harness/tasks/images/image_file.hpp"
 #include "harness/tasks/task_facts.hpp"
 #include "harness/training/libraries.hpp"
 #include "harness/training/rank.hpp"

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "harness/models/backbone.hpp"
-#include "harness/models/conv_norm.hpp"
+#include "harness/models/building_blocks.hpp"
 
 namespace bnlab {
 

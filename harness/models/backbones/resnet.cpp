@@ -11,8 +11,7 @@
 #include <array>
 
 #include "harness/models/backbone.hpp"
-#include "harness/models/backbones/residual_stage.hpp"
-#include "harness/models/conv_norm.hpp"
+#include "harness/models/building_blocks.hpp"
 
 namespace bnlab::resnet {
 

@@ -8,8 +8,7 @@
 #include <torch/types.h>
 
 #include "harness/models/backbone.hpp"
-#include "harness/models/backbones/residual_stage.hpp"
-#include "harness/models/conv_norm.hpp"
+#include "harness/models/building_blocks.hpp"
 
 namespace bnlab::small_resnet {
 

@@ -1,10 +1,11 @@
-// Reads photographs and label images from files: JPEG through libjpeg, PNG through libpng. Both are
+// Photographs and label images in files, read and written: JPEG through libjpeg, PNG through libpng. Both are
 // optional when bnlab is built (macro BNLAB_WITH_IMAGES); without them every call throws
 // Error(environment), which says what to install. A file that is damaged in any way is an Error(data)
 // with its name, never a partly grey picture. So is one of more than 16384 pixels a side or 100 million in
 // all, before memory for it is taken.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -23,5 +24,15 @@ Pixels read_rgb(const std::string& file);
 
 // A PNG as one id per pixel: the grey value, or the palette's index. Colour and 16-bit are refused.
 Pixels read_label_ids(const std::string& file);
+
+// The colour of a class, red, green, blue, by the rule of the PASCAL VOC data set: the bits of the id, lowest
+// three first, become the highest bits of red, green and blue. 0 is black, 255 the colour that void has
+// there.
+std::array<uint8_t, 3> class_colour(uint8_t id);
+
+// Writes a picture as PNG. One channel: ids with the palette of class_colour, which is how label files of
+// segmentation data look; three: red, green, blue. Throws Error (environment) where the file cannot be
+// written, or this build has no libpng.
+void write_png(const std::string& file, const Pixels& pixels);
 
 }  // namespace bnlab

@@ -1,13 +1,16 @@
 #include "harness/tasks/images/labelled_images.hpp"
 
+#include <ATen/Parallel.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <exception>
 #include <functional>
 #include <numeric>
+#include <vector>
 
 #include "harness/mapped.hpp"
-#include "harness/tasks/images/in_parallel.hpp"
 
 namespace bnlab {
 namespace {
@@ -32,6 +35,24 @@ LabelledImages::Summary summary_of(const Photograph& photograph, int64_t classes
 }
 
 }  // namespace
+
+void in_parallel(size_t count, const std::function<void(size_t)>& work) {
+  std::vector<std::exception_ptr> failures(count);
+  at::parallel_for(0, static_cast<int64_t>(count), 1, [&](int64_t begin, int64_t end) {
+    for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
+      try {
+        work(i);
+      } catch (...) {
+        failures[i] = std::current_exception();
+      }
+    }
+  });
+  for (const std::exception_ptr& failure : failures) {
+    if (failure) {
+      std::rethrow_exception(failure);
+    }
+  }
+}
 
 LabelledImages::LabelledImages(std::vector<LabelledFile> files, Reading reading, int64_t classes,
                                int64_t budget)

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -58,5 +60,9 @@ struct ChannelMoments {
   std::array<float, 3> deviation{};
 };
 ChannelMoments channel_moments(const std::vector<LabelledImages::Summary>& images);
+
+// Does work(0) .. work(count - 1), on as many threads as LibTorch uses. Throws what the lowest index threw
+// that failed.
+void in_parallel(size_t count, const std::function<void(size_t)>& work);
 
 }  // namespace bnlab

@@ -1,4 +1,4 @@
-#include "harness/dropout.hpp"
+#include "harness/models/building_blocks.hpp"
 
 #include <ATen/Parallel.h>
 
