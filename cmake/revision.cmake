@@ -1,5 +1,5 @@
 # The version, git revision and fingerprints that records carry, in a header that is renewed at every build (and
-# changes only when they do); code_version.cpp and environment.cpp of harness/store are compiled with it.
+# changes only when they do); environment.cpp of harness/store is compiled with it.
 find_package(Python3 REQUIRED COMPONENTS Interpreter)
 set(revision_header ${PROJECT_BINARY_DIR}/revision/revision.hpp)
 add_custom_target(bnlab_write_revision
@@ -7,5 +7,4 @@ add_custom_target(bnlab_write_revision
           -DBUILD_TYPE=${CMAKE_BUILD_TYPE} -DPYTHON=${Python3_EXECUTABLE}
           -P ${PROJECT_SOURCE_DIR}/cmake/write_revision.cmake
   BYPRODUCTS ${revision_header})
-set_source_files_properties(harness/store/code_version.cpp harness/store/environment.cpp PROPERTIES
-                            COMPILE_OPTIONS "-include;${revision_header}")
+set_source_files_properties(harness/store/environment.cpp PROPERTIES COMPILE_OPTIONS "-include;${revision_header}")

@@ -13,7 +13,6 @@
 #include "harness/error.hpp"
 #include "harness/launch/placing.hpp"
 #include "harness/mapped.hpp"
-#include "harness/store/code_version.hpp"
 #include "harness/store/environment.hpp"
 #include "harness/store/record.hpp"
 #include "harness/text_table.hpp"

@@ -15,7 +15,6 @@
 #include "harness/launch/selection.hpp"
 #include "harness/launch/survey.hpp"
 #include "harness/mapped.hpp"
-#include "harness/queue/disk_need.hpp"
 #include "harness/report/cells.hpp"
 #include "harness/text_table.hpp"
 #include "harness/training/libraries.hpp"

@@ -12,7 +12,7 @@
 #include "harness/error.hpp"
 #include "harness/mapped.hpp"
 #include "harness/printable.hpp"
-#include "harness/store/code_version.hpp"
+#include "harness/store/environment.hpp"
 
 namespace bnlab {
 namespace {

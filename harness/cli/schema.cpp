@@ -3,7 +3,7 @@
 
 #include "harness/cli/about.hpp"
 #include "harness/cli/program.hpp"
-#include "harness/experiment/schema.hpp"
+#include "harness/experiment/spec.hpp"
 #include "harness/mapped.hpp"
 
 namespace bnlab {

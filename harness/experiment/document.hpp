@@ -1,9 +1,10 @@
-// A spec file together with the specs that it extends.
+// A spec file together with the specs that it extends, and keys that are set from outside.
 #pragma once
 
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "harness/experiment/mistakes.hpp"
 #include "harness/json.hpp"
@@ -23,5 +24,15 @@ std::optional<Document> read_document(const std::string& file, Mistakes& mistake
 
 // The keys of a spec laid over those of its base, as `extends` does it.
 Json laid_over(const Json& base, const Json& ours);
+
+// Sets each KEY=VALUE in turn, as the command line gives them: steps=10, task.size=[32,32], strategy=sync,
+// matrix.seed=[0,1]. VALUE is JSON, or else a text. An axis of the matrix that moves KEY alone
+// gives way to it. Where an axis would set KEY again, or moves it together with others, that is a mistake:
+// the override would be without effect.
+void override_keys(Document& document, const std::vector<std::string>& overrides, Mistakes& mistakes);
+
+// Sets one key of the document likewise. `where` says who does, for messages.
+void override_key(Document& document, const std::string& key, const Json& value, const std::string& where,
+                  Mistakes& mistakes);
 
 }  // namespace bnlab

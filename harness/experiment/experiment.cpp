@@ -6,7 +6,6 @@
 #include "harness/experiment/document.hpp"
 #include "harness/experiment/matrix.hpp"
 #include "harness/experiment/mistakes.hpp"
-#include "harness/experiment/overrides.hpp"
 #include "harness/experiment/tuning.hpp"
 #include "harness/mapped.hpp"
 

@@ -1,9 +1,8 @@
-#include "harness/experiment/schema.hpp"
+#include "harness/experiment/spec.hpp"
 
 #include <cmath>
 
 #include "harness/components/registry.hpp"
-#include "harness/experiment/spec.hpp"
 #include "harness/mapped.hpp"
 
 namespace bnlab {

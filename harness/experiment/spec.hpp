@@ -169,7 +169,7 @@ struct Experiment {
   std::shared_ptr<const Tuning> tuning;  // with `tune`, else null
 };
 
-// Reads, checks and expands a spec file. `overrides` are texts KEY=VALUE (overrides.hpp). Throws Error (spec)
+// Reads, checks and expands a spec file. `overrides` are texts KEY=VALUE (document.hpp). Throws Error (spec)
 // with all mistakes at once, one per line: FILE: KEY.PATH: what was expected, what came, the nearest known
 // name.
 Experiment load_experiment(const std::string& file, const std::vector<std::string>& overrides = {},
@@ -205,5 +205,11 @@ std::string sorted_by(const std::string& shards);
 // Whether a key belongs to the run id. Those left out say where and how a run happens, how long it may take
 // and how often it talks, and change no result but by rounding.
 bool changes_result(const std::string& key);
+
+// The JSON Schema of specs, for editors: made from the declared keys and from the options of the
+// components that are registered in some families. A spec that this refuses, load_experiment refuses too.
+// Not the other way round: what keys must agree on, and which ones a spec or its base must give, no schema
+// says.
+Json spec_schema(const std::vector<std::string>& families);
 
 }  // namespace bnlab

@@ -19,7 +19,7 @@
 #include "harness/launch/survey.hpp"
 #include "harness/mapped.hpp"
 #include "harness/store/attempts.hpp"
-#include "harness/store/code_version.hpp"
+#include "harness/store/environment.hpp"
 #include "harness/training/libraries.hpp"
 #include "harness/training/rank.hpp"
 

@@ -1,10 +1,51 @@
 #include "harness/launch/launch.hpp"
 
+#include <algorithm>
+#include <chrono>
+#include <iostream>
+#include <thread>
+
 #include "harness/error.hpp"
 #include "harness/launch/environment_world.hpp"
 #include "harness/launch/rank_settings.hpp"
+#include "harness/mapped.hpp"
+#include "harness/store/tuning_scores.hpp"
+#include "harness/text_table.hpp"
 
 namespace bnlab {
+namespace {
+
+constexpr std::chrono::seconds kLookAgainAfter{60};
+
+// The value of rank 0, on every rank of the world.
+Json agreed(const std::optional<EnvironmentWorld>& world, const Json& own) {
+  if (!world) {
+    return own;
+  }
+  Rendezvous place = world->rendezvous;
+  place.prefix = "tuning";
+  place.timeout = world->meeting_timeout;
+  return Json::parse(share_text(place, own.dump()));
+}
+
+// Asks for all of the runs that tune: filters are made for the matrix, and so are the ids of runs to make
+// again.
+LaunchRequest for_tuning(LaunchRequest request) {
+  request.only.clear();
+  request.slice.clear();
+  std::erase_if(request.redo, [](const std::string& which) { return which != "failed"; });
+  return request;
+}
+
+std::string choice_text(const TunedGroup& group) {
+  const auto tried = mapped(group.candidates, [](const Candidate& candidate) {
+    return setting_text(candidate.setting) + ": " + fixed(candidate.mean(), 3);
+  });
+  return group.name + ": " + setting_text(group.chosen().setting) + "  (" + joined(tried) + ")" +
+         (group.at_edge.empty() ? "" : "  at the edge of the grid");
+}
+
+}  // namespace
 
 void LaunchSummary::count(Status status) {
   if (status == Status::ok) {
@@ -32,6 +73,47 @@ std::optional<EnvironmentWorld> joined_world(const LaunchRequest& request) {
     check_address(*world);
   }
   return world;
+}
+
+LaunchSummary tune(Experiment& experiment, const LaunchRequest& request) {
+  LaunchSummary summary;
+  if (!experiment.tuning) {
+    return summary;
+  }
+  const auto world = joined_world(request);
+  summary.leads = !world || world->rendezvous.rank == 0;
+  const auto scores = [&](const TuningScores& of_rank_0) {
+    return read_scores(agreed(world, scores_json(summary.leads ? of_rank_0 : TuningScores())), kTuningFile);
+  };
+  settle(experiment, scores(kept_scores(experiment.name, request.results_dir)));
+  if (experiment.tuning->is_settled()) {
+    return summary;
+  }
+  if (summary.leads) {
+    std::cerr << "first, " << experiment.tuning->sentence() << "\n";
+  }
+  LaunchRequest asked = for_tuning(request);
+  summary = launch(experiment.tuning->runs, asked);
+  asked.redo.clear();
+  while (!summary.interrupted &&
+         agreed(world, summary.held) > 0) {  // the choice needs the runs of others, too
+    std::this_thread::sleep_for(std::min(kLookAgainAfter, request.steal_after));
+    summary = launch(experiment.tuning->runs, asked);
+  }
+  if (summary.interrupted) {
+    return summary;
+  }
+  const Experiment& runs = experiment.tuning->runs;
+  const TuningScores all =
+      scores(scores_of(*experiment.tuning, list_records(request.results_dir, runs.name)));
+  settle(experiment, all);
+  if (experiment.tuning->is_settled() && summary.leads) {
+    keep_scores(experiment, all, request.results_dir);
+    for (const TunedGroup& group : experiment.tuning->groups) {
+      std::cerr << "chosen for " << choice_text(group) << "\n";
+    }
+  }
+  return summary;
 }
 
 }  // namespace bnlab

@@ -15,6 +15,7 @@
 #include "harness/report/contrast_results.hpp"
 #include "harness/report/status.hpp"
 #include "harness/store/record.hpp"
+#include "harness/text_table.hpp"
 
 namespace bnlab {
 
@@ -113,5 +114,17 @@ Json report_json(const ExperimentReport& report);  // all of it, with the value 
 // Throws Error (usage) where the file has no such markers.
 void replace_between_markers(const std::filesystem::path& file, const std::string& name,
                              const std::string& text);
+
+// The tables of a report and the sentences around them, from which its text, Markdown and page are made.
+
+TextTable cells_table(const ExperimentReport& report);      // a row per cell and placement
+TextTable contrasts_table(const ExperimentReport& report);  // no rows where none is declared
+TextTable tuning_table(const ExperimentReport& report);     // no rows before settings are chosen
+
+// What the tables cannot say by themselves.
+std::vector<std::string> footnotes(const ExperimentReport& report);
+
+// How much of the matrix is there.
+std::string progress_sentence(const ExperimentReport& report);
 
 }  // namespace bnlab

@@ -6,7 +6,6 @@
 #include "harness/mapped.hpp"
 #include "harness/report/comparison.hpp"
 #include "harness/report/report.hpp"
-#include "harness/report/report_text.hpp"
 
 namespace bnlab {
 namespace {

@@ -1,4 +1,4 @@
-#include "harness/report/report_text.hpp"
+#include "harness/report/report.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -5,7 +5,7 @@
 #include "harness/mapped.hpp"
 #include "harness/printable.hpp"
 #include "harness/store/attempts.hpp"
-#include "harness/store/code_version.hpp"
+#include "harness/store/environment.hpp"
 #include "harness/store/run_folder.hpp"
 #include "harness/text_table.hpp"
 

@@ -5,13 +5,23 @@
 
 #include <cstdlib>
 #include <fstream>
+#include <sstream>
 #include <string>
 #include <thread>
 
 #include "harness/components/options.hpp"
+#include "harness/numerics/panel.hpp"
 
 namespace bnlab {
 namespace {
+
+// The fingerprint of all sources that runs compute with, the first that cmake/fingerprint.py prints.
+std::string fingerprint_of_all() {
+  std::istringstream words(BNLAB_FINGERPRINTS);
+  std::string name, print;
+  words >> name >> print;
+  return print;
+}
 
 // Variables that change speed or rounding. BNLAB_DATA and whatever else holds a path stays out.
 constexpr const char* kVariables =
@@ -66,6 +76,19 @@ std::string compiler() {
 }
 
 }  // namespace
+
+Json code_version() {
+  return {{"version", BNLAB_VERSION},
+          {"git", or_null(std::string(BNLAB_GIT_REVISION))},
+          {"dirty", static_cast<bool>(BNLAB_GIT_DIRTY)},
+          {"fingerprint", fingerprint_of_all()}};
+}
+
+Json code_version(const Json& spec, const std::string& device) {
+  Json version = code_version();
+  version["numerics"] = numerics_of(spec, device);
+  return version;
+}
 
 Json environment_record(const Json& libraries) {
   utsname kernel{};

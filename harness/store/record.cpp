@@ -8,8 +8,8 @@
 #include "harness/error.hpp"
 #include "harness/experiment/dotted.hpp"
 #include "harness/numerics/panel.hpp"
-#include "harness/store/code_version.hpp"
 #include "harness/store/confirming.hpp"
+#include "harness/store/environment.hpp"
 #include "harness/store/inputs.hpp"
 
 namespace bnlab {

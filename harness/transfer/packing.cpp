@@ -1,12 +1,181 @@
 #include "harness/transfer/packing.hpp"
 
 #include <algorithm>
+#include <array>
+#include <bit>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 #include <sstream>
 
 #include "harness/error.hpp"
 #include "harness/store/record.hpp"
 
 namespace bnlab {
+namespace {
+
+constexpr size_t kBlock = 512;  // headers have this size, and contents are filled up to a multiple of it
+
+// The fields of a header that are used here: where each begins, and its size.
+struct HeaderField {
+  size_t at, size;
+};
+constexpr HeaderField kName{0, 100}, kMode{100, 8}, kSize{124, 12}, kTime{136, 12}, kChecksum{148, 8},
+    kType{156, 1}, kMagic{257, 8}, kPrefix{345, 155};
+
+void put(std::string& header, HeaderField field, const std::string& text) {
+  header.replace(field.at, std::min(text.size(), field.size), text, 0, field.size);
+}
+
+std::string octal(size_t value, int digits) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%0*zo", digits, value);
+  return text;
+}
+
+// The sum of all bytes of a header, with spaces in place of the sum itself.
+size_t header_sum(std::string header) {
+  put(header, kChecksum, std::string(kChecksum.size, ' '));
+  size_t sum = 0;
+  for (const char c : header) sum += static_cast<unsigned char>(c);
+  return sum;
+}
+
+std::string header_of(const std::string& path, size_t size) {
+  // A long path is cut at a slash into a prefix and a name.
+  const size_t cut =
+      path.size() <= kName.size ? std::string::npos : path.find('/', path.size() - kName.size - 1);
+  const std::string name = cut == std::string::npos ? path : path.substr(cut + 1);
+  const std::string prefix = cut == std::string::npos ? "" : path.substr(0, cut);
+  if (name.size() > kName.size || prefix.size() > kPrefix.size || name.empty()) {
+    throw Error(Error::Kind::data, path + ": the name is too long for an archive");
+  }
+  std::string header(kBlock, '\0');
+  put(header, kName, name);
+  put(header, kMode, "0000644");
+  put(header, kSize, octal(size, 11));
+  put(header, kTime, octal(0, 11));
+  put(header, kType, "0");
+  put(header, kMagic, std::string("ustar\00000", 8));
+  put(header, kPrefix, prefix);
+  put(header, kChecksum, octal(header_sum(header), 6) + '\0' + ' ');
+  return header;
+}
+
+std::string padding(size_t size) {
+  return std::string((kBlock - size % kBlock) % kBlock, '\0');
+}
+
+std::string text_of(std::string_view header, HeaderField field) {
+  const std::string_view bytes = header.substr(field.at, field.size);
+  return std::string(bytes.substr(0, bytes.find('\0')));
+}
+
+// A path that stays below the folder in which it is unpacked.
+bool stays_below(const std::string& path) {
+  return !path.empty() && path.front() != '/' && ("/" + path + "/").find("/../") == std::string::npos;
+}
+
+}  // namespace
+
+std::string tar_archive(const Files& files) {
+  std::string archive;
+  for (const auto& [path, content] : files) {
+    archive += header_of(path, content.size()) + content + padding(content.size());
+  }
+  return archive + std::string(2 * kBlock, '\0');
+}
+
+Files read_tar(std::string_view bytes, const std::string& archive) {
+  const auto damaged = [&](const std::string& what) {
+    return Error(Error::Kind::data, archive + ": " + what);
+  };
+  Files files;
+  for (size_t at = 0;;) {
+    if (bytes.size() - at < kBlock) throw damaged("the archive is cut off");
+    const std::string_view header = bytes.substr(at, kBlock);
+    if (header.find_first_not_of('\0') == std::string_view::npos) return files;  // the end
+    if (header.substr(kMagic.at, 5) != "ustar" ||
+        std::strtoull(text_of(header, kChecksum).c_str(), nullptr, 8) != header_sum(std::string(header))) {
+      throw damaged("no tar archive, or a damaged one");
+    }
+    const std::string prefix = text_of(header, kPrefix);
+    const std::string path = (prefix.empty() ? "" : prefix + "/") + text_of(header, kName);
+    const size_t size = std::strtoull(text_of(header, kSize).c_str(), nullptr, 8);
+    if (header[kType.at] != '0' || !stays_below(path)) throw damaged(path + " is no file that belongs there");
+    at += kBlock;
+    if (size + padding(size).size() > bytes.size() - at) throw damaged("the archive is cut off in " + path);
+    files[path] = bytes.substr(at, size);
+    at += size + padding(size).size();
+  }
+}
+
+// SHA-256 (FIPS 180-4). Manifests hold it, so that people who have no bnlab can check an archive with
+// sha256sum.
+
+namespace {
+
+using Words = std::array<uint32_t, 8>;
+
+// The first 32 bits behind the point of the square roots of the first 8 primes (section 5.3.3), and of the
+// cube roots of the first 64 (section 4.2.2).
+constexpr Words kStart = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
+                          0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
+constexpr std::array<uint32_t, 64> kConstants = {
+    0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
+    0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174,
+    0xe49b69c1, 0xefbe4786, 0x0fc19dc6, 0x240ca1cc, 0x2de92c6f, 0x4a7484aa, 0x5cb0a9dc, 0x76f988da,
+    0x983e5152, 0xa831c66d, 0xb00327c8, 0xbf597fc7, 0xc6e00bf3, 0xd5a79147, 0x06ca6351, 0x14292967,
+    0x27b70a85, 0x2e1b2138, 0x4d2c6dfc, 0x53380d13, 0x650a7354, 0x766a0abb, 0x81c2c92e, 0x92722c85,
+    0xa2bfe8a1, 0xa81a664b, 0xc24b8b70, 0xc76c51a3, 0xd192e819, 0xd6990624, 0xf40e3585, 0x106aa070,
+    0x19a4c116, 0x1e376c08, 0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f, 0x682e6ff3,
+    0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2,
+};
+
+void add_block(Words& hash, const unsigned char* block) {
+  std::array<uint32_t, 64> w{};
+  for (size_t i = 0; i < 16; ++i) {
+    for (size_t k = 0; k < 4; ++k) w[i] = w[i] << 8 | block[4 * i + k];
+  }
+  for (size_t i = 16; i < 64; ++i) {
+    const uint32_t early = std::rotr(w[i - 15], 7) ^ std::rotr(w[i - 15], 18) ^ w[i - 15] >> 3;
+    const uint32_t late = std::rotr(w[i - 2], 17) ^ std::rotr(w[i - 2], 19) ^ w[i - 2] >> 10;
+    w[i] = w[i - 16] + early + w[i - 7] + late;
+  }
+  auto [a, b, c, d, e, f, g, h] = hash;
+  for (size_t i = 0; i < 64; ++i) {
+    const uint32_t mixed = std::rotr(e, 6) ^ std::rotr(e, 11) ^ std::rotr(e, 25);
+    const uint32_t first = h + mixed + ((e & f) ^ (~e & g)) + kConstants[i] + w[i];
+    const uint32_t second =
+        (std::rotr(a, 2) ^ std::rotr(a, 13) ^ std::rotr(a, 22)) + ((a & b) ^ (a & c) ^ (b & c));
+    h = g, g = f, f = e, e = d + first, d = c, c = b, b = a, a = first + second;
+  }
+  const Words added = {a, b, c, d, e, f, g, h};
+  for (size_t i = 0; i < hash.size(); ++i) hash[i] += added[i];
+}
+
+}  // namespace
+
+std::string sha256(std::string_view bytes) {
+  Words hash = kStart;
+  // A one, zeros, and the number of bits in 64 bits fill the last block.
+  std::string padded(bytes);
+  padded += '\x80';
+  padded.resize((padded.size() + 8 + 63) / 64 * 64, '\0');
+  for (size_t i = 0; i < 8; ++i)
+    padded[padded.size() - 1 - i] = static_cast<char>(bytes.size() * 8 >> 8 * i & 0xff);
+  for (size_t at = 0; at < padded.size(); at += 64) {
+    add_block(hash, reinterpret_cast<const unsigned char*>(padded.data()) + at);
+  }
+  std::string digits;
+  for (const uint32_t word : hash) {
+    char text[9];
+    std::snprintf(text, sizeof text, "%08x", word);
+    digits += text;
+  }
+  return digits;
+}
+
 namespace {
 
 namespace fs = std::filesystem;

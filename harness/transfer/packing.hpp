@@ -1,14 +1,26 @@
 // Results on their way to somebody else: one archive with a list of checksums, and whether all arrived as it
-// was sent.
+// was sent. An archive is one that any tar can read (the ustar format), with the files held in memory; that
+// of the same files is the same to the byte.
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "harness/transfer/archive.hpp"
-
 namespace bnlab {
+
+using Files = std::map<std::string, std::string>;  // contents by relative path
+
+std::string tar_archive(const Files& files);
+
+// Throws Error (data), naming `archive`, for what is damaged, cut off, no regular file or a path that leads
+// elsewhere.
+Files read_tar(std::string_view bytes, const std::string& archive);
+
+// SHA-256 in hexadecimal digits.
+std::string sha256(std::string_view bytes);
 
 // In the format of sha256sum, which checks it too.
 inline constexpr const char* kManifestFile = "MANIFEST.sha256";
