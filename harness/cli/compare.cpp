@@ -3,7 +3,6 @@
 
 #include "harness/cli/options.hpp"
 #include "harness/cli/program.hpp"
-#include "harness/cli/results_path.hpp"
 #include "harness/error.hpp"
 #include "harness/report/comparison.hpp"
 

@@ -3,7 +3,6 @@
 #include <map>
 
 #include "harness/cli/about.hpp"
-#include "harness/cli/command_tree.hpp"
 #include "harness/cli/options.hpp"
 #include "harness/cli/program.hpp"
 #include "harness/mapped.hpp"

@@ -2,8 +2,8 @@
 #include <filesystem>
 #include <iostream>
 
+#include "harness/cli/options.hpp"
 #include "harness/cli/program.hpp"
-#include "harness/cli/results_path.hpp"
 #include "harness/printable.hpp"
 #include "harness/store/confirming.hpp"
 

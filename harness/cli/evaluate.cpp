@@ -3,8 +3,7 @@
 
 #include "harness/cli/options.hpp"
 #include "harness/cli/program.hpp"
-#include "harness/cli/weights.hpp"
-#include "harness/inference/evaluate.hpp"
+#include "harness/inference/trained_run.hpp"
 #include "harness/text_table.hpp"
 
 namespace bnlab {

@@ -4,7 +4,6 @@
 
 #include "harness/cli/options.hpp"
 #include "harness/cli/program.hpp"
-#include "harness/cli/results_path.hpp"
 #include "harness/error.hpp"
 #include "harness/transfer/event_file.hpp"
 

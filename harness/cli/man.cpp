@@ -2,7 +2,6 @@
 #include <iostream>
 #include <sstream>
 
-#include "harness/cli/command_tree.hpp"
 #include "harness/cli/program.hpp"
 
 namespace bnlab {

@@ -2,10 +2,13 @@
 #pragma once
 
 #include <CLI/App.hpp>
+
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "harness/inference/trained_run.hpp"
 #include "harness/json.hpp"
 #include "harness/launch/launch.hpp"
 
@@ -43,5 +46,31 @@ void add_placement_options(CLI::App& command, LaunchRequest& request);
 
 // --data, else BNLAB_DATA, else "".
 void add_data_option(CLI::App& command, std::string& data_dir);
+
+// RESULTS/EXPERIMENT as a command line names it.
+struct ExperimentPath {
+  std::filesystem::path results;
+  std::string name;
+};
+
+inline ExperimentPath experiment_path(const std::string& text) {
+  std::filesystem::path folder = std::filesystem::absolute(text).lexically_normal();
+  if (!folder.has_filename()) folder = folder.parent_path();
+  return {folder.parent_path(), folder.filename().string()};
+}
+
+inline std::filesystem::path experiment_folder(const std::string& text) {
+  const ExperimentPath path = experiment_path(text);
+  return path.results / path.name;
+}
+
+// Which run a weights file is of. Fills in what follows from job.weights, a weights.safetensors or the
+// folder of the run that left it: the run's spec (of `spec`, a spec of one run, where that is not ""), its
+// threads, its shadow pairs, and where none are named its populations. Throws Error (usage) where that
+// does not say which run it is, or it has no such population.
+EvaluateJob job_of_weights(EvaluateJob job, const std::string& spec);
+
+// The option --spec, which says the run where no record does.
+void add_spec_of_weights(CLI::App& command, std::string& spec);
 
 }  // namespace bnlab

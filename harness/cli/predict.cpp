@@ -5,9 +5,8 @@
 
 #include "harness/cli/options.hpp"
 #include "harness/cli/program.hpp"
-#include "harness/cli/weights.hpp"
 #include "harness/error.hpp"
-#include "harness/inference/predict.hpp"
+#include "harness/inference/trained_run.hpp"
 #include "harness/store/run_folder.hpp"
 #include "harness/tasks/images/image_file.hpp"
 

@@ -103,24 +103,6 @@ std::string command_line(int argc, const char* const* argv) {
   return text;
 }
 
-}  // namespace
-
-std::string program_version() {
-  const Json version = code_version();
-  std::string text = "bnlab " + version.at("version").get<std::string>();
-  if (!version.at("git").is_null()) {
-    text +=
-        " (" + version.at("git").get<std::string>() + (version.at("dirty").get<bool>() ? ", modified)" : ")");
-  }
-  return text;
-}
-
-std::string exit_codes_text() {
-  return kExitCodes;
-}
-
-namespace {
-
 int exit_code_of(const Error& error) {
   switch (error.kind()) {
     case Error::Kind::usage:
@@ -182,6 +164,20 @@ int after_output(int code) {
 
 }  // namespace
 
+std::string program_version() {
+  const Json version = code_version();
+  std::string text = "bnlab " + version.at("version").get<std::string>();
+  if (!version.at("git").is_null()) {
+    text +=
+        " (" + version.at("git").get<std::string>() + (version.at("dirty").get<bool>() ? ", modified)" : ")");
+  }
+  return text;
+}
+
+std::string exit_codes_text() {
+  return kExitCodes;
+}
+
 int run_program(int argc, const char* const* argv) {
   Program program;
   program.typed = command_line(argc, argv);
@@ -212,6 +208,23 @@ int run_program(int argc, const char* const* argv) {
     std::cerr << "bnlab: unexpected: " << printable(error.what()) << "\n";
     return exit_code::kFailed;
   }
+}
+
+std::vector<CommandText> commands_of(const CLI::App& app) {
+  std::vector<CommandText> commands;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    if (command->get_group().empty()) continue;  // for programs, not for people
+    CommandText text{command->get_name(), command->get_description(), command->get_footer(), {}};
+    for (const CLI::Option* option : command->get_options()) {
+      const bool positional = option->get_lnames().empty();
+      const std::string type = option->get_type_name();  // "J:POSITIVE": the name, and what is checked
+      text.options.push_back({positional ? option->get_name() : "--" + option->get_lnames()[0],
+                              option->get_items_expected_max() == 0 ? "" : type.substr(0, type.find(':')),
+                              option->get_description()});
+    }
+    commands.push_back(std::move(text));
+  }
+  return commands;
 }
 
 }  // namespace bnlab

@@ -4,10 +4,12 @@
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
+
 #include <functional>
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace bnlab {
 
@@ -73,5 +75,23 @@ void add_schema(Program& program);
 void add_completion(Program& program);
 void add_man(Program& program);
 void add_rank(Program& program);
+
+// The commands of the program and their options as the command line declares them, for the manual and for
+// shells.
+struct OptionText {
+  std::string name;   // "--ranks", or "SPEC" for an argument without a dash
+  std::string value;  // "N"; empty for a flag
+  std::string help;
+
+  bool positional() const { return name.front() != '-'; }
+};
+
+struct CommandText {
+  std::string name, summary, examples;
+  std::vector<OptionText> options;
+};
+
+// Those that help lists, in its order.
+std::vector<CommandText> commands_of(const CLI::App& app);
 
 }  // namespace bnlab

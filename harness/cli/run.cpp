@@ -1,4 +1,5 @@
-// bnlab run: trains what is not done yet, then prints the table.
+// bnlab run: trains what is not done yet, then prints the table. bnlab rank: one rank of a run, for the
+// launcher and not for people, so it is not listed.
 #include <algorithm>
 #include <filesystem>
 #include <iostream>
@@ -7,6 +8,7 @@
 #include "harness/cli/program.hpp"
 #include "harness/experiment/tuning.hpp"
 #include "harness/launch/launch.hpp"
+#include "harness/launch/rank_job.hpp"
 #include "harness/report/report.hpp"
 
 namespace bnlab {
@@ -109,6 +111,13 @@ void add_run(Program& program) {
   add_data_option(command, request.launch.data_dir);
   request.launch.command = program.typed;
   request.launch.program = std::filesystem::read_symlink("/proc/self/exe").string();
+}
+
+void add_rank(Program& program) {
+  auto [command, job] = add_command(program, "rank", "One rank of a run",
+                                    "  bnlab rank --job results/quickstart/RUN/2x1-cpu/job.json", rank_main);
+  command.add_option("--job", job, "job.json of the run")->required();
+  command.group("");
 }
 
 }  // namespace bnlab

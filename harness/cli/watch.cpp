@@ -10,7 +10,6 @@
 
 #include "harness/cli/options.hpp"
 #include "harness/cli/program.hpp"
-#include "harness/cli/results_path.hpp"
 #include "harness/error.hpp"
 #include "harness/mapped.hpp"
 #include "harness/report/live_runs.hpp"

@@ -5,9 +5,9 @@
 #include <map>
 #include <string>
 
-#include "harness/cli/findings.hpp"
+#include "harness/cli/doctor.hpp"
 
-namespace bnlab::launcher_findings_test {
+namespace bnlab::doctor_test {
 namespace {
 
 // All findings as text, with these variables set meanwhile.
@@ -66,4 +66,4 @@ TEST(LauncherFindings, NameWhatIsMissing) {
 }
 
 }  // namespace
-}  // namespace bnlab::launcher_findings_test
+}  // namespace bnlab::doctor_test
