@@ -119,7 +119,7 @@ std::string answer(const ForwardRequest& request, World& world) {
 
 }  // namespace
 
-std::string answer_forward(const ForwardRequest& request) {
+std::string run_forward_pass(const ForwardRequest& request) {
   std::string note;
   on_thread_ranks(1, request.device == "cuda" ? at::kCUDA : at::kCPU,
                   [&](World& world) { note = answer(request, world); });

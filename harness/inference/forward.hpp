@@ -34,6 +34,6 @@ struct ForwardRequest {
 // The samples form one tower. Returns what was used of the weights, and what was left. Throws Error: data for
 // a file that cannot be used, refused where weights, model and images do not fit, environment where the
 // device is lacking.
-std::string answer_forward(const ForwardRequest& request);
+std::string run_forward_pass(const ForwardRequest& request);
 
 }  // namespace bnlab

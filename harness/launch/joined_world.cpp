@@ -246,7 +246,7 @@ class JoinedWorld {
       report = run_rank(job, &kept_);
     }
     end.wall_time_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    if (!report.met && report.lost_contact) {
+    if (!report.world_formed && report.lost_contact) {
       recorder_->not_started(attempt);
       return report;
     }

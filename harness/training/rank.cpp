@@ -49,13 +49,13 @@ std::shared_ptr<World> world_for(const RankJob& job, KeptWorld* kept) {
   return join_world(job.rendezvous, job.device == Device::cuda ? at::kCUDA : at::kCPU);
 }
 
-RankReport train(const RankJob& job, bool& met, KeptWorld* kept) {
+RankReport train(const RankJob& job, bool& world_formed, KeptWorld* kept) {
   configure_process();
   at::set_num_threads(
       job.threads);  // of OpenMP, MKL, oneDNN and LibTorch's own pool; nothing here uses its other one
   allow_tf32(job.spec.tf32);
   const std::shared_ptr<World> world = world_for(job, kept);
-  met = true;
+  world_formed = true;
   Checkpoints checkpoints(job.spec, job.inputs, job.run_dir, *world);
   RunLog log = world->rank() == 0 ? RunLog(job.run_dir + "/" + kMetricsFile, job.spec.id, checkpoints.found())
                                   : RunLog();
@@ -94,9 +94,9 @@ RankReport failed(Status status, const std::string& message, bool lost_contact =
   return {status, message, nullptr, lost_contact, {}};
 }
 
-RankReport outcome_of(const RankJob& job, bool& met, KeptWorld* kept) {
+RankReport outcome_of(const RankJob& job, bool& world_formed, KeptWorld* kept) {
   try {
-    return train(job, met, kept);
+    return train(job, world_formed, kept);
   } catch (const Error& e) {
     const bool lost_contact = e.kind() == Error::Kind::communication;
     return failed(lost_contact ? Status::crashed : Status::error, e.what(), lost_contact);
@@ -114,9 +114,9 @@ RankReport outcome_of(const RankJob& job, bool& met, KeptWorld* kept) {
 }  // namespace
 
 RankReport run_rank(const RankJob& job, KeptWorld* kept) {
-  bool met = false;
-  RankReport report = outcome_of(job, met, kept);
-  report.met = met;
+  bool world_formed = false;
+  RankReport report = outcome_of(job, world_formed, kept);
+  report.world_formed = world_formed;
   return report;
 }
 

@@ -32,7 +32,7 @@ class Forward : public ::testing::Test {
   std::map<std::string, at::Tensor> answer(const std::vector<NamedTensor>& inputs, ForwardMode mode) {
     write_safetensors(request_.inputs, inputs);
     request_.mode = mode;
-    EXPECT_EQ(answer_forward(request_), "init_from: 114 tensors used");
+    EXPECT_EQ(run_forward_pass(request_), "init_from: 114 tensors used");
     std::map<std::string, at::Tensor> all;
     for (const NamedTensor& t : read_safetensors(request_.out)) {
       all[t.name] = t.tensor;
@@ -43,7 +43,7 @@ class Forward : public ::testing::Test {
   std::string refusal(const std::vector<NamedTensor>& inputs) {
     write_safetensors(request_.inputs, inputs);
     try {
-      answer_forward(request_);
+      run_forward_pass(request_);
       return "accepted";
     } catch (const Error& e) {
       return e.what();

@@ -212,7 +212,7 @@ RankReport run_rank(const RankJob& job, KeptWorld* kept) {
   }
   if (behaviour == "alone") {
     RankReport nobody = without_contact();
-    nobody.met = false;
+    nobody.world_formed = false;
     return nobody;
   }
   const bool last = rank == job.rendezvous.size - 1;
@@ -310,7 +310,7 @@ void write_png(const std::string& file, const Pixels& pixels) {
   }
 }
 
-std::string answer_forward(const ForwardRequest& request) {
+std::string run_forward_pass(const ForwardRequest& request) {
   std::ofstream(request.out) << request.model << " " << request.strategy << " " << request.classes << " "
                              << name_of(request.mode);
   return "used " + request.weights;

@@ -178,7 +178,7 @@ TEST(Shuffle, CalibrationDrawsFromAStreamOfItsOwn) {
         {.statistics = world.statistics(), .host = world.host(), .seed = 9, .dtype = at::kDouble});
     OneSite network(strategy->norm({"site", 3, Activation::none}));
     const auto permutation = [&](Mode mode) {
-      const Pass pass{.towers = Towers({4, 4}, 1, 0), .mode = mode};
+      const Pass pass{.towers = Towers({4, 4}, 1, 0), .step = {}, .mode = mode};
       return strategy->forward(network, values(8, 1, {}), pass).permutation;
     };
     EXPECT_EQ(permutation(Mode::train), Stream(9, "shuffle", 0).permutation(8));

@@ -95,7 +95,7 @@ TEST_P(KeptWorlds, AfterARefusalAndForAnotherTimeoutTheRanksMeetAnew) {
   for (const RankReport& report : refused) {
     EXPECT_EQ(report.status, Status::error);
     EXPECT_NE(report.message.find("expected a divisor of the 4 towers"), std::string::npos) << report.message;
-    EXPECT_TRUE(report.met);
+    EXPECT_TRUE(report.world_formed);
   }
   EXPECT_TRUE(first.expired());
   EXPECT_EQ(worlds(), (std::array<const World*, 2>{}));
