@@ -1,9 +1,27 @@
 # ctest includes this when it lists the tests of `program`: one test for each GoogleTest suite, or several for a suite
 # of many cases. A process for each case would load LibTorch hundreds of times. GoogleTest reports every case in
-# ${reports}, where scripts/count_tests.py looks for it. Parts of many cases start first.
+# ${reports}, where scripts/count_tests.py looks for it. Parts of many cases start first. Of the program's cases those that
+# ${filter} selects are listed, and they run with the variables ${environment}.
 set(cases_at_most 8)
 
-execute_process(COMMAND ${program} --gtest_list_tests OUTPUT_VARIABLE listing RESULT_VARIABLE status)
+if(EXISTS /dev/nvidiactl)
+  if("${filter}" STREQUAL "")
+    add_test(${name} ${program})
+    set_tests_properties(${name} PROPERTIES DISABLED ON)
+    return()
+  endif()
+elseif(NOT "${filter_without_gpu}" STREQUAL "")
+  set(filter ${filter_without_gpu})
+endif()
+foreach(setting IN LISTS environment)
+  string(REGEX MATCH "^([^=]+)=(.*)$" setting "${setting}")
+  set(ENV{${CMAKE_MATCH_1}} "${CMAKE_MATCH_2}")
+endforeach()
+execute_process(COMMAND ${program} --gtest_list_tests --gtest_filter=${filter} OUTPUT_VARIABLE listing RESULT_VARIABLE status)
+foreach(setting IN LISTS environment)
+  string(REGEX REPLACE "=.*" "" setting "${setting}")
+  unset(ENV{${setting}})
+endforeach()
 if(NOT status EQUAL 0)
   add_test(${name} ${program} --gtest_list_tests)  # so that it fails where everybody sees it
   return()
@@ -17,7 +35,7 @@ macro(add_part)
     endif()
     string(MAKE_C_IDENTIFIER ${part} file)
     add_test(${part} ${program} --gtest_filter=${cases} --gtest_output=xml:${reports}/${file}.xml)
-    set_tests_properties(${part} PROPERTIES TIMEOUT 1800 COST ${count} WORKING_DIRECTORY ${working_directory})
+    set_tests_properties(${part} PROPERTIES TIMEOUT 1800 COST ${count} WORKING_DIRECTORY ${working_directory} ENVIRONMENT "${environment}")
     math(EXPR parts "${parts} + 1")
     set(cases "")
     set(count 0)

@@ -33,6 +33,9 @@ std::map<std::string, std::string> rank_settings(bool shared_gpus) {
                                                    {"MALLOC_TRIM_THRESHOLD_", "4294967296"},
                                                    {"MALLOC_TOP_PAD_", "67108864"},
                                                    {"MALLOC_ARENA_MAX", "1"}};
+  // A collective that has taken too long ends its rank at once. Before that, c10d's watchdog would wait a
+  // minute for other ranks to write down what they do, which nobody here reads.
+  unless_chosen.emplace("TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC", "100");
   if (shared_gpus) {
     unless_chosen.merge(shared_gpu_settings());
   }

@@ -8,14 +8,16 @@
 
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <type_traits>
 
 #include "strategies/kernels/channel.hpp"
+#include "strategies/kernels/launch.cuh"
 
 namespace bnlab::kernels::cuda {
 namespace {
 
-constexpr int kThreads = 256;
+constexpr int kThreads = kBlockThreads;
 constexpr int kBlocksPerProcessor = 4;  // at once, of the kernels that sum
 constexpr int kMaxSlices = 256;         // in one launch
 
@@ -50,7 +52,9 @@ __device__ Pack<T, V> load(const T* p) {
 template <class T, int V>
 __device__ void store(T* p, const Pack<T, V>& pack) {
   if constexpr (sizeof(pack) == sizeof(int4)) {  // nvcc splits a plain assignment in unrolled loops
-    __stwb(reinterpret_cast<int4*>(p), *reinterpret_cast<const int4*>(&pack));
+    int4 bits;
+    memcpy(&bits, &pack, sizeof bits);
+    __stwb(reinterpret_cast<int4*>(p), bits);
   } else {
     *reinterpret_cast<Pack<T, V>*>(p) = pack;
   }

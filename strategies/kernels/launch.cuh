@@ -1,4 +1,5 @@
-// How every kernel is launched: on the current stream, and checked.
+// How every kernel is launched: on the current stream, and checked. Where there is no GPU, tests put
+// another header in the place of this one.
 #pragma once
 
 #include <c10/cuda/CUDAException.h>
@@ -9,6 +10,7 @@
 
 namespace bnlab::kernels::cuda {
 
+constexpr int kBlockThreads = 256;         // of the sweeps
 constexpr int64_t kMinimumTickets = 4096;  // allocated at once (cuda.cu); few launches need more
 
 template <class... Parameters, class... Arguments>

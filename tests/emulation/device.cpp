@@ -26,7 +26,8 @@ extern "C" const char* __asan_default_options() {
 namespace emulation {
 namespace {
 
-constexpr size_t kStackBytes = 64 << 10;
+// No power of two: the hot ends of a thousand stacks must not compete for the same few lines of the cache.
+constexpr size_t kStackBytes = (64 << 10) + 1088;
 constexpr int64_t kMaximumArgumentBytes = 4096;
 
 // A stack that runs one thread after another until one of them waits at a barrier.
@@ -49,11 +50,12 @@ std::vector<unsigned> turns;  // of the block's threads
 size_t next_turn = 0;
 const std::function<void()>* body_now = nullptr;
 Order order_now = Order::ascending;
+bool poison_now = true;
 std::mt19937 shuffler;
 Counts counts_now;
 
-// A switch takes two functions: the compiler wants a jump elsewhere than its target, and must not know what
-// the function that jumps leaves alone.
+// The compiler wants a jump elsewhere than its target, and must not know what the function that jumps
+// leaves alone.
 [[gnu::noipa]] void jump(void** place) {
   __builtin_longjmp(place, 1);
 }
@@ -66,18 +68,6 @@ Counts counts_now;
   setcontext(&fibre->beginning);
 }
 
-[[gnu::noipa]] void enter_fibre() {
-  if (__builtin_setjmp(scheduler) == 0) {
-    begin_or_go_on(current);
-  }
-}
-
-[[gnu::noipa]] void leave_fibre() {
-  if (__builtin_setjmp(current->place) == 0) {
-    jump(scheduler);
-  }
-}
-
 void fibre_main() {
   for (;;) {
     while (next_turn < turns.size()) {
@@ -86,7 +76,9 @@ void fibre_main() {
       (*body_now)();
     }
     current->waits = false;
-    leave_fibre();
+    if (__builtin_setjmp(current->place) == 0) {
+      jump(scheduler);
+    }
   }
 }
 
@@ -129,24 +121,29 @@ void number(std::vector<unsigned>& order, size_t count) {
 }
 
 void poison_shared_memory() {
-  std::memset(__start_emulated_shared, 0xff,
-              static_cast<size_t>(__stop_emulated_shared - __start_emulated_shared));
+  if (poison_now) {
+    std::memset(__start_emulated_shared, 0xff,
+                static_cast<size_t>(__stop_emulated_shared - __start_emulated_shared));
+  }
 }
 
-void run(Fibre* fibre) {
-  current = fibre;
-  threadIdx = fibre->thread;
-  enter_fibre();
-  (fibre->waits ? waiting : idle).push_back(fibre);
+// Runs the fibres that next() gives, up to null: each up to a barrier, or until there are no more threads.
+template <class Next>
+[[gnu::noinline]] void run(const Next& next) {
+  while ((current = next()) != nullptr) {
+    threadIdx = current->thread;
+    if (__builtin_setjmp(scheduler) == 0) {
+      begin_or_go_on(current);
+    }
+    (current->waits ? waiting : idle).push_back(current);
+  }
 }
 
 void run_block(size_t threads) {
   poison_shared_memory();
   number(turns, threads);
   next_turn = 0;
-  while (next_turn < threads) {
-    run(idle_fibre());
-  }
+  run([&] { return next_turn < threads ? idle_fibre() : nullptr; });
   while (!waiting.empty()) {
     ++counts_now.barriers;
     for (const Fibre* fibre : waiting) {
@@ -158,9 +155,8 @@ void run_block(size_t threads) {
     arrange(waiting);
     waited.swap(waiting);
     waiting.clear();
-    for (Fibre* fibre : waited) {
-      run(fibre);
-    }
+    size_t next = 0;
+    run([&] { return next < waited.size() ? waited[next++] : nullptr; });
   }
 }
 
@@ -170,15 +166,23 @@ void set_order(Order order) {
   order_now = order;
 }
 
+void set_poison(bool poison) {
+  poison_now = poison;
+}
+
 Counts& counts() {
   return counts_now;
 }
 
-void barrier(int line) {
+void** place_at_barrier(int line) {
   current->waits = true;
   current->line = line;
   current->thread = threadIdx;
-  leave_fibre();
+  return current->place;
+}
+
+void leave_thread() {
+  jump(scheduler);
 }
 
 void run_grid(dim3 grid, dim3 block, size_t argument_bytes, const std::function<void()>& body) {

@@ -1,7 +1,7 @@
 // The CUDA kernels on the emulated GPU (device.hpp says what that can judge), in every test run.
 #include <gtest/gtest.h>
 
-#include "tests/emulation/device.hpp"
+#include "tests/emulation/launch.hpp"
 #include "tests/emulation/problems.hpp"
 
 namespace bnlab::kernels::emulated {

@@ -171,8 +171,9 @@ TEST_P(Sweeps, EqualTheirFormulasForEveryShapeLayoutAndType) {
   }
 }
 
-TEST_P(Sweeps, EveryInstructionSetAgrees) {
-  if (device().is_cuda()) GTEST_SKIP() << "instruction sets concern the CPU";
+using SweepsOnTheCpu = Sweeps;
+
+TEST_P(SweepsOnTheCpu, EveryInstructionSetAgrees) {
   for (const char* level : {"baseline", "avx2", "avx512"}) {
     SCOPED_TRACE(level);
     setenv("BNLAB_CPU_LEVEL", level, 1);
@@ -193,8 +194,7 @@ TEST_P(Sweeps, EveryInstructionSetAgrees) {
   }
 }
 
-TEST_P(Sweeps, UnknownInstructionSetIsRefused) {
-  if (device().is_cuda()) GTEST_SKIP() << "instruction sets concern the CPU";
+TEST_P(SweepsOnTheCpu, UnknownInstructionSetIsRefused) {
   setenv("BNLAB_CPU_LEVEL", "mmx", 1);
   EXPECT_THROW(moments(random({2, 2}), {0, 2}), Error);
 }
@@ -245,8 +245,7 @@ TEST_P(Sweeps, NotANumberPassesThroughRelu) {
   }
 }
 
-TEST_P(Sweeps, ThreadCountDoesNotChangeABit) {
-  if (device().is_cuda()) GTEST_SKIP() << "threads concern the CPU";
+TEST_P(SweepsOnTheCpu, ThreadCountDoesNotChangeABit) {
   const int before = at::get_num_threads();
   for (const char* layout : {"contiguous", "channels_last"}) {
     const Tensor x = arrange(random({6, 72, 47, 53}).to(at::kFloat), layout);
@@ -289,6 +288,7 @@ TEST_P(Sweeps, WrongArgumentsAreRefused) {
   EXPECT_THROW(backward_sums(x, x, {}, {0, 4}, values, Activation::relu), Error);
 }
 
+INSTANTIATE_TEST_SUITE_P(On, SweepsOnTheCpu, ::testing::Values("cpu"));
 INSTANTIATE_TEST_SUITE_P(On, Sweeps, testing::Values("cpu", "cuda"),
                          [](const auto& info) { return std::string(info.param); });
 

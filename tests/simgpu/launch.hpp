@@ -1,0 +1,37 @@
+// Stands for strategies/kernels/launch.cuh: a kernel's grid is work on a simulated stream, done by the
+// emulated GPU of tests/emulation, one grid at a time.
+#pragma once
+
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAStream.h>
+
+#include <cstdint>
+#include <functional>
+#include <tuple>
+
+#include "tests/emulation/device.hpp"
+#include "tests/simgpu/simgpu.hpp"
+
+namespace simgpu {
+
+void run_grid(dim3 grid, dim3 block, size_t argument_bytes,
+              const std::function<void()>& body);  // kernels.cpp
+
+}  // namespace simgpu
+
+namespace bnlab::kernels::cuda {
+
+constexpr int kBlockThreads =
+    64;  // a quarter of a GPU's: what threads cost here is their waiting at barriers
+constexpr int64_t kMinimumTickets = 4096;  // as on a GPU
+
+template <class... Parameters, class... Arguments>
+void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, const Arguments&... arguments) {
+  const std::tuple<Parameters...> values(arguments...);
+  C10_CUDA_CHECK(simgpu::enqueue(
+      c10::cuda::getCurrentCUDAStream(), simgpu::Sort::kernel, "a kernel of bnlab", simgpu::once([=] {
+        simgpu::run_grid(grid, block, sizeof(values), [&] { std::apply(kernel, values); });
+      })));
+}
+
+}  // namespace bnlab::kernels::cuda

@@ -1,0 +1,113 @@
+"""Whole runs of the program on simulated GPUs: how they are started, and what they leave."""
+
+import array
+import json
+import math
+import os
+import pathlib
+import struct
+import subprocess
+import tempfile
+import unittest
+
+PROGRAM = os.path.abspath(os.environ.get("BNLAB_PROGRAM", "build/release/tests/simgpu/bnlab"))
+PATIENCE = 600  # seconds, for a busy machine
+LATE = ({"SIMGPU_MODE": "late", "SIMGPU_SCHEDULE": "starve"}, {"SIMGPU_MODE": "late", "SIMGPU_SCHEDULE": "lazy"})
+
+TASK = {"name": "shapes", "size": [16, 16], "train": 32, "test": 12, "nuisance": 0.2}
+SPEC = {"question": "does a GPU do what the CPU does?", "claim": "yes", "task": TASK,
+        "model": {"name": "unet", "base": 4, "levels": 2}, "precision": "float64",
+        "optimizer": {"name": "sgd", "lr": 0.05, "momentum": 0.9, "weight_decay": 1e-4},
+        "steps": 14, "eval_every": 9, "warmup_steps": 1, "log_every": 1, "towers": 4, "batch_per_tower": 2,
+        "populations": ["saved", "batch"]}
+STRATEGIES = [
+    "averaged", "batch_renorm", {"name": "batch_renorm", "scope": "pooled"}, "every_tower", {"name": "frozen", "from_step": 7},
+    "ghost", {"name": "group_norm", "groups": 2}, "instance_norm", "last_tower", "layer_norm", "none", "per_tower", "precise",
+    "shuffle", "single_tower", "sync", {"name": "sync", "group_size": 2}, "weight_norm"]
+
+
+def tensors(file):
+    """The tensors of a safetensors file, as lists of numbers by name."""
+    data = file.read_bytes()
+    length = struct.unpack("<Q", data[:8])[0]
+    header = json.loads(data[8:8 + length])
+    found = {}
+    for name, entry in header.items():
+        if name != "__metadata__":
+            begin, end = entry["data_offsets"]
+            numbers = array.array({"F32": "f", "F64": "d", "I64": "q"}[entry["dtype"]])
+            numbers.frombytes(data[8 + length + begin:8 + length + end])
+            found[name] = numbers
+    return found
+
+
+class Run:
+    """What one run has left."""
+
+    def __init__(self, folder):
+        self.record = json.loads((folder / "record.json").read_text())
+        self.result = self.record["result"] or {}
+        self.weights = tensors(folder / "weights.safetensors") if (folder / "weights.safetensors").exists() else {}
+        metrics = folder / "metrics.jsonl"
+        lines = metrics.read_text().splitlines() if metrics.exists() else []
+        self.strategy = self.record["spec"]["strategy"]["name"]
+        self.losses = [entry["loss"] for entry in map(json.loads, lines) if "loss" in entry]
+        self.graphs = self.result.get("cuda_graph") or {}
+
+    def numbers(self):
+        return self.weights | {"losses": self.losses}
+
+
+def difference(one, other):
+    """The largest difference of two runs' weights and losses, relative to the largest value of each tensor. What a norm
+    takes away again, as the bias of the convolution before it, is rounding alone and counts as zero."""
+    ours, theirs = one.numbers(), other.numbers()
+    if ours.keys() != theirs.keys() or any(len(ours[name]) != len(theirs[name]) for name in ours):
+        return math.inf
+    worst = 0.0
+    for name, values in ours.items():
+        scale = max((abs(v) for v in theirs[name]), default=0)
+        scale = scale if scale > 1e-12 else 1
+        for a, b in zip(values, theirs[name]):
+            apart = 0 if a == b else abs(a - b) / scale
+            worst = math.inf if math.isnan(apart) else max(worst, apart)
+    return worst
+
+
+class SimulatedRuns(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def command(self, keys, *more):
+        """Of a matrix in a folder of its own; also returns that folder."""
+        place = self.folder / str(len(list(self.folder.iterdir())))
+        place.mkdir()
+        (place / "matrix.json").write_text(json.dumps(SPEC | keys))
+        return [PROGRAM, "run", str(place / "matrix.json"), "--results", str(place / "results"), "--threads", "1",
+                *more], place / "results" / "matrix"
+
+    def train(self, keys, *more, device="cuda", ranks=1, variables=None, ends=0):
+        """The runs of a matrix by their names, each as Run."""
+        command, results = self.command(keys, "--device", device, "--ranks", str(ranks), *more)
+        # Variables that are not set here would come from the shell of whoever runs the tests.
+        clean = {name: value for name, value in os.environ.items() if not name.startswith(("SIMGPU_", "NCCL_", "TORCH_"))}
+        clean["SIMGPU_DEVICES"] = str(ranks if device == "cuda" else 0)
+        done = subprocess.run(command, env=clean | (variables or {}), text=True, stdin=subprocess.DEVNULL,
+                              capture_output=True, timeout=PATIENCE)
+        self.said = done.stdout + done.stderr
+        if ends is not None:
+            self.assertEqual(done.returncode, ends, self.said)
+        return self.runs_below(results)
+
+    def runs_below(self, results):
+        return {folder.parent.name: Run(folder) for folder in results.glob("[!.]*/[!.]*") if (folder / "record.json").exists()}
+
+    def expect_close(self, ours, theirs, bound):
+        self.assertEqual(ours.keys(), theirs.keys())
+        self.assertTrue(ours)
+        for name, run in ours.items():
+            with self.subTest(run=name):
+                self.assertEqual(run.record["outcome"]["status"], "ok", run.record["outcome"])
+                self.assertLessEqual(difference(run, theirs[name]), bound)

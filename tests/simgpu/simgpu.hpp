@@ -1,0 +1,50 @@
+// What the parts of the simulated GPU share: work on streams, and whose memory an address is. README.md
+// says what the whole is for. The false CUDA runtime (libcudart.so.13) exports this.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <functional>
+#include <string>
+
+namespace simgpu {
+
+// One execution of a piece of work, asked again and again until it says that it has ended.
+using Step = std::function<bool()>;
+// Begins one execution. A graph calls it once for each replay.
+using Maker = std::function<Step()>;
+
+// Work that is done in one go.
+inline Maker once(std::function<void()> work) {
+  return [work = std::move(work)] {
+    return Step([work] {
+      work();
+      return true;
+    });
+  };
+}
+
+enum class Sort { kernel, copy, set, collective, wait, graph };
+
+// Gives work to a stream. It is done at once, or later in mode late, or recorded where the stream captures.
+// Pieces of work with the same `chain` (not null) are done in the order in which they were given, whatever
+// their streams.
+cudaError_t enqueue(cudaStream_t stream, Sort sort, std::string name, Maker maker,
+                    const void* chain = nullptr);
+
+bool capturing(cudaStream_t stream);
+// Whether what the stream is given now may be done after the call has returned, or at replays.
+bool deferred(cudaStream_t stream);
+bool late();  // the mode
+
+bool on_device(const void* address);  // in memory of any device
+int device_count();
+
+// Ends the process with a message and a backtrace: something that the simulation cannot do.
+[[noreturn]] void die(const std::string& what);
+void note(const std::string& what);  // on stderr where SIMGPU_VERBOSE is set
+
+// The value of an environment variable, or `otherwise` where it is not set or empty.
+const char* setting(const char* name, const char* otherwise);
+
+}  // namespace simgpu

@@ -1,0 +1,75 @@
+#!/usr/bin/env python3
+"""Every strategy trains on simulated GPUs as it does on the CPU: on one rank and on two, step by step and replayed, and
+whatever order the streams' events allow.
+
+  python3 tests/simgpu/test_strategies.py [Class...]
+"""
+
+import unittest
+
+from runs import LATE, STRATEGIES, SimulatedRuns
+
+MATRIX = {"matrix": {"seed": [0], "strategy": STRATEGIES}}
+NEVER_REPLAYED = {"shuffle"}  # every step takes another permutation from the host
+
+
+class OneRank(SimulatedRuns):
+    def test_leaves_what_the_cpu_leaves(self):
+        on_cpu = self.train(MATRIX, device="cpu")
+        self.assertEqual(len(on_cpu), len(STRATEGIES))
+        replayed = self.train(MATRIX)
+        self.expect_close(replayed, on_cpu, 1e-10)
+        for name, run in replayed.items():
+            with self.subTest(run=name):
+                self.assertEqual(run.graphs["replayed_steps"] == 0, run.strategy in NEVER_REPLAYED, run.graphs)
+        by_themselves = self.train(MATRIX | {"cuda_graph": False})
+        self.expect_close(by_themselves, replayed, 0)
+
+    def test_late_streams_change_no_bit(self):
+        at_once = self.train(MATRIX)
+        for late in LATE:
+            with self.subTest(late):
+                self.expect_close(self.train(MATRIX, variables=late), at_once, 0)
+
+
+class TwoRanks(SimulatedRuns):
+    def test_leave_what_the_cpu_leaves(self):
+        on_cpu = self.train(MATRIX, device="cpu")
+        replayed = self.train(MATRIX, ranks=2)
+        self.expect_close(replayed, on_cpu, 1e-10)
+        for name, run in replayed.items():
+            with self.subTest(run=name):
+                self.assertEqual(run.graphs["replayed_steps"] == 0, run.strategy in NEVER_REPLAYED, run.graphs)
+        by_themselves = self.train(MATRIX | {"cuda_graph": False}, ranks=2)
+        self.expect_close(by_themselves, replayed, 1e-14)  # gradients meet in other buckets
+
+    def test_late_streams_change_no_bit(self):
+        at_once = self.train(MATRIX, ranks=2)
+        for late in LATE:
+            with self.subTest(late):
+                self.expect_close(self.train(MATRIX, ranks=2, variables=late), at_once, 0)
+
+
+class Routes(SimulatedRuns):
+    def test_every_route_leaves_what_the_cpu_leaves(self):
+        routes = [{"name": "sync", "route": route}
+                  for route in ("all_gather", "all_reduce", "gather_activations", "host", "reduce_broadcast")]
+        matrix = {"matrix": {"seed": [0], "gradient_route": ["reducer", "rank0", "host"], "strategy": routes}}
+        on_cpu = self.train(matrix, device="cpu")
+        self.assertEqual(len(on_cpu), 15)
+        self.expect_close(self.train(matrix, ranks=2), on_cpu, 1e-10)
+
+
+class FourRanks(SimulatedRuns):
+    def test_leave_what_the_cpu_leaves(self):
+        matrix = {"matrix": {"seed": [0], "strategy": ["sync", "per_tower", "batch_renorm", "shuffle"]}}
+        self.expect_close(self.train(matrix, ranks=4), self.train(matrix, device="cpu"), 1e-10)
+
+    def test_on_one_device(self):
+        matrix = {"matrix": {"seed": [0], "strategy": ["sync", "averaged"]}}
+        shared = {"SIMGPU_DEVICES": "1", "NCCL_MULTI_RANK_GPU_ENABLE": "1", "SIMGPU_NCCL_VERSION": "23000"}
+        self.expect_close(self.train(matrix, ranks=4, variables=shared), self.train(matrix, device="cpu"), 1e-10)
+
+
+if __name__ == "__main__":
+    unittest.main()
