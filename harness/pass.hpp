@@ -10,6 +10,8 @@
 
 namespace bnlab {
 
+class StepBytes;  // upload.hpp
+
 struct Step {
   int64_t index = 0;  // training steps done before this one
   int64_t total = 1;  // training steps of the whole run
@@ -35,6 +37,8 @@ struct Pass {
   // The row of the global batch that stands at each of this rank's rows, where a strategy has moved rows;
   // empty where all stand in order.
   std::vector<int64_t> rows = {};
+  // What the step takes from the host, where it may be replayed; else null.
+  StepBytes* bytes = nullptr;
 
   // Whether the network's weights learn from this pass, or statistics are collected as if they did.
   bool as_in_training() const {

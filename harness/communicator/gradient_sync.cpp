@@ -13,6 +13,21 @@
 namespace bnlab {
 namespace {
 
+// A place for each of the tensors in the flat one, laid out in memory as the tensor is, so that one kernel
+// copies them all. Tensors that parameters or gradients are have the same layout on all ranks.
+std::vector<at::Tensor> places_in(const at::Tensor& flat, const std::vector<at::Tensor>& tensors) {
+  std::vector<at::Tensor> places;
+  int64_t begin = 0;
+  for (const at::Tensor& tensor : tensors) {
+    const at::Tensor place = flat.narrow(0, begin, tensor.numel());
+    places.push_back(tensor.is_non_overlapping_and_dense()
+                         ? place.as_strided(tensor.sizes(), tensor.strides())
+                         : place.view(tensor.sizes()));
+    begin += tensor.numel();
+  }
+  return places;
+}
+
 class FlatSync : public GradientSync {
  public:
   FlatSync(std::vector<at::Tensor> parameters, FlatExchange exchange)
@@ -31,6 +46,29 @@ class FlatSync : public GradientSync {
  private:
   std::vector<at::Tensor> parameters_;
   FlatExchange exchange_;
+};
+
+// One rank, whose gradients are the mean. What several ranks would exchange is booked, as it is for
+// statistics.
+class SyncOfOne : public GradientSync {
+ public:
+  SyncOfOne(std::vector<at::Tensor> parameters, Ledger& ledger)
+      : parameters_(std::move(parameters)), ledger_(ledger) {}
+  void before_forward() override {}
+  void before_backward() override {}
+  void after_backward() override {
+    int64_t elements = 0, bytes = 0;
+    for (const at::Tensor& parameter : parameters_) {
+      elements += parameter.numel();
+      bytes += static_cast<int64_t>(parameter.nbytes());
+    }
+    ledger_.add("all_reduce", Purpose::gradients, elements, bytes);
+  }
+  void after_step(int64_t /*steps_done*/) override { drop_gradients(parameters_); }
+
+ private:
+  std::vector<at::Tensor> parameters_;
+  Ledger& ledger_;
 };
 
 // GradientSync over c10d's Reducer.
@@ -102,22 +140,24 @@ void exchange_flat(const std::vector<at::Tensor>& tensors, const FlatExchange& e
     by_dtype[tensor.scalar_type()].push_back(tensor);
   }
   for (auto& [dtype, group] : by_dtype) {
-    std::vector<at::Tensor> pieces;
+    int64_t elements = 0;
     for (const at::Tensor& tensor : group) {
-      pieces.push_back(tensor.reshape(-1));
+      elements += tensor.numel();
     }
-    at::Tensor flat = at::cat(pieces);
+    at::Tensor flat = at::empty({elements}, group.front().options());
+    const std::vector<at::Tensor> places = places_in(flat, group);
+    at::_foreach_copy_(places, group);
     exchange(flat);
-    int64_t begin = 0;
-    for (at::Tensor& tensor : group) {
-      tensor.copy_(flat.narrow(0, begin, tensor.numel()).view(tensor.sizes()));
-      begin += tensor.numel();
-    }
+    at::_foreach_copy_(group, places);
   }
 }
 
 std::unique_ptr<GradientSync> make_flat_sync(std::vector<at::Tensor> parameters, FlatExchange exchange) {
   return std::make_unique<FlatSync>(std::move(parameters), std::move(exchange));
+}
+
+std::unique_ptr<GradientSync> make_sync_of_one(std::vector<at::Tensor> parameters, Ledger& ledger) {
+  return std::make_unique<SyncOfOne>(std::move(parameters), ledger);
 }
 
 void drop_gradients(const std::vector<at::Tensor>& parameters) {

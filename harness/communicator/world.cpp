@@ -120,6 +120,9 @@ class C10dWorld : public World {
 
   std::unique_ptr<GradientSync> gradient_sync(const std::vector<at::Tensor>& parameters,
                                               bool after_backward) override {
+    if (size_ == 1 && after_backward) {
+      return make_sync_of_one(parameters, ledger_);
+    }
     if (reducer_backend_ && !after_backward) {
       return make_reducer(parameters, reducer_backend_, device_, ledger_);
     }

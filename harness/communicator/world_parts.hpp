@@ -33,6 +33,9 @@ std::unique_ptr<Communicator> make_lazy_communicator(int rank, int size,
 std::unique_ptr<Communicator> make_shared_communicator(std::unique_ptr<SharedMemory> memory, Ledger& ledger,
                                                        std::string group);
 
+// For a world of one rank, which exchanges nothing.
+std::unique_ptr<GradientSync> make_sync_of_one(std::vector<at::Tensor> parameters, Ledger& ledger);
+
 // c10d's Reducer: buckets of gradients, averaged while backward still runs.
 std::unique_ptr<GradientSync> make_reducer(std::vector<at::Tensor> parameters,
                                            const c10::intrusive_ptr<c10d::Backend>& backend,

@@ -27,7 +27,10 @@ at::Tensor label_counts(const Batch& batch, at::Device device) {
   for (int64_t t = batch.towers.first(); t < batch.towers.first() + batch.towers.per_rank(); ++t) {
     counts.push_back(static_cast<double>(batch.towers.samples(t) * labels_per_sample(batch)));
   }
-  return uploaded(counts, device);
+  const bool even = std::all_of(counts.begin(), counts.end(), [&](double n) { return n == counts.front(); });
+  return even ? at::full({batch.towers.per_rank()}, counts.front(),
+                         at::TensorOptions().dtype(at::kDouble).device(device))
+              : uploaded(counts, device);
 }
 
 // What labels have, [n, H, W] or [n], as [n, labels of a sample].

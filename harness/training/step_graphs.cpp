@@ -74,11 +74,14 @@ StepGraphs::StepGraphs(const RunSpec& spec, std::vector<at::Tensor> parameters, 
   }
 }
 
-Batch StepGraphs::begin(const Batch& batch, bool repeats) {
+Batch StepGraphs::begin(const Batch& given, bool repeats) {
   mode_ = StepMode::eager;
   if (!possible()) {
-    return batch;
+    return given;
   }
+  Batch batch = given;
+  batch.bytes = &bytes_;
+  bytes_.begin_step(batch.index);
   if (!repeats) {
     invalidate();
     return batch;
@@ -118,6 +121,7 @@ at::Tensor StepGraphs::forward(const std::function<at::Tensor()>& work) {
   if (mode_ == StepMode::eager) {
     loss_ = work();
   } else {
+    bytes_.write();
     recorder_->replay(Half::forward);
   }
   return loss_;
@@ -125,10 +129,12 @@ at::Tensor StepGraphs::forward(const std::function<at::Tensor()>& work) {
 
 bool StepGraphs::record(const std::function<at::Tensor()>& work) {
   const Ledger before = world_.ledger();
+  bytes_.set_recording(true);
   std::string why = failure_of([&] {
     recorder_->record(Half::forward, [this, work] { loss_ = work(); });
     recorder_->record(Half::backward, [this] { loss_.backward(); });
   });
+  bytes_.set_recording(false);
   if (why.empty() && uploads != uploads_) {
     why = kTakesNumbers;
   }

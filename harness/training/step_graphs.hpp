@@ -27,6 +27,7 @@
 #include "harness/state.hpp"
 #include "harness/strategy.hpp"
 #include "harness/training/graph_recorder.hpp"
+#include "harness/upload.hpp"
 
 namespace bnlab {
 
@@ -97,6 +98,7 @@ class StepGraphs {
   const bool asked_for_;                     // the spec asks for graphs, and the device has them
   std::unique_ptr<GraphRecorder> recorder_;  // where a step is recorded
   Batch batch_;                              // of the recorded step
+  StepBytes bytes_;                          // that the steps take
   at::Tensor loss_;
   std::vector<at::Tensor> gradients_;                  // that the recorded step leaves
   std::array<Traffic, kPurposeNames.size()> traffic_;  // of the recorded step

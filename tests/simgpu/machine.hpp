@@ -144,7 +144,7 @@ bool prohibited(const char* call);
 void push(StreamState* stream, Work work, Lock& lock);
 cudaError_t give(StreamState* stream, Sort sort, std::string name, Maker make, const void* chain, Lock& lock);
 void wait_for(const MarkerPtr& target, Lock& lock);
-void host_waits();  // counts that it does
+void host_waits();                                  // counts that it does
 void towards(const MarkerPtr& target, Lock& lock);  // one step
 void drain(int device, Lock& lock);
 

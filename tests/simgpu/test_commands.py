@@ -94,7 +94,7 @@ class Step(SimulatedRuns):
         return {name: (most[1][name] - most[0][name]) / 20 for name in most[0]}
 
     def test_gives_few_operations_beside_its_graphs(self):
-        for ranks, most in ((1, 60), (2, 80)):
+        for ranks, most in ((1, 7), (2, 11)):
             with self.subTest(ranks=ranks):
                 given = self.per_step({"strategy": "sync"}, ranks)
                 self.assertEqual(given["graphs"], 2)

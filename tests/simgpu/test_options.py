@@ -61,7 +61,9 @@ class Networks(SimulatedRuns):
         return runs
 
     def test_of_pixels(self):
-        self.as_on_the_cpu({"task": TASK | {"size": [35, 40]}, "matrix": {"model": NETWORKS}})
+        runs = self.as_on_the_cpu({"task": TASK | {"size": [35, 40]}, "matrix": {"model": NETWORKS}})
+        for name, run in runs.items():
+            self.assertEqual(run.graphs, {"replayed_steps": 3}, run.record["spec"]["model"]["name"])
 
     def test_of_clips(self):
         self.as_on_the_cpu({"task": {"name": "motion", "frames": 3, "train": 24, "test": 8},
