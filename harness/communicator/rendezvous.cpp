@@ -15,6 +15,7 @@
 
 #include "harness/communicator/host/network.hpp"
 #include "harness/communicator/world_parts.hpp"
+#include "harness/json.hpp"
 
 namespace bnlab {
 namespace {
@@ -136,6 +137,24 @@ std::string share_text(const Rendezvous& at, const std::string& text_of_rank0) {
     answer_all(*store, at, text_of_rank0);
     return text_of_rank0;
   });
+}
+
+std::vector<std::string> gather_texts(const Rendezvous& rendezvous, const std::string& own) {
+  if (rendezvous.size == 1) {
+    return {own};
+  }
+  Rendezvous at = rendezvous;  // of this call alone, by a new word
+  at.prefix += "/" + share_text(at, new_word());
+  Json texts = Json::array();
+  in_contact(at, "could not tell the other ranks what this one sees", [&] {
+    const auto store = store_at(at);
+    store->set("text/" + std::to_string(at.rank), bytes(own));
+    for (int rank = 0; at.rank == 0 && rank < at.size; ++rank) {
+      texts.push_back(text(store->get("text/" + std::to_string(rank))));
+    }
+    return 0;
+  });
+  return Json::parse(share_text(at, texts.dump()));
 }
 
 }  // namespace bnlab

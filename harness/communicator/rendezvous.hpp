@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <string>
+#include <vector>
 
 #include "harness/placement.hpp"
 
@@ -24,5 +25,7 @@ struct Rendezvous {
 // The text of rank 0, on every rank, through the store of the rendezvous. Called by every rank. Throws Error
 // (communication) if the ranks do not meet within the timeout.
 std::string share_text(const Rendezvous& rendezvous, const std::string& text_of_rank0);
+// The texts of all ranks, in their order, on every rank; likewise.
+std::vector<std::string> gather_texts(const Rendezvous& rendezvous, const std::string& own);
 
 }  // namespace bnlab

@@ -28,23 +28,32 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Whether the launcher shows this rank one GPU, its own (as SLURM's --gpus-per-task does).
-bool has_own_gpu() {
-  return visible_gpus() == 1 && std::getenv("CUDA_VISIBLE_DEVICES") != nullptr;
+// Which GPU each rank takes. Launchers show their ranks all GPUs of the host, or some, or one of their own,
+// with CUDA_VISIBLE_DEVICES or by other means, so the ranks tell each other what they see. Called by every
+// rank.
+DealtGpus agree_on_gpus(const EnvironmentWorld& world, const LaunchRequest& request) {
+  if (request.device == Device::cpu) {
+    return {std::vector<int>(static_cast<size_t>(world.rendezvous.size), -1), 0};
+  }
+  Rendezvous place = world.rendezvous;
+  place.prefix = "gpus";
+  place.timeout = world.meeting_timeout;
+  std::vector<std::vector<std::string>> seen;
+  for (const std::string& names : gather_texts(place, Json(names_of_gpus()).dump())) {
+    seen.push_back(Json::parse(names));
+  }
+  return deal_gpus(seen);
 }
 
 // The one placement that the world can give: all its ranks, one run at a time.
-WorldFacts facts_of(const EnvironmentWorld& world) {
+WorldFacts facts_of(const EnvironmentWorld& world, const DealtGpus& gpus) {
   WorldFacts facts;
   facts.ranks = world.rendezvous.size;
   facts.one_host = world.one_host;
   facts.nodes = world.one_host ? 1 : std::max(1, facts.ranks / world.local_size);
   facts.threads = threads_of_rank(world, process_environment(), usable_cores(), usable_cores(getppid()));
   facts.cores = usable_cores();
-  // The other hosts are taken to have as many GPUs as this one.
-  facts.gpus = [ranks = facts.ranks, local_size = world.local_size] {
-    return has_own_gpu() || visible_gpus() >= local_size ? ranks : visible_gpus();
-  };
+  facts.gpus = [different = gpus.different] { return different; };
   return facts;
 }
 
@@ -87,11 +96,14 @@ std::string name_of_run(const PlacedRun& run) {
 class JoinedWorld {
  public:
   JoinedWorld(const Experiment& experiment, const LaunchRequest& request, const EnvironmentWorld& world)
-      : experiment_(experiment), request_(one_at_a_time(request)), world_(world) {}
+      : experiment_(experiment),
+        request_(one_at_a_time(request)),
+        world_(world),
+        gpus_(agree_on_gpus(world, request)) {}
 
   LaunchSummary run() {
     std::vector<std::string> remarks;
-    std::vector<PlacedRun> fitting = runs_that_fit(experiment_, request_, facts_of(world_), remarks);
+    std::vector<PlacedRun> fitting = runs_that_fit(experiment_, request_, facts_of(world_, gpus_), remarks);
     const Json plan = agree_on_plan(fitting, remarks);
     const std::vector<PlacedRun> chosen = chosen_runs(fitting, plan);
     summary_.leads = leads();
@@ -214,8 +226,8 @@ class JoinedWorld {
                 .run_dir = attempt->folder,
                 .threads = run.threads};
     job.rendezvous.prefix = prefix;
-    if (has_own_gpu()) {
-      job.rendezvous.local_rank = 0;
+    if (run.on_gpus()) {
+      job.rendezvous.local_rank = gpus_.of_rank.at(static_cast<size_t>(job.rendezvous.rank));
     }
     job.rendezvous.timeout = collective_timeout(run.spec);
     job.rendezvous.exchange = run.placement.exchange.value_or(Exchange::sockets);
@@ -261,6 +273,7 @@ class JoinedWorld {
   const Experiment& experiment_;
   const LaunchRequest request_;
   const EnvironmentWorld& world_;
+  const DealtGpus gpus_;
   std::optional<RunRecorder> recorder_;  // on rank 0, which counts by it
   LaunchSummary summary_;                // of the other ranks, and on rank 0 of what was there before
   KeptWorld kept_;

@@ -1,6 +1,7 @@
 #include "harness/launch/placing.hpp"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 
 #include "harness/communicator/host/shared_gpus.hpp"
@@ -64,6 +65,16 @@ Device default_device(const RunSpec& run, const LaunchRequest& request, const Wo
   if (ranks <= gpus) {
     return Device::cuda;
   }
+  if (facts.joined() && gpus_are_shared()) {
+    return Device::cuda;
+  }
+  if (facts.joined()) {
+    throw Error(
+        Error::Kind::environment,
+        "the " + several(ranks, "rank") + " of this world see " + several(gpus, "GPU") +
+            "; let each see one of its own (SLURM: --gpus-per-task=1), start as many ranks as there are "
+            "GPUs, or give --device cpu");
+  }
   place.notes.push_back("runs with " + several(ranks, "rank") + " use the CPU, because there " +
                         (gpus == 1 ? "is " : "are ") + several(gpus, "GPU") + " and no --device was given");
   remark(remarks, place.notes.back());
@@ -120,12 +131,11 @@ int choose_threads(const RunSpec& run, const LaunchRequest& request, const World
   return *run.threads;
 }
 
-// Several ranks share a GPU where the user allows it; else this throws Error (environment). A launcher gives
-// each of its ranks a GPU of its own.
+// Several ranks share a GPU where the user allows it; else this throws Error (environment).
 void share_gpus(PlacedRun& place, const WorldFacts& facts) {
   const int gpus = facts.gpus();
   const std::string ranks = several(place.placement.ranks, "rank");
-  if (gpus == 0 || facts.joined() || !gpus_are_shared()) {
+  if (gpus == 0 || !gpus_are_shared()) {
     const std::string need = ranks + (place.placement.ranks == 1 ? " needs a GPU" : " need as many GPUs");
     if (!built_with_cuda()) {
       throw Error(Error::Kind::environment, place.spec.id + ": " + need +
@@ -159,6 +169,28 @@ void GpuShares::give_back(const std::vector<int>& gpus) {
   for (const int gpu : gpus) {
     --runs_.at(gpu);
   }
+}
+
+DealtGpus deal_gpus(const std::vector<std::vector<std::string>>& seen) {
+  DealtGpus dealt;
+  std::map<std::string, int> ranks_on;
+  for (const std::vector<std::string>& names : seen) {
+    const auto least = std::ranges::min_element(
+        names, {}, [&](const std::string& name) { return ranks_on[name]; });  // the first of several
+    if (least == names.end()) {
+      dealt.of_rank.push_back(-1);
+      continue;
+    }
+    ++ranks_on[*least];
+    dealt.of_rank.push_back(static_cast<int>(least - names.begin()));
+  }
+  for (const auto& [gpu, ranks] : ranks_on) {
+    dealt.different += ranks > 0 ? 1 : 0;
+  }
+  if (std::ranges::count(dealt.of_rank, -1) > 0) {
+    dealt.different = std::min<int>(dealt.different, static_cast<int>(seen.size()) - 1);
+  }
+  return dealt;
 }
 
 WorldFacts this_machine() {

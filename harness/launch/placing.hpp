@@ -54,6 +54,15 @@ class GpuShares {
   std::vector<int> runs_;  // on each GPU
 };
 
+// Which of the GPUs that it sees each rank of another launcher's world takes, by its number on the rank: the
+// one that the fewest ranks before it have taken. Ranks that see the same GPUs take them in turn, and ranks
+// that see their own take those. `seen`: what each rank sees, by names_of_gpus.
+struct DealtGpus {
+  std::vector<int> of_rank;  // -1: the rank sees none
+  int different = 0;         // that are taken
+};
+DealtGpus deal_gpus(const std::vector<std::vector<std::string>>& seen);
+
 // Places the runs in order. The cores are shared by the ranks of `request.jobs` runs, where nobody says how
 // many threads a rank has. Each sentence of `remarks` tells, once, what the user did not ask for in these
 // words: ranks lowered to a divisor, the CPU for want of GPUs, a spec that decides for itself.

@@ -1,6 +1,9 @@
 // The libraries and GPUs that ranks of this process compute with. Needs no LibTorch to include.
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "harness/json.hpp"
 
 namespace bnlab {
@@ -19,5 +22,8 @@ bool built_with_cuda();
 inline constexpr const char* kBuildWithCuda = "BNLAB_CUDA=on scripts/build.sh release bnlab";
 
 int visible_gpus();
+// A name of each visible GPU, or MIG slice, by which processes of one host can tell whether they see the
+// same.
+std::vector<std::string> names_of_gpus();
 
 }  // namespace bnlab

@@ -69,6 +69,15 @@ TEST_F(AgentStore, BringsTheTextOfRankZero) {
   EXPECT_EQ(other.get(), "plan");
 }
 
+TEST_F(AgentStore, BringsTheTextsOfAllRanksWhateverEarlierOnesWere) {
+  for (const std::string round : {"first", "second"}) {
+    auto other = std::async(std::launch::async, [&] { return gather_texts(on_agent(1), round + " of 1"); });
+    const std::vector<std::string> expected{round + " of 0", round + " of 1"};
+    EXPECT_EQ(gather_texts(on_agent(0), round + " of 0"), expected);
+    EXPECT_EQ(other.get(), expected);
+  }
+}
+
 TEST_F(AgentStore, AnotherInvocationNeverReadsAnOldText) {
   auto first = shares(on_agent(1));
   share_text(on_agent(0), "first");

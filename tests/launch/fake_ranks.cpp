@@ -261,6 +261,15 @@ std::string share_text(const Rendezvous& rendezvous, const std::string& text_of_
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
+// The other ranks see what this one does, or with FAKE_OWN_GPUS each a GPU of its own.
+std::vector<std::string> gather_texts(const Rendezvous& rendezvous, const std::string& own) {
+  std::vector<std::string> texts(static_cast<size_t>(rendezvous.size), own);
+  for (int rank = 0; !variable("FAKE_OWN_GPUS").empty() && rank < rendezvous.size; ++rank) {
+    texts[static_cast<size_t>(rank)] = Json::array({std::to_string(rank)}).dump();
+  }
+  return texts;
+}
+
 StepCost count_step(const StepCase& step_case) {
   if (step_case.towers % step_case.ranks != 0) {
     throw Error(Error::Kind::refused, "towers: the ranks must divide them");
@@ -359,6 +368,14 @@ bool built_with_cuda() {
 
 int visible_gpus() {
   return std::atoi(variable("FAKE_GPUS").c_str());
+}
+
+std::vector<std::string> names_of_gpus() {
+  std::vector<std::string> names;
+  for (int gpu = 0; gpu < visible_gpus(); ++gpu) {
+    names.push_back("GPU " + std::to_string(gpu));
+  }
+  return names;
 }
 
 }  // namespace bnlab

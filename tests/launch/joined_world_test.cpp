@@ -135,18 +135,36 @@ TEST_F(JoinedWorld, RanksOfAnotherBuildAreRefused) {
 // A launcher may show each of its ranks one GPU, its own.
 TEST_F(JoinedWorld, ARankThatSeesOneGpuTakesIt) {
   setenv("FAKE_GPUS", "1", 1);
-  setenv("CUDA_VISIBLE_DEVICES", "3", 1);
+  setenv("FAKE_OWN_GPUS", "1", 1);
   EnvironmentWorld world;
   world.rendezvous.size = world.local_size = 2;
   world.rendezvous.local_rank = 1;
   LaunchRequest options = scratch_.options(0);
   options.device = Device::cuda;
   launch_in_world(load_experiment(scratch_.write_spec(test::behaves("ok"))), options, world);
-  unsetenv("CUDA_VISIBLE_DEVICES");
+  unsetenv("FAKE_OWN_GPUS");
   unsetenv("FAKE_GPUS");
   ASSERT_EQ(scratch_.records().size(), 1U);
   EXPECT_EQ(scratch_.records()[0].placement(), "2x1-cuda");
   EXPECT_EQ(scratch_.records()[0].at("result.seen.gpu_of_rank_0"), 0);
+}
+
+TEST_F(JoinedWorld, FewerGpusThanRanksAreRefusedAndNotLeftAlone) {
+  setenv("FAKE_GPUS", "1", 1);
+  EnvironmentWorld world;
+  world.rendezvous.size = world.local_size = 2;
+  LaunchRequest options = scratch_.options(0);
+  options.device.reset();
+  try {
+    launch_in_world(load_experiment(scratch_.write_spec(test::behaves("ok"))), options, world);
+    ADD_FAILURE() << "trained on the CPU";
+  } catch (const Error& error) {
+    EXPECT_EQ(std::string(error.what()),
+              "the 2 ranks of this world see 1 GPU; let each see one of its own (SLURM: --gpus-per-task=1), "
+              "start as "
+              "many ranks as there are GPUs, or give --device cpu");
+  }
+  unsetenv("FAKE_GPUS");
 }
 
 TEST_F(JoinedWorld, LostContactEndsTheMatrixAndIsNoEndOfTheRun) {

@@ -115,12 +115,13 @@ TEST_F(Placing, RanksMayShareGpusWhereTheUserAllowsIt) {
             std::vector<std::string>{"3 ranks shared 1 GPU: their speed is not that of as many GPUs"});
 }
 
-TEST_F(Placing, RanksOfAnotherLauncherShareNoGpus) {
+TEST_F(Placing, RanksOfAnotherLauncherShareGpusWhereTheUserAllowsIt) {
   facts_.ranks = 3;
-  request_.device = Device::cuda;
-  setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1", 1);
   EXPECT_THROW(place(kSixTowers, 1), Error);
+  setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1", 1);
+  const PlacedRun run = place(kSixTowers, 1);
   unsetenv("NCCL_MULTI_RANK_GPU_ENABLE");
+  EXPECT_TRUE(run.on_gpus() && run.placement.shared_gpus);
 }
 
 TEST_F(Placing, ExchangesThatDoNotApplyAreSaid) {
@@ -209,6 +210,27 @@ TEST(GpuShares, ARunThatHasEndedMakesRoom) {
   four.take(2);
   four.give_back(first);
   EXPECT_EQ(four.take(2), first);
+}
+
+TEST(DealtGpus, EveryRankTakesOneThatNobodyHasWhereThereIsOne) {
+  const std::vector<std::string> both{"A", "B"}, none;
+  // torchrun shows all GPUs of a host to each of its ranks; here of two hosts.
+  const DealtGpus shown_all = deal_gpus({both, both, {"C", "D"}, {"C", "D"}});
+  EXPECT_EQ(shown_all.of_rank, (std::vector<int>{0, 1, 0, 1}));
+  EXPECT_EQ(shown_all.different, 4);
+  // A container or SLURM shows a rank its own, which is number 0 there.
+  const DealtGpus shown_own = deal_gpus({{"A"}, {"B"}});
+  EXPECT_EQ(shown_own.of_rank, (std::vector<int>{0, 0}));
+  EXPECT_EQ(shown_own.different, 2);
+  // Two for each of two tasks; a rank that sees more than another.
+  EXPECT_EQ(deal_gpus({both, {"C", "D"}}).different, 2);
+  EXPECT_EQ(deal_gpus({{"A"}, both}).of_rank, (std::vector<int>{0, 1}));
+  // Too few: in turn.
+  EXPECT_EQ(deal_gpus({both, both, both}).of_rank, (std::vector<int>{0, 1, 0}));
+  EXPECT_EQ(deal_gpus({both, both, both}).different, 2);
+  // Somebody sees none.
+  EXPECT_EQ(deal_gpus({both, none}).of_rank, (std::vector<int>{0, -1}));
+  EXPECT_EQ(deal_gpus({both, none}).different, 1);
 }
 
 }  // namespace

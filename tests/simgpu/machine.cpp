@@ -21,20 +21,22 @@ constexpr double kIdleBeforeBackground = 0.02, kLazyIdleBeforeBackground = 0.5; 
 
 thread_local cudaError_t error_now = cudaSuccess;
 
-// As CUDA reads CUDA_VISIBLE_DEVICES: up to the first entry that names none.
-int visible_devices(int there) {
+// The devices that the process sees of those that are there. CUDA reads CUDA_VISIBLE_DEVICES up to the first
+// entry that names none.
+std::vector<int> visible_devices(int there) {
+  std::vector<int> devices;
   const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
-  if (visible == nullptr) {
-    return there;
+  for (int device = 0; visible == nullptr && device < there; ++device) {
+    devices.push_back(device);
   }
-  int devices = 0;
-  std::stringstream list(visible);
-  for (std::string one; std::getline(list, one, ','); ++devices) {
+  std::stringstream list(visible != nullptr ? visible : "");
+  for (std::string one; std::getline(list, one, ',');) {
     char* end = nullptr;
     const long index = std::strtol(one.c_str(), &end, 10);
     if (end == one.c_str() || index < 0 || index >= there) {
       break;
     }
+    devices.push_back(static_cast<int>(index));
   }
   return devices;
 }
@@ -183,7 +185,8 @@ Machine::Machine()
       verbose(std::getenv("SIMGPU_VERBOSE") != nullptr),
       trace(std::getenv("SIMGPU_TRACE") != nullptr),
       random(static_cast<uint64_t>(std::atoll(setting("SIMGPU_SEED", "1")))),
-      devices(visible_devices(std::atoi(setting("SIMGPU_DEVICES", "1")))),
+      visible(visible_devices(std::atoi(setting("SIMGPU_DEVICES", "1")))),
+      devices(static_cast<int>(visible.size())),
       used(static_cast<size_t>(std::max(devices, 1))),
       total(static_cast<size_t>(std::atoll(setting("SIMGPU_MEMORY_MB", "16384"))) << 20) {
   for (int device = 0; device < devices; ++device) {

@@ -107,7 +107,8 @@ struct Machine {
   const bool verbose;
   const bool trace;
   std::mt19937_64 random;
-  int devices = 0;
+  const std::vector<int> visible;                    // which of the devices that are there
+  const int devices;                                 // how many are visible
   std::vector<std::unique_ptr<StreamState>> legacy;  // the default stream of each device
   std::vector<StreamState*> streams;                 // all
   uint64_t next_id = 1;

@@ -25,6 +25,10 @@ bool exists(int device) {
   return device >= 0 && device < machine().devices;
 }
 
+int physical(int device) {
+  return machine().visible[static_cast<size_t>(device)];
+}
+
 [[noreturn]] void refuse_kernel(const void* host_function) {
   const auto found = machine().kernels.find(host_function);
   if (found == machine().kernels.end()) {
@@ -118,12 +122,12 @@ API cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int device) {
   p->textureAlignment = 512;
   p->l2CacheSize = 50 << 20;
   p->memoryBusWidth = 5120;
-  p->pciBusID = device + 1;
+  p->pciBusID = physical(device) + 1;
   p->concurrentKernels = 1;
   p->asyncEngineCount = 3;
   p->unifiedAddressing = 1;
   p->cooperativeLaunch = 1;
-  std::memset(p->uuid.bytes, 0x51 + device, sizeof p->uuid.bytes);
+  std::memset(p->uuid.bytes, 0x51 + physical(device), sizeof p->uuid.bytes);
   return cudaSuccess;
 }
 
@@ -186,7 +190,7 @@ API cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int
 }
 
 API cudaError_t cudaDeviceGetPCIBusId(char* id, int length, int device) {
-  std::snprintf(id, static_cast<size_t>(length), "0000:%02x:00.0", device + 1);
+  std::snprintf(id, static_cast<size_t>(length), "0000:%02x:00.0", physical(device) + 1);
   return cudaSuccess;
 }
 API cudaError_t cudaDeviceCanAccessPeer(int* can, int, int) {

@@ -1,0 +1,65 @@
+#!/usr/bin/env python3
+"""Ranks that another launcher starts: whatever it lets them see, each takes a GPU of its own, and none the CPU in silence.
+
+  python3 tests/simgpu/test_launchers.py
+"""
+
+import os
+import socket
+import subprocess
+import unittest
+
+from runs import PATIENCE, SimulatedRuns
+
+KEYS = {"strategy": "sync", "seed": 0}
+
+
+class Launchers(SimulatedRuns):
+    def launched(self, visible, variables=None):
+        """The exit codes and what was said by ranks that see these of four GPUs (None: all), and the results folder."""
+        command, results = self.command(KEYS)
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        ranks = []
+        for rank, seen in enumerate(visible):
+            own = {"RANK": rank, "WORLD_SIZE": len(visible), "LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": len(visible),
+                   "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "SIMGPU_DEVICES": 4} | (variables or {})
+            if seen is not None:
+                own["CUDA_VISIBLE_DEVICES"] = seen
+            ranks.append(subprocess.Popen(command, env=os.environ | {name: str(value) for name, value in own.items()}, text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT))
+        said = [rank.communicate(timeout=PATIENCE)[0] for rank in ranks]
+        return [rank.returncode for rank in ranks], "\n".join(said), results
+
+    def test_every_rank_has_a_gpu_of_its_own(self):
+        on_cpu = self.train(KEYS, device="cpu")
+        for visible in ([None, None], ["0", "1"], ["2", "2,0"], ["0,1", "2,3"], ["3,1", "3,1"]):
+            with self.subTest(visible):
+                codes, said, results = self.launched(visible)
+                self.assertEqual(codes, [0, 0], said)
+                runs = self.runs_below(results)
+                self.expect_close(runs, on_cpu, 1e-10)
+                (run,) = runs.values()
+                self.assertEqual(run.record["placement"]["device"], "cuda")
+                self.assertNotIn("shared", " ".join(run.record["notes"]))
+
+    def test_ranks_share_a_gpu_where_the_user_allows_it(self):
+        shared = {"NCCL_MULTI_RANK_GPU_ENABLE": "1", "SIMGPU_NCCL_VERSION": "23000"}
+        codes, said, results = self.launched(["1", "1"], variables=shared)
+        self.assertEqual(codes, [0, 0], said)
+        runs = self.runs_below(results)
+        self.expect_close(runs, self.train(KEYS, device="cpu"), 1e-10)
+        (run,) = runs.values()
+        self.assertIn("2 ranks shared 1 GPU", " ".join(run.record["notes"]))
+
+    def test_too_few_gpus_are_told(self):
+        codes, said, _ = self.launched(["1", "1"])
+        self.assertNotIn(0, codes)
+        self.assertIn("the 2 ranks of this world see 1 GPU", said)
+        codes, said, _ = self.launched(["0", ""])
+        self.assertNotIn(0, codes)
+        self.assertIn("the 2 ranks of this world see 1 GPU", said)
+
+
+if __name__ == "__main__":
+    unittest.main()
