@@ -31,6 +31,7 @@ inline c10::StreamId& current_stream() {
 
 inline thread_local c10::DeviceIndex current_device = 0;
 inline std::atomic<c10::StreamId> streams_handed_out{0};
+inline std::atomic<int> of_high_priority{0};  // of them
 inline std::atomic<int> events_made{0};
 inline std::atomic<bool> events_have_come{true};
 
@@ -48,7 +49,8 @@ class Devices : public c10::impl::DeviceGuardImplInterface {
   c10::Stream getStream(c10::Device device) const noexcept override {
     return stream(device, current_stream());
   }
-  c10::Stream getStreamFromGlobalPool(c10::Device device, bool) const override {
+  c10::Stream getStreamFromGlobalPool(c10::Device device, bool high_priority) const override {
+    of_high_priority += high_priority ? 1 : 0;
     return stream(device, ++streams_handed_out);
   }
   c10::Stream exchangeStream(c10::Stream next) const noexcept override {

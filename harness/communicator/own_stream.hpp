@@ -15,18 +15,25 @@ namespace bnlab {
 // changes. There are two reasons. All threads of a process share the default stream, where the collective of
 // a GPU's second rank would wait behind the first rank's, which in turn waits for the second's. And a stream
 // that records a graph records all work that it is given, so that no other thread may use it.
+//
+// NCCL's streams are from the pool of ordinary priority, too, and a recording takes them in while an exchange
+// is under way. Where nothing may be recorded, as copies that are made ahead, the stream is of high priority:
+// it is then none of theirs.
 class OwnStream {
  public:
-  explicit OwnStream(at::Device device) {
+  enum class Priority { ordinary, high };
+
+  explicit OwnStream(at::Device device, Priority priority = Priority::ordinary) {
     if (device.is_cpu()) {
       return;
     }
     const c10::impl::VirtualGuardImpl devices(device.type());
     const std::lock_guard lock(choosing());
-    c10::Stream stream = devices.getStreamFromGlobalPool(device);
+    const bool high = priority == Priority::high;
+    c10::Stream stream = devices.getStreamFromGlobalPool(device, high);
     // The pool hands its streams out in turn, over and over again.
     for (int i = 0; i < kInPool && std::ranges::count(in_use(), stream) > 0; ++i) {
-      stream = devices.getStreamFromGlobalPool(device);
+      stream = devices.getStreamFromGlobalPool(device, high);
     }
     in_use().push_back(stream);
     guard_ = std::make_unique<c10::StreamGuard>(stream);

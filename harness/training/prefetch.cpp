@@ -83,7 +83,7 @@ void Prefetch::work() {
   std::unique_ptr<OwnStream> stream;
   std::exception_ptr no_stream;
   try {
-    stream = std::make_unique<OwnStream>(device_);
+    stream = std::make_unique<OwnStream>(device_, OwnStream::Priority::high);
   } catch (...) {
     no_stream = std::current_exception();  // the first step to come tells it
   }

@@ -132,6 +132,7 @@ TEST(Prefetch, EndsWhileItMakesABatchAndWhileItWaits) {
 TEST(Prefetch, WorkersGiveTheirStreamsBackBeforeTheirThreadsEnd) {
   made_up::streams_set_too_late = 0;
   const c10::StreamId before = made_up::streams_handed_out;
+  const int high_before = made_up::of_high_priority;
   std::promise<void> begun;
   {
     const Prefetch prefetch(
@@ -143,6 +144,8 @@ TEST(Prefetch, WorkersGiveTheirStreamsBackBeforeTheirThreadsEnd) {
     begun.get_future().wait();
   }
   EXPECT_GT(made_up::streams_handed_out, before);
+  EXPECT_EQ(made_up::of_high_priority - high_before, made_up::streams_handed_out - before)
+      << "NCCL takes the others";
   EXPECT_EQ(made_up::streams_set_too_late, 0);
 }
 
