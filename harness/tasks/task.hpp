@@ -50,7 +50,7 @@ class Task {
 
   // Augmented training examples; what is drawn depends on (seed, epoch, sample) alone. Thread-safe.
   virtual Examples training(const std::vector<Draw>& draws) const = 0;
-  // Test samples [begin, begin + count), as they are.
+  // Test samples [begin, begin + count), as they are. Thread-safe.
   virtual Examples test(int64_t begin, int64_t count) const = 0;
 
   // The value of each training sample, [training_samples()], under one of TaskFacts::sort_keys.

@@ -116,6 +116,19 @@ Batch Data::test(int64_t index) const {
   return on_device(examples, std::move(towers), index);
 }
 
+void Data::each_test(const std::function<void(const Batch&)>& use) const {
+  if (workers_ == 0) {
+    for (int64_t i = 0; i < test_batches(); ++i) {
+      use(test(i));
+    }
+    return;
+  }
+  Prefetch ahead([this](int64_t i) { return test(i); }, test_batches(), device_, workers_);
+  for (int64_t i = 0; i < test_batches(); ++i) {
+    use(ahead.next());
+  }
+}
+
 int64_t Data::first_test_sample(const Batch& batch) const {
   return static_cast<int64_t>(batch.index) * towers_.total_samples() + batch.towers.local_begin();
 }

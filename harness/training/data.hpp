@@ -2,6 +2,7 @@
 // the population `precise`, and the test split, all dealt to towers and moved to the device.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -37,6 +38,8 @@ class Data {
   // order.
   int64_t test_batches() const;
   Batch test(int64_t index) const;
+  // All of them in turn; with data workers these make them ahead.
+  void each_test(const std::function<void(const Batch&)>& use) const;
   int64_t first_test_sample(const Batch& batch) const;  // of this rank's share of a test batch
 
  private:

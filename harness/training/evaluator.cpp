@@ -44,12 +44,11 @@ Json Evaluator::evaluate(int64_t steps_done) {
 Json Evaluator::measure(int64_t steps_done, Mode mode) {
   const at::NoGradGuard no_grad;
   at::Tensor measured;
-  for (int64_t i = 0; i < data_.test_batches(); ++i) {
-    const Batch batch = data_.test(i);
+  data_.each_test([&](const Batch& batch) {
     const at::Tensor part = data_.task().measure(predictions(batch, steps_done, mode), batch.labels,
                                                  data_.first_test_sample(batch));
     measured = measured.defined() ? measured + part : part;
-  }
+  });
   world_.gradients().all_reduce(measured, Purpose::evaluation);
   return data_.task().metrics(measured);
 }

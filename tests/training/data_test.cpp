@@ -66,5 +66,20 @@ TEST(TestSplit, IsDealtOnceAndTheLastBatchFillsTheTowersInOrder) {
   EXPECT_EQ(samples, (std::vector<std::vector<int64_t>>{{5, 3}, {3, 0}}));
 }
 
+TEST(TestSplit, ComesInItsOrderWhoeverMakesTheBatches) {
+  on_thread_ranks(1, at::kCPU, [](World& world) {
+    for (const int64_t workers : {0, 3}) {
+      const Data data(spec({{"data_workers", workers}}), "", world);
+      int64_t index = 0;
+      data.each_test([&](const Batch& batch) {
+        EXPECT_EQ(batch.index, static_cast<uint64_t>(index));
+        EXPECT_TRUE(at::equal(batch.images, data.test(index).images)) << index;
+        ++index;
+      });
+      EXPECT_EQ(index, data.test_batches());
+    }
+  });
+}
+
 }  // namespace
 }  // namespace bnlab
