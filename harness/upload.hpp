@@ -41,7 +41,16 @@ class StepBytes {
     step_ = step;
     next_ = 0;
   }
-  void set_recording(bool recording) { recording_ = recording; }
+  // Around a recording: the step takes its bytes in it, and once more where the recording has failed.
+  void begin_recording() {
+    recording_ = true;
+    next_ = 0;
+  }
+  void end_recording() {
+    recording_ = false;
+    taken_.resize(next_);
+    next_ = 0;
+  }
 
   // [count] bytes of the step under way, on the device. Steps that follow each other take the same counts in
   // the same order. Throws c10::Error where a step that is recorded takes others than the one before.

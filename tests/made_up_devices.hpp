@@ -31,7 +31,7 @@ inline c10::StreamId& current_stream() {
 
 inline thread_local c10::DeviceIndex current_device = 0;
 inline std::atomic<c10::StreamId> streams_handed_out{0};
-inline std::atomic<int> of_high_priority{0};  // of them
+inline std::atomic<c10::StreamId> last_of_high_priority{0};
 inline std::atomic<int> events_made{0};
 inline std::atomic<bool> events_have_come{true};
 
@@ -50,8 +50,11 @@ class Devices : public c10::impl::DeviceGuardImplInterface {
     return stream(device, current_stream());
   }
   c10::Stream getStreamFromGlobalPool(c10::Device device, bool high_priority) const override {
-    of_high_priority += high_priority ? 1 : 0;
-    return stream(device, ++streams_handed_out);
+    const c10::StreamId next = ++streams_handed_out;
+    if (high_priority) {
+      last_of_high_priority = next;
+    }
+    return stream(device, next);
   }
   c10::Stream exchangeStream(c10::Stream next) const noexcept override {
     if (streams_are_gone) {

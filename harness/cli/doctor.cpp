@@ -12,6 +12,7 @@
 #include "harness/cli/options.hpp"
 #include "harness/cli/program.hpp"
 #include "harness/communicator/host/network.hpp"
+#include "harness/communicator/host/shared_gpus.hpp"
 #include "harness/cores.hpp"
 #include "harness/error.hpp"
 #include "harness/launch/environment_world.hpp"
@@ -75,7 +76,7 @@ Finding threads(const EnvironmentWorld& world, const Variables& variables) {
 
 Finding settings() {
   std::string other;
-  for (const auto& [name, value] : settings_to_change(rank_settings())) {
+  for (const auto& [name, value] : settings_to_change(rank_settings(gpus_are_shared()))) {
     other += (other.empty() ? "" : ", ") + name;
   }
   return {"settings", other.empty() ? "complete" : "bnlab run starts itself anew once, to set " + other};

@@ -18,7 +18,7 @@ namespace bnlab {
 //
 // NCCL's streams are from the pool of ordinary priority, too, and a recording takes them in while an exchange
 // is under way. Where nothing may be recorded, as copies that are made ahead, the stream is of high priority:
-// it is then none of theirs.
+// it is then none of theirs, unless TORCH_NCCL_HIGH_PRIORITY is set.
 class OwnStream {
  public:
   enum class Priority { ordinary, high };
@@ -27,22 +27,16 @@ class OwnStream {
     if (device.is_cpu()) {
       return;
     }
-    const c10::impl::VirtualGuardImpl devices(device.type());
     const std::lock_guard lock(choosing());
-    const bool high = priority == Priority::high;
-    c10::Stream stream = devices.getStreamFromGlobalPool(device, high);
-    // The pool hands its streams out in turn, over and over again.
-    for (int i = 0; i < kInPool && std::ranges::count(in_use(), stream) > 0; ++i) {
-      stream = devices.getStreamFromGlobalPool(device, high);
-    }
-    in_use().push_back(stream);
-    guard_ = std::make_unique<c10::StreamGuard>(stream);
+    place_ = taken_place(device, priority);
+    places()[place_].in_use = true;
+    guard_ = std::make_unique<c10::StreamGuard>(places()[place_].stream);
   }
 
   ~OwnStream() {
     if (guard_) {
       const std::lock_guard lock(choosing());
-      in_use().erase(std::ranges::find(in_use(), guard_->current_stream()));
+      places()[place_].in_use = false;
     }
   }
   OwnStream(const OwnStream&) = delete;
@@ -51,15 +45,41 @@ class OwnStream {
  private:
   static constexpr int kInPool = 32;
 
+  struct Place {
+    c10::Stream stream;
+    Priority priority;
+    bool in_use;
+  };
+
   static std::mutex& choosing() {
     static std::mutex mutex;
     return mutex;
   }
-  static std::vector<c10::Stream>& in_use() {
-    static auto& streams = *new std::vector<c10::Stream>;  // threads may end after main()
-    return streams;
+  static std::vector<Place>& places() {
+    static auto& places = *new std::vector<Place>;  // threads may end after main()
+    return places;
   }
 
+  // A stream that somebody has given back comes first: memory that was freed on a stream is kept for it. Else
+  // the pool's next one that nobody has had; it hands its streams out in turn, over and over again.
+  static size_t taken_place(at::Device device, Priority priority) {
+    const auto free = std::ranges::find_if(places(), [&](const Place& place) {
+      return !place.in_use && place.priority == priority && place.stream.device() == device;
+    });
+    if (free != places().end()) {
+      return static_cast<size_t>(free - places().begin());
+    }
+    const c10::impl::VirtualGuardImpl devices(device.type());
+    const auto next = [&] { return devices.getStreamFromGlobalPool(device, priority == Priority::high); };
+    c10::Stream stream = next();
+    for (int i = 0; i < kInPool && std::ranges::count(places(), stream, &Place::stream) > 0; ++i) {
+      stream = next();
+    }
+    places().push_back({stream, priority, false});
+    return places().size() - 1;
+  }
+
+  size_t place_ = 0;
   std::unique_ptr<c10::StreamGuard> guard_;  // null on the CPU
 };
 

@@ -32,9 +32,6 @@ namespace fs = std::filesystem;
 // with CUDA_VISIBLE_DEVICES or by other means, so the ranks tell each other what they see. Called by every
 // rank.
 DealtGpus agree_on_gpus(const EnvironmentWorld& world, const LaunchRequest& request) {
-  if (request.device == Device::cpu) {
-    return {std::vector<int>(static_cast<size_t>(world.rendezvous.size), -1), 0};
-  }
   Rendezvous place = world.rendezvous;
   place.prefix = "gpus";
   place.timeout = world.meeting_timeout;
@@ -42,7 +39,16 @@ DealtGpus agree_on_gpus(const EnvironmentWorld& world, const LaunchRequest& requ
   for (const std::string& names : gather_texts(place, Json(names_of_gpus()).dump())) {
     seen.push_back(Json::parse(names));
   }
-  return deal_gpus(seen);
+  DealtGpus dealt = deal_gpus(seen);
+  const auto without = std::ranges::find(dealt.of_rank, -1);
+  if (request.device != Device::cpu && without != dealt.of_rank.end() &&
+      std::ranges::count(dealt.of_rank, -1) < world.rendezvous.size) {
+    throw Error(Error::Kind::environment,
+                "rank " + std::to_string(without - dealt.of_rank.begin()) +
+                    " of this world sees no GPU, and other ranks do; let each see one of "
+                    "its own (SLURM: --gpus-per-task=1), or give --device cpu");
+  }
+  return dealt;
 }
 
 // The one placement that the world can give: all its ranks, one run at a time.

@@ -5,6 +5,7 @@
 #include <iostream>
 #include <thread>
 
+#include "harness/communicator/host/shared_gpus.hpp"
 #include "harness/error.hpp"
 #include "harness/launch/environment_world.hpp"
 #include "harness/launch/rank_settings.hpp"
@@ -69,7 +70,7 @@ std::optional<EnvironmentWorld> joined_world(const LaunchRequest& request) {
   }
   auto world = environment_world(process_environment());
   if (world) {
-    start_anew_with(rank_settings());
+    start_anew_with(rank_settings(gpus_are_shared()));
     check_address(*world);
   }
   return world;

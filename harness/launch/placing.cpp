@@ -184,11 +184,9 @@ DealtGpus deal_gpus(const std::vector<std::vector<std::string>>& seen) {
     ++ranks_on[*least];
     dealt.of_rank.push_back(static_cast<int>(least - names.begin()));
   }
-  for (const auto& [gpu, ranks] : ranks_on) {
-    dealt.different += ranks > 0 ? 1 : 0;
-  }
-  if (std::ranges::count(dealt.of_rank, -1) > 0) {
-    dealt.different = std::min<int>(dealt.different, static_cast<int>(seen.size()) - 1);
+  if (std::ranges::count(dealt.of_rank, -1) == 0) {
+    dealt.different =
+        static_cast<int>(std::ranges::count_if(ranks_on, [](const auto& on) { return on.second > 0; }));
   }
   return dealt;
 }

@@ -59,7 +59,7 @@ class GpuShares {
 // that see their own take those. `seen`: what each rank sees, by names_of_gpus.
 struct DealtGpus {
   std::vector<int> of_rank;  // -1: the rank sees none
-  int different = 0;         // that are taken
+  int different = 0;         // that are taken; 0 where a rank sees none
 };
 DealtGpus deal_gpus(const std::vector<std::vector<std::string>>& seen);
 

@@ -50,7 +50,7 @@ std::vector<std::string> names_of_gpus() {
              << static_cast<int>(static_cast<unsigned char>(byte));
       }
     }
-    names.push_back(name.str());
+    names.push_back(name.str().empty() ? "GPU " + std::to_string(i) : name.str());
   }
 #endif
   return names;

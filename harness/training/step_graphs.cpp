@@ -129,12 +129,12 @@ at::Tensor StepGraphs::forward(const std::function<at::Tensor()>& work) {
 
 bool StepGraphs::record(const std::function<at::Tensor()>& work) {
   const Ledger before = world_.ledger();
-  bytes_.set_recording(true);
+  bytes_.begin_recording();
   std::string why = failure_of([&] {
     recorder_->record(Half::forward, [this, work] { loss_ = work(); });
     recorder_->record(Half::backward, [this] { loss_.backward(); });
   });
-  bytes_.set_recording(false);
+  bytes_.end_recording();
   if (why.empty() && uploads != uploads_) {
     why = kTakesNumbers;
   }

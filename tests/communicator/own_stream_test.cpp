@@ -5,7 +5,10 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <latch>
+#include <memory>
 #include <thread>
+#include <vector>
 
 #include "harness/communicator/thread_ranks.hpp"
 #include "tests/made_up_devices.hpp"
@@ -16,11 +19,13 @@ namespace {
 TEST(OwnStream, EveryThreadHasAnotherOneWhichIsNotTheDefault) {
   std::array<c10::StreamId, 2> seen{};
   std::array<std::thread, 2> threads;
+  std::latch both(2);  // while both have theirs
   for (size_t i = 0; i < threads.size(); ++i) {
     threads[i] = std::thread([&, i] {
       const OwnStream own(made_up::kDevice);
       seen[i] = made_up::current_stream();
       EXPECT_EQ(made_up::current_device, made_up::kDevice.index());
+      both.arrive_and_wait();
     });
   }
   for (std::thread& thread : threads) {
@@ -43,9 +48,28 @@ TEST(OwnStream, TheOneBeforeComesBack) {
 TEST(OwnStream, IsNobodyElsesHoweverOftenThePoolGoesRound) {
   const OwnStream own(made_up::kDevice);
   const c10::StreamId first = made_up::current_stream();
-  made_up::streams_handed_out = first - 1;  // the next from the pool
-  const OwnStream other(made_up::kDevice);
-  EXPECT_NE(made_up::current_stream(), first);
+  std::vector<std::unique_ptr<OwnStream>> others;
+  for (int i = 0; i < 4; ++i) {               // more than were given back before
+    made_up::streams_handed_out = first - 1;  // the next from the pool
+    others.push_back(std::make_unique<OwnStream>(made_up::kDevice));
+    EXPECT_NE(made_up::current_stream(), first);
+  }
+  while (!others.empty()) {  // the last first
+    others.pop_back();
+  }
+}
+
+// The allocator keeps what was freed on a stream for that stream.
+TEST(OwnStream, OneThatWasGivenBackIsTakenAgain) {
+  const auto taken = [](OwnStream::Priority priority) {
+    const OwnStream own(made_up::kDevice, priority);
+    return made_up::current_stream();
+  };
+  const c10::StreamId ordinary = taken(OwnStream::Priority::ordinary),
+                      high = taken(OwnStream::Priority::high);
+  EXPECT_NE(ordinary, high);
+  EXPECT_EQ(taken(OwnStream::Priority::ordinary), ordinary);
+  EXPECT_EQ(taken(OwnStream::Priority::high), high);
 }
 
 TEST(OwnStream, TheCpuHasNone) {

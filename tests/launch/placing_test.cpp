@@ -230,7 +230,7 @@ TEST(DealtGpus, EveryRankTakesOneThatNobodyHasWhereThereIsOne) {
   EXPECT_EQ(deal_gpus({both, both, both}).different, 2);
   // Somebody sees none.
   EXPECT_EQ(deal_gpus({both, none}).of_rank, (std::vector<int>{0, -1}));
-  EXPECT_EQ(deal_gpus({both, none}).different, 1);
+  EXPECT_EQ(deal_gpus({both, none}).different, 0);
 }
 
 }  // namespace

@@ -15,9 +15,9 @@ KEYS = {"strategy": "sync", "seed": 0}
 
 
 class Launchers(SimulatedRuns):
-    def launched(self, visible, variables=None):
+    def launched(self, visible, more=(), variables=None):
         """The exit codes and what was said by ranks that see these of four GPUs (None: all), and the results folder."""
-        command, results = self.command(KEYS)
+        command, results = self.command(KEYS, *more)
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
@@ -52,13 +52,19 @@ class Launchers(SimulatedRuns):
         (run,) = runs.values()
         self.assertIn("2 ranks shared 1 GPU", " ".join(run.record["notes"]))
 
+    def test_the_cpu_is_used_where_it_is_asked_for(self):
+        codes, said, results = self.launched(["0", ""], ["--device", "cpu"])
+        self.assertEqual(codes, [0, 0], said)
+        (run,) = self.runs_below(results).values()
+        self.assertEqual(run.record["placement"]["device"], "cpu")
+
     def test_too_few_gpus_are_told(self):
         codes, said, _ = self.launched(["1", "1"])
         self.assertNotIn(0, codes)
         self.assertIn("the 2 ranks of this world see 1 GPU", said)
         codes, said, _ = self.launched(["0", ""])
         self.assertNotIn(0, codes)
-        self.assertIn("the 2 ranks of this world see 1 GPU", said)
+        self.assertIn("rank 1 of this world sees no GPU, and other ranks do", said)
 
 
 if __name__ == "__main__":

@@ -69,7 +69,8 @@ TEST(TestSplit, IsDealtOnceAndTheLastBatchFillsTheTowersInOrder) {
 TEST(TestSplit, ComesInItsOrderWhoeverMakesTheBatches) {
   on_thread_ranks(1, at::kCPU, [](World& world) {
     for (const int64_t workers : {0, 3}) {
-      const Data data(spec({{"data_workers", workers}}), "", world);
+      const RunSpec split = spec({{"data_workers", workers}});
+      const Data data(split, "", world);
       int64_t index = 0;
       data.each_test([&](const Batch& batch) {
         EXPECT_EQ(batch.index, static_cast<uint64_t>(index));
