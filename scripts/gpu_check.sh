@@ -11,11 +11,11 @@
 #     verify      every strategy on the GPU against the float64 reference
 #     sanitize    small tests of the kernels under compute-sanitizer: memcheck, racecheck, initcheck, synccheck
 #     tradeoff    experiments/overviews/tradeoff_gpu.json: throughput against accuracy
-#   scripts/gpu_check.sh sanitize TOOL  one tool of compute-sanitizer, with all the time and all tests of kernels
+#   scripts/gpu_check.sh sanitize TOOL  one tool of compute-sanitizer, with all the time and all kernel tests
 # Every machine and every revision of the code has a folder of its own in results/gpu_check, or in the folder
 # that BNLAB_GPU_RESULTS names. It holds records, logs, machine.txt (driver, clocks, other users of the GPU) and
 # table.txt, the page of verdicts, whose path is printed last. FOLDER.tar.gz beside it is all that, to be sent.
-# BNLAB_GPU_CHECK_PROGRAMS=DIR takes bnlab, torch_tests (or simgpu_tests) and bandwidth_bench from DIR and builds
+# BNLAB_GPU_CHECK_PROGRAMS=DIR takes bnlab, torch_tests (or simgpu_tests) and bandwidth_bench from DIR, builds
 # nothing. With build/release/tests/simgpu the parts run on simulated GPUs, in small, within two minutes.
 # No network is needed where BNLAB_PYTHON names a Python that has torch. Exit status 1 if something FAILED or is
 # unfinished, else 0; what is skipped or lacking says why.
@@ -38,7 +38,7 @@ programs=${BNLAB_GPU_CHECK_PROGRAMS:-}
 # row VERDICT TEXT: a line of the table for the part that is running. Paths in it start at the table's folder.
 row() { printf '%s\t%s\t%s\n' "$part" "$1" "${2//"$out/"/}" >>"$out/$part.tsv"; }
 
-# limited SECONDS LOG COMMAND...: runs the command with its output in the log; sets $status (124: the time is over).
+# limited SECONDS LOG COMMAND...: runs the command, its output goes to the log; sets $status (124: time is over).
 limited() {
   local seconds=$1 log=$2
   shift 2
