@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Checks and measures bnlab on a machine with a GPU. Each part builds what it needs, takes at most nine minutes
-# and can be called alone. A part that was cut short goes on when it is called again, with the runs that have no
-# record yet or failed.
+# Checks and measures bnlab on a machine with a GPU. Each part builds what it needs, takes at most nine
+# minutes and can be called alone. A part that was cut short goes on when it is called again, with the runs
+# that have no record yet or failed.
 #   scripts/gpu_check.sh [part...]      all parts, in the order of their worth for one hour, or some of these:
 #     first       a minute: one run, CUDA graphs, a resumed run, two ranks, each compared number by number
 #     tests       the tests that need a GPU
@@ -9,16 +9,18 @@
 #     bench       training steps under every strategy, beside eager PyTorch
 #     bandwidth   what share of the copy bandwidth the kernels reach
 #     verify      every strategy on the GPU against the float64 reference
-#     sanitize    small tests of the kernels under compute-sanitizer: memcheck, racecheck, initcheck, synccheck
+#     sanitize    small kernel tests under compute-sanitizer: memcheck, racecheck, initcheck, synccheck
 #     tradeoff    experiments/overviews/tradeoff_gpu.json: throughput against accuracy
 #   scripts/gpu_check.sh sanitize TOOL  one tool of compute-sanitizer, with all the time and all kernel tests
 # Every machine and every revision of the code has a folder of its own in results/gpu_check, or in the folder
-# that BNLAB_GPU_RESULTS names. It holds records, logs, machine.txt (driver, clocks, other users of the GPU) and
-# table.txt, the page of verdicts, whose path is printed last. FOLDER.tar.gz beside it is all that, to be sent.
-# BNLAB_GPU_CHECK_PROGRAMS=DIR takes bnlab, torch_tests (or simgpu_tests) and bandwidth_bench from DIR, builds
-# nothing. With build/release/tests/simgpu the parts run on simulated GPUs, in small, within two minutes.
-# No network is needed where BNLAB_PYTHON names a Python that has torch. Exit status 1 if something FAILED or is
-# unfinished, else 0; what is skipped or lacking says why.
+# that BNLAB_GPU_RESULTS names. It holds records, logs, machine.txt (driver, clocks, other users of the GPU)
+# and table.txt, the page of verdicts, whose path is printed last. FOLDER.tar.gz beside it is all that, to be
+# sent.
+# BNLAB_GPU_CHECK_PROGRAMS=DIR takes bnlab, torch_tests (or simgpu_tests) and bandwidth_bench from DIR and
+# builds nothing. With build/release/tests/simgpu the parts run on simulated GPUs, in small, within two
+# minutes.
+# No network is needed where BNLAB_PYTHON names a Python that has torch. Exit status 1 if something FAILED or
+# is unfinished, else 0; what is skipped or lacking says why.
 set -euo pipefail
 caller=$PWD
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -38,7 +40,7 @@ programs=${BNLAB_GPU_CHECK_PROGRAMS:-}
 # row VERDICT TEXT: a line of the table for the part that is running. Paths in it start at the table's folder.
 row() { printf '%s\t%s\t%s\n' "$part" "$1" "${2//"$out/"/}" >>"$out/$part.tsv"; }
 
-# limited SECONDS LOG COMMAND...: runs the command, its output goes to the log; sets $status (124: time is over).
+# limited SECONDS LOG COMMAND...: runs the command, its output goes to the log; sets $status, 124 if cut short.
 limited() {
   local seconds=$1 log=$2
   shift 2
