@@ -55,6 +55,20 @@ cudaError_t copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, 
   return error;
 }
 
+// Whether the test lets this device run out of memory in a recording alone.
+bool is_out_of_memory_now(int device) {
+  const char* of = std::getenv("SIMGPU_NO_MEMORY_IN_CAPTURES");
+  if (of == nullptr || std::atoi(of) != device) {
+    return false;
+  }
+  for (const CapturePtr& capture : machine().captures) {
+    if (capture->origin->device == device) {
+      return true;
+    }
+  }
+  return false;
+}
+
 size_t limit_of(int device) {
   const char* own = std::getenv(("SIMGPU_MEMORY_MB_" + std::to_string(device)).c_str());
   return own != nullptr ? static_cast<size_t>(std::atoll(own)) << 20 : machine().total;
@@ -69,7 +83,7 @@ API cudaError_t cudaMalloc(void** address, size_t size) {
     return fail(cudaErrorStreamCaptureUnsupported);
   }
   size_t& used = m.used.at(static_cast<size_t>(current_device));
-  if (used + size > limit_of(current_device)) {
+  if (used + size > limit_of(current_device) || is_out_of_memory_now(current_device)) {
     return fail(cudaErrorMemoryAllocation);
   }
   const cudaError_t error = m.memory.allocate(address, size, Kind::device, current_device);
