@@ -226,7 +226,7 @@ TEST(DealtGpus, EveryRankTakesOneThatNobodyHasWhereThereIsOne) {
   EXPECT_EQ(deal_gpus({both, {"C", "D"}}).different, 2);
   EXPECT_EQ(deal_gpus({{"A"}, both}).of_rank, (std::vector<int>{0, 1}));
   // Too few: in turn.
-  EXPECT_EQ(deal_gpus({both, both, both}).of_rank, (std::vector<int>{0, 1, 0}));
+  EXPECT_EQ(deal_gpus({both, both, both, both}).of_rank, (std::vector<int>{0, 1, 0, 1}));
   EXPECT_EQ(deal_gpus({both, both, both}).different, 2);
   // Somebody sees none.
   EXPECT_EQ(deal_gpus({both, none}).of_rank, (std::vector<int>{0, -1}));
