@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Installs the implementations that tests/peers compares with, the programs that tests/readers reads with, and what they
-# import, in build/peers: a folder of their own and without their wish for a torch, so that .venv stays as setup.sh made
-# it. Idempotent; 60 MB. Exit status 3 where it cannot be done: these tests are then skipped, and nothing else is.
+# Installs the implementations that tests/peers compares with, the programs that tests/readers and tests/python read with,
+# and what they import, in build/peers: a folder of their own and without their wish for a torch, so that .venv stays as
+# setup.sh made it. Idempotent; 100 MB. Exit status 3 where it cannot be done: these tests are then skipped, and nothing
+# else is.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source scripts/stages.sh
@@ -12,7 +13,7 @@ log=build/peers.log
 folder=build/peers
 wanted="$("$BNLAB_INTERPRETER" -c 'import sys; print(sys.version)') $PEERS $READERS"
 if [ "$(cat "$folder/installed" 2>/dev/null)" != "$wanted" ]; then
-  cure="Is there a network? Without it the tests in tests/peers and tests/readers are skipped."
+  cure="Is there a network? Without it the tests in tests/peers, tests/readers and tests/python are skipped."
   : >"$log"
   rm -rf "$folder"
   # shellcheck disable=SC2086

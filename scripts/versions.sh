@@ -18,6 +18,6 @@ CUDA_ARCHITECTURES="8.0;9.0+PTX"   # what BNLAB_CUDA_ARCHITECTURES=all compiles 
 PEERS="torchvision==0.26.0 segmentation-models-pytorch==0.6.0 safetensors==0.8.0 timm==1.0.31 huggingface-hub==0.36.2
   pyyaml==6.0.3 tqdm==4.70.1 requests==2.34.2 urllib3==2.8.0 idna==3.20 charset-normalizer==3.5.2 certifi==2026.10.18"
 
-# Programs that read what bnlab writes, for tests/readers, with what they import.
+# Programs that read what bnlab writes, for tests/readers and tests/python, with what they import.
 READERS="tensorboard==2.21.0 protobuf==7.36.2 absl-py==2.5.1 jsonschema==4.26.0 attrs==26.1.0 referencing==0.37.0
-  rpds-py==2026.9.1 jsonschema-specifications==2025.9.1"
+  rpds-py==2026.9.1 jsonschema-specifications==2025.9.1 pandas==3.1.1"

@@ -23,6 +23,7 @@ class Peer:
     size: tuple = (49, 65)
     images: int = 3  # a norm that sees one value per image has something to normalise
     rows_per_sample: int = 1
+    strategy: object = "sync"  # as a spec names it
 
 
 def randomised(module, dtype, seed=0):
@@ -47,19 +48,19 @@ def randomised(module, dtype, seed=0):
     return module
 
 
-def outputs_of(module, images):
-    """(logits, auxiliary logits or None)"""
-    outputs = module(images)
+def outputs_of(module, images, rows_per_sample=1):
+    """(logits, auxiliary logits or None); a module for clips is given them as such"""
+    outputs = module(images if rows_per_sample == 1 else images.unflatten(0, (-1, rows_per_sample)))
     if isinstance(outputs, dict):
         return outputs["out"], outputs.get("aux")
     return outputs if isinstance(outputs, tuple) else (outputs, None)
 
 
-def expected_answer(module, inputs, training):
+def expected_answer(module, inputs, training, rows_per_sample=1):
     """The tensors that `bnlab forward` should write; adds what it should be asked to `inputs`."""
     module.train(training)
     images = inputs["images"].clone().requires_grad_()
-    logits, auxiliary = outputs_of(module, images)
+    logits, auxiliary = outputs_of(module, images, rows_per_sample)
     answer = {"logits": logits}
     inputs["grad_logits"] = torch.randn(logits.shape, dtype=logits.dtype)
     loss = (logits * inputs["grad_logits"]).sum()
@@ -81,7 +82,8 @@ def bnlab_answer(peer, state, inputs, training, folder):
     weights, images, out = (str(Path(folder) / f"{name}.safetensors") for name in ("weights", "images", "answer"))
     save_file({name: tensor.contiguous() for name, tensor in state.items()}, weights)
     save_file({name: tensor.contiguous() for name, tensor in inputs.items()}, images)
-    done = subprocess.run([PROGRAM, "forward", weights, "--model", json.dumps(peer.model), "--strategy", "sync",
+    done = subprocess.run([PROGRAM, "forward", weights, "--model", json.dumps(peer.model),
+                           "--strategy", peer.strategy if isinstance(peer.strategy, str) else json.dumps(peer.strategy),
                            "--classes", str(peer.classes), "--images", images, "--out", out,
                            "--mode", "train" if training else "evaluate",
                            "--rows-per-sample", str(peer.rows_per_sample)],

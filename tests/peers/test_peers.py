@@ -6,7 +6,7 @@ file to `bnlab forward`, which must use every tensor of it and answer with the s
 random scalar, and the same running statistics after a step: to 1e-10 in float64, to 1e-4 in float32 (where the gradients
 are compared as one vector, to 1e-1).
 
-  BNLAB_PROGRAM=build/release/bnlab PYTHONPATH=build/peers python3 tests/peers/test_peers.py
+  BNLAB_PROGRAM=build/release/bnlab PYTHONPATH=build/peers:scripts/python python3 tests/peers/test_peers.py
 
 Exit status 77, which ctest reports as skipped, where the peers are not installed (scripts/peers.sh installs them).
 """
@@ -41,7 +41,7 @@ class Comparison(unittest.TestCase):
         state = {name: tensor.clone() for name, tensor in module.state_dict().items()}
         torch.manual_seed(1)
         inputs = {"images": torch.randn(peer.images, 3, *peer.size, dtype=torch.float64).to(dtype)}
-        expected = expected_answer(module, inputs, training)
+        expected = expected_answer(module, inputs, training, peer.rows_per_sample)
         with tempfile.TemporaryDirectory() as folder:
             found, note = bnlab_answer(peer, state, inputs, training, folder)
         counters = sum(name.endswith(COUNTER) for name in state)

@@ -1,0 +1,23 @@
+"""The records of bnlab in Python: data frames of runs, curves and comparisons, and networks as modules of PyTorch.
+
+    import bnlab
+    results = bnlab.load("results/quickstart")
+    results.runs.groupby("strategy")["saved.mean_iou"].mean()
+    results.contrasts                         # what `bnlab report` says of the declared comparisons
+    model = bnlab.torch_model(results.runs.iloc[0])   # needs torch, and the run's weights
+    logits = model(images)
+
+Nothing here trains, and the program needs none of it.
+"""
+
+from .records import Results, load
+from .weights import read_safetensors, write_safetensors
+
+__all__ = ["Results", "load", "network", "read_safetensors", "torch_model", "write_safetensors"]
+
+
+def __getattr__(name: str):
+    if name in ("network", "torch_model"):  # torch is imported by whoever asks for a network
+        from . import networks
+        return getattr(networks, name)
+    raise AttributeError(f"module 'bnlab' has no attribute {name!r}")

@@ -1,0 +1,55 @@
+"""Weights of PyTorch as a safetensors file, which bnlab starts from (`"init_from": {"file": ...}`) and evaluates.
+
+  python -m bnlab.convert resnet50.pth resnet50.safetensors
+
+The checkpoint is a dictionary of tensors, or has one under "state_dict", "model_state_dict", "model" or "weights"; the "module."
+of DistributedDataParallel before every name is dropped. Nothing in the file is executed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Any, Dict
+
+from .weights import write_safetensors
+
+_INSIDE = ("state_dict", "model_state_dict", "model", "weights")
+
+
+def tensors_of(checkpoint: Any) -> "Dict[str, Any]":
+    """The named tensors of a loaded checkpoint. ValueError where there are none."""
+    import torch
+
+    for key in _INSIDE:
+        if isinstance(checkpoint, dict) and isinstance(checkpoint.get(key), dict):
+            checkpoint = checkpoint[key]
+            break
+    tensors = {name: each for name, each in checkpoint.items() if isinstance(each, torch.Tensor)} \
+        if isinstance(checkpoint, dict) else {}
+    if not tensors:
+        raise ValueError("expected a dictionary of tensors, or one under " + ", ".join(_INSIDE))
+    wrapped = all(name.startswith("module.") for name in tensors)
+    return {name[len("module."):] if wrapped else name: each for name, each in tensors.items()}
+
+
+def main() -> int:
+    import torch
+
+    parser = argparse.ArgumentParser(prog="python -m bnlab.convert", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("checkpoint", help="a file of torch.save")
+    parser.add_argument("safetensors", help="the file to write")
+    given = parser.parse_args()
+    try:
+        tensors = tensors_of(torch.load(given.checkpoint, map_location="cpu", weights_only=True))
+    except Exception as error:  # whatever PyTorch says of a file that it cannot read
+        print(f"{given.checkpoint}: {error}", file=sys.stderr)
+        return 1
+    write_safetensors(given.safetensors, tensors)
+    print(f"{given.safetensors}: {len(tensors)} tensors")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

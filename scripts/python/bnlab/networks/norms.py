@@ -1,0 +1,113 @@
+"""What stands at the sites of a network under each strategy, in its form for evaluation."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Mapping, Optional, Tuple, Union
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+# Strategies that evaluate as batch norm with the running statistics that they have saved.
+_BATCH_NORMS = ("per_tower", "single_tower", "last_tower", "every_tower", "averaged", "sync", "batch_renorm", "ghost",
+                "shuffle")
+_WRAPPERS = ("frozen", "precise")  # evaluate as their base
+
+
+def named(component: Union[str, Mapping[str, Any]]) -> Tuple[str, Dict[str, Any]]:
+    """(name, parameters) of what a spec says."""
+    options = {"name": component} if isinstance(component, str) else dict(component)
+    return options.pop("name"), options
+
+
+class Layers:
+    """Makes the layers of a network: plain convolutions, and no norm at all."""
+
+    always_biased = True  # a norm that a convolution has no use for a bias before is not there
+
+    def conv(self, inputs: int, outputs: int, kernel: int = 3, stride: int = 1, padding: int = 1, dilation: int = 1,
+             norm_follows: bool = True, bias: bool = False) -> nn.Module:
+        return nn.Conv2d(inputs, outputs, kernel, stride, padding, dilation,
+                         bias=bias or not norm_follows or self.always_biased)
+
+    def norm(self, channels: int) -> nn.Module:
+        return nn.Identity()
+
+
+class BatchNorms(Layers):
+    always_biased = False
+
+    def __init__(self, eps: float = 1e-5, momentum: Optional[float] = 0.1, affine: bool = True, **_: Any):
+        self._eps, self._momentum, self._affine = eps, momentum, affine
+
+    def norm(self, channels: int) -> nn.Module:
+        return nn.BatchNorm2d(channels, self._eps, self._momentum, self._affine)
+
+
+class GroupNorms(Layers):
+    always_biased = False
+
+    def __init__(self, groups: Optional[int] = 8, channels_per_group: Optional[int] = None, eps: float = 1e-5,
+                 affine: bool = True):
+        self._groups, self._each, self._eps, self._affine = groups, channels_per_group, eps, affine
+
+    def norm(self, channels: int) -> nn.Module:
+        return nn.GroupNorm(channels // self._each if self._each else self._groups, channels, self._eps, self._affine)
+
+
+class WeightNorms(Layers):
+    """Salimans and Kingma 2016; with mean_only_bn the running mean is subtracted behind the convolution."""
+
+    def __init__(self, mean_only_bn: bool = False, momentum: Optional[float] = 0.1, **_: Any):
+        self._mean_only_bn, self._momentum = mean_only_bn, momentum
+
+    def conv(self, inputs: int, outputs: int, kernel: int = 3, stride: int = 1, padding: int = 1, dilation: int = 1,
+             norm_follows: bool = True, bias: bool = False) -> nn.Module:
+        plain = nn.Conv2d(inputs, outputs, kernel, stride, padding, dilation)
+        return WeightNormConv2d(plain, self._momentum if self._mean_only_bn else None, self._mean_only_bn)
+
+
+class WeightNormConv2d(nn.Module):
+    """w = gain v / norm(v) per output channel."""
+
+    def __init__(self, like: nn.Conv2d, momentum: Optional[float], mean_only_bn: bool):
+        super().__init__()
+        self._how = dict(stride=like.stride, padding=like.padding, dilation=like.dilation)
+        self.v = nn.Parameter(like.weight.detach().clone())
+        self.gain = nn.Parameter(self.v.detach().flatten(1).norm(dim=1))
+        self.bias = nn.Parameter(torch.zeros_like(self.gain))
+        self.momentum = momentum
+        self.register_buffer("running_mean", torch.zeros_like(self.gain) if mean_only_bn else None)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        norm = self.v.flatten(1).norm(dim=1)
+        y = F.conv2d(x, self.v * (self.gain / norm).view(-1, 1, 1, 1), **self._how)
+        if self.running_mean is None:
+            return y + self.bias.view(-1, 1, 1)
+        mean = self.running_mean
+        if self.training:
+            mean = y.mean((0, 2, 3))
+            if self.momentum is not None:
+                self.running_mean.lerp_(mean.detach(), self.momentum)
+        return y - mean.view(-1, 1, 1) + self.bias.view(-1, 1, 1)
+
+
+def layers_of(strategy: Union[str, Mapping[str, Any]]) -> Layers:
+    """What makes the layers under a strategy; ValueError where its form for evaluation is not known here."""
+    name, options = named(strategy)
+    if name in _WRAPPERS:
+        return layers_of(options.get("base", "sync"))
+    if name in _BATCH_NORMS:
+        return BatchNorms(**options)
+    if name == "group_norm":
+        return GroupNorms(**options)
+    if name == "layer_norm":
+        return GroupNorms(groups=1, **options)
+    if name == "instance_norm":
+        return GroupNorms(channels_per_group=1, **options)
+    if name == "weight_norm":
+        return WeightNorms(**options)
+    if name == "none":
+        return Layers()
+    raise ValueError(f"strategy: what {name} does in evaluation is not written in PyTorch yet; "
+                     "scripts/python/bnlab/networks/norms.py is the place")

@@ -1,0 +1,208 @@
+"""Folders of results as data frames. Runs and curves are read from the files themselves; means, intervals and the declared
+comparisons are those that `bnlab report` computes, and nothing of them is computed here a second time."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, Optional, Union
+
+if TYPE_CHECKING:
+    import pandas
+
+Folder = Union[str, "os.PathLike[str]"]
+Row = Dict[str, Any]
+
+SCHEMA_VERSION = 1
+# Columns of `runs` behind the keys that were varied: title, and path in the record (results/README.md).
+_COLUMNS = {
+    "outcome": "outcome.status", "message": "outcome.message", "placement": "placement.name", "ranks": "placement.ranks",
+    "device": "placement.device", "emulated": "placement.emulated", "jobs": "placement.jobs",
+    "train_loss": "result.train_loss", "images_per_s": "result.throughput.images_per_s",
+    "step_time_s.median": "result.throughput.step_time_s.median", "step_time_s.p10": "result.throughput.step_time_s.p10",
+    "step_time_s.p90": "result.throughput.step_time_s.p90",
+    "statistics.collectives_per_step": "result.communication.statistics.collectives_per_step",
+    "statistics.bytes_per_step": "result.communication.statistics.bytes_per_step",
+    "gradients.bytes_per_step": "result.communication.gradients.bytes_per_step", "wall_time_s": "wall_time_s",
+    "started_at": "started_at", "code.version": "code.version", "code.git": "code.git", "code.dirty": "code.dirty"}
+_OF_ALL_RANKS = ("peak_memory_bytes", "peak_rss_bytes")  # the largest counts
+
+
+def load(folder: Folder, program: Optional[Folder] = None) -> "Results":
+    """The results of an experiment (RESULTS/EXPERIMENT), or of all below a folder of results.
+
+    `program`: the program `bnlab`, which `Results.cells` and `Results.contrasts` ask; without it the environment variable
+    BNLAB_PROGRAM, `bnlab` on the PATH, or the one that this clone has built. Raises FileNotFoundError where no run is.
+    """
+    return Results(Path(folder), program)
+
+
+class Results:
+    """The runs below a folder. Frames are made when they are first asked for, and kept."""
+
+    def __init__(self, folder: Path, program: Optional[Folder] = None):
+        self.folder = folder
+        self._program = program
+        self._files = sorted(file for depth in ("*/*", "*/*/*") for file in folder.glob(depth + "/record.json")
+                             if not any(part.startswith(".") for part in file.relative_to(folder).parts))
+        if not self._files:
+            raise FileNotFoundError(f"{folder}: no runs there; expected RESULTS/EXPERIMENT, or RESULTS with several")
+
+    def __repr__(self) -> str:
+        return f"<bnlab results of {len(self._files)} runs in {self.folder}>"
+
+    @functools.cached_property
+    def records(self) -> List[Row]:
+        """The records as they are in their files, each with its folder under the key "folder"."""
+        records = []
+        for file in self._files:
+            record = json.loads(file.read_text(encoding="utf-8"))
+            if record.get("kind") != "bnlab.run" or record.get("schema_version") != SCHEMA_VERSION:
+                raise ValueError(f"{file}: expected a record of schema version {SCHEMA_VERSION}")
+            records.append({**record, "folder": str(file.parent)})
+        return records
+
+    @functools.cached_property
+    def runs(self) -> "pandas.DataFrame":
+        """A row per run and placement: experiment, run_id, seed, the keys of specs in which the runs differ, strategy,
+        outcome, the numbers of the last evaluation ("saved.mean_iou"), costs, times, revision, folder. Columns have the
+        names that they have in `bnlab report --format csv`."""
+        flat = [_flat(record["spec"]) for record in self.records]
+        keys = sorted({key for spec in flat for key in spec if key.split(".")[0] not in ("strategy", "seed")})
+        varied = [key for key in keys if len({spec[key] for spec in flat if key in spec}) > 1]
+        rows = []
+        for record, spec in zip(self.records, flat):
+            row = {"experiment": record["experiment"], "run_id": record["run_id"], "seed": record["spec"]["seed"],
+                   **{key: spec.get(key) for key in varied}, "strategy": record["strategy_label"]}
+            result = record["result"] or {}
+            row.update({title: _at(record, path) for title, path in _COLUMNS.items()})
+            for title in _OF_ALL_RANKS:
+                row[title] = max(_at(result, f"memory.{title}") or [None])
+            row.update({f"{population}.{metric}": value for population, metrics in result.get("final", {}).items()
+                        for metric, value in metrics.items() if not isinstance(value, (list, dict))})
+            rows.append({**row, "folder": record["folder"]})
+        return _frame(rows)
+
+    @functools.cached_property
+    def curves(self) -> "pandas.DataFrame":
+        """What was measured while the runs went on, a row per number: experiment, run_id, placement, strategy, seed, step,
+        epoch, time_s, population (of evaluations), metric ("loss", "lr", "gradient_norm", "mean_iou", ...), value."""
+        return _frame([point for record in self.records for point in _points(record)],
+                      ["experiment", "run_id", "placement", "strategy", "seed", "step", "epoch", "time_s", "population",
+                       "metric", "value"])
+
+    @functools.cached_property
+    def reports(self) -> List[Row]:
+        """What `bnlab report --format json` says of each experiment."""
+        folders = sorted({Path(record["folder"]).parent.parent for record in self.records})
+        return [self._report(folder) for folder in folders]
+
+    @functools.cached_property
+    def cells(self) -> "pandas.DataFrame":
+        """Means over seeds with 95 % intervals, a row per cell of the matrix, placement and number: experiment, cell (its name
+        in tables), strategy, group, towers, batch_per_tower, the other keys that were varied, placement, population (of
+        scores), metric, n, mean, half_width. Scores have placement None: they count under every one."""
+        rows: List[Row] = []
+        for report in self.reports:
+            for cell in report["cells"]:
+                of = {"experiment": report["experiment"], "cell": ", ".join(cell["cell"].values()),
+                      "strategy": cell["strategy"], "group": cell["group"],
+                      "towers": cell["towers"], "batch_per_tower": _hashable(cell["batch_per_tower"]), **cell["conditions"]}
+                for population, metrics in cell["metrics"].items():
+                    rows += [{**of, "placement": None, "population": population, "metric": metric, **_mean(value)}
+                             for metric, value in metrics.items()]
+                for row in cell["rows"]:
+                    at = {**of, "placement": row["placement"], "population": None}
+                    rows += [{**at, "metric": key, **_mean(value)} for key, value in row.items()
+                             if isinstance(value, dict) and "half_width" in value]
+                    if row.get("relative_images_per_s") is not None:
+                        rows.append({**at, "metric": "relative_images_per_s", "n": row["ok"],
+                                     "mean": row["relative_images_per_s"], "half_width": None})
+        return _frame(rows)
+
+    @functools.cached_property
+    def contrasts(self) -> "pandas.DataFrame":
+        """The comparisons that specs declare: experiment, metric, strategy, above, at, n, mean and half_width of the difference
+        paired by seed, p, p_holm, p_sign_flip, verdict, warning."""
+        rows = []
+        for report in self.reports:
+            for contrast in report["contrasts"]:
+                strategy, above = contrast["sides"]
+                rows.append({"experiment": report["experiment"], "metric": contrast["declared"]["metric"],
+                             "strategy": strategy, "above": above, "at": contrast["at"], **_mean(contrast["difference"]),
+                             **{key: contrast.get(key) for key in ("p", "p_holm", "p_sign_flip", "verdict", "warning")}})
+        return _frame(rows, ["experiment", "metric", "strategy", "above", "at", "n", "mean", "half_width", "p", "p_holm",
+                             "p_sign_flip", "verdict", "warning"])
+
+    def _report(self, folder: Path) -> Row:
+        spec = str(folder.resolve()) if (folder / "spec.json").exists() else folder.resolve().name  # one of experiments/
+        command = [str(_found_program(self._program).resolve()), "report", spec, "--results", str(folder.resolve().parent),
+                   "--format", "json"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode not in (0, 1):  # 1: some runs failed, which the report says
+            raise RuntimeError(f"{' '.join(command)}: {done.stderr.strip()}")
+        return json.loads(done.stdout)
+
+
+def _found_program(given: Optional[Folder]) -> Path:
+    known = [given, os.environ.get("BNLAB_PROGRAM"), shutil.which("bnlab"),
+             *(parent / "build/release/bnlab" for parent in [Path.cwd(), *Path(__file__).resolve().parents])]
+    for each in known:
+        if each and Path(each).is_file():
+            return Path(each)
+    raise FileNotFoundError("means, intervals and comparisons are computed by the program `bnlab`, which is not there; build "
+                            "it (scripts/build.sh), or name it: load(folder, program=...) or BNLAB_PROGRAM. "
+                            "Results.runs and Results.curves need no program")
+
+
+def _at(value: Any, path: str) -> Any:
+    for key in path.split("."):
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value
+
+
+def _flat(value: Mapping[str, Any], before: str = "") -> Row:
+    """{"model": {"name": "unet"}} -> {"model.name": "unet"}; lists become tuples."""
+    flat: Row = {}
+    for key, each in value.items():
+        if isinstance(each, Mapping):
+            flat.update(_flat(each, f"{before}{key}."))
+        else:
+            flat[before + key] = _hashable(each)
+    return flat
+
+
+def _hashable(value: Any) -> Any:
+    return tuple(map(_hashable, value)) if isinstance(value, list) else \
+        json.dumps(value) if isinstance(value, dict) else value
+
+
+def _mean(quantity: Optional[Mapping[str, Any]]) -> Row:
+    return {key: (quantity or {"n": 0}).get(key) for key in ("n", "mean", "half_width")}
+
+
+def _points(record: Row) -> Iterator[Row]:
+    file = Path(record["folder"]) / "metrics.jsonl"
+    if not file.exists():
+        return
+    of = {"experiment": record["experiment"], "run_id": record["run_id"], "placement": record["placement"]["name"],
+          "strategy": record["strategy_label"], "seed": record["spec"]["seed"]}
+    for line in file.read_text(encoding="utf-8").splitlines():
+        entry = json.loads(line)
+        at = {**of, **{key: entry.get(key) for key in ("step", "epoch", "time_s")}, "population": entry.get("population")}
+        numbers = entry["metrics"] if entry["kind"] == "eval" else \
+            {key: entry.get(key) for key in ("loss", "lr", "gradient_norm")} if entry["kind"] == "train" else {}
+        yield from ({**at, "metric": key, "value": value} for key, value in numbers.items()
+                    if not isinstance(value, (list, dict)))
+
+
+def _frame(rows: List[Row], columns: Optional[List[str]] = None) -> "pandas.DataFrame":
+    try:
+        import pandas
+    except ImportError as error:
+        raise ImportError("data frames need pandas: pip install pandas; Results.records needs nothing") from error
+    return pandas.DataFrame(rows, columns=columns if not rows else None)

@@ -1,0 +1,143 @@
+#!/usr/bin/env python3
+"""Holds the data frames of scripts/python to what bnlab says of the committed records.
+
+  BNLAB_PROGRAM=build/release/bnlab PYTHONPATH=build/peers python3 tests/python/test_records.py
+
+Exit status 77, which ctest reports as skipped, where pandas is not installed (scripts/peers.sh does it).
+"""
+
+import csv
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "scripts/python"
+sys.path += [str(PACKAGE)]
+
+try:
+    import pandas
+except ImportError as error:
+    print(f"SKIPPED: the data frames of scripts/python, because {error}; scripts/peers.sh installs it")
+    sys.exit(77)
+
+import bnlab
+
+PROGRAM = os.environ.get("BNLAB_PROGRAM", str(ROOT / "build/release/bnlab"))
+
+
+def report(*words):
+    return subprocess.run([PROGRAM, "report", *words], capture_output=True, text=True, check=True, cwd=ROOT).stdout
+
+
+class Frames(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        os.environ["BNLAB_PROGRAM"] = PROGRAM
+        cls.results = bnlab.load("results/freezing")
+
+    def test_runs_are_those_of_the_csv(self):
+        runs = self.results.runs.astype(object).where(self.results.runs.notna(), None)
+        by_key = {(row["run_id"], row["placement"]): row for row in runs.to_dict("records")}
+        rows = list(csv.DictReader(io.StringIO(report("freezing", "--format", "csv"))))
+        rows = [row for row in rows if row["outcome"] != "missing"]
+        self.assertEqual(len(by_key), len(rows))
+        shared = [title for title in rows[0] if title in runs.columns]
+        for title in ("saved.mean_iou", "images_per_s", "peak_memory_bytes", "outcome", "seed", "strategy", "code.dirty"):
+            self.assertIn(title, shared)
+        for row in rows:
+            mine = by_key[row["run_id"], row["placement"]]
+            for title in shared:
+                if isinstance(mine[title], (int, float)) and not isinstance(mine[title], bool):
+                    self.assertEqual(mine[title], float(row[title]), (title, row["run_id"]))
+                else:
+                    self.assertEqual({None: "", True: "true", False: "false"}.get(mine[title], mine[title]), row[title], title)
+
+    def test_keys_in_which_runs_differ_are_columns(self):
+        runs = bnlab.load("results/small_batch_segmentation").runs
+        self.assertEqual(set(runs["task.nuisance"]), {0.05, 0.2})
+        self.assertEqual(set(zip(runs.towers, runs.batch_per_tower)) >= {(16, 1), (2, 8)}, True)
+        self.assertNotIn("model.name", runs.columns)
+
+    def test_curves_hold_every_line_of_the_logs(self):
+        results = bnlab.load("results/quickstart")
+        [file] = (ROOT / "results/quickstart").glob("sync-2x1-seed1-*/*/metrics.jsonl")
+        lines = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+        mine = results.curves[(results.curves.strategy == "sync") & (results.curves.seed == 1)]
+        losses = mine[mine.metric == "loss"]
+        self.assertEqual(list(zip(losses.step, losses.value)), [(each["step"], each["loss"]) for each in lines if each["kind"] == "train"])
+        scores = mine[(mine.metric == "mean_iou") & (mine.population == "batch")]
+        self.assertEqual(list(zip(scores.step, scores.value)),
+                         [(each["step"], each["metrics"]["mean_iou"]) for each in lines
+                          if each["kind"] == "eval" and each["population"] == "batch"])
+
+    def test_comparisons_and_means_are_those_of_the_report(self):
+        said = json.loads(report("freezing", "--format", "json"))
+        contrasts = self.results.contrasts
+        self.assertEqual(list(contrasts.verdict), [each["verdict"] for each in said["contrasts"]])
+        self.assertEqual(list(contrasts["mean"]), [each["difference"]["mean"] for each in said["contrasts"]])
+        cell = said["cells"][0]
+        cells = self.results.cells
+        mine = cells[(cells.cell == ", ".join(cell["cell"].values())) & (cells.metric == "mean_iou")
+                     & (cells.population == "saved")]
+        self.assertEqual(list(mine["half_width"]), [cell["metrics"]["saved"]["mean_iou"]["half_width"]])
+
+    def test_a_folder_of_results_has_all_experiments(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for name in ("quickstart", "freezing"):
+                os.symlink(ROOT / "results" / name, Path(folder, name))
+            self.assertEqual(set(bnlab.load(folder).runs.experiment), {"quickstart", "freezing"})
+
+    def test_what_is_missing_is_named(self):
+        with self.assertRaisesRegex(FileNotFoundError, "no runs there; expected RESULTS/EXPERIMENT"):
+            bnlab.load("experiments")
+
+    def test_failed_runs_have_a_row(self):
+        runs = bnlab.load("results/pyramid_pooling").runs
+        refused = runs[runs.outcome == "error"]
+        self.assertGreater(len(refused), 0)
+        self.assertTrue(refused.message.str.contains("more than 1 value per channel").all())
+        self.assertTrue(refused["saved.mean_iou"].isna().all())
+
+
+class Package(unittest.TestCase):
+    def test_the_example_draws_what_the_first_screen_shows(self):
+        with tempfile.TemporaryDirectory() as folder:
+            picture = Path(folder, "hero.svg")
+            environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(PACKAGE), os.environ.get("PYTHONPATH", "")])}
+            code = (f"import sys; sys.path.insert(0, {str(PACKAGE)!r}); import example; table = example.points(); "
+                    f"example.draw(table, {str(picture)!r}); print(table.to_csv(index=False))")
+            done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=ROOT,
+                                  env=environment)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn("<svg", picture.read_text(encoding="utf-8"))
+        expected = pandas.read_csv(ROOT / "results/first_screen.csv")
+        found = pandas.read_csv(io.StringIO(done.stdout))
+        self.assertEqual(list(found.columns), list(expected.columns))
+        for title in expected.columns[1:]:
+            for mine, theirs in zip(found[title], expected[title]):
+                self.assertAlmostEqual(mine, theirs, 12, title)
+
+    def test_it_installs_whole_and_needs_no_torch_to_load(self):
+        with tempfile.TemporaryDirectory() as folder:
+            shutil.copytree(PACKAGE, Path(folder, "source"))
+            # What pip does with it, but that it fetches nothing.
+            subprocess.run([sys.executable, "-c", "import setuptools; setuptools.setup()", "-q", "build_py", "--build-lib",
+                            str(Path(folder, "target"))], check=True, capture_output=True, cwd=Path(folder, "source"))
+            installed = {path.relative_to(Path(folder, "target")).as_posix() for path in Path(folder, "target").rglob("*")}
+            own = {path.relative_to(PACKAGE).as_posix() for path in (PACKAGE / "bnlab").rglob("*") if path.suffix in (".py", ".typed")}
+            self.assertEqual(own - installed, set())
+            code = "import sys, bnlab; bnlab.load('results/quickstart').runs; assert 'torch' not in sys.modules"
+            subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT, env={
+                **os.environ, "PYTHONPATH": os.pathsep.join([str(Path(folder, "target")), os.environ.get("PYTHONPATH", "")])})
+
+
+if __name__ == "__main__":
+    os.chdir(ROOT)
+    unittest.main(verbosity=1)
