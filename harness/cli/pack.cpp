@@ -1,4 +1,5 @@
-// bnlab pack and bnlab check: results for somebody else, and whether they are as they were sent.
+// bnlab pack and bnlab check: results for somebody else, and whether they are as they were sent. Of what
+// scripts/gpu_check.sh leaves, check also tells machine, revision, verdicts and stale records.
 #include <filesystem>
 #include <iostream>
 
@@ -7,6 +8,8 @@
 #include "harness/error.hpp"
 #include "harness/printable.hpp"
 #include "harness/store/run_folder.hpp"
+#include "harness/text_table.hpp"
+#include "harness/transfer/gpu_check_page.hpp"
 #include "harness/transfer/packing.hpp"
 
 namespace bnlab {
@@ -21,9 +24,12 @@ struct CheckRequest {
 };
 
 void refuse_other_folders(const std::string& folder) {
+  if (std::filesystem::exists(std::filesystem::path(folder) / kGpuCheckFile)) return;
   const ExperimentPath path = experiment_path(folder);
   if (run_folders(path.results, path.name).empty()) {
-    throw Error(Error::Kind::usage, folder + ": no runs there; expected a folder RESULTS/EXPERIMENT");
+    throw Error(
+        Error::Kind::usage,
+        folder + ": no runs there; expected a folder RESULTS/EXPERIMENT, or one of scripts/gpu_check.sh");
   }
 }
 
@@ -43,6 +49,12 @@ int check(const CheckRequest& request) {
   const std::filesystem::path manifest = std::filesystem::path(request.path) / kManifestFile;
   if (is_folder && std::filesystem::exists(manifest)) files[kManifestFile] = read_text(manifest);
   const Checked checked = check_files(files);
+  if (holds_gpu_check(files)) {
+    std::cout << printable(gpu_check_text(gpu_check_page(files, request.path)));
+    for (const auto& [reason, count] : checked.stale) {
+      std::cout << count << " records stale: " << printable(reason) << "\n";
+    }
+  }
   for (const std::string& problem : checked.problems) std::cout << printable(problem) << "\n";
   std::cout << checked.files << " files listed, " << checked.records << " records, "
             << checked.problems.size() << " problems\n";
@@ -62,9 +74,14 @@ void add_check(Program& program) {
   auto [command, request] = add_command(
       program, "check", "Whether results are as they were packed, and records belong to their runs",
       "  bnlab check quickstart.tar\n"
-      "  tar -xf quickstart.tar && bnlab check quickstart",
+      "  tar -xf quickstart.tar && bnlab check quickstart\n"
+      "  bnlab check results/gpu_check/nvidia-h100-x1-0123abcd-0123456789ab.tar   what scripts/gpu_check.sh "
+      "found",
       check);
-  command.add_option("PATH", request.path, "An archive, or the folder unpacked from one")->required();
+  command
+      .add_option("PATH", request.path,
+                  "An archive of bnlab pack or scripts/gpu_check.sh, or the folder unpacked from one")
+      ->required();
 }
 
 }  // namespace bnlab

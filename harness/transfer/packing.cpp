@@ -180,6 +180,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
+bool is_packed_of_gpu_check(const fs::path& file) {
+  return file.filename() != kManifestFile && file.extension() != ".safetensors";
+}
+
 bool is_packed(const fs::path& file) {
   const std::string name = file.filename().string(), extension = file.extension().string();
   return name != kManifestFile && name != "job.json" && !name.ends_with(".report.json") &&
@@ -215,6 +219,7 @@ void check_record(const std::string& path, const std::string& content, Checked& 
   try {
     const Record record(Json::parse(content), path);
     ++checked.records;
+    if (const std::string reason = record.why_stale(); !reason.empty()) ++checked.stale[reason];
     std::string id;
     try {
       id = read_resolved(record.at("spec")).id;
@@ -232,11 +237,12 @@ void check_record(const std::string& path, const std::string& content, Checked& 
 }  // namespace
 
 Files files_to_pack(const fs::path& folder) {
+  const auto is_wanted = fs::exists(folder / kGpuCheckFile) ? is_packed_of_gpu_check : is_packed;
   Files files;
   for (fs::recursive_directory_iterator entry(folder), end; entry != end; ++entry) {
     if (entry->path().filename().string().front() == '.') {  // a run under way, or a file half written
       entry.disable_recursion_pending();
-    } else if (entry->is_regular_file() && !entry->is_symlink() && is_packed(entry->path())) {
+    } else if (entry->is_regular_file() && !entry->is_symlink() && is_wanted(entry->path())) {
       files[entry->path().lexically_relative(folder).generic_string()] = read_text(entry->path());
     }
   }
@@ -255,9 +261,17 @@ std::string packed(const Files& files, const std::string& name) {
 }
 
 Files unpacked(const fs::path& archive) {
+  const std::string bytes = read_text(archive), name = archive.string();
+  if (bytes.starts_with("\x1f\x8b")) {
+    throw Error(Error::Kind::data, name + ": compressed; unpack it first: gunzip " + name);
+  }
   Files files;
-  for (auto& [path, content] : read_tar(read_text(archive), archive.string())) {
+  for (auto& [path, content] : read_tar(bytes, name)) {
     files[path.substr(path.find('/') + 1)] = content;
+  }
+  if (!files.contains(kManifestFile) && !files.contains(kGpuCheckFile)) {
+    throw Error(Error::Kind::data, name + ": no archive of results: there is no " + kManifestFile +
+                                       " in it, which bnlab pack and scripts/gpu_check.sh write");
   }
   return files;
 }

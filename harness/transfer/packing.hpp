@@ -25,19 +25,24 @@ std::string sha256(std::string_view bytes);
 // In the format of sha256sum, which checks it too.
 inline constexpr const char* kManifestFile = "MANIFEST.sha256";
 
+// In a folder of scripts/gpu_check.sh: its verdicts (gpu_check_page.hpp).
+inline constexpr const char* kGpuCheckFile = "check.json";
+
 // What others need of RESULTS/EXPERIMENT, by path below it: records, curves, the spec, pages and figures.
-// Weights, logs and what launcher and ranks told each other stay behind.
+// Weights, logs and what launcher and ranks told each other stay behind. Of a folder of scripts/gpu_check.sh
+// all but weights.
 Files files_to_pack(const std::filesystem::path& folder);
 
 // The archive of these files, below the folder `name`, with their manifest.
 std::string packed(const Files& files, const std::string& name);
 
-// The files of an archive, by path below its folder.
+// The files of an archive, by path below its folder. Throws Error (data) for what is no archive of results.
 Files unpacked(const std::filesystem::path& archive);
 
 struct Checked {
-  int files = 0;    // that the manifest lists
-  int records = 0;  // that can be read
+  int files = 0;                     // that the manifest lists
+  int records = 0;                   // that can be read
+  std::map<std::string, int> stale;  // of these, how many this program would compute otherwise, by the reason
   std::vector<std::string> problems;
 };
 

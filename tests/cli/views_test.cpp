@@ -127,6 +127,31 @@ TEST_F(Views, AnArchiveIsCheckedWithoutAndWithUnpacking) {
   EXPECT_TRUE(has(changed.out, "its spec is that of the run left-2x2-seed")) << changed.out;
 }
 
+TEST_F(Views, CheckTellsWhatAGpuCheckFound) {
+  run("ok");
+  write_json(std::filesystem::path(folder()) / "check.json",
+             {{"kind", "bnlab.gpu_check"},
+              {"schema_version", 1},
+              {"machine", "NVIDIA H100"},
+              {"revision", "0123456789ab"},
+              {"driver", "580.65"},
+              {"written", "2026-11-23 12:00 UTC"},
+              {"simulated", false},
+              {"rows", {{{"part", "first"}, {"verdict", "FAILED"}, {"text", "one rank: differs\x1b[2J"}}}}});
+  const std::string record = run_folders(scratch_ / "results", "fake").at(0) / kRecordFile;
+  Json older = read_json(record);
+  older["code"]["numerics"] = {{"base", "0000000000000000"}};
+  write_json(record, older);
+  EXPECT_EQ(call({"pack", folder(), scratch_ / "gpu.tar"}).code, 0);
+  const Answer answer = call({"check", scratch_ / "gpu.tar"});
+  EXPECT_EQ(answer.code, 0) << answer.out << answer.err;
+  for (const char* part :
+       {"machine    NVIDIA H100\n", "revision   0123456789ab\n", "first      1 FAILED\n",
+        "FAILED: one rank: differs\\x1b[2J\n", "1 records stale: what computes it", " 0 problems"}) {
+    EXPECT_TRUE(has(answer.out, part)) << part << answer.out;
+  }
+}
+
 TEST_F(Views, InitWritesASpecAndReplacesNone) {
   const std::string file = scratch_ / "mine.json";
   EXPECT_EQ(call({"init", file}).code, 0);
