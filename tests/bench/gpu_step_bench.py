@@ -16,7 +16,8 @@ import subprocess
 import sys
 import time
 
-CLASSES = 5  # of the task shapes
+from rivals import CLASSES, unet
+
 TRIAL = {"size": [32, 32], "base": 8, "levels": 2, "steps": 6}
 
 
@@ -75,44 +76,13 @@ def label(record):
     return f"{record['strategy_label']}, {graph.get('replayed_steps', 0)} replayed"
 
 
-def unet(nn, base, levels):
-    import torch
-
-    def block(channels_in, channels_out):
-        layers = []
-        for c in (channels_in, channels_out):
-            layers += [nn.Conv2d(c, channels_out, 3, padding=1, bias=False), nn.BatchNorm2d(channels_out),
-                       nn.ReLU(inplace=True)]
-        return nn.Sequential(*layers)
-
-    class UNet(nn.Module):
-        def __init__(self):
-            super().__init__()
-            widths = [base << level for level in range(levels)]
-            self.down = nn.ModuleList(block(i, o) for i, o in zip([3, *widths], widths))
-            self.up = nn.ModuleList(block(i + o, o) for i, o in zip(widths[:0:-1], widths[-2::-1]))
-            self.head = nn.Conv2d(base, CLASSES, 1)
-
-        def forward(self, x):
-            skips = []
-            for down in self.down[:-1]:
-                skips.append(down(x))
-                x = nn.functional.max_pool2d(skips[-1], 2)
-            x = self.down[-1](x)
-            for up in self.up:
-                x = up(torch.cat([nn.functional.interpolate(x, scale_factor=2), skips.pop()], 1))
-            return self.head(x)
-
-    return UNet()
-
-
 def run_eager(options, precision):
     """Median milliseconds of a step."""
     import torch
     torch.backends.cudnn.benchmark = True
     torch.backends.cudnn.allow_tf32 = False
     device = torch.device(options.device)
-    model = unet(torch.nn, options.base, options.levels).to(device, memory_format=torch.channels_last)
+    model = unet(options.base, options.levels).to(device, memory_format=torch.channels_last)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, weight_decay=1e-4,
                                 fused=device.type == "cuda" or None)
     batch = options.towers * options.batch_per_tower
@@ -129,7 +99,7 @@ def run_eager(options, precision):
         start = time.perf_counter()
         for _ in range(10):
             with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bfloat16"):
-                outputs = model(images)
+                (outputs,) = model(images)
             torch.nn.functional.cross_entropy(outputs.float(), labels).backward()
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)

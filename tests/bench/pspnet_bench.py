@@ -19,9 +19,11 @@ import sys
 import tempfile
 import time
 
+from rivals import CLASSES, pspnet
+
 LAYOUTS = ["contiguous", "channels_last"]
 STEPS, WARMUP = 30, 5
-RANKS, BATCH, HEIGHT, WIDTH, CLASSES = 2, 2, 97, 129, 5
+RANKS, BATCH, HEIGHT, WIDTH = 2, 2, 97, 129
 
 
 def run_ours(program):
@@ -40,54 +42,6 @@ def run_ours(program):
     return {r["spec"]["memory_format"]: r["result"]["throughput"]["step_time_s"]["median"] * 1e3 for r in records}
 
 
-def eager_network():
-    from torch import cat, nn
-    from torch.nn.functional import adaptive_avg_pool2d, interpolate
-
-    def conv_norm(into, out, kernel=3, stride=1, dilation=1, relu=True):
-        conv = nn.Conv2d(into, out, kernel, stride, dilation * (kernel // 2), dilation, bias=False)
-        return nn.Sequential(conv, nn.BatchNorm2d(out), *([nn.ReLU(inplace=True)] if relu else []))
-
-    class Block(nn.Module):
-        def __init__(self, into, out, stride, dilation):
-            super().__init__()
-            self.body = nn.Sequential(conv_norm(into, out, 3, stride, dilation),
-                                      conv_norm(out, out, 3, 1, dilation, relu=False))
-            self.skip = conv_norm(into, out, 1, stride, relu=False) if stride != 1 or into != out else nn.Identity()
-            self.relu = nn.ReLU(inplace=True)
-
-        def forward(self, x):
-            return self.relu(self.body(x).add_(self.skip(x)))
-
-    class PspNet(nn.Module):
-        def __init__(self, width=16):
-            super().__init__()
-            self.stem = nn.Sequential(conv_norm(3, width, 7, 2), nn.MaxPool2d(3, 2, 1))
-            shapes = [(width, width, 1, 1, 1), (width, 2 * width, 2, 1, 1), (2 * width, 4 * width, 1, 1, 2),
-                      (4 * width, 8 * width, 1, 2, 4)]
-            self.stages = nn.ModuleList(nn.Sequential(Block(into, out, stride, first), Block(out, out, 1, dilation))
-                                        for into, out, stride, first, dilation in shapes)
-            channels = 8 * width
-            self.pyramid = nn.ModuleList(conv_norm(channels, channels // 4, 1) for _ in range(4))
-            self.head = nn.Sequential(conv_norm(2 * channels, channels // 4), nn.Dropout2d(0.1),
-                                      nn.Conv2d(channels // 4, CLASSES, 1))
-            self.auxiliary = nn.Sequential(conv_norm(channels // 2, channels // 8), nn.Dropout2d(0.1),
-                                           nn.Conv2d(channels // 8, CLASSES, 1))
-
-        def forward(self, x):
-            size = x.shape[2:]
-            x = self.stem(x)
-            for stage in self.stages[:3]:
-                x = stage(x)
-            third, x = x, self.stages[3](x)
-            pooled = [interpolate(conv(adaptive_avg_pool2d(x, b)), x.shape[2:], mode="bilinear", align_corners=True)
-                      for b, conv in zip((1, 2, 3, 6), self.pyramid)]
-            logits = self.head(cat([x, *pooled], 1)), self.auxiliary(third)
-            return [interpolate(each, size, mode="bilinear", align_corners=True) for each in logits]
-
-    return PspNet()
-
-
 def eager_rank(rank, port, sender):
     import torch
     import torch.distributed as dist
@@ -100,7 +54,7 @@ def eager_rank(rank, port, sender):
     variants = {}
     for layout in LAYOUTS:
         memory_format = getattr(torch, f"{layout}_format" if layout == "contiguous" else layout)
-        network = eager_network().to(memory_format=memory_format)
+        network = pspnet(16, 18).to(memory_format=memory_format)
         ddp = torch.nn.parallel.DistributedDataParallel(network, broadcast_buffers=False, gradient_as_bucket_view=True)
         optimizer = torch.optim.SGD(network.parameters(), 0.01, 0.9, weight_decay=1e-4, fused=True)
         variants[layout] = ddp, optimizer, images.to(memory_format=memory_format)
