@@ -4,33 +4,37 @@
 # that have no record yet or failed.
 #   scripts/gpu_check.sh [part...]      all parts, in the order of their worth for one hour, or some of these:
 #     first       a minute: one run, CUDA graphs, a resumed run, two ranks, each compared number by number
+#     verify      every strategy on the GPU against the float64 reference
 #     tests       the tests that need a GPU
 #     lost        on two GPUs: a rank is killed, the run has to end and to name it
-#     bench       training steps under every strategy, beside eager PyTorch
-#     bandwidth   what share of the copy bandwidth the kernels reach
-#     verify      every strategy on the GPU against the float64 reference
+#     bench       training steps of a U-Net and a PSPNet beside eager PyTorch and torch.compile
+#     ddp         on two GPUs: the same beside DistributedDataParallel, SyncBatchNorm and apex's
+#     bandwidth   what share of the copy bandwidth the kernels reach on the shapes of real sites
+#     trace       with nsys: how busy the GPU is, how long NCCL takes in a step, and beside what
 #     sanitize    small kernel tests under compute-sanitizer: memcheck, racecheck, initcheck, synccheck
+#     strategies  training steps under every strategy
 #     tradeoff    experiments/overviews/tradeoff_gpu.json: throughput against accuracy
 #   scripts/gpu_check.sh sanitize TOOL  one tool of compute-sanitizer, with all the time and all kernel tests
 # Every machine and every revision of the code has a folder of its own in results/gpu_check, or in the folder
-# that BNLAB_GPU_RESULTS names. It holds records, logs, machine.txt (driver, clocks, other users of the GPU)
-# and table.txt, the page of verdicts, whose path is printed last. FOLDER.tar.gz beside it is all that, to be
-# sent.
+# that BNLAB_GPU_RESULTS names. It holds records, logs, machine.txt (driver, clocks, other users of the GPU),
+# clocks while parts ran, and the page of verdicts, table.txt (for programs check.json), whose path is printed
+# last. FOLDER.tar beside it is all that but weights, to be sent; `bnlab check FOLDER.tar` reads it.
+# Verdicts: ok; slow, a figure below its bar; FAILED; unfinished, out of time; skipped and lacking, which say
+# why. The bars are goals that no GPU has confirmed yet. Exit status 1 if something FAILED or is unfinished.
 # BNLAB_GPU_CHECK_PROGRAMS=DIR takes bnlab, torch_tests (or simgpu_tests) and bandwidth_bench from DIR and
-# builds nothing. With build/release/tests/simgpu the parts run on simulated GPUs, in small, within two
-# minutes.
-# No network is needed where BNLAB_PYTHON names a Python that has torch. Exit status 1 if something FAILED or
-# is unfinished, else 0; what is skipped or lacking says why.
+# builds nothing. With build/release/tests/simgpu the parts run on simulated GPUs, in small, within some
+# minutes. No network is needed where BNLAB_PYTHON names a Python that has torch.
 set -euo pipefail
 caller=$PWD
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source scripts/stages.sh
 
-readonly PARTS="first tests lost bench bandwidth verify sanitize tradeoff"
+readonly PARTS="first verify tests lost bench ddp bandwidth trace sanitize strategies tradeoff"
 readonly TOOLS="memcheck racecheck initcheck synccheck"
 readonly DRIVER_AT_LEAST=580  # of CUDA 13
-# Under a tool of compute-sanitizer a kernel takes up to 200 times as long: without the cases of many shapes.
 readonly SMALL_TESTS='*/cuda:-*EqualTheirFormulasForEveryShape*:*ManySlicesInOneCall*'
+# Under a tool of compute-sanitizer a kernel takes up to 200 times as long: two dozen cases of few values.
+readonly FEW_VALUES="$SMALL_TESTS:*FarFromZero*:*GiveGroupNormAndItsGradients*:*BackwardGivesTheGradientsOfBatchNorm*"
 declare -A seconds_of=([memcheck]=150 [racecheck]=170 [initcheck]=110 [synccheck]=90)
 results=results/gpu_check
 [ -z "${BNLAB_GPU_RESULTS:-}" ] || results=$(cd "$caller" && realpath -m "$BNLAB_GPU_RESULTS")
@@ -52,7 +56,9 @@ limited() {
   job=
 }
 job=
-trap '[ -z "$job" ] || kill "$job"; exit 130' INT TERM
+clocks=
+building=
+trap 'for p in $job $clocks $building; do kill "$p" || true; done; exit 130' INT TERM
 
 # Prints what $status means.
 verdict() {
@@ -66,7 +72,55 @@ verdict() {
 count() { grep -c "$1" "$2" || true; }
 
 # build TARGET...: does nothing where the programs were given.
-build() { [ -n "$programs" ] || BNLAB_CUDA=on scripts/build.sh release "$@"; }
+build() {
+  [ -z "$programs" ] || return 0
+  finish_building
+  BNLAB_CUDA=on scripts/build.sh release "$@"
+}
+
+# The tests take some minutes to build, while which `verify`, where no time counts, can run.
+build_beside() {
+  [ -n "$programs" ] || [[ " ${parts[*]} " != *" tests "* ]] || {
+    BNLAB_CUDA=on scripts/build.sh release torch_tests bandwidth_bench >"$out/build.log" 2>&1 &
+    building=$!
+  }
+}
+finish_building() {
+  [ -z "$building" ] || wait "$building" || talk "  the tests could not be built: $out/build.log"
+  building=
+}
+
+# rows LOG: the lines of a program's output that are rows.
+rows() {
+  local said text
+  while IFS=$'\t' read -r said text; do row "$said" "$text"; done < <(
+    grep -P '^(ok|slow|FAILED|skipped|lacking)\t' "$1" || true)
+}
+
+# judged LOG NAME: the rows of a program's output, and one more if it broke off.
+judged() {
+  rows "$1"
+  grep -qP '^FAILED\t' "$1" || [ $status -eq 0 ] || row "$(verdict)" "$2; $1"
+}
+
+# While a part runs: clocks, temperature, power and why clocks are held down, each second.
+watch_clocks() {
+  [ $has_smi = no ] || {
+    nvidia-smi --query-gpu=timestamp,index,clocks.sm,clocks.mem,temperature.gpu,power.draw,utilization.gpu,clocks_event_reasons.active \
+      --format=csv,nounits -l 1 >"$out/$part.clocks.csv" 2>&1 &
+    clocks=$!
+  }
+}
+tell_clocks() {
+  [ -n "$clocks" ] || return 0
+  kill "$clocks" 2>/dev/null || true
+  wait "$clocks" 2>/dev/null || true
+  clocks=
+  local range
+  range=$(awk -F ', *' '$7 + 0 > 0 { if (!n++ || $3 < low) low = $3; if ($3 > high) high = $3; if ($5 > hot) hot = $5 }
+    END { if (n) print low " to " high " MHz, at most " hot " degrees" }' "$out/$part.clocks.csv")
+  [ -z "$range" ] || row ok "clocks of the busy GPU: $range; $out/$part.clocks.csv"
+}
 
 # program NAME: its path; of the tests there are two names.
 program() {
@@ -81,8 +135,7 @@ program() {
 short_runs() {
   limited 500 "$out/$1.log" "$BNLAB_INTERPRETER" scripts/gpu_runs.py "$1" --program "$bnlab" --results "$out" \
     --gpus "$gpus" --nccl "${nccl:-0}"
-  while IFS=$'\t' read -r said text; do row "$said" "$text"; done < <(grep -P '^(ok|FAILED|skipped)\t' "$out/$1.log" || true)
-  grep -qP '^FAILED\t' "$out/$1.log" || [ $status -eq 0 ] || row "$(verdict)" "the runs broke off; $out/$1.log"
+  judged "$out/$1.log" "the runs broke off"
 }
 
 part_first() { short_runs first; }
@@ -132,7 +185,7 @@ the folder of compute-sanitizer into PATH"
   local help
   help=$("$sanitizer" --help 2>&1 || true)
   for tool in "${tools[@]}"; do
-    local log=$out/$tool.log only_ours=() seconds=${seconds_of[$tool]} tests=$SMALL_TESTS
+    local log=$out/$tool.log only_ours=() seconds=${seconds_of[$tool]} tests=$FEW_VALUES
     [ $# -eq 0 ] || seconds=$((520 / $#)) tests='*/cuda'
     # What LibTorch's kernels write counts as written only if they are watched, too.
     [[ $tool = initcheck || $help != *--kernel-regex* ]] || only_ours=(--kernel-regex kns=bnlab)
@@ -152,34 +205,73 @@ part_verify() {
   row "$(verdict)" "$(tail -n 1 "$out/verify.log" | sed 's/\.$//'); $out/verify.log"
 }
 
-part_bench() {
-  [ $simulated = no ] || { row skipped "the torch of Python sees no simulated GPU, and times would mean nothing"; return; }
-  "$BNLAB_INTERPRETER" -c 'import torch; torch.zeros(1, device="cuda")' >"$out/bench.log" 2>&1 || {
-    row skipped "the torch of $BNLAB_INTERPRETER cannot use the GPU, so nothing is there to compare with; $out/bench.log"
-    return
+# Whether Python's torch can use the GPU; else says so in a row.
+has_rivals() {
+  [ $simulated = no ] || return 0
+  "$BNLAB_INTERPRETER" -c 'import torch; torch.zeros(1, device="cuda")' >"$out/$part.log" 2>&1 || {
+    row skipped "the torch of $BNLAB_INTERPRETER cannot use the GPU, so nothing is there to compare with; $out/$part.log"
+    return 1
   }
-  limited 530 "$out/bench.log" "$BNLAB_INTERPRETER" -u tests/bench/gpu_step_bench.py --device cuda --results "$out" \
+}
+
+# On simulated GPUs Python's torch, which sees none of them, trains on the CPU.
+beside_pytorch() {
+  local small=()
+  [ $simulated = no ] || small=(--trial --rivals-device cpu)
+  has_rivals || return 0
+  watch_clocks
+  limited 530 "$out/$part.log" "$BNLAB_INTERPRETER" -u tests/bench/rivals_bench.py --device cuda --ranks "$1" \
+    --results "$out/$part" --program "$bnlab" ${small[@]+"${small[@]}"}
+  tell_clocks
+  judged "$out/$part.log" "steps beside PyTorch's"
+}
+
+part_bench() { beside_pytorch 1; }
+
+part_ddp() {
+  [ "$gpus" -ge 2 ] || { row skipped "there is one GPU; this needs two"; return; }
+  beside_pytorch 2
+}
+
+part_strategies() {
+  [ $simulated = no ] || { row skipped "times of simulated GPUs mean nothing"; return; }
+  has_rivals || return 0
+  limited 530 "$out/strategies.log" "$BNLAB_INTERPRETER" -u tests/bench/gpu_step_bench.py --device cuda --results "$out" \
     --program "$bnlab"
-  row "$(verdict)" "training steps; $out/bench.log"
+  row "$(verdict)" "training steps; $out/strategies.log"
   while IFS= read -r line; do
     [[ $line = *" ms"* ]] && row ok "$line" || row FAILED "$line"
-  done < <(grep -E '^(float32|bfloat16), ' "$out/bench.log" || true)
+  done < <(grep -E '^(float32|bfloat16), ' "$out/strategies.log" || true)
 }
 
 part_bandwidth() {
-  [ $simulated = no ] || { row skipped "times of simulated GPUs mean nothing"; return; }
   build bandwidth_bench
   [ -n "$(program bandwidth_bench)" ] || { row skipped "$programs has no bandwidth_bench"; return; }
-  limited 300 "$out/bandwidth.jsonl" "$(program bandwidth_bench)" --device cuda --megabytes 256
-  row "$(verdict)" "share of the copy bandwidth; $out/bandwidth.jsonl"
-  [ $status -eq 0 ] || return 0
-  while IFS= read -r line; do row ok "$line"; done < <("$BNLAB_INTERPRETER" - "$out/bandwidth.jsonl" <<'PYTHON'
-import json, sys
-for line in map(json.loads, open(sys.argv[1])):
-    print(f"{line['kernel']:18} {line['dtype']:9} {line['layout']:14} {line['GB_per_s']:7.0f} GB/s   "
-          f"{100 * line['share_of_copy']:4.0f} % of a copy")
-PYTHON
-  )
+  local size=(--megabytes 256)
+  [ $simulated = no ] || size=(--trial yes --rounds 1)
+  watch_clocks
+  limited 300 "$out/bandwidth.jsonl" "$(program bandwidth_bench)" --device cuda "${size[@]}"
+  tell_clocks
+  if [ $simulated = yes ]; then
+    row "$(verdict)" "$(count '^{' "$out/bandwidth.jsonl") measurements (a trial: times mean nothing); $out/bandwidth.jsonl"
+  else
+    "$BNLAB_INTERPRETER" scripts/gpu_bandwidth.py "$out/bandwidth.jsonl" >"$out/bandwidth.log" || status=1
+    judged "$out/bandwidth.log" "the measurements broke off; $out/bandwidth.jsonl"
+  fi
+}
+
+part_trace() {
+  local nsys folder small=()
+  folder=$(ls -d /opt/nvidia/nsight-systems/*/bin 2>/dev/null | tail -n 1) || true
+  nsys=$(PATH=$PATH:${CUDA_PATH:-}/bin:/usr/local/cuda/bin:$folder command -v nsys) || {
+    row lacking "no nsys, so neither NCCL's time nor its overlap was seen; NVIDIA's package nsight-systems-cli has it: \
+install that, or put the folder of nsys into PATH"
+    return
+  }
+  [ $simulated = no ] || small=(--trial)
+  limited 500 "$out/trace.log" "$BNLAB_INTERPRETER" scripts/gpu_trace.py --nsys "$nsys" --program "$bnlab" --gpus "$gpus" \
+    --results "$out/trace" ${small[@]+"${small[@]}"}
+  judged "$out/trace.log" "the traces broke off"
 }
 
 part_tradeoff() {
@@ -234,13 +326,14 @@ gpu_state() {
       index,utilization.gpu,memory.used,memory.total; do
     nvidia-smi --query-gpu=$fields --format=csv || true
   done
+  nvidia-smi topo -m || true
   echo "== their users; in a container others may be hidden"
   nvidia-smi --query-compute-apps=gpu_uuid,pid,process_name,used_memory --format=csv || true
   nvidia-smi -q -d CLOCK,PERFORMANCE || true
 }
 
-# Writes the page of verdicts, with all parts that have ever run in this folder, and the archive.
-write_table() {
+# Writes the page of verdicts, for people and for programs, with all parts that have ever run in this folder.
+write_page() {
   local name
   {
     echo "machine    $machine"
@@ -255,7 +348,29 @@ write_table() {
       [ ! -e "$out/$name.tsv" ] || cat "$out/$name.tsv"
     done | awk -F '\t' '{ printf "%-10s %-10s %s\n", $1, $2, $3 }'
   } >"$out/table.txt"
-  tar -czf "$out.tar.gz" -C "$(dirname "$out")" "$(basename "$out")" || talk "no archive could be written: $out.tar.gz"
+  "$BNLAB_INTERPRETER" - "$out" "$PARTS" "machine=$machine" "revision=$code" "driver=$driver" "simulated=$simulated" \
+    "written=$(date -u '+%Y-%m-%d %H:%M UTC')" <<'PYTHON'
+import json, pathlib, sys
+folder = pathlib.Path(sys.argv[1])
+page = {"kind": "bnlab.gpu_check", "schema_version": 1, **dict(word.split("=", 1) for word in sys.argv[3:])}
+page["simulated"] = page["simulated"] == "yes"
+files = [folder / f"{part}.tsv" for part in sys.argv[2].split()]
+lines = [line.split("\t", 2) for file in files if file.exists() for line in file.read_text(errors="replace").splitlines()]
+page["rows"] = [dict(zip(("part", "verdict", "text"), line)) for line in lines]
+(folder / "check.json").write_text(json.dumps(page, indent=1) + "\n")
+PYTHON
+}
+
+# Writes the archive: what lies in the folder, but weights and half-written files, with a list of checksums.
+write_archive() {
+  local name=${out##*/}
+  (
+    cd "$out"
+    find . -name '.?*' -prune -o -type f ! -name MANIFEST.sha256 ! -name '*.safetensors' -printf '%P\0' | LC_ALL=C sort -z |
+      xargs -0 sha256sum >MANIFEST.sha256
+    { cut -c 67- MANIFEST.sha256 && echo MANIFEST.sha256; } | sed "s|^|$name/|" |
+      tar --format=ustar --owner=0 --group=0 --numeric-owner -C .. -cf "../$name.tar" -T -
+  ) || talk "no archive could be written: $out.tar"
 }
 
 # What is asked for, and whether this machine has what it takes.
@@ -293,10 +408,11 @@ machine=$(sed -n 's/^GPUs  *\["\(.*\)"\]$/\1/p' <<<"$doctor" | sed 's/","/, /g')
 [ -n "$machine" ] || fail "$bnlab sees no GPU: \`$bnlab doctor\` says $(grep '^GPUs' <<<"$doctor" || echo nothing of GPUs)"
 gpus=$(awk -F ', ' '{ print NF }' <<<"$machine")
 nccl=$(sed -n 's/.*NCCL \([0-9.]*\).*/\1/p' <<<"$doctor")
-simulated=no driver="not known" users="not known"
+simulated=no has_smi=no driver="not known" users="not known"
 [[ $machine != Simulated* ]] || simulated=yes
 identity=$(uname -n)
 if command -v nvidia-smi >/dev/null && [ $simulated = no ]; then
+  has_smi=yes
   identity=$(nvidia-smi --query-gpu=uuid --format=csv,noheader | head -n 1 | cut -c 5-12) || identity=$(uname -n)
   driver=$(nvidia-smi --query-gpu=driver_version --format=csv,noheader | head -n 1) || true
   users=$(nvidia-smi --query-compute-apps=process_name --format=csv,noheader | paste -sd ,) || true
@@ -320,6 +436,7 @@ talk "driver    $driver; other users of the GPU: $users"
 for part in "${parts[@]}"; do
   started=$SECONDS
   talk "== $part"
+  [ "$part" != verify ] || build_beside
   touch "$out/$part.tsv"
   if [ "$part" = sanitize ] && [ ${#tools[@]} -gt 0 ]; then
     for tool in "${tools[@]}"; do sed -i "/[\t ]${tool}[: ]/d" "$out/$part.tsv"; done  # the other tools' rows stay
@@ -328,11 +445,12 @@ for part in "${parts[@]}"; do
   fi
   "part_$part" ${tools[@]+"${tools[@]}"}
   talk "   $((SECONDS - started)) s"
-  write_table  # after each part: the hour may be over before the last
+  write_page  # after each part: the hour may be over before the last
+  write_archive
 done
 
 cat "$out/table.txt"
-printf '\n%s\n%s\n' "$out.tar.gz" "$out/table.txt"
+printf '\n%s\n%s\n' "$out.tar" "$out/table.txt"
 for part in "${parts[@]}"; do  # the exit status is that of this call
   ! grep -qP '\t(FAILED|unfinished)\t' "$out/$part.tsv" || exit 1
 done

@@ -4,6 +4,8 @@
   python3 tests/simgpu/test_gpu_check.py
 """
 
+import collections
+import json
 import os
 import pathlib
 import re
@@ -11,21 +13,63 @@ import subprocess
 import sys
 import tarfile
 import unittest
+from types import SimpleNamespace
 
 from runs import PATIENCE, PROGRAM, SimulatedRuns
 
-SCRIPT = pathlib.Path(__file__).parents[2] / "scripts/gpu_check.sh"
-PARTS = ["first", "tests", "lost", "bench", "bandwidth", "verify", "sanitize", "tradeoff"]
+REPOSITORY = pathlib.Path(__file__).parents[2]
+SCRIPT = REPOSITORY / "scripts/gpu_check.sh"
+PARTS = ["first", "verify", "tests", "lost", "bench", "ddp", "bandwidth", "trace", "sanitize", "strategies", "tradeoff"]
 BROKEN = "echo 'planted: this program fails'; exit 1"
 OTHER_NUMBERS = f'case " $* " in *" --ranks 2 "*) set -- "$@" optimizer.lr=0.051 ;; esac; exec {PROGRAM} "$@"'
 
+sys.path += [str(REPOSITORY / "scripts"), str(REPOSITORY / "tests/bench")]
+import gpu_trace  # noqa: E402  (below the path that it is found in)
+import rivals_bench  # noqa: E402
+
+# Stands in for nsys: runs the program and leaves a trace in which NCCL's kernels pass half beside others.
+NSYS = f"""#!{sys.executable}
+import sqlite3, subprocess, sys
+place = next(i for i, word in enumerate(sys.argv) if i > 1 and not word.startswith("--"))
+output = next(word.split("=", 1)[1] for word in sys.argv if word.startswith("--output="))
+status = subprocess.run(sys.argv[place:]).returncode
+with sqlite3.connect(output + ".sqlite") as file:
+    file.execute("CREATE TABLE StringIds (id, value)")
+    file.execute("CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start, end, deviceId, globalPid, shortName)")
+    file.executemany("INSERT INTO StringIds VALUES (?, ?)", [(1, "moments"), (2, "ncclDevKernel_AllReduce")])
+    for i in range(100):
+        file.executemany("INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (?, ?, 0, 1, ?)",
+                         [(1000 * i, 1000 * i + 500, 1), (1000 * i + 480, 1000 * i + 520, 2)])
+sys.exit(status)
+"""
+CLOCKS = """#!/bin/bash
+case "$*" in
+  *uuid*--format=csv,noheader*) echo GPU-0123abcd-4567 ;;
+  *driver_version*--format=csv,noheader*) echo 580.65 ;;
+  *process_name*--format=csv,noheader*) echo somebody-else ;;
+  *" -l 1"*) printf '%s\\n' 'now, 0, 210, 1593, 30, 70, 0, 1' 'now, 0, 1755, 2619, 61, 690, 97, 4' 'now, 0, 1980, 2619, 59, 650, 99, 0'; sleep 100 ;;
+  *) echo "told of: $*" ;;
+esac
+"""
+SANITIZER = """#!/bin/bash
+[ "$1" != --help ] || exit 0
+echo '========= ERROR SUMMARY: 0 errors'; printf '[       OK ] %s\\n' "${@: -1}"
+"""
+
+
+def measurement(kernel, share, bar):
+    return json.dumps({"site": "unet top", "shape": [8, 16, 96, 128], "kernel": kernel, "dtype": "Float", "layout": "contiguous",
+                       "megabytes": 6.0, "ms": 0.01, "GB_per_s": 3000 * share, "copy_GB_per_s": 3000, "share_of_copy": share,
+                       "bar": bar, "verdict": "ok" if share >= bar else "slow"})
+
 
 class GpuCheck(SimulatedRuns):
-    def check(self, *parts, devices=2, programs=os.path.dirname(PROGRAM)):
+    def check(self, *parts, devices=2, programs=os.path.dirname(PROGRAM), path=""):
         """The exit status, the rows as (part, verdict, text), the lines of stdout, and what was said beside."""
         clean = {name: value for name, value in os.environ.items() if not name.startswith(("SIMGPU_", "NCCL_", "BNLAB_"))}
         own = {"SIMGPU_DEVICES": str(devices), "BNLAB_PYTHON": sys.executable, "BNLAB_GPU_CHECK_PROGRAMS": str(programs),
-               "BNLAB_GPU_RESULTS": str(self.folder / "results")}
+               "BNLAB_GPU_RESULTS": str(self.folder / "results"), "PATH": f"{path}:{os.environ['PATH']}" if path else
+               os.environ["PATH"]}
         done = subprocess.run([SCRIPT, *parts], env=clean | own, text=True, stdin=subprocess.DEVNULL, capture_output=True,
                               timeout=PATIENCE)
         lines = done.stdout.splitlines()
@@ -36,17 +80,27 @@ class GpuCheck(SimulatedRuns):
         self.assertTrue(all(len(row) == 3 for row in rows), page)
         return done.returncode, rows, lines, done.stderr
 
-    def with_program(self, last_words):
-        """A folder of programs whose bnlab sees GPUs and does else what these words say."""
+    def stand_ins(self, **texts):
+        """A folder of programs with these texts."""
         folder = self.folder / "programs"
         folder.mkdir(exist_ok=True)
-        program = folder / "bnlab"
-        program.write_text(f'#!/bin/bash\n[ "$1" != doctor ] || exec {PROGRAM} doctor\n{last_words}\n')
-        program.chmod(0o755)
+        for name, text in texts.items():
+            program = folder / name.replace("_sanitizer", "-sanitizer").replace("nvidia_", "nvidia-")
+            program.write_text(text)
+            program.chmod(0o755)
         return folder
 
+    def with_program(self, last_words):
+        """A folder of programs whose bnlab sees GPUs and does else what these words say."""
+        return self.stand_ins(bnlab=f'#!/bin/bash\n[ "$1" != doctor ] || exec {PROGRAM} doctor\n{last_words}\n')
+
+    def told_by(self, archive):
+        done = subprocess.run([PROGRAM, "check", archive], text=True, capture_output=True, timeout=PATIENCE)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        return done.stdout
+
     def test_comes_to_its_end_on_two_gpus(self):
-        status, rows, lines, said = self.check()
+        status, rows, lines, said = self.check(path=self.stand_ins(nsys=NSYS))
         self.assertEqual(status, 0, lines)
         self.assertEqual(list(dict.fromkeys(part for part, _, _ in rows)), PARTS)
         for part, verdict, text in rows:
@@ -54,28 +108,41 @@ class GpuCheck(SimulatedRuns):
             if verdict == "skipped":
                 self.assertRegex(text, r"\w+ \w+ \w+", part)
         done = {part: [text for name, verdict, text in rows if (name, verdict) == (part, "ok")] for part in PARTS}
-        self.assertEqual([len(done[part]) for part in PARTS], [4, 2, 2, 0, 0, 1, 0, 2], rows)
+        self.assertEqual([len(done[part]) for part in PARTS], [4, 1, 2, 2, 8, 4, 1, 2, 0, 0, 2], rows)
         for text in done["first"]:
             self.assertLess(float(re.search(r"differ by (\S+) at most", text)[1]), 1e-8)
+        for text in done["bench"]:
+            self.assertRegex(text, r"(unet|pspnet), .* cuda_graph (on|off): .* ms; eager BatchNorm2d / ours \d")
+        self.assertRegex(" ".join(done["ddp"]), r"per_tower, .*DDP BatchNorm2d / ours \d")
+        for text in done["trace"]:
+            self.assertIn("50 % of that beside other kernels", text)
         table = pathlib.Path(lines[-1])
         self.assertIn("mean nothing", table.read_text())
         with tarfile.open(lines[-2]) as archive:
             names = archive.getnames()
-        for name in ("table.txt", "machine.txt", "first.log", "tradeoff.txt"):
+        for name in ("table.txt", "check.json", "machine.txt", "first.log", "tradeoff.txt", "MANIFEST.sha256"):
             self.assertIn(f"{table.parent.name}/{name}", names)
         self.assertTrue(any(name.endswith("/record.json") for name in names))
+        self.assertFalse(any(name.endswith(".safetensors") for name in names))
+        told = self.told_by(lines[-2])
+        self.assertIn("mean nothing", told)
+        self.assertRegex(told, r"(?m)^first +4 ok$")
+        self.assertRegex(told, r"[1-9]\d* records, 0 problems")
+        self.assertNotIn("stale", told)
 
     def test_a_program_that_fails_is_told(self):
         other = self.folder / "results/nvidia-h100-x1-here-0123456789ab"
         other.mkdir(parents=True)
         (other / "table.txt").write_text("of another machine\n")
-        status, rows, _, said = self.check(programs=self.with_program(BROKEN))
+        parts = [part for part in PARTS if part != "ddp"]  # which takes as long as bench and does the same
+        status, rows, lines, said = self.check(*parts, programs=self.with_program(BROKEN), path=self.stand_ins(nsys=NSYS))
         self.assertEqual(status, 1)
-        failed = [part for part, verdict, _ in rows if verdict == "FAILED"]
-        self.assertEqual(failed, ["first"] * 4 + ["lost"] * 2 + ["verify"] + ["tradeoff"] * 2)
+        failed = collections.Counter(part for part, verdict, _ in rows if verdict == "FAILED")
+        self.assertEqual(failed, {"first": 4, "verify": 1, "lost": 2, "bench": 2, "trace": 2, "tradeoff": 2}, rows)
         self.assertIn("planted: this program fails", rows[0][2])
         self.assertIn(f"stay as they are: {other}", said)
         self.assertEqual((other / "table.txt").read_text(), "of another machine\n")
+        self.assertRegex(self.told_by(lines[-2]), r"(?m)^first +4 FAILED$")
 
     def test_other_numbers_of_two_ranks_are_told(self):
         status, rows, _, _ = self.check("first", programs=self.with_program(OTHER_NUMBERS))
@@ -83,17 +150,97 @@ class GpuCheck(SimulatedRuns):
         self.assertEqual([verdict for _, verdict, _ in rows], ["ok", "ok", "ok", "FAILED"], rows)
         self.assertIn("more than 1e-08", rows[3][2])
 
+    def test_a_machine_with_tools_is_looked_at(self):
+        """Parts that are skipped on simulated GPUs, with stand-ins for the tools of a machine that has one."""
+        lines = [measurement("moments", 0.45, 0.4), measurement("normalise", 0.5, 0.65)]
+        programs = self.stand_ins(
+            bnlab=f'#!/bin/bash\n[ "$1" = doctor ] || exit 1\n{PROGRAM} doctor | sed "s/Simulated GPU/NVIDIA H100/g"\n',
+            bandwidth_bench="#!/bin/bash\nprintf '%s\\n' '" + "' '".join(lines) + "'\n",
+            torch_tests="#!/bin/bash\n", compute_sanitizer=SANITIZER, nvidia_smi=CLOCKS)
+        status, rows, said, _ = self.check("bandwidth", "sanitize", devices=1, programs=programs, path=programs)
+        self.assertEqual(status, 0, rows)
+        self.assertEqual([verdict for _, verdict, _ in rows], ["ok", "slow", "ok", "ok", "ok", "ok"], rows)
+        self.assertIn("1755 to 1980 MHz, at most 61 degrees", rows[0][2])
+        self.assertIn("moments 45 %, normalise 50 % (65 asked) of a copy's 3000 GB/s", rows[1][2])
+        self.assertIn("0 errors, 1 tests", rows[2][2])
+        page = pathlib.Path(said[-1]).read_text()
+        self.assertRegex(page, r"driver +580.65\nusers +somebody-else\n")
+        self.assertIn("nvidia-h100-x1-0123abcd-", said[-1])
+        self.assertIn("-q -d CLOCK", (pathlib.Path(said[-1]).parent / "machine.txt").read_text())
+        self.assertRegex(self.told_by(said[-2]), r"bandwidth +slow: unet top, 8 x 16 x 96 x 128")
+
     def test_one_gpu_skips_what_needs_two(self):
-        status, rows, _, _ = self.check("lost", devices=1)
+        status, rows, _, _ = self.check("lost", "ddp", "trace", devices=1)
         self.assertEqual(status, 0)
-        self.assertEqual([verdict for _, verdict, _ in rows], ["skipped", "skipped"], rows)
-        self.assertIn("this needs two", rows[0][2])
+        self.assertEqual([verdict for _, verdict, _ in rows], ["skipped", "skipped", "skipped", "lacking"], rows)
+        for _, _, text in rows[:3]:
+            self.assertIn("this needs two", text)
 
     def test_no_gpu_is_an_error(self):
         done = subprocess.run([SCRIPT, "first"], text=True, stdin=subprocess.DEVNULL, capture_output=True, timeout=PATIENCE,
                               env=os.environ | {"SIMGPU_DEVICES": "0", "BNLAB_GPU_CHECK_PROGRAMS": os.path.dirname(PROGRAM)})
         self.assertEqual(done.returncode, 3, done.stderr)
         self.assertIn("sees no GPU", done.stderr)
+
+
+class GpuSteps(SimulatedRuns):
+    """How steps beside PyTorch's are judged."""
+
+    def judged(self, graph=True, rival_ms=30.0, parameters=100, replayed=80, trial=False, refused=()):
+        result = {"parameters": 100, "cuda_graph": {"replayed_steps": replayed, "why_not": "planted"}}
+        ours = SimpleNamespace(times={("sync", graph): [9.0, 10.0, 30.0]},
+                               records={("sync", graph): {"outcome": {"status": "ok"}, "result": result}})
+        options = SimpleNamespace(ranks=2, device="cuda", rivals_device="cuda", trial=trial)
+        rivals = SimpleNamespace(parameters=parameters, refused=dict(refused))
+        theirs = {name: [rival_ms] for name in rivals_bench.TOGETHER["sync"]}
+        return rivals_bench.row(options, rivals_bench.CASES[0], ("sync", graph), ours, rivals, theirs)
+
+    def test_a_step_is_held_to_its_bar(self):
+        self.assertEqual(self.judged()[0], "ok")
+        verdict, said = self.judged(rival_ms=14.0)
+        self.assertEqual(verdict, "slow")
+        self.assertIn("10.00 ms; DDP SyncBatchNorm / ours 1.40 (1.5 asked)", said)
+        self.assertEqual(self.judged(rival_ms=14.0, graph=False)[0], "ok")
+        self.assertEqual(self.judged(rival_ms=9.0, graph=False)[0], "slow")
+        self.assertEqual(self.judged(rival_ms=1.0, trial=True)[0], "ok")
+
+    def test_another_network_and_steps_that_were_not_replayed_fail(self):
+        self.assertEqual(self.judged(parameters=101)[0], "FAILED")
+        verdict, said = self.judged(replayed=0)
+        self.assertEqual(verdict, "FAILED")
+        self.assertIn("no step was replayed: planted", said)
+        self.assertEqual(self.judged(replayed=0, graph=False)[0], "ok")
+
+    def test_a_rival_that_cannot_run_is_said(self):
+        self.assertIn("of apex cannot run", self.judged(refused={"DDP SyncBatchNorm of apex": "no apex"}.items())[1])
+
+
+class GpuTraces(SimulatedRuns):
+    """What is computed from the kernels of a trace."""
+
+    def test_overlap_is_counted_once_and_in_the_middle_of_the_run(self):
+        # A step of 1000: two kernels that overlap, 0 to 600, and NCCL from 400 to 800, of which 200 beside them. Before
+        # the middle NCCL runs alone, which does not count.
+        kernels = [(1000 * i - 10**6, 1000 * i + 900 - 10**6, "ncclDevKernel_AllGather") for i in range(30)]
+        for i in range(100):
+            kernels += [(1000 * i, 1000 * i + 500, "moments"), (1000 * i + 300, 1000 * i + 600, "normalise"),
+                        (1000 * i + 400, 1000 * i + 800, "ncclDevKernel_AllReduce")]
+        found = gpu_trace.shares(kernels)
+        for name, share in (("busy", 0.8), ("nccl", 0.4), ("alone", 0.2)):
+            self.assertAlmostEqual(found[name], share, delta=0.01)
+
+    def test_an_exchange_that_runs_alone_is_slow(self):
+        record = {"spec": {"strategy": {"name": "per_tower"}},
+                  "result": {"throughput": {"step_time_s": {"median": 0.01}}, "cuda_graph": {"replayed_steps": 90}}}
+        gpus = [{"busy": 0.9, "nccl": 0.1, "alone": 0.0}, {"busy": 0.8, "nccl": 0.1, "alone": 0.06}]
+        verdict, said = gpu_trace.row(record, gpus)
+        self.assertEqual(verdict, "slow")
+        self.assertIn("NCCL 1.000 ms of a step, 40 % of that beside other kernels", said)
+        self.assertEqual(gpu_trace.row(record, gpus[:1])[0], "ok")
+
+    def test_a_run_without_kernels_is_no_result(self):
+        with self.assertRaises(gpu_trace.Wrong):
+            gpu_trace.shares([(0, 1, "moments")])
 
 
 if __name__ == "__main__":
