@@ -64,6 +64,16 @@ LayerAnswer joined(const std::vector<LayerAnswer>& ranks) {
   return all;
 }
 
+// Of the first training step; without one, 0 stands for each.
+std::vector<int64_t> samples_of_training(const LayerCase& layer_case) {
+  for (const LayerStep& step : layer_case.steps) {
+    if (step.mode == Mode::train) {
+      return mapped(step.inputs, [](const at::Tensor& input) { return input.size(0); });
+    }
+  }
+  return std::vector<int64_t>(layer_case.towers(), 0);
+}
+
 }  // namespace
 
 BuiltNetwork LayerRank::built(const LayerCase& layer_case, World& world, std::string& key) {
@@ -89,7 +99,7 @@ BuiltNetwork LayerRank::built(const LayerCase& layer_case, World& world, std::st
            .device = world.device(),
            .in_a_run = false,
            .fresh_weights = layer_case.fresh_weights,
-           .samples_per_tower = std::vector<int64_t>(layer_case.towers(), 0)},
+           .samples_per_tower = samples_of_training(layer_case)},
           site};
 }
 
@@ -120,11 +130,11 @@ void LayerRank::load_norm() {
 
 void LayerRank::load_conv(const LayerConv& conv) {
   key_ = "conv";
-  if (!has("v")) {
+  if (!strategy().normalises_weights()) {
     refuse("it normalises activations, so the site cannot be a convolution");
   }
-  load("conv.v", "v", conv.v);
-  load("conv.gain", "gain", conv.gain.defined() ? conv.gain : conv.v.flatten(1).norm(2, 1));
+  load("conv.v", direction(), conv.v);
+  load("conv.gain", "gain", conv.gain.defined() || !has("gain") ? conv.gain : conv.v.flatten(1).norm(2, 1));
   load("conv.bias", "bias", conv.bias);
 }
 
@@ -224,9 +234,9 @@ void LayerRank::apply(const LayerStep& step, const Batch& batch, LayerStepAnswer
     y.backward(output_gradients(step, y.detach().split_with_sizes(rows)));
     const at::Tensor dx = images.grad();
     answer.input_gradients = (dx.defined() ? dx : at::zeros_like(batch.images)).cpu().split_with_sizes(rows);
-    answer.weight_gradient = gradient("weight");
+    answer.weight_gradient = case_.conv ? at::Tensor() : gradient("weight");
     answer.bias_gradient = gradient("bias");
-    answer.v_gradient = gradient("v");
+    answer.v_gradient = case_.conv ? gradient(direction()) : at::Tensor();
     answer.gain_gradient = gradient("gain");
   }
   ledger.keep_list(false);

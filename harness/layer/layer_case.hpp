@@ -30,10 +30,10 @@ struct LayerStep {
   bool merges = true;
 };
 
-// For strategies whose site is a convolution (weight_norm).
+// For strategies whose site is a convolution (weight_norm, weight_standardisation).
 struct LayerConv {
   at::Tensor v;           // [out, in, k, k]
-  at::Tensor gain, bias;  // [out]; undefined: norm(v) and 0
+  at::Tensor gain, bias;  // [out], where the strategy has them; undefined: norm(v) and 0
   int64_t stride = 1;
   int64_t padding = 0;
 };
@@ -65,7 +65,7 @@ struct LayerStepAnswer {
   at::Tensor running_mean, running_var;       // the saved pair after the step; undefined: none
   std::vector<Collective> collectives;        // of the step itself, as one rank issues them
   std::vector<int64_t> permutation;           // empty: no sample has moved
-  at::Tensor v_gradient, gain_gradient;       // weight_norm (its bias gradient is bias_gradient)
+  at::Tensor v_gradient, gain_gradient;       // of a convolution (its bias gradient is bias_gradient)
   at::Tensor gain, bias;                      // weight_norm: in force
 };
 
@@ -132,6 +132,7 @@ class LayerRank {
   void apply(const LayerStep& step, const Batch& batch, LayerStepAnswer& answer);
   at::Tensor output_gradients(const LayerStep& step, const std::vector<at::Tensor>& outputs) const;
   at::Tensor gradient(const std::string& name) const;
+  std::string direction() const { return has("v") ? "v" : "weight"; }  // of a convolution, in `state_`
   int64_t steps_done() const { return static_cast<int64_t>(trained_.size()); }
   void load_into_buffers(Population::Kind population);
   void restore();

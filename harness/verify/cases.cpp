@@ -95,6 +95,9 @@ class Maker {
     c.seed = shape.seed;
     if (reference_->convolves()) {
       c.conv = drawn_convolution(stream, shape.sample[0], shape.seed);
+      if (!held_by_layer(c.conv, shape.sample[0]).gain.defined()) {
+        c.conv->gain = c.conv->bias = at::Tensor();
+      }
     }
     for (const Mode mode : shape.modes) {
       c.steps.push_back(drawn_step(stream, shape, c.conv, mode));

@@ -187,6 +187,24 @@ void check_sizes(const std::string& site, const Rules& rules, const Pass& pass, 
   }
 }
 
+// Of strategies whose rules were made for the sizes of the run's training batches.
+void check_samples(const std::string& site, const Rules& rules, const Pass& pass) {
+  if (rules.samples_per_set == 0 || pass.mode != Mode::train) {
+    return;
+  }
+  const int64_t expected = rules.samples_per_set;
+  for (const int64_t samples :
+       sums_of_groups(pass.towers.all_samples(), rules.pools() ? rules.group(pass.towers) : 1)) {
+    if (rules.pools() ? samples != expected : samples % expected != 0) {
+      throw Error(Error::Kind::refused,
+                  rules.strategy + ": expected " + std::to_string(expected) +
+                      " samples in every set, as in the batches that the layer was made for, but a " +
+                      (rules.pools() ? "group of towers" : "tower") + " has " + std::to_string(samples) +
+                      " (site " + site + ")");
+    }
+  }
+}
+
 void check_schedule(const Rules& rules, const Pass& pass) {
   if (pass.mode == Mode::train && rules.renorm && rules.renorm->lacks_length) {
     throw Error(
@@ -219,6 +237,7 @@ at::Tensor BnLayer::forward(at::Tensor x, at::Tensor residual, const Pass& pass)
                       c10::make_intrusive<RunningPass>(x.size(0), rules_, statistics_));
   }
   check_schedule(*rules_, pass);
+  check_samples(site_.name, *rules_, pass);
   Sets sets = sets_of(pass, positions(x), rules_->virtual_batch);
   if (as_training) {
     check_sizes(site_.name, *rules_, pass, sets);

@@ -60,6 +60,7 @@ struct Rules {
   std::string route = "all_gather";     // by which the moments meet, where they are pooled (exchange/)
   int64_t group_size = 0;               // towers that share moments where they are pooled; 0: all
   int64_t virtual_batch = 0;            // local moments of so many consecutive samples; 0: of the tower
+  int64_t samples_per_set = 0;          // in training every set must hold so many; 0: any number
   std::optional<LimitSchedule> renorm;  // the running statistics correct the batch's
   bool mean_only = false;               // only the mean is subtracted; no variance, no weight and bias
   double eps = 1e-5;

@@ -137,6 +137,8 @@ TEST(StepCost, TellsTheKernelsOfANormSite) {
       {R"({"name": "last_tower"})", "3 + 2"},  // this rank's share decays by itself
       {R"({"name": "layer_norm"})", "3 + 3"},
       {R"({"name": "none"})", "2 + 2"},
+      {R"({"name": "norm_batch", "samples": 1})", "2 + 2"},
+      {R"({"name": "norm_batch", "samples": 4})", "3 + 3"},  // two towers
       {R"({"name": "per_tower"})", "2 + 2"},
       {R"({"name": "per_tower", "momentum": null})", "2 + 2"},
       {R"({"name": "per_tower", "saved_tower": 3})", "3 + 2"},
@@ -157,6 +159,9 @@ TEST(StepCost, TellsTheKernelsOfANormSite) {
       {R"({"name": "sync", "route": "reduce_broadcast"})", "4 + 4"},
       {R"({"name": "sync", "variance": "averaged"})", "4 + 3"},
       {R"({"name": "weight_norm"})", "3 + 3"},
+      {R"({"name": "weight_standardisation"})", "4 + 4"},
+      {R"({"name": "weight_standardisation", "base": "sync"})", "4 + 4"},
+      {R"({"name": "weight_standardisation", "form": "code"})", "8 + 22"},
       {R"({"name": "weight_norm", "mean_only_bn": true})", "5 + 5"},
       {R"({"name": "weight_norm", "mean_only_bn": true, "scope": "pooled"})", "6 + 6"},
   };

@@ -22,8 +22,10 @@ SPEC = {"question": "does a GPU do what the CPU does?", "claim": "yes", "task": 
         "populations": ["saved", "batch"]}
 STRATEGIES = [
     "averaged", "batch_renorm", {"name": "batch_renorm", "scope": "pooled"}, "every_tower", {"name": "frozen", "from_step": 7},
-    "ghost", {"name": "group_norm", "groups": 2}, "instance_norm", "last_tower", "layer_norm", "none", "per_tower", "precise",
-    "shuffle", "single_tower", "sync", {"name": "sync", "group_size": 2}, "weight_norm"]
+    "ghost", {"name": "group_norm", "groups": 2}, "instance_norm", "last_tower", "layer_norm", "none", "norm_batch",
+    {"name": "norm_batch", "samples": 1}, "per_tower", "precise",
+    "shuffle", "single_tower", "sync", {"name": "sync", "group_size": 2}, "weight_norm",
+    {"name": "weight_standardisation", "base": {"name": "group_norm", "groups": 2}}]
 
 
 def tensors(file):

@@ -127,7 +127,8 @@ TEST_F(CheckpointOfOptions, VariantsOfStrategiesGoOnToo) {
        {R"({"name": "per_tower", "saved_tower": 2, "momentum": null})",
         R"({"name": "averaged", "merge": "pooled"})",
         R"({"name": "batch_renorm", "scope": "pooled", "schedule": {"end_step": 5}})",
-        R"({"name": "weight_norm", "mean_only_bn": true})",
+        R"({"name": "weight_norm", "mean_only_bn": true})", R"({"name": "norm_batch", "samples": 1})",
+        R"({"name": "weight_standardisation", "base": "averaged"})",
         R"({"name": "frozen", "base": "shuffle", "from_step": 1})",
         R"({"name": "frozen", "base": "averaged", "from_step": 3, "train_affine": true})",
         R"({"name": "precise", "base": {"name": "ghost", "virtual_batch": 1}, "batches": 1})"}) {

@@ -28,8 +28,8 @@ void PrintTo(const Case& c, std::ostream* out) {
 std::vector<Case> cases() {
   std::vector<Case> all;
   for (const std::string& name : registered_names("strategy")) {
-    const bool from_step_1 =
-        name == "group_norm" || name == "instance_norm" || name == "layer_norm" || name == "none";
+    const bool from_step_1 = name == "group_norm" || name == "instance_norm" || name == "layer_norm" ||
+                             name == "none" || name == "weight_standardisation";
     all.push_back({{{"name", name}},
                    name == "shuffle"        ? 0
                    : from_step_1            ? 8
@@ -54,6 +54,7 @@ std::vector<Case> cases() {
       // Frozen from step 6 on; the statistics are merged in that one. 8, 9 and 10 are alike.
       {R"({"name": "frozen", "base": "per_tower", "from_step": 6})", 2},
       {R"({"name": "ghost", "virtual_batch": 1})", 7},
+      {R"({"name": "norm_batch", "samples": 1})", 7},
       {R"({"name": "weight_norm", "mean_only_bn": true, "scope": "pooled"})", 7}};
   for (const auto& [text, replayed] : options) {
     all.push_back({Json::parse(text), replayed});

@@ -61,8 +61,10 @@ std::vector<Nudge> nudges(const LayerCase& c, const LayerStepAnswer& answer) {
     const auto gain = [](LayerCase& n) -> at::Tensor& { return n.conv->gain; };
     const auto bias = [](LayerCase& n) -> at::Tensor& { return n.conv->bias; };
     add("v", answer.v_gradient, v, all);
-    add("gain", answer.gain_gradient, gain, all);
-    add("bias", answer.bias_gradient, bias, all);
+    if (answer.gain_gradient.defined()) {
+      add("gain", answer.gain_gradient, gain, all);
+      add("bias", answer.bias_gradient, bias, all);
+    }
   }
   return found;
 }

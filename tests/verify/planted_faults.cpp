@@ -169,4 +169,20 @@ LayerAnswer one_value_accepted(const LayerCase& c, int ranks) {
   }
 }
 
+// Adds back what the derivative of the deviation takes from v's gradient: with w = (v - m) / d its share is
+// (v - m) ((v - m) . dv) / (n eps), since (v - m) . dv = (v - m) . dw eps / d^3.
+LayerAnswer filters_deviations_as_constants(const LayerCase& c, int ranks) {
+  LayerAnswer answer = apply_layer(c, ranks);
+  const at::Tensor v = c.conv->v.flatten(1), centred = v - v.mean(1, true);
+  for (LayerStepAnswer& step : answer.steps) {
+    if (!step.v_gradient.defined()) {
+      continue;
+    }
+    const at::Tensor along = (centred * step.v_gradient.flatten(1)).sum(1, true);
+    const double eps = c.strategy.at("eps").get<double>(), n = static_cast<double>(v.size(1));
+    step.v_gradient = step.v_gradient + (centred * along / (n * eps)).view_as(c.conv->v);
+  }
+  return answer;
+}
+
 }  // namespace bnlab

@@ -45,6 +45,18 @@ std::vector<Fault> in_what_normalises() {
        {{"name", "ghost"}, {"virtual_batch", 2}},
        "float64",
        strided_virtual_batches},
+      {"eps beside the deviation in place of under the root",
+       {{"name", "weight_standardisation"}, {"eps", 0.1}},
+       "float64",
+       with_option("form", "code")},
+      {"sets of one tower where they span two",
+       {{"name", "norm_batch"}, {"samples", 12}},
+       "float64",
+       [](const LayerCase& c, int ranks) {
+         LayerCase changed = c;
+         changed.strategy = resolved_strategy("averaged");
+         return apply_layer(changed, ranks);
+       }},
   };
 }
 
@@ -115,6 +127,8 @@ std::vector<Fault> in_gradients() {
          }
          return answer;
        }},
+      {"the filters' deviations taken as constants", "weight_standardisation", "finite differences",
+       filters_deviations_as_constants},
       {"shuffle not undone in backward", "shuffle", "finite differences", gradients_left_shuffled},
       {"v's gradient not perpendicular to v",
        {{"name", "weight_norm"}, {"init", "none"}},

@@ -42,6 +42,7 @@ const std::vector<Json> kStrategies{"per_tower",
                                     {{"name", "every_tower"}, {"momentum", 1}},
                                     {{"name", "every_tower"}, {"momentum", nullptr}},
                                     "ghost",
+                                    {{"name", "norm_batch"}, {"samples", 2}},
                                     "shuffle",
                                     "batch_renorm",
                                     "sync"};

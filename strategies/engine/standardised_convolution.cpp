@@ -1,0 +1,34 @@
+#include "strategies/engine/standardised_convolution.hpp"
+
+#include <torch/types.h>
+
+namespace bnlab {
+
+StandardisedConvolution::StandardisedConvolution(const ConvSite& site, const at::Tensor& v, WeightRule rule,
+                                                 double eps)
+    : site_(site), rule_(rule), eps_(eps) {
+  v_ = register_parameter("weight", v);
+  if (site.bias) {
+    bias_ = register_parameter("bias", at::zeros({site.out}, v.options()));
+  }
+}
+
+at::Tensor StandardisedConvolution::forward(at::Tensor x, at::Tensor, const Pass&) {
+  // In the layout of v, without a copy. The order of a filter's values does not matter.
+  const at::Tensor w = v_.is_contiguous() ? standardised(v_.flatten(1)).view_as(v_)
+                                          : standardised(v_.permute({0, 2, 3, 1}).flatten(1))
+                                                .view({v_.size(0), v_.size(2), v_.size(3), v_.size(1)})
+                                                .permute({0, 3, 1, 2});
+  return at::conv2d(x, w.to(x.scalar_type()), bias_.defined() ? bias_.to(x.scalar_type()) : bias_,
+                    site_.stride, site_.padding, site_.dilation);
+}
+
+at::Tensor StandardisedConvolution::standardised(const at::Tensor& filters) const {
+  if (rule_ == WeightRule::paper) {  // one kernel forward and one backward on a GPU
+    return at::layer_norm(filters, {filters.size(1)}, {}, {}, eps_);
+  }
+  const at::Tensor centred = filters - filters.mean(1, /*keepdim=*/true);
+  return centred / (filters.std(1, /*unbiased=*/true, /*keepdim=*/true) + eps_);
+}
+
+}  // namespace bnlab
