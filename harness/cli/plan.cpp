@@ -16,6 +16,7 @@
 #include "harness/launch/survey.hpp"
 #include "harness/mapped.hpp"
 #include "harness/report/cells.hpp"
+#include "harness/store/tuning_scores.hpp"
 #include "harness/text_table.hpp"
 #include "harness/training/libraries.hpp"
 
@@ -53,15 +54,23 @@ struct Plan {
 
 // What `run` does first. The ids of the matrix's own runs follow from what is chosen then.
 void plan_tuning(const PlanRequest& request, Plan& plan, LaunchRequest& asked) {
+  const Tuning& tuning = *plan.experiment.tuning;
   if (request.todo) {
     throw Error(Error::Kind::usage,
                 "--todo: the ids of the runs follow from what tunes them, which has not run yet; "
                 "bnlab run " +
                     request.spec + " begins with it");
   }
-  plan.remarks.push_back("first, " + plan.experiment.tuning->sentence() + "; then " +
+  plan.remarks.push_back("first, " + tuning.sentence() + "; then " +
                          std::to_string(plan.experiment.runs.size()) + " runs of the matrix follow");
-  plan.experiment = Experiment(plan.experiment.tuning->runs);
+  Experiment first = tuning.runs;
+  first.runs = needed_runs(tuning, scores_of(tuning, list_records(asked.results_dir, first.name)));
+  if (const size_t later = tuning.runs.runs.size() - first.runs.size(); later > 0) {
+    plan.remarks.push_back("up to " + std::to_string(later) +
+                           " longer runs tune it, too, as far as doubling still gains " +
+                           setting_text({{"", tuning.asked.gain_below}}) + " or more");
+  }
+  plan.experiment = std::move(first);
   asked.only.clear();
   asked.slice.clear();
 }

@@ -147,15 +147,22 @@ bool give_way(Json& spec, const std::string& key, const std::string& where, Mist
 }
 
 // A key that is given a value is not tuned.
-void drop_from_grid(Json& spec, const std::string& key) {
-  if (Json* grid = spec.contains("tune") && spec["tune"].is_object() && spec["tune"].contains("grid")
-                       ? &spec["tune"]["grid"]
-                       : nullptr;
-      grid != nullptr && grid->contains(key)) {
-    *grid = without(*grid, key);
-    if (grid->empty()) {
-      spec = without(spec, "tune");
-    }
+void drop_from_tune(Json& spec, const std::string& key) {
+  if (!spec.contains("tune") || !spec["tune"].is_object()) {
+    return;
+  }
+  Json& tune = spec["tune"];
+  const bool length = (key == "steps" || key == "epochs") && tune.contains("lengths");
+  const bool setting = tune.contains("grid") && tune["grid"].contains(key);
+  if (length) {
+    tune = without(tune, "lengths");
+  }
+  if (setting) {
+    tune["grid"] = without(tune["grid"], key);
+  }
+  const auto has = [&](const char* part) { return tune.contains(part) && !tune[part].empty(); };
+  if ((length || setting) && !has("grid") && !has("lengths")) {
+    spec = without(spec, "tune");
   }
 }
 
@@ -178,7 +185,7 @@ void override_key(Document& document, const std::string& key, const Json& value,
       matrix[key.substr(std::string(kMatrix).size())] = value;
     }
   } else if (give_way(document.value, key, where, mistakes)) {
-    drop_from_grid(document.value, key);
+    drop_from_tune(document.value, key);
     set(document.value, key, value);
   }
   document.origins[key] = where;

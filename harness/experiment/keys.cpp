@@ -169,6 +169,12 @@ void Tune::describe(OptionVisitor& option) {
   option("population", population, "statistics of the evaluation; ema: the averaged weights").not_empty();
   option("per", per, "dotted keys: runs that differ there choose apart").not_empty();
   option("set", set, "dotted keys that these runs have otherwise: their images, a smaller matrix");
+  option(
+      "lengths", lengths,
+      "steps, each twice the one before: the shortest becomes the matrix's from which doubling gains every "
+      "group less than gain_below")
+      .at_least(1);
+  option("gain_below", gain_below, "what doubling the chosen length may still gain in the metric").above(0);
 }
 
 void Experiment::describe(OptionVisitor& option) {

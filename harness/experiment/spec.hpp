@@ -142,7 +142,9 @@ struct Tune {
   std::string metric;                           // the highest mean of it wins
   std::string population = "saved";             // the statistics of the evaluation
   std::vector<std::string> per = {"strategy"};  // dotted keys: runs that differ there choose apart
-  Json set;  // keys that these runs have otherwise: their images, a smaller matrix
+  Json set;                      // keys that these runs have otherwise: their images, a smaller matrix
+  std::vector<int64_t> lengths;  // steps, each twice the one before; empty: the length is not chosen
+  double gain_below = 0.01;      // of the metric: what doubling the chosen length may still gain
 
   void describe(OptionVisitor& option);
 };

@@ -1,6 +1,7 @@
 // Settings that are chosen before a matrix is run, the `tune` of a spec: every strategy gets the same grid,
-// on other seeds and other images than those of the matrix, and keeps what scored best there. Needs no
-// LibTorch.
+// on other seeds and other images than those of the matrix, and keeps what scored best there. With `lengths`
+// the steps of training are chosen too, for all groups alike: the shortest of them from which doubling gains
+// each group, at its best setting, less than `gain_below`. Needs no LibTorch.
 #pragma once
 
 #include <map>
@@ -30,21 +31,28 @@ struct Candidate {
 // Runs that choose together: those of one strategy, unless `per` says otherwise.
 struct TunedGroup {
   std::string name;                   // "sync"; "sync, towers=8"
-  std::vector<Candidate> candidates;  // in the order of the grid
+  std::vector<Candidate> candidates;  // at the chosen length, in the order of the grid
   size_t best = 0;                    // the first of the highest mean
   std::vector<std::string> at_edge;   // keys whose best value is the smallest or the largest of the grid
+  std::vector<double> best_means;     // the highest mean at each length that was tried
 
   const Candidate& chosen() const { return candidates.at(best); }
 };
 
 struct Tuning {
   Tune asked;
-  Experiment runs;                 // those that tune: an experiment of its own
-  std::vector<TunedGroup> groups;  // empty before they have been run
+  Experiment runs;                         // those that tune: an experiment of its own
+  std::vector<TunedGroup> groups;          // empty before they have been run
+  std::vector<int64_t> tried;              // the lengths that were, which may be fewer than asked
+  std::optional<int64_t> steps;            // the one that was chosen, if any was to be
+  std::vector<std::string> still_gaining;  // names of groups that the last doubling won `gain_below` or more
 
   bool is_settled() const { return !groups.empty(); }
   // "mean_iou (saved statistics) chooses optimizer.lr for each strategy, on seeds 100, 101".
   std::string sentence() const;
+  // "1200 steps: doubling them gains each strategy less than 0.01"; of settled lengths.
+  std::string length_sentence() const;
+  Json length_json() const;  // the same as an object; null where no length was chosen
 };
 
 // Beside `experiment`, which has a `tune`. Throws Error (spec) with `mistakes` and those that are found.
@@ -57,8 +65,12 @@ Json tuned_setting(const Tune& tune, const RunSpec& run);
 // "0.1" of one key, "optimizer.lr=0.1, optimizer.weight_decay=0" of several.
 std::string setting_text(const Json& setting);
 
+// Those of the runs that tune that the choice needs next: all, or those of the two shortest lengths and of
+// every further one that the scores ask for.
+std::vector<RunSpec> needed_runs(const Tuning& tuning, const TuningScores& scores);
+
 // Chooses, and gives every run of the matrix what its group chose, and with it another id. The choice follows
-// from the scores alone. Where one is missing, nothing happens.
+// from the scores alone. Where one is missing that it needs, nothing happens.
 void settle(Experiment& experiment, const TuningScores& scores);
 
 }  // namespace bnlab

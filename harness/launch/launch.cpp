@@ -94,24 +94,34 @@ LaunchSummary tune(Experiment& experiment, const LaunchRequest& request) {
     std::cerr << "first, " << experiment.tuning->sentence() << "\n";
   }
   LaunchRequest asked = for_tuning(request);
-  summary = launch(experiment.tuning->runs, asked);
-  asked.redo.clear();
-  while (!summary.interrupted &&
-         agreed(world, summary.held) > 0) {  // the choice needs the runs of others, too
-    std::this_thread::sleep_for(std::min(kLookAgainAfter, request.steal_after));
-    summary = launch(experiment.tuning->runs, asked);
-  }
-  if (summary.interrupted) {
-    return summary;
-  }
-  const Experiment& runs = experiment.tuning->runs;
-  const TuningScores all =
-      scores(scores_of(*experiment.tuning, list_records(request.results_dir, runs.name)));
-  settle(experiment, all);
+  Experiment runs = experiment.tuning->runs;
+  std::vector<Record> records;
+  TuningScores all;
+  size_t made = 0;
+  do {
+    runs.runs = needed_runs(*experiment.tuning, all);
+    made = runs.runs.size();
+    summary = launch(runs, asked);
+    asked.redo.clear();
+    while (!summary.interrupted &&
+           agreed(world, summary.held) > 0) {  // the choice needs the runs of others, too
+      std::this_thread::sleep_for(std::min(kLookAgainAfter, request.steal_after));
+      summary = launch(runs, asked);
+    }
+    if (summary.interrupted) {
+      return summary;
+    }
+    records = list_records(request.results_dir, runs.name);
+    all = scores(scores_of(*experiment.tuning, records));
+    settle(experiment, all);
+  } while (!experiment.tuning->is_settled() && needed_runs(*experiment.tuning, all).size() > made);
   if (experiment.tuning->is_settled() && summary.leads) {
-    keep_scores(experiment, all, request.results_dir);
+    keep_scores(experiment, records, request.results_dir);
     for (const TunedGroup& group : experiment.tuning->groups) {
       std::cerr << "chosen for " << choice_text(group) << "\n";
+    }
+    if (experiment.tuning->steps) {
+      std::cerr << "chosen for all: " << experiment.tuning->length_sentence() << "\n";
     }
   }
   return summary;

@@ -120,6 +120,7 @@ void replace_between_markers(const std::filesystem::path& file, const std::strin
 TextTable cells_table(const ExperimentReport& report);      // a row per cell and placement
 TextTable contrasts_table(const ExperimentReport& report);  // no rows where none is declared
 TextTable tuning_table(const ExperimentReport& report);     // no rows before settings are chosen
+TextTable length_table(const ExperimentReport& report);     // no rows where the length is not chosen
 
 // What the tables cannot say by themselves.
 std::vector<std::string> footnotes(const ExperimentReport& report);

@@ -98,9 +98,11 @@ std::string report_html(const ExperimentReport& report, const std::vector<Record
   if (!report.contrasts.empty())
     contrasts = "<div class=\"wide\">" + contrasts_table(report).html() + "</div>\n";
   body += section("Declared comparisons", contrasts) + list_of(footnotes(report), "notes");
-  if (const TextTable tuned = tuning_table(report); !tuned.rows.empty()) {
-    body += section("Settings chosen beforehand", "<div class=\"wide\">" + tuned.html() + "</div>\n");
+  std::string chosen;
+  for (const TextTable& tuned : {tuning_table(report), length_table(report)}) {
+    if (!tuned.rows.empty()) chosen += "<div class=\"wide\">" + tuned.html() + "</div>\n";
   }
+  if (!chosen.empty()) body += section("Settings chosen beforehand", chosen);
   std::vector<std::string> stale;
   for (const auto& [reason, runs] : report.runs.stale_reasons) {
     stale.push_back(std::to_string(runs) + " runs: " + reason);

@@ -154,9 +154,15 @@ Json tuning_json(const Tuning& tuning) {
     return Json{{"group", group.name},
                 {"chosen", group.chosen().setting},
                 {"at_edge_of_grid", group.at_edge},
-                {"tried", tried}};
+                {"tried", tried},
+                {"best_mean_at_each_length", group.best_means}};
   };
-  return {{"rule", tuning.sentence()}, {"groups", mapped(tuning.groups, group_json)}};
+  return {{"rule", tuning.sentence()},
+          {"metric", tuning.asked.metric},
+          {"population", tuning.asked.population},
+          {"seeds", tuning.asked.seeds},
+          {"length", tuning.length_json()},
+          {"groups", mapped(tuning.groups, group_json)}};
 }
 
 }  // namespace

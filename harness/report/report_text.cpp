@@ -128,7 +128,7 @@ TextTable contrasts_table(const ExperimentReport& report) {
 }
 
 TextTable tuning_table(const ExperimentReport& report) {
-  const bool there = report.tuning && report.tuning->is_settled();
+  const bool there = report.tuning && report.tuning->is_settled() && !report.tuning->asked.grid.empty();
   TextTable table{{{there ? joined(report.tuning->asked.per) : ""}, {"chosen"}}, {}};
   for (const TunedGroup& group : there ? report.tuning->groups : std::vector<TunedGroup>()) {
     std::vector<std::string> texts = {group.name, setting_text(group.chosen().setting)};
@@ -140,6 +140,23 @@ TextTable tuning_table(const ExperimentReport& report) {
       const int diverged = candidate.diverged();
       texts.push_back(fixed(candidate.mean(), 3) +
                       (diverged == 0 ? "" : " (" + std::to_string(diverged) + " diverged)"));
+    }
+    table.rows.push_back(texts);
+  }
+  return table;
+}
+
+TextTable length_table(const ExperimentReport& report) {
+  const bool there = report.tuning && report.tuning->steps;
+  TextTable table{{{there ? joined(report.tuning->asked.per) : ""}}, {}};
+  for (const int64_t length : there ? report.tuning->tried : std::vector<int64_t>()) {
+    table.columns.push_back(
+        {"best " + report.tuning->asked.metric + "\nafter " + std::to_string(length), true});
+  }
+  for (const TunedGroup& group : there ? report.tuning->groups : std::vector<TunedGroup>()) {
+    std::vector<std::string> texts = {group.name};
+    for (const double mean : group.best_means) {
+      texts.push_back(fixed(mean, 3));
     }
     table.rows.push_back(texts);
   }
@@ -180,6 +197,9 @@ std::vector<std::string> footnotes(const ExperimentReport& report) {
     notes.push_back("Not tuned yet: " + report.tuning->sentence() + ", before the matrix.");
   } else if (report.tuning) {
     notes.push_back("Tuned: " + report.tuning->sentence() + ", which no other number rests on.");
+    if (report.tuning->steps) {
+      notes.push_back("Length: " + report.tuning->length_sentence() + ".");
+    }
     for (const TunedGroup& group : report.tuning->groups) {
       for (const std::string& key : group.at_edge) {
         notes.push_back("Warning: the best " + key + " of " + group.name + ", " +
@@ -211,7 +231,9 @@ std::string report_text(const ExperimentReport& report) {
   if (!report.claim.empty()) text += wrapped("Claim: " + report.claim);
   text += wrapped(progress_sentence(report)) + "\n" + cells_table(report).text() + "\n";
   if (!report.contrasts.empty()) text += contrasts_table(report).text() + "\n";
-  if (const TextTable tuned = tuning_table(report); !tuned.rows.empty()) text += tuned.text() + "\n";
+  for (const TextTable& tuned : {tuning_table(report), length_table(report)}) {
+    if (!tuned.rows.empty()) text += tuned.text() + "\n";
+  }
   for (const std::string& note : footnotes(report)) text += wrapped(note);
   if (report.runs.failed > 0) text += "\nFailed runs:\n";
   for (const std::string& line : failure_lines(report.runs.failures)) text += wrapped(line);
@@ -230,7 +252,9 @@ std::string report_markdown(const ExperimentReport& report) {
   if (!report.claim.empty()) text += "Claim: " + markdown_escape(report.claim) + "\n\n";
   text += progress_sentence(report) + "\n\n" + cells_table(report).markdown() + "\n";
   if (!report.contrasts.empty()) text += contrasts_table(report).markdown() + "\n";
-  if (const TextTable tuned = tuning_table(report); !tuned.rows.empty()) text += tuned.markdown() + "\n";
+  for (const TextTable& tuned : {tuning_table(report), length_table(report)}) {
+    if (!tuned.rows.empty()) text += tuned.markdown() + "\n";
+  }
   for (const std::string& note : footnotes(report)) text += "- " + markdown_escape(note) + "\n";
   for (const std::string& line : failure_lines(report.runs.failures)) {
     text += "- Failed: " + markdown_escape(line) + "\n";

@@ -22,7 +22,8 @@ Json group_json(const TunedGroup& group) {
   return {{"group", group.name},
           {"chosen", group.chosen().setting},
           {"at_edge_of_grid", group.at_edge},
-          {"tried", tried}};
+          {"tried", tried},
+          {"best_mean_at_each_length", group.best_means}};
 }
 
 }  // namespace
@@ -60,17 +61,35 @@ TuningScores read_scores(const Json& json, const std::filesystem::path& file) {
   return scores;
 }
 
-void keep_scores(const Experiment& experiment, const TuningScores& scores,
+void keep_scores(const Experiment& experiment, const std::vector<Record>& records,
                  const std::filesystem::path& results) {
+  const Tuning& tuning = *experiment.tuning;
   const std::filesystem::path file = tuning_file(results, experiment.name);
+  const TuningScores scores = scores_of(tuning, records);
   TuningScores used;
-  for (const RunSpec& run : experiment.tuning->runs.runs) {
-    used[run.id] = scores.at(run.id);
+  Json runs = Json::array();
+  for (const RunSpec& run : needed_runs(tuning, scores)) {
+    if (!used.emplace(run.id, scores.at(run.id)).second) {
+      continue;
+    }
+    const auto record = std::ranges::find_if(records, [&](const Record& r) { return is_of(r, run); });
+    runs.push_back({{"run_id", run.id},
+                    {"group", tuned_group(tuning.asked, run)},
+                    {"setting", tuned_setting(tuning.asked, run)},
+                    {"steps", run.steps},
+                    {"seed", run.seed},
+                    {"started_at", record->at("started_at")},
+                    {"wall_time_s", record->at("wall_time_s")},
+                    {"inputs", record->at("inputs")},
+                    {"numerics", record->at("code.numerics")}});
   }
   std::filesystem::create_directories(file.parent_path());
-  write_json(file, {{"rule", experiment.tuning->sentence()},
-                    {"groups", mapped(experiment.tuning->groups, group_json)},
-                    {"scores", scores_json(used)}});
+  write_json(file, {{"rule", tuning.sentence()},
+                    {"length", tuning.length_json()},
+                    {"groups", mapped(tuning.groups, group_json)},
+                    {"scores", scores_json(used)},
+                    {"spec", tuning.runs.asked},
+                    {"runs", runs}});
 }
 
 TuningScores kept_scores(const std::string& experiment, const std::filesystem::path& results) {

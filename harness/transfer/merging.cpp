@@ -47,6 +47,9 @@ std::optional<Json> question_of(const fs::path& folder) {
     for (const Json& group : value_at(tuning, "groups")) {
       question["tuned"][group.value("group", "")] = value_at(group, "chosen");
     }
+    if (const Json& length = value_at(tuning, "length.chosen"); !length.is_null()) {
+      question["tuned"]["steps"] = length;
+    }
   }
   return question;
 }

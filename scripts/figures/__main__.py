@@ -13,6 +13,7 @@ import sys
 
 import accuracy_by_population
 import accuracy_vs_batch
+import accuracy_vs_steps
 import contrasts
 import drawing
 import matrix
@@ -26,7 +27,7 @@ import throughput_vs_accuracy
 import training_curves
 
 FIGURES = (accuracy_vs_batch, throughput_vs_accuracy, accuracy_by_population, training_curves, memory, matrix,
-           statistics_by_site, contrasts, step_cost, scaling)
+           statistics_by_site, contrasts, step_cost, scaling, accuracy_vs_steps)
 
 
 def draw_all(report, out, only=()):

@@ -127,7 +127,7 @@ class Report:
         self._published = [(Published(each["metric"], each["from"], each["to"], each["source"]), each["cell"])
                            for each in given["published"]]
         self.headline = given["headline"] if any(cell.ok for cell in self.cells) else None
-        self.baseline = given["baseline"]
+        self.baseline, self.tuning = given["baseline"], given["tuning"]
         self.fewest_seeds = given["fewest_seeds_for_a_verdict"]
         self.cells.sort(key=lambda cell: style.catalogue_order(cell.strategy))
 

@@ -109,6 +109,32 @@ TEST_F(TunedMatrix, ShowsItsChoiceAndWarnsAtTheEdgeOfTheGrid) {
   EXPECT_EQ(json.at("tuning").at("groups").at(0).at("tried").at(1).at("scores").size(), 2U);
 }
 
+// The fake runs score the same at any length.
+TEST_F(TunedMatrix, ChoosesItsLengthAndKeepsWhatMadeTheChoice) {
+  const std::string file =
+      scratch_.write_spec(behaves("ok"), R"(, "matrix": {"seed": [0, 1], "strategy": ["left", "right"]},
+      "tune": {"metric": "mean_iou", "seeds": [100], "grid": {"optimizer.lr": [0.1, 0.2]},
+               "lengths": [10, 20, 40, 80]})");
+  const Answer before = call_with_results({"plan", file, "--ranks", "1"});
+  EXPECT_TRUE(has(before.out, "8 of 8 runs to start")) << before.out;
+  EXPECT_TRUE(has(before.err, "up to 8 longer runs tune it, too")) << before.err;
+  const Answer first = call_with_results({"run", file, "--ranks", "1"});
+  ASSERT_EQ(first.code, 0) << first.err;
+  EXPECT_TRUE(has(first.err, "chosen for all: 10 steps: doubling them gains each strategy less than 0.01"))
+      << first.err;
+  EXPECT_EQ(tuning_records().size(), 8U) << "two lengths are enough";
+  EXPECT_EQ(scratch_.records().at(0).at("spec.steps"), 10);
+  EXPECT_EQ(kept().at("length").at("tried"), (Json{10, 20}));
+  ASSERT_EQ(kept().at("runs").size(), 8U);
+  EXPECT_EQ(kept().at("runs").at(0).at("seed"), 100);
+  EXPECT_EQ(kept().at("spec").at("matrix").at("seed"), Json{100});
+  std::filesystem::remove_all(scratch_ / "results/fake-tuning");
+  EXPECT_TRUE(has(call_with_results({"run", file, "--ranks", "1"}).err, "4 were done before"));
+  const std::string text = call_with_results({"report", file}).out;
+  EXPECT_TRUE(has(text, "Length: 10 steps: doubling them gains each strategy less than 0.01.")) << text;
+  EXPECT_TRUE(has(text, "after 20")) << text;
+}
+
 TEST_F(TunedMatrix, ADamagedChoiceIsNamed) {
   call_with_results({"run", spec(), "--ranks", "1"});
   std::ofstream(scratch_ / "results/fake/tuning.json") << R"({"scores": {"left": "good"}})";

@@ -130,6 +130,113 @@ TEST_F(Tuned, AKeyGivenOnTheCommandLineIsNotTuned) {
   EXPECT_EQ(given.runs.at(0).optimizer.at("lr"), 0.3);
 }
 
+class TunedLength : public Tuned {
+ protected:
+  static std::string lengths(const std::string& more = "") {
+    return tuned(R"("grid": {"optimizer.lr": [0.1, 0.2]}, "seeds": [100], "lengths": [10, 20, 40, 80])" +
+                 more);
+  }
+  // The scores that `score(strategy, lr, steps)` gives.
+  static TuningScores scores_at(const std::vector<RunSpec>& runs, auto score) {
+    TuningScores all;
+    for (const RunSpec& run : runs) {
+      all[run.id] =
+          score(run.strategy.at("name").get<std::string>(), run.optimizer.at("lr").get<double>(), run.steps);
+    }
+    return all;
+  }
+  static std::set<int64_t> lengths_of(const std::vector<RunSpec>& runs) {
+    std::set<int64_t> all;
+    for (const RunSpec& run : runs) {
+      all.insert(run.steps);
+    }
+    return all;
+  }
+};
+
+TEST_F(TunedLength, IsTheShortestWhoseDoublingGainsNobodyMuch) {
+  Experiment experiment = load(lengths());
+  // One is learnt after 20 steps at the rate 0.2, the other after 10 at any; at 0.1 the first learns later.
+  const auto score = [](const std::string& strategy, double lr, int64_t steps) {
+    const bool own = strategy == "fake_own";
+    const double after = own ? (lr == 0.2 ? 20 : 60) : 10;
+    return 0.5 - (static_cast<double>(steps) < after ? 0.3 : 0.001) - (own ? 0 : lr / 100);
+  };
+  TuningScores all;
+  std::vector<std::set<int64_t>> asked;
+  while (!experiment.tuning->is_settled()) {
+    const auto runs = needed_runs(*experiment.tuning, all);
+    asked.push_back(lengths_of(runs));
+    all = scores_at(runs, score);
+    settle(experiment, all);
+    ASSERT_LT(asked.size(), 5U);
+  }
+  EXPECT_EQ(asked, (std::vector<std::set<int64_t>>{{10, 20}, {10, 20, 40}}))
+      << "80 steps are never asked for";
+  const Tuning& tuning = *experiment.tuning;
+  EXPECT_EQ(tuning.steps, 20);
+  EXPECT_EQ(tuning.still_gaining, std::vector<std::string>{});
+  EXPECT_EQ(tuning.length_sentence(), "20 steps: doubling them gains each strategy less than 0.01");
+  ASSERT_EQ(tuning.groups.at(0).best_means.size(), 3U);
+  EXPECT_DOUBLE_EQ(tuning.groups.at(0).best_means[0], 0.2);
+  EXPECT_DOUBLE_EQ(tuning.groups.at(0).best_means[2], 0.499);
+  for (const RunSpec& run : experiment.runs) {
+    EXPECT_EQ(run.steps, 20);
+    EXPECT_EQ(run.resolved.at("steps"), 20);
+    EXPECT_EQ(run.optimizer.at("lr"), run.strategy.at("name") == "fake_own" ? 0.2 : 0.1);
+  }
+}
+
+TEST_F(TunedLength, ThatIsNeverLongEnoughIsTheLongestAndSaysWhoStillGains) {
+  Experiment experiment = load(lengths());
+  settle(experiment,
+         scores_at(experiment.tuning->runs.runs, [](const std::string& strategy, double, int64_t steps) {
+           return strategy == "fake_own" ? 0.5 : static_cast<double>(steps) / 100;
+         }));
+  EXPECT_EQ(experiment.tuning->steps, 80);
+  EXPECT_EQ(experiment.tuning->still_gaining, std::vector<std::string>{"fake_pooled"});
+  EXPECT_EQ(
+      experiment.tuning->length_sentence(),
+      "80 steps: the longest that was tried; the last doubling still gained 0.01 or more for fake_pooled");
+}
+
+TEST_F(TunedLength, NeedsEveryScoreOfTheLengthsThatItCompares) {
+  Experiment experiment = load(lengths());
+  const auto first = needed_runs(*experiment.tuning, {});
+  TuningScores all = scores_at(first, [](const std::string&, double, int64_t) { return 0.5; });
+  all.erase(first.back().id);
+  settle(experiment, all);
+  EXPECT_FALSE(experiment.tuning->is_settled());
+  EXPECT_EQ(needed_runs(*experiment.tuning, all).size(), first.size())
+      << "and no longer run before it is there";
+}
+
+TEST_F(TunedLength, MayBeAllThatIsTunedAndReplacesEpochs) {
+  Experiment experiment = load(tuned(R"("grid": {}, "seeds": [100], "lengths": [10, 20])"));
+  EXPECT_EQ(experiment.tuning->runs.runs.size(), 4U);
+  settle(experiment,
+         scores_at(experiment.tuning->runs.runs, [](const std::string&, double, int64_t) { return 0.5; }));
+  EXPECT_EQ(experiment.runs.at(0).steps, 10);
+  EXPECT_EQ(experiment.tuning->sentence(),
+            "mean_iou (saved statistics) chooses one length of training for all, on seed 100");
+
+  const std::string file = write("spec.json", lengths());
+  Experiment epochs = load_experiment(file, {"steps=null", "epochs=2"});
+  EXPECT_TRUE(epochs.tuning->asked.lengths.empty()) << "the command line said how long";
+  EXPECT_EQ(epochs.tuning->runs.runs.size(), 4U);
+}
+
+TEST_F(TunedLength, MistakesAreNamed) {
+  EXPECT_EQ(mistakes(tuned(R"("grid": {}, "seeds": [100], "lengths": [10, 25])")),
+            Lines{"spec.json: tune.lengths[1]: expected 20, twice the one before, got 25"});
+  EXPECT_EQ(mistakes(tuned(R"("grid": {}, "seeds": [100], "lengths": [10])")),
+            Lines{"spec.json: tune.lengths: expected two or more: the longer one shows what doubling gains"});
+  EXPECT_EQ(mistakes(lengths(R"(, "set": {"steps": 5})")),
+            Lines{"spec.json: tune.set.steps: tune.lengths sets how long the runs are"});
+  EXPECT_EQ(mistakes(tuned(R"("grid": {"steps": [5, 6]}, "seeds": [100], "lengths": [10, 20])")),
+            Lines{"spec.json: tune.grid.steps: tune.lengths sets how long the runs are"});
+}
+
 TEST_F(Tuned, MistakesAreNamed) {
   EXPECT_EQ(mistakes(tuned(R"("grid": {"optimizer.lr": [0.1]}, "seeds": [1, 100])")),
             Lines{"spec.json: tune.seeds[0]: 1 is a seed of the matrix; choose on others"});

@@ -61,7 +61,15 @@ def published(metric, low, high, cell="8x2 sync", source="Somebody 2017"):
             "here": quantity({})}
 
 
-def report(cells, contrasts=(), published=(), name="synthetic"):
+def length(chosen, tried, means, still_gaining=()):
+    """What tuning says that chose the length; `means`: group -> best mean at each length."""
+    return {"rule": "?", "metric": "mean_iou", "population": "saved", "seeds": [100, 101],
+            "length": {"chosen": chosen, "tried": tried, "gain_below": 0.01, "still_gaining": list(still_gaining)},
+            "groups": [{"group": name, "chosen": {}, "at_edge_of_grid": [], "tried": [], "best_mean_at_each_length": values}
+                       for name, values in means.items()]}
+
+
+def report(cells, contrasts=(), published=(), name="synthetic", tuning=None):
     return {"experiment": name, "question": "?", "claim": "", "headline": "mean_iou", "columns": ["strategy"],
             "populations": ["saved"], "baseline": None, "fewest_seeds_for_a_verdict": 6, "runs": {}, "cells": cells,
-            "contrasts": list(contrasts), "published": list(published), "tuning": None, "learned": []}
+            "contrasts": list(contrasts), "published": list(published), "tuning": tuning, "learned": []}

@@ -14,7 +14,8 @@ import throughput_vs_accuracy
 import training_curves
 from figures_case import FiguresCase
 from synthetic import cell, curve
-from test_contact_sheet import ContactSheet  # so that these run with the cases below
+from test_accuracy_vs_steps import AccuracyVsSteps  # so that these run with the cases below
+from test_contact_sheet import ContactSheet
 from test_contrasts import Contrasts
 from test_findings import CommittedFindings, LookedUp, Read
 from test_parts import Labels, Legends, Styles

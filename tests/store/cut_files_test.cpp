@@ -68,12 +68,15 @@ TEST_F(CutFiles, ScoresOfATuningAreRefusedWithTheCure) {
   Experiment experiment = load(
       spec(R"("matrix": {"seed": [0, 1]}, "tune": {"metric": "mean_iou", "grid": {"optimizer.lr": [0.1, 0.2]},
            "seeds": [100]})"));
-  TuningScores scores;
+  std::vector<Record> records;
   for (const RunSpec& run : experiment.tuning->runs.runs) {
-    scores[run.id] = scores.empty() ? std::nullopt : std::optional(0.5);
+    RunAccount account = synthetic_account(run, 0.5, 1);
+    account.outcome.status = records.empty() ? Status::diverged : Status::ok;
+    records.emplace_back(compose_record(account), "record.json");
   }
+  const TuningScores scores = scores_of(*experiment.tuning, records);
   settle(experiment, scores);
-  keep_scores(experiment, scores, folder_);
+  keep_scores(experiment, records, folder_);
   const fs::path file = folder_ / experiment.name / kTuningFile;
   at_every_byte(file, [&] {
     expect_refused(

@@ -1,0 +1,79 @@
+"""What a longer training gains: the best mean of each group at every length that was tried, when the length was chosen.
+
+These are the runs that tune, on seeds and images of their own, each group at its best setting of that length.
+"""
+
+import layout
+import report as reports
+import style
+from drawing import Drawing, Nothing, metric_name
+from matplotlib.ticker import NullLocator
+
+PANEL_KEYS = reports.EVERY_KEY  # the length is chosen for the whole experiment
+_MOST_LABELS = 6  # lines named at their ends; more of them are named in a legend
+_DASHES = ("-", "--", ":", "-.")  # of groups that share a strategy
+
+
+def draw(report, cells, condition, styles):
+    tuning = report.tuning
+    if not tuning or not tuning["length"]:
+        raise Nothing("the length of training was not chosen by tuning")
+    length, groups = tuning["length"], tuning["groups"]
+    looks = _looks(groups, styles)
+    figure, all_axes = layout.new_page(
+        f"How does {metric_name(tuning['metric'])} grow with the length of training?", _caption(report, tuning),
+        style.DOUBLE, 2.6,
+        legend={name: look for name, (look, _) in looks.items()} if len(groups) > _MOST_LABELS else None)
+    axes, rows, ends = all_axes[0][0], [], []
+    for group in groups:
+        look, dash = looks[group["group"]]
+        means = group["best_mean_at_each_length"]
+        axes.plot(length["tried"], means, color=look.colour, marker=look.marker, linestyle=dash, zorder=4)
+        ends.append((group["group"], length["tried"][-1], means[-1], look.colour))
+        rows += [{"group": group["group"], "steps": steps, "value": mean, "chosen": steps == length["chosen"]}
+                 for steps, mean in zip(length["tried"], means)]
+    axes.axvline(length["chosen"], color=style.GREY, linewidth=0.8, zorder=1)
+    axes.annotate("chosen", (length["chosen"], 0), xycoords=("data", "axes fraction"), xytext=(3, 4),
+                  textcoords="offset points", color=style.GREY, fontsize=style.SMALL)
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(length["tried"], [f"{steps:,}" for steps in length["tried"]])
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.set_xlabel("steps")
+    axes.set_ylabel(metric_name(tuning["metric"]))
+    layout.keep_to_shares(axes, [row["value"] for row in rows])
+    if len(groups) <= _MOST_LABELS:
+        layout.label_line_ends(figure, [(axes, ends)])
+    return Drawing(figure, rows, _sentence(tuning))
+
+
+def _looks(groups, styles):
+    """Group -> (look of its strategy, dash): groups of one strategy are told apart by their dashes."""
+    looks, seen = {}, {}
+    for group in groups:
+        strategy = group["group"].split(", ")[0]
+        look = styles.get(strategy) or next(iter(styles.values()))
+        count = seen[strategy] = seen.get(strategy, -1) + 1
+        looks[group["group"]] = look, look.dash if count == 0 else _DASHES[count % len(_DASHES)]
+    return looks
+
+
+def _caption(report, tuning):
+    length, seeds = tuning["length"], tuning["seeds"]
+    gain = f"{length['gain_below']:g}"
+    parts = [f"{report.name}, the runs that tune it.",
+             f"Marks: mean over {len(seeds)} seed{'s' if len(seeds) != 1 else ''} that no other number rests on, each at its "
+             f"best setting for that length, evaluated with the {tuning['population']} statistics."]
+    if length["still_gaining"]:
+        parts.append(f"The longest was taken; its doubling still gained {gain} or more for {', '.join(length['still_gaining'])}.")
+    else:
+        parts.append(f"Chosen: the shortest from which doubling gains each less than {gain}.")
+    return " ".join(parts)
+
+
+def _sentence(tuning):
+    length = tuning["length"]
+    at = length["tried"].index(length["chosen"])
+    clauses = [f"{group['group']} {group['best_mean_at_each_length'][0]:.3f} to {group['best_mean_at_each_length'][at]:.3f}"
+               for group in tuning["groups"]]
+    return (f"{metric_name(tuning['metric'])} from {length['tried'][0]:,} to the chosen {length['chosen']:,} steps: "
+            f"{', '.join(clauses)}.")
