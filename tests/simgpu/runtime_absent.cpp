@@ -16,3 +16,7 @@ ABSENT(cudaMemPoolSetAttribute)
 ABSENT(cudaMemPoolTrimTo)
 ABSENT(cudaMemcpy2DAsync)
 ABSENT(cudaMemcpyToSymbol)
+// And Python's torch, which is otherwise content with the same entries.
+ABSENT(cudaProfilerStart)
+ABSENT(cudaProfilerStop)
+ABSENT(cudaStreamGetPriority)
