@@ -81,7 +81,7 @@ build() {
 # The tests take some minutes to build, while which `verify`, where no time counts, can run.
 build_beside() {
   [ -n "$programs" ] || [[ " ${parts[*]} " != *" tests "* ]] || {
-    BNLAB_CUDA=on scripts/build.sh release torch_tests bandwidth_bench >"$out/build.log" 2>&1 &
+    BNLAB_CUDA=on nice scripts/build.sh release torch_tests bandwidth_bench >"$out/build.log" 2>&1 &
     building=$!
   }
 }
@@ -214,10 +214,10 @@ has_rivals() {
   }
 }
 
-# On simulated GPUs Python's torch, which sees none of them, trains on the CPU.
+# On simulated GPUs a trial, in which Python's torch trains on the CPU where it sees none of them.
 beside_pytorch() {
   local small=()
-  [ $simulated = no ] || small=(--trial --rivals-device cpu)
+  [ $simulated = no ] || small=(--trial)
   has_rivals || return 0
   watch_clocks
   limited 530 "$out/$part.log" "$BNLAB_INTERPRETER" -u tests/bench/rivals_bench.py --device cuda --ranks "$1" \
@@ -369,7 +369,7 @@ write_archive() {
     find . -name '.?*' -prune -o -type f ! -name MANIFEST.sha256 ! -name '*.safetensors' -printf '%P\0' | LC_ALL=C sort -z |
       xargs -0 sha256sum >MANIFEST.sha256
     { cut -c 67- MANIFEST.sha256 && echo MANIFEST.sha256; } | sed "s|^|$name/|" |
-      tar --format=ustar --owner=0 --group=0 --numeric-owner -C .. -cf "../$name.tar" -T -
+      tar --format=ustar --hard-dereference --owner=0 --group=0 --numeric-owner -C .. -cf "../$name.tar" -T -
   ) || talk "no archive could be written: $out.tar"
 }
 

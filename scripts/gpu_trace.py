@@ -12,7 +12,9 @@ Traces stay in DIR, for nsys-ui. Exit status 1 if something FAILED.
 """
 import argparse
 import json
+import os
 import pathlib
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -93,6 +95,15 @@ def kernels_by_gpu(file):
     return found
 
 
+def end_all_of(process):
+    """Of nsys, of the run below it, and of what else it has started."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    process.wait()
+
+
 def trace(options, name, keys, ranks):
     """The record of a run under nsys, and the shares of each GPU."""
     base = {"optimizer": {"lr": 0.01, "weight_decay": 1e-4}, "precision": "bfloat16", "steps": STEPS,
@@ -106,10 +117,13 @@ def trace(options, name, keys, ranks):
                "--force-overwrite=true", "--export=sqlite", f"--output={options.results / name}", options.program, "run", spec,
                "--device", "cuda", "--ranks", str(ranks), "--redo", "all", "--results", options.results]
     with log.open("w") as said:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=said, stderr=said, start_new_session=True)
         try:
-            subprocess.run(command, stdin=subprocess.DEVNULL, stdout=said, stderr=said, timeout=options.limit, check=False)
+            process.wait(timeout=options.limit)
         except subprocess.TimeoutExpired:
             raise Wrong(f"nsys and the run did not end in {options.limit:.0f} s; {log}") from None
+        finally:
+            end_all_of(process)
     records = list((options.results / name).glob("[!.]*/[!.]*/record.json"))
     last = (log.read_text(errors="replace").strip().splitlines() or ["nothing was said"])[-1]
     if not records:
@@ -165,6 +179,7 @@ def main():
     parser.add_argument("--trial", action="store_true", help="one tiny network, to see that the program runs")
     options = parser.parse_args()
     failed = False
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what waits for a run ends it
     for name, keys, ranks in cases(options):
         try:
             verdict, said = row(*trace(options, name, keys, ranks))

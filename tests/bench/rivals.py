@@ -183,9 +183,11 @@ def measured(steppers, groups, wait):
 
 
 def serve(rank, ranks, port, device_type, threads, connection):
-    """A rank, which does what it is asked until it is asked to end."""
+    """A rank, which does what it is asked until it is asked to end. Device type "any": a GPU where torch sees one."""
     import torch
 
+    if device_type == "any":
+        device_type = "cuda" if torch.cuda.is_available() else "cpu"
     wait = torch.cuda.synchronize if device_type == "cuda" else (lambda: None)
     device = torch.device(device_type, rank) if device_type == "cuda" else torch.device("cpu")
     if threads:
@@ -207,7 +209,7 @@ def serve(rank, ranks, port, device_type, threads, connection):
             if device.type == "cuda":
                 torch.cuda.empty_cache()
             steppers, refused, parameters = prepared(*what, device, ranks)
-            connection.send((refused, parameters))
+            connection.send((refused, parameters, device_type))
         else:
             connection.send(measured(steppers, *what, wait))
     if ranks > 1:
@@ -223,7 +225,7 @@ class Rivals:
             port = free.getsockname()[1]
         context = multiprocessing.get_context("spawn")
         self.limit, self.ranks, self.connections = limit, [], []
-        self.refused, self.parameters, self.prepared = {}, None, False
+        self.refused, self.parameters, self.device, self.prepared = {}, None, device, False
         if device == "cpu":
             threads = threads or max(1, len(os.sched_getaffinity(0)) // ranks)
         for rank in range(ranks):
@@ -253,9 +255,9 @@ class Rivals:
         return found
 
     def prepare(self, names, case):
-        """Builds the rivals of one case and takes their first steps; fills in `refused` and `parameters`."""
+        """Builds the rivals of one case and takes their first steps; fills in `refused`, `parameters` and `device`."""
         self.prepared = True
-        self.refused, self.parameters = self.ask("prepare", names, case)[0]
+        self.refused, self.parameters, self.device = self.ask("prepare", names, case)[0]
 
     def measure(self, groups):
         """{rival: milliseconds of a step, of each group}, of the slowest rank in each group."""

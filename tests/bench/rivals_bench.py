@@ -11,7 +11,7 @@ replayed as CUDA graphs and without. PyTorch's processes wait while bnlab's run,
 Prints a line for each run of bnlab's: a verdict, a tab, and its step and the rivals' over it (above 1: bnlab is faster).
 Verdicts: ok; slow, where the ratio to the first rival is less than asked (1.5 for replayed steps of the U-Net, else 1; asked
 of GPUs alone); FAILED; skipped. All times go to DIR/times-RANKS.json. Exit status 1 if something FAILED.
---trial takes tiny sizes, to see that the program runs, and judges no time; --rivals-device cpu lets PyTorch run elsewhere.
+--trial takes tiny sizes, to see that the program runs, and judges no time; PyTorch then runs on the CPU if it sees no GPU.
 """
 import argparse
 import json
@@ -38,7 +38,6 @@ def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ranks", type=int, default=1)
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
-    parser.add_argument("--rivals-device", choices=["cuda", "cpu"], help="as --device")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=100, help="measured in each round")
     parser.add_argument("--results", type=pathlib.Path, default=pathlib.Path("results/gpu_check"))
@@ -46,7 +45,6 @@ def parse():
     parser.add_argument("--limit", type=float, default=300, help="seconds for one answer of a program")
     parser.add_argument("--trial", action="store_true")
     options = parser.parse_args()
-    options.rivals_device = options.rivals_device or options.device
     if options.trial:
         options.rounds, options.steps = 1, 6
     return options
@@ -128,12 +126,12 @@ def row(options, case, key, ours, rivals, theirs):
             continue
         ratio = statistics.median(theirs[name]) / step
         asked = ""
-        if place == 0 and options.rivals_device == "cuda" and not options.trial:
+        if place == 0 and options.device == "cuda" and not options.trial:
             least = 1.5 if case["model"] == "unet" and graph else 1.0
             asked = f" ({least} asked)"
             verdict = "ok" if ratio >= least else "slow"
         ratios.append(f"{name} / ours {ratio:.2f}{asked}")
-    nothing = " (a trial: times mean nothing)" if options.trial else ""
+    nothing = f" (a trial, PyTorch on {rivals.device}: times mean nothing)" if options.trial else ""
     return verdict, f"{said}: {step:.2f} ms; {', '.join(ratios)}{nothing}"
 
 
@@ -141,7 +139,7 @@ def refusals(options, case, rivals):
     """Rows for rivals that cannot run. Without one that is to be beaten nothing can be said on a GPU."""
     needed = {names[0] for names in TOGETHER.values()} | {ALONE[0]}
     for name, reason in rivals.refused.items():
-        failed = name in needed and options.rivals_device == "cuda"
+        failed = name in needed and rivals.device == "cuda"
         yield ("FAILED" if failed else "skipped"), f"{case['model']}, {case['precision']}: {name}: {reason}"
 
 
@@ -169,7 +167,8 @@ def main():
     options.results.mkdir(parents=True, exist_ok=True)
     kept, failed = [], False
     threads = 1 if options.trial else None
-    rivals = Rivals(options.rivals_device, options.ranks, options.limit, threads)
+    device = "any" if options.trial and options.device == "cuda" else options.device
+    rivals = Rivals(device, options.ranks, options.limit, threads)
     try:
         for case in TRIAL_CASES[:3 - options.ranks] if options.trial else CASES:
             try:

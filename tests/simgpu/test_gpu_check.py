@@ -27,6 +27,12 @@ sys.path += [str(REPOSITORY / "scripts"), str(REPOSITORY / "tests/bench")]
 import gpu_trace  # noqa: E402  (below the path that it is found in)
 import rivals_bench  # noqa: E402
 
+# Python, whose torch sees the simulated GPUs where two ranks train beside ours.
+LIBRARIES = " ".join(map(str, pathlib.Path(PROGRAM).parent.glob("lib/lib*.so*")))
+PYTHON = f"""#!/bin/bash
+case "$*" in *rivals_bench.py*" --ranks 2 "*) export LD_PRELOAD="{LIBRARIES}" ;; esac
+exec {sys.executable} "$@"
+"""
 # Stands in for nsys: runs the program and leaves a trace in which NCCL's kernels pass half beside others.
 NSYS = f"""#!{sys.executable}
 import sqlite3, subprocess, sys
@@ -67,7 +73,7 @@ class GpuCheck(SimulatedRuns):
     def check(self, *parts, devices=2, programs=os.path.dirname(PROGRAM), path=""):
         """The exit status, the rows as (part, verdict, text), the lines of stdout, and what was said beside."""
         clean = {name: value for name, value in os.environ.items() if not name.startswith(("SIMGPU_", "NCCL_", "BNLAB_"))}
-        own = {"SIMGPU_DEVICES": str(devices), "BNLAB_PYTHON": sys.executable, "BNLAB_GPU_CHECK_PROGRAMS": str(programs),
+        own = {"SIMGPU_DEVICES": str(devices), "BNLAB_PYTHON": str(self.python()), "BNLAB_GPU_CHECK_PROGRAMS": str(programs),
                "BNLAB_GPU_RESULTS": str(self.folder / "results"), "PATH": f"{path}:{os.environ['PATH']}" if path else
                os.environ["PATH"]}
         done = subprocess.run([SCRIPT, *parts], env=clean | own, text=True, stdin=subprocess.DEVNULL, capture_output=True,
@@ -79,6 +85,12 @@ class GpuCheck(SimulatedRuns):
         self.assertTrue(rows, page)
         self.assertTrue(all(len(row) == 3 for row in rows), page)
         return done.returncode, rows, lines, done.stderr
+
+    def python(self):
+        program = self.folder / "python"
+        program.write_text(PYTHON)
+        program.chmod(0o755)
+        return program
 
     def stand_ins(self, **texts):
         """A folder of programs with these texts."""
@@ -112,8 +124,9 @@ class GpuCheck(SimulatedRuns):
         for text in done["first"]:
             self.assertLess(float(re.search(r"differ by (\S+) at most", text)[1]), 1e-8)
         for text in done["bench"]:
-            self.assertRegex(text, r"(unet|pspnet), .* cuda_graph (on|off): .* ms; eager BatchNorm2d / ours \d")
-        self.assertRegex(" ".join(done["ddp"]), r"per_tower, .*DDP BatchNorm2d / ours \d")
+            self.assertRegex(text, r"(unet|pspnet), .* cuda_graph (on|off): .* ms; eager BatchNorm2d / ours \d.*PyTorch on cpu")
+        for text in done["ddp"]:
+            self.assertRegex(text, r"(per_tower.*DDP BatchNorm2d|sync.*DDP SyncBatchNorm) / ours \d.*PyTorch on cuda")
         for text in done["trace"]:
             self.assertIn("50 % of that beside other kernels", text)
         table = pathlib.Path(lines[-1])
@@ -190,8 +203,8 @@ class GpuSteps(SimulatedRuns):
         result = {"parameters": 100, "cuda_graph": {"replayed_steps": replayed, "why_not": "planted"}}
         ours = SimpleNamespace(times={("sync", graph): [9.0, 10.0, 30.0]},
                                records={("sync", graph): {"outcome": {"status": "ok"}, "result": result}})
-        options = SimpleNamespace(ranks=2, device="cuda", rivals_device="cuda", trial=trial)
-        rivals = SimpleNamespace(parameters=parameters, refused=dict(refused))
+        options = SimpleNamespace(ranks=2, device="cuda", trial=trial)
+        rivals = SimpleNamespace(parameters=parameters, refused=dict(refused), device="cuda")
         theirs = {name: [rival_ms] for name in rivals_bench.TOGETHER["sync"]}
         return rivals_bench.row(options, rivals_bench.CASES[0], ("sync", graph), ours, rivals, theirs)
 
