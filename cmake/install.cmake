@@ -1,7 +1,8 @@
-# `cmake --install build/release --prefix DIR`: the program, its manual page and its completions. The program is copied as it was
+# `cmake --install build/release --prefix DIR`: the program, the images that come with it, its manual page and completions. The program is copied as it was
 # built: it goes on using the LibTorch that it was linked with, which must stay where it is.
 include(GNUInstallDirs)
 install(PROGRAMS $<TARGET_FILE:bnlab> TYPE BIN)
+install(DIRECTORY experiments/data/nuclei DESTINATION ${CMAKE_INSTALL_DATADIR}/bnlab)
 
 # What the program writes about itself, in a folder that is then copied.
 set(about ${PROJECT_BINARY_DIR}/about)

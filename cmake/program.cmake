@@ -32,6 +32,10 @@ if(NOT BNLAB_PLAIN_ONLY)
        harness/verify/*.cpp harness/training/*.cpp harness/inference/*.cpp harness/counting/*.cpp harness/panel/*.cpp)
   target_sources(harness PRIVATE ${harness_sources})
   include(cmake/images.cmake)
+  include(GNUInstallDirs)
+  # Where the task looks for the images that come with the program: in the project, and beside an installed program.
+  set_property(SOURCE harness/tasks/nuclei.cpp APPEND PROPERTY COMPILE_DEFINITIONS
+               BNLAB_PROJECT="${PROJECT_SOURCE_DIR}" BNLAB_INSTALLED_DATA="${CMAKE_INSTALL_DATADIR}/bnlab")
   bnlab_compile_together(harness)
 
   file(GLOB reference_sources CONFIGURE_DEPENDS strategies/reference/*.cpp)

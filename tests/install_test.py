@@ -4,7 +4,9 @@
   python3 tests/install_test.py BUILD
 """
 
+import json
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -29,6 +31,26 @@ class Installed(unittest.TestCase):
         self.assertEqual(self.bnlab("init", "mine.json").returncode, 0)
         done = self.bnlab("run", "mine.json", "steps=2", "seed=0", "strategy=sync", "--device", "cpu", "--ranks", "2")
         self.assertEqual(done.returncode, 0, done.stderr)
+
+    def run_nuclei(self):
+        spec = {"task": {"name": "nuclei", "train": 8, "test": 4}, "model": {"name": "unet", "base": 4}, "strategy": "sync",
+                "batch_per_tower": 2, "steps": 1}
+        (self.prefix / "nuclei.json").write_text(json.dumps(spec), encoding="utf-8")
+        return self.bnlab("run", "nuclei.json", "--redo", "all", "--device", "cpu", "--ranks", "1")
+
+    def test_it_brings_the_nuclei_and_reads_no_others(self):
+        done = self.run_nuclei()
+        self.assertEqual(done.returncode, 0, done.stderr)
+        folder = self.prefix / "share/bnlab/nuclei"
+        self.assertTrue((folder / "README.md").exists(), "with their licence")
+        shutil.move(folder, self.prefix / "nuclei")
+        self.addCleanup(lambda: (self.prefix / "nuclei").exists() and shutil.move(self.prefix / "nuclei", folder))
+        missing = self.run_nuclei()
+        self.assertNotEqual(missing.returncode, 0)
+        self.assertIn(f"task nuclei: its images are missing; looked for index.csv in {folder}; install bnlab again",
+                      missing.stderr)
+        elsewhere = self.bnlab("run", "nuclei.json", "--redo", "all", "--data", ".", "--device", "cpu", "--ranks", "1")
+        self.assertEqual(elsewhere.returncode, 0, elsewhere.stderr)
 
     def test_it_brings_its_manual_and_completions(self):
         share = self.prefix / "share"

@@ -144,7 +144,8 @@ Finding loopback() {
 
 Finding data(const std::string& folder) {
   if (folder.empty()) {
-    return {"data", "no folder given: tasks made from the seed work, photographs need --data or BNLAB_DATA"};
+    return {"data",
+            "no folder given: nuclei and tasks made from the seed work, others need --data or BNLAB_DATA"};
   }
   if (!fs::is_directory(folder)) {
     return {"data", folder, folder + " is no folder", "give the folder that holds the data sets"};

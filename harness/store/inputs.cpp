@@ -186,8 +186,9 @@ Json Inputs::of(const RunSpec& run) {
     return found != asked_.end() ? found->second : asked_[question] = answer();
   };
   if (reads_files(run.task)) {
-    inputs["data"] =
-        once(run.task.dump(), [&] { return fingerprint(data_dir_, files_of_task(run.task, data_dir_)); });
+    inputs["data"] = once(run.task.dump(), [&] {
+      return fingerprint(folder_of_files(run.task, data_dir_), files_of_task(run.task, data_dir_));
+    });
   }
   if (run.init_from) {
     const std::string& file = run.init_from->file;

@@ -38,6 +38,10 @@ struct TaskFacts {
   // itself would refuse: files that are missing, a spec that leads out of the data folder. Empty for a task
   // that makes its data itself.
   std::function<Paths(const Json& options, const std::string& data_dir)> files = {};
+  // The folder below which the names of these files count: the data folder, but of a task whose files come
+  // with the program.
+  std::function<std::string(const Json& options, const std::string& data_dir)> files_below =
+      [](const Json&, const std::string& data_dir) { return data_dir; };
 
   template <Described Options>
   void ask() {
@@ -53,6 +57,11 @@ struct TaskFacts {
         return read_options<Options>(options).files(data_dir);
       };
     }
+    if constexpr (requires { &Options::files_below; }) {
+      files_below = [](const Json& options, const std::string& data_dir) {
+        return read_options<Options>(options).files_below(data_dir);
+      };
+    }
   }
 };
 
@@ -61,6 +70,11 @@ inline bool reads_files(const Json& task) {
   const About* about = find_registered(TaskFacts::kFamily, task.at("name"));
   const TaskFacts* facts = about == nullptr ? nullptr : about->facts_as<TaskFacts>();
   return facts != nullptr && facts->files != nullptr;
+}
+
+// The folder below which the names of these files count.
+inline std::string folder_of_files(const Json& task, const std::string& data_dir) {
+  return reads_files(task) ? facts_of<TaskFacts>(task).files_below(task, data_dir) : data_dir;
 }
 
 // The files of a resolved task; none where it reads none.

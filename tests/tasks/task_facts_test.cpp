@@ -58,7 +58,7 @@ TEST_F(TaskFilesTest, EveryTaskWithARootTellsItsFiles) {
   for (const auto& [name, about] : registered("task")) {
     const bool root =
         std::ranges::any_of(about.parameters, [](const Parameter& p) { return p.name == "root"; });
-    EXPECT_EQ(reads_files({{"name", name}}), root) << name;
+    EXPECT_EQ(reads_files({{"name", name}}), root || name == "nuclei") << name;
     with_root += root;
   }
   EXPECT_GE(with_root, 8);
@@ -100,6 +100,20 @@ TEST_F(TaskFilesTest, FoldersOfClassesAndBinaryFiles) {
             (Names{"things/train/cat/1.jpg", "things/train/dog/1.png", "things/val/dog/2.png"}));
   EXPECT_EQ(names("cifar100"), (Names{"cifar-100-binary/train.bin", "cifar-100-binary/test.bin"}));
   EXPECT_EQ(names("cifar10").size(), 6U);
+}
+
+// Their names count from the folder that they came with, wherever that is, and no data folder is needed.
+TEST_F(TaskFilesTest, NucleiComeWithTheProgram) {
+  Problems problems;
+  const Json task = resolve({component_key("task")}, {{"task", "nuclei"}}, "", problems)["task"];
+  Names names;
+  for (const std::string& file : files_of_task(task, "")) {
+    names.insert(fs::path(file).lexically_relative(folder_of_files(task, "")).generic_string());
+  }
+  EXPECT_EQ(names.size(), 2 * 1042 + 1U);
+  EXPECT_EQ(names.count("nuclei/index.csv"), 1U);
+  EXPECT_EQ(names.count("nuclei/test/labels/003cee89357d_0.png"), 1U);
+  EXPECT_EQ(folder_of_files({{"name", "shapes"}}, "data"), "data");
 }
 
 TEST_F(TaskFilesTest, WithoutADataFolderTheCureIsTold) {
