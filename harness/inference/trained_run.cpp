@@ -224,7 +224,7 @@ std::vector<Prediction> predict(const EvaluateJob& job, const std::vector<int64_
     check(run, data.task(), samples);
     const Mode mode = run.load_population(job.populations.at(0));
     for (const int64_t sample : samples) {
-      const Batch batch = data.test(sample / data.towers().total_samples());
+      const Batch batch = data.test(data.test_batch_of(sample));
       const int64_t row = sample - data.first_test_sample(batch);
       const at::Tensor logits = run.evaluator().predictions(batch, data.steps(), mode)[row];
       const at::Tensor labels = batch.labels[row];

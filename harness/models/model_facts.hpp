@@ -21,11 +21,16 @@ struct ModelFacts {
 
   // Channels of each kind of norm site.
   FactOfOptions<Channels> norm_channels = [](const Json&) { return Channels(); };
+  // What heights and widths of images must be multiples of.
+  FactOfOptions<int64_t> image_multiple = [](const Json&) { return int64_t{1}; };
 
   template <Described Options>
   void ask() {
     if constexpr (requires { &Options::norm_channels; }) {
       norm_channels = asked<Options>(&Options::norm_channels);
+    }
+    if constexpr (requires { &Options::image_multiple; }) {
+      image_multiple = asked<Options>(&Options::image_multiple);
     }
   }
 };

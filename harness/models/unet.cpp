@@ -17,9 +17,11 @@ struct Options {
     option("levels", levels, "resolutions; each halves height and width").at_least(1).at_most(8);
   }
 
+  int64_t image_multiple() const { return int64_t{1} << (levels - 1); }
+
   // "" where every level can be halved, else what is wrong with the size.
   std::string size_problem(int64_t height, int64_t width) const {
-    const int64_t step = int64_t{1} << (levels - 1);
+    const int64_t step = image_multiple();
     return height % step == 0 && width % step == 0
                ? ""
                : "unet with " + std::to_string(levels) +

@@ -98,9 +98,10 @@ void make_voc(const fs::path& root) {
   std::string training, test;
   for (int64_t i = 0; i < 9; ++i) {
     const std::string name = "2008_00000" + std::to_string(i);
-    write(root / "JPEGImages" / (name + ".jpg"), picture(i));
-    write(root / "SegmentationClassAug" / (name + ".png"), label_map(i, {0, 12, 15, 255}));
-    write(root / "SegmentationClass" / (name + ".png"), label_map(i, {0, 12, 15, 255}));
+    const int64_t height = i == 8 ? kHeight + 4 : kHeight;
+    write(root / "JPEGImages" / (name + ".jpg"), picture(i, height));
+    write(root / "SegmentationClassAug" / (name + ".png"), label_map(i, {0, 12, 15, 255}, height));
+    write(root / "SegmentationClass" / (name + ".png"), label_map(i, {0, 12, 15, 255}, height));
     (i < 6 ? training : test) += name + "\n";
   }
   write_text(root / "ImageSets/Segmentation/trainaug.txt", training);
@@ -111,8 +112,9 @@ void make_ade20k(const fs::path& root) {
   for (int64_t i = 0; i < 9; ++i) {
     const std::string split = i < 6 ? "training" : "validation";
     const std::string name = (i < 6 ? "ADE_train_0000000" : "ADE_val_0000000") + std::to_string(i);
-    write(root / "images" / split / (name + ".jpg"), picture(i));
-    write(root / "annotations" / split / (name + ".png"), label_map(i, {0, 1, 3, 150}));
+    const int64_t height = i == 8 ? kHeight + 4 : kHeight;
+    write(root / "images" / split / (name + ".jpg"), picture(i, height));
+    write(root / "annotations" / split / (name + ".png"), label_map(i, {0, 1, 3, 150}, height));
   }
 }
 

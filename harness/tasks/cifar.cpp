@@ -133,9 +133,9 @@ struct OptionsOf : Options {
 class Cifar : public ClassificationTask {
  public:
   std::array<int64_t, 2> training_image_size() const override { return {kSide, kSide}; }
-  std::array<int64_t, 2> test_image_size() const override { return {kSide, kSide}; }
   int64_t training_samples() const override { return train_.count(); }
   int64_t test_samples() const override { return test_.count(); }
+  std::vector<OneSize> test_sizes() const override { return {{{kSide, kSide}, test_samples()}}; }
 
   Examples training(const std::vector<Draw>& draws) const override {
     const Examples batch = blank(static_cast<int64_t>(draws.size()));

@@ -135,10 +135,7 @@ std::vector<std::string> LabelOptions::names() const {
 }
 
 struct Options : PhotographOptions {
-  Options() {
-    crop = {96, 96};
-    test_multiple = 32;
-  }
+  Options() { crop = {96, 96}; }
 
   std::string root;
   LabelOptions meaning;

@@ -155,9 +155,9 @@ class Frames : public ClassificationTask {
 
   int64_t rows_per_sample() const override { return frames_; }
   std::array<int64_t, 2> training_image_size() const override { return size_; }
-  std::array<int64_t, 2> test_image_size() const override { return size_; }
   int64_t training_samples() const override { return static_cast<int64_t>(train_labels_.size()); }
   int64_t test_samples() const override { return static_cast<int64_t>(test_labels_.size()); }
+  std::vector<OneSize> test_sizes() const override { return {{size_, test_samples()}}; }
 
   // All frames of a clip are cut alike.
   Examples training(const std::vector<Draw>& draws) const override {

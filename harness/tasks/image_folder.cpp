@@ -140,9 +140,9 @@ class ImageFolder : public ClassificationTask {
       : ImageFolder(options, context, options.splits(context.data_dir)) {}
 
   std::array<int64_t, 2> training_image_size() const override { return size_; }
-  std::array<int64_t, 2> test_image_size() const override { return size_; }
   int64_t training_samples() const override { return train_.images.count(); }
   int64_t test_samples() const override { return test_.images.count(); }
+  std::vector<OneSize> test_sizes() const override { return {{size_, test_samples()}}; }
 
   Examples training(const std::vector<Draw>& draws) const override {
     const Examples batch = blank(static_cast<int64_t>(draws.size()));

@@ -134,9 +134,9 @@ class Motion : public ClassificationTask {
 
   int64_t rows_per_sample() const override { return frames_; }
   std::array<int64_t, 2> training_image_size() const override { return {kSide, kSide}; }
-  std::array<int64_t, 2> test_image_size() const override { return {kSide, kSide}; }
   int64_t training_samples() const override { return train_.labels.size(0); }
   int64_t test_samples() const override { return test_.labels.size(0); }
+  std::vector<OneSize> test_sizes() const override { return {{{kSide, kSide}, test_samples()}}; }
 
   // As they are: a flipped clip would show another motion.
   Examples training(const std::vector<Draw>& draws) const override {

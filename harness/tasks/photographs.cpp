@@ -1,6 +1,8 @@
 #include "harness/tasks/photographs.hpp"
 
 #include <algorithm>
+#include <numeric>
+#include <stdexcept>
 
 #include "harness/error.hpp"
 #include "harness/mapped.hpp"
@@ -30,14 +32,15 @@ void check_one_size(const LabelledImages& set) {
   }
 }
 
-// The largest height and width among the images, each rounded up to a multiple.
-std::array<int64_t, 2> size_of_all(const std::vector<Summary>& images, int64_t multiple) {
-  std::array<int64_t, 2> size = {};
-  for (const Summary& image : images) {
-    size = {std::max(size[0], image.height), std::max(size[1], image.width)};
-  }
-  const auto rounded_up = [&](int64_t side) { return (side + multiple - 1) / multiple * multiple; };
-  return {rounded_up(size[0]), rounded_up(size[1])};
+// The places of the images, by height and width and then as they come.
+std::vector<int64_t> by_size(const std::vector<Summary>& images) {
+  std::vector<int64_t> places(images.size());
+  std::iota(places.begin(), places.end(), 0);
+  std::ranges::stable_sort(places, {}, [&](int64_t place) {
+    const Summary& image = images[static_cast<size_t>(place)];
+    return std::pair(image.height, image.width);
+  });
+  return places;
 }
 
 }  // namespace
@@ -46,11 +49,11 @@ void PhotographOptions::describe(OptionVisitor& option) {
   option("scale", scale, "reduction of all images when they are read").above(0).at_most(1);
   option("crop", crop, "training crop: height and width in reduced pixels").at_least(8).at_most(kLargestCrop);
   option("test_size", test_size,
-         "height and width that test images are reduced to fit into and padded to; null: the largest's")
+         "height and width that test images are reduced to fit into and padded to; null: each its own")
       .at_least(8)
       .at_most(kLargestCrop);
   option("test_multiple", test_multiple,
-         "without test_size: test images are padded on to a height and width that this divides")
+         "without test_size: test images are padded to multiples of this, too, beside what the model needs")
       .at_least(1)
       .at_most(1024);
   option("random_scale_min", random_scale_min, "smallest random scale of a training image")
@@ -105,24 +108,27 @@ PhotographTask::PhotographTask(const PhotographSet& set, const PhotographOptions
     : SegmentationTask(std::ssize(set.classes), options),
       seed_(context.seed),
       crop_(options.crop),
+      test_size_(options.test_size),
+      test_multiple_(std::lcm(options.test_multiple, context.image_multiple)),
       scale_min_(options.random_scale_min),
       scale_max_(options.random_scale_max),
       augmentation_(Registered<Augmentation>::create(options.augment, {})),
       loss_(options.loss),
       train_(set.training, {set.labels, options.scale, {}}, classes(), options.cache_mib * kMiB),
       test_(set.test, {set.labels, options.scale, options.test_size}, classes(),
-            options.cache_mib * kMiB - train_.bytes_kept()) {
+            options.cache_mib * kMiB - train_.bytes_kept()),
+      test_order_(by_size(test_.summaries())) {
   if (set.one_size) {
     check_one_size(train_);
     check_one_size(test_);
   }
-  test_size_ = options.test_size.value_or(size_of_all(test_.summaries(), options.test_multiple));
   moments_ = options.normalisation == Normalisation::own ? channel_moments(train_.summaries()) : kImageNet;
   if (options.class_weights == ClassWeights::median_frequency) {
     loss_["class_weights"] = median_frequency_weights(train_.summaries());
   }
   if (set.groups) {
-    set_test_groups(mapped(test_.files(), &LabelledFile::group));
+    set_test_groups(
+        mapped(test_order_, [&](int64_t place) { return test_.files()[static_cast<size_t>(place)].group; }));
   }
 }
 
@@ -138,15 +144,47 @@ Examples PhotographTask::training(const std::vector<Draw>& draws) const {
   return batch;
 }
 
+std::vector<OneSize> PhotographTask::test_sizes() const {
+  std::vector<OneSize> sizes;
+  for (int64_t sample = 0; sample < test_samples(); ++sample) {
+    if (sample == 0 || own_size(sample) != own_size(sample - 1)) {
+      sizes.push_back({padded_size(sample)});
+    }
+    ++sizes.back().samples;
+  }
+  return sizes;
+}
+
+std::array<int64_t, 2> PhotographTask::own_size(int64_t sample) const {
+  const Summary& image = test_.summaries()[static_cast<size_t>(place_of(sample))];
+  return {image.height, image.width};
+}
+
+std::array<int64_t, 2> PhotographTask::padded_size(int64_t sample) const {
+  const auto rounded_up = [&](int64_t side) {
+    return (side + test_multiple_ - 1) / test_multiple_ * test_multiple_;
+  };
+  const auto [height, width] = own_size(sample);
+  return test_size_.value_or(std::array{rounded_up(height), rounded_up(width)});
+}
+
 Examples PhotographTask::test(int64_t begin, int64_t count) const {
-  const Examples batch = blank_examples(count, test_size_[0], test_size_[1]);
+  const auto [height, width] = own_size(begin);
+  if (count > 0 && own_size(begin + count - 1) != own_size(begin)) {
+    throw std::logic_error("test samples of several sizes were asked for at once");
+  }
+  const Examples own = blank_examples(count, height, width);
   in_parallel(static_cast<size_t>(count), [&](size_t i) {
     const auto row = static_cast<int64_t>(i);
-    const auto photograph = test_.photograph(begin + row);
-    const Crop whole = whole_image(*photograph, test_size_[0], test_size_[1]);
-    cut(*photograph, whole, moments_, batch.images[row], batch.labels[row]);
+    const auto photograph = test_.photograph(place_of(begin + row));
+    cut(*photograph, whole_image(*photograph, height, width), moments_, own.images[row], own.labels[row]);
   });
-  return batch;
+  const auto [padded_height, padded_width] = padded_size(begin);
+  if (padded_height == height && padded_width == width) {
+    return own;
+  }
+  return {mirrored(own.images, padded_height, padded_width),
+          at::constant_pad_nd(own.labels, {0, padded_width - width, 0, padded_height - height}, kVoid)};
 }
 
 std::vector<double> PhotographTask::sort_values(const std::string& key) const {

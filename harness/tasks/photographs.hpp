@@ -3,9 +3,11 @@
 // and say what their label ids mean (camvid.cpp), and its registration with make<Task,
 // PhotographTaskOf<Options>>.
 //
-// Images may have several sizes. Test images are padded at the bottom and on the right to the largest height
-// and width among them, or to `test_size`, and on to a multiple of `test_multiple`, with void labels and the
-// mean colour: so every pixel of the split counts once.
+// Images may have several sizes. Test images come in the order of their sizes, so that those of one size are
+// evaluated together, and no image's answer depends on the sizes of others. They are continued at the bottom
+// and on the right by their own mirror image, with void labels, as far as the model (ModelFacts) and
+// `test_multiple` ask or to `test_size`: every pixel of the split counts once, and a statistic that is taken
+// in the evaluation sees nothing but photographs.
 #pragma once
 
 #include <optional>
@@ -60,9 +62,9 @@ class PhotographTask : public SegmentationTask {
  public:
   const LabelledImages& training_photographs() const { return train_; }
   std::array<int64_t, 2> training_image_size() const override { return crop_; }
-  std::array<int64_t, 2> test_image_size() const override { return test_size_; }
   int64_t training_samples() const override { return train_.count(); }
   int64_t test_samples() const override { return test_.count(); }
+  std::vector<OneSize> test_sizes() const override;
   bool may_have_void() const override { return true; }
   const Json& loss() const override { return loss_; }
 
@@ -78,13 +80,21 @@ class PhotographTask : public SegmentationTask {
   PhotographTask(const PhotographSet& set, const PhotographOptions& options, const Context& context);
 
  private:
+  // Of a test sample: the place of its photograph in test_, its height and width, and these once padded.
+  int64_t place_of(int64_t sample) const { return test_order_.at(static_cast<size_t>(sample)); }
+  std::array<int64_t, 2> own_size(int64_t sample) const;
+  std::array<int64_t, 2> padded_size(int64_t sample) const;
+
   uint64_t seed_;
-  std::array<int64_t, 2> crop_, test_size_;
+  std::array<int64_t, 2> crop_;
+  std::optional<std::array<int64_t, 2>> test_size_;
+  int64_t test_multiple_;
   double scale_min_, scale_max_;
   std::unique_ptr<Augmentation> augmentation_;
   Json loss_;
   LabelledImages train_, test_;
-  ChannelMoments moments_;  // that images are normalised with
+  std::vector<int64_t> test_order_;  // places in test_, those of one size together
+  ChannelMoments moments_;           // that images are normalised with
 };
 
 // The task that `O`, options as PhotographOptions describes them, are all of.

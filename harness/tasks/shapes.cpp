@@ -155,9 +155,9 @@ class Shapes : public SegmentationTask {
         test_(make("shapes.test", options.test)) {}
 
   std::array<int64_t, 2> training_image_size() const override { return size_; }
-  std::array<int64_t, 2> test_image_size() const override { return size_; }
   int64_t training_samples() const override { return train_.labels.size(0); }
   int64_t test_samples() const override { return test_.labels.size(0); }
+  std::vector<OneSize> test_sizes() const override { return {{size_, test_samples()}}; }
   bool may_have_void() const override { return false; }
 
   Examples training(const std::vector<Draw>& draws) const override;

@@ -20,6 +20,12 @@ struct Draw {
   int64_t epoch = 0;   // how often the stream has been through the set before
 };
 
+// Test samples that follow each other and have one size.
+struct OneSize {
+  std::array<int64_t, 2> size{};  // height, width, as the network is given them
+  int64_t samples = 0;
+};
+
 // Of n samples with r rows (Task::rows_per_sample) each.
 struct Examples {
   at::Tensor images;  // float32 [n r, 3, H, W], contiguous, about zero mean and unit variance
@@ -34,8 +40,9 @@ class Task {
   static constexpr int64_t kVoid = -1;
 
   struct Context {
-    uint64_t seed = 0;     // of the run: data (where synthetic) and augmentation
-    std::string data_dir;  // --data or BNLAB_DATA; empty if neither is given
+    uint64_t seed = 0;           // of the run: data (where synthetic) and augmentation
+    std::string data_dir;        // --data or BNLAB_DATA; empty if neither is given
+    int64_t image_multiple = 1;  // what the model needs heights and widths to be multiples of
   };
 
   virtual ~Task() = default;
@@ -43,14 +50,16 @@ class Task {
   virtual int64_t classes() const = 0;
   virtual int64_t rows_per_sample() const { return 1; }            // images of a sample: the frames of a clip
   virtual std::array<int64_t, 2> training_image_size() const = 0;  // height, width
-  virtual std::array<int64_t, 2> test_image_size() const = 0;
   virtual int64_t training_samples() const = 0;
   virtual int64_t test_samples() const = 0;
+  // The test split in its order; the samples of all entries are test_samples().
+  virtual std::vector<OneSize> test_sizes() const = 0;
   virtual bool may_have_void() const = 0;  // whether labels can hold kVoid
 
   // Augmented training examples; what is drawn depends on (seed, epoch, sample) alone. Thread-safe.
   virtual Examples training(const std::vector<Draw>& draws) const = 0;
-  // Test samples [begin, begin + count), as they are. Thread-safe.
+  // Test samples [begin, begin + count), which have one size, as they are. Thread-safe. Where `count` is 0,
+  // none, of the size of the sample `begin`.
   virtual Examples test(int64_t begin, int64_t count) const = 0;
 
   // The value of each training sample, [training_samples()], under one of TaskFacts::sort_keys.

@@ -6,6 +6,7 @@
 
 #include "harness/components/registry.hpp"
 #include "harness/error.hpp"
+#include "harness/models/model_facts.hpp"
 #include "harness/random.hpp"
 #include "harness/training/precision.hpp"
 
@@ -60,13 +61,22 @@ std::vector<int64_t> fill(const std::vector<int64_t>& capacity, int64_t samples)
 Data::Data(const RunSpec& spec, const std::string& data_dir, const World& world)
     : spec_(spec),
       device_(world.device()),
-      task_(Registered<Task>::create(spec.task, {spec.seed, data_dir})),
+      task_(Registered<Task>::create(
+          spec.task, {spec.seed, data_dir, facts_of<ModelFacts>(spec.model).image_multiple(spec.model)})),
       towers_(make_towers(spec, world)),
       steps_(resolved_steps(spec, *task_, towers_.total_samples())),
       // On a CPU the step needs the cores: a thread beside it pays only where making a batch waits for files.
       workers_(spec.data_workers.value_or(device_.is_cpu() ? 0 : 1)),
       training_(make_sampler(spec, spec.seed, *task_, towers_)),
-      calibration_(make_sampler(spec, Stream(spec.seed, "calibration").bits(), *task_, towers_)) {}
+      calibration_(make_sampler(spec, Stream(spec.seed, "calibration").bits(), *task_, towers_)) {
+  int64_t begin = 0;
+  for (const OneSize& one : task_->test_sizes()) {
+    const int64_t end = begin + one.samples;
+    for (; begin < end; begin += test_batches_.back().samples) {
+      test_batches_.push_back({begin, std::min(towers_.total_samples(), end - begin)});
+    }
+  }
+}
 
 double Data::epochs(int64_t steps) const {
   return static_cast<double>(steps * towers_.total_samples()) /
@@ -103,17 +113,17 @@ Batch Data::calibration(int64_t index) {
   return on_device(task_->training(draws), towers_, index);
 }
 
-int64_t Data::test_batches() const {
-  const int64_t size = towers_.total_samples();
-  return (task_->test_samples() + size - 1) / size;
+Batch Data::test(int64_t index) const {
+  const auto [begin, samples] = test_batches_.at(static_cast<size_t>(index));
+  Towers towers(fill(towers_.all_samples(), samples), towers_.ranks(), towers_.rank());
+  const int64_t local = towers.local_samples();
+  const Examples examples = task_->test(local > 0 ? begin + towers.local_begin() : begin, local);
+  return on_device(examples, std::move(towers), index);
 }
 
-Batch Data::test(int64_t index) const {
-  const int64_t begin = index * towers_.total_samples();
-  const int64_t samples = std::min(towers_.total_samples(), task_->test_samples() - begin);
-  Towers towers(fill(towers_.all_samples(), samples), towers_.ranks(), towers_.rank());
-  const Examples examples = task_->test(begin + towers.local_begin(), towers.local_samples());
-  return on_device(examples, std::move(towers), index);
+int64_t Data::test_batch_of(int64_t sample) const {
+  const auto after = std::ranges::upper_bound(test_batches_, sample, {}, &Range::begin);
+  return after - test_batches_.begin() - 1;
 }
 
 void Data::each_test(const std::function<void(const Batch&)>& use) const {
@@ -130,7 +140,7 @@ void Data::each_test(const std::function<void(const Batch&)>& use) const {
 }
 
 int64_t Data::first_test_sample(const Batch& batch) const {
-  return static_cast<int64_t>(batch.index) * towers_.total_samples() + batch.towers.local_begin();
+  return test_batches_.at(static_cast<size_t>(batch.index)).begin + batch.towers.local_begin();
 }
 
 // To a GPU through pinned memory, from which the copy makes neither the host nor the stream wait.

@@ -34,15 +34,22 @@ class Data {
   // Training images in an order of their own, drawn from (seed, index), with augmentation that no training
   // step draws, dealt to towers and shards as in training.
   Batch calibration(int64_t index);
-  // The test split in groups of the size of a training batch. The last may be smaller: towers are filled in
-  // order.
-  int64_t test_batches() const;
+  // The test split in groups of the size of a training batch, each of images of one size. The last of a size
+  // may be smaller: towers are filled in order.
+  int64_t test_batches() const { return std::ssize(test_batches_); }
   Batch test(int64_t index) const;
+  int64_t test_batch_of(int64_t sample) const;  // the index of the one that holds a sample
   // All of them in turn; with data workers these make them ahead.
   void each_test(const std::function<void(const Batch&)>& use) const;
   int64_t first_test_sample(const Batch& batch) const;  // of this rank's share of a test batch
 
  private:
+  // Test samples that are evaluated together.
+  struct Range {
+    int64_t begin = 0;
+    int64_t samples = 0;
+  };
+
   Batch made(int64_t step);
   at::Tensor moved(const at::Tensor& host, at::ScalarType type, at::MemoryFormat format) const;
   Batch on_device(const Examples& examples, Towers towers, int64_t index) const;
@@ -51,6 +58,7 @@ class Data {
   at::Device device_;
   std::unique_ptr<Task> task_;
   Towers towers_;
+  std::vector<Range> test_batches_;
   int64_t steps_;
   int64_t workers_;
   std::mutex drawing_;  // of training_

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <vector>
 
+#include "harness/tasks/images/crop.hpp"
+
 namespace bnlab {
 namespace {
 
@@ -27,15 +29,14 @@ at::Tensor probabilities(const at::Tensor& images, const LogitsOf& logits_of) {
   return logits_of(images).to(at::kFloat).softmax(1);
 }
 
-// An image smaller than the crop is continued by zeros, the mean colour.
+// An image smaller than the crop is continued by its mirror image.
 at::Tensor over_crops(const Evaluation& how, const at::Tensor& images, const LogitsOf& logits_of) {
   if (!how.crop) {
     return probabilities(images, logits_of);
   }
   const auto [crop_height, crop_width] = *how.crop;
   const int64_t height = images.size(2), width = images.size(3);
-  const at::Tensor padded = at::constant_pad_nd(
-      images, {0, std::max<int64_t>(0, crop_width - width), 0, std::max<int64_t>(0, crop_height - height)});
+  const at::Tensor padded = mirrored(images, std::max(height, crop_height), std::max(width, crop_width));
   at::Tensor sum, covered;
   for (const int64_t top : beginnings(height, crop_height, how.stride)) {
     for (const int64_t left : beginnings(width, crop_width, how.stride)) {

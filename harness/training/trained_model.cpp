@@ -28,8 +28,11 @@ Strategy::Context strategy_context(const RunSpec& spec, const Data& data, World&
 
 BuiltNetwork built_network(const RunSpec& spec, const Data& data, World& world) {
   const auto parameters = at::TensorOptions().dtype(parameter_type(spec.precision)).device(world.device());
-  const ImageSizes sizes =
-      spec.evaluation.sizes_seen({data.task().training_image_size(), data.task().test_image_size()});
+  ImageSizes of_task = {data.task().training_image_size()};
+  for (const OneSize& test : data.task().test_sizes()) {
+    of_task.push_back(test.size);
+  }
+  const ImageSizes sizes = spec.evaluation.sizes_seen(of_task);
   const BuiltNetwork::Build build = builder_of(
       spec.model, {.image_sizes = sizes, .seed = spec.seed, .parameters = parameters}, data.task().classes());
   const at::NoGradGuard no_grad;

@@ -94,7 +94,7 @@ TEST_P(CamVidTest, TestImagesComeWholeWithVoidMarked) {
   EXPECT_EQ(camvid->classes(), 11);
   EXPECT_TRUE(camvid->may_have_void());
   EXPECT_EQ(camvid->test_samples(), 3);
-  EXPECT_EQ(camvid->test_image_size(), (std::array<int64_t, 2>{kHeight, kWidth}));
+  EXPECT_EQ(camvid->test_sizes().at(0).size, (std::array<int64_t, 2>{kHeight, kWidth}));
   const Examples test = camvid->test(0, 3);
   for (int64_t i = 0; i < 3; ++i) {
     const Picture written = block_labels(6 + 2 * static_cast<int>(i));
@@ -126,7 +126,7 @@ TEST_P(CamVidTest, HalfScaleAveragesImagesAndPicksLabels) {
   write_image(image_file("test", "B_1"), image);
   write_png(label_file("test", "B_1"), labels, PNG_COLOR_TYPE_GRAY);
   const auto camvid = task();
-  EXPECT_EQ(camvid->test_image_size(), (std::array<int64_t, 2>{kHeight / 2, kWidth / 2}));
+  EXPECT_EQ(camvid->test_sizes().at(0).size, (std::array<int64_t, 2>{kHeight / 2, kWidth / 2}));
   const Examples test = camvid->test(2, 1);
   EXPECT_TRUE(test.labels.eq(4).all().item<bool>());
   EXPECT_LT((test.images.max() - test.images.min()).item<double>(), 0.1);

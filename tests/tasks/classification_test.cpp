@@ -10,7 +10,7 @@ class Bare : public ClassificationTask {
  public:
   explicit Bare(int64_t classes) : ClassificationTask(classes, {}) {}
   std::array<int64_t, 2> training_image_size() const override { return {}; }
-  std::array<int64_t, 2> test_image_size() const override { return {}; }
+  std::vector<OneSize> test_sizes() const override { return {}; }
   int64_t training_samples() const override { return 0; }
   int64_t test_samples() const override { return 0; }
   Examples training(const std::vector<Draw>&) const override { return {}; }

@@ -92,7 +92,7 @@ class FolderTest : public ::testing::Test {
   std::string file(const std::string& name) const { return folder_.path("mydata/" + name); }
 
   static Json options(const Json& changes) {
-    Json options = {{"root", "mydata"}, {"classes", 3}, {"crop", {8, 10}}, {"test_multiple", 1}};
+    Json options = {{"root", "mydata"}, {"classes", 3}, {"crop", {8, 10}}};
     options.update(changes);
     return test::resolved_task("folder", options);
   }
@@ -179,21 +179,52 @@ TEST_F(FolderTest, GroupsAreScoredApartAndHeldOutWhole) {
   EXPECT_EQ(sort_keys(), (std::vector<std::string>{"brightness", "class"}));
 }
 
-TEST_F(FolderTest, TestImagesOfSeveralSizesArePaddedWithVoid) {
+using Sizes = std::vector<std::array<int64_t, 2>>;
+
+Sizes sizes_of(const Task& task) {
+  Sizes sizes;
+  for (const OneSize& one : task.test_sizes()) {
+    sizes.insert(sizes.end(), static_cast<size_t>(one.samples), one.size);
+  }
+  return sizes;
+}
+
+TEST_F(FolderTest, TestImagesHaveTheirOwnSizesThoseOfOneSizeTogether) {
   write_splits("train/images/", "train/labels/");
   write("test/images/a", "test/labels/a", 12, 18);
   write("test/images/b", "test/labels/b", 16, 9);
+  write("test/images/c", "test/labels/c", 12, 18);
+  write("test/images/d", "test/labels/d", 12, 9);
   const auto folder = task();
-  EXPECT_EQ(folder->test_image_size(), (std::array<int64_t, 2>{16, 18}));
-  const Examples test = folder->test(0, 2);
+  EXPECT_EQ(sizes_of(*folder), (Sizes{{12, 9}, {12, 18}, {12, 18}, {16, 9}}));
+  EXPECT_EQ(folder->test_sizes().size(), 3U);
+  EXPECT_EQ(folder->test(1, 2).images.sizes(), (std::vector<int64_t>{2, 3, 12, 18}));
+  EXPECT_EQ(folder->test(3, 0).images.sizes(), (std::vector<int64_t>{0, 3, 16, 9})) << "none, of its size";
+  EXPECT_FALSE(folder->test(3, 1).labels.eq(Task::kVoid).any().item<bool>());
+  EXPECT_THROW(folder->test(0, 2), std::logic_error);
+}
+
+// By their mirror images, and no further than `test_multiple` and the model ask; the labels there are void.
+TEST_F(FolderTest, TestImagesAreContinuedByTheirMirrorImages) {
+  write_splits("train/images/", "train/labels/");
+  write("test/images/a", "test/labels/a", 12, 18);
+  write("test/images/b", "test/labels/b", 16, 9);
+  const auto own = task(), padded = task({{"test_multiple", 8}});
+  EXPECT_EQ(sizes_of(*padded), (Sizes{{16, 24}, {16, 16}}));
+  const Examples test = padded->test(0, 1), whole = own->test(0, 1);
+  EXPECT_TRUE(test.images.slice(2, 0, 12).slice(3, 0, 18).equal(whole.images));
+  EXPECT_TRUE(test.images.select(3, 18).equal(test.images.select(3, 16)));
+  EXPECT_TRUE(test.images.select(3, 23).equal(test.images.select(3, 11)));
+  EXPECT_TRUE(test.images.select(2, 15).equal(test.images.select(2, 7)));
   const auto known = test.labels.ne(Task::kVoid);
-  EXPECT_EQ(known[0].sum().item<int64_t>(), 12 * 18);
-  EXPECT_EQ(known[1].sum().item<int64_t>(), 16 * 9);
-  EXPECT_TRUE(known[1].slice(1, 0, 9).all().item<bool>());
-  EXPECT_EQ(test.images.masked_select(known.logical_not().unsqueeze(1)).abs().sum().item<double>(), 0);
-  EXPECT_EQ(task({{"test_multiple", 8}})->test_image_size(), (std::array<int64_t, 2>{16, 24}));
-  EXPECT_EQ(task({{"test_multiple", 16}})->test(0, 2).labels.ne(Task::kVoid).sum().item<int64_t>(),
-            12 * 18 + 16 * 9);
+  EXPECT_EQ(known.sum().item<int64_t>(), 12 * 18);
+  EXPECT_TRUE(known[0].slice(0, 0, 12).slice(1, 0, 18).all().item<bool>());
+
+  const auto for_model = [&](int64_t multiple) {
+    return Registered<Task>::create(options(Json::object()), {0, folder_.path(), multiple});
+  };
+  EXPECT_EQ(sizes_of(*for_model(4)), (Sizes{{12, 20}, {16, 12}}));
+  EXPECT_EQ(sizes_of(*for_model(1)), sizes_of(*own));
 }
 
 TEST_F(FolderTest, TestImagesFitIntoAGivenSize) {
@@ -201,10 +232,12 @@ TEST_F(FolderTest, TestImagesFitIntoAGivenSize) {
   write("test/images/a", "test/labels/a", 12, 18);
   write("test/images/b", "test/labels/b", 8, 9);
   const auto folder = task({{"test_size", {16, 9}}});
-  EXPECT_EQ(folder->test_image_size(), (std::array<int64_t, 2>{16, 9}));
-  const auto known = folder->test(0, 2).labels.ne(Task::kVoid);
-  EXPECT_EQ(known[0].sum().item<int64_t>(), 6 * 9) << "reduced to half";
-  EXPECT_EQ(known[1].sum().item<int64_t>(), 8 * 9) << "not enlarged";
+  EXPECT_EQ(sizes_of(*folder), (Sizes{{16, 9}, {16, 9}}));
+  const auto known = [&](int64_t sample) {
+    return folder->test(sample, 1).labels.ne(Task::kVoid).sum().item<int64_t>();
+  };
+  EXPECT_EQ(known(0), 6 * 9) << "reduced to half";
+  EXPECT_EQ(known(1), 8 * 9) << "not enlarged";
 }
 
 TEST_F(FolderTest, PaletteAndPackedLabelsAreIndices) {
@@ -217,10 +250,11 @@ TEST_F(FolderTest, PaletteAndPackedLabelsAreIndices) {
   // Rows of 4 pixels of 2 bits, 0 1 2 1, and of 8 pixels of 1 bit, 0 0 1 1 0 1 0 1.
   write_png(file("test/labels/b.png"), {4, 4, std::vector<uint8_t>(4, 0b00011001)}, PNG_COLOR_TYPE_GRAY, 2);
   write_png(file("test/labels/c.png"), {4, 8, std::vector<uint8_t>(4, 0b00110101)}, PNG_COLOR_TYPE_GRAY, 1);
-  const Examples test = task()->test(0, 3);
-  EXPECT_TRUE(test.labels[0][0].equal(at::arange(18).floor_divide(6)));
-  EXPECT_TRUE(test.labels[1][3].slice(0, 0, 4).equal(at::tensor({0, 1, 2, 1}, at::kLong)));
-  EXPECT_TRUE(test.labels[2][3].slice(0, 0, 8).equal(at::tensor({0, 0, 1, 1, 0, 1, 0, 1}, at::kLong)));
+  const auto folder = task();
+  const auto row = [&](int64_t sample) { return folder->test(sample, 1).labels[0][3]; };
+  EXPECT_TRUE(row(0).equal(at::tensor({0, 1, 2, 1}, at::kLong)));
+  EXPECT_TRUE(row(1).equal(at::tensor({0, 0, 1, 1, 0, 1, 0, 1}, at::kLong)));
+  EXPECT_TRUE(row(2).equal(at::arange(18).floor_divide(6)));
 }
 
 TEST_F(FolderTest, MappingAndVoidSayWhatIdsMean) {

@@ -15,7 +15,7 @@ class Bare : public SegmentationTask {
     }
   }
   std::array<int64_t, 2> training_image_size() const override { return {}; }
-  std::array<int64_t, 2> test_image_size() const override { return {}; }
+  std::vector<OneSize> test_sizes() const override { return {}; }
   int64_t training_samples() const override { return 0; }
   int64_t test_samples() const override { return 0; }
   bool may_have_void() const override { return true; }

@@ -202,7 +202,21 @@ void cut_turned(const Photograph& photograph, const Crop& crop, const Canvas& ca
   }
 }
 
+// Which of `size` rows or columns stands at each of `count` places.
+at::Tensor there_and_back(int64_t size, int64_t count, at::Device device) {
+  const int64_t period = std::max<int64_t>(1, 2 * (size - 1));
+  const at::Tensor place = at::arange(count, at::TensorOptions(at::kLong).device(device)).remainder(period);
+  return at::minimum(place, period - place);
+}
+
 }  // namespace
+
+at::Tensor mirrored(const at::Tensor& images, int64_t height, int64_t width) {
+  const auto along = [&](const at::Tensor& x, int64_t dim, int64_t count) {
+    return count == x.size(dim) ? x : x.index_select(dim, there_and_back(x.size(dim), count, x.device()));
+  };
+  return along(along(images, 2, height), 3, width);
+}
 
 Colour changed(Colour colour, const ColourChange& change) {
   const auto each = [&](auto change_of) { std::ranges::transform(colour, colour.begin(), change_of); };

@@ -41,6 +41,10 @@ struct Crop {
   ColourChange colour = {};  // of the photograph's pixels, before they are normalised
 };
 
+// Images [N, C, H, W], continued at the bottom and on the right by their mirror images to the given size,
+// back and forth where that is far; the row or column at the edge is not repeated.
+at::Tensor mirrored(const at::Tensor& images, int64_t height, int64_t width);
+
 // The photograph as it is, padded to the given size at the bottom and on the right.
 Crop whole_image(const Photograph& photograph, int64_t height, int64_t width);
 

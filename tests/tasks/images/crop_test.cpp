@@ -123,6 +123,15 @@ TEST(Crop, AWholeImageIsPaddedAtTheBottomAndOnTheRight) {
   EXPECT_EQ(padded.image.slice(1, 6).abs().sum().item<double>(), 0);
 }
 
+TEST(Crop, MirroredImagesGoBackAndForth) {
+  const auto row = at::arange(4).view({1, 1, 1, 4});
+  EXPECT_TRUE(mirrored(row, 1, 11).flatten().equal(at::tensor({0, 1, 2, 3, 2, 1, 0, 1, 2, 3, 2}, at::kLong)));
+  EXPECT_TRUE(mirrored(row, 3, 4).equal(row.expand({1, 1, 3, 4}))) << "a single row is all there is";
+  EXPECT_TRUE(mirrored(row, 1, 4).equal(row));
+  const auto image = at::rand({2, 3, 5, 6});
+  EXPECT_TRUE(mirrored(image, 8, 9).equal(at::reflection_pad2d(image, {0, 3, 0, 3})));
+}
+
 // Wherever the four bilinear neighbours agree, the colour must be the label's: 20 times its id.
 TEST(Crop, RandomCropsKeepImageAndLabelsAligned) {
   const Photograph photograph = coded_photograph();
