@@ -1,8 +1,7 @@
 // The arithmetic of coefficients.hpp for one item, on raw pointers: the CPU calls these functions in a loop,
-// CUDA in one thread per item (each_item.hpp), or at the end of a sweep (cuda.cuh). An item is a channel, but
-// for `SumTowers` (a column of what a tower holds) and for the norms within samples (a lane of a group of
-// channels). T is the precision of the statistics; moments are float64. The formulas stand at the head of
-// coefficients.hpp.
+// CUDA in one thread per item (each_item.hpp), in several where it goes over many towers, or at the end of a
+// sweep (cuda.cuh). An item is a channel, but for `SumTowers` (a column of what a tower holds). T is the
+// precision of the statistics; moments are float64. The formulas stand at the head of coefficients.hpp.
 #pragma once
 
 #include <cmath>
@@ -46,6 +45,18 @@ BNLAB_BOTH inline double clip(double value, double low, double high) {
   return value < low ? low : value > high ? high : value;
 }
 
+// The threads that work on one item: each takes every lanes()-th row, from row lane() on, and sum() adds up
+// what they found, for all of them. Alone one takes all rows, in their order.
+struct Alone {
+  BNLAB_BOTH int64_t lane() const { return 0; }
+  BNLAB_BOTH int64_t lanes() const { return 1; }
+  template <class T>
+  BNLAB_BOTH T sum(T value) const {
+    return value;
+  }
+  BNLAB_BOTH void wait() const {}  // for what the others write
+};
+
 // Merges the moments of each `group` consecutive rows.
 template <class T>
 struct MergeMoments {
@@ -54,43 +65,60 @@ struct MergeMoments {
   int64_t groups = 0, group = 1;
   Merge merge = Merge::chan;
 
-  BNLAB_BOTH void operator()(int64_t c) const {
+  BNLAB_BOTH int64_t rows() const { return group; }
+
+  template <class Lanes = Alone>
+  BNLAB_BOTH void operator()(int64_t c, const Lanes& team = {}) const {
     for (int64_t k = 0; k < groups; ++k) {
-      double* row = out + k * (1 + 2 * in.channels);
       double count = 0;
-      for (int64_t i = k * group; i < (k + 1) * group; ++i) {
+      for (int64_t i = k * group + team.lane(); i < (k + 1) * group; i += team.lanes()) {
         count += in.count(i);
       }
-      row[0] = count;  // every channel writes the same, and then need not wait for another's
-      merge == Merge::e_x2 ? by_squares(k, c, count, row) : by_deviations(k, c, count, row);
+      count = team.sum(count);
+      double* row = out + k * (1 + 2 * in.channels);
+      if (team.lane() == 0) {
+        row[0] = count;  // every channel writes the same, and then need not wait for another's
+      }
+      merge == Merge::e_x2 ? by_squares(k, c, count, row, team) : by_deviations(k, c, count, row, team);
     }
   }
 
-  BNLAB_BOTH void by_deviations(int64_t k, int64_t c, double count, double* row) const {
+  template <class Lanes>
+  BNLAB_BOTH void by_deviations(int64_t k, int64_t c, double count, double* row, const Lanes& team) const {
     double sum = 0, within = 0, between = 0;
-    for (int64_t i = k * group; i < (k + 1) * group; ++i) {
+    for (int64_t i = k * group + team.lane(); i < (k + 1) * group; i += team.lanes()) {
       sum += in.count(i) * in.mean(i, c);
       within += in.m2(i, c);
     }
-    const double mean = sum / at_least_one(count);
-    for (int64_t i = k * group; merge == Merge::chan && i < (k + 1) * group; ++i) {
+    const double mean = team.sum(sum) / at_least_one(count);
+    for (int64_t i = k * group + team.lane(); merge == Merge::chan && i < (k + 1) * group;
+         i += team.lanes()) {
       const double d = in.mean(i, c) - mean;
       between += in.count(i) * (d * d);
     }
-    row[1 + c] = mean;
-    row[1 + in.channels + c] = within + between;
+    within = team.sum(within);
+    between = team.sum(between);
+    if (team.lane() == 0) {
+      row[1 + c] = mean;
+      row[1 + in.channels + c] = within + between;
+    }
   }
 
-  BNLAB_BOTH void by_squares(int64_t k, int64_t c, double count, double* row) const {
+  template <class Lanes>
+  BNLAB_BOTH void by_squares(int64_t k, int64_t c, double count, double* row, const Lanes& team) const {
     T ex = 0, ex2 = 0;
-    for (int64_t i = k * group; i < (k + 1) * group; ++i) {
+    for (int64_t i = k * group + team.lane(); i < (k + 1) * group; i += team.lanes()) {
       const double n = in.count(i), m = in.mean(i, c);
       const T weight = static_cast<T>(n / at_least_one(count));
       ex += weight * static_cast<T>(m);
       ex2 += weight * static_cast<T>(in.m2(i, c) / at_least_one(n) + m * m);
     }
-    row[1 + c] = static_cast<double>(ex);
-    row[1 + in.channels + c] = static_cast<double>(ex2 - ex * ex) * count;
+    ex = team.sum(ex);
+    ex2 = team.sum(ex2);
+    if (team.lane() == 0) {
+      row[1 + c] = static_cast<double>(ex);
+      row[1 + in.channels + c] = static_cast<double>(ex2 - ex * ex) * count;
+    }
   }
 };
 
@@ -178,23 +206,27 @@ struct Forward {
 
   BNLAB_BOTH void operator()(int64_t c) const {
     for (int64_t s = 0; s < sets; ++s) {
-      const int64_t i = s * moments.channels + c, row = grouping.group(s);
-      const double n = at_least_one(moments.count(row)), var = moments.m2(row, c) / n + eps;
-      out.count[i] = static_cast<T>(n);
-      out.mean[i] = static_cast<T>(moments.mean(row, c));
-      out.invstd[i] = mean_only ? T(1) : static_cast<T>(1.0 / sqrt(var));
-      T factor = out.invstd[i], offset = bias == nullptr ? T(0) : bias[c];
-      if (running != nullptr) {
-        const double deviation = sqrt(static_cast<double>(running[moments.channels + c]) + eps);
-        const double distance = (moments.mean(row, c) - static_cast<double>(running[c])) / deviation;
-        out.r[i] = static_cast<T>(clip(sqrt(var) / deviation, 1 / r_max, r_max));
-        out.d[i] = static_cast<T>(clip(distance, -d_max, d_max));
-        factor = factor * out.r[i];
-        offset = offset + (weight == nullptr ? out.d[i] : out.d[i] * weight[c]);
-      }
-      out.scale[i] = weight == nullptr ? factor : factor * weight[c];
-      out.shift[i] = offset;
+      of_set(s, c);
     }
+  }
+
+  BNLAB_BOTH void of_set(int64_t s, int64_t c) const {
+    const int64_t i = s * moments.channels + c, row = grouping.group(s);
+    const double n = at_least_one(moments.count(row)), var = moments.m2(row, c) / n + eps;
+    out.count[i] = static_cast<T>(n);
+    out.mean[i] = static_cast<T>(moments.mean(row, c));
+    out.invstd[i] = mean_only ? T(1) : static_cast<T>(1.0 / sqrt(var));
+    T factor = out.invstd[i], offset = bias == nullptr ? T(0) : bias[c];
+    if (running != nullptr) {
+      const double deviation = sqrt(static_cast<double>(running[moments.channels + c]) + eps);
+      const double distance = (moments.mean(row, c) - static_cast<double>(running[c])) / deviation;
+      out.r[i] = static_cast<T>(clip(sqrt(var) / deviation, 1 / r_max, r_max));
+      out.d[i] = static_cast<T>(clip(distance, -d_max, d_max));
+      factor = factor * out.r[i];
+      offset = offset + (weight == nullptr ? out.d[i] : out.d[i] * weight[c]);
+    }
+    out.scale[i] = weight == nullptr ? factor : factor * weight[c];
+    out.shift[i] = offset;
   }
 };
 
@@ -228,42 +260,68 @@ struct Backward {
   const T* weight = nullptr;  // [C]; null: 1
   BackwardCoefficientsOf<T*> out{};  // all but the mean
 
-  BNLAB_BOTH void operator()(int64_t channel) const {
-    const T *invstd = forward.invstd, *r = forward.r, *d = forward.d;
-    T sum_b = 0, sum_a = 0, by_d = 0, group_a = 0, group_b = 0;
+  BNLAB_BOTH int64_t rows() const { return group_sums == nullptr ? 0 : summands; }
+
+  template <class Lanes = Alone>
+  BNLAB_BOTH void operator()(int64_t channel, const Lanes& team = {}) const {
+    T group_a = 0, group_b = 0;
     int64_t group_now = -1;
+    for (int64_t s = 0; s < sets; ++s) {
+      if (group_sums != nullptr && grouping.group(s) != group_now) {
+        group_now = grouping.group(s);
+        group_a = summed(group_now, channel, team);
+        group_b = summed(group_now, channels + channel, team);
+      }
+      if (team.lane() == 0) {
+        write(s, channel, group_a, group_b);
+      }
+    }
+    if (team.lane() == 0) {
+      of_parameters(channel);
+    }
+  }
+
+  BNLAB_BOTH void of_set(int64_t s, int64_t channel) const {
+    const int64_t group = grouping.group(s);
+    group_sums == nullptr
+        ? write(s, channel, T(0), T(0))
+        : write(s, channel, summed(group, channel, Alone()), summed(group, channels + channel, Alone()));
+  }
+
+  BNLAB_BOTH void write(int64_t s, int64_t channel, T group_a, T group_b) const {
+    const int64_t i = s * channels + channel;
+    const T a = forward.r == nullptr ? forward.invstd[i] : forward.invstd[i] * forward.r[i];
+    out.a[i] = weight == nullptr ? a : a * weight[channel];
+    out.b[i] = out.c[i] = T(0);
+    if (group_sums != nullptr) {
+      const T per_element = -(out.a[i] / forward.count[i]);
+      out.c[i] = per_element * group_a;
+      out.b[i] = mean_only ? T(0) : per_element * group_b * (forward.invstd[i] * forward.invstd[i]);
+    }
+  }
+
+  BNLAB_BOTH void of_parameters(int64_t channel) const {
+    T sum_b = 0, sum_a = 0, by_d = 0;
     for (int64_t s = 0; s < sets; ++s) {
       const int64_t i = s * channels + channel;
       const T local_a = local_sums[2 * s * channels + channel];
       const T local_b = local_sums[(2 * s + 1) * channels + channel];
-      const T factor = r == nullptr ? invstd[i] : invstd[i] * r[i];
       sum_a += local_a;
-      sum_b += factor * local_b;
-      by_d += d == nullptr ? T(0) : d[i] * local_a;
-      out.a[i] = weight == nullptr ? factor : factor * weight[channel];
-      out.b[i] = out.c[i] = T(0);
-      if (group_sums != nullptr) {
-        if (grouping.group(s) != group_now) {
-          group_now = grouping.group(s);
-          group_a = summed(group_now, channel);
-          group_b = summed(group_now, channels + channel);
-        }
-        const T per_element = -(out.a[i] / forward.count[i]);
-        out.c[i] = per_element * group_a;
-        out.b[i] = mean_only ? T(0) : per_element * group_b * (invstd[i] * invstd[i]);
-      }
+      sum_b += (forward.r == nullptr ? forward.invstd[i] : forward.invstd[i] * forward.r[i]) * local_b;
+      by_d += forward.d == nullptr ? T(0) : forward.d[i] * local_a;
     }
     out.dbias[channel] = sum_a;
     out.dweight[channel] = sum_b + by_d;
   }
 
-  BNLAB_BOTH T summed(int64_t group, int64_t column) const {
-    const T* next = group_sums + group * summands * 2 * channels + column;
-    T sum = *next;
-    for (int64_t i = 1; i < summands; ++i) {
-      sum += next[i * 2 * channels];
+  template <class Lanes>
+  BNLAB_BOTH T summed(int64_t group, int64_t column, const Lanes& team) const {
+    const T* sums = group_sums + group * summands * 2 * channels + column;
+    T sum = team.lane() < summands ? sums[team.lane() * 2 * channels] : T(0);
+    for (int64_t i = team.lane() + team.lanes(); i < summands; i += team.lanes()) {
+      sum += sums[i * 2 * channels];
     }
-    return sum;
+    return team.sum(sum);
   }
 };
 
@@ -278,22 +336,57 @@ struct UpdateRunning {
   T* tower_running = nullptr;          // [towers, 2, C], or null
   double step_weight = 0;              // only with tower_running
 
+  // What a row is remembered by: its mean, and the unbiased variance.
+  struct Pair {
+    T mean, var;
+  };
+  BNLAB_BOTH Pair of_row(int64_t i, int64_t c) const {
+    return {static_cast<T>(moments.mean(i, c)),
+            static_cast<T>(moments.m2(i, c) / at_least_one(moments.count(i) - 1))};
+  }
+
   BNLAB_BOTH void operator()(int64_t c) const {
+    with(c, [&](int64_t i) { return of_row(i, c); });
+  }
+
+  // pair_of(i): of_row, or what it gave.
+  template <class PairOf>
+  BNLAB_BOTH void with(int64_t c, const PairOf& pair_of) const {
+    constexpr int kAtOnce = 2;  // rows that are loaded before the first is used
     const int64_t channels = moments.channels;
-    double mean = 0, var = 0;
-    int64_t taken = 0, lost = 0;  // rows that take part; those of them that are not finite
-    for (int64_t i = 0; i < rows;) {
-      const int64_t tower = tower_of(i);
-      T* own = tower_running == nullptr ? nullptr : tower_running + tower * 2 * channels;
-      double tower_mean = 0, tower_var = 0;
-      int64_t finite = 0;
-      for (; i < rows && tower_of(i) == tower; ++i) {
+    double mean = 0, var = 0, tower_mean = 0, tower_var = 0;
+    int taken = 0, lost = 0, finite = 0;  // rows that take part; those that are not finite; of a tower
+    int64_t tower = -1;
+    T* own = nullptr;  // of the tower
+    const auto end_tower = [&] {
+      if (own != nullptr && finite > 0) {
+        const auto n = static_cast<double>(finite);
+        own[c] = own[c] * decay + static_cast<T>(tower_mean / n * step_weight);
+        own[channels + c] = own[channels + c] * decay + static_cast<T>(tower_var / n * step_weight);
+      }
+    };
+    for (int64_t first = 0; first < rows; first += kAtOnce) {
+      Pair pairs[kAtOnce];
+      for (int k = 0; k < kAtOnce; ++k) {
+        pairs[k] = pair_of(first + k < rows ? first + k : first);
+      }
+      for (int k = 0; k < kAtOnce; ++k) {
+        const int64_t i = first + k;
+        if (i >= rows) {
+          break;
+        }
+        if (tower_running != nullptr && tower_of(i) != tower) {
+          end_tower();
+          tower = tower_of(i);
+          own = tower_running + tower * 2 * channels;
+          tower_mean = tower_var = 0;
+          finite = 0;
+        }
         if (weights[rows + i] == 0) {
           continue;
         }
         ++taken;
-        T m = static_cast<T>(moments.mean(i, c));
-        T v = static_cast<T>(moments.m2(i, c) / at_least_one(moments.count(i) - 1));
+        T m = pairs[k].mean, v = pairs[k].var;
         if (m - m == T(0) && v - v == T(0)) {  // a number that is not finite differs from itself by NaN
           ++finite;
           tower_mean += static_cast<double>(m);
@@ -308,12 +401,8 @@ struct UpdateRunning {
         mean += static_cast<double>(m) * weights[i];
         var += static_cast<double>(v) * weights[i];
       }
-      if (own != nullptr && finite > 0) {
-        const auto n = static_cast<double>(finite);
-        own[c] = own[c] * decay + static_cast<T>(tower_mean / n * step_weight);
-        own[channels + c] = own[channels + c] * decay + static_cast<T>(tower_var / n * step_weight);
-      }
     }
+    end_tower();
     if (lost > 0) {
       count(tower_running == nullptr ? 1 : lost);
     }
@@ -354,99 +443,23 @@ struct PooledForward {
   Forward<T> forward{};
   UpdateRunning<T> update{};
 
-  BNLAB_BOTH void operator()(int64_t c) const {
+  BNLAB_BOTH int64_t rows() const { return layout == PooledLayout::towers ? merge.rows() : 0; }
+
+  template <class Lanes = Alone>
+  BNLAB_BOTH void operator()(int64_t c, const Lanes& team = {}) const {
     if (layout == PooledLayout::towers) {
-      merge(c);
-    } else if (layout == PooledLayout::group_sums) {
+      merge(c, team);
+    } else if (layout == PooledLayout::group_sums && team.lane() == 0) {
       moments_of_sums(c);
     }
-    forward(c);
-    if (updates) {
+    team.wait();
+    for (int64_t s = team.lane(); s < forward.sets; s += team.lanes()) {
+      forward.of_set(s, c);
+    }
+    team.wait();
+    if (updates && team.lane() == 0) {
       update(c);
     }
-  }
-};
-
-// Forward coefficients of norms within samples; sums over channels are taken in float64. The items are
-// numbered by sample, then group of channels, then lane: the lanes of a group take the same sums, and each
-// writes the coefficients of its own part of the channels.
-template <class T>
-struct SampleForward {
-  Rows moments{};  // a row for every sample
-  int64_t groups = 1, lanes = 1;
-  double eps = 0;
-  const T *weight = nullptr, *bias = nullptr;  // [C]; null: 1 and 0
-  CoefficientsOf<T*> out{};                    // each [samples, C]; no r and d
-
-  BNLAB_BOTH void operator()(int64_t item) const {
-    const int64_t lane = item % lanes, group = item / lanes % groups, sample = item / lanes / groups;
-    const int64_t size = moments.channels / groups, first = group * size, end = first + size;
-    const double positions = moments.count(sample), n = at_least_one(positions * static_cast<double>(size));
-    double sum = 0, m2 = 0;
-    for (int64_t c = first; c < end; ++c) {
-      sum += moments.mean(sample, c);
-    }
-    const double group_mean = sum / static_cast<double>(size);
-    for (int64_t c = first; c < end; ++c) {
-      const double d = moments.mean(sample, c) - group_mean;
-      m2 += moments.m2(sample, c) + positions * (d * d);
-    }
-    const T s = static_cast<T>(1.0 / sqrt(m2 / n + eps));
-    for (int64_t c = first + lane; c < end; c += lanes) {
-      const int64_t i = sample * moments.channels + c;
-      out.count[i] = static_cast<T>(n);
-      out.mean[i] = static_cast<T>(group_mean);
-      out.invstd[i] = s;
-      out.scale[i] = weight == nullptr ? s : s * weight[c];
-      out.shift[i] = bias == nullptr ? T(0) : bias[c];
-    }
-  }
-};
-
-// The first samples * groups * lanes items are numbered as above; each of the others sums dweight and dbias
-// of a channel.
-template <class T>
-struct SampleBackward {
-  int64_t samples = 0, channels = 0, groups = 1, lanes = 1;
-  const T* sums = nullptr;             // [samples, 2, C]
-  CoefficientsOf<const T*> forward{};  // count and invstd [samples, C]
-  const T* weight = nullptr;           // [C]; null: 1
-  BackwardCoefficientsOf<T*> out{};    // all but the mean
-
-  BNLAB_BOTH void operator()(int64_t item) const {
-    const int64_t all = samples * groups * lanes;
-    item < all ? of_group(item / lanes / groups, item / lanes % groups, item % lanes)
-               : of_parameters(item - all);
-  }
-
-  BNLAB_BOTH void of_group(int64_t sample, int64_t group, int64_t lane) const {
-    const int64_t size = channels / groups, first = group * size, end = first + size;
-    const T *sum_a = sums + 2 * sample * channels, *invstd = forward.invstd;
-    double all_a = 0, all_b = 0;
-    for (int64_t k = first; k < end; ++k) {
-      const double gamma = weight == nullptr ? 1 : static_cast<double>(weight[k]);
-      all_a += gamma * static_cast<double>(sum_a[k]);
-      all_b += gamma * static_cast<double>(sum_a[channels + k]);
-    }
-    const int64_t start = sample * channels;
-    const double s = static_cast<double>(invstd[start + first]);
-    const double per_element = -s / static_cast<double>(forward.count[start + first]);
-    for (int64_t k = first + lane; k < end; k += lanes) {
-      out.a[start + k] = weight == nullptr ? invstd[start + k] : invstd[start + k] * weight[k];
-      out.b[start + k] = static_cast<T>(per_element * all_b * (s * s));
-      out.c[start + k] = static_cast<T>(per_element * all_a);
-    }
-  }
-
-  BNLAB_BOTH void of_parameters(int64_t channel) const {
-    double sum_a = 0, sum_b = 0;
-    for (int64_t n = 0; n < samples; ++n) {
-      sum_a += static_cast<double>(sums[2 * n * channels + channel]);
-      sum_b += static_cast<double>(sums[(2 * n + 1) * channels + channel]) *
-               static_cast<double>(forward.invstd[n * channels + channel]);
-    }
-    out.dbias[channel] = static_cast<T>(sum_a);
-    out.dweight[channel] = static_cast<T>(sum_b);
   }
 };
 

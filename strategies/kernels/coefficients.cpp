@@ -1,6 +1,6 @@
 // Allocates the results of the small steps and hands the pointers of all tensors to the functions of
-// channel.hpp, each field by its name. This file is built without contraction of products and sums
-// (cmake/kernels.cmake), so that the steps round as they are written.
+// channel.hpp and sample_channel.hpp, each field by its name. This file is built without contraction of
+// products and sums (cmake/kernels.cmake), so that the steps round as they are written.
 #include "strategies/kernels/coefficients.hpp"
 
 #include <ATen/ops/empty.h>
@@ -10,8 +10,8 @@
 
 #include "harness/kernel_count.hpp"
 #include "strategies/kernels/backend.hpp"
-#include "strategies/kernels/channel.hpp"
 #include "strategies/kernels/each_item.hpp"
+#include "strategies/kernels/sample_channel.hpp"
 
 namespace bnlab::kernels {
 

@@ -139,7 +139,7 @@ BackwardCoefficients backward_coefficients(const Coefficients& forward, const at
 struct RunningUpdate {
   at::Tensor running;  // [2, C]: mean and variance
   // float64 [2, R] on the same device: the weight of each row of moments, and whether the row takes part. The
-  // moments of a row that takes no part are not read. With tower_running it is [3, R]: the third is the tower
+  // moments of a row that takes no part are not used. With tower_running it is [3, R]: the third is the tower
   // of each row, not decreasing.
   at::Tensor weights;
   double decay = 1;

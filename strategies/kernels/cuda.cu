@@ -20,9 +20,10 @@
 namespace bnlab::kernels::cuda {
 namespace {
 
-constexpr int64_t kMinimumSteps = 4;      // of a thread, before another block is worth it
-constexpr int64_t kMaximumSteps = 1024;   // of a thread, or (planes) up to twice that: it sums in float32
-constexpr int64_t kMaximumParts = 65535;  // what gridDim.y may be
+constexpr int64_t kMinimumSteps = 4;       // of a thread, before another block is worth it
+constexpr int64_t kMaximumSteps = 1024;    // of a thread, or (planes) up to twice that: it sums in float32
+constexpr int64_t kMaximumParts = 65535;   // what gridDim.y may be
+constexpr int64_t kSmallBytes = 16 << 20;  // below, a sum takes no longer than to merge its parts
 
 // The launches of one kernel: the same grid but for the number of slices. Shapes and the GPU decide it,
 // so the last bits of a sum may differ between GPU models and between placements.
@@ -89,14 +90,18 @@ Launches plan_launches(const Layout& layout, const Offsets& offsets, int vector,
   return plan;
 }
 
-// Whether whole 16-byte vectors of T lie aligned in every tensor of the call.
+// Neighbours that a thread takes at once: 16 bytes, or 8 of the types of 16 bits, of which 8 would need more
+// constants and sums than a thread has registers for.
+template <class T>
+constexpr int kVector = sizeof(T) == 8 ? 2 : 4;
+
+// Whether whole vectors of T lie aligned in every tensor of the call.
 template <class T>
 bool vectors_fit(const Layout& layout, std::initializer_list<const void*> pointers) {
   for (const void* p : pointers) {
-    if (reinterpret_cast<uintptr_t>(p) % 16 != 0) return false;
+    if (reinterpret_cast<uintptr_t>(p) % (kVector<T> * sizeof(T)) != 0) return false;
   }
-  return (layout.channels_last ? layout.channels : layout.plane) % (16 / static_cast<int64_t>(sizeof(T))) ==
-         0;
+  return (layout.channels_last ? layout.channels : layout.plane) % kVector<T> == 0;
 }
 
 template <class T>
@@ -105,8 +110,9 @@ bool vectors_fit(const Layout& layout, const Arguments<T>& in) {
 }
 
 // Kernels that sum are cut into one wave of blocks, and into so few parts of a slice that the last block
-// merges them quickly. Its tile is at most 64 channels wide.
-Limits one_wave(int vector) {
+// merges them quickly: of a small tensor into 64, as long as every processor has a block. Its tile is at most
+// 64 channels wide.
+Limits one_wave(const Layout& layout, int vector, int64_t element_bytes) {
   int device = 0, processors = 0;
   C10_CUDA_CHECK(cudaGetDevice(&device));
   C10_CUDA_CHECK(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device));
@@ -114,6 +120,10 @@ Limits one_wave(int vector) {
   limits.width = 64 / vector;
   limits.blocks = int64_t{kBlocksPerProcessor} * processors;
   limits.parts = 256;
+  if (layout.rows * layout.channels * layout.plane * element_bytes < kSmallBytes) {
+    const int64_t tiles = layout.channels_last ? ceil_divide(layout.channels, 64) : layout.channels;
+    limits.parts = std::clamp<int64_t>(ceil_divide(processors, tiles), 64, 256);
+  }
   return limits;
 }
 
@@ -143,10 +153,10 @@ template <template <class, bool, int> class Op, class T, bool kRows, int V>
 void launch_reduce(const Layout& layout, const Offsets& offsets, const Arguments<T>& in, at::Tensor& out,
                    const typename Op<T, kRows, V>::Epilogue& epilogue) {
   using Kernel = Op<T, kRows, V>;
-  const Launches plan = plan_launches(layout, offsets, V, one_wave(V));
+  const Launches plan = plan_launches(layout, offsets, V, one_wave(layout, V, sizeof(T)));
   const int64_t slices = static_cast<int64_t>(offsets.size()) - 1;
   const at::Tensor parts =
-      at::empty({slices, plan.grid.y, 3, layout.channels}, out.options().dtype(at::kDouble));
+      at::empty({slices, plan.grid.y, 1 + 2 * layout.channels}, out.options().dtype(at::kDouble));
   Totals<Kernel> to;
   to.parts = parts.data_ptr<double>();
   to.tickets = tickets((slices + 1) * plan.grid.x, out.options());
@@ -161,7 +171,7 @@ void launch_reduce(const Layout& layout, const Offsets& offsets, const Arguments
 
 template <template <class, bool, int> class Op, class T>
 void apply_any(const Layout& layout, const Offsets& offsets, const Arguments<T>& in) {
-  constexpr int V = 16 / sizeof(T);
+  constexpr int V = kVector<T>;
   const bool vectors = vectors_fit(layout, in);
   if (layout.channels_last) {
     (vectors ? launch_apply<Op, T, true, V> : launch_apply<Op, T, true, 1>)(layout, offsets, in);
@@ -173,7 +183,7 @@ void apply_any(const Layout& layout, const Offsets& offsets, const Arguments<T>&
 template <template <class, bool, int> class Op, class T, bool kRows, class Epilogue>
 void reduce_in(const Layout& layout, const Offsets& offsets, const Arguments<T>& in, at::Tensor& out,
                const Epilogue& epilogue) {
-  constexpr int V = 16 / sizeof(T);
+  constexpr int V = kVector<T>;
   (vectors_fit(layout, in) ? launch_reduce<Op, T, kRows, V>
                            : launch_reduce<Op, T, kRows, 1>)(layout, offsets, in, out, epilogue);
 }
@@ -190,14 +200,14 @@ T* data(const at::Tensor& tensor) {
   return tensor.defined() ? static_cast<T*>(tensor.data_ptr()) : nullptr;
 }
 
-// `computes_sign`: y is not read where it can be computed.
+// y is not read where its sign can be computed.
 template <class T>
-Arguments<T> backward_arguments(const BackwardInputs& in, bool computes_sign) {
+Arguments<T> backward_arguments(const BackwardInputs& in) {
   Arguments<T> arguments;
   arguments.x = data<T>(in.x);
   arguments.dy = data<T>(in.dy);
   arguments.mean = data<Compute<T>>(in.mean);
-  if (computes_sign && in.from_input.scale.defined()) {
+  if (in.from_input.scale.defined()) {
     arguments.scale = data<Compute<T>>(in.from_input.scale);
     arguments.shift = data<Compute<T>>(in.from_input.shift);
   } else {
@@ -260,15 +270,11 @@ void backward_sums(const Layout& layout, const Offsets& offsets, const BackwardI
       epilogue.given = true;
       epilogue.backward = backward->on_pointers<A>();
     }
-    // Three constants and two sums for each of 8 channels are more than the registers of a thread hold.
-    constexpr bool kFitsInRows = sizeof(T) > 2;
-    const Arguments<T> arguments = backward_arguments<T>(in, kFitsInRows || !layout.channels_last);
+    const Arguments<T> arguments = backward_arguments<T>(in);
     if (arguments.scale == nullptr) {
       reduce_any<Sums, T>(layout, offsets, arguments, out, epilogue);
-    } else if constexpr (kFitsInRows) {
-      reduce_any<SumsFromInput, T>(layout, offsets, arguments, out, epilogue);
     } else {
-      reduce_in<SumsFromInput, T, false>(layout, offsets, arguments, out, epilogue);
+      reduce_any<SumsFromInput, T>(layout, offsets, arguments, out, epilogue);
     }
   });
 }
@@ -293,7 +299,7 @@ void backward_input(const Layout& layout, const Offsets& offsets, const Backward
   const c10::cuda::CUDAGuard guard(in.x.device());
   dispatch(in.x.scalar_type(), [&](auto empty) {
     using T = typename decltype(empty)::Element;
-    Arguments<T> arguments = backward_arguments<T>(in, /*computes_sign=*/true);
+    Arguments<T> arguments = backward_arguments<T>(in);
     arguments.out = data<T>(out);
     arguments.a = data<Compute<T>>(a);
     arguments.b = data<Compute<T>>(b);

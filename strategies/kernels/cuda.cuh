@@ -8,110 +8,19 @@
 
 #include <cmath>
 #include <cstdint>
-#include <cstring>
 #include <type_traits>
 
 #include "strategies/kernels/channel.hpp"
-#include "strategies/kernels/launch.cuh"
+#include "strategies/kernels/walk.cuh"
 
 namespace bnlab::kernels::cuda {
 namespace {
 
-constexpr int kThreads = kBlockThreads;
-constexpr int kBlocksPerProcessor = 4;  // at once, of the kernels that sum
-constexpr int kMaxSlices = 256;         // in one launch
+constexpr int kBlocksPerProcessor = 4;  // at once: half of the threads that a processor holds
 
-// The walk: kMaxSlices slices in one launch. Block z takes a slice, block x a tile of channels (rows: [rows *
-// plane, channels]) or one channel (planes: [rows, channels, plane]), block y a part of that slice's rows or
-// of its planes. The cuts travel in the kernel's argument, so that nothing is copied to the device.
-
-// Which rows belong to which slice: slice first_slice + z has rows offset[z] to offset[z + 1].
-struct Cut {
-  int64_t channels, plane;
-  int64_t first_slice;
-  int64_t plane_parts;  // planes: block y = row part * plane_parts + plane part
-  int64_t offset[kMaxSlices + 1];
-};
-
-// Where a thread works. `channel` is the first of its V channels.
-struct Place {
-  int64_t slice, channel, channels;
-  bool inside;  // rows: false right of the last channel, where channel is 0
-};
-
-template <class T, int V>
-struct alignas(sizeof(T) * V) Pack {
-  T value[V];
-};
-
-template <int V, class T>
-__device__ Pack<T, V> load(const T* p) {
-  return *reinterpret_cast<const Pack<T, V>*>(p);
-}
-
-template <class T, int V>
-__device__ void store(T* p, const Pack<T, V>& pack) {
-  if constexpr (sizeof(pack) == sizeof(int4)) {  // nvcc splits a plain assignment in unrolled loops
-    int4 bits;
-    memcpy(&bits, &pack, sizeof bits);
-    __stwb(reinterpret_cast<int4*>(p), bits);
-  } else {
-    *reinterpret_cast<Pack<T, V>*>(p) = pack;
-  }
-}
-
-__device__ inline int thread_in_block() {
-  return static_cast<int>(threadIdx.y * blockDim.x + threadIdx.x);
-}
-
-template <bool kRows, int V>
-__device__ Place place_of(const Cut& cut) {
-  int64_t channel = blockIdx.x;
-  if (kRows) channel = (channel * blockDim.x + threadIdx.x) * V;
-  Place place;
-  place.inside = channel < cut.channels;
-  place.slice = cut.first_slice + blockIdx.z;
-  place.channel = place.inside ? channel : 0;
-  place.channels = cut.channels;
-  return place;
-}
-
-// Calls f(i, stride, n) for the places that fall to this thread, n of them at a time: i is the first of the V
-// neighbouring elements of the first place, and the places lie `stride` apart. n is an integral_constant,
-// kBatch, or 1 at the end.
-template <int kBatch, class F>
-__device__ void steps(int64_t k, int64_t end, int64_t step, int64_t first, int64_t unit, F f) {
-  if constexpr (kBatch > 1) {
-    for (; k + (kBatch - 1) * step < end; k += kBatch * step) {
-      f(first + k * unit, step * unit, std::integral_constant<int, kBatch>());
-    }
-  }
-#pragma unroll 4
-  for (; k < end; k += step) f(first + k * unit, step * unit, std::integral_constant<int, 1>());
-}
-
-template <bool kRows, int V, int kBatch, class F>
-__device__ void walk(const Cut& cut, F f) {
-  const Place place = place_of<kRows, V>(cut);
-  const int64_t begin = cut.offset[blockIdx.z], end = cut.offset[blockIdx.z + 1];
-  const int64_t width = blockDim.x, height = blockDim.y;
-  const int64_t channels = cut.channels, plane = cut.plane;  // read once: a store might change the cut
-  if (kRows) {
-    if (!place.inside) return;
-    const int64_t row = begin * plane + blockIdx.y * height + threadIdx.y;
-    steps<kBatch>(row, end * plane, height * gridDim.y, place.channel, channels, f);
-  } else {
-    const int64_t row_part = blockIdx.y / cut.plane_parts, plane_part = blockIdx.y % cut.plane_parts;
-    const int64_t row_step = height * (gridDim.y / cut.plane_parts), step = width * V * cut.plane_parts;
-    for (int64_t r = begin + row_part * height + threadIdx.y; r < end; r += row_step) {
-      const int64_t start = (r * channels + place.channel) * plane;
-      steps<kBatch>((plane_part * width + threadIdx.x) * V, plane, step, start, 1, f);
-    }
-  }
-}
-
-// The operations. The two that sum keep their sums, load several places before they use the first (kBatch),
-// and say where the total goes (write_total).
+// The operations. Each says what it takes from memory at a place (Loaded), of which kBatch places are loaded
+// before the first is used, and what it does with that: it gives what is written there, or keeps sums. Those
+// that sum say where the total goes (write_total).
 
 template <class T>
 using Compute = std::conditional_t<std::is_same_v<T, double>, double, float>;
@@ -143,10 +52,11 @@ struct PerChannel {
   __device__ A operator[](int v) const { return value[kRows ? v : 0]; }
 };
 
-template <class T, int V>
+// The gradient that arrives, and where y is read, only what passes the activation.
+template <class T, int V, bool kReadsY = true>
 __device__ Pack<T, V> gradient(const Arguments<T>& in, int64_t i) {
   Pack<T, V> g = load<V>(in.dy + i);
-  if (in.y != nullptr) {
+  if (kReadsY && in.y != nullptr) {
     const Pack<T, V> y = load<V>(in.y + i);
     for (int v = 0; v < V; ++v) g.value[v] = static_cast<Compute<T>>(y.value[v]) > 0 ? g.value[v] : T(0);
   }
@@ -178,45 +88,58 @@ struct ReluMask<T, kRows, V, true> {
   }
 };
 
+// How many places a thread loads at once: what its registers hold beside the constants of its channels.
+template <class T, int V>
+constexpr int kPlaces = sizeof(T) * V < 16 ? 4
+                        : sizeof(T) == 4   ? 2
+                                           : 1;
+
 template <class T, bool kRows, int V>
 struct Normalise {
   using A = Compute<T>;
+  struct Loaded {
+    Pack<T, V> x, residual;
+  };
+  static constexpr int kBatch = kPlaces<T, V>;
   PerChannel<A, kRows, V> mean, scale, shift;
   __device__ Normalise(const Arguments<T>& in, const Place& place)
       : mean(in.mean, place), scale(in.scale, place), shift(in.shift, place) {}
-  __device__ void operator()(const Arguments<T>& in, int64_t i) const {
-    const Pack<T, V> x = load<V>(in.x + i);
-    A result[V];
-    for (int v = 0; v < V; ++v)
-      result[v] = normalised(static_cast<A>(x.value[v]), mean[v], scale[v], shift[v]);
-    if (in.residual != nullptr) {
-      const Pack<T, V> residual = load<V>(in.residual + i);
-      for (int v = 0; v < V; ++v) result[v] += static_cast<A>(residual.value[v]);
-    }
+  static __device__ Loaded take(const Arguments<T>& in, int64_t i) {
+    return {load<V>(in.x + i), in.residual == nullptr ? Pack<T, V>() : load<V>(in.residual + i)};
+  }
+  __device__ Pack<T, V> operator()(const Arguments<T>& in, const Loaded& at) const {
     Pack<T, V> y;
     for (int v = 0; v < V; ++v) {
-      y.value[v] = static_cast<T>(in.relu && result[v] < 0 ? A(0) : result[v]);  // NaN stays NaN
+      A result = normalised(static_cast<A>(at.x.value[v]), mean[v], scale[v], shift[v]);
+      if (in.residual != nullptr) result += static_cast<A>(at.residual.value[v]);
+      y.value[v] = static_cast<T>(in.relu && result < 0 ? A(0) : result);  // NaN stays NaN
     }
-    store(in.out + i, y);
+    return y;
   }
 };
 
 template <class T, bool kRows, int V, bool kFromInput>
 struct AnyInputGradient {
   using A = Compute<T>;
+  struct Loaded {
+    Pack<T, V> x, g;
+  };
+  static constexpr int kBatch = kPlaces<T, V>;
   PerChannel<A, kRows, V> mean, a, b, c;
   ReluMask<T, kRows, V, kFromInput> masked;
   __device__ AnyInputGradient(const Arguments<T>& in, const Place& place)
       : mean(in.mean, place), a(in.a, place), b(in.b, place), c(in.c, place), masked(in, place) {}
-  __device__ void operator()(const Arguments<T>& in, int64_t i) const {
-    const Pack<T, V> x = load<V>(in.x + i), g = gradient<T, V>(in, i);
+  static __device__ Loaded take(const Arguments<T>& in, int64_t i) {
+    return {load<V>(in.x + i), gradient<T, V, !kFromInput>(in, i)};
+  }
+  __device__ Pack<T, V> operator()(const Arguments<T>&, const Loaded& at) const {
     Pack<T, V> dx;
     for (int v = 0; v < V; ++v) {
-      const A value = static_cast<A>(x.value[v]), d = value - mean[v];
-      const A passed = masked(v, value, mean[v], static_cast<A>(g.value[v]));
-      dx.value[v] = static_cast<T>(a[v] * passed + (b[v] * d + c[v]));
+      const A x = static_cast<A>(at.x.value[v]), d = x - mean[v];
+      const A g = masked(v, x, mean[v], static_cast<A>(at.g.value[v]));
+      dx.value[v] = static_cast<T>(a[v] * g + (b[v] * d + c[v]));
     }
-    store(in.out + i, dx);
+    return dx;
   }
 };
 template <class T, bool kRows, int V>
@@ -226,21 +149,46 @@ using InputGradientFromInput = AnyInputGradient<T, kRows, V, true>;
 
 template <class T, bool kRows, int V>
 struct ResidualGradient {
+  using Loaded = Pack<T, V>;
+  static constexpr int kBatch = 4;
   __device__ ResidualGradient(const Arguments<T>&, const Place&) {}
-  __device__ void operator()(const Arguments<T>& in, int64_t i) const {
-    store(in.out + i, gradient<T, V>(in, i));
-  }
+  static __device__ Loaded take(const Arguments<T>& in, int64_t i) { return gradient<T, V>(in, i); }
+  __device__ Pack<T, V> operator()(const Arguments<T>&, const Loaded& g) const { return g; }
 };
 
-// What the launch of a reduction does with a channel once the totals of all slices stand.
+// What a thread, or a part of a slice, contributes to a channel: how many elements, and their two sums. Sums
+// of d = x - pivot and d^2 are about a pivot of its own.
+struct Summand {
+  double count, pivot, first, second;
+};
+
+// Of a part, or of a slice: the two sums; or mean and M2, of those about a pivot.
+struct Total {
+  double count = 0.0, first = 0.0, second = 0.0;
+};
+
+// What the launch of a reduction does with a channel of a slice as soon as its total stands, and once the
+// totals of all slices stand. `own`: the slice's parts, which are no longer needed; `parts`: those of all
+// slices, `stride` apart.
 template <class A>
 struct MomentsEpilogue {
   bool given = false, updates = false;
   channel::Forward<A> forward{};
   channel::UpdateRunning<A> update{};
-  __device__ void operator()(int64_t c) const {
-    forward(c);
-    if (updates) update(c);
+  __device__ void of_slice(int64_t slice, int64_t c, double* own) const {
+    forward.of_set(slice, c);
+    if (!updates) return;
+    const auto pair = update.of_row(slice, c);
+    own[1 + c] = static_cast<double>(pair.mean);
+    own[1 + update.moments.channels + c] = static_cast<double>(pair.var);
+  }
+  __device__ bool has_end() const { return updates; }
+  __device__ void at_end(int64_t c, const double* parts, int64_t stride) const {
+    update.with(c, [&](int64_t i) {
+      const double* own = parts + i * stride;
+      return typename channel::UpdateRunning<A>::Pair{static_cast<A>(own[1 + c]),
+                                                      static_cast<A>(own[1 + update.moments.channels + c])};
+    });
   }
 };
 
@@ -248,7 +196,9 @@ template <class A>
 struct SumsEpilogue {
   bool given = false;
   channel::Backward<A> backward{};
-  __device__ void operator()(int64_t c) const { backward(c); }
+  __device__ void of_slice(int64_t slice, int64_t c, double*) const { backward.of_set(slice, c); }
+  __device__ bool has_end() const { return true; }
+  __device__ void at_end(int64_t c, const double*, int64_t) const { backward.of_parameters(c); }
 };
 
 // Sums d = x - p and d^2 about p, the first element that the thread meets: M2 = sum d^2 - (sum d)^2 / n.
@@ -259,10 +209,10 @@ struct MomentsOperation {
   using Result = double;
   using Loaded = Pack<T, V>;
   using Epilogue = MomentsEpilogue<A>;
-  static constexpr int kBatch = 4;
-  static constexpr bool kAboutMean = true;  // first and second are a mean and a sum of squares about it
+  static constexpr int kBatch = sizeof(T) * V == 8 ? 8 : 4;
+  static constexpr bool kAboutPivot = true;  // first and second are sums of d and d^2
   A pivot[V] = {}, sum[V] = {}, square[V] = {};
-  int64_t count = 0;
+  int count = 0;
   __device__ MomentsOperation(const Arguments<T>&, const Place&) {}
   static __device__ Loaded take(const Arguments<T>& in, int64_t i) { return load<V>(in.x + i); }
   __device__ void use(const Loaded& x) {
@@ -275,23 +225,16 @@ struct MomentsOperation {
     }
     ++count;
   }
-  __device__ double first(int v) const {
-    return count == 0
-               ? 0.0
-               : static_cast<double>(pivot[v]) + static_cast<double>(sum[v]) / static_cast<double>(count);
-  }
-  __device__ double second(int v) const {
-    if (count == 0) return 0.0;
-    const double rest = static_cast<double>(sum[v]);
-    const double m2 = static_cast<double>(square[v]) - rest * rest / static_cast<double>(count);
-    return m2 < 0.0 ? 0.0 : m2;  // NaN stays NaN
+  __device__ Summand summand(int v) const {
+    return {static_cast<double>(count), static_cast<double>(pivot[v]), static_cast<double>(sum[v]),
+            static_cast<double>(square[v])};
   }
   static __device__ void write_total(double* out, int64_t slice, int64_t channel, int64_t channels,
-                                     double count, double mean, double m2) {
+                                     const Total& total) {
     double* row = out + slice * (1 + 2 * channels);
-    row[0] = count;  // the same for every channel: each tile of them finds its own
-    row[1 + channel] = mean;
-    row[1 + channels + channel] = m2;
+    row[0] = total.count;  // the same for every channel: each tile of them finds its own
+    row[1 + channel] = total.first;
+    row[1 + channels + channel] = total.second;
   }
 };
 
@@ -304,14 +247,13 @@ struct AnySums {
   };
   using Epilogue = SumsEpilogue<A>;
   static constexpr int kBatch = 2;
-  static constexpr bool kAboutMean = false;
+  static constexpr bool kAboutPivot = false;
   PerChannel<A, kRows, V> mean;
   ReluMask<T, kRows, V, kFromInput> masked;
   A sum_g[V] = {}, sum_gx[V] = {};
-  int64_t count = 0;
   __device__ AnySums(const Arguments<T>& in, const Place& place) : mean(in.mean, place), masked(in, place) {}
   static __device__ Loaded take(const Arguments<T>& in, int64_t i) {
-    return {load<V>(in.x + i), gradient<T, V>(in, i)};
+    return {load<V>(in.x + i), gradient<T, V, !kFromInput>(in, i)};
   }
   __device__ void use(const Loaded& at) {
     for (int v = 0; v < V; ++v) {
@@ -319,14 +261,14 @@ struct AnySums {
       sum_g[v] += g;
       sum_gx[v] += g * (x - mean[v]);
     }
-    ++count;
   }
-  __device__ double first(int v) const { return static_cast<double>(sum_g[v]); }
-  __device__ double second(int v) const { return static_cast<double>(sum_gx[v]); }
-  static __device__ void write_total(A* out, int64_t slice, int64_t channel, int64_t channels, double,
-                                     double sum_g, double sum_gx) {
-    out[slice * 2 * channels + channel] = static_cast<A>(sum_g);
-    out[(slice * 2 + 1) * channels + channel] = static_cast<A>(sum_gx);
+  __device__ Summand summand(int v) const {
+    return {0.0, 0.0, static_cast<double>(sum_g[v]), static_cast<double>(sum_gx[v])};
+  }
+  static __device__ void write_total(A* out, int64_t slice, int64_t channel, int64_t channels,
+                                     const Total& total) {
+    out[slice * 2 * channels + channel] = static_cast<A>(total.first);
+    out[(slice * 2 + 1) * channels + channel] = static_cast<A>(total.second);
   }
 };
 template <class T, bool kRows, int V>
@@ -339,13 +281,18 @@ using SumsFromInput = AnySums<T, kRows, V, true>;
 // block that is.
 
 template <class Op, class T, bool kRows, int V>
-__global__ void __launch_bounds__(kThreads) apply(const __grid_constant__ Cut cut, const Arguments<T> in) {
+__global__ void __launch_bounds__(kThreads, kBlocksPerProcessor)
+    apply(const __grid_constant__ Cut cut, const Arguments<T> in) {
   const Op op(in, place_of<kRows, V>(cut));
-  walk<kRows, V, 1>(cut, [&](int64_t i, int64_t, auto) { op(in, i); });
+  walk<kRows, V, Op::kBatch>(cut, [&](int64_t i, int64_t stride, auto n) {
+    typename Op::Loaded loaded[n.value];
+    for (int k = 0; k < n.value; ++k) loaded[k] = Op::take(in, i + k * stride);
+    for (int k = 0; k < n.value; ++k) store(in.out + i + k * stride, op(in, loaded[k]));
+  });
 }
 
-// Sums N values of every thread over the block, whose threads stand in rows of `width` (a power of two).
-// Every thread gets the sums of its column. values: shared memory, at least N rows of it.
+// Sums N values of every thread over the block, whose threads stand in rows of `width` (a power of two). The
+// threads of the first row get the sums of their columns. values: shared memory, at least N rows of it.
 template <int N>
 __device__ void sum_over_block(double (*values)[kThreads], int width, double (&value)[N]) {
   const int t = thread_in_block();
@@ -360,39 +307,43 @@ __device__ void sum_over_block(double (*values)[kThreads], int width, double (&v
     }
     __syncthreads();
   }
-  for (int k = 0; k < N; ++k) value[k] = values[k][t % width];
-  __syncthreads();  // the next call writes
+  if (t < width) {  // who writes these places next is who reads them here
+    for (int k = 0; k < N; ++k) value[k] = values[k][t];
+  }
 }
 
-// A part of a slice, for N channels: how many elements each, and what Op keeps of them.
-template <int N>
-struct Part {
-  double count = 0.0, first[N] = {}, second[N] = {};
-};
-
-// Merges what all threads of a column (as above) contribute to N channels. each(add) calls add(k, count,
-// first, second) for every contribution of this thread to the k-th channel. It is called twice, and the
-// counts of all N channels are equal. The mean is taken first, then the squares about it, with one division a
-// channel:
-//   m = sum n_i m_i / n, M2 = sum (M2_i + n_i (m_i - m)^2)
+// Adds up what all threads of a column (as above) contribute to N channels; the threads of the first row get
+// the totals. each(add) calls add(k, summand) for every contribution of this thread to the k-th channel; the
+// counts are the same for all N. Sums about pivots p_i are first moved to the channel's p = pivot[k], so that
+// only totals are divided. With d_i = p_i - p:
+//   S = sum (S_i + n_i d_i), Q = sum (Q_i + d_i (2 S_i + n_i d_i)), mean = p + S / n, M2 = Q - S^2 / n
 template <class Op, int N, class Each>
-__device__ Part<N> merge_block(double (*values)[kThreads], int width, const Each& each) {
-  Part<N> all;
-  double sums[1 + N] = {};
-  each([&](int k, double count, double first, double) {
-    if (k == 0) sums[0] += count;
-    sums[1 + k] += Op::kAboutMean ? count * first : first;
+__device__ void merge_block(double (*values)[kThreads], int width, const double (&pivot)[N], const Each& each,
+                            Total (&total)[N]) {
+  double first[N + 1] = {}, second[N] = {};  // the last of the first ones counts
+  each([&](int k, const Summand& from) {
+    if constexpr (Op::kAboutPivot) {
+      const double d = from.pivot - pivot[k], moved = from.first + from.count * d;
+      if (k == 0) first[N] += from.count;
+      first[k] += moved;
+      second[k] += from.second + d * (from.first + moved);
+    } else {
+      first[k] += from.first;
+      second[k] += from.second;
+    }
   });
-  sum_over_block(values, width, sums);
-  all.count = sums[0];
-  const double divisor = Op::kAboutMean && sums[0] > 0.0 ? sums[0] : 1.0;
-  for (int k = 0; k < N; ++k) all.first[k] = sums[1 + k] / divisor;
-  each([&](int k, double count, double first, double second) {
-    const double distance = first - all.first[k];
-    all.second[k] += Op::kAboutMean ? second + count * (distance * distance) : second;
-  });
-  sum_over_block(values, width, all.second);
-  return all;
+  sum_over_block(values, width, first);
+  sum_over_block(values, width, second);
+  if (thread_in_block() >= width) return;
+  const double n = first[N];
+  for (int k = 0; k < N; ++k) {
+    if constexpr (Op::kAboutPivot) {
+      const double distance = n > 0.0 ? first[k] / n : 0.0, m2 = second[k] - first[k] * distance;
+      total[k] = {n, pivot[k] + distance, m2 < 0.0 ? 0.0 : m2};  // NaN stays NaN
+    } else {
+      total[k] = {n, first[k], second[k]};
+    }
+  }
 }
 
 // True in the one block that calls this last of `blocks` blocks with the same ticket, which is 0 before and
@@ -409,27 +360,32 @@ __device__ inline bool is_last_block(unsigned* ticket, unsigned blocks) {
   return last;
 }
 
-// Calls add with the parts p = `first`, first + step, ... of one channel, and loads several before it uses
-// the first. `parts` points to the count of part 0; its first and second lie `channels` further on each, then
-// comes part 1.
-template <class Add>
-__device__ void add_parts(const double* parts, int64_t channels, int64_t first, int64_t step,
+// Calls add with the parts p = `first`, first + step, ... of one channel, and loads kBatch of them before it
+// uses the first. `parts` points to part 0.
+template <class Op, int kBatch, class Add>
+__device__ void add_parts(const double* parts, int64_t channels, int64_t channel, int64_t first, int64_t step,
                           const Add& add) {
-  constexpr int kBatch = 8;
+  const int64_t row = 1 + 2 * channels;
   for (int64_t p = first; p < gridDim.y; p += kBatch * step) {
     double loaded[kBatch][3];
     for (int k = 0; k < kBatch; ++k) {
-      const double* part = parts + (p + k * step) * 3 * channels;
-      for (int i = 0; i < 3; ++i) loaded[k][i] = p + k * step < gridDim.y ? part[i * channels] : 0.0;
+      const double* part = parts + (p + k * step) * row;
+      const bool inside = p + k * step < gridDim.y;
+      loaded[k][0] = inside && Op::kAboutPivot ? part[0] : 0.0;
+      loaded[k][1] = inside ? part[1 + channel] : 0.0;
+      loaded[k][2] = inside ? part[1 + channels + channel] : 0.0;
     }
-    for (int k = 0; k < kBatch; ++k) add(0, loaded[k][0], loaded[k][1], loaded[k][2]);
+    for (int k = 0; k < kBatch; ++k) {
+      const double count = loaded[k][0], value = loaded[k][1], second = loaded[k][2];
+      add(0, Op::kAboutPivot ? Summand{count, value, 0.0, second} : Summand{0.0, 0.0, value, second});
+    }
   }
 }
 
 // What the launches of one reduction have in common.
 template <class Op>
 struct Totals {
-  double* parts;      // [slices, gridDim.y, 3, channels]: count, first and second
+  double* parts;      // [slices, gridDim.y, 1 + 2 channels]: count, then first and second of all channels
   unsigned* tickets;  // [slices + 1, gridDim.x]: a row for the tiles of each slice, the last for all slices
   unsigned slices;
   typename Op::Result* out;
@@ -443,45 +399,65 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerProcessor)
   const int64_t channels = cut.channels;
   const int t = thread_in_block();
   Op op(in, place);
-  walk<kRows, V, Op::kBatch>(cut, [&](int64_t i, int64_t stride, auto batch) {
-    typename Op::Loaded loaded[batch.value];
-    for (int k = 0; k < batch.value; ++k) loaded[k] = Op::take(in, i + k * stride);
-    for (int k = 0; k < batch.value; ++k) op.use(loaded[k]);
+  walk<kRows, V, Op::kBatch>(cut, [&](int64_t i, int64_t stride, auto n) {
+    typename Op::Loaded loaded[n.value];
+    for (int k = 0; k < n.value; ++k) loaded[k] = Op::take(in, i + k * stride);
+    for (int k = 0; k < n.value; ++k) op.use(loaded[k]);
   });
 
+  // The total of this block's part, about the pivots of its first row of threads: where there is an element
+  // at all, these have met one.
   constexpr int N = kRows ? V : 1;
-  __shared__ double values[1 + N][kThreads];
+  __shared__ double values[N + 1][kThreads];
   const int columns = kRows ? static_cast<int>(blockDim.x) : 1;
-  double first[V], second[V];
-  for (int v = 0; v < V; ++v) first[v] = op.first(v);
-  for (int v = 0; v < V; ++v) second[v] = op.second(v);
-  const Part<N> part = merge_block<Op, N>(values, columns, [&](auto add) {
-    for (int v = 0; v < V; ++v) add(kRows ? v : 0, static_cast<double>(op.count), first[v], second[v]);
-  });
-  double* parts = to.parts + place.slice * gridDim.y * 3 * channels;
+  double pivot[N] = {};
+  if constexpr (Op::kAboutPivot) {
+    __shared__ double pivots[N][kThreads / N];
+    if (t < columns) {
+      for (int k = 0; k < N; ++k) pivots[k][t] = op.summand(k).pivot;
+    }
+    __syncthreads();
+    for (int k = 0; k < N; ++k) pivot[k] = pivots[k][t % columns];
+  }
+  Total part[N];
+  merge_block<Op, N>(
+      values, columns, pivot,
+      [&](auto add) {
+        for (int v = 0; v < V; ++v) add(kRows ? v : 0, op.summand(v));
+      },
+      part);
+  const int64_t of_slice = gridDim.y * (1 + 2 * channels);
+  double* parts = to.parts + place.slice * of_slice;
   if (t < columns && place.inside) {
-    double* own = parts + blockIdx.y * 3 * channels + place.channel;
+    double* own = parts + blockIdx.y * (1 + 2 * channels);
+    if (t == 0) own[0] = part[0].count;  // each tile finds its own
     for (int k = 0; k < N; ++k) {
-      own[k] = part.count;
-      own[channels + k] = part.first[k];
-      own[2 * channels + k] = part.second[k];
+      own[1 + place.channel + k] = part[k].first;
+      own[1 + channels + place.channel + k] = part[k].second;
     }
   }
 
+  // The total of the slice, about the mean of its first part.
   if (!is_last_block(to.tickets + place.slice * gridDim.x + blockIdx.x, gridDim.y)) return;
   const int tile = columns * N;  // channels
   const int64_t channel = static_cast<int64_t>(blockIdx.x) * tile + t % tile;
   const bool inside = channel < channels;
-  const Part<1> whole = merge_block<Op, 1>(values, tile, [&](auto add) {
-    if (inside) add_parts(parts + channel, channels, t / tile, kThreads / tile, add);
-  });
-  if (t < tile && inside) {
-    Op::write_total(to.out, place.slice, channel, channels, whole.count, whole.first[0], whole.second[0]);
-  }
-
-  if (!to.epilogue.given || !is_last_block(to.tickets + to.slices * gridDim.x + blockIdx.x, to.slices))
-    return;
-  if (t < tile && inside) to.epilogue(channel);
+  constexpr int kPartsAtOnce = !kRows ? 2 : sizeof(T) == 8 ? 4 : 8;  // planes: few for each of many threads
+  const double first_mean[1] = {inside && Op::kAboutPivot ? parts[1 + channel] : 0.0};
+  Total total[1];
+  merge_block<Op, 1>(
+      values, tile, first_mean,
+      [&](auto add) {
+        if (inside) add_parts<Op, kPartsAtOnce>(parts, channels, channel, t / tile, kThreads / tile, add);
+      },
+      total);
+  const bool ends = t < tile && inside;
+  if (ends) Op::write_total(to.out, place.slice, channel, channels, total[0]);
+  if (!to.epilogue.given) return;
+  if (ends) to.epilogue.of_slice(place.slice, channel, parts);
+  if (!to.epilogue.has_end()) return;
+  if (!is_last_block(to.tickets + to.slices * gridDim.x + blockIdx.x, to.slices)) return;
+  if (ends) to.epilogue.at_end(channel, to.parts, of_slice);
 }
 
 }  // namespace

@@ -1,14 +1,19 @@
-// The steps of coefficients.hpp on a GPU: one thread per item, one launch each, on the current stream.
+// The steps of coefficients.hpp on a GPU: one thread per item, or several where an item goes over many rows,
+// one launch each, on the current stream.
 #include <ATen/core/Tensor.h>
 #include <c10/cuda/CUDAGuard.h>
 
-#include "strategies/kernels/channel.hpp"
+#include <type_traits>
+
 #include "strategies/kernels/launch.cuh"
+#include "strategies/kernels/sample_channel.hpp"
 
 namespace bnlab::kernels::cuda {
 namespace {
 
 constexpr int64_t kThreads = 128;
+constexpr int64_t kManyRows = 16;        // from here on an item has kLanes threads
+constexpr int kLanes = 16, kItems = 16;  // of a block: threads of an item, neighbouring items
 
 template <class Body>
 __global__ void every_item(Body body, int64_t items) {
@@ -18,11 +23,50 @@ __global__ void every_item(Body body, int64_t items) {
   }
 }
 
+// The threads (channel.hpp) that share an item of a block. Those beyond the last item take no row.
+class Together {
+ public:
+  __device__ explicit Together(bool inside) : lane_(inside ? threadIdx.y : kNone) {}
+  __device__ int64_t lane() const { return lane_; }
+  __device__ int64_t lanes() const { return kLanes; }
+  __device__ void wait() const { __syncthreads(); }
+  template <class T>
+  __device__ T sum(T value) const {
+    __shared__ T values[kLanes][kItems];
+    values[threadIdx.y][threadIdx.x] = value;
+    __syncthreads();
+    T total = values[0][threadIdx.x];
+    for (int lane = 1; lane < kLanes; ++lane) total += values[lane][threadIdx.x];
+    __syncthreads();  // the next call writes
+    return total;
+  }
+
+ private:
+  static constexpr int64_t kNone = int64_t{1} << 40;  // more than there are rows
+  int64_t lane_;
+};
+
+template <class Body>
+__global__ void every_item_together(Body body, int64_t items) {
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * kItems + threadIdx.x;
+  body(i, Together(i < items));
+}
+
+template <class Body>
+constexpr bool kShares = std::is_invocable_v<const Body&, int64_t, const Together&>;
+
 }  // namespace
 
 template <class Body>
 void each_item(const Body& body, int64_t items, at::Device device) {
   const c10::cuda::CUDAGuard guard(device);
+  if constexpr (kShares<Body>) {
+    if (body.rows() >= kManyRows) {
+      const auto blocks = static_cast<unsigned>((items + kItems - 1) / kItems);
+      launch(every_item_together<Body>, dim3(blocks), dim3(kItems, kLanes), body, items);
+      return;
+    }
+  }
   const auto blocks = static_cast<unsigned>((items + kThreads - 1) / kThreads);
   launch(every_item<Body>, dim3(blocks), dim3(kThreads), body, items);
 }

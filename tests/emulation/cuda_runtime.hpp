@@ -20,6 +20,9 @@ struct dim3 {
 struct alignas(16) int4 {
   int x, y, z, w;
 };
+struct alignas(8) int2 {
+  int x, y;
+};
 
 constexpr int cudaDevAttrMultiProcessorCount = 16;
 #define C10_CUDA_CHECK(call) (call)

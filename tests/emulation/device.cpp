@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <numeric>
 #include <random>
@@ -52,7 +53,16 @@ const std::function<void()>* body_now = nullptr;
 Order order_now = Order::ascending;
 bool poison_now = true;
 std::mt19937 shuffler;
+int64_t stream_now = 0;
+std::map<const unsigned*, int64_t> stream_of_ticket;
+enum class Ticket { none, fenced, taken } ticket_now = Ticket::none;  // of the thread that runs
+const char* fault_now = nullptr;                                      // said once its fibre has stopped
 Counts counts_now;
+
+void leave_ticket() {  // at a barrier, and at the end of a thread
+  if (ticket_now == Ticket::taken) fault_now = "a ticket without a fence behind it";
+  ticket_now = Ticket::none;
+}
 
 // The compiler wants a jump elsewhere than its target, and must not know what the function that jumps
 // leaves alone.
@@ -74,6 +84,7 @@ void fibre_main() {
       const unsigned t = turns[next_turn++];
       threadIdx = {t % blockDim.x, t / blockDim.x % blockDim.y, t / blockDim.x / blockDim.y};
       (*body_now)();
+      leave_ticket();
     }
     current->waits = false;
     if (__builtin_setjmp(current->place) == 0) {
@@ -127,6 +138,13 @@ void poison_shared_memory() {
   }
 }
 
+void refuse_faults() {
+  if (fault_now != nullptr) {
+    waiting.clear();
+    refuse(std::exchange(fault_now, nullptr));
+  }
+}
+
 // Runs the fibres that next() gives, up to null: each up to a barrier, or until there are no more threads.
 template <class Next>
 [[gnu::noinline]] void run(const Next& next) {
@@ -144,6 +162,7 @@ void run_block(size_t threads) {
   number(turns, threads);
   next_turn = 0;
   run([&] { return next_turn < threads ? idle_fibre() : nullptr; });
+  refuse_faults();
   while (!waiting.empty()) {
     ++counts_now.barriers;
     for (const Fibre* fibre : waiting) {
@@ -157,6 +176,7 @@ void run_block(size_t threads) {
     waiting.clear();
     size_t next = 0;
     run([&] { return next < waited.size() ? waited[next++] : nullptr; });
+    refuse_faults();
   }
 }
 
@@ -174,7 +194,28 @@ Counts& counts() {
   return counts_now;
 }
 
+void set_stream(int64_t stream) {
+  stream_now = stream;
+}
+
+int64_t stream() {
+  return stream_now;
+}
+
+void fence() {
+  ticket_now = ticket_now == Ticket::taken ? Ticket::none : Ticket::fenced;
+}
+
+void take_ticket(const unsigned* ticket) {
+  if (ticket_now != Ticket::fenced) fault_now = "a ticket without a fence before it";
+  ticket_now = Ticket::taken;
+  if (stream_now == 0) return;
+  const auto [owner, is_new] = stream_of_ticket.emplace(ticket, stream_now);
+  if (!is_new && owner->second != stream_now) fault_now = "two streams take the same ticket";
+}
+
 void** place_at_barrier(int line) {
+  leave_ticket();
   current->waits = true;
   current->line = line;
   current->thread = threadIdx;

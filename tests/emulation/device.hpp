@@ -29,17 +29,31 @@
 extern uint3 threadIdx, blockIdx;  // of the fibre that runs
 extern dim3 blockDim, gridDim;
 
-inline void __stwb(int4* p, int4 value) {
+namespace emulation {
+void fence();
+void take_ticket(const unsigned* ticket);
+}  // namespace emulation
+
+inline void __threadfence() {
+  emulation::fence();
+}
+template <class T>
+T __ldg(const T* p) {
+  return *p;
+}
+template <class T>
+void __stwb(T* p, T value) {
   *p = value;
 }
-inline void __threadfence() {}
 template <class T>
 T atomicAdd(T* p, T value) {
   const T before = *p;
   *p += value;
   return before;
 }
-inline unsigned atomicInc(unsigned* p, unsigned last) {  // 0, 1, ..., last, 0, ...
+// A ticket: 0, 1, ..., last, 0, ...
+inline unsigned atomicInc(unsigned* p, unsigned last) {
+  emulation::take_ticket(p);
   const unsigned before = *p;
   *p = before >= last ? 0 : before + 1;
   return before;
@@ -53,6 +67,10 @@ void set_order(Order order);
 // Whether every block finds shared memory full of NaN, as it does unless this says otherwise.
 void set_poison(bool poison);
 
+// The stream that kernels are given to from now on. What a ticket belongs to is remembered of all but 0.
+void set_stream(int64_t stream);
+int64_t stream();
+
 struct Counts {
   int64_t launches = 0, blocks = 0, barriers = 0;
 };
@@ -62,7 +80,8 @@ Counts& counts();  // since the program began
 void** place_at_barrier(int line);
 void leave_thread();
 // Calls body() once for every thread. Throws std::runtime_error for what a GPU would refuse, and where
-// threads of a block part at a barrier.
+// threads of a block part at a barrier, where a thread takes a ticket without a fence before and after it (up
+// to the barriers around), and where two streams take the same.
 void run_grid(dim3 grid, dim3 block, size_t argument_bytes, const std::function<void()>& body);
 
 }  // namespace emulation

@@ -19,6 +19,14 @@ TEST(EmulatedKernels, LongColumnsAddUpWithoutLosingDigits) {
   EXPECT_EQ(mismatch_of_long_sums(), "");
 }
 
+TEST(EmulatedKernels, FarRowsAreReached) {
+  EXPECT_EQ(mismatch_of_far_rows(), "");
+}
+
+TEST(EmulatedKernels, StreamsShareNoTicket) {
+  EXPECT_EQ(mismatch_of_streams(), "");
+}
+
 TEST(EmulatedKernels, CoefficientsEqualTheirFormulas) {
   EXPECT_EQ(mismatch_of_coefficients(at::kDouble), "");
   EXPECT_EQ(mismatch_of_coefficients(at::kFloat), "");
@@ -27,6 +35,11 @@ TEST(EmulatedKernels, CoefficientsEqualTheirFormulas) {
 TEST(EmulatedKernels, OneLaunchFollowsAnExchange) {
   EXPECT_EQ(mismatch_of_pooled_coefficients(at::kDouble), "");
   EXPECT_EQ(mismatch_of_pooled_coefficients(at::kFloat), "");
+}
+
+TEST(EmulatedKernels, ManyTowersAreMergedTogether) {
+  EXPECT_EQ(mismatch_of_many_towers(at::kDouble), "");
+  EXPECT_EQ(mismatch_of_many_towers(at::kFloat), "");
 }
 
 TEST(EmulatedKernels, CoefficientsWithinSamplesEqualTheirFormulas) {
@@ -72,6 +85,22 @@ TEST(EmulatedGpu, RefusesWhatAGpuRefuses) {
   int waited = 0;
   launch(all_wait, dim3(3), dim3(32), &waited);
   EXPECT_EQ(waited, 96);
+}
+
+using Ticket = unsigned;
+void takes(Ticket* ticket, int fences) {
+  if (fences % 2 == 1) __threadfence();
+  atomicInc(ticket, 0u);
+  if (fences >= 2) __threadfence();
+}
+
+TEST(EmulatedGpu, RefusesATicketWithoutFences) {
+  using cuda::launch;
+  Ticket ticket = 0;
+  launch(takes, dim3(1), dim3(2), &ticket, 3);
+  for (const int fences : {0, 1, 2}) {
+    EXPECT_THROW(launch(takes, dim3(1), dim3(2), &ticket, fences), std::runtime_error);
+  }
 }
 
 }  // namespace

@@ -19,10 +19,13 @@ std::string any_mismatch(size_t share) {
   for (const auto type : {at::kDouble, at::kFloat}) {
     if (const std::string text = mismatch_of_coefficients(type); !text.empty()) return text;
     if (const std::string text = mismatch_of_pooled_coefficients(type); !text.empty()) return text;
+    if (const std::string text = mismatch_of_many_towers(type); !text.empty()) return text;
     if (const std::string text = mismatch_of_sample_coefficients(type); !text.empty()) return text;
   }
   if (const std::string text = mismatch_of_special_values(); !text.empty()) return text;
   if (const std::string text = mismatch_of_long_sums(); !text.empty()) return text;
+  if (const std::string text = mismatch_of_far_rows(); !text.empty()) return text;
+  if (const std::string text = mismatch_of_streams(); !text.empty()) return text;
   const std::vector<Problem> all = problems();
   for (size_t i = 0; i < all.size(); i += share) {
     const Problem& problem = all[all.size() - 1 - i * 37 % all.size()];

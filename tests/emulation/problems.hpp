@@ -33,12 +33,19 @@ std::string mismatch(const Problem& problem);
 std::string mismatch_of_special_values();
 // A long column adds up without losing digits: no thread sums too many places in float32.
 std::string mismatch_of_long_sums();
+// Rows so far from the first that 32 bits do not count their elements.
+std::string mismatch_of_far_rows();
+// Kernels of two streams meet nowhere.
+std::string mismatch_of_streams();
 // Merged moments, forward and backward coefficients, the update of running statistics; on sets of which some
 // are empty.
 std::string mismatch_of_coefficients(at::ScalarType type);
 // The steps after an exchange, in one launch each, are what they are one after the other, to the last bit:
 // for towers in groups, of which this rank holds some.
 std::string mismatch_of_pooled_coefficients(at::ScalarType type);
+// The same of so many towers that several threads share a channel; and what they merge is what float64 loops
+// give.
+std::string mismatch_of_many_towers(at::ScalarType type);
 // A sweep with the steps that follow it in one launch is what they are one after the other, to the last bit;
 // and a site without an exchange takes two launches forward and two backward.
 std::string mismatch_of_local_coefficients(const Problem& problem);

@@ -193,6 +193,17 @@ std::string mismatch_of_long_sums() {
   return comparison.mismatch();
 }
 
+std::string mismatch_of_streams() {
+  const Tensor x({6, 5}, at::kFloat);
+  x.zero_();
+  for (const int64_t stream : {1, 2, 1}) {
+    emulation::set_stream(stream);
+    moments(x, {0, 2, 6});
+  }
+  emulation::set_stream(0);
+  return "";  // the emulated GPU refuses
+}
+
 std::string mismatch_of_special_values() {
   Comparison comparison;
   const double nan = std::nan("");
@@ -203,6 +214,11 @@ std::string mismatch_of_special_values() {
       comparison.expect(std::isnan(value), "ReLU turns NaN into a number");
     }
   }
+  // Squares too small for float32: each thread adds up deviations, and zeros for their squares.
+  const Tensor tiny({512, 1}, at::kFloat);
+  tiny.set_values(std::vector<double>(512, 0.0));
+  for (int64_t row = 256; row < 512; ++row) tiny.select(0, row).set_values({1e-25});
+  comparison.expect(moments(tiny, {0, 512}).values()[2] >= 0, "a sum of squares is below zero");
   for (const char* layout : {"contiguous", "channels_last"}) {
     std::mt19937 random(7);
     const Tensor x = filled(empty_in(layout, {4, 8, 5, 4}, at::kFloat), random, 0, 1);

@@ -16,6 +16,10 @@
 #include <utility>
 #include <vector>
 
+namespace emulation {
+int64_t stream();  // device.hpp
+}
+
 namespace c10 {
 
 template <class... Parts>
@@ -34,7 +38,7 @@ struct CUDAGuard {
 };
 struct CUDAStream {
   int64_t device_index() const { return 0; }
-  int64_t id() const { return 0; }
+  int64_t id() const { return emulation::stream(); }
 };
 inline CUDAStream getCurrentCUDAStream() {
   return {};

@@ -1,6 +1,7 @@
 // Random tensors, and numbers compared within bounds.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <random>
@@ -37,10 +38,13 @@ inline at::Tensor filled(const at::Tensor& x, std::mt19937& random, double centr
   return x;
 }
 
+// NaN equals NaN: its sign is the compiler's choice.
 inline bool same_bits(const at::Tensor& a, const at::Tensor& b) {
   const std::vector<double> x = a.values(), y = b.values();
-  return a.sizes() == b.sizes() &&
-         (x.empty() || std::memcmp(x.data(), y.data(), x.size() * sizeof(double)) == 0);
+  const auto same = [](double one, double other) {
+    return std::isnan(one) ? std::isnan(other) : std::memcmp(&one, &other, sizeof one) == 0;
+  };
+  return a.sizes() == b.sizes() && std::equal(x.begin(), x.end(), y.begin(), same);
 }
 
 // In one of four layouts: contiguous, channels_last, strided, unaligned.
