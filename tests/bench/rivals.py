@@ -150,21 +150,18 @@ def first_line(error):
     return f"{type(error).__name__}: {error}".strip().splitlines()[0][:200]
 
 
-def prepared(names, case, device, ranks):
-    """The rivals that can run, the reasons of the others, and how many parameters the network has."""
+def prepared(name, case, device, ranks):
+    """(a rival that has taken its first steps, "") or (None, why it cannot run)"""
     import torch
 
-    steppers, refused, parameters = {}, {}, None
-    for name in names:
-        torch.manual_seed(1)
-        try:
-            stepper = Stepper(name, case, device, ranks)
-            for _ in range(case["warmup"]):
-                stepper.step()
-            steppers[name], parameters = stepper, stepper.parameters
-        except Exception as error:  # whatever it is, the others go on
-            refused[name] = first_line(error)
-    return steppers, refused, parameters
+    torch.manual_seed(1)
+    try:
+        stepper = Stepper(name, case, device, ranks)
+        for _ in range(case["warmup"]):
+            stepper.step()
+        return stepper, ""
+    except Exception as error:  # whatever it is, the others go on
+        return None, first_line(error)
 
 
 def measured(steppers, groups, wait):
@@ -204,12 +201,17 @@ def serve(rank, ranks, port, device_type, threads, connection):
         asked, *what = connection.recv()
         if asked == "end":
             break
-        if asked == "prepare":
+        if asked == "clear":
             steppers.clear()
             if device.type == "cuda":
                 torch.cuda.empty_cache()
-            steppers, refused, parameters = prepared(*what, device, ranks)
-            connection.send((refused, parameters, device_type))
+            connection.send(device_type)
+        elif asked == "add":
+            name, case = what
+            stepper, refusal = prepared(name, case, device, ranks)
+            if stepper:
+                steppers[name] = stepper
+            connection.send((refusal, stepper.parameters if stepper else None))
         else:
             connection.send(measured(steppers, *what, wait))
     if ranks > 1:
@@ -217,52 +219,86 @@ def serve(rank, ranks, port, device_type, threads, connection):
 
 
 class Rivals:
-    """The processes of the rivals, which wait while others are measured."""
+    """The processes of the rivals, which wait while others are measured. `limit`: seconds for one answer."""
 
     def __init__(self, device, ranks, limit, threads=None):
+        self.device, self.limit = device, limit
+        self.refused, self.parameters = {}, None  # of the case that is prepared
+        if device == "cpu":
+            threads = threads or max(1, len(os.sched_getaffinity(0)) // ranks)
+        self.world = ranks, device, threads
+        self.ranks, self.connections = [], []
+
+    def start(self):
+        ranks, device, threads = self.world
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
         context = multiprocessing.get_context("spawn")
-        self.limit, self.ranks, self.connections = limit, [], []
-        self.refused, self.parameters, self.device, self.prepared = {}, None, device, False
-        if device == "cpu":
-            threads = threads or max(1, len(os.sched_getaffinity(0)) // ranks)
         for rank in range(ranks):
             ours, theirs = context.Pipe()
-            process = context.Process(target=serve, args=(rank, ranks, port, device, threads, theirs), daemon=True)
-            process.start()
+            self.ranks.append(context.Process(target=serve, args=(rank, ranks, port, device, threads, theirs)))
+            self.ranks[-1].start()
             theirs.close()
-            self.ranks.append(process)
             self.connections.append(ours)
 
     def ask(self, *what):
-        """The answers of all ranks. Raises RuntimeError where one does not answer."""
-        found = []
+        """The answers of all ranks. Raises RuntimeError where one does not answer; none is left then."""
         deadline = time.monotonic() + self.limit
-        for rank, connection in enumerate(self.connections):
-            try:
+        rank = 0
+        try:
+            for connection in self.connections:
                 connection.send(what)
-            except OSError:
-                raise RuntimeError(f"rank {rank} of PyTorch's has ended before its time") from None
-        for rank, connection in enumerate(self.connections):
-            try:
+            found = []
+            for rank, connection in enumerate(self.connections):
                 if not connection.poll(max(0, deadline - time.monotonic())):
                     raise RuntimeError(f"rank {rank} of PyTorch's said nothing in {self.limit:.0f} s")
                 found.append(connection.recv())
-            except (EOFError, OSError):
-                raise RuntimeError(f"rank {rank} of PyTorch's ended before its time") from None
-        return found
+            return found
+        except (EOFError, OSError):
+            self.kill()
+            raise RuntimeError(f"rank {rank} of PyTorch's ended before its time") from None
+        except RuntimeError:
+            self.kill()
+            raise
 
     def prepare(self, names, case):
-        """Builds the rivals of one case and takes their first steps; fills in `refused`, `parameters` and `device`."""
-        self.prepared = True
-        self.refused, self.parameters, self.device = self.ask("prepare", names, case)[0]
+        """Builds the rivals of one case. One that hangs is left out, and the others are built again."""
+        self.refused, self.parameters = {}, None
+        ready = []
+        self.clear()
+        for name in names:
+            try:
+                self.add(name, case)
+                ready.append(name)
+            except RuntimeError as reason:
+                self.refused[name] = str(reason)
+                self.clear()
+                for each in ready:
+                    self.add(each, case)
+
+    def clear(self):
+        if not self.ranks:
+            self.start()
+        self.device = self.ask("clear")[0]
+
+    def add(self, name, case):
+        refusal, parameters = self.ask("add", name, case)[0]
+        if refusal:
+            self.refused[name] = refusal
+        else:
+            self.parameters = parameters
 
     def measure(self, groups):
         """{rival: milliseconds of a step, of each group}, of the slowest rank in each group."""
         found = self.ask("measure", groups)
         return {name: [max(group) for group in zip(*(times[name] for times in found))] for name in found[0]}
+
+    def kill(self):
+        for process in self.ranks:
+            process.kill()
+            process.join()
+        self.ranks, self.connections = [], []
 
     def end(self):
         for connection in self.connections:
@@ -271,6 +307,5 @@ class Rivals:
             except OSError:
                 pass
         for process in self.ranks:
-            process.join(20 if self.prepared else 0)  # a process that did nothing yet may still be importing torch
-            if process.is_alive():
-                process.kill()
+            process.join(20)
+        self.kill()

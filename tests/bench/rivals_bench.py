@@ -16,6 +16,7 @@ of GPUs alone); FAILED; skipped. All times go to DIR/times-RANKS.json. Exit stat
 import argparse
 import json
 import pathlib
+import signal
 import statistics
 import subprocess
 import sys
@@ -42,7 +43,7 @@ def parse():
     parser.add_argument("--steps", type=int, default=100, help="measured in each round")
     parser.add_argument("--results", type=pathlib.Path, default=pathlib.Path("results/gpu_check"))
     parser.add_argument("--program", default="build/release/bnlab")
-    parser.add_argument("--limit", type=float, default=300, help="seconds for one answer of a program")
+    parser.add_argument("--limit", type=float, default=150, help="seconds for one answer of a program")
     parser.add_argument("--trial", action="store_true")
     options = parser.parse_args()
     if options.trial:
@@ -168,6 +169,7 @@ def main():
     kept, failed = [], False
     threads = 1 if options.trial else None
     device = "any" if options.trial and options.device == "cuda" else options.device
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that PyTorch's processes end, too
     rivals = Rivals(device, options.ranks, options.limit, threads)
     try:
         for case in TRIAL_CASES[:3 - options.ranks] if options.trial else CASES:

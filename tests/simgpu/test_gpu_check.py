@@ -12,8 +12,10 @@ import re
 import subprocess
 import sys
 import tarfile
+import time
 import unittest
 from types import SimpleNamespace
+from unittest import mock
 
 from runs import PATIENCE, PROGRAM, SimulatedRuns
 
@@ -25,6 +27,7 @@ OTHER_NUMBERS = f'case " $* " in *" --ranks 2 "*) set -- "$@" optimizer.lr=0.051
 
 sys.path += [str(REPOSITORY / "scripts"), str(REPOSITORY / "tests/bench")]
 import gpu_trace  # noqa: E402  (below the path that it is found in)
+import rivals  # noqa: E402
 import rivals_bench  # noqa: E402
 
 # Python, whose torch sees the simulated GPUs where two ranks train beside ours.
@@ -67,6 +70,24 @@ def measurement(kernel, share, bar):
     return json.dumps({"site": "unet top", "shape": [8, 16, 96, 128], "kernel": kernel, "dtype": "Float", "layout": "contiguous",
                        "megabytes": 6.0, "ms": 0.01, "GB_per_s": 3000 * share, "copy_GB_per_s": 3000, "share_of_copy": share,
                        "bar": bar, "verdict": "ok" if share >= bar else "slow"})
+
+
+def a_rank_that_hangs(rank, ranks, port, device, threads, connection):
+    """Answers as a rank of PyTorch's does, without torch, but for the rival "hangs"."""
+    names = []
+    while True:
+        asked, *what = connection.recv()
+        if asked == "end":
+            return
+        if asked == "clear":
+            connection.send(device)
+        elif asked == "add":
+            if what[0] == "hangs":
+                time.sleep(PATIENCE)
+            names.append(what[0])
+            connection.send(("", 100))
+        else:
+            connection.send({name: [1.0 + rank] for name in names})
 
 
 class GpuCheck(SimulatedRuns):
@@ -204,9 +225,9 @@ class GpuSteps(SimulatedRuns):
         ours = SimpleNamespace(times={("sync", graph): [9.0, 10.0, 30.0]},
                                records={("sync", graph): {"outcome": {"status": "ok"}, "result": result}})
         options = SimpleNamespace(ranks=2, device="cuda", trial=trial)
-        rivals = SimpleNamespace(parameters=parameters, refused=dict(refused), device="cuda")
+        others = SimpleNamespace(parameters=parameters, refused=dict(refused), device="cuda")
         theirs = {name: [rival_ms] for name in rivals_bench.TOGETHER["sync"]}
-        return rivals_bench.row(options, rivals_bench.CASES[0], ("sync", graph), ours, rivals, theirs)
+        return rivals_bench.row(options, rivals_bench.CASES[0], ("sync", graph), ours, others, theirs)
 
     def test_a_step_is_held_to_its_bar(self):
         self.assertEqual(self.judged()[0], "ok")
@@ -223,6 +244,16 @@ class GpuSteps(SimulatedRuns):
         self.assertEqual(verdict, "FAILED")
         self.assertIn("no step was replayed: planted", said)
         self.assertEqual(self.judged(replayed=0, graph=False)[0], "ok")
+
+    def test_a_rival_that_hangs_is_left_out_and_the_slowest_rank_counts(self):
+        with mock.patch.object(rivals, "serve", a_rank_that_hangs):
+            found = rivals.Rivals("cpu", 2, limit=5)
+            try:
+                found.prepare(["first", "hangs", "last"], {})
+                self.assertEqual(found.refused, {"hangs": "rank 0 of PyTorch's said nothing in 5 s"})
+                self.assertEqual(found.measure(1), {"first": [2.0], "last": [2.0]})
+            finally:
+                found.end()
 
     def test_a_rival_that_cannot_run_is_said(self):
         self.assertIn("of apex cannot run", self.judged(refused={"DDP SyncBatchNorm of apex": "no apex"}.items())[1])
