@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Draws the figures of an experiment, or of all experiments in a results folder, from what `bnlab report` says of it.
 #   scripts/plot.sh results/quickstart [--spec SPEC] [--out DIR] [--strategies LABEL...] [--figures NAME...] [--bare]
-# Of a folder that `bnlab predict` has written it draws the contact sheet, with titles for the runs if wanted.
-#   scripts/plot.sh predictions [--titles TEXT...]
+# Of a folder that `bnlab predict` has written it draws the contact sheet, with titles for the runs and names for the classes
+# if wanted.
+#   scripts/plot.sh predictions [--titles TEXT...] [--classes TEXT...]
 # The spec is the folder's own (spec.json), else NAME.json below experiments/, unless --spec names another. Needs
 # build/release/bnlab, or what BNLAB_PROGRAM names, and a Python with matplotlib: BNLAB_PYTHON, else .venv of setup.sh.
 set -euo pipefail
@@ -13,7 +14,7 @@ lacking() {
   exit 3
 }
 
-[ $# -gt 0 ] && [ "${1#-}" = "$1" ] || { sed -n '2,7s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2 && exit 2; }
+[ $# -gt 0 ] && [ "${1#-}" = "$1" ] || { sed -n '2,8s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2 && exit 2; }
 folder=${1%/} spec= out= drawing=()
 shift
 while [ $# -gt 0 ]; do

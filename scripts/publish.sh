@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Writes every committed table and figure again from the committed records: the tables of results/*/README.md, the
 # figures that lie in results/*/figures, the answers to the questions of experiments/README.md as far as there are any
-# (in README.md one line for each question), and the strategies and the figure of README.md. A test compares them with
+# (in README.md one line for each question), and the first sentence, the strategies and the figure of README.md. A test compares them with
 # the records.
 #   scripts/publish.sh
 set -euo pipefail
@@ -37,4 +37,4 @@ sed -n 's/^ Q[0-9]* | `\(\w*\)\.json`.*/\1/p' <<<"$questions" | answered | xargs
 grep -o '\w*\.json' <<<"$questions" | cut -d . -f 1 | answered |
   xargs "$BNLAB_PROGRAM" answers --into results/README.md
 "$BNLAB_PYTHON" -B scripts/figures/first_screen.py README.md <(report catalogue --format json) \
-  <(report tradeoff --format json) --out results
+  <(report tradeoff --format json) <(report quickstart --format json) --out results

@@ -56,7 +56,7 @@ int evaluate(const EvaluateRequest& request) {
 void add_evaluate(Program& program) {
   auto [command, request] =
       add_command(program, "evaluate", "A run's weights under any population of running statistics",
-                  "  bnlab evaluate results/quickstart/RUN/2x1-cpu/weights.safetensors\n"
+                  "  bnlab evaluate results/here/quickstart/RUN/1x8-cpu/weights.safetensors\n"
                   "  bnlab evaluate WEIGHTS --population saved,batch,precise --json",
                   evaluate);
   command.add_option("WEIGHTS", request.job.weights, "weights.safetensors in a run's folder")->required();

@@ -100,7 +100,7 @@ void add_run(Program& program) {
       add_command(program, "run", "Train every run of a spec that is not done yet",
                   "  bnlab run quickstart --ranks 2\n"
                   "  bnlab run tradeoff --only strategy=sync,per_tower --only seed=0\n"
-                  "  bnlab run quickstart steps=10 task.size=[32,32] --only seed=0\n"
+                  "  bnlab run quickstart steps=10 task.crop=[32,32] --only seed=0\n"
                   "  bnlab run results/quickstart --redo stale\n"
                   "  bnlab run experiments/camvid_small_batch.json --data ~/data --jobs 2\n"
                   "  torchrun --nproc-per-node 4 --no-python bnlab run tradeoff",

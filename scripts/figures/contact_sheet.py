@@ -1,22 +1,32 @@
 """The pictures that `bnlab predict` has written, on one sheet: image, truth, and each run's answer beside them.
 
-  python3 scripts/figures/contact_sheet.py predictions [--titles TEXT...]        (scripts/plot.sh predictions calls it)
+  python3 scripts/figures/contact_sheet.py predictions [--titles TEXT...] [--classes TEXT...]
+                                                                         (scripts/plot.sh predictions calls it)
 
 Writes contact_sheet.png into the folder. `--titles`: of the runs, in their order, in place of what tells them apart.
+`--classes`: names for the legend, in the order of their ids, where the task's options do not name them. Where the folder
+lies beside the runs' folders, as results/NAME/predictions does, each column also says what its run scored.
 Exit status: 0; 1 the folder holds no predictions, or as many titles as it has not runs; 2 usage.
 """
 
 import argparse
+import glob
 import json
 import os
 import sys
 
+import numpy
+import PIL.Image  # comes with matplotlib
+from matplotlib.colors import to_rgb
+from matplotlib.image import imread
+
 import layout
 import style
-from matplotlib.image import imread
 
 _CELL = 1.1  # inches, the width of a picture
 _MOST_COLUMNS = 10
+_VOID = 255
+_COLOURS = (style.BLACK, style.ORANGE, style.SKY, style.GREEN, "#F0E442", style.BLUE, style.VERMILION, style.PURPLE)
 
 
 def titles(runs):
@@ -30,27 +40,74 @@ def titles(runs):
     return named
 
 
-def draw(folder, given_titles=None):
+def scores(folder, predictions):
+    """Of each run "mean IoU 0.42" on the whole test split, from its record beside the folder; "" where there is none."""
+    texts = []
+    for run in predictions["runs"]:
+        files = sorted(glob.glob(os.path.join(glob.escape(folder), os.pardir, run["run_id"], "*", "record.json")))
+        texts.append("")
+        if files:
+            with open(files[0], encoding="utf-8") as file:
+                final = json.load(file)["result"]["final"]
+            value = final.get(predictions["population"], final["saved"]).get("mean_iou")
+            texts[-1] = "" if value is None else f"mean IoU {value:.2f}"
+    return texts
+
+
+def shown(file):
+    """(picture as it is drawn, ids of the classes that it shows). The ids of label maps get colours that everybody can
+    tell apart, as far as there are any; void is white."""
+    with PIL.Image.open(file) as picture:
+        if picture.mode != "P":
+            return imread(file), []
+        ids, palette = numpy.asarray(picture), numpy.array(picture.getpalette()).reshape(-1, 3) / 255
+    colours = numpy.array([colour_of(value, palette) for value in range(256)])
+    return colours[ids], numpy.unique(ids).tolist()
+
+
+def colour_of(value, palette):
+    if value == _VOID:
+        return (1, 1, 1)
+    return to_rgb(_COLOURS[value]) if value < len(_COLOURS) else tuple(palette[value]) if value < len(palette) else (0, 0, 0)
+
+
+def legend_of(ids, names):
+    """Name -> Style of classes."""
+    return {"void" if value == _VOID else names[value] if value < len(names) else f"class {value}":
+            style.Style(colour_of(value, ()), "s", "") for value in sorted(ids)}
+
+
+def draw(folder, given_titles=None, class_names=None):
     with open(os.path.join(folder, "predictions.json"), encoding="utf-8") as file:
         predictions = json.load(file)
     samples, runs = predictions["samples"], predictions["runs"][:_MOST_COLUMNS - 2]
     if given_titles and len(given_titles) != len(predictions["runs"]):
         raise ValueError(f"expected {len(predictions['runs'])} titles, one per run, got {len(given_titles)}")
+    task = predictions["task"]
+    names = class_names or (task["classes"] if isinstance(task.get("classes"), list) else [])
+    named = [f"{title}\n{score}" if score else title
+             for title, score in zip(given_titles or titles(predictions["runs"]), scores(folder, predictions))]
     columns = [("image", [sample["image"] for sample in samples]), ("truth", [sample["truth"] for sample in samples])]
-    columns += [(title, run["answers"]) for title, run in zip(given_titles or titles(runs), runs)]
-    first = imread(os.path.join(folder, samples[0]["image"]))
+    columns += [(title, run["answers"]) for title, run in zip(named, runs)]
+    first = imread(os.path.join(folder, samples[0]["image"]))  # all cells have its shape
     height = _CELL * first.shape[0] / first.shape[1]
     left_out = len(predictions["runs"]) - len(runs)
+    pictures = {name: shown(os.path.join(folder, name)) for _, files in columns for name in files}
+    legend = legend_of(set().union(*(ids for _, ids in pictures.values())), names)
     caption = (f"Test samples {', '.join(str(sample['sample']) for sample in samples)} of the task "
-               f"{predictions['task']['name']}; population {predictions['population']}."
+               f"{task['name']}; population {predictions['population']}."
                + (f" {left_out} more runs are not shown." if left_out else ""))
+    lines = max(title.count("\n") for title, _ in columns)
     figure, axes = layout.new_page("What does each strategy answer?", caption, _CELL * len(columns) + 0.12,
-                                   len(samples) * (height + 0.04) + 0.35, rows=len(samples), columns=len(columns))
+                                   len(samples) * (height + 0.04) + 0.25 + 0.1 * lines, rows=len(samples),
+                                   columns=len(columns), legend=legend)
+    for key in figure.legends[0].legend_handles if figure.legends else ():
+        key.set(markersize=6, markeredgecolor=style.GREY, markeredgewidth=0.4)
     figure.get_layout_engine().set(w_pad=0.02, h_pad=0.02)
     for column, (title, files) in enumerate(columns):
         for row, name in enumerate(files):
             cell = axes[row][column]
-            cell.imshow(imread(os.path.join(folder, name)), interpolation="nearest")
+            cell.imshow(pictures[name][0], interpolation="nearest")
             cell.set_axis_off()
             if row == 0:
                 cell.set_title(title, size=style.SMALL)
@@ -64,10 +121,11 @@ def main():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", help="what bnlab predict has written")
     parser.add_argument("--titles", nargs="+", metavar="TEXT", help="of the runs, in their order")
+    parser.add_argument("--classes", nargs="+", metavar="TEXT", help="names of the classes, in the order of their ids")
     options = parser.parse_args()
     style.apply()
     try:
-        print(draw(options.folder, options.titles))
+        print(draw(options.folder, options.titles, options.classes))
     except (OSError, ValueError, KeyError, IndexError) as error:
         print(f"plot.sh: {options.folder}: no predictions to draw ({error})", file=sys.stderr)
         return 1

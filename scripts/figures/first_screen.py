@@ -1,7 +1,9 @@
-"""The first screen of the project's README: writes the numbers of its table and draws the same points.
+"""The first screen of the project's README: writes its first sentence and the numbers of its table, and draws the same
+points.
 
-  python3 scripts/figures/first_screen.py README.md CATALOGUE.json TRADEOFF.json --out results
+  python3 scripts/figures/first_screen.py README.md CATALOGUE.json TRADEOFF.json QUICKSTART.json --out results
 
+What stands between the lines <!-- opening --> and <!-- end --> is what `quickstart` found.
 The rows are those of the table that follows the line <!-- first-screen --> in the README; the second column names the
 strategy. The fourth becomes its accuracy in the report of `catalogue` (even shards), the fifth its images per second
 relative to the baseline in that of `tradeoff`, through shared memory and over sockets. scripts/publish.sh calls this.
@@ -14,21 +16,13 @@ from collections import namedtuple
 
 import drawing
 import layout
+import opening
 import report as reports
 import style
 
 MARK = "<!-- first-screen -->\n"
+OPENING, END = "<!-- opening -->\n", "<!-- end -->\n"
 Point = namedtuple("Point", "strategy accuracy shared sockets")  # accuracy: a Quantity; images/s by exchange
-
-
-def _cell(report, name):
-    """The strategy of this label, or the only one of this name, on even shards."""
-    cells = [cell for cell in report.cells if cell.conditions.get("shards", "iid") == "iid"]
-    found = [cell for cell in cells if cell.strategy == name] or \
-            [cell for cell in cells if style.base_name(cell.strategy) == name]
-    if len(found) != 1:
-        raise reports.ReportError(f"{report.name} has {len(found)} strategies that {name} may mean")
-    return found[0]
 
 
 def fill(text, catalogue, tradeoff):
@@ -44,13 +38,21 @@ def fill(text, catalogue, tradeoff):
             continue
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         name = cells[1].strip("`")
-        accuracy = _cell(catalogue, name).value("saved")
-        relative = {row.over_sockets: row.relative_images_per_s for row in _cell(tradeoff, name).rows}
+        accuracy = opening.cell(catalogue, name).value("saved")
+        relative = {row.over_sockets: row.relative_images_per_s for row in opening.cell(tradeoff, name).rows}
         point = Point(name, accuracy, relative[False], relative[True])
         cells[3:] = [f"{accuracy.mean:.3f}±{accuracy.half_width:.3f}", f"{point.shared:.2f}, {point.sockets:.2f}"]
         points.append(point)
         lines[k] = "| " + " | ".join(cells) + " |"
     return before + mark + "\n".join(lines), points
+
+
+def open_with(text, quickstart):
+    """The text with the sentence of `quickstart` in its place."""
+    before, mark, rest = text.partition(OPENING)
+    if not mark or END not in rest:
+        raise reports.ReportError(f"the README has no lines {OPENING.strip()} and {END.strip()}")
+    return before + mark + opening.sentence(quickstart) + END + rest.partition(END)[2]
 
 
 def draw(points, catalogue):
@@ -88,13 +90,16 @@ def main():
     parser.add_argument("readme")
     parser.add_argument("catalogue")
     parser.add_argument("tradeoff")
+    parser.add_argument("quickstart")
     parser.add_argument("--out", required=True)
     options = parser.parse_args()
     style.apply()
-    with open(options.catalogue, encoding="utf-8") as first, open(options.tradeoff, encoding="utf-8") as second:
-        catalogue, tradeoff = reports.read(first), reports.read(second)
+    def read(name):
+        with open(name, encoding="utf-8") as file:
+            return reports.read(file)
+    catalogue, tradeoff, quickstart = read(options.catalogue), read(options.tradeoff), read(options.quickstart)
     with open(options.readme, encoding="utf-8") as file:
-        text, points = fill(file.read(), catalogue, tradeoff)
+        text, points = fill(open_with(file.read(), quickstart), catalogue, tradeoff)
     with open(options.readme, "w", encoding="utf-8") as file:
         file.write(text)
     for file in drawing.save(draw(points, catalogue), os.path.join(options.out, "first_screen")):

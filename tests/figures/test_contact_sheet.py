@@ -1,11 +1,13 @@
 """The contact sheet of what `bnlab predict` has written. Run by test_figures.py."""
 
 import json
+import os
 import tempfile
 import unittest
 from pathlib import Path
 
 import matplotlib.image
+import PIL.Image
 
 import plot  # first: it says where the modules of the figures are
 
@@ -40,6 +42,34 @@ class ContactSheet(unittest.TestCase):
     def test_draws_a_row_per_sample_and_a_column_per_run(self):
         picture = matplotlib.image.imread(contact_sheet.draw(self.predicted()))
         self.assertGreater(picture.shape[1], picture.shape[0])  # one row of four
+
+    def test_the_legend_names_the_classes_that_are_shown(self):
+        folder = self.predicted()
+        picture = PIL.Image.new("P", (2, 2))
+        picture.putpalette([0, 0, 0, 128, 0, 0] + [0] * 759 + [224, 224, 192], "RGB")
+        for place, value in enumerate((0, 1, 1, 255)):
+            picture.putpixel((place % 2, place // 2), value)
+        picture.save(os.path.join(folder, "a.png"))
+        drawn, ids = contact_sheet.shown(os.path.join(folder, "a.png"))
+        self.assertEqual(ids, [0, 1, 255])
+        legend = contact_sheet.legend_of(ids, ["background"])
+        self.assertEqual(list(legend), ["background", "class 1", "void"])
+        self.assertEqual(tuple(drawn[0][1]), legend["class 1"].colour)
+        self.assertEqual(tuple(drawn[1][1]), (1, 1, 1), "void is white")
+        plain, named = (Path(contact_sheet.draw(folder, None, names)).read_bytes() for names in (None, ["sky", "road"]))
+        self.assertNotEqual(plain, named)
+
+    def test_columns_say_what_the_runs_beside_the_folder_scored(self):
+        folder = self.predicted()
+        beside = Path(folder, "predictions")
+        beside.mkdir()
+        with open(os.path.join(folder, "predictions.json"), encoding="utf-8") as file:
+            predictions = json.load(file)
+        self.assertEqual(contact_sheet.scores(str(beside), predictions), ["", ""])
+        record = Path(folder, predictions["runs"][1]["run_id"], "1x8-cpu", "record.json")
+        record.parent.mkdir(parents=True)
+        record.write_text(json.dumps({"result": {"final": {"saved": {"mean_iou": 0.416}}}}), encoding="utf-8")
+        self.assertEqual(contact_sheet.scores(str(beside), predictions), ["", "mean IoU 0.42"])
 
     def test_titles_can_be_given_one_per_run(self):
         folder = self.predicted()
