@@ -30,7 +30,7 @@ def sentence(quickstart):
             f"each normalises its own image (`per_tower`), the network reaches {saved['per_tower'].mean:.2f} of mean IoU, "
             f"synchronised (`sync`) {saved['sync'].mean:.2f}, with `group_norm` {saved['group_norm'].mean:.2f}. With the "
             f"statistics of the test images in place of those that it saved, the same `per_tower` reaches {batch.mean:.2f} "
-            f"([quickstart](results/quickstart/README.md), {saved['sync'].n} seeds: a direction).")
+            f"([quickstart](results/quickstart/README.md), {saved['sync'].n} seeds: a first look, no verdict).")
     return textwrap.fill(text, 118, break_long_words=False, break_on_hyphens=False) + "\n"
 
 

@@ -102,6 +102,12 @@ class FirstScreen(unittest.TestCase):
     def test_the_table_is_what_the_records_give(self):
         self.assertEqual(first_screen.fill(self.readme, *self.reports)[0], self.readme)
 
+    def test_the_first_sentence_is_what_the_quickstart_gives(self):
+        quickstart = reports.read(io.StringIO(bnlab_report("quickstart", "json")))
+        self.assertEqual(first_screen.open_with(self.readme, quickstart), self.readme)
+        right = re.search(r"synchronised \(`sync`\) (0\.\d\d)", self.readme)[1]
+        self.assertEqual(first_screen.open_with(self.readme.replace(f"(`sync`) {right}", "(`sync`) 0.99"), quickstart), self.readme)
+
     def test_the_figure_shows_the_rows_of_the_table(self):
         points = first_screen.fill(self.readme, *self.reports)[1]
         self.assertLessEqual(len(points), 8)

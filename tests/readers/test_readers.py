@@ -31,7 +31,7 @@ def bnlab(*words):
 class EventFiles(unittest.TestCase):
     def test_tensorboard_reads_the_curves_of_a_run(self):
         from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-        [log] = glob.glob(os.path.join(ROOT, "results/quickstart/sync-2x1-seed0-*/*/metrics.jsonl"))
+        [log] = glob.glob(os.path.join(ROOT, "results/quickstart/sync-8x1-seed0-*/*/metrics.jsonl"))
         with open(log) as file:
             lines = [json.loads(line) for line in file]
         losses = [(line["step"], line["loss"]) for line in lines if line["kind"] == "train"]
