@@ -59,6 +59,12 @@ bool is_of_one_cell(const Json& entry, const Json& other) {
   });
 }
 
+// What the last digits of a run on a GPU say.
+constexpr const char* kOnGpus =
+    " (on a GPU a run need not answer the same twice: some sums there have no fixed order, and training "
+    "magnifies their last digits; where two runs of this program differ as well, this says nothing of the "
+    "code)";
+
 bool of_older_code(const Record& record) {
   return record.finished() && !record.why_other_numerics().empty();
 }
@@ -128,7 +134,8 @@ Confirmed confirm_results(const fs::path& into, const fs::path& again) {
     if (differing.empty()) {
       confirmations.add(record);
     } else {
-      confirmed.differing.push_back(repeat->first + ": " + differing);
+      confirmed.differing.push_back(repeat->first + ": " + differing +
+                                    (record.device() == "cuda" ? kOnGpus : ""));
       refuted.push_back(&record);
     }
   }

@@ -19,8 +19,9 @@ class Confirming : public ::testing::Test {
  protected:
   // A record of a run, by code whose numbers have this hash, or of this build.
   static void save(const fs::path& folder, const RunSpec& run, double mean_iou,
-                   const char* fingerprint = nullptr, int ranks = 1) {
+                   const char* fingerprint = nullptr, int ranks = 1, Device device = Device::cpu) {
     RunAccount account = synthetic_account(run, mean_iou, ranks);
+    account.placement.device = device;
     account.result["throughput"]["images_per_s"] = fingerprint == nullptr ? 40 : 50;
     account.result["cuda_graph"]["replayed_steps"] = fingerprint == nullptr ? 0 : 7;
     Json record = compose_record(account);
@@ -69,6 +70,19 @@ TEST_F(Confirming, ARunThatAnswersOtherwiseRefutesItsCell) {
             std::string::npos);
   EXPECT_EQ(confirmed.covered, 0);
   EXPECT_EQ(counts().stale, 2);
+}
+
+TEST_F(Confirming, OfGpusItSaysWhatLastDigitsAreWorth) {
+  for (const Device device : {Device::cpu, Device::cuda}) {
+    save(a_, run("sync", 0), 0.5, kOlder, 1, device);
+    save(b_, run("sync", 0), 0.50001, nullptr, 1, device);
+    const Confirmed confirmed = confirm_results(a_, b_);
+    const std::string& said = confirmed.differing.back();
+    EXPECT_EQ(said.find("a run need not answer the same twice") != std::string::npos,
+              said.find("cuda") != std::string::npos)
+        << said;
+  }
+  EXPECT_EQ(confirm_results(a_, b_).differing.size(), 2U);
 }
 
 TEST_F(Confirming, HoldsForTheCodeThatWasRepeatedAlone) {
