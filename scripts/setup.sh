@@ -151,14 +151,18 @@ complete_toolkit_wheels() {
 }
 
 # The compute capabilities that CUDA sources are compiled for, as CMake writes them: those of this machine's GPUs by
-# default. "8.6;9.0+PTX" becomes "86-real;90".
+# default. A login node of a cluster sees none, and its compute nodes should not have to translate what was compiled
+# for others; elsewhere without a GPU the first will do. "8.6;9.0+PTX" becomes "86-real;90".
 cuda_architectures() {
-  local wanted=${BNLAB_CUDA_ARCHITECTURES:-native} found
+  local wanted=${BNLAB_CUDA_ARCHITECTURES:-native} found submit
   case "$wanted" in
     all) wanted=$CUDA_ARCHITECTURES ;;
     native)
       found=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | grep -Ex '[0-9]+\.[0-9]+' |
         sort -uV | paste -sd ';') || true
+      for submit in sbatch qsub bsub; do
+        [ -n "$found" ] || ! command -v "$submit" >/dev/null || found=${CUDA_ARCHITECTURES%+PTX}
+      done
       wanted=${found:-${CUDA_ARCHITECTURES%%;*}}+PTX ;;  # with PTX the program also runs on newer GPUs
   esac
   sed -E 's/\.//g; s/([0-9]+)(;|$)/\1-real\2/g; s/\+PTX//g' <<<"$wanted"

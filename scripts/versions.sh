@@ -12,7 +12,7 @@ CLANG_FORMAT_VERSION=14.0.6        # its major version decides the layout
 
 CUDA_VERSION=13.0                  # the one that this torch wheel was built with
 CUDA_TOOLKIT_WHEEL_VERSION=13.0.2
-CUDA_ARCHITECTURES="8.0;9.0+PTX"   # what BNLAB_CUDA_ARCHITECTURES=all compiles for; the first where there is no GPU
+CUDA_ARCHITECTURES="8.0;9.0;10.0;12.0+PTX"  # what BNLAB_CUDA_ARCHITECTURES=all compiles for
 
 # Other implementations of networks, which tests/peers compares with, and all that they import beside the above.
 PEERS="torchvision==0.26.0 segmentation-models-pytorch==0.6.0 safetensors==0.8.0 timm==1.0.31 huggingface-hub==0.36.2
