@@ -10,6 +10,10 @@
 
 #include "harness/population.hpp"
 
+namespace at {
+class Tensor;
+}
+
 namespace bnlab {
 
 class State;
@@ -51,7 +55,8 @@ class RunningStatistics {
   // Merges the saved pair once and for all: passes in Mode::train_frozen use it from now on.
   virtual void freeze() = 0;
   // One step of the moving average over the saved pairs: average <- decay average + (1 - decay) pair.
-  virtual void update_average(double decay) = 0;
+  // `decay`: [] float64, on the CPU or where the pairs are.
+  virtual void update_average(const at::Tensor& decay) = 0;
   // Averages the saved pairs of ranks that train apart, whenever their weights are averaged; after freeze()
   // nothing happens.
   virtual void average_replicas() = 0;

@@ -24,6 +24,7 @@ struct Batch {
   int64_t rows_per_sample = 1;  // rows of `images` per sample: 1, or the frames of a clip
   uint64_t index = 0;           // of the batch in its stream: the training step, or the calibration batch
   StepBytes* bytes = nullptr;   // Pass::bytes
+  at::Tensor memory = {};       // bytes of which images and labels are views, where they are; else undefined
 
   Pass pass(const Step& step, Mode mode, uint64_t seed = 0) const {
     return {towers, rows_per_sample, step, mode, index, seed, {images.size(-2), images.size(-1)}, {}, bytes};

@@ -21,7 +21,7 @@ class RecomputedStatistics : public RunningStatistics {
   void restore() override { base_.restore(); }
   void init_from_buffers() override { base_.init_from_buffers(); }
   void freeze() override { base_.freeze(); }
-  void update_average(double decay) override { base_.update_average(decay); }
+  void update_average(const at::Tensor& decay) override { base_.update_average(decay); }
   void average_replicas() override { base_.average_replicas(); }
   void describe(State& state) override { base_.describe(state); }
   int64_t nonfinite_channels() const override { return base_.nonfinite_channels(); }

@@ -28,24 +28,81 @@ std::vector<at::Tensor> places_in(const at::Tensor& flat, const std::vector<at::
   return places;
 }
 
+// Tensors of one dtype, and a flat one that has a place for each.
+struct Flat {
+  std::vector<at::Tensor> tensors;
+  at::Tensor flat;
+  std::vector<at::Tensor> places;
+};
+
+std::vector<Flat> flats_of(const std::vector<at::Tensor>& tensors) {
+  std::map<at::ScalarType, Flat> by_dtype;
+  for (const at::Tensor& tensor : tensors) {
+    by_dtype[tensor.scalar_type()].tensors.push_back(tensor);
+  }
+  std::vector<Flat> flats;
+  for (auto& [dtype, group] : by_dtype) {
+    int64_t elements = 0;
+    for (const at::Tensor& tensor : group.tensors) {
+      elements += tensor.numel();
+    }
+    group.flat = at::empty({elements}, group.tensors.front().options().requires_grad(false));
+    group.places = places_in(group.flat, group.tensors);
+    flats.push_back(std::move(group));
+  }
+  return flats;
+}
+
 class FlatSync : public GradientSync {
  public:
-  FlatSync(std::vector<at::Tensor> parameters, FlatExchange exchange)
-      : parameters_(std::move(parameters)), exchange_(std::move(exchange)) {}
+  FlatSync(std::vector<at::Tensor> parameters, FlatExchange exchange, double factor, bool replayed)
+      : parameters_(std::move(parameters)),
+        exchange_(std::move(exchange)),
+        factor_(factor),
+        replayed_(replayed) {}
   void before_forward() override {}
   void before_backward() override {}
+
   void after_backward() override {
-    std::vector<at::Tensor> gradients;
-    for (const at::Tensor& parameter : parameters_) {
-      gradients.push_back(parameter.grad());
+    const at::NoGradGuard no_grad;
+    if (flats_.empty()) {
+      flats_ = flats_of(parameters_);
     }
-    exchange_flat(gradients, exchange_);
+    for (Flat& flat : flats_) {
+      std::vector<at::Tensor> gradients;
+      for (const at::Tensor& parameter : flat.tensors) {
+        gradients.push_back(parameter.grad());
+      }
+      at::_foreach_copy_(flat.places, gradients);
+      for (size_t i = 0; i < flat.tensors.size(); ++i) {
+        flat.tensors[i].mutable_grad() = flat.places[i];
+      }
+      if (factor_ != 1) {
+        flat.flat.mul_(factor_);
+      }
+    }
   }
-  void after_step(int64_t /*steps_done*/) override { drop_gradients(parameters_); }
+
+  void exchange() override {
+    const at::NoGradGuard no_grad;
+    for (Flat& flat : flats_) {
+      exchange_(flat.flat);
+    }
+  }
+
+  void after_step(int64_t /*steps_done*/) override {
+    drop_gradients(parameters_);
+    if (!replayed_) {
+      flats_.clear();
+    }
+  }
 
  private:
   std::vector<at::Tensor> parameters_;
   FlatExchange exchange_;
+  double factor_;
+  bool replayed_;
+  std::vector<Flat> flats_;
 };
 
 // One rank, whose gradients are the mean. What several ranks would exchange is booked, as it is for
@@ -56,7 +113,8 @@ class SyncOfOne : public GradientSync {
       : parameters_(std::move(parameters)), ledger_(ledger) {}
   void before_forward() override {}
   void before_backward() override {}
-  void after_backward() override {
+  void after_backward() override {}
+  void exchange() override {
     int64_t elements = 0, bytes = 0;
     for (const at::Tensor& parameter : parameters_) {
       elements += parameter.numel();
@@ -119,6 +177,7 @@ class ReducerSync : public GradientSync {
 
   void before_backward() override { reducer_->prepare_for_backward({}); }
   void after_backward() override {}  // a callback of Reducer's has waited for the buckets
+  void exchange() override {}
 
   void after_step(int64_t /*steps_done*/) override {
     for (at::Tensor& p : parameters_) {  // zero_grad() refuses gradients that are views of buckets
@@ -135,25 +194,16 @@ class ReducerSync : public GradientSync {
 
 void exchange_flat(const std::vector<at::Tensor>& tensors, const FlatExchange& exchange) {
   const at::NoGradGuard no_grad;
-  std::map<at::ScalarType, std::vector<at::Tensor>> by_dtype;
-  for (const at::Tensor& tensor : tensors) {
-    by_dtype[tensor.scalar_type()].push_back(tensor);
-  }
-  for (auto& [dtype, group] : by_dtype) {
-    int64_t elements = 0;
-    for (const at::Tensor& tensor : group) {
-      elements += tensor.numel();
-    }
-    at::Tensor flat = at::empty({elements}, group.front().options());
-    const std::vector<at::Tensor> places = places_in(flat, group);
-    at::_foreach_copy_(places, group);
-    exchange(flat);
-    at::_foreach_copy_(group, places);
+  for (Flat& flat : flats_of(tensors)) {
+    at::_foreach_copy_(flat.places, flat.tensors);
+    exchange(flat.flat);
+    at::_foreach_copy_(flat.tensors, flat.places);
   }
 }
 
-std::unique_ptr<GradientSync> make_flat_sync(std::vector<at::Tensor> parameters, FlatExchange exchange) {
-  return std::make_unique<FlatSync>(std::move(parameters), std::move(exchange));
+std::unique_ptr<GradientSync> make_flat_sync(std::vector<at::Tensor> parameters, FlatExchange exchange,
+                                             double factor, bool replayed) {
+  return std::make_unique<FlatSync>(std::move(parameters), std::move(exchange), factor, replayed);
 }
 
 std::unique_ptr<GradientSync> make_sync_of_one(std::vector<at::Tensor> parameters, Ledger& ledger) {

@@ -126,10 +126,10 @@ class C10dWorld : public World {
     if (reducer_backend_ && !after_backward) {
       return make_reducer(parameters, reducer_backend_, device_, ledger_);
     }
-    return make_flat_sync(parameters, [this](at::Tensor& flat) {
-      flat.mul_(1.0 / size_);  // before the sum, as c10d's Reducer does
-      gradients_->all_reduce(flat, Purpose::gradients);
-    });
+    return make_flat_sync(
+        parameters, [this](at::Tensor& flat) { gradients_->all_reduce(flat, Purpose::gradients); },
+        1.0 / size_,  // before the sum, as c10d's Reducer does
+        after_backward);
   }
 
   void barrier() override {

@@ -18,26 +18,37 @@ namespace bnlab {
 #ifdef USE_C10D_NCCL
 namespace {
 
+// CUDA's words for a recording that broke off do not say by whose doing.
+std::string explained(const std::string& reason) {
+  const bool broke_off =
+      reason.find(cudaGetErrorString(cudaErrorStreamCaptureInvalidated)) != std::string::npos;
+  return broke_off ? reason + " (another thread may have waited for the GPU or freed memory there meanwhile)"
+                   : reason;
+}
+
 class CudaRecorder : public GraphRecorder {
  public:
-  CudaRecorder() { c10::cuda::CUDACachingAllocator::emptyCache(); }  // a recording cannot use what is cached
+  // A recording cannot use what is cached. To give it back waits for the whole GPU: ranks that are threads
+  // and share one, as in tests, must not record, since one would wait for the other's exchange.
+  CudaRecorder() { c10::cuda::CUDACachingAllocator::emptyCache(); }
 
   // The capture is this thread's alone, so that other threads go on as usual: the thread that makes batches
   // ahead takes pinned memory, and NCCL's watchdog queries events. (The allocator keeps apart what this
   // stream takes, on any thread.)
-  void record(Half half, const std::function<void()>& work) override {
-    at::cuda::CUDAGraph& graph = graphs_[static_cast<size_t>(half)];
+  void record(StepPart part, const std::function<void()>& work) override {
+    at::cuda::CUDAGraph& graph = graphs_[static_cast<size_t>(part)];
     try {
       graph.capture_begin(pool_, cudaStreamCaptureModeThreadLocal);
       work();
       graph.capture_end();
     } catch (const std::exception& error) {
       abandon(graph);
-      throw Error(Error::Kind::environment, "a training step could not be recorded: " + reason_of(error));
+      throw Error(Error::Kind::environment,
+                  "a training step could not be recorded: " + explained(reason_of(error)));
     }
   }
 
-  void replay(Half half) override { graphs_[static_cast<size_t>(half)].replay(); }
+  void replay(StepPart part) override { graphs_[static_cast<size_t>(part)].replay(); }
 
  private:
   // The stream stops recording, and the allocators stop giving it memory of the pool. A graph whose recording
@@ -66,9 +77,9 @@ class CudaRecorder : public GraphRecorder {
     }
   }
 
-  // One pool for both halves: backward reads what forward has kept. They are always replayed in this order.
+  // One pool for all parts: backward reads what forward has kept. They are always replayed in this order.
   at::cuda::MempoolId_t pool_ = at::cuda::graph_pool_handle();
-  std::array<at::cuda::CUDAGraph, 2> graphs_;
+  std::array<at::cuda::CUDAGraph, 3> graphs_;
 };
 
 }  // namespace

@@ -47,6 +47,9 @@ Sampler make_sampler(const RunSpec& spec, uint64_t seed, const Task& task, const
   return Sampler::sorted(seed, task.sort_values(spec.shard_key), towers);
 }
 
+constexpr int64_t kPartAlignment =
+    512;  // of images and labels in the memory that they share, as of GPU memory
+
 std::vector<int64_t> fill(const std::vector<int64_t>& capacity, int64_t samples) {
   std::vector<int64_t> filled;
   for (const int64_t c : capacity) {
@@ -143,24 +146,48 @@ int64_t Data::first_test_sample(const Batch& batch) const {
   return test_batches_.at(static_cast<size_t>(batch.index)).begin + batch.towers.local_begin();
 }
 
-// To a GPU through pinned memory, from which the copy makes neither the host nor the stream wait.
-at::Tensor Data::moved(const at::Tensor& host, at::ScalarType type, at::MemoryFormat format) const {
-  if (device_.is_cpu()) {
-    return host.to(device_, type, /*non_blocking=*/false, /*copy=*/false, format);
-  }
-  const auto pinned = at::empty(host.sizes(), host.options().dtype(type).pinned_memory(true), format);
-  return pinned.copy_(host).to(device_, /*non_blocking=*/true);
-}
-
 Batch Data::on_device(const Examples& examples, Towers towers, int64_t index) const {
+  const at::ScalarType type = parameter_type(spec_.precision);
+  const at::MemoryFormat format = bnlab::memory_format(spec_.memory_format);
   Batch batch;
-  batch.images =
-      moved(examples.images, parameter_type(spec_.precision), bnlab::memory_format(spec_.memory_format));
-  batch.labels = moved(examples.labels, examples.labels.scalar_type(), at::MemoryFormat::Contiguous);
+  if (device_.is_cpu()) {
+    batch.images = examples.images.to(device_, type, /*non_blocking=*/false, /*copy=*/false, format);
+    batch.labels = examples.labels.contiguous();
+  } else {
+    move(examples, type, format, batch);
+  }
   batch.towers = std::move(towers);
   batch.rows_per_sample = task_->rows_per_sample();
   batch.index = static_cast<uint64_t>(index);
   return batch;
+}
+
+// To a GPU in one copy, from pinned memory: neither the host nor the stream waits for it.
+void Data::move(const Examples& examples, at::ScalarType type, at::MemoryFormat format, Batch& batch) const {
+  const auto aligned = [](int64_t bytes) {
+    return (bytes + kPartAlignment - 1) / kPartAlignment * kPartAlignment;
+  };
+  const at::Tensor& labels = examples.labels;
+  const int64_t begin = aligned(examples.images.numel() * static_cast<int64_t>(c10::elementSize(type)));
+  const auto bytes = at::TensorOptions().dtype(at::kByte);
+  const at::Tensor host =
+      at::empty({begin + aligned(static_cast<int64_t>(labels.nbytes()))}, bytes.pinned_memory(true));
+  const auto images_of = [&](const at::Tensor& memory) {
+    const at::IntArrayRef sizes = examples.images.sizes();
+    const at::Tensor laid_out = at::empty(sizes, at::TensorOptions(at::kMeta), format);
+    return memory.view(type).as_strided(sizes, laid_out.strides());
+  };
+  const auto labels_of = [&](const at::Tensor& memory) {
+    return memory.narrow(0, begin, memory.numel() - begin)
+        .view(labels.scalar_type())
+        .narrow(0, 0, labels.numel())
+        .view(labels.sizes());
+  };
+  images_of(host).copy_(examples.images);
+  labels_of(host).copy_(labels);
+  batch.memory = host.to(device_, /*non_blocking=*/true);
+  batch.images = images_of(batch.memory);
+  batch.labels = labels_of(batch.memory);
 }
 
 }  // namespace bnlab

@@ -51,8 +51,8 @@ class Data {
   };
 
   Batch made(int64_t step);
-  at::Tensor moved(const at::Tensor& host, at::ScalarType type, at::MemoryFormat format) const;
   Batch on_device(const Examples& examples, Towers towers, int64_t index) const;
+  void move(const Examples& examples, at::ScalarType type, at::MemoryFormat format, Batch& batch) const;
 
   const RunSpec& spec_;
   at::Device device_;

@@ -21,6 +21,7 @@ class WeightAveraging : public GradientSync {
   void before_forward() override {}
   void before_backward() override {}
   void after_backward() override {}
+  void exchange() override {}
   void after_step(int64_t steps_done) override {
     drop_gradients(trained_.parameters);
     if (steps_done % every_ == 0 || steps_done == trained_.steps) {
@@ -70,7 +71,8 @@ std::unique_ptr<GradientSync> make_gradient_sync(const RunSpec& spec, Trained tr
   }
   switch (spec.gradient_route) {
     case GradientRoute::rank0:
-      return make_flat_sync(std::move(trained.parameters), over_rank0(world.gradients()));
+      return make_flat_sync(std::move(trained.parameters), over_rank0(world.gradients()), 1,
+                            trained.replayed);
     case GradientRoute::host:
       return make_flat_sync(std::move(trained.parameters), over_host(world.host()));
     case GradientRoute::reducer:

@@ -1,4 +1,4 @@
-// Work on a GPU that is recorded once and then replayed: the two halves of a training step as CUDA graphs.
+// Work on a GPU that is recorded once and then replayed: the parts of a training step as CUDA graphs.
 // Replaying a graph costs the host one launch, where the work itself costs it some hundred.
 #pragma once
 
@@ -9,7 +9,7 @@
 
 namespace bnlab {
 
-enum class Half { forward, backward };
+enum class StepPart { forward, backward, update };
 
 class GraphRecorder {
  public:
@@ -19,9 +19,9 @@ class GraphRecorder {
   // last replay left. The work may use the memory of tensors from outside, but no number of the host that
   // changes. Throws Error (environment) where the work cannot be recorded, because it waits for the device or
   // memory is short. Then nothing has been done on the device, and this recorder cannot be used again.
-  virtual void record(Half half, const std::function<void()>& work) = 0;
-  // Always forward, then backward, on the stream on which both were recorded. Does not wait for the device.
-  virtual void replay(Half half) = 0;
+  virtual void record(StepPart part, const std::function<void()>& work) = 0;
+  // Always in the order in which the parts were recorded, on the same stream. Does not wait for the device.
+  virtual void replay(StepPart part) = 0;
 };
 
 using MakeRecorder = std::function<std::unique_ptr<GraphRecorder>()>;

@@ -28,9 +28,18 @@ at::Tensor label_counts(const Batch& batch, at::Device device) {
     counts.push_back(static_cast<double>(batch.towers.samples(t) * labels_per_sample(batch)));
   }
   const bool even = std::all_of(counts.begin(), counts.end(), [&](double n) { return n == counts.front(); });
-  return even ? at::full({batch.towers.per_rank()}, counts.front(),
-                         at::TensorOptions().dtype(at::kDouble).device(device))
-              : uploaded(counts, device);
+  if (even) {
+    return at::full({batch.towers.per_rank()}, counts.front(),
+                    at::TensorOptions().dtype(at::kDouble).device(device));
+  }
+  if (batch.bytes == nullptr) {
+    return uploaded(counts, device);
+  }
+  std::vector<std::function<double(int64_t)>> of_steps;  // the same in all
+  for (const double count : counts) {
+    of_steps.emplace_back([count](int64_t) { return count; });
+  }
+  return numbers_of_step(*batch.bytes, of_steps, at::kDouble, device);
 }
 
 // What labels have, [n, H, W] or [n], as [n, labels of a sample].

@@ -1,7 +1,8 @@
-// Forward and backward pass of the training steps. Steps are made one by one ("eagerly") or, on GPUs and with
-// the spec key cuda_graph, replayed: after some steps that are alike (repeats of strategy.hpp) one is
-// recorded, and the steps that follow are replays of it on batches that are copied to where its batch lay.
-// Gradients are averaged and weights updated outside, by ordinary calls.
+// The training steps. They are made one by one ("eagerly") or, on GPUs and with the spec key cuda_graph,
+// replayed: after some steps that are alike (repeats of strategy.hpp) one is recorded, and the steps that
+// follow are replays of it on batches that are copied to where its batch lay. A step has three parts, each a
+// graph: the forward pass, the backward pass, and what changes the weights. Between the last two the ranks
+// exchange gradients by an ordinary call.
 //
 // A recording ends where the steps are no longer alike, or where something else than a step has been done
 // (invalidate), which may have moved the tensors that the recording works on. A step that one rank cannot
@@ -54,11 +55,10 @@ class StepGraphs {
   // noticed only by the next exchange outside of replays, if there is one.
   static constexpr size_t kAhead = 2;
 
-  // Steps are replayed where the spec asks for it and `make_recorder` is given. `world` outlives this.
+  // Steps are replayed where the spec asks for it and `make_recorder` is given, unless `why_not` says why
+  // none of this run could be (why_none_is_replayed). `world` outlives this.
   StepGraphs(const RunSpec& spec, std::vector<at::Tensor> parameters, World& world,
-             MakeRecorder make_recorder);
-  StepGraphs(const RunSpec& spec, std::vector<at::Tensor> parameters, World& world)
-      : StepGraphs(spec, std::move(parameters), world, recorders_of(world.device())) {}
+             MakeRecorder make_recorder, const std::string& why_not = "");
 
   bool possible() const { return make_recorder_ != nullptr; }  // as far as is known
 
@@ -67,27 +67,34 @@ class StepGraphs {
   // next two are.
   Batch begin(const Batch& batch, bool repeats);
   // Returns the loss, a scalar, which `work` makes. The parameters' gradients must be undefined. Where the
-  // step is recorded, both halves of it are recorded before any of it is done, and if that fails `work` is
-  // called once more. Therefore `work` must change nothing on the host that training depends on, and must not
-  // replace a tensor that outlives it by another one.
-  at::Tensor forward(const std::function<at::Tensor()>& work);
+  // step is recorded, forward and backward pass are recorded before any of it is done, and if that fails
+  // `work` is called once more. Therefore `work` must change nothing on the host that training depends on,
+  // and must not replace a tensor that outlives it by another one. The same holds for what the next two are
+  // given. `after_backward` belongs to the backward pass.
+  at::Tensor forward(const std::function<at::Tensor()>& work, const std::function<void()>& after_backward);
   // From the loss to the parameters' gradients.
   void backward();
+  // Ends a step: `work` makes new weights of the gradients, without an exchange. Where it is recorded, now or
+  // in a step that follows, it is given what it can take the numbers of the step from. Recorded only where
+  // `records` holds.
+  using Update = std::function<void(StepBytes* bytes)>;
+  void update(const Update& work, bool records);
 
   // Ends the recording: the next step is not a replay. Throws as `begin` does.
   void invalidate();
 
   void describe(State& state) { state.value("graphs.replayed", replayed_); }
-  // {"replayed_steps"}, and where there were none, or will be no more, "why_not". Null where the device has
-  // no graphs or the spec asks for none.
+  // {"replayed_steps"}, where there were none, or will be no more, "why_not", and where the update of weights
+  // could not be recorded "why_no_updates". Null where the device has no graphs or the spec asks for none.
   Json summary() const;
 
  private:
   enum class StepMode { eager, recorded, replayed };
 
-  bool record(const std::function<at::Tensor()>& work);  // the same on all ranks
-  std::string first_reason(const std::string& here);     // that a rank gives; empty if none does
-  void wait_for_steps(size_t left);                      // until no more than these are pending
+  bool record(const std::function<at::Tensor()>& work, const std::function<void()>& after_backward);
+  void record_update(const Update& work);
+  std::string first_reason(const std::string& here);  // that a rank gives; empty if none does
+  void wait_for_steps(size_t left);                   // until no more than these are pending
   void drop_recording();
   void give_up(const std::string& why);  // for the rest of the run, or for some steps
 
@@ -97,9 +104,11 @@ class StepGraphs {
   MakeRecorder make_recorder_;
   const bool asked_for_;                     // the spec asks for graphs, and the device has them
   std::unique_ptr<GraphRecorder> recorder_;  // where a step is recorded
+  std::unique_ptr<GraphRecorder> update_;    // where its update is
   Batch batch_;                              // of the recorded step
   StepBytes bytes_;                          // that the steps take
   at::Tensor loss_;
+  std::function<void()> after_backward_;               // of an eager step under way
   std::vector<at::Tensor> gradients_;                  // that the recorded step leaves
   std::array<Traffic, kPurposeNames.size()> traffic_;  // of the recorded step
 
@@ -109,8 +118,13 @@ class StepGraphs {
   int64_t uploads_ = 0;              // before the second of them
   Events ends_;                      // of replayed steps
   int64_t replayed_ = 0;             // steps, the recorded ones too
-  std::string why_not_ =
-      "no " + std::to_string(kStepsBefore + 1) + " steps that are alike followed each other";
+  std::string why_not_;
+  std::string why_no_updates_;  // empty where nothing has failed
 };
+
+// Why no step of a run can be replayed, as far as that is known before it; empty where some may be.
+// `repeats`: of strategy.hpp; `pauses`: whether something else is done before a step.
+std::string why_none_is_replayed(int64_t steps, const std::function<bool(int64_t)>& repeats,
+                                 const std::function<bool(int64_t)>& pauses);
 
 }  // namespace bnlab

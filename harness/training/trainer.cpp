@@ -4,7 +4,6 @@
 
 #include "harness/components/registry.hpp"
 #include "harness/training/gradient_routes.hpp"
-#include "harness/training/optimizers/grouped_optimizer.hpp"
 #include "harness/training/precision.hpp"
 #include "harness/training/weights.hpp"
 
@@ -33,27 +32,19 @@ std::unique_ptr<WeightEma> make_ema(const RunSpec& spec, const TrainedModel& mod
              : nullptr;
 }
 
-std::vector<at::Tensor> gradients_of(const std::vector<at::Tensor>& parameters) {
-  std::vector<at::Tensor> gradients;
-  for (const at::Tensor& parameter : parameters) {
-    if (parameter.grad().defined()) {
-      gradients.push_back(parameter.grad());
-    }
-  }
-  return gradients;
-}
-
 }  // namespace
 
 Trainer::Trainer(const RunSpec& spec, const std::string& data_dir, World& world, Checkpoints& checkpoints,
                  RunLog log)
     : spec_(spec),
       world_(world),
+      checkpoints_(checkpoints),
       data_(spec, data_dir, world),
       model_(spec, data_, world),
       loss_(make_loss(spec, data_, world)),
       optimizer_(make_optimizer(spec, data_, model_)),
-      graphs_(spec, model_.network().parameters(), world),
+      graphs_(spec, model_.network().parameters(), world, recorders_of(world.device()),
+              why_none_is_replayed()),
       gradient_sync_(make_gradient_sync(spec,
                                         {.parameters = model_.network().parameters(),
                                          .optimizer_state = optimizer_->state(),
@@ -65,8 +56,7 @@ Trainer::Trainer(const RunSpec& spec, const std::string& data_dir, World& world,
       evaluator_(spec, data_, model_, world, ema_.get()),
       history_(std::move(log), data_, world, parameter_type(spec.precision)),
       costs_(world),
-      timer_(world.device()),
-      checkpoints_(checkpoints) {
+      timer_(world.device()) {
   if (checkpoints_.found()) {
     checkpoints_.restore([this](State& state) { describe(state); });
     resumed_at_steps_.push_back(steps_done_);
@@ -109,6 +99,14 @@ bool Trainer::evaluates(int64_t steps_done) const {
   return steps_done == data_.steps() || (spec_.eval_every > 0 && steps_done % spec_.eval_every == 0);
 }
 
+std::string Trainer::why_none_is_replayed() const {
+  const auto repeats = [this](int64_t step) { return model_.repeats(step); };
+  const auto pauses = [this](int64_t step) {
+    return step == spec_.warmup_steps || evaluates(step) || checkpoints_.due(step);
+  };
+  return bnlab::why_none_is_replayed(data_.steps(), repeats, pauses);
+}
+
 void Trainer::describe(State& state) {
   state.value("steps_done", steps_done_);
   state.value("resumed_at_steps", resumed_at_steps_);
@@ -128,28 +126,32 @@ void Trainer::train_step(int64_t step) {
   timer_.end(StepTimer::data);
 
   gradient_sync_->before_forward();
-  const at::Tensor loss = graphs_.forward([&] {
+  const auto forward = [&] {
     const Loss::OfOutputs loss_of = loss_->begin(batch);
     return Loss::total(loss_of, model_.forward(batch, step, Mode::train));
-  });
+  };
+  const at::Tensor loss = graphs_.forward(forward, [this] { gradient_sync_->after_backward(); });
   timer_.end(StepTimer::forward);
 
   gradient_sync_->before_backward();
   graphs_.backward();
-  gradient_sync_->after_backward();
+  gradient_sync_->exchange();
   timer_.end(StepTimer::backward);
 
+  const auto update = [&](StepBytes* bytes) {
+    optimizer_->step(
+        step, [&](const std::string& name) { return model_.trainable(name, step); }, bytes);
+    if (ema_) {
+      ema_->update(step, bytes);
+    }
+    history_.add(loss);
+  };
+  graphs_.update(update, optimizer_->can_be_recorded());
   if (reports(step + 1)) {
-    gradient_norm_ = total_norm(gradients_of(model_.network().parameters()));
+    gradient_norm_ = optimizer_->gradient_norm();
   }
-  optimizer_->step(step, [&](const std::string& name) { return model_.trainable(name, step); });
   gradient_sync_->after_step(step + 1);
-  if (ema_) {
-    ema_->update(step);
-  }
   timer_.end(StepTimer::optimizer);
-
-  history_.add(loss);
   timer_.end_step();
 }
 

@@ -50,10 +50,12 @@ class Trainer {
   void between_steps(const std::function<void()>& work);
   bool reports(int64_t steps_done) const;  // whether the loss is reported after so many steps
   bool evaluates(int64_t steps_done) const;
+  std::string why_none_is_replayed() const;  // step_graphs.hpp
   void describe(State& state);
 
   const RunSpec& spec_;
   World& world_;
+  Checkpoints& checkpoints_;
   Data data_;
   TrainedModel model_;
   std::unique_ptr<Loss> loss_;
@@ -66,7 +68,6 @@ class Trainer {
   at::Tensor gradient_norm_;  // of the last step that is reported, []
   Costs costs_;
   StepTimer timer_;
-  Checkpoints& checkpoints_;
   int64_t steps_done_ = 0;
   std::vector<int64_t> resumed_at_steps_;  // steps done, whenever the run went on from a checkpoint
 };

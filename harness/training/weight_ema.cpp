@@ -20,11 +20,28 @@ double WeightEma::decay_at(int64_t step) const {
   return std::min(decay_, (1 + k) / (10 + k));
 }
 
-void WeightEma::update(int64_t step) {
+void WeightEma::update(int64_t step, StepBytes* bytes) {
   const at::NoGradGuard no_grad;
-  at::_foreach_lerp_(averages_, weights_, 1 - decay_at(step));
+  if (weights_.empty()) {
+    return;
+  }
+  const at::Device device = weights_.front().device();
+  const auto of_step = [this](int64_t at) { return decay_at(at); };
+  const at::Tensor decay = bytes != nullptr ? numbers_of_step(*bytes, {of_step}, at::kDouble, device)[0]
+                                            : at::full({}, decay_at(step), at::kDouble);
+  if (device.is_cpu()) {
+    at::_foreach_lerp_(averages_, weights_, 1 - decay.item<double>());
+  } else {  // no foreach operation interpolates by a number on the device
+    const std::vector<at::Tensor> steps = at::_foreach_sub(weights_, averages_);
+    if (bytes != nullptr) {
+      at::_foreach_mul_(steps, (1 - decay).to(weights_.front().scalar_type()));
+    } else {
+      at::_foreach_mul_(steps, 1 - decay.item<double>());
+    }
+    at::_foreach_add_(averages_, steps);
+  }
   if (statistics_ != nullptr) {
-    statistics_->update_average(decay_at(step));
+    statistics_->update_average(decay);
   }
 }
 

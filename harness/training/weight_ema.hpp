@@ -12,6 +12,7 @@
 
 #include "harness/running_statistics.hpp"
 #include "harness/state.hpp"
+#include "harness/upload.hpp"
 
 namespace bnlab {
 
@@ -21,7 +22,9 @@ class WeightEma {
   WeightEma(double decay, std::vector<at::Tensor> weights, RunningStatistics* statistics = nullptr);
 
   double decay_at(int64_t step) const;
-  void update(int64_t step);
+  // Where updates may be recorded (StepGraphs::update) the decay comes from `bytes`. The averages are the
+  // same.
+  void update(int64_t step, StepBytes* bytes = nullptr);
   void describe(State& state);  // the averages of the weights
   // Exchanges the weights for their average, and back. The weights must not be trained in between.
   void swap();

@@ -106,8 +106,8 @@ const at::Tensor& RunningPair::merged() const {
   return distribution_ == Distribution::replicated ? pair_ : merged_;
 }
 
-void RunningPair::update_average(double decay) {
-  average_ = average_ * decay + pair_ * (1 - decay);
+void RunningPair::update_average(const at::Tensor& decay) {
+  average_.mul_(decay).add_(pair_ * (1 - decay));  // in place, since updates may be recorded
 }
 
 void RunningPair::describe(State& state, const std::string& path) {
@@ -409,7 +409,7 @@ std::vector<at::Tensor> BnStatistics::sum_over_ranks(const std::vector<at::Tenso
   return sum.split_with_sizes(channels, 1);
 }
 
-void BnStatistics::update_average(double decay) {
+void BnStatistics::update_average(const at::Tensor& decay) {
   const at::NoGradGuard no_grad;
   for (const auto& site : sites_) {
     site->saved().update_average(decay);

@@ -134,7 +134,7 @@ class RunningPair {
   void set_merged(const at::Tensor& pair);
   const at::Tensor& merged() const;  // as last merged; a replicated pair always is
   void init_from(const at::Tensor& pair);
-  void update_average(double decay);  // average <- decay average + (1 - decay) pair
+  void update_average(const at::Tensor& decay);  // RunningStatistics
   // Of an independent pair: this rank's, and the mean of all ranks' in its place.
   const at::Tensor& local() const { return pair_; }
   void set_local(const at::Tensor& mean) { pair_ = mean; }
@@ -227,7 +227,7 @@ class BnStatistics : public RunningStatistics {
     for (const auto& site : sites_) site->init_from_buffers();
   }
   void freeze() override;
-  void update_average(double decay) override;
+  void update_average(const at::Tensor& decay) override;
   void average_replicas() override;
   void describe(State& state) override;
   int64_t nonfinite_channels() const override;

@@ -33,6 +33,7 @@ std::vector<std::vector<int64_t>> exchanged(World& world, const std::vector<int6
     sync->before_backward();
     loss.backward();
     sync->after_backward();
+    sync->exchange();
     const float mean = static_cast<float>(world.size() + 1) / 2;
     for (const at::Tensor& p : parameters) {
       EXPECT_TRUE(at::equal(p.grad(), at::full_like(p, mean)));

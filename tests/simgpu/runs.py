@@ -53,6 +53,7 @@ class Run:
         metrics = folder / "metrics.jsonl"
         lines = metrics.read_text().splitlines() if metrics.exists() else []
         self.strategy = self.record["spec"]["strategy"]["name"]
+        self.norms = [entry["gradient_norm"] for entry in map(json.loads, lines) if "gradient_norm" in entry]
         self.losses = [entry["loss"] for entry in map(json.loads, lines) if "loss" in entry]
         self.graphs = self.result.get("cuda_graph") or {}
 

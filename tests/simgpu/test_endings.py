@@ -40,7 +40,14 @@ class CutShort(SimulatedRuns):
             time.sleep(0.02)
 
     def test_is_resumed_to_the_bit_and_replayed_again(self):
-        keys = KEYS | {"steps": 60, "eval_every": 60, "checkpoint_every": 10, "log_every": 5}
+        everything = {"precision": "float32", "weight_ema": 0.9,
+                      "optimizer": {"name": "adamw", "lr": 0.01, "clip_gradient_norm": 0.05}}
+        for keys in ({}, everything):
+            with self.subTest(keys):
+                self.is_resumed(keys)
+
+    def is_resumed(self, keys):
+        keys = KEYS | {"steps": 60, "eval_every": 60, "checkpoint_every": 10, "log_every": 5} | keys
         (whole,) = self.train(keys, ranks=2).values()
         process, command, results = self.start(keys, 2, {})
         self.until(process, lambda: any(results.rglob("checkpoint*")))

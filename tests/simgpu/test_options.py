@@ -51,6 +51,41 @@ class Training(SimulatedRuns):
 
     def test_uneven_batches_and_padding(self):
         self.as_on_the_cpu({"batch_per_tower": 3, "task": TASK | {"train": 26}})
+        keys = {"seed": 0, "batch_per_tower": [3, 1, 2, 2], "loss_mean": "tower", "strategy": "per_tower"}
+        (run,) = self.train(keys, ranks=2).values()
+        self.assertGreater(run.graphs["replayed_steps"], 0, run.graphs)
+        self.expect_close({"uneven": run}, {"uneven": next(iter(self.train(keys, device="cpu").values()))}, 1e-10)
+
+
+class Updates(SimulatedRuns):
+    """In float32 and bfloat16 the update of the weights is replayed, too."""
+    KEYS = {"seed": 0, "steps": 20, "precision": "float32", "weight_ema": 0.9, "populations": ["saved"],
+            "matrix": {"strategy": ["sync", {"name": "frozen", "base": "averaged", "from_step": 12}],
+                       "optimizer": [{"name": "sgd", "lr": 0.05, "norm_lr_multiplier": 0.5, "warmup_steps": 12},
+                                     {"name": "sgd", "lr": 0.05, "momentum": 0, "clip_gradient_norm": 1e30},
+                                     {"name": "adamw", "lr": 0.01, "clip_gradient_norm": 0.05}]}}
+
+    def expect_the_same(self, ours, theirs):
+        self.expect_close(ours, theirs, 0)
+        for name, run in ours.items():
+            self.assertEqual(run.result["final"], theirs[name].result["final"], name)  # of the averages, too
+            self.assertEqual(run.norms, theirs[name].norms, name)
+
+    def test_are_those_of_steps_by_themselves(self):
+        for ranks in (1, 2):
+            replayed = self.train(self.KEYS, ranks=ranks)
+            for name, run in replayed.items():
+                self.assertGreaterEqual(run.graphs["replayed_steps"], 5, name)
+                self.assertNotIn("why_no_updates", run.graphs)
+            self.expect_the_same(self.train(self.KEYS | {"cuda_graph": False}, ranks=ranks), replayed)
+
+    def test_late_streams_change_no_bit(self):
+        at_once = self.train(self.KEYS, ranks=2)
+        for late in LATE:
+            self.expect_the_same(self.train(self.KEYS, ranks=2, variables=late), at_once)
+
+    def test_are_those_of_the_cpu(self):
+        self.expect_close(self.train(self.KEYS, ranks=2), self.train(self.KEYS, device="cpu"), 1e-3)
 
 
 class Networks(SimulatedRuns):

@@ -60,6 +60,23 @@ class Routes(SimulatedRuns):
         self.expect_close(self.train(matrix, ranks=2), on_cpu, 1e-10)
 
 
+class NoGraphs(SimulatedRuns):
+    """A run that cannot be replayed is known to be so before it starts: its gradients meet while backward goes on."""
+
+    def test_are_told_before_the_first_step(self):
+        blocking = {"TORCH_NCCL_BLOCKING_WAIT": "1"}
+        seldom = {"eval_every": 3, "strategy": "none"}
+        for keys, variables, why in (({"strategy": "shuffle"}, {}, "steps that are alike"), (seldom, {}, "steps that are alike"),
+                                     ({"strategy": "sync"}, blocking, "TORCH_NCCL_BLOCKING_WAIT")):
+            with self.subTest(keys=keys, variables=variables):
+                wide = {"seed": 0, "steps": 6, "model": {"name": "unet", "base": 48, "levels": 2}}
+                (run,) = self.train(wide | keys, ranks=2, variables=variables).values()
+                self.assertEqual(run.record["outcome"]["status"], "ok", run.record["outcome"])
+                self.assertEqual(run.graphs["replayed_steps"], 0)
+                self.assertIn(why, run.graphs["why_not"])
+                self.assertGreater(run.result["communication"]["gradients"]["collectives_per_step"], 1)  # a bucket each
+
+
 class FourRanks(SimulatedRuns):
     def test_leave_what_the_cpu_leaves(self):
         matrix = {"matrix": {"seed": [0], "strategy": ["sync", "per_tower", "batch_renorm", "shuffle"]}}

@@ -1,4 +1,8 @@
 // Whole runs on a GPU leave what the same runs leave on the CPU. Without a GPU they skip themselves.
+#include <torch/cuda.h>
+
+#include <thread>
+
 #include "harness/communicator/own_stream.hpp"
 #include "harness/components/registry.hpp"
 #include "harness/error.hpp"
@@ -63,27 +67,44 @@ TEST_P(CudaTraining, ReplayedStepsLeaveWhatStepsByThemselvesLeave) {
   EXPECT_EQ(replayed.result.at("communication"), by_itself.result.at("communication"));
 }
 
-// What cannot be recorded: a half that waits for the device. Afterwards the device does what it did before.
+// What cannot be recorded: a part that waits for the device. Afterwards the device does what it did before.
 TEST_F(CudaTrainingOfOptions, ARecordingThatFailsLeavesTheDeviceAsItWas) {
   const at::Device device(at::kCUDA, 0);
   const OwnStream stream(device);
   const MakeRecorder recorders = recorders_of(device);
   at::Tensor x = at::ones({64}, device);
-  for (const bool first_half : {true, false}) {
+  for (const bool first_part : {true, false}) {
     const auto recorder = recorders();
     const auto waits = [&] { (x * 2).sum().item<float>(); };
-    if (!first_half) {
-      recorder->record(Half::forward, [&] { x.mul_(3); });
+    if (!first_part) {
+      recorder->record(StepPart::forward, [&] { x.mul_(3); });
     }
-    EXPECT_THROW(recorder->record(first_half ? Half::forward : Half::backward, waits), Error);
+    EXPECT_THROW(recorder->record(first_part ? StepPart::forward : StepPart::backward, waits), Error);
     EXPECT_EQ(x.sum().item<float>(), 64);
   }
   const auto recorder = recorders();
-  recorder->record(Half::forward, [&] { x.mul_(3); });
-  recorder->record(Half::backward, [&] { x.add_(1); });
-  recorder->replay(Half::forward);
-  recorder->replay(Half::backward);
+  recorder->record(StepPart::forward, [&] { x.mul_(3); });
+  recorder->record(StepPart::backward, [&] { x.add_(1); });
+  recorder->replay(StepPart::forward);
+  recorder->replay(StepPart::backward);
   EXPECT_EQ(x.sum().item<float>(), 4 * 64);
+}
+
+TEST_F(CudaTrainingOfOptions, ARecordingThatAnotherThreadEndsSaysSo) {
+  const at::Device device(at::kCUDA, 0);
+  const OwnStream stream(device);
+  at::Tensor x = at::ones({64}, device);
+  const auto other_thread_waits = [&] {
+    std::thread([] { EXPECT_ANY_THROW(torch::cuda::synchronize()); }).join();
+    x.mul_(3);
+  };
+  try {
+    recorders_of(device)()->record(StepPart::forward, other_thread_waits);
+    FAIL() << "it was recorded";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("another thread"), std::string::npos) << error.what();
+  }
+  EXPECT_EQ(x.sum().item<float>(), 64);
 }
 
 }  // namespace

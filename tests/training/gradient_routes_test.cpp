@@ -70,6 +70,7 @@ TEST_P(GradientRoutes, AveragesTheGradientsToTheSameBitsOnEveryRank) {
     route->before_forward();
     route->before_backward();
     route->after_backward();
+    route->exchange();
     for (const at::Tensor& parameter : parameters) {
       averaged[static_cast<size_t>(world.rank())].push_back(parameter.grad().clone());
       EXPECT_TRUE(parameter.equal(at::ones_like(parameter)));
@@ -97,6 +98,7 @@ TEST_P(GradientRoutes, BooksItsExchangesAsGradients) {
     const auto route = make_gradient_sync(spec, {.parameters = parameters}, world);
     world.ledger().clear();
     route->after_backward();
+    route->exchange();
     const Traffic& traffic = world.ledger().of(Purpose::gradients);
     EXPECT_EQ(traffic.collectives, collectives);
     EXPECT_EQ(traffic.bytes, collectives * 8 * (6 + 5 + 54 + 1));
@@ -169,6 +171,7 @@ TEST_P(WeightAverage, LeavesEachRankItsOwnGradients) {
     averaging->before_forward();
     averaging->before_backward();
     averaging->after_backward();
+    averaging->exchange();
     EXPECT_EQ(world.ledger().of(Purpose::gradients).collectives, 0);
     for (size_t i = 0; i < kShapes.size(); ++i) {
       EXPECT_TRUE(parameters[i].grad().equal(of_rank(world.rank(), static_cast<int64_t>(i), kShapes[i])));

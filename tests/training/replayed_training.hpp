@@ -14,10 +14,13 @@
 #include <vector>
 
 #include "harness/communicator/world.hpp"
+#include "harness/components/registry.hpp"
 #include "harness/training/data.hpp"
 #include "harness/training/loss.hpp"
+#include "harness/training/optimizers/optimizer.hpp"
 #include "harness/training/step_graphs.hpp"
 #include "harness/training/trained_model.hpp"
+#include "harness/training/weight_ema.hpp"
 #include "tests/training/training_runs.hpp"
 
 namespace bnlab {
@@ -26,14 +29,14 @@ class DoneAgain : public GraphRecorder {
  public:
   explicit DoneAgain(Ledger& ledger) : ledger_(ledger) {}
 
-  void record(Half half, const std::function<void()>& work) override {
-    works_[static_cast<size_t>(half)] = {work, false};
+  void record(StepPart part, const std::function<void()>& work) override {
+    works_[static_cast<size_t>(part)] = {work, false};
     work();
   }
 
   // Books nothing, as a graph does not.
-  void replay(Half half) override {
-    Work& kept = works_[static_cast<size_t>(half)];
+  void replay(StepPart part) override {
+    Work& kept = works_[static_cast<size_t>(part)];
     if (std::exchange(kept.replayed, true)) {
       const Ledger before = ledger_;
       kept.work();
@@ -47,14 +50,14 @@ class DoneAgain : public GraphRecorder {
     bool replayed = false;  // the first time was while it was recorded
   };
   Ledger& ledger_;
-  std::array<Work, 2> works_;
+  std::array<Work, 3> works_;
 };
 
 inline MakeRecorder done_again(World& world) {
   return [&world] { return std::make_unique<DoneAgain>(world.ledger()); };
 }
 
-// The smallest training there is: no schedule, no momentum.
+// A training's steps, and nothing between them.
 class Training {
  public:
   Training(RunSpec spec, World& world, MakeRecorder recorders)
@@ -63,29 +66,47 @@ class Training {
         model_(spec_, data_, world),
         parameters_(model_.network().parameters()),
         graphs_(spec_, parameters_, world, std::move(recorders)),
-        gradients_(world.gradient_sync(parameters_, /*after_backward=*/true)) {}
+        gradients_(world.gradient_sync(parameters_, /*after_backward=*/true)),
+        optimizer_(
+            Registered<Optimizer>::create(spec_.optimizer, {.parameters = model_.network().named_parameters(),
+                                                            .norm_sites = model_.sites(),
+                                                            .steps = data_.steps()})),
+        ema_(spec_.weight_ema.value_or(0.5), parameters_, model_.statistics()) {}
 
   void step(int64_t index) {
+    pass(index);
+    update(index);
+  }
+
+  // Up to the gradients, which are the mean over the ranks.
+  void pass(int64_t index) {
     const Batch batch = graphs_.begin(data_.training(index), model_.repeats(index));
     gradients_->before_forward();
-    graphs_.forward([this, batch, index] {
+    const auto forward = [this, batch, index] {
       const Outputs outputs = model_.forward(batch, index, Mode::train);
       const Loss::OfOutputs loss_of = [&](const at::Tensor& logits) {
         return at::cross_entropy_loss(logits, batch.labels, {}, at::Reduction::Mean, Task::kVoid);
       };
       return Loss::total(loss_of, outputs);
-    });
+    };
+    graphs_.forward(forward, [this] { gradients_->after_backward(); });
     gradients_->before_backward();
     graphs_.backward();
-    gradients_->after_backward();
-    const at::NoGradGuard no_grad;
-    for (at::Tensor& parameter : parameters_) {
-      parameter.sub_(0.1 * parameter.grad());
-    }
+    gradients_->exchange();
+  }
+
+  void update(int64_t index) {
+    const auto update = [this, index](StepBytes* bytes) {
+      optimizer_->step(
+          index, [&](const std::string& name) { return model_.trainable(name, index); }, bytes);
+      ema_.update(index, bytes);
+    };
+    graphs_.update(update, optimizer_->can_be_recorded());
+    gradient_norm_ = optimizer_->gradient_norm().item<double>();
     gradients_->after_step(index + 1);
   }
 
-  // Parameters, buffers and running pairs.
+  // Parameters, buffers, running pairs, what the optimizer remembers, averages, the norm of the gradients.
   std::map<std::string, at::Tensor> state() {
     class Taken : public State {
      public:
@@ -102,6 +123,9 @@ class Training {
       bool same_ranks() const override { return true; }
     } taken;
     model_.describe(taken);
+    optimizer_->describe(taken);
+    ema_.describe(taken);
+    taken.tensors["gradient_norm"] = at::scalar_tensor(gradient_norm_, at::kDouble);
     return taken.tensors;
   }
 
@@ -115,6 +139,9 @@ class Training {
   std::vector<at::Tensor> parameters_;
   StepGraphs graphs_;
   std::unique_ptr<GradientSync> gradients_;
+  std::unique_ptr<Optimizer> optimizer_;
+  WeightEma ema_;
+  double gradient_norm_ = 0;
 };
 
 inline RunSpec spec_of(const Json& strategy, const Json& more = Json::object()) {

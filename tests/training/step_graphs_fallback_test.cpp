@@ -11,34 +11,34 @@
 namespace bnlab {
 namespace {
 
-// Books something in each half that it records, and may find then that it could not be recorded.
+// Books something in each part that it records, and may find then that it could not be recorded.
 class Failing : public DoneAgain {
  public:
-  Failing(Ledger& ledger, std::optional<Half> fails, int& alive)
+  Failing(Ledger& ledger, std::optional<StepPart> fails, int& alive)
       : DoneAgain(ledger), ledger_(ledger), fails_(fails), alive_(alive) {
     ++alive_;
   }
   ~Failing() override { --alive_; }
 
-  void record(Half half, const std::function<void()>& work) override {
-    DoneAgain::record(half, work);
+  void record(StepPart part, const std::function<void()>& work) override {
+    DoneAgain::record(part, work);
     ledger_.add("all_gather", Purpose::statistics, 1, 8);
-    if (half == fails_) {
+    if (part == fails_) {
       throw std::runtime_error("not recorded\nat all");
     }
   }
 
  private:
   Ledger& ledger_;
-  std::optional<Half> fails_;
+  std::optional<StepPart> fails_;
   int& alive_;
 };
 
-// Without statistics, so that a half done in vain leaves nothing.
+// Without statistics, so that a part done in vain leaves nothing.
 TEST(StepGraphsFallback, AStepThatOneRankCannotRecordIsMadeByItselfOnAll) {
-  for (const Half half : {Half::forward, Half::backward}) {
-    on_thread_ranks(2, at::kCPU, [half](World& world) {
-      const std::optional<Half> fails = world.rank() == 1 ? std::optional(half) : std::nullopt;
+  for (const StepPart part : {StepPart::forward, StepPart::backward}) {
+    on_thread_ranks(2, at::kCPU, [part](World& world) {
+      const std::optional<StepPart> fails = world.rank() == 1 ? std::optional(part) : std::nullopt;
       int tried = 0, alive = 0;
       Training by_itself(spec_of("group_norm"), world, nullptr);
       Training training(spec_of("group_norm"), world, [&] {
@@ -63,9 +63,10 @@ TEST(StepGraphsFallback, AStepThatOneRankCannotRecordIsMadeByItselfOnAll) {
 TEST(StepGraphsFallback, AfterARecordingThatCannotBeBegunNoneIsTriedAgain) {
   on_thread_ranks(2, at::kCPU, [](World& world) {
     int tried = 0;
-    Training by_itself(spec_of("sync"), world, nullptr);
-    Training training(spec_of("sync"), world, [&]() -> std::unique_ptr<GraphRecorder> {
-      if (++tried == 2 && world.rank() == 0) {
+    const RunSpec spec = spec_of("sync", {{"steps", 16}});
+    Training by_itself(spec, world, nullptr);
+    Training training(spec, world, [&]() -> std::unique_ptr<GraphRecorder> {
+      if (++tried == 3 && world.rank() == 0) {
         throw Error(Error::Kind::environment, "no memory");
       }
       return std::make_unique<DoneAgain>(world.ledger());
@@ -78,8 +79,31 @@ TEST(StepGraphsFallback, AfterARecordingThatCannotBeBegunNoneIsTriedAgain) {
       }
     }
     expect_equal(training.state(), by_itself.state());
-    EXPECT_EQ(tried, 2);
+    EXPECT_EQ(tried, 3);  // the passes and the update of step 5, and the passes of step 10
     EXPECT_EQ(training.graphs().summary(), (Json{{"replayed_steps", 2}, {"why_not", "no memory"}}));
+  });
+}
+
+TEST(StepGraphsFallback, AnUpdateThatOneRankCannotRecordIsMadeByItselfThere) {
+  on_thread_ranks(2, at::kCPU, [](World& world) {
+    int made = 0;
+    Training by_itself(spec_of("sync"), world, nullptr);
+    Training training(spec_of("sync"), world, [&]() -> std::unique_ptr<GraphRecorder> {
+      if (++made == 2 && world.rank() == 1) {
+        throw Error(Error::Kind::environment, "no memory");
+      }
+      return std::make_unique<DoneAgain>(world.ledger());
+    });
+    for (int64_t step = 0; step < 12; ++step) {
+      by_itself.step(step);
+      training.step(step);
+    }
+    expect_equal(training.state(), by_itself.state());
+    Json expected = {{"replayed_steps", 7}};
+    if (world.rank() == 1) {
+      expected["why_no_updates"] = "no memory";
+    }
+    EXPECT_EQ(training.graphs().summary(), expected);
   });
 }
 

@@ -44,7 +44,7 @@ std::vector<Case> cases() {
       {R"({"name": "sync", "route": "gather_activations"})", 0},
       {R"({"name": "sync", "variance": "averaged"})", 7},
       {R"({"name": "sync", "moments": "e_x2"})", 7},
-      {R"({"name": "sync", "moments": "e_x2", "route": "all_reduce"})", 0},  // takes counts from the host
+      {R"({"name": "sync", "moments": "e_x2", "route": "all_reduce"})", 7},
       {R"({"name": "sync", "gradient": "stopped"})", 7},
       {R"({"name": "per_tower", "momentum": null})", 0},  // the k-th update weighs 1 / k
       {R"({"name": "averaged", "momentum": 1})", 7},
@@ -141,7 +141,8 @@ std::map<std::string, const void*> places(const std::map<std::string, at::Tensor
   return all;
 }
 
-// A graph holds addresses and numbers: in a step that repeats the one before both are the same.
+// A graph holds addresses and numbers: in a step that repeats the one before both are the same. (The numbers
+// of an update change: EachUpdateHasTheNumbersOfItsStep.)
 TEST_P(StepGraphsOf, StepsThatRepeatAskForTheSameOperationsOnTheSameTensors) {
   on_thread_ranks(1, at::kCPU, [](World& world) {
     Training training(spec(), world, nullptr);
@@ -150,8 +151,9 @@ TEST_P(StepGraphsOf, StepsThatRepeatAskForTheSameOperationsOnTheSameTensors) {
     for (int64_t step = 0; step < 12; ++step) {
       const int64_t uploads_before = uploads;
       const Asked asked;
-      training.step(step);
+      training.pass(step);
       const std::vector<std::string> now = asked.taken();
+      training.update(step);
       const auto here = places(training.state());
       if (training.model().repeats(step) && uploads == uploads_before) {
         EXPECT_EQ(now, before) << "step " << step;
@@ -166,6 +168,68 @@ TEST_P(StepGraphsOf, StepsThatRepeatAskForTheSameOperationsOnTheSameTensors) {
 INSTANTIATE_TEST_SUITE_P(EveryStrategy, StepGraphsOf, ::testing::ValuesIn(cases()), [](const auto& info) {
   return info.param.strategy.at("name").template get<std::string>() + std::to_string(info.index);
 });
+
+// The rates of groups and the decay of the average change from step to step.
+TEST(StepGraphs, EachUpdateHasTheNumbersOfItsStep) {
+  const char* options[] = {
+      R"({"name": "sgd", "lr": 0.2, "norm_lr_multiplier": 0.5, "warmup_steps": 9})",
+      R"({"name": "sgd", "lr": 0.2, "momentum": 0, "schedule": "step", "milestones": [0.7]})",
+      R"({"name": "adamw", "lr": 0.01, "clip_gradient_norm": 0.05})"};
+  for (const char* optimizer : options) {
+    for (const char* strategy : {"sync", "group_norm"}) {
+      SCOPED_TRACE(std::string(optimizer) + strategy);
+      on_thread_ranks(2, at::kCPU, [&](World& world) {
+        const RunSpec spec = spec_of(strategy, {{"optimizer", Json::parse(optimizer)}, {"weight_ema", 0.95}});
+        Training by_itself(spec, world, nullptr), replayed(spec, world, done_again(world));
+        for (int64_t step = 0; step < 12; ++step) {
+          by_itself.step(step);
+          replayed.step(step);
+        }
+        expect_equal(replayed.state(), by_itself.state());
+        EXPECT_GE(replayed.graphs().summary().at("replayed_steps"), 7);
+      });
+    }
+  }
+}
+
+// Frozen parameters are part of what is recorded.
+TEST_P(StepGraphsOf, StepsThatRepeatTrainTheSameParameters) {
+  on_thread_ranks(1, at::kCPU, [](World& world) {
+    Training training(spec(), world, nullptr);
+    const auto trained = [&](int64_t step) {
+      std::vector<std::string> names;
+      for (const auto& parameter : training.model().network().named_parameters()) {
+        if (training.model().trainable(parameter.key(), step)) {
+          names.push_back(parameter.key());
+        }
+      }
+      return names;
+    };
+    for (int64_t step = 1; step < 12; ++step) {
+      if (training.model().repeats(step)) {
+        EXPECT_EQ(trained(step), trained(step - 1)) << "step " << step;
+      }
+    }
+  });
+}
+
+TEST(StepGraphs, ARunIsKnownToHaveNoneBeforeItStarts) {
+  const auto always = [](int64_t) { return true; };
+  const auto never = [](int64_t) { return false; };
+  const auto every = [](int64_t n) { return [n](int64_t step) { return step % n == 0; }; };
+  const std::string why = "no 4 steps that are alike followed each other";
+  EXPECT_EQ(why_none_is_replayed(100, never, never), why);
+  EXPECT_EQ(why_none_is_replayed(100, always, never), "");
+  EXPECT_EQ(why_none_is_replayed(3, always, never), why);
+  EXPECT_EQ(why_none_is_replayed(100, always, every(3)), why);  // an evaluation every 3 steps
+  EXPECT_EQ(why_none_is_replayed(100, always, every(4)), "");
+  on_thread_ranks(1, at::kCPU, [&](World& world) {
+    const RunSpec spec = spec_of("sync");
+    StepGraphs graphs(spec, {}, world, done_again(world), why);
+    EXPECT_FALSE(graphs.possible());
+    EXPECT_EQ(graphs.summary(), (Json{{"replayed_steps", 0}, {"why_not", why}}));
+  });
+}
 
 TEST(StepGraphs, EachReplayHasTheMasksOfItsStep) {
   on_thread_ranks(1, at::kCPU, [](World& world) {
@@ -196,7 +260,7 @@ TEST(StepGraphs, WhatIsInvalidatedIsRecordedAnew) {
         training.graphs().invalidate();
       }
     }
-    EXPECT_EQ(recorded, 2);  // in steps 5 and 9
+    EXPECT_EQ(recorded, 4);  // in steps 5 and 9, the passes and the update
     EXPECT_EQ(training.graphs().summary().at("replayed_steps"), 2);
   });
 }

@@ -64,9 +64,13 @@ class AdamW : public GroupedOptimizer {
   void update(const Share& share) override {
     const Tensors updates = picked(updates_, share);
     at::_foreach_add_(updates, 1);
-    at::_fused_adamw_(share.weights, share.gradients, picked(means_, share), picked(squares_, share),
-                      /*max_exp_avg_sqs=*/{}, updates, share.rate, options_.betas[0], options_.betas[1],
-                      share.decay, options_.eps, /*amsgrad=*/false, /*maximize=*/false);
+    const Tensors means = picked(means_, share), squares = picked(squares_, share);
+    const auto with = [&](const auto& rate) {
+      at::_fused_adamw_(share.weights, share.gradients, means, squares, /*max_exp_avg_sqs=*/{}, updates, rate,
+                        options_.betas[0], options_.betas[1], share.decay, options_.eps, /*amsgrad=*/false,
+                        /*maximize=*/false);
+    };
+    std::visit(with, share.rate);
   }
 
  private:

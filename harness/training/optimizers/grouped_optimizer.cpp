@@ -34,9 +34,15 @@ const ParameterGroup* group_of(const std::string& name, const std::vector<Parame
   return best;
 }
 
+// The norm of all gradients together, [].
+at::Tensor total_norm(const Tensors& gradients) {
+  const at::NoGradGuard no_grad;
+  return at::stack(at::_foreach_norm(gradients, 2)).norm();
+}
+
 // Scales the gradients by min(1, limit / (their norm + 1e-6)), as PyTorch's clip_grad_norm_ does.
-void clip_gradients(const Tensors& gradients, double limit) {
-  at::_foreach_mul_(gradients, (limit / (total_norm(gradients) + 1e-6)).clamp_max(1));
+void clip_gradients(const Tensors& gradients, const at::Tensor& norm, double limit) {
+  at::_foreach_mul_(gradients, (limit / (norm + 1e-6)).clamp_max(1));
 }
 
 // Refuses a group that gets no parameter.
@@ -92,15 +98,18 @@ GroupedOptimizer::GroupedOptimizer(const OptimizerOptions& options, const Contex
     const bool decays = options.decay_norm_and_bias || weight.dim() > 1;
     slots_.push_back({name, weight, multiplier, decays ? decay : 0});
   }
+  if (options.clip_gradient_norm && !slots_.empty()) {
+    clipped_norm_ = at::zeros({}, slots_.front().weight.options());
+  }
 }
 
 double GroupedOptimizer::learning_rate(int64_t step) const {
   return options_.rate.at(step, steps_);
 }
 
-void GroupedOptimizer::step(int64_t step, const Trainable& trainable) {
+void GroupedOptimizer::step(int64_t step, const Trainable& trainable, StepBytes* bytes) {
   const at::NoGradGuard no_grad;
-  std::map<std::pair<double, double>, Share> shares;  // by multiplier and decay
+  Shares shares;
   Tensors gradients;
   for (size_t i = 0; i < slots_.size(); ++i) {
     if (const Slot& slot = slots_[i]; trainable(slot.name)) {
@@ -111,14 +120,68 @@ void GroupedOptimizer::step(int64_t step, const Trainable& trainable) {
       gradients.push_back(slot.weight.grad());
     }
   }
-  if (options_.clip_gradient_norm && !gradients.empty()) {
-    clip_gradients(gradients, *options_.clip_gradient_norm);
+  if (clipped_norm_.defined()) {
+    clipped_norm_.copy_(total_norm(all_gradients()));
+    if (!gradients.empty()) {
+      const bool all = gradients.size() == slots_.size();
+      clip_gradients(gradients, all ? clipped_norm_ : total_norm(gradients), *options_.clip_gradient_norm);
+    }
   }
+  set_rates(shares, step, bytes);
   for (auto& [multiplier_and_decay, share] : shares) {
-    share.rate = multiplier_and_decay.first * learning_rate(step);
     share.decay = multiplier_and_decay.second;
     update(share);
   }
+}
+
+void GroupedOptimizer::set_rates(Shares& shares, int64_t step, StepBytes* bytes) const {
+  std::vector<std::function<double(int64_t)>> rates;
+  for (const auto& [multiplier_and_decay, share] : shares) {
+    const auto rate = [this, multiplier = multiplier_and_decay.first](int64_t at) {
+      return multiplier * learning_rate(at);
+    };
+    rates.emplace_back(rate);
+  }
+  if (rates.empty()) {
+    return;
+  }
+  at::Tensor on_device;
+  if (bytes != nullptr) {
+    on_device = numbers_of_step(*bytes, rates, rate_type(), slots_.front().weight.device());
+  }
+  size_t i = 0;
+  for (auto& [multiplier_and_decay, share] : shares) {
+    const double rate = rates[i](step);
+    if (bytes != nullptr) {
+      share.rate = on_device[static_cast<int64_t>(i)];
+    } else {
+      share.rate = rate_type() == at::kFloat ? static_cast<double>(static_cast<float>(rate)) : rate;
+    }
+    ++i;
+  }
+}
+
+bool GroupedOptimizer::can_be_recorded() const {
+  return slots_.empty() || slots_.front().weight.is_cpu() || rate_type() == at::kFloat;
+}
+
+at::ScalarType GroupedOptimizer::rate_type() const {
+  const at::Tensor& weight = slots_.front().weight;
+  return weight.is_cpu() ? at::kDouble : weight.scalar_type();
+}
+
+at::Tensor GroupedOptimizer::gradient_norm() const {
+  return clipped_norm_.defined() ? clipped_norm_ : total_norm(all_gradients());
+}
+
+Tensors GroupedOptimizer::all_gradients() const {
+  Tensors gradients;
+  for (const Slot& slot : slots_) {
+    if (slot.weight.grad().defined()) {
+      gradients.push_back(slot.weight.grad());
+    }
+  }
+  return gradients;
 }
 
 Tensors GroupedOptimizer::zeros() const {
@@ -127,11 +190,6 @@ Tensors GroupedOptimizer::zeros() const {
 
 Tensors GroupedOptimizer::picked(const Tensors& all, const Share& share) {
   return mapped(share.places, [&](size_t place) { return all[place]; });
-}
-
-at::Tensor total_norm(const Tensors& gradients) {
-  const at::NoGradGuard no_grad;
-  return at::stack(at::_foreach_norm(gradients, 2)).norm();
 }
 
 }  // namespace bnlab

@@ -8,8 +8,11 @@
 // norm parameters and biases only with decay_norm_and_bias.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include "harness/components/options.hpp"
@@ -48,14 +51,18 @@ class GroupedOptimizer : public Optimizer {
   GroupedOptimizer(const OptimizerOptions& options, const Context& context);
 
   double learning_rate(int64_t step) const override;
-  void step(int64_t step, const Trainable& trainable) override;
+  using Optimizer::step;
+  void step(int64_t step, const Trainable& trainable, StepBytes* bytes) override;
+  bool can_be_recorded() const override;
+  at::Tensor gradient_norm() const override;
 
  protected:
   // Parameters that share a rate and a decay, so that one fused update serves them.
   struct Share {
     std::vector<size_t> places;  // of the parameters, in the order of the network
     Tensors weights, gradients;
-    double rate = 0, decay = 0;
+    std::variant<double, at::Tensor> rate;  // a tensor, [] on the device, where updates may be recorded
+    double decay = 0;
   };
   virtual void update(const Share& share) = 0;
 
@@ -72,12 +79,17 @@ class GroupedOptimizer : public Optimizer {
     double weight_decay;
   };
 
+  // LibTorch's fused updates take a rate from a GPU in float32. There it is rounded to that where it is given
+  // as a number, too, so that both come to the same, unless the weights are of float64.
+  at::ScalarType rate_type() const;
+  using Shares = std::map<std::pair<double, double>, Share>;  // by multiplier and decay
+  void set_rates(Shares& shares, int64_t step, StepBytes* bytes) const;
+  Tensors all_gradients() const;
+
   OptimizerOptions options_;
   int64_t steps_;
   std::vector<Slot> slots_;
+  at::Tensor clipped_norm_;  // of the gradients before they were clipped; undefined where they are not
 };
-
-// The norm of all gradients together, []. Nothing waits for the device.
-at::Tensor total_norm(const Tensors& gradients);
 
 }  // namespace bnlab

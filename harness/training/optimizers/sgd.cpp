@@ -40,10 +40,12 @@ class Sgd : public GroupedOptimizer {
 
  protected:
   void update(const Share& share) override {
-    at::_fused_sgd_(share.weights, share.gradients,
-                    options_.momentum != 0 ? picked(momenta_, share) : Tensors(), share.decay,
-                    options_.momentum, share.rate, /*dampening=*/0.0, options_.nesterov,
-                    /*maximize=*/false, /*is_first_step=*/false);
+    const Tensors momenta = options_.momentum != 0 ? picked(momenta_, share) : Tensors();
+    const auto with = [&](const auto& rate) {
+      at::_fused_sgd_(share.weights, share.gradients, momenta, share.decay, options_.momentum, rate,
+                      /*dampening=*/0.0, options_.nesterov, /*maximize=*/false, /*is_first_step=*/false);
+    };
+    std::visit(with, share.rate);
   }
 
  private:

@@ -4,6 +4,8 @@
 // precision.
 #include <torch/types.h>
 
+#include <algorithm>
+
 #include "harness/upload.hpp"
 #include "strategies/engine/bn_rules.hpp"
 #include "strategies/engine/exchange/route.hpp"
@@ -36,9 +38,7 @@ class AllReduce : public Route {
   // may not hold a count.
   at::Tensor moments_by_squares(const at::Tensor& local) const {
     const Moments t(local);
-    const at::Tensor total = uploaded(sums_of_groups(pooled_.elements, pooled_.group), t.count.device())
-                                 .to(at::kDouble)
-                                 .unsqueeze(1);  // [groups, 1]
+    const at::Tensor total = totals(t.count.device()).unsqueeze(1);  // [groups, 1]
     const at::Tensor weight = t.count / of_local_towers(total).clamp_min(1);
     const at::Tensor squares = t.m2 / t.count.clamp_min(1) + t.mean.square();
     at::Tensor sums =
@@ -46,6 +46,17 @@ class AllReduce : public Route {
     pooled_.communicator.all_reduce(sums, Purpose::statistics);
     const Moments s(sums);
     return pack_moments(total, s.mean.to(at::kDouble), (s.m2 - s.mean.square()).to(at::kDouble) * total);
+  }
+
+  // Elements of every group, [groups] float64. An upload, which no recorded step may make, only where they
+  // differ.
+  at::Tensor totals(at::Device device) const {
+    const auto sums = sums_of_groups(pooled_.elements, pooled_.group);
+    if (std::ranges::all_of(sums, [&](auto sum) { return sum == sums.front(); })) {
+      return at::full({pooled_.groups()}, static_cast<double>(sums.front()),
+                      at::TensorOptions().dtype(at::kDouble).device(device));
+    }
+    return uploaded(sums, device).to(at::kDouble);
   }
 
   // [G, ...] -> [groups, ...], zero for groups of other ranks.
