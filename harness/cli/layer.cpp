@@ -25,10 +25,11 @@ void add_layer(Program& program) {
                   "[3, 1], \"data\": [1, 3, 8]}}]}]}' | bnlab layer -",
                   layer);
   command
-      .add_option(
-          "CASE", request.files,
-          "Files with one case each, a JSON object of strategy and steps, and as wanted of dtype, "
-          "memory_format, seed, weight, bias, running_mean, running_var and conv; - is standard input")
+      .add_option("CASE", request.files,
+                  "Files with one case each, a JSON object of strategy and steps, and as wanted of dtype, "
+                  "memory_format, seed, weight, bias, threshold, alpha, running_mean, running_var and conv; "
+                  "- is standard "
+                  "input")
       ->required();
   add_ranks_option(command, request.ranks, "Ranks that share the towers, threads of this process");
   add_device_option(command, request.device);

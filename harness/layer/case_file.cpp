@@ -65,14 +65,19 @@ class Reader {
 
   LayerCase read() {
     check_keys(document_, "",
-               {"strategy", "dtype", "memory_format", "seed", "weight", "bias", "running_mean", "running_var",
-                "conv", "steps"});
+               {"strategy", "dtype", "memory_format", "seed", "weight", "bias", "threshold", "alpha",
+                "running_mean", "running_var", "conv", "steps"});
     read_header();
     read_conv();
     read_steps();
     const int64_t channels = case_.conv ? case_.conv->v.size(0) : channels_;
     case_.weight = channel_vector(document_, "", "weight", channels);
     case_.bias = channel_vector(document_, "", "bias", channels);
+    for (const auto& [name, size] : {std::pair{"threshold", channels}, std::pair{"alpha", int64_t{1}}}) {
+      if (const at::Tensor given = channel_vector(document_, "", name, size); given.defined()) {
+        case_.parameters[name] = given;
+      }
+    }
     case_.running_mean = channel_vector(document_, "", "running_mean", channels);
     case_.running_var = channel_vector(document_, "", "running_var", channels);
     return case_;

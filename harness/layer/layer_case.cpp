@@ -58,6 +58,9 @@ LayerAnswer joined(const std::vector<LayerAnswer>& ranks) {
           add(step.*sum, more.*sum);
         }
       }
+      for (const auto& [name, gradient] : more.parameter_gradients) {
+        add(step.parameter_gradients[name], gradient);
+      }
     }
     all.nonfinite_channels += ranks[r].nonfinite_channels;
   }
@@ -126,6 +129,9 @@ void LayerRank::load_norm() {
   }
   load("weight", "weight", case_.weight);
   load("bias", "bias", case_.bias);
+  for (const auto& [name, value] : case_.parameters) {
+    load(name, name, value);
+  }
 }
 
 void LayerRank::load_conv(const LayerConv& conv) {
@@ -238,6 +244,7 @@ void LayerRank::apply(const LayerStep& step, const Batch& batch, LayerStepAnswer
     answer.bias_gradient = gradient("bias");
     answer.v_gradient = case_.conv ? gradient(direction()) : at::Tensor();
     answer.gain_gradient = gradient("gain");
+    answer.parameter_gradients = other_gradients();
   }
   ledger.keep_list(false);
   answer.collectives = ledger.list();
@@ -252,6 +259,17 @@ at::Tensor LayerRank::output_gradients(const LayerStep& step, const std::vector<
     own.push_back(given.defined() ? given.to(outputs[t].options()) : at::zeros_like(outputs[t]));
   }
   return at::cat(own).contiguous(outputs.front().suggest_memory_format());
+}
+
+// Of a norm site's parameters but weight and bias.
+std::map<std::string, at::Tensor> LayerRank::other_gradients() const {
+  std::map<std::string, at::Tensor> all;
+  for (const auto& [name, tensor] : state_) {
+    if (!case_.conv && tensor.requires_grad() && name != "weight" && name != "bias") {
+      all[name] = gradient(name);
+    }
+  }
+  return all;
 }
 
 // Undefined where the site has no such parameter; zero where nothing has reached it.

@@ -45,6 +45,9 @@ struct LayerCase {
   uint64_t seed = 0;
   at::Tensor weight, bias;               // [C], statistics' precision; undefined: 1 and 0
   at::Tensor running_mean, running_var;  // [C]; undefined: 0 and 1
+  // Other parameters of the site by name, as the strategy begins with them where they are not given:
+  // "threshold" [C], "alpha" [1].
+  std::map<std::string, at::Tensor> parameters;
   Activation activation = Activation::none;
   bool fresh_weights = true;  // false: they come from a checkpoint, so data initialise nothing
   std::optional<LayerConv> conv;
@@ -67,6 +70,7 @@ struct LayerStepAnswer {
   std::vector<int64_t> permutation;           // empty: no sample has moved
   at::Tensor v_gradient, gain_gradient;       // of a convolution (its bias gradient is bias_gradient)
   at::Tensor gain, bias;                      // weight_norm: in force
+  std::map<std::string, at::Tensor> parameter_gradients;  // of LayerCase::parameters
 };
 
 struct LayerAnswer {
@@ -84,7 +88,8 @@ LayerAnswer apply_layer(const LayerCase& layer_case, ThreadRanks& ranks, std::st
 
 // A layer case as `bnlab layer` reads it; a TENSOR is {"shape": [...], "data": [...]}:
 //   {"strategy": {"name": ..., ...}, "dtype": "float64", "memory_format": "contiguous", "seed": 0,
-//    "weight": [...], "bias": [...], "running_mean": [...], "running_var": [...],
+//    "weight": [...], "bias": [...], "threshold": [...], "alpha": [...],
+//    "running_mean": [...], "running_var": [...],
 //    "conv": {"v": TENSOR, "gain": [...], "bias": [...], "stride": 1, "padding": 0},
 //    "steps": [{"mode": "train", "towers": [{"input": TENSOR, "grad_output": TENSOR}, ...]}, ...]}
 // Throws Error (spec) with the path of the first key at fault and what was expected there.
@@ -132,6 +137,7 @@ class LayerRank {
   void apply(const LayerStep& step, const Batch& batch, LayerStepAnswer& answer);
   at::Tensor output_gradients(const LayerStep& step, const std::vector<at::Tensor>& outputs) const;
   at::Tensor gradient(const std::string& name) const;
+  std::map<std::string, at::Tensor> other_gradients() const;
   std::string direction() const { return has("v") ? "v" : "weight"; }  // of a convolution, in `state_`
   int64_t steps_done() const { return static_cast<int64_t>(trained_.size()); }
   void load_into_buffers(Population::Kind population);

@@ -82,6 +82,9 @@ Json step_json(const LayerStepAnswer& answer) {
   put(step, "grad_gain", answer.gain_gradient);
   put(step, "grad_weight", answer.weight_gradient);
   put(step, "grad_bias", answer.bias_gradient);
+  for (const auto& [name, gradient] : answer.parameter_gradients) {
+    put(step, ("grad_" + name).c_str(), gradient);
+  }
   put(step, "gain", answer.gain);
   put(step, "bias", answer.bias);
   put(step, "running_mean", answer.running_mean);

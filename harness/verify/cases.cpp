@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <memory>
 #include <optional>
 
@@ -95,7 +96,7 @@ class Maker {
     c.seed = shape.seed;
     if (reference_->convolves()) {
       c.conv = drawn_convolution(stream, shape.sample[0], shape.seed);
-      if (!held_by_layer(c.conv, shape.sample[0]).gain.defined()) {
+      if (!held_by_layer(c.conv, shape.sample[0], c.activation).gain.defined()) {
         c.conv->gain = c.conv->bias = at::Tensor();
       }
     }
@@ -112,10 +113,13 @@ class Maker {
   void give_state(LayerCase& c, int64_t inputs, Stream& stream) {
     const at::ScalarType type = statistics_type(c.dtype);
     const Sizes channels{c.conv ? c.conv->v.size(0) : inputs};
-    const LayerStepAnswer& held = held_by_layer(c.conv, inputs);
+    const LayerStepAnswer& held = held_by_layer(c.conv, inputs, c.activation);
     if (held.weight_gradient.defined()) {
       c.weight = drawn(stream, channels, 0.5, 1).to(type);
       c.bias = drawn(stream, channels, 0, 1).to(type);
+    }
+    for (const auto& [name, gradient] : held.parameter_gradients) {
+      c.parameters[name] = drawn(stream, {gradient.size(0)}, 0.3, 0.1).to(type);
     }
     if (held.running_mean.defined()) {
       c.running_mean = drawn(stream, channels, 0, 1).to(type);
@@ -126,26 +130,28 @@ class Maker {
   }
 
   // What the strategy's layer holds, by the reference's answer; nothing where that refuses the options.
-  const LayerStepAnswer& held_by_layer(const std::optional<LayerConv>& conv, int64_t inputs) {
-    if (!held_) {
+  const LayerStepAnswer& held_by_layer(const std::optional<LayerConv>& conv, int64_t inputs,
+                                       Activation activation) {
+    const auto [held, is_new] = held_.try_emplace(activation);
+    if (is_new) {
       Stream stream(0, "verify/probe", 0);
       LayerCase probe;
       probe.strategy = strategy_;
       probe.conv = conv;
+      probe.activation = activation;
       const CaseShape shape{.towers = Sizes(4, 12), .sample = {inputs, 2, 3}};
       probe.steps = {drawn_step(stream, shape, conv, Mode::train)};
-      held_.emplace();
       try {
-        held_ = reference_->answer(probe).steps.front();
+        held->second = reference_->answer(probe).steps.front();
       } catch (const Error&) {  // what it holds does not matter
       }
     }
-    return *held_;
+    return held->second;
   }
 
   const Json& strategy_;
   std::unique_ptr<Reference> reference_;
-  std::optional<LayerStepAnswer> held_;
+  std::map<Activation, LayerStepAnswer> held_;
 };
 
 const std::vector<Mode> kSteps{Mode::train,          Mode::train,          Mode::train,

@@ -96,6 +96,12 @@ class Comparer {
     parameter("running_var", expected.running_var, got.running_var);
     parameter("grad_v", expected.v_gradient, got.v_gradient);
     parameter("grad_gain", expected.gain_gradient, got.gain_gradient);
+    for (const auto* side : {&expected, &got}) {
+      for (const auto& [name, gradient] : side->parameter_gradients) {
+        // One number of a whole site is a sum in which terms as large as dy cancel.
+        parameter("grad_" + name, named(expected, name), named(got, name), dy);
+      }
+    }
     parameter("gain", expected.gain, got.gain);
     parameter("bias", expected.bias, got.bias);
     if (expected.permutation != got.permutation) {
@@ -130,6 +136,11 @@ class Comparer {
   const AnswerComparison& result() const { return result_; }
 
  private:
+  static at::Tensor named(const LayerStepAnswer& answer, const std::string& name) {
+    const auto found = answer.parameter_gradients.find(name);
+    return found == answer.parameter_gradients.end() ? at::Tensor() : found->second;
+  }
+
   void fail(const std::string& what) {
     if (result_.failure.empty()) {
       result_.failure = where_ + what;
@@ -157,11 +168,12 @@ class Comparer {
     }
   }
 
-  void parameter(const std::string& name, const at::Tensor& expected, const at::Tensor& got) {
+  void parameter(const std::string& name, const at::Tensor& expected, const at::Tensor& got,
+                 double floor = 0) {
     if (expected.defined() != got.defined()) {
       fail(name + (expected.defined() ? ": missing" : ": there should be none"));
     } else if (expected.defined()) {
-      tensor(name, expected, got, held_, wide_bound_, largest(expected));
+      tensor(name, expected, got, held_, wide_bound_, std::max(floor, largest(expected)));
     }
   }
 

@@ -38,6 +38,8 @@ STRATEGIES = {
     "weight_norm": Style(BLACK, "p", DASHED),
     "weight_standardisation": Style(GREEN, "X", SOLID),
     "group_norm": Style(GREEN, "v", DASH_DOT),
+    "filter_response_norm": Style(GREEN, "P", DASH_DOT),
+    "dynamic_tanh": Style(BLACK, "8", SOLID),
     "layer_norm": Style(GREEN, "^", DASHED),
     "instance_norm": Style(GREEN, "d", DOTTED),
 }

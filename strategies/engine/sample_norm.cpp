@@ -52,29 +52,33 @@ SampleNorm::SampleNorm(const NormSite& site, const SampleNormRules& rules,
   }
 }
 
-// Every rank knows these sizes, so that all refuse together.
-void SampleNorm::check_sizes(const at::Tensor& x, const Pass& pass) const {
+void check_values_per_channel(const NormSite& site, const std::string& strategy, int64_t channels,
+                              const at::Tensor& x, const Pass& pass) {
   if (pass.mode == Mode::evaluate_saved || pass.mode == Mode::evaluate_batch ||
       pass.towers.total_samples() == 0) {
     return;
   }
-  int64_t values = site_.channels / rules_.groups;
+  int64_t values = channels;
   for (int64_t d = 2; d < x.dim(); ++d) {
     values *= x.size(d);
   }
   if (values == 1) {
     throw Error(Error::Kind::refused, "more than 1 value per channel is needed to normalise (site " +
-                                          site_.name + ", strategy " + rules_.strategy + ", set of 1)");
+                                          site.name + ", strategy " + strategy + ", set of 1)");
   }
 }
 
-at::Tensor SampleNorm::forward(at::Tensor x, at::Tensor residual, const Pass& pass) {
-  check_sizes(x, pass);
+kernels::Offsets rows_of_samples(const at::Tensor& x) {
   kernels::Offsets rows(static_cast<size_t>(std::max<int64_t>(x.size(0), 1) + 1));
   std::iota(rows.begin(), rows.end(), 0);
-  rows.back() = x.size(0);  // a rank without samples has one empty slice
+  rows.back() = x.size(0);
+  return rows;
+}
+
+at::Tensor SampleNorm::forward(at::Tensor x, at::Tensor residual, const Pass& pass) {
+  check_values_per_channel(site_, rules_.strategy, site_.channels / rules_.groups, x, pass);
   return apply_norm(x, residual, weight_, bias_, site_.activation,
-                    c10::make_intrusive<SamplePass>(std::move(rows), rules_.groups, rules_.eps,
+                    c10::make_intrusive<SamplePass>(rows_of_samples(x), rules_.groups, rules_.eps,
                                                     statistics_type(x.scalar_type())));
 }
 

@@ -8,8 +8,16 @@
 
 #include "harness/components/registry.hpp"
 #include "harness/strategy.hpp"
+#include "strategies/kernels/sweeps.hpp"
 
 namespace bnlab {
+
+// Every sample of x a slice of its own; a rank without samples has one empty slice.
+kernels::Offsets rows_of_samples(const at::Tensor& x);
+// Throws Error (refused) where, in training, `channels` channels of one sample have a single value. Every
+// rank knows these sizes, so that all refuse together.
+void check_values_per_channel(const NormSite& site, const std::string& strategy, int64_t channels,
+                              const at::Tensor& x, const Pass& pass);
 
 struct SampleNormRules {
   std::string strategy;  // for messages
@@ -27,8 +35,6 @@ class SampleNorm : public Layer {
   at::Tensor forward(at::Tensor x, at::Tensor residual, const Pass& pass) override;
 
  private:
-  void check_sizes(const at::Tensor& x, const Pass& pass) const;
-
   NormSite site_;
   SampleNormRules rules_;
   at::Tensor weight_, bias_;  // [C], undefined without affine

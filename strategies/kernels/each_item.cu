@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "strategies/kernels/launch.cuh"
+#include "strategies/kernels/response.hpp"
 #include "strategies/kernels/sample_channel.hpp"
 
 namespace bnlab::kernels::cuda {
@@ -90,5 +91,9 @@ template void each_item(const channel::SampleForward<float>&, int64_t, at::Devic
 template void each_item(const channel::SampleForward<double>&, int64_t, at::Device);
 template void each_item(const channel::SampleBackward<float>&, int64_t, at::Device);
 template void each_item(const channel::SampleBackward<double>&, int64_t, at::Device);
+template void each_item(const channel::ResponseForward<float>&, int64_t, at::Device);
+template void each_item(const channel::ResponseForward<double>&, int64_t, at::Device);
+template void each_item(const channel::ResponseBackward<float>&, int64_t, at::Device);
+template void each_item(const channel::ResponseBackward<double>&, int64_t, at::Device);
 
 }  // namespace bnlab::kernels::cuda

@@ -115,6 +115,20 @@ void RunningPair::remember(const std::vector<OfTower>& sets, bool in_turn) {
   }
 }
 
+const NamedTensors& Site::parameters() const {
+  static const NamedTensors none;
+  return none;
+}
+
+at::Tensor Site::activated(const at::Tensor& y, Activation activation) const {
+  return activation == Activation::relu ? y.relu() : y;
+}
+
+at::Tensor Start::parameter(const std::string& name, const at::Tensor& otherwise) const {
+  const auto given = parameters.find(name);
+  return leaf(given == parameters.end() ? otherwise : given->second, held);
+}
+
 std::vector<Pair> mean_of(const std::vector<Pair>& pairs) {
   if (pairs.empty()) {
     return {};
@@ -176,7 +190,9 @@ LayerAnswer SiteReference::answer(const LayerCase& c) const {
                               channels,
                               c.seed,
                               held,
-                              {given(c.running_mean, 0).detach(), given(c.running_var, 1).detach()}});
+                              {given(c.running_mean, 0).detach(), given(c.running_var, 1).detach()},
+                              c.parameters,
+                              c.activation});
   LayerAnswer answer;
   for (const LayerStep& step : c.steps) {
     LayerStepAnswer out;
@@ -188,8 +204,11 @@ LayerAnswer SiteReference::answer(const LayerCase& c) const {
       if (site->affine()) {
         tower = tower * per_channel(weight, tower.dim()) + per_channel(bias, tower.dim());
       }
-      tower = c.activation == Activation::relu ? tower.relu() : tower;
+      tower = site->activated(tower, c.activation);
       out.outputs.push_back(tower.detach());
+    }
+    for (const auto& [name, parameter] : site->parameters()) {
+      all.push_back(parameter);
     }
     if (site->affine()) {
       all.push_back(weight);
@@ -199,8 +218,12 @@ LayerAnswer SiteReference::answer(const LayerCase& c) const {
     if (site->affine()) {
       out.bias_gradient = found.back();
       out.weight_gradient = found[found.size() - 2];
-      found.resize(step.inputs.size());
     }
+    size_t place = step.inputs.size();
+    for (const auto& [name, parameter] : site->parameters()) {
+      out.parameter_gradients[name] = found[place++];
+    }
+    found.resize(step.inputs.size());
     if (!step.gradients.empty()) {
       out.input_gradients = found;
     }

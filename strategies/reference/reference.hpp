@@ -15,6 +15,7 @@
 namespace bnlab::reference {
 
 using Tensors = std::vector<at::Tensor>;  // one per tower, [n_t, C, ...], float64
+using NamedTensors = std::map<std::string, at::Tensor>;
 
 // Of a set of values, [C] each; autograd passes through them.
 struct Moments {
@@ -77,6 +78,11 @@ struct Start {
   uint64_t seed = 0;
   at::ScalarType held = at::kDouble;  // the statistics' precision
   Pair pair;                          // running statistics, float64
+  NamedTensors parameters = {};       // as given, but for weight and bias
+  Activation activation = Activation::none;
+
+  // The parameter as `held` rounds it; a leaf of autograd.
+  at::Tensor parameter(const std::string& name, const at::Tensor& otherwise) const;
 };
 
 // A site from step to step. The functions give the normalised values, before weight, bias and activation.
@@ -87,6 +93,8 @@ class Site {
   virtual Tensors evaluate_batch(const Tensors& x) = 0;
   virtual Tensors evaluate(const Tensors& x, const Pair& pair) = 0;  // by these running statistics
   virtual bool affine() const = 0;
+  virtual const NamedTensors& parameters() const;  // beside weight and bias: none
+  virtual at::Tensor activated(const at::Tensor& y, Activation activation) const;
   virtual Pair saved() const { return {}; }
   virtual std::vector<int64_t> permutation() const { return {}; }  // of the last training step
 };

@@ -178,6 +178,8 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{
             "weight_standardisation",
             R"({"strategy": {"name": "weight_standardisation", "base": {"name": "group_norm", "groups": 2}, "eps": 2e-5}})"},
+        Fault{"filter_response_norm", R"({"strategy": {"name": "filter_response_norm", "eps": 2e-3}})"},
+        Fault{"dynamic_tanh", R"({"strategy": {"name": "dynamic_tanh", "alpha": 0.5001}})"},
         Fault{"none", R"({"strategy": "layer_norm"})"}, Fault{"base", R"({"optimizer.lr": 0.100001})"},
         Fault{"base", R"({"optimizer.momentum": 0.900001})"},
         Fault{"base", R"({"optimizer.weight_decay": 0.000101})"},

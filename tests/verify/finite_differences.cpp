@@ -56,6 +56,10 @@ std::vector<Nudge> nudges(const LayerCase& c, const LayerStepAnswer& answer) {
     add("weight", answer.weight_gradient, weight, all);
     add("bias", answer.bias_gradient, bias, all);
   }
+  for (const auto& [name, given] : c.parameters) {
+    const auto parameter = [name = name](LayerCase& n) -> at::Tensor& { return n.parameters.at(name); };
+    add(name, answer.parameter_gradients.at(name), parameter, all);
+  }
   if (c.conv && option(c.strategy, "init") != "data") {  // else the first step makes them
     const auto v = [](LayerCase& n) -> at::Tensor& { return n.conv->v; };
     const auto gain = [](LayerCase& n) -> at::Tensor& { return n.conv->gain; };

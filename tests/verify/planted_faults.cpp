@@ -185,4 +185,31 @@ LayerAnswer filters_deviations_as_constants(const LayerCase& c, int ranks) {
   return answer;
 }
 
+// The samples of each tower side by side as one.
+LayerAnswer whole_tower_as_one_response(const LayerCase& c, int ranks) {
+  LayerCase changed = c;
+  const auto joined_up = [](std::vector<at::Tensor>& towers) {
+    for (at::Tensor& t : towers) {
+      t = t.defined() && t.size(0) > 0 ? t.transpose(0, 1).flatten(1).unsqueeze(0).contiguous() : t;
+    }
+  };
+  const auto taken_apart = [](std::vector<at::Tensor>& towers, const std::vector<at::Tensor>& like) {
+    for (size_t t = 0; t < towers.size(); ++t) {
+      std::vector<int64_t> sizes = like[t].sizes().vec();
+      std::swap(sizes[0], sizes[1]);
+      towers[t] = like[t].size(0) > 0 ? towers[t].squeeze(0).view(sizes).transpose(0, 1).contiguous() : like[t];
+    }
+  };
+  for (LayerStep& step : changed.steps) {
+    joined_up(step.inputs);
+    joined_up(step.gradients);
+  }
+  LayerAnswer answer = apply_layer(changed, ranks);
+  for (size_t s = 0; s < c.steps.size(); ++s) {
+    taken_apart(answer.steps[s].outputs, c.steps[s].inputs);
+    taken_apart(answer.steps[s].input_gradients, c.steps[s].inputs);
+  }
+  return answer;
+}
+
 }  // namespace bnlab

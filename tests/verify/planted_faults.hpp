@@ -22,6 +22,7 @@ LayerAnswer eps_outside_the_root(const LayerCase& layer_case, int ranks);
 // Every step is normalised with the running statistics that it has updated.
 LayerAnswer renorm_after_the_update(const LayerCase& layer_case, int ranks);
 // Input gradients stay at the places that the samples were dealt to.
+LayerAnswer whole_tower_as_one_response(const LayerCase& layer_case, int ranks);
 LayerAnswer filters_deviations_as_constants(const LayerCase& layer_case, int ranks);
 LayerAnswer gradients_left_shuffled(const LayerCase& layer_case, int ranks);
 // Virtual batches of two samples that are half a tower apart, not neighbours.

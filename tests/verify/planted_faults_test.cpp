@@ -49,6 +49,20 @@ std::vector<Fault> in_what_normalises() {
        {{"name", "weight_standardisation"}, {"eps", 0.1}},
        "float64",
        with_option("form", "code")},
+      {"the threshold forgotten", "filter_response_norm", "float64",
+       [](const LayerCase& c, int ranks) {
+         LayerCase changed = c;
+         changed.parameters.clear();
+         return apply_layer(changed, ranks);
+       }},
+      {"a tower's mean square in the place of a sample's", "filter_response_norm", "float64",
+       whole_tower_as_one_response},
+      {"the slope's gradient forgotten", "dynamic_tanh", "finite differences",
+       spoiling([](const LayerStep&, LayerStepAnswer& answer) {
+         for (auto& [name, gradient] : answer.parameter_gradients) {
+           gradient = at::zeros_like(gradient);
+         }
+       })},
       {"sets of one tower where they span two",
        {{"name", "norm_batch"}, {"samples", 12}},
        "float64",
