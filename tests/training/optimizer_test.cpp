@@ -215,6 +215,35 @@ TEST(GradientClipping, LeavesShorterGradientsAsTheyAre) {
   make_optimizer(o, {parameter("a", {1}, 1)})->step(0, [](const std::string&) { return false; });
 }
 
+// The norm of a filter's gradient is at most a share of that of its weights, filter by filter.
+TEST(AdaptiveClipping, ShortensTheGradientOfEachOutputByItsOwnWeights) {
+  Json o = plain_options(Json::array());
+  o["clip_gradient_adaptive"] = 0.5;
+  // Weights are 1: of 4 values each, so that a filter's norm is 2 and its gradient may be 1 long.
+  const NamedTensor filters = parameter("encoder.weight", {3, 1, 2, 2}, 0),
+                    bias = parameter("encoder.bias", {4}, 5), head = parameter("head.weight", {1, 4}, 5);
+  filters.tensor.mutable_grad().copy_(
+      at::tensor({0.25, 2.0, 10.0}, filters.tensor.options()).view({3, 1, 1, 1}).expand({3, 1, 2, 2}));
+  const at::Tensor before = filters.tensor.detach().clone();
+  make_optimizer(o, {filters, bias, head})->step(0, kAll);
+  const at::Tensor falls = (before - filters.tensor.detach()).flatten(1);
+  for (const auto& [output, expected] : {std::pair{0, 0.25}, {1, 0.5}, {2, 0.5}}) {
+    for (int64_t i = 0; i < 4; ++i) EXPECT_NEAR(falls[output][i].item<double>(), expected, 1e-6) << output;
+  }
+  EXPECT_NEAR(fall(bias), 0.5, 1e-6);  // one unit: norm 2, and 10 of its gradient
+  EXPECT_EQ(fall(head), 5) << "the last layer is left alone";
+}
+
+TEST(AdaptiveClipping, AUnitThatStartsAtZeroLeavesIt) {
+  Json o = plain_options(Json::array());
+  o["clip_gradient_adaptive"] = 0.5;
+  const NamedTensor bias = parameter("encoder.bias", {1}, 7);
+  const at::NoGradGuard no_grad;
+  bias.tensor.detach().zero_();
+  make_optimizer(o, {bias})->step(0, kAll);
+  EXPECT_NEAR(bias.tensor.item<double>(), -0.5e-3, 1e-9);
+}
+
 Json adamw_options() {
   return {{"name", "adamw"},     {"lr", 0.1},   {"schedule", "constant"},
           {"betas", {0.8, 0.9}}, {"eps", 1e-3}, {"weight_decay", 0.5}};

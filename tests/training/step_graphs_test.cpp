@@ -30,7 +30,7 @@ std::vector<Case> cases() {
   for (const std::string& name : registered_names("strategy")) {
     const bool from_step_1 = name == "group_norm" || name == "instance_norm" || name == "layer_norm" ||
                              name == "none" || name == "weight_standardisation" ||
-        name == "filter_response_norm" || name == "dynamic_tanh";
+                             name == "filter_response_norm" || name == "dynamic_tanh";
     all.push_back({{{"name", name}},
                    name == "shuffle"        ? 0
                    : from_step_1            ? 8

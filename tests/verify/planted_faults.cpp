@@ -197,7 +197,8 @@ LayerAnswer whole_tower_as_one_response(const LayerCase& c, int ranks) {
     for (size_t t = 0; t < towers.size(); ++t) {
       std::vector<int64_t> sizes = like[t].sizes().vec();
       std::swap(sizes[0], sizes[1]);
-      towers[t] = like[t].size(0) > 0 ? towers[t].squeeze(0).view(sizes).transpose(0, 1).contiguous() : like[t];
+      towers[t] =
+          like[t].size(0) > 0 ? towers[t].squeeze(0).view(sizes).transpose(0, 1).contiguous() : like[t];
     }
   };
   for (LayerStep& step : changed.steps) {

@@ -10,6 +10,7 @@
 #include "harness/components/registry.hpp"
 #include "harness/error.hpp"
 #include "harness/mapped.hpp"
+#include "harness/training/optimizers/adaptive_clipping.hpp"
 
 namespace bnlab {
 namespace {
@@ -79,10 +80,20 @@ void OptimizerOptions::describe(OptionVisitor& option) {
   option("clip_gradient_norm", clip_gradient_norm,
          "largest norm of all gradients together; longer ones are shortened to it; null: no limit")
       .above(0);
+  option("clip_gradient_adaptive", clip_gradient_adaptive,
+         "largest norm of the gradient of each output's weights, as a share of the norm of these weights; "
+         "null: no limit")
+      .above(0);
+  option("clip_adaptive_skip", clip_adaptive_skip,
+         "beginnings of the names of parameters that clip_gradient_adaptive leaves alone");
 }
 
 void OptimizerOptions::check(const RunOutline&, Problems& problems) const {
   rate.check(problems);
+  if (!clip_gradient_adaptive && clip_adaptive_skip != OptimizerOptions().clip_adaptive_skip) {
+    problems.add("clip_adaptive_skip",
+                 "has no effect without clip_gradient_adaptive; add that or leave clip_adaptive_skip out");
+  }
 }
 
 GroupedOptimizer::GroupedOptimizer(const OptimizerOptions& options, const Context& context)
@@ -98,7 +109,7 @@ GroupedOptimizer::GroupedOptimizer(const OptimizerOptions& options, const Contex
     const bool decays = options.decay_norm_and_bias || weight.dim() > 1;
     slots_.push_back({name, weight, multiplier, decays ? decay : 0});
   }
-  if (options.clip_gradient_norm && !slots_.empty()) {
+  if ((options.clip_gradient_norm || options.clip_gradient_adaptive) && !slots_.empty()) {
     clipped_norm_ = at::zeros({}, slots_.front().weight.options());
   }
 }
@@ -122,9 +133,17 @@ void GroupedOptimizer::step(int64_t step, const Trainable& trainable, StepBytes*
   }
   if (clipped_norm_.defined()) {
     clipped_norm_.copy_(total_norm(all_gradients()));
-    if (!gradients.empty()) {
+    if (options_.clip_gradient_norm && !gradients.empty()) {
       const bool all = gradients.size() == slots_.size();
       clip_gradients(gradients, all ? clipped_norm_ : total_norm(gradients), *options_.clip_gradient_norm);
+    }
+  }
+  if (options_.clip_gradient_adaptive) {
+    for (const Slot& slot : slots_) {
+      const auto begins = [&](const std::string& prefix) { return begins_with(slot.name, prefix); };
+      if (trainable(slot.name) && std::ranges::none_of(options_.clip_adaptive_skip, begins)) {
+        clip_adaptively(slot.weight, slot.weight.grad(), *options_.clip_gradient_adaptive);
+      }
     }
   }
   set_rates(shares, step, bytes);

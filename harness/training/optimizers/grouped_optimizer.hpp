@@ -38,6 +38,8 @@ struct OptimizerOptions {
   double norm_lr_multiplier = 1;
   std::vector<ParameterGroup> groups;
   std::optional<double> clip_gradient_norm;
+  std::optional<double> clip_gradient_adaptive;
+  std::vector<std::string> clip_adaptive_skip = {"head."};
 
   void describe(OptionVisitor& option);
   void check(const RunOutline& run, Problems& problems) const;
