@@ -8,6 +8,7 @@
 #include "harness/cli/about.hpp"
 #include "harness/cli/options.hpp"
 #include "harness/cli/program.hpp"
+#include "harness/components/other_names.hpp"
 #include "harness/components/registry.hpp"
 #include "harness/counting/step_cost.hpp"
 #include "harness/error.hpp"
@@ -31,14 +32,19 @@ struct ExplainRequest {
 // The family that has an entry of this name.
 std::string family_of(const std::string& name) {
   std::vector<std::string> known;
+  std::string answer;
   for (const Family& family : families()) {
     if (find_registered(family.name, name) != nullptr) {
       return family.name;
     }
     const auto names = registered_names(family.name);
     known.insert(known.end(), names.begin(), names.end());
+    if (answer.empty()) {
+      answer = answer_to_other_name(family.name, name);
+    }
   }
-  throw Error(Error::Kind::usage, "there is no " + shown(name) + " to explain" + suggestion(name, known));
+  throw Error(Error::Kind::usage, "there is no " + shown(name) + " to explain" +
+                                      (answer.empty() ? component_suggestion(name, known) : answer));
 }
 
 std::pair<int64_t, int64_t> read_size(const std::string& text) {

@@ -5,6 +5,8 @@
 #include <charconv>
 #include <cmath>
 
+#include "harness/components/other_names.hpp"
+
 namespace bnlab {
 namespace {
 
@@ -60,25 +62,6 @@ std::string value_text(const Parameter& parameter, bool many) {
       return many ? "objects" : "an object";
   }
   return "";
-}
-
-// Optimal string alignment: insertions, deletions, substitutions and swaps of neighbours count 1.
-size_t edit_distance(const std::string& a, const std::string& b) {
-  std::vector<std::vector<size_t>> cost(a.size() + 1, std::vector<size_t>(b.size() + 1));
-  for (size_t i = 0; i <= a.size(); ++i) {
-    for (size_t j = 0; j <= b.size(); ++j) {
-      if (i == 0 || j == 0) {
-        cost[i][j] = i + j;
-        continue;
-      }
-      const size_t changed = a[i - 1] == b[j - 1] ? 0 : 1;
-      cost[i][j] = std::min({cost[i - 1][j] + 1, cost[i][j - 1] + 1, cost[i - 1][j - 1] + changed});
-      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
-        cost[i][j] = std::min(cost[i][j], cost[i - 2][j - 2] + 1);
-      }
-    }
-  }
-  return cost[a.size()][b.size()];
 }
 
 }  // namespace

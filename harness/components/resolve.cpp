@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "harness/components/other_names.hpp"
 #include "harness/components/parameters.hpp"
 #include "harness/components/registry.hpp"
 #include "harness/mapped.hpp"
@@ -53,7 +54,9 @@ class Resolver {
         if (!name.is_null()) {
           known.insert(known.begin(), "name");
         }
-        problems_.add(key_path(path, key), "unknown key" + owner + suggestion(key, known));
+        const std::string answer = answer_to_other_key(path, key);
+        problems_.add(key_path(path, key),
+                      "unknown key" + owner + (answer.empty() ? suggestion(key, known) : answer));
       }
     }
     for (const auto& parameter : declared) {
@@ -91,9 +94,8 @@ class Resolver {
       case Parameter::Kind::component:
         return component(parameter, given, path);
       case Parameter::Kind::group:
-        return given.is_object() && !parameter.fields.empty()
-                   ? object(parameter.fields, given, path, "")
-                   : expect(given.is_object(), parameter, given, path);
+        return given.is_object() && !parameter.fields.empty() ? object(parameter.fields, given, path, "")
+                                                              : group_expected(parameter, given, path);
     }
     return given;
   }
@@ -101,6 +103,19 @@ class Resolver {
   Json expect(bool holds, const Parameter& parameter, const Json& given, const std::string& path) {
     if (!holds) {
       problems_.add(path, "expected " + expectation(parameter) + ", got " + shown(given));
+    }
+    return given;
+  }
+
+  // A text in place of an object that needs one text alone says which.
+  Json group_expected(const Parameter& parameter, const Json& given, const std::string& path) {
+    std::string cure;
+    if (given.is_string() && std::ranges::count(parameter.fields, true, &Parameter::required) == 1) {
+      const auto needed = std::ranges::find(parameter.fields, true, &Parameter::required);
+      cure = "; write " + shown({{needed->name, given}});
+    }
+    if (!given.is_object()) {
+      problems_.add(path, "expected " + expectation(parameter) + ", got " + shown(given) + cure);
     }
     return given;
   }
@@ -151,7 +166,7 @@ class Resolver {
     const About* about = find_registered(parameter.family, name);
     if (about == nullptr) {
       const std::string answer = answer_to_other_name(parameter.family, name);
-      const std::string known = suggestion(name, registered_names(parameter.family));
+      const std::string known = component_suggestion(name, registered_names(parameter.family));
       problems_.add(name_path,
                     "unknown " + parameter.family + " " + shown(name) + (answer.empty() ? known : answer));
       return given;

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <iterator>
 
+#include "harness/components/other_names.hpp"
 #include "harness/components/registry.hpp"
 #include "harness/experiment/spec.hpp"
+#include "harness/mapped.hpp"
 
 namespace bnlab {
 namespace {
@@ -174,27 +176,41 @@ std::vector<const Parameter*> declarations(const std::string& key) {
   return parts.size() > kMostParts ? Candidates{} : search(parts).found;
 }
 
+std::string suggested_key(const std::string& key, const std::vector<std::string>& known) {
+  const std::string answer = answer_to_other_key("", key);
+  if (!answer.empty()) {
+    return answer;
+  }
+  std::string near = nearest(key, known);
+  if (near.empty()) {
+    near = key_of_parameter(key);
+  }
+  return near.empty() ? suggestion("", known) : "; did you mean \"" + near + "\"?";
+}
+
 std::string unknown_key(const std::string& key) {
   const auto parts = split(key, '.');
   if (parts.size() > kMostParts) {
     return "unknown key: it has more than " + std::to_string(kMostParts) + " parts";
   }
   const auto [found, known, prefix, unknown] = search(parts);
-  std::vector<std::string> names = names_of(known);
+  const std::vector<std::string> names = names_of(known);
   if (names.empty()) {
     return "unknown key: " + prefix.substr(0, prefix.size() - 1) + " holds no keys";
   }
-  std::string near = nearest(unknown, names);
-  if (near.empty() && parts.size() == 1) {
-    near = key_of_parameter(key);
+  if (parts.size() == 1) {
+    return "unknown key" + suggested_key(key, names);
   }
+  const std::string around = prefix.empty() ? "" : prefix.substr(0, prefix.size() - 1);
+  if (const std::string answer = answer_to_other_key(around, unknown); !answer.empty()) {
+    return "unknown key" + answer;
+  }
+  const std::string near = nearest(unknown, names);
   if (!near.empty()) {
     return "unknown key; did you mean \"" + prefix + near + "\"?";
   }
-  for (auto& name : names) {
-    name = prefix + name;
-  }
-  return "unknown key" + suggestion("", names);
+  return "unknown key" +
+         suggestion("", mapped(names, [&](const std::string& name) { return prefix + name; }));
 }
 
 }  // namespace bnlab

@@ -36,6 +36,11 @@ void set(Json& run, const std::string& key, const Json& value);
 // parameter); none if no registered component has it.
 std::vector<const Parameter*> declarations(const std::string& key);
 
+// The end of a message about an unknown key beside `known` ones at the top of a spec: what bnlab calls it,
+// else the nearest, else the component that has a parameter of this name ("optimizer.momentum"), else all
+// that are known.
+std::string suggested_key(const std::string& key, const std::vector<std::string>& known);
+
 // What is wrong with an unknown dotted key: `unknown key; did you mean "optimizer.lr"?`.
 std::string unknown_key(const std::string& key);
 

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "harness/experiment/document.hpp"
+#include "harness/experiment/dotted.hpp"
 #include "harness/experiment/matrix.hpp"
 #include "harness/experiment/mistakes.hpp"
 #include "harness/experiment/tuning.hpp"
@@ -35,7 +36,7 @@ void check_top_level(const Json& spec, Mistakes& mistakes) {
                    "answers do not stand in the question: move the sentences to findings.md in the "
                    "experiment's folder of results");
     } else if (!declares(spec_parameters(), key)) {
-      mistakes.add(key_path("", key), "unknown key" + suggestion(key, known));
+      mistakes.add(key_path("", key), "unknown key" + suggested_key(key, known));
     }
   }
 }

@@ -1,7 +1,9 @@
 #include "harness/experiment/run.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <filesystem>
 
 #include "harness/components/registry.hpp"
 #include "harness/experiment/dotted.hpp"
@@ -84,6 +86,15 @@ void check_shards(const Json& run, const Problems& reported, Problems& problems)
                  "expected iid or sorted:KEY, where KEY is one of the task's, got " + shown(shards));
   } else if (!key.empty() && is_fine("task", reported)) {
     check_sort_key(run["task"], key, problems);
+  }
+}
+
+// Before the file is looked for: another format cannot be right.
+void check_init_from(const Json& run, Problems& problems) {
+  const Json& from = run["init_from"];
+  const Json file = from.is_object() && from.contains("file") ? from["file"] : from;
+  if (const std::string cure = file.is_string() ? pytorch_cure(file) : ""; !cure.empty()) {
+    problems.add("init_from.file", "expected a safetensors file, got " + shown(file) + cure);
   }
 }
 
@@ -174,6 +185,21 @@ void check_agreement(const Json& run, const Problems& reported, Problems& proble
   check_populations(run, problems);
   check_shards(run, reported, problems);
   check_weight_averaging(run, problems);
+  check_init_from(run, problems);
+}
+
+std::string pytorch_cure(const std::string& file) {
+  constexpr std::array kEndings = {".pth", ".pt", ".ckpt", ".pkl"};
+  const std::filesystem::path path(file);
+  if (std::ranges::none_of(kEndings, [&](const char* ending) { return path.extension() == ending; })) {
+    return "";
+  }
+  std::filesystem::path converted = path;
+  converted.replace_extension(".safetensors");
+  return ", a checkpoint of PyTorch; this converts it, in the folder of bnlab's sources: "
+         "PYTHONPATH=scripts/python "
+         ".venv/bin/python -m bnlab.convert " +
+         path.string() + " " + converted.string();
 }
 
 std::optional<std::vector<int64_t>> samples_per_tower(const Json& run) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "harness/components/parameters.hpp"
@@ -28,6 +29,10 @@ Json normalised(Json run);
 // The run that a resolved object describes, with or without "placement". The object must be free of
 // mistakes.
 RunSpec make_run(const Json& run);
+
+// What is to be said of a file of torch.save (.pth, .pt, .ckpt, ...) where a safetensors file is expected:
+// the line that converts it; "" for a file with another ending.
+std::string pytorch_cure(const std::string& file);
 
 // "sync-8x2-seed0-1f3a9c2b4d5e": see run_id in identity.cpp.
 std::string run_id(const Json& run);

@@ -14,6 +14,7 @@
 #include <xxhash.h>
 
 #include "harness/error.hpp"
+#include "harness/experiment/run.hpp"
 #include "harness/store/run_folder.hpp"
 #include "harness/tasks/task_facts.hpp"
 
@@ -66,7 +67,8 @@ void check_safetensors(const std::string& file) {
     header = header << 8 | begin[i];
   }
   if (!in || begin[8] != '{' || header > fs::file_size(file)) {
-    throw Error(Error::Kind::data, file + ": expected a safetensors file, with the header of one");
+    throw Error(Error::Kind::data,
+                file + ": expected a safetensors file, with the header of one" + pytorch_cure(file));
   }
 }
 

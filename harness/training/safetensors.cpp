@@ -7,6 +7,7 @@
 
 #include "harness/components/parameters.hpp"
 #include "harness/error.hpp"
+#include "harness/experiment/run.hpp"
 #include "harness/store/run_folder.hpp"
 
 namespace bnlab {
@@ -38,7 +39,8 @@ std::string dtype_name(at::ScalarType type) {
 }
 
 [[noreturn]] void unusable(const std::string& file, const std::string& what) {
-  throw Error(Error::Kind::data, file + ": not a safetensors file that can be used: " + what);
+  throw Error(Error::Kind::data,
+              file + ": not a safetensors file that can be used: " + what + pytorch_cure(file));
 }
 
 // Builds the JSON of a header, which anybody may have made: no deeper than kDeepestHeader, no key twice in an

@@ -71,18 +71,7 @@ TEST_F(SpecDocument, AnswersUnknownKeysWithTheNearest) {
           R"("matrx": {}, "learning_rate": 1, "optimizer": {"name": "sgd", "momentm": 0.1}, "two words": 1)")),
       (Lines{
           "spec.json: matrx: unknown key; did you mean \"matrix\"?",
-          "spec.json: learning_rate: unknown key; known: question, claim, source, protocol, extends, matrix, "
-          "exclude, contrasts, tune, published, task, model, strategy, towers, batch_per_tower, optimizer, "
-          "steps, "
-          "epochs, "
-          "seed, "
-          "precision, tf32, cuda_graph, memory_format, loss_mean, eval_every, log_every, checkpoint_every, "
-          "populations, "
-          "precise_batches, "
-          "evaluation, shards, "
-          "weight_ema, gradient_route, average_weights_every, "
-          "init_from, warmup_steps, data_workers, timeout_s, "
-          "collective_timeout_s, placement",
+          "spec.json: learning_rate: unknown key; bnlab calls it \"optimizer.lr\"",
           "spec.json: [\"two words\"]: unknown key; known: question, claim, source, protocol, extends, "
           "matrix, "
           "exclude, contrasts, tune, published, task, model, strategy, towers, batch_per_tower, optimizer, "

@@ -345,5 +345,43 @@ TEST_F(SpecRun, NamesOfOtherFrameworksAreAnsweredWithOurs) {
       << answer("FakeGroups");
 }
 
+TEST_F(SpecRun, KeysOfOtherProgramsAreAnsweredWithOurs) {
+  const std::vector<std::string> found = mistakes(
+      R"({"task": "fake_shapes", "model": "fake_net", "strategy": "fake_own", "batch_size": 4, "gpus": 8, "steps": 1,
+          "optimizer": {"learning_rate": 0.1}, "num_workers": 4})");
+  const auto answered = [&](const std::string& beginning) {
+    return std::ranges::any_of(found, [&](const std::string& each) { return each.starts_with(beginning); });
+  };
+  for (const char* beginning :
+       {"spec.json: batch_size: unknown key; bnlab calls it \"batch_per_tower\"",
+        "spec.json: gpus: unknown key; bnlab calls it \"towers\"",
+        "spec.json: num_workers: unknown key; bnlab calls it \"data_workers\"",
+        "spec.json: optimizer.learning_rate: unknown key of optimizer \"sgd\"; bnlab calls it \"lr\""}) {
+    EXPECT_TRUE(answered(beginning)) << beginning << "\n" << testing::PrintToString(found);
+  }
+}
+
+TEST_F(SpecRun, ACheckpointOfPyTorchIsNamedAsOneWithTheLineThatConvertsIt) {
+  const auto of = [&](const std::string& from) {
+    return mistakes(
+        R"({"task": "fake_shapes", "model": "fake_net", "strategy": "fake_own", "batch_per_tower": 1, "steps": 1,
+                        "init_from": )" +
+        from + "}");
+  };
+  const std::string cure =
+      "spec.json: init_from.file: expected a safetensors file, got \"a/resnet.pth\", a checkpoint of "
+      "PyTorch; this converts it, in "
+      "the folder of bnlab's sources: PYTHONPATH=scripts/python .venv/bin/python -m bnlab.convert "
+      "a/resnet.pth "
+      "a/resnet.safetensors";
+  EXPECT_EQ(of(R"({"file": "a/resnet.pth"})"), std::vector<std::string>{cure});
+  EXPECT_EQ(of(R"("a/resnet.pth")"),
+            (std::vector<std::string>{
+                "spec.json: init_from: expected an object or null, got \"a/resnet.pth\"; write "
+                "{\"file\":\"a/resnet.pth\"}",
+                cure}));
+  EXPECT_TRUE(of(R"({"file": "a/resnet.safetensors"})").empty());
+}
+
 }  // namespace
 }  // namespace bnlab

@@ -1,0 +1,42 @@
+// What people call keys and components elsewhere, so that a message can answer with the name that bnlab has:
+// an exact answer before a near one, and never the name of another network.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace bnlab {
+
+struct OtherName {
+  std::string
+      theirs;  // case, `_`, `-` and the dimensions at the end ("2d") make no difference; `+` is "plus"
+  // A component's name, or {"name": ..., its options}; a key with those around it ("optimizer.lr"); "" where
+  // bnlab has nothing of the kind.
+  std::string ours;
+  std::string remark = {};
+};
+
+inline constexpr const char* kKeys = "key";  // the family of keys
+
+// The table of a family ("model", "optimizer", ..., kKeys); strategies are told where they are registered
+// (OtherNames in registry.hpp).
+const std::vector<OtherName>& other_names(const std::string& family);
+
+// "syncbatchnorm" of "torch.nn.SyncBatchNorm", "batchnorm" of "BatchNorm2d", "deeplabv3plus" of "DeepLabV3+".
+std::string plain_name(const std::string& name);
+
+// "; bnlab calls it NAME: REMARK", "; REMARK" where there is no name, or "" for a name that is not in the
+// table.
+std::string answer_from_table(const std::string& family, const std::string& name);
+
+// The same for an unknown key of the object at `path` ("optimizer", "matrix.strategy[1]", "" for the spec).
+std::string answer_to_other_key(const std::string& path, const std::string& key);
+
+// Optimal string alignment: insertions, deletions, substitutions and swaps of neighbours count 1.
+size_t edit_distance(const std::string& a, const std::string& b);
+
+// The end of a message about an unknown component: `; did you mean "unet"?` where the names differ by a slip
+// of the finger, in letters alone (vgg19 is not vgg16), else `; known: ...`.
+std::string component_suggestion(const std::string& name, const std::vector<std::string>& known);
+
+}  // namespace bnlab
