@@ -261,6 +261,15 @@ void add_placement_options(CLI::App& command, LaunchRequest& request) {
   add_results_option(command, request.results_dir);
 }
 
+void add_notify_option(CLI::App& command, std::string& notify) {
+  command
+      .add_option(
+          "--notify", notify,
+          "Command for the shell that is started when a run fails and when the matrix has ended, with "
+          "BNLAB_EVENT (failed or ended), BNLAB_EXPERIMENT, BNLAB_MESSAGE, BNLAB_RUN and BNLAB_FOLDER set")
+      ->type_name("CMD");
+}
+
 void add_data_option(CLI::App& command, std::string& data_dir) {
   command.add_option("--data", data_dir, "Folder below which data sets are found")
       ->type_name("DIR")

@@ -47,6 +47,9 @@ void add_placement_options(CLI::App& command, LaunchRequest& request);
 // --data, else BNLAB_DATA, else "".
 void add_data_option(CLI::App& command, std::string& data_dir);
 
+// --notify: a command of the user's (launch/notify.hpp).
+void add_notify_option(CLI::App& command, std::string& notify);
+
 // RESULTS/EXPERIMENT as a command line names it.
 struct ExperimentPath {
   std::filesystem::path results;

@@ -8,6 +8,7 @@
 #include "harness/cli/program.hpp"
 #include "harness/experiment/tuning.hpp"
 #include "harness/launch/launch.hpp"
+#include "harness/launch/notify.hpp"
 #include "harness/launch/rank_job.hpp"
 #include "harness/report/report.hpp"
 
@@ -88,6 +89,11 @@ int run(const RunRequest& request) {
   }
   if (summary.leads) {
     print_outcome(experiment, asked, summary);
+    if (!asked.notify.empty() && summary.held == 0) {
+      notify(asked.notify,
+             ended_notice(experiment.name, summary.finished + summary.skipped - summary.failed_before,
+                          summary.failed + summary.failed_before));
+    }
   }
   const bool any_failed = summary.failed + summary.failed_before > 0;
   return any_failed ? exit_code::kFailed : summary.held > 0 ? exit_code::kOthers : exit_code::kOk;
@@ -103,12 +109,14 @@ void add_run(Program& program) {
                   "  bnlab run quickstart steps=10 task.crop=[32,32] --only seed=0\n"
                   "  bnlab run results/quickstart --redo stale\n"
                   "  bnlab run experiments/camvid_small_batch.json --data ~/data --jobs 2\n"
+                  "  bnlab run tradeoff --notify 'mail -s \"$BNLAB_MESSAGE\" me@example.org < /dev/null'\n"
                   "  torchrun --nproc-per-node 4 --no-python bnlab run tradeoff",
                   run);
   add_spec(command, request.spec);
   add_overrides(command, request.overrides);
   add_placement_options(command, request.launch);
   add_data_option(command, request.launch.data_dir);
+  add_notify_option(command, request.launch.notify);
   request.launch.command = program.typed;
   request.launch.program = std::filesystem::read_symlink("/proc/self/exe").string();
 }

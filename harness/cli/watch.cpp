@@ -2,16 +2,20 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <iostream>
+#include <set>
 #include <thread>
 
 #include "harness/cli/options.hpp"
 #include "harness/cli/program.hpp"
 #include "harness/error.hpp"
+#include "harness/launch/notify.hpp"
 #include "harness/mapped.hpp"
+#include "harness/report/live_html.hpp"
 #include "harness/report/live_runs.hpp"
 #include "harness/store/attempts.hpp"
 #include "harness/store/run_folder.hpp"
@@ -19,19 +23,45 @@
 namespace bnlab {
 namespace {
 
+constexpr double kTerminalSeconds = 2, kPageSeconds = 5, kLinesSeconds = 10;
+
 struct WatchRequest {
-  std::string folder = "results";
-  double every_s = 2;
+  std::string spec;  // "" for all results
+  std::string results = "results";
+  std::optional<double> every_s;
+  std::string html, notify;
   bool once = false;
 };
 
-// One experiment, or all of a results folder.
-std::vector<ExperimentPath> watched(const std::string& folder) {
-  std::vector<ExperimentPath> all = mapped(list_experiments(folder), [&](const std::string& name) {
-    return ExperimentPath{folder, name};
-  });
+// What is watched: one experiment, whose spec is known or not, or all of a results folder.
+struct Watched {
+  std::string name, results;
+  std::optional<Experiment> experiment = {};
+};
+
+// With the spec that the folder keeps, if it keeps one.
+Watched kept(const std::string& name, const std::string& results) {
+  const std::filesystem::path folder = experiment_folder(results, name);
+  std::string around = results;
+  return {name, results,
+          std::filesystem::exists(folder / kSpecFile) ? load_if_any(folder.string(), around) : std::nullopt};
+}
+
+std::vector<Watched> watched(const WatchRequest& request) {
+  std::string results = request.results;
+  if (!request.spec.empty()) {
+    if (auto experiment = load_if_any(request.spec, results)) {
+      const std::string name = experiment->name;
+      return {{name, results, std::move(experiment)}};
+    }
+  }
+  const std::string folder = request.spec.empty() ? results : request.spec;
+  std::vector<Watched> all =
+      mapped(list_experiments(folder), [&](const std::string& name) { return kept(name, folder); });
   const ExperimentPath single = experiment_path(folder);
-  if (all.empty() && !begun_folders(single.results, single.name).empty()) all.push_back(single);
+  if (all.empty() && !begun_folders(single.results, single.name).empty()) {
+    all.push_back({single.name, single.results.string()});
+  }
   return all;
 }
 
@@ -45,36 +75,83 @@ size_t columns_of_terminal() {
   return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 100;
 }
 
-struct Sight {
+ExperimentStatus status_of(const Watched& one) {
+  return one.experiment ? bnlab::status_of(*one.experiment, one.results)
+                        : bnlab::status_of(one.name, one.results);
+}
+
+void show(const std::vector<Watched>& all, bool terminal, bool once) {
   std::vector<LiveRun> runs;
-  std::vector<ExperimentStatus> experiments;
+  for (const Watched& one : all) {
+    for (LiveRun& run : live_runs(one.results, one.name)) runs.push_back(std::move(run));
+  }
+  if (!terminal && !once) {
+    for (const LiveRun& run : runs) std::cout << live_line(run) << std::endl;
+    return;
+  }
+  const auto experiments = mapped(all, [](const Watched& one) { return status_of(one); });
+  std::cout << (once ? "" : "\033[H\033[2J") << live_page(runs, experiments, columns_of_terminal())
+            << std::flush;
+}
+
+// Tells of runs that have failed since the first look.
+class Failures {
+ public:
+  void tell(const std::string& command, const Watched& one) {
+    for (const Record& record : list_records(one.results, one.name)) {
+      const bool known = !told_.insert(record.file().string() + record.at("started_at").dump()).second;
+      if (known || first_ || !record.failed()) continue;
+      const Json& message = record.at("outcome.message");
+      notify(command, failed_notice(one.name, record.run_id(), record.file().parent_path(), record.status(),
+                                    message.is_string() ? message.get<std::string>() : ""));
+    }
+  }
+  void looked() { first_ = false; }
+
+ private:
+  std::set<std::string> told_;
+  bool first_ = true;
 };
 
-Sight look(const std::string& folder) {
-  Sight sight;
-  for (const ExperimentPath& path : watched(folder)) {
-    for (LiveRun& run : live_runs(path.results, path.name)) sight.runs.push_back(std::move(run));
-    sight.experiments.push_back(status_of(path.name, path.results));
-  }
-  return sight;
+bool has_ended(const Watched& one) {
+  const ExperimentStatus status = status_of(one);
+  return one.experiment && status.missing() <= 0 && status.claimed.empty() &&
+         live_runs(one.results, one.name).empty();
 }
 
 int watch(const WatchRequest& request) {
-  if (watched(request.folder).empty()) {
-    throw Error(Error::Kind::usage,
-                request.folder + ": no runs there; expected RESULTS or RESULTS/EXPERIMENT");
+  if (watched(request).empty()) {
+    throw Error(Error::Kind::usage, (request.spec.empty() ? request.results : request.spec) +
+                                        ": no runs there; expected a spec, RESULTS or RESULTS/EXPERIMENT");
   }
   const bool terminal = draws_on_terminal();
+  const bool until_the_end = !request.html.empty() || !request.notify.empty();
+  const double every = request.every_s.value_or(!request.html.empty() ? kPageSeconds
+                                                : terminal            ? kTerminalSeconds
+                                                                      : kLinesSeconds);
+  LiveView view;
+  Failures failures;
   while (true) {
-    const Sight sight = look(request.folder);
-    if (terminal || request.once) {
-      const char* clear = request.once ? "" : "\033[H\033[2J";
-      std::cout << clear << live_page(sight.runs, sight.experiments, columns_of_terminal()) << std::flush;
+    const std::vector<Watched> all = watched(request);
+    const bool ended = until_the_end && std::ranges::all_of(all, has_ended);
+    if (!request.html.empty()) {
+      const auto seen = mapped(all, [&](const Watched& one) {
+        return view.look(one.name, one.results, one.experiment ? &*one.experiment : nullptr);
+      });
+      write_atomically(request.html, live_html(seen, ended ? 0 : every));
     } else {
-      for (const LiveRun& run : sight.runs) std::cout << live_line(run) << std::endl;
+      show(all, terminal, request.once);
     }
-    if (request.once) return exit_code::kOk;
-    std::this_thread::sleep_for(std::chrono::duration<double>(terminal ? request.every_s : 10.0));
+    if (!request.notify.empty()) {
+      for (const Watched& one : all) failures.tell(request.notify, one);
+      failures.looked();
+      for (const Watched& one : ended && !request.once ? all : std::vector<Watched>{}) {
+        const ExperimentStatus status = status_of(one);
+        notify(request.notify, ended_notice(one.name, status.ok(), status.failed));
+      }
+    }
+    if (request.once || ended) return exit_code::kOk;
+    std::this_thread::sleep_for(std::chrono::duration<double>(every));
   }
 }
 
@@ -83,14 +160,29 @@ int watch(const WatchRequest& request) {
 void add_watch(Program& program) {
   auto [command, request] = add_command(program, "watch", "What is running, with its curves, until Ctrl-C",
                                         "  bnlab watch\n"
+                                        "  bnlab watch quickstart\n"
+                                        "  bnlab watch quickstart --html quickstart.html\n"
+                                        "  bnlab watch quickstart --notify 'notify-send \"$BNLAB_MESSAGE\"'\n"
                                         "  bnlab watch results/quickstart --once",
                                         watch);
-  command.add_option("FOLDER", request.folder, "RESULTS, or RESULTS/EXPERIMENT")->capture_default_str();
-  command.add_option("--every", request.every_s, "Seconds between two looks on a terminal")
+  command.add_option(
+      "SPEC", request.spec,
+      "Spec file, the name of one in experiments/, an experiment's folder of results, or a folder of "
+      "results; default: all results");
+  command
+      .add_option(
+          "--html", request.html,
+          "Page to write instead, which refreshes itself in a browser: curves of all runs, finished cells, "
+          "failures; the command ends when the matrix has")
+      ->type_name("FILE");
+  add_notify_option(command, request.notify);
+  command
+      .add_option("--every", request.every_s,
+                  "Seconds between two looks; default: 2 on a terminal, 5 for a page, else 10")
       ->type_name("SECONDS")
-      ->check(CLI::Range(0.1, 3600.0))
-      ->capture_default_str();
-  command.add_flag("--once", request.once, "Print the page once and exit");
+      ->check(CLI::Range(0.1, 3600.0));
+  command.add_flag("--once", request.once, "Look once and exit");
+  add_results_option(command, request.results);
 }
 
 }  // namespace bnlab

@@ -33,6 +33,7 @@ struct LaunchRequest {
       900};  // another process's run is taken over after so long without a sign of life
   std::string results_dir = "results";
   std::string data_dir;
+  std::string notify;   // a command of the user's (notify.hpp); empty: none
   std::string command;  // as typed, for the record
   std::string program;  // path of this executable, which the ranks run
 };

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "harness/error.hpp"
+#include "harness/launch/notify.hpp"
 #include "harness/launch/survey.hpp"
 #include "harness/printable.hpp"
 #include "harness/store/attempts.hpp"
@@ -171,6 +172,11 @@ void RunRecorder::ended(const Attempt& attempt, RunEnd end, bool contact_lost) {
   }
   summary_.count(end.outcome.status);
   progress_.finished(attempt.run.spec, end.outcome, end.wall_time_s, end.result);
+  const Status status = end.outcome.status;
+  if (!request_.notify.empty() && status != Status::ok && status != Status::interrupted) {
+    notify(request_.notify, failed_notice(experiment_.name, attempt.run.spec.id, attempt.run.folder, status,
+                                          end.outcome.message));
+  }
 }
 
 Json RunRecorder::record_of(const Attempt& attempt, const RunEnd& end, int jobs) const {

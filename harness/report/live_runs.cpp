@@ -42,7 +42,9 @@ void read_evaluation(const Json& line, LiveRun& run) {
     if (!value.is_number()) continue;
     const std::string known = line.value("population", "saved") + " " + metric;
     if (run.metric.empty()) run.metric = known;
-    if (run.metric == known) run.metric_values.push_back(value.get<double>());
+    if (run.metric != known) continue;
+    run.metric_values.push_back(value.get<double>());
+    run.metric_steps.push_back(run.step);
   }
 }
 
@@ -58,29 +60,12 @@ void read_log(const fs::path& file, LiveRun& run, double& epoch) {
     if (kind == "eval") read_evaluation(line, run);
     if (kind != "train") continue;
     const Json& loss = value_at(line, "loss");
-    if (loss.is_number()) run.loss.push_back(loss.get<double>());
+    if (loss.is_number()) {
+      run.loss.push_back(loss.get<double>());
+      run.loss_steps.push_back(run.step);
+    }
     run.fault = loss.is_number() ? "" : "the loss is not finite";
   }
-}
-
-std::optional<LiveRun> live_run(const std::string& experiment, const fs::path& folder) {
-  if (fs::exists(folder / kRecordFile)) return std::nullopt;
-  LiveRun run;
-  run.experiment = experiment;
-  run.run_id = folder.parent_path().filename().string();
-  run.placement = placement_of(folder);
-  double epoch = 0;
-  read_log(folder / kMetricsFile, run, epoch);
-  const Json job = job_of(folder);
-  const Json &steps = value_at(job, "spec.steps"), &epochs = value_at(job, "spec.epochs");
-  if (steps.is_number_integer() && steps > 0) {
-    run.steps = steps.get<int64_t>();
-    run.share = static_cast<double>(run.step) / static_cast<double>(*run.steps);
-  } else if (epochs.is_number() && epochs > 0) {
-    run.share = epoch / epochs.get<double>();
-  }
-  run.quiet_s = seconds_since_written(folder);
-  return run;
 }
 
 constexpr double kQuiet = 300;  // seconds without a word after which a run may be dead
@@ -90,21 +75,6 @@ std::string time_text(double seconds) {
   if (whole < 60) return std::to_string(whole) + " s";
   if (whole < 3600) return std::to_string(whole / 60) + " min " + std::to_string(whole % 60) + " s";
   return std::to_string(whole / 3600) + " h " + std::to_string(whole % 3600 / 60) + " min";
-}
-
-std::string step_text(const LiveRun& run) {
-  std::string text = "step " + std::to_string(run.step);
-  if (run.steps) text += "/" + std::to_string(*run.steps);
-  if (const auto left = run.seconds_left()) text += "  " + time_text(*left) + " left";
-  return text;
-}
-
-std::string faults_text(const LiveRun& run) {
-  std::string text = run.fault;
-  if (run.quiet_s > kQuiet) {
-    text += (text.empty() ? "" : "; ") + ("no word for " + time_text(run.quiet_s) + ": it may be dead");
-  }
-  return text;
 }
 
 // At most `width` columns of a line; UTF-8 continuation bytes take none.
@@ -132,11 +102,51 @@ std::optional<double> LiveRun::seconds_left() const {
   return std::max(0.0, elapsed_s / *share - elapsed_s);
 }
 
+LiveRun run_in(const std::string& experiment, const fs::path& folder) {
+  LiveRun run;
+  run.experiment = experiment;
+  run.run_id = folder.parent_path().filename().string();
+  run.placement = placement_of(folder);
+  double epoch = 0;
+  read_log(folder / kMetricsFile, run, epoch);
+  const Json job = job_of(folder);
+  const Json &steps = value_at(job, "spec.steps"), &epochs = value_at(job, "spec.epochs");
+  if (steps.is_number_integer() && steps > 0) {
+    run.steps = steps.get<int64_t>();
+    run.share = static_cast<double>(run.step) / static_cast<double>(*run.steps);
+  } else if (epochs.is_number() && epochs > 0) {
+    run.share = epoch / epochs.get<double>();
+  }
+  if (const Json& strategy = value_at(job, "spec.strategy");
+      strategy.is_object() && strategy.contains("name")) {
+    run.strategy = label(strategy);
+  }
+  if (const Json& seed = value_at(job, "spec.seed"); seed.is_number_unsigned())
+    run.seed = seed.get<uint64_t>();
+  run.quiet_s = seconds_since_written(folder);
+  return run;
+}
+
+std::string step_text(const LiveRun& run) {
+  std::string text = "step " + std::to_string(run.step);
+  if (run.steps) text += "/" + std::to_string(*run.steps);
+  if (const auto left = run.seconds_left()) text += "  " + time_text(*left) + " left";
+  return text;
+}
+
+std::string faults_text(const LiveRun& run) {
+  std::string text = run.fault;
+  if (run.quiet_s > kQuiet) {
+    text += (text.empty() ? "" : "; ") + ("no word for " + time_text(run.quiet_s) + ": it may be dead");
+  }
+  return text;
+}
+
 std::vector<LiveRun> live_runs(const fs::path& results, const std::string& experiment) {
   std::vector<LiveRun> runs;
   for (const fs::path& folder : begun_folders(results, experiment)) {
     try {
-      if (auto run = live_run(experiment, folder)) runs.push_back(std::move(*run));
+      if (!fs::exists(folder / kRecordFile)) runs.push_back(run_in(experiment, folder));
     } catch (const fs::filesystem_error&) {  // the run has begun anew, or ended, in the meantime
     }
   }

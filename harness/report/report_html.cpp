@@ -5,6 +5,7 @@
 
 #include "harness/mapped.hpp"
 #include "harness/report/comparison.hpp"
+#include "harness/report/html.hpp"
 #include "harness/report/report.hpp"
 
 namespace bnlab {
@@ -39,19 +40,14 @@ std::string base64(const std::string& bytes) {
   return text;
 }
 
-std::string element(const std::string& tag, const std::string& text, const std::string& kind = "") {
-  return "<" + tag + (kind.empty() ? "" : " class=\"" + kind + "\"") + ">" + html_escape(text) + "</" + tag +
-         ">\n";
-}
-
 std::string list_of(const std::vector<std::string>& lines, const std::string& kind = "") {
   std::string text = "<ul" + (kind.empty() ? "" : " class=\"" + kind + "\"") + ">\n";
-  for (const std::string& line : lines) text += element("li", line);
+  for (const std::string& line : lines) text += html_element("li", line);
   return text + "</ul>\n";
 }
 
 std::string section(const std::string& title, const std::string& body) {
-  return body.empty() ? "" : element("h2", title) + body;
+  return body.empty() ? "" : html_element("h2", title) + body;
 }
 
 std::string figures_in(const fs::path& folder) {
@@ -82,17 +78,17 @@ std::string commands(const std::vector<Record>& records) {
   for (const Record& record : records) {
     if (record.at("command").is_string()) typed.insert(record.at("command").get<std::string>());
   }
-  return typed.empty() ? "" : element("pre", joined({typed.begin(), typed.end()}, "\n"));
+  return typed.empty() ? "" : html_element("pre", joined({typed.begin(), typed.end()}, "\n"));
 }
 
 }  // namespace
 
 std::string report_html(const ExperimentReport& report, const std::vector<Record>& records,
                         const fs::path& figures) {
-  std::string body = element("h1", report.experiment) + element("p", report.question);
-  if (!report.claim.empty()) body += element("p", "Claim: " + report.claim, "claim");
-  for (const std::string& sentence : report.learned) body += element("p", sentence, "learned");
-  body += element("p", progress_sentence(report));
+  std::string body = html_element("h1", report.experiment) + html_element("p", report.question);
+  if (!report.claim.empty()) body += html_element("p", "Claim: " + report.claim, "claim");
+  for (const std::string& sentence : report.learned) body += html_element("p", sentence, "learned");
+  body += html_element("p", progress_sentence(report));
   body += "<div class=\"wide\">" + cells_table(report).html() + "</div>\n";
   std::string contrasts;
   if (!report.contrasts.empty())
@@ -118,8 +114,8 @@ std::string report_html(const ExperimentReport& report, const std::vector<Record
          "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src "
          "'unsafe-inline'; "
          "img-src data:\">\n" +
-         element("title", report.experiment) + "<style>" + kStyle + "</style>\n</head>\n<body>\n" + body +
-         "</body>\n</html>\n";
+         html_element("title", report.experiment) + "<style>" + kStyle + "</style>\n</head>\n<body>\n" +
+         body + "</body>\n</html>\n";
 }
 
 }  // namespace bnlab
