@@ -156,11 +156,10 @@ Finding data(const std::string& folder) {
 std::vector<Finding> examine(const std::string& results, const std::string& data_dir) {
   const Json libraries = library_versions();
   const Json machine = environment_record(libraries);
-  const Json version = code_version();
   const bool nccl = visible_gpus() > 0 && !value_at(libraries, "nccl").is_null();
   std::vector<Finding> findings{
-      {"bnlab", shown(version.at("version")) + ", git " + shown(version.at("git")) + ", " +
-                    shown(machine.at("compiler")) + ", " + shown(machine.at("build_type"))},
+      {"bnlab",
+       program_version() + ", " + shown(machine.at("compiler")) + ", " + shown(machine.at("build_type"))},
       {"system", shown(machine.at("os")) + ", " + shown(machine.at("kernel"))},
       {"CPU", shown(machine.at("cpu")) + ", " + std::to_string(usable_cores()) + " usable cores, " +
                   shown(value_at(libraries, "cpu_capability"))},

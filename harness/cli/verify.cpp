@@ -18,6 +18,7 @@ namespace {
 
 struct Request {
   VerifyRequest verify;
+  std::vector<std::string> names;  // the same as --strategy
   bool json = false;
 };
 
@@ -126,6 +127,7 @@ void show_progress(const std::string& strategy, size_t done, size_t all) {
 
 int verify_and_print(const Request& asked) {
   VerifyRequest request = asked.verify;
+  request.strategies.insert(request.strategies.end(), asked.names.begin(), asked.names.end());
   const bool terminal = isatty(STDERR_FILENO) == 1;
   request.progress = [terminal](const std::string& strategy, size_t done, size_t all) {
     in_turn.fill('\0');
@@ -155,8 +157,10 @@ void add_verify(Program& program) {
       program, "verify", "Every strategy against the float64 reference, on this machine's devices",
       "  bnlab verify\n"
       "  bnlab verify --ranks 4                          also with the towers on 2 and 4 ranks\n"
-      "  bnlab verify --strategy NAME,NAME --json        some of them (bnlab list strategies)",
+      "  bnlab verify NAME,NAME --json                   some of them (bnlab list strategies)",
       verify_and_print);
+  command.add_option("NAME", request.names, "Only these strategies, as --strategy says it; default: all")
+      ->delimiter(',');
   command.add_option("--strategy", request.verify.strategies, "Only these")
       ->type_name("NAME,...")
       ->delimiter(',');

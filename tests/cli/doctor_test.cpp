@@ -6,6 +6,7 @@
 #include <string>
 
 #include "harness/cli/doctor.hpp"
+#include "tests/cli/called.hpp"
 
 namespace bnlab::doctor_test {
 namespace {
@@ -28,6 +29,11 @@ std::string found_with(const std::map<std::string, std::string>& variables) {
 
 bool has(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
+}
+
+TEST(Doctor, SaysWhichBuildItIsAsVersionDoes) {  // with "modified", where its sources were
+  const test::Answer answer = test::call({"doctor", "--results", "/tmp"});
+  EXPECT_TRUE(has(answer.out, program_version())) << answer.out << answer.err;
 }
 
 TEST(LauncherFindings, NoLauncher) {

@@ -22,6 +22,11 @@ TEST(VerifyCommand, FailsIfAVariantFails) {
   EXPECT_EQ(Json::parse(call({"verify", "--strategy", "wrong", "--json"}).out).at("passed"), false);
 }
 
+TEST(VerifyCommand, TakesNamesAsExplainDoes) {
+  EXPECT_EQ(call({"verify", "left"}).code, exit_code::kOk);
+  EXPECT_TRUE(has(call({"verify", "left,wrong"}).out, "1 of 2 variants of strategies FAILED."));
+}
+
 TEST(VerifyCommand, NamesTheStrategyThatEndsTheProgram) {
   const std::array<const char*, 4> words = {"bnlab", "verify", "--strategy", "left,fatal"};
   EXPECT_EXIT(
