@@ -52,28 +52,34 @@ def draw_all(report, out, only=()):
                 print(f"    {file}")
 
 
-def _figure_name(text):
+def _figure_names(text):
     names = [figure.__name__ for figure in FIGURES]
-    if text.split("-")[0] not in names:
-        raise argparse.ArgumentTypeError(f"{text}: there are {', '.join(names)}")
+    for name in separated([text]):
+        if name.split("-")[0] not in names:
+            raise argparse.ArgumentTypeError(f"{name}: there are {', '.join(names)}")
     return text
+
+
+def separated(texts):
+    """["a,b(c=1,d=2)", "e"] as ["a", "b(c=1,d=2)", "e"]: commas within brackets belong to a label."""
+    return [part.strip() for text in texts for part in re.split(r",(?![^(]*\))", text) if part.strip()]
 
 
 def main(arguments=None):
     parser = argparse.ArgumentParser(prog="scripts/figures", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", required=True, help="folder to write to")
-    parser.add_argument("--strategies", nargs="+", metavar="LABEL", help="draw these only")
-    parser.add_argument("--figures", nargs="+", metavar="NAME", default=(), type=_figure_name,
-                        help="draw these only: a figure, or one condition of it, named as its file without suffix")
+    parser.add_argument("--strategies", nargs="+", metavar="LABEL", help="draw these only, with commas or blanks between them")
+    parser.add_argument("--figures", nargs="+", metavar="NAME", default=(), type=_figure_names,
+                        help="draw these only, likewise: a figure, or one condition of it, named as its file without suffix")
     parser.add_argument("--bare", action="store_true", help="without title and caption, and as PDF too: for papers")
     options = parser.parse_args(arguments)
     style.apply(options.bare)
     try:
         report = reports.read(sys.stdin)
         if options.strategies:
-            report.keep(options.strategies)
-        draw_all(report, options.out, options.figures)
+            report.keep(separated(options.strategies))
+        draw_all(report, options.out, separated(options.figures))
     except reports.ReportError as error:
         print(f"plot.sh: {error}", file=sys.stderr)
         return 1

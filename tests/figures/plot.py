@@ -11,4 +11,4 @@ sys.path.insert(0, str(ROOT / "scripts" / "figures"))
 _spec = importlib.util.spec_from_file_location("figures_main", ROOT / "scripts" / "figures" / "__main__.py")
 _module = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(_module)
-FIGURES, draw_all, main = _module.FIGURES, _module.draw_all, _module.main
+FIGURES, draw_all, main, separated = _module.FIGURES, _module.draw_all, _module.main, _module.separated

@@ -1,9 +1,23 @@
 """What the figures are made of: the look of strategies, labels that keep apart. Run by test_figures.py."""
 
+import contextlib
+import io
 import unittest
 
+import plot  # sets the path of what follows
 import layout
 import style
+
+
+class Lists(unittest.TestCase):
+    def test_commas_within_brackets_belong_to_a_label(self):
+        self.assertEqual(plot.separated(["a,b(c=1,d=2)", "e, f"]), ["a", "b(c=1,d=2)", "e", "f"])
+
+    def test_every_figure_between_commas_is_checked(self):
+        said = io.StringIO()
+        with contextlib.redirect_stderr(said), self.assertRaises(SystemExit):
+            plot.main(["--out", "nowhere", "--figures", "matrix,memory,matrics"])
+        self.assertIn("matrics: there are", said.getvalue())
 
 
 class Styles(unittest.TestCase):
