@@ -57,7 +57,9 @@ VARIANTS = [{"name": "group_norm", "groups": 4}, {"name": "group_norm", "channel
             {"name": "sync", "eps": 0.1, "affine": False}, {"name": "layer_norm", "affine": False},
             {"name": "frozen", "from_step": 0, "base": {"name": "ghost", "virtual_batch": 1, "eps": 0.2}}, "weight_norm"]
 # Of those whose defaults do not fit the small network or its batch.
-FITTING = {"group_norm": {"name": "group_norm", "groups": 2}, "ghost": {"name": "ghost", "virtual_batch": 1}}
+FITTING = {"group_norm": {"name": "group_norm", "groups": 2}, "ghost": {"name": "ghost", "virtual_batch": 1},
+           "norm_batch": {"name": "norm_batch", "samples": 3},
+           "weight_standardisation": {"name": "weight_standardisation", "form": "code", "base": "instance_norm"}}
 
 
 def listed(family):

@@ -10,7 +10,7 @@ from torch import nn
 
 # Strategies that evaluate as batch norm with the running statistics that they have saved.
 _BATCH_NORMS = ("per_tower", "single_tower", "last_tower", "every_tower", "averaged", "sync", "batch_renorm", "ghost",
-                "shuffle")
+                "norm_batch", "shuffle")
 _WRAPPERS = ("frozen", "precise")  # evaluate as their base
 
 
@@ -92,6 +92,37 @@ class WeightNormConv2d(nn.Module):
         return y - mean.view(-1, 1, 1) + self.bias.view(-1, 1, 1)
 
 
+class StandardisedWeights(Layers):
+    """Qiao et al. 2019: a convolution that a norm follows has a standardised weight; the norms are those of `base`."""
+
+    def __init__(self, base: Layers, form: str, eps: float):
+        self._base, self._form, self._eps = base, form, eps
+
+    def conv(self, inputs: int, outputs: int, kernel: int = 3, stride: int = 1, padding: int = 1, dilation: int = 1,
+             norm_follows: bool = True, bias: bool = False) -> nn.Module:
+        plain = self._base.conv(inputs, outputs, kernel, stride, padding, dilation, norm_follows, bias)
+        return StandardisedConv2d(plain, self._form, self._eps) if norm_follows else plain
+
+    def norm(self, channels: int) -> nn.Module:
+        return self._base.norm(channels)
+
+
+class StandardisedConv2d(nn.Module):
+    """The weight less its mean, over the root of variance + eps, or (form "code") the unbiased deviation + eps."""
+
+    def __init__(self, like: nn.Conv2d, form: str, eps: float):
+        super().__init__()
+        self._how = dict(stride=like.stride, padding=like.padding, dilation=like.dilation)
+        self._form, self._eps = form, eps
+        self.weight, self.bias = like.weight, like.bias
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        of_filter = dict(dim=(1, 2, 3), keepdim=True)
+        variance = self.weight.var(unbiased=self._form == "code", **of_filter)
+        scale = variance.sqrt() + self._eps if self._form == "code" else (variance + self._eps).sqrt()
+        return F.conv2d(x, (self.weight - self.weight.mean(**of_filter)) / scale, self.bias, **self._how)
+
+
 def layers_of(strategy: Union[str, Mapping[str, Any]]) -> Layers:
     """What makes the layers under a strategy; ValueError where its form for evaluation is not known here."""
     name, options = named(strategy)
@@ -107,6 +138,9 @@ def layers_of(strategy: Union[str, Mapping[str, Any]]) -> Layers:
         return GroupNorms(channels_per_group=1, **options)
     if name == "weight_norm":
         return WeightNorms(**options)
+    if name == "weight_standardisation":
+        base = layers_of(options.get("base", "group_norm"))
+        return StandardisedWeights(base, options.get("form", "paper"), options.get("eps", 1e-5))
     if name == "none":
         return Layers()
     raise ValueError(f"strategy: what {name} does in evaluation is not written in PyTorch yet; "
