@@ -123,6 +123,30 @@ class StandardisedConv2d(nn.Module):
         return F.conv2d(x, (self.weight - self.weight.mean(**of_filter)) / scale, self.bias, **self._how)
 
 
+class DynamicTanhs(Layers):
+    always_biased = False
+
+    def __init__(self, alpha: float = 0.5, affine: bool = True):
+        self._alpha, self._affine = alpha, affine
+
+    def norm(self, channels: int) -> nn.Module:
+        return DynamicTanh(channels, self._alpha, self._affine)
+
+
+class DynamicTanh(nn.Module):
+    """y = weight tanh(alpha x) + bias (Zhu et al. 2025)."""
+
+    def __init__(self, channels: int, alpha: float, affine: bool):
+        super().__init__()
+        self.alpha = nn.Parameter(torch.full((1,), alpha))
+        self.weight = nn.Parameter(torch.ones(channels)) if affine else None
+        self.bias = nn.Parameter(torch.zeros(channels)) if affine else None
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = torch.tanh(self.alpha * x)
+        return y if self.weight is None else y * self.weight.view(-1, 1, 1) + self.bias.view(-1, 1, 1)
+
+
 def layers_of(strategy: Union[str, Mapping[str, Any]]) -> Layers:
     """What makes the layers under a strategy; ValueError where its form for evaluation is not known here."""
     name, options = named(strategy)
@@ -141,6 +165,8 @@ def layers_of(strategy: Union[str, Mapping[str, Any]]) -> Layers:
     if name == "weight_standardisation":
         base = layers_of(options.get("base", "group_norm"))
         return StandardisedWeights(base, options.get("form", "paper"), options.get("eps", 1e-5))
+    if name == "dynamic_tanh":
+        return DynamicTanhs(**options)
     if name == "none":
         return Layers()
     raise ValueError(f"strategy: what {name} does in evaluation is not written in PyTorch yet; "
