@@ -89,8 +89,12 @@ std::vector<std::string> list_experiments(const fs::path& results) {
   std::error_code none;
   for (const auto& entry : fs::directory_iterator(results, none)) {
     const std::string name = entry.path().filename().string();
-    if (entry.is_directory() && name[0] != '.' && !begun_folders(results, name).empty())
-      names.push_back(name);
+    if (!entry.is_directory() || name[0] == '.') continue;
+    // In another results folder below this one, such as results/here, experiments stand where runs would.
+    const auto is_of_run = [](const fs::path& folder) {
+      return !fs::exists(folder.parent_path() / kSpecFile);
+    };
+    if (std::ranges::any_of(begun_folders(results, name), is_of_run)) names.push_back(name);
   }
   std::ranges::sort(names);
   return names;

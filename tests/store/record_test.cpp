@@ -122,6 +122,13 @@ TEST(ListExperiments, NamesFoldersThatHoldRuns) {
   std::filesystem::create_directories(results.path() / "figures");
   std::filesystem::create_directories(results.path() / ".trash" / "run" / "1x1-cpu");
   EXPECT_EQ(list_experiments(results.path()), std::vector<std::string>{"small_batch"});
+
+  const std::filesystem::path inner =
+      results.path() / "here" / "quickstart";  // an experiment in a results folder below
+  std::filesystem::create_directories(inner / "sync-8x2-seed0-0123456789ab" / "1x8-cpu");
+  std::ofstream(inner / "spec.json") << "{}";
+  EXPECT_EQ(list_experiments(results.path()), std::vector<std::string>{"small_batch"});
+  EXPECT_EQ(list_experiments(results.path() / "here"), std::vector<std::string>{"quickstart"});
 }
 
 }  // namespace
