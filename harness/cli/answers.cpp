@@ -21,7 +21,8 @@ int answers(const AnswersRequest& request) {
   for (const std::string& spec : request.specs) {
     std::string results = request.results;
     const Experiment experiment = load_asked(spec, results);
-    const ExperimentReport report = make_report(experiment, list_records(results, experiment.name));
+    const ExperimentReport report = make_report(experiment, list_records(results, experiment.name),
+                                                kept_declarations(results, experiment.name));
     all.push_back(answer_to(experiment, report, experiment_folder(results, experiment.name)));
   }
   if (request.into.empty()) {

@@ -20,7 +20,8 @@ struct ReportRequest {
 std::string report_as(const std::string& format, const Experiment& experiment,
                       const std::vector<Record>& records, const ReportRequest& request) {
   if (format == "csv") return report_csv(experiment, records);
-  ExperimentReport report = make_report(experiment, records, request.baseline);
+  ExperimentReport report =
+      make_report(experiment, records, kept_declarations(request.results, experiment.name), request.baseline);
   report.marks_stale = request.into.empty();
   if (format == "json") return report_json(report).dump(2) + "\n";
   if (format == "html") {

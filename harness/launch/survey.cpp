@@ -13,6 +13,7 @@
 #include "harness/queue/claims.hpp"
 #include "harness/store/attempts.hpp"
 #include "harness/store/confirming.hpp"
+#include "harness/store/declarations.hpp"
 #include "harness/store/inputs.hpp"
 #include "harness/text_table.hpp"
 
@@ -291,6 +292,10 @@ std::vector<PlacedRun> runs_to_start(const Experiment& experiment, std::vector<P
   }
   last.keep();
   keep_spec(experiment, request.results_dir, remarks);
+  if (!start.empty()) {
+    const std::string late = keep_declaration(experiment, request.results_dir);
+    if (!late.empty()) remarks.push_back(late);
+  }
   return start;
 }
 

@@ -98,7 +98,7 @@ std::string evidence_of(const Experiment& experiment, const ExperimentReport& re
   const size_t all = report.contrasts.size();
   return contrast_sentence(first) + " (n = " + std::to_string(first.interval.n) + "; " + data_of(experiment) +
          (all > 1 ? "; of " + std::to_string(all) + " comparisons " + verdicts_text(report.contrasts) : "") +
-         ")";
+         "; " + declaration_in_short(report.contrasts) + ")";
 }
 
 }  // namespace
@@ -111,6 +111,7 @@ Answer answer_to(const Experiment& experiment, const ExperimentReport& report, c
           answer,
           short_answer(findings, answer),
           evidence_of(experiment, report),
+          paragraph(findings, "**Seen before.**"),
           folder.string()};
 }
 
@@ -118,7 +119,7 @@ std::string answers_markdown(const std::vector<Answer>& answers, const fs::path&
   std::string text = "| question | answer | evidence |\n|---|---|---|\n";
   for (const Answer& answer : answers) {
     text += "| " + link_to(answer, from) + " | " + answer.answer + " | " + markdown_escape(answer.evidence) +
-            " |\n";
+            (answer.seen_before.empty() ? "" : ". Seen before: " + answer.seen_before) + " |\n";
   }
   return text;
 }
@@ -134,8 +135,9 @@ std::string short_answers_markdown(const std::vector<Answer>& answers, const fs:
 std::string answers_text(const std::vector<Answer>& answers) {
   std::string text;
   for (const Answer& answer : answers) {
-    text += wrapped(answer.question) + wrapped(answer.answer, 2) + wrapped(answer.evidence, 2) +
-            wrapped(answer.folder, 2) + "\n";
+    text += wrapped(answer.question) + wrapped(answer.answer, 2) + wrapped(answer.evidence, 2);
+    if (!answer.seen_before.empty()) text += wrapped("Seen before: " + answer.seen_before, 2);
+    text += wrapped(answer.folder, 2) + "\n";
   }
   return text;
 }

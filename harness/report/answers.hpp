@@ -17,11 +17,14 @@ struct Answer {
   std::string answer;    // people's own words; "open" where they have not written any
   std::string in_short;  // in one line
   std::string evidence;  // of the first contrast that the spec declares, and how all came out
-  std::string folder;    // of the results
+  std::string
+      seen_before;     // earlier attempts at the question, in people's own words; "" where there are none
+  std::string folder;  // of the results
 };
 
 // The answer stands in `findings.md` of the experiment's folder, in the paragraph that begins with
-// "**Answer.**"; in short it is the paragraph "**In one line.**", or else the answer's first sentence.
+// "**Answer.**", and what was seen before the question was asked so in "**Seen before.**"; in short it is the
+// paragraph "**In one line.**", or else the answer's first sentence.
 Answer answer_to(const Experiment& experiment, const ExperimentReport& report,
                  const std::filesystem::path& folder);
 

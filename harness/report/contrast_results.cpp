@@ -40,6 +40,7 @@ struct Pairs {
   std::string placement;
   SeedValues differences;    // a - b for the seeds that both have
   std::set<uint64_t> stale;  // those of them where one of the two runs is stale
+  std::vector<const Record*> records;
 };
 
 // The records of two cells on one placement, or on two that may be compared, paired by seed, where their runs
@@ -56,6 +57,8 @@ Pairs pairs_of(const Rivals& rivals, const std::vector<const Record*>& of_a,
   for (const auto& [seed, difference] : pairs.differences) {
     if (stale.contains(seed)) pairs.stale.insert(seed);
   }
+  pairs.records = a;
+  pairs.records.insert(pairs.records.end(), b.begin(), b.end());
   return pairs;
 }
 
@@ -93,10 +96,25 @@ Pairs most_of(const std::vector<Pairs>& all) {
   return most == all.end() ? Pairs{} : *most;
 }
 
+std::optional<DeclaredWhen> declared_when(const Contrast& contrast,
+                                          const std::vector<const Record*>& compared,
+                                          const std::vector<Declaration>& declarations) {
+  const auto first = std::ranges::find_if(
+      declarations, [&](const Declaration& declaration) { return declaration.holds(contrast); });
+  if (first == declarations.end()) return std::nullopt;
+  const int64_t begun = std::ranges::count_if(compared, [&](const Record* record) {
+    const Json& at = record->at("started_at");
+    return at.is_string() && at.get<std::string>() < first->at;
+  });
+  return DeclaredWhen{first->at, std::max(first->finished_runs, begun)};
+}
+
 ContrastResult evaluate(const Contrast& contrast, const std::string& group,
-                        const std::array<std::string, 2>& strategies, const Pairs& pairs) {
+                        const std::array<std::string, 2>& strategies, const Pairs& pairs,
+                        const std::vector<Declaration>& declarations) {
   ContrastResult result;
   result.contrast = contrast;
+  result.declared = declared_when(contrast, pairs.records, declarations);
   result.strategies = strategies;
   result.group = group;
   result.differences = pairs.differences;
@@ -115,6 +133,75 @@ ContrastResult evaluate(const Contrast& contrast, const std::string& group,
                      std::to_string(kFewestSeeds) + ")";
   }
   return result;
+}
+
+// Verdicts, from p values that are adjusted after Holm: those of a difference among all comparisons, those of
+// equality among the ones that have a margin.
+void judge(std::vector<ContrastResult>& results) {
+  const std::vector<double> adjusted = holm(mapped(results, &ContrastResult::p));
+  std::vector<ContrastResult*> with_margin;
+  std::vector<double> equal_p;
+  for (size_t i = 0; i < results.size(); ++i) {
+    results[i].holm_p = adjusted[i];
+    if (const auto& margin = results[i].contrast.equivalence_margin) {
+      with_margin.push_back(&results[i]);
+      equal_p.push_back(equivalence_p(without_seeds(results[i].differences), *margin));
+    }
+  }
+  const std::vector<double> adjusted_equal = holm(equal_p);
+  for (size_t i = 0; i < with_margin.size(); ++i) with_margin[i]->equal_p = adjusted_equal[i];
+  for (ContrastResult& result : results) {
+    result.verdict = verdict(without_seeds(result.differences), result.holm_p, result.equal_p);
+  }
+}
+
+// "2026-11-23 18:40:07 UTC" of "2026-11-23T18:40:07Z".
+std::string utc_text(std::string at) {
+  std::ranges::replace(at, 'T', ' ');
+  std::erase(at, 'Z');
+  return at + " UTC";
+}
+
+std::string runs_text(int64_t runs) {
+  return std::to_string(runs) + (runs == 1 ? " run" : " runs");
+}
+
+// "declared before the first run, 2026-11-23 18:40:07 UTC".
+std::string time_text(const std::optional<DeclaredWhen>& declared) {
+  if (!declared) return "not declared when runs were started, but afterwards";
+  const int64_t runs = declared->after_runs;
+  return "declared " + (runs == 0 ? "before the first run" : "after " + runs_text(runs)) + ", " +
+         utc_text(declared->at);
+}
+
+// Of what is declared beside the comparisons, the keys that a later declaration has changed.
+std::vector<std::string> rules_that_differ(const Declaration& a, const Declaration& b) {
+  std::vector<std::string> keys;
+  for (const char* key : {"matrix", "exclude", "tune", "published"}) {
+    if (nlohmann::json(a.declared.value(key, Json())) != nlohmann::json(b.declared.value(key, Json()))) {
+      keys.emplace_back(key);
+    }
+  }
+  return keys;
+}
+
+std::string at_text(const ContrastResult& result) {
+  return result.group == "all" ? "" : " at " + result.group;
+}
+
+// What was declared at some time and is no comparison of the spec now.
+std::vector<Json> dropped_since(const std::vector<ContrastResult>& results,
+                                const std::vector<Declaration>& declarations) {
+  std::vector<Json> dropped;
+  for (const Declaration& declaration : declarations) {
+    for (const Json& one : declaration.declared.at("contrasts")) {
+      const bool there = std::ranges::any_of(results, [&](const ContrastResult& result) {
+        return nlohmann::json(canonical(result.contrast)) == nlohmann::json(one);
+      });
+      if (!there && std::ranges::count(dropped, one) == 0) dropped.push_back(one);
+    }
+  }
+  return dropped;
 }
 
 std::string rule_text(const Json& rule) {
@@ -139,8 +226,8 @@ std::string pair_name(const Contrast& contrast) {
   return side + " - " + above;
 }
 
-std::vector<ContrastResult> evaluate_contrasts(const std::vector<Contrast>& contrasts,
-                                               const CellTable& table) {
+std::vector<ContrastResult> evaluate_contrasts(const std::vector<Contrast>& contrasts, const CellTable& table,
+                                               const std::vector<Declaration>& declarations) {
   std::vector<ContrastResult> results;
   for (const Contrast& contrast : contrasts) {
     const size_t before = results.size();
@@ -148,26 +235,70 @@ std::vector<ContrastResult> evaluate_contrasts(const std::vector<Contrast>& cont
       const std::array strategies = {rivals.a->strategy, rivals.b->strategy};
       const std::vector<Pairs> all = paired(rivals, contrast);
       if (!is_cost(contrast.metric) || all.size() < 2) {
-        results.push_back(evaluate(contrast, rivals.group, strategies, most_of(all)));
+        results.push_back(evaluate(contrast, rivals.group, strategies, most_of(all), declarations));
         continue;
       }
       for (const Pairs& pairs : all) {
         const std::string group = (rivals.group == "all" ? "" : rivals.group + ", ") + pairs.placement;
-        results.push_back(evaluate(contrast, group, strategies, pairs));
+        results.push_back(evaluate(contrast, group, strategies, pairs, declarations));
       }
     }
     if (results.size() == before) {
-      results.push_back(evaluate(contrast, contrast.at.dump(), {contrast.strategy, contrast.above}, {}));
+      results.push_back(
+          evaluate(contrast, contrast.at.dump(), {contrast.strategy, contrast.above}, {}, declarations));
       results.back().warning = "no cell of the matrix matches";
     }
   }
-  const std::vector<double> adjusted = holm(mapped(results, &ContrastResult::p));
-  for (size_t i = 0; i < results.size(); ++i) {
-    results[i].holm_p = adjusted[i];
-    results[i].verdict =
-        verdict(without_seeds(results[i].differences), adjusted[i], results[i].contrast.equivalence_margin);
-  }
+  judge(results);
   return results;
+}
+
+std::vector<std::string> declaration_sentences(const std::vector<ContrastResult>& results,
+                                               const std::vector<Declaration>& declarations) {
+  if (std::ranges::all_of(results, [](const ContrastResult& result) { return result.differences.empty(); })) {
+    return {};
+  }
+  if (declarations.empty()) {
+    return {"When the comparisons were declared was not kept: the first runs are older than " +
+            std::string(kDeclarationsFile) + "."};
+  }
+  std::map<std::string, std::vector<const ContrastResult*>> by_time;
+  for (const ContrastResult& result : results) by_time[time_text(result.declared)].push_back(&result);
+  std::vector<std::string> sentences;
+  for (const auto& [time, of_time] : by_time) {
+    const bool all = of_time.size() == results.size();
+    std::set<std::string> names;
+    for (const ContrastResult* result : of_time) names.insert(pair_name(result->contrast) + at_text(*result));
+    sentences.push_back((all ? "All " + std::to_string(results.size()) + " comparisons were "
+                             : joined(std::vector<std::string>(names.begin(), names.end()), "; ") + ": ") +
+                        time + ".");
+  }
+  for (size_t i = 1; i < declarations.size(); ++i) {
+    const std::vector<std::string> changed = rules_that_differ(declarations[i - 1], declarations[i]);
+    if (!changed.empty() && declarations[i].finished_runs > 0) {
+      sentences.push_back("Changed after " + runs_text(declarations[i].finished_runs) + ", " +
+                          utc_text(declarations[i].at) + ": " + joined(changed) + ".");
+    }
+  }
+  const std::vector<Json> dropped = dropped_since(results, declarations);
+  if (!dropped.empty()) {
+    sentences.push_back("Declared once and dropped since: " +
+                        joined(mapped(dropped, [](const Json& one) { return one.dump(); }), "; ") + ".");
+  }
+  return sentences;
+}
+
+std::string declaration_in_short(const std::vector<ContrastResult>& results) {
+  const auto late = std::ranges::count_if(results, [](const ContrastResult& result) {
+    return result.declared && result.declared->after_runs > 0;
+  });
+  const auto unknown = std::ranges::count(
+      results, false, [](const ContrastResult& result) { return result.declared.has_value(); });
+  const auto all = static_cast<std::ptrdiff_t>(results.size());
+  if (unknown == all) return "when declared was not kept";
+  if (unknown > 0) return std::to_string(unknown) + " of them not declared when runs were started";
+  if (late > 0) return std::to_string(late) + " of them declared after runs had finished";
+  return "declared before the first run";
 }
 
 std::string verdicts_text(const std::vector<ContrastResult>& results) {

@@ -11,16 +11,26 @@
 #include "harness/experiment/spec.hpp"
 #include "harness/report/cells.hpp"
 #include "harness/report/statistics.hpp"
+#include "harness/store/declarations.hpp"
 
 namespace bnlab {
 
+// When a comparison was declared first: before all runs, or after so many runs of its experiment had finished
+// or of its own had begun.
+struct DeclaredWhen {
+  std::string at;  // UTC
+  int64_t after_runs = 0;
+};
+
 struct ContrastResult {
   Contrast contrast;
+  std::optional<DeclaredWhen> declared;   // nothing where that was not kept
   std::string group;                      // the cells compared, "8x2"
   std::array<std::string, 2> strategies;  // of the two sides
   SeedValues differences;                 // of the side expected above - the other
   Interval interval;                      // of the differences
   double p = 1, holm_p = 1;               // of the paired t test, as it is and after Holm's adjustment
+  std::optional<double> equal_p;          // that it is within its margin, adjusted among those that have one
   std::optional<double> sign_flip_p;      // nothing beyond 20 seeds
   std::set<uint64_t> stale;               // the seeds of those that rest on a stale run
   Verdict verdict = Verdict::undecided;
@@ -35,8 +45,15 @@ std::string pair_name(const Contrast& contrast);  // "sync - per_tower"
 // One result per contrast and group of cells in which runs match its `at`; only those runs are compared. A
 // contrast that matches none has one result with a warning. Costs are compared on every placement apart; for
 // an accuracy, which does not depend on it, seeds are paired on the placement that has the most pairs.
-std::vector<ContrastResult> evaluate_contrasts(const std::vector<Contrast>& contrasts,
-                                               const CellTable& table);
+std::vector<ContrastResult> evaluate_contrasts(const std::vector<Contrast>& contrasts, const CellTable& table,
+                                               const std::vector<Declaration>& declarations = {});
+
+// "All 9 comparisons were declared before the first run, 2026-11-23 18:40:07 UTC.", or which were declared
+// after how many runs, and which have been dropped since; none where nothing is compared or has run.
+std::vector<std::string> declaration_sentences(const std::vector<ContrastResult>& results,
+                                               const std::vector<Declaration>& declarations);
+// The same in a few words, "declared before the first run".
+std::string declaration_in_short(const std::vector<ContrastResult>& results);
 
 // How often each verdict came out: "4 better, 1 equal, 5 undecided".
 std::string verdicts_text(const std::vector<ContrastResult>& results);

@@ -379,7 +379,7 @@ LiveExperiment LiveView::look(const std::string& name, const fs::path& results,
   }
   if (experiment != nullptr) {
     seen.status = status_of(*experiment, results);
-    seen.report = make_report(*experiment, records);
+    seen.report = make_report(*experiment, records, kept_declarations(results, name));
   } else {
     seen.status = status_of(name, results);
   }

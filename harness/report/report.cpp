@@ -310,7 +310,7 @@ std::vector<std::string> published_sentences(const std::vector<PublishedResult>&
 }
 
 ExperimentReport make_report(const Experiment& experiment, const std::vector<Record>& records,
-                             const std::string& baseline) {
+                             const std::vector<Declaration>& declarations, const std::string& baseline) {
   ExperimentReport report;
   report.experiment = experiment.name;
   report.question = experiment.question;
@@ -322,7 +322,8 @@ ExperimentReport make_report(const Experiment& experiment, const std::vector<Rec
   for (const CellRecords& cell : all.cells) report.cells.push_back(cell_of(cell, report));
   report.baseline = baseline.empty() ? default_baseline(report) : baseline;
   if (!report.baseline.empty()) compare_with_baseline(report);
-  report.contrasts = evaluate_contrasts(experiment.contrasts, all);
+  report.contrasts = evaluate_contrasts(experiment.contrasts, all, declarations);
+  report.declared = declaration_sentences(report.contrasts, declarations);
   report.published = beside_published(experiment.published, all.cells, report.cells);
   report.tuning = experiment.tuning;
   report.learned = what_was_learned(report);

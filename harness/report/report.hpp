@@ -79,6 +79,7 @@ struct ExperimentReport {
   std::string baseline;  // label of the strategy that costs are relative to; empty: none
   std::vector<ReportCell> cells;
   std::vector<ContrastResult> contrasts;
+  std::vector<std::string> declared;  // sentences: when these comparisons were declared
   std::vector<PublishedResult> published;
   std::shared_ptr<const Tuning> tuning;  // null without
   std::vector<std::string> learned;      // plain sentences
@@ -91,8 +92,9 @@ Interval over_seeds(const SeedValues& values);
 
 // `baseline`: the label of the strategy that costs are given relative to. Empty: the first of the matrix
 // whose runs exchange no statistics, if it and another strategy have runs whose throughput counts, else none.
-// Throws Error (usage) where no run has it.
+// Throws Error (usage) where no run has it. `declarations`: what was kept of them in the results folder.
 ExperimentReport make_report(const Experiment& experiment, const std::vector<Record>& records,
+                             const std::vector<Declaration>& declarations = {},
                              const std::string& baseline = "");
 
 // Where the runs lie beside published numbers: a sentence per result, and where a number has many results one

@@ -131,6 +131,9 @@ Json contrast_json(const ContrastResult& result) {
           {"p", number(result.p)},
           {"p_holm", number(result.holm_p)},
           {"p_sign_flip", number(result.sign_flip_p)},
+          {"p_equal", number(result.equal_p)},
+          {"declared_at", result.declared ? Json(result.declared->at) : Json(nullptr)},
+          {"declared_after_runs", result.declared ? Json(result.declared->after_runs) : Json(nullptr)},
           {"verdict", name(result.verdict)},
           {"warning", or_null(result.warning)}};
 }
@@ -187,6 +190,9 @@ Json report_json(const ExperimentReport& report) {
           {"failures", failures_json(report.runs.failures)},
           {"cells", cells},
           {"contrasts", mapped(report.contrasts, contrast_json)},
+          {"declared", report.declared},
+          {"declared_in_short",
+           report.contrasts.empty() ? Json(nullptr) : Json(declaration_in_short(report.contrasts))},
           {"published", mapped(report.published, published_json)},
           {"tuning", report.tuning ? tuning_json(*report.tuning) : Json(nullptr)},
           {"learned", report.learned}};

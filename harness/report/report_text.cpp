@@ -208,6 +208,7 @@ std::vector<std::string> footnotes(const ExperimentReport& report) {
       }
     }
   }
+  notes.insert(notes.end(), report.declared.begin(), report.declared.end());
   for (const ContrastResult& result : report.contrasts) {
     if (result.warning.empty()) continue;
     notes.push_back("Warning: " + pair_name(result.contrast) + " at " + result.group + ": " + result.warning +

@@ -102,14 +102,14 @@ const char* name(Verdict verdict) {
   return names[static_cast<size_t>(verdict)];
 }
 
-Verdict verdict(const std::vector<double>& differences, double adjusted_p, std::optional<double> margin,
+Verdict verdict(const std::vector<double>& differences, double adjusted_p, std::optional<double> equal_p,
                 double level) {
   const bool above = mean(differences) > 0;
   if (differences.size() < kFewestSeeds) {
     if (adjusted_p >= level) return Verdict::undecided;
     return above ? Verdict::direction_above : Verdict::direction_below;
   }
-  if (margin && equivalence_p(differences, *margin) < level) return Verdict::equal;
+  if (equal_p && *equal_p < level) return Verdict::equal;
   if (adjusted_p < level) return above ? Verdict::better : Verdict::worse;
   return Verdict::undecided;
 }

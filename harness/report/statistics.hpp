@@ -41,10 +41,11 @@ enum class Verdict { better, worse, equal, direction_above, direction_below, und
 const char* name(Verdict verdict);  // "better", "direction: above"
 
 // The rule for verdicts, which tables, figures and prose follow. With kFewestSeeds differences or more:
-// `equal` if equivalence_p is below `level` for a declared margin, be the difference significant or not; else
-// `better` or `worse` if the (Holm-adjusted) p is; else `undecided`. With fewer, what would be better or
+// `equal` if the p of equality is below `level`, be the difference significant or not; else `better` or
+// `worse` if the p of a difference is; else `undecided`. Both are adjusted after Holm; without a declared
+// margin there is no p of equality. With fewer, what would be better or
 // worse is a direction, and everything else undecided.
-Verdict verdict(const std::vector<double>& differences, double adjusted_p, std::optional<double> margin,
+Verdict verdict(const std::vector<double>& differences, double adjusted_p, std::optional<double> equal_p,
                 double level = 0.05);
 
 }  // namespace bnlab

@@ -8,6 +8,7 @@
 #include "harness/error.hpp"
 #include "harness/numerics/panel.hpp"
 #include "harness/queue/claims.hpp"
+#include "harness/store/declarations.hpp"
 #include "harness/store/differences.hpp"
 #include "harness/store/record.hpp"
 #include "harness/store/tuning_scores.hpp"
@@ -164,6 +165,7 @@ Merged merge_results(const fs::path& into, const std::vector<fs::path>& from, Ke
   for (const char* file : {kSpecFile, kTuningFile}) {
     if (asked != into && fs::exists(asked / file)) write_atomically(into / file, read_text(asked / file));
   }
+  for (const fs::path& folder : from) merge_declarations(into, folder);
   merged.there = static_cast<int>(known.size()) - merged.replaced;
   return merged;
 }

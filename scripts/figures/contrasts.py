@@ -31,7 +31,7 @@ def draw(report, cells, condition, styles):
     places = {metric: _places(contrasts) for metric, contrasts in by_metric.items()}
     lines = [max(ys) + 1 for ys, _ in places.values()]
     figure, all_axes = layout.new_page(
-        "What came of the declared comparisons?", _caption(report, cells, shown), style.DOUBLE,
+        "What came of the comparisons" + (" declared before the first run?" if report.declared.startswith("declared before") else "?"), _caption(report, cells, shown), style.DOUBLE,
         _LINE * sum(lines) + _AROUND * len(lines), rows=len(lines), gridspec_kw={"height_ratios": lines})
     numbers = dict(zip(shown, _numbers(shown)))
     for axes, (metric, contrasts) in zip(all_axes[:, 0], by_metric.items()):
@@ -124,6 +124,7 @@ def _caption(report, cells, shown):
     if any(contrast.margin is not None for contrast in shown):
         parts.append("Shaded: the margin within which a difference was declared to count as equal.")
     parts.append("Verdicts: after Holm's adjustment over all comparisons.")
+    parts.append(f"{report.declared[0].upper()}{report.declared[1:]}.")
     left_out = len(report.contrasts) - len(shown)
     if left_out:
         parts.append(f"{left_out} declared comparison{'s have' if left_out > 1 else ' has'} no pair of finished runs.")

@@ -128,6 +128,7 @@ class Report:
                            for each in given["published"]]
         self.headline = given["headline"] if any(cell.ok for cell in self.cells) else None
         self.baseline, self.tuning = given["baseline"], given["tuning"]
+        self.declared = given["declared_in_short"]
         self.fewest_seeds = given["fewest_seeds_for_a_verdict"]
         self.cells.sort(key=lambda cell: style.catalogue_order(cell.strategy))
 

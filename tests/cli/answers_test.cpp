@@ -25,8 +25,9 @@ TEST_F(Answers, StandBesideTheirEvidence) {
   const Answer answer = call_with_results({"answers", spec_});
   EXPECT_EQ(answer.code, 0) << answer.err;
   EXPECT_TRUE(has(answer.out, "Left | right?\n  Neither: they are the same.\n")) << answer.out;
-  EXPECT_TRUE(
-      has(answer.out, "right - left: 0.0 \u00b1 0.0 points of mean_iou, undecided (n = 2; synthetic)"))
+  EXPECT_TRUE(has(answer.out,
+                  "right - left: 0.0 \u00b1 0.0 points of mean_iou, undecided (n = 2; synthetic; declared "
+                  "before the\n  first run)"))
       << answer.out;
 }
 
@@ -44,6 +45,17 @@ TEST_F(Answers, InShortAreTheFirstSentenceOrALineOfTheirOwn) {
   EXPECT_TRUE(has(read_text(page), " | Neither. |\n<!-- end -->")) << read_text(page);
 }
 
+TEST_F(Answers, TellWhatWasSeenBefore) {
+  const std::string page = scratch_ / "README.md";
+  std::ofstream(page) << "<!-- table:answers -->\n<!-- end -->\n";
+  find_out("**Answer.** The same.\n\n**Seen before.** The first matrix, of\ntwo seeds: undecided.\n");
+  EXPECT_TRUE(has(call_with_results({"answers", spec_}).out,
+                  "  Seen before: The first matrix, of two seeds: undecided.\n"));
+  call_with_results({"answers", spec_, "--into", page});
+  EXPECT_TRUE(has(read_text(page), "run). Seen before: The first matrix, of two seeds: undecided. |\n"))
+      << read_text(page);
+}
+
 TEST_F(Answers, ThatNobodyHasWrittenAreOpen) {
   EXPECT_TRUE(has(call_with_results({"answers", spec_}).out, "  open\n"));
   find_out("# What it says\n\nNothing yet.\n");
@@ -58,7 +70,7 @@ TEST_F(Answers, GoIntoADocumentWithLinksToTheirPages) {
   const std::string page = read_text(scratch_ / "README.md");
   EXPECT_TRUE(has(page, "| [Left \\| right?](results/fake/README.md) | The same. | right - left: 0.0"))
       << page;
-  EXPECT_TRUE(has(page, "synthetic) |\n<!-- end -->\nby hand\n")) << page;
+  EXPECT_TRUE(has(page, "declared before the first run) |\n<!-- end -->\nby hand\n")) << page;
   std::ofstream(scratch_ / "results/fake/README.md") << "# fake: which side?\n";
   call_with_results({"answers", spec_, "--into", scratch_ / "README.md"});
   EXPECT_TRUE(has(read_text(scratch_ / "README.md"), "| [Which side?](results/fake/README.md) |"));

@@ -22,9 +22,9 @@ class FiguresCase(unittest.TestCase):
         self.addCleanup(self.folder.cleanup)
         self.out = Path(self.folder.name) / "out"
 
-    def draw(self, cells, *options, contrasts=(), published=(), tuning=None, out=None):
+    def draw(self, cells, *options, contrasts=(), published=(), out=None, **about):
         """Draws a report of these cells and returns what was printed."""
-        return self.draw_text(json.dumps(report(cells, contrasts, published, tuning=tuning)), *options, out=out)
+        return self.draw_text(json.dumps(report(cells, contrasts, published, **about)), *options, out=out)
 
     def draw_text(self, text, *options, out=None):
         printed = io.StringIO()

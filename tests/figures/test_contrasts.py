@@ -11,8 +11,8 @@ class Contrasts(FiguresCase):
     SIX = (0.05, 0.06, 0.07, 0.05, 0.06, 0.07)
     CELLS = [cell(strategy) for strategy in ("per_tower", "sync", "group_norm(groups=4)")]
 
-    def draw_contrasts(self, *made, cells=None, options=()):
-        return self.draw(cells or self.CELLS, *options, contrasts=made)
+    def draw_contrasts(self, *made, cells=None, options=(), **about):
+        return self.draw(cells or self.CELLS, *options, contrasts=made, **about)
 
     def test_a_row_holds_mean_interval_verdict_and_every_seed(self):
         printed = self.draw_contrasts(contrast(self.SIX, verdict="better", equivalence_margin=0.02))
@@ -100,6 +100,14 @@ class Contrasts(FiguresCase):
         self.assertEqual(self.caption("contrasts").count("group_norm"), 0)
         self.assertEqual(self.rows("contrasts", contrast="sync - group_norm(groups=4)")[0]["n"], "0")
         self.assertIn("1 of 2 declared comparisons", printed)
+
+    def test_the_page_says_whether_all_were_declared_beforehand(self):
+        self.draw_contrasts(contrast(self.SIX))
+        self.assertIn("What came of the comparisons declared before the first run?", self.caption("contrasts"))
+        self.assertIn("Declared before the first run.", self.caption("contrasts"))
+        self.draw_contrasts(contrast(self.SIX), declared="1 of them declared after runs had finished")
+        self.assertIn("What came of the comparisons?", self.caption("contrasts"))
+        self.assertIn("1 of them declared after runs had finished.", self.caption("contrasts"))
 
     def test_a_row_keeps_its_height_however_many_there_are(self):
         heights = []

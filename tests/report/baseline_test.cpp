@@ -41,7 +41,7 @@ std::vector<Record> records_of(const Experiment& experiment, int exchanges = 0) 
 
 TEST(Baseline, ThroughputIsRelativeToItsOwnOnTheSamePlacement) {
   const Experiment experiment = synthetic_experiment(2);
-  const ExperimentReport report = make_report(experiment, records_of(experiment), "per_tower");
+  const ExperimentReport report = make_report(experiment, records_of(experiment), {}, "per_tower");
   EXPECT_EQ(row(report, "2x8", "per_tower").relative_images_per_s, 1.0);
   EXPECT_EQ(row(report, "2x8", "sync").relative_images_per_s, 0.75);
   EXPECT_EQ(row(report, "8x2", "sync").relative_images_per_s, std::nullopt);
@@ -64,7 +64,7 @@ TEST(Baseline, StepsArePairedBySeedAndSharedOutAmongTheExchanges) {
 
 TEST(Baseline, OnlyTheExchangesThatAStrategyHasMoreCount) {
   const Experiment experiment = synthetic_experiment(2);
-  const ExperimentReport report = make_report(experiment, records_of(experiment, 4), "per_tower");
+  const ExperimentReport report = make_report(experiment, records_of(experiment, 4), {}, "per_tower");
   EXPECT_NEAR(over_seeds(row(report, "2x8", "sync").extra_us_per_collective).mean, 750, 1e-9);
   EXPECT_EQ(make_report(experiment, records_of(experiment, 4)).baseline, "");  // it exchanges something
 }
@@ -82,7 +82,7 @@ TEST(Baseline, IsTheFirstThatExchangesNothingWhereThroughputsCount) {
 
 TEST(Baseline, OneThatNoRunHasIsAnErrorWithTheNearestName) {
   try {
-    make_report(synthetic_experiment(1), {}, "per_twoer");
+    make_report(synthetic_experiment(1), {}, {}, "per_twoer");
     FAIL();
   } catch (const Error& error) {
     EXPECT_TRUE(has(error.what(), "\"per_twoer\"; did you mean \"per_tower\"?")) << error.what();

@@ -42,6 +42,24 @@ TEST(Contrasts, CompareAStrategyWithItselfUnderOtherStatistics) {
   EXPECT_NE(report_text(report).find("mean_iou batch - saved"), std::string::npos) << report_text(report);
 }
 
+// Differences of 0.02 to and fro over six seeds lie within a margin of 0.02 with p = 0.038.
+TEST(Contrasts, AdjustEqualityAmongThoseThatHaveAMargin) {
+  Experiment experiment = synthetic_experiment(6);
+  experiment.contrasts[0].equivalence_margin = 0.02;
+  std::vector<Record> records;
+  for (const RunSpec& run : experiment.runs) {
+    const bool sync = run.strategy.at("name") == "sync";
+    records.push_back(synthetic_record(run, sync ? (run.seed % 2 == 0 ? 0.52 : 0.48) : 0.5, 1));
+  }
+  const auto verdict_of_first = [&] { return make_report(experiment, records).contrasts[0].verdict; };
+  EXPECT_EQ(verdict_of_first(), Verdict::equal);
+  experiment.contrasts.push_back(experiment.contrasts[0]);
+  experiment.contrasts[1].at = {{"towers", 2}};
+  EXPECT_EQ(verdict_of_first(), Verdict::undecided);
+  experiment.contrasts[1].equivalence_margin.reset();
+  EXPECT_EQ(verdict_of_first(), Verdict::equal);
+}
+
 // Costs depend on the placement, accuracies do not.
 TEST(Contrasts, CompareCostsOnEachPlacementApart) {
   Experiment experiment = synthetic_experiment(6);

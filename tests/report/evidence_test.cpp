@@ -26,9 +26,11 @@ std::string evidence(const std::vector<ContrastResult>& results) {
 
 TEST(Evidence, TellsSharesInPointsAndCostsInTheirUnit) {
   EXPECT_EQ(evidence({result("mean_iou", 0.0628, 0.0159, Verdict::better)}),
-            "sync - per_tower at 8x2: 6.3 \u00b1 1.6 points of mean_iou, better (n = 8; synthetic)");
+            "sync - per_tower at 8x2: 6.3 \u00b1 1.6 points of mean_iou, better (n = 8; synthetic; when "
+            "declared was not kept)");
   EXPECT_EQ(evidence({result("images_per_s", -12.5, 1.25, Verdict::worse)}),
-            "sync - per_tower at 8x2: -12.500 \u00b1 1.250 images_per_s, worse (n = 8; synthetic)");
+            "sync - per_tower at 8x2: -12.500 \u00b1 1.250 images_per_s, worse (n = 8; synthetic; when "
+            "declared was not kept)");
 }
 
 TEST(Evidence, NamesOtherStatisticsTheMarginAndWhatCameOfAllComparisons) {
@@ -39,7 +41,19 @@ TEST(Evidence, NamesOtherStatisticsTheMarginAndWhatCameOfAllComparisons) {
   first.group = "all";
   EXPECT_EQ(evidence({first, result("mean_iou", 0, 0, Verdict::better)}),
             "sync mean - sync: 0.5 \u00b1 0.6 points of mean_iou, equal within 2 points (n = 8; synthetic; "
-            "of 2 comparisons 1 better, 1 equal)");
+            "of 2 comparisons 1 better, 1 equal; when declared was not kept)");
+}
+
+TEST(Evidence, SaysWhetherItWasDeclaredBeforehand) {
+  ContrastResult before = result("mean_iou", 0.05, 0.01, Verdict::better), after = before;
+  before.declared = {"2026-01-02T03:04:05Z", 0};
+  after.declared = {"2026-01-02T03:04:05Z", 3};
+  EXPECT_NE(evidence({before, before}).find("; declared before the first run)"), std::string::npos);
+  EXPECT_NE(evidence({before, after}).find("; 1 of them declared after runs had finished)"),
+            std::string::npos);
+  after.declared.reset();
+  EXPECT_NE(evidence({before, after}).find("; 1 of them not declared when runs were started)"),
+            std::string::npos);
 }
 
 TEST(Evidence, IsOwnedUpToWhereThereIsNone) {

@@ -77,12 +77,12 @@ const std::vector<double> kFar = {0.1, 0.11, 0.09, 0.1, 0.1, 0.12};
 
 TEST(Verdict, NeedsAMarginToSayEqual) {
   EXPECT_EQ(verdict(kClose, t_test_p(kClose), std::nullopt), Verdict::undecided);
-  EXPECT_EQ(verdict(kClose, t_test_p(kClose), 0.01), Verdict::equal);
+  EXPECT_EQ(verdict(kClose, t_test_p(kClose), equivalence_p(kClose, 0.01)), Verdict::equal);
   EXPECT_EQ(verdict(kFar, t_test_p(kFar), std::nullopt), Verdict::better);
-  EXPECT_EQ(verdict({-0.1, -0.11, -0.09, -0.1, -0.1, -0.12}, 0.001, 0.01), Verdict::worse);
-  EXPECT_EQ(verdict(kFar, 0.2, 0.01),
+  EXPECT_EQ(verdict({-0.1, -0.11, -0.09, -0.1, -0.1, -0.12}, 0.001, 0.9), Verdict::worse);
+  EXPECT_EQ(verdict(kFar, 0.2, equivalence_p(kFar, 0.01)),
             Verdict::undecided);  // not significant after adjustment, not within the margin
-  EXPECT_EQ(verdict(kFar, t_test_p(kFar), 0.5), Verdict::equal);
+  EXPECT_EQ(verdict(kFar, t_test_p(kFar), equivalence_p(kFar, 0.5)), Verdict::equal);
 }
 
 TEST(Verdict, OfFewerThanSixSeedsIsADirectionAtMost) {
@@ -90,7 +90,7 @@ TEST(Verdict, OfFewerThanSixSeedsIsADirectionAtMost) {
   EXPECT_EQ(verdict(five, t_test_p(five), std::nullopt), Verdict::direction_above);
   EXPECT_EQ(verdict({-0.1, -0.11, -0.09}, 0.001, std::nullopt), Verdict::direction_below);
   EXPECT_EQ(verdict(five, 0.2, std::nullopt), Verdict::undecided);
-  EXPECT_EQ(verdict(close, t_test_p(close), 0.01), Verdict::undecided);  // not "equal" either
+  EXPECT_EQ(verdict(close, t_test_p(close), 0.001), Verdict::undecided);  // not "equal" either
   EXPECT_EQ(verdict({}, 1, 0.01), Verdict::undecided);
   EXPECT_STREQ(name(Verdict::direction_above), "direction: above");
 }

@@ -1,0 +1,132 @@
+#include "harness/store/declarations.hpp"
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "harness/error.hpp"
+#include "harness/mapped.hpp"
+#include "harness/store/record.hpp"
+
+namespace bnlab {
+namespace {
+
+namespace fs = std::filesystem;
+
+// "3f2a9c01b4d5e6f7"
+std::string fingerprint_of(const Json& declared) {
+  const std::string text = nlohmann::json(declared).dump();  // keys sorted
+  char hex[17];
+  std::snprintf(hex, sizeof hex, "%016llx",
+                static_cast<unsigned long long>(XXH3_64bits(text.data(), text.size())));
+  return hex;
+}
+
+// Whatever the order of their keys.
+bool is_same(const Json& a, const Json& b) {
+  return nlohmann::json(a) == nlohmann::json(b);
+}
+
+// The comparisons, and beside them the rules that choose runs and settings, as they are asked.
+Json declared_by(const Experiment& experiment) {
+  Json declared = {{"contrasts", mapped(experiment.contrasts, canonical)}};
+  for (const char* rule : {"matrix", "exclude", "tune", "published"}) {
+    if (experiment.asked.contains(rule)) {
+      declared[rule] = experiment.asked[rule];
+    }
+  }
+  return declared;
+}
+
+Json to_json(const Declaration& declaration) {
+  return {{"at", declaration.at},
+          {"finished_runs", declaration.finished_runs},
+          {"fingerprint", declaration.fingerprint},
+          {"declared", declaration.declared}};
+}
+
+Declaration from_json(const Json& json) {
+  return {json.at("at"), json.at("finished_runs"), json.at("fingerprint"), json.at("declared")};
+}
+
+std::vector<Declaration> declarations_in(const fs::path& folder) {
+  const fs::path file = folder / kDeclarationsFile;
+  if (!fs::exists(file)) {
+    return {};
+  }
+  try {
+    return mapped(read_json(file).at("declarations"), from_json);
+  } catch (const Json::exception& error) {
+    throw Error(Error::Kind::data, file.string() +
+                                       ": expected when comparisons were declared, as bnlab run writes it; "
+                                       "take it back from a copy (" +
+                                       error.what() + ")");
+  }
+}
+
+void write_declarations(const fs::path& folder, const std::vector<Declaration>& all) {
+  fs::create_directories(folder);
+  write_json(folder / kDeclarationsFile, {{"declarations", mapped(all, to_json)}});
+}
+
+}  // namespace
+
+bool Declaration::holds(const Contrast& contrast) const {
+  const Json wanted = canonical(contrast);
+  return std::ranges::any_of(declared.at("contrasts"), [&](const Json& one) { return is_same(one, wanted); });
+}
+
+Json canonical(const Contrast& contrast) {
+  return {{"metric", contrast.metric},
+          {"at", contrast.at.is_null() ? Json::object() : contrast.at},
+          {"strategy", contrast.strategy},
+          {"above", contrast.above},
+          {"runs", contrast.runs.is_null() ? Json::object() : contrast.runs},
+          {"above_runs", contrast.above_runs.is_null() ? Json::object() : contrast.above_runs},
+          {"population", contrast.population},
+          {"above_population", contrast.population_above()},
+          {"equivalence_margin",
+           contrast.equivalence_margin ? Json(*contrast.equivalence_margin) : Json(nullptr)}};
+}
+
+std::vector<Declaration> kept_declarations(const fs::path& results, const std::string& experiment) {
+  return declarations_in(experiment_folder(results, experiment));
+}
+
+std::string keep_declaration(const Experiment& experiment, const fs::path& results) {
+  if (experiment.contrasts.empty()) {
+    return "";
+  }
+  std::vector<Declaration> all = kept_declarations(results, experiment.name);
+  const Json declared = declared_by(experiment);
+  if (!all.empty() && is_same(all.back().declared, declared)) {
+    return "";
+  }
+  const std::vector<Record> records = list_records(results, experiment.name);
+  const int64_t finished = std::ranges::count_if(records, &Record::finished);
+  all.push_back({now_utc(), finished, fingerprint_of(declared), declared});
+  write_declarations(experiment_folder(results, experiment.name), all);
+  if (finished == 0) {
+    return "";
+  }
+  return "what is declared " + std::string(all.size() > 1 ? "has changed" : "is kept for the first time") +
+         " after " + std::to_string(finished) +
+         " finished runs; the report tells which comparisons were not " + "declared before them";
+}
+
+void merge_declarations(const fs::path& into, const fs::path& from) {
+  std::vector<Declaration> all = declarations_in(into);
+  const std::vector<Declaration> theirs = declarations_in(from);
+  if (theirs.empty()) {
+    return;
+  }
+  all.insert(all.end(), theirs.begin(), theirs.end());
+  std::ranges::stable_sort(all, {}, &Declaration::at);
+  const auto again = std::ranges::unique(all, {}, &Declaration::fingerprint);
+  all.erase(again.begin(), again.end());
+  write_declarations(into, all);
+}
+
+}  // namespace bnlab
