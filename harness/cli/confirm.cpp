@@ -41,7 +41,7 @@ void add_confirm(Program& program) {
       program, "confirm",
       "Count results of older code as up to date, where runs repeated by this program answer the same",
       "  bnlab confirm results/tradeoff /tmp/again/tradeoff\n"
-      "                after: bnlab run tradeoff --results /tmp/again --only seed=0",
+      "                after: bnlab run tradeoff --results /tmp/again --only seed=any",
       confirm);
   command
       .add_option("RESULTS", request.results,

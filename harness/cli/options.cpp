@@ -235,8 +235,10 @@ void add_placement_options(CLI::App& command, LaunchRequest& request) {
         return jobs_named(text) ? "" : "expected auto or a number from 1 to " + std::to_string(kMostAtOnce);
       });
   command
-      .add_option("--only", request.only,
-                  "Runs that match, such as strategy=sync,per_tower or run=ID; may be repeated")
+      .add_option(
+          "--only", request.only,
+          "Runs that match, such as strategy=sync,per_tower or run=ID; may be repeated. seed=any: of each "
+          "cell one run, drawn at random")
       ->type_name("KEY=VALUE,...")
       ->allow_extra_args(false);
   command

@@ -16,6 +16,7 @@
 #include "harness/launch/survey.hpp"
 #include "harness/mapped.hpp"
 #include "harness/report/cells.hpp"
+#include "harness/report/power.hpp"
 #include "harness/store/tuning_scores.hpp"
 #include "harness/text_table.hpp"
 #include "harness/training/libraries.hpp"
@@ -79,6 +80,7 @@ Plan make_plan(const PlanRequest& request) {
   Plan plan;
   LaunchRequest asked = request.launch;
   plan.experiment = load_asked(request.spec, asked.results_dir, request.overrides);
+  plan.remarks = seed_warnings(plan.experiment, list_records(asked.results_dir, plan.experiment.name));
   if (plan.experiment.tuning && !plan.experiment.tuning->is_settled()) {
     plan_tuning(request, plan, asked);
   }

@@ -2,12 +2,16 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <map>
+#include <set>
 #include <utility>
 
 #include "harness/error.hpp"
 #include "harness/experiment/dotted.hpp"
 #include "harness/experiment/matching.hpp"
 #include "harness/mapped.hpp"
+#include "harness/random.hpp"
+#include "harness/store/environment.hpp"
 
 namespace bnlab {
 namespace {
@@ -55,6 +59,27 @@ bool fits(const RunSpec& run, const Filter& filter, const std::string& value) {
   return std::ranges::any_of(all, [&](const Json& meaning) { return matches({{filter.key, meaning}}, run); });
 }
 
+bool is_any_seed(const Filter& filter) {
+  return filter.text == "seed=any";
+}
+
+// Of each cell the run of one seed.
+std::vector<RunSpec> one_of_each_cell(std::vector<RunSpec> runs) {
+  std::map<std::string, std::vector<size_t>> cells;
+  for (size_t i = 0; i < runs.size(); ++i) {
+    Json cell = runs[i].with_placement();
+    cell.erase("seed");
+    cells[cell.dump()].push_back(i);
+  }
+  const std::string code = code_version().at("fingerprint");
+  std::set<size_t> drawn;
+  for (const auto& [cell, indices] : cells) {
+    Stream stream(0, code + cell);
+    drawn.insert(indices[static_cast<size_t>(stream.below(static_cast<int64_t>(indices.size())))]);
+  }
+  return mapped(drawn, [&](size_t i) { return std::move(runs[i]); });
+}
+
 // Every value must be there in some run: a mistyped one must not quietly select nothing.
 void check(const Filter& filter, const std::vector<RunSpec>& runs) {
   const std::string where = "--only " + filter.text + ": ";
@@ -91,18 +116,19 @@ std::vector<RunSpec> select_runs(std::vector<RunSpec> runs, const std::vector<st
   const auto [part, parts] = slice.empty() ? std::pair<size_t, size_t>(1, 1) : read_slice(slice);
   const std::vector<Filter> filters = mapped(texts, parse);
   for (const Filter& filter : filters) {
-    check(filter, runs);
+    if (!is_any_seed(filter)) check(filter, runs);
   }
   std::vector<RunSpec> selected;
   for (size_t i = part - 1; i < runs.size(); i += parts) {
     selected.push_back(std::move(runs[i]));
   }
   for (const Filter& filter : filters) {
+    if (is_any_seed(filter)) continue;
     std::erase_if(selected, [&](const RunSpec& run) {
       return std::ranges::none_of(filter.values, [&](const auto& value) { return fits(run, filter, value); });
     });
   }
-  return selected;
+  return std::ranges::any_of(filters, is_any_seed) ? one_of_each_cell(std::move(selected)) : selected;
 }
 
 }  // namespace bnlab

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "harness/error.hpp"
+#include "harness/mapped.hpp"
 #include "tests/launch/scratch.hpp"
 
 namespace bnlab {
@@ -40,6 +41,23 @@ TEST_F(Selection, NoFilterTakesAll) {
 TEST_F(Selection, ValuesOfOneFilterAreAlternativesAndFiltersAllApply) {
   EXPECT_EQ(count({"seed=0,2"}), 24U);
   EXPECT_EQ(count({"seed=0,2", "strategy=right"}), 8U);
+}
+
+TEST_F(Selection, OfEachCellAnySeedIsOneAndThisBuildDrawsItAgain) {
+  const auto drawn = select_runs(experiment_.runs, {"seed=any"});
+  ASSERT_EQ(drawn.size(), 12U);
+  std::set<std::string> cells;
+  std::set<uint64_t> seeds;
+  for (const RunSpec& run : drawn) {
+    Json cell = run.resolved;
+    cell.erase("seed");
+    cells.insert(cell.dump());
+    seeds.insert(run.seed);
+  }
+  EXPECT_EQ(cells.size(), 12U);
+  EXPECT_GT(seeds.size(), 1U);  // one seed for all has a chance of 3^-11
+  EXPECT_EQ(mapped(select_runs(experiment_.runs, {"seed=any"}), &RunSpec::id), mapped(drawn, &RunSpec::id));
+  EXPECT_EQ(count({"seed=any", "strategy=right"}), 4U);
 }
 
 TEST_F(Selection, AStrategyMatchesByNameOrLabel) {

@@ -1,0 +1,67 @@
+// How many seeds would decide: against tables of power, and what `plan` says of a matrix.
+#include "harness/report/power.hpp"
+
+#include <gtest/gtest.h>
+
+#include "tests/store/synthetic.hpp"
+
+namespace bnlab {
+namespace {
+
+// Cohen 1988, table 2.4: a paired test of d = 0.8 at 5 % takes 15 pairs for 80 %, of d = 0.5 34, of d = 1 10.
+TEST(Power, OfThePairedTestIsAsTabulated) {
+  EXPECT_EQ(seeds_to_tell(0.8, 1, 0.05), 15);
+  EXPECT_EQ(seeds_to_tell(-0.5, 1, 0.05), 34);
+  EXPECT_EQ(seeds_to_tell(0.01, 0.01, 0.05), 10);
+  EXPECT_EQ(seeds_to_tell(1e-6, 1, 0.05), std::nullopt);
+}
+
+// Large n: sqrt(n) margin / deviation = z(0.95) + z(0.9) = 1.645 + 1.282, so n = 8.57 / margin^2.
+TEST(Power, OfEqualityTendsToTheNormalOne) {
+  EXPECT_NEAR(*seeds_to_show_equal(0.15, 1, 0.05), 8.57 / (0.15 * 0.15), 3);
+  EXPECT_EQ(seeds_to_show_equal(1e-4, 1, 0.05), std::nullopt);
+}
+
+TEST(Power, OfSignFlipsIsAPowerOfTwo) {
+  EXPECT_EQ(seeds_for_sign_flips(1), 6);  // 2^-5 = 0.031
+  EXPECT_EQ(seeds_for_sign_flips(6), 8);
+  EXPECT_EQ(seeds_for_sign_flips(10), 9);
+}
+
+TEST(SeedWarnings, SayWhatSoFewSeedsCannotShow) {
+  const auto few = seed_warnings(synthetic_experiment(3), {});
+  ASSERT_EQ(few.size(), 1u);
+  EXPECT_EQ(
+      few[0],
+      "3 seeds can show a direction and give no verdict: that takes 6, and 6 for the sign-flip test over 1 "
+      "comparison");
+  Experiment two = synthetic_experiment(6);
+  two.contrasts.push_back(two.contrasts[0]);
+  two.contrasts[1].at = {{"towers", 2}};
+  const auto flips = seed_warnings(two, {});
+  ASSERT_EQ(flips.size(), 1u);
+  EXPECT_EQ(flips[0], "with 6 seeds the t test decides alone: over 2 comparisons the sign-flip test takes 7");
+  EXPECT_TRUE(seed_warnings(synthetic_experiment(6), {}).empty());
+}
+
+TEST(SeedWarnings, TellFromFinishedPairsHowManySeedsAComparisonTakes) {
+  Experiment experiment = synthetic_experiment(6);
+  experiment.contrasts[0].equivalence_margin = 0.02;
+  std::vector<Record> pilot;
+  for (const RunSpec& run : experiment.runs) {
+    if (run.seed > 2) continue;
+    const bool sync = run.strategy.at("name") == "sync";
+    pilot.push_back(synthetic_record(run, 0.5 + (sync ? 0.05 * static_cast<double>(run.seed) - 0.04 : 0), 1));
+  }
+  const auto warnings = seed_warnings(experiment, pilot);  // differences -0.04, 0.01, 0.06
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_EQ(
+      warnings[0],
+      "sync - per_tower at 8x2: of 3 pairs that have finished, 0.010 with a deviation of 0.050; about " +
+          std::to_string(*seeds_to_tell(0.01, 0.05, 0.05)) + " seeds would tell it from zero, about " +
+          std::to_string(*seeds_to_show_equal(0.02, 0.05, 0.05)) +
+          " show it equal within 0.02 in four of five cases, the matrix has 6");
+}
+
+}  // namespace
+}  // namespace bnlab
