@@ -1,6 +1,6 @@
-# The target bnlab::strategies, the strategies as layers for other LibTorch programs: harness/embed/bnlab.hpp and two
-# archives. Of libbnlab_strategies.a a program must link every object, because strategies register themselves; of
-# libbnlab_harness.a the linker takes what they need. Other programs get the target
+# The target bnlab::strategies, the library for other LibTorch programs: harness/embed/bnlab.hpp, the headers that it
+# includes, and two archives. Of libbnlab_strategies.a a program must link every object, because strategies register
+# themselves; of libbnlab_harness.a the linker takes what they need. Other programs get the target
 #   by add_subdirectory or FetchContent of this folder, which then builds nothing else for them;
 #   by find_package(bnlab), once this project has been built and installed.
 set(catalogue $<TARGET_OBJECTS:strategies> $<TARGET_OBJECTS:cpu_kernels>)
@@ -15,8 +15,10 @@ add_library(bnlab_embed INTERFACE)
 add_library(bnlab::strategies ALIAS bnlab_embed)
 target_compile_features(bnlab_embed INTERFACE cxx_std_17)
 target_include_directories(bnlab_embed INTERFACE ${PROJECT_SOURCE_DIR}/harness/embed)
-target_link_libraries(bnlab_embed INTERFACE $<LINK_LIBRARY:WHOLE_ARCHIVE,bnlab_strategies> bnlab_harness bnlab_torch
-                                            Threads::Threads)
+# libstdc++ comes first: where a program's other libraries look for its functions, they must not find those that parts of
+# libbnlab_harness.a have instantiated, which would bring these parts along.
+target_link_libraries(bnlab_embed INTERFACE -Wl,--push-state,--no-as-needed,-lstdc++,--pop-state $<LINK_LIBRARY:WHOLE_ARCHIVE,bnlab_strategies>
+                                            bnlab_harness bnlab_torch Threads::Threads)
 
 # The package names the LibTorch of this build by its files.
 if(BNLAB_PROGRAM)
@@ -29,5 +31,6 @@ if(BNLAB_PROGRAM)
   write_basic_package_version_file(${PROJECT_BINARY_DIR}/bnlabConfigVersion.cmake COMPATIBILITY SameMinorVersion)
   install(TARGETS bnlab_strategies bnlab_harness ARCHIVE)
   install(FILES harness/embed/bnlab.hpp TYPE INCLUDE)
+  install(DIRECTORY harness/embed/bnlab TYPE INCLUDE)
   install(FILES ${PROJECT_BINARY_DIR}/bnlabConfig.cmake ${PROJECT_BINARY_DIR}/bnlabConfigVersion.cmake DESTINATION ${package})
 endif()

@@ -26,6 +26,9 @@ if(NOT BNLAB_PLAIN_ONLY)
   file(GLOB harness_sources CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}
        harness/communicator/*.cpp harness/embed/*.cpp harness/layer/layer_case.cpp harness/layer/tensor_json.cpp)
   list(REMOVE_ITEM harness_sources ${plain_sources})
+  # The public headers include each other as programs include them.
+  file(GLOB embed_sources CONFIGURE_DEPENDS harness/embed/*.cpp)
+  set_source_files_properties(${embed_sources} PROPERTIES INCLUDE_DIRECTORIES ${PROJECT_SOURCE_DIR}/harness/embed)
   add_library(harness OBJECT harness/strategy.cpp ${harness_sources})
   target_include_directories(harness SYSTEM PRIVATE harness/communicator/gloo_headers)
   target_link_libraries(harness PUBLIC harness_plain bnlab_torch)

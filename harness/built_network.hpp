@@ -31,7 +31,7 @@ class BuiltNetwork {
   // Called once weights have been put into the network: running statistics start from its buffers.
   void start_statistics() {
     if (RunningStatistics* running = statistics()) {
-      running->init_from_buffers();
+      running->init_from_buffers(/*steps=*/0);
     }
   }
 

@@ -50,8 +50,9 @@ class RunningStatistics {
   virtual std::vector<double> load_into_buffers(const Population& population, Calibration& calibration) = 0;
   // Puts the strategy's own pair, as last merged, back into the buffers.
   virtual void restore() = 0;
-  // Called once the network's buffers have been loaded from a file: running statistics start from them.
-  virtual void init_from_buffers() = 0;
+  // Called once the network's buffers have been written from outside, such as from a file: running statistics
+  // go on from them, wherever they now are and in whatever precision, as if after so many training steps.
+  virtual void init_from_buffers(int64_t steps) = 0;
   // Merges the saved pair once and for all: passes in Mode::train_frozen use it from now on.
   virtual void freeze() = 0;
   // One step of the moving average over the saved pairs: average <- decay average + (1 - decay) pair.

@@ -19,7 +19,7 @@ class RecomputedStatistics : public RunningStatistics {
   Population saved() const override { return {.kind = Population::Kind::precise, .batches = batches_}; }
 
   void restore() override { base_.restore(); }
-  void init_from_buffers() override { base_.init_from_buffers(); }
+  void init_from_buffers(int64_t steps) override { base_.init_from_buffers(steps); }
   void freeze() override { base_.freeze(); }
   void update_average(const at::Tensor& decay) override { base_.update_average(decay); }
   void average_replicas() override { base_.average_replicas(); }

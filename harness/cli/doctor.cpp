@@ -11,11 +11,11 @@
 
 #include "harness/cli/options.hpp"
 #include "harness/cli/program.hpp"
+#include "harness/communicator/host/environment_world.hpp"
 #include "harness/communicator/host/network.hpp"
 #include "harness/communicator/host/shared_gpus.hpp"
 #include "harness/cores.hpp"
 #include "harness/error.hpp"
-#include "harness/launch/environment_world.hpp"
 #include "harness/launch/placing.hpp"
 #include "harness/launch/rank_settings.hpp"
 #include "harness/mapped.hpp"

@@ -2,6 +2,7 @@
 
 #include <ATen/Context.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #ifdef USE_C10D_NCCL
 #include <c10/cuda/CUDAFunctions.h>
@@ -9,6 +10,7 @@
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 #endif
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <utility>
@@ -180,7 +182,64 @@ class C10dWorld : public World {
   bool host_is_made_ = false;
 };
 
+// Over a process group of the program's own; null: one rank.
+class GroupWorld : public World {
+ public:
+  explicit GroupWorld(c10::intrusive_ptr<c10d::ProcessGroup> processes) : processes_(std::move(processes)) {
+    if (!processes_) {
+      const auto none = []() -> c10::intrusive_ptr<c10d::Backend> { return {}; };
+      communicator_ = make_lazy_communicator(0, 1, none, ledger_, "alone");
+      return;
+    }
+    communicator_ = make_group_communicator(processes_, ledger_, "handed in");
+    const std::vector<at::Device> devices = processes_->getDeviceTypes();
+    const bool takes_cpu =
+        std::any_of(devices.begin(), devices.end(), [](at::Device d) { return d.is_cpu(); });
+    device_ = takes_cpu || devices.empty() ? at::Device(at::kCPU) : devices.front();
+  }
+
+  int rank() const override { return communicator_->rank(); }
+  int size() const override { return communicator_->size(); }
+  at::Device device() const override { return device_; }
+  Communicator& statistics() override { return *communicator_; }
+  Communicator& gradients() override { return *communicator_; }
+  Communicator& host() override { return *communicator_; }
+  at::Device host_device() const override { return device_; }
+  Ledger& ledger() override { return ledger_; }
+
+  std::unique_ptr<GradientSync> gradient_sync(const std::vector<at::Tensor>& parameters,
+                                              bool after_backward) override {
+    if (size() == 1) {
+      return make_sync_of_one(parameters, ledger_);
+    }
+    if (!after_backward) {
+      const at::Device device = parameters.empty() ? device_ : parameters.front().device();
+      return make_reducer(parameters, processes_->getBackend(device.type()), device, ledger_);
+    }
+    return make_flat_sync(
+        parameters, [this](at::Tensor& flat) { communicator_->all_reduce(flat, Purpose::gradients); },
+        1.0 / size());
+  }
+
+  void barrier() override { communicator_->barrier(); }
+  void shutdown() override { barrier(); }
+
+ private:
+  c10::intrusive_ptr<c10d::ProcessGroup> processes_;
+  Ledger ledger_;
+  std::unique_ptr<Communicator> communicator_;
+  at::Device device_ = at::kCPU;
+};
+
 }  // namespace
+
+std::unique_ptr<World> world_over(const c10::intrusive_ptr<c10d::ProcessGroup>& processes) {
+  return std::make_unique<GroupWorld>(processes);
+}
+
+std::unique_ptr<World> world_of_one() {
+  return std::make_unique<GroupWorld>(nullptr);
+}
 
 std::unique_ptr<World> join_world(const Rendezvous& at, at::DeviceType type) {
   at::Device device(type);

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/util/intrusive_ptr.h>
 
 #include <exception>
 #include <memory>
@@ -12,6 +13,10 @@
 #include "harness/communicator/communicator.hpp"
 #include "harness/communicator/gradient_sync.hpp"
 #include "harness/communicator/rendezvous.hpp"
+
+namespace c10d {
+class ProcessGroup;
+}
 
 namespace bnlab {
 
@@ -24,6 +29,8 @@ class World {
   virtual Communicator& statistics() = 0;  // for the strategy, in forward and backward
   virtual Communicator& gradients() = 0;   // also for loss counts, metrics and control
   virtual Communicator& host() = 0;        // between the hosts, for CPU tensors; on the CPU statistics()
+  // Where the tensors of host() lie: in a world over a process group that takes none of the CPU, on its GPU.
+  virtual at::Device host_device() const { return at::kCPU; }
   virtual Ledger& ledger() = 0;
   // What averages the gradients of these parameters, which have the same order on all ranks and all need
   // gradients. Mostly this is c10d's Reducer, bucket by bucket while backward goes on. Where ranks share
@@ -42,6 +49,13 @@ class World {
 // for the world's whole life. Throws Error (communication) if the others do not come within the timeout and
 // Error (environment) where the device or backend is lacking.
 std::unique_ptr<World> join_world(const Rendezvous& rendezvous, at::DeviceType device);
+
+// The ranks of a process group that the program has made and shuts down itself. Statistics, gradients and all
+// else share it, in the order in which they are exchanged; tensors go to its backend for their device.
+std::unique_ptr<World> world_over(const c10::intrusive_ptr<c10d::ProcessGroup>& processes);
+
+// This process alone, on whatever device its tensors are. It opens nothing.
+std::unique_ptr<World> world_of_one();
 
 // The version of the NCCL that is loaded, such as "2.28.9". It need not be the one that LibTorch was built
 // with. Empty without NCCL.

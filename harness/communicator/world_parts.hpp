@@ -3,6 +3,7 @@
 #pragma once
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include <functional>
@@ -27,6 +28,10 @@ std::unique_ptr<Communicator> make_c10d_communicator(c10::intrusive_ptr<c10d::Ba
 std::unique_ptr<Communicator> make_lazy_communicator(int rank, int size,
                                                      std::function<c10::intrusive_ptr<c10d::Backend>()> make,
                                                      Ledger& ledger, std::string group);
+
+// The same over a process group that the program has made, by its backend for each tensor's device.
+std::unique_ptr<Communicator> make_group_communicator(c10::intrusive_ptr<c10d::ProcessGroup> processes,
+                                                      Ledger& ledger, std::string group);
 
 // A communicator through memory that the ranks of one host share, for CPU tensors. Sums are added up in rank
 // order, so that all ranks hold the same bits. all_reduce_async is complete when it returns.

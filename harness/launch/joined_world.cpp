@@ -10,8 +10,8 @@
 #include <optional>
 #include <thread>
 
+#include "harness/communicator/host/environment_world.hpp"
 #include "harness/error.hpp"
-#include "harness/launch/environment_world.hpp"
 #include "harness/launch/judge.hpp"
 #include "harness/launch/rank_job.hpp"
 #include "harness/launch/run_recorder.hpp"

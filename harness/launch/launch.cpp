@@ -5,9 +5,9 @@
 #include <iostream>
 #include <thread>
 
+#include "harness/communicator/host/environment_world.hpp"
 #include "harness/communicator/host/shared_gpus.hpp"
 #include "harness/error.hpp"
-#include "harness/launch/environment_world.hpp"
 #include "harness/launch/rank_settings.hpp"
 #include "harness/mapped.hpp"
 #include "harness/store/tuning_scores.hpp"

@@ -7,8 +7,8 @@
 #include <filesystem>
 #include <iostream>
 
+#include "harness/communicator/host/environment_world.hpp"
 #include "harness/error.hpp"
-#include "harness/launch/environment_world.hpp"
 #include "harness/store/record.hpp"
 #include "harness/store/run_folder.hpp"
 

@@ -22,13 +22,15 @@ RunningPair::RunningPair(const PairRule& rule, Distribution distribution, int ra
   set_towers(towers);
 }
 
-void RunningPair::init_from(const at::Tensor& pair) {
+void RunningPair::init_from(const at::Tensor& pair, int64_t updates) {
   pair_ = by_tower() ? on_rank0(pair) : pair.clone();
   merged_ = pair.clone();
   average_ = pair_.clone();
   if (towers_.defined()) {
-    towers_.copy_(pair.unsqueeze(0).expand_as(towers_));
+    towers_ = pair.unsqueeze(0).repeat({towers_.size(0), 1, 1});
   }
+  updates_ = updates;
+  weights_.clear();  // the tensor may lie on another device than the pair
 }
 
 // The pairs of single towers begin as the pair of all.
@@ -168,6 +170,7 @@ SiteStatistics::SiteStatistics(std::shared_ptr<const Rules> rules, const Strateg
                                at::Tensor mean, at::Tensor var)
     : rules_(std::move(rules)),
       communicator_(context.statistics),
+      towers_(static_cast<int64_t>(context.samples_per_tower.size())),
       mean_(std::move(mean)),
       var_(std::move(var)),
       saved_(saved_rule(*rules_, context), saved_distribution(*rules_, context.replicas),
@@ -201,12 +204,13 @@ void SiteStatistics::load_into_buffers(const at::Tensor& pair) {
   }
 }
 
-void SiteStatistics::init_from_buffers() {
+void SiteStatistics::init_from_buffers(int64_t steps) {
   const at::Tensor pair = pair_of(mean_, var_);
-  saved_.init_from(pair);
+  saved_.init_from(pair, rules_->remember == Remember::every ? steps * std::max<int64_t>(towers_, 1) : steps);
   for (auto& [population, shadow] : shadows_) {
-    shadow.init_from(pair);
+    shadow.init_from(pair, steps);
   }
+  nonfinite_ = nonfinite_.to(mean_.device());
 }
 
 bool SiteStatistics::saved_by_normalising() const {
@@ -338,6 +342,14 @@ void BnStatistics::restore() {
   for (const auto& site : sites_) {
     site->load_into_buffers(site->saved().merged());
   }
+}
+
+void BnStatistics::init_from_buffers(int64_t steps) {
+  const at::NoGradGuard no_grad;
+  for (const auto& site : sites_) {
+    site->init_from_buffers(steps);
+  }
+  frozen_ = false;
 }
 
 void BnStatistics::freeze() {

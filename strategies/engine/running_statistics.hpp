@@ -132,9 +132,9 @@ class RunningPair {
   at::Tensor summand(bool averaged) const;
   // The sum of the ranks' summands: the pair from now on.
   void set_merged(const at::Tensor& pair);
-  const at::Tensor& merged() const;  // as last merged; a replicated pair always is
-  void init_from(const at::Tensor& pair);
-  void update_average(const at::Tensor& decay);  // RunningStatistics
+  const at::Tensor& merged() const;                             // as last merged; a replicated pair always is
+  void init_from(const at::Tensor& pair, int64_t updates = 0);  // as if after so many updates
+  void update_average(const at::Tensor& decay);                 // RunningStatistics
   // Of an independent pair: this rank's, and the mean of all ranks' in its place.
   const at::Tensor& local() const { return pair_; }
   void set_local(const at::Tensor& mean) { pair_ = mean; }
@@ -179,7 +179,7 @@ class SiteStatistics {
   RunningPair& pair(const Population& population);
   RunningPair& saved() { return saved_; }
   void load_into_buffers(const at::Tensor& pair);  // [2, C]
-  void init_from_buffers();
+  void init_from_buffers(int64_t steps);
 
   // A training step begins with this: the update of the saved pair by the moments that normalise, which the
   // caller owes as soon as they are known: of all groups of towers where they are pooled, else of this rank's
@@ -206,6 +206,7 @@ class SiteStatistics {
 
   std::shared_ptr<const Rules> rules_;
   Communicator& communicator_;
+  int64_t towers_;  // of all ranks; 0: not known
   at::Tensor mean_, var_;
   RunningPair saved_;
   std::vector<std::pair<Population, RunningPair>> shadows_;
@@ -223,9 +224,7 @@ class BnStatistics : public RunningStatistics {
 
   std::vector<double> load_into_buffers(const Population& population, Calibration& calibration) override;
   void restore() override;
-  void init_from_buffers() override {
-    for (const auto& site : sites_) site->init_from_buffers();
-  }
+  void init_from_buffers(int64_t steps) override;
   void freeze() override;
   void update_average(const at::Tensor& decay) override;
   void average_replicas() override;

@@ -5,8 +5,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "harness/communicator/host/environment_world.hpp"
 #include "harness/error.hpp"
-#include "harness/launch/environment_world.hpp"
 #include "harness/launch/launch.hpp"
 #include "harness/store/attempts.hpp"
 #include "tests/launch/scratch.hpp"

@@ -1,4 +1,4 @@
-#include "harness/launch/environment_world.hpp"
+#include "harness/communicator/host/environment_world.hpp"
 
 #include <gtest/gtest.h>
 

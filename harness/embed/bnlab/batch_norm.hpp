@@ -1,0 +1,139 @@
+// Batch normalisation for LibTorch programs that train on one device or on many: a module as
+// torch::nn::BatchNorm2d is one, whose statistics follow a strategy of bnlab.
+//
+//   bnlab::BatchNorm norm(64);                                                     // as BatchNorm2d(64)
+//   bnlab::BatchNorm norm(bnlab::BatchNormOptions(64).strategy("sync").ranks(ranks));   // over all ranks
+//
+// Parameters, buffers and the count of batches have BatchNorm2d's names, so that a checkpoint of either loads
+// into the other; of strategies without running statistics (group_norm, layer_norm, ...) those of GroupNorm.
+// The buffers always hold what an evaluation would use: torch::save is right at any moment of a training.
+// What they are written from outside (torch::load, clone, to, a copy_ of the program) is where training goes
+// on. What is wrong is thrown as std::runtime_error with one sentence. This header needs LibTorch alone.
+#pragma once
+
+#include <torch/arg.h>
+#include <torch/nn/cloneable.h>
+#include <torch/nn/modules/common.h>
+#include <torch/nn/modules/container/any.h>
+#include <torch/nn/pimpl.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include <bnlab/ranks.hpp>
+
+namespace bnlab {
+
+class EmbeddedSite;
+
+// Which forward passes in training update the running statistics and count as a step.
+enum class Counting {
+  every_forward,          // each, as torch::nn::BatchNorm2d does: two passes before one backward pass are two
+  first_before_backward,  // of several before one backward pass the first; none of those without gradients.
+                          // So a discriminator that sees real and made images keeps the statistics of the
+                          // first. The others normalise by their own batch and leave no trace; batch_renorm
+                          // does not correct them.
+};
+
+struct BatchNormOptions {
+  /* implicit */ BatchNormOptions(int64_t num_features = 0) : num_features_(num_features) {}
+
+  // As of torch::nn::BatchNormOptions. momentum: weight of the new value; nullopt: the average of all steps.
+  TORCH_ARG(int64_t, num_features);
+  TORCH_ARG(double, eps) = 1e-5;
+  TORCH_ARG(std::optional<double>, momentum) = 0.1;
+  TORCH_ARG(bool, affine) = true;
+  TORCH_ARG(bool, track_running_stats) = true;
+
+  // A name of `bnlab list strategies`, or JSON as in a spec: R"({"name": "group_norm", "groups": 4})".
+  // Options that are given there count before the ones above. All but those that make convolutions
+  // (weight_norm, ...); `precise` is its base, whose statistics recompute() below makes anew.
+  TORCH_ARG(std::string, strategy) = "per_tower";
+  TORCH_ARG(Ranks, ranks);
+  // Units of statistics on each rank ("GPUs"): consecutive parts of its rows, of which the first have one row
+  // more where the number does not divide them.
+  TORCH_ARG(int64_t, towers_per_rank) = 1;
+  // Whether a ReLU follows, behind the residual where there is one: one sweep in place of two or three.
+  TORCH_ARG(bool, relu) = false;
+  TORCH_ARG(Counting, counting) = Counting::every_forward;
+  // In training ranks tell each other in one exchange of 40 bytes a layer and forward pass which layer they
+  // are at and how many rows they have, so that uneven and empty batches are exact and ranks at different
+  // layers get an error that names both. `true`: every rank has as many rows and is at the same layer; none
+  // is sent.
+  TORCH_ARG(bool, equal_batches) = false;
+  // Where the ranks remember apart (per_tower, averaged, ...) and there are several, they merge the running
+  // statistics after every step, in one exchange of 16 bytes a channel and layer. `false`: eval() merges
+  // them, on all ranks at once, and until then the buffers hold what they held after the last merge.
+  TORCH_ARG(bool, always_current) = true;
+  // Training steps of the whole run, for strategies with a schedule. 0: not known; batch_renorm then refuses
+  // to train unless its schedule is given in steps, or is null.
+  TORCH_ARG(int64_t, total_steps) = 0;
+  TORCH_ARG(uint64_t, seed) = 0;  // of what a strategy draws
+  TORCH_ARG(std::string, name);   // in messages; empty: "norm" and a number, in the order of making
+};
+
+class BatchNormImpl : public torch::nn::Cloneable<BatchNormImpl> {
+ public:
+  explicit BatchNormImpl(BatchNormOptions options);
+
+  // x: [rows, channels] and up to three more dimensions, in either memory format, float32, float64, bfloat16
+  // or float16 as the strategy takes it; residual: like x, or undefined. Returns act(norm(x) + residual). In
+  // training every rank calls it, in the same order; evaluation exchanges nothing.
+  at::Tensor forward(const at::Tensor& x, const at::Tensor& residual = {});
+
+  void reset() override;
+  void reset_parameters();
+  void reset_running_stats();
+  void pretty_print(std::ostream& stream) const override;
+  void train(bool on = true) override;
+  // Half precision leaves weights and statistics in float32, as such networks want them.
+  void to(at::Device device, at::ScalarType dtype, bool non_blocking = false) override;
+  void to(at::ScalarType dtype, bool non_blocking = false) override;
+  void to(at::Device device, bool non_blocking = false) override;
+  // Other options for this layer, whose weights and statistics stay. Its parameters are then other tensors:
+  // before the optimizer is made.
+  void set_options(BatchNormOptions options);
+  // Where always_current is false: merges now. Called by every rank.
+  void merge();
+
+  BatchNormOptions options;
+  at::Tensor weight, bias;               // [C]; undefined without affine
+  at::Tensor running_mean, running_var;  // [C]; undefined where the strategy keeps none
+  at::Tensor num_batches_tracked;        // [] int64; likewise
+
+  EmbeddedSite& site() const { return *site_; }  // for the library's own sources
+
+ protected:
+  FORWARD_HAS_DEFAULT_ARGS({1, torch::nn::AnyValue(at::Tensor())})
+
+ private:
+  template <typename ModuleType, typename... ArgumentTypes>
+  friend struct torch::nn::AnyModuleHolder;
+
+  std::shared_ptr<EmbeddedSite> site_;
+};
+
+TORCH_MODULE(BatchNorm);
+
+// Exchanges every torch::nn::BatchNorm1d, 2d and 3d below `module` for a BatchNorm with these options, and
+// sets the options of every BatchNorm there; num_features, eps, momentum, affine and track_running_stats stay
+// what each layer has, and its name is its path. Weights and statistics stay, but their tensors are new:
+// convert before the optimizer is made. Returns how many layers it changed. C++ fixes the type of a module's
+// members: only layers in Sequential, ModuleList and ModuleDict can be exchanged from outside. Others are
+// refused, all of them named, before anything is changed: declare such a member as bnlab::BatchNorm, which is
+// a BatchNorm2d until it is converted.
+int64_t convert(torch::nn::Module& module, const BatchNormOptions& options);
+// And back: a torch::nn::BatchNorm2d (dims 2), 1d or 3d in the place of every BatchNorm whose strategy has
+// BatchNorm's parameters. Layers with a fused ReLU are refused, and so are members of a fixed type.
+int64_t convert_back(torch::nn::Module& module, int64_t dims = 2);
+
+// Recomputes the running statistics of all layers below `module` over `batches` training batches, merged
+// exactly over batches, towers and ranks (PreciseBN): calls forward(i) for each, which passes this rank's
+// part of batch i through the network. Called by every rank. Training later goes on from the statistics that
+// it had.
+void recompute(torch::nn::Module& module, int64_t batches, const std::function<void(int64_t)>& forward);
+
+}  // namespace bnlab

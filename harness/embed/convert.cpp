@@ -1,0 +1,231 @@
+// Layers exchanged and statistics recomputed below a module.
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/container/moduledict.h>
+#include <torch/nn/modules/container/modulelist.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/types.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "harness/embed/bnlab/batch_norm.hpp"
+#include "harness/embed/embedded_site.hpp"
+#include "harness/error.hpp"
+
+namespace bnlab {
+namespace {
+
+namespace nn = torch::nn;
+
+// A layer in a container, which can put another one in its place.
+struct Place {
+  nn::Module* parent;
+  std::string path;  // from the root
+  std::string key;   // in the parent
+  size_t index;      // likewise
+  std::shared_ptr<nn::Module> child;
+};
+
+std::vector<Place> places_below(nn::Module& parent, const std::string& path = "") {
+  std::vector<Place> places;
+  size_t index = 0;
+  for (const auto& child : parent.named_children()) {
+    const std::string below = path.empty() ? child.key() : path + "." + child.key();
+    places.push_back({&parent, below, child.key(), index++, child.value()});
+    const std::vector<Place> more = places_below(*child.value(), below);
+    places.insert(places.end(), more.begin(), more.end());
+  }
+  return places;
+}
+
+bool is_container(const nn::Module& module) {
+  return module.as<nn::SequentialImpl>() != nullptr || module.as<nn::ModuleListImpl>() != nullptr ||
+         module.as<nn::ModuleDictImpl>() != nullptr;
+}
+
+template <class Layer>
+void put(const Place& place, const std::shared_ptr<Layer>& layer) {
+  layer->train(place.child->is_training());
+  place.parent->replace_module(place.key, layer);
+  if (auto* sequential = place.parent->as<nn::SequentialImpl>()) {
+    *(sequential->begin() + static_cast<std::ptrdiff_t>(place.index)) = nn::AnyModule(layer);
+  } else if (auto* list = place.parent->as<nn::ModuleListImpl>()) {
+    *(list->begin() + static_cast<std::ptrdiff_t>(place.index)) = layer;
+  } else {
+    (place.parent->as<nn::ModuleDictImpl>()->begin() + static_cast<std::ptrdiff_t>(place.index))->value() =
+        layer;
+  }
+}
+
+void refuse_fixed(const std::vector<std::string>& fixed, const std::string& cure) {
+  if (fixed.empty()) {
+    return;
+  }
+  std::string names;
+  for (const std::string& name : fixed) {
+    names += (names.empty() ? "" : ", ") + name;
+  }
+  throw Error(Error::Kind::refused,
+              "convert: " + names + ": C++ fixes the type of a module's member; " + cure);
+}
+
+// The tensors of one module in those of another that have the same names.
+void hand_over(const nn::Module& from, nn::Module& to) {
+  const auto take = [](const auto& theirs, auto mine) {
+    for (auto& item : mine) {
+      const at::Tensor* found = theirs.find(item.key());
+      if (found != nullptr && found->defined()) {
+        item.value().set_data(found->detach());
+      }
+    }
+  };
+  take(from.named_parameters(/*recurse=*/false), to.named_parameters(/*recurse=*/false));
+  take(from.named_buffers(/*recurse=*/false), to.named_buffers(/*recurse=*/false));
+}
+
+const nn::BatchNormOptions* plain_options(const nn::Module& module) {
+  if (const auto* one = module.as<nn::BatchNorm1dImpl>()) {
+    return &one->options;
+  }
+  if (const auto* two = module.as<nn::BatchNorm2dImpl>()) {
+    return &two->options;
+  }
+  const auto* three = module.as<nn::BatchNorm3dImpl>();
+  return three == nullptr ? nullptr : &three->options;
+}
+
+// `wanted` with what belongs to the layer itself.
+template <class Options>
+BatchNormOptions options_for(const Options& layer, BatchNormOptions wanted, const std::string& path) {
+  return wanted.num_features(layer.num_features())
+      .eps(layer.eps())
+      .momentum(layer.momentum())
+      .affine(layer.affine())
+      .track_running_stats(layer.track_running_stats())
+      .name(path);
+}
+
+template <class Plain>
+std::shared_ptr<nn::Module> put_plain(const Place& place, const nn::BatchNormOptions& options) {
+  auto layer = std::make_shared<Plain>(options);
+  hand_over(*place.child, *layer);
+  put(place, layer);
+  return layer;
+}
+
+std::vector<BatchNormImpl*> layers_below(nn::Module& module) {
+  std::vector<BatchNormImpl*> layers;
+  module.apply([&](nn::Module& each) {
+    if (auto* layer = each.as<BatchNormImpl>(); layer != nullptr && layer->site().keeps_statistics()) {
+      layers.push_back(layer);
+    }
+  });
+  return layers;
+}
+
+}  // namespace
+
+int64_t convert(nn::Module& module, const BatchNormOptions& options) {
+  const std::vector<Place> places = places_below(module);
+  std::vector<std::string> fixed;
+  for (const Place& place : places) {
+    if (plain_options(*place.child) != nullptr && !is_container(*place.parent)) {
+      fixed.push_back(place.path);
+    }
+  }
+  refuse_fixed(fixed, "declare it as bnlab::BatchNorm, which is a BatchNorm2d until it is converted");
+  int64_t changed = 0;
+  for (const Place& place : places) {
+    if (const nn::BatchNormOptions* plain = plain_options(*place.child)) {
+      auto layer = std::make_shared<BatchNormImpl>(options_for(*plain, options, place.path));
+      hand_over(*place.child, *layer);
+      put(place, layer);
+      ++changed;
+    } else if (auto* ours = place.child->as<BatchNormImpl>()) {
+      ours->set_options(options_for(ours->options, options, place.path).relu(ours->options.relu()));
+      ++changed;
+    }
+  }
+  return changed;
+}
+
+int64_t convert_back(nn::Module& module, int64_t dims) {
+  if (dims < 1 || dims > 3) {
+    throw Error(Error::Kind::usage,
+                "convert_back: expected 1, 2 or 3 dimensions, got " + std::to_string(dims));
+  }
+  std::vector<Place> ours;
+  std::vector<std::string> fixed;
+  for (const Place& place : places_below(module)) {
+    const auto* layer = place.child->as<BatchNormImpl>();
+    if (layer == nullptr) {
+      continue;
+    }
+    if (layer->options.relu() || (layer->options.track_running_stats() && !layer->running_var.defined())) {
+      throw Error(Error::Kind::refused,
+                  "convert_back: " + place.path +
+                      (layer->options.relu() ? " has a ReLU in it, which BatchNorm has not"
+                                             : " has not the tensors of BatchNorm"));
+    }
+    ours.push_back(place);
+    if (!is_container(*place.parent)) {
+      fixed.push_back(place.path);
+    }
+  }
+  refuse_fixed(fixed, "it stays; its checkpoint loads into BatchNorm");
+  for (const Place& place : ours) {
+    const BatchNormOptions& own = place.child->as<BatchNormImpl>()->options;
+    const nn::BatchNormOptions options = nn::BatchNormOptions(own.num_features())
+                                             .eps(own.eps())
+                                             .momentum(own.momentum())
+                                             .affine(own.affine())
+                                             .track_running_stats(own.track_running_stats());
+    dims == 1   ? put_plain<nn::BatchNorm1dImpl>(place, options)
+    : dims == 2 ? put_plain<nn::BatchNorm2dImpl>(place, options)
+                : put_plain<nn::BatchNorm3dImpl>(place, options);
+  }
+  return static_cast<int64_t>(ours.size());
+}
+
+void recompute(nn::Module& module, int64_t batches, const std::function<void(int64_t)>& forward) {
+  if (batches < 1) {
+    throw Error(Error::Kind::usage, "recompute: expected at least 1 batch, got " + std::to_string(batches));
+  }
+  const at::NoGradGuard no_grad;
+  const std::vector<BatchNormImpl*> layers = layers_below(module);
+  std::vector<std::pair<nn::Module*, bool>> modes;
+  module.apply([&](nn::Module& each) { modes.emplace_back(&each, each.is_training()); });
+  const auto all_calibrate = [&](bool on) {
+    for (BatchNormImpl* layer : layers) {
+      layer->site().calibrate(on);
+    }
+  };
+  module.train();
+  all_calibrate(true);
+  const auto restore = [&] {
+    all_calibrate(false);
+    for (const auto& [each, mode] : modes) {
+      each->train(mode);
+    }
+  };
+  try {
+    for (size_t i = 0; i < layers.size(); ++i) {
+      // The passes of the first layer's recomputation are those of all.
+      layers[i]->site().recompute(batches, [&](int64_t index) {
+        if (i == 0) {
+          for (BatchNormImpl* layer : layers) {
+            layer->site().set_batch(index);
+          }
+          forward(index);
+        }
+      });
+    }
+  } catch (...) {
+    restore();
+    throw;
+  }
+  restore();
+}
+
+}  // namespace bnlab

@@ -1,0 +1,345 @@
+#include "harness/embed/embedded_site.hpp"
+
+#include <torch/types.h>
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <numeric>
+
+#include "harness/communicator/world.hpp"
+#include "harness/components/registry.hpp"
+#include "harness/error.hpp"
+#include "harness/layer/layer_case.hpp"
+#include "harness/layer/tensor_json.hpp"
+#include "harness/mapped.hpp"
+
+namespace bnlab {
+namespace {
+
+constexpr size_t kLongestName = 120;  // of a layer, in what ranks tell each other
+
+Json parsed(const std::string& text) {
+  if (text.find('{') == std::string::npos) {
+    return Json{{"name", text}};
+  }
+  Json given = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (given.is_discarded()) {
+    throw Error(Error::Kind::spec, "strategy: expected a name or a JSON object, got " + text);
+  }
+  return given;
+}
+
+// Puts the module's own options where the strategy, or its base, has such an option that the JSON does not
+// give. One that is as BatchNorm2d begins with it leaves the strategy's own beginning.
+void fill_in(Json& resolved, const Json& given, const BatchNormOptions& options) {
+  const BatchNormOptions plain;
+  const auto put = [&](const char* key, const Json& value, bool differs) {
+    if (differs && resolved.contains(key) && !(given.is_object() && given.contains(key))) {
+      resolved[key] = value;
+    }
+  };
+  put("eps", options.eps(), options.eps() != plain.eps());
+  put("momentum", options.momentum() ? Json(*options.momentum()) : Json(),
+      options.momentum() != plain.momentum());
+  put("affine", options.affine(), options.affine() != plain.affine());
+  if (resolved.contains("base") && resolved.at("base").is_object()) {
+    fill_in(resolved["base"], given.is_object() && given.contains("base") ? given.at("base") : Json(),
+            options);
+  }
+}
+
+Json strategy_of(const BatchNormOptions& options) {
+  const Json given = parsed(options.strategy());
+  Json resolved = resolved_strategy(given);
+  fill_in(resolved, given, options);
+  return resolved_strategy(resolved);
+}
+
+// Whether the strategy's exchange may take element counts from sizes, which then must be every rank's own.
+bool counts_by_sizes(const Json& strategy) {
+  return strategy.contains("route") || (strategy.contains("base") && counts_by_sizes(strategy.at("base")));
+}
+
+int64_t positions_of(const at::Tensor& x) {
+  int64_t product = 1;
+  for (int64_t d = 2; d < x.dim(); ++d) {
+    product *= x.size(d);
+  }
+  return product;
+}
+
+// [rows, C, ...] as [rows * positions, C], and back.
+at::Tensor flattened(const at::Tensor& x) {
+  return x.defined() ? x.movedim(1, -1).reshape({-1, x.size(1)}) : x;
+}
+
+at::Tensor unflattened(const at::Tensor& y, const at::Tensor& like) {
+  return y.view(like.movedim(1, -1).sizes()).movedim(-1, 1);
+}
+
+std::vector<std::string> gather_names(const std::string& name, World& world) {
+  const at::Tensor own = at::zeros({static_cast<int64_t>(kLongestName) + 1}, at::kByte);
+  std::memcpy(own.mutable_data_ptr(), name.data(), std::min(name.size(), kLongestName));
+  const at::Tensor all = world.host().all_gather(own.to(world.host_device()), Purpose::control).cpu();
+  std::vector<std::string> names;
+  for (int64_t r = 0; r < all.size(0); ++r) {
+    names.emplace_back(static_cast<const char*>(all[r].const_data_ptr()));
+  }
+  return names;
+}
+
+}  // namespace
+
+Network::Maps FusedSite::features(at::Tensor x, const Pass& pass) {
+  const at::Tensor residual = std::exchange(residual_, at::Tensor());
+  if (residual.defined() && !pass.rows.empty()) {
+    throw Error(Error::Kind::refused,
+                "this strategy moves rows between towers and a residual would not follow them; add it behind "
+                "the layer");
+  }
+  return {layer_->forward(std::move(x), residual, pass)};
+}
+
+EmbeddedSite::EmbeddedSite(const BatchNormOptions& options)
+    : options_(options), strategy_json_(strategy_of(options)) {
+  if (options.num_features() < 1 || options.towers_per_rank() < 1) {
+    refuse("expected at least 1 feature and 1 tower, got " + std::to_string(options.num_features()) +
+           " and " + std::to_string(options.towers_per_rank()));
+  }
+  World& world = options.ranks().world();
+  const auto towers = static_cast<size_t>(options.towers_per_rank() * world.size());
+  strategy_ =
+      Registered<Strategy>::create(strategy_json_, {.statistics = world.statistics(),
+                                                    .host = world.host(),
+                                                    .seed = options.seed(),
+                                                    .steps = options.total_steps(),
+                                                    .samples_per_tower = std::vector<int64_t>(towers, 0)});
+  if (strategy_->normalises_weights()) {
+    refuse("it normalises the weights of convolutions, so there are no layers of it to put behind them");
+  }
+  network_ = std::make_shared<FusedSite>(strategy_->norm(
+      {options.name(), options.num_features(), options.relu() ? Activation::relu : Activation::none}));
+  for (const auto& parameter : network_->layer().named_parameters()) {
+    parameters_.emplace_back(parameter.key(), parameter.value());
+  }
+  for (const auto& buffer : network_->layer().named_buffers()) {
+    buffers_.emplace_back(buffer.key(), buffer.value());
+  }
+  if (strategy_->running_statistics() != nullptr && options.track_running_stats()) {
+    tracked_ = at::zeros({}, at::kLong);
+  }
+  note_writes();
+}
+
+at::Tensor EmbeddedSite::named(const Named& tensors, const std::string& name) {
+  for (const auto& [key, tensor] : tensors) {
+    if (key == name) {
+      return tensor;
+    }
+  }
+  return {};
+}
+
+at::Tensor EmbeddedSite::forward(bool training, const at::Tensor& x, const at::Tensor& residual) {
+  check(x, residual);
+  if (keeps_statistics() && writes() != seen_) {
+    adopt();
+  }
+  if (calibrating_) {
+    return pass(x, residual, Mode::calibrate);
+  }
+  const bool has_statistics = strategy_->running_statistics() != nullptr;
+  if (!training && has_statistics && !options_.track_running_stats()) {
+    // The batch at hand, of this rank alone: evaluation exchanges nothing.
+    at::Tensor y = at::batch_norm(x, parameter("weight"), parameter("bias"), {}, {}, /*training=*/true, 0,
+                                  options_.eps(), /*cudnn_enabled=*/false);
+    y = residual.defined() ? y + residual : y;
+    return options_.relu() ? y.relu() : y;
+  }
+  if (!training) {
+    const std::vector<int64_t> all(static_cast<size_t>(options_.ranks().size()), x.size(0));
+    return apply(x, residual, towers({all, {}}, false), Mode::evaluate_saved);
+  }
+  if (has_statistics && !counts()) {
+    return pass(x, residual, Mode::evaluate_batch);
+  }
+  freeze_parameters();
+  at::Tensor y = pass(x, residual, Mode::train);
+  ++steps_;
+  if (keeps_statistics()) {
+    const at::NoGradGuard no_grad;
+    tracked_.fill_(steps_);
+    apart_ = !strategy_->work({steps_ - 1, step().total}).frozen;
+    if (options_.always_current() || options_.ranks().size() == 1) {
+      merge();
+    }
+    note_writes();
+  }
+  if (options_.counting() == Counting::first_before_backward && y.requires_grad()) {
+    *counted_ = true;
+    y.register_hook([counted = counted_](const at::Tensor&) { *counted = false; });
+  }
+  return y;
+}
+
+void EmbeddedSite::check(const at::Tensor& x, const at::Tensor& residual) const {
+  if (x.dim() < 2 || x.dim() > 5 || x.size(1) != options_.num_features()) {
+    refuse("expected an input [rows, " + std::to_string(options_.num_features()) +
+           ", ...] of 2 to 5 dimensions, got " + shape_text(x.sizes()));
+  }
+  if (residual.defined() && residual.sizes() != x.sizes()) {
+    refuse("expected a residual like the input, " + shape_text(x.sizes()) + ", got " +
+           shape_text(residual.sizes()));
+  }
+}
+
+bool EmbeddedSite::counts() const {
+  if (!options_.track_running_stats()) {
+    return false;
+  }
+  return options_.counting() == Counting::every_forward || (at::GradMode::is_enabled() && !*counted_);
+}
+
+// A pass that may exchange: in training, or as if.
+at::Tensor EmbeddedSite::pass(const at::Tensor& x, const at::Tensor& residual, Mode mode) {
+  const Sizes sizes = agree_on_sizes(x, mode);
+  const bool differ =
+      std::ranges::adjacent_find(sizes.positions, std::not_equal_to<>()) != sizes.positions.end();
+  if (!differ || !counts_by_sizes(strategy_json_)) {
+    return apply(x, residual, towers(sizes, false), mode);
+  }
+  return unflattened(apply(flattened(x), flattened(residual), towers(sizes, true), mode), x);
+}
+
+at::Tensor EmbeddedSite::apply(const at::Tensor& x, const at::Tensor& residual, const Towers& towers,
+                               Mode mode) {
+  if (mode == Mode::train && towers.all_samples() != samples_that_fit_) {
+    refuse_misfits("strategy", strategy_json_,
+                   {.samples_per_tower = towers.all_samples(), .has_length = options_.total_steps() > 0});
+    samples_that_fit_ = towers.all_samples();
+  }
+  Batch batch;
+  batch.images = x;
+  batch.towers = towers;
+  batch.index = static_cast<uint64_t>(mode == Mode::calibrate ? batch_ : steps_);
+  network_->set_residual(residual);
+  return strategy_->forward(*network_, x, batch.pass(step(), mode, options_.seed())).logits;
+}
+
+// How many rows every rank has. Ranks that are at different sites throw an error that names them, on all
+// ranks.
+EmbeddedSite::Sizes EmbeddedSite::agree_on_sizes(const at::Tensor& x, Mode mode) {
+  World& world = options_.ranks().world();
+  const auto ranks = static_cast<size_t>(world.size());
+  const int64_t positions = positions_of(x);
+  if (ranks == 1 || options_.equal_batches()) {
+    return {std::vector<int64_t>(ranks, x.size(0)), std::vector<int64_t>(ranks, positions)};
+  }
+  const auto name = static_cast<int64_t>(std::hash<std::string>()(options_.name()));
+  const int64_t own[] = {name, steps_, static_cast<int64_t>(mode), x.size(0), positions};
+  const at::Tensor sent = at::tensor(at::IntArrayRef(own), at::kLong).to(world.host_device());
+  const at::Tensor all = world.host().all_gather(sent, Purpose::control).cpu();
+  const auto* entries = all.const_data_ptr<int64_t>();
+  Sizes sizes;
+  bool together = true;
+  for (size_t r = 0; r < ranks; ++r) {
+    const int64_t* of_rank = entries + 5 * r;
+    together = together && std::equal(of_rank, of_rank + 3, entries);
+    sizes.rows.push_back(of_rank[3]);
+    sizes.positions.push_back(of_rank[4]);
+  }
+  if (!together) {
+    std::string places;
+    const std::vector<std::string> names = gather_names(options_.name(), world);
+    for (size_t r = 0; r < ranks; ++r) {
+      places += (r == 0 ? "rank " : ", rank ") + std::to_string(r) + " is at " + names[r] +
+                " (training step " + std::to_string(entries[5 * r + 1]) + ")";
+    }
+    throw Error(Error::Kind::communication,
+                "the ranks reach different norm layers: " + places +
+                    "; every rank must call the same layers in the same order, with an empty batch where it "
+                    "has none");
+  }
+  return sizes;
+}
+
+// by_element: a sample is one position of a row.
+Towers EmbeddedSite::towers(const Sizes& sizes, bool by_element) const {
+  const int64_t each = options_.towers_per_rank();
+  std::vector<int64_t> samples;
+  for (size_t r = 0; r < sizes.rows.size(); ++r) {
+    for (int64_t t = 0; t < each; ++t) {
+      const int64_t rows = sizes.rows[r] / each + (t < sizes.rows[r] % each ? 1 : 0);
+      samples.push_back(by_element ? rows * sizes.positions[r] : rows);
+    }
+  }
+  return {std::move(samples), options_.ranks().size(), options_.ranks().rank()};
+}
+
+// Without a gradient, optimizers pass a parameter over. One that the strategy trains again gets it back, but
+// never one that the program itself has frozen.
+void EmbeddedSite::freeze_parameters() {
+  for (auto& [name, parameter] : parameters_) {
+    const auto found = std::ranges::find(frozen_, name);
+    if (strategy_->trainable(options_.name() + "." + name, step())) {
+      if (found != frozen_.end()) {
+        parameter.requires_grad_(true);
+        frozen_.erase(found);
+      }
+    } else if (parameter.requires_grad()) {
+      parameter.requires_grad_(false);
+      frozen_.push_back(name);
+    }
+  }
+}
+
+void EmbeddedSite::merge() {
+  if (apart_) {
+    const at::NoGradGuard no_grad;
+    Calibration none;
+    strategy_->running_statistics()->load_into_buffers({}, none);
+    apart_ = false;
+    note_writes();
+  }
+}
+
+void EmbeddedSite::adopt() {
+  const at::NoGradGuard no_grad;
+  steps_ = tracked_.item<int64_t>();
+  strategy_->running_statistics()->init_from_buffers(steps_);
+  apart_ = false;
+  note_writes();
+}
+
+EmbeddedSite::Writes EmbeddedSite::writes() const {
+  Writes all{};
+  const std::array<at::Tensor, 3> tensors{buffer("running_mean"), buffer("running_var"), tracked_};
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    if (tensors[i].defined()) {
+      all[i] = {tensors[i].const_data_ptr(), tensors[i]._version()};
+    }
+  }
+  return all;
+}
+
+void EmbeddedSite::note_writes() {
+  if (keeps_statistics()) {
+    seen_ = writes();
+  }
+}
+
+void EmbeddedSite::recompute(int64_t batches, const std::function<void(int64_t)>& forward) {
+  Calibration calibration(batches, forward);
+  strategy_->running_statistics()->load_into_buffers({.kind = Population::Kind::precise, .batches = batches},
+                                                     calibration);
+  apart_ = false;
+  note_writes();
+}
+
+void EmbeddedSite::refuse(const std::string& message) const {
+  throw Error(Error::Kind::refused, "layer " + options_.name() + " (strategy " +
+                                        strategy_json_.at("name").get<std::string>() + "): " + message);
+}
+
+}  // namespace bnlab

@@ -1,0 +1,94 @@
+// What stands behind a BatchNorm: its strategy, a network of the one site, and where its training is.
+//
+// Each layer has a strategy of its own, so that layers share nothing but the ranks. Between steps the buffers
+// are all that training needs: running pairs are merged into them after every step, and pairs start anew
+// from them wherever somebody else has written them since (EmbeddedSite::adopt).
+#pragma once
+
+#include <array>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "harness/embed/bnlab/batch_norm.hpp"
+#include "harness/network.hpp"
+#include "harness/strategy.hpp"
+
+namespace bnlab {
+
+// A network of one site that takes a residual.
+class FusedSite : public Network {
+ public:
+  explicit FusedSite(std::shared_ptr<Layer> layer) : layer_(register_module("site", std::move(layer))) {}
+  Maps features(at::Tensor x, const Pass& pass) override;
+  Outputs head(const Maps& features, const Pass&) override { return {features.front()}; }
+  const Layer& layer() const { return *layer_; }
+  void set_residual(at::Tensor residual) { residual_ = std::move(residual); }  // of the next pass
+
+ private:
+  std::shared_ptr<Layer> layer_;
+  at::Tensor residual_;
+};
+
+class EmbeddedSite {
+ public:
+  explicit EmbeddedSite(const BatchNormOptions& options);
+
+  // The layer's tensors by their names; the functions below give an undefined one where there is none.
+  using Named = std::vector<std::pair<std::string, at::Tensor>>;
+  const Named& parameters() const { return parameters_; }
+  const Named& buffers() const { return buffers_; }
+  at::Tensor parameter(const std::string& name) const { return named(parameters_, name); }
+  at::Tensor buffer(const std::string& name) const { return named(buffers_, name); }
+  const at::Tensor& tracked() const { return tracked_; }  // undefined without running statistics
+  bool keeps_statistics() const { return tracked_.defined(); }
+
+  at::Tensor forward(bool training, const at::Tensor& x, const at::Tensor& residual);
+  void merge();
+  // Passes while a site calibrates are collected; recompute() makes running statistics of them. It calls
+  // forward for each batch, which need not do anything where the passes were made before.
+  void calibrate(bool on) { calibrating_ = on; }
+  void set_batch(int64_t index) { batch_ = index; }
+  void recompute(int64_t batches, const std::function<void(int64_t)>& forward);
+
+ private:
+  struct Sizes {
+    std::vector<int64_t> rows;       // of every rank
+    std::vector<int64_t> positions;  // elements per row and channel, likewise
+  };
+
+  static at::Tensor named(const Named& tensors, const std::string& name);
+  void check(const at::Tensor& x, const at::Tensor& residual) const;
+  at::Tensor pass(const at::Tensor& x, const at::Tensor& residual, Mode mode);
+  at::Tensor apply(const at::Tensor& x, const at::Tensor& residual, const Towers& towers, Mode mode);
+  Sizes agree_on_sizes(const at::Tensor& x, Mode mode);
+  Towers towers(const Sizes& sizes, bool by_element) const;
+  void freeze_parameters();
+  bool counts() const;
+  void adopt();
+  void note_writes();
+  using Writes = std::array<std::pair<const void*, int64_t>, 3>;
+  Writes writes() const;
+  Step step() const { return {steps_, std::max<int64_t>(options_.total_steps(), 1)}; }
+  [[noreturn]] void refuse(const std::string& message) const;
+
+  BatchNormOptions options_;
+  Json strategy_json_;
+  std::unique_ptr<Strategy> strategy_;
+  std::shared_ptr<FusedSite> network_;
+  Named parameters_, buffers_;
+  at::Tensor tracked_;
+  int64_t steps_ = 0;   // as tracked_, where no device has to be asked
+  bool apart_ = false;  // whether steps have been made that the buffers do not know yet
+  Writes seen_{};       // the state of the buffers when this site last wrote them
+  std::vector<int64_t> samples_that_fit_;
+  std::vector<std::string> frozen_;  // parameters from which the strategy has taken their gradients
+  // Whether a pass has counted since the last backward pass; shared with the hooks of outputs.
+  std::shared_ptr<bool> counted_ = std::make_shared<bool>(false);
+  bool calibrating_ = false;
+  int64_t batch_ = 0;
+};
+
+}  // namespace bnlab

@@ -1,0 +1,96 @@
+#include "harness/embed/bnlab/ranks.hpp"
+
+#include <torch/types.h>
+
+#include <algorithm>
+#include <string>
+
+#include "harness/communicator/host/environment_world.hpp"
+#include "harness/communicator/world.hpp"
+#include "harness/error.hpp"
+
+namespace bnlab {
+
+struct Ranks::State {
+  std::unique_ptr<World> world;
+  int64_t sites = 0;
+};
+
+Ranks::Ranks(std::shared_ptr<State> state) : state_(std::move(state)) {}
+
+Ranks::Ranks() : state_(std::make_shared<State>()) {
+  state_->world = world_of_one();
+}
+
+Ranks::Ranks(const c10::intrusive_ptr<c10d::ProcessGroup>& group) : state_(std::make_shared<State>()) {
+  state_->world = world_over(group);
+}
+
+Ranks Ranks::from_environment(c10::DeviceType device, std::chrono::milliseconds timeout) {
+  const auto announced = environment_world(process_environment());
+  if (!announced || announced->rendezvous.size == 1) {
+    return Ranks();
+  }
+  check_address(*announced);
+  Rendezvous at = announced->rendezvous;
+  at.exchange = announced->one_host ? Exchange::shared_memory : Exchange::sockets;
+  // One store serves all that a launcher's ranks do: each joining in turn is told apart by its number.
+  static int joined = 0;
+  at.prefix = "library" + std::to_string(joined++);
+  at.timeout = announced->meeting_timeout;
+  share_text(at, "");  // ranks may start minutes apart; from here on `timeout` counts
+  at.timeout = timeout;
+  auto state = std::make_shared<State>();
+  state->world = join_world(at, device);
+  return Ranks(std::move(state));
+}
+
+int Ranks::rank() const {
+  return world().rank();
+}
+
+int Ranks::size() const {
+  return world().size();
+}
+
+std::pair<int64_t, int64_t> Ranks::share(int64_t rows) const {
+  const int64_t each = rows / size(), more = rows % size(), before = rank();
+  const int64_t first = before * each + std::min(before, more);
+  return {first, first + each + (before < more ? 1 : 0)};
+}
+
+bool Ranks::any(bool here) const {
+  return sum(at::full({1}, here ? 1 : 0, at::kLong)).item<int64_t>() > 0;
+}
+
+at::Tensor Ranks::sum(const at::Tensor& t) const {
+  at::Tensor sum = t.detach().clone(at::MemoryFormat::Contiguous).to(world().host_device());
+  world().host().all_reduce(sum, Purpose::control);
+  return sum.to(t.device());
+}
+
+void Ranks::barrier() const {
+  world().barrier();
+}
+
+Ranks::Traffic Ranks::traffic(const char* purpose) const {
+  Traffic all;
+  for (size_t i = 0; i < kPurposeNames.size(); ++i) {
+    if (purpose == nullptr || std::string(purpose) == kPurposeNames[i]) {
+      const bnlab::Traffic& one = world().ledger().of(static_cast<Purpose>(i));
+      all.exchanges += one.collectives;
+      all.bytes += one.bytes;
+    }
+  }
+  return all;
+}
+
+World& Ranks::world() const {
+  return *state_->world;
+}
+
+int64_t Ranks::next_site() const {
+  return state_->sites++;
+}
+
+}  // namespace bnlab

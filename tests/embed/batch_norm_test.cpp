@@ -1,0 +1,232 @@
+// The module BatchNorm on one rank: what it computes, its options, conversions.
+#include <ATen/autocast_mode.h>
+
+#include <sstream>
+
+#include "nets.hpp"
+
+namespace bnlab {
+namespace {
+
+namespace nn = torch::nn;
+
+TEST(BatchNorm, WithTowersIsBatchNormOfTheWholeBatchOrOfEachTower) {
+  for (const int64_t towers : {1, 2, 3}) {  // 8 rows in 3 towers: 3, 3 and 2
+    BatchNorm layer = norm_of(BatchNormOptions(kChannels).strategy("sync").towers_per_rank(towers));
+    nn::BatchNorm2d plain = plain_norm();
+    for (uint64_t step = 0; step < 3; ++step) {
+      const Trained ours = train(layer, batch(8, step), batch(8, 99));
+      const Trained theirs = train(plain, batch(8, step), batch(8, 99));
+      EXPECT_LT(difference(ours.y, theirs.y), 1e-12);
+      EXPECT_LT(difference(ours.dx, theirs.dx), 1e-12);
+      EXPECT_LT(difference(ours.dweight, theirs.dweight), 1e-11);
+    }
+    EXPECT_LT(difference(layer->running_var, plain->running_var), 1e-12);
+  }
+  BatchNorm parts = norm_of(BatchNormOptions(kChannels).towers_per_rank(2));
+  const at::Tensor x = batch(8, 0), y = parts->forward(x);
+  EXPECT_LT(difference(y.narrow(0, 4, 4), plain_norm()->forward(x.narrow(0, 4, 4))), 1e-12);
+  EXPECT_GT(difference(y, plain_norm()->forward(x)), 1e-3);
+}
+
+TEST(BatchNorm, TakesTwoToFiveDimensionsInBothMemoryFormats) {
+  for (const std::vector<int64_t>& shape :
+       {std::vector<int64_t>{6, 3}, {6, 3, 5}, {6, 3, 5, 4}, {6, 3, 2, 3, 4}}) {
+    const at::Tensor x = at::randn(shape, at::kDouble);
+    const at::Tensor expected = at::batch_norm(x, {}, {}, {}, {}, true, 0.1, 1e-5, false);
+    BatchNorm layer = norm_of(BatchNormOptions(3));
+    EXPECT_LT(difference(layer->forward(x), expected), 1e-12);
+    if (shape.size() > 3) {
+      const auto format =
+          shape.size() == 4 ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::ChannelsLast3d;
+      const at::Tensor y = layer->forward(x.contiguous(format));
+      EXPECT_LT(difference(y, expected), 1e-12);
+      EXPECT_TRUE(y.is_contiguous(format));
+    }
+  }
+}
+
+TEST(BatchNorm, FusesResidualAndReluForwardAndBackward) {
+  BatchNorm fused = norm_of(BatchNormOptions(kChannels).relu(true));
+  nn::BatchNorm2d plain = plain_norm();
+  Trained results[2];
+  at::Tensor dresidual[2];
+  for (const int i : {0, 1}) {
+    const at::Tensor x = batch(6, 0).requires_grad_(), residual = batch(6, 1).requires_grad_();
+    const at::Tensor y = i == 0 ? fused(x, residual) : (plain(x) + residual).relu();
+    y.backward(batch(6, 2));
+    results[i] = {y.detach(), x.grad(), i == 0 ? fused->weight.grad() : plain->weight.grad()};
+    dresidual[i] = residual.grad();
+  }
+  EXPECT_LT(difference(results[0].y, results[1].y), 1e-12);
+  EXPECT_LT(difference(results[0].dx, results[1].dx), 1e-12);
+  EXPECT_LT(difference(results[0].dweight, results[1].dweight), 1e-11);
+  EXPECT_EQ(difference(dresidual[0], dresidual[1]), 0);
+  nn::Sequential net(BatchNorm(BatchNormOptions(kChannels).relu(true)));  // with its default argument
+  EXPECT_GE(net->forward(batch(6, 0).to(at::kFloat)).min().item<float>(), 0);
+}
+
+TEST(BatchNorm, InHalfPrecisionKeepsItsWeightsAndStatisticsInFloat32) {
+  nn::Sequential net(nn::Conv2d(3, 3, 1), BatchNorm(3));
+  net->to(at::kBFloat16);
+  EXPECT_EQ(net->named_buffers()["1.running_var"].scalar_type(), at::kFloat);
+  EXPECT_EQ(net->named_buffers()["1.num_batches_tracked"].scalar_type(), at::kLong);
+  const at::Tensor y = net->forward(batch(4, 0).to(at::kBFloat16));
+  EXPECT_EQ(y.scalar_type(), at::kBFloat16);
+  EXPECT_LT(y.to(at::kFloat).mean().abs().item<float>(), 0.02);
+
+  nn::Sequential cast(nn::Conv2d(3, 3, 1), BatchNorm(3));
+  at::autocast::set_autocast_enabled(at::kCPU, true);
+  at::autocast::set_autocast_dtype(at::kCPU, at::kBFloat16);
+  const at::Tensor z = cast->forward(batch(4, 0).to(at::kFloat));
+  at::autocast::set_autocast_enabled(at::kCPU, false);
+  at::autocast::clear_cache();
+  EXPECT_EQ(z.scalar_type(), at::kBFloat16);
+  z.to(at::kFloat).sum().backward();
+  EXPECT_TRUE(cast->named_parameters()["1.weight"].grad().defined());
+}
+
+TEST(BatchNorm, WithoutTrackedStatisticsUsesTheBatchInEvaluationToo) {
+  BatchNorm layer = norm_of(BatchNormOptions(kChannels).track_running_stats(false));
+  EXPECT_EQ(layer->buffers().size(), 0U);
+  const at::Tensor y = layer->forward(batch(6, 0));
+  layer->eval();
+  EXPECT_LT(difference(layer->forward(batch(6, 0)), y), 1e-12);
+  EXPECT_LT(difference(y, plain_norm()->forward(batch(6, 0))), 1e-12);
+}
+
+TEST(BatchNorm, CountsEveryForwardPassOrTheFirstBeforeABackwardPass) {
+  const auto after_two_passes = [](Counting counting) {
+    BatchNorm layer = norm_of(BatchNormOptions(kChannels).counting(counting));
+    at::Tensor made;
+    {
+      const at::NoGradGuard none;
+      made = layer->forward(batch(6, 5));  // a pass without gradients
+    }
+    (layer->forward(batch(6, 0)).sum() + layer->forward(batch(6, 1)).sum()).backward();
+    EXPECT_LT(difference(made, plain_norm()->forward(batch(6, 5))), 1e-12);
+    const at::Tensor tracked = layer->num_batches_tracked.clone();
+    layer->forward(batch(6, 2));  // after the backward pass one counts again
+    EXPECT_EQ((layer->num_batches_tracked - tracked).item<int64_t>(), 1);
+    return tracked.item<int64_t>();
+  };
+  EXPECT_EQ(after_two_passes(Counting::every_forward), 3);  // as BatchNorm2d
+  EXPECT_EQ(after_two_passes(Counting::first_before_backward), 1);
+}
+
+TEST(BatchNorm, SaysWhatItIs) {
+  std::stringstream text;
+  text << BatchNorm(BatchNormOptions(8).momentum(std::nullopt).strategy("sync").relu(true));
+  EXPECT_EQ(text.str(),
+            "bnlab::BatchNorm(8, eps=1e-05, momentum=None, affine=true, track_running_stats=true, "
+            "strategy=sync, ranks=1, relu=true)");
+}
+
+TEST(BatchNorm, GivesItsOptionsToTheStrategyUnlessThatHasThem) {
+  const at::Tensor x = batch(6, 0) * 1e-3;
+  const auto normalised = [&](const BatchNormOptions& options) {
+    return norm_of(options)->forward(x).detach();
+  };
+  const at::Tensor wide = at::batch_norm(x, {}, {}, {}, {}, true, 0.1, 0.5, false);
+  EXPECT_LT(difference(normalised(BatchNormOptions(3).eps(0.5)), wide), 1e-12);
+  EXPECT_LT(
+      difference(normalised(BatchNormOptions(3).eps(0.1).strategy(R"({"name": "sync", "eps": 0.5})")), wide),
+      1e-12);
+  EXPECT_LT(difference(normalised(BatchNormOptions(3).eps(0.5).strategy("precise")), wide), 1e-12);
+  EXPECT_FALSE(norm_of(BatchNormOptions(3).affine(false))->weight.defined());
+}
+
+TEST(Recompute, MakesTheStatisticsOfTheBatchesAndTrainingGoesOnFromItsOwn) {
+  nn::Sequential net(norm_of(BatchNormOptions(kChannels).strategy("precise").towers_per_rank(2)),
+                     norm_of(BatchNormOptions(kChannels)));
+  nn::Sequential other(std::dynamic_pointer_cast<nn::SequentialImpl>(net->clone()));
+  for (uint64_t s = 0; s < 2; ++s) {
+    net->forward(batch(6, s));
+    other->forward(batch(6, s));
+  }
+  net->eval();
+  recompute(*net, 3, [&](int64_t i) { net->forward(batch(6, 10 + static_cast<uint64_t>(i))); });
+  EXPECT_FALSE(net->is_training());
+  const at::Tensor all = at::cat({batch(6, 10), batch(6, 11), batch(6, 12)});
+  EXPECT_LT(difference(net->named_buffers()["0.running_mean"], all.mean({0, 2, 3})), 1e-12);
+  EXPECT_LT(difference(net->named_buffers()["0.running_var"], all.var({0, 2, 3}, true)), 1e-11);
+  EXPECT_GT(difference(net->named_buffers()["1.running_mean"], other->named_buffers()["1.running_mean"]), 0);
+  net->train();
+  net->forward(batch(6, 3));
+  other->forward(batch(6, 3));
+  EXPECT_EQ(difference(net->named_buffers()["0.running_mean"], other->named_buffers()["0.running_mean"]), 0);
+}
+
+struct FixedImpl : nn::Module {
+  FixedImpl() { register_module("norm", norm); }
+  at::Tensor forward(const at::Tensor& x) { return norm(x); }
+  nn::BatchNorm2d norm{3};
+};
+TORCH_MODULE(Fixed);
+
+// A Sequential in a Sequential.
+struct BlockImpl : nn::SequentialImpl {
+  using SequentialImpl::SequentialImpl;
+  at::Tensor forward(const at::Tensor& x) { return SequentialImpl::forward(x); }
+};
+TORCH_MODULE(Block);
+
+nn::Sequential stock() {
+  Block inner(nn::Conv2d(3, 4, 1), nn::BatchNorm2d(nn::BatchNorm2dOptions(4).eps(1e-3).momentum(0.3)));
+  return nn::Sequential(nn::BatchNorm2d(3), inner, nn::ReLU());
+}
+
+TEST(Convert, ExchangesBatchNormsInContainersAndBack) {
+  nn::Sequential net = stock(), same = stock();
+  torch::nn::init::uniform_(net->named_parameters()["1.1.weight"], 1, 2);
+  const auto copy = [](nn::Sequential& from, nn::Sequential& to) {
+    std::stringstream file;
+    torch::save(from, file);
+    torch::load(to, file);
+  };
+  net->forward(batch(6, 0).to(at::kFloat));
+  copy(net, same);
+  EXPECT_EQ(convert(*net, BatchNormOptions().strategy("sync").towers_per_rank(2)), 2);
+  for (uint64_t s = 1; s < 3; ++s) {
+    const at::Tensor x = batch(6, s).to(at::kFloat);
+    EXPECT_LT(difference(net->forward(x), same->forward(x)), 1e-5);
+  }
+  std::stringstream text;
+  text << net;
+  EXPECT_NE(text.str().find("bnlab::BatchNorm(4, eps=0.001, momentum=0.3"), std::string::npos) << text.str();
+  EXPECT_EQ(convert(*net, BatchNormOptions().strategy("per_tower")), 2);  // and from one strategy to another
+  EXPECT_EQ(convert_back(*net), 2);
+  net->eval();
+  same->eval();
+  EXPECT_LT(difference(net->forward(batch(2, 5).to(at::kFloat)), same->forward(batch(2, 5).to(at::kFloat))),
+            1e-5);
+  EXPECT_NE(net->named_children()["0"]->as<nn::BatchNorm2dImpl>(), nullptr);
+}
+
+TEST(Convert, NamesTheLayersThatCannotBeExchangedAndChangesNone) {
+  nn::Sequential net(nn::BatchNorm2d(3), Fixed(), Fixed());
+  EXPECT_SAYS(convert(*net, BatchNormOptions()), "1.norm, 2.norm: C++ fixes the type");
+  EXPECT_NE(net->named_children()["0"]->as<nn::BatchNorm2dImpl>(), nullptr);
+}
+
+TEST(BatchNorm, SaysWhatDoesNotFit) {
+  EXPECT_SAYS(BatchNorm(BatchNormOptions(3).strategy("synk")), "did you mean \"sync\"");
+  EXPECT_SAYS(BatchNorm(BatchNormOptions(3).strategy("{\"name\"")), "JSON");
+  EXPECT_SAYS(BatchNorm(BatchNormOptions(0)), "at least 1 feature");
+  EXPECT_SAYS(BatchNorm(BatchNormOptions(3).towers_per_rank(0)), "1 tower");
+  EXPECT_SAYS(BatchNorm(BatchNormOptions(3).strategy("weight_norm")), "weights of convolutions");
+  EXPECT_SAYS(BatchNorm(4)->forward(at::zeros({2, 3, 4, 4})), "expected an input [rows, 4, ...]");
+  EXPECT_SAYS(BatchNorm(3)->forward(at::zeros({2, 3, 4, 4}), at::zeros({2, 3, 4, 5})),
+              "residual like the input");
+  EXPECT_SAYS(BatchNorm(BatchNormOptions(3).strategy("shuffle"))
+                  ->forward(at::rand({4, 3, 2, 2}), at::rand({4, 3, 2, 2})),
+              "add it behind the layer");
+  EXPECT_SAYS(
+      BatchNorm(BatchNormOptions(3).strategy(R"({"name": "sync", "group_size": 2})").towers_per_rank(3))
+          ->forward(at::rand({6, 3, 2, 2})),
+      "divisor of the 3 towers");
+  EXPECT_SAYS(BatchNorm(3)->forward(at::rand({1, 3})), "more than 1 value per channel");
+}
+
+}  // namespace
+}  // namespace bnlab

@@ -1,0 +1,45 @@
+// Trains a small network of its own on made-up images, in one process. own_network.cpp is this program on
+// N ranks.
+#include <torch/torch.h>
+
+#include <iostream>
+
+struct NetImpl : torch::nn::Module {
+  NetImpl() {
+    register_module("conv", conv);
+    register_module("norm", norm);
+    register_module("head", head);
+  }
+  torch::Tensor forward(const torch::Tensor& images) { return head(norm(conv(images)).relu().mean({2, 3})); }
+  torch::nn::Conv2d conv{torch::nn::Conv2dOptions(3, 8, 3).bias(false)};
+  torch::nn::BatchNorm2d norm{8};
+  torch::nn::Linear head{8, 4};
+};
+TORCH_MODULE(Net);
+
+int main() try {
+  torch::manual_seed(0);
+  const torch::Tensor images = torch::rand({21, 3, 12, 12}), labels = torch::arange(21).remainder(4);
+
+  Net net;
+  torch::optim::SGD optimizer(net->parameters(), 0.1);
+  for (int epoch = 0; epoch < 4; ++epoch) {
+    for (int64_t begin = 0; begin < images.size(0); begin += 8) {  // the last batch has 5 images
+      const int64_t first = begin, end = std::min<int64_t>(begin + 8, images.size(0));
+      const torch::Tensor loss =
+          torch::cross_entropy_loss(net(images.slice(0, first, end)), labels.slice(0, first, end));
+      optimizer.zero_grad();
+      loss.backward();
+      optimizer.step();
+    }
+    net->eval();
+    const torch::Tensor answers = net(images);
+    net->train();
+    std::cout << "epoch " << epoch << " loss " << torch::cross_entropy_loss(answers, labels).item<float>()
+              << '\n';
+  }
+  torch::save(net, "net.pt");
+} catch (const std::exception& error) {
+  std::cerr << error.what() << '\n';
+  return 1;
+}
