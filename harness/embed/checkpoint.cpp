@@ -1,6 +1,8 @@
 #include "harness/embed/bnlab/checkpoint.hpp"
 
+#include <caffe2/serialize/inline_container.h>
 #include <torch/csrc/jit/serialization/pickle.h>
+#include <torch/csrc/jit/serialization/pickler.h>
 #include <torch/types.h>
 
 #include <filesystem>
@@ -9,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "harness/communicator/reason.hpp"
 #include "harness/error.hpp"
 #include "harness/layer/tensor_json.hpp"
 
@@ -26,6 +29,24 @@ NamedTensors state_of(const torch::nn::Module& module) {
     all.emplace_back(buffer.key(), buffer.value());
   }
   return all;
+}
+
+// As torch.save writes a dictionary. torch::jit::pickle_save adds types to it that torch.load refuses.
+void write_dict(const c10::impl::GenericDict& dict, const std::string& file) {
+  std::string pickled;
+  torch::jit::Pickler pickler([&](const char* bytes, size_t count) { pickled.append(bytes, count); }, nullptr,
+                              nullptr, nullptr, nullptr, /*tag_aggregates=*/false);
+  pickler.protocol();
+  pickler.pushIValue(dict);
+  pickler.stop();
+  caffe2::serialize::PyTorchStreamWriter archive(file);
+  size_t index = 0;
+  for (const at::Tensor& tensor : pickler.tensorData()) {
+    const torch::jit::WriteableTensorData data = torch::jit::getWriteableTensorData(tensor);
+    archive.writeRecord("data/" + std::to_string(index++), data.data(), data.sizeInBytes());
+  }
+  archive.writeRecord("data.pkl", pickled.data(), pickled.size());
+  archive.writeEndOfFile();
 }
 
 c10::impl::GenericDict read_dict(const std::string& file) {
@@ -71,17 +92,15 @@ void load_state_dict(torch::nn::Module& module, const std::string& file) {
 void save_state_dict(const torch::nn::Module& module, const std::string& file) {
   c10::impl::GenericDict state(c10::StringType::get(), c10::TensorType::get());
   for (const auto& [name, tensor] : state_of(module)) {
-    state.insert(name, tensor.detach().cpu());
+    state.insert(name, tensor.detach().cpu().clone());
   }
-  const std::vector<char> bytes = torch::jit::pickle_save(state);
   const std::string part = file + ".part";
-  std::ofstream out(part, std::ios::binary);
-  out.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-  out.close();
-  if (!out) {
-    throw Error(Error::Kind::data, part + ": cannot be written");
+  try {
+    write_dict(state, part);
+    std::filesystem::rename(part, file);
+  } catch (const std::exception& error) {
+    throw Error(Error::Kind::data, file + ": cannot be written: " + reason_of(error));
   }
-  std::filesystem::rename(part, file);
 }
 
 }  // namespace bnlab

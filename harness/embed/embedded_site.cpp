@@ -203,13 +203,22 @@ bool EmbeddedSite::counts() const {
 
 // A pass that may exchange: in training, or as if.
 at::Tensor EmbeddedSite::pass(const at::Tensor& x, const at::Tensor& residual, Mode mode) {
-  const Sizes sizes = agree_on_sizes(x, mode);
-  const bool differ =
-      std::ranges::adjacent_find(sizes.positions, std::not_equal_to<>()) != sizes.positions.end();
-  if (!differ || !counts_by_sizes(strategy_json_)) {
-    return apply(x, residual, towers(sizes, false), mode);
+  try {
+    const Sizes sizes = agree_on_sizes(x, mode);
+    const bool differ =
+        std::ranges::adjacent_find(sizes.positions, std::not_equal_to<>()) != sizes.positions.end();
+    if (!differ || !counts_by_sizes(strategy_json_)) {
+      return apply(x, residual, towers(sizes, false), mode);
+    }
+    return unflattened(apply(flattened(x), flattened(residual), towers(sizes, true), mode), x);
+  } catch (const Error& error) {
+    if (error.kind() != Error::Kind::communication) {
+      throw;
+    }
+    throw Error(error.kind(), "rank " + std::to_string(options_.ranks().rank()) + " of " +
+                                  std::to_string(options_.ranks().size()) + ", layer " + options_.name() +
+                                  ": " + error.what());
   }
-  return unflattened(apply(flattened(x), flattened(residual), towers(sizes, true), mode), x);
 }
 
 at::Tensor EmbeddedSite::apply(const at::Tensor& x, const at::Tensor& residual, const Towers& towers,

@@ -129,6 +129,15 @@ TEST(RanksHandedIn, AtDifferentLayersSayWhichAndEvaluationExchangesNothing) {
   }
 }
 
+TEST(RanksHandedIn, ThatHaveGoneAreAnErrorThatNamesRankAndLayer) {
+  const auto [message, none] = on_two_ranks([](const Ranks& ranks) {
+    BatchNorm layer(synced(ranks).name("encoder.norm"));
+    return ranks.rank() == 1 ? std::string() : refusal([&] { layer->forward(at::rand({2, 3, 4, 4})); });
+  });
+  EXPECT_EQ(message.find("rank 0 of 2, layer encoder.norm: "), 0U) << message;
+  EXPECT_NE(message.find("another rank may have died"), std::string::npos) << message;
+}
+
 // What the check costs: an exchange of 40 bytes a layer and step, beside the two of sync.
 TEST(RanksHandedIn, PayFortyBytesALayerAndStepForSizesAndSites) {
   for (const bool equal : {false, true}) {
