@@ -4,13 +4,14 @@ import json
 import os
 import pathlib
 import subprocess
+import sys
 import tempfile
-import time
-import unittest
+
+sys.path.append(str(pathlib.Path(__file__).parents[1]))
+from started_processes import PATIENCE, StartedProcesses
 
 PROGRAM = os.path.abspath(os.environ.get("BNLAB_PROGRAM", "build/release/bnlab"))  # need not be there
 FAKE_RUNS = os.path.abspath(os.environ.get("BNLAB_FAKE_RUNS", "build/release/tests/launch_tests"))
-PATIENCE = 300  # seconds, for a busy machine
 DOCUMENTED = (0, 1, 2, 3, 75, 130)  # exit codes
 OF_THE_MACHINE = ("seen", "throughput", "memory", "resumed_at_steps", "cuda_graph")  # in a result, beside what was computed
 
@@ -46,7 +47,7 @@ def left_behind(results):
     return [str(path.relative_to(results)) for path in results.rglob(".*") if path.name != ".hashes"]
 
 
-class Runs(unittest.TestCase):
+class Runs(StartedProcesses):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
@@ -68,20 +69,7 @@ class Runs(unittest.TestCase):
         return done
 
     def start(self, spec, results, **how):
-        process = subprocess.Popen(self.command(spec, results), env=self.clean, stdin=subprocess.DEVNULL,
-                                   stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, **how)
-        self.addCleanup(process.stderr.close)
-        self.addCleanup(process.wait)
-        self.addCleanup(process.kill)
-        return process
-
-    def until(self, process, happened):
-        """Waits while the process runs."""
-        deadline = time.monotonic() + PATIENCE
-        while not happened():
-            self.assertIsNone(process.poll(), "the process has ended")
-            self.assertLess(time.monotonic(), deadline, "it does not happen")
-            time.sleep(0.02)
+        return self.start_process(self.command(spec, results), self.clean, **how)
 
     def expect_all_done(self, spec, results, expected):
         """Without the fault the rest is done, and the folder says what an undisturbed one says."""
