@@ -8,7 +8,7 @@ import struct
 import unittest
 import zlib
 
-from runs import LATE, TASK, SimulatedRuns
+from runs import LATE, TASK, SimulatedRuns, difference
 
 WEIGHED = {"name": "cross_entropy", "label_smoothing": 0.1, "class_weights": [0.2, 1, 1.5, 2, 3]}
 RESNET = {"name": "resnet", "width": 2}
@@ -127,6 +127,12 @@ class Precisions(SimulatedRuns):
                 (run,), (reference,) = narrow.values(), wide.values()
                 for ours, theirs in zip(run.losses, reference.losses):
                     self.assertAlmostEqual(ours, theirs, delta=bound * theirs)
+
+    def test_tf32_changes_nothing_where_the_cpu_computes(self):
+        keys = {"strategy": "sync", "seed": 0, "steps": 6, "eval_every": 6, "precision": "float32", "matrix": {"tf32": [False, True]}}
+        exact, rounded = self.train(keys, ranks=2).values()
+        self.assertEqual({exact.record["spec"]["tf32"], rounded.record["spec"]["tf32"]}, {False, True})
+        self.assertEqual(difference(exact, rounded), 0)
 
     def test_late_streams_change_no_bit(self):
         keys = {"seed": 0, "matrix": {"precision": ["float32", "bfloat16"], "strategy": ["sync", {"name": "group_norm", "groups": 2}]}}
