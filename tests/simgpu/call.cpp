@@ -4,6 +4,7 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/copy_native.h>
 
+#include <algorithm>
 #include <mutex>
 #include <optional>
 #include <sstream>
@@ -84,6 +85,38 @@ at::Tensor Place::blank() const {
 
 void Place::describe(std::ostream& out) const {
   out << static_cast<int>(type) << at::IntArrayRef(sizes) << at::IntArrayRef(strides) << (wrapped ? "w" : "");
+}
+
+void Place::add_to(std::vector<Access>& accesses, bool writes) const {
+  if (data == nullptr) {
+    return;
+  }
+  const auto element = static_cast<int64_t>(c10::elementSize(type));
+  std::vector<std::pair<int64_t, int64_t>> dims;  // stride, size
+  for (size_t d = 0; d < sizes.size(); ++d) {
+    if (sizes[d] > 1 && strides[d] > 0) {
+      dims.emplace_back(strides[d], sizes[d]);
+    }
+  }
+  std::ranges::sort(dims);
+  int64_t stretch = 1;  // elements that lie together
+  size_t inner = 0;
+  for (; inner < dims.size() && dims[inner].first <= stretch; ++inner) {
+    stretch += (dims[inner].second - 1) * dims[inner].first;
+  }
+  std::vector<int64_t> begins{0};
+  for (size_t d = inner; d < dims.size(); ++d) {
+    const size_t before = begins.size();
+    for (int64_t i = 1; i < dims[d].second; ++i) {
+      for (size_t b = 0; b < before; ++b) {
+        begins.push_back(begins[b] + i * dims[d].first);
+      }
+    }
+  }
+  for (int64_t begin : begins) {
+    accesses.push_back(
+        {static_cast<const char*>(data) + begin * element, static_cast<size_t>(stretch * element), writes});
+  }
 }
 
 Results describe(const c10::FunctionSchema& schema, const Stack& returned) {
@@ -212,6 +245,9 @@ Stack Call::run(bool blank) const {
       }
     }
   }
+  // A kernel that returns several out arguments returns references to them, and LibTorch takes the arguments
+  // off the stack before it follows these: they have to have another owner.
+  const Stack arguments = stack;
   op_.callBoxed(stack);
   return stack;
 }
@@ -235,6 +271,22 @@ std::string Call::key() const {
     }
   }
   return out.str();
+}
+
+std::vector<Access> Call::accesses() const {
+  std::vector<Access> all;
+  for (size_t i = 0; i < arguments_.size(); ++i) {
+    const auto* alias = op_.schema().arguments()[i].alias_info();
+    const bool writes =
+        alias != nullptr &&
+        (alias->isWrite() || std::ranges::any_of(alias->containedTypes(), &c10::AliasInfo::isWrite));
+    for (const Part& part : arguments_[i].parts) {
+      if (const auto* place = std::get_if<Place>(&part)) {
+        place->add_to(all, writes);
+      }
+    }
+  }
+  return all;
 }
 
 bool Call::indexes_by_mask() const {

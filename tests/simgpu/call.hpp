@@ -17,6 +17,8 @@
 #include <variant>
 #include <vector>
 
+#include "tests/simgpu/simgpu.hpp"
+
 namespace simgpu {
 
 // While the CPU's kernels run, nothing is recorded for gradients or cast. Their threads are left as they
@@ -38,6 +40,8 @@ struct Place {
   at::Tensor view() const;   // a CPU tensor over the same memory
   at::Tensor blank() const;  // a CPU tensor of that form in memory of its own, all zero
   void describe(std::ostream& out) const;
+  // Adds the stretches of memory that it is made of.
+  void add_to(std::vector<Access>& accesses, bool writes) const;
 };
 
 // What a new tensor has to be.
@@ -76,6 +80,7 @@ class Call {
   // Equal for calls whose results have the same form.
   std::string key() const;
   bool indexes_by_mask() const;
+  std::vector<Access> accesses() const;  // to its arguments
 
  private:
   using Part = std::variant<std::monostate, Place, at::Tensor>;  // undefined, of a device, of the host

@@ -7,13 +7,16 @@
 
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <tuple>
+#include <typeinfo>
 
 #include "tests/emulation/device.hpp"
 #include "tests/simgpu/simgpu.hpp"
 
 namespace simgpu {
 
+std::string name_of(const void* kernel, const std::type_info& parameters);
 void run_grid(dim3 grid, dim3 block, size_t argument_bytes,
               const std::function<void()>& body);  // kernels.cpp
 
@@ -29,9 +32,10 @@ template <class... Parameters, class... Arguments>
 void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, const Arguments&... arguments) {
   const std::tuple<Parameters...> values(arguments...);
   C10_CUDA_CHECK(simgpu::enqueue(
-      c10::cuda::getCurrentCUDAStream(), simgpu::Sort::kernel, "a kernel of bnlab", simgpu::once([=] {
-        simgpu::run_grid(grid, block, sizeof(values), [&] { std::apply(kernel, values); });
-      })));
+      c10::cuda::getCurrentCUDAStream(), simgpu::Sort::kernel,
+      simgpu::name_of(reinterpret_cast<const void*>(kernel), typeid(std::tuple<Parameters...>)),
+      simgpu::once(
+          [=] { simgpu::run_grid(grid, block, sizeof(values), [&] { std::apply(kernel, values); }); })));
 }
 
 }  // namespace bnlab::kernels::cuda

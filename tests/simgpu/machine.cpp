@@ -77,8 +77,9 @@ bool try_step(StreamState* stream, Lock& lock) {
     bool ended = false;
     const int device = std::exchange(current_device, stream->device);
     try {
+      const Acting acting(work.actor);
       if (!work.step) {
-        work.step = work.make();
+        work.step = begun(work.make, work.actor, work.accesses);
       }
       ended = work.step();
     } catch (const std::exception& error) {
@@ -162,7 +163,8 @@ void go_on_in_background() {
   }).detach();
 }
 
-void record(StreamState* stream, Sort sort, std::string name, Maker make, const void* chain) {
+void record(StreamState* stream, Sort sort, std::string name, Maker make, std::vector<Access> accesses,
+            const void* chain) {
   Capture& capture = *stream->capture;
   std::vector<int> after = stream->last;
   const int index = static_cast<int>(capture.graph->nodes.size());
@@ -172,7 +174,19 @@ void record(StreamState* stream, Sort sort, std::string name, Maker make, const 
       after.push_back(std::exchange(before->second, index));
     }
   }
-  capture.graph->nodes.push_back({sort, std::move(name), std::move(after), std::move(make)});
+  std::vector<StreamState*>& lanes = capture.graph->lanes;
+  const auto own = std::ranges::find(lanes, stream);
+  const auto lane = static_cast<size_t>(own - lanes.begin());
+  if (own == lanes.end()) {
+    lanes.push_back(stream);
+  }
+  Clock clock(lane + 1);
+  for (int before : after) {
+    join(clock, capture.graph->nodes[static_cast<size_t>(before)].clock);
+  }
+  ++clock[lane];
+  capture.graph->nodes.push_back({sort, std::move(name), std::move(after), std::move(make),
+                                  std::move(accesses), lane, std::move(clock)});
   stream->last = {index};
 }
 
@@ -271,24 +285,7 @@ void push(StreamState* stream, Work work, Lock& lock) {
   Machine& m = machine();
   m.last_call = now();
   work.end->stream = stream;
-  stream->tail = work.end;
   ++m.given[static_cast<size_t>(work.sort)];
-  if (!m.late) {
-    if (work.make) {
-      lock.unlock();
-      const Step step = work.make();
-      for (int i = 0; !step(); ++i) {
-        usleep(i < 100 ? 20 : 200);
-      }
-      lock.lock();
-      if (m.trace) {
-        std::fprintf(stderr, "simgpu %d: stream %lu did %s\n", getpid(), stream->id, work.name.c_str());
-      }
-    }
-    work.end->time = now();
-    work.end->done = true;
-    return;
-  }
   // The default stream and streams that were made as blocking wait for each other.
   StreamState* const legacy = m.legacy[static_cast<size_t>(stream->device)].get();
   if (stream == legacy) {
@@ -301,20 +298,41 @@ void push(StreamState* stream, Work work, Lock& lock) {
   } else if (!(stream->flags & cudaStreamNonBlocking) && legacy->tail) {
     work.waits.push_back(legacy->tail);
   }
+  if (races().wanted) {
+    order(stream, work);
+  }
+  stream->tail = work.end;
+  if (!m.late) {
+    if (work.make) {
+      lock.unlock();
+      const Acting acting(work.actor);
+      const Step step = begun(work.make, work.actor, work.accesses);
+      for (int i = 0; !step(); ++i) {
+        usleep(i < 100 ? 20 : 200);
+      }
+      lock.lock();
+      if (m.trace) {
+        std::fprintf(stderr, "simgpu %d: stream %lu did %s\n", getpid(), stream->id, work.name.c_str());
+      }
+    }
+    work.end->time = now();
+    work.end->done = true;
+    return;
+  }
   go_on_in_background();
   stream->queue.push_back(std::move(work));
   while (std::generate_canonical<double, 32>(m.random) < m.progress && random_step(lock)) {
   }
 }
 
-cudaError_t give(StreamState* stream, Sort sort, std::string name, Maker make, const void* chain,
-                 Lock& lock) {
+cudaError_t give(StreamState* stream, Sort sort, std::string name, Maker make, std::vector<Access> accesses,
+                 const void* chain, Lock& lock) {
   Machine& m = machine();
   if (stream->capture) {
     if (stream->capture->invalid) {
       return cudaErrorStreamCaptureInvalidated;
     }
-    record(stream, sort, std::move(name), std::move(make), chain);
+    record(stream, sort, std::move(name), std::move(make), std::move(accesses), chain);
     return cudaSuccess;
   }
   if (stream == m.legacy[static_cast<size_t>(stream->device)].get()) {
@@ -331,9 +349,10 @@ cudaError_t give(StreamState* stream, Sort sort, std::string name, Maker make, c
   work.sort = sort;
   work.name = std::move(name);
   work.make = std::move(make);
-  if (chain != nullptr && m.late) {
+  work.accesses = std::move(accesses);
+  if (chain != nullptr) {
     MarkerPtr& before = m.chains[chain];
-    if (before && !before->done) {
+    if (before) {
       work.waits.push_back(before);
     }
     before = work.end;
@@ -374,6 +393,7 @@ void wait_for(const MarkerPtr& target, Lock& lock) {
                    kTellAfter, waiting.c_str());
     }
   }
+  host_learns(target);
 }
 
 void drain(int device, Lock& lock) {
@@ -382,52 +402,12 @@ void drain(int device, Lock& lock) {
     all = true;
     for (size_t i = 0; i < m.streams.size(); ++i) {  // more may come while this waits
       StreamState* const stream = m.streams[i];
-      if (stream->device == device && stream->tail && !stream->tail->done) {
+      if (stream->device == device && stream->tail) {
+        all = all && stream->tail->done;
         wait_for(MarkerPtr(stream->tail), lock);
-        all = false;
       }
     }
   }
-}
-
-Step replay(GraphPtr graph) {
-  struct Progress {
-    std::vector<Step> steps;
-    std::vector<char> done;
-    size_t left;
-    size_t first = 0;  // that is not done
-  };
-  const auto progress = std::make_shared<Progress>();
-  const size_t count = graph->nodes.size();
-  progress->steps.resize(count);
-  progress->done.assign(count, 0);
-  progress->left = count;
-  return [graph = std::move(graph), progress] {
-    Progress& p = *progress;
-    for (bool moved = true; moved && p.left > 0;) {
-      moved = false;
-      for (size_t i = p.first; i < p.done.size(); ++i) {
-        const Node& node = graph->nodes[i];
-        const auto is_done = [&](int before) { return p.done[static_cast<size_t>(before)] != 0; };
-        if (p.done[i] || !std::all_of(node.after.begin(), node.after.end(), is_done)) {
-          continue;
-        }
-        if (!p.steps[i]) {
-          p.steps[i] = node.make();
-        }
-        if (p.steps[i]()) {
-          p.done[i] = 1;
-          p.steps[i] = nullptr;
-          --p.left;
-          moved = true;
-          while (p.first < p.done.size() && p.done[p.first]) {
-            ++p.first;
-          }
-        }
-      }
-    }
-    return p.left == 0;
-  };
 }
 
 void die(const std::string& what) {
@@ -445,9 +425,10 @@ void note(const std::string& what) {
   }
 }
 
-cudaError_t enqueue(cudaStream_t stream, Sort sort, std::string name, Maker maker, const void* chain) {
+cudaError_t enqueue(cudaStream_t stream, Sort sort, std::string name, Maker maker,
+                    std::vector<Access> accesses, const void* chain) {
   Lock lock(machine().mutex);
-  return fail(give(state(stream), sort, std::move(name), std::move(maker), chain, lock));
+  return fail(give(state(stream), sort, std::move(name), std::move(maker), std::move(accesses), chain, lock));
 }
 
 bool capturing(cudaStream_t stream) {

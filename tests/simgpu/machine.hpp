@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "tests/simgpu/memory.hpp"
+#include "tests/simgpu/races.hpp"
 #include "tests/simgpu/simgpu.hpp"
 
 namespace simgpu {
@@ -37,6 +38,7 @@ struct Marker {
   std::atomic<bool> done{false};
   double time = 0;  // seconds
   StreamState* stream = nullptr;
+  Clock clock;  // what comes before it
 };
 using MarkerPtr = std::shared_ptr<Marker>;
 
@@ -47,6 +49,9 @@ struct Work {
   std::vector<MarkerPtr> waits;
   Maker make;
   Step step;  // once it has begun
+  std::vector<Access> accesses;
+  Actor actor;
+  Clock leaves;  // what it does in other lanes
   MarkerPtr end = std::make_shared<Marker>();
 };
 
@@ -55,14 +60,20 @@ struct Node {
   std::string name;
   std::vector<int> after;  // indices of nodes
   Maker make;
+  std::vector<Access> accesses;
+  size_t lane;  // of the graph: a stream that it was recorded from
+  Clock clock;  // by these lanes: what comes before it in the graph, and itself
 };
 struct GraphState {
   std::vector<Node> nodes;
+  std::vector<StreamState*> lanes;
 };
 using GraphPtr = std::shared_ptr<GraphState>;
 struct ExecutableGraph {
   GraphPtr graph;
-  MarkerPtr last;  // replay
+  MarkerPtr last;             // replay
+  std::vector<size_t> lanes;  // of the machine, by those of the graph
+  Clock begun;                // by lanes of the graph: what the replays so far have done
 };
 
 struct Capture {
@@ -84,6 +95,8 @@ struct StreamState {
   std::deque<Work> queue;
   bool busy = false;
   MarkerPtr tail;
+  size_t lane = 0;
+  Clock clock;
   CapturePtr capture;
   std::vector<int> last;  // the capture's nodes after which this stream's next one comes
   double favour = 0;      // the highest goes on first
@@ -114,6 +127,7 @@ struct Machine {
   uint64_t next_id = 1;
   unsigned long long next_capture = 1;
   std::set<CapturePtr> captures;
+  Clock host;  // what any thread of the host knows to be done
   Memory memory;
   std::vector<size_t> used;  // bytes of each device
   size_t total = 0;          // bytes of a device
@@ -121,7 +135,7 @@ struct Machine {
   std::unordered_map<const void*, const char*> kernels;  // mangled names by their host functions
   std::atomic<double> last_call{0};
   bool in_background = false;
-  std::array<std::atomic<int64_t>, 6> given{};  // pieces of work outside of captures, by Sort
+  std::array<std::atomic<int64_t>, 7> given{};  // pieces of work outside of captures, by Sort
   std::atomic<int64_t> host_waits{0};
 };
 
@@ -143,13 +157,19 @@ void invalidate(const CapturePtr& capture, const char* by);
 bool prohibited(const char* call);
 
 void push(StreamState* stream, Work work, Lock& lock);
-cudaError_t give(StreamState* stream, Sort sort, std::string name, Maker make, const void* chain, Lock& lock);
+cudaError_t give(StreamState* stream, Sort sort, std::string name, Maker make, std::vector<Access> accesses,
+                 const void* chain, Lock& lock);
+// The first execution of what touches memory.
+Step begun(const Maker& make, Actor& actor, const std::vector<Access>& accesses);
+void order(StreamState* stream, Work& work);  // puts it behind what comes before it (clocks.cpp)
+void host_learns(const MarkerPtr& end);       // that it is done
 void wait_for(const MarkerPtr& target, Lock& lock);
 void host_waits();                                  // counts that it does
 void towards(const MarkerPtr& target, Lock& lock);  // one step
 void drain(int device, Lock& lock);
 
+ExecutableGraph* executable(GraphPtr graph);
 // A replay: nodes in an order that their dependencies allow.
-Step replay(GraphPtr graph);
+Step replay(const ExecutableGraph& executable);
 
 }  // namespace simgpu

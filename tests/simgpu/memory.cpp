@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "tests/simgpu/simgpu.hpp"
+
 namespace simgpu {
 namespace {
 
@@ -22,17 +24,24 @@ struct Extent {
 
 }  // namespace
 
+Memory::Memory() {
+  void* const all =
+      mmap(nullptr, 2 * kStretch, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (all == MAP_FAILED) {
+    die("no addresses are left for the memory of devices");
+  }
+  begin_ = reinterpret_cast<uintptr_t>(all);
+}
+
 cudaError_t Memory::allocate(void** address, size_t size, Kind kind, int device) {
   const Extent extent(size);
-  void* const all =
-      mmap(nullptr, extent.mapped + 2 * kPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (all == MAP_FAILED) {
+  char* const first = reinterpret_cast<char*>(begin_ + used_ + kPage);
+  if (used_ + extent.mapped + kPage > kStretch ||
+      mprotect(first, extent.mapped, PROT_READ | PROT_WRITE) != 0 ||
+      (watches_races() && mprotect(first + kStretch, extent.mapped, PROT_READ | PROT_WRITE) != 0)) {
     return cudaErrorMemoryAllocation;
   }
-  char* const first = static_cast<char*>(all) + kPage;
-  if (mprotect(first, extent.mapped, PROT_READ | PROT_WRITE) != 0) {
-    return cudaErrorMemoryAllocation;
-  }
+  used_ += extent.mapped + kPage;
   std::memset(first, kNaN, extent.mapped);
   *address = first + extent.mapped - extent.used;
   blocks_[reinterpret_cast<uintptr_t>(*address)] = {size, device, kind};

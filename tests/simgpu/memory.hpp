@@ -1,6 +1,7 @@
 // Memory of the devices, and pinned memory of the host. Both are memory of this process between pages that
 // nobody may touch. Fresh memory is full of NaN, and what was freed is never mapped again: whoever reads or
-// writes outside gets a signal on the spot.
+// writes outside gets a signal on the spot. All of it lies in one stretch of addresses, and behind that are
+// the cells in which races.hpp keeps what it knows of each four bytes.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -24,6 +25,12 @@ class Memory {
  public:
   using Blocks = std::map<uintptr_t, Block>;  // by their addresses
 
+  Memory();
+  static bool has(const void* address) { return reinterpret_cast<uintptr_t>(address) - begin_ < kStretch; }
+  static uint32_t* cell_of(const void* address) {  // only where races are looked for
+    return reinterpret_cast<uint32_t*>((reinterpret_cast<uintptr_t>(address) & ~uintptr_t{3}) + kStretch);
+  }
+
   cudaError_t allocate(void** address, size_t size, Kind kind, int device);
   void release(Blocks::iterator block);
   void add_registered(void* address, size_t size, int device);
@@ -35,6 +42,9 @@ class Memory {
   Blocks::iterator none() { return blocks_.end(); }
 
  private:
+  static constexpr size_t kStretch = size_t{1} << 38;
+  inline static uintptr_t begin_ = 0;
+  size_t used_ = 0;  // bytes
   Blocks blocks_;
 };
 

@@ -38,13 +38,15 @@ struct Part {
   ncclComm* comm;
   cudaStream_t stream;
   std::string name;
+  std::vector<simgpu::Access> accesses;
   Begin begin;
 };
 thread_local int group_depth = 0;
 thread_local std::vector<Part> group;
 
 // The exchanges are one piece of work on the stream.
-ncclResult_t submit(ncclComm* comm, cudaStream_t stream, const std::string& name, std::vector<Begin> begins) {
+ncclResult_t submit(ncclComm* comm, cudaStream_t stream, const std::string& name,
+                    std::vector<simgpu::Access> accesses, std::vector<Begin> begins) {
   int device = 0;
   cudaGetDevice(&device);
   cudaSetDevice(comm->device);
@@ -75,26 +77,34 @@ ncclResult_t submit(ncclComm* comm, cudaStream_t stream, const std::string& name
       return true;
     });
   };
-  const cudaError_t error = simgpu::enqueue(stream, simgpu::Sort::collective, "nccl " + name, maker, comm);
+  const cudaError_t error =
+      simgpu::enqueue(stream, simgpu::Sort::collective, "nccl " + name, maker, std::move(accesses), comm);
   cudaSetDevice(device);
   return error == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
 }
 
-ncclResult_t add(ncclComm* comm, cudaStream_t stream, const char* name, Begin begin) {
+simgpu::Access reads(const void* data, size_t count, ncclDataType_t type) {
+  return {data, count * simgpu::bytes_of(type), false};
+}
+simgpu::Access writes(const void* data, size_t count, ncclDataType_t type) {
+  return {data, count * simgpu::bytes_of(type), true};
+}
+
+ncclResult_t add(ncclComm* comm, cudaStream_t stream, const char* name, std::vector<simgpu::Access> accesses,
+                 Begin begin) {
+  for (const simgpu::Access& access : accesses) {
+    if (access.first != nullptr && !simgpu::on_device(access.first)) {
+      simgpu::die(std::string(name) + ": NCCL was given memory that is not on a device");
+    }
+  }
   if (comm->aborted) {
     return ncclInvalidUsage;
   }
   if (group_depth > 0) {
-    group.push_back({comm, stream, name, std::move(begin)});
+    group.push_back({comm, stream, name, std::move(accesses), std::move(begin)});
     return ncclSuccess;
   }
-  return submit(comm, stream, name, {std::move(begin)});
-}
-
-void check(const void* data, const char* call) {
-  if (data != nullptr && !simgpu::on_device(data)) {
-    simgpu::die(std::string(call) + ": NCCL was given memory that is not on a device");
-  }
+  return submit(comm, stream, name, std::move(accesses), {std::move(begin)});
 }
 
 using Bytes = std::shared_ptr<std::vector<char>>;
@@ -148,16 +158,19 @@ API ncclResult_t ncclGroupEnd() {
   ncclResult_t result = ncclSuccess;
   while (!parts.empty()) {  // those of one communicator and stream are one piece of work
     const Part first = parts.front();
+    std::vector<simgpu::Access> accesses;
     std::vector<Begin> begins;
     std::vector<Part> others;
     for (Part& part : parts) {
       if (part.comm == first.comm && part.stream == first.stream) {
+        accesses.insert(accesses.end(), part.accesses.begin(), part.accesses.end());
         begins.push_back(std::move(part.begin));
       } else {
         others.push_back(std::move(part));
       }
     }
-    const ncclResult_t one = submit(first.comm, first.stream, first.name, std::move(begins));
+    const ncclResult_t one =
+        submit(first.comm, first.stream, first.name, std::move(accesses), std::move(begins));
     result = one != ncclSuccess ? one : result;
     parts.swap(others);
   }
@@ -168,9 +181,7 @@ API ncclResult_t ncclGroupEnd() {
 
 API ncclResult_t ncclAllReduce(const void* in, void* out, size_t count, ncclDataType_t type,
                                ncclRedOp_t operation, ncclComm_t comm, cudaStream_t stream) {
-  check(in, "all_reduce");
-  check(out, "all_reduce");
-  return add(comm, stream, "all_reduce", [=] {
+  return add(comm, stream, "all_reduce", {reads(in, count, type), writes(out, count, type)}, [=] {
     const Bytes all = std::make_shared<std::vector<char>>();
     Exchange exchange =
         everyone_with_everyone(comm, all, count * simgpu::bytes_of(type), [&](int) { return in; });
@@ -181,8 +192,11 @@ API ncclResult_t ncclAllReduce(const void* in, void* out, size_t count, ncclData
 
 API ncclResult_t ncclReduce(const void* in, void* out, size_t count, ncclDataType_t type,
                             ncclRedOp_t operation, int root, ncclComm_t comm, cudaStream_t stream) {
-  check(in, "reduce");
-  return add(comm, stream, "reduce", [=] {
+  std::vector<simgpu::Access> accesses{reads(in, count, type)};
+  if (comm->rank == root) {
+    accesses.push_back(writes(out, count, type));
+  }
+  return add(comm, stream, "reduce", std::move(accesses), [=] {
     const size_t bytes = count * simgpu::bytes_of(type);
     Exchange exchange;
     if (comm->rank != root) {
@@ -205,24 +219,24 @@ API ncclResult_t ncclReduce(const void* in, void* out, size_t count, ncclDataTyp
 
 API ncclResult_t ncclBroadcast(const void* in, void* out, size_t count, ncclDataType_t type, int root,
                                ncclComm_t comm, cudaStream_t stream) {
-  check(out, "broadcast");
-  return add(comm, stream, "broadcast", [=] {
-    const size_t bytes = count * simgpu::bytes_of(type);
-    Exchange exchange;
-    if (comm->rank != root) {
-      exchange.receive(comm, root, out, bytes);
-      return exchange;
-    }
-    if (in != out) {
-      std::memcpy(out, in, bytes);
-    }
-    for (int r = 0; r < comm->size; ++r) {
-      if (r != root) {
-        exchange.send(comm, r, out, bytes);
-      }
-    }
-    return exchange;
-  });
+  return add(comm, stream, "broadcast",
+             {reads(in, comm->rank == root ? count : 0, type), writes(out, count, type)}, [=] {
+               const size_t bytes = count * simgpu::bytes_of(type);
+               Exchange exchange;
+               if (comm->rank != root) {
+                 exchange.receive(comm, root, out, bytes);
+                 return exchange;
+               }
+               if (in != out) {
+                 std::memcpy(out, in, bytes);
+               }
+               for (int r = 0; r < comm->size; ++r) {
+                 if (r != root) {
+                   exchange.send(comm, r, out, bytes);
+                 }
+               }
+               return exchange;
+             });
 }
 API ncclResult_t ncclBcast(void* data, size_t count, ncclDataType_t type, int root, ncclComm_t comm,
                            cudaStream_t stream) {
@@ -231,51 +245,49 @@ API ncclResult_t ncclBcast(void* data, size_t count, ncclDataType_t type, int ro
 
 API ncclResult_t ncclAllGather(const void* in, void* out, size_t count, ncclDataType_t type, ncclComm_t comm,
                                cudaStream_t stream) {
-  check(in, "all_gather");
-  check(out, "all_gather");
-  return add(comm, stream, "all_gather", [=] {
-    const Bytes all = std::make_shared<std::vector<char>>();
-    Exchange exchange =
-        everyone_with_everyone(comm, all, count * simgpu::bytes_of(type), [&](int) { return in; });
-    exchange.after = [=] { std::memcpy(out, all->data(), all->size()); };
-    return exchange;
-  });
+  return add(comm, stream, "all_gather",
+             {reads(in, count, type), writes(out, count * static_cast<size_t>(comm->size), type)}, [=] {
+               const Bytes all = std::make_shared<std::vector<char>>();
+               Exchange exchange =
+                   everyone_with_everyone(comm, all, count * simgpu::bytes_of(type), [&](int) { return in; });
+               exchange.after = [=] { std::memcpy(out, all->data(), all->size()); };
+               return exchange;
+             });
 }
 
 API ncclResult_t ncclReduceScatter(const void* in, void* out, size_t count, ncclDataType_t type,
                                    ncclRedOp_t operation, ncclComm_t comm, cudaStream_t stream) {
-  check(in, "reduce_scatter");
-  check(out, "reduce_scatter");
-  return add(comm, stream, "reduce_scatter", [=] {
-    const size_t bytes = count * simgpu::bytes_of(type);
-    const Bytes all = std::make_shared<std::vector<char>>();
-    Exchange exchange = everyone_with_everyone(comm, all, bytes, [&](int r) {
-      return static_cast<const char*>(in) + static_cast<size_t>(r) * bytes;
-    });
-    exchange.after = reduction(all, out, count, type, operation, comm->size);
-    return exchange;
-  });
+  return add(comm, stream, "reduce_scatter",
+             {reads(in, count * static_cast<size_t>(comm->size), type), writes(out, count, type)}, [=] {
+               const size_t bytes = count * simgpu::bytes_of(type);
+               const Bytes all = std::make_shared<std::vector<char>>();
+               Exchange exchange = everyone_with_everyone(comm, all, bytes, [&](int r) {
+                 return static_cast<const char*>(in) + static_cast<size_t>(r) * bytes;
+               });
+               exchange.after = reduction(all, out, count, type, operation, comm->size);
+               return exchange;
+             });
 }
 
 API ncclResult_t ncclAlltoAll(const void* in, void* out, size_t count, ncclDataType_t type, ncclComm_t comm,
                               cudaStream_t stream) {
-  check(in, "all_to_all");
-  check(out, "all_to_all");
-  return add(comm, stream, "all_to_all", [=] {
-    const size_t bytes = count * simgpu::bytes_of(type);
-    const Bytes all = std::make_shared<std::vector<char>>();
-    Exchange exchange = everyone_with_everyone(comm, all, bytes, [&](int r) {
-      return static_cast<const char*>(in) + static_cast<size_t>(r) * bytes;
-    });
-    exchange.after = [=] { std::memcpy(out, all->data(), all->size()); };
-    return exchange;
-  });
+  return add(comm, stream, "all_to_all",
+             {reads(in, count * static_cast<size_t>(comm->size), type),
+              writes(out, count * static_cast<size_t>(comm->size), type)},
+             [=] {
+               const size_t bytes = count * simgpu::bytes_of(type);
+               const Bytes all = std::make_shared<std::vector<char>>();
+               Exchange exchange = everyone_with_everyone(comm, all, bytes, [&](int r) {
+                 return static_cast<const char*>(in) + static_cast<size_t>(r) * bytes;
+               });
+               exchange.after = [=] { std::memcpy(out, all->data(), all->size()); };
+               return exchange;
+             });
 }
 
 API ncclResult_t ncclSend(const void* in, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
                           cudaStream_t stream) {
-  check(in, "send");
-  return add(comm, stream, "send and receive", [=] {
+  return add(comm, stream, "send and receive", {reads(in, count, type)}, [=] {
     Exchange exchange;
     exchange.send(comm, peer, in, count * simgpu::bytes_of(type));
     return exchange;
@@ -283,8 +295,7 @@ API ncclResult_t ncclSend(const void* in, size_t count, ncclDataType_t type, int
 }
 API ncclResult_t ncclRecv(void* out, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
                           cudaStream_t stream) {
-  check(out, "receive");
-  return add(comm, stream, "send and receive", [=] {
+  return add(comm, stream, "send and receive", {writes(out, count, type)}, [=] {
     Exchange exchange;
     exchange.receive(comm, peer, out, count * simgpu::bytes_of(type));
     return exchange;

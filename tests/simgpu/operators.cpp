@@ -2,6 +2,7 @@
 // CPU's kernel over the same memory, as work on the current stream. Memory, streams, events, copies between
 // host and device, autograd and the process groups are LibTorch's own.
 #include <ATen/ATen.h>
+#include <ATen/core/CachingHostAllocator.h>
 #include <ATen/ops/copy_native.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAException.h>
@@ -10,10 +11,14 @@
 #include <c10/cuda/CUDAStream.h>
 #include <torch/library.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
+#include <iterator>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -85,24 +90,105 @@ KnownResults& known_results() {
   return known;
 }
 
+bool poisons() {
+  static const bool wanted = (late() || watches_races()) && std::string(setting("SIMGPU_POISON", "1")) != "0";
+  return wanted;
+}
+
 // What the caching allocator takes back is filled with NaN, in the order of its stream: whoever still reads
-// it on another stream, without record_stream or an event, gets that.
+// it on another stream, without record_stream or an event, gets that. A capture records it for memory of its
+// own alone, since what is from elsewhere is in other hands when the graph is replayed.
 void poison_freed_blocks() {
-  static const bool wanted = late() && std::string(setting("SIMGPU_POISON", "1")) != "0";
   static std::atomic<bool> attached{false};
-  if (!wanted || attached.exchange(true)) {
+  if (!poisons() || attached.exchange(true)) {
     return;
   }
   using Entry = c10::cuda::CUDACachingAllocator::TraceEntry;
   c10::cuda::CUDACachingAllocator::attachAllocatorTraceTracker([](const Entry& entry) {
     const auto stream = static_cast<cudaStream_t>(entry.stream_);
-    if (entry.action_ == Entry::FREE_COMPLETED && !capturing(stream)) {
+    const bool of_a_graph = entry.mempool_.first != 0 || entry.mempool_.second != 0;
+    if (entry.action_ == Entry::FREE_COMPLETED && (of_a_graph || !capturing(stream))) {
       void* const block = reinterpret_cast<void*>(entry.addr_);
       const size_t bytes = entry.size_;
-      (void)enqueue(stream, Sort::set, "poison", once([block, bytes] { std::memset(block, 0xff, bytes); }));
+      (void)enqueue(stream, Sort::give_back, "giving memory back",
+                    once([block, bytes] { std::memset(block, 0xff, bytes); }), {{block, bytes, true}});
     }
   });
 }
+
+// LibTorch's allocator of pinned memory, which tells nobody what it does. Memory is filled with NaN when it
+// is taken again, and when it is given back where no stream has been named that uses it.
+class PoisonedPinned : public at::HostAllocator {
+ public:
+  explicit PoisonedPinned(at::HostAllocator& inner) : inner_(inner) {}
+
+  at::DataPtr allocate(size_t size) override {
+    at::DataPtr data = inner_.allocate(size);
+    void* const first = data.get();
+    if (first == nullptr) {
+      return data;
+    }
+    host_takes(first, size);
+    std::memset(first, 0xff, size);
+    auto* const lent = new Lent{std::move(data), size, {}};
+    const std::lock_guard lock(mutex());
+    all()[first] = lent;
+    return {first, lent, &give_back, at::kCPU};
+  }
+
+  bool record_event(void* address, void*, c10::Stream stream) override {
+    const std::lock_guard lock(mutex());
+    auto found = all().upper_bound(address);
+    if (found == all().begin() || static_cast<char*>((--found)->first) + found->second->size <= address) {
+      return false;
+    }
+    const auto& [first, lent] = *found;
+    lent->streams.push_back(stream);
+    return inner_.record_event(first, lent->data.get_context(), stream);
+  }
+
+  void empty_cache() override { inner_.empty_cache(); }
+  at::HostStats get_stats() override { return inner_.get_stats(); }
+  void reset_accumulated_stats() override { inner_.reset_accumulated_stats(); }
+  void reset_peak_stats() override { inner_.reset_peak_stats(); }
+  void copy_data(void* to, const void* from, size_t bytes) const override {
+    inner_.copy_data(to, from, bytes);
+  }
+  void begin_allocate_to_pool(c10::MempoolId_t id, std::function<bool(c10::Stream)> filter) override {
+    inner_.begin_allocate_to_pool(id, std::move(filter));
+  }
+  void end_allocate_to_pool(c10::MempoolId_t id) override { inner_.end_allocate_to_pool(id); }
+  void release_pool(c10::MempoolId_t id) override { inner_.release_pool(id); }
+
+ private:
+  struct Lent {
+    at::DataPtr data;
+    size_t size;
+    std::vector<c10::Stream> streams;
+  };
+  static std::map<void*, Lent*>& all() {
+    static auto& all = *new std::map<void*, Lent*>;
+    return all;
+  }
+  static std::mutex& mutex() {
+    static auto& mutex = *new std::mutex;
+    return mutex;
+  }
+  static void give_back(void* context) {
+    const std::unique_ptr<Lent> lent(static_cast<Lent*>(context));
+    void* const first = lent->data.get();
+    const bool recorded =
+        std::ranges::any_of(lent->streams, [](c10::Stream s) { return capturing(c10::cuda::CUDAStream(s)); });
+    if (lent->streams.empty() || recorded) {  // LibTorch never lends again what a recording has taken
+      host_gives_back(first, lent->size);
+      std::memset(first, 0xff, lent->size);
+    }
+    const std::lock_guard lock(mutex());
+    all().erase(first);
+  }
+
+  at::HostAllocator& inner_;
+};
 
 // Of the first tensor that lies on one; else one that is given; else the current one.
 at::Device device_of(const Stack& stack, size_t first) {
@@ -145,9 +231,7 @@ void redirect(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stack) 
   if (tell) {
     std::fprintf(stderr, "simgpu operator %s\n", name.c_str());
   }
-  if (is_deferred) {
-    poison_freed_blocks();
-  }
+  poison_freed_blocks();
 
   const auto call = std::make_shared<Call>(op);
   bool has_out = false;
@@ -216,11 +300,18 @@ void redirect(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stack) 
     }
   }
   // What has been done is work, too, so that it is counted.
+  std::vector<Access> accesses;
+  if (watches_races()) {
+    accesses = call->accesses();
+    for (const Place& place : places) {
+      place.add_to(accesses, /*writes=*/true);
+    }
+  }
   const auto work = [call, results, places, done, now] {
     const KernelsOnly kernels_only;
     store(results, now ? done : call->run(), places);
   };
-  C10_CUDA_CHECK(enqueue(stream, Sort::kernel, name, once(work)));
+  C10_CUDA_CHECK(enqueue(stream, Sort::kernel, name, once(work), std::move(accesses)));
   torch::jit::drop(*stack, count);
   for (c10::IValue& value : returned) {
     stack->push_back(std::move(value));
@@ -245,7 +336,11 @@ at::Tensor& copy(at::Tensor& self, const at::Tensor& from, bool non_blocking) {
     at::Tensor target = to.view();
     at::native::copy_(target, source.view(), false);
   };
-  C10_CUDA_CHECK(enqueue(c10::cuda::getCurrentCUDAStream(), Sort::kernel, "aten::copy_", once(work)));
+  std::vector<Access> accesses;
+  source.add_to(accesses, /*writes=*/false);
+  to.add_to(accesses, /*writes=*/true);
+  C10_CUDA_CHECK(enqueue(c10::cuda::getCurrentCUDAStream(), Sort::kernel, "aten::copy_", once(work),
+                         std::move(accesses)));
   return self;
 }
 
@@ -372,6 +467,9 @@ const bool redirected = [] {
   if (device_count() > 0) {
     static auto& redirection = *new Redirection;
     (void)redirection;
+    if (poisons()) {
+      at::setHostAllocator(at::kCUDA, new PoisonedPinned(*at::getHostAllocator(at::kCUDA)), /*priority=*/1);
+    }
   }
   return true;
 }();

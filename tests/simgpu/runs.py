@@ -5,13 +5,16 @@ import json
 import math
 import os
 import pathlib
+import socket
 import struct
 import subprocess
+import sys
 import tempfile
-import unittest
+
+sys.path.append(str(pathlib.Path(__file__).parents[1]))
+from started_processes import PATIENCE, StartedProcesses
 
 PROGRAM = os.path.abspath(os.environ.get("BNLAB_PROGRAM", "build/release/tests/simgpu/bnlab"))
-PATIENCE = 600  # seconds, for a busy machine
 LATE = ({"SIMGPU_MODE": "late", "SIMGPU_SCHEDULE": "starve"}, {"SIMGPU_MODE": "late", "SIMGPU_SCHEDULE": "lazy"})
 
 TASK = {"name": "shapes", "size": [16, 16], "train": 32, "test": 12, "nuisance": 0.2}
@@ -78,7 +81,19 @@ def difference(one, other):
     return worst
 
 
-class SimulatedRuns(unittest.TestCase):
+PIPES = {"text": True, "stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+
+
+def world(ranks):
+    """What a launcher of others tells each of its ranks, which meet once for all runs."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    common = {"WORLD_SIZE": ranks, "LOCAL_WORLD_SIZE": ranks, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    return [{name: str(value) for name, value in ({"RANK": rank, "LOCAL_RANK": rank} | common).items()} for rank in range(ranks)]
+
+
+class SimulatedRuns(StartedProcesses):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
@@ -92,17 +107,31 @@ class SimulatedRuns(unittest.TestCase):
         return [PROGRAM, "run", str(place / "matrix.json"), "--results", str(place / "results"), "--threads", "1",
                 *more], place / "results" / "matrix"
 
-    def train(self, keys, *more, device="cuda", ranks=1, variables=None, ends=0):
-        """The runs of a matrix by their names, each as Run."""
-        command, results = self.command(keys, "--device", device, "--ranks", str(ranks), *more)
+    def train(self, keys, *more, device="cuda", ranks=1, variables=None, ends=0, races=False, launched=False):
+        """The runs of a matrix by their names, each as Run. The ranks are processes that stay for all of them or, where
+        `launched` says so, are started for each. What races were seen is in self.races; there may be some only where
+        `races` says so."""
+        command, results = self.command(keys, "--device", device, *more)
         # Variables that are not set here would come from the shell of whoever runs the tests.
         clean = {name: value for name, value in os.environ.items() if not name.startswith(("SIMGPU_", "NCCL_", "TORCH_"))}
         clean["SIMGPU_DEVICES"] = str(ranks if device == "cuda" else 0)
-        done = subprocess.run(command, env=clean | (variables or {}), text=True, stdin=subprocess.DEVNULL,
-                              capture_output=True, timeout=PATIENCE)
-        self.said = done.stdout + done.stderr
+        watched = results.parent.parent / "races"
+        watched.mkdir()
+        clean["SIMGPU_RACES"] = str(watched)
+        clean["OMP_NUM_THREADS"] = "1"  # of autograd's and the data's threads, too: more would sum in another order
+        clean["MALLOC_PERTURB_"] = "165"  # whoever reads what the host has freed does not find it as it was
+        clean |= variables or {}
+        if launched:
+            started = [subprocess.Popen([*command, "--ranks", str(ranks)], env=clean, **PIPES)]
+        else:
+            started = [subprocess.Popen(command, env=clean | member, **PIPES) for member in world(ranks)]
+        said = [process.communicate(timeout=PATIENCE)[0] for process in started]
+        self.said = "\n".join(said)
         if ends is not None:
-            self.assertEqual(done.returncode, ends, self.said)
+            self.assertEqual([process.returncode for process in started], [ends] * len(started), self.said)
+        self.races = sorted({line for file in watched.iterdir() for line in file.read_text().splitlines()})
+        if not races:
+            self.assertEqual(self.races, [])
         return self.runs_below(results)
 
     def runs_below(self, results):

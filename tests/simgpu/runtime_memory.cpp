@@ -1,8 +1,10 @@
 // The false CUDA runtime: memory and copies.
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -13,6 +15,10 @@
 using namespace simgpu;
 
 namespace {
+
+size_t digest_of(const void* first, size_t bytes) {
+  return std::hash<std::string_view>()({static_cast<const char*>(first), bytes});
+}
 
 cudaError_t copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, StreamState* stream,
                  bool waits, Lock& lock) {
@@ -47,7 +53,18 @@ cudaError_t copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, 
     const auto taken = std::make_shared<std::vector<char>>(first, first + bytes);
     move = once([=] { std::memcpy(to, taken->data(), bytes); });
   }
-  const cudaError_t error = give(stream, Sort::copy, "copy", std::move(move), nullptr, lock);
+  if (races().wanted && source != none && source->second.kind == Kind::pinned && !stream->capture) {
+    move = once([=, id = stream->id, digest = digest_of(from, bytes)] {
+      if (digest_of(from, bytes) != digest) {
+        const std::lock_guard told(races().mutex);
+        races().tell("the host has changed pinned memory before a copy (stream " + std::to_string(id) +
+                     ") was done with it");
+      }
+      std::memcpy(to, from, bytes);
+    });
+  }
+  const cudaError_t error = give(stream, Sort::copy, "copy", std::move(move),
+                                 {{from, bytes, false}, {to, bytes, true}}, nullptr, lock);
   if (error == cudaSuccess && !stream->capture && (waits || pageable_to)) {
     host_waits();
     wait_for(MarkerPtr(stream->tail), lock);
@@ -188,7 +205,8 @@ API cudaError_t cudaMemcpyPeerAsync(void* to, int, const void* from, int, size_t
   return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream);
 }
 API cudaError_t cudaMemsetAsync(void* address, int value, size_t bytes, cudaStream_t stream) {
-  return enqueue(stream, Sort::set, "memset", once([=] { std::memset(address, value, bytes); }));
+  return enqueue(stream, Sort::set, "memset", once([=] { std::memset(address, value, bytes); }),
+                 {{address, bytes, true}});
 }
 API cudaError_t cudaMemset(void* address, int value, size_t bytes) {
   return cudaMemsetAsync(address, value, bytes, nullptr);

@@ -93,7 +93,11 @@ API cudaError_t cudaStreamQuery(cudaStream_t given) {
   if (tail && !tail->done) {
     towards(tail, lock);
   }
-  return !tail || tail->done ? cudaSuccess : fail(cudaErrorNotReady);
+  if (tail && !tail->done) {
+    return fail(cudaErrorNotReady);
+  }
+  host_learns(tail);
+  return cudaSuccess;
 }
 
 API cudaError_t cudaStreamWaitEvent(cudaStream_t given, cudaEvent_t which, unsigned) {
@@ -202,7 +206,11 @@ API cudaError_t cudaEventQuery(cudaEvent_t which) {
   if (marker && !marker->done && m.random() % 2 == 0) {
     towards(marker, lock);
   }
-  return !marker || marker->done ? cudaSuccess : fail(cudaErrorNotReady);
+  if (marker && !marker->done) {
+    return fail(cudaErrorNotReady);
+  }
+  host_learns(marker);
+  return cudaSuccess;
 }
 
 API cudaError_t cudaEventSynchronize(cudaEvent_t which) {
@@ -360,9 +368,8 @@ API cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, siz
 API cudaError_t cudaGraphNodeGetDependencies(cudaGraphNode_t, cudaGraphNode_t*, cudaGraphEdgeData*, size_t*) {
   die("cudaGraphNodeGetDependencies is not simulated");
 }
-API cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* executable, cudaGraph_t graph,
-                                              unsigned long long) {
-  *executable = reinterpret_cast<cudaGraphExec_t>(new ExecutableGraph{graph_of(graph), nullptr});
+API cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* which, cudaGraph_t graph, unsigned long long) {
+  *which = reinterpret_cast<cudaGraphExec_t>(executable(graph_of(graph)));
   return cudaSuccess;
 }
 API cudaError_t cudaGraphLaunch(cudaGraphExec_t which, cudaStream_t given) {
@@ -375,11 +382,18 @@ API cudaError_t cudaGraphLaunch(cudaGraphExec_t which, cudaStream_t given) {
   Work work;
   work.sort = Sort::graph;
   work.name = "graph of " + std::to_string(executable->graph->nodes.size());
-  work.make = [graph = executable->graph] { return replay(graph); };
-  if (executable->last && !executable->last->done) {
+  work.make = [copy = *executable] { return replay(copy); };
+  if (executable->last) {
     work.waits.push_back(executable->last);
   }
   executable->last = work.end;
+  for (const Node& node : executable->graph->nodes) {
+    executable->begun[node.lane] += 1;
+  }
+  for (size_t lane = 0; lane < executable->lanes.size(); ++lane) {
+    work.leaves.resize(std::max(work.leaves.size(), executable->lanes[lane] + 1));
+    work.leaves[executable->lanes[lane]] = executable->begun[lane];
+  }
   push(stream, std::move(work), lock);
   return cudaSuccess;
 }

@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
 namespace simgpu {
 
@@ -24,18 +25,42 @@ inline Maker once(std::function<void()> work) {
   };
 }
 
-enum class Sort { kernel, copy, set, collective, wait, graph };
+// What a piece of work reads or writes.
+struct Access {
+  const void* first;
+  size_t bytes;
+  bool writes;
+};
+
+enum class Sort { kernel, copy, set, collective, wait, graph, give_back };
 
 // Gives work to a stream. It is done at once, or later in mode late, or recorded where the stream captures.
 // Pieces of work with the same `chain` (not null) are done in the order in which they were given, whatever
 // their streams.
 cudaError_t enqueue(cudaStream_t stream, Sort sort, std::string name, Maker maker,
-                    const void* chain = nullptr);
+                    std::vector<Access> accesses = {}, const void* chain = nullptr);
 
 bool capturing(cudaStream_t stream);
 // Whether what the stream is given now may be done after the call has returned, or at replays.
 bool deferred(cudaStream_t stream);
 bool late();  // the mode
+
+// Whether work has to say what it touches (races.hpp). What it cannot say before it is done it may say then:
+// while a Watch lives, by `touched`.
+bool watches_races();
+class Watch {
+ public:
+  Watch();
+  ~Watch();
+  Watch(const Watch&) = delete;
+  Watch& operator=(const Watch&) = delete;
+
+  static void touched(const void* first, size_t bytes, bool writes);
+  inline static thread_local bool on = false;
+};
+// The host has taken pinned memory that was free, or gives it back, where its copies are done.
+void host_takes(void* first, size_t bytes);
+void host_gives_back(void* first, size_t bytes);
 
 bool on_device(const void* address);  // in memory of any device
 int device_count();

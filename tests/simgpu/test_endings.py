@@ -24,20 +24,8 @@ def children(pid):
 class CutShort(SimulatedRuns):
     def start(self, keys, ranks, variables):
         command, results = self.command(KEYS | keys, "--device", "cuda", "--ranks", str(ranks))
-        process = subprocess.Popen(command, env=os.environ | {"SIMGPU_DEVICES": str(ranks)} | variables, text=True,
-                                   stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-                                   start_new_session=True)
-        self.addCleanup(process.stderr.close)
-        self.addCleanup(process.wait)
-        self.addCleanup(process.kill)
+        process = self.start_process(command, os.environ | {"SIMGPU_DEVICES": str(ranks)} | variables, start_new_session=True)
         return process, command, results
-
-    def until(self, process, happened):
-        deadline = time.monotonic() + PATIENCE
-        while not happened():
-            self.assertIsNone(process.poll(), "the run has ended")
-            self.assertLess(time.monotonic(), deadline, "it does not happen")
-            time.sleep(0.02)
 
     def test_is_resumed_to_the_bit_and_replayed_again(self):
         everything = {"precision": "float32", "weight_ema": 0.9,
@@ -93,14 +81,14 @@ class CutShort(SimulatedRuns):
 class Memory(SimulatedRuns):
     def test_that_one_rank_lacks_for_a_recording_costs_no_run(self):
         whole = self.train(KEYS, ranks=2)
-        runs = self.train(KEYS, ranks=2, variables={"SIMGPU_NO_MEMORY_IN_CAPTURES": "1"})
+        runs = self.train(KEYS, ranks=2, variables={"SIMGPU_NO_MEMORY_IN_CAPTURES": "1"}, launched=True)
         (run,) = runs.values()
         self.assertEqual(run.graphs["replayed_steps"], 0)
         self.assertIn("memory", run.graphs["why_not"])
         self.expect_close(runs, whole, 0)
 
     def test_that_is_short_is_told(self):
-        (run,) = self.train(KEYS, variables={"SIMGPU_MEMORY_MB": "1"}, ends=1).values()
+        (run,) = self.train(KEYS, variables={"SIMGPU_MEMORY_MB": "1"}, ends=1, launched=True).values()
         outcome = run.record["outcome"]
         self.assertEqual(outcome["status"], "oom", outcome)
 

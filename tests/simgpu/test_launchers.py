@@ -5,11 +5,10 @@
 """
 
 import os
-import socket
 import subprocess
 import unittest
 
-from runs import PATIENCE, SimulatedRuns
+from runs import PATIENCE, PIPES, SimulatedRuns, world
 
 KEYS = {"strategy": "sync", "seed": 0}
 
@@ -18,16 +17,10 @@ class Launchers(SimulatedRuns):
     def launched(self, visible, more=(), variables=None):
         """The exit codes and what was said by ranks that see these of four GPUs (None: all), and the results folder."""
         command, results = self.command(KEYS, *more)
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
         ranks = []
-        for rank, seen in enumerate(visible):
-            own = {"RANK": rank, "WORLD_SIZE": len(visible), "LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": len(visible),
-                   "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "SIMGPU_DEVICES": 4} | (variables or {})
-            if seen is not None:
-                own["CUDA_VISIBLE_DEVICES"] = seen
-            ranks.append(subprocess.Popen(command, env=os.environ | {name: str(value) for name, value in own.items()}, text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT))
+        for seen, member in zip(visible, world(len(visible))):
+            own = member | {"SIMGPU_DEVICES": "4"} | (variables or {}) | ({} if seen is None else {"CUDA_VISIBLE_DEVICES": seen})
+            ranks.append(subprocess.Popen(command, env=os.environ | own, **PIPES))
         said = [rank.communicate(timeout=PATIENCE)[0] for rank in ranks]
         return [rank.returncode for rank in ranks], "\n".join(said), results
 

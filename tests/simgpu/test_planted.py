@@ -1,32 +1,61 @@
 #!/usr/bin/env python3
-"""Faults in how streams wait for each other, planted into the program, change numbers when streams are late.
+"""Faults that are planted into the program change numbers when streams are late, and the races among them are told by the
+names of both pieces of work.
 
   python3 tests/simgpu/test_planted.py
 """
 
 import os
+import re
 import unittest
 
 import runs
 from runs import LATE, difference
 
-FAULTS = ("no event", "no record_stream")
+COPY, GIVING_BACK = r"copy \(stream \d+, write\)", r"giving memory back \(stream \d+, write\)"
+READING = r"aten::\S+ \(stream \d+, read\)"
+
+
+def race(one, other):
+    return rf"^({one} and {other}|{other} and {one}) touch the same memory with no order between them$"
+
+
+# The fault, and what is told of it.
+FAULTS = {
+    "no event": race(COPY, READING),
+    "no record_stream": race(GIVING_BACK, READING),
+    "host buffer changed": r"^the host has changed pinned memory before a copy \(stream \d+\) was done with it$",
+    "freed block": r"^aten::convolution \(stream \d+ in a graph, read\) touches memory that was given back$",
+    "upload in capture": r"^copy \(stream \d+ in a graph, read\) touches memory that was given back$"}
 
 
 class Planted(runs.SimulatedRuns):
-    def trained(self, variables):
+    def trained(self, variables, races=False):
         (run,) = self.train({"strategy": "sync", "seed": 0, "data_workers": 1, "steps": 30, "eval_every": 30},
-                            variables=variables, ends=None).values()
+                            variables=variables, ends=None, races=races).values()
         return run
 
     def test_faults_are_found(self):
         right = self.trained({})
         for late in LATE:
             self.assertEqual(difference(self.trained(late), right), 0, "without a fault")
-        for fault in FAULTS:
+        for fault, told in FAULTS.items():
             with self.subTest(fault):
-                found = [difference(self.trained(late | {"SIMGPU_FAULT": fault}), right) > 0 for late in LATE]
+                found, races = [], []
+                for late in LATE:
+                    found.append(difference(self.trained(late | {"SIMGPU_FAULT": fault}, races=True), right) > 0)
+                    races += self.races
                 self.assertIn(True, found)
+                self.assertRegex("\n".join(races), "(?m)" + told)
+
+    def test_streams_that_share_tickets_are_found(self):
+        """Ranks that are threads, each with a stream of its own."""
+        kernel = r"kernel .* \(stream \d+, (write|read)\)"
+        process = self.start_process([runs.PROGRAM, "verify", "--strategy", "instance_norm", "--ranks", "2", "--device", "cuda"],
+                                     os.environ | {"SIMGPU_DEVICES": "2", "SIMGPU_RACES": str(self.folder),
+                                                   "SIMGPU_FAULT": "shared tickets"})
+        told = re.compile("(?m)" + race(kernel, kernel))
+        self.until(process, lambda: any(told.search(file.read_text()) for file in self.folder.iterdir()))
 
 
 if __name__ == "__main__":
