@@ -2,7 +2,8 @@
 
 #include <torch/types.h>
 
-#include "harness/upload.hpp"
+#include <algorithm>
+#include <vector>
 
 namespace bnlab {
 
@@ -21,9 +22,24 @@ at::Tensor pack_moments(const at::Tensor& count, const at::Tensor& mean, const a
   return at::cat({count, mean, m2}, 1);
 }
 
+namespace {
+
+// [values.size()]. Made of fills, not uploaded, so that a training step with it can be replayed.
+at::Tensor filled(const std::vector<int64_t>& values, at::Device device) {
+  const auto type = at::TensorOptions().dtype(at::kLong).device(device);
+  std::vector<at::Tensor> stretches{at::empty({0}, type)};
+  for (auto begin = values.begin(), end = begin; begin != values.end(); begin = end) {
+    end = std::find_if(begin, values.end(), [&](int64_t value) { return value != *begin; });
+    stretches.push_back(at::full({end - begin}, *begin, type));
+  }
+  return at::cat(stretches);
+}
+
+}  // namespace
+
 at::Tensor merge_moments(const at::Tensor& rows, const std::vector<int64_t>& group_of_row, int64_t groups) {
   const Moments r(rows);
-  const at::Tensor index = uploaded(group_of_row, rows.device());
+  const at::Tensor index = filled(group_of_row, rows.device());
   const auto sum = [&](const at::Tensor& t) {
     return at::zeros({groups, t.size(1)}, t.options()).index_add_(0, index, t);
   };

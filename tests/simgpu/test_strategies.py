@@ -24,6 +24,12 @@ class OneRank(SimulatedRuns):
         by_themselves = self.train(MATRIX | {"cuda_graph": False})
         self.expect_close(by_themselves, replayed, 0)
 
+    def test_pairs_beside_the_saved_one_are_replayed(self):
+        keys = {"seed": 0, "strategy": "ghost", "populations": ["saved", "mean", "pooled", "tower:1"]}
+        replayed = self.train(keys)
+        self.assertGreater(next(iter(replayed.values())).graphs["replayed_steps"], 0)
+        self.expect_close(replayed, self.train(keys, device="cpu"), 1e-10)
+
 
 class TwoRanks(SimulatedRuns):
     def test_leave_what_the_cpu_leaves(self):
