@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
-#include "harness/embed/bnlab.hpp"
+#include "harness/embed/bnlab/batch_norm.hpp"
 #include "harness/verify/cases.hpp"
 #include "harness/verify/comparison.hpp"
 #include "tests/verify/plain_batch_norm.hpp"
@@ -53,7 +53,8 @@ TEST(BatchRenorm, ItsLimitsRiseLinearlyBetweenTheirSteps) {
 
 // What a layer of another program says when it is trained; "" where it trains.
 std::string refusal(const std::string& strategy, int64_t steps, bool training = true) {
-  const auto layer = Norms(strategy, {.towers = 2, .steps = steps, .dtype = at::kDouble}).layer(4);
+  BatchNorm layer(BatchNormOptions(4).strategy(strategy).towers_per_rank(2).total_steps(steps));
+  layer->to(at::kDouble);
   layer->train(training);
   try {
     layer->forward(at::randn({6, 4, 2, 2}, at::kDouble));

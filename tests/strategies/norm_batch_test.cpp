@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
-#include "harness/embed/bnlab.hpp"
+#include "harness/embed/bnlab/batch_norm.hpp"
 #include "harness/error.hpp"
 #include "harness/verify/cases.hpp"
 #include "harness/verify/comparison.hpp"
@@ -91,8 +91,7 @@ TEST(NormBatch, AnotherBatchThanTheFirstMustFitTheSameSets) {
 
 // Layers of other programs are made before a batch is seen: they cut towers.
 TEST(NormBatch, InOtherProgramsItCutsTowers) {
-  Norms norms(R"({"name": "norm_batch", "samples": 2})", {.towers = 2});
-  const auto layer = norms.layer(3);
+  BatchNorm layer(BatchNormOptions(3).strategy(R"({"name": "norm_batch", "samples": 2})").towers_per_rank(2));
   EXPECT_NO_THROW(layer->forward(at::randn({8, 3, 2, 2})));
   EXPECT_THROW(layer->forward(at::randn({2, 3, 2, 2})), Error);
 }
