@@ -204,11 +204,14 @@ void add_results_option(CLI::App& command, std::string& results_dir) {
 }
 
 void add_placement_options(CLI::App& command, LaunchRequest& request) {
-  add_ranks_option(command, request.ranks, "Processes per run; default: one per GPU, on the CPU one");
+  add_ranks_option(command, request.ranks,
+                   "Processes per run; default: as runs of the same results were started last, else one per "
+                   "GPU, on the CPU "
+                   "one. Without it, runs that are done on any number count");
   command
       .add_option_function<std::string>(
           "--device", [&request](const std::string& name) { request.device = choice_of<Device>(name); },
-          "cpu or cuda; default: cuda if every rank can have a GPU")
+          "cpu or cuda; default: as last time, else cuda if every rank can have a GPU")
       ->type_name("DEVICE")
       ->check(CLI::IsMember(split_names(names(Device{}))));
   command

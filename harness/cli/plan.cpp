@@ -1,5 +1,6 @@
 // bnlab plan: the expanded matrix, what is done, what is left out and why, an estimate of time and memory.
 #include <algorithm>
+#include <filesystem>
 #include <iostream>
 #include <map>
 #include <optional>
@@ -17,6 +18,7 @@
 #include "harness/mapped.hpp"
 #include "harness/report/cells.hpp"
 #include "harness/report/power.hpp"
+#include "harness/report/status.hpp"
 #include "harness/store/tuning_scores.hpp"
 #include "harness/text_table.hpp"
 #include "harness/training/libraries.hpp"
@@ -94,7 +96,7 @@ Plan make_plan(const PlanRequest& request) {
   bool all_known = true;
   std::vector<const RunSpec*> start;
   plan.missing = look_at_inputs(plan.runs, asked);
-  plan.states = survey(plan.runs, asked.redo);
+  plan.states = survey(plan.runs, asked.redo, plan.remarks);
   for (size_t i = 0; i < plan.runs.size(); ++i) {
     if (!plan.states[i].starts) {
       continue;
@@ -117,14 +119,16 @@ Plan make_plan(const PlanRequest& request) {
 Json plan_json(const Plan& plan) {
   Json runs = Json::array();
   for (size_t i = 0; i < plan.runs.size(); ++i) {
+    const std::filesystem::path around = std::filesystem::path(plan.runs[i].folder).parent_path();
     runs.push_back({{"run_id", plan.runs[i].spec.id},
-                    {"placement", plan.runs[i].placement.name()},
+                    {"placement", plan.states[i].placement},
                     {"threads_per_rank", plan.runs[i].threads},
                     {"state", plan.states[i].name()},
                     {"failure", or_null(plan.states[i].failure)},
                     {"stale", or_null(plan.states[i].stale)},
                     {"starts", plan.states[i].starts},
-                    {"folder", plan.runs[i].folder}});
+                    {"done_elsewhere", plan.states[i].elsewhere},
+                    {"folder", (around / plan.states[i].placement).string()}});
   }
   const auto excluded = mapped(plan.experiment.excluded, [](const auto& cell) {
     return Json{{"run_id", cell.id}, {"rule", cell.rule}};
@@ -160,7 +164,7 @@ void print(const Plan& plan) {
   TextTable table{{{"run"}, {"placement"}, {"threads", true}, {"state"}}, {}};
   for (size_t i = 0; i < plan.runs.size(); ++i) {
     const auto& [run, state] = std::tie(plan.runs[i], plan.states[i]);
-    table.rows.push_back({run.spec.id, run.placement.name(), std::to_string(run.threads),
+    table.rows.push_back({run.spec.id, state.placement, std::to_string(run.threads),
                           state.name() + (state.stale.empty() ? "" : ", stale")});
   }
   std::cout << table.text();
@@ -168,7 +172,14 @@ void print(const Plan& plan) {
   for (const auto& cell : plan.experiment.excluded) {
     std::cout << "excluded by exclude[" << cell.rule << "]: " << cell.id << "\n";
   }
+  std::map<std::string, int> done;
+  for (const RunState& state : plan.states) {
+    if (!state.starts && state.outcome == Status::ok) ++done[state.placement];
+  }
   std::cout << plan.to_start << " of " << plan.runs.size() << " runs to start";
+  if (!done.empty()) {
+    std::cout << "; done on " << placements_text(done);
+  }
   if (plan.to_start > 0) {
     std::cout << "; expected time: "
               << (plan.seconds ? duration_text(*plan.seconds) : "unknown before a first run has finished");

@@ -11,6 +11,7 @@
 #include "harness/launch/notify.hpp"
 #include "harness/launch/rank_job.hpp"
 #include "harness/report/report.hpp"
+#include "harness/report/status.hpp"
 
 namespace bnlab {
 namespace {
@@ -34,7 +35,9 @@ void print_outcome(const Experiment& experiment, const LaunchRequest& asked, con
   std::cout.flush();
   std::cerr << "\n"
             << summary.finished << " runs done, " << summary.skipped - summary.failed_before
-            << " were done before, " << summary.failed << " failed";
+            << " were done before"
+            << (summary.done_on.empty() ? "" : " on " + placements_text(summary.done_on)) << ", "
+            << summary.failed << " failed";
   if (summary.failed_before > 0) {
     std::cerr << ", " << summary.failed_before << " had failed before";
   }

@@ -21,8 +21,9 @@ inline constexpr int kAutoJobs = 0;
 // What the user asks for on the command line. What is found out about machine and world is WorldFacts
 // (placing.hpp).
 struct LaunchRequest {
-  int ranks = 0;  // 0: one per GPU, one on the CPU; lowered to a divisor of the towers, which is said
-  std::optional<Device> device;      // nothing: the GPUs, if there is one for every rank
+  int ranks =
+      0;  // 0: as last time, else one per GPU, one on the CPU; lowered to a divisor of the towers, aloud
+  std::optional<Device> device;      // nothing: as last time, else the GPUs, if there is one for every rank
   std::optional<Exchange> exchange;  // of ranks on CPUs; nothing: shared memory, where one host has all ranks
   int threads = 0;                   // of each rank; 0: its share of the cores, or what its launcher gives it
   int jobs = 1;                      // independent runs side by side, or kAutoJobs: as many as fit
@@ -43,6 +44,7 @@ struct LaunchSummary {
   int finished = 0;                     // runs of this call that are ok
   int failed = 0;                       // runs of this call with any other outcome
   int skipped = 0;                      // runs that were finished before
+  std::map<std::string, int> done_on;   // the number of those that are ok, by their placement
   int failed_before = 0;                // those of the skipped runs that had failed
   std::map<std::string, int> failures;  // the number of these by "outcome: message"
   std::map<std::string, int> stale;     // the number of skipped runs that are stale, by the reason

@@ -1,15 +1,50 @@
 #include "harness/launch/placing.hpp"
 
 #include <algorithm>
+#include <filesystem>
 #include <map>
 #include <numeric>
 
 #include "harness/communicator/host/shared_gpus.hpp"
 #include "harness/error.hpp"
+#include "harness/store/record.hpp"
 #include "harness/training/libraries.hpp"
 
 namespace bnlab {
 namespace {
+
+constexpr int kMostRanks = 4096;
+
+// As the runs of an experiment's folder were started last, as far as somebody said where; what nobody said is
+// left to the machine.
+struct LastPlacement {
+  int ranks = 0;
+  std::optional<Device> device;
+  std::optional<Exchange> exchange;
+};
+
+std::filesystem::path placement_file(const LaunchRequest& request, const Experiment& experiment) {
+  return experiment_folder(request.results_dir, experiment.name) / kPlacementFile;
+}
+
+template <class Choice>
+std::optional<Choice> choice_in(const Json& file, const char* key) {
+  const Json& value = value_at(file, key);
+  const std::string name = value.is_string() ? value.get<std::string>() : "";
+  const std::vector<std::string> known = split_names(names(Choice{}));
+  return std::ranges::count(known, name) > 0 ? std::optional(choice_of<Choice>(name)) : std::nullopt;
+}
+
+LastPlacement last_placement(const std::filesystem::path& file) {
+  if (!std::filesystem::exists(file)) {
+    return {};
+  }
+  const Json kept = read_json(file);
+  const Json& ranks = value_at(kept, "ranks");
+  const bool has_ranks = ranks.is_number_unsigned() && ranks <= kMostRanks;
+  return {has_ranks ? ranks.get<int>() : 0, choice_in<Device>(kept, "device"),
+          choice_in<Exchange>(kept, "exchange")};
+}
 
 int largest_divisor(int64_t towers, int limit) {
   int ranks = static_cast<int>(std::min<int64_t>(limit, towers));
@@ -25,8 +60,8 @@ void remark(std::vector<std::string>& remarks, const std::string& sentence) {
   }
 }
 
-int choose_ranks(const RunSpec& run, const LaunchRequest& request, const WorldFacts& facts, int gpus,
-                 std::vector<std::string>& remarks) {
+int choose_ranks(const RunSpec& run, const LaunchRequest& request, const LastPlacement& last,
+                 const WorldFacts& facts, int gpus, std::vector<std::string>& remarks) {
   const int asked = facts.joined() ? facts.ranks : request.ranks;
   const std::string towers = std::to_string(run.towers());
   if (run.ranks) {
@@ -40,7 +75,13 @@ int choose_ranks(const RunSpec& run, const LaunchRequest& request, const WorldFa
     }
     return *run.ranks;
   }
-  const int wanted = asked > 0 ? asked : std::max(1, gpus);
+  const bool as_before = asked == 0 && last.ranks > 0 && (gpus == 0 || last.ranks <= gpus);
+  if (as_before) {
+    remark(remarks, "ranks: " + std::to_string(last.ranks) +
+                        ", as when runs of this folder were started last; "
+                        "--ranks chooses otherwise");
+  }
+  const int wanted = asked > 0 ? asked : as_before ? last.ranks : std::max(1, gpus);
   const int ranks = largest_divisor(run.towers(), wanted);
   if (ranks != wanted && asked > 0) {
     remark(remarks, "runs with " + towers + " towers use " + std::to_string(ranks) +
@@ -55,13 +96,13 @@ std::string several(int count, const std::string& noun) {
 }
 
 // Where neither the spec nor the command line says it, the GPUs are used if every rank can have one.
-Device default_device(const RunSpec& run, const LaunchRequest& request, const WorldFacts& facts,
-                      PlacedRun& place, std::vector<std::string>& remarks) {
+Device default_device(const RunSpec& run, const LaunchRequest& request, const LastPlacement& last,
+                      const WorldFacts& facts, PlacedRun& place, std::vector<std::string>& remarks) {
   const int gpus = facts.gpus();
   if (gpus == 0) {
     return Device::cpu;
   }
-  const int ranks = choose_ranks(run, request, facts, gpus, remarks);
+  const int ranks = choose_ranks(run, request, last, facts, gpus, remarks);
   if (ranks <= gpus) {
     return Device::cuda;
   }
@@ -81,8 +122,8 @@ Device default_device(const RunSpec& run, const LaunchRequest& request, const Wo
   return Device::cpu;
 }
 
-Device choose_device(const RunSpec& run, const LaunchRequest& request, const WorldFacts& facts,
-                     PlacedRun& place, std::vector<std::string>& remarks) {
+Device choose_device(const RunSpec& run, const LaunchRequest& request, const LastPlacement& last,
+                     const WorldFacts& facts, PlacedRun& place, std::vector<std::string>& remarks) {
   if (run.device) {
     if (request.device && request.device != run.device) {
       remark(remarks, "the spec places runs on " + name_of(*run.device) + "; --device " +
@@ -90,12 +131,16 @@ Device choose_device(const RunSpec& run, const LaunchRequest& request, const Wor
     }
     return *run.device;
   }
-  return request.device ? *request.device : default_device(run, request, facts, place, remarks);
+  if (!request.device && last.device == Device::cpu && facts.gpus() > 0) {
+    remark(remarks, "device: cpu, as when runs of this folder were started last; --device chooses otherwise");
+    return Device::cpu;
+  }
+  return request.device ? *request.device : default_device(run, request, last, facts, place, remarks);
 }
 
 std::optional<Exchange> choose_exchange(const RunSpec& run, const LaunchRequest& request,
-                                        const WorldFacts& facts, const Placement& placement,
-                                        std::vector<std::string>& remarks) {
+                                        const LastPlacement& last, const WorldFacts& facts,
+                                        const Placement& placement, std::vector<std::string>& remarks) {
   if (placement.ranks == 1 || placement.device == Device::cuda) {
     if (request.exchange) {
       remark(remarks, "--exchange does not apply to runs on GPUs or on one rank");
@@ -112,6 +157,11 @@ std::optional<Exchange> choose_exchange(const RunSpec& run, const LaunchRequest&
                 run.id +
                     ": the ranks of this world are on several hosts, which share no memory; give "
                     "--exchange sockets");
+  }
+  if (!asked && last.exchange == Exchange::sockets && facts.one_host) {
+    remark(remarks,
+           "exchange: sockets, as when runs of this folder were started last; --exchange chooses otherwise");
+    return Exchange::sockets;
   }
   return asked.value_or(facts.one_host ? Exchange::shared_memory : Exchange::sockets);
 }
@@ -198,24 +248,50 @@ WorldFacts this_machine() {
 std::vector<PlacedRun> place_runs(const Experiment& experiment, std::vector<RunSpec> runs,
                                   const LaunchRequest& request, const WorldFacts& facts,
                                   std::vector<std::string>& remarks) {
+  const LastPlacement last =
+      facts.joined() ? LastPlacement() : last_placement(placement_file(request, experiment));
+  const NamedParts named{request.ranks > 0 || facts.joined(), request.device.has_value(),
+                         request.exchange.has_value(), facts.joined()};
   std::vector<PlacedRun> placed;
   placed.reserve(runs.size());
   for (RunSpec& asked : runs) {
     PlacedRun& place = placed.emplace_back();
     place.spec = std::move(asked);
     const RunSpec& run = place.spec;
-    place.placement.device = choose_device(run, request, facts, place, remarks);
-    place.placement.ranks = choose_ranks(run, request, facts, place.on_gpus() ? facts.gpus() : 0, remarks);
+    place.named = named;
+    place.placement.device = choose_device(run, request, last, facts, place, remarks);
+    place.placement.ranks =
+        choose_ranks(run, request, last, facts, place.on_gpus() ? facts.gpus() : 0, remarks);
     if (place.on_gpus() && place.placement.ranks > facts.gpus()) {
       share_gpus(place, facts);
     }
-    place.placement.exchange = choose_exchange(run, request, facts, place.placement, remarks);
+    place.placement.exchange = choose_exchange(run, request, last, facts, place.placement, remarks);
     place.placement.nodes = facts.nodes;
     place.placement.towers_per_rank = run.towers() / place.placement.ranks;
     place.folder = run_folder(request.results_dir, experiment.name, run.id, place.placement);
     place.threads = choose_threads(run, request, facts, place.placement.ranks, remarks);
   }
   return placed;
+}
+
+void remember_placement(const Experiment& experiment, const std::vector<PlacedRun>& start,
+                        const LaunchRequest& request) {
+  const auto said = std::ranges::find_if(start, [](const PlacedRun& run) {
+    return !run.spec.ranks && (run.named.ranks || run.named.device || run.named.exchange);
+  });
+  if (said == start.end()) {
+    return;
+  }
+  const int ranks = said->named.by_launcher ? said->placement.ranks : request.ranks;
+  const auto name = [](const auto& choice) { return choice ? Json(name_of(*choice)) : Json(); };
+  const Json asked{{"ranks", ranks > 0 ? Json(static_cast<uint64_t>(ranks)) : Json()},
+                   {"device", name(request.device)},
+                   {"exchange", name(request.exchange)}};
+  const std::filesystem::path file = placement_file(request, experiment);
+  std::filesystem::create_directories(file.parent_path());
+  if (!std::filesystem::exists(file) || read_text(file) != asked.dump(2) + "\n") {
+    write_json(file, asked);
+  }
 }
 
 int jobs_side_by_side(const Experiment& experiment, const std::vector<RunSpec>& runs,

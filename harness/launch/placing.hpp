@@ -1,5 +1,5 @@
-// Where each run is computed: at the spec's own placement, else as the command line says, else on the devices
-// that this machine has.
+// Where each run is computed: at the spec's own placement, else as the command line says, else as the runs of
+// its folder were started last, else on the devices that this machine has.
 #pragma once
 
 #include <functional>
@@ -28,9 +28,17 @@ struct WorldFacts {
 // The facts where bnlab starts the ranks itself.
 WorldFacts this_machine();
 
+// Which parts of a placement the command line names, or the world of a launcher. A run that ended ok on any
+// placement which agrees with these and with the spec is done.
+struct NamedParts {
+  bool ranks = false, device = false, exchange = false;
+  bool by_launcher = false;  // it is the launcher that names the ranks
+};
+
 struct PlacedRun {
   RunSpec spec;
   Placement placement;
+  NamedParts named = {};
   std::string folder;              // of the run, RESULTS/EXPERIMENT/RUN_ID/PLACEMENT
   int threads = 1;                 // of each rank
   std::vector<std::string> notes;  // for the record
@@ -69,6 +77,11 @@ DealtGpus deal_gpus(const std::vector<std::vector<std::string>>& seen);
 std::vector<PlacedRun> place_runs(const Experiment& experiment, std::vector<RunSpec> runs,
                                   const LaunchRequest& request, const WorldFacts& facts,
                                   std::vector<std::string>& remarks);
+
+// Keeps beside the results what the command line, or the launcher's world, says of where these runs start,
+// for calls that say nothing.
+void remember_placement(const Experiment& experiment, const std::vector<PlacedRun>& start,
+                        const LaunchRequest& request);
 
 // How many of these runs go side by side: request.jobs, or with kAutoJobs as many as have GPUs of their own,
 // on the CPU cores of their own; at least 1.

@@ -91,7 +91,8 @@ ClaimResult RunRecorder::claim(const PlacedRun& run, bool last_look) {
     }
     give_up(attempt);
   } else if (holder.empty()) {
-    count_skipped(survey({run}, {}).front(), summary_);
+    std::vector<std::string> said_before;
+    count_skipped(survey({run}, {}, said_before).front(), summary_);
     progress_.dropped(run.spec, "somebody else has finished it meanwhile");
   } else if (last_look) {
     left_to_others(run, holder + " has it");

@@ -6,6 +6,8 @@
 #include <functional>
 #include <iostream>
 #include <map>
+#include <set>
+#include <tuple>
 
 #include "harness/error.hpp"
 #include "harness/mapped.hpp"
@@ -76,12 +78,15 @@ std::string first_line(const std::string& text) {
   return text.substr(0, text.find('\n'));
 }
 
-RunState state_of(const PlacedRun& run, const std::vector<std::string>& redo,
-                  const Confirmations& confirmations) {
+// The state by the record in one of the run's folders, which is read into `record`.
+RunState state_in(const std::filesystem::path& folder, const PlacedRun& run,
+                  const std::vector<std::string>& redo, const Confirmations& confirmations,
+                  std::optional<Record>& record) {
   RunState state;
+  state.placement = folder.filename().string();
   state.afresh = is_among("all", redo) || is_among(run.spec.id, redo);
   try {
-    std::optional<Record> record = find_record(run.folder);
+    record = find_record(folder);
     if (!record) {
       return state;
     }
@@ -101,6 +106,76 @@ RunState state_of(const PlacedRun& run, const std::vector<std::string>& redo,
     state.failure = first_line(error.what());
   }
   return state;
+}
+
+// Whether what is named of the run's placement holds where this record was computed.
+bool is_where_named(const Record& record, const PlacedRun& run) {
+  const Json& exchange = record.at("placement.exchange");  // null where there was none
+  return (!run.named.ranks || record.ranks() == run.placement.ranks) &&
+         (!run.named.device || record.device() == name_of(run.placement.device)) &&
+         (!run.named.exchange || exchange.is_null() || !run.placement.exchange ||
+          exchange == name_of(*run.placement.exchange));
+}
+
+RunState state_of(const PlacedRun& run, const std::vector<std::string>& redo,
+                  const Confirmations& confirmations) {
+  const std::filesystem::path own_folder = run.folder;
+  std::optional<Record> record;
+  RunState own = state_in(own_folder, run, redo, confirmations, record);
+  if (own.outcome == Status::ok && own.stale.empty()) {
+    return own;
+  }
+  std::optional<RunState> best;
+  std::tuple<bool, bool, std::string> rank_of_best;
+  std::error_code none;
+  for (const auto& entry : std::filesystem::directory_iterator(own_folder.parent_path(), none)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with(".") || name == own.placement || !entry.is_directory(none)) continue;
+    RunState state = state_in(entry.path(), run, redo, confirmations, record);
+    if (state.outcome != Status::ok || !is_of(*record, run.spec)) continue;
+    if (!is_where_named(*record, run)) {
+      own.elsewhere.push_back(name);
+      continue;
+    }
+    const std::tuple rank(!state.stale.empty(), record->at("placement.emulated") != false, name);
+    if (!best || rank < rank_of_best) {
+      best = std::move(state);
+      rank_of_best = rank;
+    }
+  }
+  std::ranges::sort(own.elsewhere);
+  if (!best || (own.outcome == Status::ok && !best->stale.empty())) {
+    return own;
+  }
+  best->begun = own.begun;  // of the folder in which the run would start
+  if (best->starts) best->placement = own.placement;
+  return *best;
+}
+
+// What is said of runs that start although they are done on placements that do not count.
+void remark_elsewhere(const std::vector<PlacedRun>& runs, const std::vector<RunState>& states,
+                      std::vector<std::string>& remarks) {
+  std::set<std::string> there;
+  int done = 0;
+  NamedParts named;
+  for (size_t i = 0; i < runs.size(); ++i) {
+    if (!states[i].starts || states[i].elsewhere.empty()) continue;
+    ++done;
+    named = runs[i].named;
+    for (const std::string& placement : states[i].elsewhere) there.insert(placement);
+  }
+  if (done == 0) {
+    return;
+  }
+  std::vector<std::string> options;
+  if (named.ranks && !named.by_launcher) options.emplace_back("--ranks");
+  if (named.device) options.emplace_back("--device");
+  if (named.exchange) options.emplace_back("--exchange");
+  const std::string start = std::to_string(done) + " of the runs to start " + (done == 1 ? "is" : "are") +
+                            " done on other placements (" + joined(std::vector(there.begin(), there.end())) +
+                            "): ";
+  remarks.push_back(start + (named.by_launcher ? "bnlab run without the launcher counts them"
+                                               : "without " + joined(options, " and ") + " they count"));
 }
 
 // Removes the claims that processes have left which were killed after they had published a run. Who takes the
@@ -202,6 +277,9 @@ std::string RunState::name() const {
 
 void count_skipped(const RunState& state, LaunchSummary& summary) {
   ++summary.skipped;
+  if (state.outcome == Status::ok) {
+    ++summary.done_on[state.placement];
+  }
   if (!state.starts && state.outcome != Status::ok) {
     ++summary.failed_before;
     ++summary.failures[state.name() + ": " + state.failure];
@@ -229,11 +307,15 @@ std::string mib_left(double bytes) {
   return fixed(std::floor(bytes / (1 << 20)), 0) + " MiB";
 }
 
-std::vector<RunState> survey(const std::vector<PlacedRun>& runs, const std::vector<std::string>& redo) {
+std::vector<RunState> survey(const std::vector<PlacedRun>& runs, const std::vector<std::string>& redo,
+                             std::vector<std::string>& remarks) {
   check_redo(redo, runs);
   const std::filesystem::path run_folder = runs.empty() ? "" : std::filesystem::path(runs.front().folder);
   const Confirmations confirmations(run_folder.parent_path().parent_path());
-  return mapped(runs, [&](const PlacedRun& run) { return state_of(run, redo, confirmations); });
+  std::vector<RunState> states =
+      mapped(runs, [&](const PlacedRun& run) { return state_of(run, redo, confirmations); });
+  remark_elsewhere(runs, states, remarks);
+  return states;
 }
 
 std::vector<std::string> look_at_inputs(std::vector<PlacedRun>& runs, const LaunchRequest& request) {
@@ -257,7 +339,7 @@ std::vector<PlacedRun> runs_to_start(const Experiment& experiment, std::vector<P
                                      const LaunchRequest& request, LaunchSummary& summary,
                                      std::vector<std::string>& remarks) {
   const std::vector<std::string> missing = look_at_inputs(runs, request);
-  const std::vector<RunState> states = survey(runs, request.redo);
+  const std::vector<RunState> states = survey(runs, request.redo, remarks);
   LastInputs last(experiment_folder(request.results_dir, experiment.name));
   std::vector<PlacedRun> start, finished;
   for (size_t i = 0; i < runs.size(); ++i) {
@@ -292,6 +374,7 @@ std::vector<PlacedRun> runs_to_start(const Experiment& experiment, std::vector<P
   }
   last.keep();
   keep_spec(experiment, request.results_dir, remarks);
+  remember_placement(experiment, start, request);
   if (!start.empty()) {
     const std::string late = keep_declaration(experiment, request.results_dir);
     if (!late.empty()) remarks.push_back(late);

@@ -12,22 +12,29 @@
 
 namespace bnlab {
 
-// What the results folder holds of one run.
+// What the results folder holds of one run. Where a run is computed changes no result, so that a run which
+// ended ok on any placement is done, unless spec, command line or launcher name another (NamedParts). Of
+// several the up-to-date ones come first, then the placement that the run would have today, then those with
+// one tower per rank, then the first by name.
 struct RunState {
-  std::optional<Status> outcome;  // of the run's record; nothing where there is none that can be used
-  bool damaged = false;           // there is a record, but it is not whole or not of this run
-  std::string failure;            // one line: why the run failed, or what is wrong with its record
-  std::string stale;              // why the run would answer something else today; empty: it would not
-  std::string begun;              // when its finished record was begun
-  bool afresh = false;            // the run starts from the beginning, not from a checkpoint
-  bool starts = true;             // because nothing finished is there, or `redo` names it
+  std::optional<Status> outcome;       // of the run's record; nothing where there is none that can be used
+  bool damaged = false;                // there is a record, but it is not whole or not of this run
+  std::string failure;                 // one line: why the run failed, or what is wrong with its record
+  std::string stale;                   // why the run would answer something else today; empty: it would not
+  std::string begun;                   // when its finished record was begun
+  bool afresh = false;                 // the run starts from the beginning, not from a checkpoint
+  bool starts = true;                  // because nothing finished is there, or `redo` names it
+  std::string placement;               // of the record, else where the run would be computed: "2x4-cpu"
+  std::vector<std::string> elsewhere;  // placements where it ended ok, which do not count: others are named
 
   std::string name() const;  // "missing", "damaged", or the name of the outcome
 };
 
-// The state of each run in turn. `redo` has the words of --redo: "stale", "failed" or "all", or ids of runs.
-// Throws Error (usage) for another word.
-std::vector<RunState> survey(const std::vector<PlacedRun>& runs, const std::vector<std::string>& redo);
+// The state of each run in turn. `redo` has the words of --redo: "stale", "failed" or "all", or ids of runs;
+// another word throws Error (usage). A remark tells of runs that start although they are done on placements
+// that do not count.
+std::vector<RunState> survey(const std::vector<PlacedRun>& runs, const std::vector<std::string>& redo,
+                             std::vector<std::string>& remarks);
 
 // Counts a run that does not start, because it is finished.
 void count_skipped(const RunState& state, LaunchSummary& summary);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <tuple>
 
 #include "harness/experiment/dotted.hpp"
 #include "harness/mapped.hpp"
@@ -142,7 +143,8 @@ std::set<uint64_t> stale_seeds(const std::vector<const Record*>& records) {
 
 std::vector<const Record*> CellRecords::one_per_seed() const {
   const auto rank = [](const Record* record) {
-    return std::pair(record->status() != Status::ok, record->at("placement.emulated") != false);
+    return std::tuple(record->status() != Status::ok, record->stale(),
+                      record->at("placement.emulated") != false);
   };
   std::map<uint64_t, const Record*> chosen;
   for (const auto& [placement, records] : placements) {

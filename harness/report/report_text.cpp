@@ -186,6 +186,16 @@ std::vector<std::string> footnotes(const ExperimentReport& report) {
   if (any([](const ReportRow& row) { return row.jobs && !row.claimed_images_per_s(); })) {
     notes.push_back("(j) ran beside other runs (--jobs), so no throughput is claimed.");
   }
+  if (names_placements(report)) {
+    notes.push_back(
+        "Some cells have runs on several placements, a row each. A comparison of accuracy takes the "
+        "placement on "
+        "which most seeds are paired; where that leaves seeds out, each seed counts once: a run that is up "
+        "to date "
+        "before a stale one, real ranks before emulated ones, then the first placement by name. Costs are "
+        "compared "
+        "on one placement at a time.");
+  }
   if (marks_some(report)) {
     notes.push_back(
         "(stale) so many runs of the row might come out otherwise today, because code, data or weights have "

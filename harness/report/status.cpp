@@ -1,6 +1,7 @@
 #include "harness/report/status.hpp"
 
 #include <algorithm>
+#include <tuple>
 
 #include "harness/mapped.hpp"
 #include "harness/printable.hpp"
@@ -24,29 +25,37 @@ std::string reason_of(const Record& record) {
   return signal.empty() ? "no reason is recorded" : "ended by " + signal;
 }
 
-// Of several placements of one run the best counts: ok before failed before interrupted.
-int rank_of(const Record* record) {
-  return record->status() == Status::ok ? 2 : record->finished() ? 1 : 0;
+// Of several placements of one run the best counts: ok before failed before interrupted, up to date before
+// stale, real ranks before emulated ones.
+std::tuple<int, bool, bool> rank_of(const Record* record) {
+  return {record->status() == Status::ok ? 2
+          : record->finished()           ? 1
+                                         : 0,
+          !record->stale(), record->at("placement.emulated") == false};
 }
 
 void count(const std::vector<const Record*>& of_one_run, RunCounts& counts) {
   if (of_one_run.empty()) return;
   const Record& best = **std::ranges::max_element(of_one_run, {}, rank_of);
   ++counts.outcomes[name(best.status())];
+  if (best.status() == Status::ok) ++counts.done_on[best.placement()];
   counts.finished += best.finished();
   counts.failed += best.failed();
   if (best.failed()) add_failure(best, counts.failures);
   counts.confirmed += best.confirmed();
   counts.other_sources += best.finished() && best.why_other_numerics().empty() &&
                           best.at("code.fingerprint") != code_version().at("fingerprint");
-  const auto stale = std::ranges::find_if(
-      of_one_run, [](const Record* record) { return record->finished() && record->stale(); });
-  if (stale == of_one_run.end()) return;
+  if (!best.finished() || !best.stale()) return;
   ++counts.stale;
-  ++counts.stale_reasons[(*stale)->why_stale()];
+  ++counts.stale_reasons[best.why_stale()];
 }
 
 }  // namespace
+
+std::string placements_text(const std::map<std::string, int>& done_on) {
+  if (done_on.size() == 1) return done_on.begin()->first;
+  return joined(mapped(done_on, [](const auto& of) { return of.first + " " + std::to_string(of.second); }));
+}
 
 void add_failure(const Record& record, std::vector<Failure>& failures) {
   const std::string reason = reason_of(record);
@@ -114,13 +123,15 @@ std::string status_text(const std::vector<ExperimentStatus>& all) {
                    {"failed", true},
                    {"missing", true},
                    {"stale", true},
-                   {"outcomes"}},
+                   {"outcomes"},
+                   {"done on"}},
                   {}};
   std::string reasons, stale, confirmed, other_sources, under_way, problems;
   for (const ExperimentStatus& status : all) {
     table.rows.push_back({status.experiment, std::to_string(status.asked), std::to_string(status.ok()),
                           std::to_string(status.failed), std::to_string(status.missing()),
-                          std::to_string(status.stale), counts_text(status.outcomes)});
+                          std::to_string(status.stale), counts_text(status.outcomes),
+                          placements_text(status.done_on)});
     for (const auto& [reason, runs] : status.stale_reasons) {
       stale += wrapped(status.experiment + ": " + std::to_string(runs) + " stale: " + reason);
     }
@@ -162,6 +173,7 @@ Json status_json(const std::vector<ExperimentStatus>& all) {
                 {"confirmed", status.confirmed},
                 {"other_sources", status.other_sources},
                 {"outcomes", Json(status.outcomes)},
+                {"done_on", Json(status.done_on)},
                 {"failures", failures_json(status.failures)},
                 {"running", mapped(status.claimed, [](const ClaimedRun& run) { return run.json(); })},
                 {"problems", status.problems}};

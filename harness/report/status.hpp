@@ -23,6 +23,9 @@ struct Failure {
   std::string folder;  // of the same, with its logs
 };
 
+// "2x1-cpu", or "2x1-cpu 30, 1x2-cpu 6": how many of some runs are done on which placement.
+std::string placements_text(const std::map<std::string, int>& done_on);
+
 // Counts a failed run among those that failed alike.
 void add_failure(const Record& record, std::vector<Failure>& failures);
 
@@ -36,6 +39,7 @@ struct RunCounts {
   int failed = 0;                       // finished, and ok under no placement
   int stale = 0;                        // finished, but code, data or weights have changed since
   std::map<std::string, int> outcomes;  // status name -> runs, interrupted ones included
+  std::map<std::string, int> done_on;   // placement -> runs that are ok there
   std::vector<Failure> failures;        // of the failed ones
   std::map<std::string, int> stale_reasons;  // why -> runs
   int confirmed = 0;      // by older code, but today's has repeated runs like them (confirming.hpp)

@@ -37,6 +37,7 @@ std::vector<std::filesystem::path> run_folders(const std::filesystem::path& resu
                                                const std::string& experiment);
 
 inline constexpr const char* kSpecFile = "spec.json";  // of an experiment's folder: what was last asked
+inline constexpr const char* kPlacementFile = "placement.json";  // and where, as far as somebody said
 
 // The files of a run folder.
 inline constexpr const char* kRecordFile = "record.json";  // last to appear: its presence means finished

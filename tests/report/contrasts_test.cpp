@@ -80,6 +80,24 @@ TEST(Contrasts, CompareCostsOnEachPlacementApart) {
   EXPECT_NEAR(results[2].interval.mean, 10, 1e-9);
 }
 
+// Six seeds, three on each placement, as where a matrix went on elsewhere.
+TEST(Contrasts, OfAccuracyCountEachSeedOnceWhereRunsAreSpreadOverPlacements) {
+  Experiment experiment = synthetic_experiment(6);
+  Contrast cost = experiment.contrasts[0];
+  cost.metric = "images_per_s";
+  experiment.contrasts.push_back(cost);
+  std::vector<Record> records;
+  for (const RunSpec& run : experiment.runs) {
+    const bool sync = run.strategy.at("name") == "sync";
+    records.push_back(synthetic_record(run, sync ? 0.6 : 0.5, run.seed < 3 ? 8 : 4));
+  }
+  const ExperimentReport report = make_report(experiment, records);
+  ASSERT_EQ(report.contrasts.size(), 2u);
+  EXPECT_EQ(report.contrasts[0].interval.n, 6u);
+  EXPECT_EQ(report.contrasts[1].interval.n, 3u) << "costs on one placement at a time";
+  EXPECT_NE(report_text(report).find("Some cells have runs on several placements"), std::string::npos);
+}
+
 // Runs of both strategies that average weights never, every 4 and every 16 steps; where they do, IoU is 0.02
 // and 0.1 lower and images/s are higher by as many as there are steps between averages. Over sockets all make
 // 20 images/s fewer.

@@ -34,10 +34,24 @@ TEST(Status, CountsTheRunsOfASpec) {
   EXPECT_EQ(status.missing(), 5);
   EXPECT_EQ(status.stale, 1);
   EXPECT_EQ(status.outcomes.at("interrupted"), 1);
+  EXPECT_EQ(status.done_on, (std::map<std::string, int>{{"1x2-cpu", 1}, {"1x8-cpu", 1}}));
   ASSERT_EQ(status.stale_reasons.size(), 1u);
   EXPECT_NE(status_text({status}).find("small_batch: 1 stale: what computes it has changed"),
             std::string::npos)
       << status_text({status});
+}
+
+TEST(Status, SaysWhereRunsAreDoneAndForgetsAStaleOneThatAnotherPlacementHasUpToDate) {
+  const TemporaryFolder results;
+  const Experiment experiment = synthetic_experiment(2);
+  save(results.path(), experiment.runs[0], 1, Status::ok, "an older one");
+  save(results.path(), experiment.runs[0], 2, Status::ok, "");
+  save(results.path(), experiment.runs[1], 1, Status::ok, "");
+  const ExperimentStatus status = status_of(experiment, results.path());
+  EXPECT_EQ(status.stale, 0);
+  EXPECT_NE(status_text({status}).find("2 ok      1x8-cpu 1, 2x4-cpu 1"), std::string::npos)
+      << status_text({status});
+  EXPECT_EQ(status_json({status}).at(0).at("done_on"), (Json{{"1x8-cpu", 1}, {"2x4-cpu", 1}}));
 }
 
 TEST(Status, TellsRunsOfOtherSourcesThatCountAllTheSame) {
