@@ -9,6 +9,9 @@ if(TARGET cuda_kernels)
 endif()
 add_library(bnlab_strategies STATIC ${catalogue})
 add_library(bnlab_harness STATIC $<TARGET_OBJECTS:harness> $<TARGET_OBJECTS:harness_plain>)
+if(BNLAB_PROGRAM)
+  target_sources(bnlab_harness PRIVATE $<TARGET_OBJECTS:harness_records>)  # which the program's part of `harness` needs
+endif()
 set_target_properties(bnlab_strategies bnlab_harness PROPERTIES LINKER_LANGUAGE CXX)
 
 add_library(bnlab_embed INTERFACE)

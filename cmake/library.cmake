@@ -1,5 +1,5 @@
 # What bnlab::strategies is made of. Components register themselves, so these are OBJECT libraries: from an archive the
-# linker would drop them. program.cmake gives the first two of them more sources.
+# linker would drop them. program.cmake gives `harness` more sources.
 #   harness_plain    needs no LibTorch, compiles in seconds
 #   harness          what needs LibTorch
 #   cpu_kernels      the sweeps over activations, and how they are called; for GPUs in cuda_kernels
@@ -26,15 +26,13 @@ if(NOT BNLAB_PLAIN_ONLY)
   file(GLOB harness_sources CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}
        harness/communicator/*.cpp harness/embed/*.cpp harness/layer/layer_case.cpp harness/layer/tensor_json.cpp)
   list(REMOVE_ITEM harness_sources ${plain_sources})
-  # The public headers include each other as programs include them.
-  file(GLOB embed_sources CONFIGURE_DEPENDS harness/embed/*.cpp)
-  set_source_files_properties(${embed_sources} PROPERTIES INCLUDE_DIRECTORIES ${PROJECT_SOURCE_DIR}/harness/embed)
   add_library(harness OBJECT harness/strategy.cpp ${harness_sources})
   target_include_directories(harness SYSTEM PRIVATE harness/communicator/gloo_headers)
+  target_include_directories(harness PRIVATE harness/embed)  # the public headers include each other as programs do
   target_link_libraries(harness PUBLIC harness_plain bnlab_torch)
   # The headers that take longest, compiled once for all targets that use LibTorch.
   target_precompile_headers(harness PRIVATE <torch/types.h> <torch/nn/module.h> <nlohmann/json.hpp>)
-  bnlab_compile_together(harness)
+  bnlab_compile_together(harness "harness|harness/layer")
 
   # Nothing else is compiled with BNLAB_WITH_CUDA, so that a build that gets the CUDA kernels later keeps its objects.
   file(GLOB kernel_sources CONFIGURE_DEPENDS strategies/kernels/*.cpp)

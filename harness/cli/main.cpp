@@ -1,5 +1,5 @@
 // The program `bnlab`.
-#include "harness/cli/program.hpp"
+#include "harness/cli/run_program.hpp"
 
 int main(int argc, char** argv) {
   return bnlab::run_program(argc, argv);

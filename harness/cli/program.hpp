@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "harness/cli/run_program.hpp"
+
 namespace bnlab {
 
 namespace exit_code {
@@ -21,10 +23,6 @@ constexpr int kEnvironment = 3;  // the environment lacks something
 constexpr int kOthers = 75;      // the rest belongs to other processes
 constexpr int kInterrupted = 130;
 }  // namespace exit_code
-
-// Runs the program on a command line and returns its exit code. Data goes to standard output, talk to
-// standard error.
-int run_program(int argc, const char* const* argv);
 
 std::string program_version();  // "bnlab 0.1.0 (1f3a9c2)"
 std::string exit_codes_text();
