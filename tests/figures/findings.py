@@ -52,7 +52,8 @@ _NOT_OURS = re.compile(r'`[^`]*`|"[^"]*"|\]\([^)]*\)|\b95 % (?=t |interval)')
 
 
 def blocks_of(text):
-    """Paragraphs, bullets and rows of tables, a line each, without code and comments."""
+    """Paragraphs, bullets and rows of tables, a line each, without code and comments, and without what was seen before: of that
+    there are no records."""
     blocks = [""]
     for line in re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL).split("\n"):
         if not line.strip() or line.startswith("    "):
@@ -61,7 +62,7 @@ def blocks_of(text):
             blocks.append(line)
         else:
             blocks[-1] += " " + line.strip()
-    return [block.strip() for block in blocks if block]
+    return [block.strip() for block in blocks if block and not block.strip().startswith("**Seen before.**")]
 
 
 def numbers_in(block):
