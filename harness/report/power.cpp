@@ -1,5 +1,6 @@
 #include "harness/report/power.hpp"
 
+#include <algorithm>
 #include <boost/math/distributions/non_central_t.hpp>
 #include <boost/math/distributions/students_t.hpp>
 #include <cmath>
@@ -54,8 +55,10 @@ std::string warning_of(const ContrastResult& result, size_t comparisons, size_t 
 }  // namespace
 
 std::optional<int> seeds_to_tell(double mean, double deviation, double level) {
+  // Four pairs tell anything beyond this; the distribution cannot be computed for far larger ones.
+  const double effect = std::min(std::abs(mean) / deviation, 1000.0);
   return fewest([&](int n) {
-    const double t = critical(n, level / 2), shift = std::abs(mean) / deviation * std::sqrt(n);
+    const double t = critical(n, level / 2), shift = effect * std::sqrt(n);
     const boost::math::non_central_t seen(n - 1.0, shift);
     return boost::math::cdf(boost::math::complement(seen, t)) + boost::math::cdf(seen, -t);
   });
