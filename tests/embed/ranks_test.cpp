@@ -4,6 +4,7 @@
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
+#include <cstdlib>
 #include <future>
 #include <utility>
 
@@ -13,6 +14,9 @@ namespace bnlab {
 namespace {
 
 namespace nn = torch::nn;
+
+// c10d's flight recorder is one per process and not made for ranks that are threads: off before main().
+[[maybe_unused]] const int no_flight_recorder = ::setenv("TORCH_FR_BUFFER_SIZE", "0", 1);
 
 using Group = c10::intrusive_ptr<c10d::ProcessGroup>;
 
