@@ -28,9 +28,9 @@ class Ranks {
   // This process alone.
   Ranks();
   // The processes of a group (Gloo, NCCL or both) that the program has made and shuts down itself. Each
-  // tensor goes to the group's backend for its device; nothing else is opened. Ranks that are threads of one
-  // process need TORCH_FR_BUFFER_SIZE=0 before their first exchange: c10d's flight recorder, on by default, is
-  // one per process and unguarded.
+  // tensor goes to the group's backend for its device; nothing else is opened.
+  // Ranks that are threads of one process need TORCH_FR_BUFFER_SIZE=0 before their first exchange: c10d's
+  // flight recorder, on by default, is one per process and unguarded.
   explicit Ranks(const c10::intrusive_ptr<c10d::ProcessGroup>& group);
   // The world that a launcher announces by environment variables: RANK, WORLD_SIZE, MASTER_ADDR and
   // MASTER_PORT (torchrun, or by hand), those of Open MPI or MPICH, those of a SLURM step. Alone where none
