@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -105,6 +106,49 @@ inline void write_bytes(const std::string& file, const std::string& bytes) {
 inline void truncate(const std::string& file, double fraction) {
   const auto size = static_cast<double>(std::filesystem::file_size(file));
   std::filesystem::resize_file(file, static_cast<uintmax_t>(size * fraction));
+}
+
+// EXIF data with an orientation as their second tag, big-endian or little-endian.
+inline std::string exif_data(int orientation, bool little = false) {
+  const auto number = [&](uint32_t value, int bytes) {
+    std::string text;
+    for (int i = 0; i < bytes; ++i) {
+      text += static_cast<char>(value >> (8 * (little ? i : bytes - 1 - i)));
+    }
+    return text;
+  };
+  const std::string make = number(0x010f, 2) + number(2, 2) + number(2, 4) + std::string("x\0\0\0", 4);
+  const std::string tag = number(0x0112, 2) + number(3, 2) + number(1, 4) +
+                          number(static_cast<uint32_t>(orientation), 2) + number(0, 2);
+  return (little ? "II" : "MM") + number(42, 2) + number(8, 4) + number(2, 2) + make + tag + number(0, 4);
+}
+
+// Puts EXIF data behind the start of a JPEG, or behind the header of a PNG.
+inline void add_exif(const std::string& file, const std::string& exif) {
+  std::ifstream in(file, std::ios::binary);
+  std::string all{std::istreambuf_iterator<char>(in), {}};
+  const auto big = [](uint64_t value, int bytes) {
+    std::string text;
+    for (int i = bytes; i-- > 0;) {
+      text += static_cast<char>(value >> (8 * i));
+    }
+    return text;
+  };
+  if (all.starts_with("\xff\xd8")) {
+    const std::string data = std::string("Exif\0\0", 6) + exif;
+    all.insert(2, "\xff\xe1" + big(data.size() + 2, 2) + data);
+  } else {
+    const std::string chunk = "eXIf" + exif;
+    uint32_t crc = ~0u;
+    for (const char byte : chunk) {
+      crc ^= static_cast<uint8_t>(byte);
+      for (int bit = 0; bit < 8; ++bit) {
+        crc = crc >> 1 ^ (crc & 1 ? 0xedb88320u : 0u);
+      }
+    }
+    all.insert(33, big(exif.size(), 4) + chunk + big(~crc, 4));
+  }
+  write_bytes(file, all);
 }
 
 }  // namespace bnlab::test

@@ -23,14 +23,18 @@ std::array<uint8_t, 3> class_colour(uint8_t id) {
 #include <png.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csetjmp>
 #include <cstdio>
 #include <cstring>
 #include <memory>
+#include <span>
 
 #include <jpeglib.h>  // needs cstdio before it
+
+#include "harness/tasks/images/orientation.hpp"
 
 namespace bnlab {
 namespace {
@@ -96,6 +100,21 @@ void jpeg_message(j_common_ptr decoder, int level) {
   }
 }
 
+constexpr int kExifMarker = JPEG_APP0 + 1;
+constexpr unsigned kLongestMarker = 0xFFFF;
+
+int orientation_of(const jpeg_decompress_struct& decoder) {
+  constexpr std::array<uint8_t, 6> kExif = {'E', 'x', 'i', 'f', 0, 0};
+  for (const jpeg_marker_struct* marker = decoder.marker_list; marker != nullptr; marker = marker->next) {
+    const std::span<const uint8_t> data(marker->data, marker->data_length);
+    if (marker->marker == kExifMarker && data.size() >= kExif.size() &&
+        std::equal(kExif.begin(), kExif.end(), data.begin())) {
+      return exif_orientation(data.subspan(kExif.size()));
+    }
+  }
+  return 1;
+}
+
 // Fills `pixels`; false if the decoder failed (its message is in `errors`).
 bool decode_jpeg(std::FILE* file, jpeg_decompress_struct& decoder, JpegErrors& errors, Pixels& pixels,
                  const std::string& name) {
@@ -104,7 +123,9 @@ bool decode_jpeg(std::FILE* file, jpeg_decompress_struct& decoder, JpegErrors& e
   }
   jpeg_create_decompress(&decoder);
   jpeg_stdio_src(&decoder, file);
+  jpeg_save_markers(&decoder, kExifMarker, kLongestMarker);
   jpeg_read_header(&decoder, TRUE);
+  pixels.orientation = orientation_of(decoder);
   check_size(name, decoder.image_height, decoder.image_width);
   decoder.out_color_space = JCS_RGB;
   jpeg_start_decompress(&decoder);
@@ -132,7 +153,8 @@ Pixels read_jpeg(std::FILE* file, const std::string& name) {
   if (!decode_jpeg(file, decoder, errors, pixels, name)) {
     fail(name, std::string("cannot be read as JPEG (") + errors.message.data() + ")");
   }
-  return pixels;
+  const int orientation = pixels.orientation;
+  return upright(std::move(pixels), orientation);
 }
 
 // ---- PNG
@@ -161,6 +183,18 @@ void convert_to_rgb(PngReader& reader, png_byte colour) {
     png_set_gray_to_rgb(reader.png);
   }
   png_set_strip_alpha(reader.png);
+}
+
+// The chunk eXIf may stand before the pixels or behind them.
+int orientation_of(const PngReader& reader) {
+#ifdef PNG_eXIf_SUPPORTED
+  png_uint_32 size = 0;
+  png_bytep data = nullptr;
+  if (png_get_eXIf_1(reader.png, reader.info, &size, &data) != 0) {
+    return exif_orientation({data, size});
+  }
+#endif
+  return 1;
 }
 
 // False if the decoder failed. `rows` is the caller's, so that nothing here needs a destructor.
@@ -194,7 +228,7 @@ bool decode_png(std::FILE* file, PngReader& reader, bool as_ids, Pixels& pixels,
     rows[static_cast<size_t>(y)] = pixels.values.data() + y * row_bytes;
   }
   png_read_image(reader.png, rows.data());
-  png_read_end(reader.png, nullptr);
+  png_read_end(reader.png, reader.info);
   return true;
 }
 
@@ -205,7 +239,7 @@ Pixels read_png(std::FILE* file, const std::string& name, bool as_ids) {
   if (!decode_png(file, reader, as_ids, pixels, rows, name)) {
     fail(name, std::string("cannot be read as PNG (") + reader.message.data() + ")");
   }
-  return pixels;
+  return as_ids ? pixels : upright(std::move(pixels), orientation_of(reader));
 }
 
 // False if the disk or libpng refuses.

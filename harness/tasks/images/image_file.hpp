@@ -17,9 +17,11 @@ struct Pixels {
   int64_t width = 0;
   int64_t channels = 0;
   std::vector<uint8_t> values;  // [height, width, channels]
+  int orientation = 1;          // by which they were turned when they were read (orientation.hpp)
 };
 
-// A JPEG or PNG (told apart by its first bytes) as 8-bit RGB; transparency is dropped.
+// A JPEG or PNG (told apart by its first bytes) as 8-bit RGB, turned by the orientation of its EXIF data;
+// transparency is dropped.
 Pixels read_rgb(const std::string& file);
 
 // A PNG as one id per pixel: the grey value, or the palette's index. Colour and 16-bit are refused.

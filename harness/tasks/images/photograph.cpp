@@ -49,15 +49,25 @@ std::string expected_ids(const LabelMap& map) {
                                      std::to_string(place % width) + "; " + map.cure);
 }
 
+// What to do where image and labels differ in size.
+std::string size_cure(const LabelledFile& file, const Pixels& image, const Pixels& labels) {
+  const bool exchanged = image.height == labels.width && image.width == labels.height;
+  if (exchanged && image.orientation >= 5) {
+    return "; the labels fit the photograph as it is stored, and its EXIF orientation " +
+           std::to_string(image.orientation) +
+           " turns it: make the labels again in a tool that applies it, or, if they are right for the stored "
+           "pixels, take the orientation away: exiftool -overwrite_original -Orientation= '" +
+           file.image + "'";
+  }
+  return exchanged ? "; one of them is turned: turn the labels as the photograph is seen"
+                   : "; export the labels again at the image's size";
+}
+
 void check(const LabelledFile& file, const Pixels& image, const Pixels& labels, const LabelMap& map) {
   if (image.height != labels.height || image.width != labels.width) {
-    const bool turned = image.height == labels.width && image.width == labels.height;
     throw Error(Error::Kind::data,
                 file.labels + ": expected the size of its image, " + size_text(image.height, image.width) +
-                    ", got " + size_text(labels.height, labels.width) +
-                    (turned ? "; one of them is turned, perhaps by the EXIF orientation of the photograph, "
-                              "which is not applied: save the photograph upright"
-                            : "; export the labels again at the image's size"));
+                    ", got " + size_text(labels.height, labels.width) + size_cure(file, image, labels));
   }
   for (size_t i = 0; i < labels.values.size(); ++i) {
     if (map.class_of[labels.values[i]] == LabelMap::kForeign) {

@@ -98,11 +98,34 @@ TEST(Photograph, ForeignIdsAreNamedWithTheirPlaceAndWhatIsExpected) {
   EXPECT_TRUE(has(error_of({1, 1, {1}}, {1, 1, {5}}, label_map(5, {})), "expected ids 0 to 4, got 5"));
 }
 
-TEST(Photograph, ATurnedPhotographIsNamedAsSuch) {
+TEST(Photograph, OtherSizesAreNamedWithTheCureThatFits) {
   const LabelMap map = label_map(5, {});
-  EXPECT_TRUE(has(error_of({1, 2, {1, 1}}, {2, 1, {1, 1}}, map), "EXIF"));
+  const std::string exchanged = error_of({1, 2, {1, 1}}, {2, 1, {1, 1}}, map);
+  EXPECT_TRUE(has(exchanged, "one of them is turned")) << exchanged;
   const std::string error = error_of({1, 2, {1, 1}}, {1, 3, {1, 1, 1}}, map);
   EXPECT_TRUE(has(error, "expected the size of its image, 1x2, got 1x3")) << error;
+}
+
+TEST(Photograph, LabelsFitThePhotographAsItIsSeen) {
+  const TemporaryFolder folder;
+  const LabelledFile file{folder.path("image.png"), folder.path("labels.png")};
+  write_png(file.image, {1, 2, {40, 40, 40, 90, 90, 90}}, PNG_COLOR_TYPE_RGB);
+  test::add_exif(file.image, test::exif_data(6));
+  write_png(file.labels, {2, 1, {3, 4}}, PNG_COLOR_TYPE_GRAY);
+  const Photograph upright = read_photograph(file, {label_map(5, {}), 1.0, {}});
+  EXPECT_EQ(upright.height, 2);
+  EXPECT_EQ(first_channel(upright), (std::vector<int>{40, 90}));
+  EXPECT_EQ(upright.labels, (std::vector<int16_t>{3, 4}));
+
+  write_png(file.labels, {1, 2, {3, 4}}, PNG_COLOR_TYPE_GRAY);
+  try {
+    read_photograph(file, {label_map(5, {}), 1.0, {}});
+    ADD_FAILURE() << "labels of the stored pixels were taken";
+  } catch (const Error& error) {
+    EXPECT_TRUE(has(error.what(), "its EXIF orientation 6 turns it")) << error.what();
+    EXPECT_TRUE(has(error.what(), "exiftool -overwrite_original -Orientation= '" + file.image))
+        << error.what();
+  }
 }
 
 }  // namespace

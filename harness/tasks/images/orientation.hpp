@@ -1,0 +1,21 @@
+// How a camera was held: the tag Orientation of EXIF data, 1 to 8 (Exif 2.32, section 4.6.4, tag 0x0112).
+// Programs in which people draw labels show photographs turned by it, so photographs are turned when read.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "harness/tasks/images/image_file.hpp"
+
+namespace bnlab {
+
+// Of EXIF data from their TIFF header on ("II" or "MM"). 1, as the pixels are stored, where the data are
+// damaged or have no such tag.
+int exif_orientation(std::span<const uint8_t> exif);
+
+// Pixels as they are stored -> as they are to be looked at. 1: as they are; 2: mirrored left to right;
+// 3: turned by 180 degrees; 4: mirrored top to bottom; 5: rows and columns exchanged; 6: turned by 90 degrees
+// clockwise; 7: rows and columns exchanged about the other diagonal; 8: turned by 90 degrees anticlockwise.
+Pixels upright(Pixels stored, int orientation);
+
+}  // namespace bnlab
