@@ -10,6 +10,7 @@
 #include "harness/cli/options.hpp"
 #include "harness/cli/program.hpp"
 #include "harness/error.hpp"
+#include "harness/experiment/matching.hpp"
 #include "harness/experiment/tuning.hpp"
 #include "harness/launch/placing.hpp"
 #include "harness/launch/progress.hpp"
@@ -26,26 +27,20 @@
 namespace bnlab {
 namespace {
 
-// The records by which costs are judged.
-std::vector<Record> usable_records(const std::string& results, const std::string& experiment) {
-  std::vector<Record> records = list_records(results, experiment);
-  std::erase_if(records,
-                [](const Record& r) { return r.status() != Status::ok || !r.number("result.images"); });
-  return records;
-}
-
 struct PlanRequest {
   std::string spec;
   std::vector<std::string> overrides;
   LaunchRequest launch;
   bool json = false;
   bool todo = false;
+  bool every_run = false;
 };
 
 struct Plan {
   Experiment experiment;
   std::vector<PlacedRun> runs;
   std::vector<RunState> states;  // of each run
+  std::vector<CellColumn> columns;
   std::vector<std::string> remarks;
   std::vector<std::string> missing;  // files that runs read
   int to_start = 0;
@@ -78,25 +73,57 @@ void plan_tuning(const PlanRequest& request, Plan& plan, LaunchRequest& asked) {
   asked.slice.clear();
 }
 
+// Tells of comparisons of throughput that no run may answer where it starts.
+void add_unclaimed_throughputs(Plan& plan, int jobs) {
+  const auto is_answered = [&](const Contrast& contrast, bool is_above) {
+    const Json rule = contrast.rule(is_above);
+    const std::string& strategy = is_above ? contrast.above : contrast.strategy;
+    int runs = 0, claiming = 0;
+    for (size_t i = 0; i < plan.runs.size(); ++i) {
+      const RunSpec& run = plan.runs[i].spec;
+      if ((contrast.of_strategies() && label(run.strategy) != strategy) || !matches(rule, run)) continue;
+      ++runs;
+      claiming += !plan.states[i].starts || (jobs == 1 && !plan.runs[i].placement.emulated());
+    }
+    return runs == 0 || claiming > 0;
+  };
+  const auto unclaimed = std::ranges::count_if(plan.experiment.contrasts, [&](const Contrast& contrast) {
+    return is_throughput(contrast.metric) && !(is_answered(contrast, false) && is_answered(contrast, true));
+  });
+  if (unclaimed > 0) {
+    plan.remarks.push_back(
+        std::to_string(unclaimed) + " of " + std::to_string(plan.experiment.contrasts.size()) +
+        " declared comparisons " + (unclaimed == 1 ? "is" : "are") +
+        " of images_per_s and will not be judged: runs with several towers on a rank, or beside others, "
+        "claim no throughput; one tower per rank (--ranks) and --jobs 1 do");
+  }
+}
+
 Plan make_plan(const PlanRequest& request) {
   Plan plan;
   LaunchRequest asked = request.launch;
   plan.experiment = load_asked(request.spec, asked.results_dir, request.overrides);
-  plan.remarks = seed_warnings(plan.experiment, list_records(asked.results_dir, plan.experiment.name));
+  std::vector<Record> records = list_records(asked.results_dir, plan.experiment.name);
+  plan.remarks = seed_warnings(plan.experiment, records);
   if (plan.experiment.tuning && !plan.experiment.tuning->is_settled()) {
     plan_tuning(request, plan, asked);
+    records = list_records(asked.results_dir, plan.experiment.name);
   }
+  plan.columns = columns_of(plan.experiment);
   std::vector<RunSpec> selected = select_runs(std::move(plan.experiment.runs), asked.only, asked.slice);
   const WorldFacts facts = this_machine();
   asked.jobs = jobs_side_by_side(plan.experiment, selected, asked, facts);
   plan.runs = place_runs(plan.experiment, std::move(selected), asked, facts, plan.remarks);
-  const std::vector<Record> records = usable_records(asked.results_dir, plan.experiment.name);
+  std::erase_if(records, [](const Record& record) {  // costs are judged by the others
+    return record.status() != Status::ok || !record.number("result.images");
+  });
   const ExpectedTime time(records);
   double seconds = 0;
   bool all_known = true;
   std::vector<const RunSpec*> start;
   plan.missing = look_at_inputs(plan.runs, asked);
   plan.states = survey(plan.runs, asked.redo, plan.remarks);
+  add_unclaimed_throughputs(plan, asked.jobs);
   for (size_t i = 0; i < plan.runs.size(); ++i) {
     if (!plan.states[i].starts) {
       continue;
@@ -160,14 +187,48 @@ void print_reasons(const Plan& plan) {
   }
 }
 
-void print(const Plan& plan) {
+std::string state_text(const RunState& state) {
+  return state.name() + (state.stale.empty() ? "" : ", stale");
+}
+
+TextTable table_of_runs(const Plan& plan) {
   TextTable table{{{"run"}, {"placement"}, {"threads", true}, {"state"}}, {}};
   for (size_t i = 0; i < plan.runs.size(); ++i) {
     const auto& [run, state] = std::tie(plan.runs[i], plan.states[i]);
-    table.rows.push_back({run.spec.id, state.placement, std::to_string(run.threads),
-                          state.name() + (state.stale.empty() ? "" : ", stale")});
+    table.rows.push_back({run.spec.id, state.placement, std::to_string(run.threads), state_text(state)});
   }
-  std::cout << table.text();
+  return table;
+}
+
+// The runs of a cell, which differ in their seeds alone, have a row for each placement.
+TextTable table_of_cells(const Plan& plan) {
+  TextTable table{
+      mapped(plan.columns, [](const CellColumn& column) { return TextTable::Column{column.title}; }), {}};
+  for (const char* title : {"strategy", "placement"}) table.columns.push_back({title});
+  table.columns.insert(table.columns.end(), {{"threads", true}, {"runs", true}, {"state"}});
+  std::map<std::vector<std::string>, size_t> known;
+  std::vector<std::map<std::string, int>> states;  // of each row
+  for (size_t i = 0; i < plan.runs.size(); ++i) {
+    std::vector<std::string> key = name_of(plan.runs[i].spec, plan.columns).cell;
+    key.insert(key.end(), {plan.states[i].placement, std::to_string(plan.runs[i].threads)});
+    const auto [entry, is_new] = known.try_emplace(key, table.rows.size());
+    if (is_new) {
+      table.rows.push_back(key);
+      states.emplace_back();
+    }
+    ++states[entry->second][state_text(plan.states[i])];
+  }
+  for (size_t i = 0; i < states.size(); ++i) {
+    int runs = 0;
+    for (const auto& [state, count] : states[i]) runs += count;
+    const std::string text = states[i].size() == 1 ? states[i].begin()->first : counts_text(states[i]);
+    table.rows[i].insert(table.rows[i].end(), {std::to_string(runs), text});
+  }
+  return table;
+}
+
+void print(const Plan& plan, bool every_run) {
+  std::cout << (every_run ? table_of_runs(plan) : table_of_cells(plan)).text();
   print_reasons(plan);
   for (const auto& cell : plan.experiment.excluded) {
     std::cout << "excluded by exclude[" << cell.rule << "]: " << cell.id << "\n";
@@ -214,7 +275,7 @@ int plan(const PlanRequest& request) {
   } else if (request.todo) {
     print_todo(plan);
   } else {
-    print(plan);
+    print(plan, request.every_run);
   }
   for (const std::string& message : plan.missing) {
     std::cerr << "bnlab: " << message << "\n";
@@ -235,6 +296,8 @@ void add_plan(Program& program) {
   add_placement_options(command, request.launch);
   add_data_option(command, request.launch.data_dir);
   add_json_flag(command, request.json);
+  command.add_flag("--runs", request.every_run,
+                   "A line for each run, with its id, instead of one for each cell");
   command.add_flag("--todo", request.todo, "Only the ids of the runs to start, one per line");
 }
 

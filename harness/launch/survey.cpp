@@ -48,8 +48,6 @@ struct Sizes {
   }
 };
 
-constexpr double kLeastSpace = 64 << 20;  // bytes
-
 const std::vector<std::string> kRedo = {"stale", "failed", "all"};
 
 bool is_among(const std::string& word, const std::vector<std::string>& words) {
@@ -220,12 +218,13 @@ void look_at_disk(const Experiment& experiment, const std::vector<PlacedRun>& st
   std::filesystem::create_directories(results, unknown);
   const std::optional<double> left = free_disk(results);
   const std::string cure = "; free some, or name another folder with --results";
-  if (left && *left < kLeastSpace) {
-    throw Error(Error::Kind::environment, results + ": " + mib_left(*left) +
-                                              " of disk are left, too few for records and weights" + cure);
-  }
   const std::vector<const RunSpec*> runs = mapped(start, [](const PlacedRun& run) { return &run.spec; });
   const auto need = disk_need(runs, list_records(results, experiment.name), request.jobs);
+  if (left && is_disk_full(*left, need)) {
+    throw Error(Error::Kind::environment, results + ": " + mib_left(*left) +
+                                              " of disk are left, too few for records and weights" +
+                                              (need ? ", which take about " + mib_needed(*need) : "") + cure);
+  }
   if (left && need && *need > *left) {
     remarks.push_back("the runs to start will take about " + mib_needed(*need) +
                       " of disk, as far as finished ones tell, and " + mib_left(*left) + " are left in " +
@@ -234,6 +233,11 @@ void look_at_disk(const Experiment& experiment, const std::vector<PlacedRun>& st
 }
 
 }  // namespace
+
+bool is_disk_full(double left, std::optional<double> need) {
+  constexpr double kEnough = 64 << 20;
+  return left < std::min(kEnough, need.value_or(kEnough));
+}
 
 std::optional<double> disk_need(const std::vector<const RunSpec*>& runs, const std::vector<Record>& records,
                                 int side_by_side) {

@@ -49,6 +49,9 @@ std::vector<std::string> look_at_inputs(std::vector<PlacedRun>& runs, const Laun
 // Bytes that are left where the results go, whether the folder is there yet or not; nothing where the disk
 // does not tell.
 std::optional<double> free_disk(const std::string& results);
+// Whether so few bytes are left that runs cannot start: fewer than they need, or than 64 MiB where that is
+// more or not known. What else they need is a guess, and no reason to refuse.
+bool is_disk_full(double left, std::optional<double> need);
 std::string mib_needed(double bytes);  // "12 MiB", rounded up
 std::string mib_left(double bytes);    // the same, rounded down
 

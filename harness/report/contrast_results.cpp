@@ -9,6 +9,10 @@
 namespace bnlab {
 namespace {
 
+constexpr const char* kNoThroughput =
+    "no throughput is claimed of runs with several towers on a rank, or beside others; one tower per rank "
+    "(--ranks) and --jobs 1 give one";
+
 // Two cells that a contrast compares, and what they have in common.
 struct Rivals {
   const CellRecords *a, *b;
@@ -113,6 +117,24 @@ std::optional<DeclaredWhen> declared_when(const Contrast& contrast,
   return DeclaredWhen{first->at, std::max(first->finished_runs, begun)};
 }
 
+// Whether both sides have finished runs, and none of one of them may claim a throughput.
+bool claims_none(const Rivals& rivals, const Contrast& contrast) {
+  if (!is_throughput(contrast.metric)) return false;
+  const auto finished = [&](const CellRecords& cell, bool is_above) {
+    std::vector<const Record*> all;
+    for (const auto& [placement, records] : cell.placements) {
+      std::ranges::copy_if(cell.records_at(contrast.rule(is_above), records), std::back_inserter(all),
+                           [](const Record* record) { return record->status() == Status::ok; });
+    }
+    return all;
+  };
+  const auto of_a = finished(*rivals.a, false), of_b = finished(*rivals.b, true);
+  const auto none_counts = [](const std::vector<const Record*>& records) {
+    return std::ranges::none_of(records, &Record::throughput_counts);
+  };
+  return !of_a.empty() && !of_b.empty() && (none_counts(of_a) || none_counts(of_b));
+}
+
 ContrastResult evaluate(const Contrast& contrast, const std::string& group,
                         const std::array<std::string, 2>& strategies, const Pairs& pairs,
                         const std::vector<Declaration>& declarations) {
@@ -142,19 +164,22 @@ ContrastResult evaluate(const Contrast& contrast, const std::string& group,
 // Verdicts, from p values that are adjusted after Holm: those of a difference among all comparisons, those of
 // equality among the ones that have a margin.
 void judge(std::vector<ContrastResult>& results) {
-  const std::vector<double> adjusted = holm(mapped(results, &ContrastResult::p));
-  std::vector<ContrastResult*> with_margin;
-  std::vector<double> equal_p;
-  for (size_t i = 0; i < results.size(); ++i) {
-    results[i].holm_p = adjusted[i];
-    if (const auto& margin = results[i].contrast.equivalence_margin) {
-      with_margin.push_back(&results[i]);
-      equal_p.push_back(equivalence_p(without_seeds(results[i].differences), *margin));
+  std::vector<ContrastResult*> judged, with_margin;
+  std::vector<double> p, equal_p;
+  for (ContrastResult& result : results) {
+    if (result.verdict == Verdict::not_claimed) continue;
+    judged.push_back(&result);
+    p.push_back(result.p);
+    if (const auto& margin = result.contrast.equivalence_margin) {
+      with_margin.push_back(&result);
+      equal_p.push_back(equivalence_p(without_seeds(result.differences), *margin));
     }
   }
-  const std::vector<double> adjusted_equal = holm(equal_p);
+  const std::vector<double> adjusted = holm(p), adjusted_equal = holm(equal_p);
   for (size_t i = 0; i < with_margin.size(); ++i) with_margin[i]->equal_p = adjusted_equal[i];
-  for (ContrastResult& result : results) {
+  for (size_t i = 0; i < judged.size(); ++i) {
+    ContrastResult& result = *judged[i];
+    result.holm_p = adjusted[i];
     result.verdict = verdict(without_seeds(result.differences), result.holm_p, result.equal_p);
   }
 }
@@ -241,6 +266,10 @@ std::vector<ContrastResult> evaluate_contrasts(const std::vector<Contrast>& cont
       if (!is_cost(contrast.metric) || all.size() < 2) {
         results.push_back(
             evaluate(contrast, rivals.group, strategies, most_of(all, rivals, contrast), declarations));
+        if (claims_none(rivals, contrast)) {
+          results.back().verdict = Verdict::not_claimed;
+          results.back().warning = kNoThroughput;
+        }
         continue;
       }
       for (const Pairs& pairs : all) {
@@ -274,8 +303,10 @@ std::vector<std::string> declaration_sentences(const std::vector<ContrastResult>
     const bool all = of_time.size() == results.size();
     std::set<std::string> names;
     for (const ContrastResult* result : of_time) names.insert(pair_name(result->contrast) + at_text(*result));
-    sentences.push_back((all ? "All " + std::to_string(results.size()) + " comparisons were "
-                             : joined(std::vector<std::string>(names.begin(), names.end()), "; ") + ": ") +
+    const std::string count = std::to_string(results.size());
+    sentences.push_back((all && results.size() == 1 ? "The comparison was "
+                         : all                      ? "All " + count + " comparisons were "
+                               : joined(std::vector<std::string>(names.begin(), names.end()), "; ") + ": ") +
                         time + ".");
   }
   for (size_t i = 1; i < declarations.size(); ++i) {
@@ -300,7 +331,7 @@ std::string declaration_in_short(const std::vector<ContrastResult>& results) {
   const auto unknown = std::ranges::count(
       results, false, [](const ContrastResult& result) { return result.declared.has_value(); });
   const auto all = static_cast<std::ptrdiff_t>(results.size());
-  if (unknown == all) return "when declared was not kept";
+  if (unknown == all) return "the time of declaration was not kept";
   if (unknown > 0) return std::to_string(unknown) + " of them not declared when runs were started";
   if (late > 0) return std::to_string(late) + " of them declared after runs had finished";
   return "declared before the first run";

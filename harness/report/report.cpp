@@ -238,6 +238,7 @@ std::vector<std::string> what_was_learned(const ExperimentReport& report) {
   if (!report.contrasts.empty()) {
     std::map<Verdict, int> verdicts;
     for (const ContrastResult& result : report.contrasts) ++verdicts[result.verdict];
+    const int unclaimed = verdicts[Verdict::not_claimed];
     const int directions = verdicts[Verdict::direction_above] + verdicts[Verdict::direction_below];
     sentences.push_back("Of " + std::to_string(report.contrasts.size()) + " declared comparisons " +
                         std::to_string(verdicts[Verdict::better]) + " came out as declared, " +
@@ -245,9 +246,10 @@ std::vector<std::string> what_was_learned(const ExperimentReport& report) {
                         std::to_string(verdicts[Verdict::equal]) + " equal within the margin, " +
                         std::to_string(verdicts[Verdict::undecided]) + " undecided" +
                         (directions == 0
-                             ? "."
+                             ? ""
                              : ", " + std::to_string(directions) + " a direction only (fewer than " +
-                                   std::to_string(kFewestSeeds) + " seeds)."));
+                                   std::to_string(kFewestSeeds) + " seeds)") +
+                        (unclaimed == 0 ? "" : ", " + std::to_string(unclaimed) + " not claimed") + ".");
   }
   for (const std::string& sentence : published_sentences(report.published)) sentences.push_back(sentence);
   return sentences;

@@ -17,12 +17,22 @@ constexpr const char* kStyle = R"(
 :root { color-scheme: light dark; --line: #8886; --quiet: #8883; }
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; }
 h1 { margin-bottom: 0; } h2 { margin-top: 2.2rem; } .claim, figcaption, .notes { opacity: .75; }
-.learned { font-size: 1.1rem; } .wide { overflow-x: auto; }
+.learned { font-size: 1.1rem; }
+.wide { overflow-x: auto; background: linear-gradient(90deg, Canvas 2rem, #0000) left / 3rem 100%,
+  linear-gradient(270deg, Canvas 2rem, #0000) right / 3rem 100%,
+  linear-gradient(90deg, var(--line), #0000) left / .8rem 100%, linear-gradient(270deg, var(--line), #0000) right / .8rem 100%;
+  background-repeat: no-repeat; background-attachment: local, local, scroll, scroll; }
+.wide:focus-visible { outline: 2px solid; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
-th, td { padding: .2rem .7rem; border-bottom: 1px solid var(--line); text-align: left; vertical-align: top; }
+th, td { padding: .2rem .5rem; border-bottom: 1px solid var(--line); text-align: left; vertical-align: top; }
 th { border-bottom-width: 2px; } .number { text-align: right; } tbody tr:hover { background: var(--quiet); }
 figure { margin: 1rem 0; } img { max-width: 100%; background: #fff; padding: .5rem; border-radius: .3rem; }
 pre { background: var(--quiet); padding: .7rem; border-radius: .3rem; overflow-x: auto; }
+@media (max-width: 40rem) {
+  body { margin: .5rem auto; } h1 { font-size: 1.4rem; }
+  table { font-size: .8rem; } th, td { padding: .2rem .35rem; }
+  td:not(.number) { overflow-wrap: break-word; max-width: 8rem; } .learned { font-size: .9rem; }
+}
 )";
 
 std::string base64(const std::string& bytes) {
@@ -50,6 +60,21 @@ std::string section(const std::string& title, const std::string& body) {
   return body.empty() ? "" : html_element("h2", title) + body;
 }
 
+// A table that scrolls sideways where it has no room, by keyboard, too.
+std::string wide(const TextTable& table, const std::string& name) {
+  return "<div class=\"wide\" tabindex=\"0\" role=\"region\" aria-label=\"" + name + "\">" + table.html() +
+         "</div>\n";
+}
+
+// The sentence that scripts/plot.sh writes into a figure, as it stands in the file, else the figure's name.
+std::string what_it_shows(const std::string& svg, const std::string& name) {
+  const std::string opening = "<dc:description>";
+  const size_t begin = svg.find(opening), end = svg.find("</dc:description>");
+  return begin < end && end != std::string::npos
+             ? svg.substr(begin + opening.size(), end - begin - opening.size())
+             : name;
+}
+
 std::string figures_in(const fs::path& folder) {
   std::set<fs::path> files;
   std::error_code none;
@@ -59,8 +84,9 @@ std::string figures_in(const fs::path& folder) {
   std::string text;
   for (const fs::path& file : files) {
     const std::string name = html_escape(file.stem().string());
-    text += "<figure><img alt=\"" + name + "\" src=\"data:image/svg+xml;base64," + base64(read_text(file)) +
-            "\"><figcaption>" + name + "</figcaption></figure>\n";
+    const std::string svg = read_text(file), sentence = what_it_shows(svg, name);
+    text += "<figure><img alt=\"" + sentence + "\" src=\"data:image/svg+xml;base64," + base64(svg) +
+            "\"><figcaption>" + sentence + "</figcaption></figure>\n";
   }
   return text;
 }
@@ -70,7 +96,7 @@ std::string environments(const std::vector<const Record*>& records) {
   for (const auto& [key, values] : facts_of(records)) {
     table.rows.push_back({key, joined({values.begin(), values.end()}, "; ")});
   }
-  return table.rows.empty() ? "" : "<div class=\"wide\">" + table.html() + "</div>\n";
+  return table.rows.empty() ? "" : wide(table, "Environment");
 }
 
 std::string commands(const std::vector<Record>& records) {
@@ -89,14 +115,13 @@ std::string report_html(const ExperimentReport& report, const std::vector<Record
   if (!report.claim.empty()) body += html_element("p", "Claim: " + report.claim, "claim");
   for (const std::string& sentence : report.learned) body += html_element("p", sentence, "learned");
   body += html_element("p", progress_sentence(report));
-  body += "<div class=\"wide\">" + cells_table(report).html() + "</div>\n";
+  body += wide(cells_table(report), "Results");
   std::string contrasts;
-  if (!report.contrasts.empty())
-    contrasts = "<div class=\"wide\">" + contrasts_table(report).html() + "</div>\n";
+  if (!report.contrasts.empty()) contrasts = wide(contrasts_table(report), "Declared comparisons");
   body += section("Declared comparisons", contrasts) + list_of(footnotes(report), "notes");
   std::string chosen;
   for (const TextTable& tuned : {tuning_table(report), length_table(report)}) {
-    if (!tuned.rows.empty()) chosen += "<div class=\"wide\">" + tuned.html() + "</div>\n";
+    if (!tuned.rows.empty()) chosen += wide(tuned, "Settings");
   }
   if (!chosen.empty()) body += section("Settings chosen beforehand", chosen);
   std::vector<std::string> stale;
@@ -110,7 +135,7 @@ std::string report_html(const ExperimentReport& report, const std::vector<Record
   body += section("How to repeat it", commands(records));
   body += section("Environment", environments(mapped(records, [](const Record& record) { return &record; })));
   return "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-         "<meta name=\"viewport\" content=\"width=device-width\">\n"
+         "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
          "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src "
          "'unsafe-inline'; "
          "img-src data:\">\n" +

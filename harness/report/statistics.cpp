@@ -97,8 +97,8 @@ double equivalence_p(const std::vector<double>& differences, double margin) {
 }
 
 const char* name(Verdict verdict) {
-  constexpr std::array<const char*, 6> names = {"better",           "worse",    "equal", "direction: above",
-                                                "direction: below", "undecided"};
+  constexpr std::array<const char*, 7> names = {
+      "better", "worse", "equal", "direction: above", "direction: below", "undecided", "not claimed"};
   return names[static_cast<size_t>(verdict)];
 }
 

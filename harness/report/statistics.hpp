@@ -37,8 +37,8 @@ double equivalence_p(const std::vector<double>& differences, double margin);
 // Below this many paired seeds the sign-flip test cannot reach 5 %, and no verdict is given.
 inline constexpr size_t kFewestSeeds = 6;
 
-enum class Verdict { better, worse, equal, direction_above, direction_below, undecided };
-const char* name(Verdict verdict);  // "better", "direction: above"
+enum class Verdict { better, worse, equal, direction_above, direction_below, undecided, not_claimed };
+const char* name(Verdict verdict);  // "better", "direction: above", "not claimed"
 
 // The rule for verdicts, which tables, figures and prose follow. With kFewestSeeds differences or more:
 // `equal` if the p of equality is below `level`, be the difference significant or not; else `better` or

@@ -25,7 +25,7 @@ Json placement_json(const RunAccount& account) {
           {"backend", account.backend},
           {"exchange", or_null(placement.exchange)},
           {"threads_per_rank", account.threads_per_rank},
-          {"emulated", placement.towers_per_rank > 1 || placement.shared_gpus},
+          {"emulated", placement.emulated()},
           {"jobs", account.jobs},
           {"launcher", account.launcher}};
 }
@@ -180,14 +180,18 @@ bool Record::throughput_counts() const {
   return status() == Status::ok && at("placement.emulated") == false && at("placement.jobs") == 1;
 }
 
+bool is_throughput(const std::string& metric) {
+  return metric == "images_per_s";
+}
+
 bool is_cost(const std::string& metric) {
-  return metric == "images_per_s" || metric == "peak_memory_bytes" || metric == "peak_rss_bytes";
+  return is_throughput(metric) || metric == "peak_memory_bytes" || metric == "peak_rss_bytes";
 }
 
 std::optional<double> metric_of(const Record& record, const std::string& metric,
                                 const std::string& population) {
   if (record.status() != Status::ok) return std::nullopt;
-  if (metric == "images_per_s") {
+  if (is_throughput(metric)) {
     return record.throughput_counts() ? record.number("result.throughput.images_per_s") : std::nullopt;
   }
   if (metric == "peak_memory_bytes" || metric == "peak_rss_bytes") {

@@ -119,6 +119,7 @@ class Record {
   bool confirmed_ = false;
 };
 
+bool is_throughput(const std::string& metric);
 // Whether a metric is a throughput or a memory, which depend on the placement, and not an accuracy.
 bool is_cost(const std::string& metric);
 

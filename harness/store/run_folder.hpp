@@ -26,6 +26,8 @@ struct Placement {
   // "2x4-cpu": ranks x towers per rank - device; "8x1-cuda-2nodes" on two machines; "2x4-cpu-sockets" where
   // statistics go through sockets.
   std::string name() const;
+  // Whether devices stand for several: no throughput is claimed then.
+  bool emulated() const { return towers_per_rank > 1 || shared_gpus; }
 };
 
 std::filesystem::path experiment_folder(const std::filesystem::path& results, const std::string& experiment);

@@ -24,4 +24,4 @@ def save(drawing, stem):
         writer = csv.DictWriter(file, columns, lineterminator="\n")
         writer.writeheader()
         writer.writerows(drawing.rows)
-    return style.save_picture(drawing.figure, stem) + [f"{stem}.csv"]
+    return style.save_picture(drawing.figure, stem, drawing.sentence) + [f"{stem}.csv"]

@@ -15,6 +15,7 @@ GREY, FAINT = "#555555", "#bbbbbb"
 
 ORANGE, SKY, GREEN, BLUE = "#E69F00", "#56B4E9", "#009E73", "#0072B2"
 VERMILION, PURPLE, BLACK = "#D55E00", "#CC79A7", "#000000"
+WINE, OCHRE = "#882255", "#999933"  # two more, of Tol (personal.sron.nl/~pault)
 
 SOLID, DASHED, DOTTED, DASH_DOT = "-", (0, (4, 1.6)), (0, (1, 1.4)), (0, (5, 1.4, 1, 1.4))
 
@@ -32,10 +33,10 @@ STRATEGIES = {
     "frozen": Style(PURPLE, "*", SOLID),
     "ghost": Style(SKY, "v", DASHED),
     "norm_batch": Style(BLUE, "D", DASHED),
-    "shuffle": Style(PURPLE, "P", DASH_DOT),
+    "shuffle": Style(WINE, "P", DASH_DOT),
     "precise": Style(SKY, "8", DOTTED),
     "none": Style(BLACK, "h", DOTTED),
-    "weight_norm": Style(BLACK, "p", DASHED),
+    "weight_norm": Style(OCHRE, "p", DASHED),
     "weight_standardisation": Style(GREEN, "X", SOLID),
     "group_norm": Style(GREEN, "v", DASH_DOT),
     "filter_response_norm": Style(GREEN, "P", DASH_DOT),
@@ -135,9 +136,11 @@ def apply(bare=False):
     })
 
 
-def save_picture(figure, stem):
-    """Writes STEM.svg and STEM.png (and STEM.pdf of a bare page), without a date or a version inside; returns their paths."""
-    figure.savefig(f"{stem}.svg", metadata={"Date": None, "Creator": None})
+def save_picture(figure, stem, sentence=None):
+    """Writes STEM.svg and STEM.png (and STEM.pdf of a bare page), without a date or a version inside; returns their
+    paths. The SVG holds the sentence as its description, which HTML pages give to those who cannot see the figure.
+    """
+    figure.savefig(f"{stem}.svg", metadata={"Date": None, "Creator": None, "Description": sentence})
     figure.savefig(f"{stem}.png", metadata={"Software": None})
     if not Page.bare:
         return [f"{stem}.svg", f"{stem}.png"]

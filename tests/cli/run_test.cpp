@@ -131,6 +131,28 @@ TEST_F(PlanAgain, ListsTheIdsThatAreLeftForOtherPrograms) {
   EXPECT_EQ(scratch_.records().size(), 2U);
 }
 
+TEST_F(PlanAgain, HasALineForEachCellOrForEachRun) {
+  const auto spec = scratch_.write_spec(
+      test::behaves("ok"),
+      R"(, "matrix": {"seed": [0, 1, 2], "towers": [1, 2], "strategy": ["left", "right"]})");
+  call_with_results({"run", spec, "--only", "seed=0", "--ranks", "1"});
+  const std::string cells = call_with_results({"plan", spec}).out;
+  EXPECT_TRUE(has(cells, "towers  strategy  placement  threads  runs  state")) << cells;
+  EXPECT_TRUE(has(cells, "2       right     1x2-cpu") && has(cells, "3  2 missing, 1 ok\n")) << cells;
+  EXPECT_FALSE(has(cells, "-seed1-")) << cells;
+  const std::string runs = call_with_results({"plan", spec, "--runs"}).out;
+  EXPECT_TRUE(has(runs, "right-2x2-seed1-")) << runs;
+}
+
+TEST_F(PlanAgain, TellsOfThroughputsThatNoRunMayClaim) {
+  const auto spec = scratch_.write_spec(test::behaves("ok"), R"(, "matrix": {"strategy": ["left", "right"]},
+      "contrasts": [{"metric": "images_per_s", "strategy": "left", "above": "right"}])");
+  const std::string note = "1 of 1 declared comparisons is of images_per_s and will not be judged";
+  EXPECT_TRUE(has(call_with_results({"plan", spec, "--ranks", "1"}).err, note));
+  EXPECT_FALSE(has(call_with_results({"plan", spec, "--ranks", "2"}).err, note));
+  EXPECT_TRUE(has(call_with_results({"plan", spec, "--ranks", "2", "--jobs", "2"}).err, note));
+}
+
 TEST_F(PlanAgain, LooksForTheDataWhereItIsToldAFolder) {
   const auto spec = scratch_.write_spec(R"("on_files")");
   EXPECT_EQ(call_with_results({"plan", spec}).code, 0);

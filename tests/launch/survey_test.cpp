@@ -50,6 +50,15 @@ TEST(Survey, MoreDiskIsNeverLeftThanThereIsAndNeverLessNeededThanThereMustBe) {
   EXPECT_EQ(mib_left(3 << 20), mib_needed(3 << 20));
 }
 
+TEST(Survey, AFullDiskIsOneThatHasLessThanRunsNeed) {
+  const double mib = 1 << 20;
+  EXPECT_TRUE(is_disk_full(63 * mib, std::nullopt));
+  EXPECT_FALSE(is_disk_full(64 * mib, std::nullopt));
+  EXPECT_FALSE(is_disk_full(20 * mib, 2 * mib));
+  EXPECT_TRUE(is_disk_full(mib, 2 * mib));
+  EXPECT_FALSE(is_disk_full(100 * mib, 500 * mib)) << "a guess";
+}
+
 TEST(Survey, RedoTakesWordsAndIds) {
   const Scratch scratch;
   const auto spec = scratch.write_spec(behaves("ok"), R"(, "matrix": {"seed": [0, 1]})");

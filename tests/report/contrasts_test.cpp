@@ -194,5 +194,32 @@ TEST(Contrasts, CompareNumbersOfRanksByTheSameWayOfExchanging) {
   EXPECT_EQ(json.at("strategies"), Json::array({"sync", "sync"}));
 }
 
+// A throughput that nobody may claim is no comparison: it makes the others' p no larger.
+TEST(Contrasts, OfThroughputAreNotClaimedWhereTowersShareARank) {
+  Experiment experiment = synthetic_experiment(6);
+  const auto accuracy = [](const RunSpec& run) {
+    return (run.strategy.at("name") == "sync" ? 0.5 : 0.45) +
+           0.001 * static_cast<double>(run.seed * run.seed);
+  };
+  experiment.contrasts.push_back(experiment.contrasts[0]);
+  experiment.contrasts[1].metric = "images_per_s";
+  for (const int ranks : {1, 8}) {  // with 8 towers on them
+    std::vector<Record> records;
+    for (const RunSpec& run : experiment.runs) {
+      records.push_back(
+          synthetic_record(run, accuracy(run), ranks == 1 ? 1 : static_cast<int>(run.towers())));
+    }
+    const ExperimentReport report = make_report(experiment, records);
+    ASSERT_EQ(report.contrasts.size(), 2U);
+    const ContrastResult &first = report.contrasts[0], &throughput = report.contrasts[1];
+    EXPECT_EQ(throughput.verdict == Verdict::not_claimed, ranks == 1);
+    EXPECT_EQ(throughput.warning.starts_with("no throughput is claimed of runs with several towers"),
+              ranks == 1);
+    EXPECT_DOUBLE_EQ(first.holm_p, std::min(1.0, (ranks == 1 ? 1 : 2) * first.p));
+    const std::string learned = report.learned.at(1);
+    EXPECT_EQ(learned.ends_with(", 1 not claimed."), ranks == 1) << learned;
+  }
+}
+
 }  // namespace
 }  // namespace bnlab

@@ -26,11 +26,11 @@ std::string evidence(const std::vector<ContrastResult>& results) {
 
 TEST(Evidence, TellsSharesInPointsAndCostsInTheirUnit) {
   EXPECT_EQ(evidence({result("mean_iou", 0.0628, 0.0159, Verdict::better)}),
-            "sync - per_tower at 8x2: 6.3 \u00b1 1.6 points of mean_iou, better (n = 8; synthetic; when "
-            "declared was not kept)");
+            "sync - per_tower at 8x2: 6.3 \u00b1 1.6 points of mean_iou, better (n = 8; synthetic; the "
+            "time of declaration was not kept)");
   EXPECT_EQ(evidence({result("images_per_s", -12.5, 1.25, Verdict::worse)}),
-            "sync - per_tower at 8x2: -12.500 \u00b1 1.250 images_per_s, worse (n = 8; synthetic; when "
-            "declared was not kept)");
+            "sync - per_tower at 8x2: -12.500 \u00b1 1.250 images_per_s, worse (n = 8; synthetic; the "
+            "time of declaration was not kept)");
 }
 
 TEST(Evidence, NamesOtherStatisticsTheMarginAndWhatCameOfAllComparisons) {
@@ -41,7 +41,7 @@ TEST(Evidence, NamesOtherStatisticsTheMarginAndWhatCameOfAllComparisons) {
   first.group = "all";
   EXPECT_EQ(evidence({first, result("mean_iou", 0, 0, Verdict::better)}),
             "sync mean - sync: 0.5 \u00b1 0.6 points of mean_iou, equal within 2 points (n = 8; synthetic; "
-            "of 2 comparisons 1 better, 1 equal; when declared was not kept)");
+            "of 2 comparisons 1 better, 1 equal; the time of declaration was not kept)");
 }
 
 TEST(Evidence, SaysWhetherItWasDeclaredBeforehand) {

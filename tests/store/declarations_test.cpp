@@ -46,7 +46,7 @@ TEST_F(Declarations, BeforeTheFirstRunSaySoWithTheTime) {
   ASSERT_EQ(kept().size(), 1u);
   EXPECT_EQ(kept()[0].finished_runs, 0);
   EXPECT_EQ(kept()[0].fingerprint.size(), 16u);
-  EXPECT_NE(sentences().find("All 1 comparisons were declared before the first run, 20"), std::string::npos)
+  EXPECT_NE(sentences().find("The comparison was declared before the first run, 20"), std::string::npos)
       << sentences();
   EXPECT_EQ(declaration_in_short(report().contrasts), "declared before the first run");
   EXPECT_EQ(report_json(report())["contrasts"][0]["declared_after_runs"], 0);
@@ -97,7 +97,7 @@ TEST_F(Declarations, TellOfSeedsThatWereAddedAfterALook) {
   finish_all();
   experiment_.asked["matrix"]["seed"] = {0, 1, 2};
   keep();
-  EXPECT_NE(sentences().find("All 1 comparisons were declared before the first run"), std::string::npos);
+  EXPECT_NE(sentences().find("The comparison was declared before the first run"), std::string::npos);
   EXPECT_NE(sentences().find("Changed after 8 runs, 20"), std::string::npos) << sentences();
   EXPECT_NE(sentences().find(" UTC: matrix."), std::string::npos) << sentences();
 }
@@ -107,14 +107,13 @@ TEST_F(Declarations, LaterThanTheBeginOfARunTheyCompareComeAfterIt) {
   keep();
   finish_all();
   finish(experiment_.runs[0], "2020-01-01T00:00:00Z");
-  EXPECT_NE(sentences().find("All 1 comparisons were declared after 1 run, "), std::string::npos)
-      << sentences();
+  EXPECT_NE(sentences().find("The comparison was declared after 1 run, "), std::string::npos) << sentences();
 }
 
 TEST_F(Declarations, ThatWereNeverKeptAreSaidToBeUnknown) {
   finish_all();
   EXPECT_NE(sentences().find("When the comparisons were declared was not kept"), std::string::npos);
-  EXPECT_EQ(declaration_in_short(report().contrasts), "when declared was not kept");
+  EXPECT_EQ(declaration_in_short(report().contrasts), "the time of declaration was not kept");
 }
 
 TEST_F(Declarations, OfTwoFoldersThatShareTheWorkMergeToTheEarlierTime) {
