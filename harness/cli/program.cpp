@@ -142,6 +142,7 @@ void build(Program& program) {
   add_layer(program);
   add_forward(program);
   add_verify(program);
+  add_vectors(program);
   add_panel(program);
   add_explain(program);
   add_doctor(program);

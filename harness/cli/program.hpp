@@ -65,6 +65,7 @@ void add_list(Program& program);
 void add_layer(Program& program);
 void add_forward(Program& program);
 void add_verify(Program& program);
+void add_vectors(Program& program);
 void add_panel(Program& program);
 void add_explain(Program& program);
 void add_doctor(Program& program);

@@ -8,19 +8,19 @@
 #include "harness/error.hpp"
 
 namespace bnlab {
-namespace {
 
-// Of statistics and of gradients of parameters, which are never narrower than float32: a few hundred
-// roundings of 1e-16 and 6e-8.
-double wide_bound(at::ScalarType dtype) {
+// A few hundred roundings of 1e-16 and 6e-8.
+double statistics_bound(at::ScalarType dtype) {
   return dtype == at::kDouble ? 1e-12 : 1e-5;
 }
 
-// Of what has the input's dtype. The narrow ones are computed in float32 and rounded once at the end, by up
-// to 2^-8 (bfloat16) and 2^-11 (float16) of the value.
-double bound(at::ScalarType dtype) {
-  return dtype == at::kBFloat16 ? 4e-3 : dtype == at::kHalf ? 6e-4 : wide_bound(dtype);
+// The narrow ones are computed in float32 and rounded once at the end, by up to 2^-8 (bfloat16) and 2^-11
+// (float16) of the value.
+double values_bound(at::ScalarType dtype) {
+  return dtype == at::kBFloat16 ? 4e-3 : dtype == at::kHalf ? 6e-4 : statistics_bound(dtype);
 }
+
+namespace {
 
 // A convolution in a narrow dtype rounds its result, and then rounds again where the mean is subtracted and
 // where the bias is added, each time by that much of values larger than the output; its parameters' gradients
@@ -73,8 +73,8 @@ class Comparer {
       : dtype_(c.dtype),
         held_(statistics_type(c.dtype)),
         magnification_(magnification),
-        narrow_bound_(bound(c.dtype)),
-        wide_bound_(wide_bound(c.dtype)) {
+        narrow_bound_(values_bound(c.dtype)),
+        wide_bound_(statistics_bound(c.dtype)) {
     if (c.conv && c.dtype != at::kDouble && c.dtype != at::kFloat) {
       narrow_bound_ *= kConvolutionRoundings;
       wide_bound_ = narrow_bound_;

@@ -20,6 +20,11 @@ struct AnswerComparison {
 AnswerComparison compare(const LayerCase& layer_case, const LayerAnswer& expected, const LayerAnswer& answer,
                          double magnification = 1);
 
+// The largest relative error of statistics and of gradients of parameters, which are never narrower than
+// float32, and of values that have this dtype.
+double statistics_bound(at::ScalarType dtype);
+double values_bound(at::ScalarType dtype);
+
 // Largest |a - b| relative to the largest |b|; infinite where only one of them is a number.
 double relative_error(const at::Tensor& a, const at::Tensor& b);
 

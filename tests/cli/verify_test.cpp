@@ -34,5 +34,12 @@ TEST(VerifyCommand, NamesTheStrategyThatEndsTheProgram) {
       "the strategy fatal ended the program by SIGFPE; gdb --args bnlab verify --strategy fatal shows");
 }
 
+TEST(VectorsCommand, SaysWhatItWroteAndNeedsAFolder) {
+  const Answer answer = call({"vectors", "--out", "here"});
+  EXPECT_EQ(answer.code, exit_code::kOk);
+  EXPECT_EQ(answer.out, "2 cases in here/vectors.json and here/vectors.safetensors, 4 bytes\n");
+  EXPECT_EQ(call({"vectors"}).code, exit_code::kUsage);
+}
+
 }  // namespace
 }  // namespace bnlab

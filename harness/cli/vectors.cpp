@@ -1,0 +1,39 @@
+// bnlab vectors: conformance cases of batch normalisation, as files that judge any implementation.
+#include "harness/vectors/vectors.hpp"
+
+#include <iostream>
+
+#include "harness/cli/program.hpp"
+
+namespace bnlab {
+namespace {
+
+struct VectorsRequest {
+  std::string out;
+};
+
+int write_and_say(const VectorsRequest& request) {
+  const WrittenVectors written = write_vectors(request.out);
+  std::cout << written.cases << " cases in " << request.out << "/" << kVectorsFile << " and " << request.out
+            << "/" << kVectorTensorsFile << ", " << written.bytes << " bytes\n";
+  return exit_code::kOk;
+}
+
+}  // namespace
+
+void add_vectors(Program& program) {
+  auto [command, request] = add_command(
+      program, "vectors", "Conformance cases of batch normalisation, as files that judge any implementation",
+      "  bnlab vectors --out vectors\n"
+      "  python3 scripts/vectors/judge.py vectors torch_whole_batch       judges PyTorch by them",
+      write_and_say);
+  command
+      .add_option(
+          "--out", request.out,
+          "The folder for vectors.json and vectors.safetensors: inputs of every rank, expected outputs, "
+          "gradients and running statistics in float64, with the error that each may have")
+      ->required()
+      ->type_name("DIR");
+}
+
+}  // namespace bnlab
