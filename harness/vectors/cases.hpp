@@ -1,6 +1,6 @@
 // The conformance cases of `bnlab vectors`: batch normalisation over the ranks of a data-parallel program, as
-// any framework has it, each case with the mistake that it is there to catch. Values come from streams that are
-// named after the case, so a case stays the same when others are added.
+// any framework has it, each case with the mistake that it is there to catch. Values come from streams that
+// are named after the case, so a case stays the same when others are added.
 #pragma once
 
 #include <string>
