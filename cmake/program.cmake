@@ -28,6 +28,7 @@ file(GLOB program_sources CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR} harne
 list(REMOVE_ITEM program_sources harness/cli/main.cpp)
 add_library(harness_program OBJECT ${program_sources})
 target_link_libraries(harness_program PUBLIC harness_records CLI11::CLI11)
+target_include_directories(harness_program SYSTEM PRIVATE ${XXHASH_INCLUDE})
 target_precompile_headers(harness_program REUSE_FROM harness_plain)
 bnlab_compile_together(harness_program)
 bnlab_compile_quickly(harness_program)

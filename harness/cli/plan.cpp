@@ -12,6 +12,7 @@
 #include "harness/error.hpp"
 #include "harness/experiment/matching.hpp"
 #include "harness/experiment/tuning.hpp"
+#include "harness/launch/data_judged.hpp"
 #include "harness/launch/placing.hpp"
 #include "harness/launch/progress.hpp"
 #include "harness/launch/selection.hpp"
@@ -42,7 +43,7 @@ struct Plan {
   std::vector<RunState> states;  // of each run
   std::vector<CellColumn> columns;
   std::vector<std::string> remarks;
-  std::vector<std::string> missing;  // files that runs read
+  std::vector<std::string> missing;  // files that runs read, and faults in them
   int to_start = 0;
   std::optional<double> seconds;            // of the runs to start
   std::optional<double> peak_memory_bytes;  // the largest rank so far
@@ -119,6 +120,7 @@ Plan make_plan(const PlanRequest& request) {
   });
   const ExpectedTime time(records);
   double seconds = 0;
+  std::vector<PlacedRun> to_judge;
   bool all_known = true;
   std::vector<const RunSpec*> start;
   plan.missing = look_at_inputs(plan.runs, asked);
@@ -129,10 +131,14 @@ Plan make_plan(const PlanRequest& request) {
       continue;
     }
     start.push_back(&plan.runs[i].spec);
+    if (!plan.runs[i].inputs.is_null()) to_judge.push_back(plan.runs[i]);
     const auto expected = time.seconds(plan.runs[i]);
     all_known = all_known && expected;
     seconds += expected.value_or(0) / asked.jobs;
   }
+  const JudgedData data = judge_data(to_judge, asked, true);
+  plan.missing.insert(plan.missing.end(), data.refusals.begin(), data.refusals.end());
+  plan.remarks.insert(plan.remarks.end(), data.remarks.begin(), data.remarks.end());
   plan.to_start = static_cast<int>(start.size());
   plan.disk_bytes = start.empty() ? std::nullopt : disk_need(start, records, asked.jobs);
   plan.free_disk_bytes = free_disk(asked.results_dir);

@@ -146,6 +146,7 @@ void build(Program& program) {
   add_panel(program);
   add_explain(program);
   add_doctor(program);
+  add_labels(program);
   add_init(program);
   add_schema(program);
   add_completion(program);

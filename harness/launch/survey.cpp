@@ -10,6 +10,7 @@
 #include <tuple>
 
 #include "harness/error.hpp"
+#include "harness/launch/data_judged.hpp"
 #include "harness/mapped.hpp"
 #include "harness/queue/active_processes.hpp"
 #include "harness/queue/claims.hpp"
@@ -364,6 +365,11 @@ std::vector<PlacedRun> runs_to_start(const Experiment& experiment, std::vector<P
     finished.push_back(runs[i]);
   }
   remove_dead_claims(finished, request);
+  const JudgedData data = judge_data(start, request, false);
+  if (!data.refusals.empty()) {
+    throw Error(Error::Kind::usage, joined(data.refusals, "\n"));
+  }
+  remarks.insert(remarks.end(), data.remarks.begin(), data.remarks.end());
   const auto lacking =
       std::ranges::count_if(start, [](const PlacedRun& run) { return run.inputs.is_null(); });
   if (lacking > 0) {

@@ -58,7 +58,7 @@ std::string mib_left(double bytes);    // the same, rounded down
 // Looks at inputs and records of the runs and returns the runs that start. The others are counted in
 // `summary`, and what a killed process has left beside their folders is removed; damaged records are remarked
 // upon. The spec and what the runs read are kept in the experiment's folder. Throws Error (usage) if files
-// are missing that a run needs which is to start.
+// are missing that a run needs which is to start, or if anything is wrong with their contents.
 std::vector<PlacedRun> runs_to_start(const Experiment& experiment, std::vector<PlacedRun>& runs,
                                      const LaunchRequest& request, LaunchSummary& summary,
                                      std::vector<std::string>& remarks);

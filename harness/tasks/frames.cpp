@@ -9,6 +9,7 @@
 #include "harness/components/registry.hpp"
 #include "harness/error.hpp"
 #include "harness/tasks/classification.hpp"
+#include "harness/tasks/images/examined.hpp"
 #include "harness/tasks/images/listing.hpp"
 #include "harness/tasks/images/resized_images.hpp"
 
@@ -135,6 +136,17 @@ Paths Options::files(const std::string& data_dir) const {
     paths.insert(paths.end(), clips.files.begin(), clips.files.end());
   }
   return paths;
+}
+
+DataCheck data_check(const Options& options, const std::string& data_dir) {
+  const fs::path folder = data_root(data_dir, "frames", options.root);
+  Clips clips = read_list(folder, below(folder, options.train_list, "train_list"), options);
+  const int64_t training = std::ssize(clips.labels);
+  const Clips test = read_list(folder, below(folder, options.test_list, "test_list"), options);
+  std::vector<std::string> files = std::move(clips.files);
+  files.insert(files.end(), test.files.begin(), test.files.end());
+  std::string question = joined(files, "\n");
+  return {std::move(question), [files, training] { return examine_images(files, training); }};
 }
 
 int64_t classes_of(const std::vector<int64_t>& training_labels, const std::vector<int64_t>& test_labels) {

@@ -10,6 +10,7 @@
 #include "harness/components/registry.hpp"
 #include "harness/error.hpp"
 #include "harness/tasks/classification.hpp"
+#include "harness/tasks/images/examined.hpp"
 #include "harness/tasks/images/listing.hpp"
 #include "harness/tasks/images/resized_images.hpp"
 
@@ -27,39 +28,42 @@ bool hidden(const fs::path& path) {
   return path.filename().string().starts_with(".");
 }
 
-// Whether the file is an image that can be read; refuses images that cannot.
-bool readable(const fs::path& file) {
+// Whether the file is an image that can be read. Images that cannot are faults.
+bool readable(const fs::path& file, std::vector<DataFault>& faults) {
   std::string ending = file.extension().string();
   std::ranges::transform(ending, ending.begin(), [](unsigned char c) { return std::tolower(c); });
   for (const char* other : {".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp", ".gif"}) {
     if (ending == other) {
-      fail(file.string() + ": expected a JPEG or PNG file, got " + ending + "; convert it, or move it away");
+      faults.push_back({"photographs to convert",
+                        file.string() + ": expected a JPEG or PNG file, got " + ending +
+                            "; convert all of them: .venv/bin/python scripts/convert_images.py --remove '" +
+                            file.parent_path().string() + "', or move them away"});
     }
   }
   return ending == ".jpg" || ending == ".jpeg" || ending == ".png";
 }
 
-std::vector<std::string> images_below(const fs::path& folder) {
+std::vector<std::string> images_below(const fs::path& folder, std::vector<DataFault>& faults) {
   std::vector<std::string> files;
   for (fs::recursive_directory_iterator entry(folder), end; entry != end; ++entry) {
     if (hidden(entry->path())) {
       entry.disable_recursion_pending();
-    } else if (entry->is_regular_file() && readable(entry->path())) {
+    } else if (entry->is_regular_file() && readable(entry->path(), faults)) {
       files.push_back(entry->path().string());
     }
   }
-  if (files.empty()) {
+  if (files.empty() && faults.empty()) {
     fail(folder.string() + ": no images here (.jpg, .jpeg or .png)");
   }
   std::ranges::sort(files);
   return files;
 }
 
-FilesOfClass list_split(const fs::path& split) {
+FilesOfClass list_split(const fs::path& split, std::vector<DataFault>& faults) {
   FilesOfClass files;
   for (const auto& entry : fs::directory_iterator(split)) {
     if (entry.is_directory() && !hidden(entry.path())) {
-      files[entry.path().filename().string()] = images_below(entry.path());
+      files[entry.path().filename().string()] = images_below(entry.path(), faults);
     }
   }
   return files;
@@ -105,7 +109,11 @@ Splits Options::splits(const std::string& data_dir) const {
            "/CLASS/NAME.jpg and " + (folder / test_split.value_or("test")).string() + "/CLASS/NAME.jpg");
     }
   }
-  Splits found{list_split(train), list_split(test)};
+  std::vector<DataFault> faults;
+  Splits found{list_split(train, faults), list_split(test, faults)};
+  if (!faults.empty()) {
+    throw FaultyData(std::move(faults));
+  }
   if (found.train.size() < 2) {
     fail(train.string() + ": expected a folder of images for each of at least two classes, got " +
          std::to_string(found.train.size()));
@@ -130,6 +138,16 @@ Paths Options::files(const std::string& data_dir) const {
     }
   }
   return paths;
+}
+
+DataCheck data_check(const Options& options, const std::string& data_dir) {
+  const Splits found = options.splits(data_dir);
+  int64_t training = 0;
+  for (const auto& [unused, files] : found.train) {
+    training += std::ssize(files);
+  }
+  const Paths files = options.files(data_dir);
+  return {joined(files, "\n"), [files, training] { return examine_images(files, training); }};
 }
 
 class ImageFolder : public ClassificationTask {

@@ -93,6 +93,9 @@ void PhotographOptions::check(const RunOutline&, Problems& problems) const {
 }
 
 Paths paths_of(const PhotographSet& set) {
+  std::vector<LabelledFile> all = set.training;
+  all.insert(all.end(), set.test.begin(), set.test.end());
+  refuse_faults(all);
   Paths paths;
   for (const auto* side : {&set.training, &set.test}) {
     for (const LabelledFile& file : *side) {

@@ -10,6 +10,7 @@
 // in the evaluation sees nothing but photographs.
 #pragma once
 
+#include <concepts>
 #include <optional>
 #include <string>
 #include <vector>
@@ -34,8 +35,11 @@ struct PhotographSet {
   bool one_size = false;  // whether images of several sizes are a mistake
 };
 
-// The paths of all images and labels.
+// The paths of all images and labels. Throws FaultyData with all pairs that are not whole.
 Paths paths_of(const PhotographSet& set);
+
+// Whether all of its files can be used, and what is worth knowing of them.
+DataCheck check_of(PhotographSet set);
 
 // The options that every task on photographs takes, after its own. Those of a task derive from them, with
 //   PhotographSet photographs(const std::string& data_dir) const;
@@ -96,6 +100,12 @@ class PhotographTask : public SegmentationTask {
   std::vector<int64_t> test_order_;  // places in test_, those of one size together
   ChannelMoments moments_;           // that images are normalised with
 };
+
+// What can be asked of such a task before any run starts (task_facts.hpp).
+template <std::derived_from<PhotographOptions> O>
+DataCheck data_check(const O& options, const std::string& data_dir) {
+  return check_of(options.photographs(data_dir));
+}
 
 // The task that `O`, options as PhotographOptions describes them, are all of.
 template <class O>

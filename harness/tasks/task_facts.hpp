@@ -8,6 +8,7 @@
 
 #include "harness/components/registry.hpp"
 #include "harness/labelled.hpp"
+#include "harness/tasks/data_check.hpp"
 
 namespace bnlab {
 
@@ -38,6 +39,9 @@ struct TaskFacts {
   // itself would refuse: files that are missing, a spec that leads out of the data folder. Empty for a task
   // that makes its data itself.
   std::function<Paths(const Json& options, const std::string& data_dir)> files = {};
+  // What a look at the contents of these files would find (data_check.hpp). Throws like `files`, but leaves
+  // to the look what is wrong with single files. Empty for a task whose files are no images.
+  std::function<DataCheck(const Json& options, const std::string& data_dir)> check = {};
   // The folder below which the names of these files count: the data folder, but of a task whose files come
   // with the program.
   std::function<std::string(const Json& options, const std::string& data_dir)> files_below =
@@ -55,6 +59,11 @@ struct TaskFacts {
     if constexpr (requires { &Options::files; }) {
       files = [](const Json& options, const std::string& data_dir) {
         return read_options<Options>(options).files(data_dir);
+      };
+    }
+    if constexpr (requires(const Options& o, const std::string& data_dir) { data_check(o, data_dir); }) {
+      check = [](const Json& options, const std::string& data_dir) {
+        return data_check(read_options<Options>(options), data_dir);
       };
     }
     if constexpr (requires { &Options::files_below; }) {
@@ -80,6 +89,13 @@ inline std::string folder_of_files(const Json& task, const std::string& data_dir
 // The files of a resolved task; none where it reads none.
 inline Paths files_of_task(const Json& task, const std::string& data_dir) {
   return reads_files(task) ? facts_of<TaskFacts>(task).files(task, data_dir) : Paths();
+}
+
+// Nothing where the task has none to make.
+inline std::optional<DataCheck> check_of_task(const Json& task, const std::string& data_dir) {
+  const About* about = find_registered(TaskFacts::kFamily, task.at("name"));
+  const TaskFacts* facts = about == nullptr ? nullptr : about->facts_as<TaskFacts>();
+  return facts == nullptr || !facts->check ? std::nullopt : std::optional(facts->check(task, data_dir));
 }
 
 }  // namespace bnlab

@@ -51,7 +51,7 @@ void check_apart(const std::vector<LabelledFile>& training, const std::vector<La
     tested.insert(file.image);
   }
   for (const LabelledFile& file : training) {
-    if (tested.count(file.image) > 0) {
+    if (file.fault.message.empty() && tested.count(file.image) > 0) {
       throw Error(Error::Kind::data, file.image +
                                          ": is in the training list and in the test list; take the "
                                          "lines of the test list out of the training list");

@@ -27,7 +27,7 @@ TEST(Program, EveryCommandsHelpStartsWithExamples) {
   for (const char* command :
        {"run",     "plan",    "status", "watch",   "report",   "answers",    "compare", "export",
         "pack",    "check",   "merge",  "confirm", "evaluate", "predict",    "list",    "layer",
-        "forward", "explain", "doctor", "init",    "schema",   "completion", "man"}) {
+        "forward", "explain", "doctor", "init",    "schema",   "completion", "man",     "labels"}) {
     const Answer answer = call({command, "--help"});
     EXPECT_EQ(answer.code, 0) << command;
     EXPECT_EQ(answer.out.rfind("Examples:\n  bnlab " + std::string(command), 0), 0U) << answer.out;

@@ -44,7 +44,7 @@ def kept(results):
 
 def left_behind(results):
     """Hidden files and folders, but for what is known of data files."""
-    return [str(path.relative_to(results)) for path in results.rglob(".*") if path.name != ".hashes"]
+    return [str(path.relative_to(results)) for path in results.rglob(".*") if path.name not in (".hashes", ".data_checks")]
 
 
 class Runs(StartedProcesses):

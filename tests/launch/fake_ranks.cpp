@@ -23,6 +23,7 @@
 #include "harness/layer/layer_program.hpp"
 #include "harness/models/model_facts.hpp"
 #include "harness/panel/measure.hpp"
+#include "harness/store/run_folder.hpp"
 #include "harness/strategy_facts.hpp"
 #include "harness/tasks/images/image_file.hpp"
 #include "harness/tasks/task_facts.hpp"
@@ -63,6 +64,17 @@ struct OnFilesOptions : TaskOptions {
     return found;
   }
 };
+
+// A file whose text is "bad" is a fault.
+DataCheck data_check(const OnFilesOptions& options, const std::string& data_dir) {
+  return {"what is bad", [files = options.files(data_dir)] {
+            DataReport report{{}, {"looked"}, 1};
+            for (const std::string& file : files) {
+              if (read_text(file) == "bad") report.faults.push_back({"bad files", file + ": bad"});
+            }
+            return report;
+          }};
+}
 
 struct FolderOptions {
   std::string root;
@@ -307,6 +319,10 @@ std::vector<Prediction> predict(const EvaluateJob& job, const std::vector<int64_
                    {id, id}});
   }
   return all;
+}
+
+Pixels read_label_colours(const std::string& file) {
+  throw Error(Error::Kind::data, file + ": nothing is read here");
 }
 
 std::array<uint8_t, 3> class_colour(uint8_t id) {

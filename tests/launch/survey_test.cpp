@@ -234,6 +234,35 @@ TEST_F(OnFiles, WithoutTheDataNothingStartsAndOneMessageSaysSo) {
   EXPECT_TRUE(scratch_.records().empty());
 }
 
+TEST_F(OnFiles, AllThatIsWrongWithTheDataIsToldBeforeAnythingStarts) {
+  write(scratch_ / "data/files/a", "bad");
+  write(scratch_ / "data/files/b", "bad");
+  const std::string message = message_of(spec_, options_);
+  EXPECT_TRUE(has(message, "task on_files: 2 faults in the data, nothing has started")) << message;
+  EXPECT_TRUE(has(message, "data/files/a: bad")) << message;
+  EXPECT_TRUE(has(message, "data/files/b: bad")) << message;
+  EXPECT_TRUE(scratch_.records().empty());
+  write(scratch_ / "data/files/a", "good");
+  write(scratch_ / "data/files/b", "good");
+  EXPECT_EQ(run(spec_, options_).finished, 2);
+}
+
+TEST_F(OnFiles, WhatWasJudgedIsKeptUntilTheDataChange) {
+  run(spec_, options_);
+  const fs::path kept = scratch_ / "results/.data_checks";
+  Json answers = read_json(kept);
+  ASSERT_EQ(answers["reports"].size(), 1U);
+  answers["reports"].front()["faults"] = {{{"kind", "kept"}, {"message", "as it was kept"}}};
+  write_json(kept, answers);
+  options_.redo = {"all"};
+  EXPECT_TRUE(has(message_of(spec_, options_), "as it was kept"));
+  write(scratch_ / "data/files/a", "more than one");
+  EXPECT_EQ(run(spec_, options_).finished, 2);
+  EXPECT_EQ(read_json(kept)["reports"].size(), 2U);
+  write(kept, "nonsense");
+  EXPECT_EQ(run(spec_, options_).finished, 2);
+}
+
 TEST_F(OnFiles, FinishedRunsNeedNoData) {
   run(spec_, options_);
   options_.data_dir = "";

@@ -3,6 +3,7 @@
 #include "harness/tasks/images/image_file.hpp"
 
 #include "harness/error.hpp"
+#include "harness/tasks/data_check.hpp"
 
 namespace bnlab {
 
@@ -41,8 +42,35 @@ namespace {
 
 constexpr int64_t kLargestSide = 16384, kMostPixels = 100'000'000;
 
+constexpr const char* kDamaged = "files that cannot be read";
+
 [[noreturn]] void fail(const std::string& file, const std::string& message) {
-  throw Error(Error::Kind::data, file + ": " + message + "; fetch or convert the file again");
+  throw FaultyData(kDamaged, file + ": " + message + "; fetch or convert the file again");
+}
+
+std::string folder_around(const std::string& file) {
+  const size_t end = file.rfind('/');
+  return end == std::string::npos ? "." : file.substr(0, end);
+}
+
+// Photographs of a kind that a script makes usable.
+[[noreturn]] void fail_as_other(const std::string& file, const std::string& what) {
+  throw FaultyData("photographs to convert",
+                   file + ": expected a JPEG or PNG of 8 bits, grey or RGB, got " + what +
+                       "; convert all of them: .venv/bin/python scripts/convert_images.py '" +
+                       folder_around(file) + "'");
+}
+
+// Labels that `bnlab labels` makes usable.
+[[noreturn]] void fail_as_labels(const std::string& file, const std::string& what) {
+  const std::string folder = folder_around(file);
+  throw FaultyData("labels that are no ids", file +
+                                                 ": expected one class id per pixel, 8 bits, grey or "
+                                                 "palette; got " +
+                                                 what +
+                                                 "; see their colours and the command that makes ids "
+                                                 "of them: bnlab labels '" +
+                                                 folder + "' '" + folder + "_ids'");
 }
 
 // Called before anything of that size is allocated.
@@ -78,6 +106,23 @@ bool is_png(std::FILE* file) {
   const size_t count = std::fread(start.data(), 1, start.size(), file);
   std::rewind(file);
   return count == start.size() && png_sig_cmp(start.data(), 0, start.size()) == 0;
+}
+
+// The format of a file that is neither JPEG nor PNG, by its first bytes; "" where they tell none.
+std::string other_format(std::FILE* file) {
+  std::array<char, 12> bytes{};
+  const size_t count = std::fread(bytes.data(), 1, bytes.size(), file);
+  std::rewind(file);
+  const std::string start(bytes.data(), count);
+  const auto has = [&](size_t place, const std::string& text) {
+    return start.size() >= place + text.size() && start.compare(place, text.size(), text) == 0;
+  };
+  if (has(0, std::string("II*\0", 4)) || has(0, std::string("MM\0*", 4))) return "a TIFF file";
+  if (has(0, "RIFF") && has(8, "WEBP")) return "a WebP file";
+  if (has(0, "GIF8")) return "a GIF file";
+  if (has(0, "BM")) return "a BMP file";
+  if (has(4, "ftyp")) return "a HEIC or AVIF file";
+  return "";
 }
 
 // ---- JPEG
@@ -126,6 +171,9 @@ bool decode_jpeg(std::FILE* file, jpeg_decompress_struct& decoder, JpegErrors& e
   jpeg_save_markers(&decoder, kExifMarker, kLongestMarker);
   jpeg_read_header(&decoder, TRUE);
   pixels.orientation = orientation_of(decoder);
+  if (decoder.jpeg_color_space == JCS_CMYK || decoder.jpeg_color_space == JCS_YCCK) {
+    fail_as_other(name, "CMYK");
+  }
   check_size(name, decoder.image_height, decoder.image_width);
   decoder.out_color_space = JCS_RGB;
   jpeg_start_decompress(&decoder);
@@ -167,6 +215,8 @@ void png_failed(png_structp png, png_const_charp message) {
 
 void png_ignore(png_structp, png_const_charp) {}  // warnings: colour profiles and the like
 
+enum class Wanted { photograph, ids, colours };
+
 struct PngReader {
   std::array<char, 256> message{};
   png_structp png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &message, png_failed, png_ignore);
@@ -198,8 +248,8 @@ int orientation_of(const PngReader& reader) {
 }
 
 // False if the decoder failed. `rows` is the caller's, so that nothing here needs a destructor.
-bool decode_png(std::FILE* file, PngReader& reader, bool as_ids, Pixels& pixels, std::vector<png_bytep>& rows,
-                const std::string& name) {
+bool decode_png(std::FILE* file, PngReader& reader, Wanted wanted, Pixels& pixels,
+                std::vector<png_bytep>& rows, const std::string& name) {
   if (setjmp(png_jmpbuf(reader.png)) != 0) {
     return false;
   }
@@ -209,18 +259,24 @@ bool decode_png(std::FILE* file, PngReader& reader, bool as_ids, Pixels& pixels,
   pixels.width = png_get_image_width(reader.png, reader.info);
   check_size(name, pixels.height, pixels.width);
   const png_byte colour = png_get_color_type(reader.png, reader.info);
-  if (png_get_bit_depth(reader.png, reader.info) == 16) {
-    png_error(reader.png, "expected 8 bits per sample, got 16");
-  }
-  if (!as_ids) {
+  const bool deep = png_get_bit_depth(reader.png, reader.info) == 16;
+  if (wanted == Wanted::ids) {
+    if (deep || (colour != PNG_COLOR_TYPE_GRAY && colour != PNG_COLOR_TYPE_PALETTE)) {
+      fail_as_labels(name, deep                                  ? "16 bits per value"
+                           : colour == PNG_COLOR_TYPE_GRAY_ALPHA ? "grey with transparency"
+                                                                 : "a colour image");
+    }
+  } else if (wanted == Wanted::colours && deep && colour == PNG_COLOR_TYPE_GRAY) {
+    pixels.channels = 2;  // high and low byte
+  } else if (deep) {
+    fail_as_other(name, "16 bits per value");
+  } else {
     convert_to_rgb(reader, colour);
-  } else if (colour != PNG_COLOR_TYPE_GRAY && colour != PNG_COLOR_TYPE_PALETTE) {
-    png_error(reader.png, "expected one class id per pixel, grey or palette; got a colour image");
   }
   png_set_packing(reader.png);  // 1, 2 and 4 bits become bytes, the values stay
   png_set_interlace_handling(reader.png);
   png_read_update_info(reader.png, reader.info);
-  pixels.channels = png_get_channels(reader.png, reader.info);
+  pixels.channels = pixels.channels == 2 ? 2 : png_get_channels(reader.png, reader.info);
   const int64_t row_bytes = pixels.width * pixels.channels;
   pixels.values.resize(static_cast<size_t>(pixels.height * row_bytes));
   rows.resize(static_cast<size_t>(pixels.height));
@@ -232,14 +288,14 @@ bool decode_png(std::FILE* file, PngReader& reader, bool as_ids, Pixels& pixels,
   return true;
 }
 
-Pixels read_png(std::FILE* file, const std::string& name, bool as_ids) {
+Pixels read_png(std::FILE* file, const std::string& name, Wanted wanted) {
   PngReader reader;
   Pixels pixels;
   std::vector<png_bytep> rows;
-  if (!decode_png(file, reader, as_ids, pixels, rows, name)) {
+  if (!decode_png(file, reader, wanted, pixels, rows, name)) {
     fail(name, std::string("cannot be read as PNG (") + reader.message.data() + ")");
   }
-  return as_ids ? pixels : upright(std::move(pixels), orientation_of(reader));
+  return wanted != Wanted::photograph ? pixels : upright(std::move(pixels), orientation_of(reader));
 }
 
 // False if the disk or libpng refuses.
@@ -268,15 +324,45 @@ bool encode(std::FILE* file, png_structp png, png_infop info, const Pixels& pixe
 
 Pixels read_rgb(const std::string& file) {
   const File opened = open_file(file);
-  return is_png(opened.get()) ? read_png(opened.get(), file, false) : read_jpeg(opened.get(), file);
+  if (is_png(opened.get())) {
+    return read_png(opened.get(), file, Wanted::photograph);
+  }
+  if (const std::string other = other_format(opened.get()); !other.empty()) {
+    fail_as_other(file, other);
+  }
+  return read_jpeg(opened.get(), file);
 }
 
 Pixels read_label_ids(const std::string& file) {
   const File opened = open_file(file);
   if (!is_png(opened.get())) {
+    throw FaultyData("labels that are no PNG",
+                     file +
+                         ": expected labels as PNG, got another format; export them again as PNG: JPEG "
+                         "changes the ids of pixels, so that no conversion brings them back");
+  }
+  return read_png(opened.get(), file, Wanted::ids);
+}
+
+Pixels read_label_colours(const std::string& file) {
+  const File opened = open_file(file);
+  if (!is_png(opened.get())) {
     fail(file, "expected labels as PNG, got another format");
   }
-  return read_png(opened.get(), file, true);
+  Pixels pixels = read_png(opened.get(), file, Wanted::colours);
+  if (pixels.channels == 3) {
+    return pixels;
+  }
+  std::vector<uint8_t> grey;
+  grey.reserve(pixels.values.size() / 2 * 3);
+  for (size_t i = 0; i < pixels.values.size(); i += 2) {
+    if (pixels.values[i] != 0) {
+      fail(file, "expected 16-bit ids of at most 255, got " +
+                     std::to_string(256 * pixels.values[i] + pixels.values[i + 1]));
+    }
+    grey.insert(grey.end(), 3, pixels.values[i + 1]);
+  }
+  return {pixels.height, pixels.width, 3, std::move(grey)};
 }
 
 void write_png(const std::string& file, const Pixels& pixels) {
@@ -320,6 +406,10 @@ Pixels read_rgb(const std::string& file) {
 }
 
 Pixels read_label_ids(const std::string& file) {
+  lacks_libraries(file, "decode");
+}
+
+Pixels read_label_colours(const std::string& file) {
   lacks_libraries(file, "decode");
 }
 

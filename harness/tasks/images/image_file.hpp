@@ -1,6 +1,6 @@
 // Photographs and label images in files, read and written: JPEG through libjpeg, PNG through libpng. Both are
 // optional when bnlab is built (macro BNLAB_WITH_IMAGES); without them every call throws
-// Error(environment), which says what to install. A file that is damaged in any way is an Error(data)
+// Error(environment), which says what to install. A file that is damaged in any way is FaultyData
 // with its name, never a partly grey picture. So is one of more than 16384 pixels a side or 100 million in
 // all, before memory for it is taken.
 #pragma once
@@ -26,6 +26,10 @@ Pixels read_rgb(const std::string& file);
 
 // A PNG as one id per pixel: the grey value, or the palette's index. Colour and 16-bit are refused.
 Pixels read_label_ids(const std::string& file);
+
+// A label PNG of any kind as the RGB colours of its pixels; transparency is dropped, and grey values of 16
+// bits must be at most 255.
+Pixels read_label_colours(const std::string& file);
 
 // The colour of a class, red, green, blue, by the rule of the PASCAL VOC data set: the bits of the id, lowest
 // three first, become the highest bits of red, green and blue. 0 is black, 255 the colour that void has

@@ -7,6 +7,7 @@
 #include <map>
 #include <sstream>
 
+#include "harness/components/parameters.hpp"
 #include "harness/error.hpp"
 #include "harness/random.hpp"
 
@@ -71,6 +72,17 @@ fs::path expected_file(const Side& side, const std::string& name, const Endings&
   return side.folder / (name + side.suffix + (complete ? "" : endings.back()));
 }
 
+// Whether a folder holds annotations as JSON: of COCO or labelme, with polygons.
+bool has_json(const fs::path& folder) {
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+    if (entry->path().extension() == ".json") {
+      return true;
+    }
+  }
+  return false;
+}
+
 std::string missing_labels(const Side& labels, const std::string& name, const fs::path& image,
                            const std::string& cure) {
   const fs::path expected = expected_file(labels, name, kLabelEndings);
@@ -79,6 +91,27 @@ std::string missing_labels(const Side& labels, const std::string& name, const fs
     if (fs::path other = expected; fs::exists(other.replace_extension(ending))) {
       return message + "; " + other.string() +
              " is no help: JPEG changes the ids of pixels, so export the labels as PNG";
+    }
+  }
+  if (has_json(expected.parent_path())) {
+    return message +
+           "; annotations in JSON files (COCO, labelme) are not read: draw their polygons into one PNG of "
+           "ids "
+           "per image, with pycocotools: ids[coco.annToMask(a) > 0] = a[\"category_id\"] for each annotation "
+           "a";
+  }
+  return message + cure;
+}
+
+std::string missing_image(const Side& images, const std::string& name, const fs::path& labels,
+                          const std::string& cure) {
+  const std::string message = images.folder.string() + ": the image of " + labels.string() + " is missing";
+  for (const char* ending : {".tif", ".tiff", ".webp", ".bmp", ".gif", ".heic", ".TIF", ".TIFF"}) {
+    const fs::path other = images.folder / (name + images.suffix + ending);
+    if (fs::exists(other)) {
+      return message + "; " + other.string() +
+             " is not read: convert all of them to PNG: .venv/bin/python scripts/convert_images.py '" +
+             images.folder.string() + "'";
     }
   }
   return message + cure;
@@ -125,7 +158,23 @@ fs::path data_root(const std::string& data_dir, const std::string& task, const s
                 "task " + task + ": no data folder given; say --data DIR, or set BNLAB_DATA, where DIR/" +
                     root + " holds the images");
   }
-  return below(data_dir, root, "root");
+  const fs::path folder = below(data_dir, root, "root");
+  if (!fs::is_directory(folder)) {
+    const fs::path around = folder.has_filename() ? folder.parent_path() : folder.parent_path().parent_path();
+    std::vector<std::string> there;
+    std::error_code error;
+    for (fs::directory_iterator entry(around, error), end; !error && entry != end; entry.increment(error)) {
+      if (entry->is_directory(error)) {
+        there.push_back(entry->path().filename().string());
+      }
+    }
+    const std::string near = nearest(fs::path(root).filename().string(), there);
+    if (!near.empty()) {
+      refuse(folder.string() + ": no such folder; did you mean \"root\": " +
+             shown((fs::path(root).parent_path() / near).generic_string()) + "?");
+    }
+  }
+  return folder;
 }
 
 fs::path below(const fs::path& parent, const fs::path& given, const std::string& key) {
@@ -143,13 +192,19 @@ std::vector<LabelledFile> pair_files(const Side& images, const Side& labels, con
   for (const auto& [name, image] : image_of) {
     const auto found = labels_of.find(name);
     if (found == labels_of.end()) {
-      refuse(missing_labels(labels, name, image, cure));
+      files.push_back({image.string(),
+                       "",
+                       name,
+                       "",
+                       {"images without labels", missing_labels(labels, name, image, cure)}});
+    } else {
+      files.push_back({image.string(), found->second.string(), name});
     }
-    files.push_back({image.string(), found->second.string(), name});
   }
   for (const auto& [name, path] : labels_of) {
     if (image_of.count(name) == 0) {
-      refuse(images.folder.string() + ": the image of " + path.string() + " is missing" + cure);
+      files.push_back(
+          {"", path.string(), name, "", {"labels without images", missing_image(images, name, path, cure)}});
     }
   }
   if (files.empty()) {
@@ -157,6 +212,18 @@ std::vector<LabelledFile> pair_files(const Side& images, const Side& labels, con
     refuse(images.folder.string() + ": no images here " + suffix + "(.jpg or .png)" + cure);
   }
   return files;
+}
+
+void refuse_faults(const std::vector<LabelledFile>& files) {
+  std::vector<DataFault> faults;
+  for (const LabelledFile& file : files) {
+    if (!file.fault.message.empty()) {
+      faults.push_back(file.fault);
+    }
+  }
+  if (!faults.empty()) {
+    throw FaultyData(std::move(faults));
+  }
 }
 
 std::vector<LabelledFile> read_list(const fs::path& list, const fs::path& root, const Side& images,
@@ -177,10 +244,14 @@ std::vector<LabelledFile> read_list(const fs::path& list, const fs::path& root, 
              " words; rename files whose names hold blanks");
     }
     const bool alone = parts.size() == 1;
-    const fs::path image =
-        alone ? named_file(images, parts[0], kImageEndings, where) : listed_file(root, parts[0], where);
-    const fs::path label =
-        alone ? named_file(labels, parts[0], kLabelEndings, where) : listed_file(root, parts[1], where);
+    fs::path image, label;
+    try {
+      image = alone ? named_file(images, parts[0], kImageEndings, where) : listed_file(root, parts[0], where);
+      label = alone ? named_file(labels, parts[0], kLabelEndings, where) : listed_file(root, parts[1], where);
+    } catch (const Error& error) {
+      files.push_back({"", "", parts[0], "", {"lines of lists without files", error.what()}});
+      continue;
+    }
     if (const auto [first, is_new] = seen.emplace(image.string(), where); !is_new) {
       refuse(where + ": " + image.string() + " is listed twice, first in " + first->second + "; remove one");
     }

@@ -1,11 +1,14 @@
 // Which image belongs to which labels: pairs of files from two folders with equal names, or from a list file.
 // A file's name is its path below its folder without its suffix and ending. Whatever is missing or there
-// twice is an Error(data) that names the file and its cure.
+// twice is an Error(data) that names the file and its cure; a pair of which one file is missing is listed
+// with that fault, so that all of them can be told at once.
 #pragma once
 
 #include <filesystem>
 #include <string>
 #include <vector>
+
+#include "harness/tasks/data_check.hpp"
 
 namespace bnlab {
 
@@ -14,6 +17,7 @@ struct LabelledFile {
   std::string labels;      // PNG of ids
   std::string name = {};   // what the two have in common: "city/frame_1"
   std::string group = {};  // the drive or place it was taken in; "" where nobody knows
+  DataFault fault = {};    // why there is no such pair: one of the files is missing; mostly empty
 };
 
 // The folder that holds the files of a task: `root` below the data folder, --data. Throws Error (usage) if
@@ -35,6 +39,9 @@ struct Side {
 // Images and labels of equal names, in the order of the names; folders below are searched, hidden files and
 // files with other suffixes are ignored. `cure` ends the messages about files that are not there.
 std::vector<LabelledFile> pair_files(const Side& images, const Side& labels, const std::string& cure);
+
+// Throws FaultyData with the faults of all files, if there are any.
+void refuse_faults(const std::vector<LabelledFile>& files);
 
 // Lines `image label`, below `root` (of an absolute path its tail, the longest one that exists there), or
 // lines `name`, which the two sides complete. In the order of the lines.

@@ -5,7 +5,6 @@
 
 #include "harness/components/parameters.hpp"
 #include "harness/error.hpp"
-#include "harness/tasks/images/image_file.hpp"
 #include "harness/tasks/task.hpp"
 
 namespace bnlab {
@@ -43,10 +42,10 @@ std::string expected_ids(const LabelMap& map) {
 [[noreturn]] void refuse_id(const LabelledFile& file, const LabelMap& map, const Pixels& labels,
                             size_t place) {
   const auto width = static_cast<size_t>(labels.width);
-  throw Error(Error::Kind::data, file.labels + ": expected " + expected_ids(map) + ", got " +
-                                     std::to_string(labels.values[place]) + " at row " +
-                                     std::to_string(place / width) + ", column " +
-                                     std::to_string(place % width) + "; " + map.cure);
+  throw FaultyData("foreign label ids", file.labels + ": expected " + expected_ids(map) + ", got " +
+                                            std::to_string(labels.values[place]) + " at row " +
+                                            std::to_string(place / width) + ", column " +
+                                            std::to_string(place % width) + "; " + map.cure);
 }
 
 // What to do where image and labels differ in size.
@@ -61,19 +60,6 @@ std::string size_cure(const LabelledFile& file, const Pixels& image, const Pixel
   }
   return exchanged ? "; one of them is turned: turn the labels as the photograph is seen"
                    : "; export the labels again at the image's size";
-}
-
-void check(const LabelledFile& file, const Pixels& image, const Pixels& labels, const LabelMap& map) {
-  if (image.height != labels.height || image.width != labels.width) {
-    throw Error(Error::Kind::data,
-                file.labels + ": expected the size of its image, " + size_text(image.height, image.width) +
-                    ", got " + size_text(labels.height, labels.width) + size_cure(file, image, labels));
-  }
-  for (size_t i = 0; i < labels.values.size(); ++i) {
-    if (map.class_of[labels.values[i]] == LabelMap::kForeign) {
-      refuse_id(file, map, labels, i);
-    }
-  }
 }
 
 int64_t reduced(int64_t side, double scale) {
@@ -157,10 +143,27 @@ LabelMap label_map(int64_t classes, const std::vector<int64_t>& void_ids) {
   return map;
 }
 
+void check_labels(const LabelledFile& file, const Pixels& image, const Pixels& labels, const LabelMap& map) {
+  if (image.height != labels.height || image.width != labels.width) {
+    throw FaultyData("labels of another size", file.labels + ": expected the size of its image, " +
+                                                   size_text(image.height, image.width) + ", got " +
+                                                   size_text(labels.height, labels.width) +
+                                                   size_cure(file, image, labels));
+  }
+  for (size_t i = 0; i < labels.values.size(); ++i) {
+    if (map.class_of[labels.values[i]] == LabelMap::kForeign) {
+      refuse_id(file, map, labels, i);
+    }
+  }
+}
+
 Photograph read_photograph(const LabelledFile& file, const Reading& reading) {
+  if (!file.fault.message.empty()) {
+    throw FaultyData({file.fault});
+  }
   Pixels image = read_rgb(file.image);
   const Pixels labels = read_label_ids(file.labels);
-  check(file, image, labels, reading.labels);
+  check_labels(file, image, labels, reading.labels);
   const std::array<int64_t, 2> file_size = {image.height, image.width};
   const auto [h, w] = reduced_size(image, reading);
   return {h, w, reduce_image(std::move(image), h, w), reduce_labels(labels, h, w, reading.labels), file_size};

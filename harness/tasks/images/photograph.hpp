@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/tasks/images/image_file.hpp"
 #include "harness/tasks/images/listing.hpp"
 
 namespace bnlab {
@@ -38,7 +39,10 @@ struct Photograph {
   int64_t bytes() const { return static_cast<int64_t>(pixels.size() + labels.size() * sizeof(int16_t)); }
 };
 
-// Images are reduced by area average, labels by taking the nearest. Throws Error (data), naming the file, if
+// Throws FaultyData, naming the file, where image and labels differ in size or a pixel has a foreign id.
+void check_labels(const LabelledFile& file, const Pixels& image, const Pixels& labels, const LabelMap& map);
+
+// Images are reduced by area average, labels by taking the nearest. Throws FaultyData, naming the file, if
 // one cannot be read, if image and labels differ in size, or if a pixel has a foreign id.
 Photograph read_photograph(const LabelledFile& file, const Reading& reading);
 

@@ -29,7 +29,9 @@ class Listing : public ::testing::Test {
 
   std::vector<LabelledFile> list(const std::string& lines) const {
     test::write_bytes(folder_.path("list.txt"), lines);
-    return read_list(root() / "list.txt", root(), images(), labels());
+    const auto files = read_list(root() / "list.txt", root(), images(), labels());
+    refuse_faults(files);
+    return files;
   }
 
   template <class Work>
@@ -83,7 +85,9 @@ TEST_F(Listing, ImagesAndLabelsMayShareAFolder) {
 }
 
 TEST_F(Listing, WhatIsMissingOrThereTwiceIsNamed) {
-  const auto error = [&] { return error_of([&] { pair_files(images(), labels(), "; the cure"); }); };
+  const auto error = [&] {
+    return error_of([&] { refuse_faults(pair_files(images(), labels(), "; the cure")); });
+  };
   EXPECT_NAMES(error(), images().folder.string() + ": cannot be listed");
   fs::create_directories(images().folder);
   EXPECT_NAMES(error(), labels().folder.string() + ": cannot be listed");
@@ -101,6 +105,25 @@ TEST_F(Listing, WhatIsMissingOrThereTwiceIsNamed) {
   touch("images/b.jpg");
   touch("images/b.png");
   EXPECT_NAMES(error(), "two pictures of this name");
+}
+
+TEST_F(Listing, AllPairsThatAreNotWholeAreToldTogether) {
+  for (const char* name : {"images/a.jpg", "images/b.jpg", "images/d.tif", "labels/c.png", "labels/d.png"}) {
+    touch(name);
+  }
+  const std::string text = error_of([&] { refuse_faults(pair_files(images(), labels(), "; the cure")); });
+  EXPECT_NAMES(text, "4 faults in the data:\n2 of kind \"images without labels\"");
+  for (const char* part :
+       {"labels/a.png: missing", "labels/b.png: missing", "labels/c.png is missing; the cure"}) {
+    EXPECT_NAMES(text, part);
+  }
+  EXPECT_NAMES(text, (root() / "images/d.tif").string() + " is not read: convert all of them");
+}
+
+TEST_F(Listing, AMistypedRootIsAnsweredWithTheNearestFolder) {
+  fs::create_directories(root() / "sets/lamps");
+  EXPECT_NAMES(error_of([&] { data_root(root(), "folder", "sets/lampz"); }),
+               (root() / "sets/lampz").string() + ": no such folder; did you mean \"root\": \"sets/lamps\"?");
 }
 
 TEST_F(Listing, ListsNameImageAndLabels) {
@@ -135,19 +158,26 @@ TEST_F(Listing, ListsAndOptionsLeadNowhereElse) {
   touch("labels/a.png");
   fs::create_directories(root() / "inner");
   test::write_bytes(folder_.path("inner/list.txt"), "../images/a.jpg ../labels/a.png\n");
-  EXPECT_NAMES(error_of([&] { read_list(root() / "inner/list.txt", root() / "inner", images(), labels()); }),
-               "leads out of");
-  test::write_bytes(folder_.path("inner/list.txt"), "/../../etc/passwd /x/../../labels/a.png\n");
-  EXPECT_NAMES(error_of([&] { read_list(root() / "inner/list.txt", root() / "inner", images(), labels()); }),
-               "does not exist");
-  test::write_bytes(folder_.path("inner/list.txt"), "../images/a\n");
-  EXPECT_NAMES(error_of([&] { read_list(root() / "inner/list.txt", root() / "inner", images(), labels()); }),
-               "leads out of");
-  test::write_bytes(folder_.path("list.txt"), "x\n");
   EXPECT_NAMES(error_of([&] {
-                 read_list(root() / "list.txt", root(), {root() / "images", "/../../../b"}, labels());
+                 refuse_faults(read_list(root() / "inner/list.txt", root() / "inner", images(), labels()));
                }),
                "leads out of");
+  test::write_bytes(folder_.path("inner/list.txt"), "/../../etc/passwd /x/../../labels/a.png\n");
+  EXPECT_NAMES(error_of([&] {
+                 refuse_faults(read_list(root() / "inner/list.txt", root() / "inner", images(), labels()));
+               }),
+               "does not exist");
+  test::write_bytes(folder_.path("inner/list.txt"), "../images/a\n");
+  EXPECT_NAMES(error_of([&] {
+                 refuse_faults(read_list(root() / "inner/list.txt", root() / "inner", images(), labels()));
+               }),
+               "leads out of");
+  test::write_bytes(folder_.path("list.txt"), "x\n");
+  EXPECT_NAMES(
+      error_of([&] {
+        refuse_faults(read_list(root() / "list.txt", root(), {root() / "images", "/../../../b"}, labels()));
+      }),
+      "leads out of");
   for (const char* wrong : {"", "..", "../x", "/etc", "a/../../b"}) {
     EXPECT_THROW(below(root(), wrong, "root"), Error) << wrong;
   }

@@ -1,0 +1,152 @@
+#include "harness/launch/data_judged.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <iostream>
+#include <map>
+#include <numeric>
+#include <set>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "harness/error.hpp"
+#include "harness/json.hpp"
+#include "harness/store/run_folder.hpp"
+#include "harness/tasks/task_facts.hpp"
+
+namespace bnlab {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kFile = ".data_checks";
+constexpr const char* kRules = "bnlab data check 1";     // another number: what is judged has changed
+constexpr int64_t kQuick = 16 << 20, kMuch = 256 << 20;  // bytes
+
+// Answers by a hash of the question and the fingerprint.
+class KeptReports {
+ public:
+  explicit KeptReports(const fs::path& results) : file_(results / kFile) {
+    try {
+      if (fs::exists(file_)) {
+        all_ = read_json(file_);
+      }
+    } catch (const Error&) {
+      // All is judged again.
+    }
+    if (!all_.is_object() || all_.value("rules", Json()) != kRules) {
+      all_ = {{"rules", kRules}, {"reports", Json::object()}};
+    }
+  }
+
+  static std::string key(const DataCheck& check, const Json& data) {
+    const std::string text = check.question + '\0' + data.at("fingerprint").get<std::string>();
+    return std::to_string(XXH3_64bits(text.data(), text.size()));
+  }
+
+  std::optional<DataReport> find(const std::string& key) const {
+    const Json& reports = all_.at("reports");
+    if (!reports.contains(key)) {
+      return std::nullopt;
+    }
+    DataReport report;
+    for (const Json& fault : reports[key].at("faults")) {
+      report.faults.push_back({fault.at("kind"), fault.at("message")});
+    }
+    report.facts = reports[key].at("facts").get<std::vector<std::string>>();
+    report.training_samples = reports[key].at("training_samples");
+    return report;
+  }
+
+  void keep(const std::string& key, const DataReport& report) {
+    Json faults = Json::array();
+    for (const DataFault& fault : report.faults) {
+      faults.push_back({{"kind", fault.kind}, {"message", fault.message}});
+    }
+    all_["reports"][key] = {
+        {"faults", faults}, {"facts", report.facts}, {"training_samples", report.training_samples}};
+    try {
+      fs::create_directories(file_.parent_path());
+      write_json(file_, all_);
+    } catch (const std::exception&) {
+      // All is judged again next time.
+    }
+  }
+
+ private:
+  fs::path file_;
+  Json all_;
+};
+
+std::string refusal(const RunSpec& run, const std::vector<DataFault>& faults) {
+  return "task " + run.task.at("name").get<std::string>() + ": " + std::to_string(faults.size()) +
+         (faults.size() == 1 ? " fault" : " faults") + " in the data, nothing has started:\n" +
+         text_of_faults(faults);
+}
+
+// A batch that is larger than the training set holds some samples twice.
+void tell_small_sets(const PlacedRun& run, int64_t samples, std::set<std::string>& remarks) {
+  const auto& towers = run.spec.samples_per_tower;
+  const int64_t batch = std::accumulate(towers.begin(), towers.end(), int64_t{0});
+  if (samples > 0 && samples < batch) {
+    remarks.insert("the training set has " + std::to_string(samples) + " samples and a global batch " +
+                   std::to_string(batch) + ": every step sees samples twice");
+  }
+}
+
+}  // namespace
+
+JudgedData judge_data(const std::vector<PlacedRun>& runs, const LaunchRequest& request, bool only_quick) {
+  std::map<std::string, std::optional<DataReport>> judged;  // by task
+  KeptReports kept(request.results_dir);
+  JudgedData all;
+  std::set<std::string> refusals, remarks;
+  const auto judge = [&](const PlacedRun& run) -> std::optional<DataReport> {
+    const auto check = check_of_task(run.spec.task, request.data_dir);
+    if (!check) {
+      return std::nullopt;
+    }
+    const Json data = run.inputs.is_object() ? run.inputs.value("data", Json()) : Json();
+    const std::string key = data.is_object() ? KeptReports::key(*check, data) : "";
+    if (const auto known = data.is_object() ? kept.find(key) : std::nullopt) {
+      return known;
+    }
+    const int64_t bytes = data.is_object() ? data.at("bytes").get<int64_t>() : kMuch;
+    if (only_quick && bytes > kQuick) {
+      if (data.is_object()) {
+        remarks.insert("the " + std::to_string(data.at("files").get<int64_t>()) +
+                       " files of the data are read and judged by bnlab run, before its first run");
+      }
+      return std::nullopt;
+    }
+    if (bytes > kMuch) {
+      std::cerr << "note: looking at the contents of all data once, before the first run" << std::endl;
+    }
+    DataReport report = check->look();
+    if (!key.empty()) {
+      kept.keep(key, report);
+    }
+    return report;
+  };
+  for (const PlacedRun& run : runs) {
+    const auto [found, is_new] = judged.try_emplace(run.spec.task.dump());
+    if (is_new) {
+      try {
+        found->second = judge(run);
+      } catch (const std::exception&) {
+        // What cannot even be listed is told by look_at_inputs.
+      }
+    }
+    if (const std::optional<DataReport>& report = found->second) {
+      if (!report->faults.empty()) {
+        refusals.insert(refusal(run.spec, report->faults));
+      }
+      remarks.insert(report->facts.begin(), report->facts.end());
+      tell_small_sets(run, report->training_samples, remarks);
+    }
+  }
+  return {{refusals.begin(), refusals.end()}, {remarks.begin(), remarks.end()}};
+}
+
+}  // namespace bnlab

@@ -1,0 +1,181 @@
+// What `bnlab run` asks of photographs with label maps before it starts anything: all of them are read once,
+// and what is wrong or worth knowing is told of all together.
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "harness/components/parameters.hpp"
+#include "harness/mapped.hpp"
+#include "harness/tasks/images/examined.hpp"
+#include "harness/tasks/images/image_file.hpp"
+#include "harness/tasks/photographs.hpp"
+
+namespace bnlab {
+namespace {
+
+using Counts = std::array<int64_t, 256>;  // by id
+
+// Pixels of each id in some label maps.
+struct Ids {
+  Counts pixels{};
+  Counts inside{};  // those whose neighbours two pixels away, in all four directions, have the same id
+};
+
+void count_ids(const Pixels& labels, Ids& ids) {
+  constexpr int64_t kFar = 2;
+  const int64_t width = labels.width;
+  for (int64_t y = 0; y < labels.height; ++y) {
+    for (int64_t x = 0; x < width; ++x) {
+      const uint8_t* at = labels.values.data() + y * width + x;
+      ++ids.pixels[*at];
+      if (y >= kFar && y + kFar < labels.height && x >= kFar && x + kFar < width && at[kFar] == *at &&
+          at[-kFar] == *at && at[kFar * width] == *at && at[-kFar * width] == *at) {
+        ++ids.inside[*at];
+      }
+    }
+  }
+}
+
+struct SplitCounts {
+  Counts pixels{}, inside{};
+  std::vector<std::array<int64_t, 2>> sizes;  // of each image as it is seen; 0, 0 where it could not be read
+  size_t turned = 0;
+};
+
+SplitCounts examine_split(const std::vector<LabelledFile>& files, const LabelMap& map,
+                          std::vector<DataFault>& faults) {
+  SplitCounts counts;
+  counts.sizes.resize(files.size());
+  std::vector<Ids> of_threads(examining_threads());
+  std::atomic<size_t> turned = 0;
+  const auto found = examine_each(files.size(), [&](size_t thread, size_t i) {
+    const LabelledFile& file = files[i];
+    if (!file.fault.message.empty()) {
+      throw FaultyData({file.fault});
+    }
+    std::vector<DataFault> wrong;
+    const auto read = [&](const std::string& name, Pixels (*how)(const std::string&)) {
+      try {
+        return how(name);
+      } catch (const FaultyData& error) {
+        wrong.insert(wrong.end(), error.faults().begin(), error.faults().end());
+        return Pixels();
+      }
+    };
+    const Pixels image = read(file.image, read_rgb), labels = read(file.labels, read_label_ids);
+    if (!wrong.empty()) {
+      throw FaultyData(std::move(wrong));
+    }
+    turned += image.orientation == 1 ? 0 : 1;
+    counts.sizes[i] = {image.height, image.width};
+    check_labels(file, image, labels, map);
+    count_ids(labels, of_threads[thread]);
+  });
+  faults.insert(faults.end(), found.begin(), found.end());
+  for (const Ids& ids : of_threads) {
+    for (size_t id = 0; id < ids.pixels.size(); ++id) {
+      counts.pixels[id] += ids.pixels[id];
+      counts.inside[id] += ids.inside[id];
+    }
+  }
+  counts.turned = turned;
+  return counts;
+}
+
+std::string size_text(const std::array<int64_t, 2>& size) {
+  return std::to_string(size[0]) + "x" + std::to_string(size[1]);
+}
+
+void refuse_other_sizes(const std::vector<LabelledFile>& files, const SplitCounts& counts,
+                        std::vector<DataFault>& faults) {
+  size_t first = 0;
+  for (size_t i = 0; i < files.size(); ++i) {
+    if (counts.sizes[first][0] == 0) {
+      first = i;
+    } else if (counts.sizes[i][0] != 0 && counts.sizes[i] != counts.sizes[first]) {
+      faults.push_back({"photographs of another size",
+                        files[i].image + ": expected the size of " + files[first].image + ", " +
+                            size_text(counts.sizes[first]) + ", got " + size_text(counts.sizes[i]) +
+                            "; all images of a split need one size"});
+    }
+  }
+}
+
+void tell_absent_classes(const PhotographSet& set, const SplitCounts& counts, const std::string& split,
+                         const std::string& consequence, std::vector<std::string>& facts) {
+  std::vector<bool> shown(set.classes.size());
+  for (size_t id = 0; id < counts.pixels.size(); ++id) {
+    if (counts.pixels[id] > 0 && set.labels.class_of[id] >= 0) {
+      shown[static_cast<size_t>(set.labels.class_of[id])] = true;
+    }
+  }
+  std::vector<std::string> absent;
+  for (size_t c = 0; c < shown.size(); ++c) {
+    if (!shown[c]) {
+      absent.push_back(set.classes[c]);
+    }
+  }
+  if (!absent.empty()) {
+    facts.push_back(std::to_string(absent.size()) + " of " + std::to_string(shown.size()) +
+                    " classes occur in no label of the " + split + " split: " + joined(absent) + "; " +
+                    consequence);
+  }
+}
+
+// Ids of classes that are nowhere wider than a line: as data sets mark the borders of objects.
+void tell_lines(const PhotographSet& set, const SplitCounts& training, std::vector<std::string>& facts) {
+  for (const size_t id : {size_t{0}, size_t{255}}) {
+    const int16_t of_id = set.labels.class_of[id];
+    if (of_id >= 0 && training.pixels[id] > 0 && training.inside[id] == 0) {
+      const std::string text = std::to_string(id);
+      facts.push_back("id " + text + " is the class " + set.classes[static_cast<size_t>(of_id)] +
+                      ", but is nowhere more than 4 pixels wide: if it marks borders or unknown pixels, say "
+                      "that it is void (of the task folder: \"mapping\": {\"" +
+                      text + "\": \"void\", ...})");
+    }
+  }
+}
+
+DataReport report_on(const PhotographSet& set) {
+  DataReport report;
+  report.training_samples = std::ssize(set.training);
+  const SplitCounts training = examine_split(set.training, set.labels, report.faults);
+  const SplitCounts test = examine_split(set.test, set.labels, report.faults);
+  if (set.one_size) {
+    refuse_other_sizes(set.training, training, report.faults);
+    refuse_other_sizes(set.test, test, report.faults);
+  }
+  if (report.faults.empty()) {
+    report.facts = turned_fact(training.turned + test.turned, set.training.size() + set.test.size(), true);
+    tell_absent_classes(set, training, "training", "nothing teaches them", report.facts);
+    tell_absent_classes(set, test, "test", "means over classes leave them out", report.facts);
+    tell_lines(set, training, report.facts);
+  }
+  return report;
+}
+
+// The pairs, and what ids mean: the rest of the options changes no answer.
+std::string question_of(const PhotographSet& set) {
+  std::string text = set.one_size ? "one size" : "any sizes";
+  for (const auto* side : {&set.training, &set.test}) {
+    text += "\nsplit";
+    for (const LabelledFile& file : *side) {
+      text += '\n' + file.name;
+    }
+  }
+  for (const int16_t of_id : set.labels.class_of) {
+    text += '\n' + std::to_string(of_id);
+  }
+  return text + '\n' + joined(set.classes, "\n");
+}
+
+}  // namespace
+
+DataCheck check_of(PhotographSet set) {
+  std::string question = question_of(set);
+  return {std::move(question), [set = std::move(set)] { return report_on(set); }};
+}
+
+}  // namespace bnlab
