@@ -66,13 +66,17 @@ std::string wide(const TextTable& table, const std::string& name) {
          "</div>\n";
 }
 
-// The sentence that scripts/plot.sh writes into a figure, as it stands in the file, else the figure's name.
+// The sentence that scripts/plot.sh writes into a figure, else the figure's name. It is escaped there as text,
+// not as an attribute, and the file may be anybody's.
 std::string what_it_shows(const std::string& svg, const std::string& name) {
   const std::string opening = "<dc:description>";
   const size_t begin = svg.find(opening), end = svg.find("</dc:description>");
-  return begin < end && end != std::string::npos
-             ? svg.substr(begin + opening.size(), end - begin - opening.size())
-             : name;
+  if (begin == std::string::npos || end == std::string::npos || end < begin) return name;
+  std::string text;
+  for (const char c : svg.substr(begin + opening.size(), end - begin - opening.size())) {
+    text += c == '&' ? std::string(1, c) : html_escape(std::string(1, c));
+  }
+  return text;
 }
 
 std::string figures_in(const fs::path& folder) {

@@ -61,6 +61,8 @@ std::string page_of(const TemporaryFolder& figures) {
   account.outcome = {Status::error, "<img src=http://elsewhere>", 0, "", {}};
   std::ofstream(figures.path() / "curve.svg") << "<svg><script>1</script></svg>";
   std::ofstream(figures.path() / "curve.png") << "no svg";
+  std::ofstream(figures.path() / "told.svg")
+      << "<svg><dc:description>sync \"wins\" by &lt; 1.<script></dc:description></svg>";
   const std::vector<Record> records = {Record(compose_record(account), "record.json")};
   return report_html(make_report(experiment, records), records, figures.path());
 }
@@ -79,6 +81,8 @@ TEST(ReportHtml, HoldsTablesFiguresFailuresCommandAndEnvironment) {
   const TemporaryFolder figures;
   const std::string page = page_of(figures);
   EXPECT_TRUE(has(page, "<td>per_tower</td>")) << page;
+  EXPECT_TRUE(has(page, "alt=\"curve\"") && has(page, "<figcaption>curve<"));
+  EXPECT_TRUE(has(page, "alt=\"sync &quot;wins&quot; by &lt; 1.&lt;script&gt;\"")) << page;
   // Base64 of "<svg><script>1</script></svg>".
   EXPECT_TRUE(has(page, "src=\"data:image/svg+xml;base64,PHN2Zz48c2NyaXB0PjE8L3NjcmlwdD48L3N2Zz4=\""))
       << page;
