@@ -26,7 +26,8 @@ VERSION = 1  # of the files that this reads
 RUNNING = ("running_mean", "running_var")
 # name: the module beside this file that has it, as the function of that name
 MODULES = {"plain": "plain", "plain_fault": "plain", "bnlab_program": "programs", "answers": "programs",
-           "torch_whole_batch": "pytorch", "timm": "pytorch", "naive_sync": "pytorch"}
+           "torch_whole_batch": "pytorch", "timm": "pytorch", "naive_sync": "pytorch",
+           "flax_batch_norm": "flax_layers", "keras_whole_batch": "keras_layers"}
 
 
 class Unsupported(Exception):
