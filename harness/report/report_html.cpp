@@ -66,8 +66,8 @@ std::string wide(const TextTable& table, const std::string& name) {
          "</div>\n";
 }
 
-// The sentence that scripts/plot.sh writes into a figure, else the figure's name. It is escaped there as text,
-// not as an attribute, and the file may be anybody's.
+// The sentence that scripts/plot.sh writes into a figure, else the figure's name. It is escaped there as
+// text, not as an attribute, and the file may be of anybody.
 std::string what_it_shows(const std::string& svg, const std::string& name) {
   const std::string opening = "<dc:description>";
   const size_t begin = svg.find(opening), end = svg.find("</dc:description>");

@@ -24,7 +24,7 @@ class keras_whole_batch:
         policy = case.dtype if case.dtype in ("float64", "float32") else "mixed_" + case.dtype
         layer = keras.layers.BatchNormalization(axis=axis, momentum=1 - case.momentum, epsilon=case.eps, center=case.affine,
                                                 scale=case.affine, dtype=policy)
-        layer.build((None,) * 1 + tuple(case.channels if i == axis % self.dims else None for i in range(1, self.dims)))
+        layer.build((None,) + tuple(case.channels if i == axis % self.dims else None for i in range(1, self.dims)))
         for ours, theirs in (("weight", "gamma"), ("bias", "beta"), ("running_mean", "moving_mean"),
                              ("running_var", "moving_variance")):
             if ours in case.tensors:
@@ -66,7 +66,8 @@ class keras_whole_batch:
                 for name, grad in zip(grads, dparams):
                     grads[name] = grads[name] + numpy.asarray(grad, numpy.float64)
             for name, theirs in (("running_mean", "moving_mean"), ("running_var", "moving_variance")):
-                answers[f"{number}/{name}"] = numpy.stack([numpy.asarray(getattr(layer, theirs), numpy.float64) for layer in layers])
+                kept = [numpy.asarray(getattr(layer, theirs), numpy.float64) for layer in layers]
+                answers[f"{number}/{name}"] = numpy.stack(kept)
             if case.affine and (case.backward == "after_each" or number + 1 == len(case.passes)):
                 answers.update({f"{number}/grad_{name}": grad for name, grad in grads.items()})
                 grads = {"weight": 0, "bias": 0}
