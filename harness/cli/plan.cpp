@@ -120,7 +120,7 @@ Plan make_plan(const PlanRequest& request) {
   });
   const ExpectedTime time(records);
   double seconds = 0;
-  std::vector<PlacedRun> to_judge;
+  std::vector<const PlacedRun*> to_judge;
   bool all_known = true;
   std::vector<const RunSpec*> start;
   plan.missing = look_at_inputs(plan.runs, asked);
@@ -131,7 +131,7 @@ Plan make_plan(const PlanRequest& request) {
       continue;
     }
     start.push_back(&plan.runs[i].spec);
-    if (!plan.runs[i].inputs.is_null()) to_judge.push_back(plan.runs[i]);
+    if (!plan.runs[i].inputs.is_null()) to_judge.push_back(&plan.runs[i]);
     const auto expected = time.seconds(plan.runs[i]);
     all_known = all_known && expected;
     seconds += expected.value_or(0) / asked.jobs;

@@ -97,7 +97,8 @@ void tell_small_sets(const PlacedRun& run, int64_t samples, std::set<std::string
 
 }  // namespace
 
-JudgedData judge_data(const std::vector<PlacedRun>& runs, const LaunchRequest& request, bool only_quick) {
+JudgedData judge_data(const std::vector<const PlacedRun*>& runs, const LaunchRequest& request,
+                      bool only_quick) {
   std::map<std::string, std::optional<DataReport>> judged;  // by task
   KeptReports kept(request.results_dir);
   JudgedData all;
@@ -129,22 +130,19 @@ JudgedData judge_data(const std::vector<PlacedRun>& runs, const LaunchRequest& r
     }
     return report;
   };
-  for (const PlacedRun& run : runs) {
-    const auto [found, is_new] = judged.try_emplace(run.spec.task.dump());
+  for (const PlacedRun* run : runs) {
+    const auto [found, is_new] = judged.try_emplace(run->spec.task.dump());
+    std::optional<DataReport>& report = found->second;
     if (is_new) {
       try {
-        found->second = judge(run);
+        report = judge(*run);
       } catch (const std::exception&) {
         // What cannot even be listed is told by look_at_inputs.
       }
+      if (report && !report->faults.empty()) refusals.insert(refusal(run->spec, report->faults));
+      if (report) remarks.insert(report->facts.begin(), report->facts.end());
     }
-    if (const std::optional<DataReport>& report = found->second) {
-      if (!report->faults.empty()) {
-        refusals.insert(refusal(run.spec, report->faults));
-      }
-      remarks.insert(report->facts.begin(), report->facts.end());
-      tell_small_sets(run, report->training_samples, remarks);
-    }
+    if (report) tell_small_sets(*run, report->training_samples, remarks);
   }
   return {{refusals.begin(), refusals.end()}, {remarks.begin(), remarks.end()}};
 }

@@ -365,7 +365,8 @@ std::vector<PlacedRun> runs_to_start(const Experiment& experiment, std::vector<P
     finished.push_back(runs[i]);
   }
   remove_dead_claims(finished, request);
-  const JudgedData data = judge_data(start, request, false);
+  const JudgedData data =
+      judge_data(mapped(start, [](const PlacedRun& run) { return &run; }), request, false);
   if (!data.refusals.empty()) {
     throw Error(Error::Kind::usage, joined(data.refusals, "\n"));
   }
