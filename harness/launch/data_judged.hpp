@@ -16,6 +16,7 @@ struct JudgedData {
 // Reads all files of the tasks of these runs whose contents have not been judged before. Answers are kept in
 // RESULTS/.data_checks by the fingerprint of the data (store/inputs.hpp) and what ids mean. `only_quick`:
 // data of more than 16 MB are not read, and a remark says so.
-JudgedData judge_data(const std::vector<const PlacedRun*>& runs, const LaunchRequest& request, bool only_quick);
+JudgedData judge_data(const std::vector<const PlacedRun*>& runs, const LaunchRequest& request,
+                      bool only_quick);
 
 }  // namespace bnlab
