@@ -17,6 +17,7 @@ import fnmatch
 import importlib
 import json
 import pathlib
+import runpy
 import struct
 import sys
 
@@ -162,12 +163,19 @@ def judge(case, implementation):
 
 
 def named(text):
-    """The implementation that "timm" or "answers:FILE" names."""
+    """The implementation that "timm", "answers:FILE" or, for a class of the user's own, "FILE.py:CLASS" names."""
     name, _, argument = text.partition(":")
+    sys.modules.setdefault("judge", sys.modules[__name__])  # which their modules import
+    if name.endswith(".py"):
+        if not pathlib.Path(name).is_file():
+            sys.exit(f"{name}: no such file")
+        own = runpy.run_path(name)
+        if argument not in own:
+            sys.exit(f"{name} has no class {argument}" if argument else f"which class of {name}? {name}:CLASS")
+        return own[argument]()
     if name not in MODULES:
-        sys.exit(f"unknown implementation {name}: there are {', '.join(MODULES)}")
+        sys.exit(f"unknown implementation {name}: there are {', '.join(MODULES)}, and FILE.py:CLASS")
     sys.path.insert(0, str(pathlib.Path(__file__).parent))
-    sys.modules.setdefault("judge", sys.modules[__name__])  # which these modules import
     made = getattr(importlib.import_module(MODULES[name]), name)
     return made(argument) if argument else made()
 
@@ -217,7 +225,7 @@ def reason(verdict):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", nargs="?", help="what `bnlab vectors --out` wrote")
-    parser.add_argument("implementations", nargs="*", help=", ".join(MODULES))
+    parser.add_argument("implementations", nargs="*", help=", ".join(MODULES) + ", or a class of your own: FILE.py:CLASS")
     parser.add_argument("--only", default="*", help="cases whose names are like this: 'huge_mean*float32'")
     parser.add_argument("--verbose", action="store_true", help="a line for each case that is not passed")
     parser.add_argument("--json", help="where the verdicts go")

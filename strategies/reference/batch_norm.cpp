@@ -22,9 +22,11 @@ std::vector<Tensors> BatchNormSite::sets(const Tensors& x) const {
 
 Tensors BatchNormSite::normalised(const Tensors& x) const {
   Tensors y;
-  for (const at::Tensor& tower : x) {
-    const Moments own = moments({tower});
-    y.push_back(own.count == 0 ? tower : standardise(tower, own.mean, own.var, eps_));
+  for (const Tensors& set : sets(x)) {
+    const Moments shared = moments(set);
+    for (const at::Tensor& part : set) {
+      y.push_back(shared.count == 0 ? part : standardise(part, shared.mean, shared.var, eps_));
+    }
   }
   return y;
 }

@@ -21,6 +21,7 @@ class BatchNormSite : public Site {
  protected:
   // Values that share their moments in training; a set of one value is refused.
   virtual std::vector<Tensors> sets(const Tensors& x) const;
+  // By the moments of the sets, whose parts are the towers one after another.
   virtual Tensors normalised(const Tensors& x) const;
   // A training step writes into the running statistics: the plain mean over the sets of all towers.
   virtual void remember(const Tensors& x) { remember_sets_of_towers(x, /*in_turn=*/false); }

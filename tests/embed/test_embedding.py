@@ -18,6 +18,8 @@ import unittest
 BUILD = pathlib.Path(sys.argv.pop()).resolve()
 EXAMPLE = pathlib.Path(__file__).resolve().parent / "example"
 ROOT = EXAMPLE.parent.parent.parent
+sys.path.insert(0, str(ROOT / "tests/pages"))
+from page import block  # noqa: E402 pylint: disable=wrong-import-position
 # What a program must be compiled with to be linked with libraries of this build, and where this build has found a library.
 SETTINGS = ("CMAKE_CXX_COMPILER", "CMAKE_CXX_FLAGS", "CMAKE_EXE_LINKER_FLAGS", "nlohmann_json_DIR")
 
@@ -56,9 +58,10 @@ class Embedding(unittest.TestCase):
         cls.folder = pathlib.Path(folder.name)
         cls.prefix, cls.build = cls.folder / "prefix", cls.folder / "build"
         done("cmake", "--install", BUILD, "--prefix", cls.prefix)
-        readme = cls.folder / "readme.cpp"
+        readme, page = cls.folder / "readme.cpp", cls.folder / "page.cpp"
         readme.write_text(readme_program()[0], encoding="utf-8")
-        cls.configure(cls.build, f"-DCMAKE_PREFIX_PATH={cls.prefix}", f"-DREADME_LINES={readme}")
+        page.write_text(block("harness/embed/own_network.md", "#include <torch/torch.h>"), encoding="utf-8")
+        cls.configure(cls.build, f"-DCMAKE_PREFIX_PATH={cls.prefix}", f"-DPASTED={readme};{page}")
         done("cmake", "--build", cls.build)
 
     @staticmethod
@@ -83,6 +86,63 @@ class Embedding(unittest.TestCase):
         losses = [float(line) for line in self.on_ranks(2, "readme").split()]
         self.assertEqual(len(losses), 20)
         self.assertLess(losses[-1], losses[0])
+
+    def test_the_page_s_program_trains_uneven_batches_and_leaves_a_checkpoint(self):
+        for ranks in (1, 4):  # of the last batch's two rows two of four ranks get none
+            (self.folder / "net.pt").unlink(missing_ok=True)
+            self.on_ranks(ranks, "page")
+            self.assertTrue((self.folder / "net.pt").exists())
+
+    def test_the_shared_library_serves_as_the_archives_do(self):
+        self.assertEqual(done(self.build / "with_shared", cwd=self.folder), done(self.build / "own_network", cwd=self.folder))
+        self.assertEqual(self.on_ranks(2, "with_shared"), self.on_ranks(2, "own_network"))
+        self.assertIn(f"libbnlab.so.{self.version().split('.', maxsplit=1)[0]} ", done("ldd", self.build / "with_shared"))
+
+    def test_the_shared_library_shows_what_the_headers_declare_and_nothing_else(self):
+        library = next(self.prefix.glob(f"lib*/**/libbnlab.so.{self.version()}"))
+        names = [line.split(maxsplit=2)[2] for line in done("nm", "-DC", "--defined-only", library).splitlines()]
+        shown = re.compile(r"(?:(?:vtable|typeinfo|typeinfo name) for |(?:non-)?virtual thunk to )?bnlab::"
+                           r"(?:Ranks|DataParallel|BatchNormImpl|convert|convert_back|recompute|load_state_dict|save_state_dict)\b")
+        self.assertEqual([name for name in names if not shown.match(name)], [])
+        for name in ("bnlab::convert(", "bnlab::DataParallel::backward(", "typeinfo for bnlab::BatchNormImpl"):
+            self.assertTrue(any(shown_name.startswith(name) for shown_name in names), name)
+
+    @staticmethod
+    def version():
+        return re.search(r"project\(bnlab VERSION ([\d.]+)", (ROOT / "CMakeLists.txt").read_text(encoding="utf-8")).group(1)
+
+    def test_versions_agree(self):
+        for file in ("CITATION.cff", "scripts/python/pyproject.toml"):
+            self.assertRegex((ROOT / file).read_text(encoding="utf-8"), rf'version(?::| =) "?{re.escape(self.version())}"?\n')
+        self.assertIn(f"\n## {self.version()} (", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"))
+
+    def test_another_first_number_is_refused(self):
+        project = self.folder / "asks"
+        project.mkdir()
+        for asked, given in (("1.0", True), ("2.0", False)):
+            (project / "CMakeLists.txt").write_text("cmake_minimum_required(VERSION 3.25)\nproject(asks LANGUAGES CXX)\n"
+                                                    f"find_package(bnlab {asked} REQUIRED)\n", encoding="utf-8")
+            answer = subprocess.run(["cmake", "-S", project, "-B", project / f"build-{asked}", f"-DCMAKE_PREFIX_PATH={self.prefix}",
+                                     f"-DCMAKE_CXX_COMPILER={setting('CMAKE_CXX_COMPILER')}"], capture_output=True, text=True)
+            self.assertEqual(answer.returncode == 0, given, answer.stderr)
+
+    def test_fetch_content_and_add_subdirectory_give_both_targets_and_nothing_else_to_build(self):
+        for way in ("include(FetchContent)\nFetchContent_Declare(bnlab URL https://example.invalid/bnlab.tar.gz)\n"
+                    "FetchContent_MakeAvailable(bnlab)\n", f"add_subdirectory({ROOT} bnlab)\n"):
+            project = self.folder / f"tree{len(way)}"
+            project.mkdir()
+            (project / "CMakeLists.txt").write_text(
+                "cmake_minimum_required(VERSION 3.25)\nproject(tree LANGUAGES CXX)\n" + way +
+                "add_executable(a a.cpp)\ntarget_link_libraries(a bnlab::strategies)\n"
+                "add_executable(b a.cpp)\ntarget_link_libraries(b bnlab::shared)\n", encoding="utf-8")
+            (project / "a.cpp").write_text("#include <bnlab.hpp>\nint main() { return bnlab::Ranks().rank(); }\n", encoding="utf-8")
+            configured = [f"-D{name}={setting(name)}" for name in (*SETTINGS, "TORCH_INCLUDE")]
+            done("cmake", "-G", setting("CMAKE_GENERATOR"), "-S", project, "-B", project / "build", *configured,
+                 f"-DFETCHCONTENT_SOURCE_DIR_BNLAB={ROOT}", "-DBNLAB_CUDA=OFF")
+            if setting("CMAKE_GENERATOR") == "Ninja":
+                steps = done("ninja", "-C", project / "build", "-t", "commands")
+                self.assertIn("libbnlab.so", steps)
+                self.assertNotIn("harness_records", steps)
 
     def test_a_network_of_ones_own_trains_on_two_ranks_as_in_one_process(self):
         alone = done(self.build / "single_process", cwd=self.folder)

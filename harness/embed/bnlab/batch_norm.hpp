@@ -23,6 +23,7 @@
 #include <optional>
 #include <string>
 
+#include <bnlab/export.hpp>
 #include <bnlab/ranks.hpp>
 
 namespace bnlab {
@@ -75,7 +76,7 @@ struct BatchNormOptions {
   TORCH_ARG(std::string, name);   // in messages; empty: "norm" and a number, in the order of making
 };
 
-class BatchNormImpl : public torch::nn::Cloneable<BatchNormImpl> {
+class BNLAB_API BatchNormImpl : public torch::nn::Cloneable<BatchNormImpl> {
  public:
   explicit BatchNormImpl(BatchNormOptions options);
 
@@ -125,15 +126,16 @@ TORCH_MODULE(BatchNorm);
 // members: only layers in Sequential, ModuleList and ModuleDict can be exchanged from outside. Others are
 // refused, all of them named, before anything is changed: declare such a member as bnlab::BatchNorm, which is
 // a BatchNorm2d until it is converted.
-int64_t convert(torch::nn::Module& module, const BatchNormOptions& options);
+BNLAB_API int64_t convert(torch::nn::Module& module, const BatchNormOptions& options);
 // And back: a torch::nn::BatchNorm2d (dims 2), 1d or 3d in the place of every BatchNorm whose strategy has
 // BatchNorm's parameters. Layers with a fused ReLU are refused, and so are members of a fixed type.
-int64_t convert_back(torch::nn::Module& module, int64_t dims = 2);
+BNLAB_API int64_t convert_back(torch::nn::Module& module, int64_t dims = 2);
 
 // Recomputes the running statistics of all layers below `module` over `batches` training batches, merged
 // exactly over batches, towers and ranks (PreciseBN): calls forward(i) for each, which passes this rank's
 // part of batch i through the network. Called by every rank. Training later goes on from the statistics that
 // it had.
-void recompute(torch::nn::Module& module, int64_t batches, const std::function<void(int64_t)>& forward);
+BNLAB_API void recompute(torch::nn::Module& module, int64_t batches,
+                         const std::function<void(int64_t)>& forward);
 
 }  // namespace bnlab

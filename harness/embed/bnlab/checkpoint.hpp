@@ -5,16 +5,18 @@
 
 #include <string>
 
+#include <bnlab/export.hpp>
+
 namespace bnlab {
 
 // Reads what Python wrote with torch.save(dict(model.state_dict()), file) into the module's parameters and
 // buffers of these names. Every tensor of the module has to be there, in its shape; others in the file are
 // passed over. Throws std::runtime_error that names all that are missing or do not fit, before it changes
 // anything.
-void load_state_dict(torch::nn::Module& module, const std::string& file);
+BNLAB_API void load_state_dict(torch::nn::Module& module, const std::string& file);
 
 // Writes what Python reads with model.load_state_dict(torch.load(file)). The file appears when it is
 // complete.
-void save_state_dict(const torch::nn::Module& module, const std::string& file);
+BNLAB_API void save_state_dict(const torch::nn::Module& module, const std::string& file);
 
 }  // namespace bnlab

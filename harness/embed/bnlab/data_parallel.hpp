@@ -21,13 +21,14 @@
 #include <optional>
 #include <vector>
 
+#include <bnlab/export.hpp>
 #include <bnlab/ranks.hpp>
 
 namespace bnlab {
 
 class GradientSync;
 
-class DataParallel {
+class BNLAB_API DataParallel {
  public:
   struct Options {
     // Whether a backward pass may reach only some of the parameters. The others then have zero gradients, and

@@ -15,6 +15,8 @@
 #include <memory>
 #include <utility>
 
+#include <bnlab/export.hpp>
+
 namespace c10d {
 class ProcessGroup;
 }
@@ -23,7 +25,7 @@ namespace bnlab {
 
 class World;
 
-class Ranks {
+class BNLAB_API Ranks {
  public:
   // This process alone.
   Ranks();

@@ -1,0 +1,91 @@
+#!/usr/bin/env python3
+"""The pages of uses: short enough to be read, and what they say to paste works. (embed/test_embedding.py builds the program of
+harness/embed/own_network.md.)
+
+  BNLAB_PROGRAM=build/release/bnlab BNLAB_OF_PAGE=build/release/tests/pages/bnlab_of_page python3 tests/pages/test_pages.py
+"""
+
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+from page import ROOT, block
+
+PROGRAM, OF_PAGE = os.environ["BNLAB_PROGRAM"], os.environ["BNLAB_OF_PAGE"]
+PAGES = ["harness/embed/own_network.md", "experiments/own_paper.md", "scripts/vectors/own_implementation.md",
+         "strategies/own_strategy.md"]
+
+
+def said(*command, **options):
+    return subprocess.run(command, capture_output=True, text=True, check=False, **options)
+
+
+class Pages(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def spec(self, name, text):
+        """In a copy of experiments/, as a reader would write it there."""
+        shutil.copytree(ROOT / "experiments", self.folder / "experiments", ignore=shutil.ignore_patterns("data"))
+        (self.folder / "experiments" / name).write_text(text, encoding="utf-8")
+        return self.folder / "experiments" / name
+
+    def test_they_are_short_and_named_in_the_readme(self):
+        readme = (ROOT / "README.md").read_text(encoding="utf-8")
+        for page in PAGES:
+            self.assertLessEqual(len((ROOT / page).read_text(encoding="utf-8").splitlines()), 80, page)
+            self.assertIn(f"({page})", readme)
+
+    def test_links_lead_somewhere(self):
+        for page in [*PAGES, "CHANGELOG.md", "CONTRIBUTING.md"]:
+            text = re.sub(r"^    .*$", "", (ROOT / page).read_text(encoding="utf-8"), flags=re.MULTILINE)
+            for target in re.findall(r"\]\(([^)#]+)", text):
+                if "://" not in target:
+                    self.assertTrue(((ROOT / page).parent / target).exists(), f"{page}: {target}")
+
+    def test_a_strategy_of_ones_own(self):
+        about = said(OF_PAGE, "explain", "neighbours")
+        self.assertEqual(about.returncode, 0, about.stderr)
+        self.assertIn("as sync(group_size=of)", about.stdout)
+        verified = said(OF_PAGE, "verify", "neighbours", cwd=self.folder)
+        self.assertEqual(verified.returncode, 0, verified.stdout + verified.stderr)
+        spec = self.spec("mine.json", block("strategies/own_strategy.md", '{"extends": "overviews/quickstart.json"'))
+        done = said(OF_PAGE, "run", spec, "task=shapes", "steps=2", "seed=0", "strategy=neighbours", "towers=3", cwd=self.folder)
+        self.assertIn("expected a divisor of the 3 towers", done.stderr + done.stdout)
+        planned = said(OF_PAGE, "plan", spec, cwd=self.folder)
+        self.assertEqual(planned.returncode, 0, planned.stderr)
+        self.assertIn("neighbours", planned.stdout)
+
+    def test_a_spec_of_a_paper(self):
+        spec = self.spec("paper.json", block("experiments/own_paper.md", '{"question"'))
+        planned = said(PROGRAM, "plan", spec, cwd=self.folder)
+        self.assertEqual(planned.returncode, 0, planned.stderr)
+        self.assertIn("24 of 24 runs to start", planned.stdout)
+        done = said(PROGRAM, "run", spec, "steps=2", "seed=0", "optimizer.warmup_steps=1", "--device", "cpu", cwd=self.folder)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_an_implementation_of_ones_own(self):
+        page = "scripts/vectors/own_implementation.md"
+        try:
+            import numpy  # pylint: disable=import-outside-toplevel,unused-import
+        except ImportError:
+            self.skipTest("no numpy")
+        (self.folder / "mine.py").write_text(block(page, "class Mine"), encoding="utf-8")
+        made = said(PROGRAM, "vectors", "--out", self.folder / "vectors")
+        self.assertIn(re.search(r"writes (\d+) cases", (ROOT / page).read_text(encoding="utf-8")).group(1), made.stdout)
+        judged = said(sys.executable, ROOT / "scripts/vectors/judge.py", "vectors", "mine.py:Mine", cwd=self.folder)
+        passed = re.search(r"(\d+) of the (\d+) that this one", (ROOT / page).read_text(encoding="utf-8"))
+        self.assertIn(f"{passed.group(1)} of {passed.group(2)} passed; fails: all_empty", judged.stdout, judged.stderr)
+        nobody = said(sys.executable, ROOT / "scripts/vectors/judge.py", "vectors", "mine.py:Yours", cwd=self.folder)
+        self.assertIn("mine.py has no class Yours", nobody.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
