@@ -70,6 +70,7 @@ void add_panel(Program& program);
 void add_explain(Program& program);
 void add_doctor(Program& program);
 void add_labels(Program& program);
+void add_launch(Program& program);
 void add_init(Program& program);
 void add_schema(Program& program);
 void add_completion(Program& program);

@@ -3,7 +3,6 @@
 #include <signal.h>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <exception>
 #include <fstream>
@@ -15,6 +14,7 @@
 #include <vector>
 
 #include "harness/communicator/host/network.hpp"
+#include "harness/launch/interrupt_watch.hpp"
 #include "harness/launch/judge.hpp"
 #include "harness/launch/process.hpp"
 #include "harness/launch/rank_job.hpp"
@@ -242,39 +242,6 @@ class RunningRun {
   Stop stop_ = Stop::none;
   int looks_ = 0;
   long out_of_memory_kills_ = 0;
-};
-
-volatile sig_atomic_t interrupt_raised = 0;
-
-// While one lives, Ctrl-C and its like (SIGINT, SIGTERM, SIGHUP) only raise a flag, so that children are
-// stopped and records stay whole.
-class InterruptWatch {
- public:
-  InterruptWatch() {
-    interrupt_raised = 0;
-    struct sigaction action {};
-    action.sa_handler = [](int) { interrupt_raised = 1; };
-    sigemptyset(&action.sa_mask);
-    for (size_t i = 0; i < kSignals.size(); ++i) {
-      sigaction(kSignals[i], nullptr, &before_[i]);
-      if (before_[i].sa_handler != SIG_IGN) {  // nohup: an ignored hang-up stays ignored
-        sigaction(kSignals[i], &action, nullptr);
-      }
-    }
-  }
-  ~InterruptWatch() {
-    for (size_t i = 0; i < kSignals.size(); ++i) {
-      sigaction(kSignals[i], &before_[i], nullptr);
-    }
-  }
-  InterruptWatch(const InterruptWatch&) = delete;
-  InterruptWatch& operator=(const InterruptWatch&) = delete;
-
-  bool interrupted() const { return interrupt_raised != 0; }
-
- private:
-  static constexpr std::array<int, 3> kSignals{SIGINT, SIGTERM, SIGHUP};
-  std::array<struct sigaction, kSignals.size()> before_{};
 };
 
 // The runs of a matrix, some of them side by side.

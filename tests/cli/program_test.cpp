@@ -25,9 +25,9 @@ TEST(Program, HelpStartsWithExamplesAndTellsTheExitCodes) {
 
 TEST(Program, EveryCommandsHelpStartsWithExamples) {
   for (const char* command :
-       {"run",     "plan",    "status", "watch",   "report",   "answers",    "compare", "export",
-        "pack",    "check",   "merge",  "confirm", "evaluate", "predict",    "list",    "layer",
-        "forward", "explain", "doctor", "init",    "schema",   "completion", "man",     "labels"}) {
+       {"run",    "plan",  "status",  "watch",      "report",  "answers", "compare", "export",  "pack",
+        "check",  "merge", "confirm", "evaluate",   "predict", "list",    "layer",   "forward", "explain",
+        "doctor", "init",  "schema",  "completion", "man",     "labels",  "launch"}) {
     const Answer answer = call({command, "--help"});
     EXPECT_EQ(answer.code, 0) << command;
     EXPECT_EQ(answer.out.rfind("Examples:\n  bnlab " + std::string(command), 0), 0U) << answer.out;

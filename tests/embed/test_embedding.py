@@ -87,6 +87,13 @@ class Embedding(unittest.TestCase):
         self.assertEqual(len(losses), 20)
         self.assertLess(losses[-1], losses[0])
 
+    def test_bnlab_launch_starts_it(self):
+        launched = [self.prefix / "bin/bnlab", "launch", "--ranks", "2", self.build / "own_network"]
+        self.assertEqual(done(*launched, cwd=self.folder), self.on_ranks(2, "own_network"))
+        gone = subprocess.run([*launched, "?"], capture_output=True, text=True, cwd=self.folder)
+        self.assertNotEqual(gone.returncode, 0)
+        self.assertRegex(gone.stderr, r"bnlab launch: rank \d of 2 ended with status 1")
+
     def test_the_page_s_program_trains_uneven_batches_and_leaves_a_checkpoint(self):
         for ranks in (1, 4):  # of the last batch's two rows two of four ranks get none
             (self.folder / "net.pt").unlink(missing_ok=True)
