@@ -63,11 +63,17 @@ void plan_tuning(const PlanRequest& request, Plan& plan, LaunchRequest& asked) {
   plan.remarks.push_back("first, " + tuning.sentence() + "; then " +
                          std::to_string(plan.experiment.runs.size()) + " runs of the matrix follow");
   Experiment first = tuning.runs;
-  first.runs = needed_runs(tuning, scores_of(tuning, list_records(asked.results_dir, first.name)));
-  if (const size_t later = tuning.runs.runs.size() - first.runs.size(); later > 0) {
-    plan.remarks.push_back("up to " + std::to_string(later) +
-                           " longer runs tune it, too, as far as doubling still gains " +
-                           setting_text({{"", tuning.asked.gain_below}}) + " or more");
+  const TuningScores scores = scores_of(tuning, list_records(asked.results_dir, first.name));
+  first.runs = needed_runs(tuning, scores);
+  if (const size_t later = most_needed_runs(tuning, scores) - first.runs.size(); later > 0) {
+    const std::string halves = "of the better half of the settings each time";
+    const std::string gains =
+        "as far as doubling still gains " + setting_text({{"", tuning.asked.gain_below}}) + " or more";
+    plan.remarks.push_back((tuning.asked.lengths.empty() ? "" : "up to ") + std::to_string(later) +
+                           " longer runs tune it, too, " +
+                           (tuning.asked.halvings == 0     ? gains
+                            : tuning.asked.lengths.empty() ? halves
+                                                           : halves + ", " + gains));
   }
   plan.experiment = std::move(first);
   asked.only.clear();

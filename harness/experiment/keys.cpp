@@ -175,6 +175,12 @@ void Tune::describe(OptionVisitor& option) {
       "group less than gain_below")
       .at_least(1);
   option("gain_below", gain_below, "what doubling the chosen length may still gain in the metric").above(0);
+  option(
+      "halvings", halvings,
+      "successive halving: each of so many times only the better half of a group's settings is trained twice "
+      "as long; without lengths, the runs begin at steps / 2^halvings")
+      .at_least(0)
+      .at_most(16);
 }
 
 void Experiment::describe(OptionVisitor& option) {

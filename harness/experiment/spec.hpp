@@ -145,6 +145,7 @@ struct Tune {
   Json set;                      // keys that these runs have otherwise: their images, a smaller matrix
   std::vector<int64_t> lengths;  // steps, each twice the one before; empty: the length is not chosen
   double gain_below = 0.01;      // of the metric: what doubling the chosen length may still gain
+  int halvings = 0;  // how often the worse half of a group's settings is left out before the longest runs
 
   void describe(OptionVisitor& option);
 };

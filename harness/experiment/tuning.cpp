@@ -31,6 +31,8 @@ void check_grid(const Experiment& experiment, Mistakes& mistakes) {
   const Tune& tune = *experiment.tune;
   if (tune.grid.empty() && tune.lengths.empty()) {
     mistakes.add("tune.grid", "expected keys and the values to choose from, got {}");
+  } else if (tune.grid.empty() && tune.halvings > 0) {
+    mistakes.add("tune.halvings", "there is nothing to halve: tune.grid has no settings");
   }
   for (const std::string& key : keys_of(tune.grid)) {
     const std::string path = key_path("tune.grid", key);
@@ -72,6 +74,11 @@ void check_lengths(const Experiment& experiment, Mistakes& mistakes) {
                        std::to_string(lengths[i]));
     }
   }
+  if (!lengths.empty() && tune.halvings >= static_cast<int>(lengths.size())) {
+    mistakes.add("tune.halvings", "expected at most " + std::to_string(lengths.size() - 1) +
+                                      ", one between two of tune.lengths, got " +
+                                      std::to_string(tune.halvings));
+  }
   for (const std::string key : {"steps", "epochs"}) {
     if (!lengths.empty() && tune.grid.contains(key)) {
       mistakes.add(key_path("tune.grid", key), "tune.lengths sets how long the runs are");
@@ -86,6 +93,32 @@ void check_lengths(const Experiment& experiment, Mistakes& mistakes) {
       }
     }
   }
+}
+
+// The lengths of the runs that tune: those asked for, or what halving makes of the steps that all of them
+// have.
+std::vector<int64_t> lengths_of(const Tune& tune, const Document& runs, const std::string& file,
+                                Mistakes& mistakes) {
+  if (tune.halvings == 0 || !tune.lengths.empty()) {
+    return tune.lengths;
+  }
+  const Experiment all = make_experiment(without(runs.value, "exclude"), "all", file, mistakes);
+  const int64_t steps = all.runs.front().steps;
+  const bool apart = std::ranges::any_of(all.runs, [&](const RunSpec& run) {
+    return run.steps != steps || !run.resolved.at("epochs").is_null();
+  });
+  const int64_t shortest = steps >> tune.halvings;
+  if (apart || shortest < 1) {
+    mistakes.add("tune.halvings", apart ? "expected `steps`, the same for all runs, or tune.lengths"
+                                        : "expected steps that can be halved so often, got " +
+                                              std::to_string(steps) + " steps");
+    mistakes.throw_if_any();
+  }
+  std::vector<int64_t> lengths;
+  for (int halving = tune.halvings; halving >= 0; --halving) {
+    lengths.push_back(steps >> halving);
+  }
+  return lengths;
 }
 
 // The spec of the runs that tune. Rules of `exclude` stay as far as they still match something.
@@ -108,11 +141,11 @@ Json spec_of_runs(const Experiment& experiment, const std::string& file, Mistake
   for (const auto& [key, values] : tune.grid.items()) {
     matrix[key] = values;
   }
-  if (!tune.lengths.empty()) {
-    document.value = without(without(document.value, "steps"), "epochs");
-    document.value["matrix"]["steps"] = tune.lengths;
-  }
   mistakes.throw_if_any();
+  if (const auto lengths = lengths_of(tune, document, file, mistakes); !lengths.empty()) {
+    document.value = without(without(document.value, "steps"), "epochs");
+    document.value["matrix"]["steps"] = lengths;
+  }
   const Json rules = document.value.value("exclude", Json::array());
   if (!rules.empty()) {
     document.value = without(document.value, "exclude");
@@ -156,114 +189,6 @@ void check_groups(const Experiment& experiment, const Experiment& tuning, Mistak
   }
 }
 
-template <class Member>
-auto& entry_of(std::vector<Member>& all, auto is_it, Member fresh) {
-  const auto found = std::ranges::find_if(all, is_it);
-  return found != all.end() ? *found : all.emplace_back(std::move(fresh));
-}
-
-bool is_at_edge(const std::string& key, const TunedGroup& group) {
-  const auto all = mapped(group.candidates, [&](const Candidate& each) { return each.setting.at(key); });
-  if (!std::ranges::all_of(all, [](const Json& value) { return value.is_number(); })) {
-    return false;
-  }
-  const auto [least, most] = std::ranges::minmax(all);
-  const Json& chosen = group.chosen().setting.at(key);
-  return least != most && (chosen == least || chosen == most);
-}
-
-void choose(TunedGroup& group) {
-  for (size_t i = 1; i < group.candidates.size(); ++i) {
-    if (group.candidates[i].mean() > group.chosen().mean()) {
-      group.best = i;
-    }
-  }
-  group.best_means.push_back(group.chosen().mean());
-  for (const auto& [key, unused] : group.chosen().setting.items()) {
-    if (is_at_edge(key, group)) {
-      group.at_edge.push_back(key);
-    }
-  }
-}
-
-// Whether a run that tunes belongs to the i-th length; all do where the length is not chosen.
-bool is_of_length(const Tune& tune, size_t i, const RunSpec& run) {
-  return tune.lengths.empty() || run.steps == tune.lengths[i];
-}
-
-// What every group chose among the runs of the i-th length; none before the last of their scores.
-std::vector<TunedGroup> groups_at(const Tuning& tuning, size_t i, const TuningScores& scores) {
-  std::vector<TunedGroup> groups;
-  std::set<std::string> counted;  // a run on several placements is one
-  for (const RunSpec& run : tuning.runs.runs) {
-    if (!is_of_length(tuning.asked, i, run) || !counted.insert(run.id).second) {
-      continue;
-    }
-    const auto score = scores.find(run.id);
-    if (score == scores.end()) {
-      return {};
-    }
-    const std::string name = tuned_group(tuning.asked, run);
-    const Json setting = tuned_setting(tuning.asked, run);
-    auto& group = entry_of<TunedGroup>(groups, [&](const auto& each) { return each.name == name; },
-                                       {name, {}, 0, {}, {}});
-    entry_of<Candidate>(group.candidates, [&](const auto& each) { return each.setting == setting; },
-                        {setting, {}})
-        .scores.push_back(score->second);
-  }
-  std::ranges::for_each(groups, choose);
-  return groups;
-}
-
-// Names of the groups whose best mean grew by `gain_below` or more from the shorter length to the longer one.
-std::vector<std::string> gaining(const Tune& tune, const std::vector<TunedGroup>& shorter,
-                                 const std::vector<TunedGroup>& longer) {
-  std::vector<std::string> names;
-  for (size_t g = 0; g < longer.size(); ++g) {
-    if (longer[g].best_means.back() - shorter[g].best_means.back() >= tune.gain_below) {
-      names.push_back(longer[g].name);
-    }
-  }
-  return names;
-}
-
-// Chooses among the scores that there are. Not settled where one is missing that the choice needs.
-void choose(Tuning& tuning, const TuningScores& scores) {
-  const Tune& tune = tuning.asked;
-  tuning.groups.clear();
-  tuning.tried.clear();
-  tuning.steps.reset();
-  tuning.still_gaining.clear();
-  std::vector<TunedGroup> shorter;
-  for (size_t i = 0; i < std::max<size_t>(tune.lengths.size(), 1); ++i) {
-    std::vector<TunedGroup> groups = groups_at(tuning, i, scores);
-    if (groups.empty()) {
-      return;
-    }
-    if (!tune.lengths.empty()) {
-      tuning.tried.push_back(tune.lengths[i]);
-    }
-    for (size_t g = 0; g < shorter.size(); ++g) {
-      auto& means = groups[g].best_means;
-      means.insert(means.begin(), shorter[g].best_means.begin(), shorter[g].best_means.end());
-    }
-    tuning.still_gaining = shorter.empty() ? std::vector<std::string>() : gaining(tune, shorter, groups);
-    if (!shorter.empty() && tuning.still_gaining.empty()) {  // the shorter length will do
-      for (size_t g = 0; g < shorter.size(); ++g) {
-        shorter[g].best_means = groups[g].best_means;
-      }
-      tuning.steps = tune.lengths[i - 1];
-      tuning.groups = std::move(shorter);
-      return;
-    }
-    shorter = std::move(groups);
-  }
-  if (!tune.lengths.empty()) {
-    tuning.steps = tune.lengths.back();
-  }
-  tuning.groups = std::move(shorter);
-}
-
 // Components by their labels, texts without quotes.
 std::string text_at(const std::string& key, const Json& value) {
   const std::string family = family_at(key);
@@ -277,9 +202,15 @@ std::string Tuning::sentence() const {
   const std::string settings =
       asked.grid.empty() ? "" : joined(keys_of(asked.grid)) + " for each " + joined(asked.per);
   const std::string length = asked.lengths.empty() ? "" : "one length of training for all";
+  const std::string halving = asked.halvings == 0
+                                  ? ""
+                                  : ", the better half of the settings at each of the first " +
+                                        std::to_string(asked.halvings) + " of " +
+                                        joined(mapped(lengths, [](int64_t n) { return std::to_string(n); })) +
+                                        " steps going on to the next";
   return asked.metric + " (" + asked.population + " statistics) chooses " + settings +
          (settings.empty() || length.empty() ? "" : " and ") + length + ", on " +
-         (seeds.size() == 1 ? "seed " : "seeds ") + joined(seeds);
+         (seeds.size() == 1 ? "seed " : "seeds ") + joined(seeds) + halving;
 }
 
 std::string Tuning::length_sentence() const {
@@ -310,6 +241,11 @@ std::shared_ptr<const Tuning> make_tuning(const Experiment& experiment, Mistakes
   tuning->asked = *experiment.tune;
   tuning->runs = make_experiment(spec_of_runs(experiment, file, there), experiment.name + "-tuning",
                                  experiment.file, there);
+  const auto found = tuning->runs.asked.at("matrix").find("steps");
+  if (found != tuning->runs.asked.at("matrix").end() &&
+      (!tuning->asked.lengths.empty() || tuning->asked.halvings > 0)) {
+    tuning->lengths = found->get<std::vector<int64_t>>();
+  }
   check_images(experiment, tuning->runs, mistakes);
   check_groups(experiment, tuning->runs, mistakes);
   for (const RunSpec& run : tuning->runs.runs) {
@@ -317,19 +253,6 @@ std::shared_ptr<const Tuning> make_tuning(const Experiment& experiment, Mistakes
   }
   mistakes.throw_if_any();
   return tuning;
-}
-
-double Candidate::mean() const {
-  double sum = 0;
-  for (const auto& score : scores) {
-    sum += score.value_or(0);
-  }
-  return sum / static_cast<double>(scores.size());
-}
-
-int Candidate::diverged() const {
-  return static_cast<int>(
-      std::ranges::count_if(scores, [](const auto& score) { return !score.has_value(); }));
 }
 
 std::string tuned_group(const Tune& tune, const RunSpec& run) {
@@ -356,39 +279,6 @@ std::string setting_text(const Json& setting) {
     parts.push_back((setting.size() == 1 ? "" : key + "=") + text_at(key, value));
   }
   return joined(parts);
-}
-
-std::vector<RunSpec> needed_runs(const Tuning& tuning, const TuningScores& scores) {
-  Tuning so_far = tuning;
-  choose(so_far, scores);
-  std::vector<RunSpec> needed = tuning.runs.runs;
-  if (const auto& lengths = tuning.asked.lengths; !lengths.empty()) {
-    const size_t count = std::max<size_t>(so_far.tried.size() + (so_far.is_settled() ? 0 : 1), 2);
-    const int64_t longest = lengths[std::min(count, lengths.size()) - 1];
-    std::erase_if(needed, [&](const RunSpec& run) { return run.steps > longest; });
-  }
-  return needed;
-}
-
-void settle(Experiment& experiment, const TuningScores& scores) {
-  auto tuning = std::make_shared<Tuning>(*experiment.tuning);
-  choose(*tuning, scores);
-  if (!tuning->is_settled()) {
-    return;
-  }
-  for (RunSpec& run : experiment.runs) {
-    Json chosen = run.with_placement();
-    const auto group = std::ranges::find(tuning->groups, tuned_group(tuning->asked, run), &TunedGroup::name);
-    for (const auto& [key, value] : group->chosen().setting.items()) {
-      set(chosen, key, value);
-    }
-    if (tuning->steps) {
-      set(chosen, "steps", *tuning->steps);
-      set(chosen, "epochs", nullptr);
-    }
-    run = make_run(chosen);
-  }
-  experiment.tuning = tuning;
 }
 
 }  // namespace bnlab

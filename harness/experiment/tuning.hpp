@@ -1,7 +1,8 @@
 // Settings that are chosen before a matrix is run, the `tune` of a spec: every strategy gets the same grid,
 // on other seeds and other images than those of the matrix, and keeps what scored best there. With `lengths`
 // the steps of training are chosen too, for all groups alike: the shortest of them from which doubling gains
-// each group, at its best setting, less than `gain_below`. Needs no LibTorch.
+// each group, at its best setting, less than `gain_below`. With `halvings` only the better half of a group's
+// settings is trained twice as long (successive halving: Jamieson and Talwalkar 2016). Needs no LibTorch.
 #pragma once
 
 #include <map>
@@ -23,6 +24,7 @@ using TuningScores = std::map<std::string, std::optional<double>>;
 struct Candidate {
   Json setting;                               // dotted keys -> values
   std::vector<std::optional<double>> scores;  // of the runs that tried it
+  std::optional<int64_t> dropped_after = {};  // steps: halving left it out, and these are the scores there
 
   double mean() const;
   int diverged() const;
@@ -32,7 +34,7 @@ struct Candidate {
 struct TunedGroup {
   std::string name;                   // "sync"; "sync, towers=8"
   std::vector<Candidate> candidates;  // at the chosen length, in the order of the grid
-  size_t best = 0;                    // the first of the highest mean
+  size_t best = 0;                    // the first of the highest mean among those that were not dropped
   std::vector<std::string> at_edge;   // keys whose best value is the smallest or the largest of the grid
   std::vector<double> best_means;     // the highest mean at each length that was tried
 
@@ -42,6 +44,7 @@ struct TunedGroup {
 struct Tuning {
   Tune asked;
   Experiment runs;                         // those that tune: an experiment of its own
+  std::vector<int64_t> lengths;            // steps of these runs, ascending; empty: those of the matrix
   std::vector<TunedGroup> groups;          // empty before they have been run
   std::vector<int64_t> tried;              // the lengths that were, which may be fewer than asked
   std::optional<int64_t> steps;            // the one that was chosen, if any was to be
@@ -65,9 +68,11 @@ Json tuned_setting(const Tune& tune, const RunSpec& run);
 // "0.1" of one key, "optimizer.lr=0.1, optimizer.weight_decay=0" of several.
 std::string setting_text(const Json& setting);
 
-// Those of the runs that tune that the choice needs next: all, or those of the two shortest lengths and of
-// every further one that the scores ask for.
+// Those of the runs that tune that the choice needs next: all, or those of the two shortest lengths (of the
+// shortest, where halving looks at it first) and of every further one that the scores ask for.
 std::vector<RunSpec> needed_runs(const Tuning& tuning, const TuningScores& scores);
+// How many runs the choice may come to need, if every doubling gains.
+size_t most_needed_runs(const Tuning& tuning, TuningScores scores);
 
 // Chooses, and gives every run of the matrix what its group chose, and with it another id. The choice follows
 // from the scores alone. Where one is missing that it needs, nothing happens.

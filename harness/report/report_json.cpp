@@ -152,7 +152,11 @@ Json tuning_json(const Tuning& tuning) {
   const auto group_json = [](const TunedGroup& group) {
     const auto tried = mapped(group.candidates, [](const Candidate& candidate) {
       const auto scores = mapped(candidate.scores, [](const auto& score) { return number(score); });
-      return Json{{"setting", candidate.setting}, {"mean", number(candidate.mean())}, {"scores", scores}};
+      Json json{{"setting", candidate.setting}, {"mean", number(candidate.mean())}, {"scores", scores}};
+      if (candidate.dropped_after) {
+        json["dropped_after_steps"] = *candidate.dropped_after;
+      }
+      return json;
     });
     return Json{{"group", group.name},
                 {"chosen", group.chosen().setting},

@@ -138,8 +138,9 @@ TextTable tuning_table(const ExperimentReport& report) {
             {report.tuning->asked.metric + " at\n" + setting_text(candidate.setting), true});
       }
       const int diverged = candidate.diverged();
-      texts.push_back(fixed(candidate.mean(), 3) +
-                      (diverged == 0 ? "" : " (" + std::to_string(diverged) + " diverged)"));
+      texts.push_back(
+          fixed(candidate.mean(), 3) + (diverged == 0 ? "" : " (" + std::to_string(diverged) + " diverged)") +
+          (candidate.dropped_after ? " (after " + std::to_string(*candidate.dropped_after) + " steps)" : ""));
     }
     table.rows.push_back(texts);
   }

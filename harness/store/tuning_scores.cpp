@@ -16,8 +16,11 @@ std::filesystem::path tuning_file(const std::filesystem::path& results, const st
 
 Json group_json(const TunedGroup& group) {
   const auto tried = mapped(group.candidates, [](const Candidate& candidate) {
-    return Json{
-        {"setting", candidate.setting}, {"mean", candidate.mean()}, {"diverged", candidate.diverged()}};
+    Json json{{"setting", candidate.setting}, {"mean", candidate.mean()}, {"diverged", candidate.diverged()}};
+    if (candidate.dropped_after) {
+      json["dropped_after_steps"] = *candidate.dropped_after;
+    }
+    return json;
   });
   return {{"group", group.name},
           {"chosen", group.chosen().setting},

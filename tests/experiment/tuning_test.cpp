@@ -1,9 +1,11 @@
 #include "harness/experiment/tuning.hpp"
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "harness/experiment/dotted.hpp"
+#include "harness/mapped.hpp"
 #include "tests/experiment/spec_files.hpp"
 
 namespace bnlab {
@@ -235,6 +237,112 @@ TEST_F(TunedLength, MistakesAreNamed) {
             Lines{"spec.json: tune.set.steps: tune.lengths sets how long the runs are"});
   EXPECT_EQ(mistakes(tuned(R"("grid": {"steps": [5, 6]}, "seeds": [100], "lengths": [10, 20])")),
             Lines{"spec.json: tune.grid.steps: tune.lengths sets how long the runs are"});
+}
+
+class TunedByHalves : public TunedLength {
+ protected:
+  static std::string halved(const std::string& more) {
+    return tuned(R"("grid": {"optimizer.lr": [0.1, 0.2, 0.4, 0.8]}, "seeds": [100], )" + more);
+  }
+  // Runs what is needed until the choice is made; returns how many runs each length had.
+  static std::map<int64_t, int> settle_by(Experiment& experiment, auto score) {
+    TuningScores all;
+    std::vector<RunSpec> runs;
+    while (!experiment.tuning->is_settled()) {
+      runs = needed_runs(*experiment.tuning, all);
+      if (runs.size() == all.size()) {
+        ADD_FAILURE() << "not settled, and nothing is left to run";
+        break;
+      }
+      all = scores_at(runs, score);
+      settle(experiment, all);
+    }
+    EXPECT_EQ(needed_runs(*experiment.tuning, all).size(), all.size()) << "what was chosen asks for no more";
+    std::map<int64_t, int> count;
+    for (const RunSpec& run : runs) {
+      ++count[run.steps];
+    }
+    return count;
+  }
+  static double steady(const std::string& strategy, double lr, int64_t steps) {
+    const double best = strategy == "fake_own" ? 0.2 : 0.8;
+    return static_cast<double>(steps) / 100 - std::abs(lr - best) / 10;
+  }
+};
+
+TEST_F(TunedByHalves, OnlyTheBetterHalfIsTrainedLonger) {
+  Experiment experiment = load(halved(R"("lengths": [10, 20, 40], "halvings": 2)"));
+  EXPECT_EQ(most_needed_runs(*experiment.tuning, {}), 14U);
+  EXPECT_EQ(settle_by(experiment, steady), (std::map<int64_t, int>{{10, 8}, {20, 4}, {40, 2}}))
+      << "of two strategies";
+  const Tuning& tuning = *experiment.tuning;
+  EXPECT_EQ(tuning.steps, 40);
+  const TunedGroup& own = tuning.groups.at(0);
+  EXPECT_EQ(own.chosen().setting.at("optimizer.lr"), 0.2);
+  EXPECT_EQ(tuning.groups.at(1).chosen().setting.at("optimizer.lr"), 0.8);
+  EXPECT_EQ(tuning.groups.at(1).at_edge, std::vector<std::string>{"optimizer.lr"});
+  ASSERT_EQ(own.candidates.size(), 4U) << "in the order of the grid";
+  EXPECT_EQ(own.candidates[0].dropped_after, 20);
+  EXPECT_EQ(own.candidates[1].dropped_after, std::nullopt);
+  EXPECT_EQ(own.candidates[2].dropped_after, 10);
+  EXPECT_EQ(own.candidates[3].dropped_after, 10);
+  EXPECT_DOUBLE_EQ(own.candidates[0].mean(), 0.2 - 0.01) << "its scores are those where it was left out";
+  EXPECT_DOUBLE_EQ(own.candidates[3].mean(), 0.1 - 0.06);
+}
+
+TEST_F(TunedByHalves, ChoosesAsTheFullGridWhereTheOrderHolds) {
+  Experiment full = load(halved(R"("lengths": [10, 20, 40])"));
+  Experiment halves = load(halved(R"("lengths": [10, 20, 40], "halvings": 2)"));
+  EXPECT_EQ(settle_by(full, steady), (std::map<int64_t, int>{{10, 8}, {20, 8}, {40, 8}}));
+  settle_by(halves, steady);
+  EXPECT_EQ(mapped(full.runs, [](const RunSpec& run) { return run.id; }),
+            mapped(halves.runs, [](const RunSpec& run) { return run.id; }));
+}
+
+TEST_F(TunedByHalves, ASettingThatStartsSlowlyIsLost) {
+  Experiment experiment = load(halved(R"("lengths": [10, 20], "halvings": 1)"));
+  settle_by(experiment,
+            [](const std::string&, double lr, int64_t steps) { return steps == 10 ? lr : 2 - lr; });
+  EXPECT_EQ(experiment.tuning->groups.at(0).chosen().setting.at("optimizer.lr"), 0.4)
+      << "0.1 would have won in the end";
+}
+
+TEST_F(TunedByHalves, OfTheSameLengthTheFirstSettingsStay) {
+  Experiment experiment = load(halved(R"("lengths": [10, 20], "halvings": 1)"));
+  settle_by(experiment, [](const std::string&, double, int64_t) { return 0.5; });
+  EXPECT_EQ(experiment.tuning->steps, 10) << "doubling gained nothing";
+  EXPECT_EQ(experiment.tuning->groups.at(0).best, 0U);
+  for (const Candidate& candidate : experiment.tuning->groups.at(0).candidates) {
+    EXPECT_EQ(candidate.dropped_after, std::nullopt) << "all were tried at the chosen length";
+  }
+}
+
+TEST_F(TunedByHalves, WithoutLengthsTheRunsBeginWithFewerSteps) {
+  const std::string file = write("spec.json", halved(R"("halvings": 2)"));
+  Experiment experiment = load_experiment(file, {"steps=43"});
+  EXPECT_EQ(settle_by(experiment, steady), (std::map<int64_t, int>{{10, 8}, {21, 4}, {43, 2}}));
+  EXPECT_EQ(experiment.tuning->steps, std::nullopt);
+  for (const RunSpec& run : experiment.runs) {
+    EXPECT_EQ(run.steps, 43);
+    EXPECT_EQ(run.optimizer.at("lr"), run.strategy.at("name") == "fake_own" ? 0.2 : 0.8);
+  }
+  EXPECT_EQ(
+      experiment.tuning->sentence(),
+      "mean_iou (saved statistics) chooses optimizer.lr for each strategy, on seed 100, the better half of "
+      "the settings at each of the first 2 of 10, 21, 43 steps going on to the next");
+}
+
+TEST_F(TunedByHalves, MistakesAreNamed) {
+  EXPECT_EQ(mistakes(halved(R"("lengths": [10, 20], "halvings": 2)")),
+            Lines{"spec.json: tune.halvings: expected at most 1, one between two of tune.lengths, got 2"});
+  EXPECT_EQ(mistakes(tuned(R"("grid": {}, "seeds": [100], "lengths": [10, 20], "halvings": 1)")),
+            Lines{"spec.json: tune.halvings: there is nothing to halve: tune.grid has no settings"});
+  EXPECT_EQ(
+      mistakes(tuned(R"("grid": {"optimizer.lr": [0.1, 0.2]}, "seeds": [100], "halvings": 1)",
+                     R"("matrix": {"seed": [0], "strategy": ["fake_own"], "steps": [10, 20]})")),
+      Lines{"spec.json, with what tune sets: tune.halvings: expected `steps`, the same for all runs, or "
+            "tune.lengths"});
+  EXPECT_EQ(mistakes(halved(R"("halvings": 16)")).size(), 1U);
 }
 
 TEST_F(Tuned, MistakesAreNamed) {
