@@ -5,6 +5,8 @@
 
 #include "harness/cli/options.hpp"
 #include "harness/cli/program.hpp"
+#include "harness/error.hpp"
+#include "harness/store/attempts.hpp"
 
 namespace bnlab {
 namespace {
@@ -16,9 +18,28 @@ struct AnswersRequest {
   bool in_short = false;
 };
 
+// All of a results folder whose question is known: from the spec that is kept there, or from one of its name.
+std::vector<std::string> all_in(std::string results) {
+  std::vector<std::string> specs;
+  for (const std::string& name : list_experiments(results)) {
+    const std::filesystem::path folder = experiment_folder(results, name);
+    if (std::filesystem::exists(folder / kSpecFile)) {
+      specs.push_back(folder.string());
+    } else if (load_if_any(name, results)) {
+      specs.push_back(name);
+    }
+  }
+  return specs;
+}
+
 int answers(const AnswersRequest& request) {
   std::vector<Answer> all;
-  for (const std::string& spec : request.specs) {
+  const std::vector<std::string> specs = request.specs.empty() ? all_in(request.results) : request.specs;
+  if (specs.empty()) {
+    throw Error(Error::Kind::usage,
+                "no experiments in " + request.results + " yet; start with: bnlab run quickstart");
+  }
+  for (const std::string& spec : specs) {
     std::string results = request.results;
     const Experiment experiment = load_asked(spec, results);
     const ExperimentReport report = make_report(experiment, list_records(results, experiment.name),
@@ -40,12 +61,13 @@ int answers(const AnswersRequest& request) {
 
 void add_answers(Program& program) {
   auto [command, request] = add_command(program, "answers", "What experiments have answered: a row for each",
+                                        "  bnlab answers\n"
                                         "  bnlab answers small_batch_segmentation running_statistics\n"
                                         "  bnlab answers quickstart tradeoff --into README.md",
                                         answers);
-  command
-      .add_option("SPEC", request.specs, "Spec files, names of some in experiments/, or folders of results")
-      ->required();
+  command.add_option("SPEC", request.specs,
+                     "Spec files, names of some in experiments/, or folders of results; default: all in the "
+                     "results folder");
   command
       .add_option("--into", request.into,
                   "File with a line <!-- table:answers -->: the table is put below it as Markdown")

@@ -20,6 +20,15 @@ class Answers : public test::OnResults {
     "contrasts": [{"metric": "mean_iou", "strategy": "right", "above": "left"}])");
 };
 
+TEST_F(Answers, AreThoseOfAllExperimentsWhereNoneIsNamed) {
+  const Answer answer = call_with_results({"answers"});
+  EXPECT_EQ(answer.code, 0) << answer.err;
+  EXPECT_EQ(answer.out, call_with_results({"answers", spec_}).out);
+  const Answer none = test::call({"answers", "--results", scratch_ / "empty"});
+  EXPECT_EQ(none.code, 2);
+  EXPECT_TRUE(has(none.err, "no experiments in " + scratch_ / "empty" + " yet")) << none.err;
+}
+
 TEST_F(Answers, StandBesideTheirEvidence) {
   find_out("# What it says\n\nTwo seeds.\n\n**Answer.** Neither: they are\nthe same.\n\nMore of it.\n");
   const Answer answer = call_with_results({"answers", spec_});
