@@ -6,7 +6,6 @@
 #include "harness/cli/options.hpp"
 #include "harness/cli/program.hpp"
 #include "harness/error.hpp"
-#include "harness/store/attempts.hpp"
 
 namespace bnlab {
 namespace {
@@ -18,23 +17,20 @@ struct AnswersRequest {
   bool in_short = false;
 };
 
-// All of a results folder whose question is known: from the spec that is kept there, or from one of its name.
-std::vector<std::string> all_in(std::string results) {
-  std::vector<std::string> specs;
-  for (const std::string& name : list_experiments(results)) {
-    const std::filesystem::path folder = experiment_folder(results, name);
-    if (std::filesystem::exists(folder / kSpecFile)) {
-      specs.push_back(folder.string());
-    } else if (load_if_any(name, results)) {
-      specs.push_back(name);
-    }
-  }
+// All of a results folder whose question is known.
+std::vector<std::string> all_with_spec(const std::string& results) {
+  std::vector<std::string> specs = all_experiments(results);
+  std::erase_if(specs, [&](const std::string& spec) {
+    std::string around = results;
+    return !load_if_any(spec, around);
+  });
   return specs;
 }
 
 int answers(const AnswersRequest& request) {
   std::vector<Answer> all;
-  const std::vector<std::string> specs = request.specs.empty() ? all_in(request.results) : request.specs;
+  const std::vector<std::string> specs =
+      request.specs.empty() ? all_with_spec(request.results) : request.specs;
   if (specs.empty()) {
     throw Error(Error::Kind::usage,
                 "no experiments in " + request.results + " yet; start with: bnlab run quickstart");

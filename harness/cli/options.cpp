@@ -13,6 +13,7 @@
 #include "harness/error.hpp"
 #include "harness/experiment/mistakes.hpp"
 #include "harness/launch/placing.hpp"
+#include "harness/mapped.hpp"
 #include "harness/population.hpp"
 #include "harness/store/attempts.hpp"
 #include "harness/store/record.hpp"
@@ -158,6 +159,13 @@ Json resolved_component(const std::string& command, const std::string& family, c
   mistakes.add(problems);
   mistakes.throw_if_any();
   return complete[family];
+}
+
+std::vector<std::string> all_experiments(const std::string& results_dir) {
+  return mapped(list_experiments(results_dir), [&](const std::string& name) {
+    const fs::path folder = experiment_folder(results_dir, name);
+    return fs::exists(folder / kSpecFile) ? folder.string() : name;
+  });
 }
 
 std::string did_you_mean(const std::string& name, const std::vector<std::string>& known) {

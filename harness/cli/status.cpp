@@ -31,17 +31,9 @@ ExperimentStatus status_of_named(const std::string& name, std::string results) {
                                       did_you_mean(name, list_experiments(results)));
 }
 
-// All of a results folder: by the spec that is kept there, where one is, since that is what was asked last.
-std::vector<std::string> all_in(const std::string& results) {
-  return mapped(list_experiments(results), [&](const std::string& name) {
-    const std::filesystem::path folder = experiment_folder(results, name);
-    return std::filesystem::exists(folder / kSpecFile) ? folder.string() : name;
-  });
-}
-
 int status(const StatusRequest& request) {
   const std::vector<ExperimentStatus> all =
-      mapped(request.names.empty() ? all_in(request.results) : request.names,
+      mapped(request.names.empty() ? all_experiments(request.results) : request.names,
              [&](const std::string& name) { return status_of_named(name, request.results); });
   if (request.json) {
     std::cout << status_json(all).dump(2) << "\n";
