@@ -94,7 +94,7 @@ def kept(results):
     folder = run_folder(results)
     record = json.loads((folder / "record.json").read_text())
     resumed = record["result"].pop("resumed_at_steps", [])
-    for of_the_machine in ("throughput", "memory"):
+    for of_the_machine in ("start_s", "throughput", "memory"):
         record["result"].pop(of_the_machine)
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     for line in lines:

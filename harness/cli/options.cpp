@@ -245,6 +245,10 @@ void add_placement_options(CLI::App& command, LaunchRequest& request) {
       ->check([](const std::string& text) {
         return jobs_named(text) ? "" : "expected auto or a number from 1 to " + std::to_string(kMostAtOnce);
       });
+  command.add_flag(
+      "--fresh-ranks", request.fresh_ranks,
+      "Start the ranks of every run anew; without it those of a run on the CPU that ended well take "
+      "the next one");
   command
       .add_option(
           "--only", request.only,

@@ -27,6 +27,7 @@ struct LaunchRequest {
   std::optional<Exchange> exchange;  // of ranks on CPUs; nothing: shared memory, where one host has all ranks
   int threads = 0;                   // of each rank; 0: its share of the cores, or what its launcher gives it
   int jobs = 1;                      // independent runs side by side, or kAutoJobs: as many as fit
+  bool fresh_ranks = false;          // every run starts its ranks anew
   std::vector<std::string> only;     // "strategy=sync,per_tower", "seed=0": runs that match all of them
   std::string slice;                 // "2/8": every 8th run of the matrix from the 2nd on
   std::vector<std::string> redo;     // "stale", "failed", "all" or run ids: finished runs that start again

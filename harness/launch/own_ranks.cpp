@@ -1,5 +1,6 @@
 // Runs a matrix with ranks that are children of this process. Left out are the runs that need no start
-// (survey.hpp) and those that another process has claimed.
+// (survey.hpp) and those that another process has claimed. Ranks whose run has ended well take the next one.
+#include <poll.h>
 #include <signal.h>
 
 #include <algorithm>
@@ -7,17 +8,17 @@
 #include <exception>
 #include <fstream>
 #include <list>
-#include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "harness/communicator/host/network.hpp"
 #include "harness/launch/interrupt_watch.hpp"
 #include "harness/launch/judge.hpp"
 #include "harness/launch/process.hpp"
 #include "harness/launch/rank_job.hpp"
+#include "harness/launch/rank_processes.hpp"
 #include "harness/launch/rank_settings.hpp"
 #include "harness/launch/run_recorder.hpp"
 #include "harness/launch/selection.hpp"
@@ -34,10 +35,16 @@ constexpr std::chrono::milliseconds kLookEvery{20};
 constexpr seconds kGraceAfterFailure{2};  // for the other ranks to notice by themselves, and to report
 constexpr seconds kGraceAfterStop{2};     // between SIGTERM and SIGKILL
 
-std::map<std::string, std::string> settings_of(const PlacedRun& run) {
-  std::map<std::string, std::string> settings = rank_settings(run.placement.shared_gpus);
-  settings["OMP_NUM_THREADS"] = std::to_string(run.threads);
-  return settings;
+// Where a run asks for its ranks. `gpus` names the GPU of each rank and is empty on the CPU.
+RanksPlace place_of(const PlacedRun& run, std::vector<int> gpus) {
+  RanksPlace place{run.placement.ranks,
+                   run.placement.device,
+                   run.placement.exchange,
+                   collective_timeout(run.spec),
+                   rank_settings(run.placement.shared_gpus),
+                   std::move(gpus)};
+  place.settings["OMP_NUM_THREADS"] = std::to_string(run.threads);
+  return place;
 }
 
 // Where a rank waits too long for another one, NCCL's watchdog aborts its process: all that it leaves is a
@@ -60,11 +67,13 @@ bool failed(const RankEnd& rank) {
 // One run whose ranks are children of this process: started, watched, stopped, judged.
 class RunningRun {
  public:
-  // Writes the job into the attempt's folder and starts the ranks as `PROGRAM rank --job FILE`. `gpus` names
-  // the GPU of each rank and is empty on the CPU.
-  RunningRun(Attempt attempt, std::vector<int> gpus, const LaunchRequest& request)
+  // Writes the job into the attempt's folder. Ranks that wait for a run in its place take it; where there are
+  // none, others are started.
+  RunningRun(Attempt attempt, RanksPlace place, std::unique_ptr<RankProcesses> waiting,
+             const LaunchRequest& request)
       : attempt_(std::move(attempt)),
-        gpus_(std::move(gpus)),
+        processes_(std::move(waiting)),
+        states_(static_cast<size_t>(place.ranks)),
         started_at_(now_utc()),
         start_(Clock::now()),
         out_of_memory_kills_(out_of_memory_kills()) {
@@ -77,11 +86,16 @@ class RunningRun {
     job.run_dir = attempt_.folder;
     job.threads = run().threads;
     write_job(job);
-    start_ranks(request.program);
+    if (processes_) {
+      processes_->start(attempt_.folder);
+    } else {
+      const bool stay = place.may_stay() && !request.fresh_ranks;
+      processes_ = std::make_unique<RankProcesses>(std::move(place), request.program, attempt_.folder, stay);
+    }
   }
 
   const Attempt& attempt() const { return attempt_; }
-  const std::vector<int>& gpus() const { return gpus_; }
+  const RankProcesses& processes() const { return *processes_; }
 
   // Looks at the ranks without waiting, and ends the run where a rank has failed or fell silent or the time
   // is up. True once all ranks have ended.
@@ -89,7 +103,7 @@ class RunningRun {
     if (collect_ended()) {
       react();
     }
-    if (std::ranges::all_of(ranks_, [](const Rank& rank) { return rank.ended; })) {
+    if (std::ranges::all_of(states_, &State::ended)) {
       return true;
     }
     const double limit = run().spec.timeout_s;
@@ -117,79 +131,52 @@ class RunningRun {
 
   // How the run went, once poll() was true.
   RunEnd end() const {
-    RunEnd end{started_at_, elapsed_s(), outcome(), nullptr, {}, settings_of(run())};
-    if (const auto& first = ranks_.front().state.report; has_result(end.outcome.status) && first) {
+    RunEnd end{started_at_, elapsed_s(), outcome(), nullptr, {}, processes_->place().settings};
+    end.runs_before = processes_->runs_before();
+    if (const auto& first = states_.front().end.report; has_result(end.outcome.status) && first) {
       end.result = first->result;
     }
-    for (const Rank& rank : ranks_) {
-      if (rank.state.report) {
-        end.notes.insert(end.notes.end(), rank.state.report->notes.begin(), rank.state.report->notes.end());
+    for (const State& rank : states_) {
+      if (rank.end.report) {
+        end.notes.insert(end.notes.end(), rank.end.report->notes.begin(), rank.end.report->notes.end());
       }
     }
     return end;
   }
 
+  // The ranks, if all of them wait for another run once this one has ended.
+  std::unique_ptr<RankProcesses> waiting_ranks() {
+    return processes_->wait_for_a_run() ? std::move(processes_) : nullptr;
+  }
+
  private:
   using Clock = std::chrono::steady_clock;
-  struct Rank {
-    Process process;  // its destructor kills a rank that still runs
-    RankEnd state;
+  struct State {
+    RankEnd end;
     bool ended = false;
   };
 
   const PlacedRun& run() const { return attempt_.run; }
   std::string log_of(int rank) const { return log_file(attempt_.folder, rank); }
 
-  std::map<std::string, std::string> rank_environment(int rank, int port) const {
-    std::map<std::string, std::string> environment = settings_of(run());
-    const int local_rank = gpus_.empty() ? rank : gpus_.at(static_cast<size_t>(rank));  // selects the GPU
-    environment.insert({{"RANK", std::to_string(rank)},
-                        {"WORLD_SIZE", std::to_string(run().placement.ranks)},
-                        {"LOCAL_RANK", std::to_string(local_rank)},
-                        {"MASTER_ADDR", "127.0.0.1"},
-                        {"MASTER_PORT", std::to_string(port)},
-                        {"TORCHELASTIC_USE_AGENT_STORE", "False"}});
-    return environment;
-  }
-
-  void start_ranks(const std::string& program) {
-    const int ranks = run().placement.ranks;
-    std::optional<LoopbackSocket> meeting_point;  // closed here once rank 0 has inherited it
-    if (ranks > 1) {
-      meeting_point.emplace();
-    }
-    for (int rank = 0; rank < ranks; ++rank) {
-      ChildCommand command;
-      command.argv = {program, "rank", "--job", job_file(attempt_.folder)};
-      command.environment = rank_environment(rank, meeting_point ? meeting_point->port() : 0);
-      command.log_file = log_of(rank);
-      command.group = ranks_.empty() ? 0 : ranks_.front().process.id();
-      if (rank == 0 && meeting_point) {
-        command.inherited_fds = {meeting_point->fd()};
-        command.environment["BNLAB_LISTEN_FD"] = std::to_string(meeting_point->fd());
-      }
-      ranks_.push_back({Process(command), {}, false});
-    }
-  }
-
   // True if some rank has ended since the last look.
   bool collect_ended() {
     bool any = false;
     ++looks_;
-    for (size_t i = 0; i < ranks_.size(); ++i) {
-      Rank& rank = ranks_[i];
+    for (size_t i = 0; i < states_.size(); ++i) {
+      State& rank = states_[i];
       if (rank.ended) {
         continue;
       }
-      if (const auto end = rank.process.poll()) {
+      if (const auto end = processes_->poll(i)) {
         const int number = static_cast<int>(i);
         rank.ended = any = true;
-        rank.state.end = *end;
-        rank.state.order = looks_;
-        rank.state.report = read_report(attempt_.folder, number);
-        if (end->signal == SIGABRT && !rank.state.report) {
-          rank.state.report = report_of_watchdog(log_of(number));
-          rank.state.end = rank.state.report ? ProcessEnd{} : *end;
+        rank.end.end = *end;
+        rank.end.order = looks_;
+        rank.end.report = read_report(attempt_.folder, number);
+        if (end->signal == SIGABRT && !rank.end.report) {
+          rank.end.report = report_of_watchdog(log_of(number));
+          rank.end.end = rank.end.report ? ProcessEnd{} : *end;
         }
       }
     }
@@ -200,7 +187,7 @@ class RunningRun {
   // collective where one has finished.
   void react() {
     const bool any_failed =
-        std::ranges::any_of(ranks_, [](const Rank& rank) { return rank.ended && failed(rank.state); });
+        std::ranges::any_of(states_, [](const State& rank) { return rank.ended && failed(rank.end); });
     const auto patience =
         any_failed ? Clock::duration(kGraceAfterFailure) : Clock::duration(collective_timeout(run().spec));
     const auto deadline = Clock::now() + patience;
@@ -211,13 +198,13 @@ class RunningRun {
 
   void signal_rest(int signal) {
     bool any = false;
-    for (Rank& rank : ranks_) {
-      if (!rank.process.poll()) {
-        rank.state.stopped = any = true;
+    for (size_t i = 0; i < states_.size(); ++i) {
+      if (!processes_->poll(i)) {
+        states_[i].end.stopped = any = true;
       }
     }
-    if (any) {  // a rank that is not reaped keeps the group's id from being used again
-      kill(-ranks_.front().process.id(), signal);
+    if (any) {
+      processes_->send(signal);
     }
   }
 
@@ -225,7 +212,7 @@ class RunningRun {
 
   Outcome outcome() const {
     const bool out_of_memory = out_of_memory_kills() > out_of_memory_kills_;
-    Outcome outcome = judge(mapped(ranks_, &Rank::state), stop_, run().spec.timeout_s, out_of_memory);
+    Outcome outcome = judge(mapped(states_, &State::end), stop_, run().spec.timeout_s, out_of_memory);
     if (outcome.rank && !has_result(outcome.status)) {
       outcome.log_tail = log_tail(log_of(*outcome.rank));
     }
@@ -233,8 +220,8 @@ class RunningRun {
   }
 
   Attempt attempt_;
-  std::vector<int> gpus_;
-  std::vector<Rank> ranks_;
+  std::unique_ptr<RankProcesses> processes_;
+  std::vector<State> states_;
   std::string started_at_;
   Clock::time_point start_;
   std::optional<Clock::time_point> stop_at_;  // when the remaining ranks are told to end
@@ -293,10 +280,40 @@ class OwnRanks {
           run.stop(Stop::interrupt);
         }
       }
-      running_.remove_if([&](RunningRun& run) { return ended(run, recorder); });
+      const size_t ended_now = running_.remove_if([&](RunningRun& run) { return ended(run, recorder); });
       recorder.update();
-      std::this_thread::sleep_for(kLookEvery);
+      if (ended_now == 0) {
+        wait_a_little();
+      }
     }
+  }
+
+  // Until a rank has something to tell, or it is time to look at all else.
+  void wait_a_little() {
+    std::vector<pollfd> channels;
+    for (const RunningRun& run : running_) {
+      for (const int fd : run.processes().channels_under_way()) {
+        channels.push_back({fd, POLLIN, 0});
+      }
+    }
+    poll(channels.data(), channels.size(), static_cast<int>(kLookEvery.count()));
+  }
+
+  // Ranks that wait for a run in this place, if there are any. Those in other places end where they would be
+  // more than there are runs side by side.
+  std::unique_ptr<RankProcesses> ranks_for(const RanksPlace& place) {
+    std::erase_if(waiting_ranks_, [](auto& ranks) { return !ranks->wait_for_a_run(); });
+    const auto found =
+        std::ranges::find_if(waiting_ranks_, [&](const auto& ranks) { return ranks->place() == place; });
+    std::unique_ptr<RankProcesses> ranks;
+    if (found != waiting_ranks_.end()) {
+      ranks = std::move(*found);
+      waiting_ranks_.erase(found);
+    }
+    while (running_.size() + waiting_ranks_.size() >= static_cast<size_t>(request_.jobs)) {
+      waiting_ranks_.pop_front();
+    }
+    return ranks;
   }
 
   // Once all else is done, what others had at first may be free. Whether there is anything to look at.
@@ -323,7 +340,8 @@ class OwnRanks {
         attempt.run.on_gpus() ? gpus_.take(attempt.run.placement.ranks) : std::vector<int>();
     try {
       recorder.started(attempt);
-      running_.emplace_back(attempt, gpus, request_);
+      const RanksPlace place = place_of(attempt.run, gpus);
+      running_.emplace_back(attempt, place, ranks_for(place), request_);
     } catch (const std::exception&) {
       gpus_.give_back(gpus);
       if (!recorder.taken_over(attempt)) {
@@ -346,7 +364,10 @@ class OwnRanks {
         throw;
       }
     }
-    gpus_.give_back(run.gpus());
+    gpus_.give_back(run.processes().place().gpus);
+    if (auto ranks = run.waiting_ranks()) {
+      waiting_ranks_.push_back(std::move(ranks));
+    }
     return true;
   }
 
@@ -356,6 +377,7 @@ class OwnRanks {
   std::vector<PlacedRun> held_;  // by other processes, when it was their turn
   bool looked_again_ = false;    // whether they were asked for a second time
   std::list<RunningRun> running_;
+  std::list<std::unique_ptr<RankProcesses>> waiting_ranks_;  // for a run, the longest first
   GpuShares gpus_{0};
   bool interrupted_ = false;
 };

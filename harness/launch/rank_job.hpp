@@ -22,8 +22,9 @@ void write_job(const RankJob& job);  // to job_file(job.run_dir)
 std::optional<RankReport> read_report(const std::string& run_dir, int rank);
 
 // A rank's whole life: `bnlab rank --job FILE`. Reads the job and the place in the world (environment),
-// runs it and writes the report. Returns the exit status: 0 once the report is written, whatever it says.
-// Throws Error (usage) if the job cannot be read.
-int rank_main(const std::string& job_file);
+// runs it and writes the report. Where the launcher has given it a channel, it stays after a run with a
+// result, in the world of that run, and takes others. Returns the exit status: 0 once the report is written,
+// whatever it says. Throws Error (usage) if a job cannot be read.
+int rank_main(const std::string& first_job);
 
 }  // namespace bnlab

@@ -27,6 +27,7 @@ Json placement_json(const RunAccount& account) {
           {"threads_per_rank", account.threads_per_rank},
           {"emulated", placement.emulated()},
           {"jobs", account.jobs},
+          {"runs_before", account.runs_before},
           {"launcher", account.launcher}};
 }
 
@@ -207,7 +208,8 @@ std::optional<double> metric_of(const Record& record, const std::string& metric,
 Json answer_of(const Record& record) {
   Json result = record.at("result");
   if (result.is_object()) {
-    for (const char* key : {"throughput", "memory", "resumed_at_steps", "cuda_graph"}) result.erase(key);
+    for (const char* key : {"start_s", "throughput", "memory", "resumed_at_steps", "cuda_graph"})
+      result.erase(key);
   }
   return {{"outcome", name(record.status())}, {"inputs", record.at("inputs")}, {"result", result}};
 }

@@ -43,6 +43,7 @@ struct RunEnd {
   Json result;  // of rank 0; null where the run did not finish
   std::vector<std::string> notes;
   std::map<std::string, std::string> variables;  // that the ranks had beside those of this process
+  int runs_before = 0;                           // that the same processes had made
 };
 
 // All that a record is composed of but what the build knows of itself.

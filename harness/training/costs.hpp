@@ -23,8 +23,8 @@ class Costs {
   // begin anew.
   void describe(State& state, int64_t steps_done);
 
-  // Of all ranks: {"peak_memory_bytes": [...], "peak_rss_bytes": [...]}, where the first counts training and
-  // the second the life of the process (peak_memory.hpp). Called by every rank.
+  // Of all ranks: {"peak_memory_bytes": [...], "peak_rss_bytes": [...]}, where the first counts training
+  // (peak_memory.hpp) and the second the whole run (../resident_memory.hpp). Called by every rank.
   Json memory();
   // {"gradients": {"collectives_per_step", "bytes_per_step"}, ...} of this rank, over the steps that count.
   Json traffic(int64_t steps_done) const;

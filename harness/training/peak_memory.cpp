@@ -6,7 +6,6 @@
 #include <c10/cuda/CUDACachingAllocator.h>
 #endif
 #include <malloc.h>
-#include <sys/resource.h>
 
 #include <atomic>
 #include <cstdlib>
@@ -70,12 +69,6 @@ int64_t peak_memory_bytes([[maybe_unused]] c10::Device device) {
   }
 #endif
   return peak_bytes;
-}
-
-int64_t peak_rss_bytes() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  return static_cast<int64_t>(usage.ru_maxrss) * 1024;
 }
 
 }  // namespace bnlab

@@ -1,5 +1,5 @@
-// The peak memory of this process: the bytes of tensors and library workspaces (on the CPU by an accounting
-// allocator, on CUDA by the caching allocator), and the resident set.
+// The peak memory of this process in tensors and library workspaces: on the CPU by an accounting allocator,
+// on CUDA by the caching allocator. The resident set is harness/resident_memory.hpp's.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -14,6 +14,5 @@ void account_cpu_memory();
 // Makes what is held now the peak.
 void reset_peak_memory(c10::Device device);
 int64_t peak_memory_bytes(c10::Device device);  // since then
-int64_t peak_rss_bytes();                       // over the life of the process
 
 }  // namespace bnlab

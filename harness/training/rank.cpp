@@ -4,12 +4,14 @@
 #include <ATen/Parallel.h>
 #include <torch/types.h>
 
+#include <chrono>
 #include <iostream>
 #include <new>
 #include <utility>
 
 #include "harness/communicator/world.hpp"
 #include "harness/error.hpp"
+#include "harness/resident_memory.hpp"
 #include "harness/store/run_folder.hpp"
 #include "harness/tf32.hpp"
 #include "harness/training/checkpoint.hpp"
@@ -51,11 +53,13 @@ std::shared_ptr<World> world_for(const RankJob& job, KeptWorld* kept) {
 
 RankReport train(const RankJob& job, bool& world_formed, KeptWorld* kept) {
   configure_process();
+  reset_peak_rss();
   at::set_num_threads(
       job.threads);  // of OpenMP, MKL, oneDNN and LibTorch's own pool; nothing here uses its other one
   allow_tf32(job.spec.tf32);
   const std::shared_ptr<World> world = world_for(job, kept);
   world_formed = true;
+  reset_peak_memory(world->device());  // the process may have made other runs
   Checkpoints checkpoints(job.spec, job.inputs, job.run_dir, *world);
   RunLog log = world->rank() == 0 ? RunLog(job.run_dir + "/" + kMetricsFile, job.spec.id, checkpoints.found())
                                   : RunLog();
@@ -69,9 +73,11 @@ RankReport train(const RankJob& job, bool& world_formed, KeptWorld* kept) {
       std::cerr << note << std::endl;
     }
   }
+  const std::chrono::duration<double> start = std::chrono::steady_clock::now() - job.started;
   trainer.run();
   RankReport report;
   Json result = trainer.result();
+  result["start_s"] = start.count();
   result["memory"]["weights_bytes"] = trainer.save_weights(job.run_dir);
   if (world->rank() == 0) {
     report.result = std::move(result);

@@ -2,6 +2,7 @@
 // LibTorch to include. The launcher calls it in a child process, or in its own process under torchrun.
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <string>
 #include <vector>
@@ -24,6 +25,8 @@ struct RankJob {
   std::string data_dir;  // of --data or BNLAB_DATA; empty if neither is given
   std::string run_dir;   // exists; rank 0 writes metrics.jsonl (flushed line by line) and weights.safetensors
   int threads = 1;       // intra-op threads of this rank in this run
+  // When the launcher started the run.
+  std::chrono::steady_clock::time_point started = std::chrono::steady_clock::now();
 };
 
 struct RankReport {

@@ -13,7 +13,8 @@ from started_processes import PATIENCE, StartedProcesses
 PROGRAM = os.path.abspath(os.environ.get("BNLAB_PROGRAM", "build/release/bnlab"))  # need not be there
 FAKE_RUNS = os.path.abspath(os.environ.get("BNLAB_FAKE_RUNS", "build/release/tests/launch_tests"))
 DOCUMENTED = (0, 1, 2, 3, 75, 130)  # exit codes
-OF_THE_MACHINE = ("seen", "throughput", "memory", "resumed_at_steps", "cuda_graph")  # in a result, beside what was computed
+OF_THE_MACHINE = ("seen", "start_s", "throughput", "memory", "resumed_at_steps",
+                  "cuda_graph")  # in a result, beside what was computed
 
 FAKE = {"question": "what survives?", "claim": "all", "task": {"name": "fake"}, "model": "fake", "towers": 2,
         "batch_per_tower": 2, "steps": 10, "matrix": {"strategy": ["left", "right"]}}

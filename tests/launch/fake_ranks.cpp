@@ -40,8 +40,8 @@ struct TaskOptions {
 
   void describe(OptionVisitor& option) {
     option("behaviour", behaviour, "what the last rank does")
-        .one_of(
-            {"ok", "refuse", "diverge", "exit", "kill", "stop", "stop on a GPU", "hang", "alone", "linger"});
+        .one_of({"ok", "say", "refuse", "diverge", "exit", "kill", "stop", "stop on a GPU", "hang", "alone",
+                 "linger"});
   }
 };
 
@@ -222,6 +222,9 @@ RankReport run_rank(const RankJob& job, KeptWorld* kept) {
   const auto behaviour = job.spec.task.at("behaviour").get<std::string>();
   if (behaviour == "linger") {
     usleep(200'000);
+  }
+  if (behaviour == "say") {
+    std::cout << "seed " << job.spec.seed << std::endl;
   }
   if (behaviour == "alone") {
     RankReport nobody = without_contact();

@@ -64,7 +64,8 @@ inline Json synthetic_result(double mean_iou) {
                         {"class_iou", {0.9, nullptr, 0.5}},
                         {"groups", {{"drive_a", {{"mean_iou", 0.6}, {"pixel_accuracy", nullptr}}}}}};
   const Json traffic = {{"collectives_per_step", 20}, {"bytes_per_step", 1234.5}};
-  return {{"steps", 300},
+  return {{"start_s", 0.1},
+          {"steps", 300},
           {"epochs", 9.4},
           {"images", 4800},
           {"sites", {{{"name", "encoder0.norm1"}, {"channels", 16}}}},

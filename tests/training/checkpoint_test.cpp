@@ -31,7 +31,7 @@ std::vector<Json> log_of(const TrainedRun& run) {
 
 Json result_of(const TrainedRun& run) {
   Json result = run.result;
-  for (const char* of_the_machine : {"throughput", "memory", "resumed_at_steps"}) {
+  for (const char* of_the_machine : {"start_s", "throughput", "memory", "resumed_at_steps"}) {
     result.erase(of_the_machine);
   }
   return result;
