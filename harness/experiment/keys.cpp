@@ -44,6 +44,22 @@ void Evaluation::describe(OptionVisitor& option) {
   option("scales", scales, "of the image; the answers are averaged").at_least(0.1).at_most(10).not_empty();
 }
 
+void Timing::describe(OptionVisitor& option) {
+  option("against", against,
+         "dotted keys and values of the run that has its turns beside this one, otherwise the same")
+      .needed();
+  option("seconds", seconds, "that each is timed, at least").above(0).at_most(kLongestWait);
+  option("steps", steps, "that each is timed, at least").at_least(1).at_most(kMostSteps);
+  option("turn_s", turn_s, "length of a turn in seconds, about").above(0).at_most(kLongestWait);
+  option(
+      "error", error,
+      "two standard errors of the logarithm of the ratio of their times, at most; 0.005 are half a per cent")
+      .above(0);
+  option("limit_s", limit_s, "after which the timing ends, whatever is missing")
+      .above(0)
+      .at_most(kLongestWait);
+}
+
 void RunSpec::describe(OptionVisitor& option) {
   option.component("task", task, "task", "data, loss and metric").needed();
   option.component("model", model, "model", "the network").needed();
@@ -107,6 +123,7 @@ void RunSpec::describe(OptionVisitor& option) {
   option("warmup_steps", warmup_steps, "first steps that the throughput leaves out")
       .at_least(0)
       .at_most(kMostSteps);
+  option("timing", timing, "times taken in turns with another run; null: those of the training steps");
   option("data_workers", data_workers,
          "threads of each rank that make training batches ahead of the steps; 0: the step makes its own; "
          "null: 1 on GPUs, 0 on CPUs")

@@ -14,8 +14,8 @@ namespace {
 
 // The numbers that a run of the task ends with, beside its costs: see metrics() of harness/tasks/.
 std::vector<std::string> metrics_of(const Json& run) {
-  std::vector<std::string> metrics = {"images_per_s", "peak_memory_bytes", "peak_rss_bytes",
-                                      "class_accuracy"};
+  std::vector<std::string> metrics = {"images_per_s", "log_images_per_s", "peak_memory_bytes",
+                                      "peak_rss_bytes", "class_accuracy"};
   const bool known = find_registered("task", run["task"].value("name", "")) != nullptr;
   const bool pixels = !known || facts_of<TaskFacts>(run["task"]).labelled == Labelled::pixels;
   for (const char* metric :
@@ -31,6 +31,9 @@ std::string metric_mistake(const std::string& metric, const Json& run) {
   const std::vector<std::string> known = metrics_of(run);
   const bool there =
       metric.empty() || std::ranges::count(known, top_level(metric)) > 0;  // "" is reported already
+  if (metric == kLogImagesPerS && run["timing"].is_null()) {
+    return "the runs are timed beside no other: timing is null";
+  }
   return there ? "" : "no run has the metric " + shown(metric) + suggestion(metric, known);
 }
 

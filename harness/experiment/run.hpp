@@ -30,6 +30,9 @@ Json normalised(Json run);
 // mistakes.
 RunSpec make_run(const Json& run);
 
+// The run beside which `run` is timed, which has `timing`.
+RunSpec timed_beside(const RunSpec& run);
+
 // What is to be said of a file of torch.save (.pth, .pt, .ckpt, ...) where a safetensors file is expected:
 // the line that converts it; "" for a file with another ending.
 std::string pytorch_cure(const std::string& file);

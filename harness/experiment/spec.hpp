@@ -36,6 +36,19 @@ struct InitFrom {
   void describe(OptionVisitor& option);
 };
 
+// How the times of a run are taken: in short turns with another run, in one world of ranks, so that whatever
+// slows the machine down slows both (training/turns.hpp).
+struct Timing {
+  Json against = {};    // dotted keys -> values, which the other run has otherwise: {"strategy": "per_tower"}
+  double seconds = 10;  // that each of them is timed, at least
+  int64_t steps = 500;  // likewise
+  double turn_s = 0.5;  // how long one has its turn, about
+  double error = 0.005;  // two standard errors of the logarithm of the ratio of their times, at most
+  double limit_s = 120;  // then the timing ends, whatever is missing
+
+  void describe(OptionVisitor& option);
+};
+
 // How test images are answered (training/predictions.hpp).
 struct Evaluation {
   std::optional<std::array<int64_t, 2>> crop = {};  // height, width; nothing: the whole image in one piece
@@ -81,7 +94,8 @@ struct RunSpec {
   int64_t average_weights_every =
       0;  // steps between averages of the ranks' weights; 0: gradients are averaged
   std::optional<InitFrom> init_from;
-  int64_t warmup_steps = 5;  // steps left out of the throughput
+  int64_t warmup_steps = 5;      // steps left out of the throughput
+  std::optional<Timing> timing;  // nothing: the times are those of the training
   std::optional<int64_t>
       data_workers;      // threads of each rank that make training batches ahead; nothing: by the device
   double timeout_s = 0;  // wall time of the run; 0: none
@@ -123,6 +137,8 @@ struct Contrast {
 
 // The images/s over those of the baseline, a metric of published numbers alone.
 inline constexpr const char* kRelativeImagesPerS = "relative_images_per_s";
+// The natural logarithm of a run's images/s over those of the run beside which it was timed: 0.03 are 3 %.
+inline constexpr const char* kLogImagesPerS = "log_images_per_s";
 
 // What others have published for such runs: `metric` lies from `from` to `to`.
 struct Published {

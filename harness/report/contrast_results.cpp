@@ -10,8 +10,8 @@ namespace bnlab {
 namespace {
 
 constexpr const char* kNoThroughput =
-    "no throughput is claimed of runs with several towers on a rank, or beside others; one tower per rank "
-    "(--ranks) and --jobs 1 give one";
+    "no throughput is claimed of runs with several towers on a rank, beside others, or disturbed while they "
+    "were timed; one tower per rank (--ranks), --jobs 1 and a machine with nothing else to do give one";
 
 // Two cells that a contrast compares, and what they have in common.
 struct Rivals {

@@ -47,13 +47,21 @@ ReportRow row_of(const CellRecords& cell, const std::string& placement,
     if (record->status() != Status::ok) continue;
     row.emulated = row.emulated || record->at("placement.emulated") == true;
     row.jobs = row.jobs || record->at("placement.jobs") != 1;
+    row.disturbed = row.disturbed || record->at("result.timing.disturbed") == true;
     row.machines.insert(machine_of(*record));
   }
   const auto alone = [&](const std::string& key) {
     return values_by_seed(records, [&](const Record& record) {
-      return record.at("placement.jobs") == 1 ? record.number("result.throughput." + key) : std::nullopt;
+      const bool counts = record.at("placement.jobs") == 1 && record.at("result.timing.disturbed") != true;
+      return counts ? record.number("result.throughput." + key) : std::nullopt;
     });
   };
+  row.log_images_per_s = values_by_seed(records, kLogImagesPerS, "");
+  row.same_log_images_per_s = values_by_seed(records, [](const Record& record) {
+    return record.throughput_counts() ? record.number("result.timing.same_log_images_per_s") : std::nullopt;
+  });
+  if (!row.log_images_per_s.empty())
+    row.relative_images_per_s = std::exp(over_seeds(row.log_images_per_s).mean);
   row.images_per_s = alone("images_per_s");
   row.step_ms = alone("step_time_s.median");
   for (auto& [seed, value] : row.step_ms) value *= 1000;
@@ -89,7 +97,7 @@ ReportCell cell_of(const CellRecords& found, const ExperimentReport& report) {
 void compare(ReportRow& row, const ReportRow& baseline) {
   const auto own = row.claimed_images_per_s(), of_baseline = baseline.claimed_images_per_s();
   if (!own || !of_baseline) return;
-  row.relative_images_per_s = *own / *of_baseline;
+  if (row.log_images_per_s.empty()) row.relative_images_per_s = *own / *of_baseline;
   if (&row == &baseline) return;
   row.extra_step_ms = paired_differences(row.step_ms, baseline.step_ms);
   const double more =

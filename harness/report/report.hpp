@@ -42,6 +42,10 @@ struct ReportRow {
   SeedValues images_per_s;                      // of the runs that had the machine to themselves
   SeedValues step_ms;                           // median step of the same runs, in milliseconds
   std::optional<double> relative_images_per_s;  // mean over the baseline's mean, same group and placement
+  // Where the runs were timed in turns with another one: kLogImagesPerS, and the same of that run beside its
+  // copy.
+  SeedValues log_images_per_s, same_log_images_per_s;
+  bool disturbed = false;    // why a throughput may not be claimed: somebody else took the cores
   SeedValues extra_step_ms;  // step_ms minus the baseline's, paired by seed; none where it may not be claimed
   SeedValues extra_us_per_collective;  // the same in microseconds, over the collectives that it has more
   SeedValues peak_memory_bytes, peak_rss_bytes;     // largest over ranks

@@ -19,6 +19,7 @@ const std::vector<std::pair<std::string, std::string>>& record_columns() {
       {"jobs", "placement.jobs"},
       {"train_loss", "result.train_loss"},
       {"images_per_s", "result.throughput.images_per_s"},
+      {"log_images_per_s", "result.timing.log_images_per_s"},
       {"step_time_s.median", "result.throughput.step_time_s.median"},
       {"step_time_s.p10", "result.throughput.step_time_s.p10"},
       {"step_time_s.p90", "result.throughput.step_time_s.p90"},

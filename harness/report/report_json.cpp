@@ -57,6 +57,11 @@ Json row_json(const ReportRow& row) {
   json["images_per_s"] = claimed ? rate : Json(nullptr);
   json["emulated_images_per_s"] = claimed ? Json(nullptr) : rate;  // no claim on so many devices
   json["relative_images_per_s"] = number(row.relative_images_per_s);
+  const auto interval_or_null = [](const SeedValues& values) {
+    return values.empty() ? Json(nullptr) : interval_json(values);
+  };
+  json["log_images_per_s"] = interval_or_null(row.log_images_per_s);
+  json["same_log_images_per_s"] = interval_or_null(row.same_log_images_per_s);
   json["step_ms"] = claimed ? interval_json(row.step_ms) : Json(nullptr);
   json["extra_step_ms"] = row.extra_step_ms.empty() ? Json(nullptr) : interval_json(row.extra_step_ms);
   json["extra_us_per_collective"] =

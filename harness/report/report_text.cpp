@@ -24,8 +24,9 @@ std::string mean_text(const SeedValues& values, int decimals, double unit = 1) {
 // A rate that may not be claimed is a dash with the reasons.
 std::string rate_text(const ReportRow& row) {
   if (row.claimed_images_per_s()) return fixed(*row.claimed_images_per_s(), 1);
-  if (row.scores.count(Status::ok) == 0 || (!row.emulated && !row.jobs)) return "-";
-  return std::string("- (") + (row.emulated ? "e" : "") + (row.jobs ? "j" : "") + ")";
+  if (row.scores.count(Status::ok) == 0 || (!row.emulated && !row.jobs && !row.disturbed)) return "-";
+  return std::string("- (") + (row.emulated ? "e" : "") + (row.jobs ? "j" : "") + (row.disturbed ? "d" : "") +
+         ")";
 }
 
 // " (2 stale)" behind the number of runs of a row, or "".
@@ -47,6 +48,39 @@ bool names_placements(const ExperimentReport& report) {
   return std::ranges::any_of(report.cells, [](const ReportCell& cell) { return cell.rows.size() > 1; });
 }
 
+// Whether some runs were timed in turns with another one.
+bool is_timed_in_turns(const ExperimentReport& report) {
+  return std::ranges::any_of(report.cells, [](const ReportCell& cell) {
+    return std::ranges::any_of(cell.rows, [](const ReportRow& row) { return !row.log_images_per_s.empty(); });
+  });
+}
+
+// Ratios of which these are the logarithms.
+SeedValues per_cent(SeedValues logarithms) {
+  for (auto& [seed, value] : logarithms) value = 100 * std::exp(value);
+  return logarithms;
+}
+
+// What the copies of the runs beside which others were timed say of the smallest difference that can be told.
+std::string noise_sentence(const ExperimentReport& report) {
+  double largest = 0, sum = 0;
+  size_t n = 0;
+  for (const ReportCell& cell : report.cells) {
+    for (const ReportRow& row : cell.rows) {
+      for (const auto& [seed, log] : row.same_log_images_per_s) {
+        const double per_cent = 100 * std::abs(std::expm1(log));
+        largest = std::max(largest, per_cent);
+        sum += per_cent;
+        ++n;
+      }
+    }
+  }
+  return "Times were taken in short turns with the run that the spec names (timing.against), which was there "
+         "twice: its copies differ by " +
+         fixed(sum / static_cast<double>(n), 1) + " % on average and by " + fixed(largest, 1) +
+         " % at most, which is the noise of these times.";
+}
+
 }  // namespace
 
 TextTable cells_table(const ExperimentReport& report) {
@@ -63,6 +97,8 @@ TextTable cells_table(const ExperimentReport& report) {
     table.columns.push_back({report.headline + "\n" + population, true});
   }
   table.columns.push_back({"images\n/s", true});
+  const bool timed = is_timed_in_turns(report);
+  if (timed) table.columns.push_back({"% of the\nrun beside", true});
   if (!report.baseline.empty()) {
     for (const std::string& title :
          {"relative to\n" + report.baseline, std::string("ms more\n/step"), std::string("µs more\n/coll.")}) {
@@ -85,6 +121,7 @@ TextTable cells_table(const ExperimentReport& report) {
         texts.push_back(plus_minus(over_seeds(row.scores.values.at(population))));
       }
       texts.push_back(rate_text(row));
+      if (timed) texts.push_back(plus_minus(over_seeds(per_cent(row.log_images_per_s)), 1));
       if (!report.baseline.empty()) {
         texts.push_back(row.relative_images_per_s ? fixed(*row.relative_images_per_s, 2) : "-");
         texts.push_back(plus_minus(over_seeds(row.extra_step_ms), 2));
@@ -186,6 +223,14 @@ std::vector<std::string> footnotes(const ExperimentReport& report) {
   }
   if (any([](const ReportRow& row) { return row.jobs && !row.claimed_images_per_s(); })) {
     notes.push_back("(j) ran beside other runs (--jobs), so no throughput is claimed.");
+  }
+  if (any([](const ReportRow& row) { return row.disturbed; })) {
+    notes.push_back(
+        "(d) somebody else used the machine while some of these were timed, so no throughput is claimed of "
+        "them.");
+  }
+  if (is_timed_in_turns(report)) {
+    notes.push_back(noise_sentence(report));
   }
   if (names_placements(report)) {
     notes.push_back(

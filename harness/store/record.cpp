@@ -178,11 +178,12 @@ void Record::compare_inputs(const Json& today) {
 }
 
 bool Record::throughput_counts() const {
-  return status() == Status::ok && at("placement.emulated") == false && at("placement.jobs") == 1;
+  return status() == Status::ok && at("placement.emulated") == false && at("placement.jobs") == 1 &&
+         at("result.timing.disturbed") != true;
 }
 
 bool is_throughput(const std::string& metric) {
-  return metric == "images_per_s";
+  return metric == "images_per_s" || metric == kLogImagesPerS;
 }
 
 bool is_cost(const std::string& metric) {
@@ -193,7 +194,9 @@ std::optional<double> metric_of(const Record& record, const std::string& metric,
                                 const std::string& population) {
   if (record.status() != Status::ok) return std::nullopt;
   if (is_throughput(metric)) {
-    return record.throughput_counts() ? record.number("result.throughput.images_per_s") : std::nullopt;
+    const char* place =
+        metric == kLogImagesPerS ? "result.timing.log_images_per_s" : "result.throughput.images_per_s";
+    return record.throughput_counts() ? record.number(place) : std::nullopt;
   }
   if (metric == "peak_memory_bytes" || metric == "peak_rss_bytes") {
     return largest(record.at("result.memory." + metric));
@@ -208,7 +211,7 @@ std::optional<double> metric_of(const Record& record, const std::string& metric,
 Json answer_of(const Record& record) {
   Json result = record.at("result");
   if (result.is_object()) {
-    for (const char* key : {"start_s", "throughput", "memory", "resumed_at_steps", "cuda_graph"})
+    for (const char* key : {"start_s", "throughput", "timing", "memory", "resumed_at_steps", "cuda_graph"})
       result.erase(key);
   }
   return {{"outcome", name(record.status())}, {"inputs", record.at("inputs")}, {"result", result}};

@@ -110,7 +110,8 @@ class Record {
   bool stale() const { return !why_stale().empty(); }
   // `today`: what the run would read now (inputs.hpp); null where that is not known.
   void compare_inputs(const Json& today);
-  // Whether its throughput may be claimed: each rank had one tower, and the run had the machine to itself.
+  // Whether its throughput may be claimed: each rank had one tower, and the run had the machine to itself, as
+  // far as its timing, if there is one, has seen.
   bool throughput_counts() const;
 
  private:
@@ -125,8 +126,8 @@ bool is_throughput(const std::string& metric);
 bool is_cost(const std::string& metric);
 
 // A number of a finished, successful run: a metric of the last evaluation under a population, or a cost:
-// "images_per_s" (nothing where it may not be claimed); "peak_memory_bytes", "peak_rss_bytes" (the largest
-// over the ranks).
+// "images_per_s", kLogImagesPerS (nothing where they may not be claimed); "peak_memory_bytes",
+// "peak_rss_bytes" (the largest over the ranks).
 std::optional<double> metric_of(const Record& record, const std::string& metric,
                                 const std::string& population = "");
 

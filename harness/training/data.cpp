@@ -90,7 +90,7 @@ Batch Data::training(int64_t step) {
   if (workers_ == 0) {
     return made(step);
   }
-  if (!prefetch_) {
+  if (!prefetch_ || step == 0) {  // the training begins, here or once more
     prefetch_ = std::make_unique<Prefetch>([this, step](int64_t s) { return made(step + s); }, steps_ - step,
                                            device_, workers_);
   }

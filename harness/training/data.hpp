@@ -28,7 +28,7 @@ class Data {
   int64_t steps() const { return steps_; }          // of the whole training
   double epochs(int64_t steps) const;               // passes through the training set in so many steps
 
-  Batch training(int64_t step);  // of consecutive steps, from any one on
+  Batch training(int64_t step);  // of consecutive steps, from any one on; after any step may come step 0
   // Threads that make training batches ahead of the steps; 0: each step makes its own.
   int64_t workers() const { return workers_; }
   // Training images in an order of their own, drawn from (seed, index), with augmentation that no training

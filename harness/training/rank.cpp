@@ -6,11 +6,13 @@
 
 #include <chrono>
 #include <iostream>
+#include <list>
 #include <new>
 #include <utility>
 
 #include "harness/communicator/world.hpp"
 #include "harness/error.hpp"
+#include "harness/experiment/run.hpp"
 #include "harness/resident_memory.hpp"
 #include "harness/store/run_folder.hpp"
 #include "harness/tf32.hpp"
@@ -19,6 +21,7 @@
 #include "harness/training/libraries.hpp"
 #include "harness/training/peak_memory.hpp"
 #include "harness/training/trainer.hpp"
+#include "harness/training/turns.hpp"
 
 namespace bnlab {
 namespace {
@@ -51,6 +54,29 @@ std::shared_ptr<World> world_for(const RankJob& job, KeptWorld* kept) {
   return join_world(job.rendezvous, job.device == Device::cuda ? at::kCUDA : at::kCPU);
 }
 
+// Times the trained run in turns with the one that its spec names, made twice, and puts into the result what
+// came of it.
+void add_timing(const RankJob& job, World& world, Trainer& trainer, Json& result) {
+  RankJob beside = job;
+  beside.spec = timed_beside(job.spec);
+  beside.run_dir = job.run_dir + "/beside";  // where no checkpoint is
+  std::list<Checkpoints> checkpoints;
+  std::list<Trainer> others;
+  std::vector<Trainer*> runs{&trainer};
+  for (int i = 0; i < 2; ++i) {
+    checkpoints.emplace_back(beside.spec, beside.inputs, beside.run_dir, world);
+    others.emplace_back(beside.spec, beside.data_dir, world, checkpoints.back(), RunLog());
+    runs.push_back(&others.back());
+  }
+  const TurnTimes times = time_in_turns(*job.spec.timing, world, runs, trainer.images_per_step());
+  if (world.rank() == 0) {
+    result["timing"] = times.timing;
+    if (!result["throughput"].is_null()) {
+      result["throughput"].update(times.throughput, /*merge_objects=*/true);
+    }
+  }
+}
+
 RankReport train(const RankJob& job, bool& world_formed, KeptWorld* kept) {
   configure_process();
   reset_peak_rss();
@@ -79,6 +105,9 @@ RankReport train(const RankJob& job, bool& world_formed, KeptWorld* kept) {
   Json result = trainer.result();
   result["start_s"] = start.count();
   result["memory"]["weights_bytes"] = trainer.save_weights(job.run_dir);
+  if (job.spec.timing && !trainer.diverged()) {
+    add_timing(job, *world, trainer, result);
+  }
   if (world->rank() == 0) {
     report.result = std::move(result);
     report.notes = notes;

@@ -19,7 +19,8 @@ at::Tensor largest_of_ranks(const at::Tensor& own, at::Device device, Communicat
   return largest.front().defined() ? at::cat(largest) : at::Tensor();
 }
 
-// Linear interpolation between order statistics.
+}  // namespace
+
 double quantile(std::vector<double> values, double fraction) {
   std::ranges::sort(values);
   const double place = fraction * static_cast<double>(values.size() - 1);
@@ -27,8 +28,6 @@ double quantile(std::vector<double> values, double fraction) {
   const size_t high = std::min(low + 1, values.size() - 1);
   return values[low] + (values[high] - values[low]) * (place - static_cast<double>(low));
 }
-
-}  // namespace
 
 void StepTimer::set(size_t mark) {
   Mark& now = ring_[ended_ % kRing][mark];

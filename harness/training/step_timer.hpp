@@ -15,6 +15,9 @@
 
 namespace bnlab {
 
+// By linear interpolation between order statistics.
+double quantile(std::vector<double> values, double fraction);
+
 // Times steps by a monotonic clock on the CPU. On a GPU it records events on the stream and reads them some
 // steps later, so that no step waits for the device.
 class StepTimer {

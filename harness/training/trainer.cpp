@@ -84,6 +84,12 @@ void Trainer::run() {
   graphs_.invalidate();  // NCCL does not shut down before the graphs that its exchanges stand in
 }
 
+void Trainer::repeat_steps(int64_t steps) {
+  for (int64_t i = 0; i < steps; ++i, ++steps_repeated_) {
+    train_step(steps_repeated_ % data_.steps());
+  }
+}
+
 void Trainer::between_steps(const std::function<void()>& work) {
   costs_.pause();
   graphs_.invalidate();

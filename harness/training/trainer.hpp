@@ -37,7 +37,13 @@ class Trainer {
   // Trains to the last step, or until the loss is not finite, and evaluates on the way.
   void run();
 
+  // Makes training steps over and over, from the first one on, to take their times. Called by every rank,
+  // after run() and after all that is asked of the training: the weights are no result any more.
+  void repeat_steps(int64_t steps);
+  void end_repeats() { graphs_.invalidate(); }  // after the last of them
+
   bool diverged() const { return history_.diverged(); }
+  int64_t images_per_step() const { return data_.towers().total_samples(); }  // of all ranks
   // The record's "result"; called by every rank.
   Json result();
   std::vector<std::string> notes() const { return model_.notes(); }
@@ -69,6 +75,7 @@ class Trainer {
   Costs costs_;
   StepTimer timer_;
   int64_t steps_done_ = 0;
+  int64_t steps_repeated_ = 0;
   std::vector<int64_t> resumed_at_steps_;  // steps done, whenever the run went on from a checkpoint
 };
 

@@ -3,6 +3,7 @@
 #include <regex>
 
 #include "harness/components/registry.hpp"
+#include "harness/experiment/run.hpp"
 #include "tests/experiment/spec_files.hpp"
 
 namespace bnlab {
@@ -23,7 +24,7 @@ TEST_F(SpecRun, HasEveryKeyWithItsDefault) {
     "loss_mean": "batch", "eval_every": 0, "log_every": 10, "checkpoint_every": null, "populations": ["saved"], "precise_batches": 20,
     "evaluation": {"crop": null, "stride": 0.6666666666666666, "flip": false, "scales": [1.0]},
     "shards": "iid", "weight_ema": null, "gradient_route": "reducer", "average_weights_every": null,
-    "init_from": null, "warmup_steps": 5, "data_workers": null, "timeout_s": 0.0, "collective_timeout_s": 60.0})"));
+    "init_from": null, "warmup_steps": 5, "timing": null, "data_workers": null, "timeout_s": 0.0, "collective_timeout_s": 60.0})"));
 }
 
 TEST_F(SpecRun, IsReadIntoItsFields) {
@@ -148,6 +149,38 @@ TEST_F(SpecRun, AveragesWeightsInPlaceOfGradientsAndBetweenEvaluations) {
              "spec.json: average_weights_every: expected a divisor of eval_every, 4, got 3",
              "spec.json: average_weights_every: expected one tower per rank, got placement.ranks 2 for 4 "
              "towers"}));
+}
+
+TEST_F(SpecRun, IsTimedBesideARunThatDiffersInSomeKeys) {
+  const RunSpec run =
+      load_one(spec(R"("timing": {"against": {"strategy": "fake_own", "optimizer.lr": 0.2}})"));
+  ASSERT_TRUE(run.timing);
+  EXPECT_EQ(run.timing->steps, 500);
+  const RunSpec beside = timed_beside(run);
+  EXPECT_EQ(beside.strategy.at("name"), "fake_own");
+  EXPECT_EQ(beside.optimizer.at("lr"), 0.2);
+  EXPECT_FALSE(beside.timing);
+  EXPECT_EQ(beside.resolved.at("task"), run.resolved.at("task"));
+  EXPECT_NE(run.id, load_one(spec()).id) << "its times are others";
+}
+
+TEST_F(SpecRun, RefusesToBeTimedBesideWhatIsNoRun) {
+  const auto against = [&](const std::string& keys) {
+    return mistakes(spec(R"("timing": {"against": )" + keys + "}"));
+  };
+  EXPECT_EQ(mistakes(spec(R"("timing": {})")),
+            Lines{"spec.json: timing.against: missing, expected an object"});
+  EXPECT_EQ(
+      against("{}"),
+      Lines{"spec.json: timing.against: expected keys that the other run has otherwise, such as strategy"});
+  EXPECT_EQ(against(R"({"seed": 1})"), Lines{"spec.json: timing.against: expected keys that ranks of one "
+                                             "placement may differ in, got \"seed\""});
+  EXPECT_EQ(against(R"({"stragety": "fake_own"})"),
+            Lines{"spec.json: timing.against: \"stragety\": unknown key; did you mean \"strategy\"?"});
+  EXPECT_EQ(
+      against(R"({"strategy.group_size": 3})"),
+      Lines{"spec.json: timing.against: makes a run that is none: strategy.group_size: does not divide the 4 "
+            "towers"});
 }
 
 TEST_F(SpecRun, RefusesValuesOutOfRange) {

@@ -23,6 +23,25 @@ TEST(RecordSchema, AcceptsAFinishedRun) {
   EXPECT_EQ(schema_problems(full_record(), schema()), Problems{});
 }
 
+TEST(RecordSchema, AcceptsTimesThatWereTakenInTurns) {
+  RunAccount account = synthetic_account(synthetic_run("sync", 8, 2, 0), 0.7, 2);
+  account.result["timing"] = {{"log_images_per_s", -0.5},
+                              {"log_images_per_s_error", 0.01},
+                              {"same_log_images_per_s", 0.002},
+                              {"same_log_images_per_s_error", 0.01},
+                              {"rounds", 2},
+                              {"rounds_left_out", 1},
+                              {"disturbed", false},
+                              {"others", 0.01},
+                              {"steal", 0.0},
+                              {"load_average", {0.5, 1.9}},
+                              {"steps", 500},
+                              {"seconds", 10.5},
+                              {"step_ms", {20.5, 21.0}},
+                              {"against_step_ms", {{12.0, 12.1}, {12.2, 12.0}}}};
+  EXPECT_EQ(schema_problems(compose_record(account), schema()), Problems{});
+}
+
 TEST(RecordSchema, AcceptsAFailedRun) {
   const Record failed = synthetic_failure(synthetic_run("sync", 8, 2, 0), Status::crashed, 2);
   EXPECT_EQ(schema_problems(failed.json(), schema()), Problems{});
