@@ -12,7 +12,8 @@ from drawing import Drawing, Nothing, metric_name
 from report import grouping_text
 
 PANEL_KEYS = reports.EVERY_KEY  # the comparisons belong to the experiment, not to one of its conditions
-_COSTS = {"images_per_s": ("images/s", 1), "peak_memory_bytes": ("peak memory of tensors (MiB)", 2 ** -20),
+_COSTS = {"images_per_s": ("images/s", 1), "log_images_per_s": ("100 × logarithm of the ratio of images/s", 100),
+          "peak_memory_bytes": ("peak memory of tensors (MiB)", 2 ** -20),
           "peak_rss_bytes": ("peak memory of the process (MiB)", 2 ** -20)}
 _LINE, _AROUND = 0.165, 0.42  # inches per line, and for the axis of a panel
 _GAP = 0.35  # lines between the rows of one pair and the next pair
@@ -36,6 +37,8 @@ def draw(report, cells, condition, styles):
     numbers = dict(zip(shown, _numbers(shown)))
     for axes, (metric, contrasts) in zip(all_axes[:, 0], by_metric.items()):
         _draw_panel(axes, metric, contrasts, numbers, *places[metric], styles, report.fewest_seeds)
+        if metric == "log_images_per_s":
+            _draw_noise(axes, _noise(cells), _unit(metric)[1])
     return Drawing(figure, [row for contrast in report.contrasts for row in _rows(contrast)],
                    _sentence(report.contrasts, shown))
 
@@ -56,6 +59,17 @@ def _where(contrast):
     conditions = [f"{key.rsplit('.', 1)[-1]} {text}" for key, text in sorted(contrast.conditions.items())]
     placement = [f"as {contrast.placement}"] if contrast.placement else []
     return ", ".join([grouping_text(contrast.grouping)] + conditions + placement)
+
+
+def _noise(cells):
+    """The largest difference between two copies of a run beside which others were timed; None where none was."""
+    return max((abs(value) for cell in cells for row in cell.rows if row.same_log_images_per_s
+                for value in row.same_log_images_per_s.seeds.values()), default=None)
+
+
+def _draw_noise(axes, noise, scale):
+    for place in () if noise is None else (-noise * scale, noise * scale):
+        axes.axvline(place, color=style.GREY, linewidth=0.8, linestyle=":", zorder=1)
 
 
 def _places(contrasts):
@@ -123,6 +137,8 @@ def _caption(report, cells, shown):
         parts.append("In brackets: the statistics evaluated with.")
     if any(contrast.margin is not None for contrast in shown):
         parts.append("Shaded: the margin within which a difference was declared to count as equal.")
+    if any(contrast.metric == "log_images_per_s" for contrast in shown) and _noise(cells) is not None:
+        parts.append(f"Dotted: how far two copies of the same run differ at most, {100 * _noise(cells):.1f}.")
     parts.append("Verdicts: after Holm's adjustment over all comparisons.")
     parts.append(f"{report.declared[0].upper()}{report.declared[1:]}.")
     left_out = len(report.contrasts) - len(shown)

@@ -3,7 +3,7 @@
 from figures_case import FiguresCase  # first: it says where the modules of the figures are
 
 import contrasts
-from synthetic import cell, contrast
+from synthetic import cell, contrast, quantity
 
 
 class Contrasts(FiguresCase):
@@ -25,6 +25,16 @@ class Contrasts(FiguresCase):
         for text in ("+6.0 ± 1.0   better, n = 6", "difference of mean IoU (points)", "Shaded: the margin"):
             self.assertIn(text, caption)
         self.assertIn("1 better; the clearest is sync - per_tower at 8x2, +6.0 ± 1.0", printed)
+
+    def test_differences_of_times_stand_beside_their_noise(self):
+        cells = [cell(strategy) for strategy in ("per_tower", "sync")]
+        cells[0]["rows"][0]["same_log_images_per_s"] = quantity([0.004, -0.012])
+        self.draw_contrasts(contrast(self.SIX, metric="log_images_per_s"), cells=cells)
+        caption = self.caption("contrasts")
+        self.assertIn("+6.0 ± 1.0", caption)
+        self.assertIn("Dotted: how far two copies of the same run differ at most, 1.2.", caption)
+        self.draw_contrasts(contrast(self.SIX))
+        self.assertNotIn("Dotted", self.caption("contrasts"))
 
     def test_conditions_and_statistics_tell_comparisons_apart(self):
         cells = [cell("per_tower", conditions={"shards": shards}) for shards in ("iid", "sorted:class")]
