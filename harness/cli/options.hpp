@@ -24,8 +24,8 @@ Experiment load_asked(const std::string& spec, std::string& results_dir,
 std::optional<Experiment> load_if_any(const std::string& spec, std::string& results_dir,
                                       const std::vector<std::string>& overrides = {});
 
-// The experiments of a folder of results: by the spec that is kept there, where one is, since that is what was
-// asked last, else by their names.
+// The experiments of a folder of results: by the spec that is kept there, where one is, since that is what
+// was asked last, else by their names.
 std::vector<std::string> all_experiments(const std::string& results_dir);
 
 // "; did you mean sync?", or "" where no known name is near.
