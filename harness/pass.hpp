@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "harness/towers.hpp"
@@ -16,6 +17,9 @@ struct Step {
   int64_t index = 0;  // training steps done before this one
   int64_t total = 1;  // training steps of the whole run
 };
+
+// What a training pass leaves for later: an update of running statistics by the sizes of all towers.
+using StatisticsUpdate = std::function<void(const Towers& all)>;
 
 // How a forward pass normalises.
 enum class Mode {
@@ -39,6 +43,9 @@ struct Pass {
   std::vector<int64_t> rows = {};
   // What the step takes from the host, where it may be replayed; else null.
   StepBytes* bytes = nullptr;
+  // Where given, a training pass that meets no other rank (StepWork::meets) goes by the sizes of this rank's
+  // towers alone, and puts its updates of running statistics here.
+  std::vector<StatisticsUpdate>* later = nullptr;
 
   // Whether the network's weights learn from this pass, or statistics are collected as if they did.
   bool as_in_training() const {

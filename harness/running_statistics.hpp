@@ -48,6 +48,11 @@ class RunningStatistics {
   // the share of its input's variance that lies between the sets of samples that one tower normalises
   // together, over the batches of the recomputation, the mean over the channels; nothing otherwise.
   virtual std::vector<double> load_into_buffers(const Population& population, Calibration& calibration) = 0;
+  // The same for `saved` in two halves, for a caller that merges more than these in one exchange: what this
+  // rank holds of the pairs, a tensor for each site, or none where every rank holds them all; and the sums
+  // over the ranks in their place.
+  virtual std::vector<at::Tensor> summands() = 0;
+  virtual void load_sums(const std::vector<at::Tensor>& sums) = 0;
   // Puts the strategy's own pair, as last merged, back into the buffers.
   virtual void restore() = 0;
   // Called once the network's buffers have been written from outside, such as from a file: running statistics

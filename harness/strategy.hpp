@@ -39,6 +39,7 @@ struct StepWork {
   bool replayable = true;  // false: the step waits for the host, or moves other rows than the step before
   bool sets_up = false;    // it makes what later steps find: uploads, initial weights, merged statistics
   bool frozen = false;     // the statistics are constants
+  bool meets = false;      // its forward pass needs the other ranks: they exchange in it
   std::vector<double> numbers = {};  // of a schedule: the host hands them to kernels
   bool operator==(const StepWork&) const = default;
 };
@@ -77,8 +78,8 @@ class Strategy : public LayerMaker {
   // Whether the optimizer may change this parameter at this step.
   virtual bool trainable(const std::string& parameter, const Step& step) const;
 
-  // The same on every rank. By default no step can be replayed.
-  virtual StepWork work(const Step& /*step*/) const { return {.replayable = false}; }
+  // The same on every rank. By default no step can be replayed, and each meets the other ranks.
+  virtual StepWork work(const Step& /*step*/) const { return {.replayable = false, .meets = true}; }
 
   // Whether it normalises in its convolutions, which then have a direction v, and does nothing at norm sites.
   virtual bool normalises_weights() const { return false; }

@@ -74,8 +74,10 @@ class Frozen : public Wrapper {
 
   // The first frozen step merges the running statistics.
   StepWork work(const Step& step) const override {
-    return step.index < from_step_ ? Wrapper::work(step)
-                                   : StepWork{.sets_up = step.index == from_step_, .frozen = true};
+    return step.index < from_step_
+               ? Wrapper::work(step)
+               : StepWork{
+                     .sets_up = step.index == from_step_, .frozen = true, .meets = step.index == from_step_};
   }
 
  private:

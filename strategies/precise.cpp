@@ -18,6 +18,8 @@ class RecomputedStatistics : public RunningStatistics {
   }
   Population saved() const override { return {.kind = Population::Kind::precise, .batches = batches_}; }
 
+  std::vector<at::Tensor> summands() override { return base_.summands(); }
+  void load_sums(const std::vector<at::Tensor>& sums) override { base_.load_sums(sums); }
   void restore() override { base_.restore(); }
   void init_from_buffers(int64_t steps) override { base_.init_from_buffers(steps); }
   void freeze() override { base_.freeze(); }

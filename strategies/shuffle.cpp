@@ -51,7 +51,7 @@ class Shuffle : public BnStrategy {
   }
 
   StepWork work(const Step&) const override {
-    return {.replayable = false};
+    return {.replayable = false, .meets = true};
   }  // other rows travel in every step
   bool moves_rows() const override { return true; }
 

@@ -85,8 +85,9 @@ class WeightNorm : public BnStrategy {
   }
 
   StepWork work(const Step& step) const override {
-    return mean_only_bn_ ? BnStrategy::work(step)
-                         : StepWork{.sets_up = step.index == 0};  // it may initialise
+    return mean_only_bn_
+               ? BnStrategy::work(step)
+               : StepWork{.sets_up = step.index == 0, .meets = step.index == 0};  // it may initialise
   }
 
  private:

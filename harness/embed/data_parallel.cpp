@@ -3,11 +3,13 @@
 #include <torch/types.h>
 
 #include <algorithm>
+#include <numeric>
 #include <string>
 #include <utility>
 
 #include "harness/communicator/reason.hpp"
 #include "harness/communicator/world.hpp"
+#include "harness/embed/meeting.hpp"
 #include "harness/error.hpp"
 
 namespace bnlab {
@@ -37,7 +39,7 @@ std::string without_gradient(const torch::nn::Module& module) {
 }  // namespace
 
 DataParallel::DataParallel(torch::nn::Module& module, Ranks ranks, const Options& options)
-    : module_(module), ranks_(std::move(ranks)), options_(options) {
+    : module_(module), ranks_(ranks.expecting()), options_(options) {
   broadcast();
   renew();
 }
@@ -67,15 +69,24 @@ void DataParallel::renew() {
   }
 }
 
-// The mean over the ranks of what this returns is the mean over all samples.
-at::Tensor DataParallel::weighted(const at::Tensor& loss, int64_t rows) const {
-  const auto total = ranks_.sum(at::full({1}, rows, at::kLong)).item<int64_t>();
-  return loss *
-         (static_cast<double>(rows * ranks_.size()) / static_cast<double>(std::max<int64_t>(total, 1)));
+// Meets the other ranks, for all layers that have not. The mean over the ranks of what this returns is the
+// mean over all samples.
+at::Tensor DataParallel::weighted(const at::Tensor& loss, std::optional<int64_t> rows) const {
+  Meeting& meeting = ranks_.meeting();
+  at::Tensor weighted = loss;
+  if (rows) {
+    const Sizes sizes = meeting.meet({"DataParallel::backward with rows", *rows});
+    const auto total = std::accumulate(sizes.rows.begin(), sizes.rows.end(), int64_t{0});
+    weighted = loss * (static_cast<double>(*rows * ranks_.size()) /
+                       static_cast<double>(std::max<int64_t>(total, 1)));
+  } else if (meeting.has_waiting()) {
+    meeting.meet({"DataParallel::backward"});
+  }
+  meeting.merge();
+  return weighted;
 }
 
 void DataParallel::backward(const at::Tensor& loss, std::optional<int64_t> rows) {
-  const at::Tensor scaled = rows && ranks_.size() > 1 ? weighted(loss, *rows) : loss;
   if (!same_tensors(parameters_, trained_parameters(module_))) {
     renew();  // a strategy, or the program, trains other parameters than before
   }
@@ -83,6 +94,7 @@ void DataParallel::backward(const at::Tensor& loss, std::optional<int64_t> rows)
     throw Error(Error::Kind::usage, "DataParallel: no parameter of the module needs a gradient");
   }
   try {
+    const at::Tensor scaled = ranks_.size() > 1 ? weighted(loss, rows) : loss;
     sync_->before_forward();
     sync_->before_backward();
     scaled.backward();
@@ -109,9 +121,9 @@ void DataParallel::backward(const at::Tensor& loss, std::optional<int64_t> rows)
     if (!contact) {
       throw;
     }
-    throw Error(Error::Kind::communication, "rank " + std::to_string(ranks_.rank()) + " of " +
-                                                std::to_string(ranks_.size()) +
-                                                ": lost contact in the backward pass: " + reason_of(error));
+    throw Error(Error::Kind::communication,
+                "rank " + std::to_string(ranks_.rank()) + " of " + std::to_string(ranks_.size()) +
+                    ", in the backward pass: " + (own != nullptr ? "" : "lost contact: ") + reason_of(error));
   }
 }
 

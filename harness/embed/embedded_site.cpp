@@ -3,7 +3,6 @@
 #include <torch/types.h>
 
 #include <algorithm>
-#include <cstring>
 #include <functional>
 #include <numeric>
 
@@ -16,8 +15,6 @@
 
 namespace bnlab {
 namespace {
-
-constexpr size_t kLongestName = 120;  // of a layer, in what ranks tell each other
 
 Json parsed(const std::string& text) {
   if (text.find('{') == std::string::npos) {
@@ -76,17 +73,6 @@ at::Tensor flattened(const at::Tensor& x) {
 
 at::Tensor unflattened(const at::Tensor& y, const at::Tensor& like) {
   return y.view(like.movedim(1, -1).sizes()).movedim(-1, 1);
-}
-
-std::vector<std::string> gather_names(const std::string& name, World& world) {
-  const at::Tensor own = at::zeros({static_cast<int64_t>(kLongestName) + 1}, at::kByte);
-  std::memcpy(own.mutable_data_ptr(), name.data(), std::min(name.size(), kLongestName));
-  const at::Tensor all = world.host().all_gather(own.to(world.host_device()), Purpose::control).cpu();
-  std::vector<std::string> names;
-  for (int64_t r = 0; r < all.size(0); ++r) {
-    names.emplace_back(static_cast<const char*>(all[r].const_data_ptr()));
-  }
-  return names;
 }
 
 }  // namespace
@@ -158,24 +144,13 @@ at::Tensor EmbeddedSite::forward(bool training, const at::Tensor& x, const at::T
     return options_.relu() ? y.relu() : y;
   }
   if (!training) {
-    const std::vector<int64_t> all(static_cast<size_t>(options_.ranks().size()), x.size(0));
-    return apply(x, residual, towers({all, {}}, false), Mode::evaluate_saved);
+    return apply(x, residual, towers(as_everywhere(x), false), Mode::evaluate_saved);
   }
   if (has_statistics && !counts()) {
     return pass(x, residual, Mode::evaluate_batch);
   }
   freeze_parameters();
   at::Tensor y = pass(x, residual, Mode::train);
-  ++steps_;
-  if (keeps_statistics()) {
-    const at::NoGradGuard no_grad;
-    tracked_.fill_(steps_);
-    apart_ = !strategy_->work({steps_ - 1, step().total}).frozen;
-    if (options_.always_current() || options_.ranks().size() == 1) {
-      merge();
-    }
-    note_writes();
-  }
   if (options_.counting() == Counting::first_before_backward && y.requires_grad()) {
     *counted_ = true;
     y.register_hook([counted = counted_](const at::Tensor&) { *counted = false; });
@@ -201,16 +176,9 @@ bool EmbeddedSite::counts() const {
   return options_.counting() == Counting::every_forward || (at::GradMode::is_enabled() && !*counted_);
 }
 
-// A pass that may exchange: in training, or as if.
 at::Tensor EmbeddedSite::pass(const at::Tensor& x, const at::Tensor& residual, Mode mode) {
   try {
-    const Sizes sizes = agree_on_sizes(x, mode);
-    const bool differ =
-        std::ranges::adjacent_find(sizes.positions, std::not_equal_to<>()) != sizes.positions.end();
-    if (!differ || !counts_by_sizes(strategy_json_)) {
-      return apply(x, residual, towers(sizes, false), mode);
-    }
-    return unflattened(apply(flattened(x), flattened(residual), towers(sizes, true), mode), x);
+    return pass_among_ranks(x, residual, mode);
   } catch (const Error& error) {
     if (error.kind() != Error::Kind::communication) {
       throw;
@@ -221,8 +189,36 @@ at::Tensor EmbeddedSite::pass(const at::Tensor& x, const at::Tensor& residual, M
   }
 }
 
+// In training, or as if: the pass meets the other ranks, or waits until a DataParallel does.
+at::Tensor EmbeddedSite::pass_among_ranks(const at::Tensor& x, const at::Tensor& residual, Mode mode) {
+  const bool counts = mode == Mode::train;
+  Meeting& meeting = options_.ranks().meeting();
+  const bool joins = meeting.is_expected() && at::GradMode::is_enabled() && mode != Mode::calibrate;
+  at::Tensor y;
+  if (options_.ranks().size() == 1 || options_.equal_batches()) {
+    y = apply(x, residual, towers(as_everywhere(x), false), mode);
+  } else if (joins && !strategy_->work(step()).meets) {
+    WaitingPass waiting{place(x, mode), weak_from_this(), steps_, begun_, counts, {}};
+    y = apply(x, residual, towers(as_everywhere(x), false), mode, &waiting.updates);
+    meeting.wait(std::move(waiting));
+    steps_ += counts ? 1 : 0;
+    return y;
+  } else {
+    const Sizes sizes = meeting.meet(place(x, mode));
+    const bool differ =
+        std::ranges::adjacent_find(sizes.positions, std::not_equal_to<>()) != sizes.positions.end();
+    y = differ && counts_by_sizes(strategy_json_)
+            ? unflattened(apply(flattened(x), flattened(residual), towers(sizes, true), mode), x)
+            : apply(x, residual, towers(sizes, false), mode);
+  }
+  if (counts) {
+    count(steps_++, joins);
+  }
+  return y;
+}
+
 at::Tensor EmbeddedSite::apply(const at::Tensor& x, const at::Tensor& residual, const Towers& towers,
-                               Mode mode) {
+                               Mode mode, std::vector<StatisticsUpdate>* later) {
   if (mode == Mode::train && towers.all_samples() != samples_that_fit_) {
     refuse_misfits("strategy", strategy_json_,
                    {.samples_per_tower = towers.all_samples(), .has_length = options_.total_steps() > 0});
@@ -232,45 +228,61 @@ at::Tensor EmbeddedSite::apply(const at::Tensor& x, const at::Tensor& residual, 
   batch.images = x;
   batch.towers = towers;
   batch.index = static_cast<uint64_t>(mode == Mode::calibrate ? batch_ : steps_);
+  Pass pass = batch.pass(step(), mode, options_.seed());
+  pass.later = later;
   network_->set_residual(residual);
-  return strategy_->forward(*network_, x, batch.pass(step(), mode, options_.seed())).logits;
+  return strategy_->forward(*network_, x, pass).logits;
 }
 
-// How many rows every rank has. Ranks that are at different sites throw an error that names them, on all
-// ranks.
-EmbeddedSite::Sizes EmbeddedSite::agree_on_sizes(const at::Tensor& x, Mode mode) {
-  World& world = options_.ranks().world();
-  const auto ranks = static_cast<size_t>(world.size());
-  const int64_t positions = positions_of(x);
-  if (ranks == 1 || options_.equal_batches()) {
-    return {std::vector<int64_t>(ranks, x.size(0)), std::vector<int64_t>(ranks, positions)};
+// A step is in the running pairs. joins: a DataParallel comes, which merges those of all layers.
+void EmbeddedSite::count(int64_t step, bool joins) {
+  if (keeps_statistics()) {
+    const at::NoGradGuard no_grad;
+    tracked_.fill_(step + 1);
+    apart_ = !strategy_->work({step, total_steps()}).frozen;
+    merge_in_time(joins);
+    note_writes();
   }
-  const auto name = static_cast<int64_t>(std::hash<std::string>()(options_.name()));
-  const int64_t own[] = {name, steps_, static_cast<int64_t>(mode), x.size(0), positions};
-  const at::Tensor sent = at::tensor(at::IntArrayRef(own), at::kLong).to(world.host_device());
-  const at::Tensor all = world.host().all_gather(sent, Purpose::control).cpu();
-  const auto* entries = all.const_data_ptr<int64_t>();
-  Sizes sizes;
-  bool together = true;
-  for (size_t r = 0; r < ranks; ++r) {
-    const int64_t* of_rank = entries + 5 * r;
-    together = together && std::equal(of_rank, of_rank + 3, entries);
-    sizes.rows.push_back(of_rank[3]);
-    sizes.positions.push_back(of_rank[4]);
+}
+
+void EmbeddedSite::merge_in_time(bool joins) {
+  const bool alone = options_.ranks().size() == 1;
+  if (!alone && joins && options_.always_current() && !summands().empty()) {
+    options_.ranks().meeting().merge_later(weak_from_this());
+  } else if (alone || options_.always_current()) {
+    load_merged();
   }
-  if (!together) {
-    std::string places;
-    const std::vector<std::string> names = gather_names(options_.name(), world);
-    for (size_t r = 0; r < ranks; ++r) {
-      places += (r == 0 ? "rank " : ", rank ") + std::to_string(r) + " is at " + names[r] +
-                " (training step " + std::to_string(entries[5 * r + 1]) + ")";
+}
+
+void EmbeddedSite::complete(const WaitingPass& pass, const Sizes& sizes) {
+  if (!keeps_statistics() || !pass.counts) {
+    return;
+  }
+  if (writes() != seen_) {
+    adopt();
+  }
+  if (pass.begun == begun_) {
+    for (const StatisticsUpdate& update : pass.updates) {
+      update(towers(sizes, false));
     }
-    throw Error(Error::Kind::communication,
-                "the ranks reach different norm layers: " + places +
-                    "; every rank must call the same layers in the same order, with an empty batch where it "
-                    "has none");
+    count(pass.step, /*joins=*/true);
+  } else {
+    merge_in_time(/*joins=*/true);  // on other ranks the pass may count
   }
-  return sizes;
+}
+
+MeetingPlace EmbeddedSite::place(const at::Tensor& x, Mode mode) const {
+  const std::string when = mode == Mode::calibrate
+                               ? "recomputing, batch " + std::to_string(batch_)
+                               : "training step " + std::to_string(steps_) +
+                                     (mode == Mode::train ? "" : ", a pass that does not count");
+  return {options_.name() + " (" + when + ")", x.size(0), positions_of(x)};
+}
+
+// As if every rank had such a batch.
+Sizes EmbeddedSite::as_everywhere(const at::Tensor& x) const {
+  const auto ranks = static_cast<size_t>(options_.ranks().size());
+  return {std::vector<int64_t>(ranks, x.size(0)), std::vector<int64_t>(ranks, positions_of(x))};
 }
 
 // by_element: a sample is one position of a row.
@@ -304,6 +316,14 @@ void EmbeddedSite::freeze_parameters() {
 }
 
 void EmbeddedSite::merge() {
+  Meeting& meeting = options_.ranks().meeting();
+  if (meeting.has_waiting()) {
+    meeting.meet({options_.name() + " (merging)"});
+  }
+  load_merged();
+}
+
+void EmbeddedSite::load_merged() {
   if (apart_) {
     const at::NoGradGuard no_grad;
     Calibration none;
@@ -313,10 +333,21 @@ void EmbeddedSite::merge() {
   }
 }
 
+std::vector<at::Tensor> EmbeddedSite::summands() {
+  return strategy_->running_statistics()->summands();
+}
+
+void EmbeddedSite::load_sums(const std::vector<at::Tensor>& sums) {
+  strategy_->running_statistics()->load_sums(sums);
+  apart_ = false;
+  note_writes();
+}
+
 void EmbeddedSite::adopt() {
   const at::NoGradGuard no_grad;
   steps_ = tracked_.item<int64_t>();
   strategy_->running_statistics()->init_from_buffers(steps_);
+  ++begun_;
   apart_ = false;
   note_writes();
 }

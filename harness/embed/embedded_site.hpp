@@ -1,8 +1,9 @@
 // What stands behind a BatchNorm: its strategy, a network of the one site, and where its training is.
 //
-// Each layer has a strategy of its own, so that layers share nothing but the ranks. Between steps the buffers
-// are all that training needs: running pairs are merged into them after every step, and pairs start anew
-// from them wherever somebody else has written them since (EmbeddedSite::adopt).
+// Each layer has a strategy of its own, so that layers share nothing but the ranks, and where these meet
+// (meeting.hpp). Between steps the buffers are all that training needs: running pairs are merged into them
+// after every step, and pairs start anew from them wherever somebody else has written them since
+// (EmbeddedSite::adopt).
 #pragma once
 
 #include <array>
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "harness/embed/bnlab/batch_norm.hpp"
+#include "harness/embed/meeting.hpp"
 #include "harness/network.hpp"
 #include "harness/strategy.hpp"
 
@@ -32,7 +34,7 @@ class FusedSite : public Network {
   at::Tensor residual_;
 };
 
-class EmbeddedSite {
+class EmbeddedSite : public std::enable_shared_from_this<EmbeddedSite> {
  public:
   explicit EmbeddedSite(const BatchNormOptions& options);
 
@@ -46,7 +48,13 @@ class EmbeddedSite {
   bool keeps_statistics() const { return tracked_.defined(); }
 
   at::Tensor forward(bool training, const at::Tensor& x, const at::Tensor& residual);
+  // Merges what the ranks hold apart. Called by every rank.
   void merge();
+  // For Meeting: the rest of a pass that has waited; and the two halves of a merge
+  // (RunningStatistics::summands).
+  void complete(const WaitingPass& pass, const Sizes& sizes);
+  std::vector<at::Tensor> summands();
+  void load_sums(const std::vector<at::Tensor>& sums);
   // Passes while a site calibrates are collected; recompute() makes running statistics of them. It calls
   // forward for each batch, which need not do anything where the passes were made before.
   void calibrate(bool on) { calibrating_ = on; }
@@ -54,24 +62,26 @@ class EmbeddedSite {
   void recompute(int64_t batches, const std::function<void(int64_t)>& forward);
 
  private:
-  struct Sizes {
-    std::vector<int64_t> rows;       // of every rank
-    std::vector<int64_t> positions;  // elements per row and channel, likewise
-  };
-
   static at::Tensor named(const Named& tensors, const std::string& name);
   void check(const at::Tensor& x, const at::Tensor& residual) const;
   at::Tensor pass(const at::Tensor& x, const at::Tensor& residual, Mode mode);
-  at::Tensor apply(const at::Tensor& x, const at::Tensor& residual, const Towers& towers, Mode mode);
-  Sizes agree_on_sizes(const at::Tensor& x, Mode mode);
+  at::Tensor pass_among_ranks(const at::Tensor& x, const at::Tensor& residual, Mode mode);
+  at::Tensor apply(const at::Tensor& x, const at::Tensor& residual, const Towers& towers, Mode mode,
+                   std::vector<StatisticsUpdate>* later = nullptr);
+  MeetingPlace place(const at::Tensor& x, Mode mode) const;
+  Sizes as_everywhere(const at::Tensor& x) const;
   Towers towers(const Sizes& sizes, bool by_element) const;
   void freeze_parameters();
   bool counts() const;
+  void count(int64_t step, bool joins);
+  void merge_in_time(bool joins);
+  void load_merged();
   void adopt();
   void note_writes();
   using Writes = std::array<std::pair<const void*, int64_t>, 3>;
   Writes writes() const;
-  Step step() const { return {steps_, std::max<int64_t>(options_.total_steps(), 1)}; }
+  int64_t total_steps() const { return std::max<int64_t>(options_.total_steps(), 1); }
+  Step step() const { return {steps_, total_steps()}; }
   [[noreturn]] void refuse(const std::string& message) const;
 
   BatchNormOptions options_;
@@ -80,8 +90,9 @@ class EmbeddedSite {
   std::shared_ptr<FusedSite> network_;
   Named parameters_, buffers_;
   at::Tensor tracked_;
-  int64_t steps_ = 0;   // as tracked_, where no device has to be asked
+  int64_t steps_ = 0;   // as tracked_ once no pass waits, where no device has to be asked
   bool apart_ = false;  // whether steps have been made that the buffers do not know yet
+  int64_t begun_ = 0;   // how often the buffers have been written from outside
   Writes seen_{};       // the state of the buffers when this site last wrote them
   std::vector<int64_t> samples_that_fit_;
   std::vector<std::string> frozen_;  // parameters from which the strategy has taken their gradients

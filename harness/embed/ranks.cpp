@@ -4,27 +4,29 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "harness/communicator/host/environment_world.hpp"
 #include "harness/communicator/world.hpp"
+#include "harness/embed/meeting.hpp"
 #include "harness/error.hpp"
 
 namespace bnlab {
 
 struct Ranks::State {
+  explicit State(std::unique_ptr<World> world) : world(std::move(world)), meeting(*this->world) {}
+
   std::unique_ptr<World> world;
+  Meeting meeting;
   int64_t sites = 0;
 };
 
 Ranks::Ranks(std::shared_ptr<State> state) : state_(std::move(state)) {}
 
-Ranks::Ranks() : state_(std::make_shared<State>()) {
-  state_->world = world_of_one();
-}
+Ranks::Ranks() : state_(std::make_shared<State>(world_of_one())) {}
 
-Ranks::Ranks(const c10::intrusive_ptr<c10d::ProcessGroup>& group) : state_(std::make_shared<State>()) {
-  state_->world = world_over(group);
-}
+Ranks::Ranks(const c10::intrusive_ptr<c10d::ProcessGroup>& group)
+    : state_(std::make_shared<State>(world_over(group))) {}
 
 Ranks Ranks::from_environment(c10::DeviceType device, std::chrono::milliseconds timeout) {
   const auto announced = environment_world(process_environment());
@@ -40,9 +42,7 @@ Ranks Ranks::from_environment(c10::DeviceType device, std::chrono::milliseconds 
   at.timeout = announced->meeting_timeout;
   share_text(at, "");  // ranks may start minutes apart; from here on `timeout` counts
   at.timeout = timeout;
-  auto state = std::make_shared<State>();
-  state->world = join_world(at, device);
-  return Ranks(std::move(state));
+  return Ranks(std::make_shared<State>(join_world(at, device)));
 }
 
 int Ranks::rank() const {
@@ -87,6 +87,16 @@ Ranks::Traffic Ranks::traffic(const char* purpose) const {
 
 World& Ranks::world() const {
   return *state_->world;
+}
+
+Meeting& Ranks::meeting() const {
+  return state_->meeting;
+}
+
+Ranks Ranks::expecting() const {
+  const auto held = std::make_shared<std::pair<std::shared_ptr<State>, std::shared_ptr<void>>>(
+      state_, state_->meeting.expect());
+  return Ranks(std::shared_ptr<State>(held, state_.get()));
 }
 
 int64_t Ranks::next_site() const {

@@ -41,12 +41,13 @@ auto at_site(const std::string& site, const Exchange& exchange) {
 // Normalises by the moments of the batch.
 class BatchPass : public NormPass {
  public:
-  BatchPass(const std::string& site, std::shared_ptr<const Rules> rules, const Pass& pass, Sets sets,
-            const Strategy::Context& context, std::shared_ptr<SiteStatistics> statistics)
+  BatchPass(const std::string& site, std::shared_ptr<const Rules> rules, const Pass& pass, int64_t positions,
+            Sets sets, const Strategy::Context& context, std::shared_ptr<SiteStatistics> statistics)
       : NormPass(sets.offsets),
         site_(site),
         rules_(std::move(rules)),
         pass_(pass),
+        positions_(positions),
         sets_(std::move(sets)),
         precision_(statistics->mean().scalar_type()),
         statistics_(std::move(statistics)) {
@@ -97,15 +98,32 @@ class BatchPass : public NormPass {
 
  private:
   std::optional<kernels::RunningUpdate> begin_step() {
-    return pass_.mode == Mode::train ? statistics_->begin_step(sets_, pass_.towers) : std::nullopt;
+    const bool now = pass_.mode == Mode::train && pass_.later == nullptr;
+    return now ? statistics_->begin_step(sets_, pass_.towers) : std::nullopt;
   }
 
   void remember(const at::Tensor& local) {
     if (pass_.mode == Mode::calibrate) {
       statistics_->collect(local);
+    } else if (pass_.mode == Mode::train && pass_.later != nullptr) {
+      pass_.later->push_back(update_by(local));
     } else if (pass_.mode == Mode::train) {
       at_site(site_, [&] { statistics_->remember(local, sets_, pass_.towers); });
     }
+  }
+
+  // The whole step of the running statistics, for when the sizes of all towers are known.
+  StatisticsUpdate update_by(const at::Tensor& local) const {
+    return [=, pass = pass_, rules = rules_, statistics = statistics_,
+            positions = positions_](const Towers& all) {
+      Pass complete = pass;
+      complete.towers = all;
+      const Sets sets = sets_of(complete, positions, rules->virtual_batch);
+      if (const auto step = statistics->begin_step(sets, all)) {
+        kernels::update_running(*step, local);
+      }
+      statistics->remember(local, sets, all);
+    };
   }
 
   // With Merge::averaged the exact derivative of the forward pass is about each tower's own mean.
@@ -138,6 +156,7 @@ class BatchPass : public NormPass {
   std::string site_;
   std::shared_ptr<const Rules> rules_;
   Pass pass_;
+  int64_t positions_;  // elements per row and channel
   Sets sets_;
   at::ScalarType precision_;  // of the statistics
   std::shared_ptr<SiteStatistics> statistics_;
@@ -242,9 +261,9 @@ at::Tensor BnLayer::forward(at::Tensor x, at::Tensor residual, const Pass& pass)
   if (as_training) {
     check_sizes(site_.name, *rules_, pass, sets);
   }
-  return apply_norm(
-      x, residual, weight_, bias_, site_.activation,
-      c10::make_intrusive<BatchPass>(site_.name, rules_, pass, std::move(sets), context_, statistics_));
+  return apply_norm(x, residual, weight_, bias_, site_.activation,
+                    c10::make_intrusive<BatchPass>(site_.name, rules_, pass, positions(x), std::move(sets),
+                                                   context_, statistics_));
 }
 
 }  // namespace bnlab

@@ -68,6 +68,8 @@ struct Rules {
   bool affine = true;
 
   bool pools() const { return normalise_by == NormaliseBy::pooled; }
+  // Whether a training pass needs moments of other ranks: to normalise, or to remember.
+  bool exchanges_forward() const { return pools() || remember == Remember::pooled || renorm.has_value(); }
   int64_t group(const Towers& towers) const { return group_size == 0 ? towers.count() : group_size; }
 };
 

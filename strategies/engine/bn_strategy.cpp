@@ -15,6 +15,7 @@ StepWork BnStrategy::work(const Step& step) const {
   // Averages over replicas move the pairs.
   work.replayable = !context_.replicas && about_route(rules_->route).replayable;
   work.sets_up = step.index == 0;  // the weights of the running pairs
+  work.meets = rules_->exchanges_forward() || !context_.shadows.empty();
   if (rules_->renorm) {
     const auto [r, d] = rules_->renorm->limits(step.index);
     work.numbers = {r, d};

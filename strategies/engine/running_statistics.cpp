@@ -361,22 +361,32 @@ void BnStatistics::freeze() {
 }
 
 void BnStatistics::merge(const Population& population) {
-  std::vector<at::Tensor> summands, pairs;
+  if (const std::vector<at::Tensor> summands = summands_of(population); !summands.empty()) {
+    load_sums_of(population, sum_over_ranks(summands));
+    return;
+  }
   for (const auto& site : sites_) {
-    RunningPair& pair = site->pair(population);
-    if (pair.distribution() == Distribution::replicated && !population.averaged) {
-      pairs.push_back(pair.merged());
-    } else {
+    site->load_into_buffers(site->pair(population).merged());
+  }
+}
+
+// All sites hold the pair of a population alike.
+std::vector<at::Tensor> BnStatistics::summands_of(const Population& population) {
+  std::vector<at::Tensor> summands;
+  for (const auto& site : sites_) {
+    const RunningPair& pair = site->pair(population);
+    if (pair.distribution() != Distribution::replicated || population.averaged) {
       summands.push_back(pair.summand(population.averaged));
     }
   }
-  if (!summands.empty()) {
-    pairs = sum_over_ranks(summands);
-  }
-  for (size_t i = 0; i < sites_.size(); ++i) {
-    sites_[i]->load_into_buffers(pairs[i]);
-    if (!summands.empty() && !population.averaged) {
-      sites_[i]->pair(population).set_merged(pairs[i]);
+  return summands;
+}
+
+void BnStatistics::load_sums_of(const Population& population, const std::vector<at::Tensor>& sums) {
+  for (size_t i = 0; i < sums.size(); ++i) {
+    sites_[i]->load_into_buffers(sums[i]);
+    if (!population.averaged) {
+      sites_[i]->pair(population).set_merged(sums[i]);
     }
   }
 }

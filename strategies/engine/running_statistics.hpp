@@ -223,6 +223,8 @@ class BnStatistics : public RunningStatistics {
   void add(std::shared_ptr<SiteStatistics> site) { sites_.push_back(std::move(site)); }
 
   std::vector<double> load_into_buffers(const Population& population, Calibration& calibration) override;
+  std::vector<at::Tensor> summands() override { return summands_of({}); }
+  void load_sums(const std::vector<at::Tensor>& sums) override { load_sums_of({}, sums); }
   void restore() override;
   void init_from_buffers(int64_t steps) override;
   void freeze() override;
@@ -235,6 +237,8 @@ class BnStatistics : public RunningStatistics {
   // Whether the pairs have been updated since they began.
   bool trained() const { return !sites_.empty() && sites_.front()->saved().trained(); }
   void merge(const Population& population);
+  std::vector<at::Tensor> summands_of(const Population& population);  // empty where pairs are replicated
+  void load_sums_of(const Population& population, const std::vector<at::Tensor>& sums);
   std::vector<double> recompute(int64_t batches, Calibration& calibration);
   // Sums over the ranks of one [2, C] tensor per site, in rank order, so that every rank holds the same bits.
   std::vector<at::Tensor> sum_over_ranks(const std::vector<at::Tensor>& of_sites);

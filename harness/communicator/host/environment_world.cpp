@@ -31,6 +31,7 @@ constexpr Announcement kAnnouncements[] = {
     {"srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_NTASKS_PER_NODE"},
 };
 constexpr std::string_view kSlurm = "srun";
+constexpr const char* kOpenMpiJob = "OMPI_MCA_ess_base_jobid";
 
 bool has(const Variables& variables, const std::string& name) {
   return variables.count(name) != 0;
@@ -57,9 +58,10 @@ std::string text_of(const Variables& variables, const std::string& name) {
 }
 
 // The number that a variable begins with, or nothing.
-std::optional<int> number_if_any(const Variables& variables, const std::string& name) {
+template <class Number = int>
+std::optional<Number> number_if_any(const Variables& variables, const std::string& name) {
   const std::string text = text_of(variables, name);
-  int value = 0;
+  Number value = 0;
   const bool read = std::from_chars(text.data(), text.data() + text.size(), value).ec == std::errc();
   return read && value >= 0 ? std::optional(value) : std::nullopt;
 }
@@ -95,25 +97,44 @@ std::optional<int> ranks_here(const Variables& variables, const Announcement& fo
                        number_if_any(variables, "SLURM_NODEID").value_or(0));
 }
 
-// Takes the meeting point from MASTER_ADDR and MASTER_PORT; where they are not set, a step of SLURM says
-// enough to do without.
+// What a launcher says of the meeting point by itself: a step of SLURM all, a job of Open MPI where its ranks
+// are on one host. The port is made of the job's number.
+struct MeetingPoint {
+  std::string address;
+  std::optional<int> port;
+};
+
+MeetingPoint known_meeting_point(const Variables& variables, const Announcement& found,
+                                 const EnvironmentWorld& world) {
+  MeetingPoint known;
+  const bool one_host = world.local_size == world.rendezvous.size;
+  if (found.launcher == kSlurm) {
+    const std::string nodes = text_of(variables, "SLURM_STEP_NODELIST");
+    const auto job = number_if_any<long>(variables, "SLURM_JOB_ID");
+    known.address = one_host && !nodes.empty() ? "127.0.0.1" : first_host(nodes);
+    if (job && !nodes.empty()) {
+      known.port = port_of_step(*job, number_if_any(variables, "SLURM_STEP_ID").value_or(0));
+    }
+  } else if (const auto job = number_if_any<long>(variables, kOpenMpiJob);
+             job && one_host && has(variables, found.local_size)) {
+    known = {"127.0.0.1", port_of_step(*job, 0)};
+  }
+  return known;
+}
+
+// MASTER_ADDR and MASTER_PORT, and where they are not set, what the launcher says.
 void set_meeting_point(const Variables& variables, const Announcement& found, EnvironmentWorld& world) {
-  Rendezvous& place = world.rendezvous;
-  const std::string nodes =
-      found.launcher == kSlurm ? text_of(variables, "SLURM_STEP_NODELIST") : std::string();
-  if (!has(variables, "MASTER_ADDR") && nodes.empty()) {
+  const MeetingPoint known = known_meeting_point(variables, found, world);
+  if (!has(variables, "MASTER_ADDR") && known.address.empty()) {
     throw Error(Error::Kind::environment,
                 std::string(found.rank) +
                     " is set, so a launcher is at work, but MASTER_ADDR is not; set it to the host of "
                     "rank 0, or give --ranks to ignore the launcher");
   }
-  place.address = has(variables, "MASTER_ADDR")    ? variables.at("MASTER_ADDR")
-                  : world.local_size == place.size ? "127.0.0.1"
-                                                   : first_host(nodes);
-  const std::optional<int> job = number_if_any(variables, "SLURM_JOB_ID");
-  place.port = has(variables, "MASTER_PORT") || nodes.empty() || !job
-                   ? number(variables, "MASTER_PORT", found)
-                   : port_of_step(*job, number_if_any(variables, "SLURM_STEP_ID").value_or(0));
+  Rendezvous& place = world.rendezvous;
+  place.address = has(variables, "MASTER_ADDR") ? variables.at("MASTER_ADDR") : known.address;
+  place.port =
+      has(variables, "MASTER_PORT") || !known.port ? number(variables, "MASTER_PORT", found) : *known.port;
   if (place.port < 1 || place.port > 65535) {
     throw Error(Error::Kind::environment,
                 "MASTER_PORT: expected a port from 1 to 65535, got " + std::to_string(place.port));

@@ -29,7 +29,8 @@ Variables process_environment();
 // The announced world, or nothing. RANK counts before Open MPI's OMPI_COMM_WORLD_*, these before PMI_*, and
 // these before a SLURM step of more than one task (an interactive shell or a batch script is none). Throws
 // Error (environment) if a world is announced but a variable is missing or no number. A SLURM step needs no
-// MASTER_ADDR and MASTER_PORT: its first node, and a port made of its number, do without.
+// MASTER_ADDR and MASTER_PORT: its first node, and a port made of its number, do without; nor does a job of
+// Open MPI whose ranks are on one host.
 std::optional<EnvironmentWorld> environment_world(const Variables& variables);
 
 // Throws Error (environment) where MASTER_ADDR leads to this host alone although ranks are on others too.
@@ -48,8 +49,8 @@ std::string first_host(const std::string& nodes);
 // of the first three nodes, one on the last. Nothing where the list does not say it.
 std::optional<int> tasks_of_node(const std::string& tasks_per_node, int node);
 
-// The port where the ranks of a SLURM step meet if the user names none: the same on all nodes, another one
-// for each step.
+// The port where the ranks of a SLURM step, or of a job of Open MPI, meet if the user names none: the same on
+// all nodes, another one for each step.
 int port_of_step(long job, long step);
 
 }  // namespace bnlab

@@ -6,7 +6,8 @@
 //
 // Parameters, buffers and the count of batches have BatchNorm2d's names, so that a checkpoint of either loads
 // into the other; of strategies without running statistics (group_norm, layer_norm, ...) those of GroupNorm.
-// The buffers always hold what an evaluation would use: torch::save is right at any moment of a training.
+// The buffers always hold what an evaluation would use: torch::save is right at any moment of a training
+// (beside a DataParallel a step is in them once its backward() returns).
 // What they are written from outside (torch::load, clone, to, a copy_ of the program) is where training goes
 // on. What is wrong is thrown as std::runtime_error with one sentence. This header needs LibTorch alone.
 #pragma once
@@ -60,14 +61,16 @@ struct BatchNormOptions {
   // Whether a ReLU follows, behind the residual where there is one: one sweep in place of two or three.
   TORCH_ARG(bool, relu) = false;
   TORCH_ARG(Counting, counting) = Counting::every_forward;
-  // In training ranks tell each other in one exchange of 40 bytes a layer and forward pass which layer they
-  // are at and how many rows they have, so that uneven and empty batches are exact and ranks at different
-  // layers get an error that names both. `true`: every rank has as many rows and is at the same layer; none
-  // is sent.
+  // In training ranks tell each other in 40 bytes which layer they are at and how many rows they have, so
+  // that uneven and empty batches are exact and ranks at different layers get an error that names both.
+  // Layers that exchange moments in their forward pass (sync, batch_renorm, ...) do so there; the others once
+  // for all of them in DataParallel::backward, or in their forward pass where these ranks have no
+  // DataParallel. `true`: every rank has as many rows and is at the same layer; none is sent.
   TORCH_ARG(bool, equal_batches) = false;
   // Where the ranks remember apart (per_tower, averaged, ...) and there are several, they merge the running
-  // statistics after every step, in one exchange of 16 bytes a channel and layer. `false`: eval() merges
-  // them, on all ranks at once, and until then the buffers hold what they held after the last merge.
+  // statistics after every step, in 16 bytes a channel: in DataParallel::backward in one exchange for all
+  // layers, else in their forward passes. `false`: eval() merges them, on all ranks at once, and until then
+  // the buffers hold what they held after the last merge.
   TORCH_ARG(bool, always_current) = true;
   // Training steps of the whole run, for strategies with a schedule. 0: not known; batch_renorm then refuses
   // to train unless its schedule is given in steps, or is null.

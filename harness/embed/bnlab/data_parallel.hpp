@@ -11,7 +11,9 @@
 //   optimizer.step();
 //
 // Running statistics are the layers' own affair (batch_norm.hpp): the strategy says whose they are, and
-// nothing is broadcast. What is wrong is thrown as std::runtime_error with one sentence that names the rank.
+// nothing is broadcast. Layers of the same ranks that exchange nothing in their forward pass leave it to
+// backward() to meet the other ranks and to merge their running statistics, for all of them at once. What is
+// wrong is thrown as std::runtime_error with one sentence that names the rank.
 #pragma once
 
 #include <torch/nn/module.h>
@@ -46,7 +48,8 @@ class BNLAB_API DataParallel {
   // `rows` (samples that `loss` is the mean over, here) that is the mean over the samples of all ranks,
   // however uneven they are: a rank with no sample calls it with the loss of an empty batch and rows 0. Ranks
   // that share memory exchange once, behind the backward pass; others bucket by bucket, while it goes on
-  // (c10d's Reducer). Called by every rank.
+  // (c10d's Reducer). Called by every rank; ranks that have passed different layers since the last call get
+  // an error that names them.
   void backward(const at::Tensor& loss, std::optional<int64_t> rows = std::nullopt);
 
   // A backward pass that exchanges no gradients: they add up in grad() until the next backward() averages
@@ -58,7 +61,7 @@ class BNLAB_API DataParallel {
 
  private:
   void renew();
-  at::Tensor weighted(const at::Tensor& loss, int64_t rows) const;
+  at::Tensor weighted(const at::Tensor& loss, std::optional<int64_t> rows) const;
 
   torch::nn::Module& module_;
   Ranks ranks_;

@@ -23,6 +23,7 @@ class ProcessGroup;
 
 namespace bnlab {
 
+class Meeting;
 class World;
 
 class BNLAB_API Ranks {
@@ -63,6 +64,8 @@ class BNLAB_API Ranks {
 
   // For the library's own sources.
   World& world() const;
+  Meeting& meeting() const;   // where layers and DataParallels meet those of the other ranks
+  Ranks expecting() const;    // the same ranks; while a copy of these lives, layers expect a DataParallel
   int64_t next_site() const;  // numbers the layers that are made with these ranks
 
  private:

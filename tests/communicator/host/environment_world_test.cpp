@@ -83,6 +83,21 @@ TEST(EnvironmentWorld, OpenMpiGivesRankAndSize) {
   EXPECT_EQ(world->rendezvous.local_rank, 0);
 }
 
+TEST(EnvironmentWorld, AJobOfOpenMpiOnOneHostNeedsNoMeetingPoint) {
+  Variables job{{"OMPI_COMM_WORLD_RANK", "1"},
+                {"OMPI_COMM_WORLD_SIZE", "2"},
+                {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
+                {"OMPI_MCA_ess_base_jobid", "4294901761"}};
+  const auto world = environment_world(job);
+  EXPECT_EQ(world->rendezvous.address, "127.0.0.1");
+  EXPECT_EQ(world->rendezvous.port, port_of_step(4294901761, 0));
+  EXPECT_TRUE(world->one_host);
+  job["MASTER_PORT"] = "5";
+  EXPECT_EQ(environment_world(job)->rendezvous.port, 5);
+  job["OMPI_COMM_WORLD_LOCAL_SIZE"] = "1";
+  EXPECT_NE(error_of(job).find("MASTER_ADDR"), std::string::npos);
+}
+
 TEST(EnvironmentWorld, PmiGivesRankAndSize) {
   const auto world =
       environment_world({{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}, {"MASTER_ADDR", "a"}, {"MASTER_PORT", "1"}});

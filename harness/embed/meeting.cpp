@@ -1,0 +1,157 @@
+#include "harness/embed/meeting.hpp"
+
+#include <torch/types.h>
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <utility>
+
+#include "harness/embed/embedded_site.hpp"
+#include "harness/error.hpp"
+
+namespace bnlab {
+namespace {
+
+constexpr size_t kLongestText = 160;  // of a place, in what ranks tell each other
+
+int64_t with(int64_t hash, int64_t value) {
+  return static_cast<int64_t>(static_cast<uint64_t>(hash) * 0x100000001b3ULL) ^ value;
+}
+
+int64_t hash_of(const MeetingPlace& place) {
+  return static_cast<int64_t>(std::hash<std::string>()(place.text));
+}
+
+// What every rank has sent, as many numbers as this one.
+class Table {
+ public:
+  Table(World& world, at::IntArrayRef own) : width_(own.size()) {
+    const at::Tensor sent = at::tensor(own, at::kLong).to(world.host_device());
+    const at::Tensor all = world.host().all_gather(sent, Purpose::control).cpu();
+    numbers_.assign(all.const_data_ptr<int64_t>(), all.const_data_ptr<int64_t>() + all.numel());
+  }
+
+  std::vector<int64_t> column(size_t i) const {
+    std::vector<int64_t> column;
+    for (; i < numbers_.size(); i += width_) {
+      column.push_back(numbers_[i]);
+    }
+    return column;
+  }
+  bool is_same(size_t i) const {
+    const std::vector<int64_t> all = column(i);
+    return std::ranges::all_of(all, [&](int64_t number) { return number == all.front(); });
+  }
+
+ private:
+  size_t width_;
+  std::vector<int64_t> numbers_;
+};
+
+std::vector<std::string> texts_of_ranks(World& world, const std::string& text) {
+  const at::Tensor own = at::zeros({static_cast<int64_t>(kLongestText) + 1}, at::kByte);
+  std::memcpy(own.mutable_data_ptr(), text.data(), std::min(text.size(), kLongestText));
+  const at::Tensor all = world.host().all_gather(own.to(world.host_device()), Purpose::control).cpu();
+  std::vector<std::string> texts;
+  for (int64_t r = 0; r < all.size(0); ++r) {
+    texts.emplace_back(static_cast<const char*>(all[r].const_data_ptr()));
+  }
+  return texts;
+}
+
+}  // namespace
+
+Sizes Meeting::meet(MeetingPlace here) {
+  std::vector<WaitingPass> passes = std::exchange(waiting_, {});
+  std::vector<MeetingPlace> places{std::move(here)};
+  for (const WaitingPass& pass : passes) {
+    places.push_back(pass.place);
+  }
+  const std::vector<Sizes> sizes = agree(places);
+  for (size_t i = 0; i < passes.size(); ++i) {
+    if (const auto site = passes[i].site.lock()) {
+      site->complete(passes[i], sizes[i + 1]);
+    }
+  }
+  return sizes.front();
+}
+
+std::vector<Sizes> Meeting::agree(const std::vector<MeetingPlace>& places) {
+  int64_t texts = 0, numbers = 0;
+  std::vector<int64_t> own;
+  for (const MeetingPlace& place : places) {
+    texts = with(texts, hash_of(place));
+    numbers = with(with(numbers, place.rows), place.positions);
+    own.insert(own.end(), {place.rows, place.positions});
+  }
+  const Table all(world_, {static_cast<int64_t>(places.size()), texts, numbers, own[0], own[1]});
+  if (!all.is_same(0) || !all.is_same(1)) {
+    refuse(places, std::ranges::max(all.column(0)));
+  }
+  const auto ranks = static_cast<size_t>(world_.size());
+  std::vector<Sizes> sizes;
+  if (all.is_same(2)) {
+    for (const MeetingPlace& place : places) {
+      sizes.push_back({std::vector(ranks, place.rows), std::vector(ranks, place.positions)});
+    }
+  } else if (places.size() == 1) {
+    sizes.push_back({all.column(3), all.column(4)});
+  } else {
+    const Table each(world_, own);
+    for (size_t i = 0; i < own.size(); i += 2) {
+      sizes.push_back({each.column(i), each.column(i + 1)});
+    }
+  }
+  return sizes;
+}
+
+// Tells the first place that is not the same on all ranks. most: places of the rank that has most.
+void Meeting::refuse(const std::vector<MeetingPlace>& places, int64_t most) {
+  std::vector<int64_t> hashes(static_cast<size_t>(most), 0);
+  std::ranges::transform(places, hashes.begin(), hash_of);
+  const Table all(world_, hashes);
+  size_t first = 0;
+  while (first + 1 < hashes.size() && all.is_same(first)) {
+    ++first;
+  }
+  const std::vector<std::string> texts =
+      texts_of_ranks(world_, places[first < places.size() ? first : 0].text);
+  std::string told;
+  for (size_t r = 0; r < texts.size(); ++r) {
+    told += (r == 0 ? "rank " : ", rank ") + std::to_string(r) + " is at " + texts[r];
+  }
+  throw Error(Error::Kind::communication,
+              "the ranks reach different norm layers: " + told +
+                  "; every rank must call the same layers in the same order, with an empty batch where it "
+                  "has none");
+}
+
+void Meeting::merge() {
+  const at::NoGradGuard no_grad;
+  std::vector<std::shared_ptr<EmbeddedSite>> sites;
+  std::vector<at::Tensor> summands;
+  for (const auto& apart : std::exchange(apart_, {})) {
+    const auto site = apart.lock();
+    if (site && std::ranges::find(sites, site) == sites.end()) {
+      for (const at::Tensor& summand : site->summands()) {
+        summands.push_back(summand.clone());
+      }
+      sites.push_back(site);
+    }
+  }
+  if (summands.empty()) {
+    return;
+  }
+  exchange_flat(summands, [this](at::Tensor& flat) {
+    flat.copy_(world_.statistics().all_gather(flat, Purpose::evaluation).sum(0));
+  });
+  auto next = summands.begin();
+  for (const auto& site : sites) {
+    const auto end = next + static_cast<std::ptrdiff_t>(site->summands().size());
+    site->load_sums({next, end});
+    next = end;
+  }
+}
+
+}  // namespace bnlab
