@@ -17,7 +17,7 @@ import unittest
 # The folders of harness/, lowest first; "" holds the files directly in harness/, which stand on one level with
 # components/. Includes point to the left.
 LAYERS = ["", "components", "communicator", "models", "tasks", "experiment", "numerics", "store", "layer", "embed",
-          "verify", "training", "vectors", "inference", "counting", "panel", "queue", "launch", "report", "transfer", "cli"]
+          "verify", "training", "vectors", "inference", "counting", "probe", "panel", "queue", "launch", "report", "transfer", "cli"]
 LEVEL = {name: max(position, 1) for position, name in enumerate(LAYERS)}
 # What strategies/ may include of harness/: the interface headers.
 SEEN_BY_STRATEGIES = ["", "components", "communicator", "layer", "verify"]

@@ -84,6 +84,12 @@ void Trainer::run() {
   graphs_.invalidate();  // NCCL does not shut down before the graphs that its exchanges stand in
 }
 
+void Trainer::train_steps(int64_t steps) {
+  for (const int64_t end = steps_done_ + steps; steps_done_ < end; ++steps_done_) {
+    train_step(steps_done_);
+  }
+}
+
 void Trainer::between_steps(const std::function<void()>& work) {
   costs_.pause();
   graphs_.invalidate();

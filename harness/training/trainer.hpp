@@ -37,6 +37,11 @@ class Trainer {
   // Trains to the last step, or until the loss is not finite, and evaluates on the way.
   void run();
 
+  // Makes so many steps and nothing else, for measurements: nothing is evaluated, reported or kept.
+  void train_steps(int64_t steps);
+  // Of all steps so far (StepTimer::throughput), on rank 0; called by every rank.
+  Json step_times() { return timer_.throughput(0, data_.towers().total_samples(), world_.gradients()); }
+
   bool diverged() const { return history_.diverged(); }
   // The record's "result"; called by every rank.
   Json result();
