@@ -72,6 +72,7 @@ void add_doctor(Program& program);
 void add_labels(Program& program);
 void add_launch(Program& program);
 void add_probe(Program& program);
+void add_cost(Program& program);
 void add_init(Program& program);
 void add_schema(Program& program);
 void add_completion(Program& program);
