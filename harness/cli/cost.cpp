@@ -27,6 +27,8 @@ namespace {
 constexpr double kExchangeDeviation =
     2e-6;  // seconds from rank to rank at an exchange, where no step was measured
 
+constexpr double kShareOfBackward = 2.0 / 3;  // of a step that was not measured
+
 struct CostCommand {
   std::string spec;
   std::vector<std::string> overrides, only;
@@ -34,7 +36,8 @@ struct CostCommand {
   std::string probe, cluster, exchange, algorithm = "tree", link = "nvlink", data_dir;
   int per_node = 8;
   std::vector<std::string> validate;
-  double seconds = 60, step_ms = 0, host_us = 0;
+  double seconds = 60, step_ms = 0, host_us = 0, peak_tflops = 0, bandwidth_gb = 0;
+  bool own_step_is_given() const { return step_ms > 0 || peak_tflops > 0; }
   int threads = 1;
   bool clusters = false;
   bool json = false;
@@ -55,7 +58,9 @@ class Profiles {
     std::string results = "results";
     runs_ = select_runs(load_asked(asked.spec, results, asked.overrides).runs, asked.only, "");
     const size_t cells = runs_to_measure(runs_, 1).size() * (asked.ranks.size() + 1);
-    seconds_ = asked.seconds / static_cast<double>(std::max<size_t>(cells, 1));
+    // Where the step is given, what it exchanges is all that is asked of a step here.
+    seconds_ =
+        asked.own_step_is_given() ? 0 : asked.seconds / static_cast<double>(std::max<size_t>(cells, 1));
     prepare_to_measure(asked.threads);
   }
 
@@ -78,7 +83,11 @@ class Profiles {
     if (asked_.step_ms > 0) {
       const double given = asked_.step_ms * 1e-3;
       profile.own = {given, given, given};
-      profile.backward = 2.0 / 3 * given;
+    } else if (asked_.peak_tflops > 0) {
+      profile.own = step_by_peaks(profile, asked_.peak_tflops * 1e12, asked_.bandwidth_gb * 1e9);
+    }
+    if (asked_.own_step_is_given()) {
+      profile.backward = kShareOfBackward * profile.own.mid;
     }
     profile.exchange = exchange;
     return profile;
@@ -149,7 +158,7 @@ StepOptions options_of(const CostCommand& asked, const std::string& exchange, co
   }
   StepOptions options = options_for(exchange, delayed, spare);
   options.host_seconds = asked.host_us * 1e-6;
-  if (asked.step_ms > 0) options.exchange_deviation = kExchangeDeviation;
+  if (asked.own_step_is_given()) options.exchange_deviation = kExchangeDeviation;
   return options;
 }
 
@@ -181,7 +190,7 @@ std::string interval(const Estimate& estimate, double unit, int digits) {
          significant(estimate.high * unit, digits) + ")";
 }
 
-std::string text_of(const std::vector<Row>& rows, const Fabric& fabric) {
+std::string text_of(const std::vector<Row>& rows, const std::vector<std::string>& notes) {
   TextTable table{{{"model"},
                    {"strategy"},
                    {"over"},
@@ -211,7 +220,7 @@ std::string text_of(const std::vector<Row>& rows, const Fabric& fabric) {
   }
   text = table.text() + text +
          "\nIn brackets: the interval. The baseline: the first strategy that exchanges gradients alone.\n";
-  for (const std::string& note : fabric.notes()) text += wrapped(note);
+  for (const std::string& note : notes) text += wrapped(note);
   return text;
 }
 
@@ -219,7 +228,7 @@ Json json_of(const Estimate& estimate) {
   return {{"low", estimate.low}, {"mid", estimate.mid}, {"high", estimate.high}};
 }
 
-Json json_of(const std::vector<Row>& rows, const Fabric& fabric) {
+Json json_of(const std::vector<Row>& rows, const Fabric& fabric, const std::vector<std::string>& notes) {
   Json list = Json::array();
   for (const Row& row : rows) {
     Json json{{"run", row.profile.run},
@@ -242,7 +251,7 @@ Json json_of(const std::vector<Row>& rows, const Fabric& fabric) {
     }
     list.push_back(std::move(json));
   }
-  return {{"fabric", fabric.name()}, {"notes", fabric.notes()}, {"rows", list}};
+  return {{"fabric", fabric.name()}, {"notes", notes}, {"rows", list}};
 }
 
 std::string percent(double share) {
@@ -266,7 +275,7 @@ void add_checked(const std::string& title, const std::vector<Checked>& checked, 
                     {"inside", one.in_interval()}});
   }
   const Quality quality = quality_of(checked);
-  text += "## " + title + "\n\n" + table.markdown() + "\n" + std::to_string(quality.in_interval) + " of " +
+  text += "### " + title + "\n\n" + table.markdown() + "\n" + std::to_string(quality.in_interval) + " of " +
           std::to_string(quality.count) + " inside their interval; median error " +
           percent(quality.median_error) + " %, worst " + percent(quality.worst_error) +
           " %; median factor of error " + significant(quality.median_factor, 3) + ".\n\n";
@@ -357,7 +366,14 @@ int cost(const CostCommand& asked) {
     }
   }
   compare_with_baseline(rows);
-  std::cout << (asked.json ? json_of(rows, *fabric).dump(2) + "\n" : text_of(rows, *fabric));
+  std::vector<std::string> notes = fabric->notes();
+  if (probe.is_null() && !asked.own_step_is_given()) {
+    notes.emplace_back(
+        "A rank's own step was measured here, on the CPU. On a GPU it is shorter, and exchanges weigh more: "
+        "give "
+        "--step-ms, or --peak-tflops and --bandwidth-gb.");
+  }
+  std::cout << (asked.json ? json_of(rows, *fabric, notes).dump(2) + "\n" : text_of(rows, notes));
   return exit_code::kOk;
 }
 
@@ -385,7 +401,8 @@ void add_cost(Program& program) {
                   "What bnlab probe --out has written: exchanges, and steps if it has them")
       ->type_name("FILE");
   command.add_option("--cluster", request.cluster, "A published cluster (--clusters) in place of a probe")
-      ->type_name("NAME");
+      ->type_name("NAME")
+      ->excludes("--probe");
   command.add_option("--algorithm", request.algorithm, "Of NCCL, without a probe or cluster")
       ->check(CLI::IsMember({"tree", "ring", "nvls"}))
       ->capture_default_str();
@@ -407,6 +424,19 @@ void add_cost(Program& program) {
           "the CPU, or in the probe")
       ->type_name("MS")
       ->check(CLI::Range(1e-3, 1e7));
+  CLI::Option* const peak =
+      command
+          .add_option(
+              "--peak-tflops", request.peak_tflops,
+              "or its device's peak in TFLOP/s, at the spec's precision: from the floor to twice as much")
+          ->type_name("T")
+          ->check(CLI::Range(1e-3, 1e6))
+          ->excludes("--step-ms");
+  command.add_option("--bandwidth-gb", request.bandwidth_gb, "and its memory's bandwidth in GB/s")
+      ->type_name("GB/S")
+      ->check(CLI::Range(1e-3, 1e6))
+      ->needs(peak);
+  peak->needs("--bandwidth-gb");
   command
       .add_option(
           "--host-us", request.host_us,
@@ -427,7 +457,8 @@ void add_cost(Program& program) {
   command.add_flag("--clusters", request.clusters, "List the published clusters, and where the model fails");
   command
       .add_option("--validate", request.validate, "Probes with steps: how good the predictions of these are")
-      ->type_name("FILE...");
+      ->type_name("FILE...")
+      ->excludes("SPEC");
   add_json_flag(command, request.json);
   add_data_option(command, request.data_dir);
 }

@@ -9,6 +9,7 @@ namespace bnlab {
 namespace {
 
 constexpr double kFirstBucketBytes = 1 << 20, kBucketBytes = 25 << 20;  // of c10d's Reducer
+constexpr double kUsualFloors = 1.4, kMostFloors = 2;
 constexpr double kDecilesOfADeviation = 2.563;  // from the tenth to nine tenths of a normal distribution
 
 bool of_gradients(const StepProfile::Exchange& exchange) {
@@ -54,11 +55,22 @@ StepProfile read_profile(const Json& step) {
   profile.deviation = (profile.own.high - profile.own.low) / kDecilesOfADeviation;
   profile.backward = step.at("parts_s").is_null() ? 0 : step.at("parts_s").at("backward").get<double>();
   profile.peak_memory_bytes = step.at("peak_memory_bytes");
+  if (const Json operations = step.value("operations", Json()); !operations.is_null()) {
+    profile.flops = operations.at("flops");
+    profile.matrix_bytes = operations.at("matrix_bytes");
+    profile.other_bytes = operations.at("other_bytes");
+  }
   for (const Json& exchange : step.at("exchanges")) {
     profile.exchanges.push_back(
         {exchange.at("op"), exchange.at("purpose"), exchange.at("bytes"), exchange.at("count")});
   }
   return profile;
+}
+
+Estimate step_by_peaks(const StepProfile& profile, double flops_per_s, double bytes_per_s) {
+  const double floor = std::max(profile.flops / flops_per_s, profile.matrix_bytes / bytes_per_s) +
+                       profile.other_bytes / bytes_per_s;
+  return {floor, kUsualFloors * floor, kMostFloors * floor};
 }
 
 double expected_largest(int ranks) {

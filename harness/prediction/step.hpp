@@ -25,6 +25,7 @@ struct StepProfile {
   double deviation = 0;  // of one step from the next, seconds
   double backward = 0;   // seconds of the backward pass
   double peak_memory_bytes = 0;
+  double flops = 0, matrix_bytes = 0, other_bytes = 0;  // of a step (counting/operations.hpp); 0: not known
   std::vector<Exchange> exchanges;
   std::string refused;  // why there is none
 
@@ -51,6 +52,10 @@ struct StepPrediction {
 
 StepPrediction predict_step(const StepProfile& profile, const Fabric& fabric, int ranks,
                             const StepOptions& options);
+
+// A rank's own step on a device of which the peaks alone are known: from the floor that they set to twice as
+// much. What is published of trainings with large batches lies between (README.md).
+Estimate step_by_peaks(const StepProfile& profile, double flops_per_s, double bytes_per_s);
 
 // The expected largest of so many numbers from the standard normal distribution.
 double expected_largest(int ranks);

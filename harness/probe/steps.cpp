@@ -10,6 +10,7 @@
 #include <tuple>
 
 #include "harness/communicator/counting_world.hpp"
+#include "harness/counting/operations.hpp"
 #include "harness/error.hpp"
 #include "harness/probe/probe.hpp"
 #include "harness/probe/turns.hpp"
@@ -87,6 +88,17 @@ Json exchanges_of(Stepper& stepper, Ledger& ledger, int64_t steps) {
   return list;
 }
 
+// What a step computes and moves; null on a GPU, whose backward pass another thread makes.
+Json operations_of_a_step(Stepper& stepper, at::Device device) {
+  if (!device.is_cpu()) {
+    return nullptr;
+  }
+  const Operations operations = operations_of([&] { stepper.step(1); });
+  return {{"flops", operations.flops},
+          {"matrix_bytes", operations.matrix_bytes},
+          {"other_bytes", operations.other_bytes}};
+}
+
 Json described(const RunSpec& run, int ranks) {
   return {{"run", run.id},
           {"strategy", label(run.strategy)},
@@ -107,15 +119,16 @@ struct Alone {
 
 // Makes the rank's own steps and says what a step of it is, but for its times.
 std::pair<std::unique_ptr<Alone>, Json> set_up(const RunSpec& run, int ranks, at::Device device,
-                                               const std::string& data_dir) {
+                                               const std::string& data_dir, int64_t warm_up = kWarmUp) {
   reset_peak_memory(device);
   const int64_t held = peak_memory_bytes(device);
   auto alone = std::make_unique<Alone>(run, ranks, device, data_dir);
   alone->stepper.step(1);
   Json step = described(run, ranks);
+  step["operations"] = operations_of_a_step(alone->stepper, device);
   step["exchanges"] =
       exchanges_of(alone->stepper, alone->world.ledger(), std::max<int64_t>(run.average_weights_every, 1));
-  alone->stepper.step(kWarmUp);
+  alone->stepper.step(warm_up);
   step["peak_memory_bytes"] = peak_memory_bytes(device) - held;
   step["notes"] = alone->stepper.notes();
   return {std::move(alone), std::move(step)};
@@ -166,10 +179,10 @@ Json own_step(const RunSpec& run, int ranks, Device device, const std::string& d
   allow_tf32(run.tf32);
   try {
     const double until = seconds_now() + seconds;
-    auto [alone, step] = set_up(run, ranks, where, data_dir);
+    auto [alone, step] = set_up(run, ranks, where, data_dir, seconds > 0 ? kWarmUp : 0);
     const double once = alone->stepper.times(1).front();
-    step["own_s"] =
-        spread_of(alone->stepper.times(repeats_within(until - seconds_now(), once, 5, kMostSamples)));
+    step["own_s"] = spread_of(
+        alone->stepper.times(repeats_within(until - seconds_now(), once, seconds > 0 ? 5 : 1, kMostSamples)));
     step["parts_s"] = alone->stepper.parts();
     return step;
   } catch (const Error& error) {

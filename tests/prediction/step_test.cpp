@@ -62,6 +62,17 @@ TEST(PredictStep, OfOneRankIsItsOwnWork) {
   EXPECT_EQ(predict_step(profile, Even(), 1, {}).step().mid, 0.1);
 }
 
+TEST(StepByPeaks, IsTheFloorOfProductsAndOfAllThatIsMoved) {
+  StepProfile profile;
+  profile.flops = 4e12;
+  profile.matrix_bytes = 1e9;
+  profile.other_bytes = 3e9;
+  EXPECT_NEAR(step_by_peaks(profile, 1e12, 1e9).low, 4 + 3, 1e-9);
+  EXPECT_NEAR(step_by_peaks(profile, 1e15, 1e9).low, 1 + 3, 1e-9) << "products that wait for memory";
+  EXPECT_GT(step_by_peaks(profile, 1e12, 1e9).mid, 7);
+  EXPECT_NEAR(step_by_peaks(profile, 1e12, 1e9).high, 14, 1e-9);
+}
+
 // The exact values of two and three are 1/sqrt(pi) and 3/(2 sqrt(pi)).
 TEST(ExpectedLargest, IsThatOfNormalNumbers) {
   EXPECT_NEAR(expected_largest(2), 1 / std::sqrt(M_PI), 0.03);

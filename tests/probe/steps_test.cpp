@@ -2,6 +2,7 @@
 #include "harness/probe/probe.hpp"
 
 #include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
 #include <torch/types.h>
 
 #include <filesystem>
@@ -10,6 +11,7 @@
 #include <set>
 
 #include "harness/communicator/thread_ranks.hpp"
+#include "harness/counting/operations.hpp"
 #include "harness/probe/sites.hpp"
 #include "harness/probe/steps.hpp"
 #include "tests/temporary_folder.hpp"
@@ -102,6 +104,25 @@ TEST_F(OwnStep, OneOfEveryCellIsMeasured) {
     EXPECT_EQ(run.samples_per_tower, std::vector<int64_t>(8, 2));
     EXPECT_EQ(run.seed, 0U);
   }
+}
+
+// One convolution of 3x3 from 4 to 8 channels, on 2 images of 16x16: backward computes twice as much.
+TEST(Operations, AreThoseOfConvolutionsForwardAndBackward) {
+  const at::Tensor x = at::randn({2, 4, 16, 16}).requires_grad_(true);
+  const at::Tensor w = at::randn({8, 4, 3, 3}).requires_grad_(true);
+  const double once = 2.0 * 2 * 8 * 16 * 16 * 4 * 9;
+  at::Tensor y;
+  const Operations forward = operations_of([&] { y = at::conv2d(x, w, {}, 1, 1); });
+  EXPECT_EQ(forward.flops, once);
+  EXPECT_EQ(forward.matrix_bytes, static_cast<double>(x.nbytes() + w.nbytes() + y.nbytes()));
+  EXPECT_EQ(forward.other_bytes, 0);
+  const at::Tensor dy = at::ones_like(y);
+  const Operations backward = operations_of([&] { torch::autograd::grad({y}, {x, w}, {dy}); });
+  EXPECT_EQ(backward.flops, 2 * once);
+  const Operations product = operations_of([] { at::mm(at::ones({3, 5}), at::ones({5, 7})); });
+  EXPECT_EQ(product.flops, 2.0 * 3 * 5 * 7);
+  const at::Tensor z = at::ones({100});
+  EXPECT_EQ(operations_of([&] { z.neg(); }).other_bytes, 800.0);
 }
 
 TEST(Sites, AreMeasuredForEveryRoute) {
