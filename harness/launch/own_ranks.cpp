@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "harness/communicator/host/network.hpp"
+#include "harness/launch/activity_board.hpp"
 #include "harness/launch/interrupt_watch.hpp"
 #include "harness/launch/judge.hpp"
 #include "harness/launch/process.hpp"
@@ -65,6 +66,7 @@ class RunningRun {
   RunningRun(Attempt attempt, std::vector<int> gpus, const LaunchRequest& request)
       : attempt_(std::move(attempt)),
         gpus_(std::move(gpus)),
+        board_(run().placement.ranks),
         started_at_(now_utc()),
         start_(Clock::now()),
         out_of_memory_kills_(out_of_memory_kills()) {
@@ -168,6 +170,10 @@ class RunningRun {
         command.inherited_fds = {meeting_point->fd()};
         command.environment["BNLAB_LISTEN_FD"] = std::to_string(meeting_point->fd());
       }
+      if (board_.fd() >= 0) {
+        command.inherited_fds.push_back(board_.fd());
+        command.environment[ActivityBoard::kVariable] = std::to_string(board_.fd());
+      }
       ranks_.push_back({Process(command), {}, false});
     }
   }
@@ -226,6 +232,9 @@ class RunningRun {
   Outcome outcome() const {
     const bool out_of_memory = out_of_memory_kills() > out_of_memory_kills_;
     Outcome outcome = judge(mapped(ranks_, &Rank::state), stop_, run().spec.timeout_s, out_of_memory);
+    if (const std::string doing = board_.text(); outcome.status == Status::timeout && !doing.empty()) {
+      outcome.message += "; when it ended, " + doing;
+    }
     if (outcome.rank && !has_result(outcome.status)) {
       outcome.log_tail = log_tail(log_of(*outcome.rank));
     }
@@ -234,6 +243,7 @@ class RunningRun {
 
   Attempt attempt_;
   std::vector<int> gpus_;
+  ActivityBoard board_;  // what the ranks were doing
   std::vector<Rank> ranks_;
   std::string started_at_;
   Clock::time_point start_;

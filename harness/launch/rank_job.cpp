@@ -9,6 +9,7 @@
 
 #include "harness/communicator/host/environment_world.hpp"
 #include "harness/error.hpp"
+#include "harness/launch/activity_board.hpp"
 #include "harness/store/record.hpp"
 #include "harness/store/run_folder.hpp"
 
@@ -93,6 +94,7 @@ int rank_main(const std::string& job_file) {
   }
   job.rendezvous.prefix = job.spec.id;
   job.rendezvous.timeout = collective_timeout(job.spec);
+  join_activity_board(job.rendezvous.rank);
   RankReport report = run_rank(job);
   if (!report.message.empty()) {
     std::cerr << name_of(report.status) << ": " << report.message << std::endl;

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/activity.hpp"
 #include "harness/communicator/gradient_sync.hpp"
 #include "harness/communicator/world.hpp"
 #include "harness/experiment/spec.hpp"
@@ -50,6 +51,8 @@ class Trainer {
 
  private:
   void train_step(int64_t step);
+  void begin_step(int64_t step);
+  void end_part(StepTimer::Part part, ActivityPart next);
   // Does what is not a training step: its costs are not those of training, and it may move the tensors that
   // recorded steps work on.
   void between_steps(const std::function<void()>& work);

@@ -15,6 +15,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "harness/activity.hpp"
 #include "harness/components/registry.hpp"
 #include "harness/counting/step_cost.hpp"
 #include "harness/error.hpp"
@@ -196,6 +197,8 @@ void misbehave(const std::string& behaviour) {
     raise(SIGKILL);
   }
   if (behaviour == "stop" || behaviour == "stop on a GPU") {
+    Activity::begin_step(15);
+    Activity::begin_part(ActivityPart::backward);
     raise(SIGSTOP);
     wait_for_ever();
   }
@@ -240,7 +243,14 @@ RankReport run_rank(const RankJob& job, KeptWorld* kept) {
   }
   if (behaviour == "kill" || behaviour.rfind("stop", 0) == 0 || behaviour == "exit") {
     if (!last) {
-      return without_contact();
+      try {
+        Activity::begin_step(16);
+        const Activity::AtSite site("decoder1.norm2", "forward");
+        const Activity::InCollective collective("all_gather", "statistics", 40);
+        throw Error(Error::Kind::communication, "lost contact");
+      } catch (const Error&) {
+        return without_contact();
+      }
     }
     misbehave(behaviour);
   }

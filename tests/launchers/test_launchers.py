@@ -170,6 +170,34 @@ class Launchers(unittest.TestCase):
         self.assertEqual(self.records("alone"), [])
         self.assertNotIn("frame #", said.splitlines()[-1])
 
+    def ranks_of(self, launcher):
+        """The processes of the ranks that a launcher of its own has started, in their order."""
+        ranks = {}
+        for file in pathlib.Path("/proc").glob("[0-9]*/stat"):
+            try:
+                parent = int(file.read_text().rsplit(")", 1)[1].split()[1])
+                variables = dict(entry.split("=", 1) for entry in (file.parent / "environ").read_text().split("\0") if "=" in entry)
+            except (OSError, IndexError):
+                continue
+            if parent == launcher and "RANK" in variables:
+                ranks[int(variables["RANK"])] = int(file.parent.name)
+        return [ranks[rank] for rank in sorted(ranks)]
+
+    def test_the_record_of_a_stuck_rank_tells_what_every_rank_was_doing(self):
+        command = self.command("stuck", steps=100000, log_every=1, collective_timeout_s=2)
+        launcher = self.start([*command, "--ranks", "2"], {})
+        deadline = time.monotonic() + PATIENCE
+        while not any(file.read_text().count("\n") > 3 for file in (self.folder / "stuck").glob("spec/*/.*/metrics.jsonl")):
+            self.assertLess(time.monotonic(), deadline, "the run does not train")
+            time.sleep(0.1)
+        os.kill(self.ranks_of(launcher.pid)[1], signal.SIGSTOP)
+        launcher.communicate(timeout=PATIENCE)
+        [record] = self.records("stuck")
+        self.assertEqual(record["outcome"]["status"], "timeout", record["outcome"])
+        self.assertRegex(record["outcome"]["message"],
+                         r"; when it ended, rank 0 waits .* of step \d+ \(\w+\); rank 1 (is|waits) .* of step \d+|"
+                         r"; when it ended, ranks 0 and 1 wait .* of step \d+ \(\w+\)$")
+
 
 if __name__ == "__main__":
     unittest.main(verbosity=2)
