@@ -150,6 +150,7 @@ void build(Program& program) {
   add_launch(program);
   add_probe(program);
   add_cost(program);
+  add_trace(program);
   add_init(program);
   add_schema(program);
   add_completion(program);

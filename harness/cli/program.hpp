@@ -73,6 +73,7 @@ void add_labels(Program& program);
 void add_launch(Program& program);
 void add_probe(Program& program);
 void add_cost(Program& program);
+void add_trace(Program& program);
 void add_init(Program& program);
 void add_schema(Program& program);
 void add_completion(Program& program);

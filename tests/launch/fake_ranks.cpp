@@ -25,6 +25,7 @@
 #include "harness/models/model_facts.hpp"
 #include "harness/panel/measure.hpp"
 #include "harness/probe/probe.hpp"
+#include "harness/probe/traced.hpp"
 #include "harness/store/run_folder.hpp"
 #include "harness/strategy_facts.hpp"
 #include "harness/tasks/images/image_file.hpp"
@@ -331,6 +332,11 @@ Json own_step(const RunSpec& run, int ranks, Device, const std::string&, double)
 }
 
 void prepare_to_measure(int) {}
+
+std::vector<std::vector<ActivityEvent>> traced_steps(const RunSpec&, const Rendezvous& rendezvous, bool,
+                                                     const std::string&, int64_t, int64_t) {
+  return std::vector<std::vector<ActivityEvent>>(static_cast<size_t>(rendezvous.size));
+}
 
 StepCost count_step(const StepCase& step_case) {
   if (step_case.towers % step_case.ranks != 0) {

@@ -198,6 +198,42 @@ class Launchers(unittest.TestCase):
                          r"; when it ended, rank 0 waits .* of step \d+ \(\w+\); rank 1 (is|waits) .* of step \d+|"
                          r"; when it ended, ranks 0 and 1 wait .* of step \d+ \(\w+\)$")
 
+    def test_probe_and_trace_in_a_world_by_plain_variables(self):
+        self.command("probed")
+        for words in (["probe", self.spec, "--device", "cpu", "--seconds", "1", "--largest-mb", "0.01", "--out", "probe.json"],
+                      ["trace", self.spec, "--steps", "2", "--after", "3", "--out", "trace.json"]):
+            port = str(free_port())
+            ranks = [self.start([PROGRAM, *map(str, words[:-1]), str(self.folder / words[-1])],
+                                {"RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_RANK": str(rank), "MASTER_ADDR": "127.0.0.1",
+                                 "MASTER_PORT": port}) for rank in range(2)]
+            self.ends_well(ranks)
+        probe = json.loads((self.folder / "probe.json").read_text())
+        self.assertEqual((probe["fabric"]["ranks"], probe["fabric"]["launcher"]), (2, "environment"))
+        self.assertEqual({row["exchange"] for row in probe["collectives"]}, {"shared_memory", "sockets"})
+        self.assertEqual({step["strategy"] for step in probe["steps"]}, {"sync"})
+        events = json.loads((self.folder / "trace.json").read_text())["traceEvents"]
+        self.assertEqual({event["pid"] for event in events}, {0, 1})
+        for rank in range(2):
+            steps = [event for event in events if event["pid"] == rank and event.get("cat") == "step"]
+            self.assertEqual([step["name"] for step in steps], ["step 4", "step 5"])
+
+    def test_probe_starts_ranks_of_its_own_and_cost_predicts_by_it(self):
+        self.command("probed")
+        probe, spec = str(self.folder / "probe.json"), str(self.spec)
+        self.run_ok([PROGRAM, "probe", spec, "--ranks", "2", "--device", "cpu", "--exchange", "sockets", "--seconds", "1",
+                     "--largest-mb", "0.1", "--threads", "1", "--out", probe])
+        done = subprocess.run([PROGRAM, "cost", spec, "--ranks", "2,8", "--probe", probe, "--seconds", "1", "--json"],
+                              env=self.clean, capture_output=True, text=True, timeout=PATIENCE)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        rows = json.loads(done.stdout)["rows"]
+        self.assertEqual([row["ranks"] for row in rows], [2, 8])
+        for row in rows:
+            self.assertLessEqual(row["step_s"]["low"], row["step_s"]["mid"])
+            self.assertLessEqual(row["step_s"]["mid"], row["step_s"]["high"])
+        self.assertIsNotNone(rows[0]["measured_step_s"])
+        self.assertIsNone(rows[1]["measured_step_s"])
+        self.assertGreater(rows[1]["statistics_s"]["mid"], rows[0]["statistics_s"]["mid"])
+
 
 if __name__ == "__main__":
     unittest.main(verbosity=2)
