@@ -12,7 +12,7 @@ if(NOT BNLAB_PLAIN_ONLY)
 endif()
 
 file(GLOB plain_sources CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}
-     harness/random.cpp harness/towers.cpp harness/population.cpp harness/text_table.cpp harness/components/*.cpp
+     harness/random.cpp harness/towers.cpp harness/population.cpp harness/text_table.cpp harness/activity.cpp harness/components/*.cpp
      harness/communicator/host/*.cpp)
 add_library(harness_plain OBJECT ${plain_sources})
 target_link_libraries(harness_plain PUBLIC bnlab_warnings nlohmann_json::nlohmann_json Threads::Threads)

@@ -11,11 +11,12 @@ find_path(XXHASH_INCLUDE xxhash.h REQUIRED)
 find_path(BOOST_MATH_INCLUDE boost/math/distributions/students_t.hpp REQUIRED)
 include(cmake/revision.cmake)
 include(cmake/numerics.cmake)
+include(cmake/clusters.cmake)
 
 # A folder that is not named here needs no LibTorch.
 file(GLOB_RECURSE plain_sources CONFIGURE_DEPENDS harness/*/*.cpp)
 list(FILTER plain_sources EXCLUDE REGEX
-     "/harness/(cli|communicator|components|counting|embed|inference|launch|layer|models|panel|tasks|training|vectors|verify)/")
+     "/harness/(cli|communicator|components|counting|embed|inference|launch|layer|models|panel|probe|tasks|training|vectors|verify)/")
 add_library(harness_records OBJECT ${plain_sources})
 target_link_libraries(harness_records PUBLIC harness_plain)
 target_precompile_headers(harness_records REUSE_FROM harness_plain)
@@ -44,7 +45,7 @@ if(NOT BNLAB_PLAIN_ONLY)
   bnlab_compile_together(harness "harness|harness/layer" "harness/training/losses|harness/training/optimizers")
 
   file(GLOB check_sources CONFIGURE_DEPENDS harness/layer/*.cpp harness/verify/*.cpp harness/vectors/*.cpp harness/inference/*.cpp
-       harness/counting/*.cpp harness/panel/*.cpp)
+       harness/counting/*.cpp harness/panel/*.cpp harness/probe/*.cpp)
   list(FILTER check_sources EXCLUDE REGEX "/layer/(layer_case|tensor_json)\\.cpp$")  # of the library
   add_library(harness_checks OBJECT ${check_sources})
   target_link_libraries(harness_checks PUBLIC harness)

@@ -19,6 +19,10 @@ report() {
 
 for page in results/*/README.md; do
   name=$(basename "$(dirname "$page")")
+  if [ -x "results/$name/publish.sh" ]; then
+    "results/$name/publish.sh"
+    continue
+  fi
   report "$name" --into "$page"
   figures=("results/$name/figures"/*.csv)
   [ -e "${figures[0]}" ] || continue

@@ -17,14 +17,14 @@ import unittest
 # The folders of harness/, lowest first; "" holds the files directly in harness/, which stand on one level with
 # components/. Includes point to the left.
 LAYERS = ["", "components", "communicator", "models", "tasks", "experiment", "numerics", "store", "layer", "embed",
-          "verify", "training", "vectors", "inference", "counting", "panel", "queue", "launch", "report", "transfer", "cli"]
+          "verify", "training", "vectors", "inference", "counting", "probe", "panel", "queue", "launch", "report", "transfer", "prediction", "cli"]
 LEVEL = {name: max(position, 1) for position, name in enumerate(LAYERS)}
 # What strategies/ may include of harness/: the interface headers.
 SEEN_BY_STRATEGIES = ["", "components", "communicator", "layer", "verify"]
 # Built without LibTorch, so that they compile in seconds and run under the thread sanitiser.
-PLAIN_FILES = ["error", "random", "towers", "json", "population", "text_table", "labelled", "strategy_facts"]
+PLAIN_FILES = ["error", "random", "towers", "json", "population", "text_table", "labelled", "strategy_facts", "activity"]
 PLAIN_FOLDERS = ["components", "communicator/host", "experiment", "numerics", "store", "queue", "launch", "report",
-                 "transfer", "cli"]
+                 "transfer", "prediction", "cli"]
 # Declarations of a library that LibTorch's wheel uses without shipping its headers; they may include each other.
 FOREIGN_HEADERS = "harness/communicator/gloo_headers/"
 

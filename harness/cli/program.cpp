@@ -148,6 +148,9 @@ void build(Program& program) {
   add_doctor(program);
   add_labels(program);
   add_launch(program);
+  add_probe(program);
+  add_cost(program);
+  add_trace(program);
   add_init(program);
   add_schema(program);
   add_completion(program);

@@ -4,6 +4,7 @@
 
 #include <numeric>
 
+#include "harness/activity.hpp"
 #include "harness/communicator/reason.hpp"
 #include "harness/error.hpp"
 
@@ -15,12 +16,15 @@ struct Place {
   const char* op;
   Purpose purpose;
   std::string group;
+  int64_t bytes = 0;  // that this rank hands over
 };
 
 // What `body` returns; whatever it throws becomes an error of communication.
 template <class Body>
 auto at_place(const Place& place, const Body& body) {
   try {
+    const Activity::InCollective here(place.op, kPurposeNames[static_cast<size_t>(place.purpose)],
+                                      place.bytes);
     return body();
   } catch (const std::exception& cause) {
     throw Error(Error::Kind::communication,
@@ -49,6 +53,10 @@ std::vector<int64_t> with_rows(int64_t rows, const at::Tensor& t) {  // [rows, s
   return shape;
 }
 
+int64_t sent_bytes(const at::Tensor& t) {
+  return static_cast<int64_t>(t.nbytes());
+}
+
 at::Tensor empty_for_all(int ranks, const at::Tensor& t) {  // [ranks, ...shape of t]
   return at::empty(with_rows(ranks, t.unsqueeze(0)), t.options());
 }
@@ -61,14 +69,14 @@ at::Tensor Communicator::all_gather(const at::Tensor& t, Purpose purpose) {
     return t.unsqueeze(0);
   }
   at::Tensor gathered = empty_for_all(size(), t);
-  at_place({"all_gather", purpose, group_}, [&] { do_all_gather(t.contiguous(), gathered); });
+  at_place({"all_gather", purpose, group_, sent_bytes(t)}, [&] { do_all_gather(t.contiguous(), gathered); });
   return gathered;
 }
 
 void Communicator::all_reduce(at::Tensor& t, Purpose purpose) {
   book("all_reduce", t, purpose);
   if (size() > 1) {
-    at_place({"all_reduce", purpose, group_}, [&] { do_all_reduce(t); });
+    at_place({"all_reduce", purpose, group_, sent_bytes(t)}, [&] { do_all_reduce(t); });
   }
 }
 
@@ -77,14 +85,14 @@ std::unique_ptr<Pending> Communicator::all_reduce_async(at::Tensor& t, Purpose p
   if (size() == 1) {
     return std::make_unique<Pending>();
   }
-  const Place place{"all_reduce", purpose, group_};
+  const Place place{"all_reduce", purpose, group_, sent_bytes(t)};
   return std::make_unique<Underway>(at_place(place, [&] { return do_all_reduce_async(t); }), place);
 }
 
 void Communicator::broadcast(at::Tensor& t, int root, Purpose purpose) {
   book("broadcast", t, purpose);
   if (size() > 1) {
-    at_place({"broadcast", purpose, group_}, [&] { do_broadcast(t, root); });
+    at_place({"broadcast", purpose, group_, sent_bytes(t)}, [&] { do_broadcast(t, root); });
   }
 }
 
@@ -94,14 +102,14 @@ at::Tensor Communicator::gather(const at::Tensor& t, int root, Purpose purpose) 
     return t.unsqueeze(0);
   }
   at::Tensor gathered = rank() == root ? empty_for_all(size(), t) : at::Tensor();
-  at_place({"gather", purpose, group_}, [&] { do_gather(t.contiguous(), gathered, root); });
+  at_place({"gather", purpose, group_, sent_bytes(t)}, [&] { do_gather(t.contiguous(), gathered, root); });
   return gathered;
 }
 
 void Communicator::reduce(at::Tensor& t, int root, Purpose purpose) {
   book("reduce", t, purpose);
   if (size() > 1) {
-    at_place({"reduce", purpose, group_}, [&] { do_reduce(t, root); });
+    at_place({"reduce", purpose, group_, sent_bytes(t)}, [&] { do_reduce(t, root); });
   }
 }
 
@@ -119,14 +127,15 @@ at::Tensor Communicator::all_to_all(const at::Tensor& t, const std::vector<int64
   }
   const int64_t rows = std::accumulate(receive.begin(), receive.end(), int64_t{0});
   at::Tensor received = at::empty(with_rows(rows, t), t.options());
-  at_place({"all_to_all", purpose, group_}, [&] { do_all_to_all(t.contiguous(), send, receive, received); });
+  at_place({"all_to_all", purpose, group_, sent_bytes(t)},
+           [&] { do_all_to_all(t.contiguous(), send, receive, received); });
   return received;
 }
 
 void Communicator::barrier() {
   ledger_.add("barrier", Purpose::control, 0, 0);
   if (size() > 1) {
-    at_place({"barrier", Purpose::control, group_}, [&] { do_barrier(); });
+    at_place({"barrier", Purpose::control, group_, 0}, [&] { do_barrier(); });
   }
 }
 
@@ -135,7 +144,7 @@ void Communicator::book(const char* op, const at::Tensor& t, Purpose purpose) {
   if (!t.is_non_overlapping_and_dense()) {
     throw Error(Error::Kind::communication, std::string(op) + ": the tensor must be dense");
   }
-  ledger_.add(op, purpose, t.numel(), static_cast<int64_t>(t.nbytes()));
+  ledger_.add(op, purpose, t.numel(), sent_bytes(t));
 }
 
 }  // namespace bnlab

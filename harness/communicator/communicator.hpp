@@ -29,6 +29,7 @@ struct Collective {
   std::string op;
   int64_t elements = 0;  // that this rank sends
   Purpose purpose = Purpose::control;
+  int64_t bytes = 0;
 };
 
 // Traffic of one rank. Shared by all its communicators.
@@ -40,7 +41,7 @@ class Ledger {
     ++traffic.collectives;
     traffic.bytes += bytes;
     if (keep_list_) {
-      list_.push_back({op, elements, purpose});
+      list_.push_back({op, elements, purpose, bytes});
     }
   }
   const Traffic& of(Purpose purpose) const { return traffic_[static_cast<size_t>(purpose)]; }

@@ -9,6 +9,14 @@
 
 namespace bnlab {
 
+// What every exchange of CPU ranks takes longer than it really does: a slower network
+// (delayed_communicator.cpp).
+struct ExchangeDelay {
+  double seconds = 0;
+  double bytes_per_s = 0;  // of what a rank hands over; 0: its bytes take no longer
+  bool any() const { return seconds > 0 || bytes_per_s > 0; }
+};
+
 struct Rendezvous {
   int rank = 0;
   int size = 1;
@@ -20,6 +28,7 @@ struct Rendezvous {
   std::string prefix;         // keeps several worlds on one store apart
   Exchange exchange = Exchange::shared_memory;  // of CPU ranks
   std::chrono::milliseconds timeout{60000};     // of every collective and of the meeting itself
+  ExchangeDelay delay = {};
 };
 
 // The text of rank 0, on every rank, through the store of the rendezvous. Called by every rank. Throws Error

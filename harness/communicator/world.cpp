@@ -106,7 +106,9 @@ class C10dWorld : public World {
     }
     statistics_ = over_c10d(at, "statistics", on_gpu);
     gradients_ = over_c10d(at, "gradients", on_gpu);
-    reducer_backend_ = backends_.back();
+    if (!is_delayed(at)) {
+      reducer_backend_ = backends_.back();
+    }
     if (on_gpu) {
       host_ = lazy_host(at);
     }
@@ -151,13 +153,23 @@ class C10dWorld : public World {
 
  private:
   std::unique_ptr<Communicator> through_memory(const Rendezvous& at, const char* group) {
-    return make_shared_communicator(share_memory(named(store_, group), at), ledger_, group);
+    return delayed(at, make_shared_communicator(share_memory(named(store_, group), at), ledger_of(at), group),
+                   group);
+  }
+
+  // Where exchanges are delayed, the wrapper alone books in the world's ledger.
+  static bool is_delayed(const Rendezvous& at) { return at.delay.any() && at.size > 1; }
+  Ledger& ledger_of(const Rendezvous& at) { return is_delayed(at) ? ledger_of_real_ : ledger_; }
+  std::unique_ptr<Communicator> delayed(const Rendezvous& at, std::unique_ptr<Communicator> real,
+                                        const char* group) {
+    return is_delayed(at) ? make_delayed_communicator(std::move(real), at.delay, ledger_, group)
+                          : std::move(real);
   }
 
   std::unique_ptr<Communicator> over_c10d(const Rendezvous& at, const char* group, bool on_gpu) {
     const auto store = named(store_, group);
     backends_.push_back(on_gpu ? nccl_backend(store, at, device_) : gloo_backend(store, at));
-    return make_c10d_communicator(backends_.back(), ledger_, group);
+    return delayed(at, make_c10d_communicator(backends_.back(), ledger_of(at), group), group);
   }
 
   // Most runs never use this group, and its sockets, from each host to each, take long to make where there
@@ -174,10 +186,11 @@ class C10dWorld : public World {
   int size_;
   at::Device device_;
   OwnStream stream_;
-  Ledger ledger_;
+  Ledger ledger_, ledger_of_real_;
   c10::intrusive_ptr<c10d::Store> store_;
   std::vector<c10::intrusive_ptr<c10d::Backend>> backends_;
-  c10::intrusive_ptr<c10d::Backend> reducer_backend_;            // none where ranks share memory
+  c10::intrusive_ptr<c10d::Backend>
+      reducer_backend_;  // none where ranks share memory, or exchanges are delayed
   std::unique_ptr<Communicator> statistics_, gradients_, host_;  // host_ on GPUs only
   bool host_is_made_ = false;
 };

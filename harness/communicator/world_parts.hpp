@@ -38,6 +38,11 @@ std::unique_ptr<Communicator> make_group_communicator(c10::intrusive_ptr<c10d::P
 std::unique_ptr<Communicator> make_shared_communicator(std::unique_ptr<SharedMemory> memory, Ledger& ledger,
                                                        std::string group);
 
+// A communicator around a real one, which waits behind every exchange. `real` books in another ledger.
+std::unique_ptr<Communicator> make_delayed_communicator(std::unique_ptr<Communicator> real,
+                                                        const ExchangeDelay& delay, Ledger& ledger,
+                                                        std::string group);
+
 // For a world of one rank, which exchanges nothing.
 std::unique_ptr<GradientSync> make_sync_of_one(std::vector<at::Tensor> parameters, Ledger& ledger);
 

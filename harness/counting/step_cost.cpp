@@ -10,6 +10,7 @@
 
 #include "harness/built_network.hpp"
 #include "harness/communicator/counting_communicator.hpp"
+#include "harness/counting/launches.hpp"
 #include "harness/kernel_count.hpp"
 #include "harness/models/model.hpp"
 #include "harness/strategy.hpp"
@@ -25,22 +26,6 @@ struct SiteKernels {
 };
 
 constexpr int64_t kSide = 8;  // of the images
-
-// Views, and memory that is taken and not written.
-bool launches_nothing(const at::RecordFunction& function) {
-  const std::string_view name = function.name();
-  if (name.starts_with("aten::empty") || name.starts_with("aten::is_") ||
-      name.starts_with("aten::new_empty") || name == "aten::_unsafe_view" || name == "aten::resize_" ||
-      name == "aten::result_type") {
-    return true;
-  }
-  const auto schema = function.operator_schema();
-  if (!schema || schema->returns().empty()) {
-    return true;  // no operation of LibTorch's, as a node of the autograd graph
-  }
-  const auto* alias = schema->returns()[0].alias_info();
-  return alias != nullptr && !alias->isWrite();
-}
 
 // A sum and a division on the CPU, one kernel on a GPU.
 bool is_one_kernel(const at::RecordFunction& function) {

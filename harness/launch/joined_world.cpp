@@ -28,29 +28,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Which GPU each rank takes. Launchers show their ranks all GPUs of the host, or some, or one of their own,
-// with CUDA_VISIBLE_DEVICES or by other means, so the ranks tell each other what they see. Called by every
-// rank.
-DealtGpus agree_on_gpus(const EnvironmentWorld& world, const LaunchRequest& request) {
-  Rendezvous place = world.rendezvous;
-  place.prefix = "gpus";
-  place.timeout = world.meeting_timeout;
-  std::vector<std::vector<std::string>> seen;
-  for (const std::string& names : gather_texts(place, Json(names_of_gpus()).dump())) {
-    seen.push_back(Json::parse(names));
-  }
-  DealtGpus dealt = deal_gpus(seen);
-  const auto without = std::ranges::find(dealt.of_rank, -1);
-  if (request.device != Device::cpu && without != dealt.of_rank.end() &&
-      std::ranges::count(dealt.of_rank, -1) < world.rendezvous.size) {
-    throw Error(Error::Kind::environment,
-                "rank " + std::to_string(without - dealt.of_rank.begin()) +
-                    " of this world sees no GPU, and other ranks do; let each see one of "
-                    "its own (SLURM: --gpus-per-task=1), or give --device cpu");
-  }
-  return dealt;
-}
-
 // The one placement that the world can give: all its ranks, one run at a time.
 WorldFacts facts_of(const EnvironmentWorld& world, const DealtGpus& gpus) {
   WorldFacts facts;
@@ -105,7 +82,7 @@ class JoinedWorld {
       : experiment_(experiment),
         request_(one_at_a_time(request)),
         world_(world),
-        gpus_(agree_on_gpus(world, request)) {}
+        gpus_(agree_on_gpus(world, request.device)) {}
 
   LaunchSummary run() {
     std::vector<std::string> remarks;

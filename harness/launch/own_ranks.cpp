@@ -213,6 +213,9 @@ class RunningRun {
   Outcome outcome() const {
     const bool out_of_memory = out_of_memory_kills() > out_of_memory_kills_;
     Outcome outcome = judge(mapped(states_, &State::end), stop_, run().spec.timeout_s, out_of_memory);
+    if (const std::string doing = processes_->doing(); outcome.status == Status::timeout && !doing.empty()) {
+      outcome.message += "; when it ended, " + doing;
+    }
     if (outcome.rank && !has_result(outcome.status)) {
       outcome.log_tail = log_tail(log_of(*outcome.rank));
     }

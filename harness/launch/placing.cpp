@@ -5,6 +5,7 @@
 #include <map>
 #include <numeric>
 
+#include "harness/communicator/host/environment_world.hpp"
 #include "harness/communicator/host/shared_gpus.hpp"
 #include "harness/error.hpp"
 #include "harness/store/record.hpp"
@@ -237,6 +238,26 @@ DealtGpus deal_gpus(const std::vector<std::vector<std::string>>& seen) {
   if (std::ranges::count(dealt.of_rank, -1) == 0) {
     dealt.different =
         static_cast<int>(std::ranges::count_if(ranks_on, [](const auto& on) { return on.second > 0; }));
+  }
+  return dealt;
+}
+
+DealtGpus agree_on_gpus(const EnvironmentWorld& world, std::optional<Device> device) {
+  Rendezvous place = world.rendezvous;
+  place.prefix = "gpus";
+  place.timeout = world.meeting_timeout;
+  std::vector<std::vector<std::string>> seen;
+  for (const std::string& names : gather_texts(place, Json(names_of_gpus()).dump())) {
+    seen.push_back(Json::parse(names));
+  }
+  DealtGpus dealt = deal_gpus(seen);
+  const auto without = std::ranges::find(dealt.of_rank, -1);
+  if (device != Device::cpu && without != dealt.of_rank.end() &&
+      std::ranges::count(dealt.of_rank, -1) < world.rendezvous.size) {
+    throw Error(Error::Kind::environment,
+                "rank " + std::to_string(without - dealt.of_rank.begin()) +
+                    " of this world sees no GPU, and other ranks do; let each see one of "
+                    "its own (SLURM: --gpus-per-task=1), or give --device cpu");
   }
   return dealt;
 }

@@ -71,6 +71,11 @@ struct DealtGpus {
 };
 DealtGpus deal_gpus(const std::vector<std::vector<std::string>>& seen);
 
+// The same for a launcher's world: the ranks tell each other what they see. Launchers show their ranks all
+// GPUs of the host, or some, or one of their own, with CUDA_VISIBLE_DEVICES or by other means. Called by
+// every rank. Throws Error (environment) where some see none, unless `device` asks for the CPU.
+DealtGpus agree_on_gpus(const EnvironmentWorld& world, std::optional<Device> device);
+
 // Places the runs in order. The cores are shared by the ranks of `request.jobs` runs, where nobody says how
 // many threads a rank has. Each sentence of `remarks` tells, once, what the user did not ask for in these
 // words: ranks lowered to a divisor, the CPU for want of GPUs, a spec that decides for itself.

@@ -13,6 +13,7 @@
 
 #include "harness/communicator/host/environment_world.hpp"
 #include "harness/error.hpp"
+#include "harness/launch/activity_board.hpp"
 #include "harness/launch/job_channel.hpp"
 #include "harness/resident_memory.hpp"
 #include "harness/store/record.hpp"
@@ -134,8 +135,10 @@ std::optional<RankReport> read_report(const std::string& run_dir, int rank) {
 int rank_main(const std::string& first_job) {
   const Rendezvous place = place_from_environment();
   const JobChannel channel = JobChannel::from_environment();
+  ActivityPage* const page = join_activity_board(place.rank);
   KeptWorld kept;
   RankJob job = read_job(first_job, place);
+  Activity::keep_on(page);
   while (make_run(job, channel.is_open() ? &kept : nullptr) && channel.is_open() && reset_peak_rss()) {
     write_output_to("/dev/null");
     channel.send("ended");
@@ -146,6 +149,7 @@ int rank_main(const std::string& first_job) {
     }
     write_output_to(log_file(run_dir, place.rank));
     job = read_job(job_file(run_dir), place);
+    Activity::keep_on(page);
   }
   return 0;
 }

@@ -30,7 +30,7 @@ void make_log(const std::string& file) {
 
 RankProcesses::RankProcesses(RanksPlace place, const std::string& program, const std::string& run_dir,
                              bool stay)
-    : place_(std::move(place)) {
+    : place_(std::move(place)), board_(place_.ranks) {
   std::optional<LoopbackSocket> meeting_point;  // closed here once rank 0 has inherited it
   if (place_.ranks > 1) {
     meeting_point.emplace();
@@ -44,6 +44,10 @@ RankProcesses::RankProcesses(RanksPlace place, const std::string& program, const
     if (rank == 0 && meeting_point) {
       command.inherited_fds.push_back(meeting_point->fd());
       command.environment["BNLAB_LISTEN_FD"] = std::to_string(meeting_point->fd());
+    }
+    if (board_.fd() >= 0) {
+      command.inherited_fds.push_back(board_.fd());
+      command.environment[ActivityBoard::kVariable] = std::to_string(board_.fd());
     }
     JobChannel::Ends ends;
     if (stay) {

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/launch/activity_board.hpp"
 #include "harness/launch/job_channel.hpp"
 #include "harness/launch/process.hpp"
 #include "harness/placement.hpp"
@@ -48,6 +49,9 @@ class RankProcesses {
   // To all of them. Called only while one of them has not ended.
   void send(int signal);
 
+  // What the ranks were doing last, while or after they train; empty where none has begun to.
+  std::string doing() const { return board_.text(); }
+
   // Whether every rank has ended its part of the run and waits for another one.
   bool wait_for_a_run();
   // Gives them one. Its job is in `run_dir`.
@@ -67,6 +71,7 @@ class RankProcesses {
   std::map<std::string, std::string> environment_of(int rank, int port) const;
 
   RanksPlace place_;
+  ActivityBoard board_;
   std::vector<Rank> ranks_;
   int runs_before_ = 0;
 };

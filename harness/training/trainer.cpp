@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "harness/activity.hpp"
 #include "harness/components/registry.hpp"
 #include "harness/training/gradient_routes.hpp"
 #include "harness/training/precision.hpp"
@@ -90,10 +91,18 @@ void Trainer::repeat_steps(int64_t steps) {
   }
 }
 
+void Trainer::train_steps(int64_t steps) {
+  for (const int64_t end = steps_done_ + steps; steps_done_ < end; ++steps_done_) {
+    train_step(steps_done_);
+  }
+}
+
 void Trainer::between_steps(const std::function<void()>& work) {
   costs_.pause();
   graphs_.invalidate();
+  Activity::begin_part(ActivityPart::between_steps);
   work();
+  Activity::begin_part(ActivityPart::none);
   costs_.resume();
 }
 
@@ -127,9 +136,9 @@ void Trainer::describe(State& state) {
 }
 
 void Trainer::train_step(int64_t step) {
-  timer_.begin_step();
+  begin_step(step);
   const Batch batch = graphs_.begin(data_.training(step), model_.repeats(step));
-  timer_.end(StepTimer::data);
+  end_part(StepTimer::data, ActivityPart::forward);
 
   gradient_sync_->before_forward();
   const auto forward = [&] {
@@ -137,12 +146,12 @@ void Trainer::train_step(int64_t step) {
     return Loss::total(loss_of, model_.forward(batch, step, Mode::train));
   };
   const at::Tensor loss = graphs_.forward(forward, [this] { gradient_sync_->after_backward(); });
-  timer_.end(StepTimer::forward);
+  end_part(StepTimer::forward, ActivityPart::backward);
 
   gradient_sync_->before_backward();
   graphs_.backward();
   gradient_sync_->exchange();
-  timer_.end(StepTimer::backward);
+  end_part(StepTimer::backward, ActivityPart::optimizer);
 
   const auto update = [&](StepBytes* bytes) {
     optimizer_->step(
@@ -157,8 +166,20 @@ void Trainer::train_step(int64_t step) {
     gradient_norm_ = optimizer_->gradient_norm();
   }
   gradient_sync_->after_step(step + 1);
-  timer_.end(StepTimer::optimizer);
+  end_part(StepTimer::optimizer, ActivityPart::none);
   timer_.end_step();
+  Activity::end_step();
+}
+
+void Trainer::begin_step(int64_t step) {
+  timer_.begin_step();
+  Activity::begin_step(step);
+  Activity::begin_part(ActivityPart::data);
+}
+
+void Trainer::end_part(StepTimer::Part part, ActivityPart next) {
+  timer_.end(part);
+  Activity::begin_part(next);
 }
 
 Json Trainer::result() {

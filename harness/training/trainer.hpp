@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/activity.hpp"
 #include "harness/communicator/gradient_sync.hpp"
 #include "harness/communicator/world.hpp"
 #include "harness/experiment/spec.hpp"
@@ -41,6 +42,10 @@ class Trainer {
   // after run() and after all that is asked of the training: the weights are no result any more.
   void repeat_steps(int64_t steps);
   void end_repeats() { graphs_.invalidate(); }  // after the last of them
+  // Makes so many steps and nothing else, for measurements: nothing is evaluated, reported or kept.
+  void train_steps(int64_t steps);
+  // Of all steps so far (StepTimer::throughput), on rank 0; called by every rank.
+  Json step_times() { return timer_.throughput(0, data_.towers().total_samples(), world_.gradients()); }
 
   bool diverged() const { return history_.diverged(); }
   int64_t images_per_step() const { return data_.towers().total_samples(); }  // of all ranks
@@ -51,6 +56,8 @@ class Trainer {
 
  private:
   void train_step(int64_t step);
+  void begin_step(int64_t step);
+  void end_part(StepTimer::Part part, ActivityPart next);
   // Does what is not a training step: its costs are not those of training, and it may move the tensors that
   // recorded steps work on.
   void between_steps(const std::function<void()>& work);

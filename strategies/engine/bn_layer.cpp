@@ -19,6 +19,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "harness/activity.hpp"
 #include "harness/error.hpp"
 #include "strategies/engine/exchange/route.hpp"
 #include "strategies/engine/moments.hpp"
@@ -30,7 +31,8 @@ namespace {
 
 // An exchange that fails says which site waited for it.
 template <class Exchange>
-auto at_site(const std::string& site, const Exchange& exchange) {
+auto at_site(const std::string& site, const char* direction, const Exchange& exchange) {
+  const Activity::AtSite here(site, direction);
   try {
     return exchange();
   } catch (const Error& e) {
@@ -74,7 +76,7 @@ class BatchPass : public NormPass {
       return forward_;
     }
     const at::Tensor local = kernels::moments(x, offsets());  // [G, 1 + 2C]
-    const kernels::PooledRows pooled = at_site(site_, [&] { return route_->moments(local, x); });
+    const kernels::PooledRows pooled = at_site(site_, "forward", [&] { return route_->moments(local, x); });
     forward_ =
         kernels::pooled_forward(pooled, rules_->merge, options(weight, bias), precision_, begin_step());
     if (rules_->merge == Merge::averaged) {
@@ -92,7 +94,8 @@ class BatchPass : public NormPass {
           kernels::local_backward(incoming, forward_, through_moments, rules_->mean_only, weight));
     }
     const at::Tensor local = incoming.sums(forward_.mean);  // [G, 2, C]
-    const kernels::PooledRows pooled = at_site(site_, [&] { return route_->sums(local, incoming); });
+    const kernels::PooledRows pooled =
+        at_site(site_, "backward", [&] { return route_->sums(local, incoming); });
     return about_local_mean(kernels::pooled_backward(forward_, local, pooled, rules_->mean_only, weight));
   }
 
@@ -108,7 +111,7 @@ class BatchPass : public NormPass {
     } else if (pass_.mode == Mode::train && pass_.later != nullptr) {
       pass_.later->push_back(update_by(local));
     } else if (pass_.mode == Mode::train) {
-      at_site(site_, [&] { statistics_->remember(local, sets_, pass_.towers); });
+      at_site(site_, "forward", [&] { statistics_->remember(local, sets_, pass_.towers); });
     }
   }
 

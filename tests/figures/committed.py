@@ -9,7 +9,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = Path(os.environ.get("BNLAB_PROGRAM", ROOT / "build" / "release" / "bnlab"))
-EXPERIMENTS = sorted(page.parent.name for page in (ROOT / "results").glob("*/README.md"))
+# Pages that are made otherwise have a publish.sh of their own.
+EXPERIMENTS = sorted(page.parent.name for page in (ROOT / "results").glob("*/README.md")
+                     if not (page.parent / "publish.sh").exists())
 
 
 def _bnlab(*words):

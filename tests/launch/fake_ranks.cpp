@@ -15,6 +15,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "harness/activity.hpp"
 #include "harness/components/registry.hpp"
 #include "harness/counting/step_cost.hpp"
 #include "harness/error.hpp"
@@ -23,6 +24,8 @@
 #include "harness/layer/layer_program.hpp"
 #include "harness/models/model_facts.hpp"
 #include "harness/panel/measure.hpp"
+#include "harness/probe/probe.hpp"
+#include "harness/probe/traced.hpp"
 #include "harness/store/run_folder.hpp"
 #include "harness/strategy_facts.hpp"
 #include "harness/tasks/images/image_file.hpp"
@@ -195,6 +198,8 @@ void misbehave(const std::string& behaviour) {
     raise(SIGKILL);
   }
   if (behaviour == "stop" || behaviour == "stop on a GPU") {
+    Activity::begin_step(15);
+    Activity::begin_part(ActivityPart::backward);
     raise(SIGSTOP);
     wait_for_ever();
   }
@@ -242,7 +247,14 @@ RankReport run_rank(const RankJob& job, KeptWorld* kept) {
   }
   if (behaviour == "kill" || behaviour.rfind("stop", 0) == 0 || behaviour == "exit") {
     if (!last) {
-      return without_contact();
+      try {
+        Activity::begin_step(16);
+        const Activity::AtSite site("decoder1.norm2", "forward");
+        const Activity::InCollective collective("all_gather", "statistics", 40);
+        throw Error(Error::Kind::communication, "lost contact");
+      } catch (const Error&) {
+        return without_contact();
+      }
     }
     misbehave(behaviour);
   }
@@ -284,6 +296,49 @@ std::vector<std::string> gather_texts(const Rendezvous& rendezvous, const std::s
     texts[static_cast<size_t>(rank)] = Json::array({std::to_string(rank)}).dump();
   }
   return texts;
+}
+
+// A probe without measurements: what it was asked for.
+Json run_probe(const ProbeRequest& request, const Rendezvous& rendezvous) {
+  return rendezvous.rank == 0 ? Json{{"schema", kProbeSchema},
+                                     {"fabric",
+                                      {{"device", name_of(request.device)},
+                                       {"ranks", rendezvous.size},
+                                       {"nodes", request.nodes},
+                                       {"threads_per_rank", request.threads}}},
+                                     {"kernels", nullptr},
+                                     {"collectives", Json::array()},
+                                     {"routes", Json::array()},
+                                     {"steps", Json::array()}}
+                              : Json();
+}
+
+std::vector<RunSpec> runs_to_measure(const std::vector<RunSpec>& runs, int) {
+  return runs;
+}
+
+// A step of 10 ms; of the strategy `right` it exchanges 20 times 1 KB.
+Json own_step(const RunSpec& run, int ranks, Device, const std::string&, double) {
+  Json exchanges = {{{"op", "all_reduce"}, {"purpose", "gradients"}, {"bytes", 1 << 20}, {"count", 1}}};
+  if (run.strategy.at("name") == "right") {
+    exchanges.push_back({{"op", "all_reduce"}, {"purpose", "statistics"}, {"bytes", 1024}, {"count", 20}});
+  }
+  return {{"run", run.id},
+          {"strategy", label(run.strategy)},
+          {"model", label(run.model, "model")},
+          {"ranks", ranks},
+          {"images_per_rank", 2},
+          {"own_s", {{"p10", 9e-3}, {"p50", 10e-3}, {"p90", 11e-3}}},
+          {"parts_s", {{"backward", 6e-3}}},
+          {"peak_memory_bytes", 1 << 20},
+          {"exchanges", exchanges}};
+}
+
+void prepare_to_measure(int) {}
+
+std::vector<std::vector<ActivityEvent>> traced_steps(const RunSpec&, const Rendezvous& rendezvous, bool,
+                                                     const std::string&, int64_t, int64_t) {
+  return std::vector<std::vector<ActivityEvent>>(static_cast<size_t>(rendezvous.size));
 }
 
 StepCost count_step(const StepCase& step_case) {

@@ -213,6 +213,16 @@ TEST(Launch, AStoppedRankIsATimeoutThatNamesItAndIsKilled) {
   expect_nobody_left(scratch, 2);
 }
 
+TEST(Launch, ATimeoutTellsWhatEveryRankWasDoing) {
+  const Scratch scratch;
+  run(scratch.write_spec(behaves("stop")), scratch.options(2));
+  const std::string message = scratch.records().at(0).at("outcome.message");
+  EXPECT_TRUE(
+      message.ends_with("; when it ended, rank 0 waits at decoder1.norm2 forward of step 17 (all_gather); "
+                        "rank 1 is in backward of step 16"))
+      << message;
+}
+
 TEST(Launch, ARankThatNcclsWatchdogEndedIsNotTheOneAtFault) {
   const Scratch scratch;
   run(scratch.write_spec(behaves("stop on a GPU")), scratch.options(2));
@@ -221,7 +231,7 @@ TEST(Launch, ARankThatNcclsWatchdogEndedIsNotTheOneAtFault) {
   EXPECT_EQ(record.at("outcome.rank"), 1);
   EXPECT_EQ(record.at("outcome.message"),
             "rank 1 did not answer (rank 0: Watchdog caught collective operation timeout: ALLREDUCE ran for "
-            "60000 ms)");
+            "60000 ms); when it ended, rank 0 is before the first step; rank 1 is in backward of step 16");
 }
 
 TEST(Launch, ARefusalIsAnErrorAndADivergenceKeepsItsResult) {

@@ -170,6 +170,70 @@ class Launchers(unittest.TestCase):
         self.assertEqual(self.records("alone"), [])
         self.assertNotIn("frame #", said.splitlines()[-1])
 
+    def ranks_of(self, launcher):
+        """The processes of the ranks that a launcher of its own has started, in their order."""
+        ranks = {}
+        for file in pathlib.Path("/proc").glob("[0-9]*/stat"):
+            try:
+                parent = int(file.read_text().rsplit(")", 1)[1].split()[1])
+                variables = dict(entry.split("=", 1) for entry in (file.parent / "environ").read_text().split("\0") if "=" in entry)
+            except (OSError, IndexError):
+                continue
+            if parent == launcher and "RANK" in variables:
+                ranks[int(variables["RANK"])] = int(file.parent.name)
+        return [ranks[rank] for rank in sorted(ranks)]
+
+    def test_the_record_of_a_stuck_rank_tells_what_every_rank_was_doing(self):
+        command = self.command("stuck", steps=100000, log_every=1, collective_timeout_s=2)
+        launcher = self.start([*command, "--ranks", "2"], {})
+        deadline = time.monotonic() + PATIENCE
+        while not any(file.read_text().count("\n") > 3 for file in (self.folder / "stuck").glob("spec/*/.*/metrics.jsonl")):
+            self.assertLess(time.monotonic(), deadline, "the run does not train")
+            time.sleep(0.1)
+        os.kill(self.ranks_of(launcher.pid)[1], signal.SIGSTOP)
+        launcher.communicate(timeout=PATIENCE)
+        [record] = self.records("stuck")
+        self.assertEqual(record["outcome"]["status"], "timeout", record["outcome"])
+        self.assertRegex(record["outcome"]["message"],
+                         r"; when it ended, rank 0 waits .* of step \d+ \(\w+\); rank 1 (is|waits) .* of step \d+|"
+                         r"; when it ended, ranks 0 and 1 wait .* of step \d+ \(\w+\)$")
+
+    def test_probe_and_trace_in_a_world_by_plain_variables(self):
+        self.command("probed")
+        for words in (["probe", self.spec, "--device", "cpu", "--seconds", "1", "--largest-mb", "0.01", "--out", "probe.json"],
+                      ["trace", self.spec, "--steps", "2", "--after", "3", "--out", "trace.json"]):
+            port = str(free_port())
+            ranks = [self.start([PROGRAM, *map(str, words[:-1]), str(self.folder / words[-1])],
+                                {"RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_RANK": str(rank), "MASTER_ADDR": "127.0.0.1",
+                                 "MASTER_PORT": port}) for rank in range(2)]
+            self.ends_well(ranks)
+        probe = json.loads((self.folder / "probe.json").read_text())
+        self.assertEqual((probe["fabric"]["ranks"], probe["fabric"]["launcher"]), (2, "environment"))
+        self.assertEqual({row["exchange"] for row in probe["collectives"]}, {"shared_memory", "sockets"})
+        self.assertEqual({step["strategy"] for step in probe["steps"]}, {"sync"})
+        events = json.loads((self.folder / "trace.json").read_text())["traceEvents"]
+        self.assertEqual({event["pid"] for event in events}, {0, 1})
+        for rank in range(2):
+            steps = [event for event in events if event["pid"] == rank and event.get("cat") == "step"]
+            self.assertEqual([step["name"] for step in steps], ["step 4", "step 5"])
+
+    def test_probe_starts_ranks_of_its_own_and_cost_predicts_by_it(self):
+        self.command("probed")
+        probe, spec = str(self.folder / "probe.json"), str(self.spec)
+        self.run_ok([PROGRAM, "probe", spec, "--ranks", "2", "--device", "cpu", "--exchange", "sockets", "--seconds", "1",
+                     "--largest-mb", "0.1", "--threads", "1", "--out", probe])
+        done = subprocess.run([PROGRAM, "cost", spec, "--ranks", "2,8", "--probe", probe, "--seconds", "1", "--json"],
+                              env=self.clean, capture_output=True, text=True, timeout=PATIENCE)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        rows = json.loads(done.stdout)["rows"]
+        self.assertEqual([row["ranks"] for row in rows], [2, 8])
+        for row in rows:
+            self.assertLessEqual(row["step_s"]["low"], row["step_s"]["mid"])
+            self.assertLessEqual(row["step_s"]["mid"], row["step_s"]["high"])
+        self.assertIsNotNone(rows[0]["measured_step_s"])
+        self.assertIsNone(rows[1]["measured_step_s"])
+        self.assertGreater(rows[1]["statistics_s"]["mid"], rows[0]["statistics_s"]["mid"])
+
 
 if __name__ == "__main__":
     unittest.main(verbosity=2)

@@ -48,6 +48,17 @@ class Commands(SimulatedRuns):
                        for device in ("cuda", "cpu")]
             self.expect_alike(*answers)
 
+    def test_probe(self):
+        """Collectives by themselves and in graphs, with their results checked; no time of a simulated GPU means anything."""
+        out = self.folder / "probe.json"
+        self.said_by("probe", "--ranks", "2", "--device", "cuda", "--seconds", "2", "--largest-mb", "0.002", "--threads", "1",
+                     "--out", out)
+        probe = json.loads(out.read_text())
+        self.assertEqual(probe["fabric"]["device"], "cuda")
+        rows = probe["collectives"]
+        self.assertEqual({row["exchange"] for row in rows}, {"nccl"})
+        self.assertEqual({row["op"] for row in rows if "graph_time_s" in row}, {"all_gather", "all_reduce"})
+
     def test_evaluate_and_predict(self):
         command, results = self.command({"strategy": "sync", "seed": 0}, "--device", "cpu", "--ranks", "1")
         subprocess.run(command, check=True, capture_output=True, timeout=PATIENCE)

@@ -1,0 +1,52 @@
+// Published clusters (clusters.json): what their small all-reduces take, beside the model.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "harness/json.hpp"
+#include "harness/prediction/fabric.hpp"
+
+namespace bnlab {
+
+struct Cluster {
+  struct Point {
+    double bytes = 0;
+    double seconds = 0;
+  };
+  std::string name, about, source, failure;
+  int year = 0;
+  int ranks = 0;
+  Network network;
+  std::vector<Point> points;
+
+  double modelled(const Point& point) const {
+    return modelled_seconds(network, "all_reduce", point.bytes, ranks);
+  }
+  // The geometric mean of measured over modelled: its own calibration.
+  double factor() const;
+};
+
+const std::vector<Cluster>& published_clusters();
+const Json& known_failures();  // [{"case", "source", "year", "published", "why"}]
+
+// The factors of clusters as a log-normal distribution: the mean, and the half-width of the interval that
+// holds the next cluster's with 90 %.
+struct FactorSpread {
+  double mean = 1;
+  double half_width = 1;  // a factor: from mean / half_width to mean * half_width
+};
+FactorSpread spread_of_factors(const std::vector<Cluster>& clusters);
+
+// By how much the calibration of one kind of machine changes for each doubling of its ranks, as a factor:
+// from the families of clusters.json.
+double factor_per_doubling();
+
+// By the calibration of one published cluster. Throws Error (usage) with the nearest name where there is
+// none.
+std::unique_ptr<Fabric> cluster_fabric(const std::string& name);
+// Without any: the interval is as wide as the published clusters disagree.
+std::unique_ptr<Fabric> unknown_fabric(const Network& network);
+
+}  // namespace bnlab

@@ -1,0 +1,57 @@
+// What one collective takes between so many ranks: a model of NCCL's algorithms and of bnlab's exchanges
+// between CPU ranks, calibrated by a probe (`bnlab probe`) or by what others have published of a cluster.
+// Never a bare number: each answer is an interval.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "harness/json.hpp"
+
+namespace bnlab {
+
+struct Estimate {
+  double low = 0, mid = 0, high = 0;
+};
+
+inline Estimate operator+(const Estimate& a, const Estimate& b) {
+  return {a.low + b.low, a.mid + b.mid, a.high + b.high};
+}
+inline Estimate operator*(double factor, const Estimate& a) {
+  return {factor * a.low, factor * a.mid, factor * a.high};
+}
+
+// tree, ring, nvls: NCCL's. sockets: Gloo's rings. shared_memory: every rank reads what each has written.
+struct Network {
+  std::string algorithm = "tree";
+  std::string link = "nvlink";  // between the GPUs of a node: nvlink or pcie
+  int per_node = 8;
+};
+
+// Seconds of a collective to which every rank hands `bytes`, by the model alone.
+//
+// Latency, from NCCL 2.30's own tuning model (src/graph/tuning.cc), low-latency protocol, microseconds:
+//   ring       6.6 + 2 (P - 1) hop; of the steps 2 (nodes - 1) are between nodes and take 2.7
+//   tree       6.8 + 2 ((per_node - 1) hop + 5 log2(nodes))
+//   NVLS tree  25 + 41.7 log2(nodes)
+// A hop is 0.6 over NVLink, 1.0 over PCIe. all_gather takes half a ring, broadcast and reduce half a tree.
+double modelled_seconds(const Network& network, const std::string& op, double bytes, int ranks);
+
+class Fabric {
+ public:
+  virtual ~Fabric() = default;
+  virtual std::string name() const = 0;
+  // Of `exchange` (nccl, shared_memory or sockets) where the fabric tells them apart.
+  virtual Estimate seconds(const std::string& exchange, const std::string& op, double bytes,
+                           int ranks) const = 0;
+  virtual std::vector<std::string> notes() const { return {}; }
+};
+
+// By the times of a probe, a JSON file of `bnlab probe`. At its own number of ranks they are taken as
+// measured; at others they grow as the model does, and the interval widens with every doubling. Throws Error
+// (usage) where `probe` is none.
+std::unique_ptr<Fabric> probed_fabric(const Json& probe, const std::string& file);
+
+}  // namespace bnlab

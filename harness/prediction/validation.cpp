@@ -1,0 +1,126 @@
+#include "harness/prediction/validation.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "harness/error.hpp"
+#include "harness/prediction/clusters.hpp"
+#include "harness/text_table.hpp"
+
+namespace bnlab {
+namespace {
+
+double median_of(std::vector<double> values) {
+  if (values.empty()) return 0;
+  std::ranges::sort(values);
+  const size_t middle = values.size() / 2;
+  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+}
+
+std::string at_bytes(const Cluster& cluster, const Cluster::Point& point) {
+  return cluster.name + ", " + significant(point.bytes, 6) + " B";
+}
+
+}  // namespace
+
+double Checked::factor_of_error() const {
+  const double ratio = predicted.mid / measured;
+  return std::max(ratio, 1 / ratio);
+}
+
+double Checked::error() const {
+  return std::abs(predicted.mid - measured) / measured;
+}
+
+std::vector<Checked> clusters_without_a_probe() {
+  std::vector<Checked> checked;
+  for (const Cluster& cluster : published_clusters()) {
+    std::vector<Cluster> others = published_clusters();
+    std::erase_if(others, [&](const Cluster& other) { return other.name == cluster.name; });
+    const FactorSpread spread = spread_of_factors(others);
+    double modelled = 0, measured = 0;  // of all its sizes, as geometric means
+    for (const Cluster::Point& point : cluster.points) {
+      modelled += std::log(cluster.modelled(point)) / static_cast<double>(cluster.points.size());
+      measured += std::log(point.seconds) / static_cast<double>(cluster.points.size());
+    }
+    const double mid = spread.mean * std::exp(modelled);
+    checked.push_back({cluster.name,
+                       "the other clusters",
+                       {mid / spread.half_width, mid, mid * spread.half_width},
+                       std::exp(measured)});
+  }
+  return checked;
+}
+
+std::vector<Checked> clusters_by_two_sizes() {
+  std::vector<Checked> checked;
+  for (const Cluster& cluster : published_clusters()) {
+    const std::vector<Cluster::Point>& points = cluster.points;
+    for (size_t a = 0; a < points.size(); ++a) {
+      for (size_t b = a + 1; b < points.size(); ++b) {
+        for (size_t c = 0; c < points.size(); ++c) {
+          const bool fitted = points[c].bytes == points[a].bytes || points[c].bytes == points[b].bytes;
+          if (points[a].bytes == points[b].bytes || fitted) continue;
+          Cluster fit = cluster;
+          fit.points = {points[a], points[b]};
+          const double mid = fit.factor() * cluster.modelled(points[c]);
+          const double wide = std::max(factor_per_doubling(), 1.0);
+          checked.push_back(
+              {at_bytes(cluster, points[c]),
+               significant(points[a].bytes, 6) + " and " + significant(points[b].bytes, 6) + " B",
+               {mid / wide, mid, mid * wide},
+               points[c].seconds});
+        }
+      }
+    }
+  }
+  return checked;
+}
+
+StepOptions options_for(const std::string& exchange, bool delayed, bool spare_cores) {
+  // CPU ranks over sockets have a Reducer, which no added delay reaches; GPUs replay steps, and exchange
+  // behind them.
+  return {.overlaps_gradients = exchange == "sockets" && !delayed, .spare_cores = spare_cores};
+}
+
+std::vector<Checked> steps_of_probe(const Json& probe, const std::string& file) {
+  const auto fabric = probed_fabric(probe, file);
+  const Json& about = probe.at("fabric");
+  const int ranks = about.at("ranks");
+  const bool delayed =
+      about.at("added_delay_s").get<double>() > 0 || about.at("added_bytes_per_s").get<double>() > 0;
+  const Json& cores = about.at("environment").at("logical_cores");
+  const bool spare =
+      about.at("device") == "cuda" ||
+      (cores.is_number() && cores.get<int>() > ranks * about.at("threads_per_rank").get<int>());
+  std::vector<Checked> checked;
+  for (const Json& step : probe.at("steps")) {
+    if (step.contains("refused")) continue;
+    const StepProfile profile = read_profile(step);
+    const StepPrediction prediction =
+        predict_step(profile, *fabric, ranks, options_for(profile.exchange, delayed, spare));
+    const std::string added =
+        delayed ? ", " + significant(about.at("added_delay_s").get<double>() * 1e3, 3) + " ms added" : "";
+    checked.push_back({profile.model + ", " + profile.strategy,
+                       std::to_string(ranks) + " rank" + (ranks == 1 ? "" : "s, " + profile.exchange + added),
+                       prediction.step(), step.at("together_s").at("p50")});
+  }
+  return checked;
+}
+
+Quality quality_of(const std::vector<Checked>& checked) {
+  Quality quality;
+  quality.count = checked.size();
+  std::vector<double> factors, errors;
+  for (const Checked& one : checked) {
+    factors.push_back(one.factor_of_error());
+    errors.push_back(one.error());
+    quality.in_interval += one.in_interval() ? 1 : 0;
+    quality.worst_error = std::max(quality.worst_error, one.error());
+  }
+  quality.median_factor = median_of(factors);
+  quality.median_error = median_of(errors);
+  return quality;
+}
+
+}  // namespace bnlab

@@ -1,0 +1,108 @@
+#include "harness/probe/probe.hpp"
+
+#include <torch/types.h>
+
+#include <cstdlib>
+#include <iostream>
+
+#include "harness/communicator/world.hpp"
+#include "harness/mapped.hpp"
+#include "harness/probe/collectives.hpp"
+#include "harness/probe/sites.hpp"
+#include "harness/probe/steps.hpp"
+#include "harness/probe/turns.hpp"
+#include "harness/store/environment.hpp"
+#include "harness/training/libraries.hpp"
+
+namespace bnlab {
+namespace {
+
+// Shares of the time that is asked for.
+constexpr double kKernels = 0.06, kRoutes = 0.14, kStepsShare = 0.4;
+
+Json load() {
+  double average = 0;
+  return getloadavg(&average, 1) == 1 ? Json(average) : Json();
+}
+
+Json fabric_of(const ProbeRequest& request, const Rendezvous& rendezvous) {
+  const Json libraries = library_versions();
+  return {{"device", name_of(request.device)},
+          {"ranks", rendezvous.size},
+          {"nodes", request.nodes},
+          {"threads_per_rank", request.threads},
+          {"launcher", request.launcher},
+          {"added_delay_s", rendezvous.delay.seconds},
+          {"added_bytes_per_s", rendezvous.delay.bytes_per_s},
+          {"environment", environment_record(libraries)}};
+}
+
+class Probing {
+ public:
+  Probing(const ProbeRequest& request, const Rendezvous& rendezvous)
+      : request_(request), rendezvous_(rendezvous), probe_{{"schema", kProbeSchema},
+                                                           {"fabric", fabric_of(request, rendezvous)},
+                                                           {"load_before", load()},
+                                                           {"kernels", nullptr},
+                                                           {"collectives", Json::array()},
+                                                           {"routes", Json::array()},
+                                                           {"steps", Json::array()}} {}
+
+  Json run() {
+    for (const Exchange exchange : request_.exchanges) {
+      in_world(exchange);
+    }
+    probe_["load_after"] = load();
+    return rendezvous_.rank == 0 ? probe_ : Json();
+  }
+
+ private:
+  void in_world(Exchange exchange) {
+    Rendezvous at = rendezvous_;
+    at.exchange = exchange;
+    const std::string name = request_.device == Device::cuda ? "nccl" : name_of(exchange);
+    at.prefix = "probe/" + name;
+    const auto world = join_world(at, request_.device == Device::cuda ? at::kCUDA : at::kCPU);
+    const double seconds = request_.seconds / static_cast<double>(request_.exchanges.size());
+    const double steps = request_.runs.empty() ? 0 : kStepsShare;
+    tell("kernels");
+    if (probe_["kernels"].is_null()) {
+      probe_["kernels"] = measure_kernels(*world, seconds * kKernels);
+    }
+    if (world->size() > 1) {
+      tell("collectives by " + name);
+      append("collectives", measure_collectives(*world, name, seconds * (1 - kKernels - kRoutes - steps),
+                                                request_.largest_bytes));
+      tell("routes by " + name);
+      append("routes", measure_routes(*world, name, seconds * kRoutes));
+    }
+    for (const RunSpec& run : request_.runs) {
+      tell("steps of " + label(run.strategy) + " by " + name);
+      Json step = own_step_and_together(run, *world, request_.data_dir,
+                                        seconds * steps / static_cast<double>(request_.runs.size()));
+      step["exchange"] = name;
+      probe_["steps"].push_back(step);
+    }
+    world->shutdown();
+  }
+
+  void append(const char* key, const Json& rows) {
+    for (const Json& row : rows) probe_[key].push_back(row);
+  }
+
+  void tell(const std::string& what) const {
+    if (rendezvous_.rank == 0) std::cerr << "measuring " << what << std::endl;
+  }
+
+  const ProbeRequest& request_;
+  const Rendezvous& rendezvous_;
+  Json probe_;
+};
+
+}  // namespace
+
+Json run_probe(const ProbeRequest& request, const Rendezvous& rendezvous) {
+  return Probing(request, rendezvous).run();
+}
+
+}  // namespace bnlab

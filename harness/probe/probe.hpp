@@ -1,0 +1,47 @@
+// What the exchanges of batch norm cost in a world, measured there: `bnlab probe`. Called by every rank;
+// needs no LibTorch to include.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "harness/communicator/rendezvous.hpp"
+#include "harness/experiment/spec.hpp"
+#include "harness/json.hpp"
+#include "harness/placement.hpp"
+
+namespace bnlab {
+
+inline constexpr const char* kProbeSchema = "bnlab probe 1";
+
+struct ProbeRequest {
+  Device device = Device::cpu;
+  std::vector<Exchange> exchanges;    // of CPU ranks, measured one after the other; one entry on GPUs
+  double seconds = 60;                // that all of it may take, about; shared among what is asked for
+  int64_t largest_bytes = 256 << 20;  // of what is exchanged
+  int threads = 1;                    // of each rank
+  int nodes = 1;                      // machines that the ranks are spread over, as far as known
+  std::string launcher = "bnlab";
+  std::vector<RunSpec> runs;  // whose training steps are measured: on as many towers as there are ranks
+  std::string data_dir;       // of the runs
+};
+
+// The probe as its JSON file holds it, on rank 0; null elsewhere. `rendezvous`: of this rank, whose exchange
+// is that of the request. Progress goes to standard error. Throws Error (communication) where ranks are lost
+// or an exchange has a wrong result.
+Json run_probe(const ProbeRequest& request, const Rendezvous& rendezvous);
+
+// The spec's runs as one tower per rank on so many ranks, without what is not a training step, one for each
+// cell: those of other seeds are left out.
+std::vector<RunSpec> runs_to_measure(const std::vector<RunSpec>& runs, int ranks);
+
+// A training step of a run on one rank of a world of so many, whose other ranks do not exist: its own work,
+// its memory and what it exchanges (steps.cpp). Refusals of the strategy are in the answer. At most about
+// `seconds`; 0: what it exchanges is all that counts, and its times say little.
+Json own_step(const RunSpec& run, int ranks, Device device, const std::string& data_dir, double seconds);
+
+// Makes this process compute with so many threads, and count its tensors' memory: before its first tensor.
+void prepare_to_measure(int threads);
+
+}  // namespace bnlab

@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# Writes the tables and the figure of this page from the probes that lie beside it.
+#   results/prediction/publish.sh
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+source scripts/stages.sh
+load_settings
+page=results/prediction
+bnlab=${BNLAB_PROGRAM:-build/release/bnlab}
+scratch=$(mktemp -d)
+trap 'rm -r "$scratch"' EXIT
+
+# What a command says, between the marks of a table of the page.
+into_page() {
+  "${@:2}" > "$scratch/table"
+  sed -i -e "/^<!-- table:$1 -->\$/,/^<!-- end -->\$/{//!d}" -e "/^<!-- table:$1 -->\$/r $scratch/table" "$page/README.md"
+}
+indented() {
+  "$@" | sed -e "s/ *$//" -e "s/^\(.\)/    \1/"
+}
+
+probes=("$page"/probe-*.json)
+into_page validation "$bnlab" cost --validate "${probes[@]}"
+deep=(--only model.name=backbone_unet)
+into_page gpus indented "$bnlab" cost "$page/steps.json" --ranks 8,64 --step-ms 100 "${deep[@]}" \
+  --only 'strategy=per_tower,averaged,sync(route=all_reduce),sync(gradient=stopped)'
+few=(--only 'strategy=per_tower,averaged,sync(route=all_reduce)')
+ranks=8,16,64,256,1024
+"$bnlab" cost "$page/steps.json" --ranks "2,4,$ranks" --probe "$page/probe-2.json" --exchange sockets "${deep[@]}" "${few[@]}" \
+  --seconds 60 --json > "$scratch/cpu.json"
+"$bnlab" cost "$page/steps.json" --ranks "1,2,$ranks" --step-ms 100 "${deep[@]}" "${few[@]}" --json > "$scratch/gpu.json"
+"$BNLAB_INTERPRETER" -B scripts/figures/prediction.py --out "$page/figures/efficiency" \
+  "CPU ranks over sockets, by the probe of two=$scratch/cpu.json" \
+  "GPUs without a probe, a step of 100 ms=$scratch/gpu.json"

@@ -1,0 +1,124 @@
+// What one exchange is said to take: the model against NCCL's own log, and probes that were measured
+// elsewhere.
+#include "harness/prediction/fabric.hpp"
+
+#include <gtest/gtest.h>
+
+#include "harness/error.hpp"
+#include "harness/prediction/clusters.hpp"
+
+namespace bnlab::fabric_test {
+namespace {
+
+double microseconds(const Network& network, const char* op, double bytes, int ranks) {
+  return modelled_seconds(network, op, bytes, ranks) * 1e6;
+}
+
+// A probe of two ranks: an all_reduce of 8 B takes 10 us by itself and 20 us behind other work, one of 800 B
+// twice as much.
+Json small_probe() {
+  const auto row = [](int64_t bytes, double factor) {
+    return Json{
+        {"exchange", "sockets"},
+        {"op", "all_reduce"},
+        {"bytes", bytes},
+        {"time_s", {{"p50", factor * 10e-6}, {"p90", factor * 11e-6}, {"mean", factor * 10e-6}}},
+        {"after_work_s", {{"p50", factor * 20e-6}, {"p90", factor * 40e-6}, {"mean", factor * 24e-6}}}};
+  };
+  return {{"schema", "bnlab probe 1"},
+          {"fabric", {{"ranks", 2}, {"nodes", 1}}},
+          {"collectives", {row(8, 1), row(800, 2)}}};
+}
+
+// NVIDIA/nccl#1453 logs what NCCL itself predicts for a tree over two nodes of eight GPUs.
+TEST(ModelledSeconds, AreWhatNcclLogsForATreeOverTwoNodes) {
+  const Network network{.algorithm = "tree", .link = "nvlink", .per_node = 8};
+  EXPECT_NEAR(microseconds(network, "all_reduce", 128, 16), 25.21, 0.05);
+  EXPECT_NEAR(microseconds(network, "all_reduce", 4096, 16), 25.87, 0.05);
+  EXPECT_NEAR(microseconds(network, "all_reduce", 8192, 16), 26.55, 0.1);
+}
+
+TEST(ModelledSeconds, GrowWithTheRanksAsTheAlgorithmDoes) {
+  const Network tree{.algorithm = "tree"}, ring{.algorithm = "ring"}, nvls{.algorithm = "nvls"};
+  EXPECT_NEAR(microseconds(tree, "all_reduce", 0, 64), 6.8 + 2 * (7 * 0.6 + 3 * 5.0), 1e-9);
+  EXPECT_NEAR(microseconds(ring, "all_reduce", 0, 64), 6.6 + 2 * (56 * 0.6 + 7 * 2.7), 1e-9);
+  EXPECT_NEAR(microseconds(nvls, "all_reduce", 0, 64), 25 + 3 * 41.7, 1e-9);
+  EXPECT_NEAR(microseconds(tree, "all_gather", 0, 64), 6.6 + 56 * 0.6 + 7 * 2.7, 1e-9);
+  EXPECT_NEAR(microseconds({.link = "pcie"}, "all_reduce", 0, 8), 6.8 + 2 * 7 * 1.0, 1e-9);
+}
+
+TEST(ModelledSeconds, OfARankByItselfAreNone) {
+  EXPECT_EQ(microseconds({}, "all_reduce", 1e6, 1), 0);
+}
+
+TEST(ProbedFabric, TakesWhatWasMeasuredBehindOtherWorkAndBoundsItByBoth) {
+  const auto fabric = probed_fabric(small_probe(), "probe.json");
+  const Estimate time = fabric->seconds("sockets", "all_reduce", 8, 2);
+  EXPECT_NEAR(time.low, 10e-6, 1e-12);
+  EXPECT_NEAR(time.mid, 20e-6, 1e-12);
+  EXPECT_NEAR(time.high, 40e-6, 1e-12);
+}
+
+TEST(ProbedFabric, LiesBetweenTheSizesThatWereMeasured) {
+  const auto fabric = probed_fabric(small_probe(), "probe.json");
+  EXPECT_NEAR(fabric->seconds("sockets", "all_reduce", 80, 2).mid, 20e-6 * std::sqrt(2.0), 1e-12);
+  EXPECT_NEAR(fabric->seconds("sockets", "all_reduce", 4, 2).mid, 20e-6, 1e-12)
+      << "no less than the smallest";
+  const double more = microseconds({.algorithm = "sockets"}, "all_reduce", 8e6, 2) /
+                      microseconds({.algorithm = "sockets"}, "all_reduce", 800, 2);
+  EXPECT_NEAR(fabric->seconds("sockets", "all_reduce", 8e6, 2).mid, 40e-6 * more, 1e-9)
+      << "as the model grows: what is slow for its latency is not as much slower for its bytes";
+}
+
+TEST(ProbedFabric, GrowsAsTheModelDoesAndIsLessSureWithEveryDoubling) {
+  const auto fabric = probed_fabric(small_probe(), "probe.json");
+  const Estimate two = fabric->seconds("sockets", "all_reduce", 8, 2);
+  const Estimate eight = fabric->seconds("sockets", "all_reduce", 8, 8);
+  EXPECT_NEAR(eight.mid / two.mid, 7, 1e-3) << "a ring of eight has seven times the steps";
+  EXPECT_NEAR(eight.high / two.high, 7 * std::pow(factor_per_doubling(), 2), 1e-2);
+  EXPECT_NEAR(eight.low / two.low, 7 / std::pow(factor_per_doubling(), 2), 1e-2);
+}
+
+TEST(ProbedFabric, NamesWhatTheProbeLacks) {
+  const auto fabric = probed_fabric(small_probe(), "probe.json");
+  try {
+    fabric->seconds("shared_memory", "all_gather", 8, 2);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("no all_gather over shared_memory"), std::string::npos)
+        << error.what();
+  }
+  EXPECT_THROW(probed_fabric({{"schema", "something else"}}, "probe.json"), Error);
+  EXPECT_THROW(probed_fabric(Json::array(), "probe.json"), Error);
+}
+
+TEST(Clusters, HaveTheFactorsThatTheirTimesAreOfTheModel) {
+  const auto factor = [](const std::string& name) {
+    const auto& all = published_clusters();
+    return std::ranges::find(all, name, &Cluster::name)->factor();
+  };
+  EXPECT_NEAR(factor("h100-2x8"), std::sqrt(61.58 / 25.2 * 75.38 / 25.84), 0.01);
+  EXPECT_NEAR(factor("efa-2x8"), 5.7, 0.3);
+  EXPECT_LT(factor("gh200-2x4"), 1.6);
+}
+
+TEST(Clusters, WithoutAProbeTheIntervalHoldsFromTheFastestToOldEfa) {
+  const FactorSpread spread = spread_of_factors(published_clusters());
+  for (const Cluster& cluster : published_clusters()) {
+    EXPECT_LE(cluster.factor(), spread.mean * spread.half_width) << cluster.name;
+    EXPECT_GE(cluster.factor(), spread.mean / spread.half_width) << cluster.name;
+  }
+  const Estimate time = unknown_fabric({})->seconds("nccl", "all_reduce", 128, 64);
+  EXPECT_LT(time.low, time.mid);
+  EXPECT_LT(time.mid, time.high);
+}
+
+TEST(Clusters, OneOfThemKeepsItsCalibrationAndTellsItsFailure) {
+  const auto fabric = cluster_fabric("efa-2x8");
+  EXPECT_NEAR(fabric->seconds("nccl", "all_reduce", 8, 16).mid, 146e-6, 6e-6);
+  EXPECT_EQ(fabric->notes().size(), 2U);
+  EXPECT_THROW(cluster_fabric("efa-2x9"), Error);
+}
+
+}  // namespace
+}  // namespace bnlab::fabric_test

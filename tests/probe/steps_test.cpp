@@ -1,0 +1,144 @@
+// A rank's own step, measured without the others: what it exchanges is what real ranks book.
+#include "harness/probe/probe.hpp"
+
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/types.h>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <set>
+
+#include "harness/communicator/thread_ranks.hpp"
+#include "harness/counting/operations.hpp"
+#include "harness/probe/sites.hpp"
+#include "harness/probe/steps.hpp"
+#include "tests/temporary_folder.hpp"
+
+namespace bnlab::steps_test {
+namespace {
+
+class OwnStep : public ::testing::Test {
+ protected:
+  OwnStep() { prepare_to_measure(1); }
+
+  std::vector<RunSpec> runs(const std::string& keys) {
+    const std::filesystem::path file = folder_.path() / "spec.json";
+    std::ofstream(file) << R"({"task": {"name": "shapes", "size": [16, 16], "train": 16, "test": 4},
+      "model": {"name": "unet", "base": 4, "levels": 2}, "steps": 3, "towers": 6, "batch_per_tower": 2, )"
+                        << keys << "}";
+    return load_experiment(file.string()).runs;
+  }
+  RunSpec on(int ranks, const std::string& keys) { return runs_to_measure(runs(keys), ranks).front(); }
+
+  TemporaryFolder folder_;
+};
+
+// Collectives and bytes of a step by purpose.
+using Books = std::map<std::string, std::pair<double, double>>;
+
+Books books_of(const Json& step) {
+  Books books;
+  for (const Json& exchange : step.at("exchanges")) {
+    auto& [count, bytes] = books[exchange.at("purpose")];
+    count += exchange.at("count").get<double>();
+    bytes += exchange.at("count").get<double>() * exchange.at("bytes").get<double>();
+  }
+  return books;
+}
+
+TEST_F(OwnStep, ExchangesWhatRealRanksDo) {
+  for (const char* strategy :
+       {R"("sync")", R"({"name": "sync", "route": "reduce_broadcast"})",
+        R"({"name": "sync", "route": "all_reduce"})", R"("per_tower")", R"("shuffle")", R"("averaged")"}) {
+    const RunSpec run = on(2, std::string(R"("strategy": )") + strategy);
+    const Json own = own_step(run, 2, Device::cpu, "", 0.1);
+    ASSERT_FALSE(own.contains("refused")) << own;
+    Books real;
+    on_thread_ranks(2, at::kCPU, [&](World& world) {
+      const Json step = own_step_and_together(run, world, "", 0.1);
+      if (world.rank() == 0) {
+        EXPECT_GT(step.at("together_s").at("samples"), 0);
+        real = books_of(step);
+        world.ledger().clear();
+      }
+    });
+    EXPECT_EQ(books_of(own), real) << strategy;
+    const bool pools = std::string(strategy).find("sync") != std::string::npos;
+    EXPECT_EQ(books_of(own).contains("statistics"), pools) << strategy;
+    EXPECT_TRUE(books_of(own).contains("gradients")) << strategy;
+  }
+}
+
+TEST_F(OwnStep, OfOneOfAThousandRanksReceivesTheRowsOfAll) {
+  const RunSpec few = on(2, R"("strategy": "sync")"), many = on(1000, R"("strategy": "sync")");
+  const Json of_few = own_step(few, 2, Device::cpu, "", 0.1),
+             of_many = own_step(many, 1000, Device::cpu, "", 0.1);
+  EXPECT_EQ(of_few.at("exchanges"), of_many.at("exchanges")) << "a rank hands over as much";
+  EXPECT_EQ(of_many.at("ranks"), 1000);
+  EXPECT_GT(of_many.at("peak_memory_bytes"), of_few.at("peak_memory_bytes"));
+}
+
+TEST_F(OwnStep, TellsWhyAStrategyRefuses) {
+  const RunSpec run = on(3, R"("strategy": {"name": "sync", "group_size": 2})");
+  const Json step = own_step(run, 3, Device::cpu, "", 0.1);
+  ASSERT_TRUE(step.contains("refused")) << step;
+  EXPECT_FALSE(step.contains("own_s"));
+}
+
+TEST_F(OwnStep, AveragedWeightsCountAsAShareOfAStep) {
+  const RunSpec run = on(2, R"("strategy": "per_tower", "average_weights_every": 3)");
+  const Json step = own_step(run, 2, Device::cpu, "", 0.1);
+  double count = 0;
+  for (const Json& exchange : step.at("exchanges")) count += exchange.at("count").get<double>();
+  EXPECT_GT(count, 0);
+  EXPECT_LT(count, 1);
+}
+
+TEST_F(OwnStep, OneOfEveryCellIsMeasured) {
+  const auto chosen = runs_to_measure(
+      runs(R"("matrix": {"seed": [0, 1], "model.base": [4, 8], "strategy": ["per_tower", "sync"]})"), 8);
+  ASSERT_EQ(chosen.size(), 4U);
+  for (const RunSpec& run : chosen) {
+    EXPECT_EQ(run.samples_per_tower, std::vector<int64_t>(8, 2));
+    EXPECT_EQ(run.seed, 0U);
+  }
+}
+
+// One convolution of 3x3 from 4 to 8 channels, on 2 images of 16x16: backward computes twice as much.
+TEST(Operations, AreThoseOfConvolutionsForwardAndBackward) {
+  const at::Tensor x = at::randn({2, 4, 16, 16}).requires_grad_(true);
+  const at::Tensor w = at::randn({8, 4, 3, 3}).requires_grad_(true);
+  const double once = 2.0 * 2 * 8 * 16 * 16 * 4 * 9;
+  at::Tensor y;
+  const Operations forward = operations_of([&] { y = at::conv2d(x, w, {}, 1, 1); });
+  EXPECT_EQ(forward.flops, once);
+  EXPECT_EQ(forward.matrix_bytes, static_cast<double>(x.nbytes() + w.nbytes() + y.nbytes()));
+  EXPECT_EQ(forward.other_bytes, 0);
+  const at::Tensor dy = at::ones_like(y);
+  const Operations backward = operations_of([&] { torch::autograd::grad({y}, {x, w}, {dy}); });
+  EXPECT_EQ(backward.flops, 2 * once);
+  const Operations product = operations_of([] { at::mm(at::ones({3, 5}), at::ones({5, 7})); });
+  EXPECT_EQ(product.flops, 2.0 * 3 * 5 * 7);
+  const at::Tensor z = at::ones({100});
+  EXPECT_EQ(operations_of([&] { z.neg(); }).other_bytes, 800.0);
+}
+
+TEST(Sites, AreMeasuredForEveryRoute) {
+  on_thread_ranks(2, at::kCPU, [&](World& world) {
+    const Json routes = measure_routes(world, "shared_memory", 0.5);
+    const Json kernels = measure_kernels(world, 0.1);
+    if (world.rank() == 0) {
+      std::set<std::string> names;
+      for (const Json& row : routes) names.insert(row.at("strategy").get<std::string>());
+      EXPECT_TRUE(names.contains("sync(route=host)"));
+      EXPECT_TRUE(names.contains("sync(route=reduce_broadcast)"));
+      EXPECT_GT(kernels.at("copy_bytes_per_s"), 0);
+      EXPECT_GT(kernels.at("norm_forward_bytes_per_s"), 0);
+    }
+  });
+}
+
+}  // namespace
+}  // namespace bnlab::steps_test
