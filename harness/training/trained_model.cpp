@@ -23,7 +23,7 @@ Strategy::Context strategy_context(const RunSpec& spec, const Data& data, World&
           .fresh_weights = !spec.init_from.has_value(),
           .replicas = spec.average_weights_every > 0,
           .shadows = shadows,
-          .samples_per_tower = data.towers().all_samples()};
+          .samples_per_tower = data.towers_of_pass().all_samples()};
 }
 
 BuiltNetwork built_network(const RunSpec& spec, const Data& data, World& world) {

@@ -126,10 +126,7 @@ void Trainer::train_step(int64_t step) {
   timer_.end(StepTimer::data);
 
   gradient_sync_->before_forward();
-  const auto forward = [&] {
-    const Loss::OfOutputs loss_of = loss_->begin(batch);
-    return Loss::total(loss_of, model_.forward(batch, step, Mode::train));
-  };
+  const auto forward = [&] { return forward_passes(batch, step); };
   const at::Tensor loss = graphs_.forward(forward, [this] { gradient_sync_->after_backward(); });
   timer_.end(StepTimer::forward);
 
@@ -153,6 +150,30 @@ void Trainer::train_step(int64_t step) {
   gradient_sync_->after_step(step + 1);
   timer_.end(StepTimer::optimizer);
   timer_.end_step();
+}
+
+// And all backward passes but the last, with which the exchange of gradients goes.
+at::Tensor Trainer::forward_passes(const Batch& batch, int64_t step) {
+  const Loss::OfOutputs loss_of = loss_->begin(batch);
+  at::Tensor before;  // the loss of the passes that are done, a number
+  for (int64_t pass = 0;; ++pass) {
+    const Batch passed = data_.micro_batch(batch, pass);
+    const at::Tensor loss = Loss::total(loss_of, model_.forward(passed, step, Mode::train), passed);
+    if (pass + 1 == data_.passes()) {
+      return before.defined() ? loss + before : loss;
+    }
+    end_part(StepTimer::forward);
+    loss.backward();
+    end_part(StepTimer::backward);
+    before = before.defined() ? before + loss.detach() : loss.detach();
+  }
+}
+
+// Within the work of a step, which may be recorded and then takes no time.
+void Trainer::end_part(StepTimer::Part part) {
+  if (graphs_.eager()) {
+    timer_.end(part);
+  }
 }
 
 Json Trainer::result() {

@@ -45,6 +45,8 @@ class Trainer {
 
  private:
   void train_step(int64_t step);
+  at::Tensor forward_passes(const Batch& batch, int64_t step);  // the loss of the step
+  void end_part(StepTimer::Part part);
   // Does what is not a training step: its costs are not those of training, and it may move the tensors that
   // recorded steps work on.
   void between_steps(const std::function<void()>& work);
