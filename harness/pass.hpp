@@ -10,7 +10,29 @@
 
 namespace bnlab {
 
+class Kept;       // recomputation.hpp
 class StepBytes;  // upload.hpp
+
+// Whether the activations of a network's blocks are kept for the backward pass, or computed again there
+// (recomputation.hpp).
+enum class Recompute { none, blocks, naive };
+constexpr const char* names(Recompute) {
+  return "none, blocks, naive";
+}
+
+struct Step {
+  int64_t index = 0;  // training steps done before this one
+  int64_t total = 1;  // training steps of the whole run
+};
+
+// How a forward pass normalises.
+enum class Mode {
+  train,           // as the strategy trains; running statistics are updated
+  train_frozen,    // with the saved running statistics, which stay as they are (strategy `frozen`)
+  calibrate,       // as in train, but nothing is remembered: the moments are collected for `precise`
+  evaluate_saved,  // with the saved running statistics; exchanges nothing
+  evaluate_batch,  // with the moments of the batch itself, grouped as in training; nothing is remembered
+};
 
 // A part of a training step's batch that is passed through the network by itself (accumulation): of each
 // tower's consecutive samples the `index`-th of `count` equal parts.
@@ -40,6 +62,8 @@ struct Pass {
   // What the step takes from the host, where it may be replayed; else null.
   StepBytes* bytes = nullptr;
   MicroBatch micro_batch = {};  // which `towers` have of the step's batch
+  Recompute recompute = Recompute::none;
+  Kept* kept = nullptr;  // within a block that is recomputed; else null
 
   // The number of this pass among all those of its stream of batches.
   uint64_t pass_of(uint64_t batch_index) const {

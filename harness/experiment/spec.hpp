@@ -12,6 +12,7 @@
 #include "harness/components/options.hpp"
 #include "harness/components/registry.hpp"
 #include "harness/json.hpp"
+#include "harness/pass.hpp"
 #include "harness/placement.hpp"
 
 namespace bnlab {
@@ -63,6 +64,7 @@ struct RunSpec {
   std::vector<int64_t> samples_per_tower;         // [towers], of a step
   int64_t accumulate = 1;                         // passes per step, of a part of each tower's samples
   StatisticsPer statistics_per = StatisticsPer::micro_batch;
+  Recompute recompute = Recompute::none;
   int64_t steps = 0;  // of training (from "steps", or "epochs" once the task's size is known)
   std::optional<double> epochs;
   uint64_t seed = 0;

@@ -104,6 +104,10 @@ class BatchPass : public NormPass {
     return about_local_mean(kernels::pooled_backward(forward_, local, pooled, rules_->mean_only, weight));
   }
 
+  bool needs_outputs() const override {
+    return local_mean_.defined() || (route_ && about_route(rules_->route).moves_rows);
+  }
+
  private:
   // Passes of the step's other micro-batches, before this one, that normalise with it.
   bool takes_earlier_passes() const {
@@ -204,7 +208,6 @@ class BatchPass : public NormPass {
   std::shared_ptr<SiteStatistics> statistics_;
   std::unique_ptr<Route> route_;  // where moments are pooled
   at::Tensor local_mean_;         // [G, C], with Merge::averaged
-  kernels::Coefficients forward_;
 };
 
 // Normalises by the running statistics, which are constants: y = gamma (x - m) s + beta, dx = gamma s g.
@@ -228,7 +231,6 @@ class RunningPass : public NormPass {
  private:
   std::shared_ptr<const Rules> rules_;
   std::shared_ptr<SiteStatistics> statistics_;
-  kernels::Coefficients forward_;
 };
 
 int64_t positions(const at::Tensor& x) {  // elements per row and channel
@@ -295,7 +297,7 @@ at::Tensor BnLayer::forward(at::Tensor x, at::Tensor residual, const Pass& pass)
   const bool as_training = pass.mode == Mode::train || pass.mode == Mode::calibrate;
   if (!as_training && pass.mode != Mode::evaluate_batch) {
     return apply_norm(x, residual, weight_, bias_, site_.activation,
-                      c10::make_intrusive<RunningPass>(x.size(0), rules_, statistics_));
+                      c10::make_intrusive<RunningPass>(x.size(0), rules_, statistics_), pass);
   }
   check_schedule(*rules_, pass);
   check_samples(site_.name, *rules_, pass);
@@ -305,7 +307,7 @@ at::Tensor BnLayer::forward(at::Tensor x, at::Tensor residual, const Pass& pass)
   }
   return apply_norm(
       x, residual, weight_, bias_, site_.activation,
-      c10::make_intrusive<BatchPass>(site_.name, rules_, pass, std::move(sets), context_, statistics_));
+      c10::make_intrusive<BatchPass>(site_.name, rules_, pass, std::move(sets), context_, statistics_), pass);
 }
 
 }  // namespace bnlab

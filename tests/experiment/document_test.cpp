@@ -75,7 +75,7 @@ TEST_F(SpecDocument, AnswersUnknownKeysWithTheNearest) {
           "spec.json: [\"two words\"]: unknown key; known: question, claim, source, protocol, extends, "
           "matrix, "
           "exclude, contrasts, tune, published, task, model, strategy, towers, batch_per_tower, accumulate, "
-          "statistics_per, "
+          "statistics_per, recompute, "
           "optimizer, "
           "steps, "
           "epochs, "
