@@ -26,7 +26,7 @@ if(NOT BNLAB_PLAIN_ONLY)
   file(GLOB harness_sources CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}
        harness/communicator/*.cpp harness/embed/*.cpp harness/layer/layer_case.cpp harness/layer/tensor_json.cpp)
   list(REMOVE_ITEM harness_sources ${plain_sources})
-  add_library(harness OBJECT harness/strategy.cpp ${harness_sources})
+  add_library(harness OBJECT harness/recomputation.cpp harness/strategy.cpp ${harness_sources})
   target_include_directories(harness SYSTEM PRIVATE harness/communicator/gloo_headers)
   target_include_directories(harness PRIVATE harness/embed)  # the public headers include each other as programs do
   target_link_libraries(harness PUBLIC harness_plain bnlab_torch)

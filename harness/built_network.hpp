@@ -24,8 +24,11 @@ class BuiltNetwork {
   }
 
   // The outputs for this rank's samples. Called by every rank, in the same order.
-  Outputs forward(const Batch& batch, const Step& step, Mode mode, uint64_t seed = 0) {
-    return strategy_->forward(*network_, batch.images, batch.pass(step, mode, seed));
+  Outputs forward(const Batch& batch, const Step& step, Mode mode, uint64_t seed = 0,
+                  Recompute recompute = Recompute::none) {
+    Pass pass = batch.pass(step, mode, seed);
+    pass.recompute = recompute;
+    return strategy_->forward(*network_, batch.images, pass);
   }
 
   // Called once weights have been put into the network: running statistics start from its buffers.

@@ -11,7 +11,15 @@
 
 namespace bnlab {
 
+class Kept;       // recomputation.hpp
 class StepBytes;  // upload.hpp
+
+// Whether the activations of a network's blocks are kept for the backward pass, or computed again there
+// (recomputation.hpp).
+enum class Recompute { none, blocks, naive };
+constexpr const char* names(Recompute) {
+  return "none, blocks, naive";
+}
 
 struct Step {
   int64_t index = 0;  // training steps done before this one
@@ -30,22 +38,58 @@ enum class Mode {
   evaluate_batch,  // with the moments of the batch itself, grouped as in training; nothing is remembered
 };
 
+// A part of a training step's batch that is passed through the network by itself (accumulation): of each
+// tower's consecutive samples the `index`-th of `count` equal parts.
+struct MicroBatch {
+  int64_t index = 0;
+  int64_t count = 1;
+  // Whether running statistics are written once per step, in its last pass, by the moments of all its passes;
+  // else every pass writes them as a step would.
+  bool statistics_per_step = false;
+
+  bool is_first() const { return index == 0; }
+  bool is_last() const { return index + 1 == count; }
+  bool operator==(const MicroBatch&) const = default;
+};
+
 struct Pass {
-  Towers towers;
+  Towers towers;                // of the rows that are passed
   int64_t rows_per_sample = 1;  // rows of the network's input per sample: 1, or the frames of a clip
   Step step;
   Mode mode = Mode::train;
   uint64_t batch = 0;  // the batch's index in its stream: the training step, or the calibration batch
   uint64_t seed = 0;   // of the run
   std::array<int64_t, 2> image_size{};  // height and width of the network's input
-  // The row of the global batch that stands at each of this rank's rows, where a strategy has moved rows;
-  // empty where all stand in order.
+  // The row that stands at each of this rank's rows, where a strategy has moved rows; empty where all stand
+  // in order.
   std::vector<int64_t> rows = {};
   // What the step takes from the host, where it may be replayed; else null.
   StepBytes* bytes = nullptr;
   // Where given, a training pass that meets no other rank (StepWork::meets) goes by the sizes of this rank's
   // towers alone, and puts its updates of running statistics here.
   std::vector<StatisticsUpdate>* later = nullptr;
+  MicroBatch micro_batch = {};  // which `towers` have of the step's batch
+  Recompute recompute = Recompute::none;
+  Kept* kept = nullptr;  // within a block that is recomputed; else null
+
+  // The number of this pass among all those of its stream of batches.
+  uint64_t pass_of(uint64_t batch_index) const {
+    return batch_index * static_cast<uint64_t>(micro_batch.count) + static_cast<uint64_t>(micro_batch.index);
+  }
+  // Where a row stands in the step's batch, all of whose rows are in the order of the towers.
+  int64_t row_of_step(int64_t row) const {
+    if (micro_batch.count == 1) {
+      return row;
+    }
+    const int64_t sample = row / rows_per_sample;
+    int64_t tower = 0;
+    while (towers.offset(tower + 1) <= sample) {
+      ++tower;
+    }
+    const int64_t begin =
+        micro_batch.count * towers.offset(tower) + micro_batch.index * towers.samples(tower);
+    return (begin + sample - towers.offset(tower)) * rows_per_sample + row % rows_per_sample;
+  }
 
   // Whether the network's weights learn from this pass, or statistics are collected as if they did.
   bool as_in_training() const {

@@ -16,7 +16,7 @@ namespace bnlab {
 
 class Communicator;
 
-// One rank's share of a global batch.
+// One rank's share of a global batch, or of a micro-batch of it.
 struct Batch {
   at::Tensor images;  // [local samples * rows_per_sample, 3, H, W]
   at::Tensor labels;  // as the task defines them; undefined where only outputs are wanted
@@ -25,9 +25,11 @@ struct Batch {
   uint64_t index = 0;           // of the batch in its stream: the training step, or the calibration batch
   StepBytes* bytes = nullptr;   // Pass::bytes
   at::Tensor memory = {};       // bytes of which images and labels are views, where they are; else undefined
+  MicroBatch micro_batch = {};
 
   Pass pass(const Step& step, Mode mode, uint64_t seed = 0) const {
-    return {towers, rows_per_sample, step, mode, index, seed, {images.size(-2), images.size(-1)}, {}, bytes};
+    return {towers, rows_per_sample, step,       mode, index, seed, {images.size(-2), images.size(-1)},
+            {},     bytes,           micro_batch};
   }
 };
 

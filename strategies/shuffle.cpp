@@ -59,8 +59,8 @@ class Shuffle : public BnStrategy {
   // The same on every rank and in every placement.
   std::vector<int64_t> drawn(const Pass& pass) const {
     const bool training = pass.mode == Mode::train;
-    Stream stream(context_.seed, training ? "shuffle" : "shuffle/calibration",
-                  training ? static_cast<uint64_t>(pass.step.index) : pass.batch);
+    const uint64_t batch = training ? static_cast<uint64_t>(pass.step.index) : pass.batch;
+    Stream stream(context_.seed, training ? "shuffle" : "shuffle/calibration", pass.pass_of(batch));
     return stream.permutation(pass.towers.total_samples() * pass.rows_per_sample);
   }
 };
@@ -70,7 +70,7 @@ const Registered<Strategy> entry{
      .summary =
          "every step deals the samples anew to the towers, each of which normalises by its own moments",
      .source = "He et al. 2020 (MoCo, ShuffleBN); two-stream action recognition before its LSTM",
-     .formula = "permutation of all rows, drawn from (seed, step); place i holds row permutation[i]\n"
+     .formula = "permutation of all rows, drawn from (seed, pass); place i holds row permutation[i]\n"
                 "tower t has the places [n_0 + .. + n_(t-1), .. + n_t)\n"
                 "y = gamma (x - m_t) / sqrt(v_t + eps) + beta over these places, at every site\n"
                 "features go back to the order of the batch before the head\n"

@@ -34,7 +34,8 @@ using ImageSizes = std::vector<std::array<int64_t, 2>>;  // height, width
 
 // What is known of a run before it starts; empty where it is not.
 struct RunOutline {
-  std::vector<int64_t> samples_per_tower = {};
+  std::vector<int64_t> samples_per_tower = {};  // of a pass
+  int64_t passes_per_step = 1;
   Channels norm_channels = {};  // of the model's norm sites
   ImageSizes image_sizes = {};  // of the task
   bool has_length = true;       // false: fractions of the run mean nothing

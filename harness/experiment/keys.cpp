@@ -73,6 +73,17 @@ void RunSpec::describe(OptionVisitor& option) {
       .at_least(0)
       .at_most(1e6)
       .needed();
+  option("accumulate", accumulate,
+         "forward and backward passes per step, each with so many parts of every tower's samples; gradients "
+         "are exchanged once")
+      .at_least(1)
+      .at_most(1e6);
+  option("statistics_per", statistics_per,
+         "running statistics are written in every pass of a step, or once in its last");
+  option(
+      "recompute", recompute,
+      "blocks: activations inside the model's blocks are dropped and computed again in backward, to the same "
+      "bits; naive: the second forward passes exchange and remember once more");
   option.component("optimizer", optimizer, "optimizer", "how weights change");
   std::optional<int64_t> length;
   option("steps", length, "training steps (this or epochs)").at_least(1).at_most(kMostSteps);

@@ -8,6 +8,7 @@
 #include "harness/components/registry.hpp"
 #include "harness/experiment/dotted.hpp"
 #include "harness/experiment/mistakes.hpp"
+#include "harness/mapped.hpp"
 #include "harness/models/model_facts.hpp"
 #include "harness/population.hpp"
 #include "harness/tasks/task_facts.hpp"
@@ -36,6 +37,25 @@ void check_batch(const Json& run, Problems& problems) {
   if (std::ranges::all_of(*samples, [](int64_t count) { return count == 0; })) {
     problems.add("batch_per_tower",
                  "expected at least one sample in some tower, got " + shown(run["batch_per_tower"]));
+  }
+}
+
+// The samples of the first tower that so many equal passes do not share out; null where they share out all.
+const int64_t* uneven_tower(const std::vector<int64_t>& samples, int64_t passes) {
+  const auto uneven = std::ranges::find_if(samples, [&](int64_t count) { return count % passes != 0; });
+  return uneven == samples.end() ? nullptr : &*uneven;
+}
+
+void check_accumulation(const Json& run, Problems& problems) {
+  const Json& accumulate = run["accumulate"];
+  const auto samples = samples_per_tower(run);
+  if (!samples || !accumulate.is_number_integer() || accumulate < 1) {
+    return;
+  }
+  if (const int64_t* uneven = uneven_tower(*samples, accumulate)) {
+    problems.add("accumulate", "expected a divisor of every tower's samples, got " + accumulate.dump() +
+                                   " for a tower of " + std::to_string(*uneven) +
+                                   "; change it or batch_per_tower");
   }
 }
 
@@ -181,8 +201,11 @@ void check_components(const Json& run, const Problems& reported, Problems& probl
   const auto fine = [&](const std::string& key) { return is_fine(key, reported); };
   RunOutline outline;
   const auto samples = samples_per_tower(run);
-  if (samples && fine("towers") && fine("batch_per_tower") && run["towers"] == samples->size()) {
-    outline.samples_per_tower = *samples;
+  if (samples && fine("towers") && fine("batch_per_tower") && fine("accumulate") &&
+      run["towers"] == samples->size() && uneven_tower(*samples, run["accumulate"]) == nullptr) {
+    outline.passes_per_step = run["accumulate"];
+    outline.samples_per_tower =
+        mapped(*samples, [&](int64_t of_step) { return of_step / outline.passes_per_step; });
   }
   if (fine("model")) {
     outline.norm_channels = facts_of<ModelFacts>(run["model"]).norm_channels(run["model"]);
@@ -221,6 +244,7 @@ void check_components(const Json& run, const Problems& reported, Problems& probl
 void check_agreement(const Json& run, const Problems& reported, Problems& problems) {
   check_length(run, problems);
   check_batch(run, problems);
+  check_accumulation(run, problems);
   check_placement(run, problems);
   check_components(run, reported, problems);
   check_populations(run, problems);
@@ -301,6 +325,10 @@ RunSpec make_run(const Json& given) {
   run.erase("placement");
   spec.resolved = std::move(run);
   return spec;
+}
+
+std::vector<int64_t> RunSpec::samples_per_pass() const {
+  return mapped(samples_per_tower, [this](int64_t samples) { return samples / accumulate; });
 }
 
 std::vector<std::string> RunSpec::evaluated() const {

@@ -12,6 +12,7 @@
 #include "harness/components/options.hpp"
 #include "harness/components/registry.hpp"
 #include "harness/json.hpp"
+#include "harness/pass.hpp"
 #include "harness/placement.hpp"
 
 namespace bnlab {
@@ -19,6 +20,8 @@ namespace bnlab {
 BNLAB_CHOICE(Precision, float32, float64, bfloat16)
 BNLAB_CHOICE(MemoryFormat, channels_last, contiguous)
 BNLAB_CHOICE(LossMean, batch, tower)
+// When running statistics are written, where a step has several passes (accumulate).
+BNLAB_CHOICE(StatisticsPer, micro_batch, step)
 // How the gradients of the ranks meet: by World::gradient_sync(), which is c10d's Reducer except in shared
 // memory; or they are averaged on rank 0 and broadcast; or they are averaged in host memory.
 BNLAB_CHOICE(GradientRoute, reducer, rank0, host)
@@ -71,7 +74,10 @@ struct RunSpec {
   std::string id;  // "sync-8x2-seed0-1f3a9c2b4d5e": readable slug + hash of the canonical `resolved`
 
   Json task, model, strategy, optimizer = "sgd";  // resolved component objects ({"name": ..., parameters})
-  std::vector<int64_t> samples_per_tower;         // [towers]
+  std::vector<int64_t> samples_per_tower;         // [towers], of a step
+  int64_t accumulate = 1;                         // passes per step, of a part of each tower's samples
+  StatisticsPer statistics_per = StatisticsPer::micro_batch;
+  Recompute recompute = Recompute::none;
   int64_t steps = 0;  // of training (from "steps", or "epochs" once the task's size is known)
   std::optional<double> epochs;
   uint64_t seed = 0;
@@ -109,7 +115,8 @@ struct RunSpec {
 
   void describe(OptionVisitor& option);  // every key of a run: keys.cpp
   int64_t towers() const { return static_cast<int64_t>(samples_per_tower.size()); }
-  std::vector<std::string> evaluated() const;  // populations, and kAveragedWeights with weight_ema
+  std::vector<int64_t> samples_per_pass() const;  // of each tower: of a micro-batch
+  std::vector<std::string> evaluated() const;     // populations, and kAveragedWeights with weight_ema
   Json with_placement() const;  // `resolved` and beside it "placement": what rules are matched against
 };
 

@@ -9,6 +9,7 @@ namespace bnlab {
 namespace {
 
 constexpr double kLargestSeed = 9007199254740992.0;  // 2^53: every JSON reader holds it exactly
+constexpr double kMostPasses = 1e6;                  // of a step
 constexpr double kLargestWindow = 65536;             // stride and padding of a convolution
 
 struct Header {
@@ -16,12 +17,16 @@ struct Header {
   std::string dtype = "float64";
   std::string memory_format = "contiguous";
   uint64_t seed = 0;
+  int64_t accumulate = 1;
+  std::string statistics_per = "micro_batch";
 
   void describe(OptionVisitor& option) {
     option.component("strategy", strategy, "strategy", "").needed();
     option("dtype", dtype, "").one_of({"float64", "float32", "bfloat16", "float16"});
     option("memory_format", memory_format, "").one_of({"contiguous", "channels_last"});
     option("seed", seed, "").at_least(0).at_most(kLargestSeed);
+    option("accumulate", accumulate, "").at_least(1).at_most(kMostPasses);
+    option("statistics_per", statistics_per, "").one_of({"micro_batch", "step"});
   }
 };
 
@@ -65,8 +70,8 @@ class Reader {
 
   LayerCase read() {
     check_keys(document_, "",
-               {"strategy", "dtype", "memory_format", "seed", "weight", "bias", "threshold", "alpha",
-                "running_mean", "running_var", "conv", "steps"});
+               {"strategy", "dtype", "memory_format", "seed", "accumulate", "statistics_per", "weight",
+                "bias", "threshold", "alpha", "running_mean", "running_var", "conv", "steps"});
     read_header();
     read_conv();
     read_steps();
@@ -95,6 +100,8 @@ class Reader {
     case_.memory_format =
         header.memory_format == "contiguous" ? at::MemoryFormat::Contiguous : at::MemoryFormat::ChannelsLast;
     case_.seed = header.seed;
+    case_.accumulate = header.accumulate;
+    case_.statistics_per_step = header.statistics_per == "step";
   }
 
   void read_conv() {

@@ -212,7 +212,12 @@ Batch LayerRank::batch_of(const LayerStep& step) const {
   const auto sizes = mapped(step.inputs, [](const at::Tensor& input) { return input.size(0); });
   Batch batch;
   batch.towers = Towers(sizes, world_.size(), world_.rank());
-  batch.index = trained_.size();
+  batch.index = static_cast<uint64_t>(steps_done());
+  if (step.mode == Mode::train) {
+    batch.micro_batch = {.index = static_cast<int64_t>(trained_.size()) % case_.accumulate,
+                         .count = case_.accumulate,
+                         .statistics_per_step = case_.statistics_per_step};
+  }
   const auto first = step.inputs.begin() + batch.towers.first();
   const std::vector<at::Tensor> own(first, first + batch.towers.per_rank());
   batch.images = at::cat(own)
@@ -283,9 +288,13 @@ at::Tensor LayerRank::gradient(const std::string& name) const {
 
 void LayerRank::load_into_buffers(Population::Kind population) {
   const at::NoGradGuard no_grad;
-  Calibration calibration(steps_done(), [this](int64_t index) {  // the latest batch first
-    built_.forward(trained_.at(trained_.size() - 1 - static_cast<size_t>(index)), {steps_done()},
-                   Mode::calibrate);
+  const auto passes = static_cast<int64_t>(trained_.size());
+  const int64_t batches = (passes + case_.accumulate - 1) / case_.accumulate;
+  Calibration calibration(batches, [&](int64_t index) {  // the latest batch first
+    const int64_t first = (batches - 1 - index) * case_.accumulate;
+    for (int64_t pass = first; pass < std::min(first + case_.accumulate, passes); ++pass) {
+      built_.forward(trained_.at(static_cast<size_t>(pass)), {steps_done()}, Mode::calibrate);
+    }
   });
   if (RunningStatistics* statistics = built_.statistics()) {
     statistics->load_into_buffers({.kind = population}, calibration);

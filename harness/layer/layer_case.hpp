@@ -49,6 +49,10 @@ struct LayerCase {
   // "threshold" [C], "alpha" [1].
   std::map<std::string, at::Tensor> parameters;
   Activation activation = Activation::none;
+  // So many training steps below are the passes of one training step (spec key accumulate), and when running
+  // statistics are written (statistics_per).
+  int64_t accumulate = 1;
+  bool statistics_per_step = false;
   bool fresh_weights = true;  // false: they come from a checkpoint, so data initialise nothing
   std::optional<LayerConv> conv;
   std::vector<LayerStep> steps;  // all with the same number of towers
@@ -90,6 +94,7 @@ LayerAnswer apply_layer(const LayerCase& layer_case, ThreadRanks& ranks, std::st
 //   {"strategy": {"name": ..., ...}, "dtype": "float64", "memory_format": "contiguous", "seed": 0,
 //    "weight": [...], "bias": [...], "threshold": [...], "alpha": [...],
 //    "running_mean": [...], "running_var": [...],
+//    "accumulate": 1, "statistics_per": "micro_batch",
 //    "conv": {"v": TENSOR, "gain": [...], "bias": [...], "stride": 1, "padding": 0},
 //    "steps": [{"mode": "train", "towers": [{"input": TENSOR, "grad_output": TENSOR}, ...]}, ...]}
 // Throws Error (spec) with the path of the first key at fault and what was expected there.
@@ -139,7 +144,7 @@ class LayerRank {
   at::Tensor gradient(const std::string& name) const;
   std::map<std::string, at::Tensor> other_gradients() const;
   std::string direction() const { return has("v") ? "v" : "weight"; }  // of a convolution, in `state_`
-  int64_t steps_done() const { return static_cast<int64_t>(trained_.size()); }
+  int64_t steps_done() const { return static_cast<int64_t>(trained_.size()) / case_.accumulate; }
   void load_into_buffers(Population::Kind population);
   void restore();
 
@@ -148,7 +153,7 @@ class LayerRank {
   std::string& key_;
   BuiltNetwork built_;
   std::map<std::string, at::Tensor> state_;
-  std::vector<Batch> trained_;  // the batches of the training steps so far
+  std::vector<Batch> trained_;  // what has been passed in training so far
 };
 
 }  // namespace bnlab

@@ -47,6 +47,12 @@ class Aspp : public torch::nn::Module {
   }
 
   at::Tensor forward(const at::Tensor& x, const Pass& pass) {
+    return recomputed({x}, pass,
+                      [this](const auto& inputs, const Pass& pass) { return joined(inputs[0], pass); });
+  }
+
+ private:
+  at::Tensor joined(const at::Tensor& x, const Pass& pass) {
     std::vector<at::Tensor> maps;
     for (const auto& conv : spatial_) {
       maps.push_back(conv->forward(x, {}, pass));
@@ -56,7 +62,6 @@ class Aspp : public torch::nn::Module {
     return dropout(project_->forward(at::cat(maps, 1), {}, pass), dropout_, pass);
   }
 
- private:
   Dropout dropout_;
   std::vector<std::shared_ptr<ConvNorm>> spatial_;
   std::shared_ptr<ConvNorm> mean_, project_;

@@ -49,11 +49,17 @@ class Block : public torch::nn::Module {
     }
   }
 
-  at::Tensor forward(at::Tensor x, const Pass& pass) {
-    for (const auto& pair : pairs_) {
-      x = pair->forward(x, {}, pass);
-    }
-    return x;
+  // Of a map and, where there is one, the map that is brought to its size and stands before it. Each pair is
+  // a block (recomputed), the first together with what joins the maps.
+  at::Tensor forward(const at::Tensor& map, const at::Tensor& below, const Pass& pass) {
+    const at::Tensor x = recomputed({map, below}, pass, [this](const auto& inputs, const Pass& pass) {
+      at::Tensor joined = inputs[0];
+      if (inputs[1].defined()) {
+        joined = at::cat({resized(inputs[1], joined, Resizing::nearest), joined}, 1);
+      }
+      return pairs_[0]->forward(joined, {}, pass);
+    });
+    return pairs_[1]->forward(x, {}, pass);
   }
 
  private:
@@ -82,12 +88,11 @@ class Decoder : public torch::nn::Module {
 
   // `images`: only for their size.
   at::Tensor forward(const Network::Maps& maps, const at::Tensor& images, const Pass& pass) {
-    at::Tensor x = center_ ? center_->forward(maps[4], pass) : maps[4];
+    at::Tensor x = center_ ? center_->forward(maps[4], {}, pass) : maps[4];
     for (size_t b = 0; b < 4; ++b) {
-      const at::Tensor& skip = maps[3 - b];
-      x = blocks_[b]->forward(at::cat({resized(x, skip, Resizing::nearest), skip}, 1), pass);
+      x = blocks_[b]->forward(maps[3 - b], x, pass);
     }
-    return blocks_[4]->forward(resized(x, images, Resizing::nearest), pass);
+    return blocks_[4]->forward(resized(x, images, Resizing::nearest), {}, pass);
   }
 
  private:

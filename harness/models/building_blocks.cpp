@@ -17,11 +17,15 @@ class Masks {
       : purpose_((pass.mode == Mode::calibrate ? "dropout/calibration/" : "dropout/") + what.name),
         probability_(what.probability),
         seed_(pass.seed),
-        all_rows_(static_cast<uint64_t>(pass.towers.total_samples() * pass.rows_per_sample)),
+        all_rows_(static_cast<uint64_t>(pass.micro_batch.count * pass.towers.total_samples() *
+                                        pass.rows_per_sample)),
         draws_(c10::multiply_integers(shape.begin() + 1, shape.end())),
         rows_(pass.rows) {
     for (int64_t r = 0; pass.rows.empty() && r < shape[0]; ++r) {
       rows_.push_back(pass.towers.local_begin() * pass.rows_per_sample + r);
+    }
+    for (int64_t& row : rows_) {
+      row = pass.row_of_step(row);
     }
   }
 

@@ -16,6 +16,7 @@
 #include "harness/network.hpp"
 #include "harness/pass.hpp"
 #include "harness/random.hpp"
+#include "harness/recomputation.hpp"
 
 namespace bnlab {
 
@@ -33,6 +34,14 @@ struct ConvNormPair {
     return norm->forward(conv->forward(std::move(x), {}, pass), std::move(residual), pass);
   }
 };
+
+// Pairs one behind the other.
+inline at::Tensor in_turn(const std::vector<ConvNormPair>& pairs, at::Tensor x, const Pass& pass) {
+  for (const ConvNormPair& pair : pairs) {
+    x = pair.forward(std::move(x), {}, pass);
+  }
+  return x;
+}
 
 // Registers a pair in `owner`, whose path in the network is `name`; `site`: the convolution, without a name.
 inline ConvNormPair add_pair(torch::nn::Module& owner, LayerMaker& layers, const std::string& name,
@@ -52,9 +61,11 @@ class ConvNorm : public torch::nn::Module {
            Activation activation = Activation::relu, const ConvNormPair::Names& names = {"0", "1"})
       : pair_(add_pair(*this, layers, name, names, site, activation)) {}
 
-  // As ConvNormPair has it.
-  at::Tensor forward(at::Tensor x, at::Tensor residual, const Pass& pass) {
-    return pair_.forward(std::move(x), std::move(residual), pass);
+  // As ConvNormPair has it; a block of its own (recomputation.hpp) where it is no part of one.
+  at::Tensor forward(const at::Tensor& x, const at::Tensor& residual, const Pass& pass) {
+    return recomputed({x, residual}, pass, [this](const auto& inputs, const Pass& pass) {
+      return pair_.forward(inputs[0], inputs[1], pass);
+    });
   }
 
  private:
@@ -158,7 +169,9 @@ class ResidualStage : public torch::nn::Module {
 
   at::Tensor forward(at::Tensor x, const Pass& pass) {
     for (const auto& block : blocks_) {
-      x = block->forward(x, pass);
+      x = recomputed({x}, pass, [&block = *block](const auto& inputs, const Pass& pass) {
+        return block.forward(inputs[0], pass);
+      });
     }
     return x;
   }

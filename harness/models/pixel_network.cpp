@@ -36,7 +36,9 @@ PixelHead::PixelHead(LayerMaker& layers, const std::string& name, const Shape& s
 }
 
 at::Tensor PixelHead::features(const at::Tensor& x, const Pass& pass) {
-  return first_.forward(x, {}, pass);
+  return recomputed({x}, pass, [this](const auto& inputs, const Pass& pass) {
+    return first_.forward(inputs[0], {}, pass);
+  });
 }
 
 at::Tensor PixelHead::logits(const at::Tensor& features, const Pass& pass) {

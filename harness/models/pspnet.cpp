@@ -101,11 +101,13 @@ class Pyramid : public torch::nn::Module {
   }
 
   at::Tensor forward(const at::Tensor& x, const Pass& pass) {
-    std::vector<at::Tensor> maps = {x};
-    for (const auto& level : levels_) {
-      maps.push_back(level->forward(x, pass));
-    }
-    return at::cat(maps, 1);
+    return recomputed({x}, pass, [this](const auto& inputs, const Pass& pass) {
+      std::vector<at::Tensor> maps = inputs;
+      for (const auto& level : levels_) {
+        maps.push_back(level->forward(inputs[0], pass));
+      }
+      return at::cat(maps, 1);
+    });
   }
 
  private:

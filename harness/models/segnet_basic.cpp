@@ -54,13 +54,18 @@ class SegNetwork : public Network {
     std::array<at::Tensor, 4> places;
     std::array<std::array<int64_t, 2>, 4> sizes;
     for (size_t level = 0; level < 4; ++level) {
-      x = encoder_[level].forward(x, {}, pass);
+      x = recomputed({x}, pass, [this, level](const Maps& inputs, const Pass& pass) {
+        return encoder_[level].forward(inputs[0], {}, pass);
+      });
       sizes[level] = {x.size(2), x.size(3)};
       std::tie(x, places[level]) =
           at::max_pool2d_with_indices(x, {2, 2}, {2, 2}, {0, 0}, {1, 1}, /*ceil_mode=*/true);
     }
     for (size_t level = 4; level-- > 0;) {
-      x = decoder_[level].forward(unpooled(x, places[level], sizes[level]), {}, pass);
+      x = recomputed({x, places[level]}, pass,
+                     [this, level, size = sizes[level]](const Maps& inputs, const Pass& pass) {
+                       return decoder_[level].forward(unpooled(inputs[0], inputs[1], size), {}, pass);
+                     });
     }
     return {x};
   }

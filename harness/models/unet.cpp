@@ -56,11 +56,18 @@ class Block : public torch::nn::Module {
     }
   }
 
-  at::Tensor forward(at::Tensor x, const Pass& pass) {
-    for (const ConvNormPair& pair : pairs_) {
-      x = pair.forward(x, {}, pass);
-    }
-    return x;
+  at::Tensor forward(at::Tensor x, const Pass& pass) const { return in_turn(pairs_, std::move(x), pass); }
+
+  // Of the map below, which is brought to the size of a skip and stands before it. Two blocks (recomputed):
+  // the joined maps are the largest of all, and are there for the first convolution alone.
+  at::Tensor forward_joined(const at::Tensor& below, const at::Tensor& skip, const Pass& pass) const {
+    const at::Tensor x = recomputed({below, skip}, pass, [this](const auto& inputs, const Pass& pass) {
+      at::Tensor joined = at::cat({resized(inputs[0], inputs[1], Resizing::nearest), inputs[1]}, 1);
+      return pairs_[0].forward(std::move(joined), {}, pass);
+    });
+    return recomputed({x}, pass, [this](const auto& inputs, const Pass& pass) {
+      return pairs_[1].forward(inputs[0], {}, pass);
+    });
   }
 
  private:
@@ -90,13 +97,16 @@ class UNetNetwork : public Network {
 
   Maps features(at::Tensor x, const Pass& pass) override {
     Maps skips;
-    for (size_t l = 0; l + 1 < down_.size(); ++l) {
-      skips.push_back(down_[l]->forward(x, pass));
-      x = at::max_pool2d(skips.back(), {2, 2});
+    for (size_t l = 0; l < down_.size(); ++l) {
+      if (l > 0) {
+        skips.push_back(x);
+      }
+      x = recomputed({x}, pass, [&block = *down_[l], l](const Maps& inputs, const Pass& pass) {
+        return block.forward(l == 0 ? inputs[0] : at::max_pool2d(inputs[0], {2, 2}), pass);
+      });
     }
-    x = down_.back()->forward(x, pass);
     for (const auto& block : up_) {
-      x = block->forward(at::cat({resized(x, skips.back(), Resizing::nearest), skips.back()}, 1), pass);
+      x = block->forward_joined(x, skips.back(), pass);
       skips.pop_back();
     }
     return {x};

@@ -67,6 +67,7 @@ Data::Data(const RunSpec& spec, const std::string& data_dir, const World& world)
       task_(Registered<Task>::create(
           spec.task, {spec.seed, data_dir, facts_of<ModelFacts>(spec.model).image_multiple(spec.model)})),
       towers_(make_towers(spec, world)),
+      towers_of_pass_(spec.samples_per_pass(), world.size(), world.rank()),
       steps_(resolved_steps(spec, *task_, towers_.total_samples())),
       // On a CPU the step needs the cores: a thread beside it pays only where making a batch waits for files.
       workers_(spec.data_workers.value_or(device_.is_cpu() ? 0 : 1)),
@@ -76,7 +77,7 @@ Data::Data(const RunSpec& spec, const std::string& data_dir, const World& world)
   for (const OneSize& one : task_->test_sizes()) {
     const int64_t end = begin + one.samples;
     for (; begin < end; begin += test_batches_.back().samples) {
-      test_batches_.push_back({begin, std::min(towers_.total_samples(), end - begin)});
+      test_batches_.push_back({begin, std::min(towers_of_pass_.total_samples(), end - begin)});
     }
   }
 }
@@ -108,6 +109,29 @@ Batch Data::made(int64_t step) {
   return on_device(task_->training(draws), towers_, step);
 }
 
+Batch Data::micro_batch(const Batch& batch, int64_t index) const {
+  if (spec_.accumulate == 1) {
+    return batch;
+  }
+  Batch part = batch;
+  part.towers = towers_of_pass_;
+  part.micro_batch = {.index = index,
+                      .count = spec_.accumulate,
+                      .statistics_per_step = spec_.statistics_per == StatisticsPer::step};
+  const auto part_of = [&](const at::Tensor& all, int64_t rows) {  // of a sample
+    std::vector<at::Tensor> parts;
+    const std::vector<int64_t> begins = towers_.local_offsets(), passed = towers_of_pass_.local_offsets();
+    for (size_t t = 0; t + 1 < begins.size(); ++t) {
+      const int64_t samples = passed[t + 1] - passed[t];
+      parts.push_back(all.narrow(0, (begins[t] + index * samples) * rows, samples * rows));
+    }
+    return parts.size() == 1 ? parts.front() : at::cat(parts);
+  };
+  part.images = part_of(batch.images, batch.rows_per_sample);
+  part.labels = part_of(batch.labels, 1);
+  return part;
+}
+
 Batch Data::calibration(int64_t index) {
   std::vector<Draw> draws = calibration_.batch(index);
   for (Draw& draw : draws) {
@@ -118,7 +142,7 @@ Batch Data::calibration(int64_t index) {
 
 Batch Data::test(int64_t index) const {
   const auto [begin, samples] = test_batches_.at(static_cast<size_t>(index));
-  Towers towers(fill(towers_.all_samples(), samples), towers_.ranks(), towers_.rank());
+  Towers towers(fill(towers_of_pass_.all_samples(), samples), towers_.ranks(), towers_.rank());
   const int64_t local = towers.local_samples();
   const Examples examples = task_->test(local > 0 ? begin + towers.local_begin() : begin, local);
   return on_device(examples, std::move(towers), index);

@@ -24,18 +24,23 @@ class Data {
   Data(const RunSpec&& spec, const std::string&, const World&) = delete;
 
   const Task& task() const { return *task_; }
-  const Towers& towers() const { return towers_; }  // of a training batch
-  int64_t steps() const { return steps_; }          // of the whole training
-  double epochs(int64_t steps) const;               // passes through the training set in so many steps
+  const Towers& towers() const { return towers_; }                  // of a training batch
+  const Towers& towers_of_pass() const { return towers_of_pass_; }  // of its micro-batches
+  int64_t steps() const { return steps_; }                          // of the whole training
+  double epochs(int64_t steps) const;  // passes through the training set in so many steps
 
+  int64_t passes() const { return spec_.accumulate; }  // of a training step
   Batch training(int64_t step);  // of consecutive steps, from any one on; after any step may come step 0
+  // The parts of a training batch that are passed one after the other, each with this rank's share of every
+  // tower: views where the rank has one tower, else copies. One part is the batch.
+  Batch micro_batch(const Batch& batch, int64_t index) const;
   // Threads that make training batches ahead of the steps; 0: each step makes its own.
   int64_t workers() const { return workers_; }
   // Training images in an order of their own, drawn from (seed, index), with augmentation that no training
   // step draws, dealt to towers and shards as in training.
   Batch calibration(int64_t index);
-  // The test split in groups of the size of a training batch, each of images of one size. The last of a size
-  // may be smaller: towers are filled in order.
+  // The test split in groups of the size of what is passed at once in training, each of images of one size.
+  // The last of a size may be smaller: towers are filled in order.
   int64_t test_batches() const { return std::ssize(test_batches_); }
   Batch test(int64_t index) const;
   int64_t test_batch_of(int64_t sample) const;  // the index of the one that holds a sample
@@ -57,7 +62,7 @@ class Data {
   const RunSpec& spec_;
   at::Device device_;
   std::unique_ptr<Task> task_;
-  Towers towers_;
+  Towers towers_, towers_of_pass_;
   std::vector<Range> test_batches_;
   int64_t steps_;
   int64_t workers_;

@@ -65,7 +65,10 @@ std::vector<double> Evaluator::load_into_buffers(const Population& population, i
   if (RunningStatistics* statistics = model_.statistics()) {
     const at::NoGradGuard no_grad;
     Calibration calibration(std::numeric_limits<int64_t>::max(), [&](int64_t index) {
-      model_.forward(data_.calibration(index), steps_done, Mode::calibrate);
+      const Batch batch = data_.calibration(index);
+      for (int64_t pass = 0; pass < data_.passes(); ++pass) {
+        model_.forward(data_.micro_batch(batch, pass), steps_done, Mode::calibrate);
+      }
     });
     return statistics->load_into_buffers(population, calibration);
   }

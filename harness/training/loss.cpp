@@ -85,9 +85,10 @@ at::Tensor cross_entropy(const at::Tensor& outputs, const at::Tensor& labels,
 
 }  // namespace
 
-at::Tensor Loss::total(const OfOutputs& loss_of, const Outputs& outputs) {
-  const at::Tensor loss = loss_of(outputs.logits);
-  return outputs.auxiliary.defined() ? loss + outputs.auxiliary_weight * loss_of(outputs.auxiliary) : loss;
+at::Tensor Loss::total(const OfOutputs& loss_of, const Outputs& outputs, const Batch& passed) {
+  const at::Tensor loss = loss_of(outputs.logits, passed);
+  return outputs.auxiliary.defined() ? loss + outputs.auxiliary_weight * loss_of(outputs.auxiliary, passed)
+                                     : loss;
 }
 
 LossWeights::LossWeights(const Batch& batch, const at::Tensor& labels, const Loss::Context& context,

@@ -25,18 +25,20 @@ class Loss {
     at::TensorOptions weights;   // dtype and device of the weights that the labels get (LossWeights)
   };
 
-  // From the outputs of a batch's forward pass to this rank's part of the loss, a scalar: the mean of the
-  // ranks' parts is the loss that the spec asks for. Called by every rank, in the same order, while the batch
-  // lives, once for each of the network's outputs; leaves the batch as it is.
-  using OfOutputs = std::function<at::Tensor(const at::Tensor& outputs)>;
+  // From the outputs of a forward pass to this rank's part of the loss, a scalar: the mean over the ranks of
+  // the sums of their parts is the loss that the spec asks for. `passed`: the batch of the step, or a
+  // micro-batch of it; each is passed once. Called by every rank, in the same order, while the batch lives,
+  // once for each of the network's outputs; leaves the batch as it is.
+  using OfOutputs = std::function<at::Tensor(const at::Tensor& outputs, const Batch& passed)>;
 
   explicit Loss(const Context& context) : context_(context) {}
   virtual ~Loss() = default;
 
   // The loss of all outputs: of the logits, and of the auxiliary ones with their weight.
-  static at::Tensor total(const OfOutputs& loss_of, const Outputs& outputs);
+  static at::Tensor total(const OfOutputs& loss_of, const Outputs& outputs, const Batch& passed);
 
-  // Called before the forward pass by every rank, so that exchanges which need no outputs go on meanwhile.
+  // Called before the first forward pass of a step by every rank, so that exchanges which need no outputs go
+  // on meanwhile. `batch`: the whole of the step.
   virtual OfOutputs begin(const Batch& batch) = 0;
 
  protected:

@@ -71,7 +71,9 @@ class StepGraphs {
   // `work` is called once more. Therefore `work` must change nothing on the host that training depends on,
   // and must not replace a tensor that outlives it by another one. The same holds for what the next two are
   // given. `after_backward` belongs to the backward pass.
+  // A step of several passes makes all but the last backward pass in `work`, too.
   at::Tensor forward(const std::function<at::Tensor()>& work, const std::function<void()>& after_backward);
+  bool eager() const { return mode_ == StepMode::eager; }  // whether the step under way is made so
   // From the loss to the parameters' gradients.
   void backward();
   // Ends a step: `work` makes new weights of the gradients, without an exchange. Where it is recorded, now or

@@ -29,8 +29,13 @@ double quantile(std::vector<double> values, double fraction) {
   return values[low] + (values[high] - values[low]) * (place - static_cast<double>(low));
 }
 
-void StepTimer::set(size_t mark) {
-  Mark& now = ring_[ended_ % kRing][mark];
+void StepTimer::mark(Part ended) {
+  Marks& step = ring_[ended_ % kRing];
+  if (step.used == step.marks.size()) {
+    step.marks.emplace_back();
+  }
+  step.parts.push_back(ended);
+  Mark& now = step.marks[step.used++];
   now.time = std::chrono::steady_clock::now();
   if (!device_.is_cpu()) {
     if (!now.event) {
@@ -46,13 +51,13 @@ double StepTimer::seconds(const Mark& from, const Mark& to) const {
 }
 
 void StepTimer::read_oldest() {
-  const Marks& marks = ring_[steps_.size() % kRing];
+  const auto& [marks, parts, used] = ring_[steps_.size() % kRing];
   if (!device_.is_cpu()) {
-    marks.back().event->synchronize();
+    marks[used - 1].event->synchronize();
   }
-  Seconds step{{}, seconds(marks.front(), marks.back())};
-  for (size_t p = 0; p < step.parts.size(); ++p) {
-    step.parts[p] = seconds(marks[p], marks[p + 1]);
+  Seconds step{{}, seconds(marks.front(), marks[used - 1])};
+  for (size_t i = 1; i < used; ++i) {
+    step.parts[static_cast<size_t>(parts[i])] += seconds(marks[i - 1], marks[i]);
   }
   steps_.push_back(step);
 }
@@ -61,15 +66,17 @@ void StepTimer::begin_step() {
   if (ended_ - steps_.size() == kRing) {
     read_oldest();
   }
-  set(0);
+  ring_[ended_ % kRing].used = 0;
+  ring_[ended_ % kRing].parts.clear();
+  mark(kParts);
 }
 
 void StepTimer::end(Part part) {
-  set(static_cast<size_t>(part) + 1);
+  mark(part);
 }
 
 void StepTimer::end_step() {
-  set(kParts + 1);
+  mark(kParts);
   ++ended_;
 }
 

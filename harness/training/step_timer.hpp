@@ -32,7 +32,8 @@ class StepTimer {
   explicit StepTimer(at::Device device) : device_(device) {}
 
   void begin_step();
-  void end(Part part);  // each part begins where the one before has ended
+  // Each part begins where the one before has ended; a step may come back to a part.
+  void end(Part part);
   void end_step();
 
   // Of the steps after the first `warmup`, over all ranks: {"images_per_s", "step_time_s": {median, p10, p90,
@@ -44,13 +45,17 @@ class StepTimer {
     std::chrono::steady_clock::time_point time;
     std::optional<c10::Event> event;  // on a device
   };
-  using Marks = std::array<Mark, kParts + 2>;  // begin, ends of the parts, end
+  struct Marks {
+    std::vector<Mark> marks;  // begin, ends of the parts, end; kept for the steps that follow
+    std::vector<Part> parts;  // what each of them ends; kParts: the time in no part
+    size_t used = 0;
+  };
   struct Seconds {
     std::array<double, kParts + 1> parts;  // the last one holds what is in no part
     double whole;
   };
 
-  void set(size_t mark);  // marks the present moment of the step under way
+  void mark(Part ended);  // the present moment of the step under way
   void read_oldest();     // reads the oldest step in the ring
   double seconds(const Mark& from, const Mark& to) const;
 

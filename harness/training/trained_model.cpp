@@ -23,7 +23,7 @@ Strategy::Context strategy_context(const RunSpec& spec, const Data& data, World&
           .fresh_weights = !spec.init_from.has_value(),
           .replicas = spec.average_weights_every > 0,
           .shadows = shadows,
-          .samples_per_tower = data.towers().all_samples()};
+          .samples_per_tower = data.towers_of_pass().all_samples()};
 }
 
 BuiltNetwork built_network(const RunSpec& spec, const Data& data, World& world) {
@@ -43,6 +43,7 @@ BuiltNetwork built_network(const RunSpec& spec, const Data& data, World& world) 
 
 TrainedModel::TrainedModel(const RunSpec& spec, const Data& data, World& world)
     : precision_(spec.precision),
+      recompute_(spec.recompute),
       seed_(spec.seed),
       device_(world.device()),
       steps_(data.steps()),
@@ -67,7 +68,7 @@ TrainedModel::TrainedModel(const RunSpec& spec, const Data& data, World& world)
 
 Outputs TrainedModel::forward(const Batch& batch, int64_t step, Mode mode) {
   const Autocast autocast(precision_, device_.type());
-  return built_.forward(batch, {step, steps_}, mode, seed_);
+  return built_.forward(batch, {step, steps_}, mode, seed_, recompute_);
 }
 
 void TrainedModel::describe(State& state) {

@@ -35,6 +35,7 @@ class TrainedModel {
 
  private:
   Precision precision_;
+  Recompute recompute_;
   uint64_t seed_;
   at::Device device_;
   int64_t steps_;

@@ -141,10 +141,7 @@ void Trainer::train_step(int64_t step) {
   end_part(StepTimer::data, ActivityPart::forward);
 
   gradient_sync_->before_forward();
-  const auto forward = [&] {
-    const Loss::OfOutputs loss_of = loss_->begin(batch);
-    return Loss::total(loss_of, model_.forward(batch, step, Mode::train));
-  };
+  const auto forward = [&] { return forward_passes(batch, step); };
   const at::Tensor loss = graphs_.forward(forward, [this] { gradient_sync_->after_backward(); });
   end_part(StepTimer::forward, ActivityPart::backward);
 
@@ -180,6 +177,29 @@ void Trainer::begin_step(int64_t step) {
 void Trainer::end_part(StepTimer::Part part, ActivityPart next) {
   timer_.end(part);
   Activity::begin_part(next);
+}
+
+// And all backward passes but the last, with which the exchange of gradients goes.
+at::Tensor Trainer::forward_passes(const Batch& batch, int64_t step) {
+  const Loss::OfOutputs loss_of = loss_->begin(batch);
+  at::Tensor before;  // the loss of the passes that are done, a number
+  for (int64_t pass = 0;; ++pass) {
+    const Batch passed = data_.micro_batch(batch, pass);
+    const at::Tensor loss = Loss::total(loss_of, model_.forward(passed, step, Mode::train), passed);
+    if (pass + 1 == data_.passes()) {
+      return before.defined() ? loss + before : loss;
+    }
+    end_part_of_pass(StepTimer::forward, ActivityPart::backward);
+    loss.backward();
+    end_part_of_pass(StepTimer::backward, ActivityPart::forward);
+    before = before.defined() ? before + loss.detach() : loss.detach();
+  }
+}
+
+void Trainer::end_part_of_pass(StepTimer::Part part, ActivityPart next) {
+  if (graphs_.eager()) {
+    end_part(part, next);
+  }
 }
 
 Json Trainer::result() {

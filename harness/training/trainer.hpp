@@ -56,8 +56,11 @@ class Trainer {
 
  private:
   void train_step(int64_t step);
+  at::Tensor forward_passes(const Batch& batch, int64_t step);  // the loss of the step
   void begin_step(int64_t step);
   void end_part(StepTimer::Part part, ActivityPart next);
+  // Within the work of a step, which may be recorded and then takes no time.
+  void end_part_of_pass(StepTimer::Part part, ActivityPart next);
   // Does what is not a training step: its costs are not those of training, and it may move the tensors that
   // recorded steps work on.
   void between_steps(const std::function<void()>& work);

@@ -94,6 +94,8 @@ class Maker {
     c.memory_format = shape.memory_format;
     c.activation = shape.activation;
     c.seed = shape.seed;
+    c.accumulate = shape.accumulate;
+    c.statistics_per_step = shape.statistics_per_step;
     if (reference_->convolves()) {
       c.conv = drawn_convolution(stream, shape.sample[0], shape.seed);
       if (!held_by_layer(c.conv, shape.sample[0], c.activation).gain.defined()) {
@@ -156,6 +158,9 @@ class Maker {
 
 const std::vector<Mode> kSteps{Mode::train,          Mode::train,          Mode::train,
                                Mode::evaluate_saved, Mode::evaluate_batch, Mode::train};
+// Two steps of three passes, or three of two.
+const std::vector<Mode> kPasses{Mode::train, Mode::train, Mode::train,          Mode::train,
+                                Mode::train, Mode::train, Mode::evaluate_saved, Mode::evaluate_batch};
 const Sizes kUneven{12, 6, 0, 18};
 const Sizes kImage{8, 3, 4};
 constexpr double kFar = 100;
@@ -223,6 +228,15 @@ std::vector<Row> table(bool convolves) {
   }
   // Here E[x2] - E[x]^2 exceeds the common bounds: it is off by 1e-16 (m / s)^2 = 2e-11.
   rows.push_back({"large mean", {.towers = kUneven, .sample = kImage, .mean = 1000}});
+  for (const bool per_step : {false, true}) {
+    CaseShape shape{.towers = kUneven, .sample = kImage, .statistics_per_step = per_step};
+    for (const int64_t passes : {2, 3}) {
+      shape.accumulate = passes;
+      rows.push_back({"micro-batches", shape});
+    }
+    shape.towers = Sizes(4, 6);
+    rows.push_back({"micro-batches", shape, 1, std::numeric_limits<double>::quiet_NaN()});
+  }
   return rows;
 }
 
@@ -257,7 +271,9 @@ std::string text_of(const Row& row) {
          (!row.special               ? ""
           : std::isnan(*row.special) ? ", with a NaN"
                                      : ", with an infinity") +
-         (row.merges_once ? ", merged once" : "");
+         (row.merges_once ? ", merged once" : "") +
+         (shape.accumulate > 1 ? ", " + std::to_string(shape.accumulate) + " micro-batches per step" : "") +
+         (shape.statistics_per_step ? ", remembered once" : "");
 }
 
 }  // namespace
@@ -280,7 +296,7 @@ std::vector<VerifyCase> verify_cases(const Json& strategy) {
   for (Row& row : table(convolves)) {
     const size_t index = cases.size();
     row.shape.seed = index;
-    row.shape.modes = kSteps;
+    row.shape.modes = row.shape.accumulate > 1 ? kPasses : kSteps;
     row.shape.has_state = index % 3 != 0;
     // Far from zero a rounding error can turn the sign of what ReLU sees.
     const bool has_relu = index % 2 == 1 && !convolves && row.shape.mean == 0;

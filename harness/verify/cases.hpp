@@ -24,6 +24,8 @@ struct CaseShape {
   double deviation = 2;   // of the values inside a tower
   bool has_state = true;  // parameters and running statistics of its own, where the strategy has them
   uint64_t seed = 1;
+  int64_t accumulate = 1;  // LayerCase
+  bool statistics_per_step = false;
 };
 
 // A case of this shape for a strategy (resolved or not); a convolution's size goes by the seed.

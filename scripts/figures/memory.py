@@ -11,6 +11,7 @@ from report import grouping_text, images_per_tower
 _UNITS = (("GiB", 2 ** 30), ("MiB", 2 ** 20), ("KiB", 2 ** 10), ("bytes", 1))
 _KINDS = ("tensors", "process")
 _COLUMNS = 4
+PANEL_KEYS = ("accumulate", "recompute")
 
 
 def draw(report, cells, condition, styles):
@@ -19,7 +20,7 @@ def draw(report, cells, condition, styles):
     if not any(row.memory["tensors"] for row in rows):
         raise Nothing("no run has recorded its peak memory")
     strategies = [label for label in styles if any(row.strategy == label for row in rows)]
-    panels = sorted({_panel(row) for row in rows}, key=lambda w: (images_per_tower(w[0]), w[0].towers, w[1]))
+    panels = sorted({_panel(row) for row in rows}, key=lambda w: (images_per_tower(w[0]), w[0].towers, w[1], w[2]))
     largest = max(max(quantity.seeds.values()) for quantity in measured)
     unit, scale = next((name, size) for name, size in _UNITS if largest >= size or size == 1)
 
@@ -32,7 +33,7 @@ def draw(report, cells, condition, styles):
     drawn = []
     for axes, where in zip(all_axes.flat, panels):
         drawn += _draw_panel(axes, [row for row in rows if _panel(row) == where], strategies, styles, scale)
-        axes.set_title(f"{grouping_text(where[0])} on {where[1]}", loc="left", color=style.GREY)
+        axes.set_title("\n".join([f"{grouping_text(where[0])} on {where[1]}", *where[2]]), loc="left", color=style.GREY)
         axes.set_xlabel(f"peak per rank ({unit})")
         axes.grid(axis="y", visible=False)
         axes.tick_params(axis="y", length=0)
@@ -46,7 +47,8 @@ def draw(report, cells, condition, styles):
 
 
 def _panel(row):
-    return row.grouping, row.placement
+    """Grouping, placement, and how memory is saved, in words."""
+    return row.grouping, row.placement, tuple(f"{key} {value}" for key, value in _ways(row).items())
 
 
 def _draw_panel(axes, rows, strategies, styles, scale):
@@ -57,7 +59,7 @@ def _draw_panel(axes, rows, strategies, styles, scale):
             peak = row.memory[kind]
             y = place + (k - 0.5) * 0.36
             drawn.append({"kind": kind, "strategy": row.strategy, "grouping": grouping_text(row.grouping),
-                          "placement": row.placement, "n": peak.n if peak else 0, "failed": row.failed,
+                          "placement": row.placement, **_ways(row), "n": peak.n if peak else 0, "failed": row.failed,
                           "missing": row.missing, "outcome": row.failures})
             if peak:
                 low, high = min(peak.seeds.values()), max(peak.seeds.values())
@@ -73,6 +75,10 @@ def _draw_panel(axes, rows, strategies, styles, scale):
                 axes.annotate(row.failures, (0.03, place), xycoords=at, xytext=(6, 0), textcoords="offset points",
                               va="center", size=style.SMALL - 0.8, color=colour)
     return drawn
+
+
+def _ways(row):
+    return {key: row.cell.conditions[key] for key in PANEL_KEYS if key in row.cell.conditions}
 
 
 def _digits(value):

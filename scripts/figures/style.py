@@ -33,6 +33,7 @@ STRATEGIES = {
     "frozen": Style(PURPLE, "*", SOLID),
     "ghost": Style(SKY, "v", DASHED),
     "norm_batch": Style(BLUE, "D", DASHED),
+    "cmbn": Style(ORANGE, "X", SOLID),
     "shuffle": Style(WINE, "P", DASH_DOT),
     "precise": Style(SKY, "8", DOTTED),
     "none": Style(BLACK, "h", DOTTED),

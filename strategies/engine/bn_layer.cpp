@@ -3,7 +3,9 @@
 //
 //   forward    local moments -> exchange, where they are pooled -> coefficients ->
 //              y = gamma ((x - m) s r + d) + beta, r = 1 and d = 0 but for batch renormalisation;
-//              the running statistics are updated on the way
+//              the running statistics are updated on the way. Where a step has several passes
+//              (micro-batches), those before may have a part in the moments, as constants
+//              (over_micro_batches), and the update may wait for the last (statistics_per_step)
 //   backward   local sums of g and g (x - m) -> exchange, where they are pooled -> coefficients ->
 //              dx = gamma r s (g - A/N - (x - m) s^2 B/N), A = sum g, B = sum g (x - m) over the set
 //
@@ -68,21 +70,28 @@ class BatchPass : public NormPass {
 
   kernels::Coefficients forward(const at::Tensor& x, const at::Tensor& weight,
                                 const at::Tensor& bias) override {
-    if (!route_) {
-      const auto [local, coefficients] =
-          kernels::local_forward(x, offsets(), options(weight, bias), begin_step());
-      forward_ = coefficients;
+    const kernels::NormOptions given = options(weight, bias);
+    if (takes_earlier_passes()) {
+      const at::Tensor local = kept(kernels::moments(x, offsets()));
+      const kernels::PooledRows so_far{.rows = statistics_->passes().merged(), .sets = local.size(0)};
+      forward_ = kernels::pooled_forward(so_far, rules_->merge, given, precision_, begin_update());
       remember(local);
-      return forward_;
+    } else if (!route_) {
+      const auto [local, coefficients] = kernels::local_forward(x, offsets(), given, begin_update());
+      forward_ = coefficients;
+      remember(kept(local));
+    } else {
+      const at::Tensor local = kept(kernels::moments(x, offsets()));  // [G, 1 + 2C]
+      const kernels::PooledRows pooled = at_site(site_, "forward", [&] { return route_->moments(local, x); });
+      forward_ = kernels::pooled_forward(pooled, rules_->merge, given, precision_, begin_update());
+      if (rules_->merge == Merge::averaged) {
+        local_mean_ = Moments(local).mean.to(precision_);
+      }
+      remember(local, &pooled);
     }
-    const at::Tensor local = kernels::moments(x, offsets());  // [G, 1 + 2C]
-    const kernels::PooledRows pooled = at_site(site_, "forward", [&] { return route_->moments(local, x); });
-    forward_ =
-        kernels::pooled_forward(pooled, rules_->merge, options(weight, bias), precision_, begin_step());
-    if (rules_->merge == Merge::averaged) {
-      local_mean_ = Moments(local).mean.to(precision_);
+    if (pass_.mode == Mode::train && pass_.later == nullptr && pass_.micro_batch.is_last()) {
+      statistics_->end_step();
     }
-    remember(local);
     return forward_;
   }
 
@@ -99,34 +108,91 @@ class BatchPass : public NormPass {
     return about_local_mean(kernels::pooled_backward(forward_, local, pooled, rules_->mean_only, weight));
   }
 
- private:
-  std::optional<kernels::RunningUpdate> begin_step() {
-    const bool now = pass_.mode == Mode::train && pass_.later == nullptr;
-    return now ? statistics_->begin_step(sets_, pass_.towers) : std::nullopt;
+  bool needs_outputs() const override {
+    return local_mean_.defined() || (route_ && about_route(rules_->route).moves_rows);
   }
 
-  void remember(const at::Tensor& local) {
+ private:
+  // Passes of the step's other micro-batches, before this one, that normalise with it.
+  bool takes_earlier_passes() const {
+    return rules_->over_micro_batches && pass_.mode != Mode::evaluate_batch && !pass_.micro_batch.is_first();
+  }
+
+  // Whether the moments of all passes of the step make one update of the running statistics.
+  bool remembers_per_step() const {
+    return pass_.mode == Mode::train && pass_.micro_batch.statistics_per_step && pass_.micro_batch.count > 1;
+  }
+
+  // Keeps the moments of this rank's sets for the passes of the step that follow.
+  at::Tensor kept(const at::Tensor& local) {
+    const bool follow = rules_->over_micro_batches && pass_.mode != Mode::evaluate_batch;
+    if (follow || remembers_per_step()) {
+      statistics_->passes().add(local, pass_.micro_batch);
+    }
+    return local;
+  }
+
+  // An update by this pass alone.
+  std::optional<kernels::RunningUpdate> begin_update() {
+    const bool now = pass_.mode == Mode::train && pass_.later == nullptr && !remembers_per_step();
+    return now ? statistics_->begin_update(sets_, pass_.towers) : std::nullopt;
+  }
+
+  // pooled: what the ranks' moments became, where they are pooled.
+  void remember(const at::Tensor& local, const kernels::PooledRows* pooled = nullptr) {
     if (pass_.mode == Mode::calibrate) {
       statistics_->collect(local);
     } else if (pass_.mode == Mode::train && pass_.later != nullptr) {
       pass_.later->push_back(update_by(local));
+    } else if (remembers_per_step()) {
+      at_site(site_, "forward", [&] { remember_step(pooled); });
     } else if (pass_.mode == Mode::train) {
       at_site(site_, "forward", [&] { statistics_->remember(local, sets_, pass_.towers); });
     }
   }
 
-  // The whole step of the running statistics, for when the sizes of all towers are known.
+  // The whole step of the running statistics, for when the sizes of all towers are known. Such a step has one
+  // pass.
   StatisticsUpdate update_by(const at::Tensor& local) const {
     return [=, pass = pass_, rules = rules_, statistics = statistics_,
             positions = positions_](const Towers& all) {
       Pass complete = pass;
       complete.towers = all;
       const Sets sets = sets_of(complete, positions, rules->virtual_batch);
-      if (const auto step = statistics->begin_step(sets, all)) {
+      if (const auto step = statistics->begin_update(sets, all)) {
         kernels::update_running(*step, local);
       }
       statistics->remember(local, sets, all);
+      statistics->end_step();
     };
+  }
+
+  // In the last pass of a step. The virtual batches of all passes are remembered apart, as those of one pass
+  // are; the moments of a tower, or of pooled towers, are merged over the passes.
+  void remember_step(const kernels::PooledRows* pooled) {
+    const MicroBatch& micro_batch = pass_.micro_batch;
+    PassesOfStep& pooled_passes = statistics_->pooled_passes();
+    if (pooled != nullptr) {
+      pooled_passes.add(pooled->rows, micro_batch);
+    }
+    if (!micro_batch.is_last()) {
+      return;
+    }
+    const bool apart = rules_->virtual_batch > 0;
+    const Sets sets = apart ? repeated(sets_, micro_batch.count) : sets_;
+    const at::Tensor rows = apart ? statistics_->passes().rows() : statistics_->passes().merged();
+    if (const auto update = statistics_->begin_update(sets, pass_.towers)) {
+      if (pooled == nullptr) {
+        kernels::update_running(*update, rows);
+      } else {
+        kernels::PooledRows step = *pooled;
+        step.rows = pooled->layout == kernels::PooledLayout::group_sums
+                        ? pooled_passes.sum()
+                        : pooled_passes.merged(rules_->merge, precision_);
+        kernels::pooled_forward(step, rules_->merge, {.eps = rules_->eps}, precision_, update);
+      }
+    }
+    statistics_->remember(rows, sets, pass_.towers);
   }
 
   // With Merge::averaged the exact derivative of the forward pass is about each tower's own mean.
@@ -165,7 +231,6 @@ class BatchPass : public NormPass {
   std::shared_ptr<SiteStatistics> statistics_;
   std::unique_ptr<Route> route_;  // where moments are pooled
   at::Tensor local_mean_;         // [G, C], with Merge::averaged
-  kernels::Coefficients forward_;
 };
 
 // Normalises by the running statistics, which are constants: y = gamma (x - m) s + beta, dx = gamma s g.
@@ -189,7 +254,6 @@ class RunningPass : public NormPass {
  private:
   std::shared_ptr<const Rules> rules_;
   std::shared_ptr<SiteStatistics> statistics_;
-  kernels::Coefficients forward_;
 };
 
 int64_t positions(const at::Tensor& x) {  // elements per row and channel
@@ -256,7 +320,7 @@ at::Tensor BnLayer::forward(at::Tensor x, at::Tensor residual, const Pass& pass)
   const bool as_training = pass.mode == Mode::train || pass.mode == Mode::calibrate;
   if (!as_training && pass.mode != Mode::evaluate_batch) {
     return apply_norm(x, residual, weight_, bias_, site_.activation,
-                      c10::make_intrusive<RunningPass>(x.size(0), rules_, statistics_));
+                      c10::make_intrusive<RunningPass>(x.size(0), rules_, statistics_), pass);
   }
   check_schedule(*rules_, pass);
   check_samples(site_.name, *rules_, pass);
@@ -266,7 +330,8 @@ at::Tensor BnLayer::forward(at::Tensor x, at::Tensor residual, const Pass& pass)
   }
   return apply_norm(x, residual, weight_, bias_, site_.activation,
                     c10::make_intrusive<BatchPass>(site_.name, rules_, pass, positions(x), std::move(sets),
-                                                   context_, statistics_));
+                                                   context_, statistics_),
+                    pass);
 }
 
 }  // namespace bnlab

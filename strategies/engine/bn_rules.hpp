@@ -60,6 +60,7 @@ struct Rules {
   std::string route = "all_gather";     // by which the moments meet, where they are pooled (exchange/)
   int64_t group_size = 0;               // towers that share moments where they are pooled; 0: all
   int64_t virtual_batch = 0;            // local moments of so many consecutive samples; 0: of the tower
+  bool over_micro_batches = false;      // local moments merged with those of the step's passes before
   int64_t samples_per_set = 0;          // in training every set must hold so many; 0: any number
   std::optional<LimitSchedule> renorm;  // the running statistics correct the batch's
   bool mean_only = false;               // only the mean is subtracted; no variance, no weight and bias
@@ -107,6 +108,22 @@ inline Sets sets_of(const Pass& pass, int64_t positions, int64_t virtual_batch) 
     sets.towers.push_back(samples * pass.rows_per_sample * positions);
   }
   return sets;
+}
+
+// The same sets in each of so many passes, those of a set one behind another; without their rows.
+inline Sets repeated(const Sets& sets, int64_t passes) {
+  const auto each = [&](const std::vector<int64_t>& values) {
+    std::vector<int64_t> all;
+    for (const int64_t value : values) {
+      all.insert(all.end(), static_cast<size_t>(passes), value);
+    }
+    return all;
+  };
+  return {.offsets = {},
+          .elements = each(sets.elements),
+          .local_tower = each(sets.local_tower),
+          .first = sets.first * passes,
+          .towers = sets.towers};
 }
 
 // Sums over groups of consecutive entries.

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "harness/error.hpp"
+#include "harness/recomputation.hpp"
 
 namespace bnlab {
 namespace {
@@ -18,15 +19,20 @@ class NormFunction : public torch::autograd::Function<NormFunction> {
 
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const Optional& given_weight,
                             const Optional& given_bias, const Optional& given_residual, Activation activation,
-                            const c10::intrusive_ptr<NormPass>& pass) {
+                            const c10::intrusive_ptr<NormPass>& pass, bool repeats) {
     const at::Tensor weight = given_weight.value_or(at::Tensor()), bias = given_bias.value_or(at::Tensor());
     const at::Tensor residual = given_residual.value_or(at::Tensor());
-    const kernels::Coefficients k = pass->forward(x, weight, bias);
+    if (!repeats) {
+      pass->forward(x, weight, bias);
+    }
+    const kernels::Coefficients& k = pass->coefficients();
     const at::Tensor y =
         kernels::normalise(x, pass->offsets(), k.mean, k.scale, k.shift, activation, residual);
     const bool relu = activation == Activation::relu, from_input = relu && !residual.defined();
-    ctx->save_for_backward({x, weight, relu ? y : at::Tensor(), k.mean, from_input ? k.scale : at::Tensor(),
-                            from_input ? k.shift : at::Tensor()});
+    const bool by_float = x.is_cpu() && x.scalar_type() == at::kHalf;  // of another x
+    const bool needs_outputs = relu && (!from_input || by_float || pass->needs_outputs());
+    ctx->save_for_backward({x, weight, needs_outputs ? y : at::Tensor()});
+    ctx->saved_data["from_input"] = from_input;
     ctx->saved_data["activation"] = static_cast<int64_t>(activation);
     ctx->saved_data["residual"] = residual.defined() && residual.requires_grad();
     ctx->saved_data["pass"] = c10::IValue::make_capsule(pass);
@@ -39,18 +45,21 @@ class NormFunction : public torch::autograd::Function<NormFunction> {
     auto capsule = ctx->saved_data["pass"].toCapsule();
     auto& pass = static_cast<NormPass&>(*capsule);
     const auto activation = static_cast<Activation>(ctx->saved_data["activation"].toInt());
+    const bool from_input = ctx->saved_data["from_input"].toBool();
+    const kernels::Coefficients& forward = pass.coefficients();
     const kernels::Incoming in{.dy = dys[0],
                                .x = saved[0],
                                .y = saved[2],
                                .offsets = pass.offsets(),
                                .activation = activation,
-                               .mean = saved[3],
-                               .from_input = {.scale = saved[4], .shift = saved[5]}};
+                               .mean = forward.mean,
+                               .from_input = {.scale = from_input ? forward.scale : at::Tensor(),
+                                              .shift = from_input ? forward.shift : at::Tensor()}};
     const kernels::BackwardCoefficients k = pass.backward(in, weight);
     const at::Tensor dx = ctx->needs_input_grad(0) ? in.input_gradient(k.mean, k.a, k.b, k.c) : at::Tensor();
     const at::Tensor dresidual = ctx->saved_data["residual"].toBool() ? in.g() : at::Tensor();
     const bool affine = weight.defined();
-    return {dx, affine ? k.dweight : at::Tensor(), affine ? k.dbias : at::Tensor(), dresidual, {}, {}};
+    return {dx, affine ? k.dweight : at::Tensor(), affine ? k.dbias : at::Tensor(), dresidual, {}, {}, {}};
   }
 };
 
@@ -72,10 +81,13 @@ void check_parameter(const at::Tensor& parameter, const at::Tensor& x) {
 
 at::Tensor apply_norm(const at::Tensor& x, const at::Tensor& residual, const at::Tensor& weight,
                       const at::Tensor& bias, Activation activation,
-                      const c10::intrusive_ptr<NormPass>& pass) {
+                      const c10::intrusive_ptr<NormPass>& norm_pass, const Pass& pass) {
   check_parameter(weight, x);
   check_parameter(bias, x);
-  return NormFunction::apply(x, given(weight), given(bias), given(residual), activation, pass);
+  const bool in_block = pass.kept != nullptr;
+  return NormFunction::apply(x, given(weight), given(bias), given(residual), activation,
+                             in_block ? pass.kept->same(norm_pass) : norm_pass,
+                             in_block && pass.kept->repeats());
 }
 
 }  // namespace bnlab

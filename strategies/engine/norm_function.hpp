@@ -28,14 +28,25 @@ class NormPass : public torch::CustomClassHolder {
   virtual kernels::BackwardCoefficients backward(const kernels::Incoming& incoming,
                                                  const at::Tensor& weight) = 0;
 
+  // Whether the gradient needs the outputs even where their sign follows from the inputs: about another mean
+  // than `forward` has returned, or elsewhere.
+  virtual bool needs_outputs() const { return false; }
+
+  // What `forward` has returned.
+  const kernels::Coefficients& coefficients() const { return forward_; }
+
+ protected:
+  kernels::Coefficients forward_;  // set by `forward`
+
  private:
   kernels::Offsets offsets_;
 };
 
-// x: [rows, C, ...]; weight, bias and residual may be undefined. Throws Error (refused) for a weight or bias
+// x: [rows, C, ...]; weight, bias and residual may be undefined. In the second forward pass of a block
+// (recomputation.hpp) the coefficients are those of the first. Throws Error (refused) for a weight or bias
 // that has not the statistics' precision, or lies on another device than x.
 at::Tensor apply_norm(const at::Tensor& x, const at::Tensor& residual, const at::Tensor& weight,
                       const at::Tensor& bias, Activation activation,
-                      const c10::intrusive_ptr<NormPass>& pass);
+                      const c10::intrusive_ptr<NormPass>& norm_pass, const Pass& pass);
 
 }  // namespace bnlab

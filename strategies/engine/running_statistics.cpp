@@ -129,6 +129,25 @@ void RunningPair::describe(State& state, const std::string& path) {
   updates_ = updates.item<int64_t>();
 }
 
+void PassesOfStep::add(const at::Tensor& rows, const MicroBatch& micro_batch) {
+  if (micro_batch.is_first()) {
+    clear();
+  }
+  rows_.push_back(rows);
+}
+
+at::Tensor PassesOfStep::rows() const {
+  return at::stack(rows_, 1).flatten(0, 1);
+}
+
+at::Tensor PassesOfStep::merged(Merge merge, at::ScalarType statistics) const {
+  return kernels::merge_moments(rows(), std::ssize(rows_), merge, statistics);
+}
+
+at::Tensor PassesOfStep::sum() const {
+  return at::stack(rows_).sum(0);
+}
+
 namespace {
 
 at::Tensor pair_of(const at::Tensor& mean, const at::Tensor& var) {
@@ -223,7 +242,7 @@ at::Tensor SiteStatistics::counted_once() const {
   return replicated && communicator_.rank() != 0 ? at::Tensor() : nonfinite_;
 }
 
-std::optional<kernels::RunningUpdate> SiteStatistics::begin_step(const Sets& sets, const Towers& towers) {
+std::optional<kernels::RunningUpdate> SiteStatistics::begin_update(const Sets& sets, const Towers& towers) {
   const at::NoGradGuard no_grad;
   if (!saved_by_normalising()) {
     return std::nullopt;

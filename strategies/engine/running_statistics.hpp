@@ -165,6 +165,21 @@ class RunningPair {
   at::Tensor weights_tensor_;    // kernels::RunningUpdate::weights
 };
 
+// Moments of the passes of a training step so far, where it has several.
+class PassesOfStep {
+ public:
+  // rows: [R, ...], of the same sets in each pass. The first pass of a step begins anew.
+  void add(const at::Tensor& rows, const MicroBatch& micro_batch);
+  void clear() { rows_.clear(); }
+
+  at::Tensor rows() const;  // [R passes, ...], those of a set one behind another
+  at::Tensor merged(Merge merge = Merge::chan, at::ScalarType statistics = at::kDouble) const;  // [R, ...]
+  at::Tensor sum() const;                                                                       // [R, ...]
+
+ private:
+  std::vector<at::Tensor> rows_;
+};
+
 // The pairs of one site, and the buffers that evaluation reads.
 class SiteStatistics {
  public:
@@ -181,13 +196,22 @@ class SiteStatistics {
   void load_into_buffers(const at::Tensor& pair);  // [2, C]
   void init_from_buffers(int64_t steps);
 
-  // A training step begins with this: the update of the saved pair by the moments that normalise, which the
-  // caller owes as soon as they are known: of all groups of towers where they are pooled, else of this rank's
-  // own sets. None where there is nothing to do, or where the pair needs other moments than those.
-  std::optional<kernels::RunningUpdate> begin_step(const Sets& sets, const Towers& towers);
-  // The rest of a training step. local: moments of this rank's sets [S, 1 + 2C]. At most one exchange, where
-  // a pair needs the moments of all towers.
+  // A training step, or each of its passes, begins with this: the update of the saved pair by the moments
+  // that normalise, which the caller owes as soon as they are known: of all groups of towers where they are
+  // pooled, else of this rank's own sets. None where there is nothing to do, or where the pair needs other
+  // moments than those.
+  std::optional<kernels::RunningUpdate> begin_update(const Sets& sets, const Towers& towers);
+  // The rest of it. local: moments of this rank's sets [S, 1 + 2C]. At most one exchange, where a pair needs
+  // the moments of all towers.
   void remember(const at::Tensor& local, const Sets& sets, const Towers& towers);
+  // What the passes of a step keep for each other: moments of this rank's sets, and as the ranks have pooled
+  // them. Nothing is left of either after the last pass.
+  PassesOfStep& passes() { return passes_; }
+  PassesOfStep& pooled_passes() { return pooled_passes_; }
+  void end_step() {
+    passes_.clear();
+    pooled_passes_.clear();
+  }
   // A pass in Mode::calibrate.
   void collect(const at::Tensor& local);
   // What was collected since the last call, [1 + 3C] float64: the moments of all sets of this rank together,
@@ -210,6 +234,7 @@ class SiteStatistics {
   at::Tensor mean_, var_;
   RunningPair saved_;
   std::vector<std::pair<Population, RunningPair>> shadows_;
+  PassesOfStep passes_, pooled_passes_;
   at::Tensor collected_;  // [1, 1 + 2C]
   at::Tensor within_;     // [C], with `collected_`
   at::Tensor nonfinite_;  // int64 []

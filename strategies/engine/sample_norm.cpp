@@ -33,7 +33,6 @@ class SamplePass : public NormPass {
   int64_t groups_;
   double eps_;
   at::ScalarType statistics_;
-  kernels::Coefficients forward_;
 };
 
 }  // namespace
@@ -79,7 +78,8 @@ at::Tensor SampleNorm::forward(at::Tensor x, at::Tensor residual, const Pass& pa
   check_values_per_channel(site_, rules_.strategy, site_.channels / rules_.groups, x, pass);
   return apply_norm(x, residual, weight_, bias_, site_.activation,
                     c10::make_intrusive<SamplePass>(rows_of_samples(x), rules_.groups, rules_.eps,
-                                                    statistics_type(x.scalar_type())));
+                                                    statistics_type(x.scalar_type())),
+                    pass);
 }
 
 std::shared_ptr<Layer> SampleStrategy::norm(const NormSite& site) {

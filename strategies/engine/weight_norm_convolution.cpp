@@ -8,6 +8,7 @@
 
 #include "harness/communicator/communicator.hpp"
 #include "harness/error.hpp"
+#include "harness/recomputation.hpp"
 #include "strategies/engine/moments.hpp"
 #include "strategies/kernels/coefficients.hpp"
 
@@ -34,7 +35,9 @@ WeightNormConvolution::WeightNormConvolution(const ConvSite& site, const at::Ten
 
 at::Tensor WeightNormConvolution::forward(at::Tensor x, at::Tensor, const Pass& pass) {
   const bool training = pass.mode == Mode::train || pass.mode == Mode::train_frozen;
-  if (init_scale_ && training && pass.step.index == 0 && pass.towers.total_samples() > 0) {
+  const bool repeats = pass.kept != nullptr && pass.kept->repeats();
+  const bool begins = pass.step.index == 0 && pass.micro_batch.is_first() && !repeats;
+  if (init_scale_ && training && begins && pass.towers.total_samples() > 0) {
     initialise(x);
   }
   const at::Tensor w = weight().to(x.scalar_type());

@@ -112,10 +112,11 @@ BackwardInputs backward_inputs(const char* where, const Tensor& dy, const Tensor
   in.mean = per_channel(where, "mean", mean, x, offsets);
   in.dy = like(where, "dy", dy, in.x);
   if (activation == Activation::relu) {
-    in.y = like(where, "y", y, in.x);
     if (from_input.scale.defined()) {
       in.from_input = {.scale = per_channel(where, "scale", from_input.scale, x, offsets),
                        .shift = per_channel(where, "shift", from_input.shift, x, offsets)};
+    } else {
+      in.y = like(where, "y", y, in.x);
     }
   }
   return in;

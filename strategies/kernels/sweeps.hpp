@@ -39,7 +39,8 @@ at::Tensor normalise(const at::Tensor& x, const Offsets& offsets, const at::Tens
                      const at::Tensor& residual);
 
 // The scale and shift that `normalise` took, where no residual was added. The sign of y then follows from x,
-// which the backward pass reads anyway, so that it need not read y. Undefined: it reads y.
+// which the backward pass reads anyway, so that y may be undefined (not in float16 on the CPU). Undefined: it
+// reads y.
 struct FromInput {
   at::Tensor scale = {}, shift = {};  // [S, C]
 };
@@ -59,7 +60,7 @@ at::Tensor backward_residual(const at::Tensor& dy, const at::Tensor& y, Activati
 
 // The gradient that arrives in a backward pass, and what the forward pass took and gave.
 struct Incoming {
-  at::Tensor dy, x, y;  // y: undefined without an activation
+  at::Tensor dy, x, y;  // y: undefined without an activation, or where its sign follows from x
   Offsets offsets;
   Activation activation = Activation::none;
   at::Tensor mean;       // [S, C], as `normalise` took it

@@ -10,7 +10,8 @@ BatchNormSite::BatchNormSite(const Json& options, const Start& start)
     : strategy_(start.strategy),
       eps_(options.at("eps").get<double>()),
       affine_(options.at("affine").get<bool>()),
-      running_(start.pair, options.at("momentum"), start.held) {}
+      running_(start.pair, options.at("momentum"), start.held),
+      passes_(start.passes_per_step, start.statistics_per_step) {}
 
 std::vector<Tensors> BatchNormSite::sets(const Tensors& x) const {
   std::vector<Tensors> all;
@@ -73,8 +74,11 @@ Tensors BatchNormSite::train(const Tensors& x) {
              ", set of 1)");
     }
   }
-  Tensors y = normalised(x);
-  remember(x);
+  passes_.add(x);
+  Tensors y = normalised_in_training(x);
+  if (const std::vector<Tensors> remembered = passes_.remembered(); !remembered.empty()) {
+    remember(joined(remembered));
+  }
   return y;
 }
 
@@ -134,6 +138,30 @@ class EveryTower : public BatchNormSite {
   void remember(const Tensors& x) override { remember_sets_of_towers(x, /*in_turn=*/true); }
 };
 
+// Earlier passes of the step stand in the moments as constants.
+class Cmbn : public FromOneTower {
+ public:
+  Cmbn(const Json& options, const Start& start)
+      : FromOneTower(options, start, existing_tower(options.at("saved_tower"), start)) {}
+
+ protected:
+  Tensors normalised_in_training(const Tensors& x) const override {
+    Tensors y;
+    for (size_t t = 0; t < x.size(); ++t) {
+      Tensors so_far;
+      for (const Tensors& pass : passes().passes()) {
+        so_far.push_back(pass[t]);
+      }
+      so_far.back() = x[t];
+      const Moments shared = moments(so_far);
+      y.push_back(shared.count == 0 ? x[t] : standardise(x[t], shared.mean, shared.var, eps()));
+    }
+    return y;
+  }
+
+  void remember(const Tensors&) override { FromOneTower::remember(joined(passes().passes())); }
+};
+
 class Averaged : public BatchNormSite {
  public:
   Averaged(const Json& options, const Start& start)
@@ -153,6 +181,8 @@ const auto single_tower = site_reference<SingleTower>("single_tower", {Json::obj
 const auto last_tower = site_reference<LastTower>("last_tower", {Json::object(), {{"momentum", nullptr}}});
 const auto every_tower =
     site_reference<EveryTower>("every_tower", {Json::object(), {{"momentum", nullptr}}, {{"momentum", 1}}});
+const auto cmbn = site_reference<Cmbn>(
+    "cmbn", {Json::object(), {{"saved_tower", 1}}, {{"momentum", nullptr}}, {{"affine", false}}});
 const auto averaged = site_reference<Averaged>("averaged", {Json::object(),
                                                             {{"merge", "pooled"}},
                                                             {{"momentum", nullptr}},

@@ -23,7 +23,9 @@ class BatchNormSite : public Site {
   virtual std::vector<Tensors> sets(const Tensors& x) const;
   // By the moments of the sets, whose parts are the towers one after another.
   virtual Tensors normalised(const Tensors& x) const;
-  // A training step writes into the running statistics: the plain mean over the sets of all towers.
+  virtual Tensors normalised_in_training(const Tensors& x) const { return normalised(x); }
+  // A training step, or each of its passes, writes into the running statistics: the plain mean over the sets
+  // of all towers.
   virtual void remember(const Tensors& x) { remember_sets_of_towers(x, /*in_turn=*/false); }
   // The sets of one tower that are remembered by themselves: the tower itself.
   virtual Tensors sets_of_tower(const at::Tensor& tower) const { return {tower}; }
@@ -37,12 +39,14 @@ class BatchNormSite : public Site {
   std::vector<Pair> written(const std::vector<Tensors>& sets) const;
   Pair written(const Moments& set) const { return running_.written(set); }
   double eps() const { return eps_; }
+  const PassesOfStep& passes() const { return passes_; }
 
  private:
   std::string strategy_;
   double eps_;
   bool affine_;
   RunningPair running_;
+  PassesOfStep passes_;
 };
 
 // Refuses a tower that does not exist.

@@ -14,7 +14,8 @@ class BatchRenorm : public BatchNormSite {
       : BatchNormSite(options, start),
         pooled_(options.at("scope") == "pooled"),
         r_max_(options.at("r_max").get<double>()),
-        d_max_(options.at("d_max").get<double>()) {
+        d_max_(options.at("d_max").get<double>()),
+        passes_per_step_(start.passes_per_step) {
     const Json schedule = options.at("schedule").is_null() ? Json::object() : options.at("schedule");
     const auto value = [&](const char* key, double otherwise) {
       const Json given = schedule.value(key, Json());
@@ -31,9 +32,9 @@ class BatchRenorm : public BatchNormSite {
   }
 
   Tensors train(const Tensors& x) override {
-    const double way = end_ > start_ ? std::clamp((step_ - start_) / (end_ - start_), 0.0, 1.0)
-                                     : static_cast<double>(step_ >= end_);
-    ++step_;
+    const auto step = static_cast<double>(passes_done_++ / passes_per_step_);
+    const double way = end_ > start_ ? std::clamp((step - start_) / (end_ - start_), 0.0, 1.0)
+                                     : static_cast<double>(step >= end_);
     const double r_max = 1 + way * (r_max_ - 1), d_max = way * d_max_;
     const Pair running = saved();  // before this step's update
     Tensors y = BatchNormSite::train(x);
@@ -72,7 +73,7 @@ class BatchRenorm : public BatchNormSite {
  private:
   bool pooled_;
   double r_max_, d_max_, start_ = 0, end_ = 0;
-  double step_ = 0;
+  size_t passes_per_step_, passes_done_ = 0;
 };
 
 const auto batch_renorm = site_reference<BatchRenorm>(

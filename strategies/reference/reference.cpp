@@ -129,6 +129,35 @@ at::Tensor Start::parameter(const std::string& name, const at::Tensor& otherwise
   return leaf(given == parameters.end() ? otherwise : given->second, held);
 }
 
+void PassesOfStep::add(const Tensors& x) {
+  if (passes_.size() == per_step_) {
+    passes_.clear();
+  }
+  passes_.emplace_back();
+  for (const at::Tensor& tower : x) {
+    passes_.back().push_back(tower.detach());
+  }
+}
+
+std::vector<Tensors> PassesOfStep::remembered() const {
+  if (!remembered_once_) {
+    return {passes_.back()};
+  }
+  return passes_.size() == per_step_ ? passes_ : std::vector<Tensors>();
+}
+
+Tensors joined(const std::vector<Tensors>& passes) {
+  Tensors towers;
+  for (size_t t = 0; t < passes.front().size(); ++t) {
+    Tensors parts;
+    for (const Tensors& pass : passes) {
+      parts.push_back(pass[t]);
+    }
+    towers.push_back(at::cat(parts));
+  }
+  return towers;
+}
+
 std::vector<Pair> mean_of(const std::vector<Pair>& pairs) {
   if (pairs.empty()) {
     return {};
@@ -192,7 +221,9 @@ LayerAnswer SiteReference::answer(const LayerCase& c) const {
                               held,
                               {given(c.running_mean, 0).detach(), given(c.running_var, 1).detach()},
                               c.parameters,
-                              c.activation});
+                              c.activation,
+                              static_cast<size_t>(c.accumulate),
+                              c.statistics_per_step});
   LayerAnswer answer;
   for (const LayerStep& step : c.steps) {
     LayerStepAnswer out;

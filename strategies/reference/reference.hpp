@@ -70,6 +70,27 @@ class RunningPair {
 // The plain mean; no update at all where there is nothing to average.
 std::vector<Pair> mean_of(const std::vector<Pair>& pairs);
 
+// The values that the towers have had in the passes of a training step so far.
+class PassesOfStep {
+ public:
+  PassesOfStep(size_t passes_per_step, bool statistics_per_step)
+      : per_step_(passes_per_step), remembered_once_(statistics_per_step) {}
+
+  void add(const Tensors& x);  // after the last pass of a step, one of the next
+  const std::vector<Tensors>& passes() const { return passes_; }
+  // What the pass that was added last gives to the running statistics: itself, or in a step's last pass all
+  // of them, or nothing yet.
+  std::vector<Tensors> remembered() const;
+
+ private:
+  size_t per_step_;
+  bool remembered_once_;
+  std::vector<Tensors> passes_;
+};
+
+// The values of every tower in these passes together.
+Tensors joined(const std::vector<Tensors>& passes);
+
 // What a site is given at the start of a case.
 struct Start {
   std::string strategy;  // for messages
@@ -80,6 +101,8 @@ struct Start {
   Pair pair;                          // running statistics, float64
   NamedTensors parameters = {};       // as given, but for weight and bias
   Activation activation = Activation::none;
+  size_t passes_per_step = 1;
+  bool statistics_per_step = false;
 
   // The parameter as `held` rounds it; a leaf of autograd.
   at::Tensor parameter(const std::string& name, const at::Tensor& otherwise) const;

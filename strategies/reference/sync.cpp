@@ -46,9 +46,17 @@ class Sync : public BatchNormSite {
     return y;
   }
 
-  void remember(const Tensors& x) override {
+  // The parts of a group are its towers, in each pass that is remembered.
+  void remember(const Tensors&) override {
+    std::vector<Tensors> groups(passes().passes().front().size() / group_);
+    for (const Tensors& pass : passes().remembered()) {
+      const std::vector<Tensors> of_pass = sets(pass);
+      for (size_t g = 0; g < groups.size(); ++g) {
+        groups[g].insert(groups[g].end(), of_pass[g].begin(), of_pass[g].end());
+      }
+    }
     std::vector<Pair> pairs;
-    for (const Tensors& group : sets(x)) {
+    for (const Tensors& group : groups) {
       const Moments m = group_moments(group);
       if (m.count > 0) {
         pairs.push_back(written(m));

@@ -29,7 +29,8 @@ class Convolution {
             options_.at("momentum"), held_),
         centres_(options_.at("mean_only_bn").get<bool>()),
         pooled_(options_.at("scope") == "pooled"),
-        from_data_(options_.at("init") == "data") {
+        from_data_(options_.at("init") == "data"),
+        passes_(static_cast<size_t>(c.accumulate), c.statistics_per_step) {
     const auto idle = [&](const char* key, const Json& standard) { return options_.at(key) == standard; };
     if ((!centres_ && !(idle("scope", "tower") && idle("momentum", 0.1))) ||
         (!from_data_ && !idle("init_scale", 1.0))) {
@@ -95,29 +96,40 @@ class Convolution {
   }
 
   Tensors centred(const Tensors& t, Mode mode) {
-    std::vector<RunningPair::OfTower> written;
     const Moments all = moments(t);
     Tensors y;
-    for (size_t i = 0; i < t.size(); ++i) {
-      const at::Tensor& tower = t[i];
+    for (const at::Tensor& tower : t) {
       const Moments set = pooled_ ? all : moments({tower});
       if (set.count == 1 && mode == Mode::train) {
         refuse(
             "more than 1 value per channel is needed to normalise (site site, strategy weight_norm, set of "
             "1)");
       }
-      if (set.count > 0 && mode == Mode::train && (!pooled_ || written.empty())) {
-        written.push_back({i, running_.written(set)});
-      }
       const at::Tensor mean = mode == Mode::evaluate_saved ? running_.pair().mean : set.mean;
       y.push_back(mean.defined() ? tower - per_channel(mean, 4) : tower);
     }
-    if (!pooled_) {
-      running_.remember(written, /*in_turn=*/false);
-    } else if (!written.empty()) {
-      running_.remember({written.front().written});
+    if (mode == Mode::train) {
+      passes_.add(t);
+      remember(passes_.remembered());
     }
     return y;
+  }
+
+  void remember(const std::vector<Tensors>& passes) {
+    if (passes.empty()) {
+      return;
+    }
+    const Tensors towers = joined(passes);
+    if (const Moments all = moments(towers); pooled_ && all.count > 0) {
+      running_.remember({running_.written(all)});
+    }
+    std::vector<RunningPair::OfTower> written;
+    for (size_t t = 0; t < towers.size() && !pooled_; ++t) {
+      if (const Moments set = moments({towers[t]}); set.count > 0) {
+        written.push_back({t, running_.written(set)});
+      }
+    }
+    running_.remember(written, /*in_turn=*/false);
   }
 
   const Json& options_;
@@ -126,6 +138,7 @@ class Convolution {
   at::Tensor v_, gain_, bias_;  // [out, in, k, k], [out], [out]
   RunningPair running_;         // its variance is of no use
   bool centres_, pooled_, from_data_;
+  PassesOfStep passes_;
   int64_t step_ = 0;
 };
 

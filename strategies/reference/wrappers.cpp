@@ -38,14 +38,16 @@ class Frozen : public Wrapper {
  public:
   Frozen(const Json& options, const Start& start)
       : Wrapper(options, start),
-        from_step_(options.at("from_step").is_null() ? 0 : options.at("from_step").get<int64_t>()) {
+        passes_before_(options.at("from_step").is_null()
+                           ? 0
+                           : options.at("from_step").get<size_t>() * start.passes_per_step) {
     if (!options.at("from_fraction").is_null()) {
       refuse("frozen: a fraction of a run of unknown length");
     }
   }
 
   Tensors train(const Tensors& x) override {
-    frozen_ = step_++ >= from_step_;
+    frozen_ = passes_done_++ >= passes_before_;
     return frozen_ ? evaluate(x, saved()) : Wrapper::train(x);
   }
 
@@ -54,19 +56,22 @@ class Frozen : public Wrapper {
   }
 
  private:
-  int64_t from_step_;
-  int64_t step_ = 0;
+  size_t passes_before_, passes_done_ = 0;
   bool frozen_ = false;
 };
 
 class Precise : public Wrapper {
  public:
   Precise(const Json& options, const Start& start)
-      : Wrapper(options, start), batches_(options.at("batches").get<size_t>()) {}
+      : Wrapper(options, start),
+        batches_(options.at("batches").get<size_t>()),
+        passes_per_step_(start.passes_per_step) {}
 
   Tensors train(const Tensors& x) override {
     Tensors y = Wrapper::train(x);
-    values_.emplace_back();
+    if (passes_done_++ % passes_per_step_ == 0) {
+      values_.emplace_back();
+    }
     for (const at::Tensor& tower : x) {
       values_.back().push_back(tower.detach());
     }
@@ -90,8 +95,8 @@ class Precise : public Wrapper {
   }
 
  private:
-  size_t batches_;
-  std::deque<Tensors> values_;  // of the last batches
+  size_t batches_, passes_per_step_, passes_done_ = 0;
+  std::deque<Tensors> values_;  // of the last batches, of all their passes
 };
 
 const auto frozen = site_reference<Frozen>(

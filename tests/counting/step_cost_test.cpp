@@ -129,6 +129,7 @@ TEST(StepCost, TellsTheKernelsOfANormSite) {
       {R"({"name": "averaged"})", "2 + 2"},
       {R"({"name": "batch_renorm"})", "3 + 2"},
       {R"({"name": "batch_renorm", "scope": "pooled"})", "3 + 3"},
+      {R"({"name": "cmbn"})", "2 + 2"},
       {R"({"name": "dynamic_tanh"})", "4 + 6"},
       {R"({"name": "every_tower"})", "2 + 2"},
       {R"({"name": "filter_response_norm"})", "4 + 4"},

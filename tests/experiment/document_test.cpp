@@ -74,7 +74,9 @@ TEST_F(SpecDocument, AnswersUnknownKeysWithTheNearest) {
           "spec.json: learning_rate: unknown key; bnlab calls it \"optimizer.lr\"",
           "spec.json: [\"two words\"]: unknown key; known: question, claim, source, protocol, extends, "
           "matrix, "
-          "exclude, contrasts, tune, published, task, model, strategy, towers, batch_per_tower, optimizer, "
+          "exclude, contrasts, tune, published, task, model, strategy, towers, batch_per_tower, accumulate, "
+          "statistics_per, recompute, "
+          "optimizer, "
           "steps, "
           "epochs, "
           "seed, "

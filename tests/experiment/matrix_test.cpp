@@ -103,6 +103,7 @@ TEST_F(SpecMatrix, AnswersUnknownAxes) {
           "strategy.base",
           "spec.json: matrix.placement.rank: unknown key; did you mean \"placement.ranks\"?",
           "spec.json: matrix.question: unknown key; known: task, model, strategy, towers, batch_per_tower, "
+          "accumulate, statistics_per, recompute, "
           "optimizer, steps, epochs, seed, precision, tf32, cuda_graph, memory_format, loss_mean, "
           "eval_every, log_every, "
           "checkpoint_every, populations, precise_batches, evaluation, shards, weight_ema, gradient_route, "

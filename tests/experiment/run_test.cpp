@@ -18,6 +18,7 @@ TEST_F(SpecRun, HasEveryKeyWithItsDefault) {
     "model": {"name": "fake_net", "base": 16},
     "strategy": {"name": "fake_pooled", "momentum": 0.1, "gradient": "full", "group_size": null},
     "towers": 4, "batch_per_tower": 2,
+    "accumulate": 1, "statistics_per": "micro_batch", "recompute": "none",
     "optimizer": {"name": "sgd", "lr": 0.1, "momentum": 0.9, "nesterov": false, "weight_decay": 0.0,
                   "power": 0.9, "groups": []},
     "steps": 10, "epochs": null, "seed": 0, "precision": "float32", "tf32": false, "cuda_graph": true, "memory_format": "channels_last",
@@ -68,6 +69,21 @@ TEST_F(SpecRun, IsReadIntoItsFields) {
   EXPECT_EQ(run.ranks, 2);
   EXPECT_EQ(run.device, Device::cuda);
   EXPECT_FALSE(run.resolved.contains("placement"));
+}
+
+TEST_F(SpecRun, CutsTheSamplesOfAStepIntoPasses) {
+  const RunSpec run = load_one(R"({"task": "fake_shapes", "model": "fake_net", "strategy": "fake_own",
+    "towers": 3, "batch_per_tower": [4, 0, 2], "accumulate": 2, "statistics_per": "step", "recompute": "naive",
+    "steps": 1})");
+  EXPECT_EQ(run.accumulate, 2);
+  EXPECT_EQ(run.samples_per_tower, (std::vector<int64_t>{4, 0, 2}));
+  EXPECT_EQ(run.samples_per_pass(), (std::vector<int64_t>{2, 0, 1}));
+  EXPECT_EQ(run.statistics_per, StatisticsPer::step);
+  EXPECT_EQ(run.recompute, Recompute::naive);
+  EXPECT_EQ(
+      mistakes(spec(R"("accumulate": 3)")),
+      Lines{"spec.json: accumulate: expected a divisor of every tower's samples, got 3 for a tower of 2; "
+            "change it or batch_per_tower"});
 }
 
 TEST_F(SpecRun, TakesUnevenTowersAndEpochs) {

@@ -170,6 +170,8 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{"ghost", R"({"strategy": {"name": "ghost", "virtual_batch": 1, "eps": 2e-5}})"},
         Fault{"norm_batch", R"({"strategy": {"name": "norm_batch", "samples": 4, "eps": 2e-5}})"},
         Fault{"shuffle", R"({"strategy": "per_tower"})"},
+        Fault{"cmbn accumulate", R"({"strategy": "per_tower"})"}, Fault{"accumulate", R"({"accumulate": 1})"},
+        Fault{"statistics_per step", R"({"statistics_per": "micro_batch"})"},
         Fault{"precise", R"({"strategy": {"name": "precise", "batches": 3}})"},
         Fault{"group_norm", R"({"strategy": {"name": "group_norm", "groups": 2, "eps": 2e-5}})"},
         Fault{"layer_norm", R"({"strategy": {"name": "layer_norm", "eps": 2e-5}})"},

@@ -24,7 +24,7 @@ SPEC = {"question": "does a GPU do what the CPU does?", "claim": "yes", "task": 
         "steps": 14, "eval_every": 9, "warmup_steps": 1, "log_every": 1, "towers": 4, "batch_per_tower": 2,
         "populations": ["saved", "batch"]}
 STRATEGIES = [
-    "averaged", "batch_renorm", {"name": "batch_renorm", "scope": "pooled"}, "dynamic_tanh", "every_tower",
+    "averaged", "batch_renorm", "cmbn", {"name": "batch_renorm", "scope": "pooled"}, "dynamic_tanh", "every_tower",
     "filter_response_norm", {"name": "frozen", "from_step": 7},
     "ghost", {"name": "group_norm", "groups": 2}, "instance_norm", "last_tower", "layer_norm", "none", "norm_batch",
     {"name": "norm_batch", "samples": 1}, "per_tower", "precise",

@@ -39,7 +39,7 @@ class LossOf {
     Batch batch;
     batch.labels = labels;
     batch.towers = Towers(samples_per_tower, 1, 0);
-    return loss_->begin(batch)(outputs);
+    return loss_->begin(batch)(outputs, batch);
   }
 
   // The labels that count, which are those with a gradient; the others are void.

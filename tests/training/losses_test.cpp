@@ -221,9 +221,9 @@ TEST(Losses, CrossEntropyStartsItsExchangeBeforeTheOutputs) {
                                                          .weights = at::TensorOptions(at::kDouble)});
     const auto loss_of = loss->begin(batch);
     const int64_t before = exchanged();
-    const double of_logits = loss_of(random_outputs(2)).item<double>();
+    const double of_logits = loss_of(random_outputs(2), batch).item<double>();
     const int64_t after = exchanged();
-    EXPECT_EQ(loss_of(random_outputs(2)).item<double>(), of_logits) << "as auxiliary outputs";
+    EXPECT_EQ(loss_of(random_outputs(2), batch).item<double>(), of_logits) << "as auxiliary outputs";
     return std::tuple(before, after);
   };
   using Exchanges = std::tuple<int64_t, int64_t>;  // before the outputs, and after the first of them

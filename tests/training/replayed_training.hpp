@@ -83,11 +83,17 @@ class Training {
     const Batch batch = graphs_.begin(data_.training(index), model_.repeats(index));
     gradients_->before_forward();
     const auto forward = [this, batch, index] {
-      const Outputs outputs = model_.forward(batch, index, Mode::train);
-      const Loss::OfOutputs loss_of = [&](const at::Tensor& logits) {
-        return at::cross_entropy_loss(logits, batch.labels, {}, at::Reduction::Mean, Task::kVoid);
+      const Loss::OfOutputs loss_of = [](const at::Tensor& logits, const Batch& passed) {
+        return at::cross_entropy_loss(logits, passed.labels, {}, at::Reduction::Mean, Task::kVoid);
       };
-      return Loss::total(loss_of, outputs);
+      for (int64_t pass = 0;; ++pass) {
+        const Batch passed = data_.micro_batch(batch, pass);
+        const at::Tensor loss = Loss::total(loss_of, model_.forward(passed, index, Mode::train), passed);
+        if (pass + 1 == data_.passes()) {
+          return loss;
+        }
+        loss.backward();
+      }
     };
     graphs_.forward(forward, [this] { gradients_->after_backward(); });
     gradients_->before_backward();

@@ -69,7 +69,7 @@ std::string complaint_of_cases(const Json& strategy, const Applier& apply, const
 // true is added to the names.
 bool one_tower_is_batch_norm(const Json& strategy) {
   static const std::set<std::string> names{"per_tower", "single_tower", "last_tower", "every_tower",
-                                           "averaged",  "sync",         "shuffle"};
+                                           "averaged",  "sync",         "shuffle",    "cmbn"};
   if (strategy.at("name") == "frozen" && number_or(strategy.at("from_step"), 0) == 0) {
     return false;
   }

@@ -63,6 +63,18 @@ std::vector<Fault> in_what_normalises() {
            gradient = at::zeros_like(gradient);
          }
        })},
+      {"the micro-batches before forgotten", "cmbn", "micro-batches",
+       [](const LayerCase& c, int ranks) {
+         LayerCase changed = c;
+         changed.strategy = resolved_strategy("per_tower");
+         return apply_layer(changed, ranks);
+       }},
+      {"micro-batches of the step before remembered", "cmbn", "micro-batches",
+       [](const LayerCase& c, int ranks) {
+         LayerCase changed = c;
+         changed.accumulate *= 2;
+         return apply_layer(changed, ranks);
+       }},
       {"sets of one tower where they span two",
        {{"name", "norm_batch"}, {"samples", 12}},
        "float64",
@@ -105,6 +117,12 @@ std::vector<Fault> in_what_is_remembered() {
        [](const LayerCase& c, int ranks) {
          LayerCase changed = c;
          changed.strategy = resolved_strategy("last_tower");
+         return apply_layer(changed, ranks);
+       }},
+      {"statistics written in every pass", "sync", "micro-batches",
+       [](const LayerCase& c, int ranks) {
+         LayerCase changed = c;
+         changed.statistics_per_step = false;
          return apply_layer(changed, ranks);
        }},
       {"momentum as the weight of the old value", "averaged", "float64", with_option("momentum", 0.9)},

@@ -25,12 +25,11 @@ class PooledTrunk : public Trunk {
   Network::Maps forward(at::Tensor x, const Pass& pass) override {
     Network::Maps maps;
     for (int64_t level = 0; level < kLevels; ++level) {
-      if (level > 0 && (int64_t{1} << level) <= output_stride_) {
-        x = at::max_pool2d(x, {2, 2});
-      }
-      for (const ConvNormPair& pair : levels_[static_cast<size_t>(level)]) {
-        x = pair.forward(x, {}, pass);
-      }
+      x = recomputed({x}, pass, [this, level](const auto& inputs, const Pass& pass) {
+        const bool pools = level > 0 && (int64_t{1} << level) <= output_stride_;
+        return in_turn(levels_[static_cast<size_t>(level)],
+                       pools ? at::max_pool2d(inputs[0], {2, 2}) : inputs[0], pass);
+      });
       if (level > 0) {
         maps.push_back(x);
       }

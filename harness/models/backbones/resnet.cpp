@@ -150,9 +150,8 @@ class ResNetTrunk : public Trunk {
   }
 
   Network::Maps forward(at::Tensor x, const Pass& pass) override {
-    for (const ConvNormPair& pair : stem_) {
-      x = pair.forward(x, {}, pass);
-    }
+    x = recomputed({x}, pass,
+                   [this](const auto& inputs, const Pass& pass) { return in_turn(stem_, inputs[0], pass); });
     Network::Maps maps = {x};
     x = at::max_pool2d(x, {3, 3}, {2, 2}, {1, 1});
     for (const auto& stage : stages_) {

@@ -80,7 +80,9 @@ class SmallResNetTrunk : public Trunk {
   }
 
   Network::Maps forward(at::Tensor x, const Pass& pass) override {
-    x = stem_.forward(std::move(x), {}, pass);
+    x = recomputed({x}, pass, [this](const auto& inputs, const Pass& pass) {
+      return stem_.forward(inputs[0], {}, pass);
+    });
     Network::Maps maps = {x, x};
     for (const auto& stage : stages_) {
       x = stage->forward(x, pass);

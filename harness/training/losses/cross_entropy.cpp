@@ -54,9 +54,9 @@ class CrossEntropy : public Loss {
 
   OfOutputs begin(const Batch& batch) override {
     const auto weights = std::make_shared<LossWeights>(batch, batch.labels, context_, kind_.class_weights);
-    return [labels = batch.labels, offsets = batch.towers.local_offsets(), weights,
-            kind = kind_](const at::Tensor& outputs) {
-      return weighted_cross_entropy(outputs, labels, offsets, weights->get(), kind);
+    return [weights, kind = kind_](const at::Tensor& outputs, const Batch& passed) {
+      return weighted_cross_entropy(outputs, passed.labels, passed.towers.local_offsets(), weights->get(),
+                                    kind);
     };
   }
 

@@ -30,6 +30,16 @@ class Ohem : public Loss {
           .at_least(0)
           .at_most(1e9);
     }
+
+    void check(const RunOutline& run, Problems& problems) const {
+      if (run.passes_per_step > 1) {
+        problems.add("name",
+                     "ohem chooses labels by the outputs, so that their number, by which the loss is "
+                     "divided, is not known before the last pass of a step; expected accumulate 1 "
+                     "beside it, got " +
+                         std::to_string(run.passes_per_step));
+      }
+    }
   };
 
   Ohem(const Options& options, const Context& context) : Loss(context), options_(options) {
@@ -37,8 +47,8 @@ class Ohem : public Loss {
   }
 
   // Only the outputs tell which labels count, so the exchange of their number cannot start earlier.
-  OfOutputs begin(const Batch& batch) override {
-    return [this, &batch](const at::Tensor& outputs) {
+  OfOutputs begin(const Batch& /*batch*/) override {
+    return [this](const at::Tensor& outputs, const Batch& batch) {
       const std::vector<int64_t> offsets = batch.towers.local_offsets();
       const at::Tensor labels = hardest(outputs.detach(), batch.labels, offsets);
       return weighted_cross_entropy(outputs, labels, offsets, LossWeights(batch, labels, context_).get());

@@ -10,7 +10,7 @@ from torch import nn
 
 # Strategies that evaluate as batch norm with the running statistics that they have saved.
 _BATCH_NORMS = ("per_tower", "single_tower", "last_tower", "every_tower", "averaged", "sync", "batch_renorm", "ghost",
-                "norm_batch", "shuffle")
+                "norm_batch", "shuffle", "cmbn")
 _WRAPPERS = ("frozen", "precise")  # evaluate as their base
 
 
