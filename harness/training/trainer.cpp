@@ -1,5 +1,6 @@
 #include "harness/training/trainer.hpp"
 
+#include <limits>
 #include <utility>
 
 #include "harness/components/registry.hpp"
@@ -9,6 +10,8 @@
 
 namespace bnlab {
 namespace {
+
+constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
 std::unique_ptr<Loss> make_loss(const RunSpec& spec, const Data& data, World& world) {
   return Registered<Loss>::create(
@@ -53,6 +56,9 @@ Trainer::Trainer(const RunSpec& spec, const std::string& data_dir, World& world,
                                          .replayed = graphs_.possible()},
                                         world)),
       ema_(make_ema(spec, model_)),
+      loss_scale_(spec.precision == Precision::float16
+                      ? std::make_unique<LossScale>(spec.loss_scaling, world.device())
+                      : nullptr),
       evaluator_(spec, data_, model_, world, ema_.get()),
       history_(std::move(log), data_, world, parameter_type(spec.precision)),
       costs_(world),
@@ -100,6 +106,9 @@ bool Trainer::evaluates(int64_t steps_done) const {
 }
 
 std::string Trainer::why_none_is_replayed() const {
+  if (spec_.precision == Precision::float16) {
+    return "the host looks whether the gradients of every step are finite, since its loss is scaled";
+  }
   const auto repeats = [this](int64_t step) { return model_.repeats(step); };
   const auto pauses = [this](int64_t step) {
     return step == spec_.warmup_steps || evaluates(step) || checkpoints_.due(step);
@@ -115,6 +124,9 @@ void Trainer::describe(State& state) {
   if (ema_) {
     ema_->describe(state);
   }
+  if (loss_scale_) {
+    loss_scale_->describe(state);
+  }
   history_.describe(state);
   graphs_.describe(state);
   costs_.describe(state, steps_done_);
@@ -128,7 +140,8 @@ void Trainer::train_step(int64_t step) {
   gradient_sync_->before_forward();
   const auto forward = [&] {
     const Loss::OfOutputs loss_of = loss_->begin(batch);
-    return Loss::total(loss_of, model_.forward(batch, step, Mode::train));
+    const at::Tensor total = Loss::total(loss_of, model_.forward(batch, step, Mode::train));
+    return loss_scale_ ? loss_scale_->scaled(total) : total;
   };
   const at::Tensor loss = graphs_.forward(forward, [this] { gradient_sync_->after_backward(); });
   timer_.end(StepTimer::forward);
@@ -138,17 +151,21 @@ void Trainer::train_step(int64_t step) {
   gradient_sync_->exchange();
   timer_.end(StepTimer::backward);
 
+  const at::Tensor own_loss = loss_scale_ ? loss_scale_->unscaled(loss) : loss;
+  const bool counts = !loss_scale_ || loss_scale_->unscale(model_.network().parameters());
   const auto update = [&](StepBytes* bytes) {
-    optimizer_->step(
-        step, [&](const std::string& name) { return model_.trainable(name, step); }, bytes);
-    if (ema_) {
+    if (counts) {
+      optimizer_->step(
+          step, [&](const std::string& name) { return model_.trainable(name, step); }, bytes);
+    }
+    if (counts && ema_) {
       ema_->update(step, bytes);
     }
-    history_.add(loss);
+    history_.add(own_loss);
   };
   graphs_.update(update, optimizer_->can_be_recorded());
   if (reports(step + 1)) {
-    gradient_norm_ = optimizer_->gradient_norm();
+    gradient_norm_ = counts ? optimizer_->gradient_norm() : at::full_like(own_loss, kInfinite);
   }
   gradient_sync_->after_step(step + 1);
   timer_.end(StepTimer::optimizer);
@@ -182,6 +199,9 @@ Json Trainer::result() {
   result["communication"] = traffic;
   if (const Json graphs = graphs_.summary(); !graphs.is_null()) {
     result["cuda_graph"] = graphs;
+  }
+  if (loss_scale_) {
+    result["loss_scaling"] = loss_scale_->summary();
   }
   result["nonfinite_channels"] = nonfinite.item<int64_t>();
   return result;

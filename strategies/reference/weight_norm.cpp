@@ -50,7 +50,7 @@ class Convolution {
       y.push_back(at::conv2d(tower, w, {}, conv_.stride, conv_.padding));
     }
     if (centres_) {
-      y = centred(y, step.mode);
+      y = centred(y, step.mode, step.own_share);
     }
     LayerStepAnswer out;
     for (at::Tensor& tower : y) {
@@ -94,7 +94,18 @@ class Convolution {
     bias_.copy_(centres_ ? at::zeros_like(bias_) : -batch.mean * gain_);
   }
 
-  Tensors centred(const Tensors& t, Mode mode) {
+  // Of one tower in an evaluation: by the running mean, and by the means of the samples, which weigh
+  // `own_share`.
+  at::Tensor centred_by_running(const at::Tensor& tower, double own_share) const {
+    Tensors samples;
+    for (const at::Tensor& sample : tower.split(1)) {
+      const at::Tensor own = sample.size(0) > 0 ? moments({sample}).mean.detach() : running_.pair().mean;
+      samples.push_back(sample - per_channel(own_share * own + (1 - own_share) * running_.pair().mean, 4));
+    }
+    return at::cat(samples);
+  }
+
+  Tensors centred(const Tensors& t, Mode mode, double own_share) {
     std::vector<RunningPair::OfTower> written;
     const Moments all = moments(t);
     Tensors y;
@@ -109,8 +120,11 @@ class Convolution {
       if (set.count > 0 && mode == Mode::train && (!pooled_ || written.empty())) {
         written.push_back({i, running_.written(set)});
       }
-      const at::Tensor mean = mode == Mode::evaluate_saved ? running_.pair().mean : set.mean;
-      y.push_back(mean.defined() ? tower - per_channel(mean, 4) : tower);
+      if (mode == Mode::evaluate_saved) {
+        y.push_back(centred_by_running(tower, own_share));
+      } else {
+        y.push_back(set.mean.defined() ? tower - per_channel(set.mean, 4) : tower);
+      }
     }
     if (!pooled_) {
       running_.remember(written, /*in_turn=*/false);
