@@ -15,12 +15,14 @@ struct Header {
   Json strategy;
   std::string dtype = "float64";
   std::string memory_format = "contiguous";
+  std::string activation = "none";
   uint64_t seed = 0;
 
   void describe(OptionVisitor& option) {
     option.component("strategy", strategy, "strategy", "").needed();
     option("dtype", dtype, "").one_of({"float64", "float32", "bfloat16", "float16"});
     option("memory_format", memory_format, "").one_of({"contiguous", "channels_last"});
+    option("activation", activation, "").one_of({"none", "relu"});
     option("seed", seed, "").at_least(0).at_most(kLargestSeed);
   }
 };
@@ -65,8 +67,8 @@ class Reader {
 
   LayerCase read() {
     check_keys(document_, "",
-               {"strategy", "dtype", "memory_format", "seed", "weight", "bias", "threshold", "alpha",
-                "running_mean", "running_var", "conv", "steps"});
+               {"strategy", "dtype", "memory_format", "activation", "seed", "weight", "bias", "threshold",
+                "alpha", "running_mean", "running_var", "conv", "steps"});
     read_header();
     read_conv();
     read_steps();
@@ -94,6 +96,7 @@ class Reader {
     case_.dtype = dtypes.at(header.dtype);
     case_.memory_format =
         header.memory_format == "contiguous" ? at::MemoryFormat::Contiguous : at::MemoryFormat::ChannelsLast;
+    case_.activation = header.activation == "relu" ? Activation::relu : Activation::none;
     case_.seed = header.seed;
   }
 
