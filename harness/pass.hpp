@@ -57,8 +57,9 @@ struct Pass {
   int64_t rows_per_sample = 1;  // rows of the network's input per sample: 1, or the frames of a clip
   Step step;
   Mode mode = Mode::train;
-  uint64_t batch = 0;  // the batch's index in its stream: the training step, or the calibration batch
-  uint64_t seed = 0;   // of the run
+  double own_share = 0;  // of Mode::evaluate_saved: what the moments of each sample itself weigh (Kind::mix)
+  uint64_t batch = 0;    // the batch's index in its stream: the training step, or the calibration batch
+  uint64_t seed = 0;     // of the run
   std::array<int64_t, 2> image_size{};  // height and width of the network's input
   // The row that stands at each of this rank's rows, where a strategy has moved rows; empty where all stand
   // in order.

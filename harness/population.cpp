@@ -1,6 +1,7 @@
 #include "harness/population.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <map>
 
 #include "harness/components/parameters.hpp"
@@ -9,16 +10,25 @@
 namespace bnlab {
 namespace {
 
-const std::map<std::string, Population::Kind>& kinds() {
-  static const std::map<std::string, Population::Kind> all{
-      {"saved", Population::Kind::saved},   {"mean", Population::Kind::mean},
-      {"pooled", Population::Kind::pooled}, {"precise", Population::Kind::precise},
-      {"batch", Population::Kind::batch},
+using Kind = Population::Kind;
+
+const std::map<std::string, Population>& plain_ones() {
+  static const std::map<std::string, Population> all{
+      {"saved", {.kind = Kind::saved}},
+      {"mean", {.kind = Kind::mean}},
+      {"pooled", {.kind = Kind::pooled}},
+      {"precise", {.kind = Kind::precise}},
+      {"batch", {.kind = Kind::batch}},
+      {"own_tower", {.kind = Kind::own_tower}},
+      {kAveragedWeights, {.kind = Kind::saved, .averaged_weights = true, .averaged_pair = true}},
+      {"ema_precise", {.kind = Kind::precise, .averaged_weights = true}},
+      {"ema_live", {.kind = Kind::saved, .averaged_weights = true}},
   };
   return all;
 }
 
 constexpr const char* kTower = "tower:";
+constexpr const char* kMix = "mix:";
 constexpr size_t kLongestNumber = 6;  // digits
 
 // The K of "tower:K", or -1.
@@ -28,24 +38,33 @@ int64_t tower_of(const std::string& text) {
   const bool number = !digits.empty() && digits.size() <= kLongestNumber &&
                       digits.find_first_not_of("0123456789") == std::string::npos &&
                       (digits.size() == 1 || digits[0] != '0');
-  return text.rfind(prefix, 0) == 0 && number ? std::stoll(digits) : -1;
+  return text.starts_with(prefix) && number ? std::stoll(digits) : -1;
+}
+
+// The A of "mix:A", or 0 where it is not a number in (0, 1].
+double share_of(const std::string& text) {
+  const std::string digits = text.substr(std::min(std::string(kMix).size(), text.size()));
+  double share = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), share);
+  const bool number = error == std::errc() && end == digits.data() + digits.size();
+  return text.starts_with(kMix) && number && share > 0 && share <= 1 ? share : 0;
 }
 
 }  // namespace
 
 Population read_population(const std::string& text, int64_t precise_batches) {
-  Population population;
   if (const int64_t tower = tower_of(text); tower >= 0) {
-    population.kind = Population::Kind::tower;
-    population.tower = tower;
-    return population;
+    return {.kind = Kind::tower, .tower = tower};
   }
-  const auto found = kinds().find(text);
-  if (found == kinds().end()) {
+  if (const double share = share_of(text); share > 0) {
+    return {.kind = Kind::mix, .own_share = share};
+  }
+  const auto found = plain_ones().find(text);
+  if (found == plain_ones().end()) {
     throw Error(Error::Kind::spec, population_problem(text, 0));
   }
-  population.kind = found->second;
-  population.batches = population.kind == Population::Kind::precise ? precise_batches : 0;
+  Population population = found->second;
+  population.batches = population.kind == Kind::precise ? precise_batches : 0;
   return population;
 }
 
@@ -55,13 +74,43 @@ std::string population_problem(const std::string& text, int64_t towers) {
                           : "expected a tower from 0 to " + std::to_string(std::max<int64_t>(towers, 1) - 1) +
                                 ", got \"" + text + "\"";
   }
-  if (kinds().count(text) > 0) {
+  if (text.starts_with(kMix)) {
+    return share_of(text) > 0
+               ? ""
+               : "expected mix:A with A, what the sample's own moments weigh, in (0, 1], got \"" + text +
+                     "\"";
+  }
+  if (text == kAveragedWeights) {
+    return "ema is evaluated wherever weight_ema is given; it is not listed";
+  }
+  if (plain_ones().count(text) > 0) {
     return "";
   }
-  const std::vector<std::string> known{"saved", "tower:0", "mean", "pooled", "precise", "batch"};
+  const std::vector<std::string> known{"saved", "tower:0", "mean",      "pooled",      "precise",
+                                       "batch", "mix:0.1", "own_tower", "ema_precise", "ema_live"};
   const std::string near = nearest(text, known);
-  return "expected saved, tower:K, mean, pooled, precise or batch, got \"" + text + "\"" +
-         (near.empty() ? "" : "; did you mean \"" + near + "\"?");
+  return "expected saved, tower:K, mean, pooled, precise, batch, mix:A, own_tower, ema_precise or ema_live, "
+         "got \"" +
+         text + "\"" + (near.empty() ? "" : "; did you mean \"" + near + "\"?");
+}
+
+std::vector<Carried> carried_for(const std::vector<std::string>& populations, int64_t towers) {
+  std::vector<Carried> all;
+  const auto carry = [&](const std::string& name) {
+    if (std::ranges::find(all, name, &Carried::name) == all.end()) {
+      all.push_back({name, read_population(name)});
+    }
+  };
+  for (const std::string& name : populations) {
+    const Population population = read_population(name);
+    if (population.is_shadow()) {
+      carry(name);
+    }
+    for (int64_t tower = 0; population.kind == Kind::own_tower && tower < towers; ++tower) {
+      carry(kTower + std::to_string(tower));
+    }
+  }
+  return all;
 }
 
 }  // namespace bnlab

@@ -22,14 +22,23 @@ struct Batch {
   at::Tensor labels;  // as the task defines them; undefined where only outputs are wanted
   Towers towers;
   int64_t rows_per_sample = 1;  // rows of `images` per sample: 1, or the frames of a clip
+  double own_share = 0;         // Pass::own_share
   uint64_t index = 0;           // of the batch in its stream: the training step, or the calibration batch
   StepBytes* bytes = nullptr;   // Pass::bytes
   at::Tensor memory = {};       // bytes of which images and labels are views, where they are; else undefined
   MicroBatch micro_batch = {};
 
   Pass pass(const Step& step, Mode mode, uint64_t seed = 0) const {
-    return {towers, rows_per_sample, step,       mode, index, seed, {images.size(-2), images.size(-1)},
-            {},     bytes,           micro_batch};
+    return {.towers = towers,
+            .rows_per_sample = rows_per_sample,
+            .step = step,
+            .mode = mode,
+            .own_share = own_share,
+            .batch = index,
+            .seed = seed,
+            .image_size = {images.size(-2), images.size(-1)},
+            .bytes = bytes,
+            .micro_batch = micro_batch};
   }
 };
 

@@ -62,8 +62,8 @@ void add_evaluate(Program& program) {
   command.add_option("WEIGHTS", request.job.weights, "weights.safetensors in a run's folder")->required();
   command
       .add_option("--population", request.job.populations,
-                  "saved, batch, precise, or, where the run carried it, tower:K, mean or pooled; default: "
-                  "those of the run")
+                  "saved, batch, precise, mix:A, or, where the run carried it, tower:K, mean, pooled or "
+                  "own_tower; default: those of the run")
       ->type_name("NAME,...")
       ->delimiter(',')
       ->allow_extra_args(false);

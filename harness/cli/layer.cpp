@@ -27,7 +27,8 @@ void add_layer(Program& program) {
   command
       .add_option("CASE", request.files,
                   "Files with one case each, a JSON object of strategy and steps, and as wanted of dtype, "
-                  "memory_format, seed, weight, bias, threshold, alpha, running_mean, running_var and conv; "
+                  "memory_format, activation, seed, weight, bias, threshold, alpha, running_mean, "
+                  "running_var and conv; "
                   "- is standard "
                   "input")
       ->required();

@@ -12,6 +12,7 @@
 #include "harness/components/registry.hpp"
 #include "harness/error.hpp"
 #include "harness/experiment/mistakes.hpp"
+#include "harness/experiment/run.hpp"
 #include "harness/launch/placing.hpp"
 #include "harness/mapped.hpp"
 #include "harness/population.hpp"
@@ -293,9 +294,20 @@ void add_data_option(CLI::App& command, std::string& data_dir) {
       ->envname("BNLAB_DATA");
 }
 
+namespace {
+
+bool of_averaged_weights(const std::string& population) {
+  return population == kAveragedWeights || population == "ema_precise" || population == "ema_live";
+}
+
+}  // namespace
+
 EvaluateJob job_of_weights(EvaluateJob job, const std::string& spec) {
   if (fs::is_directory(job.weights)) {
     job.weights = (fs::path(job.weights) / kWeightsFile).string();
+  }
+  if (const std::string cure = pytorch_cure(job.weights); !cure.empty()) {
+    throw Error(Error::Kind::usage, "expected a safetensors file, got " + job.weights + cure);
   }
   const fs::path folder = fs::path(job.weights).parent_path();
   if (!fs::is_regular_file(job.weights)) {
@@ -314,11 +326,20 @@ EvaluateJob job_of_weights(EvaluateJob job, const std::string& spec) {
   job.pairs = fs::is_regular_file(pairs) ? pairs.string() : "";
   if (job.populations.empty()) {
     job.populations = job.spec.populations;
+    std::erase_if(job.populations, of_averaged_weights);  // which the file does not hold
+    if (job.populations.empty()) {
+      job.populations = {"saved"};
+    }
   }
   for (const std::string& population : job.populations) {
     const std::string problem = population_problem(population, job.spec.towers());
-    if (!problem.empty()) {
+    if (!problem.empty() && population != kAveragedWeights) {
       throw Error(Error::Kind::usage, "--population: " + problem);
+    }
+    if (of_averaged_weights(population)) {
+      throw Error(Error::Kind::usage, "--population: " + population +
+                                          ": the file holds the weights of the last step, not their average; "
+                                          "what the run found under it is in its record");
     }
   }
   return job;

@@ -137,6 +137,7 @@ void build(Program& program) {
   add_merge(program);
   add_confirm(program);
   add_evaluate(program);
+  add_diagnose(program);
   add_predict(program);
   add_list(program);
   add_layer(program);

@@ -60,6 +60,7 @@ void add_check(Program& program);
 void add_merge(Program& program);
 void add_confirm(Program& program);
 void add_evaluate(Program& program);
+void add_diagnose(Program& program);
 void add_predict(Program& program);
 void add_list(Program& program);
 void add_layer(Program& program);

@@ -34,6 +34,13 @@ void InitFrom::describe(OptionVisitor& option) {
   option("part", part, "features: all but the head; what is not loaded keeps its own start");
 }
 
+void LossScaling::describe(OptionVisitor& option) {
+  option("start", start, "the scale of the first step").above(0).at_most(1e30);
+  option("growth", growth, "its factor after `interval` steps in a row with finite gradients").at_least(1);
+  option("backoff", backoff, "its factor after a step without, which is skipped").above(0).below(1);
+  option("interval", interval, "steps in a row before it grows").at_least(1).at_most(kMostSteps);
+}
+
 void Evaluation::describe(OptionVisitor& option) {
   option("crop", crop,
          "height and width of the crops that cover a test image; null: the whole image in one piece")
@@ -91,7 +98,9 @@ void RunSpec::describe(OptionVisitor& option) {
       .above(0)
       .at_most(1e6);
   option("seed", seed, "of weights, data, order and augmentation").at_least(0).at_most(kLargestSeed);
-  option("precision", precision, "of activations; bfloat16 is autocast over float32 weights");
+  option("precision", precision, "of activations; bfloat16 and float16 are autocast over float32 weights");
+  option("loss_scaling", loss_scaling,
+         "of float16 runs: what the loss is multiplied with before the backward pass");
   option("tf32", tf32, "whether GPUs may round the factors of float32 convolutions and products to TF32");
   option("cuda_graph", cuda_graph,
          "whether GPUs replay a training step as CUDA graphs, where steps are alike but for the batch");
@@ -107,8 +116,10 @@ void RunSpec::describe(OptionVisitor& option) {
          "steps between checkpoints, from which a run that was cut short goes on; null: none")
       .at_least(1)
       .at_most(kMostSteps);
-  option("populations", populations,
-         "statistics to evaluate with: saved, tower:K, mean, pooled, precise, batch")
+  option(
+      "populations", populations,
+      "statistics to evaluate with: saved, tower:K, mean, pooled, precise, batch, mix:A, own_tower, and with "
+      "weight_ema ema_precise, ema_live")
       .not_empty();
   option("precise_batches", precise_batches, "training batches over which population precise is recomputed")
       .at_least(1)

@@ -71,21 +71,53 @@ void check_placement(const Json& run, Problems& problems) {
   }
 }
 
-void check_populations(const Json& run, Problems& problems) {
+// Whether no mistake of a key of the run, or of what is below it, was reported.
+bool is_fine(const std::string& key, const Problems& reported) {
+  return std::ranges::none_of(reported.found(), [&](const auto& it) { return top_level(it.first) == key; });
+}
+
+// "" where test samples can be told to which tower's shard they belong, else why not.
+std::string own_tower_problem(const Json& run, const Problems& reported) {
+  const std::string key = run["shards"].is_string() ? sorted_by(run["shards"]) : "";
+  if (key.empty()) {
+    return "own_tower: a test sample belongs to a tower only where the training set is sorted; expected "
+           "shards "
+           "sorted:KEY, got " +
+           shown(run["shards"]);
+  }
+  if (!is_fine("task", reported)) {
+    return "";
+  }
+  const std::vector<std::string> keys = facts_of<TaskFacts>(run["task"]).test_sort_keys(run["task"]);
+  return std::ranges::count(keys, key) > 0
+             ? ""
+             : "own_tower: " + shown(key) + " is not known of a test sample of the task " +
+                   shown(run["task"]["name"]) + " before it is answered; expected shards sorted by one of: " +
+                   (keys.empty() ? "none" : joined(keys));
+}
+
+std::string problem_of_population(const std::string& text, const Json& run, const Problems& reported) {
+  const std::string problem = population_problem(text, run["towers"].get<int64_t>());
+  if (!problem.empty()) {
+    return problem;
+  }
+  const Population population = read_population(text);
+  if (population.averaged_weights && run["weight_ema"].is_null()) {
+    return text + ": there are no averaged weights; give weight_ema";
+  }
+  return population.kind == Population::Kind::own_tower ? own_tower_problem(run, reported) : "";
+}
+
+void check_populations(const Json& run, const Problems& reported, Problems& problems) {
   const Json& populations = run["populations"];
-  const Json& towers = run["towers"];
-  for (size_t i = 0; populations.is_array() && towers.is_number_integer() && i < populations.size(); ++i) {
+  const bool can = populations.is_array() && run["towers"].is_number_integer();
+  for (size_t i = 0; can && i < populations.size(); ++i) {
     const std::string problem =
-        populations[i].is_string() ? population_problem(populations[i], towers.get<int64_t>()) : "";
+        populations[i].is_string() ? problem_of_population(populations[i], run, reported) : "";
     if (!problem.empty()) {
       problems.add("populations[" + std::to_string(i) + "]", problem);
     }
   }
-}
-
-// Whether no mistake of a key of the run, or of what is below it, was reported.
-bool is_fine(const std::string& key, const Problems& reported) {
-  return std::ranges::none_of(reported.found(), [&](const auto& it) { return top_level(it.first) == key; });
 }
 
 void check_sort_key(const Json& task, const std::string& key, Problems& problems) {
@@ -115,6 +147,22 @@ void check_init_from(const Json& run, Problems& problems) {
   const Json file = from.is_object() && from.contains("file") ? from["file"] : from;
   if (const std::string cure = file.is_string() ? pytorch_cure(file) : ""; !cure.empty()) {
     problems.add("init_from.file", "expected a safetensors file, got " + shown(file) + cure);
+  }
+}
+
+// Gradients of float16 activations alone are lost without it.
+void check_loss_scaling(const Json& run, const Problems& reported, Problems& problems) {
+  const bool half = run["precision"] == name_of(Precision::float16);
+  Problems unused;
+  const nlohmann::json standard = resolve(declared<LossScaling>(), Json::object(), "", unused);
+  if (!half && is_fine("loss_scaling", reported) && nlohmann::json(run["loss_scaling"]) != standard) {
+    problems.add("loss_scaling", "expected nothing beside precision " + shown(run["precision"]) + ", got " +
+                                     shown(run["loss_scaling"]) + "; float16 alone scales its loss");
+  }
+  if (half && !run["average_weights_every"].is_null()) {
+    problems.add("precision",
+                 "expected float32, float64 or bfloat16 beside average_weights_every, where each rank "
+                 "would skip steps of its own, got \"float16\"");
   }
 }
 
@@ -247,9 +295,10 @@ void check_agreement(const Json& run, const Problems& reported, Problems& proble
   check_accumulation(run, problems);
   check_placement(run, problems);
   check_components(run, reported, problems);
-  check_populations(run, problems);
+  check_populations(run, reported, problems);
   check_shards(run, reported, problems);
   check_weight_averaging(run, problems);
+  check_loss_scaling(run, reported, problems);
   check_init_from(run, problems);
   check_timing(run, reported, problems);
 }

@@ -14,10 +14,11 @@
 #include "harness/json.hpp"
 #include "harness/pass.hpp"
 #include "harness/placement.hpp"
+#include "harness/population.hpp"
 
 namespace bnlab {
 
-BNLAB_CHOICE(Precision, float32, float64, bfloat16)
+BNLAB_CHOICE(Precision, float32, float64, bfloat16, float16)
 BNLAB_CHOICE(MemoryFormat, channels_last, contiguous)
 BNLAB_CHOICE(LossMean, batch, tower)
 // When running statistics are written, where a step has several passes (accumulate).
@@ -27,9 +28,6 @@ BNLAB_CHOICE(StatisticsPer, micro_batch, step)
 BNLAB_CHOICE(GradientRoute, reducer, rank0, host)
 // What of a network starts from a weights file: all of it, all but its head, or its backbone alone.
 BNLAB_CHOICE(LoadedPart, all, features, backbone)
-
-// The name under which the evaluation of the averaged weights stands among the populations.
-inline constexpr const char* kAveragedWeights = "ema";
 
 // A weights file to start from.
 struct InitFrom {
@@ -48,6 +46,17 @@ struct Timing {
   double turn_s = 0.5;  // how long one has its turn, about
   double error = 0.005;  // two standard errors of the logarithm of the ratio of their times, at most
   double limit_s = 120;  // then the timing ends, whatever is missing
+
+  void describe(OptionVisitor& option);
+};
+
+// Of float16 runs: what the loss is multiplied with before the backward pass, so that small gradients are no
+// zeros, and how it changes (training/loss_scale.hpp).
+struct LossScaling {
+  double start = 65536;
+  double growth = 2;     // after `interval` steps in a row whose gradients are finite
+  double backoff = 0.5;  // after a step whose gradients are not, which changes no weight
+  int64_t interval = 2000;
 
   void describe(OptionVisitor& option);
 };
@@ -82,8 +91,9 @@ struct RunSpec {
   std::optional<double> epochs;
   uint64_t seed = 0;
   Precision precision = Precision::float32;
-  bool tf32 = false;       // whether float32 factors may be rounded to TF32 on GPUs
-  bool cuda_graph = true;  // whether GPUs replay the training steps that are alike
+  LossScaling loss_scaling;  // of Precision::float16
+  bool tf32 = false;         // whether float32 factors may be rounded to TF32 on GPUs
+  bool cuda_graph = true;    // whether GPUs replay the training steps that are alike
   MemoryFormat memory_format = MemoryFormat::channels_last;
   LossMean loss_mean = LossMean::batch;
   int64_t eval_every = 0;  // steps between evaluations; 0: only after the last step

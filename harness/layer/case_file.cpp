@@ -16,6 +16,7 @@ struct Header {
   Json strategy;
   std::string dtype = "float64";
   std::string memory_format = "contiguous";
+  std::string activation = "none";
   uint64_t seed = 0;
   int64_t accumulate = 1;
   std::string statistics_per = "micro_batch";
@@ -24,6 +25,7 @@ struct Header {
     option.component("strategy", strategy, "strategy", "").needed();
     option("dtype", dtype, "").one_of({"float64", "float32", "bfloat16", "float16"});
     option("memory_format", memory_format, "").one_of({"contiguous", "channels_last"});
+    option("activation", activation, "").one_of({"none", "relu"});
     option("seed", seed, "").at_least(0).at_most(kLargestSeed);
     option("accumulate", accumulate, "").at_least(1).at_most(kMostPasses);
     option("statistics_per", statistics_per, "").one_of({"micro_batch", "step"});
@@ -70,7 +72,7 @@ class Reader {
 
   LayerCase read() {
     check_keys(document_, "",
-               {"strategy", "dtype", "memory_format", "seed", "accumulate", "statistics_per", "weight",
+               {"strategy", "dtype", "memory_format", "activation", "seed", "accumulate", "statistics_per", "weight",
                 "bias", "threshold", "alpha", "running_mean", "running_var", "conv", "steps"});
     read_header();
     read_conv();
@@ -99,6 +101,7 @@ class Reader {
     case_.dtype = dtypes.at(header.dtype);
     case_.memory_format =
         header.memory_format == "contiguous" ? at::MemoryFormat::Contiguous : at::MemoryFormat::ChannelsLast;
+    case_.activation = header.activation == "relu" ? Activation::relu : Activation::none;
     case_.seed = header.seed;
     case_.accumulate = header.accumulate;
     case_.statistics_per_step = header.statistics_per == "step";

@@ -165,7 +165,8 @@ LayerStepAnswer LayerRank::step(size_t index) {
   if (strategy().moves_rows()) {
     check_rows(step);
   }
-  const Batch batch = batch_of(step);
+  Batch batch = batch_of(step);
+  batch.own_share = step.own_share;
   // Only training asks how many samples a tower has; in evaluations 0 stands for each.
   refuse_misfits("strategy", case_.strategy,
                  {.samples_per_tower = step.mode == Mode::train ? batch.towers.all_samples()

@@ -23,6 +23,7 @@ class ThreadRanks;
 
 struct LayerStep {
   Mode mode = Mode::train;            // train, evaluate_saved or evaluate_batch
+  double own_share = 0;               // Pass::own_share, of evaluate_saved
   std::vector<at::Tensor> inputs;     // one per tower, [n_t, C, ...]
   std::vector<at::Tensor> gradients;  // of the outputs, one per tower, each undefined (zero) or like the
                                       // output; empty: no backward pass
@@ -91,8 +92,8 @@ LayerAnswer apply_layer(const LayerCase& layer_case, int ranks = 1, at::DeviceTy
 LayerAnswer apply_layer(const LayerCase& layer_case, ThreadRanks& ranks, std::string* key = nullptr);
 
 // A layer case as `bnlab layer` reads it; a TENSOR is {"shape": [...], "data": [...]}:
-//   {"strategy": {"name": ..., ...}, "dtype": "float64", "memory_format": "contiguous", "seed": 0,
-//    "weight": [...], "bias": [...], "threshold": [...], "alpha": [...],
+//   {"strategy": {"name": ..., ...}, "dtype": "float64", "memory_format": "contiguous",
+//    "activation": "none", "seed": 0, "weight": [...], "bias": [...], "threshold": [...], "alpha": [...],
 //    "running_mean": [...], "running_var": [...],
 //    "accumulate": 1, "statistics_per": "micro_batch",
 //    "conv": {"v": TENSOR, "gain": [...], "bias": [...], "stride": 1, "padding": 0},

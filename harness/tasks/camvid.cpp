@@ -90,6 +90,7 @@ struct Options : PhotographOptions {
   }
   Paths files(const std::string& data_dir) const { return paths_of(photographs(data_dir)); }
   std::vector<std::string> sort_keys() const { return {"drive", "brightness", "class"}; }
+  std::vector<std::string> test_sort_keys() const { return {"drive", "brightness"}; }
 };
 
 const Registered<Task> entry{

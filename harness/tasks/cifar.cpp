@@ -118,6 +118,7 @@ struct Options : ClassificationOptions {
   }
   ImageSizes image_sizes() const { return {{kSide, kSide}, {kSide, kSide}}; }
   std::vector<std::string> sort_keys() const { return {"class", "brightness"}; }
+  std::vector<std::string> test_sort_keys() const { return {"brightness"}; }
 };
 
 // The options of one of the two.
@@ -165,11 +166,10 @@ class Cifar : public ClassificationTask {
     if (key == "class") {
       return {train_.labels.begin(), train_.labels.end()};
     }
-    std::vector<double> brightness;
-    for (int64_t i = 0; i < training_samples(); ++i) {
-      brightness.push_back(std::accumulate(train_.image(i), train_.image(i) + kPixels, 0.0) / kPixels);
-    }
-    return brightness;
+    return brightness(train_);
+  }
+  std::vector<double> test_sort_values(const std::string& key) const override {
+    return key == "brightness" ? brightness(test_) : std::vector<double>();
   }
 
  protected:
@@ -194,6 +194,14 @@ class Cifar : public ClassificationTask {
     int64_t top = 0, left = 0;
     bool flip = false;
   };
+
+  static std::vector<double> brightness(const Images& images) {
+    std::vector<double> means;
+    for (int64_t i = 0; i < images.count(); ++i) {
+      means.push_back(std::accumulate(images.image(i), images.image(i) + kPixels, 0.0) / kPixels);
+    }
+    return means;
+  }
 
   static Examples blank(int64_t count) {
     return {at::empty({count, 3, kSide, kSide}, at::kFloat), at::empty({count}, at::kLong)};

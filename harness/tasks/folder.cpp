@@ -166,8 +166,9 @@ struct Options : PhotographOptions {
 
   PhotographSet photographs(const std::string& data_dir) const;
   Paths files(const std::string& data_dir) const;
-  std::vector<std::string> sort_keys() const {
-    std::vector<std::string> keys = PhotographOptions::sort_keys();
+  std::vector<std::string> sort_keys() const { return with_group(PhotographOptions::sort_keys()); }
+  std::vector<std::string> test_sort_keys() const { return with_group(PhotographOptions::test_sort_keys()); }
+  std::vector<std::string> with_group(std::vector<std::string> keys) const {
     if (groups != Groups::none) {
       keys.insert(keys.begin(), "group");
     }

@@ -154,6 +154,7 @@ struct Options : PhotographOptions {
     return paths;
   }
   std::vector<std::string> sort_keys() const { return {"kind", "brightness", "class"}; }
+  std::vector<std::string> test_sort_keys() const { return {"kind", "brightness"}; }
 };
 
 const Registered<Task> entry{

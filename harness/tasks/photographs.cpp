@@ -43,6 +43,11 @@ std::vector<int64_t> by_size(const std::vector<Summary>& images) {
   return places;
 }
 
+double brightness_of(const Summary& image) {
+  const uint64_t sum = image.sum[0] + image.sum[1] + image.sum[2];
+  return static_cast<double>(sum) / static_cast<double>(3 * image.height * image.width);
+}
+
 }  // namespace
 
 void PhotographOptions::describe(OptionVisitor& option) {
@@ -198,13 +203,29 @@ std::vector<double> PhotographTask::sort_values(const std::string& key) const {
     });
   }
   if (key == "brightness") {
-    return mapped(train_.summaries(), [](const Summary& image) {
-      const uint64_t sum = image.sum[0] + image.sum[1] + image.sum[2];
-      return static_cast<double>(sum) / static_cast<double>(3 * image.height * image.width);
-    });
+    return mapped(train_.summaries(), brightness_of);
   }
   const Numbered groups = number_names(mapped(train_.files(), &LabelledFile::group));
   return {groups.numbers.begin(), groups.numbers.end()};
+}
+
+std::vector<double> PhotographTask::test_sort_values(const std::string& key) const {
+  if (key == "class") {
+    return {};
+  }
+  const std::vector<std::string> names = number_names(mapped(train_.files(), &LabelledFile::group)).names;
+  return mapped(test_order_, [&](int64_t place) {
+    if (key == "brightness") {
+      return brightness_of(test_.summaries()[static_cast<size_t>(place)]);
+    }
+    const std::string& group = test_.files()[static_cast<size_t>(place)].group;
+    const auto found = std::ranges::find(names, group);
+    if (found == names.end()) {
+      throw Error(Error::Kind::refused, "no training image is of the " + key + " " + shown(Json(group)) +
+                                            ", of which there are test images; there are: " + joined(names));
+    }
+    return static_cast<double>(found - names.begin());
+  });
 }
 
 }  // namespace bnlab

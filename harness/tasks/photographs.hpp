@@ -45,6 +45,7 @@ DataCheck check_of(PhotographSet set);
 //   PhotographSet photographs(const std::string& data_dir) const;
 //   Paths files(const std::string& data_dir) const;  // paths_of(photographs(data_dir)), and lists of them
 //   std::vector<std::string> sort_keys() const;      // where files have groups: first a name for these
+//   std::vector<std::string> test_sort_keys() const; // likewise
 struct PhotographOptions : SegmentationOptions {
   double scale = 1;
   std::array<int64_t, 2> crop = {96, 128};
@@ -59,6 +60,7 @@ struct PhotographOptions : SegmentationOptions {
   void describe(OptionVisitor& option);
   ImageSizes image_sizes() const;  // the test images tell theirs, if no option does
   std::vector<std::string> sort_keys() const { return {"brightness", "class"}; }
+  std::vector<std::string> test_sort_keys() const { return {"brightness"}; }
   void check(const RunOutline&, Problems& problems) const;
 };
 
@@ -79,6 +81,8 @@ class PhotographTask : public SegmentationTask {
   // other key is the name of the groups: the place of the photograph's group among the groups' names in
   // order.
   std::vector<double> sort_values(const std::string& key) const override;
+  // Throws Error (refused) for a group without training images.
+  std::vector<double> test_sort_values(const std::string& key) const override;
 
  protected:
   PhotographTask(const PhotographSet& set, const PhotographOptions& options, const Context& context);

@@ -1,6 +1,7 @@
 #include "harness/tasks/sampler.hpp"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 #include <utility>
 
@@ -19,6 +20,11 @@ std::vector<int64_t> indices(int64_t count) {
   return all;
 }
 
+// Where the share of a tower ends among so many sorted samples.
+int64_t share_end(int64_t samples, int64_t tower, const Towers& towers) {
+  return samples * towers.offset(tower + 1) / towers.total_samples();
+}
+
 }  // namespace
 
 Sampler Sampler::iid(uint64_t seed, int64_t training_samples, const Towers& towers) {
@@ -33,9 +39,9 @@ Sampler Sampler::sorted(uint64_t seed, const std::vector<double>& values, const 
     return values[static_cast<size_t>(a)] < values[static_cast<size_t>(b)];
   });
   std::vector<Share> shares;
+  int64_t end = 0;
   for (int64_t t = 0; t < towers.count(); ++t) {  // of all towers, so that every rank refuses alike
-    const int64_t begin = size * towers.offset(t) / towers.total_samples();
-    const int64_t end = size * towers.offset(t + 1) / towers.total_samples();
+    const int64_t begin = std::exchange(end, share_end(size, t, towers));
     if (begin == end && towers.samples(t) > 0) {
       throw Error(Error::Kind::refused, "shards: tower " + std::to_string(t) + " would own none of the " +
                                             std::to_string(size) +
@@ -48,6 +54,29 @@ Sampler Sampler::sorted(uint64_t seed, const std::vector<double>& values, const 
     }
   }
   return Sampler(std::move(shares));
+}
+
+std::vector<int64_t> towers_of(const std::vector<double>& test_values,
+                               const std::vector<double>& training_values, const Towers& towers) {
+  std::vector<double> sorted = training_values;
+  std::ranges::sort(sorted);
+  const auto size = std::ssize(sorted);
+  std::map<double, int64_t> having, seen;
+  for (const double value : test_values) {
+    ++having[value];
+  }
+  std::vector<int64_t> belongs;
+  for (const double value : test_values) {
+    const auto equal = std::ranges::equal_range(sorted, value);
+    const int64_t first = std::min(equal.begin() - sorted.begin(), size - 1);
+    const int64_t place = first + std::ssize(equal) * seen[value]++ / having[value];
+    int64_t tower = 0;
+    while (place >= share_end(size, tower, towers)) {
+      ++tower;
+    }
+    belongs.push_back(tower);
+  }
+  return belongs;
 }
 
 std::vector<Draw> Sampler::batch(int64_t step) {

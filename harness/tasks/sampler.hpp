@@ -55,4 +55,11 @@ class Sampler {
   std::vector<Share> shares_;
 };
 
+// To which tower of Sampler::sorted's each test sample belongs, by its value beside those of the training
+// samples: the tower in whose share the value stands. Where a value stands in the shares of several towers,
+// the test samples that have it are dealt to them in their order, as many to each as its share of the
+// training samples with that value.
+std::vector<int64_t> towers_of(const std::vector<double>& test_values,
+                               const std::vector<double>& training_values, const Towers& towers);
+
 }  // namespace bnlab

@@ -126,6 +126,17 @@ void illuminate(Stream& stream, const Scene& scene, float gain, const Colour& of
   }
 }
 
+// Summed in one order on any number of threads: equal on all ranks.
+std::vector<double> brightness(const at::Tensor& images) {
+  std::vector<double> means;
+  const int64_t values = images[0].numel();
+  for (int64_t i = 0; i < images.size(0); ++i) {
+    const float* image = images.const_data_ptr<float>() + i * values;
+    means.push_back(std::accumulate(image, image + values, 0.0) / static_cast<double>(values));
+  }
+  return means;
+}
+
 class Shapes : public SegmentationTask {
  public:
   struct Options : SegmentationOptions {
@@ -144,6 +155,7 @@ class Shapes : public SegmentationTask {
 
     ImageSizes image_sizes() const { return {size, size}; }
     std::vector<std::string> sort_keys() const { return {"class", "brightness"}; }
+    std::vector<std::string> test_sort_keys() const { return {"brightness"}; }
   };
 
   Shapes(const Options& options, const Context& context)
@@ -167,6 +179,9 @@ class Shapes : public SegmentationTask {
 
   // class: the one of the shapes that covers most pixels; brightness: the image's mean, nuisance included.
   std::vector<double> sort_values(const std::string& key) const override;
+  std::vector<double> test_sort_values(const std::string& key) const override {
+    return key == "brightness" ? brightness(test_.images) : std::vector<double>();
+  }
 
  private:
   Examples make(const char* purpose, int64_t count) const;
@@ -229,14 +244,7 @@ std::vector<double> Shapes::sort_values(const std::string& key) const {
   if (key == "class") {
     return most_frequent(train_.labels, 1);
   }
-  // Summed in one order on any number of threads: equal on all ranks.
-  std::vector<double> brightness;
-  const int64_t values = train_.images[0].numel();
-  for (int64_t i = 0; i < training_samples(); ++i) {
-    const float* image = train_.images.const_data_ptr<float>() + i * values;
-    brightness.push_back(std::accumulate(image, image + values, 0.0) / static_cast<double>(values));
-  }
-  return brightness;
+  return brightness(train_.images);
 }
 
 const Registered<Task> entry{

@@ -64,6 +64,8 @@ class Task {
 
   // The value of each training sample, [training_samples()], under one of TaskFacts::sort_keys.
   virtual std::vector<double> sort_values(const std::string& /*key*/) const { return {}; }
+  // The same of each test sample, under one of TaskFacts::test_sort_keys; empty for any other key.
+  virtual std::vector<double> test_sort_values(const std::string& /*key*/) const { return {}; }
 
   // The loss that it is trained with: an entry of the family "loss", resolved.
   virtual const Json& loss() const = 0;

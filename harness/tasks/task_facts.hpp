@@ -35,6 +35,11 @@ struct TaskFacts {
   FactOfOptions<ImageSizes> image_sizes = [](const Json&) { return ImageSizes(); };
   // By which the training set can be sorted into shards ("shards": "sorted:KEY"); see Task::sort_values.
   FactOfOptions<std::vector<std::string>> sort_keys = [](const Json&) { return std::vector<std::string>(); };
+  // Those of them that are known of a test sample, too, before its label is, so that it can be told to which
+  // shard it belongs: the camera, not the class.
+  FactOfOptions<std::vector<std::string>> test_sort_keys = [](const Json&) {
+    return std::vector<std::string>();
+  };
   // The files of training and test, as paths below the data folder. Throws the Error with which the task
   // itself would refuse: files that are missing, a spec that leads out of the data folder. Empty for a task
   // that makes its data itself.
@@ -55,6 +60,9 @@ struct TaskFacts {
     }
     if constexpr (requires { &Options::sort_keys; }) {
       sort_keys = asked<Options>(&Options::sort_keys);
+    }
+    if constexpr (requires { &Options::test_sort_keys; }) {
+      test_sort_keys = asked<Options>(&Options::test_sort_keys);
     }
     if constexpr (requires { &Options::files; }) {
       files = [](const Json& options, const std::string& data_dir) {

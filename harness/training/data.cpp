@@ -170,6 +170,50 @@ int64_t Data::first_test_sample(const Batch& batch) const {
   return test_batches_.at(static_cast<size_t>(batch.index)).begin + batch.towers.local_begin();
 }
 
+const std::vector<int64_t>& Data::towers_of_test() const {
+  if (towers_of_test_.empty()) {
+    const std::vector<double> values =
+        spec_.shard_key.empty() ? std::vector<double>() : task_->test_sort_values(spec_.shard_key);
+    if (values.empty()) {
+      throw Error(Error::Kind::refused,
+                  "own_tower: nothing says which tower a test sample belongs to, since "
+                  "the training set is not sorted by what is known of test samples");
+    }
+    towers_of_test_ = towers_of(values, task_->sort_values(spec_.shard_key), towers_);
+  }
+  return towers_of_test_;
+}
+
+int64_t Data::tower_of_test(int64_t sample) const {
+  return towers_of_test().at(static_cast<size_t>(sample));
+}
+
+void Data::each_test_of(int64_t tower,
+                        const std::function<void(const Batch&, const std::vector<int64_t>&)>& use) const {
+  int64_t end = 0;
+  for (const OneSize& one : task_->test_sizes()) {
+    const int64_t begin = std::exchange(end, end + one.samples);
+    std::vector<int64_t> all;
+    for (int64_t sample = begin; sample < end; ++sample) {
+      if (tower_of_test(sample) == tower) {
+        all.push_back(sample);
+      }
+    }
+    for (int64_t first = 0; first < std::ssize(all); first += towers_.total_samples()) {
+      const int64_t count = std::min(towers_.total_samples(), std::ssize(all) - first);
+      Towers towers(fill(towers_.all_samples(), count), towers_.ranks(), towers_.rank());
+      const auto local = all.begin() + first + towers.local_begin();
+      const std::vector<int64_t> samples(local, local + towers.local_samples());
+      Examples examples = task_->test(begin, 0);
+      for (const int64_t sample : samples) {
+        const Examples one_more = task_->test(sample, 1);
+        examples = {at::cat({examples.images, one_more.images}), at::cat({examples.labels, one_more.labels})};
+      }
+      use(on_device(examples, std::move(towers), /*index=*/0), samples);
+    }
+  }
+}
+
 Batch Data::on_device(const Examples& examples, Towers towers, int64_t index) const {
   const at::ScalarType type = parameter_type(spec_.precision);
   const at::MemoryFormat format = bnlab::memory_format(spec_.memory_format);

@@ -48,6 +48,13 @@ class Data {
   void each_test(const std::function<void(const Batch&)>& use) const;
   int64_t first_test_sample(const Batch& batch) const;  // of this rank's share of a test batch
 
+  // Whose shard of the training set a test sample belongs to, by the key that the set is sorted by. Throws
+  // Error (refused) where it is not sorted, or by what is not known of a test sample.
+  int64_t tower_of_test(int64_t sample) const;
+  // The test samples of a tower in batches as above; `samples`: those of this rank.
+  void each_test_of(int64_t tower,
+                    const std::function<void(const Batch&, const std::vector<int64_t>& samples)>& use) const;
+
  private:
   // Test samples that are evaluated together.
   struct Range {
@@ -56,6 +63,7 @@ class Data {
   };
 
   Batch made(int64_t step);
+  const std::vector<int64_t>& towers_of_test() const;
   Batch on_device(const Examples& examples, Towers towers, int64_t index) const;
   void move(const Examples& examples, at::ScalarType type, at::MemoryFormat format, Batch& batch) const;
 
@@ -64,6 +72,7 @@ class Data {
   std::unique_ptr<Task> task_;
   Towers towers_, towers_of_pass_;
   std::vector<Range> test_batches_;
+  mutable std::vector<int64_t> towers_of_test_;  // once they were asked for
   int64_t steps_;
   int64_t workers_;
   std::mutex drawing_;  // of training_

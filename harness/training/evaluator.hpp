@@ -2,6 +2,8 @@
 // ranks, under each population that the spec asks for.
 #pragma once
 
+#include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -36,18 +38,38 @@ class Evaluator {
   Json evaluate(int64_t steps_done);
   // What is known of each norm site after it.
   Json sites() const { return sites_.sites(); }
-  // The metrics under the statistics that the network's buffers hold.
-  Json measure(int64_t steps_done, Mode mode = Mode::evaluate_saved);
+  // The metrics under the statistics that the network's buffers hold, which are those of the population but
+  // for what it takes from the test samples.
+  Json measure(int64_t steps_done, const Population& population = {});
+  // The metrics of population own_tower. load: puts the pair of a tower into the network's buffers.
+  Json measure_own_towers(int64_t steps_done, const std::function<void(int64_t tower)>& load);
 
-  // For this rank's samples of a test batch, as the spec's `evaluation` asks (predictions.hpp).
-  at::Tensor predictions(const Batch& batch, int64_t steps_done, Mode mode);
+  // The metrics of so many batches of training images, drawn as those of `precise` are, under the moments of
+  // each batch itself: as the network trains, but for dropout.
+  Json measure_training(int64_t steps_done, int64_t batches);
+
+  // Recomputes the statistics in the network's buffers over so many training batches, of all towers or, on
+  // one rank, of a single one's share of them.
+  void recompute(int64_t batches, int64_t steps_done, std::optional<int64_t> tower);
+
+  // For this rank's samples of a test batch, as the spec's `evaluation` asks (predictions.hpp), under the
+  // statistics that measure() takes.
+  at::Tensor predictions(const Batch& batch, int64_t steps_done, const Population& population);
 
   // Puts the statistics of a population into the network's buffers, and the strategy's own back. Returns what
   // RunningStatistics::load_into_buffers does.
   std::vector<double> load_into_buffers(const Population& population, int64_t steps_done);
   void restore();
 
+  // The pairs that are carried beside the saved one.
+  std::vector<Carried> carried() const;
+
  private:
+  // What the task measures of each row by itself, summed up; sample: the test sample of a row.
+  at::Tensor measured_by_row(const at::Tensor& outputs, const at::Tensor& labels,
+                             const std::function<int64_t(int64_t row)>& sample) const;
+  Calibration calibration(int64_t steps_done, std::optional<int64_t> tower);
+
   Evaluation evaluation_;
   Data& data_;
   TrainedModel& model_;

@@ -1,4 +1,4 @@
-// Dtypes, layouts and bfloat16 autocast as a run spec names them.
+// Dtypes, layouts and autocast as a run spec names them.
 #pragma once
 
 #include <ATen/autocast_mode.h>
@@ -8,7 +8,7 @@
 
 namespace bnlab {
 
-// Of parameters and statistics; bfloat16 runs keep them in float32 and compute under autocast.
+// Of parameters and statistics; bfloat16 and float16 runs keep them in float32 and compute under autocast.
 inline at::ScalarType parameter_type(Precision precision) {
   return precision == Precision::float64 ? at::kDouble : at::kFloat;
 }
@@ -18,16 +18,16 @@ inline at::MemoryFormat memory_format(MemoryFormat format) {
                                                : at::MemoryFormat::Contiguous;
 }
 
-// bfloat16 autocast for the life of the object, if the run asks for it.
+// Autocast for the life of the object, if the run asks for bfloat16 or float16.
 class Autocast {
  public:
   Autocast(Precision precision, at::DeviceType device)
-      : active_(precision == Precision::bfloat16),
+      : active_(precision == Precision::bfloat16 || precision == Precision::float16),
         device_(device),
         before_(at::autocast::is_autocast_enabled(device)) {
     if (active_) {
       at::autocast::set_autocast_enabled(device_, true);
-      at::autocast::set_autocast_dtype(device_, at::kBFloat16);
+      at::autocast::set_autocast_dtype(device_, precision == Precision::float16 ? at::kHalf : at::kBFloat16);
       at::autocast::increment_nesting();
     }
   }

@@ -1,5 +1,6 @@
 #include "harness/training/trained_model.hpp"
 
+#include "harness/mapped.hpp"
 #include "harness/models/model.hpp"
 #include "harness/training/precision.hpp"
 #include "harness/training/weights.hpp"
@@ -8,12 +9,8 @@ namespace bnlab {
 namespace {
 
 Strategy::Context strategy_context(const RunSpec& spec, const Data& data, World& world) {
-  std::vector<Population> shadows;
-  for (const std::string& name : spec.populations) {
-    if (const Population population = read_population(name); population.is_shadow()) {
-      shadows.push_back(population);
-    }
-  }
+  const std::vector<Population> shadows =
+      mapped(carried_for(spec.populations, spec.towers()), &Carried::population);
   return {.statistics = world.statistics(),
           .host = world.host(),
           .seed = spec.seed,

@@ -1,5 +1,6 @@
 #include "harness/training/trainer.hpp"
 
+#include <limits>
 #include <utility>
 
 #include "harness/activity.hpp"
@@ -10,6 +11,8 @@
 
 namespace bnlab {
 namespace {
+
+constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
 std::unique_ptr<Loss> make_loss(const RunSpec& spec, const Data& data, World& world) {
   return Registered<Loss>::create(
@@ -54,6 +57,9 @@ Trainer::Trainer(const RunSpec& spec, const std::string& data_dir, World& world,
                                          .replayed = graphs_.possible()},
                                         world)),
       ema_(make_ema(spec, model_)),
+      loss_scale_(spec.precision == Precision::float16
+                      ? std::make_unique<LossScale>(spec.loss_scaling, world.device())
+                      : nullptr),
       evaluator_(spec, data_, model_, world, ema_.get()),
       history_(std::move(log), data_, world, parameter_type(spec.precision)),
       costs_(world),
@@ -115,6 +121,9 @@ bool Trainer::evaluates(int64_t steps_done) const {
 }
 
 std::string Trainer::why_none_is_replayed() const {
+  if (spec_.precision == Precision::float16) {
+    return "the host looks whether the gradients of every step are finite, since its loss is scaled";
+  }
   const auto repeats = [this](int64_t step) { return model_.repeats(step); };
   const auto pauses = [this](int64_t step) {
     return step == spec_.warmup_steps || evaluates(step) || checkpoints_.due(step);
@@ -129,6 +138,9 @@ void Trainer::describe(State& state) {
   optimizer_->describe(state);
   if (ema_) {
     ema_->describe(state);
+  }
+  if (loss_scale_) {
+    loss_scale_->describe(state);
   }
   history_.describe(state);
   graphs_.describe(state);
@@ -150,17 +162,21 @@ void Trainer::train_step(int64_t step) {
   gradient_sync_->exchange();
   end_part(StepTimer::backward, ActivityPart::optimizer);
 
+  const at::Tensor own_loss = loss_scale_ ? loss_scale_->unscaled(loss) : loss;
+  const bool counts = !loss_scale_ || loss_scale_->unscale(model_.network().parameters());
   const auto update = [&](StepBytes* bytes) {
-    optimizer_->step(
-        step, [&](const std::string& name) { return model_.trainable(name, step); }, bytes);
-    if (ema_) {
+    if (counts) {
+      optimizer_->step(
+          step, [&](const std::string& name) { return model_.trainable(name, step); }, bytes);
+    }
+    if (counts && ema_) {
       ema_->update(step, bytes);
     }
-    history_.add(loss);
+    history_.add(own_loss);
   };
   graphs_.update(update, optimizer_->can_be_recorded());
   if (reports(step + 1)) {
-    gradient_norm_ = optimizer_->gradient_norm();
+    gradient_norm_ = counts ? optimizer_->gradient_norm() : at::full_like(own_loss, kInfinite);
   }
   gradient_sync_->after_step(step + 1);
   end_part(StepTimer::optimizer, ActivityPart::none);
@@ -185,7 +201,8 @@ at::Tensor Trainer::forward_passes(const Batch& batch, int64_t step) {
   at::Tensor before;  // the loss of the passes that are done, a number
   for (int64_t pass = 0;; ++pass) {
     const Batch passed = data_.micro_batch(batch, pass);
-    const at::Tensor loss = Loss::total(loss_of, model_.forward(passed, step, Mode::train), passed);
+    const at::Tensor total = Loss::total(loss_of, model_.forward(passed, step, Mode::train), passed);
+    const at::Tensor loss = loss_scale_ ? loss_scale_->scaled(total) : total;
     if (pass + 1 == data_.passes()) {
       return before.defined() ? loss + before : loss;
     }
@@ -229,6 +246,9 @@ Json Trainer::result() {
   result["communication"] = traffic;
   if (const Json graphs = graphs_.summary(); !graphs.is_null()) {
     result["cuda_graph"] = graphs;
+  }
+  if (loss_scale_) {
+    result["loss_scaling"] = loss_scale_->summary();
   }
   result["nonfinite_channels"] = nonfinite.item<int64_t>();
   return result;

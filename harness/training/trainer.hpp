@@ -19,6 +19,7 @@
 #include "harness/training/evaluator.hpp"
 #include "harness/training/history.hpp"
 #include "harness/training/loss.hpp"
+#include "harness/training/loss_scale.hpp"
 #include "harness/training/optimizers/optimizer.hpp"
 #include "harness/training/step_graphs.hpp"
 #include "harness/training/step_timer.hpp"
@@ -78,7 +79,8 @@ class Trainer {
   std::unique_ptr<Optimizer> optimizer_;
   StepGraphs graphs_;
   std::unique_ptr<GradientSync> gradient_sync_;
-  std::unique_ptr<WeightEma> ema_;  // null without weight_ema
+  std::unique_ptr<WeightEma> ema_;         // null without weight_ema
+  std::unique_ptr<LossScale> loss_scale_;  // null but for float16
   Evaluator evaluator_;
   History history_;
   at::Tensor gradient_norm_;  // of the last step that is reported, []

@@ -146,12 +146,10 @@ int64_t save_weights(const Network& network, Evaluator& evaluator, int64_t steps
   evaluator.load_into_buffers({}, steps_done);
   const int64_t bytes = writes ? write_safetensors(run_dir + "/" + kWeightsFile, tensors_of(network)) : 0;
   std::vector<NamedTensor> pairs;
-  for (const auto& [name, population] : evaluator.populations()) {
-    if (population.is_shadow()) {
-      evaluator.load_into_buffers(population, steps_done);
-      for (const auto& buffer : network.named_buffers()) {
-        pairs.push_back({name + "/" + buffer.key(), buffer.value().clone()});
-      }
+  for (const auto& [name, population] : evaluator.carried()) {
+    evaluator.load_into_buffers(population, steps_done);
+    for (const auto& buffer : network.named_buffers()) {
+      pairs.push_back({name + "/" + buffer.key(), buffer.value().clone()});
     }
   }
   evaluator.restore();

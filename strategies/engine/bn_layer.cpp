@@ -26,6 +26,7 @@
 #include "strategies/engine/exchange/route.hpp"
 #include "strategies/engine/moments.hpp"
 #include "strategies/engine/norm_function.hpp"
+#include "strategies/engine/running_pass.hpp"
 #include "strategies/kernels/coefficients.hpp"
 
 namespace bnlab {
@@ -233,37 +234,6 @@ class BatchPass : public NormPass {
   at::Tensor local_mean_;         // [G, C], with Merge::averaged
 };
 
-// Normalises by the running statistics, which are constants: y = gamma (x - m) s + beta, dx = gamma s g.
-class RunningPass : public NormPass {
- public:
-  RunningPass(int64_t rows, std::shared_ptr<const Rules> rules, std::shared_ptr<SiteStatistics> statistics)
-      : NormPass({0, rows}), rules_(std::move(rules)), statistics_(std::move(statistics)) {}
-
-  kernels::Coefficients forward(const at::Tensor&, const at::Tensor& weight,
-                                const at::Tensor& bias) override {
-    const at::Tensor var = rules_->mean_only ? at::Tensor() : statistics_->var();
-    forward_ = kernels::running_coefficients(statistics_->mean(), var, rules_->eps, weight, bias);
-    return forward_;
-  }
-
-  kernels::BackwardCoefficients backward(const kernels::Incoming& incoming,
-                                         const at::Tensor& weight) override {
-    return kernels::local_backward(incoming, forward_, /*through_moments=*/false, rules_->mean_only, weight);
-  }
-
- private:
-  std::shared_ptr<const Rules> rules_;
-  std::shared_ptr<SiteStatistics> statistics_;
-};
-
-int64_t positions(const at::Tensor& x) {  // elements per row and channel
-  int64_t product = 1;
-  for (int64_t d = 2; d < x.dim(); ++d) {
-    product *= x.size(d);
-  }
-  return product;
-}
-
 void check_sizes(const std::string& site, const Rules& rules, const Pass& pass, const Sets& sets) {
   const auto elements =
       rules.pools() ? sums_of_groups(sets.elements, rules.group(pass.towers)) : sets.elements;
@@ -320,7 +290,7 @@ at::Tensor BnLayer::forward(at::Tensor x, at::Tensor residual, const Pass& pass)
   const bool as_training = pass.mode == Mode::train || pass.mode == Mode::calibrate;
   if (!as_training && pass.mode != Mode::evaluate_batch) {
     return apply_norm(x, residual, weight_, bias_, site_.activation,
-                      c10::make_intrusive<RunningPass>(x.size(0), rules_, statistics_), pass);
+                      running_pass(x, pass, rules_, statistics_), pass);
   }
   check_schedule(*rules_, pass);
   check_samples(site_.name, *rules_, pass);

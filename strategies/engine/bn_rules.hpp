@@ -21,8 +21,8 @@ enum class NormaliseBy { local, pooled };  // the moments of the set itself, or 
 enum class Remember {
   tower,   // one pair, from `saved_tower`
   every,   // one pair, updated once per tower, in tower order
-  mean,    // one pair, updated once with the plain mean over sets of m and of the unbiased v
-  pooled,  // one pair, updated once with the pooled mean and unbiased variance, the mean over groups
+  mean,    // one pair, updated once with the plain mean over sets of m and of v
+  pooled,  // one pair, updated once with the pooled mean and variance, the mean over groups
 };
 BNLAB_CHOICE(Gradient, full, own_tower, stopped)
 
@@ -64,8 +64,10 @@ struct Rules {
   int64_t samples_per_set = 0;          // in training every set must hold so many; 0: any number
   std::optional<LimitSchedule> renorm;  // the running statistics correct the batch's
   bool mean_only = false;               // only the mean is subtracted; no variance, no weight and bias
+  bool about_zero = false;              // no mean is subtracted: E[x^2] stands in the place of the variance
   double eps = 1e-5;
   std::optional<double> momentum = 0.1;  // weight of the new value; none: cumulative average
+  double ddof = 1;  // what is taken off the count of a remembered variance: 1 unbiased, 0 biased
   bool affine = true;
 
   bool pools() const { return normalise_by == NormaliseBy::pooled; }

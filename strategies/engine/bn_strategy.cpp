@@ -38,6 +38,8 @@ void BnOptions::describe(OptionVisitor& option) {
   option("momentum", momentum, "weight of the new value in the running statistics; null: cumulative average")
       .above(0)
       .at_most(1);
+  option("running_variance", running_variance,
+         "what the running statistics remember: M2 / (n - 1), or M2 / n as TensorFlow and Keras have it");
   option("affine", affine, "whether there are a weight and a bias per channel");
 }
 
@@ -46,6 +48,7 @@ Rules BnOptions::shared_rules(const std::string& strategy) const {
   rules.strategy = strategy;
   rules.eps = eps;
   rules.momentum = momentum;
+  rules.ddof = running_variance == RunningVariance::unbiased ? 1 : 0;
   rules.affine = affine;
   return rules;
 }

@@ -29,10 +29,15 @@ class BnStrategy : public Strategy {
   BnStatistics statistics_;
 };
 
+// Which variance the running statistics remember: M2 / (n - 1), as PyTorch does, or M2 / n, which also
+// normalises, as TensorFlow and Keras do in most of their paths.
+BNLAB_CHOICE(RunningVariance, unbiased, biased)
+
 // The options that every member takes, after its own.
 struct BnOptions {
   double eps = 1e-5;
   std::optional<double> momentum = 0.1;
+  RunningVariance running_variance = RunningVariance::unbiased;
   bool affine = true;
 
   void describe(OptionVisitor& option);

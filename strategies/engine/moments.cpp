@@ -14,8 +14,13 @@ Moments::Moments(const at::Tensor& packed) {
   m2 = packed.narrow(1, 1 + channels, channels);
 }
 
-at::Tensor Moments::unbiased_var() const {
-  return m2 / (count - 1).clamp_min(1);
+at::Tensor Moments::var(double ddof) const {
+  return m2 / (count - ddof).clamp_min(1);
+}
+
+at::Tensor about_zero(const at::Tensor& rows) {
+  const Moments r(rows);
+  return pack_moments(r.count, at::zeros_like(r.mean), r.m2 + r.count * r.mean.square());
 }
 
 at::Tensor pack_moments(const at::Tensor& count, const at::Tensor& mean, const at::Tensor& m2) {

@@ -14,10 +14,13 @@ namespace bnlab {
 // Views of packed rows [K, 1 + 2C].
 struct Moments {
   explicit Moments(const at::Tensor& packed);
-  at::Tensor count;                 // [K, 1]
-  at::Tensor mean, m2;              // [K, C]
-  at::Tensor unbiased_var() const;  // [K, C]
+  at::Tensor count;                   // [K, 1]
+  at::Tensor mean, m2;                // [K, C]
+  at::Tensor var(double ddof) const;  // [K, C]: M2 / (n - ddof)
 };
+
+// Packed rows of the same values about zero: (n, 0, sum x^2).
+at::Tensor about_zero(const at::Tensor& rows);
 
 at::Tensor pack_moments(const at::Tensor& count, const at::Tensor& mean, const at::Tensor& m2);
 

@@ -73,7 +73,8 @@ std::optional<kernels::RunningUpdate> RunningPair::begin_update(const UpdateRows
                                 .decay = update.decay,
                                 .nonfinite_count = nonfinite,
                                 .tower_running = towers_,
-                                .step_weight = update.weight};
+                                .step_weight = update.weight,
+                                .ddof = rule_.ddof};
 }
 
 // They are constant but for cumulative averages and changing sizes.
@@ -165,17 +166,18 @@ Distribution saved_distribution(const Rules& rules, bool replicas) {
 
 PairRule saved_rule(const Rules& rules, const Strategy::Context& context) {
   const bool last_rank = context.replicas && rules.saved_tower < 0;  // one tower per rank
-  return {rules.remember, last_rank ? context.statistics.size() - 1 : rules.saved_tower, rules.momentum};
+  return {rules.remember, last_rank ? context.statistics.size() - 1 : rules.saved_tower, rules.momentum,
+          rules.ddof};
 }
 
 PairRule shadow_rule(const Population& population, const Rules& rules) {
   switch (population.kind) {
     case Population::Kind::tower:
-      return {Remember::tower, population.tower, rules.momentum};
+      return {Remember::tower, population.tower, rules.momentum, rules.ddof};
     case Population::Kind::mean:
-      return {Remember::mean, 0, rules.momentum};
+      return {Remember::mean, 0, rules.momentum, rules.ddof};
     default:
-      return {Remember::pooled, 0, rules.momentum};
+      return {Remember::pooled, 0, rules.momentum, rules.ddof};
   }
 }
 
@@ -394,8 +396,8 @@ std::vector<at::Tensor> BnStatistics::summands_of(const Population& population) 
   std::vector<at::Tensor> summands;
   for (const auto& site : sites_) {
     const RunningPair& pair = site->pair(population);
-    if (pair.distribution() != Distribution::replicated || population.averaged) {
-      summands.push_back(pair.summand(population.averaged));
+    if (pair.distribution() != Distribution::replicated || population.averaged_pair) {
+      summands.push_back(pair.summand(population.averaged_pair));
     }
   }
   return summands;
@@ -404,7 +406,7 @@ std::vector<at::Tensor> BnStatistics::summands_of(const Population& population) 
 void BnStatistics::load_sums_of(const Population& population, const std::vector<at::Tensor>& sums) {
   for (size_t i = 0; i < sums.size(); ++i) {
     sites_[i]->load_into_buffers(sums[i]);
-    if (!population.averaged) {
+    if (!population.averaged_pair) {
       sites_[i]->pair(population).set_merged(sums[i]);
     }
   }
@@ -436,7 +438,7 @@ std::vector<double> BnStatistics::recompute(int64_t batches, Calibration& calibr
     between.push_back(share_between(pooled.m2[0], of_ranks[i].narrow(1, 1 + 2 * channels, channels).sum(0)));
     const bool empty = pooled.count.item<double>() == 0;
     sites_[i]->load_into_buffers(empty ? sites_[i]->saved().merged()
-                                       : at::cat({pooled.mean, pooled.unbiased_var()}));
+                                       : at::cat({pooled.mean, pooled.var(sites_[i]->ddof())}));
   }
   return between;
 }

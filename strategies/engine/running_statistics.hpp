@@ -1,9 +1,10 @@
 // The running statistics of the BN family on one page: what a training step writes (`momentum`), how the
 // ranks hold it between steps, and how it reaches the buffers that evaluation and checkpoints read.
 //
-//   a step    pair <- (1 - a) pair + sum over sets of w_i (m_i, unbiased v_i), where a is `momentum`, or 1/k
-//             in the k-th update. Rules::remember decides which sets, and with what weights (update_of_step);
-//             the kernels compute it (UpdateRunning of kernels/channel.hpp).
+//   a step    pair <- (1 - a) pair + sum over sets of w_i (m_i, v_i), where v_i is M2 / (n - 1), or M2 / n by
+//             Rules::ddof, and a is `momentum`, or 1/k in the k-th update. Rules::remember decides which
+//             sets, and with what weights (update_of_step); the kernels compute it (UpdateRunning of
+//             kernels/channel.hpp).
 //   between   Moments that enter linearly need no exchange per step: each rank holds a partial sum of the
 //             pair, and an evaluation adds them up (Distribution).
 //   NaN, inf  Moments that are not finite leave the channel's pair as it was where every rank holds it
@@ -36,9 +37,10 @@ struct PairRule {
   Remember remember = Remember::tower;
   int64_t tower = 0;                     // of Remember::tower; -1: the last
   std::optional<double> momentum = 0.1;  // weight of the new value; none: the k-th update weighs 1/k
+  double ddof = 1;                       // Rules::ddof
 };
 
-// pair <- decay pair + sum over sets of weights[i] (m_i, unbiased v_i).
+// pair <- decay pair + sum over sets of weights[i] (m_i, v_i).
 struct PairUpdate {
   double decay = 1;
   double weight = 0;  // 1 - decay
@@ -193,6 +195,7 @@ class SiteStatistics {
   // The pair of a population that is carried: saved, or one of Context::shadows. Throws Error (refused).
   RunningPair& pair(const Population& population);
   RunningPair& saved() { return saved_; }
+  double ddof() const { return rules_->ddof; }
   void load_into_buffers(const at::Tensor& pair);  // [2, C]
   void init_from_buffers(int64_t steps);
 

@@ -1,8 +1,27 @@
 #include "strategies/engine/standardised_convolution.hpp"
 
+#include <torch/csrc/autograd/custom_function.h>
 #include <torch/types.h>
 
+#include "strategies/kernels/moving_average.hpp"
+
 namespace bnlab {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+class CentredFilters : public torch::autograd::Function<CentredFilters> {
+ public:
+  static at::Tensor forward(AutogradContext*, const at::Tensor& filters) {
+    return kernels::centred_filters(filters.contiguous());
+  }
+  static variable_list backward(AutogradContext*, variable_list gradients) {
+    return {kernels::centred_filters(gradients[0].contiguous())};
+  }
+};
+
+}  // namespace
 
 StandardisedConvolution::StandardisedConvolution(const ConvSite& site, const at::Tensor& v, WeightRule rule,
                                                  double eps)
@@ -26,6 +45,9 @@ at::Tensor StandardisedConvolution::forward(at::Tensor x, at::Tensor, const Pass
 at::Tensor StandardisedConvolution::standardised(const at::Tensor& filters) const {
   if (rule_ == WeightRule::paper) {  // one kernel forward and one backward on a GPU
     return at::layer_norm(filters, {filters.size(1)}, {}, {}, eps_);
+  }
+  if (rule_ == WeightRule::centred) {
+    return CentredFilters::apply(filters);
   }
   const at::Tensor centred = filters - filters.mean(1, /*keepdim=*/true);
   return centred / (filters.std(1, /*unbiased=*/true, /*keepdim=*/true) + eps_);

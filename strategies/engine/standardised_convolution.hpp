@@ -2,6 +2,7 @@
 // through:
 //   paper      w = (v - m) / sqrt(var + eps), var the biased variance      (Qiao et al. 2019)
 //   code       w = (v - m) / (std + eps), std the unbiased deviation       (the code of that paper)
+//   centred    w = v - m                                                   (Yan et al. 2020, MABN)
 // with m, var and std of the values of one output channel's filter
 #pragma once
 
@@ -9,7 +10,7 @@
 
 namespace bnlab {
 
-enum class WeightRule { paper, code };
+enum class WeightRule { paper, code, centred };
 
 class StandardisedConvolution : public Layer {
  public:

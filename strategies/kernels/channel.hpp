@@ -335,14 +335,15 @@ struct UpdateRunning {
   int64_t* nonfinite_count = nullptr;  // one number, or null
   T* tower_running = nullptr;          // [towers, 2, C], or null
   double step_weight = 0;              // only with tower_running
+  double ddof = 1;
 
-  // What a row is remembered by: its mean, and the unbiased variance.
+  // What a row is remembered by: its mean, and its variance.
   struct Pair {
     T mean, var;
   };
   BNLAB_BOTH Pair of_row(int64_t i, int64_t c) const {
     return {static_cast<T>(moments.mean(i, c)),
-            static_cast<T>(moments.m2(i, c) / at_least_one(moments.count(i) - 1))};
+            static_cast<T>(moments.m2(i, c) / at_least_one(moments.count(i) - ddof))};
   }
 
   BNLAB_BOTH void operator()(int64_t c) const {

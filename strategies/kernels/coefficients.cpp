@@ -207,6 +207,7 @@ channel::UpdateRunning<T> on_pointers(const RunningUpdate& update, const Tensor&
       .nonfinite_count = written<int64_t>(update.nonfinite_count),
       .tower_running = written<T>(update.tower_running),
       .step_weight = update.step_weight,
+      .ddof = update.ddof,
   };
 }
 template channel::UpdateRunning<float> on_pointers(const RunningUpdate&, const Tensor&);

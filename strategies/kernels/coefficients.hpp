@@ -12,7 +12,7 @@
 //                 = a g + b (x - mean) + c       with a = gamma r s, b = -a s^2 B/n, c = -a A/n
 //              dgamma = sum (r s B + d A) and dbeta = sum A over the sets of this rank
 //   running    running mean <- decay running mean + sum w m,
-//              running variance <- decay running variance + sum w M2 / (n - 1), over the sets with weights w
+//              running variance <- decay running variance + sum w M2 / (n - ddof), over sets of weights w
 //
 // where g is the gradient that passes the activation, A = sum g and B = sum g (x - m). In dx, A and B are the
 // sums over all elements that share the moments, so they are exchanged where the moments were. In dgamma and
@@ -130,7 +130,7 @@ BackwardCoefficients backward_coefficients(const Coefficients& forward, const at
 
 // Running statistics
 
-// running <- decay running + sum over rows of weights[0] (mean, unbiased variance), in place.
+// running <- decay running + sum over rows of weights[0] (mean, M2 / (n - ddof)), in place.
 //
 // Without tower_running, a channel with a value that is not finite stays as it was, and is counted. With
 // tower_running, a row that is not finite is counted, and the running statistics of its tower stand in its
@@ -146,6 +146,7 @@ struct RunningUpdate {
   at::Tensor nonfinite_count = {};  // int64 [], or undefined
   at::Tensor tower_running = {};    // [G, 2, C], or undefined
   double step_weight = 0;           // 1 - decay
+  double ddof = 1;                  // 1: the unbiased variance, 0: the biased one
 };
 void update_running(const RunningUpdate& update, const at::Tensor& rows);
 

@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "strategies/kernels/launch.cuh"
+#include "strategies/kernels/moving_average.hpp"
 #include "strategies/kernels/response.hpp"
 #include "strategies/kernels/sample_channel.hpp"
 
@@ -95,5 +96,11 @@ template void each_item(const channel::ResponseForward<float>&, int64_t, at::Dev
 template void each_item(const channel::ResponseForward<double>&, int64_t, at::Device);
 template void each_item(const channel::ResponseBackward<float>&, int64_t, at::Device);
 template void each_item(const channel::ResponseBackward<double>&, int64_t, at::Device);
+template void each_item(const channel::MovingForward<float>&, int64_t, at::Device);
+template void each_item(const channel::MovingForward<double>&, int64_t, at::Device);
+template void each_item(const channel::MovingBackward<float>&, int64_t, at::Device);
+template void each_item(const channel::MovingBackward<double>&, int64_t, at::Device);
+template void each_item(const channel::CentreFilters<float>&, int64_t, at::Device);
+template void each_item(const channel::CentreFilters<double>&, int64_t, at::Device);
 
 }  // namespace bnlab::kernels::cuda

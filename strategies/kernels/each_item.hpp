@@ -31,6 +31,11 @@ void each_item(const Body& body, int64_t items, [[maybe_unused]] const at::Tenso
   }
 }
 
+template <class T>
+const T* given(const at::Tensor& t) {  // null for an undefined tensor
+  return t.defined() ? t.const_data_ptr<T>() : nullptr;
+}
+
 // Calls work(T()) with T the C++ type of the statistics' precision.
 template <class Work>
 auto in_precision(at::ScalarType statistics, const Work& work) {

@@ -8,15 +8,6 @@ namespace bnlab::kernels {
 
 using at::Tensor;
 
-namespace {
-
-template <class T>
-const T* read(const Tensor& t) {  // null for an undefined tensor
-  return t.defined() ? t.const_data_ptr<T>() : nullptr;
-}
-
-}  // namespace
-
 Coefficients response_forward(const Tensor& rows, double eps, const Tensor& weight, const Tensor& bias,
                               const Tensor& threshold, at::ScalarType statistics) {
   const int64_t samples = rows.size(0), channels = (rows.size(1) - 1) / 2;
@@ -28,9 +19,9 @@ Coefficients response_forward(const Tensor& rows, double eps, const Tensor& weig
     const channel::ResponseForward<T> body{
         .moments = {.data = rows.const_data_ptr<double>(), .stride = rows.stride(0), .channels = channels},
         .eps = eps,
-        .weight = read<T>(weight),
-        .bias = read<T>(bias),
-        .threshold = read<T>(threshold),
+        .weight = given<T>(weight),
+        .bias = given<T>(bias),
+        .threshold = given<T>(threshold),
         .out = {.mean = k.mean.mutable_data_ptr<T>(),
                 .invstd = k.invstd.mutable_data_ptr<T>(),
                 .scale = k.scale.mutable_data_ptr<T>(),
@@ -58,10 +49,10 @@ BackwardCoefficients response_backward(const Coefficients& forward, const Tensor
     const channel::ResponseBackward<T> body{
         .samples = samples,
         .channels = channels,
-        .sums = read<T>(sums),
-        .forward = {.invstd = read<T>(forward.invstd), .count = read<T>(forward.count)},
-        .weight = read<T>(weight),
-        .total = read<T>(total),
+        .sums = given<T>(sums),
+        .forward = {.invstd = given<T>(forward.invstd), .count = given<T>(forward.count)},
+        .weight = given<T>(weight),
+        .total = given<T>(total),
         .out = {.a = k.a.mutable_data_ptr<T>(),
                 .b = k.b.mutable_data_ptr<T>(),
                 .c = k.c.mutable_data_ptr<T>(),

@@ -10,7 +10,7 @@ BatchNormSite::BatchNormSite(const Json& options, const Start& start)
     : strategy_(start.strategy),
       eps_(options.at("eps").get<double>()),
       affine_(options.at("affine").get<bool>()),
-      running_(start.pair, options.at("momentum"), start.held),
+      running_(start.pair, options.at("momentum"), start.held, remembers_biased(options)),
       passes_(start.passes_per_step, start.statistics_per_step) {}
 
 std::vector<Tensors> BatchNormSite::sets(const Tensors& x) const {
@@ -174,19 +174,24 @@ class Averaged : public BatchNormSite {
   bool pooled_;
 };
 
-const auto per_tower = site_reference<PerTower>(
-    "per_tower",
-    {Json::object(), {{"saved_tower", 1}}, {{"momentum", nullptr}}, {{"affine", false}}, {{"eps", 0.1}}});
+const auto per_tower = site_reference<PerTower>("per_tower", {Json::object(),
+                                                              {{"saved_tower", 1}},
+                                                              {{"momentum", nullptr}},
+                                                              {{"running_variance", "biased"}},
+                                                              {{"affine", false}},
+                                                              {{"eps", 0.1}}});
 const auto single_tower = site_reference<SingleTower>("single_tower", {Json::object(), {{"tower", 1}}});
 const auto last_tower = site_reference<LastTower>("last_tower", {Json::object(), {{"momentum", nullptr}}});
 const auto every_tower =
     site_reference<EveryTower>("every_tower", {Json::object(), {{"momentum", nullptr}}, {{"momentum", 1}}});
 const auto cmbn = site_reference<Cmbn>(
     "cmbn", {Json::object(), {{"saved_tower", 1}}, {{"momentum", nullptr}}, {{"affine", false}}});
-const auto averaged = site_reference<Averaged>("averaged", {Json::object(),
-                                                            {{"merge", "pooled"}},
-                                                            {{"momentum", nullptr}},
-                                                            {{"merge", "pooled"}, {"momentum", nullptr}}});
+const auto averaged =
+    site_reference<Averaged>("averaged", {Json::object(),
+                                          {{"merge", "pooled"}},
+                                          {{"merge", "pooled"}, {"running_variance", "biased"}},
+                                          {{"momentum", nullptr}},
+                                          {{"merge", "pooled"}, {"momentum", nullptr}}});
 
 }  // namespace
 }  // namespace bnlab::reference

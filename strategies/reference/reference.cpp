@@ -63,17 +63,23 @@ Pair chosen(const at::Tensor& condition, const Pair& yes, const Pair& no) {
 
 }  // namespace
 
-RunningPair::RunningPair(const Pair& start, const Json& momentum, at::ScalarType held)
+bool remembers_biased(const Json& options) {
+  return options.value("running_variance", "unbiased") == "biased";
+}
+
+RunningPair::RunningPair(const Pair& start, const Json& momentum, at::ScalarType held, bool biased)
     : pair_(start),
       start_(start),
       momentum_(momentum.is_null() ? std::nullopt : std::optional<double>(momentum.get<double>())),
-      held_(held) {}
+      held_(held),
+      biased_(biased) {}
 
 Pair RunningPair::written(const Moments& set) const {
-  const at::Tensor unbiased = set.var * (static_cast<double>(set.count) / static_cast<double>(set.count - 1));
-  const at::Tensor finite = set.mean.to(held_).isfinite() & unbiased.to(held_).isfinite();
+  const auto n = static_cast<double>(set.count);
+  const at::Tensor var = biased_ ? set.var : set.var * (n / (n - 1));
+  const at::Tensor finite = set.mean.to(held_).isfinite() & var.to(held_).isfinite();
   constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-  return {at::where(finite, set.mean, kNan), at::where(finite, unbiased, kNan)};
+  return {at::where(finite, set.mean, kNan), at::where(finite, var, kNan)};
 }
 
 void RunningPair::remember(const std::vector<Pair>& updates) {
@@ -188,9 +194,7 @@ Tensors gradients(const Tensors& y, const Tensors& dy, const Tensors& leaves) {
   }
   at::Tensor loss = at::zeros({}, at::kDouble);
   for (size_t t = 0; t < y.size(); ++t) {
-    if (dy[t].defined()) {
-      loss = loss + (y[t] * dy[t]).sum();
-    }
+    loss = loss + (y[t] * (dy[t].defined() ? dy[t] : at::zeros_like(y[t]))).sum();
   }
   Tensors found(leaves.size());
   if (loss.requires_grad()) {
@@ -205,6 +209,34 @@ Tensors gradients(const Tensors& y, const Tensors& dy, const Tensors& leaves) {
 About about(const std::string& strategy) {
   return {.name = strategy, .summary = "what " + strategy + " must answer, in float64"};
 }
+
+namespace {
+
+// Each sample by the saved pair and its own moments, which weigh `own_share` in what both are the moments of.
+Tensors evaluate_mixed(Site& site, const Tensors& x, double own_share) {
+  Tensors y;
+  for (const at::Tensor& tower : x) {
+    Tensors samples;
+    for (const at::Tensor& sample : tower.split(1)) {
+      const Pair saved = site.saved();
+      Pair mixed = saved;
+      if (saved.mean.defined() && sample.size(0) > 0) {
+        const Moments own = site.own_moments(sample);
+        const auto mix = [&](const at::Tensor& a, const at::Tensor& b) {
+          return own_share * a + (1 - own_share) * b;
+        };
+        const at::Tensor mean = mix(own.mean, saved.mean);
+        const at::Tensor square = mix(own.var + own.mean.square(), saved.var + saved.mean.square());
+        mixed = {mean.detach(), (square - mean.square()).detach()};
+      }
+      samples.push_back(site.evaluate({sample}, mixed)[0]);
+    }
+    y.push_back(at::cat(samples));
+  }
+  return y;
+}
+
+}  // namespace
 
 LayerAnswer SiteReference::answer(const LayerCase& c) const {
   const at::ScalarType held = statistics_type(c.dtype);
@@ -229,6 +261,7 @@ LayerAnswer SiteReference::answer(const LayerCase& c) const {
     LayerStepAnswer out;
     Tensors all = leaves(step.inputs, c.dtype);
     Tensors y = step.mode == Mode::train            ? site->train(all)
+                : step.own_share > 0                ? evaluate_mixed(*site, all, step.own_share)
                 : step.mode == Mode::evaluate_saved ? site->evaluate(all, site->saved())
                                                     : site->evaluate_batch(all);
     for (at::Tensor& tower : y) {

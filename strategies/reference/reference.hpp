@@ -38,11 +38,11 @@ struct Pair {
 // The running statistics of one site.
 class RunningPair {
  public:
-  // held: the precision that holds the statistics; momentum null: the k-th update weighs 1/k.
-  RunningPair(const Pair& start, const Json& momentum, at::ScalarType held);
+  // held: the precision that holds the statistics; momentum null: the k-th update weighs 1/k; biased: which
+  // variance is remembered.
+  RunningPair(const Pair& start, const Json& momentum, at::ScalarType held, bool biased = false);
 
-  // What an update writes for a set: its mean and unbiased variance, NaN where the held precision has no
-  // number.
+  // What an update writes for a set: its mean and variance, NaN where the held precision has no number.
   Pair written(const Moments& set) const;
   // The updates of one training step, in turn. Channels that are not finite in any of them stay as they were.
   void remember(const std::vector<Pair>& updates);
@@ -64,8 +64,12 @@ class RunningPair {
   std::map<size_t, Pair> of_towers_;
   std::optional<double> momentum_;
   at::ScalarType held_;
+  bool biased_;
   int64_t updates_ = 0;
 };
+
+// Of the strategy's options: whether the biased variance is remembered.
+bool remembers_biased(const Json& options);
 
 // The plain mean; no update at all where there is nothing to average.
 std::vector<Pair> mean_of(const std::vector<Pair>& pairs);
@@ -115,6 +119,8 @@ class Site {
   virtual Tensors train(const Tensors& x) = 0;
   virtual Tensors evaluate_batch(const Tensors& x) = 0;
   virtual Tensors evaluate(const Tensors& x, const Pair& pair) = 0;  // by these running statistics
+  // What a sample of its own has in a mixture with the saved pair.
+  virtual Moments own_moments(const at::Tensor& sample) const { return moments({sample}); }
   virtual bool affine() const = 0;
   virtual const NamedTensors& parameters() const;  // beside weight and bias: none
   virtual at::Tensor activated(const at::Tensor& y, Activation activation) const;

@@ -51,7 +51,7 @@ class Convolution {
       y.push_back(at::conv2d(tower, w, {}, conv_.stride, conv_.padding));
     }
     if (centres_) {
-      y = centred(y, step.mode);
+      y = centred(y, step.mode, step.own_share);
     }
     LayerStepAnswer out;
     for (at::Tensor& tower : y) {
@@ -95,7 +95,18 @@ class Convolution {
     bias_.copy_(centres_ ? at::zeros_like(bias_) : -batch.mean * gain_);
   }
 
-  Tensors centred(const Tensors& t, Mode mode) {
+  // Of one tower in an evaluation: by the running mean, and by the means of the samples, which weigh
+  // `own_share`.
+  at::Tensor centred_by_running(const at::Tensor& tower, double own_share) const {
+    Tensors samples;
+    for (const at::Tensor& sample : tower.split(1)) {
+      const at::Tensor own = sample.size(0) > 0 ? moments({sample}).mean.detach() : running_.pair().mean;
+      samples.push_back(sample - per_channel(own_share * own + (1 - own_share) * running_.pair().mean, 4));
+    }
+    return at::cat(samples);
+  }
+
+  Tensors centred(const Tensors& t, Mode mode, double own_share) {
     const Moments all = moments(t);
     Tensors y;
     for (const at::Tensor& tower : t) {
@@ -105,8 +116,11 @@ class Convolution {
             "more than 1 value per channel is needed to normalise (site site, strategy weight_norm, set of "
             "1)");
       }
-      const at::Tensor mean = mode == Mode::evaluate_saved ? running_.pair().mean : set.mean;
-      y.push_back(mean.defined() ? tower - per_channel(mean, 4) : tower);
+      if (mode == Mode::evaluate_saved) {
+        y.push_back(centred_by_running(tower, own_share));
+      } else {
+        y.push_back(set.mean.defined() ? tower - per_channel(set.mean, 4) : tower);
+      }
     }
     if (mode == Mode::train) {
       passes_.add(t);

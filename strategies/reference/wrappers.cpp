@@ -1,7 +1,7 @@
 // References of the strategies that wrap another one.
 //   frozen   from training step from_step on normalised by the base's saved pair, which then stays
 //   precise  trains as the base; the saved pair is that of all values of the last `batches` training steps:
-//            their mean and unbiased variance
+//            their mean and variance, biased or not as the base remembers
 #include <deque>
 
 #include "strategies/reference/reference.hpp"
@@ -26,6 +26,7 @@ class Wrapper : public Site {
   Tensors train(const Tensors& x) override { return base_->train(x); }
   Tensors evaluate_batch(const Tensors& x) override { return base_->evaluate_batch(x); }
   Tensors evaluate(const Tensors& x, const Pair& pair) override { return base_->evaluate(x, pair); }
+  Moments own_moments(const at::Tensor& sample) const override { return base_->own_moments(sample); }
   bool affine() const override { return base_->affine(); }
   Pair saved() const override { return base_->saved(); }
   std::vector<int64_t> permutation() const override { return base_->permutation(); }
@@ -65,7 +66,8 @@ class Precise : public Wrapper {
   Precise(const Json& options, const Start& start)
       : Wrapper(options, start),
         batches_(options.at("batches").get<size_t>()),
-        passes_per_step_(start.passes_per_step) {}
+        passes_per_step_(start.passes_per_step),
+        biased_(remembers_biased(options.at("base"))) {}
 
   Tensors train(const Tensors& x) override {
     Tensors y = Wrapper::train(x);
@@ -91,11 +93,12 @@ class Precise : public Wrapper {
       return Wrapper::saved();
     }
     const auto n = static_cast<double>(merged.count);
-    return {merged.mean, merged.var * (n / (n - 1))};
+    return {merged.mean, biased_ ? merged.var : merged.var * (n / (n - 1))};
   }
 
  private:
   size_t batches_, passes_per_step_, passes_done_ = 0;
+  bool biased_;
   std::deque<Tensors> values_;  // of the last batches, of all their passes
 };
 
@@ -114,6 +117,7 @@ const auto precise = site_reference<Precise>(
     "precise", {Json::object(),
                 {{"batches", 1}},
                 {{"batches", 2}, {"base", "per_tower"}},
+                {{"batches", 2}, {"base", {{"name", "per_tower"}, {"running_variance", "biased"}}}},
                 {{"base", {{"name", "sync"}, {"group_size", 2}}}},
                 {{"base", {{"name", "averaged"}, {"merge", "pooled"}}}},
                 {{"batches", 2}, {"base", "batch_renorm"}},

@@ -25,9 +25,9 @@ TEST(Program, HelpStartsWithExamplesAndTellsTheExitCodes) {
 
 TEST(Program, EveryCommandsHelpStartsWithExamples) {
   for (const char* command :
-       {"run",    "plan",  "status",  "watch",      "report",  "answers", "compare", "export",  "pack",
-        "check",  "merge", "confirm", "evaluate",   "predict", "list",    "layer",   "forward", "explain",
-        "doctor", "init",  "schema",  "completion", "man",     "labels",  "launch"}) {
+       {"run",     "plan",   "status",  "watch",    "report",     "answers", "compare", "export", "pack",
+        "check",   "merge",  "confirm", "evaluate", "diagnose",   "predict", "list",    "layer",  "forward",
+        "explain", "doctor", "init",    "schema",   "completion", "man",     "labels",  "launch"}) {
     const Answer answer = call({command, "--help"});
     EXPECT_EQ(answer.code, 0) << command;
     EXPECT_EQ(answer.out.rfind("Examples:\n  bnlab " + std::string(command), 0), 0U) << answer.out;
@@ -327,6 +327,34 @@ TEST_F(EvaluateCommand, KnowsTheRunByTheRecordOrByASpec) {
   EXPECT_EQ(unknown.code, exit_code::kUsage);
   EXPECT_TRUE(has(unknown.err, "use --spec")) << unknown.err;
   EXPECT_EQ(call({"evaluate", elsewhere, "--spec", spec_}).code, 0);
+}
+
+using DiagnoseCommand = EvaluateCommand;
+
+TEST_F(DiagnoseCommand, PrintsTheSentenceAndTheNumbers) {
+  const std::string weights = weights_of("left");
+  const Answer answer = call({"diagnose", weights});
+  EXPECT_EQ(answer.code, 0) << answer.err;
+  EXPECT_EQ(answer.out.rfind("A small batch.\n", 0), 0U) << answer.out;
+  EXPECT_TRUE(has(answer.out, "test images, the batch's own")) << answer.out;
+  const Json json = Json::parse(call({"diagnose", weights, "--json"}).out);
+  EXPECT_EQ(json.at("causes"), Json({"small_batch"}));
+  EXPECT_EQ(json.at("batch"), 0.5);
+  EXPECT_TRUE(json.at("ema").is_null());
+  EXPECT_TRUE(has(call({"diagnose", weights, "--margin", "0.3"}).out, "None."));
+}
+
+TEST_F(DiagnoseCommand, ACheckpointOfPyTorchIsAnsweredWithWhatConvertsIt) {
+  const Answer answer = call({"diagnose", scratch_ / "resnet.pth", "--spec", spec_});
+  EXPECT_EQ(answer.code, exit_code::kUsage);
+  EXPECT_TRUE(has(answer.err, "-m bnlab.convert " + std::string(scratch_ / "resnet.pth"))) << answer.err;
+}
+
+TEST_F(EvaluateCommand, SaysWhatTheFileDoesNotHold) {
+  const Answer answer = call({"evaluate", weights_of("left"), "--population", "ema_precise"});
+  EXPECT_EQ(answer.code, exit_code::kUsage);
+  EXPECT_TRUE(has(answer.err, "the file holds the weights of the last step, not their average"))
+      << answer.err;
 }
 
 }  // namespace

@@ -140,6 +140,8 @@ TEST(StepCost, TellsTheKernelsOfANormSite) {
       {R"({"name": "instance_norm"})", "3 + 3"},
       {R"({"name": "last_tower"})", "3 + 2"},  // this rank's share decays by itself
       {R"({"name": "layer_norm"})", "3 + 3"},
+      {R"({"name": "mabn"})", "4 + 4"},
+      {R"({"name": "mabn", "centred_weights": false})", "3 + 3"},
       {R"({"name": "none"})", "2 + 2"},
       {R"({"name": "norm_batch", "samples": 1})", "2 + 2"},
       {R"({"name": "norm_batch", "samples": 4})", "3 + 3"},  // two towers

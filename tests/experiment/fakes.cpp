@@ -79,6 +79,7 @@ struct Shapes {
     option("classes", classes, "");
   }
   std::vector<std::string> sort_keys() const { return {"class", "drive"}; }
+  std::vector<std::string> test_sort_keys() const { return {"drive"}; }
 };
 
 struct OnFiles : Shapes {

@@ -104,7 +104,8 @@ TEST_F(SpecMatrix, AnswersUnknownAxes) {
           "spec.json: matrix.placement.rank: unknown key; did you mean \"placement.ranks\"?",
           "spec.json: matrix.question: unknown key; known: task, model, strategy, towers, batch_per_tower, "
           "accumulate, statistics_per, recompute, "
-          "optimizer, steps, epochs, seed, precision, tf32, cuda_graph, memory_format, loss_mean, "
+          "optimizer, steps, epochs, seed, precision, loss_scaling, tf32, cuda_graph, memory_format, "
+          "loss_mean, "
           "eval_every, log_every, "
           "checkpoint_every, populations, precise_batches, evaluation, shards, weight_ema, gradient_route, "
           "average_weights_every, "
@@ -278,25 +279,24 @@ TEST_F(SpecMatrix, RefusesContrastsThatNoRunCanAnswer) {
       {"metric": "mean_iou", "strategy": "fake_own", "above": "fake_pooled(momentum=0.5)", "population": "savd"},
       {"metric": "", "strategy": "fake_own", "above": "fake_pooled(momentum=0.5)", "margin": 1, "equivalence_margin": 0}]
       )j")),
-      (Lines{
-          "spec.json: contrasts[8].margin: unknown key; known: metric, at, strategy, above, runs, "
-          "above_runs, population, above_population, equivalence_margin",
-          "spec.json: contrasts[8].metric: expected a text that is not empty, got \"\"",
-          "spec.json: contrasts[8].equivalence_margin: expected a number > 0 or null, got 0",
-          "spec.json: contrasts[0].strategy: no run has the strategy \"fake_onw\"; did you mean "
-          "\"fake_own\"?",
-          "spec.json: contrasts[0].above: \"fake_pooled\" is the name of several strategies; known: "
-          "fake_pooled(gradient=stopped), fake_pooled(momentum=0.5)",
-          "spec.json: contrasts[1].above: expected another strategy than fake_own, or another "
-          "above_population",
-          "spec.json: contrasts[2].at.towers: no run has 8; there are: 4, 2",
-          "spec.json: contrasts[3].at: no run of fake_own matches",
-          "spec.json: contrasts[4].at.tower: unknown key; did you mean \"towers\"?",
-          "spec.json: contrasts[5].population: \"batch\" is not among the populations of the runs, "
-          "[\"saved\"]",
-          "spec.json: contrasts[6].population: the runs have no averaged weights: weight_ema is null",
-          "spec.json: contrasts[7].population: expected saved, tower:K, mean, pooled, precise or batch, got "
-          "\"savd\"; did you mean \"saved\"?"}));
+      (Lines{"spec.json: contrasts[8].margin: unknown key; known: metric, at, strategy, above, runs, "
+             "above_runs, population, above_population, equivalence_margin",
+             "spec.json: contrasts[8].metric: expected a text that is not empty, got \"\"",
+             "spec.json: contrasts[8].equivalence_margin: expected a number > 0 or null, got 0",
+             "spec.json: contrasts[0].strategy: no run has the strategy \"fake_onw\"; did you mean "
+             "\"fake_own\"?",
+             "spec.json: contrasts[0].above: \"fake_pooled\" is the name of several strategies; known: "
+             "fake_pooled(gradient=stopped), fake_pooled(momentum=0.5)",
+             "spec.json: contrasts[1].above: expected another strategy than fake_own, or another "
+             "above_population",
+             "spec.json: contrasts[2].at.towers: no run has 8; there are: 4, 2",
+             "spec.json: contrasts[3].at: no run of fake_own matches",
+             "spec.json: contrasts[4].at.tower: unknown key; did you mean \"towers\"?",
+             "spec.json: contrasts[5].population: \"batch\" is not among the populations of the runs, "
+             "[\"saved\"]",
+             "spec.json: contrasts[6].population: the runs have no averaged weights: weight_ema is null",
+             "spec.json: contrasts[7].population: expected saved, tower:K, mean, pooled, precise, batch, "
+             "mix:A, own_tower, ema_precise or ema_live, got \"savd\"; did you mean \"saved\"?"}));
 }
 
 TEST_F(SpecMatrix, AMetricThatNoRunHasIsAMistake) {

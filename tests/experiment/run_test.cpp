@@ -21,7 +21,7 @@ TEST_F(SpecRun, HasEveryKeyWithItsDefault) {
     "accumulate": 1, "statistics_per": "micro_batch", "recompute": "none",
     "optimizer": {"name": "sgd", "lr": 0.1, "momentum": 0.9, "nesterov": false, "weight_decay": 0.0,
                   "power": 0.9, "groups": []},
-    "steps": 10, "epochs": null, "seed": 0, "precision": "float32", "tf32": false, "cuda_graph": true, "memory_format": "channels_last",
+    "steps": 10, "epochs": null, "seed": 0, "precision": "float32", "loss_scaling": {"start": 65536, "growth": 2, "backoff": 0.5, "interval": 2000}, "tf32": false, "cuda_graph": true, "memory_format": "channels_last",
     "loss_mean": "batch", "eval_every": 0, "log_every": 10, "checkpoint_every": null, "populations": ["saved"], "precise_batches": 20,
     "evaluation": {"crop": null, "stride": 0.6666666666666666, "flip": false, "scales": [1.0]},
     "shards": "iid", "weight_ema": null, "gradient_route": "reducer", "average_weights_every": null,
@@ -137,12 +137,45 @@ TEST_F(SpecRun, AsksComponentsWhetherTheyFitTheRun) {
 TEST_F(SpecRun, RefusesPopulationsThatTheRunCannotHave) {
   EXPECT_EQ(mistakes(spec(R"("populations": ["tower:4", "mean", "presise", "tower:03"])")),
             (Lines{"spec.json: populations[0]: expected a tower from 0 to 3, got \"tower:4\"",
-                   "spec.json: populations[2]: expected saved, tower:K, mean, pooled, precise or batch, got "
-                   "\"presise\"; did you mean \"precise\"?",
-                   "spec.json: populations[3]: expected saved, tower:K, mean, pooled, precise or batch, got "
-                   "\"tower:03\"; did you mean \"tower:0\"?"}));
+                   "spec.json: populations[2]: expected saved, tower:K, mean, pooled, precise, batch, mix:A, "
+                   "own_tower, ema_precise or ema_live, got \"presise\"; did you mean \"precise\"?",
+                   "spec.json: populations[3]: expected saved, tower:K, mean, pooled, precise, batch, mix:A, "
+                   "own_tower, ema_precise or ema_live, got \"tower:03\"; did you mean \"tower:0\"?"}));
   EXPECT_EQ(mistakes(spec(R"("populations": ["saved", "batch", "saved"])")),
             Lines{"spec.json: populations[2]: \"saved\" appears twice"});
+  EXPECT_EQ(
+      mistakes(spec(R"("populations": ["mix:0.25", "mix:1", "mix:0", "mix:1.5", "mix:a", "ema"])")),
+      (Lines{"spec.json: populations[2]: expected mix:A with A, what the sample's own moments weigh, in "
+             "(0, 1], got \"mix:0\"",
+             "spec.json: populations[3]: expected mix:A with A, what the sample's own moments weigh, in "
+             "(0, 1], got \"mix:1.5\"",
+             "spec.json: populations[4]: expected mix:A with A, what the sample's own moments weigh, in "
+             "(0, 1], got \"mix:a\"",
+             "spec.json: populations[5]: ema is evaluated wherever weight_ema is given; it is not listed"}));
+}
+
+TEST_F(SpecRun, AveragedWeightsAreThereWithTheirDecayAlone) {
+  const std::string asked = R"("populations": ["ema_live", "ema_precise"])";
+  EXPECT_EQ(
+      mistakes(spec(asked)),
+      (Lines{"spec.json: populations[0]: ema_live: there are no averaged weights; give weight_ema",
+             "spec.json: populations[1]: ema_precise: there are no averaged weights; give weight_ema"}));
+  EXPECT_EQ(mistakes(spec(asked + R"(, "weight_ema": 0.9)")), Lines{});
+}
+
+// The class of a test sample is what is asked for.
+TEST_F(SpecRun, OwnTowersNeedShardsByWhatIsKnownOfTestSamples) {
+  const auto with = [](const std::string& shards) {
+    return spec(R"("populations": ["own_tower"], "shards": ")" + shards + "\"");
+  };
+  EXPECT_EQ(mistakes(with("sorted:drive")), Lines{});
+  EXPECT_EQ(
+      mistakes(with("iid")),
+      Lines{"spec.json: populations[0]: own_tower: a test sample belongs to a tower only where the training "
+            "set is sorted; expected shards sorted:KEY, got \"iid\""});
+  EXPECT_EQ(mistakes(with("sorted:class")),
+            Lines{"spec.json: populations[0]: own_tower: \"class\" is not known of a test sample of the task "
+                  "\"fake_shapes\" before it is answered; expected shards sorted by one of: drive"});
 }
 
 TEST_F(SpecRun, RefusesShardsWithoutAKey) {
@@ -227,6 +260,18 @@ TEST_F(SpecRun, RefusesValuesOutOfRange) {
              "spec.json: placement.ranks: expected an integer in [1, 4096] or null, got 0",
              "spec.json: placement.device: expected one of \"cpu\", \"cuda\" or null, got \"gpu\"",
              "spec.json: batch_per_tower: expected 4097 entries, one per tower, got 2"}));
+}
+
+// Its loss alone is scaled.
+TEST_F(SpecRun, LossScalingBelongsToFloat16) {
+  EXPECT_EQ(load_one(spec(R"("precision": "float16", "loss_scaling": {"start": 1024})")).loss_scaling.start,
+            1024);
+  EXPECT_EQ(load_one(spec(R"("precision": "float16")")).loss_scaling.interval, 2000);
+  EXPECT_EQ(mistakes(spec(R"("loss_scaling": {"start": 1024})")).size(), 1u);
+  EXPECT_EQ(
+      mistakes(spec(R"("precision": "float16", "average_weights_every": 2)")),
+      Lines{"spec.json: precision: expected float32, float64 or bfloat16 beside average_weights_every, where "
+            "each rank would skip steps of its own, got \"float16\""});
 }
 
 TEST_F(SpecRun, IdIsASlugAndAHash) {

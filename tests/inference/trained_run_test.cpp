@@ -46,6 +46,17 @@ TEST_F(Evaluate, GivesTheNumbersOfTheRecord) {
   }
 }
 
+TEST_F(Evaluate, GivesTheNumbersOfTheRecordForOwnTowersAndMixes) {
+  const std::vector<std::string> all = {"own_tower", "mix:0.25", "saved"};
+  const RunSpec spec =
+      TrainingRuns::spec({{"strategy", "per_tower"}, {"populations", all}, {"shards", "sorted:brightness"}});
+  const TrainedRun run = runs_.run(spec, 2);
+  EvaluateJob asked = job(spec, run, all);
+  EXPECT_EQ(evaluate_weights(asked), run.result.at("final"));
+  asked.ranks = 4;
+  EXPECT_EQ(evaluate_weights(asked), run.result.at("final"));
+}
+
 // The limits of batch renormalisation still rise at the end of this run, and recomputing goes by them.
 TEST_F(Evaluate, GoesByTheStepOfTheRunWhateverTheOrderOfPopulations) {
   const Json renorm = {{"name", "batch_renorm"},
@@ -134,11 +145,13 @@ class Predict : public ::testing::Test {
 };
 
 TEST_F(Predict, AnswersAsTheRecordCounts) {
-  const RunSpec spec = TrainingRuns::spec({{"strategy", "per_tower"},
-                                           {"populations", {"saved", "batch", "mean", "precise"}},
-                                           {"precise_batches", 2}});
+  const RunSpec spec =
+      TrainingRuns::spec({{"strategy", "per_tower"},
+                          {"populations", {"saved", "batch", "mean", "precise", "mix:0.5", "own_tower"}},
+                          {"shards", "sorted:brightness"},
+                          {"precise_batches", 2}});
   const TrainedRun run = runs_.run(spec, 2);
-  for (const char* population : {"saved", "batch", "mean", "precise"}) {
+  for (const char* population : {"saved", "batch", "mean", "precise", "mix:0.5", "own_tower"}) {
     SCOPED_TRACE(population);
     const auto predictions = predict(job(spec, run, population), {}, 1 << 20);
     ASSERT_GT(predictions.size(), 3u);

@@ -19,6 +19,7 @@
 #include "harness/components/registry.hpp"
 #include "harness/counting/step_cost.hpp"
 #include "harness/error.hpp"
+#include "harness/inference/diagnosis.hpp"
 #include "harness/inference/forward.hpp"
 #include "harness/inference/trained_run.hpp"
 #include "harness/layer/layer_program.hpp"
@@ -426,6 +427,22 @@ WrittenVectors write_vectors(const std::string& folder) {
 
 bool VerifyReport::passed() const {
   return std::all_of(rows.begin(), rows.end(), [](const VerifyRow& row) { return row.passed(); });
+}
+
+// Evaluates best with the moments of the batch itself.
+DiagnosisNumbers diagnosis_numbers(const EvaluateJob&) {
+  DiagnosisNumbers numbers;
+  numbers.metric = "mean_iou";
+  numbers.training = 0.625;
+  numbers.saved = 0.25;
+  numbers.precise = 0.25;
+  numbers.batch = 0.5;
+  return numbers;
+}
+
+Diagnosis diagnosis_of(const DiagnosisNumbers& numbers, double margin) {
+  const bool small = *numbers.batch - numbers.saved > margin;
+  return {small ? std::vector{Cause::small_batch} : std::vector<Cause>(), small ? "A small batch." : "None."};
 }
 
 // Every entry computes what is committed but the one that FAKE_PANEL names.

@@ -181,6 +181,10 @@ INSTANTIATE_TEST_SUITE_P(
             "weight_standardisation",
             R"({"strategy": {"name": "weight_standardisation", "base": {"name": "group_norm", "groups": 2}, "eps": 2e-5}})"},
         Fault{"filter_response_norm", R"({"strategy": {"name": "filter_response_norm", "eps": 2e-3}})"},
+        Fault{
+            "mabn",
+            R"({"strategy": {"name": "mabn", "window": 2, "warmup_steps": 0, "renorm_from_step": 2, "r_max": 1.01, "eps": 2e-5}})"},
+        Fault{"float16", R"({"loss_scaling": {"start": 1e30}})"},
         Fault{"dynamic_tanh", R"({"strategy": {"name": "dynamic_tanh", "alpha": 0.5001}})"},
         Fault{"none", R"({"strategy": "layer_norm"})"}, Fault{"base", R"({"optimizer.lr": 0.100001})"},
         Fault{"base", R"({"optimizer.momentum": 0.900001})"},

@@ -26,7 +26,8 @@ SPEC = {"question": "does a GPU do what the CPU does?", "claim": "yes", "task": 
 STRATEGIES = [
     "averaged", "batch_renorm", "cmbn", {"name": "batch_renorm", "scope": "pooled"}, "dynamic_tanh", "every_tower",
     "filter_response_norm", {"name": "frozen", "from_step": 7},
-    "ghost", {"name": "group_norm", "groups": 2}, "instance_norm", "last_tower", "layer_norm", "none", "norm_batch",
+    "ghost", {"name": "group_norm", "groups": 2}, "instance_norm", "last_tower", "layer_norm",
+    {"name": "mabn", "window": 2, "warmup_steps": 0, "renorm_from_step": 3}, "none", "norm_batch",
     {"name": "norm_batch", "samples": 1}, "per_tower", "precise",
     "shuffle", "single_tower", "sync", {"name": "sync", "group_size": 2}, "weight_norm",
     {"name": "weight_standardisation", "base": {"name": "group_norm", "groups": 2}}]

@@ -201,7 +201,7 @@ TEST(Shuffle, IsBatchNormOfThePermutedSlicesPutBackInOrder) {
         const auto gradients = at::cat(c.steps[k].gradients).index_select(0, order).split_with_sizes(sizes);
         for (size_t t = 0; t < sizes.size(); ++t) {
           if (sizes[t] > 0) {
-            slice.steps = {{Mode::train, {places[t]}, {gradients[t]}}};
+            slice.steps = {{.mode = Mode::train, .inputs = {places[t]}, .gradients = {gradients[t]}}};
             const LayerStepAnswer expected = plain_batch_norm(slice).steps[0];
             y.push_back(expected.outputs[0]);
             dx.push_back(expected.input_gradients[0]);

@@ -181,5 +181,20 @@ TEST(SortedSampler, RefusesATowerWithoutAShareOnEveryRank) {
   }
 }
 
+TEST(TowersOf, ATestSampleBelongsToTheTowerInWhoseShareItsValueStands) {
+  const std::vector<double> training = {3, 1, 2, 5, 4, 6, 8, 7};  // shares of 2: 1 2 | 3 4 | 5 6 | 7 8
+  const Towers towers({1, 1, 1, 1}, 1, 0);
+  EXPECT_EQ(towers_of({8, 1, 4.5, 3, 0, 99}, training, towers), (std::vector<int64_t>{3, 0, 2, 1, 0, 3}));
+}
+
+// Six of eight training samples have the value 1, in the shares of three towers, the last of which has two
+// thirds of the others' number of them.
+TEST(TowersOf, SamplesOfOneValueAreDealtAsTheTrainingSamplesAre) {
+  const std::vector<double> training = {0, 1, 1, 1, 1, 1, 1, 2};  // 0 1 1 | 1 1 1 | 1 2
+  const Towers towers({3, 3, 2}, 1, 0);
+  EXPECT_EQ(towers_of({1, 1, 2, 1, 0, 1, 1, 1}, training, towers),
+            (std::vector<int64_t>{0, 0, 2, 1, 0, 1, 1, 2}));
+}
+
 }  // namespace
 }  // namespace bnlab::sampler_test

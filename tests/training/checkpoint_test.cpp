@@ -129,6 +129,8 @@ TEST_F(CheckpointOfOptions, VariantsOfStrategiesGoOnToo) {
         R"({"name": "batch_renorm", "scope": "pooled", "schedule": {"end_step": 5}})",
         R"({"name": "weight_norm", "mean_only_bn": true})", R"({"name": "norm_batch", "samples": 1})",
         R"({"name": "weight_standardisation", "base": "averaged"})",
+        R"({"name": "mabn", "window": 2, "warmup_steps": 0, "renorm_from_step": 1})",
+        R"({"name": "per_tower", "running_variance": "biased"})",
         R"({"name": "frozen", "base": "shuffle", "from_step": 1})",
         R"({"name": "frozen", "base": "averaged", "from_step": 3, "train_affine": true})",
         R"({"name": "precise", "base": {"name": "ghost", "virtual_batch": 1}, "batches": 1})"}) {
@@ -144,6 +146,7 @@ TEST_F(CheckpointOfOptions, OptionsOfTrainingGoOnToo) {
        R"({"optimizer": {"name": "adamw"}, "strategy": {"name": "frozen", "base": "sync", "from_step": 1}})",
        R"({"optimizer": {"name": "sgd", "lr": 0.1, "nesterov": true, "schedule": "cosine", "warmup_steps": 3}})",
        R"({"precision": "float32", "data_workers": 2})", R"({"precision": "bfloat16", "weight_ema": 0.9})",
+       R"({"precision": "float16", "loss_scaling": {"start": 1e12, "backoff": 1e-4, "interval": 2}})",
        R"({"batch_per_tower": [3, 0, 2, 3], "shards": "sorted:class"})",
        R"({"strategy": {"name": "cmbn", "momentum": null}, "accumulate": 2, "statistics_per": "step"})",
        R"({"gradient_route": "rank0", "loss_mean": "tower"})", R"({"log_every": 100, "eval_every": 0})",

@@ -65,6 +65,7 @@ TEST_F(PlacementOfOptions, VariantsThatExchangeSomethingElseAreInvariantToo) {
         R"({"name": "per_tower", "saved_tower": 2, "momentum": null})",
         R"({"name": "batch_renorm", "scope": "pooled", "r_max": 1.5, "d_max": 0.5})",
         R"({"name": "weight_norm", "mean_only_bn": true, "scope": "pooled"})",
+        R"({"name": "mabn", "window": 2, "warmup_steps": 0, "renorm_from_step": 1})",
         R"({"name": "norm_batch", "samples": 1})", R"({"name": "norm_batch", "samples": 8})",
         R"({"name": "weight_standardisation", "base": {"name": "sync", "route": "all_reduce"}})",
         R"({"name": "frozen", "base": "shuffle", "from_fraction": 0.4})",

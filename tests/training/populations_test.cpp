@@ -42,16 +42,70 @@ TEST_F(Populations, ShadowPairsAreWhatTheStrategiesOfThatNameSave) {
   EXPECT_EQ(carrying.result.at("final").size(), 3u);
 }
 
+// Tower K's pair evaluates its own samples: where one tower has them all, that is population tower:K.
+TEST_F(Populations, OwnTowerEvaluatesEachShardByThePairOfItsTower) {
+  const Json sorted = {
+      {"strategy", "per_tower"},
+      {"shards", "sorted:brightness"},
+      {"task", {{"name", "shapes"}, {"size", {16, 16}}, {"train", 32}, {"test", 11}, {"nuisance", 1}}},
+      {"populations", {"saved", "own_tower", "tower:0", "tower:1", "tower:2", "tower:3"}}};
+  const TrainedRun one = runs_.run(TrainingRuns::spec(sorted), 1),
+                   two = runs_.run(TrainingRuns::spec(sorted), 2);
+  const Json& metrics = one.result.at("final");
+  for (const char* other : {"saved", "tower:1", "tower:2", "tower:3"}) {
+    EXPECT_NE(metrics.at("own_tower"), metrics.at(other)) << other;
+  }
+  EXPECT_EQ(metrics, two.result.at("final"));
+  Json alone = sorted;
+  alone["towers"] = 1;
+  alone["batch_per_tower"] = 8;
+  alone["populations"] = {"saved", "own_tower"};
+  const TrainedRun whole = runs_.run(TrainingRuns::spec(alone), 1);
+  EXPECT_EQ(whole.result.at("final").at("own_tower"), whole.result.at("final").at("saved"));
+  EXPECT_FALSE(pairs_of(one, "tower:3").empty());
+}
+
+// Averaged weights under three pairs: their own average, a recomputed one, and the live network's.
+TEST_F(Populations, AveragedWeightsUnderThreePairs) {
+  const Json keys = {{"populations", {"saved", "precise", "ema_precise", "ema_live"}},
+                     {"precise_batches", 2},
+                     {"weight_ema", 0.9}};
+  const TrainedRun run = runs_.run(TrainingRuns::spec(keys), 2);
+  const Json& metrics = run.result.at("final");
+  ASSERT_EQ(metrics.size(), 5u);
+  for (const auto& [a, b] : std::vector<std::pair<std::string, std::string>>{
+           {"ema", "ema_live"}, {"ema", "ema_precise"}, {"ema_live", "saved"}, {"ema_precise", "precise"}}) {
+    EXPECT_NE(metrics.at(a), metrics.at(b)) << a << ", " << b;
+  }
+  const TrainedRun plain = runs_.run(TrainingRuns::spec({{"weight_ema", 0.9}}), 2);
+  EXPECT_EQ(plain.result.at("final").at("ema"), metrics.at("ema"));
+  EXPECT_EQ(plain.result.at("final").at("saved"), metrics.at("saved"));
+}
+
+// A share of almost nothing is the saved pair; of all, what normalises each sample by itself.
+TEST_F(Populations, MixGoesFromTheSavedPairToTheSampleItself) {
+  const Json keys = {{"strategy", "per_tower"},
+                     {"batch_per_tower", 1},
+                     {"precision", "float64"},
+                     {"populations", {"saved", "batch", "mix:1e-12", "mix:0.3", "mix:1"}}};
+  const Json metrics = runs_.run(TrainingRuns::spec(keys), 2).result.at("final");
+  EXPECT_EQ(metrics.at("mix:1e-12"), metrics.at("saved"));
+  EXPECT_EQ(metrics.at("mix:1"), metrics.at("batch"));  // towers of one sample
+  EXPECT_NE(metrics.at("mix:0.3"), metrics.at("saved"));
+  EXPECT_NE(metrics.at("mix:0.3"), metrics.at("batch"));
+}
+
 TEST_F(Populations, NoneOfThemChangesTheTraining) {
   for (const char* strategy : {"per_tower", "sync", "batch_renorm"}) {
     SCOPED_TRACE(strategy);
     const TrainedRun plain = runs_.run(TrainingRuns::spec({{"strategy", strategy}}), 2);
-    const TrainedRun observed = runs_.run(
-        TrainingRuns::spec({{"strategy", strategy},
-                            {"populations", {"precise", "batch", "mean", "pooled", "tower:3", "saved"}},
-                            {"precise_batches", 2},
-                            {"eval_every", 2}}),
-        2);
+    const TrainedRun observed =
+        runs_.run(TrainingRuns::spec(
+                      {{"strategy", strategy},
+                       {"populations", {"precise", "batch", "mean", "pooled", "tower:3", "mix:0.5", "saved"}},
+                       {"precise_batches", 2},
+                       {"eval_every", 2}}),
+                  2);
     EXPECT_EQ(plain.losses, observed.losses);
     expect_equal(plain.tensors, observed.tensors);
     EXPECT_EQ(plain.result.at("final").at("saved"), observed.result.at("final").at("saved"));

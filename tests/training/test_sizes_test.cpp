@@ -54,7 +54,7 @@ class TestSizes : public ::testing::Test {
          {"batch_per_tower", 1}});
   }
   // What the untrained network answers for the first test image, which is the smallest.
-  static at::Tensor answer(const TemporaryFolder& folder, const Json& strategy, Mode mode) {
+  static at::Tensor answer(const TemporaryFolder& folder, const Json& strategy, Population::Kind kind) {
     at::Tensor logits;
     const RunSpec run = spec(strategy);
     on_thread_ranks(1, at::kCPU, [&](World& world) {
@@ -62,7 +62,7 @@ class TestSizes : public ::testing::Test {
       Data data(run, folder.path(), world);
       TrainedModel model(run, data, world);
       Evaluator evaluator(run, data, model, world, nullptr);
-      logits = evaluator.predictions(data.test(0), 0, mode)[0];
+      logits = evaluator.predictions(data.test(0), 0, {.kind = kind})[0];
     });
     return logits;
   }
@@ -71,14 +71,14 @@ class TestSizes : public ::testing::Test {
 };
 
 TEST_F(TestSizes, AnImageIsAnsweredAloneAsAmongLargerOnes) {
-  const auto expect_same = [&](const Json& strategy, Mode mode) {
-    const at::Tensor alone = answer(alone_, strategy, mode), among = answer(among_, strategy, mode);
+  const auto expect_same = [&](const Json& strategy, Population::Kind kind) {
+    const at::Tensor alone = answer(alone_, strategy, kind), among = answer(among_, strategy, kind);
     EXPECT_EQ(alone.sizes(), (std::vector<int64_t>{3, 16, 16})) << "multiples of 4, as three levels need";
     EXPECT_TRUE(alone.equal(among)) << strategy;
   };
-  expect_same({{"name", "group_norm"}, {"groups", 2}}, Mode::evaluate_saved);
+  expect_same({{"name", "group_norm"}, {"groups", 2}}, Population::Kind::saved);
   for (const char* strategy : {"per_tower", "sync"}) {
-    expect_same({{"name", strategy}}, Mode::evaluate_batch);
+    expect_same({{"name", strategy}}, Population::Kind::batch);
   }
 }
 

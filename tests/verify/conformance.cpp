@@ -74,7 +74,8 @@ bool one_tower_is_batch_norm(const Json& strategy) {
     return false;
   }
   return names.count(innermost(strategy).at("name").get<std::string>()) > 0 &&
-         option(strategy, "gradient") != "stopped" && number_or(option(strategy, "group_size"), 1) == 1 &&
+         option(strategy, "gradient") != "stopped" && option(strategy, "running_variance") != "biased" &&
+         number_or(option(strategy, "group_size"), 1) == 1 &&
          number_or(option(strategy, "saved_tower"), 0) == 0 && number_or(option(strategy, "tower"), 0) == 0;
 }
 
@@ -125,6 +126,21 @@ std::string checkpoint_gives_the_same_evaluation(const Json& strategy, const App
   for (size_t t = 0; t < c.towers(); ++t) {
     if (!at::equal(loaded.outputs[t], answer.steps[2].outputs[t])) {
       return "another evaluation after loading";
+    }
+  }
+  return "";
+}
+
+// The saved pair, mixed with the moments of each sample.
+std::string mixed_evaluation_is_the_references(const Json& strategy, const Applier& apply) {
+  LayerCase c = small_case(strategy, {Mode::train, Mode::evaluate_saved});
+  c.steps[1].own_share = 0.3;
+  const auto reference = reference_of(strategy);
+  for (const int ranks : {1, 2}) {
+    const AnswerComparison result =
+        compare(c, reference->answer(c), apply(c, ranks), reference->conditioning(c));
+    if (!result.failure.empty()) {
+      return std::to_string(ranks) + " ranks: " + result.failure;
     }
   }
   return "";
@@ -225,6 +241,7 @@ const std::vector<Check>& further_checks() {
                                       {"one tower", one_tower_equals_libtorch},
                                       {"unknown parameter", unknown_parameter_is_refused},
                                       {"checkpoint", checkpoint_gives_the_same_evaluation},
+                                      {"mixed evaluation", mixed_evaluation_is_the_references},
                                       {"collectives of the ranks", ranks_send_alike_and_hold_the_same}};
   return all;
 }

@@ -49,6 +49,24 @@ std::vector<Fault> in_what_normalises() {
        {{"name", "weight_standardisation"}, {"eps", 0.1}},
        "float64",
        with_option("form", "code")},
+      {"a step's own moments in place of the window's",
+       {{"name", "mabn"}, {"window", 2}, {"warmup_steps", 0}},
+       "float64",
+       with_option("warmup_steps", 1000)},
+      {"a window that forgets a step too soon",
+       {{"name", "mabn"}, {"window", 2}, {"warmup_steps", 0}},
+       "float64",
+       with_option("window", 1)},
+      {"the correction towards the running moments forgotten",
+       {{"name", "mabn"}, {"window", 1}, {"warmup_steps", 0}, {"renorm_from_step", 1}},
+       "float64",
+       with_option("renorm_from_step", 1000)},
+      {"the variance in place of the second moment", "mabn", "float64",
+       [](const LayerCase& c, int ranks) {
+         LayerCase changed = c;
+         changed.strategy = resolved_strategy({{"name", "averaged"}, {"running_variance", "biased"}});
+         return apply_layer(changed, ranks);
+       }},
       {"the threshold forgotten", "filter_response_norm", "float64",
        [](const LayerCase& c, int ranks) {
          LayerCase changed = c;

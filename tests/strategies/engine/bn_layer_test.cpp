@@ -21,7 +21,8 @@ TEST(PerTower, EqualsBatchNormOfEachTower) {
   at::Tensor dweight = at::zeros_like(c.weight);
   for (const size_t t : {0, 2, 3}) {
     LayerCase one = c;
-    one.steps = {{Mode::train, {c.steps[0].inputs[t]}, {c.steps[0].gradients[t]}}};
+    one.steps = {
+        {.mode = Mode::train, .inputs = {c.steps[0].inputs[t]}, .gradients = {c.steps[0].gradients[t]}}};
     const LayerStepAnswer expected = plain_batch_norm(one).steps[0];
     EXPECT_LT(relative_error(answer.outputs[t], expected.outputs[0]), kExact);
     EXPECT_LT(relative_error(answer.input_gradients[t], expected.input_gradients[0]), kExact);

@@ -108,7 +108,8 @@ class StandardisedWeights(Layers):
 
 
 class StandardisedConv2d(nn.Module):
-    """The weight less its mean, over the root of variance + eps, or (form "code") the unbiased deviation + eps."""
+    """The weight less its mean, over the root of variance + eps, or (form "code") the unbiased deviation + eps; or (form
+    "centred") over 1."""
 
     def __init__(self, like: nn.Conv2d, form: str, eps: float):
         super().__init__()
@@ -118,6 +119,8 @@ class StandardisedConv2d(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         of_filter = dict(dim=(1, 2, 3), keepdim=True)
+        if self._form == "centred":
+            return F.conv2d(x, self.weight - self.weight.mean(**of_filter), self.bias, **self._how)
         variance = self.weight.var(unbiased=self._form == "code", **of_filter)
         scale = variance.sqrt() + self._eps if self._form == "code" else (variance + self._eps).sqrt()
         return F.conv2d(x, (self.weight - self.weight.mean(**of_filter)) / scale, self.bias, **self._how)
@@ -154,6 +157,9 @@ def layers_of(strategy: Union[str, Mapping[str, Any]]) -> Layers:
         return layers_of(options.get("base", "sync"))
     if name in _BATCH_NORMS:
         return BatchNorms(**options)
+    if name == "mabn":  # whose running mean is 0
+        norms = BatchNorms(**options)
+        return StandardisedWeights(norms, "centred", 0.0) if options.get("centred_weights", True) else norms
     if name == "group_norm":
         return GroupNorms(**options)
     if name == "layer_norm":

@@ -1,0 +1,93 @@
+#include "strategies/engine/running_pass.hpp"
+
+#include <torch/types.h>
+
+#include "strategies/engine/moments.hpp"
+#include "strategies/kernels/coefficients.hpp"
+
+namespace bnlab {
+namespace {
+
+// By one pair: dx = gamma s g.
+class RunningPass : public NormPass {
+ public:
+  RunningPass(int64_t rows, std::shared_ptr<const Rules> rules, std::shared_ptr<SiteStatistics> statistics)
+      : NormPass({0, rows}), rules_(std::move(rules)), statistics_(std::move(statistics)) {}
+
+  kernels::Coefficients forward(const at::Tensor&, const at::Tensor& weight,
+                                const at::Tensor& bias) override {
+    const at::Tensor var = rules_->mean_only ? at::Tensor() : statistics_->var();
+    forward_ = kernels::running_coefficients(statistics_->mean(), var, rules_->eps, weight, bias);
+    return forward_;
+  }
+
+  kernels::BackwardCoefficients backward(const kernels::Incoming& incoming,
+                                         const at::Tensor& weight) override {
+    return kernels::local_backward(incoming, forward_, /*through_moments=*/false, rules_->mean_only, weight);
+  }
+
+ private:
+  std::shared_ptr<const Rules> rules_;
+  std::shared_ptr<SiteStatistics> statistics_;
+};
+
+// Each sample by a mixture.
+class MixedPass : public NormPass {
+ public:
+  MixedPass(Sets samples, double own_share, std::shared_ptr<const Rules> rules,
+            std::shared_ptr<SiteStatistics> statistics)
+      : NormPass(samples.offsets),
+        own_share_(own_share),
+        rules_(std::move(rules)),
+        statistics_(std::move(statistics)) {}
+
+  kernels::Coefficients forward(const at::Tensor& x, const at::Tensor& weight,
+                                const at::Tensor& bias) override {
+    const at::Tensor moments = kernels::moments(x, offsets());
+    const Moments own(rules_->about_zero ? about_zero(moments) : moments);
+    const at::Tensor distance = own.mean - statistics_->mean();
+    const at::Tensor mean = statistics_->mean() + own_share_ * distance;
+    at::Tensor var = own_share_ * own.var(/*ddof=*/0) +
+                     own_share_ * (1 - own_share_) * distance.square();  // of no use with mean_only
+    if (statistics_->var().defined()) {
+      var = var + (1 - own_share_) * statistics_->var();
+    }
+    const kernels::NormOptions options{
+        .eps = rules_->eps, .mean_only = rules_->mean_only, .weight = weight, .bias = bias};
+    forward_ = kernels::forward_coefficients(pack_moments(own.count, mean, var * own.count.clamp_min(1)),
+                                             options, statistics_->mean().scalar_type());
+    return forward_;
+  }
+
+  kernels::BackwardCoefficients backward(const kernels::Incoming& incoming,
+                                         const at::Tensor& weight) override {
+    return kernels::local_backward(incoming, forward_, /*through_moments=*/false, rules_->mean_only, weight);
+  }
+
+ private:
+  double own_share_;
+  std::shared_ptr<const Rules> rules_;
+  std::shared_ptr<SiteStatistics> statistics_;
+};
+
+}  // namespace
+
+int64_t positions(const at::Tensor& x) {  // elements per row and channel
+  int64_t product = 1;
+  for (int64_t d = 2; d < x.dim(); ++d) {
+    product *= x.size(d);
+  }
+  return product;
+}
+
+c10::intrusive_ptr<NormPass> running_pass(const at::Tensor& x, const Pass& pass,
+                                          std::shared_ptr<const Rules> rules,
+                                          std::shared_ptr<SiteStatistics> statistics) {
+  if (pass.own_share > 0) {
+    return c10::make_intrusive<MixedPass>(sets_of(pass, positions(x), /*virtual_batch=*/1), pass.own_share,
+                                          std::move(rules), std::move(statistics));
+  }
+  return c10::make_intrusive<RunningPass>(x.size(0), std::move(rules), std::move(statistics));
+}
+
+}  // namespace bnlab

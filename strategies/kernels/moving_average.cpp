@@ -1,0 +1,120 @@
+#include "strategies/kernels/moving_average.hpp"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/zeros.h>
+
+#include "strategies/kernels/backend.hpp"
+#include "strategies/kernels/each_item.hpp"
+
+namespace bnlab::kernels {
+
+using at::Tensor;
+
+namespace {
+
+channel::Rows rows_of(const Tensor& rows) {
+  return {
+      .data = rows.const_data_ptr<double>(), .stride = rows.stride(0), .channels = (rows.size(1) - 1) / 2};
+}
+
+}  // namespace
+
+MovingWindows::MovingWindows(int64_t towers, int64_t window, int64_t channels,
+                             const at::TensorOptions& statistics)
+    : squares(at::zeros({towers, window, channels}, statistics)),
+      products(at::zeros({towers, window, channels}, statistics)),
+      square_counts(at::zeros({towers, channels}, statistics.dtype(at::kLong))),
+      product_counts(at::zeros({towers, channels}, statistics.dtype(at::kLong))) {}
+
+MovingForward moving_forward(const Tensor& rows, MovingWindows* windows, const MovingOptions& options,
+                             const std::optional<RunningUpdate>& update, const Tensor& weight,
+                             const Tensor& bias, at::ScalarType statistics) {
+  const int64_t towers = rows.size(0), channels = (rows.size(1) - 1) / 2;
+  const auto values = [&] { return at::empty({towers, channels}, rows.options().dtype(statistics)); };
+  const MovingForward made{.rows = at::empty(rows.sizes(), rows.options()),
+                           .coefficients = {.mean = values(),
+                                            .invstd = values(),
+                                            .scale = values(),
+                                            .shift = values(),
+                                            .count = values(),
+                                            .r = values()}};
+  const Coefficients& k = made.coefficients;
+  in_precision(statistics, [&](auto zero) {
+    using T = decltype(zero);
+    const channel::MovingForward<T> body{
+        .moments = rows_of(rows),
+        .towers = towers,
+        .window = windows == nullptr ? 0 : windows->squares.size(1),
+        .eps = options.eps,
+        .warmup_steps = options.warmup_steps,
+        .renorm_from_step = options.renorm_from_step,
+        .r_max = options.r_max,
+        .weight = given<T>(weight),
+        .bias = given<T>(bias),
+        .squares = windows == nullptr ? nullptr : windows->squares.mutable_data_ptr<T>(),
+        .counts = windows == nullptr ? nullptr : windows->square_counts.mutable_data_ptr<int64_t>(),
+        .out = {.mean = k.mean.mutable_data_ptr<T>(),
+                .invstd = k.invstd.mutable_data_ptr<T>(),
+                .scale = k.scale.mutable_data_ptr<T>(),
+                .shift = k.shift.mutable_data_ptr<T>(),
+                .count = k.count.mutable_data_ptr<T>(),
+                .r = k.r.mutable_data_ptr<T>()},
+        .rows = made.rows.mutable_data_ptr<double>(),
+        .updates = update.has_value(),
+        .update = update ? on_pointers<T>(*update, made.rows) : channel::UpdateRunning<T>{},
+    };
+    each_item(body, channels, rows);
+  });
+  return made;
+}
+
+BackwardCoefficients moving_backward(const MovingForward& forward, const Tensor& sums, MovingWindows* windows,
+                                     const MovingOptions& options, const Tensor& weight) {
+  const int64_t towers = sums.size(0), channels = sums.size(2);
+  const auto values = [&] { return at::empty({towers, channels}, sums.options()); };
+  const auto of_parameter = [&] { return at::empty({channels}, sums.options()); };
+  const Coefficients& f = forward.coefficients;
+  const BackwardCoefficients k{.mean = f.mean,
+                               .a = values(),
+                               .b = values(),
+                               .c = values(),
+                               .dweight = of_parameter(),
+                               .dbias = of_parameter()};
+  in_precision(sums.scalar_type(), [&](auto zero) {
+    using T = decltype(zero);
+    const channel::MovingBackward<T> body{
+        .towers = towers,
+        .channels = channels,
+        .window = windows == nullptr ? 0 : windows->products.size(1),
+        .warmup_steps = options.warmup_steps,
+        .moments = rows_of(forward.rows),
+        .sums = given<T>(sums),
+        .forward = {.invstd = given<T>(f.invstd), .count = given<T>(f.count), .r = given<T>(f.r)},
+        .weight = given<T>(weight),
+        .products = windows == nullptr ? nullptr : windows->products.mutable_data_ptr<T>(),
+        .square_counts = windows == nullptr ? nullptr : windows->square_counts.const_data_ptr<int64_t>(),
+        .counts = windows == nullptr ? nullptr : windows->product_counts.mutable_data_ptr<int64_t>(),
+        .out = {.a = k.a.mutable_data_ptr<T>(),
+                .b = k.b.mutable_data_ptr<T>(),
+                .c = k.c.mutable_data_ptr<T>(),
+                .dweight = k.dweight.mutable_data_ptr<T>(),
+                .dbias = k.dbias.mutable_data_ptr<T>()},
+    };
+    each_item(body, channels, sums);
+  });
+  return k;
+}
+
+Tensor centred_filters(const Tensor& filters) {
+  const Tensor centred = at::empty_like(filters);
+  in_precision(filters.scalar_type(), [&](auto zero) {
+    using T = decltype(zero);
+    const channel::CentreFilters<T> body{
+        .in = filters.const_data_ptr<T>(), .out = centred.mutable_data_ptr<T>(), .values = filters.size(1)};
+    each_item(body, filters.size(0), filters);
+  });
+  return centred;
+}
+
+}  // namespace bnlab::kernels
