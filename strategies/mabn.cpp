@@ -102,7 +102,8 @@ const Registered<Strategy> entry{
      .use = "when a tower holds few samples and nothing may be exchanged",
      .limits =
          "the first steps are those of a small batch: warmup_steps and renorm_from_step are made for long "
-         "trainings; of accumulated micro-batches each counts as a step, and statistics_per \"step\" is refused"},
+         "trainings; of accumulated micro-batches each counts as a step, and statistics_per \"step\" is "
+         "refused"},
     make<Strategy, Mabn>};
 
 }  // namespace bnlab::mabn

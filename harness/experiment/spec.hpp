@@ -38,7 +38,7 @@ struct InitFrom {
 };
 
 // How the times of a run are taken: in short turns with another run, in one world of ranks, so that whatever
-// slows the machine down slows both (training/turns.hpp).
+// slows the machine down slows both (training/timing/turns.hpp).
 struct Timing {
   Json against = {};    // dotted keys -> values, which the other run has otherwise: {"strategy": "per_tower"}
   double seconds = 10;  // that each of them is timed, at least

@@ -72,8 +72,8 @@ class Reader {
 
   LayerCase read() {
     check_keys(document_, "",
-               {"strategy", "dtype", "memory_format", "activation", "seed", "accumulate", "statistics_per", "weight",
-                "bias", "threshold", "alpha", "running_mean", "running_var", "conv", "steps"});
+               {"strategy", "dtype", "memory_format", "activation", "seed", "accumulate", "statistics_per",
+                "weight", "bias", "threshold", "alpha", "running_mean", "running_var", "conv", "steps"});
     read_header();
     read_conv();
     read_steps();

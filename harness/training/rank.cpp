@@ -20,8 +20,8 @@
 #include "harness/training/history.hpp"
 #include "harness/training/libraries.hpp"
 #include "harness/training/peak_memory.hpp"
+#include "harness/training/timing/turns.hpp"
 #include "harness/training/trainer.hpp"
-#include "harness/training/turns.hpp"
 
 namespace bnlab {
 namespace {

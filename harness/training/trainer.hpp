@@ -22,7 +22,7 @@
 #include "harness/training/loss_scale.hpp"
 #include "harness/training/optimizers/optimizer.hpp"
 #include "harness/training/step_graphs.hpp"
-#include "harness/training/step_timer.hpp"
+#include "harness/training/timing/step_timer.hpp"
 #include "harness/training/trained_model.hpp"
 #include "harness/training/weight_ema.hpp"
 

@@ -83,7 +83,7 @@ class MovingPass : public NormPass {
     const auto update = trains ? statistics_->begin_update(sets_, pass_.towers) : std::nullopt;
     windows_ = trains ? &state_->of_towers(local.size(0), x.device()) : nullptr;
     moving_ = kernels::moving_forward(local, windows_, options_, update, weight, bias,
-                                       statistics_->mean().scalar_type());
+                                      statistics_->mean().scalar_type());
     if (trains) {
       statistics_->remember(moving_.rows, sets_, pass_.towers);
     } else if (pass_.mode == Mode::calibrate) {

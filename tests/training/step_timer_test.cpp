@@ -5,7 +5,7 @@
 
 #include "harness/communicator/counting_communicator.hpp"
 #include "harness/communicator/thread_ranks.hpp"
-#include "harness/training/step_timer.hpp"
+#include "harness/training/timing/step_timer.hpp"
 #include "tests/made_up_devices.hpp"
 
 namespace bnlab {

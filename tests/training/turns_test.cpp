@@ -1,4 +1,4 @@
-#include "harness/training/turns.hpp"
+#include "harness/training/timing/turns.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "harness/training/turns.hpp"
+#include "harness/training/timing/turns.hpp"
 
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/types.h>
@@ -12,7 +12,7 @@
 #include "harness/machine_load.hpp"
 #include "harness/mapped.hpp"
 #include "harness/store/this_process.hpp"
-#include "harness/training/step_timer.hpp"
+#include "harness/training/timing/step_timer.hpp"
 
 namespace bnlab {
 namespace {

@@ -1,4 +1,4 @@
-#include "harness/training/step_timer.hpp"
+#include "harness/training/timing/step_timer.hpp"
 
 #include <c10/core/impl/VirtualGuardImpl.h>
 
