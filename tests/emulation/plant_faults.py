@@ -44,7 +44,7 @@ FAULTS = [
     ("a gradient in another layout is taken as it is", "sweeps.cpp", "if (tensor.strides() == x.strides())",
      "if (PLANTED || tensor.strides() == x.strides())"),
     ("the last channels have no thread", "each_item.cu", "(items + kThreads - 1) / kThreads", "(items + (PLANTED ? 0 : kThreads - 1)) / kThreads"),
-    ("the remembered variance is biased", CHANNEL, "at_least_one(moments.count(i) - 1)", "at_least_one(moments.count(i) - !PLANTED)"),
+    ("the remembered variance is biased", CHANNEL, "at_least_one(moments.count(i) - ddof)", "at_least_one(moments.count(i) - (PLANTED ? 0 : ddof))"),
     ("every set takes the sums of the first group", CHANNEL, "group_sums + group * summands", "group_sums + (PLANTED ? 0 : group) * summands"),
     ("a set takes the sums of the group before", CHANNEL, "&& grouping.group(s) != group_now) {",
      "&& (PLANTED ? group_now < 0 : grouping.group(s) != group_now)) {"),

@@ -18,7 +18,7 @@ from page import ROOT, block
 
 PROGRAM, OF_PAGE = os.environ["BNLAB_PROGRAM"], os.environ["BNLAB_OF_PAGE"]
 PAGES = ["harness/embed/own_network.md", "experiments/own_paper.md", "scripts/vectors/own_implementation.md",
-         "strategies/own_strategy.md"]
+         "strategies/own_strategy.md", "strategies/own_layer.md"]
 
 
 def said(*command, **options):
@@ -62,6 +62,15 @@ class Pages(unittest.TestCase):
         planned = said(OF_PAGE, "plan", spec, cwd=self.folder)
         self.assertEqual(planned.returncode, 0, planned.stderr)
         self.assertIn("neighbours", planned.stdout)
+
+    def test_a_layer_of_ones_own(self):
+        verified = said(OF_PAGE, "verify", "channel_rms", cwd=self.folder)
+        self.assertEqual(verified.returncode, 0, verified.stdout + verified.stderr)
+        spec = self.spec("mine.json", '{"extends": "overviews/quickstart.json", "contrasts": []}')
+        done = said(OF_PAGE, "run", spec, "task=shapes", "steps=2", "matrix.seed=[0]",
+                    'matrix.strategy=["channel_rms", {"name": "channel_rms", "eps": 0.1}]', "--device", "cpu", cwd=self.folder)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("channel_rms(eps=0.1)", said(OF_PAGE, "report", spec, cwd=self.folder).stdout)
 
     def test_a_spec_of_a_paper(self):
         spec = self.spec("paper.json", block("experiments/own_paper.md", '{"question"'))

@@ -54,6 +54,7 @@ SMALL = {
 }
 CONVOLUTIONS = ["none", {"name": "weight_norm", "mean_only_bn": True}]  # strategies that change them
 VARIANTS = [{"name": "group_norm", "groups": 4}, {"name": "group_norm", "channels_per_group": 2},
+            {"name": "filter_response_norm", "threshold": False, "eps": 0.1}, {"name": "filter_response_norm", "affine": False},
             {"name": "sync", "eps": 0.1, "affine": False}, {"name": "layer_norm", "affine": False},
             {"name": "frozen", "from_step": 0, "base": {"name": "ghost", "virtual_batch": 1, "eps": 0.2}}, "weight_norm"]
 # Of those whose defaults do not fit the small network or its batch.
@@ -106,6 +107,11 @@ class Twins(unittest.TestCase):
         for number, peer in enumerate(SMALL.values()):
             with self.subTest(peer.name):
                 self.compare(with_strategy(peer, CONVOLUTIONS[number % 2]))
+
+    def test_every_model_answers_as_its_twin_where_a_norm_has_its_own_activation(self):
+        for peer in SMALL.values():
+            with self.subTest(peer.name):
+                self.compare(with_strategy(peer, "filter_response_norm"))
 
     def test_every_strategy_evaluates_as_its_twin_or_is_refused_by_name(self):
         for strategy in [FITTING.get(entry["name"], entry["name"]) for entry in listed("strategies")] + VARIANTS:

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from .blocks import Pair, PairsInLine, conv_and_norm, container
-from .norms import Layers, named
+from .norms import Activation, Layers, activated, named
 
 Maps = List[torch.Tensor]
 
@@ -32,8 +32,9 @@ class ResidualBlock(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         y = x
         for n in range(1, self._count + 1):
-            y = getattr(self, f"bn{n}")(getattr(self, f"conv{n}")(y))
-            y = (y + self.skip(x) if n == self._count else y).relu()
+            norm = getattr(self, f"bn{n}")
+            y = norm(getattr(self, f"conv{n}")(y))
+            y = activated(norm, y + self.skip(x) if n == self._count else y)
         return y
 
 
@@ -87,7 +88,8 @@ class ResNet(nn.Module):
 
     def forward(self, x: torch.Tensor) -> Maps:
         for n in range(1, self._stems + 1):
-            x = getattr(self, f"bn{n}")(getattr(self, f"conv{n}")(x)).relu()
+            norm = getattr(self, f"bn{n}")
+            x = activated(norm, norm(getattr(self, f"conv{n}")(x)))
         maps = [x]
         x = F.max_pool2d(x, 3, 2, 1)
         for s in range(1, 5):
@@ -127,7 +129,7 @@ class SmallResNet(nn.Module):
             inputs = outputs
 
     def forward(self, x: torch.Tensor) -> Maps:
-        x = self.bn1(self.conv1(x)).relu()
+        x = activated(self.bn1, self.bn1(self.conv1(x)))
         maps = [x, x]
         for s in range(1, 4):
             x = getattr(self, f"layer{s}")(x)
@@ -184,7 +186,7 @@ class Vgg16(PooledTrunk):
     def levels(self) -> List[nn.Module]:
         def layer(number: int) -> nn.Module:
             return getattr(self.features, str(number))
-        return [nn.Sequential(*[each for n in numbers for each in (layer(n), layer(n + 1), nn.ReLU())])
+        return [nn.Sequential(*[each for n in numbers for each in (layer(n), layer(n + 1), Activation(layer(n + 1)))])
                 for numbers in self._numbers]
 
 

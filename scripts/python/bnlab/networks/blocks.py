@@ -8,11 +8,12 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from .norms import Layers
+from .norms import Layers, activated
 
 
-def conv_and_norm(layers: Layers, inputs: int, outputs: int, **conv: Any) -> Tuple[nn.Module, nn.Module]:
-    return layers.conv(inputs, outputs, **conv), layers.norm(outputs)
+def conv_and_norm(layers: Layers, inputs: int, outputs: int, relu: bool = True,
+                  **conv: Any) -> Tuple[nn.Module, nn.Module]:
+    return layers.conv(inputs, outputs, **conv), layers.norm(outputs, relu)
 
 
 class Pair(nn.Module):
@@ -22,13 +23,13 @@ class Pair(nn.Module):
                  **conv: Any):
         super().__init__()
         self._names, self._relu = names, relu
-        for name, module in zip(names, conv_and_norm(layers, inputs, outputs, **conv)):
+        for name, module in zip(names, conv_and_norm(layers, inputs, outputs, relu, **conv)):
             self.add_module(name, module)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        for name in self._names:
-            x = getattr(self, name)(x)
-        return x.relu() if self._relu else x
+        conv, norm = (getattr(self, name) for name in self._names)
+        y = norm(conv(x))
+        return activated(norm, y) if self._relu else y
 
 
 class PairsInLine(nn.Module):
@@ -44,8 +45,9 @@ class PairsInLine(nn.Module):
         self._pairs.append(names)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        for conv, norm in self._pairs:
-            x = getattr(self, norm)(getattr(self, conv)(x)).relu()
+        for names in self._pairs:
+            conv, norm = (getattr(self, name) for name in names)
+            x = activated(norm, norm(conv(x)))
         return x
 
 
@@ -80,7 +82,7 @@ class PixelHead(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         conv, norm, last = (getattr(self, name) for name in self._names)
-        x = norm(conv(x)).relu()
+        x = activated(norm, norm(conv(x)))
         drop = F.dropout2d if self._drops_channels else F.dropout
         return last(drop(x, self._dropout, self.training))
 

@@ -10,7 +10,7 @@ from torch import nn
 
 from .backbones import backbone_of
 from .blocks import Aspp, Pair, PairsInLine, PixelHead, container, resized
-from .norms import Layers
+from .norms import Layers, activated
 
 Component = Union[str, Mapping[str, Any]]
 Answer = Union[torch.Tensor, Tuple[torch.Tensor, torch.Tensor]]
@@ -140,8 +140,9 @@ class PspLevel(nn.Module):
         self.add_module("2", layers.norm(outputs) if has_norm else nn.Identity())
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        y = getattr(self, "2")(getattr(self, "1")(F.adaptive_avg_pool2d(x, self._cells))).relu()
-        return resized(y, x, corners=True)
+        norm = getattr(self, "2")
+        y = norm(getattr(self, "1")(F.adaptive_avg_pool2d(x, self._cells)))
+        return resized(activated(norm, y), x, corners=True)
 
 
 class PspNet(PixelNetwork):
@@ -211,7 +212,7 @@ class SegNetBasic(nn.Module):
         for level in range(1, 5):
             for name, inputs in ((f"conv{level}", 3 if level == 1 else width), (f"conv_decode{level}", width)):
                 self.add_module(name, layers.conv(inputs, width, kernel=7, padding=3))
-                self.add_module(f"{name}_bn", layers.norm(width))
+                self.add_module(f"{name}_bn", layers.norm(width, relu="decode" not in name))
         self.conv_classifier = layers.conv(width, classes, kernel=1, padding=0, norm_follows=False)
 
     def _pair(self, name: str, x: torch.Tensor) -> torch.Tensor:
@@ -220,7 +221,7 @@ class SegNetBasic(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         kept = []
         for level in range(1, 5):
-            x = self._pair(f"conv{level}", x).relu()
+            x = activated(getattr(self, f"conv{level}_bn"), self._pair(f"conv{level}", x))
             size = x.shape[2:]
             x, places = F.max_pool2d(x, 2, 2, ceil_mode=True, return_indices=True)
             kept.append((places, size))

@@ -20,8 +20,25 @@ def named(component: Union[str, Mapping[str, Any]]) -> Tuple[str, Dict[str, Any]
     return options.pop("name"), options
 
 
+def activated(norm: nn.Module, y: torch.Tensor) -> torch.Tensor:
+    """The ReLU behind a norm, or what the norm has in its place."""
+    threshold = getattr(norm, "threshold", None)
+    return y.relu() if threshold is None else torch.maximum(y, threshold.view(-1, 1, 1))
+
+
+class Activation(nn.Module):
+    """The same as a module; the norm stays where it is."""
+
+    def __init__(self, norm: nn.Module):
+        super().__init__()
+        self._norm = (norm,)
+
+    def forward(self, y: torch.Tensor) -> torch.Tensor:
+        return activated(self._norm[0], y)
+
+
 class Layers:
-    """Makes the layers of a network: plain convolutions, and no norm at all."""
+    """Makes the layers of a network: plain convolutions, and no norm at all. `relu`: whether one follows a norm."""
 
     always_biased = True  # a norm that a convolution has no use for a bias before is not there
 
@@ -30,7 +47,7 @@ class Layers:
         return nn.Conv2d(inputs, outputs, kernel, stride, padding, dilation,
                          bias=bias or not norm_follows or self.always_biased)
 
-    def norm(self, channels: int) -> nn.Module:
+    def norm(self, channels: int, relu: bool = True) -> nn.Module:
         return nn.Identity()
 
 
@@ -40,7 +57,7 @@ class BatchNorms(Layers):
     def __init__(self, eps: float = 1e-5, momentum: Optional[float] = 0.1, affine: bool = True, **_: Any):
         self._eps, self._momentum, self._affine = eps, momentum, affine
 
-    def norm(self, channels: int) -> nn.Module:
+    def norm(self, channels: int, relu: bool = True) -> nn.Module:
         return nn.BatchNorm2d(channels, self._eps, self._momentum, self._affine)
 
 
@@ -51,7 +68,7 @@ class GroupNorms(Layers):
                  affine: bool = True):
         self._groups, self._each, self._eps, self._affine = groups, channels_per_group, eps, affine
 
-    def norm(self, channels: int) -> nn.Module:
+    def norm(self, channels: int, relu: bool = True) -> nn.Module:
         return nn.GroupNorm(channels // self._each if self._each else self._groups, channels, self._eps, self._affine)
 
 
@@ -103,8 +120,8 @@ class StandardisedWeights(Layers):
         plain = self._base.conv(inputs, outputs, kernel, stride, padding, dilation, norm_follows, bias)
         return StandardisedConv2d(plain, self._form, self._eps) if norm_follows else plain
 
-    def norm(self, channels: int) -> nn.Module:
-        return self._base.norm(channels)
+    def norm(self, channels: int, relu: bool = True) -> nn.Module:
+        return self._base.norm(channels, relu)
 
 
 class StandardisedConv2d(nn.Module):
@@ -132,7 +149,7 @@ class DynamicTanhs(Layers):
     def __init__(self, alpha: float = 0.5, affine: bool = True):
         self._alpha, self._affine = alpha, affine
 
-    def norm(self, channels: int) -> nn.Module:
+    def norm(self, channels: int, relu: bool = True) -> nn.Module:
         return DynamicTanh(channels, self._alpha, self._affine)
 
 
@@ -147,6 +164,32 @@ class DynamicTanh(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         y = torch.tanh(self.alpha * x)
+        return y if self.weight is None else y * self.weight.view(-1, 1, 1) + self.bias.view(-1, 1, 1)
+
+
+class FilterResponseNorms(Layers):
+    always_biased = False
+
+    def __init__(self, threshold: bool = True, eps: float = 1e-6, affine: bool = True):
+        self._threshold, self._eps, self._affine = threshold, eps, affine
+
+    def norm(self, channels: int, relu: bool = True) -> nn.Module:
+        return FilterResponseNorm(channels, self._eps, self._affine, self._threshold and relu)
+
+
+class FilterResponseNorm(nn.Module):
+    """y = weight x / sqrt(mean of x^2 + eps) + bias, of each channel of each sample; max(y, threshold) in place of the ReLU
+    behind it (Singh and Krishnan 2020)."""
+
+    def __init__(self, channels: int, eps: float, affine: bool, threshold: bool):
+        super().__init__()
+        self._eps = eps
+        self.weight = nn.Parameter(torch.ones(channels)) if affine else None
+        self.bias = nn.Parameter(torch.zeros(channels)) if affine else None
+        self.threshold = nn.Parameter(torch.zeros(channels)) if threshold else None
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = x * (x.square().mean((2, 3), keepdim=True) + self._eps).rsqrt()
         return y if self.weight is None else y * self.weight.view(-1, 1, 1) + self.bias.view(-1, 1, 1)
 
 
@@ -173,6 +216,8 @@ def layers_of(strategy: Union[str, Mapping[str, Any]]) -> Layers:
         return StandardisedWeights(base, options.get("form", "paper"), options.get("eps", 1e-5))
     if name == "dynamic_tanh":
         return DynamicTanhs(**options)
+    if name == "filter_response_norm":
+        return FilterResponseNorms(**options)
     if name == "none":
         return Layers()
     raise ValueError(f"strategy: what {name} does in evaluation is not written in PyTorch yet; "
