@@ -114,16 +114,18 @@ Batch Data::micro_batch(const Batch& batch, int64_t index) const {
     return batch;
   }
   Batch part = batch;
-  part.towers = towers_of_pass_;
+  std::vector<int64_t> samples = batch.towers.all_samples();
+  std::ranges::for_each(samples, [this](int64_t& of_tower) { of_tower /= spec_.accumulate; });
+  part.towers = Towers(std::move(samples), batch.towers.ranks(), batch.towers.rank());
   part.micro_batch = {.index = index,
                       .count = spec_.accumulate,
                       .statistics_per_step = spec_.statistics_per == StatisticsPer::step};
   const auto part_of = [&](const at::Tensor& all, int64_t rows) {  // of a sample
     std::vector<at::Tensor> parts;
-    const std::vector<int64_t> begins = towers_.local_offsets(), passed = towers_of_pass_.local_offsets();
+    const std::vector<int64_t> begins = batch.towers.local_offsets(), passed = part.towers.local_offsets();
     for (size_t t = 0; t + 1 < begins.size(); ++t) {
-      const int64_t samples = passed[t + 1] - passed[t];
-      parts.push_back(all.narrow(0, (begins[t] + index * samples) * rows, samples * rows));
+      const int64_t of_pass = passed[t + 1] - passed[t];
+      parts.push_back(all.narrow(0, (begins[t] + index * of_pass) * rows, of_pass * rows));
     }
     return parts.size() == 1 ? parts.front() : at::cat(parts);
   };

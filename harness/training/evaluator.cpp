@@ -80,9 +80,12 @@ Json Evaluator::measure_training(int64_t steps_done, int64_t batches) {
   at::Tensor measured;
   for (int64_t i = 0; i < batches; ++i) {
     const Batch batch = data_.calibration(i);
-    const at::Tensor part = measured_by_row(model_.forward(batch, steps_done, Mode::evaluate_batch).logits,
-                                            batch.labels, [](int64_t) { return 0; });
-    measured = measured.defined() ? measured + part : part;
+    for (int64_t pass = 0; pass < data_.passes(); ++pass) {
+      const Batch passed = data_.micro_batch(batch, pass);
+      const at::Tensor part = measured_by_row(model_.forward(passed, steps_done, Mode::evaluate_batch).logits,
+                                              passed.labels, [](int64_t) { return 0; });
+      measured = measured.defined() ? measured + part : part;
+    }
   }
   world_.gradients().all_reduce(measured, Purpose::evaluation);
   return data_.task().metrics(measured);

@@ -56,7 +56,9 @@ void reset_peak_memory([[maybe_unused]] c10::Device device) {
   peak_bytes = live_bytes.load();
 #ifdef USE_C10D_NCCL
   if (device.is_cuda()) {
-    c10::cuda::CUDACachingAllocator::resetPeakStats(device.index());
+    if (c10::cuda::CUDACachingAllocator::get()->initialized()) {  // else nothing has been allocated yet
+      c10::cuda::CUDACachingAllocator::resetPeakStats(device.index());
+    }
   }
 #endif
 }

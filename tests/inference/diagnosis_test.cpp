@@ -103,9 +103,10 @@ TEST_F(DiagnosedRun, MeasuresWhatTheRecordHas) {
 
 // Of one tower's saved pair and of pooled ones, on shards that differ in their brightness.
 TEST_F(DiagnosedRun, KnowsWhoseShardTheSavedStatisticsAreOf) {
-  const auto of = [&](const char* strategy, const char* shards) {
+  const auto of = [&](const char* strategy, const char* shards, int64_t passes = 1) {
     return diagnosed(
                {{"strategy", Json::parse(strategy)},
+                {"accumulate", passes},
                 {"shards", shards},
                 {"steps", 40},
                 {"task",
@@ -113,6 +114,7 @@ TEST_F(DiagnosedRun, KnowsWhoseShardTheSavedStatisticsAreOf) {
         .nearest_tower;
   };
   EXPECT_EQ(of(R"({"name": "per_tower", "saved_tower": 3})", "sorted:brightness"), 3);
+  EXPECT_EQ(of(R"({"name": "per_tower", "saved_tower": 3})", "sorted:brightness", 2), 3);
   EXPECT_EQ(of(R"("per_tower")", "sorted:brightness"), 0);
   EXPECT_FALSE(of(R"("averaged")", "sorted:brightness"));
   EXPECT_FALSE(of(R"({"name": "per_tower", "saved_tower": 3})", "iid"));
