@@ -258,13 +258,13 @@ std::string percent(double share) {
   return fixed(share * 100, 1);
 }
 
-void add_checked(const std::string& title, const std::vector<Checked>& checked, Json& json,
+void add_checked(const std::string& title, const std::vector<CheckedPrediction>& checked, Json& json,
                  std::string& text) {
   if (checked.empty()) return;
   TextTable table{{{"what"}, {"by"}, {"predicted us"}, {"measured us", true}, {"error %", true}, {"inside"}},
                   {}};
   Json rows = Json::array();
-  for (const Checked& one : checked) {
+  for (const CheckedPrediction& one : checked) {
     table.rows.push_back({one.what, one.setting, interval(one.predicted, 1e6, 4),
                           significant(one.measured * 1e6, 4), percent(one.error()),
                           one.in_interval() ? "yes" : "no"});
@@ -294,9 +294,9 @@ int validate(const CostCommand& asked) {
   add_checked("Published clusters, each by the factors of the others", clusters_without_a_probe(), json,
               text);
   add_checked("Published clusters, each size by two others", clusters_by_two_sizes(), json, text);
-  std::vector<Checked> steps;
+  std::vector<CheckedPrediction> steps;
   for (const std::string& file : asked.validate) {
-    for (const Checked& one : steps_of_probe(read_json(file), file)) steps.push_back(one);
+    for (const CheckedPrediction& one : steps_of_probe(read_json(file), file)) steps.push_back(one);
   }
   add_checked("Steps, each by its rank's own work and the probe's exchanges", steps, json, text);
   std::cout << (asked.json ? json.dump(2) + "\n" : text);

@@ -45,8 +45,8 @@ const Cluster& cluster_named(const std::string& name) {
 // The model with a factor; `half_width` is that of the factor's interval.
 class CalibratedFabric : public Fabric {
  public:
-  CalibratedFabric(std::string name, Network network, double factor, double half_width, double per_doubling,
-                   int ranks, std::vector<std::string> notes)
+  CalibratedFabric(std::string name, Interconnect network, double factor, double half_width,
+                   double per_doubling, int ranks, std::vector<std::string> notes)
       : name_(std::move(name)),
         network_(std::move(network)),
         factor_(factor),
@@ -66,7 +66,7 @@ class CalibratedFabric : public Fabric {
 
  private:
   std::string name_;
-  Network network_;
+  Interconnect network_;
   double factor_, half_width_, per_doubling_;
   int ranks_;  // at which the factor was found; 0: at any
   std::vector<std::string> notes_;
@@ -132,7 +132,7 @@ std::unique_ptr<Fabric> cluster_fabric(const std::string& name) {
                                             factor_per_doubling(), cluster.ranks, notes);
 }
 
-std::unique_ptr<Fabric> unknown_fabric(const Network& network) {
+std::unique_ptr<Fabric> unknown_fabric(const Interconnect& network) {
   const FactorSpread spread = spread_of_factors(published_clusters());
   return std::make_unique<CalibratedFabric>(
       "no probe", network, spread.mean, spread.half_width, 1, 0,

@@ -18,7 +18,7 @@ struct Cluster {
   std::string name, about, source, failure;
   int year = 0;
   int ranks = 0;
-  Network network;
+  Interconnect network;
   std::vector<Point> points;
 
   double modelled(const Point& point) const {
@@ -47,6 +47,6 @@ double factor_per_doubling();
 // none.
 std::unique_ptr<Fabric> cluster_fabric(const std::string& name);
 // Without any: the interval is as wide as the published clusters disagree.
-std::unique_ptr<Fabric> unknown_fabric(const Network& network);
+std::unique_ptr<Fabric> unknown_fabric(const Interconnect& network);
 
 }  // namespace bnlab

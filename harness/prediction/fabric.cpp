@@ -20,7 +20,7 @@ constexpr double kSocketMessage = 30,
                  kSocketBytesPerS = 2e9;  // their size counts for nothing: a probe calibrates
 constexpr double kSlotStart = 2, kSlotOfARank = 0.7, kSlotBytesPerS = 5e9;
 
-double hop(const Network& network) {
+double hop(const Interconnect& network) {
   return network.link == "pcie" ? 1.0 : 0.6;
 }
 
@@ -35,7 +35,7 @@ double passes(const std::string& op, double ranks) {
   return op == "all_to_all" ? (ranks - 1) / ranks : 1;
 }
 
-double nccl_latency(const Network& network, const std::string& op, double ranks) {
+double nccl_latency(const Interconnect& network, const std::string& op, double ranks) {
   const double in_node = std::min<double>(ranks, network.per_node);
   const double nodes = std::ceil(ranks / network.per_node);
   const double between = std::min(nodes - 1, ranks - 1);
@@ -102,7 +102,7 @@ class ProbedFabric : public Fabric {
                                           "; measure it: bnlab probe --ranks 2 --out FILE");
     }
     const Curve& curve = found->second;
-    Network network = network_;
+    Interconnect network = network_;
     network.algorithm = exchange == "nccl" ? "tree" : exchange;
     const double growth =
         modelled_seconds(network, op, bytes, ranks) / modelled_seconds(network, op, bytes, ranks_);
@@ -129,13 +129,13 @@ class ProbedFabric : public Fabric {
 
   std::string file_;
   int ranks_ = 1;
-  Network network_;
+  Interconnect network_;
   std::map<std::pair<std::string, std::string>, Curve> curves_;  // by exchange and collective
 };
 
 }  // namespace
 
-double modelled_seconds(const Network& network, const std::string& op, double bytes, int ranks) {
+double modelled_seconds(const Interconnect& network, const std::string& op, double bytes, int ranks) {
   const auto count = static_cast<double>(ranks);
   if (ranks < 2) {
     return 0;

@@ -24,7 +24,7 @@ inline Estimate operator*(double factor, const Estimate& a) {
 }
 
 // tree, ring, nvls: NCCL's. sockets: Gloo's rings. shared_memory: every rank reads what each has written.
-struct Network {
+struct Interconnect {
   std::string algorithm = "tree";
   std::string link = "nvlink";  // between the GPUs of a node: nvlink or pcie
   int per_node = 8;
@@ -37,7 +37,7 @@ struct Network {
 //   tree       6.8 + 2 ((per_node - 1) hop + 5 log2(nodes))
 //   NVLS tree  25 + 41.7 log2(nodes)
 // A hop is 0.6 over NVLink, 1.0 over PCIe. all_gather takes half a ring, broadcast and reduce half a tree.
-double modelled_seconds(const Network& network, const std::string& op, double bytes, int ranks);
+double modelled_seconds(const Interconnect& network, const std::string& op, double bytes, int ranks);
 
 class Fabric {
  public:

@@ -23,17 +23,17 @@ std::string at_bytes(const Cluster& cluster, const Cluster::Point& point) {
 
 }  // namespace
 
-double Checked::factor_of_error() const {
+double CheckedPrediction::factor_of_error() const {
   const double ratio = predicted.mid / measured;
   return std::max(ratio, 1 / ratio);
 }
 
-double Checked::error() const {
+double CheckedPrediction::error() const {
   return std::abs(predicted.mid - measured) / measured;
 }
 
-std::vector<Checked> clusters_without_a_probe() {
-  std::vector<Checked> checked;
+std::vector<CheckedPrediction> clusters_without_a_probe() {
+  std::vector<CheckedPrediction> checked;
   for (const Cluster& cluster : published_clusters()) {
     std::vector<Cluster> others = published_clusters();
     std::erase_if(others, [&](const Cluster& other) { return other.name == cluster.name; });
@@ -52,8 +52,8 @@ std::vector<Checked> clusters_without_a_probe() {
   return checked;
 }
 
-std::vector<Checked> clusters_by_two_sizes() {
-  std::vector<Checked> checked;
+std::vector<CheckedPrediction> clusters_by_two_sizes() {
+  std::vector<CheckedPrediction> checked;
   for (const Cluster& cluster : published_clusters()) {
     const std::vector<Cluster::Point>& points = cluster.points;
     for (size_t a = 0; a < points.size(); ++a) {
@@ -83,7 +83,7 @@ StepOptions options_for(const std::string& exchange, bool delayed, bool spare_co
   return {.overlaps_gradients = exchange == "sockets" && !delayed, .spare_cores = spare_cores};
 }
 
-std::vector<Checked> steps_of_probe(const Json& probe, const std::string& file) {
+std::vector<CheckedPrediction> steps_of_probe(const Json& probe, const std::string& file) {
   const auto fabric = probed_fabric(probe, file);
   const Json& about = probe.at("fabric");
   const int ranks = about.at("ranks");
@@ -93,7 +93,7 @@ std::vector<Checked> steps_of_probe(const Json& probe, const std::string& file) 
   const bool spare =
       about.at("device") == "cuda" ||
       (cores.is_number() && cores.get<int>() > ranks * about.at("threads_per_rank").get<int>());
-  std::vector<Checked> checked;
+  std::vector<CheckedPrediction> checked;
   for (const Json& step : probe.at("steps")) {
     if (step.contains("refused")) continue;
     const StepProfile profile = read_profile(step);
@@ -108,11 +108,11 @@ std::vector<Checked> steps_of_probe(const Json& probe, const std::string& file) 
   return checked;
 }
 
-Quality quality_of(const std::vector<Checked>& checked) {
+Quality quality_of(const std::vector<CheckedPrediction>& checked) {
   Quality quality;
   quality.count = checked.size();
   std::vector<double> factors, errors;
-  for (const Checked& one : checked) {
+  for (const CheckedPrediction& one : checked) {
     factors.push_back(one.factor_of_error());
     errors.push_back(one.error());
     quality.in_interval += one.in_interval() ? 1 : 0;

@@ -10,7 +10,7 @@
 
 namespace bnlab {
 
-struct Checked {
+struct CheckedPrediction {
   std::string what;     // of which cluster or step
   std::string setting;  // by what it was predicted
   Estimate predicted;   // seconds
@@ -22,18 +22,18 @@ struct Checked {
 };
 
 // Each cluster by the factors of all others, as without a probe.
-std::vector<Checked> clusters_without_a_probe();
+std::vector<CheckedPrediction> clusters_without_a_probe();
 // Each size of a cluster by a factor that is fitted on two of its other sizes, as with a short probe.
-std::vector<Checked> clusters_by_two_sizes();
+std::vector<CheckedPrediction> clusters_by_two_sizes();
 // Each step of a probe, by the probe's own exchanges.
-std::vector<Checked> steps_of_probe(const Json& probe, const std::string& file);
+std::vector<CheckedPrediction> steps_of_probe(const Json& probe, const std::string& file);
 
 struct Quality {
   size_t count = 0;
   double median_factor = 1, median_error = 0, worst_error = 0;
   size_t in_interval = 0;
 };
-Quality quality_of(const std::vector<Checked>& checked);
+Quality quality_of(const std::vector<CheckedPrediction>& checked);
 
 // How the gradients of a run meet on the ranks of a fabric: `exchange` as a probe names it.
 StepOptions options_for(const std::string& exchange, bool delayed, bool spare_cores);

@@ -10,7 +10,7 @@
 namespace bnlab::fabric_test {
 namespace {
 
-double microseconds(const Network& network, const char* op, double bytes, int ranks) {
+double microseconds(const Interconnect& network, const char* op, double bytes, int ranks) {
   return modelled_seconds(network, op, bytes, ranks) * 1e6;
 }
 
@@ -32,14 +32,14 @@ Json small_probe() {
 
 // NVIDIA/nccl#1453 logs what NCCL itself predicts for a tree over two nodes of eight GPUs.
 TEST(ModelledSeconds, AreWhatNcclLogsForATreeOverTwoNodes) {
-  const Network network{.algorithm = "tree", .link = "nvlink", .per_node = 8};
+  const Interconnect network{.algorithm = "tree", .link = "nvlink", .per_node = 8};
   EXPECT_NEAR(microseconds(network, "all_reduce", 128, 16), 25.21, 0.05);
   EXPECT_NEAR(microseconds(network, "all_reduce", 4096, 16), 25.87, 0.05);
   EXPECT_NEAR(microseconds(network, "all_reduce", 8192, 16), 26.55, 0.1);
 }
 
 TEST(ModelledSeconds, GrowWithTheRanksAsTheAlgorithmDoes) {
-  const Network tree{.algorithm = "tree"}, ring{.algorithm = "ring"}, nvls{.algorithm = "nvls"};
+  const Interconnect tree{.algorithm = "tree"}, ring{.algorithm = "ring"}, nvls{.algorithm = "nvls"};
   EXPECT_NEAR(microseconds(tree, "all_reduce", 0, 64), 6.8 + 2 * (7 * 0.6 + 3 * 5.0), 1e-9);
   EXPECT_NEAR(microseconds(ring, "all_reduce", 0, 64), 6.6 + 2 * (56 * 0.6 + 7 * 2.7), 1e-9);
   EXPECT_NEAR(microseconds(nvls, "all_reduce", 0, 64), 25 + 3 * 41.7, 1e-9);

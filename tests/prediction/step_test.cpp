@@ -110,7 +110,7 @@ TEST(ReadProfile, TakesWhatOwnStepSays) {
 }
 
 TEST(Quality, CountsWhatLiesInside) {
-  const std::vector<Checked> checked{
+  const std::vector<CheckedPrediction> checked{
       {"a", "", {1, 2, 3}, 2.5}, {"b", "", {1, 2, 3}, 4}, {"c", "", {1, 2, 3}, 1}};
   const Quality quality = quality_of(checked);
   EXPECT_EQ(quality.in_interval, 2U);
