@@ -61,9 +61,9 @@ TEST(Probe, IsAsItsSchemaSays) {
 TEST(Probe, PredictsTheStepsThatItHasMeasured) {
   const Json probe =
       probe_on_two_ranks({.seconds = 5e-3}, R"("matrix": {"strategy": ["per_tower", "sync"]})");
-  const std::vector<Checked> steps = steps_of_probe(probe, "probe.json");
+  const std::vector<CheckedPrediction> steps = steps_of_probe(probe, "probe.json");
   ASSERT_EQ(steps.size(), 4U);
-  for (const Checked& step : steps) {
+  for (const CheckedPrediction& step : steps) {
     EXPECT_GT(step.predicted.mid, 0);
     EXPECT_LE(step.predicted.low, step.predicted.mid);
     EXPECT_LE(step.predicted.mid, step.predicted.high);
