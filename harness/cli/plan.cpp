@@ -165,6 +165,7 @@ Json plan_json(const Plan& plan) {
                     {"state", plan.states[i].name()},
                     {"failure", or_null(plan.states[i].failure)},
                     {"stale", or_null(plan.states[i].stale)},
+                    {"stopped_early", or_null(plan.states[i].stopped_early)},
                     {"starts", plan.states[i].starts},
                     {"done_elsewhere", plan.states[i].elsewhere},
                     {"folder", (around / plan.states[i].placement).string()}});
@@ -200,7 +201,8 @@ void print_reasons(const Plan& plan) {
 }
 
 std::string state_text(const RunState& state) {
-  return state.name() + (state.stale.empty() ? "" : ", stale");
+  return state.name() + (state.stopped_early.empty() ? "" : ", stopped early " + state.stopped_early) +
+         (state.stale.empty() ? "" : ", stale");
 }
 
 TextTable table_of_runs(const Plan& plan) {

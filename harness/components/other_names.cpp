@@ -100,6 +100,12 @@ std::vector<OtherName> keys_elsewhere() {
   add_keys(keys, {"eval_interval", "val_interval", "eval_steps", "validate_every", "val_every", "eval_freq"},
            "eval_every");
   add_keys(keys, {"log_interval", "logging_steps", "print_freq", "log_freq", "print_every"}, "log_every");
+  add_keys(keys, {"early_stopping", "early_stop", "patience"}, "stop_early",
+           "for runs that fail to train; the best evaluation is kept by \"select\"");
+  add_keys(keys,
+           {"save_best", "keep_best", "best_checkpoint", "load_best_model_at_end", "validation", "val_split",
+            "validation_split", "val_ratio", "val_fraction"},
+           "select", "{\"validation_share\": 0.1}, a part of the training set");
   add_keys(keys, {"ema", "ema_decay", "model_ema"}, "weight_ema");
   add_keys(keys, {"criterion", "loss_fn", "loss_function"}, "task.loss");
   add_keys(keys, {"image_size", "img_size", "input_size"}, "task.size", "of photographs \"task.crop\"");
@@ -142,14 +148,18 @@ const Table& tables() {
                      {"softmax", "cross_entropy"},
                      {"nll_loss", "cross_entropy"},
                      {"ohem_cross_entropy", "ohem"}};
-    table["task"] = {{"pascal_voc", "voc"},
-                     {"pascal", "voc"},
-                     {"voc2012", "voc"},
-                     {"voc_segmentation", "voc"},
-                     {"ade", "ade20k"},
-                     {"cityscape", "cityscapes"},
-                     {"imagenet", "image_folder", "with \"root\", its folder"},
-                     {"custom", "folder", "with \"root\", its folder, and \"classes\""}};
+    table["task"] = {
+        {"pascal_voc", "voc"},
+        {"pascal", "voc"},
+        {"voc2012", "voc"},
+        {"voc_segmentation", "voc"},
+        {"ade", "ade20k"},
+        {"cityscape", "cityscapes"},
+        {"imagenet", "image_folder", "with \"root\", its folder"},
+        {"coco", "folder",
+         "with \"root\", its folder, and \"classes\"; scripts/coco_labels.py draws the labels and "
+         "prints the classes"},
+        {"custom", "folder", "with \"root\", its folder, and \"classes\""}};
     table[kKeys] = keys_elsewhere();
     return table;
   }();

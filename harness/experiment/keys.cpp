@@ -67,6 +67,33 @@ void Timing::describe(OptionVisitor& option) {
       .at_most(kLongestWait);
 }
 
+void StopEarly::describe(OptionVisitor& option) {
+  option("every", every, "steps over which the training loss is averaged")
+      .at_least(1)
+      .at_most(kMostSteps)
+      .needed();
+  option("diverging_above", diverging_above,
+         "a run diverges once its loss is more than so many times that of the first steps")
+      .at_least(1)
+      .at_most(1e6);
+  option("chance_after", chance_after, "steps after which the loss must have fallen; null: that is not asked")
+      .at_least(1)
+      .at_most(kMostSteps);
+  option("chance_above", chance_above,
+         "a run is at chance while its loss is more than so many times that of the first steps")
+      .above(0)
+      .at_most(1);
+}
+
+void Select::describe(OptionVisitor& option) {
+  option("validation_share", validation_share,
+         "of the training set, held out for validation and not trained on")
+      .above(0)
+      .at_most(0.5);
+  option("population", population, "statistics of the evaluation that decides; ema: the averaged weights")
+      .not_empty();
+}
+
 void RunSpec::describe(OptionVisitor& option) {
   option.component("task", task, "task", "data, loss and metric").needed();
   option.component("model", model, "model", "the network").needed();
@@ -142,6 +169,10 @@ void RunSpec::describe(OptionVisitor& option) {
       .at_least(1)
       .at_most(kMostSteps);
   option("init_from", init_from, "weights to start from");
+  option(
+      "select", select,
+      "leave the weights whose evaluation on a validation part of the training set was best; null: the last");
+  option("stop_early", stop_early, "when a run that diverges or stays at chance ends early; null: never");
   option("warmup_steps", warmup_steps, "first steps that the throughput leaves out")
       .at_least(0)
       .at_most(kMostSteps);

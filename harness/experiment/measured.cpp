@@ -16,8 +16,9 @@ namespace {
 std::vector<std::string> metrics_of(const Json& run) {
   std::vector<std::string> metrics = {"images_per_s", "log_images_per_s", "peak_memory_bytes",
                                       "peak_rss_bytes", "class_accuracy"};
-  const bool known = find_registered("task", run["task"].value("name", "")) != nullptr;
-  const bool pixels = !known || facts_of<TaskFacts>(run["task"]).labelled == Labelled::pixels;
+  const Json& task = run["task"];  // where the spec's is unknown, what it says
+  const bool known = task.is_object() && find_registered("task", task.value("name", "")) != nullptr;
+  const bool pixels = !known || facts_of<TaskFacts>(task).labelled == Labelled::pixels;
   for (const char* metric :
        pixels ? std::vector{"mean_iou", "pixel_accuracy", "groups"}
               : std::vector{"top1", "motion_accuracy", "direction_accuracy", "scene_accuracy"}) {

@@ -192,6 +192,57 @@ void check_weight_averaging(const Json& run, Problems& problems) {
   }
 }
 
+// The rule must be able to end a run, and evaluates it where it does.
+void check_stop_early(const Json& run, Problems& problems) {
+  const Json& rule = run["stop_early"];
+  if (!rule.is_object() || !rule.contains("every") || !rule["every"].is_number_integer()) {
+    return;
+  }
+  const Json &every = rule["every"], &after = rule["chance_after"], &steps = run["steps"];
+  if (after.is_null() != rule["chance_above"].is_null()) {
+    problems.add("stop_early.chance_after", "expected both chance_after and chance_above, or neither");
+  }
+  if (after.is_number_integer() && after <= every) {
+    problems.add("stop_early.chance_after", "expected more than every, " + every.dump() +
+                                                ", whose first mean is what later ones are "
+                                                "compared with, got " +
+                                                after.dump());
+  }
+  for (const char* key : {"every", "chance_after"}) {
+    if (rule[key].is_number_integer() && steps.is_number_integer() && rule[key] >= steps) {
+      problems.add(std::string("stop_early.") + key,
+                   "expected fewer than the " + steps.dump() + " steps of the run, got " + rule[key].dump());
+    }
+  }
+  const Json& average = run["average_weights_every"];
+  if (average.is_number_integer() && average > 0 && every > 0 &&
+      every.get<int64_t>() % average.get<int64_t>() != 0) {
+    problems.add("stop_early.every",
+                 "expected a multiple of average_weights_every, " + average.dump() + ", got " + every.dump());
+  }
+}
+
+// Weights are chosen among evaluations, of which there must be some.
+void check_select(const Json& run, Problems& problems) {
+  const Json& select = run["select"];
+  if (!select.is_object()) {
+    return;
+  }
+  if (run["eval_every"] == 0) {
+    problems.add("eval_every", "expected above 0 beside select, which chooses among the evaluations, got 0");
+  }
+  const Json &listed = run["populations"], population = select.value("population", Json());
+  if (listed.is_array() && std::ranges::count(listed, Json("own_tower")) > 0) {
+    problems.add("populations", "expected no own_tower beside select: it is of samples of the test split");
+  }
+  const bool averaged = population == kAveragedWeights && !run["weight_ema"].is_null();
+  if (population.is_string() && listed.is_array() && std::ranges::count(listed, population) == 0 &&
+      !averaged) {
+    problems.add("select.population", "expected one of the populations that are evaluated, " + listed.dump() +
+                                          ", got " + shown(population));
+  }
+}
+
 // The models that answer for what is labelled.
 std::vector<std::string> answering(Labelled labelled) {
   std::vector<std::string> names;
@@ -299,6 +350,8 @@ void check_agreement(const Json& run, const Problems& reported, Problems& proble
   check_shards(run, reported, problems);
   check_weight_averaging(run, problems);
   check_loss_scaling(run, reported, problems);
+  check_stop_early(run, problems);
+  check_select(run, problems);
   check_init_from(run, problems);
   check_timing(run, reported, problems);
 }

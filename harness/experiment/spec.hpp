@@ -77,6 +77,25 @@ struct Evaluation {
   bool in_one_piece() const { return !crop && !flip && scales == std::vector<double>{1}; }
 };
 
+// When a run is given up because its training fails (training/early_stop.hpp).
+struct StopEarly {
+  int64_t every = 1;           // steps over which a loss is averaged
+  double diverging_above = 2;  // times the mean loss of the first so many steps
+  std::optional<int64_t> chance_after;
+  std::optional<double> chance_above;  // likewise, once chance_after steps are done
+
+  void describe(OptionVisitor& option);
+};
+
+// The weights that a run leaves: those that were best on a part of the training set which it does not train
+// on.
+struct Select {
+  double validation_share = 0.1;
+  std::string population = "saved";
+
+  void describe(OptionVisitor& option);
+};
+
 // One run of a matrix, complete: every key has its value.
 struct RunSpec {
   Json resolved;   // the whole run spec with defaults filled in, as recorded (without placement)
@@ -110,6 +129,8 @@ struct RunSpec {
   int64_t average_weights_every =
       0;  // steps between averages of the ranks' weights; 0: gradients are averaged
   std::optional<InitFrom> init_from;
+  std::optional<StopEarly> stop_early;
+  std::optional<Select> select;
   int64_t warmup_steps = 5;      // steps left out of the throughput
   std::optional<Timing> timing;  // nothing: the times are those of the training
   std::optional<int64_t>

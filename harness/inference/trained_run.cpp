@@ -104,7 +104,7 @@ std::vector<Prediction> predict(const EvaluateJob& job, const std::vector<int64_
         run.load_tower(data.tower_of_test(sample));
       }
       const Batch batch = data.test(data.test_batch_of(sample));
-      const int64_t row = sample - data.first_test_sample(batch);
+      const int64_t row = sample - data.first_sample(EvaluationSplit::test, batch);
       const at::Tensor logits = run.evaluator().predictions(batch, data.steps(), population)[row];
       const at::Tensor labels = batch.labels[row];
       all.push_back({.sample = sample,

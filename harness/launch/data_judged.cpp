@@ -86,12 +86,12 @@ std::string refusal(const RunSpec& run, const std::vector<DataFault>& faults) {
 }
 
 // A batch that is larger than the training set holds some samples twice.
-void tell_small_sets(const PlacedRun& run, int64_t samples, std::set<std::string>& remarks) {
+void tell_small_sets(const PlacedRun& run, int64_t samples, std::vector<std::string>& facts) {
   const auto& towers = run.spec.samples_per_tower;
   const int64_t batch = std::accumulate(towers.begin(), towers.end(), int64_t{0});
   if (samples > 0 && samples < batch) {
-    remarks.insert("the training set has " + std::to_string(samples) + " samples and a global batch " +
-                   std::to_string(batch) + ": every step sees samples twice");
+    facts.push_back("the training set has " + std::to_string(samples) + " samples and a global batch " +
+                    std::to_string(batch) + ": every step sees samples twice");
   }
 }
 
@@ -140,11 +140,17 @@ JudgedData judge_data(const std::vector<const PlacedRun*>& runs, const LaunchReq
         // What cannot even be listed is told by look_at_inputs.
       }
       if (report && !report->faults.empty()) refusals.insert(refusal(run->spec, report->faults));
-      if (report) remarks.insert(report->facts.begin(), report->facts.end());
     }
-    if (report) tell_small_sets(*run, report->training_samples, remarks);
+    std::vector<std::string>& facts = all.facts.emplace_back();
+    if (report) {
+      facts = report->facts;
+      tell_small_sets(*run, report->training_samples, facts);
+    }
+    remarks.insert(facts.begin(), facts.end());
   }
-  return {{refusals.begin(), refusals.end()}, {remarks.begin(), remarks.end()}};
+  all.refusals.assign(refusals.begin(), refusals.end());
+  all.remarks.assign(remarks.begin(), remarks.end());
+  return all;
 }
 
 }  // namespace bnlab

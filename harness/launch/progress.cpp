@@ -139,8 +139,10 @@ void Progress::finished(const RunSpec& run, const Outcome& outcome, double wall_
   status.resize(std::max<size_t>(status.size(), 8), ' ');
   const std::string metric = headline_text(result);
   const double left = seconds_left();
-  say(painted(ok ? kGreen : kRed, status) + " " + run.id + (metric.empty() ? "" : "  " + metric) + "  " +
-      formatted("%.1f s", wall_time_s) + counts() +
+  const Json& reason = value_at(result, "stopped_early.reason");
+  const std::string early = reason.is_string() ? "  stopped early, " + reason.get<std::string>() : "";
+  say(painted(ok ? kGreen : kRed, status) + " " + run.id + (metric.empty() ? "" : "  " + metric) + early +
+      "  " + formatted("%.1f s", wall_time_s) + counts() +
       (std::isfinite(left) && done_ < runs_ ? ", " + duration_text(left) + " left" : "") +
       (outcome.message.empty() ? "" : "\n         " + outcome.message));
 }

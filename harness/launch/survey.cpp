@@ -98,6 +98,7 @@ RunState state_in(const std::filesystem::path& folder, const PlacedRun& run,
     state.outcome = record->status();
     state.failure = message.is_string() ? first_line(message.get<std::string>()) : "";
     state.stale = record->finished() ? record->why_stale() : "";
+    state.stopped_early = record->why_stopped_early();
     state.afresh = state.afresh || (!state.stale.empty() && is_among("stale", redo));
     state.starts = !record->finished() || state.afresh || (record->failed() && is_among("failed", redo));
   } catch (const Error& error) {
@@ -371,6 +372,9 @@ std::vector<PlacedRun> runs_to_start(const Experiment& experiment, std::vector<P
     throw Error(Error::Kind::usage, joined(data.refusals, "\n"));
   }
   remarks.insert(remarks.end(), data.remarks.begin(), data.remarks.end());
+  for (size_t i = 0; i < start.size(); ++i) {
+    start[i].notes.insert(start[i].notes.end(), data.facts[i].begin(), data.facts[i].end());
+  }
   const auto lacking =
       std::ranges::count_if(start, [](const PlacedRun& run) { return run.inputs.is_null(); });
   if (lacking > 0) {

@@ -21,6 +21,7 @@ struct RunState {
   bool damaged = false;                // there is a record, but it is not whole or not of this run
   std::string failure;                 // one line: why the run failed, or what is wrong with its record
   std::string stale;                   // why the run would answer something else today; empty: it would not
+  std::string stopped_early;           // why the spec's stop_early ended it; empty: it did not
   std::string begun;                   // when its finished record was begun
   bool afresh = false;                 // the run starts from the beginning, not from a checkpoint
   bool starts = true;                  // because nothing finished is there, or `redo` names it

@@ -293,8 +293,9 @@ void add_numbers(const fs::path& run, const Json& result, Json& values) {
       if (value.is_number()) values[population + " " + metric] = rounded(value.get<double>());
     }
   }
-  const Json& history = result.at("history");  // the last entry is `final`
-  for (size_t i = 0; i + 1 < history.size(); ++i) {
+  const Json& history = result.at("history");  // the last entry is `final`, where no weights are selected
+  const size_t last_ones = result.contains("selected") ? 0 : 1;
+  for (size_t i = 0; i + last_ones < history.size(); ++i) {
     const std::string step = "step " + std::to_string(history[i].at("step").get<int64_t>()) + " ";
     const Json& headline = history[i].at(result.at("headline").get<std::string>());
     for (const auto& [population, value] : headline.items()) {

@@ -14,9 +14,13 @@ using RunCurves = std::map<std::string, Curve>;  // by quantity
 constexpr const char* kLoss = "train_loss";
 constexpr const char* kGradient = "gradient_norm";
 
-// "mean_iou", and under other statistics "precise.mean_iou".
-std::string quantity_under(const std::string& population, const std::string& headline) {
-  return population == "saved" ? headline : population + "." + headline;
+// "mean_iou", and under other statistics "precise.mean_iou"; on the validation split "validation.mean_iou"
+// and "validation.precise.mean_iou". `evaluation`: a line of the log or an entry of the history.
+std::string quantity_under(const std::string& population, const std::string& headline,
+                           const Json& evaluation) {
+  const std::string split =
+      value_at(evaluation, "split").is_null() ? "" : evaluation.at("split").get<std::string>() + ".";
+  return split + (population == "saved" ? headline : population + "." + headline);
 }
 
 void add(Curve& curve, const Json& line, const Json& value) {
@@ -28,7 +32,7 @@ RunCurves from_history(const Record& record, const std::string& headline) {
   for (const Json& entry : record.at("result.history")) {
     add(curves[kLoss], entry, value_at(entry, "train_loss"));
     for (const auto& [population, value] : value_at(entry, headline).items())
-      add(curves[quantity_under(population, headline)], entry, value);
+      add(curves[quantity_under(population, headline, entry)], entry, value);
   }
   return curves;
 }
@@ -51,7 +55,7 @@ RunCurves from_log(std::istream& log, const std::string& file, const std::string
     }
     if (kind == "eval") {
       const std::string population = line.value("population", "saved");
-      add(curves[quantity_under(population, headline)], line, value_at(line, "metrics." + headline));
+      add(curves[quantity_under(population, headline, line)], line, value_at(line, "metrics." + headline));
     }
   }
   return curves;

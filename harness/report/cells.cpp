@@ -133,12 +133,25 @@ std::vector<double> without_seeds(const SeedValues& values) {
   return mapped(values, [](const auto& entry) { return entry.second; });
 }
 
-std::set<uint64_t> stale_seeds(const std::vector<const Record*>& records) {
+namespace {
+
+template <class Property>
+std::set<uint64_t> seeds_with(const std::vector<const Record*>& records, Property has) {
   std::set<uint64_t> seeds;
   for (const Record* record : records) {
-    if (record->stale()) seeds.insert(record->seed());
+    if (has(*record)) seeds.insert(record->seed());
   }
   return seeds;
+}
+
+}  // namespace
+
+std::set<uint64_t> stale_seeds(const std::vector<const Record*>& records) {
+  return seeds_with(records, [](const Record& record) { return record.stale(); });
+}
+
+std::set<uint64_t> stopped_seeds(const std::vector<const Record*>& records) {
+  return seeds_with(records, [](const Record& record) { return !record.why_stopped_early().empty(); });
 }
 
 std::vector<const Record*> CellRecords::one_per_seed() const {

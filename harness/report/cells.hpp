@@ -52,6 +52,8 @@ SeedValues paired_differences(const SeedValues& a, const SeedValues& b);
 std::vector<double> without_seeds(const SeedValues& values);
 // The seeds of those records that are stale.
 std::set<uint64_t> stale_seeds(const std::vector<const Record*>& records);
+// The seeds of those that stop_early ended before their last step.
+std::set<uint64_t> stopped_seeds(const std::vector<const Record*>& records);
 
 // One cell with the runs that were asked for and the finished records found, by placement. Borrows from the
 // experiment and the records.

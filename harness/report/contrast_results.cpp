@@ -42,8 +42,9 @@ std::vector<Rivals> rivals_of(const Contrast& contrast, const CellTable& table) 
 
 struct Pairs {
   std::string placement;
-  SeedValues differences;    // a - b for the seeds that both have
-  std::set<uint64_t> stale;  // those of them where one of the two runs is stale
+  SeedValues differences;      // a - b for the seeds that both have
+  std::set<uint64_t> stale;    // those of them where one of the two runs is stale
+  std::set<uint64_t> stopped;  // those where stop_early ended one of the two
   std::vector<const Record*> records;
 };
 
@@ -56,11 +57,15 @@ Pairs pairs_of(const Rivals& rivals, const std::vector<const Record*>& of_a,
   Pairs pairs;
   pairs.differences = paired_differences(values_by_seed(a, contrast.metric, contrast.population),
                                          values_by_seed(b, contrast.metric, contrast.population_above()));
-  std::set<uint64_t> stale = stale_seeds(a);
-  stale.merge(stale_seeds(b));
-  for (const auto& [seed, difference] : pairs.differences) {
-    if (stale.contains(seed)) pairs.stale.insert(seed);
-  }
+  const auto among_pairs = [&](std::set<uint64_t> of_a, std::set<uint64_t> of_b) {
+    of_a.merge(of_b);
+    std::erase_if(of_a, [&](uint64_t seed) {
+      return std::ranges::count(pairs.differences, seed, &SeedValues::value_type::first) == 0;
+    });
+    return of_a;
+  };
+  pairs.stale = among_pairs(stale_seeds(a), stale_seeds(b));
+  pairs.stopped = among_pairs(stopped_seeds(a), stopped_seeds(b));
   pairs.records = a;
   pairs.records.insert(pairs.records.end(), b.begin(), b.end());
   return pairs;
@@ -145,6 +150,7 @@ ContrastResult evaluate(const Contrast& contrast, const std::string& group,
   result.group = group;
   result.differences = pairs.differences;
   result.stale = pairs.stale;
+  result.stopped = pairs.stopped;
   const std::vector<double> plain = without_seeds(pairs.differences);
   result.interval = t_interval(plain);
   result.p = t_test_p(plain);

@@ -33,6 +33,7 @@ struct ContrastResult {
   std::optional<double> equal_p;          // that it is within its margin, adjusted among those that have one
   std::optional<double> sign_flip_p;      // nothing beyond 20 seeds
   std::set<uint64_t> stale;               // the seeds of those that rest on a stale run
+  std::set<uint64_t> stopped;             // the seeds of those that rest on a run that stop_early ended
   // not_claimed: a throughput of runs that may claim none, which is no comparison that Holm adjusts for.
   Verdict verdict = Verdict::undecided;
   std::string warning;  // too few seeds, or nothing to compare; empty if none

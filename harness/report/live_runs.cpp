@@ -40,7 +40,8 @@ double seconds_since_written(const fs::path& folder) {
 void read_evaluation(const Json& line, LiveRun& run) {
   for (const auto& [metric, value] : value_at(line, "metrics").items()) {
     if (!value.is_number()) continue;
-    const std::string known = line.value("population", "saved") + " " + metric;
+    const std::string split = line.contains("split") ? line.at("split").get<std::string>() + " " : "";
+    const std::string known = split + line.value("population", "saved") + " " + metric;
     if (run.metric.empty()) run.metric = known;
     if (run.metric != known) continue;
     run.metric_values.push_back(value.get<double>());

@@ -28,6 +28,7 @@ Scores scores_of(const std::vector<const RunSpec*>& runs, const std::vector<cons
     scores.values[population] = values_by_seed(records, report.headline, population);
   }
   scores.stale = stale_seeds(records);
+  scores.stopped = stopped_seeds(records);
   return scores;
 }
 

@@ -26,6 +26,7 @@ struct Scores {
   std::map<uint64_t, std::optional<Status>> outcomes;  // by seed; nothing for a run that is missing
   std::map<std::string, SeedValues> values;  // population -> the headline metric of the runs that ended ok
   std::set<uint64_t> stale;                  // the seeds whose runs would answer something else today
+  std::set<uint64_t> stopped;                // the seeds whose runs stop_early ended
 
   int count(const std::optional<Status>& outcome) const;
   std::map<std::string, int> failures() const;  // outcome -> runs, without ok and missing ones

@@ -17,6 +17,8 @@ const std::vector<std::pair<std::string, std::string>>& record_columns() {
       {"device", "placement.device"},
       {"emulated", "placement.emulated"},
       {"jobs", "placement.jobs"},
+      {"steps", "result.steps"},
+      {"stopped_early", "result.stopped_early.reason"},
       {"train_loss", "result.train_loss"},
       {"images_per_s", "result.throughput.images_per_s"},
       {"log_images_per_s", "result.timing.log_images_per_s"},

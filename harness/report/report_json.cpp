@@ -42,6 +42,7 @@ Json scores_json(const Scores& scores) {
           {"failures", Json(scores.failures())},  // outcome -> runs
           {"outcomes", outcomes},
           {"stale_seeds", Json(scores.stale)},
+          {"stopped_early_seeds", Json(scores.stopped)},
           {"values", values}};  // of the headline metric, by population
 }
 
@@ -133,6 +134,7 @@ Json contrast_json(const ContrastResult& result) {
           {"at", result.group},
           {"difference", interval_json(result.differences)},
           {"stale_seeds", Json(result.stale)},
+          {"stopped_early_seeds", Json(result.stopped)},
           {"p", number(result.p)},
           {"p_holm", number(result.holm_p)},
           {"p_sign_flip", number(result.sign_flip_p)},
@@ -195,6 +197,7 @@ Json report_json(const ExperimentReport& report) {
             {"ok", report.runs.ok()},
             {"failed", report.runs.failed},
             {"stale", report.runs.stale},
+            {"stopped_early", Json(report.runs.stopped_early)},
             {"confirmed", report.runs.confirmed}}},
           {"failures", failures_json(report.runs.failures)},
           {"cells", cells},

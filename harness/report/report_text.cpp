@@ -34,9 +34,14 @@ std::string stale_text(const ExperimentReport& report, const std::set<uint64_t>&
   return report.marks_stale && !stale.empty() ? " (" + std::to_string(stale.size()) + " stale)" : "";
 }
 
-// Whether a row of one of the two tables is marked so.
-bool marks_some(const ExperimentReport& report) {
-  const auto marked = [&](const auto& row) { return !stale_text(report, row.stale).empty(); };
+// " (1 stopped early)" likewise, or "".
+std::string stopped_text(const std::set<uint64_t>& stopped) {
+  return stopped.empty() ? "" : " (" + std::to_string(stopped.size()) + " stopped early)";
+}
+
+// Whether a row of one of the two tables has some property.
+template <class Property>
+bool marks_some(const ExperimentReport& report, Property marked) {
   return std::ranges::any_of(report.contrasts, marked) ||
          std::ranges::any_of(report.cells, [&](const ReportCell& cell) {
            return std::ranges::any_of(cell.rows, marked, &ReportRow::scores);
@@ -116,7 +121,7 @@ TextTable cells_table(const ExperimentReport& report) {
       const std::string ok = std::to_string(row.scores.count(Status::ok));
       const bool complete = row.scores.count(std::nullopt) == 0;
       texts.push_back((complete ? ok : ok + "/" + std::to_string(row.scores.outcomes.size())) +
-                      stale_text(report, row.scores.stale));
+                      stale_text(report, row.scores.stale) + stopped_text(row.scores.stopped));
       for (const std::string& population : report.populations) {
         texts.push_back(plus_minus(over_seeds(row.scores.values.at(population))));
       }
@@ -154,12 +159,12 @@ TextTable contrasts_table(const ExperimentReport& report) {
     std::string verdict = name(result.verdict);
     if (result.verdict == Verdict::equal)
       verdict += " within " + significant(*contrast.equivalence_margin, 3);
-    table.rows.push_back({pair_name(contrast), result.group,
-                          contrast.metric + (is_cost(contrast.metric) ? "" : " " + populations),
-                          std::to_string(result.interval.n) + stale_text(report, result.stale),
-                          plus_minus(result.interval),
-                          result.sign_flip_p ? significant(*result.sign_flip_p, 2) : "-",
-                          significant(result.holm_p, 2), verdict});
+    table.rows.push_back(
+        {pair_name(contrast), result.group,
+         contrast.metric + (is_cost(contrast.metric) ? "" : " " + populations),
+         std::to_string(result.interval.n) + stale_text(report, result.stale) + stopped_text(result.stopped),
+         plus_minus(result.interval), result.sign_flip_p ? significant(*result.sign_flip_p, 2) : "-",
+         significant(result.holm_p, 2), verdict});
   }
   return table;
 }
@@ -242,7 +247,14 @@ std::vector<std::string> footnotes(const ExperimentReport& report) {
         "compared "
         "on one placement at a time.");
   }
-  if (marks_some(report)) {
+  if (marks_some(report, [](const auto& row) { return !row.stopped.empty(); })) {
+    notes.push_back(
+        "(stopped early) so many runs of the row, or of a comparison's pairs, were ended by the spec's "
+        "stop_early, because their training loss rose or did not fall; no evaluation entered that decision. "
+        "They count with the evaluation at the step where they stopped: what they would have reached later "
+        "is not known.");
+  }
+  if (marks_some(report, [&](const auto& row) { return !stale_text(report, row.stale).empty(); })) {
     notes.push_back(
         "(stale) so many runs of the row might come out otherwise today, because code, data or weights have "
         "changed "

@@ -41,6 +41,7 @@ void count(const std::vector<const Record*>& of_one_run, RunCounts& counts) {
   if (best.status() == Status::ok) ++counts.done_on[best.placement()];
   counts.finished += best.finished();
   counts.failed += best.failed();
+  if (const std::string why = best.why_stopped_early(); !why.empty()) ++counts.stopped_early[why];
   if (best.failed()) add_failure(best, counts.failures);
   counts.confirmed += best.confirmed();
   counts.other_sources += best.finished() && best.why_other_numerics().empty() &&
@@ -126,12 +127,15 @@ std::string status_text(const std::vector<ExperimentStatus>& all) {
                    {"outcomes"},
                    {"done on"}},
                   {}};
-  std::string reasons, stale, confirmed, other_sources, under_way, problems;
+  std::string reasons, stopped, stale, confirmed, other_sources, under_way, problems;
   for (const ExperimentStatus& status : all) {
     table.rows.push_back({status.experiment, std::to_string(status.asked), std::to_string(status.ok()),
                           std::to_string(status.failed), std::to_string(status.missing()),
                           std::to_string(status.stale), counts_text(status.outcomes),
                           placements_text(status.done_on)});
+    if (!status.stopped_early.empty()) {
+      stopped += status.experiment + ": " + counts_text(status.stopped_early) + "\n";
+    }
     for (const auto& [reason, runs] : status.stale_reasons) {
       stale += wrapped(status.experiment + ": " + std::to_string(runs) + " stale: " + reason);
     }
@@ -150,6 +154,9 @@ std::string status_text(const std::vector<ExperimentStatus>& all) {
   }
   return table.text() + (under_way.empty() ? "" : "\nRuns under way:\n" + under_way) +
          (reasons.empty() ? "" : "\nFailed runs:\n" + reasons) +
+         (stopped.empty()
+              ? ""
+              : "\nRuns that stop_early ended; they count, with their evaluation at that step:\n" + stopped) +
          (stale.empty() ? "" : "\nStale runs (bnlab run SPEC --redo stale starts them again):\n" + stale) +
          (confirmed.empty() ? "" : std::string("\nRuns") + kConfirmed + ":\n" + confirmed) +
          (other_sources.empty()
@@ -170,6 +177,7 @@ Json status_json(const std::vector<ExperimentStatus>& all) {
                 {"missing", status.missing()},
                 {"stale", status.stale},
                 {"stale_reasons", Json(status.stale_reasons)},
+                {"stopped_early", Json(status.stopped_early)},
                 {"confirmed", status.confirmed},
                 {"other_sources", status.other_sources},
                 {"outcomes", Json(status.outcomes)},

@@ -42,6 +42,7 @@ struct RunCounts {
   std::map<std::string, int> done_on;   // placement -> runs that are ok there
   std::vector<Failure> failures;        // of the failed ones
   std::map<std::string, int> stale_reasons;  // why -> runs
+  std::map<std::string, int> stopped_early;  // why -> runs that are ok but ended before their last step
   int confirmed = 0;      // by older code, but today's has repeated runs like them (confirming.hpp)
   int other_sources = 0;  // by sources that were written otherwise and compute the same (harness/numerics)
 

@@ -149,6 +149,11 @@ std::optional<double> Record::number(const std::string& path) const {
   return value.is_number() ? std::optional(value.get<double>()) : std::nullopt;
 }
 
+std::string Record::why_stopped_early() const {
+  const Json& reason = at("result.stopped_early.reason");
+  return reason.is_string() ? reason.get<std::string>() : "";
+}
+
 std::string Record::why_stale() const {
   const std::string changed = why_other_numerics();
   return changed.empty() || confirmed_ ? changed_inputs_ : changed;

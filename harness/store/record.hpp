@@ -98,6 +98,8 @@ class Record {
 
   bool finished() const { return status() != Status::interrupted; }  // all outcomes but interrupted
   bool failed() const { return finished() && status() != Status::ok; }
+  // Why stop_early ended the run before its last step, "at chance" or "diverging"; "" where it did not.
+  std::string why_stopped_early() const;
   // Why the run would answer something else today, in words, or "" if it would not: what it computes with
   // gives other numbers (harness/numerics/panel.hpp), or data or weights are others, as far as compare_inputs
   // was told.

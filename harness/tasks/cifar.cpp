@@ -162,6 +162,18 @@ class Cifar : public ClassificationTask {
     return batch;
   }
 
+  std::unique_ptr<Task> validation(const std::vector<int64_t>& training_samples) const override {
+    auto task = std::make_unique<Cifar>(*this);
+    task->test_ = {};
+    for (const int64_t sample : training_samples) {
+      task->test_.labels.push_back(train_.labels[static_cast<size_t>(sample)]);
+      task->test_.pixels.insert(task->test_.pixels.end(), train_.image(sample),
+                                train_.image(sample) + kPixels);
+    }
+    task->train_ = {};
+    return task;
+  }
+
   std::vector<double> sort_values(const std::string& key) const override {
     if (key == "class") {
       return {train_.labels.begin(), train_.labels.end()};

@@ -8,6 +8,7 @@
 
 #include "harness/components/registry.hpp"
 #include "harness/error.hpp"
+#include "harness/mapped.hpp"
 #include "harness/tasks/classification.hpp"
 #include "harness/tasks/images/examined.hpp"
 #include "harness/tasks/images/listing.hpp"
@@ -196,6 +197,30 @@ class Frames : public ClassificationTask {
 
   std::vector<double> sort_values(const std::string&) const override {
     return {train_labels_.begin(), train_labels_.end()};
+  }
+
+  // Clips of one group ("v_Archery_g08_c01") share their scene.
+  std::vector<std::string> sample_names() const override {
+    std::vector<std::string> names;
+    for (int64_t sample = 0; sample < training_samples(); ++sample) {
+      const std::string clip = fs::path(train_.file(sample * frames_)).parent_path().filename().string();
+      names.push_back(clip.substr(0, clip.rfind("_c")));
+    }
+    return names;
+  }
+
+  std::unique_ptr<Task> validation(const std::vector<int64_t>& training_samples) const override {
+    auto task = std::make_unique<Frames>(*this);
+    std::vector<int64_t> frames;
+    for (const int64_t sample : training_samples) {
+      for (int64_t f = 0; f < frames_; ++f) frames.push_back(sample * frames_ + f);
+    }
+    task->test_ = train_.part(frames);
+    task->test_labels_ =
+        mapped(training_samples, [&](int64_t sample) { return train_labels_[static_cast<size_t>(sample)]; });
+    task->train_ = {};
+    task->train_labels_.clear();
+    return task;
   }
 
  private:

@@ -9,6 +9,7 @@
 
 #include "harness/components/registry.hpp"
 #include "harness/error.hpp"
+#include "harness/mapped.hpp"
 #include "harness/tasks/classification.hpp"
 #include "harness/tasks/images/examined.hpp"
 #include "harness/tasks/images/listing.hpp"
@@ -186,6 +187,23 @@ class ImageFolder : public ClassificationTask {
     return {train_.labels.begin(), train_.labels.end()};
   }
 
+  std::vector<std::string> sample_names() const override {
+    std::vector<std::string> names;
+    for (int64_t sample = 0; sample < training_samples(); ++sample) {
+      const fs::path file = train_.images.file(sample);  // its class and name, wherever the data folder is
+      names.push_back(std::to_string(train_.labels[static_cast<size_t>(sample)]) + "/" +
+                      file.filename().string());
+    }
+    return names;
+  }
+
+  std::unique_ptr<Task> validation(const std::vector<int64_t>& training_samples) const override {
+    auto task = std::make_unique<ImageFolder>(*this);
+    task->test_ = train_.part(training_samples);
+    task->train_ = train_.part({});
+    return task;
+  }
+
  private:
   struct Split {
     // `train`: whose folders tell the classes.
@@ -197,6 +215,13 @@ class ImageFolder : public ClassificationTask {
       }
       images = ResizedImages(std::move(all), short_side);
     }
+    Split part(const std::vector<int64_t>& samples) const {
+      Split some = *this;
+      some.images = images.part(samples);
+      some.labels = mapped(samples, [&](int64_t sample) { return labels[static_cast<size_t>(sample)]; });
+      return some;
+    }
+
     ResizedImages images;
     std::vector<int64_t> labels;
   };

@@ -15,6 +15,7 @@
 #include <numbers>
 
 #include "harness/components/registry.hpp"
+#include "harness/mapped.hpp"
 #include "harness/random.hpp"
 #include "harness/tasks/classification.hpp"
 
@@ -140,13 +141,7 @@ class Motion : public ClassificationTask {
 
   // As they are: a flipped clip would show another motion.
   Examples training(const std::vector<Draw>& draws) const override {
-    std::vector<int64_t> samples;
-    for (const Draw& draw : draws) {
-      samples.push_back(draw.sample);
-    }
-    const at::Tensor index = at::tensor(samples, at::kLong);
-    return {train_.images.unflatten(0, {-1, frames_}).index_select(0, index).flatten(0, 1),
-            train_.labels.index_select(0, index)};
+    return training_clips(mapped(draws, &Draw::sample));
   }
   Examples test(int64_t begin, int64_t count) const override {
     return {test_.images.narrow(0, begin * frames_, count * frames_), test_.labels.narrow(0, begin, count)};
@@ -161,6 +156,13 @@ class Motion : public ClassificationTask {
     return values;
   }
 
+  std::unique_ptr<Task> validation(const std::vector<int64_t>& training_samples) const override {
+    auto task = std::make_unique<Motion>(*this);
+    task->test_ = training_clips(training_samples);
+    task->train_ = training_clips({});
+    return task;
+  }
+
   // Beside the usual: the share of clips whose motion (chance 1/8), direction in time (1/2) and scene (1/2)
   // is right.
   Json metrics(const at::Tensor& measured) const override {
@@ -172,6 +174,12 @@ class Motion : public ClassificationTask {
   }
 
  private:
+  Examples training_clips(const std::vector<int64_t>& samples) const {
+    const at::Tensor index = at::tensor(samples, at::kLong);
+    return {train_.images.unflatten(0, {-1, frames_}).index_select(0, index).flatten(0, 1),
+            train_.labels.index_select(0, index)};
+  }
+
   Examples make(uint64_t seed, const char* purpose, int64_t count) const {
     Examples made{at::empty({count * frames_, 3, kSide, kSide}, at::kFloat), at::empty({count}, at::kLong)};
     const std::string order = std::string(purpose) + ".order";

@@ -66,12 +66,12 @@ std::map<std::string, std::string> read_kinds(const fs::path& index) {
   return kinds;
 }
 
-// The tiles of a split's folder in the order of their names; their groups are the images that they are of.
+// The tiles of a split's folder in the order of their names, with the images that they are of.
 std::vector<LabelledFile> tiles(const fs::path& split) {
   auto files =
       pair_files({split / "images"}, {split / "labels"}, "; the folder is not complete: copy it again");
   for (LabelledFile& file : files) {
-    file.group = prefix_of(file.name);
+    file.source = prefix_of(file.name);
   }
   return files;
 }

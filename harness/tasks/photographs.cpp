@@ -121,11 +121,11 @@ PhotographTask::PhotographTask(const PhotographSet& set, const PhotographOptions
       scale_min_(options.random_scale_min),
       scale_max_(options.random_scale_max),
       augmentation_(Registered<Augmentation>::create(options.augment, {})),
+      groups_(set.groups),
       loss_(options.loss),
       train_(set.training, {set.labels, options.scale, {}}, classes(), options.cache_mib * kMiB),
       test_(set.test, {set.labels, options.scale, options.test_size}, classes(),
-            options.cache_mib * kMiB - train_.bytes_kept()),
-      test_order_(by_size(test_.summaries())) {
+            options.cache_mib * kMiB - train_.bytes_kept()) {
   if (set.one_size) {
     check_one_size(train_);
     check_one_size(test_);
@@ -134,10 +134,43 @@ PhotographTask::PhotographTask(const PhotographSet& set, const PhotographOptions
   if (options.class_weights == ClassWeights::median_frequency) {
     loss_["class_weights"] = median_frequency_weights(train_.summaries());
   }
-  if (set.groups) {
+  order_test();
+}
+
+PhotographTask::PhotographTask(const PhotographTask& whole, LabelledImages evaluated)
+    : SegmentationTask(whole),
+      seed_(whole.seed_),
+      crop_(whole.crop_),
+      test_size_(whole.test_size_),
+      test_multiple_(whole.test_multiple_),
+      scale_min_(whole.scale_min_),
+      scale_max_(whole.scale_max_),
+      augmentation_(whole.augmentation_),
+      groups_(whole.groups_),
+      loss_(whole.loss_),
+      test_(std::move(evaluated)),
+      moments_(whole.moments_) {
+  order_test();
+}
+
+void PhotographTask::order_test() {
+  test_order_ = by_size(test_.summaries());
+  if (groups_) {
     set_test_groups(
         mapped(test_order_, [&](int64_t place) { return test_.files()[static_cast<size_t>(place)].group; }));
   }
+}
+
+std::vector<std::string> PhotographTask::sample_names() const {
+  return mapped(train_.files(), kept_together);
+}
+
+std::unique_ptr<Task> PhotographTask::validation(const std::vector<int64_t>& training_samples) const {
+  LabelledImages evaluated = train_.part(training_samples);
+  if (test_size_) {
+    evaluated = evaluated.read_again(test_size_);
+  }
+  return std::unique_ptr<Task>(new PhotographTask(*this, std::move(evaluated)));
 }
 
 Examples PhotographTask::training(const std::vector<Draw>& draws) const {

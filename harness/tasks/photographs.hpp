@@ -84,10 +84,19 @@ class PhotographTask : public SegmentationTask {
   // Throws Error (refused) for a group without training images.
   std::vector<double> test_sort_values(const std::string& key) const override;
 
+  // Photographs of one source or group have one name.
+  std::vector<std::string> sample_names() const override;
+  // The moments that images are normalised with, and the weights of the classes, stay those of the whole
+  // training set.
+  std::unique_ptr<Task> validation(const std::vector<int64_t>& training_samples) const override;
+
  protected:
   PhotographTask(const PhotographSet& set, const PhotographOptions& options, const Context& context);
 
  private:
+  PhotographTask(const PhotographTask& whole, LabelledImages evaluated);
+  void order_test();
+
   // Of a test sample: the place of its photograph in test_, its height and width, and these once padded.
   int64_t place_of(int64_t sample) const { return test_order_.at(static_cast<size_t>(sample)); }
   std::array<int64_t, 2> own_size(int64_t sample) const;
@@ -98,7 +107,8 @@ class PhotographTask : public SegmentationTask {
   std::optional<std::array<int64_t, 2>> test_size_;
   int64_t test_multiple_;
   double scale_min_, scale_max_;
-  std::unique_ptr<Augmentation> augmentation_;
+  std::shared_ptr<const Augmentation> augmentation_;
+  bool groups_;
   Json loss_;
   LabelledImages train_, test_;
   std::vector<int64_t> test_order_;  // places in test_, those of one size together

@@ -183,6 +183,14 @@ class Shapes : public SegmentationTask {
     return key == "brightness" ? brightness(test_.images) : std::vector<double>();
   }
 
+  std::unique_ptr<Task> validation(const std::vector<int64_t>& training_samples) const override {
+    auto task = std::make_unique<Shapes>(*this);
+    const at::Tensor samples = at::tensor(training_samples, at::kLong);
+    task->test_ = {train_.images.index_select(0, samples), train_.labels.index_select(0, samples)};
+    task->train_ = blank_examples(0, size_[0], size_[1]);
+    return task;
+  }
+
  private:
   Examples make(const char* purpose, int64_t count) const;
 

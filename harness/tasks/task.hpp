@@ -67,6 +67,19 @@ class Task {
   // The same of each test sample, under one of TaskFacts::test_sort_keys; empty for any other key.
   virtual std::vector<double> test_sort_values(const std::string& /*key*/) const { return {}; }
 
+  // A name for each training sample, [training_samples()]: samples of one name belong together, as tiles of
+  // one image do, and stay on one side where the set is divided (held_out.hpp).
+  virtual std::vector<std::string> sample_names() const {
+    std::vector<std::string> names;
+    for (int64_t sample = 0; sample < training_samples(); ++sample) {
+      names.push_back(std::to_string(sample));
+    }
+    return names;
+  }
+  // The same task with these samples of its training set, in this order, in place of its test split: as they
+  // are, without augmentation. It has no training set.
+  virtual std::unique_ptr<Task> validation(const std::vector<int64_t>& training_samples) const = 0;
+
   // The loss that it is trained with: an entry of the family "loss", resolved.
   virtual const Json& loss() const = 0;
 

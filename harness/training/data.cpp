@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 #include <utility>
 
 #include "harness/components/registry.hpp"
 #include "harness/error.hpp"
+#include "harness/mapped.hpp"
 #include "harness/models/model_facts.hpp"
 #include "harness/random.hpp"
+#include "harness/tasks/held_out.hpp"
 #include "harness/training/precision.hpp"
 
 namespace bnlab {
@@ -16,11 +19,11 @@ namespace {
 // Augmentation draws from (seed, epoch, sample): calibration lies beyond every epoch of training.
 constexpr int64_t kFirstCalibrationEpoch = int64_t{1} << 40;
 
-int64_t resolved_steps(const RunSpec& spec, const Task& task, int64_t batch) {
+int64_t resolved_steps(const RunSpec& spec, size_t training_samples, int64_t batch) {
   if (!spec.epochs) {
     return spec.steps;
   }
-  const double images = *spec.epochs * static_cast<double>(task.training_samples());
+  const double images = *spec.epochs * static_cast<double>(training_samples);
   return static_cast<int64_t>(std::ceil(images / static_cast<double>(batch)));
 }
 
@@ -34,9 +37,33 @@ Towers make_towers(const RunSpec& spec, const World& world) {
   return towers;
 }
 
-Sampler make_sampler(const RunSpec& spec, uint64_t seed, const Task& task, const Towers& towers) {
+// The training samples that are held out for validation, or those that are trained on, in order. Throws Error
+// (refused) where none can be held out.
+std::vector<int64_t> training_samples(bool are_held_out, const RunSpec& spec, const Task& task) {
+  std::set<size_t> held;
+  if (spec.select) {
+    held = held_out(task.sample_names(), spec.select->validation_share);
+    if (held.empty()) {
+      throw Error(Error::Kind::refused,
+                  "select: nothing of the training set can be held out for validation: its " +
+                      std::to_string(task.training_samples()) +
+                      " samples belong together; expected at least two that do not");
+    }
+  }
+  std::vector<int64_t> samples;
+  for (int64_t sample = 0; sample < task.training_samples(); ++sample) {
+    if (held.contains(static_cast<size_t>(sample)) == are_held_out) {
+      samples.push_back(sample);
+    }
+  }
+  return samples;
+}
+
+// Of the samples that are trained on: it numbers these.
+Sampler make_sampler(const RunSpec& spec, uint64_t seed, const Task& task,
+                     const std::vector<int64_t>& trained, const Towers& towers) {
   if (spec.shard_key.empty()) {
-    return Sampler::iid(seed, task.training_samples(), towers);
+    return Sampler::iid(seed, std::ssize(trained), towers);
   }
   const std::vector<std::string> keys = facts_of<TaskFacts>(spec.task).sort_keys(spec.task);
   if (std::ranges::find(keys, spec.shard_key) == keys.end()) {
@@ -44,7 +71,9 @@ Sampler make_sampler(const RunSpec& spec, uint64_t seed, const Task& task, const
                                           " has no key " + shown(spec.shard_key) + " to sort by" +
                                           suggestion(spec.shard_key, keys));
   }
-  return Sampler::sorted(seed, task.sort_values(spec.shard_key), towers);
+  const std::vector<double> values = task.sort_values(spec.shard_key);
+  return Sampler::sorted(
+      seed, mapped(trained, [&](int64_t sample) { return values[static_cast<size_t>(sample)]; }), towers);
 }
 
 constexpr int64_t kPartAlignment =
@@ -66,25 +95,32 @@ Data::Data(const RunSpec& spec, const std::string& data_dir, const World& world)
       device_(world.device()),
       task_(Registered<Task>::create(
           spec.task, {spec.seed, data_dir, facts_of<ModelFacts>(spec.model).image_multiple(spec.model)})),
+      validation_(spec.select ? task_->validation(training_samples(true, spec, *task_)) : nullptr),
+      trained_(training_samples(false, spec, *task_)),
       towers_(make_towers(spec, world)),
       towers_of_pass_(spec.samples_per_pass(), world.size(), world.rank()),
-      steps_(resolved_steps(spec, *task_, towers_.total_samples())),
+      test_batches_(ranges_of(*task_)),
+      validation_batches_(validation_ ? ranges_of(*validation_) : Ranges()),
+      steps_(resolved_steps(spec, trained_.size(), towers_.total_samples())),
       // On a CPU the step needs the cores: a thread beside it pays only where making a batch waits for files.
       workers_(spec.data_workers.value_or(device_.is_cpu() ? 0 : 1)),
-      training_(make_sampler(spec, spec.seed, *task_, towers_)),
-      calibration_(make_sampler(spec, Stream(spec.seed, "calibration").bits(), *task_, towers_)) {
+      training_(make_sampler(spec, spec.seed, *task_, trained_, towers_)),
+      calibration_(make_sampler(spec, Stream(spec.seed, "calibration").bits(), *task_, trained_, towers_)) {}
+
+Data::Ranges Data::ranges_of(const Task& task) const {
+  Ranges ranges;
   int64_t begin = 0;
-  for (const OneSize& one : task_->test_sizes()) {
+  for (const OneSize& one : task.test_sizes()) {
     const int64_t end = begin + one.samples;
-    for (; begin < end; begin += test_batches_.back().samples) {
-      test_batches_.push_back({begin, std::min(towers_of_pass_.total_samples(), end - begin)});
+    for (; begin < end; begin += ranges.back().samples) {
+      ranges.push_back({begin, std::min(towers_of_pass_.total_samples(), end - begin)});
     }
   }
+  return ranges;
 }
 
 double Data::epochs(int64_t steps) const {
-  return static_cast<double>(steps * towers_.total_samples()) /
-         static_cast<double>(task_->training_samples());
+  return static_cast<double>(steps * towers_.total_samples()) / static_cast<double>(trained_.size());
 }
 
 Batch Data::training(int64_t step) {
@@ -106,7 +142,14 @@ Batch Data::made(int64_t step) {
     const std::lock_guard lock(drawing_);
     draws = training_.batch(step);
   }
-  return on_device(task_->training(draws), towers_, step);
+  return on_device(examples(std::move(draws)), towers_, step);
+}
+
+Examples Data::examples(std::vector<Draw> draws) const {
+  for (Draw& draw : draws) {
+    draw.sample = trained_[static_cast<size_t>(draw.sample)];
+  }
+  return task_->training(draws);
 }
 
 Batch Data::micro_batch(const Batch& batch, int64_t index) const {
@@ -139,14 +182,14 @@ Batch Data::calibration(int64_t index) {
   for (Draw& draw : draws) {
     draw.epoch += kFirstCalibrationEpoch;
   }
-  return on_device(task_->training(draws), towers_, index);
+  return on_device(examples(std::move(draws)), towers_, index);
 }
 
-Batch Data::test(int64_t index) const {
-  const auto [begin, samples] = test_batches_.at(static_cast<size_t>(index));
+Batch Data::evaluated(EvaluationSplit split, int64_t index) const {
+  const auto [begin, samples] = ranges_of(split).at(static_cast<size_t>(index));
   Towers towers(fill(towers_of_pass_.all_samples(), samples), towers_.ranks(), towers_.rank());
   const int64_t local = towers.local_samples();
-  const Examples examples = task_->test(local > 0 ? begin + towers.local_begin() : begin, local);
+  const Examples examples = task_of(split).test(local > 0 ? begin + towers.local_begin() : begin, local);
   return on_device(examples, std::move(towers), index);
 }
 
@@ -155,21 +198,22 @@ int64_t Data::test_batch_of(int64_t sample) const {
   return after - test_batches_.begin() - 1;
 }
 
-void Data::each_test(const std::function<void(const Batch&)>& use) const {
+void Data::each(EvaluationSplit split, const std::function<void(const Batch&)>& use) const {
+  const int64_t batches = std::ssize(ranges_of(split));
   if (workers_ == 0) {
-    for (int64_t i = 0; i < test_batches(); ++i) {
-      use(test(i));
+    for (int64_t i = 0; i < batches; ++i) {
+      use(evaluated(split, i));
     }
     return;
   }
-  Prefetch ahead([this](int64_t i) { return test(i); }, test_batches(), device_, workers_);
-  for (int64_t i = 0; i < test_batches(); ++i) {
+  Prefetch ahead([this, split](int64_t i) { return evaluated(split, i); }, batches, device_, workers_);
+  for (int64_t i = 0; i < batches; ++i) {
     use(ahead.next());
   }
 }
 
-int64_t Data::first_test_sample(const Batch& batch) const {
-  return test_batches_.at(static_cast<size_t>(batch.index)).begin + batch.towers.local_begin();
+int64_t Data::first_sample(EvaluationSplit split, const Batch& batch) const {
+  return ranges_of(split).at(static_cast<size_t>(batch.index)).begin + batch.towers.local_begin();
 }
 
 const std::vector<int64_t>& Data::towers_of_test() const {

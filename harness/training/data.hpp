@@ -1,5 +1,6 @@
 // The data of a run as one rank meets them: the batches that it trains on, batches drawn apart from them for
-// the population `precise`, and the test split, all dealt to towers and moved to the device.
+// the population `precise`, the test split, and where weights are selected the validation split, all dealt to
+// towers and moved to the device.
 #pragma once
 
 #include <functional>
@@ -17,6 +18,9 @@
 
 namespace bnlab {
 
+// What is evaluated. Validation is a part of the training set, which is then not trained on.
+enum class EvaluationSplit { test, validation };
+
 class Data {
  public:
   // `spec` outlives this. Throws Error where the task, the placement or the shards refuse.
@@ -24,6 +28,14 @@ class Data {
   Data(const RunSpec&& spec, const std::string&, const World&) = delete;
 
   const Task& task() const { return *task_; }
+  // The task whose test split is evaluated there. Without `select` in the spec there is no validation split.
+  const Task& task_of(EvaluationSplit split) const {
+    return split == EvaluationSplit::test ? *task_ : *validation_;
+  }
+  std::vector<EvaluationSplit> splits() const {  // that there are
+    return validation_ ? std::vector{EvaluationSplit::test, EvaluationSplit::validation}
+                       : std::vector{EvaluationSplit::test};
+  }
   const Towers& towers() const { return towers_; }                  // of a training batch
   const Towers& towers_of_pass() const { return towers_of_pass_; }  // of its micro-batches
   int64_t steps() const { return steps_; }                          // of the whole training
@@ -42,11 +54,11 @@ class Data {
   // The test split in groups of the size of what is passed at once in training, each of images of one size.
   // The last of a size may be smaller: towers are filled in order.
   int64_t test_batches() const { return std::ssize(test_batches_); }
-  Batch test(int64_t index) const;
+  Batch test(int64_t index) const { return evaluated(EvaluationSplit::test, index); }
   int64_t test_batch_of(int64_t sample) const;  // the index of the one that holds a sample
-  // All of them in turn; with data workers these make them ahead.
-  void each_test(const std::function<void(const Batch&)>& use) const;
-  int64_t first_test_sample(const Batch& batch) const;  // of this rank's share of a test batch
+  // All batches of a split in turn; with data workers these make them ahead.
+  void each(EvaluationSplit split, const std::function<void(const Batch&)>& use) const;
+  int64_t first_sample(EvaluationSplit split, const Batch& batch) const;  // of this rank's share of a batch
 
   // Whose shard of the training set a test sample belongs to, by the key that the set is sorted by. Throws
   // Error (refused) where it is not sorted, or by what is not known of a test sample.
@@ -56,12 +68,19 @@ class Data {
                     const std::function<void(const Batch&, const std::vector<int64_t>& samples)>& use) const;
 
  private:
-  // Test samples that are evaluated together.
+  // Samples that are evaluated together.
   struct Range {
     int64_t begin = 0;
     int64_t samples = 0;
   };
+  using Ranges = std::vector<Range>;
 
+  Ranges ranges_of(const Task& task) const;
+  const Ranges& ranges_of(EvaluationSplit split) const {
+    return split == EvaluationSplit::test ? test_batches_ : validation_batches_;
+  }
+  Batch evaluated(EvaluationSplit split, int64_t index) const;
+  Examples examples(std::vector<Draw> draws) const;
   Batch made(int64_t step);
   const std::vector<int64_t>& towers_of_test() const;
   Batch on_device(const Examples& examples, Towers towers, int64_t index) const;
@@ -70,8 +89,10 @@ class Data {
   const RunSpec& spec_;
   at::Device device_;
   std::unique_ptr<Task> task_;
+  std::unique_ptr<Task> validation_;  // null without `select`
+  std::vector<int64_t> trained_;      // samples of the task that are trained on
   Towers towers_, towers_of_pass_;
-  std::vector<Range> test_batches_;
+  Ranges test_batches_, validation_batches_;
   mutable std::vector<int64_t> towers_of_test_;  // once they were asked for
   int64_t steps_;
   int64_t workers_;

@@ -23,7 +23,7 @@ Evaluator::Evaluator(const RunSpec& spec, Data& data, TrainedModel& model, World
   }
 }
 
-Json Evaluator::evaluate(int64_t steps_done) {
+Json Evaluator::evaluate(int64_t steps_done, EvaluationSplit split) {
   world_.ledger().evaluating(true);
   Json all = Json::object();
   for (const auto& [name, population] : populations_) {
@@ -37,7 +37,7 @@ Json Evaluator::evaluate(int64_t steps_done) {
     } else {
       const std::vector<double> between_sets = load_into_buffers(population, steps_done);
       sites_.keep(name, population.averaged_weights ? std::vector<double>() : between_sets);
-      all[name] = measure(steps_done, population);
+      all[name] = measure(steps_done, population, split);
     }
     if (population.averaged_weights) {
       ema_->swap();
@@ -48,16 +48,17 @@ Json Evaluator::evaluate(int64_t steps_done) {
   return all;
 }
 
-Json Evaluator::measure(int64_t steps_done, const Population& population) {
+Json Evaluator::measure(int64_t steps_done, const Population& population, EvaluationSplit split) {
   const at::NoGradGuard no_grad;
+  const Task& task = data_.task_of(split);
   at::Tensor measured;
-  data_.each_test([&](const Batch& batch) {
-    const at::Tensor part = data_.task().measure(predictions(batch, steps_done, population), batch.labels,
-                                                 data_.first_test_sample(batch));
+  data_.each(split, [&](const Batch& batch) {
+    const at::Tensor part = task.measure(predictions(batch, steps_done, population), batch.labels,
+                                         data_.first_sample(split, batch));
     measured = measured.defined() ? measured + part : part;
   });
   world_.gradients().all_reduce(measured, Purpose::evaluation);
-  return data_.task().metrics(measured);
+  return task.metrics(measured);
 }
 
 Json Evaluator::measure_own_towers(int64_t steps_done, const std::function<void(int64_t tower)>& load) {

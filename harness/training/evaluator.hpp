@@ -35,12 +35,13 @@ class Evaluator {
 
   // {"saved": {metrics}, ...} in the order of populations(). Leaves the strategy's own statistics in the
   // buffers.
-  Json evaluate(int64_t steps_done);
+  Json evaluate(int64_t steps_done, EvaluationSplit split = EvaluationSplit::test);
   // What is known of each norm site after it.
   Json sites() const { return sites_.sites(); }
   // The metrics under the statistics that the network's buffers hold, which are those of the population but
   // for what it takes from the test samples.
-  Json measure(int64_t steps_done, const Population& population = {});
+  Json measure(int64_t steps_done, const Population& population = {},
+               EvaluationSplit split = EvaluationSplit::test);
   // The metrics of population own_tower. load: puts the pair of a tower into the network's buffers.
   Json measure_own_towers(int64_t steps_done, const std::function<void(int64_t tower)>& load);
 

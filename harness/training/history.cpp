@@ -92,21 +92,43 @@ void History::report(int64_t steps_done, double learning_rate, const at::Tensor&
 }
 
 void History::add_evaluation(int64_t steps_done, const Json& metrics_of_populations) {
+  final_ = metrics_of_populations;
+  write({{"kind", "eval"}}, steps_done, metrics_of_populations);
+  add_point(steps_done, metrics_of_populations, Json::object());
+}
+
+void History::add_validation(int64_t steps_done, const Json& metrics_of_populations) {
+  write({{"kind", "eval"}, {"split", "validation"}}, steps_done, metrics_of_populations);
+  add_point(steps_done, metrics_of_populations, {{"split", "validation"}});
+}
+
+void History::add_test(int64_t steps_done, const Json& metrics_of_populations) {
+  final_ = metrics_of_populations;
+  write({{"kind", "test"}}, steps_done, metrics_of_populations);
+}
+
+void History::write(Json line, int64_t steps_done, const Json& metrics_of_populations) {
+  for (const auto& [population, metrics] : metrics_of_populations.items()) {
+    line["step"] = steps_done;
+    line["epoch"] = data_.epochs(steps_done);
+    line["population"] = population;
+    line["metrics"] = metrics;
+    log_.write(line);
+  }
+}
+
+void History::add_point(int64_t steps_done, const Json& metrics_of_populations, const Json& split) {
   const std::string headline = data_.task().headline();
   Json headlines = Json::object();
   for (const auto& [population, metrics] : metrics_of_populations.items()) {
-    log_.write({{"kind", "eval"},
-                {"step", steps_done},
-                {"epoch", data_.epochs(steps_done)},
-                {"population", population},
-                {"metrics", metrics}});
     headlines[population] = metrics.at(headline);
-    final_[population] = metrics;
   }
-  evaluations_.push_back({{"step", steps_done},
-                          {"epoch", data_.epochs(steps_done)},
-                          {"train_loss", number_or_null(reported_loss_)},
-                          {headline, headlines}});
+  Json point = {{"step", steps_done},
+                {"epoch", data_.epochs(steps_done)},
+                {"train_loss", number_or_null(reported_loss_)},
+                {headline, headlines}};
+  point.update(split);
+  evaluations_.push_back(point);
 }
 
 void History::describe(State& state) {

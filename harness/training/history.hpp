@@ -58,6 +58,10 @@ class History {
   // together before any clipping. Called by every rank; waits for the device.
   void report(int64_t steps_done, double learning_rate, const at::Tensor& gradient_norm);
   void add_evaluation(int64_t steps_done, const Json& metrics_of_populations);
+  // The same on the validation split; and of the weights that were selected there, after so many steps, on
+  // the test split, which is no point of a curve.
+  void add_validation(int64_t steps_done, const Json& metrics_of_populations);
+  void add_test(int64_t steps_done, const Json& metrics_of_populations);
 
   void describe(State& state);
 
@@ -66,6 +70,9 @@ class History {
   Json summary() const;
 
  private:
+  void write(Json line, int64_t steps_done, const Json& metrics_of_populations);
+  void add_point(int64_t steps_done, const Json& metrics_of_populations, const Json& split);
+
   RunLog log_;
   const Data& data_;
   World& world_;

@@ -4,6 +4,7 @@
 #include <ATen/Parallel.h>
 #include <torch/types.h>
 
+#include <algorithm>
 #include <chrono>
 #include <iostream>
 #include <list>
@@ -94,13 +95,18 @@ RankReport train(const RankJob& job, bool& world_formed, KeptWorld* kept) {
   for (const std::string& note : trainer.notes()) {
     notes.push_back(note);
   }
-  if (world->rank() == 0) {
-    for (const std::string& note : notes) {
+  const auto tell = [&](const std::string& note) {
+    if (world->rank() == 0) {
       std::cerr << note << std::endl;
     }
-  }
+  };
+  std::ranges::for_each(notes, tell);
   const std::chrono::duration<double> start = std::chrono::steady_clock::now() - job.started;
   trainer.run();
+  if (const std::string why = trainer.why_stopped(); !why.empty()) {
+    notes.push_back(why);
+    tell(why);
+  }
   RankReport report;
   Json result = trainer.result();
   result["start_s"] = start.count();

@@ -26,8 +26,10 @@ Strategy::Context strategy_context(const RunSpec& spec, const Data& data, World&
 BuiltNetwork built_network(const RunSpec& spec, const Data& data, World& world) {
   const auto parameters = at::TensorOptions().dtype(parameter_type(spec.precision)).device(world.device());
   ImageSizes of_task = {data.task().training_image_size()};
-  for (const OneSize& test : data.task().test_sizes()) {
-    of_task.push_back(test.size);
+  for (const EvaluationSplit split : data.splits()) {
+    for (const OneSize& evaluated : data.task_of(split).test_sizes()) {
+      of_task.push_back(evaluated.size);
+    }
   }
   const ImageSizes sizes = spec.evaluation.sizes_seen(of_task);
   const BuiltNetwork::Build build = builder_of(

@@ -36,6 +36,12 @@ std::unique_ptr<WeightEma> make_ema(const RunSpec& spec, const TrainedModel& mod
              : nullptr;
 }
 
+std::optional<EarlyStop> make_early_stop(const RunSpec& spec, World& world) {
+  return spec.stop_early ? std::optional<EarlyStop>(std::in_place, *spec.stop_early, world,
+                                                    parameter_type(spec.precision))
+                         : std::nullopt;
+}
+
 }  // namespace
 
 Trainer::Trainer(const RunSpec& spec, const std::string& data_dir, World& world, Checkpoints& checkpoints,
@@ -62,8 +68,17 @@ Trainer::Trainer(const RunSpec& spec, const std::string& data_dir, World& world,
                       : nullptr),
       evaluator_(spec, data_, model_, world, ema_.get()),
       history_(std::move(log), data_, world, parameter_type(spec.precision)),
+      early_stop_(make_early_stop(spec, world)),
       costs_(world),
       timer_(world.device()) {
+  if (spec.select) {
+    best_.emplace([this](State& state) {
+      model_.describe(state);
+      if (ema_) {
+        ema_->describe(state);
+      }
+    });
+  }
   if (checkpoints_.found()) {
     checkpoints_.restore([this](State& state) { describe(state); });
     resumed_at_steps_.push_back(steps_done_);
@@ -72,21 +87,28 @@ Trainer::Trainer(const RunSpec& spec, const std::string& data_dir, World& world,
 }
 
 void Trainer::run() {
-  while (steps_done_ < data_.steps() && !diverged()) {
+  while (steps_done_ < data_.steps() && !diverged() && !stopped()) {
     if (steps_done_ == spec_.warmup_steps) {
       between_steps([this] { costs_.begin(steps_done_); });
     }
     train_step(steps_done_);
     ++steps_done_;
-    if (reports(steps_done_)) {
+    const bool ends_early = may_stop(steps_done_) && early_stop_->ends_run(steps_done_);
+    if (ends_early || reports(steps_done_)) {
       history_.report(steps_done_, optimizer_->learning_rate(steps_done_ - 1), gradient_norm_);
     }
-    if (!diverged() && evaluates(steps_done_)) {
-      between_steps([this] { history_.add_evaluation(steps_done_, evaluator_.evaluate(steps_done_)); });
+    if (!diverged() && (ends_early || evaluates(steps_done_))) {
+      between_steps([this] { evaluate(); });
     }
-    if (!diverged() && steps_done_ < data_.steps() && checkpoints_.due(steps_done_)) {
+    if (!diverged() && !ends_early && steps_done_ < data_.steps() && checkpoints_.due(steps_done_)) {
       between_steps([this] { checkpoints_.save(steps_done_, [this](State& state) { describe(state); }); });
     }
+  }
+  if (const RunningStatistics* statistics = model_.statistics()) {
+    nonfinite_channels_ = statistics->nonfinite_channels();
+  }
+  if (best_ && !diverged()) {
+    between_steps([this] { take_best(); });
   }
   graphs_.invalidate();  // NCCL does not shut down before the graphs that its exchanges stand in
 }
@@ -101,6 +123,32 @@ void Trainer::train_steps(int64_t steps) {
   for (const int64_t end = steps_done_ + steps; steps_done_ < end; ++steps_done_) {
     train_step(steps_done_);
   }
+}
+
+void Trainer::evaluate() {
+  if (!best_) {
+    history_.add_evaluation(steps_done_, evaluator_.evaluate(steps_done_));
+    return;
+  }
+  const Json metrics = evaluator_.evaluate(steps_done_, EvaluationSplit::validation);
+  history_.add_validation(steps_done_, metrics);
+  // A strategy without running statistics is evaluated as `saved` alone.
+  const std::string& wanted = spec_.select->population;
+  best_->offer(steps_done_,
+               metrics.at(metrics.contains(wanted) ? wanted : "saved").at(data_.task().headline()));
+}
+
+void Trainer::take_best() {
+  best_->restore();
+  history_.add_test(best_->step(), evaluator_.evaluate(best_->step()));
+}
+
+Json Trainer::selected() const {
+  return {{"step", best_->step()},
+          {data_.task().headline(), best_->score()},
+          {"population", spec_.select->population},
+          {"evaluations", best_->evaluations()},
+          {"validation_samples", data_.task_of(EvaluationSplit::validation).test_samples()}};
 }
 
 void Trainer::between_steps(const std::function<void()>& work) {
@@ -143,6 +191,12 @@ void Trainer::describe(State& state) {
     loss_scale_->describe(state);
   }
   history_.describe(state);
+  if (early_stop_) {
+    early_stop_->describe(state);
+  }
+  if (best_) {
+    best_->describe(state);
+  }
   graphs_.describe(state);
   costs_.describe(state, steps_done_);
 }
@@ -173,9 +227,12 @@ void Trainer::train_step(int64_t step) {
       ema_->update(step, bytes);
     }
     history_.add(own_loss);
+    if (early_stop_) {
+      early_stop_->add(own_loss);
+    }
   };
   graphs_.update(update, optimizer_->can_be_recorded());
-  if (reports(step + 1)) {
+  if (reports(step + 1) || may_stop(step + 1)) {
     gradient_norm_ = counts ? optimizer_->gradient_norm() : at::full_like(own_loss, kInfinite);
   }
   gradient_sync_->after_step(step + 1);
@@ -220,9 +277,7 @@ void Trainer::end_part_of_pass(StepTimer::Part part, ActivityPart next) {
 }
 
 Json Trainer::result() {
-  const RunningStatistics* statistics = model_.statistics();
-  at::Tensor nonfinite = at::full({}, statistics == nullptr ? 0 : statistics->nonfinite_channels(), at::kLong)
-                             .to(world_.device());
+  at::Tensor nonfinite = at::full({}, nonfinite_channels_, at::kLong).to(world_.device());
   const Json traffic = costs_.traffic(steps_done_);
   const Json memory = costs_.memory();
   world_.gradients().all_reduce(nonfinite, Purpose::control);
@@ -236,6 +291,12 @@ Json Trainer::result() {
                  {"sites", evaluator_.sites()},
                  {"shards", spec_.resolved.at("shards")},
                  {"parameters", parameters}};
+  if (best_ && !diverged()) {
+    result["selected"] = selected();
+  }
+  if (stopped()) {
+    result["stopped_early"] = early_stop_->stopped();
+  }
   if (!resumed_at_steps_.empty()) {
     result["resumed_at_steps"] = resumed_at_steps_;
   }
@@ -255,7 +316,7 @@ Json Trainer::result() {
 }
 
 int64_t Trainer::save_weights(const std::string& run_dir) {
-  return bnlab::save_weights(model_.network(), evaluator_, steps_done_, run_dir, world_.rank() == 0);
+  return bnlab::save_weights(model_.network(), evaluator_, answering_step(), run_dir, world_.rank() == 0);
 }
 
 }  // namespace bnlab

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,8 @@
 #include "harness/training/checkpoint.hpp"
 #include "harness/training/costs.hpp"
 #include "harness/training/data.hpp"
+#include "harness/training/endings/best_weights.hpp"
+#include "harness/training/endings/early_stop.hpp"
 #include "harness/training/evaluator.hpp"
 #include "harness/training/history.hpp"
 #include "harness/training/loss.hpp"
@@ -36,7 +39,8 @@ class Trainer {
   Trainer(const RunSpec& spec, const std::string& data_dir, World& world, Checkpoints& checkpoints,
           RunLog log);
 
-  // Trains to the last step, or until the loss is not finite, and evaluates on the way.
+  // Trains to the last step, or until the loss is not finite or the spec's stop_early ends the run, and
+  // evaluates on the way. With `select`, then goes back to the weights that were best in validation.
   void run();
 
   // Makes training steps over and over, from the first one on, to take their times. Called by every rank,
@@ -53,6 +57,8 @@ class Trainer {
   // The record's "result"; called by every rank.
   Json result();
   std::vector<std::string> notes() const { return model_.notes(); }
+  // Why stop_early ended the run, in a sentence; empty where it did not.
+  std::string why_stopped() const { return stopped() ? early_stop_->sentence(data_.steps()) : ""; }
   int64_t save_weights(const std::string& run_dir);  // weights.hpp
 
  private:
@@ -67,6 +73,13 @@ class Trainer {
   void between_steps(const std::function<void()>& work);
   bool reports(int64_t steps_done) const;  // whether the loss is reported after so many steps
   bool evaluates(int64_t steps_done) const;
+  void evaluate();   // after a step; where weights are selected, on the validation split
+  void take_best();  // puts the selected weights back and evaluates them on the test split
+  // Steps that the weights have been trained for which answer in the end.
+  int64_t answering_step() const { return best_ && !diverged() ? best_->step() : steps_done_; }
+  Json selected() const;  // for the record
+  bool may_stop(int64_t steps_done) const { return early_stop_ && early_stop_->due(steps_done); }
+  bool stopped() const { return early_stop_ && !early_stop_->stopped().is_null(); }
   std::string why_none_is_replayed() const;  // step_graphs.hpp
   void describe(State& state);
 
@@ -83,11 +96,14 @@ class Trainer {
   std::unique_ptr<LossScale> loss_scale_;  // null but for float16
   Evaluator evaluator_;
   History history_;
-  at::Tensor gradient_norm_;  // of the last step that is reported, []
+  std::optional<EarlyStop> early_stop_;  // nothing without stop_early
+  std::optional<BestWeights> best_;      // nothing without select
+  at::Tensor gradient_norm_;             // of the last step that is reported, []
   Costs costs_;
   StepTimer timer_;
   int64_t steps_done_ = 0;
   int64_t steps_repeated_ = 0;
+  int64_t nonfinite_channels_ = 0;         // of this rank, in the whole training
   std::vector<int64_t> resumed_at_steps_;  // steps done, whenever the run went on from a checkpoint
 };
 

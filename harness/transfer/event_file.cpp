@@ -76,7 +76,8 @@ void add_scalars(const Json& line, double started, std::vector<Scalar>& scalars)
   }
   if (line.value("kind", "") == "eval") {
     for (const auto& [metric, value] : value_at(line, "metrics").items()) {
-      add(line.value("population", "saved") + "/" + metric, value);
+      const std::string split = line.contains("split") ? line.at("split").get<std::string>() + "/" : "";
+      add(split + line.value("population", "saved") + "/" + metric, value);
     }
   }
 }

@@ -34,6 +34,14 @@ TEST_F(SpecContrasts, AreRulesThatTellTheSidesApart) {
           .empty());
 }
 
+TEST_F(SpecContrasts, AreReadBesideATaskThatIsUnknown) {
+  const Lines lines =
+      mistakes(R"({"task": "fake_shape", "model": "fake_net", "batch_per_tower": 1, "steps": 1,
+      "matrix": {"strategy": ["fake_own", "fake_pooled"]},
+      "contrasts": [{"metric": "mean_iou", "strategy": "fake_own", "above": "fake_pooled"}]})");
+  EXPECT_EQ(lines, Lines{"spec.json: task: unknown task \"fake_shape\"; did you mean \"fake_shapes\"?"});
+}
+
 TEST_F(SpecContrasts, NameBothSidesInOneWay) {
   const std::string expected =
       "spec.json: contrasts[0]: expected strategy and above, or in their place runs and above_runs";

@@ -86,7 +86,7 @@ TEST_F(SpecDocument, AnswersUnknownKeysWithTheNearest) {
           "precise_batches, "
           "evaluation, shards, "
           "weight_ema, gradient_route, average_weights_every, "
-          "init_from, warmup_steps, timing, data_workers, timeout_s, "
+          "init_from, select, stop_early, warmup_steps, timing, data_workers, timeout_s, "
           "collective_timeout_s, placement",
           "spec.json: optimizer.momentm: unknown key of optimizer \"sgd\"; did you mean \"momentum\"?"}));
 }

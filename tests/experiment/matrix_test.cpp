@@ -109,7 +109,8 @@ TEST_F(SpecMatrix, AnswersUnknownAxes) {
           "eval_every, log_every, "
           "checkpoint_every, populations, precise_batches, evaluation, shards, weight_ema, gradient_route, "
           "average_weights_every, "
-          "init_from, warmup_steps, timing, data_workers, timeout_s, collective_timeout_s, placement"}));
+          "init_from, select, stop_early, warmup_steps, timing, data_workers, timeout_s, "
+          "collective_timeout_s, placement"}));
   std::string deep = "strategy";
   for (int i = 0; i < 100; ++i) {
     deep += ".base";

@@ -25,7 +25,7 @@ TEST_F(SpecRun, HasEveryKeyWithItsDefault) {
     "loss_mean": "batch", "eval_every": 0, "log_every": 10, "checkpoint_every": null, "populations": ["saved"], "precise_batches": 20,
     "evaluation": {"crop": null, "stride": 0.6666666666666666, "flip": false, "scales": [1.0]},
     "shards": "iid", "weight_ema": null, "gradient_route": "reducer", "average_weights_every": null,
-    "init_from": null, "warmup_steps": 5, "timing": null, "data_workers": null, "timeout_s": 0.0, "collective_timeout_s": 60.0})"));
+    "init_from": null, "select": null, "stop_early": null, "warmup_steps": 5, "timing": null, "data_workers": null, "timeout_s": 0.0, "collective_timeout_s": 60.0})"));
 }
 
 TEST_F(SpecRun, IsReadIntoItsFields) {

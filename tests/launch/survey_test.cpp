@@ -263,6 +263,18 @@ TEST_F(OnFiles, WhatWasJudgedIsKeptUntilTheDataChange) {
   EXPECT_EQ(run(spec_, options_).finished, 2);
 }
 
+// The task of these runs always finds the fact "looked".
+TEST_F(OnFiles, FactsOfTheDataStandInTheRecords) {
+  run(spec_, options_);
+  const std::vector<Record> records = scratch_.records();
+  ASSERT_EQ(records.size(), 2U);
+  for (const Record& record : records) {
+    EXPECT_EQ(record.at("notes").at(0), "looked");
+    EXPECT_EQ(record.at("notes").at(1),
+              "the training set has 1 samples and a global batch 4: every step sees samples twice");
+  }
+}
+
 TEST_F(OnFiles, FinishedRunsNeedNoData) {
   run(spec_, options_);
   options_.data_dir = "";

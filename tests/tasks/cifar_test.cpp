@@ -147,5 +147,19 @@ TEST(Cifar10Files, OfAnotherSizeAreRefusedWithACure) {
                                           ": image 0: expected a class below 10, got 10");
 }
 
+TEST(Cifar, ValidationShowsTrainingImagesAsTheyAre) {
+  const TemporaryFolder folder;
+  write_cifar10(folder);
+  const auto validation = make(folder, "cifar10")->validation({0, 10000, 5});  // augmentation is on
+  EXPECT_EQ(validation->test_samples(), 3);
+  EXPECT_EQ(validation->training_samples(), 0);
+  const Examples shown = validation->test(0, 3);
+  const Examples plain =
+      make(folder, "cifar10", {{"augment", false}})->training({{0, 0}, {10000, 0}, {5, 0}});
+  EXPECT_TRUE(at::equal(shown.images, plain.images));
+  EXPECT_TRUE(at::equal(shown.labels, plain.labels));
+  EXPECT_EQ(shown.labels[1].item<int64_t>(), 3);
+}
+
 }  // namespace
 }  // namespace bnlab::cifar_test

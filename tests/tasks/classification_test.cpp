@@ -15,6 +15,7 @@ class Bare : public ClassificationTask {
   int64_t test_samples() const override { return 0; }
   Examples training(const std::vector<Draw>&) const override { return {}; }
   Examples test(int64_t, int64_t) const override { return {}; }
+  std::unique_ptr<Task> validation(const std::vector<int64_t>&) const override { return nullptr; }
 
   using ClassificationTask::share_alike;
 };

@@ -122,6 +122,25 @@ TEST_F(FramesTest, NamesWhatIsWrong) {
   EXPECT_PRED2(has, error({{"pattern", "../%05d.jpg"}}), "pattern: expected a file name with one number");
 }
 
+TEST_F(FramesTest, ValidationShowsTrainingClipsAsTestClipsAreShown) {
+  const auto tested = task({{"test_list", "train.txt"}});
+  const auto validation = task()->validation({1});
+  EXPECT_EQ(validation->test_samples(), 1);
+  const Examples shown = validation->test(0, 1), expected = tested->test(1, 1);
+  EXPECT_TRUE(at::equal(shown.images, expected.images));
+  EXPECT_TRUE(at::equal(shown.labels, expected.labels));
+}
+
+TEST_F(FramesTest, ClipsOfOneSceneHaveOneName) {
+  for (const char* clip : {"v_Run_g01_c01", "v_Run_g01_c02", "v_Run_g02_c01"}) {
+    write_clip(clip, 4);
+  }
+  test::write_bytes(folder_.path("clips/scenes.txt"),
+                    "v_Run_g01_c01 4 0\nv_Run_g01_c02 4 0\nv_Run_g02_c01 4 1\n");
+  EXPECT_EQ(task({{"train_list", "scenes.txt"}})->sample_names(),
+            (std::vector<std::string>{"v_Run_g01", "v_Run_g01", "v_Run_g02"}));
+}
+
 }  // namespace
 }  // namespace bnlab::frames_test
 

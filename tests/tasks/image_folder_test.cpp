@@ -122,6 +122,27 @@ TEST_F(ImageFolderTest, NamesWhatIsWrong) {
                "short_side: expected at least the larger side of size, 12, got 11");
 }
 
+TEST_F(ImageFolderTest, ValidationShowsTrainingImagesAsTestImagesAreShown) {
+  const auto whole = task();
+  const auto tested = task({{"test_split", "train"}});
+  ASSERT_EQ(tested->test_samples(), 4);
+  const auto validation = whole->validation({1, 3});
+  EXPECT_EQ(validation->test_samples(), 2);
+  EXPECT_EQ(validation->classes(), 3);
+  for (const auto& [place, sample] : {std::pair(0, 1), {1, 3}}) {
+    const Examples shown = validation->test(place, 1), expected = tested->test(sample, 1);
+    EXPECT_TRUE(at::equal(shown.images, expected.images)) << sample;
+    EXPECT_TRUE(at::equal(shown.labels, expected.labels)) << sample;
+  }
+}
+
+TEST_F(ImageFolderTest, SamplesAreNamedWithoutTheDataFolder) {
+  for (const std::string& name : task()->sample_names()) {
+    EXPECT_EQ(name.find(folder_.path()), std::string::npos) << name;
+  }
+  EXPECT_EQ(task()->sample_names().back(), "2/1.jpeg");
+}
+
 }  // namespace
 }  // namespace bnlab::image_folder_test
 

@@ -142,7 +142,7 @@ TEST_F(MistakesInData, PairsThatAreNotWholeAreNamed) {
 TEST_F(MistakesInData, PolygonsInJsonAreNamedWithTheWay) {
   std::filesystem::remove(label_map());
   test::write_bytes(file("train/labels/instances.json"), "{}");
-  EXPECT_NAMES(faults(), "draw their polygons into one PNG of ids per image");
+  EXPECT_NAMES(faults(), "scripts/coco_labels.py '" + file("train/labels/instances.json") + "'");
 }
 
 TEST_F(MistakesInData, CmykPhotographsAreNamed) {

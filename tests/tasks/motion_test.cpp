@@ -122,5 +122,15 @@ TEST(Motion, SortsByClassAndByScene) {
   }
 }
 
+TEST(Motion, ValidationShowsTrainingClipsInTheOrderAskedFor) {
+  const auto task = motion(3, {{"frames", 3}});
+  const auto validation = task->validation({20, 4, 7});
+  EXPECT_EQ(validation->test_samples(), 3);
+  EXPECT_EQ(validation->training_samples(), 0);
+  const Examples shown = validation->test(0, 3), trained = task->training({{20, 0}, {4, 0}, {7, 0}});
+  EXPECT_TRUE(at::equal(shown.images, trained.images));
+  EXPECT_TRUE(at::equal(shown.labels, trained.labels));
+}
+
 }  // namespace
 }  // namespace bnlab::motion_test

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "harness/error.hpp"
+#include "harness/tasks/held_out.hpp"
 #include "harness/tasks/photographs.hpp"
 
 namespace bnlab::nuclei_test {
@@ -108,6 +109,33 @@ TEST(Nuclei, ANumberOfTilesIsSpreadOverTheList) {
     EXPECT_STREQ(error.what(),
                  "task nuclei: train: expected at most 809, as many tiles as there are, got 810");
   }
+}
+
+TEST(Nuclei, ValidationShowsTrainingTilesAndKeepsThoseOfAnImageTogether) {
+  const auto task = nuclei({{"train", 90}});
+  const std::vector<LabelledFile>& files = training(*task).files();
+  const std::vector<std::string> named = task->sample_names();
+  const std::set<size_t> held = held_out(named, 0.2);
+  std::set<std::string> there, here;
+  std::vector<int64_t> samples;
+  for (size_t i = 0; i < files.size(); ++i) {
+    EXPECT_EQ(named[i], prefix_of(files[i].name));
+    (held.contains(i) ? here : there).insert(named[i]);
+    if (held.contains(i)) samples.push_back(static_cast<int64_t>(i));
+  }
+  EXPECT_GE(samples.size(), 18u);
+  for (const std::string& image : here) {
+    EXPECT_FALSE(there.contains(image)) << image;
+  }
+  const auto validation = task->validation(samples);
+  ASSERT_EQ(validation->test_samples(), std::ssize(samples));
+  for (const int64_t place : {int64_t{0}, std::ssize(samples) - 1}) {
+    const auto tile = training(*task).photograph(samples[static_cast<size_t>(place)]);
+    const at::Tensor labels = at::tensor(at::ArrayRef<int16_t>(tile->labels)).view({128, 128});
+    EXPECT_TRUE(at::equal(validation->test(place, 1).labels[0], labels.to(at::kLong)));
+  }
+  EXPECT_EQ(nuclei({{"train", 90}, {"test_size", {64, 64}}})->validation(samples)->test(0, 1).labels.sizes(),
+            (std::vector<int64_t>{1, 64, 64}));
 }
 
 }  // namespace

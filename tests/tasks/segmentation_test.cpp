@@ -21,6 +21,7 @@ class Bare : public SegmentationTask {
   bool may_have_void() const override { return true; }
   Examples training(const std::vector<Draw>&) const override { return {}; }
   Examples test(int64_t, int64_t) const override { return {}; }
+  std::unique_ptr<Task> validation(const std::vector<int64_t>&) const override { return nullptr; }
 };
 
 // Outputs that predict the given classes.

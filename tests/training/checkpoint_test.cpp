@@ -163,6 +163,31 @@ TEST_F(CheckpointOfOptions, RanksThatTrainApartGoOnToo) {
   }
 }
 
+// Windows of 3 steps, each of which a checkpoint cuts; the run ends after the second one.
+TEST_F(CheckpointOfOptions, ARunThatStopsEarlyStopsAtTheSameStep) {
+  const Json keys = {{"steps", 9},
+                     {"stop_early", {{"every", 3}, {"chance_after", 4}, {"chance_above", 1e-3}}}};
+  EXPECT_EQ(runs_.run(TrainingRuns::spec(keys), 1).result.at("stopped_early").at("step"), 6);
+  expect_goes_on(keys, 2, {1});
+}
+
+// The best evaluation lies before the checkpoints, between them or behind, by the strategy.
+TEST_P(Checkpoint, ARunThatSelectsItsWeightsGoesOnToo) {
+  expect_goes_on({{"strategy", GetParam()},
+                  {"eval_every", 1},
+                  {"weight_ema", 0.5},
+                  {"populations", {"saved", "tower:3", "mean"}},
+                  {"select", {{"validation_share", 0.3}}}},
+                 2, {1, 4});
+}
+
+TEST_F(CheckpointOfOptions, RanksThatTrainApartSelectTheirWeights) {
+  expect_goes_on({{"strategy", "per_tower"},
+                  {"towers", 2},
+                  {"average_weights_every", 3},
+                  {"select", {{"validation_share", 0.3}}}});
+}
+
 TEST_F(CheckpointOfOptions, ARunGoesOnMoreThanOnce) {
   const Json plain = keys({{"steps", 7}});
   const TrainedRun undisturbed = runs_.run(TrainingRuns::spec(plain), 2);

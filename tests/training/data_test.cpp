@@ -58,7 +58,7 @@ TEST(TestSplit, IsDealtOnceAndTheLastBatchFillsTheTowersInOrder) {
     EXPECT_EQ(data.test_batches(), 2);
     for (int64_t i = 0; i < 2; ++i) {
       const Batch batch = data.test(i);
-      first[static_cast<size_t>(world.rank())].push_back(data.first_test_sample(batch));
+      first[static_cast<size_t>(world.rank())].push_back(data.first_sample(EvaluationSplit::test, batch));
       samples[static_cast<size_t>(world.rank())].push_back(batch.images.size(0));
     }
   });
@@ -72,7 +72,7 @@ TEST(TestSplit, ComesInItsOrderWhoeverMakesTheBatches) {
       const RunSpec split = spec({{"data_workers", workers}});
       const Data data(split, "", world);
       int64_t index = 0;
-      data.each_test([&](const Batch& batch) {
+      data.each(EvaluationSplit::test, [&](const Batch& batch) {
         EXPECT_EQ(batch.index, static_cast<uint64_t>(index));
         EXPECT_TRUE(at::equal(batch.images, data.test(index).images)) << index;
         ++index;

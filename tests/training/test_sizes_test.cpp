@@ -90,7 +90,7 @@ TEST_F(TestSizes, BatchesHoldOneSizeAndEveryImageIsInOne) {
     int64_t samples = 0;
     for (int64_t i = 0; i < 3; ++i) {
       const Batch batch = data.test(i);
-      EXPECT_EQ(data.first_test_sample(batch), samples + batch.towers.local_begin());
+      EXPECT_EQ(data.first_sample(EvaluationSplit::test, batch), samples + batch.towers.local_begin());
       EXPECT_EQ(data.test_batch_of(samples), i);
       samples += batch.towers.total_samples();
       EXPECT_EQ(data.test_batch_of(samples - 1), i);

@@ -73,6 +73,25 @@ LabelledImages::LabelledImages(std::vector<LabelledFile> files, Reading reading,
   });
 }
 
+LabelledImages LabelledImages::part(const std::vector<int64_t>& places) const {
+  LabelledImages some;
+  some.reading_ = reading_;
+  for (const int64_t sample : places) {
+    const auto place = static_cast<size_t>(sample);
+    some.files_.push_back(files_[place]);
+    some.summaries_.push_back(summaries_[place]);
+    some.kept_.push_back(kept_[place]);
+  }
+  return some;
+}
+
+LabelledImages LabelledImages::read_again(const std::optional<std::array<int64_t, 2>>& fit_into) const {
+  Reading reading = reading_;
+  reading.fit_into = fit_into;
+  const auto classes = summaries_.empty() ? 0 : std::ssize(summaries_.front().class_pixels);
+  return LabelledImages(files_, std::move(reading), classes, 0);
+}
+
 int64_t LabelledImages::kept() const {
   return count() - std::ranges::count(kept_, nullptr);
 }

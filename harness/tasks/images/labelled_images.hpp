@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "harness/tasks/images/photograph.hpp"
@@ -29,6 +30,11 @@ class LabelledImages {
   // Reads on as many threads as LibTorch uses. Throws what the first file that cannot be read throws
   // (read_photograph). `budget`: bytes of photographs to keep.
   LabelledImages(std::vector<LabelledFile> files, Reading reading, int64_t classes, int64_t budget);
+
+  // Some of these photographs, which share their memory.
+  LabelledImages part(const std::vector<int64_t>& places) const;
+  // The same photographs, reduced further to this height and width. None of them stays in memory.
+  LabelledImages read_again(const std::optional<std::array<int64_t, 2>>& fit_into) const;
 
   int64_t count() const { return static_cast<int64_t>(files_.size()); }
   const std::vector<LabelledFile>& files() const { return files_; }

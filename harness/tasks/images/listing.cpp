@@ -5,11 +5,13 @@
 #include <cmath>
 #include <fstream>
 #include <map>
+#include <set>
 #include <sstream>
 
 #include "harness/components/parameters.hpp"
 #include "harness/error.hpp"
-#include "harness/random.hpp"
+#include "harness/mapped.hpp"
+#include "harness/tasks/held_out.hpp"
 
 namespace bnlab {
 namespace {
@@ -48,6 +50,22 @@ std::string name_in(const Side& side, const fs::path& path, const Endings& endin
   return "";
 }
 
+// What makes label maps of annotations in JSON: of a file in a folder, or "" where there is none.
+std::string cure_for_json(const fs::path& folder, const fs::path& labels) {
+  std::error_code error;
+  std::set<fs::path> files;  // in an order that no file system decides
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+    if (entry->path().extension() == ".json") {
+      files.insert(entry->path());
+    }
+  }
+  return files.empty()
+             ? ""
+             : "; annotations in JSON files are not read; those of COCO become one PNG of ids per image: "
+               ".venv/bin/python scripts/coco_labels.py '" +
+                   files.begin()->string() + "' '" + labels.string() + "'";
+}
+
 std::map<std::string, fs::path> files_by_name(const Side& side, const Endings& endings,
                                               const std::string& cure) {
   std::map<std::string, fs::path> found;
@@ -61,7 +79,13 @@ std::map<std::string, fs::path> files_by_name(const Side& side, const Endings& e
     }
   }
   if (error) {
-    refuse(side.folder.string() + ": cannot be listed (" + error.message() + ")" + cure);
+    std::string converted;
+    const fs::path around = side.folder.parent_path();
+    for (const fs::path& folder : {around, around / "annotations"}) {
+      if (endings == kLabelEndings && converted.empty()) converted = cure_for_json(folder, side.folder);
+    }
+    refuse(side.folder.string() + ": cannot be listed (" + error.message() + ")" +
+           (converted.empty() ? cure : converted));
   }
   return found;
 }
@@ -70,17 +94,6 @@ std::map<std::string, fs::path> files_by_name(const Side& side, const Endings& e
 fs::path expected_file(const Side& side, const std::string& name, const Endings& endings) {
   const bool complete = has_ending("x" + side.suffix, endings);
   return side.folder / (name + side.suffix + (complete ? "" : endings.back()));
-}
-
-// Whether a folder holds annotations as JSON: of COCO or labelme, with polygons.
-bool has_json(const fs::path& folder) {
-  std::error_code error;
-  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
-    if (entry->path().extension() == ".json") {
-      return true;
-    }
-  }
-  return false;
 }
 
 std::string missing_labels(const Side& labels, const std::string& name, const fs::path& image,
@@ -93,12 +106,10 @@ std::string missing_labels(const Side& labels, const std::string& name, const fs
              " is no help: JPEG changes the ids of pixels, so export the labels as PNG";
     }
   }
-  if (has_json(expected.parent_path())) {
-    return message +
-           "; annotations in JSON files (COCO, labelme) are not read: draw their polygons into one PNG of "
-           "ids "
-           "per image, with pycocotools: ids[coco.annToMask(a) > 0] = a[\"category_id\"] for each annotation "
-           "a";
+  if (const std::string converted =
+          cure_for_json(expected.parent_path(), expected.parent_path().parent_path() / "labels_ids");
+      !converted.empty()) {
+    return message + converted;
   }
   return message + cure;
 }
@@ -270,30 +281,20 @@ std::string prefix_of(const std::string& name) {
   return last.substr(0, last.find('_'));
 }
 
+std::string kept_together(const LabelledFile& file) {
+  return !file.source.empty() ? file.source : !file.group.empty() ? file.group : file.name;
+}
+
 Split hold_out(const std::vector<LabelledFile>& files, double share) {
-  const auto key = [](const LabelledFile& file) {
-    const std::string& text = file.group.empty() ? file.name : file.group;
-    return std::pair(Stream(0, "held out: " + text).bits(), text);
-  };
-  std::map<std::pair<uint64_t, std::string>, int64_t> sizes;
-  for (const LabelledFile& file : files) {
-    ++sizes[key(file)];
-  }
-  if (sizes.size() < 2) {
+  const std::set<size_t> held = held_out(mapped(files, kept_together), share);
+  if (held.empty()) {
     refuse("nothing can be held out for the test: expected at least two " +
            std::string(files.empty() || files[0].group.empty() ? "images" : "groups") + ", got " +
-           std::to_string(sizes.size()) + "; add some, or name a test split");
-  }
-  sizes.erase(std::prev(sizes.end()));  // the last one always trains
-  auto wanted = std::max<int64_t>(1, std::llround(share * static_cast<double>(files.size())));
-  for (auto entry = sizes.begin(); entry != sizes.end();) {
-    const bool held_out = wanted > 0;
-    wanted -= entry->second;
-    entry = held_out ? std::next(entry) : sizes.erase(entry);
+           (files.empty() ? "0" : "1") + "; add some, or name a test split");
   }
   Split split;
-  for (const LabelledFile& file : files) {
-    (sizes.count(key(file)) > 0 ? split.test : split.training).push_back(file);
+  for (size_t i = 0; i < files.size(); ++i) {
+    (held.contains(i) ? split.test : split.training).push_back(files[i]);
   }
   return split;
 }

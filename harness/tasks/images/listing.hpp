@@ -13,11 +13,12 @@
 namespace bnlab {
 
 struct LabelledFile {
-  std::string image;       // JPEG or PNG
-  std::string labels;      // PNG of ids
-  std::string name = {};   // what the two have in common: "city/frame_1"
-  std::string group = {};  // the drive or place it was taken in; "" where nobody knows
-  DataFault fault = {};    // why there is no such pair: one of the files is missing; mostly empty
+  std::string image;        // JPEG or PNG
+  std::string labels;       // PNG of ids
+  std::string name = {};    // what the two have in common: "city/frame_1"
+  std::string group = {};   // the drive or place it was taken in; "" where nobody knows
+  DataFault fault = {};     // why there is no such pair: one of the files is missing; mostly empty
+  std::string source = {};  // the image that it is a tile of; "" where it is whole
 };
 
 // The folder that holds the files of a task: `root` below the data folder, --data. Throws Error (usage) if
@@ -51,12 +52,15 @@ std::vector<LabelledFile> read_list(const std::filesystem::path& list, const std
 // The part of a file's name before its first '_', without its folders ("0001TP" of "a/0001TP_006690").
 std::string prefix_of(const std::string& name);
 
+// What a file must not be parted from when a set is divided: its source, or else its group, or else itself.
+std::string kept_together(const LabelledFile& file);
+
 struct Split {
   std::vector<LabelledFile> training;
   std::vector<LabelledFile> test;
 };
-// Holds out at least `share` of the files, by the hash of their groups, or of their names where they have
-// none: a group is never on both sides, and no seed enters.
+// Holds out at least `share` of the files (held_out.hpp): files that are kept together are never on both
+// sides, and no seed enters.
 Split hold_out(const std::vector<LabelledFile>& files, double share);
 
 }  // namespace bnlab

@@ -53,6 +53,18 @@ ResizedImages::ResizedImages(std::vector<std::string> files, int64_t short_side,
   });
 }
 
+ResizedImages ResizedImages::part(const std::vector<int64_t>& places) const {
+  ResizedImages some;
+  some.short_side_ = short_side_;
+  for (const int64_t place : places) {
+    some.files_.push_back(file(place));
+    if (place < std::ssize(kept_)) {
+      some.kept_.push_back(kept_[static_cast<size_t>(place)]);
+    }
+  }
+  return some;
+}
+
 at::Tensor ResizedImages::image(int64_t index) const {
   const auto place = static_cast<size_t>(index);
   return place < kept_.size() ? kept_[place] : read_resized(files_[place], short_side_);

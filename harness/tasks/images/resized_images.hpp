@@ -30,6 +30,9 @@ class ResizedImages {
   // read when they are asked for. Throws Error (data), naming the file, if one cannot be read.
   ResizedImages(std::vector<std::string> files, int64_t short_side, int64_t budget = int64_t{1} << 30);
 
+  // Some of these images, which share their memory; `places` rise.
+  ResizedImages part(const std::vector<int64_t>& places) const;
+
   int64_t count() const { return static_cast<int64_t>(files_.size()); }
   const std::string& file(int64_t index) const { return files_[static_cast<size_t>(index)]; }
   // uint8 [height, width, 3], contiguous; the short side has the length asked for. Thread-safe.

@@ -22,6 +22,7 @@ SCHEMA_VERSION = 1
 _COLUMNS = {
     "outcome": "outcome.status", "message": "outcome.message", "placement": "placement.name", "ranks": "placement.ranks",
     "device": "placement.device", "emulated": "placement.emulated", "jobs": "placement.jobs",
+    "steps": "result.steps", "stopped_early": "result.stopped_early.reason",
     "train_loss": "result.train_loss", "images_per_s": "result.throughput.images_per_s",
     "step_time_s.median": "result.throughput.step_time_s.median", "step_time_s.p10": "result.throughput.step_time_s.p10",
     "step_time_s.p90": "result.throughput.step_time_s.p90",
@@ -194,7 +195,8 @@ def _points(record: Row) -> Iterator[Row]:
     for line in file.read_text(encoding="utf-8").splitlines():
         entry = json.loads(line)
         at = {**of, **{key: entry.get(key) for key in ("step", "epoch", "time_s")}, "population": entry.get("population")}
-        numbers = entry["metrics"] if entry["kind"] == "eval" else \
+        split = f"{entry['split']}." if "split" in entry else ""
+        numbers = {split + key: value for key, value in entry["metrics"].items()} if entry["kind"] == "eval" else \
             {key: entry.get(key) for key in ("loss", "lr", "gradient_norm")} if entry["kind"] == "train" else {}
         yield from ({**at, "metric": key, "value": value} for key, value in numbers.items()
                     if not isinstance(value, (list, dict)))
