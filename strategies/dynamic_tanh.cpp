@@ -9,27 +9,29 @@
 #include "harness/components/registry.hpp"
 #include "harness/strategy.hpp"
 #include "strategies/kernels/coefficients.hpp"
+#include "strategies/kernels/squash.hpp"
 
 namespace bnlab::dynamic_tanh {
 
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// The sweep behind tanh: y = activation(gamma t + beta + residual). Its gradients are those of a norm whose
-// moments are the constants 0 and 1.
-class Affine : public torch::autograd::Function<Affine> {
+// The gradients behind tanh are those of a norm whose moments are the constants 0 and 1.
+class SquashFunction : public torch::autograd::Function<SquashFunction> {
  public:
   using Optional = std::optional<at::Tensor>;  // an undefined tensor is no argument of a Function
 
-  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& t, const at::Tensor& zero,
-                            const Optional& given_weight, const Optional& bias, const Optional& residual,
-                            Activation activation) {
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const at::Tensor& alpha,
+                            const at::Tensor& zero, const Optional& given_weight, const Optional& bias,
+                            const Optional& residual, Activation activation) {
+    const at::Tensor t = at::tanh(x * alpha);
     const at::Tensor weight = given_weight.value_or(at::Tensor());
     const kernels::Coefficients k =
         kernels::running_coefficients(zero, {}, /*eps=*/0, weight, bias.value_or(at::Tensor()));
     const at::Tensor y = kernels::normalise(t, {0, t.size(0)}, k.mean, k.scale, k.shift, activation,
                                             residual.value_or(at::Tensor()));
-    ctx->save_for_backward({t, activation == Activation::relu ? y : at::Tensor(), weight, k.mean, k.invstd});
+    ctx->save_for_backward(
+        {x, alpha, t, activation == Activation::relu ? y : at::Tensor(), weight, k.mean, k.invstd});
     ctx->saved_data["activation"] = static_cast<int64_t>(activation);
     ctx->saved_data["residual"] = residual.has_value();
     return y;
@@ -37,19 +39,22 @@ class Affine : public torch::autograd::Function<Affine> {
 
   static variable_list backward(AutogradContext* ctx, variable_list dys) {
     const variable_list saved = ctx->get_saved_variables();
-    const at::Tensor &t = saved[0], &weight = saved[2];
+    const at::Tensor &x = saved[0], &alpha = saved[1], &t = saved[2], &weight = saved[4];
     const kernels::Incoming in{.dy = dys[0],
                                .x = t,
-                               .y = saved[1],
+                               .y = saved[3],
                                .offsets = {0, t.size(0)},
                                .activation = static_cast<Activation>(ctx->saved_data["activation"].toInt()),
-                               .mean = saved[3],
+                               .mean = saved[5],
                                .from_input = {}};
-    const kernels::Coefficients forward{.mean = saved[3], .invstd = saved[4]};
+    const kernels::Coefficients forward{.mean = saved[5], .invstd = saved[6]};
     const kernels::BackwardCoefficients k =
         kernels::local_backward(in, forward, /*through_moments=*/false, /*mean_only=*/false, weight);
+    const kernels::SquashGradient gradient =
+        kernels::squash_gradient(in.input_gradient(in.mean, k.a, k.b, k.c), x, t, alpha);
     const bool affine = weight.defined();
-    return {in.input_gradient(in.mean, k.a, k.b, k.c),
+    return {gradient.dx,
+            gradient.terms.sum().view({1}),
             {},
             affine ? k.dweight : at::Tensor(),
             affine ? k.dbias : at::Tensor(),
@@ -70,12 +75,14 @@ class Squash : public Layer {
   }
 
   at::Tensor forward(at::Tensor x, at::Tensor residual, const Pass&) override {
-    const auto given = [](const at::Tensor& t) { return t.defined() ? Affine::Optional(t) : std::nullopt; };
-    const at::ScalarType wide = statistics_type(x.scalar_type());
+    const auto given = [](const at::Tensor& t) {
+      return t.defined() ? SquashFunction::Optional(t) : std::nullopt;
+    };
+    const at::ScalarType narrow = x.scalar_type(), wide = statistics_type(narrow);
     residual = residual.defined() ? residual.to(wide) : residual;
-    const at::Tensor t = at::tanh(x.to(wide) * alpha_);
-    return Affine::apply(t, zero_, given(weight_), given(bias_), given(residual), activation_)
-        .to(x.scalar_type());
+    x = x.to(wide).contiguous(x.suggest_memory_format());  // as the sweeps leave it
+    return SquashFunction::apply(x, alpha_, zero_, given(weight_), given(bias_), given(residual), activation_)
+        .to(narrow);
   }
 
  private:

@@ -106,17 +106,20 @@ class Chain : public Network {
   std::vector<std::shared_ptr<Layer>> layers_;
 };
 
-// Of the third training step.
-SiteKernels count(Strategy& strategy, Chain& network, int64_t channels, const Towers& towers) {
+// Of the last pass of the third training step.
+SiteKernels count(Strategy& strategy, Chain& network, int64_t channels, const Towers& towers,
+                  int64_t accumulate) {
   const at::Tensor images = at::arange(towers.local_samples() * channels * kSide * kSide, at::kFloat)
                                 .sin()
                                 .view({-1, channels, kSide, kSide});
   SiteKernels kernels;
-  for (int64_t step = 0; step < 3; ++step) {
+  for (int64_t i = 0; i < 3 * accumulate; ++i) {
+    const int64_t step = i / accumulate;
     const Pass pass{.towers = towers,
                     .step = {step, 1000},
                     .batch = static_cast<uint64_t>(step),
-                    .image_size = {kSide, kSide}};
+                    .image_size = {kSide, kSide},
+                    .micro_batch = {.index = i % accumulate, .count = accumulate}};
     at::Tensor y;
     kernels.forward = counted([&] { y = strategy.forward(network, images, pass).logits; });
     const at::Tensor dy = at::ones_like(y);
@@ -128,16 +131,17 @@ SiteKernels count(Strategy& strategy, Chain& network, int64_t channels, const To
   return kernels;
 }
 
-// In the third training step: of the site (its normalisation, its activation, the running statistics), and of
-// what the strategy adds to the convolution before it; collectives are not among them.
-SiteKernels count_site_kernels(Strategy& strategy, const NormSite& site, const Towers& towers) {
+// In the last pass of the third training step: of the site (its normalisation, its activation, the running
+// statistics), and of what the strategy adds to the convolution before it; collectives are not among them.
+SiteKernels count_site_kernels(Strategy& strategy, const NormSite& site, const Towers& towers,
+                               int64_t accumulate) {
   // A convolution before it, so that gradients pass through; it counts in both.
   const ConvSite first{.name = "first", .in = site.channels, .out = site.channels};
   const ConvSite conv{.name = site.name, .in = site.channels, .out = site.channels};
   Chain all({strategy.Strategy::conv(first), strategy.conv(conv), strategy.norm(site)});
   Chain plain({strategy.Strategy::conv(first), strategy.Strategy::conv(conv)});
-  const SiteKernels with = count(strategy, all, site.channels, towers);
-  const SiteKernels without = count(strategy, plain, site.channels, towers);
+  const SiteKernels with = count(strategy, all, site.channels, towers, accumulate);
+  const SiteKernels without = count(strategy, plain, site.channels, towers, accumulate);
   return {with.forward - without.forward, with.backward - without.backward};
 }
 
@@ -167,9 +171,13 @@ StepCost count_step(const StepCase& step_case) {
   const int64_t values = towers.local_samples() * 3 * step_case.height * step_case.width;
   Batch batch{
       at::arange(values, at::kFloat).sin().view({-1, 3, step_case.height, step_case.width}), {}, towers};
-  for (int64_t step = 0; step < 2; ++step) {  // what only a first step does is not the price of a step
-    ledger.clear();
+  for (int64_t i = 0; i < 2 * step_case.accumulate; ++i) {
+    const int64_t step = i / step_case.accumulate;
     batch.index = static_cast<uint64_t>(step);
+    batch.micro_batch = {.index = i % step_case.accumulate, .count = step_case.accumulate};
+    if (batch.micro_batch.is_first()) {
+      ledger.clear();  // what only a first step does is not the price of a step
+    }
     const Outputs outputs = built.forward(batch, {step, kSteps}, Mode::train);
     at::Tensor loss = outputs.logits.square().mean();
     if (outputs.auxiliary.defined()) {
@@ -185,7 +193,8 @@ StepCost count_step(const StepCase& step_case) {
   }
   if (!built.sites().empty()) {
     const auto untrained = Registered<Strategy>::create(step_case.strategy, context);
-    const SiteKernels kernels = count_site_kernels(*untrained, built.sites().front(), towers);
+    const SiteKernels kernels =
+        count_site_kernels(*untrained, built.sites().front(), towers, step_case.accumulate);
     cost.forward_kernels = kernels.forward;
     cost.backward_kernels = kernels.backward;
   }

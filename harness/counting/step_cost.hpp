@@ -19,6 +19,7 @@ struct StepCase {
   int ranks = 1;
   int64_t height = 1, width = 1;
   int64_t classes = 1;
+  int64_t accumulate = 1;  // passes per step, each of batch_per_tower samples of every tower
 };
 
 struct StepCost {
@@ -28,7 +29,7 @@ struct StepCost {
     int64_t bytes = 0;  // that one rank hands over
   };
   int64_t norm_sites = 0;
-  int64_t forward_kernels = 0, backward_kernels = 0;  // of the model's first norm site
+  int64_t forward_kernels = 0, backward_kernels = 0;  // of the model's first norm site, in a step's last pass
   std::vector<Exchange> exchanges;                    // of the strategy; a purpose without any is left out
   int64_t gradient_bytes = 0;        // of all parameters, which meet once per step whatever the strategy
   std::vector<std::string> notes{};  // what the strategy says of how it ran

@@ -74,7 +74,11 @@ class BatchPass : public NormPass {
     const kernels::NormOptions given = options(weight, bias);
     if (takes_earlier_passes()) {
       const at::Tensor local = kept(kernels::moments(x, offsets()));
-      const kernels::PooledRows so_far{.rows = statistics_->passes().merged(), .sets = local.size(0)};
+      const at::Tensor rows = statistics_->passes().rows();
+      const kernels::PooledRows so_far{.rows = rows,
+                                       .layout = kernels::PooledLayout::passes,
+                                       .group = rows.size(0) / local.size(0),
+                                       .sets = local.size(0)};
       forward_ = kernels::pooled_forward(so_far, rules_->merge, given, precision_, begin_update());
       remember(local);
     } else if (!route_) {

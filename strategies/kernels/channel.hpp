@@ -439,16 +439,17 @@ template <class T>
 struct PooledForward {
   PooledLayout layout = PooledLayout::groups;
   bool updates = false;
-  MergeMoments<T> merge{};          // of PooledLayout::towers
+  MergeMoments<T> merge{};          // of PooledLayout::towers and passes
   MomentsOfSums moments_of_sums{};  // of PooledLayout::group_sums
   Forward<T> forward{};
   UpdateRunning<T> update{};
 
-  BNLAB_BOTH int64_t rows() const { return layout == PooledLayout::towers ? merge.rows() : 0; }
+  BNLAB_BOTH bool merges() const { return layout == PooledLayout::towers || layout == PooledLayout::passes; }
+  BNLAB_BOTH int64_t rows() const { return merges() ? merge.rows() : 0; }
 
   template <class Lanes = Alone>
   BNLAB_BOTH void operator()(int64_t c, const Lanes& team = {}) const {
-    if (layout == PooledLayout::towers) {
+    if (merges()) {
       merge(c, team);
     } else if (layout == PooledLayout::group_sums && team.lane() == 0) {
       moments_of_sums(c);

@@ -116,6 +116,10 @@ Grouping grouping_of(int64_t first, int64_t group) {
 }
 
 Grouping grouping_of(const PooledRows& pooled) {
+  if (pooled.layout == PooledLayout::passes) {
+    TORCH_INTERNAL_ASSERT(pooled.rows.size(0) == pooled.sets * pooled.group);
+    return {};
+  }
   const int64_t groups = pooled.rows.size(0) / (pooled.layout == PooledLayout::towers ? pooled.group : 1);
   TORCH_INTERNAL_ASSERT((pooled.first + pooled.sets - 1) / pooled.group < groups);  // each set has a row
   return grouping_of(pooled.first, pooled.group);
@@ -308,16 +312,17 @@ Coefficients pooled_forward(const PooledRows& moments, Merge merge, const NormOp
                             at::ScalarType statistics, const std::optional<RunningUpdate>& update) {
   const PooledLayout layout = moments.layout;
   TORCH_INTERNAL_ASSERT(layout != PooledLayout::group_sums || merge != Merge::e_x2);
-  const Tensor rows = layout == PooledLayout::groups
-                          ? moments.rows
-                          : empty_groups(moments.rows, layout == PooledLayout::towers ? moments.group : 1);
+  const Tensor rows =
+      layout == PooledLayout::groups
+          ? moments.rows
+          : empty_groups(moments.rows, layout == PooledLayout::group_sums ? 1 : moments.group);
   const ForwardStep step = forward_step(rows, moments.sets, grouping_of(moments), options, statistics);
   in_precision(statistics, [&](auto zero) {
     using T = decltype(zero);
     channel::PooledForward<T> body;
     body.layout = layout;
     body.updates = update.has_value();
-    if (layout == PooledLayout::towers) {
+    if (body.merges()) {
       body.merge = merging<T>(moments.rows, moments.group, merge, rows);
     } else if (layout == PooledLayout::group_sums) {
       body.moments_of_sums = {
@@ -339,7 +344,7 @@ Coefficients pooled_forward(const PooledRows& moments, Merge merge, const NormOp
 BackwardCoefficients pooled_backward(const Coefficients& forward, const Tensor& local_sums,
                                      const PooledRows& sums, bool mean_only, const Tensor& weight) {
   const OneKernel counted;
-  TORCH_INTERNAL_ASSERT(sums.layout != PooledLayout::group_sums);
+  TORCH_INTERNAL_ASSERT(sums.layout == PooledLayout::towers || sums.layout == PooledLayout::groups);
   const bool of_towers = sums.layout == PooledLayout::towers;
   const bool adds_up_itself = of_towers && sums.rows.is_cuda();  // in the same launch
   return run({

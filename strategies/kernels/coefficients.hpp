@@ -67,11 +67,12 @@ enum class PooledLayout {
   towers,      // a row for every tower: [T, ...]
   groups,      // a row for every group of towers, merged: [T / group, ...]
   group_sums,  // a row for every group, still the sums of sum_moments, added up over the ranks
+  passes,      // a row for every pass of each set of this rank, those of a set together; forward only
 };
 struct PooledRows {
   at::Tensor rows;
   PooledLayout layout = PooledLayout::groups;
-  int64_t group = 1;  // consecutive towers that share their moments
+  int64_t group = 1;  // consecutive towers, or passes of a set, that share their moments
   int64_t first = 0, sets = 0;
 };
 
@@ -154,8 +155,9 @@ void update_running(const RunningUpdate& update, const at::Tensor& rows);
 // site takes three kernels forward and three backward where the exchange is an all_gather, and one more each,
 // before the exchange, where it is an all_reduce.
 
-// Merges the moments of towers, or takes them from sums, as the layout says; then forward_coefficients with
-// the moments of each set's group; then update_running with those of all groups, if `update` is given.
+// Merges the moments of towers or passes, or takes them from sums, as the layout says; then
+// forward_coefficients with the moments of each set's group; then update_running with those of all groups, if
+// `update` is given.
 Coefficients pooled_forward(const PooledRows& moments, Merge merge, const NormOptions& options,
                             at::ScalarType statistics, const std::optional<RunningUpdate>& update);
 

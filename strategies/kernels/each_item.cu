@@ -9,6 +9,7 @@
 #include "strategies/kernels/moving_average.hpp"
 #include "strategies/kernels/response.hpp"
 #include "strategies/kernels/sample_channel.hpp"
+#include "strategies/kernels/squash.hpp"
 
 namespace bnlab::kernels::cuda {
 namespace {
@@ -102,5 +103,7 @@ template void each_item(const channel::MovingBackward<float>&, int64_t, at::Devi
 template void each_item(const channel::MovingBackward<double>&, int64_t, at::Device);
 template void each_item(const channel::CentreFilters<float>&, int64_t, at::Device);
 template void each_item(const channel::CentreFilters<double>&, int64_t, at::Device);
+template void each_item(const channel::SquashBackward<float>&, int64_t, at::Device);
+template void each_item(const channel::SquashBackward<double>&, int64_t, at::Device);
 
 }  // namespace bnlab::kernels::cuda

@@ -130,7 +130,7 @@ TEST(StepCost, TellsTheKernelsOfANormSite) {
       {R"({"name": "batch_renorm"})", "3 + 2"},
       {R"({"name": "batch_renorm", "scope": "pooled"})", "3 + 3"},
       {R"({"name": "cmbn"})", "2 + 2"},
-      {R"({"name": "dynamic_tanh"})", "4 + 6"},
+      {R"({"name": "dynamic_tanh"})", "4 + 4"},
       {R"({"name": "every_tower"})", "2 + 2"},
       {R"({"name": "filter_response_norm"})", "4 + 4"},
       {R"({"name": "filter_response_norm", "threshold": false})", "3 + 3"},
@@ -183,6 +183,23 @@ TEST(StepCost, TellsTheKernelsOfANormSite) {
   EXPECT_EQ(counted, expected);
   const auto names = registered_names("strategy");
   EXPECT_EQ(strategies, (std::set<std::string>{names.begin(), names.end()}));
+}
+
+// A step of three passes, of which the last merges the moments of all.
+TEST(StepCost, TellsThePassesOfAStep) {
+  const Json model = resolved_component("model", {{"name", "unet"}, {"base", 8}, {"levels", 1}});
+  const std::map<std::string, std::string> expected = {
+      {"cmbn", "4 + 2"}, {"per_tower", "2 + 2"}, {"sync", "3 + 3"}};
+  for (const auto& [name, kernels] : expected) {
+    const Json strategy = resolved_component("strategy", name);
+    const StepCost once = count_step({strategy, model, 4, 2, 2, 16, 16, 5});
+    const StepCost cost = count_step({strategy, model, 4, 2, 2, 16, 16, 5, /*accumulate=*/3});
+    EXPECT_EQ(std::to_string(cost.forward_kernels) + " + " + std::to_string(cost.backward_kernels), kernels);
+    ASSERT_EQ(cost.exchanges.size(), once.exchanges.size()) << name;
+    for (size_t i = 0; i < cost.exchanges.size(); ++i) {
+      EXPECT_EQ(cost.exchanges[i].collectives, 3 * once.exchanges[i].collectives) << name;
+    }
+  }
 }
 
 TEST(StepCost, TowersThatRanksCannotShareAreRefused) {

@@ -52,7 +52,7 @@ FAULTS = [
     ("sets are counted from this rank's first", CHANNEL, "(first + static_cast", "((PLANTED ? 0 : first) + static_cast"),
     ("a channel relies on the counts of another", CHANNEL, "row[0] = count;  // every channel writes the same, and",
      "if (!PLANTED || c == 0) row[0] = count;  // and"),
-    ("pooled moments are not merged", CHANNEL, "if (layout == PooledLayout::towers) {", "if (layout == PooledLayout::towers && !PLANTED) {"),
+    ("pooled moments are not merged", CHANNEL, "if (merges()) {", "if (merges() && !PLANTED) {"),
     ("running statistics are updated before they renormalise", CHANNEL, "      forward.of_set(s, c);\n    }\n    team.wait();\n    if (updates &&",
      "      if (PLANTED && s == 0 && updates) update(c);\n      forward.of_set(s, c);\n    }\n    team.wait();\n    if (!PLANTED && updates &&"),
     ("the backward pass takes each set for one element", CHANNEL, "n = at_least_one(moments.count(row)), var = moments.m2(row, c) / n + eps;\n    out.count[i] = static_cast<T>(n);",

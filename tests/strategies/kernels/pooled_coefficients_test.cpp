@@ -106,6 +106,28 @@ TEST_P(PooledCoefficients, AreTheStepsOneAfterTheOther) {
   }
 }
 
+// Each set by the moments of its passes alone, wherever its tower stands among those of all ranks.
+TEST_P(PooledCoefficients, MergeThePassesOfEachSet) {
+  constexpr int64_t kPasses = 4, kSets = kTowers / kPasses;
+  const Tensor passes = rows(), sets = merge_moments(passes, kPasses);
+  const auto update = [&] {
+    return RunningUpdate{
+        .running = at::zeros({2, kChannels}, passes.options()),
+        .weights = at::ones({2, kSets}, passes.options()),
+        .decay = 0.5,
+    };
+  };
+  const RunningUpdate got_update = update(), expected_update = update();
+  const PooledRows so_far{.rows = passes, .layout = PooledLayout::passes, .group = kPasses, .sets = kSets};
+  const Coefficients got = pooled_forward(so_far, Merge::chan, {.eps = 1e-2}, at::kDouble, got_update);
+  const Coefficients expected = forward_coefficients(sets, {.eps = 1e-2}, at::kDouble);
+  update_running(expected_update, sets);
+  expect_same(got.mean, expected.mean, "mean");
+  expect_same(got.invstd, expected.invstd, "invstd");
+  expect_same(got.count, expected.count, "count");
+  expect_same(got_update.running, expected_update.running, "running statistics");
+}
+
 // Three ranks hold the towers; what they sum up meets by addition.
 TEST_P(PooledCoefficients, SumsOfAllRanksStandForTheMomentsOfTheGroups) {
   const Tensor towers = rows();

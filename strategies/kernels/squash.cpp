@@ -1,0 +1,36 @@
+#include "strategies/kernels/squash.hpp"
+
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/tanh_backward.h>
+
+#include "strategies/kernels/each_item.hpp"
+
+namespace bnlab::kernels {
+
+using at::Tensor;
+
+SquashGradient squash_gradient(const Tensor& dt, const Tensor& x, const Tensor& t, const Tensor& alpha) {
+  const OneKernel counted;
+  TORCH_INTERNAL_ASSERT(dt.strides() == x.strides() && t.strides() == x.strides());
+  if (!x.is_cuda() || x.numel() == 0) {  // operations that are vectorised
+    const Tensor u = at::tanh_backward(dt, t);
+    const Tensor dx = u * alpha;
+    return {.dx = dx, .terms = u.mul_(x)};
+  }
+  const SquashGradient made{.dx = at::empty_like(x), .terms = at::empty_like(x)};
+  in_precision(x.scalar_type(), [&](auto zero) {
+    using T = decltype(zero);
+    const channel::SquashBackward<T> body{
+        .dt = given<T>(dt),
+        .x = given<T>(x),
+        .t = given<T>(t),
+        .alpha = given<T>(alpha),
+        .dx = made.dx.mutable_data_ptr<T>(),
+        .terms = made.terms.mutable_data_ptr<T>(),
+    };
+    each_item(body, x.numel(), x);
+  });
+  return made;
+}
+
+}  // namespace bnlab::kernels
