@@ -52,7 +52,13 @@ bool matches(const Json& wanted, const Json& run) {
 }
 
 bool matches(const Json& wanted, const RunSpec& run) {
-  return matches(wanted, run.with_placement());
+  const auto keys = wanted.items();
+  const bool places = std::any_of(keys.begin(), keys.end(),
+                                  [](const auto& it) { return top_level(it.key()) == "placement"; });
+  if (places) {
+    return matches(wanted, run.with_placement());
+  }
+  return matches(wanted, run.resolved);  // which need not be copied
 }
 
 bool check_keys(const Json& wanted, const std::string& path, Mistakes& mistakes) {

@@ -139,6 +139,7 @@ class Matrix {
     found_.mistaken = broken_axes_;
     check_overridden();
     read_rules();
+    resolve_what_stays();
     std::vector<size_t> position(axes_.size(), 0);
     if (fits()) {
       do {
@@ -198,6 +199,48 @@ class Matrix {
     }
   }
 
+  // The keys that no axis sets are the same in every cell, and are resolved once.
+  void resolve_what_stays() {
+    std::vector<Parameter> staying;
+    for (const Parameter& parameter : run_parameters()) {
+      const bool varies =
+          std::ranges::any_of(axes_, [&](const Axis& axis) { return sets(axis, parameter.name); });
+      (varies ? varying_ : staying).push_back(parameter);
+    }
+    const Json stays = resolve(staying, part_of(base_, staying), "", problems_that_stay_);
+    for (const Parameter& parameter : run_parameters()) {
+      frame_[parameter.name] = stays.value(parameter.name, Json());
+    }
+    for (const Parameter& parameter : staying) {
+      if (!stays.contains(parameter.name)) frame_.erase(parameter.name);
+    }
+  }
+
+  static Json part_of(const Json& run, const std::vector<Parameter>& parameters) {
+    Json part = Json::object();
+    for (const Parameter& parameter : parameters) {
+      if (const auto found = run.find(parameter.name); found != run.end()) {
+        part[parameter.name] = *found;
+      }
+    }
+    return part;
+  }
+
+  // The whole run, its keys in the order of their declarations.
+  Json resolved(const Json& varying, Problems& problems) const {
+    Json run = frame_;
+    problems = problems_that_stay_;
+    Json others = resolve(varying_, varying, "", problems);
+    for (const Parameter& parameter : varying_) {
+      if (const auto found = others.find(parameter.name); found != others.end()) {
+        run[parameter.name] = std::move(*found);
+      } else {
+        run.erase(parameter.name);
+      }
+    }
+    return run;
+  }
+
   Cell cell_at(const std::vector<size_t>& position) {
     Cell cell;
     cell.position = position;
@@ -209,14 +252,14 @@ class Matrix {
     std::ranges::stable_sort(cell.settings, [](const Setting& a, const Setting& b) {
       return std::ranges::count(a.key, '.') < std::ranges::count(b.key, '.');
     });
-    Json written = base_;
+    Json written = part_of(base_, varying_);
     for (const auto& setting : cell.settings) {
       set(written, setting.key, setting.value);
     }
     Problems problems;
-    Json resolved = resolve(run_parameters(), written, "", problems);
-    check_agreement(resolved, problems, cell.disagreement);
-    cell.run = normalised(std::move(resolved));
+    Json run = resolved(written, problems);
+    check_agreement(run, problems, cell.disagreement);
+    cell.run = normalised(std::move(run));
     cell.complete = problems.empty();
     blame(problems, cell);
     return cell;
@@ -319,6 +362,9 @@ class Matrix {
   Mistakes& mistakes_;
   std::vector<Axis> axes_;
   std::set<std::string> broken_axes_;
+  std::vector<Parameter> varying_;  // declarations of what the axes set
+  Json frame_ = Json::object();     // a run: resolved, but null for what the axes set
+  Problems problems_that_stay_;
   std::vector<bool> rule_is_usable_;
   std::vector<size_t> rule_removed_;
   std::vector<Json> excluded_cells_;

@@ -441,13 +441,24 @@ std::vector<std::string> RunSpec::evaluated() const {
   return all;
 }
 
+Json RunSpec::placement() const {
+  return {{"ranks", or_null(ranks)},
+          {"device", or_null(device)},
+          {"exchange", or_null(exchange)},
+          {"threads", or_null(threads)}};
+}
+
 Json RunSpec::with_placement() const {
   Json whole = resolved;
-  whole["placement"] = {{"ranks", or_null(ranks)},
-                        {"device", or_null(device)},
-                        {"exchange", or_null(exchange)},
-                        {"threads", or_null(threads)}};
+  whole["placement"] = placement();
   return whole;
+}
+
+Json RunSpec::value_at(const std::string& key) const {
+  const bool places = top_level(key) == "placement";
+  const Json apart = places ? Json{{"placement", placement()}} : Json();
+  const Json* value = find(places ? apart : resolved, key);
+  return value == nullptr ? Json() : *value;
 }
 
 RunSpec read_resolved(const Json& resolved) {

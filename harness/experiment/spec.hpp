@@ -148,7 +148,9 @@ struct RunSpec {
   int64_t towers() const { return static_cast<int64_t>(samples_per_tower.size()); }
   std::vector<int64_t> samples_per_pass() const;  // of each tower: of a micro-batch
   std::vector<std::string> evaluated() const;     // populations, and kAveragedWeights with weight_ema
+  Json placement() const;       // what the spec says of it: ranks, device, exchange, threads
   Json with_placement() const;  // `resolved` and beside it "placement": what rules are matched against
+  Json value_at(const std::string& key) const;  // of with_placement(), at a dotted key; null: none
 };
 
 // A primary contrast, declared before anything runs: one side is expected above the other in `metric` at the

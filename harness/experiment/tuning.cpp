@@ -256,10 +256,8 @@ std::shared_ptr<const Tuning> make_tuning(const Experiment& experiment, Mistakes
 }
 
 std::string tuned_group(const Tune& tune, const RunSpec& run) {
-  const Json whole = run.with_placement();
   return joined(mapped(tune.per, [&](const std::string& key) {
-    const Json* value = find(whole, key);
-    const std::string text = value == nullptr ? "none" : text_at(key, *value);
+    const std::string text = text_at(key, run.value_at(key));
     return key == "strategy" ? text : key + "=" + text;
   }));
 }

@@ -84,9 +84,10 @@ std::string contrast_sentence(const ContrastResult& result) {
   std::string text = with_population(side, contrast.population) + " - " +
                      with_population(above, contrast.population_above());
   if (result.group != "all") text += " at " + result.group;
-  const double factor = cost ? 1 : 100;
-  text += ": " + plus_minus_text(result.interval, factor, cost ? 3 : 1) + (cost ? " " : " points of ") +
-          contrast.metric + ", " + name(result.verdict);
+  const MetricUnit unit = unit_of(contrast.metric);
+  const double factor = cost ? 1 / unit.size : 100;
+  text += ": " + plus_minus_text(result.interval, factor, cost ? unit.decimals : 1) +
+          (cost ? " " : " points of ") + unit.title + ", " + name(result.verdict);
   if (result.verdict != Verdict::equal) return text;
   return text + " within " + significant(factor * *contrast.equivalence_margin, 3) + (cost ? "" : " points");
 }

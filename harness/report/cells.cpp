@@ -19,13 +19,10 @@ std::vector<std::string> keys_of(const std::string& axis) {
   return keys;
 }
 
-Json value_of(const RunSpec& run, const std::string& key) {
-  return value_at(run.with_placement(), key);
-}
-
-// "8x2" of the keys towers and batch_per_tower.
-std::string text_of(const std::vector<std::string>& keys, const Json& run) {
-  return joined(mapped(keys, [&](const std::string& key) { return text_at(key, value_at(run, key)); }), "x");
+// "8x2" of the keys towers and batch_per_tower, whose values `value_of` knows.
+template <class ValueOf>
+std::string text_of(const std::vector<std::string>& keys, const ValueOf& value_of) {
+  return joined(mapped(keys, [&](const std::string& key) { return text_at(key, value_of(key)); }), "x");
 }
 
 std::string with_title(const std::string& title, const std::string& text) {
@@ -45,11 +42,11 @@ void add_leaves(const Json& value, const std::string& key, std::vector<std::stri
 std::vector<std::string> columns_of_axis(const std::string& key, const std::vector<RunSpec>& runs) {
   if (key == "placement") return {"placement.ranks", "placement.device", "placement.exchange"};
   std::vector<std::string> leaves;
-  for (const RunSpec& run : runs) add_leaves(value_of(run, key), key, leaves);
+  for (const RunSpec& run : runs) add_leaves(run.value_at(key), key, leaves);
   if (leaves.size() < 2) return leaves;
   std::erase_if(leaves, [&](const std::string& leaf) {
     return std::ranges::all_of(
-        runs, [&](const RunSpec& run) { return value_of(run, leaf) == value_of(runs[0], leaf); });
+        runs, [&](const RunSpec& run) { return run.value_at(leaf) == runs[0].value_at(leaf); });
   });
   const bool one_option = leaves.size() == 1 && leaves[0] != key + ".name";
   if (!family_at(key).empty() && !one_option) return {key};
@@ -85,11 +82,10 @@ std::vector<CellColumn> columns_of(const Experiment& experiment) {
 
 CellName name_of(const RunSpec& run, const std::vector<CellColumn>& columns) {
   CellName name{{}, label(run.strategy), "", {}};
-  const Json whole = run.with_placement();
   std::vector<std::string> group;
   for (const CellColumn& column : columns) {
     const std::string& title = column.title;
-    name.cell.push_back(text_of(column.keys, whole));
+    name.cell.push_back(text_of(column.keys, [&](const std::string& key) { return run.value_at(key); }));
     if (!column.in_group) continue;
     group.push_back(with_title(title, name.cell.back()));
     const bool own = title == kGrouping || title == "towers" || title == "batch_per_tower" ||
@@ -109,7 +105,10 @@ std::string group_apart_from(const std::vector<std::string>& compared, const Run
     std::vector<std::string> keys = column.keys;
     std::erase_if(keys, [&](const std::string& key) { return find(rest, key) == nullptr; });
     const bool all = keys.size() == column.keys.size();
-    if (!keys.empty()) group.push_back(with_title(all ? column.title : keys[0], text_of(keys, rest)));
+    if (!keys.empty()) {
+      const std::string text = text_of(keys, [&](const std::string& key) { return *find(rest, key); });
+      group.push_back(with_title(all ? column.title : keys[0], text));
+    }
   }
   if (rest.contains("strategy")) group.push_back(label(rest["strategy"]));
   return group.empty() ? "all" : joined(group);
@@ -197,6 +196,15 @@ SeedValues values_by_seed(const std::vector<const Record*>& records,
 SeedValues values_by_seed(const std::vector<const Record*>& records, const std::string& metric,
                           const std::string& population) {
   return values_by_seed(records, [&](const Record& record) { return metric_of(record, metric, population); });
+}
+
+MetricUnit unit_of(const std::string& metric) {
+  constexpr double kMiB = 1024 * 1024;
+  if (metric == "images_per_s") return {"images/s", 1, 1};
+  if (metric == "step_time_s") return {"step ms", 1e-3, 2};
+  if (metric == "peak_memory_bytes") return {"peak MiB", kMiB, 1};
+  if (metric == "peak_rss_bytes") return {"peak of the process, MiB", kMiB, 1};
+  return {metric};
 }
 
 CellTable collect_cells(const Experiment& experiment, const std::vector<Record>& records) {

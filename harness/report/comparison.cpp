@@ -323,20 +323,7 @@ Comparison compare(const std::vector<Record>& a, const std::vector<Record>& b, d
 
 namespace {
 
-struct Unit {
-  const char* title;
-  double size;
-  int decimals;
-};
-
-Unit unit_of(const std::string& metric) {
-  if (metric == "images_per_s") return {"images/s", 1, 1};
-  if (metric == "step_time_s") return {"step ms", 1e-3, 2};
-  if (metric == "peak_memory_bytes") return {"peak MiB", 1024 * 1024, 1};
-  return {nullptr, 1, 4};
-}
-
-std::string difference_text(const ComparedMetric& metric, const Unit& unit) {
+std::string difference_text(const ComparedMetric& metric, const MetricUnit& unit) {
   const std::string centre = fixed(metric.difference.mean / unit.size, unit.decimals);
   return metric.difference.n < 2
              ? centre
@@ -361,9 +348,9 @@ TextTable changes_table(const Comparison& comparison, std::optional<Change> only
   for (const ComparedCell& cell : comparison.cells) {
     for (const ComparedMetric& metric : cell.metrics) {
       if (only && metric.change != *only) continue;
-      const Unit unit = unit_of(metric.metric);
-      table.rows.push_back({cell.name, unit.title == nullptr ? metric.metric : unit.title,
-                            std::to_string(metric.difference.n), fixed(metric.a / unit.size, unit.decimals),
+      const MetricUnit unit = unit_of(metric.metric);
+      table.rows.push_back({cell.name, unit.title, std::to_string(metric.difference.n),
+                            fixed(metric.a / unit.size, unit.decimals),
                             fixed(metric.b / unit.size, unit.decimals), difference_text(metric, unit),
                             percent_text(metric), change_text(metric)});
     }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "harness/mapped.hpp"
 #include "harness/text_table.hpp"
@@ -29,12 +30,16 @@ std::vector<Rivals> rivals_of(const Contrast& contrast, const CellTable& table) 
   const auto group_of = [&](const CellRecords& cell) {
     return contrast.of_strategies() ? cell.group : group_apart_from(compared, *cell.runs[0], table.axes);
   };
+  std::map<std::string, std::vector<const CellRecords*>> above;  // by group
+  for (const CellRecords& b : table.cells) {
+    if (is_side(b, contrast, true)) above[group_of(b)].push_back(&b);
+  }
   std::vector<Rivals> all;
   for (const CellRecords& a : table.cells) {
     if (!is_side(a, contrast, false)) continue;
     const std::string group = group_of(a);
-    for (const CellRecords& b : table.cells) {
-      if (is_side(b, contrast, true) && group_of(b) == group) all.push_back({&a, &b, group});
+    if (const auto found = above.find(group); found != above.end()) {
+      for (const CellRecords* b : found->second) all.push_back({&a, b, group});
     }
   }
   return all;

@@ -10,11 +10,12 @@ namespace {
 
 constexpr const char* kPlusMinus = "\u00b1";
 
-std::string plus_minus(const Interval& interval, int decimals = 3) {
+std::string plus_minus(const Interval& interval, int decimals = 3, double unit = 1) {
   if (interval.n == 0) return "-";
-  const std::string centre = fixed(interval.mean, decimals);
-  return std::isfinite(interval.half_width) ? centre + kPlusMinus + fixed(interval.half_width, decimals)
-                                            : centre;
+  const std::string centre = fixed(interval.mean / unit, decimals);
+  return std::isfinite(interval.half_width)
+             ? centre + kPlusMinus + fixed(interval.half_width / unit, decimals)
+             : centre;
 }
 
 std::string mean_text(const SeedValues& values, int decimals, double unit = 1) {
@@ -159,12 +160,13 @@ TextTable contrasts_table(const ExperimentReport& report) {
     std::string verdict = name(result.verdict);
     if (result.verdict == Verdict::equal)
       verdict += " within " + significant(*contrast.equivalence_margin, 3);
+    const MetricUnit unit = unit_of(contrast.metric);
     table.rows.push_back(
-        {pair_name(contrast), result.group,
-         contrast.metric + (is_cost(contrast.metric) ? "" : " " + populations),
+        {pair_name(contrast), result.group, unit.title + (is_cost(contrast.metric) ? "" : " " + populations),
          std::to_string(result.interval.n) + stale_text(report, result.stale) + stopped_text(result.stopped),
-         plus_minus(result.interval), result.sign_flip_p ? significant(*result.sign_flip_p, 2) : "-",
-         significant(result.holm_p, 2), verdict});
+         plus_minus(result.interval, unit.decimals, unit.size),
+         result.sign_flip_p ? significant(*result.sign_flip_p, 2) : "-", significant(result.holm_p, 2),
+         verdict});
   }
   return table;
 }

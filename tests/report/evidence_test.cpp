@@ -29,7 +29,10 @@ TEST(Evidence, TellsSharesInPointsAndCostsInTheirUnit) {
             "sync - per_tower at 8x2: 6.3 \u00b1 1.6 points of mean_iou, better (n = 8; synthetic; the "
             "time of declaration was not kept)");
   EXPECT_EQ(evidence({result("images_per_s", -12.5, 1.25, Verdict::worse)}),
-            "sync - per_tower at 8x2: -12.500 \u00b1 1.250 images_per_s, worse (n = 8; synthetic; the "
+            "sync - per_tower at 8x2: -12.5 \u00b1 1.2 images/s, worse (n = 8; synthetic; the "
+            "time of declaration was not kept)");
+  EXPECT_EQ(evidence({result("peak_memory_bytes", 204.25 * 1024 * 1024, 512 * 1024, Verdict::better)}),
+            "sync - per_tower at 8x2: 204.2 \u00b1 0.5 peak MiB, better (n = 8; synthetic; the "
             "time of declaration was not kept)");
 }
 
