@@ -6,6 +6,7 @@
 #include "harness/cli/options.hpp"
 #include "harness/cli/program.hpp"
 #include "harness/components/registry.hpp"
+#include "harness/error.hpp"
 #include "harness/mapped.hpp"
 #include "harness/report/report.hpp"
 
@@ -32,15 +33,29 @@ std::string text_of(const Entries& entries, const ListRequest& request) {
              : entries_text(entries);
 }
 
+std::vector<std::string> plurals() {
+  return mapped(families(), [](const Family& family) { return std::string(family.plural); });
+}
+
+// By its name, or by that of one entry: "strategies", "strategy".
+Family family_named(const std::string& name) {
+  const auto found = std::ranges::find_if(
+      families(), [&](const Family& each) { return each.plural == name || each.name == name; });
+  if (found == families().end()) {
+    throw Error(Error::Kind::usage, name + ": no family of entries; expected one of " + joined(plurals()) +
+                                        did_you_mean(name, plurals()));
+  }
+  return *found;
+}
+
 int list(const ListRequest& request) {
-  const auto family =
-      std::ranges::find_if(families(), [&](const Family& each) { return each.plural == request.family; });
-  const std::string text = text_of(registered(family->name), request);
+  const Family family = family_named(request.family);
+  const std::string text = text_of(registered(family.name), request);
   if (request.into.empty()) {
     std::cout << text;
   } else {
-    replace_between_markers(request.into, request.family, text);
-    std::cerr << "wrote the list of " << request.family << " into " << request.into << "\n";
+    replace_between_markers(request.into, family.plural, text);
+    std::cerr << "wrote the list of " << family.plural << " into " << request.into << "\n";
   }
   return exit_code::kOk;
 }
@@ -57,9 +72,7 @@ void add_list(Program& program) {
   command
       .add_option("FAMILY", request.family,
                   "strategies, models, backbones, tasks, augmentations, optimizers or losses")
-      ->required()
-      ->check(
-          CLI::IsMember(mapped(families(), [](const Family& family) { return std::string(family.plural); })));
+      ->required();
   CLI::Option* json = add_json_flag(command, request.json);
   command.add_option("--format", request.format, "text, markdown or json")
       ->type_name("FORMAT")

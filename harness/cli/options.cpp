@@ -81,8 +81,9 @@ std::string no_such_spec(const std::string& spec, const std::string& results_dir
     std::ranges::transform(specs, std::back_inserter(known),
                            [](const fs::path& file) { return file.stem().string(); });
   }
+  const std::string meant = did_you_mean(fs::path(spec).stem().string(), known);
   return spec.substr(0, kLongestShown) + ": no such spec file, and none of this name in " + kExperiments +
-         "/ or " + results_dir + "/" + did_you_mean(fs::path(spec).stem().string(), known);
+         "/ or " + results_dir + "/" + (meant.empty() ? "; bnlab init FILE begins one" : meant);
 }
 
 std::optional<Experiment> found(const std::string& spec, std::string& results_dir,
@@ -300,6 +301,13 @@ bool of_averaged_weights(const std::string& population) {
   return population == kAveragedWeights || population == "ema_precise" || population == "ema_live";
 }
 
+// Where weights were selected those after which they were best in validation, else all.
+std::optional<int64_t> steps_of_weights(const Record& record) {
+  const auto selected = record.number("result.selected.step"), trained = record.number("result.steps");
+  const auto steps = selected ? selected : trained;
+  return steps ? std::optional(static_cast<int64_t>(*steps)) : std::nullopt;
+}
+
 }  // namespace
 
 EvaluateJob job_of_weights(EvaluateJob job, const std::string& spec) {
@@ -320,6 +328,9 @@ EvaluateJob job_of_weights(EvaluateJob job, const std::string& spec) {
                 job.weights + ": no " + kRecordFile + " beside it says which run it is of; use --spec SPEC");
   }
   job.spec = spec.empty() ? read_resolved(record->at("spec")) : only_run(spec);
+  if (spec.empty()) {
+    job.steps = steps_of_weights(*record);
+  }
   // With the threads of the run, sums come out in the same order.
   job.threads = record ? record->at("placement.threads_per_rank").get<int>() : usable_cores();
   const fs::path pairs = folder / kPopulationsFile;

@@ -149,7 +149,7 @@ class Measuring {
     const Json& value = metrics.at(metric_);
     return value.is_number() ? value.get<double>() : 0;
   }
-  int64_t steps() const { return run_.data().steps(); }
+  int64_t steps() const { return run_.steps(); }
 
   LoadedRun& run_;
   int64_t batches_;

@@ -51,6 +51,7 @@ LoadedRun::LoadedRun(const EvaluateJob& job, World& world)
     : pairs_(read_pairs(job.pairs)),
       spec_(starting_from(job)),
       data_(spec_, job.data_dir, world),
+      steps_(job.steps.value_or(data_.steps())),
       model_(spec_, data_, world),
       evaluator_(spec_, data_, model_, world, nullptr) {
   if (model_.statistics() == nullptr) {
@@ -80,7 +81,7 @@ Population LoadedRun::load_population(const std::string& name) {
     put(pairs_of(name));
     return {};
   }
-  evaluator_.load_into_buffers(found->population, data_.steps());
+  evaluator_.load_into_buffers(found->population, steps_);
   return found->population;
 }
 

@@ -34,6 +34,7 @@ class LoadedRun {
   void load_tower(int64_t tower) { load_population("tower:" + std::to_string(tower)); }
 
   const RunSpec& spec() const { return spec_; }
+  int64_t steps() const { return steps_; }  // of its training, when it left its weights
   Data& data() { return data_; }
   TrainedModel& model() { return model_; }
   Evaluator& evaluator() { return evaluator_; }
@@ -44,6 +45,7 @@ class LoadedRun {
   std::map<std::string, Pairs> pairs_;  // by population: those of the file, and "saved"
   RunSpec spec_;
   Data data_;
+  int64_t steps_;
   TrainedModel model_;
   Evaluator evaluator_;
 };

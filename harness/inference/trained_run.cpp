@@ -16,7 +16,7 @@ namespace {
 
 Json evaluate_on_rank(const EvaluateJob& job, World& world) {
   LoadedRun run(job, world);
-  const int64_t steps = run.data().steps();
+  const int64_t steps = run.steps();
   const Json computed = run.evaluator().evaluate(steps);
   if (run.model().statistics() == nullptr) {
     return computed;
@@ -105,7 +105,7 @@ std::vector<Prediction> predict(const EvaluateJob& job, const std::vector<int64_
       }
       const Batch batch = data.test(data.test_batch_of(sample));
       const int64_t row = sample - data.first_sample(EvaluationSplit::test, batch);
-      const at::Tensor logits = run.evaluator().predictions(batch, data.steps(), population)[row];
+      const at::Tensor logits = run.evaluator().predictions(batch, run.steps(), population)[row];
       const at::Tensor labels = batch.labels[row];
       all.push_back({.sample = sample,
                      .height = labels.size(0),

@@ -21,7 +21,9 @@ _MOST_BANDS = 12  # strategies with a band each; of more, only the means are dra
 def draw(report, cells, condition, styles):
     headline = report.headline
     accuracy = metric_name(headline) if headline else None
-    quantities = {"train loss": "train_loss", _GRADIENT: "gradient_norm"} | ({accuracy: headline} if headline else {})
+    quantities = {"train loss": "train_loss", _GRADIENT: "gradient_norm"}
+    if headline:  # on the validation split where the weights were selected there: the test split is looked at once
+        quantities |= {accuracy: headline, f"{accuracy} in validation": f"validation.{headline}"}
     curves = {(quantity, cell.grouping, cell.strategy): cell.curves[key]
               for cell in cells for quantity, key in quantities.items() if key in cell.curves}
     quantities = [quantity for quantity in quantities if _moves(quantity, curves)]

@@ -53,7 +53,9 @@ TEST(Program, UnknownNamesAreAnsweredWithTheNearest) {
 TEST(Program, WrongUsageIsExitCodeTwo) {
   EXPECT_EQ(call({}).code, exit_code::kUsage);
   EXPECT_EQ(call({"run"}).code, exit_code::kUsage);
-  EXPECT_EQ(call({"run", "no_such.json"}).code, exit_code::kUsage);
+  const Answer no_spec = call({"run", "no_such.json"});
+  EXPECT_EQ(no_spec.code, exit_code::kUsage);
+  EXPECT_TRUE(has(no_spec.err, "; bnlab init FILE begins one\n")) << no_spec.err;
   EXPECT_EQ(call({"run", "x.json", "--ranks", "zero"}).code, exit_code::kUsage);
   const Answer no_jobs = call({"run", "x.json", "--jobs", "0"});
   EXPECT_EQ(no_jobs.code, exit_code::kUsage);
@@ -88,6 +90,8 @@ TEST(ListCommand, ShowsALinePerEntry) {
             "left   one strategy\n"
             "right  another strategy  1 forward\n");
   EXPECT_EQ(call({"list", "models"}).out, "name  what it does\n----  ------------\nfake  no network\n");
+  EXPECT_EQ(call({"list", "strategy"}).out, text.out);
+  EXPECT_TRUE(has(call({"list", "startegies"}).err, "; did you mean strategies?"));
 }
 
 TEST(ListCommand, ShowsEverythingOfEachOnDemand) {

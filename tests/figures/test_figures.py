@@ -233,6 +233,11 @@ class TrainingCurves(FiguresCase):
         self.assertEqual({row["seed"] for row in self.rows("training_curves", kind="failed run")}, {"1"})
         self.assertIn("1 diverged", self.caption("training_curves"))
 
+    def test_where_weights_were_selected_the_curve_is_that_of_validation(self):
+        self.draw([cell(curves={"train_loss": curve([(10, 1, 2.0, 2.0, 2.0), (20, 1, 1.5, 1.5, 1.5)]),
+                                "validation.mean_iou": curve([(10, 1, 0.3, 0.3, 0.3), (20, 1, 0.4, 0.4, 0.4)])})])
+        self.assertEqual([row["value"] for row in self.rows("training_curves", quantity="mean IoU in validation")], ["0.3", "0.4"])
+        self.assertIn("How do train loss and mean IoU in validation move", self.caption("training_curves"))
 
     def test_a_metric_of_a_single_evaluation_has_no_panel(self):
         curves = {"train_loss": curve([(10, 1, 2.0, 2.0, 2.0), (20, 1, 1.5, 1.5, 1.5)]),

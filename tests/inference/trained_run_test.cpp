@@ -74,6 +74,26 @@ TEST_F(Evaluate, GoesByTheStepOfTheRunWhateverTheOrderOfPopulations) {
   EXPECT_EQ(precise[0], precise[1]);
 }
 
+// Those after which the weights were selected, where the limits are still lower than at the end.
+TEST_F(Evaluate, GoesByTheStepAtWhichTheWeightsWereLeft) {
+  const Json renorm = {{"name", "batch_renorm"},
+                       {"r_max", 3},
+                       {"d_max", 5},
+                       {"schedule", {{"start_step", 0}, {"end_step", 40}}}};
+  const RunSpec spec = TrainingRuns::spec({{"strategy", renorm},
+                                           {"populations", {"saved", "precise"}},
+                                           {"precise_batches", 2},
+                                           {"steps", 20},
+                                           {"eval_every", 1},
+                                           {"optimizer", {{"name", "sgd"}, {"lr", 1}}},
+                                           {"select", {{"validation_share", 0.25}}}});
+  const TrainedRun run = runs_.run(spec, 1);
+  EvaluateJob asked = job(spec, run, {"saved", "precise"});
+  asked.steps = run.result.at("selected").at("step").get<int64_t>();
+  ASSERT_LT(*asked.steps, 20);
+  EXPECT_EQ(evaluate_weights(asked), run.result.at("final"));
+}
+
 // The file holds the recomputed pairs, from which those of the training can no longer be told.
 TEST_F(Evaluate, TakesTheSavedPairsOfTheFileAsTheyAre) {
   const Json renorm = {{"name", "batch_renorm"}, {"r_max", 3}, {"d_max", 5}};
