@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Measures this page's probes, here, and writes its tables and its figure: about half an hour on quiet cores.
+# Measures this page's probes, here, and writes its tables and its figure: about 20 minutes on quiet cores.
 #   results/prediction/measure.sh [SECONDS]      SECONDS: of each probe; 240 by default
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."

@@ -14,8 +14,8 @@ double microseconds(const Interconnect& network, const char* op, double bytes, i
   return modelled_seconds(network, op, bytes, ranks) * 1e6;
 }
 
-// A probe of two ranks: an all_reduce of 8 B takes 10 us by itself and 20 us behind other work, one of 800 B
-// twice as much.
+// A probe of two ranks: an all_reduce of 8 B takes 10 us by itself and 24 us behind other work on the mean,
+// one of 800 B twice as much.
 Json small_probe() {
   const auto row = [](int64_t bytes, double factor) {
     return Json{
@@ -51,22 +51,22 @@ TEST(ModelledSeconds, OfARankByItselfAreNone) {
   EXPECT_EQ(microseconds({}, "all_reduce", 1e6, 1), 0);
 }
 
-TEST(ProbedFabric, TakesWhatWasMeasuredBehindOtherWorkAndBoundsItByBoth) {
+TEST(ProbedFabric, TakesTheMeanBehindOtherWorkAndBoundsItByBoth) {
   const auto fabric = probed_fabric(small_probe(), "probe.json");
   const Estimate time = fabric->seconds("sockets", "all_reduce", 8, 2);
   EXPECT_NEAR(time.low, 10e-6, 1e-12);
-  EXPECT_NEAR(time.mid, 20e-6, 1e-12);
+  EXPECT_NEAR(time.mid, 24e-6, 1e-12);
   EXPECT_NEAR(time.high, 40e-6, 1e-12);
 }
 
 TEST(ProbedFabric, LiesBetweenTheSizesThatWereMeasured) {
   const auto fabric = probed_fabric(small_probe(), "probe.json");
-  EXPECT_NEAR(fabric->seconds("sockets", "all_reduce", 80, 2).mid, 20e-6 * std::sqrt(2.0), 1e-12);
-  EXPECT_NEAR(fabric->seconds("sockets", "all_reduce", 4, 2).mid, 20e-6, 1e-12)
+  EXPECT_NEAR(fabric->seconds("sockets", "all_reduce", 80, 2).mid, 24e-6 * std::sqrt(2.0), 1e-12);
+  EXPECT_NEAR(fabric->seconds("sockets", "all_reduce", 4, 2).mid, 24e-6, 1e-12)
       << "no less than the smallest";
   const double more = microseconds({.algorithm = "sockets"}, "all_reduce", 8e6, 2) /
                       microseconds({.algorithm = "sockets"}, "all_reduce", 800, 2);
-  EXPECT_NEAR(fabric->seconds("sockets", "all_reduce", 8e6, 2).mid, 40e-6 * more, 1e-9)
+  EXPECT_NEAR(fabric->seconds("sockets", "all_reduce", 8e6, 2).mid, 48e-6 * more, 1e-9)
       << "as the model grows: what is slow for its latency is not as much slower for its bytes";
 }
 
