@@ -18,6 +18,7 @@ import contrasts
 import drawing
 import matrix
 import memory
+import memory_price
 import report as reports
 import scaling
 import statistics_by_site
@@ -26,7 +27,7 @@ import style
 import throughput_vs_accuracy
 import training_curves
 
-FIGURES = (accuracy_vs_batch, throughput_vs_accuracy, accuracy_by_population, training_curves, memory, matrix,
+FIGURES = (accuracy_vs_batch, throughput_vs_accuracy, accuracy_by_population, training_curves, memory, memory_price, matrix,
            statistics_by_site, contrasts, step_cost, scaling, accuracy_vs_steps)
 
 

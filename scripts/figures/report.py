@@ -79,6 +79,7 @@ class Row(Scores):
         self.extra_us_per_collective = _quantity(given["extra_us_per_collective"])
         self.beside_others = self.ok - (self.images_per_s.n if self.images_per_s else 0) if given["ran_beside_others"] else 0
         self.memory = {"tensors": _quantity(given["peak_memory_bytes"]), "process": _quantity(given["peak_rss_bytes"])}
+        self.collectives_per_step = _quantity(given["collectives_per_step"])
         self.machines = set(given["machines"])
 
 

@@ -9,6 +9,7 @@ import accuracy_by_population
 import accuracy_vs_batch
 import matrix
 import memory
+import memory_price
 import style
 import throughput_vs_accuracy
 import training_curves
@@ -284,6 +285,25 @@ class Memory(FiguresCase):
         self.draw([cell("sync"), cell("none", saved=(), failures={0: "oom"})])
         self.assertEqual(self.rows("memory", kind="tensors", strategy="none")[0]["outcome"], "1 oom")
         self.assertIn("1 oom", self.caption("memory"))
+
+
+class MemoryPrice(FiguresCase):
+    figures = (memory_price,)
+
+    def test_every_way_to_save_memory_has_its_bytes_its_time_and_its_exchanges(self):
+        ways = [cell(strategy, towers=1, batch=16, ranks=1, towers_per_rank=1, peak={0: peak << 20}, images_per_s={0: rate},
+                     conditions={"accumulate": passes, "recompute": recomputed})
+                for strategy in ("per_tower", "sync")
+                for passes, recomputed, peak, rate in (("1", "none", 200, 100.0), ("8", "none", 50, 80.0), ("1", "blocks", 100, 50.0))]
+        self.draw(ways)
+        peaks = [(row["way"], float(row["value"])) for row in self.rows("memory_price", quantity="peak of tensors (MiB)", strategy="sync")]
+        self.assertEqual(dict(peaks), {"1x16, plain": 200, "1x16, 8 passes": 50, "1x16, recompute blocks": 100})
+        times = {row["way"]: float(row["value"]) for row in self.rows("memory_price", quantity="time per image (ms)", strategy="sync")}
+        self.assertEqual(times, {"1x16, plain": 10, "1x16, 8 passes": 12.5, "1x16, recompute blocks": 20})
+        self.assertFalse(self.rows("memory_price", quantity="exchanges per step"))  # not recorded in these
+
+    def test_one_way_is_no_comparison(self):
+        self.assertIn("accumulate and recompute alike", self.draw([cell()]))
 
 
 class Files(FiguresCase):

@@ -1,0 +1,87 @@
+"""What memory saved by accumulation and recomputation costs: peak memory, time per image and exchanges, a line per way to save it."""
+
+import layout
+import report as reports
+import style
+from drawing import Drawing, Nothing
+from report import grouping_text, images_per_tower
+
+PANEL_KEYS = ("accumulate", "recompute")
+_DODGE = 0.5  # of a line's height, over all strategies
+_RECOMPUTED = ("none", "blocks", "naive")
+_QUANTITIES = (("peak of tensors (MiB)", lambda row: row.memory["tensors"], lambda peak: peak / 2 ** 20),
+               ("time per image (ms)", lambda row: row.images_per_s if row.is_claimed else None, lambda rate: 1e3 / rate),
+               ("exchanges per step", lambda row: row.collectives_per_step, lambda count: count))
+
+
+def draw(report, cells, condition, styles):
+    rows = [row for cell in cells for row in cell.rows if row.memory["tensors"]]
+    ways = sorted({_way(row) for row in rows}, key=_order)
+    if len({way[2:] for way in ways}) < 2:
+        raise Nothing("the runs accumulate and recompute alike")
+    strategies = [label for label in styles if any(row.strategy == label for row in rows)]
+    figure, all_axes = layout.new_page(
+        "What does it cost to need less memory?", _caption(report, cells, rows, condition), style.DOUBLE,
+        0.5 + 0.36 * len(ways), columns=len(_QUANTITIES), legend={label: styles[label] for label in strategies}, sharey=True)
+    drawn = []
+    for axes, quantity in zip(all_axes.flat, _QUANTITIES):
+        drawn += _draw_panel(axes, quantity, rows, ways, strategies, styles)
+    first = all_axes[0][0]
+    first.set_yticks(range(len(ways)), [_name(way) for way in ways])
+    first.set_ylim(len(ways) - 0.5, -0.5)
+    return Drawing(figure, drawn, _sentence(rows))
+
+
+def _way(row):
+    """Grouping, placement, passes per step, what is recomputed."""
+    conditions = row.cell.conditions
+    return row.grouping, row.placement, int(conditions.get("accumulate", 1)), conditions.get("recompute", "none")
+
+
+def _order(way):
+    grouping, placement, passes, recomputed = way
+    return -images_per_tower(grouping), grouping.towers, placement, passes, _RECOMPUTED.index(recomputed)
+
+
+def _name(way):
+    grouping, _, passes, recomputed = way
+    words = [f"{passes} passes"] * (passes > 1) + [f"recompute {recomputed}"] * (recomputed != "none")
+    return f"{grouping_text(grouping)}, {' and '.join(words) or 'plain'}"
+
+
+def _draw_panel(axes, quantity, rows, ways, strategies, styles):
+    name, measured, shown = quantity
+    drawn = []
+    for row in rows:
+        values = measured(row)
+        if not values:
+            continue
+        look, place = styles[row.strategy], strategies.index(row.strategy)
+        y = ways.index(_way(row)) + _DODGE * ((place + 0.5) / len(strategies) - 0.5)
+        seeds = [shown(value) for value in values.seeds.values()]
+        axes.plot([min(seeds), max(seeds)], [y, y], color=look.colour, linewidth=1.1, zorder=2)
+        axes.plot([shown(values.mean)], [y], marker=look.marker, color=look.colour, markersize=4.5, linestyle="none", zorder=3,
+                  clip_on=False)
+        drawn.append({"quantity": name, "way": _name(_way(row)), "placement": row.placement, "strategy": row.strategy,
+                      "n": values.n, "value": shown(values.mean), "low": min(seeds), "high": max(seeds)})
+    axes.set_xlabel(name)
+    axes.set_xlim(left=0)
+    axes.tick_params(axis="y", length=0)
+    return drawn
+
+
+def _caption(report, cells, rows, condition):
+    parts = [f"{report.name}.", f"With {condition}." if condition else "",
+             f"Lines: towers x images per tower in a step, on {', '.join(sorted({row.placement for row in rows}))}.",
+             "Marks: mean over seeds (of the time, by the mean rate); bars: smallest to largest. Exchanges: of statistics.",
+             f"{reports.count_text([row.memory['tensors'] for row in rows])}."]
+    return " ".join(part for part in parts + reports.shortfall_notes(cells) if part)
+
+
+def _sentence(rows):
+    """The least against the plain run of the most, for the strategy that comes first."""
+    rows = [row for row in rows if row.strategy == rows[0].strategy]
+    plain = max(rows, key=lambda row: row.memory["tensors"].mean)
+    least = min((row for row in rows if row.grouping == plain.grouping), key=lambda row: row.memory["tensors"].mean)
+    share = least.memory["tensors"].mean / plain.memory["tensors"].mean
+    return f"{_name(_way(least))} needs {share:.2f} of the peak of {_name(_way(plain))} ({plain.strategy})."
