@@ -195,7 +195,9 @@ int run_program(int argc, const char* const* argv) {
     if (error.get_exit_code() == 0) {  // --help, --version
       return after_output(program.app.exit(error));
     }
-    std::cerr << "bnlab: " << explain(program.app, error) << "\nbnlab --help shows how it is used\n";
+    const auto typed = program.app.get_subcommands();
+    std::cerr << "bnlab: " << explain(program.app, error) << "\nbnlab "
+              << (typed.empty() ? "" : typed.front()->get_name() + " ") << "--help shows how it is used\n";
     return exit_code::kUsage;
   }
   if (!program.action) {

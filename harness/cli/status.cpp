@@ -27,8 +27,9 @@ ExperimentStatus status_of_named(const std::string& name, std::string results) {
   if (std::filesystem::is_directory(experiment_folder(results, name))) {
     return status_of(name, results);
   }
+  const std::string meant = did_you_mean(name, list_experiments(results));
   throw Error(Error::Kind::usage, name + ": neither a spec file nor an experiment in " + results +
-                                      did_you_mean(name, list_experiments(results)));
+                                      (meant.empty() ? "; bnlab status shows those that are" : meant));
 }
 
 int status(const StatusRequest& request) {

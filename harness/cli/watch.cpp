@@ -90,8 +90,8 @@ void show(const std::vector<Watched>& all, bool terminal, bool once) {
     return;
   }
   const auto experiments = mapped(all, [](const Watched& one) { return status_of(one); });
-  std::cout << (once ? "" : "\033[H\033[2J") << live_page(runs, experiments, columns_of_terminal())
-            << std::flush;
+  std::cout << (terminal && !once ? "\033[H\033[2J" : "")
+            << live_page(runs, experiments, columns_of_terminal()) << std::flush;
 }
 
 // Tells of runs that have failed since the first look.
@@ -125,7 +125,7 @@ int watch(const WatchRequest& request) {
                                         ": no runs there; expected a spec, RESULTS or RESULTS/EXPERIMENT");
   }
   const bool terminal = draws_on_terminal();
-  const bool until_the_end = !request.html.empty() || !request.notify.empty();
+  const bool until_the_end = !request.html.empty() || !request.notify.empty() || !terminal;
   const double every = request.every_s.value_or(!request.html.empty() ? kPageSeconds
                                                 : terminal            ? kTerminalSeconds
                                                                       : kLinesSeconds);
@@ -140,7 +140,7 @@ int watch(const WatchRequest& request) {
       });
       write_atomically(request.html, live_html(seen, ended ? 0 : every));
     } else {
-      show(all, terminal, request.once);
+      show(all, terminal, request.once || (ended && !terminal));
     }
     if (!request.notify.empty()) {
       for (const Watched& one : all) failures.tell(request.notify, one);
@@ -158,13 +158,15 @@ int watch(const WatchRequest& request) {
 }  // namespace
 
 void add_watch(Program& program) {
-  auto [command, request] = add_command(program, "watch", "What is running, with its curves, until Ctrl-C",
-                                        "  bnlab watch\n"
-                                        "  bnlab watch quickstart\n"
-                                        "  bnlab watch quickstart --html quickstart.html\n"
-                                        "  bnlab watch quickstart --notify 'notify-send \"$BNLAB_MESSAGE\"'\n"
-                                        "  bnlab watch results/quickstart --once",
-                                        watch);
+  auto [command, request] = add_command(
+      program, "watch",
+      "What is running, with its curves, until Ctrl-C; into a file or a pipe until the matrix has ended",
+      "  bnlab watch\n"
+      "  bnlab watch quickstart\n"
+      "  bnlab watch quickstart --html quickstart.html\n"
+      "  bnlab watch quickstart --notify 'notify-send \"$BNLAB_MESSAGE\"'\n"
+      "  bnlab watch results/quickstart --once",
+      watch);
   command.add_option(
       "SPEC", request.spec,
       "Spec file, the name of one in experiments/, an experiment's folder of results, or a folder of "

@@ -61,6 +61,7 @@ TEST(Program, WrongUsageIsExitCodeTwo) {
   EXPECT_EQ(no_jobs.code, exit_code::kUsage);
   EXPECT_LT(no_jobs.err.size(), 120u) << no_jobs.err;  // no range of hundreds of digits
   EXPECT_TRUE(has(no_jobs.err, "expected auto or a number from 1 to 4096")) << no_jobs.err;
+  EXPECT_TRUE(has(no_jobs.err, "\nbnlab run --help shows how it is used\n")) << no_jobs.err;
   EXPECT_EQ(call({"list", "nothing"}).code, exit_code::kUsage);
   EXPECT_EQ(call({"status", "no_such"}).code, exit_code::kUsage);
 }

@@ -63,6 +63,15 @@ TEST_F(Watch, TakesASpecAsItsSiblingsDo) {
       << wrong.err;
 }
 
+TEST_F(Watch, WithoutATerminalItShowsTheEndAndComesBack) {
+  const std::string of = spec("ok");
+  run(of);
+  const Answer answer = call_with_results({"watch", of});
+  EXPECT_EQ(answer.code, exit_code::kOk) << answer.err;
+  EXPECT_TRUE(has(answer.out, "2 ok")) << answer.out;
+  EXPECT_FALSE(has(answer.out, "\033[")) << answer.out;
+}
+
 TEST_F(Watch, ThePageRefreshesItselfUntilTheMatrixHasEnded) {
   const std::string of = spec("ok"), page = scratch_ / "page.html";
   run(of, {"--only", "seed=0"});

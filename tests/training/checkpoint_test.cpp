@@ -147,6 +147,7 @@ TEST_F(CheckpointOfOptions, OptionsOfTrainingGoOnToo) {
        R"({"optimizer": {"name": "sgd", "lr": 0.1, "nesterov": true, "schedule": "cosine", "warmup_steps": 3}})",
        R"({"precision": "float32", "data_workers": 2})", R"({"precision": "bfloat16", "weight_ema": 0.9})",
        R"({"precision": "float16", "loss_scaling": {"start": 1e12, "backoff": 1e-4, "interval": 2}})",
+       R"({"precision": "float16", "loss_scaling": {"start": 1024, "interval": 4}})",
        R"({"batch_per_tower": [3, 0, 2, 3], "shards": "sorted:class"})",
        R"({"strategy": {"name": "cmbn", "momentum": null}, "accumulate": 2, "statistics_per": "step"})",
        R"({"gradient_route": "rank0", "loss_mean": "tower"})", R"({"log_every": 100, "eval_every": 0})",
