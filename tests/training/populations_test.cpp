@@ -73,8 +73,11 @@ TEST_F(Populations, AveragedWeightsUnderThreePairs) {
   const TrainedRun run = runs_.run(TrainingRuns::spec(keys), 2);
   const Json& metrics = run.result.at("final");
   ASSERT_EQ(metrics.size(), 5u);
-  for (const auto& [a, b] : std::vector<std::pair<std::string, std::string>>{
-           {"ema", "ema_live"}, {"ema", "ema_precise"}, {"ema_live", "saved"}, {"ema_precise", "precise"}, {"ema_precise", "ema_live"}}) {
+  for (const auto& [a, b] : std::vector<std::pair<std::string, std::string>>{{"ema", "ema_live"},
+                                                                             {"ema", "ema_precise"},
+                                                                             {"ema_live", "saved"},
+                                                                             {"ema_precise", "precise"},
+                                                                             {"ema_precise", "ema_live"}}) {
     EXPECT_NE(metrics.at(a), metrics.at(b)) << a << ", " << b;
   }
   const TrainedRun plain = runs_.run(TrainingRuns::spec({{"weight_ema", 0.9}}), 2);
