@@ -22,7 +22,7 @@ import subprocess
 import tempfile
 
 TOWERS, IMAGES, RANKS = [16, 64, 256, 1024], 1024, [1, 4, 16, 64]
-FEW, MANY = 2, 10
+FEW, MANY_OF_TOWERS, MANY_OF_RANKS = 2, 42, 202  # steps: enough to stand out from starts that differ
 
 
 def spec(strategy, towers, batch, steps):
@@ -42,9 +42,9 @@ def processor_s(program, asked, ranks):
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-def step_ms(program, strategy, towers, batch, ranks):
-    few, many = (processor_s(program, spec(strategy, towers, batch, steps), ranks) for steps in (FEW, MANY))
-    return 1e3 * (many - few) / (MANY - FEW)
+def step_ms(program, strategy, towers, batch, ranks, steps_of_many):
+    few, many = (processor_s(program, spec(strategy, towers, batch, steps), ranks) for steps in (FEW, steps_of_many))
+    return 1e3 * (many - few) / (steps_of_many - FEW)
 
 
 def table(title, numbers, measure, repeats):
@@ -74,13 +74,13 @@ def main():
     options = parser.parse_args()
     print(f"processor time of a step, over that of the first row; load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores\n")
     tables = [table(f"{strategy}, towers of a process", TOWERS,
-                    lambda towers: step_ms(options.program, strategy, towers, IMAGES // towers, 1), options.repeats)
+                    lambda towers: step_ms(options.program, strategy, towers, IMAGES // towers, 1, MANY_OF_TOWERS), options.repeats)
               for strategy in options.strategies]
     tables += [table(f"{strategy}, ranks", [ranks for ranks in RANKS if ranks <= options.most_ranks],
-                     lambda ranks: step_ms(options.program, strategy, 64, 1, ranks), options.repeats)
+                     lambda ranks: step_ms(options.program, strategy, 64, 1, ranks, MANY_OF_RANKS), options.repeats)
                for strategy in options.strategies]
     if options.out:
-        options.out.write_text(json.dumps({"images": IMAGES, "steps": [FEW, MANY], "tables": tables}, indent=1) + "\n")
+        options.out.write_text(json.dumps({"images": IMAGES, "steps": [FEW, MANY_OF_TOWERS, MANY_OF_RANKS], "tables": tables}, indent=1) + "\n")
 
 
 if __name__ == "__main__":
