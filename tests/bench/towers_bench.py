@@ -2,13 +2,14 @@
 """What many towers in one process and many ranks cost: the processor time of a step, all ranks together.
 
     nice tests/bench/towers_bench.py [--strategies per_tower sync] [--repeats 3] [--most-ranks 16]
-                                     [--program build/release/bnlab]
+                                     [--program build/release/bnlab] [--out FILE]
 
 First 1,024 images as 16, 64, 256 and 1,024 towers of one process; then 64 towers of one image on 1 rank up to --most-ranks
 (64 at most), which share the cores of this machine. A step's processor time is that of a run with many steps less that of a
 run with few, so that starts and evaluations do not count; runs alternate, and medians over the repeats are printed with the
 smallest and largest value. Processor time suffers less from other processes than wall time does. The exponent is that of the
 growth from the first row to the last (0: towers or ranks cost nothing; 1: all that a step does is done once per tower or rank).
+FILE keeps every number; scripts/figures/towers.py draws it.
 """
 import argparse
 import json
@@ -21,7 +22,7 @@ import subprocess
 import tempfile
 
 TOWERS, IMAGES, RANKS = [16, 64, 256, 1024], 1024, [1, 4, 16, 64]
-FEW, MANY = 2, 10
+FEW, MANY_OF_TOWERS, MANY_OF_RANKS = 2, 42, 202  # steps: enough to stand out from starts that differ
 
 
 def spec(strategy, towers, batch, steps):
@@ -41,13 +42,14 @@ def processor_s(program, asked, ranks):
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-def step_ms(program, strategy, towers, batch, ranks):
-    few, many = (processor_s(program, spec(strategy, towers, batch, steps), ranks) for steps in (FEW, MANY))
-    return 1e3 * (many - few) / (MANY - FEW)
+def step_ms(program, strategy, towers, batch, ranks, steps_of_many):
+    few, many = (processor_s(program, spec(strategy, towers, batch, steps), ranks) for steps in (FEW, steps_of_many))
+    return 1e3 * (many - few) / (steps_of_many - FEW)
 
 
 def table(title, numbers, measure, repeats):
     found = {number: [] for number in numbers}
+    load = os.getloadavg()[0]
     for _ in range(repeats):
         for number in numbers:
             found[number].append(measure(number))
@@ -57,6 +59,9 @@ def table(title, numbers, measure, repeats):
         print(f"{title:32} {number:6} {medians[number]:10.1f} ms ({min(times):.1f} to {max(times):.1f})"
               f" {medians[number] / medians[first]:7.3f}", flush=True)
     print(f"{title:32} exponent {math.log(medians[last] / medians[first]) / math.log(last / first):.3f}\n", flush=True)
+    strategy, along = title.split(", ")
+    return {"strategy": strategy, "along": along, "load_before": load, "load_after": os.getloadavg()[0],
+            "rows": [{"number": number, "processor_ms": times} for number, times in found.items()]}
 
 
 def main():
@@ -65,14 +70,17 @@ def main():
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--most-ranks", type=int, default=16)
     parser.add_argument("--program", default="build/release/bnlab")
+    parser.add_argument("--out", type=pathlib.Path, metavar="FILE")
     options = parser.parse_args()
     print(f"processor time of a step, over that of the first row; load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores\n")
-    for strategy in options.strategies:
-        table(f"{strategy}, towers of a process", TOWERS,
-              lambda towers: step_ms(options.program, strategy, towers, IMAGES // towers, 1), options.repeats)
-    for strategy in options.strategies:
-        table(f"{strategy}, ranks", [ranks for ranks in RANKS if ranks <= options.most_ranks],
-              lambda ranks: step_ms(options.program, strategy, 64, 1, ranks), options.repeats)
+    tables = [table(f"{strategy}, towers of a process", TOWERS,
+                    lambda towers: step_ms(options.program, strategy, towers, IMAGES // towers, 1, MANY_OF_TOWERS), options.repeats)
+              for strategy in options.strategies]
+    tables += [table(f"{strategy}, ranks", [ranks for ranks in RANKS if ranks <= options.most_ranks],
+                     lambda ranks: step_ms(options.program, strategy, 64, 1, ranks, MANY_OF_RANKS), options.repeats)
+               for strategy in options.strategies]
+    if options.out:
+        options.out.write_text(json.dumps({"images": IMAGES, "steps": [FEW, MANY_OF_TOWERS, MANY_OF_RANKS], "tables": tables}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

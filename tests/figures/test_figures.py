@@ -26,6 +26,7 @@ from test_results import Answers, CommittedResults, FirstScreen
 from test_scaling import Scaling
 from test_statistics_by_site import StatisticsBySite
 from test_step_cost import StepCost
+from test_towers import Towers
 
 
 class Reading(FiguresCase):

@@ -1,0 +1,87 @@
+#!/usr/bin/env python3
+"""The processor time of a step against towers and ranks, as tests/bench/towers_bench.py measures it.
+
+  scripts/figures/towers.py FILE --out STEM [--table]     FILE: of towers_bench.py --out; --table: prints the numbers in Markdown
+"""
+
+import argparse
+import json
+import math
+import statistics
+from pathlib import Path
+
+import layout
+import style
+from drawing import Drawing, save
+
+_PANELS = {"towers of a process": "towers in one process, the same images", "ranks": "ranks, 64 towers"}
+
+
+def lines_of(file):
+    """(panel, strategy, [(number, median, smallest, largest of all times over the first median)], exponent)."""
+    for table in json.loads(Path(file).read_text(encoding="utf-8"))["tables"]:
+        first = statistics.median(table["rows"][0]["processor_ms"])
+        points = [(row["number"], statistics.median(row["processor_ms"]) / first, min(row["processor_ms"]) / first,
+                   max(row["processor_ms"]) / first) for row in table["rows"]]
+        exponent = math.log(points[-1][1]) / math.log(points[-1][0] / points[0][0])
+        yield table["along"], table["strategy"], points, exponent, first
+
+
+def draw(lines):
+    strategies = list(dict.fromkeys(strategy for _, strategy, *_ in lines))
+    styles = style.styles_of(strategies)
+    panels = list(dict.fromkeys(along for along, *_ in lines))
+    figure, axes = layout.new_page(
+        "What do more towers and more ranks cost per step?",
+        "Processor time of a training step, all ranks together, over that of the first point. Marks: medians of alternating "
+        "runs; bars: smallest to largest. Grey: the first point's cost.", style.DOUBLE, 2.4, columns=len(panels),
+        legend={label: styles[label] for label in strategies}, sharey=True)
+    numbers = []
+    for at, along in zip(axes[0], panels):
+        at.axhline(1, color=style.GREY, linewidth=0.8, zorder=1)
+        of_panel = [line for line in lines if line[0] == along]
+        for k, (_, strategy, points, exponent, _) in enumerate(of_panel):
+            look, beside = styles[strategy], 2 ** (0.12 * (k - (len(of_panel) - 1) / 2))
+            at.errorbar([number * beside for number, *_ in points], [median for _, median, *_ in points],
+                        [[median - low for _, median, low, _ in points], [high - median for _, median, _, high in points]],
+                        color=look.colour, marker=look.marker, linestyle=look.dash, markersize=4.5, linewidth=1.1)
+            numbers += [{"panel": along, "strategy": strategy, "number": number, "relative": median, "low": low, "high": high,
+                         "exponent": exponent} for number, median, low, high in points]
+        ticks = sorted({number for _, _, points, *_ in of_panel for number, *_ in points})
+        at.set_xscale("log", base=4)
+        at.set_xticks(ticks, [f"{number:,}" for number in ticks])
+        at.set_xlabel(_PANELS.get(along, along))
+        at.set_ylim(bottom=0)
+    axes[0][0].set_ylabel("relative processor time")
+    said = [f"{strategy} {points[-1][1]:.2f} times at {points[-1][0]:,} {along.split()[0]} (exponent {exponent:.2f})"
+            for along, strategy, points, exponent, _ in lines]
+    return Drawing(figure, numbers, "Processor time of a step: " + "; ".join(said) + ".")
+
+
+def markdown(lines):
+    text = "| along | strategy | number | processor time over the first row | smallest to largest | exponent |\n|---|---|---:|---:|---|---:|\n"
+    for along, strategy, points, exponent, first in lines:
+        for number, median, low, high in points:
+            shown = f"1 ({first:.0f} ms)" if number == points[0][0] else f"{median:.3f}"
+            text += f"| {along} | `{strategy}` | {number:,} | {shown} | {low:.3f} to {high:.3f} | "
+            text += (f"{exponent:.3f}" if number == points[-1][0] else "") + " |\n"
+    return text
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("file")
+    parser.add_argument("--out", required=True, metavar="STEM")
+    parser.add_argument("--table", action="store_true")
+    asked = parser.parse_args()
+    style.apply()
+    Path(asked.out).parent.mkdir(parents=True, exist_ok=True)
+    lines = list(lines_of(asked.file))
+    drawing = draw(lines)
+    layout.settle(drawing.figure)
+    save(drawing, asked.out)
+    print(markdown(lines) if asked.table else drawing.sentence)
+
+
+if __name__ == "__main__":
+    main()
