@@ -34,8 +34,8 @@ def draw(lines):
     figure, axes = layout.new_page(
         "What do more towers and more ranks cost per step?",
         "Processor time of a training step, all ranks together, over that of the first point. Marks: medians of alternating "
-        "runs; bars: smallest to largest. Grey: the first point's cost.", style.DOUBLE, 2.4, columns=len(panels),
-        legend={label: styles[label] for label in strategies}, sharey=True)
+        "runs; bars: smallest to largest. Grey: the cost of the first point; dashes: in proportion to the ranks.", style.DOUBLE, 2.4, columns=len(panels),
+        legend={label: styles[label] for label in strategies})
     numbers = []
     for at, along in zip(axes[0], panels):
         at.axhline(1, color=style.GREY, linewidth=0.8, zorder=1)
@@ -48,6 +48,8 @@ def draw(lines):
             numbers += [{"panel": along, "strategy": strategy, "number": number, "relative": median, "low": low, "high": high,
                          "exponent": exponent} for number, median, low, high in points]
         ticks = sorted({number for _, _, points, *_ in of_panel for number, *_ in points})
+        if along == "ranks":
+            at.plot(ticks, [number / ticks[0] for number in ticks], color=style.GREY, linestyle="--", linewidth=0.8, zorder=1)
         at.set_xscale("log", base=4)
         at.set_xticks(ticks, [f"{number:,}" for number in ticks])
         at.set_xlabel(_PANELS.get(along, along))
