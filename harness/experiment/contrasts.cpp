@@ -108,6 +108,20 @@ void check_cells(const Contrast& contrast, const std::vector<Json>& runs, const 
   }
 }
 
+// Metric and populations alone, for sides that are not known.
+void check_numbers(const Contrast& contrast, const std::vector<Json>& runs, const std::string& path,
+                   Mistakes& mistakes) {
+  for (const Json& run : runs) {
+    if (!matches(contrast.at, run)) {
+      continue;
+    }
+    check_measured(contrast.metric, contrast.population, run, path, mistakes);
+    if (contrast.above_population) {
+      check_measured(contrast.metric, *contrast.above_population, run, path, mistakes, "above_population");
+    }
+  }
+}
+
 // Whether each part has a type that can be read; the others have been reported.
 bool is_readable(const Json& given) {
   const auto all = [&](std::initializer_list<const char*> keys, auto holds) {
@@ -208,7 +222,8 @@ std::vector<Contrast> read_contrasts(const Json& contrasts, const Json& written,
       mistakes.add(path, "expected strategy and above, or in their place runs and above_runs");
       continue;
     }
-    bool judged = check_keys(contrast.at, path + ".at", mistakes);
+    const bool can_match = check_keys(contrast.at, path + ".at", mistakes);
+    bool judged = can_match;
     if (!contrast.of_strategies()) {
       judged = check_rules(contrast, path, mistakes) && judged;
     } else if (expansion.mistaken.contains("strategy")) {
@@ -216,8 +231,8 @@ std::vector<Contrast> read_contrasts(const Json& contrasts, const Json& written,
     } else {
       judged = find_labels(contrast, expansion.cells, path, mistakes) && judged;
     }
-    if (judged && rests_on_good(contrast, expansion.mistaken)) {
-      check_cells(contrast, expansion.cells, path, mistakes);
+    if (can_match && rests_on_good(contrast, expansion.mistaken)) {
+      (judged ? check_cells : check_numbers)(contrast, expansion.cells, path, mistakes);
     }
     found.push_back(std::move(contrast));
   }

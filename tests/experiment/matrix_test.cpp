@@ -265,6 +265,19 @@ TEST_F(SpecMatrix, ComparesWithPublishedNumbers) {
                    "[\"saved\"]"}));
 }
 
+TEST_F(SpecMatrix, TellsAMetricThatIsNotThereBesideAStrategyThatIsNot) {
+  EXPECT_EQ(
+      mistakes(spec(
+          R"("matrix": {"strategy": ["fake_own", "fake_pooled"]}, "contrasts": [
+                    {"metric": "mean_iuo", "strategy": "fake_pooled", "above": "fake_onw", "population": "savd"}])")),
+      (Lines{"spec.json: contrasts[0].above: no run has the strategy \"fake_onw\"; did you mean "
+             "\"fake_own\"?",
+             "spec.json: contrasts[0].population: expected saved, tower:K, mean, pooled, precise, batch, "
+             "mix:A, own_tower, ema_precise or ema_live, got \"savd\"; did you mean \"saved\"?",
+             "spec.json: contrasts[0].metric: no run has the metric \"mean_iuo\"; did you mean "
+             "\"mean_iou\"?"}));
+}
+
 TEST_F(SpecMatrix, RefusesContrastsThatNoRunCanAnswer) {
   EXPECT_EQ(
       mistakes(spec(
