@@ -9,9 +9,21 @@ namespace bnlab::kernels {
 
 using at::Tensor;
 
+namespace {
+
+bool same_order(const Tensor& a, const Tensor& b) {  // of the elements in memory
+  bool same = a.sizes() == b.sizes();
+  for (int64_t d = 0; same && d < a.dim(); ++d) {
+    same = a.size(d) == 1 || a.stride(d) == b.stride(d);
+  }
+  return same;
+}
+
+}  // namespace
+
 SquashGradient squash_gradient(const Tensor& dt, const Tensor& x, const Tensor& t, const Tensor& alpha) {
   const OneKernel counted;
-  TORCH_INTERNAL_ASSERT(dt.strides() == x.strides() && t.strides() == x.strides());
+  TORCH_INTERNAL_ASSERT(same_order(dt, x) && same_order(t, x));
   if (!x.is_cuda() || x.numel() == 0) {  // operations that are vectorised
     const Tensor u = at::tanh_backward(dt, t);
     const Tensor dx = u * alpha;
