@@ -168,6 +168,9 @@ Doing doing(const ActivityPage& page) {
 }
 
 std::string conjugated(const std::string& verb, bool several) {
+  if (verb == "answer") {
+    return several ? "do not answer" : "does not answer";
+  }
   return verb == "wait" ? (several ? "wait" : "waits") : (several ? "are" : "is");
 }
 
@@ -189,7 +192,7 @@ std::string activity_text(const ActivityPage& page) {
 std::string activities_text(const std::vector<const ActivityPage*>& pages) {
   std::vector<std::pair<Doing, std::vector<size_t>>> groups;
   for (size_t rank = 0; rank < pages.size(); ++rank) {
-    const Doing what = doing(*pages[rank]);
+    const Doing what = pages[rank] == nullptr ? Doing{"answer", ""} : doing(*pages[rank]);
     const auto same = std::ranges::find_if(groups, [&](const auto& group) { return group.first == what; });
     if (same == groups.end()) {
       groups.push_back({what, {rank}});
@@ -199,10 +202,25 @@ std::string activities_text(const std::vector<const ActivityPage*>& pages) {
   }
   std::string text;
   for (const auto& [what, ranks] : groups) {
-    text += (text.empty() ? "" : "; ") + names(ranks) + " " + conjugated(what.verb, ranks.size() > 1) + " " +
-            what.rest;
+    text += (text.empty() ? "" : "; ") + names(ranks) + " " + conjugated(what.verb, ranks.size() > 1) +
+            (what.rest.empty() ? "" : " ") + what.rest;
   }
   return text;
+}
+
+std::string packed(const ActivityPage& page) {
+  std::string bytes(sizeof page, '\0');
+  std::memcpy(bytes.data(), static_cast<const void*>(&page), sizeof page);
+  return bytes;
+}
+
+std::unique_ptr<ActivityPage> unpacked(const std::string& bytes) {
+  if (bytes.size() != sizeof(ActivityPage)) {
+    return nullptr;
+  }
+  auto page = std::make_unique<ActivityPage>();
+  std::memcpy(static_cast<void*>(page.get()), bytes.data(), sizeof *page);
+  return page;
 }
 
 }  // namespace bnlab

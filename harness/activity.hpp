@@ -9,6 +9,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -76,7 +77,12 @@ class Activity {
 // "waits at decoder1.norm2 forward of step 17 (all_gather)", "is in backward of step 16".
 std::string activity_text(const ActivityPage& page);
 
-// The same of all ranks, those that do the same together: "ranks 0 and 1 wait ...; rank 2 is in ...".
+// The same of all ranks, those that do the same together: "ranks 0 and 1 wait ...; rank 2 is in ...". Null: a
+// rank whose page could not be had, which "does not answer".
 std::string activities_text(const std::vector<const ActivityPage*>& pages);
+
+// A page as bytes on their way to a process of the same build, and back. Null where they are no page.
+std::string packed(const ActivityPage& page);
+std::unique_ptr<ActivityPage> unpacked(const std::string& bytes);
 
 }  // namespace bnlab

@@ -57,6 +57,14 @@ TEST_F(ActivityPages, OfRanksThatDoTheSameAreToldTogether) {
   other.part = static_cast<uint32_t>(ActivityPart::backward);
   EXPECT_EQ(activities_text({&page_, &page_, &other, &page_}),
             "ranks 0, 1 and 3 are in forward of step 17; rank 2 is in backward of step 16");
+  EXPECT_EQ(activities_text({&page_, nullptr}), "rank 0 is in forward of step 17; rank 1 does not answer");
+}
+
+TEST_F(ActivityPages, TravelAsBytes) {
+  Activity::begin_step(16);
+  Activity::begin_part(ActivityPart::backward);
+  EXPECT_EQ(activity_text(*unpacked(packed(page_))), activity_text(page_));
+  EXPECT_EQ(unpacked("no page"), nullptr);
 }
 
 TEST(ActivityEvents, AreNestedAndOnlyOfTheStepsThatAreRecorded) {

@@ -264,7 +264,9 @@ void add_placement_options(CLI::App& command, LaunchRequest& request) {
       ->type_name("I/N");
   command
       .add_option("--redo", request.redo,
-                  "Finished runs that start again: stale, failed, all or the id of one; may be repeated")
+                  "Finished runs that start again: stale, disturbed (timed while others used the machine), "
+                  "failed, all or "
+                  "the id of one; may be repeated")
       ->type_name("WHICH")
       ->allow_extra_args(false);
   command.add_flag_callback(

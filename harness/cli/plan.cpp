@@ -166,6 +166,7 @@ Json plan_json(const Plan& plan) {
                     {"failure", or_null(plan.states[i].failure)},
                     {"stale", or_null(plan.states[i].stale)},
                     {"stopped_early", or_null(plan.states[i].stopped_early)},
+                    {"disturbed", plan.states[i].disturbed},
                     {"starts", plan.states[i].starts},
                     {"done_elsewhere", plan.states[i].elsewhere},
                     {"folder", (around / plan.states[i].placement).string()}});
@@ -202,7 +203,7 @@ void print_reasons(const Plan& plan) {
 
 std::string state_text(const RunState& state) {
   return state.name() + (state.stopped_early.empty() ? "" : ", stopped early " + state.stopped_early) +
-         (state.stale.empty() ? "" : ", stale");
+         (state.stale.empty() ? "" : ", stale") + (state.disturbed ? ", disturbed" : "");
 }
 
 TextTable table_of_runs(const Plan& plan) {

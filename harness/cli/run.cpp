@@ -59,6 +59,11 @@ void print_outcome(const Experiment& experiment, const LaunchRequest& asked, con
   if (!summary.stale.empty()) {
     std::cerr << "stale runs start again with: " << with_redo(asked, "stale") << "\n";
   }
+  if (summary.disturbed > 0) {
+    std::cerr << "disturbed: others used the machine while " << summary.disturbed
+              << " runs of this table were timed; these are timed again with: "
+              << with_redo(asked, "disturbed") << "\n";
+  }
 }
 
 int interrupted(const LaunchRequest& asked) {

@@ -2,6 +2,7 @@
 
 #include <torch/types.h>
 
+#include <chrono>
 #include <numeric>
 
 #include "harness/activity.hpp"
@@ -11,12 +12,28 @@
 namespace bnlab {
 namespace {
 
-// Where a collective stands, for messages.
+// Where a collective stands: for messages, and to book its time.
 struct Place {
   const char* op;
   Purpose purpose;
   std::string group;
+  Ledger& ledger;
   int64_t bytes = 0;  // that this rank hands over
+};
+
+class Timed {
+ public:
+  explicit Timed(const Place& place) : place_(place) {}
+  ~Timed() {
+    const std::chrono::nanoseconds time = std::chrono::steady_clock::now() - begin_;
+    place_.ledger.add_time(place_.purpose, time.count());
+  }
+  Timed(const Timed&) = delete;
+  Timed& operator=(const Timed&) = delete;
+
+ private:
+  const Place& place_;
+  const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
 
 // What `body` returns; whatever it throws becomes an error of communication.
@@ -25,6 +42,7 @@ auto at_place(const Place& place, const Body& body) {
   try {
     const Activity::InCollective here(place.op, kPurposeNames[static_cast<size_t>(place.purpose)],
                                       place.bytes);
+    const Timed time(place);
     return body();
   } catch (const std::exception& cause) {
     throw Error(Error::Kind::communication,
@@ -69,14 +87,15 @@ at::Tensor Communicator::all_gather(const at::Tensor& t, Purpose purpose) {
     return t.unsqueeze(0);
   }
   at::Tensor gathered = empty_for_all(size(), t);
-  at_place({"all_gather", purpose, group_, sent_bytes(t)}, [&] { do_all_gather(t.contiguous(), gathered); });
+  at_place({"all_gather", purpose, group_, ledger_, sent_bytes(t)},
+           [&] { do_all_gather(t.contiguous(), gathered); });
   return gathered;
 }
 
 void Communicator::all_reduce(at::Tensor& t, Purpose purpose) {
   book("all_reduce", t, purpose);
   if (size() > 1) {
-    at_place({"all_reduce", purpose, group_, sent_bytes(t)}, [&] { do_all_reduce(t); });
+    at_place({"all_reduce", purpose, group_, ledger_, sent_bytes(t)}, [&] { do_all_reduce(t); });
   }
 }
 
@@ -85,14 +104,14 @@ std::unique_ptr<Pending> Communicator::all_reduce_async(at::Tensor& t, Purpose p
   if (size() == 1) {
     return std::make_unique<Pending>();
   }
-  const Place place{"all_reduce", purpose, group_, sent_bytes(t)};
+  const Place place{"all_reduce", purpose, group_, ledger_, sent_bytes(t)};
   return std::make_unique<Underway>(at_place(place, [&] { return do_all_reduce_async(t); }), place);
 }
 
 void Communicator::broadcast(at::Tensor& t, int root, Purpose purpose) {
   book("broadcast", t, purpose);
   if (size() > 1) {
-    at_place({"broadcast", purpose, group_, sent_bytes(t)}, [&] { do_broadcast(t, root); });
+    at_place({"broadcast", purpose, group_, ledger_, sent_bytes(t)}, [&] { do_broadcast(t, root); });
   }
 }
 
@@ -102,14 +121,15 @@ at::Tensor Communicator::gather(const at::Tensor& t, int root, Purpose purpose) 
     return t.unsqueeze(0);
   }
   at::Tensor gathered = rank() == root ? empty_for_all(size(), t) : at::Tensor();
-  at_place({"gather", purpose, group_, sent_bytes(t)}, [&] { do_gather(t.contiguous(), gathered, root); });
+  at_place({"gather", purpose, group_, ledger_, sent_bytes(t)},
+           [&] { do_gather(t.contiguous(), gathered, root); });
   return gathered;
 }
 
 void Communicator::reduce(at::Tensor& t, int root, Purpose purpose) {
   book("reduce", t, purpose);
   if (size() > 1) {
-    at_place({"reduce", purpose, group_, sent_bytes(t)}, [&] { do_reduce(t, root); });
+    at_place({"reduce", purpose, group_, ledger_, sent_bytes(t)}, [&] { do_reduce(t, root); });
   }
 }
 
@@ -127,7 +147,7 @@ at::Tensor Communicator::all_to_all(const at::Tensor& t, const std::vector<int64
   }
   const int64_t rows = std::accumulate(receive.begin(), receive.end(), int64_t{0});
   at::Tensor received = at::empty(with_rows(rows, t), t.options());
-  at_place({"all_to_all", purpose, group_, sent_bytes(t)},
+  at_place({"all_to_all", purpose, group_, ledger_, sent_bytes(t)},
            [&] { do_all_to_all(t.contiguous(), send, receive, received); });
   return received;
 }
@@ -135,7 +155,7 @@ at::Tensor Communicator::all_to_all(const at::Tensor& t, const std::vector<int64
 void Communicator::barrier() {
   ledger_.add("barrier", Purpose::control, 0, 0);
   if (size() > 1) {
-    at_place({"barrier", Purpose::control, group_, 0}, [&] { do_barrier(); });
+    at_place({"barrier", Purpose::control, group_, ledger_, 0}, [&] { do_barrier(); });
   }
 }
 

@@ -21,7 +21,8 @@ constexpr std::array<const char*, 6> kPurposeNames{"statistics", "gradients",  "
 
 struct Traffic {
   int64_t collectives = 0;
-  int64_t bytes = 0;  // that this rank sent, counted once per collective
+  int64_t bytes = 0;    // that this rank sent, counted once per collective
+  int64_t host_ns = 0;  // that the host was in them; on a CPU the whole collective, waits for others included
 };
 
 // One collective, as `bnlab layer` lists it.
@@ -43,6 +44,9 @@ class Ledger {
     if (keep_list_) {
       list_.push_back({op, elements, purpose, bytes});
     }
+  }
+  void add_time(Purpose purpose, int64_t host_ns) {
+    traffic_[static_cast<size_t>(evaluating_ ? Purpose::evaluation : purpose)].host_ns += host_ns;
   }
   const Traffic& of(Purpose purpose) const { return traffic_[static_cast<size_t>(purpose)]; }
   // For a run that goes on from a checkpoint: what it has counted before.

@@ -10,7 +10,9 @@
 #include <optional>
 #include <thread>
 
+#include "harness/activity.hpp"
 #include "harness/communicator/host/environment_world.hpp"
+#include "harness/communicator/roll_call.hpp"
 #include "harness/error.hpp"
 #include "harness/launch/judge.hpp"
 #include "harness/launch/rank_job.hpp"
@@ -27,6 +29,9 @@ namespace bnlab {
 namespace {
 
 namespace fs = std::filesystem;
+
+// Of a roll call: until all are at its store, have answered, and are let go.
+constexpr std::chrono::seconds kMeetsIn{20}, kAnswersIn{2}, kEndAfter{4};
 
 // The one placement that the world can give: all its ranks, one run at a time.
 WorldFacts facts_of(const EnvironmentWorld& world, const DealtGpus& gpus) {
@@ -83,12 +88,18 @@ class JoinedWorld {
         request_(one_at_a_time(request)),
         world_(world),
         gpus_(agree_on_gpus(world, request.device)) {}
+  ~JoinedWorld() { Activity::keep_on(nullptr); }
+  JoinedWorld(const JoinedWorld&) = delete;
+  JoinedWorld& operator=(const JoinedWorld&) = delete;
 
   LaunchSummary run() {
     std::vector<std::string> remarks;
     std::vector<PlacedRun> fitting = runs_that_fit(experiment_, request_, facts_of(world_, gpus_), remarks);
     const Json plan = agree_on_plan(fitting, remarks);
     const std::vector<PlacedRun> chosen = chosen_runs(fitting, plan);
+    if (!chosen.empty()) {  // else rank 0, and its store, may be gone
+      prepare_roll_call(plan.at("session").get<std::string>());
+    }
     summary_.leads = leads();
     summary_.skipped = static_cast<int>(fitting.size() - chosen.size());
     summary_.failed_before = plan.at("failed_before").get<int>();
@@ -196,6 +207,19 @@ class JoinedWorld {
     return chosen;
   }
 
+  void prepare_roll_call(const std::string& session) {
+    Rendezvous place = world_.rendezvous;
+    place.prefix = session + "/roll_call";
+    place.timeout = kMeetsIn;
+    roll_call_.emplace(place, [this] { return packed(page_); });
+  }
+
+  // On rank 0: what every rank is doing, in words.
+  std::string doings() {
+    const std::vector<std::unique_ptr<ActivityPage>> pages = mapped(roll_call_->call(kAnswersIn), unpacked);
+    return activities_text(mapped(pages, [](const auto& page) -> const ActivityPage* { return page.get(); }));
+  }
+
   void run_one(const PlacedRun& run, const std::string& prefix) {
     const std::optional<Attempt> attempt = claimed(run, prefix);
     if (!attempt) {
@@ -214,9 +238,13 @@ class JoinedWorld {
     }
     job.rendezvous.timeout = collective_timeout(run.spec);
     job.rendezvous.exchange = run.placement.exchange.value_or(Exchange::sockets);
+    Activity::keep_on(&page_);
     const RankReport report = leads() ? run_and_record(*attempt, job) : run_rank(job, &kept_);
     if (!leads()) {
       summary_.count(report.status);
+    }
+    if (report.lost_contact && report.world_formed) {
+      roll_call_->wait(kEndAfter);
     }
     if (report.lost_contact) {
       throw Error(Error::Kind::communication,
@@ -245,6 +273,9 @@ class JoinedWorld {
       recorder_->not_started(attempt);
       return report;
     }
+    if (report.lost_contact) {
+      report.message += "; when it ended, " + doings();
+    }
     end.outcome = {report.status, report.message, std::nullopt, "", {}};
     refuse_full_disk(attempt.run.spec, end.outcome);
     end.result = report.result;
@@ -260,6 +291,8 @@ class JoinedWorld {
   std::optional<RunRecorder> recorder_;  // on rank 0, which counts by it
   LaunchSummary summary_;                // of the other ranks, and on rank 0 of what was there before
   KeptWorld kept_;
+  ActivityPage page_{};  // of this rank
+  std::optional<RollCall> roll_call_;
 };
 
 }  // namespace

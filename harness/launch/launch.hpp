@@ -30,7 +30,8 @@ struct LaunchRequest {
   bool fresh_ranks = false;          // every run starts its ranks anew
   std::vector<std::string> only;     // "strategy=sync,per_tower", "seed=0": runs that match all of them
   std::string slice;                 // "2/8": every 8th run of the matrix from the 2nd on
-  std::vector<std::string> redo;     // "stale", "failed", "all" or run ids: finished runs that start again
+  std::vector<std::string>
+      redo;  // "stale", "disturbed", "failed", "all" or run ids: finished runs that start again
   std::chrono::seconds steal_after{
       900};  // another process's run is taken over after so long without a sign of life
   std::string results_dir = "results";
@@ -49,6 +50,7 @@ struct LaunchSummary {
   int failed_before = 0;                // those of the skipped runs that had failed
   std::map<std::string, int> failures;  // the number of these by "outcome: message"
   std::map<std::string, int> stale;     // the number of skipped runs that are stale, by the reason
+  int disturbed = 0;                    // finished runs that others disturbed while they were timed
   int held = 0;                         // runs that are left to other processes, which have them
   bool interrupted = false;
   bool leads = true;  // false on every rank but the first of a world that a launcher such as torchrun made

@@ -172,6 +172,7 @@ void RunRecorder::ended(const Attempt& attempt, RunEnd end, bool contact_lost) {
     return;
   }
   summary_.count(end.outcome.status);
+  summary_.disturbed += value_at(end.result, "timing.disturbed") == true;
   progress_.finished(attempt.run.spec, end.outcome, end.wall_time_s, end.result);
   const Status status = end.outcome.status;
   if (!request_.notify.empty() && status != Status::ok && status != Status::interrupted) {

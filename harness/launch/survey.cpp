@@ -49,7 +49,7 @@ struct Sizes {
   }
 };
 
-const std::vector<std::string> kRedo = {"stale", "failed", "all"};
+const std::vector<std::string> kRedo = {"stale", "disturbed", "failed", "all"};
 
 bool is_among(const std::string& word, const std::vector<std::string>& words) {
   return std::ranges::find(words, word) != words.end();
@@ -61,7 +61,8 @@ void check_redo(const std::vector<std::string>& redo, const std::vector<PlacedRu
   for (const std::string& word : redo) {
     if (!is_among(word, known)) {
       const std::string near = nearest(word, known);
-      throw Error(Error::Kind::usage, "--redo " + word + ": expected stale, failed, all or the id of a run" +
+      throw Error(Error::Kind::usage, "--redo " + word +
+                                          ": expected stale, disturbed, failed, all or the id of a run" +
                                           (near.empty() ? "" : "; did you mean " + near + "?"));
     }
   }
@@ -99,7 +100,9 @@ RunState state_in(const std::filesystem::path& folder, const PlacedRun& run,
     state.failure = message.is_string() ? first_line(message.get<std::string>()) : "";
     state.stale = record->finished() ? record->why_stale() : "";
     state.stopped_early = record->why_stopped_early();
-    state.afresh = state.afresh || (!state.stale.empty() && is_among("stale", redo));
+    state.disturbed = record->disturbed();
+    state.afresh = state.afresh || (!state.stale.empty() && is_among("stale", redo)) ||
+                   (state.disturbed && is_among("disturbed", redo));
     state.starts = !record->finished() || state.afresh || (record->failed() && is_among("failed", redo));
   } catch (const Error& error) {
     state.damaged = true;
@@ -293,6 +296,7 @@ void count_skipped(const RunState& state, LaunchSummary& summary) {
   if (!state.stale.empty()) {
     ++summary.stale[state.stale];
   }
+  summary.disturbed += state.disturbed;
 }
 
 std::optional<double> free_disk(const std::string& results) {

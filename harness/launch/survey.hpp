@@ -17,23 +17,24 @@ namespace bnlab {
 // several the up-to-date ones come first, then the placement that the run would have today, then those with
 // one tower per rank, then the first by name.
 struct RunState {
-  std::optional<Status> outcome;       // of the run's record; nothing where there is none that can be used
-  bool damaged = false;                // there is a record, but it is not whole or not of this run
-  std::string failure;                 // one line: why the run failed, or what is wrong with its record
-  std::string stale;                   // why the run would answer something else today; empty: it would not
-  std::string stopped_early;           // why the spec's stop_early ended it; empty: it did not
-  std::string begun;                   // when its finished record was begun
-  bool afresh = false;                 // the run starts from the beginning, not from a checkpoint
-  bool starts = true;                  // because nothing finished is there, or `redo` names it
-  std::string placement;               // of the record, else where the run would be computed: "2x4-cpu"
+  std::optional<Status> outcome;  // of the run's record; nothing where there is none that can be used
+  bool damaged = false;           // there is a record, but it is not whole or not of this run
+  std::string failure;            // one line: why the run failed, or what is wrong with its record
+  std::string stale;              // why the run would answer something else today; empty: it would not
+  std::string stopped_early;      // why the spec's stop_early ended it; empty: it did not
+  bool disturbed = false;  // others used the machine while it was timed, so that its times claim nothing
+  std::string begun;       // when its finished record was begun
+  bool afresh = false;     // the run starts from the beginning, not from a checkpoint
+  bool starts = true;      // because nothing finished is there, or `redo` names it
+  std::string placement;   // of the record, else where the run would be computed: "2x4-cpu"
   std::vector<std::string> elsewhere;  // placements where it ended ok, which do not count: others are named
 
   std::string name() const;  // "missing", "damaged", or the name of the outcome
 };
 
-// The state of each run in turn. `redo` has the words of --redo: "stale", "failed" or "all", or ids of runs;
-// another word throws Error (usage). A remark tells of runs that start although they are done on placements
-// that do not count.
+// The state of each run in turn. `redo` has the words of --redo: "stale", "disturbed", "failed" or "all", or
+// ids of runs; another word throws Error (usage). A remark tells of runs that start although they are done on
+// placements that do not count.
 std::vector<RunState> survey(const std::vector<PlacedRun>& runs, const std::vector<std::string>& redo,
                              std::vector<std::string>& remarks);
 

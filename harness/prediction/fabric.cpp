@@ -12,17 +12,23 @@ namespace bnlab {
 namespace {
 
 constexpr double kMicro = 1e-6;
-constexpr double kRingStart = 6.6, kTreeStart = 6.8, kNvlsStart = 25, kNvlsLevel = 41.7;  // microseconds
-constexpr double kRingBetweenNodes = 2.7, kTreeBetweenNodes = 5.0;
+
+// Microseconds of one of NCCL's algorithms by one of its protocols: what it starts with, and a step over
+// NVLink, over PCIe and between nodes.
+struct Latencies {
+  double start, nvlink, pcie, between_nodes;
+};
+struct Protocol {
+  Latencies ring, tree;
+};
+constexpr Protocol kLowLatency{{6.6, 0.6, 1.0, 2.7}, {6.8, 0.6, 1.0, 5.0}};     // LL
+constexpr Protocol kLinesOf128{{14.0, 1.9, 2.5, 4.0}, {14.0, 1.25, 1.9, 8.5}};  // LL128
+constexpr double kNvlsStart = 25, kNvlsLevel = 41.7;
 constexpr double kLowLatencyBytesPerS =
     6e9;  // of a tree's small messages, by the times that NCCL's log predicts
 constexpr double kSocketMessage = 30,
                  kSocketBytesPerS = 2e9;  // their size counts for nothing: a probe calibrates
 constexpr double kSlotStart = 2, kSlotOfARank = 0.7, kSlotBytesPerS = 5e9;
-
-double hop(const Interconnect& network) {
-  return network.link == "pcie" ? 1.0 : 0.6;
-}
 
 double levels(double count) {
   return count > 1 ? std::ceil(std::log2(count)) : 0;
@@ -35,22 +41,25 @@ double passes(const std::string& op, double ranks) {
   return op == "all_to_all" ? (ranks - 1) / ranks : 1;
 }
 
-double nccl_latency(const Interconnect& network, const std::string& op, double ranks) {
+double nccl_latency(const Interconnect& network, const Protocol& protocol, const std::string& op,
+                    double ranks) {
+  const auto& [ring, tree] = protocol;
+  const auto hop = [&](const Latencies& of) { return network.link == "pcie" ? of.pcie : of.nvlink; };
   const double in_node = std::min<double>(ranks, network.per_node);
   const double nodes = std::ceil(ranks / network.per_node);
   const double between = std::min(nodes - 1, ranks - 1);
-  const double ring_once = (ranks - 1 - between) * hop(network) + between * kRingBetweenNodes;
+  const double ring_once = (ranks - 1 - between) * hop(ring) + between * ring.between_nodes;
   if (op == "all_gather" || op == "gather" || op == "all_to_all") {
-    return kRingStart + ring_once;
+    return ring.start + ring_once;
   }
   const double turns = op == "all_reduce" ? 2 : 1;
   if (network.algorithm == "ring") {
-    return kRingStart + turns * ring_once;
+    return ring.start + turns * ring_once;
   }
   if (network.algorithm == "nvls") {
     return kNvlsStart + kNvlsLevel * std::log2(nodes);
   }
-  return kTreeStart + turns * ((in_node - 1) * hop(network) + std::log2(nodes) * kTreeBetweenNodes);
+  return tree.start + turns * ((in_node - 1) * hop(tree) + std::log2(nodes) * tree.between_nodes);
 }
 
 double gloo_messages(const std::string& op, double ranks) {
@@ -147,7 +156,13 @@ double modelled_seconds(const Interconnect& network, const std::string& op, doub
   if (network.algorithm == "shared_memory") {
     return kMicro * (kSlotStart + kSlotOfARank * count) + bytes * count / kSlotBytesPerS;
   }
-  return kMicro * nccl_latency(network, op, count) + carried / 2 / kLowLatencyBytesPerS;
+  return kMicro * nccl_latency(network, kLowLatency, op, count) + carried / 2 / kLowLatencyBytesPerS;
+}
+
+double factor_between_protocols(const Interconnect& network, int ranks) {
+  const auto count = static_cast<double>(ranks);
+  return nccl_latency(network, kLinesOf128, "all_reduce", count) /
+         nccl_latency(network, kLowLatency, "all_reduce", count);
 }
 
 std::unique_ptr<Fabric> probed_fabric(const Json& probe, const std::string& file) {

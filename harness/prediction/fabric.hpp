@@ -39,6 +39,11 @@ struct Interconnect {
 // A hop is 0.6 over NVLink, 1.0 over PCIe. all_gather takes half a ring, broadcast and reduce half a tree.
 double modelled_seconds(const Interconnect& network, const std::string& op, double bytes, int ranks);
 
+// How many times the latency of an all_reduce by NCCL's next protocol (LL128: 14.0; steps of 1.25 in a tree
+// and 1.9 in a ring over NVLink, 1.9 and 2.5 over PCIe, 8.5 and 4.0 between nodes) is that by the low-latency
+// one. Where a size has not been measured, which of them NCCL takes is not known. 1 for NVLS.
+double factor_between_protocols(const Interconnect& network, int ranks);
+
 class Fabric {
  public:
   virtual ~Fabric() = default;

@@ -64,7 +64,7 @@ std::vector<CheckedPrediction> clusters_by_two_sizes() {
           Cluster fit = cluster;
           fit.points = {points[a], points[b]};
           const double mid = fit.factor() * cluster.modelled(points[c]);
-          const double wide = std::max(factor_per_doubling(), 1.0);
+          const double wide = std::max(factor_between_protocols(cluster.network, cluster.ranks), 1.0);
           checked.push_back(
               {at_bytes(cluster, points[c]),
                significant(points[a].bytes, 6) + " and " + significant(points[b].bytes, 6) + " B",

@@ -220,6 +220,7 @@ std::vector<Metric> metrics_of(const std::string& headline) {
   };
   return {{headline, of(headline), headline.find("loss") == std::string::npos, false},
           {"images_per_s", of("images_per_s"), true, true},
+          {kLogImagesPerS, of(kLogImagesPerS), true, true},
           {"step_time_s", step_time, false, true},
           {"peak_memory_bytes", of("peak_memory_bytes"), false, true}};
 }
@@ -244,8 +245,9 @@ std::optional<ComparedMetric> compared(const Metric& metric, const std::vector<c
     differences.push_back(*b - *a);
   }
   if (differences.empty()) return std::nullopt;
-  ComparedMetric result{metric.name, mean(before), mean(after), t_interval(differences), {}};
-  const double margin = metric.is_cost ? tolerance * std::abs(result.a) : 0;
+  ComparedMetric result{metric.name, t_interval(before), t_interval(after), t_interval(differences), {}};
+  const double whole = metric.name == kLogImagesPerS ? 1 : std::abs(result.a.mean);  // of a logarithm
+  const double margin = metric.is_cost ? tolerance * whole : 0;
   result.change = judged(result.difference, margin, metric.more_is_better);
   return result;
 }
@@ -271,6 +273,22 @@ Facts facts_of(const std::vector<const Record*>& records) {
     }
   }
   return facts;
+}
+
+bool ComparedMetric::overlaps() const {
+  return std::abs(a.mean - b.mean) <= a.half_width + b.half_width;
+}
+
+Comparison::Repeated Comparison::repeated() const {
+  Repeated repeated;
+  for (const ComparedCell& cell : cells) {
+    const auto timed = std::ranges::find(cell.metrics, kLogImagesPerS, &ComparedMetric::metric);
+    if (timed == cell.metrics.end()) continue;
+    ++repeated.cells;
+    repeated.within += std::abs(std::exp(timed->b.mean) - std::exp(timed->a.mean)) <= kRepeats;
+    repeated.overlapping += timed->overlaps();
+  }
+  return repeated;
 }
 
 int Comparison::regressions() const {
@@ -331,8 +349,9 @@ std::string difference_text(const ComparedMetric& metric, const MetricUnit& unit
 }
 
 std::string percent_text(const ComparedMetric& metric) {
-  if (metric.a == 0) return "-";
-  const double percent = 100 * metric.difference.mean / std::abs(metric.a);
+  const bool is_logarithm = metric.metric == kLogImagesPerS;  // whose difference is in per cent
+  if (metric.a.mean == 0 || is_logarithm) return "-";
+  const double percent = 100 * metric.difference.mean / std::abs(metric.a.mean);
   return (percent > 0 ? "+" : "") + fixed(percent, 1);
 }
 
@@ -350,8 +369,8 @@ TextTable changes_table(const Comparison& comparison, std::optional<Change> only
       if (only && metric.change != *only) continue;
       const MetricUnit unit = unit_of(metric.metric);
       table.rows.push_back({cell.name, unit.title, std::to_string(metric.difference.n),
-                            fixed(metric.a / unit.size, unit.decimals),
-                            fixed(metric.b / unit.size, unit.decimals), difference_text(metric, unit),
+                            fixed(metric.a.mean / unit.size, unit.decimals),
+                            fixed(metric.b.mean / unit.size, unit.decimals), difference_text(metric, unit),
                             percent_text(metric), change_text(metric)});
     }
   }
@@ -381,14 +400,19 @@ Json keys_json(const std::vector<DifferingKey>& keys) {
   });
 }
 
+Json half_width_json(const Interval& interval) {
+  return std::isfinite(interval.half_width) ? Json(interval.half_width) : Json();
+}
+
 Json metric_json(const ComparedMetric& metric) {
-  const double half_width = metric.difference.half_width;
   return {{"metric", metric.metric},
           {"n", metric.difference.n},
-          {"a", metric.a},
-          {"b", metric.b},
+          {"a", metric.a.mean},
+          {"a_half_width", half_width_json(metric.a)},
+          {"b", metric.b.mean},
+          {"b_half_width", half_width_json(metric.b)},
           {"difference", metric.difference.mean},
-          {"half_width", std::isfinite(half_width) ? Json(half_width) : Json()},
+          {"half_width", half_width_json(metric.difference)},
           {"b_is", name_of(metric.change)},
           {"few_seeds", metric.few_seeds()}};
 }
@@ -411,6 +435,13 @@ std::string comparison_text(const Comparison& comparison, std::optional<Change> 
       "expected "
       "to. Fewer than " +
       std::to_string(kFewestSeeds) + " seeds show a direction at most.");
+  if (const Comparison::Repeated repeated = comparison.repeated(); repeated.cells > 0) {
+    text +=
+        wrapped("Timed in turns: of " + std::to_string(repeated.cells) +
+                " cells the images/s, in % of the run beside them, differ by at most " +
+                significant(100 * kRepeats, 2) + " points in " + std::to_string(repeated.within) +
+                ", and the intervals of A and B overlap in " + std::to_string(repeated.overlapping) + ".");
+  }
   for (const std::string& note : comparison.notes) text += wrapped(note);
   if (comparison.broken > 0) {
     text += "\n" + std::to_string(comparison.broken) + " runs that ended ok in A failed in B:\n";

@@ -30,12 +30,13 @@ struct DifferingKey {
 BNLAB_CHOICE(Change, better, worse, equal, undecided)
 
 struct ComparedMetric {
-  std::string metric;   // "mean_iou", "images_per_s", "step_time_s", "peak_memory_bytes"
-  double a = 0, b = 0;  // means over the pairs
-  Interval difference;  // b - a
+  std::string metric;   // "mean_iou", "images_per_s", "step_time_s", "peak_memory_bytes", kLogImagesPerS
+  Interval a, b;        // over the pairs
+  Interval difference;  // b - a, pair by pair
   Change change = Change::undecided;
 
   bool few_seeds() const { return difference.n < kFewestSeeds; }
+  bool overlaps() const;  // the intervals of a and b
 };
 
 struct ComparedCell {
@@ -51,9 +52,18 @@ struct Comparison {
   std::vector<std::string> notes;    // what is not compared, and why
   int runs_a = 0, runs_b = 0, pairs = 0;
 
+  // How far times that were taken in turns repeat: the cells that have them, those whose images/s over those
+  // of the run beside them differ by at most kRepeats, and those where the intervals of A and B overlap.
+  struct Repeated {
+    int cells = 0, within = 0, overlapping = 0;
+  };
+  Repeated repeated() const;
+
   // Metrics that became worse, and runs that broke.
   int regressions() const;
 };
+
+inline constexpr double kRepeats = 0.03;
 
 // `tolerance`: the share by which costs may grow before it counts.
 Comparison compare(const std::vector<Record>& a, const std::vector<Record>& b, double tolerance);

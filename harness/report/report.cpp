@@ -37,6 +37,12 @@ std::string machine_of(const Record& record) {
          ", threads " + shown(record.at("placement.threads_per_rank"));
 }
 
+// The label of the strategy that the runs of a cell were timed beside, where nothing else differs.
+std::string strategy_beside(const RunSpec& run) {
+  if (!run.timing || run.timing->against.size() != 1 || !run.timing->against.contains("strategy")) return "";
+  return label(run.timing->against.at("strategy"));
+}
+
 ReportRow row_of(const CellRecords& cell, const std::string& placement,
                  const std::vector<const Record*>& records, const ExperimentReport& report) {
   ReportRow row;
@@ -48,22 +54,26 @@ ReportRow row_of(const CellRecords& cell, const std::string& placement,
     if (record->status() != Status::ok) continue;
     row.emulated = row.emulated || record->at("placement.emulated") == true;
     row.jobs = row.jobs || record->at("placement.jobs") != 1;
-    row.disturbed = row.disturbed || record->at("result.timing.disturbed") == true;
+    row.disturbed = row.disturbed || record->disturbed();
     row.machines.insert(machine_of(*record));
   }
   const auto alone = [&](const std::string& key) {
     return values_by_seed(records, [&](const Record& record) {
-      const bool counts = record.at("placement.jobs") == 1 && record.at("result.timing.disturbed") != true;
+      const bool counts = record.at("placement.jobs") == 1 && !record.disturbed();
       return counts ? record.number("result.throughput." + key) : std::nullopt;
     });
   };
   row.log_images_per_s = values_by_seed(records, kLogImagesPerS, "");
+  row.beside = strategy_beside(*cell.runs[0]);
   row.same_log_images_per_s = values_by_seed(records, [](const Record& record) {
     return record.throughput_counts() ? record.number("result.timing.same_log_images_per_s") : std::nullopt;
   });
   if (!row.log_images_per_s.empty())
     row.relative_images_per_s = std::exp(over_seeds(row.log_images_per_s).mean);
   row.images_per_s = alone("images_per_s");
+  row.exchange_share = values_by_seed(records, [](const Record& record) {
+    return record.throughput_counts() ? record.number("result.throughput.exchange_share") : std::nullopt;
+  });
   row.step_ms = alone("step_time_s.median");
   for (auto& [seed, value] : row.step_ms) value *= 1000;
   row.peak_memory_bytes = values_by_seed(records, "peak_memory_bytes", "");
@@ -95,12 +105,34 @@ ReportCell cell_of(const CellRecords& found, const ExperimentReport& report) {
   return cell;
 }
 
-void compare(ReportRow& row, const ReportRow& baseline) {
+// kLogImagesPerS over the baseline: as it was timed where the baseline stood beside, else by what both were
+// timed beside. None where one was not timed in turns.
+SeedValues logs_over(const ReportRow& row, const ReportRow& baseline, const std::string& strategy) {
+  if (row.beside == strategy) return row.log_images_per_s;
+  return paired_differences(row.log_images_per_s, baseline.log_images_per_s);
+}
+
+// By how much a step is longer than one of a run that makes exp(-log) times its images/s.
+SeedValues longer_ms(const SeedValues& step_ms, const SeedValues& logs) {
+  SeedValues longer;
+  for (const auto& [seed, log] : logs) {
+    const auto own = std::ranges::find(step_ms, seed, &SeedValues::value_type::first);
+    if (own != step_ms.end()) longer.emplace_back(seed, own->second * (1 - std::exp(log)));
+  }
+  return longer;
+}
+
+void compare(ReportRow& row, const ReportRow& baseline, const std::string& strategy) {
   const auto own = row.claimed_images_per_s(), of_baseline = baseline.claimed_images_per_s();
   if (!own || !of_baseline) return;
-  if (row.log_images_per_s.empty()) row.relative_images_per_s = *own / *of_baseline;
-  if (&row == &baseline) return;
-  row.extra_step_ms = paired_differences(row.step_ms, baseline.step_ms);
+  if (&row == &baseline) {
+    row.relative_images_per_s = 1;
+    return;
+  }
+  const SeedValues logs = logs_over(row, baseline, strategy);
+  row.relative_images_per_s = logs.empty() ? *own / *of_baseline : std::exp(over_seeds(logs).mean);
+  row.extra_step_ms =
+      logs.empty() ? paired_differences(row.step_ms, baseline.step_ms) : longer_ms(row.step_ms, logs);
   const double more =
       over_seeds(row.collectives_per_step).mean - over_seeds(baseline.collectives_per_step).mean;
   if (!(more > 0)) return;
@@ -141,7 +173,7 @@ void compare_with_baseline(ExperimentReport& report) {
   for (ReportCell& cell : report.cells) {
     for (ReportRow& row : cell.rows) {
       const auto baseline = baselines.find({cell.group, row.placement});
-      if (baseline != baselines.end()) compare(row, *baseline->second);
+      if (baseline != baselines.end()) compare(row, *baseline->second, report.baseline);
     }
   }
 }

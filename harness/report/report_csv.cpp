@@ -25,6 +25,7 @@ const std::vector<std::pair<std::string, std::string>>& record_columns() {
       {"step_time_s.median", "result.throughput.step_time_s.median"},
       {"step_time_s.p10", "result.throughput.step_time_s.p10"},
       {"step_time_s.p90", "result.throughput.step_time_s.p90"},
+      {"exchange_share", "result.throughput.exchange_share"},
       {"statistics.collectives_per_step", "result.communication.statistics.collectives_per_step"},
       {"statistics.bytes_per_step", "result.communication.statistics.bytes_per_step"},
       {"gradients.bytes_per_step", "result.communication.gradients.bytes_per_step"},

@@ -61,6 +61,13 @@ bool is_timed_in_turns(const ExperimentReport& report) {
   });
 }
 
+// Whether some runs say how long a rank was in its exchanges.
+bool has_exchange_shares(const ExperimentReport& report) {
+  return std::ranges::any_of(report.cells, [](const ReportCell& cell) {
+    return std::ranges::any_of(cell.rows, [](const ReportRow& row) { return !row.exchange_share.empty(); });
+  });
+}
+
 // Ratios of which these are the logarithms.
 SeedValues per_cent(SeedValues logarithms) {
   for (auto& [seed, value] : logarithms) value = 100 * std::exp(value);
@@ -69,10 +76,13 @@ SeedValues per_cent(SeedValues logarithms) {
 
 // What the copies of the runs beside which others were timed say of the smallest difference that can be told.
 std::string noise_sentence(const ExperimentReport& report) {
-  double largest = 0, sum = 0;
+  double largest = 0, largest_mean = 0, sum = 0;
   size_t n = 0;
   for (const ReportCell& cell : report.cells) {
     for (const ReportRow& row : cell.rows) {
+      if (row.same_log_images_per_s.empty()) continue;
+      const double mean = over_seeds(row.same_log_images_per_s).mean;
+      largest_mean = std::max(largest_mean, 100 * std::abs(std::expm1(mean)));
       for (const auto& [seed, log] : row.same_log_images_per_s) {
         const double per_cent = 100 * std::abs(std::expm1(log));
         largest = std::max(largest, per_cent);
@@ -84,6 +94,7 @@ std::string noise_sentence(const ExperimentReport& report) {
   return "Times were taken in short turns with the run that the spec names (timing.against), which was there "
          "twice: its copies differ by " +
          fixed(sum / static_cast<double>(n), 1) + " % on average and by " + fixed(largest, 1) +
+         " % at most, in the mean of a row's runs by " + fixed(largest_mean, 1) +
          " % at most, which is the noise of these times.";
 }
 
@@ -114,6 +125,8 @@ TextTable cells_table(const ExperimentReport& report) {
   for (const char* title : {"peak\nMiB", "coll.\n/step", "bytes\n/step"}) {
     table.columns.push_back({title, true});
   }
+  const bool shares = has_exchange_shares(report);
+  if (shares) table.columns.push_back({"% of\ntime", true});
   table.columns.push_back({"failed"});
   for (const ReportCell& cell : report.cells) {
     for (const ReportRow& row : cell.rows) {
@@ -136,6 +149,7 @@ TextTable cells_table(const ExperimentReport& report) {
       texts.push_back(mean_text(row.peak_memory_bytes, 0, 1024 * 1024));
       texts.push_back(mean_text(row.collectives_per_step, 0));
       texts.push_back(mean_text(row.bytes_per_step, 0));
+      if (shares) texts.push_back(mean_text(row.exchange_share, 0, 0.01));
       texts.push_back(counts_text(row.scores.failures()));
       table.rows.push_back(texts);
     }
@@ -235,6 +249,11 @@ std::vector<std::string> footnotes(const ExperimentReport& report) {
     notes.push_back(
         "(d) somebody else used the machine while some of these were timed, so no throughput is claimed of "
         "them.");
+  }
+  if (has_exchange_shares(report)) {
+    notes.push_back(
+        "% of time: the share of the steps' time that one rank was in these exchanges, waits for the others "
+        "included.");
   }
   if (is_timed_in_turns(report)) {
     notes.push_back(noise_sentence(report));

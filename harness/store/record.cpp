@@ -182,9 +182,13 @@ void Record::compare_inputs(const Json& today) {
   changed_inputs_.clear();
 }
 
+bool Record::disturbed() const {
+  return at("result.timing.disturbed") == true;
+}
+
 bool Record::throughput_counts() const {
   return status() == Status::ok && at("placement.emulated") == false && at("placement.jobs") == 1 &&
-         at("result.timing.disturbed") != true;
+         !disturbed();
 }
 
 bool is_throughput(const std::string& metric) {

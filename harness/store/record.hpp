@@ -112,6 +112,8 @@ class Record {
   bool stale() const { return !why_stale().empty(); }
   // `today`: what the run would read now (inputs.hpp); null where that is not known.
   void compare_inputs(const Json& today);
+  // Whether others used the machine while the run was timed in turns (harness/training/timing).
+  bool disturbed() const;
   // Whether its throughput may be claimed: each rank had one tower, and the run had the machine to itself, as
   // far as its timing, if there is one, has seen.
   bool throughput_counts() const;

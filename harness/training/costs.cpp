@@ -12,6 +12,8 @@
 namespace bnlab {
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
 std::vector<int64_t> of_all_ranks(int64_t own, World& world) {
   const at::Tensor number = at::full({1}, own, at::TensorOptions().device(world.device()).dtype(at::kLong));
   const at::Tensor all = world.gradients().all_gather(number, Purpose::control).cpu().flatten();
@@ -25,14 +27,23 @@ void Costs::begin(int64_t step) {
   peak_before_ = 0;
   reset_peak_memory(world_.device());
   world_.ledger().clear();
+  seconds_before_ = 0;
+  since_ = Clock::now();
+}
+
+double Costs::seconds() const {
+  return seconds_before_ + (since_ ? std::chrono::duration<double>(Clock::now() - *since_).count() : 0);
 }
 
 void Costs::pause() {
+  seconds_before_ = seconds();
+  since_.reset();
   peak_before_ = std::max(peak_before_, peak_memory_bytes(world_.device()));
 }
 
 void Costs::resume() {
   reset_peak_memory(world_.device());
+  since_ = Clock::now();
 }
 
 void Costs::describe(State& state, int64_t steps_done) {
@@ -49,7 +60,13 @@ void Costs::describe(State& state, int64_t steps_done) {
     Traffic traffic = world_.ledger().of(purpose);
     state.value(std::string("costs.") + kPurposeNames[p] + ".collectives", traffic.collectives);
     state.value(std::string("costs.") + kPurposeNames[p] + ".bytes", traffic.bytes);
+    if (state.goes_on()) {
+      traffic.host_ns = 0;
+    }
     world_.ledger().set(purpose, traffic);
+  }
+  if (state.goes_on()) {
+    seconds_before_ = 0;
   }
 }
 
@@ -58,6 +75,16 @@ Json Costs::memory() {
   const int64_t resident = peak_rss_bytes();
   return {{"peak_memory_bytes", of_all_ranks(tensors, world_)},
           {"peak_rss_bytes", of_all_ranks(resident, world_)}};
+}
+
+std::optional<double> Costs::exchange_share() const {
+  const double all = seconds();
+  if (!world_.device().is_cpu() || world_.size() == 1 || all <= 0) {
+    return std::nullopt;
+  }
+  const Ledger& ledger = world_.ledger();
+  const int64_t exchanges = ledger.of(Purpose::statistics).host_ns + ledger.of(Purpose::shuffle).host_ns;
+  return 1e-9 * static_cast<double>(exchanges) / all;
 }
 
 Json Costs::traffic(int64_t steps_done) const {

@@ -1,7 +1,10 @@
-// What training has cost: the peak memory of every rank and the traffic per step. The times are StepTimer's.
+// What training has cost: the peak memory of every rank, the traffic per step, and the share of the time that
+// went into it. All other times are StepTimer's.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
+#include <optional>
 
 #include "harness/communicator/world.hpp"
 #include "harness/json.hpp"
@@ -28,11 +31,20 @@ class Costs {
   Json memory();
   // {"gradients": {"collectives_per_step", "bytes_per_step"}, ...} of this rank, over the steps that count.
   Json traffic(int64_t steps_done) const;
+  // Of the time of the steps that count, the share that this rank was in collectives of statistics and
+  // shuffling, waits for other ranks included. Of a run that goes on from a checkpoint, since it did. Nothing
+  // on a GPU, where the host does not wait for them, and on one rank.
+  std::optional<double> exchange_share() const;
 
  private:
+  double seconds() const;  // of the steps that count
+
   World& world_;
-  int64_t first_step_ = 0;   // the first one that counts
-  int64_t peak_before_ = 0;  // bytes, of training before the last pause
+  int64_t first_step_ = 0;     // the first one that counts
+  int64_t peak_before_ = 0;    // bytes, of training before the last pause
+  double seconds_before_ = 0;  // likewise, of time
+  std::optional<std::chrono::steady_clock::time_point> since_ =
+      std::chrono::steady_clock::now();  // none: a pause
 };
 
 }  // namespace bnlab

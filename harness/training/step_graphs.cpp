@@ -208,7 +208,7 @@ bool StepGraphs::record(const std::function<at::Tensor()>& work,
   }
   for (size_t p = 0; p < traffic_.size(); ++p) {
     const Traffic was = before.of(static_cast<Purpose>(p)), is = after.of(static_cast<Purpose>(p));
-    traffic_[p] = {is.collectives - was.collectives, is.bytes - was.bytes};
+    traffic_[p] = {is.collectives - was.collectives, is.bytes - was.bytes, is.host_ns - was.host_ns};
   }
   return true;
 }
@@ -228,8 +228,8 @@ void StepGraphs::backward() {
     }
     for (size_t p = 0; p < traffic_.size(); ++p) {
       const Traffic now = world_.ledger().of(static_cast<Purpose>(p));
-      world_.ledger().set(static_cast<Purpose>(p),
-                          {now.collectives + traffic_[p].collectives, now.bytes + traffic_[p].bytes});
+      world_.ledger().set(static_cast<Purpose>(p), {now.collectives + traffic_[p].collectives,
+                                                    now.bytes + traffic_[p].bytes, now.host_ns});
     }
   }
   ++replayed_;

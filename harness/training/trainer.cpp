@@ -279,6 +279,7 @@ void Trainer::end_part_of_pass(StepTimer::Part part, ActivityPart next) {
 Json Trainer::result() {
   at::Tensor nonfinite = at::full({}, nonfinite_channels_, at::kLong).to(world_.device());
   const Json traffic = costs_.traffic(steps_done_);
+  const std::optional<double> exchange_share = costs_.exchange_share();
   const Json memory = costs_.memory();
   world_.gradients().all_reduce(nonfinite, Purpose::control);
   int64_t parameters = 0;
@@ -303,6 +304,9 @@ Json Trainer::result() {
   result.update(history_.summary());
   result["throughput"] =
       timer_.throughput(spec_.warmup_steps, data_.towers().total_samples(), world_.gradients());
+  if (exchange_share && !result["throughput"].is_null()) {
+    result["throughput"]["exchange_share"] = *exchange_share;
+  }
   result["memory"] = memory;
   result["communication"] = traffic;
   if (const Json graphs = graphs_.summary(); !graphs.is_null()) {

@@ -75,6 +75,7 @@ class Row(Scores):
         self.relative_images_per_s = given["relative_images_per_s"]
         # Two copies of the run beside which others were timed; None where none was.
         self.same_log_images_per_s = _quantity(given.get("same_log_images_per_s"))
+        self.log_images_per_s = _quantity(given.get("log_images_per_s"))  # over that run; None where it was not timed so
         self.extra_step_ms = _quantity(given["extra_step_ms"])  # than the baseline's steps; None for itself
         self.extra_us_per_collective = _quantity(given["extra_us_per_collective"])
         self.beside_others = self.ok - (self.images_per_s.n if self.images_per_s else 0) if given["ran_beside_others"] else 0

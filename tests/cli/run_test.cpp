@@ -43,6 +43,17 @@ TEST_F(RunAgain, StaleRunsAreToldWithReasonAndCure) {
   EXPECT_TRUE(has(read_text(page), "left") && !has(read_text(page), "stale)")) << read_text(page);
 }
 
+TEST_F(RunAgain, DisturbedRunsAreToldWithTheCure) {
+  const auto spec = scratch_.write_spec(test::behaves("ok"));
+  call_with_results({"run", spec});
+  Json record = scratch_.records().at(0).json();
+  record["result"]["timing"] = {{"disturbed", true}};
+  write_json(scratch_.records().at(0).file(), record);
+  EXPECT_TRUE(has(call_with_results({"run", spec}).err, "--redo disturbed"));
+  EXPECT_TRUE(has(call_with_results({"plan", spec}).out, "ok, disturbed"));
+  EXPECT_FALSE(has(call_with_results({"run", spec, "--redo", "disturbed"}).err, "disturbed: others"));
+}
+
 TEST_F(RunAgain, TooLittleDiskIsToldBeforehand) {
   const auto spec = scratch_.write_spec(test::behaves("ok"), R"(, "matrix": {"seed": [0, 1]})");
   EXPECT_FALSE(has(call_with_results({"plan", spec}).out, "disk:")) << "nothing is known yet";

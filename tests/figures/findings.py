@@ -27,7 +27,7 @@ Number = namedtuple("Number", "text value step half_width half_step unit start")
 
 UNITS = {  # what is written -> kinds of facts, and what turns their unit into this one
     "points": [("score", 100), ("difference", 100), ("contrast", 100)],
-    "%": [("score", 100), ("site", 100), ("ratio", 100), ("quotient", 100), ("loss of rate", 100)],
+    "%": [("contrast", 100), ("score", 100), ("site", 100), ("ratio", 100), ("quotient", 100), ("loss of rate", 100)],
     "times": [("ratio", 1), ("quotient", 1)],
     "images/s": [("rate", 1), ("contrast", 1)],
     "collectives": [("collectives", 1)],

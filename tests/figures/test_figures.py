@@ -20,6 +20,7 @@ from test_contact_sheet import ContactSheet
 from test_contrasts import Contrasts
 from test_findings import CommittedFindings, LookedUp, Read
 from test_parts import Labels, Legends, Styles
+from test_occasions import Occasions
 from test_prediction import Prediction
 from test_published import PublishedNumbers
 from test_results import Answers, CommittedResults, FirstScreen

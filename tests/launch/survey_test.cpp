@@ -74,6 +74,20 @@ TEST(Survey, RedoTakesWordsAndIds) {
   EXPECT_TRUE(has(message_of(spec, options), "did you mean stale?")) << message_of(spec, options);
 }
 
+TEST(Survey, ADisturbedRunIsToldAndTimedAgainWhereThatIsAsked) {
+  const Scratch scratch;
+  const auto spec = scratch.write_spec(behaves("ok"), R"(, "matrix": {"seed": [0, 1]})");
+  LaunchRequest options = scratch.options(1);
+  EXPECT_EQ(run(spec, options).disturbed, 0);
+  Json record = scratch.records().at(0).json();
+  record["result"]["timing"] = {{"disturbed", true}};
+  write_json(scratch.records().at(0).file(), record);
+  EXPECT_EQ(run(spec, options).disturbed, 1);
+  options.redo = {"disturbed"};
+  EXPECT_EQ(run(spec, options).finished, 1);
+  EXPECT_EQ(run(spec, options).disturbed, 0);
+}
+
 TEST(Survey, AnInterruptedRunStartsAgainByItself) {
   const Scratch scratch;
   const auto spec = scratch.write_spec(behaves("ok"));

@@ -198,6 +198,19 @@ class Launchers(unittest.TestCase):
                          r"; when it ended, rank 0 waits .* of step \d+ \(\w+\); rank 1 (is|waits) .* of step \d+|"
                          r"; when it ended, ranks 0 and 1 wait .* of step \d+ \(\w+\)$")
 
+    def test_the_record_of_a_world_that_lost_a_rank_tells_who_answers(self):
+        ranks = self.plain_world("silent", free_port(), steps=100000, log_every=1, collective_timeout_s=2)
+        deadline = time.monotonic() + PATIENCE
+        while not any(file.read_text().count("\n") > 3 for file in (self.folder / "silent").glob("spec/*/*/metrics.jsonl")):
+            self.assertLess(time.monotonic(), deadline, "the run does not train")
+            time.sleep(0.1)
+        ranks[1].send_signal(signal.SIGSTOP)
+        ranks[0].communicate(timeout=PATIENCE)
+        ranks[1].send_signal(signal.SIGKILL)
+        [record] = self.records("silent")
+        self.assertRegex(record["outcome"]["message"],
+                         r"; when it ended, rank 0 waits .* of step \d+ \(\w+\); rank 1 does not answer$")
+
     def test_probe_and_trace_in_a_world_by_plain_variables(self):
         self.command("probed")
         for words in (["probe", self.spec, "--device", "cpu", "--seconds", "1", "--largest-mb", "0.01", "--out", "probe.json"],

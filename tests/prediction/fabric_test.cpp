@@ -47,6 +47,15 @@ TEST(ModelledSeconds, GrowWithTheRanksAsTheAlgorithmDoes) {
   EXPECT_NEAR(microseconds({.link = "pcie"}, "all_reduce", 0, 8), 6.8 + 2 * 7 * 1.0, 1e-9);
 }
 
+TEST(ModelledSeconds, AnotherProtocolTakesLongerByTheModelItself) {
+  const Interconnect tree{.algorithm = "tree", .link = "nvlink", .per_node = 4};
+  EXPECT_NEAR(factor_between_protocols(tree, 8), (14 + 2 * (3 * 1.25 + 8.5)) / (6.8 + 2 * (3 * 0.6 + 5.0)),
+              1e-9);
+  EXPECT_NEAR(factor_between_protocols({.algorithm = "ring", .link = "pcie", .per_node = 4}, 4),
+              (14 + 6 * 2.5) / (6.6 + 6 * 1.0), 1e-9);
+  EXPECT_EQ(factor_between_protocols({.algorithm = "nvls"}, 16), 1);
+}
+
 TEST(ModelledSeconds, OfARankByItselfAreNone) {
   EXPECT_EQ(microseconds({}, "all_reduce", 1e6, 1), 0);
 }

@@ -124,6 +124,7 @@ TEST(Quality, OfThePublishedClustersIsThatOfThePage) {
   EXPECT_GE(static_cast<double>(without.in_interval), 0.9 * static_cast<double>(without.count));
   const Quality two_sizes = quality_of(clusters_by_two_sizes());
   EXPECT_LE(two_sizes.median_factor, 1.4);
+  EXPECT_GE(static_cast<double>(two_sizes.in_interval), 0.9 * static_cast<double>(two_sizes.count));
 }
 
 }  // namespace

@@ -64,6 +64,27 @@ TEST(Comparison, ASlowerBIsARegressionAndAFasterOneIsNot) {
   EXPECT_EQ(compare(records_of(6), records_of(6, slow_down), 0.2).regressions(), 0);  // within the tolerance
 }
 
+TEST(Comparison, TimesInTurnsAreComparedByTheRunBesideThem) {
+  const auto times = [](double log) {
+    return [log](RunAccount& account) {
+      account.result["timing"] = {{"log_images_per_s", log + 0.001 * static_cast<double>(account.spec.seed)},
+                                  {"disturbed", false}};
+    };
+  };
+  const Comparison near = compare(records_of(6, times(-0.2)), records_of(6, times(-0.195)), 0.01);
+  const ComparedMetric& timed = metric(near, 0, "log_images_per_s");
+  EXPECT_NEAR(timed.difference.mean, 0.005, 1e-12);
+  EXPECT_EQ(timed.change, Change::equal) << "within 1 %, not within 1 % of a logarithm";
+  EXPECT_EQ(near.repeated().cells, 2);
+  EXPECT_EQ(near.repeated().within, 2);
+  EXPECT_EQ(near.repeated().overlapping, 0);
+  EXPECT_TRUE(has(comparison_text(near, {}), "Timed in turns: of 2 cells")) << comparison_text(near, {});
+  const Comparison far = compare(records_of(6, times(-0.2)), records_of(6, times(-0.1)), 0.01);
+  EXPECT_EQ(far.repeated().within, 0);
+  EXPECT_EQ(metric(far, 0, "log_images_per_s").change, Change::better);
+  EXPECT_EQ(compare(records_of(6), records_of(6), 0.01).repeated().cells, 0);
+}
+
 TEST(Comparison, MoreMemoryIsWorse) {
   const Comparison comparison =
       compare(records_of(2),

@@ -183,6 +183,20 @@ TEST(Report, ClaimsThroughputOnlyOfRealRanksAloneOnTheMachine) {
   EXPECT_TRUE(has(text, "(e) emulated")) << text;
 }
 
+TEST(Report, TellsTheShareOfTheTimeThatExchangesTookWhereThroughputIsClaimed) {
+  const Experiment experiment = synthetic_experiment(1);
+  const auto reported = [&](int ranks) {
+    RunAccount account = synthetic_account(experiment.runs[0], 0.5, ranks);
+    account.result["throughput"]["exchange_share"] = 0.25;
+    return make_report(experiment, {Record(compose_record(account), "record.json")});
+  };
+  EXPECT_EQ(over_seeds(reported(8).cells[0].rows[0].exchange_share).mean, 0.25);
+  EXPECT_TRUE(has(report_text(reported(8)), "% of time: the share")) << report_text(reported(8));
+  EXPECT_EQ(report_json(reported(8)).at("cells").at(0).at("rows").at(0).at("exchange_share").at("mean"),
+            0.25);
+  EXPECT_FALSE(has(report_text(reported(2)), "% of time")) << "emulated";
+}
+
 TEST(Report, TakesNoCostsFromFailedRuns) {
   const Experiment experiment = synthetic_experiment(2);
   RunAccount diverged = synthetic_account(experiment.runs[0], 0.5, 8);

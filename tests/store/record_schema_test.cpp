@@ -42,6 +42,12 @@ TEST(RecordSchema, AcceptsTimesThatWereTakenInTurns) {
   EXPECT_EQ(schema_problems(compose_record(account), schema()), Problems{});
 }
 
+TEST(RecordSchema, AcceptsTheShareOfExchanges) {
+  RunAccount account = synthetic_account(synthetic_run("sync", 8, 2, 0), 0.7, 2);
+  account.result["throughput"]["exchange_share"] = 0.25;
+  EXPECT_EQ(schema_problems(compose_record(account), schema()), Problems{});
+}
+
 TEST(RecordSchema, AcceptsAFailedRun) {
   const Record failed = synthetic_failure(synthetic_run("sync", 8, 2, 0), Status::crashed, 2);
   EXPECT_EQ(schema_problems(failed.json(), schema()), Problems{});

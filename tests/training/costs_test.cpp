@@ -1,6 +1,9 @@
 // What a run exchanges per step is the same whichever steps count, and its peak memory is that of training.
 #include "harness/training/costs.hpp"
 
+#include <chrono>
+#include <thread>
+
 #include "harness/communicator/thread_ranks.hpp"
 #include "harness/training/peak_memory.hpp"
 #include "tests/training/training_runs.hpp"
@@ -17,6 +20,29 @@ TEST(Costs, TrafficPerStepIsThatOfAStepHoweverShortTheRun) {
     const TrainedRun run = runs.run(TrainingRuns::spec({{"warmup_steps", warmup}}), 2);
     EXPECT_EQ(run.result.at("communication").at("statistics"), expected) << warmup;
   }
+}
+
+TEST(Costs, TheShareOfExchangesIsThatOfTheStepsTimeAndWhatLiesBetweenThemIsNone) {
+  const auto some_time = [](int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); };
+  on_thread_ranks(2, at::kCPU, [&](World& world) {
+    Costs costs(world);
+    at::Tensor t = at::ones({4});
+    costs.begin(0);
+    some_time(10 * world.rank());  // the first waits for the second
+    world.statistics().all_reduce(t, Purpose::statistics);
+    const double before = *costs.exchange_share();
+    EXPECT_TRUE(before > 0 && before <= 1) << before;
+    some_time(10 * world.rank());
+    world.statistics().all_reduce(t, Purpose::gradients);
+    EXPECT_LT(*costs.exchange_share(), before) << "a collective of another purpose counts as other time";
+    world.statistics().all_reduce(t, Purpose::shuffle);
+    costs.pause();
+    const double paused = *costs.exchange_share();
+    some_time(300);
+    costs.resume();
+    EXPECT_GT(*costs.exchange_share(), 0.3 * paused);
+  });
+  on_thread_ranks(1, at::kCPU, [](World& world) { EXPECT_FALSE(Costs(world).exchange_share()); });
 }
 
 TEST(Costs, ThePeakIsThatOfTrainingAndNotOfAnEvaluationInBetween) {
