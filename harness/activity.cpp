@@ -132,6 +132,7 @@ void Activity::keep_on(ActivityPage* page) {
     page->step = 0;
     page->part = 0;
     page->collective = 0;
+    page->site[0] = '\0';
   }
 }
 

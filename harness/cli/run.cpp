@@ -61,8 +61,8 @@ void print_outcome(const Experiment& experiment, const LaunchRequest& asked, con
   }
   if (summary.disturbed > 0) {
     std::cerr << "disturbed: others used the machine while " << summary.disturbed
-              << " runs of this table were timed; these are timed again with: "
-              << with_redo(asked, "disturbed") << "\n";
+              << (summary.disturbed == 1 ? " run" : " runs")
+              << " of this table took turns; timed again with: " << with_redo(asked, "disturbed") << "\n";
   }
 }
 

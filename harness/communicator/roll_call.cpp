@@ -1,11 +1,9 @@
 #include "harness/communicator/roll_call.hpp"
 
 #include <algorithm>
-#include <atomic>
 #include <condition_variable>
 #include <exception>
 #include <mutex>
-#include <stop_token>
 #include <thread>
 
 #include "harness/communicator/world_parts.hpp"
@@ -15,7 +13,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::chrono::milliseconds kIdle{500}, kBusy{20};  // between two looks at the store
+constexpr std::chrono::milliseconds kIdle{250}, kBusy{20};  // between two looks at the store
+constexpr std::chrono::seconds kEndsIn{1};  // a thread whose store does not answer is left behind
 constexpr const char *kCalled = "called", *kHeard = "heard";
 
 std::string answer_key(int rank) {
@@ -24,49 +23,72 @@ std::string answer_key(int rank) {
 
 }  // namespace
 
+// The thread that answers, and what it shares with its owner, which may be gone before it.
 class RollCall::Answering {
  public:
-  Answering(const Rendezvous& at, const std::function<std::string()>& answer)
-      : thread_([this, at, answer](const std::stop_token& stop) { answer_when_called(at, answer, stop); }) {}
+  Answering(const Rendezvous& at, std::function<std::string()> answer) : shared_(std::make_shared<Shared>()) {
+    shared_->answer = std::move(answer);
+    std::thread([at, shared = shared_] { answer_when_called(at, *shared); }).detach();
+  }
 
-  void wait(std::chrono::milliseconds patience) const {
-    for (const auto deadline = Clock::now() + patience; !over_ && Clock::now() < deadline;) {
-      std::this_thread::sleep_for(kBusy);
-    }
+  ~Answering() {
+    std::unique_lock lock(shared_->mutex);
+    shared_->answer = nullptr;  // so that a thread that is left behind touches nothing of the owner's
+    shared_->changed.notify_all();
+    shared_->changed.wait_for(lock, kEndsIn, [this] { return shared_->over; });
+  }
+
+  void wait(std::chrono::milliseconds patience) {
+    std::unique_lock lock(shared_->mutex);
+    shared_->changed.wait_for(lock, patience, [this] { return shared_->over; });
   }
 
  private:
-  void answer_when_called(const Rendezvous& at, const std::function<std::string()>& answer,
-                          const std::stop_token& stop) {
+  struct Shared {
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::function<std::string()> answer;  // none: nobody wants it any more
+    bool over = false;                    // the thread has come to its end
+  };
+
+  static void answer_when_called(const Rendezvous& at, Shared& shared) {
     try {
       const auto store = store_at(at);
-      if (comes(*store, kCalled, kIdle, stop)) {
-        const std::string told = answer();
-        store->set(answer_key(at.rank), std::vector<uint8_t>(told.begin(), told.end()));
-        comes(*store, kHeard, kBusy, stop);
+      if (comes(*store, kCalled, kIdle, shared)) {
+        tell(*store, at.rank, shared);
+        comes(*store, kHeard, kBusy, shared);
       }
     } catch (const std::exception&) {  // the store is lost, and with it who would ask
     }
-    over_ = true;
+    const std::lock_guard lock(shared.mutex);
+    shared.over = true;
+    shared.changed.notify_all();
   }
 
-  // Whether the key has come before the stop.
-  bool comes(c10d::Store& store, const char* key, std::chrono::milliseconds pause,
-             const std::stop_token& stop) {
-    std::unique_lock lock(mutex_);
-    while (!stop.stop_requested()) {
+  static void tell(c10d::Store& store, int rank, Shared& shared) {
+    std::string told;
+    {
+      const std::lock_guard lock(shared.mutex);
+      if (shared.answer == nullptr) return;
+      told = shared.answer();
+    }
+    store.set(answer_key(rank), std::vector<uint8_t>(told.begin(), told.end()));
+  }
+
+  // Whether the key has come while the answer was wanted.
+  static bool comes(c10d::Store& store, const char* key, std::chrono::milliseconds pause, Shared& shared) {
+    for (;;) {
       if (store.check({key})) {
         return true;
       }
-      stopped_.wait_for(lock, stop, pause, [] { return false; });
+      std::unique_lock lock(shared.mutex);
+      if (shared.changed.wait_for(lock, pause, [&] { return shared.answer == nullptr; })) {
+        return false;
+      }
     }
-    return false;
   }
 
-  std::atomic<bool> over_ = false;
-  std::mutex mutex_;
-  std::condition_variable_any stopped_;
-  std::jthread thread_;  // last, so that it ends first
+  std::shared_ptr<Shared> shared_;
 };
 
 RollCall::RollCall(const Rendezvous& at, std::function<std::string()> answer)

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <optional>
@@ -31,7 +32,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // Of a roll call: until all are at its store, have answered, and are let go.
-constexpr std::chrono::seconds kMeetsIn{20}, kAnswersIn{2}, kEndAfter{4};
+constexpr std::chrono::seconds kMeetsIn{5}, kAnswersIn{1}, kEndAfter{3};
 
 // The one placement that the world can give: all its ranks, one run at a time.
 WorldFacts facts_of(const EnvironmentWorld& world, const DealtGpus& gpus) {
@@ -274,6 +275,7 @@ class JoinedWorld {
       return report;
     }
     if (report.lost_contact) {
+      std::signal(SIGTERM, SIG_IGN);  // by which launchers end all ranks where one has died: first the record
       report.message += "; when it ended, " + doings();
     }
     end.outcome = {report.status, report.message, std::nullopt, "", {}};
@@ -281,6 +283,7 @@ class JoinedWorld {
     end.result = report.result;
     end.notes = report.notes;
     recorder_->ended(attempt, end, report.lost_contact);
+    std::signal(SIGTERM, SIG_DFL);
     return report;
   }
 

@@ -41,7 +41,8 @@ double modelled_seconds(const Interconnect& network, const std::string& op, doub
 
 // How many times the latency of an all_reduce by NCCL's next protocol (LL128: 14.0; steps of 1.25 in a tree
 // and 1.9 in a ring over NVLink, 1.9 and 2.5 over PCIe, 8.5 and 4.0 between nodes) is that by the low-latency
-// one. Where a size has not been measured, which of them NCCL takes is not known. 1 for NVLS.
+// one. Where a size has not been measured, which of them NCCL takes is not known. 1 for NVLS; of NCCL's
+// algorithms alone.
 double factor_between_protocols(const Interconnect& network, int ranks);
 
 class Fabric {

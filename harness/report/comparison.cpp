@@ -239,7 +239,9 @@ std::optional<ComparedMetric> compared(const Metric& metric, const std::vector<c
   std::vector<double> before, after, differences;
   for (const RunPair* pair : pairs) {
     const auto a = metric.number(*pair->a), b = metric.number(*pair->b);
-    if (!a || !b) continue;
+    const bool is_beside_another = metric.name == kLogImagesPerS &&
+                                   pair->a->at("spec.timing.against") != pair->b->at("spec.timing.against");
+    if (!a || !b || is_beside_another) continue;
     before.push_back(*a);
     after.push_back(*b);
     differences.push_back(*b - *a);
@@ -332,7 +334,7 @@ Comparison compare(const std::vector<Record>& a, const std::vector<Record>& b, d
   comparison.reasons = failure_lines(failures);
   if (disturbed > 0) {
     comparison.notes.push_back("images_per_s and step_time_s of " + std::to_string(disturbed) +
-                               " pairs are not compared: towers shared a rank, or other runs the machine.");
+                               " pairs are not compared: towers shared a rank, or others the machine.");
   }
   return comparison;
 }
@@ -349,7 +351,7 @@ std::string difference_text(const ComparedMetric& metric, const MetricUnit& unit
 }
 
 std::string percent_text(const ComparedMetric& metric) {
-  const bool is_logarithm = metric.metric == kLogImagesPerS;  // whose difference is in per cent
+  const bool is_logarithm = metric.metric == kLogImagesPerS;  // whose difference is relative already
   if (metric.a.mean == 0 || is_logarithm) return "-";
   const double percent = 100 * metric.difference.mean / std::abs(metric.a.mean);
   return (percent > 0 ? "+" : "") + fixed(percent, 1);

@@ -105,10 +105,11 @@ ReportCell cell_of(const CellRecords& found, const ExperimentReport& report) {
   return cell;
 }
 
-// kLogImagesPerS over the baseline: as it was timed where the baseline stood beside, else by what both were
-// timed beside. None where one was not timed in turns.
+// kLogImagesPerS over the baseline: as it was timed where the baseline's strategy stood beside, else by the
+// strategy that stood beside both. None where there was none such.
 SeedValues logs_over(const ReportRow& row, const ReportRow& baseline, const std::string& strategy) {
   if (row.beside == strategy) return row.log_images_per_s;
+  if (row.beside.empty() || row.beside != baseline.beside) return {};
   return paired_differences(row.log_images_per_s, baseline.log_images_per_s);
 }
 
@@ -172,6 +173,8 @@ void compare_with_baseline(ExperimentReport& report) {
   }
   for (ReportCell& cell : report.cells) {
     for (ReportRow& row : cell.rows) {
+      if (row.beside != report.baseline)
+        row.relative_images_per_s.reset();  // what stood beside is another run
       const auto baseline = baselines.find({cell.group, row.placement});
       if (baseline != baselines.end()) compare(row, *baseline->second, report.baseline);
     }

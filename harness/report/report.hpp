@@ -40,9 +40,11 @@ struct ReportRow {
   bool emulated = false,
        jobs = false;  // why a throughput may not be claimed: towers share ranks, or runs the machine
   Scores scores;
-  SeedValues images_per_s;                      // of the runs that had the machine to themselves
-  SeedValues step_ms;                           // median step of the same runs, in milliseconds
-  std::optional<double> relative_images_per_s;  // mean over the baseline's mean, same group and placement
+  SeedValues images_per_s;  // of the runs that had the machine to themselves
+  SeedValues step_ms;       // median step of the same runs, in milliseconds
+  // Over the baseline's, same group and placement: by the mean logarithm where they were timed in turns, else
+  // mean over mean.
+  std::optional<double> relative_images_per_s;
   // Where the runs were timed in turns with another one: kLogImagesPerS, and the same of that run beside its
   // copy.
   SeedValues log_images_per_s, same_log_images_per_s;

@@ -171,10 +171,10 @@ TextTable contrasts_table(const ExperimentReport& report) {
     const Contrast& contrast = result.contrast;
     const std::string populations =
         contrast.population + (contrast.above_population ? " - " + *contrast.above_population : "");
+    const MetricUnit unit = unit_of(contrast.metric);
     std::string verdict = name(result.verdict);
     if (result.verdict == Verdict::equal)
-      verdict += " within " + significant(*contrast.equivalence_margin, 3);
-    const MetricUnit unit = unit_of(contrast.metric);
+      verdict += " within " + significant(*contrast.equivalence_margin / unit.size, 3);
     table.rows.push_back(
         {pair_name(contrast), result.group, unit.title + (is_cost(contrast.metric) ? "" : " " + populations),
          std::to_string(result.interval.n) + stale_text(report, result.stale) + stopped_text(result.stopped),
@@ -252,8 +252,9 @@ std::vector<std::string> footnotes(const ExperimentReport& report) {
   }
   if (has_exchange_shares(report)) {
     notes.push_back(
-        "% of time: the share of the steps' time that one rank was in these exchanges, waits for the others "
-        "included.");
+        "% of time: the share of the training steps' time that one rank was in these exchanges, waits for "
+        "the "
+        "others included.");
   }
   if (is_timed_in_turns(report)) {
     notes.push_back(noise_sentence(report));

@@ -105,7 +105,8 @@ def _cost_text(row):
 
 def _caption(report, rows, known):
     parts = [
-        f"{report.name}. Median step minus that of {report.baseline} in the same cell on the same placement, paired by seed.",
+        f"{report.name}. " + (f"A step beside one of {report.baseline} in the same turns." if all(row.log_images_per_s for row in rows) else
+                              f"Median step minus that of {report.baseline} in the same cell on the same placement, paired by seed."),
         f"Marks: mean; dots: single seeds; {report.bars_text([row.extra_step_ms for row in rows])}.",
         f"At the right: images/s relative to {report.baseline}, and microseconds more per exchange of statistics or samples.",
         f"Last panel: images/s relative to {report.baseline}, hollow over sockets." if known else "",

@@ -21,13 +21,13 @@ PLANTED = [
     ("catalogue", "1.6 ± 0.8 points", "1.9 ± 0.5 points"),
     ("catalogue", "| `none` | 0.288 | 0.244 |", "| `none` | 0.288 | 0.248 |"),
     ("catalogue", "| `frozen` | 0.246 | 0.234 |", "| `frozen` | 0.404 | 0.234 |"),
-    ("tradeoff", "`sync` 0.62", "`sync` 0.26"),
-    ("tradeoff", "41.9 ± 3.1 images/s", "41.9 ± 1.3 images/s"),
-    ("tradeoff", "20 MB", "25 MB"),
+    ("tradeoff", "`sync` keeps 0.43", "`sync` keeps 0.34"),
+    ("tradeoff", "by 3.6 ± 0.7 %", "by 3.6 ± 1.7 %"),
+    ("sync_overhead", "683 µs, 863 µs", "683 µs, 836 µs"),
     ("segnet_anchor_small", "0.313, 0.294", "0.313, 0.284"),
-    ("scaling", "1.87 times on two", "1.78 times on two"),
-    ("scaling", "0.82 times and 0.95 times the", "0.87 times and 0.95 times the"),
-    ("scaling", "0.93 times the images/s of `per_tower`", "0.84 times the images/s of `per_tower`"),
+    ("scaling", "ranks, 1.88 times", "ranks, 1.78 times"),
+    ("scaling", "185.9 ± 14.2", "185.9 ± 12.4"),
+    ("statistics_route", "by 4.5 ± 1.0 %", "by 4.9 ± 1.0 %"),
 ]
 
 

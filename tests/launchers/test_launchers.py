@@ -199,10 +199,11 @@ class Launchers(unittest.TestCase):
                          r"; when it ended, ranks 0 and 1 wait .* of step \d+ \(\w+\)$")
 
     def test_the_record_of_a_world_that_lost_a_rank_tells_who_answers(self):
-        ranks = self.plain_world("silent", free_port(), steps=100000, log_every=1, collective_timeout_s=2)
+        ranks = self.plain_world("silent", free_port(), steps=100000, log_every=1, collective_timeout_s=10)
         deadline = time.monotonic() + PATIENCE
         while not any(file.read_text().count("\n") > 3 for file in (self.folder / "silent").glob("spec/*/*/metrics.jsonl")):
             self.assertLess(time.monotonic(), deadline, "the run does not train")
+            self.assertIsNone(ranks[0].poll(), "rank 0 has ended")
             time.sleep(0.1)
         ranks[1].send_signal(signal.SIGSTOP)
         ranks[0].communicate(timeout=PATIENCE)

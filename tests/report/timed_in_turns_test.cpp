@@ -67,9 +67,15 @@ TEST(TimedInTurns, WhatAStepTakesMoreIsSeenInTheSameTurns) {
 }
 
 TEST(TimedInTurns, AnotherBaselineIsMeasuredByTheRunThatBothStoodBeside) {
-  const Experiment experiment = timed_experiment();
+  Experiment experiment = timed_experiment();
+  for (RunSpec& run : experiment.runs) run.timing.emplace().against = {{"strategy", "per_tower"}};
   for (const ReportCell& cell : make_report(experiment, records_of(experiment), {}, "sync").cells) {
     EXPECT_NEAR(cell.rows.at(0).relative_images_per_s.value(), cell.strategy == "sync" ? 1 : 1 / 0.6, 1e-9);
+  }
+  for (RunSpec& run : experiment.runs) run.timing->against = {{"gradient_route", "host"}};
+  for (const ReportCell& cell : make_report(experiment, records_of(experiment), {}, "sync").cells) {
+    EXPECT_EQ(cell.rows.at(0).relative_images_per_s, 1)
+        << "other runs stood beside each: plain images/s, all 45.5";
   }
 }
 
