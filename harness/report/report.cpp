@@ -74,6 +74,8 @@ ReportRow row_of(const CellRecords& cell, const std::string& placement,
   row.exchange_share = values_by_seed(records, [](const Record& record) {
     return record.throughput_counts() ? record.number("result.throughput.exchange_share") : std::nullopt;
   });
+  if (row.exchange_share.size() != row.images_per_s.size())
+    row.exchange_share.clear();  // some runs are older
   row.step_ms = alone("step_time_s.median");
   for (auto& [seed, value] : row.step_ms) value *= 1000;
   row.peak_memory_bytes = values_by_seed(records, "peak_memory_bytes", "");

@@ -195,6 +195,15 @@ TEST(Report, TellsTheShareOfTheTimeThatExchangesTookWhereThroughputIsClaimed) {
   EXPECT_EQ(report_json(reported(8)).at("cells").at(0).at("rows").at(0).at("exchange_share").at("mean"),
             0.25);
   EXPECT_FALSE(has(report_text(reported(2)), "% of time")) << "emulated";
+  const Experiment two = synthetic_experiment(2);
+  std::vector<Record> records;
+  for (const RunSpec& run : {two.runs[0], two.runs[4]}) {  // seeds 0 and 1 of one cell
+    RunAccount account = synthetic_account(run, 0.5, 8);
+    if (run.seed == 0) account.result["throughput"]["exchange_share"] = 0.25;
+    records.emplace_back(compose_record(account), "record.json");
+  }
+  EXPECT_TRUE(make_report(two, records).cells[0].rows[0].exchange_share.empty())
+      << "one run does not tell it";
 }
 
 TEST(Report, TakesNoCostsFromFailedRuns) {
