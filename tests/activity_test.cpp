@@ -60,6 +60,14 @@ TEST_F(ActivityPages, OfRanksThatDoTheSameAreToldTogether) {
   EXPECT_EQ(activities_text({&page_, nullptr}), "rank 0 is in forward of step 17; rank 1 does not answer");
 }
 
+TEST_F(ActivityPages, OfTheNextRunSayNothingOfTheLast) {
+  Activity::begin_step(0);
+  page_.site[0] = 'x';
+  Activity::keep_on(&page_);
+  EXPECT_EQ(activity_text(page_), "is before the first step");
+  EXPECT_EQ(page_.site[0], '\0');
+}
+
 TEST_F(ActivityPages, TravelAsBytes) {
   Activity::begin_step(16);
   Activity::begin_part(ActivityPart::backward);

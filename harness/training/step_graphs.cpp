@@ -208,7 +208,7 @@ bool StepGraphs::record(const std::function<at::Tensor()>& work,
   }
   for (size_t p = 0; p < traffic_.size(); ++p) {
     const Traffic was = before.of(static_cast<Purpose>(p)), is = after.of(static_cast<Purpose>(p));
-    traffic_[p] = {is.collectives - was.collectives, is.bytes - was.bytes, is.host_ns - was.host_ns};
+    traffic_[p] = {is.collectives - was.collectives, is.bytes - was.bytes};
   }
   return true;
 }

@@ -1,19 +1,28 @@
 #!/usr/bin/env bash
-# Writes the table and the figure of this page from the records of the five experiments about cost.
-#   results/again/publish.sh
+# Writes the table and the figure of this page from the records of the five experiments about cost: the occasions are told apart
+# by their seeds.
+#   results/again/publish.sh [PAGE]     PAGE: another folder with the page's README.md
 set -euo pipefail
+page=$(realpath "${1:-$(dirname "${BASH_SOURCE[0]}")}")
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 source scripts/stages.sh
-load_settings
-page=results/again
+[ -n "${BNLAB_INTERPRETER:-}" ] || load_settings
 scratch=$(mktemp -d)
 trap 'rm -r "$scratch"' EXIT
 
+# The report of an experiment's runs whose seeds match.
+report_of() {
+  local results=$scratch/$1-$2
+  mkdir -p "$results/$1"
+  ln -s "$PWD/results/$1"/*-seed$3-* "$results/$1"
+  "${BNLAB_PROGRAM:-build/release/bnlab}" report "$1" --results "$results" --format json > "$results.json"
+  reports+=("$results.json")
+}
+
 reports=()
 for name in sync_overhead statistics_route tradeoff weight_averaging scaling; do
-  "${BNLAB_PROGRAM:-build/release/bnlab}" report "$name" --format json > "$scratch/$name.json"
-  reports+=("$scratch/$name.json")
+  report_of "$name" first '1[0-5]'
+  report_of "$name" second '1[6-8]'
 done
-"$BNLAB_INTERPRETER" -B scripts/figures/occasions.py "${reports[@]}" --second 16,17,18 --out "$page/figures/occasions" --table \
-  > "$scratch/table"
+"$BNLAB_INTERPRETER" -B scripts/figures/occasions.py "${reports[@]}" --out "$page/figures/occasions" --table > "$scratch/table"
 sed -i -e "/^<!-- table:again -->\$/,/^<!-- end -->\$/{//!d}" -e "/^<!-- table:again -->\$/r $scratch/table" "$page/README.md"

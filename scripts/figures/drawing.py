@@ -2,7 +2,9 @@
 
 import csv
 from collections import namedtuple
+from pathlib import Path
 
+import layout
 import style
 
 Drawing = namedtuple("Drawing", "figure rows sentence")
@@ -15,6 +17,13 @@ class Nothing(Exception):
 def metric_name(key):
     """"mean IoU" of "mean_iou"."""
     return key.replace("_", " ").replace("iou", "IoU").replace("top1", "top-1 accuracy")
+
+
+def save_page(drawing, stem):
+    """Lays out a figure that stands by itself, and saves it; its folder need not be there."""
+    Path(stem).parent.mkdir(parents=True, exist_ok=True)
+    layout.settle(drawing.figure)
+    return save(drawing, stem)
 
 
 def save(drawing, stem):

@@ -1,47 +1,47 @@
 #!/usr/bin/env python3
-"""How far images/s that were timed in turns agree between two occasions, which are told apart by their seeds.
+"""How far images/s that were timed in turns agree between two occasions.
 
-  scripts/figures/occasions.py REPORT.json... --second SEED,... --out STEM [--table]
+  scripts/figures/occasions.py FIRST.json SECOND.json ... --out STEM [--table]
 
-REPORT.json: what `bnlab report --format json` says of an experiment; --second: the seeds of the second occasion; --table: prints
-the counts in Markdown in place of a sentence.
+FIRST.json, SECOND.json: what `bnlab report --format json` says of one experiment's runs of the first occasion and of the second,
+and so on for further experiments; --table: prints the counts in Markdown in place of a sentence.
 """
 
 import argparse
 import math
 import statistics
 from collections import namedtuple
-from pathlib import Path
 
 import layout
 import report as reports
 import style
-from drawing import Drawing, save
+from drawing import Drawing, save_page
 from report import grouping_text
 
 _WITHIN = 3  # points
-_T = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 9: 2.306}  # 95 %, by the number of values
 
-# Images/s in % of the run beside, on both occasions, and the half-widths of their 95 % t intervals in the same unit.
+# Images/s in % of the run beside, on both occasions, and the half-widths of their intervals in the same unit.
 Cell = namedtuple("Cell", "experiment name first second first_half second_half")
 
 
-def cells_of(report, second):
-    """The cells of a report that were timed in turns on both occasions; `second`: the seeds of the later one."""
+def cells_of(first, second):
+    """The cells of an experiment that both reports of it have timed in turns, several runs each."""
+    later = _timed(second)
+    for name, (mean, half) in _timed(first).items():
+        if name in later:
+            yield Cell(first.name, name, mean, later[name][0], half, later[name][1])
+
+
+def _timed(report):
+    """Name of the cell -> (mean, half-width), in % of the run beside."""
+    found = {}
     for row in (row for cell in report.cells for row in cell.rows):
-        seeds = row.log_images_per_s.seeds if row.log_images_per_s else {}
-        halves = [[value for seed, value in seeds.items() if (seed in second) == late] for late in (False, True)]
-        if min(map(len, halves)) >= 2:
-            name = ", ".join([row.strategy, grouping_text(row.grouping),
-                              *(f"{key} {text}" for key, text in sorted(row.cell.conditions.items())), row.placement])
-            (first, first_half), (later, later_half) = map(_per_cent, halves)
-            yield Cell(report.name, name, first, later, first_half, later_half)
-
-
-def _per_cent(logarithms):
-    """(mean, half-width) of ratios of which these are the logarithms."""
-    mean = 100 * math.exp(statistics.mean(logarithms))
-    return mean, mean * _T[len(logarithms)] * statistics.stdev(logarithms) / math.sqrt(len(logarithms))
+        log = row.log_images_per_s
+        if log and log.half_width is not None:
+            conditions = [f"{key} {text}" for key, text in sorted(row.cell.conditions.items())]
+            mean = 100 * math.exp(log.mean)
+            found[", ".join([row.strategy, grouping_text(row.grouping), *conditions, row.placement])] = mean, mean * log.half_width
+    return found
 
 
 def _agrees(cell):
@@ -95,19 +95,17 @@ def markdown(cells):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("reports", nargs="+", metavar="REPORT.json")
-    parser.add_argument("--second", required=True, metavar="SEED,...")
     parser.add_argument("--out", required=True, metavar="STEM")
     parser.add_argument("--table", action="store_true")
     asked = parser.parse_args()
     style.apply()
-    Path(asked.out).parent.mkdir(parents=True, exist_ok=True)
-    second, cells = set(map(int, asked.second.split(","))), []
+    read = []
     for name in asked.reports:
         with open(name, encoding="utf-8") as file:
-            cells += cells_of(reports.read(file), second)
+            read.append(reports.read(file))
+    cells = [cell for first, second in zip(read[::2], read[1::2], strict=True) for cell in cells_of(first, second)]
     drawing = draw(cells)
-    layout.settle(drawing.figure)
-    save(drawing, asked.out)
+    save_page(drawing, asked.out)
     print(markdown(cells) if asked.table else drawing.sentence)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import layout
 import style
-from drawing import Drawing, save
+from drawing import Drawing, save_page
 
 
 def rows_of(file, strategies):
@@ -74,11 +74,9 @@ def main():
     parser.add_argument("--strategies", help="labels, separated by semicolons; default: all")
     asked = parser.parse_args()
     style.apply()
-    Path(asked.out).parent.mkdir(parents=True, exist_ok=True)
     panels = [panel.split("=", 1) for panel in asked.panels]
     drawing = draw(panels, asked.strategies.split(";") if asked.strategies else None)
-    layout.settle(drawing.figure)
-    save(drawing, asked.out)
+    save_page(drawing, asked.out)
     print(drawing.sentence)
 
 

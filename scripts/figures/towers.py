@@ -12,7 +12,7 @@ from pathlib import Path
 
 import layout
 import style
-from drawing import Drawing, save
+from drawing import Drawing, save_page
 
 _PANELS = {"towers of a process": "towers in one process, the same images", "ranks": "ranks, 64 towers"}
 
@@ -77,11 +77,9 @@ def main():
     parser.add_argument("--table", action="store_true")
     asked = parser.parse_args()
     style.apply()
-    Path(asked.out).parent.mkdir(parents=True, exist_ok=True)
     lines = list(lines_of(asked.file))
     drawing = draw(lines)
-    layout.settle(drawing.figure)
-    save(drawing, asked.out)
+    save_page(drawing, asked.out)
     print(markdown(lines) if asked.table else drawing.sentence)
 
 

@@ -84,9 +84,5 @@ TEST_F(RollCalls, ARankThatIsNeverAskedEndsWithoutAnAnswer) {
   EXPECT_FALSE(asked);
 }
 
-TEST_F(RollCalls, ARankWhoseStoreIsNotThereEndsAllTheSame) {
-  const RollCall other(place(1, 3), [] { return "one"; });  // its thread still knocks when this ends
-}
-
 }  // namespace
 }  // namespace bnlab

@@ -5,7 +5,10 @@ import contextlib
 import csv
 import io
 import json
+import os
 import re
+import subprocess
+import sys
 import tempfile
 import unittest
 from pathlib import Path
@@ -91,6 +94,26 @@ class Answers(unittest.TestCase):
     def test_every_page_is_in_the_index(self):
         index = (ROOT / "results" / "README.md").read_text(encoding="utf-8")
         self.assertEqual([name for name in EXPERIMENTS if f"]({name}/README.md)" not in index], [])
+
+
+@unittest.skipUnless(PROGRAM.exists(), f"there is no program {PROGRAM}")
+class Again(unittest.TestCase):
+    """The page on two occasions, and what README.md says of it."""
+
+    def test_they_are_what_the_records_give(self):
+        page = ROOT / "results" / "again"
+        with tempfile.TemporaryDirectory() as folder:
+            made = Path(folder)
+            (made / "README.md").write_text("<!-- table:again -->\n<!-- end -->\n", encoding="utf-8")
+            subprocess.run([page / "publish.sh", made], check=True, capture_output=True,
+                           env=os.environ | {"BNLAB_PROGRAM": str(PROGRAM), "BNLAB_INTERPRETER": sys.executable})
+            table = table_in((made / "README.md").read_text(encoding="utf-8"), "again")
+            self.assertEqual(table_in((page / "README.md").read_text(encoding="utf-8"), "again"), table)
+            self.assertEqual((page / "figures/occasions.csv").read_text(encoding="utf-8"),
+                             (made / "figures/occasions.csv").read_text(encoding="utf-8"))
+        cells, within = re.search(r"\| all \| (\d+) \| (\d+) \|", table).groups()
+        readme = (ROOT / "README.md").read_text(encoding="utf-8")
+        self.assertIn(f"{within} of {cells} ratios within 3 points", readme)
 
 
 @unittest.skipUnless(PROGRAM.exists(), f"there is no program {PROGRAM}")

@@ -198,19 +198,31 @@ class Launchers(unittest.TestCase):
                          r"; when it ended, rank 0 waits .* of step \d+ \(\w+\); rank 1 (is|waits) .* of step \d+|"
                          r"; when it ended, ranks 0 and 1 wait .* of step \d+ \(\w+\)$")
 
-    def test_the_record_of_a_world_that_lost_a_rank_tells_who_answers(self):
-        ranks = self.plain_world("silent", free_port(), steps=100000, log_every=1, collective_timeout_s=10)
+    def world_in_training(self, results):
+        """Two ranks by plain variables that make steps."""
+        ranks = self.plain_world(results, free_port(), steps=100000, log_every=1, collective_timeout_s=10)
         deadline = time.monotonic() + PATIENCE
-        while not any(file.read_text().count("\n") > 3 for file in (self.folder / "silent").glob("spec/*/*/metrics.jsonl")):
+        while not any(file.read_text().count("\n") > 3 for file in (self.folder / results).glob("spec/*/*/metrics.jsonl")):
             self.assertLess(time.monotonic(), deadline, "the run does not train")
             self.assertIsNone(ranks[0].poll(), "rank 0 has ended")
             time.sleep(0.1)
+        return ranks
+
+    def test_the_record_of_a_world_that_lost_a_rank_tells_who_answers(self):
+        ranks = self.world_in_training("silent")
         ranks[1].send_signal(signal.SIGSTOP)
         ranks[0].communicate(timeout=PATIENCE)
         ranks[1].send_signal(signal.SIGKILL)
         [record] = self.records("silent")
         self.assertRegex(record["outcome"]["message"],
                          r"; when it ended, rank 0 waits .* of step \d+ \(\w+\); rank 1 does not answer$")
+
+    def test_a_rank_ends_although_rank_0_and_its_store_are_stuck(self):
+        ranks = self.world_in_training("stuck_store")
+        ranks[0].send_signal(signal.SIGSTOP)
+        said, _ = ranks[1].communicate(timeout=PATIENCE)
+        ranks[0].send_signal(signal.SIGKILL)
+        self.assertIn("this world is broken", said)
 
     def test_probe_and_trace_in_a_world_by_plain_variables(self):
         self.command("probed")
