@@ -1,10 +1,15 @@
 // bnlab report: the table of an experiment over its seeds.
 #include "harness/report/report.hpp"
 
+#include <filesystem>
 #include <iostream>
+#include <set>
 
 #include "harness/cli/options.hpp"
 #include "harness/cli/program.hpp"
+#include "harness/error.hpp"
+#include "harness/prediction/roofline.hpp"
+#include "harness/probe/probe.hpp"
 
 namespace bnlab {
 namespace {
@@ -15,14 +20,44 @@ struct ReportRequest {
   std::string format;
   std::string into;
   std::string baseline;
+  std::string probe;
+  std::string data_dir;
 };
+
+// What the factors of a run's products are rounded to.
+std::string factors_of(const RunSpec& run, const std::string& device) {
+  return run.tf32 && device == "cuda" ? "tf32" : name_of(run.precision);
+}
+
+// The step's operations are counted here, on the CPU: their numbers are the same on every device.
+void add_roofline_of(const std::string& probe, const Experiment& experiment, const std::string& data_dir,
+                     ExperimentReport& report) {
+  const Json measured = read_json(probe);
+  const Roofline roofline = read_roofline(measured, std::filesystem::path(probe).filename().string());
+  const std::string device = measured.at("fabric").at("device");
+  prepare_to_measure(1);
+  const auto shortest = [&](const RunSpec& run, const ReportRow& row) -> std::optional<double> {
+    if (row.device != device || row.machines != std::set{roofline.machine}) return std::nullopt;
+    std::cerr << "counting the operations of a step of " << run.id << std::endl;
+    const RunSpec twin = runs_to_measure({run}, row.ranks).front();
+    return roofline.seconds(read_profile(own_step(twin, row.ranks, Device::cpu, data_dir, 0)),
+                            factors_of(run, device));
+  };
+  add_roofline(report, experiment, shortest, roofline.note());
+}
 
 std::string report_as(const std::string& format, const Experiment& experiment,
                       const std::vector<Record>& records, const ReportRequest& request) {
-  if (format == "csv") return report_csv(experiment, records);
+  if (format == "csv") {
+    if (!request.probe.empty()) {
+      throw Error(Error::Kind::usage, "--probe: CSV has no column of the roofline; use --format json");
+    }
+    return report_csv(experiment, records);
+  }
   ExperimentReport report =
       make_report(experiment, records, kept_declarations(request.results, experiment.name), request.baseline);
   report.marks_stale = request.into.empty();
+  if (!request.probe.empty()) add_roofline_of(request.probe, experiment, request.data_dir, report);
   if (format == "json") return report_json(report).dump(2) + "\n";
   if (format == "html") {
     return report_html(report, records, experiment_folder(request.results, experiment.name) / "figures");
@@ -59,6 +94,7 @@ void add_report(Program& program) {
                                         "  bnlab report tradeoff --format html > tradeoff.html\n"
                                         "  bnlab report tradeoff --format csv > tradeoff.csv\n"
                                         "  bnlab report tradeoff --baseline averaged\n"
+                                        "  bnlab report tradeoff --probe probe.json\n"
                                         "  bnlab report tradeoff --into results/tradeoff/README.md",
                                         report);
   add_spec(command, request.spec);
@@ -77,6 +113,14 @@ void add_report(Program& program) {
           "--baseline", request.baseline,
           "Strategy (its label) that costs are given relative to; else the first that exchanges nothing")
       ->type_name("LABEL");
+  command
+      .add_option(
+          "--probe", request.probe,
+          "A file of bnlab probe --out, of the machine that made the runs: adds a column, the shortest "
+          "that this machine could make a step (its roofline) as a share of what it took")
+      ->type_name("FILE")
+      ->check(CLI::ExistingFile);
+  add_data_option(command, request.data_dir);
   add_results_option(command, request.results);
 }
 

@@ -2,6 +2,7 @@
 
 #include <torch/types.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <iostream>
 
@@ -18,7 +19,7 @@ namespace bnlab {
 namespace {
 
 // Shares of the time that is asked for.
-constexpr double kKernels = 0.06, kRoutes = 0.14, kStepsShare = 0.4;
+constexpr double kKernels = 0.06, kRoutes = 0.14, kStepsShare = 0.5;
 
 Json load() {
   double average = 0;
@@ -49,21 +50,23 @@ class Probing {
                                                            {"steps", Json::array()}} {}
 
   Json run() {
+    const double share = request_.seconds / static_cast<double>(request_.exchanges.size());
+    const double until = seconds_now() + request_.seconds;
+    auto left = static_cast<double>(request_.exchanges.size());
     for (const Exchange exchange : request_.exchanges) {
-      in_world(exchange);
+      in_world(exchange, std::max((until - seconds_now()) / left--, share));  // what others left, too
     }
     probe_["load_after"] = load();
     return rendezvous_.rank == 0 ? probe_ : Json();
   }
 
  private:
-  void in_world(Exchange exchange) {
+  void in_world(Exchange exchange, double seconds) {
     Rendezvous at = rendezvous_;
     at.exchange = exchange;
     const std::string name = request_.device == Device::cuda ? "nccl" : name_of(exchange);
     at.prefix = "probe/" + name;
     const auto world = join_world(at, request_.device == Device::cuda ? at::kCUDA : at::kCPU);
-    const double seconds = request_.seconds / static_cast<double>(request_.exchanges.size());
     const double steps = request_.runs.empty() ? 0 : kStepsShare;
     tell("kernels");
     if (probe_["kernels"].is_null()) {
@@ -76,10 +79,12 @@ class Probing {
       tell("routes by " + name);
       append("routes", measure_routes(*world, name, seconds * kRoutes));
     }
+    const double until = seconds_now() + seconds * steps;
+    auto left = static_cast<double>(request_.runs.size());
     for (const RunSpec& run : request_.runs) {
       tell("steps of " + label(run.strategy) + " by " + name);
       Json step = own_step_and_together(run, *world, request_.data_dir,
-                                        seconds * steps / static_cast<double>(request_.runs.size()));
+                                        std::max(until - seconds_now(), 0.0) / left--);
       step["exchange"] = name;
       probe_["steps"].push_back(step);
     }

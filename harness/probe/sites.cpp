@@ -3,14 +3,18 @@
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/types.h>
 
+#include <algorithm>
+#include <cmath>
 #include <functional>
 #include <memory>
+#include <utility>
 
 #include "harness/built_network.hpp"
 #include "harness/communicator/counting_world.hpp"
 #include "harness/components/registry.hpp"
 #include "harness/experiment/spec.hpp"
 #include "harness/probe/turns.hpp"
+#include "harness/tf32.hpp"
 
 namespace bnlab {
 namespace {
@@ -120,6 +124,80 @@ double launch_seconds(at::Device device) {
   return seconds;
 }
 
+struct Work {
+  double amount;  // operations or bytes
+  std::function<void()> once;
+};
+
+// The most of it that was seen to be made per second: by the median of each kind, as the mean over the ranks. A kind
+// that would take longer than there is time is left out.
+double highest_rate(World& world, double seconds, const std::vector<Work>& kinds) {
+  double highest = 0;
+  for (const Work& work : kinds) {
+    if (highest > 0 && work.amount / highest > seconds) continue;
+    const auto time = [&] { return seconds_of(world.device(), work.once); };
+    time();
+    const double share = seconds / static_cast<double>(kinds.size());
+    const int64_t times = agreed(repeats_within(share, time(), 3, 1000), world.device(), world.gradients());
+    highest = std::max(highest, work.amount / mean_over_ranks(median_of(times, time), world));
+  }
+  return highest;
+}
+
+Work product(int64_t side, const at::TensorOptions& options) {
+  const at::Tensor a = at::ones({side, side}, options), b = at::ones({side, side}, options);
+  const double flops = 2 * std::pow(side, 3);
+  return {flops, [a, b, c = at::empty({side, side}, options)]() mutable { at::mm_out(c, a, b); }};
+}
+
+Work convolution(int64_t channels, const at::TensorOptions& options) {
+  constexpr int64_t kSide = 32, kTaps = 9;
+  const at::Tensor
+      x = at::ones({kImages, channels, kSide, kSide}, options).contiguous(at::MemoryFormat::ChannelsLast),
+      w = at::ones({channels, channels, 3, 3}, options).contiguous(at::MemoryFormat::ChannelsLast);
+  const auto flops = static_cast<double>(2 * kImages * kSide * kSide * kTaps * channels * channels);
+  return {flops, [x, w] { at::conv2d(x, w, {}, 1, 1); }};
+}
+
+// Floating-point operations per second of products and convolutions, by what their factors are rounded to.
+Json product_rates(World& world, double seconds) {
+  const bool cuda = world.device().is_cuda();
+  struct Factors {
+    const char* name;
+    at::ScalarType dtype;
+    bool tf32;
+  };
+  std::vector<Factors> all{{"float32", at::kFloat, false}, {"bfloat16", at::kBFloat16, false}};
+  if (cuda) all.insert(all.end(), {{"tf32", at::kFloat, true}, {"float16", at::kHalf, false}});
+  Json rates = Json::object();
+  for (const Factors& factors : all) {
+    allow_tf32(factors.tf32);
+    const auto options = at::TensorOptions().device(world.device()).dtype(factors.dtype);
+    std::vector<Work> kinds;
+    for (const int64_t side : cuda ? std::vector<int64_t>{1024, 4096} : std::vector<int64_t>{256, 768}) {
+      kinds.push_back(product(side, options));
+    }
+    for (const int64_t channels :
+         cuda ? std::vector<int64_t>{256, 1024} : std::vector<int64_t>{16, 64, 256}) {
+      kinds.push_back(convolution(channels, options));
+    }
+    rates[factors.name] = highest_rate(world, seconds / static_cast<double>(all.size()), kinds);
+  }
+  allow_tf32(false);
+  return rates;
+}
+
+// Bytes per second, read and written, of copies that lie in caches as of those that do not.
+double fastest_copy(World& world, double seconds) {
+  std::vector<Work> kinds;
+  for (const int64_t bytes : {64 << 10, 512 << 10, 4 << 20, 32 << 20}) {
+    const at::Tensor from = at::zeros({bytes / 4}, at::TensorOptions().device(world.device()));
+    kinds.push_back(
+        {2.0 * static_cast<double>(bytes), [from, to = at::empty_like(from)]() mutable { to.copy_(from); }});
+  }
+  return highest_rate(world, seconds, kinds);
+}
+
 }  // namespace
 
 Json measure_kernels(World& world, double seconds) {
@@ -137,7 +215,7 @@ Json measure_kernels(World& world, double seconds) {
   std::vector<double> forward, backward, copied;
   for (int i = 0; i < 2; ++i) forward = {site.forward_s()}, backward = {site.backward_s()}, copied = {copy()};
   const double once = forward[0] + backward[0] + copied[0];
-  const int64_t rounds = agreed(repeats_within(seconds, once, 5, 200), device, world.gradients());
+  const int64_t rounds = agreed(repeats_within(seconds / 2, once, 5, 200), device, world.gradients());
   forward.clear(), backward.clear(), copied.clear();
   for (int64_t i = 0; i < rounds; ++i) {
     copied.push_back(copy());
@@ -151,7 +229,9 @@ Json measure_kernels(World& world, double seconds) {
           {"copy_bytes_per_s", rate(2, copied)},
           {"norm_forward_bytes_per_s", rate(kForwardTensors, forward)},
           {"norm_backward_bytes_per_s", rate(kBackwardTensors, backward)},
-          {"launch_s", mean_over_ranks(launch_seconds(device), world)}};
+          {"launch_s", mean_over_ranks(launch_seconds(device), world)},
+          {"product_flops_per_s", product_rates(world, seconds / 4)},
+          {"fastest_copy_bytes_per_s", fastest_copy(world, seconds / 4)}};
 }
 
 Json measure_routes(World& world, const std::string& exchange, double seconds) {

@@ -24,8 +24,9 @@ namespace {
 constexpr int64_t kManySteps = 1'000'000;  // of the run that the measured steps begin
 constexpr int64_t kWarmUp = 8;             // on a GPU a step is recorded within them
 constexpr int64_t kTurns = 6;
-constexpr int64_t kFewestSamples = 2, kMostSamples = 400;  // samples of a turn
-constexpr int64_t kStepsOfASample = 10;  // on a GPU, which is waited for after a sample only
+constexpr int64_t kFewestSamples = 2, kMostSamples = 12;  // samples of a turn
+constexpr int64_t kMostOwnSamples = 400;                  // of a step alone
+constexpr int64_t kStepsOfASample = 10;                   // on a GPU, which is waited for after a sample only
 
 // A trainer that makes steps and nothing else.
 class Stepper {
@@ -181,8 +182,8 @@ Json own_step(const RunSpec& run, int ranks, Device device, const std::string& d
     const double until = seconds_now() + seconds;
     auto [alone, step] = set_up(run, ranks, where, data_dir, seconds > 0 ? kWarmUp : 0);
     const double once = alone->stepper.times(1).front();
-    step["own_s"] = spread_of(
-        alone->stepper.times(repeats_within(until - seconds_now(), once, seconds > 0 ? 5 : 1, kMostSamples)));
+    step["own_s"] = spread_of(alone->stepper.times(
+        repeats_within(until - seconds_now(), once, seconds > 0 ? 5 : 1, kMostOwnSamples)));
     step["parts_s"] = alone->stepper.parts();
     return step;
   } catch (const Error& error) {

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "harness/error.hpp"
+#include "harness/store/environment.hpp"
 #include "harness/text_table.hpp"
 
 namespace bnlab {
@@ -33,8 +34,7 @@ Scores scores_of(const std::vector<const RunSpec*>& runs, const std::vector<cons
 }
 
 std::string machine_of(const Record& record) {
-  return shown(record.at("environment.cpu")) + ", GPUs " + shown(record.at("environment.libraries.gpus")) +
-         ", threads " + shown(record.at("placement.threads_per_rank"));
+  return machine_text(record.at("environment"), record.at("placement.threads_per_rank"));
 }
 
 // The label of the strategy that the runs of a cell were timed beside, where nothing else differs.

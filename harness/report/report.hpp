@@ -4,6 +4,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -54,6 +55,7 @@ struct ReportRow {
   SeedValues extra_us_per_collective;  // the same in microseconds, over the collectives that it has more
   SeedValues peak_memory_bytes, peak_rss_bytes;  // largest over ranks
   SeedValues exchange_share;  // of the steps' time, that a rank was in these collectives; as far as claimed
+  SeedValues roofline_share;  // of the median step, the shortest possible (add_roofline)
   SeedValues collectives_per_step, bytes_per_step;  // of the strategy, statistics and shuffling, by one rank
   std::set<std::string> machines;                   // processor, GPUs and threads
 
@@ -93,6 +95,7 @@ struct ExperimentReport {
   std::shared_ptr<const Tuning> tuning;  // null without
   std::vector<std::string> learned;      // plain sentences
   RunCounts runs;
+  std::string roofline;     // what its shares are of; empty: nobody asked
   bool marks_stale = true;  // in its tables; not in documents, which outlive this build
 };
 
@@ -105,6 +108,13 @@ Interval over_seeds(const SeedValues& values);
 ExperimentReport make_report(const Experiment& experiment, const std::vector<Record>& records,
                              const std::vector<Declaration>& declarations = {},
                              const std::string& baseline = "");
+
+// Seconds that the machine of a row would take at least for a step of a run there; nothing where that is not known.
+using ShortestStep = std::function<std::optional<double>(const RunSpec& run, const ReportRow& row)>;
+
+// Fills in the shares of the roofline of rows whose throughput may be claimed. `note` says what they are.
+void add_roofline(ExperimentReport& report, const Experiment& experiment, const ShortestStep& shortest,
+                  const std::string& note);
 
 // Where the runs lie beside published numbers: a sentence per result, and where a number has many results one
 // for all of them.

@@ -72,6 +72,7 @@ Json row_json(const ReportRow& row) {
   json["collectives_per_step"] = interval_json(row.collectives_per_step);
   json["bytes_per_step"] = interval_json(row.bytes_per_step);
   json["exchange_share"] = interval_or_null(row.exchange_share);
+  json["roofline_share"] = interval_or_null(row.roofline_share);
   json["machines"] = Json(row.machines);
   return json;
 }

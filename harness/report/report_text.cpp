@@ -127,6 +127,7 @@ TextTable cells_table(const ExperimentReport& report) {
   }
   const bool shares = has_exchange_shares(report);
   if (shares) table.columns.push_back({"% of\ntime", true});
+  if (!report.roofline.empty()) table.columns.push_back({"% of\nroofline", true});
   table.columns.push_back({"failed"});
   for (const ReportCell& cell : report.cells) {
     for (const ReportRow& row : cell.rows) {
@@ -150,6 +151,7 @@ TextTable cells_table(const ExperimentReport& report) {
       texts.push_back(mean_text(row.collectives_per_step, 0));
       texts.push_back(mean_text(row.bytes_per_step, 0));
       if (shares) texts.push_back(mean_text(row.exchange_share, 0, 0.01));
+      if (!report.roofline.empty()) texts.push_back(mean_text(row.roofline_share, 0, 0.01));
       texts.push_back(counts_text(row.scores.failures()));
       table.rows.push_back(texts);
     }
@@ -253,8 +255,10 @@ std::vector<std::string> footnotes(const ExperimentReport& report) {
   if (has_exchange_shares(report)) {
     notes.push_back(
         "% of time: the share of the training steps' time that one rank was in these exchanges, waits for "
-        "the "
-        "others included.");
+        "the others included.");
+  }
+  if (!report.roofline.empty()) {
+    notes.push_back(report.roofline);
   }
   if (is_timed_in_turns(report)) {
     notes.push_back(noise_sentence(report));

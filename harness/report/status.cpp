@@ -41,6 +41,7 @@ void count(const std::vector<const Record*>& of_one_run, RunCounts& counts) {
   if (best.status() == Status::ok) ++counts.done_on[best.placement()];
   counts.finished += best.finished();
   counts.failed += best.failed();
+  counts.disturbed += std::ranges::any_of(of_one_run, [](const Record* one) { return one->disturbed(); });
   if (const std::string why = best.why_stopped_early(); !why.empty()) ++counts.stopped_early[why];
   if (best.failed()) add_failure(best, counts.failures);
   counts.confirmed += best.confirmed();
@@ -127,7 +128,7 @@ std::string status_text(const std::vector<ExperimentStatus>& all) {
                    {"outcomes"},
                    {"done on"}},
                   {}};
-  std::string reasons, stopped, stale, confirmed, other_sources, under_way, problems;
+  std::string reasons, stopped, disturbed, stale, confirmed, other_sources, under_way, problems;
   for (const ExperimentStatus& status : all) {
     table.rows.push_back({status.experiment, std::to_string(status.asked), std::to_string(status.ok()),
                           std::to_string(status.failed), std::to_string(status.missing()),
@@ -135,6 +136,9 @@ std::string status_text(const std::vector<ExperimentStatus>& all) {
                           placements_text(status.done_on)});
     if (!status.stopped_early.empty()) {
       stopped += status.experiment + ": " + counts_text(status.stopped_early) + "\n";
+    }
+    if (status.disturbed > 0) {
+      disturbed += status.experiment + ": " + std::to_string(status.disturbed) + "\n";
     }
     for (const auto& [reason, runs] : status.stale_reasons) {
       stale += wrapped(status.experiment + ": " + std::to_string(runs) + " stale: " + reason);
@@ -157,6 +161,10 @@ std::string status_text(const std::vector<ExperimentStatus>& all) {
          (stopped.empty()
               ? ""
               : "\nRuns that stop_early ended; they count, with their evaluation at that step:\n" + stopped) +
+         (disturbed.empty() ? ""
+                            : "\nRuns that were timed while others used the machine (bnlab run SPEC --redo "
+                              "disturbed times them again):\n" +
+                                  disturbed) +
          (stale.empty() ? "" : "\nStale runs (bnlab run SPEC --redo stale starts them again):\n" + stale) +
          (confirmed.empty() ? "" : std::string("\nRuns") + kConfirmed + ":\n" + confirmed) +
          (other_sources.empty()
@@ -175,6 +183,7 @@ Json status_json(const std::vector<ExperimentStatus>& all) {
                 {"ok", status.ok()},
                 {"failed", status.failed},
                 {"missing", status.missing()},
+                {"disturbed", status.disturbed},
                 {"stale", status.stale},
                 {"stale_reasons", Json(status.stale_reasons)},
                 {"stopped_early", Json(status.stopped_early)},

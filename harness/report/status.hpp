@@ -37,6 +37,7 @@ struct RunCounts {
   int asked = 0;                        // runs that the spec asks for; without a spec, run folders that exist
   int finished = 0;                     // with a record, whatever the outcome but interrupted
   int failed = 0;                       // finished, and ok under no placement
+  int disturbed = 0;                    // timed on some placement while others used the machine
   int stale = 0;                        // finished, but code, data or weights have changed since
   std::map<std::string, int> outcomes;  // status name -> runs, interrupted ones included
   std::map<std::string, int> done_on;   // placement -> runs that are ok there

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "harness/components/options.hpp"
+#include "harness/components/parameters.hpp"
 #include "harness/numerics/panel.hpp"
 
 namespace bnlab {
@@ -105,6 +106,14 @@ Json environment_record(const Json& libraries) {
           {"build_type", or_null(std::string(BNLAB_BUILD_TYPE))},
           {"libraries", libraries},
           {"variables", variables()}};
+}
+
+std::string machine_text(const Json& environment, const Json& threads_per_rank) {
+  const auto at = [](const Json& object, const char* key) {
+    return object.is_object() ? object.value(key, Json()) : Json();
+  };
+  return shown(at(environment, "cpu")) + ", GPUs " + shown(at(at(environment, "libraries"), "gpus")) +
+         ", threads " + shown(threads_per_rank);
 }
 
 }  // namespace bnlab

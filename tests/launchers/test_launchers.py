@@ -259,6 +259,15 @@ class Launchers(unittest.TestCase):
         self.assertIsNotNone(rows[0]["measured_step_s"])
         self.assertIsNone(rows[1]["measured_step_s"])
         self.assertGreater(rows[1]["statistics_s"]["mid"], rows[0]["statistics_s"]["mid"])
+        self.run_ok(self.command("timed", steps=12, warmup_steps=4) + ["--ranks", "2", "--threads", "1"])
+        report = [PROGRAM, "report", spec, "--results", str(self.folder / "timed"), "--probe", probe, "--format"]
+        done = subprocess.run(report + ["json"], env=self.clean, capture_output=True, text=True, timeout=PATIENCE)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        share = json.loads(done.stdout)["cells"][0]["rows"][0]["roofline_share"]["mean"]
+        self.assertTrue(0 < share < 1, share)  # a step of a tiny network, most of it the work of the host
+        done = subprocess.run(report + ["csv"], env=self.clean, capture_output=True, text=True, timeout=PATIENCE)
+        self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
+        self.assertIn("--format json", done.stderr)
 
 
 if __name__ == "__main__":

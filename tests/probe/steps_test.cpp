@@ -136,6 +136,9 @@ TEST(Sites, AreMeasuredForEveryRoute) {
       EXPECT_TRUE(names.contains("sync(route=reduce_broadcast)"));
       EXPECT_GT(kernels.at("copy_bytes_per_s"), 0);
       EXPECT_GT(kernels.at("norm_forward_bytes_per_s"), 0);
+      EXPECT_GT(kernels.at("fastest_copy_bytes_per_s"), 0);
+      EXPECT_GT(kernels.at("product_flops_per_s").at("float32"), 0);
+      EXPECT_GT(kernels.at("product_flops_per_s").at("bfloat16"), 0);
     }
   });
 }

@@ -206,6 +206,33 @@ TEST(Report, TellsTheShareOfTheTimeThatExchangesTookWhereThroughputIsClaimed) {
       << "one run does not tell it";
 }
 
+TEST(Report, TellsTheShareOfTheRooflineWhereThroughputIsClaimed) {
+  const Experiment experiment = synthetic_experiment(1);
+  const auto reported = [&](int ranks, std::optional<double> shortest) {
+    ExperimentReport report = make_report(experiment, {synthetic_record(experiment.runs[0], 0.5, ranks)});
+    const double step_ms =
+        report.cells[0].rows[0].step_ms.empty() ? 1 : over_seeds(report.cells[0].rows[0].step_ms).mean;
+    const auto of_step = [&](const RunSpec& run, const ReportRow& row) {
+      EXPECT_EQ(run.id, experiment.runs[0].id);
+      EXPECT_EQ(row.ranks, ranks);
+      EXPECT_EQ(row.machines, std::set<std::string>{"null, GPUs null, threads 1"});
+      return shortest ? std::optional(*shortest * step_ms * 1e-3) : std::nullopt;
+    };
+    add_roofline(report, experiment, of_step, "% of roofline: so and so.");
+    return report;
+  };
+  const ExperimentReport report = reported(8, 0.25);
+  EXPECT_NEAR(over_seeds(report.cells[0].rows[0].roofline_share).mean, 0.25, 1e-12);
+  EXPECT_TRUE(report.cells[1].rows[0].roofline_share.empty()) << "nothing has run there";
+  EXPECT_TRUE(has(report_text(report), "roofline")) << report_text(report);
+  EXPECT_TRUE(has(report_text(report), "% of roofline: so and so.")) << report_text(report);
+  const Json row = report_json(report).at("cells").at(0).at("rows").at(0);
+  EXPECT_NEAR(row.at("roofline_share").at("mean").get<double>(), 0.25, 1e-12);
+  EXPECT_TRUE(reported(8, std::nullopt).cells[0].rows[0].roofline_share.empty()) << "of another machine";
+  EXPECT_TRUE(reported(2, 0.25).cells[0].rows[0].roofline_share.empty()) << "emulated";
+  EXPECT_FALSE(has(report_text(make_report(experiment, {})), "roofline"));
+}
+
 TEST(Report, TakesNoCostsFromFailedRuns) {
   const Experiment experiment = synthetic_experiment(2);
   RunAccount diverged = synthetic_account(experiment.runs[0], 0.5, 8);

@@ -41,6 +41,27 @@ TEST(Status, CountsTheRunsOfASpec) {
       << status_text({status});
 }
 
+TEST(Status, TellsRunsThatWereTimedWhileOthersUsedTheMachineWithTheCure) {
+  const TemporaryFolder results;
+  const Experiment experiment = synthetic_experiment(2);
+  save(results.path(), experiment.runs[0], 1, Status::ok, "");
+  save(results.path(), experiment.runs[1], 1, Status::ok, "");
+  EXPECT_EQ(status_of(experiment, results.path()).disturbed, 0);
+  EXPECT_EQ(status_text({status_of(experiment, results.path())}).find("timed while"), std::string::npos);
+  const auto file =
+      run_folder(results.path(), "small_batch", experiment.runs[0].id, {1, 8, Device::cpu}) / kRecordFile;
+  Json record = read_json(file);
+  record["result"]["timing"] = {{"disturbed", true}};
+  write_json(file, record);
+  const ExperimentStatus status = status_of(experiment, results.path());
+  EXPECT_EQ(status.disturbed, 1);
+  EXPECT_EQ(status.ok(), 2) << "its accuracy counts";
+  EXPECT_NE(status_text({status}).find("--redo disturbed times them again):\nsmall_batch: 1\n"),
+            std::string::npos)
+      << status_text({status});
+  EXPECT_EQ(status_json({status}).at(0).at("disturbed"), 1);
+}
+
 TEST(Status, SaysWhereRunsAreDoneAndForgetsAStaleOneThatAnotherPlacementHasUpToDate) {
   const TemporaryFolder results;
   const Experiment experiment = synthetic_experiment(2);
