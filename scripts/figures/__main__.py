@@ -13,6 +13,7 @@ import sys
 
 import accuracy_by_population
 import accuracy_vs_batch
+import accuracy_vs_length
 import accuracy_vs_steps
 import contrasts
 import drawing
@@ -28,7 +29,8 @@ import throughput_vs_accuracy
 import training_curves
 
 FIGURES = (accuracy_vs_batch, throughput_vs_accuracy, accuracy_by_population, training_curves, memory, memory_price, matrix,
-           statistics_by_site, contrasts, step_cost, scaling, accuracy_vs_steps)
+           statistics_by_site, contrasts, step_cost, scaling, accuracy_vs_steps,
+           accuracy_vs_length)
 
 
 def draw_all(report, out, only=()):
