@@ -1,6 +1,6 @@
 // The shortest that a machine could make a step, by the fastest that a probe has seen of it (the roofline of
-// Williams, Waterman and Patterson 2009): products as fast as it computes or as memory feeds them, and all else
-// as fast as memory moves it.
+// Williams, Waterman and Patterson 2009): products as fast as it computes or as memory feeds them, and all
+// else as fast as memory moves it.
 #pragma once
 
 #include <map>

@@ -129,8 +129,8 @@ struct Work {
   std::function<void()> once;
 };
 
-// The most of it that was seen to be made per second: by the median of each kind, as the mean over the ranks. A kind
-// that would take longer than there is time is left out.
+// The most of it that was seen to be made per second: by the median of each kind, as the mean over the ranks.
+// A kind that would take longer than there is time is left out.
 double highest_rate(World& world, double seconds, const std::vector<Work>& kinds) {
   double highest = 0;
   for (const Work& work : kinds) {

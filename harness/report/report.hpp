@@ -109,7 +109,8 @@ ExperimentReport make_report(const Experiment& experiment, const std::vector<Rec
                              const std::vector<Declaration>& declarations = {},
                              const std::string& baseline = "");
 
-// Seconds that the machine of a row would take at least for a step of a run there; nothing where that is not known.
+// Seconds that the machine of a row would take at least for a step of a run there; nothing where that is not
+// known.
 using ShortestStep = std::function<std::optional<double>(const RunSpec& run, const ReportRow& row)>;
 
 // Fills in the shares of the roofline of rows whose throughput may be claimed. `note` says what they are.
