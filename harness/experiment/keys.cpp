@@ -30,7 +30,11 @@ struct PlacementKeys {
 }  // namespace
 
 void InitFrom::describe(OptionVisitor& option) {
-  option("file", file, "weights file, relative to the working directory").not_empty().needed();
+  option("file", file,
+         "weights file, relative to the working directory; {seed} stands for the run's seed, and where one "
+         "file alone fits, * for any part of a name")
+      .not_empty()
+      .needed();
   option("part", part, "features: all but the head; what is not loaded keeps its own start");
 }
 

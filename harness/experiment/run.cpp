@@ -1,5 +1,7 @@
 #include "harness/experiment/run.hpp"
 
+#include <glob.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -374,6 +376,27 @@ std::string pytorch_cure(const std::string& file) {
          path.string() + " " + converted.string();
 }
 
+std::string with_seed(const std::string& pattern, uint64_t seed) {
+  std::string text = pattern;
+  const std::string mark = "{seed}", number = std::to_string(seed);
+  for (size_t at = text.find(mark); at != std::string::npos; at = text.find(mark, at + number.size())) {
+    text.replace(at, mark.size(), number);
+  }
+  return text;
+}
+
+std::string file_of_seed(const std::string& pattern, uint64_t seed) {
+  const std::string text = with_seed(pattern, seed);
+  if (text.find('*') == std::string::npos) {
+    return text;
+  }
+  ::glob_t found{};
+  const bool one = ::glob(text.c_str(), 0, nullptr, &found) == 0 && found.gl_pathc == 1;
+  const std::string file = one ? found.gl_pathv[0] : text;
+  ::globfree(&found);
+  return file;
+}
+
 std::optional<std::vector<int64_t>> samples_per_tower(const Json& run) {
   const Json towers = run.value("towers", Json()), batch = run.value("batch_per_tower", Json());
   if (!towers.is_number_integer()) {
@@ -423,6 +446,9 @@ RunSpec make_run(const Json& given) {
   Json run = normalised(given);
   auto spec = read_options<RunSpec>(run);
   spec.samples_per_tower = samples_per_tower(run).value();
+  if (spec.init_from) {
+    spec.init_from->file = file_of_seed(spec.init_from->file, spec.seed);
+  }
   spec.id = run_id(run);
   run.erase("placement");
   spec.resolved = std::move(run);

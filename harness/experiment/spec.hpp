@@ -31,7 +31,7 @@ BNLAB_CHOICE(LoadedPart, all, features, backbone)
 
 // A weights file to start from.
 struct InitFrom {
-  std::string file;
+  std::string file;  // of a run: with its seed for {seed}, and the file that there is where it has a *
   LoadedPart part = LoadedPart::all;  // the others keep their own initialisation
 
   void describe(OptionVisitor& option);

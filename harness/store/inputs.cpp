@@ -79,13 +79,18 @@ std::string gigabytes(uint64_t bytes) {
 }
 
 // What decides which files a run reads.
-bool reads_the_same(const Json& entry, const Json& spec) {
-  for (const char* key : {"task", "init_from"}) {
-    if ((entry.contains(key) ? entry[key] : Json()) != (spec.contains(key) ? spec[key] : Json())) {
-      return false;
-    }
+Json files_asked_for(const Json& spec) {
+  Json asked = {{"task", spec.value("task", Json())}, {"init_from", spec.value("init_from", Json())}};
+  if (asked["init_from"].is_object() && asked["init_from"].contains("file")) {
+    Json& file = asked["init_from"]["file"];
+    file = with_seed(file.get<std::string>(), spec.value("seed", uint64_t{0}));
   }
-  return true;
+  return asked;
+}
+
+bool reads_the_same(const Json& entry, const Json& asked) {
+  return entry.is_object() && entry.value("task", Json()) == asked["task"] &&
+         entry.value("init_from", Json()) == asked["init_from"];
 }
 
 }  // namespace
@@ -194,6 +199,10 @@ Json Inputs::of(const RunSpec& run) {
   }
   if (run.init_from) {
     const std::string& file = run.init_from->file;
+    if (file.find('*') != std::string::npos) {
+      throw Error(Error::Kind::data,
+                  "init_from.file: expected one file of this name, got none or several: " + file);
+    }
     inputs["weights"] = once(file, [&] {
       const Json print = fingerprint("", {file});
       check_safetensors(file);
@@ -218,24 +227,25 @@ LastInputs::LastInputs(const std::filesystem::path& experiment_folder)
 }
 
 void LastInputs::set(const RunSpec& run, const Json& inputs) {
-  const Json& spec = run.resolved;
+  Json asked = files_asked_for(run.resolved);
   for (Json& entry : entries_) {
-    if (entry.is_object() && reads_the_same(entry, spec)) {
+    if (reads_the_same(entry, asked)) {
       changed_ = changed_ || entry["inputs"] != inputs;
       entry["inputs"] = inputs;
       return;
     }
   }
   if (!inputs.empty()) {
-    entries_.push_back(
-        {{"task", spec["task"]}, {"init_from", spec.value("init_from", Json())}, {"inputs", inputs}});
+    asked["inputs"] = inputs;
+    entries_.push_back(std::move(asked));
     changed_ = true;
   }
 }
 
 Json LastInputs::of(const Json& spec) const {
+  const Json asked = files_asked_for(spec);
   for (const Json& entry : entries_) {
-    if (entry.is_object() && reads_the_same(entry, spec)) {
+    if (reads_the_same(entry, asked)) {
       return entry.value("inputs", Json());
     }
   }

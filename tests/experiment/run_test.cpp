@@ -455,6 +455,23 @@ TEST_F(SpecRun, KeysOfOtherProgramsAreAnsweredWithOurs) {
   }
 }
 
+TEST_F(SpecRun, EachSeedStartsFromAFileOfItsOwn) {
+  const std::string file = write("net7-a1/w", "");
+  const std::string pattern = file.substr(0, file.size() - 6) + "{seed}-*/w";
+  const auto of_seed = [&](uint64_t seed) {
+    return load_one(
+        spec(R"("seed": )" + std::to_string(seed) + R"(, "init_from": {"file": ")" + pattern + "\"}"));
+  };
+  const RunSpec run = of_seed(7);
+  EXPECT_EQ(run.init_from->file, file);
+  EXPECT_EQ(run.value_at("init_from.file"), pattern) << "the same for all seeds of a cell";
+  EXPECT_EQ(read_resolved(run.resolved).init_from->file, file);
+  EXPECT_EQ(of_seed(8).init_from->file, with_seed(pattern, 8)) << "none fits";
+  write("net7-b2/w", "");
+  EXPECT_EQ(of_seed(7).init_from->file, with_seed(pattern, 7)) << "two fit";
+  EXPECT_EQ(of_seed(7).id, run.id);
+}
+
 TEST_F(SpecRun, ACheckpointOfPyTorchIsNamedAsOneWithTheLineThatConvertsIt) {
   const auto of = [&](const std::string& from) {
     return mistakes(

@@ -321,6 +321,26 @@ TEST(Weights, AreKnownByTheirContent) {
   EXPECT_TRUE(has(summary.stale.begin()->first, "weights of init_from")) << summary.stale.begin()->first;
 }
 
+TEST(Weights, EachSeedHasAFileOfItsOwnAndIsStaleAlone) {
+  const Scratch scratch;
+  const std::string begin = std::string("\x02\0\0\0\0\0\0\0{}", 10);
+  const auto spec =
+      scratch.write_spec(behaves("ok"), R"(, "matrix": {"seed": [7, 8]}, "init_from": {"file": ")" +
+                                            (scratch / "net{seed}-*/w.safetensors") + "\"}");
+  write(scratch / "net7-a1/w.safetensors", begin + "some");
+  EXPECT_TRUE(has(message_of(spec, scratch.options(1)), "expected one file of this name")) << "none for 8";
+  write(scratch / "net8-b2/w.safetensors", begin + "more");
+  EXPECT_EQ(run(spec, scratch.options(1)).finished, 2);
+  write(scratch / "net8-b2/w.safetensors", begin + "else");
+  const LaunchSummary summary = run(spec, scratch.options(1));
+  ASSERT_EQ(summary.stale.size(), 1U);
+  EXPECT_EQ(summary.stale.begin()->second, 1);
+  write(scratch / "net7-b3/w.safetensors", begin + "some");
+  LaunchRequest again = scratch.options(1);
+  again.redo = {"all"};
+  EXPECT_TRUE(has(message_of(spec, again), "expected one file of this name")) << "two for 7";
+}
+
 class DiskNeed : public ::testing::Test {
  protected:
   // A finished run of a model whose folder holds so many bytes, some of them weights.
