@@ -13,6 +13,7 @@
 #include "harness/error.hpp"
 #include "harness/experiment/mistakes.hpp"
 #include "harness/experiment/run.hpp"
+#include "harness/experiment/weights_file.hpp"
 #include "harness/launch/placing.hpp"
 #include "harness/mapped.hpp"
 #include "harness/population.hpp"

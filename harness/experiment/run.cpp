@@ -1,15 +1,12 @@
 #include "harness/experiment/run.hpp"
 
-#include <glob.h>
-
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <filesystem>
 
 #include "harness/components/registry.hpp"
 #include "harness/experiment/dotted.hpp"
 #include "harness/experiment/mistakes.hpp"
+#include "harness/experiment/weights_file.hpp"
 #include "harness/mapped.hpp"
 #include "harness/models/model_facts.hpp"
 #include "harness/population.hpp"
@@ -360,41 +357,6 @@ void check_agreement(const Json& run, const Problems& reported, Problems& proble
 
 RunSpec timed_beside(const RunSpec& run) {
   return read_resolved(given_beside(run.resolved));
-}
-
-std::string pytorch_cure(const std::string& file) {
-  constexpr std::array kEndings = {".pth", ".pt", ".ckpt", ".pkl"};
-  const std::filesystem::path path(file);
-  if (std::ranges::none_of(kEndings, [&](const char* ending) { return path.extension() == ending; })) {
-    return "";
-  }
-  std::filesystem::path converted = path;
-  converted.replace_extension(".safetensors");
-  return ", a checkpoint of PyTorch; this converts it, in the folder of bnlab's sources: "
-         "PYTHONPATH=scripts/python "
-         ".venv/bin/python -m bnlab.convert " +
-         path.string() + " " + converted.string();
-}
-
-std::string with_seed(const std::string& pattern, uint64_t seed) {
-  std::string text = pattern;
-  const std::string mark = "{seed}", number = std::to_string(seed);
-  for (size_t at = text.find(mark); at != std::string::npos; at = text.find(mark, at + number.size())) {
-    text.replace(at, mark.size(), number);
-  }
-  return text;
-}
-
-std::string file_of_seed(const std::string& pattern, uint64_t seed) {
-  const std::string text = with_seed(pattern, seed);
-  if (text.find('*') == std::string::npos) {
-    return text;
-  }
-  ::glob_t found{};
-  const bool one = ::glob(text.c_str(), 0, nullptr, &found) == 0 && found.gl_pathc == 1;
-  const std::string file = one ? found.gl_pathv[0] : text;
-  ::globfree(&found);
-  return file;
 }
 
 std::optional<std::vector<int64_t>> samples_per_tower(const Json& run) {

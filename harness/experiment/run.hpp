@@ -33,16 +33,6 @@ RunSpec make_run(const Json& run);
 // The run beside which `run` is timed, which has `timing`.
 RunSpec timed_beside(const RunSpec& run);
 
-// What is to be said of a file of torch.save (.pth, .pt, .ckpt, ...) where a safetensors file is expected:
-// the line that converts it; "" for a file with another ending.
-std::string pytorch_cure(const std::string& file);
-
-// The pattern of a file with a run's seed for {seed}.
-std::string with_seed(const std::string& pattern, uint64_t seed);
-
-// The same, and where a * is left, as in shells, the file that fits; where none fits, or several do, the pattern.
-std::string file_of_seed(const std::string& pattern, uint64_t seed);
-
 // "sync-8x2-seed0-1f3a9c2b4d5e": see run_id in identity.cpp.
 std::string run_id(const Json& run);
 

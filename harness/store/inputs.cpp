@@ -15,6 +15,7 @@
 
 #include "harness/error.hpp"
 #include "harness/experiment/run.hpp"
+#include "harness/experiment/weights_file.hpp"
 #include "harness/store/run_folder.hpp"
 #include "harness/tasks/task_facts.hpp"
 

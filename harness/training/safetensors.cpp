@@ -7,7 +7,7 @@
 
 #include "harness/components/parameters.hpp"
 #include "harness/error.hpp"
-#include "harness/experiment/run.hpp"
+#include "harness/experiment/weights_file.hpp"
 #include "harness/store/run_folder.hpp"
 
 namespace bnlab {
