@@ -107,8 +107,9 @@ std::string evidence_of(const Experiment& experiment, const ExperimentReport& re
 Answer answer_to(const Experiment& experiment, const ExperimentReport& report, const fs::path& folder) {
   const fs::path findings = folder / "findings.md";
   const std::string written = paragraph(findings, "**Answer.**"), answer = written.empty() ? "open" : written;
-  return {experiment.question,
-          title_in(folder / "README.md", experiment.question),
+  const std::string question = experiment.question.empty() ? experiment.name : experiment.question;
+  return {question,
+          title_in(folder / "README.md", question),
           answer,
           short_answer(findings, answer),
           evidence_of(experiment, report),

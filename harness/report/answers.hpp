@@ -12,7 +12,7 @@
 namespace bnlab {
 
 struct Answer {
-  std::string question;
+  std::string question;  // the experiment's name where it asks none
   std::string title;     // of the page, which asks the question shortly; the question where there is none
   std::string answer;    // people's own words; "open" where they have not written any
   std::string in_short;  // in one line

@@ -71,6 +71,12 @@ TEST_F(Answers, ThatNobodyHasWrittenAreOpen) {
   EXPECT_TRUE(has(call_with_results({"answers", spec_}).out, "  open\n"));
 }
 
+TEST_F(Answers, HaveTheExperimentsNameWhereItAsksNoQuestion) {
+  const std::string spec = scratch_.write_spec(behaves("ok"), "");
+  EXPECT_TRUE(call_with_results({"answers", spec}).out.starts_with("fake\n  open\n"))
+      << call_with_results({"answers", spec}).out;
+}
+
 TEST_F(Answers, GoIntoADocumentWithLinksToTheirPages) {
   find_out("**Answer.** The same.\n");
   std::ofstream(scratch_ / "README.md") << "by hand\n<!-- table:answers -->\nold\n<!-- end -->\nby hand\n";
