@@ -85,6 +85,19 @@ TEST_F(CutFiles, ScoresOfATuningAreRefusedWithTheCure) {
   EXPECT_EQ(kept_scores(experiment.name, folder_), scores);
 }
 
+TEST_F(CutFiles, WhatRunsReadLastIsKeptForEachSeedWhereSeedsHaveFilesOfTheirOwn) {
+  LastInputs last(folder_);
+  const auto of_seed = [](uint64_t seed) {
+    RunSpec run = synthetic_run("sync", 8, 2, seed);
+    run.resolved["init_from"] = {{"file", "net{seed}-*/w"}, {"part", "all"}};
+    return run;
+  };
+  last.set(of_seed(5), {{"weights", "five"}});
+  last.set(of_seed(6), {{"weights", "six"}});
+  EXPECT_EQ(last.of(of_seed(5).resolved), (Json{{"weights", "five"}}));
+  EXPECT_EQ(last.of(of_seed(6).resolved), (Json{{"weights", "six"}}));
+}
+
 TEST_F(CutFiles, WhatRunsReadLastIsForgotten) {
   const RunSpec run = synthetic_run("sync", 8, 2, 5);
   const Json inputs = {{"data", {{"files", 3}, {"bytes", 12}, {"fingerprint", "1f3a9c2b4d5e6f70"}}}};
