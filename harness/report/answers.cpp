@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <regex>
 #include <sstream>
 
 #include "harness/tasks/task_facts.hpp"
@@ -42,6 +43,19 @@ std::string short_answer(const fs::path& findings, const std::string& answer) {
 std::string link_to(const Answer& answer, const fs::path& from) {
   const std::string page = (fs::proximate(answer.folder, from) / "README.md").generic_string();
   return "[" + markdown_escape(answer.title) + "](" + page + ")";
+}
+
+// A text of the answer's folder, as seen from the folder `from`: its links to other files lead to the same ones.
+std::string relinked(const std::string& text, const Answer& answer, const fs::path& from) {
+  static const std::regex link(R"(\]\((?!\w+:|[#/])([^)#]+))");
+  std::string seen;
+  auto rest = text.cbegin();
+  for (std::sregex_iterator found(text.begin(), text.end(), link), end; found != end; ++found) {
+    const fs::path file = (fs::path(answer.folder) / (*found)[1].str()).lexically_normal();
+    seen.append(rest, (*found)[0].first).append("](" + fs::proximate(file, from).generic_string());
+    rest = (*found)[0].second;
+  }
+  return seen.append(rest, text.cend());
 }
 
 // What the heading of the page asks, "# NAME: title", with a capital; without a page the question.
@@ -120,8 +134,10 @@ Answer answer_to(const Experiment& experiment, const ExperimentReport& report, c
 std::string answers_markdown(const std::vector<Answer>& answers, const fs::path& from) {
   std::string text = "| question | answer | evidence |\n|---|---|---|\n";
   for (const Answer& answer : answers) {
-    text += "| " + link_to(answer, from) + " | " + answer.answer + " | " + markdown_escape(answer.evidence) +
-            (answer.seen_before.empty() ? "" : ". Seen before: " + answer.seen_before) + " |\n";
+    const auto seen = [&](const std::string& words) { return relinked(words, answer, from); };
+    text += "| " + link_to(answer, from) + " | " + seen(answer.answer) + " | " +
+            markdown_escape(answer.evidence) +
+            (answer.seen_before.empty() ? "" : ". Seen before: " + seen(answer.seen_before)) + " |\n";
   }
   return text;
 }
@@ -129,7 +145,7 @@ std::string answers_markdown(const std::vector<Answer>& answers, const fs::path&
 std::string short_answers_markdown(const std::vector<Answer>& answers, const fs::path& from) {
   std::string text = "| question | answer |\n|---|---|\n";
   for (const Answer& answer : answers) {
-    text += "| " + link_to(answer, from) + " | " + answer.in_short + " |\n";
+    text += "| " + link_to(answer, from) + " | " + relinked(answer.in_short, answer, from) + " |\n";
   }
   return text;
 }

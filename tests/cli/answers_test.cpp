@@ -77,6 +77,18 @@ TEST_F(Answers, HaveTheExperimentsNameWhereItAsksNoQuestion) {
       << call_with_results({"answers", spec}).out;
 }
 
+TEST_F(Answers, KeepTheirLinksWhereverTheyGo) {
+  find_out("**Answer.** As [there](../other/README.md#it) and [here](findings.md), [far](https://a.b/c).\n");
+  for (const auto& [page, link] :
+       {std::pair("results/README.md",
+                  "[there](other/README.md#it) and [here](fake/findings.md), [far](https://a.b/c)."),
+        std::pair("README.md", "[there](results/other/README.md#it) and [here](results/fake/findings.md)")}) {
+    std::ofstream(scratch_ / page) << "<!-- table:answers -->\n<!-- end -->\n";
+    call_with_results({"answers", spec_, "--into", scratch_ / page});
+    EXPECT_TRUE(has(read_text(scratch_ / page), link)) << read_text(scratch_ / page);
+  }
+}
+
 TEST_F(Answers, GoIntoADocumentWithLinksToTheirPages) {
   find_out("**Answer.** The same.\n");
   std::ofstream(scratch_ / "README.md") << "by hand\n<!-- table:answers -->\nold\n<!-- end -->\nby hand\n";
