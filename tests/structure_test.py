@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Holds the architecture: which folder may include and name what, how long files and folders get, what the READMEs list.
+"""Holds the architecture: which folder may include and name what, how long files and folders get, what the READMEs list
+and where the links of pages lead.
 
 Each rule is a function from the project's root to the list of its violations. The class Rules applies them to this
 project, the class PlantedFaults to a small tree with one fault each, so that every rule is known to be able to fail.
@@ -225,6 +226,18 @@ def full_folders(root):
     ]
 
 
+def links_to_nowhere(root):
+    """Those of pages to files of the project, code apart."""
+    wrong = []
+    pages = [path.relative_to(root) for path in root.glob("*.md")] + files(root, *FOLDERS_WITH_README, suffixes={".md"})
+    for page in pages:
+        prose = re.sub(r"^(    |```).*|`[^`\n]*`", "", (root / page).read_text(encoding="utf-8"), flags=re.MULTILINE)
+        for target in re.findall(r"\]\((?!\w+:|[#/])([^)#\s]+)", prose):
+            if not (root / page.parent / target).exists():
+                wrong.append(f"{page}: the link to {target} leads nowhere")
+    return wrong
+
+
 class Rules(unittest.TestCase):
     root = pathlib.Path(__file__).resolve().parent.parent
 
@@ -267,6 +280,9 @@ class Rules(unittest.TestCase):
     def test_folders_stay_small(self):
         self.holds(full_folders)
 
+    def test_links_lead_to_files(self):
+        self.holds(links_to_nowhere)
+
 
 class PlantedFaults(unittest.TestCase):
     """A sound tree passes every rule; one changed file makes exactly the rule meant for it fail."""
@@ -283,6 +299,7 @@ class PlantedFaults(unittest.TestCase):
         gaps_in_readmes,
         long_files,
         full_folders,
+        links_to_nowhere,
     ]
     sound = {
         "cmake/library.cmake": "add_library(harness OBJECT harness/embed/*.cpp)\n",
@@ -376,6 +393,9 @@ class PlantedFaults(unittest.TestCase):
     def test_long_strategy(self):
         text = self.sound["strategies/sync.cpp"] + "\n" * LONGEST_STRATEGY
         self.check_caught(long_files, "strategies/sync.cpp", text)
+
+    def test_link_to_nowhere(self):
+        self.check_caught(links_to_nowhere, "results/README.md", "[sync](../strategies/sync.cpp), [gone](../again/README.md)")
 
     def test_full_folder(self):
         names = [f"b{i}" for i in range(MOST_SOURCES)]

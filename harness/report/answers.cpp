@@ -45,7 +45,7 @@ std::string link_to(const Answer& answer, const fs::path& from) {
   return "[" + markdown_escape(answer.title) + "](" + page + ")";
 }
 
-// A text of the answer's folder, as seen from the folder `from`: its links to other files lead to the same ones.
+// A text of the answer's folder, as seen from the folder `from`: its links to files lead to the same ones.
 std::string relinked(const std::string& text, const Answer& answer, const fs::path& from) {
   static const std::regex link(R"(\]\((?!\w+:|[#/])([^)#]+))");
   std::string seen;
