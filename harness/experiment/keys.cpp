@@ -59,6 +59,9 @@ void Timing::describe(OptionVisitor& option) {
   option("against", against,
          "dotted keys and values of the run that has its turns beside this one, otherwise the same")
       .needed();
+  option("together", together,
+         "dotted keys: all runs of the matrix that differ in these alone have their turns in one world");
+  option("with", with, "set by `together`: keys and values of the other runs in this one's world, or null");
   option("seconds", seconds, "that each is timed, at least").above(0).at_most(kLongestWait);
   option("steps", steps, "that each is timed, at least").at_least(1).at_most(kMostSteps);
   option("turn_s", turn_s, "length of a turn in seconds, about").above(0).at_most(kLongestWait);

@@ -11,6 +11,7 @@
 #include "harness/experiment/dotted.hpp"
 #include "harness/experiment/matching.hpp"
 #include "harness/experiment/run.hpp"
+#include "harness/experiment/timing.hpp"
 
 namespace bnlab {
 namespace {
@@ -146,6 +147,7 @@ class Matrix {
         add(cell_at(position));
       } while (advance(position));
       check_rules();
+      share_worlds(found_.runs);
     }
     return std::move(found_);
   }

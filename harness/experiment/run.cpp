@@ -6,6 +6,7 @@
 #include "harness/components/registry.hpp"
 #include "harness/experiment/dotted.hpp"
 #include "harness/experiment/mistakes.hpp"
+#include "harness/experiment/timing.hpp"
 #include "harness/experiment/weights_file.hpp"
 #include "harness/mapped.hpp"
 #include "harness/models/model_facts.hpp"
@@ -253,47 +254,6 @@ std::vector<std::string> answering(Labelled labelled) {
   return names;
 }
 
-// `run` with the keys of timing.against set otherwise, as a spec gives it.
-Json given_beside(const Json& run) {
-  Json other = run;
-  for (const auto& [key, value] : run["timing"]["against"].items()) {
-    set(other, key, value);
-  }
-  other["timing"] = nullptr;
-  return other;
-}
-
-// Whether the run that is timed beside this one is a run, and one that the same ranks can make.
-void check_timing(const Json& run, const Problems& reported, Problems& problems) {
-  if (run["timing"].is_null() || !reported.empty()) {
-    return;
-  }
-  const std::string path = "timing.against";
-  const Json& against = run["timing"]["against"];
-  if (against.empty()) {
-    problems.add(path, "expected keys that the other run has otherwise, such as strategy");
-  }
-  for (const auto& [key, unused] : against.items()) {
-    const std::string top = top_level(key);
-    if (declarations(key).empty()) {
-      problems.add(path, shown(key) + ": " + unknown_key(key));
-    } else if (top == "timing" || top == "placement" || top == "seed") {
-      problems.add(path, "expected keys that ranks of one placement may differ in, got " + shown(key));
-    }
-  }
-  if (!problems.empty()) {
-    return;
-  }
-  Problems of_other;
-  const Json other = resolve(run_parameters(), given_beside(run), "", of_other);
-  if (of_other.empty()) {
-    check_agreement(other, {}, of_other);
-  }
-  for (const auto& [key, problem] : of_other.found()) {
-    problems.add(path, "makes a run that is none: " + key + ": " + problem);
-  }
-}
-
 // What the components say of their own options in such a run.
 void check_components(const Json& run, const Problems& reported, Problems& problems) {
   const auto fine = [&](const std::string& key) { return is_fine(key, reported); };
@@ -353,10 +313,6 @@ void check_agreement(const Json& run, const Problems& reported, Problems& proble
   check_select(run, problems);
   check_init_from(run, problems);
   check_timing(run, reported, problems);
-}
-
-RunSpec timed_beside(const RunSpec& run) {
-  return read_resolved(given_beside(run.resolved));
 }
 
 std::optional<std::vector<int64_t>> samples_per_tower(const Json& run) {

@@ -30,9 +30,6 @@ Json normalised(Json run);
 // mistakes.
 RunSpec make_run(const Json& run);
 
-// The run beside which `run` is timed, which has `timing`.
-RunSpec timed_beside(const RunSpec& run);
-
 // "sync-8x2-seed0-1f3a9c2b4d5e": see run_id in identity.cpp.
 std::string run_id(const Json& run);
 

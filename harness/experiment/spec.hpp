@@ -37,13 +37,17 @@ struct InitFrom {
   void describe(OptionVisitor& option);
 };
 
-// How the times of a run are taken: in short turns with another run, in one world of ranks, so that whatever
-// slows the machine down slows both (training/timing/turns.hpp).
+// How the times of a run are taken: in short turns with other runs, in one world of ranks, so that whatever
+// slows the machine down slows all of them (training/timing/turns.hpp). timing.hpp says which runs these are.
 struct Timing {
-  Json against = {};    // dotted keys -> values, which the other run has otherwise: {"strategy": "per_tower"}
-  double seconds = 10;  // that each of them is timed, at least
-  int64_t steps = 500;  // likewise
-  double turn_s = 0.5;  // how long one has its turn, about
+  Json against = {};  // dotted keys -> values, which the other run has otherwise: {"strategy": "per_tower"}
+  std::vector<std::string> together;  // dotted keys: runs that differ in these alone have one world
+  // Comes of `together`: the other runs in this one's world, like `against`; nothing where this run is in
+  // the world of another one.
+  std::optional<std::vector<Json>> with = std::vector<Json>();
+  double seconds = 10;   // that each of them is timed, at least
+  int64_t steps = 500;   // likewise
+  double turn_s = 0.5;   // how long one has its turn, about
   double error = 0.005;  // two standard errors of the logarithm of the ratio of their times, at most
   double limit_s = 120;  // then the timing ends, whatever is missing
 

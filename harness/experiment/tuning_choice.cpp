@@ -251,6 +251,7 @@ void settle(Experiment& experiment, const TuningScores& scores) {
     }
     run = make_run(chosen);
   }
+  share_worlds(experiment.runs);
   experiment.tuning = tuning;
 }
 

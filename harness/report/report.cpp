@@ -53,18 +53,18 @@ ReportRow row_of(const CellRecords& cell, const std::string& placement,
     row.device = record->device();
     if (record->status() != Status::ok) continue;
     row.emulated = row.emulated || record->at("placement.emulated") == true;
-    row.jobs = row.jobs || record->at("placement.jobs") != 1;
+    row.jobs = row.jobs || (!record->timed_elsewhere() && record->at("placement.jobs") != 1);
     row.disturbed = row.disturbed || record->disturbed();
     row.machines.insert(machine_of(*record));
   }
   const auto alone = [&](const std::string& key) {
     return values_by_seed(records, [&](const Record& record) {
-      const bool counts = record.at("placement.jobs") == 1 && !record.disturbed();
-      return counts ? record.number("result.throughput." + key) : std::nullopt;
+      return record.had_the_machine() ? record.number("result.throughput." + key) : std::nullopt;
     });
   };
   row.log_images_per_s = values_by_seed(records, kLogImagesPerS, "");
   row.beside = strategy_beside(*cell.runs[0]);
+  row.timed_together = cell.runs[0]->timing && !cell.runs[0]->timing->together.empty();
   row.same_log_images_per_s = values_by_seed(records, [](const Record& record) {
     return record.throughput_counts() ? record.number("result.timing.same_log_images_per_s") : std::nullopt;
   });

@@ -49,9 +49,10 @@ struct ReportRow {
   // Where the runs were timed in turns with another one: kLogImagesPerS, and the same of that run beside its
   // copy.
   SeedValues log_images_per_s, same_log_images_per_s;
-  std::string beside;        // the label of that run's strategy, where nothing but the strategy differs
-  bool disturbed = false;    // why a throughput may not be claimed: somebody else took the cores
-  SeedValues extra_step_ms;  // step_ms minus the baseline's, by seed; none where it may not be claimed
+  std::string beside;           // the label of that run's strategy, where nothing but the strategy differs
+  bool timed_together = false;  // all strategies of a seed and setting in one world of ranks
+  bool disturbed = false;       // why a throughput may not be claimed: somebody else took the cores
+  SeedValues extra_step_ms;     // step_ms minus the baseline's, by seed; none where it may not be claimed
   SeedValues extra_us_per_collective;  // the same in microseconds, over the collectives that it has more
   SeedValues peak_memory_bytes, peak_rss_bytes;  // largest over ranks
   SeedValues exchange_share;  // of the steps' time, that a rank was in these collectives; as far as claimed

@@ -78,9 +78,11 @@ SeedValues per_cent(SeedValues logarithms) {
 std::string noise_sentence(const ExperimentReport& report) {
   double largest = 0, largest_mean = 0, sum = 0;
   size_t n = 0;
+  bool together = false;
   for (const ReportCell& cell : report.cells) {
     for (const ReportRow& row : cell.rows) {
       if (row.same_log_images_per_s.empty()) continue;
+      together = together || row.timed_together;
       const double mean = over_seeds(row.same_log_images_per_s).mean;
       largest_mean = std::max(largest_mean, 100 * std::abs(std::expm1(mean)));
       for (const auto& [seed, log] : row.same_log_images_per_s) {
@@ -91,8 +93,9 @@ std::string noise_sentence(const ExperimentReport& report) {
       }
     }
   }
-  return "Times were taken in short turns with the run that the spec names (timing.against), which was there "
-         "twice: its copies differ by " +
+  return "Times were taken in short turns" +
+         std::string(together ? ", all runs of a seed and setting in one world of ranks," : "") +
+         " with the run that the spec names (timing.against), which was there twice: its copies differ by " +
          fixed(sum / static_cast<double>(n), 1) + " % on average and by " + fixed(largest, 1) +
          " % at most, in the mean of a row's runs by " + fixed(largest_mean, 1) +
          " % at most, which is the noise of these times.";

@@ -47,6 +47,20 @@ std::optional<double> largest(const Json& of_ranks) {
   return peak;
 }
 
+// Gives the records of runs that were timed in the world of another one what its record has of them.
+void share_times(std::vector<Record>& records) {
+  std::map<std::pair<std::string, std::string>, Json> times;  // by run id and placement
+  for (const Record& host : records) {
+    const Json& others = host.at("result.timing.with");
+    if (!others.is_array() || !(host.throughput_counts() || host.disturbed())) continue;
+    for (const Json& other : others) times[{other.at("run_id"), host.placement()}] = other;
+  }
+  for (Record& record : records) {
+    const auto found = times.find({record.run_id(), record.placement()});
+    if (found != times.end() && record.timed_elsewhere()) record.take_times(found->second);
+  }
+}
+
 Json outcome_json(const Outcome& outcome) {
   return {{"status", name(outcome.status)},
           {"message", or_null(outcome.message)},
@@ -182,13 +196,30 @@ void Record::compare_inputs(const Json& today) {
   changed_inputs_.clear();
 }
 
+void Record::take_times(const Json& of_other) {
+  Json& result = value_["result"];
+  if (!result.is_object()) return;
+  result["timing"] = of_other.at("timing");
+  if (result.contains("throughput") && result["throughput"].is_object()) {
+    result["throughput"].update(of_other.at("throughput"), /*merge_objects=*/true);
+  }
+}
+
+bool Record::timed_elsewhere() const {
+  const Json& timing = at("spec.timing");
+  return timing.is_object() && timing.contains("with") && timing["with"].is_null();
+}
+
 bool Record::disturbed() const {
   return at("result.timing.disturbed") == true;
 }
 
+bool Record::had_the_machine() const {
+  return !disturbed() && (timed_elsewhere() ? at("result.timing").is_object() : at("placement.jobs") == 1);
+}
+
 bool Record::throughput_counts() const {
-  return status() == Status::ok && at("placement.emulated") == false && at("placement.jobs") == 1 &&
-         !disturbed();
+  return status() == Status::ok && at("placement.emulated") == false && had_the_machine();
 }
 
 bool is_throughput(const std::string& metric) {
@@ -273,6 +304,7 @@ std::vector<Record> list_records(const std::filesystem::path& results, const std
       if (problems != nullptr) problems->push_back(error.what());
     }
   }
+  share_times(records);
   return records;
 }
 

@@ -112,10 +112,16 @@ class Record {
   bool stale() const { return !why_stale().empty(); }
   // `today`: what the run would read now (inputs.hpp); null where that is not known.
   void compare_inputs(const Json& today);
+  // Takes the times of this run from the record of the run in whose world it was timed (timing.with).
+  void take_times(const Json& of_other);
   // Whether others used the machine while the run was timed in turns (harness/training/timing).
   bool disturbed() const;
-  // Whether its throughput may be claimed: each rank had one tower, and the run had the machine to itself, as
-  // far as its timing, if there is one, has seen.
+  // Whether the run was or is to be timed in the world of another one.
+  bool timed_elsewhere() const;
+  // Whether the run had the machine to itself while its times were taken, as far as its timing, if there is
+  // one, has seen.
+  bool had_the_machine() const;
+  // Whether its throughput may be claimed: it had the machine to itself, with one tower on each rank.
   bool throughput_counts() const;
 
  private:
@@ -149,7 +155,8 @@ void check_place(const Record& record);
 void check_spec(const Record& record, const RunSpec& run);
 
 // All records of an experiment, sorted by run id and placement; none if the folder does not exist. They are
-// compared with what their runs were last seen to read. Records that cannot be read or lie in a wrong folder
+// compared with what their runs were last seen to read, and those that were timed in the world of another
+// run have its times. Records that cannot be read or lie in a wrong folder
 // are left out and described in `problems`, if given.
 std::vector<Record> list_records(const std::filesystem::path& results, const std::string& experiment,
                                  std::vector<std::string>* problems = nullptr);

@@ -13,7 +13,8 @@
 
 #include "harness/communicator/world.hpp"
 #include "harness/error.hpp"
-#include "harness/experiment/run.hpp"
+#include "harness/experiment/timing.hpp"
+#include "harness/mapped.hpp"
 #include "harness/resident_memory.hpp"
 #include "harness/store/run_folder.hpp"
 #include "harness/tf32.hpp"
@@ -55,26 +56,46 @@ std::shared_ptr<World> world_for(const RankJob& job, KeptWorld* kept) {
   return join_world(job.rendezvous, job.device == Device::cuda ? at::kCUDA : at::kCPU);
 }
 
-// Times the trained run in turns with the one that its spec names, made twice, and puts into the result what
-// came of it.
-void add_timing(const RankJob& job, World& world, Trainer& trainer, Json& result) {
-  RankJob beside = job;
-  beside.spec = timed_beside(job.spec);
-  beside.run_dir = job.run_dir + "/beside";  // where no checkpoint is
-  std::list<Checkpoints> checkpoints;
-  std::list<Trainer> others;
-  std::vector<Trainer*> runs{&trainer};
-  for (int i = 0; i < 2; ++i) {
-    checkpoints.emplace_back(beside.spec, beside.inputs, beside.run_dir, world);
-    others.emplace_back(beside.spec, beside.data_dir, world, checkpoints.back(), RunLog());
-    runs.push_back(&others.back());
+void put_times(const TurnTimes& times, Json& result) {
+  result["timing"] = times.timing;
+  if (!result["throughput"].is_null()) {
+    result["throughput"].update(times.throughput, /*merge_objects=*/true);
   }
-  const TurnTimes times = time_in_turns(*job.spec.timing, world, runs, trainer.images_per_step());
-  if (world.rank() == 0) {
-    result["timing"] = times.timing;
-    if (!result["throughput"].is_null()) {
-      result["throughput"].update(times.throughput, /*merge_objects=*/true);
+}
+
+// Times the trained run in turns with those that its spec names, the one of timing.against made twice, and
+// puts into the result what came of it.
+void add_timing(const RankJob& job, World& world, Trainer& trainer, Json& result) {
+  const std::vector<RunSpec> others = timed_with(job.spec);
+  const RunSpec against = timed_beside(job.spec);
+  std::list<Checkpoints> checkpoints;
+  std::list<Trainer> trainers;
+  std::vector<Trainer*> runs{&trainer};
+  const auto add = [&](const RunSpec& run) {
+    const std::string folder = job.run_dir + "/beside";  // where no checkpoint is
+    checkpoints.emplace_back(run, job.inputs, folder, world);
+    runs.push_back(&trainers.emplace_back(run, job.data_dir, world, checkpoints.back(), RunLog()));
+  };
+  std::vector<std::string> ids;
+  for (const RunSpec& other : others) {
+    try {  // what refuses a run refuses it on every rank
+      add(other);
+      ids.push_back(other.id);
+    } catch (const Error& error) {
+      if (error.kind() != Error::Kind::refused) throw;  // its own record will say why
     }
+  }
+  add(against);
+  add(against);
+  const std::vector<TurnTimes> times = time_in_turns(*job.spec.timing, world, runs);
+  if (world.rank() != 0) {
+    return;
+  }
+  put_times(times.front(), result);
+  for (size_t i = 0; i < ids.size(); ++i) {
+    const TurnTimes& of_other = times[i + 1];
+    result["timing"]["with"].push_back(
+        {{"run_id", ids[i]}, {"timing", of_other.timing}, {"throughput", of_other.throughput}});
   }
 }
 
@@ -111,7 +132,7 @@ RankReport train(const RankJob& job, bool& world_formed, KeptWorld* kept) {
   Json result = trainer.result();
   result["start_s"] = start.count();
   result["memory"]["weights_bytes"] = trainer.save_weights(job.run_dir);
-  if (job.spec.timing && !trainer.diverged()) {
+  if (job.spec.timing && job.spec.timing->with && !trainer.diverged()) {
     add_timing(job, *world, trainer, result);
   }
   if (world->rank() == 0) {

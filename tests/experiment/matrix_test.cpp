@@ -1,4 +1,5 @@
 // Expansion of a matrix, exclusion of cells, contrasts.
+#include "harness/experiment/timing.hpp"
 #include "tests/experiment/spec_files.hpp"
 
 namespace bnlab {
@@ -31,6 +32,42 @@ TEST_F(SpecMatrix, SeedsAreOutermostAndStrategiesInnermost) {
                                      "seed": [0, 1]})")),
       (Lines{"0 4x1 fake_own", "0 4x1 fake_pooled", "0 2x2 fake_own", "0 2x2 fake_pooled",  //
              "1 4x1 fake_own", "1 4x1 fake_pooled", "1 2x2 fake_own", "1 2x2 fake_pooled"}));
+}
+
+TEST_F(SpecMatrix, RunsThatAreTimedTogetherShareTheWorldOfTheFirst) {
+  const auto matrix = [](const std::string& strategies) {
+    return spec(R"("timing": {"against": {"strategy": "fake_own"}, "together": ["strategy", "optimizer.lr"]},
+      "matrix": {"seed": [0, 1], "placement.ranks": [1, 2], "strategy,optimizer.lr": )" +
+                strategies + "}");
+  };
+  const auto runs =
+      load(matrix(
+               R"([["fake_own", 0.1], ["fake_pooled", 0.2], [{"name": "fake_own", "momentum": 0.5}, 0.1]])"))
+          .runs;
+  ASSERT_EQ(runs.size(), 12U);
+  for (size_t first = 0; first < runs.size(); first += 3) {
+    const std::vector<RunSpec> others = timed_with(runs[first]);
+    ASSERT_EQ(others.size(), 2U) << first;
+    for (size_t i = 0; i < 2; ++i) {
+      const RunSpec& other = runs[first + 1 + i];
+      EXPECT_EQ(others[i].id, other.id);
+      EXPECT_EQ(others[i].resolved, other.resolved);
+      EXPECT_FALSE(other.timing->with) << "it is timed in the first one's world";
+      EXPECT_TRUE(timed_with(other).empty());
+    }
+  }
+  const auto fewer = load(matrix(R"([["fake_own", 0.1], ["fake_pooled", 0.2]])")).runs;
+  EXPECT_NE(fewer[0].id, runs[0].id) << "it has the times of fewer runs";
+  EXPECT_EQ(fewer[1].id, runs[1].id);
+  const auto apart = load(spec(R"("timing": {"against": {"strategy": "fake_own"}},
+                                   "matrix": {"strategy": ["fake_own", "fake_pooled"]})"))
+                         .runs;
+  for (const RunSpec& run : apart) EXPECT_EQ(run.timing->with, std::vector<Json>());
+  EXPECT_EQ(
+      mistakes(spec(R"("timing": {"against": {"strategy": "fake_own"}, "together": ["seed", "stratgy"]})")),
+      (Lines{"spec.json: timing.together: expected keys that ranks of one placement may differ in, got "
+             "\"seed\"",
+             "spec.json: timing.together: \"stratgy\": unknown key; did you mean \"strategy\"?"}));
 }
 
 TEST_F(SpecMatrix, OtherAxesKeepTheOrderOfTheFile) {

@@ -4,6 +4,7 @@
 
 #include "harness/components/registry.hpp"
 #include "harness/experiment/run.hpp"
+#include "harness/experiment/timing.hpp"
 #include "harness/experiment/weights_file.hpp"
 #include "tests/experiment/spec_files.hpp"
 

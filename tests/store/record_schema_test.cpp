@@ -39,6 +39,10 @@ TEST(RecordSchema, AcceptsTimesThatWereTakenInTurns) {
                               {"seconds", 10.5},
                               {"step_ms", {20.5, 21.0}},
                               {"against_step_ms", {{12.0, 12.1}, {12.2, 12.0}}}};
+  const Json throughput = {
+      {"images_per_s", 40.5}, {"step_time_s", {{"median", 0.02}}}, {"steps_measured", 500}};
+  account.result["timing"]["with"] = {
+      {{"run_id", "sync-8x2"}, {"timing", account.result["timing"]}, {"throughput", throughput}}};
   EXPECT_EQ(schema_problems(compose_record(account), schema()), Problems{});
 }
 

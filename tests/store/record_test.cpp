@@ -116,6 +116,45 @@ TEST(ListRecords, ReportsDamagedRecordsAndListsTheRest) {
   EXPECT_TRUE(list_records(results.path(), "no_such_experiment").empty());
 }
 
+// A run that was timed in the world of another one, and that one.
+RunAccount timed_with_others(const std::string& strategy, const Json& with) {
+  RunAccount account = synthetic_account(synthetic_run(strategy, 2, 2, 0), 0.5, 2);
+  account.spec.resolved["timing"] = {{"against", {{"strategy", "per_tower"}}}, {"with", with}};
+  return account;
+}
+
+TEST(ListRecords, RunsThatWereTimedInTheWorldOfAnotherHaveItsTimes) {
+  const TemporaryFolder results;
+  RunAccount host = timed_with_others("per_tower", {{{"strategy", "sync"}}});
+  RunAccount guest = timed_with_others("sync", nullptr);
+  guest.jobs = 2;  // its training was beside another run, which is not what is timed
+  const Json throughput = {{"images_per_s", 80}, {"steps_measured", 500}};
+  host.result["timing"] = {{"log_images_per_s", 0.0},
+                           {"disturbed", false},
+                           {"with",
+                            {{{"run_id", guest.spec.id},
+                              {"timing", {{"log_images_per_s", -0.25}, {"disturbed", false}}},
+                              {"throughput", throughput}}}}};
+  const auto of_guest = [&](const std::string& metric) {
+    const std::vector<Record> records = list_records(results.path(), "small_batch");
+    const auto found = std::ranges::find(records, guest.spec.id, &Record::run_id);
+    return metric_of(*found, metric);
+  };
+  save(results.path(), guest);
+  EXPECT_EQ(of_guest("images_per_s"), std::nullopt) << "the times of its own training claim nothing";
+  save(results.path(), host);
+  EXPECT_EQ(of_guest(kLogImagesPerS), -0.25);
+  EXPECT_EQ(of_guest("images_per_s"), 80);
+  Json& of_guest_alone = host.result["timing"]["with"][0]["timing"];
+  host.result["timing"]["disturbed"] = of_guest_alone["disturbed"] = true;
+  save(results.path(), host);
+  EXPECT_EQ(of_guest(kLogImagesPerS), std::nullopt);
+  host.result["timing"]["disturbed"] = of_guest_alone["disturbed"] = false;
+  host.jobs = 2;
+  save(results.path(), host);
+  EXPECT_EQ(of_guest(kLogImagesPerS), std::nullopt);
+}
+
 TEST(ListExperiments, NamesFoldersThatHoldRuns) {
   const TemporaryFolder results;
   save(results.path(), ended(Status::ok));

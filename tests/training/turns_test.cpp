@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "harness/experiment/timing.hpp"
 #include "tests/training/training_runs.hpp"
 
 namespace bnlab {
@@ -71,6 +72,42 @@ TEST(Turns, ATimedRunLeavesWhatItLeavesWithoutAndItsRecordHasTheTimes) {
     EXPECT_NEAR(times.at("log_images_per_s"), sum / times.at("rounds").get<double>(), 1e-9);
     EXPECT_EQ(timed.result.at("throughput").at("steps_measured"), times.at("steps"));
   }
+}
+
+TEST(Turns, RunsOfOneWorldHaveTheirTurnsBesideEachOther) {
+  TrainingRuns runs;
+  Json together = timing("per_tower");
+  together["with"] = {{{"strategy", "shuffle"}}, {{"batch_per_tower", 4}}};
+  const RunSpec spec = TrainingRuns::spec({{"strategy", "sync"}, {"timing", together}});
+  const TrainedRun timed = runs.run(spec, 2);
+  expect_equal(timed.tensors, runs.run(TrainingRuns::spec({{"strategy", "sync"}}), 2).tensors);
+  const Json& times = timed.result.at("timing");
+  const std::vector<RunSpec> others = timed_with(spec);
+  ASSERT_EQ(times.at("with").size(), 2U);
+  for (size_t i = 0; i < 2; ++i) {
+    const Json& other = times.at("with").at(i);
+    EXPECT_EQ(other.at("run_id"), others[i].id);
+    EXPECT_EQ(other.at("timing").at("against_step_ms"), times.at("against_step_ms")) << "the same rounds";
+    EXPECT_NE(other.at("timing").at("step_ms"), times.at("step_ms"));
+    // Images per second, not steps: the second has twice the images of the run beside.
+    double log = 0;
+    for (size_t round = 0; round < times.at("rounds"); ++round) {
+      const auto ms = [&](const Json& steps) { return std::log(steps.at(round).get<double>()); };
+      log += (ms(times.at("against_step_ms").at(0)) + ms(times.at("against_step_ms").at(1))) / 2 -
+             ms(other.at("timing").at("step_ms"));
+    }
+    log = log / times.at("rounds").get<double>() + (i == 1 ? std::log(2) : 0);
+    EXPECT_NEAR(other.at("timing").at("log_images_per_s"), log, 1e-9);
+    EXPECT_EQ(other.at("throughput").at("steps_measured"), other.at("timing").at("steps"));
+  }
+}
+
+TEST(Turns, ARunInTheWorldOfAnotherIsNotTimedItself) {
+  TrainingRuns runs;
+  Json elsewhere = timing("per_tower");
+  elsewhere["with"] = nullptr;
+  const TrainedRun run = runs.run(TrainingRuns::spec({{"strategy", "sync"}, {"timing", elsewhere}}), 2);
+  EXPECT_FALSE(run.result.contains("timing"));
 }
 
 TEST(Turns, ARunThatDivergedIsNotTimed) {

@@ -169,8 +169,7 @@ LogRatio log_ratio(const std::vector<Round>& rounds, size_t run) {
   return result;
 }
 
-TurnTimes time_in_turns(const Timing& timing, World& world, const std::vector<Trainer*>& runs,
-                        int64_t images) {
+std::vector<TurnTimes> time_in_turns(const Timing& timing, World& world, const std::vector<Trainer*>& runs) {
   const double load = load_average();
   Turns turns(timing, world, runs);
   turns.measure();
@@ -178,30 +177,34 @@ TurnTimes time_in_turns(const Timing& timing, World& world, const std::vector<Tr
   const auto steps_of = [&](size_t run) {
     return mapped(rounds, [run](const Round& r) { return r.step_s[run]; });
   };
-  const std::vector<double> own = steps_of(0);
-  const LogRatio ratio = log_ratio(rounds, 0), same = log_ratio(rounds, runs.size() - 2);
-  const auto steps = static_cast<int64_t>(rounds.size()) * turns.steps_of_turn(0);
-  const bool disturbed = std::ranges::any_of(rounds, &Round::disturbed);
-  TurnTimes times;
-  times.timing = {{"log_images_per_s", ratio.mean},
-                  {"log_images_per_s_error", 2 * ratio.standard_error},
-                  {"same_log_images_per_s", same.mean},
-                  {"same_log_images_per_s_error", 2 * same.standard_error},
-                  {"rounds", rounds.size()},
-                  {"rounds_left_out", turns.rounds().size() - rounds.size()},
-                  {"disturbed", disturbed},
-                  {"others", mean_of(mapped(rounds, &Round::others))},
-                  {"steal", mean_of(mapped(rounds, &Round::steal))},
-                  {"load_average", {load, load_average()}},
-                  {"steps", steps},
-                  {"seconds", static_cast<double>(steps) * mean_of(own)},
-                  {"step_ms", in_ms(own)},
-                  {"against_step_ms", {in_ms(steps_of(runs.size() - 2)), in_ms(steps_of(runs.size() - 1))}}};
-  const double median = quantile(own, 0.5);
-  times.throughput = {
-      {"images_per_s", static_cast<double>(images) / median},
-      {"step_time_s", {{"median", median}, {"p10", quantile(own, 0.1)}, {"p90", quantile(own, 0.9)}}},
-      {"steps_measured", steps}};
+  const size_t copies = runs.size() - 2;  // the first of the two
+  const auto images_of = [&](size_t run) { return static_cast<double>(runs[run]->images_per_step()); };
+  const LogRatio same = log_ratio(rounds, copies);
+  std::vector<TurnTimes> times;
+  for (size_t run = 0; run < copies; ++run) {
+    const std::vector<double> own = steps_of(run);
+    const LogRatio ratio = log_ratio(rounds, run);
+    const auto steps = static_cast<int64_t>(rounds.size()) * turns.steps_of_turn(run);
+    const double median = quantile(own, 0.5);
+    times.push_back(
+        {{{"log_images_per_s", ratio.mean + std::log(images_of(run) / images_of(copies))},
+          {"log_images_per_s_error", 2 * ratio.standard_error},
+          {"same_log_images_per_s", same.mean},
+          {"same_log_images_per_s_error", 2 * same.standard_error},
+          {"rounds", rounds.size()},
+          {"rounds_left_out", turns.rounds().size() - rounds.size()},
+          {"disturbed", std::ranges::any_of(rounds, &Round::disturbed)},
+          {"others", mean_of(mapped(rounds, &Round::others))},
+          {"steal", mean_of(mapped(rounds, &Round::steal))},
+          {"load_average", {load, load_average()}},
+          {"steps", steps},
+          {"seconds", static_cast<double>(steps) * mean_of(own)},
+          {"step_ms", in_ms(own)},
+          {"against_step_ms", {in_ms(steps_of(copies)), in_ms(steps_of(copies + 1))}}},
+         {{"images_per_s", images_of(run) / median},
+          {"step_time_s", {{"median", median}, {"p10", quantile(own, 0.1)}, {"p90", quantile(own, 0.9)}}},
+          {"steps_measured", steps}}});
+  }
   return times;
 }
 

@@ -43,13 +43,12 @@ struct LogRatio {
 };
 LogRatio log_ratio(const std::vector<Round>& rounds, size_t run);
 
-// The part "timing" of the first run's record, and what it says of its throughput.
+// The part "timing" of a run's record, and what it says of its throughput.
 struct TurnTimes {
   Json timing, throughput;
 };
 
-// Called by every rank. `runs` have been trained to their end; `images`: of a global batch of the first one.
-TurnTimes time_in_turns(const Timing& timing, World& world, const std::vector<Trainer*>& runs,
-                        int64_t images);
+// The times of all runs but the last two. Called by every rank.
+std::vector<TurnTimes> time_in_turns(const Timing& timing, World& world, const std::vector<Trainer*>& runs);
 
 }  // namespace bnlab
