@@ -1,6 +1,5 @@
 #include "harness/experiment/timing.hpp"
 
-#include <algorithm>
 #include <map>
 #include <string>
 
@@ -37,6 +36,10 @@ void check_key(const std::string& key, const std::string& path, Problems& proble
   }
 }
 
+void check_keys(const Json& keys, const std::string& path, Problems& problems) {
+  for (const auto& [key, unused] : keys.items()) check_key(key, path, problems);
+}
+
 // Whether `other`, as a spec gives it, is a run.
 void check_other(const Json& other, const std::string& path, Problems& problems) {
   Problems found;
@@ -54,24 +57,18 @@ void check_timing(const Json& run, const Problems& reported, Problems& problems)
     return;
   }
   const Json& timing = run["timing"];
+  const Json with = timing["with"].is_null() ? Json::array() : timing["with"];
   if (timing["against"].empty()) {
     problems.add("timing.against", "expected keys that the other run has otherwise, such as strategy");
   }
-  Problems of_keys;
-  for (const auto& [key, unused] : timing["against"].items()) check_key(key, "timing.against", of_keys);
-  for (const Json& key : timing["together"]) check_key(key, "timing.together", of_keys);
-  const bool alone = timing["with"].is_null() || timing["with"].empty();
-  for (size_t i = 0; !alone && i < timing["with"].size(); ++i) {
-    for (const auto& [key, unused] : timing["with"][i].items()) check_key(key, "timing.with", of_keys);
-  }
-  for (const auto& [path, problem] : of_keys.found()) problems.add(path, problem);
+  check_keys(timing["against"], "timing.against", problems);
+  for (const Json& key : timing["together"]) check_key(key, "timing.together", problems);
+  for (const Json& keys : with) check_keys(keys, "timing.with", problems);
   if (!problems.empty()) {
     return;
   }
   check_other(given_beside(run), "timing.against", problems);
-  for (size_t i = 0; !alone && i < timing["with"].size(); ++i) {
-    check_other(given_with(run, timing["with"][i]), "timing.with", problems);
-  }
+  for (const Json& keys : with) check_other(given_with(run, keys), "timing.with", problems);
 }
 
 RunSpec timed_beside(const RunSpec& run) {

@@ -60,6 +60,22 @@ class Frames(unittest.TestCase):
                 else:
                     self.assertEqual({None: "", True: "true", False: "false"}.get(mine[title], mine[title]), row[title], title)
 
+    def test_runs_in_the_world_of_another_one_have_its_times(self):
+        host, guest = sorted((ROOT / "results/statistics_route").glob("*-seed10-*/2x1-cpu/record.json"))[:2]
+        with tempfile.TemporaryDirectory() as folder:
+            records = [json.loads(file.read_text(encoding="utf-8")) for file in (host, guest)]
+            records[0]["result"]["timing"]["with"] = [
+                {"run_id": records[1]["run_id"], "timing": {}, "throughput": {"images_per_s": 12.5}}]
+            records[1]["spec"]["timing"]["with"] = None
+            for record in records:
+                file = Path(folder, record["run_id"], "2x1-cpu", "record.json")
+                file.parent.mkdir(parents=True)
+                file.write_text(json.dumps(record), encoding="utf-8")
+            runs = bnlab.load(Path(folder)).runs.set_index("run_id")
+        self.assertEqual(runs.images_per_s[records[1]["run_id"]], 12.5)
+        own = records[0]["result"]["throughput"]["images_per_s"]
+        self.assertEqual(runs.images_per_s[records[0]["run_id"]], own)
+
     def test_keys_in_which_runs_differ_are_columns(self):
         runs = bnlab.load("results/small_batch_segmentation").runs
         self.assertEqual(set(runs["task.nuisance"]), {0.05, 0.2})

@@ -8,6 +8,8 @@
 #include <cmath>
 #include <functional>
 #include <iterator>
+#include <numeric>
+#include <random>
 
 #include "harness/machine_load.hpp"
 #include "harness/mapped.hpp"
@@ -36,7 +38,9 @@ double mean_of(const std::vector<double>& values) {
 class Turns {
  public:
   Turns(const Timing& timing, World& world, const std::vector<Trainer*>& runs)
-      : timing_(timing), world_(world), runs_(runs), steps_(runs.size(), 1) {}
+      : timing_(timing), world_(world), runs_(runs), steps_(runs.size(), 1), order_(runs.size()) {
+    std::iota(order_.begin(), order_.end(), 0);
+  }
 
   void measure() {
     for (size_t run = 0; run < runs_.size(); ++run) {
@@ -83,10 +87,8 @@ class Turns {
     const double own = own_core_time();
     Round round;
     round.step_s.resize(runs_.size());
-    for (size_t i = 0; i < runs_.size(); ++i) {
-      const size_t run = (i + rounds_.size()) % runs_.size();
-      round.step_s[run] = step_s(run, steps_[run]);
-    }
+    std::ranges::shuffle(order_, random_);
+    for (const size_t run : order_) round.step_s[run] = step_s(run, steps_[run]);
     add_load(round, core_time() - cores, own_core_time() - own);
     return round;
   }
@@ -136,6 +138,8 @@ class Turns {
   World& world_;
   const std::vector<Trainer*>& runs_;
   std::vector<int64_t> steps_;  // of a turn
+  std::vector<size_t> order_;   // of the runs in a round
+  std::mt19937 random_;         // seeded alike on all ranks
   std::vector<Round> rounds_;
   const Clock::time_point begin_ = Clock::now();
   double elapsed_s_ = 0;

@@ -1,7 +1,7 @@
 // Times of runs that take short turns in one world of ranks, so that whatever slows the machine down slows
-// all of them. In a round each run has one turn, and the order rotates from round to round. The last two runs
-// are the same one, made twice: every other run is compared with the mean of their logarithms, and how far
-// these two differ from each other says how small a difference can be told.
+// all of them. In a round each run has one turn, in an order that is drawn anew, so that none always follows
+// the same one. The last two runs are the same one, made twice: every other run is compared with the mean of
+// their logarithms, and how far these two differ from each other says how small a difference can be told.
 //
 // A turn is one step that is not timed, because the caches hold another run's data, and then as many steps as
 // take about `turn_s`. Its time is that of the slowest rank, per step. Rounds go on until every run has been

@@ -72,11 +72,13 @@ class Results:
         """A row per run and placement: experiment, run_id, seed, the keys of specs in which the runs differ, strategy,
         outcome, the numbers of the last evaluation ("saved.mean_iou"), costs, times, revision, folder. Columns have the
         names that they have in `bnlab report --format csv`."""
-        flat = [_flat(record["spec"]) for record in self.records]
-        keys = sorted({key for spec in flat for key in spec if key.split(".")[0] not in ("strategy", "seed")})
+        records = _with_times(self.records)
+        flat = [_flat(record["spec"]) for record in records]
+        keys = sorted({key for spec in flat for key in spec
+                       if key.split(".")[0] not in ("strategy", "seed") and key != "timing.with"})
         varied = [key for key in keys if len({spec[key] for spec in flat if key in spec}) > 1]
         rows = []
-        for record, spec in zip(self.records, flat):
+        for record, spec in zip(records, flat):
             row = {"experiment": record["experiment"], "run_id": record["run_id"], "seed": record["spec"]["seed"],
                    **{key: spec.get(key) for key in varied}, "strategy": record["strategy_label"]}
             result = record["result"] or {}
@@ -164,6 +166,25 @@ def _at(value: Any, path: str) -> Any:
     for key in path.split("."):
         value = value.get(key) if isinstance(value, Mapping) else None
     return value
+
+
+def _with_times(records: List[Row]) -> List[Row]:
+    """The records, with the times of runs that were timed in the world of another one taken from its record."""
+    times = {}
+    for host in records:
+        placement = host["placement"]
+        if host["outcome"]["status"] == "ok" and placement["jobs"] == 1 and not placement["emulated"]:
+            for other in _at(host, "result.timing.with") or []:
+                times[Path(host["folder"]).parent.parent, other["run_id"], placement["name"]] = other
+    merged = []
+    for record in records:
+        other = times.get((Path(record["folder"]).parent.parent, record["run_id"], record["placement"]["name"]))
+        result = record["result"]
+        if other and result and _at(record, "spec.timing.with") is None:
+            throughput = {**(result.get("throughput") or {}), **other["throughput"]}
+            record = {**record, "result": {**result, "timing": other["timing"], "throughput": throughput}}
+        merged.append(record)
+    return merged
 
 
 def _flat(value: Mapping[str, Any], before: str = "") -> Row:
