@@ -19,6 +19,14 @@ at::Tensor per_filter(const at::Tensor& values) {  // [out] -> [out, 1, 1, 1]
   return values.view({-1, 1, 1, 1});
 }
 
+// v, whose filters are contiguous, with norms `gain`.
+at::Tensor with_norms(const at::Tensor& v, const at::Tensor& gain) {
+  if (v.is_cuda() && v.scalar_type() == at::kDouble) {  // LibTorch's kernel is float32's there, off by 4e-8
+    return v * per_filter(gain / v.flatten(1).norm(2, 1));
+  }
+  return at::_weight_norm(v, per_filter(gain));
+}
+
 }  // namespace
 
 WeightNormConvolution::WeightNormConvolution(const ConvSite& site, const at::Tensor& v,
@@ -51,10 +59,8 @@ at::Tensor WeightNormConvolution::forward(at::Tensor x, at::Tensor, const Pass& 
 
 // In the layout of v, without a copy.
 at::Tensor WeightNormConvolution::weight() const {
-  if (v_.is_contiguous()) {
-    return at::_weight_norm(v_, per_filter(gain_));
-  }
-  return at::_weight_norm(v_.permute({0, 2, 3, 1}), per_filter(gain_)).permute({0, 3, 1, 2});
+  return v_.is_contiguous() ? with_norms(v_, gain_)
+                            : with_norms(v_.permute({0, 2, 3, 1}), gain_).permute({0, 3, 1, 2});
 }
 
 at::Tensor WeightNormConvolution::norm() const {

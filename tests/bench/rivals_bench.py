@@ -2,6 +2,7 @@
 """Training steps of a U-Net and a PSPNet beside PyTorch's on the same work, in turn.
 
     tests/bench/rivals_bench.py [--ranks 1] [--device cuda] [--results DIR] [--program build/release/bnlab]
+                               [--precision float32 bfloat16]
 
 One rank: per_tower over the whole batch and sync over towers of 2 images, which both compute what one BatchNorm2d over the
 batch does, beside eager PyTorch and torch.compile. More ranks, 2 images on each: per_tower beside DistributedDataParallel
@@ -39,6 +40,7 @@ def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ranks", type=int, default=1)
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
+    parser.add_argument("--precision", nargs="+", choices=["float32", "bfloat16"], default=["float32", "bfloat16"])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=100, help="measured in each round")
     parser.add_argument("--results", type=pathlib.Path, default=pathlib.Path("results/gpu_check"))
@@ -173,6 +175,8 @@ def main():
     rivals = Rivals(device, options.ranks, options.limit, threads)
     try:
         for case in TRIAL_CASES[:3 - options.ranks] if options.trial else CASES:
+            if case["precision"] not in options.precision:
+                continue
             try:
                 rows, times = compare(options, case, rivals)
                 kept.append(times)
