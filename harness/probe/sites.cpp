@@ -22,6 +22,7 @@ namespace {
 constexpr const char* kRoute = "route";  // the option by which a strategy offers its routes
 constexpr std::array<int64_t, 3> kChannels{16, 256, 2048};  // of a first, a middle and a last site
 constexpr int64_t kImages = 2, kSmallSide = 4, kLargeSide = 128, kLargeChannels = 64;
+constexpr int64_t kLargeSideOfGpus = 512;  // 128 MiB: more than caches hold, and longer than a launch
 constexpr int kLaunches = 200;
 
 // Bytes that the sweeps of norm and ReLU move, in tensors of the size of x: forward reads x for the moments,
@@ -117,6 +118,8 @@ double mean_over_ranks(double own, World& world) {
 // Of work so small that launching it is all that it costs.
 double launch_seconds(at::Device device) {
   at::Tensor one = at::zeros({1}, at::TensorOptions().device(device));
+  one.add_(1);  // the first of a kind loads its kernel
+  wait_for_device(device);
   const double start = seconds_now();
   for (int i = 0; i < kLaunches; ++i) one.add_(1);
   const double seconds = (seconds_now() - start) / kLaunches;
@@ -208,7 +211,8 @@ Json measure_kernels(World& world, double seconds) {
   }
   // Without other ranks a site that pools statistics does the sweeps and the merging alone.
   CountingWorld alone(1, device);
-  SiteSteps site(strategies.front(), alone, kLargeChannels, kLargeSide);
+  SiteSteps site(strategies.front(), alone, kLargeChannels,
+                 device.is_cuda() ? kLargeSideOfGpus : kLargeSide);
   at::Tensor from = at::randn({site.bytes() / 4}, at::TensorOptions().device(device)),
              to = at::empty_like(from);
   const auto copy = [&] { return seconds_of(device, [&] { to.copy_(from); }); };

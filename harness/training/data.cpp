@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <set>
 #include <utility>
 
@@ -127,13 +128,21 @@ Batch Data::training(int64_t step) {
   if (workers_ == 0) {
     return made(step);
   }
-  if (!prefetch_ || step == 0) {  // the training begins, here or once more
+  if (!prefetch_ || (step == 0 && !repeats_)) {  // the training begins, here or once more
     prefetch_ = std::make_unique<Prefetch>([this, step](int64_t s) { return made(step + s); }, steps_ - step,
                                            device_, workers_);
   }
   Batch batch = prefetch_->next();
   TORCH_INTERNAL_ASSERT(batch.index == static_cast<uint64_t>(step));
   return batch;
+}
+
+void Data::repeat() {
+  if (workers_ > 0) {
+    prefetch_ = std::make_unique<Prefetch>([this](int64_t s) { return made(s % steps_); },
+                                           std::numeric_limits<int64_t>::max(), device_, workers_);
+    repeats_ = true;
+  }
 }
 
 Batch Data::made(int64_t step) {

@@ -43,6 +43,8 @@ class Data {
 
   int64_t passes() const { return spec_.accumulate; }  // of a training step
   Batch training(int64_t step);  // of consecutive steps, from any one on; after any step may come step 0
+  // The steps to come are step 0 to the last, over and over: the workers go on at the seam, where nobody waits.
+  void repeat();
   // The parts of a training batch that are passed one after the other, each with this rank's share of every
   // tower: views where the rank has one tower, else copies. One part is the batch.
   Batch micro_batch(const Batch& batch, int64_t index) const;
@@ -99,6 +101,7 @@ class Data {
   std::mutex drawing_;  // of training_
   Sampler training_;
   Sampler calibration_;
+  bool repeats_ = false;
   std::unique_ptr<Prefetch> prefetch_;  // from the first training batch on; its threads use the others
 };
 

@@ -114,6 +114,9 @@ void Trainer::run() {
 }
 
 void Trainer::repeat_steps(int64_t steps) {
+  if (steps_repeated_ == 0) {
+    data_.repeat();
+  }
   for (int64_t i = 0; i < steps; ++i, ++steps_repeated_) {
     train_step(steps_repeated_ % data_.steps());
   }

@@ -3,6 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <set>
+#include <string>
+
 #include "harness/communicator/thread_ranks.hpp"
 #include "tests/training/training_runs.hpp"
 
@@ -48,6 +52,33 @@ TEST(Calibration, DrawsApartFromTraining) {
   const at::Tensor alike = drawn.unsqueeze(1).eq(trained.unsqueeze(0)).all(2).any(1);
   EXPECT_LT(alike.sum().item<int64_t>(), 8)
       << "the training step draws the same augmentation for every image";
+}
+
+std::set<std::string> threads_of_process() {
+  std::set<std::string> found;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task")) {
+    found.insert(entry.path().filename());
+  }
+  return found;
+}
+
+// Times are taken of repeated steps: none of them may wait for a worker that starts again.
+TEST(RepeatedSteps, HaveTheBatchesOfTheTrainingFromTheSameWorkersOnBothSidesOfTheSeam) {
+  for (const int64_t workers : {0, 2}) {
+    const RunSpec short_run = spec({{"data_workers", workers}, {"steps", 3}});
+    on_thread_ranks(1, at::kCPU, [&](World& world) {
+      Data data(short_run, "", world);
+      std::vector<at::Tensor> trained;
+      for (int64_t step = 0; step < 3; ++step) trained.push_back(data.training(step).images.clone());
+      data.repeat();
+      std::set<std::string> threads;
+      for (int64_t i = 0; i < 8; ++i) {
+        EXPECT_TRUE(data.training(i % 3).images.equal(trained[static_cast<size_t>(i % 3)])) << i;
+        if (i == 0) threads = threads_of_process();
+      }
+      EXPECT_EQ(threads_of_process(), threads) << workers << " workers";
+    });
+  }
 }
 
 TEST(TestSplit, IsDealtOnceAndTheLastBatchFillsTheTowersInOrder) {
