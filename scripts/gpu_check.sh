@@ -20,7 +20,7 @@
 # clocks while parts ran, and the page of verdicts, table.txt (for programs check.json), whose path is printed
 # last. FOLDER.tar beside it is all that but weights, to be sent; `bnlab check FOLDER.tar` reads it.
 # Verdicts: ok; slow, a figure below its bar; FAILED; unfinished, out of time; skipped and lacking, which say
-# why. The bars are goals that no GPU has confirmed yet. Exit status 1 if something FAILED or is unfinished.
+# why. The bars are goals from arithmetic. Exit status 1 if something FAILED or is unfinished.
 # BNLAB_GPU_CHECK_PROGRAMS=DIR takes bnlab, torch_tests (or simgpu_tests) and bandwidth_bench from DIR and
 # builds nothing. With build/release/tests/simgpu the parts run on simulated GPUs, in small, within some
 # minutes. No network is needed where BNLAB_PYTHON names a Python that has torch.

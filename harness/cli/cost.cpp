@@ -294,6 +294,9 @@ int validate(const CostCommand& asked) {
   add_checked("Published clusters, each by the factors of the others", clusters_without_a_probe(), json,
               text);
   add_checked("Published clusters, each size by two others", clusters_by_two_sizes(), json, text);
+  add_checked("Large messages, each bandwidth by the others of its kind", bandwidths_by_others(), json, text);
+  add_checked("A sweep of sizes, by its cluster's own latency and bandwidth", sweep_by_its_bandwidth(), json,
+              text);
   std::vector<CheckedPrediction> steps;
   for (const std::string& file : asked.validate) {
     for (const CheckedPrediction& one : steps_of_probe(read_json(file), file)) steps.push_back(one);
@@ -320,7 +323,19 @@ int list_clusters(const CostCommand& asked) {
   const FactorSpread spread = spread_of_factors(published_clusters());
   std::string text = table.text() + "\nwithout a probe: " + significant(spread.mean, 3) +
                      " times the model, from " + significant(spread.mean / spread.half_width, 2) + " to " +
-                     significant(spread.mean * spread.half_width, 2) + "\n\nWhere the model fails:\n";
+                     significant(spread.mean * spread.half_width, 2) + "\n\n";
+  TextTable bandwidths{{{"large all-reduces of"}, {"between GPUs"}, {"bus GB/s", true}, {"source"}}, {}};
+  Json rates = Json::array();
+  for (const BusBandwidth& one : published_bandwidths()) {
+    const std::string source = one.source + ", " + std::to_string(one.year);
+    bandwidths.rows.push_back({one.about, one.kind(), significant(one.bytes_per_s / 1e9, 3), source});
+    rates.push_back({{"about", one.about},
+                     {"kind", one.kind()},
+                     {"bus_bytes_per_s", one.bytes_per_s},
+                     {"cluster", or_null(one.cluster)},
+                     {"source", source}});
+  }
+  text += bandwidths.text() + "\nWhere the model fails:\n";
   for (const Cluster& cluster : published_clusters()) {
     if (!cluster.failure.empty()) text += wrapped(cluster.name + ": " + cluster.failure, 2);
   }
@@ -330,7 +345,8 @@ int list_clusters(const CostCommand& asked) {
                         failure.at("why").get<std::string>(),
                     2);
   }
-  std::cout << (asked.json ? json.dump(2) + "\n" : text);
+  const Json listed{{"clusters", json}, {"bandwidths", rates}};
+  std::cout << (asked.json ? listed.dump(2) + "\n" : text);
   return exit_code::kOk;
 }
 

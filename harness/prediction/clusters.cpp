@@ -11,9 +11,18 @@
 namespace bnlab {
 namespace {
 
+// The sweep of 8 H200 (clusters.json) lies so far, at most, about what its largest messages reach.
+constexpr double kSweepAboutItsBandwidth = 1.5;
+
 const Json& file() {
   static const Json parsed = Json::parse(kPublishedClusters);
   return parsed;
+}
+
+std::vector<Cluster::Point> read_points(const Json& json) {
+  return mapped(json.at("points"), [](const Json& point) {
+    return Cluster::Point{point.at("bytes"), point.at("us").get<double>() * 1e-6};
+  });
 }
 
 Cluster read_cluster(const Json& json) {
@@ -26,10 +35,38 @@ Cluster read_cluster(const Json& json) {
                   {},
                   {}};
   cluster.network = {json.at("algorithm"), json.at("link"), json.at("per_node")};
-  for (const Json& point : json.at("points")) {
-    cluster.points.push_back({point.at("bytes"), point.at("us").get<double>() * 1e-6});
-  }
+  cluster.points = read_points(json);
   return cluster;
+}
+
+BusBandwidth read_bandwidth(const Json& json) {
+  return {json.at("about"),
+          json.at("source"),
+          json.at("year"),
+          json.at("nodes"),
+          json.at("link"),
+          json.value("cluster", ""),
+          1e9 * json.at("gb_per_s").get<double>()};
+}
+
+// Of clusters like this one, or its own.
+FactorSpread bandwidth_of(const Interconnect& network, const std::string& cluster, int nodes) {
+  std::vector<BusBandwidth> alike;
+  for (const BusBandwidth& one : published_bandwidths()) {
+    if (!cluster.empty() && one.cluster == cluster) return {one.bytes_per_s, kSweepAboutItsBandwidth};
+    if (one.kind() == BusBandwidth{.nodes = nodes, .link = network.link}.kind()) alike.push_back(one);
+  }
+  return spread_of_bandwidths(alike);
+}
+
+FactorSpread spread_of(const std::vector<double>& logs) {
+  const auto n = static_cast<double>(logs.size());
+  double mean = 0, squares = 0;
+  for (const double log : logs) mean += log / n;
+  for (const double log : logs) squares += (log - mean) * (log - mean);
+  const double deviation = std::sqrt(squares / (n - 1) * (1 + 1 / n));
+  const boost::math::students_t distribution(n - 1);
+  return {std::exp(mean), std::exp(deviation * boost::math::quantile(distribution, 0.95))};
 }
 
 const Cluster& cluster_named(const std::string& name) {
@@ -42,12 +79,14 @@ const Cluster& cluster_named(const std::string& name) {
   return *found;
 }
 
-// The model with a factor; `half_width` is that of the factor's interval.
+// The model with a factor; `half_width` is that of the factor's interval. Of the protocols for small and for
+// large messages the shorter.
 class CalibratedFabric : public Fabric {
  public:
-  CalibratedFabric(std::string name, Interconnect network, double factor, double half_width,
-                   double per_doubling, int ranks, std::vector<std::string> notes)
+  CalibratedFabric(std::string name, std::string cluster, Interconnect network, double factor,
+                   double half_width, double per_doubling, int ranks, std::vector<std::string> notes)
       : name_(std::move(name)),
+        cluster_(std::move(cluster)),
         network_(std::move(network)),
         factor_(factor),
         half_width_(half_width),
@@ -60,12 +99,20 @@ class CalibratedFabric : public Fabric {
   Estimate seconds(const std::string&, const std::string& op, double bytes, int ranks) const override {
     const double doublings = ranks_ > 0 ? std::abs(std::log2(static_cast<double>(ranks) / ranks_)) : 0;
     const double wide = half_width_ * std::pow(per_doubling_, doublings);
-    const double mid = factor_ * modelled_seconds(network_, op, bytes, ranks);
-    return {mid / wide, mid, mid * wide};
+    if (ranks < 2) return {};
+    const double small = factor_ * modelled_seconds(network_, op, bytes, ranks);
+    const double latency = factor_ * large_message_latency(network_, op, ranks);
+    const FactorSpread bandwidth =
+        bandwidth_of(network_, cluster_, (ranks + network_.per_node - 1) / network_.per_node);
+    const double carried = large_bytes(op, bytes, ranks) / bandwidth.mean;
+    const auto shorter = [&](double times, double times_bytes) {
+      return std::min(times * small, times * latency + times_bytes * carried);
+    };
+    return {shorter(1 / wide, 1 / bandwidth.half_width), shorter(1, 1), shorter(wide, bandwidth.half_width)};
   }
 
  private:
-  std::string name_;
+  std::string name_, cluster_;
   Interconnect network_;
   double factor_, half_width_, per_doubling_;
   int ranks_;  // at which the factor was found; 0: at any
@@ -85,20 +132,27 @@ const std::vector<Cluster>& published_clusters() {
   return all;
 }
 
+const std::vector<BusBandwidth>& published_bandwidths() {
+  static const std::vector<BusBandwidth> all = mapped(file().at("bandwidths"), read_bandwidth);
+  return all;
+}
+
+const Sweep& published_sweep() {
+  static const Json& sweep = file().at("sweep");
+  static const Sweep read{sweep.at("cluster"), sweep.at("source"), read_points(sweep)};
+  return read;
+}
+
 const Json& known_failures() {
   return file().at("failures");
 }
 
 FactorSpread spread_of_factors(const std::vector<Cluster>& clusters) {
-  const std::vector<double> logs =
-      mapped(clusters, [](const Cluster& cluster) { return std::log(cluster.factor()); });
-  const auto n = static_cast<double>(logs.size());
-  double mean = 0, squares = 0;
-  for (const double log : logs) mean += log / n;
-  for (const double log : logs) squares += (log - mean) * (log - mean);
-  const double deviation = std::sqrt(squares / (n - 1) * (1 + 1 / n));
-  const boost::math::students_t distribution(n - 1);
-  return {std::exp(mean), std::exp(deviation * boost::math::quantile(distribution, 0.95))};
+  return spread_of(mapped(clusters, [](const Cluster& cluster) { return std::log(cluster.factor()); }));
+}
+
+FactorSpread spread_of_bandwidths(const std::vector<BusBandwidth>& of_one_kind) {
+  return spread_of(mapped(of_one_kind, [](const BusBandwidth& one) { return std::log(one.bytes_per_s); }));
 }
 
 double factor_per_doubling() {
@@ -128,14 +182,14 @@ std::unique_ptr<Fabric> cluster_fabric(const std::string& name) {
                                  cluster.about + "; " + cluster.source + ", " + std::to_string(cluster.year) +
                                  ")."};
   if (!cluster.failure.empty()) notes.push_back("Known failure of the model: " + cluster.failure);
-  return std::make_unique<CalibratedFabric>(cluster.name, cluster.network, cluster.factor(), widest,
-                                            factor_per_doubling(), cluster.ranks, notes);
+  return std::make_unique<CalibratedFabric>(cluster.name, cluster.name, cluster.network, cluster.factor(),
+                                            widest, factor_per_doubling(), cluster.ranks, notes);
 }
 
 std::unique_ptr<Fabric> unknown_fabric(const Interconnect& network) {
   const FactorSpread spread = spread_of_factors(published_clusters());
   return std::make_unique<CalibratedFabric>(
-      "no probe", network, spread.mean, spread.half_width, 1, 0,
+      "no probe", "", network, spread.mean, spread.half_width, 1, 0,
       std::vector<std::string>{
           "Exchanges: the model, times what the published clusters took of it: the interval "
           "is as wide as they disagree. bnlab probe on the cluster narrows it."});

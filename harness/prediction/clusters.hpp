@@ -1,4 +1,5 @@
-// Published clusters (clusters.json): what their small all-reduces take, beside the model.
+// Published clusters (clusters.json): what their small all-reduces take, beside the model, and the bandwidth
+// of their large ones.
 #pragma once
 
 #include <memory>
@@ -28,16 +29,40 @@ struct Cluster {
   double factor() const;
 };
 
+// What the largest all-reduces reach, as nccl-tests prints it: 2 (P - 1) / P of the bytes over the time.
+struct BusBandwidth {
+  std::string about, source;
+  int year = 0;
+  int nodes = 1;
+  std::string link;     // between the GPUs of a node
+  std::string cluster;  // of published_clusters(), where it is one
+  double bytes_per_s = 0;
+
+  // Those that predict each other: in a node by NVLink, between nodes by NVLink and a network, over PCIe.
+  std::string kind() const {
+    return link == "pcie" ? "PCIe" : nodes > 1 ? "NVLink, several nodes" : "NVLink";
+  }
+};
+
+// All-reduces of growing size on one cluster.
+struct Sweep {
+  std::string cluster, source;
+  std::vector<Cluster::Point> points;
+};
+
 const std::vector<Cluster>& published_clusters();
+const std::vector<BusBandwidth>& published_bandwidths();
+const Sweep& published_sweep();
 const Json& known_failures();  // [{"case", "source", "year", "published", "why"}]
 
-// The factors of clusters as a log-normal distribution: the mean, and the half-width of the interval that
-// holds the next cluster's with 90 %.
+// Numbers of clusters as a log-normal distribution: the mean, and the half-width of the interval that holds
+// the next cluster's with 90 %.
 struct FactorSpread {
   double mean = 1;
   double half_width = 1;  // a factor: from mean / half_width to mean * half_width
 };
 FactorSpread spread_of_factors(const std::vector<Cluster>& clusters);
+FactorSpread spread_of_bandwidths(const std::vector<BusBandwidth>& of_one_kind);
 
 // By how much the calibration of one kind of machine changes for each doubling of its ranks, as a factor:
 // from the families of clusters.json.

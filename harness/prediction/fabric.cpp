@@ -23,6 +23,7 @@ struct Protocol {
 };
 constexpr Protocol kLowLatency{{6.6, 0.6, 1.0, 2.7}, {6.8, 0.6, 1.0, 5.0}};     // LL
 constexpr Protocol kLinesOf128{{14.0, 1.9, 2.5, 4.0}, {14.0, 1.25, 1.9, 8.5}};  // LL128
+constexpr Protocol kSimple{{8.4, 3.4, 5.7, 14.0}, {8.4, 4.0, 4.0, 14.0}};
 constexpr double kNvlsStart = 25, kNvlsLevel = 41.7;
 constexpr double kLowLatencyBytesPerS =
     6e9;  // of a tree's small messages, by the times that NCCL's log predicts
@@ -157,6 +158,14 @@ double modelled_seconds(const Interconnect& network, const std::string& op, doub
     return kMicro * (kSlotStart + kSlotOfARank * count) + bytes * count / kSlotBytesPerS;
   }
   return kMicro * nccl_latency(network, kLowLatency, op, count) + carried / 2 / kLowLatencyBytesPerS;
+}
+
+double large_message_latency(const Interconnect& network, const std::string& op, int ranks) {
+  return kMicro * nccl_latency(network, kSimple, op, ranks);
+}
+
+double large_bytes(const std::string& op, double bytes, int ranks) {
+  return bytes * passes(op, ranks);
 }
 
 double factor_between_protocols(const Interconnect& network, int ranks) {

@@ -39,6 +39,12 @@ struct Interconnect {
 // A hop is 0.6 over NVLink, 1.0 over PCIe. all_gather takes half a ring, broadcast and reduce half a tree.
 double modelled_seconds(const Interconnect& network, const std::string& op, double bytes, int ranks);
 
+// The same of a message so large that its bytes count, by NCCL's protocol for bandwidth (Simple: 8.4; steps
+// of 4.0 in a tree and 3.4 in a ring over NVLink, 4.0 and 5.7 over PCIe, 14.0 between nodes): its latency
+// alone. The bytes take large_bytes() over the bus bandwidth that nccl-tests prints as busbw.
+double large_message_latency(const Interconnect& network, const std::string& op, int ranks);
+double large_bytes(const std::string& op, double bytes, int ranks);
+
 // How many times the latency of an all_reduce by NCCL's next protocol (LL128: 14.0; steps of 1.25 in a tree
 // and 1.9 in a ring over NVLink, 1.9 and 2.5 over PCIe, 8.5 and 4.0 between nodes) is that by the low-latency
 // one. Where a size has not been measured, which of them NCCL takes is not known. 1 for NVLS; of NCCL's

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include "harness/error.hpp"
 #include "harness/prediction/clusters.hpp"
@@ -73,6 +74,37 @@ std::vector<CheckedPrediction> clusters_by_two_sizes() {
         }
       }
     }
+  }
+  return checked;
+}
+
+std::vector<CheckedPrediction> bandwidths_by_others() {
+  constexpr double kBytes = 256e6;
+  std::vector<CheckedPrediction> checked;
+  for (const BusBandwidth& one : published_bandwidths()) {
+    std::vector<BusBandwidth> others;
+    std::ranges::copy_if(published_bandwidths(), std::back_inserter(others), [&](const BusBandwidth& other) {
+      return other.kind() == one.kind() && &other != &one;
+    });
+    const FactorSpread spread = spread_of_bandwidths(others);
+    const double mid = kBytes / spread.mean;
+    checked.push_back({one.about,
+                       "the others: " + one.kind(),
+                       {mid / spread.half_width, mid, mid * spread.half_width},
+                       kBytes / one.bytes_per_s});
+  }
+  return checked;
+}
+
+std::vector<CheckedPrediction> sweep_by_its_bandwidth() {
+  const Sweep& sweep = published_sweep();
+  const auto fabric = cluster_fabric(sweep.cluster);
+  const int ranks = std::ranges::find(published_clusters(), sweep.cluster, &Cluster::name)->ranks;
+  std::vector<CheckedPrediction> checked;
+  for (const Cluster::Point& point : sweep.points) {
+    checked.push_back({sweep.cluster + ", " + significant(point.bytes / (1 << 20), 4) + " MiB",
+                       "its largest messages", fabric->seconds("nccl", "all_reduce", point.bytes, ranks),
+                       point.seconds});
   }
   return checked;
 }

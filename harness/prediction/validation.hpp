@@ -25,6 +25,10 @@ struct CheckedPrediction {
 std::vector<CheckedPrediction> clusters_without_a_probe();
 // Each size of a cluster by a factor that is fitted on two of its other sizes, as with a short probe.
 std::vector<CheckedPrediction> clusters_by_two_sizes();
+// A large all_reduce of each published bandwidth, by the bandwidths of the others of its kind.
+std::vector<CheckedPrediction> bandwidths_by_others();
+// Each size of the published sweep, by its cluster's small messages and the bandwidth of its large ones.
+std::vector<CheckedPrediction> sweep_by_its_bandwidth();
 // Each step of a probe, by the probe's own exchanges.
 std::vector<CheckedPrediction> steps_of_probe(const Json& probe, const std::string& file);
 

@@ -211,8 +211,7 @@ Json measure_kernels(World& world, double seconds) {
   }
   // Without other ranks a site that pools statistics does the sweeps and the merging alone.
   CountingWorld alone(1, device);
-  SiteSteps site(strategies.front(), alone, kLargeChannels,
-                 device.is_cuda() ? kLargeSideOfGpus : kLargeSide);
+  SiteSteps site(strategies.front(), alone, kLargeChannels, device.is_cuda() ? kLargeSideOfGpus : kLargeSide);
   at::Tensor from = at::randn({site.bytes() / 4}, at::TensorOptions().device(device)),
              to = at::empty_like(from);
   const auto copy = [&] { return seconds_of(device, [&] { to.copy_(from); }); };

@@ -43,7 +43,7 @@ class Data {
 
   int64_t passes() const { return spec_.accumulate; }  // of a training step
   Batch training(int64_t step);  // of consecutive steps, from any one on; after any step may come step 0
-  // The steps to come are step 0 to the last, over and over: the workers go on at the seam, where nobody waits.
+  // The steps to come are step 0 to the last, over and over: the workers go on at the seam.
   void repeat();
   // The parts of a training batch that are passed one after the other, each with this rank's share of every
   // tower: views where the rank has one tower, else copies. One part is the batch.

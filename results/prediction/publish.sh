@@ -24,6 +24,10 @@ into_page validation "$bnlab" cost --validate "${probes[@]}"
 deep=(--only model.name=backbone_unet)
 into_page gpus indented "$bnlab" cost "$page/steps.json" --ranks 8,64 --step-ms 100 "${deep[@]}" \
   --only 'strategy=per_tower,averaged,sync(route=all_reduce),sync(gradient=stopped)'
+# A step of one H100 with two images (../one_gpu/times.json).
+h100_ms=$("$BNLAB_INTERPRETER" -c 'import json; steps = json.load(open("results/one_gpu/times.json"))["resnet50_unet_2_images"]
+print(next(step["step_ms"][1] for step in steps if step["strategy"] == "per_tower"))')
+into_page h100 indented "$bnlab" cost "$page/deep.json" --ranks 8,64 --step-ms "$h100_ms"
 few=(--only 'strategy=per_tower,averaged,sync(route=all_reduce)')
 ranks=8,16,64,256,1024
 "$bnlab" cost "$page/steps.json" --ranks "2,4,$ranks" --probe "$page/probe-2.json" --exchange sockets "${deep[@]}" "${few[@]}" \

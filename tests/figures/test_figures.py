@@ -22,6 +22,7 @@ from test_contrasts import Contrasts
 from test_findings import CommittedFindings, LookedUp, Read
 from test_parts import Labels, Legends, Styles
 from test_occasions import Occasions
+from test_one_gpu import OneGpu
 from test_prediction import Prediction
 from test_published import PublishedNumbers
 from test_results import Again, Answers, CommittedResults, FirstScreen

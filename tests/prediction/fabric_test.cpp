@@ -122,6 +122,43 @@ TEST(Clusters, WithoutAProbeTheIntervalHoldsFromTheFastestToOldEfa) {
   EXPECT_LT(time.mid, time.high);
 }
 
+TEST(LargeMessages, StartLaterThanSmallOnesAndTakeTheBusBandwidth) {
+  EXPECT_NEAR(large_message_latency({.algorithm = "ring"}, "all_reduce", 8) * 1e6, 8.4 + 14 * 3.4, 1e-9);
+  EXPECT_NEAR(large_message_latency({.algorithm = "tree"}, "all_reduce", 64) * 1e6,
+              8.4 + 2 * (7 * 4.0 + 3 * 14.0), 1e-9);
+  EXPECT_NEAR(large_bytes("all_reduce", 8e6, 8), 14e6, 1e-3) << "as nccl-tests counts them";
+}
+
+// 8 H200 (clusters.json) take 1,077 us for 256 MiB and 46 us for 1 MiB.
+TEST(LargeMessages, OfOneClusterAreWhatItsSweepSays) {
+  const auto fabric = cluster_fabric("h200-x8");
+  EXPECT_NEAR(fabric->seconds("nccl", "all_reduce", 256 << 20, 8).mid * 1e6, 1077, 60);
+  EXPECT_NEAR(fabric->seconds("nccl", "all_reduce", 1 << 20, 8).mid * 1e6, 46, 20);
+  for (const Cluster::Point& point : published_sweep().points) {
+    const Estimate time = fabric->seconds("nccl", "all_reduce", point.bytes, 8);
+    EXPECT_LE(time.low, point.seconds) << point.bytes;
+    EXPECT_GE(time.high, point.seconds) << point.bytes;
+  }
+}
+
+// The gradients of a ResNet-50: milliseconds in a node by NVLink, not the tens that the protocol for small
+// messages would take.
+TEST(LargeMessages, WithoutAProbeGoByTheBandwidthsOfTheirKind) {
+  const auto milliseconds = [](const Interconnect& network, int ranks) {
+    return unknown_fabric(network)->seconds("nccl", "all_reduce", 100e6, ranks).mid * 1e3;
+  };
+  const double node = milliseconds({}, 8), nodes = milliseconds({}, 64),
+               pcie = milliseconds({.link = "pcie"}, 8);
+  EXPECT_NEAR(node, 0.65, 0.1);
+  EXPECT_GT(nodes, 1.5 * node) << "between nodes a network carries them";
+  EXPECT_GT(pcie, 5 * node);
+  EXPECT_EQ(milliseconds({}, 1), 0);
+  const Estimate small = unknown_fabric({})->seconds("nccl", "all_reduce", 128, 8);
+  EXPECT_NEAR(small.mid / modelled_seconds({}, "all_reduce", 128, 8),
+              spread_of_factors(published_clusters()).mean, 1e-9)
+      << "small ones as before";
+}
+
 TEST(Clusters, OneOfThemKeepsItsCalibrationAndTellsItsFailure) {
   const auto fabric = cluster_fabric("efa-2x8");
   EXPECT_NEAR(fabric->seconds("nccl", "all_reduce", 8, 16).mid, 146e-6, 6e-6);

@@ -1,0 +1,64 @@
+"""Steps and kernels on one GPU: the page's numbers from its file. Run by test_figures.py."""
+
+import csv
+import json
+import pathlib
+import tempfile
+import unittest
+
+import figures_case  # noqa: F401  it says where the modules of the figures are
+
+import one_gpu
+import style
+from drawing import save
+
+_COPY = {"strategy": "per_tower", "step_ms": [20, 10.0]}
+_DOCUMENT = {
+    "norm_cost": [{"seed": seed, "runs": [_COPY, {"strategy": "per_tower", "step_ms": [10.2]}, {"strategy": "none", "step_ms": [9.0, 30]}]}
+                  for seed in (0, 1)],
+    "unet_bfloat16": [{"program": "bnlab", "strategy": "sync", "cuda_graph": True, "step_ms": [1.0, 3.0]},
+                      {"program": "PyTorch", "way": "torch.compile", "step_ms": [5.0, 4.0]}],
+    "unet_float32": [], "resnet50_unet_2_images": [],
+    "pspnet_bfloat16": [{"strategy": "sync", "cuda_graph": False, "step_ms": time} for time in (22.0, 24.0)],
+    "bandwidth": [{"site": "stem", "shape": [2, 64, 9, 9], "kernel": kernel, "dtype": "Float", "layout": "channels_last", "ms": 0.02,
+                   "megabytes": 8.0, "share_of_copy": 0.5}
+                  for kernel in ("moments", "normalise", "backward_sums", "backward_input", "backward_residual")]}
+
+
+class OneGpu(unittest.TestCase):
+    def test_a_strategy_is_its_fastest_turn_over_that_of_all_copies_of_per_tower(self):
+        relative = {norm.strategy: norm.relative for norm in one_gpu.norms_of(_DOCUMENT)}
+        self.assertAlmostEqual(relative["none"], 9.0 / 10.1)
+        self.assertAlmostEqual(relative["per_tower"], 1)
+        self.assertAlmostEqual(one_gpu.copies_apart(_DOCUMENT), 0.02)
+
+    def test_the_figure_has_every_seed_and_kernel(self):
+        style.apply()
+        with tempfile.TemporaryDirectory() as folder:
+            stem = pathlib.Path(folder) / "one_gpu"
+            drawing = one_gpu.draw(_DOCUMENT)
+            save(drawing, stem)
+            with open(stem.with_suffix(".csv"), encoding="utf-8", newline="") as drawn:
+                rows = list(csv.DictReader(drawn))
+        self.assertEqual(len([row for row in rows if row["panel"] == "norms"]), 4)
+        self.assertEqual(len([row for row in rows if row["panel"] == "kernels"]), 4)
+        self.assertIn("none 0.891", drawing.sentence)
+
+    def test_the_tables_have_medians(self):
+        self.assertIn("| `none` | 9.00, 9.00 | 0.891 |", one_gpu.norms_table(_DOCUMENT))
+        steps = one_gpu.steps_table(_DOCUMENT)
+        self.assertIn("bnlab: `sync`, cuda_graph on | 2.00 |", steps)
+        self.assertIn("PyTorch: torch.compile | 4.50 |", steps)
+        self.assertIn("bnlab: `sync`, cuda_graph off | 23.00 |", steps)
+        self.assertIn("| stem, 2x64x9x9 | Float | channels_last | 8 | 50 % (20 us) |", one_gpu.kernels_table(_DOCUMENT))
+
+    def test_the_page_has_what_its_file_says(self):
+        page = pathlib.Path(__file__).parents[2] / "results/one_gpu"
+        document = json.loads((page / "times.json").read_text(encoding="utf-8"))
+        text = (page / "README.md").read_text(encoding="utf-8")
+        for name, table in one_gpu._TABLES.items():
+            self.assertIn(f"<!-- table:{name} -->\n{table(document)}", text)
+
+
+if __name__ == "__main__":
+    unittest.main()
