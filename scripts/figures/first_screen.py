@@ -1,12 +1,13 @@
 """The first screen of the project's README: writes its first sentence and the numbers of its table, and draws the same
 points.
 
-  python3 scripts/figures/first_screen.py README.md CATALOGUE.json TRADEOFF.json QUICKSTART.json --out results
+  python3 scripts/figures/first_screen.py README.md NUCLEI.json MORE.json TRADEOFF.json QUICKSTART.json --out results
 
 What stands between the lines <!-- opening --> and <!-- end --> is what `quickstart` found.
 The rows are those of the table that follows the line <!-- first-screen --> in the README; the second column names the
-strategy. The fourth becomes its accuracy in the report of `catalogue` (even shards), the fifth its images per second
-relative to the baseline in that of `tradeoff`, through shared memory and over sockets. scripts/publish.sh calls this.
+strategy. The fourth becomes its accuracy at 2 images per tower in the report of `nuclei_small_batch` or `catalogue_nuclei`, the
+fifth its images per second relative to the baseline in that of `tradeoff`, through shared memory and over sockets.
+scripts/publish.sh calls this.
 """
 
 import argparse
@@ -25,7 +26,17 @@ OPENING, END = "<!-- opening -->\n", "<!-- end -->\n"
 Point = namedtuple("Point", "strategy accuracy shared sockets")  # accuracy: a Quantity; images/s by exchange
 
 
-def fill(text, catalogue, tradeoff):
+def accuracy_of(name, nuclei, more):
+    """Of the strategy with 8 towers of 2 images, in whichever of the two reports has it."""
+    at_two = [each for report in (nuclei, more) for each in report.cells if each.grouping == reports.Grouping(8, 2)]
+    found = [each for each in at_two if each.strategy == name] or \
+            [each for each in at_two if style.base_name(each.strategy) == name]
+    if len(found) != 1:
+        raise reports.ReportError(f"{nuclei.name} and {more.name} have {len(found)} strategies that {name} may mean")
+    return found[0].value("saved")
+
+
+def fill(text, nuclei, more, tradeoff):
     """(text with the numbers in place, [Point])."""
     before, mark, rest = text.partition(MARK)
     if not mark:
@@ -38,7 +49,7 @@ def fill(text, catalogue, tradeoff):
             continue
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         name = cells[1].strip("`")
-        accuracy = opening.cell(catalogue, name).value("saved")
+        accuracy = accuracy_of(name, nuclei, more)
         relative = {row.over_sockets: row.relative_images_per_s for row in opening.cell(tradeoff, name).rows}
         point = Point(name, accuracy, relative[False], relative[True])
         cells[3:] = [f"{accuracy.mean:.3f}±{accuracy.half_width:.3f}", f"{point.shared:.2f}, {point.sockets:.2f}"]
@@ -55,12 +66,12 @@ def open_with(text, quickstart):
     return before + mark + opening.sentence(quickstart) + END + rest.partition(END)[2]
 
 
-def draw(points, catalogue):
+def draw(points, nuclei):
     styles = style.styles_of([point.strategy for point in points])
     figure, all_axes = layout.new_page(
         "What does accuracy at two images per GPU cost in throughput?",
-        "Accuracy: results/catalogue, 8 towers with 2 images each, "
-        f"{catalogue.bars_text([point.accuracy for point in points])}. "
+        "Accuracy: results/nuclei_small_batch and catalogue_nuclei, photographs, 8 towers with 2 images each, "
+        f"{nuclei.bars_text([point.accuracy for point in points])}. "
         "Throughput: results/tradeoff, 2 ranks with 2 images each on one CPU, mean over seeds; "
         "filled: exchanges through shared memory, hollow: over sockets.",
         style.DOUBLE * 0.8, 2.7)
@@ -79,7 +90,7 @@ def draw(points, catalogue):
                      "relative_images_per_s_over_sockets": point.sockets})
     axes.margins(0.18, 0.08)
     axes.set_xlabel("images/s, per_tower = 1")
-    axes.set_ylabel(drawing.metric_name(catalogue.headline))
+    axes.set_ylabel(drawing.metric_name(nuclei.headline))
     layout.label_points(figure, axes, [(style.base_name(point.strategy), point.sockets, point.accuracy.mean,
                                         styles[point.strategy].colour) for point in points], obstacles)
     return drawing.Drawing(figure, rows, "")
@@ -88,7 +99,8 @@ def draw(points, catalogue):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("readme")
-    parser.add_argument("catalogue")
+    parser.add_argument("nuclei")
+    parser.add_argument("more")
     parser.add_argument("tradeoff")
     parser.add_argument("quickstart")
     parser.add_argument("--out", required=True)
@@ -97,12 +109,13 @@ def main():
     def read(name):
         with open(name, encoding="utf-8") as file:
             return reports.read(file)
-    catalogue, tradeoff, quickstart = read(options.catalogue), read(options.tradeoff), read(options.quickstart)
+    nuclei, more = read(options.nuclei), read(options.more)
+    tradeoff, quickstart = read(options.tradeoff), read(options.quickstart)
     with open(options.readme, encoding="utf-8") as file:
-        text, points = fill(open_with(file.read(), quickstart), catalogue, tradeoff)
+        text, points = fill(open_with(file.read(), quickstart), nuclei, more, tradeoff)
     with open(options.readme, "w", encoding="utf-8") as file:
         file.write(text)
-    for file in drawing.save(draw(points, catalogue), os.path.join(options.out, "first_screen")):
+    for file in drawing.save(draw(points, nuclei), os.path.join(options.out, "first_screen")):
         print(file)
     return 0
 

@@ -132,7 +132,7 @@ class Again(unittest.TestCase):
 @unittest.skipUnless(PROGRAM.exists(), f"there is no program {PROGRAM}")
 class FirstScreen(unittest.TestCase):
     def setUp(self):
-        self.reports = [reports.read(io.StringIO(bnlab_report(name, "json"))) for name in ("catalogue", "tradeoff")]
+        self.reports = [reports.read(io.StringIO(bnlab_report(name, "json"))) for name in ("nuclei_small_batch", "catalogue_nuclei", "tradeoff")]
         self.readme = (ROOT / "README.md").read_text(encoding="utf-8")
 
     def test_the_table_is_what_the_records_give(self):
