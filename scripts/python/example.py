@@ -16,14 +16,15 @@ import bnlab
 
 STRATEGIES = ["per_tower", "averaged", "sync", "frozen(from_fraction=0.8)", "shuffle", "batch_renorm(r_max=1.5,d_max=0.5)",
               "group_norm", "none"]
-catalogue, tradeoff = bnlab.load("results/catalogue"), bnlab.load("results/tradeoff")
+photographs = [bnlab.load("results/nuclei_small_batch"), bnlab.load("results/catalogue_nuclei")]
+tradeoff = bnlab.load("results/tradeoff")
 
 
-# %% accuracy at two images per GPU, with even shards; images/s relative to per_tower, through memory and over sockets
+# %% accuracy at two images per GPU, on photographs; images/s relative to per_tower, through memory and over sockets
 def points() -> pandas.DataFrame:
-    cells = catalogue.cells
-    accuracy = cells[(cells.metric == "mean_iou") & (cells.population == "saved") & (cells.shards == "iid")
-                     & cells.placement.isna()].set_index("strategy")
+    cells = pandas.concat([each.cells for each in photographs])
+    accuracy = cells[(cells.metric == "mean_iou") & (cells.population == "saved") & (cells.towers == 8)
+                     & (cells.batch_per_tower == 2)].set_index("strategy")
     cost = tradeoff.cells[tradeoff.cells.metric == "relative_images_per_s"].pivot(
         index="strategy", columns="placement", values="mean")
     rows = []
