@@ -2,7 +2,8 @@
 // (Krizhevsky 2009), in the binary form of https://www.cs.toronto.edu/~kriz/cifar.html. A record is one byte
 // of a label (CIFAR-100: a coarse and a fine one, which counts) and 1024 bytes each of red, green and blue,
 // row by row. Training images are padded with 4 black pixels on each side, cropped to 32x32 at random and
-// flipped at random (He et al. 2016).
+// flipped at random (He et al. 2016). Held out is the last fifth of the training images, which for CIFAR-10
+// is its fifth file.
 #include <array>
 #include <filesystem>
 #include <fstream>
@@ -13,6 +14,7 @@
 #include "harness/mapped.hpp"
 #include "harness/random.hpp"
 #include "harness/tasks/classification.hpp"
+#include "harness/tasks/held_out.hpp"
 #include "harness/tasks/images/listing.hpp"
 
 namespace bnlab::cifar {
@@ -67,6 +69,14 @@ struct Images {
 
   int64_t count() const { return static_cast<int64_t>(labels.size()); }
   const uint8_t* image(int64_t i) const { return pixels.data() + i * kPixels; }
+
+  // Takes the images from `first` on away and returns them.
+  Images split_off(int64_t first) {
+    Images rest{{pixels.begin() + first * kPixels, pixels.end()}, {labels.begin() + first, labels.end()}};
+    pixels.resize(static_cast<size_t>(first * kPixels));
+    labels.resize(static_cast<size_t>(first));
+    return rest;
+  }
 };
 
 std::vector<char> read_file(const fs::path& file, int64_t records, const Published& published) {
@@ -109,10 +119,14 @@ void append(const fs::path& file, int64_t records, const Published& published, I
 
 struct Options : ClassificationOptions {
   std::string root;
+  Evaluated test_split = Evaluated::test;
   bool augment = true;
 
   void describe(OptionVisitor& option) {
     option("root", root, "folder of the binary files, below the data folder").not_empty();
+    option("test_split", test_split,
+           "what is evaluated: the test images, or, to tune on, the last fifth of the training images, which "
+           "are then not trained on");
     option("augment", augment, "whether training images are padded, cropped and flipped");
     ClassificationOptions::describe(option);
   }
@@ -191,6 +205,9 @@ class Cifar : public ClassificationTask {
       const bool test = file == files.back();
       append(file, test ? published.test_records : published.training_file_records, published,
              test ? test_ : train_);
+    }
+    if (options.test_split == Evaluated::held_out) {
+      test_ = train_.split_off(train_.count() - train_.count() / 5);
     }
     for (size_t c = 0; c < 3; ++c) {
       for (size_t value = 0; value < 256; ++value) {

@@ -12,6 +12,7 @@
 #include "harness/components/registry.hpp"
 #include "harness/error.hpp"
 #include "harness/mapped.hpp"
+#include "harness/tasks/held_out.hpp"
 #include "harness/tasks/photographs.hpp"
 
 namespace bnlab::nuclei {
@@ -20,8 +21,6 @@ namespace fs = std::filesystem;
 
 const std::vector<std::string> kClasses = {"background", "inside", "rim"};
 constexpr double kHeldOut = 0.2;
-
-BNLAB_CHOICE(Evaluated, test, held_out)
 
 // Where the images are: beside an installed program, or in the project that the program was built from; else
 // below the data folder.

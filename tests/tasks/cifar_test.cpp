@@ -95,6 +95,16 @@ TEST_F(Cifar10, ReadsLabelsAndPixelsInTheirOrder) {
   EXPECT_NEAR(task->sort_values("brightness")[0], (2 * 124 + 7) / 3.0, 1e-9);
 }
 
+TEST_F(Cifar10, TheLastFifthOfTheTrainingIsHeldOutToTuneOn) {
+  const auto held_out = make(*folder, "cifar10", {{"test_split", "held_out"}});
+  EXPECT_EQ(held_out->training_samples(), 40000);
+  EXPECT_EQ(held_out->test_samples(), 10000);
+  EXPECT_TRUE(held_out->test(0, 2).labels.equal(at::tensor({3, 0}, at::kLong)));  // not the test's 9
+  EXPECT_TRUE(
+      held_out->test(0, 1).images[0].equal(task->test(0, 1).images[0]));  // records alike but for labels
+  EXPECT_EQ(held_out->sort_values("class").size(), 40000u);
+}
+
 TEST_F(Cifar10, CropsOfThePaddedImageAreFlippedAndEachHasItsOwnDraws) {
   std::set<int> tops, flips;
   for (int64_t epoch = 0; epoch < 200; ++epoch) {
