@@ -4,8 +4,10 @@
 //   motions, forwards and backwards: a disc that crosses the image from left to right, or from top to bottom;
 //   a bar that turns; a disc that grows. A pair has the same frames in opposite order: who is blind to order
 //   is right half the time.
-//   scene: a gain of exp(-0.3) or exp(+0.3) on the whole clip, zero staying zero. Batch norm over several
+//   scene `gain`: one of exp(-0.3) or exp(+0.3) on the whole clip, zero staying zero. Batch norm over several
 //   clips keeps it; over one clip it is divided out.
+//   scene `texture`: the waves of the background lie along the rows or along the columns, which no
+//   normalisation takes out.
 // The frames of a clip are alike (they share the scene, the background, the colour and a gain and offset of
 // their own), so that a tower's rows count for less than they are many, unless they are shuffled over the
 // towers.
@@ -24,6 +26,8 @@ namespace bnlab::motion {
 constexpr int64_t kMotions = 8, kScenes = 2;
 constexpr int64_t kSide = 32;  // height and width of a frame
 constexpr int64_t kPlane = kSide * kSide, kFrame = 3 * kPlane;
+
+BNLAB_CHOICE(Scene, gain, texture)
 
 int64_t motion_of(int64_t label) {
   return label % kMotions;
@@ -79,17 +83,25 @@ struct Background {
       : along_x(2 * std::numbers::pi * static_cast<double>(1 + stream.below(3)) / kSide),
         along_y(2 * std::numbers::pi * static_cast<double>(1 + stream.below(3)) / kSide),
         phase(stream.uniform(0, 2 * std::numbers::pi)) {}
+  void lie_along(bool rows) {
+    along_x = 2 * std::numbers::pi * (rows ? 1 : 3) / kSide;
+    along_y = 2 * std::numbers::pi * (rows ? 3 : 1) / kSide;
+  }
   double at(double y, double x) const { return 0.4 + 0.1 * std::sin(along_x * x + along_y * y + phase); }
   double along_x, along_y, phase;
 };
 
 // Writes a clip, [frames, 3, side, side].
-void make_clip(Stream stream, int64_t label, int64_t frames, float* clip) {
+void make_clip(Stream stream, Scene scene, int64_t label, int64_t frames, float* clip) {
   constexpr double kMean = 0.445,
                    kDeviation = 0.16;  // about those of all values: the images are standardised
-  const Background background(stream);
+  Background background(stream);
+  if (scene == Scene::texture) {
+    background.lie_along(scene_of(label) == 0);
+  }
   const Thing thing(stream, motion_of(label) / 2);
-  const double gain = std::exp(0.15 * stream.normal() + 0.3 * static_cast<double>(2 * scene_of(label) - 1));
+  const double of_scene = scene == Scene::gain ? 0.3 * static_cast<double>(2 * scene_of(label) - 1) : 0;
+  const double gain = std::exp(0.15 * stream.normal() + of_scene);
   std::array<double, 3> offset{};
   for (double& o : offset) {
     o = 0.075 * stream.normal();
@@ -115,11 +127,15 @@ class Motion : public ClassificationTask {
     int64_t frames = 8;
     int64_t train = 512;
     int64_t test = 160;
+    Scene scene = Scene::gain;
 
     void describe(OptionVisitor& option) {
       option("frames", frames, "of each clip").at_least(2).at_most(64);
       option("train", train, "training clips").at_least(1).at_most(100000);
       option("test", test, "test clips").at_least(1).at_most(100000);
+      option("scene", scene,
+             "what tells the two scenes apart: a gain of the clip, which the moments of one clip divide out, "
+             "or the way that its background lies, which they leave");
       ClassificationOptions::describe(option);
     }
 
@@ -130,6 +146,7 @@ class Motion : public ClassificationTask {
   Motion(const Options& options, const Context& context)
       : ClassificationTask(kMotions * kScenes, options),
         frames_(options.frames),
+        scene_(options.scene),
         train_(make(context.seed, "motion.train", options.train)),
         test_(make(context.seed, "motion.test", options.test)) {}
 
@@ -187,13 +204,14 @@ class Motion : public ClassificationTask {
       const auto block = static_cast<uint64_t>(i / classes()), place = static_cast<uint64_t>(i % classes());
       const int64_t label = Stream(seed, order, block).permutation(classes())[place];
       made.labels.mutable_data_ptr<int64_t>()[i] = label;
-      make_clip(Stream(seed, purpose, static_cast<uint64_t>(i)), label, frames_,
+      make_clip(Stream(seed, purpose, static_cast<uint64_t>(i)), scene_, label, frames_,
                 made.images.mutable_data_ptr<float>() + i * frames_ * kFrame);
     }
     return made;
   }
 
   int64_t frames_;
+  Scene scene_;
   Examples train_, test_;
 };
 

@@ -99,6 +99,27 @@ TEST(Motion, ScenesAreAlikeOnceAClipIsNormalised) {
   EXPECT_NEAR(bright, dark, 0.2);
 }
 
+// Of each clip: how much more its frames change from row to row than from column to column, the thing apart.
+at::Tensor lies_along_rows(const at::Tensor& clips) {
+  const auto changes = [&](int64_t axis) {
+    return std::get<0>(clips.diff(1, axis).abs().flatten(1).median(1));
+  };
+  return (changes(3) / changes(4)).log();
+}
+
+TEST(Motion, ScenesOfTextureDifferInTheWayOfTheBackgroundAndNotInTheGain) {
+  const auto task = motion(3, {{"test", 320}, {"scene", "texture"}});
+  const at::Tensor all = clips(*task), scene = task->test(0, 320).labels.ge(8);
+  const at::Tensor way = lies_along_rows(all);
+  EXPECT_GT(way.masked_select(scene.logical_not()).min().item<double>(), 0);
+  EXPECT_LT(way.masked_select(scene).max().item<double>(), 0);
+  const at::Tensor contrast = all.transpose(1, 2).flatten(2).std(2).log().mean(1);
+  EXPECT_NEAR(contrast.masked_select(scene).mean().item<double>(),
+              contrast.masked_select(scene.logical_not()).mean().item<double>(), 0.1);
+  const at::Tensor gains = clips(*motion(3, {{"test", 320}}));
+  EXPECT_NEAR(lies_along_rows(gains).masked_select(scene).mean().item<double>(), 0, 0.3);
+}
+
 TEST(Motion, ReportsWhatAClassIsMadeOf) {
   const auto task = motion(0);
   at::Tensor counts = at::zeros({16, 16}, at::kLong);
