@@ -13,6 +13,7 @@ from report import grouping_text, images_per_tower
 
 _STATISTICS = {"saved": "evaluated with the saved statistics", "batch": "evaluated with the batch's own statistics"}
 _MOST_LABELS = 6  # lines named at their ends; more of them are named in a legend
+_LONGEST_LABEL = 20  # characters of a name beside each of two panels; longer ones would take the panels' place
 _DODGE, _WIDEST_DODGE = 0.09, 0.5  # octaves between neighbouring strategies, and all: bars must not hide each other
 _BESIDE = 0.009  # of the axis: by so much a seed's dot stands beside its strategy's bar
 _EDGE = 0.35  # octaves of the axis outside the outermost batches
@@ -35,12 +36,14 @@ def draw(report, cells, condition, styles):
     if with_batch:
         populations["batch"] = [cell for cell in touched if cell.strategy in with_batch]
 
+    at_ends = len(strategies) <= _MOST_LABELS and (
+        len(populations) == 1 or max(map(len, strategies)) <= _LONGEST_LABEL)
     known = report.published(headline, touched)
     figure, all_axes = layout.new_page(
         f"How does {metric_name(headline)} depend on the images per tower?",
         _caption(report, cells, populations, strategies, globals_, condition),
         style.DOUBLE, 2.75, columns=len(populations), sharey=True,
-        legend={label: styles[label] for label in strategies} if len(strategies) > _MOST_LABELS else None,
+        legend=None if at_ends else {label: styles[label] for label in strategies},
         references=published.legend(known))
     rows, labelled = [], []
     low, high = batches[0] * 2 ** -_EDGE, batches[-1] * 2 ** _EDGE
@@ -61,7 +64,7 @@ def draw(report, cells, condition, styles):
     for axes, drawn_cells in zip(all_axes[0], populations.values()):
         layout.mark_failures(axes, [(images_per_tower(cell.grouping), styles[cell.strategy].colour, cell.failures)
                                     for cell in drawn_cells if cell.failed])
-    if len(strategies) <= _MOST_LABELS:
+    if at_ends:
         layout.label_line_ends(figure, labelled)
     return Drawing(figure, rows + published.rows(known), _sentence(touched, batches, headline))
 
