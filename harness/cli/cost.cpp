@@ -401,7 +401,8 @@ void add_cost(Program& program) {
       "  bnlab cost sync_overhead --ranks 2,8,64 --probe probe.json       by the exchanges that bnlab probe "
       "measured\n"
       "  bnlab cost tradeoff --ranks 8,64,1024 --cluster h100-2x8 --step-ms 100\n"
-      "  bnlab cost --clusters                                  published clusters and bandwidths, beside the model\n"
+      "  bnlab cost --clusters                                  published clusters and bandwidths, beside "
+      "the model\n"
       "  bnlab cost --validate probe.json                       how good the predictions are",
       cost);
   command.add_option("SPEC", request.spec,
@@ -470,7 +471,8 @@ void add_cost(Program& program) {
       ->type_name("S")
       ->check(CLI::Range(0.1, 86400.0))
       ->capture_default_str();
-  command.add_flag("--clusters", request.clusters, "List the published clusters and bandwidths, and where the model fails");
+  command.add_flag("--clusters", request.clusters,
+                   "List the published clusters and bandwidths, and where the model fails");
   command
       .add_option("--validate", request.validate, "Probes with steps: how good the predictions of these are")
       ->type_name("FILE...")

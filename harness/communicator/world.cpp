@@ -15,6 +15,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "harness/communicator/host/batch_threads.hpp"
 #include "harness/communicator/host/network.hpp"
 #include "harness/communicator/own_stream.hpp"
 #include "harness/communicator/world_parts.hpp"
@@ -36,6 +37,9 @@ c10::intrusive_ptr<c10d::Backend> gloo_backend(const c10::intrusive_ptr<c10d::St
     static const auto idle = c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1");
     options->devices.push_back(idle);
   } else {
+    // Gloo's thread for the sockets polls for as long as another thread holds the lock of a connection. Where
+    // cores are few it has pushed just that thread off its core, and both lose milliseconds.
+    const StartsBatchThreads while_the_device_is_made;
     const char* interface = std::getenv("GLOO_SOCKET_IFNAME");
     options->devices.push_back(
         interface != nullptr ? c10d::ProcessGroupGloo::createDeviceForInterface(interface)

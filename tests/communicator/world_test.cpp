@@ -4,6 +4,7 @@
 
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include <array>
@@ -160,6 +161,32 @@ TEST(World, OnALoopbackAddressTheStoreListensOnLoopbackOnly) {
   auto other = std::async(std::launch::async, [&] { join_world(place(1, port), at::kCPU)->shutdown(); });
   const auto world = join_world(place(0, port), at::kCPU);
   EXPECT_EQ(listening_addresses(port), std::set<std::string>{"0100007F"});
+  world->shutdown();
+  other.get();
+}
+
+int threads_of_policy(int policy) {
+  int found = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task")) {
+    found += sched_getscheduler(std::stoi(entry.path().filename())) == policy;
+  }
+  return found;
+}
+
+// A thread that wakes for a socket must not take the place of the one that is about to let go of its lock.
+TEST(World, SocketsAreServedByBatchThreads) {
+  if (sched_getscheduler(0) != SCHED_OTHER) GTEST_SKIP() << "threads have a policy of their own here";
+  const auto at = [port = free_port()](int rank) {
+    Rendezvous there = place(rank, port);
+    there.exchange = Exchange::sockets;
+    return there;
+  };
+  const int before = threads_of_policy(SCHED_BATCH);
+  auto other = std::async(std::launch::async, [&] { join_world(at(1), at::kCPU)->shutdown(); });
+  const auto world = join_world(at(0), at::kCPU);
+  EXPECT_EQ(threads_of_policy(SCHED_BATCH) - before,
+            4);  // of each rank one for statistics, one for gradients
+  EXPECT_EQ(sched_getscheduler(0), SCHED_OTHER);
   world->shutdown();
   other.get();
 }
