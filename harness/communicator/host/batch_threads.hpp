@@ -5,9 +5,9 @@
 
 namespace bnlab {
 
-// While this lives, threads that the calling one starts are batch threads (SCHED_BATCH): they have their share
-// of the cores, but where no core is free they wait their turn when they wake, in place of a thread that runs.
-// Does nothing where the calling thread has a policy of its own or the system refuses.
+// While this lives, threads that the calling one starts are batch threads (SCHED_BATCH): they have their
+// share of the cores, but when they wake where no core is free they take no running thread's place: they wait
+// their turn. Does nothing where the calling thread has a policy of its own or the system refuses.
 class StartsBatchThreads {
  public:
   StartsBatchThreads() : changed_(sched_getscheduler(0) == SCHED_OTHER && set(SCHED_BATCH)) {}
