@@ -18,6 +18,7 @@
 #include <thread>
 #include <vector>
 
+#include "harness/communicator/host/batch_threads.hpp"
 #include "harness/communicator/host/network.hpp"
 #include "harness/error.hpp"
 
@@ -175,20 +176,29 @@ int threads_of_policy(int policy) {
 
 // A thread that wakes for a socket must not take the place of the one that is about to let go of its lock.
 TEST(World, SocketsAreServedByBatchThreads) {
-  if (sched_getscheduler(0) != SCHED_OTHER) GTEST_SKIP() << "threads have a policy of their own here";
   const auto at = [port = free_port()](int rank) {
     Rendezvous there = place(rank, port);
     there.exchange = Exchange::sockets;
     return there;
   };
-  const int before = threads_of_policy(SCHED_BATCH);
+  const int own = sched_getscheduler(0), before = threads_of_policy(SCHED_BATCH);
   auto other = std::async(std::launch::async, [&] { join_world(at(1), at::kCPU)->shutdown(); });
   const auto world = join_world(at(0), at::kCPU);
-  EXPECT_EQ(threads_of_policy(SCHED_BATCH) - before,
-            4);  // of each rank one for statistics, one for gradients
-  EXPECT_EQ(sched_getscheduler(0), SCHED_OTHER);
+  if (own == SCHED_OTHER) {  // of each rank one for statistics, one for gradients
+    EXPECT_EQ(threads_of_policy(SCHED_BATCH) - before, 4);
+  }
+  EXPECT_EQ(sched_getscheduler(0), own);
   world->shutdown();
   other.get();
+}
+
+TEST(World, APolicyOfTheCallersOwnIsLeft) {
+  std::thread([] {
+    const sched_param none{};
+    ASSERT_EQ(sched_setscheduler(0, SCHED_BATCH, &none), 0);
+    { const StartsBatchThreads while_this_lives; }
+    EXPECT_EQ(sched_getscheduler(0), SCHED_BATCH);
+  }).join();
 }
 
 // The machine's own name may stand for 127.0.1.1, which other machines cannot reach.
