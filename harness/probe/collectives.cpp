@@ -78,16 +78,17 @@ std::vector<float> expected(const std::string& op, int ranks) {
   return op == "broadcast" ? std::vector<float>{value_of(0)} : of_ranks;
 }
 
+// One round.
 class Measurement {
  public:
-  Measurement(World& world, std::string exchange)
+  Measurement(World& world, const std::string& exchange, CollectiveSamples& samples)
       : world_(world),
-        exchange_(std::move(exchange)),
+        exchange_(exchange),
+        samples_(samples),
         device_(world.device()),
         work_(at::zeros({kWorkNumbers}, at::TensorOptions().device(device_))) {}
 
-  Json of(const Operation& op, double seconds, int64_t largest_bytes) {
-    Json rows = Json::array();
+  void measure(const Operation& op, double seconds, int64_t largest_bytes) {
     const double until = seconds_now() + seconds;
     double last = 0;  // seconds of a call at the size before
     const auto ranks = static_cast<int64_t>(world_.size());
@@ -96,16 +97,14 @@ class Measurement {
       if (std::string(op.name) == "all_to_all" && bytes / 4 < ranks) {
         continue;  // less than a number for each rank
       }
-      const double left = until - seconds_now();
+      const double left = std::max(until - seconds_now(), 0.0);
       if (agreed(left < last * kGrowth * (kFewest + 2), device_, communicator()) != 0) {
         break;  // larger sizes would take longer than there is time
       }
       const double sizes =
           std::log2(static_cast<double>(largest_bytes) / static_cast<double>(size_of(op, bytes))) + 1;
-      rows.push_back(row(op, bytes, std::max(left, 0.0) / sizes));
-      last = rows.back().at("time_s").at("p50");
+      last = measure_size(op, bytes, left / sizes);
     }
-    return rows;
   }
 
  private:
@@ -154,52 +153,45 @@ class Measurement {
     }
   }
 
-  Json row(const Operation& op, int64_t bytes, double seconds) {
+  // Seconds of a call, their median in this round.
+  double measure_size(const Operation& op, int64_t bytes, double seconds) {
     at::Tensor t = tensor_of(op, bytes);
     once(op, t, /*look_at_all=*/true);
     const double first = once(op, t, /*look_at_all=*/false);
     const int64_t calls =
         agreed(repeats_within(seconds / 2, first * 1.5, kFewest, kMost), device_, communicator());
-    std::vector<double> alone, behind_work;
-    const auto measure = [&](std::vector<double>& samples, bool behind) {
+    CollectiveTimes& times = samples_[op.name][static_cast<int64_t>(t.nbytes())];
+    times.size_bytes = size_of(op, static_cast<int64_t>(t.nbytes()));
+    const auto measured = [&](bool behind) {
+      std::vector<double> own;
       const double until = seconds_now() + seconds / 2;
       bool goes_on = true;
-      while (goes_on && std::ssize(samples) < calls) {
+      while (goes_on && std::ssize(own) < calls) {
         if (behind) work_.add_(1);
-        samples.push_back(once(op, t, /*look_at_all=*/false));
+        own.push_back(once(op, t, /*look_at_all=*/false));
         // A busy machine may be far slower than its first calls were.
-        goes_on = std::ssize(samples) % kLookEvery != 0 ||
-                  agreed(seconds_now() < until, device_, communicator()) != 0;
+        goes_on =
+            std::ssize(own) % kLookEvery != 0 || agreed(seconds_now() < until, device_, communicator()) != 0;
       }
+      return over_ranks(own, device_, communicator());
     };
-    measure(alone, /*behind=*/false);
-    const auto size = static_cast<double>(size_of(op, static_cast<int64_t>(t.nbytes())));
-    Json row{{"exchange", exchange_},
-             {"op", op.name},
-             {"bytes", t.nbytes()},
-             {"size_bytes", static_cast<int64_t>(size)}};
-    row["time_s"] = spread_of(over_ranks(alone, device_, communicator()).mean);
+    const std::vector<double> alone = measured(/*behind=*/false).mean;
+    append(times.alone, alone);
     if (bytes <= kSmallExchange) {
-      measure(behind_work, /*behind=*/true);
-      const OverRanks all = over_ranks(behind_work, device_, communicator());
-      row["after_work_s"] = spread_of(all.mean);
-      row["last_rank_s"] = spread_of(all.smallest);
+      const OverRanks behind = measured(/*behind=*/true);
+      append(times.after_work, behind.mean);
+      append(times.last_rank, behind.smallest);
     }
-    if (const Json graph = in_graph(op, t, calls); !graph.is_null()) {
-      row["graph_time_s"] = graph;
-    }
-    const double median = row["time_s"]["p50"];
-    row["algbw_bytes_per_s"] = size / median;
-    row["busbw_bytes_per_s"] = size / median * op.bus_factor(world_.size());
-    return row;
+    append(times.in_graph, in_graph(op, t, calls));
+    return quantile_of(alone, 0.5);
   }
 
-  // The same call, recorded and replayed; null where there are no graphs, and for what none is recorded of.
-  Json in_graph(const Operation& op, at::Tensor& t, int64_t calls) {
+  // The same call, recorded and replayed; none where there are no graphs, and of what none is recorded of.
+  std::vector<double> in_graph(const Operation& op, at::Tensor& t, int64_t calls) {
     const MakeRecorder make = recorders_of(device_);
     const std::string name = op.name;
     if (!make || !(name == "all_gather" || name == "all_reduce")) {
-      return nullptr;
+      return {};
     }
     t.fill_(name == "all_reduce" ? 0.0F : value_of(world_.rank()));  // sums of sums stay what they are
     wait_for_device(device_);
@@ -220,7 +212,7 @@ class Measurement {
     } else {
       check_sums_of_sums(*recorder, t);
     }
-    return spread_of(over_ranks(times, device_, communicator()).mean);
+    return over_ranks(times, device_, communicator()).mean;
   }
 
   // A replay sums up kInGraph times in place.
@@ -236,23 +228,43 @@ class Measurement {
   }
 
   World& world_;
-  std::string exchange_;
+  const std::string& exchange_;
+  CollectiveSamples& samples_;
   at::Device device_;
   at::Tensor work_;
 };
 
 }  // namespace
 
-Json measure_collectives(World& world, const std::string& exchange, double seconds, int64_t largest_bytes) {
+void measure_collectives(World& world, const std::string& exchange, double seconds, int64_t largest_bytes,
+                         CollectiveSamples& samples) {
   const at::NoGradGuard no_grad;
-  Measurement measurement(world, exchange);
-  Json rows = Json::array();
+  Measurement measurement(world, exchange, samples);
   const double until = seconds_now() + seconds;
-  const auto count = static_cast<int64_t>(operations().size());
-  for (int64_t i = 0; i < count; ++i) {
-    const double share = (until - seconds_now()) / static_cast<double>(count - i);
-    for (const Json& row :
-         measurement.of(operations()[static_cast<size_t>(i)], std::max(share, 0.0), largest_bytes)) {
+  auto left = static_cast<double>(operations().size());
+  for (const Operation& op : operations()) {
+    measurement.measure(op, std::max((until - seconds_now()) / left--, 0.0), largest_bytes);
+  }
+}
+
+Json rows_of(const CollectiveSamples& samples, const std::string& exchange, int ranks) {
+  Json rows = Json::array();
+  for (const Operation& op : operations()) {
+    const auto found = samples.find(op.name);
+    if (found == samples.end()) continue;
+    for (const auto& [bytes, times] : found->second) {
+      Json row{{"exchange", exchange}, {"op", op.name}, {"bytes", bytes}, {"size_bytes", times.size_bytes}};
+      row["time_s"] = spread_of(times.alone);
+      if (!times.after_work.empty()) {
+        row["after_work_s"] = spread_of(times.after_work);
+        row["last_rank_s"] = spread_of(times.last_rank);
+      }
+      if (!times.in_graph.empty()) {
+        row["graph_time_s"] = spread_of(times.in_graph);
+      }
+      const double bandwidth = static_cast<double>(times.size_bytes) / row["time_s"]["p50"].get<double>();
+      row["algbw_bytes_per_s"] = bandwidth;
+      row["busbw_bytes_per_s"] = bandwidth * op.bus_factor(ranks);
       rows.push_back(row);
     }
   }

@@ -20,6 +20,9 @@ namespace {
 
 // Shares of the time that is asked for.
 constexpr double kKernels = 0.06, kRoutes = 0.14, kStepsShare = 0.5;
+// Where steps are measured, too, both they and the collectives are in so many rounds: memory and clock drift
+// within minutes, and a step would be predicted by exchanges of another time.
+constexpr int kRounds = 3;
 
 Json load() {
   double average = 0;
@@ -67,28 +70,45 @@ class Probing {
     const std::string name = request_.device == Device::cuda ? "nccl" : name_of(exchange);
     at.prefix = "probe/" + name;
     const auto world = join_world(at, request_.device == Device::cuda ? at::kCUDA : at::kCPU);
-    const double steps = request_.runs.empty() ? 0 : kStepsShare;
     tell("kernels");
     if (probe_["kernels"].is_null()) {
       probe_["kernels"] = measure_kernels(*world, seconds * kKernels);
     }
     if (world->size() > 1) {
-      tell("collectives by " + name);
-      append("collectives", measure_collectives(*world, name, seconds * (1 - kKernels - kRoutes - steps),
-                                                request_.largest_bytes));
       tell("routes by " + name);
       append("routes", measure_routes(*world, name, seconds * kRoutes));
     }
-    const double until = seconds_now() + seconds * steps;
-    auto left = static_cast<double>(request_.runs.size());
-    for (const RunSpec& run : request_.runs) {
-      tell("steps of " + label(run.strategy) + " by " + name);
-      Json step = own_step_and_together(run, *world, request_.data_dir,
-                                        std::max(until - seconds_now(), 0.0) / left--);
+    const double of_steps = request_.runs.empty() ? 0 : kStepsShare;
+    const double of_collectives = 1 - kKernels - kRoutes - of_steps;
+    const int rounds = request_.runs.empty() ? 1 : kRounds;
+    CollectiveSamples collectives;
+    std::vector<StepSamples> steps(request_.runs.size());
+    for (int round = 0; round < rounds; ++round) {
+      if (world->size() > 1) {
+        tell("collectives by " + name);
+        measure_collectives(*world, name, seconds * of_collectives / rounds, request_.largest_bytes,
+                            collectives);
+      }
+      one_round_of_steps(*world, name, seconds * of_steps / rounds, steps);
+    }
+    append("collectives", rows_of(collectives, name, world->size()));
+    for (const StepSamples& of_run : steps) {
+      Json step = row_of(of_run);
       step["exchange"] = name;
       probe_["steps"].push_back(step);
     }
     world->shutdown();
+  }
+
+  void one_round_of_steps(World& world, const std::string& name, double seconds,
+                          std::vector<StepSamples>& steps) {
+    const double until = seconds_now() + seconds;
+    for (size_t i = 0; i < steps.size(); ++i) {
+      const RunSpec& run = request_.runs[i];
+      tell("steps of " + label(run.strategy) + " by " + name);
+      const double left = std::max(until - seconds_now(), 0.0);
+      measure_steps(run, world, request_.data_dir, left / static_cast<double>(steps.size() - i), steps[i]);
+    }
   }
 
   void append(const char* key, const Json& rows) {

@@ -21,9 +21,9 @@
 namespace bnlab {
 namespace {
 
-constexpr int64_t kManySteps = 1'000'000;  // of the run that the measured steps begin
-constexpr int64_t kWarmUp = 8;             // on a GPU a step is recorded within them
-constexpr int64_t kTurns = 6;
+constexpr int64_t kManySteps = 1'000'000;                 // of the run that the measured steps begin
+constexpr int64_t kWarmUp = 8;                            // on a GPU a step is recorded within them
+constexpr int64_t kTurns = 2;                             // of a round
 constexpr int64_t kFewestSamples = 2, kMostSamples = 12;  // samples of a turn
 constexpr int64_t kMostOwnSamples = 400;                  // of a step alone
 constexpr int64_t kStepsOfASample = 10;                   // on a GPU, which is waited for after a sample only
@@ -114,35 +114,58 @@ struct Alone {
   Alone(const RunSpec& run, int ranks, at::Device device, const std::string& data_dir)
       : world(ranks, device), stepper(run, data_dir, world) {}
 
+  // Seconds of a step, without what this world took to answer the step's exchanges: it copies and sums as
+  // much as a real one, whose time is measured for itself. On a GPU the answers are left in: they wait in
+  // its stream.
+  std::vector<double> times(int64_t samples) {
+    std::vector<double> times;
+    for (int64_t i = 0; i < samples; ++i) {
+      const double before = seconds_of_answers();
+      const double all = stepper.times(1).front();
+      times.push_back(world.device().is_cpu() ? all - (seconds_of_answers() - before) : all);
+    }
+    return times;
+  }
+
   CountingWorld world;
   Stepper stepper;
+
+ private:
+  double seconds_of_answers() {
+    int64_t ns = 0;
+    for (size_t i = 0; i < kPurposeNames.size(); ++i) {
+      ns += world.ledger().of(static_cast<Purpose>(i)).host_ns;
+    }
+    return static_cast<double>(ns) * 1e-9;
+  }
 };
 
-// Makes the rank's own steps and says what a step of it is, but for its times.
-std::pair<std::unique_ptr<Alone>, Json> set_up(const RunSpec& run, int ranks, at::Device device,
-                                               const std::string& data_dir, int64_t warm_up = kWarmUp) {
+// Makes the rank's own steps; where `step` is null, says there what a step of it is, but for its times.
+std::unique_ptr<Alone> set_up(const RunSpec& run, int ranks, at::Device device, const std::string& data_dir,
+                              Json& step, int64_t warm_up = kWarmUp) {
   reset_peak_memory(device);
   const int64_t held = peak_memory_bytes(device);
   auto alone = std::make_unique<Alone>(run, ranks, device, data_dir);
   alone->stepper.step(1);
-  Json step = described(run, ranks);
-  step["operations"] = operations_of_a_step(alone->stepper, device);
-  step["exchanges"] =
-      exchanges_of(alone->stepper, alone->world.ledger(), std::max<int64_t>(run.average_weights_every, 1));
+  const bool first = step.is_null();
+  if (first) {
+    step = described(run, ranks);
+    step["operations"] = operations_of_a_step(alone->stepper, device);
+    step["exchanges"] =
+        exchanges_of(alone->stepper, alone->world.ledger(), std::max<int64_t>(run.average_weights_every, 1));
+  }
   alone->stepper.step(warm_up);
-  step["peak_memory_bytes"] = peak_memory_bytes(device) - held;
-  step["notes"] = alone->stepper.notes();
-  return {std::move(alone), std::move(step)};
+  if (first) {
+    step["peak_memory_bytes"] = peak_memory_bytes(device) - held;
+    step["notes"] = alone->stepper.notes();
+  }
+  return alone;
 }
 
 Json refused(const RunSpec& run, int ranks, const std::string& why) {
   Json step = described(run, ranks);
   step["refused"] = why;
   return step;
-}
-
-void append(std::vector<double>& all, const std::vector<double>& more) {
-  all.insert(all.end(), more.begin(), more.end());
 }
 
 }  // namespace
@@ -180,10 +203,11 @@ Json own_step(const RunSpec& run, int ranks, Device device, const std::string& d
   allow_tf32(run.tf32);
   try {
     const double until = seconds_now() + seconds;
-    auto [alone, step] = set_up(run, ranks, where, data_dir, seconds > 0 ? kWarmUp : 0);
+    Json step;
+    const auto alone = set_up(run, ranks, where, data_dir, step, seconds > 0 ? kWarmUp : 0);
     const double once = alone->stepper.times(1).front();
-    step["own_s"] = spread_of(alone->stepper.times(
-        repeats_within(until - seconds_now(), once, seconds > 0 ? 5 : 1, kMostOwnSamples)));
+    step["own_s"] = spread_of(
+        alone->times(repeats_within(until - seconds_now(), once, seconds > 0 ? 5 : 1, kMostOwnSamples)));
     step["parts_s"] = alone->stepper.parts();
     return step;
   } catch (const Error& error) {
@@ -194,35 +218,39 @@ Json own_step(const RunSpec& run, int ranks, Device device, const std::string& d
   }
 }
 
-Json own_step_and_together(const RunSpec& run, World& world, const std::string& data_dir, double seconds) {
+void measure_steps(const RunSpec& run, World& world, const std::string& data_dir, double seconds,
+                   StepSamples& samples) {
+  if (samples.step.contains("refused")) {
+    return;
+  }
   allow_tf32(run.tf32);
   const at::Device device = world.device();
   Communicator& communicator = world.gradients();
   std::unique_ptr<Alone> alone;
   std::unique_ptr<Stepper> together;
-  Json step;
   try {  // what refuses a run refuses it on every rank
-    std::tie(alone, step) = set_up(run, world.size(), device, data_dir);
+    alone = set_up(run, world.size(), device, data_dir, samples.step);
     together = std::make_unique<Stepper>(run, data_dir, world);
     together->step(kWarmUp);
   } catch (const Error& error) {
     if (error.kind() != Error::Kind::refused) {
       throw;
     }
-    return refused(run, world.size(), error.what());
+    samples.step = refused(run, world.size(), error.what());
+    return;
   }
   const double once = alone->stepper.times(1).front() + together->times(1).front();
-  const int64_t samples =
+  const int64_t count =
       agreed(repeats_within(seconds / kTurns, once, kFewestSamples, kMostSamples), device, communicator);
   std::vector<double> own, all;
   for (int64_t turn = 0; turn < kTurns; ++turn) {
     const auto own_turn = [&] {
       world.barrier();
-      append(own, alone->stepper.times(samples));
+      append(own, alone->times(count));
     };
     const auto together_turn = [&] {
       world.barrier();
-      append(all, together->times(samples));
+      append(all, together->times(count));
     };
     if (turn % 2 == 0) {
       own_turn(), together_turn();
@@ -230,10 +258,18 @@ Json own_step_and_together(const RunSpec& run, World& world, const std::string& 
       together_turn(), own_turn();
     }
   }
-  step["own_s"] = spread_of(over_ranks(own, device, communicator).mean);
-  step["together_s"] = spread_of(over_ranks(all, device, communicator).mean);
-  step["parts_s"] = alone->stepper.parts();
-  step["together_parts_s"] = together->parts();
+  append(samples.own, over_ranks(own, device, communicator).mean);
+  append(samples.together, over_ranks(all, device, communicator).mean);
+  samples.step["parts_s"] = alone->stepper.parts();
+  samples.step["together_parts_s"] = together->parts();
+}
+
+Json row_of(const StepSamples& samples) {
+  Json step = samples.step;
+  if (!step.contains("refused")) {
+    step["own_s"] = spread_of(samples.own);
+    step["together_s"] = spread_of(samples.together);
+  }
   return step;
 }
 

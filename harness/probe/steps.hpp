@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "harness/communicator/world.hpp"
 #include "harness/experiment/spec.hpp"
@@ -10,8 +11,19 @@
 
 namespace bnlab {
 
-// own_step() of probe.hpp, in turns with the same step in the real world: {"together_s": its times, ...}.
-// Each rank does its own work at the same time as the others. Called by every rank, the same answer on all.
-Json own_step_and_together(const RunSpec& run, World& world, const std::string& data_dir, double seconds);
+// What has been measured of the steps of one run.
+struct StepSamples {
+  Json step;  // what a step is, or why the run is refused; null before the first round
+  std::vector<double> own, together;  // seconds of a step, each the mean over the ranks
+};
+
+// Measures the step of own_step() (probe.hpp) in turns with the same step in the real world, and adds to
+// `samples`. Each rank does its own work at the same time as the others. Called by every rank, which gets the
+// same.
+void measure_steps(const RunSpec& run, World& world, const std::string& data_dir, double seconds,
+                   StepSamples& samples);
+
+// own_step() with {"together_s": the times in the real world, ...}.
+Json row_of(const StepSamples& samples);
 
 }  // namespace bnlab

@@ -53,6 +53,10 @@ double quantile_of(std::vector<double> samples, double fraction) {
   return samples[low] + (samples[high] - samples[low]) * (place - static_cast<double>(low));
 }
 
+void append(std::vector<double>& all, const std::vector<double>& more) {
+  all.insert(all.end(), more.begin(), more.end());
+}
+
 Json spread_of(std::vector<double> samples) {
   std::ranges::sort(samples);
   return {

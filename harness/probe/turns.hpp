@@ -28,6 +28,8 @@ int64_t agreed(int64_t own, at::Device device, Communicator& communicator);
 // times.
 int64_t repeats_within(double seconds, double once, int64_t fewest, int64_t most);
 
+void append(std::vector<double>& all, const std::vector<double>& more);
+
 // {"samples", "mean", "p10", "p50", "p90", "p95", "p99"} in seconds.
 Json spread_of(std::vector<double> samples);
 double quantile_of(std::vector<double> samples, double fraction);

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Measures this page's probes, here, and writes its tables and its figure: about 20 minutes on quiet cores.
-#   results/prediction/measure.sh [SECONDS]      SECONDS: of the probe of two ranks; 300 by default
+# Measures this page's probes, here, and writes its tables and its figure: about 25 minutes on quiet cores.
+#   results/prediction/measure.sh [SECONDS]      SECONDS: of the probe of two ranks; 400 by default
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-seconds=${1:-300}
+seconds=${1:-400}
 page=results/prediction
 bnlab=build/release/bnlab
 few=strategy=per_tower,sync,shuffle

@@ -19,8 +19,9 @@ Json rows_on(int ranks, Exchange exchange, int64_t largest_bytes, double seconds
   on_thread_ranks(
       ranks, at::kCPU,
       [&](World& world) {
-        const Json own = measure_collectives(world, name_of(exchange), seconds, largest_bytes);
-        if (world.rank() == 0) rows = own;
+        CollectiveSamples samples;
+        measure_collectives(world, name_of(exchange), seconds, largest_bytes, samples);
+        if (world.rank() == 0) rows = rows_of(samples, name_of(exchange), ranks);
       },
       exchange);
   return rows;
@@ -69,11 +70,26 @@ TEST(MeasureCollectives, LeavesLargeSizesOutWhereTimeRunsOut) {
   EXPECT_LT(largest, int64_t{1} << 34);
 }
 
+TEST(MeasureCollectives, AddsOneRoundToAnother) {
+  on_thread_ranks(2, at::kCPU, [](World& world) {
+    CollectiveSamples samples;
+    const auto small = [&] { return samples.at("all_reduce").at(8).after_work.size(); };
+    measure_collectives(world, "shared_memory", 0.5, 64, samples);
+    const size_t once = small();
+    measure_collectives(world, "shared_memory", 0.5, 128, samples);
+    EXPECT_GT(small(), once);
+    EXPECT_TRUE(samples.at("all_reduce").contains(128)) << "what the second round alone has measured";
+    EXPECT_EQ(rows_of(samples, "shared_memory", 2).at(0).at("time_s").at("samples"),
+              samples.at("all_gather").at(8).alone.size());
+  });
+}
+
 // A world without other ranks answers with what this rank has sent: no sum of different numbers.
 TEST(MeasureCollectives, RefusesAWrongResult) {
   CountingWorld world(2, at::kCPU);
   try {
-    measure_collectives(world, "nowhere", 1, 64);
+    CollectiveSamples samples;
+    measure_collectives(world, "nowhere", 1, 64, samples);
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), Error::Kind::communication);

@@ -57,7 +57,9 @@ TEST_F(OwnStep, ExchangesWhatRealRanksDo) {
     ASSERT_FALSE(own.contains("refused")) << own;
     Books real;
     on_thread_ranks(2, at::kCPU, [&](World& world) {
-      const Json step = own_step_and_together(run, world, "", 0.1);
+      StepSamples samples;
+      measure_steps(run, world, "", 0.1, samples);
+      const Json step = row_of(samples);
       if (world.rank() == 0) {
         EXPECT_GT(step.at("together_s").at("samples"), 0);
         real = books_of(step);
@@ -69,6 +71,21 @@ TEST_F(OwnStep, ExchangesWhatRealRanksDo) {
     EXPECT_EQ(books_of(own).contains("statistics"), pools) << strategy;
     EXPECT_TRUE(books_of(own).contains("gradients")) << strategy;
   }
+}
+
+TEST_F(OwnStep, IsMeasuredInRounds) {
+  const RunSpec run = on(2, R"("strategy": "sync")");
+  on_thread_ranks(2, at::kCPU, [&](World& world) {
+    StepSamples samples;
+    measure_steps(run, world, "", 0.1, samples);
+    const Json first = row_of(samples);
+    measure_steps(run, world, "", 0.1, samples);
+    const Json both = row_of(samples);
+    EXPECT_EQ(both.at("exchanges"), first.at("exchanges"));
+    for (const char* times : {"own_s", "together_s"}) {
+      EXPECT_GT(both.at(times).at("samples"), first.at(times).at("samples"));
+    }
+  });
 }
 
 TEST_F(OwnStep, OfOneOfAThousandRanksReceivesTheRowsOfAll) {
