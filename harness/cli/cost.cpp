@@ -96,7 +96,7 @@ class Profiles {
   std::optional<double> measured(const RunSpec& run, int ranks, const std::string& exchange) const {
     const Json* const there = of_probe(run, exchange);
     return there != nullptr && there->at("ranks") == ranks
-               ? std::optional(there->at("together_s").at("p50").get<double>())
+               ? std::optional(there->at("together_s").at("mean").get<double>())
                : std::nullopt;
   }
 

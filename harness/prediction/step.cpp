@@ -51,8 +51,12 @@ StepProfile read_profile(const Json& step) {
     return profile;
   }
   const Json& own = step.at("own_s");
-  profile.own = {own.at("p10"), own.at("p50"), own.at("p90")};
-  profile.deviation = (profile.own.high - profile.own.low) / kDecilesOfADeviation;
+  const double low = own.at("p10"), mean = own.at("mean"), high = own.at("p90");
+  profile.own = {std::min(low, mean), mean, std::max(high, mean)};  // means add up
+  profile.deviation = (high - low) / kDecilesOfADeviation;
+  if (step.contains("apart_s") && profile.ranks > 1) {
+    profile.deviation = step.at("apart_s").at("mean").get<double>() / expected_largest(profile.ranks);
+  }
   profile.backward = step.at("parts_s").is_null() ? 0 : step.at("parts_s").at("backward").get<double>();
   profile.peak_memory_bytes = step.at("peak_memory_bytes");
   if (const Json operations = step.value("operations", Json()); !operations.is_null()) {
@@ -106,13 +110,17 @@ StepPrediction predict_step(const StepProfile& profile, const Fabric& fabric, in
     prediction.gradients = overlapped(gradient_bytes, profile, fabric, ranks, options.spare_cores);
     waits += 1;
   }
-  // Between two exchanges a rank does 1/waits of its step, whose deviation is that of the step by the root of
-  // waits; at each exchange all wait for the slowest. Work that is slow on all ranks at once makes nobody
-  // wait.
-  const double deviation =
-      options.exchange_deviation ? waits * *options.exchange_deviation : std::sqrt(waits) * profile.deviation;
-  const double wait = deviation * expected_largest(ranks);
-  prediction.stragglers = {0, wait / 2, wait};
+  // At each exchange all wait for the slowest. A rank that is slow for a whole step is waited for once; one
+  // that is so between two exchanges and no longer, in each part of a step anew, whose deviation is that of
+  // the step by the root of waits.
+  const double slowest = expected_largest(ranks);
+  if (options.exchange_deviation) {
+    const double wait = waits * *options.exchange_deviation * slowest;
+    prediction.stragglers = {0, wait / 2, wait};
+  } else {
+    const double once = std::min(waits, 1.0) * profile.deviation * slowest;
+    prediction.stragglers = {0, once, std::sqrt(std::max(waits, 1.0)) * once};
+  }
   return prediction;
 }
 

@@ -21,8 +21,8 @@ struct StepProfile {
   std::string run, strategy, model, exchange;  // `exchange`: nccl, shared_memory or sockets
   int ranks = 1;
   double images = 1;     // of a rank
-  Estimate own;          // seconds: the tenth, the half and nine tenths of the samples
-  double deviation = 0;  // of one step from the next, seconds
+  Estimate own;          // seconds: the mean between the tenth and nine tenths of the samples
+  double deviation = 0;  // of one rank from the others; without a probe of one step from the next, seconds
   double backward = 0;   // seconds of the backward pass
   double peak_memory_bytes = 0;
   double flops = 0, matrix_bytes = 0, other_bytes = 0;  // of a step (counting/operations.hpp); 0: not known

@@ -135,7 +135,7 @@ std::vector<CheckedPrediction> steps_of_probe(const Json& probe, const std::stri
         delayed ? ", " + significant(about.at("added_delay_s").get<double>() * 1e3, 3) + " ms added" : "";
     checked.push_back({profile.model + ", " + profile.strategy,
                        std::to_string(ranks) + " rank" + (ranks == 1 ? "" : "s, " + profile.exchange + added),
-                       prediction.step(), step.at("together_s").at("p50")});
+                       prediction.step(), step.at("together_s").at("mean")});
   }
   return checked;
 }

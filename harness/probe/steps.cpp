@@ -258,7 +258,11 @@ void measure_steps(const RunSpec& run, World& world, const std::string& data_dir
       together_turn(), own_turn();
     }
   }
-  append(samples.own, over_ranks(own, device, communicator).mean);
+  const OverRanks own_of_ranks = over_ranks(own, device, communicator);
+  append(samples.own, own_of_ranks.mean);
+  for (size_t i = 0; i < own.size(); ++i) {
+    samples.apart.push_back(own_of_ranks.largest[i] - own_of_ranks.mean[i]);
+  }
   append(samples.together, over_ranks(all, device, communicator).mean);
   samples.step["parts_s"] = alone->stepper.parts();
   samples.step["together_parts_s"] = together->parts();
@@ -268,6 +272,7 @@ Json row_of(const StepSamples& samples) {
   Json step = samples.step;
   if (!step.contains("refused")) {
     step["own_s"] = spread_of(samples.own);
+    step["apart_s"] = spread_of(samples.apart);
     step["together_s"] = spread_of(samples.together);
   }
   return step;

@@ -15,6 +15,7 @@ namespace bnlab {
 struct StepSamples {
   Json step;  // what a step is, or why the run is refused; null before the first round
   std::vector<double> own, together;  // seconds of a step, each the mean over the ranks
+  std::vector<double> apart;          // seconds by which the slowest rank's own step is above that mean
 };
 
 // Measures the step of own_step() (probe.hpp) in turns with the same step in the real world, and adds to

@@ -76,7 +76,7 @@ OverRanks over_ranks(const std::vector<double>& own, at::Device device, Communic
     const double* const begin = t.const_data_ptr<double>();
     return std::vector<double>(begin, begin + t.numel());
   };
-  return {numbers(all.mean(0)), numbers(all.amin(0))};
+  return {numbers(all.mean(0)), numbers(all.amin(0)), numbers(all.amax(0))};
 }
 
 }  // namespace bnlab

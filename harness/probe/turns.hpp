@@ -34,10 +34,11 @@ void append(std::vector<double>& all, const std::vector<double>& more);
 Json spread_of(std::vector<double> samples);
 double quantile_of(std::vector<double> samples, double fraction);
 
-// Sample by sample the mean over the ranks and the smallest of them, which is that of the last rank to come.
+// Sample by sample the mean over the ranks, the smallest of them, which is that of the last rank to come, and
+// the largest.
 // Called by every rank with as many samples.
 struct OverRanks {
-  std::vector<double> mean, smallest;
+  std::vector<double> mean, smallest, largest;
 };
 OverRanks over_ranks(const std::vector<double>& own, at::Device device, Communicator& communicator);
 
