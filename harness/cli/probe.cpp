@@ -116,7 +116,7 @@ std::string text_of_steps(const Json& probe) {
                    {"peak MiB", true},
                    {"refused"}},
                   {}};
-  const auto ms = [](const Json& seconds) { return significant(seconds.at("p50").get<double>() * 1e3, 4); };
+  const auto ms = [](const Json& seconds) { return significant(seconds.at("mean").get<double>() * 1e3, 4); };
   for (const Json& step : probe.at("steps")) {
     if (step.contains("refused")) {
       table.rows.push_back(
