@@ -22,10 +22,16 @@ struct StrategyFacts {
   // Whether evaluation has running statistics to use.
   FactOfOptions<bool> has_running_statistics = [](const Json&) { return false; };
 
+  // Whether convolutions are its own, so that no other strategy can standardise their weights.
+  FactOfOptions<bool> makes_convolutions = [](const Json&) { return false; };
+
   template <Described Options>
   void ask() {
     if constexpr (requires { &Options::has_running_statistics; }) {
       has_running_statistics = asked<Options>(&Options::has_running_statistics);
+    }
+    if constexpr (requires { &Options::makes_convolutions; }) {
+      makes_convolutions = asked<Options>(&Options::makes_convolutions);
     }
   }
 };

@@ -4,6 +4,7 @@
 # build folder that has them keeps them.
 #   scripts/build.sh [release|debug|asan|tsan] [target...]
 set -euo pipefail
+[[ ${1:-} != -h && ${1:-} != --help ]] || { sed -n '2,/^[^#]/s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit; }
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source scripts/stages.sh
 

@@ -10,6 +10,7 @@ ids, 0 is the background, and 255 is void: what `iscrowd` marks. The lines that 
 
 import argparse
 import json
+import os
 import pathlib
 import sys
 
@@ -80,6 +81,24 @@ def chosen_categories(coco, names):
     return chosen
 
 
+def check_ids(coco):
+    """Raises ValueError where annotations are of an image or a category that the file does not have."""
+    for key, family in (("image_id", "images"), ("category_id", "categories")):
+        known = {each["id"] for each in coco[family]}
+        strays = [each for each in coco["annotations"] if each.get(key) not in known]
+        if strays:
+            more = f"; so it is with {len(strays) - 1} more" if len(strays) > 1 else ""
+            raise ValueError(f"annotation {strays[0].get('id')}: {key} {strays[0].get(key)} is not among its {family}{more}")
+
+
+def place_of(image, folder):
+    """The label map of an image, below the folder."""
+    place = pathlib.PurePath(os.path.normpath(image["file_name"]))
+    if place.is_absolute() or not place.name or place.parts[0] == "..":
+        raise ValueError(f"image {image['id']}: file_name {json.dumps(image['file_name'])} leads out of {folder}")
+    return (folder / place).with_suffix(".png")
+
+
 def draw(image, annotations, class_of):
     """The label map of one image, and what was wrong with single annotations."""
     height, width = image["height"], image["width"]
@@ -110,21 +129,24 @@ def main():
         if not all(isinstance(coco.get(key), list) for key in ("images", "annotations", "categories")):
             raise ValueError("expected an object with the lists images, annotations and categories, as COCO's instances have")
         chosen = chosen_categories(coco, [name.strip() for name in options.categories.split(",") if name.strip()])
+        check_ids(coco)
+        places = [place_of(image, options.labels) for image in coco["images"]]
     except (OSError, ValueError, AttributeError) as error:
         sys.exit(f"coco_labels.py: {options.annotations}: {error}")
+    except KeyError as key:
+        sys.exit(f"coco_labels.py: {options.annotations}: an image or a category lacks the key {key}")
     class_of = {category["id"]: number for number, category in enumerate(chosen, start=1)}
     of_image = {}
     for annotation in coco["annotations"]:
         of_image.setdefault(annotation["image_id"], []).append(annotation)
     written, all_faults = 0, []
-    for image in coco["images"]:
+    for image, place in zip(coco["images"], places):
         annotations = of_image.get(image["id"], [])
         if options.objects and not any(annotation["category_id"] in class_of for annotation in annotations):
             continue
         labels, faults = draw(image, annotations, class_of)
-        target = (options.labels / image["file_name"]).with_suffix(".png")
-        target.parent.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(labels).save(target)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(labels).save(place)
         written, all_faults = written + 1, all_faults + faults
     for fault in all_faults[:20]:
         print(f"coco_labels.py: {fault}", file=sys.stderr)

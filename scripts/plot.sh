@@ -14,13 +14,27 @@ lacking() {
   exit 3
 }
 
-[ $# -gt 0 ] && [ "${1#-}" = "$1" ] || { sed -n '2,8s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2 && exit 2; }
+# wrong TEXT: of a command line that cannot be done.
+wrong() {
+  echo "plot.sh: $*" >&2
+  exit 2
+}
+
+manual() { sed -n '2,/^[^#]/s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; }
+
+case ${1:-} in
+  -h | --help) manual; exit 0 ;;
+  "" | -*) manual >&2; exit 2 ;;
+esac
 folder=${1%/} spec= out= drawing=()
 shift
 while [ $# -gt 0 ]; do
   case $1 in
-    --spec) spec=$2 && shift 2 ;;
-    --out) out=$2 && shift 2 ;;
+    --spec | --out)
+      [[ $# -gt 1 && -n $2 && $2 != -* ]] || wrong "$1: expected a path behind it, got ${2:-nothing}"
+      [ "$1" = --spec ] && spec=$2 || out=$2
+      shift 2
+      ;;
     *) drawing+=("$1") && shift ;;
   esac
 done
@@ -33,12 +47,19 @@ command -v "$python" >/dev/null ||
 "$python" -c 'import matplotlib' 2>/dev/null ||
   lacking "$python has no matplotlib; install it there, or name another Python in BNLAB_PYTHON"
 
+no_folder="expected a folder that can be made and written to"
+can_write() {
+  local file
+  mkdir -p "$1" 2>/dev/null && file=$(mktemp -p "$1" .plot.XXXXXX 2>/dev/null) && rm "$file"
+}
+
 # draw FOLDER SPEC OUT
 draw() {
   if [ "$(basename "$2" .json)" != "$(basename "$1")" ]; then
     echo "plot.sh: $2 is not the spec of $1" >&2
     return 2
   fi
+  can_write "$3" || wrong "$3: $no_folder"
   "$program" report "$2" --results "$(dirname "$1")" --format json |
     "$python" -B "$root/scripts/figures" --out "$3" ${drawing[@]+"${drawing[@]}"}
 }
@@ -46,6 +67,8 @@ draw() {
 if [ -f "$folder/predictions.json" ]; then
   exec "$python" -B "$root/scripts/figures/contact_sheet.py" "$folder" ${drawing[@]+"${drawing[@]}"}
 fi
+
+[ -z "$out" ] || can_write "$out" || wrong "--out $out: $no_folder"
 
 holds_records() { compgen -G "$1/*/*/record.json" >/dev/null; }
 spec_of() { [ -f "$1/spec.json" ] && echo "$1" || find "$root/experiments" -name "$(basename "$1").json"; }

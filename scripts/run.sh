@@ -6,6 +6,7 @@
 #                                               of photographs, truth and what each strategy answers for them
 #   scripts/run.sh SPEC [options of bnlab run]  another experiment
 set -euo pipefail
+[[ ${1:-} != -h && ${1:-} != --help ]] || { sed -n '2,/^[^#]/s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit; }
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source scripts/stages.sh
 

@@ -2,20 +2,20 @@
 # Makes a bare Debian or Ubuntu machine able to build bnlab, and writes build/toolchain.env, which says where things
 # are. Idempotent: what is there already is left alone. scripts/README.md describes the variables
 # BNLAB_CUDA_TOOLKIT, BNLAB_CUDA_ARCHITECTURES, BNLAB_PYTHON and CMAKE_PREFIX_PATH that force other ways.
+#   scripts/setup.sh              sets up
+#   scripts/setup.sh --check      only says what is missing; exit status 3 if anything is
+#   scripts/setup.sh --print-env  sets up, then prints the settings that build.sh uses
 set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
-source scripts/versions.sh
-source scripts/stages.sh
-
-usage="usage: scripts/setup.sh [--check | --print-env]
-  --check       only say what is missing; exit status 3 if anything is
-  --print-env   set up, then print the settings that build.sh uses"
+manual() { sed -n '2,/^[^#]/s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; }
 mode=${1:-}
 case "$mode" in
   "" | --check | --print-env) ;;
-  --help | -h) echo "$usage"; exit 0 ;;
-  *) echo "setup.sh: unknown option $mode" >&2; echo "$usage" >&2; exit 2 ;;
+  --help | -h) manual; exit 0 ;;
+  *) echo "setup.sh: unknown option $mode" >&2; manual >&2; exit 2 ;;
 esac
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+source scripts/versions.sh
+source scripts/stages.sh
 
 choice=${BNLAB_CUDA_TOOLKIT:-auto}
 case "$choice" in

@@ -14,8 +14,15 @@ stage() {
   local title=$1 started=$SECONDS status=0 job
   shift
   echo "== $title: $*" >>"$log"
-  "$@" >>"$log" 2>&1 </dev/null &
+  set -m # a group of processes of its own, which Ctrl-C ends whole; the lock on descriptor 9 is not its
+  (
+    set +m
+    "$@"
+  ) >>"$log" 2>&1 </dev/null 9>&- &
   job=$!
+  set +m
+  trap 'kill -- -$job 2>/dev/null; exit 130' INT
+  trap 'kill -- -$job 2>/dev/null; exit 143' TERM
   if [ -t 2 ]; then
     while kill -0 $job 2>/dev/null; do
       printf '\r  %-64s %4d s' "$title" $((SECONDS - started)) >&2
@@ -24,6 +31,7 @@ stage() {
     printf '\r' >&2
   fi
   wait $job || status=$?
+  trap - INT TERM
   if [ $status -eq 0 ]; then
     printf '  %-64s %4d s\n' "$title" $((SECONDS - started)) >&2
   else

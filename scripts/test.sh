@@ -5,6 +5,7 @@
 # The last line counts them: "N passed, N failed, N skipped". Exit status 0 if none failed.
 #   scripts/test.sh [release|debug|asan|tsan] [ctest arguments, as -R Sync]
 set -euo pipefail
+[[ ${1:-} != -h && ${1:-} != --help ]] || { sed -n '2,/^[^#]/s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit; }
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source scripts/stages.sh
 

@@ -41,6 +41,7 @@ class Mabn : public Strategy {
       option("affine", affine, "whether there are a weight and a bias per channel");
     }
     bool has_running_statistics() const { return true; }
+    bool makes_convolutions() const { return centred_weights; }
   };
 
   Mabn(const Options& options, const Context& context)

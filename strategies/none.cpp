@@ -12,6 +12,7 @@ class None : public Strategy {
  public:
   struct Options {
     void describe(OptionVisitor&) {}
+    bool makes_convolutions() const { return true; }  // with a bias
   };
 
   None(const Options&, const Context& context) : Strategy(context) {}

@@ -47,6 +47,7 @@ class WeightNorm : public BnStrategy {
     }
 
     bool has_running_statistics() const { return mean_only_bn; }
+    bool makes_convolutions() const { return true; }
 
     Rules rules() const {
       const bool pooled = scope == Scope::pooled;

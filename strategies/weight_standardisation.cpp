@@ -28,13 +28,14 @@ class WeightStandardisation : public Wrapper {
     }
 
     void check(const RunOutline&, Problems& problems) const {
-      const auto name = base.at("name").get<std::string>();
-      if (name == "none" || name == "weight_norm" || name == "weight_standardisation") {
-        problems.add("base", "expected a strategy that normalises activations, got " + name);
+      if (facts_of<StrategyFacts>(base).makes_convolutions(base)) {
+        problems.add("base", "expected a strategy that leaves convolutions as they are; with these options " +
+                                 base.at("name").get<std::string>() + " makes its own");
       }
     }
 
     bool has_running_statistics() const { return facts_of<StrategyFacts>(base).has_running_statistics(base); }
+    bool makes_convolutions() const { return true; }
   };
 
   WeightStandardisation(const Options& options, const Context& context)

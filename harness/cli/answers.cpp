@@ -6,6 +6,7 @@
 #include "harness/cli/options.hpp"
 #include "harness/cli/program.hpp"
 #include "harness/error.hpp"
+#include "harness/printable.hpp"
 
 namespace bnlab {
 namespace {
@@ -17,20 +18,28 @@ struct AnswersRequest {
   bool in_short = false;
 };
 
-// All of a results folder whose question is known.
-std::vector<std::string> all_with_spec(const std::string& results) {
+// All of a results folder whose question is known. Those whose spec is damaged are told, and `is_whole` is
+// false then.
+std::vector<std::string> all_with_spec(const std::string& results, bool& is_whole) {
   std::vector<std::string> specs = all_experiments(results);
   std::erase_if(specs, [&](const std::string& spec) {
     std::string around = results;
-    return !load_if_any(spec, around);
+    try {
+      return !load_if_any(spec, around);
+    } catch (const Error& error) {
+      std::cerr << "left out: " << printable(error.what()) << "\n";
+      is_whole = false;
+      return true;
+    }
   });
   return specs;
 }
 
 int answers(const AnswersRequest& request) {
   std::vector<Answer> all;
+  bool is_whole = true;
   const std::vector<std::string> specs =
-      request.specs.empty() ? all_with_spec(request.results) : request.specs;
+      request.specs.empty() ? all_with_spec(request.results, is_whole) : request.specs;
   if (specs.empty()) {
     throw Error(Error::Kind::usage,
                 "no experiments in " + request.results + " yet; start with: bnlab run quickstart");
@@ -44,13 +53,13 @@ int answers(const AnswersRequest& request) {
   }
   if (request.into.empty()) {
     std::cout << answers_text(all);
-    return exit_code::kOk;
+    return is_whole ? exit_code::kOk : exit_code::kFailed;
   }
   const std::filesystem::path document = std::filesystem::absolute(request.into);
   const auto markdown = request.in_short ? short_answers_markdown : answers_markdown;
   replace_between_markers(request.into, "answers", markdown(all, document.parent_path()));
   std::cerr << "wrote the table answers into " << request.into << "\n";
-  return exit_code::kOk;
+  return is_whole ? exit_code::kOk : exit_code::kFailed;
 }
 
 }  // namespace
@@ -64,11 +73,13 @@ void add_answers(Program& program) {
   command.add_option("SPEC", request.specs,
                      "Spec files, names of some in experiments/, or folders of results; default: all in the "
                      "results folder");
-  command
-      .add_option("--into", request.into,
-                  "File with a line <!-- table:answers -->: the table is put below it as Markdown")
-      ->type_name("FILE");
-  command.add_flag("--short", request.in_short, "With --into: one line for each, without the evidence");
+  CLI::Option* into =
+      command.add_option("--into", request.into,
+                         "File with the lines <!-- table:answers --> and <!-- end -->: the table is put "
+                         "between them as Markdown");
+  into->type_name("FILE");
+  command.add_flag("--short", request.in_short, "With --into: one line for each, without the evidence")
+      ->needs(into);
   add_results_option(command, request.results);
 }
 

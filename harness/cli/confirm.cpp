@@ -4,6 +4,7 @@
 
 #include "harness/cli/options.hpp"
 #include "harness/cli/program.hpp"
+#include "harness/error.hpp"
 #include "harness/printable.hpp"
 #include "harness/store/confirming.hpp"
 
@@ -15,6 +16,11 @@ struct ConfirmRequest {
 };
 
 int confirm(const ConfirmRequest& request) {
+  for (const std::string& folder : {request.results, request.again}) {
+    if (!std::filesystem::is_directory(folder)) {
+      throw Error(Error::Kind::usage, folder + ": no such folder; expected a folder RESULTS/EXPERIMENT");
+    }
+  }
   const Confirmed confirmed =
       confirm_results(experiment_folder(request.results), experiment_folder(request.again));
   for (const std::string& sentence : confirmed.left_out) {

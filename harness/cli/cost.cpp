@@ -24,10 +24,8 @@
 namespace bnlab {
 namespace {
 
-constexpr double kExchangeDeviation =
-    2e-6;  // seconds from rank to rank at an exchange, where no step was measured
-
-constexpr double kShareOfBackward = 2.0 / 3;  // of a step that was not measured
+// Where no step was measured: seconds from rank to rank at an exchange, and the share of a step.
+constexpr double kExchangeDeviation = 2e-6, kShareOfBackward = 2.0 / 3;
 
 struct CostCommand {
   std::string spec;
@@ -117,7 +115,8 @@ class Profiles {
                 << std::endl;
       const std::vector<RunSpec> all = runs(ranks);
       const auto twin = std::ranges::find(all, run.id, &RunSpec::id);
-      place->second = read_profile(own_step(*twin, ranks, Device::cpu, asked_.data_dir, seconds_));
+      place->second = read_profile(
+          as_usage([&] { return own_step(*twin, ranks, Device::cpu, asked_.data_dir, seconds_); }));
     }
     return place->second;
   }
@@ -130,6 +129,12 @@ class Profiles {
 };
 
 std::vector<std::string> exchanges_of(const CostCommand& asked, const Json& probe) {
+  if (probe.is_null() && !asked.exchange.empty() && asked.exchange != "nccl") {
+    throw Error(Error::Kind::usage,
+                "--exchange " + asked.exchange +
+                    ": neither published clusters nor the model of NCCL say what that takes; measure it: "
+                    "bnlab probe --ranks 2 --out probe.json, and give --probe probe.json");
+  }
   if (!asked.exchange.empty()) return {asked.exchange};
   if (probe.is_null()) return {"nccl"};
   std::set<std::string> found;
@@ -299,7 +304,8 @@ int validate(const CostCommand& asked) {
               text);
   std::vector<CheckedPrediction> steps;
   for (const std::string& file : asked.validate) {
-    for (const CheckedPrediction& one : steps_of_probe(read_json(file), file)) steps.push_back(one);
+    const auto checked = by_probe(file, [&] { return steps_of_probe(read_probe(file), file); });
+    steps.insert(steps.end(), checked.begin(), checked.end());
   }
   add_checked("Steps, each by its rank's own work and the probe's exchanges", steps, json, text);
   std::cout << (asked.json ? json.dump(2) + "\n" : text);
@@ -356,15 +362,8 @@ std::unique_ptr<Fabric> fabric_of(const CostCommand& asked, const Json& probe) {
   return unknown_fabric({asked.algorithm, asked.link, asked.per_node});
 }
 
-int cost(const CostCommand& asked) {
-  if (asked.clusters) return list_clusters(asked);
-  if (!asked.validate.empty() || asked.spec.empty()) {
-    if (asked.validate.empty()) {
-      throw Error(Error::Kind::usage, "cost: expected a SPEC, --clusters or --validate");
-    }
-    return validate(asked);
-  }
-  const Json probe = asked.probe.empty() ? Json() : read_json(asked.probe);
+int predict_steps(const CostCommand& asked) {
+  const Json probe = asked.probe.empty() ? Json() : read_probe(asked.probe);
   const auto fabric = fabric_of(asked, probe);
   Profiles profiles(asked, probe);
   std::vector<Row> rows;
@@ -393,6 +392,16 @@ int cost(const CostCommand& asked) {
   return exit_code::kOk;
 }
 
+int cost(const CostCommand& asked) {
+  if (asked.clusters) return list_clusters(asked);
+  if (!asked.validate.empty()) return validate(asked);
+  if (asked.spec.empty()) {
+    throw Error(Error::Kind::usage, "cost: expected a SPEC, --clusters or --validate");
+  }
+  const auto predict = [&] { return predict_steps(asked); };
+  return asked.probe.empty() ? predict() : by_probe(asked.probe, predict);
+}
+
 }  // namespace
 
 void add_cost(Program& program) {
@@ -416,20 +425,22 @@ void add_cost(Program& program) {
   command
       .add_option("--probe", request.probe,
                   "What bnlab probe --out has written: exchanges, and steps if it has them")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->check(CLI::ExistingFile);
   command.add_option("--cluster", request.cluster, "A published cluster (--clusters) in place of a probe")
       ->type_name("NAME")
       ->excludes("--probe");
-  command.add_option("--algorithm", request.algorithm, "Of NCCL, without a probe or cluster")
-      ->check(CLI::IsMember({"tree", "ring", "nvls"}))
-      ->capture_default_str();
-  command.add_option("--per-node", request.per_node, "GPUs of a node, likewise")
-      ->type_name("N")
-      ->check(CLI::Range(1, 4096))
-      ->capture_default_str();
-  command.add_option("--link", request.link, "Between the GPUs of a node, likewise")
-      ->check(CLI::IsMember({"nvlink", "pcie"}))
-      ->capture_default_str();
+  const auto without_measurements = [](CLI::Option* option) {
+    option->excludes("--probe")->excludes("--cluster")->capture_default_str();
+  };
+  without_measurements(
+      command.add_option("--algorithm", request.algorithm, "Of NCCL, without a probe or cluster")
+          ->check(CLI::IsMember({"tree", "ring", "nvls"})));
+  without_measurements(command.add_option("--per-node", request.per_node, "GPUs of a node, likewise")
+                           ->type_name("N")
+                           ->check(CLI::Range(1, 4096)));
+  without_measurements(command.add_option("--link", request.link, "Between the GPUs of a node, likewise")
+                           ->check(CLI::IsMember({"nvlink", "pcie"})));
   command
       .add_option("--exchange", request.exchange,
                   "nccl, shared_memory or sockets; default: all of the probe, else nccl")
@@ -470,14 +481,17 @@ void add_cost(Program& program) {
   command.add_option("--seconds", request.seconds, "About how long measuring steps may take")
       ->type_name("S")
       ->check(CLI::Range(0.1, 86400.0))
+      ->excludes("--step-ms")
+      ->excludes(peak)
       ->capture_default_str();
-  command.add_flag("--clusters", request.clusters,
-                   "List the published clusters and bandwidths, and where the model fails");
-  command
-      .add_option("--validate", request.validate, "Probes with steps: how good the predictions of these are")
-      ->type_name("FILE...")
-      ->excludes("SPEC");
-  add_json_flag(command, request.json);
+  const CLI::Option* clusters =
+      command.add_flag("--clusters", request.clusters,
+                       "List the published clusters and bandwidths, and where the model fails");
+  CLI::Option* probes = command.add_option("--validate", request.validate,
+                                           "Probes with steps: how good the predictions of these are");
+  probes->type_name("FILE...");
+  const CLI::Option* json = add_json_flag(command, request.json);
+  stand_alone(command, {clusters, probes}, {json});
   add_data_option(command, request.data_dir);
 }
 

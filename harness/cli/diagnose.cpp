@@ -53,7 +53,7 @@ int diagnose(const DiagnoseRequest& request) {
   EvaluateJob job = request.job;
   job.populations = {"saved"};
   job = job_of_weights(job, request.spec);
-  DiagnosisNumbers numbers = diagnosis_numbers(job);
+  DiagnosisNumbers numbers = as_usage([&] { return diagnosis_numbers(job); });
   if (const auto record = find_record(std::filesystem::path(job.weights).parent_path())) {
     numbers.ema = record->number("result.final.ema." + numbers.metric);
     numbers.ema_precise = record->number("result.final.ema_precise." + numbers.metric);
@@ -89,7 +89,7 @@ void add_diagnose(Program& program) {
   add_spec_of_weights(command, request.spec);
   command.add_option("--margin", request.margin, "Differences of the metric up to it count as none")
       ->type_name("NUMBER")
-      ->check(CLI::NonNegativeNumber)
+      ->check(at_least_zero())
       ->capture_default_str();
   add_device_option(command, request.job.device);
   add_data_option(command, request.job.data_dir);

@@ -35,7 +35,7 @@ std::string table(const Json& metrics) {
 
 int evaluate(const EvaluateRequest& request) {
   const EvaluateJob job = job_of_weights(request.job, request.spec);
-  const Json metrics = evaluate_weights(job);
+  const Json metrics = as_usage([&] { return evaluate_weights(job); });
   for (const std::string& population : job.populations) {
     if (!metrics.contains(population)) {
       std::cerr << "note: " << label(job.spec.strategy) << " has no running statistics: " << population

@@ -107,6 +107,14 @@ std::variant<StepCost, std::string> count(const ExplainRequest& request, const J
       throw;
     }
     return error.what();
+  } catch (const std::exception& error) {  // of LibTorch, which this program does not include here
+    const std::string what = error.what();
+    const auto says = [&](const char* part) { return what.find(part) != std::string::npos; };
+    if (!says("allocate memory") && !says("overflow") && !says("bad_alloc")) {
+      throw;
+    }
+    throw Error(Error::Kind::usage, "--size " + request.size + ": the memory of this machine does not hold " +
+                                        setting(request) + "; choose less");
   }
 }
 

@@ -5,6 +5,7 @@
 #include "harness/cli/options.hpp"
 #include "harness/cli/program.hpp"
 #include "harness/error.hpp"
+#include "harness/printable.hpp"
 #include "harness/transfer/event_file.hpp"
 
 namespace bnlab {
@@ -17,11 +18,15 @@ struct ExportRequest {
 
 int export_curves(const ExportRequest& request) {
   const ExperimentPath experiment = experiment_path(request.folder);
-  const int count = export_event_files(experiment.results, experiment.name, request.tensorboard);
-  if (count == 0) throw Error(Error::Kind::usage, request.folder + ": no run there has a metrics.jsonl");
+  std::vector<std::string> problems;
+  const int count = export_event_files(experiment.results, experiment.name, request.tensorboard, problems);
+  for (const std::string& problem : problems) std::cerr << "left out: " << printable(problem) << "\n";
+  if (count == 0 && problems.empty()) {
+    throw Error(Error::Kind::usage, request.folder + ": no run there has a metrics.jsonl");
+  }
   std::cerr << "wrote the event files of " << count << " runs; see them with: tensorboard --logdir "
             << request.tensorboard << "\n";
-  return exit_code::kOk;
+  return problems.empty() ? exit_code::kOk : exit_code::kFailed;
 }
 
 }  // namespace

@@ -27,7 +27,7 @@ int forward(const ForwardCommand& command) {
       throw Error(Error::Kind::usage, file + ": no such file");
     }
   }
-  std::cerr << run_forward_pass(request) << "\n";
+  std::cerr << as_usage([&] { return run_forward_pass(request); }) << "\n";
   return exit_code::kOk;
 }
 

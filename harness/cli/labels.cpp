@@ -1,7 +1,6 @@
 // bnlab labels: label maps whose classes are colours, made into the ids that tasks read.
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
@@ -14,6 +13,7 @@
 #include "harness/error.hpp"
 #include "harness/tasks/data_check.hpp"
 #include "harness/tasks/images/image_file.hpp"
+#include "harness/tasks/images/listing.hpp"
 #include "harness/text_table.hpp"
 
 namespace bnlab {
@@ -93,9 +93,7 @@ std::vector<fs::path> label_files(const fs::path& folder) {
   std::error_code error;
   for (fs::recursive_directory_iterator entry(folder, error), end; !error && entry != end;
        entry.increment(error)) {
-    std::string ending = entry->path().extension().string();
-    std::ranges::transform(ending, ending.begin(), [](unsigned char c) { return std::tolower(c); });
-    if (ending == ".png" && !entry->path().filename().string().starts_with(".")) {
+    if (ending_of(entry->path()) == ".png" && !entry->path().filename().string().starts_with(".")) {
       files.push_back(entry->path());
     }
   }

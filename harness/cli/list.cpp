@@ -49,6 +49,10 @@ Family family_named(const std::string& name) {
 }
 
 int list(const ListRequest& request) {
+  if (request.details && !request.format.empty() && request.format != "text") {
+    throw Error(Error::Kind::usage,
+                "--long: " + request.format + " has all of it; --long is of the text, without --format");
+  }
   const Family family = family_named(request.family);
   const std::string text = text_of(registered(family.name), request);
   if (request.into.empty()) {
@@ -80,8 +84,9 @@ void add_list(Program& program) {
       ->excludes(json);
   CLI::Option* into =
       command.add_option("--into", request.into,
-                         "File with a line <!-- table:FAMILY -->: the list is put below it, in Markdown");
-  into->type_name("FILE");
+                         "File with the lines <!-- table:FAMILY --> and <!-- end -->: the list is put "
+                         "between them, in Markdown");
+  into->type_name("FILE")->excludes(json);
   command.add_flag("--long", request.details, "With formulas, sources and parameters")
       ->excludes(json)
       ->excludes(into);

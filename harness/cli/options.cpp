@@ -3,10 +3,15 @@
 #include <CLI/Option.hpp>
 #include <CLI/Validators.hpp>
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
+#include <cstring>
 #include <filesystem>
-#include <iterator>
+#include <map>
 #include <vector>
 
 #include "harness/components/registry.hpp"
@@ -17,6 +22,7 @@
 #include "harness/launch/placing.hpp"
 #include "harness/mapped.hpp"
 #include "harness/population.hpp"
+#include "harness/probe/probe.hpp"
 #include "harness/store/attempts.hpp"
 #include "harness/store/record.hpp"
 #include "harness/store/run_folder.hpp"
@@ -70,26 +76,48 @@ std::optional<int> jobs_named(const std::string& text) {
   return good ? std::optional(jobs) : std::nullopt;
 }
 
+// What can be typed for a spec, by the name that it goes under: those beside `spec` by their files.
+std::map<std::string, std::string> known_names(const std::string& spec, const std::string& results_dir) {
+  std::map<std::string, std::string> known;
+  for (const std::string& name : list_experiments(results_dir)) known[name] = name;
+  for (const fs::path& file : known_specs()) known[file.stem().string()] = file.stem().string();
+  const fs::path folder = fs::path(spec).parent_path();
+  for (const fs::path& file : specs_in(folder.empty() ? "." : folder)) {
+    known.try_emplace(file.stem().string(), (folder / file.filename()).string());
+  }
+  return known;
+}
+
 // With the places that were looked at, and the nearest name that one of them has.
 std::string no_such_spec(const std::string& spec, const std::string& results_dir) {
   std::error_code none;
   if (fs::is_directory(spec, none)) {
     return spec + ": this folder keeps no " + kSpecFile + "; name the spec's own file";
   }
-  const fs::path folder = fs::path(spec).has_parent_path() ? fs::path(spec).parent_path() : ".";
-  std::vector<std::string> known = list_experiments(results_dir);
-  for (const auto& specs : {known_specs(), specs_in(folder)}) {
-    std::ranges::transform(specs, std::back_inserter(known),
-                           [](const fs::path& file) { return file.stem().string(); });
+  const std::map<std::string, std::string> known = known_names(spec, results_dir);
+  const std::string near =
+      nearest(fs::path(spec).stem().string(), mapped(known, [](const auto& name) { return name.first; }));
+  const std::string where = fs::is_directory(kExperiments, none)
+                                ? std::string(kExperiments) + "/"
+                                : std::string(kExperiments) + "/ (looked for in " +
+                                      fs::current_path().string() + ", where none is)";
+  return spec.substr(0, kLongestShown) + ": no such spec file, and none of this name in " + where + " or " +
+         results_dir + "/" +
+         (near.empty() ? "; bnlab init FILE begins one" : "; did you mean " + known.at(near) + "?");
+}
+
+void refuse_unreadable(const std::string& spec) {
+  struct stat status {};
+  const bool is_hidden = ::stat(spec.c_str(), &status) != 0 && errno == EACCES;
+  if (is_hidden || (S_ISREG(status.st_mode) && ::access(spec.c_str(), R_OK) != 0)) {
+    throw Error(Error::Kind::usage, spec + ": cannot be read: " + std::strerror(errno));
   }
-  const std::string meant = did_you_mean(fs::path(spec).stem().string(), known);
-  return spec.substr(0, kLongestShown) + ": no such spec file, and none of this name in " + kExperiments +
-         "/ or " + results_dir + "/" + (meant.empty() ? "; bnlab init FILE begins one" : meant);
 }
 
 std::optional<Experiment> found(const std::string& spec, std::string& results_dir,
                                 const std::vector<std::string>& overrides) {
   std::error_code none;
+  refuse_unreadable(spec);
   if (fs::is_regular_file(spec, none)) {
     return load_experiment(spec, overrides);
   }
@@ -211,6 +239,8 @@ void add_device_option(CLI::App& command, std::string& device, const std::string
 void add_results_option(CLI::App& command, std::string& results_dir) {
   command.add_option("--results", results_dir, "Folder of the records")
       ->type_name("DIR")
+      ->check(
+          [](const std::string& text) { return text.empty() ? "expected a folder, got an empty name" : ""; })
       ->capture_default_str();
 }
 
@@ -279,8 +309,55 @@ void add_placement_options(CLI::App& command, LaunchRequest& request) {
           "long; "
           "default: 900")
       ->type_name("SECONDS")
-      ->check(CLI::PositiveNumber);
+      ->check(above_zero());
   add_results_option(command, request.results_dir);
+}
+
+void stand_alone(CLI::App& command, const std::vector<const CLI::Option*>& alone,
+                 const std::vector<const CLI::Option*>& allowed) {
+  command.parse_complete_callback([&command, alone, allowed] {
+    for (const CLI::Option* option : alone) {
+      if (option->count() == 0) continue;
+      for (const CLI::Option* other : command.get_options()) {
+        const bool is_refused = other != option && other->count() > 0 && other->get_envname().empty() &&
+                                std::ranges::count(allowed, other) == 0;
+        if (is_refused) throw CLI::ExcludesError(option->get_name(), other->get_name());
+      }
+    }
+  });
+}
+
+namespace {
+
+CLI::Validator number_check(const std::string& expected, bool (*is_good)(double)) {
+  const auto check = [expected, is_good](std::string& text) {
+    double number = 0;
+    const bool good = CLI::detail::lexical_cast(text, number) && is_good(number);
+    return good ? "" : "expected " + expected + ", got " + text;
+  };
+  return {check, ""};
+}
+
+}  // namespace
+
+CLI::Validator above_zero() {
+  return number_check("a number above 0", [](double number) { return number > 0; });
+}
+
+CLI::Validator at_least_zero() {
+  return number_check("0 or a number above it", [](double number) { return number >= 0; });
+}
+
+Json read_probe(const std::string& file) {
+  const std::string expected = ": expected a file of bnlab probe --out";
+  if (!fs::is_regular_file(file)) throw Error(Error::Kind::usage, file + expected + ", got none");
+  const Json probe = as_usage([&] { return read_json(file); });
+  const Json& schema = value_at(probe, "schema");
+  if (schema != kProbeSchema) {
+    throw Error(Error::Kind::usage,
+                file + expected + (schema.is_null() ? "" : ", got one of " + shown(schema)));
+  }
+  return probe;
 }
 
 void add_notify_option(CLI::App& command, std::string& notify) {

@@ -2,12 +2,14 @@
 #pragma once
 
 #include <CLI/App.hpp>
+#include <CLI/Validators.hpp>
 
 #include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "harness/error.hpp"
 #include "harness/inference/trained_run.hpp"
 #include "harness/json.hpp"
 #include "harness/launch/launch.hpp"
@@ -50,6 +52,41 @@ void add_placement_options(CLI::App& command, LaunchRequest& request);
 
 // --data, else BNLAB_DATA, else "".
 void add_data_option(CLI::App& command, std::string& data_dir);
+
+// Refuses all other options beside each of `alone`, which would not look at them. Let through are `allowed`
+// and those that the environment may give.
+void stand_alone(CLI::App& command, const std::vector<const CLI::Option*>& alone,
+                 const std::vector<const CLI::Option*>& allowed);
+
+// Checks that a number is above 0, or at least 0.
+CLI::Validator above_zero();
+CLI::Validator at_least_zero();
+
+// What a file of bnlab probe --out holds. Throws Error (usage) where it is none.
+Json read_probe(const std::string& file);
+
+// What `act` answers by a probe. Throws Error (usage) where the probe lacks a part that it needs.
+template <class Act>
+auto by_probe(const std::string& file, Act act) {
+  try {
+    return act();
+  } catch (const Json::exception&) {
+    throw Error(Error::Kind::usage,
+                file + ": expected a file of bnlab probe --out, got one that lacks a part");
+  }
+}
+
+// What `act` answers. What it refuses or cannot read was named on the command line: it throws Error (usage)
+// then.
+template <class Act>
+auto as_usage(Act act) {
+  try {
+    return act();
+  } catch (const Error& error) {
+    const bool is_mistake = error.kind() == Error::Kind::refused || error.kind() == Error::Kind::data;
+    throw Error(is_mistake ? Error::Kind::usage : error.kind(), error.what());
+  }
+}
 
 // --notify: a command of the user's (launch/notify.hpp).
 void add_notify_option(CLI::App& command, std::string& notify);

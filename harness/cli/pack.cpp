@@ -1,7 +1,10 @@
 // bnlab pack and bnlab check: results for somebody else, and whether they are as they were sent. Of what
 // scripts/gpu_check.sh leaves, check also tells machine, revision, verdicts and stale records.
+#include <algorithm>
+#include <array>
 #include <filesystem>
 #include <iostream>
+#include <string_view>
 
 #include "harness/cli/options.hpp"
 #include "harness/cli/program.hpp"
@@ -33,7 +36,19 @@ void refuse_other_folders(const std::string& folder) {
   }
 }
 
+// The archive is not compressed, whatever its name says.
+void refuse_compressed_names(const std::string& archive) {
+  constexpr std::array<std::string_view, 6> kEndings = {".gz", ".tgz", ".bz2", ".xz", ".zst", ".zip"};
+  const std::string ending = std::filesystem::path(archive).extension().string();
+  if (std::ranges::count(kEndings, ending) > 0) {
+    throw Error(Error::Kind::usage, archive +
+                                        ": expected a name that ends in .tar: the archive is not compressed; "
+                                        "gzip, xz or zstd do so afterwards");
+  }
+}
+
 int pack(const PackRequest& request) {
+  refuse_compressed_names(request.archive);
   refuse_other_folders(request.folder);
   const Files files = files_to_pack(request.folder);
   write_atomically(request.archive, packed(files, experiment_path(request.folder).name));
@@ -43,6 +58,9 @@ int pack(const PackRequest& request) {
 }
 
 int check(const CheckRequest& request) {
+  if (!std::filesystem::exists(request.path)) {
+    throw Error(Error::Kind::usage, request.path + ": no such archive or folder");
+  }
   const bool is_folder = std::filesystem::is_directory(request.path);
   if (is_folder) refuse_other_folders(request.path);
   Files files = is_folder ? files_to_pack(request.path) : unpacked(request.path);

@@ -22,6 +22,7 @@
 #include "harness/report/power.hpp"
 #include "harness/report/status.hpp"
 #include "harness/store/tuning_scores.hpp"
+#include "harness/tasks/task_facts.hpp"
 #include "harness/text_table.hpp"
 #include "harness/training/libraries.hpp"
 
@@ -44,6 +45,7 @@ struct Plan {
   std::vector<CellColumn> columns;
   std::vector<std::string> remarks;
   std::vector<std::string> missing;  // files that runs read, and faults in them
+  bool lacks_weights = false;        // a run to start lacks those of init_from
   int to_start = 0;
   std::optional<double> seconds;            // of the runs to start
   std::optional<double> peak_memory_bytes;  // the largest rank so far
@@ -106,6 +108,12 @@ void add_unclaimed_throughputs(Plan& plan, int jobs) {
   }
 }
 
+// Whether those of init_from are what a run lacks, rather than the data of its task.
+bool lacks_weights(const PlacedRun& run) {
+  return run.inputs.is_null() && run.spec.init_from &&
+         (!reads_files(run.spec.task) || !std::filesystem::is_regular_file(run.spec.init_from->file));
+}
+
 Plan make_plan(const PlanRequest& request) {
   Plan plan;
   LaunchRequest asked = request.launch;
@@ -138,6 +146,7 @@ Plan make_plan(const PlanRequest& request) {
     }
     start.push_back(&plan.runs[i].spec);
     if (!plan.runs[i].inputs.is_null()) to_judge.push_back(&plan.runs[i]);
+    plan.lacks_weights = plan.lacks_weights || lacks_weights(plan.runs[i]);
     const auto expected = time.seconds(plan.runs[i]);
     all_known = all_known && expected;
     seconds += expected.value_or(0) / asked.jobs;
@@ -296,24 +305,29 @@ int plan(const PlanRequest& request) {
     std::cerr << "bnlab: " << message << "\n";
   }
   // Without a data folder the question was another one than whether the data are there.
-  return plan.missing.empty() || request.launch.data_dir.empty() ? exit_code::kOk : exit_code::kUsage;
+  const bool lacks_data = !plan.missing.empty() && !request.launch.data_dir.empty();
+  return lacks_data || plan.lacks_weights ? exit_code::kUsage : exit_code::kOk;
 }
 
 }  // namespace
 
 void add_plan(Program& program) {
-  auto [command, request] = add_command(program, "plan", "What `run` with the same options would do",
-                                        "  bnlab plan quickstart --ranks 2\n"
-                                        "  bnlab plan small_batch_segmentation --only strategy=sync --json",
-                                        plan);
+  auto [command, request] =
+      add_command(program, "plan", "What `run` would do; takes all of its options but --notify",
+                  "  bnlab plan quickstart --ranks 2\n"
+                  "  bnlab plan small_batch_segmentation --only strategy=sync --json",
+                  plan);
   add_spec(command, request.spec);
   add_overrides(command, request.overrides);
   add_placement_options(command, request.launch);
   add_data_option(command, request.launch.data_dir);
-  add_json_flag(command, request.json);
-  command.add_flag("--runs", request.every_run,
-                   "A line for each run, with its id, instead of one for each cell");
-  command.add_flag("--todo", request.todo, "Only the ids of the runs to start, one per line");
+  CLI::Option* json = add_json_flag(command, request.json);
+  CLI::Option* runs = command.add_flag("--runs", request.every_run,
+                                       "A line for each run, with its id, instead of one for each cell");
+  runs->excludes(json);
+  command.add_flag("--todo", request.todo, "Only the ids of the runs to start, one per line")
+      ->excludes(json)
+      ->excludes(runs);
 }
 
 }  // namespace bnlab

@@ -96,7 +96,7 @@ int predict_all(const PredictRequest& request) {
   std::vector<std::vector<Prediction>> predictions;
   for (const EvaluateJob& job : jobs) {
     std::cerr << "predicting with " << job.spec.id << "\n";
-    predictions.push_back(predict(job, request.samples, request.count));
+    predictions.push_back(as_usage([&] { return predict(job, request.samples, request.count); }));
     check_same(predictions.back(), predictions.front(), job.spec.id);
   }
   const Pictures pictures(request.out);
@@ -148,7 +148,12 @@ void add_predict(Program& program) {
       command.add_option("--samples", request.samples, "Of the test split, counted from 0")
           ->type_name("N,...")
           ->delimiter(',')
-          ->allow_extra_args(false);
+          ->allow_extra_args(false)
+          ->check([](const std::string& text) {
+            const bool good = !text.empty() && text.size() < 19 &&
+                              text.find_first_not_of("0123456789") == std::string::npos;
+            return good ? "" : "expected numbers from 0 on, such as 0,17,230, got " + text;
+          });
   command.add_option("--count", request.count, "So many samples, spread over the test split (default 6)")
       ->type_name("N")
       ->check(CLI::Range(1, 1000000))

@@ -26,11 +26,10 @@ constexpr const char* kExamples =
 constexpr size_t kLongestName = 200;  // of a file, in a message
 
 constexpr const char* kExitCodes =
-    "Exit codes: 0 everything asked for is done; 1 some runs failed (the matrix went on), or `compare` "
-    "found\n"
-    "a regression; 2 the command line or the spec cannot be done (nothing was started); 3 the environment\n"
-    "lacks something; 75 the rest is with other processes that share the results folder; 130 interrupted\n"
-    "(the command that resumes is printed).";
+    "Exit codes: 0 everything asked for is done; 1 some runs failed or some files are damaged (it went\n"
+    "on with the others), or `compare` found a regression; 2 the command line or the spec cannot be done\n"
+    "(nothing was started); 3 the environment lacks something; 75 the rest is with other processes that\n"
+    "share the results folder; 130 interrupted (the command that resumes is printed).";
 
 // Examples first, then what the command is, then its options.
 class ExamplesFirst : public CLI::Formatter {
@@ -214,7 +213,8 @@ int run_program(int argc, const char* const* argv) {
               << error.code().message() << "\n";
     return error.code() == std::errc::filename_too_long ? exit_code::kUsage : exit_code::kEnvironment;
   } catch (const std::exception& error) {
-    std::cerr << "bnlab: unexpected: " << printable(error.what()) << "\n";
+    const std::string text = error.what();  // LibTorch puts the calls that led there below the first line
+    std::cerr << "bnlab: unexpected: " << printable(text.substr(0, text.find('\n'))) << "\n";
     return exit_code::kFailed;
   }
 }

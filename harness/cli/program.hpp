@@ -17,7 +17,7 @@ namespace bnlab {
 
 namespace exit_code {
 constexpr int kOk = 0;
-constexpr int kFailed = 1;       // some runs failed; the matrix went on
+constexpr int kFailed = 1;       // some runs failed or some files are damaged; the others went on
 constexpr int kUsage = 2;        // the command line or the spec cannot be done; nothing was started
 constexpr int kEnvironment = 3;  // the environment lacks something
 constexpr int kOthers = 75;      // the rest belongs to other processes

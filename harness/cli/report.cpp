@@ -32,7 +32,7 @@ std::string factors_of(const RunSpec& run, const std::string& device) {
 // The step's operations are counted here, on the CPU: their numbers are the same on every device.
 void add_roofline_of(const std::string& probe, const Experiment& experiment, const std::string& data_dir,
                      ExperimentReport& report) {
-  const Json measured = read_json(probe);
+  const Json measured = read_probe(probe);
   const Roofline roofline = read_roofline(measured, std::filesystem::path(probe).filename().string());
   const std::string device = measured.at("fabric").at("device");
   prepare_to_measure(1);
@@ -57,7 +57,9 @@ std::string report_as(const std::string& format, const Experiment& experiment,
   ExperimentReport report =
       make_report(experiment, records, kept_declarations(request.results, experiment.name), request.baseline);
   report.marks_stale = request.into.empty();
-  if (!request.probe.empty()) add_roofline_of(request.probe, experiment, request.data_dir, report);
+  if (!request.probe.empty()) {
+    by_probe(request.probe, [&] { add_roofline_of(request.probe, experiment, request.data_dir, report); });
+  }
   if (format == "json") return report_json(report).dump(2) + "\n";
   if (format == "html") {
     return report_html(report, records, experiment_folder(request.results, experiment.name) / "figures");
@@ -106,7 +108,8 @@ void add_report(Program& program) {
       ->type_name("FORMAT")
       ->check(CLI::IsMember({"text", "markdown", "html", "csv", "json"}));
   command
-      .add_option("--into", request.into, "File with a line <!-- table:NAME -->: the table is put below it")
+      .add_option("--into", request.into,
+                  "File with the lines <!-- table:NAME --> and <!-- end -->: the table is put between them")
       ->type_name("FILE");
   command
       .add_option(

@@ -1,11 +1,16 @@
 // bnlab run: trains what is not done yet, then prints the table. bnlab rank: one rank of a run, for the
 // launcher and not for people, so it is not listed.
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <iostream>
 
 #include "harness/cli/options.hpp"
 #include "harness/cli/program.hpp"
+#include "harness/error.hpp"
 #include "harness/experiment/tuning.hpp"
 #include "harness/launch/launch.hpp"
 #include "harness/launch/notify.hpp"
@@ -82,9 +87,7 @@ int not_settled(const Experiment& experiment, const LaunchRequest& asked, const 
   return exit_code::kFailed;
 }
 
-int run(const RunRequest& request) {
-  LaunchRequest asked = request.launch;
-  Experiment experiment = load_asked(request.spec, asked.results_dir, request.overrides);
+int run_matrix(Experiment& experiment, const LaunchRequest& asked) {
   const LaunchSummary tuning = tune(experiment, asked);
   if (tuning.interrupted) {
     return interrupted(asked);
@@ -108,15 +111,46 @@ int run(const RunRequest& request) {
   return any_failed ? exit_code::kFailed : summary.held > 0 ? exit_code::kOthers : exit_code::kOk;
 }
 
+// Why nothing can be written into a folder, which need not be there yet; "" where something can.
+std::string why_not_writable(const std::filesystem::path& folder) {
+  std::error_code none;
+  std::filesystem::path there = std::filesystem::absolute(folder);
+  while (!std::filesystem::exists(there, none) && there.has_relative_path()) there = there.parent_path();
+  if (!std::filesystem::is_directory(there, none)) return there.string() + " is no folder";
+  return ::access(there.c_str(), W_OK | X_OK) == 0
+             ? ""
+             : "nothing can be written into " + there.string() + " (" + std::strerror(errno) + ")";
+}
+
+bool is_of_environment(const std::exception& error) {
+  const auto* told = dynamic_cast<const Error*>(&error);
+  return told == nullptr || told->kind() == Error::Kind::environment;
+}
+
+int run(const RunRequest& request) {
+  LaunchRequest asked = request.launch;
+  Experiment experiment = load_asked(request.spec, asked.results_dir, request.overrides);
+  try {
+    return run_matrix(experiment, asked);
+  } catch (const std::exception& error) {
+    const std::string problem = why_not_writable(experiment_folder(asked.results_dir, experiment.name));
+    if (problem.empty() || !is_of_environment(error)) throw;
+    throw Error(Error::Kind::environment,
+                "--results " + asked.results_dir + ": " + problem +
+                    "; name a folder that you may write into; users who share one need a "
+                    "group of their own for it, its right to write, and umask 002");
+  }
+}
+
 }  // namespace
 
 void add_run(Program& program) {
   auto [command, request] =
       add_command(program, "run", "Train every run of a spec that is not done yet",
                   "  bnlab run quickstart --ranks 2\n"
-                  "  bnlab run tradeoff --only strategy=sync,per_tower --only seed=0\n"
+                  "  bnlab run tradeoff --only strategy=sync,per_tower --only seed=10\n"
                   "  bnlab run quickstart steps=10 task.crop=[32,32] --only seed=0\n"
-                  "  bnlab run results/quickstart --redo stale\n"
+                  "  bnlab run quickstart --redo stale\n"
                   "  bnlab run experiments/camvid_small_batch.json --data ~/data --jobs 2\n"
                   "  bnlab run tradeoff --notify 'mail -s \"$BNLAB_MESSAGE\" me@example.org < /dev/null'\n"
                   "  torchrun --nproc-per-node 4 --no-python bnlab run tradeoff",

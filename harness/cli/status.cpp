@@ -1,4 +1,5 @@
 // bnlab status: how far experiments are.
+#include <algorithm>
 #include <filesystem>
 #include <iostream>
 
@@ -13,9 +14,11 @@
 namespace bnlab {
 namespace {
 
+constexpr const char* kResults = "results";
+
 struct StatusRequest {
   std::vector<std::string> names;
-  std::string results = "results";
+  std::string results = kResults;
   bool json = false;
 };
 
@@ -32,10 +35,39 @@ ExperimentStatus status_of_named(const std::string& name, std::string results) {
                                       (meant.empty() ? "; bnlab status shows those that are" : meant));
 }
 
+// Of an experiment of the results folder, by its records alone where its spec is damaged.
+ExperimentStatus status_of_kept(const std::string& name, const std::string& results) {
+  try {
+    return status_of_named(name, results);
+  } catch (const Error& error) {
+    ExperimentStatus status = status_of(std::filesystem::path(name).filename().string(), results);
+    status.problems.push_back(std::string(error.what()) + " (its runs are counted by their records alone)");
+    return status;
+  }
+}
+
+std::vector<ExperimentStatus> status_of_all(const std::string& results) {
+  if (std::filesystem::exists(std::filesystem::path(results) / kSpecFile)) {
+    throw Error(Error::Kind::usage, "--results " + results +
+                                        ": the results of one experiment; expected the folder around it, or "
+                                        "without --results: bnlab status " +
+                                        results);
+  }
+  const bool is_first_time = results == kResults && !std::filesystem::exists(results);
+  if (!is_first_time && !std::filesystem::is_directory(results)) {
+    throw Error(Error::Kind::usage,
+                "--results " + results + ": no runs there; expected the folder around those of experiments");
+  }
+  return mapped(all_experiments(results),
+                [&](const std::string& name) { return status_of_kept(name, results); });
+}
+
 int status(const StatusRequest& request) {
-  const std::vector<ExperimentStatus> all =
-      mapped(request.names.empty() ? all_experiments(request.results) : request.names,
-             [&](const std::string& name) { return status_of_named(name, request.results); });
+  const std::vector<ExperimentStatus> all = request.names.empty()
+                                                ? status_of_all(request.results)
+                                                : mapped(request.names, [&](const std::string& name) {
+                                                    return status_of_named(name, request.results);
+                                                  });
   if (request.json) {
     std::cout << status_json(all).dump(2) << "\n";
   } else if (all.empty()) {
@@ -43,7 +75,9 @@ int status(const StatusRequest& request) {
   } else {
     std::cout << status_text(all);
   }
-  return exit_code::kOk;
+  const bool is_whole =
+      std::ranges::all_of(all, [](const ExperimentStatus& one) { return one.problems.empty(); });
+  return is_whole ? exit_code::kOk : exit_code::kFailed;
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <iostream>
+#include <limits>
 #include <set>
 #include <thread>
 
@@ -15,6 +16,7 @@
 #include "harness/error.hpp"
 #include "harness/launch/notify.hpp"
 #include "harness/mapped.hpp"
+#include "harness/printable.hpp"
 #include "harness/report/live_html.hpp"
 #include "harness/report/live_runs.hpp"
 #include "harness/store/attempts.hpp"
@@ -37,14 +39,19 @@ struct WatchRequest {
 struct Watched {
   std::string name, results;
   std::optional<Experiment> experiment = {};
+  std::string damaged = {};  // what is wrong with the spec that is kept there
 };
 
 // With the spec that the folder keeps, if it keeps one.
 Watched kept(const std::string& name, const std::string& results) {
   const std::filesystem::path folder = experiment_folder(results, name);
   std::string around = results;
-  return {name, results,
-          std::filesystem::exists(folder / kSpecFile) ? load_if_any(folder.string(), around) : std::nullopt};
+  if (!std::filesystem::exists(folder / kSpecFile)) return {name, results};
+  try {
+    return {name, results, load_if_any(folder.string(), around)};
+  } catch (const Error& error) {
+    return {name, results, std::nullopt, error.what()};
+  }
 }
 
 std::vector<Watched> watched(const WatchRequest& request) {
@@ -70,28 +77,50 @@ bool draws_on_terminal() {
   return isatty(STDOUT_FILENO) != 0 && term != nullptr && std::strcmp(term, "dumb") != 0;
 }
 
-size_t columns_of_terminal() {
+// Of a file or a pipe: no end.
+size_t columns_of_output() {
+  if (isatty(STDOUT_FILENO) == 0) return std::numeric_limits<size_t>::max();
   winsize size{};
   return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 100;
 }
 
 ExperimentStatus status_of(const Watched& one) {
-  return one.experiment ? bnlab::status_of(*one.experiment, one.results)
-                        : bnlab::status_of(one.name, one.results);
+  ExperimentStatus status = one.experiment ? bnlab::status_of(*one.experiment, one.results)
+                                           : bnlab::status_of(one.name, one.results);
+  if (!one.damaged.empty()) status.problems.push_back(one.damaged);
+  return status;
 }
 
-void show(const std::vector<Watched>& all, bool terminal, bool once) {
+// Whether anything that it showed is damaged.
+bool show(const std::vector<Watched>& all, bool terminal, bool once) {
   std::vector<LiveRun> runs;
   for (const Watched& one : all) {
     for (LiveRun& run : live_runs(one.results, one.name)) runs.push_back(std::move(run));
   }
   if (!terminal && !once) {
     for (const LiveRun& run : runs) std::cout << live_line(run) << std::endl;
-    return;
+    return false;
   }
   const auto experiments = mapped(all, [](const Watched& one) { return status_of(one); });
-  std::cout << (terminal && !once ? "\033[H\033[2J" : "")
-            << live_page(runs, experiments, columns_of_terminal()) << std::flush;
+  std::cout << (terminal && !once ? "\033[H\033[2J" : "") << live_page(runs, experiments, columns_of_output())
+            << std::flush;
+  return std::ranges::any_of(runs, [](const LiveRun& run) { return !run.damaged.empty(); }) ||
+         std::ranges::any_of(experiments, [](const auto& status) { return !status.problems.empty(); });
+}
+
+// What the page of a look holds that is damaged, a line each.
+std::string damaged_text(const std::vector<LiveExperiment>& seen) {
+  std::string text;
+  for (const LiveExperiment& experiment : seen) {
+    for (const std::string& problem : experiment.status.problems) text += "damaged: " + problem + "\n";
+  }
+  return printable(text);
+}
+
+LiveExperiment look(LiveView& view, const Watched& one) {
+  LiveExperiment seen = view.look(one.name, one.results, one.experiment ? &*one.experiment : nullptr);
+  if (!one.damaged.empty()) seen.status.problems.push_back(one.damaged);
+  return seen;
 }
 
 // Tells of runs that have failed since the first look.
@@ -115,8 +144,8 @@ class Failures {
 
 bool has_ended(const Watched& one) {
   const ExperimentStatus status = status_of(one);
-  return one.experiment && status.missing() <= 0 && status.claimed.empty() &&
-         live_runs(one.results, one.name).empty();
+  const bool is_complete = !one.experiment || status.missing() <= 0;
+  return is_complete && status.claimed.empty() && live_runs(one.results, one.name).empty();
 }
 
 int watch(const WatchRequest& request) {
@@ -134,13 +163,16 @@ int watch(const WatchRequest& request) {
   while (true) {
     const std::vector<Watched> all = watched(request);
     const bool ended = until_the_end && std::ranges::all_of(all, has_ended);
+    const bool is_last = request.once || ended;
+    bool is_damaged = false;
     if (!request.html.empty()) {
-      const auto seen = mapped(all, [&](const Watched& one) {
-        return view.look(one.name, one.results, one.experiment ? &*one.experiment : nullptr);
-      });
+      const auto seen = mapped(all, [&](const Watched& one) { return look(view, one); });
       write_atomically(request.html, live_html(seen, ended ? 0 : every));
+      const std::string damaged = damaged_text(seen);
+      is_damaged = !damaged.empty();
+      if (is_last) std::cerr << damaged;
     } else {
-      show(all, terminal, request.once || (ended && !terminal));
+      is_damaged = show(all, terminal, request.once || (ended && !terminal));
     }
     if (!request.notify.empty()) {
       for (const Watched& one : all) failures.tell(request.notify, one);
@@ -150,7 +182,7 @@ int watch(const WatchRequest& request) {
         notify(request.notify, ended_notice(one.name, status.ok(), status.failed));
       }
     }
-    if (request.once || ended) return exit_code::kOk;
+    if (is_last) return is_damaged ? exit_code::kFailed : exit_code::kOk;
     std::this_thread::sleep_for(std::chrono::duration<double>(every));
   }
 }
@@ -165,7 +197,7 @@ void add_watch(Program& program) {
       "  bnlab watch quickstart\n"
       "  bnlab watch quickstart --html quickstart.html\n"
       "  bnlab watch quickstart --notify 'notify-send \"$BNLAB_MESSAGE\"'\n"
-      "  bnlab watch results/quickstart --once",
+      "  bnlab watch --once",
       watch);
   command.add_option(
       "SPEC", request.spec,

@@ -8,7 +8,6 @@
 #include <future>
 #include <map>
 #include <random>
-#include <set>
 #include <stdexcept>
 #include <thread>
 #include <vector>
@@ -55,23 +54,35 @@ std::string new_word() {
   return std::to_string(chance()) + "-" + std::to_string(chance());
 }
 
+std::string receipt(const std::string& call, int rank) {
+  return "received/" + call + "/" + std::to_string(rank);
+}
+
 // A launcher's store outlives the programs that it starts, and keeps their keys. Every rank therefore asks
-// with a word that is new in each call, and rank 0 answers every word that it finds until all ranks have its
-// answer.
+// with a word that is new in each call, and rank 0 answers every word of a rank until that rank has left a
+// receipt for this call. The word is read before the receipt is looked for: a rank asks the next call's
+// question once it has left the receipt of this one's, and that question must not get this answer.
 void answer_all(c10d::Store& store, const Rendezvous& at, const std::string& shared) {
   const std::string me = new_word();
-  std::set<std::string> answered;
+  std::map<int, std::string> answered;  // rank without a receipt -> the last word that was answered
+  for (int rank = 1; rank < at.size; ++rank) answered[rank];
   const auto deadline = std::chrono::steady_clock::now() + at.timeout;
-  while (store.add("received/" + me, 0) < at.size - 1) {
-    for (int rank = 1; rank < at.size; ++rank) {
-      const std::string question = "question/" + std::to_string(rank);
-      if (!store.check({question})) {
-        continue;
-      }
-      const std::string word = text(store.get(question));
-      if (answered.insert(word).second) {
-        store.set("answer/" + word, bytes(me + "\n" + shared));
-      }
+  const auto is_done = [&](std::pair<const int, std::string>& of_rank) {
+    auto& [rank, last] = of_rank;
+    const std::string question = "question/" + std::to_string(rank);
+    const std::string word = store.check({question}) ? text(store.get(question)) : "";
+    if (store.check({receipt(me, rank)})) {
+      return true;
+    }
+    if (word != last) {
+      store.set("answer/" + word, bytes(me + "\n" + shared));
+      last = word;
+    }
+    return false;
+  };
+  while (!answered.empty()) {
+    for (auto of_rank = answered.begin(); of_rank != answered.end();) {
+      of_rank = is_done(*of_rank) ? answered.erase(of_rank) : std::next(of_rank);
     }
     if (std::chrono::steady_clock::now() > deadline) {
       throw Error(Error::Kind::communication, "not every rank asked what rank 0 shares; one may have died");
@@ -85,7 +96,7 @@ std::string ask(c10d::Store& store, int rank) {
   store.set("question/" + std::to_string(rank), bytes(word));
   const std::string answer = text(store.get("answer/" + word));
   const size_t line = answer.find('\n');
-  store.add("received/" + answer.substr(0, line), 1);
+  store.set(receipt(answer.substr(0, line), rank), bytes("here"));
   return answer.substr(line + 1);
 }
 

@@ -100,7 +100,7 @@ class ThreadRanks::Threads {
     }
     const bool alike =
         failures.size() == outcomes_.size() && std::none_of(failures.begin(), failures.end(), is_consequence);
-    joined_ = failures.empty() || (alike && !dropped_);
+    joined_ = worlds_ == outcomes_.size() && (failures.empty() || (alike && !dropped_));
     if (!failures.empty()) {
       throw_cause(failures);
     }
@@ -113,6 +113,7 @@ class ThreadRanks::Threads {
       body_ = body;
       running_ = threads_.size();
       dropped_ = false;
+      worlds_ = 0;
       ++body_number_;
     }
     started_.notify_all();
@@ -145,6 +146,7 @@ class ThreadRanks::Threads {
       }
       lock.lock();
       outcomes_[static_cast<size_t>(rank)] = outcome;
+      worlds_ += world != nullptr;
       if (--running_ == 0) {
         finished_.notify_all();
       } else if (outcome && !finished_.wait_for(lock, kWaitForOthers,
@@ -185,6 +187,7 @@ class ThreadRanks::Threads {
   std::vector<std::exception_ptr> outcomes_;           // of every rank
   size_t running_ = 0;
   int64_t body_number_ = 0;
+  size_t worlds_ = 0;     // ranks that held a world when they were through with this body
   bool dropped_ = false;  // whether a rank has dropped its world during this body
   bool joined_ = false;   // whether the ranks have a world in which they can go on
 };

@@ -1,13 +1,17 @@
 #include "harness/embed/bnlab/checkpoint.hpp"
 
 #include <caffe2/serialize/inline_container.h>
+#include <fcntl.h>
 #include <torch/csrc/jit/serialization/pickle.h>
 #include <torch/csrc/jit/serialization/pickler.h>
 #include <torch/types.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -89,6 +93,19 @@ void load_state_dict(torch::nn::Module& module, const std::string& file) {
   }
 }
 
+namespace {
+
+// Puts the bytes of a file on the disk, lest a power cut leaves an empty one under its new name.
+void sync(const std::string& file) {
+  const int descriptor = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
+  const bool synced = descriptor >= 0 && ::fsync(descriptor) == 0;
+  const int problem = errno;
+  if (descriptor >= 0) ::close(descriptor);
+  if (!synced) throw std::system_error(problem, std::generic_category());
+}
+
+}  // namespace
+
 void save_state_dict(const torch::nn::Module& module, const std::string& file) {
   c10::impl::GenericDict state(c10::StringType::get(), c10::TensorType::get());
   for (const auto& [name, tensor] : state_of(module)) {
@@ -97,8 +114,11 @@ void save_state_dict(const torch::nn::Module& module, const std::string& file) {
   const std::string part = file + ".part";
   try {
     write_dict(state, part);
+    sync(part);
     std::filesystem::rename(part, file);
   } catch (const std::exception& error) {
+    std::error_code ignored;
+    std::filesystem::remove(part, ignored);
     throw Error(Error::Kind::data, file + ": cannot be written: " + reason_of(error));
   }
 }

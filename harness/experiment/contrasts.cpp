@@ -4,6 +4,7 @@
 #include <array>
 #include <iterator>
 #include <set>
+#include <tuple>
 
 #include "harness/experiment/dotted.hpp"
 #include "harness/experiment/matching.hpp"
@@ -175,6 +176,31 @@ bool check_rules(const Contrast& contrast, const std::string& path, Mistakes& mi
   return good;
 }
 
+// Whether two contrasts compare the same, be it the other way round.
+bool same_comparison(const Contrast& a, const Contrast& b) {
+  const auto sides = [](const Contrast& contrast) {
+    return std::array{std::tuple(contrast.strategy, contrast.runs, contrast.population),
+                      std::tuple(contrast.above, contrast.above_runs, contrast.population_above())};
+  };
+  const auto of_a = sides(a), of_b = sides(b);
+  return a.metric == b.metric && a.at == b.at && (of_a == of_b || (of_a[0] == of_b[1] && of_a[1] == of_b[0]));
+}
+
+void check_alone(const Contrast& contrast, const std::vector<Contrast>& before, const std::string& path,
+                 Mistakes& mistakes) {
+  const bool of_cost = contrast.metric.ends_with("images_per_s") || contrast.metric.starts_with("peak_");
+  if (!of_cost && contrast.equivalence_margin.value_or(0) >= 1) {
+    mistakes.add(path + ".equivalence_margin", "expected a share below 1, 0.02 for two points, got " +
+                                                   shown(Json(*contrast.equivalence_margin)));
+  }
+  const auto same =
+      std::ranges::find_if(before, [&](const Contrast& other) { return same_comparison(contrast, other); });
+  if (same != before.end()) {
+    mistakes.add(path, "the same two sides are compared by contrasts[" +
+                           std::to_string(same - before.begin()) + "]; a comparison counts once");
+  }
+}
+
 // Whether nothing is wrong with the values that the contrast depends on.
 bool rests_on_good(const Contrast& contrast, const std::set<std::string>& mistaken) {
   if (!contrast.of_strategies()) {
@@ -234,6 +260,7 @@ std::vector<Contrast> read_contrasts(const Json& contrasts, const Json& written,
     if (can_match && rests_on_good(contrast, expansion.mistaken)) {
       (judged ? check_cells : check_numbers)(contrast, expansion.cells, path, mistakes);
     }
+    check_alone(contrast, found, path, mistakes);
     found.push_back(std::move(contrast));
   }
   return found;

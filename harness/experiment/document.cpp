@@ -179,14 +179,18 @@ Json laid_over(const Json& base, const Json& ours) {
 
 void override_key(Document& document, const std::string& key, const Json& value, const std::string& where,
                   Mistakes& mistakes) {
-  if (key.starts_with(kMatrix)) {  // what follows is one key of the matrix, dots and all
+  if (key == "extends") {
+    mistakes.add_in(where, key, "says in a spec's file what it is based on, and only there");
+  } else if (key.starts_with(kMatrix)) {  // what follows is one key of the matrix, dots and all
     Json& matrix = document.value["matrix"];
     if (matrix.is_null() || matrix.is_object()) {
       matrix[key.substr(std::string(kMatrix).size())] = value;
     }
   } else if (give_way(document.value, key, where, mistakes)) {
     drop_from_tune(document.value, key);
-    set(document.value, key, value);
+    if (!set(document.value, key, value)) {
+      mistakes.add_in(where, key, "unknown key: what the spec says there is no object, and holds no keys");
+    }
   }
   document.origins[key] = where;
 }

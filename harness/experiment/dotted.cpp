@@ -155,7 +155,7 @@ const Json* find(const Json& run, const std::string& key) {
   return node;
 }
 
-void set(Json& run, const std::string& key, const Json& value) {
+bool set(Json& run, const std::string& key, const Json& value) {
   Json* node = &run;
   for (const auto& part : split(key, '.')) {
     if (node->is_null()) {
@@ -164,11 +164,12 @@ void set(Json& run, const std::string& key, const Json& value) {
       *node = lifted(*node);
     }
     if (!node->is_object()) {
-      return;
+      return false;
     }
     node = &(*node)[part];
   }
   *node = value;
+  return true;
 }
 
 std::vector<const Parameter*> declarations(const std::string& key) {

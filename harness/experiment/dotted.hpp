@@ -28,9 +28,9 @@ Json apart_from(Json run, const std::vector<std::string>& keys);
 
 const Json* find(const Json& run, const std::string& key);  // null where the key is absent
 
-// Sets a dotted key. Objects on the way are made; a value that cannot hold keys is left for the
-// checks to complain about.
-void set(Json& run, const std::string& key, const Json& value);
+// Sets a dotted key. Objects on the way are made. False where a value on the way cannot hold keys: it stays
+// as it is.
+bool set(Json& run, const std::string& key, const Json& value);
 
 // The declarations that a dotted key of a run may mean (several where components share a name for a
 // parameter); none if no registered component has it.

@@ -92,6 +92,9 @@ std::string no_match(const std::string& key, const Json& wanted, const std::vect
   }
   const auto values = values_at(runs, key);
   const std::string near = wanted.is_string() ? nearest(wanted, values) : "";
+  if (wanted == near) {
+    return "no run has the text " + shown(wanted) + "; write the value without quotes: " + near;
+  }
   return "no run has " + shown(wanted) +
          (near.empty() ? "; there are: " + (values.empty() ? "none" : joined(values))
                        : "; did you mean \"" + near + "\"?");

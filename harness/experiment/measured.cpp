@@ -1,6 +1,7 @@
 // The numbers that runs end with: whether a spec names one that they have, and what others have published of
 // them.
 #include <algorithm>
+#include <array>
 
 #include "harness/components/registry.hpp"
 #include "harness/experiment/dotted.hpp"
@@ -27,11 +28,22 @@ std::vector<std::string> metrics_of(const Json& run) {
   return metrics;
 }
 
+// "groups.0006R0.mean_iou"; whether there is such a group the data say.
+bool is_of_a_group(const std::string& metric) {
+  return std::ranges::any_of(std::array{".mean_iou", ".pixel_accuracy"}, [&](const char* ending) {
+    return metric.starts_with("groups.") && metric.ends_with(ending) &&
+           metric.size() > std::string("groups.").size() + std::string(ending).size();
+  });
+}
+
 // "" where the run has such a number, else what is wrong with it.
 std::string metric_mistake(const std::string& metric, const Json& run) {
   const std::vector<std::string> known = metrics_of(run);
   const bool there =
       metric.empty() || std::ranges::count(known, top_level(metric)) > 0;  // "" is reported already
+  if (metric.starts_with("groups") && !is_of_a_group(metric)) {
+    return "expected groups.NAME.mean_iou or groups.NAME.pixel_accuracy, got " + shown(metric);
+  }
   if (metric == kLogImagesPerS && run["timing"].is_null()) {
     return "the runs are timed beside no other: timing is null";
   }

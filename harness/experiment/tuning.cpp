@@ -36,6 +36,9 @@ void check_grid(const Experiment& experiment, Mistakes& mistakes) {
   }
   for (const std::string& key : keys_of(tune.grid)) {
     const std::string path = key_path("tune.grid", key);
+    if (declarations(key).empty()) {
+      mistakes.add(path, unknown_key(key));
+    }
     for (const std::string& axis : experiment.axes) {
       if (std::ranges::any_of(split(axis, ','), [&](const auto& moved) { return overlap(key, moved); })) {
         mistakes.add(path, "the axis matrix." + axis + " sets it in every run");
@@ -53,10 +56,33 @@ void check_grid(const Experiment& experiment, Mistakes& mistakes) {
     }
   }
   for (size_t i = 0; i < tune.seeds.size(); ++i) {
-    if (std::ranges::find(experiment.runs, tune.seeds[i], &RunSpec::seed) != experiment.runs.end()) {
-      mistakes.add("tune.seeds[" + std::to_string(i) + "]",
-                   std::to_string(tune.seeds[i]) + " is a seed of the matrix; choose on others");
+    const std::string path = "tune.seeds[" + std::to_string(i) + "]";
+    if (std::find(tune.seeds.begin(), tune.seeds.begin() + static_cast<std::ptrdiff_t>(i), tune.seeds[i]) !=
+        tune.seeds.begin() + static_cast<std::ptrdiff_t>(i)) {
+      mistakes.add(path, std::to_string(tune.seeds[i]) + " stands there twice");
     }
+    if (std::ranges::find(experiment.runs, tune.seeds[i], &RunSpec::seed) != experiment.runs.end()) {
+      mistakes.add(path, std::to_string(tune.seeds[i]) + " is a seed of the matrix; choose on others");
+    }
+  }
+}
+
+// What tuning sets itself in its runs, nothing else may set there.
+void check_set(const Experiment& experiment, Mistakes& mistakes) {
+  const Tune& tune = *experiment.tune;
+  for (const auto& [key, unused] : tune.set.items()) {
+    const std::string plain = key.starts_with("matrix.") ? key.substr(7) : key;
+    if (plain == "seed") {
+      mistakes.add(key_path("tune.set", key), "tune.seeds sets the seeds of these runs");
+    } else if (tune.grid.contains(plain)) {
+      mistakes.add(key_path("tune.set", key), "tune.grid sets it in these runs");
+    }
+  }
+  if (tune.lengths.empty() && experiment.asked.at("tune").contains("gain_below")) {
+    mistakes.add("tune.gain_below", "has no effect without tune.lengths; add these or leave it out");
+  }
+  if (tune.metric.starts_with("peak_")) {
+    mistakes.add("tune.metric", "the highest mean wins, and less memory is better; name another metric");
   }
 }
 
@@ -233,6 +259,7 @@ Json Tuning::length_json() const {
 
 std::shared_ptr<const Tuning> make_tuning(const Experiment& experiment, Mistakes& mistakes) {
   check_grid(experiment, mistakes);
+  check_set(experiment, mistakes);
   check_lengths(experiment, mistakes);
   mistakes.throw_if_any();
   const std::string file = experiment.file + ", with what tune sets";

@@ -45,7 +45,8 @@ class KeptReports {
     return std::to_string(XXH3_64bits(text.data(), text.size()));
   }
 
-  std::optional<DataReport> find(const std::string& key) const {
+  // Nothing, too, for what is not as `keep` writes it.
+  std::optional<DataReport> find(const std::string& key) const try {
     const Json& reports = all_.at("reports");
     if (!reports.contains(key)) {
       return std::nullopt;
@@ -57,6 +58,8 @@ class KeptReports {
     report.facts = reports[key].at("facts").get<std::vector<std::string>>();
     report.training_samples = reports[key].at("training_samples");
     return report;
+  } catch (const Json::exception&) {
+    return std::nullopt;
   }
 
   void keep(const std::string& key, const DataReport& report) {

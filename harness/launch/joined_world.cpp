@@ -1,6 +1,7 @@
 // Runs a matrix as one rank of a world that torchrun, mpirun or srun made. Every process goes through the
 // same runs in the same order; rank 0 decides which, and shares the decision through the store, so that the
 // other ranks need not see the results folder.
+#include <sysexits.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -8,6 +9,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
+#include <iostream>
 #include <optional>
 #include <thread>
 
@@ -117,8 +119,8 @@ class JoinedWorld {
  private:
   bool leads() const { return world_.rendezvous.rank == 0; }
 
-  // {"error", "code", "session", "runs", "failed_before"}: what rank 0 is and decided. If it could not, every
-  // rank throws its error.
+  // {"error", "kind", "code", "session", "runs", "failed_before"}: what rank 0 is and decided. If it could
+  // not, every rank throws its error.
   Json agree_on_plan(std::vector<PlacedRun>& fitting, std::vector<std::string>& remarks) {
     Json plan{{"error", nullptr},
               {"code", code_version()},
@@ -128,8 +130,8 @@ class JoinedWorld {
       try {
         plan["runs"] = mapped(by_attempts(runs_to_start(experiment_, fitting, request_, summary_, remarks)),
                               name_of_run);
-      } catch (const Error& error) {
-        plan["error"] = error.what();
+      } catch (const std::exception& error) {
+        plan.update(refusal(error));
       }
     }
     plan["failed_before"] = summary_.failed_before;
@@ -160,8 +162,8 @@ class JoinedWorld {
     if (leads()) {
       try {
         attempt = recorder_->claim(run).attempt;
-      } catch (const Error& error) {
-        turn["error"] = error.what();
+      } catch (const std::exception& error) {
+        turn.update(refusal(error));
       }
     }
     if (attempt) {
@@ -186,10 +188,17 @@ class JoinedWorld {
     return attempt;
   }
 
+  static Json refusal(const std::exception& error) {
+    const auto* known = dynamic_cast<const Error*>(&error);
+    const Error::Kind kind = known != nullptr ? known->kind() : Error::Kind::environment;
+    return {{"error", error.what()}, {"kind", static_cast<int>(kind)}};
+  }
+
   // What rank 0 could not do, no rank can.
   static void refuse_if(const Json& shared) {
     if (!shared.at("error").is_null()) {
-      throw Error(Error::Kind::environment, "rank 0: " + shared.at("error").get<std::string>());
+      throw Error(static_cast<Error::Kind>(shared.at("kind").get<int>()),
+                  "rank 0: " + shared.at("error").get<std::string>());
     }
   }
 
@@ -253,6 +262,15 @@ class JoinedWorld {
     }
   }
 
+  // Another world has taken the run over. What this one would go on to compute could not be published; the
+  // other ranks lose contact with it.
+  [[noreturn]] static void end_of_world(const Attempt& attempt) {
+    std::cerr << "bnlab: " << attempt.run.spec.id
+              << " was taken over by another launcher, because this one was not "
+              << "heard of for long; this world ends, start it again to go on" << std::endl;
+    std::_Exit(EX_TEMPFAIL);
+  }
+
   RankReport run_and_record(const Attempt& attempt, const RankJob& job) {
     recorder_->started(attempt);
     RunEnd end;
@@ -263,7 +281,9 @@ class JoinedWorld {
       const std::jthread ticker([&](const std::stop_token& stop) {  // while this thread trains
         while (!stop.stop_requested()) {
           recorder_->update();
-          recorder_->keeps(attempt);
+          if (!recorder_->keeps(attempt)) {
+            end_of_world(attempt);
+          }
           std::this_thread::sleep_for(std::chrono::milliseconds(100));
         }
       });

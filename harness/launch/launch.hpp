@@ -10,6 +10,7 @@
 
 #include "harness/experiment/spec.hpp"
 #include "harness/placement.hpp"
+#include "harness/store/attempts.hpp"
 #include "harness/store/record.hpp"
 
 namespace bnlab {
@@ -32,8 +33,7 @@ struct LaunchRequest {
   std::string slice;                 // "2/8": every 8th run of the matrix from the 2nd on
   std::vector<std::string>
       redo;  // "stale", "disturbed", "failed", "all" or run ids: finished runs that start again
-  std::chrono::seconds steal_after{
-      900};  // another process's run is taken over after so long without a sign of life
+  std::chrono::seconds steal_after = kTakenForDeadAfter;
   std::string results_dir = "results";
   std::string data_dir;
   std::string notify;   // a command of the user's (notify.hpp); empty: none

@@ -89,6 +89,7 @@ std::optional<ProcessEnd> RankProcesses::poll(size_t index) {
   if (!rank.waits && rank.channel.is_open()) {
     const std::optional<std::string> message = rank.channel.look();
     rank.waits = message && !message->empty();
+    if (message && message->empty()) rank.channel.close();  // it ends, and would be heard of for ever
   }
   const std::optional<ProcessEnd> end = rank.waits ? ProcessEnd{} : rank.process.poll();
   rank.ended = end.has_value();

@@ -152,8 +152,10 @@ void RunRecorder::ended(const Attempt& attempt, RunEnd end, bool contact_lost) {
     end.outcome.message = "attempt " + std::to_string(attempts) + " of " + std::to_string(kMostAttempts) +
                           " lost contact: " + end.outcome.message;
   }
+  // A result that was there before is replaced by another one alone.
+  const bool earlier_stays = claim.made_again() && !has_result(end.outcome.status);
   try {
-    if (claim.owns()) {
+    if (claim.owns() && !earlier_stays) {
       write_json(fs::path(attempt.folder) / kRecordFile,
                  record_of(attempt, end, std::max(jobs, jobs_here())));
       if (has_result(end.outcome.status)) {
@@ -165,15 +167,26 @@ void RunRecorder::ended(const Attempt& attempt, RunEnd end, bool contact_lost) {
       throw;
     }
   }
-  const bool published = claim.publish(contact_lost && end.outcome.status == Status::interrupted);
+  const bool interrupted = end.outcome.status == Status::interrupted;
+  bool is_ours = claim.owns();
+  if (!earlier_stays) {
+    is_ours = claim.publish(contact_lost && interrupted);
+  } else if (interrupted) {
+    claim.withdraw();  // an interrupted run can go on from its checkpoints
+  } else {
+    claim.drop();
+  }
   claims_.erase(held);
-  if (!published) {
+  if (!is_ours) {
     left_to_others(attempt.run, kTakenOver);
     return;
   }
   summary_.count(end.outcome.status);
   summary_.disturbed += value_at(end.result, "timing.disturbed") == true;
   progress_.finished(attempt.run.spec, end.outcome, end.wall_time_s, end.result);
+  if (earlier_stays) {
+    progress_.say("note: " + attempt.run.spec.id + " keeps the result that it had");
+  }
   const Status status = end.outcome.status;
   if (!request_.notify.empty() && status != Status::ok && status != Status::interrupted) {
     notify(request_.notify, failed_notice(experiment_.name, attempt.run.spec.id, attempt.run.folder, status,

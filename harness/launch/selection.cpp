@@ -99,6 +99,24 @@ void check(const Filter& filter, const std::vector<RunSpec>& runs) {
   }
 }
 
+bool fits(const RunSpec& run, const Filter& filter) {
+  return is_any_seed(filter) || std::ranges::any_of(filter.values, [&](const std::string& value) {
+           return fits(run, filter, value);
+         });
+}
+
+// Filters that each fit some run may fit none together.
+void check_together(const std::vector<Filter>& filters, const std::vector<RunSpec>& runs) {
+  const auto fits_all = [&](const RunSpec& run) {
+    return std::ranges::all_of(filters, [&](const Filter& filter) { return fits(run, filter); });
+  };
+  if (runs.empty() || std::ranges::any_of(runs, fits_all)) return;
+  const auto texts = mapped(filters, [](const Filter& filter) { return "--only " + filter.text; });
+  throw Error(Error::Kind::usage, joined(texts, " ") +
+                                      ": no run fits all of these; several values of one key go into one "
+                                      "filter, such as --only seed=0,1");
+}
+
 // "2/8" as (2, 8).
 std::pair<size_t, size_t> read_slice(const std::string& text) {
   unsigned long part = 0, parts = 0;
@@ -118,15 +136,13 @@ std::vector<RunSpec> select_runs(std::vector<RunSpec> runs, const std::vector<st
   for (const Filter& filter : filters) {
     if (!is_any_seed(filter)) check(filter, runs);
   }
+  check_together(filters, runs);
   std::vector<RunSpec> selected;
   for (size_t i = part - 1; i < runs.size(); i += parts) {
     selected.push_back(std::move(runs[i]));
   }
   for (const Filter& filter : filters) {
-    if (is_any_seed(filter)) continue;
-    std::erase_if(selected, [&](const RunSpec& run) {
-      return std::ranges::none_of(filter.values, [&](const auto& value) { return fits(run, filter, value); });
-    });
+    std::erase_if(selected, [&](const RunSpec& run) { return !fits(run, filter); });
   }
   return std::ranges::any_of(filters, is_any_seed) ? one_of_each_cell(std::move(selected)) : selected;
 }

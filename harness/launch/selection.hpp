@@ -14,7 +14,8 @@ namespace bnlab {
 // "sync(gradient=stopped)". Commas within brackets do not separate. The key "run" stands for the run's id.
 // "seed=any" leaves of each cell (runs that differ in their seed alone) the run of one seed, drawn at random:
 // by the build's fingerprint, so that this build draws the same one again and nobody has chosen it.
-// Throws Error (usage) for a key or value that no run has, with the ones there are.
+// Throws Error (usage) for a key or value that no run has, with the ones there are, and for filters that no
+// run fits together.
 // `slice` is "" or "I/N": every N-th run of the whole matrix from the I-th on (from 1), so that slices share
 // no run.
 std::vector<RunSpec> select_runs(std::vector<RunSpec> runs, const std::vector<std::string>& filters,

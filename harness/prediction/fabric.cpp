@@ -181,8 +181,9 @@ std::unique_ptr<Fabric> probed_fabric(const Json& probe, const std::string& file
                   file + ": expected a file of bnlab probe --out, got schema " + probe.at("schema").dump());
     }
     return std::make_unique<ProbedFabric>(probe, file);
-  } catch (const Json::exception& error) {
-    throw Error(Error::Kind::usage, file + ": expected a file of bnlab probe --out: " + error.what());
+  } catch (const Json::exception&) {
+    throw Error(Error::Kind::usage,
+                file + ": expected a file of bnlab probe --out, got one that lacks a part");
   }
 }
 

@@ -36,8 +36,9 @@ Roofline read_roofline(const Json& probe, const std::string& file) {
     const Json& fabric = probe.at("fabric");
     return {file, machine_text(fabric.at("environment"), fabric.at("threads_per_rank")),
             kernels.at("fastest_copy_bytes_per_s"), kernels.at("product_flops_per_s")};
-  } catch (const Json::exception& error) {
-    throw Error(Error::Kind::usage, file + ": expected a file of bnlab probe --out: " + error.what());
+  } catch (const Json::exception&) {
+    throw Error(Error::Kind::usage,
+                file + ": expected a file of bnlab probe --out, got one that lacks a part");
   }
 }
 

@@ -183,7 +183,7 @@ class Measurement {
       append(times.last_rank, behind.smallest);
     }
     append(times.in_graph, in_graph(op, t, calls));
-    return quantile_of(alone, 0.5);
+    return quantile(alone, 0.5);
   }
 
   // The same call, recorded and replayed; none where there are no graphs, and of what none is recorded of.

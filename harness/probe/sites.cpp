@@ -108,7 +108,7 @@ class SiteSteps {
 double median_of(int64_t times, const std::function<double()>& once) {
   std::vector<double> samples;
   for (int64_t i = 0; i < times; ++i) samples.push_back(once());
-  return quantile_of(samples, 0.5);
+  return quantile(samples, 0.5);
 }
 
 double mean_over_ranks(double own, World& world) {
@@ -226,7 +226,7 @@ Json measure_kernels(World& world, double seconds) {
     backward.push_back(site.backward_s());
   }
   const auto rate = [&](double tensors, const std::vector<double>& samples) {
-    return tensors * static_cast<double>(site.bytes()) / mean_over_ranks(quantile_of(samples, 0.5), world);
+    return tensors * static_cast<double>(site.bytes()) / mean_over_ranks(quantile(samples, 0.5), world);
   };
   return {{"tensor_bytes", site.bytes()},
           {"copy_bytes_per_s", rate(2, copied)},

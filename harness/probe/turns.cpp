@@ -45,14 +45,6 @@ int64_t repeats_within(double seconds, double once, int64_t fewest, int64_t most
   return std::clamp(static_cast<int64_t>(seconds / std::max(once, 1e-9)), fewest, most);
 }
 
-double quantile_of(std::vector<double> samples, double fraction) {
-  std::ranges::sort(samples);
-  const double place = fraction * static_cast<double>(samples.size() - 1);
-  const auto low = static_cast<size_t>(place);
-  const size_t high = std::min(low + 1, samples.size() - 1);
-  return samples[low] + (samples[high] - samples[low]) * (place - static_cast<double>(low));
-}
-
 void append(std::vector<double>& all, const std::vector<double>& more) {
   all.insert(all.end(), more.begin(), more.end());
 }
@@ -62,11 +54,11 @@ Json spread_of(std::vector<double> samples) {
   return {
       {"samples", samples.size()},
       {"mean", std::accumulate(samples.begin(), samples.end(), 0.0) / static_cast<double>(samples.size())},
-      {"p10", quantile_of(samples, 0.1)},
-      {"p50", quantile_of(samples, 0.5)},
-      {"p90", quantile_of(samples, 0.9)},
-      {"p95", quantile_of(samples, 0.95)},
-      {"p99", quantile_of(samples, 0.99)}};
+      {"p10", quantile(samples, 0.1)},
+      {"p50", quantile(samples, 0.5)},
+      {"p90", quantile(samples, 0.9)},
+      {"p95", quantile(samples, 0.95)},
+      {"p99", quantile(samples, 0.99)}};
 }
 
 OverRanks over_ranks(const std::vector<double>& own, at::Device device, Communicator& communicator) {

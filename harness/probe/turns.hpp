@@ -10,6 +10,7 @@
 
 #include "harness/communicator/communicator.hpp"
 #include "harness/json.hpp"
+#include "harness/quantile.hpp"
 
 namespace bnlab {
 
@@ -32,7 +33,6 @@ void append(std::vector<double>& all, const std::vector<double>& more);
 
 // {"samples", "mean", "p10", "p50", "p90", "p95", "p99"} in seconds.
 Json spread_of(std::vector<double> samples);
-double quantile_of(std::vector<double> samples, double fraction);
 
 // Sample by sample the mean over the ranks, the smallest of them, which is that of the last rank to come, and
 // the largest.

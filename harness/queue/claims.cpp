@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <ctime>
 #include <fstream>
@@ -15,6 +16,7 @@
 
 #include "harness/error.hpp"
 #include "harness/store/attempts.hpp"
+#include "harness/store/record.hpp"
 #include "harness/store/run_folder.hpp"
 
 namespace bnlab {
@@ -78,6 +80,16 @@ bool moved(const fs::path& folder, const fs::path& to) {
   throw_errno("cannot rename to", to);
 }
 
+// Whether the folder has taken the place of what is at `to`, which then has the folder's name, or lies at
+// `aside` on disks that do not exchange names. False where the folder is not there.
+bool put_in_place_of(const fs::path& folder, const fs::path& to, const fs::path& aside) {
+  if (::renameat2(AT_FDCWD, folder.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) == 0) return true;
+  if (!fs::exists(folder)) return false;
+  fs::remove_all(aside);
+  moved(to, aside);
+  return moved(folder, to);
+}
+
 // What is deleted and written for a run must lie in its folder, and not where a link leads.
 void refuse_links(const fs::path& run_folder) {
   for (const fs::path& part : {run_folder.parent_path(), run_folder}) {
@@ -94,7 +106,12 @@ void refuse_links(const fs::path& run_folder) {
 std::optional<Claim> Claim::take(const fs::path& run_folder, const ActiveProcesses& active,
                                  seconds steal_after, const Finished& finished, std::string& holder) {
   refuse_links(run_folder);
-  fs::create_directories(run_folder.parent_path());
+  try {
+    fs::create_directories(run_folder.parent_path());
+  } catch (const fs::filesystem_error& error) {
+    throw Error(Error::Kind::environment,
+                "cannot make " + run_folder.parent_path().string() + ": " + error.code().message());
+  }
   for (;;) {
     const std::vector<NumberedFile> claims = claims_of(run_folder);
     if (!claims.empty()) {
@@ -143,8 +160,9 @@ int Claim::attempts() const {
 // of them is finished: it has become so since the claim was made, or its process died just before the last
 // step.
 bool Claim::inherit(const Finished& finished) {
+  made_again_ = holds_result(run_folder_);
   const fs::path own = attempt_folder(run_folder_, 0);
-  if (moved(run_folder_, own) && finished(own)) {
+  if (!made_again_ && moved(run_folder_, own) && finished(own)) {
     becomes_the_runs(own);
     return false;
   }
@@ -185,7 +203,8 @@ bool Claim::beat() {
 
 // One rename; false where somebody else was faster.
 bool Claim::becomes_the_runs(const fs::path& folder) const {
-  if (!moved(folder, run_folder_)) return false;
+  const fs::path aside = attempt_folder(run_folder_, 0);
+  if (!moved(folder, run_folder_) && !put_in_place_of(folder, run_folder_, aside)) return false;
   const int parent = ::open(run_folder_.parent_path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   ::fsync(parent);  // the new name must survive a power cut
   ::close(parent);
@@ -226,8 +245,14 @@ void Claim::withdraw() {
   if (!owns()) {
     return clear_up();
   }
-  becomes_the_runs(folder_);
+  if (!made_again_) moved(folder_, run_folder_);
+  std::error_code not_empty;
+  fs::remove(folder_, not_empty);
   ::unlink(claim_file(run_folder_, number_).c_str());
+}
+
+void Claim::drop() {
+  clear_up();
 }
 
 std::string ClaimedRun::sentence() const {

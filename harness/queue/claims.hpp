@@ -3,9 +3,11 @@
 // folder (attempts.hpp), which becomes RUN_ID/PLACEMENT by one rename once the record is there.
 //
 // A claim appears whole and has one winner, because it is made by link(2) from the file of its process
-// (active_processes.hpp). The highest number owns the run. No process takes a run from another one that is
-// alive. It takes over a dead one's by the next number and by renaming the folder in which that one worked,
-// so that a process which only slept, and was taken for dead, finds nothing to publish when it wakes up.
+// (active_processes.hpp). The highest number owns the run. A result that is there stays in its place while
+// the run is made again, until another result takes it by one rename. No process takes a run from another one
+// that is alive. It takes over a dead one's by the next number and by renaming the folder in which that one
+// worked, so that a process which only slept, and was taken for dead, finds nothing to publish when it wakes
+// up.
 #pragma once
 
 #include <chrono>
@@ -34,13 +36,15 @@ class Claim {
 
   int attempts() const;                                            // that came to no end, and this one
   const std::filesystem::path& folder() const { return folder_; }  // where this attempt works; it exists
+  bool made_again() const { return made_again_; }  // the run has a result, which is in its place
 
   // Renews the claim now and then; cheap, to be called often. False once the run was taken over, for good.
   bool beat();
-  // Makes the attempt's folder the run's. False where the run was taken over. The attempts made so far stay
-  // counted with `keep_counting`; otherwise their files are removed.
+  // Makes the attempt's folder the run's, in place of what is there. False where the run was taken over. The
+  // attempts made so far stay counted with `keep_counting`; otherwise their files are removed.
   bool publish(bool keep_counting);
   void withdraw();    // as if this attempt had never been; what is in its folder stays
+  void drop();        // likewise, but nothing of any attempt stays
   bool owns() const;  // whether the run was not taken over; looks at the disk
 
  private:
@@ -54,6 +58,7 @@ class Claim {
   std::string text_;  // of the file
   std::chrono::steady_clock::duration renew_every_;
   std::chrono::steady_clock::time_point renewed_;
+  bool made_again_ = false;
   bool lost_ = false;  // for good
 };
 

@@ -101,7 +101,7 @@ std::string contrast_sentence(const ContrastResult& result) {
   const MetricUnit unit = unit_of(contrast.metric);
   const double factor = cost ? 1 / unit.size : 100;
   text += ": " + plus_minus_text(result.interval, factor, cost ? unit.decimals : 1) +
-          (cost ? " " : " points of ") + unit.title + ", " + name(result.verdict);
+          (cost ? " " : " points of ") + unit.title + ", " + verdict_name(result);
   if (result.verdict != Verdict::equal) return text;
   return text + " within " + significant(factor * *contrast.equivalence_margin, 3) + (cost ? "" : " points");
 }

@@ -37,25 +37,28 @@ RunCurves from_history(const Record& record, const std::string& headline) {
   return curves;
 }
 
+void add_line(const Json& line, const std::string& headline, RunCurves& curves) {
+  const Json& kind = value_at(line, "kind");
+  if (kind == "train") {
+    add(curves[kLoss], line, value_at(line, "loss"));
+    add(curves[kGradient], line, value_at(line, "gradient_norm"));
+  }
+  if (kind == "eval") {
+    const std::string population = line.value("population", "saved");
+    add(curves[quantity_under(population, headline, line)], line, value_at(line, "metrics." + headline));
+  }
+}
+
 RunCurves from_log(std::istream& log, const std::string& file, const std::string& headline) {
   RunCurves curves;
   size_t number = 0;
   for (std::string text; std::getline(log, text);) {
     ++number;
-    const Json line = Json::parse(text, nullptr, false);
-    if (line.is_discarded()) {
+    try {
+      add_line(Json::parse(text), headline, curves);
+    } catch (const Json::exception&) {
       if (log.eof()) break;  // the writer was killed
-      throw Error(Error::Kind::data, file + ":" + std::to_string(number) + ": expected a JSON object, got " +
-                                         text.substr(0, 60));
-    }
-    const Json& kind = value_at(line, "kind");
-    if (kind == "train") {
-      add(curves[kLoss], line, value_at(line, "loss"));
-      add(curves[kGradient], line, value_at(line, "gradient_norm"));
-    }
-    if (kind == "eval") {
-      const std::string population = line.value("population", "saved");
-      add(curves[quantity_under(population, headline, line)], line, value_at(line, "metrics." + headline));
+      throw Error(Error::Kind::data, damaged_line(file, number, text));
     }
   }
   return curves;

@@ -32,7 +32,7 @@ struct Curves {
 // "train_loss", "gradient_norm" and the headline metric ("mean_iou" under the saved statistics,
 // "precise.mean_iou" and its like under others), as far as they were logged. They come from the metrics.jsonl
 // beside each record, and where there is none from the record's history. Throws Error (data) for a line that
-// is no JSON; the last one may be cut off.
+// training has not written; the last one may be cut off.
 std::map<std::string, Curves> curves_of(const std::vector<const Record*>& records,
                                         const std::string& headline);
 

@@ -348,11 +348,18 @@ std::string declaration_in_short(const std::vector<ContrastResult>& results) {
   return "declared before the first run";
 }
 
+std::string verdict_name(const ContrastResult& result) {
+  const bool of_memory = is_cost(result.contrast.metric) && !is_throughput(result.contrast.metric);
+  if (of_memory && result.verdict == Verdict::better) return "more";
+  if (of_memory && result.verdict == Verdict::worse) return "less";
+  return name(result.verdict);
+}
+
 std::string verdicts_text(const std::vector<ContrastResult>& results) {
-  std::map<Verdict, int> counts;
-  for (const ContrastResult& result : results) ++counts[result.verdict];
+  std::map<std::pair<Verdict, std::string>, int> counts;
+  for (const ContrastResult& result : results) ++counts[{result.verdict, verdict_name(result)}];
   std::vector<std::string> parts;
-  for (const auto& [verdict, count] : counts) parts.push_back(std::to_string(count) + " " + name(verdict));
+  for (const auto& [verdict, count] : counts) parts.push_back(std::to_string(count) + " " + verdict.second);
   return joined(parts);
 }
 

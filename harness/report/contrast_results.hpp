@@ -57,6 +57,8 @@ std::vector<std::string> declaration_sentences(const std::vector<ContrastResult>
 // The same in a few words, "declared before the first run".
 std::string declaration_in_short(const std::vector<ContrastResult>& results);
 
+// What its verdict is called: "better", and of memory "more" or "less", where more is not better.
+std::string verdict_name(const ContrastResult& result);
 // How often each verdict came out: "4 better, 1 equal, 5 undecided".
 std::string verdicts_text(const std::vector<ContrastResult>& results);
 

@@ -6,6 +6,7 @@
 #include <random>
 #include <set>
 
+#include "harness/error.hpp"
 #include "harness/mapped.hpp"
 #include "harness/report/html.hpp"
 #include "harness/store/run_folder.hpp"
@@ -368,6 +369,7 @@ LiveExperiment LiveView::look(const std::string& name, const fs::path& results,
   for (const LiveRun& run : seen.under_way) {
     add(run, run.strategy.empty() ? run.run_id : run.strategy, run.seed.value_or(0), std::nullopt);
   }
+  std::vector<std::string> damaged = mapped(seen.under_way, &LiveRun::damaged);
   const std::vector<Record> records = list_records(results, name);
   std::set<std::string> counted;  // a run once, whatever its placements
   for (const Record& record : records) {
@@ -376,12 +378,19 @@ LiveExperiment LiveView::look(const std::string& name, const fs::path& results,
     auto known = ended_.find(folder);
     if (known == ended_.end()) known = ended_.emplace(folder, run_in(name, folder)).first;
     add(known->second, record.strategy_label(), record.seed(), record.status());
+    damaged.push_back(known->second.damaged);
   }
+  seen.status = experiment != nullptr ? status_of(*experiment, results) : status_of(name, results);
   if (experiment != nullptr) {
-    seen.status = status_of(*experiment, results);
-    seen.report = make_report(*experiment, records, kept_declarations(results, name));
-  } else {
-    seen.status = status_of(name, results);
+    try {
+      seen.report = make_report(*experiment, records, kept_declarations(results, name));
+    } catch (const Error& error) {
+      damaged.emplace_back(error.what());
+    }
+  }
+  std::vector<std::string>& problems = seen.status.problems;
+  for (const std::string& problem : damaged) {
+    if (!problem.empty() && std::ranges::count(problems, problem) == 0) problems.push_back(problem);
   }
   return seen;
 }

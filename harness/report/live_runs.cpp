@@ -49,23 +49,32 @@ void read_evaluation(const Json& line, LiveRun& run) {
   }
 }
 
+void read_line(const Json& line, LiveRun& run, double& epoch) {
+  run.elapsed_s = line.value("time_s", run.elapsed_s);
+  run.step = line.value("step", run.step);
+  epoch = line.value("epoch", epoch);
+  const std::string kind = line.value("kind", "");
+  if (kind == "eval") read_evaluation(line, run);
+  if (kind != "train") return;
+  const Json& loss = value_at(line, "loss");
+  if (loss.is_number()) {
+    run.loss.push_back(loss.get<double>());
+    run.loss_steps.push_back(run.step);
+  }
+  run.fault = loss.is_number() ? "" : "the loss is not finite";
+}
+
 void read_log(const fs::path& file, LiveRun& run, double& epoch) {
   std::ifstream log(file);
+  size_t number = 0;
   for (std::string text; std::getline(log, text);) {
-    const Json line = Json::parse(text, nullptr, false);
-    if (!line.is_object()) continue;  // still being written
-    run.elapsed_s = line.value("time_s", run.elapsed_s);
-    run.step = line.value("step", run.step);
-    epoch = line.value("epoch", epoch);
-    const std::string kind = line.value("kind", "");
-    if (kind == "eval") read_evaluation(line, run);
-    if (kind != "train") continue;
-    const Json& loss = value_at(line, "loss");
-    if (loss.is_number()) {
-      run.loss.push_back(loss.get<double>());
-      run.loss_steps.push_back(run.step);
+    ++number;
+    try {
+      read_line(Json::parse(text), run, epoch);
+    } catch (const Json::exception&) {
+      if (log.eof()) break;  // still being written
+      if (run.damaged.empty()) run.damaged = damaged_line(file, number, text);
     }
-    run.fault = loss.is_number() ? "" : "the loss is not finite";
   }
 }
 
@@ -140,6 +149,7 @@ std::string faults_text(const LiveRun& run) {
   if (run.quiet_s > kQuiet) {
     text += (text.empty() ? "" : "; ") + ("no word for " + time_text(run.quiet_s) + ": it may be dead");
   }
+  if (!run.damaged.empty()) text += (text.empty() ? "" : "; ") + run.damaged;
   return text;
 }
 

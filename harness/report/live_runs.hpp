@@ -25,8 +25,9 @@ struct LiveRun {
   std::string metric;  // "mean_iou": the first number of its evaluations, under the first population
   std::vector<double> metric_values;
   std::vector<int64_t> metric_steps;
-  std::string fault;   // what its log says last of a loss that is not finite; empty if all is well
-  double quiet_s = 0;  // since its files were last written
+  std::string damaged;  // what its log holds that training has not written; empty if nothing
+  std::string fault;    // what its log says last of a loss that is not finite; empty if all is well
+  double quiet_s = 0;   // since its files were last written
 
   std::optional<double> seconds_left() const;
 };

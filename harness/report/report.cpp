@@ -243,7 +243,8 @@ std::string sentence_for_all(const std::vector<PublishedResult>& results) {
   return published_text(lowest->published) + "here from " + text(*lowest) + " to " + text(*highest) + ".";
 }
 
-// Cells of one group compete: "8x2 sync 0.712 (next group_norm 0.650)".
+// Cells of one group compete: "8x2 sync 0.712 (next group_norm 0.650)", or "(level with group_norm)" where
+// they are the same as printed.
 std::string leaders(const ExperimentReport& report, const std::string& population) {
   struct Score {
     double value;
@@ -261,11 +262,21 @@ std::string leaders(const ExperimentReport& report, const std::string& populatio
   for (const std::string& group : groups) {
     auto& rivals = scores[group];
     std::ranges::stable_sort(rivals, [](const Score& a, const Score& b) { return a.value > b.value; });
-    const auto next = std::ranges::find_if(
-        rivals, [&](const Score& score) { return score.strategy != rivals[0].strategy; });
-    if (next == rivals.end()) continue;
+    const std::string best = fixed(rivals[0].value, 3);
+    std::vector<std::string> level;
+    const Score* next = nullptr;
+    for (const Score& score : rivals) {
+      if (score.strategy == rivals[0].strategy) continue;
+      if (next == nullptr) next = &score;
+      if (fixed(score.value, 3) == best && std::ranges::count(level, score.strategy) == 0) {
+        level.push_back(score.strategy);
+      }
+    }
+    if (next == nullptr) continue;
     text += (text.empty() ? "" : ", ") + (group == "all" ? "" : group + " ") + rivals[0].strategy + " " +
-            fixed(rivals[0].value, 3) + " (next " + next->strategy + " " + fixed(next->value, 3) + ")";
+            best +
+            (level.empty() ? " (next " + next->strategy + " " + fixed(next->value, 3) + ")"
+                           : " (level with " + joined(level) + ")");
   }
   return text;
 }

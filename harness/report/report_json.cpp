@@ -143,7 +143,7 @@ Json contrast_json(const ContrastResult& result) {
           {"p_equal", number(result.equal_p)},
           {"declared_at", result.declared ? Json(result.declared->at) : Json(nullptr)},
           {"declared_after_runs", result.declared ? Json(result.declared->after_runs) : Json(nullptr)},
-          {"verdict", name(result.verdict)},
+          {"verdict", verdict_name(result)},
           {"warning", or_null(result.warning)}};
 }
 

@@ -177,7 +177,7 @@ TextTable contrasts_table(const ExperimentReport& report) {
     const std::string populations =
         contrast.population + (contrast.above_population ? " - " + *contrast.above_population : "");
     const MetricUnit unit = unit_of(contrast.metric);
-    std::string verdict = name(result.verdict);
+    std::string verdict = verdict_name(result);
     if (result.verdict == Verdict::equal)
       verdict += " within " + significant(*contrast.equivalence_margin / unit.size, 3);
     table.rows.push_back(
@@ -364,12 +364,16 @@ std::string report_markdown(const ExperimentReport& report) {
 void replace_between_markers(const std::filesystem::path& file, const std::string& name,
                              const std::string& text) {
   const std::string begin_mark = "<!-- table:" + name + " -->\n", end_mark = "<!-- end -->";
+  const std::string expected = ": expected a file with the lines \"<!-- table:" + name +
+                               " -->\" and \"<!-- end -->\" around the place for the table";
+  if (!std::filesystem::is_regular_file(file)) {
+    throw Error(Error::Kind::usage, file.string() + expected + ", got none");
+  }
   const std::string document = read_text(file);
   const size_t begin = document.find(begin_mark);
   const size_t end = begin == std::string::npos ? begin : document.find(end_mark, begin);
   if (end == std::string::npos) {
-    throw Error(Error::Kind::usage, file.string() + ": expected the lines \"<!-- table:" + name +
-                                        " -->\" and \"<!-- end -->\" around the place for the table");
+    throw Error(Error::Kind::usage, file.string() + expected);
   }
   const size_t content = begin + begin_mark.size();
   write_atomically(file, document.substr(0, content) + text + document.substr(end));

@@ -156,7 +156,7 @@ std::string status_text(const std::vector<ExperimentStatus>& all) {
     }
     for (const ClaimedRun& run : status.claimed)
       under_way += printable(status.experiment + ": " + run.sentence()) + "\n";
-    for (const std::string& problem : status.problems) problems += "damaged record: " + problem + "\n";
+    for (const std::string& problem : status.problems) problems += "damaged: " + problem + "\n";
   }
   return table.text() + (under_way.empty() ? "" : "\nRuns under way:\n" + under_way) +
          (reasons.empty() ? "" : "\nFailed runs:\n" + reasons) +

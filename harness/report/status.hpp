@@ -56,7 +56,7 @@ RunCounts count_runs(const Experiment& experiment, const std::vector<Record>& re
 
 struct ExperimentStatus : RunCounts {
   std::string experiment;
-  std::vector<std::string> problems;     // records that cannot be read
+  std::vector<std::string> problems;     // damaged files, each a sentence: records, the kept spec, curves
   std::vector<ClaimedRun> claimed = {};  // runs under way
 };
 

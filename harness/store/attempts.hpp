@@ -4,12 +4,15 @@
 // launcher that looks at the run. `folder` below is the run's own folder or that of an attempt at it.
 #pragma once
 
+#include <chrono>
 #include <filesystem>
 #include <string>
 #include <vector>
 
 namespace bnlab {
 
+// Another process's run is taken over after so long without a sign of life, unless somebody says otherwise.
+inline constexpr std::chrono::seconds kTakenForDeadAfter{900};
 inline constexpr int kMostAttempts = 3;  // a run that was cut short so often is not tried again
 
 // How often a run was started since it had a record or made a checkpoint: its machine was lost, or the

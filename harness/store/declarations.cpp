@@ -58,11 +58,10 @@ std::vector<Declaration> declarations_in(const fs::path& folder) {
   }
   try {
     return mapped(read_json(file).at("declarations"), from_json);
-  } catch (const Json::exception& error) {
+  } catch (const Json::exception&) {
     throw Error(Error::Kind::data, file.string() +
                                        ": expected when comparisons were declared, as bnlab run writes it; "
-                                       "take it back from a copy (" +
-                                       error.what() + ")");
+                                       "take it back from a copy");
   }
 }
 

@@ -205,9 +205,13 @@ Json Inputs::of(const RunSpec& run) {
                   "init_from.file: expected one file of this name, got none or several: " + file);
     }
     inputs["weights"] = once(file, [&] {
-      const Json print = fingerprint("", {file});
-      check_safetensors(file);
-      return print;
+      try {
+        const Json print = fingerprint("", {file});
+        check_safetensors(file);
+        return print;
+      } catch (const Error& error) {
+        throw Error(error.kind(), std::string("init_from.file: ") + error.what());
+      }
     });
   }
   return inputs;

@@ -270,6 +270,15 @@ std::optional<Record> find_record(const std::filesystem::path& folder) {
   return Record(read_json(file), file);
 }
 
+bool holds_result(const std::filesystem::path& folder) {
+  try {
+    const std::optional<Record> record = find_record(folder);
+    return record && has_result(record->status());
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 void check_place(const Record& record) {
   const std::filesystem::path folder = record.file().parent_path();
   const std::filesystem::path own = std::filesystem::path(record.run_id()) / record.placement();

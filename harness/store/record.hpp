@@ -149,6 +149,8 @@ bool is_of(const Record& record, const RunSpec& run);
 
 // The record of a run folder, or nothing if it has none yet. A damaged one throws Error (data).
 std::optional<Record> find_record(const std::filesystem::path& folder);
+// Whether a run folder has a record of a run that has a result. A damaged one is none.
+bool holds_result(const std::filesystem::path& folder);
 // Throws Error (data) unless the record lies in RUN_ID/PLACEMENT, its own.
 void check_place(const Record& record);
 // Throws Error (data) unless the record's spec is that of the run.

@@ -22,12 +22,14 @@ constexpr int kDeepest = 64;  // objects and arrays inside each other, far more 
   throw Error(Error::Kind::environment, what + " " + file.string() + ": " + std::strerror(errno));
 }
 
-// A file descriptor that is closed on every way out.
+// A file descriptor that is closed on every way out. Messages name `asked`, the file that somebody asked for.
 class Descriptor {
  public:
-  Descriptor(const std::filesystem::path& file, int flags)
-      : file_(file), descriptor_(::open(file.c_str(), flags | O_CLOEXEC, 0644)) {
-    if (descriptor_ < 0) fail("cannot open", file_);
+  Descriptor(const std::filesystem::path& file, int flags) : Descriptor(file, flags, file, "cannot open") {}
+  Descriptor(const std::filesystem::path& file, int flags, const std::filesystem::path& asked,
+             const std::string& problem)
+      : file_(asked), descriptor_(::open(file.c_str(), flags | O_CLOEXEC, 0644)) {
+    if (descriptor_ < 0) fail(problem, file_);
   }
   ~Descriptor() {
     if (descriptor_ >= 0) ::close(descriptor_);
@@ -76,6 +78,15 @@ int depth_of(const std::string& json) {
   return deepest;
 }
 
+// "line 3, column 7" of the byte, counted from 1.
+std::string place_in(const std::string& text, size_t byte) {
+  const std::string before = text.substr(0, std::min(byte, text.size()));
+  const size_t line_feed = before.rfind('\n');
+  const size_t begin = line_feed == std::string::npos ? 0 : line_feed + 1;
+  return "line " + std::to_string(std::ranges::count(before, '\n') + 1) + ", column " +
+         std::to_string(before.size() - begin);
+}
+
 // Sub-folders of `folder`, sorted by name; none if it does not exist.
 std::vector<std::filesystem::path> folders_in(const std::filesystem::path& folder) {
   std::vector<std::filesystem::path> found;
@@ -109,16 +120,26 @@ void write_atomically(const std::filesystem::path& file, std::string_view text) 
   const std::filesystem::path temporary =
       folder / ("." + file.filename().string() + "." + this_process() + ".tmp");
   try {
-    Descriptor out(temporary, O_WRONLY | O_CREAT | O_TRUNC);
+    Descriptor out(temporary, O_WRONLY | O_CREAT | O_TRUNC, file, "cannot write");
     out.write(text);
     out.sync();
     out.close();
-    if (::rename(temporary.c_str(), file.c_str()) != 0) fail("cannot rename to", file);
+    if (::rename(temporary.c_str(), file.c_str()) != 0) fail("cannot write", file);
   } catch (const Error&) {
     ::unlink(temporary.c_str());
     throw;
   }
   Descriptor(folder, O_RDONLY | O_DIRECTORY).sync();  // the new name, too, must survive a power cut
+}
+
+void copy_synced(const std::filesystem::path& from, const std::filesystem::path& to) {
+  std::error_code problem;
+  std::filesystem::copy_file(from, to, problem);
+  if (problem) {
+    throw Error(Error::Kind::environment,
+                "cannot copy " + from.string() + " to " + to.string() + ": " + problem.message());
+  }
+  Descriptor(to, O_RDONLY).sync();
 }
 
 void make_folder(const std::filesystem::path& folder) {
@@ -154,8 +175,14 @@ Json read_json(const std::filesystem::path& file) {
   try {
     return Json::parse(text);
   } catch (const Json::parse_error& error) {
-    throw Error(Error::Kind::data, file.string() + " is not JSON: " + error.what());
+    throw Error(Error::Kind::data, file.string() + " is damaged: no JSON in " + place_in(text, error.byte));
   }
+}
+
+std::string damaged_line(const std::filesystem::path& file, size_t number, const std::string& text) {
+  constexpr size_t kShown = 60;
+  return file.string() + ":" + std::to_string(number) +
+         ": expected a JSON object as training writes it, got " + text.substr(0, kShown);
 }
 
 std::vector<std::filesystem::path> run_folders(const std::filesystem::path& results,

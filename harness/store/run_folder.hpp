@@ -58,6 +58,8 @@ void make_folder(const std::filesystem::path& folder);
 // written, flushed and synced, then renamed, then the folder is synced. The folder must exist. A reader sees
 // the old file or the new one, whenever the writer is killed. Throws Error (environment).
 void write_atomically(const std::filesystem::path& file, std::string_view text);
+// Copies a file to a place where there is none, with its bytes on the disk. Throws Error (environment).
+void copy_synced(const std::filesystem::path& from, const std::filesystem::path& to);
 
 // The same for a JSON value, indented, with a newline at the end. Text that is not UTF-8 (the tail of a
 // crashed program's log) is mended with U+FFFD. Numbers that are not finite would become null silently:
@@ -67,5 +69,8 @@ void write_json(const std::filesystem::path& file, const Json& value);
 // Throws Error (data) that names the file when it is missing, unreadable, not JSON or nested too deep.
 std::string read_text(const std::filesystem::path& file);
 Json read_json(const std::filesystem::path& file);
+
+// What is said of a line of a metrics.jsonl, by its number, that training has not written.
+std::string damaged_line(const std::filesystem::path& file, size_t number, const std::string& text);
 
 }  // namespace bnlab

@@ -181,6 +181,15 @@ struct Options : PhotographOptions {
     if (test_list && !train_list) {
       problems.add("test_list", "needs train_list");
     }
+    const Options standard;
+    const auto refuse_unused = [&](const char* key, bool changed, const char* beside) {
+      if (changed) problems.add(key, std::string("has no effect beside ") + beside + "; leave it out");
+    };
+    if (train_list) {
+      refuse_unused("train_split", train_split != standard.train_split, "train_list");
+      refuse_unused("test_split", test_split != standard.test_split, "train_list");
+    }
+    if (test_list) refuse_unused("test_share", test_share != standard.test_share, "test_list");
   }
 };
 

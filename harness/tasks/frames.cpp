@@ -144,10 +144,10 @@ DataCheck data_check(const Options& options, const std::string& data_dir) {
   Clips clips = read_list(folder, below(folder, options.train_list, "train_list"), options);
   const int64_t training = std::ssize(clips.labels);
   const Clips test = read_list(folder, below(folder, options.test_list, "test_list"), options);
-  std::vector<std::string> files = std::move(clips.files);
-  files.insert(files.end(), test.files.begin(), test.files.end());
-  std::string question = joined(files, "\n");
-  return {std::move(question), [files, training] { return examine_images(files, training); }};
+  std::string question = joined(clips.files, "\n") + "\ntest\n" + joined(test.files, "\n");
+  return {std::move(question), [learned = std::move(clips.files), tested = test.files, training] {
+            return examine_images(learned, tested, training);
+          }};
 }
 
 int64_t classes_of(const std::vector<int64_t>& training_labels, const std::vector<int64_t>& test_labels) {

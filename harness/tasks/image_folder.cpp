@@ -3,8 +3,8 @@
 //   ROOT/train/CLASS/**/NAME.jpg and ROOT/test/CLASS/**/NAME.jpg (or ROOT/val)
 // A class is the place of its folder among those of the training split in the order of their bytes.
 #include <algorithm>
-#include <cctype>
 #include <filesystem>
+#include <iterator>
 #include <map>
 
 #include "harness/components/registry.hpp"
@@ -31,8 +31,7 @@ bool hidden(const fs::path& path) {
 
 // Whether the file is an image that can be read. Images that cannot are faults.
 bool readable(const fs::path& file, std::vector<DataFault>& faults) {
-  std::string ending = file.extension().string();
-  std::ranges::transform(ending, ending.begin(), [](unsigned char c) { return std::tolower(c); });
+  const std::string ending = ending_of(file);
   for (const char* other : {".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp", ".gif"}) {
     if (ending == other) {
       faults.push_back({"photographs to convert",
@@ -130,25 +129,28 @@ Splits Options::splits(const std::string& data_dir) const {
   return found;
 }
 
+Paths files_of(const FilesOfClass& by_class) {
+  Paths paths;
+  for (const auto& [unused, files] : by_class) {
+    paths.insert(paths.end(), files.begin(), files.end());
+  }
+  return paths;
+}
+
 Paths Options::files(const std::string& data_dir) const {
   const Splits found = splits(data_dir);
-  Paths paths;
-  for (const auto* split : {&found.train, &found.test}) {
-    for (const auto& [unused, files] : *split) {
-      paths.insert(paths.end(), files.begin(), files.end());
-    }
-  }
+  Paths paths = files_of(found.train);
+  std::ranges::copy(files_of(found.test), std::back_inserter(paths));
   return paths;
 }
 
 DataCheck data_check(const Options& options, const std::string& data_dir) {
   const Splits found = options.splits(data_dir);
-  int64_t training = 0;
-  for (const auto& [unused, files] : found.train) {
-    training += std::ssize(files);
-  }
-  const Paths files = options.files(data_dir);
-  return {joined(files, "\n"), [files, training] { return examine_images(files, training); }};
+  Paths training = files_of(found.train), test = files_of(found.test);
+  std::string question = joined(training, "\n") + "\ntest\n" + joined(test, "\n");
+  return {std::move(question), [training = std::move(training), test = std::move(test)] {
+            return examine_images(training, test, std::ssize(training));
+          }};
 }
 
 class ImageFolder : public ClassificationTask {

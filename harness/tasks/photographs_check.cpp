@@ -3,6 +3,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -152,6 +153,9 @@ DataReport report_on(const PhotographSet& set) {
     tell_absent_classes(set, training, "training", "nothing teaches them", report.facts);
     tell_absent_classes(set, test, "test", "means over classes leave them out", report.facts);
     tell_lines(set, training, report.facts);
+    const auto images = [](const LabelledFile& file) { return file.image; };
+    std::ranges::copy(shared_fact(mapped(set.training, images), mapped(set.test, images)),
+                      std::back_inserter(report.facts));
   }
   return report;
 }

@@ -99,6 +99,28 @@ void add_timing(const RankJob& job, World& world, Trainer& trainer, Json& result
   }
 }
 
+std::string reason_of(const std::exception& error) {
+  if (const auto* memory = dynamic_cast<const c10::OutOfMemoryError*>(&error))
+    return memory->what_without_backtrace();
+  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) {
+    return "the machine has no memory left for another tensor";
+  }
+  const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
+  return torch_error != nullptr ? torch_error->what_without_backtrace() : error.what();
+}
+
+// Times the run where its spec asks for that. It is trained and saved, so that whatever fails here leaves it
+// its result: then the reason, else nothing.
+std::string timed(const RankJob& job, World& world, Trainer& trainer, Json& result) {
+  if (!job.spec.timing || !job.spec.timing->with || trainer.diverged()) return "";
+  try {
+    add_timing(job, world, trainer, result);
+    return "";
+  } catch (const std::exception& error) {
+    return reason_of(error);
+  }
+}
+
 RankReport train(const RankJob& job, bool& world_formed, KeptWorld* kept) {
   configure_process();
   reset_peak_rss();
@@ -132,8 +154,10 @@ RankReport train(const RankJob& job, bool& world_formed, KeptWorld* kept) {
   Json result = trainer.result();
   result["start_s"] = start.count();
   result["memory"]["weights_bytes"] = trainer.save_weights(job.run_dir);
-  if (job.spec.timing && job.spec.timing->with && !trainer.diverged()) {
-    add_timing(job, *world, trainer, result);
+  const std::string not_timed = timed(job, *world, trainer, result);
+  if (!not_timed.empty()) {
+    notes.push_back("not timed in turns: " + not_timed);
+    tell(notes.back());
   }
   if (world->rank() == 0) {
     report.result = std::move(result);
@@ -142,6 +166,9 @@ RankReport train(const RankJob& job, bool& world_formed, KeptWorld* kept) {
   if (trainer.diverged()) {
     report.status = Status::diverged;
     report.message = "the training loss is not finite";
+  }
+  if (!not_timed.empty() && world->size() > 1) {
+    return report;  // ranks that wait in an exchange lose contact with this world, and leave it, too
   }
   if (kept != nullptr) {
     world->barrier();
@@ -163,13 +190,11 @@ RankReport outcome_of(const RankJob& job, bool& world_formed, KeptWorld* kept) {
     const bool lost_contact = e.kind() == Error::Kind::communication;
     return failed(lost_contact ? Status::crashed : Status::error, e.what(), lost_contact);
   } catch (const c10::OutOfMemoryError& e) {
-    return failed(Status::oom, e.what_without_backtrace());
-  } catch (const std::bad_alloc&) {
-    return failed(Status::oom, "the machine has no memory left for another tensor");
+    return failed(Status::oom, reason_of(e));
+  } catch (const std::bad_alloc& e) {
+    return failed(Status::oom, reason_of(e));
   } catch (const std::exception& e) {
-    const auto* error = dynamic_cast<const c10::Error*>(&e);
-    return failed(Status::crashed, error != nullptr ? error->what_without_backtrace() : e.what(),
-                  is_lost_contact(e));
+    return failed(Status::crashed, reason_of(e), is_lost_contact(e));
   }
 }
 

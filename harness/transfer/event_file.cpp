@@ -89,6 +89,12 @@ double seconds_since_1970(const std::string& utc) {
              : static_cast<double>(::timegm(&parts));
 }
 
+// When a run was started, in seconds since 1970; 0 where it has no record.
+double start_of(const fs::path& run) {
+  const std::optional<Record> record = find_record(run);
+  return record && record->at("started_at").is_string() ? seconds_since_1970(record->at("started_at")) : 0;
+}
+
 }  // namespace
 
 uint32_t crc32c(std::string_view bytes) {
@@ -116,27 +122,38 @@ std::string event_file(const std::vector<Scalar>& scalars) {
 std::vector<Scalar> scalars_of(const fs::path& metrics_file, double started) {
   std::vector<Scalar> scalars;
   std::ifstream in(metrics_file);
+  size_t number = 0;
   for (std::string text; std::getline(in, text);) {
-    const Json line = Json::parse(text, nullptr, false);
-    if (line.is_object()) add_scalars(line, started, scalars);
+    ++number;
+    try {
+      add_scalars(Json::parse(text), started, scalars);
+    } catch (const Json::exception&) {
+      if (in.eof()) break;  // still being written
+      throw Error(Error::Kind::data, damaged_line(metrics_file, number, text));
+    }
   }
   return scalars;
 }
 
-int export_event_files(const fs::path& results, const std::string& experiment, const fs::path& out) {
+int export_event_files(const fs::path& results, const std::string& experiment, const fs::path& out,
+                       std::vector<std::string>& problems) {
   int count = 0;
   for (const fs::path& run : begun_folders(results, experiment)) {
     if (!fs::exists(run / kMetricsFile)) continue;
-    const std::optional<Record> record = find_record(run);
-    const double started =
-        record && record->at("started_at").is_string() ? seconds_since_1970(record->at("started_at")) : 0;
+    std::string events;
+    try {
+      events = event_file(scalars_of(run / kMetricsFile, start_of(run)));
+    } catch (const Error& error) {
+      problems.emplace_back(error.what());
+      continue;
+    }
     const fs::path folder = out / run.parent_path().filename() / placement_of(run);
     std::error_code problem;
     fs::create_directories(folder, problem);
     if (problem) {
       throw Error(Error::Kind::environment, "cannot make " + folder.string() + ": " + problem.message());
     }
-    write_atomically(folder / kEventFile, event_file(scalars_of(run / kMetricsFile, started)));
+    write_atomically(folder / kEventFile, events);
     ++count;
   }
   return count;

@@ -38,8 +38,8 @@ GpuCheckPage gpu_check_page(const Files& files, const std::string& archive) {
       page.rows.push_back({row.at("part"), row.at("verdict"), row.at("text")});
     }
     return page;
-  } catch (const Json::exception& error) {
-    throw damaged(error.what());
+  } catch (const Json::exception&) {
+    throw damaged("it lacks a part, or is no JSON");
   }
 }
 

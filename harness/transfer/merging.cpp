@@ -5,9 +5,11 @@
 #include <optional>
 #include <set>
 
+#include "harness/components/parameters.hpp"
 #include "harness/error.hpp"
 #include "harness/numerics/panel.hpp"
 #include "harness/queue/claims.hpp"
+#include "harness/store/attempts.hpp"
 #include "harness/store/declarations.hpp"
 #include "harness/store/differences.hpp"
 #include "harness/store/record.hpp"
@@ -17,8 +19,6 @@ namespace bnlab {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr std::chrono::seconds kStealAfter{900};
 
 // What two results of one run have in common: all that neither the machine nor the moment decides.
 Json comparable(const Record& record) {
@@ -66,17 +66,54 @@ ByPlace finished_in(const fs::path& folder, std::vector<std::string>& damaged) {
   return finished;
 }
 
-void copy_run(const fs::path& from, Claim& claim) {
-  fs::remove_all(claim.folder());  // what an attempt before has left
-  fs::create_directories(claim.folder());
+// The experiments that the records name.
+std::set<std::string> experiments_of(const ByPlace& runs) {
+  std::set<std::string> names;
+  for (const auto& [place, record] : runs) names.insert(record.experiment());
+  return names;
+}
+
+std::string names_text(const std::set<std::string>& names) {
+  return joined({names.begin(), names.end()});
+}
+
+bool have_one_in_common(const std::set<std::string>& some, const std::set<std::string>& others) {
+  return std::ranges::any_of(some, [&](const std::string& name) { return others.contains(name); });
+}
+
+// Tells of a folder whose runs are of another experiment than those of the folder `known_of`.
+void compare_experiments(const fs::path& known_of, const std::set<std::string>& known, const fs::path& folder,
+                         const std::set<std::string>& theirs, TruncatedList& problems) {
+  if (known.empty() || theirs.empty() || have_one_in_common(known, theirs)) return;
+  problems.add("the runs in " + known_of.string() + " are of " + names_text(known) + ", those in " +
+               folder.string() + " of " + names_text(theirs) + "; only runs of one experiment go together");
+}
+
+void copy_run(const fs::path& from, const fs::path& to, Claim& claim) {
+  fs::create_directories(to);
   for (const auto& entry : fs::directory_iterator(from)) {
     const std::string name = entry.path().filename().string();
     if (entry.is_symlink() || !entry.is_regular_file() || name.front() == '.' || name == kRecordFile)
       continue;
-    fs::copy_file(entry.path(), claim.folder() / name);
+    copy_synced(entry.path(), to / name);
     claim.beat();
   }
-  write_atomically(claim.folder() / kRecordFile, read_text(from / kRecordFile));
+  write_atomically(to / kRecordFile, read_text(from / kRecordFile));
+}
+
+// Copies the run to where the claim works. What an attempt before has left there goes once the copy is whole.
+void take_in(const fs::path& from, Claim& claim) {
+  const fs::path copy = claim.folder().string() + ".copy";
+  try {
+    copy_run(from, copy, claim);
+  } catch (const std::exception&) {
+    std::error_code ignored;
+    fs::remove_all(copy, ignored);
+    claim.withdraw();
+    throw;
+  }
+  fs::remove_all(claim.folder());
+  fs::rename(copy, claim.folder());
 }
 
 // Puts a run where INTO has `known` of it, or nothing. Whether that was done; if not, `left_out` says why.
@@ -92,13 +129,13 @@ bool put_in(const Record& record, const Record* known, const fs::path& folder, c
     }
   };
   std::string holder;
-  std::optional<Claim> claim = Claim::take(folder, active, kStealAfter, finished_since, holder);
+  std::optional<Claim> claim = Claim::take(folder, active, kTakenForDeadAfter, finished_since, holder);
   if (!claim) {
     left_out.push_back(folder.string() +
                        (holder.empty() ? " was finished meanwhile" : ": " + holder + " has it"));
     return false;
   }
-  copy_run(record.file().parent_path(), *claim);
+  take_in(record.file().parent_path(), *claim);
   return claim->publish(/*keep_counting=*/false);
 }
 
@@ -137,10 +174,18 @@ Merged merge_results(const fs::path& into, const std::vector<fs::path>& from, Ke
   TruncatedList problems("\n");
   fs::path asked = into;  // the folder whose spec counts
   std::optional<Json> question = question_of(into);
+  fs::path named = into;  // the folder whose records say which experiment it is
+  std::set<std::string> names = experiments_of(known);
   for (const fs::path& folder : from) {
     const ByPlace theirs = finished_in(folder, merged.left_out);
     if (theirs.empty()) {
       problems.add(folder.string() + ": no finished runs there; expected a folder RESULTS/EXPERIMENT");
+    }
+    const std::set<std::string> their_names = experiments_of(theirs);
+    compare_experiments(named, names, folder, their_names, problems);
+    if (names.empty()) {
+      names = their_names;
+      named = folder;
     }
     const std::optional<Json> their_question = question_of(folder);
     if (!question && their_question) {

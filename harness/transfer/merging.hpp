@@ -22,8 +22,8 @@ struct Merged {
 
 // Copies the finished runs of the folders `from` into the folder `into`, all of the form RESULTS/EXPERIMENT.
 // A run appears there by one rename. Throws Error (usage), before anything is copied, where a folder of
-// `from` has no finished run, the folders' specs differ in what changes results, or a run has two results and
-// `keep` chooses none.
+// `from` has no finished run or runs of another experiment, the folders' specs differ in what changes
+// results, or a run has two results and `keep` chooses none.
 Merged merge_results(const std::filesystem::path& into, const std::vector<std::filesystem::path>& from,
                      Keep keep);
 

@@ -71,6 +71,10 @@ std::string text_of(std::string_view header, HeaderField field) {
   return std::string(bytes.substr(0, bytes.find('\0')));
 }
 
+bool is_header(std::string_view bytes) {
+  return bytes.size() >= kMagic.at + 5 && bytes.substr(kMagic.at, 5) == "ustar";
+}
+
 // A path that stays below the folder in which it is unpacked.
 bool stays_below(const std::string& path) {
   return !path.empty() && path.front() != '/' && ("/" + path + "/").find("/../") == std::string::npos;
@@ -92,12 +96,14 @@ Files read_tar(std::string_view bytes, const std::string& archive) {
   };
   Files files;
   for (size_t at = 0;;) {
+    if (at == 0 && !is_header(bytes))
+      throw damaged("no archive of results, as bnlab pack and scripts/gpu_check.sh write them");
     if (bytes.size() - at < kBlock) throw damaged("the archive is cut off");
     const std::string_view header = bytes.substr(at, kBlock);
     if (header.find_first_not_of('\0') == std::string_view::npos) return files;  // the end
-    if (header.substr(kMagic.at, 5) != "ustar" ||
+    if (!is_header(header) ||
         std::strtoull(text_of(header, kChecksum).c_str(), nullptr, 8) != header_sum(std::string(header))) {
-      throw damaged("no tar archive, or a damaged one");
+      throw damaged("the archive is damaged at byte " + std::to_string(at));
     }
     const std::string prefix = text_of(header, kPrefix);
     const std::string path = (prefix.empty() ? "" : prefix + "/") + text_of(header, kName);
@@ -229,8 +235,8 @@ void check_record(const std::string& path, const std::string& content, Checked& 
     if (id != record.run_id()) checked.problems.push_back(path + ": its spec is that of the run " + id);
   } catch (const Error& error) {
     checked.problems.push_back(error.what());
-  } catch (const Json::exception& error) {
-    checked.problems.push_back(path + " is no record: " + error.what());
+  } catch (const Json::exception&) {
+    checked.problems.push_back(path + " is no record: it is not JSON");
   }
 }
 

@@ -14,6 +14,9 @@ from report import grouping_text, images_per_tower
 PANEL_KEYS = ("shards",)  # axes of the matrix that get panels here, where other figures are drawn once per value
 _LOOKS = {"saved": (style.BLACK, "o"), "mean": (style.ORANGE, "d"), "pooled": (style.BLUE, "s"),
           "precise": (style.GREEN, "^"), "batch": (style.SKY, "v"), "ema": (style.PURPLE, "P")}
+_STATISTICS = {"saved": "the running statistics of the checkpoint", "mean": "the mean of all towers' running statistics",
+               "pooled": "these with the variance between the towers' means", "precise": "recomputed over training batches",
+               "batch": "each test batch's own, grouped as in training", "ema": "the running statistics, with averaged weights"}
 _TOWERS = (style.VERMILION, "<>*pXh8")  # colour of tower:K, and a marker for each
 _COLUMNS = 3
 _ROW, _MORE, _DODGE = 0.10, 0.05, 0.75  # inches per strategy and per population, and the share over which these spread
@@ -108,6 +111,12 @@ def _draw_panel(axes, panel, cells, strategies, populations):
     return rows
 
 
+def _populations_notes(populations):
+    notes = [f"{name}: {_STATISTICS[name]}" for name in populations if name in _STATISTICS]
+    notes += ["tower:K: the running statistics of tower K alone"] * any(name.startswith("tower:") for name in populations)
+    return ["Statistics: " + "; ".join(notes) + "."] if len(populations) > 1 else []
+
+
 def _keep_to_shares(axes, rows):
     values = [row["value"] for row in rows if row.get("value") is not None]
     if values and all(0 <= value <= 1 for value in values):
@@ -121,8 +130,10 @@ def _caption(report, cells, touched, populations, condition):
              "Panels: towers x images per tower" +
              (", and how the training set is dealt to the towers." if len(shards) > 1 else "."),
              f"Last checkpoint; {report.bars_text([cell.value('saved') for cell in touched])}.",
-             "Strategies without running statistics have saved only."
-             if len(populations) > 1 and any(cell.evaluated == {"saved"} for cell in touched) else ""]
+             *_populations_notes(populations),
+             "Without running statistics there is one mark."
+             if len(populations) > 1 and reports.without_running_statistics(touched) else "",
+             reports.absent_note(touched, "mark"), report.rates_note(cells)]
     parts += reports.shortfall_notes(cells)
     return " ".join(part for part in parts if part)
 

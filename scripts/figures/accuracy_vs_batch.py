@@ -32,9 +32,8 @@ def draw(report, cells, condition, styles):
 
     strategies = [label for label in styles if any(cell.strategy == label for cell in touched)]
     populations = {"saved": touched}
-    with_batch = {cell.strategy for cell in touched if "batch" in cell.evaluated}
-    if with_batch:
-        populations["batch"] = [cell for cell in touched if cell.strategy in with_batch]
+    if any("batch" in cell.evaluated for cell in touched):
+        populations["batch"] = touched
 
     at_ends = len(strategies) <= _MOST_LABELS and (
         len(populations) == 1 or max(map(len, strategies)) <= _LONGEST_LABEL)
@@ -59,6 +58,7 @@ def draw(report, cells, condition, styles):
         axes.set_xlabel("images per tower")
         if len(populations) > 1:
             axes.set_title(_STATISTICS[population], loc="left", color=style.GREY)
+    layout.keep_to_shares(all_axes[0][0], [row["value"] for row in rows if row.get("value") is not None])
     all_axes[0][0].set_ylabel(metric_name(headline))
     _make_room(all_axes[0], populations)
     for axes, drawn_cells in zip(all_axes[0], populations.values()):
@@ -80,7 +80,7 @@ def _draw_lines(axes, cells, strategies, styles, population, beside):
             x = images_per_tower(cell.grouping) * shift
             where = {"population": population, "strategy": strategy, "grouping": grouping_text(cell.grouping),
                      "images_per_tower": images_per_tower(cell.grouping), "x_drawn": x}
-            value = cell.value(population)
+            value = cell.value(population if population in cell.evaluated else "saved")
             rows += _seed_rows(cell, value, where)
             summary = {"kind": "mean", **where, "n": value.n if value else 0, "failed": cell.failed,
                        "missing": cell.missing, "outcome": cell.failures}
@@ -96,7 +96,6 @@ def _draw_lines(axes, cells, strategies, styles, population, beside):
             axes.errorbar(xs, means, yerr=bars, color=look.colour, marker=look.marker, linestyle=look.dash,
                           elinewidth=0.9, capsize=0, zorder=4)
             ends.append((strategy, xs[-1], means[-1], look.colour))
-    layout.keep_to_shares(axes, [row["value"] for row in rows if row.get("value") is not None])
     return ends, rows
 
 
@@ -125,9 +124,9 @@ def _caption(report, cells, populations, strategies, globals_, condition):
         parts.append(f"{next(iter(globals_)):g} images per step in all.")
     parts.append(f"Lines: mean of the last checkpoint; dots: single seeds; {bars}.")
     if "batch" in populations:
-        without = [label for label in strategies if label not in {cell.strategy for cell in populations["batch"]}]
-        if without:
-            parts.append(f"Left panel only, with no batch population recorded: {', '.join(without)}.")
+        alike = [label for label in strategies if label in reports.without_running_statistics(populations["batch"])]
+        parts.append(f"Without running statistics, and so the same in both panels: {', '.join(alike)}." if alike else "")
+    parts += [reports.absent_note(populations["saved"], "mark"), report.rates_note(cells)]
     parts += reports.shortfall_notes(cells)
     return " ".join(part for part in parts if part)
 

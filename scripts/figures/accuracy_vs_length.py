@@ -28,12 +28,15 @@ def draw(report, cells, condition, styles):
         columns=len(groupings), sharey="row", sharex=True, legend={label: styles[label] for label in strategies})
     rows = []
     for population, row_of_axes in zip(populations, all_axes):
+        of_row = []
         for grouping, axes in zip(groupings, row_of_axes):
             here = [cell for cell in touched if cell.grouping == grouping and population in cell.evaluated]
-            rows += _draw_lines(axes, here, strategies, styles, population)
+            drawn = _draw_lines(axes, here, strategies, styles, population)
+            rows, of_row = rows + drawn, of_row + drawn
             axes.set_title(f"{grouping_text(grouping)}, {_STATISTICS[population]}", loc="left", color=style.GREY)
             layout.mark_failures(axes, [(_steps(cell), styles[cell.strategy].colour, cell.failures)
                                         for cell in here if cell.failed])
+        layout.keep_to_shares(row_of_axes[0], [row["value"] for row in of_row if row["value"] is not None])
         row_of_axes[0].set_ylabel(metric_name(headline))
     for axes in all_axes.flat:
         axes.set_xscale("log", base=2)
@@ -68,7 +71,6 @@ def _draw_lines(axes, cells, strategies, styles, population):
             axes.errorbar([x for x, _ in drawn], [value.mean for _, value in drawn],
                           yerr=[value.half_width or 0 for _, value in drawn], color=look.colour, marker=look.marker,
                           linestyle=look.dash, elinewidth=0.9, capsize=0, zorder=4)
-    layout.keep_to_shares(axes, [row["value"] for row in rows if row["value"] is not None])
     return rows
 
 
@@ -76,8 +78,8 @@ def _caption(report, cells, touched, condition):
     bars = report.bars_text([cell.value("saved") for cell in touched])
     return " ".join(part for part in [
         f"{report.name}.", f"With {condition}." if condition else "",
-        f"Lines: mean of the last checkpoint of trainings of so many steps; dots: single seeds; {bars}. What does not know the "
-        "towers stands where it was run.", *reports.shortfall_notes(cells)] if part)
+        f"Lines: mean of the last checkpoint of trainings of so many steps; dots: single seeds; {bars}.",
+        reports.absent_note(touched, "line"), *reports.shortfall_notes(cells)] if part)
 
 
 def _sentence(cells, lengths, headline):

@@ -3,6 +3,8 @@
 These are the runs that tune, on seeds and images of their own, each group at its best setting of that length.
 """
 
+import re
+
 import layout
 import report as reports
 import style
@@ -19,22 +21,22 @@ def draw(report, cells, condition, styles):
     if not tuning or not tuning["length"]:
         raise Nothing("the length of training was not chosen by tuning")
     length, groups = tuning["length"], tuning["groups"]
-    looks = _looks(groups, styles)
+    looks, names = _looks(groups, styles), _names(groups)
     figure, all_axes = layout.new_page(
         f"How does {metric_name(tuning['metric'])} grow with the length of training?", _caption(report, tuning),
         style.DOUBLE, 2.6,
-        legend={name: look for name, (look, _) in looks.items()} if len(groups) > _MOST_LABELS else None)
+        legend={names[name]: look for name, (look, _) in looks.items()} if len(groups) > _MOST_LABELS else None)
     axes, rows, ends = all_axes[0][0], [], []
     for group in groups:
         look, dash = looks[group["group"]]
         means = group["best_mean_at_each_length"]
         axes.plot(length["tried"], means, color=look.colour, marker=look.marker, linestyle=dash, zorder=4)
-        ends.append((group["group"], length["tried"][-1], means[-1], look.colour))
+        ends.append((names[group["group"]], length["tried"][-1], means[-1], look.colour))
         rows += [{"group": group["group"], "steps": steps, "value": mean, "chosen": steps == length["chosen"]}
                  for steps, mean in zip(length["tried"], means)]
     axes.axvline(length["chosen"], color=style.GREY, linewidth=0.8, zorder=1)
-    axes.annotate("chosen", (length["chosen"], 0), xycoords=("data", "axes fraction"), xytext=(3, 4),
-                  textcoords="offset points", color=style.GREY, fontsize=style.SMALL)
+    axes.annotate("chosen", (length["chosen"], 0), xycoords=("data", "axes fraction"), xytext=(-3, 4),
+                  textcoords="offset points", ha="right", color=style.GREY, fontsize=style.SMALL)
     axes.set_xscale("log", base=2)
     axes.set_xticks(length["tried"], [f"{steps:,}" for steps in length["tried"]])
     axes.xaxis.set_minor_locator(NullLocator())
@@ -57,14 +59,21 @@ def _looks(groups, styles):
     return looks
 
 
+def _names(groups):
+    """Group -> its strategy, with the rest of the group where several share the strategy."""
+    strategies = [group["group"].split(", ")[0] for group in groups]
+    return {group["group"]: strategy if strategies.count(strategy) == 1 else re.sub(r", (?:\w+\.)*", ", ", group["group"])
+            for group, strategy in zip(groups, strategies)}
+
+
 def _caption(report, tuning):
-    length, seeds = tuning["length"], tuning["seeds"]
+    length, seeds, names = tuning["length"], tuning["seeds"], _names(tuning["groups"])
     gain = f"{length['gain_below']:g}"
     parts = [f"{report.name}, the runs that tune it.",
-             f"Marks: mean over {len(seeds)} seed{'s' if len(seeds) != 1 else ''} that no other number rests on, each at its "
+             f"Marks: {'mean over ' + str(len(seeds)) + ' seeds' if len(seeds) > 1 else 'one seed'} that no other number rests on, each at its "
              f"best setting for that length, evaluated with the {tuning['population']} statistics."]
     if length["still_gaining"]:
-        parts.append(f"The longest was taken; its doubling still gained {gain} or more for {', '.join(length['still_gaining'])}.")
+        parts.append(f"The longest was taken; its doubling still gained {gain} or more for {', '.join(names[each] for each in length['still_gaining'])}.")
     else:
         parts.append(f"Chosen: the shortest from which doubling gains each less than {gain}.")
     return " ".join(parts)

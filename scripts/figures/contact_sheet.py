@@ -6,7 +6,7 @@
 Writes contact_sheet.png into the folder. `--titles`: of the runs, in their order, in place of what tells them apart.
 `--classes`: names for the legend, in the order of their ids, where the task's options do not name them. Where the folder
 lies beside the runs' folders, as results/NAME/predictions does, each column also says what its run scored.
-Exit status: 0; 1 the folder holds no predictions, or as many titles as it has not runs; 2 usage.
+Exit status: 0; 1 the folder holds no predictions, or titles or classes do not fit them; 2 usage.
 """
 
 import argparse
@@ -27,6 +27,10 @@ _CELL = 1.1  # inches, the width of a picture
 _MOST_COLUMNS = 10
 _VOID = 255
 _COLOURS = (style.BLACK, style.ORANGE, style.SKY, style.GREEN, "#F0E442", style.BLUE, style.VERMILION, style.PURPLE)
+
+
+class DoNotFit(ValueError):
+    """Titles or names of classes that are not as many as the predictions have runs or classes."""
 
 
 def titles(runs):
@@ -77,12 +81,26 @@ def legend_of(ids, names):
             style.Style(colour_of(value, ()), "s", "") for value in sorted(ids)}
 
 
+def check_names(names, task, ids):
+    """Raises DoNotFit unless there is a name for every class: as many as the task has, where its options tell, else for
+    every id that the pictures show."""
+    classes = task.get("classes")
+    count = len(classes) if isinstance(classes, list) else classes
+    if count is not None and len(names) != count:
+        raise DoNotFit(f"--classes: expected {count} names, one for each class, got {len(names)}: {', '.join(names)}")
+    highest = max((value for value in ids if value != _VOID), default=0)
+    if len(names) <= highest:
+        raise DoNotFit(f"--classes: expected {highest + 1} names or more, as the pictures show ids up to {highest}, "
+                       f"got {len(names)}: {', '.join(names)}")
+
+
 def draw(folder, given_titles=None, class_names=None):
     with open(os.path.join(folder, "predictions.json"), encoding="utf-8") as file:
         predictions = json.load(file)
     samples, runs = predictions["samples"], predictions["runs"][:_MOST_COLUMNS - 2]
     if given_titles and len(given_titles) != len(predictions["runs"]):
-        raise ValueError(f"expected {len(predictions['runs'])} titles, one per run, got {len(given_titles)}")
+        raise DoNotFit(f"--titles: expected {len(predictions['runs'])} titles, one per run, got {len(given_titles)}: "
+                       f"{', '.join(given_titles)}")
     task = predictions["task"]
     names = class_names or (task["classes"] if isinstance(task.get("classes"), list) else [])
     named = [f"{title}\n{score}" if score else title
@@ -93,9 +111,13 @@ def draw(folder, given_titles=None, class_names=None):
     height = _CELL * first.shape[0] / first.shape[1]
     left_out = len(predictions["runs"]) - len(runs)
     pictures = {name: shown(os.path.join(folder, name)) for _, files in columns for name in files}
-    legend = legend_of(set().union(*(ids for _, ids in pictures.values())), names)
+    shown_ids = set().union(*(ids for _, ids in pictures.values()))
+    if class_names:
+        check_names(class_names, task, shown_ids)
+    legend = legend_of(shown_ids, names)
     caption = (f"Test samples {', '.join(str(sample['sample']) for sample in samples)} of the task "
                f"{task['name']}; population {predictions['population']}."
+               + (f" Runs of seed {runs[0]['seed']} alone." if len({run["seed"] for run in runs}) == 1 else "")
                + (f" {left_out} more runs are not shown." if left_out else ""))
     lines = max(title.count("\n") for title, _ in columns)
     figure, axes = layout.new_page("What does each strategy answer?", caption, _CELL * len(columns) + 0.12,
@@ -126,6 +148,9 @@ def main():
     style.apply()
     try:
         print(draw(options.folder, options.titles, options.classes))
+    except DoNotFit as error:
+        print(f"plot.sh: {options.folder}: {error}", file=sys.stderr)
+        return 1
     except (OSError, ValueError, KeyError, IndexError) as error:
         print(f"plot.sh: {options.folder}: no predictions to draw ({error})", file=sys.stderr)
         return 1

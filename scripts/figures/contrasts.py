@@ -12,7 +12,7 @@ from drawing import Drawing, Nothing, metric_name
 from report import grouping_text
 
 PANEL_KEYS = reports.EVERY_KEY  # the comparisons belong to the experiment, not to one of its conditions
-_COSTS = {"images_per_s": ("images/s", 1), "log_images_per_s": ("100 × logarithm of the ratio of images/s", 100),
+_COSTS = {"images_per_s": ("images/s", 1), "log_images_per_s": ("log points of images/s", 100),
           "peak_memory_bytes": ("peak memory of tensors (MiB)", 2 ** -20),
           "peak_rss_bytes": ("peak memory of the process (MiB)", 2 ** -20)}
 _LINE, _AROUND = 0.165, 0.42  # inches per line, and for the axis of a panel
@@ -62,9 +62,9 @@ def _where(contrast):
 
 
 def _noise(cells):
-    """The largest difference between two copies of a run beside which others were timed; None where none was."""
-    return max((abs(value) for cell in cells for row in cell.rows if row.same_log_images_per_s
-                for value in row.same_log_images_per_s.seeds.values()), default=None)
+    """How far two copies of the run beside which others were timed lie apart at most, in the mean of a row; None where none was."""
+    return max((abs(row.same_log_images_per_s.mean) for cell in cells for row in cell.rows if row.same_log_images_per_s),
+               default=None)
 
 
 def _draw_noise(axes, noise, scale):
@@ -129,16 +129,22 @@ def _numbers(contrasts):
 def _caption(report, cells, shown):
     differences = [contrast.difference for contrast in shown]
     side = "strategy" if all(contrast.sides == [contrast.strategy, contrast.above] for contrast in shown) else "side"
-    parts = [f"{report.name}.", f"The {side} named first minus the second, paired by seed, last checkpoint.",
+    learned = any(contrast.metric not in _COSTS for contrast in shown)
+    parts = [f"{report.name}.", f"The {side} named first minus the second, paired by seed{', last checkpoint' if learned else ''}.",
+             "Better: the first has more." if any(contrast.verdict == "better" for contrast in shown) else "",
              "Marks: mean; dots: single seeds;", f"{report.bars_text(differences)}."]
     if any(difference.n < report.fewest_seeds for difference in differences):
         parts.append(f"Hollow: fewer than {report.fewest_seeds} seeds.")
     if any("[" in _pair(contrast) for contrast in shown):
-        parts.append("In brackets: the statistics evaluated with.")
+        parts.append("In brackets: the statistics evaluated with, elsewhere the saved ones.")
+    elif learned:
+        parts.append("Evaluated with the saved statistics.")
     if any(contrast.margin is not None for contrast in shown):
         parts.append("Shaded: the margin within which a difference was declared to count as equal.")
     if any(contrast.metric == "log_images_per_s" for contrast in shown) and _noise(cells) is not None:
-        parts.append(f"Dotted: how far two copies of the same run differ at most, {100 * _noise(cells):.1f}.")
+        parts.append(f"Dotted: how far two copies of the same run lie apart at most in the mean of a row, {100 * _noise(cells):.1f}.")
+    if any(contrast.metric == "log_images_per_s" for contrast in shown):
+        parts.append("Log points: 100 × the logarithm of the ratio, about per cent.")
     parts.append("Verdicts: after Holm's adjustment over all comparisons.")
     parts.append(f"{report.declared[0].upper()}{report.declared[1:]}.")
     left_out = len(report.contrasts) - len(shown)
@@ -148,7 +154,7 @@ def _caption(report, cells, shown):
     if failed or missing:
         shortfall = [f"{count} {what}" for count, what in ((failed, "failed"), (missing, "missing")) if count]
         parts.append(f"Runs: {' and '.join(shortfall)}; pairs are of runs that ended well.")
-    return " ".join(parts)
+    return " ".join(part for part in parts if part)
 
 
 def _rows(contrast):

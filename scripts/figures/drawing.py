@@ -15,7 +15,10 @@ class Nothing(Exception):
 
 
 def metric_name(key):
-    """"mean IoU" of "mean_iou"."""
+    """"mean IoU" of "mean_iou", "mean IoU of histology" of "groups.histology.mean_iou"."""
+    if key.startswith("groups."):
+        _, group, metric = key.split(".", 2)
+        return f"{metric_name(metric)} of {group}"
     return key.replace("_", " ").replace("iou", "IoU").replace("top1", "top-1 accuracy")
 
 

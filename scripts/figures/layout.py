@@ -26,7 +26,7 @@ def _text_width(text):
 
 def _legend_columns(labels, width):
     """As many as fit, each as wide as its widest label. Labels stand under each other, the first columns hold one more."""
-    widths = [_text_width(label) + 0.55 for label in labels]
+    widths = [_text_width(label) + 0.65 for label in labels]
     for columns in range(len(labels), 1, -1):
         each, more = divmod(len(labels), columns)
         starts = [k * each + min(k, more) for k in range(columns + 1)]
@@ -89,7 +89,7 @@ def new_page(title, caption, width, panel_height, rows=1, columns=1, legend=None
         handles = [Line2D([], [], color=look.colour, marker=look.marker, linestyle=look.dash, label=label)
                    for label, look in named.items()]
         figure.legend(handles=handles, loc="upper left", bbox_to_anchor=(_MARGIN / width, 1 - below / height), borderpad=0,
-                      borderaxespad=0, ncols=columns_of_legend, handlelength=3.2, columnspacing=1.5).set_in_layout(False)
+                      borderaxespad=0, ncols=columns_of_legend, handlelength=4.2, columnspacing=1.5).set_in_layout(False)
         below += its_height
     return figure, figure.subplots(rows, columns, squeeze=False, **subplots)
 

@@ -91,7 +91,9 @@ def _caption(report, cells):
              f"Columns: {', '.join(_column_keys(cells))}."]
     if any(not cell.ok for cell in cells):
         parts.append("Hatched: no run ended well.")
-    return " ".join(parts + reports.shortfall_notes(cells))
+    if len(cells) < len({_column(cell) for cell in cells}) * len({cell.strategy for cell in cells}):
+        parts.append("Blank: the spec does not ask for it.")
+    return " ".join(part for part in [*parts, report.rates_note(cells), *reports.shortfall_notes(cells)] if part)
 
 
 def _sentence(cells):

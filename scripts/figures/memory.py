@@ -35,6 +35,7 @@ def draw(report, cells, condition, styles):
         drawn += _draw_panel(axes, [row for row in rows if _panel(row) == where], strategies, styles, scale)
         axes.set_title("\n".join([f"{grouping_text(where[0])} on {where[1]}", *where[2]]), loc="left", color=style.GREY)
         axes.set_xlabel(f"peak per rank ({unit})")
+        axes.tick_params(axis="x", labelbottom=True)
         axes.grid(axis="y", visible=False)
         axes.tick_params(axis="y", length=0)
     for axes in all_axes.flat[len(panels):]:

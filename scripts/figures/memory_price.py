@@ -9,9 +9,16 @@ from report import grouping_text, images_per_tower
 PANEL_KEYS = ("accumulate", "recompute")
 _DODGE = 0.5  # of a line's height, over all strategies
 _RECOMPUTED = ("none", "blocks", "naive")
+
+
+def _exchanges_per_image(row):
+    images, count = row.grouping.towers * images_per_tower(row.grouping), row.collectives_per_step
+    return count and reports.Quantity(count.n, count.mean / images, None, {seed: each / images for seed, each in count.seeds.items()})
+
+
 _QUANTITIES = (("peak of tensors (MiB)", lambda row: row.memory["tensors"], lambda peak: peak / 2 ** 20),
                ("time per image (ms)", lambda row: row.images_per_s if row.is_claimed else None, lambda rate: 1e3 / rate),
-               ("exchanges per step", lambda row: row.collectives_per_step, lambda count: count))
+               ("exchanges per image", _exchanges_per_image, lambda count: count))
 
 
 def draw(report, cells, condition, styles):
@@ -73,7 +80,8 @@ def _draw_panel(axes, quantity, rows, ways, strategies, styles):
 def _caption(report, cells, rows, condition):
     parts = [f"{report.name}.", f"With {condition}." if condition else "",
              f"Lines: towers x images per tower in a step, on {', '.join(sorted({row.placement for row in rows}))}.",
-             "Marks: mean over seeds (of the time, by the mean rate); bars: smallest to largest. Exchanges: of statistics.",
+             "Marks: mean over seeds (of the time, by the mean rate); bars: smallest to largest. Exchanges: of statistics, counted"
+             + (", with one rank sent nowhere." if all(row.ranks == 1 for row in rows) else "."),
              f"{reports.count_text([row.memory['tensors'] for row in rows])}."]
     return " ".join(part for part in parts + reports.shortfall_notes(cells) if part)
 

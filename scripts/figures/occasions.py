@@ -21,6 +21,7 @@ from report import grouping_text
 _WITHIN = 3  # points
 
 # Images/s in % of the run beside, on both occasions, and the half-widths of their intervals in the same unit.
+_LOOKS = ((style.VERMILION, "o"), (style.BLUE, "s"), (style.GREEN, "^"), (style.ORANGE, "D"), (style.PURPLE, "v"), (style.BLACK, "P"))
 Cell = namedtuple("Cell", "experiment name first second first_half second_half")
 
 
@@ -60,11 +61,11 @@ def _counts(cells):
 
 def draw(cells):
     experiments = list(dict.fromkeys(cell.experiment for cell in cells))
-    styles = style.styles_of(experiments)
+    styles = {name: style.Style(colour, marker, "") for name, (colour, marker) in zip(experiments, _LOOKS)}
     figure, axes = layout.new_page(
         "Do the times repeat?",
         "A mark per cell and way of exchange: images/s in % of the run beside it on the first occasion, and how many points more they "
-        f"were on the second. Bars: the half-widths of both 95 % t intervals, added. Grey: within {_WITHIN} points.", style.DOUBLE,
+        f"were on the second. Bars: the half-widths of both 95 % t intervals, added. Hollow: over sockets. Grey: within {_WITHIN} points.", style.DOUBLE,
         2.6, legend={name: styles[name] for name in experiments})
     at = axes[0][0]
     at.axhspan(-_WITHIN, _WITHIN, color="#ececec", zorder=0)
@@ -72,7 +73,8 @@ def draw(cells):
     for cell in cells:
         look = styles[cell.experiment]
         at.errorbar(cell.first, cell.second - cell.first, yerr=cell.first_half + cell.second_half, color=look.colour,
-                    marker=look.marker, markersize=4, elinewidth=0.7, alpha=0.85)
+                    marker=look.marker, markersize=4, elinewidth=0.7, alpha=0.85,
+                    markerfacecolor="white" if cell.name.endswith("-sockets") else look.colour)
     at.set_xlabel("images/s on the first occasion, % of the run beside")
     at.set_ylabel("points more on the second")
     numbers = [{**cell._asdict(), "points_more": cell.second - cell.first, "overlaps": _overlaps(cell)} for cell in cells]

@@ -58,7 +58,7 @@ def draw(document):
     figure, axes = layout.new_page(
         "What did one H100 say?",
         "Left: a step of a U-Net on a ResNet-50, 8 images of 256x256, bfloat16, replayed as a CUDA graph, relative to per_tower: the "
-        "fastest of some twenty turns, a mark per seed. Right: the bytes of a kernel's tensors by its time, over those of a copy of as "
+        "fastest of some twenty turns, a mark for each of two seeds. Right: the bytes of a kernel's tensors by its time, over those of a copy of as "
         "many bytes, at six norm sites, channels_last, both in float32 and bfloat16.", style.DOUBLE, 2.9, columns=2,
         legend={name.replace("_", " "): look for name, look in _KERNELS.items()})
     left, right = axes[0]
@@ -66,7 +66,7 @@ def draw(document):
     shown = sorted(norms, key=lambda norm: -norm.relative)
     left.axvline(1, color=style.GREY, linewidth=0.8, zorder=1)
     for row, norm in enumerate(shown):
-        look = style.styles_of([norm.strategy])[norm.strategy]
+        look = style.Style(style.BLACK, ".", "")
         left.plot([time / base for time in norm.fastest_ms], [row] * len(norm.fastest_ms), color=look.colour, marker=look.marker,
                   linestyle="", markersize=5)
     left.set_yticks(range(len(shown)), [style.base_name(norm.strategy) for norm in shown])

@@ -31,14 +31,24 @@ def rows_of(file, strategies):
     return points
 
 
+def _measured_note(panels):
+    measured = [point for points in panels.values() for point in points if point["measured"]]
+    outside = [f"{point['strategy']} on {point['ranks']} ranks" for point in measured
+               if not point["low"] <= point["measured"] <= point["high"]]
+    if not measured:
+        return ""
+    return f"Marks: what was measured, {len(measured) - len(outside)} of {len(measured)} inside its band" + (
+        f" (outside: {', '.join(outside)})." if outside else ".")
+
+
 def draw(panels, strategies):
     every = {title: rows_of(file, strategies) for title, file in panels}
     labels = list(dict.fromkeys(point["strategy"] for points in every.values() for point in points))
     styles = style.styles_of(labels)
     figure, axes = layout.new_page(
         "How efficient are more ranks?",
-        "Images/s of all ranks over those of as many ranks that wait for nobody, predicted by bnlab cost; bands are its "
-        "intervals, filled marks what was measured.", style.DOUBLE, 2.6, columns=len(every),
+        "Images/s of all ranks over those of as many ranks that wait for nobody, predicted by bnlab cost; bands: its intervals. "
+        + _measured_note(every), style.DOUBLE, 2.6, columns=len(every),
         legend={label: styles[label] for label in labels}, sharey=True)
     numbers = []
     for at, (title, points) in zip(axes[0], every.items()):

@@ -14,6 +14,9 @@ Site = namedtuple("Site", "name numbers")  # of a norm site: key -> Quantity
 Published = namedtuple("Published", "metric low high source")  # low and high are the same where it is one number
 
 
+_GROUPING = ("towers x batch", "towers", "batch_per_tower", "strategy")
+
+
 class _Every:
     def __contains__(self, key):
         return True
@@ -88,10 +91,14 @@ class Cell(Scores):
     def __init__(self, given):
         super().__init__(given)
         batch = given["batch_per_tower"]
-        self.strategy, self.group = given["strategy"], given["group"]
-        self.name = self.strategy if self.group == "all" else f"{self.group} {self.strategy}"
+        self.label, self.group = given["strategy"], given["group"]  # the label of the strategy
+        self.strategy = self.label  # what figures call it, see _tell_apart
+        self.name = self.label if self.group == "all" else f"{self.group} {self.label}"
         self.grouping = Grouping(given["towers"], tuple(batch) if isinstance(batch, list) else batch)
         self.conditions = given["conditions"]
+        # What the matrix sets together with the strategy: {"optimizer.lr": "0.01"}.
+        self.tied = {key: text for key, text in given["cell"].items()
+                     if key not in self.conditions and key not in _GROUPING and not key.startswith("placement")}
         self.evaluated = set(given["evaluated"])
         self.curves = given["curves"]
         self.sites = [Site(site["name"], {key: _quantity(value) for key, value in site.items() if key != "name"})
@@ -109,7 +116,7 @@ class Contrast:
         self.population = declared.get("population", "saved")
         self.population_above = declared.get("above_population") or self.population
         self.difference, self.verdict = _quantity(given["difference"]), given["verdict"]
-        here, self.placement = next(((cell, row and row.placement) for cell in cells if cell.strategy == self.strategy
+        here, self.placement = next(((cell, row and row.placement) for cell in cells if cell.label == self.strategy
                                      for row in (None, *cell.rows) if _place(cell, row) == given["at"]), (None, None))
         self.at, self.grouping = given["at"], here.grouping if here else None  # runs that differ in other keys have none
         at = {key: str(value) for key, value in declared.get("at", {}).items() if key not in ("towers", "batch_per_tower")}
@@ -134,7 +141,18 @@ class Report:
         self.baseline, self.tuning = given["baseline"], given["tuning"]
         self.declared = given["declared_in_short"]
         self.fewest_seeds = given["fewest_seeds_for_a_verdict"]
+        self._tell_apart()
         self.cells.sort(key=lambda cell: style.catalogue_order(cell.strategy))
+
+    def _tell_apart(self):
+        """A strategy that the matrix has with several settings is called "per_tower, norm_lr_multiplier 0.1" but for the first."""
+        first = {}
+        for cell in self.cells:
+            plain = first.setdefault(cell.label, cell.tied)
+            cell.strategy = ", ".join([cell.label] + [f"{key.rsplit('.', 1)[-1]} {text}" for key, text in cell.tied.items()
+                                                      if text != plain.get(key)])
+            for row in cell.rows:
+                row.strategy = cell.strategy
 
     @property
     def strategies(self):
@@ -152,6 +170,20 @@ class Report:
         """What others have published of the metric, for comparison with some of these cells: each number once."""
         names = {name for cell in cells for name in (cell.name, *(f"{cell.name} {row.placement}" for row in cell.rows))}
         return list(dict.fromkeys(number for number, cell in self._published if number.metric == metric and cell in names))
+
+    def rates_note(self, cells):
+        """A sentence on learning rates, where not all cells have the same; "" where they have."""
+        if self.tuning and any("optimizer.lr" in group["chosen"] for group in self.tuning["groups"]):
+            return "Each at the learning rate that tuning chose for it."
+        rates = {}
+        for cell in cells:
+            if "optimizer.lr" in cell.tied:
+                rates.setdefault(cell.tied["optimizer.lr"], dict.fromkeys([]))[cell.strategy] = None
+        if len(rates) < 2:
+            return ""
+        usual = max(rates, key=lambda rate: len(rates[rate]))
+        others = "; ".join(f"{rate} for {', '.join(names)}" for rate, names in rates.items() if rate != usual)
+        return f"Learning rate {usual}, but {others}."
 
     def bars_text(self, quantities, name="bars"):
         """What the error bars are, over how many seeds, and what so many seeds are worth."""
@@ -184,6 +216,21 @@ def split_by_condition(cells, panel_keys=()):
 def touched(cells):
     """Those of which at least one run is finished."""
     return [cell for cell in cells if cell.ok or cell.failed]
+
+
+def without_running_statistics(cells):
+    """The strategies whose weights were evaluated in one way where those of others were in several."""
+    several = any(len(cell.evaluated) > 1 for cell in cells)
+    return {cell.strategy for cell in cells if several and cell.evaluated == {"saved"}}
+
+
+def absent_note(cells, what):
+    """A sentence where some strategies were not run everywhere, so that nobody looks for a lost `what`; "" otherwise."""
+    places = {(cell.grouping, tuple(sorted(cell.conditions.items()))) for cell in cells}
+    there = {}
+    for cell in cells:
+        there.setdefault(cell.strategy, set()).add((cell.grouping, tuple(sorted(cell.conditions.items()))))
+    return f"Where a strategy has no {what}, the spec does not ask for it." if any(place != places for place in there.values()) else ""
 
 
 def count_text(quantities):

@@ -37,9 +37,9 @@ def draw(report, cells, condition, styles):
             for cell in touched:
                 if cell.grouping == grouping:
                     rows += _draw_line(axes, cell, key, names, shown[cell.strategy])
-            axes.set_ylim(bottom=0)
         line[0].set_title(grouping_text(grouping), loc="left", color=style.GREY)
     for axes, key in zip(all_axes[0], known):
+        axes.set_ylim(bottom=0)  # of the whole column
         axes.set_title(QUANTITIES[key], loc="right", size=style.SMALL)
     for axes in all_axes[-1]:
         if len(names) <= _MOST_NAMES:

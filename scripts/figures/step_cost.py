@@ -27,10 +27,8 @@ def draw(report, cells, condition, styles):
     lines = max(places.values()) + 1
     known = report.published("relative_images_per_s", [row.cell for row in rows])
     figure, all_axes = layout.new_page(
-        f"What does a step cost more than one of {report.baseline}?", _caption(report, rows, known), style.DOUBLE,
+        f"What does a step cost more than one of {report.baseline}?", _caption(report, rows, columns, known), style.DOUBLE,
         _LINE * lines + _AROUND, columns=len(columns) + bool(known), references=published.legend(known), sharey=True)
-    for axes in all_axes[0][1:len(columns)]:
-        axes.sharex(all_axes[0][0])
     for axes, way in zip(all_axes[0], columns):
         _draw_panel(axes, [row for row in rows if _way(row) == way], places, styles)
         axes.set_title(way, loc="left", color=style.GREY)
@@ -103,14 +101,14 @@ def _cost_text(row):
     return f"{row.relative_images_per_s:.2f}" + (f", {per_exchange.mean:.0f} µs" if per_exchange else "")
 
 
-def _caption(report, rows, known):
+def _caption(report, rows, columns, known):
     parts = [
         f"{report.name}. " + (f"A step beside one of {report.baseline} in the same turns." if all(row.log_images_per_s for row in rows) else
                               f"Median step minus that of {report.baseline} in the same cell on the same placement, paired by seed."),
         f"Marks: mean; dots: single seeds; {report.bars_text([row.extra_step_ms for row in rows])}.",
         f"At the right: images/s relative to {report.baseline}, and microseconds more per exchange of statistics or samples.",
         f"Last panel: images/s relative to {report.baseline}, hollow over sockets." if known else "",
-        "Ranks of one tower each, alone on their machine."]
+        "Every panel has its own scale." if len(columns) > 1 else "", "Ranks of one tower each, alone on their machine."]
     return " ".join(part for part in parts if part)
 
 

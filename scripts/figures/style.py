@@ -4,6 +4,7 @@ Colours are those of Okabe and Ito (jfly.uni-koeln.de/color), told apart by colo
 colour, marker and dash in all figures; marker and dash alone tell it apart in grey.
 """
 
+import re
 import zlib
 from collections import namedtuple
 
@@ -53,8 +54,8 @@ _DASHES = (DASHED, DOTTED, DASH_DOT, (0, (7, 2)), (0, (2, 1)), (0, (3, 1, 1, 1, 
 
 
 def base_name(label):
-    """"sync" of "sync(gradient=stopped)"."""
-    return label.split("(", 1)[0].strip()
+    """"sync" of "sync(gradient=stopped)", "per_tower" of "per_tower, norm_lr_multiplier 0.1"."""
+    return re.split(r"[(,]", label, maxsplit=1)[0].strip()
 
 
 def catalogue_order(label):
@@ -64,18 +65,23 @@ def catalogue_order(label):
     return (names.index(base) if base in STRATEGIES else len(names), label)
 
 
-def _variants(label):
-    """Styles for a label outside the table, the preferred one first; depends on the label alone."""
+def _variants(label, own_colour):
+    """Styles for a label outside the table, the preferred one first; they depend on the label alone. With `own_colour`
+    it is told apart from its name by colour, too.
+    """
     base = base_name(label)
     hashed = zlib.crc32(label.encode())
-    if base in STRATEGIES:
-        colour = STRATEGIES[base].colour
+    if own_colour:
+        colours = _COLOURS
+    elif base in STRATEGIES:
+        colours = [STRATEGIES[base].colour]
     else:
-        colour = _COLOURS[zlib.crc32(base.encode()) % len(_COLOURS)]
+        colours = [_COLOURS[zlib.crc32(base.encode()) % len(_COLOURS)]]
     count = len(_MARKERS) * len(_DASHES)
     for k in range(count):
         at = (hashed + k) % count
-        yield Style(colour, _MARKERS[at % len(_MARKERS)], _DASHES[at // len(_MARKERS)])
+        for colour in colours:
+            yield Style(colour, _MARKERS[at % len(_MARKERS)], _DASHES[at // len(_MARKERS)])
 
 
 def styles_of(labels):
@@ -83,11 +89,14 @@ def styles_of(labels):
 
     A name of the table has its row. A variant keeps the colour of its name with a marker and a dash of its own; only
     where two variants of one experiment would look alike does the later one (in catalogue order) take the next free.
+    Where all are variants of one name, colours tell them apart.
     """
+    one_name = len({base_name(label) for label in labels}) == 1
     styles = {label: STRATEGIES[label] for label in labels if label in STRATEGIES}
     taken = {(style.colour, style.marker) for style in STRATEGIES.values()}
     for label in sorted(set(labels) - set(styles), key=catalogue_order):
-        choices = list(_variants(label))
+        used = [style.colour for style in styles.values()]
+        choices = sorted(_variants(label, one_name), key=lambda choice: one_name and used.count(choice.colour))
         styles[label] = next((s for s in choices if (s.colour, s.marker) not in taken), choices[0])
         taken.add((styles[label].colour, styles[label].marker))
     return styles

@@ -1,9 +1,11 @@
-"""Headline metric against images/s with the Pareto front: which strategies are worth their price.
+"""Headline metric against images/s with the Pareto front: which strategies are worth their price. Where all runs were timed
+in turns with the baseline, images/s are relative to its.
 
 A front joins real multi-rank runs (one tower per rank, nothing beside them) of one device, world size and exchange. Emulated runs
 have another marker and are never on it; runs that shared the machine with others (placement.jobs > 1) are left out.
 """
 
+import math
 from dataclasses import dataclass
 
 import layout
@@ -48,7 +50,8 @@ def draw(report, cells, condition, styles):
     worlds = {}
     for row in usable:
         worlds.setdefault(row.world, []).append(row)
-    panels = {world: (_points_of(rows), rows) for world, rows in sorted(worlds.items())}
+    relative = all(row.log_images_per_s for row in usable if row.images_per_s)
+    panels = {world: (_points_of(rows, relative), rows) for world, rows in sorted(worlds.items())}
     points = [point for points, _ in panels.values() for point in points]
 
     strategies = [label for label in styles if any(row.strategy == label for row in usable)]
@@ -60,14 +63,14 @@ def draw(report, cells, condition, styles):
     lines = -(-len(panels) // columns)
     figure, all_axes = layout.new_page(
         f"What does {metric_name(report.headline)} cost in throughput?",
-        _caption(report, cells, ended, usable, points, condition, crowded),
+        _caption(report, cells, ended, usable, points, condition, crowded, relative),
         style.DOUBLE, max(2.8 * lines, layout.LIST_LINE * len(entries) + 0.2), rows=lines, columns=columns,
         aside=aside)
     layout.list_aside(figure, entries, aside)
     rows = []
     for axes, (world, (points, there)) in zip(all_axes.flat, panels.items()):
-        rows += _draw_panel(axes, world, points, there, styles)
-        axes.set_xlabel("images/s of all ranks")
+        rows += _draw_panel(axes, world, points, there, styles, "relative_images_per_s" if relative else "images_per_s")
+        axes.set_xlabel(f"images/s, {report.baseline} = 1" if relative else "images/s of all ranks")
         axes.set_ylabel(metric_name(report.headline))
         if len(panels) > 1:
             axes.set_title(_world_text(world), loc="left", color=style.GREY)
@@ -78,18 +81,26 @@ def draw(report, cells, condition, styles):
         layout.label_points(figure, axes, [
             (_label(point, several, numbers), point.throughput.mean, point.accuracy.mean,
              styles[point.strategy].colour) for point in points], _obstacles(axes, points))
-    return Drawing(figure, rows, _sentence(panels, report.headline))
+    return Drawing(figure, rows, _sentence(panels, report.headline, relative))
 
 
-def _points_of(rows):
-    points = [Point(row.strategy, row.grouping, row.placement, row.is_real, row.images_per_s, row.value("saved"))
+def _relative(log):
+    """The ratio whose logarithm was measured; its interval as far as it is narrow."""
+    ratio = math.exp(log.mean)
+    return reports.Quantity(log.n, ratio, log.half_width and ratio * log.half_width,
+                            {seed: math.exp(value) for seed, value in log.seeds.items()})
+
+
+def _points_of(rows, relative):
+    points = [Point(row.strategy, row.grouping, row.placement, row.is_real,
+                    _relative(row.log_images_per_s) if relative else row.images_per_s, row.value("saved"))
               for row in rows if row.images_per_s and row.value("saved")]
     for point in pareto_front(points):
         point.on_front = True
     return points
 
 
-def _draw_panel(axes, world, points, there, styles):
+def _draw_panel(axes, world, points, there, styles, unit):
     rows = []
     for point in points:
         look = styles[point.strategy]
@@ -101,7 +112,7 @@ def _draw_panel(axes, world, points, there, styles):
         rows.append({"kind": "real" if point.real else "emulated", "device": world[0], "ranks": world[1],
                      "strategy": point.strategy, "grouping": grouping_text(point.grouping),
                      "placement": point.placement, "n": point.throughput.n,
-                     "images_per_s": point.throughput.mean, "images_per_s_half_width": point.throughput.half_width,
+                     unit: point.throughput.mean, f"{unit}_half_width": point.throughput.half_width,
                      "accuracy": point.accuracy.mean, "accuracy_half_width": point.accuracy.half_width,
                      "on_front": point.on_front})
     axes.margins(0.16)
@@ -165,7 +176,7 @@ def _entries(numbers, points, styles, single):
         text = f"{number}  {strategy}" + (f" {grouping_text(grouping)}" if several else "")
         values = [point for point in points if (point.strategy, point.grouping) == (strategy, grouping)]
         if single and len(values) == 1:
-            text += f":  {values[0].throughput.mean:.1f}, {values[0].accuracy.mean:.3f}"
+            text += f":  {values[0].throughput.mean:.4g}, {values[0].accuracy.mean:.3f}"
         entries.append((styles[strategy], text))
     return entries
 
@@ -181,7 +192,7 @@ def _world_text(world):
     return f"{ranks} rank{'s' if ranks > 1 else ''} on {device}{', over sockets' if sockets else ''}"
 
 
-def _caption(report, cells, ended, rows, points, condition, crowded):
+def _caption(report, cells, ended, rows, points, condition, crowded, relative):
     worlds = sorted({row.world for row in rows})
     parts = [f"{report.name}, {' and '.join(map(_world_text, worlds))}.", f"With {condition}." if condition else ""]
     groupings = list(dict.fromkeys(grouping_text(point.grouping) for point in points))
@@ -189,25 +200,27 @@ def _caption(report, cells, ended, rows, points, condition, crowded):
     if crowded:
         parts.append("List: number, strategy" + (": images/s, accuracy." if len(worlds) == 1 else "."))
     parts.append(f"{report.bars_text([row.images_per_s for row in rows], 'Bars, both ways')}.")
+    if relative:
+        parts.append(f"Images/s: in turns with {report.baseline}, in the mean of the seeds.")
     if any(point.real for point in points):
         dominated = any(point.real and not point.on_front for point in points)
-        parts.append("Filled: on the Pareto front of real runs (one tower per rank)" +
+        parts.append("Filled: on the Pareto front of real runs (one tower per rank), a grey line, by the means alone" +
                      ("; hollow: dominated." if dominated else "."))
     else:
         parts.append("No real multi-rank run, so no front.")
     if not all(point.real for point in points):
         parts.append("Plus signs: emulated (several towers per rank, or one rank only), never on a front.")
-    parts += reports.throughput_notes(ended, rows) + reports.shortfall_notes(cells)
+    parts += [report.rates_note(cells)] + reports.throughput_notes(ended, rows) + reports.shortfall_notes(cells)
     return " ".join(part for part in parts if part)
 
 
-def _sentence(panels, headline):
-    clauses = []
+def _sentence(panels, headline, relative):
+    clauses, unit = [], "of the images/s" if relative else "images/s"
     for world, (points, _) in panels.items():
         front = [point for point in points if point.on_front]
         real = sum(point.real for point in points)
         if front:
-            names = ", ".join(f"{p.strategy} {grouping_text(p.grouping)} ({p.throughput.mean:.1f} images/s, "
+            names = ", ".join(f"{p.strategy} {grouping_text(p.grouping)} ({p.throughput.mean:.4g} {unit}, "
                               f"{p.accuracy.mean:.3f})" for p in pareto_front(points))
             clauses.append(f"on {_world_text(world)} {len(front)} of {real} real points are on the front: {names}")
         else:

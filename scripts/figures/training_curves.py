@@ -131,7 +131,11 @@ def _caption(report, cells, curves, condition, bands):
     parts = [f"{report.name}.", f"With {condition}." if condition else "",
              "Lines: mean over the seeds that ended well;" if several else "Lines: single runs;",
              "bands: their smallest and largest value;" if several and bands else "",
-             f"{reports.count_text([cell.value('saved') for cell in touched])}."]
+             f"{reports.count_text([cell.value('saved') for cell in touched])}.",
+             f"{metric_name(report.headline)}: evaluated with the saved statistics."
+             if report.headline and any(name.startswith(metric_name(report.headline)) for name, _, _ in curves) else "",
+             "The gradient's norm has a logarithmic axis." if any(name == _GRADIENT for name, _, _ in curves) else "",
+             report.rates_note(cells)]
     if any(curve["failed"] for curve in curves.values()):
         parts.append("Thin lines: failed runs, which end at their ×.")
     parts += reports.shortfall_notes(cells)

@@ -108,7 +108,11 @@ class Case:
 
 
 def read_cases(folder):
-    index = json.loads((pathlib.Path(folder) / "vectors.json").read_text(encoding="utf-8"))
+    file = pathlib.Path(folder) / "vectors.json"
+    try:
+        index = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as problem:
+        sys.exit(f"{file}: {getattr(problem, 'strerror', None) or problem}; `bnlab vectors --out {folder}` writes it")
     if (index["format"], index["version"]) != ("batch-norm vectors", VERSION):
         sys.exit(f"{folder}: expected vectors of version {VERSION}, got {index['format']} {index['version']}")
     tensors = read_safetensors(pathlib.Path(folder) / index["tensors"])
@@ -239,7 +243,10 @@ def main():
     cases = [case for case in read_cases(asked.folder) if fnmatch.fnmatch(case.name, asked.only)]
     results = []
     for text in asked.implementations:
-        implementation = named(text)
+        try:
+            implementation = named(text)
+        except (OSError, ImportError, ValueError) as problem:
+            sys.exit(f"{text}: {problem}")
         verdicts = {case.name: judge(case, implementation) for case in cases}
         results.append({"text": implementation.text, "date": datetime.date.today().isoformat(), "verdicts": verdicts})
         n = counts(verdicts)

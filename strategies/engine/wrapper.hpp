@@ -24,6 +24,7 @@ struct WrapperOptions {
     }
   }
   bool has_running_statistics() const { return true; }
+  bool makes_convolutions() const { return facts_of<StrategyFacts>(base).makes_convolutions(base); }
 };
 
 class Wrapper : public Strategy {

@@ -4,7 +4,6 @@
 #include "strategies/kernels/coefficients.hpp"
 
 #include <ATen/ops/empty.h>
-#include <c10/util/Exception.h>
 
 #include <algorithm>
 
@@ -20,26 +19,8 @@ using channel::Grouping;
 
 namespace {
 
-channel::Rows rows_of(const Tensor& packed) {  // rows may be expanded: stride 0
-  TORCH_INTERNAL_ASSERT(packed.scalar_type() == at::kDouble && packed.dim() == 2 && packed.stride(1) == 1);
-  return {
-      .data = packed.const_data_ptr<double>(),
-      .stride = packed.stride(0),
-      .channels = (packed.size(1) - 1) / 2,
-  };
-}
-
-template <class T>
-const T* read(const Tensor& t) {  // null for an undefined tensor
-  TORCH_INTERNAL_ASSERT(!t.defined() || t.is_contiguous());
-  return t.defined() ? t.const_data_ptr<T>() : nullptr;
-}
-
-template <class T>
-T* written(const Tensor& t) {  // null for an undefined tensor
-  TORCH_INTERNAL_ASSERT(!t.defined() || t.is_contiguous());
-  return t.defined() ? t.mutable_data_ptr<T>() : nullptr;
-}
+using kernels::read;
+using kernels::written;
 
 template <class T>
 CoefficientsOf<const T*> read(const Coefficients& k) {

@@ -3,10 +3,12 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/util/Exception.h>
 
 #include <cstdint>
 
 #include "harness/kernel_count.hpp"
+#include "strategies/kernels/channel.hpp"
 
 namespace bnlab::kernels {
 
@@ -31,9 +33,25 @@ void each_item(const Body& body, int64_t items, [[maybe_unused]] const at::Tenso
   }
 }
 
+// What such a function is handed of a tensor: its elements, null where it is undefined.
 template <class T>
-const T* given(const at::Tensor& t) {  // null for an undefined tensor
+const T* read(const at::Tensor& t) {
+  TORCH_INTERNAL_ASSERT(!t.defined() || t.is_contiguous());
   return t.defined() ? t.const_data_ptr<T>() : nullptr;
+}
+template <class T>
+T* written(const at::Tensor& t) {
+  TORCH_INTERNAL_ASSERT(!t.defined() || t.is_contiguous());
+  return t.defined() ? t.mutable_data_ptr<T>() : nullptr;
+}
+// Of packed moments, whose rows may be expanded: stride 0.
+inline channel::Rows rows_of(const at::Tensor& packed) {
+  TORCH_INTERNAL_ASSERT(packed.scalar_type() == at::kDouble && packed.dim() == 2 && packed.stride(1) == 1);
+  return {
+      .data = packed.const_data_ptr<double>(),
+      .stride = packed.stride(0),
+      .channels = (packed.size(1) - 1) / 2,
+  };
 }
 
 // Calls work(T()) with T the C++ type of the statistics' precision.

@@ -11,15 +11,6 @@ namespace bnlab::kernels {
 
 using at::Tensor;
 
-namespace {
-
-channel::Rows rows_of(const Tensor& rows) {
-  return {
-      .data = rows.const_data_ptr<double>(), .stride = rows.stride(0), .channels = (rows.size(1) - 1) / 2};
-}
-
-}  // namespace
-
 MovingWindows::MovingWindows(int64_t towers, int64_t window, int64_t channels,
                              const at::TensorOptions& statistics)
     : squares(at::zeros({towers, window, channels}, statistics)),
@@ -50,17 +41,17 @@ MovingForward moving_forward(const Tensor& rows, MovingWindows* windows, const M
         .warmup_steps = options.warmup_steps,
         .renorm_from_step = options.renorm_from_step,
         .r_max = options.r_max,
-        .weight = given<T>(weight),
-        .bias = given<T>(bias),
-        .squares = windows == nullptr ? nullptr : windows->squares.mutable_data_ptr<T>(),
-        .counts = windows == nullptr ? nullptr : windows->square_counts.mutable_data_ptr<int64_t>(),
-        .out = {.mean = k.mean.mutable_data_ptr<T>(),
-                .invstd = k.invstd.mutable_data_ptr<T>(),
-                .scale = k.scale.mutable_data_ptr<T>(),
-                .shift = k.shift.mutable_data_ptr<T>(),
-                .count = k.count.mutable_data_ptr<T>(),
-                .r = k.r.mutable_data_ptr<T>()},
-        .rows = made.rows.mutable_data_ptr<double>(),
+        .weight = read<T>(weight),
+        .bias = read<T>(bias),
+        .squares = windows == nullptr ? nullptr : written<T>(windows->squares),
+        .counts = windows == nullptr ? nullptr : written<int64_t>(windows->square_counts),
+        .out = {.mean = written<T>(k.mean),
+                .invstd = written<T>(k.invstd),
+                .scale = written<T>(k.scale),
+                .shift = written<T>(k.shift),
+                .count = written<T>(k.count),
+                .r = written<T>(k.r)},
+        .rows = written<double>(made.rows),
         .updates = update.has_value(),
         .update = update ? on_pointers<T>(*update, made.rows) : channel::UpdateRunning<T>{},
     };
@@ -89,17 +80,17 @@ BackwardCoefficients moving_backward(const MovingForward& forward, const Tensor&
         .window = windows == nullptr ? 0 : windows->products.size(1),
         .warmup_steps = options.warmup_steps,
         .moments = rows_of(forward.rows),
-        .sums = given<T>(sums),
-        .forward = {.invstd = given<T>(f.invstd), .count = given<T>(f.count), .r = given<T>(f.r)},
-        .weight = given<T>(weight),
-        .products = windows == nullptr ? nullptr : windows->products.mutable_data_ptr<T>(),
-        .square_counts = windows == nullptr ? nullptr : windows->square_counts.const_data_ptr<int64_t>(),
-        .counts = windows == nullptr ? nullptr : windows->product_counts.mutable_data_ptr<int64_t>(),
-        .out = {.a = k.a.mutable_data_ptr<T>(),
-                .b = k.b.mutable_data_ptr<T>(),
-                .c = k.c.mutable_data_ptr<T>(),
-                .dweight = k.dweight.mutable_data_ptr<T>(),
-                .dbias = k.dbias.mutable_data_ptr<T>()},
+        .sums = read<T>(sums),
+        .forward = {.invstd = read<T>(f.invstd), .count = read<T>(f.count), .r = read<T>(f.r)},
+        .weight = read<T>(weight),
+        .products = windows == nullptr ? nullptr : written<T>(windows->products),
+        .square_counts = windows == nullptr ? nullptr : read<int64_t>(windows->square_counts),
+        .counts = windows == nullptr ? nullptr : written<int64_t>(windows->product_counts),
+        .out = {.a = written<T>(k.a),
+                .b = written<T>(k.b),
+                .c = written<T>(k.c),
+                .dweight = written<T>(k.dweight),
+                .dbias = written<T>(k.dbias)},
     };
     each_item(body, channels, sums);
   });
@@ -111,7 +102,7 @@ Tensor centred_filters(const Tensor& filters) {
   in_precision(filters.scalar_type(), [&](auto zero) {
     using T = decltype(zero);
     const channel::CentreFilters<T> body{
-        .in = filters.const_data_ptr<T>(), .out = centred.mutable_data_ptr<T>(), .values = filters.size(1)};
+        .in = read<T>(filters), .out = written<T>(centred), .values = filters.size(1)};
     each_item(body, filters.size(0), filters);
   });
   return centred;

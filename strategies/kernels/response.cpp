@@ -17,16 +17,16 @@ Coefficients response_forward(const Tensor& rows, double eps, const Tensor& weig
   in_precision(statistics, [&](auto zero) {
     using T = decltype(zero);
     const channel::ResponseForward<T> body{
-        .moments = {.data = rows.const_data_ptr<double>(), .stride = rows.stride(0), .channels = channels},
+        .moments = rows_of(rows),
         .eps = eps,
-        .weight = given<T>(weight),
-        .bias = given<T>(bias),
-        .threshold = given<T>(threshold),
-        .out = {.mean = k.mean.mutable_data_ptr<T>(),
-                .invstd = k.invstd.mutable_data_ptr<T>(),
-                .scale = k.scale.mutable_data_ptr<T>(),
-                .shift = k.shift.mutable_data_ptr<T>(),
-                .count = k.count.mutable_data_ptr<T>()},
+        .weight = read<T>(weight),
+        .bias = read<T>(bias),
+        .threshold = read<T>(threshold),
+        .out = {.mean = written<T>(k.mean),
+                .invstd = written<T>(k.invstd),
+                .scale = written<T>(k.scale),
+                .shift = written<T>(k.shift),
+                .count = written<T>(k.count)},
     };
     each_item(body, samples * channels, rows);
   });
@@ -49,16 +49,16 @@ BackwardCoefficients response_backward(const Coefficients& forward, const Tensor
     const channel::ResponseBackward<T> body{
         .samples = samples,
         .channels = channels,
-        .sums = given<T>(sums),
-        .forward = {.invstd = given<T>(forward.invstd), .count = given<T>(forward.count)},
-        .weight = given<T>(weight),
-        .total = given<T>(total),
-        .out = {.a = k.a.mutable_data_ptr<T>(),
-                .b = k.b.mutable_data_ptr<T>(),
-                .c = k.c.mutable_data_ptr<T>(),
-                .dweight = k.dweight.mutable_data_ptr<T>(),
-                .dbias = k.dbias.mutable_data_ptr<T>()},
-        .dthreshold = dthreshold.defined() ? dthreshold.mutable_data_ptr<T>() : nullptr,
+        .sums = read<T>(sums),
+        .forward = {.invstd = read<T>(forward.invstd), .count = read<T>(forward.count)},
+        .weight = read<T>(weight),
+        .total = read<T>(total),
+        .out = {.a = written<T>(k.a),
+                .b = written<T>(k.b),
+                .c = written<T>(k.c),
+                .dweight = written<T>(k.dweight),
+                .dbias = written<T>(k.dbias)},
+        .dthreshold = dthreshold.defined() ? written<T>(dthreshold) : nullptr,
     };
     each_item(body, samples * channels + channels, sums);
   });

@@ -33,10 +33,10 @@ SquashGradient squash_gradient(const Tensor& dt, const Tensor& x, const Tensor& 
   in_precision(x.scalar_type(), [&](auto zero) {
     using T = decltype(zero);
     const channel::SquashBackward<T> body{
-        .dt = given<T>(dt),
-        .x = given<T>(x),
-        .t = given<T>(t),
-        .alpha = given<T>(alpha),
+        .dt = dt.const_data_ptr<T>(),
+        .x = x.const_data_ptr<T>(),
+        .t = t.const_data_ptr<T>(),
+        .alpha = alpha.const_data_ptr<T>(),
         .dx = made.dx.mutable_data_ptr<T>(),
         .terms = made.terms.mutable_data_ptr<T>(),
     };

@@ -66,6 +66,91 @@ TEST(Program, WrongUsageIsExitCodeTwo) {
   EXPECT_EQ(call({"status", "no_such"}).code, exit_code::kUsage);
 }
 
+TEST(Program, FilesThatAreNotThereAreWrongUsage) {
+  const test::Scratch scratch;
+  const std::string spec = scratch.write_spec(test::behaves("ok")), none = scratch / "none";
+  const std::vector<std::vector<std::string>> calls = {{"list", "strategies", "--into", none},
+                                                       {"report", spec, "--into", none},
+                                                       {"check", none},
+                                                       {"confirm", spec, none},
+                                                       {"cost", spec, "--probe", none},
+                                                       {"cost", "--validate", none}};
+  for (const std::vector<std::string>& words : calls) {
+    const Answer answer = call(words);
+    EXPECT_EQ(answer.code, exit_code::kUsage) << words[0] << ": " << answer.err;
+  }
+}
+
+TEST(Program, OptionsWithoutEffectAreWrongUsage) {
+  const test::Scratch scratch;
+  const std::string spec = scratch.write_spec(test::behaves("ok")), page = scratch / "page.md";
+  const std::vector<std::vector<std::string>> calls = {{"list", "strategies", "--into", page, "--json"},
+                                                       {"list", "strategies", "--format", "json", "--long"},
+                                                       {"plan", spec, "--json", "--todo"},
+                                                       {"plan", spec, "--runs", "--todo"},
+                                                       {"plan", spec, "--json", "--runs"},
+                                                       {"answers", spec, "--short"}};
+  for (const std::vector<std::string>& words : calls) {
+    EXPECT_EQ(call(words).code, exit_code::kUsage) << testing::PrintToString(words);
+  }
+}
+
+TEST(Program, NumbersOutOfRangeAreToldInAFewWords) {
+  const Answer steal = call({"run", "x.json", "--steal-after", "0"});
+  EXPECT_EQ(steal.code, exit_code::kUsage);
+  EXPECT_TRUE(has(steal.err, "--steal-after: expected a number above 0, got 0\n")) << steal.err;
+  const Answer margin = call({"diagnose", "x", "--margin", "-1"});
+  EXPECT_TRUE(has(margin.err, "--margin: expected 0 or a number above it, got -1\n")) << margin.err;
+  const Answer samples = call({"predict", "x", "--out", "y", "--samples", "x"});
+  EXPECT_TRUE(has(samples.err, "expected numbers from 0 on, such as 0,17,230, got x")) << samples.err;
+}
+
+TEST(CostCommand, PublishedClustersSayNothingOfOtherExchanges) {
+  const test::Scratch scratch;
+  const std::string spec = scratch.write_spec(test::behaves("ok"));
+  for (const char* exchange : {"sockets", "shared_memory"}) {
+    for (const std::vector<std::string>& more : {std::vector<std::string>{}, {"--cluster", "h100-2x8"}}) {
+      std::vector<std::string> words = {"cost", spec, "--step-ms", "10", "--exchange", exchange};
+      words.insert(words.end(), more.begin(), more.end());
+      const Answer answer = call(words);
+      EXPECT_EQ(answer.code, exit_code::kUsage) << answer.out;
+      EXPECT_TRUE(has(answer.err, "and give --probe probe.json")) << answer.err;
+    }
+  }
+}
+
+TEST(CostCommand, OptionsWithoutEffectAreRefused) {
+  const test::Scratch scratch;
+  const std::string spec = scratch.write_spec(test::behaves("ok"));
+  const Answer listed = call({"cost", "--clusters", spec});
+  EXPECT_EQ(listed.code, exit_code::kUsage);
+  EXPECT_TRUE(has(listed.err, "--clusters excludes SPEC")) << listed.err;
+  EXPECT_EQ(call({"cost", "--clusters", "--json"}).code, exit_code::kOk);
+  EXPECT_EQ(call({"cost", "--clusters", "--ranks", "2"}).code, exit_code::kUsage);
+  for (const auto& [option, value] :
+       {std::pair("--algorithm", "ring"), {"--link", "pcie"}, {"--per-node", "4"}}) {
+    const Answer answer = call({"cost", spec, "--cluster", "h100-2x8", option, value});
+    EXPECT_EQ(answer.code, exit_code::kUsage) << answer.out;
+    EXPECT_TRUE(has(answer.err, "excludes")) << answer.err;
+  }
+}
+
+TEST(CostCommand, AFileThatIsNoProbeIsNamed) {
+  const test::Scratch scratch;
+  const std::string spec = scratch.write_spec(test::behaves("ok")), probe = scratch / "probe.json";
+  for (const char* text : {R"({"a": 1})", "[]", R"({"schema": "bnlab probe 1"})", "{"}) {
+    std::ofstream(probe) << text;
+    for (const std::vector<std::string>& words : {std::vector<std::string>{"cost", spec, "--probe", probe},
+                                                  {"cost", "--validate", probe},
+                                                  {"report", spec, "--probe", probe}}) {
+      const Answer answer = call(words);
+      EXPECT_EQ(answer.code, exit_code::kUsage) << answer.err;
+      EXPECT_TRUE(has(answer.err, "probe.json")) << answer.err;
+      EXPECT_FALSE(has(answer.err, "json.exception")) << answer.err;
+    }
+  }
+}
+
 TEST(Program, ALayerCaseThatCannotBeDoneIsExitCodeTwo) {
   const Answer done = call({"layer", "case.json", "-", "--ranks", "2"});
   EXPECT_EQ(done.code, exit_code::kOk);
@@ -312,6 +397,12 @@ TEST_F(EvaluateCommand, PrintsTheMetricsUnderTheRunsPopulationsOrThoseAskedFor) 
   EXPECT_EQ(json.at("run_id"), scratch_.records().back().run_id());
   EXPECT_EQ(json.at("metrics").size(), 2u);
   EXPECT_EQ(json.at("metrics").at("tower:1"), Json({{"mean_iou", 0.5}, {"class_iou", {0.5, 2}}}));
+}
+
+TEST_F(EvaluateCommand, RanksThatDoNotFitAreWrongUsage) {
+  const Answer answer = call({"evaluate", weights_of("left"), "--ranks", "3"});
+  EXPECT_EQ(answer.code, exit_code::kUsage);
+  EXPECT_TRUE(has(answer.err, "the ranks must divide them")) << answer.err;
 }
 
 TEST_F(EvaluateCommand, SaysWhereSavedIsAllThereIs) {

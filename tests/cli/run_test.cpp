@@ -109,8 +109,32 @@ TEST_F(RunAgain, AMistypedSpecIsAnsweredWithTheNearest) {
   const auto spec = scratch_.write_spec(test::behaves("ok"));
   const Answer answer = call_with_results({"run", scratch_ / "fakee.json"});
   EXPECT_EQ(answer.code, exit_code::kUsage);
-  EXPECT_TRUE(has(answer.err, "did you mean fake?")) << answer.err;
+  EXPECT_TRUE(has(answer.err, "did you mean " + spec + "?")) << answer.err;
   EXPECT_EQ(call({"run", std::string(5000, 'x')}).code, exit_code::kUsage);
+}
+
+TEST_F(RunAgain, FiltersThatNoRunFitsTogetherAreWrongUsage) {
+  const auto spec = scratch_.write_spec(test::behaves("ok"), R"(, "matrix": {"seed": [0, 1]})");
+  for (const char* command : {"plan", "run"}) {
+    const Answer answer = call_with_results({command, spec, "--only", "seed=0", "--only", "seed=1"});
+    EXPECT_EQ(answer.code, exit_code::kUsage) << answer.out;
+    EXPECT_TRUE(has(answer.err, "--only seed=0 --only seed=1: no run fits all of these")) << answer.err;
+  }
+  EXPECT_TRUE(scratch_.records().empty());
+}
+
+TEST_F(RunAgain, AFolderOfResultsThatCannotBeOneIsNamed) {
+  const auto spec = scratch_.write_spec(test::behaves("ok"));
+  const std::string file = scratch_ / "file";
+  std::ofstream(file) << "";
+  const Answer answer = call({"run", spec, "--results", file});
+  EXPECT_EQ(answer.code, exit_code::kEnvironment);
+  EXPECT_TRUE(
+      has(answer.err, "--results " + file + ": " + file + " is no folder; name a folder that you may"))
+      << answer.err;
+  const Answer nameless = call({"run", spec, "--results", ""});
+  EXPECT_EQ(nameless.code, exit_code::kUsage);
+  EXPECT_TRUE(has(nameless.err, "--results: expected a folder, got an empty name")) << nameless.err;
 }
 
 TEST_F(PlanAgain, FindsASpecBelowExperimentsByItsName) {
@@ -123,6 +147,17 @@ TEST_F(PlanAgain, FindsASpecBelowExperimentsByItsName) {
   std::filesystem::current_path(before);
   EXPECT_EQ(named.code, 0) << named.err;
   EXPECT_TRUE(has(mistyped.err, "did you mean small?")) << mistyped.err;
+}
+
+TEST_F(PlanAgain, ASpecWithoutItsEndingIsAnsweredWithTheFile) {
+  const auto spec = scratch_.write_spec(test::behaves("ok"));
+  const auto before = std::filesystem::current_path();
+  std::filesystem::current_path(scratch_ / ".");
+  const Answer answer = call({"plan", "fake"});
+  std::filesystem::current_path(before);
+  EXPECT_EQ(answer.code, exit_code::kUsage);
+  EXPECT_TRUE(has(answer.err, "did you mean fake.json?")) << answer.err;
+  EXPECT_TRUE(has(answer.err, "experiments/ (looked for in ")) << answer.err;
 }
 
 TEST_F(PlanAgain, TellsWhyRunsFailed) {
@@ -162,6 +197,17 @@ TEST_F(PlanAgain, TellsOfThroughputsThatNoRunMayClaim) {
   EXPECT_TRUE(has(call_with_results({"plan", spec, "--ranks", "1"}).err, note));
   EXPECT_FALSE(has(call_with_results({"plan", spec, "--ranks", "2"}).err, note));
   EXPECT_TRUE(has(call_with_results({"plan", spec, "--ranks", "2", "--jobs", "2"}).err, note));
+}
+
+TEST_F(PlanAgain, MissingWeightsAreWrongUsageAsInRun) {
+  const std::string weights = scratch_ / "none.safetensors";
+  const auto spec =
+      scratch_.write_spec(test::behaves("ok"), R"(, "init_from": {"file": ")" + weights + R"("})");
+  for (const char* command : {"plan", "run"}) {
+    const Answer answer = call_with_results({command, spec});
+    EXPECT_EQ(answer.code, exit_code::kUsage) << answer.out;
+    EXPECT_TRUE(has(answer.err, "init_from.file: " + weights + ": expected a file")) << answer.err;
+  }
 }
 
 TEST_F(PlanAgain, LooksForTheDataWhereItIsToldAFolder) {

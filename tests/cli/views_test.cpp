@@ -105,10 +105,81 @@ TEST_F(Views, ExportWritesEventFiles) {
   EXPECT_EQ(call({"export", scratch_ / "none", "--tensorboard", scratch_ / "x"}).code, exit_code::kUsage);
 }
 
+TEST_F(Views, MergeRefusesRunsOfAnotherExperiment) {
+  run("ok");
+  const std::string other = scratch_ / "other/tradeoff";
+  std::filesystem::create_directories(other);
+  std::filesystem::copy(folder(), other, std::filesystem::copy_options::recursive);
+  std::filesystem::remove(other + "/" + kSpecFile);
+  for (const auto& run : run_folders(scratch_ / "other", "tradeoff")) {
+    Json record = read_json(run / kRecordFile);
+    record["experiment"] = "tradeoff";
+    write_json(run / kRecordFile, record);
+  }
+  const Answer answer = call({"merge", folder(), other});
+  EXPECT_EQ(answer.code, exit_code::kUsage) << answer.out;
+  EXPECT_TRUE(has(answer.err, " are of fake, those in " + other + " of tradeoff")) << answer.err;
+}
+
+TEST_F(Views, StatusRefusesWhatIsNoFolderOfResults) {
+  const std::string spec = run("ok");
+  for (const std::string& results : {spec, scratch_ / "none"}) {
+    const Answer answer = call({"status", "--results", results});
+    EXPECT_EQ(answer.code, exit_code::kUsage) << answer.err;
+    EXPECT_TRUE(has(answer.err, "--results " + results + ": no runs there")) << answer.err;
+  }
+  const Answer own = call({"status", "--results", folder()});
+  EXPECT_EQ(own.code, exit_code::kUsage) << own.err;
+  EXPECT_TRUE(has(own.err, "bnlab status " + folder())) << own.err;
+  std::filesystem::create_directory(scratch_ / "empty");
+  EXPECT_EQ(call({"status", "--results", scratch_ / "empty"}).code, exit_code::kOk);
+}
+
+TEST_F(Views, ADamagedSpecLeavesTheOtherExperimentsTheirStatus) {
+  run("ok");
+  std::filesystem::copy(folder(), scratch_ / "results/gone", std::filesystem::copy_options::recursive);
+  std::ofstream(scratch_ / "results/gone/spec.json") << "{";
+  for (const std::vector<std::string>& words : {std::vector<std::string>{"status"}, {"watch", "--once"}}) {
+    const Answer answer = call_with_results(words);
+    EXPECT_EQ(answer.code, exit_code::kFailed) << answer.err;
+    EXPECT_TRUE(has(answer.out, "fake") && has(answer.out, "2 ok")) << answer.out;
+    EXPECT_TRUE(has(answer.out, "damaged: " + (scratch_ / "results/gone/spec.json"))) << answer.out;
+  }
+}
+
+TEST_F(Views, ADamagedRecordLeavesTheOtherRunsTheirCurves) {
+  run("ok");
+  const auto runs = run_folders(scratch_ / "results", "fake");
+  for (const auto& run : runs)
+    std::ofstream(run / kMetricsFile) << R"({"kind":"train","step":1,"loss":1})"
+                                      << "\n";
+  std::ofstream(runs.at(0) / kRecordFile) << "{";
+  const Answer answer = call({"export", folder(), "--tensorboard", scratch_ / "curves"});
+  EXPECT_EQ(answer.code, exit_code::kFailed) << answer.err;
+  EXPECT_TRUE(has(answer.err, "event files of 1 runs")) << answer.err;
+  EXPECT_TRUE(has(answer.err, "left out: " + (runs.at(0) / kRecordFile).string() + " is damaged: "))
+      << answer.err;
+  EXPECT_FALSE(has(answer.err, "json.exception")) << answer.err;
+}
+
+TEST_F(Views, DamagedCurvesLeaveTheOthersTheirPage) {
+  const std::string spec = run("ok"), page = scratch_ / "page.html";
+  const auto runs = run_folders(scratch_ / "results", "fake");
+  std::ofstream(runs.at(0) / kMetricsFile) << "{\"kind\":\"train\",\"step\":1,\"loss\":1}\nnot JSON\n";
+  const Answer answer = call_with_results({"watch", spec, "--once", "--html", page});
+  EXPECT_EQ(answer.code, exit_code::kFailed) << answer.err;
+  EXPECT_TRUE(
+      has(answer.err, "damaged: " + (runs.at(0) / kMetricsFile).string() + ":2: expected a JSON object"))
+      << answer.err;
+  EXPECT_TRUE(has(read_text(page), "2 of 2 runs ok")) << read_text(page);
+}
+
 TEST_F(Views, AnArchiveIsCheckedWithoutAndWithUnpacking) {
   run("ok");
   const std::string archive = scratch_ / "fake.tar";
   EXPECT_EQ(call({"pack", folder(), archive}).code, 0);
+  EXPECT_EQ(call({"pack", folder(), archive + ".gz"}).code, exit_code::kUsage)
+      << "it would not be compressed";
   const Answer whole = call({"check", archive});
   EXPECT_EQ(whole.code, 0) << whole.out;
   EXPECT_TRUE(has(whole.out, " 2 records, 0 problems")) << whole.out;

@@ -4,8 +4,10 @@
 #include <torch/types.h>
 
 #include <array>
+#include <atomic>
 
 #include "harness/error.hpp"
+#include "tests/file_size_limit.hpp"
 
 namespace bnlab {
 namespace {
@@ -32,6 +34,20 @@ TEST(ThreadRanks, TheCauseIsThrownRatherThanTheLossOfTheRankThatThrewIt) {
   } catch (const Error& error) {
     EXPECT_STREQ(error.what(), "the cause");
   }
+}
+
+TEST(ThreadRanks, AWorldThatCouldNotBeJoinedIsJoinedForTheNextBody) {
+  ThreadRanks ranks(2, at::kCPU);
+  std::atomic<int> bodies = 0;
+  const auto body = [&](World&) { ++bodies; };
+  {
+    const FileSizeLimit no_memory_to_share(0);
+    EXPECT_THROW(ranks.run(body), Error);
+    EXPECT_THROW(ranks.run(body), Error);
+  }
+  EXPECT_EQ(bodies, 0);
+  ranks.run(body);
+  EXPECT_EQ(bodies, 2);
 }
 
 }  // namespace

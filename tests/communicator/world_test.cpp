@@ -97,6 +97,25 @@ TEST_F(AgentStore, ARankThatDiedWhileItWaitedIsNotTakenForItsSuccessor) {
   EXPECT_EQ(successor.get(), "plan");
 }
 
+// Under one prefix a rank may ask the next question while others still wait for the answer to this one.
+TEST_F(AgentStore, CallsInARowKeepTheirAnswersApartHoweverLateARankIs) {
+  constexpr int kRanks = 4, kCalls = 30;
+  const auto all_calls = [&](int rank) {
+    Rendezvous at = on_agent(rank);
+    at.size = kRanks;
+    std::vector<std::string> heard;
+    for (int call = 0; call < kCalls; ++call) {
+      if (rank == kRanks - 1) std::this_thread::sleep_for(milliseconds(10));
+      heard.push_back(share_text(at, std::to_string(call)));
+    }
+    return heard;
+  };
+  std::vector<std::future<std::vector<std::string>>> others;
+  for (int rank = 1; rank < kRanks; ++rank) others.push_back(std::async(std::launch::async, all_calls, rank));
+  const std::vector<std::string> said = all_calls(0);
+  for (auto& other : others) EXPECT_EQ(other.get(), said);
+}
+
 TEST_F(AgentStore, AMissedDeadlineIsAnErrorOfCommunication) {
   for (const int rank : {0, 1}) {  // the other one never comes
     try {

@@ -74,8 +74,46 @@ TEST_F(SpecContrasts, RefuseRulesThatNoPairOfRunsFits) {
             "spec.json: contrasts[0].runs.average_weights_every: no run has 4; there are: null");
   EXPECT_EQ(mistake(R"("at": {"average_weights_every": 4}, "runs": {"average_weights_every": 4})" + above),
             "2 mistakes");
+  EXPECT_EQ(mistake(R"("runs": {"average_weights_every": "4"})" + above),
+            "spec.json: contrasts[0].runs.average_weights_every: no run has the text \"4\"; write the value "
+            "without quotes: 4");
   EXPECT_EQ(mistake(R"("runs": {"seed": 1}, "above_runs": {"gradient_route": "reducer"})"),
             "spec.json: contrasts[0].runs.seed: runs of one seed are compared, and no seed with another");
+}
+
+TEST_F(SpecContrasts, CountOnceWhicheverSideStandsFirst) {
+  const auto twice = [](const std::string& second) {
+    return spec(R"("matrix": {"strategy": ["fake_own", "fake_pooled"]}, "contrasts": [
+      {"metric": "mean_iou", "strategy": "fake_own", "above": "fake_pooled"},
+      {"metric": )" +
+                second + "}]");
+  };
+  const Lines refusal{
+      "spec.json: contrasts[1]: the same two sides are compared by contrasts[0]; a comparison counts once"};
+  EXPECT_EQ(mistakes(twice(R"("mean_iou", "strategy": "fake_own", "above": "fake_pooled")")), refusal);
+  EXPECT_EQ(mistakes(twice(R"("mean_iou", "strategy": "fake_pooled", "above": "fake_own")")), refusal);
+  EXPECT_EQ(mistakes(twice(R"("pixel_accuracy", "strategy": "fake_own", "above": "fake_pooled")")), Lines());
+}
+
+TEST_F(SpecContrasts, AreOfNumbersThatThereAre) {
+  const auto measured = [](const std::string& metric, const std::string& margin) {
+    return spec(R"("matrix": {"strategy": ["fake_own", "fake_pooled"]}, "contrasts": [
+      {"strategy": "fake_own", "above": "fake_pooled", "metric": ")" +
+                metric + R"(", "equivalence_margin": )" + margin + "}]");
+  };
+  EXPECT_EQ(
+      mistakes(measured("mean_iou", "2")),
+      Lines{"spec.json: contrasts[0].equivalence_margin: expected a share below 1, 0.02 for two points, got "
+            "2.0"});
+  EXPECT_EQ(mistakes(measured("images_per_s", "2")), Lines());
+  for (const std::string metric : {"groups", "groups.mean_iou", "groups.sky.iou"}) {
+    EXPECT_EQ(
+        mistakes(measured(metric, "0.02")),
+        Lines{"spec.json: contrasts[0].metric: expected groups.NAME.mean_iou or groups.NAME.pixel_accuracy, "
+              "got \"" +
+              metric + "\""});
+  }
+  EXPECT_EQ(mistakes(measured("groups.sky.mean_iou", "0.02")), Lines());
 }
 
 TEST_F(SpecContrasts, RefuseSidesThatDifferInMoreThanTheyName) {

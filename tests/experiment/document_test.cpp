@@ -283,6 +283,11 @@ TEST_F(Overrides, MistakesNameTheCommandLine) {
   EXPECT_TRUE(has(refusal({"steps=ten"}), "command line: steps: expected an integer"))
       << refusal({"steps=ten"});
   EXPECT_TRUE(has(refusal({"ten"}), "expected KEY=VALUE")) << refusal({"ten"});
+  for (const std::string key : {"steps.x", "optimizer.lr.x", "towers.x.y"}) {
+    const std::string text = refusal({key + "=1"}, R"("optimizer": {"lr": 0.1})");
+    EXPECT_TRUE(has(text, "command line: " + key + ": unknown key")) << text;
+  }
+  EXPECT_TRUE(has(refusal({"extends=other.json"}), "only there")) << refusal({"extends=other.json"});
 }
 
 }  // namespace

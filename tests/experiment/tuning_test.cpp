@@ -367,6 +367,18 @@ TEST_F(Tuned, MistakesAreNamed) {
       mistakes(tuned_lr(R"(, "set": {"towers": 4})", pairs)),
       Lines{"spec.json: tune.set: towers: the axis matrix.towers,batch_per_tower sets it in every run; set "
             "matrix.towers,batch_per_tower instead"});
+  EXPECT_EQ(mistakes(tuned(R"("grid": {"optimizer.lrr": [1]}, "seeds": [100, 100])")),
+            (Lines{"spec.json: tune.grid.optimizer.lrr: unknown key; did you mean \"optimizer.lr\"?",
+                   "spec.json: tune.seeds[1]: 100 stands there twice"}));
+  for (const std::string key : {"seed", "matrix.seed"}) {
+    EXPECT_EQ(mistakes(tuned_lr(R"(, "set": {")" + key + R"(": [3]})")),
+              Lines{"spec.json: tune.set." + key + ": tune.seeds sets the seeds of these runs"});
+  }
+  EXPECT_EQ(mistakes(tuned_lr(R"(, "set": {"optimizer.lr": 3})")),
+            Lines{"spec.json: tune.set.optimizer.lr: tune.grid sets it in these runs"});
+  EXPECT_EQ(
+      mistakes(tuned_lr(R"(, "gain_below": 0.02)")),
+      Lines{"spec.json: tune.gain_below: has no effect without tune.lengths; add these or leave it out"});
   EXPECT_EQ(mistakes(tuned(R"("grid": {}, "seeds": [100])")),
             Lines{"spec.json: tune.grid: expected keys and the values to choose from, got {}"});
 }

@@ -91,7 +91,7 @@ class Limits(Runs):
         filler = fill(results.parent, left=1 << 20)
         _, said = process.communicate(timeout=PATIENCE)
         self.assertEqual(process.returncode, 3, said)
-        self.assertRegex(said.splitlines()[-1], "^bnlab: sync-.*: cannot write .*/.weights.*: No space left on device; free ")
+        self.assertRegex(said.splitlines()[-1], "^bnlab: sync-.*: cannot write .*/weights.safetensors: No space left on device; free ")
         self.assertEqual(set(statuses(results)), {"ok"})
         filler.unlink()
         self.expect_all_done(LARGE, results, kept(expected))

@@ -1,7 +1,10 @@
-"""The contact sheet of what `bnlab predict` has written. Run by test_figures.py."""
+"""The contact sheet of what `bnlab predict` has written, and command lines that scripts/plot.sh cannot do. Run by
+test_figures.py."""
 
 import json
 import os
+import subprocess
+import sys
 import tempfile
 import unittest
 from pathlib import Path
@@ -75,5 +78,36 @@ class ContactSheet(unittest.TestCase):
         folder = self.predicted()
         plain, titled = (Path(contact_sheet.draw(folder, titles)).read_bytes() for titles in (None, ["with it", "without"]))
         self.assertNotEqual(plain, titled)
-        with self.assertRaisesRegex(ValueError, "expected 2 titles, one per run, got 1"):
+        with self.assertRaisesRegex(contact_sheet.DoNotFit, "expected 2 titles, one per run, got 1: alone"):
             contact_sheet.draw(folder, ["alone"])
+
+    def test_every_class_needs_a_name(self):
+        check = contact_sheet.check_names
+        for task, ids, names, message in (
+                ({}, {0, 4, 255}, ["sky"], "expected 5 names or more, as the pictures show ids up to 4, got 1: sky"),
+                ({"classes": 3}, {0}, ["sky", "road"], "expected 3 names, one for each class, got 2: sky, road"),
+                ({"classes": ["a", "b"]}, {0}, list("abc"), "expected 2 names, one for each class, got 3: a, b, c")):
+            with self.assertRaisesRegex(contact_sheet.DoNotFit, message):
+                check(names, task, ids)
+        check(["sky", "road"], {}, {0, 255})
+        check(["sky"], {}, set())
+        check(["sky", "road"], {"classes": 2}, {0, 1})
+
+    @staticmethod
+    def plot(*words):
+        """Exit status and what scripts/plot.sh says, where no program is asked for anything."""
+        done = subprocess.run([plot.ROOT / "scripts/plot.sh", *words], capture_output=True, text=True, check=False,
+                              env={**os.environ, "BNLAB_PROGRAM": "/bin/true", "BNLAB_PYTHON": sys.executable})
+        return done.returncode, done.stdout + done.stderr
+
+    def test_plot_sh_says_in_one_line_what_it_cannot_do(self):
+        folder = self.predicted()
+        file = os.path.join(folder, "a.png")
+        for words, status, message in (
+                ([folder, "--out"], 2, "plot.sh: --out: expected a path behind it, got nothing\n"),
+                ([folder, "--spec", "--bare"], 2, "plot.sh: --spec: expected a path behind it, got --bare\n"),
+                ([plot.ROOT / "results", "--out", file], 2,
+                 f"plot.sh: --out {file}: expected a folder that can be made and written to\n"),
+                ([folder, "--titles", "alone"], 1,
+                 f"plot.sh: {folder}: --titles: expected 2 titles, one per run, got 1: alone\n")):
+            self.assertEqual(self.plot(*words), (status, message))

@@ -372,6 +372,9 @@ StepCost count_step(const StepCase& step_case) {
 
 // Answers with what it was asked; the strategy "right" has no running statistics.
 Json evaluate_weights(const EvaluateJob& job) {
+  if (job.spec.towers() % job.ranks != 0) {
+    throw Error(Error::Kind::refused, "towers: the ranks must divide them");
+  }
   Json all = Json::object();
   for (const std::string& population : job.populations) {
     const bool none = job.spec.strategy.at("name") == "right";

@@ -267,6 +267,34 @@ TEST(Launch, FailedRunsStartAgainOnlyOnRequestAndInACleanFolder) {
   EXPECT_FALSE(fs::exists(left_over));
 }
 
+// Names of what lies beside a run's folder, in the folder of its id.
+std::vector<std::string> beside(const fs::path& run_folder) {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(run_folder.parent_path())) {
+    if (entry.path() != run_folder) names.push_back(entry.path().filename().string());
+  }
+  return names;
+}
+
+TEST(Launch, AResultStaysUntilAnotherOneIsThere) {
+  for (const bool replaced : {false, true}) {
+    const Scratch scratch;
+    const auto spec = scratch.write_spec(behaves(replaced ? "ok" : "kill"));
+    LaunchRequest options = scratch.options(1);
+    run(spec, options);
+    const fs::path folder = scratch.records().at(0).file().parent_path();
+    Json record = read_json(folder / kRecordFile);
+    record["outcome"]["status"] = "ok";  // as if it was killed by today's code alone
+    write_json(folder / kRecordFile, record);
+    std::ofstream(folder / kWeightsFile) << "of the run before";
+    options.redo = {"all"};
+    EXPECT_EQ(run(spec, options).failed, replaced ? 0 : 1);
+    EXPECT_EQ(scratch.records().at(0).status(), Status::ok);
+    EXPECT_EQ(fs::exists(folder / kWeightsFile), !replaced);
+    EXPECT_TRUE(beside(folder).empty());
+  }
+}
+
 TEST(Launch, RedoingTheFailedKeepsRunsThatWentWell) {
   const Scratch scratch;
   const auto spec = scratch.write_spec(behaves("ok"));

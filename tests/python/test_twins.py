@@ -30,6 +30,7 @@ except ImportError as error:
 import bnlab
 from bnlab.networks.backbones import BACKBONES
 from bnlab.networks.models import MODELS
+from bnlab.networks.norms import OPTIONS
 
 BOUND = 1e-11
 RESNET = {"name": "resnet", "width": 4}
@@ -97,6 +98,12 @@ class Twins(unittest.TestCase):
                            if each.default is not inspect.Parameter.empty}
                 self.assertEqual(options, {each["name"]: each["default"] for each in entry["parameters"]}, name)
 
+    def test_strategies_that_have_a_twin_have_the_same_options(self):
+        entries = {entry["name"]: {each["name"].partition(".")[0] for each in entry["parameters"]}
+                   for entry in listed("strategies")}
+        for name, options in OPTIONS.items():
+            self.assertEqual(set(options), entries[name], name)
+
     def test_every_model_answers_as_its_twin(self):
         self.assertEqual(sorted(SMALL), sorted(MODELS))
         for peer in SMALL.values():
@@ -127,7 +134,13 @@ class Twins(unittest.TestCase):
 
     def test_what_does_not_fit_is_named(self):
         for model, strategy, message in (("unett", "sync", "no twin of unett"), ({"name": "unet", "depth": 3}, "sync", "depth"),
-                                         ("unet", "syncc", "what syncc does"),
+                                         ("unet", "snyc", "what snyc does.*; did you mean sync\\?"),
+                                         ("unet", "of_my_own", "what of_my_own does.*norms.py is the place"),
+                                         ("unet", {"name": "layer_norm", "foo": 1, "bar": 2},
+                                          "strategy layer_norm: unknown option foo, bar; there are affine, eps$"),
+                                         ("unet", {"name": "sync", "foo": 1}, "unknown option foo; there are .*group_size"),
+                                         ("unet", {"name": "frozen", "base": {"name": "none", "eps": 1}},
+                                          "strategy none: unknown option eps; it has none"),
                                          ({"name": "fcn", "backbone": "vgg"}, "sync", "no twin of vgg")):
             with self.assertRaisesRegex(ValueError, message):
                 bnlab.network(model, strategy, 3)

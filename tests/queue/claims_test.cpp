@@ -21,6 +21,11 @@ namespace {
 namespace fs = std::filesystem;
 using std::chrono::seconds;
 
+constexpr const char* kResult =
+    R"({"schema_version": 1, "kind": "bnlab.run", "experiment": "e", "run_id": "run",
+  "strategy_label": "sync", "placement": {"name": "2x1-cpu", "device": "cpu", "ranks": 2}, "spec": {"seed": 0},
+  "wall_time_s": 1, "outcome": {"status": "ok"}})";
+
 class Claims : public ::testing::Test {
  protected:
   std::optional<Claim> take(seconds steal_after = seconds(900)) {
@@ -186,6 +191,45 @@ TEST_F(Claims, WhatLiesInTheRunsFolderIsNotInTheWay) {
   write_record(claim->folder());
   EXPECT_TRUE(claim->publish(false));
   EXPECT_FALSE(fs::exists(run_ / "left"));
+  EXPECT_TRUE(left().empty());
+}
+
+TEST_F(Claims, WhatComesIntoTheRunsFolderMeanwhileIsNotInTheWayEither) {
+  auto claim = take();
+  write_record(claim->folder());
+  fs::create_directories(run_);
+  std::ofstream(run_ / "left") << "by somebody who copied results here";
+  EXPECT_TRUE(claim->publish(false));
+  EXPECT_TRUE(fs::exists(run_ / "record.json"));
+  EXPECT_FALSE(fs::exists(run_ / "left"));
+  EXPECT_TRUE(left().empty());
+}
+
+TEST_F(Claims, AResultStaysInItsPlaceWhileTheRunIsMadeAgain) {
+  fs::create_directories(run_);
+  std::ofstream(run_ / "record.json") << kResult;
+  const auto again = [&] {
+    const ActiveProcesses active(folder_.path());
+    return Claim::take(
+        run_, active, seconds(900), [](const fs::path&) { return false; }, holder_);
+  };
+  auto claim = again();
+  ASSERT_TRUE(claim);
+  EXPECT_TRUE(claim->made_again());
+  EXPECT_TRUE(fs::is_empty(claim->folder()));
+  std::ofstream(claim->folder() / "checkpoint") << "of an interrupted attempt";
+  claim->withdraw();
+  EXPECT_TRUE(fs::exists(run_ / "record.json"));
+  claim = again();
+  EXPECT_TRUE(fs::exists(claim->folder() / "checkpoint"));
+  claim->drop();
+  EXPECT_TRUE(fs::exists(run_ / "record.json"));
+  EXPECT_TRUE(left().empty());
+  claim = again();
+  std::ofstream(claim->folder() / "record.json") << "the new one";
+  EXPECT_TRUE(claim->publish(false));
+  std::ifstream in(run_ / "record.json");
+  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(in), {}), "the new one");
   EXPECT_TRUE(left().empty());
 }
 

@@ -32,7 +32,7 @@ TEST(Evidence, TellsSharesInPointsAndCostsInTheirUnit) {
             "sync - per_tower at 8x2: -12.5 \u00b1 1.2 images/s, worse (n = 8; synthetic; the "
             "time of declaration was not kept)");
   EXPECT_EQ(evidence({result("peak_memory_bytes", 204.25 * 1024 * 1024, 512 * 1024, Verdict::better)}),
-            "sync - per_tower at 8x2: 204.2 \u00b1 0.5 peak MiB, better (n = 8; synthetic; the "
+            "sync - per_tower at 8x2: 204.2 \u00b1 0.5 peak MiB, more (n = 8; synthetic; the "
             "time of declaration was not kept)");
 }
 

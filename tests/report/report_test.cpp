@@ -80,6 +80,14 @@ TEST(Report, JudgesTheDeclaredContrastsPairedBySeed) {
           "0 undecided."}));
 }
 
+TEST(Report, WhatIsTheSameAsPrintedIsLevel) {
+  const Experiment experiment = synthetic_experiment(2);
+  std::vector<Record> records;
+  for (const RunSpec& run : experiment.runs) records.push_back(synthetic_record(run, 0.5, 1));
+  const ExperimentReport report = make_report(experiment, records);
+  EXPECT_TRUE(has(report.learned.at(0), "8x2 per_tower 0.500 (level with sync)")) << report.learned.at(0);
+}
+
 TEST(Report, ComparesWithinEachGroupThatAContrastMatches) {
   Experiment experiment = synthetic_experiment(6);
   experiment.contrasts[0].at = Json::object();

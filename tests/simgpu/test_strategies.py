@@ -4,12 +4,22 @@
   python3 tests/simgpu/test_strategies.py [Class...]
 """
 
+import json
+import subprocess
 import unittest
 
-from runs import STRATEGIES, SimulatedRuns
+from runs import PROGRAM, STRATEGIES, SimulatedRuns
 
 MATRIX = {"matrix": {"seed": [0], "strategy": STRATEGIES}}
 NEVER_REPLAYED = {"shuffle"}  # every step takes another permutation from the host
+
+
+class Strategies(unittest.TestCase):
+    def test_are_all_in_the_list(self):
+        listed = json.loads(subprocess.run([PROGRAM, "list", "strategies", "--format", "json"], check=True, capture_output=True,
+                                           text=True).stdout)
+        trained = {each if isinstance(each, str) else each["name"] for each in STRATEGIES}
+        self.assertEqual({each["name"] for each in listed}, trained, "tests/simgpu/runs.py lists those that are trained here")
 
 
 class OneRank(SimulatedRuns):

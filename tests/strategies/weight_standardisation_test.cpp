@@ -62,18 +62,23 @@ TEST_F(WeightStandardisation, AConvolutionThatNoNormFollowsIsLeftAlone) {
   EXPECT_LT(relative_error(weight_in_force(*made(Json::object())->conv(head), head), v), 1e-12);
 }
 
-TEST_F(WeightStandardisation, ItNeedsABaseThatNormalisesActivations) {
-  for (const char* base : {"none", "weight_norm", "weight_standardisation"}) {
-    std::string message;
+TEST_F(WeightStandardisation, ItNeedsABaseThatLeavesConvolutionsAsTheyAre) {
+  const Json frozen_mabn = {{"name", "frozen"}, {"base", "mabn"}};
+  const auto refusal = [](const Json& base) -> std::string {
     try {
       refuse_misfits("strategy", resolved_strategy({{"name", "weight_standardisation"}, {"base", base}}), {});
+      return "";
     } catch (const Error& error) {
-      message = error.what();
+      return error.what();
     }
-    EXPECT_NE(message.find("expected a strategy that normalises activations, got " + std::string(base)),
+  };
+  for (const Json& base :
+       {Json("none"), Json("weight_norm"), Json("weight_standardisation"), Json("mabn"), frozen_mabn}) {
+    EXPECT_NE(refusal(base).find("expected a strategy that leaves convolutions as they are"),
               std::string::npos)
-        << message;
+        << base << ": " << refusal(base);
   }
+  EXPECT_EQ(refusal({{"name", "mabn"}, {"centred_weights", false}}), "");
 }
 
 }  // namespace

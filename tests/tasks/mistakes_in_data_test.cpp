@@ -194,6 +194,10 @@ TEST_F(MistakesInData, IdsThatAreNothingButLinesAreTold) {
   EXPECT_NAMES(facts(), "id 0 is the class 0, but is nowhere more than 4 pixels wide");
 }
 
+TEST_F(MistakesInData, TestImagesThatTrainAreTold) {
+  EXPECT_NAMES(facts({{"test_split", "train"}}), "3 of the 3 test images are training images, too");
+}
+
 TEST_F(MistakesInData, TurnedPhotographsAreCounted) {
   test::add_exif(photograph(), test::exif_data(3));
   EXPECT_NAMES(facts(), "1 of 4 photographs are turned upright by their EXIF orientation");

@@ -117,8 +117,30 @@ class Command(unittest.TestCase):
         self.assertIn("annotation 5: its run lengths make 3 pixels, expected 48", said)
         self.assertEqual((self.labels() == 2).sum(), 4)  # the others are drawn
         self.assertIn("no category is called cup; there are: car, bottle", self.draw("--categories", "cup", code=1))
+        self.coco = {"images": [{"id": 7, "height": 6, "width": 8}], "categories": [], "annotations": []}
+        self.assertIn("instances.json: an image or a category lacks the key 'file_name'", self.draw(code=1))
         self.coco = {"images": []}
         self.assertIn("expected an object with the lists images, annotations and categories", self.draw(code=1))
+
+    def test_ids_that_the_file_does_not_have_stop_it_before_anything_is_written(self):
+        stray = {**self.annotation(4, 3, [rectangle(0, 0, 1, 1)]), "image_id": 8}
+        self.coco["annotations"].append(stray)
+        self.assertIn("instances.json: annotation 4: image_id 8 is not among its images\n", self.draw(code=1))
+        self.coco["annotations"][-1:] = [self.annotation(5, 99, [rectangle(0, 0, 1, 1)]), self.annotation(6, 98, [])]
+        self.assertIn("instances.json: annotation 5: category_id 99 is not among its categories; so it is with 1 more\n",
+                      self.draw(code=1))
+        self.assertFalse((self.folder / "labels").exists())
+        self.coco["annotations"][-2:] = []
+        self.draw("--categories", "car")  # what is not asked for is none of these
+
+    def test_names_that_lead_out_of_the_folder_are_refused(self):
+        for name in ("../b.jpg", "a/../../b.jpg", str(self.folder / "b.jpg"), "", ".."):
+            self.coco["images"][1]["file_name"] = name
+            self.assertIn(f'instances.json: image 9: file_name "{name}" leads out of ', self.draw(code=1))
+        self.assertFalse((self.folder / "labels").exists())
+        self.coco["images"][1]["file_name"] = "a/../empty.jpg"
+        self.draw()
+        self.assertEqual(self.labels("empty.png").tolist(), [[0, 0], [0, 0]])
 
 
 if __name__ == "__main__":

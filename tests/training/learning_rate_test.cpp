@@ -87,6 +87,9 @@ TEST(LearningRate, RefusesKeysThatItsScheduleDoesNotUse) {
   EXPECT_EQ(mistakes(step), Texts{});
   step.lr_floor = 0.1;
   EXPECT_EQ(mistakes(step), Texts{"lr_floor: expected 0 where the schedule is step, got 0.1"});
+  step.lr_floor = 0;
+  step.power = 2;
+  EXPECT_EQ(mistakes(step), Texts{"power: expected none where the schedule is step, got 2.0"});
   LearningRate poly = rate(Schedule::poly);
   EXPECT_EQ(mistakes(poly), Texts{});
   poly.gamma = 0.5;

@@ -110,6 +110,19 @@ TEST(Turns, ARunInTheWorldOfAnotherIsNotTimedItself) {
   EXPECT_FALSE(run.result.contains("timing"));
 }
 
+TEST(Turns, ARunThatCannotBeTimedKeepsItsResult) {
+  TrainingRuns runs;
+  Json together = timing("per_tower");
+  together["with"] = {{{"init_from", {{"file", "/nowhere/weights.safetensors"}}}}};
+  for (const int ranks : {1, 2}) {
+    const auto reports = runs.reports(TrainingRuns::spec({{"timing", together}}), ranks, runs.new_folder());
+    for (const RankReport& report : reports) EXPECT_EQ(report.status, Status::ok) << report.message;
+    EXPECT_TRUE(reports[0].result.contains("final"));
+    EXPECT_FALSE(reports[0].result.contains("timing"));
+    EXPECT_NE(Json(reports[0].notes).dump().find("not timed in turns: "), std::string::npos);
+  }
+}
+
 TEST(Turns, ARunThatDivergedIsNotTimed) {
   TrainingRuns runs;
   const RunSpec spec = TrainingRuns::spec(

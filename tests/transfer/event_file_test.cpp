@@ -86,7 +86,9 @@ TEST(EventFile, IsWrittenForEveryRunThatHasALog) {
   std::ofstream(run / "metrics.jsonl") << R"({"kind":"train","step":10,"loss":1.5,"time_s":2})"
                                        << "\n";
   std::filesystem::create_directories(results.path() / "small_batch" / "begun" / "1x8-cpu");
-  EXPECT_EQ(export_event_files(results.path(), "small_batch", out.path()), 1);
+  std::vector<std::string> problems;
+  EXPECT_EQ(export_event_files(results.path(), "small_batch", out.path(), problems), 1);
+  EXPECT_TRUE(problems.empty());
   const std::string file = read_text(out.path() / "sync-8x2" / "1x8-cpu" / "events.out.tfevents.0.bnlab");
   EXPECT_EQ(frames_of(file).size(), 2u);
 }

@@ -121,7 +121,7 @@ TEST_F(GpuCheckArchive, OtherFilesAreRefusedInOneSentence) {
   EXPECT_NE(refused(tar_archive({{"letters/a.txt", "dear"}})).find("no archive of results"),
             std::string::npos);
   EXPECT_NE(refused("\x1f\x8b compressed").find("gunzip"), std::string::npos);
-  EXPECT_NE(refused("a picture").find("the archive is cut off"), std::string::npos);
+  EXPECT_NE(refused("a picture").find("no archive of results, as bnlab pack"), std::string::npos);
   EXPECT_EQ(refused(packed(files_to_pack(folder_), "h100")), "");
 }
 

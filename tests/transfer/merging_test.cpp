@@ -8,6 +8,7 @@
 #include "harness/error.hpp"
 #include "harness/store/attempts.hpp"
 #include "harness/store/tuning_scores.hpp"
+#include "tests/file_size_limit.hpp"
 #include "tests/store/synthetic.hpp"
 #include "tests/temporary_folder.hpp"
 
@@ -115,6 +116,22 @@ TEST_F(Merging, TwoResultsOfOneRunAreRefusedUnlessOneIsChosen) {
   EXPECT_TRUE(hidden().empty());
 }
 
+TEST_F(Merging, ARunStaysAsItIsWhereItsReplacementCannotBeCopied) {
+  for (const Status status : {Status::ok, Status::crashed}) {
+    const fs::path ours = save(a_, 0, 0.5, status), theirs = save(b_, 0, 0.6);
+    std::ofstream(theirs / kPopulationsFile) << std::string(100'000, 'x');
+    {
+      const FileSizeLimit full_disk(50'000);
+      EXPECT_THROW(merge(Keep::from), Error);
+    }
+    EXPECT_EQ(weights(ours), "0.5");
+    EXPECT_TRUE(hidden().empty());
+    EXPECT_EQ(merge(Keep::from).replaced, 1);
+    EXPECT_EQ(weights(ours), "0.6");
+    EXPECT_TRUE(hidden().empty());
+  }
+}
+
 TEST_F(Merging, ResultsOfOtherCodeAreOtherResults) {
   save(a_, 0, 0.5);
   const fs::path file = save(b_, 0, 0.5) / kRecordFile;
@@ -131,6 +148,19 @@ TEST_F(Merging, OtherSpecsAreRefusedWithTheKeysThatDiffer) {
   ask(b_, {{"steps", 400}, {"optimizer", {{"name", "sgd"}, {"lr", 0.1}}}});
   EXPECT_NE(refusal().find("differ: optimizer.lr is absent and 0.1, "), std::string::npos) << refusal();
   EXPECT_NE(refusal().find("steps is 300 and 400"), std::string::npos) << refusal();
+}
+
+TEST_F(Merging, RunsOfAnotherExperimentAreRefusedWhereNoSpecTellsThemApart) {
+  save(a_, 0, 0.5);
+  const fs::path file = save(b_, 1, 0.6) / kRecordFile;
+  Json record = read_json(file);
+  record["experiment"] = "tradeoff";
+  write_json(file, record);
+  fs::remove(b_ / kSpecFile);
+  const std::string expected = "the runs in " + a_.string() + " are of small_batch, those in " + b_.string() +
+                               " of tradeoff; only runs of one experiment go together";
+  EXPECT_NE(refusal().find(expected), std::string::npos) << refusal();
+  EXPECT_EQ(list_records(a_.parent_path(), "small_batch").size(), 1U) << "nothing was copied";
 }
 
 TEST_F(Merging, WhatTuningChoseIsPartOfTheSpec) {

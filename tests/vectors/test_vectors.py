@@ -127,6 +127,17 @@ class Vectors(unittest.TestCase):
         with self.assertRaisesRegex(SystemExit, "expected vectors of version 1"):
             judge.read_cases(other)
 
+    def test_what_is_not_there_is_said_in_one_line(self):
+        nowhere = f"{self.folder.name}/nowhere"
+        for words, message in (([nowhere, "plain"], f"{nowhere}/vectors.json: No such file or directory; `bnlab vectors --out "
+                                f"{nowhere}` writes it\n"),
+                               ([str(self.out), "foo"], f"unknown implementation foo: there are {', '.join(judge.MODULES)}, and "
+                                "FILE.py:CLASS\n"),
+                               ([str(self.out), f"answers:{nowhere}"],
+                                f"answers:{nowhere}: [Errno 2] No such file or directory: '{nowhere}'\n")):
+            done = subprocess.run([sys.executable, judge.__file__, *words], capture_output=True, text=True, check=False)
+            self.assertEqual((done.returncode, done.stdout, done.stderr), (1, "", message))
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -18,8 +18,13 @@ std::vector<DataFault> examine_each(size_t count,
 // How many threads it uses.
 size_t examining_threads();
 
-// Reads photographs without labels. `training`: how many of them train.
-DataReport examine_images(const std::vector<std::string>& files, int64_t training_samples);
+// Reads photographs without labels.
+DataReport examine_images(const std::vector<std::string>& training, const std::vector<std::string>& test,
+                          int64_t training_samples);
+
+// What is said of photographs that stand in both splits; nothing where none does.
+std::vector<std::string> shared_fact(const std::vector<std::string>& training,
+                                     const std::vector<std::string>& test);
 
 // What is said of photographs that were turned when they were read; nothing where none was.
 std::vector<std::string> turned_fact(size_t turned, size_t all, bool with_labels);

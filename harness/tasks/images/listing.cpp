@@ -30,9 +30,7 @@ bool leads_out(const fs::path& path) {
 }
 
 bool has_ending(const fs::path& path, const Endings& endings) {
-  std::string ending = path.extension().string();
-  std::ranges::transform(ending, ending.begin(), [](unsigned char c) { return std::tolower(c); });
-  return std::ranges::count(endings, ending) > 0;
+  return std::ranges::count(endings, ending_of(path)) > 0;
 }
 
 // The name of a file, or "" if its suffix or ending is another.

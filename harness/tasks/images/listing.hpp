@@ -4,6 +4,8 @@
 // with that fault, so that all of them can be told at once.
 #pragma once
 
+#include <algorithm>
+#include <cctype>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -48,6 +50,13 @@ void refuse_faults(const std::vector<LabelledFile>& files);
 // lines `name`, which the two sides complete. In the order of the lines.
 std::vector<LabelledFile> read_list(const std::filesystem::path& list, const std::filesystem::path& root,
                                     const Side& images, const Side& labels);
+
+// The ending of a file's name in small letters: ".png".
+inline std::string ending_of(const std::filesystem::path& file) {
+  std::string ending = file.extension().string();
+  std::ranges::transform(ending, ending.begin(), [](unsigned char c) { return std::tolower(c); });
+  return ending;
+}
 
 // The part of a file's name before its first '_', without its folders ("0001TP" of "a/0001TP_006690").
 std::string prefix_of(const std::string& name);

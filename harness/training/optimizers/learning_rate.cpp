@@ -29,6 +29,9 @@ void LearningRate::check(Problems& problems) const {
   } else if (lr_floor > lr) {
     problems.add("lr_floor", "expected at most lr, got " + shown(lr_floor));
   }
+  if (schedule != Schedule::poly && power != LearningRate().power) {
+    problems.add("power", "expected none " + named + ", got " + shown(power));
+  }
   if (schedule != Schedule::step && gamma != LearningRate().gamma) {
     problems.add("gamma", "expected none " + named + ", got " + shown(gamma));
   }

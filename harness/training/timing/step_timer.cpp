@@ -21,14 +21,6 @@ at::Tensor largest_of_ranks(const at::Tensor& own, at::Device device, Communicat
 
 }  // namespace
 
-double quantile(std::vector<double> values, double fraction) {
-  std::ranges::sort(values);
-  const double place = fraction * static_cast<double>(values.size() - 1);
-  const auto low = static_cast<size_t>(place);
-  const size_t high = std::min(low + 1, values.size() - 1);
-  return values[low] + (values[high] - values[low]) * (place - static_cast<double>(low));
-}
-
 void StepTimer::mark(Part ended) {
   Marks& step = ring_[ended_ % kRing];
   if (step.used == step.marks.size()) {

@@ -12,11 +12,9 @@
 
 #include "harness/communicator/communicator.hpp"
 #include "harness/json.hpp"
+#include "harness/quantile.hpp"
 
 namespace bnlab {
-
-// By linear interpolation between order statistics.
-double quantile(std::vector<double> values, double fraction);
 
 // Times steps by a monotonic clock on the CPU. On a GPU it records events on the stream and reads them some
 // steps later, so that no step waits for the device.

@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from typing import Any, Dict, Mapping, Optional, Tuple, Union
 
 import torch
 import torch.nn.functional as F
 from torch import nn
 
-# Strategies that evaluate as batch norm with the running statistics that they have saved.
-_BATCH_NORMS = ("per_tower", "single_tower", "last_tower", "every_tower", "averaged", "sync", "batch_renorm", "ghost",
-                "norm_batch", "shuffle", "cmbn")
-_WRAPPERS = ("frozen", "precise")  # evaluate as their base
+# Strategies that evaluate as batch norm with the running statistics that they have saved, with their options. Here and below
+# options that count in training alone are among them, since specs have them.
+_OF_BATCH_NORM = ("eps", "momentum", "running_variance", "affine")
+_BATCH_NORMS = {name: (*more, *_OF_BATCH_NORM) for name, more in {
+    "per_tower": ("saved_tower",), "single_tower": ("tower",), "last_tower": (), "every_tower": (), "averaged": ("merge",),
+    "sync": ("group_size", "route", "gradient", "variance", "moments"), "ghost": ("virtual_batch",),
+    "batch_renorm": ("r_max", "d_max", "schedule", "scope"), "norm_batch": ("samples",), "shuffle": ("saved_tower",),
+    "cmbn": ("saved_tower",)}.items()}
+# Strategies that evaluate as their base.
+_WRAPPERS = {"frozen": ("from_step", "from_fraction", "train_affine", "base"), "precise": ("batches", "base")}
+# All strategies that are known here.
+OPTIONS = {
+    **_BATCH_NORMS, **_WRAPPERS, "none": (), "group_norm": ("groups", "channels_per_group", "eps", "affine"),
+    "layer_norm": ("eps", "affine"), "instance_norm": ("eps", "affine"), "dynamic_tanh": ("alpha", "affine"),
+    "filter_response_norm": ("threshold", "eps", "affine"), "weight_standardisation": ("form", "eps", "base"),
+    "weight_norm": ("init", "init_scale", "mean_only_bn", "scope", "momentum"),
+    "mabn": ("window", "warmup_steps", "renorm_from_step", "r_max", "centred_weights", "eps", "momentum", "affine")}
 
 
 def named(component: Union[str, Mapping[str, Any]]) -> Tuple[str, Dict[str, Any]]:
@@ -194,8 +208,17 @@ class FilterResponseNorm(nn.Module):
 
 
 def layers_of(strategy: Union[str, Mapping[str, Any]]) -> Layers:
-    """What makes the layers under a strategy; ValueError where its form for evaluation is not known here."""
+    """What makes the layers under a strategy; ValueError where its form for evaluation, or one of its options, is not known
+    here."""
     name, options = named(strategy)
+    if name not in OPTIONS:
+        near = get_close_matches(name, OPTIONS, 1)
+        raise ValueError(f"strategy: what {name} does in evaluation is not written in PyTorch yet; " + (
+            f"did you mean {near[0]}?" if near else "scripts/python/bnlab/networks/norms.py is the place"))
+    unknown = [key for key in options if key not in OPTIONS[name]]
+    if unknown:
+        known = f"there are {', '.join(sorted(OPTIONS[name]))}" if OPTIONS[name] else "it has none"
+        raise ValueError(f"strategy {name}: unknown option {', '.join(unknown)}; {known}")
     if name in _WRAPPERS:
         return layers_of(options.get("base", "sync"))
     if name in _BATCH_NORMS:
@@ -218,7 +241,5 @@ def layers_of(strategy: Union[str, Mapping[str, Any]]) -> Layers:
         return DynamicTanhs(**options)
     if name == "filter_response_norm":
         return FilterResponseNorms(**options)
-    if name == "none":
-        return Layers()
-    raise ValueError(f"strategy: what {name} does in evaluation is not written in PyTorch yet; "
-                     "scripts/python/bnlab/networks/norms.py is the place")
+    assert name == "none"
+    return Layers()
