@@ -99,7 +99,7 @@ void add_timing(const RankJob& job, World& world, Trainer& trainer, Json& result
   }
 }
 
-std::string reason_of(const std::exception& error) {
+std::string cause_of(const std::exception& error) {
   if (const auto* memory = dynamic_cast<const c10::OutOfMemoryError*>(&error))
     return memory->what_without_backtrace();
   if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) {
@@ -117,7 +117,7 @@ std::string timed(const RankJob& job, World& world, Trainer& trainer, Json& resu
     add_timing(job, world, trainer, result);
     return "";
   } catch (const std::exception& error) {
-    return reason_of(error);
+    return cause_of(error);
   }
 }
 
@@ -190,11 +190,11 @@ RankReport outcome_of(const RankJob& job, bool& world_formed, KeptWorld* kept) {
     const bool lost_contact = e.kind() == Error::Kind::communication;
     return failed(lost_contact ? Status::crashed : Status::error, e.what(), lost_contact);
   } catch (const c10::OutOfMemoryError& e) {
-    return failed(Status::oom, reason_of(e));
+    return failed(Status::oom, cause_of(e));
   } catch (const std::bad_alloc& e) {
-    return failed(Status::oom, reason_of(e));
+    return failed(Status::oom, cause_of(e));
   } catch (const std::exception& e) {
-    return failed(Status::crashed, reason_of(e), is_lost_contact(e));
+    return failed(Status::crashed, cause_of(e), is_lost_contact(e));
   }
 }
 

@@ -113,7 +113,7 @@ def _draw_panel(axes, metric, contrasts, numbers, ys, headings, styles, fewest_s
     axes.tick_params(axis="y", length=0)
     axes.grid(axis="y", visible=False)
     axes.spines["left"].set_visible(False)
-    axes.set_xlabel(f"difference of {text}")
+    axes.set_xlabel(text if metric == "log_images_per_s" else f"difference of {text}")
 
 
 def _numbers(contrasts):

@@ -220,8 +220,8 @@ def touched(cells):
 
 def without_running_statistics(cells):
     """The strategies whose weights were evaluated in one way where those of others were in several."""
-    several = any(len(cell.evaluated) > 1 for cell in cells)
-    return {cell.strategy for cell in cells if several and cell.evaluated == {"saved"}}
+    several = {cell.strategy for cell in cells if len(cell.evaluated) > 1}
+    return {cell.strategy for cell in cells} - several if several else set()
 
 
 def absent_note(cells, what):

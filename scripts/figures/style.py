@@ -91,7 +91,7 @@ def styles_of(labels):
     where two variants of one experiment would look alike does the later one (in catalogue order) take the next free.
     Where all are variants of one name, colours tell them apart.
     """
-    one_name = len({base_name(label) for label in labels}) == 1
+    one_name = len(labels) > 1 and len({base_name(label) for label in labels}) == 1
     styles = {label: STRATEGIES[label] for label in labels if label in STRATEGIES}
     taken = {(style.colour, style.marker) for style in STRATEGIES.values()}
     for label in sorted(set(labels) - set(styles), key=catalogue_order):

@@ -70,7 +70,7 @@ def draw(report, cells, condition, styles):
     rows = []
     for axes, (world, (points, there)) in zip(all_axes.flat, panels.items()):
         rows += _draw_panel(axes, world, points, there, styles, "relative_images_per_s" if relative else "images_per_s")
-        axes.set_xlabel(f"images/s, {report.baseline} = 1" if relative else "images/s of all ranks")
+        axes.set_xlabel(f"images/s, {report.baseline} beside = 1" if relative else "images/s of all ranks")
         axes.set_ylabel(metric_name(report.headline))
         if len(panels) > 1:
             axes.set_title(_world_text(world), loc="left", color=style.GREY)
@@ -89,6 +89,11 @@ def _relative(log):
     ratio = math.exp(log.mean)
     return reports.Quantity(log.n, ratio, log.half_width and ratio * log.half_width,
                             {seed: math.exp(value) for seed, value in log.seeds.items()})
+
+
+def _rate(point):
+    """Three decimals of a ratio, one of images/s."""
+    return f"{point.throughput.mean:.{3 if point.throughput.mean < 10 else 1}f}"
 
 
 def _points_of(rows, relative):
@@ -176,7 +181,7 @@ def _entries(numbers, points, styles, single):
         text = f"{number}  {strategy}" + (f" {grouping_text(grouping)}" if several else "")
         values = [point for point in points if (point.strategy, point.grouping) == (strategy, grouping)]
         if single and len(values) == 1:
-            text += f":  {values[0].throughput.mean:.4g}, {values[0].accuracy.mean:.3f}"
+            text += f":  {_rate(values[0])}, {values[0].accuracy.mean:.3f}"
         entries.append((styles[strategy], text))
     return entries
 
@@ -220,7 +225,7 @@ def _sentence(panels, headline, relative):
         front = [point for point in points if point.on_front]
         real = sum(point.real for point in points)
         if front:
-            names = ", ".join(f"{p.strategy} {grouping_text(p.grouping)} ({p.throughput.mean:.4g} {unit}, "
+            names = ", ".join(f"{p.strategy} {grouping_text(p.grouping)} ({_rate(p)} {unit}, "
                               f"{p.accuracy.mean:.3f})" for p in pareto_front(points))
             clauses.append(f"on {_world_text(world)} {len(front)} of {real} real points are on the front: {names}")
         else:

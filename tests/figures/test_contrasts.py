@@ -29,10 +29,11 @@ class Contrasts(FiguresCase):
     def test_differences_of_times_stand_beside_their_noise(self):
         cells = [cell(strategy) for strategy in ("per_tower", "sync")]
         cells[0]["rows"][0]["same_log_images_per_s"] = quantity([0.004, -0.012])
+        cells[1]["rows"][0]["same_log_images_per_s"] = quantity([0.02, -0.02])  # they stand beside each other in the mean
         self.draw_contrasts(contrast(self.SIX, metric="log_images_per_s"), cells=cells)
         caption = self.caption("contrasts")
         self.assertIn("+6.0 ± 1.0", caption)
-        self.assertIn("Dotted: how far two copies of the same run differ at most, 1.2.", caption)
+        self.assertIn("Dotted: how far two copies of the same run lie apart at most in the mean of a row, 0.4.", caption)
         self.draw_contrasts(contrast(self.SIX))
         self.assertNotIn("Dotted", self.caption("contrasts"))
 

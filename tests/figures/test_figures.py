@@ -102,8 +102,8 @@ class AccuracyVsBatch(FiguresCase):
 
     def test_the_batch_population_is_drawn_where_recorded(self):
         self.draw(self.cells(sync_8={"others": {"batch": (0.9,) * 3}}))
-        self.assertEqual({row["strategy"] for row in self.rows("accuracy_vs_batch", population="batch")}, {"sync"})
-        self.assertIn("with no batch population recorded: none.", self.caption("accuracy_vs_batch"))
+        self.assertEqual({row["strategy"] for row in self.rows("accuracy_vs_batch", population="batch")}, {"sync", "none"})
+        self.assertIn("Without running statistics, and so the same in both panels: none.", self.caption("accuracy_vs_batch"))
 
     def test_one_batch_size_is_no_line(self):
         printed = self.draw([cell()])
@@ -190,16 +190,18 @@ class AccuracyByPopulation(FiguresCase):
                          [("sync", "saved"), ("sync", "tower:3"), ("sync", "precise"), ("none", "saved")])
         self.assertEqual({row["failed"] for row in rows}, {"0"})
         self.assertEqual(rows[0]["half_width"], "0.25")
-        self.assertIn("Strategies without running statistics have saved only.", self.caption("accuracy_by_population"))
+        self.assertIn("Without running statistics there is one mark.", self.caption("accuracy_by_population"))
+        self.assertIn("precise: recomputed over training batches; tower:K: the running statistics of tower K alone.",
+                      self.caption("accuracy_by_population"))
         self.draw([cell("sync", others={"precise": (0.7,)})])
-        self.assertNotIn("have saved only", self.caption("accuracy_by_population"))
+        self.assertNotIn("one mark", self.caption("accuracy_by_population"))
 
     def test_each_population_has_room(self):
         heights = []
-        for count in (2, 4, 6):
-            self.draw([cell("sync", others={f"tower:{tower}": (0.5,) for tower in range(count)})])
+        for count in (1, 2, 3):
+            self.draw([cell("sync", others={f"tower:{tower}": (0.5,) for tower in range(count)})], "--bare")
             heights.append(float(self.svg("accuracy_by_population").split('height="')[1].split("pt")[0]))
-        self.assertGreater(heights[1] - heights[0], 2 * 3)  # points
+        self.assertGreater(heights[1] - heights[0], 3)  # points
         self.assertAlmostEqual(heights[2] - heights[1], heights[1] - heights[0], places=3)
 
     def test_failed_runs_are_said(self):

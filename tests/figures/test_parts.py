@@ -32,9 +32,15 @@ class Styles(unittest.TestCase):
                          everything["sync(gradient=stopped)"])
 
     def test_a_variant_keeps_the_colour_of_its_name_with_another_marker(self):
+        variants = ["sync", "sync(gradient=stopped)", "sync(route=host)"]
+        looks = style.styles_of(["per_tower", *variants])
+        self.assertEqual({looks[label].colour for label in variants}, {style.BLUE})
+        self.assertEqual(len({looks[label].marker for label in variants}), 3)
+
+    def test_variants_of_one_name_by_themselves_have_colours_of_their_own(self):
         looks = style.styles_of(["sync", "sync(gradient=stopped)", "sync(route=host)"])
-        self.assertEqual({look.colour for look in looks.values()}, {style.BLUE})
-        self.assertEqual(len({look.marker for look in looks.values()}), 3)
+        self.assertEqual(looks["sync"], style.STRATEGIES["sync"])
+        self.assertEqual(len({look.colour for look in looks.values()}), 3)
 
     def test_an_unknown_name_has_a_stable_look(self):
         self.assertEqual(style.styles_of(["my_norm"])["my_norm"], style.styles_of(["sync", "my_norm"])["my_norm"])

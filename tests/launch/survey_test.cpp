@@ -136,7 +136,7 @@ TEST_P(DamagedRecord, IsToldAndItsRunStartsAgain) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, DamagedRecord,
-                         ::testing::Values(Damage{"", "not JSON"}, Damage{R"({"kind": "bnl)", "not JSON"},
+                         ::testing::Values(Damage{"", "no JSON"}, Damage{R"({"kind": "bnl)", "no JSON"},
                                            Damage{"[1, 2]", "schema"},
                                            Damage{"{\"kind\":" + std::string(100000, '[') +
                                                       std::string(100000, ']') + "}",

@@ -167,6 +167,9 @@ fs::path data_root(const std::string& data_dir, const std::string& task, const s
                 "task " + task + ": no data folder given; say --data DIR, or set BNLAB_DATA, where DIR/" +
                     root + " holds the images");
   }
+  if (!fs::is_directory(data_dir)) {
+    throw Error(Error::Kind::usage, "--data " + data_dir + ": no such folder");
+  }
   const fs::path folder = below(data_dir, root, "root");
   if (!fs::is_directory(folder)) {
     const fs::path around = folder.has_filename() ? folder.parent_path() : folder.parent_path().parent_path();
