@@ -1,6 +1,7 @@
 #include "harness/communicator/thread_ranks.hpp"
 
 #include <gtest/gtest.h>
+#include <torch/cuda.h>
 #include <torch/types.h>
 
 #include <array>
@@ -34,6 +35,18 @@ TEST(ThreadRanks, TheCauseIsThrownRatherThanTheLossOfTheRankThatThrewIt) {
   } catch (const Error& error) {
     EXPECT_STREQ(error.what(), "the cause");
   }
+}
+
+TEST(ThreadRanks, WhereNoRankCouldJoinAllTryAgainForTheNextBody) {
+  if (torch::cuda::is_available()) {
+    GTEST_SKIP() << "needs a machine without a GPU, where no rank finds its own";
+  }
+  ThreadRanks ranks(2, at::kCUDA);
+  std::atomic<int> bodies = 0;
+  for (int body = 0; body < 2; ++body) {
+    EXPECT_ANY_THROW(ranks.run([&](World&) { ++bodies; }));
+  }
+  EXPECT_EQ(bodies, 0);
 }
 
 TEST(ThreadRanks, AWorldThatCouldNotBeJoinedIsJoinedForTheNextBody) {
