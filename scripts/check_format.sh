@@ -4,6 +4,7 @@
 # wrapped by hand. clang-format's major version matters: other ones break lines elsewhere.
 #   scripts/check_format.sh [--fix]
 set -euo pipefail
+[[ ${1:-} != -h && ${1:-} != --help ]] || { sed -n '2,/^[^#]/s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit; }
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source scripts/versions.sh
 source scripts/stages.sh

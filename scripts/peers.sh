@@ -4,6 +4,7 @@
 # setup.sh made it. Idempotent; 100 MB. Exit status 3 where it cannot be done: these tests are then skipped, and nothing
 # else is.
 set -euo pipefail
+[[ ${1:-} != -h && ${1:-} != --help ]] || { sed -n '2,/^[^#]/s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit; }
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source scripts/stages.sh
 source scripts/versions.sh

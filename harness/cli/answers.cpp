@@ -67,7 +67,7 @@ int answers(const AnswersRequest& request) {
 void add_answers(Program& program) {
   auto [command, request] = add_command(program, "answers", "What experiments have answered: a row for each",
                                         "  bnlab answers\n"
-                                        "  bnlab answers small_batch_segmentation running_statistics\n"
+                                        "  bnlab answers nuclei_small_batch running_statistics\n"
                                         "  bnlab answers quickstart tradeoff --into README.md",
                                         answers);
   command.add_option("SPEC", request.specs,

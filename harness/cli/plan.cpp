@@ -315,7 +315,7 @@ void add_plan(Program& program) {
   auto [command, request] =
       add_command(program, "plan", "What `run` would do; takes all of its options but --notify",
                   "  bnlab plan quickstart --ranks 2\n"
-                  "  bnlab plan small_batch_segmentation --only strategy=sync --json",
+                  "  bnlab plan nuclei_small_batch --only strategy=sync --json",
                   plan);
   add_spec(command, request.spec);
   add_overrides(command, request.overrides);

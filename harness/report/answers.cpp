@@ -134,10 +134,8 @@ Answer answer_to(const Experiment& experiment, const ExperimentReport& report, c
 std::string answers_markdown(const std::vector<Answer>& answers, const fs::path& from) {
   std::string text = "| question | answer | evidence |\n|---|---|---|\n";
   for (const Answer& answer : answers) {
-    const auto seen = [&](const std::string& words) { return relinked(words, answer, from); };
-    text += "| " + link_to(answer, from) + " | " + seen(answer.answer) + " | " +
-            markdown_escape(answer.evidence) +
-            (answer.seen_before.empty() ? "" : ". Seen before: " + seen(answer.seen_before)) + " |\n";
+    text += "| " + link_to(answer, from) + " | " + relinked(answer.answer, answer, from) + " | " +
+            markdown_escape(answer.evidence) + " |\n";
   }
   return text;
 }
