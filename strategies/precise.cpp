@@ -62,8 +62,9 @@ const Registered<Strategy> entry{
                 "  m = sum n_i m_i / N, v = (sum M_i + sum n_i (m_i - m)^2) / (N - 1)\n"
                 "evaluation: y = gamma (x - m) / sqrt(v + eps) + beta; then the training pair comes back",
      .exchanges = "as the base; before an evaluation: as its forward passes, and 1 for all sites",
-     .use = "when running averages lag behind the weights: few steps, a large momentum or learning rate, "
-            "towers that see different data",
+     .use =
+         "when running averages lag behind the weights: few steps, a small momentum, a large learning rate, "
+         "towers that see different data",
      .limits = "every evaluation costs `batches` forward passes; training itself stays that of the base"},
     make<Strategy, Precise>};
 

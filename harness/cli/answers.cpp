@@ -65,11 +65,12 @@ int answers(const AnswersRequest& request) {
 }  // namespace
 
 void add_answers(Program& program) {
-  auto [command, request] = add_command(program, "answers", "What experiments have answered: a row for each",
-                                        "  bnlab answers\n"
-                                        "  bnlab answers nuclei_small_batch running_statistics\n"
-                                        "  bnlab answers quickstart tradeoff --into README.md",
-                                        answers);
+  auto [command, request] =
+      add_command(program, "answers", "The answer of each experiment in one line, with its evidence",
+                  "  bnlab answers\n"
+                  "  bnlab answers nuclei_small_batch running_statistics\n"
+                  "  bnlab answers quickstart tradeoff --into README.md",
+                  answers);
   command.add_option("SPEC", request.specs,
                      "Spec files, names of some in experiments/, or folders of results; default: all in the "
                      "results folder");
@@ -78,8 +79,7 @@ void add_answers(Program& program) {
                          "File with the lines <!-- table:answers --> and <!-- end -->: the table is put "
                          "between them as Markdown");
   into->type_name("FILE");
-  command.add_flag("--short", request.in_short, "With --into: one line for each, without the evidence")
-      ->needs(into);
+  command.add_flag("--short", request.in_short, "With --into: without the evidence")->needs(into);
   add_results_option(command, request.results);
 }
 

@@ -44,8 +44,7 @@ int confirm(const ConfirmRequest& request) {
 
 void add_confirm(Program& program) {
   auto [command, request] = add_command(
-      program, "confirm",
-      "Count results of older code as up to date, where runs repeated by this program answer the same",
+      program, "confirm", "Accept results of older code, where runs repeated by this program give the same",
       "  bnlab confirm results/tradeoff /tmp/again/tradeoff\n"
       "                after: bnlab run tradeoff --results /tmp/again --only seed=any",
       confirm);

@@ -210,6 +210,20 @@ void print_reasons(const Plan& plan) {
   }
 }
 
+// A line for each rule of `exclude`, or for each run.
+void print_excluded(const Experiment& experiment, bool every_run) {
+  std::map<size_t, int> counts;
+  for (const auto& cell : experiment.excluded) {
+    ++counts[cell.rule];
+    if (every_run) std::cout << "left out by exclude[" << cell.rule << "]: " << cell.id << "\n";
+  }
+  for (const auto& [rule, runs] : counts) {
+    if (every_run) break;
+    std::cout << "left out by exclude[" << rule << "] " << experiment.asked.at("exclude").at(rule).dump()
+              << ": " << runs << (runs == 1 ? " run" : " runs") << "\n";
+  }
+}
+
 std::string state_text(const RunState& state) {
   return state.name() + (state.stopped_early.empty() ? "" : ", stopped early " + state.stopped_early) +
          (state.stale.empty() ? "" : ", stale") + (state.disturbed ? ", disturbed" : "");
@@ -254,9 +268,7 @@ TextTable table_of_cells(const Plan& plan) {
 void print(const Plan& plan, bool every_run) {
   std::cout << (every_run ? table_of_runs(plan) : table_of_cells(plan)).text();
   print_reasons(plan);
-  for (const auto& cell : plan.experiment.excluded) {
-    std::cout << "excluded by exclude[" << cell.rule << "]: " << cell.id << "\n";
-  }
+  print_excluded(plan.experiment, every_run);
   std::map<std::string, int> done;
   for (const RunState& state : plan.states) {
     if (!state.starts && state.outcome == Status::ok) ++done[state.placement];
@@ -313,7 +325,7 @@ int plan(const PlanRequest& request) {
 
 void add_plan(Program& program) {
   auto [command, request] =
-      add_command(program, "plan", "What `run` would do; takes all of its options but --notify",
+      add_command(program, "plan", "What `run` would do (same options, without --notify)",
                   "  bnlab plan quickstart --ranks 2\n"
                   "  bnlab plan nuclei_small_batch --only strategy=sync --json",
                   plan);

@@ -132,7 +132,7 @@ int predict_all(const PredictRequest& request) {
 
 void add_predict(Program& program) {
   auto [command, request] =
-      add_command(program, "predict", "What trained networks answer for test images, as pictures",
+      add_command(program, "predict", "Predictions of trained networks for test images, as pictures",
                   "  bnlab predict results/here/quickstart/*-seed0-*/*-cpu --out predictions\n"
                   "  bnlab predict WEIGHTS --samples 0,17,230 --population batch --out predictions",
                   predict_all);

@@ -114,6 +114,32 @@ int exit_code_of(const Error& error) {
   }
 }
 
+// The headings of `bnlab --help`, and what stands below each.
+const std::vector<std::pair<std::string, std::vector<std::string>>> kGroups = {
+    {"Experiments", {"run", "plan", "status", "watch", "report", "answers", "compare", "init", "schema"}},
+    {"Results", {"pack", "check", "merge", "confirm", "export"}},
+    {"Trained networks", {"evaluate", "diagnose", "predict", "forward"}},
+    {"Strategies", {"list", "explain", "verify", "vectors", "layer", "panel"}},
+    {"Cost", {"probe", "cost", "trace"}},
+    {"This machine", {"doctor", "launch", "labels", "completion", "man"}},
+};
+
+void group_commands(CLI::App& app) {
+  for (const auto& [heading, names] : kGroups) {
+    for (const std::string& name : names) app.get_subcommand(name)->group(heading);
+  }
+}
+
+// `bnlab help` is `bnlab --help`, `bnlab help run` is `bnlab run --help`.
+std::vector<std::string> words_of(int argc, const char* const* argv) {
+  std::vector<std::string> words(argv, argv + argc);
+  if (words.size() > 1 && words.size() < 4 && words[1] == "help") {
+    words.erase(words.begin() + 1);
+    words.push_back("--help");
+  }
+  return words;
+}
+
 void build(Program& program) {
   CLI::App& app = program.app;
   app.name("bnlab");
@@ -156,6 +182,7 @@ void build(Program& program) {
   add_completion(program);
   add_man(program);
   add_rank(program);
+  group_commands(app);
 }
 
 // The exit code of a command that answered `code`: lost output is no success.
@@ -189,7 +216,10 @@ int run_program(int argc, const char* const* argv) {
   program.typed = command_line(argc, argv);
   build(program);
   try {
-    program.app.parse(argc, argv);
+    std::vector<std::string> words = words_of(argc, argv);
+    words.erase(words.begin());
+    std::ranges::reverse(words);  // as CLI11 takes them
+    program.app.parse(words);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) {  // --help, --version
       return after_output(program.app.exit(error));

@@ -10,6 +10,7 @@
 #include "harness/error.hpp"
 #include "harness/prediction/roofline.hpp"
 #include "harness/probe/probe.hpp"
+#include "harness/report/answers.hpp"
 
 namespace bnlab {
 namespace {
@@ -82,7 +83,9 @@ int report(const ReportRequest& asked) {
   if (request.into.empty()) {
     std::cout << text;
   } else {
-    replace_between_markers(request.into, experiment.name, text);
+    const std::string answer =
+        answer_paragraph(experiment_folder(request.results, experiment.name) / "findings.md");
+    replace_between_markers(request.into, experiment.name, (answer.empty() ? "" : answer + "\n\n") + text);
     std::cerr << "wrote the table " << experiment.name << " into " << request.into << "\n";
   }
   return exit_code::kOk;
@@ -109,7 +112,8 @@ void add_report(Program& program) {
       ->check(CLI::IsMember({"text", "markdown", "html", "csv", "json"}));
   command
       .add_option("--into", request.into,
-                  "File with the lines <!-- table:NAME --> and <!-- end -->: the table is put between them")
+                  "File with the lines <!-- table:NAME --> and <!-- end -->: the table is put between them, "
+                  "below the answer of the experiment's findings.md, where there is one")
       ->type_name("FILE");
   command
       .add_option(

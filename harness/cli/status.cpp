@@ -83,10 +83,11 @@ int status(const StatusRequest& request) {
 }  // namespace
 
 void add_status(Program& program) {
-  auto [command, request] = add_command(program, "status", "How far experiments are",
-                                        "  bnlab status\n"
-                                        "  bnlab status quickstart tradeoff --json",
-                                        status);
+  auto [command, request] =
+      add_command(program, "status", "Count the runs that are done, failed, missing or stale",
+                  "  bnlab status\n"
+                  "  bnlab status quickstart tradeoff --json",
+                  status);
   command.add_option("EXPERIMENT", request.names,
                      "Experiments or spec files; default: all in the results folder");
   add_results_option(command, request.results);

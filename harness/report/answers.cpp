@@ -131,11 +131,17 @@ Answer answer_to(const Experiment& experiment, const ExperimentReport& report, c
           folder.string()};
 }
 
+std::string answer_paragraph(const fs::path& findings) {
+  const std::string answer = paragraph(findings, "**Answer.**");
+  return answer.empty() ? "" : "**Answer.** " + answer;
+}
+
 std::string answers_markdown(const std::vector<Answer>& answers, const fs::path& from) {
   std::string text = "| question | answer | evidence |\n|---|---|---|\n";
   for (const Answer& answer : answers) {
-    text += "| " + link_to(answer, from) + " | " + relinked(answer.answer, answer, from) + " | " +
-            markdown_escape(answer.evidence) + " |\n";
+    text += "| " + link_to(answer, from) + " | " + relinked(answer.in_short, answer, from) + " | " +
+            markdown_escape(answer.evidence) +
+            (answer.seen_before.empty() ? "" : ". What had been seen before is on its page") + " |\n";
   }
   return text;
 }

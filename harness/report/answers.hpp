@@ -28,8 +28,11 @@ struct Answer {
 Answer answer_to(const Experiment& experiment, const ExperimentReport& report,
                  const std::filesystem::path& folder);
 
-// Markdown with a link to each page, with the evidence or in short. Paths are as seen from `from`, the folder
-// of the document.
+// The paragraph "**Answer.**" of a findings.md with its mark; "" where there is no file or none is written.
+std::string answer_paragraph(const std::filesystem::path& findings);
+
+// Markdown with a link to each page and the answer in short, with the evidence or without. Paths are as seen
+// from `from`, the folder of the document.
 std::string answers_markdown(const std::vector<Answer>& answers, const std::filesystem::path& from);
 std::string short_answers_markdown(const std::vector<Answer>& answers, const std::filesystem::path& from);
 std::string answers_text(const std::vector<Answer>& answers);

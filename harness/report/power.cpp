@@ -44,12 +44,11 @@ std::string warning_of(const ContrastResult& result, size_t comparisons, size_t 
                          : std::nullopt;
   const auto suffices = [&](const std::optional<int>& seeds) { return seeds && *seeds <= asked; };
   if (suffices(tell) || suffices(equal)) return "";
-  return pair_name(result.contrast) + (result.group == "all" ? "" : " at " + result.group) + ": of " +
-         std::to_string(pairs.size()) + " pairs that have finished, " + fixed(result.interval.mean, 3) +
-         " with a deviation of " + fixed(deviation, 3) + "; " + count_text(tell) +
-         " seeds would tell it from zero" +
-         (margin ? ", " + count_text(equal) + " show it equal within " + significant(*margin, 3) : "") +
-         " in four of five cases, the matrix has " + std::to_string(asked);
+  return pair_name(result.contrast) + (result.group == "all" ? "" : " at " + result.group) + ": " +
+         std::to_string(pairs.size()) + " pairs finished, difference " + fixed(result.interval.mean, 3) +
+         ", standard deviation " + fixed(deviation, 3) + "; 80 % power takes " + count_text(tell) + " seeds" +
+         (margin ? ", or " + count_text(equal) + " for equality within " + significant(*margin, 3) : "") +
+         ", the matrix has " + std::to_string(asked);
 }
 
 }  // namespace

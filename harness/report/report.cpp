@@ -293,20 +293,16 @@ std::vector<std::string> what_was_learned(const ExperimentReport& report) {
     }
   }
   if (!report.contrasts.empty()) {
-    std::map<Verdict, int> verdicts;
-    for (const ContrastResult& result : report.contrasts) ++verdicts[result.verdict];
-    const int unclaimed = verdicts[Verdict::not_claimed];
-    const int directions = verdicts[Verdict::direction_above] + verdicts[Verdict::direction_below];
-    sentences.push_back("Of " + std::to_string(report.contrasts.size()) + " declared comparisons " +
-                        std::to_string(verdicts[Verdict::better]) + " came out as declared, " +
-                        std::to_string(verdicts[Verdict::worse]) + " the other way, " +
-                        std::to_string(verdicts[Verdict::equal]) + " equal within the margin, " +
-                        std::to_string(verdicts[Verdict::undecided]) + " undecided" +
-                        (directions == 0
-                             ? ""
-                             : ", " + std::to_string(directions) + " a direction only (fewer than " +
-                                   std::to_string(kFewestSeeds) + " seeds)") +
-                        (unclaimed == 0 ? "" : ", " + std::to_string(unclaimed) + " not claimed") + ".");
+    const bool directions = std::ranges::any_of(report.contrasts, [](const ContrastResult& result) {
+      return result.verdict == Verdict::direction_above || result.verdict == Verdict::direction_below;
+    });
+    const size_t count = report.contrasts.size();
+    sentences.push_back(
+        "Of " + std::to_string(count) + " declared comparison" + (count == 1 ? ": " : "s: ") +
+        verdicts_text(report.contrasts) +
+        (directions ? " (fewer than " + std::to_string(kFewestSeeds) + " seeds show a direction at most)"
+                    : "") +
+        ".");
   }
   for (const std::string& sentence : published_sentences(report.published)) sentences.push_back(sentence);
   return sentences;

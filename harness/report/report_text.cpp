@@ -61,6 +61,21 @@ bool is_timed_in_turns(const ExperimentReport& report) {
   });
 }
 
+// Whether some row has images/s that may be claimed.
+bool shows_rates(const ExperimentReport& report) {
+  return std::ranges::any_of(report.cells, [](const ReportCell& cell) {
+    return std::ranges::any_of(cell.rows,
+                               [](const ReportRow& row) { return row.claimed_images_per_s().has_value(); });
+  });
+}
+
+bool has_failures(const ExperimentReport& report) {
+  return std::ranges::any_of(report.cells, [](const ReportCell& cell) {
+    return std::ranges::any_of(cell.rows,
+                               [](const ReportRow& row) { return !row.scores.failures().empty(); });
+  });
+}
+
 // Whether some runs say how long a rank was in its exchanges.
 bool has_exchange_shares(const ExperimentReport& report) {
   return std::ranges::any_of(report.cells, [](const ReportCell& cell) {
@@ -116,7 +131,8 @@ TextTable cells_table(const ExperimentReport& report) {
   for (const std::string& population : report.populations) {
     table.columns.push_back({report.headline + "\n" + population, true});
   }
-  table.columns.push_back({"images\n/s", true});
+  const bool rates = shows_rates(report);
+  if (rates) table.columns.push_back({"images\n/s", true});
   const bool timed = is_timed_in_turns(report);
   if (timed) table.columns.push_back({"% of the\nrun beside", true});
   if (!report.baseline.empty()) {
@@ -131,7 +147,8 @@ TextTable cells_table(const ExperimentReport& report) {
   const bool shares = has_exchange_shares(report);
   if (shares) table.columns.push_back({"% of\ntime", true});
   if (!report.roofline.empty()) table.columns.push_back({"% of\nroofline", true});
-  table.columns.push_back({"failed"});
+  const bool failures = has_failures(report);
+  if (failures) table.columns.push_back({"failed"});
   for (const ReportCell& cell : report.cells) {
     for (const ReportRow& row : cell.rows) {
       std::vector<std::string> texts = cell.cell;
@@ -143,7 +160,7 @@ TextTable cells_table(const ExperimentReport& report) {
       for (const std::string& population : report.populations) {
         texts.push_back(plus_minus(over_seeds(row.scores.values.at(population))));
       }
-      texts.push_back(rate_text(row));
+      if (rates) texts.push_back(rate_text(row));
       if (timed) texts.push_back(plus_minus(over_seeds(per_cent(row.log_images_per_s)), 1));
       if (!report.baseline.empty()) {
         texts.push_back(row.relative_images_per_s ? fixed(*row.relative_images_per_s, 2) : "-");
@@ -155,7 +172,7 @@ TextTable cells_table(const ExperimentReport& report) {
       texts.push_back(mean_text(row.bytes_per_step, 0));
       if (shares) texts.push_back(mean_text(row.exchange_share, 0, 0.01));
       if (!report.roofline.empty()) texts.push_back(mean_text(row.roofline_share, 0, 0.01));
-      texts.push_back(counts_text(row.scores.failures()));
+      if (failures) texts.push_back(counts_text(row.scores.failures()));
       table.rows.push_back(texts);
     }
   }
@@ -231,8 +248,8 @@ std::vector<std::string> footnotes(const ExperimentReport& report) {
   std::vector<std::string> notes = {
       "Every number is the mean over the n seeds that ended ok; \u00b1 is the half-width of its 95 % t "
       "interval. "
-      "Peak: of the rank that needs most; coll., bytes: what one rank exchanges for statistics and "
-      "shuffling."};
+      "Peak: of the rank with the largest; coll., bytes: collectives and bytes per step of one rank, for "
+      "statistics and shuffling."};
   const auto any = [&](auto property) {
     return std::ranges::any_of(
         report.cells, [&](const ReportCell& cell) { return std::ranges::any_of(cell.rows, property); });
@@ -241,19 +258,20 @@ std::vector<std::string> footnotes(const ExperimentReport& report) {
     return row.ranks == 1 && !row.bytes_per_step.empty() && over_seeds(row.bytes_per_step).mean > 0;
   };
   if (any(is_alone)) {
-    notes.push_back(
-        "One rank alone sends nothing: its coll. and bytes are what the strategy hands to its exchanges.");
+    notes.push_back("With one rank nothing is sent: coll. and bytes are what the strategy would exchange.");
   }
+  const bool rates = shows_rates(report);  // else no row has the letters
+  const auto explain_missing_rate = [&](const std::string& letter, const std::string& why) {
+    notes.push_back((rates ? letter + " " : "No images/s: ") + why + ".");
+  };
   if (any([](const ReportRow& row) { return row.emulated; })) {
-    notes.push_back("(e) emulated: several towers per rank, so no throughput is claimed.");
+    explain_missing_rate("(e)", "emulated, with several towers per rank");
   }
   if (any([](const ReportRow& row) { return row.jobs && !row.claimed_images_per_s(); })) {
-    notes.push_back("(j) ran beside other runs (--jobs), so no throughput is claimed.");
+    explain_missing_rate("(j)", "other runs at the same time (--jobs)");
   }
   if (any([](const ReportRow& row) { return row.disturbed; })) {
-    notes.push_back(
-        "(d) somebody else used the machine while some of these were timed, so no throughput is claimed of "
-        "them.");
+    explain_missing_rate("(d)", "others used the machine during some of these timings");
   }
   if (has_exchange_shares(report)) {
     notes.push_back(
@@ -293,7 +311,7 @@ std::vector<std::string> footnotes(const ExperimentReport& report) {
   if (report.tuning && !report.tuning->is_settled()) {
     notes.push_back("Not tuned yet: " + report.tuning->sentence() + ", before the matrix.");
   } else if (report.tuning) {
-    notes.push_back("Tuned: " + report.tuning->sentence() + ", which no other number rests on.");
+    notes.push_back("Tuned: " + report.tuning->sentence() + ". No other number rests on these runs.");
     if (report.tuning->steps) {
       notes.push_back("Length: " + report.tuning->length_sentence() + ".");
     }

@@ -3,7 +3,7 @@ points.
 
   python3 scripts/figures/first_screen.py README.md NUCLEI.json MORE.json TRADEOFF.json QUICKSTART.json --out results
 
-What stands between the lines <!-- opening --> and <!-- end --> is what `quickstart` found.
+Between the lines <!-- opening --> and <!-- end --> stands what `nuclei_small_batch` found, and what the picture of `quickstart` shows.
 The rows are those of the table that follows the line <!-- first-screen --> in the README; the second column names the
 strategy. The fourth becomes its accuracy at 2 images per tower in the report of `nuclei_small_batch` or `catalogue_nuclei`, the
 fifth its images per second relative to the baseline in that of `tradeoff`, through shared memory and over sockets.
@@ -59,19 +59,19 @@ def fill(text, nuclei, more, tradeoff):
     return before + mark + "\n".join(lines), points
 
 
-def open_with(text, quickstart):
-    """The text with the sentence of `quickstart` in its place."""
+def open_with(text, nuclei, quickstart):
+    """The text with what the two have found in its place."""
     before, mark, rest = text.partition(OPENING)
     if not mark or END not in rest:
         raise reports.ReportError(f"the README has no lines {OPENING.strip()} and {END.strip()}")
-    return before + mark + opening.sentence(quickstart) + END + rest.partition(END)[2]
+    return before + mark + opening.headline(nuclei) + "\n" + opening.caption(quickstart) + END + rest.partition(END)[2]
 
 
 def draw(points, nuclei):
     styles = style.styles_of([point.strategy for point in points])
     figure, all_axes = layout.new_page(
         "What does accuracy at two images per tower cost in throughput?",
-        "Accuracy: results/nuclei_small_batch and catalogue_nuclei, photographs, 8 towers with 2 images each, "
+        "Accuracy: results/nuclei_small_batch and catalogue_nuclei, microscopy images, 8 towers with 2 images each, "
         f"{nuclei.bars_text([point.accuracy for point in points])}. "
         f"Throughput: results/tradeoff, 2 ranks with 2 images each on one CPU, mean over {min(point.seeds for point in points)} seeds; "
         "filled: exchanges through shared memory, hollow: over sockets. group_norm: trained with 4 groups, timed with 8; "
@@ -114,7 +114,7 @@ def main():
     nuclei, more = read(options.nuclei), read(options.more)
     tradeoff, quickstart = read(options.tradeoff), read(options.quickstart)
     with open(options.readme, encoding="utf-8") as file:
-        text, points = fill(open_with(file.read(), quickstart), nuclei, more, tradeoff)
+        text, points = fill(open_with(file.read(), nuclei, quickstart), nuclei, more, tradeoff)
     with open(options.readme, "w", encoding="utf-8") as file:
         file.write(text)
     for file in drawing.save(draw(points, nuclei), os.path.join(options.out, "first_screen")):

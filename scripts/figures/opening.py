@@ -1,4 +1,4 @@
-"""What `quickstart` found, in words: the first sentence of the project's README, and the last of scripts/run.sh.
+"""What was found, in words: the first sentences of the project's README, and the last one of scripts/run.sh.
 
   bnlab report quickstart --format json | python3 scripts/figures/opening.py
 """
@@ -23,20 +23,51 @@ def cell(report, name):
     return found[0]
 
 
+def filled(text):
+    return textwrap.fill(text, 118, break_long_words=False, break_on_hyphens=False) + "\n"
+
+
+def beneath_background(score):
+    return f"less than predicting background everywhere ({BACKGROUND_EVERYWHERE:.2f})" if score < BACKGROUND_EVERYWHERE else ""
+
+
+def headline(nuclei):
+    """What a small batch per GPU costs, from the report of `nuclei_small_batch`: lines of Markdown."""
+    def score(name, towers, population="saved"):
+        at = [each for each in nuclei.cells if style.base_name(each.strategy) == name and each.grouping.towers == towers]
+        return at[0].value(population)
+    one, two = score("per_tower", 16), score("per_tower", 8)
+    beneath = beneath_background(one.mean)
+    equal = [each for each in nuclei.contrasts if style.base_name(each.sides[0]) == "group_norm" and each.verdict == "equal"]
+    if not equal:
+        raise reports.ReportError(f"{nuclei.name} does not find group_norm equal to another strategy; the opening of README says so")
+    return filled(
+        f"With one image per GPU, each GPU normalising its own image (`per_tower`), a U-Net on microscopy images of nuclei reaches a mean "
+        f"IoU of {one.mean:.2f}{', ' + beneath if beneath else ''}; with synchronised BN (`sync`) it reaches {score('sync', 16).mean:.2f}. "
+        f"With two images per GPU it is {two.mean:.2f} against {score('sync', 8).mean:.2f}, and `group_norm` equals `sync` within 2 points. "
+        f"Nearly all of the loss is in the running statistics: evaluated with the test batch's own statistics, the same `per_tower` "
+        f"networks reach {score('per_tower', 16, 'batch').mean:.2f} and {score('per_tower', 8, 'batch').mean:.2f} "
+        f"([nuclei_small_batch](results/nuclei_small_batch/README.md), {one.n} seeds).")
+
+
+def caption(quickstart):
+    """What the picture shows, which is of one seed, and what all have found."""
+    return filled("The picture shows one seed of a shorter training. " + sentence(quickstart))
+
+
 def sentence(quickstart):
-    """Lines of Markdown."""
+    """What a short training shows of it: lines of Markdown."""
     saved = {name: cell(quickstart, name).value("saved") for name in ("per_tower", "sync", "group_norm")}
     batch = cell(quickstart, "per_tower").value("batch")
     if None in (*saved.values(), batch):
         raise reports.ReportError("some strategy of quickstart has no run that ended well")
-    lost = saved["per_tower"].mean < BACKGROUND_EVERYWHERE
-    beneath = f", less than background everywhere would have ({BACKGROUND_EVERYWHERE:.2f})" if lost else ""
-    text = (f"What one image per GPU costs, on photographs of nuclei after a short training with 8 towers of one image: where "
-            f"each normalises its own image (`per_tower`), the network has {saved['per_tower'].mean:.2f} of mean IoU{beneath}; "
-            f"synchronised (`sync`) it has {saved['sync'].mean:.2f}, with `group_norm` {saved['group_norm'].mean:.2f}. With the "
-            f"statistics of the test images in place of those that it saved, the same `per_tower` has {batch.mean:.2f} "
-            f"([quickstart](results/quickstart/README.md), {saved['sync'].n} seeds: a first look, no verdict).")
-    return textwrap.fill(text, 118, break_long_words=False, break_on_hyphens=False) + "\n"
+    beneath = beneath_background(saved["per_tower"].mean)
+    return filled(
+        f"With one image on each of 8 GPUs, after a short training on microscopy images of nuclei, the mean IoU is "
+        f"{saved['per_tower'].mean:.2f} for `per_tower` (each GPU normalises its own image{'; ' + beneath if beneath else ''}), "
+        f"{saved['sync'].mean:.2f} for `sync` (synchronised BN) and {saved['group_norm'].mean:.2f} for `group_norm`. Evaluated with the "
+        f"test images' own statistics, the same `per_tower` networks have {batch.mean:.2f} "
+        f"([quickstart](results/quickstart/README.md), {saved['sync'].n} seeds: a first look, no verdict).")
 
 
 if __name__ == "__main__":

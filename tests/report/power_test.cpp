@@ -58,12 +58,13 @@ TEST(SeedWarnings, TellFromFinishedPairsHowManySeedsAComparisonTakes) {
   }
   const auto warnings = seed_warnings(experiment, pilot);  // differences -0.04, 0.01, 0.06
   ASSERT_EQ(warnings.size(), 1u);
-  EXPECT_EQ(
-      warnings[0],
-      "sync - per_tower at 8x2: of 3 pairs that have finished, 0.010 with a deviation of 0.050; about " +
-          std::to_string(*seeds_to_tell(0.01, 0.05, 0.05)) + " seeds would tell it from zero, about " +
-          std::to_string(*seeds_to_show_equal(0.02, 0.05, 0.05)) +
-          " show it equal within 0.02 in four of five cases, the matrix has 6");
+  EXPECT_EQ(warnings[0],
+            "sync - per_tower at 8x2: 3 pairs finished, difference 0.010, standard deviation 0.050; 80 % "
+            "power takes "
+            "about " +
+                std::to_string(*seeds_to_tell(0.01, 0.05, 0.05)) + " seeds, or about " +
+                std::to_string(*seeds_to_show_equal(0.02, 0.05, 0.05)) +
+                " for equality within 0.02, the matrix has 6");
 }
 
 }  // namespace
