@@ -1,6 +1,7 @@
 #include "harness/cli/about.hpp"
 
 #include <algorithm>
+#include <map>
 #include <sstream>
 
 #include "harness/mapped.hpp"
@@ -61,6 +62,27 @@ const StrategyFacts& facts_of_strategy(const About& about) {
   static const StrategyFacts none;
   const auto* facts = about.facts_as<StrategyFacts>();
   return facts == nullptr ? none : *facts;
+}
+
+// "`eps` (`1e-05`): a number > 0: added to the variance under the root", as Markdown.
+std::string parameter_line(const Parameter& parameter) {
+  return "`" + parameter.name + "` (" +
+         (parameter.required ? "needed" : "`" + default_text(parameter) + "`") +
+         "): " + markdown_escape(meaning(parameter)) + "\n";
+}
+
+constexpr int kMany = 4;  // entries that have a parameter alike: it is then explained once
+
+// The lines of parameters that many entries have alike, in the order in which they first come.
+std::vector<std::string> common_lines(const Entries& entries) {
+  std::vector<std::string> lines;
+  std::map<std::string, int> counts;
+  for (const auto& [name, about] : entries) {
+    for (const Parameter& parameter : with_fields(about.parameters)) {
+      if (++counts[parameter_line(parameter)] == kMany) lines.push_back(parameter_line(parameter));
+    }
+  }
+  return lines;
 }
 
 bool say_what_they_exchange(const Entries& entries) {
@@ -158,6 +180,7 @@ std::string entries_markdown(const Entries& entries) {
   std::string table = exchanges ? "| name | what it does | exchanges per site and step | use it | source |\n"
                                   "|---|---|---|---|---|\n"
                                 : "| name | what it does | source |\n|---|---|---|\n";
+  const std::vector<std::string> common = common_lines(entries);
   std::string details;
   for (const auto& [name, about] : entries) {
     const StrategyFacts& strategy = facts_of_strategy(about);
@@ -174,13 +197,21 @@ std::string entries_markdown(const Entries& entries) {
     table += "\n";
     details +=
         "\n- " + code + (strategy.limits.empty() ? "" : ": " + markdown_escape(strategy.limits)) + "\n";
+    std::vector<std::string> names;
     for (const Parameter& parameter : with_fields(about.parameters)) {
-      details += "  - `" + parameter.name + "` (" +
-                 (parameter.required ? "needed" : "`" + default_text(parameter) + "`") +
-                 "): " + markdown_escape(meaning(parameter)) + "\n";
+      const std::string line = parameter_line(parameter);
+      if (std::ranges::find(common, line) == common.end()) {
+        details += "  - " + line;
+      } else {
+        names.push_back("`" + parameter.name + "`");
+      }
     }
+    if (!names.empty()) details += "  - " + joined(names) + ": as in the list below\n";
   }
-  return table + "\nLimits, and parameters with their defaults:\n" + details;
+  std::string shared;
+  for (const std::string& line : common) shared += "- " + line;
+  return table + "\nLimits, and parameters with their defaults:\n" + details +
+         (shared.empty() ? "" : "\nParameters that many have alike:\n\n" + shared);
 }
 
 }  // namespace bnlab
