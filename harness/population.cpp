@@ -1,6 +1,7 @@
 #include "harness/population.hpp"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <map>
 
@@ -50,6 +51,12 @@ double share_of(const std::string& text) {
   return text.starts_with(kMix) && number && share > 0 && share <= 1 ? share : 0;
 }
 
+std::string mix_name(double share) {
+  std::array<char, 32> digits{};
+  const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), share).ptr;
+  return kMix + std::string(digits.data(), end);
+}
+
 }  // namespace
 
 Population read_population(const std::string& text, int64_t precise_batches) {
@@ -75,10 +82,12 @@ std::string population_problem(const std::string& text, int64_t towers) {
                                 ", got \"" + text + "\"";
   }
   if (text.starts_with(kMix)) {
-    return share_of(text) > 0
-               ? ""
-               : "expected mix:A with A, what the sample's own moments weigh, in (0, 1], got \"" + text +
-                     "\"";
+    const double share = share_of(text);
+    if (share <= 0) {
+      return "expected mix:A with A, what the sample's own moments weigh, in (0, 1], got \"" + text + "\"";
+    }
+    const std::string shortest = mix_name(share);  // so that one population has one name
+    return text == shortest ? "" : "expected \"" + shortest + "\", got \"" + text + "\"";
   }
   if (text == kAveragedWeights) {
     return "ema is evaluated wherever weight_ema is given; it is not listed";

@@ -274,6 +274,10 @@ void check_components(const Json& run, const Problems& reported, Problems& probl
   if (fine("evaluation")) {
     const auto evaluation = read_options<Evaluation>(run["evaluation"]);
     outline.image_sizes = evaluation.sizes_seen(outline.image_sizes);
+    if (!evaluation.crop && evaluation.stride != Evaluation().stride) {
+      problems.add("evaluation.stride",
+                   "has no effect without evaluation.crop; give the crops, or leave it out");
+    }
     const bool pixels = !fine("task") || facts_of<TaskFacts>(run["task"]).labelled == Labelled::pixels;
     if (!pixels && !evaluation.in_one_piece()) {
       problems.add("evaluation", "expected the defaults on a task that does not label pixels, got " +

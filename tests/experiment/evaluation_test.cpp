@@ -27,5 +27,16 @@ TEST_F(EvaluationKey, StandsWherePixelsAreLabelled) {
       << found[0];
 }
 
+TEST_F(EvaluationKey, HasAStrideWhereThereAreCrops) {
+  const std::string begin = R"({"task": "fake_shapes", "model": "fake_net", "strategy": "fake_own",
+    "batch_per_tower": 2, "steps": 1, "evaluation": )";
+  EXPECT_EQ(mistakes(begin + R"({"crop": [8, 8], "stride": 0.5}})"), Lines{});
+  EXPECT_EQ(
+      mistakes(begin + R"({"stride": 0.5}})"),
+      Lines{
+          "spec.json: evaluation.stride: has no effect without evaluation.crop; give the crops, or leave it "
+          "out"});
+}
+
 }  // namespace
 }  // namespace bnlab
