@@ -6,6 +6,7 @@
 
 #include "harness/error.hpp"
 #include "harness/store/environment.hpp"
+#include "harness/tasks/task_facts.hpp"
 #include "harness/text_table.hpp"
 
 namespace bnlab {
@@ -310,6 +311,7 @@ std::vector<std::string> what_was_learned(const ExperimentReport& report) {
 
 void find_names(const Experiment& experiment, const std::vector<Record>& records, ExperimentReport& report) {
   for (const RunSpec& run : experiment.runs) {
+    if (labels_clips(run.task)) report.samples = "clips";
     for (const std::string& population : run.evaluated()) {
       auto& all = report.populations;
       if (std::ranges::find(all, population) == all.end()) all.push_back(population);

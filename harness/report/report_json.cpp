@@ -189,6 +189,7 @@ Json report_json(const ExperimentReport& report) {
           {"question", report.question},
           {"claim", report.claim},
           {"headline", report.headline},
+          {"samples", report.samples},
           {"columns", report.columns},
           {"populations", report.populations},
           {"baseline", or_null(report.baseline)},

@@ -82,11 +82,21 @@ struct TaskFacts {
   }
 };
 
-// Whether a resolved task reads files, as far as is known: records may be of a task that this program lacks.
-inline bool reads_files(const Json& task) {
+// Null where the task is not known: records may be of one that this program lacks.
+inline const TaskFacts* facts_if_any(const Json& task) {
   const About* about = find_registered(TaskFacts::kFamily, task.at("name"));
-  const TaskFacts* facts = about == nullptr ? nullptr : about->facts_as<TaskFacts>();
+  return about == nullptr ? nullptr : about->facts_as<TaskFacts>();
+}
+
+// Whether a resolved task reads files, as far as is known.
+inline bool reads_files(const Json& task) {
+  const TaskFacts* facts = facts_if_any(task);
   return facts != nullptr && facts->files != nullptr;
+}
+
+inline bool labels_clips(const Json& task) {
+  const TaskFacts* facts = facts_if_any(task);
+  return facts != nullptr && facts->labelled == Labelled::clips;
 }
 
 // The folder below which the names of these files count.

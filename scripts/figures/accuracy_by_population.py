@@ -127,7 +127,7 @@ def _keep_to_shares(axes, rows):
 def _caption(report, cells, touched, populations, condition):
     shards = {_panel(cell)[1] for cell in touched}
     parts = [f"{report.name}.", f"With {condition}." if condition else "",
-             "Panels: towers x images per tower" +
+             f"Panels: towers x {report.samples} per tower" +
              (", and how the training set is dealt to the towers." if len(shards) > 1 else "."),
              f"Last checkpoint; {report.bars_text([cell.value('saved') for cell in touched])}.",
              *_populations_notes(populations),

@@ -39,7 +39,7 @@ def draw(report, cells, condition, styles):
         len(populations) == 1 or max(map(len, strategies)) <= _LONGEST_LABEL)
     known = report.published(headline, touched)
     figure, all_axes = layout.new_page(
-        f"How does {metric_name(headline)} depend on the images per tower?",
+        f"How does {metric_name(headline)} depend on the {report.samples} per tower?",
         _caption(report, cells, populations, strategies, globals_, condition),
         style.DOUBLE, 2.75, columns=len(populations), sharey=True,
         legend=None if at_ends else {label: styles[label] for label in strategies},
@@ -55,7 +55,7 @@ def draw(report, cells, condition, styles):
         axes.set_xticks(batches, [f"{batch:g}" for batch in batches])
         axes.set_xticks([], minor=True)
         axes.set_xlim(low, high)
-        axes.set_xlabel("images per tower")
+        axes.set_xlabel(f"{report.samples} per tower")
         if len(populations) > 1:
             axes.set_title(_STATISTICS[population], loc="left", color=style.GREY)
     layout.keep_to_shares(all_axes[0][0], [row["value"] for row in rows if row.get("value") is not None])
@@ -66,7 +66,7 @@ def draw(report, cells, condition, styles):
                                     for cell in drawn_cells if cell.failed])
     if at_ends:
         layout.label_line_ends(figure, labelled)
-    return Drawing(figure, rows + published.rows(known), _sentence(touched, batches, headline))
+    return Drawing(figure, rows + published.rows(known), _sentence(touched, batches, headline, report.samples))
 
 
 def _draw_lines(axes, cells, strategies, styles, population, beside):
@@ -121,7 +121,7 @@ def _caption(report, cells, populations, strategies, globals_, condition):
     bars = report.bars_text([cell.value("saved") for cell in populations["saved"]])
     parts = [f"{report.name}.", f"With {condition}." if condition else ""]
     if len(globals_) == 1:
-        parts.append(f"{next(iter(globals_)):g} images per step in all.")
+        parts.append(f"{next(iter(globals_)):g} {report.samples} per step in all.")
     parts.append(f"Lines: mean of the last checkpoint; dots: single seeds; {bars}.")
     if "batch" in populations:
         alike = [label for label in strategies if label in reports.without_running_statistics(populations["batch"])]
@@ -131,15 +131,15 @@ def _caption(report, cells, populations, strategies, globals_, condition):
     return " ".join(part for part in parts if part)
 
 
-def _sentence(cells, batches, headline):
+def _sentence(cells, batches, headline, samples):
     clauses = []
     for batch in (batches[0], batches[-1]):
         here = [cell for cell in cells if images_per_tower(cell.grouping) == batch and cell.ok]
         if not here:
-            clauses.append(f"at {batch:g} images per tower no run ended well")
+            clauses.append(f"at {batch:g} {samples} per tower no run ended well")
             continue
         ranked = sorted(here, key=lambda cell: cell.value("saved").mean)
-        clauses.append(f"at {batch:g} image{'s' if batch != 1 else ''} per tower from {_value(ranked[0])} "
+        clauses.append(f"at {batch:g} {samples if batch != 1 else samples[:-1]} per tower from {_value(ranked[0])} "
                        f"to {_value(ranked[-1])}")
     return f"{metric_name(headline)} with the saved statistics runs {' and '.join(clauses)}."
 

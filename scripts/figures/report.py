@@ -138,6 +138,7 @@ class Report:
         self._published = [(Published(each["metric"], each["from"], each["to"], each["source"]), each["cell"])
                            for each in given["published"]]
         self.headline = given["headline"] if any(cell.ok for cell in self.cells) else None
+        self.samples = given["samples"]  # what a batch counts: images or clips
         self.baseline, self.tuning = given["baseline"], given["tuning"]
         self.declared = given["declared_in_short"]
         self.fewest_seeds = given["fewest_seeds_for_a_verdict"]

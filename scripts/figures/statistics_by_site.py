@@ -68,7 +68,7 @@ def _draw_line(axes, cell, key, names, look):
 def _caption(report, cells, touched, condition):
     numbered = "Names of the sites: in the CSV." if max(len(cell.sites) for cell in touched) > _MOST_NAMES else ""
     parts = [f"{report.name}.", f"With {condition}." if condition else "",
-             "Rows: towers x images per tower; sites in the order of the network. Lines: means over the seeds, dots: single seeds.",
+             f"Rows: towers x {report.samples} per tower; sites in the order of the network. Lines: means over the seeds, dots: single seeds.",
              numbered, f"Last checkpoint; {reports.count_text([cell.value('saved') for cell in touched])}."]
     return " ".join(part for part in parts + reports.shortfall_notes(cells) if part)
 
