@@ -1,4 +1,4 @@
-// The key `evaluation`: which images the network is given, and where it may stand.
+// The keys `evaluation` and `populations`: which images the network is given, with which statistics.
 #include "tests/experiment/spec_files.hpp"
 
 namespace bnlab {
@@ -25,6 +25,12 @@ TEST_F(EvaluationKey, StandsWherePixelsAreLabelled) {
   EXPECT_NE(found[0].find("evaluation: expected the defaults on a task that does not label pixels"),
             std::string::npos)
       << found[0];
+}
+
+TEST_F(EvaluationKey, NamesAMixByItsShortestNumber) {
+  EXPECT_EQ(mistakes(R"({"task": "fake_shapes", "model": "fake_net", "strategy": "fake_own",
+    "batch_per_tower": 2, "steps": 1, "populations": ["mix:0.5", "mix:0.50"]})"),
+            Lines{"spec.json: populations[1]: expected \"mix:0.5\", got \"mix:0.50\""});
 }
 
 TEST_F(EvaluationKey, HasAStrideWhereThereAreCrops) {

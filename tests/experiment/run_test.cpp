@@ -154,8 +154,6 @@ TEST_F(SpecRun, RefusesPopulationsThatTheRunCannotHave) {
              "spec.json: populations[4]: expected mix:A with A, what the sample's own moments weigh, in "
              "(0, 1], got \"mix:a\"",
              "spec.json: populations[5]: ema is evaluated wherever weight_ema is given; it is not listed"}));
-  EXPECT_EQ(mistakes(spec(R"("populations": ["mix:0.5", "mix:0.50"])")),
-            Lines{"spec.json: populations[1]: expected \"mix:0.5\", got \"mix:0.50\""});
 }
 
 TEST_F(SpecRun, AveragedWeightsAreThereWithTheirDecayAlone) {
