@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Writes every committed table and figure again from the committed records: the tables of results/*/README.md, the
 # figures that lie in results/*/figures, the answers to the questions of experiments/README.md as far as there are any
-# (in README.md one line for each question), and the first sentence, the strategies and the figure of README.md. A test compares them with
+# (in README.md one line for each question), and the first sentences, the strategies and the figure of README.md. A test compares them with
 # the records.
 #   scripts/publish.sh
 set -euo pipefail

@@ -3,7 +3,7 @@
 # prints its table, draws its figures and says where they are. Records go to results/here, apart from the
 # committed ones, unless --results names another folder.
 #   scripts/run.sh                              the experiment quickstart, two runs at a time, and beside the figure a sheet
-#                                               of photographs, truth and what each strategy answers for them
+#                                               of images, ground truth and the predictions of each strategy
 #   scripts/run.sh SPEC [options of bnlab run]  another experiment
 set -euo pipefail
 [[ ${1:-} != -h && ${1:-} != --help ]] || { sed -n '2,/^[^#]/s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit; }

@@ -79,9 +79,11 @@ std::vector<std::string> common_lines(const Entries& entries) {
   std::map<std::string, int> counts;
   for (const auto& [name, about] : entries) {
     for (const Parameter& parameter : with_fields(about.parameters)) {
-      if (++counts[parameter_line(parameter)] == kMany) lines.push_back(parameter_line(parameter));
+      const std::string line = parameter_line(parameter);
+      if (++counts[line] == 1) lines.push_back(line);
     }
   }
+  std::erase_if(lines, [&](const std::string& line) { return counts.at(line) < kMany; });
   return lines;
 }
 

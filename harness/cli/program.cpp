@@ -130,14 +130,14 @@ void group_commands(CLI::App& app) {
   }
 }
 
-// `bnlab help` is `bnlab --help`, `bnlab help run` is `bnlab run --help`.
-std::vector<std::string> words_of(int argc, const char* const* argv) {
-  std::vector<std::string> words(argv, argv + argc);
-  if (words.size() > 1 && words.size() < 4 && words[1] == "help") {
-    words.erase(words.begin() + 1);
-    words.push_back("--help");
-  }
-  return words;
+// The words behind the program's name. `help` is `--help`, and `help run` is `run --help`.
+std::vector<std::string> words_of(int argc, const char* const* argv, const CLI::App& app) {
+  std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
+  if (words.empty() || words[0] != "help") return words;
+  words.erase(words.begin());
+  const std::vector<std::string> commands = command_names(app);
+  if (words.empty() || std::ranges::find(commands, words[0]) != commands.end()) words.push_back("--help");
+  return words;  // an unknown command is answered with the nearest
 }
 
 void build(Program& program) {
@@ -171,12 +171,12 @@ void build(Program& program) {
   add_vectors(program);
   add_panel(program);
   add_explain(program);
-  add_doctor(program);
-  add_labels(program);
-  add_launch(program);
   add_probe(program);
   add_cost(program);
   add_trace(program);
+  add_doctor(program);
+  add_labels(program);
+  add_launch(program);
   add_init(program);
   add_schema(program);
   add_completion(program);
@@ -216,8 +216,7 @@ int run_program(int argc, const char* const* argv) {
   program.typed = command_line(argc, argv);
   build(program);
   try {
-    std::vector<std::string> words = words_of(argc, argv);
-    words.erase(words.begin());
+    std::vector<std::string> words = words_of(argc, argv, program.app);
     std::ranges::reverse(words);  // as CLI11 takes them
     program.app.parse(words);
   } catch (const CLI::ParseError& error) {

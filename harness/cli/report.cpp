@@ -83,8 +83,9 @@ int report(const ReportRequest& asked) {
   if (request.into.empty()) {
     std::cout << text;
   } else {
+    const auto page = std::filesystem::absolute(request.into);
     const std::string answer =
-        answer_paragraph(experiment_folder(request.results, experiment.name) / "findings.md");
+        answer_paragraph(experiment_folder(request.results, experiment.name), page.parent_path());
     replace_between_markers(request.into, experiment.name, (answer.empty() ? "" : answer + "\n\n") + text);
     std::cerr << "wrote the table " << experiment.name << " into " << request.into << "\n";
   }

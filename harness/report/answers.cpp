@@ -45,13 +45,13 @@ std::string link_to(const Answer& answer, const fs::path& from) {
   return "[" + markdown_escape(answer.title) + "](" + page + ")";
 }
 
-// A text of the answer's folder, as seen from the folder `from`: its links to files lead to the same ones.
-std::string relinked(const std::string& text, const Answer& answer, const fs::path& from) {
+// A text of `folder`, as seen from the folder `from`: its links to files lead to the same ones.
+std::string relinked(const std::string& text, const fs::path& folder, const fs::path& from) {
   static const std::regex link(R"(\]\((?!\w+:|[#/])([^)#]+))");
   std::string seen;
   auto rest = text.cbegin();
   for (std::sregex_iterator found(text.begin(), text.end(), link), end; found != end; ++found) {
-    const fs::path file = (fs::path(answer.folder) / (*found)[1].str()).lexically_normal();
+    const fs::path file = (folder / (*found)[1].str()).lexically_normal();
     seen.append(rest, (*found)[0].first).append("](" + fs::proximate(file, from).generic_string());
     rest = (*found)[0].second;
   }
@@ -131,17 +131,16 @@ Answer answer_to(const Experiment& experiment, const ExperimentReport& report, c
           folder.string()};
 }
 
-std::string answer_paragraph(const fs::path& findings) {
-  const std::string answer = paragraph(findings, "**Answer.**");
-  return answer.empty() ? "" : "**Answer.** " + answer;
+std::string answer_paragraph(const fs::path& folder, const fs::path& from) {
+  const std::string answer = paragraph(folder / "findings.md", "**Answer.**");
+  return answer.empty() ? "" : "**Answer.** " + relinked(answer, folder, from);
 }
 
 std::string answers_markdown(const std::vector<Answer>& answers, const fs::path& from) {
   std::string text = "| question | answer | evidence |\n|---|---|---|\n";
   for (const Answer& answer : answers) {
-    text += "| " + link_to(answer, from) + " | " + relinked(answer.in_short, answer, from) + " | " +
-            markdown_escape(answer.evidence) +
-            (answer.seen_before.empty() ? "" : ". What had been seen before is on its page") + " |\n";
+    text += "| " + link_to(answer, from) + " | " + relinked(answer.in_short, answer.folder, from) + " | " +
+            markdown_escape(answer.evidence) + " |\n";
   }
   return text;
 }
@@ -149,7 +148,7 @@ std::string answers_markdown(const std::vector<Answer>& answers, const fs::path&
 std::string short_answers_markdown(const std::vector<Answer>& answers, const fs::path& from) {
   std::string text = "| question | answer |\n|---|---|\n";
   for (const Answer& answer : answers) {
-    text += "| " + link_to(answer, from) + " | " + relinked(answer.in_short, answer, from) + " |\n";
+    text += "| " + link_to(answer, from) + " | " + relinked(answer.in_short, answer.folder, from) + " |\n";
   }
   return text;
 }

@@ -28,8 +28,9 @@ struct Answer {
 Answer answer_to(const Experiment& experiment, const ExperimentReport& report,
                  const std::filesystem::path& folder);
 
-// The paragraph "**Answer.**" of a findings.md with its mark; "" where there is no file or none is written.
-std::string answer_paragraph(const std::filesystem::path& findings);
+// The paragraph "**Answer.**" of the folder's findings.md with its mark, its links as seen from the folder
+// `from`; "" where none is written.
+std::string answer_paragraph(const std::filesystem::path& folder, const std::filesystem::path& from);
 
 // Markdown with a link to each page and the answer in short, with the evidence or without. Paths are as seen
 // from `from`, the folder of the document.

@@ -304,8 +304,8 @@ std::vector<std::string> declaration_sentences(const std::vector<ContrastResult>
     return {};
   }
   if (declarations.empty()) {
-    return {"When the comparisons were declared was not kept: the first runs are older than " +
-            std::string(kDeclarationsFile) + "."};
+    return {"When the comparisons were declared was not kept: there is no " + std::string(kDeclarationsFile) +
+            "."};
   }
   std::map<std::string, std::vector<const ContrastResult*>> by_time;
   for (const ContrastResult& result : results) by_time[time_text(result.declared)].push_back(&result);

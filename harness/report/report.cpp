@@ -311,7 +311,9 @@ std::vector<std::string> what_was_learned(const ExperimentReport& report) {
 
 void find_names(const Experiment& experiment, const std::vector<Record>& records, ExperimentReport& report) {
   for (const RunSpec& run : experiment.runs) {
-    if (labels_clips(run.task)) report.samples = "clips";
+    const std::string samples = labels_clips(run.task) ? "clips" : "images";
+    if (report.samples.empty()) report.samples = samples;
+    if (report.samples != samples) report.samples = "samples";
     for (const std::string& population : run.evaluated()) {
       auto& all = report.populations;
       if (std::ranges::find(all, population) == all.end()) all.push_back(population);

@@ -86,7 +86,7 @@ struct PublishedResult {
 struct ExperimentReport {
   std::string experiment, question, claim;
   std::string headline;              // "mean_iou"
-  std::string samples = "images";    // what a batch counts: "images" or "clips"
+  std::string samples;               // what a batch counts: "images", "clips", or "samples" where it is both
   std::vector<std::string> columns;  // of the cells: "towers x batch", "strategy", ...
   std::vector<std::string> populations;
   std::string baseline;  // label of the strategy that costs are relative to; empty: none

@@ -267,11 +267,13 @@ std::vector<std::string> footnotes(const ExperimentReport& report) {
   if (any([](const ReportRow& row) { return row.emulated; })) {
     explain_missing_rate("(e)", "emulated, with several towers per rank");
   }
-  if (any([](const ReportRow& row) { return row.jobs && !row.claimed_images_per_s(); })) {
+  if (any([&](const ReportRow& row) {
+        return row.jobs && !row.claimed_images_per_s() && (rates || !row.emulated);
+      })) {
     explain_missing_rate("(j)", "other runs at the same time (--jobs)");
   }
   if (any([](const ReportRow& row) { return row.disturbed; })) {
-    explain_missing_rate("(d)", "others used the machine during some of these timings");
+    explain_missing_rate("(d)", "others used the machine during some of these timings, which do not count");
   }
   if (has_exchange_shares(report)) {
     notes.push_back(

@@ -34,11 +34,15 @@ def beneath_background(score):
 def headline(nuclei):
     """What a small batch per GPU costs, from the report of `nuclei_small_batch`: lines of Markdown."""
     def score(name, towers, population="saved"):
-        at = [each for each in nuclei.cells if style.base_name(each.strategy) == name and each.grouping.towers == towers]
-        return at[0].value(population)
+        at = [each.value(population) for each in nuclei.cells
+              if style.base_name(each.strategy) == name and each.grouping.towers == towers]
+        if len(at) != 1 or at[0] is None:
+            raise reports.ReportError(f"{nuclei.name} has no number of {name} with {towers} towers")
+        return at[0]
     one, two = score("per_tower", 16), score("per_tower", 8)
     beneath = beneath_background(one.mean)
-    equal = [each for each in nuclei.contrasts if style.base_name(each.sides[0]) == "group_norm" and each.verdict == "equal"]
+    equal = [each for each in nuclei.contrasts if each.verdict == "equal" and each.grouping and each.grouping.towers == 8
+             and [style.base_name(side) for side in each.sides] == ["group_norm", "sync"]]
     if not equal:
         raise reports.ReportError(f"{nuclei.name} does not find group_norm equal to another strategy; the opening of README says so")
     return filled(
@@ -64,7 +68,7 @@ def sentence(quickstart):
     beneath = beneath_background(saved["per_tower"].mean)
     return filled(
         f"With one image on each of 8 GPUs, after a short training on microscopy images of nuclei, the mean IoU is "
-        f"{saved['per_tower'].mean:.2f} for `per_tower` (each GPU normalises its own image{'; ' + beneath if beneath else ''}), "
+        f"{saved['per_tower'].mean:.2f} for `per_tower` (each GPU normalises its own image{'; ' + beneath.replace(' (', ', ').rstrip(')') if beneath else ''}), "
         f"{saved['sync'].mean:.2f} for `sync` (synchronised BN) and {saved['group_norm'].mean:.2f} for `group_norm`. Evaluated with the "
         f"test images' own statistics, the same `per_tower` networks have {batch.mean:.2f} "
         f"([quickstart](results/quickstart/README.md), {saved['sync'].n} seeds: a first look, no verdict).")

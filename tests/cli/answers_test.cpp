@@ -55,13 +55,9 @@ TEST_F(Answers, InShortAreTheFirstSentenceOrALineOfTheirOwn) {
 }
 
 TEST_F(Answers, TellWhatWasSeenBefore) {
-  const std::string page = scratch_ / "README.md";
-  std::ofstream(page) << "<!-- table:answers -->\n<!-- end -->\n";
   find_out("**Answer.** The same.\n\n**Seen before.** The first matrix, of\ntwo seeds: undecided.\n");
   EXPECT_TRUE(has(call_with_results({"answers", spec_}).out,
                   "  Seen before: The first matrix, of two seeds: undecided.\n"));
-  call_with_results({"answers", spec_, "--into", page});
-  EXPECT_TRUE(has(read_text(page), "run). What had been seen before is on its page |\n")) << read_text(page);
 }
 
 TEST_F(Answers, ThatNobodyHasWrittenAreOpen) {

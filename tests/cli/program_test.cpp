@@ -28,6 +28,9 @@ TEST(Program, HelpIsAWordToo) {
   EXPECT_EQ(call({"help"}).out, call({"--help"}).out);
   EXPECT_EQ(call({"help", "run"}).out, call({"run", "--help"}).out);
   EXPECT_EQ(call({"help", "run"}).code, 0);
+  const Answer unknown = call({"help", "statsu"});
+  EXPECT_EQ(unknown.code, exit_code::kUsage);
+  EXPECT_TRUE(has(unknown.err, "did you mean status?")) << unknown.err;
 }
 
 TEST(Program, EveryCommandsHelpStartsWithExamples) {
