@@ -20,9 +20,9 @@ def _bnlab(*words):
 
 
 def bnlab_table(name):
-    """What `bnlab report NAME --into PAGE` writes."""
-    with tempfile.TemporaryDirectory() as folder:
-        page = Path(folder) / "page.md"
+    """What `bnlab report NAME --into PAGE` writes into a page of the experiment's folder, from where its links lead."""
+    with tempfile.NamedTemporaryFile(dir=ROOT / "results" / name, prefix=".page-", suffix=".md") as file:
+        page = Path(file.name)
         page.write_text(f"<!-- table:{name} -->\n<!-- end -->\n", encoding="utf-8")
         _bnlab("report", name, "--into", page)
         return table_in(page.read_text(encoding="utf-8"), name)
