@@ -63,9 +63,9 @@ def _title(column, columns):
     return "\n".join(parts + ([grouping_text(grouping)] if several_groupings or not parts else []))
 
 
-def _column_keys(cells):
+def _column_keys(cells, samples):
     keys = sorted({key for cell in cells for key in cell.conditions})
-    return keys if keys and len({cell.grouping for cell in cells}) == 1 else keys + ["towers x images per tower"]
+    return keys if keys and len({cell.grouping for cell in cells}) == 1 else keys + [f"towers x {samples} per tower"]
 
 
 def _draw_field(axes, cell, x, y, colours, scale):
@@ -88,7 +88,7 @@ def _draw_field(axes, cell, x, y, colours, scale):
 def _caption(report, cells):
     counts = reports.count_text([cell.value("saved") for cell in reports.touched(cells)])
     parts = [f"{report.name}.", "Fields: mean of the last checkpoint with the saved statistics;", f"{counts}.",
-             f"Columns: {', '.join(_column_keys(cells))}."]
+             f"Columns: {', '.join(_column_keys(cells, report.samples))}."]
     if any(not cell.ok for cell in cells):
         parts.append("Hatched: no run ended well.")
     if len(cells) < len({_column(cell) for cell in cells}) * len({cell.strategy for cell in cells}):

@@ -90,7 +90,7 @@ def _digits(value):
 def _caption(report, cells, rows, condition):
     tensors = [row.memory["tensors"] for row in rows if row.memory["tensors"]]
     parts = [f"{report.name}.", f"With {condition}." if condition else "",
-             "Panels: towers x images per tower, on ranks x towers per rank.",
+             f"Panels: towers x {report.samples} per tower, on ranks x towers per rank.",
              "Filled bars: peak of tensors and library workspaces; hollow: peak resident set of the process; both of "
              "the busiest rank" + (", mean over seeds, with a line from the smallest to the largest;"
                                if any(quantity.n > 1 for quantity in tensors) else ";"),

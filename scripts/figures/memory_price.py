@@ -79,7 +79,7 @@ def _draw_panel(axes, quantity, rows, ways, strategies, styles):
 
 def _caption(report, cells, rows, condition):
     parts = [f"{report.name}.", f"With {condition}." if condition else "",
-             f"Lines: towers x images per tower in a step, on {', '.join(sorted({row.placement for row in rows}))}.",
+             f"Lines: towers x {report.samples} per tower in a step, on {', '.join(sorted({row.placement for row in rows}))}.",
              "Marks: mean over seeds (of the time, by the mean rate); bars: smallest to largest. Exchanges: of statistics, counted"
              + (", with one rank sent nowhere." if all(row.ranks == 1 for row in rows) else "."),
              f"{reports.count_text([row.memory['tensors'] for row in rows])}."]

@@ -201,7 +201,7 @@ def _caption(report, cells, ended, rows, points, condition, crowded, relative):
     worlds = sorted({row.world for row in rows})
     parts = [f"{report.name}, {' and '.join(map(_world_text, worlds))}.", f"With {condition}." if condition else ""]
     groupings = list(dict.fromkeys(grouping_text(point.grouping) for point in points))
-    parts.append(f"Towers x images per tower: {', '.join(groupings)}.")
+    parts.append(f"Towers x {report.samples} per tower: {', '.join(groupings)}.")
     if crowded:
         parts.append("List: number, strategy" + (": images/s, accuracy." if len(worlds) == 1 else "."))
     parts.append(f"{report.bars_text([row.images_per_s for row in rows], 'Bars, both ways')}.")

@@ -69,7 +69,8 @@ def length(chosen, tried, means, still_gaining=()):
                        for name, values in means.items()]}
 
 
-def report(cells, contrasts=(), published=(), name="synthetic", tuning=None, declared="declared before the first run"):
-    return {"experiment": name, "question": "?", "claim": "", "headline": "mean_iou", "samples": "images", "columns": ["strategy"],
+def report(cells, contrasts=(), published=(), name="synthetic", tuning=None, declared="declared before the first run",
+           samples="images"):
+    return {"experiment": name, "question": "?", "claim": "", "headline": "mean_iou", "samples": samples, "columns": ["strategy"],
             "populations": ["saved"], "baseline": None, "fewest_seeds_for_a_verdict": 6, "runs": {}, "cells": cells,
             "contrasts": list(contrasts), "declared_in_short": declared if contrasts else None, "published": list(published), "tuning": tuning, "learned": []}

@@ -347,6 +347,16 @@ class Files(FiguresCase):
             self.assertIn(style.BLUE.lower(), self.svg(name), name)
             self.assertNotIn(style.ORANGE.lower(), self.svg(name), name)
 
+    def test_what_a_batch_counts_is_named(self):
+        self.draw([cell(strategy, towers, 4, (0.5, 0.6), towers_per_rank=1, curves=self.curves, others={"batch": (0.6, 0.6)},
+                        conditions={"recompute": recomputed}) for strategy in ("sync", "none") for towers in (2, 4) for recomputed in ("none", "blocks")],
+                  samples="clips")
+        captions = {file.stem: self.caption(file.stem) for file in self.out.glob("*.svg")}
+        for figure in (matrix, memory, memory_price, throughput_vs_accuracy):
+            drawn = [caption for name, caption in captions.items() if name.startswith(figure.__name__)]
+            self.assertTrue(drawn and all("clips per tower" in caption for caption in drawn), figure.__name__)
+        self.assertFalse([name for name, caption in captions.items() if "images per tower" in caption])
+
     def test_an_experiment_without_a_result_says_so(self):
         printed = self.draw([cell(saved=(), failures={0: "crashed"})])
         self.assertEqual(self.status, 0)
