@@ -18,6 +18,9 @@ class GroupNorm : public SampleStrategy {
     }
 
     void check(const RunOutline& run, Problems& problems) const {
+      if (channels_per_group && groups != Options().groups) {
+        problems.add("groups", "has no effect beside channels_per_group; leave one of them out");
+      }
       for (const int64_t channels : run.norm_channels) {
         if (channels % channels_per_group.value_or(groups) != 0) {
           problems.add(channels_per_group ? "channels_per_group" : "groups",

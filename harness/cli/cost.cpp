@@ -111,8 +111,8 @@ class Profiles {
   StepProfile here(const RunSpec& run, int ranks) {
     const auto [place, is_new] = measured_.try_emplace({run.id, ranks});
     if (is_new) {
-      std::cerr << "measuring a step of " << label(run.strategy) << " as one of " << ranks << " ranks"
-                << std::endl;
+      std::cerr << (asked_.own_step_is_given() ? "counting" : "measuring") << " a step of "
+                << label(run.strategy) << " as one of " << ranks << " ranks" << std::endl;
       const std::vector<RunSpec> all = runs(ranks);
       const auto twin = std::ranges::find(all, run.id, &RunSpec::id);
       place->second = read_profile(
@@ -200,6 +200,7 @@ std::string text_of(const std::vector<Row>& rows, const std::vector<std::string>
                    {"strategy"},
                    {"over"},
                    {"ranks", true},
+                   {"images\n/rank", true},
                    {"step ms"},
                    {"images/s"},
                    {"% of baseline"},
@@ -218,7 +219,8 @@ std::string text_of(const std::vector<Row>& rows, const std::vector<std::string>
     const double images = row.profile.images * row.ranks;
     table.rows.push_back(
         {row.profile.model, row.profile.strategy, row.profile.exchange, std::to_string(row.ranks),
-         interval(step, 1e3, 3), interval({images / step.high, images / step.mid, images / step.low}, 1, 3),
+         significant(row.profile.images, 4), interval(step, 1e3, 3),
+         interval({images / step.high, images / step.mid, images / step.low}, 1, 3),
          row.relative.mid > 0 ? interval(row.relative, 100, 3) : "-",
          interval(row.prediction.exposed(), 1e3, 3), fixed(row.profile.peak_memory_bytes / (1 << 20), 0),
          row.measured ? significant(*row.measured * 1e3, 3) : ""});

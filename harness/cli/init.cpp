@@ -87,6 +87,10 @@ std::string commented_spec() {
 }
 
 int init(const InitRequest& request) {
+  const std::string name = std::filesystem::path(request.file).stem().string();
+  if (const std::string problem = name_problem(name); !problem.empty()) {
+    throw Error(Error::Kind::usage, request.file + ": the file's name is that of the experiment: " + problem);
+  }
   if (std::filesystem::exists(request.file) && !request.force) {
     throw Error(Error::Kind::usage, request.file + " exists; --force replaces it");
   }

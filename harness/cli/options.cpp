@@ -171,9 +171,34 @@ Experiment load_asked(const std::string& spec, std::string& results_dir,
   return std::move(*experiment);
 }
 
+namespace {
+
+// {"name": "sync", "gradient": "stopped"} of the label "sync(gradient=stopped)"; a name alone stays a text.
+Json component_of_label(const std::string& text) {
+  const size_t open = text.find('(');
+  if (open == std::string::npos || !text.ends_with(')')) {
+    return text;
+  }
+  Json component{{"name", text.substr(0, open)}};
+  int depth = 0;
+  for (size_t begin = open + 1, i = begin; i < text.size(); ++i) {
+    depth += (text[i] == '(') - (text[i] == ')');
+    if ((text[i] != ',' || depth > 0) && i + 1 < text.size()) continue;
+    const std::string option = text.substr(begin, i - begin);
+    const size_t equals = option.find('=');
+    const std::string value = equals == std::string::npos ? "" : option.substr(equals + 1);
+    component[option.substr(0, equals)] =
+        Json::accept(value) ? Json::parse(value) : component_of_label(value);
+    begin = i + 1;
+  }
+  return component;
+}
+
+}  // namespace
+
 Json read_component(const std::string& text) {
   if (text.empty() || text.front() != '{') {
-    return text;
+    return component_of_label(text);
   }
   const Json given = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!given.is_object() || !given.contains("name") || !given["name"].is_string()) {
@@ -246,7 +271,8 @@ void add_results_option(CLI::App& command, std::string& results_dir) {
 
 void add_placement_options(CLI::App& command, LaunchRequest& request) {
   add_ranks_option(command, request.ranks,
-                   "Processes per run; default: as runs of the same results were started last, else one per "
+                   "Processes per run, or the largest number below that divides the towers; default: as runs "
+                   "of the same results were started last, else one per "
                    "GPU, on the CPU "
                    "one. Without it, runs that are done on any number count");
   command
@@ -388,21 +414,39 @@ std::optional<int64_t> steps_of_weights(const Record& record) {
   return steps ? std::optional(static_cast<int64_t>(*steps)) : std::nullopt;
 }
 
+// The folder of a run's only placement, where `folder` is that of the run; else `folder`.
+fs::path one_placement(const fs::path& folder) {
+  if (fs::exists(folder / kWeightsFile) || fs::exists(folder / kRecordFile)) return folder;
+  std::vector<fs::path> placements;
+  std::error_code none;
+  for (const auto& entry : fs::directory_iterator(folder, none)) {
+    if (fs::exists(entry.path() / kRecordFile)) placements.push_back(entry.path());
+  }
+  return placements.size() == 1 ? placements.front() : folder;
+}
+
 }  // namespace
 
 EvaluateJob job_of_weights(EvaluateJob job, const std::string& spec) {
   if (fs::is_directory(job.weights)) {
-    job.weights = (fs::path(job.weights) / kWeightsFile).string();
+    job.weights = (one_placement(job.weights) / kWeightsFile).string();
   }
   if (const std::string cure = pytorch_cure(job.weights); !cure.empty()) {
     throw Error(Error::Kind::usage, "expected a safetensors file, got " + job.weights + cure);
   }
   const fs::path folder = fs::path(job.weights).parent_path();
-  if (!fs::is_regular_file(job.weights)) {
-    throw Error(Error::Kind::usage, job.weights + ": no such file; a run leaves its " +
-                                        std::string(kWeightsFile) + " in its folder of results");
-  }
   const auto record = find_record(folder);
+  if (!fs::is_regular_file(job.weights)) {
+    throw Error(Error::Kind::usage,
+                job.weights + ": no such file; " +
+                    (record ? "the record of the run is here and its weights are not (committed results have "
+                              "none); make the run again: bnlab run " +
+                                  record->at("experiment").get<std::string>() + " --only run=" +
+                                  record->run_id() + " --results DIR, and name its folder there"
+                            : "a run leaves its " + std::string(kWeightsFile) +
+                                  " in RESULTS/EXPERIMENT/RUN/PLACEMENT, such as "
+                                  "results/quickstart/RUN/1x8-cpu"));
+  }
   if (!record && spec.empty()) {
     throw Error(Error::Kind::usage,
                 job.weights + ": no " + kRecordFile + " beside it says which run it is of; use --spec SPEC");

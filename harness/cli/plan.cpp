@@ -44,8 +44,9 @@ struct Plan {
   std::vector<RunState> states;  // of each run
   std::vector<CellColumn> columns;
   std::vector<std::string> remarks;
-  std::vector<std::string> missing;  // files that runs read, and faults in them
-  bool lacks_weights = false;        // a run to start lacks those of init_from
+  std::vector<std::string> missing;    // files that runs read, and faults in them
+  std::vector<std::string> misplaced;  // why runs cannot start where they would
+  bool lacks_weights = false;          // a run to start lacks those of init_from
   int to_start = 0;
   std::optional<double> seconds;            // of the runs to start
   std::optional<double> peak_memory_bytes;  // the largest rank so far
@@ -124,6 +125,11 @@ Plan make_plan(const PlanRequest& request) {
     plan_tuning(request, plan, asked);
     records = list_records(asked.results_dir, plan.experiment.name);
   }
+  if (const int others = count_runs(plan.experiment, records).others; others > 0) {
+    plan.remarks.push_back(experiment_folder(asked.results_dir, plan.experiment.name).string() + " holds " +
+                           std::to_string(others) + (others == 1 ? " finished run" : " finished runs") +
+                           kOfOtherSpecs);
+  }
   plan.columns = columns_of(plan.experiment);
   std::vector<RunSpec> selected = select_runs(std::move(plan.experiment.runs), asked.only, asked.slice);
   const WorldFacts facts = this_machine();
@@ -151,6 +157,7 @@ Plan make_plan(const PlanRequest& request) {
     all_known = all_known && expected;
     seconds += expected.value_or(0) / asked.jobs;
   }
+  plan.misplaced = misplaced(plan.runs, plan.states);
   const JudgedData data = judge_data(to_judge, asked, true);
   plan.missing.insert(plan.missing.end(), data.refusals.begin(), data.refusals.end());
   plan.remarks.insert(plan.remarks.end(), data.remarks.begin(), data.remarks.end());
@@ -282,7 +289,7 @@ void print(const Plan& plan, bool every_run) {
               << (plan.seconds ? duration_text(*plan.seconds) : "unknown before a first run has finished");
   }
   if (plan.peak_memory_bytes) {
-    std::cout << "; largest peak memory of a rank so far: " << mib_needed(*plan.peak_memory_bytes);
+    std::cout << "; largest peak of a rank's resident memory so far: " << mib_needed(*plan.peak_memory_bytes);
   }
   if (plan.disk_bytes && plan.free_disk_bytes) {
     std::cout << "; disk: about " << mib_needed(*plan.disk_bytes) << " of " << mib_left(*plan.free_disk_bytes)
@@ -316,9 +323,12 @@ int plan(const PlanRequest& request) {
   for (const std::string& message : plan.missing) {
     std::cerr << "bnlab: " << message << "\n";
   }
+  for (const std::string& message : plan.misplaced) {
+    std::cerr << "bnlab: " << message << "\n";
+  }
   // Without a data folder the question was another one than whether the data are there.
   const bool lacks_data = !plan.missing.empty() && !request.launch.data_dir.empty();
-  return lacks_data || plan.lacks_weights ? exit_code::kUsage : exit_code::kOk;
+  return lacks_data || plan.lacks_weights || !plan.misplaced.empty() ? exit_code::kUsage : exit_code::kOk;
 }
 
 }  // namespace

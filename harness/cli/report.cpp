@@ -11,12 +11,14 @@
 #include "harness/prediction/roofline.hpp"
 #include "harness/probe/probe.hpp"
 #include "harness/report/answers.hpp"
+#include "harness/report/status.hpp"
 
 namespace bnlab {
 namespace {
 
 struct ReportRequest {
   std::string spec;
+  std::vector<std::string> overrides;
   std::string results = "results";
   std::string format;
   std::string into;
@@ -70,11 +72,16 @@ std::string report_as(const std::string& format, const Experiment& experiment,
 
 int report(const ReportRequest& asked) {
   ReportRequest request = asked;
-  const Experiment experiment = load_asked(request.spec, request.results);
+  const Experiment experiment = load_asked(request.spec, request.results, request.overrides);
   std::vector<std::string> problems;
   const std::vector<Record> records = list_records(request.results, experiment.name, &problems);
   for (const std::string& problem : problems) {
     std::cerr << "left out: " << problem << "\n";
+  }
+  if (const int others = count_runs(experiment, records).others; others > 0) {
+    std::cerr << "note: " << others << (others == 1 ? " finished run" : " finished runs") << kOfOtherSpecs
+              << "; those of the spec that was run last: bnlab report "
+              << experiment_folder(request.results, experiment.name).string() << "\n";
   }
   const std::string format = !request.format.empty() ? request.format
                              : request.into.empty()  ? "text"
@@ -95,15 +102,18 @@ int report(const ReportRequest& asked) {
 }  // namespace
 
 void add_report(Program& program) {
-  auto [command, request] = add_command(program, "report", "The table of an experiment over its seeds",
-                                        "  bnlab report quickstart\n"
-                                        "  bnlab report tradeoff --format html > tradeoff.html\n"
-                                        "  bnlab report tradeoff --format csv > tradeoff.csv\n"
-                                        "  bnlab report tradeoff --baseline averaged\n"
-                                        "  bnlab report tradeoff --probe probe.json\n"
-                                        "  bnlab report tradeoff --into results/tradeoff/README.md",
-                                        report);
+  auto [command, request] =
+      add_command(program, "report", "The table of an experiment over its seeds",
+                  "  bnlab report quickstart\n"
+                  "  bnlab report tradeoff --format html > tradeoff.html\n"
+                  "  bnlab report tradeoff --format csv > tradeoff.csv\n"
+                  "  bnlab report tradeoff steps=10          of bnlab run tradeoff steps=10\n"
+                  "  bnlab report tradeoff --baseline averaged\n"
+                  "  bnlab report tradeoff --probe probe.json\n"
+                  "  bnlab report tradeoff --into results/tradeoff/README.md",
+                  report);
   add_spec(command, request.spec);
+  add_overrides(command, request.overrides);
   command
       .add_option(
           "--format", request.format,

@@ -71,8 +71,18 @@ void print_outcome(const Experiment& experiment, const LaunchRequest& asked, con
   }
 }
 
-int interrupted(const LaunchRequest& asked) {
+// The command that goes on. `--redo all` would make those again that have just been made again.
+int interrupted(const LaunchRequest& asked, const LaunchSummary& summary) {
+  const bool names_finished = std::ranges::any_of(asked.redo, [](const std::string& which) {
+    return which != "stale" && which != "disturbed" && which != "failed";
+  });
   std::cerr << "interrupted; finished runs are kept, go on with: " << asked.command << "\n";
+  if (names_finished) {
+    const std::vector<std::string> left(summary.to_remake.begin(), summary.to_remake.end());
+    std::cerr << (left.empty() ? "but without its --redo: what it names has been made again\n"
+                               : "but in place of its own --redo, what is left of it: --redo " +
+                                     joined(left, " ") + "\n");
+  }
   return exit_code::kInterrupted;
 }
 
@@ -90,14 +100,14 @@ int not_settled(const Experiment& experiment, const LaunchRequest& asked, const 
 int run_matrix(Experiment& experiment, const LaunchRequest& asked) {
   const LaunchSummary tuning = tune(experiment, asked);
   if (tuning.interrupted) {
-    return interrupted(asked);
+    return interrupted(asked, tuning);
   }
   if (experiment.tuning && !experiment.tuning->is_settled()) {
     return not_settled(experiment, asked, tuning);
   }
   const LaunchSummary summary = launch(experiment, asked);
   if (summary.interrupted) {
-    return interrupted(asked);
+    return interrupted(asked, summary);
   }
   if (summary.leads) {
     print_outcome(experiment, asked, summary);

@@ -153,12 +153,18 @@ void drop_from_tune(Json& spec, const std::string& key) {
   }
   Json& tune = spec["tune"];
   const bool length = (key == "steps" || key == "epochs") && tune.contains("lengths");
-  const bool setting = tune.contains("grid") && tune["grid"].contains(key);
+  std::vector<std::string> settings;  // the key, or parts of it
+  if (tune.contains("grid") && tune["grid"].is_object()) {
+    for (const auto& [tuned, unused] : tune["grid"].items()) {
+      if (lies_within(tuned, key)) settings.push_back(tuned);
+    }
+  }
+  const bool setting = !settings.empty();
   if (length) {
     tune = without(tune, "lengths");
   }
-  if (setting) {
-    tune["grid"] = without(tune["grid"], key);
+  for (const std::string& tuned : settings) {
+    tune["grid"] = without(tune["grid"], tuned);
   }
   const auto has = [&](const char* part) { return tune.contains(part) && !tune[part].empty(); };
   if ((length || setting) && !has("grid") && !has("lengths")) {
@@ -196,13 +202,17 @@ void override_key(Document& document, const std::string& key, const Json& value,
 }
 
 void override_keys(Document& document, const std::vector<std::string>& overrides, Mistakes& mistakes) {
+  const auto has_no_key = [](const std::string& text) { return text.find('=') + 1 <= 1; };
+  const auto bad = std::ranges::find_if(overrides, has_no_key);
+  if (const auto more = std::ranges::count_if(overrides, has_no_key); more > 0) {
+    mistakes.add_in(kCommandLine, "",
+                    "expected KEY=VALUE behind the spec, such as steps=10, got " + shown(*bad) +
+                        (more > 1 ? " and " + std::to_string(more - 1) + " more without a key" : "") +
+                        (bad->ends_with(".json") ? "; one spec at a time" : ""));
+  }
   for (const std::string& text : overrides) {
+    if (has_no_key(text)) continue;
     const size_t equals = text.find('=');
-    if (equals == std::string::npos || equals == 0) {
-      mistakes.add_in(kCommandLine, "",
-                      "expected KEY=VALUE behind the spec, such as steps=10, got " + shown(text));
-      continue;
-    }
     const std::string key = text.substr(0, equals);
     override_key(document, key, value_of(text.substr(equals + 1), mistakes), kCommandLine, mistakes);
   }

@@ -44,13 +44,8 @@ void check_top_level(const Json& spec, Mistakes& mistakes) {
 // The file's stem names the experiment and its folder of results.
 std::string experiment_name(const std::string& file, Mistakes& mistakes) {
   const std::string stem = std::filesystem::path(file).stem().string();
-  const bool safe =
-      !stem.empty() && stem[0] != '.' && stem[0] != '-' && std::ranges::all_of(stem, [](unsigned char c) {
-        return std::isalnum(c) != 0 || c == '_' || c == '-' || c == '.';
-      });
-  if (!safe) {
-    mistakes.add_in(file, "",
-                    "expected a file name of letters, digits, _, - and ., it names a folder of results");
+  if (const std::string problem = name_problem(stem); !problem.empty()) {
+    mistakes.add_in(file, "", problem);
   }
   return stem;
 }
@@ -64,6 +59,17 @@ Json object_of(const Json& value) {
 }
 
 }  // namespace
+
+std::string name_problem(const std::string& stem) {
+  const bool safe =
+      !stem.empty() && stem[0] != '.' && stem[0] != '-' && std::ranges::all_of(stem, [](unsigned char c) {
+        return std::isalnum(c) != 0 || c == '_' || c == '-' || c == '.';
+      });
+  return safe ? ""
+              : "expected a file name of letters, digits, _, - and . that begins with neither - nor .: it "
+                "names "
+                "a folder of results";
+}
 
 Experiment make_experiment(const Json& spec, const std::string& name, const std::string& file,
                            Mistakes& mistakes) {

@@ -238,6 +238,9 @@ struct Experiment {
 Experiment load_experiment(const std::string& file, const std::vector<std::string>& overrides = {},
                            const std::string& name = "");
 
+// What is wrong with the stem of a file's name as the name of an experiment, or "".
+std::string name_problem(const std::string& stem);
+
 // The run that a `resolved` object (of a record, or handed to a rank) describes. Throws Error (spec).
 RunSpec read_resolved(const Json& resolved);
 

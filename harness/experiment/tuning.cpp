@@ -1,7 +1,9 @@
 #include "harness/experiment/tuning.hpp"
 
 #include <algorithm>
+#include <map>
 #include <set>
+#include <utility>
 
 #include "harness/experiment/document.hpp"
 #include "harness/experiment/dotted.hpp"
@@ -215,6 +217,57 @@ void check_groups(const Experiment& experiment, const Experiment& tuning, Mistak
   }
 }
 
+// What may be chosen agrees with every run of the matrix.
+void check_choices(const Experiment& experiment, const Tuning& tuning, Mistakes& mistakes) {
+  using Choice = std::pair<std::string, std::optional<int64_t>>;  // a setting, dumped, and steps
+  std::map<std::string, std::set<Choice>> choices;                // by group
+  for (const RunSpec& run : tuning.runs.runs) {
+    const auto steps = tuning.asked.lengths.empty() ? std::nullopt : std::optional(run.steps);
+    choices[tuned_group(tuning.asked, run)].emplace(tuned_setting(tuning.asked, run).dump(), steps);
+  }
+  std::set<std::string> looked_at;
+  for (const RunSpec& run : experiment.runs) {
+    if (!looked_at.insert(without(run.with_placement(), "seed").dump()).second) continue;
+    for (const auto& [setting, steps] : choices[tuned_group(tuning.asked, run)]) {
+      const Json chosen = Json::parse(setting);
+      Problems problems;
+      check_agreement(with_choice(run, chosen, steps), {}, problems);
+      const std::string choice =
+          setting_text(chosen) + (steps ? " and " + std::to_string(*steps) + " steps" : "");
+      for (const auto& [path, message] : problems.found()) {
+        mistakes.add("tune", "might choose " + choice + ", with which runs such as " + run.id +
+                                 " cannot be: " + path + ": " + message);
+      }
+    }
+  }
+}
+
+// The label of a strategy that tuning changes must become one other, or a comparison would fall apart.
+void check_labels(const Experiment& experiment, Mistakes& mistakes) {
+  const Tune& tune = *experiment.tune;
+  const auto keys = keys_of(tune.grid);
+  if (std::ranges::none_of(keys, [](const auto& key) { return top_level(key) == "strategy"; })) {
+    return;
+  }
+  for (size_t i = 0; i < experiment.contrasts.size(); ++i) {
+    const Contrast& contrast = experiment.contrasts[i];
+    if (!contrast.of_strategies()) continue;
+    for (const std::string& strategy : {contrast.strategy, contrast.above}) {
+      std::set<std::string> groups;
+      for (const RunSpec& run : experiment.runs) {
+        if (label(run.strategy) == strategy && matches(contrast.at, run))
+          groups.insert(tuned_group(tune, run));
+      }
+      if (groups.size() > 1) {
+        mistakes.add("contrasts[" + std::to_string(i) + "].at",
+                     "tune.grid chooses options of " + strategy + " for each of " +
+                         joined(std::vector(groups.begin(), groups.end()), "; ") +
+                         " apart; declare a comparison for each, with " + joined(tune.per) + " in at");
+      }
+    }
+  }
+}
+
 // Components by their labels, texts without quotes.
 std::string text_at(const std::string& key, const Json& value) {
   const std::string family = family_at(key);
@@ -275,6 +328,9 @@ std::shared_ptr<const Tuning> make_tuning(const Experiment& experiment, Mistakes
   }
   check_images(experiment, tuning->runs, mistakes);
   check_groups(experiment, tuning->runs, mistakes);
+  mistakes.throw_if_any();
+  check_choices(experiment, *tuning, mistakes);
+  check_labels(experiment, mistakes);
   for (const RunSpec& run : tuning->runs.runs) {
     check_measured(experiment.tune->metric, experiment.tune->population, run.resolved, "tune", mistakes);
   }
@@ -296,6 +352,18 @@ Json tuned_setting(const Tune& tune, const RunSpec& run) {
     setting[key] = value == nullptr ? Json() : *value;
   }
   return setting;
+}
+
+Json with_choice(const RunSpec& run, const Json& setting, std::optional<int64_t> steps) {
+  Json chosen = run.with_placement();
+  for (const auto& [key, value] : setting.items()) {
+    set(chosen, key, value);
+  }
+  if (steps) {
+    set(chosen, "steps", *steps);
+    set(chosen, "epochs", nullptr);
+  }
+  return chosen;
 }
 
 std::string setting_text(const Json& setting) {

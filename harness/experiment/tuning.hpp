@@ -68,14 +68,18 @@ Json tuned_setting(const Tune& tune, const RunSpec& run);
 // "0.1" of one key, "optimizer.lr=0.1, optimizer.weight_decay=0" of several.
 std::string setting_text(const Json& setting);
 
+// The resolved keys, with "placement", of a run that is given a point of the grid and a number of steps.
+Json with_choice(const RunSpec& run, const Json& setting, std::optional<int64_t> steps);
+
 // Those of the runs that tune that the choice needs next: all, or those of the two shortest lengths (of the
 // shortest, where halving looks at it first) and of every further one that the scores ask for.
 std::vector<RunSpec> needed_runs(const Tuning& tuning, const TuningScores& scores);
 // How many runs the choice may come to need, if every doubling gains.
 size_t most_needed_runs(const Tuning& tuning, TuningScores scores);
 
-// Chooses, and gives every run of the matrix what its group chose, and with it another id. The choice follows
-// from the scores alone. Where one is missing that it needs, nothing happens.
+// Chooses, and gives every run of the matrix what its group chose, and with it another id, and every contrast
+// that names its strategy the label that it then has. The choice follows from the scores alone. Where one is
+// missing that it needs, nothing happens.
 void settle(Experiment& experiment, const TuningScores& scores);
 
 }  // namespace bnlab

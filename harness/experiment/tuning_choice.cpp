@@ -5,6 +5,7 @@
 #include <set>
 
 #include "harness/experiment/dotted.hpp"
+#include "harness/experiment/matching.hpp"
 #include "harness/experiment/run.hpp"
 #include "harness/experiment/tuning.hpp"
 #include "harness/mapped.hpp"
@@ -239,17 +240,21 @@ void settle(Experiment& experiment, const TuningScores& scores) {
   if (!tuning->is_settled()) {
     return;
   }
+  const std::vector<RunSpec> before = experiment.runs;
   for (RunSpec& run : experiment.runs) {
-    Json chosen = run.with_placement();
     const auto group = std::ranges::find(tuning->groups, tuned_group(tuning->asked, run), &TunedGroup::name);
-    for (const auto& [key, value] : group->chosen().setting.items()) {
-      set(chosen, key, value);
+    run = make_run(with_choice(run, group->chosen().setting, tuning->steps));
+  }
+  for (Contrast& contrast : experiment.contrasts) {
+    const Json at = contrast.at;
+    for (std::string* strategy : {&contrast.strategy, &contrast.above}) {
+      for (size_t i = 0; i < before.size(); ++i) {
+        if (label(before[i].strategy) == *strategy && matches(at, before[i])) {
+          *strategy = label(experiment.runs[i].strategy);
+          break;
+        }
+      }
     }
-    if (tuning->steps) {
-      set(chosen, "steps", *tuning->steps);
-      set(chosen, "epochs", nullptr);
-    }
-    run = make_run(chosen);
   }
   share_worlds(experiment.runs);
   experiment.tuning = tuning;

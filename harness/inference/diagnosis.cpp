@@ -69,7 +69,7 @@ std::string none_of_these(const DiagnosisNumbers& n, double margin) {
                 decimals_of(*n.precise) + ", the test batch's own " + decimals_of(n.batch.value_or(n.saved))
           : "the strategy has no running statistics, and normalises alike in training and evaluation (" +
                 decimals_of(n.saved) + ")";
-  return "none of these: " + statistics +
+  return "its statistics are not at fault: " + statistics +
          (n.training - best > margin ? "; training images reach " + decimals_of(n.training) +
                                            ", so the rest lies between training and test images"
                                      : "; training images reach " + decimals_of(n.training));

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -50,6 +51,7 @@ struct LaunchSummary {
   int failed_before = 0;                // those of the skipped runs that had failed
   std::map<std::string, int> failures;  // the number of these by "outcome: message"
   std::map<std::string, int> stale;     // the number of skipped runs that are stale, by the reason
+  std::set<std::string> to_remake;      // ids of finished runs that were to start again and have not ended
   int disturbed = 0;                    // finished runs that others disturbed while they were timed
   int held = 0;                         // runs that are left to other processes, which have them
   bool interrupted = false;

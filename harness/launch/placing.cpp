@@ -303,12 +303,15 @@ void remember_placement(const Experiment& experiment, const std::vector<PlacedRu
   if (said == start.end()) {
     return;
   }
-  const int ranks = said->named.by_launcher ? said->placement.ranks : request.ranks;
-  const auto name = [](const auto& choice) { return choice ? Json(name_of(*choice)) : Json(); };
-  const Json asked{{"ranks", ranks > 0 ? Json(static_cast<uint64_t>(ranks)) : Json()},
-                   {"device", name(request.device)},
-                   {"exchange", name(request.exchange)}};
   const std::filesystem::path file = placement_file(request, experiment);
+  LastPlacement now = last_placement(file);  // what this call leaves unsaid stays as it was
+  if (said->named.ranks) now.ranks = said->named.by_launcher ? said->placement.ranks : request.ranks;
+  if (request.device) now.device = request.device;
+  if (request.exchange) now.exchange = request.exchange;
+  const auto name = [](const auto& choice) { return choice ? Json(name_of(*choice)) : Json(); };
+  const Json asked{{"ranks", now.ranks > 0 ? Json(static_cast<uint64_t>(now.ranks)) : Json()},
+                   {"device", name(now.device)},
+                   {"exchange", name(now.exchange)}};
   std::filesystem::create_directories(file.parent_path());
   if (!std::filesystem::exists(file) || read_text(file) != asked.dump(2) + "\n") {
     write_json(file, asked);

@@ -140,7 +140,10 @@ void Progress::finished(const RunSpec& run, const Outcome& outcome, double wall_
   const std::string metric = headline_text(result);
   const double left = seconds_left();
   const Json& reason = value_at(result, "stopped_early.reason");
-  const std::string early = reason.is_string() ? "  stopped early, " + reason.get<std::string>() : "";
+  std::string early = reason.is_string() ? "  stopped early, " + reason.get<std::string>() : "";
+  if (const Json& resumed = value_at(result, "resumed_at_steps"); resumed.is_array() && !resumed.empty()) {
+    early += "  went on from step " + resumed.back().dump();
+  }
   say(painted(ok ? kGreen : kRed, status) + " " + run.id + (metric.empty() ? "" : "  " + metric) + early +
       "  " + formatted("%.1f s", wall_time_s) + counts() +
       (std::isfinite(left) && done_ < runs_ ? ", " + duration_text(left) + " left" : "") +

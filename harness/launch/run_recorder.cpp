@@ -24,6 +24,7 @@ double total_work(const std::vector<PlacedRun>& runs) {
   return work;
 }
 
+constexpr std::chrono::seconds kLookAround{2};  // for other processes' runs
 constexpr const char* kTakenOver = "they took it over, because it was not heard of for long";
 const std::string kAttemptsWord = "all " + std::to_string(kMostAttempts) + " attempts";
 
@@ -58,6 +59,9 @@ RunRecorder::RunRecorder(const Experiment& experiment, const LaunchRequest& requ
       progress_(static_cast<int>(runs.size()), total_work(runs), request.jobs) {
   for (const std::string& remark : remarks) {
     progress_.say("note: " + remark);
+  }
+  for (const PlacedRun& run : runs) {
+    if (run.afresh) summary_.to_remake.insert(run.spec.id);
   }
   if (!runs.empty()) {
     processes_.emplace(request.results_dir);
@@ -129,6 +133,16 @@ void RunRecorder::left_to_others(const PlacedRun& run, const std::string& why) {
   progress_.dropped(run.spec, "left to others: " + why);
 }
 
+bool RunRecorder::keeps(const Attempt& attempt) {
+  Held& held = claims_.at(attempt.folder);
+  const auto now = std::chrono::steady_clock::now();
+  if (now - held.looked >= kLookAround) {
+    held.looked = now;
+    held.jobs = std::max(held.jobs, jobs_here());
+  }
+  return held.claim.beat();
+}
+
 bool RunRecorder::taken_over(const Attempt& attempt) {
   const auto held = claims_.find(attempt.folder);
   if (held == claims_.end() || held->second.claim.owns()) {
@@ -142,7 +156,7 @@ bool RunRecorder::taken_over(const Attempt& attempt) {
 
 void RunRecorder::ended(const Attempt& attempt, RunEnd end, bool contact_lost) {
   const auto held = claims_.find(attempt.folder);
-  auto& [claim, jobs] = held->second;
+  Claim& claim = held->second.claim;
   end.outcome.message = printable(end.outcome.message);
   const int attempts = claim.attempts();
   if (contact_lost && attempts >= kMostAttempts) {
@@ -157,7 +171,7 @@ void RunRecorder::ended(const Attempt& attempt, RunEnd end, bool contact_lost) {
   try {
     if (claim.owns() && !earlier_stays) {
       write_json(fs::path(attempt.folder) / kRecordFile,
-                 record_of(attempt, end, std::max(jobs, jobs_here())));
+                 record_of(attempt, end, std::max(held->second.jobs, jobs_here())));
       if (has_result(end.outcome.status)) {
         fs::remove_all(fs::path(attempt.folder) / kCheckpointsFolder);
       }
@@ -182,8 +196,14 @@ void RunRecorder::ended(const Attempt& attempt, RunEnd end, bool contact_lost) {
     return;
   }
   summary_.count(end.outcome.status);
+  if (!interrupted) summary_.to_remake.erase(attempt.run.spec.id);
   summary_.disturbed += value_at(end.result, "timing.disturbed") == true;
   progress_.finished(attempt.run.spec, end.outcome, end.wall_time_s, end.result);
+  for (const std::string& note : end.notes) {
+    if (note.find("checkpoint") != std::string::npos) {  // the work of the last attempt, lost
+      progress_.say("note: " + attempt.run.spec.id + ": " + note);
+    }
+  }
   if (earlier_stays) {
     progress_.say("note: " + attempt.run.spec.id + " keeps the result that it had");
   }

@@ -3,6 +3,7 @@
 // own_ranks.cpp, and on rank 0 joined_world.cpp.
 #pragma once
 
+#include <chrono>
 #include <map>
 #include <optional>
 #include <string>
@@ -49,7 +50,7 @@ class RunRecorder {
   void started(const Attempt& attempt);  // empties the attempt's folder but for checkpoints
   // To be called often. False once another process has taken the run over; this attempt will then have no
   // record.
-  bool keeps(const Attempt& attempt) { return claims_.at(attempt.folder).claim.beat(); }
+  bool keeps(const Attempt& attempt);
   // Whether another process has taken the run over; if so, the run is left to it. Files of the attempt may be
   // missing then, which other code notices first.
   bool taken_over(const Attempt& attempt);
@@ -65,7 +66,8 @@ class RunRecorder {
  private:
   struct Held {
     Claim claim;
-    int jobs;  // on this machine when the run began
+    int jobs;  // the most on this machine since the run began, as far as was seen
+    std::chrono::steady_clock::time_point looked = std::chrono::steady_clock::now();
   };
 
   void give_up(const Attempt& attempt);

@@ -181,21 +181,36 @@ void remark_elsewhere(const std::vector<PlacedRun>& runs, const std::vector<RunS
                                                : "without " + joined(options, " and ") + " they count"));
 }
 
-// Removes the claims that processes have left which were killed after they had published a run. Who takes the
-// claim of a finished run clears up after such a process; it can be taken once the process is dead, or has
-// been silent for so long that anybody may take it.
-void remove_dead_claims(const std::vector<PlacedRun>& finished, const LaunchRequest& request) {
+// Removes the claims that processes have left which were killed after they had published a run, or, where any
+// placement will do, during an attempt on another one than that on which the run is `ok`. Who takes the claim
+// of a finished run clears up after such a process; it can be taken once the process is dead, or has been
+// silent for so long that anybody may take it.
+void remove_dead_claims(const std::string& experiment, const std::vector<PlacedRun>& finished,
+                        const std::set<std::string>& ok, const LaunchRequest& request) {
+  std::map<std::filesystem::path, std::vector<std::filesystem::path>> claimed;  // by the folder of the run
+  for (const auto& folder : claimed_folders(request.results_dir, experiment)) {
+    claimed[folder.parent_path()].push_back(folder);
+  }
   std::optional<ActiveProcesses> active;
   for (const PlacedRun& run : finished) {
-    if (claims_of(run.folder).empty()) continue;
-    // run.seen is empty here, so that any finished record counts.
-    const auto is_finished = [&](const std::filesystem::path& folder) { return finished_since(run, folder); };
-    std::string holder;
-    try {
-      if (!active) active.emplace(request.results_dir);
-      auto claim = Claim::take(run.folder, *active, request.steal_after, is_finished, holder);
-      if (claim) claim->withdraw();  // the record has gone: somebody began the run anew
-    } catch (const Error&) {         // this user may not write into the folder
+    const std::filesystem::path own = run.folder;
+    const bool anywhere = ok.contains(run.spec.id) && !run.named.ranks && !run.named.device &&
+                          !run.named.exchange && !run.spec.ranks && !run.spec.device && !run.spec.exchange;
+    for (const std::filesystem::path& folder : claimed[own.parent_path()]) {
+      const bool is_own = folder.filename() == own.filename();
+      if (!is_own && !anywhere) continue;
+      // run.seen is empty here, so that any finished record counts.
+      const auto is_finished = [&](const std::filesystem::path& there) {
+        return is_own && finished_since(run, there);
+      };
+      std::string holder;
+      try {
+        if (!active) active.emplace(request.results_dir);
+        auto claim = Claim::take(folder, *active, request.steal_after, is_finished, holder);
+        if (claim && is_own) claim->withdraw();  // the record has gone: somebody began the run anew
+        if (claim && !is_own) claim->drop();     // the run is done elsewhere
+      } catch (const Error&) {                   // this user may not write into the folder
+      }
     }
   }
 }
@@ -328,6 +343,19 @@ std::vector<RunState> survey(const std::vector<PlacedRun>& runs, const std::vect
   return states;
 }
 
+std::vector<std::string> misplaced(const std::vector<PlacedRun>& runs, const std::vector<RunState>& states) {
+  std::vector<std::string> problems;
+  for (size_t i = 0; i < runs.size(); ++i) {
+    const auto& [spec, placement] = std::tie(runs[i].spec, runs[i].placement);
+    if (!states[i].starts || spec.average_weights_every == 0 || placement.towers_per_rank == 1) continue;
+    const std::string problem = "average_weights_every: expected one tower per rank, got " +
+                                std::to_string(placement.towers_per_rank) + "; use --ranks " +
+                                std::to_string(spec.towers());
+    if (!is_among(problem, problems)) problems.push_back(problem);
+  }
+  return problems;
+}
+
 std::vector<std::string> look_at_inputs(std::vector<PlacedRun>& runs, const LaunchRequest& request) {
   Inputs inputs(request.results_dir, request.data_dir,
                 [](const std::string& text) { std::cerr << "note: " << text << std::endl; });
@@ -352,6 +380,8 @@ std::vector<PlacedRun> runs_to_start(const Experiment& experiment, std::vector<P
   const std::vector<RunState> states = survey(runs, request.redo, remarks);
   LastInputs last(experiment_folder(request.results_dir, experiment.name));
   std::vector<PlacedRun> start, finished;
+  std::vector<PlacedRun*> originals;  // of those to start
+  std::set<std::string> ok;
   for (size_t i = 0; i < runs.size(); ++i) {
     const RunState& state = states[i];
     if (!runs[i].inputs.is_null()) {
@@ -364,12 +394,17 @@ std::vector<PlacedRun> runs_to_start(const Experiment& experiment, std::vector<P
     if (state.starts) {
       runs[i].seen = state.begun;
       start.push_back(runs[i]);
+      originals.push_back(&runs[i]);
       continue;
     }
     count_skipped(state, summary);
     finished.push_back(runs[i]);
+    if (state.outcome == Status::ok) ok.insert(runs[i].spec.id);
   }
-  remove_dead_claims(finished, request);
+  remove_dead_claims(experiment.name, finished, ok, request);
+  if (const auto problems = misplaced(runs, states); !problems.empty()) {
+    throw Error(Error::Kind::usage, joined(problems, "\n"));
+  }
   const JudgedData data =
       judge_data(mapped(start, [](const PlacedRun& run) { return &run; }), request, false);
   if (!data.refusals.empty()) {
@@ -378,6 +413,7 @@ std::vector<PlacedRun> runs_to_start(const Experiment& experiment, std::vector<P
   remarks.insert(remarks.end(), data.remarks.begin(), data.remarks.end());
   for (size_t i = 0; i < start.size(); ++i) {
     start[i].notes.insert(start[i].notes.end(), data.facts[i].begin(), data.facts[i].end());
+    originals[i]->notes = start[i].notes;
   }
   const auto lacking =
       std::ranges::count_if(start, [](const PlacedRun& run) { return run.inputs.is_null(); });

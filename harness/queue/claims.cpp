@@ -166,8 +166,13 @@ bool Claim::inherit(const Finished& finished) {
     becomes_the_runs(own);
     return false;
   }
-  for (const NumberedFile& earlier : std::views::reverse(attempt_folders_of(run_folder_))) {
-    if (earlier.number < number_ && moved(earlier.path, folder_)) {
+  const std::vector<NumberedFile> folders = attempt_folders_of(run_folder_);
+  const std::vector<NumberedFile> claims = claims_of(run_folder_);  // later: a claim stands before its folder
+  for (const NumberedFile& earlier : std::views::reverse(folders)) {
+    // An attempt that was withdrawn beside a result has left its checkpoints and no claim.
+    const bool left =
+        made_again_ && std::ranges::find(claims, earlier.number, &NumberedFile::number) == claims.end();
+    if ((earlier.number < number_ || left) && moved(earlier.path, folder_)) {
       break;
     }
   }
@@ -245,7 +250,11 @@ void Claim::withdraw() {
   if (!owns()) {
     return clear_up();
   }
-  if (!made_again_) moved(folder_, run_folder_);
+  if (!made_again_) {
+    moved(folder_, run_folder_);
+  } else if (std::error_code ignored; !fs::exists(folder_ / kCheckpointsFolder)) {
+    fs::remove_all(folder_, ignored);  // the run's own folder stays, and nothing here could be gone on with
+  }
   std::error_code not_empty;
   fs::remove(folder_, not_empty);
   ::unlink(claim_file(run_folder_, number_).c_str());

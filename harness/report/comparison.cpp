@@ -422,8 +422,8 @@ Json metric_json(const ComparedMetric& metric) {
 }  // namespace
 
 std::string comparison_text(const Comparison& comparison, std::optional<Change> only) {
-  std::string text = std::to_string(comparison.pairs) + " pairs of runs, from " +
-                     std::to_string(comparison.runs_a) + " finished in A and " +
+  std::string text = std::to_string(comparison.pairs) + (comparison.pairs == 1 ? " pair" : " pairs") +
+                     " of runs, from " + std::to_string(comparison.runs_a) + " finished in A and " +
                      std::to_string(comparison.runs_b) + " in B.\n\n";
   text += keys_text("differs in the specs", comparison.spec);
   text += keys_text("differs in the environment", comparison.environment);

@@ -375,10 +375,12 @@ LiveExperiment LiveView::look(const std::string& name, const fs::path& results,
   for (const Record& record : records) {
     const fs::path folder = record.file().parent_path();
     if (!counted.insert(record.run_id()).second) continue;
-    auto known = ended_.find(folder);
-    if (known == ended_.end()) known = ended_.emplace(folder, run_in(name, folder)).first;
-    add(known->second, record.strategy_label(), record.seed(), record.status());
-    damaged.push_back(known->second.damaged);
+    const std::string key = folder.string() + '\n' + record.at("started_at").dump();
+    const auto known = ended_.find(key);
+    const LiveRun run = known != ended_.end() ? known->second : run_in(name, folder);
+    if (record.finished()) ended_.emplace(key, run);  // another one may go on
+    add(run, record.strategy_label(), record.seed(), record.status());
+    damaged.push_back(run.damaged);
   }
   seen.status = experiment != nullptr ? status_of(*experiment, results) : status_of(name, results);
   if (experiment != nullptr) {

@@ -42,7 +42,7 @@ class LiveView {
                       const Experiment* experiment);
 
  private:
-  std::map<std::filesystem::path, LiveRun> ended_;  // by folder
+  std::map<std::string, LiveRun> ended_;  // finished runs, by folder and start
 };
 
 // `refresh_s`: seconds after which the browser loads the page again; 0: never.

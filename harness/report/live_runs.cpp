@@ -157,7 +157,9 @@ std::vector<LiveRun> live_runs(const fs::path& results, const std::string& exper
   std::vector<LiveRun> runs;
   for (const fs::path& folder : begun_folders(results, experiment)) {
     try {
-      if (!fs::exists(folder / kRecordFile)) runs.push_back(run_in(experiment, folder));
+      // The checkpoints of a run that was being made again when it was interrupted: nobody works on them.
+      const bool left = placement_of(folder) != folder.filename() && claims_of(folder).empty();
+      if (!left && !fs::exists(folder / kRecordFile)) runs.push_back(run_in(experiment, folder));
     } catch (const fs::filesystem_error&) {  // the run has begun anew, or ended, in the meantime
     }
   }

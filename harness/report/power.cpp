@@ -76,7 +76,9 @@ int seeds_for_sign_flips(size_t comparisons) {
 
 std::vector<std::string> seed_warnings(const Experiment& experiment, const std::vector<Record>& records) {
   if (experiment.contrasts.empty()) return {};
-  const auto results = evaluate_contrasts(experiment.contrasts, collect_cells(experiment, records));
+  auto results = evaluate_contrasts(experiment.contrasts, collect_cells(experiment, records));
+  std::erase_if(results, [](const ContrastResult& result) { return result.verdict == Verdict::not_claimed; });
+  if (results.empty()) return {};
   std::set<uint64_t> seeds;
   for (const RunSpec& run : experiment.runs) seeds.insert(run.seed);
   const int asked = static_cast<int>(seeds.size());

@@ -261,6 +261,7 @@ std::vector<std::string> footnotes(const ExperimentReport& report) {
     notes.push_back("With one rank nothing is sent: coll. and bytes are what the strategy would exchange.");
   }
   const bool rates = shows_rates(report);  // else no row has the letters
+  const size_t before = notes.size();
   const auto explain_missing_rate = [&](const std::string& letter, const std::string& why) {
     notes.push_back((rates ? letter + " " : "No images/s: ") + why + ".");
   };
@@ -274,6 +275,10 @@ std::vector<std::string> footnotes(const ExperimentReport& report) {
   }
   if (any([](const ReportRow& row) { return row.disturbed; })) {
     explain_missing_rate("(d)", "others used the machine during some of these timings, which do not count");
+  }
+  if (!rates && notes.size() == before &&
+      any([](const ReportRow& row) { return row.scores.count(Status::ok) > 0; })) {
+    notes.push_back("No images/s: no run recorded any, such as one of too few steps.");
   }
   if (has_exchange_shares(report)) {
     notes.push_back(

@@ -96,6 +96,10 @@ RunCounts count_runs(const Experiment& experiment, const std::vector<Record>& re
   RunCounts counts;
   counts.asked = static_cast<int>(experiment.runs.size());
   auto index = by_run_id(records);
+  for (const auto& [id, found] : index) {
+    counts.others += std::ranges::find(experiment.runs, id, &RunSpec::id) == experiment.runs.end() &&
+                     std::ranges::any_of(found, &Record::finished);
+  }
   for (const RunSpec& run : experiment.runs) {
     std::vector<const Record*> found = index[run.id];
     std::erase_if(found, [&](const Record* record) { return !is_of(*record, run); });
@@ -130,7 +134,7 @@ std::string status_text(const std::vector<ExperimentStatus>& all) {
                    {"outcomes"},
                    {"done on"}},
                   {}};
-  std::string reasons, stopped, disturbed, stale, confirmed, other_sources, under_way, problems;
+  std::string reasons, stopped, disturbed, stale, others, confirmed, other_sources, under_way, problems;
   for (const ExperimentStatus& status : all) {
     table.rows.push_back({status.experiment, std::to_string(status.asked), std::to_string(status.ok()),
                           std::to_string(status.failed), std::to_string(status.missing()),
@@ -144,6 +148,9 @@ std::string status_text(const std::vector<ExperimentStatus>& all) {
     }
     for (const auto& [reason, runs] : status.stale_reasons) {
       stale += wrapped(status.experiment + ": " + std::to_string(runs) + " stale: " + reason);
+    }
+    if (status.others > 0) {
+      others += status.experiment + ": " + std::to_string(status.others) + "\n";
     }
     if (status.confirmed > 0) {
       confirmed += status.experiment + ": " + std::to_string(status.confirmed) + "\n";
@@ -168,6 +175,7 @@ std::string status_text(const std::vector<ExperimentStatus>& all) {
                               "disturbed times them again):\n" +
                                   disturbed) +
          (stale.empty() ? "" : "\nStale runs (bnlab run SPEC --redo stale starts them again):\n" + stale) +
+         (others.empty() ? "" : std::string("\nFinished runs") + kOfOtherSpecs + ":\n" + others) +
          (confirmed.empty() ? "" : std::string("\nRuns") + kConfirmed + ":\n" + confirmed) +
          (other_sources.empty()
               ? ""
@@ -189,6 +197,7 @@ Json status_json(const std::vector<ExperimentStatus>& all) {
                 {"stale", status.stale},
                 {"stale_reasons", Json(status.stale_reasons)},
                 {"stopped_early", Json(status.stopped_early)},
+                {"others", status.others},
                 {"confirmed", status.confirmed},
                 {"other_sources", status.other_sources},
                 {"outcomes", Json(status.outcomes)},

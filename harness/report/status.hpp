@@ -14,6 +14,9 @@ namespace bnlab {
 inline constexpr const char* kConfirmed =
     " of older code that count, because today's has repeated runs of their cells to the last digit";
 
+inline constexpr const char* kOfOtherSpecs =
+    " that the spec does not ask for: of an earlier one, or of other keys on the command line";
+
 // Runs that failed alike.
 struct Failure {
   Status status = Status::error;
@@ -44,6 +47,7 @@ struct RunCounts {
   std::vector<Failure> failures;        // of the failed ones
   std::map<std::string, int> stale_reasons;  // why -> runs
   std::map<std::string, int> stopped_early;  // why -> runs that are ok but ended before their last step
+  int others = 0;                            // finished runs in the folder that the spec does not ask for
   int confirmed = 0;      // by older code, but today's has repeated runs like them (confirming.hpp)
   int other_sources = 0;  // by sources that were written otherwise and compute the same (harness/numerics)
 

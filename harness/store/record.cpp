@@ -215,7 +215,8 @@ bool Record::disturbed() const {
 }
 
 bool Record::had_the_machine() const {
-  return !disturbed() && (timed_elsewhere() ? at("result.timing").is_object() : at("placement.jobs") == 1);
+  const bool timed = !at("spec.timing").is_object() || at("result.timing").is_object();
+  return timed && !disturbed() && (timed_elsewhere() || at("placement.jobs") == 1);
 }
 
 bool Record::throughput_counts() const {

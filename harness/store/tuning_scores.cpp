@@ -1,6 +1,7 @@
 #include "harness/store/tuning_scores.hpp"
 
 #include <algorithm>
+#include <set>
 
 #include "harness/error.hpp"
 #include "harness/mapped.hpp"
@@ -35,7 +36,13 @@ TuningScores scores_of(const Tuning& tuning, const std::vector<Record>& records)
   TuningScores scores;
   for (const Record& record : records) {
     if (record.status() == Status::ok) {
-      scores[record.run_id()] = metric_of(record, tuning.asked.metric, tuning.asked.population);
+      const auto score = metric_of(record, tuning.asked.metric, tuning.asked.population);
+      if (!score) {
+        throw Error(Error::Kind::spec, "tune.metric: " + record.run_id() + " ended ok and has no " +
+                                           tuning.asked.metric + " to choose by (" + record.file().string() +
+                                           "); name a metric that such runs have: they need not run again");
+      }
+      scores[record.run_id()] = score;
     } else if (record.status() == Status::diverged) {
       scores.emplace(record.run_id(), std::nullopt);
     }
@@ -69,12 +76,16 @@ void keep_scores(const Experiment& experiment, const std::vector<Record>& record
   const Tuning& tuning = *experiment.tuning;
   const std::filesystem::path file = tuning_file(results, experiment.name);
   const TuningScores scores = scores_of(tuning, records);
-  TuningScores used;
+  // What other keys of the spec were chosen by stays: their runs may be gone.
+  TuningScores all = kept_scores(experiment.name, results);
+  const Json before = std::filesystem::exists(file) ? read_json(file) : Json::object();
+  std::set<std::string> used;
   Json runs = Json::array();
   for (const RunSpec& run : needed_runs(tuning, scores)) {
-    if (!used.emplace(run.id, scores.at(run.id)).second) {
+    if (!used.insert(run.id).second) {
       continue;
     }
+    all[run.id] = scores.at(run.id);
     const auto record = std::ranges::find_if(records, [&](const Record& r) { return is_of(r, run); });
     runs.push_back({{"run_id", run.id},
                     {"group", tuned_group(tuning.asked, run)},
@@ -86,11 +97,14 @@ void keep_scores(const Experiment& experiment, const std::vector<Record>& record
                     {"inputs", record->at("inputs")},
                     {"numerics", record->at("code.numerics")}});
   }
+  for (const Json& run : before.value("runs", Json::array())) {
+    if (!used.contains(run.value("run_id", ""))) runs.push_back(run);
+  }
   std::filesystem::create_directories(file.parent_path());
   write_json(file, {{"rule", tuning.sentence()},
                     {"length", tuning.length_json()},
                     {"groups", mapped(tuning.groups, group_json)},
-                    {"scores", scores_json(used)},
+                    {"scores", scores_json(all)},
                     {"spec", tuning.runs.asked},
                     {"runs", runs}});
 }

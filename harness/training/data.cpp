@@ -24,8 +24,9 @@ int64_t resolved_steps(const RunSpec& spec, size_t training_samples, int64_t bat
   if (!spec.epochs) {
     return spec.steps;
   }
-  const double images = *spec.epochs * static_cast<double>(training_samples);
-  return static_cast<int64_t>(std::ceil(images / static_cast<double>(batch)));
+  constexpr double kRounding = 1e-9;  // 0.07 * 100 is a little more than 7
+  const double steps = *spec.epochs * static_cast<double>(training_samples) / static_cast<double>(batch);
+  return std::max<int64_t>(1, static_cast<int64_t>(std::ceil(steps * (1 - kRounding))));
 }
 
 Towers make_towers(const RunSpec& spec, const World& world) {

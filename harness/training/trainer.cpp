@@ -93,7 +93,8 @@ void Trainer::run() {
     }
     train_step(steps_done_);
     ++steps_done_;
-    const bool ends_early = may_stop(steps_done_) && early_stop_->ends_run(steps_done_);
+    const bool ends_early =
+        steps_done_ < data_.steps() && may_stop(steps_done_) && early_stop_->ends_run(steps_done_);
     if (ends_early || reports(steps_done_)) {
       history_.report(steps_done_, optimizer_->learning_rate(steps_done_ - 1), gradient_norm_);
     }

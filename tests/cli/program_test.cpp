@@ -254,6 +254,8 @@ TEST(ExplainCommand, TakesParametersAsASpecDoes) {
   EXPECT_EQ(wrong.code, exit_code::kUsage);
   EXPECT_TRUE(has(wrong.err, "strategy.wieght: unknown key of strategy \"left\"; did you mean \"weight\"?"))
       << wrong.err;
+  const Answer by_label = call({"explain", "left(weight=0.5)", "--model", "fake"});
+  EXPECT_EQ(by_label.out, answer.out) << by_label.err;
   EXPECT_EQ(call({"explain", R"({"weight": 0.5})"}).code, exit_code::kUsage);
   EXPECT_EQ(call({"explain", R"({"name": )"}).code, exit_code::kUsage);
 }
@@ -449,6 +451,17 @@ TEST_F(DiagnoseCommand, PrintsTheSentenceAndTheNumbers) {
   EXPECT_EQ(json.at("batch"), 0.5);
   EXPECT_TRUE(json.at("ema").is_null());
   EXPECT_TRUE(has(call({"diagnose", weights, "--margin", "0.3"}).out, "None."));
+}
+
+TEST_F(DiagnoseCommand, TakesTheFolderOfARunAndTellsWhereItsWeightsAreNot) {
+  const std::filesystem::path weights = weights_of("left");
+  const std::filesystem::path run = weights.parent_path().parent_path();
+  EXPECT_EQ(call({"diagnose", run.string()}).code, 0);
+  std::filesystem::remove(weights);
+  const Answer answer = call({"diagnose", run.string()});
+  EXPECT_EQ(answer.code, exit_code::kUsage);
+  EXPECT_TRUE(has(answer.err, "make the run again: bnlab run fake --only run=" + run.filename().string()))
+      << answer.err;
 }
 
 TEST_F(DiagnoseCommand, ACheckpointOfPyTorchIsAnsweredWithWhatConvertsIt) {

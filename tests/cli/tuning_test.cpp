@@ -54,6 +54,25 @@ TEST_F(TunedMatrix, ThatAsksForOtherRatesIsTunedAnew) {
   EXPECT_EQ(kept().at("scores").size(), 16U);
 }
 
+TEST_F(TunedMatrix, WhatWasChosenOutlivesAnotherChoiceByOtherKeys) {
+  call_with_results({"run", spec(), "--ranks", "1"});
+  std::filesystem::remove_all(scratch_ / "results/fake-tuning");
+  EXPECT_EQ(call_with_results({"run", spec(), "--ranks", "1", "steps=5"}).code, 0);
+  EXPECT_EQ(kept().at("scores").size(), 24U);
+  EXPECT_EQ(kept().at("runs").size(), 24U);
+  EXPECT_TRUE(has(call_with_results({"plan", spec(), "--ranks", "1"}).out, "0 of 4 runs to start"));
+}
+
+TEST_F(TunedMatrix, AMetricThatTheRunsLackChoosesNothing) {
+  const std::string file =
+      scratch_.write_spec(behaves("ok"), R"(, "matrix": {"seed": [0], "strategy": ["left"]},
+      "tune": {"metric": "images_per_s", "seeds": [100], "grid": {"optimizer.lr": [0.1, 0.2]}})");
+  const Answer answer = call_with_results({"run", file, "--ranks", "1"});
+  EXPECT_EQ(answer.code, exit_code::kUsage) << answer.err;
+  EXPECT_TRUE(has(answer.err, "ended ok and has no images_per_s to choose by")) << answer.err;
+  EXPECT_TRUE(scratch_.records().empty());
+}
+
 TEST_F(TunedMatrix, WaitsForRunsThatOthersHave) {
   call_with_results({"run", spec(), "--ranks", "1"});
   const auto folder = tuning_records()[0].file().parent_path();

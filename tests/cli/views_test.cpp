@@ -46,6 +46,16 @@ TEST_F(Views, StatusAndReportSayWhyRunsFailed) {
   EXPECT_EQ(status.at(0).at("failures").at(0).at("runs"), 2);
 }
 
+TEST_F(Views, ReportTakesTheKeysThatRunWasGivenAndTellsOfRunsWithOthers) {
+  const std::string spec = run("ok");
+  EXPECT_EQ(call_with_results({"run", spec, "--ranks", "1", "steps=3", "--only", "seed=0"}).code, 0);
+  const Answer plain = call_with_results({"report", spec});
+  EXPECT_TRUE(has(plain.err, "note: 1 finished run that the spec does not ask for")) << plain.err;
+  const Answer shorter = call_with_results({"report", spec, "steps=3"});
+  EXPECT_TRUE(has(shorter.out, "1 of 2 runs are there")) << shorter.out;
+  EXPECT_TRUE(has(call_with_results({"plan", spec}).err, "holds 1 finished run that the spec")) << plain.err;
+}
+
 TEST_F(Views, ReportWritesCsvAndAPage) {
   const std::string spec = run("ok");
   const Answer csv = call_with_results({"report", spec, "--format", "csv"});
@@ -233,6 +243,9 @@ TEST_F(Views, InitWritesASpecAndReplacesNone) {
   const Answer again = call({"init", file});
   EXPECT_EQ(again.code, exit_code::kUsage);
   EXPECT_TRUE(has(again.err, "--force replaces it")) << again.err;
+  const Answer spaced = call({"init", scratch_ / "a b.json"});
+  EXPECT_EQ(spaced.code, exit_code::kUsage);
+  EXPECT_TRUE(has(spaced.err, "begins with neither - nor .")) << spaced.err;
 }
 
 // Whether a program of this machine accepts a text as a file; nothing where there is no such program.

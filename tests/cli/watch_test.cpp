@@ -72,6 +72,17 @@ TEST_F(Watch, WithoutATerminalItShowsTheEndAndComesBack) {
   EXPECT_FALSE(has(answer.out, "\033[")) << answer.out;
 }
 
+// What an interrupted --redo leaves: checkpoints beside a result, and nobody who works on them.
+TEST_F(Watch, CheckpointsThatNobodyWorksOnAreNoRunUnderWay) {
+  const std::string of = spec("ok");
+  run(of);
+  const fs::path folder = scratch_.records().at(0).file().parent_path();
+  fs::create_directories(attempt_folder(folder, 1) / kCheckpointsFolder);
+  EXPECT_TRUE(has(call_with_results({"watch", of, "--once"}).out, "no run is under way"));
+  std::ofstream(claim_file(folder, 1)) << "{}";
+  EXPECT_FALSE(has(call_with_results({"watch", of, "--once"}).out, "no run is under way"));
+}
+
 TEST_F(Watch, ThePageRefreshesItselfUntilTheMatrixHasEnded) {
   const std::string of = spec("ok"), page = scratch_ / "page.html";
   run(of, {"--only", "seed=0"});

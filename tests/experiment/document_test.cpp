@@ -141,9 +141,9 @@ TEST_F(SpecDocument, ReportsAllMistakesAtOnce) {
 }
 
 TEST_F(SpecDocument, RefusesAFileNameThatNamesNoFolder) {
-  EXPECT_EQ(
-      mistakes_of(write("a b.json", spec())),
-      Lines{"a b.json: expected a file name of letters, digits, _, - and ., it names a folder of results"});
+  EXPECT_EQ(mistakes_of(write("a b.json", spec())),
+            Lines{"a b.json: expected a file name of letters, digits, _, - and . that begins with neither - "
+                  "nor .: it names a folder of results"});
   EXPECT_EQ(mistakes_of(write("...json", spec())).size(), 1u);
 }
 
@@ -283,6 +283,9 @@ TEST_F(Overrides, MistakesNameTheCommandLine) {
   EXPECT_TRUE(has(refusal({"steps=ten"}), "command line: steps: expected an integer"))
       << refusal({"steps=ten"});
   EXPECT_TRUE(has(refusal({"ten"}), "expected KEY=VALUE")) << refusal({"ten"});
+  const std::string three = refusal({"b.json", "c.json", "d.json", "steps=3"});  // specs/*.json
+  EXPECT_TRUE(has(three, "got \"b.json\" and 2 more without a key; one spec at a time")) << three;
+  EXPECT_EQ(std::ranges::count(three, '\n'), 0) << three;
   for (const std::string key : {"steps.x", "optimizer.lr.x", "towers.x.y"}) {
     const std::string text = refusal({key + "=1"}, R"("optimizer": {"lr": 0.1})");
     EXPECT_TRUE(has(text, "command line: " + key + ": unknown key")) << text;

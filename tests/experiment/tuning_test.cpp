@@ -130,6 +130,41 @@ TEST_F(Tuned, AKeyGivenOnTheCommandLineIsNotTuned) {
   const Experiment given = load_experiment(file, {"optimizer.lr=0.3"});
   EXPECT_EQ(given.tuning, nullptr);
   EXPECT_EQ(given.runs.at(0).optimizer.at("lr"), 0.3);
+  const Experiment whole = load_experiment(file, {R"(optimizer={"name":"sgd","lr":0.3})"});
+  EXPECT_EQ(whole.tuning, nullptr) << "the key is a part of what was given";
+}
+
+TEST_F(Tuned, WhatMightBeChosenFitsEveryRunOfTheMatrix) {
+  const std::string odd = R"("matrix": {"batch_per_tower": [2, 3], "strategy": ["fake_own", "fake_pooled"]})";
+  const Lines refused = mistakes(tuned(
+      R"("grid": {"accumulate": [1, 2]}, "seeds": [100], "set": {"matrix.batch_per_tower": [2]})", odd));
+  ASSERT_EQ(refused.size(), 2U);  // for each strategy
+  EXPECT_NE(refused[0].find("tune: might choose 2, with which runs such as fake_own-4x3"), std::string::npos)
+      << refused[0];
+  EXPECT_EQ(mistakes(tuned(R"("grid": {"accumulate": [1, 2]}, "seeds": [100])")), Lines{});
+}
+
+TEST_F(Tuned, AComparisonKeepsAStrategyWhoseOptionsAreChosen) {
+  const auto with = [](const std::string& at) {
+    return spec(R"("populations": ["saved", "batch"], "matrix": {"seed": [0, 1], "towers": [2, 4]},
+      "contrasts": [{"metric": "mean_iou", "strategy": "fake_pooled", "above": "fake_pooled", "at": {)" +
+                at + R"(}, "above_population": "batch"}],
+      "tune": {"metric": "mean_iou", "per": ["towers"], "grid": {"strategy.momentum": [0.2, 0.4]}, "seeds": [100]})");
+  };
+  Experiment experiment = load(with(R"("towers": 2)"));
+  TuningScores all;
+  for (const RunSpec& run : experiment.tuning->runs.runs) {
+    const double momentum = run.strategy.at("momentum");
+    all[run.id] = run.towers() == 2 ? momentum : -momentum;
+  }
+  settle(experiment, all);
+  EXPECT_EQ(experiment.contrasts.at(0).strategy, "fake_pooled(momentum=0.4)");
+  EXPECT_EQ(experiment.contrasts.at(0).above, "fake_pooled(momentum=0.4)");
+  const Lines refused = mistakes(with(""));
+  ASSERT_EQ(refused.size(), 1U);
+  EXPECT_NE(refused[0].find("contrasts[0].at: tune.grid chooses options of fake_pooled for each of"),
+            std::string::npos)
+      << refused[0];
 }
 
 class TunedLength : public Tuned {

@@ -99,6 +99,19 @@ TEST_F(DoneElsewhere, AFolderRemembersWhereItsRunsWereStarted) {
   EXPECT_EQ(scratch_.records().size(), 2u);
 }
 
+TEST_F(DoneElsewhere, WhatACallLeavesUnsaidStaysRemembered) {
+  const auto spec = scratch_.write_spec(behaves("ok"), kTwoSeeds);
+  LaunchRequest first = scratch_.options(2);
+  first.only = {"seed=0"};
+  run(spec, first);
+  LaunchRequest second = unnamed();
+  second.exchange = Exchange::sockets;
+  second.only = {"seed=1"};
+  run(spec, second);
+  EXPECT_EQ(read_json(scratch_ / (std::string("results/fake/") + kPlacementFile)),
+            (Json{{"ranks", 2}, {"device", "cpu"}, {"exchange", "sockets"}}));
+}
+
 TEST_F(DoneElsewhere, APlacementThatCannotBeReadIsNone) {
   const auto spec = scratch_.write_spec(behaves("ok"));
   run(spec, scratch_.options(1));

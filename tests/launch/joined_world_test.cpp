@@ -31,11 +31,13 @@ class JoinedWorld : public ::testing::Test {
     world.local_size = local_size;
     // The other ranks see no results folder of their own.
     LaunchRequest options = scratch_.options(0);
+    options.data_dir = data_;
     options.results_dir = rank == 0 ? scratch_ / "results" : scratch_ / "nowhere";
     return launch_in_world(load_experiment(spec), options, world);
   }
 
   test::Scratch scratch_;
+  std::string data_;
 };
 
 // Runs of rank 1 only write into the folder that they are told, which rank 0 has made.
@@ -47,6 +49,15 @@ TEST_F(JoinedWorld, RankZeroWritesTheRecords) {
   ASSERT_EQ(scratch_.records().size(), 2U);
   EXPECT_EQ(scratch_.records()[0].at("placement.launcher"), "torchrun");
   EXPECT_EQ(scratch_.records()[0].placement(), "2x1-cpu");
+}
+
+TEST_F(JoinedWorld, FactsOfTheDataStandInTheRecords) {
+  fs::create_directories(scratch_ / "data/files");
+  std::ofstream(scratch_ / "data/files/one") << "good";
+  data_ = scratch_ / "data";
+  as_rank(0, scratch_.write_spec(R"({"name": "on_files"})"));
+  ASSERT_EQ(scratch_.records().size(), 1U);
+  EXPECT_EQ(scratch_.records()[0].at("notes").at(0), "looked");
 }
 
 TEST_F(JoinedWorld, TheNextRunWorksInTheWorldOfTheLast) {

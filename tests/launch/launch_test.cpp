@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -10,6 +11,7 @@
 
 #include "harness/error.hpp"
 #include "harness/launch/process.hpp"
+#include "harness/queue/active_processes.hpp"
 #include "tests/launch/scratch.hpp"
 
 namespace bnlab {
@@ -355,6 +357,45 @@ TEST(Launch, AnInterruptStopsTheRanksAndTheNextCallGoesOn) {
   LaunchRequest options = scratch.options(2);
   options.only = {"task.behaviour=ok"};
   EXPECT_EQ(run(spec, options).finished, 1);
+}
+
+// The other process starts after the run and ends before it.
+TEST(Launch, OtherProcessesAreCountedWhileARunIsUnderWay) {
+  const Scratch scratch;
+  std::thread user([&] {
+    eventually([&] { return rank_ids(scratch).size() == 1; });
+    const pid_t other = fork();
+    if (other == 0) {
+      const ActiveProcesses active(scratch / "results");
+      std::this_thread::sleep_for(std::chrono::seconds(4));
+      kill(getpid(), SIGKILL);
+    }
+    waitpid(other, nullptr, 0);
+    kill(getpid(), SIGINT);
+  });
+  run(scratch.write_spec(behaves("hang")), scratch.options(1));
+  user.join();
+  ASSERT_EQ(scratch.records().size(), 1U);
+  EXPECT_EQ(scratch.records()[0].at("placement.jobs"), 2);
+}
+
+TEST(Launch, AnInterruptedRemakingTellsWhatIsLeftOfIt) {
+  const Scratch scratch;
+  const std::string matrix =
+      R"(, "matrix": {"task": [{"name": "fake", "behaviour": "ok"}, {"name": "fake", "behaviour": "hang"}]})";
+  const auto spec = scratch.write_spec(behaves("ok"), matrix);
+  LaunchRequest options = scratch.options(1);
+  options.redo = {"all"};
+  std::thread user([&] {
+    eventually([&] { return rank_ids(scratch).size() == 2; });
+    kill(getpid(), SIGINT);
+  });
+  const LaunchSummary summary = run(spec, options);
+  user.join();
+  EXPECT_TRUE(summary.interrupted);
+  ASSERT_EQ(summary.finished, 1);
+  ASSERT_EQ(summary.to_remake.size(), 1U) << "the one that was made is not among them";
+  EXPECT_NE(summary.to_remake.begin()->find("left-2x2"), std::string::npos);
 }
 
 TEST(Launch, RanksDieWithALauncherThatIsKilled) {

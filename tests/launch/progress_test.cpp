@@ -56,11 +56,14 @@ TEST(Progress, WithoutATerminalEveryRunHasItsLines) {
     Progress progress(2, 2 * work_of(run), 1);
     progress.started(run, scratch / "metrics.jsonl");
     progress.finished(run, {Status::crashed, "rank 1 was ended by SIGKILL", 1, "SIGKILL", {}}, 12.3, nullptr);
+    progress.started(run, scratch / "metrics.jsonl");
+    progress.finished(run, {}, 4.5, {{"resumed_at_steps", {20, 60}}});
   }
   const std::string text = testing::internal::GetCapturedStderr();
   EXPECT_NE(text.find("started  " + run.id + "  [0/2]\n"), std::string::npos) << text;
   EXPECT_NE(text.find("crashed  " + run.id + "  12.3 s  [1/2, 1 failed]"), std::string::npos) << text;
   EXPECT_NE(text.find("rank 1 was ended by SIGKILL"), std::string::npos) << text;
+  EXPECT_NE(text.find(run.id + "  went on from step 60  4.5 s"), std::string::npos) << text;
   EXPECT_EQ(text.find('\033'), std::string::npos);
 }
 

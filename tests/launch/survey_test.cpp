@@ -116,6 +116,36 @@ TEST(Survey, WhatAKilledProcessLeftBesideAFinishedRunIsRemoved) {
   EXPECT_EQ(read_text(record), text);
 }
 
+TEST(Survey, AKilledAttemptElsewhereAtARunThatIsDoneIsRemovedWhereAnyPlacementWillDo) {
+  const Scratch scratch;
+  const auto spec = scratch.write_spec(behaves("ok"));
+  run(spec, scratch.options(1));
+  const fs::path elsewhere = scratch.records().at(0).file().parent_path().parent_path() / "2x1-cpu";
+  scratch.count_attempts(elsewhere, 1);
+  fs::create_directories(attempt_folder(elsewhere, 1) / kCheckpointsFolder);
+  EXPECT_EQ(run(spec, scratch.options(1)).skipped, 1);
+  EXPECT_EQ(claims_of(elsewhere).size(), 1U) << "--ranks 1 says nothing of two";
+  LaunchRequest anywhere = scratch.options(0);
+  anywhere.device.reset();
+  EXPECT_EQ(run(spec, anywhere).skipped, 1);
+  EXPECT_TRUE(claims_of(elsewhere).empty());
+  EXPECT_TRUE(attempt_folders_of(elsewhere).empty());
+}
+
+TEST(Survey, RunsThatCannotBeWhereTheyArePlacedAreToldBeforeAnyStarts) {
+  const Scratch scratch;
+  const auto spec = scratch.write_spec(behaves("ok"), R"(, "average_weights_every": 2)");
+  try {
+    run(spec, scratch.options(1));
+    ADD_FAILURE() << "it started";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "average_weights_every: expected one tower per rank, got 2; use --ranks 2");
+    EXPECT_EQ(error.kind(), Error::Kind::usage);
+  }
+  EXPECT_TRUE(scratch.records().empty());
+  EXPECT_EQ(run(spec, scratch.options(2)).finished, 1);
+}
+
 // What may lie where a record is expected, and what is said of it.
 struct Damage {
   std::string text, said;

@@ -217,11 +217,21 @@ TEST_F(Claims, AResultStaysInItsPlaceWhileTheRunIsMadeAgain) {
   ASSERT_TRUE(claim);
   EXPECT_TRUE(claim->made_again());
   EXPECT_TRUE(fs::is_empty(claim->folder()));
-  std::ofstream(claim->folder() / "checkpoint") << "of an interrupted attempt";
+  std::ofstream(claim->folder() / "metrics.jsonl") << "of an attempt that made no checkpoint";
+  claim->withdraw();
+  EXPECT_TRUE(left().empty());
+  claim = again();
+  fs::create_directories(claim->folder() / "checkpoints");
   claim->withdraw();
   EXPECT_TRUE(fs::exists(run_ / "record.json"));
   claim = again();
-  EXPECT_TRUE(fs::exists(claim->folder() / "checkpoint"));
+  EXPECT_TRUE(fs::exists(claim->folder() / "checkpoints"));
+  claim->withdraw();
+  const fs::path later = run_.parent_path() / ".2x1-cpu.attempt.3.another";
+  fs::rename(claim->folder(), later);  // numbers begin anew where no claim is left
+  claim = again();
+  EXPECT_TRUE(fs::exists(claim->folder() / "checkpoints"));
+  EXPECT_FALSE(fs::exists(later));
   claim->drop();
   EXPECT_TRUE(fs::exists(run_ / "record.json"));
   EXPECT_TRUE(left().empty());

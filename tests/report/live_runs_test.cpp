@@ -7,6 +7,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "harness/report/live_html.hpp"
 #include "harness/store/attempts.hpp"
 #include "harness/store/run_folder.hpp"
 #include "tests/store/synthetic.hpp"
@@ -45,6 +46,23 @@ class LiveRuns : public ::testing::Test {
   TemporaryFolder results_;
 };
 
+TEST_F(LiveRuns, TheCurveOfOneThatGoesOnIsReadAgain) {
+  const RunSpec run = synthetic_run("sync", 8, 2, 0);
+  const fs::path folder = run_folder(results_.path(), "small_batch", run.id, {1, 8, Device::cpu});
+  fs::create_directories(folder);
+  const auto write = [&](Status status, const std::string& log) {
+    RunAccount account = synthetic_account(run, 0.5, 1);
+    account.outcome.status = status;
+    write_json(folder / kRecordFile, compose_record(account));
+    std::ofstream(folder / kMetricsFile, std::ios::app) << log;
+  };
+  LiveView view;
+  write(Status::interrupted, "");
+  EXPECT_TRUE(view.look("small_batch", results_.path(), nullptr).curves.at(0).loss.empty());
+  write(Status::ok, "{\"kind\":\"train\",\"step\":20,\"epoch\":1,\"loss\":1.0,\"time_s\":10}\n");
+  EXPECT_EQ(view.look("small_batch", results_.path(), nullptr).curves.at(0).loss.size(), 1u);
+}
+
 TEST_F(LiveRuns, TellHowFarTheyAreFromTheirLogs) {
   begin("sync-8x2-seed0");
   const std::vector<LiveRun> runs = live_runs(results_.path(), "exp");
@@ -62,6 +80,8 @@ TEST_F(LiveRuns, TellHowFarTheyAreFromTheirLogs) {
 TEST_F(LiveRuns, WorkInHiddenFolders) {
   const fs::path folder = begin("sync-8x2-seed0");
   fs::rename(folder, folder.parent_path() / ".2x4-cpu.attempt.2");
+  EXPECT_TRUE(live_runs(results_.path(), "exp").empty()) << "nobody works there";
+  std::ofstream(claim_file(folder, 2)) << "{}";
   EXPECT_EQ(list_experiments(results_.path()), std::vector<std::string>{"exp"});
   const std::vector<LiveRun> runs = live_runs(results_.path(), "exp");
   ASSERT_EQ(runs.size(), 1u);

@@ -47,6 +47,16 @@ TEST(SeedWarnings, SayWhatSoFewSeedsCannotShow) {
   EXPECT_TRUE(seed_warnings(synthetic_experiment(6), {}).empty());
 }
 
+TEST(SeedWarnings, LeaveOutComparisonsThatWillNotBeJudged) {
+  Experiment experiment = synthetic_experiment(6);
+  experiment.contrasts.push_back(experiment.contrasts[0]);
+  experiment.contrasts[1].metric = "images_per_s";
+  std::vector<Record> emulated;
+  for (const RunSpec& run : experiment.runs) emulated.push_back(synthetic_record(run, 0.5, 1));
+  EXPECT_TRUE(seed_warnings(experiment, emulated).empty());  // two would take seven seeds
+  EXPECT_EQ(seed_warnings(experiment, {}).size(), 1u);
+}
+
 TEST(SeedWarnings, TellFromFinishedPairsHowManySeedsAComparisonTakes) {
   Experiment experiment = synthetic_experiment(6);
   experiment.contrasts[0].equivalence_margin = 0.02;

@@ -190,6 +190,12 @@ TEST(Report, ClaimsThroughputOnlyOfRealRanksAloneOnTheMachine) {
       make_report(experiment, {synthetic_record(run, 0.5, 2), synthetic_record(experiment.runs[1], 0.5, 8)}));
   EXPECT_TRUE(has(both, "- (e)")) << both;
   EXPECT_TRUE(has(both, "(e) emulated")) << both;
+  RunAccount untimed = synthetic_account(run, 0.5, 8);
+  untimed.result["throughput"] = nullptr;
+  const std::string none =
+      report_text(make_report(experiment, {Record(compose_record(untimed), "record.json")}));
+  EXPECT_TRUE(has(none, "No images/s: no run recorded any")) << none;
+  EXPECT_FALSE(has(both + text, "no run recorded any")) << text << both;
 }
 
 TEST(Report, TellsTheShareOfTheTimeThatExchangesTookWhereThroughputIsClaimed) {

@@ -41,6 +41,19 @@ TEST(Status, CountsTheRunsOfASpec) {
       << status_text({status});
 }
 
+TEST(Status, CountsFinishedRunsThatTheSpecDoesNotAskFor) {
+  const TemporaryFolder results;
+  Experiment experiment = synthetic_experiment(2);
+  for (size_t i : {0, 1, 2})
+    save(results.path(), experiment.runs[i], 1, i == 2 ? Status::interrupted : Status::ok, "");
+  EXPECT_EQ(status_of(experiment, results.path()).others, 0);
+  experiment.runs.erase(experiment.runs.begin(), experiment.runs.begin() + 3);
+  const ExperimentStatus status = status_of(experiment, results.path());
+  EXPECT_EQ(status.others, 2);
+  EXPECT_NE(status_text({status}).find("that the spec does not ask for"), std::string::npos);
+  EXPECT_EQ(status_json({status}).at(0).at("others"), 2);
+}
+
 TEST(Status, TellsRunsThatWereTimedWhileOthersUsedTheMachineWithTheCure) {
   const TemporaryFolder results;
   const Experiment experiment = synthetic_experiment(2);

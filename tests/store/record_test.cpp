@@ -62,6 +62,17 @@ TEST(Record, ReadsBackWhatWasWritten) {
   EXPECT_FALSE(record->stale());
 }
 
+TEST(Record, ARunWhoseTurnsFailedClaimsNoThroughput) {
+  RunAccount account = ended(Status::ok);
+  account.placement = {8, 1, Device::cpu};
+  account.result["timing"] = nullptr;
+  EXPECT_TRUE(Record(compose_record(account), "record.json").throughput_counts());
+  account.spec.resolved["timing"] = {{"against", "per_tower"}, {"with", "per_tower"}};
+  EXPECT_FALSE(Record(compose_record(account), "record.json").throughput_counts());
+  account.result["timing"] = {{"turns", 3}};
+  EXPECT_TRUE(Record(compose_record(account), "record.json").throughput_counts());
+}
+
 TEST(Record, ATemporaryLeftBehindIsNotARecord) {
   const TemporaryFolder results;
   const auto folder = run_folder(results.path(), "small_batch", kRun.id, {2, 4, Device::cpu});

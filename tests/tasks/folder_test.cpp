@@ -296,7 +296,9 @@ TEST_F(FolderTest, AMaskOf0And255IsPointedAt) {
 }
 
 TEST_F(FolderTest, WhatIsMissingIsNamed) {
-  EXPECT_NAMES(error(), file("images") + ": cannot be listed");
+  EXPECT_NAMES(error(), "mydata: no such folder; --data names the folder around the data set");
+  const std::string images = file("images");  // makes mydata
+  EXPECT_NAMES(error(), images + ": cannot be listed");
   write_splits("images/", "labels/");
   fs::remove(file("labels/b.png"));
   EXPECT_NAMES(error(), file("labels/b.png") + ": missing, the labels of " + file("images/b.jpg"));

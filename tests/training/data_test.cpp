@@ -54,6 +54,22 @@ TEST(Calibration, DrawsApartFromTraining) {
       << "the training step draws the same augmentation for every image";
 }
 
+TEST(Epochs, AreNoStepMoreForTheRoundingOfTheirNumber) {
+  const auto steps = [](double epochs) {
+    const RunSpec run =
+        spec({{"epochs", epochs},
+              {"steps", nullptr},
+              {"batch_per_tower", {2, 2, 2, 1}},
+              {"task", {{"name", "shapes"}, {"size", {16, 16}}, {"train", 100}, {"test", 4}}}});
+    int64_t found = 0;
+    on_thread_ranks(1, at::kCPU, [&](World& world) { found = Data(run, "", world).steps(); });
+    return found;
+  };
+  EXPECT_EQ(steps(0.07), 1);  // 0.07 * 100 is a little more than 7
+  EXPECT_EQ(steps(0.071), 2);
+  EXPECT_EQ(steps(1e-6), 1);
+}
+
 std::set<std::string> threads_of_process() {
   std::set<std::string> found;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task")) {

@@ -44,6 +44,13 @@ TEST(EarlyStop, EndsARunAtChanceAfterTheFirstWindowThatMayAndEvaluatesItThere) {
   EXPECT_TRUE(run.notes[0].starts_with("stopped early after 6 of 12 steps, at chance: ")) << run.notes[0];
 }
 
+TEST(EarlyStop, EndsNoRunAtItsLastStep) {
+  TrainingRuns runs;
+  const TrainedRun run = runs.run(TrainingRuns::spec(idle(kAtChance, {{"steps", 6}})), 1);
+  EXPECT_FALSE(run.result.contains("stopped_early")) << run.result.at("stopped_early");
+  EXPECT_TRUE(run.notes.empty());
+}
+
 TEST(EarlyStop, EndsARunWhoseLossHasRisen) {
   TrainingRuns runs;
   const TrainedRun run =
