@@ -14,6 +14,7 @@ import glob
 import json
 import os
 import sys
+import textwrap
 
 import numpy
 import PIL.Image  # comes with matplotlib
@@ -26,7 +27,9 @@ import style
 _CELL = 1.1  # inches, the width of a picture
 _MOST_COLUMNS = 10
 _VOID = 255
-_COLOURS = (style.BLACK, style.ORANGE, style.SKY, style.GREEN, "#F0E442", style.BLUE, style.VERMILION, style.PURPLE)
+_COLOURS = (style.BLACK, style.ORANGE, style.SKY, style.GREEN, "#F0E442", style.BLUE, style.VERMILION, style.PURPLE,
+            "#6B3E26", "#B3E2A5", "#8C8C8C", "#C8102E")
+_TITLE = 22  # characters of a title that a column has room for
 
 
 class DoNotFit(ValueError):
@@ -59,14 +62,14 @@ def scores(folder, predictions):
 
 
 def shown(file):
-    """(picture as it is drawn, ids of the classes that it shows). The ids of label maps get colours that everybody can
-    tell apart, as far as there are any; void is white."""
+    """(picture as it is drawn, {id of a class that it shows: its colour}). The ids of label maps get colours that everybody
+    can tell apart, as far as there are any; void is white."""
     with PIL.Image.open(file) as picture:
         if picture.mode != "P":
-            return imread(file), []
+            return imread(file), {}
         ids, palette = numpy.asarray(picture), numpy.array(picture.getpalette()).reshape(-1, 3) / 255
     colours = numpy.array([colour_of(value, palette) for value in range(256)])
-    return colours[ids], numpy.unique(ids).tolist()
+    return colours[ids], {value: tuple(colours[value]) for value in numpy.unique(ids).tolist()}
 
 
 def colour_of(value, palette):
@@ -75,10 +78,10 @@ def colour_of(value, palette):
     return to_rgb(_COLOURS[value]) if value < len(_COLOURS) else tuple(palette[value]) if value < len(palette) else (0, 0, 0)
 
 
-def legend_of(ids, names):
-    """Name -> Style of classes."""
+def legend_of(colours, names):
+    """Name -> Style of classes, of {id: colour}."""
     return {"void" if value == _VOID else names[value] if value < len(names) else f"class {value}":
-            style.Style(colour_of(value, ()), "s", "") for value in sorted(ids)}
+            style.Style(colour, "s", "") for value, colour in sorted(colours.items())}
 
 
 def check_names(names, task, ids):
@@ -103,18 +106,19 @@ def draw(folder, given_titles=None, class_names=None):
                        f"{', '.join(given_titles)}")
     task = predictions["task"]
     names = class_names or (task["classes"] if isinstance(task.get("classes"), list) else [])
-    named = [f"{title}\n{score}" if score else title
-             for title, score in zip(given_titles or titles(predictions["runs"]), scores(folder, predictions))]
+    told = ["\n".join(textwrap.fill(line, _TITLE) for line in title.split("\n"))
+            for title in given_titles or titles(predictions["runs"])]
+    named = [f"{title}\n{score}" if score else title for title, score in zip(told, scores(folder, predictions))]
     columns = [("image", [sample["image"] for sample in samples]), ("truth", [sample["truth"] for sample in samples])]
     columns += [(title, run["answers"]) for title, run in zip(named, runs)]
     first = imread(os.path.join(folder, samples[0]["image"]))  # all cells have its shape
     height = _CELL * first.shape[0] / first.shape[1]
     left_out = len(predictions["runs"]) - len(runs)
     pictures = {name: shown(os.path.join(folder, name)) for _, files in columns for name in files}
-    shown_ids = set().union(*(ids for _, ids in pictures.values()))
+    colours = {value: colour for _, of_picture in pictures.values() for value, colour in of_picture.items()}
     if class_names:
-        check_names(class_names, task, shown_ids)
-    legend = legend_of(shown_ids, names)
+        check_names(class_names, task, colours)
+    legend = legend_of(colours, names)
     caption = (f"Test samples {', '.join(str(sample['sample']) for sample in samples)} of the task "
                f"{task['name']}; population {predictions['population']}."
                + (f" Runs of seed {runs[0]['seed']} alone." if len({run["seed"] for run in runs}) == 1 else "")

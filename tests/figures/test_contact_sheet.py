@@ -49,17 +49,18 @@ class ContactSheet(unittest.TestCase):
     def test_the_legend_names_the_classes_that_are_shown(self):
         folder = self.predicted()
         picture = PIL.Image.new("P", (2, 2))
-        picture.putpalette([0, 0, 0, 128, 0, 0] + [0] * 759 + [224, 224, 192], "RGB")
-        for place, value in enumerate((0, 1, 1, 255)):
+        picture.putpalette([0, 0, 0, 128, 0, 0] + [0] * 84 + [10, 20, 30] + [0] * 672 + [224, 224, 192], "RGB")
+        for place, value in enumerate((0, 1, 30, 255)):
             picture.putpixel((place % 2, place // 2), value)
         picture.save(os.path.join(folder, "a.png"))
-        drawn, ids = contact_sheet.shown(os.path.join(folder, "a.png"))
-        self.assertEqual(ids, [0, 1, 255])
-        legend = contact_sheet.legend_of(ids, ["background"])
-        self.assertEqual(list(legend), ["background", "class 1", "void"])
+        drawn, colours = contact_sheet.shown(os.path.join(folder, "a.png"))
+        legend = contact_sheet.legend_of(colours, ["background"])
+        self.assertEqual(list(legend), ["background", "class 1", "class 30", "void"])
         self.assertEqual(tuple(drawn[0][1]), legend["class 1"].colour)
+        self.assertEqual(tuple(drawn[1][0]), legend["class 30"].colour, "also where the palette is the file's own")
+        self.assertNotEqual(legend["class 30"].colour, legend["background"].colour)
         self.assertEqual(tuple(drawn[1][1]), (1, 1, 1), "void is white")
-        plain, named = (Path(contact_sheet.draw(folder, None, names)).read_bytes() for names in (None, ["sky", "road"]))
+        plain, named = (Path(contact_sheet.draw(folder, None, names)).read_bytes() for names in (None, [f"class of {value}" for value in range(31)]))
         self.assertNotEqual(plain, named)
 
     def test_columns_say_what_the_runs_beside_the_folder_scored(self):
