@@ -184,7 +184,9 @@ Json component_of_label(const std::string& text) {
   for (size_t begin = open + 1, i = begin; i < text.size(); ++i) {
     depth += (text[i] == '(') - (text[i] == ')');
     if ((text[i] != ',' || depth > 0) && i + 1 < text.size()) continue;
+    begin = std::min(text.find_first_not_of(' ', begin), i);
     const std::string option = text.substr(begin, i - begin);
+    if (option.empty()) break;
     const size_t equals = option.find('=');
     const std::string value = equals == std::string::npos ? "" : option.substr(equals + 1);
     component[option.substr(0, equals)] =
@@ -440,9 +442,13 @@ EvaluateJob job_of_weights(EvaluateJob job, const std::string& spec) {
     throw Error(Error::Kind::usage,
                 job.weights + ": no such file; " +
                     (record ? "the record of the run is here and its weights are not (committed results have "
-                              "none); make the run again: bnlab run " +
-                                  record->at("experiment").get<std::string>() + " --only run=" +
-                                  record->run_id() + " --results DIR, and name its folder there"
+                              "none); make the run again: " +
+                                  record->at("command").get<std::string>() +
+                                  " --only run=" + record->run_id() + " --redo " + record->run_id() +
+                                  (fs::exists(folder.parent_path().parent_path() / "tuning.json")
+                                       ? ", with a copy of the experiment's tuning.json there"
+                                       : "") +
+                                  ", and name its folder there"
                             : "a run leaves its " + std::string(kWeightsFile) +
                                   " in RESULTS/EXPERIMENT/RUN/PLACEMENT, such as "
                                   "results/quickstart/RUN/1x8-cpu"));

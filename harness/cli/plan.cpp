@@ -195,6 +195,7 @@ Json plan_json(const Plan& plan) {
           {"excluded", excluded},
           {"to_start", plan.to_start},
           {"missing", plan.missing},
+          {"misplaced", plan.misplaced},
           {"estimated_time_s", or_null(plan.seconds)},
           {"peak_memory_bytes", or_null(plan.peak_memory_bytes)},
           {"disk_bytes", or_null(plan.disk_bytes)},

@@ -78,10 +78,14 @@ int report(const ReportRequest& asked) {
   for (const std::string& problem : problems) {
     std::cerr << "left out: " << problem << "\n";
   }
+  const std::filesystem::path folder = experiment_folder(request.results, experiment.name);
+  const Json kept = std::filesystem::exists(folder / kSpecFile) ? read_json(folder / kSpecFile) : Json();
   if (const int others = count_runs(experiment, records).others; others > 0) {
     std::cerr << "note: " << others << (others == 1 ? " finished run" : " finished runs") << kOfOtherSpecs
-              << "; those of the spec that was run last: bnlab report "
-              << experiment_folder(request.results, experiment.name).string() << "\n";
+              << (kept.is_null() || kept == experiment.asked
+                      ? ""
+                      : "; the spec that was run last: bnlab report " + folder.string())
+              << "\n";
   }
   const std::string format = !request.format.empty() ? request.format
                              : request.into.empty()  ? "text"

@@ -71,19 +71,21 @@ void print_outcome(const Experiment& experiment, const LaunchRequest& asked, con
   }
 }
 
-// The command that goes on. `--redo all` would make those again that have just been made again.
-int interrupted(const LaunchRequest& asked, const LaunchSummary& summary) {
+int interrupted(const LaunchRequest& asked) {
+  std::cerr << "interrupted; finished runs are kept, go on with: " << asked.command << "\n";
+  return exit_code::kInterrupted;
+}
+
+// `--redo all` would make those again that have just been made again.
+void tell_remade(const LaunchRequest& asked, const LaunchSummary& summary) {
   const bool names_finished = std::ranges::any_of(asked.redo, [](const std::string& which) {
     return which != "stale" && which != "disturbed" && which != "failed";
   });
-  std::cerr << "interrupted; finished runs are kept, go on with: " << asked.command << "\n";
-  if (names_finished) {
-    const std::vector<std::string> left(summary.to_remake.begin(), summary.to_remake.end());
-    std::cerr << (left.empty() ? "but without its --redo: what it names has been made again\n"
-                               : "but in place of its own --redo, what is left of it: --redo " +
-                                     joined(left, " ") + "\n");
-  }
-  return exit_code::kInterrupted;
+  if (!names_finished) return;
+  const std::vector<std::string> left(summary.to_remake.begin(), summary.to_remake.end());
+  std::cerr << (left.empty() ? "what --redo names has been made again: go on without it\n"
+                             : "of what --redo names these are left, to name in its place: --redo " +
+                                   joined(left, " ") + "\n");
 }
 
 // The matrix cannot start, because runs that choose its settings have no result.
@@ -100,14 +102,15 @@ int not_settled(const Experiment& experiment, const LaunchRequest& asked, const 
 int run_matrix(Experiment& experiment, const LaunchRequest& asked) {
   const LaunchSummary tuning = tune(experiment, asked);
   if (tuning.interrupted) {
-    return interrupted(asked, tuning);
+    return interrupted(asked);
   }
   if (experiment.tuning && !experiment.tuning->is_settled()) {
     return not_settled(experiment, asked, tuning);
   }
   const LaunchSummary summary = launch(experiment, asked);
   if (summary.interrupted) {
-    return interrupted(asked, summary);
+    if (summary.leads) tell_remade(asked, summary);
+    return interrupted(asked);
   }
   if (summary.leads) {
     print_outcome(experiment, asked, summary);

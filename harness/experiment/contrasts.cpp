@@ -149,6 +149,8 @@ bool find_labels(Contrast& contrast, const std::vector<Json>& runs, const std::s
                  Mistakes& mistakes) {
   contrast.strategy = label_of(contrast.strategy, runs, path + ".strategy", mistakes);
   contrast.above = label_of(contrast.above, runs, path + ".above", mistakes);
+  contrast.declared_strategy = contrast.strategy;
+  contrast.declared_above = contrast.above;
   const bool known = !contrast.strategy.empty() && !contrast.above.empty();
   if (known && contrast.strategy == contrast.above && contrast.population_above() == contrast.population) {
     mistakes.add(path + ".above",

@@ -146,6 +146,16 @@ bool give_way(Json& spec, const std::string& key, const std::string& where, Mist
   return true;
 }
 
+// The key of tune.grid of which `key` is a part, or "".
+std::string tuned_around(const Json& spec, const std::string& key) {
+  const Json tune = spec.value("tune", Json());
+  const Json grid = tune.is_object() ? tune.value("grid", Json()) : Json();
+  for (const auto& [tuned, unused] : grid.items()) {
+    if (tuned != key && lies_within(key, tuned)) return tuned;
+  }
+  return "";
+}
+
 // A key that is given a value is not tuned.
 void drop_from_tune(Json& spec, const std::string& key) {
   if (!spec.contains("tune") || !spec["tune"].is_object()) {
@@ -192,6 +202,10 @@ void override_key(Document& document, const std::string& key, const Json& value,
     if (matrix.is_null() || matrix.is_object()) {
       matrix[key.substr(std::string(kMatrix).size())] = value;
     }
+  } else if (const std::string whole = tuned_around(document.value, key); !whole.empty()) {
+    mistakes.add_in(
+        where, key,
+        "tune.grid chooses the whole of " + whole + "; give " + whole + ", which is not tuned then");
   } else if (give_way(document.value, key, where, mistakes)) {
     drop_from_tune(document.value, key);
     if (!set(document.value, key, value)) {
@@ -202,7 +216,9 @@ void override_key(Document& document, const std::string& key, const Json& value,
 }
 
 void override_keys(Document& document, const std::vector<std::string>& overrides, Mistakes& mistakes) {
-  const auto has_no_key = [](const std::string& text) { return text.find('=') + 1 <= 1; };
+  const auto has_no_key = [](const std::string& text) {
+    return text.find('=') == std::string::npos || text.front() == '=';
+  };
   const auto bad = std::ranges::find_if(overrides, has_no_key);
   if (const auto more = std::ranges::count_if(overrides, has_no_key); more > 0) {
     mistakes.add_in(kCommandLine, "",

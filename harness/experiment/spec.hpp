@@ -164,7 +164,8 @@ struct Contrast {
   std::string metric;
   Json at;                      // dotted keys of the run spec -> value
   std::string strategy, above;  // strategy labels (see label()); empty where rules tell the sides apart:
-  Json runs, above_runs;        // dotted keys -> value, as `at`; empty where strategies do
+  std::string declared_strategy, declared_above;  // the labels before tuning chose options of these
+  Json runs, above_runs;                          // dotted keys -> value, as `at`; empty where strategies do
   std::string population = "saved";
   std::optional<std::string> above_population;  // of the side expected below; nothing: the same
   std::optional<double> equivalence_margin;

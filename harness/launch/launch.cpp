@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <iostream>
 #include <thread>
 
@@ -83,11 +84,25 @@ LaunchSummary tune(Experiment& experiment, const LaunchRequest& request) {
   }
   const auto world = joined_world(request);
   summary.leads = !world || world->rendezvous.rank == 0;
-  const auto scores = [&](const TuningScores& of_rank_0) {
-    return read_scores(agreed(world, scores_json(summary.leads ? of_rank_0 : TuningScores())), kTuningFile);
+  const bool leads = summary.leads;
+  // Where rank 0 has none to give, every rank throws its error.
+  const auto scores = [&](const std::function<TuningScores()>& of_rank_0) {
+    Json shared{{"error", nullptr}, {"scores", Json::object()}};
+    try {
+      if (leads) shared["scores"] = scores_json(of_rank_0());
+    } catch (const Error& error) {
+      if (!world) throw;
+      shared["error"] = error.what();
+    }
+    shared = agreed(world, shared);
+    if (!shared.at("error").is_null()) {
+      throw Error(Error::Kind::usage, "rank 0: " + shared.at("error").get<std::string>());
+    }
+    return read_scores(shared.at("scores"), kTuningFile);
   };
-  settle(experiment, scores(kept_scores(experiment.name, request.results_dir)));
+  settle(experiment, scores([&] { return kept_scores(experiment.name, request.results_dir); }));
   if (experiment.tuning->is_settled()) {
+    if (leads) keep_scores(experiment, {}, request.results_dir);
     return summary;
   }
   if (summary.leads) {
@@ -112,7 +127,7 @@ LaunchSummary tune(Experiment& experiment, const LaunchRequest& request) {
       return summary;
     }
     records = list_records(request.results_dir, runs.name);
-    all = scores(scores_of(*experiment.tuning, records));
+    all = scores([&] { return scores_of(*experiment.tuning, records); });
     settle(experiment, all);
   } while (!experiment.tuning->is_settled() && needed_runs(*experiment.tuning, all).size() > made);
   if (experiment.tuning->is_settled() && summary.leads) {

@@ -138,7 +138,10 @@ bool RunRecorder::keeps(const Attempt& attempt) {
   const auto now = std::chrono::steady_clock::now();
   if (now - held.looked >= kLookAround) {
     held.looked = now;
-    held.jobs = std::max(held.jobs, jobs_here());
+    try {
+      held.jobs = std::max(held.jobs, jobs_here());
+    } catch (const fs::filesystem_error&) {  // the disk does not answer, which says nothing
+    }
   }
   return held.claim.beat();
 }
@@ -185,7 +188,7 @@ void RunRecorder::ended(const Attempt& attempt, RunEnd end, bool contact_lost) {
   bool is_ours = claim.owns();
   if (!earlier_stays) {
     is_ours = claim.publish(contact_lost && interrupted);
-  } else if (interrupted) {
+  } else if (interrupted && !attempt.run.afresh) {
     claim.withdraw();  // an interrupted run can go on from its checkpoints
   } else {
     claim.drop();

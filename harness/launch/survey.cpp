@@ -186,7 +186,7 @@ void remark_elsewhere(const std::vector<PlacedRun>& runs, const std::vector<RunS
 // of a finished run clears up after such a process; it can be taken once the process is dead, or has been
 // silent for so long that anybody may take it.
 void remove_dead_claims(const std::string& experiment, const std::vector<PlacedRun>& finished,
-                        const std::set<std::string>& ok, const LaunchRequest& request) {
+                        const std::map<std::string, std::string>& ok, const LaunchRequest& request) {
   std::map<std::filesystem::path, std::vector<std::filesystem::path>> claimed;  // by the folder of the run
   for (const auto& folder : claimed_folders(request.results_dir, experiment)) {
     claimed[folder.parent_path()].push_back(folder);
@@ -194,22 +194,22 @@ void remove_dead_claims(const std::string& experiment, const std::vector<PlacedR
   std::optional<ActiveProcesses> active;
   for (const PlacedRun& run : finished) {
     const std::filesystem::path own = run.folder;
-    const bool anywhere = ok.contains(run.spec.id) && !run.named.ranks && !run.named.device &&
-                          !run.named.exchange && !run.spec.ranks && !run.spec.device && !run.spec.exchange;
+    const auto done = ok.find(run.spec.id);
+    const std::string place = done == ok.end() ? own.filename().string() : done->second;
+    const bool anywhere = done != ok.end() && !run.named.ranks && !run.named.device && !run.named.exchange &&
+                          !run.spec.ranks && !run.spec.device && !run.spec.exchange;
+    // run.seen is empty here, so that any finished record counts.
+    const auto is_finished = [&](const std::filesystem::path& there) { return finished_since(run, there); };
     for (const std::filesystem::path& folder : claimed[own.parent_path()]) {
-      const bool is_own = folder.filename() == own.filename();
-      if (!is_own && !anywhere) continue;
-      // run.seen is empty here, so that any finished record counts.
-      const auto is_finished = [&](const std::filesystem::path& there) {
-        return is_own && finished_since(run, there);
-      };
+      const bool is_elsewhere = folder.filename() != place;
+      if (is_elsewhere && !anywhere) continue;
       std::string holder;
       try {
         if (!active) active.emplace(request.results_dir);
         auto claim = Claim::take(folder, *active, request.steal_after, is_finished, holder);
-        if (claim && is_own) claim->withdraw();  // the record has gone: somebody began the run anew
-        if (claim && !is_own) claim->drop();     // the run is done elsewhere
-      } catch (const Error&) {                   // this user may not write into the folder
+        if (claim && is_elsewhere) claim->drop();
+        if (claim && !is_elsewhere) claim->withdraw();  // the record has gone: somebody began the run anew
+      } catch (const Error&) {                          // this user may not write into the folder
       }
     }
   }
@@ -380,8 +380,8 @@ std::vector<PlacedRun> runs_to_start(const Experiment& experiment, std::vector<P
   const std::vector<RunState> states = survey(runs, request.redo, remarks);
   LastInputs last(experiment_folder(request.results_dir, experiment.name));
   std::vector<PlacedRun> start, finished;
-  std::vector<PlacedRun*> originals;  // of those to start
-  std::set<std::string> ok;
+  std::vector<PlacedRun*> originals;      // of those to start
+  std::map<std::string, std::string> ok;  // the placements of those that are, by id
   for (size_t i = 0; i < runs.size(); ++i) {
     const RunState& state = states[i];
     if (!runs[i].inputs.is_null()) {
@@ -399,7 +399,7 @@ std::vector<PlacedRun> runs_to_start(const Experiment& experiment, std::vector<P
     }
     count_skipped(state, summary);
     finished.push_back(runs[i]);
-    if (state.outcome == Status::ok) ok.insert(runs[i].spec.id);
+    if (state.outcome == Status::ok) ok[runs[i].spec.id] = state.placement;
   }
   remove_dead_claims(experiment.name, finished, ok, request);
   if (const auto problems = misplaced(runs, states); !problems.empty()) {

@@ -170,8 +170,9 @@ bool Claim::inherit(const Finished& finished) {
   const std::vector<NumberedFile> claims = claims_of(run_folder_);  // later: a claim stands before its folder
   for (const NumberedFile& earlier : std::views::reverse(folders)) {
     // An attempt that was withdrawn beside a result has left its checkpoints and no claim.
-    const bool left =
-        made_again_ && std::ranges::find(claims, earlier.number, &NumberedFile::number) == claims.end();
+    const bool has_claim = earlier.number != number_ &&
+                           std::ranges::find(claims, earlier.number, &NumberedFile::number) != claims.end();
+    const bool left = made_again_ && !has_claim && earlier.path != folder_;
     if ((earlier.number < number_ || left) && moved(earlier.path, folder_)) {
       break;
     }

@@ -56,6 +56,8 @@ ReportRow row_of(const CellRecords& cell, const std::string& placement,
     row.emulated = row.emulated || record->at("placement.emulated") == true;
     row.jobs = row.jobs || (!record->timed_elsewhere() && record->at("placement.jobs") != 1);
     row.disturbed = row.disturbed || record->disturbed();
+    row.untimed =
+        row.untimed || (record->at("spec.timing").is_object() && !record->at("result.timing").is_object());
     row.machines.insert(machine_of(*record));
   }
   const auto alone = [&](const std::string& key) {

@@ -52,6 +52,7 @@ struct ReportRow {
   std::string beside;           // the label of that run's strategy, where nothing but the strategy differs
   bool timed_together = false;  // all strategies of a seed and setting in one world of ranks
   bool disturbed = false;       // why a throughput may not be claimed: somebody else took the cores
+  bool untimed = false;         // likewise: the turns in which it was to be timed failed
   SeedValues extra_step_ms;     // step_ms minus the baseline's, by seed; none where it may not be claimed
   SeedValues extra_us_per_collective;  // the same in microseconds, over the collectives that it has more
   SeedValues peak_memory_bytes, peak_rss_bytes;  // largest over ranks

@@ -25,9 +25,10 @@ std::string mean_text(const SeedValues& values, int decimals, double unit = 1) {
 // A rate that may not be claimed is a dash with the reasons.
 std::string rate_text(const ReportRow& row) {
   if (row.claimed_images_per_s()) return fixed(*row.claimed_images_per_s(), 1);
-  if (row.scores.count(Status::ok) == 0 || (!row.emulated && !row.jobs && !row.disturbed)) return "-";
+  if (row.scores.count(Status::ok) == 0 || (!row.emulated && !row.jobs && !row.disturbed && !row.untimed))
+    return "-";
   return std::string("- (") + (row.emulated ? "e" : "") + (row.jobs ? "j" : "") + (row.disturbed ? "d" : "") +
-         ")";
+         (row.untimed ? "t" : "") + ")";
 }
 
 // " (2 stale)" behind the number of runs of a row, or "".
@@ -275,6 +276,9 @@ std::vector<std::string> footnotes(const ExperimentReport& report) {
   }
   if (any([](const ReportRow& row) { return row.disturbed; })) {
     explain_missing_rate("(d)", "others used the machine during some of these timings, which do not count");
+  }
+  if (any([](const ReportRow& row) { return row.untimed; })) {
+    explain_missing_rate("(t)", "the turns in which some runs were to be timed failed; their notes say why");
   }
   if (!rates && notes.size() == before &&
       any([](const ReportRow& row) { return row.scores.count(Status::ok) > 0; })) {

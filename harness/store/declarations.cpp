@@ -80,8 +80,8 @@ bool Declaration::holds(const Contrast& contrast) const {
 Json canonical(const Contrast& contrast) {
   return {{"metric", contrast.metric},
           {"at", contrast.at.is_null() ? Json::object() : contrast.at},
-          {"strategy", contrast.strategy},
-          {"above", contrast.above},
+          {"strategy", contrast.declared_strategy.empty() ? contrast.strategy : contrast.declared_strategy},
+          {"above", contrast.declared_above.empty() ? contrast.above : contrast.declared_above},
           {"runs", contrast.runs.is_null() ? Json::object() : contrast.runs},
           {"above_runs", contrast.above_runs.is_null() ? Json::object() : contrast.above_runs},
           {"population", contrast.population},

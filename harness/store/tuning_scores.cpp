@@ -1,6 +1,7 @@
 #include "harness/store/tuning_scores.hpp"
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "harness/error.hpp"
@@ -30,11 +31,27 @@ Json group_json(const TunedGroup& group) {
           {"best_mean_at_each_length", group.best_means}};
 }
 
+// What made a score: the run's setting, inputs and times.
+Json run_json(const Tuning& tuning, const RunSpec& run, const Record& record) {
+  return {{"run_id", run.id},
+          {"group", tuned_group(tuning.asked, run)},
+          {"setting", tuned_setting(tuning.asked, run)},
+          {"steps", run.steps},
+          {"seed", run.seed},
+          {"started_at", record.at("started_at")},
+          {"wall_time_s", record.at("wall_time_s")},
+          {"inputs", record.at("inputs")},
+          {"numerics", record.at("code.numerics")}};
+}
+
 }  // namespace
 
 TuningScores scores_of(const Tuning& tuning, const std::vector<Record>& records) {
   TuningScores scores;
   for (const Record& record : records) {
+    if (std::ranges::find(tuning.runs.runs, record.run_id(), &RunSpec::id) == tuning.runs.runs.end()) {
+      continue;  // of an earlier spec
+    }
     if (record.status() == Status::ok) {
       const auto score = metric_of(record, tuning.asked.metric, tuning.asked.population);
       if (!score) {
@@ -75,38 +92,39 @@ void keep_scores(const Experiment& experiment, const std::vector<Record>& record
                  const std::filesystem::path& results) {
   const Tuning& tuning = *experiment.tuning;
   const std::filesystem::path file = tuning_file(results, experiment.name);
-  const TuningScores scores = scores_of(tuning, records);
   // What other keys of the spec were chosen by stays: their runs may be gone.
   TuningScores all = kept_scores(experiment.name, results);
   const Json before = std::filesystem::exists(file) ? read_json(file) : Json::object();
-  std::set<std::string> used;
+  std::map<std::string, Json> earlier;
+  for (const Json& run : before.value("runs", Json::array())) earlier[run.value("run_id", "")] = run;
+  for (const auto& [id, score] : scores_of(tuning, records)) all[id] = score;
   Json runs = Json::array();
-  for (const RunSpec& run : needed_runs(tuning, scores)) {
-    if (!used.insert(run.id).second) {
-      continue;
-    }
-    all[run.id] = scores.at(run.id);
+  std::set<std::string> used;
+  for (const RunSpec& run : needed_runs(tuning, all)) {
+    if (!used.insert(run.id).second) continue;
     const auto record = std::ranges::find_if(records, [&](const Record& r) { return is_of(r, run); });
-    runs.push_back({{"run_id", run.id},
-                    {"group", tuned_group(tuning.asked, run)},
-                    {"setting", tuned_setting(tuning.asked, run)},
-                    {"steps", run.steps},
-                    {"seed", run.seed},
-                    {"started_at", record->at("started_at")},
-                    {"wall_time_s", record->at("wall_time_s")},
-                    {"inputs", record->at("inputs")},
-                    {"numerics", record->at("code.numerics")}});
+    if (record != records.end()) {
+      runs.push_back(run_json(tuning, run, *record));
+    } else if (earlier.contains(run.id)) {
+      runs.push_back(earlier.at(run.id));
+    }
   }
-  for (const Json& run : before.value("runs", Json::array())) {
-    if (!used.contains(run.value("run_id", ""))) runs.push_back(run);
+  for (const auto& [id, run] : earlier) {
+    if (!used.contains(id)) runs.push_back(run);
+  }
+  const Json now{{"rule", tuning.sentence()},
+                 {"length", tuning.length_json()},
+                 {"groups", mapped(tuning.groups, group_json)},
+                 {"scores", scores_json(all)},
+                 {"spec", tuning.runs.asked},
+                 {"runs", runs}};
+  const bool same_choice =
+      before.value("rule", Json()) == now.at("rule") && before.value("groups", Json()) == now.at("groups");
+  if (records.empty() && same_choice) {
+    return;
   }
   std::filesystem::create_directories(file.parent_path());
-  write_json(file, {{"rule", tuning.sentence()},
-                    {"length", tuning.length_json()},
-                    {"groups", mapped(tuning.groups, group_json)},
-                    {"scores", scores_json(all)},
-                    {"spec", tuning.runs.asked},
-                    {"runs", runs}});
+  write_json(file, now);
 }
 
 TuningScores kept_scores(const std::string& experiment, const std::filesystem::path& results) {

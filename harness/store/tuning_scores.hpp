@@ -19,7 +19,8 @@ TuningScores scores_of(const Tuning& tuning, const std::vector<Record>& records)
 
 // Of an experiment that they have settled; with the choice, for people, and with what made each of the runs
 // that tuned, whose `records` may then go: the spec, and of each run its setting, inputs and times. Runs and
-// scores that the file has of other specs stay. Makes the folder if need be.
+// scores that the file has of other specs stay. Without `records` the choice rests on the scores that are
+// kept. Makes the folder if need be.
 void keep_scores(const Experiment& experiment, const std::vector<Record>& records,
                  const std::filesystem::path& results);
 // None where there is no file. Throws Error (data) where it cannot be read.

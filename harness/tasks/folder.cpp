@@ -268,6 +268,9 @@ Split all_files(const Options& options, const fs::path& root) {
 
 PhotographSet Options::photographs(const std::string& data_dir) const {
   const fs::path top = data_root(data_dir, "folder", root);
+  if (!fs::exists(top)) {
+    throw Error(Error::Kind::data, top.string() + ": no such folder; --data names the folder around it");
+  }
   for (const auto& [key, folder] : {std::pair("images", images),
                                     {"labels", labels},
                                     {"train_split", train_split},

@@ -55,6 +55,27 @@ std::optional<Json> question_of(const fs::path& folder) {
   return question;
 }
 
+// What was chosen in `asked`, with the scores of all folders.
+void merge_tuning(const fs::path& into, const fs::path& asked, const std::vector<fs::path>& from) {
+  if (!fs::exists(asked / kTuningFile)) return;
+  Json tuning = read_json(asked / kTuningFile);
+  std::set<std::string> runs;
+  for (const Json& run : tuning.value("runs", Json::array())) runs.insert(run.value("run_id", ""));
+  std::vector<fs::path> folders = from;
+  folders.push_back(into);
+  for (const fs::path& folder : folders) {
+    if (!fs::exists(folder / kTuningFile)) continue;
+    const Json other = read_json(folder / kTuningFile);
+    for (const auto& [id, score] : value_at(other, "scores").items()) {
+      if (!tuning["scores"].contains(id)) tuning["scores"][id] = score;
+    }
+    for (const Json& run : other.value("runs", Json::array())) {
+      if (runs.insert(run.value("run_id", "")).second) tuning["runs"].push_back(run);
+    }
+  }
+  write_json(into / kTuningFile, tuning);
+}
+
 using ByPlace = std::map<fs::path, Record>;  // by RUN_ID/PLACEMENT
 
 ByPlace finished_in(const fs::path& folder, std::vector<std::string>& damaged) {
@@ -207,9 +228,10 @@ Merged merge_results(const fs::path& into, const std::vector<fs::path>& from, Ke
     if (put_in(all.at(place), there, into / place, active, merged.left_out))
       ++(there ? merged.replaced : merged.added);
   }
-  for (const char* file : {kSpecFile, kTuningFile}) {
-    if (asked != into && fs::exists(asked / file)) write_atomically(into / file, read_text(asked / file));
+  if (asked != into && fs::exists(asked / kSpecFile)) {
+    write_atomically(into / kSpecFile, read_text(asked / kSpecFile));
   }
+  merge_tuning(into, asked, from);
   for (const fs::path& folder : from) merge_declarations(into, folder);
   merged.there = static_cast<int>(known.size()) - merged.replaced;
   return merged;

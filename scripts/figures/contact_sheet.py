@@ -106,7 +106,7 @@ def draw(folder, given_titles=None, class_names=None):
                        f"{', '.join(given_titles)}")
     task = predictions["task"]
     names = class_names or (task["classes"] if isinstance(task.get("classes"), list) else [])
-    told = ["\n".join(textwrap.fill(line, _TITLE) for line in title.split("\n"))
+    told = ["\n".join(textwrap.fill(line, _TITLE, break_long_words=False, break_on_hyphens=False) for line in title.split("\n"))
             for title in given_titles or titles(predictions["runs"])]
     named = [f"{title}\n{score}" if score else title for title, score in zip(told, scores(folder, predictions))]
     columns = [("image", [sample["image"] for sample in samples]), ("truth", [sample["truth"] for sample in samples])]

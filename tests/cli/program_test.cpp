@@ -460,7 +460,9 @@ TEST_F(DiagnoseCommand, TakesTheFolderOfARunAndTellsWhereItsWeightsAreNot) {
   std::filesystem::remove(weights);
   const Answer answer = call({"diagnose", run.string()});
   EXPECT_EQ(answer.code, exit_code::kUsage);
-  EXPECT_TRUE(has(answer.err, "make the run again: bnlab run fake --only run=" + run.filename().string()))
+  const std::string id = run.filename().string();
+  EXPECT_TRUE(has(answer.err, "make the run again: bnlab run ")) << answer.err;
+  EXPECT_TRUE(has(answer.err, " --only run=" + id + " --redo " + id + ", and name its folder there"))
       << answer.err;
 }
 

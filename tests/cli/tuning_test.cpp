@@ -61,6 +61,29 @@ TEST_F(TunedMatrix, WhatWasChosenOutlivesAnotherChoiceByOtherKeys) {
   EXPECT_EQ(kept().at("scores").size(), 24U);
   EXPECT_EQ(kept().at("runs").size(), 24U);
   EXPECT_TRUE(has(call_with_results({"plan", spec(), "--ranks", "1"}).out, "0 of 4 runs to start"));
+  EXPECT_EQ(kept().at("spec").at("steps"), 5);
+  call_with_results({"run", spec(), "--ranks", "1"});
+  EXPECT_EQ(kept().at("spec").at("steps"), 5) << "the same choice need not be written again";
+  call_with_results({"run", spec("[0.05, 0.2]"), "--ranks", "1"});
+  EXPECT_EQ(kept().at("groups").at(0).at("chosen").at("optimizer.lr"), 0.05)
+      << "from the scores that are kept";
+  EXPECT_EQ(kept().at("runs").size(), 24U);
+}
+
+TEST_F(TunedMatrix, RunsOfAnEarlierSpecNeedNoScore) {
+  const auto spec_by = [&](const std::string& metric, const std::string& rates) {
+    return scratch_.write_spec(behaves("ok"), R"(, "matrix": {"seed": [0], "strategy": ["left"]},
+      "tune": {"metric": ")" + metric + R"(", "seeds": [100], "grid": {"optimizer.lr": )" +
+                                                  rates + "}}");
+  };
+  call_with_results({"run", spec_by("mean_iou", "[0.05, 0.4]"), "--ranks", "1"});
+  for (const Record& record : tuning_records()) {
+    Json without = record.json();
+    without["result"]["final"]["saved"].erase("mean_iou");  // as if it were of another task
+    write_json(record.file(), without);
+  }
+  const Answer answer = call_with_results({"run", spec_by("mean_iou", "[0.1, 0.2]"), "--ranks", "1"});
+  EXPECT_EQ(answer.code, 0) << answer.err;
 }
 
 TEST_F(TunedMatrix, AMetricThatTheRunsLackChoosesNothing) {

@@ -132,6 +132,15 @@ TEST_F(Tuned, AKeyGivenOnTheCommandLineIsNotTuned) {
   EXPECT_EQ(given.runs.at(0).optimizer.at("lr"), 0.3);
   const Experiment whole = load_experiment(file, {R"(optimizer={"name":"sgd","lr":0.3})"});
   EXPECT_EQ(whole.tuning, nullptr) << "the key is a part of what was given";
+  const std::string of_wholes = write(
+      "spec.json", tuned(R"("grid": {"optimizer": ["sgd", {"name": "sgd", "lr": 0.2}]}, "seeds": [100])"));
+  try {
+    load_experiment(of_wholes, {"optimizer.lr=0.3"});
+    ADD_FAILURE() << "tuning would undo it";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("tune.grid chooses the whole of optimizer"), std::string::npos)
+        << error.what();
+  }
 }
 
 TEST_F(Tuned, WhatMightBeChosenFitsEveryRunOfTheMatrix) {
@@ -160,6 +169,7 @@ TEST_F(Tuned, AComparisonKeepsAStrategyWhoseOptionsAreChosen) {
   settle(experiment, all);
   EXPECT_EQ(experiment.contrasts.at(0).strategy, "fake_pooled(momentum=0.4)");
   EXPECT_EQ(experiment.contrasts.at(0).above, "fake_pooled(momentum=0.4)");
+  EXPECT_EQ(experiment.contrasts.at(0).declared_strategy, "fake_pooled") << "whatever is chosen";
   const Lines refused = mistakes(with(""));
   ASSERT_EQ(refused.size(), 1U);
   EXPECT_NE(refused[0].find("contrasts[0].at: tune.grid chooses options of fake_pooled for each of"),

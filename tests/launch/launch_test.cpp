@@ -367,7 +367,7 @@ TEST(Launch, OtherProcessesAreCountedWhileARunIsUnderWay) {
     const pid_t other = fork();
     if (other == 0) {
       const ActiveProcesses active(scratch / "results");
-      std::this_thread::sleep_for(std::chrono::seconds(4));
+      std::this_thread::sleep_for(std::chrono::seconds(6));
       kill(getpid(), SIGKILL);
     }
     waitpid(other, nullptr, 0);
@@ -395,7 +395,7 @@ TEST(Launch, AnInterruptedRemakingTellsWhatIsLeftOfIt) {
   EXPECT_TRUE(summary.interrupted);
   ASSERT_EQ(summary.finished, 1);
   ASSERT_EQ(summary.to_remake.size(), 1U) << "the one that was made is not among them";
-  EXPECT_NE(summary.to_remake.begin()->find("left-2x2"), std::string::npos);
+  EXPECT_EQ(*summary.to_remake.begin(), load_experiment(spec).runs.at(1).id);
 }
 
 TEST(Launch, RanksDieWithALauncherThatIsKilled) {

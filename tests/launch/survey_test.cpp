@@ -132,6 +132,31 @@ TEST(Survey, AKilledAttemptElsewhereAtARunThatIsDoneIsRemovedWhereAnyPlacementWi
   EXPECT_TRUE(attempt_folders_of(elsewhere).empty());
 }
 
+TEST(Survey, AKilledAttemptWhereRunsWereStartedLastIsRemovedToo) {
+  const Scratch scratch;
+  const auto spec = scratch.write_spec(behaves("ok"));
+  run(spec, scratch.options(1));
+  const fs::path done = scratch.records().at(0).file().parent_path();
+  const fs::path elsewhere = done.parent_path() / "2x1-cpu";
+  write_json(scratch / (std::string("results/fake/") + kPlacementFile),
+             Json{{"ranks", 2}, {"device", "cpu"}, {"exchange", nullptr}});
+  LaunchRequest anywhere = scratch.options(0);
+  anywhere.device.reset();
+  for (const bool has_ended : {false, true}) {
+    scratch.count_attempts(elsewhere, 1);
+    fs::create_directories(attempt_folder(elsewhere, 1));
+    if (has_ended) {  // killed between its record and its last step
+      Json record = read_json(done / kRecordFile);
+      record["placement"]["name"] = "2x1-cpu";
+      write_json(attempt_folder(elsewhere, 1) / kRecordFile, record);
+    }
+    EXPECT_EQ(run(spec, anywhere).skipped, 1);
+    EXPECT_TRUE(claims_of(elsewhere).empty());
+    EXPECT_TRUE(attempt_folders_of(elsewhere).empty());
+    EXPECT_EQ(fs::exists(elsewhere / kRecordFile), has_ended) << "a result is never removed";
+  }
+}
+
 TEST(Survey, RunsThatCannotBeWhereTheyArePlacedAreToldBeforeAnyStarts) {
   const Scratch scratch;
   const auto spec = scratch.write_spec(behaves("ok"), R"(, "average_weights_every": 2)");

@@ -196,6 +196,12 @@ TEST(Report, ClaimsThroughputOnlyOfRealRanksAloneOnTheMachine) {
       report_text(make_report(experiment, {Record(compose_record(untimed), "record.json")}));
   EXPECT_TRUE(has(none, "No images/s: no run recorded any")) << none;
   EXPECT_FALSE(has(both + text, "no run recorded any")) << text << both;
+  RunAccount failed_turns = synthetic_account(run, 0.5, 8);
+  failed_turns.spec.resolved["timing"] = {{"against", {{"strategy", "per_tower"}}}};
+  failed_turns.result["timing"] = nullptr;
+  const std::string turns =
+      report_text(make_report(experiment, {Record(compose_record(failed_turns), "record.json")}));
+  EXPECT_TRUE(has(turns, "No images/s: the turns in which some runs were to be timed failed")) << turns;
 }
 
 TEST(Report, TellsTheShareOfTheTimeThatExchangesTookWhereThroughputIsClaimed) {

@@ -296,7 +296,7 @@ TEST_F(FolderTest, AMaskOf0And255IsPointedAt) {
 }
 
 TEST_F(FolderTest, WhatIsMissingIsNamed) {
-  EXPECT_NAMES(error(), "mydata: no such folder; --data names the folder around the data set");
+  EXPECT_NAMES(error(), "mydata: no such folder; --data names the folder around it");
   const std::string images = file("images");  // makes mydata
   EXPECT_NAMES(error(), images + ": cannot be listed");
   write_splits("images/", "labels/");

@@ -175,6 +175,15 @@ TEST_F(Merging, WhatTuningChoseIsPartOfTheSpec) {
   fs::remove_all(a_);
   EXPECT_EQ(merge().added, 1);
   EXPECT_EQ(read_json(a_ / kTuningFile), tuned(0.2));
+  for (const auto& [folder, id] : {std::pair(a_, "one"), {b_, "other"}}) {
+    Json scored = tuned(0.2);
+    scored["scores"][id] = 0.5;
+    scored["runs"] = {{{"run_id", id}}};
+    write_json(folder / kTuningFile, scored);
+  }
+  merge();
+  EXPECT_EQ(read_json(a_ / kTuningFile).at("scores").size(), 2U);
+  EXPECT_EQ(read_json(a_ / kTuningFile).at("runs").size(), 2U);
 }
 
 TEST_F(Merging, AFolderWithoutRunsIsAMistake) {

@@ -64,25 +64,10 @@ std::string cure_for_json(const fs::path& folder, const fs::path& labels) {
                    files.begin()->string() + "' '" + labels.string() + "'";
 }
 
-// "; did you mean DIR?" where the folder around has one of nearly that name.
-std::string similar_beside(const fs::path& folder) {
-  std::vector<std::string> names;
-  std::error_code none;
-  for (const auto& entry : fs::directory_iterator(folder.parent_path(), none)) {
-    if (entry.is_directory(none)) names.push_back(entry.path().filename().string());
-  }
-  const std::string near = nearest(folder.filename().string(), names);
-  return near.empty() ? "" : "; did you mean " + (folder.parent_path() / near).string() + "?";
-}
-
 std::map<std::string, fs::path> files_by_name(const Side& side, const Endings& endings,
                                               const std::string& cure) {
   std::map<std::string, fs::path> found;
   std::error_code error;
-  if (const fs::path around = side.folder.parent_path(); !fs::exists(around, error)) {
-    refuse(around.string() + ": no such folder; --data names the folder around the data set" +
-           similar_beside(around));
-  }
   for (fs::recursive_directory_iterator entry(side.folder, error), end; !error && entry != end;
        entry.increment(error)) {
     const std::string name =

@@ -98,12 +98,6 @@ TEST_F(Listing, WhatIsMissingOrThereTwiceIsNamed) {
                (root() / "labels/a.png").string() + ": missing, the labels of " + image + "; the cure");
   touch("labels/a.jpg");
   EXPECT_NAMES(error(), "JPEG changes the ids");
-  fs::create_directories(root() / "mydata");
-  const Side nowhere{root() / "mydatta" / "images", ""};
-  EXPECT_NAMES(error_of([&] { pair_files(nowhere, nowhere, "; the cure"); }),
-               (root() / "mydatta").string() +
-                   ": no such folder; --data names the folder around the data set; did " + "you mean " +
-                   (root() / "mydata").string() + "?");
   touch("labels/a.png");
   EXPECT_EQ(error(), "no error");
   const std::string labels = touch("labels/b.png");
