@@ -335,10 +335,18 @@ std::vector<std::string> footnotes(const ExperimentReport& report) {
     }
   }
   notes.insert(notes.end(), report.declared.begin(), report.declared.end());
+  std::vector<std::pair<std::string, std::vector<std::string>>> warnings;  // each with its comparisons
   for (const ContrastResult& result : report.contrasts) {
     if (result.warning.empty()) continue;
-    notes.push_back("Warning: " + pair_name(result.contrast) + " at " + result.group + ": " + result.warning +
-                    ".");
+    const std::string of = pair_name(result.contrast) + " at " + result.group;
+    const auto alike =
+        std::ranges::find_if(warnings, [&](const auto& known) { return known.first == result.warning; });
+    (alike == warnings.end() ? warnings.emplace_back(result.warning, std::vector<std::string>()) : *alike)
+        .second.push_back(of);
+  }
+  for (const auto& [warning, of] : warnings) {
+    const std::string names = of.size() > 2 ? std::to_string(of.size()) + " comparisons" : joined(of, "; ");
+    notes.push_back("Warning: " + names + ": " + warning + ".");
   }
   return notes;
 }

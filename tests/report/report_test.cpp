@@ -137,6 +137,14 @@ TEST(Report, WarnsWhenSeedsAreTooFew) {
   EXPECT_TRUE(has(text, "direction: above")) << text;
   EXPECT_TRUE(has(text, "Of 1 declared comparison: 1 direction: above (fewer than 6 seeds")) << text;
   EXPECT_TRUE(has(text, "p = 0.25")) << text;
+  Experiment three = experiment;
+  for (const int64_t towers : {2, 8}) {
+    three.contrasts.push_back(experiment.contrasts[0]);
+    three.contrasts.back().at = {{"towers", towers}};
+    if (towers == 8) three.contrasts.back().metric = "pixel_accuracy";
+  }
+  const std::string once = report_text(make_report(three, all_records(three, 1)));
+  EXPECT_TRUE(has(once, "Warning: 3 comparisons: only 3 paired seeds")) << once;
 }
 
 TEST(Report, CountsFailedAndMissingRuns) {
