@@ -149,7 +149,8 @@ std::string fixed(double value, int decimals) {
   if (!std::isfinite(value)) return "-";
   std::ostringstream text;
   text << std::fixed << std::setprecision(decimals) << value;
-  return text.str();
+  const bool is_zero = text.str().find_first_of("123456789") == std::string::npos;
+  return is_zero && std::signbit(value) ? text.str().substr(1) : text.str();
 }
 
 std::string significant(double value, int digits) {

@@ -33,7 +33,7 @@ std::string html_escape(const std::string& text);
 // {{"crashed", 1}, {"oom", 2}} as "1 crashed, 2 oom".
 std::string counts_text(const std::map<std::string, int>& counts);
 
-std::string fixed(double value, int decimals);      // "0.712"; "-" for a number that is not finite
+std::string fixed(double value, int decimals);  // "0.712"; no "-0.000"; "-" for a number that is not finite
 std::string significant(double value, int digits);  // "0.0312", "1.2e+06"; likewise
 
 }  // namespace bnlab

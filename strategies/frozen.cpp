@@ -44,6 +44,7 @@ class Frozen : public Wrapper {
   Frozen(const Options& options, const Context& context)
       : Wrapper(options, context),
         from_step_(options.first_step(context.steps)),
+        steps_(context.steps),
         train_affine_(options.train_affine) {}
 
   std::shared_ptr<Layer> norm(const NormSite& site) override {
@@ -72,6 +73,15 @@ class Frozen : public Wrapper {
     return Wrapper::trainable(parameter, step);
   }
 
+  std::vector<std::string> notes() const override {
+    std::vector<std::string> notes = Wrapper::notes();
+    if (steps_ > 0 && from_step_ >= steps_) {
+      notes.push_back("frozen: no step is frozen, as the first would be step " + std::to_string(from_step_) +
+                      " of " + std::to_string(steps_) + ", counted from 0");
+    }
+    return notes;
+  }
+
   // The first frozen step merges the running statistics.
   StepWork work(const Step& step) const override {
     return step.index < from_step_
@@ -81,7 +91,7 @@ class Frozen : public Wrapper {
   }
 
  private:
-  int64_t from_step_;
+  int64_t from_step_, steps_;  // of the run; 0: not known
   bool train_affine_;
   std::vector<std::string> sites_;  // how the names of their parameters begin
 };

@@ -108,7 +108,12 @@ std::string contrast_sentence(const ContrastResult& result) {
 
 std::string evidence_of(const Experiment& experiment, const ExperimentReport& report) {
   if (report.contrasts.empty()) return "nothing declared";
-  const ContrastResult& first = report.contrasts.front();
+  const auto decided = [](const ContrastResult& result) {
+    return result.interval.n > 0 && result.verdict != Verdict::undecided &&
+           result.verdict != Verdict::not_claimed;
+  };
+  const auto found = std::ranges::find_if(report.contrasts, decided);
+  const ContrastResult& first = found == report.contrasts.end() ? report.contrasts.front() : *found;
   if (first.interval.n == 0) return "no runs yet";
   const size_t all = report.contrasts.size();
   return contrast_sentence(first) + " (n = " + std::to_string(first.interval.n) + "; " + data_of(experiment) +

@@ -266,6 +266,13 @@ std::string pair_name(const Contrast& contrast) {
   return side + " - " + above;
 }
 
+std::string measured_name(const Contrast& contrast) {
+  const std::string title = unit_of(contrast.metric).title;
+  if (is_cost(contrast.metric)) return title;
+  return title + " " + contrast.population +
+         (contrast.above_population ? " - " + *contrast.above_population : "");
+}
+
 std::vector<ContrastResult> evaluate_contrasts(const std::vector<Contrast>& contrasts, const CellTable& table,
                                                const std::vector<Declaration>& declarations) {
   std::vector<ContrastResult> results;

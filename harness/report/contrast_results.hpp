@@ -43,6 +43,8 @@ struct ContrastResult {
 // several "towers=8, batch_per_tower=2" and "towers=2, batch_per_tower=8".
 std::array<std::string, 2> side_names(const Contrast& contrast);
 std::string pair_name(const Contrast& contrast);  // "sync - per_tower"
+// What is compared of them: "mean_iou saved", or "mean_iou mean - tower:0" of two populations.
+std::string measured_name(const Contrast& contrast);
 
 // One result per contrast and group of cells in which runs match its `at`; only those runs are compared. A
 // contrast that matches none has one result with a warning. Costs are compared on every placement apart; for

@@ -44,9 +44,10 @@ std::string warning_of(const ContrastResult& result, size_t comparisons, size_t 
                          : std::nullopt;
   const auto suffices = [&](const std::optional<int>& seeds) { return seeds && *seeds <= asked; };
   if (suffices(tell) || suffices(equal)) return "";
-  return pair_name(result.contrast) + (result.group == "all" ? "" : " at " + result.group) + ": " +
-         std::to_string(pairs.size()) + " pairs finished, difference " + fixed(result.interval.mean, 3) +
-         ", standard deviation " + fixed(deviation, 3) + "; 80 % power takes " + count_text(tell) + " seeds" +
+  return pair_name(result.contrast) + (result.group == "all" ? "" : " at " + result.group) + ", " +
+         measured_name(result.contrast) + ": " + std::to_string(pairs.size()) +
+         " pairs finished, difference " + fixed(result.interval.mean, 3) + ", standard deviation " +
+         fixed(deviation, 3) + "; 80 % power takes " + count_text(tell) + " seeds" +
          (margin ? ", or " + count_text(equal) + " for equality within " + significant(*margin, 3) : "") +
          ", the matrix has " + std::to_string(asked);
 }

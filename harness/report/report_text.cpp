@@ -192,14 +192,12 @@ TextTable contrasts_table(const ExperimentReport& report) {
                   {}};
   for (const ContrastResult& result : report.contrasts) {
     const Contrast& contrast = result.contrast;
-    const std::string populations =
-        contrast.population + (contrast.above_population ? " - " + *contrast.above_population : "");
     const MetricUnit unit = unit_of(contrast.metric);
     std::string verdict = verdict_name(result);
     if (result.verdict == Verdict::equal)
       verdict += " within " + significant(*contrast.equivalence_margin / unit.size, 3);
     table.rows.push_back(
-        {pair_name(contrast), result.group, unit.title + (is_cost(contrast.metric) ? "" : " " + populations),
+        {pair_name(contrast), result.group, measured_name(contrast),
          std::to_string(result.interval.n) + stale_text(report, result.stale) + stopped_text(result.stopped),
          plus_minus(result.interval, unit.decimals, unit.size),
          result.sign_flip_p ? significant(*result.sign_flip_p, 2) : "-", significant(result.holm_p, 2),

@@ -73,7 +73,7 @@ def draw(points, nuclei):
         "What does accuracy at two images per tower cost in throughput?",
         "Accuracy: results/nuclei_small_batch and catalogue_nuclei, microscopy images, 8 towers with 2 images each, "
         f"{nuclei.bars_text([point.accuracy for point in points])}. "
-        f"Throughput: results/tradeoff, 2 ranks with 2 images each on one CPU, mean over {min(point.seeds for point in points)} seeds; "
+        f"Throughput: results/tradeoff, a U-Net twice as wide on shapes, 2 ranks with 2 images each on one CPU, mean over {min(point.seeds for point in points)} seeds; "
         "filled: exchanges through shared memory, hollow: over sockets. group_norm: trained with 4 groups, timed with 8; "
         "frozen: timed before it freezes.",
         style.DOUBLE * 0.8, 2.7)

@@ -136,7 +136,7 @@ class Report:
         self.cells = [Cell(cell) for cell in given["cells"]]
         self.contrasts = [Contrast(contrast, self.cells) for contrast in given["contrasts"]]
         self._published = [(Published(each["metric"], each["from"], each["to"], each["source"]), each["cell"])
-                           for each in given["published"]]
+                           for each in given["published"] if each["population"] == "saved"]  # which figures show
         self.headline = given["headline"] if any(cell.ok for cell in self.cells) else None
         self.samples = given["samples"]  # what a batch counts: images or clips
         self.baseline, self.tuning = given["baseline"], given["tuning"]

@@ -126,7 +126,7 @@ def _caption(report, cells, ended, panels, several, condition):
     parts = [f"{report.name}.", f"With {condition}." if condition else "", "Every rank holds one tower.",
              f"Marks: mean; dots: single seeds; {report.bars_text([row.images_per_s for row in shown])}.",
              "Dotted: the ideal, ranks times the mean of one rank. Efficiency: the share of it that is reached; its "
-             "bars take the mean of one rank as exact."]
+             "bars take the mean of one rank as exact. Ranks and images/s have logarithmic axes."]
     left_out = sorted({row.strategy for row in several} - {row.strategy for row in shown}, key=style.catalogue_order)
     if left_out:
         parts.append(f"Left out, without a run of one rank: {', '.join(left_out)}.")

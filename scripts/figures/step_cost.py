@@ -5,6 +5,8 @@ stand the same per exchange, and the images/s relative to the baseline's. Where 
 column draws it beside these.
 """
 
+import math
+
 import layout
 import published
 import report as reports
@@ -88,8 +90,12 @@ def _draw_panel(axes, rows, places, styles):
 def _draw_shares(axes, rows, places, styles, known, baseline):
     for row in rows:
         look = styles[row.strategy]
-        axes.plot(row.relative_images_per_s, places[_heading(row), row.strategy], color=look.colour, marker=look.marker,
-                  markerfacecolor="white" if row.over_sockets else look.colour, markersize=4, linestyle="", zorder=4)
+        share, log = row.relative_images_per_s, row.log_images_per_s
+        bar = None
+        if log and log.half_width is not None:
+            bar = [[share * (1 - math.exp(-log.half_width))], [share * (math.exp(log.half_width) - 1)]]
+        axes.errorbar(share, places[_heading(row), row.strategy], xerr=bar, color=look.colour, marker=look.marker, elinewidth=0.9,
+                      markerfacecolor="white" if row.over_sockets else look.colour, markersize=4, linestyle="", zorder=4)
     published.draw(axes, known, upright=True)
     axes.axvline(1, color=style.GREY, linewidth=0.8, zorder=1)
     axes.set_title("beside what is published", loc="left", color=style.GREY)
@@ -106,9 +112,9 @@ def _caption(report, rows, columns, known):
         f"{report.name}. " + (f"A step beside one of {report.baseline} in the same turns." if all(row.log_images_per_s for row in rows) else
                               f"Median step minus that of {report.baseline} in the same cell on the same placement, paired by seed."),
         f"Marks: mean; dots: single seeds; {report.bars_text([row.extra_step_ms for row in rows])}.",
-        f"At the right: images/s relative to {report.baseline}, and microseconds more per exchange of statistics or samples.",
-        f"Last panel: images/s relative to {report.baseline}, hollow over sockets." if known else "",
-        "Every panel has its own scale." if len(columns) > 1 else "", "Ranks of one tower each, alone on their machine."]
+        f"At the right: images/s relative to {report.baseline}, and microseconds more per exchange of statistics or samples, means of all seeds.",
+        f"Last panel: images/s relative to {report.baseline}, hollow over sockets, with intervals." if known else "",
+        "Every panel has its own scale." if len(columns) > 1 else "", "Ranks of one tower each, with no other run beside them."]
     return " ".join(part for part in parts if part)
 
 

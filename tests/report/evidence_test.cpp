@@ -47,6 +47,13 @@ TEST(Evidence, NamesOtherStatisticsTheMarginAndWhatCameOfAllComparisons) {
             "of 2 comparisons 1 better, 1 equal; the time of declaration was not kept)");
 }
 
+TEST(Evidence, IsTheFirstThatWasDecidedOrElseTheFirst) {
+  const ContrastResult open = result("mean_iou", 0.001, 0.02, Verdict::undecided),
+                       decided = result("mean_iou", -0.08, 0.03, Verdict::worse);
+  EXPECT_TRUE(evidence({open, ContrastResult(), decided}).starts_with("sync - per_tower at 8x2: -8.0"));
+  EXPECT_TRUE(evidence({open, open}).starts_with("sync - per_tower at 8x2: 0.1"));
+}
+
 TEST(Evidence, SaysWhetherItWasDeclaredBeforehand) {
   ContrastResult before = result("mean_iou", 0.05, 0.01, Verdict::better), after = before;
   before.declared = {"2026-01-02T03:04:05Z", 0};

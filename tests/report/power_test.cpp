@@ -69,7 +69,8 @@ TEST(SeedWarnings, TellFromFinishedPairsHowManySeedsAComparisonTakes) {
   const auto warnings = seed_warnings(experiment, pilot);  // differences -0.04, 0.01, 0.06
   ASSERT_EQ(warnings.size(), 1u);
   EXPECT_EQ(warnings[0],
-            "sync - per_tower at 8x2: 3 pairs finished, difference 0.010, standard deviation 0.050; 80 % "
+            "sync - per_tower at 8x2, mean_iou saved: 3 pairs finished, difference 0.010, standard deviation "
+            "0.050; 80 % "
             "power takes "
             "about " +
                 std::to_string(*seeds_to_tell(0.01, 0.05, 0.05)) + " seeds, or about " +

@@ -224,6 +224,19 @@ TEST(Frozen, MayGoOnTrainingWeightAndBias) {
   });
 }
 
+TEST(Frozen, TellsThatNoStepIsFrozen) {
+  on_ranks(1, [](World& world) {
+    const auto notes_of = [&](int64_t from_step, int64_t steps) {
+      return Training({{"name", "frozen"}, {"from_step", from_step}}, world, steps).strategy().notes();
+    };
+    EXPECT_TRUE(notes_of(9, 10).empty());
+    EXPECT_TRUE(notes_of(10, 0).empty()) << "the length is not known";
+    ASSERT_EQ(notes_of(10, 10).size(), 1u);
+    EXPECT_EQ(notes_of(10, 10)[0],
+              "frozen: no step is frozen, as the first would be step 10 of 10, counted from 0");
+  });
+}
+
 TEST(Frozen, AFractionOfTheRunIsRoundedUpToAStep) {
   on_ranks(1, [](World& world) {
     for (const auto& [fraction, steps, first] : std::vector<std::tuple<double, int64_t, int64_t>>{
