@@ -416,8 +416,8 @@ TEST(Matches, ComparesDottedKeys) {
 }
 
 TEST(SpecReference, NamesEveryKey) {
-  const auto readme = std::filesystem::path(__FILE__).parent_path() / "../../experiments/README.md";
-  std::ifstream stream(readme);
+  const auto reference = std::filesystem::path(__FILE__).parent_path() / "../../experiments/spec.md";
+  std::ifstream stream(reference);
   std::stringstream text;
   text << stream.rdbuf();
   for (const auto& parameter : spec_parameters()) {

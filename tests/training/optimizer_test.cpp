@@ -312,9 +312,9 @@ TEST(AdamW, HandsOutTheMomentsThatItUses) {
 }
 
 TEST(OptimizerReference, NamesEveryOption) {
-  const auto readme = std::filesystem::path(__FILE__).parent_path() / "../../experiments/README.md";
+  const auto reference = std::filesystem::path(__FILE__).parent_path() / "../../experiments/spec.md";
   std::stringstream text;
-  text << std::ifstream(readme).rdbuf();
+  text << std::ifstream(reference).rdbuf();
   for (const auto& [optimizer, about] : registered("optimizer")) {
     for (const Parameter& option : about.parameters) {
       EXPECT_NE(text.str().find("`" + option.name + "`"), std::string::npos) << optimizer << option.name;
