@@ -11,6 +11,7 @@ import os
 import re
 import sys
 
+import accuracy_by_part
 import accuracy_by_population
 import accuracy_vs_batch
 import accuracy_vs_length
@@ -28,7 +29,7 @@ import style
 import throughput_vs_accuracy
 import training_curves
 
-FIGURES = (accuracy_vs_batch, throughput_vs_accuracy, accuracy_by_population, training_curves, memory, memory_price, matrix,
+FIGURES = (accuracy_vs_batch, throughput_vs_accuracy, accuracy_by_population, accuracy_by_part, training_curves, memory, memory_price, matrix,
            statistics_by_site, contrasts, step_cost, scaling, accuracy_vs_steps,
            accuracy_vs_length)
 

@@ -26,7 +26,7 @@ def draw(report, cells, condition, styles):
     if report.headline is None:
         raise Nothing("no run ended with a result")
     touched = reports.touched(cells)
-    populations = _populations(touched)
+    populations = populations_of(touched)
     panels = sorted({_panel(cell) for cell in touched},
                     key=lambda panel: (panel[1], images_per_tower(panel[0]), panel[0]))
     if len(populations) < 2 and len({shards for _, shards in panels}) < 2:
@@ -41,7 +41,7 @@ def draw(report, cells, condition, styles):
         _caption(report, cells, touched, populations, condition), style.DOUBLE,
         lines * (0.55 + (_ROW + _MORE * len(populations)) * len(strategies)),
         rows=lines, columns=columns, sharex=True, sharey=True,
-        legend={population: style.Style(*_look(population, populations), "") for population in populations},
+        legend={population: style.Style(*look(population, populations), "") for population in populations},
         references=published.legend(known))
     rows = []
     for axes, panel in zip(all_axes.flat, panels):
@@ -56,7 +56,7 @@ def draw(report, cells, condition, styles):
     first = all_axes[0][0]
     first.set_yticks(range(len(strategies)), strategies)
     first.set_ylim(len(strategies) - 0.45, -0.55)
-    _keep_to_shares(first, rows)
+    keep_to_shares(first, rows)
     return Drawing(figure, rows + published.rows(known), _sentence(touched, populations, panels, report.headline))
 
 
@@ -69,14 +69,14 @@ def _panel_text(panel, panels):
     return grouping_text(grouping) + (f", {shards} shards" if len({each[1] for each in panels}) > 1 else "")
 
 
-def _populations(cells):
+def populations_of(cells):
     """Those of all cells, the table's in its order, towers behind saved."""
     names = {name for cell in cells for name in cell.evaluated} | {"saved"}
     return sorted(names, key=lambda name: (name != "saved", not name.startswith("tower:"),
                                            list(_LOOKS).index(name) if name in _LOOKS else -1, name))
 
 
-def _look(population, populations):
+def look(population, populations):
     if population in _LOOKS:
         return _LOOKS[population]
     towers = [name for name in populations if name not in _LOOKS]
@@ -98,7 +98,7 @@ def _draw_panel(axes, panel, cells, strategies, populations):
                    "population": population, "n": value.n if value else 0, "failed": cell.failed,
                    "missing": cell.missing, "outcome": cell.failures}
             rows.append(row)
-            colour, marker = _look(population, populations)
+            colour, marker = look(population, populations)
             if value:
                 row.update(value=value.mean, half_width=value.half_width)
                 axes.errorbar(value.mean, y, xerr=value.half_width, color=colour, marker=marker, markersize=3.4,
@@ -111,13 +111,13 @@ def _draw_panel(axes, panel, cells, strategies, populations):
     return rows
 
 
-def _populations_notes(populations):
+def statistics_notes(populations):
     notes = [f"{name}: {_STATISTICS[name]}" for name in populations if name in _STATISTICS]
     notes += ["tower:K: the running statistics of tower K alone"] * any(name.startswith("tower:") for name in populations)
     return ["Statistics: " + "; ".join(notes) + "."] if len(populations) > 1 else []
 
 
-def _keep_to_shares(axes, rows):
+def keep_to_shares(axes, rows):
     values = [row["value"] for row in rows if row.get("value") is not None]
     if values and all(0 <= value <= 1 for value in values):
         low, high = axes.get_xlim()
@@ -130,7 +130,7 @@ def _caption(report, cells, touched, populations, condition):
              f"Panels: towers x {report.samples} per tower" +
              (", and how the training set is dealt to the towers." if len(shards) > 1 else "."),
              f"Last checkpoint; {report.bars_text([cell.value('saved') for cell in touched])}.",
-             *_populations_notes(populations),
+             *statistics_notes(populations),
              "Without running statistics there is one mark."
              if len(populations) > 1 and reports.without_running_statistics(touched) else "",
              reports.absent_note(touched, "mark"), report.rates_note(cells)]

@@ -101,9 +101,19 @@ class Cell(Scores):
                      if key not in self.conditions and key not in _GROUPING and not key.startswith("placement")}
         self.evaluated = set(given["evaluated"])
         self.curves = given["curves"]
+        self._metrics = given["metrics"]
         self.sites = [Site(site["name"], {key: _quantity(value) for key, value in site.items() if key != "name"})
                       for site in given["sites"]]
         self.rows = [Row(row, self) for row in given["rows"] if row["placement"]]
+
+    def parts(self, metric):
+        """The parts of the test split of which the metric is told, in the order of their names."""
+        return sorted({name.split("/")[1] for metrics in self._metrics.values() for name in metrics
+                       if name.startswith("groups/") and name.endswith(f"/{metric}")})
+
+    def value_of_part(self, part, metric, population):
+        """None where no run has it."""
+        return _quantity(self._metrics.get(population, {}).get(f"groups/{part}/{metric}"))
 
 
 class Contrast:

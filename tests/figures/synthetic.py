@@ -12,8 +12,9 @@ def quantity(values, half_width=None):
 
 def cell(strategy="sync", towers=8, batch=2, saved=(0.5,), half_width=0.25, others=None, failures=None, missing=(),
          conditions=None, images_per_s=None, speed_half_width=None, ranks=2, towers_per_rank=4, beside_others=False,
-         peak=None, rss=None, curves=None, sites=()):
-    """`saved`: the headline metric by seed; `others`: the same by population; `failures`: seed -> outcome."""
+         peak=None, rss=None, curves=None, sites=(), parts=None):
+    """`saved`: the headline metric by seed; `others`: the same by population; `failures`: seed -> outcome; `parts`: the
+    metric by population and part of the test split."""
     saved = dict(enumerate(saved)) if isinstance(saved, (list, tuple)) else saved
     failures = failures or {}
     emulated = towers_per_rank > 1
@@ -35,7 +36,9 @@ def cell(strategy="sync", towers=8, batch=2, saved=(0.5,), half_width=0.25, othe
            "collectives_per_step": quantity({}), "bytes_per_step": quantity({}), "machines": ["a processor"]}
     return {"cell": {}, "strategy": strategy, "group": f"{towers}x{batch}", "conditions": conditions or {},
             "towers": towers, "batch_per_tower": batch, "evaluated": ["saved", *(others or {})] if saved else [],
-            **scores, "metrics": {name: {"mean_iou": value} for name, value in values.items()}, "curves": curves or {},
+            **scores, "metrics": {name: {"mean_iou": value, **{f"groups/{part}/mean_iou": quantity(by_seed, half_width)
+                                                               for part, by_seed in (parts or {}).get(name, {}).items()}}
+                                  for name, value in values.items()}, "curves": curves or {},
             "sites": list(sites), "rows": [row]}
 
 

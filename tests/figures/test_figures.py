@@ -15,6 +15,7 @@ import throughput_vs_accuracy
 import training_curves
 from figures_case import FiguresCase
 from synthetic import cell, curve
+from test_accuracy_by_part import AccuracyByPart
 from test_accuracy_vs_length import AccuracyVsLength  # so that these run with the cases below
 from test_accuracy_vs_steps import AccuracyVsSteps
 from test_contact_sheet import ContactSheet
