@@ -112,11 +112,12 @@ std::string evidence_of(const Experiment& experiment, const ExperimentReport& re
     return result.interval.n > 0 && result.verdict != Verdict::undecided &&
            result.verdict != Verdict::not_claimed;
   };
-  const auto found = std::ranges::find_if(report.contrasts, decided);
-  const ContrastResult& first = found == report.contrasts.end() ? report.contrasts.front() : *found;
-  if (first.interval.n == 0) return "no runs yet";
+  const auto has_runs = [](const ContrastResult& result) { return result.interval.n > 0; };
+  auto shown = std::ranges::find_if(report.contrasts, decided);
+  if (shown == report.contrasts.end()) shown = std::ranges::find_if(report.contrasts, has_runs);
+  if (shown == report.contrasts.end()) return "no runs yet";
   const size_t all = report.contrasts.size();
-  return contrast_sentence(first) + " (n = " + std::to_string(first.interval.n) + "; " + data_of(experiment) +
+  return contrast_sentence(*shown) + " (n = " + std::to_string(shown->interval.n) + "; " + data_of(experiment) +
          (all > 1 ? "; of " + std::to_string(all) + " comparisons " + verdicts_text(report.contrasts) : "") +
          "; " + declaration_in_short(report.contrasts) + ")";
 }

@@ -7,7 +7,7 @@ statistics win it back there.
 import layout
 import report as reports
 import style
-from accuracy_by_population import keep_to_shares, look, populations_of, statistics_notes
+from accuracy_by_population import ONE_MARK, keep_to_shares, look, mark_failure, populations_of, statistics_notes
 from drawing import Drawing, Nothing, metric_name
 from report import grouping_text, images_per_tower
 
@@ -24,8 +24,8 @@ def draw(report, cells, condition, styles):
     if len(parts) < 2:
         raise Nothing("the test split has no parts of which the metric is told")
     populations = populations_of(touched)
-    lines = sorted(touched, key=lambda cell: (images_per_tower(cell.grouping), cell.grouping, sorted(cell.conditions.items()),
-                                              list(styles).index(cell.strategy)))
+    lines = sorted(touched, key=lambda cell: (images_per_tower(cell.grouping), cell.grouping.towers, grouping_text(cell.grouping),
+                                              sorted(cell.conditions.items()), list(styles).index(cell.strategy)))
     names = [_line(cell, touched) for cell in lines]
     columns = [_ALL, *parts]
     across = min(_COLUMNS, len(columns))
@@ -63,24 +63,29 @@ def _line(cell, touched):
 
 def _draw_cell(axes, place, cell, name, part, metric, populations):
     rows = []
-    known = [population for population in populations if population in cell.evaluated]
+    known = [population for population in populations if population in cell.evaluated | {"saved"}]
     for k, population in enumerate(known):
         value = cell.value(population) if part == _ALL else cell.value_of_part(part, metric, population)
+        row = {"row": name, "strategy": cell.strategy, "grouping": grouping_text(cell.grouping), "part": part,
+               "population": population, "n": value.n if value else 0, "failed": cell.failed, "missing": cell.missing,
+               "outcome": cell.failures}
+        rows.append(row)
         if value is None:
             continue
+        row.update(value=value.mean, half_width=value.half_width)
         colour, marker = look(population, populations)
         axes.errorbar(value.mean, place + _DODGE * ((k + 0.5) / len(known) - 0.5), xerr=value.half_width, color=colour,
                       marker=marker, markersize=3.4, markeredgewidth=0, elinewidth=0.6, linestyle="",
                       zorder=4 if population == "saved" else 3)
-        rows.append({"row": name, "strategy": cell.strategy, "grouping": grouping_text(cell.grouping), "part": part,
-                     "population": population, "n": value.n, "value": value.mean, "half_width": value.half_width})
+    if part == _ALL and cell.failed and cell.value("saved") is None:
+        mark_failure(axes, place, cell.failures)
     return rows
 
 
 def _caption(report, cells, touched, populations):
     parts = [f"{report.name}.", f"Rows: towers x {report.samples} per tower, strategy and condition, as far as they differ.",
              f"Last checkpoint; {report.bars_text([cell.value('saved') for cell in touched])}.", *statistics_notes(populations),
-             report.rates_note(cells)]
+             ONE_MARK if len(populations) > 1 and reports.without_running_statistics(touched) else "", report.rates_note(cells)]
     return " ".join(part for part in parts + reports.shortfall_notes(cells) if part)
 
 

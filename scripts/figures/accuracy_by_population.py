@@ -17,6 +17,7 @@ _LOOKS = {"saved": (style.BLACK, "o"), "mean": (style.ORANGE, "d"), "pooled": (s
 _STATISTICS = {"saved": "the running statistics of the checkpoint", "mean": "the mean of all towers' running statistics",
                "pooled": "these with the variance between the towers' means", "precise": "recomputed over training batches",
                "batch": "each test batch's own, grouped as in training", "ema": "the running statistics, with averaged weights"}
+ONE_MARK = "Without running statistics there is one mark."
 _TOWERS = (style.VERMILION, "<>*pXh8")  # colour of tower:K, and a marker for each
 _COLUMNS = 3
 _ROW, _MORE, _DODGE = 0.10, 0.05, 0.75  # inches per strategy and per population, and the share over which these spread
@@ -28,7 +29,7 @@ def draw(report, cells, condition, styles):
     touched = reports.touched(cells)
     populations = populations_of(touched)
     panels = sorted({_panel(cell) for cell in touched},
-                    key=lambda panel: (panel[1], images_per_tower(panel[0]), panel[0]))
+                    key=lambda panel: (panel[1], images_per_tower(panel[0]), panel[0].towers, grouping_text(panel[0])))
     if len(populations) < 2 and len({shards for _, shards in panels}) < 2:
         raise Nothing("only one population, saved, was evaluated")
     strategies = [label for label in styles if any(cell.strategy == label for cell in touched)]
@@ -104,11 +105,16 @@ def _draw_panel(axes, panel, cells, strategies, populations):
                 axes.errorbar(value.mean, y, xerr=value.half_width, color=colour, marker=marker, markersize=3.4,
                               markeredgewidth=0, elinewidth=0.6, linestyle="", zorder=4 if population == "saved" else 3)
             elif cell.failed and population == "saved":
-                at = axes.get_yaxis_transform()
-                axes.plot([0.03], [place], marker="x", color=style.GREY, markersize=4, transform=at)
-                axes.annotate(cell.failures, (0.03, place), xycoords=at, xytext=(6, 0), textcoords="offset points",
-                              va="center", size=style.SMALL - 0.8, color=style.GREY)
+                mark_failure(axes, place, cell.failures)
     return rows
+
+
+def mark_failure(axes, place, failures):
+    """Where no run of a row ended well: ×, and how they ended."""
+    at = axes.get_yaxis_transform()
+    axes.plot([0.03], [place], marker="x", color=style.GREY, markersize=4, transform=at)
+    axes.annotate(failures, (0.03, place), xycoords=at, xytext=(6, 0), textcoords="offset points", va="center",
+                  size=style.SMALL - 0.8, color=style.GREY)
 
 
 def statistics_notes(populations):
@@ -131,8 +137,7 @@ def _caption(report, cells, touched, populations, condition):
              (", and how the training set is dealt to the towers." if len(shards) > 1 else "."),
              f"Last checkpoint; {report.bars_text([cell.value('saved') for cell in touched])}.",
              *statistics_notes(populations),
-             "Without running statistics there is one mark."
-             if len(populations) > 1 and reports.without_running_statistics(touched) else "",
+             ONE_MARK if len(populations) > 1 and reports.without_running_statistics(touched) else "",
              reports.absent_note(touched, "mark"), report.rates_note(cells)]
     parts += reports.shortfall_notes(cells)
     return " ".join(part for part in parts if part)

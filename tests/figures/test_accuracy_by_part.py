@@ -32,6 +32,15 @@ class AccuracyByPart(FiguresCase):
         rows = list(dict.fromkeys(row["row"] for row in self.rows("accuracy_by_part")))
         self.assertEqual(rows, ["light strong", "light weak"])
 
+    def test_failed_runs_have_a_mark_and_uneven_towers_a_place(self):
+        self.draw(self.cells() + [cell("none", saved=(), failures={0: "oom"}, conditions={"shards": "iid"})] +
+                  [cell("sync", towers=2, batch=batch, conditions={"shards": "iid"}) for batch in (4, [2, 6])])
+        self.assertIn("1 oom", self.caption("accuracy_by_part"))
+        row, = self.rows("accuracy_by_part", row="8x2 none", part="all images")
+        self.assertEqual((row["n"], row["outcome"], row["value"]), ("0", "1 oom", ""))
+        self.assertEqual({row["row"] for row in self.rows("accuracy_by_part", strategy="sync")}, {"8x2 sync", "2x4 sync", "2x[2,6] sync"})
+        self.assertIn("Without running statistics there is one mark.", self.caption("accuracy_by_part"))
+
     def test_a_split_without_parts_is_no_figure(self):
         self.assertIn("not drawn, the test split has no parts", self.draw([cell()]))
         self.assertIn("not drawn", self.draw([cell(parts={"saved": {"dusk": (0.4,)}})]))

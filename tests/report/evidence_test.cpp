@@ -52,6 +52,7 @@ TEST(Evidence, IsTheFirstThatWasDecidedOrElseTheFirst) {
                        decided = result("mean_iou", -0.08, 0.03, Verdict::worse);
   EXPECT_TRUE(evidence({open, ContrastResult(), decided}).starts_with("sync - per_tower at 8x2: -8.0"));
   EXPECT_TRUE(evidence({open, open}).starts_with("sync - per_tower at 8x2: 0.1"));
+  EXPECT_TRUE(evidence({ContrastResult(), open}).starts_with("sync - per_tower at 8x2: 0.1"));
 }
 
 TEST(Evidence, SaysWhetherItWasDeclaredBeforehand) {
