@@ -117,7 +117,8 @@ std::string evidence_of(const Experiment& experiment, const ExperimentReport& re
   if (shown == report.contrasts.end()) shown = std::ranges::find_if(report.contrasts, has_runs);
   if (shown == report.contrasts.end()) return "no runs yet";
   const size_t all = report.contrasts.size();
-  return contrast_sentence(*shown) + " (n = " + std::to_string(shown->interval.n) + "; " + data_of(experiment) +
+  return contrast_sentence(*shown) + " (n = " + std::to_string(shown->interval.n) + "; " +
+         data_of(experiment) +
          (all > 1 ? "; of " + std::to_string(all) + " comparisons " + verdicts_text(report.contrasts) : "") +
          "; " + declaration_in_short(report.contrasts) + ")";
 }
