@@ -16,8 +16,8 @@ struct Answer {
   std::string title;     // of the page, which asks the question shortly; the question where there is none
   std::string answer;    // people's own words; "open" where they have not written any
   std::string in_short;  // in one line
-  std::string
-      evidence;  // of the first declared contrast that was decided, else of the first with runs; and of all
+  // Of the first declared contrast that was decided, else of the first that has runs; and how all came out.
+  std::string evidence;
   std::string
       seen_before;     // earlier attempts at the question, in people's own words; "" where there are none
   std::string folder;  // of the results
