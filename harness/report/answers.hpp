@@ -18,9 +18,8 @@ struct Answer {
   std::string in_short;  // in one line
   // Of the first declared contrast that was decided, else of the first that has runs; and how all came out.
   std::string evidence;
-  std::string
-      seen_before;     // earlier attempts at the question, in people's own words; "" where there are none
-  std::string folder;  // of the results
+  std::string seen_before;  // earlier attempts, in people's own words; "" where there are none
+  std::string folder;       // of the results
 };
 
 // The answer stands in `findings.md` of the experiment's folder, in the paragraph that begins with
