@@ -29,9 +29,8 @@ import style
 import throughput_vs_accuracy
 import training_curves
 
-FIGURES = (accuracy_vs_batch, throughput_vs_accuracy, accuracy_by_population, accuracy_by_part, training_curves, memory, memory_price, matrix,
-           statistics_by_site, contrasts, step_cost, scaling, accuracy_vs_steps,
-           accuracy_vs_length)
+FIGURES = (accuracy_vs_batch, throughput_vs_accuracy, accuracy_by_population, accuracy_by_part, training_curves, memory,
+           memory_price, matrix, statistics_by_site, contrasts, step_cost, scaling, accuracy_vs_steps, accuracy_vs_length)
 
 
 def draw_all(report, out, only=()):

@@ -35,7 +35,7 @@ class AccuracyByPart(FiguresCase):
     def test_failed_runs_have_a_mark_and_uneven_towers_a_place(self):
         self.draw(self.cells() + [cell("none", saved=(), failures={0: "oom"}, conditions={"shards": "iid"})] +
                   [cell("sync", towers=2, batch=batch, conditions={"shards": "iid"}) for batch in (4, [2, 6])])
-        self.assertIn("1 oom", self.caption("accuracy_by_part"))
+        self.assertIn(" 1 oom ", self.caption("accuracy_by_part"))  # beside the ×; the caption has it in brackets
         row, = self.rows("accuracy_by_part", row="8x2 none", part="all images")
         self.assertEqual((row["n"], row["outcome"], row["value"]), ("0", "1 oom", ""))
         self.assertEqual({row["row"] for row in self.rows("accuracy_by_part", strategy="sync")}, {"8x2 sync", "2x4 sync", "2x[2,6] sync"})

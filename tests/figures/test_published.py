@@ -34,6 +34,10 @@ class PublishedNumbers(FiguresCase):
             self.assertEqual(self.caption(figure).count("published 0.463 to 0.50: Somebody 2017"), 1, figure)
             self.assertEqual(list(self.dashes(figure).values()), [2 * panels], figure)
 
+    def test_those_of_other_statistics_than_the_drawn_ones_are_left_out(self):
+        self.draw([cell(batch=batch) for batch in (2, 4)], published=[{**published("mean_iou", 0.463, 0.5), "population": "precise"}])
+        self.assertEqual(self.drawn("accuracy_vs_batch"), [])
+
     def test_they_stand_beside_the_cells_that_they_belong_to(self):
         cells = [cell(batch=batch, conditions={"task.nuisance": level}) for batch in (2, 8) for level in ("0.2", "1.0")]
         for each in cells:
