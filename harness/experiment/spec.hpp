@@ -1,4 +1,4 @@
-// Specs: what is asked. A spec file is one JSON object (README.md of experiments/ lists the keys); its
+// Specs: what is asked. A spec file is one JSON object (experiments/spec.md lists the keys); its
 // matrix expands to runs. Needs no LibTorch.
 #pragma once
 
