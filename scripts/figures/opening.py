@@ -40,8 +40,8 @@ def headline(nuclei):
             raise reports.ReportError(f"{nuclei.name} has no number of {name} with {towers} towers")
         return at[0]
     one, two = score("per_tower", 16), score("per_tower", 8)
-    beneath = sum(value < BACKGROUND_EVERYWHERE for value in one.seeds.values())
-    beneath = f" ({beneath} of {one.n} seeds score below predicting background everywhere, {BACKGROUND_EVERYWHERE:.2f})" if beneath else ""
+    below = sum(value < BACKGROUND_EVERYWHERE for value in one.seeds.values())
+    beneath = f" ({below} of {one.n} seeds score below predicting background everywhere, {BACKGROUND_EVERYWHERE:.2f})" if below else ""
     equal = [each for each in nuclei.contrasts if each.verdict == "equal" and each.grouping and each.grouping.towers == 8
              and [style.base_name(side) for side in each.sides] == ["group_norm", "sync"]]
     if not equal:
