@@ -1,7 +1,8 @@
 """Headline metric of every strategy under each population that was evaluated: a row per strategy, 95 % bars.
 
 Beside each other in a row, populations tell a bad running mean (saved below the others) from bad weights (all low).
-A panel per grouping and kind of shards, so that iid and sorted shards of one experiment stand side by side.
+A panel per grouping and kind of shards, so that iid and sorted shards of one experiment stand side by side. Where the
+panels have few strategies in common they stand under each other, each with its own.
 """
 
 import layout
@@ -20,6 +21,7 @@ _STATISTICS = {"saved": "the running statistics of the checkpoint", "mean": "the
 ONE_MARK = "Without running statistics there is one mark."
 _TOWERS = (style.VERMILION, "<>*pXh8")  # colour of tower:K, and a marker for each
 _COLUMNS = 3
+_FILLED = 2 / 3  # of the rows of panels side by side, at least
 _ROW, _MORE, _DODGE = 0.10, 0.05, 0.75  # inches per strategy and per population, and the share over which these spread
 
 
@@ -32,33 +34,41 @@ def draw(report, cells, condition, styles):
                     key=lambda panel: (panel[1], images_per_tower(panel[0]), panel[0].towers, grouping_text(panel[0])))
     if len(populations) < 2 and len({shards for _, shards in panels}) < 2:
         raise Nothing("only one population, saved, was evaluated")
-    strategies = [label for label in styles if any(cell.strategy == label for cell in touched)]
+    strategies = _rows(panels, touched, styles)
+    side_by_side = len(set(map(tuple, strategies))) == 1
 
     known = report.published(report.headline, touched)
-    columns = 2 if len(panels) == 4 else min(_COLUMNS, len(panels))
-    lines = -(-len(panels) // columns)
+    columns = 1 if not side_by_side else 2 if len(panels) == 4 else min(_COLUMNS, len(panels))
+    heights = [0.55 + (_ROW + _MORE * len(populations)) * len(strategies[k]) for k in range(0, len(panels), columns)]
     figure, all_axes = layout.new_page(
         f"How good is each strategy's {metric_name(report.headline)}, and with which statistics?",
-        _caption(report, cells, touched, populations, condition), style.DOUBLE,
-        lines * (0.55 + (_ROW + _MORE * len(populations)) * len(strategies)),
-        rows=lines, columns=columns, sharex=True, sharey=True,
+        _caption(report, cells, touched, populations, condition), style.DOUBLE, sum(heights),
+        rows=len(heights), columns=columns, sharex=True, sharey=side_by_side, height_ratios=heights,
         legend={population: style.Style(*look(population, populations), "") for population in populations},
         references=published.legend(known))
     rows = []
-    for axes, panel in zip(all_axes.flat, panels):
-        rows += _draw_panel(axes, panel, touched, strategies, populations)
+    for axes, panel, labels in zip(all_axes.flat, panels, strategies):
+        rows += _draw_panel(axes, panel, touched, labels, populations)
         published.draw(axes, known, upright=True)
         axes.set_title(_panel_text(panel, panels), loc="left", color=style.GREY)
-        axes.set_xlabel(metric_name(report.headline))
+        if columns > 1 or panel == panels[-1]:
+            axes.set_xlabel(metric_name(report.headline))
         axes.tick_params(axis="x", labelbottom=True)
         axes.tick_params(axis="y", length=0)
+        axes.set_yticks(range(len(labels)), labels)
+        axes.set_ylim(len(labels) - 0.45, -0.55)
     for axes in all_axes.flat[len(panels):]:
         axes.set_visible(False)
-    first = all_axes[0][0]
-    first.set_yticks(range(len(strategies)), strategies)
-    first.set_ylim(len(strategies) - 0.45, -0.55)
-    keep_to_shares(first, rows)
+    keep_to_shares(all_axes[0][0], rows)
     return Drawing(figure, rows + published.rows(known), _sentence(touched, populations, panels, report.headline))
+
+
+def _rows(panels, cells, styles):
+    """The strategies of each panel: its own, or, where few rows stay empty so, those of all."""
+    own = [[label for label in styles if any(_panel(cell) == panel and cell.strategy == label for cell in cells)]
+           for panel in panels]
+    every = [label for label in styles if any(label in labels for labels in own)]
+    return own if sum(map(len, own)) < _FILLED * len(panels) * len(every) else [every] * len(panels)
 
 
 def _panel(cell):

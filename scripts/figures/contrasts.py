@@ -1,9 +1,11 @@
 """The comparisons that the spec declared, as a forest plot: a row per comparison, a panel per metric, zero as a line.
 
 A row is the mean difference, paired by seed, with its 95 % t interval; at the right stand the numbers and the verdict.
+Neighbouring rows stand under the pair that they have in common, or under the place, whichever more of them share.
 """
 
 from collections import Counter
+from itertools import takewhile
 
 import layout
 import report as reports
@@ -16,7 +18,7 @@ _COSTS = {"images_per_s": ("images/s", 1), "log_images_per_s": ("log points of i
           "peak_memory_bytes": ("peak memory of tensors (MiB)", 2 ** -20),
           "peak_rss_bytes": ("peak memory of the process (MiB)", 2 ** -20)}
 _LINE, _AROUND = 0.165, 0.42  # inches per line, and for the axis of a panel
-_GAP = 0.35  # lines between the rows of one pair and the next pair
+_GAP = 0.35  # lines between the rows under one heading and the next heading
 _BELOW = 0.3  # lines from a mean to the dots of its seeds
 _MARGIN = "#e4e4e4"
 _DIGIT = "\u2007"  # a space as wide as a digit
@@ -30,7 +32,7 @@ def draw(report, cells, condition, styles):
         raise Nothing(f"none of {len(report.contrasts)} declared comparisons has a pair of finished runs")
     by_metric = {contrast.metric: [each for each in shown if each.metric == contrast.metric] for contrast in shown}
     places = {metric: _places(contrasts) for metric, contrasts in by_metric.items()}
-    lines = [max(ys) + 1 for ys, _ in places.values()]
+    lines = [max(rows) + 1 for rows, _ in places.values()]
     figure, all_axes = layout.new_page(
         "What came of the comparisons" + (" declared before the first run?" if report.declared.startswith("declared before") else "?"), _caption(report, cells, shown), style.DOUBLE,
         _LINE * sum(lines) + _AROUND * len(lines), rows=len(lines), gridspec_kw={"height_ratios": lines})
@@ -73,16 +75,17 @@ def _draw_noise(axes, noise, scale):
 
 
 def _places(contrasts):
-    """(y of every contrast, y of every heading: text), in lines: a pair stands once above its rows."""
-    ys, headings, y, before = [], {}, 0, None
-    for contrast in contrasts:
-        if _pair(contrast) != before:
-            y += _GAP if ys else 0
-            before = headings[y] = _pair(contrast)
-            y += 1
-        ys.append(y)
-        y += 1
-    return ys, headings
+    """(y of every contrast: text, y of every heading: text), in lines. A heading stands once above neighbours that share it."""
+    rows, headings, y, rest = {}, {}, 0, contrasts
+    while rest:
+        streaks = [[*takewhile(lambda each: part(each) == part(rest[0]), rest)] for part in (_pair, _where)]
+        heading, text = (_where, _pair) if len(streaks[1]) > len(streaks[0]) else (_pair, _where)
+        together = max(streaks, key=len)
+        y += _GAP if rows else 0
+        headings[y] = heading(rest[0])
+        rows.update((y + 1 + k, text(contrast)) for k, contrast in enumerate(together))
+        y, rest = max(rows) + 1, rest[len(together):]
+    return rows, headings
 
 
 def _unit(metric):
@@ -90,9 +93,9 @@ def _unit(metric):
     return _COSTS.get(metric, (f"{metric_name(metric)} (points)", 100))
 
 
-def _draw_panel(axes, metric, contrasts, numbers, ys, headings, styles, fewest_seeds):
+def _draw_panel(axes, metric, contrasts, numbers, rows, headings, styles, fewest_seeds):
     text, scale = _unit(metric)
-    for y, contrast in zip(ys, contrasts):
+    for y, contrast in zip(rows, contrasts):
         look, difference = styles[contrast.strategy], contrast.difference
         if contrast.margin is not None:
             axes.barh(y, 2 * contrast.margin * scale, left=-contrast.margin * scale, height=1, color=_MARGIN, zorder=0)
@@ -106,10 +109,10 @@ def _draw_panel(axes, metric, contrasts, numbers, ys, headings, styles, fewest_s
                       size=style.SMALL)
     axes.use_sticky_edges = False
     axes.axvline(0, color=style.GREY, linewidth=0.8, zorder=1)
-    axes.set_yticks([*headings, *ys], [*headings.values(), *map(_where, contrasts)])
+    axes.set_yticks([*headings, *rows], [*headings.values(), *rows.values()])
     for label in axes.get_yticklabels()[len(headings):]:
         label.set_color(style.GREY)
-    axes.set_ylim(max(ys) + 0.6, -0.5)
+    axes.set_ylim(max(rows) + 0.6, -0.5)
     axes.tick_params(axis="y", length=0)
     axes.grid(axis="y", visible=False)
     axes.spines["left"].set_visible(False)

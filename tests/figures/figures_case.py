@@ -44,7 +44,11 @@ class FiguresCase(unittest.TestCase):
     def svg(self, figure):
         return (self.out / f"{figure}.svg").read_text(encoding="utf-8")
 
-    def caption(self, figure):
-        """All texts of a figure in one line, with plain spaces."""
+    def texts(self, figure):
+        """All texts of a figure, with plain spaces."""
         texts = [piece.split("</text>")[0].split(">", 1)[-1] for piece in self.svg(figure).split("<text ")[1:]]
-        return " ".join(texts).replace("\u00a0", " ").replace("&#215;", "×")
+        return [text.replace("\u00a0", " ").replace("&#215;", "×") for text in texts]
+
+    def caption(self, figure):
+        """The same in one line."""
+        return " ".join(self.texts(figure))

@@ -48,6 +48,16 @@ class Contrasts(FiguresCase):
         self.draw_contrasts(contrast(self.SIX, population="mean"))
         self.assertIn("sync [mean] - per_tower [mean]", self.caption("contrasts"))
 
+    def test_neighbours_stand_under_what_they_have_in_common(self):
+        at_two = [contrast(self.SIX, at="8x2", above=above) for above in ("per_tower", "shuffle", "averaged")]
+        elsewhere = [contrast(self.SIX, at=at, above="group_norm(groups=4)") for at in ("16x1", "4x4")]
+        cells = [cell(strategy, *grouping) for grouping in ((8, 2), (16, 1), (4, 4))
+                 for strategy in ("sync", "per_tower", "shuffle", "averaged", "group_norm(groups=4)")]
+        self.draw_contrasts(*at_two, *elsewhere, cells=cells)
+        wanted = ["8x2", "sync - group_norm(groups=4)", *(f"sync - {above}" for above in ("per_tower", "shuffle", "averaged")),
+                  "16x1", "4x4"]  # the headings, and then the rows below them
+        self.assertEqual([text for text in self.texts("contrasts") if text in wanted], wanted)
+
     @staticmethod
     def named(cells):
         for each in cells:

@@ -197,6 +197,14 @@ class AccuracyByPopulation(FiguresCase):
         self.draw([cell("sync", others={"precise": (0.7,)})])
         self.assertNotIn("one mark", self.caption("accuracy_by_population"))
 
+    def test_panels_with_few_strategies_in_common_have_rows_of_their_own(self):
+        everywhere = [cell("sync", *grouping, others={"precise": (0.7,)}) for grouping in ((8, 2), (16, 1), (4, 4))]
+        at_two = [cell(strategy) for strategy in ("per_tower", "averaged", "none")]
+        self.draw(everywhere + at_two)
+        self.assertEqual([self.texts("accuracy_by_population").count(label) for label in ("sync", "averaged")], [3, 1])
+        self.draw(everywhere + at_two[:1])
+        self.assertEqual([self.texts("accuracy_by_population").count(label) for label in ("sync", "per_tower")], [1, 1])
+
     def test_each_population_has_room(self):
         heights = []
         for count in (1, 2, 3):
