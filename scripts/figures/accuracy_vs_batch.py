@@ -1,7 +1,7 @@
 """Headline metric after the last step against images per tower: a line per strategy, 95 % bars, faint seeds.
 
 After figure 1 of Wu and He, Group Normalization (arXiv 1803.08494). A second panel shows the metric with the batch's
-own statistics where that was recorded.
+own statistics where that was recorded. Of many strategies those with a single batch size are left out: they have no line.
 """
 
 import layout
@@ -30,7 +30,8 @@ def draw(report, cells, condition, styles):
     if len(globals_) > 1 and len(batches) < len({cell.grouping for cell in touched}):
         raise Nothing("the number of towers varies at one batch size: no single line per strategy")
 
-    strategies = [label for label in styles if any(cell.strategy == label for cell in touched)]
+    strategies, single = _with_lines(touched, styles)
+    touched = [cell for cell in touched if cell.strategy in strategies]
     populations = {"saved": touched}
     if any("batch" in cell.evaluated for cell in touched):
         populations["batch"] = touched
@@ -40,7 +41,8 @@ def draw(report, cells, condition, styles):
     known = report.published(headline, touched)
     figure, all_axes = layout.new_page(
         f"How does {metric_name(headline)} depend on the {report.samples} per tower?",
-        _caption(report, cells, populations, strategies, globals_, condition),
+        _caption(report, [cell for cell in cells if cell.strategy not in single], populations, strategies, globals_, condition)
+        + (f" At a single size, and not drawn: {', '.join(single)}." if single else ""),
         style.DOUBLE, 2.75, columns=len(populations), sharey=True,
         legend=None if at_ends else {label: styles[label] for label in strategies},
         references=published.legend(known))
@@ -67,6 +69,14 @@ def draw(report, cells, condition, styles):
     if at_ends:
         layout.label_line_ends(figure, labelled)
     return Drawing(figure, rows + published.rows(known), _sentence(touched, batches, headline, report.samples))
+
+
+def _with_lines(cells, styles):
+    """(strategies to draw, those left out)."""
+    sizes = {label: {images_per_tower(cell.grouping) for cell in cells if cell.strategy == label} for label in styles}
+    every = [label for label in styles if sizes[label]]
+    lines = [label for label in every if len(sizes[label]) > 1]
+    return (lines, [label for label in every if label not in lines]) if len(every) > _MOST_LABELS and lines else (every, [])
 
 
 def _draw_lines(axes, cells, strategies, styles, population, beside):

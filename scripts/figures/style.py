@@ -42,7 +42,7 @@ STRATEGIES = {
     "weight_standardisation": Style(GREEN, "X", SOLID),
     "group_norm": Style(GREEN, "v", DASH_DOT),
     "filter_response_norm": Style(GREEN, "P", DASH_DOT),
-    "mabn": Style(WINE, "D", DASHED),
+    "mabn": Style(ORANGE, "D", DASHED),
     "dynamic_tanh": Style(BLACK, "8", SOLID),
     "layer_norm": Style(GREEN, "^", DASHED),
     "instance_norm": Style(GREEN, "d", DOTTED),

@@ -76,6 +76,14 @@ class AccuracyVsBatch(FiguresCase):
         self.assertEqual((row["half_width"], row["n"], row["images_per_tower"]), ("0.25", "3", "2"))
         self.assertEqual(len(self.rows("accuracy_vs_batch", kind="seed")), 12)
 
+    def test_of_many_strategies_those_of_one_size_are_left_out_and_named(self):
+        at_two = [cell(label) for label in ("averaged", "shuffle", "ghost", "frozen", "layer_norm")]
+        for count in (4, 5):
+            self.draw(self.cells() + at_two[:count])
+            drawn = {row["strategy"] for row in self.rows("accuracy_vs_batch")}
+            self.assertEqual(drawn, {"sync", "none"} | ({each["strategy"] for each in at_two[:4]} if count == 4 else set()))
+        self.assertIn("At a single size, and not drawn: averaged, frozen, ghost, shuffle, layer_norm.", self.caption("accuracy_vs_batch"))
+
     def test_failed_and_missing_runs_are_said(self):
         self.draw(self.cells(sync_8={"saved": {1: 0.6, 2: 0.7}, "failures": {0: "diverged"}},
                              none_2={"saved": (0.3, 0.4), "missing": (2,)}))
