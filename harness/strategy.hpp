@@ -95,6 +95,14 @@ class Strategy : public LayerMaker {
   // Whether it normalises in its convolutions, which then have a direction v, and does nothing at norm sites.
   virtual bool normalises_weights() const { return false; }
 
+  // Why a norm site of it is not all of it, so that none can stand in a network of another program; "" where
+  // one can.
+  virtual std::string why_not_alone() const {
+    return normalises_weights()
+               ? "it normalises the weights of convolutions, so there are no layers of it to put behind them"
+               : "";
+  }
+
   // Null where evaluation uses none; `saved` is then the only population.
   virtual RunningStatistics* running_statistics() { return nullptr; }
 

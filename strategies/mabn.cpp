@@ -76,6 +76,12 @@ class Mabn : public Strategy {
                                                      WeightRule::centred, /*eps=*/0);
   }
 
+  std::string why_not_alone() const override {
+    return "it centres the filters of the convolutions before its sites, and goes on from moments of past "
+           "steps, "
+           "which no buffer of a layer holds";
+  }
+
   RunningStatistics* running_statistics() override { return &statistics_; }
   StepWork work(const Step& step) const override {
     return {.replayable = !context_.replicas, .sets_up = step.index == 0};

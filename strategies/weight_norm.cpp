@@ -101,7 +101,8 @@ const Registered<Strategy> entry{
      .summary = "weights are normalised instead of activations, with gain and bias set from the first batch",
      .source = "Salimans and Kingma 2016",
      .formula = "w = gain v / norm(v) per output channel; y = conv(x, w) + bias, for every convolution\n"
-                "init data, in step 0 over the global batch: t = conv(x, v / norm(v)),\n"
+                "init data, in step 0 over the global batch, of accumulated passes the first:\n"
+                "  t = conv(x, v / norm(v)),\n"
                 "  gain = init_scale / std(t), bias = -mean(t) gain (0 with mean_only_bn)\n"
                 "init none: gain = norm(v), bias = 0\n"
                 "mean_only_bn: y = conv(x, w) - m + bias, m the mean over the tower or over all towers;\n"

@@ -180,13 +180,13 @@ void compare_with_baseline(std::vector<Row>& rows) {
     // What is uncertain is what this row takes more than the baseline: the rest is slow or fast for both.
     const StepPrediction &own = row.prediction, &base = baseline->prediction;
     const double shared = base.step().mid;
-    const auto share = [&](double statistics, double stragglers, double of_baseline) {
-      return shared /
-             (own.own.mid + own.gradients.mid + statistics + base.stragglers.mid + stragglers - of_baseline);
+    const auto share = [&](double Estimate::*end) {
+      return shared / (own.own.mid + own.gradients.mid + own.statistics.*end + base.stragglers.mid +
+                       own.stragglers.*end - base.stragglers.*end);
     };
-    row.relative = {share(own.statistics.high, own.stragglers.high, base.stragglers.high),
-                    share(own.statistics.mid, own.stragglers.mid, base.stragglers.mid),
-                    share(own.statistics.low, own.stragglers.low, base.stragglers.low)};
+    const double mid = share(&Estimate::mid);  // of the ends the baseline's may be the farther ones
+    const auto [low, high] = std::minmax({share(&Estimate::high), mid, share(&Estimate::low)});
+    row.relative = {low, mid, high};
   }
 }
 

@@ -7,6 +7,7 @@
 #include "harness/cli/options.hpp"
 #include "harness/cli/program.hpp"
 #include "harness/error.hpp"
+#include "harness/store/run_folder.hpp"
 
 namespace bnlab {
 namespace {
@@ -23,6 +24,10 @@ int forward(const ForwardCommand& command) {
   request.strategy = resolved_component("forward", "strategy", command.strategy);
   request.mode = choice_of<ForwardMode>(command.mode);
   for (const std::string& file : {request.weights, request.inputs}) {
+    if (std::filesystem::is_directory(file)) {
+      throw Error(Error::Kind::usage, file + ": is a folder; expected a safetensors file, such as the " +
+                                          std::string(kWeightsFile) + " in the folder of a run");
+    }
     if (!std::filesystem::is_regular_file(file)) {
       throw Error(Error::Kind::usage, file + ": no such file");
     }

@@ -157,7 +157,7 @@ std::optional<Experiment> load_if_any(const std::string& spec, std::string& resu
                                       const std::vector<std::string>& overrides) {
   std::optional<Experiment> experiment = found(spec, results_dir, overrides);
   if (experiment && experiment->tuning) {
-    settle(*experiment, kept_scores(experiment->name, results_dir));
+    settle(*experiment, kept_scores(*experiment, results_dir));
   }
   return experiment;
 }
@@ -438,6 +438,12 @@ EvaluateJob job_of_weights(EvaluateJob job, const std::string& spec) {
   }
   const fs::path folder = fs::path(job.weights).parent_path();
   const auto record = find_record(folder);
+  if (!fs::is_regular_file(job.weights) && record && record->failed()) {
+    const Json& why = record->at("outcome.message");
+    throw Error(Error::Kind::usage, folder.string() +
+                                        ": this run failed, and left no weights: " + name(record->status()) +
+                                        (why.is_string() ? ": " + why.get<std::string>() : ""));
+  }
   if (!fs::is_regular_file(job.weights)) {
     throw Error(Error::Kind::usage,
                 job.weights + ": no such file; " +

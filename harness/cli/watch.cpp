@@ -10,6 +10,7 @@
 #include <limits>
 #include <set>
 #include <thread>
+#include <utility>
 
 #include "harness/cli/options.hpp"
 #include "harness/cli/program.hpp"
@@ -91,14 +92,28 @@ ExperimentStatus status_of(const Watched& one) {
   return status;
 }
 
-// Whether anything that it showed is damaged.
-bool show(const std::vector<Watched>& all, bool terminal, bool once) {
+// "no run is under way; waiting for those that are missing: small 4".
+std::string waiting_text(const std::vector<Watched>& all) {
+  std::vector<std::string> missing;
+  for (const Watched& one : all) {
+    const int count = one.experiment ? status_of(one).missing() : 0;
+    if (count > 0) missing.push_back(one.name + " " + std::to_string(count));
+  }
+  return "no run is under way" +
+         (missing.empty() ? "" : "; waiting for those that are missing: " + joined(missing)) +
+         " (Ctrl-C ends)";
+}
+
+// Whether anything that it showed is damaged. `is_waiting`: whether it has said that nothing is under way.
+bool show(const std::vector<Watched>& all, bool terminal, bool once, bool& is_waiting) {
   std::vector<LiveRun> runs;
   for (const Watched& one : all) {
     for (LiveRun& run : live_runs(one.results, one.name)) runs.push_back(std::move(run));
   }
   if (!terminal && !once) {
     for (const LiveRun& run : runs) std::cout << live_line(run) << std::endl;
+    if (runs.empty() && !std::exchange(is_waiting, true)) std::cout << waiting_text(all) << std::endl;
+    is_waiting = is_waiting && runs.empty();
     return false;
   }
   const auto experiments = mapped(all, [](const Watched& one) { return status_of(one); });
@@ -160,6 +175,7 @@ int watch(const WatchRequest& request) {
                                                                       : kLinesSeconds);
   LiveView view;
   Failures failures;
+  bool is_waiting = false;
   while (true) {
     const std::vector<Watched> all = watched(request);
     const bool ended = until_the_end && std::ranges::all_of(all, has_ended);
@@ -172,7 +188,7 @@ int watch(const WatchRequest& request) {
       is_damaged = !damaged.empty();
       if (is_last) std::cerr << damaged;
     } else {
-      is_damaged = show(all, terminal, request.once || (ended && !terminal));
+      is_damaged = show(all, terminal, request.once || (ended && !terminal), is_waiting);
     }
     if (!request.notify.empty()) {
       for (const Watched& one : all) failures.tell(request.notify, one);

@@ -101,8 +101,8 @@ EmbeddedSite::EmbeddedSite(const BatchNormOptions& options)
                                                     .seed = options.seed(),
                                                     .steps = options.total_steps(),
                                                     .samples_per_tower = std::vector<int64_t>(towers, 0)});
-  if (strategy_->normalises_weights()) {
-    refuse("it normalises the weights of convolutions, so there are no layers of it to put behind them");
+  if (const std::string why = strategy_->why_not_alone(); !why.empty()) {
+    refuse(why);
   }
   network_ = std::make_shared<FusedSite>(strategy_->norm(
       {options.name(), options.num_features(), options.relu() ? Activation::relu : Activation::none}));

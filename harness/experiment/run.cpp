@@ -57,6 +57,11 @@ void check_accumulation(const Json& run, Problems& problems) {
                                    " for a tower of " + std::to_string(*uneven) +
                                    "; change it or batch_per_tower");
   }
+  if (accumulate > 1 && run["statistics_per"] == "step" && run["recompute"] == "naive") {
+    problems.add("recompute",
+                 "\"naive\" remembers in every forward pass, and statistics_per \"step\" once for all of a "
+                 "step; change one of them");
+  }
 }
 
 void check_placement(const Json& run, Problems& problems) {

@@ -85,6 +85,37 @@ void check_set(const Experiment& experiment, Mistakes& mistakes) {
   }
   if (tune.metric.starts_with("peak_")) {
     mistakes.add("tune.metric", "the highest mean wins, and less memory is better; name another metric");
+  } else if (tune.metric == kLogImagesPerS) {
+    mistakes.add(
+        "tune.metric",
+        "a run that diverged counts as 0, which a logarithm may well be below; name another, such as "
+        "\"images_per_s\"");
+  }
+}
+
+// What tuning chooses cannot say which runs are compared: a choice would leave some without any.
+void check_rules(const Experiment& experiment, Mistakes& mistakes) {
+  const Tune& tune = *experiment.tune;
+  const auto is_chosen = [&](const std::string& key) {
+    return (!tune.lengths.empty() && (key == "steps" || key == "epochs")) ||
+           std::ranges::any_of(keys_of(tune.grid),
+                               [&](const auto& chosen) { return lies_within(key, chosen); });
+  };
+  const auto check = [&](const std::string& path, const Json& rule) {
+    for (const auto& [key, unused] : rule.items()) {
+      if (is_chosen(key)) {
+        mistakes.add(key_path(path, key), "tuning chooses it, and may choose otherwise; leave it out");
+      }
+    }
+  };
+  for (size_t i = 0; i < experiment.contrasts.size(); ++i) {
+    const std::string path = "contrasts[" + std::to_string(i) + "].";
+    check(path + "at", experiment.contrasts[i].at);
+    check(path + "runs", experiment.contrasts[i].runs);
+    check(path + "above_runs", experiment.contrasts[i].above_runs);
+  }
+  for (size_t i = 0; i < experiment.published.size(); ++i) {
+    check("published[" + std::to_string(i) + "].at", experiment.published[i].at);
   }
 }
 
@@ -276,6 +307,10 @@ std::string text_at(const std::string& key, const Json& value) {
 
 }  // namespace
 
+std::string Tuning::measure() const {
+  return asked.metric + " (" + asked.population + " statistics) ";
+}
+
 std::string Tuning::sentence() const {
   const auto seeds = mapped(asked.seeds, [](uint64_t seed) { return std::to_string(seed); });
   const std::string settings =
@@ -287,9 +322,8 @@ std::string Tuning::sentence() const {
                                         std::to_string(asked.halvings) + " of " +
                                         joined(mapped(lengths, [](int64_t n) { return std::to_string(n); })) +
                                         " steps going on to the next";
-  return asked.metric + " (" + asked.population + " statistics) chooses " + settings +
-         (settings.empty() || length.empty() ? "" : " and ") + length + ", on " +
-         (seeds.size() == 1 ? "seed " : "seeds ") + joined(seeds) + halving;
+  return measure() + "chooses " + settings + (settings.empty() || length.empty() ? "" : " and ") + length +
+         ", on " + (seeds.size() == 1 ? "seed " : "seeds ") + joined(seeds) + halving;
 }
 
 std::string Tuning::length_sentence() const {
@@ -314,6 +348,7 @@ std::shared_ptr<const Tuning> make_tuning(const Experiment& experiment, Mistakes
   check_grid(experiment, mistakes);
   check_set(experiment, mistakes);
   check_lengths(experiment, mistakes);
+  check_rules(experiment, mistakes);
   mistakes.throw_if_any();
   const std::string file = experiment.file + ", with what tune sets";
   Mistakes there(file);

@@ -51,6 +51,7 @@ struct Tuning {
   std::vector<std::string> still_gaining;  // names of groups that the last doubling won `gain_below` or more
 
   bool is_settled() const { return !groups.empty(); }
+  std::string measure() const;  // "mean_iou (saved statistics) ", with which the sentence begins
   // "mean_iou (saved statistics) chooses optimizer.lr for each strategy, on seeds 100, 101".
   std::string sentence() const;
   // "1200 steps: doubling them gains each strategy less than 0.01"; of settled lengths.

@@ -100,7 +100,7 @@ LaunchSummary tune(Experiment& experiment, const LaunchRequest& request) {
     }
     return read_scores(shared.at("scores"), kTuningFile);
   };
-  settle(experiment, scores([&] { return kept_scores(experiment.name, request.results_dir); }));
+  settle(experiment, scores([&] { return kept_scores(experiment, request.results_dir); }));
   if (experiment.tuning->is_settled()) {
     if (leads) keep_scores(experiment, {}, request.results_dir);
     return summary;

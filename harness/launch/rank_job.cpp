@@ -139,7 +139,8 @@ int rank_main(const std::string& first_job) {
   KeptWorld kept;
   RankJob job = read_job(first_job, place);
   Activity::keep_on(page);
-  while (make_run(job, channel.is_open() ? &kept : nullptr) && channel.is_open() && reset_peak_rss()) {
+  while (make_run(job, channel.is_open() ? &kept : nullptr) && channel.is_open() && kept.is_kept &&
+         reset_peak_rss()) {
     write_output_to("/dev/null");
     channel.send("ended");
     const std::string run_dir = channel.wait();

@@ -64,7 +64,7 @@ RunRecorder::RunRecorder(const Experiment& experiment, const LaunchRequest& requ
     if (run.afresh) summary_.to_remake.insert(run.spec.id);
   }
   if (!runs.empty()) {
-    processes_.emplace(request.results_dir);
+    processes_.emplace(request.results_dir, renewal(request.steal_after).count());
     environment_ = environment_record(library_versions());
   }
 }
@@ -97,7 +97,7 @@ ClaimResult RunRecorder::claim(const PlacedRun& run, bool last_look) {
   } else if (holder.empty()) {
     std::vector<std::string> said_before;
     count_skipped(survey({run}, {}, said_before).front(), summary_);
-    progress_.dropped(run.spec, "somebody else has finished it meanwhile");
+    progress_.dropped(run.spec, "it has been finished meanwhile");
   } else if (last_look) {
     left_to_others(run, holder + " has it");
   }

@@ -16,14 +16,15 @@ namespace bnlab {
 
 namespace fs = std::filesystem;
 
-std::string this_holder() {
+std::string this_holder(double renews_every_s) {
   const char* job = std::getenv("SLURM_JOB_ID");
   return Json{{"host", this_host()},
               {"machine", this_machine()},
               {"pid", static_cast<long>(::getpid())},
               {"started", process_start(::getpid())},
               {"job", job == nullptr ? "" : job},
-              {"since", now_utc()}}
+              {"since", now_utc()},
+              {"renews_every_s", renews_every_s}}
       .dump();
 }
 
@@ -60,8 +61,13 @@ bool ClaimHolder::has_died() const {
   return is_on_this_machine() && !is_of_another_user && process_start(process) != line_.value("started", "");
 }
 
-ActiveProcesses::ActiveProcesses(const fs::path& results)
-    : file_(results / ".running" / this_process()), text_(this_holder()) {
+double ClaimHolder::renews_every_s() const {
+  constexpr double kOfOlderPrograms = 30;
+  return line_.value("renews_every_s", kOfOlderPrograms);
+}
+
+ActiveProcesses::ActiveProcesses(const fs::path& results, double renews_every_s)
+    : file_(results / ".running" / this_process()), text_(this_holder(renews_every_s)) {
   constexpr int kMostTries = 10;  // the last of the others may remove the folder between two lines
   for (int tries = 1;; ++tries) {
     std::error_code problem;

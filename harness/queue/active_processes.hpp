@@ -11,7 +11,7 @@
 namespace bnlab {
 
 // The line of this process.
-std::string this_holder();
+std::string this_holder(double renews_every_s = 0);
 
 // Which process has a claim, or is active, as its line says.
 class ClaimHolder {
@@ -23,7 +23,8 @@ class ClaimHolder {
   Json json() const;  // {"host", "pid", "job", "since"}; null is what the line does not say
   // By boot and process namespace, in which process ids mean what they mean here.
   bool is_on_this_machine() const;
-  bool has_died() const;  // as far as it can be seen from here
+  bool has_died() const;          // as far as it can be seen from here
+  double renews_every_s() const;  // how often it shows that it is alive
 
  private:
   Json line_;
@@ -31,9 +32,9 @@ class ClaimHolder {
 
 class ActiveProcesses {
  public:
-  explicit ActiveProcesses(
-      const std::filesystem::path& results);  // this process joins; throws Error (environment)
-  ~ActiveProcesses();                         // and leaves
+  // This process joins, and says how often it will renew its claims. Throws Error (environment).
+  explicit ActiveProcesses(const std::filesystem::path& results, double renews_every_s = 0);
+  ~ActiveProcesses();  // it leaves
   ActiveProcesses(const ActiveProcesses&) = delete;
   ActiveProcesses& operator=(const ActiveProcesses&) = delete;
 

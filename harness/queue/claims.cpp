@@ -26,7 +26,8 @@ namespace fs = std::filesystem;
 using std::chrono::seconds;
 
 constexpr seconds kRenewEvery{30};
-constexpr double kSilent = 120;  // seconds without a sign of life, which are worth a word
+constexpr double kRenewalsMissed = 2;  // by which a claim that is alive may be late
+constexpr double kSilent = 120;        // seconds without a sign of life, which are worth a word
 
 [[noreturn]] void throw_errno(const std::string& what, const fs::path& file) {
   throw Error(Error::Kind::environment, what + " " + file.string() + ": " + std::strerror(errno));
@@ -103,6 +104,10 @@ void refuse_links(const fs::path& run_folder) {
 
 }  // namespace
 
+std::chrono::duration<double> renewal(seconds steal_after) {
+  return std::min<std::chrono::duration<double>>(kRenewEvery, std::chrono::duration<double>(steal_after) / 4);
+}
+
 std::optional<Claim> Claim::take(const fs::path& run_folder, const ActiveProcesses& active,
                                  seconds steal_after, const Finished& finished, std::string& holder) {
   refuse_links(run_folder);
@@ -118,7 +123,9 @@ std::optional<Claim> Claim::take(const fs::path& run_folder, const ActiveProcess
       const fs::path& file = claims.back().path;
       const ClaimHolder last(file);
       touch(active.file());
-      if (!last.has_died() && age_s(file, active.file()) < static_cast<double>(steal_after.count())) {
+      const double silence =
+          std::max(static_cast<double>(steal_after.count()), kRenewalsMissed * last.renews_every_s());
+      if (!last.has_died() && age_s(file, active.file()) < silence) {
         holder = last.name();
         return std::nullopt;
       }
@@ -149,7 +156,7 @@ Claim::Claim(fs::path run_folder, int number, std::string text, seconds steal_af
       folder_(attempt_folder(run_folder_, number)),
       number_(number),
       text_(std::move(text)),
-      renew_every_(std::min<std::chrono::steady_clock::duration>(kRenewEvery, steal_after / 4)),
+      renew_every_(std::chrono::duration_cast<std::chrono::steady_clock::duration>(renewal(steal_after))),
       renewed_(std::chrono::steady_clock::now()) {}
 
 int Claim::attempts() const {
@@ -207,8 +214,11 @@ bool Claim::beat() {
   return !lost_;
 }
 
-// One rename; false where somebody else was faster.
+// One rename; false where somebody else was faster. Its process may have died before it removed checkpoints,
+// which a result does not need.
 bool Claim::becomes_the_runs(const fs::path& folder) const {
+  std::error_code ignored;
+  if (holds_result(folder)) fs::remove_all(folder / kCheckpointsFolder, ignored);
   const fs::path aside = attempt_folder(run_folder_, 0);
   if (!moved(folder, run_folder_) && !put_in_place_of(folder, run_folder_, aside)) return false;
   const int parent = ::open(run_folder_.parent_path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);

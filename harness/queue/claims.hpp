@@ -22,12 +22,16 @@
 
 namespace bnlab {
 
+// How often a claim is renewed that others may take over after so long.
+std::chrono::duration<double> renewal(std::chrono::seconds steal_after);
+
 class Claim {
  public:
   // Claims the next attempt at the run that `run_folder` is for, and takes over the files of the last one.
   // Returns nothing where the run is `finished`, which is asked of each of its folders once the claim stands,
   // and where another process has it: then `holder` says which one. A claim whose process has died is taken
-  // over at once if that can be seen (on this machine), otherwise once it was not renewed for `steal_after`.
+  // over at once if that can be seen (on this machine), otherwise once it was not renewed for `steal_after`,
+  // and at least for twice the time in which its process renews.
   // Throws Error (environment).
   using Finished = std::function<bool(const std::filesystem::path& folder)>;
   static std::optional<Claim> take(const std::filesystem::path& run_folder, const ActiveProcesses& active,

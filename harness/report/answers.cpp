@@ -117,10 +117,12 @@ std::string evidence_of(const Experiment& experiment, const ExperimentReport& re
   if (shown == report.contrasts.end()) shown = std::ranges::find_if(report.contrasts, has_runs);
   if (shown == report.contrasts.end()) return "no runs yet";
   const size_t all = report.contrasts.size();
-  return contrast_sentence(*shown) + " (n = " + std::to_string(shown->interval.n) + "; " +
+  const size_t failed = shown->failed.size();
+  return contrast_sentence(*shown) + " (n = " + std::to_string(shown->interval.n) +
+         (failed > 0 ? ", at " + std::to_string(failed) + " more one side failed" : "") + "; " +
          data_of(experiment) +
          (all > 1 ? "; of " + std::to_string(all) + " comparisons " + verdicts_text(report.contrasts) : "") +
-         "; " + declaration_in_short(report.contrasts) + ")";
+         "; " + report.declared_in_short + ")";
 }
 
 }  // namespace

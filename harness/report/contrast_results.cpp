@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <ranges>
 
 #include "harness/mapped.hpp"
 #include "harness/text_table.hpp"
@@ -50,8 +51,26 @@ struct Pairs {
   SeedValues differences;      // a - b for the seeds that both have
   std::set<uint64_t> stale;    // those of them where one of the two runs is stale
   std::set<uint64_t> stopped;  // those where stop_early ended one of the two
+  std::set<uint64_t> failed;   // seeds of no pair, because one of the two failed
   std::vector<const Record*> records;
 };
+
+std::set<uint64_t> seeds_of(const SeedValues& values) {
+  const auto seeds = std::views::keys(values);
+  return {seeds.begin(), seeds.end()};
+}
+
+// The seeds at which one side has a value, and the other nothing but runs that failed.
+std::set<uint64_t> lost_to_failures(const SeedValues& values, const std::vector<const Record*>& others,
+                                    const SeedValues& values_of_others) {
+  std::set<uint64_t> failed;
+  for (const Record* record : others) {
+    if (record->status() != Status::ok) failed.insert(record->seed());
+  }
+  const std::set<uint64_t> here = seeds_of(values), there = seeds_of(values_of_others);
+  std::erase_if(failed, [&](uint64_t seed) { return there.contains(seed) || !here.contains(seed); });
+  return failed;
+}
 
 // The records of two cells on one placement, or on two that may be compared, paired by seed, where their runs
 // match the sides.
@@ -60,8 +79,11 @@ Pairs pairs_of(const Rivals& rivals, const std::vector<const Record*>& of_a,
   const auto a = rivals.a->records_at(contrast.rule(false), of_a);
   const auto b = rivals.b->records_at(contrast.rule(true), of_b);
   Pairs pairs;
-  pairs.differences = paired_differences(values_by_seed(a, contrast.metric, contrast.population),
-                                         values_by_seed(b, contrast.metric, contrast.population_above()));
+  const SeedValues values_a = values_by_seed(a, contrast.metric, contrast.population);
+  const SeedValues values_b = values_by_seed(b, contrast.metric, contrast.population_above());
+  pairs.differences = paired_differences(values_a, values_b);
+  pairs.failed = lost_to_failures(values_a, b, values_b);
+  pairs.failed.merge(lost_to_failures(values_b, a, values_a));
   const auto among_pairs = [&](std::set<uint64_t> of_a, std::set<uint64_t> of_b) {
     of_a.merge(of_b);
     std::erase_if(of_a, [&](uint64_t seed) {
@@ -103,15 +125,18 @@ std::vector<Pairs> paired(const Rivals& rivals, const Contrast& contrast) {
   return all;
 }
 
-// The placement never changes an accuracy: the one with the most pairs stands for all. Where runs are spread
-// over several, so that each leaves seeds out, every seed counts with one of its records.
+// The placement never changes an accuracy: the one with the most pairs, and of such the fewest stale ones,
+// stands for all. Where runs are spread over several, so that each leaves seeds out or has stale ones, every
+// seed counts with one of its records.
 Pairs most_of(const std::vector<Pairs>& all, const Rivals& rivals, const Contrast& contrast) {
-  const auto most =
-      std::ranges::max_element(all, {}, [](const Pairs& pairs) { return pairs.differences.size(); });
+  const auto worth = [](const Pairs& pairs) {
+    return std::pair(pairs.differences.size(), -static_cast<std::ptrdiff_t>(pairs.stale.size()));
+  };
+  const auto most = std::ranges::max_element(all, {}, worth);
   const Pairs best = most == all.end() ? Pairs{} : *most;
   if (is_cost(contrast.metric)) return best;
   const Pairs spread = pairs_of(rivals, rivals.a->one_per_seed(), rivals.b->one_per_seed(), contrast);
-  return spread.differences.size() > best.differences.size() ? spread : best;
+  return worth(spread) > worth(best) ? spread : best;
 }
 
 std::optional<DeclaredWhen> declared_when(const Contrast& contrast,
@@ -156,6 +181,7 @@ ContrastResult evaluate(const Contrast& contrast, const std::string& group,
   result.differences = pairs.differences;
   result.stale = pairs.stale;
   result.stopped = pairs.stopped;
+  result.failed = pairs.failed;
   const std::vector<double> plain = without_seeds(pairs.differences);
   result.interval = t_interval(plain);
   result.p = t_test_p(plain);
@@ -191,7 +217,8 @@ void judge(std::vector<ContrastResult>& results) {
   for (size_t i = 0; i < judged.size(); ++i) {
     ContrastResult& result = *judged[i];
     result.holm_p = adjusted[i];
-    result.verdict = verdict(without_seeds(result.differences), result.holm_p, result.equal_p);
+    result.verdict = verdict(without_seeds(result.differences), result.holm_p,
+                             result.failed.empty() ? result.equal_p : std::nullopt);
   }
 }
 
@@ -214,15 +241,17 @@ std::string time_text(const std::optional<DeclaredWhen>& declared) {
          utc_text(declared->at);
 }
 
-// Of what is declared beside the comparisons, the keys that a later declaration has changed.
-std::vector<std::string> rules_that_differ(const Declaration& a, const Declaration& b) {
-  std::vector<std::string> keys;
-  for (const char* key : {"matrix", "exclude", "tune", "published"}) {
-    if (nlohmann::json(a.declared.value(key, Json())) != nlohmann::json(b.declared.value(key, Json()))) {
-      keys.emplace_back(key);
+// What was changed beside the comparisons when runs had finished: the keys, and the declaration that did it.
+std::vector<std::pair<std::string, const Declaration*>> changed_after_runs(
+    const std::vector<Declaration>& declarations) {
+  std::vector<std::pair<std::string, const Declaration*>> changes;
+  for (size_t i = 1; i < declarations.size(); ++i) {
+    const auto keys = keys_that_differ(declarations[i - 1], declarations[i]);
+    if (!keys.empty() && declarations[i].finished_runs > 0) {
+      changes.emplace_back(joined(keys), &declarations[i]);
     }
   }
-  return keys;
+  return changes;
 }
 
 std::string at_text(const ContrastResult& result) {
@@ -327,12 +356,9 @@ std::vector<std::string> declaration_sentences(const std::vector<ContrastResult>
                                : joined(std::vector<std::string>(names.begin(), names.end()), "; ") + ": ") +
                         time + ".");
   }
-  for (size_t i = 1; i < declarations.size(); ++i) {
-    const std::vector<std::string> changed = rules_that_differ(declarations[i - 1], declarations[i]);
-    if (!changed.empty() && declarations[i].finished_runs > 0) {
-      sentences.push_back("Changed after " + runs_text(declarations[i].finished_runs) + ", " +
-                          utc_text(declarations[i].at) + ": " + joined(changed) + ".");
-    }
+  for (const auto& [keys, by] : changed_after_runs(declarations)) {
+    sentences.push_back("Changed after " + runs_text(by->finished_runs) + ", " + utc_text(by->at) + ": " +
+                        keys + ".");
   }
   const std::vector<Json> dropped = dropped_since(results, declarations);
   if (!dropped.empty()) {
@@ -342,7 +368,8 @@ std::vector<std::string> declaration_sentences(const std::vector<ContrastResult>
   return sentences;
 }
 
-std::string declaration_in_short(const std::vector<ContrastResult>& results) {
+std::string declaration_in_short(const std::vector<ContrastResult>& results,
+                                 const std::vector<Declaration>& declarations) {
   const auto late = std::ranges::count_if(results, [](const ContrastResult& result) {
     return result.declared && result.declared->after_runs > 0;
   });
@@ -351,8 +378,13 @@ std::string declaration_in_short(const std::vector<ContrastResult>& results) {
   const auto all = static_cast<std::ptrdiff_t>(results.size());
   if (unknown == all) return "the time of declaration was not kept";
   if (unknown > 0) return std::to_string(unknown) + " of them not declared when runs were started";
-  if (late > 0) return std::to_string(late) + " of them declared after runs had finished";
-  return "declared before the first run";
+  std::string text = late > 0 ? std::to_string(late) + " of them declared after runs had finished"
+                              : "declared before the first run";
+  for (const auto& [keys, by] : changed_after_runs(declarations)) {
+    text += "; " + keys + " changed after " + runs_text(by->finished_runs);
+  }
+  const size_t dropped = dropped_since(results, declarations).size();
+  return text + (dropped > 0 ? "; " + std::to_string(dropped) + " dropped since" : "");
 }
 
 std::string verdict_name(const ContrastResult& result) {

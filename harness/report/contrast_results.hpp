@@ -34,6 +34,7 @@ struct ContrastResult {
   std::optional<double> sign_flip_p;      // nothing beyond 20 seeds
   std::set<uint64_t> stale;               // the seeds of those that rest on a stale run
   std::set<uint64_t> stopped;             // the seeds of those that rest on a run that stop_early ended
+  std::set<uint64_t> failed;  // seeds that are left out: one side ended well there, the other failed
   // not_claimed: a throughput of runs that may claim none, which is no comparison that Holm adjusts for.
   Verdict verdict = Verdict::undecided;
   std::string warning;  // too few seeds, or nothing to compare; empty if none
@@ -48,7 +49,8 @@ std::string measured_name(const Contrast& contrast);
 
 // One result per contrast and group of cells in which runs match its `at`; only those runs are compared. A
 // contrast that matches none has one result with a warning. Costs are compared on every placement apart; for
-// an accuracy, which does not depend on it, seeds are paired on the placement that has the most pairs.
+// an accuracy, which does not depend on it, seeds are paired on the placement that has the most pairs, and of
+// such the fewest stale ones. Equality is said of no comparison that has lost seeds because a run failed.
 std::vector<ContrastResult> evaluate_contrasts(const std::vector<Contrast>& contrasts, const CellTable& table,
                                                const std::vector<Declaration>& declarations = {});
 
@@ -56,8 +58,9 @@ std::vector<ContrastResult> evaluate_contrasts(const std::vector<Contrast>& cont
 // after how many runs, and which have been dropped since; none where nothing is compared or has run.
 std::vector<std::string> declaration_sentences(const std::vector<ContrastResult>& results,
                                                const std::vector<Declaration>& declarations);
-// The same in a few words, "declared before the first run".
-std::string declaration_in_short(const std::vector<ContrastResult>& results);
+// The same in a few words, "declared before the first run; matrix changed after 54 runs".
+std::string declaration_in_short(const std::vector<ContrastResult>& results,
+                                 const std::vector<Declaration>& declarations);
 
 // What its verdict is called: "better", and of memory "more" or "less", where more is not better.
 std::string verdict_name(const ContrastResult& result);

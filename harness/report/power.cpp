@@ -39,16 +39,18 @@ std::string warning_of(const ContrastResult& result, size_t comparisons, size_t 
   if (pairs.size() < kFewestForVariance || !(deviation > 0)) return "";
   const auto tell = seeds_to_tell(result.interval.mean, deviation, kLevel / static_cast<double>(comparisons));
   const auto& margin = result.contrast.equivalence_margin;
-  const auto equal = margin
-                         ? seeds_to_show_equal(*margin, deviation, kLevel / static_cast<double>(with_margin))
-                         : std::nullopt;
+  const auto equal = margin ? seeds_to_show_equal(*margin, result.interval.mean, deviation,
+                                                  kLevel / static_cast<double>(with_margin))
+                            : std::nullopt;
+  const bool may_be_equal = margin && std::abs(result.interval.mean) < *margin;
   const auto suffices = [&](const std::optional<int>& seeds) { return seeds && *seeds <= asked; };
   if (suffices(tell) || suffices(equal)) return "";
   return pair_name(result.contrast) + (result.group == "all" ? "" : " at " + result.group) + ", " +
          measured_name(result.contrast) + ": " + std::to_string(pairs.size()) +
          " pairs finished, difference " + fixed(result.interval.mean, 3) + ", standard deviation " +
          fixed(deviation, 3) + "; 80 % power takes " + count_text(tell) + " seeds" +
-         (margin ? ", or " + count_text(equal) + " for equality within " + significant(*margin, 3) : "") +
+         (may_be_equal ? ", or " + count_text(equal) + " for equality within " + significant(*margin, 3)
+                       : "") +
          ", the matrix has " + std::to_string(asked);
 }
 
@@ -64,10 +66,14 @@ std::optional<int> seeds_to_tell(double mean, double deviation, double level) {
   });
 }
 
-std::optional<int> seeds_to_show_equal(double margin, double deviation, double level) {
+std::optional<int> seeds_to_show_equal(double margin, double mean, double deviation, double level) {
+  if (std::abs(mean) >= margin) return std::nullopt;
   return fewest([&](int n) {
-    const double room = margin / deviation * std::sqrt(n) - critical(n, level);
-    return 2 * boost::math::cdf(boost::math::students_t(n - 1.0), room) - 1;
+    const boost::math::students_t t(n - 1.0);
+    const auto passes = [&](double room) {
+      return boost::math::cdf(t, room / deviation * std::sqrt(n) - critical(n, level));
+    };
+    return passes(margin - mean) + passes(margin + mean) - 1;
   });
 }
 

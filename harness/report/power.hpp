@@ -15,8 +15,9 @@ namespace bnlab {
 // distribution).
 std::optional<int> seeds_to_tell(double mean, double deviation, double level);
 
-// The same for two one-sided t tests that show the difference to lie within the margin, where it is zero.
-std::optional<int> seeds_to_show_equal(double margin, double deviation, double level);
+// The same for two one-sided t tests that show the difference to lie within the margin; nothing where this
+// mean does not.
+std::optional<int> seeds_to_show_equal(double margin, double mean, double deviation, double level);
 
 // The fewest pairs with which the exact sign-flip test can reach 5 % after Holm's adjustment over so many
 // comparisons: 2^(1-n) comparisons <= 0.05.

@@ -385,6 +385,9 @@ ExperimentReport make_report(const Experiment& experiment, const std::vector<Rec
   if (!report.baseline.empty()) compare_with_baseline(report);
   report.contrasts = evaluate_contrasts(experiment.contrasts, all, declarations);
   report.declared = declaration_sentences(report.contrasts, declarations);
+  if (!report.contrasts.empty()) {
+    report.declared_in_short = declaration_in_short(report.contrasts, declarations);
+  }
   report.published = beside_published(experiment.published, all.cells, report.cells);
   report.tuning = experiment.tuning;
   report.learned = what_was_learned(report);

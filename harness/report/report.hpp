@@ -94,6 +94,7 @@ struct ExperimentReport {
   std::vector<ReportCell> cells;
   std::vector<ContrastResult> contrasts;
   std::vector<std::string> declared;  // sentences: when these comparisons were declared
+  std::string declared_in_short;      // the same in a few words; empty where nothing is compared
   std::vector<PublishedResult> published;
   std::shared_ptr<const Tuning> tuning;  // null without
   std::vector<std::string> learned;      // plain sentences

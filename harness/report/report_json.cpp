@@ -137,6 +137,7 @@ Json contrast_json(const ContrastResult& result) {
           {"difference", interval_json(result.differences)},
           {"stale_seeds", Json(result.stale)},
           {"stopped_early_seeds", Json(result.stopped)},
+          {"failed_seeds", Json(result.failed)},
           {"p", number(result.p)},
           {"p_holm", number(result.holm_p)},
           {"p_sign_flip", number(result.sign_flip_p)},
@@ -206,8 +207,7 @@ Json report_json(const ExperimentReport& report) {
           {"cells", cells},
           {"contrasts", mapped(report.contrasts, contrast_json)},
           {"declared", report.declared},
-          {"declared_in_short",
-           report.contrasts.empty() ? Json(nullptr) : Json(declaration_in_short(report.contrasts))},
+          {"declared_in_short", or_null(report.declared_in_short)},
           {"published", mapped(report.published, published_json)},
           {"tuning", report.tuning ? tuning_json(*report.tuning) : Json(nullptr)},
           {"learned", report.learned}};

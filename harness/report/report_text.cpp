@@ -41,6 +41,11 @@ std::string stopped_text(const std::set<uint64_t>& stopped) {
   return stopped.empty() ? "" : " (" + std::to_string(stopped.size()) + " stopped early)";
 }
 
+// " (3 failed)", of seeds that a comparison has lost, or "".
+std::string failed_text(const std::set<uint64_t>& failed) {
+  return failed.empty() ? "" : " (" + std::to_string(failed.size()) + " failed)";
+}
+
 // Whether a row of one of the two tables has some property.
 template <class Property>
 bool marks_some(const ExperimentReport& report, Property marked) {
@@ -196,12 +201,12 @@ TextTable contrasts_table(const ExperimentReport& report) {
     std::string verdict = verdict_name(result);
     if (result.verdict == Verdict::equal)
       verdict += " within " + significant(*contrast.equivalence_margin / unit.size, 3);
-    table.rows.push_back(
-        {pair_name(contrast), result.group, measured_name(contrast),
-         std::to_string(result.interval.n) + stale_text(report, result.stale) + stopped_text(result.stopped),
-         plus_minus(result.interval, unit.decimals, unit.size),
-         result.sign_flip_p ? significant(*result.sign_flip_p, 2) : "-", significant(result.holm_p, 2),
-         verdict});
+    table.rows.push_back({pair_name(contrast), result.group, measured_name(contrast),
+                          std::to_string(result.interval.n) + stale_text(report, result.stale) +
+                              stopped_text(result.stopped) + failed_text(result.failed),
+                          plus_minus(result.interval, unit.decimals, unit.size),
+                          result.sign_flip_p ? significant(*result.sign_flip_p, 2) : "-",
+                          significant(result.holm_p, 2), verdict});
   }
   return table;
 }
@@ -297,8 +302,9 @@ std::vector<std::string> footnotes(const ExperimentReport& report) {
     notes.push_back(
         "Some cells have runs on several placements, a row each. A comparison of accuracy takes the "
         "placement on "
-        "which most seeds are paired; where that leaves seeds out, each seed counts once: a run that is up "
-        "to date "
+        "which most seeds are paired; where that leaves seeds out or has stale ones, each seed counts once: "
+        "a "
+        "run that is up to date "
         "before a stale one, real ranks before emulated ones, then the first placement by name. Costs are "
         "compared "
         "on one placement at a time.");
@@ -309,6 +315,11 @@ std::vector<std::string> footnotes(const ExperimentReport& report) {
         "stop_early, because their training loss rose or did not fall; no evaluation entered that decision. "
         "They count with the evaluation at the step where they stopped: what they would have reached later "
         "is not known.");
+  }
+  if (std::ranges::any_of(report.contrasts, [](const auto& result) { return !result.failed.empty(); })) {
+    notes.push_back(
+        "(failed) at so many seeds more one side of a comparison ended well and the other failed: what its "
+        "verdict says holds where both ended well, and equality is said of none of these.");
   }
   if (marks_some(report, [&](const auto& row) { return !stale_text(report, row.stale).empty(); })) {
     notes.push_back(
@@ -325,6 +336,11 @@ std::vector<std::string> footnotes(const ExperimentReport& report) {
       notes.push_back("Length: " + report.tuning->length_sentence() + ".");
     }
     for (const TunedGroup& group : report.tuning->groups) {
+      if (group.chosen().diverged() == static_cast<int>(group.chosen().scores.size())) {
+        notes.push_back("Warning: every setting of " + group.name +
+                        " diverged in tuning; the first of the grid was taken.");
+        continue;
+      }
       for (const std::string& key : group.at_edge) {
         notes.push_back("Warning: the best " + key + " of " + group.name + ", " +
                         setting_text({{key, group.chosen().setting.at(key)}}) +

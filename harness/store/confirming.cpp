@@ -140,6 +140,10 @@ Confirmed confirm_results(const fs::path& into, const fs::path& again) {
     }
   }
   if (confirmed.repeated == 0) {
+    if (std::ranges::none_of(records, of_older_code)) {
+      throw Error(Error::Kind::usage,
+                  into.string() + ": no run is of older code, so there is none to confirm");
+    }
     throw Error(Error::Kind::usage, again.string() + " has no run of today's code that " + into.string() +
                                         " has of older code, on the same placement");
   }

@@ -7,6 +7,7 @@
 #include <cstdio>
 
 #include "harness/error.hpp"
+#include "harness/experiment/dotted.hpp"
 #include "harness/mapped.hpp"
 #include "harness/store/record.hpp"
 
@@ -29,9 +30,14 @@ bool is_same(const Json& a, const Json& b) {
   return nlohmann::json(a) == nlohmann::json(b);
 }
 
-// The comparisons, and beside them the rules that choose runs and settings, as they are asked.
+// The comparisons, and beside them the rules that choose runs, and what all runs are, as they are asked.
 Json declared_by(const Experiment& experiment) {
-  Json declared = {{"contrasts", mapped(experiment.contrasts, canonical)}};
+  Json declared = {{"contrasts", mapped(experiment.contrasts, canonical)}, {"settings", Json::object()}};
+  for (const Parameter& key : run_parameters()) {
+    if (changes_result(key.name) && experiment.asked.contains(key.name)) {
+      declared["settings"][key.name] = experiment.asked[key.name];
+    }
+  }
   for (const char* rule : {"matrix", "exclude", "tune", "published"}) {
     if (experiment.asked.contains(rule)) {
       declared[rule] = experiment.asked[rule];
@@ -49,6 +55,11 @@ Json to_json(const Declaration& declaration) {
 
 Declaration from_json(const Json& json) {
   return {json.at("at"), json.at("finished_runs"), json.at("fingerprint"), json.at("declared")};
+}
+
+// Files that older programs wrote have no settings, of which then nothing can be said.
+bool declares_the_same(const Json& kept, const Json& now) {
+  return is_same(kept, kept.contains("settings") ? now : without(now, "settings"));
 }
 
 std::vector<Declaration> declarations_in(const fs::path& folder) {
@@ -94,13 +105,27 @@ std::vector<Declaration> kept_declarations(const fs::path& results, const std::s
   return declarations_in(experiment_folder(results, experiment));
 }
 
+std::vector<std::string> keys_that_differ(const Declaration& earlier, const Declaration& later) {
+  const Json &a = earlier.declared, &b = later.declared;
+  std::vector<std::string> keys;
+  for (const char* rule : {"matrix", "exclude", "tune", "published"}) {
+    if (!is_same(a.value(rule, Json()), b.value(rule, Json()))) keys.emplace_back(rule);
+  }
+  if (!a.contains("settings") || !b.contains("settings")) return keys;
+  for (const Parameter& key : run_parameters()) {
+    const auto in = [&](const Json& declared) { return declared.at("settings").value(key.name, Json()); };
+    if (!is_same(in(a), in(b))) keys.push_back(key.name);
+  }
+  return keys;
+}
+
 std::string keep_declaration(const Experiment& experiment, const fs::path& results) {
   if (experiment.contrasts.empty()) {
     return "";
   }
   std::vector<Declaration> all = kept_declarations(results, experiment.name);
   const Json declared = declared_by(experiment);
-  if (!all.empty() && is_same(all.back().declared, declared)) {
+  if (!all.empty() && declares_the_same(all.back().declared, declared)) {
     return "";
   }
   const std::vector<Record> records = list_records(results, experiment.name);

@@ -19,7 +19,8 @@ struct Declaration {
   std::string at;             // now_utc()
   int64_t finished_runs = 0;  // of the experiment, by then
   std::string fingerprint;    // of `declared`
-  Json declared;              // {"contrasts": [...], "matrix", "exclude", "tune", "published"}
+  Json
+      declared;  // {"contrasts": [...], "settings": {"steps", ...}, "matrix", "exclude", "tune", "published"}
 
   bool holds(const Contrast& contrast) const;
 };
@@ -30,6 +31,9 @@ Json canonical(const Contrast& contrast);
 // Oldest first; none where there is no file. Throws Error (data) where it cannot be read.
 std::vector<Declaration> kept_declarations(const std::filesystem::path& results,
                                            const std::string& experiment);
+
+// What a later declaration has changed beside the comparisons: "matrix", "optimizer".
+std::vector<std::string> keys_that_differ(const Declaration& earlier, const Declaration& later);
 
 // Appends what the experiment declares, unless that was declared last; an experiment that compares nothing
 // declares nothing. Returns a sentence where runs had finished before, else "". Makes the folder if need be.

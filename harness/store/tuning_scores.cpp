@@ -31,6 +31,22 @@ Json group_json(const TunedGroup& group) {
           {"best_mean_at_each_length", group.best_means}};
 }
 
+// The file, or nothing where there is none. Throws Error (data) with the cure where it cannot be read.
+std::optional<Json> read_tuning(const std::filesystem::path& file) {
+  if (!std::filesystem::exists(file)) return std::nullopt;
+  try {
+    return read_json(file);
+  } catch (const Error& error) {
+    throw Error(error.kind(), error.what() + std::string(kCure));
+  }
+}
+
+// Whether the scores of a file are of the metric and the population that choose now.
+bool is_of_same_measure(const Json& file, const Tuning& tuning) {
+  const Json& rule = value_at(file, "rule");
+  return rule.is_string() && rule.get<std::string>().starts_with(tuning.measure());
+}
+
 // What made a score: the run's setting, inputs and times.
 Json run_json(const Tuning& tuning, const RunSpec& run, const Record& record) {
   return {{"run_id", run.id},
@@ -93,8 +109,9 @@ void keep_scores(const Experiment& experiment, const std::vector<Record>& record
   const Tuning& tuning = *experiment.tuning;
   const std::filesystem::path file = tuning_file(results, experiment.name);
   // What other keys of the spec were chosen by stays: their runs may be gone.
-  TuningScores all = kept_scores(experiment.name, results);
-  const Json before = std::filesystem::exists(file) ? read_json(file) : Json::object();
+  TuningScores all = kept_scores(experiment, results);
+  Json before = read_tuning(file).value_or(Json::object());
+  if (!is_of_same_measure(before, tuning)) before = Json::object();
   std::map<std::string, Json> earlier;
   for (const Json& run : before.value("runs", Json::array())) earlier[run.value("run_id", "")] = run;
   for (const auto& [id, score] : scores_of(tuning, records)) all[id] = score;
@@ -127,18 +144,12 @@ void keep_scores(const Experiment& experiment, const std::vector<Record>& record
   write_json(file, now);
 }
 
-TuningScores kept_scores(const std::string& experiment, const std::filesystem::path& results) {
-  const std::filesystem::path file = tuning_file(results, experiment);
-  if (!std::filesystem::exists(file)) {
-    return {};
-  }
-  Json json;
-  try {
-    json = read_json(file);
-  } catch (const Error& error) {
-    throw Error(error.kind(), error.what() + std::string(kCure));
-  }
-  return read_scores(value_at(json, "scores"), file);
+TuningScores kept_scores(const Experiment& experiment, const std::filesystem::path& results) {
+  const std::filesystem::path file = tuning_file(results, experiment.name);
+  const std::optional<Json> json = read_tuning(file);
+  if (!json) return {};
+  const TuningScores scores = read_scores(value_at(*json, "scores"), file);
+  return is_of_same_measure(*json, *experiment.tuning) ? scores : TuningScores{};
 }
 
 }  // namespace bnlab

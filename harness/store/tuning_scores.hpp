@@ -19,12 +19,13 @@ TuningScores scores_of(const Tuning& tuning, const std::vector<Record>& records)
 
 // Of an experiment that they have settled; with the choice, for people, and with what made each of the runs
 // that tuned, whose `records` may then go: the spec, and of each run its setting, inputs and times. Runs and
-// scores that the file has of other specs stay. Without `records` the choice rests on the scores that are
-// kept. Makes the folder if need be.
+// scores that the file has of other specs stay where they are of the same metric. Without `records` the
+// choice rests on the scores that are kept. Makes the folder if need be.
 void keep_scores(const Experiment& experiment, const std::vector<Record>& records,
                  const std::filesystem::path& results);
-// None where there is no file. Throws Error (data) where it cannot be read.
-TuningScores kept_scores(const std::string& experiment, const std::filesystem::path& results);
+// None where there is no file, or where it has another metric or population than the experiment's `tune`.
+// Throws Error (data) where it cannot be read.
+TuningScores kept_scores(const Experiment& experiment, const std::filesystem::path& results);
 
 // As JSON, {"run id": score}, in which null is a run that diverged; and back. Throws Error (data), naming
 // `file`.

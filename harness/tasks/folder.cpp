@@ -295,17 +295,10 @@ Paths Options::files(const std::string& data_dir) const {
   return paths;
 }
 
-// Training labels of one class alone teach nothing; mostly their ids were misread.
 void check_several_classes(const LabelledImages& set) {
-  const std::vector<int64_t> pixels = class_pixels(set.summaries());
-  const auto shown = std::ranges::find_if(pixels, [](int64_t count) { return count > 0; });
-  if (std::ranges::count(pixels, 0) >= std::ssize(pixels) - 1) {
-    throw Error(
-        Error::Kind::data,
-        set.files().at(0).labels + " and the other training labels show " +
-            (shown == pixels.end() ? "no class"
-                                   : "class " + std::to_string(shown - pixels.begin()) + " and no other") +
-            "; a mask of 0 and 255 needs \"void\": [], \"mapping\": {\"0\": 0, \"255\": 1}");
+  const std::string why = why_too_few_classes(set.files(), class_pixels(set.summaries()));
+  if (!why.empty()) {
+    throw Error(Error::Kind::data, why);
   }
 }
 

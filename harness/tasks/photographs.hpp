@@ -38,6 +38,11 @@ struct PhotographSet {
 // The paths of all images and labels. Throws FaultyData with all pairs that are not whole.
 Paths paths_of(const PhotographSet& set);
 
+// What is wrong where training labels show one class alone, of which there are so many pixels: nothing is
+// learned of it, and mostly ids were misread. Empty where they show two.
+std::string why_too_few_classes(const std::vector<LabelledFile>& training,
+                                const std::vector<int64_t>& class_pixels);
+
 // Whether all of its files can be used, and what is worth knowing of them.
 DataCheck check_of(PhotographSet set);
 

@@ -1,5 +1,6 @@
 // What `bnlab run` asks of photographs with label maps before it starts anything: all of them are read once,
 // and what is wrong or worth knowing is told of all together.
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -104,22 +105,27 @@ void refuse_other_sizes(const std::vector<LabelledFile>& files, const SplitCount
   }
 }
 
-void tell_absent_classes(const PhotographSet& set, const SplitCounts& counts, const std::string& split,
-                         const std::string& consequence, std::vector<std::string>& facts) {
-  std::vector<bool> shown(set.classes.size());
+std::vector<int64_t> pixels_of_classes(const PhotographSet& set, const SplitCounts& counts) {
+  std::vector<int64_t> pixels(set.classes.size());
   for (size_t id = 0; id < counts.pixels.size(); ++id) {
-    if (counts.pixels[id] > 0 && set.labels.class_of[id] >= 0) {
-      shown[static_cast<size_t>(set.labels.class_of[id])] = true;
+    if (const int16_t of_id = set.labels.class_of[id]; of_id >= 0) {
+      pixels[static_cast<size_t>(of_id)] += counts.pixels[id];
     }
   }
+  return pixels;
+}
+
+void tell_absent_classes(const PhotographSet& set, const SplitCounts& counts, const std::string& split,
+                         const std::string& consequence, std::vector<std::string>& facts) {
+  const std::vector<int64_t> pixels = pixels_of_classes(set, counts);
   std::vector<std::string> absent;
-  for (size_t c = 0; c < shown.size(); ++c) {
-    if (!shown[c]) {
+  for (size_t c = 0; c < pixels.size(); ++c) {
+    if (pixels[c] == 0) {
       absent.push_back(set.classes[c]);
     }
   }
   if (!absent.empty()) {
-    facts.push_back(std::to_string(absent.size()) + " of " + std::to_string(shown.size()) +
+    facts.push_back(std::to_string(absent.size()) + " of " + std::to_string(pixels.size()) +
                     " classes occur in no label of the " + split + " split: " + joined(absent) + "; " +
                     consequence);
   }
@@ -149,6 +155,10 @@ DataReport report_on(const PhotographSet& set) {
     refuse_other_sizes(set.test, test, report.faults);
   }
   if (report.faults.empty()) {
+    const std::string why = why_too_few_classes(set.training, pixels_of_classes(set, training));
+    if (!why.empty()) report.faults.push_back({"labels of one class alone", why});
+  }
+  if (report.faults.empty()) {
     report.facts = turned_fact(training.turned + test.turned, set.training.size() + set.test.size(), true);
     tell_absent_classes(set, training, "training", "nothing teaches them", report.facts);
     tell_absent_classes(set, test, "test", "means over classes leave them out", report.facts);
@@ -176,6 +186,17 @@ std::string question_of(const PhotographSet& set) {
 }
 
 }  // namespace
+
+std::string why_too_few_classes(const std::vector<LabelledFile>& training,
+                                const std::vector<int64_t>& class_pixels) {
+  const auto shown = std::ranges::find_if(class_pixels, [](int64_t count) { return count > 0; });
+  if (training.empty() || std::ranges::count(class_pixels, 0) < std::ssize(class_pixels) - 1) return "";
+  return training.at(0).labels + " and the other training labels show " +
+         (shown == class_pixels.end()
+              ? "no class"
+              : "class " + std::to_string(shown - class_pixels.begin()) + " and no other") +
+         "; a mask of 0 and 255 needs \"void\": [], \"mapping\": {\"0\": 0, \"255\": 1}";
+}
 
 DataCheck check_of(PhotographSet set) {
   std::string question = question_of(set);

@@ -40,10 +40,14 @@ void RunLog::write(Json line) {
   }
 }
 
-void RunLog::describe(State& state) {
-  if (out_ && !state.goes_on() && ::fsync(::fileno(out_.get())) != 0) {
+void RunLog::sync() {
+  if (out_ && ::fsync(::fileno(out_.get())) != 0) {
     fail("write");
   }
+}
+
+void RunLog::describe(State& state) {
+  if (!state.goes_on()) sync();
   int64_t bytes = out_ ? std::ftell(out_.get()) : 0;
   double time_s = seconds();
   state.value("metrics.bytes", bytes);

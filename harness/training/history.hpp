@@ -31,6 +31,7 @@ class RunLog {
   // Adds "time_s": the seconds since the log began, without the time between the parts of a run that was cut
   // short.
   void write(Json line);
+  void sync();  // until all of it is on the disk
   // How long the log is, once all of it is on the disk. A run that goes on writes anew what lies behind that
   // place.
   void describe(State& state);
@@ -64,6 +65,7 @@ class History {
   void add_test(int64_t steps_done, const Json& metrics_of_populations);
 
   void describe(State& state);
+  void end() { log_.sync(); }  // after the last line
 
   bool diverged() const { return diverged_; }  // a reported loss was not finite
   // For the record: {"final", "headline", "train_loss", "history"}.

@@ -46,6 +46,7 @@ bool differ_in_prefix_only(const Rendezvous& a, const Rendezvous& b) {
 
 // The one that was kept, or a new one. Nothing is kept from here on.
 std::shared_ptr<World> world_for(const RankJob& job, KeptWorld* kept) {
+  if (kept != nullptr) kept->is_kept = false;
   if (kept != nullptr && kept->world != nullptr) {
     if (job.device == kept->device && differ_in_prefix_only(job.rendezvous, kept->rendezvous)) {
       kept->world->ledger().clear();
@@ -172,7 +173,7 @@ RankReport train(const RankJob& job, bool& world_formed, KeptWorld* kept) {
   }
   if (kept != nullptr) {
     world->barrier();
-    *kept = {world, job.rendezvous, job.device};
+    *kept = {world, job.rendezvous, job.device, true};
   } else {
     world->shutdown();
   }

@@ -45,6 +45,7 @@ struct KeptWorld {
   std::shared_ptr<World> world;
   Rendezvous rendezvous;  // of its ranks
   Device device = Device::cpu;
+  bool is_kept = false;  // by the last run; one may end well and leave its world, where it could not be timed
 };
 
 // Never throws: whatever happens is in the report. With `kept` the ranks work in the world that it holds, if

@@ -111,6 +111,7 @@ void Trainer::run() {
   if (best_ && !diverged()) {
     between_steps([this] { take_best(); });
   }
+  history_.end();
   graphs_.invalidate();  // NCCL does not shut down before the graphs that its exchanges stand in
 }
 

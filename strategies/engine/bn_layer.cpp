@@ -74,13 +74,15 @@ class BatchPass : public NormPass {
     const kernels::NormOptions given = options(weight, bias);
     if (takes_earlier_passes()) {
       const at::Tensor local = kept(kernels::moments(x, offsets()));
-      const at::Tensor rows = statistics_->passes().rows();
+      PassesOfStep& passes = statistics_->passes(pass_.mode);
+      const at::Tensor rows = passes.rows();
       const kernels::PooledRows so_far{.rows = rows,
                                        .layout = kernels::PooledLayout::passes,
                                        .group = rows.size(0) / local.size(0),
                                        .sets = local.size(0)};
       forward_ = kernels::pooled_forward(so_far, rules_->merge, given, precision_, begin_update());
-      remember(local);
+      const bool as_normalised = pass_.mode == Mode::train && !remembers_per_step();
+      remember(as_normalised ? passes.merged() : local);
     } else if (!route_) {
       const auto [local, coefficients] = kernels::local_forward(x, offsets(), given, begin_update());
       forward_ = coefficients;
@@ -132,7 +134,7 @@ class BatchPass : public NormPass {
   at::Tensor kept(const at::Tensor& local) {
     const bool follow = rules_->over_micro_batches && pass_.mode != Mode::evaluate_batch;
     if (follow || remembers_per_step()) {
-      statistics_->passes().add(local, pass_.micro_batch);
+      statistics_->passes(pass_.mode).add(local, pass_.micro_batch);
     }
     return local;
   }

@@ -208,8 +208,11 @@ class SiteStatistics {
   // the moments of all towers.
   void remember(const at::Tensor& local, const Sets& sets, const Towers& towers);
   // What the passes of a step keep for each other: moments of this rank's sets, and as the ranks have pooled
-  // them. Nothing is left of either after the last pass.
-  PassesOfStep& passes() { return passes_; }
+  // them. Nothing is left of either after the last pass. Passes that calibrate keep theirs apart: they may
+  // come in the middle of a step.
+  PassesOfStep& passes(Mode mode = Mode::train) {
+    return mode == Mode::calibrate ? calibrating_passes_ : passes_;
+  }
   PassesOfStep& pooled_passes() { return pooled_passes_; }
   void end_step() {
     passes_.clear();
@@ -237,7 +240,7 @@ class SiteStatistics {
   at::Tensor mean_, var_;
   RunningPair saved_;
   std::vector<std::pair<Population, RunningPair>> shadows_;
-  PassesOfStep passes_, pooled_passes_;
+  PassesOfStep passes_, pooled_passes_, calibrating_passes_;
   at::Tensor collected_;  // [1, 1 + 2C]
   at::Tensor within_;     // [C], with `collected_`
   at::Tensor nonfinite_;  // int64 []

@@ -41,6 +41,10 @@ class Wrapper : public Strategy {
     return base_->trainable(parameter, step);
   }
   bool normalises_weights() const override { return base_->normalises_weights(); }
+  std::string why_not_alone() const override {
+    const std::string why = base_->why_not_alone();
+    return why.empty() ? Strategy::why_not_alone() : why;
+  }
   StepWork work(const Step& step) const override { return base_->work(step); }
   RunningStatistics* running_statistics() override { return base_->running_statistics(); }
   bool moves_rows() const override { return base_->moves_rows(); }

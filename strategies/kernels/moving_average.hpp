@@ -75,8 +75,11 @@ struct Window {
   }
 };
 
-BNLAB_BOTH inline bool is_finite(double value) {
-  return value - value == 0;
+// Whether it is finite once it is rounded to T, which a window holds.
+template <class T>
+BNLAB_BOTH bool is_finite_as(double value) {
+  const T rounded = static_cast<T>(value);
+  return rounded - rounded == T(0);
 }
 
 template <class T>
@@ -109,7 +112,7 @@ struct MovingForward {
     const double own = moments.m2(tower, c) / at_least_one(count) + m * m;
     double second = own;
     int64_t k = 0;
-    if (squares != nullptr && count > 0 && is_finite(own)) {
+    if (squares != nullptr && count > 0 && is_finite_as<T>(own)) {
       const Window<T> past{squares + tower * window * channels + c, window, channels};
       k = ++counts[i];
       past.enter(own, k);
@@ -168,7 +171,7 @@ struct MovingBackward {
     const double own =
         a * static_cast<double>(sums[(2 * tower + 1) * channels + c]) / static_cast<double>(forward.count[i]);
     double product = own;
-    if (products != nullptr && moments.count(tower) > 0 && is_finite(own)) {
+    if (products != nullptr && moments.count(tower) > 0 && is_finite_as<T>(own)) {
       const Window<T> past{products + tower * window * channels + c, window, channels};
       const int64_t k = ++counts[i], step = square_counts[i];
       past.enter(own, k);

@@ -46,6 +46,9 @@ TEST_F(ForwardCommand, TellsWhatIsWrongBeforeItStarts) {
   EXPECT_NE(said_.find("did you mean \"fake\"?"), std::string::npos) << said_;
   EXPECT_EQ(call("fake", "none"), exit_code::kUsage);
   EXPECT_EQ(said_, "bnlab: " + (scratch_ / "none") + ": no such file\n");
+  std::filesystem::create_directory(scratch_ / "folder");
+  EXPECT_EQ(call("fake", "folder"), exit_code::kUsage);
+  EXPECT_NE(said_.find("folder: is a folder; expected a safetensors file"), std::string::npos) << said_;
 }
 
 }  // namespace

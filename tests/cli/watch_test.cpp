@@ -97,6 +97,21 @@ TEST_F(Watch, ThePageRefreshesItselfUntilTheMatrixHasEnded) {
   EXPECT_TRUE(has(read_text(page), "2 of 2 runs ok")) << read_text(page);
 }
 
+TEST_F(Watch, WithoutATerminalItSaysThatItWaits) {
+  const std::string of = spec("ok");
+  run(of);
+  const fs::path folder = run_folders(scratch_ / "results", "fake").front(), aside = scratch_ / "aside";
+  fs::rename(folder, aside);
+  Answer answer;
+  std::thread watching([&] { answer = call_with_results({"watch", of, "--every", "0.1"}); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  fs::rename(aside, folder);
+  watching.join();
+  EXPECT_TRUE(
+      has(answer.out, "no run is under way; waiting for those that are missing: fake 1 (Ctrl-C ends)\n"))
+      << answer.out;
+}
+
 TEST_F(Watch, RunTellsOfFailedRunsAndOfTheEnd) {
   run(spec("refuse"), {"--notify", teller()});
   const std::vector<std::string> lines = told(3);

@@ -215,6 +215,9 @@ TEST(BatchNorm, SaysWhatDoesNotFit) {
   EXPECT_SAYS(BatchNorm(BatchNormOptions(0)), "at least 1 feature");
   EXPECT_SAYS(BatchNorm(BatchNormOptions(3).towers_per_rank(0)), "1 tower");
   EXPECT_SAYS(BatchNorm(BatchNormOptions(3).strategy("weight_norm")), "weights of convolutions");
+  EXPECT_SAYS(BatchNorm(BatchNormOptions(3).strategy("mabn")), "moments of past steps");
+  EXPECT_SAYS(BatchNorm(BatchNormOptions(3).strategy(R"({"name": "frozen", "base": "mabn"})")),
+              "moments of past");
   EXPECT_SAYS(BatchNorm(4)->forward(at::zeros({2, 3, 4, 4})), "expected an input [rows, 4, ...]");
   EXPECT_SAYS(BatchNorm(3)->forward(at::zeros({2, 3, 4, 4}), at::zeros({2, 3, 4, 5})),
               "residual like the input");

@@ -73,21 +73,6 @@ TEST_F(SpecRun, IsReadIntoItsFields) {
   EXPECT_FALSE(run.resolved.contains("placement"));
 }
 
-TEST_F(SpecRun, CutsTheSamplesOfAStepIntoPasses) {
-  const RunSpec run = load_one(R"({"task": "fake_shapes", "model": "fake_net", "strategy": "fake_own",
-    "towers": 3, "batch_per_tower": [4, 0, 2], "accumulate": 2, "statistics_per": "step", "recompute": "naive",
-    "steps": 1})");
-  EXPECT_EQ(run.accumulate, 2);
-  EXPECT_EQ(run.samples_per_tower, (std::vector<int64_t>{4, 0, 2}));
-  EXPECT_EQ(run.samples_per_pass(), (std::vector<int64_t>{2, 0, 1}));
-  EXPECT_EQ(run.statistics_per, StatisticsPer::step);
-  EXPECT_EQ(run.recompute, Recompute::naive);
-  EXPECT_EQ(
-      mistakes(spec(R"("accumulate": 3)")),
-      Lines{"spec.json: accumulate: expected a divisor of every tower's samples, got 3 for a tower of 2; "
-            "change it or batch_per_tower"});
-}
-
 TEST_F(SpecRun, TakesUnevenTowersAndEpochs) {
   const RunSpec run = load_one(R"({"task": "fake_shapes", "model": "fake_net", "strategy": "fake_own",
                                    "towers": 3, "batch_per_tower": [3, 0, 1], "epochs": 2.5})");

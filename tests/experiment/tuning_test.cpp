@@ -428,6 +428,19 @@ TEST_F(Tuned, MistakesAreNamed) {
             Lines{"spec.json: tune.grid: expected keys and the values to choose from, got {}"});
 }
 
+TEST_F(Tuned, AComparisonCannotSayWhereByWhatIsChosen) {
+  const auto contrasts = [](const std::string& at) {
+    return std::string(kTwoStrategies) + R"(, "contrasts": [{"metric": "mean_iou", "at": {)" + at +
+           R"(}, "strategy": "fake_own", "above": "fake_pooled"}])";
+  };
+  const auto refused = [](const std::string& key) {
+    return Lines{"spec.json: contrasts[0].at." + key +
+                 ": tuning chooses it, and may choose otherwise; leave it out"};
+  };
+  EXPECT_EQ(mistakes(tuned_lr("", contrasts(R"("optimizer.lr": 0.1)"))), refused("optimizer.lr"));
+  EXPECT_EQ(mistakes(tuned_lr("", contrasts(R"("seed": 1)"))), Lines{});
+}
+
 TEST_F(Tuned, RunsOnFilesNeedOtherImages) {
   const std::string matrix = R"("task": "fake_files", "matrix": {"strategy": ["fake_own", "fake_pooled"]})";
   const auto with_task = [](std::string text) {

@@ -271,6 +271,7 @@ RankReport run_rank(const RankJob& job, KeptWorld* kept) {
   }
   if (kept != nullptr) {
     kept->rendezvous = job.rendezvous;
+    kept->is_kept = behaviour != "leave the world";
   }
   return done;
 }

@@ -111,6 +111,18 @@ TEST(StayingRanks, FreshOnesAfterARunWithoutAResultAndTheSameAfterADivergence) {
   }
 }
 
+TEST(StayingRanks, FreshOnesAfterARunThatEndedWellAndLeftItsWorld) {
+  const Scratch scratch;
+  const std::string two = R"(, "matrix": {"task": [{"name": "fake", "behaviour": "leave the world"},
+                                                   {"name": "fake", "behaviour": "say"}]})";
+  EXPECT_EQ(run(scratch.write_spec(behaves("ok"), two), scratch.options(2)).finished, 2);
+  EXPECT_EQ(processes_of(scratch.records()).size(), 2U);
+  for (const Record& record : scratch.records()) {
+    EXPECT_EQ(record.at("placement.runs_before"), 0);
+    EXPECT_EQ(record.at("result.seen.in_kept_world"), false);
+  }
+}
+
 TEST(StayingRanks, OthersWhereARunAsksForAnotherPlace) {
   const Scratch scratch;
   const std::string places = R"(, "towers": 2, "matrix": {"seed": [0, 1], )"

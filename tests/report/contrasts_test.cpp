@@ -42,6 +42,47 @@ TEST(Contrasts, CompareAStrategyWithItselfUnderOtherStatistics) {
   EXPECT_NE(report_text(report).find("mean_iou batch - saved"), std::string::npos) << report_text(report);
 }
 
+TEST(Contrasts, SayWhereOneSideFailedAndThenClaimNoEquality) {
+  Experiment experiment = synthetic_experiment(8);
+  experiment.contrasts[0].equivalence_margin = 0.02;
+  std::vector<Record> records;
+  for (const RunSpec& run : experiment.runs) {
+    const bool sync = run.strategy.at("name") == "sync", failed = sync && run.seed < 2;
+    const double score = 0.5 + (sync ? (run.seed % 2 == 0 ? 0.001 : -0.001) : 0);
+    records.push_back(failed ? synthetic_failure(run, Status::diverged, 1) : synthetic_record(run, score, 1));
+  }
+  const ExperimentReport report = make_report(experiment, records);
+  const ContrastResult& result = report.contrasts.at(0);
+  EXPECT_EQ(result.failed, (std::set<uint64_t>{0, 1}));
+  EXPECT_EQ(result.interval.n, 6u);
+  EXPECT_LT(*result.equal_p, 0.05);
+  EXPECT_EQ(result.verdict, Verdict::undecided);
+  for (const std::string& text : {report_text(report), report_html(report, records, "none")}) {
+    EXPECT_NE(text.find("6 (2 failed)"), std::string::npos) << text;
+    EXPECT_NE(text.find("(failed) at so many seeds more"), std::string::npos) << text;
+  }
+  EXPECT_EQ(report_json(report).at("contrasts").at(0).at("failed_seeds"), Json({0, 1}));
+  // Where another placement has the seed, nothing is lost.
+  for (const RunSpec& run : experiment.runs) records.push_back(synthetic_record(run, 0.5, 2));
+  EXPECT_EQ(make_report(experiment, records).contrasts.at(0).failed, std::set<uint64_t>{});
+}
+
+// Of one seed each placement has a pair; those on one rank are of older code.
+TEST(Contrasts, OfAccuracyTakeThePlacementThatIsUpToDate) {
+  const Experiment experiment = synthetic_experiment(6);
+  std::vector<Record> records;
+  for (const RunSpec& run : experiment.runs) {
+    const bool sync = run.strategy.at("name") == "sync";
+    Json stale = synthetic_record(run, sync ? 0.9 : 0.3, 1).json();
+    stale["code"]["numerics"]["base"] = "another";
+    records.emplace_back(stale, "record.json");
+    records.push_back(synthetic_record(run, sync ? 0.6 : 0.5, 2));
+  }
+  const ContrastResult result = make_report(experiment, records).contrasts.at(0);
+  EXPECT_NEAR(result.interval.mean, 0.1, 1e-12);
+  EXPECT_EQ(result.stale, std::set<uint64_t>{});
+}
+
 // Differences of 0.02 to and fro over six seeds lie within a margin of 0.02 with p = 0.038.
 TEST(Contrasts, AdjustEqualityAmongThoseThatHaveAMargin) {
   Experiment experiment = synthetic_experiment(6);

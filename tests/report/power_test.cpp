@@ -21,8 +21,11 @@ TEST(Power, OfThePairedTestIsAsTabulated) {
 
 // Large n: sqrt(n) margin / deviation = z(0.95) + z(0.9) = 1.645 + 1.282, so n = 8.57 / margin^2.
 TEST(Power, OfEqualityTendsToTheNormalOne) {
-  EXPECT_NEAR(*seeds_to_show_equal(0.15, 1, 0.05), 8.57 / (0.15 * 0.15), 3);
-  EXPECT_EQ(seeds_to_show_equal(1e-4, 1, 0.05), std::nullopt);
+  EXPECT_NEAR(*seeds_to_show_equal(0.15, 0, 1, 0.05), 8.57 / (0.15 * 0.15), 3);
+  EXPECT_EQ(seeds_to_show_equal(1e-4, 0, 1, 0.05), std::nullopt);
+  // Off the middle one of the two tests decides: sqrt(n) (margin - mean) / deviation = z(0.95) + z(0.8).
+  EXPECT_NEAR(*seeds_to_show_equal(0.2, -0.1, 1, 0.05), 2.486 * 2.486 / (0.1 * 0.1), 3);
+  EXPECT_EQ(seeds_to_show_equal(0.2, 0.2, 1, 0.05), std::nullopt);
 }
 
 TEST(Power, OfSignFlipsIsAPowerOfTwo) {
@@ -74,8 +77,10 @@ TEST(SeedWarnings, TellFromFinishedPairsHowManySeedsAComparisonTakes) {
             "power takes "
             "about " +
                 std::to_string(*seeds_to_tell(0.01, 0.05, 0.05)) + " seeds, or about " +
-                std::to_string(*seeds_to_show_equal(0.02, 0.05, 0.05)) +
+                std::to_string(*seeds_to_show_equal(0.02, 0.01, 0.05, 0.05)) +
                 " for equality within 0.02, the matrix has 6");
+  experiment.contrasts[0].equivalence_margin = 0.01;
+  EXPECT_EQ(seed_warnings(experiment, pilot)[0].find("for equality"), std::string::npos);
 }
 
 }  // namespace

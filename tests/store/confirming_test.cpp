@@ -58,6 +58,17 @@ TEST_F(Confirming, OneEqualRunStandsForTheOtherSeedsOfItsCell) {
   EXPECT_EQ(counts().confirmed, 2);
 }
 
+TEST_F(Confirming, WhereAllIsOfTodaysCodeItSaysSo) {
+  save(a_, run("sync", 0), 0.5);
+  save(b_, run("sync", 0), 0.5);
+  try {
+    confirm_results(a_, b_);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("no run is of older code"), std::string::npos) << error.what();
+  }
+}
+
 TEST_F(Confirming, ARunThatAnswersOtherwiseRefutesItsCell) {
   for (const uint64_t seed : {0, 1}) save(a_, run("sync", seed), 0.5, kOlder);
   save(b_, run("sync", 0), 0.5);

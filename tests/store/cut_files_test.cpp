@@ -80,9 +80,30 @@ TEST_F(CutFiles, ScoresOfATuningAreRefusedWithTheCure) {
   const fs::path file = folder_ / experiment.name / kTuningFile;
   at_every_byte(file, [&] {
     expect_refused(
-        file, [&] { kept_scores(experiment.name, folder_); }, "remove the file");
+        file, [&] { kept_scores(experiment, folder_); }, "remove the file");
   });
-  EXPECT_EQ(kept_scores(experiment.name, folder_), scores);
+  EXPECT_EQ(kept_scores(experiment, folder_), scores);
+}
+
+TEST_F(CutFiles, ScoresOfAnotherMetricChooseNothing) {
+  const auto tuned = [&](const std::string& metric) {
+    return load(spec(R"("matrix": {"seed": [0, 1]}, "tune": {"metric": ")" + metric +
+                     R"(", "grid": {"optimizer.lr": [0.1, 0.2]}, "seeds": [100]})"));
+  };
+  const auto records_of = [](const Experiment& experiment) {
+    std::vector<Record> records;
+    for (const RunSpec& run : experiment.tuning->runs.runs) records.push_back(synthetic_record(run, 0.5, 1));
+    return records;
+  };
+  Experiment experiment = tuned("mean_iou"), other = tuned("pixel_accuracy");
+  settle(experiment, scores_of(*experiment.tuning, records_of(experiment)));
+  keep_scores(experiment, records_of(experiment), folder_);
+  EXPECT_EQ(kept_scores(experiment, folder_).size(), 2u);
+  EXPECT_TRUE(kept_scores(other, folder_).empty());
+  settle(other, scores_of(*other.tuning, records_of(other)));
+  keep_scores(other, records_of(other), folder_);
+  for (const auto& [id, score] : kept_scores(other, folder_)) EXPECT_EQ(score, 0.9) << id;
+  EXPECT_TRUE(kept_scores(experiment, folder_).empty());
 }
 
 TEST_F(CutFiles, WhatRunsReadLastIsKeptForEachSeedWhereSeedsHaveFilesOfTheirOwn) {

@@ -48,7 +48,7 @@ TEST_F(Declarations, BeforeTheFirstRunSaySoWithTheTime) {
   EXPECT_EQ(kept()[0].fingerprint.size(), 16u);
   EXPECT_NE(sentences().find("The comparison was declared before the first run, 20"), std::string::npos)
       << sentences();
-  EXPECT_EQ(declaration_in_short(report().contrasts), "declared before the first run");
+  EXPECT_EQ(report().declared_in_short, "declared before the first run");
   EXPECT_EQ(report_json(report())["contrasts"][0]["declared_after_runs"], 0);
 }
 
@@ -80,7 +80,7 @@ TEST_F(Declarations, AfterALookSayAfterHowManyRuns) {
       << sentences();
   EXPECT_NE(sentences().find("sync - per_tower at 8x2: declared before the first run"), std::string::npos)
       << sentences();
-  EXPECT_EQ(declaration_in_short(report().contrasts), "1 of them declared after runs had finished");
+  EXPECT_EQ(report().declared_in_short, "1 of them declared after runs had finished");
 }
 
 TEST_F(Declarations, ThatWereTurnedRoundOrGivenAMarginAreOthers) {
@@ -90,6 +90,12 @@ TEST_F(Declarations, ThatWereTurnedRoundOrGivenAMarginAreOthers) {
   EXPECT_NE(sentences().find("not declared when runs were started"), std::string::npos) << sentences();
   EXPECT_NE(sentences().find("Declared once and dropped since: {\"metric\":\"mean_iou\""), std::string::npos)
       << sentences();
+  Contrast other = experiment_.contrasts[0];
+  other.equivalence_margin.reset();
+  experiment_.contrasts = {other};
+  experiment_.contrasts[0].at = {{"towers", 2}};
+  keep();
+  EXPECT_EQ(report().declared_in_short, "1 of them declared after runs had finished; 1 dropped since");
 }
 
 TEST_F(Declarations, TellOfSeedsThatWereAddedAfterALook) {
@@ -99,6 +105,37 @@ TEST_F(Declarations, TellOfSeedsThatWereAddedAfterALook) {
   keep();
   EXPECT_NE(sentences().find("The comparison was declared before the first run"), std::string::npos);
   EXPECT_NE(sentences().find("Changed after 8 runs, 20"), std::string::npos) << sentences();
+  EXPECT_NE(sentences().find(" UTC: matrix."), std::string::npos) << sentences();
+  EXPECT_EQ(report().declared_in_short, "declared before the first run; matrix changed after 8 runs");
+}
+
+TEST_F(Declarations, TellOfSettingsThatWereChangedAfterALook) {
+  experiment_.asked.update({{"steps", 300}, {"log_every", 10}, {"optimizer", {{"lr", 0.1}}}});
+  keep();
+  finish_all();
+  experiment_.asked["log_every"] = 20;  // changes no result
+  keep();
+  EXPECT_EQ(kept().size(), 1u);
+  experiment_.asked["optimizer"]["lr"] = 0.05;
+  experiment_.asked.erase("steps");
+  keep();
+  EXPECT_NE(sentences().find(" UTC: optimizer, steps."), std::string::npos) << sentences();
+  EXPECT_EQ(report().declared_in_short,
+            "declared before the first run; optimizer, steps changed after 8 runs");
+}
+
+TEST_F(Declarations, OfOlderProgramsHaveNoSettingsThatCouldHaveChanged) {
+  keep();
+  finish_all();
+  const fs::path file = results_.path() / experiment_.name / kDeclarationsFile;
+  Json older = read_json(file);
+  older["declarations"][0]["declared"].erase("settings");
+  write_json(file, older);
+  experiment_.asked["steps"] = 600;
+  EXPECT_EQ(keep(), "");
+  EXPECT_EQ(kept().size(), 1u);
+  experiment_.asked["matrix"]["seed"] = {0, 1, 2};
+  keep();
   EXPECT_NE(sentences().find(" UTC: matrix."), std::string::npos) << sentences();
 }
 
@@ -113,7 +150,7 @@ TEST_F(Declarations, LaterThanTheBeginOfARunTheyCompareComeAfterIt) {
 TEST_F(Declarations, ThatWereNeverKeptAreSaidToBeUnknown) {
   finish_all();
   EXPECT_NE(sentences().find("When the comparisons were declared was not kept"), std::string::npos);
-  EXPECT_EQ(declaration_in_short(report().contrasts), "the time of declaration was not kept");
+  EXPECT_EQ(report().declared_in_short, "the time of declaration was not kept");
 }
 
 TEST_F(Declarations, OfTwoFoldersThatShareTheWorkMergeToTheEarlierTime) {

@@ -84,6 +84,21 @@ TEST(Mabn, ValuesThatAreNotFiniteEnterNoWindow) {
   EXPECT_EQ(answer.nonfinite_channels, 1);
 }
 
+// The square of 1e20 is finite in float64, and not in the float32 of the window.
+TEST(Mabn, ASquareThatTheWindowCannotHoldEntersNone) {
+  LayerCase c = make_case(mabn({{"window", 2}, {"warmup_steps", 0}}),
+                          {.towers = {4}, .modes = std::vector<Mode>(5, Mode::train), .has_state = false});
+  c.dtype = at::kFloat;
+  for (auto& step : c.steps) {
+    for (auto& input : step.inputs) input = input.to(at::kFloat);
+  }
+  c.steps[3].inputs[0].select(1, 2).fill_(1e20);
+  const LayerAnswer answer = apply_layer(c);
+  const auto square = [&](size_t s) { return per_channel_mean(c.steps[s].inputs[0].square())[2]; };
+  const at::Tensor expected = c.steps[4].inputs[0].select(1, 2) / ((square(2) + square(4)) / 2 + 1e-3).sqrt();
+  EXPECT_LT(relative_error(answer.steps[4].outputs[0].select(1, 2), expected), 1e-5);
+}
+
 TEST(Mabn, CentresTheFiltersThatANormFollows) {
   Ledger ledger;
   CountingCommunicator communicator(1, ledger);

@@ -257,6 +257,19 @@ TEST(Frozen, RefusesWhatDoesNotFit) {
   EXPECT_NE(refusal({{"name", "precise"}, {"base", "group_norm"}}, 10).find("group_norm"), std::string::npos);
 }
 
+// The answer after each of them recomputes the statistics, in the middle of a step of several passes.
+TEST(Precise, TrainsAsABaseWhosePassesNormaliseWithEachOther) {
+  const auto outputs_of = [](const Json& strategy) {
+    LayerCase c = make_case(resolved_strategy(strategy),
+                            {.towers = {4}, .modes = std::vector<Mode>(6, Mode::train), .has_state = false});
+    c.accumulate = 3;
+    std::vector<at::Tensor> outputs;
+    for (const LayerStepAnswer& step : apply_layer(c).steps) outputs.push_back(step.outputs[0]);
+    return outputs;
+  };
+  expect_same_bits(outputs_of({{"name", "precise"}, {"base", "cmbn"}}), outputs_of({{"name", "cmbn"}}));
+}
+
 TEST(Precise, TrainsToTheBitAsItsBaseWhateverIsEvaluated) {
   for (const char* base : {"sync", "per_tower", "shuffle"}) {
     SCOPED_TRACE(base);

@@ -181,6 +181,14 @@ TEST_F(MistakesInData, ClassesThatNoLabelHasAreTold) {
                "1 of 3 classes occur in no label of the test split: 1; means over classes leave them out");
 }
 
+TEST_F(MistakesInData, MasksOf0And255AreNamedWithTheirCure) {
+  for (const std::string name : {"a", "b", "c", "d"}) write_pair(name, {0, 255, 0, 255});
+  EXPECT_NE(faults({{"classes", 2}}).find("show class 0 and no other; a mask of 0 and 255 needs"),
+            std::string::npos)
+      << faults({{"classes", 2}});
+  EXPECT_EQ(faults({{"classes", 2}, {"void", Json::array()}, {"mapping", {{"0", 0}, {"255", 1}}}}), "");
+}
+
 TEST_F(MistakesInData, IdsThatAreNothingButLinesAreTold) {
   Picture lines{kHeight, 3 * kStripe, {}};
   for (int y = 0; y < kHeight; ++y) {

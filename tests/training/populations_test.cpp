@@ -42,6 +42,20 @@ TEST_F(Populations, ShadowPairsAreWhatTheStrategiesOfThatNameSave) {
   EXPECT_EQ(carrying.result.at("final").size(), 3u);
 }
 
+// What normalises a micro-batch is merged from those before it, and so is what pairs beside the saved one
+// take.
+TEST_F(Populations, ShadowPairsTakeTheMomentsThatTheSavedOneTakes) {
+  for (const char* per : {"micro_batch", "step"}) {
+    const TrainedRun run = runs_.run(TrainingRuns::spec({{"strategy", "cmbn"},
+                                                         {"batch_per_tower", 4},
+                                                         {"accumulate", 4},
+                                                         {"statistics_per", per},
+                                                         {"populations", {"saved", "tower:0"}}}),
+                                     2);
+    expect_near(pairs_of(run, "tower:0"), statistics_of(run), 1e-14);
+  }
+}
+
 // Tower K's pair evaluates its own samples: where one tower has them all, that is population tower:K.
 TEST_F(Populations, OwnTowerEvaluatesEachShardByThePairOfItsTower) {
   const Json sorted = {

@@ -51,8 +51,8 @@ struct BatchNormOptions {
   TORCH_ARG(bool, track_running_stats) = true;
 
   // A name of `bnlab list strategies`, or JSON as in a spec: R"({"name": "group_norm", "groups": 4})".
-  // Options that are given there count before the ones above. All but those that make convolutions
-  // (weight_norm, ...); `precise` is its base, whose statistics recompute() below makes anew.
+  // Options that are given there count before the ones above. All but those that change convolutions
+  // (weight_norm, mabn, ...); `precise` is its base, whose statistics recompute() below makes anew.
   TORCH_ARG(std::string, strategy) = "per_tower";
   TORCH_ARG(Ranks, ranks);
   // Units of statistics on each rank ("GPUs"): consecutive parts of its rows, of which the first have one row
