@@ -46,7 +46,7 @@ struct TaskOptions {
   void describe(OptionVisitor& option) {
     option("behaviour", behaviour, "what the last rank does")
         .one_of({"ok", "say", "refuse", "diverge", "exit", "kill", "stop", "stop on a GPU", "hang", "alone",
-                 "linger"});
+                 "linger", "leave the world"});
   }
 };
 
