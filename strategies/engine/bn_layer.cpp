@@ -81,7 +81,8 @@ class BatchPass : public NormPass {
                                        .group = rows.size(0) / local.size(0),
                                        .sets = local.size(0)};
       forward_ = kernels::pooled_forward(so_far, rules_->merge, given, precision_, begin_update());
-      const bool as_normalised = pass_.mode == Mode::train && !remembers_per_step();
+      const bool as_normalised =
+          pass_.mode == Mode::train && !remembers_per_step() && statistics_->needs_local_moments();
       remember(as_normalised ? passes.merged() : local);
     } else if (!route_) {
       const auto [local, coefficients] = kernels::local_forward(x, offsets(), given, begin_update());

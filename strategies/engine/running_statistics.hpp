@@ -207,6 +207,8 @@ class SiteStatistics {
   // The rest of it. local: moments of this rank's sets [S, 1 + 2C]. At most one exchange, where a pair needs
   // the moments of all towers.
   void remember(const at::Tensor& local, const Sets& sets, const Towers& towers);
+  // Whether that looks at the moments: it need not where the saved pair is the only one.
+  bool needs_local_moments() const { return !shadows_.empty() || !saved_by_normalising(); }
   // What the passes of a step keep for each other: moments of this rank's sets, and as the ranks have pooled
   // them. Nothing is left of either after the last pass. Passes that calibrate keep theirs apart: they may
   // come in the middle of a step.

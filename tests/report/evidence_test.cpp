@@ -21,6 +21,7 @@ ContrastResult result(const std::string& metric, double mean, double half_width,
 std::string evidence(const std::vector<ContrastResult>& results) {
   ExperimentReport report;
   report.contrasts = results;
+  report.declared_in_short = declaration_in_short(results, {});
   return answer_to(synthetic_experiment(1), report, "no such folder").evidence;
 }
 
@@ -45,6 +46,13 @@ TEST(Evidence, NamesOtherStatisticsTheMarginAndWhatCameOfAllComparisons) {
   EXPECT_EQ(evidence({first, result("mean_iou", 0, 0, Verdict::better)}),
             "sync mean - sync: 0.5 \u00b1 0.6 points of mean_iou, equal within 2 points (n = 8; synthetic; "
             "of 2 comparisons 1 better, 1 equal; the time of declaration was not kept)");
+}
+
+TEST(Evidence, SaysWhereOneSideFailed) {
+  ContrastResult one = result("mean_iou", 0.05, 0.01, Verdict::better);
+  one.failed = {3, 4};
+  EXPECT_NE(evidence({one}).find("(n = 8, at 2 more one side failed; synthetic"), std::string::npos)
+      << evidence({one});
 }
 
 TEST(Evidence, IsTheFirstThatWasDecidedOrElseTheFirst) {
