@@ -76,9 +76,12 @@ TEST(MeasureCollectives, AddsOneRoundToAnother) {
     const auto small = [&] { return samples.at("all_reduce").at(8).after_work.size(); };
     measure_collectives(world, "shared_memory", 0.5, 64, samples);
     const size_t once = small();
-    measure_collectives(world, "shared_memory", 0.5, 128, samples);
+    // A machine with much else to do may not come to the largest size in its first further round.
+    for (int round = 0; round < 20 && !samples.at("all_reduce").contains(128); ++round) {
+      measure_collectives(world, "shared_memory", 0.5, 128, samples);
+    }
     EXPECT_GT(small(), once);
-    EXPECT_TRUE(samples.at("all_reduce").contains(128)) << "what the second round alone has measured";
+    EXPECT_TRUE(samples.at("all_reduce").contains(128)) << "what a further round alone has measured";
     EXPECT_EQ(rows_of(samples, "shared_memory", 2).at(0).at("time_s").at("samples"),
               samples.at("all_gather").at(8).alone.size());
   });
