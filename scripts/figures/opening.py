@@ -53,7 +53,7 @@ def headline(nuclei):
         f"Nearly all of the loss comes with fixed statistics: with the test batch's own the same `per_tower` networks reach "
         f"{score('per_tower', 16, 'batch').mean:.2f} and {score('per_tower', 8, 'batch').mean:.2f}, with recomputed running statistics "
         f"{score('per_tower', 16, 'precise').mean:.2f} and {score('per_tower', 8, 'precise').mean:.2f} "
-        f"([nuclei_small_batch](results/nuclei_small_batch/README.md), {one.n} seeds).")
+        f"([nuclei_small_batch](results/nuclei_small_batch/README.md), {one.n} seeds, each strategy at a learning rate that tuning chose).")
 
 
 def caption(quickstart):
@@ -70,10 +70,10 @@ def sentence(quickstart):
     beneath = beneath_background(saved["per_tower"].mean)
     return filled(
         f"With one image on each of 8 GPUs, after a short training on microscopy images of nuclei, the mean IoU is "
-        f"{saved['per_tower'].mean:.2f} for `per_tower` (each GPU normalises its own image{'; ' + beneath.replace(' (', ', ').rstrip(')') if beneath else ''}), "
+        f"{saved['per_tower'].mean:.2f} for `per_tower` (each GPU normalises its own image{'; ' + 'in the mean ' + beneath.replace(' (', ', ').rstrip(')') if beneath else ''}), "
         f"{saved['sync'].mean:.2f} for `sync` (synchronised BN) and {saved['group_norm'].mean:.2f} for `group_norm`. Evaluated with the "
         f"test images' own statistics, the same `per_tower` networks have {batch.mean:.2f} "
-        f"([quickstart](results/quickstart/README.md), {saved['sync'].n} seeds: a first look, no verdict).")
+        f"([quickstart](results/quickstart/README.md), {saved['sync'].n} seeds, one learning rate: a first look, no verdict).")
 
 
 if __name__ == "__main__":
