@@ -53,6 +53,8 @@ class RunningStatistics {
   // over the ranks in their place.
   virtual std::vector<at::Tensor> summands() = 0;
   virtual void load_sums(const std::vector<at::Tensor>& sums) = 0;
+  // Forgets what passes in Mode::calibrate have left that no recomputation has used.
+  virtual void drop_collected() = 0;
   // Puts the strategy's own pair, as last merged, back into the buffers.
   virtual void restore() = 0;
   // Called once the network's buffers have been written from outside, such as from a file: running statistics

@@ -39,7 +39,11 @@ declare -A seconds_of=([memcheck]=150 [racecheck]=170 [initcheck]=110 [synccheck
 results=results/gpu_check
 [ -z "${BNLAB_GPU_RESULTS:-}" ] || results=$(cd "$caller" && realpath -m "$BNLAB_GPU_RESULTS")
 programs=${BNLAB_GPU_CHECK_PROGRAMS:-}
-[ -z "$programs" ] || programs=$(cd "$caller" && realpath -m "$programs")
+folders=(build/release build/release/tests build/release/tests/bench)  # of the programs
+if [ -n "$programs" ]; then
+  programs=$(cd "$caller" && realpath -m "$programs")
+  folders=("$programs")
+fi
 
 # row VERDICT TEXT: a line of the table for the part that is running. Paths in it start at the table's folder.
 row() { printf '%s\t%s\t%s\n' "$part" "$1" "${2//"$out/"/}" >>"$out/$part.tsv"; }
@@ -125,7 +129,7 @@ tell_clocks() {
 # program NAME: its path; of the tests there are two names.
 program() {
   local folder
-  for folder in ${programs:-build/release build/release/tests build/release/tests/bench}; do
+  for folder in "${folders[@]}"; do
     [ ! -x "$folder/$1" ] || { echo "$folder/$1"; return; }
   done
   [ "$1" != torch_tests ] || program simgpu_tests

@@ -53,14 +53,17 @@ can_write() {
   mkdir -p "$1" 2>/dev/null && file=$(mktemp -p "$1" .plot.XXXXXX 2>/dev/null) && rm "$file"
 }
 
+# name_of PATH: of an experiment, by its folder or its spec.
+name_of() { basename "$(realpath -ms "$1")" .json; }
+
 # draw FOLDER SPEC OUT
 draw() {
-  if [ "$(basename "$2" .json)" != "$(basename "$1")" ]; then
+  if [ "$(name_of "$2")" != "$(name_of "$1")" ]; then
     echo "plot.sh: $2 is not the spec of $1" >&2
     return 2
   fi
   can_write "$3" || wrong "$3: $no_folder"
-  "$program" report "$2" --results "$(dirname "$1")" --format json |
+  "$program" report "$2" --results "$(dirname "$(realpath -s "$1")")" --format json |
     "$python" -B "$root/scripts/figures" --out "$3" ${drawing[@]+"${drawing[@]}"}
 }
 
@@ -71,10 +74,23 @@ fi
 [ -z "$out" ] || can_write "$out" || wrong "--out $out: $no_folder"
 
 holds_records() { compgen -G "$1/*/*/record.json" >/dev/null; }
-spec_of() { [ -f "$1/spec.json" ] && echo "$1" || find "$root/experiments" -name "$(basename "$1").json"; }
+
+# spec_of FOLDER: its own spec, else the one below experiments/ that has its name.
+spec_of() {
+  [ ! -f "$1/spec.json" ] || { realpath -s "$1"; return; }
+  local name specs
+  name=$(name_of "$1").json
+  mapfile -t specs < <(find "$root/experiments" -name "$name" | sort)
+  case ${#specs[@]} in
+    0) wrong "$1: no spec was found, neither spec.json in it nor $name below $root/experiments; --spec names one" ;;
+    1) echo "${specs[0]}" ;;
+    *) wrong "$1: several specs were found, of which --spec names one: ${specs[*]}" ;;
+  esac
+}
 
 if holds_records "$folder"; then
-  draw "$folder" "${spec:-$(spec_of "$folder")}" "${out:-$folder/figures}"
+  [ -n "$spec" ] || spec=$(spec_of "$folder") || exit
+  draw "$folder" "$spec" "${out:-$folder/figures}"
   exit
 fi
 status=0 found=
@@ -83,7 +99,7 @@ for each in "$folder"/*; do
   found=1
   into=$each/figures
   [ -z "$out" ] || into=$out/$(basename "$each")
-  draw "$each" "$(spec_of "$each")" "$into" || status=1
+  { spec=$(spec_of "$each") && draw "$each" "$spec" "$into"; } || status=1
 done
 if [ -z "$found" ]; then
   echo "plot.sh: $folder: no records found; expected $folder/[EXPERIMENT/]RUN_ID/PLACEMENT/record.json" >&2

@@ -1,19 +1,35 @@
 #!/usr/bin/env bash
 # From a fresh clone to figures: sets up and builds where needed, runs an experiment (finished runs are skipped),
 # prints its table, draws its figures and says where they are. Records go to results/here, apart from the
-# committed ones, unless --results names another folder.
+# committed ones, unless --results names another folder. Relative paths of SPEC, --data and --results start where
+# it was called.
 #   scripts/run.sh                              the experiment quickstart, two runs at a time, and beside the figure a sheet
 #                                               of images, ground truth and the predictions of each strategy
 #   scripts/run.sh SPEC [options of bnlab run]  another experiment
 set -euo pipefail
 [[ ${1:-} != -h && ${1:-} != --help ]] || { sed -n '2,/^[^#]/s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit; }
+caller=$PWD
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+clone=$PWD
 source scripts/stages.sh
+
+# of_caller PATH: the same path, seen from here.
+of_caller() { [ -z "$1" ] || (cd "$caller" && realpath -ms --relative-base="$clone" -- "$1"); }
 
 sheet= figures=()
 if [ $# -eq 0 ]; then
   set -- quickstart --ranks 1 --jobs 2
   sheet=1 figures=(--figures accuracy_by_population)
+else
+  words=() before=
+  for word in "$@"; do
+    case $before in --data | --results) word=$(of_caller "$word") ;; esac
+    case $word in --data=* | --results=*) word=${word%%=*}=$(of_caller "${word#*=}") ;; esac
+    words+=("$word") before=$word
+  done
+  set -- "${words[@]}"
+  if (cd "$caller" && [[ -f $1 || -f $1/spec.json ]]); then set -- "$(of_caller "$1")" "${@:2}"; fi
+  BNLAB_DATA=$(of_caller "${BNLAB_DATA:-}")
 fi
 experiment=$(basename "$1" .json)
 results=

@@ -40,6 +40,14 @@ class Mabn : public Strategy {
           .at_most(1);
       option("affine", affine, "whether there are a weight and a bias per channel");
     }
+    void check(const RunOutline& run, Problems& problems) const {
+      if (run.statistics_per_step && run.passes_per_step > 1) {
+        problems.add(
+            "name",
+            "mabn writes its running statistics in every micro-batch, since they correct the next one; "
+            "expected statistics_per \"micro_batch\"");
+      }
+    }
     bool has_running_statistics() const { return true; }
     bool makes_convolutions() const { return centred_weights; }
   };
@@ -78,8 +86,7 @@ class Mabn : public Strategy {
 
   std::string why_not_alone() const override {
     return "it centres the filters of the convolutions before its sites, and goes on from moments of past "
-           "steps, "
-           "which no buffer of a layer holds";
+           "steps, which no buffer of a layer holds";
   }
 
   RunningStatistics* running_statistics() override { return &statistics_; }

@@ -66,7 +66,7 @@ class Profiles {
 
   StepProfile of(const RunSpec& run, int ranks, const std::string& exchange) {
     const Json* const there = of_probe(run, exchange);
-    if (there != nullptr && there->at("ranks") == ranks) {
+    if (there != nullptr && there->at("ranks") == ranks && !asked_.own_step_is_given()) {
       return read_profile(*there);
     }
     StepProfile profile = here(run, ranks);
@@ -92,7 +92,7 @@ class Profiles {
   }
 
   std::optional<double> measured(const RunSpec& run, int ranks, const std::string& exchange) const {
-    const Json* const there = of_probe(run, exchange);
+    const Json* const there = asked_.own_step_is_given() ? nullptr : of_probe(run, exchange);
     return there != nullptr && there->at("ranks") == ranks
                ? std::optional(there->at("together_s").at("mean").get<double>())
                : std::nullopt;
@@ -139,6 +139,9 @@ std::vector<std::string> exchanges_of(const CostCommand& asked, const Json& prob
   if (probe.is_null()) return {"nccl"};
   std::set<std::string> found;
   for (const Json& row : probe.at("collectives")) found.insert(row.at("exchange").get<std::string>());
+  if (found.empty()) {
+    throw Error(Error::Kind::usage, asked.probe + ": has no exchanges; make it by bnlab probe --ranks 2");
+  }
   return {found.begin(), found.end()};
 }
 
@@ -156,10 +159,7 @@ StepOptions options_of(const CostCommand& asked, const std::string& exchange, co
     const Json& fabric = probe.at("fabric");
     delayed =
         fabric.at("added_delay_s").get<double>() > 0 || fabric.at("added_bytes_per_s").get<double>() > 0;
-    const Json& cores = fabric.at("environment").at("logical_cores");
-    spare = exchange == "nccl" ||
-            (cores.is_number() &&
-             cores.get<int>() > fabric.at("ranks").get<int>() * fabric.at("threads_per_rank").get<int>());
+    spare = exchange == "nccl" || has_spare_cores(fabric);
   }
   StepOptions options = options_for(exchange, delayed, spare);
   options.host_seconds = asked.host_us * 1e-6;

@@ -36,6 +36,7 @@ using ImageSizes = std::vector<std::array<int64_t, 2>>;  // height, width
 struct RunOutline {
   std::vector<int64_t> samples_per_tower = {};  // of a pass
   int64_t passes_per_step = 1;
+  bool statistics_per_step = false;
   Channels norm_channels = {};  // of the model's norm sites
   ImageSizes image_sizes = {};  // of the task
   bool has_length = true;       // false: fractions of the run mean nothing

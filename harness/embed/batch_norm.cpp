@@ -18,6 +18,7 @@ BatchNormImpl::BatchNormImpl(BatchNormOptions given) : options(std::move(given))
 
 void BatchNormImpl::reset() {
   site_ = std::make_shared<EmbeddedSite>(options);
+  options = site_->options();
   for (const auto& [name, tensor] : site_->parameters()) {
     register_parameter(name, tensor);
   }
@@ -37,9 +38,9 @@ void BatchNormImpl::reset() {
 void BatchNormImpl::reset_parameters() {
   const at::NoGradGuard no_grad;
   reset_running_stats();
-  if (weight.defined()) {
-    weight.fill_(1);
-    bias.fill_(0);
+  const EmbeddedSite fresh(options);
+  for (const auto& [name, tensor] : fresh.parameters()) {
+    site_->parameter(name).copy_(tensor);
   }
 }
 
@@ -107,6 +108,11 @@ void BatchNormImpl::set_options(BatchNormOptions given) {
   };
   take(named_parameters(), fresh.named_parameters());
   take(named_buffers(), fresh.named_buffers());
+  for (auto& item : fresh.named_parameters()) {
+    if (site_->parameter(item.key()).defined()) {
+      item.value().requires_grad_(site_->wants_gradient(item.key()));
+    }
+  }
   fresh.train(is_training());
   *this = fresh;
 }

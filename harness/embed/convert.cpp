@@ -80,7 +80,15 @@ void hand_over(const nn::Module& from, nn::Module& to) {
       }
     }
   };
-  take(from.named_parameters(/*recurse=*/false), to.named_parameters(/*recurse=*/false));
+  const auto theirs = from.named_parameters(/*recurse=*/false);
+  take(theirs, to.named_parameters(/*recurse=*/false));
+  const auto* ours = from.as<BatchNormImpl>();
+  for (auto item : to.named_parameters(/*recurse=*/false)) {
+    if (const at::Tensor* found = theirs.find(item.key()); found != nullptr) {
+      item.value().requires_grad_(ours != nullptr ? ours->site().wants_gradient(item.key())
+                                                  : found->requires_grad());
+    }
+  }
   take(from.named_buffers(/*recurse=*/false), to.named_buffers(/*recurse=*/false));
 }
 
@@ -135,19 +143,26 @@ int64_t convert(nn::Module& module, const BatchNormOptions& options) {
     }
   }
   refuse_fixed(fixed, "declare it as bnlab::BatchNorm, which is a BatchNorm2d until it is converted");
-  int64_t changed = 0;
+  // All are made before the first is exchanged: one that the strategy refuses leaves the module as it was.
+  std::vector<std::pair<const Place*, std::shared_ptr<BatchNormImpl>>> layers;
   for (const Place& place : places) {
     if (const nn::BatchNormOptions* plain = plain_options(*place.child)) {
-      auto layer = std::make_shared<BatchNormImpl>(options_for(*plain, options, place.path));
-      hand_over(*place.child, *layer);
-      put(place, layer);
-      ++changed;
-    } else if (auto* ours = place.child->as<BatchNormImpl>()) {
-      ours->set_options(options_for(ours->options, options, place.path).relu(ours->options.relu()));
-      ++changed;
+      layers.emplace_back(&place, std::make_shared<BatchNormImpl>(options_for(*plain, options, place.path)));
+    } else if (const auto* ours = place.child->as<BatchNormImpl>()) {
+      layers.emplace_back(&place,
+                          std::make_shared<BatchNormImpl>(
+                              options_for(ours->options, options, place.path).relu(ours->options.relu())));
     }
   }
-  return changed;
+  for (const auto& [place, layer] : layers) {
+    if (auto* ours = place->child->as<BatchNormImpl>()) {
+      ours->set_options(layer->options);
+    } else {
+      hand_over(*place->child, *layer);
+      put(*place, layer);
+    }
+  }
+  return static_cast<int64_t>(layers.size());
 }
 
 int64_t convert_back(nn::Module& module, int64_t dims) {
@@ -162,7 +177,7 @@ int64_t convert_back(nn::Module& module, int64_t dims) {
     if (layer == nullptr) {
       continue;
     }
-    if (layer->options.relu() || (layer->options.track_running_stats() && !layer->running_var.defined())) {
+    if (layer->options.relu() || !layer->site().has_running_statistics()) {
       throw Error(Error::Kind::refused,
                   "convert_back: " + place.path +
                       (layer->options.relu() ? " has a ReLU in it, which BatchNorm has not"

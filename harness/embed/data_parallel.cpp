@@ -11,6 +11,7 @@
 #include "harness/communicator/world.hpp"
 #include "harness/embed/meeting.hpp"
 #include "harness/error.hpp"
+#include "harness/mapped.hpp"
 
 namespace bnlab {
 namespace {
@@ -25,12 +26,29 @@ bool same_tensors(const std::vector<at::Tensor>& a, const std::vector<at::Tensor
   return std::ranges::equal(a, b, [](const at::Tensor& x, const at::Tensor& y) { return x.is_same(y); });
 }
 
-// The names of those without a gradient, "" where all have one.
-std::string without_gradient(const torch::nn::Module& module) {
+// The gradients as they are, and how often each has been written.
+using Gradients = std::vector<std::pair<at::Tensor, int64_t>>;
+
+Gradients gradients_of(const std::vector<at::Tensor>& parameters) {
+  return mapped(parameters, [](const at::Tensor& parameter) {
+    const at::Tensor& grad = parameter.grad();
+    return std::pair(grad, grad.defined() ? static_cast<int64_t>(grad._version()) : 0);
+  });
+}
+
+// The names of the parameters whose gradients nobody has written since, "" where all have been.
+std::string not_reached(const torch::nn::Module& module, const std::vector<at::Tensor>& parameters,
+                        const Gradients& before) {
+  const Gradients now = gradients_of(parameters);
   std::string names;
-  for (const auto& parameter : module.named_parameters()) {
-    if (parameter.value().requires_grad() && !parameter.value().grad().defined()) {
-      names += (names.empty() ? "" : ", ") + parameter.key();
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    if (!now[i].first.is_same(before[i].first) || now[i].second != before[i].second) {
+      continue;
+    }
+    for (const auto& named : module.named_parameters()) {
+      if (named.value().is_same(parameters[i])) {
+        names += (names.empty() ? "" : ", ") + named.key();
+      }
     }
   }
   return names;
@@ -97,8 +115,9 @@ void DataParallel::backward(const at::Tensor& loss, std::optional<int64_t> rows)
     const at::Tensor scaled = ranks_.size() > 1 ? weighted(loss, rows) : loss;
     sync_->before_forward();
     sync_->before_backward();
+    const Gradients before = gradients_of(parameters_);
     scaled.backward();
-    if (const std::string names = without_gradient(module_); !names.empty()) {
+    if (const std::string names = not_reached(module_, parameters_, before); !names.empty()) {
       if (!options_.unused_parameters) {
         throw Error(Error::Kind::usage, "DataParallel: this backward pass has not reached " + names +
                                             "; set unused_parameters, or requires_grad_(false) on them");

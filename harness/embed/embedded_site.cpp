@@ -46,6 +46,26 @@ void fill_in(Json& resolved, const Json& given, const BatchNormOptions& options)
   }
 }
 
+// And the other way: what the JSON gives of the module's own options.
+void read_back(const Json& given, BatchNormOptions& options) {
+  if (!given.is_object()) {
+    return;
+  }
+  if (given.contains("base")) {
+    read_back(given.at("base"), options);
+  }
+  if (given.contains("eps")) {
+    options.eps(given.at("eps"));
+  }
+  if (given.contains("momentum")) {
+    options.momentum(given.at("momentum").is_null() ? std::nullopt
+                                                    : std::optional<double>(given.at("momentum")));
+  }
+  if (given.contains("affine")) {
+    options.affine(given.at("affine"));
+  }
+}
+
 Json strategy_of(const BatchNormOptions& options) {
   const Json given = parsed(options.strategy());
   Json resolved = resolved_strategy(given);
@@ -89,6 +109,7 @@ Network::Maps FusedSite::features(at::Tensor x, const Pass& pass) {
 
 EmbeddedSite::EmbeddedSite(const BatchNormOptions& options)
     : options_(options), strategy_json_(strategy_of(options)) {
+  read_back(parsed(options.strategy()), options_);
   if (options.num_features() < 1 || options.towers_per_rank() < 1) {
     refuse("expected at least 1 feature and 1 tower, got " + std::to_string(options.num_features()) +
            " and " + std::to_string(options.towers_per_rank()));
@@ -146,13 +167,14 @@ at::Tensor EmbeddedSite::forward(bool training, const at::Tensor& x, const at::T
   if (!training) {
     return apply(x, residual, towers(as_everywhere(x), false), Mode::evaluate_saved);
   }
-  if (has_statistics && !counts()) {
-    return pass(x, residual, Mode::evaluate_batch);
+  const bool trains = !has_statistics || counts();
+  if (trains) {
+    freeze_parameters();
   }
-  freeze_parameters();
-  at::Tensor y = pass(x, residual, Mode::train);
+  at::Tensor y = pass(x, residual, trains ? Mode::train : Mode::evaluate_batch);
   if (options_.counting() == Counting::first_before_backward && y.requires_grad()) {
-    *counted_ = true;
+    *counted_ = *counted_ || trains;
+    // Of every pass: the output of the one that counted may be dropped, and never see a backward pass.
     y.register_hook([counted = counted_](const at::Tensor&) { *counted = false; });
   }
   return y;
@@ -315,6 +337,11 @@ void EmbeddedSite::freeze_parameters() {
   }
 }
 
+bool EmbeddedSite::wants_gradient(const std::string& parameter) const {
+  return named(parameters_, parameter).requires_grad() ||
+         std::ranges::find(frozen_, parameter) != frozen_.end();
+}
+
 void EmbeddedSite::merge() {
   Meeting& meeting = options_.ranks().meeting();
   if (meeting.has_waiting()) {
@@ -347,6 +374,7 @@ void EmbeddedSite::adopt() {
   const at::NoGradGuard no_grad;
   steps_ = tracked_.item<int64_t>();
   strategy_->running_statistics()->init_from_buffers(steps_);
+  *counted_ = false;
   ++begun_;
   apart_ = false;
   note_writes();
@@ -357,7 +385,8 @@ EmbeddedSite::Writes EmbeddedSite::writes() const {
   const std::array<at::Tensor, 3> tensors{buffer("running_mean"), buffer("running_var"), tracked_};
   for (size_t i = 0; i < tensors.size(); ++i) {
     if (tensors[i].defined()) {
-      all[i] = {tensors[i].const_data_ptr(), tensors[i]._version()};
+      // What is made under InferenceMode has no version; training, which writes, does not happen there.
+      all[i] = {tensors[i].const_data_ptr(), tensors[i].is_inference() ? 0 : tensors[i]._version()};
     }
   }
   return all;
@@ -367,6 +396,11 @@ void EmbeddedSite::note_writes() {
   if (keeps_statistics()) {
     seen_ = writes();
   }
+}
+
+void EmbeddedSite::calibrate(bool on) {
+  calibrating_ = on;
+  strategy_->running_statistics()->drop_collected();
 }
 
 void EmbeddedSite::recompute(int64_t batches, const std::function<void(int64_t)>& forward) {

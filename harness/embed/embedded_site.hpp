@@ -46,6 +46,10 @@ class EmbeddedSite : public std::enable_shared_from_this<EmbeddedSite> {
   at::Tensor buffer(const std::string& name) const { return named(buffers_, name); }
   const at::Tensor& tracked() const { return tracked_; }  // undefined without running statistics
   bool keeps_statistics() const { return tracked_.defined(); }
+  bool has_running_statistics() const { return strategy_->running_statistics() != nullptr; }
+  const BatchNormOptions& options() const { return options_; }  // with those that the strategy's JSON gives
+  // Whether the program would train it: the strategy may have taken its gradient meanwhile.
+  bool wants_gradient(const std::string& parameter) const;
 
   at::Tensor forward(bool training, const at::Tensor& x, const at::Tensor& residual);
   // Merges what the ranks hold apart. Called by every rank.
@@ -56,8 +60,9 @@ class EmbeddedSite : public std::enable_shared_from_this<EmbeddedSite> {
   std::vector<at::Tensor> summands();
   void load_sums(const std::vector<at::Tensor>& sums);
   // Passes while a site calibrates are collected; recompute() makes running statistics of them. It calls
-  // forward for each batch, which need not do anything where the passes were made before.
-  void calibrate(bool on) { calibrating_ = on; }
+  // forward for each batch, which need not do anything where the passes were made before. What was collected
+  // before, or is left when it ends, goes.
+  void calibrate(bool on);
   void set_batch(int64_t index) { batch_ = index; }
   void recompute(int64_t batches, const std::function<void(int64_t)>& forward);
 

@@ -3,6 +3,7 @@
 #include <torch/types.h>
 
 #include <algorithm>
+#include <atomic>
 #include <string>
 #include <utility>
 
@@ -75,12 +76,19 @@ void Ranks::barrier() const {
 
 Ranks::Traffic Ranks::traffic(const char* purpose) const {
   Traffic all;
+  bool found = false;
   for (size_t i = 0; i < kPurposeNames.size(); ++i) {
     if (purpose == nullptr || std::string(purpose) == kPurposeNames[i]) {
+      found = true;
       const bnlab::Traffic& one = world().ledger().of(static_cast<Purpose>(i));
       all.exchanges += one.collectives;
       all.bytes += one.bytes;
     }
+  }
+  if (!found) {
+    throw Error(Error::Kind::usage,
+                "traffic: expected \"statistics\", \"gradients\", \"evaluation\" or \"control\", got \"" +
+                    std::string(purpose) + "\"");
   }
   return all;
 }
@@ -100,7 +108,8 @@ Ranks Ranks::expecting() const {
 }
 
 int64_t Ranks::next_site() const {
-  return state_->sites++;
+  static std::atomic<int64_t> alone = 0;  // a process alone has a world for each layer
+  return size() == 1 ? alone++ : state_->sites++;
 }
 
 }  // namespace bnlab

@@ -171,7 +171,7 @@ void drop_from_tune(Json& spec, const std::string& key) {
   }
   const bool setting = !settings.empty();
   if (length) {
-    tune = without(tune, "lengths");
+    tune = without(without(tune, "lengths"), "gain_below");
   }
   for (const std::string& tuned : settings) {
     tune["grid"] = without(tune["grid"], tuned);
@@ -179,6 +179,8 @@ void drop_from_tune(Json& spec, const std::string& key) {
   const auto has = [&](const char* part) { return tune.contains(part) && !tune[part].empty(); };
   if ((length || setting) && !has("grid") && !has("lengths")) {
     spec = without(spec, "tune");
+  } else if (setting && !has("grid")) {
+    tune = without(tune, "halvings");
   }
 }
 

@@ -267,6 +267,7 @@ void check_components(const Json& run, const Problems& reported, Problems& probl
   if (samples && fine("towers") && fine("batch_per_tower") && fine("accumulate") &&
       run["towers"] == samples->size() && uneven_tower(*samples, run["accumulate"]) == nullptr) {
     outline.passes_per_step = run["accumulate"];
+    outline.statistics_per_step = run["statistics_per"] == "step";
     outline.samples_per_tower =
         mapped(*samples, [&](int64_t of_step) { return of_step / outline.passes_per_step; });
   }

@@ -115,16 +115,19 @@ StepOptions options_for(const std::string& exchange, bool delayed, bool spare_co
   return {.overlaps_gradients = exchange == "sockets" && !delayed, .spare_cores = spare_cores};
 }
 
+bool has_spare_cores(const Json& fabric) {
+  const Json& cores = fabric.at("environment").at("logical_cores");
+  const int on_one_node = fabric.at("ranks").get<int>() / std::max(fabric.at("nodes").get<int>(), 1);
+  return cores.is_number() && cores.get<int>() > on_one_node * fabric.at("threads_per_rank").get<int>();
+}
+
 std::vector<CheckedPrediction> steps_of_probe(const Json& probe, const std::string& file) {
   const auto fabric = probed_fabric(probe, file);
   const Json& about = probe.at("fabric");
   const int ranks = about.at("ranks");
   const bool delayed =
       about.at("added_delay_s").get<double>() > 0 || about.at("added_bytes_per_s").get<double>() > 0;
-  const Json& cores = about.at("environment").at("logical_cores");
-  const bool spare =
-      about.at("device") == "cuda" ||
-      (cores.is_number() && cores.get<int>() > ranks * about.at("threads_per_rank").get<int>());
+  const bool spare = about.at("device") == "cuda" || has_spare_cores(about);
   std::vector<CheckedPrediction> checked;
   for (const Json& step : probe.at("steps")) {
     if (step.contains("refused")) continue;

@@ -41,5 +41,7 @@ Quality quality_of(const std::vector<CheckedPrediction>& checked);
 
 // How the gradients of a run meet on the ranks of a fabric: `exchange` as a probe names it.
 StepOptions options_for(const std::string& exchange, bool delayed, bool spare_cores);
+// Whether a node of a probe's fabric has more cores than its ranks have threads.
+bool has_spare_cores(const Json& fabric);
 
 }  // namespace bnlab

@@ -91,7 +91,8 @@ ReportRow row_of(const CellRecords& cell, const std::string& placement,
 }
 
 ReportCell cell_of(const CellRecords& found, const ExperimentReport& report) {
-  ReportCell cell{found, {}, {}, {}, {}, {}, {}, {}, {}};
+  ReportCell cell{found, {}, {}, {}, {}, {}, {}, {}, {}, {}};
+  cell.populations = value_at(found.runs[0]->resolved, "populations");
   cell.towers = value_at(found.runs[0]->resolved, "towers");
   cell.batch_per_tower = value_at(found.runs[0]->resolved, "batch_per_tower");
   const std::vector<const Record*> records = found.one_per_seed();

@@ -68,9 +68,10 @@ struct ReportRow {
 // One cell of the matrix without the seed.
 struct ReportCell : CellName {
   Json towers, batch_per_tower;
-  std::set<std::string> evaluated;  // populations; a strategy without running statistics has "saved" only
-  Scores scores;                    // over all placements
-  FinalMetrics metrics;             // likewise
+  Json populations;                      // that the spec asks for
+  std::set<std::string> evaluated;       // of them; a strategy without running statistics has "saved" only
+  Scores scores;                         // over all placements
+  FinalMetrics metrics;                  // likewise
   std::map<std::string, Curves> curves;  // likewise
   std::vector<SiteNumbers> sites;        // likewise; none where the runs were not evaluated under precise
   std::vector<ReportRow> rows;           // at least one

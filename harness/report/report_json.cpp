@@ -61,6 +61,7 @@ Json row_json(const ReportRow& row) {
   const auto interval_or_null = [](const SeedValues& values) {
     return values.empty() ? Json(nullptr) : interval_json(values);
   };
+  json["beside"] = or_null(row.beside);
   json["log_images_per_s"] = interval_or_null(row.log_images_per_s);
   json["same_log_images_per_s"] = interval_or_null(row.same_log_images_per_s);
   json["step_ms"] = claimed ? interval_json(row.step_ms) : Json(nullptr);
@@ -120,6 +121,7 @@ Json cell_json(const ReportCell& cell, const ExperimentReport& report) {
                {"conditions", Json(cell.conditions)},
                {"towers", cell.towers},
                {"batch_per_tower", cell.batch_per_tower},
+               {"populations", cell.populations},
                {"evaluated", Json(cell.evaluated)}};
   json.update(scores_json(cell.scores));  // each seed once, over all placements
   json["metrics"] = metrics_json(cell.metrics);

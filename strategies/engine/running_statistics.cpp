@@ -358,6 +358,12 @@ std::vector<double> BnStatistics::load_into_buffers(const Population& population
   return {};
 }
 
+void BnStatistics::drop_collected() {
+  for (const auto& site : sites_) {
+    site->drop_collected();
+  }
+}
+
 void BnStatistics::restore() {
   const at::NoGradGuard no_grad;
   for (const auto& site : sites_) {

@@ -225,6 +225,10 @@ class SiteStatistics {
   // What was collected since the last call, [1 + 3C] float64: the moments of all sets of this rank together,
   // and the sum of the M2 of each of them.
   at::Tensor take_collected();
+  void drop_collected() {
+    collected_ = at::Tensor();
+    calibrating_passes_.clear();
+  }
 
   // Channels whose moments were not finite, summed over the steps, as RunningPair::update counts them: of
   // this rank's own sets, or, where all ranks see the same moments, on rank 0 alone. Synchronises.
@@ -258,6 +262,7 @@ class BnStatistics : public RunningStatistics {
   std::vector<double> load_into_buffers(const Population& population, Calibration& calibration) override;
   std::vector<at::Tensor> summands() override { return summands_of({}); }
   void load_sums(const std::vector<at::Tensor>& sums) override { load_sums_of({}, sums); }
+  void drop_collected() override;
   void restore() override;
   void init_from_buffers(int64_t steps) override;
   void freeze() override;

@@ -114,6 +114,44 @@ TEST(BatchNorm, CountsEveryForwardPassOrTheFirstBeforeABackwardPass) {
   EXPECT_EQ(after_two_passes(Counting::first_before_backward), 1);
 }
 
+TEST(BatchNorm, GoesOnCountingBehindAPassThatWasDropped) {
+  BatchNorm layer = norm_of(BatchNormOptions(kChannels).counting(Counting::first_before_backward));
+  layer->forward(batch(6, 0));  // of a step that is left out, as one that is not finite
+  layer->forward(batch(6, 1)).sum().backward();
+  layer->forward(batch(6, 2)).sum().backward();
+  EXPECT_EQ(layer->num_batches_tracked.item<int64_t>(), 2);
+  layer->forward(batch(6, 3));
+  layer->num_batches_tracked.fill_(7);  // written from outside, as by a checkpoint
+  layer->forward(batch(6, 4));
+  EXPECT_EQ(layer->num_batches_tracked.item<int64_t>(), 8);
+}
+
+TEST(BatchNorm, IsMadeAndEvaluatesInInferenceMode) {
+  const c10::InferenceMode guard;
+  BatchNorm layer(kChannels);
+  layer->eval();
+  const at::Tensor x = batch(4, 0).to(at::kFloat);
+  EXPECT_LT(difference(layer->forward(x), x), 1e-3);
+}
+
+TEST(BatchNorm, ResetsTheParametersThatOnlyItsStrategyHas) {
+  BatchNorm layer(BatchNormOptions(kChannels).strategy("dynamic_tanh"));
+  const at::Tensor alpha = layer->named_parameters()["alpha"];
+  const at::Tensor begun = alpha.detach().clone();
+  {
+    const at::NoGradGuard none;
+    alpha.fill_(9);
+    layer->weight.fill_(9);
+  }
+  layer->reset_parameters();
+  EXPECT_EQ(difference(alpha, begun), 0);
+  EXPECT_EQ(difference(layer->weight, at::ones({kChannels})), 0);
+}
+
+TEST(BatchNorm, LayersOfOneProcessHaveNamesOfTheirOwn) {
+  EXPECT_NE(BatchNorm(3)->options.name(), BatchNorm(3)->options.name());
+}
+
 TEST(BatchNorm, SaysWhatItIs) {
   std::stringstream text;
   text << BatchNorm(BatchNormOptions(8).momentum(std::nullopt).strategy("sync").relu(true));
@@ -134,6 +172,13 @@ TEST(BatchNorm, GivesItsOptionsToTheStrategyUnlessThatHasThem) {
       1e-12);
   EXPECT_LT(difference(normalised(BatchNormOptions(3).eps(0.5).strategy("precise")), wide), 1e-12);
   EXPECT_FALSE(norm_of(BatchNormOptions(3).affine(false))->weight.defined());
+
+  const BatchNorm told(BatchNormOptions(3).strategy(R"({"name": "sync", "eps": 0.5, "momentum": null})"));
+  EXPECT_EQ(told->options.eps(), 0.5);
+  EXPECT_EQ(told->options.momentum(), std::nullopt);
+  nn::Sequential net(told);
+  convert_back(*net);
+  EXPECT_EQ(net->named_children()["0"]->as<nn::BatchNorm2dImpl>()->options.eps(), 0.5);
 }
 
 TEST(Recompute, MakesTheStatisticsOfTheBatchesAndTrainingGoesOnFromItsOwn) {
@@ -155,6 +200,23 @@ TEST(Recompute, MakesTheStatisticsOfTheBatchesAndTrainingGoesOnFromItsOwn) {
   net->forward(batch(6, 3));
   other->forward(batch(6, 3));
   EXPECT_EQ(difference(net->named_buffers()["0.running_mean"], other->named_buffers()["0.running_mean"]), 0);
+}
+
+TEST(Recompute, AfterACallThatFailedKnowsNothingOfItsBatches) {
+  nn::Sequential net(norm_of(BatchNormOptions(kChannels)), norm_of(BatchNormOptions(kChannels)));
+  const auto pass = [&](int64_t i) { net->forward(batch(6, 10 + static_cast<uint64_t>(i))); };
+  EXPECT_SAYS(recompute(*net, 3,
+                        [&](int64_t i) {
+                          pass(i + 5);
+                          throw std::runtime_error("no more images");
+                        }),
+              "no more images");
+  recompute(*net, 2, pass);
+  const at::Tensor all = at::cat({batch(6, 10), batch(6, 11)});
+  EXPECT_LT(difference(net->named_buffers()["0.running_mean"], all.mean({0, 2, 3})), 1e-12);
+  nn::Sequential fresh(norm_of(BatchNormOptions(kChannels)), norm_of(BatchNormOptions(kChannels)));
+  recompute(*fresh, 2, [&](int64_t i) { fresh->forward(batch(6, 10 + static_cast<uint64_t>(i))); });
+  EXPECT_EQ(difference(net->named_buffers()["1.running_var"], fresh->named_buffers()["1.running_var"]), 0);
 }
 
 struct FixedImpl : nn::Module {
@@ -207,6 +269,33 @@ TEST(Convert, NamesTheLayersThatCannotBeExchangedAndChangesNone) {
   nn::Sequential net(nn::BatchNorm2d(3), Fixed(), Fixed());
   EXPECT_SAYS(convert(*net, BatchNormOptions()), "1.norm, 2.norm: C++ fixes the type");
   EXPECT_NE(net->named_children()["0"]->as<nn::BatchNorm2dImpl>(), nullptr);
+}
+
+TEST(Convert, LeavesFrozenParametersFrozen) {
+  nn::Sequential net(nn::BatchNorm2d(3));
+  net->named_parameters()["0.weight"].requires_grad_(false);
+  convert(*net, BatchNormOptions().strategy("sync"));
+  EXPECT_FALSE(net->named_parameters()["0.weight"].requires_grad());
+  EXPECT_TRUE(net->named_parameters()["0.bias"].requires_grad());
+  convert(*net, BatchNormOptions().strategy(R"({"name": "frozen", "base": "sync"})"));
+  net->forward(batch(6, 0).to(at::kFloat));
+  EXPECT_FALSE(net->named_parameters()["0.bias"].requires_grad()) << "the strategy has frozen it";
+  convert(*net, BatchNormOptions().strategy("sync"));
+  EXPECT_TRUE(net->named_parameters()["0.bias"].requires_grad());
+  convert_back(*net);
+  EXPECT_FALSE(net->named_parameters()["0.weight"].requires_grad());
+  EXPECT_TRUE(net->named_parameters()["0.bias"].requires_grad());
+}
+
+TEST(Convert, ChangesNoLayerWhereTheStrategyRefusesOne) {
+  nn::Sequential net(nn::BatchNorm2d(8), nn::BatchNorm2d(12));
+  EXPECT_SAYS(convert(*net, BatchNormOptions().strategy("group_norm")), "12");
+  EXPECT_NE(net->named_children()["0"]->as<nn::BatchNorm2dImpl>(), nullptr);
+}
+
+TEST(Convert, MakesNoBatchNormOfWhatIsNone) {
+  nn::Sequential net(BatchNorm(BatchNormOptions(3).strategy("dynamic_tanh").track_running_stats(false)));
+  EXPECT_SAYS(convert_back(*net), "has not the tensors of BatchNorm");
 }
 
 TEST(BatchNorm, SaysWhatDoesNotFit) {

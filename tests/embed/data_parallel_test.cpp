@@ -97,6 +97,10 @@ TEST(DataParallel, NamesTheParametersThatABackwardPassHasNotReached) {
   const auto net = std::make_shared<TwoImpl>();
   DataParallel strict(*net, Ranks());
   EXPECT_SAYS(strict.backward(net->used(at::ones({1, 3})).sum()), "has not reached idle.weight, idle.bias");
+  net->zero_grad(/*set_to_none=*/false);
+  strict.accumulate(net->idle(at::ones({1, 3})).sum());
+  EXPECT_SAYS(strict.backward(net->used(at::ones({1, 3})).sum()), "has not reached idle.weight, idle.bias");
+  net->zero_grad();
   DataParallel lenient(*net, Ranks(), {.unused_parameters = true});
   lenient.backward(net->used(at::ones({1, 3})).sum());
   EXPECT_EQ(net->idle->weight.grad().abs().sum().item<float>(), 0);

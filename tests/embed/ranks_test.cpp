@@ -112,6 +112,10 @@ TEST(RanksHandedIn, PayFortyBytesALayerAndStepForSizesAndSites) {
   }
 }
 
+TEST(Ranks, NameThePurposesThatTrafficHas) {
+  EXPECT_SAYS(Ranks().traffic("gradient"), "expected \"statistics\", \"gradients\"");
+}
+
 TEST(Ranks, AloneShareAllRowsAndExchangeNothing) {
   const Ranks ranks;
   EXPECT_EQ(ranks.size(), 1);

@@ -273,6 +273,13 @@ TEST_F(TunedLength, MayBeAllThatIsTunedAndReplacesEpochs) {
   EXPECT_EQ(epochs.tuning->runs.runs.size(), 4U);
 }
 
+TEST_F(TunedLength, GoesWithWhatBelongsToItWhereTheCommandLineSetsIt) {
+  const std::string gain = write("spec.json", lengths(R"(, "gain_below": 0.02)"));
+  EXPECT_TRUE(load_experiment(gain, {"steps=50"}).tuning->asked.lengths.empty());
+  const std::string halved = write("spec.json", lengths(R"(, "halvings": 1)"));
+  EXPECT_EQ(load_experiment(halved, {"optimizer.lr=0.1"}).tuning->asked.halvings, 0);
+}
+
 TEST_F(TunedLength, MistakesAreNamed) {
   EXPECT_EQ(mistakes(tuned(R"("grid": {}, "seeds": [100], "lengths": [10, 25])")),
             Lines{"spec.json: tune.lengths[1]: expected 20, twice the one before, got 25"});

@@ -72,5 +72,13 @@ TEST(Probe, PredictsTheStepsThatItHasMeasured) {
   EXPECT_GE(steps[1].predicted.mid, 12 * 5e-3);
 }
 
+TEST(Probe, LooksForSpareCoresOnEachNode) {
+  Json fabric = {
+      {"ranks", 32}, {"nodes", 4}, {"threads_per_rank", 1}, {"environment", {{"logical_cores", 16}}}};
+  EXPECT_TRUE(has_spare_cores(fabric));
+  fabric["nodes"] = 2;
+  EXPECT_FALSE(has_spare_cores(fabric));
+}
+
 }  // namespace
 }  // namespace bnlab::probe_test

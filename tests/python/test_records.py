@@ -94,6 +94,22 @@ class Frames(unittest.TestCase):
         scores = mine[(mine.metric == metric) & (mine.population == "saved")]
         self.assertEqual(list(zip(scores.step, scores.value)), [(each["step"], each["metrics"][metric]) for each in evaluations])
 
+    def test_a_half_written_last_line_is_left_out_and_any_other_is_named(self):
+        source = next(iter(sorted((ROOT / "results").glob("*/*/*/metrics.jsonl"))))
+        with tempfile.TemporaryDirectory() as folder:
+            run = Path(folder, "run", "2x1-cpu")
+            run.mkdir(parents=True)
+            shutil.copy(source.with_name("record.json"), run)
+            shutil.copy(source, run)
+            log = run / source.name
+            whole = log.read_bytes()
+            expected = bnlab.load(folder).curves
+            log.write_bytes(whole + b'{"kind": "train", "step": 1')
+            pandas.testing.assert_frame_equal(bnlab.load(folder).curves, expected)
+            log.write_bytes(b'{"kind": "train"\n' + whole)
+            with self.assertRaisesRegex(ValueError, f"{log}:1: "):
+                print(bnlab.load(folder).curves)
+
     def test_comparisons_and_means_are_those_of_the_report(self):
         said = json.loads(report("freezing", "--format", "json"))
         contrasts = self.results.contrasts
@@ -104,6 +120,17 @@ class Frames(unittest.TestCase):
         mine = cells[(cells.cell == ", ".join(cell["cell"].values())) & (cells.metric == "mean_iou")
                      & (cells.population == "saved")]
         self.assertEqual(list(mine["half_width"]), [cell["metrics"]["saved"]["mean_iou"]["half_width"]])
+
+    def test_relative_throughput_counts_the_runs_that_were_timed(self):
+        said = json.loads(report("tradeoff", "--format", "json"))
+        said["cells"] = said["cells"][:2]
+        for cell, quantity in zip(said["cells"], ("log_images_per_s", "images_per_s")):
+            cell["rows"] = cell["rows"][:1]
+            cell["rows"][0].update({"log_images_per_s": None, quantity: {"n": 3, "mean": 0.1, "half_width": 0.2}})
+        results = bnlab.load("results/tradeoff")
+        results.reports = [said]
+        cells = results.cells
+        self.assertEqual(list(cells[cells.metric == "relative_images_per_s"].n), [3, 3])
 
     def test_a_folder_of_results_has_all_experiments(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -223,6 +223,14 @@ class Converted(unittest.TestCase):
             self.assertIn("expected a dictionary of tensors", done.stderr)
             self.assertFalse(os.path.exists(file))
 
+    def test_a_tensor_of_a_type_that_safetensors_lack_is_named(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for dtype in (torch.complex64, torch.float8_e4m3fn):
+                done, file = self.convert(folder, {"weight": torch.zeros(2), "phase": torch.zeros(2).to(dtype)})
+                self.assertEqual(done.returncode, 1)
+                self.assertRegex(done.stderr, f"^.*checkpoint.pth: phase: {dtype}; expected one of float64, .*\n$")
+                self.assertFalse(os.path.exists(file))
+
 
 if __name__ == "__main__":
     os.chdir(ROOT)

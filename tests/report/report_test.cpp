@@ -370,6 +370,7 @@ TEST(ReportJson, GivesEverySeedWithItsOutcome) {
   EXPECT_EQ(sync.at("values").at("saved").at("seeds").size(), 2u);
   EXPECT_EQ(sync.at("values").at("saved").at("seeds").at(1).at("seed"), 1);
   EXPECT_EQ(sync.at("evaluated"), Json({"batch", "saved"}));
+  EXPECT_EQ(sync.at("populations"), experiment.runs.at(1).resolved.at("populations"));
   EXPECT_EQ(sync.at("rows").at(0).at("placement"), "1x8-cpu");
   EXPECT_EQ(report.at("contrasts").at(0).at("difference").at("seeds").size(), 2u);
   EXPECT_EQ(report.at("cells").at(3).at("outcomes").at(1), Json({{"seed", 1}, {"outcome", "missing"}}));

@@ -79,6 +79,13 @@ TEST(TimedInTurns, AnotherBaselineIsMeasuredByTheRunThatBothStoodBeside) {
   }
 }
 
+TEST(TimedInTurns, JsonNamesTheRunThatStoodBesideEach) {
+  Experiment experiment = timed_experiment();
+  for (RunSpec& run : experiment.runs) run.timing.emplace().against = {{"strategy", "per_tower"}};
+  const Json report = report_json(make_report(experiment, records_of(experiment), {}, "sync"));
+  EXPECT_EQ(report.at("cells").at(1).at("rows").at(0).at("beside"), "per_tower");
+}
+
 TEST(TimedInTurns, TheNoiseIsHowFarTheCopiesDiffer) {
   const Experiment experiment = timed_experiment();
   const std::vector<std::string> notes = footnotes(make_report(experiment, records_of(experiment)));

@@ -203,6 +203,13 @@ class GpuCheck(SimulatedRuns):
         self.assertIn("-q -d CLOCK", (pathlib.Path(said[-1]).parent / "machine.txt").read_text())
         self.assertRegex(self.told_by(said[-2]), r"bandwidth +slow: unet top, 8 x 16 x 96 x 128")
 
+    def test_the_folder_of_programs_may_have_a_space_in_its_name(self):
+        self.with_program(BROKEN)
+        programs = self.stand_ins(bandwidth_bench="#!/bin/bash\necho '{}'\n").rename(self.folder / "own programs")
+        status, rows, _, _ = self.check("bandwidth", devices=1, programs=programs)
+        self.assertEqual((status, [row[1] for row in rows]), (0, ["ok"]), rows)
+        self.assertIn("1 measurements", rows[0][2])
+
     def test_one_gpu_skips_what_needs_two(self):
         status, rows, _, _ = self.check("lost", "ddp", "trace", devices=1)
         self.assertEqual(status, 0)

@@ -4,6 +4,7 @@
 
 #include "harness/communicator/counting_communicator.hpp"
 #include "harness/components/registry.hpp"
+#include "harness/error.hpp"
 #include "harness/layer/layer_case.hpp"
 #include "harness/strategy.hpp"
 #include "harness/verify/cases.hpp"
@@ -97,6 +98,15 @@ TEST(Mabn, ASquareThatTheWindowCannotHoldEntersNone) {
   const auto square = [&](size_t s) { return per_channel_mean(c.steps[s].inputs[0].square())[2]; };
   const at::Tensor expected = c.steps[4].inputs[0].select(1, 2) / ((square(2) + square(4)) / 2 + 1e-3).sqrt();
   EXPECT_LT(relative_error(answer.steps[4].outputs[0].select(1, 2), expected), 1e-5);
+}
+
+TEST(Mabn, CannotRememberOnceForAllPassesOfAStep) {
+  RunOutline run{.passes_per_step = 2, .statistics_per_step = true};
+  EXPECT_THROW(refuse_misfits("strategy", mabn(Json::object()), run), Error);
+  EXPECT_THROW(refuse_misfits("strategy", resolved_strategy({{"name", "frozen"}, {"base", "mabn"}}), run),
+               Error);
+  run.passes_per_step = 1;
+  refuse_misfits("strategy", mabn(Json::object()), run);
 }
 
 TEST(Mabn, CentresTheFiltersThatANormFollows) {

@@ -43,10 +43,10 @@ def main() -> int:
     given = parser.parse_args()
     try:
         tensors = tensors_of(torch.load(given.checkpoint, map_location="cpu", weights_only=True))
-    except Exception as error:  # whatever PyTorch says of a file that it cannot read
+        write_safetensors(given.safetensors, tensors)
+    except Exception as error:  # whatever PyTorch says of a file that it cannot read, or a type that safetensors lack
         print(f"{given.checkpoint}: {error}", file=sys.stderr)
         return 1
-    write_safetensors(given.safetensors, tensors)
     print(f"{given.safetensors}: {len(tensors)} tensors")
     return 0
 

@@ -123,7 +123,8 @@ class Results:
                     rows += [{**at, "metric": key, **_mean(value)} for key, value in row.items()
                              if isinstance(value, dict) and "half_width" in value]
                     if row.get("relative_images_per_s") is not None:
-                        rows.append({**at, "metric": "relative_images_per_s", "n": row["ok"],
+                        timed = row["log_images_per_s"] or row["images_per_s"]
+                        rows.append({**at, "metric": "relative_images_per_s", "n": timed["n"],
                                      "mean": row["relative_images_per_s"], "half_width": None})
         return _frame(rows)
 
@@ -213,8 +214,14 @@ def _points(record: Row) -> Iterator[Row]:
         return
     of = {"experiment": record["experiment"], "run_id": record["run_id"], "placement": record["placement"]["name"],
           "strategy": record["strategy_label"], "seed": record["spec"]["seed"]}
-    for line in file.read_text(encoding="utf-8").splitlines():
-        entry = json.loads(line)
+    lines = file.read_bytes().split(b"\n")
+    for number, line in enumerate(lines, 1):
+        try:
+            entry = json.loads(line)
+        except ValueError as error:
+            if number == len(lines):  # behind the last newline: nothing, or what a killed run has half written
+                return
+            raise ValueError(f"{file}:{number}: {error}") from error
         at = {**of, **{key: entry.get(key) for key in ("step", "epoch", "time_s")}, "population": entry.get("population")}
         split = f"{entry['split']}." if "split" in entry else ""
         numbers = {split + key: value for key, value in entry["metrics"].items()} if entry["kind"] == "eval" else \

@@ -41,12 +41,14 @@ def read_safetensors(file: Union[str, "os.PathLike[str]"]) -> "Dict[str, torch.T
 
 
 def write_safetensors(file: Union[str, "os.PathLike[str]"], tensors: "Mapping[str, torch.Tensor]") -> None:
-    """Writes tensors of any layout and device under their names."""
+    """Writes tensors of any layout and device under their names. Raises ValueError for a type that the format lacks."""
     import torch
 
     names = {str(getattr(torch, dtype)): name for name, dtype in _TYPES.items()}
     header, parts, end = {}, [], 0
     for name, tensor in tensors.items():
+        if str(tensor.dtype) not in names:
+            raise ValueError(f"{name}: {tensor.dtype}; expected one of {', '.join(_TYPES.values())}")
         data = tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes()
         header[name] = {"dtype": names[str(tensor.dtype)], "shape": list(tensor.shape), "data_offsets": [end, end + len(data)]}
         parts.append(data)
