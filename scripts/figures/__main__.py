@@ -68,11 +68,17 @@ def separated(texts):
     return [part.strip() for text in texts for part in re.split(r",(?![^(]*\))", text) if part.strip()]
 
 
+def _labels(texts, known):
+    """A text that is a label, with its commas or without; else what stands between its commas."""
+    return [label for text in texts for label in ([text] if text in known else separated([text]))]
+
+
 def main(arguments=None):
     parser = argparse.ArgumentParser(prog="scripts/figures", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", required=True, help="folder to write to")
-    parser.add_argument("--strategies", nargs="+", metavar="LABEL", help="draw these only, with commas or blanks between them")
+    parser.add_argument("--strategies", nargs="+", metavar="LABEL",
+                        help="draw these only, with commas or blanks between them; a label with a comma is an argument of its own")
     parser.add_argument("--figures", nargs="+", metavar="NAME", default=(), type=_figure_names,
                         help="draw these only, likewise: a figure, or one condition of it, named as its file without suffix")
     parser.add_argument("--bare", action="store_true", help="without title and caption, and as PDF too: for papers")
@@ -81,7 +87,7 @@ def main(arguments=None):
     try:
         report = reports.read(sys.stdin)
         if options.strategies:
-            report.keep(separated(options.strategies))
+            report.keep(_labels(options.strategies, report.strategies))
         draw_all(report, options.out, separated(options.figures))
     except reports.ReportError as error:
         print(f"plot.sh: {error}", file=sys.stderr)

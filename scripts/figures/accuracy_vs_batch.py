@@ -26,15 +26,16 @@ def draw(report, cells, condition, styles):
     batches = sorted({images_per_tower(cell.grouping) for cell in touched})
     if len(batches) < 2:
         raise Nothing(f"only one batch size, {batches[0]:g} images per tower; a line needs two")
+    if len(batches) < len({cell.grouping for cell in touched}):
+        raise Nothing("the towers, or how even their batches are, vary at one batch size: no single line per strategy")
+    if reports.never_saved(touched):
+        raise Nothing("no run was evaluated with the saved statistics")
     globals_ = {cell.grouping.towers * images_per_tower(cell.grouping) for cell in touched}
-    if len(globals_) > 1 and len(batches) < len({cell.grouping for cell in touched}):
-        raise Nothing("the number of towers varies at one batch size: no single line per strategy")
 
     strategies, single = _with_lines(touched, styles)
     touched = [cell for cell in touched if cell.strategy in strategies]
-    populations = {"saved": touched}
-    if any("batch" in cell.evaluated for cell in touched):
-        populations["batch"] = touched
+    populations = {name: [cell for cell in touched if not cell.lacks(name)] for name in _STATISTICS
+                   if name == "saved" or any(name in cell.evaluated for cell in touched)}
 
     at_ends = len(strategies) <= _MOST_LABELS and (
         len(populations) == 1 or max(map(len, strategies)) <= _LONGEST_LABEL)
@@ -144,7 +145,7 @@ def _caption(report, cells, populations, strategies, globals_, condition):
 def _sentence(cells, batches, headline, samples):
     clauses = []
     for batch in (batches[0], batches[-1]):
-        here = [cell for cell in cells if images_per_tower(cell.grouping) == batch and cell.ok]
+        here = [cell for cell in cells if images_per_tower(cell.grouping) == batch and cell.value("saved")]
         if not here:
             clauses.append(f"at {batch:g} {samples} per tower no run ended well")
             continue

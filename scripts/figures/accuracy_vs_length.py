@@ -19,6 +19,8 @@ def draw(report, cells, condition, styles):
     lengths = sorted({_steps(cell) for cell in touched})
     if headline is None or len(lengths) < 2:
         raise Nothing("no axis of the matrix is the number of steps")
+    if reports.never_saved(touched):
+        raise Nothing("no run was evaluated with the saved statistics")
     groupings = sorted({cell.grouping for cell in touched}, key=lambda grouping: -grouping.towers)
     strategies = [label for label in styles if any(cell.strategy == label for cell in touched)]
     populations = [name for name in _STATISTICS if any(name in cell.evaluated for cell in touched)]
@@ -84,7 +86,8 @@ def _caption(report, cells, touched, condition):
 
 def _sentence(cells, lengths, headline):
     def text(steps):
-        ranked = sorted((cell for cell in cells if _steps(cell) == steps and cell.ok), key=lambda cell: cell.value("saved").mean)
+        ranked = sorted((cell for cell in cells if _steps(cell) == steps and cell.value("saved")),
+                        key=lambda cell: cell.value("saved").mean)
         if not ranked:
             return f"after {steps:,} steps no run ended well"
         ends = [f"{cell.value('saved').mean:.3f} ({cell.strategy} {grouping_text(cell.grouping)})" for cell in (ranked[0], ranked[-1])]

@@ -56,7 +56,7 @@ def scores(folder, predictions):
         if files:
             with open(files[0], encoding="utf-8") as file:
                 final = json.load(file)["result"]["final"]
-            value = final.get(predictions["population"], final["saved"]).get("mean_iou")
+            value = final.get(predictions["population"], final.get("saved", {})).get("mean_iou")
             texts[-1] = "" if value is None else f"mean IoU {value:.2f}"
     return texts
 

@@ -21,6 +21,8 @@ def draw(report, cells, condition, styles):
     touched = reports.touched(cells)
     if not touched:
         raise Nothing("no run has ended")
+    if reports.never_saved(touched):
+        raise Nothing("no run was evaluated with the saved statistics")
     columns = sorted({_column(cell) for cell in cells}, key=lambda c: (c[0], images_per_tower(c[1]), c[1].towers))
     strategies = [label for label in styles if any(cell.strategy == label for cell in cells)]
     if len(columns) < 2 or len(strategies) < 2:

@@ -30,13 +30,13 @@ def draw(report, cells, condition, styles):
     figure, all_axes = layout.new_page(
         "What does it cost to need less memory?", _caption(report, cells, rows, condition), style.DOUBLE,
         0.5 + 0.36 * len(ways), columns=len(_QUANTITIES), legend={label: styles[label] for label in strategies}, sharey=True)
-    drawn = []
+    drawn, names = [], _names(ways)
     for axes, quantity in zip(all_axes.flat, _QUANTITIES):
-        drawn += _draw_panel(axes, quantity, rows, ways, strategies, styles)
+        drawn += _draw_panel(axes, quantity, rows, names, strategies, styles)
     first = all_axes[0][0]
-    first.set_yticks(range(len(ways)), [_name(way) for way in ways])
+    first.set_yticks(range(len(ways)), list(names.values()))
     first.set_ylim(len(ways) - 0.5, -0.5)
-    return Drawing(figure, drawn, _sentence(rows))
+    return Drawing(figure, drawn, _sentence(rows, names))
 
 
 def _way(row):
@@ -56,9 +56,15 @@ def _name(way):
     return f"{grouping_text(grouping)}, {' and '.join(words) or 'plain'}"
 
 
-def _draw_panel(axes, quantity, rows, ways, strategies, styles):
+def _names(ways):
+    """Way -> its name, with the placement where there are several of it."""
+    plain = [_name(way) for way in ways]
+    return {way: f"{name}, {way[1]}" if plain.count(name) > 1 else name for way, name in zip(ways, plain)}
+
+
+def _draw_panel(axes, quantity, rows, names, strategies, styles):
     name, measured, shown = quantity
-    drawn = []
+    ways, drawn = list(names), []
     for row in rows:
         values = measured(row)
         if not values:
@@ -69,7 +75,7 @@ def _draw_panel(axes, quantity, rows, ways, strategies, styles):
         axes.plot([min(seeds), max(seeds)], [y, y], color=look.colour, linewidth=1.1, zorder=2)
         axes.plot([shown(values.mean)], [y], marker=look.marker, color=look.colour, markersize=4.5, linestyle="none", zorder=3,
                   clip_on=False)
-        drawn.append({"quantity": name, "way": _name(_way(row)), "placement": row.placement, "strategy": row.strategy,
+        drawn.append({"quantity": name, "way": names[_way(row)], "placement": row.placement, "strategy": row.strategy,
                       "n": values.n, "value": shown(values.mean), "low": min(seeds), "high": max(seeds)})
     axes.set_xlabel(name)
     axes.set_xlim(left=0)
@@ -86,10 +92,10 @@ def _caption(report, cells, rows, condition):
     return " ".join(part for part in parts + reports.shortfall_notes(cells) if part)
 
 
-def _sentence(rows):
+def _sentence(rows, names):
     """The least against the plain run of the most, for the strategy that comes first."""
     rows = [row for row in rows if row.strategy == rows[0].strategy]
     plain = max(rows, key=lambda row: row.memory["tensors"].mean)
     least = min((row for row in rows if row.grouping == plain.grouping), key=lambda row: row.memory["tensors"].mean)
     share = least.memory["tensors"].mean / plain.memory["tensors"].mean
-    return f"{_name(_way(least))} needs {share:.2f} of the peak of {_name(_way(plain))} ({plain.strategy})."
+    return f"{names[_way(least)]} needs {share:.2f} of the peak of {names[_way(plain)]} ({plain.strategy})."

@@ -20,8 +20,9 @@ from report import grouping_text
 
 _WITHIN = 3  # points
 
+_COLOURS = (style.VERMILION, style.BLUE, style.GREEN, style.ORANGE, style.PURPLE, style.BLACK)
+_MARKERS = ("o", "s", "^", "D", "v", "P")
 # Images/s in % of the run beside, on both occasions, and the half-widths of their intervals in the same unit.
-_LOOKS = ((style.VERMILION, "o"), (style.BLUE, "s"), (style.GREEN, "^"), (style.ORANGE, "D"), (style.PURPLE, "v"), (style.BLACK, "P"))
 Cell = namedtuple("Cell", "experiment name first second first_half second_half")
 
 
@@ -59,9 +60,15 @@ def _counts(cells):
     return len(cells), sum(map(_agrees, cells)), sum(map(_overlaps, cells)), statistics.median(apart), apart[-1]
 
 
+def _look(k):
+    """Every further round of the colours has other markers."""
+    turn, place = divmod(k, len(_COLOURS))
+    return style.Style(_COLOURS[place], _MARKERS[(place + turn) % len(_MARKERS)], "")
+
+
 def draw(cells):
     experiments = list(dict.fromkeys(cell.experiment for cell in cells))
-    styles = {name: style.Style(colour, marker, "") for name, (colour, marker) in zip(experiments, _LOOKS)}
+    styles = {name: _look(k) for k, name in enumerate(experiments)}
     figure, axes = layout.new_page(
         "Do the times repeat?",
         "A mark per cell and way of exchange: images/s in % of the run beside it on the first occasion, and how many points more they "

@@ -65,7 +65,7 @@ class Scores:
 class Row(Scores):
     """A cell on one placement, with its costs."""
 
-    def __init__(self, given, cell):
+    def __init__(self, given, cell, baseline):
         super().__init__(given)
         self.cell, self.strategy, self.grouping = cell, cell.strategy, cell.grouping
         self.placement, self.ranks, self.device = given["placement"], given["ranks"], given["device"]
@@ -79,6 +79,7 @@ class Row(Scores):
         # Two copies of the run beside which others were timed; None where none was.
         self.same_log_images_per_s = _quantity(given.get("same_log_images_per_s"))
         self.log_images_per_s = _quantity(given.get("log_images_per_s"))  # over that run; None where it was not timed so
+        self.beside = given.get("beside", baseline)  # the label of that run; None where no label tells it
         self.extra_step_ms = _quantity(given["extra_step_ms"])  # than the baseline's steps; None for itself
         self.extra_us_per_collective = _quantity(given["extra_us_per_collective"])
         self.beside_others = self.ok - (self.images_per_s.n if self.images_per_s else 0) if given["ran_beside_others"] else 0
@@ -88,7 +89,7 @@ class Row(Scores):
 
 
 class Cell(Scores):
-    def __init__(self, given):
+    def __init__(self, given, baseline):
         super().__init__(given)
         batch = given["batch_per_tower"]
         self.label, self.group = given["strategy"], given["group"]  # the label of the strategy
@@ -100,11 +101,18 @@ class Cell(Scores):
         self.tied = {key: text for key, text in given["cell"].items()
                      if key not in self.conditions and key not in _GROUPING and not key.startswith("placement")}
         self.evaluated = set(given["evaluated"])
+        asked = set(given.get("populations", ()))
+        # Without them a cell has one of the populations that the spec asks for; None where the report does not tell.
+        self.has_running_statistics = asked <= self.evaluated if asked and self.evaluated else None
         self.curves = given["curves"]
         self._metrics = given["metrics"]
         self.sites = [Site(site["name"], {key: _quantity(value) for key, value in site.items() if key != "name"})
                       for site in given["sites"]]
-        self.rows = [Row(row, self) for row in given["rows"] if row["placement"]]
+        self.rows = [Row(row, self, baseline) for row in given["rows"] if row["placement"]]
+
+    def lacks(self, population):
+        """Whether it has running statistics, and was evaluated, but not so."""
+        return bool(self.has_running_statistics and self.evaluated) and population not in self.evaluated
 
     def parts(self, metric):
         """The parts of the test split of which the metric is told, in the order of their names."""
@@ -143,7 +151,7 @@ def _place(cell, row):
 class Report:
     def __init__(self, given):
         self.name = given["experiment"]
-        self.cells = [Cell(cell) for cell in given["cells"]]
+        self.cells = [Cell(cell, given["baseline"]) for cell in given["cells"]]
         self.contrasts = [Contrast(contrast, self.cells) for contrast in given["contrasts"]]
         self._published = [(Published(each["metric"], each["from"], each["to"], each["source"]), each["cell"])
                            for each in given["published"] if each["population"] == "saved"]  # which figures show
@@ -173,7 +181,7 @@ class Report:
         """Leaves out all strategies but these."""
         for label in labels:
             if label not in self.strategies:
-                raise ReportError(f"no run of {self.name} has the strategy {label}; there are {', '.join(self.strategies)}")
+                raise ReportError(f"no run of {self.name} has the strategy {label}; there are {'; '.join(self.strategies)}")
         self.cells = [cell for cell in self.cells if cell.strategy in labels]
         self.contrasts = [each for each in self.contrasts if each.strategy in labels and each.above in labels]
 
@@ -230,9 +238,18 @@ def touched(cells):
 
 
 def without_running_statistics(cells):
-    """The strategies whose weights were evaluated in one way where those of others were in several."""
+    """The strategies that have none; where the report does not tell, those whose weights were evaluated in one way where those
+    of others were in several.
+    """
+    if any(cell.has_running_statistics is not None for cell in cells):
+        return {cell.strategy for cell in cells if cell.has_running_statistics is False}
     several = {cell.strategy for cell in cells if len(cell.evaluated) > 1}
     return {cell.strategy for cell in cells} - several if several else set()
+
+
+def never_saved(cells):
+    """Whether runs ended well, but none was evaluated with the saved statistics."""
+    return any(cell.ok for cell in cells) and not any(cell.value("saved") for cell in cells)
 
 
 def absent_note(cells, what):
@@ -242,6 +259,12 @@ def absent_note(cells, what):
     for cell in cells:
         there.setdefault(cell.strategy, set()).add((cell.grouping, tuple(sorted(cell.conditions.items()))))
     return f"Where a strategy has no {what}, the spec does not ask for it." if any(place != places for place in there.values()) else ""
+
+
+def run_beside(rows):
+    """The label of the run that all of these rows were timed in turns with; None where they differ or no label tells it."""
+    labels = {row.beside for row in rows}
+    return labels.pop() if len(labels) == 1 else None
 
 
 def count_text(quantities):

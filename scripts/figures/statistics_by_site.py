@@ -23,7 +23,8 @@ def draw(report, cells, condition, styles):
     touched = [cell for cell in reports.touched(cells) if cell.sites]
     if not touched:
         raise Nothing("no run was evaluated under both saved and precise statistics")
-    groupings = sorted({cell.grouping for cell in touched}, key=lambda grouping: (images_per_tower(grouping), grouping))
+    groupings = sorted({cell.grouping for cell in touched},
+                       key=lambda grouping: (images_per_tower(grouping), grouping.towers, grouping_text(grouping)))
     known = [key for key in QUANTITIES if any(key in site.numbers for cell in touched for site in cell.sites)]
     names = [site.name for site in max((cell.sites for cell in touched), key=len)]
     shown = {label: look for label, look in styles.items() if any(cell.strategy == label for cell in touched)}

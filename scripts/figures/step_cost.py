@@ -87,13 +87,16 @@ def _draw_panel(axes, rows, places, styles):
     axes.axvline(0, color=style.GREY, linewidth=0.8, zorder=1)
 
 
+def _log_half_width(row, baseline):
+    """Of the logarithm of the share; None where another run than the baseline's stood beside."""
+    return row.log_images_per_s.half_width if row.log_images_per_s and row.beside == baseline else None
+
+
 def _draw_shares(axes, rows, places, styles, known, baseline):
     for row in rows:
         look = styles[row.strategy]
-        share, log = row.relative_images_per_s, row.log_images_per_s
-        bar = None
-        if log and log.half_width is not None:
-            bar = [[share * (1 - math.exp(-log.half_width))], [share * (math.exp(log.half_width) - 1)]]
+        share, half = row.relative_images_per_s, _log_half_width(row, baseline)
+        bar = None if half is None else [[share * (1 - math.exp(-half))], [share * (math.exp(half) - 1)]]
         axes.errorbar(share, places[_heading(row), row.strategy], xerr=bar, color=look.colour, marker=look.marker, elinewidth=0.9,
                       markerfacecolor="white" if row.over_sockets else look.colour, markersize=4, linestyle="", zorder=4)
     published.draw(axes, known, upright=True)
@@ -107,13 +110,22 @@ def _cost_text(row):
     return f"{row.relative_images_per_s:.2f}" + (f", {per_exchange.mean:.0f} µs" if per_exchange else "")
 
 
+def _measured(report, rows):
+    beside = reports.run_beside(rows) if all(row.log_images_per_s for row in rows) else None
+    if beside is None:
+        return f"Median step minus that of {report.baseline} in the same cell on the same placement, paired by seed."
+    if beside == report.baseline:
+        return f"A step beside one of {beside} in the same turns."
+    return f"A step and one of {report.baseline}, each in turns with one of {beside}, paired by seed."
+
+
 def _caption(report, rows, columns, known):
+    intervals = any(_log_half_width(row, report.baseline) is not None for row in rows)
     parts = [
-        f"{report.name}. " + (f"A step beside one of {report.baseline} in the same turns." if all(row.log_images_per_s for row in rows) else
-                              f"Median step minus that of {report.baseline} in the same cell on the same placement, paired by seed."),
+        f"{report.name}. {_measured(report, rows)}",
         f"Marks: mean; dots: single seeds; {report.bars_text([row.extra_step_ms for row in rows])}.",
         f"At the right: images/s relative to {report.baseline}, and microseconds more per exchange of statistics or samples, means of all seeds.",
-        f"Last panel: images/s relative to {report.baseline}, hollow over sockets, with intervals." if known else "",
+        f"Last panel: images/s relative to {report.baseline}, hollow over sockets{', with intervals' if intervals else ''}." if known else "",
         "Every panel has its own scale." if len(columns) > 1 else "", "Ranks of one tower each, with no other run beside them."]
     return " ".join(part for part in parts if part)
 

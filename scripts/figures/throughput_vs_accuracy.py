@@ -1,5 +1,5 @@
 """Headline metric against images/s with the Pareto front: which strategies are worth their price. Where all runs were timed
-in turns with the baseline, images/s are relative to its.
+in turns with another one, images/s are relative to its.
 
 A front joins real multi-rank runs (one tower per rank, nothing beside them) of one device, world size and exchange. Emulated runs
 have another marker and are never on it; runs that shared the machine with others (placement.jobs > 1) are left out.
@@ -47,10 +47,13 @@ def draw(report, cells, condition, styles):
     if not any(row.images_per_s for row in usable):
         raise Nothing(f"all {side_by_side} runs shared the machine with others (jobs > 1): no throughput to show"
                       if side_by_side else "no run ended with a result")
+    if reports.never_saved(cells):
+        raise Nothing("no run was evaluated with the saved statistics")
     worlds = {}
     for row in usable:
         worlds.setdefault(row.world, []).append(row)
     relative = all(row.log_images_per_s for row in usable if row.images_per_s)
+    beside = reports.run_beside([row for row in usable if row.images_per_s])
     panels = {world: (_points_of(rows, relative), rows) for world, rows in sorted(worlds.items())}
     points = [point for points, _ in panels.values() for point in points]
 
@@ -63,14 +66,14 @@ def draw(report, cells, condition, styles):
     lines = -(-len(panels) // columns)
     figure, all_axes = layout.new_page(
         f"What does {metric_name(report.headline)} cost in throughput?",
-        _caption(report, cells, ended, usable, points, condition, crowded, relative),
+        _caption(report, cells, ended, usable, points, condition, crowded, (beside or "the run beside") if relative else ""),
         style.DOUBLE, max(2.8 * lines, layout.LIST_LINE * len(entries) + 0.2), rows=lines, columns=columns,
         aside=aside)
     layout.list_aside(figure, entries, aside)
     rows = []
     for axes, (world, (points, there)) in zip(all_axes.flat, panels.items()):
         rows += _draw_panel(axes, world, points, there, styles, "relative_images_per_s" if relative else "images_per_s")
-        axes.set_xlabel(f"images/s, {report.baseline} beside = 1" if relative else "images/s of all ranks")
+        axes.set_xlabel(f"images/s, {beside or 'the run'} beside = 1" if relative else "images/s of all ranks")
         axes.set_ylabel(metric_name(report.headline))
         if len(panels) > 1:
             axes.set_title(_world_text(world), loc="left", color=style.GREY)
@@ -197,16 +200,23 @@ def _world_text(world):
     return f"{ranks} rank{'s' if ranks > 1 else ''} on {device}{', over sockets' if sockets else ''}"
 
 
-def _caption(report, cells, ended, rows, points, condition, crowded, relative):
+def _bars_text(report, points):
+    throughput, accuracy = [point.throughput for point in points], [point.accuracy for point in points]
+    if reports.count_text(throughput) == reports.count_text(accuracy):
+        return f"{report.bars_text(throughput, 'Bars, both ways')}."
+    return f"For images/s, {report.bars_text(throughput)}. For accuracy, {report.bars_text(accuracy)}."
+
+
+def _caption(report, cells, ended, rows, points, condition, crowded, beside):
     worlds = sorted({row.world for row in rows})
     parts = [f"{report.name}, {' and '.join(map(_world_text, worlds))}.", f"With {condition}." if condition else ""]
     groupings = list(dict.fromkeys(grouping_text(point.grouping) for point in points))
     parts.append(f"Towers x {report.samples} per tower: {', '.join(groupings)}.")
     if crowded:
         parts.append("List: number, strategy" + (": images/s, accuracy." if len(worlds) == 1 else "."))
-    parts.append(f"{report.bars_text([row.images_per_s for row in rows], 'Bars, both ways')}.")
-    if relative:
-        parts.append(f"Images/s: in turns with {report.baseline}, in the mean of the seeds.")
+    parts.append(_bars_text(report, points))
+    if beside:
+        parts.append(f"Images/s: in turns with {beside}, in the mean of the seeds.")
     if any(point.real for point in points):
         dominated = any(point.real and not point.on_front for point in points)
         parts.append("Filled: on the Pareto front of real runs (one tower per rank), a grey line, by the means alone" +

@@ -42,6 +42,13 @@ def cell(strategy="sync", towers=8, batch=2, saved=(0.5,), half_width=0.25, othe
             "sites": list(sites), "rows": [row]}
 
 
+def not_saved(made):
+    """The cell as of an experiment that does not evaluate `saved`."""
+    made["evaluated"].remove("saved")
+    del made["values"]["saved"], made["metrics"]["saved"]  # the row's values are the same
+    return made
+
+
 def curve(points, failed=()):
     """`points`: (step, n, mean, low, high); `failed`: (seed, outcome, {step: value})."""
     return {"points": [dict(zip(("step", "n", "mean", "low", "high"), point)) for point in points],
@@ -73,7 +80,7 @@ def length(chosen, tried, means, still_gaining=()):
 
 
 def report(cells, contrasts=(), published=(), name="synthetic", tuning=None, declared="declared before the first run",
-           samples="images"):
+           samples="images", baseline=None):
     return {"experiment": name, "question": "?", "claim": "", "headline": "mean_iou", "samples": samples, "columns": ["strategy"],
-            "populations": ["saved"], "baseline": None, "fewest_seeds_for_a_verdict": 6, "runs": {}, "cells": cells,
+            "populations": ["saved"], "baseline": baseline, "fewest_seeds_for_a_verdict": 6, "runs": {}, "cells": cells,
             "contrasts": list(contrasts), "declared_in_short": declared if contrasts else None, "published": list(published), "tuning": tuning, "learned": []}

@@ -3,7 +3,7 @@
 from figures_case import FiguresCase  # first: it says where the modules of the figures are
 
 import accuracy_vs_length
-from synthetic import cell
+from synthetic import cell, not_saved
 
 
 class AccuracyVsLength(FiguresCase):
@@ -32,6 +32,11 @@ class AccuracyVsLength(FiguresCase):
         self.assertIn("Failed (×): per_tower 16x1 (1 diverged of 4)", caption)
         self.assertIn("per_tower 16x1 (1 of 4 runs missing)", caption)
         self.assertEqual(self.rows("accuracy_vs_length", kind="seed", outcome="missing", population="saved")[0]["seed"], "3")
+
+    def test_a_cell_without_saved_statistics_is_not_ranked(self):
+        longer = not_saved(cell("averaged", conditions={"steps": "300"}, others={"batch": (0.9,)}))
+        self.assertIn("after 300 steps from 0.600 (per_tower 16x1) to 0.600 (sync 8x2)", self.draw(self.cells() + [longer]))
+        self.assertIn("not drawn, no run was evaluated with the saved statistics", self.draw([not_saved(each) for each in self.cells()]))
 
     def test_one_length_is_no_line(self):
         self.assertIn("not drawn, no axis of the matrix is the number of steps", self.draw(self.cells(lengths=(300,))))

@@ -74,6 +74,9 @@ class ContactSheet(unittest.TestCase):
         record.parent.mkdir(parents=True)
         record.write_text(json.dumps({"result": {"final": {"saved": {"mean_iou": 0.416}}}}), encoding="utf-8")
         self.assertEqual(contact_sheet.scores(str(beside), predictions), ["", "mean IoU 0.42"])
+        predictions["population"] = "precise"
+        record.write_text(json.dumps({"result": {"final": {"precise": {"mean_iou": 0.416}}}}), encoding="utf-8")
+        self.assertEqual(contact_sheet.scores(str(beside), predictions), ["", "mean IoU 0.42"])
 
     def test_titles_can_be_given_one_per_run(self):
         folder = self.predicted()

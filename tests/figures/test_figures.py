@@ -14,7 +14,7 @@ import style
 import throughput_vs_accuracy
 import training_curves
 from figures_case import FiguresCase
-from synthetic import cell, curve
+from synthetic import cell, curve, not_saved, quantity
 from test_accuracy_by_part import AccuracyByPart
 from test_accuracy_vs_length import AccuracyVsLength  # so that these run with the cases below
 from test_accuracy_vs_steps import AccuracyVsSteps
@@ -54,9 +54,26 @@ class Reading(FiguresCase):
         self.figures = (memory,)
         self.draw([cell("sync"), cell("none")], "--strategies", "none")
         self.assertEqual({row["strategy"] for row in self.rows("memory")}, {"none"})
-        self.assertIn("no run of synthetic has the strategy nome; there are sync, none",
+        self.assertIn("no run of synthetic has the strategy nome; there are sync; none",
                       self.draw([cell("sync"), cell("none")], "--strategies", "nome"))
         self.assertEqual(self.status, 1)
+
+    def test_a_label_with_a_comma_is_an_argument_of_its_own(self):
+        self.figures = (memory,)
+        cells = [cell("none"), cell("per_tower"), {**cell("per_tower"), "cell": {"optimizer.norm_lr_multiplier": "0.1"}}]
+        label = "per_tower, norm_lr_multiplier 0.1"
+        self.draw(cells, "--strategies", label, "none")
+        self.assertEqual({row["strategy"] for row in self.rows("memory")}, {label, "none"})
+        self.assertIn(f"there are per_tower; {label}; none", self.draw(cells, "--strategies", "nome"))
+
+    def test_without_saved_statistics_every_figure_is_drawn_or_says_why_not(self):
+        printed = self.draw([not_saved(cell(strategy, batch=batch, towers=2, towers_per_rank=1, others={"precise": (0.5,)},
+                                            conditions={"steps": steps}))
+                             for strategy in ("sync", "averaged") for batch in (2, 8) for steps in ("300", "1000")])
+        for name in ("accuracy_vs_batch-steps_300", "accuracy_vs_length", "throughput_vs_accuracy-steps_300", "matrix"):
+            self.assertIn(f"{name}: not drawn, no run was evaluated with the saved statistics.", printed)
+        for figure in self.figures:
+            self.assertIn(f"  {figure.__name__}", printed)
 
 
 class AccuracyVsBatch(FiguresCase):
@@ -114,6 +131,25 @@ class AccuracyVsBatch(FiguresCase):
         self.assertEqual({row["strategy"] for row in self.rows("accuracy_vs_batch", population="batch")}, {"sync", "none"})
         self.assertIn("Without running statistics, and so the same in both panels: none.", self.caption("accuracy_vs_batch"))
 
+    def test_only_without_running_statistics_is_one_score_that_of_every_panel(self):
+        made = self.cells(sync_8={"others": {"batch": (0.9,) * 3}}, sync_2={"others": {"batch": (0.9,) * 3}})
+        made += [cell("averaged", 8, 2), cell("averaged", 2, 8), cell("frozen", 8, 2, (), failures={0: "oom"})]
+        for each in made:
+            each["populations"] = ["saved"] if each["strategy"] == "averaged" else ["saved", "batch"]
+        self.draw(made)
+        self.assertEqual({row["strategy"] for row in self.rows("accuracy_vs_batch", population="saved")},
+                         {"sync", "none", "averaged", "frozen"})
+        self.assertEqual({row["strategy"] for row in self.rows("accuracy_vs_batch", population="batch")}, {"sync", "none", "frozen"})
+        self.assertIn("Without running statistics, and so the same in both panels: none.", self.caption("accuracy_vs_batch"))
+
+    def test_a_cell_without_saved_statistics_is_not_ranked(self):
+        printed = self.draw(self.cells() + [not_saved(cell("averaged", 8, 2, others={"precise": (0.9,)}))])
+        self.assertIn("at 2 images per tower from 0.600 ± 0.250 (sync, n = 3) to 0.600 ± 0.250 (none, n = 3)", printed)
+
+    def test_even_and_uneven_towers_of_one_mean_are_no_line(self):
+        printed = self.draw(self.cells() + [cell("sync", 8, [1, 3] * 4)])
+        self.assertIn("not drawn, the towers, or how even their batches are, vary at one batch size", printed)
+
     def test_one_batch_size_is_no_line(self):
         printed = self.draw([cell()])
         self.assertIn("accuracy_vs_batch: not drawn, only one batch size", printed)
@@ -157,6 +193,28 @@ class ThroughputVsAccuracy(FiguresCase):
         row, = self.rows("throughput_vs_accuracy")
         self.assertAlmostEqual(float(row["images_per_s"]), 40, places=12)
         self.assertEqual((row["images_per_s_half_width"], row["accuracy_half_width"]), ("24.8", "0.25"))
+
+    def test_bars_of_so_many_seeds_each_are_said_where_they_differ(self):
+        self.draw([cell("sync", 2, 2, (0.5,) * 9, images_per_s=(30, 40), speed_half_width=24.8, towers_per_rank=1)])
+        caption = self.caption("throughput_vs_accuracy")
+        self.assertIn("For images/s, bars: 95 % t interval over seeds; n = 2 seeds, fewer than 6: a direction, no verdict.", caption)
+        self.assertIn("For accuracy, bars: 95 % t interval over seeds; n = 9 seeds.", caption)
+        self.draw([cell("sync", 2, 2, (0.5,) * 9, images_per_s=(30,) * 9, towers_per_rank=1)])
+        self.assertIn("Bars, both ways: 95 % t interval over seeds; n = 9 seeds.", self.caption("throughput_vs_accuracy"))
+
+    def test_the_run_beside_is_named_as_the_report_names_it(self):
+        for besides, label, text in ((("per_tower",) * 2, "per_tower beside = 1", "in turns with per_tower, in"),
+                                     ((None,) * 2, "the run beside = 1", "in turns with the run beside, in"),
+                                     (("per_tower", "sync"), "the run beside = 1", "in turns with the run beside, in"),
+                                     ((), "averaged beside = 1", "in turns with averaged, in")):
+            made = [cell(strategy, 2, 2, towers_per_rank=1) for strategy in ("sync", "averaged")]
+            for each in made:
+                each["rows"][0]["log_images_per_s"] = quantity([-0.1])
+            for each, beside in zip(made, besides):
+                each["rows"][0]["beside"] = beside
+            self.draw(made, baseline="averaged")
+            self.assertIn(f"images/s, {label}", self.texts("throughput_vs_accuracy"))
+            self.assertIn(f"Images/s: {text} the mean of the seeds.", self.caption("throughput_vs_accuracy"))
 
     def test_failed_runs_are_noted(self):
         self.draw([cell("sync", 2, 2, towers_per_rank=1),
@@ -324,6 +382,14 @@ class MemoryPrice(FiguresCase):
         times = {row["way"]: float(row["value"]) for row in self.rows("memory_price", quantity="time per image (ms)", strategy="sync")}
         self.assertEqual(times, {"1x16, plain": 10, "1x16, 8 passes": 12.5, "1x16, recompute blocks": 20})
         self.assertFalse(self.rows("memory_price", quantity="exchanges per step"))  # not recorded in these
+
+    def test_a_way_of_several_placements_is_named_with_each(self):
+        made = [cell("sync", 2, 8, ranks=ranks, towers_per_rank=2 // ranks, conditions={"accumulate": passes})
+                for ranks in (1, 2) for passes in ("1", "8")]
+        self.draw(made + [cell("sync", 1, 2, ranks=1, towers_per_rank=1)])
+        ways = {"2x8, plain, 1x2-cpu", "2x8, plain, 2x1-cpu", "2x8, 8 passes, 1x2-cpu", "2x8, 8 passes, 2x1-cpu", "1x2, plain"}
+        self.assertEqual({row["way"] for row in self.rows("memory_price")}, ways)
+        self.assertLessEqual(ways, set(self.texts("memory_price")))
 
     def test_one_way_is_no_comparison(self):
         self.assertIn("accumulate and recompute alike", self.draw([cell()]))

@@ -41,6 +41,12 @@ class Occasions(unittest.TestCase):
         self.assertAlmostEqual(wide.first_half, 9)
         self.assertAlmostEqual(wide.second_half, 8)
 
+    def test_many_experiments_look_different(self):
+        style.apply()
+        many = [self.cells[0]._replace(experiment=f"experiment{k}") for k in range(13)]
+        keys = occasions.draw(many).figure.legends[0].legend_handles
+        self.assertEqual(len({(key.get_color(), key.get_marker()) for key in keys}), 13)
+
     def test_the_figure_says_and_holds_the_same(self):
         style.apply()
         drawing = occasions.draw(self.cells)

@@ -24,5 +24,9 @@ class StatisticsBySite(FiguresCase):
         texts = self.caption("statistics_by_site")
         self.assertLess(texts.index("site1"), texts.index("site2"))
 
+    def test_even_and_uneven_towers_of_one_mean_have_a_row_each(self):
+        self.draw([cell("sync", 2, batch, sites=self.sites(1)) for batch in ([1, 3], 2)])
+        self.assertEqual([text for text in self.texts("statistics_by_site") if text.startswith("2x")], ["2x2", "2x[1,3]"])
+
     def test_runs_without_recomputed_statistics_are_no_figure(self):
         self.assertIn("under both saved and precise", self.draw([cell("sync")]))

@@ -1,7 +1,9 @@
+import math
+
 from figures_case import FiguresCase  # first: it says where the modules of the figures are
 
 import step_cost
-from synthetic import cell, quantity
+from synthetic import cell, published, quantity
 
 
 def costing(strategy, more=None, per_exchange=None, sockets=False, **given):
@@ -26,6 +28,17 @@ class StepCost(FiguresCase):
         self.assertEqual([float(row["extra_step_ms"]) for row in self.rows("step_cost", kind="seed")], [2, 4])
         self.assertIn("0.70, 150 µs", self.caption("step_cost"))
         self.assertIn("3.0 ms more per step", printed)
+
+    def test_only_what_was_timed_beside_the_baseline_has_its_interval(self):
+        for beside, text, intervals in (
+                ("averaged", "A step beside one of averaged in the same turns.", True),
+                ("per_tower", "A step and one of averaged, each in turns with one of per_tower, paired by seed.", False),
+                (None, "Median step minus that of averaged in the same cell", False)):
+            made = costing("sync", [2, 4])
+            made["rows"][0].update(beside=beside, log_images_per_s=quantity([math.log(0.7)] * 2, 0.1))
+            self.draw([made], published=[published("relative_images_per_s", 0.887, 0.887, "2x2 sync")], baseline="averaged")
+            self.assertIn(text, self.caption("step_cost"))
+            self.assertEqual("hollow over sockets, with intervals." in self.caption("step_cost"), intervals)
 
     def test_shared_memory_stands_before_sockets(self):
         self.draw([costing("per_tower"), costing("sync", [2]), costing("shuffle", [9], sockets=True)])
