@@ -53,7 +53,8 @@ class BNLAB_API DataParallel {
   void backward(const at::Tensor& loss, std::optional<int64_t> rows = std::nullopt);
 
   // A backward pass that exchanges no gradients: they add up in grad() until the next backward() averages
-  // all. Losses are the program's to scale: divide by the number of passes for their mean.
+  // all; that one has to reach every parameter itself, unless unused_parameters is set. Losses are the
+  // program's to scale: divide by the number of passes for their mean.
   void accumulate(const at::Tensor& loss);
 
   // Sends rank 0's parameters and buffers to the others, as after a checkpoint that only rank 0 has read.
