@@ -66,7 +66,7 @@ int answers(const AnswersRequest& request) {
 
 void add_answers(Program& program) {
   auto [command, request] =
-      add_command(program, "answers", "The answer of each experiment in one line, with its evidence",
+      add_command(program, "answers", "The answer of each experiment, with its evidence",
                   "  bnlab answers\n"
                   "  bnlab answers nuclei_small_batch running_statistics\n"
                   "  bnlab answers quickstart tradeoff --into README.md",
@@ -79,7 +79,7 @@ void add_answers(Program& program) {
                          "File with the lines <!-- table:answers --> and <!-- end -->: the table is put "
                          "between them as Markdown");
   into->type_name("FILE");
-  command.add_flag("--short", request.in_short, "With --into: without the evidence")->needs(into);
+  command.add_flag("--short", request.in_short, "With --into: in one line, without the evidence")->needs(into);
   add_results_option(command, request.results);
 }
 

@@ -148,7 +148,7 @@ std::string answer_paragraph(const fs::path& folder, const fs::path& from) {
 std::string answers_markdown(const std::vector<Answer>& answers, const fs::path& from) {
   std::string text = "| question | answer | evidence |\n|---|---|---|\n";
   for (const Answer& answer : answers) {
-    text += "| " + link_to(answer, from) + " | " + relinked(answer.in_short, answer.folder, from) + " | " +
+    text += "| " + link_to(answer, from) + " | " + relinked(answer.answer, answer.folder, from) + " | " +
             markdown_escape(answer.evidence) + " |\n";
   }
   return text;

@@ -52,6 +52,9 @@ TEST_F(Answers, InShortAreTheFirstSentenceOrALineOfTheirOwn) {
   find_out("**Answer.** Neither wins 1.5 points. There is more.\n\n**In one line.** Neither.\n");
   call_with_results({"answers", spec_, "--short", "--into", page});
   EXPECT_TRUE(has(read_text(page), " | Neither. |\n<!-- end -->")) << read_text(page);
+  call_with_results({"answers", spec_, "--into", page});
+  EXPECT_TRUE(has(read_text(page), " | Neither wins 1.5 points. There is more. | right - left: "))
+      << read_text(page);
 }
 
 TEST_F(Answers, TellWhatWasSeenBefore) {
