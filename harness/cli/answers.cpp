@@ -79,7 +79,8 @@ void add_answers(Program& program) {
                          "File with the lines <!-- table:answers --> and <!-- end -->: the table is put "
                          "between them as Markdown");
   into->type_name("FILE");
-  command.add_flag("--short", request.in_short, "With --into: in one line, without the evidence")->needs(into);
+  command.add_flag("--short", request.in_short, "With --into: in one line, without the evidence")
+      ->needs(into);
   add_results_option(command, request.results);
 }
 

@@ -235,6 +235,11 @@ void check_select(const Json& run, Problems& problems) {
   }
   if (run["eval_every"] == 0) {
     problems.add("eval_every", "expected above 0 beside select, which chooses among the evaluations, got 0");
+  } else if (run["steps"].is_number_integer() && run["epochs"].is_null() &&
+             run["eval_every"] >= run["steps"]) {
+    problems.add("eval_every", "expected less than steps, " + run["steps"].dump() +
+                                   ", beside select, which chooses among the evaluations, got " +
+                                   run["eval_every"].dump());
   }
   const Json &listed = run["populations"], population = select.value("population", Json());
   if (listed.is_array() && std::ranges::count(listed, Json("own_tower")) > 0) {

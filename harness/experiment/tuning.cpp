@@ -41,6 +41,11 @@ void check_grid(const Experiment& experiment, Mistakes& mistakes) {
     if (declarations(key).empty()) {
       mistakes.add(path, unknown_key(key));
     }
+    if (key.ends_with(".name")) {
+      const std::string whole = key.substr(0, key.size() - 5);
+      mistakes.add(path, "each has options of its own; choose among whole components, \"" + whole +
+                             "\": [{\"name\": ...}, ...]");
+    }
     for (const std::string& axis : experiment.axes) {
       if (std::ranges::any_of(split(axis, ','), [&](const auto& moved) { return overlap(key, moved); })) {
         mistakes.add(path, "the axis matrix." + axis + " sets it in every run");
@@ -220,12 +225,26 @@ Json spec_of_runs(const Experiment& experiment, const std::string& file, Mistake
   return document.value;
 }
 
+// Whether two tasks that read files may test other images: a key differs that says which. That others differ, of
+// training or of how large the images are, changes nothing of it.
+bool tests_others(const Json& one, const Json& other) {
+  static const std::set<std::string> of_sizes = {"test_size", "test_multiple", "test_share"};
+  const auto says_which = [](const std::string& key) {
+    return key == "name" || key == "root" || (key.starts_with("test_") && !of_sizes.contains(key));
+  };
+  const auto same = [](const Json* a, const Json* b) { return a != nullptr && b != nullptr && *a == *b; };
+  return std::ranges::any_of(keys_of(one), [&](const std::string& key) {
+    return says_which(key) && !same(find(one, key), find(other, key));
+  });
+}
+
 // The images that choose are not those that are measured. A task that reads no files makes others of another
 // seed.
 void check_images(const Experiment& experiment, const Experiment& tuning, Mistakes& mistakes) {
   for (const RunSpec& run : tuning.runs) {
-    const auto same = std::ranges::find(experiment.runs, run.task, &RunSpec::task);
-    if (reads_files(run.task) && same != experiment.runs.end()) {
+    if (reads_files(run.task) && std::ranges::any_of(experiment.runs, [&](const RunSpec& measured) {
+          return !tests_others(run.task, measured.task);
+        })) {
       mistakes.add("tune.set",
                    "expected a task with other test images than the matrix's, such as "
                    "\"task.test_split\": \"val\", got " +

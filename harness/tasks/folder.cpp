@@ -229,6 +229,25 @@ void set_groups(std::vector<LabelledFile>& files, Groups groups) {
   }
 }
 
+// Without a training split all images are one set. Where splits lie there, or are asked for, test images would be
+// trained on.
+void check_no_splits(const Options& options, const fs::path& root) {
+  std::vector<std::string> there;
+  for (const std::string name : {"train", "training", "val", "valid", "validation", "test", "testing"}) {
+    if (split_folder(root, name, options.images)) there.push_back(name);
+  }
+  const Options standard;
+  const bool asked = options.train_split != standard.train_split || options.test_split != standard.test_split;
+  if (there.empty() && !asked) return;
+  throw Error(
+      Error::Kind::data,
+      root.string() + ": there is no split " + options.train_split +
+          (there.empty()
+               ? "; leave train_split and test_split out to hold a share of all images out for the test"
+               : ", but " + joined(there) +
+                     "; name the one to train on in train_split, and the other in test_split"));
+}
+
 // A test split of another name than the spec's is more likely a mistake than a wish to hold images out.
 void check_no_other_test(const Options& options, const fs::path& root) {
   for (const std::string name : {"val", "valid", "validation", "test", "testing"}) {
@@ -258,6 +277,7 @@ Split all_files(const Options& options, const fs::path& root) {
       check_no_other_test(options, root);
     }
   } else {
+    check_no_splits(options, root);
     split.training = pairs(options, root / options.images, root / options.labels);
     has_test = false;
   }

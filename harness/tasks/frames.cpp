@@ -204,7 +204,10 @@ class Frames : public ClassificationTask {
     std::vector<std::string> names;
     for (int64_t sample = 0; sample < training_samples(); ++sample) {
       const std::string clip = fs::path(train_.file(sample * frames_)).parent_path().filename().string();
-      names.push_back(clip.substr(0, clip.rfind("_c")));
+      const size_t end = clip.find_last_not_of("0123456789");
+      const bool numbered =
+          end != std::string::npos && end + 1 < clip.size() && clip.substr(0, end + 1).ends_with("_c");
+      names.push_back(numbered ? clip.substr(0, end - 1) : clip);
     }
     return names;
   }

@@ -45,7 +45,8 @@ bool readable(const fs::path& file, std::vector<DataFault>& faults) {
 
 std::vector<std::string> images_below(const fs::path& folder, std::vector<DataFault>& faults) {
   std::vector<std::string> files;
-  for (fs::recursive_directory_iterator entry(folder), end; entry != end; ++entry) {
+  const auto links = fs::directory_options::follow_directory_symlink;
+  for (fs::recursive_directory_iterator entry(folder, links), end; entry != end; ++entry) {
     if (hidden(entry->path())) {
       entry.disable_recursion_pending();
     } else if (entry->is_regular_file() && readable(entry->path(), faults)) {

@@ -20,6 +20,10 @@ TEST_F(SpecEndings, SelectsWeightsAmongItsEvaluations) {
           "spec.json: eval_every: expected above 0 beside select, which chooses among the evaluations, got 0",
           "spec.json: select.population: expected one of the populations that are evaluated, [\"saved\"], "
           "got \"ema\""}));
+  EXPECT_EQ(
+      mistakes(spec(R"("eval_every": 10, "select": {})")),
+      Lines{"spec.json: eval_every: expected less than steps, 10, beside select, which chooses among the "
+            "evaluations, got 10"});
   EXPECT_EQ(mistakes(spec(R"("eval_every": 2, "select": {"split": "test", "validation_share": 0.6})")).size(),
             2u);
 }

@@ -83,6 +83,11 @@ struct Shapes {
 };
 
 struct OnFiles : Shapes {
+  std::string test_split = "test";
+  void describe(OptionVisitor& option) {
+    Shapes::describe(option);
+    option("test_split", test_split, "");
+  }
   Paths files(const std::string&) const { return {}; }
 };
 

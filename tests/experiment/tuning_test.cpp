@@ -448,16 +448,27 @@ TEST_F(Tuned, AComparisonCannotSayWhereByWhatIsChosen) {
   EXPECT_EQ(mistakes(tuned_lr("", contrasts(R"("seed": 1)"))), Lines{});
 }
 
+TEST_F(Tuned, WholeComponentsAreChosenNotTheirNames) {
+  const Lines refused = mistakes(tuned(R"("grid": {"optimizer.name": ["sgd"]}, "seeds": [100])"));
+  ASSERT_FALSE(refused.empty());
+  EXPECT_EQ(
+      refused[0],
+      "spec.json: tune.grid.optimizer.name: each has options of its own; choose among whole components, "
+      "\"optimizer\": [{\"name\": ...}, ...]");
+}
+
 TEST_F(Tuned, RunsOnFilesNeedOtherImages) {
   const std::string matrix = R"("task": "fake_files", "matrix": {"strategy": ["fake_own", "fake_pooled"]})";
   const auto with_task = [](std::string text) {
     return text.replace(text.find(R"("task": "fake_shapes", )"), 23, "");
   };
-  const Lines refused = mistakes(with_task(tuned_lr("", matrix)));
-  ASSERT_EQ(refused.size(), 1U);
-  EXPECT_NE(refused[0].find("tune.set: expected a task with other test images"), std::string::npos)
-      << refused[0];
-  EXPECT_EQ(mistakes(with_task(tuned_lr(R"(, "set": {"task.nuisance": 0.1})", matrix))), Lines{});
+  for (const std::string set : {"", R"(, "set": {"task.nuisance": 0.1})"}) {
+    const Lines refused = mistakes(with_task(tuned_lr(set, matrix)));
+    ASSERT_EQ(refused.size(), 1U) << set;
+    EXPECT_NE(refused[0].find("tune.set: expected a task with other test images"), std::string::npos)
+        << refused[0];
+  }
+  EXPECT_EQ(mistakes(with_task(tuned_lr(R"(, "set": {"task.test_split": "val"})", matrix))), Lines{});
 }
 
 TEST_F(Tuned, SettingsAreShownShort) {

@@ -148,6 +148,20 @@ TEST_F(FolderTest, ATestSplitOfAnotherNameIsPointedAt) {
   EXPECT_EQ(task({{"test_split", "val"}})->test_samples(), 3);
 }
 
+TEST_F(FolderTest, ImagesOfSplitsOfOtherNamesAreNotPooled) {
+  write_splits("images/training/", "labels/training/");
+  write_splits("images/test/", "labels/test/");
+  EXPECT_NAMES(error(), "there is no split train, but training, test");
+  EXPECT_EQ(task({{"train_split", "training"}})->training_samples(), 3);
+}
+
+TEST_F(FolderTest, ASplitThatIsAskedForHasToBeThere) {
+  write_splits("images/", "labels/");
+  EXPECT_NAMES(error({{"train_split", "trian"}}),
+               "there is no split trian; leave train_split and test_split out");
+  EXPECT_NAMES(error({{"test_split", "val"}}), "there is no split train; leave");
+}
+
 TEST_F(FolderTest, ListsChooseTheFiles) {
   write_splits("images/", "labels/");
   write("x/d", "y/e");

@@ -141,6 +141,13 @@ TEST_F(FramesTest, ClipsOfOneSceneHaveOneName) {
             (std::vector<std::string>{"v_Run_g01", "v_Run_g01", "v_Run_g02"}));
 }
 
+TEST_F(FramesTest, OnlyANumberAfterCTellsClipsOfAScene) {
+  for (const char* clip : {"run_car_01", "run_car_02", "walk_c"}) write_clip(clip, 4);
+  test::write_bytes(folder_.path("clips/cars.txt"), "run_car_01 4 0\nrun_car_02 4 0\nwalk_c 4 1\n");
+  EXPECT_EQ(task({{"train_list", "cars.txt"}})->sample_names(),
+            (std::vector<std::string>{"run_car_01", "run_car_02", "walk_c"}));
+}
+
 }  // namespace
 }  // namespace bnlab::frames_test
 

@@ -36,7 +36,7 @@ bool has_ending(const fs::path& path, const Endings& endings) {
 // The name of a file, or "" if its suffix or ending is another.
 std::string name_in(const Side& side, const fs::path& path, const Endings& endings) {
   const fs::path inside = path.lexically_relative(side.folder);
-  if (!has_ending(path, endings) || path.filename().string().front() == '.') {
+  if (!has_ending(path, endings)) {
     return "";
   }
   for (const fs::path& text : {fs::path(inside).replace_extension(), inside}) {
@@ -68,8 +68,14 @@ std::map<std::string, fs::path> files_by_name(const Side& side, const Endings& e
                                               const std::string& cure) {
   std::map<std::string, fs::path> found;
   std::error_code error;
-  for (fs::recursive_directory_iterator entry(side.folder, error), end; !error && entry != end;
-       entry.increment(error)) {
+  for (fs::recursive_directory_iterator
+           entry(side.folder, fs::directory_options::follow_directory_symlink, error),
+       end;
+       !error && entry != end; entry.increment(error)) {
+    if (entry->path().filename().string().starts_with(".")) {
+      entry.disable_recursion_pending();
+      continue;
+    }
     const std::string name =
         entry->is_regular_file(error) ? name_in(side, entry->path(), endings) : std::string();
     if (!name.empty() && !found.emplace(name, entry->path()).second) {

@@ -66,6 +66,17 @@ TEST_F(Listing, PairsFilesOfEqualNamesInTheirOrder) {
   EXPECT_EQ(files[2].labels, (root() / "labels/town/c.PNG").string());
 }
 
+TEST_F(Listing, LinkedFoldersAreReadHiddenOnesAreNot) {
+  for (const char* name : {"images/a.png", "labels/a.png", "images/.ipynb_checkpoints/a-checkpoint.png",
+                           "elsewhere/images/b.png", "elsewhere/labels/b.png"}) {
+    touch(name);
+  }
+  for (const char* side : {"images", "labels"}) {
+    std::filesystem::create_directory_symlink(root() / "elsewhere" / side, root() / side / "town");
+  }
+  EXPECT_EQ(names(pair_files(images(), labels(), "")), (std::vector<std::string>{"a", "town/b"}));
+}
+
 TEST_F(Listing, SuffixesSayWhichFilesAreMeant) {
   for (const char* name :
        {"images/a_rgb.png", "images/a_depth.png", "labels/a_ids.png", "labels/a_colour.png"}) {
