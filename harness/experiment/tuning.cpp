@@ -225,8 +225,8 @@ Json spec_of_runs(const Experiment& experiment, const std::string& file, Mistake
   return document.value;
 }
 
-// Whether two tasks that read files may test other images: a key differs that says which. That others differ, of
-// training or of how large the images are, changes nothing of it.
+// Whether two tasks that read files may test other images: a key differs that says which. Keys of training,
+// or of how large the images are, change nothing of it.
 bool tests_others(const Json& one, const Json& other) {
   static const std::set<std::string> of_sizes = {"test_size", "test_multiple", "test_share"};
   const auto says_which = [](const std::string& key) {

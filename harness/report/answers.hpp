@@ -32,8 +32,8 @@ Answer answer_to(const Experiment& experiment, const ExperimentReport& report,
 // `from`; "" where none is written.
 std::string answer_paragraph(const std::filesystem::path& folder, const std::filesystem::path& from);
 
-// Markdown with a link to each page: the answer with its evidence, or in short without. Paths are as seen from
-// `from`, the folder of the document.
+// Markdown with a link to each page: the answer with its evidence, or in short without. Paths are as seen
+// from `from`, the folder of the document.
 std::string answers_markdown(const std::vector<Answer>& answers, const std::filesystem::path& from);
 std::string short_answers_markdown(const std::vector<Answer>& answers, const std::filesystem::path& from);
 std::string answers_text(const std::vector<Answer>& answers);

@@ -229,8 +229,8 @@ void set_groups(std::vector<LabelledFile>& files, Groups groups) {
   }
 }
 
-// Without a training split all images are one set. Where splits lie there, or are asked for, test images would be
-// trained on.
+// Without a training split all images are one set. Where splits lie there, or are asked for, test images
+// would be trained on.
 void check_no_splits(const Options& options, const fs::path& root) {
   std::vector<std::string> there;
   for (const std::string name : {"train", "training", "val", "valid", "validation", "test", "testing"}) {
