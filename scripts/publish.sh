@@ -42,4 +42,4 @@ sed -n 's/^ Q[0-9]* | `\(\w*\)\.json`.*/\1/p' <<<"$questions" | answered | xargs
 grep -o '\w*\.json' <<<"$questions" | cut -d . -f 1 | answered |
   xargs "$BNLAB_PROGRAM" answers --into results/README.md
 "$BNLAB_PYTHON" -B scripts/figures/first_screen.py README.md <(report nuclei_small_batch --format json) \
-  <(report catalogue_nuclei --format json) <(report tradeoff --format json) <(report quickstart --format json) --out results
+  <(report strategies_nuclei --format json) <(report tradeoff --format json) <(report quickstart --format json) --out results

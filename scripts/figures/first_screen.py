@@ -1,12 +1,12 @@
 """The first screen of the project's README: writes its first sentence and the numbers of its table, and draws the same
 points.
 
-  python3 scripts/figures/first_screen.py README.md NUCLEI.json MORE.json TRADEOFF.json QUICKSTART.json --out results
+  python3 scripts/figures/first_screen.py README.md NUCLEI.json STRATEGIES.json TRADEOFF.json QUICKSTART.json --out results
 
 Between the lines <!-- opening --> and <!-- end --> stands what `nuclei_small_batch` found, and what the picture of `quickstart` shows.
 The rows are those of the table that follows the line <!-- first-screen --> in the README; the second column names the
-strategy. The fourth becomes its accuracy at 2 images per tower in the report of `nuclei_small_batch` or `catalogue_nuclei`, the
-fifth its images per second relative to the baseline in that of `tradeoff`, through shared memory and over sockets.
+strategy. The three from the fourth on become its accuracy at 1, 2 and 4 images per tower in the report of `strategies_nuclei`, the
+last its images per second relative to the baseline in that of `tradeoff`, through shared memory and over sockets.
 scripts/publish.sh calls this.
 """
 
@@ -24,19 +24,24 @@ import style
 MARK = "<!-- first-screen -->\n"
 OPENING, END = "<!-- opening -->\n", "<!-- end -->\n"
 Point = namedtuple("Point", "strategy accuracy shared sockets seeds")  # accuracy: a Quantity; images/s by exchange, over so many seeds
+GROUPINGS = reports.Grouping(16, 1), reports.Grouping(8, 2), reports.Grouping(4, 4)
+SAME = "the same"  # what does not know the towers was run with two images each alone
 
 
-def accuracy_of(name, nuclei, more):
-    """Of the strategy with 8 towers of 2 images, in whichever of the two reports has it."""
-    at_two = [each for report in (nuclei, more) for each in report.cells if each.grouping == reports.Grouping(8, 2)]
-    found = [each for each in at_two if each.strategy == name] or \
-            [each for each in at_two if style.base_name(each.strategy) == name]
-    if len(found) != 1:
-        raise reports.ReportError(f"{nuclei.name} and {more.name} have {len(found)} strategies that {name} may mean")
-    return found[0].value("saved")
+def accuracy_of(name, strategies, grouping):
+    """None where the strategy was not run so. `averaged` trains what per_tower does: its score is that of the mean over
+    the towers' running statistics.
+    """
+    name, population = ("per_tower", "mean") if name == "averaged" else (name, "saved")
+    here = [each for each in strategies.cells if each.grouping == grouping]
+    found = [each for each in here if each.strategy == name] or \
+            [each for each in here if style.base_name(each.strategy) == name]
+    if len(found) > 1:
+        raise reports.ReportError(f"{strategies.name} has {len(found)} strategies that {name} may mean")
+    return found[0].value(population) if found else None
 
 
-def fill(text, nuclei, more, tradeoff):
+def fill(text, strategies, tradeoff):
     """(text with the numbers in place, [Point])."""
     before, mark, rest = text.partition(MARK)
     if not mark:
@@ -49,11 +54,15 @@ def fill(text, nuclei, more, tradeoff):
             continue
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         name = cells[1].strip("`")
-        accuracy = accuracy_of(name, nuclei, more)
+        scores = [accuracy_of(name, strategies, grouping) for grouping in GROUPINGS]
+        accuracy = scores[GROUPINGS.index((8, 2))]
+        if accuracy is None:
+            raise reports.ReportError(f"{strategies.name} has no {name} at two images per tower")
         rows = opening.cell(tradeoff, name).rows
         relative = {row.over_sockets: row.relative_images_per_s for row in rows}
         point = Point(name, accuracy, relative[False], relative[True], min(row.images_per_s.n for row in rows))
-        cells[3:] = [f"{accuracy.mean:.3f}±{accuracy.half_width:.3f}", f"{point.shared:.2f}, {point.sockets:.2f}"]
+        cells[3:] = [*(f"{score.mean:.3f}±{score.half_width:.3f}" if score else SAME for score in scores),
+                     f"{point.shared:.2f}, {point.sockets:.2f}"]
         points.append(point)
         lines[k] = "| " + " | ".join(cells) + " |"
     return before + mark + "\n".join(lines), points
@@ -67,12 +76,12 @@ def open_with(text, nuclei, quickstart):
     return before + mark + opening.headline(nuclei) + "\n" + opening.caption(quickstart) + END + rest.partition(END)[2]
 
 
-def draw(points, nuclei):
+def draw(points, strategies):
     styles = style.styles_of([point.strategy for point in points])
     figure, all_axes = layout.new_page(
         "What does accuracy at two images per tower cost in throughput?",
-        "Accuracy: results/nuclei_small_batch and catalogue_nuclei, microscopy images, 8 towers with 2 images each, "
-        f"{nuclei.bars_text([point.accuracy for point in points])}. "
+        "Accuracy: results/strategies_nuclei, microscopy images, 8 towers with 2 images each, "
+        f"{strategies.bars_text([point.accuracy for point in points])}. "
         f"Throughput: results/tradeoff, a U-Net twice as wide on shapes, 2 ranks with 2 images each on one CPU, mean over {min(point.seeds for point in points)} seeds; "
         "filled: exchanges through shared memory, hollow: over sockets. group_norm: trained with 4 groups, timed with 8; "
         "frozen: timed before it freezes.",
@@ -92,7 +101,7 @@ def draw(points, nuclei):
                      "relative_images_per_s_over_sockets": point.sockets})
     axes.margins(0.18, 0.08)
     axes.set_xlabel("images/s, per_tower = 1")
-    axes.set_ylabel(drawing.metric_name(nuclei.headline))
+    axes.set_ylabel(drawing.metric_name(strategies.headline))
     layout.label_points(figure, axes, [(style.base_name(point.strategy), point.sockets, point.accuracy.mean,
                                         styles[point.strategy].colour) for point in points], obstacles)
     return drawing.Drawing(figure, rows, "")
@@ -102,7 +111,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("readme")
     parser.add_argument("nuclei")
-    parser.add_argument("more")
+    parser.add_argument("strategies")
     parser.add_argument("tradeoff")
     parser.add_argument("quickstart")
     parser.add_argument("--out", required=True)
@@ -111,13 +120,13 @@ def main():
     def read(name):
         with open(name, encoding="utf-8") as file:
             return reports.read(file)
-    nuclei, more = read(options.nuclei), read(options.more)
+    nuclei, strategies = read(options.nuclei), read(options.strategies)
     tradeoff, quickstart = read(options.tradeoff), read(options.quickstart)
     with open(options.readme, encoding="utf-8") as file:
-        text, points = fill(open_with(file.read(), nuclei, quickstart), nuclei, more, tradeoff)
+        text, points = fill(open_with(file.read(), nuclei, quickstart), strategies, tradeoff)
     with open(options.readme, "w", encoding="utf-8") as file:
         file.write(text)
-    for file in drawing.save(draw(points, nuclei), os.path.join(options.out, "first_screen")):
+    for file in drawing.save(draw(points, strategies), os.path.join(options.out, "first_screen")):
         print(file)
     return 0
 
