@@ -16,16 +16,23 @@ BNLAB_CUDA=${BNLAB_CUDA:-on} scripts/build.sh "$preset"
 scripts/peers.sh || talk "Networks are not compared with other implementations in this run."
 
 report=$PWD/build/$preset/ctest.xml
-figures_log=build/$preset/test_figures.log
-rm -rf "$report" "$figures_log" "build/$preset/reports"
+rm -rf "$report" "build/$preset"/test_*.log "build/$preset/reports"
 summary=("$report")
 status=0
 ctest --preset "$preset" --output-junit "$report" "$@" || status=$?
 
 echo
 if "$BNLAB_INTERPRETER" -c 'import matplotlib' 2>/dev/null; then
-  BNLAB_PROGRAM=$PWD/build/$preset/bnlab "$BNLAB_INTERPRETER" tests/figures/test_figures.py 2>&1 | tee "$figures_log" || status=1
-  summary+=("$figures_log")
+  talk "Testing the figures, and what is committed against its records; this takes some minutes."
+  running=() logs=()
+  for cases in test_figures test_results; do
+    logs+=("build/$preset/$cases.log")
+    BNLAB_PROGRAM=$PWD/build/$preset/bnlab "$BNLAB_INTERPRETER" "tests/figures/$cases.py" >"${logs[-1]}" 2>&1 &
+    running+=("$!")
+  done
+  for process in "${running[@]}"; do wait "$process" || status=1; done
+  cat "${logs[@]}"
+  summary+=("${logs[@]}")
 else
   echo "SKIPPED: the tests of the figures, because $BNLAB_INTERPRETER has no matplotlib"
   summary+=(--skipped 1)

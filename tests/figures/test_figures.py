@@ -26,7 +26,6 @@ from test_occasions import Occasions
 from test_one_gpu import OneGpu
 from test_prediction import Prediction
 from test_published import PublishedNumbers
-from test_results import Again, Answers, CommittedResults, FirstScreen
 from test_scaling import Scaling
 from test_statistics_by_site import StatisticsBySite
 from test_step_cost import StepCost

@@ -1,5 +1,5 @@
 """The committed tables and figures against the committed records, by the program. Where there is none these cases skip
-themselves. Run by test_figures.py."""
+themselves. Run by itself, beside test_figures.py: it takes as long as all other cases."""
 
 import contextlib
 import csv
@@ -164,3 +164,7 @@ class FirstScreen(unittest.TestCase):
         points = first_screen.fill(self.readme, *self.reports)[1]
         right = f"{points[0].accuracy.mean:.3f}±"
         self.assertEqual(first_screen.fill(self.readme.replace(right, "0.999±"), *self.reports)[0], self.readme)
+
+
+if __name__ == "__main__":
+    unittest.main()
