@@ -72,6 +72,12 @@ TEST_F(ImageFolderTest, ClassesAreTheFoldersInTheOrderOfTheirBytes) {
   }
 }
 
+TEST_F(ImageFolderTest, LinkedFoldersAreRead) {
+  write_png(folder_.path("elsewhere/3.png"), grey(20, 30, 10), PNG_COLOR_TYPE_RGB);
+  std::filesystem::create_directory_symlink(folder_.path("elsewhere"), folder_.path("pets/train/a/more"));
+  EXPECT_EQ(task()->training_samples(), 5);
+}
+
 // The test image is 16x24, so that its short side stays; columns 6 to 17 are cut out, and 12 on are white.
 TEST_F(ImageFolderTest, TestsTheMiddleOfTheImage) {
   const Examples test = task()->test(0, 1);
