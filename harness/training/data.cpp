@@ -255,9 +255,9 @@ void Data::each_test_of(int64_t tower,
         all.push_back(sample);
       }
     }
-    for (int64_t first = 0; first < std::ssize(all); first += towers_.total_samples()) {
-      const int64_t count = std::min(towers_.total_samples(), std::ssize(all) - first);
-      Towers towers(fill(towers_.all_samples(), count), towers_.ranks(), towers_.rank());
+    for (int64_t first = 0; first < std::ssize(all); first += towers_of_pass_.total_samples()) {
+      const int64_t count = std::min(towers_of_pass_.total_samples(), std::ssize(all) - first);
+      Towers towers(fill(towers_of_pass_.all_samples(), count), towers_.ranks(), towers_.rank());
       const auto local = all.begin() + first + towers.local_begin();
       const std::vector<int64_t> samples(local, local + towers.local_samples());
       Examples examples = task_->test(begin, 0);

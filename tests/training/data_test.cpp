@@ -113,6 +113,27 @@ TEST(TestSplit, IsDealtOnceAndTheLastBatchFillsTheTowersInOrder) {
   EXPECT_EQ(samples, (std::vector<std::vector<int64_t>>{{5, 3}, {3, 0}}));
 }
 
+// A test batch takes no more memory than a pass of training.
+TEST(TestSplit, OfATowerComesInBatchesOfAPass) {
+  const RunSpec split = spec(
+      {{"batch_per_tower", 2},
+       {"accumulate", 2},
+       {"shards", "sorted:brightness"},
+       {"task", {{"name", "shapes"}, {"size", {16, 16}}, {"train", 32}, {"test", 24}, {"nuisance", 1}}}});
+  on_thread_ranks(1, at::kCPU, [&](World& world) {
+    const Data data(split, "", world);
+    std::set<int64_t> seen;
+    for (int64_t tower = 0; tower < 4; ++tower) {
+      data.each_test_of(tower, [&](const Batch& batch, const std::vector<int64_t>& samples) {
+        EXPECT_EQ(batch.images.size(0), std::ssize(samples));
+        EXPECT_LE(std::ssize(samples), data.towers_of_pass().total_samples());
+        seen.insert(samples.begin(), samples.end());
+      });
+    }
+    EXPECT_EQ(seen.size(), 24u);
+  });
+}
+
 TEST(TestSplit, ComesInItsOrderWhoeverMakesTheBatches) {
   on_thread_ranks(1, at::kCPU, [](World& world) {
     for (const int64_t workers : {0, 3}) {
