@@ -25,10 +25,6 @@ using FilesOfClass = std::map<std::string, std::vector<std::string>>;  // sorted
   throw Error(Error::Kind::data, message);
 }
 
-bool hidden(const fs::path& path) {
-  return path.filename().string().starts_with(".");
-}
-
 // Whether the file is an image that can be read. Images that cannot are faults.
 bool readable(const fs::path& file, std::vector<DataFault>& faults) {
   const std::string ending = ending_of(file);

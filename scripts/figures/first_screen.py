@@ -29,7 +29,7 @@ SAME = "the same"  # what does not know the towers was run with two images each 
 
 
 def accuracy_of(name, strategies, grouping):
-    """None where the strategy was not run so. `averaged` trains what per_tower does: its score is that of the mean over
+    """None where the spec does not ask for the strategy so. `averaged` trains what per_tower does: its score is that of the mean over
     the towers' running statistics.
     """
     name, population = ("per_tower", "mean") if name == "averaged" else (name, "saved")
@@ -38,6 +38,8 @@ def accuracy_of(name, strategies, grouping):
             [each for each in here if style.base_name(each.strategy) == name]
     if len(found) > 1:
         raise reports.ReportError(f"{strategies.name} has {len(found)} strategies that {name} may mean")
+    if found and found[0].value(population) is None:
+        raise reports.ReportError(f"{strategies.name} has no number of {name} with {grouping.towers} towers")
     return found[0].value(population) if found else None
 
 

@@ -160,6 +160,11 @@ class FirstScreen(unittest.TestCase):
                       float(row["relative_images_per_s_over_sockets"])) for row in csv.DictReader(file)]
         self.assertEqual(drawn, [(point.strategy, point.accuracy.mean, point.shared, point.sockets) for point in points])
 
+    def test_what_has_no_number_is_not_called_the_same(self):
+        failed = next(each for each in self.reports[0].cells if each.name == "16x1 per_tower")
+        with mock.patch.object(failed, "value", return_value=None), self.assertRaises(reports.ReportError):
+            first_screen.fill(self.readme, *self.reports)
+
     def test_a_wrong_number_is_put_right(self):
         points = first_screen.fill(self.readme, *self.reports)[1]
         right = f"{points[0].accuracy.mean:.3f}±"

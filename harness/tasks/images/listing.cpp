@@ -72,7 +72,7 @@ std::map<std::string, fs::path> files_by_name(const Side& side, const Endings& e
            entry(side.folder, fs::directory_options::follow_directory_symlink, error),
        end;
        !error && entry != end; entry.increment(error)) {
-    if (entry->path().filename().string().starts_with(".")) {
+    if (hidden(entry->path())) {
       entry.disable_recursion_pending();
       continue;
     }

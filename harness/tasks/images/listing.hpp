@@ -39,8 +39,9 @@ struct Side {
   std::string suffix = {};  // follows the name, with its ending or without: "_mask", "_labelIds.png", ""
 };
 
-// Images and labels of equal names, in the order of the names; folders below are searched, hidden files and
-// files with other suffixes are ignored. `cure` ends the messages about files that are not there.
+// Images and labels of equal names, in the order of the names; folders below are searched, also where they
+// are links. What is hidden and files with other suffixes are ignored. `cure` ends the messages about files
+// that are not there.
 std::vector<LabelledFile> pair_files(const Side& images, const Side& labels, const std::string& cure);
 
 // Throws FaultyData with the faults of all files, if there are any.
@@ -50,6 +51,11 @@ void refuse_faults(const std::vector<LabelledFile>& files);
 // lines `name`, which the two sides complete. In the order of the lines.
 std::vector<LabelledFile> read_list(const std::filesystem::path& list, const std::filesystem::path& root,
                                     const Side& images, const Side& labels);
+
+// Whether a file or folder is hidden: ".ipynb_checkpoints".
+inline bool hidden(const std::filesystem::path& path) {
+  return path.filename().string().starts_with(".");
+}
 
 // The ending of a file's name in small letters: ".png".
 inline std::string ending_of(const std::filesystem::path& file) {
