@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <set>
 
 #include "harness/error.hpp"
 
@@ -120,6 +122,18 @@ std::string noise_sentence(const ExperimentReport& report) {
          fixed(sum / static_cast<double>(n), 1) + " % on average and by " + fixed(largest, 1) +
          " % at most, in the mean of a row's runs by " + fixed(largest_mean, 1) +
          " % at most, which is the noise of these times.";
+}
+
+// The machines of the rows whose images/s may be claimed, each with the placements that it timed.
+std::map<std::string, std::set<std::string>> timing_machines(const ExperimentReport& report) {
+  std::map<std::string, std::set<std::string>> machines;
+  for (const ReportCell& cell : report.cells) {
+    for (const ReportRow& row : cell.rows) {
+      if (!row.claimed_images_per_s()) continue;
+      for (const std::string& machine : row.machines) machines[machine].insert(row.placement);
+    }
+  }
+  return machines;
 }
 
 }  // namespace
@@ -297,6 +311,14 @@ std::vector<std::string> footnotes(const ExperimentReport& report) {
   }
   if (is_timed_in_turns(report)) {
     notes.push_back(noise_sentence(report));
+  }
+  if (const auto machines = timing_machines(report); machines.size() > 1) {
+    std::vector<std::string> texts;
+    for (const auto& [machine, placements] : machines) {
+      texts.push_back(joined({placements.begin(), placements.end()}) + " on " + machine);
+    }
+    notes.push_back("Timed on several machines: " + joined(texts, "; ") +
+                    ". Compare images/s, ms and µs between rows of one machine alone.");
   }
   if (names_placements(report)) {
     notes.push_back(

@@ -112,8 +112,15 @@ std::string machine_text(const Json& environment, const Json& threads_per_rank) 
   const auto at = [](const Json& object, const char* key) {
     return object.is_object() ? object.value(key, Json()) : Json();
   };
-  return shown(at(environment, "cpu")) + ", GPUs " + shown(at(at(environment, "libraries"), "gpus")) +
-         ", threads " + shown(threads_per_rank);
+  const auto plain = [](const Json& value) -> std::string {
+    if (value.is_null()) return "unknown";
+    if (value.is_string()) return value.get<std::string>();
+    if (!value.is_array()) return shown(value);
+    return value.empty() ? "none" : joined(value.get<std::vector<std::string>>());
+  };
+  const Json generation = at(environment, "cpu_generation");
+  return plain(at(environment, "cpu")) + (generation.is_null() ? "" : " (" + plain(generation) + ")") +
+         ", GPUs " + plain(at(at(environment, "libraries"), "gpus")) + ", threads " + plain(threads_per_rank);
 }
 
 }  // namespace bnlab

@@ -23,7 +23,8 @@ Json code_version(const Json& spec, const std::string& device);
 // list)}. What is not known is null.
 Json environment_record(const Json& libraries);
 
-// One line that tells machines apart whose times are not compared: processor, GPUs and threads of a rank.
+// One line that tells machines apart whose times are not compared: processor with its generation
+// (where that is known), GPUs and threads of a rank.
 std::string machine_text(const Json& environment, const Json& threads_per_rank);
 
 }  // namespace bnlab

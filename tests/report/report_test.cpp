@@ -235,6 +235,26 @@ TEST(Report, TellsTheShareOfTheTimeThatExchangesTookWhereThroughputIsClaimed) {
       << "one run does not tell it";
 }
 
+TEST(Report, SaysWhereRowsWereTimedOnDifferentMachines) {
+  const Experiment experiment = synthetic_experiment(1);
+  const auto timed_on = [&](const std::string& first, const std::string& second, int ranks = 8) {
+    std::vector<Record> records;
+    for (const auto& [run, generation] : {std::pair{0, first}, std::pair{1, second}}) {
+      RunAccount account = synthetic_account(experiment.runs[run], 0.5, ranks);
+      account.environment["cpu"] = "EPYC";
+      account.environment["cpu_generation"] = generation;
+      records.emplace_back(compose_record(account), "record.json");
+    }
+    return report_markdown(make_report(experiment, records));
+  };
+  const std::string said =
+      "Timed on several machines: 8x1-cpu on EPYC (family 25), GPUs unknown, threads 1; "
+      "8x1-cpu on EPYC (family 26), GPUs unknown, threads 1.";
+  EXPECT_TRUE(has(timed_on("family 25", "family 26"), said)) << timed_on("family 25", "family 26");
+  EXPECT_FALSE(has(timed_on("family 25", "family 25"), "several machines"));
+  EXPECT_FALSE(has(timed_on("family 25", "family 26", 2), "several machines")) << "emulated: no times";
+}
+
 TEST(Report, TellsTheShareOfTheRooflineWhereThroughputIsClaimed) {
   const Experiment experiment = synthetic_experiment(1);
   const auto reported = [&](int ranks, std::optional<double> shortest) {
@@ -244,7 +264,7 @@ TEST(Report, TellsTheShareOfTheRooflineWhereThroughputIsClaimed) {
     const auto of_step = [&](const RunSpec& run, const ReportRow& row) {
       EXPECT_EQ(run.id, experiment.runs[0].id);
       EXPECT_EQ(row.ranks, ranks);
-      EXPECT_EQ(row.machines, std::set<std::string>{"null, GPUs null, threads 1"});
+      EXPECT_EQ(row.machines, std::set<std::string>{"unknown, GPUs unknown, threads 1"});
       return shortest ? std::optional(*shortest * step_ms * 1e-3) : std::nullopt;
     };
     add_roofline(report, experiment, of_step, "% of roofline: so and so.");
