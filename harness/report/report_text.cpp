@@ -317,7 +317,7 @@ std::vector<std::string> footnotes(const ExperimentReport& report) {
     for (const auto& [machine, placements] : machines) {
       texts.push_back(joined({placements.begin(), placements.end()}) + " on " + machine);
     }
-    notes.push_back("Timed on several machines: " + joined(texts, "; ") +
+    notes.push_back("Timed on several machines or numbers of threads: " + joined(texts, "; ") +
                     ". Compare images/s, ms and µs between rows of one machine alone.");
   }
   if (names_placements(report)) {
