@@ -11,6 +11,7 @@
 
 #include "harness/cli/options.hpp"
 #include "harness/cli/program.hpp"
+#include "harness/communicator/gpus.hpp"
 #include "harness/communicator/host/environment_world.hpp"
 #include "harness/communicator/host/network.hpp"
 #include "harness/communicator/host/shared_gpus.hpp"

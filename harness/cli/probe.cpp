@@ -10,6 +10,7 @@
 
 #include "harness/cli/options.hpp"
 #include "harness/cli/program.hpp"
+#include "harness/communicator/gpus.hpp"
 #include "harness/communicator/host/environment_world.hpp"
 #include "harness/cores.hpp"
 #include "harness/error.hpp"
@@ -19,7 +20,6 @@
 #include "harness/probe/probe.hpp"
 #include "harness/store/record.hpp"
 #include "harness/text_table.hpp"
-#include "harness/training/libraries.hpp"
 
 namespace bnlab {
 namespace {

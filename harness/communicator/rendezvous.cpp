@@ -48,12 +48,6 @@ std::string text(const std::vector<uint8_t>& bytes) {
   return {bytes.begin(), bytes.end()};
 }
 
-// A random word, by which one call of share_text is told from all others.
-std::string new_word() {
-  std::random_device chance;
-  return std::to_string(chance()) + "-" + std::to_string(chance());
-}
-
 std::string receipt(const std::string& call, int rank) {
   return "received/" + call + "/" + std::to_string(rank);
 }
@@ -118,6 +112,11 @@ c10::intrusive_ptr<c10d::Store> greeted_store(const Rendezvous& at, const c10d::
 }
 
 }  // namespace
+
+std::string new_word() {
+  std::random_device chance;
+  return std::to_string(chance()) + "-" + std::to_string(chance());
+}
 
 c10::intrusive_ptr<c10d::Store> store_at(const Rendezvous& at) {
   if (at.size == 1) {

@@ -31,6 +31,10 @@ struct Rendezvous {
   ExchangeDelay delay = {};
 };
 
+// A random word, by which one use of a store is told from all others: a launcher's store may outlive the
+// programs that it starts, and keep their keys.
+std::string new_word();
+
 // The text of rank 0, on every rank, through the store of the rendezvous. Called by every rank. Throws Error
 // (communication) if the ranks do not meet within the timeout.
 std::string share_text(const Rendezvous& rendezvous, const std::string& text_of_rank0);

@@ -6,11 +6,15 @@
 #include <atomic>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "harness/communicator/gpus.hpp"
+#include "harness/communicator/host/dealt_gpus.hpp"
 #include "harness/communicator/host/environment_world.hpp"
 #include "harness/communicator/world.hpp"
 #include "harness/embed/meeting.hpp"
 #include "harness/error.hpp"
+#include "harness/strategy.hpp"
 
 namespace bnlab {
 
@@ -29,6 +33,25 @@ Ranks::Ranks() : state_(std::make_shared<State>(world_of_one())) {}
 Ranks::Ranks(const c10::intrusive_ptr<c10d::ProcessGroup>& group)
     : state_(std::make_shared<State>(world_over(group))) {}
 
+namespace {
+
+// The GPUs that this rank may take; none where it joins for the CPU.
+std::vector<std::string> gpus_for(c10::DeviceType device, int rank) {
+  if (device == c10::kCPU) {
+    return {};
+  }
+  if (!has_cuda_kernels()) {
+    throw Error(
+        Error::Kind::environment,
+        "rank " + std::to_string(rank) +
+            " joins for a GPU, and bnlab was built without its CUDA kernels (BNLAB_CUDA=ON); join for "
+            "the CPU");
+  }
+  return names_of_gpus();
+}
+
+}  // namespace
+
 Ranks Ranks::from_environment(c10::DeviceType device, std::chrono::milliseconds timeout) {
   const auto announced = environment_world(process_environment());
   if (!announced || announced->rendezvous.size == 1) {
@@ -37,11 +60,14 @@ Ranks Ranks::from_environment(c10::DeviceType device, std::chrono::milliseconds 
   check_address(*announced);
   Rendezvous at = announced->rendezvous;
   at.exchange = announced->one_host ? Exchange::shared_memory : Exchange::sockets;
-  // One store serves all that a launcher's ranks do: each joining in turn is told apart by its number.
-  static int joined = 0;
-  at.prefix = "library" + std::to_string(joined++);
+  at.prefix = "library";
+  // Ranks may start minutes apart. Once all are there, `timeout` counts.
   at.timeout = announced->meeting_timeout;
-  share_text(at, "");  // ranks may start minutes apart; from here on `timeout` counts
+  const auto seen = gpus_told(gather_texts(at, gpus_to_tell(gpus_for(device, at.rank))));
+  if (device != c10::kCPU || std::ranges::any_of(seen, [](const auto& names) { return !names.empty(); })) {
+    at.local_rank = gpu_of_rank(at.rank, seen);
+  }
+  at.prefix += "-" + share_text(at, new_word());  // a store may hold what an earlier program has left
   at.timeout = timeout;
   return Ranks(std::make_shared<State>(join_world(at, device)));
 }

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <map>
 #include <numeric>
 
+#include "harness/communicator/gpus.hpp"
 #include "harness/communicator/host/environment_world.hpp"
 #include "harness/communicator/host/shared_gpus.hpp"
 #include "harness/error.hpp"
@@ -222,40 +222,15 @@ void GpuShares::give_back(const std::vector<int>& gpus) {
   }
 }
 
-DealtGpus deal_gpus(const std::vector<std::vector<std::string>>& seen) {
-  DealtGpus dealt;
-  std::map<std::string, int> ranks_on;
-  for (const std::vector<std::string>& names : seen) {
-    const auto least = std::ranges::min_element(
-        names, {}, [&](const std::string& name) { return ranks_on[name]; });  // the first of several
-    if (least == names.end()) {
-      dealt.of_rank.push_back(-1);
-      continue;
-    }
-    ++ranks_on[*least];
-    dealt.of_rank.push_back(static_cast<int>(least - names.begin()));
-  }
-  if (std::ranges::count(dealt.of_rank, -1) == 0) {
-    dealt.different =
-        static_cast<int>(std::ranges::count_if(ranks_on, [](const auto& on) { return on.second > 0; }));
-  }
-  return dealt;
-}
-
 DealtGpus agree_on_gpus(const EnvironmentWorld& world, std::optional<Device> device) {
   Rendezvous place = world.rendezvous;
   place.prefix = "gpus";
   place.timeout = world.meeting_timeout;
-  std::vector<std::vector<std::string>> seen;
-  for (const std::string& names : gather_texts(place, Json(names_of_gpus()).dump())) {
-    seen.push_back(Json::parse(names));
-  }
-  DealtGpus dealt = deal_gpus(seen);
-  const auto without = std::ranges::find(dealt.of_rank, -1);
-  if (device != Device::cpu && without != dealt.of_rank.end() &&
-      std::ranges::count(dealt.of_rank, -1) < world.rendezvous.size) {
+  DealtGpus dealt = deal_gpus(gpus_told(gather_texts(place, gpus_to_tell(names_of_gpus()))));
+  const std::optional<int> without = dealt.rank_without();
+  if (device != Device::cpu && without && std::ranges::count(dealt.of_rank, -1) < world.rendezvous.size) {
     throw Error(Error::Kind::environment,
-                "rank " + std::to_string(without - dealt.of_rank.begin()) +
+                "rank " + std::to_string(*without) +
                     " of this world sees no GPU, and other ranks do; let each see one of "
                     "its own (SLURM: --gpus-per-task=1), or give --device cpu");
   }

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/communicator/host/dealt_gpus.hpp"
 #include "harness/cores.hpp"
 #include "harness/launch/launch.hpp"
 #include "harness/store/run_folder.hpp"
@@ -62,18 +63,8 @@ class GpuShares {
   std::vector<int> runs_;  // on each GPU
 };
 
-// Which of the GPUs that it sees each rank of another launcher's world takes, by its number on the rank: the
-// one that the fewest ranks before it have taken. Ranks that see the same GPUs take them in turn, and ranks
-// that see their own take those. `seen`: what each rank sees, by names_of_gpus.
-struct DealtGpus {
-  std::vector<int> of_rank;  // -1: the rank sees none
-  int different = 0;         // that are taken; 0 where a rank sees none
-};
-DealtGpus deal_gpus(const std::vector<std::vector<std::string>>& seen);
-
-// The same for a launcher's world: the ranks tell each other what they see. Launchers show their ranks all
-// GPUs of the host, or some, or one of their own, with CUDA_VISIBLE_DEVICES or by other means. Called by
-// every rank. Throws Error (environment) where some see none, unless `device` asks for the CPU.
+// Which GPU each rank of a launcher's world takes; the ranks tell each other what they see. Called by every
+// rank. Throws Error (environment) where some see none, unless `device` asks for the CPU.
 DealtGpus agree_on_gpus(const EnvironmentWorld& world, std::optional<Device> device);
 
 // Places the runs in order. The cores are shared by the ranks of `request.jobs` runs, where nobody says how

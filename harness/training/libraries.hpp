@@ -1,8 +1,5 @@
-// The libraries and GPUs that ranks of this process compute with. Needs no LibTorch to include.
+// The libraries that ranks of this process compute with. Needs no LibTorch to include.
 #pragma once
-
-#include <string>
-#include <vector>
 
 #include "harness/json.hpp"
 
@@ -17,13 +14,8 @@ constexpr bool kCudnnBenchmark = true;
 // what is absent.
 Json library_versions();
 
-// Whether the program holds its CUDA kernels. Without them visible_gpus() is 0.
+// Whether the program holds its CUDA kernels.
 bool built_with_cuda();
 inline constexpr const char* kBuildWithCuda = "BNLAB_CUDA=on scripts/build.sh release bnlab";
-
-int visible_gpus();
-// A name of each visible GPU, or MIG slice, by which processes of one host can tell whether they see the
-// same.
-std::vector<std::string> names_of_gpus();
 
 }  // namespace bnlab

@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "harness/activity.hpp"
+#include "harness/communicator/gpus.hpp"
 #include "harness/communicator/roll_call.hpp"
 #include "harness/components/registry.hpp"
 #include "harness/counting/step_cost.hpp"

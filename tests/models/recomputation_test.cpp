@@ -40,7 +40,11 @@ Left trained(const SmallModel& small, const Json& strategy, Recompute recompute,
   Left left;
   for (int64_t step = 0; step < 2; ++step) {
     built.network().zero_grad();
-    const Batch batch{images, {}, Towers(towers, 1, 0), small.rows_per_sample, static_cast<uint64_t>(step)};
+    const Batch batch{.images = images,
+                      .labels = {},
+                      .towers = Towers(towers, 1, 0),
+                      .rows_per_sample = small.rows_per_sample,
+                      .index = static_cast<uint64_t>(step)};
     at::Tensor loss;
     {
       const Autocast autocast(precision, at::kCPU);

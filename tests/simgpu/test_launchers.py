@@ -13,20 +13,29 @@ from runs import PATIENCE, PIPES, SimulatedRuns, world
 KEYS = {"strategy": "sync", "seed": 0}
 
 
+# What two ranks see of four GPUs (None: all), and the number of each one's own among those that it sees.
+ENOUGH = (([None, None], (0, 1)), (["0", "1"], (0, 0)), (["2", "2,0"], (0, 1)), (["2,0", "2"], (1, 0)), (["0,1", "2,3"], (0, 0)), (["3,1", "3,1"], (0, 1)))
+
+
+def started(command, visible, variables=None):
+    """The exit codes and what was said by ranks that see these of four GPUs."""
+    ranks = []
+    for seen, member in zip(visible, world(len(visible))):
+        own = member | {"SIMGPU_DEVICES": "4"} | (variables or {}) | ({} if seen is None else {"CUDA_VISIBLE_DEVICES": seen})
+        ranks.append(subprocess.Popen(command, env=os.environ | own, **PIPES))
+    said = [rank.communicate(timeout=PATIENCE)[0] for rank in ranks]
+    return [rank.returncode for rank in ranks], "\n".join(said)
+
+
 class Launchers(SimulatedRuns):
     def launched(self, visible, more=(), variables=None):
-        """The exit codes and what was said by ranks that see these of four GPUs (None: all), and the results folder."""
+        """The exit codes, what was said, and the results folder."""
         command, results = self.command(KEYS, *more)
-        ranks = []
-        for seen, member in zip(visible, world(len(visible))):
-            own = member | {"SIMGPU_DEVICES": "4"} | (variables or {}) | ({} if seen is None else {"CUDA_VISIBLE_DEVICES": seen})
-            ranks.append(subprocess.Popen(command, env=os.environ | own, **PIPES))
-        said = [rank.communicate(timeout=PATIENCE)[0] for rank in ranks]
-        return [rank.returncode for rank in ranks], "\n".join(said), results
+        return *started(command, visible, variables), results
 
     def test_every_rank_has_a_gpu_of_its_own(self):
         on_cpu = self.train(KEYS, device="cpu")
-        for visible in ([None, None], ["0", "1"], ["2", "2,0"], ["0,1", "2,3"], ["3,1", "3,1"]):
+        for visible, _ in ENOUGH:
             with self.subTest(visible):
                 codes, said, results = self.launched(visible)
                 self.assertEqual(codes, [0, 0], said)
@@ -58,6 +67,26 @@ class Launchers(SimulatedRuns):
         codes, said, _ = self.launched(["0", ""])
         self.assertNotIn(0, codes)
         self.assertIn("rank 1 of this world sees no GPU, and other ranks do", said)
+
+
+class OwnProgram(SimulatedRuns):
+    PROGRAM = os.path.abspath(os.environ.get("BNLAB_OWN_PROGRAM", "build/release/tests/simgpu/own_program"))
+
+    def test_every_rank_has_a_gpu_of_its_own(self):
+        for visible, gpus in ENOUGH:
+            with self.subTest(visible):
+                codes, said = started([self.PROGRAM], visible)
+                self.assertEqual(codes, [0, 0], said)
+                for rank, (gpu, normalised) in enumerate(zip(gpus, (-1, 1))):
+                    self.assertEqual(said.count(f"rank {rank} on cuda:{gpu}: {normalised}\n"), 2, said)  # it joins twice
+
+    def test_too_few_gpus_are_told(self):
+        codes, said = started([self.PROGRAM], ["1", "1"])
+        self.assertEqual(codes, [1, 1], said)
+        self.assertIn("2 ranks need a GPU each, and find 1; start fewer ranks", said)
+        codes, said = started([self.PROGRAM], ["0", ""])
+        self.assertEqual(codes, [1, 1], said)
+        self.assertIn("rank 1 of 2 sees no GPU, or joins for the CPU where another joins for a GPU", said)
 
 
 if __name__ == "__main__":

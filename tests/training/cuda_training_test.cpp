@@ -3,11 +3,11 @@
 
 #include <thread>
 
+#include "harness/communicator/gpus.hpp"
 #include "harness/communicator/own_stream.hpp"
 #include "harness/components/registry.hpp"
 #include "harness/error.hpp"
 #include "harness/training/graph_recorder.hpp"
-#include "harness/training/libraries.hpp"
 #include "tests/training/training_runs.hpp"
 
 namespace bnlab {

@@ -6,9 +6,9 @@
 #include <cstdlib>
 #include <string>
 
+#include "harness/communicator/gpus.hpp"
 #include "harness/communicator/thread_ranks.hpp"
 #include "harness/components/registry.hpp"
-#include "harness/training/libraries.hpp"
 #include "harness/verify/verify.hpp"
 
 namespace bnlab {
