@@ -248,8 +248,8 @@ TEST(Report, SaysWhereRowsWereTimedOnDifferentMachines) {
     return report_markdown(make_report(experiment, records));
   };
   const std::string said =
-      "Timed on several machines or numbers of threads: 8x1-cpu on EPYC (family 25), GPUs unknown, threads "
-      "1; "
+      "Timed on several machines or numbers of threads: "
+      "8x1-cpu on EPYC (family 25), GPUs unknown, threads 1; "
       "8x1-cpu on EPYC (family 26), GPUs unknown, threads 1.";
   EXPECT_TRUE(has(timed_on("family 25", "family 26"), said)) << timed_on("family 25", "family 26");
   EXPECT_FALSE(has(timed_on("family 25", "family 25"), "several machines"));

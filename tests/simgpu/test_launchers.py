@@ -14,7 +14,8 @@ KEYS = {"strategy": "sync", "seed": 0}
 
 
 # What two ranks see of four GPUs (None: all), and the number of each one's own among those that it sees.
-ENOUGH = (([None, None], (0, 1)), (["0", "1"], (0, 0)), (["2", "2,0"], (0, 1)), (["2,0", "2"], (1, 0)), (["0,1", "2,3"], (0, 0)), (["3,1", "3,1"], (0, 1)))
+ENOUGH = (([None, None], (0, 1)), (["0", "1"], (0, 0)), (["2", "2,0"], (0, 1)), (["2,0", "2"], (1, 0)), (["0,1", "2,3"], (0, 0)),
+          (["3,1", "3,1"], (0, 1)))
 
 
 def started(command, visible, variables=None):
@@ -87,6 +88,18 @@ class OwnProgram(SimulatedRuns):
         codes, said = started([self.PROGRAM], ["0", ""])
         self.assertEqual(codes, [1, 1], said)
         self.assertIn("rank 1 of 2 sees no GPU, or joins for the CPU where another joins for a GPU", said)
+
+    def test_a_program_joins_on_a_store_that_holds_what_one_before_has_left(self):
+        try:
+            from torch.distributed import TCPStore  # pylint: disable=import-outside-toplevel
+        except ImportError:
+            self.skipTest("this Python has no torch, whose store torchrun keeps over restarts")
+        store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+        torchrun = {"TORCHELASTIC_USE_AGENT_STORE": "True", "MASTER_PORT": str(store.port)}
+        for visible in ([None, None], ["", ""]):  # the second time on CPUs
+            for _ in range(2):
+                codes, said = started([self.PROGRAM], visible, torchrun)
+                self.assertEqual(codes, [0, 0], said)
 
 
 if __name__ == "__main__":
