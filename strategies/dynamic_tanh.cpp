@@ -8,6 +8,7 @@
 
 #include "harness/components/registry.hpp"
 #include "harness/strategy.hpp"
+#include "strategies/engine/second_derivative.hpp"
 #include "strategies/kernels/coefficients.hpp"
 #include "strategies/kernels/squash.hpp"
 
@@ -40,6 +41,7 @@ class SquashFunction : public torch::autograd::Function<SquashFunction> {
   static variable_list backward(AutogradContext* ctx, variable_list dys) {
     const variable_list saved = ctx->get_saved_variables();
     const at::Tensor &x = saved[0], &alpha = saved[1], &t = saved[2], &weight = saved[4];
+    const bool affine = weight.defined(), residual = ctx->saved_data["residual"].toBool();
     const kernels::Incoming in{.dy = dys[0],
                                .x = t,
                                .y = saved[3],
@@ -47,18 +49,29 @@ class SquashFunction : public torch::autograd::Function<SquashFunction> {
                                .activation = static_cast<Activation>(ctx->saved_data["activation"].toInt()),
                                .mean = saved[5],
                                .from_input = {}};
+    if (at::GradMode::is_enabled()) {
+      const at::Tensor g = differentiable(in), again = at::tanh(x * alpha);
+      const NormGradients d = gradients_of({.normalised = again}, g, weight);
+      const at::Tensor u = d.dx * (1 - again.square());
+      return {alpha * u,
+              (u * x).sum().view({1}),
+              {},
+              affine ? d.dweight : at::Tensor(),
+              affine ? d.dbias : at::Tensor(),
+              residual ? g : at::Tensor(),
+              {}};
+    }
     const kernels::Coefficients forward{.mean = saved[5], .invstd = saved[6]};
     const kernels::BackwardCoefficients k =
         kernels::local_backward(in, forward, /*through_moments=*/false, /*mean_only=*/false, weight);
     const kernels::SquashGradient gradient =
         kernels::squash_gradient(in.input_gradient(in.mean, k.a, k.b, k.c), x, t, alpha);
-    const bool affine = weight.defined();
     return {gradient.dx,
             gradient.terms.sum().view({1}),
             {},
             affine ? k.dweight : at::Tensor(),
             affine ? k.dbias : at::Tensor(),
-            ctx->saved_data["residual"].toBool() ? in.g() : at::Tensor(),
+            residual ? in.g() : at::Tensor(),
             {}};
   }
 };

@@ -21,7 +21,6 @@
 #include <algorithm>
 #include <optional>
 
-#include "harness/activity.hpp"
 #include "harness/error.hpp"
 #include "strategies/engine/exchange/route.hpp"
 #include "strategies/engine/moments.hpp"
@@ -31,17 +30,6 @@
 
 namespace bnlab {
 namespace {
-
-// An exchange that fails says which site waited for it.
-template <class Exchange>
-auto at_site(const std::string& site, const char* direction, const Exchange& exchange) {
-  const Activity::AtSite here(site, direction);
-  try {
-    return exchange();
-  } catch (const Error& e) {
-    throw Error(e.kind(), "site " + site + ": " + e.what());
-  }
-}
 
 // Normalises by the moments of the batch.
 class BatchPass : public NormPass {
@@ -55,7 +43,8 @@ class BatchPass : public NormPass {
         positions_(positions),
         sets_(std::move(sets)),
         precision_(statistics->mean().scalar_type()),
-        statistics_(std::move(statistics)) {
+        statistics_(std::move(statistics)),
+        ranks_(context.statistics) {
     if (rules_->pools()) {
       route_ = route_taken(rules_->route, context.statistics.size())
                    .make({.towers = pass_.towers,
@@ -116,11 +105,63 @@ class BatchPass : public NormPass {
     return about_local_mean(kernels::pooled_backward(forward_, local, pooled, rules_->mean_only, weight));
   }
 
+  NormFormula formula(const at::Tensor& x) const override {
+    if (rules_->renorm || takes_earlier_passes()) {
+      refuse_second_derivative(rules_->strategy, site_);
+    }
+    const Gradient gradient = rules_->gradient;
+    // Of t over this rank's sets, divided by what shares their moments; and the mean over all that shares them, of
+    // which a constant is what the gradient does not pass through.
+    const auto part = [this](const at::Tensor& t) { return slice_sums(t, offsets()) / forward_.count; };
+    const auto mean = [this, part, gradient](const at::Tensor& t) {  // [G, C]
+      const at::Tensor own = part(t);
+      return gradient == Gradient::full      ? pooled(own)
+             : gradient == Gradient::stopped ? pooled(own.detach())
+                                             : pooled(own.detach()) + own - own.detach();
+    };
+    const auto rows = [this, dims = x.dim()](const at::Tensor& t) { return at_rows(t, offsets(), dims); };
+    NormFormula formula;
+    if (gradient != Gradient::stopped) {
+      formula.mean = [=](const at::Tensor& t) {
+        return rows(gradient == Gradient::full ? mean(t) : part(t));
+      };
+    }
+    const at::Tensor m = mean(x);
+    formula.normalised = x - rows(m);
+    if (rules_->mean_only) {
+      return formula;
+    }
+    at::Tensor own, var;
+    if (rules_->merge == Merge::averaged) {
+      own = x - rows(slice_sums(x, offsets()) / slice_sums(at::ones_like(x), offsets()).clamp_min(1));
+      var = mean(own.square());
+    } else {  // about any constant, of which the mean itself loses no digits
+      const at::Tensor about = rules_->merge == Merge::e_x2 ? at::zeros_like(m) : forward_.mean;
+      var = mean((x - rows(about)).square()) - (m - about).square();
+    }
+    formula.scale = rows((var + rules_->eps).rsqrt());
+    formula.normalised = formula.normalised * formula.scale;
+    formula.about_own = own.defined() ? own * formula.scale : own;
+    return formula;
+  }
+
   bool needs_outputs() const override {
     return local_mean_.defined() || (route_ && about_route(rules_->route).moves_rows);
   }
 
  private:
+  // [G, C], of this rank's sets, summed over those that share their moments.
+  at::Tensor pooled(const at::Tensor& parts) const {
+    if (!route_) {
+      return parts;
+    }
+    const int64_t group = rules_->group(pass_.towers), first = pass_.towers.first();
+    const at::Tensor towers = at::arange(first, first + parts.size(0), parts.options().dtype(at::kLong));
+    const at::Tensor index = towers.div(group, "floor");
+    const at::Tensor here = at::zeros({pass_.towers.count() / group, parts.size(1)}, parts.options());
+    return sum_over_ranks(here.index_add(0, index, parts), ranks_, site_).index_select(0, index);
+  }
+
   // Passes of the step's other micro-batches, before this one, that normalise with it.
   bool takes_earlier_passes() const {
     return rules_->over_micro_batches && pass_.mode != Mode::evaluate_batch && !pass_.micro_batch.is_first();
@@ -237,6 +278,7 @@ class BatchPass : public NormPass {
   Sets sets_;
   at::ScalarType precision_;  // of the statistics
   std::shared_ptr<SiteStatistics> statistics_;
+  Communicator& ranks_;
   std::unique_ptr<Route> route_;  // where moments are pooled
   at::Tensor local_mean_;         // [G, C], with Merge::averaged
 };

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "strategies/engine/sample_norm.hpp"
+#include "strategies/engine/second_derivative.hpp"
 #include "strategies/kernels/response.hpp"
 #include "strategies/kernels/sweeps.hpp"
 
@@ -42,6 +43,7 @@ class FilterResponseFunction : public torch::autograd::Function<FilterResponseFu
     ctx->saved_data["residual"] = residual.defined() && residual.requires_grad();
     ctx->saved_data["bias"] = bias.defined();
     ctx->saved_data["rows"] = rows;
+    ctx->saved_data["eps"] = eps;
     if (!threshold.defined()) {
       return z;
     }
@@ -49,6 +51,17 @@ class FilterResponseFunction : public torch::autograd::Function<FilterResponseFu
     std::vector<int64_t> shape(static_cast<size_t>(z.dim()), 1);
     shape[1] = -1;
     return at::add_out(y, z, threshold.view(shape));
+  }
+
+  // About 0, over the positions of each channel of a sample.
+  static NormFormula formula(const at::Tensor& x, double eps) {
+    const auto mean = [](const at::Tensor& t) {
+      std::vector<int64_t> positions(static_cast<size_t>(t.dim()) - 2);
+      std::iota(positions.begin(), positions.end(), 2);
+      return positions.empty() ? t : t.mean(positions, /*keepdim=*/true);
+    };
+    const at::Tensor scale = (mean(x.square()) + eps).rsqrt();
+    return {.normalised = x * scale, .scale = scale, .mean = mean, .centred = false};
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list dys) {
@@ -61,6 +74,21 @@ class FilterResponseFunction : public torch::autograd::Function<FilterResponseFu
                                .activation = static_cast<Activation>(ctx->saved_data["activation"].toInt()),
                                .mean = saved[4],
                                .from_input = {.scale = saved[7], .shift = saved[8]}};
+    const bool has_bias = ctx->saved_data["bias"].toBool(), residual = ctx->saved_data["residual"].toBool();
+    if (at::GradMode::is_enabled()) {
+      const at::Tensor g = differentiable(in);
+      const NormGradients d =
+          gradients_of(formula(x.to(g.scalar_type()), ctx->saved_data["eps"].toDouble()), g, weight);
+      const at::Tensor through = slice_sums(dys[0].to(g.scalar_type()), {0, x.size(0)})[0];
+      return {d.dx.to(x.scalar_type()),
+              weight.defined() ? d.dweight : at::Tensor(),
+              has_bias ? d.dbias : at::Tensor(),
+              threshold.defined() ? through - d.dbias : at::Tensor(),
+              residual ? g.to(x.scalar_type()) : at::Tensor(),
+              {},
+              {},
+              {}};
+    }
     const kernels::Coefficients forward{.mean = saved[4], .invstd = saved[5], .count = saved[6]};
     at::Tensor total, dthreshold;
     if (threshold.defined()) {
@@ -72,10 +100,10 @@ class FilterResponseFunction : public torch::autograd::Function<FilterResponseFu
     const kernels::BackwardCoefficients k =
         kernels::response_backward(forward, in.sums(in.mean), weight, total, dthreshold);
     const at::Tensor dx = ctx->needs_input_grad(0) ? in.input_gradient(in.mean, k.a, k.b, k.c) : at::Tensor();
-    const at::Tensor dresidual = ctx->saved_data["residual"].toBool() ? in.g() : at::Tensor();
+    const at::Tensor dresidual = residual ? in.g() : at::Tensor();
     return {dx,
             weight.defined() ? k.dweight : at::Tensor(),
-            ctx->saved_data["bias"].toBool() ? k.dbias : at::Tensor(),
+            has_bias ? k.dbias : at::Tensor(),
             dthreshold,
             dresidual,
             {},

@@ -99,6 +99,8 @@ class MovingPass : public NormPass {
                                     weight);
   }
 
+  NormFormula formula(const at::Tensor&) const override { refuse_second_derivative(rules_->strategy); }
+
  private:
   std::shared_ptr<const Rules> rules_;
   kernels::MovingOptions options_;

@@ -55,10 +55,22 @@ class NormFunction : public torch::autograd::Function<NormFunction> {
                                .mean = forward.mean,
                                .from_input = {.scale = from_input ? forward.scale : at::Tensor(),
                                               .shift = from_input ? forward.shift : at::Tensor()}};
+    const bool affine = weight.defined();
+    if (at::GradMode::is_enabled()) {
+      const at::Tensor g = differentiable(in);
+      const NormGradients d = gradients_of(pass.formula(in.x.to(g.scalar_type())), g, weight);
+      const at::ScalarType type = in.x.scalar_type();
+      return {d.dx.to(type),
+              affine ? d.dweight : at::Tensor(),
+              affine ? d.dbias : at::Tensor(),
+              ctx->saved_data["residual"].toBool() ? g.to(type) : at::Tensor(),
+              {},
+              {},
+              {}};
+    }
     const kernels::BackwardCoefficients k = pass.backward(in, weight);
     const at::Tensor dx = ctx->needs_input_grad(0) ? in.input_gradient(k.mean, k.a, k.b, k.c) : at::Tensor();
     const at::Tensor dresidual = ctx->saved_data["residual"].toBool() ? in.g() : at::Tensor();
-    const bool affine = weight.defined();
     return {dx, affine ? k.dweight : at::Tensor(), affine ? k.dbias : at::Tensor(), dresidual, {}, {}, {}};
   }
 };

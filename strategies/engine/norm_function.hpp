@@ -10,6 +10,7 @@
 #include <torch/custom_class.h>
 
 #include "harness/network.hpp"
+#include "strategies/engine/second_derivative.hpp"
 #include "strategies/kernels/coefficients.hpp"
 #include "strategies/kernels/sweeps.hpp"
 
@@ -27,6 +28,10 @@ class NormPass : public torch::CustomClassHolder {
                                         const at::Tensor& bias) = 0;
   virtual kernels::BackwardCoefficients backward(const kernels::Incoming& incoming,
                                                  const at::Tensor& weight) = 0;
+
+  // What a backward pass computes from that is itself differentiated. x: in the precision of the statistics.
+  // Throws Error (refused) where a gradient of a gradient is not defined.
+  virtual NormFormula formula(const at::Tensor& x) const = 0;
 
   // Whether the gradient needs the outputs even where their sign follows from the inputs: about another mean
   // than `forward` has returned, or elsewhere.

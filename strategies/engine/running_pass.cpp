@@ -26,6 +26,11 @@ class RunningPass : public NormPass {
     return kernels::local_backward(incoming, forward_, /*through_moments=*/false, rules_->mean_only, weight);
   }
 
+  NormFormula formula(const at::Tensor& x) const override {
+    const at::Tensor scale = per_channel(forward_.invstd, x.dim());
+    return {.normalised = (x - per_channel(forward_.mean, x.dim())) * scale, .scale = scale};
+  }
+
  private:
   std::shared_ptr<const Rules> rules_;
   std::shared_ptr<SiteStatistics> statistics_;
@@ -63,6 +68,8 @@ class MixedPass : public NormPass {
                                          const at::Tensor& weight) override {
     return kernels::local_backward(incoming, forward_, /*through_moments=*/false, rules_->mean_only, weight);
   }
+
+  NormFormula formula(const at::Tensor&) const override { refuse_second_derivative(rules_->strategy); }
 
  private:
   double own_share_;

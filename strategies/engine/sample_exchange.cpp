@@ -25,7 +25,7 @@ class Move : public torch::autograd::Function<Move> {
   static variable_list backward(AutogradContext* ctx, variable_list dys) {
     const auto capsule = ctx->saved_data["exchange"].toCapsule();
     const bool restore = ctx->saved_data["restore"].toBool();
-    return {static_cast<const SampleExchange&>(*capsule).move(dys[0], !restore), {}, {}};
+    return {apply(dys[0], c10::static_intrusive_pointer_cast<SampleExchange>(capsule), !restore), {}, {}};
   }
 };
 

@@ -29,6 +29,18 @@ class SamplePass : public NormPass {
     return kernels::sample_backward(forward_, incoming.sums(forward_.mean), groups_, weight);
   }
 
+  NormFormula formula(const at::Tensor& x) const override {
+    const auto mean = [groups = groups_](const at::Tensor& t) {
+      if (t.numel() == 0) {
+        return t;
+      }
+      const at::Tensor parts = t.reshape({t.size(0), groups, -1});
+      return parts.mean(2, /*keepdim=*/true).expand_as(parts).reshape(t.sizes());
+    };
+    const at::Tensor centred = x - mean(x), scale = (mean(centred.square()) + eps_).rsqrt();
+    return {.normalised = centred * scale, .scale = scale, .mean = mean};
+  }
+
  private:
   int64_t groups_;
   double eps_;

@@ -16,9 +16,7 @@ class CentredFilters : public torch::autograd::Function<CentredFilters> {
   static at::Tensor forward(AutogradContext*, const at::Tensor& filters) {
     return kernels::centred_filters(filters.contiguous());
   }
-  static variable_list backward(AutogradContext*, variable_list gradients) {
-    return {kernels::centred_filters(gradients[0].contiguous())};
-  }
+  static variable_list backward(AutogradContext*, variable_list gradients) { return {apply(gradients[0])}; }
 };
 
 }  // namespace

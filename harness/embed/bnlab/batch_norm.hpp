@@ -85,7 +85,8 @@ class BNLAB_API BatchNormImpl : public torch::nn::Cloneable<BatchNormImpl> {
 
   // x: [rows, channels] and up to three more dimensions, in either memory format, float32, float64, bfloat16
   // or float16 as the strategy takes it; residual: like x, or undefined. Returns act(norm(x) + residual). In
-  // training every rank calls it, in the same order; evaluation exchanges nothing.
+  // training every rank calls it, in the same order; evaluation exchanges nothing. Gradients of gradients
+  // (create_graph) are exact, on every rank alike; batch_renorm's backward pass refuses them by name.
   at::Tensor forward(const at::Tensor& x, const at::Tensor& residual = {});
 
   void reset() override;

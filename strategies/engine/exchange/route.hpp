@@ -13,12 +13,25 @@
 #include <string>
 #include <vector>
 
+#include "harness/activity.hpp"
 #include "harness/communicator/communicator.hpp"
+#include "harness/error.hpp"
 #include "harness/towers.hpp"
 #include "strategies/kernels/coefficients.hpp"
 #include "strategies/kernels/sweeps.hpp"
 
 namespace bnlab {
+
+// An exchange that fails says which site waited for it.
+template <class Exchange>
+auto at_site(const std::string& site, const char* direction, const Exchange& exchange) {
+  const Activity::AtSite here(site, direction);
+  try {
+    return exchange();
+  } catch (const Error& e) {
+    throw Error(e.kind(), "site " + site + ": " + e.what());
+  }
+}
 
 // What one pass pools at one site; every rank knows it from sizes alone. What it refers to outlives the
 // route.

@@ -1,0 +1,105 @@
+#include "strategies/engine/second_derivative.hpp"
+
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/types.h>
+
+#include <numeric>
+
+#include "harness/communicator/communicator.hpp"
+#include "strategies/engine/exchange/route.hpp"
+
+namespace bnlab {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+std::vector<int64_t> all_but_channels(int64_t dims) {
+  std::vector<int64_t> others(static_cast<size_t>(dims) - 1, 0);
+  std::iota(others.begin() + 1, others.end(), 2);
+  return others;
+}
+
+class SumOverRanks : public torch::autograd::Function<SumOverRanks> {
+ public:
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, Communicator* communicator,
+                            const std::string& site) {
+    ctx->saved_data["communicator"] = reinterpret_cast<int64_t>(communicator);
+    ctx->saved_data["site"] = site;
+    at::Tensor sum = x.clone(at::MemoryFormat::Contiguous);
+    at_site(site, "backward", [&] { communicator->all_reduce(sum, Purpose::statistics); });
+    return sum;
+  }
+
+  static variable_list backward(AutogradContext* ctx, variable_list gradients) {
+    auto* communicator = reinterpret_cast<Communicator*>(ctx->saved_data["communicator"].toInt());
+    return {apply(gradients[0], communicator, ctx->saved_data["site"].toStringRef()), {}, {}};
+  }
+};
+
+}  // namespace
+
+NormGradients gradients_of(const NormFormula& formula, const at::Tensor& g, const at::Tensor& weight) {
+  const at::Tensor& z = formula.normalised;
+  const at::Tensor scaled = weight.defined() ? g * per_channel(weight, g.dim()) : g;
+  at::Tensor dx = scaled;
+  if (formula.mean && formula.centred) {
+    dx = dx - formula.mean(scaled);
+  }
+  if (formula.mean && formula.scale.defined()) {
+    dx = dx - (formula.about_own.defined() ? formula.about_own : z) * formula.mean(scaled * z);
+  }
+  const std::vector<int64_t> others = all_but_channels(g.dim());
+  return {formula.scale.defined() ? dx * formula.scale : dx, (g * z).sum(others), g.sum(others)};
+}
+
+at::Tensor differentiable(const kernels::Incoming& in) {
+  const at::Tensor dy = in.dy.to(statistics_type(in.dy.scalar_type()));
+  if (in.activation == Activation::none) {
+    return dy;
+  }
+  const at::NoGradGuard constant;
+  kernels::Incoming ones = in;
+  ones.dy = at::ones_like(in.x);
+  const at::Tensor passes = ones.g();
+  const at::AutoGradMode on(true);
+  return dy * passes;
+}
+
+void refuse_second_derivative(const std::string& strategy, const std::string& site) {
+  throw Error(Error::Kind::refused, strategy + (site.empty() ? "" : " (site " + site + ")") +
+                                        ": its backward pass cannot be differentiated again (create_graph, "
+                                        "as gradient penalties want it); per_tower's and sync's can");
+}
+
+at::Tensor slice_sums(const at::Tensor& x, const kernels::Offsets& offsets) {
+  std::vector<at::Tensor> sums;
+  for (size_t s = 0; s + 1 < offsets.size(); ++s) {
+    sums.push_back(x.narrow(0, offsets[s], offsets[s + 1] - offsets[s]).sum(all_but_channels(x.dim())));
+  }
+  return at::stack(sums);
+}
+
+at::Tensor at_rows(const at::Tensor& values, const kernels::Offsets& offsets, int64_t dims) {
+  std::vector<at::Tensor> rows;
+  for (size_t s = 0; s + 1 < offsets.size(); ++s) {
+    const at::Tensor row = values.narrow(0, values.size(0) == 1 ? 0 : static_cast<int64_t>(s), 1);
+    rows.push_back(row.expand({offsets[s + 1] - offsets[s], -1}));
+  }
+  std::vector<int64_t> shape(static_cast<size_t>(dims), 1);
+  shape[0] = offsets.back();
+  shape[1] = values.size(1);
+  return at::cat(rows).view(shape);
+}
+
+at::Tensor per_channel(const at::Tensor& values, int64_t dims) {
+  std::vector<int64_t> shape(static_cast<size_t>(dims), 1);
+  shape[1] = values.numel();
+  return values.view(shape);
+}
+
+at::Tensor sum_over_ranks(const at::Tensor& x, Communicator& communicator, const std::string& site) {
+  return SumOverRanks::apply(x, &communicator, site);
+}
+
+}  // namespace bnlab
