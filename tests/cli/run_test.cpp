@@ -1,5 +1,6 @@
 // What `run` and `plan` say of runs that were made before, and of the spec that they are given.
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
@@ -103,6 +104,20 @@ TEST_F(RunAgain, ANewerSpecReplacesTheKeptOneAloud) {
   EXPECT_EQ(read_json(scratch_ / "results/fake/spec.json").at("seed"), 3);
   EXPECT_EQ(scratch_.records().size(), 2U);
   EXPECT_FALSE(has(call_with_results({"run", spec}).err, "held another spec"));
+}
+
+// Each process would train alone, and say that all is well.
+TEST_F(RunAgain, HalfAWorldIsRefusedAndBothOfItsCuresHold) {
+  const auto spec = scratch_.write_spec(test::behaves("ok"));
+  setenv("WORLD_SIZE", "2", 1);
+  const Answer half = call_with_results({"run", spec});
+  const Answer own = call_with_results({"run", spec, "seed=1", "--ranks", "1"});
+  unsetenv("WORLD_SIZE");
+  EXPECT_EQ(half.code, exit_code::kEnvironment);
+  EXPECT_TRUE(has(half.err, "half a world is announced: WORLD_SIZE set, RANK missing or empty")) << half.err;
+  EXPECT_EQ(own.code, 0) << own.err;
+  EXPECT_EQ(scratch_.records().size(), 1U);
+  EXPECT_EQ(call_with_results({"run", spec}).code, 0);
 }
 
 TEST_F(RunAgain, AMistypedSpecIsAnsweredWithTheNearest) {

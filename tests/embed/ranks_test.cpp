@@ -116,6 +116,15 @@ TEST(Ranks, NameThePurposesThatTrafficHas) {
   EXPECT_SAYS(Ranks().traffic("gradient"), "expected \"statistics\", \"gradients\"");
 }
 
+TEST(Ranks, OfHalfAnEnvironmentAreRefusedAndNotEachAlone) {
+  ::setenv("WORLD_SIZE", "2", 1);
+  ::setenv("MASTER_ADDR", "127.0.0.1", 1);
+  EXPECT_SAYS(Ranks::from_environment(), "RANK missing or empty");
+  ::unsetenv("MASTER_ADDR");
+  ::unsetenv("WORLD_SIZE");
+  EXPECT_EQ(Ranks::from_environment().size(), 1);
+}
+
 TEST(Ranks, AloneShareAllRowsAndExchangeNothing) {
   const Ranks ranks;
   EXPECT_EQ(ranks.size(), 1);

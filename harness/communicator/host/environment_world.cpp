@@ -7,8 +7,10 @@
 #include <cstdio>
 #include <sstream>
 #include <string_view>
+#include <vector>
 
 #include "harness/communicator/host/network.hpp"
+#include "harness/components/parameters.hpp"
 #include "harness/error.hpp"
 
 namespace bnlab {
@@ -28,33 +30,31 @@ constexpr Announcement kAnnouncements[] = {
     {"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
      "OMPI_COMM_WORLD_LOCAL_SIZE"},
     {"mpirun", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"},
-    {"srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_NTASKS_PER_NODE"},
+    {"srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE"},
 };
 constexpr std::string_view kSlurm = "srun";
 constexpr const char* kOpenMpiJob = "OMPI_MCA_ess_base_jobid";
+constexpr const char* kAddress = "MASTER_ADDR";
+constexpr const char* kPort = "MASTER_PORT";
 
-bool has(const Variables& variables, const std::string& name) {
-  return variables.count(name) != 0;
+std::string text_of(const Variables& variables, const std::string& name) {
+  const auto found = variables.find(name);
+  return found == variables.end() ? "" : found->second;
 }
 
-int number(const Variables& variables, const std::string& name, const Announcement& found) {
-  if (!has(variables, name)) {
-    throw Error(Error::Kind::environment, std::string(found.rank) +
-                                              " is set, so a launcher is at work, but " + name +
-                                              " is not; set it, or give --ranks to ignore the launcher");
-  }
-  const std::string& text = variables.at(name);
+// A variable that is set and empty tells as little as one that is not set.
+bool has(const Variables& variables, const std::string& name) {
+  return !text_of(variables, name).empty();
+}
+
+int number(const Variables& variables, const std::string& name) {
+  const std::string text = text_of(variables, name);
   int value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || value < 0) {
     throw Error(Error::Kind::environment, name + ": expected a number, got '" + text + "'");
   }
   return value;
-}
-
-std::string text_of(const Variables& variables, const std::string& name) {
-  const auto found = variables.find(name);
-  return found == variables.end() ? "" : found->second;
 }
 
 // The number that a variable begins with, or nothing.
@@ -66,34 +66,84 @@ std::optional<Number> number_if_any(const Variables& variables, const std::strin
   return read && value >= 0 ? std::optional(value) : std::nullopt;
 }
 
-const Announcement* announced(const Variables& variables) {
-  for (const Announcement& candidate : kAnnouncements) {
-    if (!has(variables, candidate.rank)) {
-      continue;
-    }
+// Throws Error where a variable is missing that the announced world needs: each rank would be a world of its
+// own.
+void require(const Variables& variables, const Announcement& found, const std::vector<std::string>& needed) {
+  std::vector<std::string> set, missing;
+  for (const char* name : {found.rank, found.size, found.local_rank, found.local_size}) {
+    if (has(variables, name)) set.emplace_back(name);
+  }
+  for (const std::string& name : needed) {
+    if (!has(variables, name)) missing.push_back(name + (name == kAddress ? " (the host of rank 0)" : ""));
+  }
+  if (!missing.empty()) {
+    throw Error(Error::Kind::environment, "half a world is announced: " + joined(set) + " set, " +
+                                              joined(missing) +
+                                              " missing or empty; set these, too, or unset " + joined(set) +
+                                              " to run alone, or give bnlab --ranks N, which ignores them");
+  }
+}
+
+enum class Announced { nothing, half, all };
+
+Announced announced_by(const Announcement& candidate, const Variables& variables) {
+  const bool rank = has(variables, candidate.rank), size = has(variables, candidate.size);
+  if (candidate.launcher == kSlurm) {
     // SLURM sets SLURM_PROCID in shells too; only a step of several tasks is a world.
-    if (candidate.launcher == kSlurm &&
-        (!has(variables, candidate.size) || number(variables, candidate.size, candidate) < 2)) {
-      continue;
+    const std::string tasks = text_of(variables, candidate.local_size);
+    const bool several =
+        size ? number(variables, candidate.size) > 1
+             : (!tasks.empty() && tasks != "1") || number_if_any(variables, candidate.rank).value_or(0) > 0;
+    return !several ? Announced::nothing : rank && size ? Announced::all : Announced::half;
+  }
+  // srun --mpi=pmi2 says the same twice, and SLURM's own variables know the nodes.
+  if (std::string_view(candidate.rank) == "PMI_RANK" && has(variables, "SLURM_STEP_NUM_TASKS") &&
+      text_of(variables, "SLURM_PROCID") == text_of(variables, "PMI_RANK") &&
+      text_of(variables, "SLURM_STEP_NUM_TASKS") == text_of(variables, "PMI_SIZE")) {
+    return Announced::nothing;
+  }
+  if (rank && size) {
+    return Announced::all;
+  }
+  const bool alone = size && number(variables, candidate.size) <= 1;
+  const bool some =
+      rank || size || has(variables, candidate.local_rank) || has(variables, candidate.local_size);
+  return some && !alone ? Announced::half : Announced::nothing;
+}
+
+// Whether all that one says of rank and size the other says, too: a job's script may export WORLD_SIZE for
+// ranks that srun or mpirun tells all.
+bool agrees(const Announcement& half, const Announcement& all, const Variables& variables) {
+  const auto same = [&](const char* some, const char* other) {
+    return !has(variables, some) || text_of(variables, some) == text_of(variables, other);
+  };
+  return same(half.rank, all.rank) && same(half.size, all.size);
+}
+
+// The world that the first launcher announces. Throws Error where one has announced half of another.
+const Announcement* announced(const Variables& variables) {
+  const Announcement* half = nullptr;
+  for (const Announcement& candidate : kAnnouncements) {
+    const Announced found = announced_by(candidate, variables);
+    if (found == Announced::all && (half == nullptr || agrees(*half, candidate, variables))) {
+      return &candidate;
     }
-    // srun --mpi=pmi2 says the same twice, and SLURM's own variables know the nodes.
-    if (std::string_view(candidate.rank) == "PMI_RANK" && has(variables, "SLURM_STEP_NUM_TASKS") &&
-        text_of(variables, "SLURM_PROCID") == text_of(variables, "PMI_RANK") &&
-        text_of(variables, "SLURM_STEP_NUM_TASKS") == text_of(variables, "PMI_SIZE")) {
-      continue;
+    if (found != Announced::nothing && half == nullptr) {
+      half = &candidate;
     }
-    return &candidate;
+  }
+  if (half != nullptr) {
+    require(variables, *half, {half->rank, half->size});
   }
   return nullptr;
 }
 
-// The ranks on this host, where the launcher tells. SLURM's number of tasks per node may be that of the batch
-// job and not of this step.
+// The ranks on this host, where the launcher tells.
 std::optional<int> ranks_here(const Variables& variables, const Announcement& found) {
   if (found.launcher != kSlurm) {
     return number_if_any(variables, found.local_size);
   }
-  return tasks_of_node(text_of(variables, "SLURM_STEP_TASKS_PER_NODE"),
+  return tasks_of_node(text_of(variables, found.local_size),
                        number_if_any(variables, "SLURM_NODEID").value_or(0));
 }
 
@@ -125,16 +175,13 @@ MeetingPoint known_meeting_point(const Variables& variables, const Announcement&
 // MASTER_ADDR and MASTER_PORT, and where they are not set, what the launcher says.
 void set_meeting_point(const Variables& variables, const Announcement& found, EnvironmentWorld& world) {
   const MeetingPoint known = known_meeting_point(variables, found, world);
-  if (!has(variables, "MASTER_ADDR") && known.address.empty()) {
-    throw Error(Error::Kind::environment,
-                std::string(found.rank) +
-                    " is set, so a launcher is at work, but MASTER_ADDR is not; set it to the host of "
-                    "rank 0, or give --ranks to ignore the launcher");
-  }
+  std::vector<std::string> needed;
+  if (known.address.empty()) needed.emplace_back(kAddress);
+  if (!known.port) needed.emplace_back(kPort);
+  require(variables, found, needed);
   Rendezvous& place = world.rendezvous;
-  place.address = has(variables, "MASTER_ADDR") ? variables.at("MASTER_ADDR") : known.address;
-  place.port =
-      has(variables, "MASTER_PORT") || !known.port ? number(variables, "MASTER_PORT", found) : *known.port;
+  place.address = has(variables, kAddress) ? text_of(variables, kAddress) : known.address;
+  place.port = has(variables, kPort) ? number(variables, kPort) : *known.port;
   if (place.port < 1 || place.port > 65535) {
     throw Error(Error::Kind::environment,
                 "MASTER_PORT: expected a port from 1 to 65535, got " + std::to_string(place.port));
@@ -162,8 +209,8 @@ std::optional<EnvironmentWorld> environment_world(const Variables& variables) {
   const bool torchrun = has(variables, "TORCHELASTIC_RUN_ID");
   world.launcher = torchrun ? "torchrun" : found->launcher;
   Rendezvous& place = world.rendezvous;
-  place.rank = number(variables, found->rank, *found);
-  place.size = number(variables, found->size, *found);
+  place.rank = number(variables, found->rank);
+  place.size = number(variables, found->size);
   if (place.rank >= place.size) {
     throw Error(Error::Kind::environment, std::string(found->rank) + " is " + std::to_string(place.rank) +
                                               ", but " + found->size + " is only " +
@@ -171,17 +218,16 @@ std::optional<EnvironmentWorld> environment_world(const Variables& variables) {
   }
   world.reason = std::string(found->rank) + "=" + std::to_string(place.rank) + ", " + found->size + "=" +
                  std::to_string(place.size);
-  place.local_rank = has(variables, found->local_rank) ? number(variables, found->local_rank, *found) : 0;
+  place.local_rank = has(variables, found->local_rank) ? number(variables, found->local_rank) : 0;
   const std::optional<int> local_size = ranks_here(variables, *found);
   world.local_size = std::clamp(local_size.value_or(place.size), 1, place.size);
   if (place.size > 1) {
     set_meeting_point(variables, *found, world);
   }
   world.one_host = is_loopback(place.address) || (local_size && world.local_size == place.size);
-  const auto agent = variables.find("TORCHELASTIC_USE_AGENT_STORE");
-  place.store_exists = agent != variables.end() && agent->second == "True";
+  place.store_exists = text_of(variables, "TORCHELASTIC_USE_AGENT_STORE") == "True";
   if (has(variables, kMeetingTimeout)) {
-    world.meeting_timeout = std::chrono::seconds(std::max(1, number(variables, kMeetingTimeout, *found)));
+    world.meeting_timeout = std::chrono::seconds(std::max(1, number(variables, kMeetingTimeout)));
   }
   return world;
 }

@@ -28,9 +28,10 @@ Variables process_environment();
 
 // The announced world, or nothing. RANK counts before Open MPI's OMPI_COMM_WORLD_*, these before PMI_*, and
 // these before a SLURM step of more than one task (an interactive shell or a batch script is none). Throws
-// Error (environment) if a world is announced but a variable is missing or no number. A SLURM step needs no
-// MASTER_ADDR and MASTER_PORT: its first node, and a port made of its number, do without; nor does a job of
-// Open MPI whose ranks are on one host.
+// Error (environment), with all that is missing, where half a world is announced: LOCAL_RANK, or a WORLD_SIZE
+// of more than one, without RANK; RANK without WORLD_SIZE; a world without a meeting point. What is set and
+// empty is missing. A SLURM step needs no MASTER_ADDR and MASTER_PORT: its first node, and a port made of its
+// number, do without; nor does a job of Open MPI whose ranks are on one host.
 std::optional<EnvironmentWorld> environment_world(const Variables& variables);
 
 // Throws Error (environment) where MASTER_ADDR leads to this host alone although ranks are on others too.

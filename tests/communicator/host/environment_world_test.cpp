@@ -2,6 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "harness/components/parameters.hpp"
 #include "harness/error.hpp"
 
 namespace bnlab {
@@ -252,11 +257,90 @@ TEST(EnvironmentWorld, RefusesWhatIsNoPort) {
   }
 }
 
-TEST(EnvironmentWorld, NamesWhatIsMissing) {
-  EXPECT_NE(error_of({{"RANK", "0"}, {"WORLD_SIZE", "2"}}).find("MASTER_ADDR"), std::string::npos);
-  EXPECT_NE(error_of({{"RANK", "0"}}).find("WORLD_SIZE"), std::string::npos);
-  EXPECT_NE(error_of({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "a"}}).find("MASTER_PORT"),
-            std::string::npos);
+std::string half(const std::string& set, const std::string& missing) {
+  return "half a world is announced: " + set + " set, " + missing +
+         " missing or empty; set these, too, or unset " + set +
+         " to run alone, or give bnlab --ranks N, which ignores them";
+}
+
+TEST(EnvironmentWorld, NamesAllThatIsMissing) {
+  EXPECT_EQ(error_of({{"RANK", "0"}}), half("RANK", "WORLD_SIZE"));
+  EXPECT_EQ(error_of({{"LOCAL_RANK", "0"}}), half("LOCAL_RANK", "RANK, WORLD_SIZE"));
+  Variables world{{"RANK", "0"}, {"WORLD_SIZE", "2"}};
+  EXPECT_EQ(error_of(world), half("RANK, WORLD_SIZE", "MASTER_ADDR (the host of rank 0), MASTER_PORT"));
+  world.insert({{"MASTER_ADDR", ""}, {"MASTER_PORT", "1"}});
+  EXPECT_EQ(error_of(world), half("RANK, WORLD_SIZE", "MASTER_ADDR (the host of rank 0)"));
+  world["MASTER_ADDR"] = "a";
+  world["MASTER_PORT"] = "";
+  EXPECT_EQ(error_of(world), half("RANK, WORLD_SIZE", "MASTER_PORT"));
+}
+
+// What each launcher says to the second of two ranks on a host: rank, size, and the same on the host.
+const std::vector<std::vector<std::pair<std::string, std::string>>> kLaunchers = {
+    {{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"LOCAL_RANK", "1"}, {"LOCAL_WORLD_SIZE", "2"}},
+    {{"OMPI_COMM_WORLD_RANK", "1"},
+     {"OMPI_COMM_WORLD_SIZE", "2"},
+     {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
+     {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}},
+    {{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}, {"MPI_LOCALRANKID", "1"}, {"MPI_LOCALNRANKS", "2"}},
+    {{"SLURM_PROCID", "1"},
+     {"SLURM_STEP_NUM_TASKS", "2"},
+     {"SLURM_LOCALID", "1"},
+     {"SLURM_STEP_TASKS_PER_NODE", "2"}}};
+
+TEST(EnvironmentWorld, EveryHalfIsRefusedAndBothOfItsCuresHold) {
+  for (const auto& all : kLaunchers) {
+    for (unsigned some = 1; some < 16; ++some) {
+      const bool has_rank = some & 1, has_size = some & 2;
+      const bool is_shell = all[0].first == "SLURM_PROCID" && some == 4;  // SLURM_LOCALID, as a shell has it
+      if ((has_rank && has_size) || is_shell) continue;
+      Variables variables{{"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", "1"}};
+      std::vector<std::string> set, missing;
+      for (size_t i = 0; i < 4; ++i) {
+        const bool is_set = some >> i & 1;
+        if (is_set) set.push_back(all[i].first);
+        if (!is_set && i < 2) missing.push_back(all[i].first);
+        if (is_set || i % 2 == 0) variables[all[i].first] = is_set ? all[i].second : "";
+      }
+      EXPECT_EQ(error_of(variables), half(joined(set), joined(missing)));
+
+      Variables alone = variables, whole = variables;
+      for (const std::string& name : set) alone.erase(name);
+      EXPECT_FALSE(environment_world(alone)) << joined(set);
+      whole[all[0].first] = all[0].second;
+      whole[all[1].first] = all[1].second;
+      EXPECT_EQ(environment_world(whole)->rendezvous.rank, 1) << joined(set);
+      EXPECT_EQ(environment_world(whole)->rendezvous.size, 2) << joined(set);
+    }
+  }
+}
+
+TEST(EnvironmentWorld, WhatAMachineOrAShellHasSetIsNoWorld) {
+  const Variables others[] = {
+      {{"WORLD_SIZE", "1"}},
+      {{"WORLD_SIZE", "1"}, {"LOCAL_RANK", "0"}, {"LOCAL_WORLD_SIZE", "1"}, {"MASTER_ADDR", "localhost"}},
+      {{"MASTER_ADDR", "localhost"}, {"MASTER_PORT", "29500"}},
+      {{"RANK", ""}, {"WORLD_SIZE", ""}, {"LOCAL_RANK", ""}},
+      {{"OMPI_COMM_WORLD_SIZE", "1"}, {"OMPI_COMM_WORLD_LOCAL_RANK", "0"}},
+      {{"SLURM_PROCID", "0"}, {"SLURM_LOCALID", "0"}, {"SLURM_NTASKS", "4"}, {"SLURM_NTASKS_PER_NODE", "4"}},
+      {{"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "1"}, {"SLURM_STEP_TASKS_PER_NODE", "1"}}};
+  for (const Variables& variables : others) {
+    EXPECT_FALSE(environment_world(variables)) << variables.begin()->first;
+  }
+}
+
+// A job's script may export what frameworks ask for; the ranks learn the rest from the launcher.
+TEST(EnvironmentWorld, AHalfThatAWholeWorldAgreesWithIsNone) {
+  Variables step = of_step();
+  step.insert({{"WORLD_SIZE", "7"}, {"MASTER_ADDR", "a"}, {"MASTER_PORT", "1"}});
+  EXPECT_EQ(environment_world(step)->launcher, "srun");
+  step["WORLD_SIZE"] = "8";
+  EXPECT_EQ(error_of(step), half("WORLD_SIZE", "RANK"));
+  step.erase("WORLD_SIZE");
+  step["RANK"] = "5";
+  EXPECT_EQ(environment_world(step)->rendezvous.size, 7);
+  step["RANK"] = "0";
+  EXPECT_EQ(error_of(step), half("RANK", "WORLD_SIZE"));
 }
 
 TEST(EnvironmentWorld, RefusesWhatIsNoPlace) {
