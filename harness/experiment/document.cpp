@@ -2,6 +2,11 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
+#include <set>
+#include <string_view>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "harness/experiment/dotted.hpp"
@@ -184,17 +189,6 @@ void drop_from_tune(Json& spec, const std::string& key) {
   }
 }
 
-}  // namespace
-
-std::optional<Document> read_document(const std::string& file, Mistakes& mistakes) {
-  std::vector<fs::path> above;
-  return read(file, above, mistakes);
-}
-
-Json laid_over(const Json& base, const Json& ours) {
-  return Merge({base, {}}, "").over(ours).value;
-}
-
 void override_key(Document& document, const std::string& key, const Json& value, const std::string& where,
                   Mistakes& mistakes) {
   if (key == "extends") {
@@ -217,6 +211,91 @@ void override_key(Document& document, const std::string& key, const Json& value,
   document.origins[key] = where;
 }
 
+// What an override says, part by part: optimizer={"lr": 1} says optimizer.lr, optimizer=adam optimizer.name.
+using Parts = std::map<std::string, Json>;
+constexpr std::string_view kName = ".name";
+
+void add_parts(const std::string& key, const Json& value, Parts& parts) {
+  if (value.is_object()) {
+    for (const auto& [name, entry] : value.items()) add_parts(key_path(key, name), entry, parts);
+  } else {
+    parts[value.is_string() && !key.ends_with(kName) ? key + std::string(kName) : key] = value;
+  }
+}
+
+// The keys of a run to which a part of an override gives several values.
+std::vector<std::string> moved_by(const std::string& part) {
+  for (const std::string axes : {kMatrix, "tune.grid."}) {
+    if (part.starts_with(axes)) return split(part.substr(axes.size()), ',');
+  }
+  return lies_within(part, "tune.lengths") ? std::vector<std::string>{"steps", "epochs"}
+                                           : std::vector<std::string>{};
+}
+
+bool moves(const std::string& part, const std::string& fixed) {
+  return std::ranges::any_of(moved_by(part), [&](const auto& key) { return lies_within(fixed, key); });
+}
+
+// Adds a mistake where two overrides cannot both hold, whichever comes first. Returns whether they can.
+bool agree(const Override& a, const Override& b, const std::string& where, Mistakes& mistakes) {
+  const auto refuse = [&](const std::string& key, const std::string& why) {
+    const bool named = key.ends_with(kName);
+    mistakes.add_in(where, named ? key.substr(0, key.size() - kName.size()) : key,
+                    why + "; give one of them");
+    return false;
+  };
+  const auto twice = [&](const std::string& key, const Json& one, const Json& other) {
+    return refuse(key, "given as " + shown(one) + " and as " + shown(other));
+  };
+  if (a.first == b.first && a.second != b.second) {
+    return twice(a.first, a.second, b.second);
+  }
+  Parts of_a, of_b;
+  add_parts(a.first, a.second, of_a);
+  add_parts(b.first, b.second, of_b);
+  for (const auto& [one, value] : of_a) {
+    for (const auto& [other, other_value] : of_b) {
+      if (one == other && value != other_value) {
+        return twice(one, value, other_value);
+      }
+      if (moves(one, other) || moves(other, one)) {
+        const auto& [axis, fixed] = moves(one, other) ? std::tie(one, other) : std::tie(other, one);
+        return refuse(fixed, "given one value for all runs, and several by " + axis);
+      }
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+std::optional<Document> read_document(const std::string& file, Mistakes& mistakes) {
+  std::vector<fs::path> above;
+  return read(file, above, mistakes);
+}
+
+Json laid_over(const Json& base, const Json& ours) {
+  return Merge({base, {}}, "").over(ours).value;
+}
+
+void override_keys(Document& document, std::vector<Override> overrides, const std::string& where,
+                   Mistakes& mistakes) {
+  std::set<std::string> contradicted;
+  for (auto a = overrides.begin(); a != overrides.end(); ++a) {
+    for (auto b = std::next(a); b != overrides.end(); ++b) {
+      if (!agree(*a, *b, where, mistakes)) contradicted.insert({a->first, b->first});
+    }
+  }
+  std::erase_if(overrides, [&](const Override& each) { return contradicted.contains(each.first); });
+  // Axes before what they would set, a whole before its parts: the order in which they are given is none.
+  std::ranges::stable_sort(overrides, {}, [](const Override& each) {
+    return std::pair(top_level(each.first) != "matrix", std::ranges::count(each.first, '.'));
+  });
+  for (const auto& [key, value] : overrides) {
+    override_key(document, key, value, where, mistakes);
+  }
+}
+
 void override_keys(Document& document, const std::vector<std::string>& overrides, Mistakes& mistakes) {
   const auto has_no_key = [](const std::string& text) {
     return text.find('=') == std::string::npos || text.front() == '=';
@@ -228,12 +307,13 @@ void override_keys(Document& document, const std::vector<std::string>& overrides
                         (more > 1 ? " and " + std::to_string(more - 1) + " more without a key" : "") +
                         (bad->ends_with(".json") ? "; one spec at a time" : ""));
   }
+  std::vector<Override> read;
   for (const std::string& text : overrides) {
     if (has_no_key(text)) continue;
     const size_t equals = text.find('=');
-    const std::string key = text.substr(0, equals);
-    override_key(document, key, value_of(text.substr(equals + 1), mistakes), kCommandLine, mistakes);
+    read.emplace_back(text.substr(0, equals), value_of(text.substr(equals + 1), mistakes));
   }
+  override_keys(document, std::move(read), kCommandLine, mistakes);
 }
 
 }  // namespace bnlab

@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "harness/experiment/mistakes.hpp"
@@ -25,14 +26,17 @@ std::optional<Document> read_document(const std::string& file, Mistakes& mistake
 // The keys of a spec laid over those of its base, as `extends` does it.
 Json laid_over(const Json& base, const Json& ours);
 
-// Sets each KEY=VALUE in turn, as the command line gives them: steps=10, task.size=[32,32], strategy=sync,
-// matrix.seed=[0,1]. VALUE is JSON, or else a text. An axis of the matrix that moves KEY alone
-// gives way to it. Where an axis would set KEY again, or moves it together with others, that is a mistake:
-// the override would be without effect.
-void override_keys(Document& document, const std::vector<std::string>& overrides, Mistakes& mistakes);
+using Override = std::pair<std::string, Json>;  // a key and its value
 
-// Sets one key of the document likewise. `where` says who does, for messages.
-void override_key(Document& document, const std::string& key, const Json& value, const std::string& where,
-                  Mistakes& mistakes);
+// Sets keys of the document; `where` says who does, for messages. Their order decides nothing. An axis of the
+// document's matrix that moves a key alone gives way to it. It is a mistake where an axis would set a key
+// again, or moves it together with others, for that key would be without effect; and where two overrides
+// contradict each other.
+void override_keys(Document& document, std::vector<Override> overrides, const std::string& where,
+                   Mistakes& mistakes);
+
+// The same for each KEY=VALUE of a command line: steps=10, task.size=[32,32], strategy=sync,
+// matrix.seed=[0,1]. VALUE is JSON, or else a text.
+void override_keys(Document& document, const std::vector<std::string>& overrides, Mistakes& mistakes);
 
 }  // namespace bnlab

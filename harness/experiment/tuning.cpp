@@ -197,9 +197,9 @@ Json spec_of_runs(const Experiment& experiment, const std::string& file, Mistake
                                    : "Which " + joined(keys_of(tune.grid)) + " suits each " +
                                          joined(tune.per) + " of " + experiment.name +
                                          (tune.lengths.empty() ? "?" : ", and how long must it train?");
-  for (const auto& [key, value] : tune.set.items()) {
-    override_key(document, key, value, experiment.file + ": tune.set", mistakes);
-  }
+  std::vector<Override> settings;
+  for (const auto& [key, value] : tune.set.items()) settings.emplace_back(key, value);
+  override_keys(document, std::move(settings), experiment.file + ": tune.set", mistakes);
   Json& matrix = document.value["matrix"];
   matrix["seed"] = tune.seeds;
   for (const auto& [key, values] : tune.grid.items()) {

@@ -277,6 +277,49 @@ TEST_F(Overrides, WithoutEffectAreMistakes) {
   EXPECT_TRUE(has(refusal({"strategy.momentum=0.5"}, matrix), "the axis matrix.strategy sets it"));
 }
 
+TEST_F(Overrides, TheirOrderDecidesNothing) {
+  const std::string joint = R"("matrix": {"towers,batch_per_tower": [[4, 1], [2, 2]], "seed": [0, 1]})";
+  const auto both = [&](const std::string& one, const std::string& other) {
+    const Experiment there = with({one, other}, joint), back = with({other, one}, joint);
+    EXPECT_EQ(there.asked, back.asked) << one << " " << other;
+    return there;
+  };
+  const RunSpec part = both("optimizer.lr=0.5", R"(optimizer={"name": "sgd", "momentum": 0.5})").runs.at(0);
+  EXPECT_EQ(part.optimizer.at("lr"), 0.5);
+  EXPECT_EQ(part.optimizer.at("momentum"), 0.5);
+  EXPECT_EQ(both("optimizer=sgd", "matrix.optimizer.lr=[0.1,0.2]").runs.size(), 8U);
+  EXPECT_EQ(both("towers=4", R"(matrix={"seed": [0, 1, 2]})").runs.size(), 3U);
+  EXPECT_EQ(both("steps=7", "steps=7").runs.at(0).steps, 7);
+  EXPECT_EQ(both("matrix.strategy=[\"fake_pooled\"]", "matrix.strategy.momentum=[0.1,0.2]").runs.size(), 8U);
+}
+
+TEST_F(Overrides, ThatContradictEachOtherAreMistakesInEitherOrder) {
+  const std::tuple<std::string, std::string, std::string> pairs[] = {
+      {"steps=7", "steps=8", "steps: given as 7 and as 8"},
+      {"strategy=fake_own", "strategy.name=fake_pooled",
+       "strategy: given as \"fake_own\" and as \"fake_pooled\""},
+      {"optimizer.lr=1", R"(optimizer={"name": "sgd", "lr": 2})", "optimizer.lr: given as 1 and as 2"},
+      {"matrix.seed=[0]", "matrix.seed=[1]", "matrix.seed: given as [0] and as [1]"},
+      {"optimizer.lr=1", "matrix.optimizer.lr=[0.1,0.2]",
+       "optimizer.lr: given one value for all runs, and several by matrix.optimizer.lr"},
+      {"optimizer.lr=1", R"(matrix={"optimizer.lr": [0.1, 0.2]})", "and several by matrix.optimizer.lr"},
+      {R"(optimizer={"lr": 1})", "matrix.optimizer.lr=[0.1,0.2]", "optimizer.lr: given one value"},
+      {"optimizer.lr=1", R"(matrix.optimizer=["sgd"])", "and several by matrix.optimizer;"},
+      {"strategy=fake_own", R"(matrix.strategy=["fake_own", "fake_pooled"])", "strategy: given one value"},
+      {"towers=4", "matrix.towers,batch_per_tower=[[4,1]]", "and several by matrix.towers,batch_per_tower;"},
+      {"optimizer.lr=1", R"(tune={"grid": {"optimizer.lr": [1, 2]}, "seeds": [9], "metric": "mean_iou"})",
+       "and several by tune.grid.optimizer.lr"},
+      {"steps=7", R"(tune={"grid": {}, "lengths": [1, 2], "seeds": [9], "metric": "mean_iou"})",
+       "and several by tune.lengths"}};
+  for (const auto& [one, other, why] : pairs) {
+    const std::string text = refusal({one, other}), back = refusal({other, one});
+    EXPECT_TRUE(has(text, "command line: ") && has(text, why)) << one << " " << other << ": " << text;
+    EXPECT_EQ(std::ranges::count(text, '\n'), 0) << text;
+    EXPECT_TRUE(has(back, "; give one of them")) << back;
+    EXPECT_EQ(refusal({one}), "") << one;
+  }
+}
+
 TEST_F(Overrides, MistakesNameTheCommandLine) {
   EXPECT_TRUE(has(refusal({"optimizer.lrr=1"}), "command line: optimizer.lrr: unknown key"))
       << refusal({"optimizer.lrr=1"});
