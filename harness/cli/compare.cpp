@@ -1,5 +1,6 @@
 // bnlab compare: two folders of results side by side.
 #include <iostream>
+#include <optional>
 
 #include "harness/cli/options.hpp"
 #include "harness/cli/program.hpp"
@@ -44,7 +45,8 @@ int compare_folders(const CompareRequest& request) {
   std::cout << (request.format == "json"
                     ? comparison_json(comparison, only).dump(2) + "\n"
                     : "A: " + request.a + "\nB: " + request.b + "\n" + comparison_text(comparison, only));
-  return comparison.regressions() > 0 ? exit_code::kFailed : exit_code::kOk;
+  const std::optional<int> regressions = comparison.regressions();
+  return !regressions ? exit_code::kUsage : *regressions > 0 ? exit_code::kFailed : exit_code::kOk;
 }
 
 }  // namespace

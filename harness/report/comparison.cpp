@@ -293,7 +293,10 @@ Comparison::Repeated Comparison::repeated() const {
   return repeated;
 }
 
-int Comparison::regressions() const {
+std::optional<int> Comparison::regressions() const {
+  if (std::ranges::any_of(spec, [](const DifferingKey& key) { return key.key != kPlacementKey; })) {
+    return std::nullopt;
+  }
   int count = broken;
   for (const ComparedCell& cell : cells) {
     count += static_cast<int>(std::ranges::count(cell.metrics, Change::worse, &ComparedMetric::change));
@@ -449,10 +452,11 @@ std::string comparison_text(const Comparison& comparison, std::optional<Change> 
     text += "\n" + std::to_string(comparison.broken) + " runs that ended ok in A failed in B:\n";
     for (const std::string& reason : comparison.reasons) text += wrapped(reason);
   }
-  const int regressions = comparison.regressions();
+  const std::optional<int> regressions = comparison.regressions();
   return text + "\n" +
-         (regressions == 0 ? "No regression beyond the intervals."
-                           : "Regressions: " + std::to_string(regressions) + ".") +
+         (!regressions ? "No verdict: the specs of A and B differ, so that they answer different questions."
+          : *regressions == 0 ? "No regression beyond the intervals."
+                              : "Regressions: " + std::to_string(*regressions) + ".") +
          "\n";
 }
 
@@ -465,6 +469,7 @@ Json comparison_json(const Comparison& comparison, std::optional<Change> only) {
     }
     if (!metrics.empty()) cells.push_back({{"cell", cell.name}, {"metrics", metrics}});
   }
+  const std::optional<int> regressions = comparison.regressions();
   return {
       {"runs_a", comparison.runs_a},
       {"runs_b", comparison.runs_b},
@@ -473,7 +478,7 @@ Json comparison_json(const Comparison& comparison, std::optional<Change> only) {
       {"cells", cells},
       {"failed_in_b", {{"runs", comparison.broken}, {"reasons", comparison.reasons}}},
       {"notes", comparison.notes},
-      {"regressions", comparison.regressions()}};
+      {"regressions", regressions ? Json(*regressions) : Json()}};
 }
 
 }  // namespace bnlab

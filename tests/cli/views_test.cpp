@@ -83,6 +83,21 @@ TEST_F(Views, CompareEndsWithOneWhereSomethingGotWorse) {
   EXPECT_EQ(Json::parse(call({"compare", folder(), copy, "--format", "json"}).out).at("regressions"), 2);
 }
 
+TEST_F(Views, CompareGivesNoVerdictOnUnlikeExperiments) {
+  run("ok");
+  const std::string copy = scratch_ / "copy";
+  std::filesystem::copy(folder(), copy, std::filesystem::copy_options::recursive);
+  for (const auto& run : run_folders(scratch_ / ".", "copy")) {
+    Json record = read_json(run / kRecordFile);
+    record["spec"]["steps"] = 4000;
+    write_json(run / kRecordFile, record);
+  }
+  const Answer answer = call({"compare", folder(), copy});
+  EXPECT_EQ(answer.code, exit_code::kUsage) << answer.out;
+  EXPECT_TRUE(has(answer.out, "differs in the specs") && has(answer.out, "4000")) << answer.out;
+  EXPECT_TRUE(has(answer.out, "No verdict: ") && !has(answer.out, "No regression")) << answer.out;
+}
+
 TEST_F(Views, CompareRefusesWhatHasNothingInCommon) {
   run("ok");
   const Answer answer = call({"compare", folder(), scratch_ / "none"});

@@ -124,6 +124,36 @@ TEST(Comparison, PairsRunsByWhatTheirSpecsHaveInCommon) {
   EXPECT_TRUE(has(comparison_text(comparison, std::nullopt), "steps"));
 }
 
+// Eight towers are paired with two, and one task with another, but neither is a worse other.
+TEST(Comparison, OfUnlikeSpecsHasNoVerdict) {
+  const std::function<void(RunAccount&)> changes[] = {
+      [](RunAccount& account) { account.spec.resolved["steps"] = 4; },
+      [](RunAccount& account) { account.spec.resolved["towers"] = 8; },
+      [](RunAccount& account) {
+        account.spec.resolved["task"] = {{"name", "shapes"}, {"size", {64, 64}}};
+      }};
+  for (const auto& change : changes) {
+    const Comparison unlike = compare(records_of(6), records_of(6, change), 0.01);
+    EXPECT_EQ(unlike.pairs, 12);
+    EXPECT_EQ(unlike.regressions(), std::nullopt);
+    const std::string text = comparison_text(unlike, std::nullopt);
+    EXPECT_TRUE(has(text, "No verdict") && !has(text, "No regression")) << text;
+    EXPECT_TRUE(comparison_json(unlike, std::nullopt).at("regressions").is_null());
+    EXPECT_EQ(unlike.cells.at(0).metrics.size(), 4U) << "all rows are shown";
+  }
+}
+
+TEST(Comparison, OfTheSameSpecElsewhereHasAVerdict) {
+  const Comparison moved = compare(records_of(6),
+                                   records_of(6,
+                                              [](RunAccount& account) {
+                                                account.placement = {1, 2, Device::cpu};
+                                              }),
+                                   0.01);
+  EXPECT_EQ(moved.pairs, 12);
+  EXPECT_EQ(moved.regressions(), 0);
+}
+
 TEST(Comparison, NamesACellByTheKeysThatTellItApart) {
   std::vector<Record> records = records_of(2);
   for (const Record& record : records_of(2, [](RunAccount& account) {
