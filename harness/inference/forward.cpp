@@ -76,20 +76,21 @@ std::string answer(const ForwardRequest& request, World& world) {
   const Towers towers({inputs.images.size(0) / request.rows_per_sample}, 1, 0);
   const std::array<int64_t, 2> image_size{inputs.images.size(2), inputs.images.size(3)};
   const auto parameters = at::TensorOptions().dtype(inputs.images.scalar_type()).device(world.device());
+  const bool trains = request.mode == ForwardMode::train;
   BuiltNetwork built(
       request.strategy,
       {.statistics = world.statistics(),
        .host = world.host(),
        .dtype = inputs.images.scalar_type(),
        .device = world.device(),
+       .steps = 1,  // the pass is the first step of a run, before any that a schedule of fractions changes
        .fresh_weights = false,
-       .samples_per_tower = towers.all_samples()},
+       .samples_per_tower = trains ? towers.all_samples() : std::vector<int64_t>{}},
       builder_of(request.model, {.image_sizes = {image_size}, .parameters = parameters}, request.classes));
   const std::string note = load_weights({.file = request.weights}, built.network());
   built.start_statistics();
 
   const Batch batch{inputs.images, {}, towers, request.rows_per_sample};
-  const bool trains = request.mode == ForwardMode::train;
   const bool wants_gradients = inputs.grad_logits.defined() || inputs.grad_auxiliary.defined();
   inputs.images.requires_grad_(wants_gradients);
   const Outputs outputs = built.forward(batch, {}, trains ? Mode::train : Mode::evaluate_saved);

@@ -104,6 +104,32 @@ TEST_F(Forward, GivesTheGradientsOfALoss) {
   }
 }
 
+// Options that hold for the towers and the length of a run, which an evaluation of given images does not have.
+TEST_F(Forward, EvaluatesByWhateverStrategyARecordHolds) {
+  const at::Tensor expected = answer({{"images", images_}}, ForwardMode::evaluate).at("logits");
+  for (const char* strategy :
+       {R"({"name": "frozen", "from_fraction": 0.8})", R"({"name": "frozen", "from_step": 240})",
+        R"({"name": "frozen", "from_fraction": 0.5, "base": {"name": "sync", "group_size": 2}})",
+        R"({"name": "batch_renorm", "schedule": {"start_fraction": 0.1, "end_fraction": 0.5}})",
+        R"({"name": "sync", "group_size": 4})", R"({"name": "per_tower", "saved_tower": 3})",
+        R"({"name": "single_tower", "tower": 3})", R"({"name": "cmbn", "saved_tower": 1})",
+        R"({"name": "shuffle", "saved_tower": 1})", R"({"name": "ghost", "virtual_batch": 4})",
+        R"({"name": "norm_batch", "samples": 16})", R"("last_tower")", R"("every_tower")", R"("averaged")",
+        R"("precise")"}) {
+    request_.strategy = resolved_component("strategy", Json::parse(strategy));
+    EXPECT_TRUE(at::equal(answer({{"images", images_}}, ForwardMode::evaluate).at("logits"), expected))
+        << strategy;
+  }
+}
+
+TEST_F(Forward, TrainsAsTheFirstStepOfARun) {
+  const at::Tensor of_the_base = answer({{"images", images_}}, ForwardMode::train).at("logits");
+  request_.strategy = resolved_component("strategy", {{"name", "frozen"}, {"from_fraction", 0.8}});
+  EXPECT_TRUE(at::allclose(answer({{"images", images_}}, ForwardMode::train).at("logits"), of_the_base));
+  request_.strategy = resolved_component("strategy", {{"name", "sync"}, {"group_size", 2}});
+  EXPECT_NE(refusal({{"images", images_}}).find("group_size"), std::string::npos);
+}
+
 TEST_F(Forward, SaysWhatIsWrongWithTheInputs) {
   const std::string file = request_.inputs;
   EXPECT_EQ(refusal({{"image", images_}}), file + ": image: expected images, grad_logits or grad_auxiliary");
