@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes photographs that bnlab does not read (TIFF, WebP, BMP, GIF, CMYK, 16 bits) into PNG or JPEG of 8 bits.
+"""Makes photographs that bnlab does not read (TIFF, WebP, AVIF, BMP, GIF, CMYK, 16 bits) into PNG or JPEG of 8 bits.
 
 A file of another format gets a PNG of the same name beside it; a JPEG or PNG of another kind is replaced. Photographs
 are turned upright by their EXIF orientation. Label maps are left to `bnlab labels`: give only folders of photographs.
@@ -17,7 +17,7 @@ except ImportError:
     sys.exit("convert_images.py: Pillow is missing; use the Python that scripts/setup.sh set up: "
              ".venv/bin/python scripts/convert_images.py FOLDER")
 
-OTHER = {".tif", ".tiff", ".webp", ".bmp", ".gif", ".ppm", ".pgm"}
+OTHER = {".tif", ".tiff", ".webp", ".bmp", ".gif", ".avif", ".ppm", ".pgm"}
 READ = {".jpg", ".jpeg", ".png"}
 
 

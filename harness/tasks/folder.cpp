@@ -13,6 +13,7 @@
 #include "harness/components/registry.hpp"
 #include "harness/error.hpp"
 #include "harness/json.hpp"
+#include "harness/shell.hpp"
 #include "harness/tasks/images/photograph.hpp"
 #include "harness/tasks/photographs.hpp"
 #include "harness/tasks/task.hpp"
@@ -286,6 +287,22 @@ Split all_files(const Options& options, const fs::path& root) {
   return has_test ? split : hold_out(split.training, options.test_share);
 }
 
+// The command that makes ids of all label maps, so that a colour has one id in both splits, and the key that
+// takes them.
+std::string ids_cure(const Options& options, const fs::path& root) {
+  std::vector<std::string> folders;
+  for (const fs::path& around : {root / options.train_split, root / options.test_split, root}) {
+    const std::string labels = (around / options.labels).string();
+    if (fs::is_directory(labels) && (around != root || folders.empty())) {
+      folders.insert(folders.end(), {labels, labels + "_ids"});
+    }
+  }
+  if (folders.empty()) return "";
+  return "this makes ids of all, or asks which colour is which id: " +
+         shell_command("bnlab labels", folders) +
+         ", and this takes them: \"labels\": " + shown(options.labels + "_ids");
+}
+
 PhotographSet Options::photographs(const std::string& data_dir) const {
   const fs::path top = data_root(data_dir, "folder", root);
   if (!fs::exists(top)) {
@@ -298,10 +315,12 @@ PhotographSet Options::photographs(const std::string& data_dir) const {
     below(top, folder, key);
   }
   Split split = all_files(*this, top);
+  LabelMap map = meaning.map();
+  map.ids_cure = ids_cure(*this, top);
   return {.training = std::move(split.training),
           .test = std::move(split.test),
           .classes = meaning.names(),
-          .labels = meaning.map(),
+          .labels = std::move(map),
           .groups = groups != Groups::none};
 }
 

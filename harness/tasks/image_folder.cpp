@@ -10,6 +10,7 @@
 #include "harness/components/registry.hpp"
 #include "harness/error.hpp"
 #include "harness/mapped.hpp"
+#include "harness/shell.hpp"
 #include "harness/tasks/classification.hpp"
 #include "harness/tasks/images/examined.hpp"
 #include "harness/tasks/images/listing.hpp"
@@ -30,10 +31,11 @@ bool readable(const fs::path& file, std::vector<DataFault>& faults) {
   const std::string ending = ending_of(file);
   for (const char* other : {".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp", ".gif"}) {
     if (ending == other) {
-      faults.push_back({"photographs to convert",
-                        file.string() + ": expected a JPEG or PNG file, got " + ending +
-                            "; convert all of them: .venv/bin/python scripts/convert_images.py --remove '" +
-                            file.parent_path().string() + "', or move them away"});
+      faults.push_back(
+          {"photographs to convert", file.string() + ": expected a JPEG or PNG file, got " + ending +
+                                         "; move them away, or convert all of them, " +
+                                         source_command(".venv/bin/python scripts/convert_images.py --remove",
+                                                        {file.parent_path().string()})});
     }
   }
   return ending == ".jpg" || ending == ".jpeg" || ending == ".png";

@@ -58,15 +58,16 @@ SplitCounts examine_split(const std::vector<LabelledFile>& files, const LabelMap
       throw FaultyData({file.fault});
     }
     std::vector<DataFault> wrong;
-    const auto read = [&](const std::string& name, Pixels (*how)(const std::string&)) {
+    const auto read = [&](const auto& how) {
       try {
-        return how(name);
+        return how();
       } catch (const FaultyData& error) {
         wrong.insert(wrong.end(), error.faults().begin(), error.faults().end());
         return Pixels();
       }
     };
-    const Pixels image = read(file.image, read_rgb), labels = read(file.labels, read_label_ids);
+    const Pixels image = read([&] { return read_rgb(file.image); });
+    const Pixels labels = read([&] { return read_label_ids_of_task(file.labels, map.ids_cure); });
     if (!wrong.empty()) {
       throw FaultyData(std::move(wrong));
     }

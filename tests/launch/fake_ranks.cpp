@@ -401,7 +401,7 @@ std::vector<Prediction> predict(const EvaluateJob& job, const std::vector<int64_
   return all;
 }
 
-Pixels read_label_colours(const std::string& file) {
+LabelFile read_label_file(const std::string& file) {
   throw Error(Error::Kind::data, file + ": nothing is read here");
 }
 

@@ -84,12 +84,15 @@ TEST_F(MistakesInData, OtherFormatsAreNamedWithTheCommandThatConvertsThem) {
   const std::pair<std::string, std::string> formats[] = {{std::string("II*\0\0\0\0\0", 8), "a TIFF file"},
                                                          {"RIFF....WEBPVP8 ", "a WebP file"},
                                                          {"GIF89a", "a GIF file"},
-                                                         {"BM......", "a BMP file"}};
+                                                         {"BM......", "a BMP file"},
+                                                         {"....ftypavif", "an AVIF file"}};
   for (const auto& [bytes, name] : formats) {
     test::write_bytes(photograph(), bytes);
     EXPECT_NAMES(faults(), photograph() + ": expected a JPEG or PNG of 8 bits, grey or RGB, got " + name);
-    EXPECT_NAMES(faults(), "scripts/convert_images.py '" + file("train/images") + "'");
+    EXPECT_NAMES(faults(), "scripts/convert_images.py " + file("train/images"));
   }
+  test::write_bytes(photograph(), "....ftypheic");
+  EXPECT_NAMES(faults(), "got a HEIC file; export all of them as JPEG");
 }
 
 TEST_F(MistakesInData, PhotographsOf16BitsAreNamed) {
@@ -99,7 +102,9 @@ TEST_F(MistakesInData, PhotographsOf16BitsAreNamed) {
 }
 
 TEST_F(MistakesInData, LabelsThatAreNoIdsAreNamedWithTheCommandThatMakesThem) {
-  const std::string cure = "bnlab labels '" + file("train/labels") + "' '" + file("train/labels") + "_ids'";
+  const std::string train = file("train/labels"), test = file("test/labels");
+  const std::string cure = "bnlab labels " + train + " " + train + "_ids " + test + " " + test +
+                           "_ids, and this takes them: \"labels\": \"labels_ids\"";
   for (const auto& [colour, channels, depth, got] :
        {std::tuple(PNG_COLOR_TYPE_RGB, 3, 8, "a colour image"),
         {PNG_COLOR_TYPE_RGB_ALPHA, 4, 8, "a colour image"},
@@ -142,7 +147,8 @@ TEST_F(MistakesInData, PairsThatAreNotWholeAreNamed) {
 TEST_F(MistakesInData, PolygonsInJsonAreNamedWithTheWay) {
   std::filesystem::remove(label_map());
   test::write_bytes(file("train/labels/instances.json"), "{}");
-  EXPECT_NAMES(faults(), "scripts/coco_labels.py '" + file("train/labels/instances.json") + "'");
+  EXPECT_NAMES(faults(), "scripts/coco_labels.py " + file("train/labels/instances.json") + " " +
+                             file("train/labels_ids"));
 }
 
 TEST_F(MistakesInData, CmykPhotographsAreNamed) {
@@ -186,7 +192,9 @@ TEST_F(MistakesInData, MasksOf0And255AreNamedWithTheirCure) {
   EXPECT_NE(faults({{"classes", 2}}).find("show class 0 and no other; a mask of 0 and 255 needs"),
             std::string::npos)
       << faults({{"classes", 2}});
-  EXPECT_EQ(faults({{"classes", 2}, {"void", Json::array()}, {"mapping", {{"0", 0}, {"255", 1}}}}), "");
+  const Json cure = {{"classes", 2}, {"void", Json::array()}, {"mapping", {{"0", 0}, {"255", 1}}}};
+  EXPECT_EQ(faults(cure), "");
+  EXPECT_EQ(stripes(cure), (std::vector<int64_t>{0, 1, 0, 1}));
 }
 
 TEST_F(MistakesInData, IdsThatAreNothingButLinesAreTold) {
@@ -200,6 +208,8 @@ TEST_F(MistakesInData, IdsThatAreNothingButLinesAreTold) {
     write_png(label_map(name), lines, PNG_COLOR_TYPE_GRAY);
   }
   EXPECT_NAMES(facts(), "id 0 is the class 0, but is nowhere more than 4 pixels wide");
+  const Json cure = {{"mapping", {{"0", "void"}, {"1", 1}, {"2", 2}}}};
+  EXPECT_EQ(facts(cure).find("pixels wide"), std::string::npos) << facts(cure);
 }
 
 TEST_F(MistakesInData, TestImagesThatTrainAreTold) {

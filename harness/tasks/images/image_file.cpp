@@ -3,6 +3,7 @@
 #include "harness/tasks/images/image_file.hpp"
 
 #include "harness/error.hpp"
+#include "harness/shell.hpp"
 #include "harness/tasks/data_check.hpp"
 
 namespace bnlab {
@@ -43,6 +44,7 @@ namespace {
 constexpr int64_t kLargestSide = 16384, kMostPixels = 100'000'000;
 
 constexpr const char* kDamaged = "files that cannot be read";
+constexpr const char* kHeic = "a HEIC file";
 
 [[noreturn]] void fail(const std::string& file, const std::string& message) {
   throw FaultyData(kDamaged, file + ": " + message + "; fetch or convert the file again");
@@ -56,21 +58,23 @@ std::string folder_around(const std::string& file) {
 // Photographs of a kind that a script makes usable.
 [[noreturn]] void fail_as_other(const std::string& file, const std::string& what) {
   throw FaultyData("photographs to convert",
-                   file + ": expected a JPEG or PNG of 8 bits, grey or RGB, got " + what +
-                       "; convert all of them: .venv/bin/python scripts/convert_images.py '" +
-                       folder_around(file) + "'");
+                   file + ": expected a JPEG or PNG of 8 bits, grey or RGB, got " + what + "; " +
+                       (what == kHeic ? "export all of them as JPEG, no script here reads that format"
+                                      : "convert all of them, " +
+                                            source_command(".venv/bin/python scripts/convert_images.py",
+                                                           {folder_around(file)})));
 }
 
 // Labels that `bnlab labels` makes usable.
-[[noreturn]] void fail_as_labels(const std::string& file, const std::string& what) {
+[[noreturn]] void fail_as_labels(const std::string& file, const std::string& what, const std::string& cure) {
   const std::string folder = folder_around(file);
-  throw FaultyData("labels that are no ids", file +
-                                                 ": expected one class id per pixel, 8 bits, grey or "
-                                                 "palette; got " +
-                                                 what +
-                                                 "; see their colours and the command that makes ids "
-                                                 "of them: bnlab labels '" +
-                                                 folder + "' '" + folder + "_ids'");
+  throw FaultyData(
+      "labels that are no ids",
+      file + ": expected one class id per pixel, 8 bits, grey or palette; got " + what + "; " +
+          (cure.empty() ? "this makes ids of all in the folder, or asks which colour is which id: " +
+                              shell_command("bnlab labels", {folder, folder + "_ids"}) +
+                              ", which then takes the folder's place"
+                        : cure));
 }
 
 // Called before anything of that size is allocated.
@@ -121,7 +125,8 @@ std::string other_format(std::FILE* file) {
   if (has(0, "RIFF") && has(8, "WEBP")) return "a WebP file";
   if (has(0, "GIF8")) return "a GIF file";
   if (has(0, "BM")) return "a BMP file";
-  if (has(4, "ftyp")) return "a HEIC or AVIF file";
+  if (has(4, "ftypavif")) return "an AVIF file";
+  if (has(4, "ftyp")) return kHeic;
   return "";
 }
 
@@ -215,7 +220,7 @@ void png_failed(png_structp png, png_const_charp message) {
 
 void png_ignore(png_structp, png_const_charp) {}  // warnings: colour profiles and the like
 
-enum class Wanted { photograph, ids, colours };
+enum class Wanted { photograph, ids, labels };
 
 struct PngReader {
   std::array<char, 256> message{};
@@ -247,55 +252,86 @@ int orientation_of(const PngReader& reader) {
   return 1;
 }
 
-// False if the decoder failed. `rows` is the caller's, so that nothing here needs a destructor.
-bool decode_png(std::FILE* file, PngReader& reader, Wanted wanted, Pixels& pixels,
-                std::vector<png_bytep>& rows, const std::string& name) {
+// What a file is decoded to, and into.
+struct PngRequest {
+  const std::string& name;
+  Wanted wanted = Wanted::photograph;
+  const std::string& cure;  // of labels that are no ids
+  LabelFile& read;
+  std::vector<png_bytep> rows{};
+};
+
+void keep_palette(PngReader& reader, std::vector<std::array<uint8_t, 3>>& palette) {
+  png_colorp colours = nullptr;
+  int count = 0;
+  png_get_PLTE(reader.png, reader.info, &colours, &count);
+  for (const png_color& colour : std::span(colours, static_cast<size_t>(count))) {
+    palette.push_back({colour.red, colour.green, colour.blue});
+  }
+}
+
+// False if the decoder failed. What needs a destructor is the caller's.
+bool decode_png(std::FILE* file, PngReader& reader, PngRequest& request) {
   if (setjmp(png_jmpbuf(reader.png)) != 0) {
     return false;
   }
+  Pixels& pixels = request.read.pixels;
   png_init_io(reader.png, file);
   png_read_info(reader.png, reader.info);
   pixels.height = png_get_image_height(reader.png, reader.info);
   pixels.width = png_get_image_width(reader.png, reader.info);
-  check_size(name, pixels.height, pixels.width);
+  check_size(request.name, pixels.height, pixels.width);
   const png_byte colour = png_get_color_type(reader.png, reader.info);
   const bool deep = png_get_bit_depth(reader.png, reader.info) == 16;
-  if (wanted == Wanted::ids) {
-    if (deep || (colour != PNG_COLOR_TYPE_GRAY && colour != PNG_COLOR_TYPE_PALETTE)) {
-      fail_as_labels(name, deep                                  ? "16 bits per value"
-                           : colour == PNG_COLOR_TYPE_GRAY_ALPHA ? "grey with transparency"
-                                                                 : "a colour image");
-    }
-  } else if (wanted == Wanted::colours && deep && colour == PNG_COLOR_TYPE_GRAY) {
-    pixels.channels = 2;  // high and low byte
-  } else if (deep) {
-    fail_as_other(name, "16 bits per value");
-  } else {
+  const bool transparent = colour == PNG_COLOR_TYPE_GRAY_ALPHA;
+  const bool grey = transparent || colour == PNG_COLOR_TYPE_GRAY, indexed = colour == PNG_COLOR_TYPE_PALETTE;
+  if (request.wanted == Wanted::ids && (deep || transparent || !(grey || indexed))) {
+    fail_as_labels(request.name,
+                   deep   ? "16 bits per value"
+                   : grey ? "grey with transparency"
+                          : "a colour image",
+                   request.cure);
+  } else if (request.wanted == Wanted::photograph && deep) {
+    fail_as_other(request.name, "16 bits per value");
+  } else if (request.wanted == Wanted::labels && deep && !grey) {
+    throw FaultyData("labels of too many colours", request.name +
+                                                       ": expected colours of 8 bits, got 16; export it "
+                                                       "again with 8 bits per value");
+  } else if (request.wanted == Wanted::photograph || !(grey || indexed)) {
+    request.read.kind = LabelFile::Kind::colours;
     convert_to_rgb(reader, colour);
+  } else {
+    request.read.kind = deep || transparent ? LabelFile::Kind::wide_ids : LabelFile::Kind::ids;
+    png_set_strip_alpha(reader.png);
+    if (indexed) keep_palette(reader, request.read.palette);
   }
   png_set_packing(reader.png);  // 1, 2 and 4 bits become bytes, the values stay
   png_set_interlace_handling(reader.png);
   png_read_update_info(reader.png, reader.info);
-  pixels.channels = pixels.channels == 2 ? 2 : png_get_channels(reader.png, reader.info);
+  // Of ids of 16 bits each is two: its high and its low byte.
+  pixels.channels = static_cast<int64_t>(png_get_rowbytes(reader.png, reader.info)) / pixels.width;
   const int64_t row_bytes = pixels.width * pixels.channels;
   pixels.values.resize(static_cast<size_t>(pixels.height * row_bytes));
-  rows.resize(static_cast<size_t>(pixels.height));
+  request.rows.resize(static_cast<size_t>(pixels.height));
   for (int64_t y = 0; y < pixels.height; ++y) {
-    rows[static_cast<size_t>(y)] = pixels.values.data() + y * row_bytes;
+    request.rows[static_cast<size_t>(y)] = pixels.values.data() + y * row_bytes;
   }
-  png_read_image(reader.png, rows.data());
+  png_read_image(reader.png, request.rows.data());
   png_read_end(reader.png, reader.info);
   return true;
 }
 
-Pixels read_png(std::FILE* file, const std::string& name, Wanted wanted) {
+LabelFile read_png(std::FILE* file, const std::string& name, Wanted wanted, const std::string& cure = "") {
   PngReader reader;
-  Pixels pixels;
-  std::vector<png_bytep> rows;
-  if (!decode_png(file, reader, wanted, pixels, rows, name)) {
+  LabelFile read;
+  PngRequest request{.name = name, .wanted = wanted, .cure = cure, .read = read};
+  if (!decode_png(file, reader, request)) {
     fail(name, std::string("cannot be read as PNG (") + reader.message.data() + ")");
   }
-  return wanted != Wanted::photograph ? pixels : upright(std::move(pixels), orientation_of(reader));
+  if (wanted == Wanted::photograph) {
+    read.pixels = upright(std::move(read.pixels), orientation_of(reader));
+  }
+  return read;
 }
 
 // False if the disk or libpng refuses.
@@ -320,12 +356,21 @@ bool encode(std::FILE* file, png_structp png, png_infop info, const Pixels& pixe
   return true;
 }
 
+void require_png(std::FILE* opened, const std::string& file) {
+  if (!is_png(opened)) {
+    throw FaultyData("labels that are no PNG",
+                     file +
+                         ": expected labels as PNG, got another format; export them again as PNG: JPEG "
+                         "changes the ids of pixels, so that no conversion brings them back");
+  }
+}
+
 }  // namespace
 
 Pixels read_rgb(const std::string& file) {
   const File opened = open_file(file);
   if (is_png(opened.get())) {
-    return read_png(opened.get(), file, Wanted::photograph);
+    return read_png(opened.get(), file, Wanted::photograph).pixels;
   }
   if (const std::string other = other_format(opened.get()); !other.empty()) {
     fail_as_other(file, other);
@@ -334,35 +379,34 @@ Pixels read_rgb(const std::string& file) {
 }
 
 Pixels read_label_ids(const std::string& file) {
-  const File opened = open_file(file);
-  if (!is_png(opened.get())) {
-    throw FaultyData("labels that are no PNG",
-                     file +
-                         ": expected labels as PNG, got another format; export them again as PNG: JPEG "
-                         "changes the ids of pixels, so that no conversion brings them back");
-  }
-  return read_png(opened.get(), file, Wanted::ids);
+  return read_label_ids_of_task(file, "");
 }
 
-Pixels read_label_colours(const std::string& file) {
+Pixels read_label_ids_of_task(const std::string& file, const std::string& cure) {
   const File opened = open_file(file);
-  if (!is_png(opened.get())) {
-    fail(file, "expected labels as PNG, got another format");
-  }
-  Pixels pixels = read_png(opened.get(), file, Wanted::colours);
-  if (pixels.channels == 3) {
-    return pixels;
-  }
-  std::vector<uint8_t> grey;
-  grey.reserve(pixels.values.size() / 2 * 3);
-  for (size_t i = 0; i < pixels.values.size(); i += 2) {
-    if (pixels.values[i] != 0) {
-      fail(file, "expected 16-bit ids of at most 255, got " +
-                     std::to_string(256 * pixels.values[i] + pixels.values[i + 1]));
+  require_png(opened.get(), file);
+  return read_png(opened.get(), file, Wanted::ids, cure).pixels;
+}
+
+LabelFile read_label_file(const std::string& file) {
+  const File opened = open_file(file);
+  require_png(opened.get(), file);
+  LabelFile read = read_png(opened.get(), file, Wanted::labels);
+  Pixels& pixels = read.pixels;
+  if (pixels.channels == 2) {
+    std::vector<uint8_t> ids;
+    ids.reserve(pixels.values.size() / 2);
+    for (size_t i = 0; i < pixels.values.size(); i += 2) {
+      if (pixels.values[i] != 0) {
+        throw FaultyData("ids above 255", file + ": expected 16-bit ids of at most 255, got " +
+                                              std::to_string(256 * pixels.values[i] + pixels.values[i + 1]) +
+                                              "; write the ids of classes into it");
+      }
+      ids.push_back(pixels.values[i + 1]);
     }
-    grey.insert(grey.end(), 3, pixels.values[i + 1]);
+    pixels = {pixels.height, pixels.width, 1, std::move(ids)};
   }
-  return {pixels.height, pixels.width, 3, std::move(grey)};
+  return read;
 }
 
 void write_png(const std::string& file, const Pixels& pixels) {
@@ -409,7 +453,11 @@ Pixels read_label_ids(const std::string& file) {
   lacks_libraries(file, "decode");
 }
 
-Pixels read_label_colours(const std::string& file) {
+Pixels read_label_ids_of_task(const std::string& file, const std::string&) {
+  lacks_libraries(file, "decode");
+}
+
+LabelFile read_label_file(const std::string& file) {
   lacks_libraries(file, "decode");
 }
 

@@ -24,12 +24,21 @@ struct Pixels {
 // transparency is dropped.
 Pixels read_rgb(const std::string& file);
 
-// A PNG as one id per pixel: the grey value, or the palette's index. Colour and 16-bit are refused.
+// A PNG as one id per pixel: the grey value, or the palette's index. Colour, transparency and 16 bits are
+// refused, with the command that makes ids of the folder's files, or with the cure that a task knows.
 Pixels read_label_ids(const std::string& file);
+Pixels read_label_ids_of_task(const std::string& file, const std::string& cure);
 
-// A label PNG of any kind as the RGB colours of its pixels; transparency is dropped, and grey values of 16
-// bits must be at most 255.
-Pixels read_label_colours(const std::string& file);
+// A label PNG of any kind.
+struct LabelFile {
+  // ids: as read_label_ids reads them. wide_ids: grey values with transparency, which is dropped, or of 16
+  // bits, which must be at most 255. colours: red, green, blue.
+  enum class Kind { ids, wide_ids, colours };
+  Kind kind = Kind::ids;
+  Pixels pixels = {};                                // one channel, or three
+  std::vector<std::array<uint8_t, 3>> palette = {};  // the colours of ids, where the file has some
+};
+LabelFile read_label_file(const std::string& file);
 
 // The colour of a class, red, green, blue, by the rule of the PASCAL VOC data set: the bits of the id, lowest
 // three first, become the highest bits of red, green and blue. 0 is black, 255 the colour that void has

@@ -11,6 +11,7 @@
 #include "harness/components/parameters.hpp"
 #include "harness/error.hpp"
 #include "harness/mapped.hpp"
+#include "harness/shell.hpp"
 #include "harness/tasks/held_out.hpp"
 
 namespace bnlab {
@@ -59,9 +60,9 @@ std::string cure_for_json(const fs::path& folder, const fs::path& labels) {
   }
   return files.empty()
              ? ""
-             : "; annotations in JSON files are not read; those of COCO become one PNG of ids per image: "
-               ".venv/bin/python scripts/coco_labels.py '" +
-                   files.begin()->string() + "' '" + labels.string() + "'";
+             : "; annotations in JSON files are not read; those of COCO become one PNG of ids per image, " +
+                   source_command(".venv/bin/python scripts/coco_labels.py",
+                                  {files.begin()->string(), labels.string()});
 }
 
 std::map<std::string, fs::path> files_by_name(const Side& side, const Endings& endings,
@@ -121,12 +122,16 @@ std::string missing_labels(const Side& labels, const std::string& name, const fs
 std::string missing_image(const Side& images, const std::string& name, const fs::path& labels,
                           const std::string& cure) {
   const std::string message = images.folder.string() + ": the image of " + labels.string() + " is missing";
-  for (const char* ending : {".tif", ".tiff", ".webp", ".bmp", ".gif", ".heic", ".TIF", ".TIFF"}) {
+  for (const char* ending : {".tif", ".tiff", ".webp", ".bmp", ".gif", ".avif", ".TIF", ".TIFF"}) {
     const fs::path other = images.folder / (name + images.suffix + ending);
     if (fs::exists(other)) {
-      return message + "; " + other.string() +
-             " is not read: convert all of them to PNG: .venv/bin/python scripts/convert_images.py '" +
-             images.folder.string() + "'";
+      return message + "; " + other.string() + " is not read: convert all of them to PNG, " +
+             source_command(".venv/bin/python scripts/convert_images.py", {images.folder.string()});
+    }
+  }
+  for (const char* ending : {".heic", ".HEIC"}) {
+    if (const fs::path other = images.folder / (name + images.suffix + ending); fs::exists(other)) {
+      return message + "; " + other.string() + " is not read: export all of them as JPEG";
     }
   }
   return message + cure;

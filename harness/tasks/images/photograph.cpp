@@ -5,6 +5,7 @@
 
 #include "harness/components/parameters.hpp"
 #include "harness/error.hpp"
+#include "harness/shell.hpp"
 #include "harness/tasks/task.hpp"
 
 namespace bnlab {
@@ -55,8 +56,8 @@ std::string size_cure(const LabelledFile& file, const Pixels& image, const Pixel
     return "; the labels fit the photograph as it is stored, and its EXIF orientation " +
            std::to_string(image.orientation) +
            " turns it: make the labels again in a tool that applies it, or, if they are right for the stored "
-           "pixels, take the orientation away: exiftool -overwrite_original -Orientation= '" +
-           file.image + "'";
+           "pixels, take the orientation away: " +
+           shell_command("exiftool -overwrite_original -Orientation=", {file.image});
   }
   return exchanged ? "; one of them is turned: turn the labels as the photograph is seen"
                    : "; export the labels again at the image's size";
@@ -162,7 +163,7 @@ Photograph read_photograph(const LabelledFile& file, const Reading& reading) {
     throw FaultyData({file.fault});
   }
   Pixels image = read_rgb(file.image);
-  const Pixels labels = read_label_ids(file.labels);
+  const Pixels labels = read_label_ids_of_task(file.labels, reading.labels.ids_cure);
   check_labels(file, image, labels, reading.labels);
   const std::array<int64_t, 2> file_size = {image.height, image.width};
   const auto [h, w] = reduced_size(image, reading);

@@ -18,6 +18,8 @@ struct LabelMap {
 
   std::array<int16_t, 256> class_of;  // of each id: its class, Task::kVoid or kForeign
   std::string cure = "map the labels to these ids";
+  std::string ids_cure =
+      {};  // what makes ids of label files that hold none; empty: the file's folder decides
 };
 
 // Ids 0 to classes - 1 are classes, and the given ones are void.
