@@ -9,6 +9,7 @@
 #include "harness/error.hpp"
 #include "harness/experiment/spec.hpp"
 #include "harness/mapped.hpp"
+#include "harness/shell.hpp"
 #include "harness/store/run_folder.hpp"
 
 namespace bnlab {
@@ -95,7 +96,8 @@ int init(const InitRequest& request) {
     throw Error(Error::Kind::usage, request.file + " exists; --force replaces it");
   }
   write_atomically(request.file, commented_spec());
-  std::cerr << "wrote " << request.file << "; see its runs with: bnlab plan " << request.file << "\n";
+  std::cerr << "wrote " << request.file << "; see its runs with: "
+            << shell_command("bnlab plan", {request.file}) << "\n";
   return exit_code::kOk;
 }
 

@@ -10,6 +10,7 @@
 #include "harness/cli/program.hpp"
 #include "harness/error.hpp"
 #include "harness/printable.hpp"
+#include "harness/shell.hpp"
 #include "harness/store/run_folder.hpp"
 #include "harness/text_table.hpp"
 #include "harness/transfer/gpu_check_page.hpp"
@@ -53,7 +54,8 @@ int pack(const PackRequest& request) {
   const Files files = files_to_pack(request.folder);
   write_atomically(request.archive, packed(files, experiment_path(request.folder).name));
   std::cerr << "packed " << files.size() << " files into " << request.archive
-            << "; whoever gets it verifies it with: bnlab check " << request.archive << "\n";
+            << "; whoever gets it verifies it with: " << shell_command("bnlab check", {request.archive})
+            << "\n";
   return exit_code::kOk;
 }
 

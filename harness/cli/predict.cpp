@@ -7,6 +7,7 @@
 #include "harness/cli/program.hpp"
 #include "harness/error.hpp"
 #include "harness/inference/trained_run.hpp"
+#include "harness/shell.hpp"
 #include "harness/store/run_folder.hpp"
 #include "harness/tasks/images/image_file.hpp"
 
@@ -124,7 +125,8 @@ int predict_all(const PredictRequest& request) {
                                                           {"population", request.population},
                                                           {"samples", samples},
                                                           {"runs", runs}});
-  std::cout << "pictures: " << request.out << "\ncontact sheet: scripts/plot.sh " << request.out << "\n";
+  std::cout << "pictures: " << request.out << "\ncontact sheet: "
+            << shell_command("scripts/plot.sh", {request.out}) << "\n";
   return exit_code::kOk;
 }
 

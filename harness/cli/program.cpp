@@ -12,6 +12,7 @@
 #include "harness/error.hpp"
 #include "harness/mapped.hpp"
 #include "harness/printable.hpp"
+#include "harness/shell.hpp"
 #include "harness/store/environment.hpp"
 
 namespace bnlab {
@@ -81,25 +82,9 @@ std::string explain(const CLI::App& app, const CLI::ParseError& error) {
   return error.what();
 }
 
-std::string quoted(const std::string& word) {
-  constexpr const char* kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./,:@%";
-  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) {
-    return word;
-  }
-  std::string text = "'";
-  for (const char c : word) {
-    text += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  }
-  return text + "'";
-}
-
 // The command line as typed, without the program's folder: records hold no path of a machine.
 std::string command_line(int argc, const char* const* argv) {
-  std::string text = "bnlab";
-  for (int i = 1; i < argc; ++i) {
-    text += " " + quoted(argv[i]);
-  }
-  return text;
+  return shell_command("bnlab", {argv + std::min(argc, 1), argv + argc});
 }
 
 int exit_code_of(const Error& error) {

@@ -12,6 +12,7 @@
 #include "harness/probe/probe.hpp"
 #include "harness/report/answers.hpp"
 #include "harness/report/status.hpp"
+#include "harness/shell.hpp"
 
 namespace bnlab {
 namespace {
@@ -84,7 +85,7 @@ int report(const ReportRequest& asked) {
     std::cerr << "note: " << others << (others == 1 ? " finished run" : " finished runs") << kOfOtherSpecs
               << (kept.is_null() || kept == experiment.asked
                       ? ""
-                      : "; the spec that was run last: bnlab report " + folder.string())
+                      : "; the spec that was run last: " + shell_command("bnlab report", {folder.string()}))
               << "\n";
   }
   const std::string format = !request.format.empty() ? request.format

@@ -17,6 +17,7 @@
 #include "harness/launch/rank_job.hpp"
 #include "harness/report/report.hpp"
 #include "harness/report/status.hpp"
+#include "harness/shell.hpp"
 
 namespace bnlab {
 namespace {
@@ -48,7 +49,7 @@ void print_outcome(const Experiment& experiment, const LaunchRequest& asked, con
   }
   std::cerr << "\n"
             << "records: " << folder << "\n"
-            << "figures: scripts/plot.sh " << folder << "\n";
+            << "figures: " << shell_command("scripts/plot.sh", {folder}) << "\n";
   for (const auto& [reason, runs] : summary.failures) {
     std::cerr << "failed before: " << runs << " with " << reason << "\n";
   }
@@ -92,8 +93,9 @@ void tell_remade(const LaunchRequest& asked, const LaunchSummary& summary) {
 int not_settled(const Experiment& experiment, const LaunchRequest& asked, const LaunchSummary& tuning) {
   if (tuning.leads) {
     std::cerr << "the matrix has not started: " << tuning.failed + tuning.failed_before
-              << " of the runs that tune it have failed: bnlab status "
-              << experiment_folder(asked.results_dir, experiment.tuning->runs.name).string()
+              << " of the runs that tune it have failed: "
+              << shell_command("bnlab status",
+                               {experiment_folder(asked.results_dir, experiment.tuning->runs.name).string()})
               << "\nthey start again with: " << with_redo(asked, "failed") << "\n";
   }
   return exit_code::kFailed;

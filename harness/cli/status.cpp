@@ -8,6 +8,7 @@
 #include "harness/error.hpp"
 #include "harness/mapped.hpp"
 #include "harness/report/status.hpp"
+#include "harness/shell.hpp"
 #include "harness/store/attempts.hpp"
 #include "harness/store/run_folder.hpp"
 
@@ -50,8 +51,8 @@ std::vector<ExperimentStatus> status_of_all(const std::string& results) {
   if (std::filesystem::exists(std::filesystem::path(results) / kSpecFile)) {
     throw Error(Error::Kind::usage, "--results " + results +
                                         ": the results of one experiment; expected the folder around it, or "
-                                        "without --results: bnlab status " +
-                                        results);
+                                        "without --results: " +
+                                        shell_command("bnlab status", {results}));
   }
   const bool is_first_time = results == kResults && !std::filesystem::exists(results);
   if (!is_first_time && !std::filesystem::is_directory(results)) {

@@ -6,6 +6,8 @@
 #include <array>
 #include <filesystem>
 
+#include "harness/shell.hpp"
+
 namespace bnlab {
 
 std::string pytorch_cure(const std::string& file) {
@@ -16,10 +18,9 @@ std::string pytorch_cure(const std::string& file) {
   }
   std::filesystem::path converted = path;
   converted.replace_extension(".safetensors");
-  return ", a checkpoint of PyTorch; this converts it, in the folder of bnlab's sources: "
-         "PYTHONPATH=scripts/python "
-         ".venv/bin/python -m bnlab.convert " +
-         path.string() + " " + converted.string();
+  return ", a checkpoint of PyTorch; this converts it, " +
+         source_command("PYTHONPATH=scripts/python .venv/bin/python -m bnlab.convert",
+                        {path.string(), converted.string()});
 }
 
 std::string with_seed(const std::string& pattern, uint64_t seed) {

@@ -469,9 +469,9 @@ TEST_F(SpecRun, ACheckpointOfPyTorchIsNamedAsOneWithTheLineThatConvertsIt) {
   const std::string cure =
       "spec.json: init_from.file: expected a safetensors file, got \"a/resnet.pth\", a checkpoint of "
       "PyTorch; this converts it, in "
-      "the folder of bnlab's sources: PYTHONPATH=scripts/python .venv/bin/python -m bnlab.convert "
-      "a/resnet.pth "
-      "a/resnet.safetensors";
+      "the folder of bnlab's sources: PYTHONPATH=scripts/python .venv/bin/python -m bnlab.convert " +
+      std::filesystem::absolute("a/resnet.pth").string() + " " +
+      std::filesystem::absolute("a/resnet.safetensors").string();
   EXPECT_EQ(of(R"({"file": "a/resnet.pth"})"), std::vector<std::string>{cure});
   EXPECT_EQ(of(R"("a/resnet.pth")"),
             (std::vector<std::string>{
