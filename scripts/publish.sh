@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Writes every committed table and figure again from the committed records: the tables of results/*/README.md, the
 # figures that lie in results/*/figures, the answers to the questions of experiments/README.md as far as there are any
-# (in README.md one line for each question), and the first sentences, the strategies and the figure of README.md. A test compares them with
+# (in README.md one line for each question), and the first sentences, the strategies and the figures of README.md. A test compares them with
 # the records.
 #   scripts/publish.sh
 set -euo pipefail
@@ -13,6 +13,9 @@ load_settings
 scripts/build.sh release bnlab
 export BNLAB_PROGRAM=${BNLAB_PROGRAM:-build/release/bnlab}
 export BNLAB_PYTHON=$BNLAB_INTERPRETER
+
+scratch=$(mktemp -d)
+trap 'rm -r "$scratch"' EXIT
 
 report() {
   "$BNLAB_PROGRAM" report "$1" "${@:2}"
@@ -43,3 +46,13 @@ grep -o '\w*\.json' <<<"$questions" | cut -d . -f 1 | answered |
   xargs "$BNLAB_PROGRAM" answers --into results/README.md
 "$BNLAB_PYTHON" -B scripts/figures/first_screen.py README.md <(report nuclei_small_batch --format json) \
   <(report strategies_nuclei --format json) <(report tradeoff --format json) <(report quickstart --format json) --out results
+# figure NAME: draws one of README.md, of the reports of the experiments that it names.
+figure() {
+  local name reports=()
+  for name in $("$BNLAB_PYTHON" -B "scripts/figures/$1.py" --names); do
+    report "$name" --format json > "$scratch/$name.json"
+    reports+=("$scratch/$name.json")
+  done
+  "$BNLAB_PYTHON" -B "scripts/figures/$1.py" "${reports[@]}" --out results
+}
+figure headline

@@ -31,11 +31,6 @@ def beneath_background(score):
     return f"less than predicting background everywhere ({BACKGROUND_EVERYWHERE:.2f})" if score < BACKGROUND_EVERYWHERE else ""
 
 
-def last_step(report):
-    """At which all were evaluated that the report compares."""
-    return max(point["step"] for each in report.cells for point in each.curves[report.headline]["points"])
-
-
 def headline(nuclei):
     """What a small batch per GPU costs, from the report of `nuclei_small_batch`: lines of Markdown."""
     def score(name, towers, population="saved"):
@@ -58,7 +53,7 @@ def headline(nuclei):
         f"Nearly all of the loss comes with fixed statistics: with the test batch's own the same `per_tower` networks reach "
         f"{score('per_tower', 16, 'batch').mean:.2f} and {score('per_tower', 8, 'batch').mean:.2f}, with recomputed running statistics "
         f"{score('per_tower', 16, 'precise').mean:.2f} and {score('per_tower', 8, 'precise').mean:.2f} "
-        f"([nuclei_small_batch](results/nuclei_small_batch/README.md), {one.n} seeds, {last_step(nuclei)} steps, each strategy at a learning rate that tuning chose).")
+        f"([nuclei_small_batch](results/nuclei_small_batch/README.md), {one.n} seeds, {nuclei.last_step} steps, each strategy at a learning rate that tuning chose).")
 
 
 def caption(quickstart):

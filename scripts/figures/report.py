@@ -177,6 +177,11 @@ class Report:
     def strategies(self):
         return list(dict.fromkeys(cell.strategy for cell in self.cells))
 
+    @property
+    def last_step(self):
+        """At which all were evaluated that the report compares."""
+        return max(point["step"] for cell in self.cells for point in cell.curves[self.headline]["points"])
+
     def keep(self, labels):
         """Leaves out all strategies but these."""
         for label in labels:
@@ -219,6 +224,12 @@ def read(file):
         return Report(json.load(file))
     except (KeyError, TypeError, ValueError) as error:
         raise ReportError(f"expected what bnlab report --format json prints, got {type(error).__name__}: {error}") from error
+
+
+def load(name):
+    """The report in a file."""
+    with open(name, encoding="utf-8") as file:
+        return read(file)
 
 
 def split_by_condition(cells, panel_keys=()):

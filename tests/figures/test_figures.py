@@ -21,6 +21,7 @@ from test_accuracy_vs_steps import AccuracyVsSteps
 from test_contact_sheet import ContactSheet
 from test_contrasts import Contrasts
 from test_findings import CommittedFindings, LookedUp, Read
+from test_headline import CommittedHeadline, Marks
 from test_parts import Labels, Legends, Styles
 from test_occasions import Occasions
 from test_one_gpu import OneGpu
