@@ -1,13 +1,14 @@
 """Headline metric against images/s with the Pareto front: which strategies are worth their price. Where all runs were timed
 in turns with another one, images/s are relative to its.
 
-A front joins real multi-rank runs (one tower per rank, nothing beside them) of one device, world size and exchange. Emulated runs
-have another marker and are never on it; runs that shared the machine with others (placement.jobs > 1) are left out.
+A front (front.py) joins real multi-rank runs (one tower per rank, nothing beside them) of one device, world size and exchange.
+Emulated runs have another marker and are never on it; runs that shared the machine with others (placement.jobs > 1) are left out.
 """
 
 import math
 from dataclasses import dataclass
 
+import front
 import layout
 import report as reports
 import style
@@ -25,19 +26,7 @@ class Point:
     real: bool
     throughput: object  # Quantity
     accuracy: object
-    on_front: bool = False
-
-
-def pareto_front(points):
-    """The real points that no other real point beats in one value without losing in the other, by throughput."""
-    real = [point for point in points if point.real]
-
-    def beats(a, b):
-        return (a.throughput.mean >= b.throughput.mean and a.accuracy.mean >= b.accuracy.mean and
-                (a.throughput.mean > b.throughput.mean or a.accuracy.mean > b.accuracy.mean))
-
-    front = [point for point in real if not any(beats(other, point) for other in real)]
-    return sorted(front, key=lambda point: (point.throughput.mean, -point.accuracy.mean))
+    standing: str = ""  # of a real point among the others of its world
 
 
 def draw(report, cells, condition, styles):
@@ -103,31 +92,35 @@ def _points_of(rows, relative):
     points = [Point(row.strategy, row.grouping, row.placement, row.is_real,
                     _relative(row.log_images_per_s) if relative else row.images_per_s, row.value("saved"))
               for row in rows if row.images_per_s and row.value("saved")]
-    for point in pareto_front(points):
-        point.on_front = True
+    real = [point for point in points if point.real]
+    for point, standing in zip(real, front.standings([(point.throughput, point.accuracy) for point in real])):
+        point.standing = standing
     return points
+
+
+def _on_front(points):
+    return [point for point in points if point.standing == front.FRONT]
 
 
 def _draw_panel(axes, world, points, there, styles, unit):
     rows = []
     for point in points:
         look = styles[point.strategy]
-        hollow = point.real and not point.on_front
         axes.errorbar(point.throughput.mean, point.accuracy.mean, xerr=point.throughput.half_width,
                       yerr=point.accuracy.half_width, color=look.colour, marker=look.marker if point.real else "+",
                       markersize=6.5 if not point.real else 5.5, markeredgewidth=1.6 if not point.real else 1.1,
-                      markerfacecolor="white" if hollow else look.colour, elinewidth=0.7, zorder=4 if point.real else 3)
+                      markerfacecolor=front.fill(look.colour, point.standing) if point.real else look.colour, elinewidth=0.7, zorder=4 if point.real else 3)
         rows.append({"kind": "real" if point.real else "emulated", "device": world[0], "ranks": world[1],
                      "strategy": point.strategy, "grouping": grouping_text(point.grouping),
                      "placement": point.placement, "n": point.throughput.n,
                      unit: point.throughput.mean, f"{unit}_half_width": point.throughput.half_width,
                      "accuracy": point.accuracy.mean, "accuracy_half_width": point.accuracy.half_width,
-                     "on_front": point.on_front})
+                     "standing": point.standing})
     axes.margins(0.16)
     axes.set(xlim=(max(axes.get_xlim()[0], 0), axes.get_xlim()[1]), ylim=axes.get_ylim())
     layout.keep_to_shares(axes, [point.accuracy.mean for point in points])
     _mark_failures(axes, [row for row in there if row.failed], styles)
-    xs, ys = _outline(axes, points)
+    xs, ys = front.outline(axes, [(point.throughput.mean, point.accuracy.mean) for point in _on_front(points)])
     axes.plot(xs, ys, color=style.GREY, linewidth=0.9, alpha=0.7, zorder=1)
     axes.fill_between(xs, ys, axes.get_ylim()[0], color="#f4f4f4", linewidth=0, zorder=0)
     rows += [{"kind": "failed or missing", "device": world[0], "ranks": world[1], "strategy": row.strategy,
@@ -148,15 +141,6 @@ def _mark_failures(axes, failing, styles):
     layout.mark_failures(axes, [(left + 0.02 * (right - left), colour, text) for colour, text in texts])
 
 
-def _outline(axes, points):
-    """Corners of the staircase under the front, from the left edge of the axes to the bottom."""
-    xs, ys = [axes.get_xlim()[0]], []
-    for point in pareto_front(points):
-        ys += [point.accuracy.mean] * 2
-        xs += [point.throughput.mean] * 2
-    return (xs, ys + [axes.get_ylim()[0]]) if ys else ([], [])
-
-
 def _obstacles(axes, points):
     """Boxes of the error bars and of the front, for labels to keep off, with how much each matters."""
     boxes = []
@@ -164,7 +148,7 @@ def _obstacles(axes, points):
         x, y = point.throughput.mean, point.accuracy.mean
         across, up = point.throughput.half_width or 0, point.accuracy.half_width or 0
         boxes += [(x - across, y, x + across, y, 1), (x, y - up, x, y + up, 1)]
-    xs, ys = _outline(axes, points)
+    xs, ys = front.outline(axes, [(point.throughput.mean, point.accuracy.mean) for point in _on_front(points)])
     boxes += [(x0, min(y0, y1), x1, max(y0, y1), 0.15) for x0, x1, y0, y1 in zip(xs, xs[1:], ys, ys[1:])]
     return boxes
 
@@ -218,9 +202,7 @@ def _caption(report, cells, ended, rows, points, condition, crowded, beside):
     if beside:
         parts.append(f"Images/s: in turns with {beside}, in the mean of the seeds.")
     if any(point.real for point in points):
-        dominated = any(point.real and not point.on_front for point in points)
-        parts.append("Filled: on the Pareto front of real runs (one tower per rank), a grey line, by the means alone" +
-                     ("; hollow: dominated." if dominated else "."))
+        parts.append(front.HOW_DRAWN)
     else:
         parts.append("No real multi-rank run, so no front.")
     if not all(point.real for point in points):
@@ -232,12 +214,13 @@ def _caption(report, cells, ended, rows, points, condition, crowded, beside):
 def _sentence(panels, headline, relative):
     clauses, unit = [], "of the images/s" if relative else "images/s"
     for world, (points, _) in panels.items():
-        front = [point for point in points if point.on_front]
+        found = sorted(_on_front(points), key=lambda point: point.throughput.mean)
         real = sum(point.real for point in points)
-        if front:
-            names = ", ".join(f"{p.strategy} {grouping_text(p.grouping)} ({_rate(p)} {unit}, "
-                              f"{p.accuracy.mean:.3f})" for p in pareto_front(points))
-            clauses.append(f"on {_world_text(world)} {len(front)} of {real} real points are on the front: {names}")
+        if found:
+            names = ", ".join(f"{p.strategy} {grouping_text(p.grouping)} ({_rate(p)} {unit}, {p.accuracy.mean:.3f})" for p in found)
+            clauses.append(f"on {_world_text(world)} {len(found)} of {real} real points are on the front: {names}")
+        elif real:
+            clauses.append(f"on {_world_text(world)} the intervals of {real} real points decide on no front")
         else:
             clauses.append(f"on {_world_text(world)} all {len(points)} points are emulated, so there is no front")
     return f"{metric_name(headline)} against throughput, {'; '.join(clauses)}."

@@ -159,25 +159,35 @@ class AccuracyVsBatch(FiguresCase):
 class ThroughputVsAccuracy(FiguresCase):
     figures = (throughput_vs_accuracy,)
 
+    @staticmethod
+    def timed(strategy, speed, score, half_width=0.04, **about):
+        """`half_width`: of the score, and of the speed a hundred times as much."""
+        return cell(strategy, 2, 2, (score,) * 2, half_width, images_per_s=(speed,) * 2, speed_half_width=half_width and 100 * half_width,
+                    **{"towers_per_rank": 1, **about})
+
+    def standings(self):
+        return {row["strategy"]: row["standing"] for row in self.rows("throughput_vs_accuracy")}
+
     def test_the_front_is_that_of_the_real_runs(self):
-        values = {"sync": (30, 0.7), "group_norm": (40, 0.6), "per_tower": (35, 0.5), "none": (50, 0.4)}
-        made = [cell(name, 2, 2, (score,) * 2, images_per_s=(speed,) * 2, towers_per_rank=1)
-                for name, (speed, score) in values.items()]
         # An emulated run that is better in both values stands on no front and keeps no real run off it.
-        made.append(cell("shuffle", 8, 2, (0.9,) * 2, images_per_s=(90,) * 2))
-        self.draw(made)
-        front = {row["strategy"] for row in self.rows("throughput_vs_accuracy", on_front="True")}
-        self.assertEqual(front, {"sync", "group_norm", "none"})
+        self.draw([self.timed("sync", 30, 0.7), self.timed("group_norm", 40, 0.6), self.timed("per_tower", 35, 0.5),
+                   self.timed("none", 50, 0.4), self.timed("shuffle", 90, 0.9, towers_per_rank=4)])
+        self.assertEqual(self.standings(), {"sync": "front", "group_norm": "front", "per_tower": "undecided", "none": "front", "shuffle": ""})
         self.assertEqual([row["strategy"] for row in self.rows("throughput_vs_accuracy", kind="emulated")], ["shuffle"])
         self.assertIn("Plus signs: emulated", self.caption("throughput_vs_accuracy"))
 
+    def test_intervals_decide_who_is_on_the_front(self):
+        for half_width, standings in ((0.001, ("front", "front", "beaten")), (0.03, ("undecided", "front", "undecided")), (None, ("undecided",) * 3)):
+            self.draw([self.timed("sync", 30, 0.65, half_width), self.timed("group_norm", 40, 0.6, half_width), self.timed("per_tower", 35, 0.5, half_width)])
+            self.assertEqual(self.standings(), dict(zip(("sync", "group_norm", "per_tower"), standings)), half_width)
+
     def test_each_world_size_has_its_own_front(self):
         self.draw([cell("sync", ranks, 2, images_per_s=(20 * ranks,), ranks=ranks, towers_per_rank=1) for ranks in (2, 4)])
-        self.assertEqual([row["on_front"] for row in self.rows("throughput_vs_accuracy")], ["True", "True"])
+        self.assertEqual([row["standing"] for row in self.rows("throughput_vs_accuracy")], ["front", "front"])
 
     def test_a_single_rank_is_on_no_front(self):
         self.draw([cell("sync", 1, 8, ranks=1, towers_per_rank=1)])
-        self.assertEqual(self.rows("throughput_vs_accuracy")[0]["on_front"], "False")
+        self.assertEqual(self.rows("throughput_vs_accuracy")[0]["standing"], "")
 
     def test_runs_side_by_side_show_no_throughput(self):
         self.draw([cell("sync", 2, 2, towers_per_rank=1), cell("none", 2, 2, towers_per_rank=1, beside_others=True)])
