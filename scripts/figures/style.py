@@ -1,7 +1,8 @@
 """How every figure looks: colours, markers and dashes of the strategies, sizes, fonts, and what makes files reproduce.
 
 Colours are those of Okabe and Ito (jfly.uni-koeln.de/color), told apart by colour-blind readers. A strategy keeps its
-colour, marker and dash in all figures; marker and dash alone tell it apart in grey.
+colour, marker and dash in all figures, whatever its options; marker and dash alone tell it apart in grey. Of several variants in
+one figure the first has the look of its name, the others a marker and a dash of their own.
 """
 
 import re
@@ -39,12 +40,12 @@ STRATEGIES = {
     "precise": Style(SKY, "8", DOTTED),
     "none": Style(BLACK, "h", DOTTED),
     "weight_norm": Style(OCHRE, "p", DASHED),
-    "weight_standardisation": Style(GREEN, "X", SOLID),
+    "weight_standardisation": Style(GREEN, "X", DOTTED),
     "group_norm": Style(GREEN, "v", DASH_DOT),
-    "filter_response_norm": Style(GREEN, "P", DASH_DOT),
-    "mabn": Style(ORANGE, "D", DASHED),
+    "filter_response_norm": Style(GREEN, "P", DASHED),
+    "mabn": Style(ORANGE, "^", SOLID),
     "dynamic_tanh": Style(BLACK, "8", SOLID),
-    "layer_norm": Style(GREEN, "^", DASHED),
+    "layer_norm": Style(GREEN, "^", DOTTED),
     "instance_norm": Style(GREEN, "d", DOTTED),
 }
 
@@ -85,20 +86,26 @@ def _variants(label, own_colour):
 
 
 def styles_of(labels):
-    """Label -> Style for all strategies of an experiment, no two alike.
+    """Label -> Style for all strategies of an experiment, no two of one marker and dash.
 
-    A name of the table has its row. A variant keeps the colour of its name with a marker and a dash of its own; only
-    where two variants of one experiment would look alike does the later one (in catalogue order) take the next free.
-    Where all are variants of one name, colours tell them apart.
+    The first of a name (in catalogue order, the plain one before its variants) has its row of the table. Others keep its colour
+    with a marker and a dash of their own; where those of two would be alike, the later one takes the next free. Where all are
+    variants of one name, colours tell them apart.
     """
     one_name = len(labels) > 1 and len({base_name(label) for label in labels}) == 1
-    styles = {label: STRATEGIES[label] for label in labels if label in STRATEGIES}
-    taken = {(style.colour, style.marker) for style in STRATEGIES.values()}
-    for label in sorted(set(labels) - set(styles), key=catalogue_order):
-        used = [style.colour for style in styles.values()]
+    styles, taken = {}, {(look.marker, look.dash) for look in STRATEGIES.values()}
+    markers = {look.marker for base, look in STRATEGIES.items() if base in map(base_name, labels)}
+    for label in sorted(set(labels), key=catalogue_order):
+        base = base_name(label)
+        if base in STRATEGIES and base not in map(base_name, styles):
+            styles[label] = STRATEGIES[base]
+            continue
+        used = [look.colour for look in styles.values()]
         choices = sorted(_variants(label, one_name), key=lambda choice: one_name and used.count(choice.colour))
-        styles[label] = next((s for s in choices if (s.colour, s.marker) not in taken), choices[0])
-        taken.add((styles[label].colour, styles[label].marker))
+        free = [choice for choice in choices if (choice.marker, choice.dash) not in taken]
+        styles[label] = next((choice for choice in free if choice.marker not in markers), (free or choices)[0])
+        taken.add((styles[label].marker, styles[label].dash))
+        markers.add(styles[label].marker)
     return styles
 
 

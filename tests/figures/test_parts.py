@@ -21,17 +21,22 @@ class Lists(unittest.TestCase):
 
 
 class Styles(unittest.TestCase):
-    def test_no_two_named_strategies_look_alike(self):
-        looks = [(look.colour, look.marker) for look in style.STRATEGIES.values()]
-        self.assertEqual(len(set(looks)), len(looks))
+    @staticmethod
+    def in_grey(looks):
+        return {(look.marker, look.dash) for look in looks.values()}
 
-    def test_a_strategy_keeps_its_look_whatever_is_drawn_beside_it(self):
-        everything = style.styles_of(list(style.STRATEGIES) + ["sync(gradient=stopped)"])
-        self.assertEqual(style.styles_of(["sync"])["sync"], everything["sync"])
-        self.assertEqual(style.styles_of(["sync(gradient=stopped)"])["sync(gradient=stopped)"],
-                         everything["sync(gradient=stopped)"])
+    def test_marker_and_dash_tell_every_strategy_apart_in_grey(self):
+        self.assertEqual(len(self.in_grey(style.STRATEGIES)), len(style.STRATEGIES))
+        everything = style.styles_of([f"{name}{options}" for name in style.STRATEGIES for options in ("", "(eps=1)", "(eps=2)")])
+        self.assertEqual(len(self.in_grey(everything)), 3 * len(style.STRATEGIES))
 
-    def test_a_variant_keeps_the_colour_of_its_name_with_another_marker(self):
+    def test_a_strategy_keeps_its_look_whatever_its_options_and_what_is_drawn_beside_it(self):
+        for labels in (list(style.STRATEGIES), ["sync", "sync(gradient=stopped)"], ["sync(gradient=stopped)", "none"]):
+            for label, look in style.styles_of(labels).items():
+                if label in style.STRATEGIES or len(labels) == 2 and labels[1] == "none":
+                    self.assertEqual(look, style.STRATEGIES[style.base_name(label)])
+
+    def test_a_variant_beside_its_name_keeps_the_colour_with_another_marker(self):
         variants = ["sync", "sync(gradient=stopped)", "sync(route=host)"]
         looks = style.styles_of(["per_tower", *variants])
         self.assertEqual({looks[label].colour for label in variants}, {style.BLUE})
