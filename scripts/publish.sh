@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # Writes every committed table and figure again from the committed records: the tables of results/*/README.md, the
 # figures that lie in results/*/figures, the answers to the questions of experiments/README.md as far as there are any
-# (in README.md one line for each question), and the first sentences, the strategies and the figures of README.md. A test compares them with
-# the records.
+# (in README.md one line for each question), and the figures of README.md. A test compares them with the records.
 #   scripts/publish.sh
 set -euo pipefail
 [[ ${1:-} != -h && ${1:-} != --help ]] || { sed -n '2,/^[^#]/s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit; }
@@ -44,8 +43,7 @@ questions=$(sed -n '/^| | spec | question |$/,/^$/p' experiments/README.md | cut
 sed -n 's/^ Q[0-9]* | `\(\w*\)\.json`.*/\1/p' <<<"$questions" | answered | xargs "$BNLAB_PROGRAM" answers --short --into README.md
 grep -o '\w*\.json' <<<"$questions" | cut -d . -f 1 | answered |
   xargs "$BNLAB_PROGRAM" answers --into results/README.md
-"$BNLAB_PYTHON" -B scripts/figures/first_screen.py README.md <(report nuclei_small_batch --format json) \
-  <(report strategies_nuclei --format json) <(report tradeoff --format json) <(report quickstart --format json) --out results
+
 # figure NAME: draws one of README.md, of the reports of the experiments that it names.
 figure() {
   local name reports=()
@@ -56,3 +54,4 @@ figure() {
   "$BNLAB_PYTHON" -B "scripts/figures/$1.py" "${reports[@]}" --out results
 }
 figure headline
+figure price

@@ -56,6 +56,7 @@ if [ -n "$sheet" ]; then
   runs=("$folder"/{per_tower,sync,group_norm}-*-seed0-*/*-cpu)
   build/release/bnlab predict "${runs[@]}" --samples 1,11,20,34 --out "$folder/predictions" >/dev/null &&
     scripts/plot.sh "$folder/predictions" --classes background inside rim || status=1
-  build/release/bnlab report "$1" --results "$results" --format json | "$BNLAB_PYTHON" -B scripts/figures/opening.py || status=1
+  "$BNLAB_PYTHON" -B scripts/figures/finding.py <(build/release/bnlab report "$1" --results "$results" --format json) \
+    <(build/release/bnlab report nuclei_small_batch --results results --format json) "$folder/predictions/contact_sheet.png" || status=1
 fi
 exit $status

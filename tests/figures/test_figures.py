@@ -20,6 +20,7 @@ from test_accuracy_vs_length import AccuracyVsLength  # so that these run with t
 from test_accuracy_vs_steps import AccuracyVsSteps
 from test_contact_sheet import ContactSheet
 from test_contrasts import Contrasts
+from test_finding import Finding
 from test_findings import CommittedFindings, LookedUp, Read
 from test_headline import CommittedHeadline, Marks
 from test_parts import Labels, Legends, Styles

@@ -21,7 +21,7 @@ def timed(strategy, shared, sockets, batch=price.BATCH):
     made = cell(strategy, 2, batch, towers_per_rank=1)
     made["rows"].append({**copy.deepcopy(made["rows"][0]), "placement": "2x1-cpu-sockets"})
     for row, ratio in zip(made["rows"], (shared, sockets)):
-        row["log_images_per_s"] = quantity([math.log(ratio)] * 2, 0.01)
+        row.update(log_images_per_s=quantity([math.log(ratio)] * 2, 0.01), relative_images_per_s=ratio)
     return made
 
 
