@@ -2,8 +2,8 @@
 # Draws the figures of an experiment, or of all experiments in a results folder, from what `bnlab report` says of it.
 #   scripts/plot.sh results/quickstart [--spec SPEC] [--out DIR] [--strategies LABEL...] [--figures NAME...] [--bare]
 # Of a folder that `bnlab predict` has written it draws the contact sheet, with titles for the runs and names for the classes
-# if wanted.
-#   scripts/plot.sh predictions [--titles TEXT...] [--classes TEXT...]
+# if wanted, and with wrong pixels in red.
+#   scripts/plot.sh predictions [--titles TEXT...] [--classes TEXT...] [--errors]
 # The spec is the folder's own (spec.json), else NAME.json below experiments/, unless --spec names another. Needs
 # build/release/bnlab, or what BNLAB_PROGRAM names, and a Python with matplotlib: BNLAB_PYTHON, else .venv of setup.sh.
 set -euo pipefail

@@ -4,7 +4,7 @@
 # committed ones, unless --results names another folder. Relative paths of SPEC, --data and --results start where
 # it was called.
 #   scripts/run.sh                              the experiment quickstart, two runs at a time, and beside the figure a sheet
-#                                               of images, ground truth and the predictions of each strategy
+#                                               of images, ground truth and what each strategy gets wrong
 #   scripts/run.sh SPEC [options of bnlab run]  another experiment
 set -euo pipefail
 [[ ${1:-} != -h && ${1:-} != --help ]] || { sed -n '2,/^[^#]/s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit; }
@@ -54,8 +54,8 @@ echo
 scripts/plot.sh "$folder" --spec "$1" ${figures[@]+"${figures[@]}"} || status=1
 if [ -n "$sheet" ]; then
   runs=("$folder"/{per_tower,sync,group_norm}-*-seed0-*/*-cpu)
-  build/release/bnlab predict "${runs[@]}" --samples 1,11,20,34 --out "$folder/predictions" >/dev/null &&
-    scripts/plot.sh "$folder/predictions" --classes background inside rim || status=1
+  build/release/bnlab predict "${runs[@]}" --samples 0,12,24,36 --out "$folder/predictions" >/dev/null &&
+    scripts/plot.sh "$folder/predictions" --classes background inside rim --errors || status=1
   "$BNLAB_PYTHON" -B scripts/figures/finding.py <(build/release/bnlab report "$1" --results "$results" --format json) \
     <(build/release/bnlab report nuclei_small_batch --results results --format json) "$folder/predictions/contact_sheet.png" || status=1
 fi

@@ -1,12 +1,13 @@
 """The pictures that `bnlab predict` has written, on one sheet: image, truth, and each run's answer beside them.
 
-  python3 scripts/figures/contact_sheet.py predictions [--titles TEXT...] [--classes TEXT...]
+  python3 scripts/figures/contact_sheet.py predictions [--titles TEXT...] [--classes TEXT...] [--errors]
                                                                          (scripts/plot.sh predictions calls it)
 
 Writes contact_sheet.png into the folder. `--titles`: of the runs, in their order, in place of what tells them apart.
-`--classes`: names for the legend, in the order of their ids, where the task's options do not name them. Where the folder
-lies beside the runs' folders, as results/NAME/predictions does, each column also says what its run scored.
-Exit status: 0; 1 the folder holds no predictions, or titles or classes do not fit them; 2 usage.
+`--classes`: names for the legend, in the order of their ids, where the task's options do not name them. `--errors`: classes are
+grey, and what a run gets wrong is red. Where the folder lies beside the runs' folders, as results/NAME/predictions does, each
+column also says what its run scored.
+Exit status: 0; 1 the folder holds no predictions, or titles, classes or --errors do not fit them; 2 usage.
 """
 
 import argparse
@@ -29,11 +30,12 @@ _MOST_COLUMNS = 10
 _VOID = 255
 _COLOURS = (style.BLACK, style.ORANGE, style.SKY, style.GREEN, "#F0E442", style.BLUE, style.VERMILION, style.PURPLE,
             "#6B3E26", "#B3E2A5", "#8C8C8C", "#C8102E")
+_WRONG = style.VERMILION
 _TITLE = 22  # characters of a title that a column has room for
 
 
 class DoNotFit(ValueError):
-    """Titles or names of classes that are not as many as the predictions have runs or classes."""
+    """Titles or names of classes that are not as many as the predictions have runs or classes, or errors of what is no label map."""
 
 
 def titles(runs):
@@ -61,15 +63,51 @@ def scores(folder, predictions):
     return texts
 
 
+def label_map(file):
+    """(ids [height, width], its own palette [ids, 3]), or (None, None) of another picture."""
+    with PIL.Image.open(file) as picture:
+        if picture.mode != "P":
+            return None, None
+        return numpy.asarray(picture), numpy.array(picture.getpalette()).reshape(-1, 3) / 255
+
+
 def shown(file):
     """(picture as it is drawn, {id of a class that it shows: its colour}). The ids of label maps get colours that everybody
     can tell apart, as far as there are any; void is white."""
-    with PIL.Image.open(file) as picture:
-        if picture.mode != "P":
-            return imread(file), {}
-        ids, palette = numpy.asarray(picture), numpy.array(picture.getpalette()).reshape(-1, 3) / 255
-    colours = numpy.array([colour_of(value, palette) for value in range(256)])
+    ids, palette = label_map(file)
+    if ids is None:
+        return imread(file), {}
+    return painted(ids, numpy.array([colour_of(value, palette) for value in range(256)]))
+
+
+def shown_errors(file, truth, greys):
+    """The same in greys [ids, 3], red where a label map differs from the truth."""
+    ids, _ = label_map(file)
+    if ids is None:
+        return imread(file), {}
+    picture, colours = painted(ids, greys)
+    picture[is_wrong(ids, truth)] = to_rgb(_WRONG)
+    return picture, colours
+
+
+def painted(ids, colours):
     return colours[ids], {value: tuple(colours[value]) for value in numpy.unique(ids).tolist()}
+
+
+def greys_of(classes):
+    """From white for class 0 on, and white for void."""
+    greys = numpy.interp(numpy.arange(256), [0, max(classes - 1, 1)], [1, 0.4])
+    greys[_VOID] = 1
+    return numpy.repeat(greys[:, None], 3, axis=1)
+
+
+def is_wrong(ids, truth):
+    return (ids != truth) & (truth != _VOID)
+
+
+def share_wrong(answers, truths):
+    """Of all pixels whose truth is a class."""
+    return sum(is_wrong(*pair).sum() for pair in zip(answers, truths)) / max(sum((truth != _VOID).sum() for truth in truths), 1)
 
 
 def colour_of(value, palette):
@@ -97,7 +135,7 @@ def check_names(names, task, ids):
                        f"got {len(names)}: {', '.join(names)}")
 
 
-def draw(folder, given_titles=None, class_names=None):
+def draw(folder, given_titles=None, class_names=None, errors=False):
     with open(os.path.join(folder, "predictions.json"), encoding="utf-8") as file:
         predictions = json.load(file)
     samples, runs = predictions["samples"], predictions["runs"][:_MOST_COLUMNS - 2]
@@ -114,7 +152,22 @@ def draw(folder, given_titles=None, class_names=None):
     first = imread(os.path.join(folder, samples[0]["image"]))  # all cells have its shape
     height = _CELL * first.shape[0] / first.shape[1]
     left_out = len(predictions["runs"]) - len(runs)
-    pictures = {name: shown(os.path.join(folder, name)) for _, files in columns for name in files}
+    def maps(files):
+        ids = [label_map(os.path.join(folder, name))[0] for name in files]
+        if any(each is None for each in ids):
+            raise DoNotFit("--errors: expected predictions of classes, pixel by pixel")
+        return ids
+
+    heading = "What does each strategy answer?"
+    if errors:
+        truths = maps(columns[1][1])
+        greys = greys_of(1 + max(truth[truth != _VOID].max(initial=0) for truth in truths))
+        pictures = {name: shown_errors(os.path.join(folder, name), truth, greys)
+                    for _, files in columns for name, truth in zip(files, truths)}
+        heading = "Wrong pixels (red): " + ", ".join(
+            f"{title.split(chr(10))[0]} {100 * share_wrong(maps(run['answers']), truths):.0f} %" for title, run in zip(told, runs))
+    else:
+        pictures = {name: shown(os.path.join(folder, name)) for _, files in columns for name in files}
     colours = {value: colour for _, of_picture in pictures.values() for value, colour in of_picture.items()}
     if class_names:
         check_names(class_names, task, colours)
@@ -124,7 +177,7 @@ def draw(folder, given_titles=None, class_names=None):
                + (f" Runs of seed {runs[0]['seed']} alone." if len({run["seed"] for run in runs}) == 1 else "")
                + (f" {left_out} more runs are not shown." if left_out else ""))
     lines = max(title.count("\n") for title, _ in columns)
-    figure, axes = layout.new_page("What does each strategy answer?", caption, _CELL * len(columns) + 0.12,
+    figure, axes = layout.new_page(heading, caption, _CELL * len(columns) + 0.12,
                                    len(samples) * (height + 0.04) + 0.25 + 0.1 * lines, rows=len(samples),
                                    columns=len(columns), legend=legend)
     for key in figure.legends[0].legend_handles if figure.legends else ():
@@ -148,10 +201,11 @@ def main():
     parser.add_argument("folder", help="what bnlab predict has written")
     parser.add_argument("--titles", nargs="+", metavar="TEXT", help="of the runs, in their order")
     parser.add_argument("--classes", nargs="+", metavar="TEXT", help="names of the classes, in the order of their ids")
+    parser.add_argument("--errors", action="store_true", help="classes in grey, and what a run gets wrong in red")
     options = parser.parse_args()
     style.apply()
     try:
-        print(draw(options.folder, options.titles, options.classes))
+        print(draw(options.folder, options.titles, options.classes, options.errors))
     except DoNotFit as error:
         print(f"plot.sh: {options.folder}: {error}", file=sys.stderr)
         return 1

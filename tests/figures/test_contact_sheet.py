@@ -63,6 +63,29 @@ class ContactSheet(unittest.TestCase):
         plain, named = (Path(contact_sheet.draw(folder, None, names)).read_bytes() for names in (None, [f"class of {value}" for value in range(31)]))
         self.assertNotEqual(plain, named)
 
+    def test_errors_are_red_and_classes_grey(self):
+        folder = self.predicted()
+        with self.assertRaisesRegex(contact_sheet.DoNotFit, "expected predictions of classes, pixel by pixel"):
+            contact_sheet.draw(folder, errors=True)
+        for name, ids in (("truth", (0, 1, 2, 255)), ("a", (0, 2, 2, 1))):
+            picture = PIL.Image.new("P", (2, 2))
+            picture.putpalette([10, 20, 30] * 256)
+            picture.putdata(ids)
+            picture.save(os.path.join(folder, f"{name}.png"))
+        truth, _ = contact_sheet.label_map(os.path.join(folder, "truth.png"))
+        answer, _ = contact_sheet.label_map(os.path.join(folder, "a.png"))
+        drawn, colours = contact_sheet.shown_errors(os.path.join(folder, "a.png"), truth, contact_sheet.greys_of(3))
+        red, (white, dark) = contact_sheet.to_rgb(contact_sheet.style.VERMILION), (colours[0], colours[2])
+        self.assertEqual([tuple(pixel) for row in drawn for pixel in row], [white, red, dark, colours[1]], "void cannot be wrong")
+        self.assertEqual((white, dark), ((1, 1, 1), (0.4, 0.4, 0.4)))
+        self.assertAlmostEqual(contact_sheet.share_wrong([answer], [truth]), 1 / 3)
+        with open(os.path.join(folder, "predictions.json"), encoding="utf-8") as file:
+            predictions = json.load(file)
+        predictions["samples"][0]["truth"] = "truth.png"
+        Path(folder, "predictions.json").write_text(json.dumps(predictions), encoding="utf-8")
+        plain, marked = (Path(contact_sheet.draw(folder, errors=errors)).read_bytes() for errors in (False, True))
+        self.assertNotEqual(plain, marked)
+
     def test_columns_say_what_the_runs_beside_the_folder_scored(self):
         folder = self.predicted()
         beside = Path(folder, "predictions")
