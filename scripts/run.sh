@@ -54,7 +54,7 @@ echo
 scripts/plot.sh "$folder" --spec "$1" ${figures[@]+"${figures[@]}"} || status=1
 if [ -n "$sheet" ]; then
   runs=("$folder"/{per_tower,sync,group_norm}-*-seed0-*/*-cpu)
-  build/release/bnlab predict "${runs[@]}" --samples 0,12,24,36 --out "$folder/predictions" >/dev/null &&
+  build/release/bnlab predict "${runs[@]}" --count 4 --out "$folder/predictions" >/dev/null &&
     scripts/plot.sh "$folder/predictions" --classes background inside rim --errors || status=1
   "$BNLAB_PYTHON" -B scripts/figures/finding.py <(build/release/bnlab report "$1" --results "$results" --format json) \
     <(build/release/bnlab report nuclei_small_batch --results results --format json) "$folder/predictions/contact_sheet.png" || status=1
