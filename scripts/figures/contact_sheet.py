@@ -30,7 +30,7 @@ _MOST_COLUMNS = 10
 _VOID = 255
 _COLOURS = (style.BLACK, style.ORANGE, style.SKY, style.GREEN, "#F0E442", style.BLUE, style.VERMILION, style.PURPLE,
             "#6B3E26", "#B3E2A5", "#8C8C8C", "#C8102E")
-_WRONG = style.VERMILION
+_WRONG = "#C8102E"
 _TITLE = 22  # characters of a title that a column has room for
 
 

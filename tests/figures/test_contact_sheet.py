@@ -75,7 +75,7 @@ class ContactSheet(unittest.TestCase):
         truth, _ = contact_sheet.label_map(os.path.join(folder, "truth.png"))
         answer, _ = contact_sheet.label_map(os.path.join(folder, "a.png"))
         drawn, colours = contact_sheet.shown_errors(os.path.join(folder, "a.png"), truth, contact_sheet.greys_of(3))
-        red, (white, dark) = contact_sheet.to_rgb(contact_sheet.style.VERMILION), (colours[0], colours[2])
+        red, (white, dark) = contact_sheet.to_rgb(contact_sheet._WRONG), (colours[0], colours[2])
         self.assertEqual([tuple(pixel) for row in drawn for pixel in row], [white, red, dark, colours[1]], "void cannot be wrong")
         self.assertEqual((white, dark), ((1, 1, 1), (0.4, 0.4, 0.4)))
         self.assertAlmostEqual(contact_sheet.share_wrong([answer], [truth]), 1 / 3)
