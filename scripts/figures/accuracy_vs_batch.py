@@ -14,7 +14,7 @@ from report import grouping_text, images_per_tower
 _STATISTICS = {"saved": "evaluated with the saved statistics", "batch": "evaluated with the batch's own statistics"}
 _MOST_LABELS = 6  # lines named at their ends; more of them are named in a legend
 _LONGEST_LABEL = 20  # characters of a name beside each of two panels; longer ones would take the panels' place
-_DODGE, _WIDEST_DODGE = 0.09, 0.5  # octaves between neighbouring strategies, and all: bars must not hide each other
+_DODGE, _WIDEST_DODGE = 0.04, 0.16  # octaves between neighbouring strategies, and all: bars must not hide each other
 _BESIDE = 0.009  # of the axis: by so much a seed's dot stands beside its strategy's bar
 _EDGE = 0.35  # octaves of the axis outside the outermost batches
 
@@ -82,6 +82,7 @@ def _with_lines(cells, styles):
 
 def _draw_lines(axes, cells, strategies, styles, population, beside):
     rows, ends = [], []
+    batchless = reports.without_running_statistics(cells)  # what they compute does not depend on the towers
     for k, strategy in enumerate(strategies):
         look = styles[strategy]
         shift = 2 ** (min(_DODGE, _WIDEST_DODGE / len(strategies)) * (k - (len(strategies) - 1) / 2))
@@ -106,6 +107,8 @@ def _draw_lines(axes, cells, strategies, styles, population, beside):
         if xs:
             axes.errorbar(xs, means, yerr=bars, color=look.colour, marker=look.marker, linestyle=look.dash,
                           elinewidth=0.9, capsize=0, zorder=4)
+            if len(xs) == 1 and strategy in batchless:
+                axes.axhline(means[0], color=look.colour, linestyle=look.dash, zorder=1.5)
             ends.append((strategy, xs[-1], means[-1], look.colour))
     return ends, rows
 
@@ -137,6 +140,8 @@ def _caption(report, cells, populations, strategies, globals_, condition):
     if "batch" in populations:
         alike = [label for label in strategies if label in reports.without_running_statistics(populations["batch"])]
         parts.append(f"Without running statistics, and so the same in both panels: {', '.join(alike)}." if alike else "")
+    if any(len({cell.grouping for cell in cells if cell.strategy == label}) == 1 for label in reports.without_running_statistics(cells)):
+        parts.append("What does not know the towers is a flat line.")
     parts += [reports.absent_note(populations["saved"], "mark"), report.rates_note(cells)]
     parts += reports.shortfall_notes(cells)
     return " ".join(part for part in parts if part)

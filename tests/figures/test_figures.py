@@ -95,6 +95,18 @@ class AccuracyVsBatch(FiguresCase):
         self.assertEqual((row["half_width"], row["n"], row["images_per_tower"]), ("0.25", "3", "2"))
         self.assertEqual(len(self.rows("accuracy_vs_batch", kind="seed")), 12)
 
+    def test_marks_stand_near_their_batch(self):
+        self.draw(self.cells() + [cell(label, towers, 16 // towers) for label in ("averaged", "shuffle", "ghost", "frozen") for towers in (8, 2)])
+        for row in self.rows("accuracy_vs_batch"):
+            self.assertLess(abs(float(row["x_drawn"]) / float(row["images_per_tower"]) - 1), 0.06)
+
+    def test_what_does_not_know_the_towers_is_a_flat_line(self):
+        batch = {"batch": (0.5,) * 3}
+        for strategy, flat in (("group_norm", True), ("frozen", False)):
+            self.draw([cell("sync", towers, 16 // towers, (0.5, 0.6, 0.7), others=batch) for towers in (8, 2)]
+                      + [cell(strategy, 8, 2, (0.5, 0.6, 0.7), others=None if flat else batch)])
+            self.assertEqual("is a flat line" in self.caption("accuracy_vs_batch"), flat)
+
     def test_of_many_strategies_those_of_one_size_are_left_out_and_named(self):
         at_two = [cell(label) for label in ("averaged", "shuffle", "ghost", "frozen", "layer_norm")]
         for count in (4, 5):
