@@ -86,6 +86,8 @@ def _declared(report):
         of = f"{' - '.join(contrast['sides'])} at {contrast['at']}"
         if difference["n"]:
             yield Fact("contrast", difference["mean"], difference["half_width"], both, of)
+        if contrast["verdict"] == "equal":
+            yield Fact("margin", contrast["declared"]["equivalence_margin"], None, both, f"the margin of {of}")
         for key in ("p", "p_holm", "p_sign_flip"):
             if contrast[key] is not None:
                 yield Fact("p", contrast[key], None, both, f"{key} of {of}")

@@ -41,6 +41,7 @@ UNITS = {  # what is written -> kinds of facts, and what turns their unit into t
     "": [("score", 1), ("score", 100), ("contrast", 1), ("contrast", 100), ("ratio", 1), ("rate", 1), ("site", 1),
          ("curve", 1)],
 }
+UNITS |= {f"within {unit}": [("margin", 100), *UNITS[unit]] for unit in ("points", "%")}
 
 _DIGITS = r"\d+(?:,\d{3})*(?:\.\d+)?"
 _NUMBER = re.compile(
@@ -72,6 +73,7 @@ def numbers_in(block):
         unit = "p <" if match["below"] else "p" if match["p"] else "points" if match["points"] else match["unit"] or ""
         if "." in value or half or unit:
             unit = "points" if unit == "point" else unit or ("within" if match["within"] else "")
+            unit = f"within {unit}" if match["within"] == "within " and f"within {unit}" in UNITS else unit
             yield Number(match.group().strip(), *_read(value), *(_read(half) if half else (None, None)), unit, match.start())
 
 
@@ -127,16 +129,21 @@ class Page:
 
     def _facts_for(self, block):
         linked = re.findall(r"\]\((?:\.\./)?(\w+)/README", block)
-        facts = self.facts + [fact for name in linked for fact in self.elsewhere(name)]
+        reports = [self.facts, *map(self.elsewhere, linked)]
         spans = set(re.findall(r"`([^`]*)`", block))
-        labels = set().union(*(fact.strategies for fact in facts))
-        named = {label for label in labels if label in spans or (_name(label) in spans and _name(label) not in labels)}
+        named = [_named(spans, set().union(*(fact.strategies for fact in facts))) for facts in reports]
+        facts = [fact for facts, here in zip(reports, named) for fact in facts if not any(named) or fact.strategies & here]
         sites = spans & {fact.site for fact in facts}
         words = set(re.findall(r"\w+(?:\.\d+)?", re.sub(r"(?<=\d),(?=\d)", "", block)))
         words |= {form for word in words for form in (word.lower(), word.removesuffix("s"), word.removesuffix("es"))}
         words |= {f"seed {number}" for number in re.findall(r"\b[Ss]eed \(?(\d+)", block)}
-        return [fact for fact in facts if (not named or fact.strategies & named) and words.issuperset(fact.needs) and
+        return [fact for fact in facts if words.issuperset(fact.needs) and
                 (not sites or fact.site is None or fact.site in sites)]
+
+
+def _named(spans, labels):
+    """The strategies of a report that are named, if need be without their options."""
+    return {label for label in labels if label in spans or (_name(label) in spans and _name(label) not in labels)}
 
 
 def _name(label):
