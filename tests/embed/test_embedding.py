@@ -36,14 +36,6 @@ def done(*command, **options):
     return result.stdout
 
 
-def readme_program():
-    """The lines of README's library part, as a program."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    part = text.partition("## In your own LibTorch program")[2].partition("\n## ")[0]
-    lines = [line[4:] for line in part.splitlines() if line.startswith("    ")]
-    return "\n".join(lines) + "\n", len(lines)
-
-
 def free_port():
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
@@ -58,10 +50,9 @@ class Embedding(unittest.TestCase):
         cls.folder = pathlib.Path(folder.name)
         cls.prefix, cls.build = cls.folder / "prefix", cls.folder / "build"
         done("cmake", "--install", BUILD, "--prefix", cls.prefix)
-        readme, page = cls.folder / "readme.cpp", cls.folder / "page.cpp"
-        readme.write_text(readme_program()[0], encoding="utf-8")
+        page = cls.folder / "page.cpp"
         page.write_text(block("harness/embed/own_network.md", "#include <torch/torch.h>"), encoding="utf-8")
-        cls.configure(cls.build, f"-DCMAKE_PREFIX_PATH={cls.prefix}", f"-DPASTED={readme};{page}")
+        cls.configure(cls.build, f"-DCMAKE_PREFIX_PATH={cls.prefix}", f"-DPASTED={page}")
         done("cmake", "--build", cls.build)
 
     @staticmethod
@@ -80,12 +71,6 @@ class Embedding(unittest.TestCase):
         answers = [process.communicate(timeout=120) for process in started]
         self.assertEqual([process.returncode for process in started], [0] * ranks, answers)
         return answers[0][0]
-
-    def test_readme_lines_bring_a_program_to_two_ranks(self):
-        self.assertLessEqual(readme_program()[1], 20)
-        losses = [float(line) for line in self.on_ranks(2, "readme").split()]
-        self.assertEqual(len(losses), 20)
-        self.assertLess(losses[-1], losses[0])
 
     def test_bnlab_launch_starts_it(self):
         launched = [self.prefix / "bin/bnlab", "launch", "--ranks", "2", self.build / "own_network"]
@@ -165,11 +150,14 @@ class Embedding(unittest.TestCase):
         known = refused.stderr.strip().partition("known: ")[2].split(", ")
         self.assertEqual(known, [entry["name"] for entry in listed])
 
-    def test_twenty_lines_bring_it_there(self):
+    def test_twenty_lines_bring_it_there_and_readme_shows_some_of_them(self):
         before, after = ((EXAMPLE / name).read_text(encoding="utf-8").partition("#include")[2].splitlines()
                          for name in ("single_process.cpp", "own_network.cpp"))
         changed = [line for line in difflib.ndiff(before, after) if line.startswith("+ ")]
         self.assertLessEqual(len(changed), 20, changed)
+        lines = {line[2:].strip().replace('argc > 1 ? argv[1] : "sync"', '"sync"') for line in changed}
+        shown = [line.partition(" //")[0].strip() for line in block("README.md", "bnlab::BatchNorm norm").splitlines()]
+        self.assertEqual((len(shown), [line for line in shown if line not in lines]), (6, []))
 
     def test_a_converted_network_goes_on_from_a_checkpoint_of_pytorch_and_hands_one_back(self):
         try:

@@ -8,6 +8,7 @@ harness/embed/own_network.md.)
 import os
 import pathlib
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -17,8 +18,8 @@ import unittest
 from page import ROOT, block
 
 PROGRAM, OF_PAGE = os.environ["BNLAB_PROGRAM"], os.environ["BNLAB_OF_PAGE"]
-PAGES = ["harness/embed/own_network.md", "experiments/own_paper.md", "scripts/vectors/own_implementation.md",
-         "strategies/own_strategy.md", "strategies/own_layer.md"]
+PAGES = ["harness/embed/own_network.md", "experiments/own_paper.md", "experiments/in_pytorch.md",
+         "scripts/vectors/own_implementation.md", "strategies/own_strategy.md", "strategies/own_layer.md"]
 
 
 def said(*command, **options):
@@ -37,11 +38,11 @@ class Pages(unittest.TestCase):
         (self.folder / "experiments" / name).write_text(text, encoding="utf-8")
         return self.folder / "experiments" / name
 
-    def test_they_are_short_and_named_in_the_readme(self):
-        readme = (ROOT / "README.md").read_text(encoding="utf-8")
-        for page in PAGES:
+    def test_they_are_short_and_named_in_the_readme_of_the_project_or_their_folder(self):
+        for page in map(pathlib.PurePosixPath, PAGES):
             self.assertLessEqual(len((ROOT / page).read_text(encoding="utf-8").splitlines()), 80, page)
-            self.assertIn(f"({page})", readme)
+            self.assertTrue(f"({page})" in (ROOT / "README.md").read_text(encoding="utf-8") or
+                            f"({page.name})" in (ROOT / page.parent / "README.md").read_text(encoding="utf-8"), page)
 
     def test_links_lead_somewhere(self):
         for page in [*PAGES, "CHANGELOG.md", "CONTRIBUTING.md"]:
@@ -49,6 +50,21 @@ class Pages(unittest.TestCase):
             for target in re.findall(r"\]\(([^)#]+)", text):
                 if "://" not in target:
                     self.assertTrue(((ROOT / page).parent / target).exists(), f"{page}: {target}")
+
+    def test_the_questions_commands_work_as_far_as_they_only_look(self):
+        commands = re.findall(r"^    bnlab (.*)$", (ROOT / "results/questions.md").read_text(encoding="utf-8"), re.MULTILINE)
+        self.assertGreaterEqual(len(commands), 25)
+        for command in commands:
+            words = ["plan" if word == "run" else word for word in shlex.split(command)]
+            if words[0] == "report":  # of what is committed, which takes a while
+                self.assertTrue((ROOT / "results" / words[1] / "README.md").exists(), command)
+                continue
+            if words[0] not in ("explain", "plan"):  # trains, writes or wants a run: with its options' names at least
+                told = said(PROGRAM, words[0], "--help")
+                self.assertEqual([word for word in words if word.startswith("--") and word not in told.stdout], [], command)
+                words = [words[0], "--help"]
+            done = said(PROGRAM, *words, cwd=ROOT)
+            self.assertEqual(done.returncode, 0, command + done.stderr)
 
     def test_a_strategy_of_ones_own(self):
         about = said(OF_PAGE, "explain", "neighbours")

@@ -30,7 +30,8 @@ int main(int argc, char** argv) try {
   torch::optim::SGD optimizer(net->parameters(), 0.1);
   for (int epoch = 0; epoch < 4; ++epoch) {
     for (int64_t begin = 0; begin < images.size(0); begin += 8) {  // the last batch has 5 images
-      const auto [before, behind] = ranks.share(std::min<int64_t>(8, images.size(0) - begin));
+      const int64_t rows = std::min<int64_t>(8, images.size(0) - begin);
+      const auto [before, behind] = ranks.share(rows);
       const int64_t first = begin + before, end = begin + behind;
       const torch::Tensor loss =
           torch::cross_entropy_loss(net(images.slice(0, first, end)), labels.slice(0, first, end));

@@ -25,7 +25,8 @@ int main() try {
   torch::optim::SGD optimizer(net->parameters(), 0.1);
   for (int epoch = 0; epoch < 4; ++epoch) {
     for (int64_t begin = 0; begin < images.size(0); begin += 8) {  // the last batch has 5 images
-      const int64_t first = begin, end = std::min<int64_t>(begin + 8, images.size(0));
+      const int64_t rows = std::min<int64_t>(8, images.size(0) - begin);
+      const int64_t first = begin, end = begin + rows;
       const torch::Tensor loss =
           torch::cross_entropy_loss(net(images.slice(0, first, end)), labels.slice(0, first, end));
       optimizer.zero_grad();
