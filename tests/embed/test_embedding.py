@@ -104,6 +104,8 @@ class Embedding(unittest.TestCase):
         return re.search(r"project\(bnlab VERSION ([\d.]+)", (ROOT / "CMakeLists.txt").read_text(encoding="utf-8")).group(1)
 
     def test_versions_agree(self):
+        judged = (ROOT / "scripts/vectors/peers.md").read_text(encoding="utf-8")
+        self.assertEqual(set(re.findall(r"\bbnlab (\d[\d.]+)", judged)), {self.version()})
         for file in ("CITATION.cff", "scripts/python/pyproject.toml"):
             self.assertRegex((ROOT / file).read_text(encoding="utf-8"), rf'version(?::| =) "?{re.escape(self.version())}"?\n')
         self.assertIn(f"\n## {self.version()} (", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"))
