@@ -11,12 +11,6 @@
 namespace bnlab {
 namespace {
 
-// Columns on a terminal: UTF-8 continuation bytes take none.
-size_t width(const std::string& text) {
-  return static_cast<size_t>(
-      std::ranges::count_if(text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
-}
-
 std::string padded(const std::string& text, size_t to, bool right) {
   const std::string space(to - std::min(to, width(text)), ' ');
   return right ? space + text : text + space;
@@ -35,6 +29,11 @@ std::string line_of(const std::vector<std::string>& cells) {
 }
 
 }  // namespace
+
+size_t width(const std::string& text) {
+  return static_cast<size_t>(
+      std::ranges::count_if(text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
+}
 
 std::string TextTable::text() const {
   std::vector<size_t> widths;

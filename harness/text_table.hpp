@@ -20,6 +20,9 @@ struct TextTable {
   std::string html() const;
 };
 
+// The columns that `text` takes on a terminal: UTF-8 continuation bytes take none.
+size_t width(const std::string& text);
+
 // Breaks `text` at spaces into lines of at most `most` bytes, each indented by `indent` spaces. A longer word
 // keeps a line of its own.
 std::string wrapped(const std::string& text, size_t indent = 0, size_t most = 100);

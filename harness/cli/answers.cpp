@@ -1,11 +1,15 @@
 // bnlab answers: what experiments have answered, in one table.
 #include "harness/report/answers.hpp"
 
+#include <functional>
 #include <iostream>
+#include <map>
+#include <optional>
 
 #include "harness/cli/options.hpp"
 #include "harness/cli/program.hpp"
 #include "harness/error.hpp"
+#include "harness/mapped.hpp"
 #include "harness/printable.hpp"
 
 namespace bnlab {
@@ -35,8 +39,73 @@ std::vector<std::string> all_with_spec(const std::string& results, bool& is_whol
   return specs;
 }
 
+ExperimentReport report_of(const Experiment& experiment, const std::string& results) {
+  return make_report(experiment, list_records(results, experiment.name),
+                     kept_declarations(results, experiment.name));
+}
+
+std::vector<Answer> long_answers(const std::vector<std::string>& specs, const std::string& around) {
+  return mapped(specs, [&](const std::string& spec) {
+    std::string results = around;
+    const Experiment experiment = load_asked(spec, results);
+    return answer_to(experiment, report_of(experiment, results), experiment_folder(results, experiment.name));
+  });
+}
+
+// As load_asked; of a folder of results that has findings and no spec an experiment with its name alone.
+Experiment load_asked_or_page(const std::string& spec, std::string& results) {
+  std::optional<Experiment> experiment = load_if_any(spec, results);
+  const bool is_page = !experiment && std::filesystem::exists(experiment_folder(results, spec) / kFindings);
+  if (!is_page) return experiment ? std::move(*experiment) : load_asked(spec, results);
+  Experiment page;
+  page.name = spec;
+  return page;
+}
+
+// Throws Error (usage) with all answers that are refused.
+std::vector<ShortAnswerRow> short_answers(const std::vector<std::string>& specs, const std::string& around) {
+  std::map<std::string, Grounds> known;
+  const auto add = [&](const Experiment& experiment, const std::string& results) {
+    if (!known.contains(experiment.name) && !experiment.runs.empty()) {
+      known[experiment.name] = grounds(experiment, report_of(experiment, results));
+    }
+  };
+  const GroundsOf grounds_of = [&](const std::string& name) -> const Grounds& {
+    std::string results = around;
+    if (!known.contains(name)) add(load_asked(name, results), results);
+    return known[name];
+  };
+  std::vector<ShortAnswerRow> all;
+  std::vector<std::string> refused;
+  for (const std::string& spec : specs) {
+    std::string results = around;
+    const Experiment experiment = load_asked_or_page(spec, results);
+    add(experiment, results);
+    try {
+      all.push_back(short_answer_row(experiment.name,
+                                     experiment.question.empty() ? experiment.name : experiment.question,
+                                     experiment_folder(results, experiment.name), grounds_of));
+    } catch (const Error& error) {
+      refused.emplace_back(error.what());
+    }
+  }
+  if (!refused.empty()) throw Error(Error::Kind::usage, joined(refused, "\n"));
+  return all;
+}
+
+// To the document that is asked for, or as text.
+void show(const AnswersRequest& request, const std::string& text,
+          const std::function<std::string(const std::filesystem::path& from)>& markdown) {
+  if (request.into.empty()) {
+    std::cout << text;
+    return;
+  }
+  replace_between_markers(request.into, "answers",
+                          markdown(std::filesystem::absolute(request.into).parent_path()));
+  std::cerr << "wrote the table answers into " << request.into << "\n";
+}
+
 int answers(const AnswersRequest& request) {
-  std::vector<Answer> all;
   bool is_whole = true;
   const std::vector<std::string> specs =
       request.specs.empty() ? all_with_spec(request.results, is_whole) : request.specs;
@@ -44,21 +113,14 @@ int answers(const AnswersRequest& request) {
     throw Error(Error::Kind::usage,
                 "no experiments in " + request.results + " yet; start with: bnlab run quickstart");
   }
-  for (const std::string& spec : specs) {
-    std::string results = request.results;
-    const Experiment experiment = load_asked(spec, results);
-    const ExperimentReport report = make_report(experiment, list_records(results, experiment.name),
-                                                kept_declarations(results, experiment.name));
-    all.push_back(answer_to(experiment, report, experiment_folder(results, experiment.name)));
+  if (request.in_short) {
+    const std::vector<ShortAnswerRow> all = short_answers(specs, request.results);
+    show(request, short_answers_text(all),
+         [&](const auto& from) { return short_answers_markdown(all, from); });
+  } else {
+    const std::vector<Answer> all = long_answers(specs, request.results);
+    show(request, answers_text(all), [&](const auto& from) { return answers_markdown(all, from); });
   }
-  if (request.into.empty()) {
-    std::cout << answers_text(all);
-    return is_whole ? exit_code::kOk : exit_code::kFailed;
-  }
-  const std::filesystem::path document = std::filesystem::absolute(request.into);
-  const auto markdown = request.in_short ? short_answers_markdown : answers_markdown;
-  replace_between_markers(request.into, "answers", markdown(all, document.parent_path()));
-  std::cerr << "wrote the table answers into " << request.into << "\n";
   return is_whole ? exit_code::kOk : exit_code::kFailed;
 }
 
@@ -69,18 +131,22 @@ void add_answers(Program& program) {
       add_command(program, "answers", "The answer of each experiment, with its evidence",
                   "  bnlab answers\n"
                   "  bnlab answers nuclei_small_batch running_statistics\n"
-                  "  bnlab answers quickstart tradeoff --into README.md",
+                  "  bnlab answers quickstart tradeoff --into README.md\n"
+                  "  bnlab answers --short",
                   answers);
   command.add_option("SPEC", request.specs,
                      "Spec files, names of some in experiments/, or folders of results; default: all in the "
                      "results folder");
-  CLI::Option* into =
-      command.add_option("--into", request.into,
-                         "File with the lines <!-- table:answers --> and <!-- end -->: the table is put "
-                         "between them as Markdown");
-  into->type_name("FILE");
-  command.add_flag("--short", request.in_short, "With --into: in one line, without the evidence")
-      ->needs(into);
+  command
+      .add_option(
+          "--into", request.into,
+          "File with the lines <!-- table:answers --> and <!-- end -->: the table is put between them "
+          "as Markdown")
+      ->type_name("FILE");
+  command.add_flag(
+      "--short", request.in_short,
+      "The answer of each in one line, and how well it is founded: firm, once, seen, predicted or "
+      "open");
   add_results_option(command, request.results);
 }
 

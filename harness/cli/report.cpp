@@ -97,8 +97,8 @@ int report(const ReportRequest& asked) {
   } else {
     const auto page = std::filesystem::absolute(request.into);
     const std::string answer =
-        answer_paragraph(experiment_folder(request.results, experiment.name), page.parent_path());
-    replace_between_markers(request.into, experiment.name, (answer.empty() ? "" : answer + "\n\n") + text);
+        answer_paragraphs(experiment_folder(request.results, experiment.name), page.parent_path());
+    replace_between_markers(request.into, experiment.name, answer + text);
     std::cerr << "wrote the table " << experiment.name << " into " << request.into << "\n";
   }
   return exit_code::kOk;

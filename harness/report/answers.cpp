@@ -29,20 +29,10 @@ std::string paragraph(const fs::path& findings, const std::string& mark) {
   return text;
 }
 
-std::string first_sentence(const std::string& text) {
-  const size_t stop = text.find(". ");
-  return stop == std::string::npos ? text : text.substr(0, stop + 1);
-}
-
-std::string short_answer(const fs::path& findings, const std::string& answer) {
-  const std::string written = paragraph(findings, "**In one line.**");
-  return written.empty() ? first_sentence(answer) : written;
-}
-
 // "[Title](results/NAME/README.md)", as seen from the folder `from`.
-std::string link_to(const Answer& answer, const fs::path& from) {
-  const std::string page = (fs::proximate(answer.folder, from) / "README.md").generic_string();
-  return "[" + markdown_escape(answer.title) + "](" + page + ")";
+std::string link_to(const std::string& folder, const std::string& title, const fs::path& from) {
+  const std::string page = (fs::proximate(folder, from) / "README.md").generic_string();
+  return "[" + markdown_escape(title) + "](" + page + ")";
 }
 
 // A text of `folder`, as seen from the folder `from`: its links to files lead to the same ones.
@@ -128,36 +118,52 @@ std::string evidence_of(const Experiment& experiment, const ExperimentReport& re
 }  // namespace
 
 Answer answer_to(const Experiment& experiment, const ExperimentReport& report, const fs::path& folder) {
-  const fs::path findings = folder / "findings.md";
+  const fs::path findings = folder / kFindings;
   const std::string written = paragraph(findings, "**Answer.**"), answer = written.empty() ? "open" : written;
   const std::string question = experiment.question.empty() ? experiment.name : experiment.question;
   return {question,
           title_in(folder / "README.md", question),
           answer,
-          short_answer(findings, answer),
           evidence_of(experiment, report),
           paragraph(findings, "**Seen before.**"),
           folder.string()};
 }
 
-std::string answer_paragraph(const fs::path& folder, const fs::path& from) {
-  const std::string answer = paragraph(folder / "findings.md", "**Answer.**");
-  return answer.empty() ? "" : "**Answer.** " + relinked(answer, folder, from);
+ShortAnswerRow short_answer_row(const std::string& experiment, const std::string& question,
+                                const fs::path& folder, const GroundsOf& grounds_of) {
+  const fs::path findings = folder / kFindings;
+  const std::string mark = "**In short.**";
+  try {
+    return {title_in(folder / "README.md", question),
+            short_answer_of(paragraph(findings, mark), experiment, grounds_of), folder.string()};
+  } catch (const Error& error) {
+    throw Error(error.kind(), findings.string() + ": " + mark + " " + error.what());
+  }
+}
+
+std::string answer_paragraphs(const fs::path& folder, const fs::path& from) {
+  std::string text;
+  for (const std::string mark : {"**Advice.**", "**Answer.**"}) {
+    const std::string written = paragraph(folder / kFindings, mark);
+    if (!written.empty()) text += mark + " " + relinked(written, folder, from) + "\n\n";
+  }
+  return text;
 }
 
 std::string answers_markdown(const std::vector<Answer>& answers, const fs::path& from) {
   std::string text = "| question | answer | evidence |\n|---|---|---|\n";
   for (const Answer& answer : answers) {
-    text += "| " + link_to(answer, from) + " | " + relinked(answer.answer, answer.folder, from) + " | " +
-            markdown_escape(answer.evidence) + " |\n";
+    text += "| " + link_to(answer.folder, answer.title, from) + " | " +
+            relinked(answer.answer, answer.folder, from) + " | " + markdown_escape(answer.evidence) + " |\n";
   }
   return text;
 }
 
-std::string short_answers_markdown(const std::vector<Answer>& answers, const fs::path& from) {
-  std::string text = "| question | answer |\n|---|---|\n";
-  for (const Answer& answer : answers) {
-    text += "| " + link_to(answer, from) + " | " + relinked(answer.in_short, answer.folder, from) + " |\n";
+std::string short_answers_markdown(const std::vector<ShortAnswerRow>& answers, const fs::path& from) {
+  std::string text = "| question | answer | evidence |\n|---|---|---|\n";
+  for (const auto& [question, answer, folder] : answers) {
+    text += "| " + markdown_escape(question) + " | " + answer.text + " | " +
+            link_to(folder, name(answer.foundation), from) + " |\n";
   }
   return text;
 }
@@ -168,6 +174,15 @@ std::string answers_text(const std::vector<Answer>& answers) {
     text += wrapped(answer.question) + wrapped(answer.answer, 2) + wrapped(answer.evidence, 2);
     if (!answer.seen_before.empty()) text += wrapped("Seen before: " + answer.seen_before, 2);
     text += wrapped(answer.folder, 2) + "\n";
+  }
+  return text;
+}
+
+std::string short_answers_text(const std::vector<ShortAnswerRow>& answers) {
+  std::string text;
+  for (const auto& [question, answer, folder] : answers) {
+    text += wrapped(question) + wrapped(answer.text + " (" + name(answer.foundation) + ")", 2) +
+            wrapped(folder, 2) + "\n";
   }
   return text;
 }

@@ -40,20 +40,54 @@ TEST_F(Answers, StandBesideTheirEvidence) {
       << answer.out;
 }
 
-TEST_F(Answers, InShortAreTheFirstSentenceOrALineOfTheirOwn) {
+TEST_F(Answers, InShortAreAClaimAndAWordThatLinksToThePage) {
   const std::string page = scratch_ / "README.md";
   std::ofstream(page) << "<!-- table:answers -->\n<!-- end -->\n";
-  find_out("**Answer.** Neither wins 1.5 points. There is more\nto it.\n");
+  find_out("**In short.** Neither wins 1.5 points.\nRests on `right - left,\nmean_iou saved`.\n\nMore.\n");
+  EXPECT_EQ(call_with_results({"answers", spec_, "--short"}).out,
+            "Left | right?\n  Neither wins 1.5 points. (open)\n  " + (scratch_ / "results/fake") + "\n\n");
   call_with_results({"answers", spec_, "--short", "--into", page});
-  EXPECT_TRUE(has(read_text(page),
-                  "| question | answer |\n|---|---|\n| [Left \\| right?](results/fake/README.md) "
-                  "| Neither wins 1.5 points. |\n<!-- end -->"))
+  EXPECT_TRUE(
+      has(read_text(page),
+          "| question | answer | evidence |\n|---|---|---|\n| Left \\| right? | Neither wins 1.5 points. "
+          "| [open](results/fake/README.md) |\n<!-- end -->"))
       << read_text(page);
-  find_out("**Answer.** Neither wins 1.5 points. There is more.\n\n**In one line.** Neither.\n");
-  call_with_results({"answers", spec_, "--short", "--into", page});
-  EXPECT_TRUE(has(read_text(page), " | Neither. |\n<!-- end -->")) << read_text(page);
-  call_with_results({"answers", spec_, "--into", page});
-  EXPECT_TRUE(has(read_text(page), " | Neither wins 1.5 points. There is more. | right - left: "))
+}
+
+TEST_F(Answers, InShortAreRefusedWithTheirFileAndTheCure) {
+  find_out("**In short.** " + std::string(120, 'x') + ".\n");
+  const Answer answer = call_with_results({"answers", spec_, "--short"});
+  EXPECT_EQ(answer.code, 2);
+  EXPECT_TRUE(
+      has(answer.err, scratch_ / "results/fake/findings.md: **In short.** expected an answer of at most "
+                                 "120 characters, got 121; keep one number, and leave conditions to "
+                                 "**Answer.**\n"))
+      << answer.err;
+  find_out("**In short.** It wins. Rests on `right - wrong, mean_iou saved`.\n");
+  EXPECT_TRUE(has(call_with_results({"answers", spec_, "--short"}).err,
+                  "findings.md: **In short.** no comparison `right - wrong, mean_iou saved` in fake; did you "
+                  "mean `right - left, mean_iou saved`?\n"));
+  EXPECT_EQ(call_with_results({"answers", spec_}).code, 0);
+}
+
+TEST_F(Answers, InShortAreThoseOfPagesWithoutASpecToo) {
+  std::filesystem::create_directories(scratch_ / "results/foretold");
+  std::ofstream(scratch_ / "results/foretold/findings.md")
+      << "**In short.** It takes 2 ms.\nRests on `bnlab cost`.\n";
+  std::ofstream(scratch_ / "results/foretold/README.md") << "# foretold: what will it take?\n";
+  EXPECT_TRUE(call_with_results({"answers", "foretold", "--short"})
+                  .out.starts_with("What will it take?\n  It takes 2 ms. (predicted)\n"));
+  EXPECT_EQ(call_with_results({"answers", "untold", "--short"}).code, 2);
+}
+
+TEST_F(Answers, StandOnThePageBehindTheAdvice) {
+  find_out("**Advice.** Take\n`left`, as [there](../other/README.md).\n\n**Answer.** The same.\n");
+  const std::string page = scratch_ / "README.md";
+  std::ofstream(page) << "<!-- table:fake -->\n<!-- end -->\n";
+  call_with_results({"report", spec_, "--into", page});
+  EXPECT_TRUE(has(read_text(page),
+                  "<!-- table:fake -->\n**Advice.** Take `left`, as [there](results/other/README.md).\n\n"
+                  "**Answer.** The same.\n\n"))
       << read_text(page);
 }
 

@@ -98,8 +98,7 @@ TEST(Program, OptionsWithoutEffectAreWrongUsage) {
                                                        {"list", "strategies", "--format", "json", "--long"},
                                                        {"plan", spec, "--json", "--todo"},
                                                        {"plan", spec, "--runs", "--todo"},
-                                                       {"plan", spec, "--json", "--runs"},
-                                                       {"answers", spec, "--short"}};
+                                                       {"plan", spec, "--json", "--runs"}};
   for (const std::vector<std::string>& words : calls) {
     EXPECT_EQ(call(words).code, exit_code::kUsage) << testing::PrintToString(words);
   }
