@@ -39,8 +39,10 @@ answered() {
   done
 }
 questions=$(sed -n '/^| | spec | question |$/,/^$/p' experiments/README.md | cut -d "|" -f 2,3)
-# README.md has a line per question, from its first spec; results/README.md has them all, with the evidence.
-sed -n 's/^ Q[0-9]* | `\(\w*\)\.json`.*/\1/p' <<<"$questions" | answered | xargs "$BNLAB_PROGRAM" answers --short --into README.md
+# README.md has a line per question, from its first spec, and what is predicted; results/README.md has them all, with the
+# evidence.
+{ sed -n 's/^ Q[0-9]* | `\(\w*\)\.json`.*/\1/p' <<<"$questions" | answered; echo prediction; } |
+  xargs "$BNLAB_PROGRAM" answers --short --into README.md
 grep -o '\w*\.json' <<<"$questions" | cut -d . -f 1 | answered |
   xargs "$BNLAB_PROGRAM" answers --into results/README.md
 

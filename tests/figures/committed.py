@@ -43,38 +43,30 @@ def findings_of(name):
 
 
 def answered(document):
-    """The experiments whose answers a document has, in the order of experiments/README.md: README.md has the first one of each
-    question, results/README.md has all."""
+    """The pages whose answers a document has, in the order of experiments/README.md: README.md has the first one of each
+    question and the prediction, results/README.md has all experiments."""
     questions = (ROOT / "experiments" / "README.md").read_text(encoding="utf-8").split("| | spec | question |\n")[1]
     rows = [line.split("|")[1:3] for line in questions.split("\n\n")[0].split("\n")]
     names = [re.findall(r"`(\w+)\.json`", specs) for _, specs in rows]
     if document == "README.md":
         names = [found[:1] for found, (question, _) in zip(names, rows) if question.strip().startswith("Q")]
-    return [name for found in names for name in found
-            if re.search(r"^\*\*Answer\.\*\*", findings_of(name), re.MULTILINE)]
+    found = [name for found in names for name in found
+             if re.search(r"^\*\*Answer\.\*\*", findings_of(name), re.MULTILINE)]
+    return found + ["prediction"] if document == "README.md" else found
 
 
 _MARK, _END = "<!-- table:answers -->\n", "<!-- end -->"
 
 
-@functools.cache
-def _answers(*options):
-    """The lines of the table of all answers, with links as from the README."""
-    with tempfile.TemporaryDirectory() as folder:
-        page = Path(folder) / "page.md"
-        page.write_text(_MARK + _END + "\n", encoding="utf-8")
-        _bnlab("answers", *answered("results/README.md"), *options, "--into", page)
-        there = os.path.relpath(ROOT / "results", Path(folder).resolve())
-        table = page.read_text(encoding="utf-8").removeprefix(_MARK).split(_END)[0]
-        return table.replace(f"]({there}/", "](results/").splitlines(keepends=True)
-
-
 def with_answers(document):
     """The text of a document of this project, its table of answers written again."""
     before, table = (ROOT / document).read_text(encoding="utf-8").split(_MARK)
-    lines = _answers("--short") if document == "README.md" else _answers()
-    head, rows = lines[:2], dict(zip(answered("results/README.md"), lines[2:]))
-    pages = os.path.relpath(ROOT / "results", (ROOT / document).parent) + "/"
-    answers = "".join([*head, *(rows[name] for name in answered(document))])
-    answers = answers.replace("](results/", f"]({pages}").replace("](./", "](")
+    with tempfile.TemporaryDirectory() as folder:
+        page = Path(folder) / "page.md"
+        page.write_text(_MARK + _END + "\n", encoding="utf-8")
+        _bnlab("answers", *answered(document), *(["--short"] if document == "README.md" else []), "--into", page)
+        answers = page.read_text(encoding="utf-8").removeprefix(_MARK).split(_END)[0]
+        there = os.path.relpath(ROOT / "results", Path(folder).resolve()) + "/"
+    here = os.path.relpath(ROOT / "results", (ROOT / document).parent) + "/"
+    answers = answers.replace(f"]({there}", f"]({here}").replace("](./", "](")
     return before + _MARK + answers + _END + table.split(_END, 1)[1]

@@ -24,6 +24,7 @@ from test_finding import Finding
 from test_findings import CommittedFindings, LookedUp, Read
 from test_headline import CommittedHeadline, Marks
 from test_pages_of_readers import PagesOfReaders, Readme
+from test_findings import CommittedFindings, LookedUp, Predicted, Read
 from test_parts import Labels, Legends, Styles
 from test_occasions import Occasions
 from test_one_gpu import OneGpu

@@ -1,5 +1,7 @@
 """Numbers in findings.md: which are looked up, which are right, and that few wrong ones pass."""
 
+import json
+import subprocess
 import unittest
 from bisect import bisect_left, bisect_right
 
@@ -76,6 +78,16 @@ class CommittedFindings(unittest.TestCase):
         for three_digits, at_most in ((True, 0.2), (False, 0.35)):
             share = sum(passed[three_digits]) / len(passed[three_digits])
             self.assertLess(share, at_most, f"of {len(passed[three_digits])}")
+
+
+@unittest.skipUnless(PROGRAM.exists(), f"there is no program {PROGRAM}")
+class Predicted(unittest.TestCase):
+    def test_the_answer_of_the_prediction_is_what_the_model_says(self):
+        page = ROOT / "results" / "prediction"
+        said = subprocess.run([PROGRAM, "cost", page / "steps.json", "--ranks", "8", "--step-ms", "100", "--only", "model.name=backbone_unet",
+                               "--only", "strategy=per_tower,sync(route=all_reduce)", "--json"], check=True, capture_output=True).stdout
+        alone, together = (row["step_s"]["mid"] for row in json.loads(said)["rows"])
+        self.assertIn(f"About {1000 * (together - alone):.1f} ms a step on 8 GPUs", findings_of("prediction"))
 
 
 class LookedUp(unittest.TestCase):
