@@ -21,7 +21,6 @@ from test_accuracy_vs_steps import AccuracyVsSteps
 from test_contact_sheet import ContactSheet
 from test_contrasts import Contrasts
 from test_finding import Finding
-from test_findings import CommittedFindings, LookedUp, Read
 from test_headline import CommittedHeadline, Marks
 from test_pages_of_readers import PagesOfReaders, Readme
 from test_findings import CommittedFindings, LookedUp, Predicted, Read
