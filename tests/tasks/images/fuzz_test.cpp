@@ -56,12 +56,13 @@ class Fuzz : public ::testing::TestWithParam<Format> {
   }
   bool is_png() const { return std::string(GetParam().name).find("png") != std::string::npos; }
 
-  // What is read of these bytes, as an image and as labels; nothing where an error names the file.
+  // What is read of these bytes, as an image, as ids and as labels of any kind; nothing where an error names the file.
   std::vector<std::optional<Pixels>> read(const std::string& bytes) const {
     std::filesystem::remove(file_);  // some file systems wait for the disk where a file is overwritten
     test::write_bytes(file_, bytes);
     std::vector<std::optional<Pixels>> all;
-    for (const auto reader : {read_rgb, read_label_ids}) {
+    const auto read_labels = [](const std::string& file) { return read_label_file(file).pixels; };
+    for (const auto reader : {read_rgb, read_label_ids, +read_labels}) {
       try {
         all.emplace_back(reader(file_));
         EXPECT_EQ(all.back()->values.size(),
