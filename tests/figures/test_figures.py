@@ -28,6 +28,10 @@ from test_parts import Labels, Legends, Styles
 from test_occasions import Occasions
 from test_one_gpu import OneGpu
 from test_price import Price
+from test_findings import CommittedFindings, LookedUp, Read
+from test_parts import Labels, Legends, Styles
+from test_occasions import Occasions
+from test_one_gpu import OneGpu
 from test_prediction import Prediction
 from test_published import PublishedNumbers
 from test_scaling import Scaling
