@@ -226,15 +226,22 @@ def full_folders(root):
     ]
 
 
+def anchors(page):
+    """Of its headings, as links name them."""
+    headings = re.findall(r"^#+ (.*)$", re.sub(r"^(    |```).*", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", re.sub(r"\]\([^)]*\)", "", heading)).lower().replace(" ", "-") for heading in headings}
+
+
 def links_to_nowhere(root):
-    """Those of pages to files of the project, code apart."""
+    """Those of pages to files of the project and their headings, code apart."""
     wrong = []
     pages = [path.relative_to(root) for path in root.glob("*.md")] + files(root, *FOLDERS_WITH_README, suffixes={".md"})
     for page in pages:
         prose = re.sub(r"^(    |```).*|`[^`\n]*`", "", (root / page).read_text(encoding="utf-8"), flags=re.MULTILINE)
-        for target in re.findall(r"\]\((?!\w+:|[#/])([^)#\s]+)", prose):
-            if not (root / page.parent / target).exists():
-                wrong.append(f"{page}: the link to {target} leads nowhere")
+        for target, anchor in re.findall(r"\]\((?!\w+:|/)([^)#\s]*)#?([^)\s]*)", prose):
+            there = root / page.parent / target if target else root / page
+            if not there.exists() or (anchor and there.suffix == ".md" and anchor not in anchors(there)):
+                wrong.append(f"{page}: the link to {target}{'#' if anchor else ''}{anchor} leads nowhere")
     return wrong
 
 
@@ -396,6 +403,7 @@ class PlantedFaults(unittest.TestCase):
 
     def test_link_to_nowhere(self):
         self.check_caught(links_to_nowhere, "results/README.md", "[sync](../strategies/sync.cpp), [gone](../again/README.md)")
+        self.check_caught(links_to_nowhere, "results/README.md", "# A title\n[here](#a-title), [gone](../strategies/README.md#files)")
 
     def test_full_folder(self):
         names = [f"b{i}" for i in range(MOST_SOURCES)]
