@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "harness/error.hpp"
+#include "harness/printable.hpp"
 #include "harness/store/record.hpp"
 
 namespace bnlab {
@@ -269,7 +270,7 @@ std::string packed(const Files& files, const std::string& name) {
 Files unpacked(const fs::path& archive) {
   const std::string bytes = read_text(archive), name = archive.string();
   if (bytes.starts_with("\x1f\x8b")) {
-    throw Error(Error::Kind::data, name + ": compressed; unpack it first: gunzip " + name);
+    throw Error(Error::Kind::data, name + ": compressed; unpack it first: gunzip " + shell_quoted(name));
   }
   Files files;
   for (auto& [path, content] : read_tar(bytes, name)) {

@@ -473,6 +473,10 @@ TEST_F(SpecRun, ACheckpointOfPyTorchIsNamedAsOneWithTheLineThatConvertsIt) {
       std::filesystem::absolute("a/resnet.pth").string() + " " +
       std::filesystem::absolute("a/resnet.safetensors").string();
   EXPECT_EQ(of(R"({"file": "a/resnet.pth"})"), std::vector<std::string>{cure});
+  EXPECT_NE(of(R"({"file": "x; touch it; .pth"})")
+                .at(0)
+                .find("bnlab.convert 'x; touch it; .pth' 'x; touch it; .safetensors'"),
+            std::string::npos);
   EXPECT_EQ(of(R"("a/resnet.pth")"),
             (std::vector<std::string>{
                 "spec.json: init_from: expected an object or null, got \"a/resnet.pth\"; write "
