@@ -120,7 +120,8 @@ void write_atomically(const std::filesystem::path& file, std::string_view text) 
   const std::filesystem::path temporary =
       folder / ("." + file.filename().string() + "." + this_process() + ".tmp");
   try {
-    Descriptor out(temporary, O_WRONLY | O_CREAT | O_TRUNC, file, "cannot write");
+    ::unlink(temporary.c_str());  // whoever made it: nothing is written through a link of somebody else's
+    Descriptor out(temporary, O_WRONLY | O_CREAT | O_EXCL, file, "cannot write");
     out.write(text);
     out.sync();
     out.close();

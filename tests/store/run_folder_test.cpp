@@ -9,6 +9,7 @@
 #include <fstream>
 
 #include "harness/error.hpp"
+#include "harness/store/this_process.hpp"
 #include "tests/temporary_folder.hpp"
 
 namespace bnlab {
@@ -80,6 +81,17 @@ TEST(WriteAtomically, SaysWhichFileCannotBeWritten) {
     EXPECT_EQ(error.kind(), Error::Kind::environment);
     EXPECT_NE(std::string(error.what()).find("missing"), std::string::npos);
   }
+}
+
+TEST(WriteAtomically, WritesNothingThroughALink) {
+  const TemporaryFolder folder;
+  const std::filesystem::path theirs = folder.path() / "theirs", file = folder.path() / "a.json";
+  std::ofstream(theirs) << "precious";
+  std::filesystem::create_symlink(theirs, folder.path() / (".a.json." + this_process() + ".tmp"));
+  write_atomically(file, "new");
+  EXPECT_EQ(read_text(theirs), "precious");
+  EXPECT_EQ(read_text(file), "new");
+  EXPECT_FALSE(std::filesystem::is_symlink(file));
 }
 
 TEST(ReadJson, NamesTheFileThatIsMissingOrDamaged) {
