@@ -21,19 +21,18 @@ inline size_t control_length(std::string_view text) {
   return byte(0) == 0xc2 && byte(1) >= 0x80 && byte(1) < 0xa0 ? 2 : 0;
 }
 
-// The same text with the bytes of control characters written as \x1b, so that it can do nothing to a
-// terminal.
+// The same text with its control characters written as \u001b, so that it can do nothing to a terminal, and
+// JSON stays JSON.
 inline std::string printable(std::string_view text) {
   std::string shown;
   while (!text.empty()) {
     const size_t length = control_length(text);
-    for (const char c : text.substr(0, length)) {
-      std::array<char, 5> escape{};
-      std::snprintf(escape.data(), escape.size(), "\\x%02x", static_cast<unsigned char>(c));
-      shown += escape.data();
-    }
     if (length == 0) {
       shown += text.front();
+    } else {
+      std::array<char, 7> escape{};
+      std::snprintf(escape.data(), escape.size(), "\\u%04x", static_cast<unsigned char>(text[length - 1]));
+      shown += escape.data();
     }
     text.remove_prefix(length == 0 ? 1 : length);
   }

@@ -10,7 +10,6 @@
 #include "harness/cli/program.hpp"
 #include "harness/error.hpp"
 #include "harness/mapped.hpp"
-#include "harness/printable.hpp"
 
 namespace bnlab {
 namespace {
@@ -31,7 +30,7 @@ std::vector<std::string> all_with_spec(const std::string& results, bool& is_whol
     try {
       return !load_if_any(spec, around);
     } catch (const Error& error) {
-      std::cerr << "left out: " << printable(error.what()) << "\n";
+      std::cerr << "left out: " << error.what() << "\n";
       is_whole = false;
       return true;
     }

@@ -5,7 +5,6 @@
 #include "harness/cli/options.hpp"
 #include "harness/cli/program.hpp"
 #include "harness/error.hpp"
-#include "harness/printable.hpp"
 #include "harness/store/confirming.hpp"
 
 namespace bnlab {
@@ -24,10 +23,10 @@ int confirm(const ConfirmRequest& request) {
   const Confirmed confirmed =
       confirm_results(experiment_folder(request.results), experiment_folder(request.again));
   for (const std::string& sentence : confirmed.left_out) {
-    std::cerr << "left out: " << printable(sentence) << "\n";
+    std::cerr << "left out: " << sentence << "\n";
   }
   for (const std::string& sentence : confirmed.differing) {
-    std::cout << "differs: " << printable(sentence) << "\n";
+    std::cout << "differs: " << sentence << "\n";
   }
   std::cout << confirmed.repeated - confirmed.differing.size() << " of " << confirmed.repeated
             << " repeated runs answer the same to the last digit\n"

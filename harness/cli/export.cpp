@@ -5,7 +5,6 @@
 #include "harness/cli/options.hpp"
 #include "harness/cli/program.hpp"
 #include "harness/error.hpp"
-#include "harness/printable.hpp"
 #include "harness/transfer/event_file.hpp"
 
 namespace bnlab {
@@ -20,7 +19,7 @@ int export_curves(const ExportRequest& request) {
   const ExperimentPath experiment = experiment_path(request.folder);
   std::vector<std::string> problems;
   const int count = export_event_files(experiment.results, experiment.name, request.tensorboard, problems);
-  for (const std::string& problem : problems) std::cerr << "left out: " << printable(problem) << "\n";
+  for (const std::string& problem : problems) std::cerr << "left out: " << problem << "\n";
   if (count == 0 && problems.empty()) {
     throw Error(Error::Kind::usage, request.folder + ": no run there has a metrics.jsonl");
   }

@@ -5,7 +5,6 @@
 #include "harness/cli/options.hpp"
 #include "harness/cli/program.hpp"
 #include "harness/mapped.hpp"
-#include "harness/printable.hpp"
 #include "harness/transfer/merging.hpp"
 
 namespace bnlab {
@@ -20,8 +19,7 @@ struct MergeRequest {
 int merge(const MergeRequest& request) {
   const auto from = mapped(request.from, [](const std::string& folder) { return experiment_folder(folder); });
   const Merged merged = merge_results(experiment_folder(request.into), from, request.keep);
-  for (const std::string& sentence : merged.left_out)
-    std::cerr << "left out: " << printable(sentence) << "\n";
+  for (const std::string& sentence : merged.left_out) std::cerr << "left out: " << sentence << "\n";
   std::cout << request.into << ": " << merged.added << " runs added, " << merged.replaced << " replaced, "
             << merged.there << " as they were\n";
   return merged.left_out.empty() ? exit_code::kOk : exit_code::kFailed;

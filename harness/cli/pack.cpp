@@ -70,12 +70,12 @@ int check(const CheckRequest& request) {
   if (is_folder && std::filesystem::exists(manifest)) files[kManifestFile] = read_text(manifest);
   const Checked checked = check_files(files);
   if (holds_gpu_check(files)) {
-    std::cout << printable(gpu_check_text(gpu_check_page(files, request.path)));
+    std::cout << gpu_check_text(gpu_check_page(files, request.path));
     for (const auto& [reason, count] : checked.stale) {
-      std::cout << count << " records stale: " << printable(reason) << "\n";
+      std::cout << count << " records stale: " << reason << "\n";
     }
   }
-  for (const std::string& problem : checked.problems) std::cout << printable(problem) << "\n";
+  for (const std::string& problem : checked.problems) std::cout << problem << "\n";
   std::cout << checked.files << " files listed, " << checked.records << " records, "
             << checked.problems.size() << " problems\n";
   return checked.problems.empty() ? exit_code::kOk : exit_code::kFailed;

@@ -14,6 +14,7 @@
 #include "harness/printable.hpp"
 #include "harness/shell.hpp"
 #include "harness/store/environment.hpp"
+#include "harness/terminal.hpp"
 
 namespace bnlab {
 namespace {
@@ -197,6 +198,7 @@ std::string exit_codes_text() {
 }
 
 int run_program(int argc, const char* const* argv) {
+  PrintableOutput out(std::cout), err(std::cerr);
   Program program;
   program.typed = command_line(argc, argv);
   build(program);
@@ -220,15 +222,15 @@ int run_program(int argc, const char* const* argv) {
   try {
     return after_output(program.action());
   } catch (const Error& error) {
-    std::cerr << "bnlab: " << printable(error.what()) << "\n";
+    std::cerr << "bnlab: " << error.what() << "\n";
     return exit_code_of(error);
   } catch (const std::filesystem::filesystem_error& error) {
-    std::cerr << "bnlab: " << printable(error.path1().string().substr(0, kLongestName)) << ": "
-              << error.code().message() << "\n";
+    std::cerr << "bnlab: " << error.path1().string().substr(0, kLongestName) << ": " << error.code().message()
+              << "\n";
     return error.code() == std::errc::filename_too_long ? exit_code::kUsage : exit_code::kEnvironment;
   } catch (const std::exception& error) {
     const std::string text = error.what();  // LibTorch puts the calls that led there below the first line
-    std::cerr << "bnlab: unexpected: " << printable(text.substr(0, text.find('\n'))) << "\n";
+    std::cerr << "bnlab: unexpected: " << text.substr(0, text.find('\n')) << "\n";
     return exit_code::kFailed;
   }
 }

@@ -11,6 +11,7 @@
 #include "harness/cli/options.hpp"
 #include "harness/cli/program.hpp"
 #include "harness/mapped.hpp"
+#include "harness/terminal.hpp"
 #include "harness/text_table.hpp"
 
 namespace bnlab {
@@ -122,7 +123,8 @@ void watch_for_crashes() {
 }
 
 void show_progress(const std::string& strategy, size_t done, size_t all) {
-  std::cerr << "\r\033[Kverify: " << strategy << " (" << done + 1 << " of " << all << ")" << std::flush;
+  std::cerr << Control{"\r\033[K"} << "verify: " << strategy << " (" << done + 1 << " of " << all << ")"
+            << std::flush;
 }
 
 int verify_and_print(const Request& asked) {
@@ -138,7 +140,7 @@ int verify_and_print(const Request& asked) {
   };
   watch_for_crashes();
   const VerifyReport report = verify(request);
-  std::cerr << (terminal ? "\r\033[K" : "");
+  std::cerr << Control{terminal ? "\r\033[K" : ""};
   for (const std::string& note : report.notes) {
     std::cerr << "verify: " << note << "\n";
   }

@@ -17,11 +17,11 @@
 #include "harness/error.hpp"
 #include "harness/launch/notify.hpp"
 #include "harness/mapped.hpp"
-#include "harness/printable.hpp"
 #include "harness/report/live_html.hpp"
 #include "harness/report/live_runs.hpp"
 #include "harness/store/attempts.hpp"
 #include "harness/store/run_folder.hpp"
+#include "harness/terminal.hpp"
 
 namespace bnlab {
 namespace {
@@ -117,8 +117,8 @@ bool show(const std::vector<Watched>& all, bool terminal, bool once, bool& is_wa
     return false;
   }
   const auto experiments = mapped(all, [](const Watched& one) { return status_of(one); });
-  std::cout << (terminal && !once ? "\033[H\033[2J" : "") << live_page(runs, experiments, columns_of_output())
-            << std::flush;
+  std::cout << Control{terminal && !once ? "\033[H\033[2J" : ""}
+            << live_page(runs, experiments, columns_of_output()) << std::flush;
   return std::ranges::any_of(runs, [](const LiveRun& run) { return !run.damaged.empty(); }) ||
          std::ranges::any_of(experiments, [](const auto& status) { return !status.problems.empty(); });
 }
@@ -129,7 +129,7 @@ std::string damaged_text(const std::vector<LiveExperiment>& seen) {
   for (const LiveExperiment& experiment : seen) {
     for (const std::string& problem : experiment.status.problems) text += "damaged: " + problem + "\n";
   }
-  return printable(text);
+  return text;
 }
 
 LiveExperiment look(LiveView& view, const Watched& one) {

@@ -13,13 +13,15 @@
 #include <limits>
 #include <numeric>
 
+#include "harness/terminal.hpp"
+
 namespace bnlab {
 namespace {
 
 constexpr std::chrono::milliseconds kTerminalPeriod{200};
 constexpr std::chrono::seconds kPlainPeriod{10};
-constexpr const char* kRed = "31";
-constexpr const char* kGreen = "32";
+constexpr const char* kRed = "\033[31m";
+constexpr const char* kGreen = "\033[32m";
 
 bool is_terminal() {
   const char* term = std::getenv("TERM");
@@ -144,9 +146,9 @@ void Progress::finished(const RunSpec& run, const Outcome& outcome, double wall_
   if (const Json& resumed = value_at(result, "resumed_at_steps"); resumed.is_array() && !resumed.empty()) {
     early += "  went on from step " + resumed.back().dump();
   }
-  say(painted(ok ? kGreen : kRed, status) + " " + run.id + (metric.empty() ? "" : "  " + metric) + early +
-      "  " + formatted("%.1f s", wall_time_s) + counts() +
-      (std::isfinite(left) && done_ < runs_ ? ", " + duration_text(left) + " left" : "") +
+  paint(ok ? kGreen : kRed, status);
+  say(" " + run.id + (metric.empty() ? "" : "  " + metric) + early + "  " + formatted("%.1f s", wall_time_s) +
+      counts() + (std::isfinite(left) && done_ < runs_ ? ", " + duration_text(left) + " left" : "") +
       (outcome.message.empty() ? "" : "\n         " + outcome.message));
 }
 
@@ -216,19 +218,20 @@ void Progress::draw() {
   if (active_.size() > 1) {
     line += "  and " + std::to_string(active_.size() - 1) + " more";
   }
-  std::cerr << "\r\033[K" << line.substr(0, terminal_width() - 1) << std::flush;
+  std::cerr << Control{"\r\033[K"} << line.substr(0, terminal_width() - 1) << std::flush;
   drawn_ = true;
 }
 
 void Progress::clear() {
   if (drawn_) {
-    std::cerr << "\r\033[K" << std::flush;
+    std::cerr << Control{"\r\033[K"} << std::flush;
     drawn_ = false;
   }
 }
 
-std::string Progress::painted(const char* colour, const std::string& text) const {
-  return colour_ ? std::string("\033[") + colour + "m" + text + "\033[0m" : text;
+void Progress::paint(const char* colour, const std::string& text) {
+  clear();
+  std::cerr << Control{colour_ ? colour : ""} << text << Control{colour_ ? "\033[0m" : ""};
 }
 
 ExpectedTime::ExpectedTime(const std::vector<Record>& records) {

@@ -68,7 +68,7 @@ class Progress {
   double seconds_left() const;  // NaN while nothing is known
   void draw();
   void clear();
-  std::string painted(const char* colour, const std::string& text) const;
+  void paint(const char* colour, const std::string& text);
 
   int runs_;
   const int jobs_;

@@ -190,7 +190,7 @@ std::string live_line(const LiveRun& run) {
   if (!run.loss.empty()) text += "  loss " + significant(run.loss.back(), 4);
   if (!run.metric_values.empty()) text += "  " + run.metric + " " + significant(run.metric_values.back(), 4);
   const std::string faults = faults_text(run);
-  return printable(text + (faults.empty() ? "" : "  ! " + faults));
+  return text + (faults.empty() ? "" : "  ! " + faults);
 }
 
 std::string live_page(const std::vector<LiveRun>& runs, const std::vector<ExperimentStatus>& experiments,

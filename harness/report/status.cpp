@@ -4,7 +4,6 @@
 #include <tuple>
 
 #include "harness/mapped.hpp"
-#include "harness/printable.hpp"
 #include "harness/store/attempts.hpp"
 #include "harness/store/environment.hpp"
 #include "harness/store/run_folder.hpp"
@@ -20,7 +19,7 @@ std::string recorded_text(const Record& record, const std::string& path) {
 
 std::string reason_of(const Record& record) {
   const std::string message = recorded_text(record, "outcome.message");
-  if (!message.empty()) return printable(message.substr(0, message.find('\n')));
+  if (!message.empty()) return message.substr(0, message.find('\n'));
   const std::string signal = recorded_text(record, "outcome.signal");
   return signal.empty() ? "no reason is recorded" : "ended by " + signal;
 }
@@ -162,7 +161,7 @@ std::string status_text(const std::vector<ExperimentStatus>& all) {
       reasons += wrapped(status.experiment + ": " + line);
     }
     for (const ClaimedRun& run : status.claimed)
-      under_way += printable(status.experiment + ": " + run.sentence()) + "\n";
+      under_way += status.experiment + ": " + run.sentence() + "\n";
     for (const std::string& problem : status.problems) problems += "damaged: " + problem + "\n";
   }
   return table.text() + (under_way.empty() ? "" : "\nRuns under way:\n" + under_way) +

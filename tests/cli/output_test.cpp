@@ -31,7 +31,7 @@ TEST(Output, MessagesDoNothingToATerminal) {
   EXPECT_EQ(code_of({"run", "\033[2Jno.json"}, scratch / "out"), exit_code::kUsage);
   const std::string said = text_of(scratch / "out");
   EXPECT_EQ(said.find('\033'), std::string::npos) << said;
-  EXPECT_NE(said.find("\\x1b[2Jno.json"), std::string::npos) << said;
+  EXPECT_NE(said.find("\\u001b[2Jno.json"), std::string::npos) << said;
 }
 
 TEST(Output, AFileNameThatNoSystemTakesIsExitCodeTwo) {

@@ -65,6 +65,35 @@ TEST_F(Views, ReportWritesCsvAndAPage) {
   EXPECT_TRUE(has(page.out, "<pre>bnlab run")) << page.out;
 }
 
+// A name of a folder, and texts of records, that would clear the screen or name the window.
+TEST_F(Views, WhatOthersWroteDoesNothingToATerminal) {
+  const std::string spec = run("refuse");
+  const auto runs = run_folders(scratch_ / "results", "fake");
+  Json told = read_json(runs.at(0) / kRecordFile), killed = read_json(runs.at(1) / kRecordFile);
+  told["outcome"]["message"] = "clear \033[2J it";
+  killed["outcome"]["message"] = nullptr;
+  killed["outcome"]["signal"] = "SIG\033[2J";
+  killed["code"]["git"] = "\033[2J\177";
+  write_json(runs[0] / kRecordFile, told);
+  write_json(runs[1] / kRecordFile, killed);
+  const std::filesystem::path damaged = folder() + "/a\033]0;b\007/1x2-cpu";
+  std::filesystem::create_directories(damaged);
+  std::ofstream(damaged / kRecordFile) << "{";
+  const std::string results = scratch_ / "results";
+  for (const std::vector<std::string>& words : {std::vector<std::string>{"status", folder()},
+                                                {"report", folder()},
+                                                {"report", folder(), "--format", "csv"},
+                                                {"report", folder(), "--format", "json"},
+                                                {"watch", results, "--once"},
+                                                {"compare", folder(), folder()},
+                                                {"plan", spec, "--results", results}}) {
+    const Answer answer = call(words);
+    const std::string all = answer.out + answer.err;
+    EXPECT_FALSE(has(all, "\033") || has(all, "\007") || has(all, "\177")) << words.front() << all;
+    EXPECT_TRUE(has(all, "\\u001b")) << words.front() << all;
+  }
+}
+
 TEST_F(Views, CompareEndsWithOneWhereSomethingGotWorse) {
   run("ok");
   const std::string copy = scratch_ / "copy";
@@ -243,7 +272,7 @@ TEST_F(Views, CheckTellsWhatAGpuCheckFound) {
   EXPECT_EQ(answer.code, 0) << answer.out << answer.err;
   for (const char* part :
        {"machine    NVIDIA H100\n", "revision   0123456789ab\n", "first      1 FAILED\n",
-        "FAILED: one rank: differs\\x1b[2J\n", "1 records stale: what computes it", " 0 problems"}) {
+        "FAILED: one rank: differs\\u001b[2J\n", "1 records stale: what computes it", " 0 problems"}) {
     EXPECT_TRUE(has(answer.out, part)) << part << answer.out;
   }
 }

@@ -31,7 +31,7 @@ TEST_F(SpecDocument, NamesLineAndColumnOfSyntaxErrors) {
 // A terminal would obey them, and a message would end at a NUL.
 TEST_F(SpecDocument, RefusesControlCharacters) {
   EXPECT_EQ(mistakes(R"({"question": "a\u001b[2J"})")[0],
-            R"(spec.json: question: holds a control character (line 1): \x1b[)");
+            R"(spec.json: question: holds a control character (line 1): \u001b[)");
   EXPECT_EQ(mistakes(R"({"extends": "a\u0000b"})")[0],
             R"(spec.json: extends: holds a control character (line 1): \x00b)");
   EXPECT_EQ(mistakes("{\n\"notes\\u009b\": 1}")[0],

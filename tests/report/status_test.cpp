@@ -140,13 +140,5 @@ TEST(Status, SaysWhyRunsFailedEachReasonOnce) {
             "results/small_batch/" + experiment.runs[1].id);
 }
 
-TEST(Status, AReasonDoesNothingToATerminal) {
-  const Experiment experiment = synthetic_experiment(1);
-  RunAccount account = synthetic_account(experiment.runs[0], 0, 1);
-  account.outcome = {Status::error, "clear \x1b[2J it", 0, "", {}};
-  const RunCounts counts = count_runs(experiment, {Record(compose_record(account), "record.json")});
-  EXPECT_EQ(counts.failures.at(0).message, "clear \\x1b[2J it");
-}
-
 }  // namespace
 }  // namespace bnlab::status_test
