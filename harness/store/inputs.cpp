@@ -102,7 +102,11 @@ Inputs::Inputs(fs::path results, std::string data_dir, std::function<void(const 
 }
 
 void Inputs::read_known() {
-  std::ifstream in(cache_);
+  std::istringstream in;
+  try {
+    in.str(read_text(cache_));
+  } catch (const Error&) {  // all is read again
+  }
   std::string line;
   if (!std::getline(in, line) || line != kHeading) {
     return;

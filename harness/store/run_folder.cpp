@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <fstream>
 #include <utility>
 
 #include "harness/error.hpp"
@@ -17,6 +16,7 @@ namespace bnlab {
 namespace {
 
 constexpr int kDeepest = 64;  // objects and arrays inside each other, far more than any file of ours has
+constexpr size_t kLargestJson = size_t{64} << 20;  // bytes, likewise
 
 [[noreturn]] void fail(const std::string& what, const std::filesystem::path& file) {
   throw Error(Error::Kind::environment, what + " " + file.string() + ": " + std::strerror(errno));
@@ -155,35 +155,21 @@ void write_json(const std::filesystem::path& file, const Json& value) {
   write_atomically(file, value.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
-std::string read_text(const std::filesystem::path& file) {
-  std::error_code problem;
-  const auto size = std::filesystem::file_size(file, problem);
-  if (problem) throw Error(Error::Kind::data, "cannot read " + file.string() + ": " + problem.message());
-  std::string text(size, '\0');
-  std::ifstream in(file, std::ios::binary);
-  if (!in.read(text.data(), static_cast<std::streamsize>(size))) {
-    throw Error(Error::Kind::data, "cannot read " + file.string() + ": " + std::strerror(errno));
-  }
-  return text;
+Json read_json(const std::filesystem::path& file) {
+  return parse_json(read_text(file, kLargestJson), file.string());
 }
 
-Json read_json(const std::filesystem::path& file) {
-  const std::string text = read_text(file);
+Json parse_json(const std::string& text, const std::string& file) {
   if (depth_of(text) > kDeepest) {
-    throw Error(Error::Kind::data,
-                file.string() + ": nested deeper than " + std::to_string(kDeepest) + " levels");
+    throw Error(Error::Kind::data, file + ": nested deeper than " + std::to_string(kDeepest) + " levels");
   }
   try {
     return Json::parse(text);
   } catch (const Json::parse_error& error) {
-    throw Error(Error::Kind::data, file.string() + " is damaged: no JSON in " + place_in(text, error.byte));
+    throw Error(Error::Kind::data, file + " is damaged: no JSON in " + place_in(text, error.byte));
+  } catch (const Json::out_of_range&) {
+    throw Error(Error::Kind::data, file + " is damaged: a number in it is not finite");
   }
-}
-
-std::string damaged_line(const std::filesystem::path& file, size_t number, const std::string& text) {
-  constexpr size_t kShown = 60;
-  return file.string() + ":" + std::to_string(number) +
-         ": expected a JSON object as training writes it, got " + text.substr(0, kShown);
 }
 
 std::vector<std::filesystem::path> run_folders(const std::filesystem::path& results,

@@ -11,6 +11,7 @@
 
 #include "harness/json.hpp"
 #include "harness/placement.hpp"
+#include "harness/text_file.hpp"
 
 namespace bnlab {
 
@@ -66,11 +67,9 @@ void copy_synced(const std::filesystem::path& from, const std::filesystem::path&
 // pass the value through finite() of record.hpp first.
 void write_json(const std::filesystem::path& file, const Json& value);
 
-// Throws Error (data) that names the file when it is missing, unreadable, not JSON or nested too deep.
-std::string read_text(const std::filesystem::path& file);
+// Throws Error (data) that names the file when it is missing, unreadable, too large, not JSON or nested too
+// deep. schema.hpp has the same for what other processes wrote, with the types of its values.
 Json read_json(const std::filesystem::path& file);
-
-// What is said of a line of a metrics.jsonl, by its number, that training has not written.
-std::string damaged_line(const std::filesystem::path& file, size_t number, const std::string& text);
+Json parse_json(const std::string& text, const std::string& file);  // `file` names it
 
 }  // namespace bnlab

@@ -108,5 +108,20 @@ TEST(ReadJson, NamesTheFileThatIsMissingOrDamaged) {
   }
 }
 
+TEST(ReadText, RefusesWhatIsNoOrdinaryFileAndWhatIsTooLarge) {
+  const TemporaryFolder folder;
+  ASSERT_EQ(::mkfifo((folder.path() / "pipe").c_str(), 0666), 0);
+  std::ofstream(folder.path() / "sparse") << "";
+  std::filesystem::resize_file(folder.path() / "sparse", uintmax_t{3} << 40);
+  for (const char* name : {"pipe", "sparse", "."}) {
+    try {
+      read_json(folder.path() / name);
+      FAIL() << "expected an Error for " << name;
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find((folder.path() / name).string()), std::string::npos);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace bnlab
