@@ -12,6 +12,7 @@ find_path(BOOST_MATH_INCLUDE boost/math/distributions/students_t.hpp REQUIRED)
 include(cmake/revision.cmake)
 include(cmake/numerics.cmake)
 include(cmake/clusters.cmake)
+include(cmake/schemas.cmake)
 
 # A folder that is not named here needs no LibTorch.
 file(GLOB_RECURSE plain_sources CONFIGURE_DEPENDS harness/*/*.cpp)

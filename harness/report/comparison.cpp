@@ -45,7 +45,8 @@ struct Pairing {
 constexpr const char* kPlacementKey = "placement";
 
 std::string identity_text(const std::string& key, const Json& value) {
-  const std::string family = family_at(key), name = value.is_object() ? value.value("name", "") : "";
+  const Json& named = value_at(value, "name");
+  const std::string family = family_at(key), name = named.is_string() ? named.get<std::string>() : "";
   if (find_registered(family, name) != nullptr) return label(value, family);
   if (!name.empty() && value.size() == 1) return name;
   return value.is_string() ? value.get<std::string>() : value.dump();

@@ -10,6 +10,7 @@
 #include "harness/experiment/dotted.hpp"
 #include "harness/mapped.hpp"
 #include "harness/store/record.hpp"
+#include "harness/store/schema.hpp"
 
 namespace bnlab {
 namespace {
@@ -57,6 +58,17 @@ Declaration from_json(const Json& json) {
   return {json.at("at"), json.at("finished_runs"), json.at("fingerprint"), json.at("declared")};
 }
 
+const Json& declarations_schema() {
+  static const Json schema = Json::parse(R"({"type": "object", "required": ["declarations"], "properties": {
+    "declarations": {"type": "array", "items": {
+      "type": "object", "required": ["at", "finished_runs", "fingerprint", "declared"], "properties": {
+        "at": {"type": "string"}, "finished_runs": {"type": "integer", "minimum": 0},
+        "fingerprint": {"type": "string"},
+        "declared": {"type": "object", "required": ["contrasts"], "properties": {
+          "contrasts": {"type": "array"}, "settings": {"type": "object"}}}}}}}})");
+  return schema;
+}
+
 // Files that older programs wrote have no settings, of which then nothing can be said.
 bool declares_the_same(const Json& kept, const Json& now) {
   return is_same(kept, kept.contains("settings") ? now : without(now, "settings"));
@@ -68,11 +80,13 @@ std::vector<Declaration> declarations_in(const fs::path& folder) {
     return {};
   }
   try {
-    return mapped(read_json(file).at("declarations"), from_json);
-  } catch (const Json::exception&) {
-    throw Error(Error::Kind::data, file.string() +
-                                       ": expected when comparisons were declared, as bnlab run writes it; "
-                                       "take it back from a copy");
+    return mapped(read_json(file, declarations_schema()).at("declarations"), from_json);
+  } catch (const Error& error) {
+    throw Error(error.kind(),
+                file.string() +
+                    ": expected when comparisons were declared, as bnlab run writes it; take it "
+                    "back from a copy (" +
+                    error.what() + ")");
   }
 }
 

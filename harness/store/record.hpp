@@ -76,7 +76,8 @@ const Json& value_at(const Json& object, const std::string& dotted_path);
 class Record {
  public:
   Record() = default;
-  // Throws Error (data), naming `file`, unless `value` is a record of a known schema version.
+  // Throws Error (data), naming `file` and key, unless `value` is a record of a known schema version whose
+  // values are of the types that its schema says.
   Record(Json value, std::filesystem::path file);
 
   const Json& json() const { return value_; }

@@ -6,6 +6,7 @@
 
 #include "harness/error.hpp"
 #include "harness/mapped.hpp"
+#include "harness/store/schema.hpp"
 
 namespace bnlab {
 namespace {
@@ -31,14 +32,12 @@ Json group_json(const TunedGroup& group) {
           {"best_mean_at_each_length", group.best_means}};
 }
 
-// The file, or nothing where there is none. Throws Error (data) with the cure where it cannot be read.
-std::optional<Json> read_tuning(const std::filesystem::path& file) {
-  if (!std::filesystem::exists(file)) return std::nullopt;
-  try {
-    return read_json(file);
-  } catch (const Error& error) {
-    throw Error(error.kind(), error.what() + std::string(kCure));
-  }
+const Json& tuning_schema() {
+  static const Json schema = Json::parse(R"({"type": "object", "properties": {
+    "rule": {"type": "string"}, "length": {"type": ["object", "null"]}, "scores": {"type": "object"},
+    "groups": {"type": "array", "items": {"type": "object", "properties": {"group": {"type": "string"}}}},
+    "runs": {"type": "array", "items": {"type": "object", "properties": {"run_id": {"type": "string"}}}}}})");
+  return schema;
 }
 
 // Whether the scores of a file are of the metric and the population that choose now.
@@ -61,6 +60,15 @@ Json run_json(const Tuning& tuning, const RunSpec& run, const Record& record) {
 }
 
 }  // namespace
+
+std::optional<Json> read_tuning(const std::filesystem::path& file) {
+  if (!std::filesystem::exists(file)) return std::nullopt;
+  try {
+    return read_json(file, tuning_schema());
+  } catch (const Error& error) {
+    throw Error(error.kind(), error.what() + std::string(kCure));
+  }
+}
 
 TuningScores scores_of(const Tuning& tuning, const std::vector<Record>& records) {
   TuningScores scores;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,9 @@
 namespace bnlab {
 
 inline constexpr const char* kTuningFile = "tuning.json";
+
+// The file, or nothing where there is none. Throws Error (data) with the cure where it is damaged.
+std::optional<Json> read_tuning(const std::filesystem::path& file);
 
 // Of the runs that ended ok or diverged.
 TuningScores scores_of(const Tuning& tuning, const std::vector<Record>& records);

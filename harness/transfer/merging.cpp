@@ -13,6 +13,7 @@
 #include "harness/store/declarations.hpp"
 #include "harness/store/differences.hpp"
 #include "harness/store/record.hpp"
+#include "harness/store/schema.hpp"
 #include "harness/store/tuning_scores.hpp"
 
 namespace bnlab {
@@ -39,16 +40,16 @@ bool same_code(const Record& a, const Record& b) {
 // none.
 std::optional<Json> question_of(const fs::path& folder) {
   if (!fs::exists(folder / kSpecFile)) return std::nullopt;
-  Json spec = read_json(folder / kSpecFile), question = spec;
+  static const Json kObject = {{"type", "object"}};
+  Json spec = read_json(folder / kSpecFile, kObject), question = spec;
   for (const auto& entry : spec.items()) {
     if (!changes_result(entry.key())) question.erase(entry.key());
   }
-  if (fs::exists(folder / kTuningFile)) {
-    const Json tuning = read_json(folder / kTuningFile);
-    for (const Json& group : value_at(tuning, "groups")) {
+  if (const std::optional<Json> tuning = read_tuning(folder / kTuningFile)) {
+    for (const Json& group : value_at(*tuning, "groups")) {
       question["tuned"][group.value("group", "")] = value_at(group, "chosen");
     }
-    if (const Json& length = value_at(tuning, "length.chosen"); !length.is_null()) {
+    if (const Json& length = value_at(*tuning, "length.chosen"); !length.is_null()) {
       question["tuned"]["steps"] = length;
     }
   }
@@ -57,15 +58,15 @@ std::optional<Json> question_of(const fs::path& folder) {
 
 // What was chosen in `asked`, with the scores of all folders.
 void merge_tuning(const fs::path& into, const fs::path& asked, const std::vector<fs::path>& from) {
-  if (!fs::exists(asked / kTuningFile)) return;
-  Json tuning = read_json(asked / kTuningFile);
+  const std::optional<Json> theirs = read_tuning(asked / kTuningFile);
+  if (!theirs) return;
+  Json tuning = *theirs;
   std::set<std::string> runs;
   for (const Json& run : tuning.value("runs", Json::array())) runs.insert(run.value("run_id", ""));
   std::vector<fs::path> folders = from;
   folders.push_back(into);
   for (const fs::path& folder : folders) {
-    if (!fs::exists(folder / kTuningFile)) continue;
-    const Json other = read_json(folder / kTuningFile);
+    const Json other = read_tuning(folder / kTuningFile).value_or(Json::object());
     for (const auto& [id, score] : value_at(other, "scores").items()) {
       if (!tuning["scores"].contains(id)) tuning["scores"][id] = score;
     }

@@ -147,7 +147,10 @@ TEST(CostCommand, OptionsWithoutEffectAreRefused) {
 TEST(CostCommand, AFileThatIsNoProbeIsNamed) {
   const test::Scratch scratch;
   const std::string spec = scratch.write_spec(test::behaves("ok")), probe = scratch / "probe.json";
-  for (const char* text : {R"({"a": 1})", "[]", R"({"schema": "bnlab probe 1"})", "{"}) {
+  for (const char* text :
+       {R"({"a": 1})", "[]", R"({"schema": "bnlab probe 1"})", "{",
+        R"({"schema": "bnlab probe 1", "fabric": {"ranks": 2, "nodes": 0}, "collectives": []})",
+        R"({"schema": "bnlab probe 1", "fabric": {"ranks": 2, "nodes": -1e-308}})"}) {
     std::ofstream(probe) << text;
     for (const std::vector<std::string>& words : {std::vector<std::string>{"cost", spec, "--probe", probe},
                                                   {"cost", "--validate", probe},

@@ -167,13 +167,19 @@ TEST_F(Declarations, OfTwoFoldersThatShareTheWorkMergeToTheEarlierTime) {
 
 TEST_F(Declarations, ThatCannotBeReadAreAnErrorWithThePlace) {
   fs::create_directories(results_.path() / experiment_.name);
-  write_json(results_.path() / experiment_.name / kDeclarationsFile, {{"declarations", {{{"at", 3}}}}});
-  try {
-    kept();
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find("declarations.json: expected"), std::string::npos)
-        << error.what();
+  const Json number_for_what_was_declared = {
+      {"at", "2026-11-28T14:40:01Z"}, {"finished_runs", 0}, {"fingerprint", ""}, {"declared", 5}};
+  for (const auto& [declaration, key] : {std::pair(Json{{"at", 3}}, "declarations[0].at"),
+                                         {number_for_what_was_declared, "declarations[0].declared"}}) {
+    write_json(results_.path() / experiment_.name / kDeclarationsFile, {{"declarations", {declaration}}});
+    try {
+      kept();
+      FAIL();
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find("declarations.json: expected"), std::string::npos)
+          << error.what();
+      EXPECT_NE(std::string(error.what()).find(key), std::string::npos) << error.what();
+    }
   }
 }
 

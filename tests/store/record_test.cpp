@@ -113,6 +113,28 @@ TEST(Record, MatchesARunOnThePlacementThatItAsksFor) {
   EXPECT_FALSE(is_of(record, run));
 }
 
+TEST(Record, NamesTheKeyWhoseValueNobodyCouldUse) {
+  const Json good = synthetic_record(synthetic_run("sync", 8, 2, 0), 0.7, 2).json();
+  for (const auto& [pointer, value] : {std::pair("/spec/strategy/name", Json(4294967296)),
+                                       {"/result/final", Json(5)},
+                                       {"/result/sites", Json(Json::array({5}))},
+                                       {"/result/history", Json(Json::array({Json{{"step", "x"}}}))},
+                                       {"/placement/ranks", Json(uint64_t{1} << 63)},
+                                       {"/spec/populations", Json("saved")},
+                                       {"/outcome/signal", Json(9)}}) {
+    Json record = good;
+    record[Json::json_pointer(pointer)] = value;
+    std::string key = std::string(pointer).substr(1);
+    std::ranges::replace(key, '/', '.');
+    try {
+      Record(record, "a/record.json");
+      FAIL() << key;
+    } catch (const Error& error) {
+      EXPECT_EQ(std::string(error.what()).rfind("a/record.json: " + key, 0), 0U) << error.what();
+    }
+  }
+}
+
 TEST(ListRecords, ReportsDamagedRecordsAndListsTheRest) {
   const TemporaryFolder results;
   save(results.path(), ended(Status::ok));
