@@ -62,6 +62,7 @@ std::string report_as(const std::string& format, const Experiment& experiment,
   ExperimentReport report =
       make_report(experiment, records, kept_declarations(request.results, experiment.name), request.baseline);
   report.marks_stale = request.into.empty();
+  for (const std::string& problem : report.problems) std::cerr << "left out: " << problem << "\n";
   if (!request.probe.empty()) {
     by_probe(request.probe, [&] { add_roofline_of(request.probe, experiment, request.data_dir, report); });
   }

@@ -37,9 +37,10 @@ std::string with_redo(const LaunchRequest& asked, const std::string& which) {
 
 void print_outcome(const Experiment& experiment, const LaunchRequest& asked, const LaunchSummary& summary) {
   const std::string folder = experiment_folder(asked.results_dir, experiment.name).string();
-  std::cout << report_text(make_report(experiment, list_records(asked.results_dir, experiment.name),
-                                       kept_declarations(asked.results_dir, experiment.name)));
-  std::cout.flush();
+  const ExperimentReport report = make_report(experiment, list_records(asked.results_dir, experiment.name),
+                                              kept_declarations(asked.results_dir, experiment.name));
+  std::cout << report_text(report) << std::flush;
+  for (const std::string& problem : report.problems) std::cerr << "left out: " << problem << "\n";
   std::cerr << "\n"
             << summary.finished << " runs done, " << summary.skipped - summary.failed_before
             << " were done before"

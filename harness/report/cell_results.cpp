@@ -1,9 +1,8 @@
 #include "harness/report/cell_results.hpp"
 
 #include <algorithm>
-#include <fstream>
 
-#include "harness/error.hpp"
+#include "harness/store/metrics_log.hpp"
 
 namespace bnlab {
 namespace {
@@ -24,7 +23,9 @@ std::string quantity_under(const std::string& population, const std::string& hea
 }
 
 void add(Curve& curve, const Json& line, const Json& value) {
-  if (value.is_number()) curve[line.at("step").get<int64_t>()] = value.get<double>();
+  if (const Json& step = value_at(line, "step"); step.is_number() && value.is_number()) {
+    curve[step.get<int64_t>()] = value.get<double>();
+  }
 }
 
 RunCurves from_history(const Record& record, const std::string& headline) {
@@ -49,25 +50,12 @@ void add_line(const Json& line, const std::string& headline, RunCurves& curves) 
   }
 }
 
-RunCurves from_log(std::istream& log, const std::string& file, const std::string& headline) {
+RunCurves of_run(const Record& record, const std::string& headline, std::vector<std::string>& problems) {
+  const std::filesystem::path file = record.file().parent_path() / kMetricsFile;
   RunCurves curves;
-  size_t number = 0;
-  for (std::string text; std::getline(log, text);) {
-    ++number;
-    try {
-      add_line(Json::parse(text), headline, curves);
-    } catch (const Json::exception&) {
-      if (log.eof()) break;  // the writer was killed
-      throw Error(Error::Kind::data, damaged_line(file, number, text));
-    }
-  }
-  return curves;
-}
-
-RunCurves of_run(const Record& record, const std::string& headline) {
-  const std::filesystem::path file = record.file().parent_path() / "metrics.jsonl";
-  std::ifstream log(file);
-  return log ? from_log(log, file.string(), headline) : from_history(record, headline);
+  const std::string damaged = read_metrics(file, [&](const Json& line) { add_line(line, headline, curves); });
+  if (!damaged.empty()) problems.push_back(damaged);
+  return damaged.empty() && std::filesystem::exists(file) ? curves : from_history(record, headline);
 }
 
 constexpr const char* kNumbers[] = {"saved_mean_error", "saved_variance_error", "between_sets"};
@@ -84,11 +72,11 @@ std::optional<double> number_of(const Record& record, size_t place, const std::s
 }  // namespace
 
 std::map<std::string, Curves> curves_of(const std::vector<const Record*>& records,
-                                        const std::string& headline) {
+                                        const std::string& headline, std::vector<std::string>& problems) {
   std::map<std::string, Curves> all;
   std::map<std::string, std::map<int64_t, std::vector<double>>> by_step;
   for (const Record* record : records) {
-    for (const auto& [quantity, curve] : of_run(*record, headline)) {
+    for (const auto& [quantity, curve] : of_run(*record, headline, problems)) {
       if (curve.empty()) continue;
       if (record->status() != Status::ok) {
         all[quantity].failed.push_back({record->seed(), record->status(), curve});

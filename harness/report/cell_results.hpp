@@ -30,11 +30,11 @@ struct Curves {
 };
 
 // "train_loss", "gradient_norm" and the headline metric ("mean_iou" under the saved statistics,
-// "precise.mean_iou" and its like under others), as far as they were logged. They come from the metrics.jsonl
-// beside each record, and where there is none from the record's history. Throws Error (data) for a line that
-// training has not written; the last one may be cut off.
+// "precise.mean_iou" and its like under others), as far as they were logged. They come from the
+// metrics.jsonl beside each record, and where there is none, or a damaged one, which `problems` then says,
+// from the record's history.
 std::map<std::string, Curves> curves_of(const std::vector<const Record*>& records,
-                                        const std::string& headline);
+                                        const std::string& headline, std::vector<std::string>& problems);
 
 // By population, then by metric as it stands in `result.final`: "mean_iou", "class_iou/3",
 // "groups/0001TP/mean_iou".

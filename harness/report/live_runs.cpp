@@ -4,11 +4,13 @@
 #include <array>
 #include <chrono>
 #include <cmath>
-#include <fstream>
 
+#include "harness/error.hpp"
 #include "harness/printable.hpp"
 #include "harness/store/attempts.hpp"
+#include "harness/store/metrics_log.hpp"
 #include "harness/store/run_folder.hpp"
+#include "harness/store/schema.hpp"
 #include "harness/text_table.hpp"
 
 namespace bnlab {
@@ -19,10 +21,16 @@ namespace fs = std::filesystem;
 // Beside the log: what the launcher asked of the ranks.
 constexpr const char* kJobFile = "job.json";
 
-Json job_of(const fs::path& folder) {
-  std::ifstream in(folder / kJobFile);
-  const Json job = in ? Json::parse(in, nullptr, false) : Json();
-  return job.is_object() ? job : Json::object();
+Json job_of(const fs::path& folder, std::string& damaged) {
+  static const Json schema = {{"properties", {{"spec", record_schema().at("properties").at("spec")}}},
+                              {"$defs", record_schema().at("$defs")}};
+  if (!fs::exists(folder / kJobFile)) return nullptr;
+  try {
+    return read_json(folder / kJobFile, schema, Keys::any);
+  } catch (const Error& error) {
+    if (damaged.empty()) damaged = error.what();
+    return nullptr;
+  }
 }
 
 double seconds_since_written(const fs::path& folder) {
@@ -52,7 +60,7 @@ void read_evaluation(const Json& line, LiveRun& run) {
 void read_line(const Json& line, LiveRun& run, double& epoch) {
   run.elapsed_s = line.value("time_s", run.elapsed_s);
   run.step = line.value("step", run.step);
-  epoch = line.value("epoch", epoch);
+  if (const Json& there = value_at(line, "epoch"); there.is_number()) epoch = there.get<double>();
   const std::string kind = line.value("kind", "");
   if (kind == "eval") read_evaluation(line, run);
   if (kind != "train") return;
@@ -62,20 +70,6 @@ void read_line(const Json& line, LiveRun& run, double& epoch) {
     run.loss_steps.push_back(run.step);
   }
   run.fault = loss.is_number() ? "" : "the loss is not finite";
-}
-
-void read_log(const fs::path& file, LiveRun& run, double& epoch) {
-  std::ifstream log(file);
-  size_t number = 0;
-  for (std::string text; std::getline(log, text);) {
-    ++number;
-    try {
-      read_line(Json::parse(text), run, epoch);
-    } catch (const Json::exception&) {
-      if (log.eof()) break;  // still being written
-      if (run.damaged.empty()) run.damaged = damaged_line(file, number, text);
-    }
-  }
 }
 
 constexpr double kQuiet = 300;  // seconds without a word after which a run may be dead
@@ -118,8 +112,8 @@ LiveRun run_in(const std::string& experiment, const fs::path& folder) {
   run.run_id = folder.parent_path().filename().string();
   run.placement = placement_of(folder);
   double epoch = 0;
-  read_log(folder / kMetricsFile, run, epoch);
-  const Json job = job_of(folder);
+  run.damaged = read_metrics(folder / kMetricsFile, [&](const Json& line) { read_line(line, run, epoch); });
+  const Json job = job_of(folder, run.damaged);
   const Json &steps = value_at(job, "spec.steps"), &epochs = value_at(job, "spec.epochs");
   if (steps.is_number_integer() && steps > 0) {
     run.steps = steps.get<int64_t>();

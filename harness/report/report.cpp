@@ -90,7 +90,7 @@ ReportRow row_of(const CellRecords& cell, const std::string& placement,
   return row;
 }
 
-ReportCell cell_of(const CellRecords& found, const ExperimentReport& report) {
+ReportCell cell_of(const CellRecords& found, ExperimentReport& report) {
   ReportCell cell{found, {}, {}, {}, {}, {}, {}, {}, {}, {}};
   cell.populations = value_at(found.runs[0]->resolved, "populations");
   cell.towers = value_at(found.runs[0]->resolved, "towers");
@@ -102,7 +102,7 @@ ReportCell cell_of(const CellRecords& found, const ExperimentReport& report) {
   }
   cell.scores = scores_of(found.runs, records, report);
   cell.metrics = final_metrics_of(records);
-  cell.curves = curves_of(records, report.headline);
+  cell.curves = curves_of(records, report.headline, report.problems);
   cell.sites = site_numbers(records);
   for (const auto& [placement, there] : found.placements) {
     cell.rows.push_back(row_of(found, placement, there, report));

@@ -100,8 +100,9 @@ struct ExperimentReport {
   std::shared_ptr<const Tuning> tuning;  // null without
   std::vector<std::string> learned;      // plain sentences
   RunCounts runs;
-  std::string roofline;     // what its shares are of; empty: nobody asked
-  bool marks_stale = true;  // in its tables; not in documents, which outlive this build
+  std::string roofline;               // what its shares are of; empty: nobody asked
+  std::vector<std::string> problems;  // damaged files of its runs, which were left out
+  bool marks_stale = true;            // in its tables; not in documents, which outlive this build
 };
 
 // Mean and interval over the seeds.

@@ -3,10 +3,10 @@
 #include <array>
 #include <bit>
 #include <ctime>
-#include <fstream>
 
 #include "harness/error.hpp"
 #include "harness/store/attempts.hpp"
+#include "harness/store/metrics_log.hpp"
 #include "harness/store/run_folder.hpp"
 
 namespace bnlab {
@@ -121,17 +121,9 @@ std::string event_file(const std::vector<Scalar>& scalars) {
 
 std::vector<Scalar> scalars_of(const fs::path& metrics_file, double started) {
   std::vector<Scalar> scalars;
-  std::ifstream in(metrics_file);
-  size_t number = 0;
-  for (std::string text; std::getline(in, text);) {
-    ++number;
-    try {
-      add_scalars(Json::parse(text), started, scalars);
-    } catch (const Json::exception&) {
-      if (in.eof()) break;  // still being written
-      throw Error(Error::Kind::data, damaged_line(metrics_file, number, text));
-    }
-  }
+  const std::string damaged =
+      read_metrics(metrics_file, [&](const Json& line) { add_scalars(line, started, scalars); });
+  if (!damaged.empty()) throw Error(Error::Kind::data, damaged);
   return scalars;
 }
 

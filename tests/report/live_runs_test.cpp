@@ -1,6 +1,7 @@
 #include "harness/report/live_runs.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <chrono>
@@ -75,6 +76,27 @@ TEST_F(LiveRuns, TellHowFarTheyAreFromTheirLogs) {
   EXPECT_NEAR(runs[0].seconds_left().value(), 30, 1e-9);  // 20 s for two fifths
   EXPECT_EQ(live_line(runs[0]),
             "sync-8x2-seed0 2x4-cpu  step 40/100  30 s left  loss 0.5  saved mean_iou 0.25");
+}
+
+// What others have left in place of a log and of what was asked is told, and stops nothing.
+TEST_F(LiveRuns, AreReadWhateverLiesInTheirFolders) {
+  const fs::path odd = begin("sync-8x2-seed0"), pipes = begin("sync-8x2-seed1");
+  std::ofstream(odd / "job.json") << R"({"spec": {"strategy": {"name": 5}}})";
+  std::ofstream(odd / "metrics.jsonl") << R"({"kind":5})"
+                                       << "\n"
+                                       << R"({"kind":"train","step":"x"})"
+                                       << "\n"
+                                       << R"({"kind":"train","step":20,"loss":1.0})"
+                                       << "\n";
+  for (const char* name : {"job.json", "metrics.jsonl"}) {
+    fs::remove(pipes / name);
+    ASSERT_EQ(::mkfifo((pipes / name).c_str(), 0666), 0);
+  }
+  const std::vector<LiveRun> runs = live_runs(results_.path(), "exp");
+  ASSERT_EQ(runs.size(), 2u);
+  EXPECT_EQ(runs[0].step, 20);
+  EXPECT_TRUE(has(runs[0].damaged, "metrics.jsonl:1: expected a JSON object")) << runs[0].damaged;
+  EXPECT_TRUE(has(runs[1].damaged, "metrics.jsonl: it is no ordinary file")) << runs[1].damaged;
 }
 
 TEST_F(LiveRuns, WorkInHiddenFolders) {
