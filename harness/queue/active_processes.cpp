@@ -1,15 +1,16 @@
 #include "harness/queue/active_processes.hpp"
 
 #include <signal.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdlib>
-#include <fstream>
 
 #include "harness/error.hpp"
 #include "harness/store/record.hpp"
 #include "harness/store/run_folder.hpp"
+#include "harness/store/schema.hpp"
 #include "harness/store/this_process.hpp"
 
 namespace bnlab {
@@ -28,11 +29,26 @@ std::string this_holder(double renews_every_s) {
       .dump();
 }
 
+namespace {
+
+const Json& holder_schema() {
+  static const Json schema = Json::parse(R"({"type": "object", "properties": {
+    "host": {"type": "string"}, "machine": {"type": "string"}, "started": {"type": "string"},
+    "pid": {"type": "integer", "minimum": 1, "maximum": 2147483647}, "job": {"type": "string"},
+    "since": {"type": "string"}, "renews_every_s": {"type": "number", "minimum": 0}}})");
+  return schema;
+}
+
+}  // namespace
+
 ClaimHolder::ClaimHolder(const fs::path& file) : line_(Json::object()) {
-  std::ifstream in(file);
-  const Json line = Json::parse(in, nullptr, /*allow_exceptions=*/false);
-  if (line.is_object()) {
-    line_ = line;
+  try {
+    line_ = read_json(file, holder_schema());
+  } catch (const Error& error) {
+    struct stat status {};
+    const bool is_there = ::stat(file.c_str(), &status) == 0 && ::access(file.c_str(), R_OK) == 0;
+    const bool is_being_written = S_ISREG(status.st_mode) && status.st_size == 0;
+    if (is_there && !is_being_written) damage_ = error.what();
   }
 }
 
@@ -55,6 +71,7 @@ bool ClaimHolder::is_on_this_machine() const {
 }
 
 bool ClaimHolder::has_died() const {
+  if (!damage_.empty()) return true;
   const long process = line_.value("pid", 0L);
   const bool is_of_another_user =
       ::kill(static_cast<pid_t>(process), 0) != 0 && errno == EPERM;  // perhaps hidden

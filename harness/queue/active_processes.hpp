@@ -18,16 +18,21 @@ class ClaimHolder {
  public:
   explicit ClaimHolder(const std::filesystem::path& file);  // one that is gone or damaged says nothing
 
+  // What is wrong with the file, in words that name it; "" for one that is as bnlab writes it, is empty yet
+  // or cannot be read.
+  const std::string& damage() const { return damage_; }
+
   // "process 17 on node3 (job 4711) since 2026-11-21T06:30:00Z"
   std::string name() const;
   Json json() const;  // {"host", "pid", "job", "since"}; null is what the line does not say
   // By boot and process namespace, in which process ids mean what they mean here.
   bool is_on_this_machine() const;
-  bool has_died() const;          // as far as it can be seen from here
+  bool has_died() const;          // as far as it can be seen from here; who left a damaged file has
   double renews_every_s() const;  // how often it shows that it is alive
 
  private:
   Json line_;
+  std::string damage_;
 };
 
 class ActiveProcesses {

@@ -10,7 +10,6 @@
 #include <cstdio>
 #include <cstring>
 #include <ctime>
-#include <fstream>
 #include <ranges>
 #include <utility>
 
@@ -49,9 +48,11 @@ double age_s(const fs::path& file, const fs::path& touched) {
 }
 
 bool says(const fs::path& claim, const std::string& text) {
-  std::string line;
-  std::ifstream in(claim);
-  return std::getline(in, line) && line == text;
+  try {
+    return read_text(claim) == text + "\n";
+  } catch (const Error&) {  // it is gone, or no claim
+    return false;
+  }
 }
 
 // Makes the claim this process's; false where somebody else was faster. On disks that do not link, a file
@@ -119,15 +120,22 @@ std::optional<Claim> Claim::take(const fs::path& run_folder, const ActiveProcess
   }
   for (;;) {
     const std::vector<NumberedFile> claims = claims_of(run_folder);
+    std::string damage;
     if (!claims.empty()) {
       const fs::path& file = claims.back().path;
       const ClaimHolder last(file);
       touch(active.file());
+      // Nobody needs longer than kRenewEvery, whatever the claim says.
+      const double renews_every_s = std::min(last.renews_every_s(), static_cast<double>(kRenewEvery.count()));
       const double silence =
-          std::max(static_cast<double>(steal_after.count()), kRenewalsMissed * last.renews_every_s());
+          std::max(static_cast<double>(steal_after.count()), kRenewalsMissed * renews_every_s);
       if (!last.has_died() && age_s(file, active.file()) < silence) {
         holder = last.name();
         return std::nullopt;
+      }
+      damage = last.damage();
+      if (claims.back().number == kLastAttempt) {
+        throw Error(Error::Kind::data, file.string() + ": no later attempt has a number; remove the file");
       }
     }
     const int number = claims.empty() ? 1 : claims.back().number + 1;
@@ -135,6 +143,7 @@ std::optional<Claim> Claim::take(const fs::path& run_folder, const ActiveProcess
       continue;  // somebody was faster: look again
     }
     Claim claim(run_folder, number, active.text(), steal_after);
+    claim.damage_ = damage;
     try {
       if (finished(run_folder) || !claim.inherit(finished)) {
         claim.clear_up();
@@ -292,7 +301,8 @@ Json ClaimedRun::json() const {
   return all;
 }
 
-std::vector<ClaimedRun> claimed_runs(const fs::path& results, const std::string& experiment) {
+std::vector<ClaimedRun> claimed_runs(const fs::path& results, const std::string& experiment,
+                                     std::vector<std::string>* problems) {
   std::vector<ClaimedRun> claimed;
   for (const fs::path& folder : claimed_folders(results, experiment)) {
     const std::vector<NumberedFile> claims = claims_of(folder);
@@ -301,6 +311,11 @@ std::vector<ClaimedRun> claimed_runs(const fs::path& results, const std::string&
       continue;  // it has come to an end in the meantime, or nobody has it
     }
     const ClaimHolder holder(claims.back().path);
+    if (!holder.damage().empty()) {
+      if (problems != nullptr)
+        problems->push_back(holder.damage() + "; bnlab run takes it for nobody's claim");
+      continue;
+    }
     if (holder.has_died() && fs::exists(folder / kRecordFile)) {
       continue;  // it had published the run before it was killed
     }

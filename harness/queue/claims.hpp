@@ -41,6 +41,8 @@ class Claim {
   int attempts() const;                                            // that came to no end, and this one
   const std::filesystem::path& folder() const { return folder_; }  // where this attempt works; it exists
   bool made_again() const { return made_again_; }  // the run has a result, which is in its place
+  // What was wrong with the claim that this one took over; "" if nothing was.
+  const std::string& damage() const { return damage_; }
 
   // Renews the claim now and then; cheap, to be called often. False once the run was taken over, for good.
   bool beat();
@@ -60,6 +62,7 @@ class Claim {
   std::filesystem::path run_folder_, folder_;
   int number_;
   std::string text_;  // of the file
+  std::string damage_;
   std::chrono::steady_clock::duration renew_every_;
   std::chrono::steady_clock::time_point renewed_;
   bool made_again_ = false;
@@ -79,8 +82,10 @@ struct ClaimedRun {
   Json json() const;
 };
 
-// Sorted by folder. Claims that no process holds are left out: those of a world that was lost, and those of a
-// process that was killed after it had published its run.
-std::vector<ClaimedRun> claimed_runs(const std::filesystem::path& results, const std::string& experiment);
+// Sorted by folder. Claims that no process holds are left out: those of a world that was lost, and those of
+// a process that was killed after it had published its run. Damaged ones are left out and described in
+// `problems`, if given.
+std::vector<ClaimedRun> claimed_runs(const std::filesystem::path& results, const std::string& experiment,
+                                     std::vector<std::string>* problems = nullptr);
 
 }  // namespace bnlab

@@ -111,7 +111,7 @@ ExperimentStatus status_of(const Experiment& experiment, const std::filesystem::
   ExperimentStatus status{{}, experiment.name, {}};
   const std::vector<Record> records = list_records(results, experiment.name, &status.problems);
   static_cast<RunCounts&>(status) = count_runs(experiment, records);
-  status.claimed = claimed_runs(results, experiment.name);
+  status.claimed = claimed_runs(results, experiment.name, &status.problems);
   return status;
 }
 
@@ -119,7 +119,7 @@ ExperimentStatus status_of(const std::string& experiment, const std::filesystem:
   ExperimentStatus status{{}, experiment, {}};
   for (const Record& record : list_records(results, experiment, &status.problems)) count({&record}, status);
   status.asked = static_cast<int>(begun_folders(results, experiment).size());
-  status.claimed = claimed_runs(results, experiment);
+  status.claimed = claimed_runs(results, experiment, &status.problems);
   return status;
 }
 

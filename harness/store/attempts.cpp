@@ -19,11 +19,17 @@ fs::path beside(const fs::path& folder, const std::string& ending) {
   return folder.parent_path() / ("." + placement_of(folder) + ending);
 }
 
-// The number behind `kind` in a name; 0 where there is none.
-int number_in(const fs::path& path, const char* kind) {
+// The number behind `kind` in a name; nothing where there is none that an attempt can have.
+std::optional<int> number_in(const fs::path& path, const std::string& kind) {
   const std::string name = path.filename().string();
   const size_t at = name.find(kind);
-  return at == std::string::npos ? 0 : std::atoi(name.c_str() + at + std::string(kind).size());
+  if (at == std::string::npos) return std::nullopt;
+  int number = 0;
+  const auto [end, problem] =
+      std::from_chars(name.data() + at + kind.size(), name.data() + name.size(), number);
+  const bool is_whole = end == name.data() + name.size() || *end == '.';
+  return problem == std::errc() && is_whole && number >= 0 && number <= kLastAttempt ? std::optional(number)
+                                                                                     : std::nullopt;
 }
 
 std::vector<NumberedFile> all_of(const fs::path& folder, const char* kind) {
@@ -33,8 +39,9 @@ std::vector<NumberedFile> all_of(const fs::path& folder, const char* kind) {
     return found;
   }
   for (const auto& entry : fs::directory_iterator(folder.parent_path())) {
-    if (entry.path().filename().string().starts_with(start)) {
-      found.push_back({number_in(entry.path(), kind), entry.path()});
+    const std::optional<int> number = number_in(entry.path(), kind);
+    if (number && entry.path().filename().string().starts_with(start)) {
+      found.push_back({*number, entry.path()});
     }
   }
   std::ranges::sort(found, {}, &NumberedFile::number);
@@ -48,7 +55,7 @@ int attempts_without_end(const fs::path& folder) {
 }
 
 void set_attempts(const fs::path& folder, int attempts) {
-  const int last_forgotten = number_in(folder, kAttempt) - attempts;
+  const int last_forgotten = number_in(folder, kAttempt).value_or(0) - attempts;
   for (const NumberedFile& claim : claims_of(folder)) {
     std::error_code gone;
     if (claim.number <= last_forgotten) fs::remove(claim.path, gone);

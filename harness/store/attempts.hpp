@@ -13,7 +13,8 @@ namespace bnlab {
 
 // Another process's run is taken over after so long without a sign of life, unless somebody says otherwise.
 inline constexpr std::chrono::seconds kTakenForDeadAfter{900};
-inline constexpr int kMostAttempts = 3;  // a run that was cut short so often is not tried again
+inline constexpr int kMostAttempts = 3;         // a run whose ranks were lost so often is not tried again
+inline constexpr int kLastAttempt = 1'000'000;  // a file that names a later one is nobody's claim
 
 // How often a run was started since it had a record or made a checkpoint: its machine was lost, or the
 // launcher was killed before it could write a record.

@@ -88,6 +88,16 @@ TEST_F(ClaimedRuns, AreNotThoseThatEndedJustBeforeTheirProcessDied) {
   EXPECT_TRUE(claimed_runs(results_.path(), "exp").empty());
 }
 
+TEST_F(ClaimedRuns, AreToldAsDamagedWhereTheirClaimIs) {
+  fs::create_directories(run_.parent_path());
+  write_atomically(claim_file(run_, 1), R"({"pid": "x"})");
+  const ExperimentStatus status = status_of("exp", results_.path());
+  EXPECT_TRUE(status.claimed.empty());
+  ASSERT_EQ(status.problems.size(), 1U);
+  EXPECT_TRUE(has(status.problems[0], ".2x4-cpu.claim.1: pid: expected an integer, got \"x\""))
+      << status.problems[0];
+}
+
 TEST_F(ClaimedRuns, AreDoubtedWithoutASignOfLifeAndNobodysAfterALostWorld) {
   auto claim = take();
   renewed_at(1, std::time(nullptr) - 1000);

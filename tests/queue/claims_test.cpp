@@ -90,6 +90,46 @@ TEST_F(Claims, TheClaimOfADeadProcessIsTakenOverAtOnceWithItsFiles) {
   EXPECT_TRUE(fs::exists(claim->folder() / "metrics.jsonl"));
 }
 
+TEST_F(Claims, ADamagedClaimIsNobodysAndNamed) {
+  for (const char* text :
+       {R"({"pid": "x"})", R"({"host": 5})", R"({"since": {}})", R"({"job": 5})", R"({"pid": 1e99})",
+        R"({"machine": null})", R"({"renews_every_s": "x"})", "[]", "{", "\xff"}) {
+    fs::create_directories(run_.parent_path());
+    std::ofstream(claim_file(run_, 1)) << text;
+    auto claim = take();
+    ASSERT_TRUE(claim) << text;
+    EXPECT_NE(claim->damage().find(claim_file(run_, 1).string()), std::string::npos) << claim->damage();
+    claim->drop();
+    EXPECT_TRUE(left().empty()) << text;
+  }
+}
+
+TEST_F(Claims, AFileThatIsNoOrdinaryOneIsNobodysClaim) {
+  fs::create_directories(run_.parent_path());
+  ASSERT_EQ(::mkfifo(claim_file(run_, 1).c_str(), 0666), 0);
+  EXPECT_TRUE(take());
+}
+
+TEST_F(Claims, ANumberThatNoAttemptHasIsNoClaim) {
+  fs::create_directories(run_.parent_path());
+  for (const char* number : {"2147483647", "99999999999", "-5", "x", "1x", ""}) {
+    std::ofstream(run_.parent_path() / (".2x1-cpu.claim." + std::string(number))) << "{}";
+  }
+  auto claim = take();
+  ASSERT_TRUE(claim);
+  EXPECT_TRUE(claim->owns());
+  std::ofstream(claim_file(run_, kLastAttempt)) << "[]";
+  EXPECT_THROW(take(), Error);
+}
+
+TEST_F(Claims, NoClaimSaysHowLongItStandsWithoutALife) {
+  fs::create_directories(run_.parent_path());
+  std::ofstream(claim_file(run_, 1)) << R"({"machine": "another", "pid": 1, "renews_every_s": 1e300})";
+  EXPECT_FALSE(take());
+  let_grow_old(1);
+  EXPECT_TRUE(take());
+}
+
 TEST_F(Claims, AClaimThatIsNotRenewedIsTakenOverAndItsHolderPublishesNothing) {
   auto slow = take();
   let_grow_old(1);
