@@ -3,9 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <charconv>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
+#include <optional>
 #include <sstream>
 
 #include "harness/error.hpp"
@@ -67,6 +68,17 @@ std::string padding(size_t size) {
   return std::string((kBlock - size % kBlock) % kBlock, '\0');
 }
 
+// The number in a field: octal digits, then blanks and NULs to its end. Nothing where anything else stands
+// there.
+std::optional<size_t> number_in(std::string_view header, HeaderField field) {
+  std::string_view text = header.substr(field.at, field.size);
+  text = text.substr(0, text.find_last_not_of(std::string_view(" \0", 2)) + 1);
+  size_t number = 0;
+  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), number, 8);
+  const bool is_whole = problem == std::errc() && end == text.data() + text.size();
+  return is_whole ? std::optional(number) : std::nullopt;
+}
+
 std::string text_of(std::string_view header, HeaderField field) {
   const std::string_view bytes = header.substr(field.at, field.size);
   return std::string(bytes.substr(0, bytes.find('\0')));
@@ -76,9 +88,10 @@ bool is_header(std::string_view bytes) {
   return bytes.size() >= kMagic.at + 5 && bytes.substr(kMagic.at, 5) == "ustar";
 }
 
-// A path that stays below the folder in which it is unpacked.
+// A path that stays below the folder in which it is unpacked, and is written in one way only.
 bool stays_below(const std::string& path) {
-  return !path.empty() && path.front() != '/' && ("/" + path + "/").find("/../") == std::string::npos;
+  return !path.empty() && path.front() != '/' && path != ".." && !path.starts_with("../") &&
+         std::filesystem::path(path).lexically_normal() == path;
 }
 
 }  // namespace
@@ -102,18 +115,18 @@ Files read_tar(std::string_view bytes, const std::string& archive) {
     if (bytes.size() - at < kBlock) throw damaged("the archive is cut off");
     const std::string_view header = bytes.substr(at, kBlock);
     if (header.find_first_not_of('\0') == std::string_view::npos) return files;  // the end
-    if (!is_header(header) ||
-        std::strtoull(text_of(header, kChecksum).c_str(), nullptr, 8) != header_sum(std::string(header))) {
+    const std::optional<size_t> size = number_in(header, kSize);
+    if (!is_header(header) || !size || number_in(header, kChecksum) != header_sum(std::string(header))) {
       throw damaged("the archive is damaged at byte " + std::to_string(at));
     }
     const std::string prefix = text_of(header, kPrefix);
     const std::string path = (prefix.empty() ? "" : prefix + "/") + text_of(header, kName);
-    const size_t size = std::strtoull(text_of(header, kSize).c_str(), nullptr, 8);
     if (header[kType.at] != '0' || !stays_below(path)) throw damaged(path + " is no file that belongs there");
     at += kBlock;
-    if (size + padding(size).size() > bytes.size() - at) throw damaged("the archive is cut off in " + path);
-    files[path] = bytes.substr(at, size);
-    at += size + padding(size).size();
+    const size_t filled = *size + padding(*size).size();
+    if (filled > bytes.size() - at) throw damaged("the archive is cut off in " + path);
+    if (!files.emplace(path, bytes.substr(at, *size)).second) throw damaged(path + " comes twice");
+    at += filled;
   }
 }
 
@@ -224,7 +237,7 @@ void check_manifest(const Files& files, Checked& checked) {
 // A record that this program understands must have the run id of its own spec.
 void check_record(const std::string& path, const std::string& content, Checked& checked) {
   try {
-    const Record record(Json::parse(content), path);
+    const Record record(parse_json(content, path), path);
     ++checked.records;
     if (const std::string reason = record.why_stale(); !reason.empty()) ++checked.stale[reason];
     std::string id;
@@ -236,8 +249,6 @@ void check_record(const std::string& path, const std::string& content, Checked& 
     if (id != record.run_id()) checked.problems.push_back(path + ": its spec is that of the run " + id);
   } catch (const Error& error) {
     checked.problems.push_back(error.what());
-  } catch (const Json::exception&) {
-    checked.problems.push_back(path + " is no record: it is not JSON");
   }
 }
 
@@ -274,7 +285,10 @@ Files unpacked(const fs::path& archive) {
   }
   Files files;
   for (auto& [path, content] : read_tar(bytes, name)) {
-    files[path.substr(path.find('/') + 1)] = content;
+    if (!files.emplace(path.substr(path.find('/') + 1), content).second) {
+      throw Error(Error::Kind::data,
+                  name + ": two files of different folders in it are one to bnlab: " + path);
+    }
   }
   if (!files.contains(kManifestFile) && !files.contains(kGpuCheckFile)) {
     throw Error(Error::Kind::data, name + ": no archive of results: there is no " + kManifestFile +

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
+#include <cstdio>
 #include <fstream>
 
 #include "harness/error.hpp"
@@ -65,7 +67,8 @@ TEST_F(Packing, ADamagedRecordIsNamed) {
   std::ofstream(folder_ / run_ / kRecordFile) << "{\"kind\": ";
   const Checked checked = check_files(round_trip());
   ASSERT_EQ(checked.problems.size(), 1u);
-  EXPECT_EQ(checked.problems[0].rfind("run/1x8-cpu/record.json is no record", 0), 0u) << checked.problems[0];
+  EXPECT_EQ(checked.problems[0].rfind("run/1x8-cpu/record.json is damaged: no JSON", 0), 0u)
+      << checked.problems[0];
 }
 
 TEST(Archive, EveryCutIsNoticed) {
@@ -80,6 +83,35 @@ TEST(Archive, APathThatLeadsElsewhereIsRefused) {
   EXPECT_THROW(read_tar(tar_archive({{"../a", ""}}), "up"), Error);
   EXPECT_THROW(read_tar(tar_archive({{"/a", ""}}), "root"), Error);
   EXPECT_THROW(read_tar(std::string(2048, 'x'), "noise"), Error);
+}
+
+// A header with another text in its size field, and the sum that fits it.
+std::string with_size_field(std::string archive, const std::string& text) {
+  archive.replace(124, 12, text + std::string(12 - text.size(), '\0'));
+  archive.replace(148, 8, 8, ' ');
+  size_t sum = 0;
+  for (const char c : archive.substr(0, 512)) sum += static_cast<unsigned char>(c);
+  std::array<char, 8> digits{};
+  std::snprintf(digits.data(), digits.size(), "%06zo", sum);
+  return archive.replace(148, 7, digits.data(), 7);
+}
+
+TEST(Archive, ASizeThatIsNoOctalNumberIsRefused) {
+  const std::string archive = tar_archive({{"a/b", "hello"}});
+  EXPECT_EQ(read_tar(with_size_field(archive, "5"), "five").at("a/b"), "hello");
+  for (const char* size : {"-1", "0x5", " 5", "+5", "5 5", "8", "", "7777777777777"}) {
+    EXPECT_THROW(read_tar(with_size_field(archive, std::string(size).substr(0, 12)), size), Error) << size;
+  }
+}
+
+TEST(Archive, AFileThatComesTwiceIsRefused) {
+  const std::string once = tar_archive({{"a/b", "hello"}});
+  EXPECT_THROW(read_tar(once.substr(0, 1024) + once, "twice"), Error);
+  EXPECT_THROW(read_tar(tar_archive({{"a/./b", ""}, {"a/b", ""}}), "dot"), Error);
+  const TemporaryFolder folder;
+  const fs::path file = folder.path() / "two.tar";
+  write_atomically(file, tar_archive({{"a/x", "1"}, {"b/x", "2"}, {"a/MANIFEST.sha256", ""}}));
+  EXPECT_THROW(unpacked(file), Error);
 }
 
 TEST(Archive, LongPathsAreCutAtASlashAndComeBack) {
