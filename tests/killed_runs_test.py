@@ -126,7 +126,7 @@ def trial(folder, strategy, options, ranks, steps, chance):
             process.communicate()
             break
         kills.append(kill(process, chance))
-    for _ in range(2):  # three attempts without a checkpoint are booked as a crash, which is tried once more
+    for _ in range(2):  # a rank that was killed is booked as a crash, which is tried once more
         process = start(disturbed, folder / "b", ranks)
         _, talk = process.communicate()
         if process.returncode == 0:

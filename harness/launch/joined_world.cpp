@@ -148,9 +148,9 @@ class JoinedWorld {
     return plan;
   }
 
-  // On rank 0. The runs that lost contact before come last, lest they keep the others from their turn.
+  // On rank 0. The runs that were cut short before come last, lest they keep the others from their turn.
   static std::vector<PlacedRun> by_attempts(std::vector<PlacedRun> runs) {
-    std::ranges::stable_sort(runs, {}, [](const PlacedRun& run) { return attempts_without_end(run.folder); });
+    std::ranges::stable_sort(runs, {}, [](const PlacedRun& run) { return claims_of(run.folder).size(); });
     return runs;
   }
 

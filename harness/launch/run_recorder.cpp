@@ -88,13 +88,12 @@ ClaimResult RunRecorder::claim(const PlacedRun& run, bool last_look) {
   auto claim = Claim::take(run.folder, *processes_, request_.steal_after, finished, holder);
   if (claim) {
     Attempt attempt{run, claim->folder().string()};
-    const bool used_up = claim->attempts() > kMostAttempts;
+    if (!claim->damage().empty())
+      progress_.say("note: " + claim->damage() + "; it is taken for nobody's claim");
     claims_.insert({attempt.folder, {std::move(*claim), jobs_here()}});
-    if (!used_up) {
-      return {std::move(attempt)};
-    }
-    give_up(attempt);
-  } else if (holder.empty()) {
+    return {std::move(attempt)};
+  }
+  if (holder.empty()) {
     std::vector<std::string> said_before;
     count_skipped(survey({run}, {}, said_before).front(), summary_);
     progress_.dropped(run.spec, "it has been finished meanwhile");
@@ -102,14 +101,6 @@ ClaimResult RunRecorder::claim(const PlacedRun& run, bool last_look) {
     left_to_others(run, holder + " has it");
   }
   return {std::nullopt, /*held=*/!holder.empty()};
-}
-
-void RunRecorder::give_up(const Attempt& attempt) {
-  started(attempt);
-  RunEnd end;
-  end.started_at = now_utc();
-  end.outcome = {Status::crashed, kAttemptsWord + " left no record", std::nullopt, "", {}};
-  ended(attempt, end);
 }
 
 void RunRecorder::started(const Attempt& attempt) {

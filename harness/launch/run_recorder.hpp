@@ -43,9 +43,8 @@ class RunRecorder {
   RunRecorder(const RunRecorder&) = delete;
   RunRecorder& operator=(const RunRecorder&) = delete;
 
-  // Claims the run. It has come to an end where another process has finished it meanwhile, or where its
-  // attempts are used up, which its record then says. A run that another process has is counted and told with
-  // `last_look` only.
+  // Claims the run. It has come to an end where another process has finished it meanwhile. A run that another
+  // process has is counted and told with `last_look` only.
   ClaimResult claim(const PlacedRun& run, bool last_look = true);
   void started(const Attempt& attempt);  // empties the attempt's folder but for checkpoints
   // To be called often. False once another process has taken the run over; this attempt will then have no
@@ -70,7 +69,6 @@ class RunRecorder {
     std::chrono::steady_clock::time_point looked = std::chrono::steady_clock::now();
   };
 
-  void give_up(const Attempt& attempt);
   void left_to_others(const PlacedRun& run, const std::string& why);
   Json record_of(const Attempt& attempt, const RunEnd& end, int jobs) const;
   int jobs_here() const { return request_.jobs + processes_->others(); }

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -169,7 +168,7 @@ Claim::Claim(fs::path run_folder, int number, std::string text, seconds steal_af
       renewed_(std::chrono::steady_clock::now()) {}
 
 int Claim::attempts() const {
-  return attempts_without_end(folder_);
+  return attempts_without_end(folder_) + 1;
 }
 
 // Takes the files of the last attempt, or of the run's own folder, which counts as attempt 0. False where one
@@ -257,9 +256,8 @@ void Claim::clear_up() const {
 
 bool Claim::publish(bool keep_counting) {
   const bool published = owns() && becomes_the_runs(folder_);
-  if (published && keep_counting) {  // dead from now on, but there
-    const std::array<timespec, 2> long_ago{};
-    ::utimensat(AT_FDCWD, claim_file(run_folder_, number_).c_str(), long_ago.data(), 0);
+  if (published && keep_counting) {
+    count_attempt(claim_file(run_folder_, number_));
   } else {
     clear_up();
   }
@@ -307,7 +305,7 @@ std::vector<ClaimedRun> claimed_runs(const fs::path& results, const std::string&
   for (const fs::path& folder : claimed_folders(results, experiment)) {
     const std::vector<NumberedFile> claims = claims_of(folder);
     struct stat file {};
-    if (claims.empty() || ::stat(claims.back().path.c_str(), &file) != 0 || file.st_mtim.tv_sec == 0) {
+    if (claims.empty() || ::stat(claims.back().path.c_str(), &file) != 0 || is_counted(claims.back().path)) {
       continue;  // it has come to an end in the meantime, or nobody has it
     }
     const ClaimHolder holder(claims.back().path);

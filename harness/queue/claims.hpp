@@ -38,7 +38,7 @@ class Claim {
                                    std::chrono::seconds steal_after, const Finished& finished,
                                    std::string& holder);
 
-  int attempts() const;                                            // that came to no end, and this one
+  int attempts() const;                                            // whose ranks were lost, and this one
   const std::filesystem::path& folder() const { return folder_; }  // where this attempt works; it exists
   bool made_again() const { return made_again_; }  // the run has a result, which is in its place
   // What was wrong with the claim that this one took over; "" if nothing was.

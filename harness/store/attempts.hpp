@@ -16,9 +16,12 @@ inline constexpr std::chrono::seconds kTakenForDeadAfter{900};
 inline constexpr int kMostAttempts = 3;         // a run whose ranks were lost so often is not tried again
 inline constexpr int kLastAttempt = 1'000'000;  // a file that names a later one is nobody's claim
 
-// How often a run was started since it had a record or made a checkpoint: its machine was lost, or the
-// launcher was killed before it could write a record.
+// How often ranks of a run were lost while its launcher lived, since it had a record or made a checkpoint.
+// An attempt whose launcher was killed says nothing of the run: machines may be taken away at any time.
 int attempts_without_end(const std::filesystem::path& folder);
+// Makes the claim one of these: its attempt is over, and nobody has it.
+void count_attempt(const std::filesystem::path& claim);
+bool is_counted(const std::filesystem::path& claim);
 // Counts no more than the last `attempts` of those up to the attempt that works in `folder`.
 void set_attempts(const std::filesystem::path& folder, int attempts);
 

@@ -335,7 +335,7 @@ void Checkpoints::save(int64_t steps_done, const Describe& describe) {
   const std::string name = file_name(steps_done, XXH3_64bits(bytes.data(), bytes.size()));
   make_folder(folder_);
   write_atomically(folder_ + "/" + name, bytes);
-  if (attempts_without_end(run_dir_) > 1) {
+  if (attempts_without_end(run_dir_) > 0) {
     set_attempts(run_dir_, 1);  // this one has come further than those before
   }
   size_t kept = 0;

@@ -45,8 +45,8 @@ class Scratch {
     return options;
   }
 
-  // As if so many attempts at a run had died long ago.
-  static void count_attempts(const std::filesystem::path& run_folder, int attempts) {
+  // As if the launchers of so many attempts at a run had been killed long ago.
+  static void leave_attempts(const std::filesystem::path& run_folder, int attempts) {
     const auto long_ago = std::filesystem::file_time_type::clock::now() - std::chrono::hours(24);
     for (int number = 1; number <= attempts; ++number) {
       std::ofstream(claim_file(run_folder, number)) << "{}";

@@ -20,21 +20,28 @@ using test::behaves;
 using test::run;
 using test::Scratch;
 
-TEST(Starting, ARunIsTriedThreeTimesWithoutARecord) {
+TEST(Starting, ARunWhoseLaunchersWereKilledIsTriedAgainHoweverOften) {
   const Scratch scratch;
   const auto spec = scratch.write_spec(behaves("ok"));
   run(spec, scratch.options(2));
   const auto folder = scratch.records()[0].file().parent_path();
-  for (const int attempts : {2, 3}) {
-    fs::remove(folder / kRecordFile);
-    scratch.count_attempts(folder, attempts);
-    const LaunchSummary summary = run(spec, scratch.options(2));
-    EXPECT_EQ(summary.finished, attempts < 3 ? 1 : 0);
-    EXPECT_EQ(summary.failed, attempts < 3 ? 0 : 1);
-    EXPECT_EQ(attempts_without_end(folder), 0);
-  }
-  EXPECT_NE(scratch.records()[0].at("outcome.message").get<std::string>().find("3 attempts"),
-            std::string::npos);
+  fs::remove(folder / kRecordFile);
+  scratch.leave_attempts(folder, 5);
+  EXPECT_EQ(run(spec, scratch.options(2)).finished, 1);
+  EXPECT_TRUE(claims_of(folder).empty());
+}
+
+TEST(Starting, ADamagedClaimIsToldAndItsRunStarts) {
+  const Scratch scratch;
+  const auto spec = scratch.write_spec(behaves("ok"));
+  run(spec, scratch.options(1));
+  const auto folder = scratch.records()[0].file().parent_path();
+  fs::remove(folder / kRecordFile);
+  std::ofstream(claim_file(folder, 1)) << R"({"pid": "x"})";
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(run(spec, scratch.options(1)).finished, 1);
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find(".claim.1: pid: expected an integer, got \"x\""), std::string::npos) << said;
 }
 
 // Ranks of the attempt before may still hold its log open, for their launcher was only stopped.
@@ -49,7 +56,7 @@ TEST(Starting, ARunThatIsTakenOverKeepsItsCheckpointsAndHasALogOfItsOwn) {
   fs::create_directories(before / kCheckpointsFolder);
   std::ofstream(before / checkpoint) << "of the attempt before";
   fs::create_hard_link(before / kMetricsFile, scratch / "held");
-  scratch.count_attempts(folder, 1);
+  scratch.leave_attempts(folder, 1);
   EXPECT_EQ(run(spec, scratch.options(1)).failed, 1);
   EXPECT_TRUE(fs::exists(folder / checkpoint));
   EXPECT_FALSE(fs::exists(before));

@@ -104,7 +104,7 @@ TEST(Survey, WhatAKilledProcessLeftBesideAFinishedRunIsRemoved) {
   run(spec, scratch.options(1));
   const fs::path record = scratch.records().at(0).file(), folder = record.parent_path();
   const std::string text = read_text(record);
-  scratch.count_attempts(folder, 2);
+  scratch.leave_attempts(folder, 2);
   fs::create_directories(attempt_folder(folder, 1));
   std::ofstream(claim_file(folder, 3)) << R"({"host": "another", "pid": 7})";  // just now: it may live
   EXPECT_EQ(run(spec, scratch.options(1)).skipped, 1);
@@ -121,7 +121,7 @@ TEST(Survey, AKilledAttemptElsewhereAtARunThatIsDoneIsRemovedWhereAnyPlacementWi
   const auto spec = scratch.write_spec(behaves("ok"));
   run(spec, scratch.options(1));
   const fs::path elsewhere = scratch.records().at(0).file().parent_path().parent_path() / "2x1-cpu";
-  scratch.count_attempts(elsewhere, 1);
+  scratch.leave_attempts(elsewhere, 1);
   fs::create_directories(attempt_folder(elsewhere, 1) / kCheckpointsFolder);
   EXPECT_EQ(run(spec, scratch.options(1)).skipped, 1);
   EXPECT_EQ(claims_of(elsewhere).size(), 1U) << "--ranks 1 says nothing of two";
@@ -143,7 +143,7 @@ TEST(Survey, AKilledAttemptWhereRunsWereStartedLastIsRemovedToo) {
   LaunchRequest anywhere = scratch.options(0);
   anywhere.device.reset();
   for (const bool has_ended : {false, true}) {
-    scratch.count_attempts(elsewhere, 1);
+    scratch.leave_attempts(elsewhere, 1);
     fs::create_directories(attempt_folder(elsewhere, 1));
     if (has_ended) {  // killed between its record and its last step
       Json record = read_json(done / kRecordFile);

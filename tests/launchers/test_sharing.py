@@ -22,7 +22,7 @@ PROGRAM = os.path.abspath(os.environ.get("BNLAB_FAKE_RUNS", "build/release/tests
 WORKERS, RUNS, KILLS, STOPS = 8, 120, 20, 40
 STOPPED_FOR = 2.0  # seconds, longer than a claim is respected without a sign of life
 PATIENCE = 600
-ENDS = (0, 1, 75, -signal.SIGKILL)  # 1: a run whose three attempts were all killed is taken for the cause
+ENDS = (0, 75, -signal.SIGKILL)  # a launcher that was killed, however often, is no verdict on its run
 
 
 class Sharing(unittest.TestCase):
@@ -91,7 +91,7 @@ class Sharing(unittest.TestCase):
         for worker in self.workers:
             self.assertIn(worker.wait(timeout=PATIENCE), ENDS)
         last = self.worker()
-        self.assertIn(last.wait(timeout=PATIENCE), (0, 1))
+        self.assertEqual(last.wait(timeout=PATIENCE), 0)
         self.look()
         left = [name for name in (self.folder / "results").rglob(".*") if name.name not in (".hashes", ".data_checks")]
         print(f"\n{RUNS} runs, {KILLS - kills} kills, {STOPS - stops} stops; left behind: {[str(name) for name in left]}")
@@ -99,7 +99,7 @@ class Sharing(unittest.TestCase):
         self.assertEqual([str(run) for run, inodes in self.published.items() if len(inodes) > 1], [])
         for run in self.published:
             status = json.loads((run / "record.json").read_text())["outcome"]["status"]
-            self.assertIn(status, ("ok", "crashed"))
+            self.assertEqual(status, "ok")
 
 
 if __name__ == "__main__":
