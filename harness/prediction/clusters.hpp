@@ -31,11 +31,11 @@ struct Cluster {
 
 // What the largest all-reduces reach, as nccl-tests prints it: 2 (P - 1) / P of the bytes over the time.
 struct BusBandwidth {
-  std::string about, source;
+  std::string about = {}, source = {};
   int year = 0;
   int nodes = 1;
-  std::string link;     // between the GPUs of a node
-  std::string cluster;  // of published_clusters(), where it is one
+  std::string link = {};     // between the GPUs of a node
+  std::string cluster = {};  // of published_clusters(), where it is one
   double bytes_per_s = 0;
 
   // Those that predict each other: in a node by NVLink, between nodes by NVLink and a network, over PCIe.
