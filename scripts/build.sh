@@ -54,6 +54,24 @@ if [ ${#options[@]} -gt 0 ]; then
   cp build/toolchain.env "$folder/toolchain.env"
 fi
 
+# Of ninja's lines those that count become one, in place on a terminal, else one each half minute. All others, such as
+# warnings and errors, stay.
+counted() {
+  local line next=1 open=
+  while IFS= read -r line; do
+    if [[ ! $line =~ ^\[([0-9]+)/([0-9]+),\ ([0-9]+) ]]; then
+      printf '%s\n' "$open$line"
+      open=
+    elif [ -t 2 ]; then
+      printf '\r  %s of %s steps, %s s' "${BASH_REMATCH[@]:1}"
+      open=$'\n'
+    elif ((BASH_REMATCH[3] >= next || BASH_REMATCH[1] == BASH_REMATCH[2])); then
+      printf '  %s of %s steps, %s s\n' "${BASH_REMATCH[@]:1}"
+      next=$((BASH_REMATCH[3] + 30))
+    fi
+  done
+  printf %s "$open"
+} >&2
+
 talk "Building $folder, $CMAKE_BUILD_PARALLEL_LEVEL files at a time; the first time takes some minutes."
-export NINJA_STATUS='[%f/%t, %es] '
-cmake --build --preset "$preset" ${1:+--target "$@"} >&2
+NINJA_STATUS='[%f/%t, %e] ' cmake --build --preset "$preset" ${1:+--target "$@"} 2>&1 | counted

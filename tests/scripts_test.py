@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What scripts/run.sh and scripts/plot.sh ask of other programs, wherever they are called. Stand-ins that say how they were
-called take the place of these.
+"""What scripts/run.sh and scripts/plot.sh ask of other programs, wherever they are called, and what scripts/build.sh makes of
+ninja's lines. Stand-ins take the place of these programs.
 
   python3 tests/scripts_test.py
 """
@@ -35,7 +35,7 @@ class Scripts(unittest.TestCase):
         """Exit status and lines."""
         shutil.copy(SCRIPTS / script, self.clone / "scripts")
         done = subprocess.run([self.clone / "scripts" / script, *words], cwd=place, text=True, check=False,
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env={"PATH": os.environ["PATH"], **variables})
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env={"PATH": os.environ["PATH"]} | variables)
         return done.returncode, [line for line in done.stdout.splitlines() if line]
 
 
@@ -64,6 +64,46 @@ class Run(Scripts):
         self.assertEqual(self.call("run.sh", "tradeoff", "--jobs", "2", place=self.elsewhere), (0, [
             "bnlab run tradeoff --jobs 2 --results results/here", f"in {self.clone}, data in ",
             "plot.sh results/here/tradeoff --spec tradeoff"]))
+
+
+class Build(Scripts):
+    """CMake's stand-in says what ninja would."""
+
+    WORDS = ["ninja: Entering directory", "[1/4, 0.5] a.o", "[2/4, 29.9] b.o", "b.cpp:3: warning: careful",
+             "[3/4, 61.0] c.o", "[4/4, 61.2] Linking"]
+
+    def build(self, *lines, status=0):
+        self.write(self.clone / "scripts/stages.sh",
+                   'load_settings() { BNLAB_TOOLKIT= BNLAB_INTERPRETER=true; }\ntalk() { :; }\nstage() { :; }\n'
+                   'has_gpu() { false; }\n')
+        self.write(self.clone / "build/toolchain.env")
+        said = "".join(f"echo '{line}'\n" for line in lines)
+        self.write(self.clone / "bin/cmake", f"#!/bin/bash\n{said}exit {status}\n")
+        return self.call("build.sh", place=self.clone, PATH=f"{self.clone}/bin:{os.environ['PATH']}")
+
+    def test_steps_are_counted_now_and_then_and_warnings_stay(self):
+        self.assertEqual(self.build(*self.WORDS), (0, [
+            "ninja: Entering directory", "  2 of 4 steps, 29 s", "b.cpp:3: warning: careful", "  3 of 4 steps, 61 s",
+            "  4 of 4 steps, 61 s"]))
+
+    def test_what_fails_is_shown_whole(self):
+        errors = ["FAILED: b.o", "g++ -c b.cpp", "b.cpp:3: error: no", "ninja: build stopped"]
+        self.assertEqual(self.build("[1/4, 1.0] a.o", "[2/4, 2.0] b.o", *errors, status=1),
+                         (1, ["  1 of 4 steps, 1 s", *errors]))
+
+    def test_on_a_terminal_one_line_counts(self):
+        script = shutil.which("script")
+        if script is None:
+            self.skipTest("the command script, which makes a terminal, is not installed")
+        self.build()
+        said = "".join(f"echo '{line}'\n" for line in self.WORDS)
+        self.write(self.clone / "bin/cmake", f"#!/bin/bash\n{said}")
+        done = subprocess.run([script, "-qec", str(self.clone / "scripts/build.sh"), "/dev/null"], check=True,
+                              stdout=subprocess.PIPE, stdin=subprocess.DEVNULL,
+                              env={"PATH": f"{self.clone}/bin:{os.environ['PATH']}"})
+        lines = [line.rsplit("\r", 1)[-1] for line in done.stdout.decode().replace("\r\n", "\n").strip("\n").split("\n")]
+        self.assertEqual(lines, ["ninja: Entering directory", "  2 of 4 steps, 29 s", "b.cpp:3: warning: careful",
+                                 "  4 of 4 steps, 61 s"])
 
 
 class Plot(Scripts):
