@@ -1,4 +1,4 @@
-// Text of unknown origin on its way to a terminal, a page or a shell.
+// Text of unknown origin on its way to a terminal or a page.
 #pragma once
 
 #include <array>
@@ -37,19 +37,6 @@ inline std::string printable(std::string_view text) {
     text.remove_prefix(length == 0 ? 1 : length);
   }
   return shown;
-}
-
-// A word as a shell takes it, in a command that a person is to copy.
-inline std::string shell_quoted(const std::string& word) {
-  constexpr const char* kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./,:@%";
-  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) {
-    return word;
-  }
-  std::string text = "'";
-  for (const char c : word) {
-    text += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  }
-  return text + "'";
 }
 
 }  // namespace bnlab

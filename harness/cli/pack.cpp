@@ -9,7 +9,6 @@
 #include "harness/cli/options.hpp"
 #include "harness/cli/program.hpp"
 #include "harness/error.hpp"
-#include "harness/printable.hpp"
 #include "harness/shell.hpp"
 #include "harness/store/run_folder.hpp"
 #include "harness/text_table.hpp"

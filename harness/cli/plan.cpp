@@ -18,10 +18,10 @@
 #include "harness/launch/selection.hpp"
 #include "harness/launch/survey.hpp"
 #include "harness/mapped.hpp"
-#include "harness/printable.hpp"
 #include "harness/report/cells.hpp"
 #include "harness/report/power.hpp"
 #include "harness/report/status.hpp"
+#include "harness/shell.hpp"
 #include "harness/store/tuning_scores.hpp"
 #include "harness/tasks/task_facts.hpp"
 #include "harness/text_table.hpp"
@@ -62,7 +62,7 @@ void plan_tuning(const PlanRequest& request, Plan& plan, LaunchRequest& asked) {
     throw Error(Error::Kind::usage,
                 "--todo: the ids of the runs follow from what tunes them, which has not run yet; "
                 "bnlab run " +
-                    shell_quoted(request.spec) + " begins with it");
+                    shell_word(request.spec) + " begins with it");
   }
   plan.remarks.push_back("first, " + tuning.sentence() + "; then " +
                          std::to_string(plan.experiment.runs.size()) + " runs of the matrix follow");

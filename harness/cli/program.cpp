@@ -11,7 +11,6 @@
 #include "harness/components/parameters.hpp"
 #include "harness/error.hpp"
 #include "harness/mapped.hpp"
-#include "harness/printable.hpp"
 #include "harness/shell.hpp"
 #include "harness/store/environment.hpp"
 #include "harness/terminal.hpp"

@@ -9,7 +9,6 @@
 #include "harness/cli/program.hpp"
 #include "harness/error.hpp"
 #include "harness/prediction/roofline.hpp"
-#include "harness/printable.hpp"
 #include "harness/probe/probe.hpp"
 #include "harness/report/answers.hpp"
 #include "harness/report/status.hpp"

@@ -15,7 +15,6 @@
 #include "harness/launch/launch.hpp"
 #include "harness/launch/notify.hpp"
 #include "harness/launch/rank_job.hpp"
-#include "harness/printable.hpp"
 #include "harness/report/report.hpp"
 #include "harness/report/status.hpp"
 #include "harness/shell.hpp"

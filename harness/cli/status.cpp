@@ -7,7 +7,6 @@
 #include "harness/cli/program.hpp"
 #include "harness/error.hpp"
 #include "harness/mapped.hpp"
-#include "harness/printable.hpp"
 #include "harness/report/status.hpp"
 #include "harness/shell.hpp"
 #include "harness/store/attempts.hpp"

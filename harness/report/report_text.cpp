@@ -6,7 +6,7 @@
 #include <set>
 
 #include "harness/error.hpp"
-#include "harness/printable.hpp"
+#include "harness/shell.hpp"
 
 namespace bnlab {
 namespace {
@@ -349,7 +349,7 @@ std::vector<std::string> footnotes(const ExperimentReport& report) {
         "(stale) so many runs of the row might come out otherwise today, because code, data or weights have "
         "changed "
         "since; bnlab run " +
-        shell_quoted(report.experiment) + " --redo stale starts them again.");
+        shell_word(report.experiment) + " --redo stale starts them again.");
   }
   if (report.tuning && !report.tuning->is_settled()) {
     notes.push_back("Not tuned yet: " + report.tuning->sentence() + ", before the matrix.");

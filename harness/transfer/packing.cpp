@@ -10,7 +10,7 @@
 #include <sstream>
 
 #include "harness/error.hpp"
-#include "harness/printable.hpp"
+#include "harness/shell.hpp"
 #include "harness/store/record.hpp"
 
 namespace bnlab {
@@ -281,7 +281,7 @@ std::string packed(const Files& files, const std::string& name) {
 Files unpacked(const fs::path& archive) {
   const std::string bytes = read_text(archive), name = archive.string();
   if (bytes.starts_with("\x1f\x8b")) {
-    throw Error(Error::Kind::data, name + ": compressed; unpack it first: gunzip " + shell_quoted(name));
+    throw Error(Error::Kind::data, name + ": compressed; unpack it first: gunzip " + shell_word(name));
   }
   Files files;
   for (auto& [path, content] : read_tar(bytes, name)) {
