@@ -21,8 +21,10 @@ report_of() {
 
 reports=()
 for name in sync_overhead statistics_route tradeoff weight_averaging scaling; do
+  second=$([ $name = tradeoff ] && echo '2[0-5]' || echo '1[6-8]')
+  compgen -G "results/$name/*-seed$second-*" >/dev/null || continue
   report_of "$name" first '1[0-5]'
-  report_of "$name" second "$([ $name = tradeoff ] && echo '2[0-5]' || echo '1[6-8]')"
+  report_of "$name" second "$second"
 done
 "$BNLAB_INTERPRETER" -B scripts/figures/occasions.py "${reports[@]}" --out "$page/figures/occasions" --table > "$scratch/table"
 sed -i -e "/^<!-- table:again -->\$/,/^<!-- end -->\$/{//!d}" -e "/^<!-- table:again -->\$/r $scratch/table" "$page/README.md"

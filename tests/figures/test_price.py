@@ -1,15 +1,21 @@
 """Throughput against accuracy of trained networks, the second figure of the README. Run by test_figures.py."""
 
+import contextlib
 import copy
 import io
 import json
 import math
+import re
+import tempfile
 import unittest
+from pathlib import Path
 
 import plot  # first: it says where the modules of the figures are
 
 import price
 import report as reports
+import style
+from committed import PROGRAM, ROOT, bnlab_report
 from synthetic import cell, quantity, report
 
 
@@ -53,6 +59,17 @@ class Price(unittest.TestCase):
             made = timed("none", 1, 1)
             made["rows"].pop()
             self.points(times=[*TIMED[:2], made])
+
+
+@unittest.skipUnless(PROGRAM.exists(), f"there is no program {PROGRAM}")
+class CommittedPrice(unittest.TestCase):
+    def test_the_figure_shows_what_the_records_give(self):
+        style.apply()
+        with tempfile.TemporaryDirectory() as out, contextlib.redirect_stdout(io.StringIO()):
+            price.drawing.save(price.draw(*(reports.read(io.StringIO(bnlab_report(name, "json"))) for name in price.NAMES)), Path(out, "price"))
+            self.assertEqual(*(Path(folder, "price.csv").read_text(encoding="utf-8") for folder in (out, ROOT / "results")))
+            self.assertEqual(*(re.findall("<text [^>]*>([^<]*)", Path(folder, "price.svg").read_text(encoding="utf-8"))
+                               for folder in (out, ROOT / "results")))
 
 
 if __name__ == "__main__":
