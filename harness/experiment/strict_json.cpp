@@ -52,7 +52,7 @@ class Inspector : public nlohmann::json_sax<Json> {
   bool number_float(number_float_t, const string_t&) override { return next_value(); }
   bool string(string_t& value) override {
     refuse_controls(value_path(), value);
-    return true;
+    return after_value();
   }
   bool binary(binary_t&) override { return next_value(); }
   bool start_object(size_t) override { return open(); }
@@ -63,6 +63,7 @@ class Inspector : public nlohmann::json_sax<Json> {
   bool key(string_t& name) override {
     Level& level = levels_.back();
     level.in_object = true;
+    is_after_value_ = false;
     level.current = printable(key_path(level.path, name));
     refuse_controls(level.current, name);
     if (!level.keys.insert(name).second) {
@@ -71,7 +72,11 @@ class Inspector : public nlohmann::json_sax<Json> {
     return true;
   }
 
-  bool parse_error(size_t position, const std::string&, const Json::exception& error) override {
+  bool parse_error(size_t position, const std::string& token, const Json::exception& error) override {
+    if (lacks_comma_before(token)) {
+      fail_at(position - token.size() + 1, "expected a comma before " + token);
+      return false;
+    }
     // "[json.exception...] parse error at line 1, column 2: syntax error ...": the place is ours, only
     // the words are taken.
     std::string words = error.what();
@@ -88,7 +93,7 @@ class Inspector : public nlohmann::json_sax<Json> {
                words.find("unexpected ']'; expected") != std::string::npos) {
       words = "expected no comma before the closing bracket: " + words;
     }
-    fail(position, words);
+    fail_at(position, words);
     return false;
   }
 
@@ -118,13 +123,27 @@ class Inspector : public nlohmann::json_sax<Json> {
     }
   }
 
-  void fail(size_t position, const std::string& message) {
-    const size_t last = position == 0 ? 0 : std::min(position, text_.size() + 1) - 1;  // the last one read
-    const size_t newline = last == 0 ? std::string::npos : text_.rfind('\n', last - 1);
-    const size_t column = newline == std::string::npos ? last + 1 : last - newline;
-    mistakes_.add_in(
-        file_, "",
-        "line " + std::to_string(line(last)) + ", column " + std::to_string(column) + ": " + message);
+  // Of a token that cannot stand where it does. Behind a comma a key, or in a list a value, could.
+  bool lacks_comma_before(const std::string& token) const {
+    if (!is_after_value_ || levels_.empty()) return false;
+    const bool is_value = token == "{" || token == "[" || Json::accept(token);
+    return levels_.back().in_object ? is_value && token.front() == '"' : is_value;
+  }
+
+  // A mistake at the character of this number, counted from 1, with its line and a caret below it.
+  void fail_at(size_t position, const std::string& message) {
+    constexpr size_t kBefore = 60, kAfter = 40;  // columns of a long line that are shown
+    const size_t place = position == 0 ? 0 : std::min(position, text_.size() + 1) - 1;
+    const size_t newline = place == 0 ? std::string::npos : text_.rfind('\n', place - 1);
+    const size_t begin = newline == std::string::npos ? 0 : newline + 1;
+    const size_t shown_from = std::max(begin, place - std::min(place, kBefore));
+    std::string before = printable(text_.substr(shown_from, place - shown_from));
+    std::ranges::replace(before, '\t', ' ');
+    const std::string behind = text_.substr(place, std::min(text_.find('\n', place), place + kAfter) - place);
+    mistakes_.add_in(file_, "",
+                     "line " + std::to_string(line(place)) + ", column " + std::to_string(place - begin + 1) +
+                         ": " + message + "\n  " + before + printable(behind) + "\n  " +
+                         std::string(before.size(), ' ') + "^");
   }
 
   std::string value_path() {
@@ -137,23 +156,26 @@ class Inspector : public nlohmann::json_sax<Json> {
 
   bool next_value() {
     value_path();
-    return true;
+    return after_value();
   }
+
+  bool after_value() { return is_after_value_ = true; }
 
   bool open() {
     if (levels_.size() == kDeepestSpec) {
-      fail(read_, "nested deeper than " + std::to_string(kDeepestSpec) + " levels");
+      fail_at(read_, "nested deeper than " + std::to_string(kDeepestSpec) + " levels");
       return false;
     }
     Level level;
     level.path = value_path();
     levels_.push_back(level);
+    is_after_value_ = false;
     return true;
   }
 
   bool close() {
     levels_.pop_back();
-    return true;
+    return after_value();
   }
 
   const std::string& file_;
@@ -161,6 +183,7 @@ class Inspector : public nlohmann::json_sax<Json> {
   Mistakes& mistakes_;
   size_t read_ = 0;
   std::vector<Level> levels_;
+  bool is_after_value_ = false;  // a comma or a closing bracket comes next
 };
 
 // The file's text, or nothing if it is no ordinary, readable file within the size cap.

@@ -1,5 +1,5 @@
 // Reading JSON strictly, but for comments, // to the end of the line: size and depth caps, syntax errors with
-// line and column, duplicate keys with their line.
+// their line and a caret below it, duplicate keys with their line.
 #pragma once
 
 #include <optional>

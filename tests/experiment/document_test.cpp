@@ -18,14 +18,37 @@ TEST_F(SpecDocument, RefusesWhatIsNoReadableFile) {
 TEST_F(SpecDocument, NamesLineAndColumnOfSyntaxErrors) {
   EXPECT_EQ(
       mistakes("{\n  \"towers\": 4,\n  \"steps\" 10\n}"),
-      Lines{"spec.json: line 3, column 12: syntax error while parsing object separator - unexpected number "
-            "literal; expected ':'"});
-  EXPECT_EQ(mistakes("{\"towers\": NaN}").size(), 1u);
+      (Lines{"spec.json: line 3, column 12: syntax error while parsing object separator - unexpected number "
+             "literal; expected ':'",
+             "    \"steps\" 10", "             ^"}));
+  EXPECT_EQ(mistakes("{\"towers\": NaN}").size(), 3u);
   EXPECT_EQ(mistakes("{\"towers\": NaN}")[0].rfind("spec.json: line 1, column 12: ", 0), 0u);
   EXPECT_EQ(mistakes("{} x")[0].rfind("spec.json: line 1, column 4: ", 0), 0u);
   EXPECT_EQ(mistakes("")[0].rfind("spec.json: line 1, column 1: ", 0), 0u);
   EXPECT_EQ(mistakes("{\"a\": \"\xff\"}")[0].rfind("spec.json: line 1, column 8: ", 0), 0u);
   EXPECT_EQ(mistakes("[1]"), Lines{"spec.json: expected a JSON object, got [1]"});
+}
+
+TEST_F(SpecDocument, SaysWhereACommaIsMissing) {
+  EXPECT_EQ(mistakes("{\"task\": \"fake_shapes\",\n \"steps\": 10 \"strategy\": \"sync\"}"),
+            (Lines{"spec.json: line 2, column 14: expected a comma before \"strategy\"",
+                   "   \"steps\": 10 \"strategy\": \"sync\"", "               ^"}));
+  EXPECT_EQ(mistakes("{\"matrix\": {}\n \"towers\": 4}")[0],
+            "spec.json: line 2, column 2: expected a comma before \"towers\"");
+  EXPECT_EQ(mistakes("{\"seeds\": [1 2]}")[0], "spec.json: line 1, column 14: expected a comma before 2");
+  EXPECT_EQ(mistakes("{\"a\": [1 [2]]}")[0], "spec.json: line 1, column 10: expected a comma before [");
+  for (const char* text : {"{\"a\": 1} {}", "{\"a\": 1 : 2}", "{\"a\": 1, 2}", "{\"a\" \"b\"}"}) {
+    EXPECT_EQ(mistakes(text)[0].find("comma before"), std::string::npos) << mistakes(text)[0];
+  }
+}
+
+// Of a long line the part around the mistake is shown.
+TEST_F(SpecDocument, ShowsSomeOfALongLine) {
+  const Lines lines =
+      mistakes("{\"question\": \"" + std::string(500, 'x') + "\" \"claim\": \"" + std::string(500, 'y'));
+  ASSERT_EQ(lines.size(), 3u);
+  EXPECT_LE(lines[1].size(), 102u) << lines[1];
+  EXPECT_EQ(lines[1].substr(lines[2].size() - 1, 7), "\"claim\"");
 }
 
 // A terminal would obey them, and a message would end at a NUL.
@@ -41,7 +64,8 @@ TEST_F(SpecDocument, RefusesControlCharacters) {
 
 TEST_F(SpecDocument, RefusesNumbersThatAreNotFinite) {
   EXPECT_EQ(mistakes("{\"steps\":\n 1e999}"),
-            Lines{"spec.json: line 2, column 6: expected finite numbers: number overflow parsing '1e999'"});
+            (Lines{"spec.json: line 2, column 6: expected finite numbers: number overflow parsing '1e999'",
+                   "   1e999}", "       ^"}));
 }
 
 TEST_F(SpecDocument, NamesDuplicateKeysWithTheirLine) {
@@ -62,7 +86,8 @@ TEST_F(SpecDocument, CapsSizeAndDepth) {
   EXPECT_EQ(mistakes("{\"matrix\": " + deepest + std::string(15, ']') + "}")[0],
             "spec.json: matrix: expected an object, got [[[[[[[[[[[[[[[]]]]]]]]]]]]]]]");
   EXPECT_EQ(mistakes("{\"matrix\": " + std::string(100000, '[')),
-            Lines{"spec.json: line 1, column 27: nested deeper than 16 levels"});
+            (Lines{"spec.json: line 1, column 27: nested deeper than 16 levels",
+                   "  {\"matrix\": " + std::string(55, '['), "                            ^"}));
 }
 
 TEST_F(SpecDocument, AnswersUnknownKeysWithTheNearest) {
