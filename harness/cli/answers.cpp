@@ -127,7 +127,7 @@ int answers(const AnswersRequest& request) {
 
 void add_answers(Program& program) {
   auto [command, request] =
-      add_command(program, "answers", "The answer of each experiment, with its evidence",
+      add_command(program, "answers", "Print the answer of each experiment, with its evidence",
                   "  bnlab answers\n"
                   "  bnlab answers nuclei_small_batch running_statistics\n"
                   "  bnlab answers quickstart tradeoff --into README.md\n"

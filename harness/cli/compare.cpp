@@ -52,25 +52,26 @@ int compare_folders(const CompareRequest& request) {
 }  // namespace
 
 void add_compare(Program& program) {
-  auto [command, request] = add_command(
-      program, "compare", "Two folders of results side by side, paired run by run; 1 if B got worse",
-      "  bnlab compare results/quickstart /tmp/colleague/quickstart\n"
-      "  bnlab compare before/tradeoff after/tradeoff --only worse",
-      compare_folders);
+  auto [command, request] =
+      add_command(program, "compare", "Compare two folders of results, paired run by run; 1 if B got worse",
+                  "  bnlab compare results/quickstart /tmp/colleague/quickstart\n"
+                  "  bnlab compare before/tradeoff after/tradeoff --only worse",
+                  compare_folders);
   command.add_option("A", request.a, "Folder RESULTS/EXPERIMENT")->required();
-  command.add_option("B", request.b, "Another one, compared with the first")->required();
-  command.add_option("--only", request.only, "Rows of this kind: better, worse, equal or undecided")
+  command.add_option("B", request.b, "Another one, which is compared with the first")->required();
+  command
+      .add_option("--only", request.only, "Show rows of this kind alone: better, worse, equal or undecided")
       ->type_name("KIND")
-      ->check(CLI::IsMember(split_names(names(Change{}))));
+      ->check(one_of(split_names(names(Change{}))));
   command
       .add_option("--tolerance", request.tolerance_percent,
                   "Per cent by which speed and memory may differ and still count as equal")
       ->type_name("PERCENT")
       ->check(CLI::Range(0.0, 100.0))
       ->capture_default_str();
-  command.add_option("--format", request.format, "text or json")
+  command.add_option("--format", request.format, "Format: text or json")
       ->type_name("FORMAT")
-      ->check(CLI::IsMember({"text", "json"}))
+      ->check(one_of({"text", "json"}))
       ->capture_default_str();
 }
 

@@ -136,14 +136,14 @@ int completion(const CompletionRequest& request) {
 
 void add_completion(Program& program) {
   auto [command, request] =
-      add_command(program, "completion", "A script with which a shell completes command lines",
+      add_command(program, "completion", "Print a script with which a shell completes command lines",
                   "  bnlab completion bash > ~/.local/share/bash-completion/completions/bnlab\n"
                   "  bnlab completion zsh > ~/.zfunc/_bnlab\n"
                   "  bnlab completion fish > ~/.config/fish/completions/bnlab.fish",
                   completion);
-  command.add_option("SHELL", request.shell, "bash, zsh or fish")
+  command.add_option("SHELL", request.shell, "Shell: bash, zsh or fish")
       ->required()
-      ->check(CLI::IsMember({"bash", "zsh", "fish"}));
+      ->check(one_of({"bash", "zsh", "fish"}));
   request.app = &program.app;
 }
 

@@ -44,14 +44,13 @@ int confirm(const ConfirmRequest& request) {
 void add_confirm(Program& program) {
   auto [command, request] = add_command(
       program, "confirm", "Accept results of older code, where runs repeated by this program give the same",
-      "  bnlab confirm results/tradeoff /tmp/again/tradeoff\n"
-      "                after: bnlab run tradeoff --results /tmp/again --only seed=any",
+      "  bnlab run tradeoff --results /tmp/again --only seed=any\n"
+      "  bnlab confirm results/tradeoff /tmp/again/tradeoff",
       confirm);
   command
       .add_option("RESULTS", request.results,
                   "Folder RESULTS/EXPERIMENT with stale runs. Those whose spec differs from that of a "
-                  "repeated run in the "
-                  "seed only, on the same placement, are confirmed with it")
+                  "repeated run in the seed only, on the same placement, are confirmed with it")
       ->required();
   command.add_option("AGAIN", request.again, "Some of its runs, made anew by this program")->required();
 }

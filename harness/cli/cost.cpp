@@ -407,80 +407,77 @@ int cost(const CostCommand& asked) {
 }  // namespace
 
 void add_cost(Program& program) {
-  auto [command, request] = add_command(
-      program, "cost", "Predict a step of each strategy on 2 to 1,024 ranks, with its interval",
-      "  bnlab cost sync_overhead --ranks 2,8,64 --probe probe.json       by the exchanges that bnlab probe "
-      "measured\n"
-      "  bnlab cost tradeoff --ranks 8,64,1024 --cluster h100-2x8 --step-ms 100\n"
-      "  bnlab cost --clusters                                  published clusters and bandwidths, beside "
-      "the model\n"
-      "  bnlab cost --validate probe.json                       how good the predictions are",
-      cost);
+  auto [command, request] =
+      add_command(program, "cost", "Predict a step of each strategy on 2 to 1,024 ranks, with its interval",
+                  "  bnlab cost sync_overhead --ranks 2,8,64 --probe probe.json\n"
+                  "  bnlab cost tradeoff --ranks 8,64,1024 --cluster h100-2x8 --step-ms 100\n"
+                  "  bnlab cost --clusters             published clusters against the model\n"
+                  "  bnlab cost --validate probe.json  how good the predictions are",
+                  cost);
   command.add_option("SPEC", request.spec,
                      "Spec file, the name of one in experiments/, or a folder of results");
   add_overrides(command, request.overrides);
-  command.add_option("--ranks", request.ranks, "Numbers of ranks, such as 2,8,64; a tower on each")
+  command.add_option("--ranks", request.ranks, "Numbers of ranks, such as 2,8,64, with a tower on each")
       ->delimiter(',')
       ->type_name("N,...")
       ->check(CLI::Range(1, 4096))
       ->capture_default_str();
   command
       .add_option("--probe", request.probe,
-                  "What bnlab probe --out has written: exchanges, and steps if it has them")
+                  "Predict by a file of bnlab probe --out: by its exchanges, and its steps if it has them")
       ->type_name("FILE")
       ->check(CLI::ExistingFile);
-  command.add_option("--cluster", request.cluster, "A published cluster (--clusters) in place of a probe")
+  command.add_option("--cluster", request.cluster, "Predict by a published cluster, which --clusters lists")
       ->type_name("NAME")
       ->excludes("--probe");
   const auto without_measurements = [](CLI::Option* option) {
     option->excludes("--probe")->excludes("--cluster")->capture_default_str();
   };
   without_measurements(
-      command.add_option("--algorithm", request.algorithm, "Of NCCL, without a probe or cluster")
-          ->check(CLI::IsMember({"tree", "ring", "nvls"})));
-  without_measurements(command.add_option("--per-node", request.per_node, "GPUs of a node, likewise")
+      command.add_option("--algorithm", request.algorithm, "Algorithm of NCCL: tree, ring or nvls")
+          ->type_name("NAME")
+          ->check(one_of({"tree", "ring", "nvls"})));
+  without_measurements(command.add_option("--per-node", request.per_node, "GPUs of a node")
                            ->type_name("N")
                            ->check(CLI::Range(1, 4096)));
-  without_measurements(command.add_option("--link", request.link, "Between the GPUs of a node, likewise")
-                           ->check(CLI::IsMember({"nvlink", "pcie"})));
+  without_measurements(command.add_option("--link", request.link, "Link of a node's GPUs: nvlink or pcie")
+                           ->type_name("NAME")
+                           ->check(one_of({"nvlink", "pcie"})));
   command
       .add_option("--exchange", request.exchange,
-                  "nccl, shared_memory or sockets; default: all of the probe, else nccl")
-      ->check(CLI::IsMember({"nccl", "shared_memory", "sockets"}));
+                  "How ranks exchange: nccl, shared_memory or sockets. Default: all of the probe, else nccl")
+      ->type_name("HOW")
+      ->check(one_of({"nccl", "shared_memory", "sockets"}));
   command
-      .add_option(
-          "--step-ms", request.step_ms,
-          "A rank's own step on the machine that is asked about, in milliseconds; default: measured here, on "
-          "the CPU, or in the probe")
+      .add_option("--step-ms", request.step_ms,
+                  "Milliseconds of a rank's own step. Default: of the probe, else measured here, on the CPU")
       ->type_name("MS")
       ->check(CLI::Range(1e-3, 1e7));
-  CLI::Option* const peak =
-      command
-          .add_option(
-              "--peak-tflops", request.peak_tflops,
-              "or its device's peak in TFLOP/s, at the spec's precision: from the floor to twice as much")
-          ->type_name("T")
-          ->check(CLI::Range(1e-3, 1e6))
-          ->excludes("--step-ms");
-  command.add_option("--bandwidth-gb", request.bandwidth_gb, "and its memory's bandwidth in GB/s")
+  CLI::Option* const peak = command
+                                .add_option("--peak-tflops", request.peak_tflops,
+                                            "Predict steps by a device's peak in TFLOP/s at the spec's "
+                                            "precision: from its floor to twice it")
+                                ->type_name("T")
+                                ->check(CLI::Range(1e-3, 1e6))
+                                ->excludes("--step-ms");
+  command.add_option("--bandwidth-gb", request.bandwidth_gb, "Bandwidth of a device's memory in GB/s")
       ->type_name("GB/S")
       ->check(CLI::Range(1e-3, 1e6))
       ->needs(peak);
   peak->needs("--bandwidth-gb");
   command
-      .add_option(
-          "--host-us", request.host_us,
-          "What launching an exchange costs the host where no CUDA graph does it (20 to 30 in PyTorch)")
+      .add_option("--host-us", request.host_us,
+                  "Microseconds of the host per exchange that no CUDA graph launches (20 to 30 in PyTorch)")
       ->type_name("US")
       ->check(CLI::Range(0.0, 1e6));
-  command.add_option("--only", request.only, "Runs of the spec that match, such as strategy=sync,per_tower")
+  command.add_option("--only", request.only, "Take only runs that match, such as strategy=sync,per_tower")
       ->type_name("KEY=VALUE,...")
       ->allow_extra_args(false);
-  command.add_option("--threads", request.threads, "With which a step is measured here")
+  command.add_option("--threads", request.threads, "Threads with which a step is measured here")
       ->type_name("N")
       ->check(CLI::Range(1, 4096))
       ->capture_default_str();
-  command.add_option("--seconds", request.seconds, "About how long measuring steps may take")
+  command.add_option("--seconds", request.seconds, "Seconds that measuring steps may take, about")
       ->type_name("S")
       ->check(CLI::Range(0.1, 86400.0))
       ->excludes("--step-ms")
@@ -490,7 +487,7 @@ void add_cost(Program& program) {
       command.add_flag("--clusters", request.clusters,
                        "List the published clusters and bandwidths, and where the model fails");
   CLI::Option* probes = command.add_option("--validate", request.validate,
-                                           "Probes with steps: how good the predictions of these are");
+                                           "Show how good the predictions of these probes with steps are");
   probes->type_name("FILE...");
   const CLI::Option* json = add_json_flag(command, request.json);
   stand_alone(command, {clusters, probes}, {json});

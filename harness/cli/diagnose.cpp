@@ -76,24 +76,24 @@ int diagnose(const DiagnoseRequest& request) {
 }  // namespace
 
 void add_diagnose(Program& program) {
-  auto [command, request] =
-      add_command(program, "diagnose", "Why a network evaluates worse than it trains, in one sentence",
-                  "  bnlab diagnose results/here/quickstart/RUN/1x8-cpu\n"
-                  "  bnlab diagnose resnet18.safetensors --spec trained_so.json --data ~/data",
-                  diagnose);
+  auto [command, request] = add_command(
+      program, "diagnose", "Explain why a network evaluates worse than it trains, in one sentence",
+      "  bnlab diagnose results/here/quickstart/RUN/1x8-cpu\n"
+      "  bnlab diagnose resnet18.safetensors --spec trained_so.json --data ~/data",
+      diagnose);
   command
       .add_option("WEIGHTS", request.job.weights,
                   "The folder of a run, its weights.safetensors, or with --spec a checkpoint of PyTorch, "
                   "converted to safetensors")
       ->required();
   add_spec_of_weights(command, request.spec);
-  command.add_option("--margin", request.margin, "Differences of the metric up to it count as none")
+  command.add_option("--margin", request.margin, "Differences of the metric up to this count as none")
       ->type_name("NUMBER")
       ->check(at_least_zero())
       ->capture_default_str();
   add_device_option(command, request.job.device);
   add_data_option(command, request.job.data_dir);
-  command.add_flag("--json", request.json, "The causes, the sentence and the numbers as JSON");
+  command.add_flag("--json", request.json, "Print the causes, the sentence and the numbers as JSON");
 }
 
 }  // namespace bnlab

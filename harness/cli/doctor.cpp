@@ -235,7 +235,7 @@ std::vector<Finding> findings_of_launcher() {
 
 void add_doctor(Program& program) {
   auto [command, request] =
-      add_command(program, "doctor", "What this machine offers and lacks, each problem with its cure",
+      add_command(program, "doctor", "Say what this machine offers and lacks, each problem with its cure",
                   "  bnlab doctor\n"
                   "  bnlab doctor --data ~/data --json",
                   doctor);

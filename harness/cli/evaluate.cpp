@@ -55,23 +55,23 @@ int evaluate(const EvaluateRequest& request) {
 
 void add_evaluate(Program& program) {
   auto [command, request] =
-      add_command(program, "evaluate", "A run's weights under any population of running statistics",
+      add_command(program, "evaluate", "Evaluate a run's weights with any population of running statistics",
                   "  bnlab evaluate results/here/quickstart/RUN/1x8-cpu/weights.safetensors\n"
                   "  bnlab evaluate WEIGHTS --population saved,batch,precise --json",
                   evaluate);
-  command.add_option("WEIGHTS", request.job.weights, "weights.safetensors in a run's folder")->required();
+  command.add_option("WEIGHTS", request.job.weights, "The weights.safetensors of a run")->required();
   command
       .add_option("--population", request.job.populations,
-                  "saved, batch, precise, mix:A, or, where the run carried it, tower:K, mean, pooled or "
-                  "own_tower; default: those of the run")
+                  "Running statistics: saved, batch, precise, mix:A, or, where the run carried it, tower:K, "
+                  "mean, pooled or own_tower. Default: those of the run")
       ->type_name("NAME,...")
       ->delimiter(',')
       ->allow_extra_args(false);
   add_spec_of_weights(command, request.spec);
-  add_ranks_option(command, request.job.ranks, "Ranks, as threads; must divide the towers");
+  add_ranks_option(command, request.job.ranks, "Ranks, as threads, which must divide the towers");
   add_device_option(command, request.job.device);
   add_data_option(command, request.job.data_dir);
-  command.add_flag("--json", request.json, "As JSON, with the metrics of classes and groups");
+  command.add_flag("--json", request.json, "Print JSON, with the metrics of classes and groups");
 }
 
 }  // namespace bnlab

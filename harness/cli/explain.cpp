@@ -148,20 +148,22 @@ int explain(const ExplainRequest& request) {
 
 void add_explain(Program& program) {
   auto [command, request] =
-      add_command(program, "explain", "What a strategy computes, takes, exchanges and cannot do",
+      add_command(program, "explain", "Explain what a strategy computes, takes, exchanges and cannot do",
                   "  bnlab explain sync\n"
                   "  bnlab explain sync --towers 16 --batch-per-tower 1 --ranks 4\n"
                   "  bnlab explain '{\"name\": \"sync\", \"group_size\": 2}' --json",
                   explain);
   const auto add_count = [&command](const char* name, auto& count, const char* help) {
-    command.add_option(name, count, help)->capture_default_str()->check(CLI::Range(1, 4096));
+    command.add_option(name, count, help)->type_name("N")->capture_default_str()->check(CLI::Range(1, 4096));
   };
   command.add_option("NAME", request.component, "What a spec can name, or a JSON object with parameters too")
       ->required();
-  command.add_option("--model", request.model, "Model whose training step is counted")->capture_default_str();
+  command.add_option("--model", request.model, "Model whose training step is counted")
+      ->type_name("NAME")
+      ->capture_default_str();
   add_count("--towers", request.step.towers, "Units of batch-norm statistics");
   add_count("--batch-per-tower", request.step.batch_per_tower, "Images per tower");
-  add_count("--ranks", request.step.ranks, "Processes; must divide the towers");
+  add_count("--ranks", request.step.ranks, "Processes, which must divide the towers");
   command.add_option("--size", request.size, "Height and width of the images in pixels")
       ->type_name("HxW")
       ->capture_default_str();

@@ -32,7 +32,7 @@ int export_curves(const ExportRequest& request) {
 
 void add_export(Program& program) {
   auto [command, request] =
-      add_command(program, "export", "The curves of runs as event files for TensorBoard",
+      add_command(program, "export", "Write the curves of runs as event files for TensorBoard",
                   "  bnlab export results/quickstart --tensorboard /tmp/curves", export_curves);
   command.add_option("FOLDER", request.folder, "Folder RESULTS/EXPERIMENT")->required();
   command

@@ -39,18 +39,20 @@ int forward(const ForwardCommand& command) {
 }  // namespace
 
 void add_forward(Program& program) {
-  auto [command, given] = add_command(
-      program, "forward", "What a network answers for given images, with the weights of a file",
-      "  bnlab forward weights.safetensors --model unet --strategy sync --classes 5 --images "
-      "images.safetensors "
-      "--out answer.safetensors\n"
-      "  bnlab forward WEIGHTS --model '{\"name\": \"fcn\", \"dropout\": 0}' --strategy sync --classes 21 "
-      "--images FILE --out FILE --mode train",
-      forward);
+  auto [command, given] =
+      add_command(program, "forward", "Run a network with the weights of a file on given images",
+                  "  bnlab forward weights.safetensors --model unet --strategy sync --classes 5 \\\n"
+                  "      --images images.safetensors --out answer.safetensors\n"
+                  "  bnlab forward WEIGHTS --model '{\"name\": \"fcn\", \"dropout\": 0}' \\\n"
+                  "      --strategy sync --classes 21 --images FILE --out FILE --mode train",
+                  forward);
   command.add_option("WEIGHTS", given.request.weights, "Weights, a safetensors file")->required();
   command.add_option("--model", given.model, "A model's name, or a JSON object with parameters too")
+      ->type_name("MODEL")
       ->required();
-  command.add_option("--strategy", given.strategy, "What stands at the norm sites, likewise")->required();
+  command.add_option("--strategy", given.strategy, "A strategy's name, or a JSON object with parameters too")
+      ->type_name("STRATEGY")
+      ->required();
   command.add_option("--classes", given.request.classes, "Classes that the network tells apart")
       ->required()
       ->type_name("N")
@@ -70,13 +72,13 @@ void add_forward(Program& program) {
       ->type_name("FILE");
   command
       .add_option("--mode", given.mode,
-                  "train: normalised by the moments of the images; evaluate: by the running statistics")
+                  "Normalise by the moments of the images, train, or by running statistics, evaluate")
       ->type_name("MODE")
-      ->check(CLI::IsMember(split_names(names(ForwardMode{}))))
+      ->check(one_of(split_names(names(ForwardMode{}))))
       ->capture_default_str();
   command
       .add_option("--rows-per-sample", given.request.rows_per_sample,
-                  "Images of a sample, the frames of a clip")
+                  "Images that make up a sample, such as the frames of a clip")
       ->type_name("N")
       ->check(CLI::Range(1, 1000000))
       ->capture_default_str();

@@ -327,12 +327,12 @@ int labels(const LabelsRequest& request) {
 }  // namespace
 
 void add_labels(Program& program) {
-  auto [command, request] = add_command(
-      program, "labels", "Make label ids of label maps whose classes are colours",
-      "  bnlab labels mydata/labels mydata/labels_ids    the colours, and the command that maps them\n"
-      "  bnlab labels mydata/labels mydata/labels_ids --colours 000000=0,ff0000=1,ffffff=255\n"
-      "  bnlab labels mydata/labels mydata/labels_ids --colours voc",
-      labels);
+  auto [command, request] =
+      add_command(program, "labels", "Make label ids of label maps whose classes are colours",
+                  "  bnlab labels mydata/labels mydata/labels_ids    shows the colours\n"
+                  "  bnlab labels mydata/labels mydata/labels_ids --colours 000000=0,ff0000=1\n"
+                  "  bnlab labels mydata/labels mydata/labels_ids --colours voc",
+                  labels);
   command.add_option("FROM", request.from, "Folder of label maps (PNG), searched below, too")->required();
   command.add_option("TO", request.to, "Folder for the same files with ids, under the same names")
       ->required();
@@ -340,8 +340,8 @@ void add_labels(Program& program) {
                      "FROM and TO of other folders, such as another split's, where a colour has the same id");
   command
       .add_option("--colours", request.colours,
-                  "RRGGBB=ID,...; grey: the grey value is the id, also of 16 bits and with transparency; "
-                  "voc: the palette of PASCAL VOC. Without it the colours are shown")
+                  "Which colour is which id: RRGGBB=ID,...; grey: the grey value is the id, also of 16 bits "
+                  "and with transparency; voc: the palette of PASCAL VOC. Without it the colours are shown")
       ->type_name("MAP");
 }
 

@@ -7,18 +7,17 @@ namespace bnlab {
 void add_launch(Program& program) {
   auto [command, request] =
       add_command(program, "launch", "Start a program of your own as several ranks on this machine",
-                  "  bnlab launch --ranks 2 -- ./program --its options    each finds the others by RANK, "
-                  "WORLD_SIZE, ...\n"
+                  "  bnlab launch --ranks 2 -- ./program --its options\n"
                   "  bnlab launch --ranks 4 .venv/bin/python train.py",
                   start_program);
-  command.add_option("--ranks", request.ranks, "How many; on GPUs one for each")
+  command.add_option("--ranks", request.ranks, "How many ranks; each has a GPU of its own, if there are any")
       ->required()
       ->check(CLI::Range(1, 4096))
       ->type_name("N");
   command
       .add_option(
           "--threads", request.threads,
-          "Threads of each rank (OMP_NUM_THREADS); default: as it is set, else its share of the cores")
+          "Threads of each rank. Default: OMP_NUM_THREADS of the environment, else its share of the cores")
       ->check(CLI::Range(1, 4096))
       ->type_name("N");
   command

@@ -18,21 +18,19 @@ int layer(const LayerRequest& request) {
 
 void add_layer(Program& program) {
   auto [command, request] =
-      add_command(program, "layer", "One strategy's layer on given tensors, as JSON",
+      add_command(program, "layer", "Apply one strategy's layer to given tensors, as JSON",
                   "  bnlab layer case.json\n"
                   "  bnlab layer cases/*.json --ranks 2\n"
-                  "  echo '{\"strategy\": \"NAME\", \"steps\": [{\"towers\": [{\"input\": {\"shape\": "
-                  "[3, 1], \"data\": [1, 3, 8]}}]}]}' | bnlab layer -",
+                  "  echo '{\"strategy\": \"NAME\", \"steps\": [{\"towers\":\n"
+                  "      [{\"input\": {\"shape\": [3, 1], \"data\": [1, 3, 8]}}]}]}' | bnlab layer -",
                   layer);
   command
       .add_option("CASE", request.files,
                   "Files with one case each, a JSON object of strategy and steps, and as wanted of dtype, "
                   "memory_format, activation, seed, weight, bias, threshold, alpha, running_mean, "
-                  "running_var and conv; "
-                  "- is standard "
-                  "input")
+                  "running_var and conv; - is standard input")
       ->required();
-  add_ranks_option(command, request.ranks, "Ranks that share the towers, threads of this process");
+  add_ranks_option(command, request.ranks, "Ranks that share the towers, as threads of this process");
   add_device_option(command, request.device);
 }
 

@@ -67,7 +67,7 @@ int list(const ListRequest& request) {
 }  // namespace
 
 void add_list(Program& program) {
-  auto [command, request] = add_command(program, "list", "What a spec can name, one line each",
+  auto [command, request] = add_command(program, "list", "List what a spec can name, one line each",
                                         "  bnlab list strategies\n"
                                         "  bnlab list tasks --long\n"
                                         "  bnlab list models --json\n"
@@ -75,19 +75,19 @@ void add_list(Program& program) {
                                         list);
   command
       .add_option("FAMILY", request.family,
-                  "strategies, models, backbones, tasks, augmentations, optimizers or losses")
+                  "Kind of names: strategies, models, backbones, tasks, augmentations, optimizers or losses")
       ->required();
   CLI::Option* json = add_json_flag(command, request.json);
-  command.add_option("--format", request.format, "text, markdown or json")
+  command.add_option("--format", request.format, "Format: text, markdown or json")
       ->type_name("FORMAT")
-      ->check(CLI::IsMember({"text", "markdown", "json"}))
+      ->check(one_of({"text", "markdown", "json"}))
       ->excludes(json);
   CLI::Option* into =
       command.add_option("--into", request.into,
-                         "File with the lines <!-- table:FAMILY --> and <!-- end -->: the list is put "
-                         "between them, in Markdown");
+                         "Put the list into a file, in Markdown, between the lines <!-- table:FAMILY --> and "
+                         "<!-- end -->");
   into->type_name("FILE")->excludes(json);
-  command.add_flag("--long", request.details, "With formulas, sources and parameters")
+  command.add_flag("--long", request.details, "Show formulas, sources and parameters, too")
       ->excludes(json)
       ->excludes(into);
 }

@@ -39,8 +39,8 @@ std::string section(const CommandText& command) {
   std::string text = ".SS " + command.name + "\n" + troff(command.summary) + ".\n.PP\n" + synopsis(command);
   for (const OptionText& option : command.options) {
     text += ".TP\n\\fB" + troff(option.name) + "\\fR" +
-            (option.value.empty() || option.positional() ? "" : " \\fI" + troff(option.value) + "\\fR") +
-            "\n" + troff(option.help) + "\n";
+            (option.value.empty() ? "" : " \\fI" + troff(option.value) + "\\fR") + "\n" + troff(option.help) +
+            "\n";
   }
   return text + example(command.examples);
 }
@@ -70,7 +70,7 @@ int man(const ManRequest& request) {
 }  // namespace
 
 void add_man(Program& program) {
-  auto [command, request] = add_command(program, "man", "The manual page, to be read by man",
+  auto [command, request] = add_command(program, "man", "Print the manual page, to be read by man",
                                         "  bnlab man > bnlab.1 && man -l bnlab.1", man);
   request.app = &program.app;
 }

@@ -28,17 +28,17 @@ int merge(const MergeRequest& request) {
 }  // namespace
 
 void add_merge(Program& program) {
-  auto [command, request] = add_command(
-      program, "merge", "Put results of one experiment together that were computed apart",
-      "  bnlab merge results/tradeoff /mnt/node2/results/tradeoff /mnt/node3/results/tradeoff", merge);
+  auto [command, request] =
+      add_command(program, "merge", "Put together results of one experiment that were computed apart",
+                  "  bnlab merge results/tradeoff /mnt/node2/tradeoff /mnt/node3/tradeoff", merge);
   command.add_option("INTO", request.into, "Folder RESULTS/EXPERIMENT; it need not exist")->required();
   command.add_option("FROM", request.from, "Folders whose finished runs INTO gets")->required();
   command
       .add_option_function<std::string>(
           "--keep", [&keep = request.keep](const std::string& name) { keep = choice_of<Keep>(name); },
-          "Of a run whose results differ, the one of INTO or the one of FROM (the last that has it)")
+          "Which to keep of a run whose results differ: into, or from (the last that has it)")
       ->type_name("WHICH")
-      ->check(CLI::IsMember({"into", "from"}));
+      ->check(one_of({"into", "from"}));
 }
 
 }  // namespace bnlab

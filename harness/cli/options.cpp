@@ -139,8 +139,6 @@ std::optional<Experiment> found(const std::string& spec, std::string& results_di
              : std::nullopt;
 }
 
-namespace fs = std::filesystem;
-
 // The one run that a spec stands for.
 RunSpec only_run(const std::string& spec) {
   std::string results = "results";
@@ -241,11 +239,11 @@ void add_spec(CLI::App& command, std::string& spec) {
 
 void add_overrides(CLI::App& command, std::vector<std::string>& overrides) {
   command.add_option("KEY=VALUE", overrides,
-                     "Keys of the spec set otherwise, such as steps=10 or task.size=[32,32]");
+                     "Keys of the spec to set otherwise, such as steps=10 or task.size=[32,32]");
 }
 
 CLI::Option* add_json_flag(CLI::App& command, bool& json) {
-  return command.add_flag("--json", json, "As JSON");
+  return command.add_flag("--json", json, "Print JSON");
 }
 
 void add_ranks_option(CLI::App& command, int& ranks, const std::string& help) {
@@ -257,8 +255,9 @@ void add_ranks_option(CLI::App& command, int& ranks, const std::string& help) {
 }
 
 void add_device_option(CLI::App& command, std::string& device, const std::string& default_text) {
-  CLI::Option* option = command.add_option("--device", device, "cpu or cuda" + default_text);
-  option->type_name("DEVICE")->check(CLI::IsMember({"cpu", "cuda"}));
+  CLI::Option* option =
+      command.add_option("--device", device, "Where to compute: cpu or cuda" + default_text);
+  option->type_name("DEVICE")->check(one_of({"cpu", "cuda"}));
   if (!device.empty()) {
     option->capture_default_str();
   }
@@ -273,60 +272,54 @@ void add_results_option(CLI::App& command, std::string& results_dir) {
 }
 
 void add_placement_options(CLI::App& command, LaunchRequest& request) {
-  add_ranks_option(command, request.ranks,
-                   "Processes per run, or the largest number below that divides the towers; default: as runs "
-                   "of the same results were started last, else one per "
-                   "GPU, on the CPU "
-                   "one. Without it, runs that are done on any number count");
+  add_ranks_option(
+      command, request.ranks,
+      "Processes per run, or the most below that divide the towers. Default: as runs of the same "
+      "results were started last, else one per GPU, one on the CPU. A run that was done on "
+      "another number counts only without --ranks");
   command
       .add_option_function<std::string>(
           "--device", [&request](const std::string& name) { request.device = choice_of<Device>(name); },
-          "cpu or cuda; default: as last time, else cuda if every rank can have a GPU")
+          "Where to compute: cpu or cuda. Default: as last time, else cuda if every rank can have a GPU")
       ->type_name("DEVICE")
-      ->check(CLI::IsMember(split_names(names(Device{}))));
+      ->check(one_of(split_names(names(Device{}))));
   command
       .add_option_function<std::string>(
           "--exchange", [&request](const std::string& name) { request.exchange = choice_of<Exchange>(name); },
-          "How ranks on CPUs exchange statistics and gradients: shared_memory (default on one host) or "
-          "sockets")
+          "How ranks on CPUs exchange: by shared_memory (default on one host) or sockets")
       ->type_name("HOW")
-      ->check(CLI::IsMember(split_names(names(Exchange{}))));
+      ->check(one_of(split_names(names(Exchange{}))));
   command
       .add_option("--threads", request.threads,
-                  "Of each rank; default: its share of the cores, in the world of a launcher what "
-                  "OMP_NUM_THREADS, SLURM or its binding give. placement.threads of the spec counts before "
-                  "all of these")
+                  "Threads of each rank. Default: its share of the cores, under a launcher what "
+                  "OMP_NUM_THREADS, SLURM or its binding give. The spec's placement.threads comes first")
       ->type_name("N")
       ->check(CLI::Range(1, kMostAtOnce));
   command
       .add_option_function<std::string>(
           "--jobs", [&request](const std::string& text) { request.jobs = jobs_named(text).value_or(1); },
-          "Runs side by side (their throughput is then not comparable), or auto: as many as have GPUs, or on "
-          "the CPU cores, of their own")
+          "How many runs side by side, whose throughput is then not comparable. auto: as many as have GPUs, "
+          "or on the CPU cores, of their own")
       ->type_name("J")
       ->check([](const std::string& text) {
         return jobs_named(text) ? "" : "expected auto or a number from 1 to " + std::to_string(kMostAtOnce);
       });
-  command.add_flag(
-      "--fresh-ranks", request.fresh_ranks,
-      "Start the ranks of every run anew; without it those of a run on the CPU that ended well take "
-      "the next one");
+  command.add_flag("--fresh-ranks", request.fresh_ranks,
+                   "Start the ranks of every run anew. Without it those on the CPU take the next run, too");
   command
       .add_option(
           "--only", request.only,
-          "Runs that match, such as strategy=sync,per_tower or run=ID; may be repeated. seed=any: of each "
-          "cell one run, drawn at random")
+          "Take only runs that match, such as strategy=sync,per_tower or run=ID. May be repeated. seed=any "
+          "takes one run of each cell, drawn at random")
       ->type_name("KEY=VALUE,...")
       ->allow_extra_args(false);
-  command
-      .add_option("--slice", request.slice,
-                  "Of the matrix, every N-th run from the I-th on (from 1): slices share no run")
+  command.add_option("--slice", request.slice, "Take every N-th run, starting with the I-th")
       ->type_name("I/N");
   command
-      .add_option("--redo", request.redo,
-                  "Finished runs that start again: stale, disturbed (timed while others used the machine), "
-                  "failed, all or "
-                  "the id of one; may be repeated")
+      .add_option(
+          "--redo", request.redo,
+          "Start finished runs again: stale, disturbed (timed while others used the machine), failed, "
+          "all or the id of one. May be repeated")
       ->type_name("WHICH")
       ->allow_extra_args(false);
   command.add_flag_callback(
@@ -334,9 +327,7 @@ void add_placement_options(CLI::App& command, LaunchRequest& request) {
   command
       .add_option_function<int>(
           "--steal-after", [&request](int seconds) { request.steal_after = std::chrono::seconds(seconds); },
-          "Take over the run of another process on this results folder that gave no sign of life for so "
-          "long; "
-          "default: 900")
+          "Take over the run of another process that gave no sign of life for so long. Default: 900")
       ->type_name("SECONDS")
       ->check(above_zero());
   add_results_option(command, request.results_dir);
@@ -369,6 +360,15 @@ CLI::Validator number_check(const std::string& expected, bool (*is_good)(double)
 
 }  // namespace
 
+CLI::Validator one_of(const std::vector<std::string>& known) {
+  const auto check = [known](const std::string& text) {
+    const std::string meant = text == "gpu" ? "cuda" : text;  // as PyTorch calls it
+    const std::string refusal = "expected " + joined(known, " or ") + ", got " + text;
+    return std::ranges::count(known, text) > 0 ? "" : refusal + did_you_mean(meant, known);
+  };
+  return {check, ""};
+}
+
 CLI::Validator above_zero() {
   return number_check("a number above 0", [](double number) { return number > 0; });
 }
@@ -389,8 +389,8 @@ void add_notify_option(CLI::App& command, std::string& notify) {
   command
       .add_option(
           "--notify", notify,
-          "Command for the shell that is started when a run fails and when the matrix has ended, with "
-          "BNLAB_EVENT (failed or ended), BNLAB_EXPERIMENT, BNLAB_MESSAGE, BNLAB_RUN and BNLAB_FOLDER set")
+          "Start a command of the shell when a run fails and when the matrix has ended, with BNLAB_EVENT "
+          "(failed or ended), BNLAB_EXPERIMENT, BNLAB_MESSAGE, BNLAB_RUN and BNLAB_FOLDER set")
       ->type_name("CMD");
 }
 
@@ -490,7 +490,7 @@ EvaluateJob job_of_weights(EvaluateJob job, const std::string& spec) {
 }
 
 void add_spec_of_weights(CLI::App& command, std::string& spec) {
-  command.add_option("--spec", spec, "Spec of one run, in place of the record beside the weights")
+  command.add_option("--spec", spec, "Spec of the run, instead of the record beside the weights")
       ->type_name("SPEC");
 }
 

@@ -47,7 +47,7 @@ void add_ranks_option(CLI::App& command, int& ranks, const std::string& help);
 void add_device_option(CLI::App& command, std::string& device, const std::string& default_text = "");
 void add_results_option(CLI::App& command, std::string& results_dir);
 
-// --ranks, --device, --exchange, --threads, --jobs, --only, --slice, --redo, --retry, --results
+// Where and how runs are computed, and which of them.
 void add_placement_options(CLI::App& command, LaunchRequest& request);
 
 // --data, else BNLAB_DATA, else "".
@@ -57,6 +57,9 @@ void add_data_option(CLI::App& command, std::string& data_dir);
 // and those that the environment may give.
 void stand_alone(CLI::App& command, const std::vector<const CLI::Option*>& alone,
                  const std::vector<const CLI::Option*>& allowed);
+
+// Checks that a text is one of these, and answers another with the nearest.
+CLI::Validator one_of(const std::vector<std::string>& known);
 
 // Checks that a number is above 0, or at least 0.
 CLI::Validator above_zero();

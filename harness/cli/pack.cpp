@@ -91,11 +91,10 @@ void add_pack(Program& program) {
 
 void add_check(Program& program) {
   auto [command, request] = add_command(
-      program, "check", "Whether results are as they were packed, and records belong to their runs",
+      program, "check", "Check that results are as they were packed, and records belong to their runs",
       "  bnlab check quickstart.tar\n"
       "  tar -xf quickstart.tar && bnlab check quickstart\n"
-      "  bnlab check results/gpu_check/nvidia-h100-x1-0123abcd-0123456789ab.tar   what scripts/gpu_check.sh "
-      "found",
+      "  bnlab check results/gpu_check/nvidia-h100-x1-0123abcd-0123456789ab.tar",
       check);
   command
       .add_option("PATH", request.path,

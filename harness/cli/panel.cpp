@@ -98,17 +98,16 @@ int run_panel(const PanelRequest& request) {
 
 void add_panel(Program& program) {
   auto [command, request] = add_command(
-      program, "panel", "Tiny runs that show whether this build computes what its committed numbers say",
-      "  bnlab panel                                        all entries, in about ten seconds\n"
-      "  bnlab panel sync \"sync stopped\"                    two of them\n"
-      "  bnlab panel --into harness/numerics/values.json    after a change that is meant: the numbers that "
-      "differ",
+      program, "panel", "Make tiny runs that show whether this build computes its committed numbers",
+      "  bnlab panel                                      all, in about ten seconds\n"
+      "  bnlab panel sync \"sync stopped\"                  two of them\n"
+      "  bnlab panel --into harness/numerics/values.json  after a change that is meant",
       run_panel);
   command.add_option("ENTRY", request.names, "Entries of harness/numerics/entries.json; default: all");
   command
-      .add_option("--into", request.into, "File for the committed numbers; those that agree stay as they are")
+      .add_option("--into", request.into, "Write the numbers that differ into the file of the committed ones")
       ->type_name("FILE");
-  command.add_flag("--json", request.json, "The numbers as JSON, without a verdict");
+  command.add_flag("--json", request.json, "Print the numbers as JSON, without a verdict");
 }
 
 }  // namespace bnlab

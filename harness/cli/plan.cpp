@@ -337,7 +337,7 @@ int plan(const PlanRequest& request) {
 
 void add_plan(Program& program) {
   auto [command, request] =
-      add_command(program, "plan", "What `run` would do (same options, without --notify)",
+      add_command(program, "plan", "Show what `run` would do (same options, without --notify)",
                   "  bnlab plan quickstart --ranks 2\n"
                   "  bnlab plan nuclei_small_batch --only strategy=sync --json",
                   plan);
@@ -346,10 +346,10 @@ void add_plan(Program& program) {
   add_placement_options(command, request.launch);
   add_data_option(command, request.launch.data_dir);
   CLI::Option* json = add_json_flag(command, request.json);
-  CLI::Option* runs = command.add_flag("--runs", request.every_run,
-                                       "A line for each run, with its id, instead of one for each cell");
+  CLI::Option* runs = command.add_flag(
+      "--runs", request.every_run, "Print a line for each run, with its id, instead of one for each cell");
   runs->excludes(json);
-  command.add_flag("--todo", request.todo, "Only the ids of the runs to start, one per line")
+  command.add_flag("--todo", request.todo, "Print only the ids of the runs to start, one per line")
       ->excludes(json)
       ->excludes(runs);
 }

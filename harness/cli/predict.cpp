@@ -134,7 +134,7 @@ int predict_all(const PredictRequest& request) {
 
 void add_predict(Program& program) {
   auto [command, request] =
-      add_command(program, "predict", "Predictions of trained networks for test images, as pictures",
+      add_command(program, "predict", "Draw what trained networks predict for test images",
                   "  bnlab predict results/here/quickstart/*-seed0-*/*-cpu --out predictions\n"
                   "  bnlab predict WEIGHTS --samples 0,17,230 --population batch --out predictions",
                   predict_all);
@@ -147,7 +147,7 @@ void add_predict(Program& program) {
       ->type_name("DIR")
       ->required();
   CLI::Option* samples =
-      command.add_option("--samples", request.samples, "Of the test split, counted from 0")
+      command.add_option("--samples", request.samples, "Samples of the test split, counted from 0")
           ->type_name("N,...")
           ->delimiter(',')
           ->allow_extra_args(false)
@@ -156,7 +156,8 @@ void add_predict(Program& program) {
                               text.find_first_not_of("0123456789") == std::string::npos;
             return good ? "" : "expected numbers from 0 on, such as 0,17,230, got " + text;
           });
-  command.add_option("--count", request.count, "So many samples, spread over the test split (default 6)")
+  command
+      .add_option("--count", request.count, "Take so many samples, spread over the test split. Default: 6")
       ->type_name("N")
       ->check(CLI::Range(1, 1000000))
       ->excludes(samples);

@@ -237,60 +237,58 @@ int probe(const ProbeCommand& asked) {
 
 void add_probe(Program& program) {
   auto [command, request] = add_command(
-      program, "probe",
-      "Measure what exchanges, norm sites and steps cost on this machine, or in a launcher's world",
-      "  bnlab probe --ranks 2 --out probe.json       about a minute; bnlab cost --probe probe.json predicts "
-      "by it\n"
-      "  bnlab probe sync_overhead --ranks 2          the spec's training steps, too\n"
+      program, "probe", "Measure what exchanges, norm sites and steps cost here, or under a launcher",
+      "  bnlab probe --ranks 2 --out probe.json  about a minute\n"
+      "  bnlab probe sync_overhead --ranks 2     the spec's training steps, too\n"
       "  bnlab probe --ranks 2 --seconds 10 --largest-mb 1\n"
-      "  torchrun --nproc-per-node 8 --no-python bnlab probe --device cuda --out probe.json",
+      "  torchrun --nproc-per-node 8 --no-python bnlab probe --out probe.json",
       probe);
-  command.add_option("SPEC", request.spec, "Spec whose training steps are measured beside the exchanges");
+  command.add_option("SPEC", request.spec, "Spec whose training steps are measured, too");
   add_overrides(command, request.overrides);
   add_ranks_option(command, request.launch.ranks,
-                   "Processes on this machine; default: one per GPU, or per core up to 8");
+                   "Processes on this machine. Default: one per GPU, or per core up to 8");
   command
       .add_option_function<std::string>(
           "--device",
           [&launch = request.launch](const std::string& name) { launch.device = choice_of<Device>(name); },
-          "cpu or cuda; default: cuda where there is a GPU")
+          "Where to compute: cpu or cuda. Default: cuda where there is a GPU")
       ->type_name("DEVICE")
-      ->check(CLI::IsMember(split_names(names(Device{}))));
+      ->check(one_of(split_names(names(Device{}))));
   command
       .add_option_function<std::string>(
           "--exchange",
           [&launch = request.launch](const std::string& name) {
             launch.exchange = choice_of<Exchange>(name);
           },
-          "Of ranks on CPUs: shared_memory or sockets; default: both, where one host has all ranks")
+          "How ranks on CPUs exchange: by shared_memory or sockets. Default: both, where one host has all")
       ->type_name("HOW")
-      ->check(CLI::IsMember(split_names(names(Exchange{}))));
-  command.add_option("--threads", request.launch.threads, "Of each rank; default: its share of the cores")
+      ->check(one_of(split_names(names(Exchange{}))));
+  command
+      .add_option("--threads", request.launch.threads,
+                  "Threads of each rank. Default: its share of the cores")
       ->type_name("N")
       ->check(CLI::Range(1, 4096));
   command
-      .add_option("--only", request.launch.only,
-                  "Runs of the spec that match, such as strategy=sync,per_tower")
+      .add_option("--only", request.launch.only, "Take only runs that match, such as strategy=sync,per_tower")
       ->type_name("KEY=VALUE,...")
       ->allow_extra_args(false);
-  command.add_option("--seconds", request.seconds, "About how long all of it may take")
+  command.add_option("--seconds", request.seconds, "Seconds that all of it may take, about")
       ->type_name("S")
       ->check(CLI::Range(0.1, 86400.0))
       ->capture_default_str();
   command
-      .add_option("--largest-mb", request.largest_mb,
-                  "The largest exchange, in MiB; fewer where time runs out")
+      .add_option("--largest-mb", request.largest_mb, "MiB of the largest exchange; less where time runs out")
       ->type_name("MB")
       ->check(CLI::Range(0.001, 65536.0))
       ->capture_default_str();
   command
       .add_option("--delay-us", request.delay_us,
-                  "Every exchange of CPU ranks takes so much longer: a slower network than there is")
+                  "Make every exchange of CPU ranks take so many microseconds longer, as on a slower network")
       ->type_name("US")
       ->check(CLI::Range(0.0, 1e7));
   command
       .add_option("--bandwidth-mb", request.bandwidth_mb,
-                  "and the bytes that a rank hands over, in MB/s, as long as they would take at this rate")
+                  "Make the bytes that a CPU rank hands over take as long as at this rate, in MB/s")
       ->type_name("MB/S")
       ->check(CLI::Range(0.001, 1e6));
   command.add_option("--out", request.out, "File for the JSON (its schema: results/probe.schema.json)")

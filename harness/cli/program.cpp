@@ -1,10 +1,14 @@
 #include "harness/cli/program.hpp"
 
+#include <sys/ioctl.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cstdlib>
 #include <exception>
 #include <filesystem>
 #include <iostream>
-#include <sstream>
+#include <set>
 #include <vector>
 
 #include "harness/cli/options.hpp"
@@ -14,39 +18,86 @@
 #include "harness/shell.hpp"
 #include "harness/store/environment.hpp"
 #include "harness/terminal.hpp"
+#include "harness/text_table.hpp"
 
 namespace bnlab {
 namespace {
 
 constexpr const char* kExamples =
-    "  bnlab run quickstart --ranks 2  train every run of the matrix that is not done yet\n"
     "  bnlab plan quickstart           what it would run, and for how long\n"
+    "  bnlab run quickstart --ranks 2  train every run that is not done yet\n"
     "  bnlab report quickstart         the table of what came out\n"
-    "  bnlab doctor                    what this machine offers and lacks";
+    "  bnlab explain sync              what a strategy computes and exchanges\n"
+    "  bnlab init mine.json            an experiment of your own";
 
 constexpr size_t kLongestName = 200;  // of a file, in a message
 
 constexpr const char* kExitCodes =
-    "Exit codes: 0 everything asked for is done; 1 some runs failed or some files are damaged (it went\n"
-    "on with the others), or `compare` found a regression; 2 the command line or the spec cannot be done\n"
-    "(nothing was started); 3 the environment lacks something; 75 the rest is with other processes that\n"
+    "Exit codes: 0 everything asked for is done; 1 some runs failed or some files are damaged (it went "
+    "on with the others), or `compare` found a regression; 2 the command line or the spec cannot be done "
+    "(nothing was started); 3 the environment lacks something; 75 the rest is with other processes that "
     "share the results folder; 130 interrupted (the command that resumes is printed).";
 
-// Examples first, then what the command is, then its options.
-class ExamplesFirst : public CLI::Formatter {
+// Of help: those that COLUMNS says, else the terminal's.
+size_t columns() {
+  constexpr int kUsual = 80, kNarrowest = 40, kWidest = 100;
+  const char* const told = std::getenv("COLUMNS");
+  int columns = told == nullptr ? 0 : std::atoi(told);
+  winsize window{};
+  if (columns <= 0 && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) == 0) columns = window.ws_col;
+  return static_cast<size_t>(columns <= 0 ? kUsual : std::clamp(columns, kNarrowest, kWidest));
+}
+
+// "N" of an option that takes a number; "" of a flag, and of an argument without a dash.
+std::string value_name(const CLI::Option& option) {
+  if (option.get_positional() || option.get_items_expected_max() == 0) return "";
+  const std::string type = option.get_type_name();  // "N:INT in [1 - 4096]": the name, and what is checked
+  return type.substr(0, type.find(':'));
+}
+
+// What a command is, examples, then its options, within the columns of the terminal.
+class Help : public CLI::Formatter {
  public:
   std::string make_help(const CLI::App* app, std::string name, CLI::AppFormatMode mode) const override {
-    if (mode == CLI::AppFormatMode::Sub) {
-      return make_expanded(app);
-    }
-    std::ostringstream out;
-    out << "Examples:\n"
-        << app->get_footer() << "\n\n"
-        << make_description(app) << "\n"
-        << make_usage(app, name);
-    out << make_positionals(app) << make_groups(app, mode) << make_subcommands(app, mode);
-    out << "\n" << kExitCodes << "\n";
-    return out.str();
+    return wrapped(app->get_description() + ".", 0, columns()) + "\nExamples:\n" + app->get_footer() +
+           "\n\n" + make_usage(app, name) + make_positionals(app) + make_groups(app, mode) +
+           make_subcommands(app, mode) + "\n" + wrapped(kExitCodes, 0, columns());
+  }
+
+  std::string make_option(const CLI::Option* option, bool is_positional) const override {
+    const std::string value = value_name(*option);
+    return entry(make_option_name(option, is_positional) + (value.empty() ? "" : " " + value),
+                 make_option_desc(option), kOptions);
+  }
+
+  std::string make_subcommand(const CLI::App* command) const override {
+    return entry(command->get_name(), command->get_description(), kCommands);
+  }
+
+  // "Folder of the records (default: results)"
+  std::string make_option_desc(const CLI::Option* option) const override {
+    const auto names = [](const std::set<CLI::Option*>& options) {
+      std::vector<std::string> all;
+      for (const CLI::Option* each : options) all.push_back(each->get_name());
+      std::ranges::sort(all);
+      return joined(all);
+    };
+    std::vector<std::string> more;
+    if (option->get_required() && !option->get_positional()) more.emplace_back("required");
+    if (!option->get_default_str().empty()) more.push_back("default: " + option->get_default_str());
+    if (!option->get_envname().empty()) more.push_back("default: $" + option->get_envname());
+    if (!option->get_needs().empty()) more.push_back("only with " + names(option->get_needs()));
+    if (!option->get_excludes().empty()) more.push_back("not with " + names(option->get_excludes()));
+    return option->get_description() + (more.empty() ? "" : " (" + joined(more, "; ") + ")");
+  }
+
+ private:
+  static constexpr size_t kOptions = 28, kCommands = 14;  // the columns at which texts begin
+
+  // A name with a text that begins at a column, on the line below where the name reaches beyond it.
+  static std::string entry(const std::string& name, const std::string& text, size_t column) {
+    const std::string lines = wrapped(text, column, columns()), begin = "  " + name;
+    return begin + (begin.size() < column ? lines.substr(begin.size()) : "\n" + lines);
   }
 };
 
@@ -75,8 +126,7 @@ std::string explain(const CLI::App& app, const CLI::ParseError& error) {
       return "unknown option " + word + did_you_mean(word.substr(0, word.find('=')), option_names(command));
     }
     if (chosen.empty()) {
-      return "unknown command " + word + did_you_mean(word, command_names(app)) + " (there are " +
-             joined(command_names(app)) + ")";
+      return "unknown command " + word + did_you_mean(word, command_names(app));
     }
   }
   return error.what();
@@ -101,10 +151,11 @@ int exit_code_of(const Error& error) {
 
 // The headings of `bnlab --help`, and what stands below each.
 const std::vector<std::pair<std::string, std::vector<std::string>>> kGroups = {
-    {"Experiments", {"run", "plan", "status", "watch", "report", "answers", "compare", "init", "schema"}},
+    {"Start here", {"run", "plan", "report", "explain", "init"}},
+    {"Experiments", {"status", "watch", "answers", "compare", "schema"}},
     {"Results", {"pack", "check", "merge", "confirm", "export"}},
     {"Trained networks", {"evaluate", "diagnose", "predict", "forward"}},
-    {"Strategies", {"list", "explain", "verify", "vectors", "layer", "panel"}},
+    {"Strategies", {"list", "verify", "vectors", "layer", "panel"}},
     {"Cost", {"probe", "cost", "trace"}},
     {"This machine", {"doctor", "launch", "labels", "completion", "man"}},
 };
@@ -128,12 +179,17 @@ std::vector<std::string> words_of(int argc, const char* const* argv, const CLI::
 void build(Program& program) {
   CLI::App& app = program.app;
   app.name("bnlab");
-  app.description("Compares batch-normalisation strategies for multi-GPU training.");
+  app.description(
+      "Trains one network with different ways to normalise, on several GPUs or CPU processes, and compares "
+      "accuracy, throughput and memory");
   app.footer(kExamples);
-  app.formatter(std::make_shared<ExamplesFirst>());
+  app.formatter(std::make_shared<Help>());
   app.set_version_flag("--version", program_version(), "Print the version and exit");
   app.set_help_flag("-h,--help", "Print this help and exit");
-  app.get_formatter()->label("SUBCOMMAND", "COMMAND");
+  for (const auto& [theirs, ours] :
+       {std::pair("SUBCOMMAND", "COMMAND"), {"OPTIONS", "options"}, {"Positionals", "Arguments"}}) {
+    app.get_formatter()->label(theirs, ours);
+  }
   add_run(program);
   add_plan(program);
   add_status(program);
@@ -240,11 +296,8 @@ std::vector<CommandText> commands_of(const CLI::App& app) {
     if (command->get_group().empty()) continue;  // for programs, not for people
     CommandText text{command->get_name(), command->get_description(), command->get_footer(), {}};
     for (const CLI::Option* option : command->get_options()) {
-      const bool positional = option->get_lnames().empty();
-      const std::string type = option->get_type_name();  // "J:POSITIVE": the name, and what is checked
-      text.options.push_back({positional ? option->get_name() : "--" + option->get_lnames()[0],
-                              option->get_items_expected_max() == 0 ? "" : type.substr(0, type.find(':')),
-                              option->get_description()});
+      text.options.push_back({option->get_positional() ? option->get_name() : "--" + option->get_lnames()[0],
+                              value_name(*option), option->get_description()});
     }
     commands.push_back(std::move(text));
   }

@@ -34,7 +34,7 @@ struct Program {
   std::function<int()> action;  // of the chosen command
 };
 
-// Adds a command, whose help starts with `examples`, one per line. The options that it is then given fill in
+// Adds a command, whose help says what it is, `summary`, and then `examples`, one per line. The options that it is then given fill in
 // the request on which it acts if it is chosen.
 template <class Request>
 std::pair<CLI::App&, Request&> add_command(Program& program, const char* name, const char* summary,
@@ -85,7 +85,7 @@ void add_rank(Program& program);
 // shells.
 struct OptionText {
   std::string name;   // "--ranks", or "SPEC" for an argument without a dash
-  std::string value;  // "N"; empty for a flag
+  std::string value;  // "N"; empty for a flag and an argument
   std::string help;
 
   bool positional() const { return name.front() != '-'; }

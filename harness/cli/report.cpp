@@ -109,7 +109,7 @@ int report(const ReportRequest& asked) {
 
 void add_report(Program& program) {
   auto [command, request] =
-      add_command(program, "report", "The table of an experiment over its seeds",
+      add_command(program, "report", "Print the table of an experiment over its seeds",
                   "  bnlab report quickstart\n"
                   "  bnlab report tradeoff --format html > tradeoff.html\n"
                   "  bnlab report tradeoff --format csv > tradeoff.csv\n"
@@ -123,25 +123,25 @@ void add_report(Program& program) {
   command
       .add_option(
           "--format", request.format,
-          "text, markdown, html (one page with figures and environments), csv (one row per run), or json "
-          "with the value of every seed, from which figures are drawn")
+          "Format: text, markdown, html (one page with figures and environments), csv (one row per run), or "
+          "json with the value of every seed, from which figures are drawn")
       ->type_name("FORMAT")
-      ->check(CLI::IsMember({"text", "markdown", "html", "csv", "json"}));
+      ->check(one_of({"text", "markdown", "html", "csv", "json"}));
   command
       .add_option("--into", request.into,
-                  "File with the lines <!-- table:NAME --> and <!-- end -->: the table is put between them, "
-                  "below the answer of the experiment's findings.md, where there is one")
+                  "Put the table into a file, between the lines <!-- table:NAME --> and <!-- end -->, below "
+                  "the answer of the experiment's findings.md, where there is one")
       ->type_name("FILE");
   command
       .add_option(
           "--baseline", request.baseline,
-          "Strategy (its label) that costs are given relative to; else the first that exchanges nothing")
+          "Strategy (its label) that costs are given relative to. Default: the first that exchanges nothing")
       ->type_name("LABEL");
   command
       .add_option(
           "--probe", request.probe,
-          "A file of bnlab probe --out, of the machine that made the runs: adds a column, the shortest "
-          "that this machine could make a step (its roofline) as a share of what it took")
+          "Add a column, the shortest that the machine could make a step (its roofline) as a share of what "
+          "it took, by a file of bnlab probe --out of the machine that made the runs")
       ->type_name("FILE")
       ->check(CLI::ExistingFile);
   add_data_option(command, request.data_dir);

@@ -168,7 +168,7 @@ void add_run(Program& program) {
                   "  bnlab run quickstart steps=10 task.crop=[32,32] --only seed=0\n"
                   "  bnlab run quickstart --redo stale\n"
                   "  bnlab run experiments/camvid_small_batch.json --data ~/data --jobs 2\n"
-                  "  bnlab run tradeoff --notify 'mail -s \"$BNLAB_MESSAGE\" me@example.org < /dev/null'\n"
+                  "  bnlab run tradeoff --notify 'mail -s \"$BNLAB_MESSAGE\" me </dev/null'\n"
                   "  torchrun --nproc-per-node 4 --no-python bnlab run tradeoff",
                   run);
   add_spec(command, request.spec);

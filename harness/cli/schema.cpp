@@ -20,7 +20,7 @@ int schema(const SchemaRequest&) {
 }  // namespace
 
 void add_schema(Program& program) {
-  add_command(program, "schema", "The JSON Schema of specs, with which editors complete and check them",
+  add_command(program, "schema", "Print the JSON Schema of specs, with which editors complete and check them",
               "  bnlab schema > spec.schema.json", schema);
 }
 

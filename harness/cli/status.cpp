@@ -90,7 +90,7 @@ void add_status(Program& program) {
                   "  bnlab status quickstart tradeoff --json",
                   status);
   command.add_option("EXPERIMENT", request.names,
-                     "Experiments or spec files; default: all in the results folder");
+                     "Experiments or spec files. Default: all in the results folder");
   add_results_option(command, request.results);
   add_json_flag(command, request.json);
 }

@@ -114,26 +114,27 @@ int trace(const TraceCommand& asked) {
 }  // namespace
 
 void add_trace(Program& program) {
-  auto [command, request] = add_command(
-      program, "trace",
-      "Record a few training steps of one run on all CPU ranks: parts, exchanges, who waits for whom",
-      "  bnlab trace tradeoff --only strategy=sync --ranks 2          writes trace.json for ui.perfetto.dev\n"
-      "  bnlab trace tradeoff --only strategy=sync --ranks 2 --exchange sockets --after 100 --steps 3\n"
-      "  mpirun -n 4 bnlab trace tradeoff --only strategy=shuffle",
-      trace);
+  auto [command, request] =
+      add_command(program, "trace", "Record a few training steps of one run on CPUs, and who waits for whom",
+                  "  bnlab trace tradeoff --only strategy=sync --ranks 2   for ui.perfetto.dev\n"
+                  "  bnlab trace tradeoff --only strategy=sync --ranks 2 --after 100 --steps 3\n"
+                  "  mpirun -n 4 bnlab trace tradeoff --only strategy=shuffle",
+                  trace);
   add_spec(command, request.spec);
   add_overrides(command, request.overrides);
-  add_ranks_option(command, request.launch.ranks, "Processes on this machine, a tower on each; default: one");
+  add_ranks_option(command, request.launch.ranks, "Processes on this machine, a tower on each. Default: one");
   command
       .add_option_function<std::string>(
           "--exchange",
           [&launch = request.launch](const std::string& name) {
             launch.exchange = choice_of<Exchange>(name);
           },
-          "shared_memory (default on one host) or sockets")
+          "How ranks exchange: by shared_memory (default on one host) or sockets")
       ->type_name("HOW")
-      ->check(CLI::IsMember(split_names(names(Exchange{}))));
-  command.add_option("--threads", request.launch.threads, "Of each rank; default: its share of the cores")
+      ->check(one_of(split_names(names(Exchange{}))));
+  command
+      .add_option("--threads", request.launch.threads,
+                  "Threads of each rank. Default: its share of the cores")
       ->type_name("N")
       ->check(CLI::Range(1, 4096));
   command.add_option("--only", request.launch.only, "The run to trace, such as strategy=sync")
@@ -143,7 +144,7 @@ void add_trace(Program& program) {
       ->type_name("N")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
-  command.add_option("--after", request.after, "Steps before them, which are not")
+  command.add_option("--after", request.after, "Steps before these, which are not traced")
       ->type_name("N")
       ->check(CLI::Range(0, 1'000'000))
       ->capture_default_str();

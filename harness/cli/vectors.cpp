@@ -23,15 +23,14 @@ int write_and_say(const VectorsRequest& request) {
 
 void add_vectors(Program& program) {
   auto [command, request] = add_command(
-      program, "vectors", "Conformance cases of batch normalisation, as files that judge any implementation",
+      program, "vectors", "Write conformance cases of batch normalisation, which judge any implementation",
       "  bnlab vectors --out vectors\n"
-      "  python3 scripts/vectors/judge.py vectors torch_whole_batch       judges PyTorch by them",
+      "  python3 scripts/vectors/judge.py vectors torch_whole_batch  judges PyTorch",
       write_and_say);
   command
-      .add_option(
-          "--out", request.out,
-          "The folder for vectors.json and vectors.safetensors: inputs of every rank, expected outputs, "
-          "gradients and running statistics in float64, with the error that each may have")
+      .add_option("--out", request.out,
+                  "Folder for vectors.json and vectors.safetensors: inputs of every rank, expected outputs, "
+                  "gradients and running statistics in float64, with the error that each may have")
       ->required()
       ->type_name("DIR");
 }

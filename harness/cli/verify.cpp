@@ -156,21 +156,20 @@ int verify_and_print(const Request& asked) {
 
 void add_verify(Program& program) {
   auto [command, request] = add_command(
-      program, "verify", "Every strategy against the float64 reference, on this machine's devices",
+      program, "verify", "Check every strategy against its float64 reference, on this machine's devices",
       "  bnlab verify\n"
-      "  bnlab verify --ranks 4                          also with the towers on 2 and 4 ranks\n"
-      "  bnlab verify NAME,NAME --json                   some of them (bnlab list strategies)",
+      "  bnlab verify --ranks 4         also with the towers on 2 and 4 ranks\n"
+      "  bnlab verify NAME,NAME --json  some of them (bnlab list strategies)",
       verify_and_print);
-  command.add_option("NAME", request.names, "Only these strategies, as --strategy says it; default: all")
-      ->delimiter(',');
-  command.add_option("--strategy", request.verify.strategies, "Only these")
+  command.add_option("NAME", request.names, "Strategies to check. Default: all")->delimiter(',');
+  command.add_option("--strategy", request.verify.strategies, "The same as NAME")
       ->type_name("NAME,...")
       ->delimiter(',');
-  command.add_option("--ranks", request.verify.ranks, "Placements on up to this many ranks")
+  command.add_option("--ranks", request.verify.ranks, "Check placements on up to this many ranks")
       ->type_name("R")
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
-  add_device_option(command, request.verify.device, "; default: both where there is a GPU");
+  add_device_option(command, request.verify.device, ". Default: both where there is a GPU");
   add_json_flag(command, request.json);
 }
 

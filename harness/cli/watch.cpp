@@ -206,29 +206,29 @@ int watch(const WatchRequest& request) {
 }  // namespace
 
 void add_watch(Program& program) {
-  auto [command, request] = add_command(
-      program, "watch",
-      "What is running, with its curves, until Ctrl-C; into a file or a pipe until the matrix has ended",
-      "  bnlab watch\n"
-      "  bnlab watch quickstart\n"
-      "  bnlab watch quickstart --html quickstart.html\n"
-      "  bnlab watch quickstart --notify 'notify-send \"$BNLAB_MESSAGE\"'\n"
-      "  bnlab watch --once",
-      watch);
+  auto [command, request] =
+      add_command(program, "watch",
+                  "Follow what is running, with its curves, until Ctrl-C, in a pipe to the end of the matrix",
+                  "  bnlab watch\n"
+                  "  bnlab watch quickstart\n"
+                  "  bnlab watch quickstart --html quickstart.html\n"
+                  "  bnlab watch quickstart --notify 'notify-send \"$BNLAB_MESSAGE\"'\n"
+                  "  bnlab watch --once",
+                  watch);
   command.add_option(
       "SPEC", request.spec,
       "Spec file, the name of one in experiments/, an experiment's folder of results, or a folder of "
-      "results; default: all results");
+      "results. Default: all results");
   command
       .add_option(
           "--html", request.html,
-          "Page to write instead, which refreshes itself in a browser: curves of all runs, finished cells, "
-          "failures; the command ends when the matrix has")
+          "Write a page instead, which refreshes itself in a browser: curves of all runs, finished cells, "
+          "failures. The command ends when the matrix has")
       ->type_name("FILE");
   add_notify_option(command, request.notify);
   command
       .add_option("--every", request.every_s,
-                  "Seconds between two looks; default: 2 on a terminal, 5 for a page, else 10")
+                  "Seconds between two looks. Default: 2 on a terminal, 5 for a page, else 10")
       ->type_name("SECONDS")
       ->check(CLI::Range(0.1, 3600.0));
   command.add_flag("--once", request.once, "Look once and exit");
