@@ -82,8 +82,10 @@ int report(const ReportRequest& asked) {
   }
   const std::filesystem::path folder = experiment_folder(request.results, experiment.name);
   const Json kept = std::filesystem::exists(folder / kSpecFile) ? read_json(folder / kSpecFile) : Json();
-  if (const int others = count_runs(experiment, records).others; others > 0) {
-    std::cerr << "note: " << others << (others == 1 ? " finished run" : " finished runs") << kOfOtherSpecs
+  const RunCounts counts = count_runs(experiment, records);
+  if (counts.others > 0) {
+    std::cerr << "note: " << counts.others << (counts.others == 1 ? " finished run" : " finished runs")
+              << kOfOtherSpecs
               << (kept.is_null() || kept == experiment.asked
                       ? ""
                       : "; the spec that was run last: " + shell_command("bnlab report", {folder.string()}))
@@ -92,6 +94,13 @@ int report(const ReportRequest& asked) {
   const std::string format = !request.format.empty() ? request.format
                              : request.into.empty()  ? "text"
                                                      : "markdown";
+  if (counts.outcomes.empty() && format == "text" && asked.probe.empty()) {
+    std::vector<std::string> words = {"bnlab run", asked.spec};
+    words.insert(words.end(), asked.overrides.begin(), asked.overrides.end());
+    if (asked.results != ReportRequest().results) words.push_back("--results " + asked.results);
+    std::cout << "no runs yet; start them: " << joined(words, " ") << "\n";
+    return exit_code::kOk;
+  }
   const std::string text = report_as(format, experiment, records, request);
   if (request.into.empty()) {
     std::cout << text;

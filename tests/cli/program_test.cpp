@@ -350,6 +350,16 @@ TEST_F(ReportCommand, HasThreeFormatsAndGoesIntoAFile) {
   EXPECT_TRUE(has(page, "left") && !has(page, "old")) << page;
 }
 
+TEST_F(ReportCommand, OfNothingSaysWhatStartsTheRuns) {
+  const auto spec = scratch_.write_spec(test::behaves("ok"));
+  const Answer answer = call_with_results({"report", spec, "steps=3"});
+  EXPECT_EQ(answer.code, 0) << answer.err;
+  EXPECT_EQ(answer.out, "no runs yet; start them: bnlab run " + spec + " steps=3 --results " +
+                            (scratch_ / "results") + "\n");
+  EXPECT_EQ(Json::parse(call_with_results({"report", spec, "--format", "json"}).out).at("experiment"),
+            "fake");
+}
+
 using DoctorCommand = OnResults;
 
 TEST_F(DoctorCommand, TellsWhatIsThere) {
