@@ -9,6 +9,7 @@
 #include <set>
 #include <tuple>
 
+#include "harness/counting/single_values.hpp"
 #include "harness/error.hpp"
 #include "harness/launch/data_judged.hpp"
 #include "harness/mapped.hpp"
@@ -181,6 +182,24 @@ void remark_elsewhere(const std::vector<PlacedRun>& runs, const std::vector<RunS
                                                : "without " + joined(options, " and ") + " they count"));
 }
 
+// What is said of runs that will fail at their first step.
+void remark_refusals(const std::vector<PlacedRun>& runs, const std::vector<RunState>& states,
+                     std::vector<std::string>& remarks) {
+  std::map<std::string, std::string> known;  // by what of a run decides it, which its seed does not
+  std::map<std::string, int> refused;
+  for (size_t i = 0; i < runs.size(); ++i) {
+    const RunSpec& run = runs[i].spec;
+    if (!states[i].starts) continue;
+    const Json deciding = {run.task, run.model, run.strategy, run.samples_per_pass(), run.accumulate};
+    const auto [entry, is_new] = known.try_emplace(deciding.dump());
+    if (is_new) entry->second = single_value_refusal(run);
+    if (!entry->second.empty()) ++refused[entry->second];
+  }
+  for (const auto& [refusal, count] : refused) {
+    remarks.push_back(std::to_string(count) + " of the runs to start will fail: " + refusal);
+  }
+}
+
 // Removes the claims that processes have left which were killed after they had published a run, or, where any
 // placement will do, during an attempt on another one than that on which the run is `ok`. Who takes the claim
 // of a finished run clears up after such a process; it can be taken once the process is dead, or has been
@@ -340,6 +359,7 @@ std::vector<RunState> survey(const std::vector<PlacedRun>& runs, const std::vect
   std::vector<RunState> states =
       mapped(runs, [&](const PlacedRun& run) { return state_of(run, redo, confirmations); });
   remark_elsewhere(runs, states, remarks);
+  remark_refusals(runs, states, remarks);
   return states;
 }
 

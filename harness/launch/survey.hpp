@@ -33,8 +33,8 @@ struct RunState {
 };
 
 // The state of each run in turn. `redo` has the words of --redo: "stale", "disturbed", "failed" or "all", or
-// ids of runs; another word throws Error (usage). A remark tells of runs that start although they are done on
-// placements that do not count.
+// ids of runs; another word throws Error (usage). Remarks tell of runs that start although they are done on
+// placements that do not count, and of runs that will fail at their first step.
 std::vector<RunState> survey(const std::vector<PlacedRun>& runs, const std::vector<std::string>& redo,
                              std::vector<std::string>& remarks);
 

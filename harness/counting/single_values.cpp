@@ -1,0 +1,122 @@
+#include "harness/counting/single_values.hpp"
+
+#include <torch/types.h>
+
+#include "harness/communicator/counting_communicator.hpp"
+#include "harness/error.hpp"
+#include "harness/layer/layer_case.hpp"
+#include "harness/models/model.hpp"
+#include "harness/tasks/task_facts.hpp"
+
+namespace bnlab {
+namespace {
+
+struct Site {
+  std::string name;
+  int64_t channels = 0;
+};
+
+// Makes layers whose outputs have the right height and width, one channel and no meaning, and lists the sites
+// at which an image has one position.
+class ShapesOnly : public LayerMaker {
+ public:
+  explicit ShapesOnly(std::vector<Site>& single) : single_(single) {}
+
+  std::shared_ptr<Layer> norm(const NormSite& site) override {
+    struct Norm : Layer {
+      Norm(const NormSite& site, std::vector<Site>& single) : site_(site), single_(single) {}
+      at::Tensor forward(at::Tensor x, at::Tensor, const Pass&) override {
+        if (x.numel() == x.size(0) * x.size(1)) single_.push_back({site_.name, site_.channels});
+        return x;
+      }
+      NormSite site_;
+      std::vector<Site>& single_;
+    };
+    return std::make_shared<Norm>(site, single_);
+  }
+
+  std::shared_ptr<Layer> conv(const ConvSite& site) override {
+    struct Convolution : Layer {
+      explicit Convolution(const ConvSite& site) : site_(site) {}
+      at::Tensor forward(at::Tensor x, at::Tensor, const Pass&) override {
+        const auto out = [&](int64_t side) {
+          return (side + 2 * site_.padding - site_.dilation * (site_.kernel - 1) - 1) / site_.stride + 1;
+        };
+        return at::zeros({x.size(0), 1, out(x.size(2)), out(x.size(3))});
+      }
+      ConvSite site_;
+    };
+    return std::make_shared<Convolution>(site);
+  }
+
+ private:
+  std::vector<Site>& single_;
+};
+
+std::vector<Site> single_sites(const Json& model, const std::array<int64_t, 2>& size) {
+  std::vector<Site> single;
+  try {
+    ShapesOnly layers(single);
+    const auto network = builder_of(model, {.image_sizes = {size}}, /*classes=*/2)(layers);
+    const at::NoGradGuard no_grad;
+    const Batch image{at::zeros({1, 3, size[0], size[1]}), {}, Towers({1}, 1, 0)};
+    network->features(image.images, image.pass({}, Mode::evaluate_saved));
+  } catch (const std::exception&) {
+    // A network with layers of its own, which need all channels: the sites before these are known.
+  }
+  return single;
+}
+
+// What the strategy says of a training step at the site; "" where it takes it.
+std::string said_at(const Site& site, const Json& strategy, const std::vector<int64_t>& samples) {
+  constexpr int64_t kSteps = 1000;
+  Ledger ledger;
+  CountingCommunicator alone(1, ledger);
+  const Towers towers(samples, 1, 0);
+  try {
+    BuiltNetwork built(strategy,
+                       {.statistics = alone, .host = alone, .steps = kSteps, .samples_per_tower = samples},
+                       [&](LayerMaker& layers) {
+                         return std::make_shared<OneSite>(layers.norm({site.name, site.channels}));
+                       });
+    built.forward({at::zeros({towers.local_samples(), site.channels, 1, 1}), {}, towers}, {0, kSteps},
+                  Mode::train);
+    return "";
+  } catch (const Error& error) {
+    return error.kind() == Error::Kind::refused ? error.what() : "";
+  } catch (const std::exception&) {
+    return "";  // the run itself will tell
+  }
+}
+
+}  // namespace
+
+std::string single_value_refusal(const RunSpec& run) {
+  const ImageSizes sizes = facts_of<TaskFacts>(run.task).image_sizes(run.task);  // training's first
+  if (sizes.empty() || labels_clips(run.task)) return "";
+  const std::vector<int64_t> samples = run.samples_per_pass();
+  const auto said = [&](const Json& model, const std::vector<int64_t>& per_tower) {
+    std::string first;
+    for (const Site& site : single_sites(model, sizes.front())) {
+      if (first.empty()) first = said_at(site, run.strategy, per_tower);
+    }
+    return first;
+  };
+  const std::string refusal = said(run.model, samples);
+  if (refusal.empty()) return "";
+  std::vector<std::string> cures;
+  if (said(run.model, std::vector<int64_t>(samples.size(), 2)).empty()) {
+    if (samples.size() > 1) cures.emplace_back("`sync`");
+    cures.push_back(std::string("two images per tower") + (run.accumulate > 1 ? " and pass" : ""));
+  }
+  for (const Parameter& option : find_registered(ModelFacts::kFamily, run.model.at("name"))->parameters) {
+    if (option.kind != Parameter::Kind::boolean || option.list) continue;
+    Json other = run.model;
+    other[option.name] = !other.at(option.name).get<bool>();
+    if (said(other, samples).empty()) cures.push_back(shown(option.name) + ": " + shown(other[option.name]));
+  }
+  if (cures.size() > 1) cures.back() = "or " + cures.back();
+  return refusal + (cures.empty() ? "" : "; use " + joined(cures));
+}
+
+}  // namespace bnlab
