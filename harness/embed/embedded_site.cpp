@@ -293,6 +293,13 @@ void EmbeddedSite::complete(const WaitingPass& pass, const Sizes& sizes) {
   }
 }
 
+void EmbeddedSite::take_back(const WaitingPass& pass) {
+  if (pass.counts && pass.begun == begun_) {
+    steps_ = std::min(steps_, pass.step);
+    *counted_ = false;
+  }
+}
+
 MeetingPlace EmbeddedSite::place(const at::Tensor& x, Mode mode) const {
   const std::string when = mode == Mode::calibrate
                                ? "recomputing, batch " + std::to_string(batch_)

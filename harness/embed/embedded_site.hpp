@@ -54,9 +54,10 @@ class EmbeddedSite : public std::enable_shared_from_this<EmbeddedSite> {
   at::Tensor forward(bool training, const at::Tensor& x, const at::Tensor& residual);
   // Merges what the ranks hold apart. Called by every rank.
   void merge();
-  // For Meeting: the rest of a pass that has waited; and the two halves of a merge
-  // (RunningStatistics::summands).
+  // For Meeting: the rest of a pass that has waited, or that it has not been made, as the ranks had parted;
+  // and the two halves of a merge (RunningStatistics::summands).
   void complete(const WaitingPass& pass, const Sizes& sizes);
+  void take_back(const WaitingPass& pass);
   std::vector<at::Tensor> summands();
   void load_sums(const std::vector<at::Tensor>& sums);
   // Passes while a site calibrates are collected; recompute() makes running statistics of them. It calls

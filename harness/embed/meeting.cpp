@@ -9,18 +9,17 @@
 
 #include "harness/embed/embedded_site.hpp"
 #include "harness/error.hpp"
+#include "harness/mapped.hpp"
 
 namespace bnlab {
 namespace {
-
-constexpr size_t kLongestText = 160;  // of a place, in what ranks tell each other
 
 int64_t with(int64_t hash, int64_t value) {
   return static_cast<int64_t>(static_cast<uint64_t>(hash) * 0x100000001b3ULL) ^ value;
 }
 
-int64_t hash_of(const MeetingPlace& place) {
-  return static_cast<int64_t>(std::hash<std::string>()(place.text));
+int64_t hash_of(const std::string& text) {
+  return static_cast<int64_t>(std::hash<std::string>()(text));
 }
 
 // What every rank has sent, as many numbers as this one.
@@ -50,14 +49,35 @@ class Table {
 };
 
 std::vector<std::string> texts_of_ranks(World& world, const std::string& text) {
-  const at::Tensor own = at::zeros({static_cast<int64_t>(kLongestText) + 1}, at::kByte);
-  std::memcpy(own.mutable_data_ptr(), text.data(), std::min(text.size(), kLongestText));
+  const int64_t longest = std::ranges::max(Table(world, static_cast<int64_t>(text.size())).column(0));
+  const at::Tensor own = at::zeros({longest + 1}, at::kByte);
+  std::memcpy(own.mutable_data_ptr(), text.data(), text.size());
   const at::Tensor all = world.host().all_gather(own.to(world.host_device()), Purpose::control).cpu();
   std::vector<std::string> texts;
   for (int64_t r = 0; r < all.size(0); ++r) {
     texts.emplace_back(static_cast<const char*>(all[r].const_data_ptr()));
   }
   return texts;
+}
+
+// Where lists of texts are not the same on all ranks: "rank 0 VERB its first that differs, rank 1 VERB its
+// own", of rank 0 and of those that differ from it. missing: stands where a rank's list is at its end.
+std::string first_difference(World& world, std::vector<std::string> texts, const std::string& missing,
+                             const std::string& verb) {
+  const int64_t most = std::ranges::max(Table(world, static_cast<int64_t>(texts.size())).column(0));
+  texts.resize(static_cast<size_t>(most), missing);
+  const Table hashes(world, mapped(texts, hash_of));
+  size_t first = 0;
+  while (first + 1 < texts.size() && hashes.is_same(first)) {
+    ++first;
+  }
+  const std::vector<std::string> of_ranks = texts_of_ranks(world, texts[first]);
+  std::string told = "rank 0 " + verb + " " + of_ranks.front();
+  for (size_t r = 1; r < of_ranks.size(); ++r) {
+    told +=
+        of_ranks[r] == of_ranks.front() ? "" : ", rank " + std::to_string(r) + " " + verb + " " + of_ranks[r];
+  }
+  return told;
 }
 
 }  // namespace
@@ -68,7 +88,17 @@ Sizes Meeting::meet(MeetingPlace here) {
   for (const WaitingPass& pass : passes) {
     places.push_back(pass.place);
   }
-  const std::vector<Sizes> sizes = agree(places);
+  std::vector<Sizes> sizes;
+  try {
+    sizes = agree(places);
+  } catch (const std::exception&) {
+    for (const WaitingPass& pass : passes) {
+      if (const auto site = pass.site.lock()) {
+        site->take_back(pass);
+      }
+    }
+    throw;
+  }
   for (size_t i = 0; i < passes.size(); ++i) {
     if (const auto site = passes[i].site.lock()) {
       site->complete(passes[i], sizes[i + 1]);
@@ -81,13 +111,17 @@ std::vector<Sizes> Meeting::agree(const std::vector<MeetingPlace>& places) {
   int64_t texts = 0, numbers = 0;
   std::vector<int64_t> own;
   for (const MeetingPlace& place : places) {
-    texts = with(texts, hash_of(place));
+    texts = with(texts, hash_of(place.text));
     numbers = with(with(numbers, place.rows), place.positions);
     own.insert(own.end(), {place.rows, place.positions});
   }
   const Table all(world_, {static_cast<int64_t>(places.size()), texts, numbers, own[0], own[1]});
   if (!all.is_same(0) || !all.is_same(1)) {
-    refuse(places, std::ranges::max(all.column(0)));
+    throw Error(Error::Kind::communication,
+                "the ranks reach different norm layers: " +
+                    first_difference(world_, mapped(places, &MeetingPlace::text), places[0].text, "is at") +
+                    "; every rank must call the same layers in the same order, with an empty batch where it "
+                    "has none");
   }
   const auto ranks = static_cast<size_t>(world_.size());
   std::vector<Sizes> sizes;
@@ -104,27 +138,6 @@ std::vector<Sizes> Meeting::agree(const std::vector<MeetingPlace>& places) {
     }
   }
   return sizes;
-}
-
-// Tells the first place that is not the same on all ranks. most: places of the rank that has most.
-void Meeting::refuse(const std::vector<MeetingPlace>& places, int64_t most) {
-  std::vector<int64_t> hashes(static_cast<size_t>(most), 0);
-  std::ranges::transform(places, hashes.begin(), hash_of);
-  const Table all(world_, hashes);
-  size_t first = 0;
-  while (first + 1 < hashes.size() && all.is_same(first)) {
-    ++first;
-  }
-  const std::vector<std::string> texts =
-      texts_of_ranks(world_, places[first < places.size() ? first : 0].text);
-  std::string told;
-  for (size_t r = 0; r < texts.size(); ++r) {
-    told += (r == 0 ? "rank " : ", rank ") + std::to_string(r) + " is at " + texts[r];
-  }
-  throw Error(Error::Kind::communication,
-              "the ranks reach different norm layers: " + told +
-                  "; every rank must call the same layers in the same order, with an empty batch where it "
-                  "has none");
 }
 
 void Meeting::merge() {

@@ -57,7 +57,8 @@ class Meeting {
 
   // The sizes of every rank at this place. Passes that have waited are then complete. Called by every rank:
   // an exchange of 40 bytes, and another where there are several places at which not all ranks have the same
-  // sizes. Throws Error (communication), on all ranks, where they are, or have been, at different places.
+  // sizes. Throws Error (communication), on all ranks, where they are, or have been, at different places. Passes
+  // that have waited are then as if they had not been made.
   Sizes meet(MeetingPlace here);
   // Merges the running statistics of the layers that wait for it, in one exchange, or none where there are
   // no such layers. Called by every rank.
@@ -65,7 +66,6 @@ class Meeting {
 
  private:
   std::vector<Sizes> agree(const std::vector<MeetingPlace>& places);
-  [[noreturn]] void refuse(const std::vector<MeetingPlace>& places, int64_t most);
 
   World& world_;
   std::shared_ptr<void> expected_ = std::make_shared<int>(0);
