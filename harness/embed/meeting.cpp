@@ -140,6 +140,16 @@ std::vector<Sizes> Meeting::agree(const std::vector<MeetingPlace>& places) {
   return sizes;
 }
 
+void Meeting::require_same(const std::string& what, const std::vector<std::string>& texts) {
+  int64_t hash = 0;
+  for (const std::string& text : texts) {
+    hash = with(hash, hash_of(text));
+  }
+  if (!Table(world_, hash).is_same(0)) {
+    throw Error(Error::Kind::usage, what + ": " + first_difference(world_, texts, "nothing more", "has"));
+  }
+}
+
 void Meeting::merge() {
   const at::NoGradGuard no_grad;
   std::vector<std::shared_ptr<EmbeddedSite>> sites;

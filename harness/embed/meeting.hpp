@@ -60,6 +60,9 @@ class Meeting {
   // sizes. Throws Error (communication), on all ranks, where they are, or have been, at different places. Passes
   // that have waited are then as if they had not been made.
   Sizes meet(MeetingPlace here);
+  // Throws Error (usage), on all ranks, where these lists of texts are not the same on all of them, with the
+  // first text that differs and whose it is. Called by every rank: an exchange of 8 bytes where they are.
+  void require_same(const std::string& what, const std::vector<std::string>& texts);
   // Merges the running statistics of the layers that wait for it, in one exchange, or none where there are
   // no such layers. Called by every rank.
   void merge();

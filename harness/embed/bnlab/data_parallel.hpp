@@ -39,6 +39,12 @@ class BNLAB_API DataParallel {
   };
 
   // Sends rank 0's parameters and buffers to the others. The module outlives this. Called by every rank.
+  //
+  // Here, in broadcast(), and in the first backward() after other parameters need gradients or have moved,
+  // the ranks compare their modules: names, shapes, strides, types and requires_grad of all parameters and
+  // buffers, in their order. The first that differs is an error on all ranks, which names it. So are
+  // parameters that are sparse, complex, of integers or on several devices, embeddings with sparse
+  // gradients, and modules without a parameter that needs a gradient.
   DataParallel(torch::nn::Module& module, Ranks ranks, const Options& options);
   DataParallel(torch::nn::Module& module, Ranks ranks);
   ~DataParallel();
@@ -61,6 +67,7 @@ class BNLAB_API DataParallel {
   void broadcast();
 
  private:
+  void check_module() const;
   void renew();
   at::Tensor weighted(const at::Tensor& loss, std::optional<int64_t> rows) const;
 
