@@ -1,5 +1,6 @@
 #include "harness/embed/bnlab/data_parallel.hpp"
 
+#include <torch/csrc/autograd/autograd.h>
 #include <torch/nn/modules/embedding.h>
 #include <torch/types.h>
 
@@ -33,8 +34,18 @@ std::vector<at::Tensor> trained_parameters(const torch::nn::Module& module) {
   return trained;
 }
 
-bool same_tensors(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b) {
-  return std::ranges::equal(a, b, [](const at::Tensor& x, const at::Tensor& y) { return x.is_same(y); });
+std::string name_of(const torch::nn::Module& module, const at::Tensor& parameter) {
+  for (const auto& named : module.named_parameters()) {
+    if (named.value().is_same(parameter)) {
+      return named.key();
+    }
+  }
+  return "a parameter";
+}
+
+bool is_laid_out_alike(const at::Tensor& a, const at::Tensor& b) {
+  return a.scalar_type() == b.scalar_type() && a.device() == b.device() && a.sizes() == b.sizes() &&
+         a.strides() == b.strides();
 }
 
 // All that has to be the same on every rank. Strides of dimensions of one element say nothing.
@@ -90,6 +101,20 @@ void refuse_what_is_not_exchanged(const torch::nn::Module& module) {
   }
 }
 
+void check(const at::Tensor& loss) {
+  if (!loss.defined() || loss.numel() != 1 || !loss.is_floating_point()) {
+    std::ostringstream got;
+    if (loss.defined()) {
+      got << loss.scalar_type() << ' ' << loss.sizes();
+    }
+    refuse("expected a loss of one real number, got " + (loss.defined() ? got.str() : "none") +
+           "; take its mean or its sum");
+  }
+  if (!loss.requires_grad()) {
+    refuse("the loss depends on no tensor that needs a gradient");
+  }
+}
+
 // The gradients as they are, and how often each has been written.
 using Gradients = std::vector<std::pair<at::Tensor, int64_t>>;
 
@@ -100,25 +125,41 @@ Gradients gradients_of(const std::vector<at::Tensor>& parameters) {
   });
 }
 
-// The names of the parameters whose gradients nobody has written since, "" where all have been.
-std::string not_reached(const torch::nn::Module& module, const std::vector<at::Tensor>& parameters,
-                        const Gradients& before) {
+// Those whose gradients nobody has written since.
+std::vector<at::Tensor> not_reached(const std::vector<at::Tensor>& parameters, const Gradients& before) {
   const Gradients now = gradients_of(parameters);
-  std::string names;
+  std::vector<at::Tensor> those;
   for (size_t i = 0; i < parameters.size(); ++i) {
-    if (!now[i].first.is_same(before[i].first) || now[i].second != before[i].second) {
-      continue;
-    }
-    for (const auto& named : module.named_parameters()) {
-      if (named.value().is_same(parameters[i])) {
-        names += (names.empty() ? "" : ", ") + named.key();
-      }
+    if (now[i].first.is_same(before[i].first) && now[i].second == before[i].second) {
+      those.push_back(parameters[i]);
     }
   }
-  return names;
+  return those;
+}
+
+bool has_sparse_gradient(const at::Tensor& parameter) {
+  return parameter.grad().defined() && parameter.grad().layout() != at::kStrided;
+}
+
+bool is_of_contact(const std::exception& error) {
+  const auto* own = dynamic_cast<const Error*>(&error);
+  return own != nullptr ? own->kind() == Error::Kind::communication : is_lost_contact(error);
 }
 
 }  // namespace
+
+// How the gradients of parameters_ become their mean, from the time when it was made.
+struct DataParallel::Exchange {
+  std::vector<at::Tensor> as_they_were;  // the parameters, detached
+  // The ranks tell each other how a pass went by a gradient of this, which travels with the others: for each
+  // parameter whether it has a gradient here, and for each rank whether its pass has failed. Undefined where
+  // nothing is told: in a world of one, and on GPUs, whose gradients nobody waits for, unless some may be
+  // missing.
+  at::Tensor told;
+  bool all_reached = true;  // whether all parameters had a gradient here, in the last pass
+  std::unique_ptr<GradientSync> sync;
+  std::vector<at::Tensor> handed_out;  // the gradients of the last pass
+};
 
 DataParallel::DataParallel(torch::nn::Module& module, Ranks ranks, const Options& options)
     : module_(module), ranks_(ranks.expecting()), options_(options) {
@@ -162,72 +203,220 @@ void DataParallel::broadcast() {
 }
 
 void DataParallel::renew() {
-  sync_.reset();  // hooks of the former leave the parameters before those of the next come
+  exchange_.reset();  // hooks of the former leave the parameters before those of the next come
   check_module();
   parameters_ = trained_parameters(module_);
   if (parameters_.empty()) {
     refuse("no parameter of the module needs a gradient");
   }
-  sync_ = ranks_.world().gradient_sync(parameters_, /*after_backward=*/options_.unused_parameters);
+  auto exchange = std::make_unique<Exchange>();
+  exchange->as_they_were = mapped(parameters_, [](const at::Tensor& p) { return p.detach(); });
+  std::vector<at::Tensor> exchanged = parameters_;
+  const at::Tensor& first = parameters_.front();
+  if (ranks_.size() > 1 && (first.is_cpu() || options_.unused_parameters)) {
+    const auto numbers = static_cast<int64_t>(parameters_.size()) + ranks_.size();
+    exchange->told = at::zeros({numbers}, first.options()).requires_grad_();
+    exchanged.insert(exchanged.begin(), exchange->told);  // so that it is in the last bucket
+  }
+  exchange->sync = ranks_.world().gradient_sync(exchanged, /*after_backward=*/options_.unused_parameters);
+  exchange_ = std::move(exchange);
 }
 
-// Meets the other ranks, for all layers that have not. The mean over the ranks of what this returns is the
-// mean over all samples.
-at::Tensor DataParallel::weighted(const at::Tensor& loss, std::optional<int64_t> rows) const {
+bool DataParallel::is_as_it_was() const {
+  const std::vector<at::Tensor> now = trained_parameters(module_);
+  return exchange_ && std::ranges::equal(now, parameters_, std::mem_fn(&at::Tensor::is_same)) &&
+         std::ranges::equal(now, exchange_->as_they_were, is_laid_out_alike);
+}
+
+// Meets the other ranks, for all layers that have not. The mean over the ranks of the losses times what this
+// returns is the mean over all samples.
+double DataParallel::meet(std::optional<int64_t> rows, bool anew) const {
   Meeting& meeting = ranks_.meeting();
-  at::Tensor weighted = loss;
-  if (rows) {
-    const Sizes sizes = meeting.meet({"DataParallel::backward with rows", *rows});
+  double weight = 1;
+  if (rows || anew || meeting.has_waiting()) {
+    const Sizes sizes =
+        meeting.meet({std::string("DataParallel::backward") + (rows ? " with rows" : "") +
+                          (anew ? " and other parameters than before, or after an error" : ""),
+                      rows.value_or(0)});
+    if (std::ranges::min(sizes.rows) < 0) {
+      refuse("expected a number of rows, got " + std::to_string(std::ranges::min(sizes.rows)));
+    }
     const auto total = std::accumulate(sizes.rows.begin(), sizes.rows.end(), int64_t{0});
-    weighted = loss * (static_cast<double>(*rows * ranks_.size()) /
-                       static_cast<double>(std::max<int64_t>(total, 1)));
-  } else if (meeting.has_waiting()) {
-    meeting.meet({"DataParallel::backward"});
+    if (rows) {
+      weight = static_cast<double>(*rows * ranks_.size()) / static_cast<double>(std::max<int64_t>(total, 1));
+    }
   }
   meeting.merge();
-  return weighted;
+  return weight;
 }
 
 void DataParallel::backward(const at::Tensor& loss, std::optional<int64_t> rows) {
-  if (!same_tensors(parameters_, trained_parameters(module_))) {
-    renew();  // a strategy, or the program, trains other parameters than before
-  }
+  const bool anew = !is_as_it_was();
+  bool has_met = false;
   try {
-    const at::Tensor scaled = ranks_.size() > 1 ? weighted(loss, rows) : loss;
-    sync_->before_forward();
-    sync_->before_backward();
-    const Gradients before = gradients_of(parameters_);
-    scaled.backward();
-    if (const std::string names = not_reached(module_, parameters_, before); !names.empty()) {
-      if (!options_.unused_parameters) {
-        throw Error(Error::Kind::usage, "DataParallel: this backward pass has not reached " + names +
-                                            "; set unused_parameters, or requires_grad_(false) on them");
-      }
-      for (const at::Tensor& parameter : parameters_) {
-        if (!parameter.grad().defined()) {
-          parameter.mutable_grad() = at::zeros_like(parameter);
-        }
-      }
+    const double weight = ranks_.size() > 1 ? meet(rows, anew) : 1;
+    has_met = true;
+    if (anew) {
+      renew();
     }
-    sync_->after_backward();
-    sync_->exchange();
-    // They are views of what was exchanged, which an optimizer's zero_grad() would refuse.
-    for (const at::Tensor& parameter : parameters_) {
-      parameter.mutable_grad() = parameter.grad().detach();
-    }
+    keep_handed_out();
+    exchange_->sync->before_forward();
+    exchange_->sync->before_backward();
+    const std::exception_ptr failure = pass(loss, weight);
+    exchange_->sync->after_backward();
+    exchange_->sync->exchange();
+    listen(failure);
+    hand_out();
   } catch (const std::exception& error) {
-    const auto* own = dynamic_cast<const Error*>(&error);
-    const bool contact = own != nullptr ? own->kind() == Error::Kind::communication : is_lost_contact(error);
-    if (!contact) {
+    if (has_met) {  // on all ranks
+      drop_gradients(parameters_);
+      exchange_.reset();
+    }
+    if (!is_of_contact(error)) {
       throw;
     }
+    const bool own = dynamic_cast<const Error*>(&error) != nullptr;
     throw Error(Error::Kind::communication,
                 "rank " + std::to_string(ranks_.rank()) + " of " + std::to_string(ranks_.size()) +
-                    ", in the backward pass: " + (own != nullptr ? "" : "lost contact: ") + reason_of(error));
+                    ", in the backward pass: " + (own ? "" : "lost contact: ") + reason_of(error));
+  }
+}
+
+// The backward pass here, after which every parameter has a gradient to exchange. What it failed by is
+// returned where the ranks tell each other, and thrown elsewhere.
+std::exception_ptr DataParallel::pass(const at::Tensor& loss, double weight) {
+  const at::Tensor& told = exchange_->told;
+  const Gradients before = gradients_of(parameters_);
+  std::exception_ptr failure;
+  try {
+    check(loss);
+    try {
+      (weight == 1 ? loss : loss * weight).backward();
+    } catch (const std::exception&) {
+      refuse_sparse_gradients();  // which c10d's Reducer does not take either
+      throw;
+    }
+    refuse_sparse_gradients();
+    refuse_missing(not_reached(parameters_, before));
+  } catch (const std::exception& error) {
+    // A rank whose layers wait for those of this one would take what is told for their exchange.
+    const bool layers_exchange = ranks_.traffic("statistics").exchanges > 0;
+    if (!told.defined() || !told.is_cpu() || layers_exchange || is_of_contact(error)) {
+      throw;
+    }
+    failure = std::current_exception();
+  }
+  if (told.defined()) {
+    try {
+      tell(not_reached(parameters_, before), failure != nullptr);
+    } catch (const std::exception&) {
+      if (failure) {
+        std::rethrow_exception(failure);
+      }
+      throw;
+    }
+  }
+  return failure;
+}
+
+void DataParallel::refuse_missing(const std::vector<at::Tensor>& missing) const {
+  std::string names;
+  for (const at::Tensor& parameter : missing) {
+    names += (names.empty() ? "" : ", ") + name_of(module_, parameter);
+  }
+  if (!names.empty() && !options_.unused_parameters) {
+    refuse("this backward pass has not reached " + names +
+           "; set unused_parameters, or requires_grad_(false) on them");
+  }
+}
+
+void DataParallel::refuse_sparse_gradients() const {
+  for (const at::Tensor& parameter : parameters_) {
+    if (has_sparse_gradient(parameter)) {
+      refuse("the gradient of " + name_of(module_, parameter) +
+             " is sparse, and sparse gradients are not exchanged");
+    }
+  }
+}
+
+// Gradients of zero where there are none, and what is told, arrive as those of the backward pass have.
+void DataParallel::tell(const std::vector<at::Tensor>& missing, bool failed) {
+  std::vector<double> report =
+      mapped(parameters_, [](const at::Tensor& p) { return p.grad().defined() ? 1. : 0.; });
+  exchange_->all_reached = std::ranges::count(report, 0.) == 0;
+  report.resize(static_cast<size_t>(exchange_->told.numel()), 0);
+  report[parameters_.size() + static_cast<size_t>(ranks_.rank())] = failed ? 1 : 0;
+  std::vector<at::Tensor> arrive{exchange_->told};
+  std::vector<at::Tensor> gradients{at::tensor(report, at::kDouble).to(exchange_->told.options())};
+  for (const at::Tensor& parameter : missing) {
+    arrive.push_back(parameter);
+    gradients.push_back(at::zeros_like(parameter));
+  }
+  for (const at::Tensor& parameter : parameters_) {
+    if (has_sparse_gradient(parameter)) {
+      parameter.mutable_grad() = at::zeros_like(parameter);
+    }
+  }
+  torch::autograd::backward(arrive, gradients);
+}
+
+// Throws where a pass has failed, on every rank. A parameter that has no gradient on any rank keeps none.
+void DataParallel::listen(const std::exception_ptr& failure) {
+  if (!exchange_->told.defined()) {
+    return;
+  }
+  const at::Tensor heard = std::exchange(exchange_->told.mutable_grad(), at::Tensor());
+  if (!heard.is_cpu() && exchange_->all_reached) {
+    return;  // nothing to learn that would be worth waiting for the device
+  }
+  const at::Tensor means = heard.to(at::kCPU, at::kDouble);
+  const double* mean = means.const_data_ptr<double>();
+  std::string failed;
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    if (*mean++ == 0) {
+      parameters_[i].mutable_grad() = at::Tensor();
+    }
+  }
+  for (int r = 0; r < ranks_.size(); ++r) {
+    if (*mean++ > 0) {
+      failed += (failed.empty() ? "" : ", ") + std::to_string(r);
+    }
+  }
+  if (!failed.empty()) {
+    if (failure) {
+      std::rethrow_exception(failure);
+    }
+    throw Error(Error::Kind::communication,
+                "it has failed on rank " + failed + ", and no rank has its gradients");
+  }
+}
+
+// What an earlier pass has handed out is a view of what the next exchanges.
+void DataParallel::keep_handed_out() {
+  const at::NoGradGuard no_grad;
+  for (size_t i = 0; i < exchange_->handed_out.size(); ++i) {
+    at::Tensor& gradient = exchange_->handed_out[i];
+    if (gradient.defined() && gradient.use_count() > (parameters_[i].grad().is_same(gradient) ? 2 : 1)) {
+      gradient.set_data(gradient.clone());  // the program has it
+    }
+  }
+  exchange_->handed_out.clear();
+}
+
+// An optimizer's zero_grad() would refuse views.
+void DataParallel::hand_out() {
+  for (const at::Tensor& parameter : parameters_) {
+    if (parameter.grad().defined()) {
+      parameter.mutable_grad() = parameter.grad().detach();
+    }
+    if (ranks_.size() > 1) {
+      exchange_->handed_out.push_back(parameter.grad());
+    }
   }
 }
 
 void DataParallel::accumulate(const at::Tensor& loss) {
+  check(loss);
   loss.backward();
 }
 

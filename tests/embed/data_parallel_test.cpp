@@ -103,7 +103,7 @@ TEST(DataParallel, NamesTheParametersThatABackwardPassHasNotReached) {
   net->zero_grad();
   DataParallel lenient(*net, Ranks(), {.unused_parameters = true});
   lenient.backward(net->used(at::ones({1, 3})).sum());
-  EXPECT_EQ(net->idle->weight.grad().abs().sum().item<float>(), 0);
+  EXPECT_FALSE(net->idle->weight.grad().defined());
 }
 
 TEST(DataParallel, GoesOnWhereALayerFreezesItsParameters) {

@@ -192,6 +192,19 @@ TEST(LikeDdp, RefusesBuffersThatOneRankHasReplacedBeforeABroadcast) {
   });
 }
 
+TEST(LikeDdp, RefusesAParameterThatOneRankFreezesLater) {
+  expect_both_say(
+      "rank 0 is at DataParallel::backward with rows, rank 1 is at DataParallel::backward with rows and "
+      "other "
+      "parameters than before",
+      [](const Ranks& ranks) {
+        nn::Sequential net = small_net();
+        DataParallel parallel(*net, ranks);
+        net->parameters()[1].requires_grad_(ranks.rank() == 0);
+        parallel.backward(loss_of(net, rows_of(ranks)), 3);
+      });
+}
+
 // What is refused at the door
 
 TEST(LikeDdp, RefusesSparseEmbeddings) {
@@ -203,6 +216,18 @@ TEST(LikeDdp, RefusesSparseEmbeddings) {
                   });
   nn::EmbeddingBag bag(nn::EmbeddingBagOptions(10, 4).sparse(true).mode(torch::kSum));
   EXPECT_SAYS(DataParallel(*bag, Ranks()), "the gradient of weight is sparse");
+}
+
+TEST(LikeDdp, RefusesOtherSparseGradientsByName) {
+  for (const bool unused : {false, true}) {
+    expect_both_say("the gradient of 0.weight is sparse", [&](const Ranks& ranks) {
+      nn::Sequential net = seeded(nn::Sequential(nn::Linear(3, 4)));
+      DataParallel parallel(*net, ranks, {.unused_parameters = unused});
+      parallel.backward(
+          torch::embedding(net->parameters()[0], at::arange(2), -1, false, /*sparse=*/true).sum() +
+          net->parameters()[1].sum());
+    });
+  }
 }
 
 TEST(LikeDdp, RefusesComplexParameters) {
@@ -231,6 +256,29 @@ TEST(LikeDdp, RefusesAModuleThatTrainsNothing) {
     p.requires_grad_(false);
   }
   EXPECT_SAYS(DataParallel(*net, Ranks()), "no parameter of the module needs a gradient");
+}
+
+TEST(LikeDdp, RefusesALossOfSeveralElements) {
+  expect_both_say("expected a loss of one real number, got Double [3, 2]", [](const Ranks& ranks) {
+    nn::Sequential net = small_net();
+    DataParallel parallel(*net, ranks);
+    parallel.backward(net->forward(rows_of(ranks)));
+  });
+}
+
+TEST(LikeDdp, RefusesALossWithoutAGradient) {
+  nn::Sequential net = small_net();
+  DataParallel parallel(*net, Ranks());
+  EXPECT_SAYS(parallel.backward(at::ones({})), "the loss depends on no tensor that needs a gradient");
+  EXPECT_SAYS(parallel.accumulate(at::Tensor()), "expected a loss of one real number, got none");
+}
+
+TEST(LikeDdp, RefusesANegativeNumberOfRowsOnAllRanks) {
+  expect_both_say("expected a number of rows, got -1", [](const Ranks& ranks) {
+    nn::Sequential net = small_net();
+    DataParallel parallel(*net, ranks);
+    parallel.backward(loss_of(net, rows_of(ranks)), ranks.rank() == 0 ? 3 : -1);
+  });
 }
 
 }  // namespace

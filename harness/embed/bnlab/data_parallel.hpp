@@ -12,13 +12,20 @@
 //
 // Running statistics are the layers' own affair (batch_norm.hpp): the strategy says whose they are, and
 // nothing is broadcast. Layers of the same ranks that exchange nothing in their forward pass leave it to
-// backward() to meet the other ranks and to merge their running statistics, for all of them at once. What is
-// wrong is thrown as std::runtime_error with one sentence that names the rank.
+// backward() to meet the other ranks and to merge their running statistics, for all of them at once.
+//
+// What is wrong is thrown as std::runtime_error with one sentence that names the rank. A pass that one rank
+// has begun and not brought to backward(), as something threw in between, ends the others' with an error, on
+// all ranks, and the step after it is as if there had been none; where no layer waits for other ranks and no
+// layer's pass is counted nobody sees it, and that rank is a batch ahead. On CPUs, where no layer exchanges
+// statistics in its passes, the same goes for a backward pass that fails; elsewhere the other ranks wait for
+// it until they lose contact. After an error of contact the ranks are done.
 #pragma once
 
 #include <torch/nn/module.h>
 
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -28,13 +35,12 @@
 
 namespace bnlab {
 
-class GradientSync;
-
 class BNLAB_API DataParallel {
  public:
   struct Options {
-    // Whether a backward pass may reach only some of the parameters. The others then have zero gradients, and
-    // all travel in one exchange after the backward pass, not during it.
+    // Whether a backward pass may reach only some of the parameters. One that no rank has reached keeps the
+    // gradient that it had, or none; ranks that have not reached it add zero where others have. All travel in
+    // one exchange after the backward pass, not during it.
     bool unused_parameters = false;
   };
 
@@ -50,12 +56,15 @@ class BNLAB_API DataParallel {
   ~DataParallel();
   DataParallel(DataParallel&&) noexcept;
 
-  // The gradients of the mean of all ranks' losses, added to what grad() holds on every rank alike. With
+  // The gradients of the mean of all ranks' losses, added to what grad() holds on every rank alike. One that
+  // the program keeps after zero_grad() stays as it was; a view of one may not. With
   // `rows` (samples that `loss` is the mean over, here) that is the mean over the samples of all ranks,
   // however uneven they are: a rank with no sample calls it with the loss of an empty batch and rows 0. Ranks
   // that share memory exchange once, behind the backward pass; others bucket by bucket, while it goes on
   // (c10d's Reducer). Called by every rank; ranks that have passed different layers since the last call get
-  // an error that names them.
+  // an error that names them. The loss is one real number, which may hold gradients that
+  // torch::autograd::grad() has made with create_graph. Where the pass itself fails no parameter has a
+  // gradient afterwards.
   void backward(const at::Tensor& loss, std::optional<int64_t> rows = std::nullopt);
 
   // A backward pass that exchanges no gradients: they add up in grad() until the next backward() averages
@@ -67,15 +76,24 @@ class BNLAB_API DataParallel {
   void broadcast();
 
  private:
+  struct Exchange;
   void check_module() const;
   void renew();
-  at::Tensor weighted(const at::Tensor& loss, std::optional<int64_t> rows) const;
+  bool is_as_it_was() const;
+  double meet(std::optional<int64_t> rows, bool anew) const;
+  std::exception_ptr pass(const at::Tensor& loss, double weight);
+  void refuse_missing(const std::vector<at::Tensor>& missing) const;
+  void refuse_sparse_gradients() const;
+  void tell(const std::vector<at::Tensor>& missing, bool failed);
+  void listen(const std::exception_ptr& failure);
+  void keep_handed_out();
+  void hand_out();
 
   torch::nn::Module& module_;
   Ranks ranks_;
   Options options_;
-  std::vector<at::Tensor> parameters_;  // those that need gradients, when `sync_` was made
-  std::unique_ptr<GradientSync> sync_;
+  std::vector<at::Tensor> parameters_;  // those that need gradients, when `exchange_` was made
+  std::unique_ptr<Exchange> exchange_;
 };
 
 }  // namespace bnlab
