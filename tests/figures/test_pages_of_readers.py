@@ -29,7 +29,8 @@ PRICES = [*(("sync_overhead", f"per_tower - sync at model.base={base}, batch_per
           *(("scaling", f"per_tower - sync at model.base={base}, model.levels={levels}, towers=2, placement.ranks=2")
             for base, levels in ((16, 3), (8, 5)))]
 OVER_SOCKETS = [*(("sync_overhead", f"relative images/s 2x1-cpu-sockets of {base} {images} sync") for base in (8, 16) for images in (1, 4)),
-                *(("statistics_route", f"relative images/s 2x1-cpu-sockets of {base} sync") for base in (8, 16))]
+                *(("statistics_route", f"relative images/s 2x1-cpu-sockets of {base} sync") for base in (8, 16)),
+                ("tradeoff", "relative images/s 2x1-cpu-sockets of sync")]
 
 
 def fact(name, of):
@@ -44,6 +45,7 @@ def claims():
                  ("nuclei_small_batch", "strategies_nuclei", "camvid_small_batch", "camvid_resnet")]
     group_norm, short = [fact(*each) for each in GROUP_NORM], [fact(*each) for each in SHORT]
     prices, left = [fact(*each) for each in PRICES], [fact(*each) for each in OVER_SOCKETS]
+    prices.append(100 - fact("tradeoff", "relative images/s 2x1-cpu of sync"))
     within = [fact("nuclei_small_batch", "the margin of per_tower - sync at 16x1")]
     clips = {fact("shuffle_video", f"the margin of sync - shuffle at task.scene=gain, {grouping}") for grouping in ("8x1", "4x2")}
     late = fact("strategies_nuclei", "sync - frozen(from_fraction=0.8,base=per_tower) at 8x2")
