@@ -96,8 +96,8 @@ int init(const InitRequest& request) {
     throw Error(Error::Kind::usage, request.file + " exists; --force replaces it");
   }
   write_atomically(request.file, commented_spec());
-  std::cerr << "wrote " << request.file << "; see its runs with: "
-            << shell_command("bnlab plan", {request.file}) << "\n";
+  std::cerr << "wrote " << request.file
+            << "; see its runs with: " << shell_command("bnlab plan", {request.file}) << "\n";
   return exit_code::kOk;
 }
 

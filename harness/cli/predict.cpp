@@ -125,8 +125,8 @@ int predict_all(const PredictRequest& request) {
                                                           {"population", request.population},
                                                           {"samples", samples},
                                                           {"runs", runs}});
-  std::cout << "pictures: " << request.out << "\ncontact sheet: "
-            << shell_command("scripts/plot.sh", {request.out}) << "\n";
+  std::cout << "pictures: " << request.out
+            << "\ncontact sheet: " << shell_command("scripts/plot.sh", {request.out}) << "\n";
   return exit_code::kOk;
 }
 

@@ -29,7 +29,8 @@ class Cures : public test::OnResults {
     }
     const size_t begin = at + before.size() + std::string("bnlab ").size();
     ::wordexp_t found{};
-    EXPECT_EQ(::wordexp(said.substr(begin, said.find(behind, begin) - begin).c_str(), &found, WRDE_NOCMD), 0) << said;
+    EXPECT_EQ(::wordexp(said.substr(begin, said.find(behind, begin) - begin).c_str(), &found, WRDE_NOCMD), 0)
+        << said;
     const std::vector<std::string> words(found.we_wordv, found.we_wordv + found.we_wordc);
     ::wordfree(&found);
     return call(words);
@@ -57,8 +58,8 @@ TEST_F(Cures, OfInitPlansTheSpecThatItHasWritten) {
 
 TEST_F(Cures, OfPackVerifiesTheArchive) {
   run(scratch_.write_spec(test::behaves("ok")));
-  const Answer checked =
-      type(call({"pack", results_ + "/fake", folder_ + "/all.tar"}).err, "whoever gets it verifies it with: ");
+  const Answer checked = type(call({"pack", results_ + "/fake", folder_ + "/all.tar"}).err,
+                              "whoever gets it verifies it with: ");
   EXPECT_EQ(checked.code, 0) << checked.err;
   EXPECT_TRUE(has(checked.out, "0 problems")) << checked.out;
 }
@@ -73,7 +74,8 @@ TEST_F(Cures, OfAnExperimentInPlaceOfTheFolderAroundItShowsItsStatus) {
 TEST_F(Cures, OfAnEarlierSpecReportsTheOneThatWasRunLast) {
   const auto spec = scratch_.write_spec(test::behaves("ok"));
   run(spec, {"strategy=right"});
-  const Answer report = type(call({"report", spec, "--results", results_}).err, "the spec that was run last: ");
+  const Answer report =
+      type(call({"report", spec, "--results", results_}).err, "the spec that was run last: ");
   EXPECT_EQ(report.code, 0) << report.err;
   EXPECT_TRUE(has(report.out, "right") && !has(report.out, "left")) << report.out;
 }
@@ -93,7 +95,8 @@ TEST_F(Cures, OfWeightsThatAreNotThereMakeTheRunAgain) {
   run(scratch_.write_spec(test::behaves("ok")));
   const std::filesystem::path folder = records().at(0).file().parent_path();
   change_record("/started_at", "long ago");
-  EXPECT_EQ(type(call({"evaluate", folder / kWeightsFile}).err, "make the run again: ", ", and name").code, 0);
+  EXPECT_EQ(type(call({"evaluate", folder / kWeightsFile}).err, "make the run again: ", ", and name").code,
+            0);
   EXPECT_NE(records().at(0).at("started_at"), "long ago");
 }
 
