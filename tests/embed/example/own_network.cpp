@@ -36,7 +36,7 @@ int main(int argc, char** argv) try {
       const torch::Tensor loss =
           torch::cross_entropy_loss(net(images.slice(0, first, end)), labels.slice(0, first, end));
       optimizer.zero_grad();
-      parallel.backward(loss, end - first);
+      parallel.backward(loss, behind - before);
       optimizer.step();
     }
     net->eval();
