@@ -67,7 +67,7 @@ def claims():
         f"| {late:.0f} and {mabn:.0f} points below at two images |",
         f"| {renorm:.1f} points below at four images |",
         f"equal within {max(clips):.0f} points | [clips]",
-        f"equal within {max(within):.0f} points there | [nuclei]",
+        f"equal within {max(within):.0f} points on nuclei | [nuclei]",
         f"needs {blocks / 100:.2f} times",
         f"{vectors} cases",
     ]
