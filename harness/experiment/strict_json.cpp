@@ -72,7 +72,10 @@ class Inspector : public nlohmann::json_sax<Json> {
     return true;
   }
 
-  bool parse_error(size_t position, const std::string& token, const Json::exception& error) override {
+  bool parse_error(size_t position, const std::string& read, const Json::exception& error) override {
+    // What opens an object or a list stands behind what was read before it.
+    const bool opens = !read.starts_with('"') && (read.ends_with('{') || read.ends_with('['));
+    const std::string token = opens ? read.substr(read.size() - 1) : read;
     if (lacks_comma_before(token)) {
       fail_at(position - token.size() + 1, "expected a comma before " + token);
       return false;

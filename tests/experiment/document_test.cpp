@@ -32,12 +32,13 @@ TEST_F(SpecDocument, NamesLineAndColumnOfSyntaxErrors) {
 TEST_F(SpecDocument, SaysWhereACommaIsMissing) {
   EXPECT_EQ(mistakes("{\"task\": \"fake_shapes\",\n \"steps\": 10 \"strategy\": \"sync\"}"),
             (Lines{"spec.json: line 2, column 14: expected a comma before \"strategy\"",
-                   "   \"steps\": 10 \"strategy\": \"sync\"", "               ^"}));
+                   "   \"steps\": 10 \"strategy\": \"sync\"}", "               ^"}));
   EXPECT_EQ(mistakes("{\"matrix\": {}\n \"towers\": 4}")[0],
             "spec.json: line 2, column 2: expected a comma before \"towers\"");
   EXPECT_EQ(mistakes("{\"seeds\": [1 2]}")[0], "spec.json: line 1, column 14: expected a comma before 2");
   EXPECT_EQ(mistakes("{\"a\": [1 [2]]}")[0], "spec.json: line 1, column 10: expected a comma before [");
-  for (const char* text : {"{\"a\": 1} {}", "{\"a\": 1 : 2}", "{\"a\": 1, 2}", "{\"a\" \"b\"}"}) {
+  for (const char* text :
+       {"{\"a\": 1} {}", "{\"a\": 1 : 2}", "{\"a\": 1, 2}", "{\"a\" \"b\"}", "{\"a\": [1, \"["}) {
     EXPECT_EQ(mistakes(text)[0].find("comma before"), std::string::npos) << mistakes(text)[0];
   }
 }
