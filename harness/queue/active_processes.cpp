@@ -1,7 +1,6 @@
 #include "harness/queue/active_processes.hpp"
 
 #include <signal.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -43,12 +42,17 @@ const Json& holder_schema() {
 
 ClaimHolder::ClaimHolder(const fs::path& file) : line_(Json::object()) {
   try {
-    line_ = read_json(file, holder_schema());
+    const std::string text = read_text(file);
+    if (!Json::accept(text)) return;  // it may be half written, by a process that lives
+    const Json line = parse_json(text, file.string());
+    const std::vector<std::string> wrong = misfits(line, holder_schema(), Keys::required);
+    if (wrong.empty()) {
+      line_ = line;
+    } else {
+      damage_ = file.string() + ": " + wrong.front();
+    }
   } catch (const Error& error) {
-    struct stat status {};
-    const bool is_there = ::stat(file.c_str(), &status) == 0 && ::access(file.c_str(), R_OK) == 0;
-    const bool is_being_written = S_ISREG(status.st_mode) && status.st_size == 0;
-    if (is_there && !is_being_written) damage_ = error.what();
+    if (::access(file.c_str(), R_OK) == 0) damage_ = error.what();
   }
 }
 

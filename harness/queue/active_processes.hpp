@@ -18,8 +18,8 @@ class ClaimHolder {
  public:
   explicit ClaimHolder(const std::filesystem::path& file);  // one that is gone or damaged says nothing
 
-  // What is wrong with the file, in words that name it; "" for one that is as bnlab writes it, is empty yet
-  // or cannot be read.
+  // What is wrong with the file, in words that name it; "" for one that is as bnlab writes it, and for one
+  // that is half written or cannot be read, whose process may live.
   const std::string& damage() const { return damage_; }
 
   // "process 17 on node3 (job 4711) since 2026-11-21T06:30:00Z"

@@ -70,7 +70,8 @@ class Check {
       } else if (keyword == "anyOf") {
         look_for_one(value, rule, path, found);
       } else if (keyword == "pattern") {
-        expect(!value.is_string() || matches(value.get<std::string>(), rule), "a match of " + rule.dump());
+        expect(keys_ == Keys::any || !value.is_string() || matches(value.get<std::string>(), rule),
+               "a match of " + rule.dump());
       } else if (keyword == "minimum") {
         expect(!value.is_number() || value.get<double>() >= rule.get<double>(), "at least " + rule.dump());
       } else if (keyword == "maximum") {

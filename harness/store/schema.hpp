@@ -13,8 +13,8 @@ namespace bnlab {
 const Json& record_schema();  // results/record.schema.json
 const Json& probe_schema();   // results/probe.schema.json
 
-// Which keys a value must have: none, for whoever reads each as "null if it is not there"; those that the
-// schema requires; or these and no unknown ones, as bnlab writes it.
+// Which keys a value must have: none, for whoever reads each as "null if it is not there", and takes a text
+// whatever its pattern; those that the schema requires; or these and no unknown ones, as bnlab writes it.
 enum class Keys { any, required, exact };
 
 // What is wrong with `value`, each with its path; empty if it conforms. As much of JSON Schema (draft

@@ -57,9 +57,9 @@ TEST_F(SpecDocument, RefusesControlCharacters) {
   EXPECT_EQ(mistakes(R"({"question": "a\u001b[2J"})")[0],
             R"(spec.json: question: holds a control character (line 1): \u001b[)");
   EXPECT_EQ(mistakes(R"({"extends": "a\u0000b"})")[0],
-            R"(spec.json: extends: holds a control character (line 1): \x00b)");
+            R"(spec.json: extends: holds a control character (line 1): \u0000b)");
   EXPECT_EQ(mistakes("{\n\"notes\\u009b\": 1}")[0],
-            R"(spec.json: ["notes\u009b"]: holds a control character (line 2): \xc2\x9b)");
+            R"(spec.json: ["notes\u009b"]: holds a control character (line 2): \u009b)");
   EXPECT_EQ(mistakes(R"({"question": "two\nlines,\ttabbed, \u00e9"})"), mistakes("{}"));
 }
 

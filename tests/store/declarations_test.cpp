@@ -169,7 +169,7 @@ TEST_F(Declarations, ThatCannotBeReadAreAnErrorWithThePlace) {
   fs::create_directories(results_.path() / experiment_.name);
   const Json number_for_what_was_declared = {
       {"at", "2026-11-28T14:40:01Z"}, {"finished_runs", 0}, {"fingerprint", ""}, {"declared", 5}};
-  for (const auto& [declaration, key] : {std::pair(Json{{"at", 3}}, "declarations[0].at"),
+  for (const auto& [declaration, key] : {std::pair(Json{{"at", 3}}, "declarations[0]"),
                                          {number_for_what_was_declared, "declarations[0].declared"}}) {
     write_json(results_.path() / experiment_.name / kDeclarationsFile, {{"declarations", {declaration}}});
     try {
