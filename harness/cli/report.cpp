@@ -95,10 +95,10 @@ int report(const ReportRequest& asked) {
                              : request.into.empty()  ? "text"
                                                      : "markdown";
   if (counts.outcomes.empty() && format == "text" && asked.probe.empty()) {
-    std::vector<std::string> words = {"bnlab run", asked.spec};
+    std::vector<std::string> words = {asked.spec};
     words.insert(words.end(), asked.overrides.begin(), asked.overrides.end());
-    if (asked.results != ReportRequest().results) words.push_back("--results " + asked.results);
-    std::cout << "no runs yet; start them: " << joined(words, " ") << "\n";
+    if (asked.results != ReportRequest().results) words.insert(words.end(), {"--results", asked.results});
+    std::cout << "no runs yet; start them: " << shell_command("bnlab run", words) << "\n";
     return exit_code::kOk;
   }
   const std::string text = report_as(format, experiment, records, request);

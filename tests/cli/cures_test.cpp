@@ -80,6 +80,13 @@ TEST_F(Cures, OfAnEarlierSpecReportsTheOneThatWasRunLast) {
   EXPECT_TRUE(has(report.out, "right") && !has(report.out, "left")) << report.out;
 }
 
+TEST_F(Cures, OfAReportOfNothingStartTheRuns) {
+  const auto spec = scratch_.write_spec(test::behaves("ok"));
+  const Answer report = call({"report", spec, "steps=3", "--results", results_});
+  EXPECT_EQ(type(report.out, "start them: ").code, 0) << report.out;
+  EXPECT_EQ(records().at(0).at("spec.steps"), 3);
+}
+
 TEST_F(Cures, OfStaleAndDisturbedRunsMakeThemAgain) {
   const auto spec = scratch_.write_spec(test::behaves("ok"));
   run(spec);
