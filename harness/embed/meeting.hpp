@@ -57,8 +57,8 @@ class Meeting {
 
   // The sizes of every rank at this place. Passes that have waited are then complete. Called by every rank:
   // an exchange of 40 bytes, and another where there are several places at which not all ranks have the same
-  // sizes. Throws Error (communication), on all ranks, where they are, or have been, at different places. Passes
-  // that have waited are then as if they had not been made.
+  // sizes. Throws Error (communication), on all ranks, where they are, or have been, at different places.
+  // Passes that have waited are then as if they had not been made.
   Sizes meet(MeetingPlace here);
   // Throws Error (usage), on all ranks, where these lists of texts are not the same on all of them, with the
   // first text that differs and whose it is. Called by every rank: an exchange of 8 bytes where they are.

@@ -314,8 +314,8 @@ TEST(LikeDdp, TrainingAndEvaluationAreTheModulesOwn) {
 
 // A pass that fails on one rank
 
-// Steps, in the second of which rank 1 throws between forward and backward and goes on, a step ahead: what the
-// first that failed has said, and how many have failed.
+// Steps, in the second of which rank 1 throws between forward and backward and goes on, a step ahead: what
+// the first that failed has said, and how many have failed.
 std::pair<std::string, int> failures(const Ranks& ranks, const BatchNormOptions& options) {
   nn::Sequential net(BatchNorm(BatchNormOptions(options).ranks(ranks).name("first")),
                      BatchNorm(BatchNormOptions(options).ranks(ranks).name("second")));
