@@ -36,7 +36,7 @@ class Mabn : public Strategy {
              "whether the mean of every filter is taken off where a norm follows");
       option("eps", eps, "added to E[x^2] under the root").above(0);
       option("momentum", momentum, "weight of the new value in the running E[x^2]; null: cumulative average")
-          .above(0)
+          .at_least(0)
           .at_most(1);
       option("affine", affine, "whether there are a weight and a bias per channel");
     }

@@ -29,7 +29,7 @@ class WeightNorm : public BnStrategy {
       option("scope", scope, "of mean_only_bn: the mean of each tower, or of all towers");
       option("momentum", momentum,
              "of mean_only_bn: weight of the new value in the running mean; null: cumulative average")
-          .above(0)
+          .at_least(0)
           .at_most(1);
     }
 

@@ -36,7 +36,7 @@ std::vector<std::string> BnStrategy::notes() const {
 void BnOptions::describe(OptionVisitor& option) {
   option("eps", eps, "added to the variance under the root").above(0);
   option("momentum", momentum, "weight of the new value in the running statistics; null: cumulative average")
-      .above(0)
+      .at_least(0)
       .at_most(1);
   option("running_variance", running_variance,
          "what the running statistics remember: M2 / (n - 1), or M2 / n as TensorFlow and Keras have it");
