@@ -8,6 +8,7 @@
 
 #include "harness/components/registry.hpp"
 #include "harness/strategy.hpp"
+#include "harness/writable_layer.hpp"
 #include "strategies/engine/second_derivative.hpp"
 #include "strategies/kernels/coefficients.hpp"
 #include "strategies/kernels/squash.hpp"
@@ -23,12 +24,12 @@ class SquashFunction : public torch::autograd::Function<SquashFunction> {
   using Optional = std::optional<at::Tensor>;  // an undefined tensor is no argument of a Function
 
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const at::Tensor& alpha,
-                            const at::Tensor& zero, const Optional& given_weight, const Optional& bias,
-                            const Optional& residual, Activation activation) {
+                            const Optional& given_weight, const Optional& bias, const Optional& residual,
+                            Activation activation) {
     const at::Tensor t = at::tanh(x * alpha);
     const at::Tensor weight = given_weight.value_or(at::Tensor());
     const kernels::Coefficients k =
-        kernels::running_coefficients(zero, {}, /*eps=*/0, weight, bias.value_or(at::Tensor()));
+        kernels::affine_coefficients(x.size(1), alpha.options(), weight, bias.value_or(at::Tensor()));
     const at::Tensor y = kernels::normalise(t, {0, t.size(0)}, k.mean, k.scale, k.shift, activation,
                                             residual.value_or(at::Tensor()));
     ctx->save_for_backward(
@@ -55,7 +56,6 @@ class SquashFunction : public torch::autograd::Function<SquashFunction> {
       const at::Tensor u = d.dx * (1 - again.square());
       return {alpha * u,
               (u * x).sum().view({1}),
-              {},
               affine ? d.dweight : at::Tensor(),
               affine ? d.dbias : at::Tensor(),
               residual ? g : at::Tensor(),
@@ -68,7 +68,6 @@ class SquashFunction : public torch::autograd::Function<SquashFunction> {
         kernels::squash_gradient(in.input_gradient(in.mean, k.a, k.b, k.c), x, t, alpha);
     return {gradient.dx,
             gradient.terms.sum().view({1}),
-            {},
             affine ? k.dweight : at::Tensor(),
             affine ? k.dbias : at::Tensor(),
             residual ? in.g() : at::Tensor(),
@@ -76,14 +75,14 @@ class SquashFunction : public torch::autograd::Function<SquashFunction> {
   }
 };
 
-class Squash : public Layer {
+class Squash : public WritableLayer {
  public:
   Squash(const NormSite& site, double alpha, bool affine, const at::TensorOptions& options)
-      : activation_(site.activation), zero_(at::zeros({site.channels}, options)) {
-    alpha_ = register_parameter("alpha", at::full({1}, alpha, options));
+      : activation_(site.activation) {
+    register_parameter("alpha", at::full({1}, alpha, options));
     if (affine) {
-      weight_ = register_parameter("weight", at::ones({site.channels}, options));
-      bias_ = register_parameter("bias", at::zeros({site.channels}, options));
+      register_parameter("weight", at::ones({site.channels}, options));
+      register_parameter("bias", at::zeros({site.channels}, options));
     }
   }
 
@@ -94,13 +93,13 @@ class Squash : public Layer {
     const at::ScalarType narrow = x.scalar_type(), wide = statistics_type(narrow);
     residual = residual.defined() ? residual.to(wide) : residual;
     x = x.to(wide).contiguous(x.suggest_memory_format());  // as the sweeps leave it
-    return SquashFunction::apply(x, alpha_, zero_, given(weight_), given(bias_), given(residual), activation_)
+    return SquashFunction::apply(x, parameter("alpha"), given(parameter("weight")), given(parameter("bias")),
+                                 given(residual), activation_)
         .to(narrow);
   }
 
  private:
   Activation activation_;
-  at::Tensor zero_, alpha_, weight_, bias_;  // [C], [1], [C], [C]; the last two undefined without affine
 };
 
 class DynamicTanh : public Strategy {

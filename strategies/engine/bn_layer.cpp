@@ -35,14 +35,15 @@ namespace {
 class BatchPass : public NormPass {
  public:
   BatchPass(const std::string& site, std::shared_ptr<const Rules> rules, const Pass& pass, int64_t positions,
-            Sets sets, const Strategy::Context& context, std::shared_ptr<SiteStatistics> statistics)
+            Sets sets, at::ScalarType precision, const Strategy::Context& context,
+            std::shared_ptr<SiteStatistics> statistics)
       : NormPass(sets.offsets),
         site_(site),
         rules_(std::move(rules)),
         pass_(pass),
         positions_(positions),
         sets_(std::move(sets)),
-        precision_(statistics->mean().scalar_type()),
+        precision_(precision),
         statistics_(std::move(statistics)),
         ranks_(context.statistics) {
     if (rules_->pools()) {
@@ -184,7 +185,7 @@ class BatchPass : public NormPass {
   // An update by this pass alone.
   std::optional<kernels::RunningUpdate> begin_update() {
     const bool now = pass_.mode == Mode::train && pass_.later == nullptr && !remembers_per_step();
-    return now ? statistics_->begin_update(sets_, pass_.towers) : std::nullopt;
+    return now ? statistics_->begin_update(sets_, pass_.towers, rules_->momentum) : std::nullopt;
   }
 
   // pooled: what the ranks' moments became, where they are pooled.
@@ -208,7 +209,7 @@ class BatchPass : public NormPass {
       Pass complete = pass;
       complete.towers = all;
       const Sets sets = sets_of(complete, positions, rules->virtual_batch);
-      if (const auto step = statistics->begin_update(sets, all)) {
+      if (const auto step = statistics->begin_update(sets, all, rules->momentum)) {
         kernels::update_running(*step, local);
       }
       statistics->remember(local, sets, all);
@@ -230,7 +231,7 @@ class BatchPass : public NormPass {
     const bool apart = rules_->virtual_batch > 0;
     const Sets sets = apart ? repeated(sets_, micro_batch.count) : sets_;
     const at::Tensor rows = apart ? statistics_->passes().rows() : statistics_->passes().merged();
-    if (const auto update = statistics_->begin_update(sets, pass_.towers)) {
+    if (const auto update = statistics_->begin_update(sets, pass_.towers, rules_->momentum)) {
       if (pooled == nullptr) {
         kernels::update_running(*update, rows);
       } else {
@@ -326,8 +327,8 @@ BnLayer::BnLayer(const NormSite& site, std::shared_ptr<const Rules> rules, const
     : site_(site), rules_(std::move(rules)), context_(context) {
   const auto options = at::TensorOptions().device(context.device).dtype(statistics_type(context.dtype));
   if (rules_->affine && !rules_->mean_only) {
-    weight_ = register_parameter("weight", at::ones({site.channels}, options));
-    bias_ = register_parameter("bias", at::zeros({site.channels}, options));
+    register_parameter("weight", at::ones({site.channels}, options));
+    register_parameter("bias", at::zeros({site.channels}, options));
   }
   const at::Tensor mean = register_buffer("running_mean", at::zeros({site.channels}, options));
   const at::Tensor var =
@@ -338,7 +339,7 @@ BnLayer::BnLayer(const NormSite& site, std::shared_ptr<const Rules> rules, const
 at::Tensor BnLayer::forward(at::Tensor x, at::Tensor residual, const Pass& pass) {
   const bool as_training = pass.mode == Mode::train || pass.mode == Mode::calibrate;
   if (!as_training && pass.mode != Mode::evaluate_batch) {
-    return apply_norm(x, residual, weight_, bias_, site_.activation,
+    return apply_norm(x, residual, parameter("weight"), parameter("bias"), site_.activation,
                       running_pass(x, pass, rules_, statistics_), pass);
   }
   check_schedule(*rules_, pass);
@@ -347,10 +348,34 @@ at::Tensor BnLayer::forward(at::Tensor x, at::Tensor residual, const Pass& pass)
   if (as_training) {
     check_sizes(site_.name, *rules_, pass, sets);
   }
-  return apply_norm(x, residual, weight_, bias_, site_.activation,
+  return apply_norm(x, residual, parameter("weight"), parameter("bias"), site_.activation,
                     c10::make_intrusive<BatchPass>(site_.name, rules_, pass, positions(x), std::move(sets),
-                                                   context_, statistics_),
+                                                   statistics_type(x.scalar_type()), context_, statistics_),
                     pass);
+}
+
+// The registry of a module's buffers cannot be written: they are where the statistics have them.
+void BnLayer::replace(const std::string& name, const at::Tensor& tensor) {
+  if (name == "running_mean") {
+    statistics_->set_buffers(tensor, statistics_->var());
+  } else if (name == "running_var") {
+    statistics_->set_buffers(statistics_->mean(), tensor);
+  } else {
+    WritableLayer::replace(name, tensor);
+  }
+}
+
+// Passes that are under way keep the rules that they began with.
+void BnLayer::set_eps(double eps) {
+  Rules rules = *rules_;
+  rules.eps = eps;
+  rules_ = std::make_shared<const Rules>(std::move(rules));
+}
+
+void BnLayer::set_momentum(std::optional<double> momentum) {
+  Rules rules = *rules_;
+  rules.momentum = momentum;
+  rules_ = std::make_shared<const Rules>(std::move(rules));
 }
 
 }  // namespace bnlab

@@ -3,14 +3,14 @@
 
 #include <memory>
 
-#include "harness/network.hpp"
 #include "harness/strategy.hpp"
+#include "harness/writable_layer.hpp"
 #include "strategies/engine/bn_rules.hpp"
 #include "strategies/engine/running_statistics.hpp"
 
 namespace bnlab {
 
-class BnLayer : public Layer {
+class BnLayer : public WritableLayer {
  public:
   // What `context` borrows outlives the layer. Parameters and pairs are in the statistics' precision of
   // context.dtype.
@@ -20,13 +20,16 @@ class BnLayer : public Layer {
   // a schedule lacks the run's length; decided from sizes before any exchange.
   at::Tensor forward(at::Tensor x, at::Tensor residual, const Pass& pass) override;
 
+  void replace(const std::string& name, const at::Tensor& tensor) override;
+  void set_eps(double eps) override;
+  void set_momentum(std::optional<double> momentum) override;
+
   const std::shared_ptr<SiteStatistics>& statistics() const { return statistics_; }
 
  private:
   NormSite site_;
   std::shared_ptr<const Rules> rules_;
   Strategy::Context context_;
-  at::Tensor weight_, bias_;  // [C], undefined without affine
   std::shared_ptr<SiteStatistics> statistics_;
 };
 

@@ -118,23 +118,25 @@ FilterResponseNorm::FilterResponseNorm(const NormSite& site, const FilterRespons
                                        const at::TensorOptions& statistics)
     : site_(site), rules_(rules) {
   if (rules.affine) {
-    weight_ = register_parameter("weight", at::ones({site.channels}, statistics));
-    bias_ = register_parameter("bias", at::zeros({site.channels}, statistics));
+    register_parameter("weight", at::ones({site.channels}, statistics));
+    register_parameter("bias", at::zeros({site.channels}, statistics));
   }
   if (rules.threshold && site.activation == Activation::relu) {
-    threshold_ = register_parameter("threshold", at::zeros({site.channels}, statistics));
+    register_parameter("threshold", at::zeros({site.channels}, statistics));
   }
 }
 
 at::Tensor FilterResponseNorm::forward(at::Tensor x, at::Tensor residual, const Pass& pass) {
   check_values_per_channel(site_, rules_.strategy, /*channels=*/1, x, pass);
   // A narrow dtype would be rounded before tau is added, and again behind it.
+  const at::Tensor threshold = parameter("threshold");
   const at::ScalarType narrow = x.scalar_type(),
-                       wide = threshold_.defined() ? statistics_type(narrow) : narrow;
+                       wide = threshold.defined() ? statistics_type(narrow) : narrow;
   residual = residual.defined() ? residual.to(wide) : residual;
-  return FilterResponseFunction::apply(x.to(wide), given_tensor(weight_), given_tensor(bias_),
-                                       given_tensor(threshold_), given_tensor(residual), site_.activation,
-                                       rules_.eps, rows_of_samples(x))
+  return FilterResponseFunction::apply(x.to(wide), given_tensor(parameter("weight")),
+                                       given_tensor(parameter("bias")), given_tensor(threshold),
+                                       given_tensor(residual), site_.activation, rules_.eps,
+                                       rows_of_samples(x))
       .to(narrow);
 }
 

@@ -6,7 +6,7 @@
 // with s = 1 / sqrt(nu2 + eps), and g = dy where y > tau and 0 elsewhere
 #pragma once
 
-#include "harness/network.hpp"
+#include "harness/writable_layer.hpp"
 
 namespace bnlab {
 
@@ -17,19 +17,19 @@ struct FilterResponseRules {
   bool threshold = true;  // max(y, tau) in place of ReLU
 };
 
-class FilterResponseNorm : public Layer {
+class FilterResponseNorm : public WritableLayer {
  public:
-  // The parameters have the options `statistics`.
+  // The parameters have the options `statistics`: weight and bias [C] with affine, and threshold [C], tau,
+  // where an activation follows.
   FilterResponseNorm(const NormSite& site, const FilterResponseRules& rules,
                      const at::TensorOptions& statistics);
   // Throws Error (refused) where, in training, a channel of one sample has a single value.
   at::Tensor forward(at::Tensor x, at::Tensor residual, const Pass& pass) override;
+  void set_eps(double eps) override { rules_.eps = eps; }
 
  private:
   NormSite site_;
   FilterResponseRules rules_;
-  at::Tensor weight_, bias_;  // [C], undefined without affine
-  at::Tensor threshold_;      // [C]: tau; undefined without, and where no activation follows
 };
 
 }  // namespace bnlab

@@ -80,7 +80,8 @@ class MovingPass : public NormPass {
                                 const at::Tensor& bias) override {
     const bool trains = pass_.mode == Mode::train;
     const at::Tensor local = kernels::moments(x, offsets());  // [G, 1 + 2C]
-    const auto update = trains ? statistics_->begin_update(sets_, pass_.towers) : std::nullopt;
+    const auto update =
+        trains ? statistics_->begin_update(sets_, pass_.towers, rules_->momentum) : std::nullopt;
     windows_ = trains ? &state_->of_towers(local.size(0), x.device()) : nullptr;
     moving_ = kernels::moving_forward(local, windows_, options_, update, weight, bias,
                                       statistics_->mean().scalar_type());

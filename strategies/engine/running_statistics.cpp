@@ -26,9 +26,7 @@ void RunningPair::init_from(const at::Tensor& pair, int64_t updates) {
   pair_ = by_tower() ? on_rank0(pair) : pair.clone();
   merged_ = pair.clone();
   average_ = pair_.clone();
-  if (towers_.defined()) {
-    towers_ = pair.unsqueeze(0).repeat({towers_.size(0), 1, 1});
-  }
+  towers_ = towers_.defined() ? pair.unsqueeze(0).repeat({towers_.size(0), 1, 1}) : towers_;
   updates_ = updates;
   weights_.clear();  // the tensor may lie on another device than the pair
 }
@@ -244,8 +242,11 @@ at::Tensor SiteStatistics::counted_once() const {
   return replicated && communicator_.rank() != 0 ? at::Tensor() : nonfinite_;
 }
 
-std::optional<kernels::RunningUpdate> SiteStatistics::begin_update(const Sets& sets, const Towers& towers) {
+std::optional<kernels::RunningUpdate> SiteStatistics::begin_update(const Sets& sets, const Towers& towers,
+                                                                   std::optional<double> momentum) {
   const at::NoGradGuard no_grad;
+  saved_.set_momentum(momentum);
+  std::ranges::for_each(shadows_, [&](auto& shadow) { shadow.second.set_momentum(momentum); });
   if (!saved_by_normalising()) {
     return std::nullopt;
   }

@@ -120,6 +120,7 @@ class RunningPair {
               const at::Tensor& initial);
 
   Distribution distribution() const { return distribution_; }
+  void set_momentum(std::optional<double> momentum) { rule_.momentum = momentum; }
   // Whether any set has held a value since the pair began. The same on every rank, which the number of
   // updates of independent pairs is not.
   bool trained() const { return trained_; }
@@ -190,6 +191,11 @@ class SiteStatistics {
   SiteStatistics(std::shared_ptr<const Rules> rules, const Strategy::Context& context, at::Tensor mean,
                  at::Tensor var);
 
+  // Other buffers in the place of these.
+  void set_buffers(const at::Tensor& mean, const at::Tensor& var) {
+    mean_ = mean;
+    var_ = var;
+  }
   const at::Tensor& mean() const { return mean_; }
   const at::Tensor& var() const { return var_; }
   // The pair of a population that is carried: saved, or one of Context::shadows. Throws Error (refused).
@@ -202,8 +208,9 @@ class SiteStatistics {
   // A training step, or each of its passes, begins with this: the update of the saved pair by the moments
   // that normalise, which the caller owes as soon as they are known: of all groups of towers where they are
   // pooled, else of this rank's own sets. None where there is nothing to do, or where the pair needs other
-  // moments than those.
-  std::optional<kernels::RunningUpdate> begin_update(const Sets& sets, const Towers& towers);
+  // moments than those. momentum: of this step.
+  std::optional<kernels::RunningUpdate> begin_update(const Sets& sets, const Towers& towers,
+                                                     std::optional<double> momentum);
   // The rest of it. local: moments of this rank's sets [S, 1 + 2C]. At most one exchange, where a pair needs
   // the moments of all towers.
   void remember(const at::Tensor& local, const Sets& sets, const Towers& towers);

@@ -58,8 +58,8 @@ SampleNorm::SampleNorm(const NormSite& site, const SampleNormRules& rules,
                                           " channels of site " + site.name);
   }
   if (rules.affine) {
-    weight_ = register_parameter("weight", at::ones({site.channels}, statistics));
-    bias_ = register_parameter("bias", at::zeros({site.channels}, statistics));
+    register_parameter("weight", at::ones({site.channels}, statistics));
+    register_parameter("bias", at::zeros({site.channels}, statistics));
   }
 }
 
@@ -88,7 +88,7 @@ kernels::Offsets rows_of_samples(const at::Tensor& x) {
 
 at::Tensor SampleNorm::forward(at::Tensor x, at::Tensor residual, const Pass& pass) {
   check_values_per_channel(site_, rules_.strategy, site_.channels / rules_.groups, x, pass);
-  return apply_norm(x, residual, weight_, bias_, site_.activation,
+  return apply_norm(x, residual, parameter("weight"), parameter("bias"), site_.activation,
                     c10::make_intrusive<SamplePass>(rows_of_samples(x), rules_.groups, rules_.eps,
                                                     statistics_type(x.scalar_type())),
                     pass);

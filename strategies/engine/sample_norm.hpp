@@ -8,6 +8,7 @@
 
 #include "harness/components/registry.hpp"
 #include "harness/strategy.hpp"
+#include "harness/writable_layer.hpp"
 #include "strategies/kernels/sweeps.hpp"
 
 namespace bnlab {
@@ -26,18 +27,18 @@ struct SampleNormRules {
   bool affine = true;
 };
 
-class SampleNorm : public Layer {
+class SampleNorm : public WritableLayer {
  public:
-  // The parameters have the options `statistics`. Throws Error (refused) unless the groups divide the site's
+  // The parameters, weight and bias [C] with affine, have the options `statistics`. Throws Error (refused) unless the groups divide the site's
   // channels.
   SampleNorm(const NormSite& site, const SampleNormRules& rules, const at::TensorOptions& statistics);
   // Throws Error (refused) where, in training, a group of one sample has a single value.
   at::Tensor forward(at::Tensor x, at::Tensor residual, const Pass& pass) override;
+  void set_eps(double eps) override { rules_.eps = eps; }
 
  private:
   NormSite site_;
   SampleNormRules rules_;
-  at::Tensor weight_, bias_;  // [C], undefined without affine
 };
 
 // The options that every member takes, after its own.

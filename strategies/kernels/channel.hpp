@@ -234,12 +234,12 @@ struct Forward {
 template <class T>
 struct RunningForward {
   double eps = 0;
-  const T *running_mean = nullptr, *running_var = nullptr;  // [C]; without a variance s is 1
+  const T *running_mean = nullptr, *running_var = nullptr;  // [C]; null: 0, and s is 1
   const T *weight = nullptr, *bias = nullptr;               // [C]; null: 1 and 0
   CoefficientsOf<T*> out{};                                 // each [C]; neither a count nor r and d
 
   BNLAB_BOTH void operator()(int64_t c) const {
-    out.mean[c] = running_mean[c];
+    out.mean[c] = running_mean == nullptr ? T(0) : running_mean[c];
     out.invstd[c] =
         running_var == nullptr ? T(1) : T(1) / static_cast<T>(sqrt(running_var[c] + static_cast<T>(eps)));
     out.scale[c] = weight == nullptr ? out.invstd[c] : out.invstd[c] * weight[c];

@@ -135,6 +135,26 @@ BackwardCoefficients run(const BackwardStep& step) {
   return step.out;
 }
 
+// mean undefined: 0; var undefined: s is 1.
+Coefficients constant_coefficients(int64_t channels, const at::TensorOptions& options, const Tensor& mean,
+                                   const Tensor& var, double eps, const Tensor& weight, const Tensor& bias) {
+  const Coefficients k =
+      empty_coefficients(1, channels, options, /*with_count=*/false, /*with_renorm=*/false);
+  in_precision(k.mean.scalar_type(), [&](auto zero) {
+    using T = decltype(zero);
+    const channel::RunningForward<T> body{
+        .eps = eps,
+        .running_mean = read<T>(mean),
+        .running_var = read<T>(var),
+        .weight = read<T>(weight),
+        .bias = read<T>(bias),
+        .out = written<T>(k),
+    };
+    each_item(body, channels, k.mean);
+  });
+  return k;
+}
+
 // On a GPU a group of many channels has several threads.
 int64_t lanes_of(int64_t channels, int64_t groups, const Tensor& on) {
   constexpr int64_t kMost = 32;
@@ -251,22 +271,14 @@ Coefficients forward_coefficients(const Tensor& rows, const NormOptions& options
 
 Coefficients running_coefficients(const Tensor& running_mean, const Tensor& running_var, double eps,
                                   const Tensor& weight, const Tensor& bias) {
-  const int64_t channels = running_mean.size(0);
-  const Coefficients k = empty_coefficients(1, channels, running_mean.options(), /*with_count=*/false,
-                                            /*with_renorm=*/false);
-  in_precision(running_mean.scalar_type(), [&](auto zero) {
-    using T = decltype(zero);
-    const channel::RunningForward<T> body{
-        .eps = eps,
-        .running_mean = read<T>(running_mean),
-        .running_var = read<T>(running_var),
-        .weight = read<T>(weight),
-        .bias = read<T>(bias),
-        .out = written<T>(k),
-    };
-    each_item(body, channels, running_mean);
-  });
-  return k;
+  const Tensor mean = running_mean.contiguous(),
+               var = running_var.defined() ? running_var.contiguous() : running_var;
+  return constant_coefficients(mean.size(0), mean.options(), mean, var, eps, weight, bias);
+}
+
+Coefficients affine_coefficients(int64_t channels, const at::TensorOptions& options, const Tensor& weight,
+                                 const Tensor& bias) {
+  return constant_coefficients(channels, options, {}, {}, /*eps=*/0, weight, bias);
 }
 
 BackwardCoefficients backward_coefficients(const Coefficients& forward, const Tensor& local_sums,

@@ -122,6 +122,10 @@ Coefficients forward_coefficients(const at::Tensor& rows, const NormOptions& opt
 Coefficients running_coefficients(const at::Tensor& running_mean, const at::Tensor& running_var, double eps,
                                   const at::Tensor& weight, const at::Tensor& bias);
 
+// The same by the constants 0 and 1, in the precision and on the device of `options`: y = gamma x + beta.
+Coefficients affine_coefficients(int64_t channels, const at::TensorOptions& options, const at::Tensor& weight,
+                                 const at::Tensor& bias);
+
 // local_sums: [S, 2, C], A and B of each set of this rank, as kernels::backward_sums returns them.
 // group_sums: the same over everything that shares the set's moments, or undefined where no gradient passes
 // through the moments.
