@@ -16,22 +16,80 @@ BatchNormImpl::BatchNormImpl(BatchNormOptions given) : options(std::move(given))
   BatchNormImpl::reset();
 }
 
-void BatchNormImpl::reset() {
-  site_ = std::make_shared<EmbeddedSite>(options);
-  options = site_->options();
-  for (const auto& [name, tensor] : site_->parameters()) {
-    register_parameter(name, tensor);
+HeldTensor& HeldTensor::operator=(const at::Tensor& tensor) {
+  if (layer_ == nullptr) {
+    put(tensor);
+  } else {
+    layer_->take(*this, tensor);
   }
-  weight = site_->parameter("weight");
-  bias = site_->parameter("bias");
-  running_mean = running_var = num_batches_tracked = at::Tensor();
-  if (site_->keeps_statistics()) {
-    for (const auto& [name, tensor] : site_->buffers()) {
-      register_buffer(name, tensor);
+  return *this;
+}
+
+void HeldTensor::put(const at::Tensor& tensor) {
+  at::Tensor::operator=(tensor);
+  known_ = unsafeGetTensorImpl();
+}
+
+// As clone() assigns the copies of a module's members.
+BatchNormImpl& BatchNormImpl::operator=(const BatchNormImpl& other) {
+  Cloneable::operator=(other);
+  options = other.options;
+  site_ = other.site_;
+  hold_tensors();
+  return *this;
+}
+
+void BatchNormImpl::reset() {
+  site_ = std::make_shared<EmbeddedSite>(site_ ? site_->told(options) : options);
+  options = site_->options();
+  hold_tensors();
+}
+
+// The site's tensors are the module's. LibTorch lets nobody write the registry of buffers but as a whole.
+void BatchNormImpl::hold_tensors() {
+  Module registry(name());
+  registry.train(is_training());
+  for (const auto& [name, tensor] : site_->buffers()) {
+    registry.register_buffer(name, tensor);
+  }
+  for (const auto& child : named_children()) {
+    registry.register_module(child.key(), child.value());
+  }
+  Module::operator=(registry);
+  for (const auto& [name, tensor] : site_->parameters()) {
+    parameters_.insert(name, tensor);
+  }
+  for (const auto& [member, name] :
+       {std::pair(&weight, "weight"), std::pair(&bias, "bias"), std::pair(&running_mean, "running_mean"),
+        std::pair(&running_var, "running_var"), std::pair(&num_batches_tracked, "num_batches_tracked")}) {
+    if (!is_assigned(*member)) {
+      const at::Tensor parameter = site_->parameter(name);
+      member->layer_ = this;
+      member->name_ = name;
+      member->put(parameter.defined() ? parameter : site_->buffer(name));
     }
-    running_mean = site_->buffer("running_mean");
-    running_var = site_->buffer("running_var");
-    num_batches_tracked = register_buffer("num_batches_tracked", site_->tracked());
+  }
+}
+
+void BatchNormImpl::take(HeldTensor& member, const at::Tensor& tensor) {
+  site_->replace(member.name_, tensor);
+  member.put(tensor);
+  hold_tensors();
+}
+
+// Through an at::Tensor&, of which the layer does not know yet.
+bool BatchNormImpl::is_assigned(const HeldTensor& member) const {
+  return member.layer_ == this && member.known_ != member.unsafeGetTensorImpl();
+}
+
+// What was written since the last pass.
+void BatchNormImpl::follow() {
+  const std::lock_guard lock(site_->following());
+  site_->follow(options);
+  for (HeldTensor* member : {&weight, &bias, &running_mean, &running_var, &num_batches_tracked}) {
+    if (is_assigned(*member)) {
+      take(*member, at::Tensor(*member));
+    }
   }
 }
 
@@ -56,13 +114,14 @@ void BatchNormImpl::reset_running_stats() {
 }
 
 at::Tensor BatchNormImpl::forward(const at::Tensor& x, const at::Tensor& residual) {
+  follow();
   return site_->forward(is_training(), x, residual);
 }
 
 void BatchNormImpl::train(bool on) {
   const bool ends = is_training() && !on;
   Module::train(on);
-  if (ends && !options.always_current()) {
+  if (ends && !site_->options().always_current()) {
     merge();
   }
 }
@@ -95,26 +154,12 @@ void BatchNormImpl::to(at::Device device, bool non_blocking) {
   Module::to(device, non_blocking);
 }
 
-void BatchNormImpl::set_options(BatchNormOptions given) {
+std::vector<at::Tensor> BatchNormImpl::set_options(BatchNormOptions given) {
   given.name(given.name().empty() ? options.name() : given.name());
-  BatchNormImpl fresh(std::move(given));
-  const auto take = [](const auto& before, auto mine) {
-    for (auto& item : mine) {
-      const at::Tensor* old = before.find(item.key());
-      if (old != nullptr && old->sizes() == item.value().sizes()) {
-        item.value().set_data(old->detach());
-      }
-    }
-  };
-  take(named_parameters(), fresh.named_parameters());
-  take(named_buffers(), fresh.named_buffers());
-  for (auto& item : fresh.named_parameters()) {
-    if (site_->parameter(item.key()).defined()) {
-      item.value().requires_grad_(site_->wants_gradient(item.key()));
-    }
-  }
-  fresh.train(is_training());
-  *this = fresh;
+  std::vector<at::Tensor> added = site_->set_options(given, /*may_change_tensors=*/true);
+  options = site_->options();
+  hold_tensors();
+  return added;
 }
 
 void BatchNormImpl::pretty_print(std::ostream& stream) const {

@@ -70,8 +70,30 @@ void refuse_fixed(const std::vector<std::string>& fixed, const std::string& cure
               "convert: " + names + ": C++ fixes the type of a module's member; " + cure);
 }
 
-// The tensors of one module in those of another that have the same names.
-void hand_over(const nn::Module& from, nn::Module& to) {
+// The tensors of one module become those of another that have the same names.
+void hand_over(const nn::Module& from, BatchNormImpl& to) {
+  const auto take = [](const auto& theirs, const char* name, HeldTensor& mine) {
+    if (const at::Tensor* found = theirs.find(name); found != nullptr && mine.defined()) {
+      mine = *found;
+    }
+  };
+  const auto parameters = from.named_parameters(/*recurse=*/false),
+             buffers = from.named_buffers(/*recurse=*/false);
+  take(parameters, "weight", to.weight);
+  take(parameters, "bias", to.bias);
+  take(buffers, "running_mean", to.running_mean);
+  take(buffers, "running_var", to.running_var);
+  take(buffers, "num_batches_tracked", to.num_batches_tracked);
+  for (const auto* tensors : {&parameters, &buffers}) {
+    if (!tensors->is_empty()) {
+      to.to(tensors->front().value().device(), tensors->front().value().scalar_type());
+      return;
+    }
+  }
+}
+
+// Their values in those of another.
+void hand_over(const BatchNormImpl& from, nn::Module& to) {
   const auto take = [](const auto& theirs, auto mine) {
     for (auto& item : mine) {
       const at::Tensor* found = theirs.find(item.key());
@@ -82,12 +104,8 @@ void hand_over(const nn::Module& from, nn::Module& to) {
   };
   const auto theirs = from.named_parameters(/*recurse=*/false);
   take(theirs, to.named_parameters(/*recurse=*/false));
-  const auto* ours = from.as<BatchNormImpl>();
   for (auto item : to.named_parameters(/*recurse=*/false)) {
-    if (const at::Tensor* found = theirs.find(item.key()); found != nullptr) {
-      item.value().requires_grad_(ours != nullptr ? ours->site().wants_gradient(item.key())
-                                                  : found->requires_grad());
-    }
+    item.value().requires_grad_(from.site().wants_gradient(item.key()));
   }
   take(from.named_buffers(/*recurse=*/false), to.named_buffers(/*recurse=*/false));
 }
@@ -117,7 +135,7 @@ BatchNormOptions options_for(const Options& layer, BatchNormOptions wanted, cons
 template <class Plain>
 std::shared_ptr<nn::Module> put_plain(const Place& place, const nn::BatchNormOptions& options) {
   auto layer = std::make_shared<Plain>(options);
-  hand_over(*place.child, *layer);
+  hand_over(*place.child->as<BatchNormImpl>(), *layer);
   put(place, layer);
   return layer;
 }

@@ -9,69 +9,13 @@
 #include "harness/communicator/world.hpp"
 #include "harness/components/registry.hpp"
 #include "harness/error.hpp"
-#include "harness/layer/layer_case.hpp"
 #include "harness/layer/tensor_json.hpp"
-#include "harness/mapped.hpp"
+#include "harness/writable_layer.hpp"
 
 namespace bnlab {
 namespace {
 
-Json parsed(const std::string& text) {
-  if (text.find('{') == std::string::npos) {
-    return Json{{"name", text}};
-  }
-  Json given = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (given.is_discarded()) {
-    throw Error(Error::Kind::spec, "strategy: expected a name or a JSON object, got " + text);
-  }
-  return given;
-}
-
-// Puts the module's own options where the strategy, or its base, has such an option that the JSON does not
-// give. One that is as BatchNorm2d begins with it leaves the strategy's own beginning.
-void fill_in(Json& resolved, const Json& given, const BatchNormOptions& options) {
-  const BatchNormOptions plain;
-  const auto put = [&](const char* key, const Json& value, bool differs) {
-    if (differs && resolved.contains(key) && !(given.is_object() && given.contains(key))) {
-      resolved[key] = value;
-    }
-  };
-  put("eps", options.eps(), options.eps() != plain.eps());
-  put("momentum", options.momentum() ? Json(*options.momentum()) : Json(),
-      options.momentum() != plain.momentum());
-  put("affine", options.affine(), options.affine() != plain.affine());
-  if (resolved.contains("base") && resolved.at("base").is_object()) {
-    fill_in(resolved["base"], given.is_object() && given.contains("base") ? given.at("base") : Json(),
-            options);
-  }
-}
-
-// And the other way: what the JSON gives of the module's own options.
-void read_back(const Json& given, BatchNormOptions& options) {
-  if (!given.is_object()) {
-    return;
-  }
-  if (given.contains("base")) {
-    read_back(given.at("base"), options);
-  }
-  if (given.contains("eps")) {
-    options.eps(given.at("eps"));
-  }
-  if (given.contains("momentum")) {
-    options.momentum(given.at("momentum").is_null() ? std::nullopt
-                                                    : std::optional<double>(given.at("momentum")));
-  }
-  if (given.contains("affine")) {
-    options.affine(given.at("affine"));
-  }
-}
-
-Json strategy_of(const BatchNormOptions& options) {
-  const Json given = parsed(options.strategy());
-  Json resolved = resolved_strategy(given);
-  fill_in(resolved, given, options);
-  return resolved_strategy(resolved);
-}
+constexpr const char* kCount = "num_batches_tracked";
 
 // Whether the strategy's exchange may take element counts from sizes, which then must be every rank's own.
 bool counts_by_sizes(const Json& strategy) {
@@ -95,62 +39,189 @@ at::Tensor unflattened(const at::Tensor& y, const at::Tensor& like) {
   return y.view(like.movedim(1, -1).sizes()).movedim(-1, 1);
 }
 
-}  // namespace
+// A network of one site, for one pass.
+class FusedSite : public Network {
+ public:
+  FusedSite(Layer& layer, const at::Tensor& residual) : layer_(layer), residual_(residual) {}
 
-Network::Maps FusedSite::features(at::Tensor x, const Pass& pass) {
-  const at::Tensor residual = std::exchange(residual_, at::Tensor());
-  if (residual.defined() && !pass.rows.empty()) {
-    throw Error(Error::Kind::refused,
-                "this strategy moves rows between towers and a residual would not follow them; add it behind "
-                "the layer");
+  Maps features(at::Tensor x, const Pass& pass) override {
+    if (residual_.defined() && !pass.rows.empty()) {
+      throw Error(
+          Error::Kind::refused,
+          "this strategy moves rows between towers and a residual would not follow them; add it behind "
+          "the layer");
+    }
+    return {layer_.forward(std::move(x), residual_, pass)};
   }
-  return {layer_->forward(std::move(x), residual, pass)};
+  Outputs head(const Maps& features, const Pass&) override { return {features.front()}; }
+
+ private:
+  Layer& layer_;
+  const at::Tensor& residual_;
+};
+
+// Whatever has parameters, eps or momentum is one.
+WritableLayer& writable(Layer& layer) {
+  return dynamic_cast<WritableLayer&>(layer);
 }
 
-EmbeddedSite::EmbeddedSite(const BatchNormOptions& options)
-    : options_(options), strategy_json_(strategy_of(options)) {
-  read_back(parsed(options.strategy()), options_);
+[[noreturn]] void refuse(const BatchNormOptions& options, const Json& strategy, const std::string& message) {
+  throw Error(Error::Kind::refused, "layer " + options.name() + " (strategy " +
+                                        strategy.at("name").get<std::string>() + "): " + message);
+}
+
+}  // namespace
+
+EmbeddedSite::EmbeddedSite(const BatchNormOptions& options) {
+  take(made(options));
+  seen_.note(buffers_);
+}
+
+EmbeddedSite::Made EmbeddedSite::made(const BatchNormOptions& options) {
+  Made made;
+  made.strategy_json = strategy_of(options);  // which checks what completed() reads
+  made.options = completed(options);
   if (options.num_features() < 1 || options.towers_per_rank() < 1) {
-    refuse("expected at least 1 feature and 1 tower, got " + std::to_string(options.num_features()) +
-           " and " + std::to_string(options.towers_per_rank()));
+    bnlab::refuse(options, made.strategy_json,
+                  "expected at least 1 feature and 1 tower, got " + std::to_string(options.num_features()) +
+                      " and " + std::to_string(options.towers_per_rank()));
   }
   World& world = options.ranks().world();
   const auto towers = static_cast<size_t>(options.towers_per_rank() * world.size());
-  strategy_ =
-      Registered<Strategy>::create(strategy_json_, {.statistics = world.statistics(),
-                                                    .host = world.host(),
-                                                    .seed = options.seed(),
-                                                    .steps = options.total_steps(),
-                                                    .samples_per_tower = std::vector<int64_t>(towers, 0)});
-  if (const std::string why = strategy_->why_not_alone(); !why.empty()) {
-    refuse(why);
+  made.strategy = Registered<Strategy>::create(made.strategy_json,
+                                               {.statistics = world.statistics(),
+                                                .host = world.host(),
+                                                .seed = options.seed(),
+                                                .steps = options.total_steps(),
+                                                .samples_per_tower = std::vector<int64_t>(towers, 0)});
+  if (const std::string why = made.strategy->why_not_alone(); !why.empty()) {
+    bnlab::refuse(options, made.strategy_json, why);
   }
-  network_ = std::make_shared<FusedSite>(strategy_->norm(
-      {options.name(), options.num_features(), options.relu() ? Activation::relu : Activation::none}));
-  for (const auto& parameter : network_->layer().named_parameters()) {
-    parameters_.emplace_back(parameter.key(), parameter.value());
+  made.layer = made.strategy->norm(
+      {options.name(), options.num_features(), options.relu() ? Activation::relu : Activation::none});
+  for (const auto& parameter : made.layer->named_parameters()) {
+    made.parameters.emplace_back(parameter.key(), parameter.value());
   }
-  for (const auto& buffer : network_->layer().named_buffers()) {
-    buffers_.emplace_back(buffer.key(), buffer.value());
+  if (made.strategy->running_statistics() != nullptr && made.options.track_running_stats()) {
+    for (const auto& buffer : made.layer->named_buffers()) {
+      made.buffers.emplace_back(buffer.key(), buffer.value());
+    }
+    made.buffers.emplace_back(kCount, at::zeros({}, at::kLong));
   }
-  if (strategy_->running_statistics() != nullptr && options.track_running_stats()) {
-    tracked_ = at::zeros({}, at::kLong);
+  for (const Named* tensors : {&made.parameters, &made.buffers}) {
+    for (const auto& [name, tensor] : *tensors) {
+      made.sizes.push_back(tensor.numel());
+    }
   }
-  note_writes();
+  return made;
+}
+
+void EmbeddedSite::take(Made made) {
+  options_ = std::move(made.options);
+  strategy_json_ = std::move(made.strategy_json);
+  layer_ = std::move(made.layer);
+  strategy_ = std::move(made.strategy);
+  parameters_ = std::move(made.parameters);
+  buffers_ = std::move(made.buffers);
+  sizes_ = std::move(made.sizes);
+}
+
+void EmbeddedSite::replace(const std::string& name, const at::Tensor& tensor) {
+  Named& all = name == "weight" || name == "bias" ? parameters_ : buffers_;
+  const auto mine = std::ranges::find(all, name, &Named::value_type::first);
+  if (mine == all.end()) {
+    refuse("it has no " + name +
+           (&all == &parameters_ ? " (affine false)" : " (it keeps no running statistics)"));
+  }
+  if (!tensor.defined() || tensor.sizes() != mine->second.sizes()) {
+    refuse(name + ": expected a tensor of " + shape_text(mine->second.sizes()) + ", got " +
+           (tensor.defined() ? shape_text(tensor.sizes()) : "an undefined one"));
+  }
+  mine->second = tensor;
+  std::erase(frozen_, name);
+  if (name != kCount) {
+    writable(*layer_).replace(name, tensor);
+  }
+}
+
+void EmbeddedSite::follow(BatchNormOptions& written) {
+  const bool others_are_same = make_the_same(written, options_);
+  if (others_are_same && pass_the_same(written, options_)) {
+    return;
+  }
+  if (written.track_running_stats() && has_running_statistics() && !keeps_statistics()) {
+    refuse("track_running_stats: it was made without running statistics; set_options makes them");
+  }
+  BatchNormOptions now = told(written);
+  if (others_are_same) {
+    strategy_json_ = strategy_of(now);
+    options_ = std::move(now);
+    if (const Json* at = that_has(strategy_json_, "eps")) {
+      writable(*layer_).set_eps(at->at("eps"));
+    }
+    if (const Json* at = that_has(strategy_json_, "momentum")) {
+      writable(*layer_).set_momentum(momentum_of(at->at("momentum")));
+    }
+  } else {
+    set_options(now, /*may_change_tensors=*/false);
+  }
+  written = options_;
+}
+
+std::vector<at::Tensor> EmbeddedSite::set_options(const BatchNormOptions& options, bool may_change_tensors) {
+  if (options.num_features() != options_.num_features()) {
+    refuse("num_features: its tensors have " + std::to_string(options_.num_features()) + ", got " +
+           std::to_string(options.num_features()));
+  }
+  if (options_.ranks().size() > 1 && (apart_ || options_.ranks().meeting().has_waiting())) {
+    refuse("options: the ranks hold running statistics apart; call merge() on every rank first");
+  }
+  const at::NoGradGuard no_grad;
+  Made next = made(options);
+  const at::Tensor like = !parameters_.empty() ? parameters_.front().second : buffer("running_mean");
+  bool same = next.parameters.size() == parameters_.size() && next.buffers.size() == buffers_.size();
+  const auto keep = [&](const Named& mine, Named& of_next) {
+    std::vector<at::Tensor> added;
+    for (auto& [name, tensor] : of_next) {
+      if (const at::Tensor before = named(mine, name); before.defined()) {
+        tensor = before;
+        if (name != kCount) {
+          writable(*next.layer).replace(name, before);
+        }
+      } else {
+        same = false;
+        added.push_back(tensor);
+        if (like.defined()) {
+          tensor.set_data(tensor.to(like.device(), name == kCount ? at::kLong : like.scalar_type()));
+        }
+      }
+    }
+    return added;
+  };
+  std::vector<at::Tensor> added = keep(parameters_, next.parameters);
+  keep(buffers_, next.buffers);
+  if (!same && !may_change_tensors) {
+    refuse("options: what was written would give it other tensors; set_options does that");
+  }
+  for (const std::string& name : std::exchange(frozen_, {})) {
+    parameter(name).requires_grad_(true);  // until the strategy freezes it, too
+  }
+  take(std::move(next));
+  samples_that_fit_.clear();
+  if (keeps_statistics()) {
+    adopt();
+  }
+  return added;
 }
 
 at::Tensor EmbeddedSite::named(const Named& tensors, const std::string& name) {
-  for (const auto& [key, tensor] : tensors) {
-    if (key == name) {
-      return tensor;
-    }
-  }
-  return {};
+  const auto found = std::ranges::find(tensors, name, &Named::value_type::first);
+  return found == tensors.end() ? at::Tensor() : found->second;
 }
 
 at::Tensor EmbeddedSite::forward(bool training, const at::Tensor& x, const at::Tensor& residual) {
   check(x, residual);
-  if (keeps_statistics() && writes() != seen_) {
+  if ((training || calibrating_) && seen_.differ_from(buffers_)) {
     adopt();
   }
   if (calibrating_) {
@@ -181,9 +252,25 @@ at::Tensor EmbeddedSite::forward(bool training, const at::Tensor& x, const at::T
 }
 
 void EmbeddedSite::check(const at::Tensor& x, const at::Tensor& residual) const {
+  if (!x.defined()) {
+    refuse("expected an input, got an undefined tensor");
+  }
   if (x.dim() < 2 || x.dim() > 5 || x.size(1) != options_.num_features()) {
     refuse("expected an input [rows, " + std::to_string(options_.num_features()) +
            ", ...] of 2 to 5 dimensions, got " + shape_text(x.sizes()));
+  }
+  const at::ScalarType type = statistics_type(x.scalar_type());
+  auto size = sizes_.begin();
+  for (const Named* tensors : {&parameters_, &buffers_}) {
+    for (const auto& [name, tensor] : *tensors) {
+      if (name != kCount && (tensor.dim() != 1 || tensor.size(0) != *size || tensor.scalar_type() != type ||
+                             tensor.device() != x.device())) {
+        refuse(name + ": expected " + at::toString(type) + " " + shape_text({*size}) + " on " +
+               x.device().str() + " beside this input, got " + at::toString(tensor.scalar_type()) + " " +
+               shape_text(tensor.sizes()) + " on " + tensor.device().str());
+      }
+      ++size;
+    }
   }
   if (residual.defined() && residual.sizes() != x.sizes()) {
     refuse("expected a residual like the input, " + shape_text(x.sizes()) + ", got " +
@@ -252,18 +339,18 @@ at::Tensor EmbeddedSite::apply(const at::Tensor& x, const at::Tensor& residual, 
   batch.index = static_cast<uint64_t>(mode == Mode::calibrate ? batch_ : steps_);
   Pass pass = batch.pass(step(), mode, options_.seed());
   pass.later = later;
-  network_->set_residual(residual);
-  return strategy_->forward(*network_, x, pass).logits;
+  FusedSite site(*layer_, residual);
+  return strategy_->forward(site, x, pass).logits;
 }
 
 // A step is in the running pairs. joins: a DataParallel comes, which merges those of all layers.
 void EmbeddedSite::count(int64_t step, bool joins) {
   if (keeps_statistics()) {
     const at::NoGradGuard no_grad;
-    tracked_.fill_(step + 1);
+    tracked().fill_(step + 1);
     apart_ = !strategy_->work({step, total_steps()}).frozen;
     merge_in_time(joins);
-    note_writes();
+    seen_.note(buffers_);
   }
 }
 
@@ -280,7 +367,7 @@ void EmbeddedSite::complete(const WaitingPass& pass, const Sizes& sizes) {
   if (!keeps_statistics() || !pass.counts) {
     return;
   }
-  if (writes() != seen_) {
+  if (seen_.differ_from(buffers_)) {
     adopt();
   }
   if (pass.begun == begun_) {
@@ -354,7 +441,15 @@ void EmbeddedSite::merge() {
   if (meeting.has_waiting()) {
     meeting.meet({options_.name() + " (merging)"});
   }
+  const at::NoGradGuard no_grad;
+  std::vector<at::Tensor> written;  // from outside since the last pass: it counts, once the ranks have merged
+  for (size_t i = 0; apart_ && seen_.differ_from(buffers_) && i < buffers_.size(); ++i) {
+    written.push_back(buffers_[i].second.clone());
+  }
   load_merged();
+  for (size_t i = 0; i < written.size(); ++i) {
+    buffers_[i].second.copy_(written[i]);
+  }
 }
 
 void EmbeddedSite::load_merged() {
@@ -363,7 +458,7 @@ void EmbeddedSite::load_merged() {
     Calibration none;
     strategy_->running_statistics()->load_into_buffers({}, none);
     apart_ = false;
-    note_writes();
+    seen_.note(buffers_);
   }
 }
 
@@ -374,35 +469,17 @@ std::vector<at::Tensor> EmbeddedSite::summands() {
 void EmbeddedSite::load_sums(const std::vector<at::Tensor>& sums) {
   strategy_->running_statistics()->load_sums(sums);
   apart_ = false;
-  note_writes();
+  seen_.note(buffers_);
 }
 
 void EmbeddedSite::adopt() {
   const at::NoGradGuard no_grad;
-  steps_ = tracked_.item<int64_t>();
+  steps_ = tracked().item<int64_t>();
   strategy_->running_statistics()->init_from_buffers(steps_);
   *counted_ = false;
   ++begun_;
   apart_ = false;
-  note_writes();
-}
-
-EmbeddedSite::Writes EmbeddedSite::writes() const {
-  Writes all{};
-  const std::array<at::Tensor, 3> tensors{buffer("running_mean"), buffer("running_var"), tracked_};
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    if (tensors[i].defined()) {
-      // What is made under InferenceMode has no version; training, which writes, does not happen there.
-      all[i] = {tensors[i].const_data_ptr(), tensors[i].is_inference() ? 0 : tensors[i]._version()};
-    }
-  }
-  return all;
-}
-
-void EmbeddedSite::note_writes() {
-  if (keeps_statistics()) {
-    seen_ = writes();
-  }
+  seen_.note(buffers_);
 }
 
 void EmbeddedSite::calibrate(bool on) {
@@ -415,12 +492,11 @@ void EmbeddedSite::recompute(int64_t batches, const std::function<void(int64_t)>
   strategy_->running_statistics()->load_into_buffers({.kind = Population::Kind::precise, .batches = batches},
                                                      calibration);
   apart_ = false;
-  note_writes();
+  seen_.note(buffers_);
 }
 
 void EmbeddedSite::refuse(const std::string& message) const {
-  throw Error(Error::Kind::refused, "layer " + options_.name() + " (strategy " +
-                                        strategy_json_.at("name").get<std::string>() + "): " + message);
+  bnlab::refuse(options_, strategy_json_, message);
 }
 
 }  // namespace bnlab

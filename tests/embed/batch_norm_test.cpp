@@ -1,6 +1,8 @@
 // The module BatchNorm on one rank: what it computes, its options, conversions.
 #include <ATen/autocast_mode.h>
 
+#include <algorithm>
+#include <future>
 #include <sstream>
 
 #include "nets.hpp"
@@ -179,6 +181,172 @@ TEST(BatchNorm, GivesItsOptionsToTheStrategyUnlessThatHasThem) {
   nn::Sequential net(told);
   convert_back(*net);
   EXPECT_EQ(net->named_children()["0"]->as<nn::BatchNorm2dImpl>()->options.eps(), 0.5);
+}
+
+// Full limits at once, since the length of the run is not known; as many samples as a test's towers have.
+BatchNormOptions options_of(const std::string& strategy) {
+  return BatchNormOptions(4).strategy(strategy == "batch_renorm"
+                                          ? R"({"name": "batch_renorm", "schedule": null})"
+                                      : strategy == "group_norm" ? R"({"name": "group_norm", "groups": 2})"
+                                      : strategy == "norm_batch" ? R"({"name": "norm_batch", "samples": 2})"
+                                                                 : strategy);
+}
+
+// Those of which a layer stands alone, as a message lists them.
+std::vector<std::string> strategies() {
+  const std::string known = refusal([] { BatchNorm(BatchNormOptions(4).strategy("?")); });
+  std::istringstream names(known.substr(known.find("known: ") + 7));
+  std::vector<std::string> alone;
+  for (std::string name; std::getline(names >> std::ws, name, ',');) {
+    if (refusal([&] { BatchNorm(options_of(name)); }).empty()) {
+      alone.push_back(name);
+    }
+  }
+  return alone;
+}
+
+TEST(BatchNorm, KnowsTheStrategiesThatTheseTestsAskOf) {
+  const std::vector<std::string> names = strategies();
+  for (const char* name : {"sync", "per_tower", "dynamic_tanh", "shuffle", "frozen", "group_norm"}) {
+    EXPECT_NE(std::ranges::find(names, name), names.end()) << name;
+  }
+}
+
+at::Tensor wide_batch(int64_t rows, uint64_t seed) {
+  const at::Tensor x = batch(rows, seed);
+  return at::cat({x, x.narrow(1, 0, 1).square() * 0.1}, 1);
+}
+
+TEST(BatchNorm, IsEvaluatedBySeveralThreadsAtOnce) {
+  for (const std::string& strategy : strategies()) {
+    for (const bool relu : {false, true}) {
+      for (const int64_t towers : {1, 2}) {
+        for (const bool tracks : {true, false}) {
+          BatchNorm layer =
+              norm_of(options_of(strategy).relu(relu).towers_per_rank(towers).track_running_stats(tracks));
+          layer->forward(wide_batch(4, 0));
+          layer->eval();
+          const bool adds = strategy != "shuffle";
+          const auto answer = [&](uint64_t seed) {
+            const at::NoGradGuard none;
+            const at::Tensor x = wide_batch(4, seed);
+            return adds ? layer->forward(x, wide_batch(4, seed + 1)) : layer->forward(x);
+          };
+          std::vector<at::Tensor> expected;
+          for (uint64_t thread = 0; thread < 4; ++thread) {
+            expected.push_back(answer(10 * thread));
+          }
+          layer->options.eps(layer->options.eps() * 1.000001);  // which the first of them takes up
+          if (tracks && layer->running_mean.defined()) {
+            layer->running_mean = layer->running_mean.clone();
+          }
+          std::vector<std::future<double>> threads;
+          for (uint64_t thread = 0; thread < 4; ++thread) {
+            threads.push_back(std::async(std::launch::async, [&, thread] {
+              double most = 0;
+              for (int pass = 0; pass < 20; ++pass) {
+                most = std::max(most, difference(answer(10 * thread), expected[thread]));
+              }
+              return most;
+            }));
+          }
+          for (auto& thread : threads) {
+            EXPECT_LT(thread.get(), 1e-4) << strategy << ", relu " << relu << ", " << towers << " towers";
+          }
+        }
+      }
+    }
+  }
+}
+
+class MovedBatchNorm : public ::testing::TestWithParam<std::pair<at::ScalarType, at::DeviceType>> {};
+
+// Before the first pass, between two and back again; forward, backward and evaluation.
+TEST_P(MovedBatchNorm, OfEveryStrategyTrainsWhereverItIs) {
+  const auto [type, device] = GetParam();
+  if (device != at::kCPU && !torch::cuda::is_available()) {
+    GTEST_SKIP() << "needs a GPU";
+  }
+  for (const std::string& strategy : strategies()) {
+    for (const bool relu : {false, true}) {
+      BatchNorm layer(options_of(strategy).relu(relu)), exact = norm_of(options_of(strategy).relu(relu));
+      const auto passes = [&](at::Device where, at::ScalarType as, double tolerance) {
+        layer->to(where, as);
+        const at::Tensor x = wide_batch(4, 1), mine = x.to(where, as).requires_grad_();
+        const at::Tensor y = layer->forward(mine), expected = exact->forward(x);
+        EXPECT_LT(difference(y.to(at::kCPU, at::kDouble), expected), tolerance) << strategy << " " << as;
+        y.sum().backward();
+        EXPECT_EQ(mine.grad().scalar_type(), as);
+        layer->eval();
+        exact->eval();
+        EXPECT_LT(difference(layer->forward(mine).to(at::kCPU, at::kDouble), exact->forward(x)), tolerance)
+            << strategy;
+        layer->train();
+        exact->train();
+      };
+      passes(device, type, type == at::kDouble ? 1e-10 : 0.1);
+      passes(at::kCPU, at::kFloat, 0.1);
+      passes(device, type, 0.1);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(ToDouble, MovedBatchNorm, ::testing::Values(std::pair(at::kDouble, at::kCPU)));
+INSTANTIATE_TEST_SUITE_P(ToBfloat16, MovedBatchNorm, ::testing::Values(std::pair(at::kBFloat16, at::kCPU)));
+INSTANTIATE_TEST_SUITE_P(ToFloat16, MovedBatchNorm, ::testing::Values(std::pair(at::kHalf, at::kCPU)));
+INSTANTIATE_TEST_SUITE_P(CudaDouble, MovedBatchNorm, ::testing::Values(std::pair(at::kDouble, at::kCUDA)));
+INSTANTIATE_TEST_SUITE_P(CudaBfloat16, MovedBatchNorm,
+                         ::testing::Values(std::pair(at::kBFloat16, at::kCUDA)));
+
+TEST(BatchNorm, TakesOptionsOfEveryKindThatAreWrittenLater) {
+  BatchNorm layer = norm_of(kChannels),
+            fresh = norm_of(BatchNormOptions(kChannels).strategy("sync").relu(true).towers_per_rank(2));
+  layer->forward(batch(6, 0));
+  fresh->forward(batch(6, 0));
+  fresh->running_mean = layer->running_mean.clone();
+  fresh->running_var = layer->running_var.clone();
+  const at::Tensor weight = layer->weight;
+  layer->options.strategy("sync").relu(true).towers_per_rank(2);
+  for (uint64_t step = 1; step < 3; ++step) {
+    EXPECT_LT(difference(layer->forward(batch(6, step)), fresh->forward(batch(6, step))), 1e-12);
+  }
+  EXPECT_LT(difference(layer->running_var, fresh->running_var), 1e-12);
+  EXPECT_TRUE(layer->weight.is_same(weight));
+  layer->options.counting(Counting::first_before_backward);
+  layer->forward(batch(6, 4));
+  layer->forward(batch(6, 5));
+  EXPECT_EQ(layer->num_batches_tracked.item<int64_t>(), 4);
+  layer->options.strategy("dynamic_tanh");
+  EXPECT_SAYS(layer->forward(batch(6, 0)), "would give it other tensors; set_options does that");
+}
+
+TEST(BatchNorm, SetOptionsReturnsTheParametersThatAreNew) {
+  BatchNorm layer = norm_of(kChannels);
+  const at::Tensor weight = layer->weight;
+  const std::vector<at::Tensor> added =
+      layer->set_options(BatchNormOptions(kChannels).strategy("dynamic_tanh"));
+  ASSERT_EQ(added.size(), 1U);
+  EXPECT_TRUE(added[0].is_same(layer->named_parameters()["alpha"]));
+  EXPECT_EQ(added[0].scalar_type(), at::kDouble);
+  EXPECT_TRUE(added[0].requires_grad() && layer->weight.is_same(weight));
+  EXPECT_FALSE(layer->running_mean.defined());
+  layer->forward(batch(6, 0)).sum().backward();
+  EXPECT_TRUE(added[0].grad().defined());
+  EXPECT_TRUE(layer->set_options(BatchNormOptions(kChannels).strategy("dynamic_tanh").relu(true)).empty());
+  EXPECT_TRUE(added[0].is_same(layer->named_parameters()["alpha"]));
+  EXPECT_SAYS(layer->set_options(BatchNormOptions(4)), "num_features: its tensors have 3, got 4");
+}
+
+TEST(BatchNorm, KeepsAnAssignedWeightFrozenAsTheStrategyWants) {
+  BatchNorm layer = norm_of(BatchNormOptions(kChannels).strategy(R"({"name": "frozen", "from_step": 1})"));
+  layer->forward(batch(6, 0));
+  layer->forward(batch(6, 1));
+  EXPECT_FALSE(layer->weight.requires_grad());
+  layer->weight = at::ones({kChannels}, at::kDouble).requires_grad_();
+  layer->forward(batch(6, 2));
+  EXPECT_FALSE(layer->weight.requires_grad());
+  layer->set_options(BatchNormOptions(kChannels).strategy("sync"));
+  EXPECT_TRUE(layer->weight.requires_grad());
 }
 
 TEST(Recompute, MakesTheStatisticsOfTheBatchesAndTrainingGoesOnFromItsOwn) {

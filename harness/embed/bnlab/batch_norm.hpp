@@ -23,6 +23,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <bnlab/export.hpp>
 #include <bnlab/ranks.hpp>
@@ -79,14 +80,41 @@ struct BatchNormOptions {
   TORCH_ARG(std::string, name);   // in messages; empty: "norm" and a number, in the order of making
 };
 
+class BatchNormImpl;
+
+// A tensor that a layer holds. What is assigned to it takes its place at once and everywhere: in passes, in
+// named_parameters() and named_buffers(), in save, clone and to. An optimizer keeps the one that it was given.
+// Throws std::runtime_error for another shape, and where the layer holds no such tensor. Copies are plain
+// tensors.
+class BNLAB_API HeldTensor : public at::Tensor {
+ public:
+  HeldTensor() = default;
+  HeldTensor(const HeldTensor& other) : at::Tensor(other) {}
+  HeldTensor& operator=(const HeldTensor& other) { return *this = static_cast<const at::Tensor&>(other); }
+  HeldTensor& operator=(const at::Tensor& tensor);
+  ~HeldTensor() = default;
+
+ private:
+  friend class BatchNormImpl;
+  void put(const at::Tensor& tensor);  // and nothing else
+
+  BatchNormImpl* layer_ = nullptr;  // null: a plain tensor
+  const char* name_ = nullptr;
+  const void* known_ = nullptr;  // what the layer knows of
+};
+
 class BNLAB_API BatchNormImpl : public torch::nn::Cloneable<BatchNormImpl> {
  public:
   explicit BatchNormImpl(BatchNormOptions options);
+  BatchNormImpl(const BatchNormImpl& other) = default;
+  BatchNormImpl& operator=(const BatchNormImpl& other);
+  ~BatchNormImpl() override = default;
 
   // x: [rows, channels] and up to three more dimensions, in either memory format, float32, float64, bfloat16
   // or float16 as the strategy takes it; residual: like x, or undefined. Returns act(norm(x) + residual). In
-  // training every rank calls it, in the same order; evaluation exchanges nothing. Gradients of gradients
-  // (create_graph) are exact, on every rank alike; batch_renorm's backward pass refuses them by name.
+  // training every rank calls it, in the same order; evaluation exchanges nothing and writes nothing, so that
+  // several threads may evaluate one layer at once. Gradients of gradients (create_graph) are exact, on every
+  // rank alike; batch_renorm's backward pass refuses them by name.
   at::Tensor forward(const at::Tensor& x, const at::Tensor& residual = {});
 
   void reset() override;
@@ -98,16 +126,20 @@ class BNLAB_API BatchNormImpl : public torch::nn::Cloneable<BatchNormImpl> {
   void to(at::Device device, at::ScalarType dtype, bool non_blocking = false) override;
   void to(at::ScalarType dtype, bool non_blocking = false) override;
   void to(at::Device device, bool non_blocking = false) override;
-  // Other options for this layer, whose weights and statistics stay. Its parameters are then other tensors:
-  // before the optimizer is made.
-  void set_options(BatchNormOptions options);
+  // Other options for this layer. Its tensors stay, so that an optimizer that has them goes on. Returns the
+  // parameters that are new, as the slope of dynamic_tanh, which the optimizer has to be given; those that the
+  // options have not, go. Throws std::runtime_error for another number of features, and where the ranks hold
+  // running statistics apart: after merge().
+  std::vector<at::Tensor> set_options(BatchNormOptions options);
   // Where always_current is false: merges now. Called by every rank.
   void merge();
 
+  // What is written here counts from the next pass on, momentum and eps as often as a schedule wants. Options
+  // that would give the layer other tensors are refused there: set_options takes them.
   BatchNormOptions options;
-  at::Tensor weight, bias;               // [C]; undefined without affine
-  at::Tensor running_mean, running_var;  // [C]; undefined where the strategy keeps none
-  at::Tensor num_batches_tracked;        // [] int64; likewise
+  HeldTensor weight, bias;               // [C]; undefined without affine
+  HeldTensor running_mean, running_var;  // [C]; undefined where the strategy keeps none
+  HeldTensor num_batches_tracked;        // [] int64; likewise
 
   EmbeddedSite& site() const { return *site_; }  // for the library's own sources
 
@@ -117,6 +149,11 @@ class BNLAB_API BatchNormImpl : public torch::nn::Cloneable<BatchNormImpl> {
  private:
   template <typename ModuleType, typename... ArgumentTypes>
   friend struct torch::nn::AnyModuleHolder;
+  friend class HeldTensor;
+  void hold_tensors();
+  void take(HeldTensor& member, const at::Tensor& tensor);
+  bool is_assigned(const HeldTensor& member) const;
+  void follow();
 
   std::shared_ptr<EmbeddedSite> site_;
 };
@@ -125,14 +162,14 @@ TORCH_MODULE(BatchNorm);
 
 // Exchanges every torch::nn::BatchNorm1d, 2d and 3d below `module` for a BatchNorm with these options, and
 // sets the options of every BatchNorm there; num_features, eps, momentum, affine and track_running_stats stay
-// what each layer has, and its name is its path. Weights and statistics stay, but their tensors are new:
-// convert before the optimizer is made. Returns how many layers it changed. C++ fixes the type of a module's
-// members: only layers in Sequential, ModuleList and ModuleDict can be exchanged from outside. Others are
-// refused, all of them named, before anything is changed: declare such a member as bnlab::BatchNorm, which is
-// a BatchNorm2d until it is converted.
+// what each layer has, and its name is its path. Weights and statistics stay, in the same tensors. Returns how
+// many layers it changed. C++ fixes the type of a module's members: only layers in Sequential, ModuleList and
+// ModuleDict can be exchanged from outside. Others are refused, all of them named, before anything is changed:
+// declare such a member as bnlab::BatchNorm, which is a BatchNorm2d until it is converted.
 BNLAB_API int64_t convert(torch::nn::Module& module, const BatchNormOptions& options);
 // And back: a torch::nn::BatchNorm2d (dims 2), 1d or 3d in the place of every BatchNorm whose strategy has
-// BatchNorm's parameters. Layers with a fused ReLU are refused, and so are members of a fixed type.
+// BatchNorm's parameters, with new tensors: convert before the optimizer is made. Layers with a fused ReLU are
+// refused, and so are members of a fixed type.
 BNLAB_API int64_t convert_back(torch::nn::Module& module, int64_t dims = 2);
 
 // Recomputes the running statistics of all layers below `module` over `batches` training batches, merged
