@@ -94,7 +94,7 @@ class Embedding(unittest.TestCase):
         library = next(self.prefix.glob(f"lib*/**/libbnlab.so.{self.version()}"))
         names = [line.split(maxsplit=2)[2] for line in done("nm", "-DC", "--defined-only", library).splitlines()]
         shown = re.compile(r"(?:(?:vtable|typeinfo|typeinfo name) for |(?:non-)?virtual thunk to )?bnlab::"
-                           r"(?:Ranks|DataParallel|BatchNormImpl|convert|convert_back|recompute|load_state_dict|save_state_dict)\b")
+                           r"(?:Ranks|DataParallel|BatchNormImpl|HeldTensor|convert|convert_back|recompute|load_state_dict|save_state_dict)\b")
         self.assertEqual([name for name in names if not shown.match(name)], [])
         for name in ("bnlab::convert(", "bnlab::DataParallel::backward(", "typeinfo for bnlab::BatchNormImpl"):
             self.assertTrue(any(shown_name.startswith(name) for shown_name in names), name)
@@ -213,6 +213,23 @@ class Embedding(unittest.TestCase):
         self.assertIn("bnlab_strategies", targets)
         for name in ("bnlab", "harness_program", "plain_tests", "torch_tests", "bnlab_write_revision"):
             self.assertNotIn(name, targets)
+
+
+class LikePyTorch(unittest.TestCase):
+    PAGE = ROOT / "harness/embed/like_pytorch.md"
+
+    def test_every_row_names_a_test_of_its_own(self):
+        sources = "".join(file.read_text(encoding="utf-8") for file in EXAMPLE.parent.glob("*_test.cpp"))
+        there = {".".join(names) for names in re.findall(r"^TEST(?:_F)?\((\w+),\s*(\w+)\)", sources, re.MULTILINE)}
+        rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in self.PAGE.read_text(encoding="utf-8").splitlines()
+                if line.startswith("| ") and not line.startswith("| member")]
+        for member, answer, *_ in rows:
+            self.assertRegex(answer, r"^(same|refused|different|as BatchNorm[13]d)", member)
+        named = [row[2].strip("`") for row in rows]
+        self.assertEqual([name for name in named if name not in there], [])
+        self.assertEqual(len(named), len(set(named)), "a test is named twice")
+        self.assertEqual(sorted(name for name in there - set(named) if name.startswith("Like")), [], "tests without a row")
+        self.assertGreaterEqual(len(named), 120)
 
 
 if __name__ == "__main__":
