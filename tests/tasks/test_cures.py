@@ -85,7 +85,8 @@ class Cures(unittest.TestCase):
     @staticmethod
     def photograph(name):
         steps = np.arange(SIZE, dtype=np.uint8)
-        return np.stack([4 * steps[:, None] + 0 * steps, 60 + 4 * steps + 0 * steps[:, None], 9 * truth(name)], 2).astype(np.uint8)
+        down, right = np.meshgrid(4 * steps, 60 + 4 * steps, indexing="ij")
+        return np.stack([down, right, 9 * truth(name)], 2).astype(np.uint8)
 
     def image(self, name, ending=".png"):
         split, own = name.split("/")
@@ -156,7 +157,8 @@ class OfLabels(Cures):
         self.write([grey, coloured])
         said = self.plan(code=2)
         command = re.search(r"(bnlab labels .*), and this", said)[1]
-        self.assertIn("put the id", self.type(re.search("^bnlab labels .*$", self.type(command).stdout, re.MULTILINE)[0], 2).stderr)
+        printed = re.search("^bnlab labels .*$", self.type(command).stdout, re.MULTILINE)[0]
+        self.assertIn("put the id", self.type(printed, code=2).stderr)
 
         def known(printed):
             for number, colour in enumerate(COLOURS):
@@ -205,7 +207,8 @@ class OfPhotographs(Cures):
             self.assertLessEqual(np.abs(np.asarray(image).astype(int) - self.photograph("train/two")).max(), 12, ending)
 
     def test_other_formats_become_the_same_pictures(self):
-        for ending, options in ((".tif", {}), (".webp", {"lossless": True}), (".bmp", {}), (".avif", {"quality": 100, "subsampling": "4:4:4"})):
+        exact = {".tif": {}, ".webp": {"lossless": True}, ".bmp": {}, ".avif": {"quality": 100, "subsampling": "4:4:4"}}
+        for ending, options in exact.items():
             for written in (ending, ".png"):  # its own ending, and one that it does not have
                 with self.subTest(ending, written=written):
                     self.setUp()
@@ -218,7 +221,8 @@ class OfPhotographs(Cures):
     def test_cmyk_and_sixteen_bits_become_rgb_of_8(self):
         self.write([grey])
         self.image("train/two").unlink()
-        Image.fromarray(self.photograph("train/two")).convert("CMYK").save(self.image("train/two", ".jpg"), quality=100, subsampling=0)
+        cmyk = Image.fromarray(self.photograph("train/two")).convert("CMYK")
+        cmyk.save(self.image("train/two", ".jpg"), quality=100, subsampling=0)
         self.expect_cured(".jpg")
         self.image("train/two", ".jpg").unlink()
         ramp = np.arange(SIZE * SIZE, dtype=np.uint16).reshape(SIZE, SIZE) * 100
