@@ -34,8 +34,8 @@ struct Program {
   std::function<int()> action;  // of the chosen command
 };
 
-// Adds a command, whose help says what it is, `summary`, and then `examples`, one per line. The options that it is then given fill in
-// the request on which it acts if it is chosen.
+// Adds a command, whose help says what it is, `summary`, and then `examples`, one per line. The options that
+// it is then given fill in the request on which it acts if it is chosen.
 template <class Request>
 std::pair<CLI::App&, Request&> add_command(Program& program, const char* name, const char* summary,
                                            const char* examples, int (*act)(const Request&)) {

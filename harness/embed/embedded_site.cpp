@@ -224,9 +224,7 @@ at::Tensor EmbeddedSite::forward(bool training, const at::Tensor& x, const at::T
   if ((training || calibrating_) && seen_.differ_from(buffers_)) {
     adopt();
   }
-  if (calibrating_) {
-    return pass(x, residual, Mode::calibrate);
-  }
+  if (calibrating_) return pass(x, residual, Mode::calibrate);
   const bool has_statistics = strategy_->running_statistics() != nullptr;
   if (!training && has_statistics && !options_.track_running_stats()) {
     // The batch at hand, of this rank alone: evaluation exchanges nothing.

@@ -1,4 +1,5 @@
-// What the buffers of a layer were when it last wrote them, so that no other way of writing them stays unseen.
+// What the buffers of a layer were when it last wrote them, so that no other way of writing them stays
+// unseen.
 #pragma once
 
 #include <ATen/core/Tensor.h>

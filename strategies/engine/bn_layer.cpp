@@ -111,8 +111,8 @@ class BatchPass : public NormPass {
       refuse_second_derivative(rules_->strategy, site_);
     }
     const Gradient gradient = rules_->gradient;
-    // Of t over this rank's sets, divided by what shares their moments; and the mean over all that shares them, of
-    // which a constant is what the gradient does not pass through.
+    // Of t over this rank's sets, divided by what shares their moments; and the mean over all that shares
+    // them, of which a constant is what the gradient does not pass through.
     const auto part = [this](const at::Tensor& t) { return slice_sums(t, offsets()) / forward_.count; };
     const auto mean = [this, part, gradient](const at::Tensor& t) {  // [G, C]
       const at::Tensor own = part(t);

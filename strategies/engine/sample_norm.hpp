@@ -29,8 +29,8 @@ struct SampleNormRules {
 
 class SampleNorm : public WritableLayer {
  public:
-  // The parameters, weight and bias [C] with affine, have the options `statistics`. Throws Error (refused) unless the groups divide the site's
-  // channels.
+  // The parameters, weight and bias [C] with affine, have the options `statistics`. Throws Error (refused)
+  // unless the groups divide the site's channels.
   SampleNorm(const NormSite& site, const SampleNormRules& rules, const at::TensorOptions& statistics);
   // Throws Error (refused) where, in training, a group of one sample has a single value.
   at::Tensor forward(at::Tensor x, at::Tensor residual, const Pass& pass) override;

@@ -1,6 +1,6 @@
 // The backward pass of a norm in operations that autograd differentiates again, for gradients of gradients
-// (create_graph). It is slower than the sweeps, which stand for it in every other backward pass, and gives the
-// same gradients up to rounding:
+// (create_graph). It is slower than the sweeps, which stand for it in every other backward pass, and gives
+// the same gradients up to rounding:
 //
 //   dx = s (g' - E[g'] - z' E[g' z]),  g' = gamma g,  z = (x - m) s,  E the mean over the set
 //   dgamma = sum g z,  dbeta = sum g

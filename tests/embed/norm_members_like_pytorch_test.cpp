@@ -1,5 +1,5 @@
-// Rows of harness/embed/like_pytorch.md: what BatchNorm is constructed with, and what is written to its options
-// and tensors later.
+// Rows of harness/embed/like_pytorch.md: what BatchNorm is constructed with, and what is written to its
+// options and tensors later.
 #include "like_pytorch.hpp"
 
 namespace bnlab {

@@ -1,5 +1,5 @@
-// Gradient penalties through layers of the library: on one rank and on two, training and evaluation. What each
-// strategy computes there is tested in tests/strategies.
+// Gradient penalties through layers of the library: on one rank and on two, training and evaluation. What
+// each strategy computes there is tested in tests/strategies.
 #include "two_ranks.hpp"
 
 namespace bnlab {
@@ -7,8 +7,8 @@ namespace {
 
 namespace nn = torch::nn;
 
-// The derivative of |dL/dx|^2 by the convolution's weight along a direction, summed over the ranks that share the
-// weight, and what central differences say it is.
+// The derivative of |dL/dx|^2 by the convolution's weight along a direction, summed over the ranks that share
+// the weight, and what central differences say it is.
 std::pair<double, double> penalty(const BatchNormOptions& options, bool trains, int64_t first, int64_t rows) {
   torch::manual_seed(1);
   nn::Conv2d conv(nn::Conv2dOptions(kChannels, kChannels, 3).bias(false));

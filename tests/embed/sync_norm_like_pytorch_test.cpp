@@ -1,5 +1,5 @@
-// Rows of harness/embed/like_pytorch.md: Python's SyncBatchNorm, which is BatchNorm2d over the rows of all ranks,
-// on two ranks.
+// Rows of harness/embed/like_pytorch.md: Python's SyncBatchNorm, which is BatchNorm2d over the rows of all
+// ranks, on two ranks.
 #include "like_pytorch.hpp"
 #include "two_ranks.hpp"
 

@@ -104,7 +104,8 @@ TEST_F(Forward, GivesTheGradientsOfALoss) {
   }
 }
 
-// Options that hold for the towers and the length of a run, which an evaluation of given images does not have.
+// Options that hold for the towers and the length of a run, which an evaluation of given images does not
+// have.
 TEST_F(Forward, EvaluatesByWhateverStrategyARecordHolds) {
   const at::Tensor expected = answer({{"images", images_}}, ForwardMode::evaluate).at("logits");
   for (const char* strategy :

@@ -1,6 +1,6 @@
-// A gradient of a gradient, as gradient penalties take it: for every strategy the derivative of |dL/dx|^2 by the
-// input and all parameters equals central differences of |dL/dx|^2, which the sweeps compute; on one rank and on
-// two, in training and in evaluation. What cannot do that is refused by its name.
+// A gradient of a gradient, as gradient penalties take it: for every strategy the derivative of |dL/dx|^2 by
+// the input and all parameters equals central differences of |dL/dx|^2, which the sweeps compute; on one rank
+// and on two, in training and in evaluation. What cannot do that is refused by its name.
 #include <gtest/gtest.h>
 #include <torch/types.h>
 

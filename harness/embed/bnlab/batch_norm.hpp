@@ -83,9 +83,9 @@ struct BatchNormOptions {
 class BatchNormImpl;
 
 // A tensor that a layer holds. What is assigned to it takes its place at once and everywhere: in passes, in
-// named_parameters() and named_buffers(), in save, clone and to. An optimizer keeps the one that it was given.
-// Throws std::runtime_error for another shape, and where the layer holds no such tensor. Copies are plain
-// tensors.
+// named_parameters() and named_buffers(), in save, clone and to. An optimizer keeps the one that it was
+// given. Throws std::runtime_error for another shape, and where the layer holds no such tensor. Copies are
+// plain tensors.
 class BNLAB_API HeldTensor : public at::Tensor {
  public:
   HeldTensor() = default;
@@ -127,9 +127,9 @@ class BNLAB_API BatchNormImpl : public torch::nn::Cloneable<BatchNormImpl> {
   void to(at::ScalarType dtype, bool non_blocking = false) override;
   void to(at::Device device, bool non_blocking = false) override;
   // Other options for this layer. Its tensors stay, so that an optimizer that has them goes on. Returns the
-  // parameters that are new, as the slope of dynamic_tanh, which the optimizer has to be given; those that the
-  // options have not, go. Throws std::runtime_error for another number of features, and where the ranks hold
-  // running statistics apart: after merge().
+  // parameters that are new, as the slope of dynamic_tanh, which the optimizer has to be given; those that
+  // the options have not, go. Throws std::runtime_error for another number of features, and where the ranks
+  // hold running statistics apart: after merge().
   std::vector<at::Tensor> set_options(BatchNormOptions options);
   // Where always_current is false: merges now. Called by every rank.
   void merge();
@@ -162,14 +162,14 @@ TORCH_MODULE(BatchNorm);
 
 // Exchanges every torch::nn::BatchNorm1d, 2d and 3d below `module` for a BatchNorm with these options, and
 // sets the options of every BatchNorm there; num_features, eps, momentum, affine and track_running_stats stay
-// what each layer has, and its name is its path. Weights and statistics stay, in the same tensors. Returns how
-// many layers it changed. C++ fixes the type of a module's members: only layers in Sequential, ModuleList and
-// ModuleDict can be exchanged from outside. Others are refused, all of them named, before anything is changed:
-// declare such a member as bnlab::BatchNorm, which is a BatchNorm2d until it is converted.
+// what each layer has, and its name is its path. Weights and statistics stay, in the same tensors. Returns
+// how many layers it changed. C++ fixes the type of a module's members: only layers in Sequential, ModuleList
+// and ModuleDict can be exchanged from outside. Others are refused, all of them named, before anything is
+// changed: declare such a member as bnlab::BatchNorm, which is a BatchNorm2d until it is converted.
 BNLAB_API int64_t convert(torch::nn::Module& module, const BatchNormOptions& options);
 // And back: a torch::nn::BatchNorm2d (dims 2), 1d or 3d in the place of every BatchNorm whose strategy has
-// BatchNorm's parameters, with new tensors: convert before the optimizer is made. Layers with a fused ReLU are
-// refused, and so are members of a fixed type.
+// BatchNorm's parameters, with new tensors: convert before the optimizer is made. Layers with a fused ReLU
+// are refused, and so are members of a fixed type.
 BNLAB_API int64_t convert_back(torch::nn::Module& module, int64_t dims = 2);
 
 // Recomputes the running statistics of all layers below `module` over `batches` training batches, merged

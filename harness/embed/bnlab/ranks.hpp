@@ -38,9 +38,9 @@ class BNLAB_API Ranks {
   // The world that a launcher announces by environment variables: RANK, WORLD_SIZE, MASTER_ADDR and
   // MASTER_PORT (torchrun, or by hand), those of Open MPI or MPICH, those of a SLURM step. Alone where none
   // does; an error where half of them is missing or empty. Ranks of one host exchange CPU tensors through
-  // memory, others through Gloo, GPUs through NCCL. All join for the same device: for GPUs (torch::kCUDA) each
-  // rank takes one that it sees and no other rank has, which becomes its current device; ranks that see none,
-  // or too few, are an error. timeout: of every exchange.
+  // memory, others through Gloo, GPUs through NCCL. All join for the same device: for GPUs (torch::kCUDA)
+  // each rank takes one that it sees and no other rank has, which becomes its current device; ranks that see
+  // none, or too few, are an error. timeout: of every exchange.
   static Ranks from_environment(c10::DeviceType device = c10::DeviceType::CPU,
                                 std::chrono::milliseconds timeout = std::chrono::minutes(1));
 

@@ -56,7 +56,8 @@ class Fuzz : public ::testing::TestWithParam<Format> {
   }
   bool is_png() const { return std::string(GetParam().name).find("png") != std::string::npos; }
 
-  // What is read of these bytes, as an image, as ids and as labels of any kind; nothing where an error names the file.
+  // What is read of these bytes, as an image, as ids and as labels of any kind; nothing where an error names
+  // the file.
   std::vector<std::optional<Pixels>> read(const std::string& bytes) const {
     std::filesystem::remove(file_);  // some file systems wait for the disk where a file is overwritten
     test::write_bytes(file_, bytes);
