@@ -23,8 +23,8 @@ class Communicator;
 // What a normalising layer is made of, for x [rows, C, ...] in the precision of the statistics. All follow
 // from x by operations that autograd knows.
 struct NormFormula {
-  at::Tensor normalised;  // z, like x
-  at::Tensor scale;       // s, to be multiplied with x; undefined: 1, and no gradient through a variance
+  at::Tensor normalised = {};  // z, like x
+  at::Tensor scale = {};  // s, to be multiplied with x; undefined: 1, and no gradient through a variance
   // E of a tensor like x, to be subtracted from it; empty: no gradient passes through the moments.
   std::function<at::Tensor(const at::Tensor&)> mean = {};
   at::Tensor about_own = {};  // z', where it is another one
