@@ -101,7 +101,7 @@ TEST_F(SpecMatrix, MistakesOfValuesLieInTheAxis) {
       (Lines{
           "spec.json: matrix.towers,batch_per_tower[0][1][1]: expected an integer in [0, 1000000], got \"1\"",
           "spec.json: matrix.strategy[1]: unknown strategy \"fake_poled\"; did you mean \"fake_pooled\"?",
-          "spec.json: matrix.strategy[2].momentum: expected a number in [0, 1] or null, got 1.5",
+          "spec.json: matrix.strategy[2].momentum: expected a number in (0, 1] or null, got 1.5",
           "spec.json: matrix.optimizer.lr[1]: expected a number > 0, got \"big\"",
           "spec.json: matrix.towers,batch_per_tower[1][1]: expected 3 entries, one per tower, got 2"}));
 }
