@@ -21,12 +21,12 @@ at::Tensor noise(at::IntArrayRef shape, uint64_t seed) {
   return at::randn(shape, at::make_generator<at::CPUGeneratorImpl>(seed), at::kDouble);
 }
 
-// conv -> norm -> tanh -> conv -> norm, the residual, ReLU.
+// conv -> norm, ReLU -> tanh -> conv -> norm, the residual, ReLU.
 class Block : public Network {
  public:
   explicit Block(LayerMaker& layers)
       : conv1_(register_module("conv1", layers.conv({.name = "conv1", .in = 3, .out = 4}))),
-        norm1_(register_module("norm1", layers.norm({"norm1", 4}))),
+        norm1_(register_module("norm1", layers.norm({"norm1", 4, Activation::relu}))),
         conv2_(register_module("conv2", layers.conv({.name = "conv2", .in = 4, .out = 4}))),
         norm2_(register_module("norm2", layers.norm({"norm2", 4, Activation::relu}))) {}
 
