@@ -94,7 +94,7 @@ int report(const ReportRequest& asked) {
   const std::string format = !request.format.empty() ? request.format
                              : request.into.empty()  ? "text"
                                                      : "markdown";
-  if (counts.outcomes.empty() && format == "text" && asked.probe.empty()) {
+  if (counts.outcomes.empty() && format == "text" && asked.probe.empty() && !experiment.tuning) {
     std::vector<std::string> words = {asked.spec};
     words.insert(words.end(), asked.overrides.begin(), asked.overrides.end());
     if (asked.results != ReportRequest().results) words.insert(words.end(), {"--results", asked.results});
