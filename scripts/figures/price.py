@@ -30,7 +30,7 @@ def throughput_of(cell, over_sockets):
     rows = [row for row in cell.rows if row.over_sockets == over_sockets and row.log_images_per_s]
     if len(rows) != 1 or not rows[0].is_real:
         raise reports.ReportError(f"{cell.name} has no times that count, {'over sockets' if over_sockets else 'through shared memory'}")
-    return throughput_vs_accuracy.relative(rows[0].log_images_per_s)._replace(mean=rows[0].relative_images_per_s)
+    return throughput_vs_accuracy.ratio_of(rows[0].log_images_per_s)._replace(mean=rows[0].relative_images_per_s)
 
 
 def points_of(strategies, times):

@@ -76,7 +76,7 @@ def draw(report, cells, condition, styles):
     return Drawing(figure, rows, _sentence(panels, report.headline, relative))
 
 
-def relative(log):
+def ratio_of(log):
     """The ratio whose logarithm was measured; its interval as far as it is narrow."""
     ratio = math.exp(log.mean)
     return reports.Quantity(log.n, ratio, log.half_width and ratio * log.half_width,
@@ -90,7 +90,7 @@ def _rate(point):
 
 def _points_of(rows, relative):
     points = [Point(row.strategy, row.grouping, row.placement, row.is_real,
-                    relative(row.log_images_per_s) if relative else row.images_per_s, row.value("saved"))
+                    ratio_of(row.log_images_per_s) if relative else row.images_per_s, row.value("saved"))
               for row in rows if row.images_per_s and row.value("saved")]
     real = [point for point in points if point.real]
     for point, standing in zip(real, front.standings([(point.throughput, point.accuracy) for point in real])):
