@@ -24,7 +24,7 @@ class Communicator;
 // from x by operations that autograd knows.
 struct NormFormula {
   at::Tensor normalised = {};  // z, like x
-  at::Tensor scale = {};  // s, to be multiplied with x; undefined: 1, and no gradient through a variance
+  at::Tensor scale = {};       // s, to be multiplied with x; undefined: 1, and no gradient through a variance
   // E of a tensor like x, to be subtracted from it; empty: no gradient passes through the moments.
   std::function<at::Tensor(const at::Tensor&)> mean = {};
   at::Tensor about_own = {};  // z', where it is another one
