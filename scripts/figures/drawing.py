@@ -1,10 +1,12 @@
 """What a figure hands back, and how it becomes files: picture, CSV of what is drawn, one sentence."""
 
+import argparse
 import csv
 from collections import namedtuple
 from pathlib import Path
 
 import layout
+import report as reports
 import style
 
 Drawing = namedtuple("Drawing", "figure rows sentence")
@@ -37,3 +39,18 @@ def save(drawing, stem):
         writer.writeheader()
         writer.writerows(drawing.rows)
     return style.save_picture(drawing.figure, stem, drawing.sentence) + [f"{stem}.csv"]
+
+
+def of_readme(manual, names, stem, draw, save):
+    """The program of a figure of README: its reports, one of each experiment in `names`, drawn and saved as STEM."""
+    parser = argparse.ArgumentParser(description=manual, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("reports", nargs="*")
+    parser.add_argument("--names", action="store_true")
+    parser.add_argument("--out", default=".")
+    options = parser.parse_args()
+    if options.names:
+        print(*names)
+        return 0
+    style.apply()
+    print(*save(draw(*map(reports.load, options.reports)), f"{options.out}/{stem}"), sep="\n")
+    return 0

@@ -7,7 +7,6 @@ GPU, and what was run instead of synchronising.
 The reports are those of the experiments in ROWS, whose names `--names` prints. scripts/publish.sh calls this.
 """
 
-import argparse
 import sys
 from collections import namedtuple
 
@@ -165,20 +164,6 @@ def draw(found):
     return drawing.Drawing(figure, rows, title(every) + ".")
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("reports", nargs="*")
-    parser.add_argument("--names", action="store_true")
-    parser.add_argument("--out", default=".")
-    options = parser.parse_args()
-    if options.names:
-        print(*(row.experiment for row in ROWS))
-        return 0
-    style.apply()
-    found = [reports.load(name) for name in options.reports]
-    print(*drawing.save_page(draw({report.name: report for report in found}), f"{options.out}/headline"), sep="\n")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(drawing.of_readme(__doc__, [row.experiment for row in ROWS], "headline",
+                               lambda *found: draw({report.name: report for report in found}), drawing.save_page))

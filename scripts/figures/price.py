@@ -7,7 +7,6 @@ The reports are those of NAMES: the accuracy is of the first, with BATCH images 
 are of the second, with as many images on each of two ranks. scripts/publish.sh calls this.
 """
 
-import argparse
 import sys
 from collections import namedtuple
 
@@ -89,19 +88,5 @@ def draw(strategies, times):
     return drawing.Drawing(figure, rows, title(panels) + ".")
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("reports", nargs="*")
-    parser.add_argument("--names", action="store_true")
-    parser.add_argument("--out", default=".")
-    options = parser.parse_args()
-    if options.names:
-        print(*NAMES)
-        return 0
-    style.apply()
-    print(*drawing.save(draw(*map(reports.load, options.reports)), f"{options.out}/price"), sep="\n")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(drawing.of_readme(__doc__, NAMES, "price", draw, drawing.save))
