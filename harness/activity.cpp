@@ -34,18 +34,14 @@ int64_t now_ns() {
 
 size_t begin(const std::string& name, const char* kind, int64_t bytes = 0, const char* purpose = "") {
   State& s = state();
-  if (!s.recording) {
-    return kNoEvent;
-  }
+  if (!s.recording) return kNoEvent;
   s.events.push_back({name, kind, now_ns(), 0, bytes, purpose});
   return s.events.size() - 1;
 }
 
 void end(size_t event) {
   State& s = state();
-  if (event < s.events.size()) {
-    s.events[event].end_ns = now_ns();
-  }
+  if (event < s.events.size()) s.events[event].end_ns = now_ns();
 }
 
 template <size_t N>
@@ -57,27 +53,17 @@ void write(std::array<char, N>& place, const std::string& text) {
 
 void Activity::begin_step(int64_t steps_done) {
   State& s = state();
-  if (is_idle(s)) {
-    return;
-  }
-  if (s.page != nullptr) {
-    s.page->step = steps_done + 1;
-  }
+  if (is_idle(s)) return;
+  if (s.page != nullptr) s.page->step = steps_done + 1;
   s.step = begin("step " + std::to_string(steps_done + 1), "step");
 }
 
 void Activity::begin_part(ActivityPart part) {
   State& s = state();
-  if (is_idle(s)) {
-    return;
-  }
-  if (s.page != nullptr) {
-    s.page->part = static_cast<uint32_t>(part);
-  }
+  if (is_idle(s)) return;
+  if (s.page != nullptr) s.page->part = static_cast<uint32_t>(part);
   end(std::exchange(s.part, kNoEvent));
-  if (part != ActivityPart::none) {
-    s.part = begin(kActivityParts[static_cast<size_t>(part)], "part");
-  }
+  if (part != ActivityPart::none) s.part = begin(kActivityParts[static_cast<size_t>(part)], "part");
 }
 
 void Activity::end_step() {
@@ -89,20 +75,15 @@ void Activity::end_step() {
 
 Activity::AtSite::AtSite(const std::string& site, const char* direction) : event_(kNoEvent) {
   State& s = state();
-  if (is_idle(s)) {
-    return;
-  }
+  if (is_idle(s)) return;
   const std::string text = site + " " + direction;
-  if (s.page != nullptr) {
-    write(s.page->site, text);
-  }
+  if (s.page != nullptr) write(s.page->site, text);
   event_ = begin(text, "site");
 }
 
 Activity::AtSite::~AtSite() {
-  if (ActivityPage* const page = state().page; page != nullptr && std::uncaught_exceptions() == 0) {
+  if (ActivityPage* const page = state().page; page != nullptr && std::uncaught_exceptions() == 0)
     page->site[0] = '\0';
-  }
   end(event_);
 }
 
@@ -113,16 +94,13 @@ Activity::InCollective::InCollective(const char* op, const char* purpose, int64_
     write(s.page->purpose, purpose);
     s.page->collective = 1;
   }
-  if (s.recording) {
-    event_ = begin(op, "collective", bytes, purpose);
-  }
+  if (s.recording) event_ = begin(op, "collective", bytes, purpose);
 }
 
 // A collective that fails stays on the page: it is where the rank was.
 Activity::InCollective::~InCollective() {
-  if (ActivityPage* const page = state().page; page != nullptr && std::uncaught_exceptions() == 0) {
+  if (ActivityPage* const page = state().page; page != nullptr && std::uncaught_exceptions() == 0)
     page->collective = 0;
-  }
   end(event_);
 }
 
@@ -155,9 +133,7 @@ struct Doing {
 Doing doing(const ActivityPage& page) {
   const std::string of_step = " of step " + std::to_string(page.step);
   const std::string part = kActivityParts[std::min<size_t>(page.part, kActivityParts.size() - 1)];
-  if (page.step == 0) {
-    return {"be", "before the first step"};
-  }
+  if (page.step == 0) return {"be", "before the first step"};
   if (page.collective != 0) {
     const std::string where = page.site[0] != '\0'
                                   ? std::string("at ") + page.site.data()
@@ -169,17 +145,14 @@ Doing doing(const ActivityPage& page) {
 }
 
 std::string conjugated(const std::string& verb, bool several) {
-  if (verb == "answer") {
-    return several ? "do not answer" : "does not answer";
-  }
+  if (verb == "answer") return several ? "do not answer" : "does not answer";
   return verb == "wait" ? (several ? "wait" : "waits") : (several ? "are" : "is");
 }
 
 std::string names(const std::vector<size_t>& ranks) {
   std::string text = ranks.size() == 1 ? "rank " : "ranks ";
-  for (size_t i = 0; i < ranks.size(); ++i) {
+  for (size_t i = 0; i < ranks.size(); ++i)
     text += (i == 0 ? "" : i + 1 == ranks.size() ? " and " : ", ") + std::to_string(ranks[i]);
-  }
   return text;
 }
 
@@ -195,11 +168,10 @@ std::string activities_text(const std::vector<const ActivityPage*>& pages) {
   for (size_t rank = 0; rank < pages.size(); ++rank) {
     const Doing what = pages[rank] == nullptr ? Doing{"answer", ""} : doing(*pages[rank]);
     const auto same = std::ranges::find_if(groups, [&](const auto& group) { return group.first == what; });
-    if (same == groups.end()) {
+    if (same == groups.end())
       groups.push_back({what, {rank}});
-    } else {
+    else
       same->second.push_back(rank);
-    }
   }
   std::string text;
   for (const auto& [what, ranks] : groups) {
@@ -216,9 +188,7 @@ std::string packed(const ActivityPage& page) {
 }
 
 std::unique_ptr<ActivityPage> unpacked(const std::string& bytes) {
-  if (bytes.size() != sizeof(ActivityPage)) {
-    return nullptr;
-  }
+  if (bytes.size() != sizeof(ActivityPage)) return nullptr;
   auto page = std::make_unique<ActivityPage>();
   std::memcpy(static_cast<void*>(page.get()), bytes.data(), sizeof *page);
   return page;

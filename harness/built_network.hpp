@@ -33,9 +33,7 @@ class BuiltNetwork {
 
   // Called once weights have been put into the network: running statistics start from its buffers.
   void start_statistics() {
-    if (RunningStatistics* running = statistics()) {
-      running->init_from_buffers(/*steps=*/0);
-    }
+    if (RunningStatistics* running = statistics()) running->init_from_buffers(/*steps=*/0);
   }
 
   Strategy& strategy() const { return *strategy_; }

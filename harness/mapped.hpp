@@ -12,9 +12,7 @@ namespace bnlab {
 template <class Range, class F>
 auto mapped(Range&& range, F f) {
   std::vector<std::decay_t<std::invoke_result_t<F&, decltype(*std::begin(range))>>> all;
-  for (auto&& each : range) {
-    all.push_back(std::invoke(f, each));
-  }
+  for (auto&& each : range) all.push_back(std::invoke(f, each));
   return all;
 }
 

@@ -79,14 +79,10 @@ struct Pass {
   }
   // Where a row stands in the step's batch, all of whose rows are in the order of the towers.
   int64_t row_of_step(int64_t row) const {
-    if (micro_batch.count == 1) {
-      return row;
-    }
+    if (micro_batch.count == 1) return row;
     const int64_t sample = row / rows_per_sample;
     int64_t tower = 0;
-    while (towers.offset(tower + 1) <= sample) {
-      ++tower;
-    }
+    while (towers.offset(tower + 1) <= sample) ++tower;
     const int64_t begin =
         micro_batch.count * towers.offset(tower) + micro_batch.index * towers.samples(tower);
     return (begin + sample - towers.offset(tower)) * rows_per_sample + row % rows_per_sample;

@@ -60,16 +60,10 @@ std::string mix_name(double share) {
 }  // namespace
 
 Population read_population(const std::string& text, int64_t precise_batches) {
-  if (const int64_t tower = tower_of(text); tower >= 0) {
-    return {.kind = Kind::tower, .tower = tower};
-  }
-  if (const double share = share_of(text); share > 0) {
-    return {.kind = Kind::mix, .own_share = share};
-  }
+  if (const int64_t tower = tower_of(text); tower >= 0) return {.kind = Kind::tower, .tower = tower};
+  if (const double share = share_of(text); share > 0) return {.kind = Kind::mix, .own_share = share};
   const auto found = plain_ones().find(text);
-  if (found == plain_ones().end()) {
-    throw Error(Error::Kind::spec, population_problem(text, 0));
-  }
+  if (found == plain_ones().end()) throw Error(Error::Kind::spec, population_problem(text, 0));
   Population population = found->second;
   population.batches = population.kind == Kind::precise ? precise_batches : 0;
   return population;
@@ -83,18 +77,13 @@ std::string population_problem(const std::string& text, int64_t towers) {
   }
   if (text.starts_with(kMix)) {
     const double share = share_of(text);
-    if (share <= 0) {
+    if (share <= 0)
       return "expected mix:A with A, what the sample's own moments weigh, in (0, 1], got \"" + text + "\"";
-    }
     const std::string shortest = mix_name(share);  // so that one population has one name
     return text == shortest ? "" : "expected \"" + shortest + "\", got \"" + text + "\"";
   }
-  if (text == kAveragedWeights) {
-    return "ema is evaluated wherever weight_ema is given; it is not listed";
-  }
-  if (plain_ones().count(text) > 0) {
-    return "";
-  }
+  if (text == kAveragedWeights) return "ema is evaluated wherever weight_ema is given; it is not listed";
+  if (plain_ones().count(text) > 0) return "";
   const std::vector<std::string> known{"saved", "tower:0", "mean",      "pooled",      "precise",
                                        "batch", "mix:0.1", "own_tower", "ema_precise", "ema_live"};
   const std::string near = nearest(text, known);
@@ -106,18 +95,14 @@ std::string population_problem(const std::string& text, int64_t towers) {
 std::vector<Carried> carried_for(const std::vector<std::string>& populations, int64_t towers) {
   std::vector<Carried> all;
   const auto carry = [&](const std::string& name) {
-    if (std::ranges::find(all, name, &Carried::name) == all.end()) {
+    if (std::ranges::find(all, name, &Carried::name) == all.end())
       all.push_back({name, read_population(name)});
-    }
   };
   for (const std::string& name : populations) {
     const Population population = read_population(name);
-    if (population.is_shadow()) {
-      carry(name);
-    }
-    for (int64_t tower = 0; population.kind == Kind::own_tower && tower < towers; ++tower) {
+    if (population.is_shadow()) carry(name);
+    for (int64_t tower = 0; population.kind == Kind::own_tower && tower < towers; ++tower)
       carry(kTower + std::to_string(tower));
-    }
   }
   return all;
 }

@@ -12,12 +12,8 @@ namespace bnlab {
 // count for none. In UTF-8 those from U+0080 to U+009F have two bytes.
 inline size_t control_length(std::string_view text) {
   const auto byte = [&](size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U; };
-  if (text.empty() || byte(0) == '\n' || byte(0) == '\t') {
-    return 0;
-  }
-  if (byte(0) < 0x20 || byte(0) == 0x7f) {
-    return 1;
-  }
+  if (text.empty() || byte(0) == '\n' || byte(0) == '\t') return 0;
+  if (byte(0) < 0x20 || byte(0) == 0x7f) return 1;
   return byte(0) == 0xc2 && byte(1) >= 0x80 && byte(1) < 0xa0 ? 2 : 0;
 }
 

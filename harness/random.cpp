@@ -23,15 +23,11 @@ uint64_t rotate_left(uint64_t x, int k) {
 
 Stream::Stream(uint64_t seed, std::string_view purpose, uint64_t index) {
   uint64_t name = 0xcbf29ce484222325ULL;  // FNV-1a of the purpose
-  for (const char c : purpose) {
-    name = (name ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
-  }
+  for (const char c : purpose) name = (name ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
   uint64_t state = seed;
   state = splitmix(state) ^ name;
   state = splitmix(state) ^ index;
-  for (uint64_t& word : state_) {
-    word = splitmix(state);
-  }
+  for (uint64_t& word : state_) word = splitmix(state);
 }
 
 uint64_t Stream::bits() {
@@ -63,18 +59,15 @@ int64_t Stream::below(int64_t limit) {
   const auto range = static_cast<uint64_t>(limit);
   const uint64_t rejected = (0 - range) % range;  // 2^64 mod range: redraw below it
   uint64_t draw = bits();
-  while (draw < rejected) {
-    draw = bits();
-  }
+  while (draw < rejected) draw = bits();
   return static_cast<int64_t>(draw % range);
 }
 
 std::vector<int64_t> Stream::permutation(int64_t size) {
   std::vector<int64_t> order(static_cast<size_t>(size));
   std::iota(order.begin(), order.end(), 0);
-  for (int64_t i = size - 1; i > 0; --i) {
+  for (int64_t i = size - 1; i > 0; --i)
     std::swap(order[static_cast<size_t>(i)], order[static_cast<size_t>(below(i + 1))]);
-  }
   return order;
 }
 

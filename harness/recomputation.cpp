@@ -43,9 +43,7 @@ class WithAutocast {
     at::autocast::increment_nesting();
   }
   ~WithAutocast() {
-    if (at::autocast::decrement_nesting() == 0) {
-      at::autocast::clear_cache();
-    }
+    if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
     before_.set();
   }
   WithAutocast(const WithAutocast&) = delete;
@@ -65,27 +63,22 @@ class Block : public std::enable_shared_from_this<Block> {
         autocast_(inputs.front().device().type()),
         kept_(pass.recompute) {
     pass_.kept = &kept_;
-    for (const at::Tensor& input : inputs) {
+    for (const at::Tensor& input : inputs)
       inputs_.push_back(input.defined() ? input.detach().requires_grad_(input.requires_grad()) : input);
-    }
   }
 
   at::Tensor first_pass(const std::vector<at::Tensor>& inputs) { return pass(inputs, /*again=*/false); }
 
   // Autograd saves a tensor in the pass under way. Returns its place among those of the pass.
   size_t save(const at::Tensor& tensor) {
-    if (again_) {
-      tensors_.push_back(tensor.detach());
-    }
+    if (again_) tensors_.push_back(tensor.detach());
     return saved_++;
   }
 
   // A tensor that was saved in the first pass. Each is asked for once, and is not held any longer; so the
   // graph of a block serves one backward pass.
   at::Tensor take(size_t place) {
-    if (tensors_.empty()) {
-      second_pass();
-    }
+    if (tensors_.empty()) second_pass();
     const at::Tensor tensor = std::exchange(tensors_.at(place), at::Tensor());
     TORCH_INTERNAL_ASSERT(tensor.defined(), "a tensor of a recomputed block was asked for twice");
     return tensor;
@@ -157,9 +150,8 @@ torch::autograd::Engine& engine() {
 
 at::Tensor recomputed(const std::vector<at::Tensor>& inputs, const Pass& pass, const BlockForward& forward) {
   const bool trains = pass.mode == Mode::train || pass.mode == Mode::train_frozen;
-  if (pass.recompute == Recompute::none || pass.kept != nullptr || !trains || !at::GradMode::is_enabled()) {
+  if (pass.recompute == Recompute::none || pass.kept != nullptr || !trains || !at::GradMode::is_enabled())
     return forward(inputs, pass);
-  }
   [[maybe_unused]] static const bool asked = (torch::autograd::set_default_engine_stub(&engine), true);
   return std::make_shared<Block>(inputs, pass, forward)->first_pass(inputs);
 }

@@ -31,9 +31,7 @@ class Kept {
   // ask in the same order in both.
   template <class T>
   c10::intrusive_ptr<T> same(const c10::intrusive_ptr<T>& value) {
-    if (!again_) {
-      values_.push_back(value);
-    }
+    if (!again_) values_.push_back(value);
     return c10::static_intrusive_pointer_cast<T>(values_.at(next_++));
   }
 

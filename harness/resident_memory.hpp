@@ -13,11 +13,8 @@ namespace bnlab {
 // The largest resident set since the process started, or since the last reset.
 inline int64_t peak_rss_bytes() {
   std::ifstream status("/proc/self/status");
-  for (std::string word; status >> word;) {
-    if (int64_t kilobytes = 0; word == "VmHWM:" && status >> kilobytes) {
-      return kilobytes * 1024;
-    }
-  }
+  for (std::string word; status >> word;)
+    if (int64_t kilobytes = 0; word == "VmHWM:" && status >> kilobytes) return kilobytes * 1024;
   rusage usage{};  // where there is no /proc
   getrusage(RUSAGE_SELF, &usage);
   return static_cast<int64_t>(usage.ru_maxrss) * 1024;

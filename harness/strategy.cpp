@@ -14,9 +14,7 @@ class Convolution : public Layer {
   Convolution(const ConvSite& site, uint64_t seed, const at::TensorOptions& options)
       : stride_(site.stride), padding_(site.padding), dilation_(site.dilation) {
     weight_ = register_parameter("weight", initial_weights(site, seed).to(options));
-    if (!site.norm_follows || site.bias) {
-      bias_ = register_parameter("bias", at::zeros({site.out}, options));
-    }
+    if (!site.norm_follows || site.bias) bias_ = register_parameter("bias", at::zeros({site.out}, options));
   }
 
   at::Tensor forward(at::Tensor x, at::Tensor, const Pass&) override {
@@ -36,9 +34,7 @@ at::Tensor initial_weights(const ConvSite& site, uint64_t seed) {
   const int64_t fan = (site.fan == Fan::in ? site.in : site.out) * site.kernel * site.kernel;
   const double deviation = std::sqrt(2.0 / static_cast<double>(fan));
   double* values = weight.mutable_data_ptr<double>();
-  for (int64_t i = 0; i < weight.numel(); ++i) {
-    values[i] = deviation * stream.normal();
-  }
+  for (int64_t i = 0; i < weight.numel(); ++i) values[i] = deviation * stream.normal();
   return weight;
 }
 
@@ -61,9 +57,7 @@ bool Strategy::trainable(const std::string&, const Step&) const {
 }
 
 bool repeats(const Strategy& strategy, const Step& step) {
-  if (step.index == 0) {
-    return false;
-  }
+  if (step.index == 0) return false;
   const StepWork work = strategy.work(step);
   return work.replayable && work == strategy.work({step.index - 1, step.total});
 }

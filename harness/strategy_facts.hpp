@@ -27,12 +27,10 @@ struct StrategyFacts {
 
   template <Described Options>
   void ask() {
-    if constexpr (requires { &Options::has_running_statistics; }) {
+    if constexpr (requires { &Options::has_running_statistics; })
       has_running_statistics = asked<Options>(&Options::has_running_statistics);
-    }
-    if constexpr (requires { &Options::makes_convolutions; }) {
+    if constexpr (requires { &Options::makes_convolutions; })
       makes_convolutions = asked<Options>(&Options::makes_convolutions);
-    }
   }
 };
 

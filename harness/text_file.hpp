@@ -30,7 +30,7 @@ inline std::string read_text(const std::filesystem::path& file, size_t most = kL
     throw Error(Error::Kind::data, "cannot read " + file.string() + ": " + why);
   };
   const Opened in{::open(file.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC)};
-  struct stat status {};
+  struct stat status{};
   if (in.descriptor < 0 || ::fstat(in.descriptor, &status) != 0) refuse(std::strerror(errno));
   if (!S_ISREG(status.st_mode)) refuse("it is no ordinary file");
   if (static_cast<size_t>(status.st_size) > most) {

@@ -45,9 +45,8 @@ std::string TextTable::text() const {
   std::string out;
   for (const int line : {0, 1}) {
     std::vector<std::string> cells;
-    for (size_t i = 0; i < columns.size(); ++i) {
+    for (size_t i = 0; i < columns.size(); ++i)
       cells.push_back(padded(title_line(columns[i].title, line), widths[i], columns[i].right));
-    }
     const std::string titles = line_of(cells);
     if (titles != "\n") out += titles;
   }

@@ -18,9 +18,8 @@ Towers::Towers(std::vector<int64_t> samples, int ranks, int rank)
                                           ")");
   }
   for (const int64_t n : samples_) {
-    if (n < 0) {
+    if (n < 0)
       throw Error(Error::Kind::refused, "towers: a tower cannot hold " + std::to_string(n) + " samples");
-    }
     offsets_.push_back(offsets_.back() + n);
   }
   per_rank_ = count() / ranks;
@@ -29,9 +28,7 @@ Towers::Towers(std::vector<int64_t> samples, int ranks, int rank)
 
 std::vector<int64_t> Towers::local_offsets() const {
   std::vector<int64_t> offsets{0};
-  for (int64_t t = first_; t < first_ + per_rank_; ++t) {
-    offsets.push_back(offsets.back() + samples(t));
-  }
+  for (int64_t t = first_; t < first_ + per_rank_; ++t) offsets.push_back(offsets.back() + samples(t));
   return offsets;
 }
 

@@ -41,9 +41,7 @@ class StepBytes {
   void begin_step(uint64_t step) {
     step_ = step;
     next_ = 0;
-    if (!together_) {
-      lay_together();
-    }
+    if (!together_) lay_together();
   }
   // Around a recording. The step takes its bytes in it, and once more where the recording has failed.
   void begin_recording() { recording_ = true; }
@@ -56,9 +54,7 @@ class StepBytes {
   // the same order. Throws c10::Error where a step that is recorded takes others than the one before.
   at::Tensor take(int64_t count, at::Device device, Write write) {
     const bool records = recording_ && !device.is_cpu();  // on the CPU recorded work is done at once
-    if (next_ == taken_.size()) {
-      taken_.emplace_back();
-    }
+    if (next_ == taken_.size()) taken_.emplace_back();
     Taken& taken = taken_[next_++];
     if (!taken.bytes.defined() || taken.bytes.numel() != count) {
       TORCH_CHECK(!records, "a step took other numbers from the host than the step before");
@@ -76,13 +72,10 @@ class StepBytes {
 
   // Writes what the recorded step takes for the step under way.
   void write() const {
-    if (!all_.defined()) {
-      return;
-    }
+    if (!all_.defined()) return;
     const at::Tensor host = on_host(all_.numel(), all_.device());
-    for (const Taken& taken : taken_) {
+    for (const Taken& taken : taken_)
       taken.write(host.mutable_data_ptr<uint8_t>() + taken.bytes.storage_offset(), step_);
-    }
     all_.copy_(host, /*non_blocking=*/true);
   }
 
@@ -106,9 +99,8 @@ class StepBytes {
       size += (taken.bytes.numel() + kAlignment - 1) / kAlignment * kAlignment;
     }
     all_ = at::empty({size}, taken_.front().bytes.options());
-    for (size_t i = 0; i < taken_.size(); ++i) {
+    for (size_t i = 0; i < taken_.size(); ++i)
       taken_[i].bytes = all_.narrow(0, begins[i], taken_[i].bytes.numel());
-    }
     together_ = true;
   }
 
@@ -129,11 +121,10 @@ inline at::Tensor numbers_of_step(StepBytes& bytes, std::vector<std::function<do
   const auto write = [values = std::move(values), type](uint8_t* to, uint64_t step) {
     for (size_t i = 0; i < values.size(); ++i) {
       const double value = values[i](static_cast<int64_t>(step));
-      if (type == at::kFloat) {
+      if (type == at::kFloat)
         reinterpret_cast<float*>(to)[i] = static_cast<float>(value);
-      } else {
+      else
         reinterpret_cast<double*>(to)[i] = value;
-      }
     }
   };
   return bytes.take(count * static_cast<int64_t>(c10::elementSize(type)), device, write).view(type);

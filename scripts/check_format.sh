@@ -22,7 +22,7 @@ for candidate in .venv/bin/clang-format "clang-format-$wanted" clang-format; do
 done
 [ -n "$formatter" ] || fail "clang-format $wanted is needed. Found:
 ${seen:-  none
-}scripts/setup.sh installs it into .venv; Debian 12 also has it as the package clang-format-$wanted."
+}scripts/setup.sh installs it into .venv; Debian 13 also has it as the package clang-format-$wanted."
 
 mapfile -t sources < <(git ls-files --cached --others --exclude-standard '*.cpp' '*.hpp' '*.h' '*.cu' '*.cuh')
 mapfile -t scripts < <(git ls-files --cached --others --exclude-standard '*.sh' .ci/run)

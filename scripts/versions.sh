@@ -8,7 +8,7 @@ TORCH_VERSION=2.11.0
 MATPLOTLIB_VERSION=3.10.7
 NUMPY_VERSION=2.4.6
 UV_VERSION=0.13.9                  # installs the wheels
-CLANG_FORMAT_VERSION=14.0.6        # its major version decides the layout
+CLANG_FORMAT_VERSION=19.1.7        # its major version decides the layout
 
 CUDA_VERSION=13.0                  # the one that this torch wheel was built with
 CUDA_TOOLKIT_WHEEL_VERSION=13.0.2

@@ -50,9 +50,7 @@ struct Options : BnOptions {
   }
 
   void check(const RunOutline& run, Problems& problems) const {
-    if (!schedule) {
-      return;
-    }
+    if (!schedule) return;
     const auto [start, end] = schedule->steps(1);
     if (schedule->in_steps() && schedule->in_fractions()) {
       problems.add("schedule", "give start_step and end_step, or start_fraction and end_fraction, not both");

@@ -26,11 +26,10 @@ class Frozen : public Wrapper {
 
     void check(const RunOutline& run, Problems& problems) const {
       WrapperOptions::check(run, problems);
-      if (from_step && from_fraction) {
+      if (from_step && from_fraction)
         problems.add("from_fraction", "from_step and from_fraction exclude each other; give one of them");
-      } else if (from_fraction && !run.has_length) {
+      else if (from_fraction && !run.has_length)
         problems.add("from_fraction", "needs the length of a run, which is not known here; give from_step");
-      }
     }
 
     int64_t first_step(int64_t of_run) const {
@@ -53,9 +52,8 @@ class Frozen : public Wrapper {
   }
 
   Outputs forward(Network& network, const at::Tensor& images, const Pass& pass) override {
-    if (pass.mode != Mode::train || pass.step.index < from_step_) {
+    if (pass.mode != Mode::train || pass.step.index < from_step_)
       return Wrapper::forward(network, images, pass);
-    }
     running_statistics()->freeze();  // merged once; every evaluation puts the same pair back
     Pass frozen = pass;
     frozen.mode = Mode::train_frozen;
@@ -64,11 +62,8 @@ class Frozen : public Wrapper {
 
   bool trainable(const std::string& parameter, const Step& step) const override {
     if (!train_affine_ && step.index >= from_step_) {
-      for (const std::string& site : sites_) {
-        if (parameter.compare(0, site.size(), site) == 0) {
-          return false;
-        }
-      }
+      for (const std::string& site : sites_)
+        if (parameter.compare(0, site.size(), site) == 0) return false;
     }
     return Wrapper::trainable(parameter, step);
   }

@@ -18,9 +18,8 @@ class GroupNorm : public SampleStrategy {
     }
 
     void check(const RunOutline& run, Problems& problems) const {
-      if (channels_per_group && groups != Options().groups) {
+      if (channels_per_group && groups != Options().groups)
         problems.add("groups", "has no effect beside channels_per_group; leave one of them out");
-      }
       for (const int64_t channels : run.norm_channels) {
         if (channels % channels_per_group.value_or(groups) != 0) {
           problems.add(channels_per_group ? "channels_per_group" : "groups",
@@ -38,9 +37,7 @@ class GroupNorm : public SampleStrategy {
 
  protected:
   int64_t groups(const NormSite& site) const override {
-    if (!options_.channels_per_group) {
-      return options_.groups;
-    }
+    if (!options_.channels_per_group) return options_.groups;
     const int64_t each = *options_.channels_per_group;
     if (site.channels % each != 0) {
       throw Error(Error::Kind::refused, "group_norm: " + std::to_string(each) +

@@ -76,9 +76,7 @@ class Mabn : public Strategy {
   }
 
   std::shared_ptr<Layer> conv(const ConvSite& site) override {
-    if (!site.norm_follows || !options_.centred_weights) {
-      return Strategy::conv(site);
-    }
+    if (!site.norm_follows || !options_.centred_weights) return Strategy::conv(site);
     const auto options = at::TensorOptions().device(context_.device).dtype(context_.dtype);
     return std::make_shared<StandardisedConvolution>(site, initial_weights(site, context_.seed).to(options),
                                                      WeightRule::centred, /*eps=*/0);

@@ -16,17 +16,12 @@ std::optional<int64_t> towers_of_a_set(const std::vector<int64_t>& sizes, int64_
     for (size_t first = 0; first < sizes.size(); first += group) {
       const auto begin = sizes.begin() + static_cast<std::ptrdiff_t>(first);
       const int64_t sum = std::accumulate(begin, begin + static_cast<std::ptrdiff_t>(group), int64_t{0});
-      if (group == 1 ? sum % samples != 0 : sum != samples) {
-        return false;
-      }
+      if (group == 1 ? sum % samples != 0 : sum != samples) return false;
     }
     return true;
   };
-  for (size_t group = 1; group <= sizes.size(); ++group) {
-    if (sizes.size() % group == 0 && fits(group)) {
-      return static_cast<int64_t>(group);
-    }
-  }
+  for (size_t group = 1; group <= sizes.size(); ++group)
+    if (sizes.size() % group == 0 && fits(group)) return static_cast<int64_t>(group);
   return std::nullopt;
 }
 
@@ -45,13 +40,9 @@ struct Options : BnOptions {
 
   void check(const RunOutline& run, Problems& problems) const {
     const auto& sizes = run.samples_per_tower;
-    if (towers_of_a_set(sizes, samples) || sizes.empty()) {
-      return;
-    }
+    if (towers_of_a_set(sizes, samples) || sizes.empty()) return;
     std::string towers;
-    for (const int64_t size : sizes) {
-      towers += (towers.empty() ? "" : ", ") + std::to_string(size);
-    }
+    for (const int64_t size : sizes) towers += (towers.empty() ? "" : ", ") + std::to_string(size);
     problems.add("samples",
                  "expected a divisor of every tower's samples, or the samples of groups of as many "
                  "neighbouring towers each, got " +

@@ -32,9 +32,8 @@ class Shuffle : public BnStrategy {
   Shuffle(const Options& options, const Context& context) : BnStrategy(options.rules(), context) {}
 
   Outputs forward(Network& network, const at::Tensor& images, const Pass& pass) override {
-    if (pass.mode != Mode::train && pass.mode != Mode::calibrate) {
+    if (pass.mode != Mode::train && pass.mode != Mode::calibrate)
       return BnStrategy::forward(network, images, pass);
-    }
     std::vector<int64_t> permutation = drawn(pass);
     const auto exchange = c10::make_intrusive<SampleExchange>(permutation, pass.towers, pass.rows_per_sample,
                                                               images.device(), context_.statistics);
@@ -42,9 +41,7 @@ class Shuffle : public BnStrategy {
     const auto first = permutation.begin() + pass.towers.local_begin() * pass.rows_per_sample;
     shuffled.rows.assign(first, first + pass.towers.local_samples() * pass.rows_per_sample);
     Network::Maps features = network.features(scatter(images, exchange), shuffled);
-    for (at::Tensor& map : features) {
-      map = restore(map, exchange);
-    }
+    for (at::Tensor& map : features) map = restore(map, exchange);
     Outputs outputs = network.head(features, pass);
     outputs.permutation = std::move(permutation);
     return outputs;

@@ -36,12 +36,9 @@ struct Options : BnOptions {
                                      std::to_string(*group_size));
     }
     const std::string undefined = " is not defined together with variance averaged; change one of them";
-    if (variance == Variance::averaged && gradient == Gradient::own_tower) {
+    if (variance == Variance::averaged && gradient == Gradient::own_tower)
       problems.add("gradient", "own_tower" + undefined);
-    }
-    if (variance == Variance::averaged && moments == Sums::e_x2) {
-      problems.add("moments", "e_x2" + undefined);
-    }
+    if (variance == Variance::averaged && moments == Sums::e_x2) problems.add("moments", "e_x2" + undefined);
   }
 
   Rules rules(const Strategy::Context&) const {

@@ -37,9 +37,8 @@ class WeightNorm : public BnStrategy {
     void check(const RunOutline&, Problems& problems) const {
       const Options standard;
       const auto refuse_unused = [&](const char* key, bool changed, bool used, const std::string& needs) {
-        if (changed && !used) {
+        if (changed && !used)
           problems.add(key, "has no effect without " + needs + "; add that or leave " + key + " out");
-        }
       };
       refuse_unused("scope", scope != standard.scope, mean_only_bn, "mean_only_bn true");
       refuse_unused("momentum", momentum != standard.momentum, mean_only_bn, "mean_only_bn true");
@@ -64,9 +63,7 @@ class WeightNorm : public BnStrategy {
 
   WeightNorm(const Options& options, const Context& context)
       : BnStrategy(options.rules(), context), mean_only_bn_(options.mean_only_bn) {
-    if (options.init == Init::data && context.fresh_weights) {
-      init_scale_ = options.init_scale;
-    }
+    if (options.init == Init::data && context.fresh_weights) init_scale_ = options.init_scale;
   }
 
   std::shared_ptr<Layer> norm(const NormSite& site) override { return std::make_shared<Identity>(site); }

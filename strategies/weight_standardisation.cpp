@@ -40,15 +40,12 @@ class WeightStandardisation : public Wrapper {
 
   WeightStandardisation(const Options& options, const Context& context)
       : Wrapper(options, context), options_(options) {
-    if (Wrapper::normalises_weights()) {
+    if (Wrapper::normalises_weights())
       throw Error(Error::Kind::refused, "weight_standardisation: the base normalises weights itself");
-    }
   }
 
   std::shared_ptr<Layer> conv(const ConvSite& site) override {
-    if (!site.norm_follows) {
-      return Wrapper::conv(site);
-    }
+    if (!site.norm_follows) return Wrapper::conv(site);
     const auto options = at::TensorOptions().device(context_.device).dtype(context_.dtype);
     return std::make_shared<StandardisedConvolution>(
         site, initial_weights(site, context_.seed).to(options),

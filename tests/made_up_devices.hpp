@@ -51,9 +51,7 @@ class Devices : public c10::impl::DeviceGuardImplInterface {
   }
   c10::Stream getStreamFromGlobalPool(c10::Device device, bool high_priority) const override {
     const c10::StreamId next = ++streams_handed_out;
-    if (high_priority) {
-      last_of_high_priority = next;
-    }
+    if (high_priority) last_of_high_priority = next;
     return stream(device, next);
   }
   c10::Stream exchangeStream(c10::Stream next) const noexcept override {

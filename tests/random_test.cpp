@@ -31,9 +31,7 @@ TEST(Stream, NormalHasMeanZeroAndDeviationOne) {
 TEST(Stream, BelowReachesEveryValueAndNoOther) {
   Stream stream(5, "below");
   std::set<int64_t> seen;
-  for (int i = 0; i < 500; ++i) {
-    seen.insert(stream.below(7));
-  }
+  for (int i = 0; i < 500; ++i) seen.insert(stream.below(7));
   EXPECT_EQ(seen, (std::set<int64_t>{0, 1, 2, 3, 4, 5, 6}));
 }
 
@@ -41,9 +39,7 @@ TEST(Stream, PermutationHoldsEveryPlaceOnce) {
   std::vector<int64_t> order = Stream(5, "order").permutation(100);
   EXPECT_FALSE(std::is_sorted(order.begin(), order.end()));
   std::sort(order.begin(), order.end());
-  for (int64_t i = 0; i < 100; ++i) {
-    EXPECT_EQ(order[static_cast<size_t>(i)], i);
-  }
+  for (int64_t i = 0; i < 100; ++i) EXPECT_EQ(order[static_cast<size_t>(i)], i);
 }
 
 }  // namespace

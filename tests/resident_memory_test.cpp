@@ -11,14 +11,10 @@ namespace {
 TEST(ResidentMemory, ThePeakIsThatSinceTheLastReset) {
   constexpr size_t kBlocks = 4096, kBytes = 64 << 10;
   constexpr auto kMost = static_cast<int64_t>(kBlocks * kBytes * 9 / 10);
-  if (!reset_peak_rss()) {
-    GTEST_SKIP() << "this kernel lets no process reset its peak";
-  }
+  if (!reset_peak_rss()) GTEST_SKIP() << "this kernel lets no process reset its peak";
   const int64_t before = peak_rss_bytes();
   std::vector<std::unique_ptr<char[]>> blocks;
-  for (size_t i = 0; i <= kBlocks; ++i) {
-    blocks.push_back(std::make_unique<char[]>(kBytes));
-  }
+  for (size_t i = 0; i <= kBlocks; ++i) blocks.push_back(std::make_unique<char[]>(kBytes));
   EXPECT_GE(peak_rss_bytes(), before + kMost);
   blocks.erase(blocks.begin(),
                blocks.end() - 1);  // the last one keeps malloc from giving back the others by itself

@@ -27,9 +27,8 @@ TEST(Towers, SharesOfAllRanksCoverTheBatchOnce) {
     for (int rank = 0; rank < ranks; ++rank) {
       const Towers towers({3, 1, 0, 2, 5, 1}, ranks, rank);
       EXPECT_EQ(towers.local_begin(), next);
-      for (int other = 0; other < ranks; ++other) {
+      for (int other = 0; other < ranks; ++other)
         EXPECT_EQ(towers.begin_of_rank(other), Towers(towers.all_samples(), ranks, other).local_begin());
-      }
       next += towers.local_samples();
       EXPECT_EQ(towers.begin_of_rank(rank + 1), next);
     }

@@ -17,9 +17,7 @@ constexpr size_t kSummaryWidth = 50, kExchangesWidth = 33;  // of the table, whi
 std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> lines;
   std::istringstream in(text);
-  for (std::string line; std::getline(in, line);) {
-    lines.push_back(line);
-  }
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
   return lines;
 }
 
@@ -47,9 +45,8 @@ std::vector<Parameter> with_fields(const std::vector<Parameter>& parameters, con
 
 std::string value_text(const Parameter& parameter, const Json& chosen) {
   const auto value = chosen.find(parameter.name);
-  if (value == chosen.end() || *value == parameter.fallback) {
+  if (value == chosen.end() || *value == parameter.fallback)
     return parameter.required ? "(needed)" : default_text(parameter);
-  }
   return value->dump() + (parameter.required ? "" : "  (default " + default_text(parameter) + ")");
 }
 
@@ -111,17 +108,13 @@ std::string about_text(const About& about, const Json& chosen) {
   std::string text = about.name + "\n" + paragraph("", about.summary);
   if (!strategy.formula.empty()) {
     text += indent + "computes:\n";
-    for (const std::string& line : lines_of(strategy.formula)) {
-      text += indent + indent + line + "\n";
-    }
+    for (const std::string& line : lines_of(strategy.formula)) text += indent + indent + line + "\n";
   }
   text += paragraph("exchanges per site and step: ", strategy.exchanges);
   text += paragraph("use it: ", strategy.use);
   text += paragraph("limits: ", strategy.limits);
   text += paragraph("source: ", about.source);
-  if (!about.parameters.empty()) {
-    text += indent + "parameters:\n";
-  }
+  if (!about.parameters.empty()) text += indent + "parameters:\n";
   for (const Parameter& parameter : with_fields(about.parameters)) {
     text += indent + indent + parameter.name + " = " + value_text(parameter, chosen) + "\n" +
             wrapped(meaning(parameter), 3 * kIndent);
@@ -142,14 +135,10 @@ Json about_json(const About& about) {
                {"source", about.source},
                {"parameters", mapped(with_fields(about.parameters), parameter_json)}};
   const StrategyFacts& strategy = facts_of_strategy(about);
-  if (!strategy.formula.empty()) {
-    json["formula"] = lines_of(strategy.formula);
-  }
+  if (!strategy.formula.empty()) json["formula"] = lines_of(strategy.formula);
   for (const auto& [key, text] :
        {std::pair("exchanges", strategy.exchanges), {"use", strategy.use}, {"limits", strategy.limits}}) {
-    if (!text.empty()) {
-      json[key] = text;
-    }
+    if (!text.empty()) json[key] = text;
   }
   return json;
 }
@@ -157,9 +146,7 @@ Json about_json(const About& about) {
 std::string entries_text(const Entries& entries) {
   TextTable table{{{"name"}, {"what it does"}}, {}};
   if (!say_what_they_exchange(entries)) {
-    for (const auto& [name, about] : entries) {
-      table.rows.push_back({name, about.summary});
-    }
+    for (const auto& [name, about] : entries) table.rows.push_back({name, about.summary});
     return table.text();
   }
   table.columns.push_back({"exchanges per site and step"});
@@ -170,9 +157,7 @@ std::string entries_text(const Entries& entries) {
     const size_t lines = std::max({summary.size(), exchanges.size(), size_t{1}});
     summary.resize(lines);
     exchanges.resize(lines);
-    for (size_t i = 0; i < lines; ++i) {
-      table.rows.push_back({i == 0 ? name : "", summary[i], exchanges[i]});
-    }
+    for (size_t i = 0; i < lines; ++i) table.rows.push_back({i == 0 ? name : "", summary[i], exchanges[i]});
   }
   return table.text();
 }
@@ -188,25 +173,20 @@ std::string entries_markdown(const Entries& entries) {
     const StrategyFacts& strategy = facts_of_strategy(about);
     const std::string code = "`" + name + "`";
     std::vector<std::string> cells = {about.summary};
-    if (exchanges) {
-      cells.insert(cells.end(), {strategy.exchanges, strategy.use});
-    }
+    if (exchanges) cells.insert(cells.end(), {strategy.exchanges, strategy.use});
     cells.push_back(about.source);
     table += "| " + code + " |";
-    for (const std::string& cell : cells) {
-      table += " " + markdown_escape(cell) + " |";
-    }
+    for (const std::string& cell : cells) table += " " + markdown_escape(cell) + " |";
     table += "\n";
     details +=
         "\n- " + code + (strategy.limits.empty() ? "" : ": " + markdown_escape(strategy.limits)) + "\n";
     std::vector<std::string> names;
     for (const Parameter& parameter : with_fields(about.parameters)) {
       const std::string line = parameter_line(parameter);
-      if (std::ranges::find(common, line) == common.end()) {
+      if (std::ranges::find(common, line) == common.end())
         details += "  - " + line;
-      } else {
+      else
         names.push_back("`" + parameter.name + "`");
-      }
     }
     if (!names.empty()) details += "  - " + joined(names) + ": as in the list below\n";
   }

@@ -65,9 +65,8 @@ Experiment load_asked_or_page(const std::string& spec, std::string& results) {
 std::vector<ShortAnswerRow> short_answers(const std::vector<std::string>& specs, const std::string& around) {
   std::map<std::string, Grounds> known;
   const auto add = [&](const Experiment& experiment, const std::string& results) {
-    if (!known.contains(experiment.name) && !experiment.runs.empty()) {
+    if (!known.contains(experiment.name) && !experiment.runs.empty())
       known[experiment.name] = grounds(experiment, report_of(experiment, results));
-    }
   };
   const GroundsOf grounds_of = [&](const std::string& name) -> const Grounds& {
     std::string results = around;

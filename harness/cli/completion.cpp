@@ -17,9 +17,8 @@ struct CompletionRequest {
 
 std::vector<std::string> option_words(const CommandText& command) {
   std::vector<std::string> words;
-  for (const OptionText& option : command.options) {
+  for (const OptionText& option : command.options)
     if (!option.positional()) words.push_back(option.name);
-  }
   return words;
 }
 

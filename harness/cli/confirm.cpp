@@ -15,19 +15,13 @@ struct ConfirmRequest {
 };
 
 int confirm(const ConfirmRequest& request) {
-  for (const std::string& folder : {request.results, request.again}) {
-    if (!std::filesystem::is_directory(folder)) {
+  for (const std::string& folder : {request.results, request.again})
+    if (!std::filesystem::is_directory(folder))
       throw Error(Error::Kind::usage, folder + ": no such folder; expected a folder RESULTS/EXPERIMENT");
-    }
-  }
   const Confirmed confirmed =
       confirm_results(experiment_folder(request.results), experiment_folder(request.again));
-  for (const std::string& sentence : confirmed.left_out) {
-    std::cerr << "left out: " << sentence << "\n";
-  }
-  for (const std::string& sentence : confirmed.differing) {
-    std::cout << "differs: " << sentence << "\n";
-  }
+  for (const std::string& sentence : confirmed.left_out) std::cerr << "left out: " << sentence << "\n";
+  for (const std::string& sentence : confirmed.differing) std::cout << "differs: " << sentence << "\n";
   std::cout << confirmed.repeated - confirmed.differing.size() << " of " << confirmed.repeated
             << " repeated runs answer the same to the last digit\n"
             << request.results << ": " << confirmed.covered << " runs of older code count as up to date, "

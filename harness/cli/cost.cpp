@@ -66,9 +66,8 @@ class Profiles {
 
   StepProfile of(const RunSpec& run, int ranks, const std::string& exchange) {
     const Json* const there = of_probe(run, exchange);
-    if (there != nullptr && there->at("ranks") == ranks && !asked_.own_step_is_given()) {
+    if (there != nullptr && there->at("ranks") == ranks && !asked_.own_step_is_given())
       return read_profile(*there);
-    }
     StepProfile profile = here(run, ranks);
     if (there != nullptr && profile.refused.empty()) {
       const StepProfile probed = read_profile(*there);
@@ -84,9 +83,7 @@ class Profiles {
     } else if (asked_.peak_tflops > 0) {
       profile.own = step_by_peaks(profile, asked_.peak_tflops * 1e12, asked_.bandwidth_gb * 1e9);
     }
-    if (asked_.own_step_is_given()) {
-      profile.backward = kShareOfBackward * profile.own.mid;
-    }
+    if (asked_.own_step_is_given()) profile.backward = kShareOfBackward * profile.own.mid;
     profile.exchange = exchange;
     return profile;
   }
@@ -139,9 +136,8 @@ std::vector<std::string> exchanges_of(const CostCommand& asked, const Json& prob
   if (probe.is_null()) return {"nccl"};
   std::set<std::string> found;
   for (const Json& row : probe.at("collectives")) found.insert(row.at("exchange").get<std::string>());
-  if (found.empty()) {
+  if (found.empty())
     throw Error(Error::Kind::usage, asked.probe + ": has no exchanges; make it by bnlab probe --ranks 2");
-  }
   return {found.begin(), found.end()};
 }
 
@@ -180,7 +176,7 @@ void compare_with_baseline(std::vector<Row>& rows) {
     // What is uncertain is what this row takes more than the baseline: the rest is slow or fast for both.
     const StepPrediction &own = row.prediction, &base = baseline->prediction;
     const double shared = base.step().mid;
-    const auto share = [&](double Estimate::*end) {
+    const auto share = [&](double Estimate::* end) {
       return shared / (own.own.mid + own.gradients.mid + own.statistics.*end + base.stragglers.mid +
                        own.stragglers.*end - base.stragglers.*end);
     };
@@ -344,9 +340,8 @@ int list_clusters(const CostCommand& asked) {
                      {"source", source}});
   }
   text += bandwidths.text() + "\nWhere the model fails:\n";
-  for (const Cluster& cluster : published_clusters()) {
+  for (const Cluster& cluster : published_clusters())
     if (!cluster.failure.empty()) text += wrapped(cluster.name + ": " + cluster.failure, 2);
-  }
   for (const Json& failure : known_failures()) {
     text += wrapped(failure.at("case").get<std::string>() + " (" + failure.at("source").get<std::string>() +
                         "): " + failure.at("published").get<std::string>() + ". " +
@@ -375,9 +370,7 @@ int predict_steps(const CostCommand& asked) {
       if (!possible(exchange, ranks, probe)) continue;
       for (const RunSpec& run : profiles.runs(ranks)) {
         Row row{profiles.of(run, ranks, exchange), ranks, {}, {}, profiles.measured(run, ranks, exchange)};
-        if (row.profile.refused.empty()) {
-          row.prediction = predict_step(row.profile, *fabric, ranks, options);
-        }
+        if (row.profile.refused.empty()) row.prediction = predict_step(row.profile, *fabric, ranks, options);
         rows.push_back(std::move(row));
       }
     }
@@ -397,9 +390,7 @@ int predict_steps(const CostCommand& asked) {
 int cost(const CostCommand& asked) {
   if (asked.clusters) return list_clusters(asked);
   if (!asked.validate.empty()) return validate(asked);
-  if (asked.spec.empty()) {
-    throw Error(Error::Kind::usage, "cost: expected a SPEC, --clusters or --validate");
-  }
+  if (asked.spec.empty()) throw Error(Error::Kind::usage, "cost: expected a SPEC, --clusters or --validate");
   const auto predict = [&] { return predict_steps(asked); };
   return asked.probe.empty() ? predict() : by_probe(asked.probe, predict);
 }

@@ -33,9 +33,7 @@ std::vector<std::pair<std::string, std::optional<double>>> diagnosis_rows(const 
 Json diagnosis_json(const DiagnosisNumbers& n, const Diagnosis& diagnosis) {
   const auto held = [](const auto& value) { return value ? Json(*value) : Json(); };
   Json causes = Json::array();
-  for (const Cause cause : diagnosis.causes) {
-    causes.push_back(name_of(cause));
-  }
+  for (const Cause cause : diagnosis.causes) causes.push_back(name_of(cause));
   return {{"causes", causes},
           {"sentence", diagnosis.sentence},
           {"metric", n.metric},
@@ -64,11 +62,8 @@ int diagnose(const DiagnoseRequest& request) {
     return exit_code::kOk;
   }
   TextTable table{{{"images and statistics"}, {numbers.metric, true}}, {}};
-  for (const auto& [what, value] : diagnosis_rows(numbers)) {
-    if (value) {
-      table.rows.push_back({what, fixed(*value, 4)});
-    }
-  }
+  for (const auto& [what, value] : diagnosis_rows(numbers))
+    if (value) table.rows.push_back({what, fixed(*value, 4)});
   std::cout << diagnosis.sentence << "\n\n" << table.text();
   return exit_code::kOk;
 }

@@ -48,9 +48,7 @@ Finding meeting(const EnvironmentWorld& world) {
 }
 
 Finding sockets(const EnvironmentWorld& world) {
-  if (world.one_host) {
-    return {"exchange", "all ranks are on this host: through memory that they share"};
-  }
+  if (world.one_host) return {"exchange", "all ranks are on this host: through memory that they share"};
   if (const char* interface = std::getenv("GLOO_SOCKET_IFNAME")) {
     return {"exchange",
             "through sockets on the interface " + std::string(interface) + " (GLOO_SOCKET_IFNAME)"};
@@ -66,20 +64,17 @@ Finding sockets(const EnvironmentWorld& world) {
 Finding threads(const EnvironmentWorld& world, const Variables& variables) {
   const int usable = usable_cores(), of_launcher = usable_cores(getppid());
   const std::string count = number(threads_of_rank(world, variables, usable, of_launcher));
-  for (const char* name : {"OMP_NUM_THREADS", "SLURM_CPUS_PER_TASK"}) {
-    if (const auto set = variables.find(name); set != variables.end()) {
+  for (const char* name : {"OMP_NUM_THREADS", "SLURM_CPUS_PER_TASK"})
+    if (const auto set = variables.find(name); set != variables.end())
       return {"threads", count + " per rank (" + name + "=" + set->second + ")"};
-    }
-  }
   return {"threads", count + " per rank: this one may use " + number(usable) + " cores, the launcher " +
                          number(of_launcher) + ", for " + number(world.local_size) + " ranks on this host"};
 }
 
 Finding settings() {
   std::string other;
-  for (const auto& [name, value] : settings_to_change(rank_settings(gpus_are_shared()))) {
+  for (const auto& [name, value] : settings_to_change(rank_settings(gpus_are_shared())))
     other += (other.empty() ? "" : ", ") + name;
-  }
   return {"settings", other.empty() ? "complete" : "bnlab run starts itself anew once, to set " + other};
 }
 
@@ -100,9 +95,7 @@ std::string gibibytes(double bytes) {
 
 Finding disk(const std::string& results) {
   fs::path folder = fs::absolute(results);
-  while (!fs::exists(folder)) {
-    folder = folder.parent_path();
-  }
+  while (!fs::exists(folder)) folder = folder.parent_path();
   Finding finding{"disk"};
   std::error_code error;
   const auto space = fs::space(folder, error);
@@ -148,9 +141,8 @@ Finding data(const std::string& folder) {
     return {"data",
             "no folder given: nuclei and tasks made from the seed work, others need --data or BNLAB_DATA"};
   }
-  if (!fs::is_directory(folder)) {
+  if (!fs::is_directory(folder))
     return {"data", folder, folder + " is no folder", "give the folder that holds the data sets"};
-  }
   return {"data", folder};
 }
 
@@ -173,9 +165,7 @@ std::vector<Finding> examine(const std::string& results, const std::string& data
       loopback(),
       data(data_dir),
   };
-  for (Finding& finding : findings_of_launcher()) {
-    findings.push_back(std::move(finding));
-  }
+  for (Finding& finding : findings_of_launcher()) findings.push_back(std::move(finding));
   return findings;
 }
 
@@ -183,9 +173,8 @@ void print(const std::vector<Finding>& findings) {
   for (const Finding& finding : findings) {
     std::cout << finding.what << std::string(finding.what.size() < 10 ? 10 - finding.what.size() : 1, ' ')
               << finding.found << "\n";
-    if (!finding.problem.empty()) {
+    if (!finding.problem.empty())
       std::cout << "          problem: " << finding.problem << "\n          cure: " << finding.cure << "\n";
-    }
   }
 }
 
@@ -198,11 +187,10 @@ Json as_json(const Finding& finding) {
 
 int doctor(const DoctorRequest& request) {
   const std::vector<Finding> findings = examine(request.results, request.data_dir);
-  if (request.json) {
+  if (request.json)
     std::cout << Json(mapped(findings, as_json)).dump(2) << "\n";
-  } else {
+  else
     print(findings);
-  }
   const bool well = std::ranges::all_of(findings, &std::string::empty, &Finding::problem);
   return well ? exit_code::kOk : exit_code::kEnvironment;
 }
@@ -213,9 +201,7 @@ std::vector<Finding> findings_of_launcher() {
   const Variables variables = process_environment();
   try {
     const auto world = environment_world(variables);
-    if (!world) {
-      return {{"launcher", "none announced: bnlab starts the ranks itself"}};
-    }
+    if (!world) return {{"launcher", "none announced: bnlab starts the ranks itself"}};
     std::vector<Finding> findings{
         {"launcher", world->launcher + " (" + world->reason + "): this process joins its world; " +
                          number(world->local_size) + " of " + number(world->rendezvous.size) +

@@ -34,14 +34,10 @@ std::string family_of(const std::string& name) {
   std::vector<std::string> known;
   std::string answer;
   for (const Family& family : families()) {
-    if (find_registered(family.name, name) != nullptr) {
-      return family.name;
-    }
+    if (find_registered(family.name, name) != nullptr) return family.name;
     const auto names = registered_names(family.name);
     known.insert(known.end(), names.begin(), names.end());
-    if (answer.empty()) {
-      answer = answer_to_other_name(family.name, name);
-    }
+    if (answer.empty()) answer = answer_to_other_name(family.name, name);
   }
   throw Error(Error::Kind::usage, "there is no " + shown(name) + " to explain" +
                                       (answer.empty() ? component_suggestion(name, known) : answer));
@@ -49,9 +45,7 @@ std::string family_of(const std::string& name) {
 
 std::pair<int64_t, int64_t> read_size(const std::string& text) {
   static const std::regex form("([1-9][0-9]{0,8})x([1-9][0-9]{0,8})");
-  if (std::smatch size; std::regex_match(text, size, form)) {
-    return {std::stoll(size[1]), std::stoll(size[2])};
-  }
+  if (std::smatch size; std::regex_match(text, size, form)) return {std::stoll(size[1]), std::stoll(size[2])};
   throw Error(Error::Kind::usage, "--size: expected HEIGHTxWIDTH in pixels, such as 64x64, got " + text);
 }
 
@@ -75,17 +69,14 @@ std::string cost_text(const StepCost& cost) {
           std::to_string(cost.forward_kernels) + " forward, " + std::to_string(cost.backward_kernels) +
           " backward\n";
   text += "        gradients: all parameters once, " + amount(cost.gradient_bytes, "byte") + "\n";
-  for (const std::string& note : cost.notes) {
-    text += wrapped(note, 8);
-  }
+  for (const std::string& note : cost.notes) text += wrapped(note, 8);
   return text;
 }
 
 Json cost_json(const StepCost& cost) {
   Json exchanges = Json::object();
-  for (const StepCost::Exchange& exchange : cost.exchanges) {
+  for (const StepCost::Exchange& exchange : cost.exchanges)
     exchanges[exchange.purpose] = {{"collectives", exchange.collectives}, {"bytes", exchange.bytes}};
-  }
   return {{"norm_sites", cost.norm_sites},
           {"exchanges", exchanges},
           {"site_kernels", {{"forward", cost.forward_kernels}, {"backward", cost.backward_kernels}}},
@@ -103,16 +94,12 @@ std::variant<StepCost, std::string> count(const ExplainRequest& request, const J
   try {
     return count_step(step);
   } catch (const Error& error) {
-    if (error.kind() != Error::Kind::refused) {
-      throw;
-    }
+    if (error.kind() != Error::Kind::refused) throw;
     return error.what();
   } catch (const std::exception& error) {  // of LibTorch, which this program does not include here
     const std::string what = error.what();
     const auto says = [&](const char* part) { return what.find(part) != std::string::npos; };
-    if (!says("allocate memory") && !says("overflow") && !says("bad_alloc")) {
-      throw;
-    }
+    if (!says("allocate memory") && !says("overflow") && !says("bad_alloc")) throw;
     throw Error(Error::Kind::usage, "--size " + request.size + ": the memory of this machine does not hold " +
                                         setting(request) + "; choose less");
   }

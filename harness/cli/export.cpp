@@ -20,9 +20,8 @@ int export_curves(const ExportRequest& request) {
   std::vector<std::string> problems;
   const int count = export_event_files(experiment.results, experiment.name, request.tensorboard, problems);
   for (const std::string& problem : problems) std::cerr << "left out: " << problem << "\n";
-  if (count == 0 && problems.empty()) {
+  if (count == 0 && problems.empty())
     throw Error(Error::Kind::usage, request.folder + ": no run there has a metrics.jsonl");
-  }
   std::cerr << "wrote the event files of " << count << " runs; see them with: tensorboard --logdir "
             << request.tensorboard << "\n";
   return problems.empty() ? exit_code::kOk : exit_code::kFailed;

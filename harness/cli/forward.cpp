@@ -28,9 +28,7 @@ int forward(const ForwardCommand& command) {
       throw Error(Error::Kind::usage, file + ": is a folder; expected a safetensors file, such as the " +
                                           std::string(kWeightsFile) + " in the folder of a run");
     }
-    if (!std::filesystem::is_regular_file(file)) {
-      throw Error(Error::Kind::usage, file + ": no such file");
-    }
+    if (!std::filesystem::is_regular_file(file)) throw Error(Error::Kind::usage, file + ": no such file");
   }
   std::cerr << as_usage([&] { return run_forward_pass(request); }) << "\n";
   return exit_code::kOk;

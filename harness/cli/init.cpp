@@ -41,18 +41,16 @@ constexpr Line kLines[] = {
 };
 
 std::string help_of(const std::string& key) {
-  for (const Parameter& parameter : spec_parameters()) {
+  for (const Parameter& parameter : spec_parameters())
     if (parameter.name == key) return parameter.help;
-  }
   return "";
 }
 
 // Those that need no option to be given.
 std::vector<std::string> simple_strategies() {
   std::vector<std::string> names;
-  for (const auto& [name, about] : registered("strategy")) {
+  for (const auto& [name, about] : registered("strategy"))
     if (std::ranges::none_of(about.parameters, &Parameter::required)) names.push_back(name);
-  }
   return names;
 }
 
@@ -60,9 +58,8 @@ std::string commented_spec() {
   std::string text =
       "// Comments begin with //. bnlab plan shows the runs that a spec stands for, bnlab run makes "
       "them.\n{\n";
-  for (const Line& line : kLines) {
+  for (const Line& line : kLines)
     text += "  // " + help_of(line.key) + line.advice + "\n  \"" + line.key + "\": " + line.value + ",\n";
-  }
   text +=
       "  // " + help_of("matrix") +
       "\n  \"matrix\": {\n"
@@ -89,12 +86,10 @@ std::string commented_spec() {
 
 int init(const InitRequest& request) {
   const std::string name = std::filesystem::path(request.file).stem().string();
-  if (const std::string problem = name_problem(name); !problem.empty()) {
+  if (const std::string problem = name_problem(name); !problem.empty())
     throw Error(Error::Kind::usage, request.file + ": the file's name is that of the experiment: " + problem);
-  }
-  if (std::filesystem::exists(request.file) && !request.force) {
+  if (std::filesystem::exists(request.file) && !request.force)
     throw Error(Error::Kind::usage, request.file + " exists; --force replaces it");
-  }
   write_atomically(request.file, commented_spec());
   std::cerr << "wrote " << request.file
             << "; see its runs with: " << shell_command("bnlab plan", {request.file}) << "\n";

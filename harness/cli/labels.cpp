@@ -63,9 +63,8 @@ IdOf grey_ids() {
 
 IdOf voc_ids() {
   IdOf ids;
-  for (size_t id = 0; id < kMostIds; ++id) {
+  for (size_t id = 0; id < kMostIds; ++id)
     ids[class_colour(static_cast<uint8_t>(id))] = static_cast<uint8_t>(id);
-  }
   return ids;
 }
 
@@ -84,9 +83,8 @@ IdOf given_ids(const std::string& text) {
     }
     const Colour colour = {static_cast<uint8_t>(red), static_cast<uint8_t>(green),
                            static_cast<uint8_t>(blue)};
-    if (!ids.emplace(colour, static_cast<uint8_t>(id)).second) {
+    if (!ids.emplace(colour, static_cast<uint8_t>(id)).second)
       refuse("--colours: " + text_of(colour) + " is given twice");
-    }
     begin = end + 1;
   }
   return ids;
@@ -102,9 +100,8 @@ std::vector<fs::path> label_files(const fs::path& folder) {
   std::error_code error;
   for (fs::recursive_directory_iterator entry(folder, error), end; !error && entry != end;
        entry.increment(error)) {
-    if (ending_of(entry->path()) == ".png" && !entry->path().filename().string().starts_with(".")) {
+    if (ending_of(entry->path()) == ".png" && !entry->path().filename().string().starts_with("."))
       files.push_back(entry->path());
-    }
   }
   if (error || files.empty()) {
     refuse(folder.string() + (error ? ": cannot be listed (" + error.message() + ")"
@@ -121,17 +118,15 @@ struct Folder {
 
 // Folders whose labels belong together: a colour has one id in all of them.
 std::vector<Folder> folders_of(const LabelsRequest& request) {
-  if (request.more.size() % 2 != 0) {
+  if (request.more.size() % 2 != 0)
     refuse(request.more.back() + ": expected a folder FROM and a folder TO, in turn");
-  }
   std::vector<std::string> given = {request.from, request.to};
   given.insert(given.end(), request.more.begin(), request.more.end());
   std::vector<Folder> folders;
   for (size_t i = 0; i < given.size(); i += 2) {
     const auto whole = [](const std::string& name) { return fs::absolute(name).lexically_normal(); };
-    if (!whole(given[i + 1]).lexically_relative(whole(given[i])).generic_string().starts_with("..")) {
+    if (!whole(given[i + 1]).lexically_relative(whole(given[i])).generic_string().starts_with(".."))
       refuse(given[i + 1] + ": expected a folder outside of " + given[i] + ", whose files stay as they are");
-    }
     folders.push_back({given[i], given[i + 1], label_files(given[i])});
   }
   return folders;
@@ -173,14 +168,11 @@ Survey survey_of(const std::vector<Folder>& folders) {
     for (const fs::path& file : folder.files) {
       const LabelFile read = read_label_file(file.string());
       ++survey.files[static_cast<size_t>(read.kind)];
-      if (read.kind == LabelFile::Kind::colours) {
-        count_colours(file.string(), read.pixels, survey.colours);
-      }
+      if (read.kind == LabelFile::Kind::colours) count_colours(file.string(), read.pixels, survey.colours);
       for (size_t id = 0; id < read.palette.size(); ++id) {
         const auto as_read = static_cast<uint8_t>(id);
-        if (std::ranges::count(read.pixels.values, as_read) > 0) {
+        if (std::ranges::count(read.pixels.values, as_read) > 0)
           survey.ids[read.palette[id]].emplace(as_read, file.string());
-        }
       }
     }
   }
@@ -207,13 +199,10 @@ bool explains(const std::string& rule, const Survey& survey) {
 // The value of --colours that covers the colours: by a rule; else the id that palettes give to one; else
 // numbered, the most frequent first, but where other files hold ids nobody but the user knows which.
 std::string suggested(const Survey& survey) {
-  for (const std::string rule : {"grey", "voc"}) {
+  for (const std::string rule : {"grey", "voc"})
     if (explains(rule, survey)) return rule;
-  }
   std::vector<std::pair<int64_t, Colour>> order;
-  for (const auto& [colour, use] : survey.colours) {
-    order.emplace_back(-use.pixels, colour);
-  }
+  for (const auto& [colour, use] : survey.colours) order.emplace_back(-use.pixels, colour);
   std::ranges::sort(order);
   std::string text;
   for (size_t place = 0; place < order.size(); ++place) {
@@ -255,9 +244,8 @@ int show_colours(const LabelsRequest& request, const Survey& survey) {
            "again");
   }
   TextTable table{{{"colour"}, {"pixels", true}, {"files", true}}, {}};
-  for (const auto& [colour, use] : survey.colours) {
+  for (const auto& [colour, use] : survey.colours)
     table.rows.push_back({text_of(colour), std::to_string(use.pixels), std::to_string(use.files)});
-  }
   std::vector<std::string> words = {request.from, request.to};
   words.insert(words.end(), request.more.begin(), request.more.end());
   words.insert(words.end(), {"--colours", suggested(survey)});
@@ -287,28 +275,21 @@ void check_ids(const Survey& survey, const IdOf& ids) {
       }
     }
   }
-  if (!faults.empty()) {
-    refuse("nothing is written, for --colours does not fit:\n" + text_of_faults(faults));
-  }
+  if (!faults.empty()) refuse("nothing is written, for --colours does not fit:\n" + text_of_faults(faults));
 }
 
 Pixels ids_in(LabelFile file, const IdOf& ids) {
-  if (file.kind != LabelFile::Kind::colours) {
-    return std::move(file.pixels);
-  }
+  if (file.kind != LabelFile::Kind::colours) return std::move(file.pixels);
   Pixels map{file.pixels.height, file.pixels.width, 1, {}};
-  for (size_t i = 0; i < file.pixels.values.size() / 3; ++i) {
+  for (size_t i = 0; i < file.pixels.values.size() / 3; ++i)
     map.values.push_back(ids.at(colour_at(file.pixels, i)));
-  }
   return map;
 }
 
 int labels(const LabelsRequest& request) {
   const std::vector<Folder> folders = folders_of(request);
   const Survey survey = survey_of(folders);
-  if (!survey.colours.empty() && request.colours.empty()) {
-    return show_colours(request, survey);
-  }
+  if (!survey.colours.empty() && request.colours.empty()) return show_colours(request, survey);
   const IdOf ids = request.colours.empty() ? IdOf() : ids_of(request.colours);
   check_ids(survey, ids);
   for (const Folder& folder : folders) {

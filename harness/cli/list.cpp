@@ -22,12 +22,10 @@ struct ListRequest {
 };
 
 std::string text_of(const Entries& entries, const ListRequest& request) {
-  if (request.json || request.format == "json") {
+  if (request.json || request.format == "json")
     return Json(mapped(entries, [](const auto& entry) { return about_json(entry.second); })).dump(2) + "\n";
-  }
-  if (request.format == "markdown" || (request.format.empty() && !request.into.empty())) {
+  if (request.format == "markdown" || (request.format.empty() && !request.into.empty()))
     return entries_markdown(entries);
-  }
   return request.details
              ? joined(mapped(entries, [](const auto& entry) { return about_text(entry.second); }), "")
              : entries_text(entries);

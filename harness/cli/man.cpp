@@ -29,9 +29,8 @@ std::string example(const std::string& text) {
 
 std::string synopsis(const CommandText& command) {
   std::string line = ".B bnlab " + command.name + "\n";
-  for (const OptionText& option : command.options) {
+  for (const OptionText& option : command.options)
     if (option.positional()) line += ".I " + troff(option.name) + "\n";
-  }
   return line + "[options]\n";
 }
 

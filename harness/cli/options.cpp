@@ -41,11 +41,8 @@ constexpr size_t kLongestShown = 200;  // of a file, in a message
 std::vector<fs::path> specs_in(const fs::path& folder) {
   std::vector<fs::path> specs;
   std::error_code none;
-  for (const auto& entry : fs::directory_iterator(folder, none)) {
-    if (entry.path().extension() == ".json") {
-      specs.push_back(entry.path());
-    }
-  }
+  for (const auto& entry : fs::directory_iterator(folder, none))
+    if (entry.path().extension() == ".json") specs.push_back(entry.path());
   std::ranges::sort(specs);
   return specs;
 }
@@ -70,9 +67,7 @@ std::optional<int> jobs_named(const std::string& text) {
   int jobs = 0;
   const char* const end = text.data() + text.size();
   const auto [rest, problem] = std::from_chars(text.data(), end, jobs);
-  if (text == "auto") {
-    return kAutoJobs;
-  }
+  if (text == "auto") return kAutoJobs;
   const bool good = problem == std::errc() && rest == end && jobs >= 1 && jobs <= kMostAtOnce;
   return good ? std::optional(jobs) : std::nullopt;
 }
@@ -83,18 +78,16 @@ std::map<std::string, std::string> known_names(const std::string& spec, const st
   for (const std::string& name : list_experiments(results_dir)) known[name] = name;
   for (const fs::path& file : known_specs()) known[file.stem().string()] = file.stem().string();
   const fs::path folder = fs::path(spec).parent_path();
-  for (const fs::path& file : specs_in(folder.empty() ? "." : folder)) {
+  for (const fs::path& file : specs_in(folder.empty() ? "." : folder))
     known.try_emplace(file.stem().string(), (folder / file.filename()).string());
-  }
   return known;
 }
 
 // With the places that were looked at, and the nearest name that one of them has.
 std::string no_such_spec(const std::string& spec, const std::string& results_dir) {
   std::error_code none;
-  if (fs::is_directory(spec, none)) {
+  if (fs::is_directory(spec, none))
     return spec + ": this folder keeps no " + kSpecFile + "; name the spec's own file";
-  }
   const std::map<std::string, std::string> known = known_names(spec, results_dir);
   const std::string near =
       nearest(fs::path(spec).stem().string(), mapped(known, [](const auto& name) { return name.first; }));
@@ -108,24 +101,20 @@ std::string no_such_spec(const std::string& spec, const std::string& results_dir
 }
 
 void refuse_unreadable(const std::string& spec) {
-  struct stat status {};
+  struct stat status{};
   const bool is_hidden = ::stat(spec.c_str(), &status) != 0 && errno == EACCES;
-  if (is_hidden || (S_ISREG(status.st_mode) && ::access(spec.c_str(), R_OK) != 0)) {
+  if (is_hidden || (S_ISREG(status.st_mode) && ::access(spec.c_str(), R_OK) != 0))
     throw Error(Error::Kind::usage, spec + ": cannot be read: " + std::strerror(errno));
-  }
 }
 
 std::optional<Experiment> found(const std::string& spec, std::string& results_dir,
                                 const std::vector<std::string>& overrides) {
   std::error_code none;
   refuse_unreadable(spec);
-  if (fs::is_regular_file(spec, none)) {
-    return load_experiment(spec, overrides);
-  }
+  if (fs::is_regular_file(spec, none)) return load_experiment(spec, overrides);
   const std::vector<fs::path> known = known_specs();
-  if (const auto named = std::ranges::find(known, fs::path(spec), &fs::path::stem); named != known.end()) {
+  if (const auto named = std::ranges::find(known, fs::path(spec), &fs::path::stem); named != known.end())
     return load_experiment(named->string(), overrides);
-  }
   fs::path folder = (fs::path(spec) / "").lexically_normal().parent_path();  // without a slash at its end
   folder = folder == "." ? fs::current_path() : folder;
   if (fs::is_regular_file(folder / kSpecFile, none)) {
@@ -155,18 +144,14 @@ RunSpec only_run(const std::string& spec) {
 std::optional<Experiment> load_if_any(const std::string& spec, std::string& results_dir,
                                       const std::vector<std::string>& overrides) {
   std::optional<Experiment> experiment = found(spec, results_dir, overrides);
-  if (experiment && experiment->tuning) {
-    settle(*experiment, kept_scores(*experiment, results_dir));
-  }
+  if (experiment && experiment->tuning) settle(*experiment, kept_scores(*experiment, results_dir));
   return experiment;
 }
 
 Experiment load_asked(const std::string& spec, std::string& results_dir,
                       const std::vector<std::string>& overrides) {
   std::optional<Experiment> experiment = load_if_any(spec, results_dir, overrides);
-  if (!experiment) {
-    throw Error(Error::Kind::usage, no_such_spec(spec, results_dir));
-  }
+  if (!experiment) throw Error(Error::Kind::usage, no_such_spec(spec, results_dir));
   return std::move(*experiment);
 }
 
@@ -175,9 +160,7 @@ namespace {
 // {"name": "sync", "gradient": "stopped"} of the label "sync(gradient=stopped)"; a name alone stays a text.
 Json component_of_label(const std::string& text) {
   const size_t open = text.find('(');
-  if (open == std::string::npos || !text.ends_with(')')) {
-    return text;
-  }
+  if (open == std::string::npos || !text.ends_with(')')) return text;
   Json component{{"name", text.substr(0, open)}};
   int depth = 0;
   for (size_t begin = open + 1, i = begin; i < text.size(); ++i) {
@@ -198,9 +181,7 @@ Json component_of_label(const std::string& text) {
 }  // namespace
 
 Json read_component(const std::string& text) {
-  if (text.empty() || text.front() != '{') {
-    return component_of_label(text);
-  }
+  if (text.empty() || text.front() != '{') return component_of_label(text);
   const Json given = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!given.is_object() || !given.contains("name") || !given["name"].is_string()) {
     throw Error(Error::Kind::usage,
@@ -249,18 +230,14 @@ CLI::Option* add_json_flag(CLI::App& command, bool& json) {
 void add_ranks_option(CLI::App& command, int& ranks, const std::string& help) {
   CLI::Option* option =
       command.add_option("--ranks", ranks, help)->type_name("N")->check(CLI::Range(1, kMostAtOnce));
-  if (ranks > 0) {
-    option->capture_default_str();
-  }
+  if (ranks > 0) option->capture_default_str();
 }
 
 void add_device_option(CLI::App& command, std::string& device, const std::string& default_text) {
   CLI::Option* option =
       command.add_option("--device", device, "Where to compute: cpu or cuda" + default_text);
   option->type_name("DEVICE")->check(one_of({"cpu", "cuda"}));
-  if (!device.empty()) {
-    option->capture_default_str();
-  }
+  if (!device.empty()) option->capture_default_str();
 }
 
 void add_results_option(CLI::App& command, std::string& results_dir) {
@@ -418,21 +395,17 @@ fs::path one_placement(const fs::path& folder) {
   if (fs::exists(folder / kWeightsFile) || fs::exists(folder / kRecordFile)) return folder;
   std::vector<fs::path> placements;
   std::error_code none;
-  for (const auto& entry : fs::directory_iterator(folder, none)) {
+  for (const auto& entry : fs::directory_iterator(folder, none))
     if (fs::exists(entry.path() / kRecordFile)) placements.push_back(entry.path());
-  }
   return placements.size() == 1 ? placements.front() : folder;
 }
 
 }  // namespace
 
 EvaluateJob job_of_weights(EvaluateJob job, const std::string& spec) {
-  if (fs::is_directory(job.weights)) {
-    job.weights = (one_placement(job.weights) / kWeightsFile).string();
-  }
-  if (const std::string cure = pytorch_cure(job.weights); !cure.empty()) {
+  if (fs::is_directory(job.weights)) job.weights = (one_placement(job.weights) / kWeightsFile).string();
+  if (const std::string cure = pytorch_cure(job.weights); !cure.empty())
     throw Error(Error::Kind::usage, "expected a safetensors file, got " + job.weights + cure);
-  }
   const fs::path folder = fs::path(job.weights).parent_path();
   const auto record = find_record(folder);
   if (!fs::is_regular_file(job.weights) && record && record->failed()) {
@@ -461,9 +434,7 @@ EvaluateJob job_of_weights(EvaluateJob job, const std::string& spec) {
                 job.weights + ": no " + kRecordFile + " beside it says which run it is of; use --spec SPEC");
   }
   job.spec = spec.empty() ? read_resolved(record->at("spec")) : only_run(spec);
-  if (spec.empty()) {
-    job.steps = steps_of_weights(*record);
-  }
+  if (spec.empty()) job.steps = steps_of_weights(*record);
   // With the threads of the run, sums come out in the same order.
   job.threads = record ? record->at("placement.threads_per_rank").get<int>() : usable_cores();
   const fs::path pairs = folder / kPopulationsFile;
@@ -471,15 +442,12 @@ EvaluateJob job_of_weights(EvaluateJob job, const std::string& spec) {
   if (job.populations.empty()) {
     job.populations = job.spec.populations;
     std::erase_if(job.populations, of_averaged_weights);  // which the file does not hold
-    if (job.populations.empty()) {
-      job.populations = {"saved"};
-    }
+    if (job.populations.empty()) job.populations = {"saved"};
   }
   for (const std::string& population : job.populations) {
     const std::string problem = population_problem(population, job.spec.towers());
-    if (!problem.empty() && population != kAveragedWeights) {
+    if (!problem.empty() && population != kAveragedWeights)
       throw Error(Error::Kind::usage, "--population: " + problem);
-    }
     if (of_averaged_weights(population)) {
       throw Error(Error::Kind::usage, "--population: " + population +
                                           ": the file holds the weights of the last step, not their average; "

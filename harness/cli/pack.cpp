@@ -59,9 +59,8 @@ int pack(const PackRequest& request) {
 }
 
 int check(const CheckRequest& request) {
-  if (!std::filesystem::exists(request.path)) {
+  if (!std::filesystem::exists(request.path))
     throw Error(Error::Kind::usage, request.path + ": no such archive or folder");
-  }
   const bool is_folder = std::filesystem::is_directory(request.path);
   if (is_folder) refuse_other_folders(request.path);
   Files files = is_folder ? files_to_pack(request.path) : unpacked(request.path);
@@ -70,9 +69,8 @@ int check(const CheckRequest& request) {
   const Checked checked = check_files(files);
   if (holds_gpu_check(files)) {
     std::cout << gpu_check_text(gpu_check_page(files, request.path));
-    for (const auto& [reason, count] : checked.stale) {
+    for (const auto& [reason, count] : checked.stale)
       std::cout << count << " records stale: " << reason << "\n";
-    }
   }
   for (const std::string& problem : checked.problems) std::cout << problem << "\n";
   std::cout << checked.files << " files listed, " << checked.records << " records, "

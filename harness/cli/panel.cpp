@@ -87,9 +87,7 @@ int run_panel(const PanelRequest& request) {
     return exit_code::kOk;
   }
   std::cerr << made - differing << " of " << made << " entries of the panel compute what is committed";
-  if (made < entries.size()) {
-    std::cerr << "; " << entries.size() - made << " could not be made";
-  }
+  if (made < entries.size()) std::cerr << "; " << entries.size() - made << " could not be made";
   std::cerr << "\n";
   return differing == 0 ? exit_code::kOk : exit_code::kFailed;
 }

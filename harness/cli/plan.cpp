@@ -148,9 +148,7 @@ Plan make_plan(const PlanRequest& request) {
   plan.states = survey(plan.runs, asked.redo, plan.remarks);
   add_unclaimed_throughputs(plan, asked.jobs);
   for (size_t i = 0; i < plan.runs.size(); ++i) {
-    if (!plan.states[i].starts) {
-      continue;
-    }
+    if (!plan.states[i].starts) continue;
     start.push_back(&plan.runs[i].spec);
     if (!plan.runs[i].inputs.is_null()) to_judge.push_back(&plan.runs[i]);
     plan.lacks_weights = plan.lacks_weights || lacks_weights(plan.runs[i]);
@@ -166,9 +164,8 @@ Plan make_plan(const PlanRequest& request) {
   plan.disk_bytes = start.empty() ? std::nullopt : disk_need(start, records, asked.jobs);
   plan.free_disk_bytes = free_disk(asked.results_dir);
   plan.seconds = all_known ? std::optional(seconds) : std::nullopt;
-  for (const Record& record : records) {
+  for (const Record& record : records)
     plan.peak_memory_bytes = std::max(plan.peak_memory_bytes, metric_of(record, "peak_rss_bytes"));
-  }
   return plan;
 }
 
@@ -207,16 +204,11 @@ Json plan_json(const Plan& plan) {
 void print_reasons(const Plan& plan) {
   std::map<std::string, int> reasons;
   for (const RunState& state : plan.states) {
-    if (!state.failure.empty()) {
-      ++reasons[state.name() + ": " + state.failure];
-    }
-    if (!state.stale.empty()) {
-      ++reasons["stale: " + state.stale];
-    }
+    if (!state.failure.empty()) ++reasons[state.name() + ": " + state.failure];
+    if (!state.stale.empty()) ++reasons["stale: " + state.stale];
   }
-  for (const auto& [reason, runs] : reasons) {
+  for (const auto& [reason, runs] : reasons)
     std::cout << runs << (runs == 1 ? " run " : " runs ") << reason << "\n";
-  }
 }
 
 // A line for each rule of `exclude`, or for each run.
@@ -279,55 +271,42 @@ void print(const Plan& plan, bool every_run) {
   print_reasons(plan);
   print_excluded(plan.experiment, every_run);
   std::map<std::string, int> done;
-  for (const RunState& state : plan.states) {
+  for (const RunState& state : plan.states)
     if (!state.starts && state.outcome == Status::ok) ++done[state.placement];
-  }
   std::cout << plan.to_start << " of " << plan.runs.size() << " runs to start";
-  if (!done.empty()) {
-    std::cout << "; done on " << placements_text(done);
-  }
+  if (!done.empty()) std::cout << "; done on " << placements_text(done);
   if (plan.to_start > 0) {
     std::cout << "; expected time: "
               << (plan.seconds ? duration_text(*plan.seconds) : "unknown before a first run has finished");
   }
-  if (plan.peak_memory_bytes) {
+  if (plan.peak_memory_bytes)
     std::cout << "; largest peak of a rank's resident memory so far: " << mib_needed(*plan.peak_memory_bytes);
-  }
   if (plan.disk_bytes && plan.free_disk_bytes) {
     std::cout << "; disk: about " << mib_needed(*plan.disk_bytes) << " of " << mib_left(*plan.free_disk_bytes)
               << " that are free";
   }
   std::cout << "\n";
-  for (const std::string& remark : plan.remarks) {
-    std::cerr << "note: " << remark << "\n";
-  }
+  for (const std::string& remark : plan.remarks) std::cerr << "note: " << remark << "\n";
 }
 
 // A line per run, for other programs: `bnlab run SPEC --only run=LINE` does it.
 void print_todo(const Plan& plan) {
   std::set<std::string> printed;
-  for (size_t i = 0; i < plan.runs.size(); ++i) {
-    if (plan.states[i].starts && printed.insert(plan.runs[i].spec.id).second) {
+  for (size_t i = 0; i < plan.runs.size(); ++i)
+    if (plan.states[i].starts && printed.insert(plan.runs[i].spec.id).second)
       std::cout << plan.runs[i].spec.id << "\n";
-    }
-  }
 }
 
 int plan(const PlanRequest& request) {
   const Plan plan = make_plan(request);
-  if (request.json) {
+  if (request.json)
     std::cout << plan_json(plan).dump(2) << "\n";
-  } else if (request.todo) {
+  else if (request.todo)
     print_todo(plan);
-  } else {
+  else
     print(plan, request.every_run);
-  }
-  for (const std::string& message : plan.missing) {
-    std::cerr << "bnlab: " << message << "\n";
-  }
-  for (const std::string& message : plan.misplaced) {
-    std::cerr << "bnlab: " << message << "\n";
-  }
+  for (const std::string& message : plan.missing) std::cerr << "bnlab: " << message << "\n";
+  for (const std::string& message : plan.misplaced) std::cerr << "bnlab: " << message << "\n";
   // Without a data folder the question was another one than whether the data are there.
   const bool lacks_data = !plan.missing.empty() && !request.launch.data_dir.empty();
   return lacks_data || plan.lacks_weights || !plan.misplaced.empty() ? exit_code::kUsage : exit_code::kOk;

@@ -38,9 +38,8 @@ std::vector<EvaluateJob> jobs_of(const PredictRequest& request) {
                                           request.weights.front() + ", " + first.task.dump() +
                                           ", got one of " + own.task.dump());
     }
-    if (!ids.insert(own.id).second) {
+    if (!ids.insert(own.id).second)
       throw Error(Error::Kind::usage, weights + ": the run " + own.id + " is asked for twice");
-    }
   }
   return jobs;
 }
@@ -60,9 +59,8 @@ class Pictures {
   explicit Pictures(const fs::path& folder) : folder_(folder) {
     std::error_code error;
     fs::create_directories(folder, error);
-    if (error) {
+    if (error)
       throw Error(Error::Kind::environment, folder.string() + ": cannot be made (" + error.message() + ")");
-    }
   }
 
   // The picture's name in the folder.

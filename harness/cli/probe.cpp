@@ -137,9 +137,8 @@ std::string text_of(const Json& probe) {
   using Part = std::string (*)(const Json&);
   const std::vector<std::pair<const char*, Part>> parts{
       {"collectives", text_of_collectives}, {"routes", text_of_routes}, {"steps", text_of_steps}};
-  for (const auto& [key, part] : parts) {
+  for (const auto& [key, part] : parts)
     if (!probe.at(key).empty()) text += "\n" + part(probe);
-  }
   return text;
 }
 
@@ -166,9 +165,7 @@ int start_ranks(const ProbeCommand& asked, int ranks, Device device) {
 }
 
 std::vector<RunSpec> runs_of(const ProbeCommand& asked, int ranks) {
-  if (asked.spec.empty()) {
-    return {};
-  }
+  if (asked.spec.empty()) return {};
   std::string results = asked.launch.results_dir;
   const Experiment experiment = load_asked(asked.spec, results, asked.overrides);
   return runs_to_measure(select_runs(experiment.runs, asked.launch.only, ""), ranks);
@@ -182,9 +179,8 @@ int measure(const ProbeCommand& asked, const std::optional<EnvironmentWorld>& wo
   if (world) {
     place = world->rendezvous;
     place.timeout = world->meeting_timeout;
-    if (device == Device::cuda) {
+    if (device == Device::cuda)
       place.local_rank = agree_on_gpus(*world, device).of_rank.at(static_cast<size_t>(place.rank));
-    }
     request.threads = threads_of_rank(*world, process_environment(), usable_cores(), usable_cores(getppid()));
     request.nodes = world->one_host ? 1 : std::max(1, place.size / world->local_size);
     request.launcher = world->launcher;
@@ -192,15 +188,14 @@ int measure(const ProbeCommand& asked, const std::optional<EnvironmentWorld>& wo
   if (asked.launch.threads > 0) request.threads = asked.launch.threads;
   place.delay = {asked.delay_us * 1e-6, asked.bandwidth_mb * 1e6};
   const bool one_host = !world || world->one_host;
-  if (device == Device::cuda) {
+  if (device == Device::cuda)
     request.exchanges = {Exchange::sockets};  // of the host; GPUs have NCCL
-  } else if (asked.launch.exchange) {
+  else if (asked.launch.exchange)
     request.exchanges = {*asked.launch.exchange};
-  } else if (place.size == 1 || !one_host) {
+  else if (place.size == 1 || !one_host)
     request.exchanges = {Exchange::sockets};
-  } else {
+  else
     request.exchanges = {Exchange::shared_memory, Exchange::sockets};
-  }
   request.seconds = asked.seconds;
   request.largest_bytes = static_cast<int64_t>(asked.largest_mb * (1 << 20));
   request.runs = runs_of(asked, place.size);
@@ -222,9 +217,7 @@ int probe(const ProbeCommand& asked) {
                 "--delay-us and --bandwidth-mb slow exchanges of CPU ranks; give --device cpu");
   }
   const auto world = joined_world(asked.launch);
-  if (world) {
-    return measure(asked, world, device);
-  }
+  if (world) return measure(asked, world, device);
   const int cores = std::min(usable_cores(), 8);
   const int ranks = asked.launch.ranks > 0   ? asked.launch.ranks
                     : device == Device::cuda ? std::max(gpus, 1)

@@ -108,11 +108,8 @@ std::vector<std::string> command_names(const CLI::App& app) {
 
 std::vector<std::string> option_names(const CLI::App& app) {
   std::vector<std::string> names;
-  for (const CLI::Option* option : app.get_options()) {
-    for (const std::string& name : option->get_lnames()) {
-      names.push_back("--" + name);
-    }
-  }
+  for (const CLI::Option* option : app.get_options())
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
   return names;
 }
 
@@ -122,12 +119,9 @@ std::string explain(const CLI::App& app, const CLI::ParseError& error) {
   const CLI::App& command = chosen.empty() ? app : *chosen.front();
   const std::vector<std::string> unknown = command.remaining();
   for (const std::string& word : unknown) {
-    if (word.rfind('-', 0) == 0) {
+    if (word.rfind('-', 0) == 0)
       return "unknown option " + word + did_you_mean(word.substr(0, word.find('=')), option_names(command));
-    }
-    if (chosen.empty()) {
-      return "unknown command " + word + did_you_mean(word, command_names(app));
-    }
+    if (chosen.empty()) return "unknown command " + word + did_you_mean(word, command_names(app));
   }
   return error.what();
 }
@@ -161,9 +155,8 @@ const std::vector<std::pair<std::string, std::vector<std::string>>> kGroups = {
 };
 
 void group_commands(CLI::App& app) {
-  for (const auto& [heading, names] : kGroups) {
+  for (const auto& [heading, names] : kGroups)
     for (const std::string& name : names) app.get_subcommand(name)->group(heading);
-  }
 }
 
 // The words behind the program's name. `help` is `--help`, and `help run` is `run --help`.
@@ -229,9 +222,7 @@ void build(Program& program) {
 // The exit code of a command that answered `code`: lost output is no success.
 int after_output(int code) {
   std::cout.flush();
-  if (std::cout.good() || code != exit_code::kOk) {
-    return code;
-  }
+  if (std::cout.good() || code != exit_code::kOk) return code;
   std::cerr << "bnlab: the output could not be written; is the disk full?\n";
   return exit_code::kEnvironment;
 }
@@ -262,9 +253,8 @@ int run_program(int argc, const char* const* argv) {
     std::ranges::reverse(words);  // as CLI11 takes them
     program.app.parse(words);
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) {  // --help, --version
+    if (error.get_exit_code() == 0)  // --help, --version
       return after_output(program.app.exit(error));
-    }
     const auto typed = program.app.get_subcommands();
     std::cerr << "bnlab: " << explain(program.app, error) << "\nbnlab "
               << (typed.empty() ? "" : typed.front()->get_name() + " ") << "--help shows how it is used\n";

@@ -53,22 +53,19 @@ void add_roofline_of(const std::string& probe, const Experiment& experiment, con
 std::string report_as(const std::string& format, const Experiment& experiment,
                       const std::vector<Record>& records, const ReportRequest& request) {
   if (format == "csv") {
-    if (!request.probe.empty()) {
+    if (!request.probe.empty())
       throw Error(Error::Kind::usage, "--probe: CSV has no column of the roofline; use --format json");
-    }
     return report_csv(experiment, records);
   }
   ExperimentReport report =
       make_report(experiment, records, kept_declarations(request.results, experiment.name), request.baseline);
   report.marks_stale = request.into.empty();
   for (const std::string& problem : report.problems) std::cerr << "left out: " << problem << "\n";
-  if (!request.probe.empty()) {
+  if (!request.probe.empty())
     by_probe(request.probe, [&] { add_roofline_of(request.probe, experiment, request.data_dir, report); });
-  }
   if (format == "json") return report_json(report).dump(2) + "\n";
-  if (format == "html") {
+  if (format == "html")
     return report_html(report, records, experiment_folder(request.results, experiment.name) / "figures");
-  }
   return format == "markdown" ? report_markdown(report) : report_text(report);
 }
 
@@ -77,9 +74,7 @@ int report(const ReportRequest& asked) {
   const Experiment experiment = load_asked(request.spec, request.results, request.overrides);
   std::vector<std::string> problems;
   const std::vector<Record> records = list_records(request.results, experiment.name, &problems);
-  for (const std::string& problem : problems) {
-    std::cerr << "left out: " << problem << "\n";
-  }
+  for (const std::string& problem : problems) std::cerr << "left out: " << problem << "\n";
   const std::filesystem::path folder = experiment_folder(request.results, experiment.name);
   const Json kept = std::filesystem::exists(folder / kSpecFile) ? read_json(folder / kSpecFile) : Json();
   const RunCounts counts = count_runs(experiment, records);

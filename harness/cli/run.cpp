@@ -45,27 +45,19 @@ void print_outcome(const Experiment& experiment, const LaunchRequest& asked, con
             << " were done before"
             << (summary.done_on.empty() ? "" : " on " + placements_text(summary.done_on)) << ", "
             << summary.failed << " failed";
-  if (summary.failed_before > 0) {
-    std::cerr << ", " << summary.failed_before << " had failed before";
-  }
+  if (summary.failed_before > 0) std::cerr << ", " << summary.failed_before << " had failed before";
   std::cerr << "\n"
             << "records: " << folder << "\n"
             << "figures: " << shell_command("scripts/plot.sh", {folder}) << "\n";
-  for (const auto& [reason, runs] : summary.failures) {
+  for (const auto& [reason, runs] : summary.failures)
     std::cerr << "failed before: " << runs << " with " << reason << "\n";
-  }
-  if (summary.held > 0) {
-    std::cerr << summary.held << " runs are left to other processes, which have them\n";
-  }
-  if (summary.failed + summary.failed_before > 0) {
+  if (summary.held > 0) std::cerr << summary.held << " runs are left to other processes, which have them\n";
+  if (summary.failed + summary.failed_before > 0)
     std::cerr << "failed runs start again with: " << with_redo(asked, "failed") << "\n";
-  }
-  for (const auto& [reason, runs] : summary.stale) {
+  for (const auto& [reason, runs] : summary.stale)
     std::cerr << "stale: " << runs << " finished runs of this table: " << reason << "\n";
-  }
-  if (!summary.stale.empty()) {
+  if (!summary.stale.empty())
     std::cerr << "stale runs start again with: " << with_redo(asked, "stale") << "\n";
-  }
   if (summary.disturbed > 0) {
     std::cerr << "disturbed: others used the machine while " << summary.disturbed
               << (summary.disturbed == 1 ? " run" : " runs")
@@ -104,12 +96,8 @@ int not_settled(const Experiment& experiment, const LaunchRequest& asked, const 
 
 int run_matrix(Experiment& experiment, const LaunchRequest& asked) {
   const LaunchSummary tuning = tune(experiment, asked);
-  if (tuning.interrupted) {
-    return interrupted(asked);
-  }
-  if (experiment.tuning && !experiment.tuning->is_settled()) {
-    return not_settled(experiment, asked, tuning);
-  }
+  if (tuning.interrupted) return interrupted(asked);
+  if (experiment.tuning && !experiment.tuning->is_settled()) return not_settled(experiment, asked, tuning);
   const LaunchSummary summary = launch(experiment, asked);
   if (summary.interrupted) {
     if (summary.leads) tell_remade(asked, summary);

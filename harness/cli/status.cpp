@@ -25,12 +25,8 @@ struct StatusRequest {
 
 // With its spec, if there is one, so that missing runs are counted; else from the records alone.
 ExperimentStatus status_of_named(const std::string& name, std::string results) {
-  if (const auto experiment = load_if_any(name, results)) {
-    return status_of(*experiment, results);
-  }
-  if (std::filesystem::is_directory(experiment_folder(results, name))) {
-    return status_of(name, results);
-  }
+  if (const auto experiment = load_if_any(name, results)) return status_of(*experiment, results);
+  if (std::filesystem::is_directory(experiment_folder(results, name))) return status_of(name, results);
   const std::string meant = did_you_mean(name, list_experiments(results));
   throw Error(Error::Kind::usage, name + ": neither a spec file nor an experiment in " + results +
                                       (meant.empty() ? "; bnlab status shows those that are" : meant));
@@ -69,13 +65,12 @@ int status(const StatusRequest& request) {
                                                 : mapped(request.names, [&](const std::string& name) {
                                                     return status_of_named(name, request.results);
                                                   });
-  if (request.json) {
+  if (request.json)
     std::cout << status_json(all).dump(2) << "\n";
-  } else if (all.empty()) {
+  else if (all.empty())
     std::cerr << "no records in " << request.results << " yet; start with: bnlab run quickstart\n";
-  } else {
+  else
     std::cout << status_text(all);
-  }
   const bool is_whole =
       std::ranges::all_of(all, [](const ExperimentStatus& one) { return one.problems.empty(); });
   return is_whole ? exit_code::kOk : exit_code::kFailed;

@@ -104,9 +104,7 @@ int traced(const TraceCommand& asked, const std::optional<EnvironmentWorld>& wor
 
 int trace(const TraceCommand& asked) {
   const auto world = joined_world(asked.launch);
-  if (world || asked.launch.ranks <= 1) {
-    return traced(asked, world);
-  }
+  if (world || asked.launch.ranks <= 1) return traced(asked, world);
   run_of(asked, asked.launch.ranks);  // what is wrong with the spec is told once
   return start_ranks(asked);
 }

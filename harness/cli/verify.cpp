@@ -50,15 +50,12 @@ std::string verdict(const VerifyReport& report) {
 void print(const VerifyReport& report) {
   TextTable table;
   table.columns = {{"strategy"}, {"cases", true}, {"refused", true}};
-  for (const char* dtype : kDtypes) {
-    table.columns.push_back({dtype, true});
-  }
+  for (const char* dtype : kDtypes) table.columns.push_back({dtype, true});
   table.columns.push_back({"verdict"});
   for (const VerifyRow& row : report.rows) {
     std::vector<std::string> cells{variant_text(row), std::to_string(row.cases), std::to_string(row.refused)};
-    for (const char* dtype : kDtypes) {
+    for (const char* dtype : kDtypes)
       cells.push_back(row.worst.count(dtype) == 0 ? "-" : significant(row.worst.at(dtype), 2));
-    }
     cells.push_back(row.passed() ? "ok" : "FAILED");
     table.rows.push_back(cells);
   }
@@ -67,19 +64,15 @@ void print(const VerifyReport& report) {
          "magnifies rounding by: |mean|/std far from zero, 1 + mean^2/var where a form cancels, else 1.\n"
          "refused: cases that are to be refused, and were.\n\n"
       << table.text() << "\n";
-  for (const VerifyRow& row : report.rows) {
-    if (!row.passed()) {
-      std::cout << variant_text(row) << "\n    " << row.failure << "\n";
-    }
-  }
+  for (const VerifyRow& row : report.rows)
+    if (!row.passed()) std::cout << variant_text(row) << "\n    " << row.failure << "\n";
   std::cout << verdict(report) << "\n";
 }
 
 Json row_json(const VerifyRow& row) {
   Json worst = Json::object();
-  for (const char* dtype : kDtypes) {
+  for (const char* dtype : kDtypes)
     worst[dtype] = row.worst.count(dtype) == 0 ? Json() : Json(row.worst.at(dtype));
-  }
   return {{"strategy", row.strategy},       {"options", row.options}, {"cases", row.cases},
           {"refused", row.refused},         {"largest_error", worst}, {"passed", row.passed()},
           {"failure", or_null(row.failure)}};
@@ -106,20 +99,17 @@ void name_it_and_end(int signal) {
                                             "; gdb --args bnlab verify --strategy ",
                                             in_turn.data(),
                                             " shows where\n"};
-  for (const char* part : words) {
-    [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, part, std::strlen(part));
-  }
+  for (const char* part : words) [[maybe_unused]]
+    const ssize_t written = ::write(STDERR_FILENO, part, std::strlen(part));
   ::raise(signal);  // which takes effect on return
 }
 
 // From now on these signals end the program as before, but not without a word.
 void watch_for_crashes() {
-  struct sigaction action {};
+  struct sigaction action{};
   action.sa_handler = name_it_and_end;
   action.sa_flags = static_cast<int>(SA_RESETHAND);
-  for (const int fatal : {SIGFPE, SIGSEGV, SIGBUS, SIGILL, SIGABRT}) {
-    ::sigaction(fatal, &action, nullptr);
-  }
+  for (const int fatal : {SIGFPE, SIGSEGV, SIGBUS, SIGILL, SIGABRT}) ::sigaction(fatal, &action, nullptr);
 }
 
 void show_progress(const std::string& strategy, size_t done, size_t all) {
@@ -134,21 +124,16 @@ int verify_and_print(const Request& asked) {
   request.progress = [terminal](const std::string& strategy, size_t done, size_t all) {
     in_turn.fill('\0');
     strategy.copy(in_turn.data(), in_turn.size() - 1);
-    if (terminal) {
-      show_progress(strategy, done, all);
-    }
+    if (terminal) show_progress(strategy, done, all);
   };
   watch_for_crashes();
   const VerifyReport report = verify(request);
   std::cerr << Control{terminal ? "\r\033[K" : ""};
-  for (const std::string& note : report.notes) {
-    std::cerr << "verify: " << note << "\n";
-  }
-  if (asked.json) {
+  for (const std::string& note : report.notes) std::cerr << "verify: " << note << "\n";
+  if (asked.json)
     std::cout << as_json(report).dump(2) << "\n";
-  } else {
+  else
     print(report);
-  }
   return report.passed() ? exit_code::kOk : exit_code::kFailed;
 }
 

@@ -67,9 +67,8 @@ std::vector<Watched> watched(const WatchRequest& request) {
   std::vector<Watched> all =
       mapped(list_experiments(folder), [&](const std::string& name) { return kept(name, folder); });
   const ExperimentPath single = experiment_path(folder);
-  if (all.empty() && !begun_folders(single.results, single.name).empty()) {
+  if (all.empty() && !begun_folders(single.results, single.name).empty())
     all.push_back({single.name, single.results.string()});
-  }
   return all;
 }
 
@@ -107,9 +106,8 @@ std::string waiting_text(const std::vector<Watched>& all) {
 // Whether anything that it showed is damaged. `is_waiting`: whether it has said that nothing is under way.
 bool show(const std::vector<Watched>& all, bool terminal, bool once, bool& is_waiting) {
   std::vector<LiveRun> runs;
-  for (const Watched& one : all) {
+  for (const Watched& one : all)
     for (LiveRun& run : live_runs(one.results, one.name)) runs.push_back(std::move(run));
-  }
   if (!terminal && !once) {
     for (const LiveRun& run : runs) std::cout << live_line(run) << std::endl;
     if (runs.empty() && !std::exchange(is_waiting, true)) std::cout << waiting_text(all) << std::endl;
@@ -126,9 +124,8 @@ bool show(const std::vector<Watched>& all, bool terminal, bool once, bool& is_wa
 // What the page of a look holds that is damaged, a line each.
 std::string damaged_text(const std::vector<LiveExperiment>& seen) {
   std::string text;
-  for (const LiveExperiment& experiment : seen) {
+  for (const LiveExperiment& experiment : seen)
     for (const std::string& problem : experiment.status.problems) text += "damaged: " + problem + "\n";
-  }
   return text;
 }
 

@@ -28,9 +28,7 @@ Options blocking(int root) {
 
 // NCCL gives no work to wait for where the call is blocking: it goes on in the order of the current stream.
 void finish(const WorkPointer& work) {
-  if (work) {
-    work->wait();
-  }
+  if (work) work->wait();
 }
 
 class PendingWork : public Pending {
@@ -77,9 +75,7 @@ class C10dCommunicator : public Communicator {
   void do_gather(const at::Tensor& t, at::Tensor& gathered, int root) override {
     Tensors sent{t};
     std::vector<Tensors> received;
-    if (gathered.defined()) {
-      received.push_back(gathered.unbind(0));
-    }
+    if (gathered.defined()) received.push_back(gathered.unbind(0));
     finish(backend(t).gather(received, sent, blocking<c10d::GatherOptions>(root)));
   }
   void do_reduce(at::Tensor& t, int root) override {
@@ -113,9 +109,7 @@ std::unique_ptr<Communicator> make_lazy_communicator(int rank, int size, std::fu
                                                      Ledger& ledger, std::string group) {
   const auto backend_of = [made = BackendPointer(),
                            make = std::move(make)](at::Device) mutable -> c10d::Backend& {
-    if (!made) {
-      made = make();
-    }
+    if (!made) made = make();
     return *made;
   };
   return std::make_unique<C10dCommunicator>(rank, size, backend_of, ledger, std::move(group));

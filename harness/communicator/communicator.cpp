@@ -83,9 +83,7 @@ at::Tensor empty_for_all(int ranks, const at::Tensor& t) {  // [ranks, ...shape 
 
 at::Tensor Communicator::all_gather(const at::Tensor& t, Purpose purpose) {
   book("all_gather", t, purpose);
-  if (size() == 1) {
-    return t.unsqueeze(0);
-  }
+  if (size() == 1) return t.unsqueeze(0);
   at::Tensor gathered = empty_for_all(size(), t);
   at_place({"all_gather", purpose, group_, ledger_, sent_bytes(t)},
            [&] { do_all_gather(t.contiguous(), gathered); });
@@ -94,32 +92,26 @@ at::Tensor Communicator::all_gather(const at::Tensor& t, Purpose purpose) {
 
 void Communicator::all_reduce(at::Tensor& t, Purpose purpose) {
   book("all_reduce", t, purpose);
-  if (size() > 1) {
+  if (size() > 1)
     at_place({"all_reduce", purpose, group_, ledger_, sent_bytes(t)}, [&] { do_all_reduce(t); });
-  }
 }
 
 std::unique_ptr<Pending> Communicator::all_reduce_async(at::Tensor& t, Purpose purpose) {
   book("all_reduce", t, purpose);
-  if (size() == 1) {
-    return std::make_unique<Pending>();
-  }
+  if (size() == 1) return std::make_unique<Pending>();
   const Place place{"all_reduce", purpose, group_, ledger_, sent_bytes(t)};
   return std::make_unique<Underway>(at_place(place, [&] { return do_all_reduce_async(t); }), place);
 }
 
 void Communicator::broadcast(at::Tensor& t, int root, Purpose purpose) {
   book("broadcast", t, purpose);
-  if (size() > 1) {
+  if (size() > 1)
     at_place({"broadcast", purpose, group_, ledger_, sent_bytes(t)}, [&] { do_broadcast(t, root); });
-  }
 }
 
 at::Tensor Communicator::gather(const at::Tensor& t, int root, Purpose purpose) {
   book("gather", t, purpose);
-  if (size() == 1) {
-    return t.unsqueeze(0);
-  }
+  if (size() == 1) return t.unsqueeze(0);
   at::Tensor gathered = rank() == root ? empty_for_all(size(), t) : at::Tensor();
   at_place({"gather", purpose, group_, ledger_, sent_bytes(t)},
            [&] { do_gather(t.contiguous(), gathered, root); });
@@ -128,9 +120,7 @@ at::Tensor Communicator::gather(const at::Tensor& t, int root, Purpose purpose) 
 
 void Communicator::reduce(at::Tensor& t, int root, Purpose purpose) {
   book("reduce", t, purpose);
-  if (size() > 1) {
-    at_place({"reduce", purpose, group_, ledger_, sent_bytes(t)}, [&] { do_reduce(t, root); });
-  }
+  if (size() > 1) at_place({"reduce", purpose, group_, ledger_, sent_bytes(t)}, [&] { do_reduce(t, root); });
 }
 
 at::Tensor Communicator::all_to_all(const at::Tensor& t, const std::vector<int64_t>& send,
@@ -142,9 +132,7 @@ at::Tensor Communicator::all_to_all(const at::Tensor& t, const std::vector<int64
     throw Error(Error::Kind::communication,
                 "all_to_all: the shares must be one per rank and add up to the rows");
   }
-  if (size() == 1) {
-    return t;
-  }
+  if (size() == 1) return t;
   const int64_t rows = std::accumulate(receive.begin(), receive.end(), int64_t{0});
   at::Tensor received = at::empty(with_rows(rows, t), t.options());
   at_place({"all_to_all", purpose, group_, ledger_, sent_bytes(t)},
@@ -154,16 +142,13 @@ at::Tensor Communicator::all_to_all(const at::Tensor& t, const std::vector<int64
 
 void Communicator::barrier() {
   ledger_.add("barrier", Purpose::control, 0, 0);
-  if (size() > 1) {
-    at_place({"barrier", Purpose::control, group_, ledger_, 0}, [&] { do_barrier(); });
-  }
+  if (size() > 1) at_place({"barrier", Purpose::control, group_, ledger_, 0}, [&] { do_barrier(); });
 }
 
 void Communicator::book(const char* op, const at::Tensor& t, Purpose purpose) {
   // Gloo sums the wrong memory of a strided view without a word.
-  if (!t.is_non_overlapping_and_dense()) {
+  if (!t.is_non_overlapping_and_dense())
     throw Error(Error::Kind::communication, std::string(op) + ": the tensor must be dense");
-  }
   ledger_.add(op, purpose, t.numel(), sent_bytes(t));
 }
 

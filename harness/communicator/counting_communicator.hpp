@@ -33,14 +33,10 @@ class CountingCommunicator : public Communicator {
   void do_broadcast(at::Tensor& /*t*/, int /*root*/) override {}
   void do_gather(const at::Tensor& t, at::Tensor& gathered, int root) override {
     const Uncounted collective;
-    if (root == 0) {
-      gathered.copy_(t.expand_as(gathered));
-    }
+    if (root == 0) gathered.copy_(t.expand_as(gathered));
   }
   void do_reduce(at::Tensor& t, int root) override {
-    if (root == 0) {
-      do_all_reduce(t);
-    }
+    if (root == 0) do_all_reduce(t);
   }
   void do_all_to_all(const at::Tensor& /*t*/, const std::vector<int64_t>& /*send*/,
                      const std::vector<int64_t>& /*receive*/, at::Tensor& received) override {

@@ -19,12 +19,8 @@ using DelayClock = std::chrono::steady_clock;
 constexpr std::chrono::microseconds kLateness{80};
 
 void wait_until(DelayClock::time_point end) {
-  if (end - DelayClock::now() > kLateness) {
-    std::this_thread::sleep_until(end - kLateness);
-  }
-  while (DelayClock::now() < end) {
-    std::this_thread::yield();
-  }
+  if (end - DelayClock::now() > kLateness) std::this_thread::sleep_until(end - kLateness);
+  while (DelayClock::now() < end) std::this_thread::yield();
 }
 
 class DelayedPending : public Pending {

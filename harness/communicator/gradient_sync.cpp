@@ -37,15 +37,11 @@ struct Flat {
 
 std::vector<Flat> flats_of(const std::vector<at::Tensor>& tensors) {
   std::map<at::ScalarType, Flat> by_dtype;
-  for (const at::Tensor& tensor : tensors) {
-    by_dtype[tensor.scalar_type()].tensors.push_back(tensor);
-  }
+  for (const at::Tensor& tensor : tensors) by_dtype[tensor.scalar_type()].tensors.push_back(tensor);
   std::vector<Flat> flats;
   for (auto& [dtype, group] : by_dtype) {
     int64_t elements = 0;
-    for (const at::Tensor& tensor : group.tensors) {
-      elements += tensor.numel();
-    }
+    for (const at::Tensor& tensor : group.tensors) elements += tensor.numel();
     group.flat = at::empty({elements}, group.tensors.front().options().requires_grad(false));
     group.places = places_in(group.flat, group.tensors);
     flats.push_back(std::move(group));
@@ -65,36 +61,24 @@ class FlatSync : public GradientSync {
 
   void after_backward() override {
     const at::NoGradGuard no_grad;
-    if (flats_.empty()) {
-      flats_ = flats_of(parameters_);
-    }
+    if (flats_.empty()) flats_ = flats_of(parameters_);
     for (Flat& flat : flats_) {
       std::vector<at::Tensor> gradients;
-      for (const at::Tensor& parameter : flat.tensors) {
-        gradients.push_back(parameter.grad());
-      }
+      for (const at::Tensor& parameter : flat.tensors) gradients.push_back(parameter.grad());
       at::_foreach_copy_(flat.places, gradients);
-      for (size_t i = 0; i < flat.tensors.size(); ++i) {
-        flat.tensors[i].mutable_grad() = flat.places[i];
-      }
-      if (factor_ != 1) {
-        flat.flat.mul_(factor_);
-      }
+      for (size_t i = 0; i < flat.tensors.size(); ++i) flat.tensors[i].mutable_grad() = flat.places[i];
+      if (factor_ != 1) flat.flat.mul_(factor_);
     }
   }
 
   void exchange() override {
     const at::NoGradGuard no_grad;
-    for (Flat& flat : flats_) {
-      exchange_(flat.flat);
-    }
+    for (Flat& flat : flats_) exchange_(flat.flat);
   }
 
   void after_step(int64_t /*steps_done*/) override {
     drop_gradients(parameters_);
-    if (!replayed_) {
-      flats_.clear();
-    }
+    if (!replayed_) flats_.clear();
   }
 
  private:
@@ -146,9 +130,8 @@ class BookedGroup : public c10d::ProcessGroup {
 
   c10::intrusive_ptr<c10d::Work> allreduce(std::vector<at::Tensor>& bucket,
                                            const c10d::AllreduceOptions& options) override {
-    for (const at::Tensor& t : bucket) {
+    for (const at::Tensor& t : bucket)
       ledger_.add("all_reduce", Purpose::gradients, t.numel(), static_cast<int64_t>(t.nbytes()));
-    }
     return ProcessGroup::allreduce(bucket, options);
   }
 
@@ -180,9 +163,8 @@ class ReducerSync : public GradientSync {
   void exchange() override {}
 
   void after_step(int64_t /*steps_done*/) override {
-    for (at::Tensor& p : parameters_) {  // zero_grad() refuses gradients that are views of buckets
+    for (at::Tensor& p : parameters_)  // zero_grad() refuses gradients that are views of buckets
       p.mutable_grad() = at::Tensor();
-    }
   }
 
  private:
@@ -211,9 +193,7 @@ std::unique_ptr<GradientSync> make_sync_of_one(std::vector<at::Tensor> parameter
 }
 
 void drop_gradients(const std::vector<at::Tensor>& parameters) {
-  for (const at::Tensor& parameter : parameters) {
-    parameter.mutable_grad() = at::Tensor();
-  }
+  for (const at::Tensor& parameter : parameters) parameter.mutable_grad() = at::Tensor();
 }
 
 std::unique_ptr<GradientSync> make_reducer(std::vector<at::Tensor> parameters,

@@ -24,9 +24,7 @@ class OwnStream {
   enum class Priority { ordinary, high };
 
   explicit OwnStream(at::Device device, Priority priority = Priority::ordinary) {
-    if (device.is_cpu()) {
-      return;
-    }
+    if (device.is_cpu()) return;
     const std::lock_guard lock(choosing());
     place_ = taken_place(device, priority);
     places()[place_].in_use = true;
@@ -66,15 +64,12 @@ class OwnStream {
     const auto free = std::ranges::find_if(places(), [&](const Place& place) {
       return !place.in_use && place.priority == priority && place.stream.device() == device;
     });
-    if (free != places().end()) {
-      return static_cast<size_t>(free - places().begin());
-    }
+    if (free != places().end()) return static_cast<size_t>(free - places().begin());
     const c10::impl::VirtualGuardImpl devices(device.type());
     const auto next = [&] { return devices.getStreamFromGlobalPool(device, priority == Priority::high); };
     c10::Stream stream = next();
-    for (int i = 0; i < kInPool && std::ranges::count(places(), stream, &Place::stream) > 0; ++i) {
+    for (int i = 0; i < kInPool && std::ranges::count(places(), stream, &Place::stream) > 0; ++i)
       stream = next();
-    }
     places().push_back({stream, priority, false});
     return places().size() - 1;
   }

@@ -26,17 +26,14 @@ constexpr std::chrono::seconds kGrace{1};
 // ends, a faster rank may already be asking for the next.
 void serve(const Rendezvous& at) {
   static std::map<int, c10::intrusive_ptr<c10d::TCPStore>> servers;
-  if (servers.contains(at.port)) {
-    return;
-  }
+  if (servers.contains(at.port)) return;
   c10d::TCPStoreOptions options;
   options.port = static_cast<uint16_t>(at.port);
   options.isServer = true;
   options.waitWorkers = false;
   options.timeout = at.timeout;
-  if (is_loopback(at.address)) {  // c10d itself would listen on every interface
+  if (is_loopback(at.address))  // c10d itself would listen on every interface
     options.masterListenFd = LoopbackSocket(at.address, at.port).release();
-  }
   servers[at.port] = c10::make_intrusive<c10d::TCPStore>(at.address, options);
 }
 
@@ -65,9 +62,7 @@ void answer_all(c10d::Store& store, const Rendezvous& at, const std::string& sha
     auto& [rank, last] = of_rank;
     const std::string question = "question/" + std::to_string(rank);
     const std::string word = store.check({question}) ? text(store.get(question)) : "";
-    if (store.check({receipt(me, rank)})) {
-      return true;
-    }
+    if (store.check({receipt(me, rank)})) return true;
     if (word != last) {
       store.set("answer/" + word, bytes(me + "\n" + shared));
       last = word;
@@ -75,12 +70,10 @@ void answer_all(c10d::Store& store, const Rendezvous& at, const std::string& sha
     return false;
   };
   while (!answered.empty()) {
-    for (auto of_rank = answered.begin(); of_rank != answered.end();) {
+    for (auto of_rank = answered.begin(); of_rank != answered.end();)
       of_rank = is_done(*of_rank) ? answered.erase(of_rank) : std::next(of_rank);
-    }
-    if (std::chrono::steady_clock::now() > deadline) {
+    if (std::chrono::steady_clock::now() > deadline)
       throw Error(Error::Kind::communication, "not every rank asked what rank 0 shares; one may have died");
-    }
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
 }
@@ -119,9 +112,7 @@ std::string new_word() {
 }
 
 c10::intrusive_ptr<c10d::Store> store_at(const Rendezvous& at) {
-  if (at.size == 1) {
-    return c10::make_intrusive<c10d::HashStore>();
-  }
+  if (at.size == 1) return c10::make_intrusive<c10d::HashStore>();
   c10d::TCPStoreOptions options;
   options.port = static_cast<uint16_t>(at.port);
   options.waitWorkers = false;
@@ -136,32 +127,25 @@ c10::intrusive_ptr<c10d::Store> store_at(const Rendezvous& at) {
 }
 
 std::string share_text(const Rendezvous& at, const std::string& text_of_rank0) {
-  if (at.size == 1) {
-    return text_of_rank0;
-  }
+  if (at.size == 1) return text_of_rank0;
   return in_contact(at, "could not agree with the other ranks", [&] {
     const auto store = store_at(at);
-    if (at.rank > 0) {
-      return ask(*store, at.rank);
-    }
+    if (at.rank > 0) return ask(*store, at.rank);
     answer_all(*store, at, text_of_rank0);
     return text_of_rank0;
   });
 }
 
 std::vector<std::string> gather_texts(const Rendezvous& rendezvous, const std::string& own) {
-  if (rendezvous.size == 1) {
-    return {own};
-  }
+  if (rendezvous.size == 1) return {own};
   Rendezvous at = rendezvous;  // of this call alone, by a new word
   at.prefix += "/" + share_text(at, new_word());
   Json texts = Json::array();
   in_contact(at, "could not tell the other ranks what this one sees", [&] {
     const auto store = store_at(at);
     store->set("text/" + std::to_string(at.rank), bytes(own));
-    for (int rank = 0; at.rank == 0 && rank < at.size; ++rank) {
+    for (int rank = 0; at.rank == 0 && rank < at.size; ++rank)
       texts.push_back(text(store->get("text/" + std::to_string(rank))));
-    }
     return 0;
   });
   return Json::parse(share_text(at, texts.dump()));

@@ -78,13 +78,9 @@ class RollCall::Answering {
   // Whether the key has come while the answer was wanted.
   static bool comes(c10d::Store& store, const char* key, std::chrono::milliseconds pause, Shared& shared) {
     for (;;) {
-      if (store.check({key})) {
-        return true;
-      }
+      if (store.check({key})) return true;
       std::unique_lock lock(shared.mutex);
-      if (shared.changed.wait_for(lock, pause, [&] { return shared.answer == nullptr; })) {
-        return false;
-      }
+      if (shared.changed.wait_for(lock, pause, [&] { return shared.answer == nullptr; })) return false;
     }
   }
 
@@ -93,9 +89,7 @@ class RollCall::Answering {
 
 RollCall::RollCall(const Rendezvous& at, std::function<std::string()> answer)
     : at_(at), answer_(std::move(answer)) {
-  if (at_.rank > 0) {
-    answering_ = std::make_unique<Answering>(at_, answer_);
-  }
+  if (at_.rank > 0) answering_ = std::make_unique<Answering>(at_, answer_);
 }
 
 RollCall::~RollCall() = default;
@@ -125,9 +119,7 @@ std::vector<std::string> RollCall::call(std::chrono::milliseconds patience) {
 }
 
 void RollCall::wait(std::chrono::milliseconds patience) const {
-  if (answering_ != nullptr) {
-    answering_->wait(patience);
-  }
+  if (answering_ != nullptr) answering_->wait(patience);
 }
 
 }  // namespace bnlab

@@ -23,18 +23,14 @@ void add(at::ScalarType type, std::byte* sum, const std::byte* row, size_t bytes
   AT_DISPATCH_ALL_TYPES_AND2(at::kHalf, at::kBFloat16, type, "sum over ranks", [&] {
     auto* const a = reinterpret_cast<scalar_t*>(sum);
     const auto* const b = reinterpret_cast<const scalar_t*>(row);
-    for (size_t i = 0; i < bytes / sizeof(scalar_t); ++i) {
-      a[i] = static_cast<scalar_t>(a[i] + b[i]);
-    }
+    for (size_t i = 0; i < bytes / sizeof(scalar_t); ++i) a[i] = static_cast<scalar_t>(a[i] + b[i]);
   });
 }
 
 // Calls body(offset, bytes) for every piece of a tensor: what is larger than a slot takes several epochs.
 template <class Body>
 void in_pieces(size_t bytes, const Body& body) {
-  for (size_t offset = 0; offset < bytes; offset += kSlot) {
-    body(offset, std::min(kSlot, bytes - offset));
-  }
+  for (size_t offset = 0; offset < bytes; offset += kSlot) body(offset, std::min(kSlot, bytes - offset));
 }
 
 using Bytes = std::span<std::byte>;
@@ -86,13 +82,9 @@ class SharedCommunicator : public Communicator {
   void do_broadcast(at::Tensor& t, int root) override {
     const Kind kind{"broadcast", t.nbytes()};
     in_pieces(t.nbytes(), [&](size_t offset, size_t bytes) {
-      if (rank() == root) {
-        std::memcpy(memory_->slot(kind), bytes_of(t) + offset, bytes);
-      }
+      if (rank() == root) std::memcpy(memory_->slot(kind), bytes_of(t) + offset, bytes);
       memory_->publish();
-      if (rank() != root) {
-        std::memcpy(bytes_of(t) + offset, memory_->slot_of(root, kind), bytes);
-      }
+      if (rank() != root) std::memcpy(bytes_of(t) + offset, memory_->slot_of(root, kind), bytes);
     });
   }
 
@@ -108,9 +100,8 @@ class SharedCommunicator : public Communicator {
       std::byte* const mine = memory_->slot(kind);
       more = std::any_of(to.begin(), to.end(), [&](Bytes share) { return share.size() > offset + section; });
       mine[0] = std::byte{more};
-      for (size_t r = 0; r < to.size(); ++r) {
+      for (size_t r = 0; r < to.size(); ++r)
         std::ranges::copy(piece_of(to[r], offset, section), mine + 1 + r * section);
-      }
       memory_->publish();
       for (size_t r = 0; r < from.size(); ++r) {
         const std::byte* const theirs = memory_->slot_of(static_cast<int>(r), kind);
@@ -144,13 +135,11 @@ class SharedCommunicator : public Communicator {
     in_pieces(t.nbytes(), [&](size_t offset, size_t bytes) {
       std::memcpy(memory_->slot(kind), bytes_of(t) + offset, bytes);
       memory_->publish();
-      for (int rank = 0; here && rank < size(); ++rank) {
-        if (rank == 0) {
+      for (int rank = 0; here && rank < size(); ++rank)
+        if (rank == 0)
           std::memcpy(bytes_of(t) + offset, memory_->slot_of(0, kind), bytes);
-        } else {
+        else
           add(t.scalar_type(), bytes_of(t) + offset, memory_->slot_of(rank, kind), bytes);
-        }
-      }
     });
   }
 

@@ -34,11 +34,8 @@ bool is_consequence(const std::exception_ptr& failure) {
 }
 
 [[noreturn]] void throw_cause(const std::vector<std::exception_ptr>& failures) {
-  for (const std::exception_ptr& failure : failures) {
-    if (!is_consequence(failure)) {
-      std::rethrow_exception(failure);
-    }
-  }
+  for (const std::exception_ptr& failure : failures)
+    if (!is_consequence(failure)) std::rethrow_exception(failure);
   std::rethrow_exception(failures.front());
 }
 
@@ -46,11 +43,9 @@ bool is_consequence(const std::exception_ptr& failure) {
 
 void prepare_thread_ranks() {
   ::setenv("TORCH_FR_BUFFER_SIZE", "0", /*overwrite=*/1);
-  if (gpus_are_shared()) {
-    for (const auto& [name, value] : shared_gpu_settings()) {
+  if (gpus_are_shared())
+    for (const auto& [name, value] : shared_gpu_settings())
       ::setenv(name.c_str(), value.c_str(), /*overwrite=*/0);
-    }
-  }
 }
 
 // The threads, which wait between bodies. mutex_ guards the body and its number.
@@ -61,49 +56,34 @@ class ThreadRanks::Threads {
 
   Threads(int ranks, at::DeviceType device, Exchange exchange)
       : device_(device), exchange_(exchange), outcomes_(static_cast<size_t>(ranks)) {
-    for (int rank = 0; ranks > 1 && rank < ranks; ++rank) {
-      threads_.emplace_back([this, rank] { work(rank); });
-    }
+    for (int rank = 0; ranks > 1 && rank < ranks; ++rank) threads_.emplace_back([this, rank] { work(rank); });
   }
 
   ~Threads() {
     start(nullptr);
-    for (std::thread& thread : threads_) {
-      thread.join();
-    }
-    if (single_) {
-      single_->shutdown();
-    }
+    for (std::thread& thread : threads_) thread.join();
+    if (single_) single_->shutdown();
   }
 
   int ranks() const { return static_cast<int>(outcomes_.size()); }
 
   void run(const std::function<void(World&)>& body) {
     if (ranks() == 1) {
-      if (!single_) {
-        single_ = join_world({}, device_);
-      }
+      if (!single_) single_ = join_world({}, device_);
       body(*single_);
       return;
     }
-    if (!joined_) {
-      socket_ = std::make_unique<LoopbackSocket>();
-    }
+    if (!joined_) socket_ = std::make_unique<LoopbackSocket>();
     start(&body);
     std::unique_lock lock(mutex_);
     finished_.wait(lock, [&] { return running_ == 0; });
     std::vector<std::exception_ptr> failures;
-    for (std::exception_ptr& outcome : outcomes_) {
-      if (outcome) {
-        failures.push_back(std::exchange(outcome, nullptr));
-      }
-    }
+    for (std::exception_ptr& outcome : outcomes_)
+      if (outcome) failures.push_back(std::exchange(outcome, nullptr));
     const bool alike =
         failures.size() == outcomes_.size() && std::none_of(failures.begin(), failures.end(), is_consequence);
     joined_ = worlds_ == outcomes_.size() && (failures.empty() || (alike && !dropped_));
-    if (!failures.empty()) {
-      throw_cause(failures);
-    }
+    if (!failures.empty()) throw_cause(failures);
   }
 
  private:
@@ -131,9 +111,7 @@ class ThreadRanks::Threads {
       const auto* body = body_;
       const bool joins = !joined_;
       lock.unlock();
-      if (body == nullptr) {
-        break;
-      }
+      if (body == nullptr) break;
       std::exception_ptr outcome;
       try {
         if (joins) {
@@ -158,17 +136,14 @@ class ThreadRanks::Threads {
         world = nullptr;
       }
     }
-    if (world && joined_) {
-      world->shutdown();
-    }
+    if (world && joined_) world->shutdown();
   }
 
   Rendezvous rendezvous(int rank) const {
     Rendezvous at;
     at.rank = at.local_rank = rank;
-    if (device_ == at::kCUDA && gpus_are_shared()) {
+    if (device_ == at::kCUDA && gpus_are_shared())
       at.local_rank %= std::max(1, static_cast<int>(torch::cuda::device_count()));
-    }
     at.size = ranks();
     at.exchange = exchange_;
     at.port = socket_->port();

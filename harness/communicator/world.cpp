@@ -92,9 +92,7 @@ std::unique_ptr<SharedMemory> share_memory(const c10::intrusive_ptr<c10d::Store>
     }
     store->set("status", status);
   }
-  if (status != ok) {
-    throw Error(Error::Kind::environment, status);
-  }
+  if (status != ok) throw Error(Error::Kind::environment, status);
   return memory;
 }
 
@@ -110,12 +108,8 @@ class C10dWorld : public World {
     }
     statistics_ = over_c10d(at, "statistics", on_gpu);
     gradients_ = over_c10d(at, "gradients", on_gpu);
-    if (!is_delayed(at)) {
-      reducer_backend_ = backends_.back();
-    }
-    if (on_gpu) {
-      host_ = lazy_host(at);
-    }
+    if (!is_delayed(at)) reducer_backend_ = backends_.back();
+    if (on_gpu) host_ = lazy_host(at);
   }
 
   int rank() const override { return rank_; }
@@ -128,12 +122,9 @@ class C10dWorld : public World {
 
   std::unique_ptr<GradientSync> gradient_sync(const std::vector<at::Tensor>& parameters,
                                               bool after_backward) override {
-    if (size_ == 1 && after_backward) {
-      return make_sync_of_one(parameters, ledger_);
-    }
-    if (reducer_backend_ && !after_backward) {
+    if (size_ == 1 && after_backward) return make_sync_of_one(parameters, ledger_);
+    if (reducer_backend_ && !after_backward)
       return make_reducer(parameters, reducer_backend_, device_, ledger_);
-    }
     return make_flat_sync(
         parameters, [this](at::Tensor& flat) { gradients_->all_reduce(flat, Purpose::gradients); },
         1.0 / size_,  // before the sum, as c10d's Reducer does
@@ -143,16 +134,12 @@ class C10dWorld : public World {
   void barrier() override {
     statistics_->barrier();
     gradients_->barrier();
-    if (host_is_made_) {
-      host_->barrier();
-    }
+    if (host_is_made_) host_->barrier();
   }
 
   void shutdown() override {
     barrier();
-    for (const auto& backend : backends_) {
-      backend->shutdown();
-    }
+    for (const auto& backend : backends_) backend->shutdown();
   }
 
  private:
@@ -226,9 +213,7 @@ class GroupWorld : public World {
 
   std::unique_ptr<GradientSync> gradient_sync(const std::vector<at::Tensor>& parameters,
                                               bool after_backward) override {
-    if (size() == 1) {
-      return make_sync_of_one(parameters, ledger_);
-    }
+    if (size() == 1) return make_sync_of_one(parameters, ledger_);
     if (!after_backward) {
       const at::Device device = parameters.empty() ? device_ : parameters.front().device();
       return make_reducer(parameters, processes_->getBackend(device.type()), device, ledger_);
@@ -287,9 +272,7 @@ std::string nccl_version() {
 }
 
 bool is_lost_contact(const std::exception& error) {
-  if (dynamic_cast<const c10::DistError*>(&error) != nullptr) {
-    return true;
-  }
+  if (dynamic_cast<const c10::DistError*>(&error) != nullptr) return true;
   const std::string text = error.what();  // Gloo's own exceptions are not exported
   return text.find("gloo") != std::string::npos || text.find("NCCL") != std::string::npos;
 }

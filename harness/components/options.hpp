@@ -47,14 +47,10 @@ namespace bnlab {
 class OptionVisitor;
 
 template <class T>
-concept Described = requires(T options, OptionVisitor& visitor) {
-  options.describe(visitor);
-};
+concept Described = requires(T options, OptionVisitor& visitor) { options.describe(visitor); };
 
 template <class E>
-concept Choice = std::is_enum_v<E> && requires(E value) {
-  names(value);
-};
+concept Choice = std::is_enum_v<E> && requires(E value) { names(value); };
 
 // "full, stopped" as a list.
 inline std::vector<std::string> split_names(const std::string& names) {
@@ -70,9 +66,7 @@ inline std::vector<std::string> split_names(const std::string& names) {
 // pass.
 inline size_t place_of(const std::string& name, const std::vector<std::string>& all) {
   const auto found = std::ranges::find(all, name);
-  if (found == all.end()) {
-    throw std::logic_error("no choice is named " + name);
-  }
+  if (found == all.end()) throw std::logic_error("no choice is named " + name);
   return static_cast<size_t>(found - all.begin());
 }
 
@@ -109,11 +103,10 @@ void declare(Parameter& parameter, const T& value) {
   } else if constexpr (Described<T> || std::is_same_v<T, Json>) {
     parameter.kind = Kind::group;
     parameter.fallback = Json::object();
-    if constexpr (Described<T>) {
+    if constexpr (Described<T>)
       parameter.fields = declared<T>();
-    } else if (!value.is_null()) {
+    else if (!value.is_null())
       parameter.fallback = value;
-    }
   } else {
     parameter.kind = std::is_same_v<T, bool>       ? Kind::boolean
                      : std::is_integral_v<T>       ? Kind::integer
@@ -122,9 +115,8 @@ void declare(Parameter& parameter, const T& value) {
     parameter.fallback = value;
   }
   if constexpr (std::is_floating_point_v<T>) {
-    if (value == std::floor(value) && std::abs(value) < 1e15) {  // help shows 1, not 1.0
+    if (value == std::floor(value) && std::abs(value) < 1e15)  // help shows 1, not 1.0
       parameter.fallback = static_cast<int64_t>(value);
-    }
   }
 }
 
@@ -150,37 +142,30 @@ template <class T>
 void declare(Parameter& parameter, const std::optional<T>& value) {
   declare(parameter, value.value_or(T{}));
   parameter.nullable = true;
-  if (!value) {
-    parameter.fallback = nullptr;
-  }
+  if (!value) parameter.fallback = nullptr;
 }
 
 // Reads a value that `resolve` has let pass.
 template <class T>
 void read(const Json& value, T& into) {
-  if constexpr (Choice<T>) {
+  if constexpr (Choice<T>)
     into = choice_of<T>(value.get<std::string>());
-  } else if constexpr (Described<T>) {
+  else if constexpr (Described<T>)
     into = read_options<T>(value);
-  } else {
+  else
     into = value.get<T>();
-  }
 }
 
 template <class T>
 void read(const Json& value, std::optional<T>& into) {
   into.reset();
-  if (!value.is_null()) {
-    read(value, into.emplace());
-  }
+  if (!value.is_null()) read(value, into.emplace());
 }
 
 template <class T>
 void read(const Json& value, std::vector<T>& into) {
   into.clear();
-  for (const Json& each : value.is_array() ? value : Json::array({value})) {
-    read(each, into.emplace_back());
-  }
+  for (const Json& each : value.is_array() ? value : Json::array({value})) read(each, into.emplace_back());
 }
 
 // What `describe` visits its options with: it collects their declarations, or reads their values. A key that
@@ -193,9 +178,7 @@ class OptionVisitor {
   template <class T>
   Parameter& operator()(const char* name, T& member, const char* help) {
     if (values_ != nullptr) {
-      if (const auto value = values_->find(name); value != values_->end()) {
-        read(*value, member);
-      }
+      if (const auto value = values_->find(name); value != values_->end()) read(*value, member);
       return unused_;
     }
     Parameter& parameter = declared_->emplace_back();

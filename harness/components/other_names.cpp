@@ -44,9 +44,7 @@ void add_depths(Table& table) {
 
 void add_keys(std::vector<OtherName>& keys, const std::vector<std::string>& theirs, const std::string& ours,
               const std::string& remark = "") {
-  for (const std::string& name : theirs) {
-    keys.push_back({name, ours, remark});
-  }
+  for (const std::string& name : theirs) keys.push_back({name, ours, remark});
 }
 
 std::vector<OtherName> keys_elsewhere() {
@@ -185,9 +183,7 @@ std::string quoted(const std::string& ours) {
 // "optimizer" of "matrix.optimizer[1]".
 std::string without_matrix(std::string path) {
   constexpr const char* kMatrix = "matrix.";
-  if (path.starts_with(kMatrix)) {
-    path = path.substr(std::string(kMatrix).size());
-  }
+  if (path.starts_with(kMatrix)) path = path.substr(std::string(kMatrix).size());
   return path.substr(0, path.find('['));
 }
 
@@ -211,9 +207,8 @@ size_t edit_distance(const std::string& a, const std::string& b) {
       }
       const size_t changed = a[i - 1] == b[j - 1] ? 0 : 1;
       cost[i][j] = std::min({cost[i - 1][j] + 1, cost[i][j - 1] + 1, cost[i - 1][j - 1] + changed});
-      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
         cost[i][j] = std::min(cost[i][j], cost[i - 2][j - 2] + 1);
-      }
     }
   }
   return cost[a.size()][b.size()];
@@ -227,13 +222,11 @@ const std::vector<OtherName>& other_names(const std::string& family) {
 
 std::string plain_name(const std::string& name) {
   std::string text;
-  for (const unsigned char c : name.substr(name.rfind('.') + 1)) {
-    if (c == '+') {
+  for (const unsigned char c : name.substr(name.rfind('.') + 1))
+    if (c == '+')
       text += "plus";
-    } else if (std::isalnum(c) != 0) {
+    else if (std::isalnum(c) != 0)
       text += static_cast<char>(std::tolower(c));
-    }
-  }
   const size_t size = text.size();
   const bool dimensions =
       size > 2 && text[size - 1] == 'd' && std::isdigit(static_cast<unsigned char>(text[size - 2])) != 0;
@@ -242,18 +235,14 @@ std::string plain_name(const std::string& name) {
 
 std::string answer_from_table(const std::string& family, const std::string& name) {
   const OtherName* found = find_other_name(family, name);
-  if (found == nullptr) {
-    return "";
-  }
+  if (found == nullptr) return "";
   return found->ours.empty() ? "; " + found->remark
                              : with_remark("; bnlab calls it " + quoted(found->ours), found->remark);
 }
 
 std::string answer_to_other_key(const std::string& path, const std::string& key) {
   const OtherName* found = find_other_name(kKeys, key);
-  if (found == nullptr) {
-    return "";
-  }
+  if (found == nullptr) return "";
   const std::string around = without_matrix(path) + ".";
   const bool within = around != "." && found->ours.starts_with(around);
   const std::string ours = within ? found->ours.substr(around.size()) : found->ours;

@@ -31,9 +31,7 @@ std::string range_text(const Parameter& parameter) {
     return std::string(" in ") + (parameter.above_lowest ? "(" : "[") + low + ", " + high +
            (parameter.below_highest ? ")" : "]");
   }
-  if (below) {
-    return (parameter.above_lowest ? " > " : " >= ") + low;
-  }
+  if (below) return (parameter.above_lowest ? " > " : " >= ") + low;
   return above ? (parameter.below_highest ? " < " : " <= ") + high : "";
 }
 
@@ -79,9 +77,7 @@ std::string expectation(const Parameter& parameter) {
 }
 
 std::string nearest(const std::string& name, const std::vector<std::string>& known) {
-  if (name.size() > kLongestComparedName) {
-    return "";
-  }
+  if (name.size() > kLongestComparedName) return "";
   std::string best;
   size_t best_distance = 0;
   for (const auto& candidate : known) {
@@ -97,17 +93,13 @@ std::string nearest(const std::string& name, const std::vector<std::string>& kno
 
 std::string suggestion(const std::string& name, const std::vector<std::string>& known) {
   const std::string near = nearest(name, known);
-  if (!near.empty()) {
-    return "; did you mean \"" + near + "\"?";
-  }
+  if (!near.empty()) return "; did you mean \"" + near + "\"?";
   return "; known: " + (known.empty() ? "none" : joined(known));
 }
 
 std::string joined(const std::vector<std::string>& texts, const std::string& separator) {
   std::string all;
-  for (const auto& text : texts) {
-    all += (all.empty() ? "" : separator) + text;
-  }
+  for (const auto& text : texts) all += (all.empty() ? "" : separator) + text;
   return all;
 }
 
@@ -122,9 +114,7 @@ std::string key_path(const std::string& path, const std::string& key) {
       !key.empty() && key.size() <= kLongestComparedName && std::ranges::all_of(key, [](unsigned char c) {
         return std::isalnum(c) != 0 || c == '_' || c == '-' || c == '.' || c == ',';
       });
-  if (!plain) {
-    return path + "[" + shown(key) + "]";
-  }
+  if (!plain) return path + "[" + shown(key) + "]";
   return path.empty() ? key : path + "." + key;
 }
 

@@ -38,9 +38,8 @@ std::vector<std::string> registered_names(const std::string& family) {
 
 void register_about(const std::string& family, About about) {
   const std::string name = about.name;
-  if (!families()[family].emplace(name, std::move(about)).second) {
+  if (!families()[family].emplace(name, std::move(about)).second)
     throw std::logic_error("two entries of the registry '" + family + "' are named " + name);
-  }
 }
 
 Parameter component_key(const std::string& family) {
@@ -53,16 +52,10 @@ Parameter component_key(const std::string& family) {
 void check_component(const std::string& family, const Json& component, const std::string& path,
                      const RunOutline& run, Problems& problems) {
   const About* about = find_registered(family, component.at("name").get<std::string>());
-  if (about == nullptr) {
-    return;
-  }
+  if (about == nullptr) return;
   Problems own;
-  if (about->check) {
-    about->check(component, run, own);
-  }
-  for (const auto& [key, message] : own.found()) {
-    problems.add(key_path(path, key), message);
-  }
+  if (about->check) about->check(component, run, own);
+  for (const auto& [key, message] : own.found()) problems.add(key_path(path, key), message);
   for (const Parameter& parameter : about->parameters) {
     if (parameter.kind == Parameter::Kind::component) {
       check_component(parameter.family, component.at(parameter.name), key_path(path, parameter.name), run,
@@ -83,25 +76,16 @@ void refuse_misfits(const std::string& family, const Json& component, const RunO
 
 OtherNames::OtherNames(const std::string& family,
                        const std::vector<std::pair<std::string, std::string>>& names) {
-  for (const auto& [theirs, ours] : names) {
-    told()[{family, plain_name(theirs)}] = ours;
-  }
+  for (const auto& [theirs, ours] : names) told()[{family, plain_name(theirs)}] = ours;
 }
 
 std::string answer_to_other_name(const std::string& family, const std::string& name) {
   const std::string wanted = plain_name(name);
   const auto answer = [](const std::string& ours) { return "; bnlab calls it \"" + ours + "\""; };
-  if (const std::string listed = answer_from_table(family, name); !listed.empty()) {
-    return listed;
-  }
-  if (const auto found = told().find({family, wanted}); found != told().end()) {
-    return answer(found->second);
-  }
-  for (const std::string& ours : registered_names(family)) {
-    if (plain_name(ours) == wanted) {
-      return answer(ours);
-    }
-  }
+  if (const std::string listed = answer_from_table(family, name); !listed.empty()) return listed;
+  if (const auto found = told().find({family, wanted}); found != told().end()) return answer(found->second);
+  for (const std::string& ours : registered_names(family))
+    if (plain_name(ours) == wanted) return answer(ours);
   return "";
 }
 

@@ -73,9 +73,8 @@ const Facts& facts_of(const Json& component) {
   const std::string name = component.at("name");
   const About* about = find_registered(Facts::kFamily, name);
   const Facts* facts = about == nullptr ? nullptr : about->facts_as<Facts>();
-  if (facts == nullptr) {
+  if (facts == nullptr)
     throw std::logic_error(std::string("no facts are registered of the ") + Facts::kFamily + " " + name);
-  }
   return *facts;
 }
 
@@ -125,9 +124,7 @@ struct FactsOf {
   using Type = About;
 };
 template <class T>
-requires requires {
-  typename T::Facts;
-}
+  requires requires { typename T::Facts; }
 struct FactsOf<T> {
   using Type = typename T::Facts;
 };
@@ -150,16 +147,15 @@ class Registered {
             Complete()) {}
 
   // An entry without options, in a family without facts.
-  Registered(About about, Make make) requires std::is_same_v<Facts, About>
+  Registered(About about, Make make)
+    requires std::is_same_v<Facts, About>
       : Registered(std::move(about), std::move(make), Complete()) {}
 
   // Makes the component that `options` names. `options` must have passed `resolve`. Options that do not fit
   // each other, or what the context knows of the run (Context::outline), are refused.
   static std::unique_ptr<T> create(const Json& options, const Context& context) {
     RunOutline run;
-    if constexpr (requires { context.outline(); }) {
-      run = context.outline();
-    }
+    if constexpr (requires { context.outline(); }) run = context.outline();
     refuse_misfits(T::kFamily, options, run);
     return makers().at(options.at("name").template get<std::string>())(options, context);
   }

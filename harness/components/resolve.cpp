@@ -40,9 +40,7 @@ class Resolver {
   Json object(const std::vector<Parameter>& declared, const Json& given, const std::string& path,
               const std::string& owner, const Json& name = Json()) {
     Json complete = Json::object();
-    if (!name.is_null()) {
-      complete["name"] = name;
-    }
+    if (!name.is_null()) complete["name"] = name;
     if (!given.is_object()) {
       problems_.add(path, "expected an object, got " + shown(given));
       return complete;
@@ -51,9 +49,7 @@ class Resolver {
       const bool names_it = key == "name" && !name.is_null();
       if (!names_it && std::ranges::find(declared, key, &Parameter::name) == declared.end()) {
         std::vector<std::string> known = mapped(declared, &Parameter::name);
-        if (!name.is_null()) {
-          known.insert(known.begin(), "name");
-        }
+        if (!name.is_null()) known.insert(known.begin(), "name");
         const std::string answer = answer_to_other_key(path, key);
         problems_.add(key_path(path, key),
                       "unknown key" + owner + (answer.empty() ? suggestion(key, known) : answer));
@@ -61,26 +57,21 @@ class Resolver {
     }
     for (const auto& parameter : declared) {
       const std::string at = key_path(path, parameter.name);
-      if (given.contains(parameter.name)) {
+      if (given.contains(parameter.name))
         complete[parameter.name] = value(parameter, given[parameter.name], at);
-      } else if (parameter.required) {
+      else if (parameter.required)
         problems_.add(at, "missing, expected " + expectation(parameter));
-      } else {
+      else
         complete[parameter.name] = value(parameter, parameter.fallback, at);
-      }
     }
     return complete;
   }
 
  private:
   Json value(const Parameter& parameter, const Json& given, const std::string& path) {
-    if (given.is_null() && parameter.nullable) {
-      return given;
-    }
+    if (given.is_null() && parameter.nullable) return given;
     const bool alone = parameter.list && parameter.or_one && given.is_number();
-    if (parameter.list && !alone) {
-      return list(parameter, given, path);
-    }
+    if (parameter.list && !alone) return list(parameter, given, path);
     switch (parameter.kind) {
       case Parameter::Kind::integer:
         return expect(is_integer(parameter, given), parameter, given, path);
@@ -101,9 +92,7 @@ class Resolver {
   }
 
   Json expect(bool holds, const Parameter& parameter, const Json& given, const std::string& path) {
-    if (!holds) {
-      problems_.add(path, "expected " + expectation(parameter) + ", got " + shown(given));
-    }
+    if (!holds) problems_.add(path, "expected " + expectation(parameter) + ", got " + shown(given));
     return given;
   }
 
@@ -114,9 +103,8 @@ class Resolver {
       const auto needed = std::ranges::find(parameter.fields, true, &Parameter::required);
       cure = "; write " + shown({{needed->name, given}});
     }
-    if (!given.is_object()) {
+    if (!given.is_object())
       problems_.add(path, "expected " + expectation(parameter) + ", got " + shown(given) + cure);
-    }
     return given;
   }
 
@@ -130,9 +118,7 @@ class Resolver {
   Json list(const Parameter& parameter, const Json& given, const std::string& path) {
     const bool fits = given.is_array() && (parameter.length == 0 || given.size() == parameter.length) &&
                       !(parameter.filled && given.empty());
-    if (!fits) {
-      return expect(false, parameter, given, path);
-    }
+    if (!fits) return expect(false, parameter, given, path);
     Parameter entry = parameter;
     entry.list = false;
     entry.nullable = false;
@@ -141,18 +127,15 @@ class Resolver {
       const std::string at = path + "[" + std::to_string(i) + "]";
       complete.push_back(value(entry, given[i], at));
       const auto earlier = given.begin() + static_cast<std::ptrdiff_t>(i);
-      if (parameter.kind == Parameter::Kind::text && std::count(given.begin(), earlier, given[i]) > 0) {
+      if (parameter.kind == Parameter::Kind::text && std::count(given.begin(), earlier, given[i]) > 0)
         problems_.add(at, shown(given[i]) + " appears twice");
-      }
     }
     return complete;
   }
 
   Json component(const Parameter& parameter, const Json& given, const std::string& path) {
     const bool is_object = given.is_object();
-    if (!is_object && !given.is_string()) {
-      return expect(false, parameter, given, path);
-    }
+    if (!is_object && !given.is_string()) return expect(false, parameter, given, path);
     const std::string name_path = is_object ? key_path(path, "name") : path;
     const Json named = name_of(parameter, given);
     if (!named.is_string()) {

@@ -16,9 +16,8 @@ inline bool launches_nothing(const at::RecordFunction& function) {
     return true;
   }
   const auto schema = function.operator_schema();
-  if (!schema || schema->returns().empty()) {
+  if (!schema || schema->returns().empty())
     return true;  // no operation of LibTorch's, as a node of the autograd graph
-  }
   const auto* alias = schema->returns()[0].alias_info();
   return alias != nullptr && !alias->isWrite();
 }

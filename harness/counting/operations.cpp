@@ -20,11 +20,9 @@ double moved_bytes(const c10::IValue& value) {
     return t.defined() ? static_cast<double>(t.nbytes()) : 0;
   }
   double bytes = 0;
-  if (value.isTensorList()) {
-    for (const at::Tensor& t : value.toTensorVector()) {
+  if (value.isTensorList())
+    for (const at::Tensor& t : value.toTensorVector())
       bytes += t.defined() ? static_cast<double>(t.nbytes()) : 0;
-    }
-  }
   return bytes;
 }
 
@@ -100,9 +98,7 @@ class CountingOperations {
     Operations& all = counted();
     const double output_bytes = moved_bytes_of_all(function.outputs());
     const bool is_inside_a_product = std::ranges::any_of(under_way(), &OpenOperation::is_product);
-    if (is_inside_a_product) {
-      return;
-    }
+    if (is_inside_a_product) return;
     if (ended.is_product) {
       const double outputs = static_cast<double>(
           function.outputs()[0].toTensor().defined() ? function.outputs()[0].toTensor().numel() : 0);
@@ -113,9 +109,7 @@ class CountingOperations {
     } else if (!launches_nothing(function) && !ended.made_of_others) {
       all.other_bytes += ended.input_bytes + output_bytes;
     }
-    if (!under_way().empty() && !launches_nothing(function)) {
-      under_way().back().made_of_others = true;
-    }
+    if (!under_way().empty() && !launches_nothing(function)) under_way().back().made_of_others = true;
   }
 
   at::CallbackHandle handle_;

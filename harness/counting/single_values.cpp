@@ -97,9 +97,8 @@ std::string single_value_refusal(const RunSpec& run) {
   const std::vector<int64_t> samples = run.samples_per_pass();
   const auto said = [&](const Json& model, const std::vector<int64_t>& per_tower) {
     std::string first;
-    for (const Site& site : single_sites(model, sizes.front())) {
+    for (const Site& site : single_sites(model, sizes.front()))
       if (first.empty()) first = said_at(site, run.strategy, per_tower);
-    }
     return first;
   };
   const std::string refusal = said(run.model, samples);

@@ -67,12 +67,8 @@ class CountedOperations {
     const auto [before, bias] = open().back();
     open().pop_back();
     const bool made_of_others = KernelCount::launches > before;
-    if (KernelCount::depth > 0 || launches_nothing(function)) {
-      return;
-    }
-    if (!made_of_others || is_one_kernel(function)) {
-      KernelCount::launches = before + 1;
-    }
+    if (KernelCount::depth > 0 || launches_nothing(function)) return;
+    if (!made_of_others || is_one_kernel(function)) KernelCount::launches = before + 1;
     KernelCount::launches += bias ? 1 : 0;
   }
 
@@ -90,14 +86,10 @@ int64_t counted(const std::function<void()>& work) {
 class Chain : public Network {
  public:
   explicit Chain(std::vector<std::shared_ptr<Layer>> layers) : layers_(std::move(layers)) {
-    for (size_t i = 0; i < layers_.size(); ++i) {
-      register_module(std::to_string(i), layers_[i]);
-    }
+    for (size_t i = 0; i < layers_.size(); ++i) register_module(std::to_string(i), layers_[i]);
   }
   Maps features(at::Tensor x, const Pass& pass) override {
-    for (const auto& layer : layers_) {
-      x = layer->forward(x, {}, pass);
-    }
+    for (const auto& layer : layers_) x = layer->forward(x, {}, pass);
     return {x};
   }
   Outputs head(const Maps& features, const Pass&) override { return {features[0]}; }
@@ -165,9 +157,8 @@ StepCost count_step(const StepCase& step_case) {
   StepCost cost;
   cost.notes = built.strategy().notes();
   cost.norm_sites = static_cast<int64_t>(built.sites().size());
-  for (const at::Tensor& parameter : built.network().parameters()) {
+  for (const at::Tensor& parameter : built.network().parameters())
     cost.gradient_bytes += static_cast<int64_t>(parameter.nbytes());
-  }
   const int64_t values = towers.local_samples() * 3 * step_case.height * step_case.width;
   Batch batch{
       at::arange(values, at::kFloat).sin().view({-1, 3, step_case.height, step_case.width}), {}, towers};
@@ -175,21 +166,17 @@ StepCost count_step(const StepCase& step_case) {
     const int64_t step = i / step_case.accumulate;
     batch.index = static_cast<uint64_t>(step);
     batch.micro_batch = {.index = i % step_case.accumulate, .count = step_case.accumulate};
-    if (batch.micro_batch.is_first()) {
+    if (batch.micro_batch.is_first())
       ledger.clear();  // what only a first step does is not the price of a step
-    }
     const Outputs outputs = built.forward(batch, {step, kSteps}, Mode::train);
     at::Tensor loss = outputs.logits.square().mean();
-    if (outputs.auxiliary.defined()) {
-      loss = loss + outputs.auxiliary.square().mean();
-    }
+    if (outputs.auxiliary.defined()) loss = loss + outputs.auxiliary.square().mean();
     loss.backward();
   }
   for (size_t p = 0; p < kPurposeNames.size(); ++p) {
     const Traffic& traffic = ledger.of(static_cast<Purpose>(p));
-    if (traffic.collectives > 0) {
+    if (traffic.collectives > 0)
       cost.exchanges.push_back({kPurposeNames[p], traffic.collectives, traffic.bytes});
-    }
   }
   if (!built.sites().empty()) {
     const auto untrained = Registered<Strategy>::create(step_case.strategy, context);

@@ -10,18 +10,15 @@
 namespace bnlab {
 
 BatchNormImpl::BatchNormImpl(BatchNormOptions given) : options(std::move(given)) {
-  if (options.name().empty()) {
-    options.name("norm" + std::to_string(options.ranks().next_site()));
-  }
+  if (options.name().empty()) options.name("norm" + std::to_string(options.ranks().next_site()));
   BatchNormImpl::reset();
 }
 
 HeldTensor& HeldTensor::operator=(const at::Tensor& tensor) {
-  if (layer_ == nullptr) {
+  if (layer_ == nullptr)
     put(tensor);
-  } else {
+  else
     layer_->take(*this, tensor);
-  }
   return *this;
 }
 
@@ -49,16 +46,10 @@ void BatchNormImpl::reset() {
 void BatchNormImpl::hold_tensors() {
   Module registry(name());
   registry.train(is_training());
-  for (const auto& [name, tensor] : site_->buffers()) {
-    registry.register_buffer(name, tensor);
-  }
-  for (const auto& child : named_children()) {
-    registry.register_module(child.key(), child.value());
-  }
+  for (const auto& [name, tensor] : site_->buffers()) registry.register_buffer(name, tensor);
+  for (const auto& child : named_children()) registry.register_module(child.key(), child.value());
   Module::operator=(registry);
-  for (const auto& [name, tensor] : site_->parameters()) {
-    parameters_.insert(name, tensor);
-  }
+  for (const auto& [name, tensor] : site_->parameters()) parameters_.insert(name, tensor);
   for (const auto& [member, name] :
        {std::pair(&weight, "weight"), std::pair(&bias, "bias"), std::pair(&running_mean, "running_mean"),
         std::pair(&running_var, "running_var"), std::pair(&num_batches_tracked, "num_batches_tracked")}) {
@@ -86,31 +77,21 @@ bool BatchNormImpl::is_assigned(const HeldTensor& member) const {
 void BatchNormImpl::follow() {
   const std::lock_guard lock(site_->following());
   site_->follow(options);
-  for (HeldTensor* member : {&weight, &bias, &running_mean, &running_var, &num_batches_tracked}) {
-    if (is_assigned(*member)) {
-      take(*member, at::Tensor(*member));
-    }
-  }
+  for (HeldTensor* member : {&weight, &bias, &running_mean, &running_var, &num_batches_tracked})
+    if (is_assigned(*member)) take(*member, at::Tensor(*member));
 }
 
 void BatchNormImpl::reset_parameters() {
   const at::NoGradGuard no_grad;
   reset_running_stats();
   const EmbeddedSite fresh(options);
-  for (const auto& [name, tensor] : fresh.parameters()) {
-    site_->parameter(name).copy_(tensor);
-  }
+  for (const auto& [name, tensor] : fresh.parameters()) site_->parameter(name).copy_(tensor);
 }
 
 void BatchNormImpl::reset_running_stats() {
-  for (const at::Tensor& zero : {running_mean, num_batches_tracked}) {
-    if (zero.defined()) {
-      zero.zero_();
-    }
-  }
-  if (running_var.defined()) {
-    running_var.fill_(1);
-  }
+  for (const at::Tensor& zero : {running_mean, num_batches_tracked})
+    if (zero.defined()) zero.zero_();
+  if (running_var.defined()) running_var.fill_(1);
 }
 
 at::Tensor BatchNormImpl::forward(const at::Tensor& x, const at::Tensor& residual) {
@@ -121,9 +102,7 @@ at::Tensor BatchNormImpl::forward(const at::Tensor& x, const at::Tensor& residua
 void BatchNormImpl::train(bool on) {
   const bool ends = is_training() && !on;
   Module::train(on);
-  if (ends && !site_->options().always_current()) {
-    merge();
-  }
+  if (ends && !site_->options().always_current()) merge();
 }
 
 void BatchNormImpl::merge() {
@@ -133,9 +112,7 @@ void BatchNormImpl::merge() {
 namespace {
 
 void keep_count_integral(const at::Tensor& count) {
-  if (count.defined()) {
-    count.set_data(count.to(at::kLong));
-  }
+  if (count.defined()) count.set_data(count.to(at::kLong));
 }
 
 }  // namespace
@@ -165,11 +142,10 @@ std::vector<at::Tensor> BatchNormImpl::set_options(BatchNormOptions given) {
 void BatchNormImpl::pretty_print(std::ostream& stream) const {
   stream << std::boolalpha << "bnlab::BatchNorm(" << options.num_features() << ", eps=" << options.eps()
          << ", momentum=";
-  if (options.momentum()) {
+  if (options.momentum())
     stream << *options.momentum();
-  } else {
+  else
     stream << "None";
-  }
   stream << ", affine=" << options.affine() << ", track_running_stats=" << options.track_running_stats()
          << ", strategy=" << options.strategy() << ", ranks=" << options.ranks().size()
          << (options.relu() ? ", relu=true)" : ")");

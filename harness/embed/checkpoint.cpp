@@ -26,12 +26,9 @@ using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
 
 NamedTensors state_of(const torch::nn::Module& module) {
   NamedTensors all;
-  for (const auto& parameter : module.named_parameters()) {
+  for (const auto& parameter : module.named_parameters())
     all.emplace_back(parameter.key(), parameter.value());
-  }
-  for (const auto& buffer : module.named_buffers()) {
-    all.emplace_back(buffer.key(), buffer.value());
-  }
+  for (const auto& buffer : module.named_buffers()) all.emplace_back(buffer.key(), buffer.value());
   return all;
 }
 
@@ -56,9 +53,7 @@ void write_dict(const c10::impl::GenericDict& dict, const std::string& file) {
 c10::impl::GenericDict read_dict(const std::string& file) {
   std::ifstream in(file, std::ios::binary);
   const std::vector<char> bytes{std::istreambuf_iterator<char>(in), {}};
-  if (!in.is_open() || in.bad()) {
-    throw Error(Error::Kind::data, file + ": cannot be read");
-  }
+  if (!in.is_open() || in.bad()) throw Error(Error::Kind::data, file + ": cannot be read");
   try {
     return torch::jit::pickle_load(bytes).toGenericDict();
   } catch (const std::exception&) {
@@ -85,12 +80,8 @@ void load_state_dict(torch::nn::Module& module, const std::string& file) {
     }
     copies.emplace_back(mine, found->value().toTensor());
   }
-  if (!wrong.empty()) {
-    throw Error(Error::Kind::data, file + " does not fit the module: " + wrong);
-  }
-  for (auto& [mine, theirs] : copies) {
-    mine.copy_(theirs);
-  }
+  if (!wrong.empty()) throw Error(Error::Kind::data, file + " does not fit the module: " + wrong);
+  for (auto& [mine, theirs] : copies) mine.copy_(theirs);
 }
 
 namespace {
@@ -108,9 +99,7 @@ void sync(const std::string& file) {
 
 void save_state_dict(const torch::nn::Module& module, const std::string& file) {
   c10::impl::GenericDict state(c10::StringType::get(), c10::TensorType::get());
-  for (const auto& [name, tensor] : state_of(module)) {
-    state.insert(name, tensor.detach().cpu().clone());
-  }
+  for (const auto& [name, tensor] : state_of(module)) state.insert(name, tensor.detach().cpu().clone());
   const std::string part = file + ".part";
   try {
     write_dict(state, part);

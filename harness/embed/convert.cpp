@@ -59,13 +59,9 @@ void put(const Place& place, const std::shared_ptr<Layer>& layer) {
 }
 
 void refuse_fixed(const std::vector<std::string>& fixed, const std::string& cure) {
-  if (fixed.empty()) {
-    return;
-  }
+  if (fixed.empty()) return;
   std::string names;
-  for (const std::string& name : fixed) {
-    names += (names.empty() ? "" : ", ") + name;
-  }
+  for (const std::string& name : fixed) names += (names.empty() ? "" : ", ") + name;
   throw Error(Error::Kind::refused,
               "convert: " + names + ": C++ fixes the type of a module's member; " + cure);
 }
@@ -73,9 +69,7 @@ void refuse_fixed(const std::vector<std::string>& fixed, const std::string& cure
 // The tensors of one module become those of another that have the same names.
 void hand_over(const nn::Module& from, BatchNormImpl& to) {
   const auto take = [](const auto& theirs, const char* name, HeldTensor& mine) {
-    if (const at::Tensor* found = theirs.find(name); found != nullptr && mine.defined()) {
-      mine = *found;
-    }
+    if (const at::Tensor* found = theirs.find(name); found != nullptr && mine.defined()) mine = *found;
   };
   const auto parameters = from.named_parameters(/*recurse=*/false),
              buffers = from.named_buffers(/*recurse=*/false);
@@ -97,26 +91,19 @@ void hand_over(const BatchNormImpl& from, nn::Module& to) {
   const auto take = [](const auto& theirs, auto mine) {
     for (auto& item : mine) {
       const at::Tensor* found = theirs.find(item.key());
-      if (found != nullptr && found->defined()) {
-        item.value().set_data(found->detach());
-      }
+      if (found != nullptr && found->defined()) item.value().set_data(found->detach());
     }
   };
   const auto theirs = from.named_parameters(/*recurse=*/false);
   take(theirs, to.named_parameters(/*recurse=*/false));
-  for (auto item : to.named_parameters(/*recurse=*/false)) {
+  for (auto item : to.named_parameters(/*recurse=*/false))
     item.value().requires_grad_(from.site().wants_gradient(item.key()));
-  }
   take(from.named_buffers(/*recurse=*/false), to.named_buffers(/*recurse=*/false));
 }
 
 const nn::BatchNormOptions* plain_options(const nn::Module& module) {
-  if (const auto* one = module.as<nn::BatchNorm1dImpl>()) {
-    return &one->options;
-  }
-  if (const auto* two = module.as<nn::BatchNorm2dImpl>()) {
-    return &two->options;
-  }
+  if (const auto* one = module.as<nn::BatchNorm1dImpl>()) return &one->options;
+  if (const auto* two = module.as<nn::BatchNorm2dImpl>()) return &two->options;
   const auto* three = module.as<nn::BatchNorm3dImpl>();
   return three == nullptr ? nullptr : &three->options;
 }
@@ -143,9 +130,8 @@ std::shared_ptr<nn::Module> put_plain(const Place& place, const nn::BatchNormOpt
 std::vector<BatchNormImpl*> layers_below(nn::Module& module) {
   std::vector<BatchNormImpl*> layers;
   module.apply([&](nn::Module& each) {
-    if (auto* layer = each.as<BatchNormImpl>(); layer != nullptr && layer->site().keeps_statistics()) {
+    if (auto* layer = each.as<BatchNormImpl>(); layer != nullptr && layer->site().keeps_statistics())
       layers.push_back(layer);
-    }
   });
   return layers;
 }
@@ -155,11 +141,8 @@ std::vector<BatchNormImpl*> layers_below(nn::Module& module) {
 int64_t convert(nn::Module& module, const BatchNormOptions& options) {
   const std::vector<Place> places = places_below(module);
   std::vector<std::string> fixed;
-  for (const Place& place : places) {
-    if (plain_options(*place.child) != nullptr && !is_container(*place.parent)) {
-      fixed.push_back(place.path);
-    }
-  }
+  for (const Place& place : places)
+    if (plain_options(*place.child) != nullptr && !is_container(*place.parent)) fixed.push_back(place.path);
   refuse_fixed(fixed, "declare it as bnlab::BatchNorm, which is a BatchNorm2d until it is converted");
   // All are made before the first is exchanged: one that the strategy refuses leaves the module as it was.
   std::vector<std::pair<const Place*, std::shared_ptr<BatchNormImpl>>> layers;
@@ -192,9 +175,7 @@ int64_t convert_back(nn::Module& module, int64_t dims) {
   std::vector<std::string> fixed;
   for (const Place& place : places_below(module)) {
     const auto* layer = place.child->as<BatchNormImpl>();
-    if (layer == nullptr) {
-      continue;
-    }
+    if (layer == nullptr) continue;
     if (layer->options.relu() || !layer->site().has_running_statistics()) {
       throw Error(Error::Kind::refused,
                   "convert_back: " + place.path +
@@ -202,9 +183,7 @@ int64_t convert_back(nn::Module& module, int64_t dims) {
                                              : " has not the tensors of BatchNorm"));
     }
     ours.push_back(place);
-    if (!is_container(*place.parent)) {
-      fixed.push_back(place.path);
-    }
+    if (!is_container(*place.parent)) fixed.push_back(place.path);
   }
   refuse_fixed(fixed, "it stays; its checkpoint loads into BatchNorm");
   for (const Place& place : ours) {
@@ -222,34 +201,27 @@ int64_t convert_back(nn::Module& module, int64_t dims) {
 }
 
 void recompute(nn::Module& module, int64_t batches, const std::function<void(int64_t)>& forward) {
-  if (batches < 1) {
+  if (batches < 1)
     throw Error(Error::Kind::usage, "recompute: expected at least 1 batch, got " + std::to_string(batches));
-  }
   const at::NoGradGuard no_grad;
   const std::vector<BatchNormImpl*> layers = layers_below(module);
   std::vector<std::pair<nn::Module*, bool>> modes;
   module.apply([&](nn::Module& each) { modes.emplace_back(&each, each.is_training()); });
   const auto all_calibrate = [&](bool on) {
-    for (BatchNormImpl* layer : layers) {
-      layer->site().calibrate(on);
-    }
+    for (BatchNormImpl* layer : layers) layer->site().calibrate(on);
   };
   module.train();
   all_calibrate(true);
   const auto restore = [&] {
     all_calibrate(false);
-    for (const auto& [each, mode] : modes) {
-      each->train(mode);
-    }
+    for (const auto& [each, mode] : modes) each->train(mode);
   };
   try {
     for (size_t i = 0; i < layers.size(); ++i) {
       // The passes of the first layer's recomputation are those of all.
       layers[i]->site().recompute(batches, [&](int64_t index) {
         if (i == 0) {
-          for (BatchNormImpl* layer : layers) {
-            layer->site().set_batch(index);
-          }
+          for (BatchNormImpl* layer : layers) layer->site().set_batch(index);
           forward(index);
         }
       });

@@ -35,11 +35,8 @@ std::vector<at::Tensor> trained_parameters(const torch::nn::Module& module) {
 }
 
 std::string name_of(const torch::nn::Module& module, const at::Tensor& parameter) {
-  for (const auto& named : module.named_parameters()) {
-    if (named.value().is_same(parameter)) {
-      return named.key();
-    }
-  }
+  for (const auto& named : module.named_parameters())
+    if (named.value().is_same(parameter)) return named.key();
   return "a parameter";
 }
 
@@ -54,9 +51,8 @@ std::string described(const std::string& name, const at::Tensor& t) {
   text << name << " (" << t.scalar_type() << ' ' << t.sizes();
   if (t.layout() == at::kStrided) {
     std::vector<int64_t> strides = t.strides().vec();
-    for (size_t d = 0; d < strides.size(); ++d) {
+    for (size_t d = 0; d < strides.size(); ++d)
       strides[d] = t.sizes()[d] == 1 || t.numel() == 0 ? 1 : strides[d];
-    }
     text << ", strides " << at::IntArrayRef(strides);
   }
   text << ", " << t.layout() << ", " << c10::DeviceTypeName(t.device().type(), /*lower_case=*/true)
@@ -76,9 +72,8 @@ void refuse_sparse_gradients_of(const torch::nn::Module& module, const std::stri
 
 void refuse_what_is_not_exchanged(const torch::nn::Module& module) {
   refuse_sparse_gradients_of(module, "");
-  for (const auto& child : module.named_modules("", /*include_self=*/false)) {
+  for (const auto& child : module.named_modules("", /*include_self=*/false))
     refuse_sparse_gradients_of(*child.value(), child.key() + ".");
-  }
   std::optional<at::Device> device;
   for (const auto& named : module.named_parameters()) {
     const at::Tensor& p = named.value();
@@ -94,25 +89,19 @@ void refuse_what_is_not_exchanged(const torch::nn::Module& module) {
     }
     device = p.device();
   }
-  for (const auto& named : module.named_buffers()) {
-    if (named.value().layout() != at::kStrided) {
+  for (const auto& named : module.named_buffers())
+    if (named.value().layout() != at::kStrided)
       refuse("buffer " + named.key() + " is sparse, and sparse tensors are not exchanged");
-    }
-  }
 }
 
 void check(const at::Tensor& loss) {
   if (!loss.defined() || loss.numel() != 1 || !loss.is_floating_point()) {
     std::ostringstream got;
-    if (loss.defined()) {
-      got << loss.scalar_type() << ' ' << loss.sizes();
-    }
+    if (loss.defined()) got << loss.scalar_type() << ' ' << loss.sizes();
     refuse("expected a loss of one real number, got " + (loss.defined() ? got.str() : "none") +
            "; take its mean or its sum");
   }
-  if (!loss.requires_grad()) {
-    refuse("the loss depends on no tensor that needs a gradient");
-  }
+  if (!loss.requires_grad()) refuse("the loss depends on no tensor that needs a gradient");
 }
 
 // The gradients as they are, and how often each has been written.
@@ -129,11 +118,9 @@ Gradients gradients_of(const std::vector<at::Tensor>& parameters) {
 std::vector<at::Tensor> not_reached(const std::vector<at::Tensor>& parameters, const Gradients& before) {
   const Gradients now = gradients_of(parameters);
   std::vector<at::Tensor> those;
-  for (size_t i = 0; i < parameters.size(); ++i) {
-    if (now[i].first.is_same(before[i].first) && now[i].second == before[i].second) {
+  for (size_t i = 0; i < parameters.size(); ++i)
+    if (now[i].first.is_same(before[i].first) && now[i].second == before[i].second)
       those.push_back(parameters[i]);
-    }
-  }
   return those;
 }
 
@@ -176,12 +163,10 @@ DataParallel::DataParallel(DataParallel&&) noexcept = default;
 void DataParallel::check_module() const {
   if (ranks_.size() > 1) {
     std::vector<std::string> tensors;
-    for (const auto& named : module_.named_parameters()) {
+    for (const auto& named : module_.named_parameters())
       tensors.push_back(described("parameter " + named.key(), named.value()));
-    }
-    for (const auto& named : module_.named_buffers()) {
+    for (const auto& named : module_.named_buffers())
       tensors.push_back(described("buffer " + named.key(), named.value()));
-    }
     ranks_.meeting().require_same("DataParallel: the module is not the same on all ranks", tensors);
   }
   refuse_what_is_not_exchanged(module_);
@@ -189,9 +174,7 @@ void DataParallel::check_module() const {
 
 void DataParallel::broadcast() {
   check_module();
-  if (ranks_.size() == 1) {
-    return;
-  }
+  if (ranks_.size() == 1) return;
   std::vector<at::Tensor> all = module_.parameters();
   const std::vector<at::Tensor> buffers = module_.buffers();
   all.insert(all.end(), buffers.begin(), buffers.end());
@@ -206,9 +189,7 @@ void DataParallel::renew() {
   exchange_.reset();  // hooks of the former leave the parameters before those of the next come
   check_module();
   parameters_ = trained_parameters(module_);
-  if (parameters_.empty()) {
-    refuse("no parameter of the module needs a gradient");
-  }
+  if (parameters_.empty()) refuse("no parameter of the module needs a gradient");
   auto exchange = std::make_unique<Exchange>();
   exchange->as_they_were = mapped(parameters_, [](const at::Tensor& p) { return p.detach(); });
   std::vector<at::Tensor> exchanged = parameters_;
@@ -238,13 +219,11 @@ double DataParallel::meet(std::optional<int64_t> rows, bool anew) const {
         meeting.meet({std::string("DataParallel::backward") + (rows ? " with rows" : "") +
                           (anew ? " and other parameters than before, or after an error" : ""),
                       rows.value_or(0)});
-    if (std::ranges::min(sizes.rows) < 0) {
+    if (std::ranges::min(sizes.rows) < 0)
       refuse("expected a number of rows, got " + std::to_string(std::ranges::min(sizes.rows)));
-    }
     const auto total = std::accumulate(sizes.rows.begin(), sizes.rows.end(), int64_t{0});
-    if (rows) {
+    if (rows)
       weight = static_cast<double>(*rows * ranks_.size()) / static_cast<double>(std::max<int64_t>(total, 1));
-    }
   }
   meeting.merge();
   return weight;
@@ -256,9 +235,7 @@ void DataParallel::backward(const at::Tensor& loss, std::optional<int64_t> rows)
   try {
     const double weight = ranks_.size() > 1 ? meet(rows, anew) : 1;
     has_met = true;
-    if (anew) {
-      renew();
-    }
+    if (anew) renew();
     keep_handed_out();
     exchange_->sync->before_forward();
     exchange_->sync->before_backward();
@@ -272,9 +249,7 @@ void DataParallel::backward(const at::Tensor& loss, std::optional<int64_t> rows)
       drop_gradients(parameters_);
       exchange_.reset();
     }
-    if (!is_of_contact(error)) {
-      throw;
-    }
+    if (!is_of_contact(error)) throw;
     const bool own = dynamic_cast<const Error*>(&error) != nullptr;
     throw Error(Error::Kind::communication,
                 "rank " + std::to_string(ranks_.rank()) + " of " + std::to_string(ranks_.size()) +
@@ -301,18 +276,14 @@ std::exception_ptr DataParallel::pass(const at::Tensor& loss, double weight) {
   } catch (const std::exception& error) {
     // A rank whose layers wait for those of this one would take what is told for their exchange.
     const bool layers_exchange = ranks_.traffic("statistics").exchanges > 0;
-    if (!told.defined() || !told.is_cpu() || layers_exchange || is_of_contact(error)) {
-      throw;
-    }
+    if (!told.defined() || !told.is_cpu() || layers_exchange || is_of_contact(error)) throw;
     failure = std::current_exception();
   }
   if (told.defined()) {
     try {
       tell(not_reached(parameters_, before), failure != nullptr);
     } catch (const std::exception&) {
-      if (failure) {
-        std::rethrow_exception(failure);
-      }
+      if (failure) std::rethrow_exception(failure);
       throw;
     }
   }
@@ -321,9 +292,8 @@ std::exception_ptr DataParallel::pass(const at::Tensor& loss, double weight) {
 
 void DataParallel::refuse_missing(const std::vector<at::Tensor>& missing) const {
   std::string names;
-  for (const at::Tensor& parameter : missing) {
+  for (const at::Tensor& parameter : missing)
     names += (names.empty() ? "" : ", ") + name_of(module_, parameter);
-  }
   if (!names.empty() && !options_.unused_parameters) {
     refuse("this backward pass has not reached " + names +
            "; set unused_parameters, or requires_grad_(false) on them");
@@ -352,40 +322,26 @@ void DataParallel::tell(const std::vector<at::Tensor>& missing, bool failed) {
     arrive.push_back(parameter);
     gradients.push_back(at::zeros_like(parameter));
   }
-  for (const at::Tensor& parameter : parameters_) {
-    if (has_sparse_gradient(parameter)) {
-      parameter.mutable_grad() = at::zeros_like(parameter);
-    }
-  }
+  for (const at::Tensor& parameter : parameters_)
+    if (has_sparse_gradient(parameter)) parameter.mutable_grad() = at::zeros_like(parameter);
   torch::autograd::backward(arrive, gradients);
 }
 
 // Throws where a pass has failed, on every rank. A parameter that has no gradient on any rank keeps none.
 void DataParallel::listen(const std::exception_ptr& failure) {
-  if (!exchange_->told.defined()) {
-    return;
-  }
+  if (!exchange_->told.defined()) return;
   const at::Tensor heard = std::exchange(exchange_->told.mutable_grad(), at::Tensor());
-  if (!heard.is_cpu() && exchange_->all_reached) {
+  if (!heard.is_cpu() && exchange_->all_reached)
     return;  // nothing to learn that would be worth waiting for the device
-  }
   const at::Tensor means = heard.to(at::kCPU, at::kDouble);
   const double* mean = means.const_data_ptr<double>();
   std::string failed;
-  for (size_t i = 0; i < parameters_.size(); ++i) {
-    if (*mean++ == 0) {
-      parameters_[i].mutable_grad() = at::Tensor();
-    }
-  }
-  for (int r = 0; r < ranks_.size(); ++r) {
-    if (*mean++ > 0) {
-      failed += (failed.empty() ? "" : ", ") + std::to_string(r);
-    }
-  }
+  for (size_t i = 0; i < parameters_.size(); ++i)
+    if (*mean++ == 0) parameters_[i].mutable_grad() = at::Tensor();
+  for (int r = 0; r < ranks_.size(); ++r)
+    if (*mean++ > 0) failed += (failed.empty() ? "" : ", ") + std::to_string(r);
   if (!failed.empty()) {
-    if (failure) {
-      std::rethrow_exception(failure);
-    }
+    if (failure) std::rethrow_exception(failure);
     throw Error(Error::Kind::communication,
                 "it has failed on rank " + failed + ", and no rank has its gradients");
   }
@@ -396,9 +352,8 @@ void DataParallel::keep_handed_out() {
   const at::NoGradGuard no_grad;
   for (size_t i = 0; i < exchange_->handed_out.size(); ++i) {
     at::Tensor& gradient = exchange_->handed_out[i];
-    if (gradient.defined() && gradient.use_count() > (parameters_[i].grad().is_same(gradient) ? 2 : 1)) {
+    if (gradient.defined() && gradient.use_count() > (parameters_[i].grad().is_same(gradient) ? 2 : 1))
       gradient.set_data(gradient.clone());  // the program has it
-    }
   }
   exchange_->handed_out.clear();
 }
@@ -406,12 +361,8 @@ void DataParallel::keep_handed_out() {
 // An optimizer's zero_grad() would refuse views.
 void DataParallel::hand_out() {
   for (const at::Tensor& parameter : parameters_) {
-    if (parameter.grad().defined()) {
-      parameter.mutable_grad() = parameter.grad().detach();
-    }
-    if (ranks_.size() > 1) {
-      exchange_->handed_out.push_back(parameter.grad());
-    }
+    if (parameter.grad().defined()) parameter.mutable_grad() = parameter.grad().detach();
+    if (ranks_.size() > 1) exchange_->handed_out.push_back(parameter.grad());
   }
 }
 

@@ -11,13 +11,10 @@ namespace bnlab {
 namespace {
 
 Json parsed(const std::string& text) {
-  if (text.find('{') == std::string::npos) {
-    return Json{{"name", text}};
-  }
+  if (text.find('{') == std::string::npos) return Json{{"name", text}};
   Json given = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (given.is_discarded()) {
+  if (given.is_discarded())
     throw Error(Error::Kind::spec, "strategy: expected a name or a JSON object, got " + text);
-  }
   return given;
 }
 
@@ -30,9 +27,8 @@ Json json_of(std::optional<double> momentum) {
 void fill_in(Json& resolved, const Json& given, const BatchNormOptions& options) {
   const BatchNormOptions plain;
   const auto put = [&](const char* key, const Json& value, bool differs) {
-    if (Json* at = that_has(resolved, key); at != nullptr && differs && that_has(given, key) == nullptr) {
+    if (Json* at = that_has(resolved, key); at != nullptr && differs && that_has(given, key) == nullptr)
       (*at)[key] = value;
-    }
   };
   put("eps", options.eps(), options.eps() != plain.eps());
   put("momentum", json_of(options.momentum()), options.momentum() != plain.momentum());
@@ -50,29 +46,20 @@ Json strategy_of(const BatchNormOptions& options) {
 
 BatchNormOptions completed(BatchNormOptions options) {
   const Json given = parsed(options.strategy());
-  if (const Json* at = that_has(given, "eps")) {
-    options.eps(at->at("eps"));
-  }
-  if (const Json* at = that_has(given, "momentum")) {
-    options.momentum(momentum_of(at->at("momentum")));
-  }
-  if (const Json* at = that_has(given, "affine")) {
-    options.affine(at->at("affine"));
-  }
+  if (const Json* at = that_has(given, "eps")) options.eps(at->at("eps"));
+  if (const Json* at = that_has(given, "momentum")) options.momentum(momentum_of(at->at("momentum")));
+  if (const Json* at = that_has(given, "affine")) options.affine(at->at("affine"));
   return options;
 }
 
 BatchNormOptions told(BatchNormOptions written, const BatchNormOptions& before, const Json& strategy) {
-  if (written.strategy() != before.strategy()) {
-    return written;
-  }
+  if (written.strategy() != before.strategy()) return written;
   const BatchNormOptions plain;
   Json given = parsed(written.strategy());
   const auto tell = [&](const char* key, const Json& value, bool differs, bool is_plain) {
     Json* at = that_has(given, key);
-    if (at == nullptr && is_plain && strategy.contains(key)) {
+    if (at == nullptr && is_plain && strategy.contains(key))
       at = &given;  // the strategy may begin with something else
-    }
     if (differs && at != nullptr) {
       (*at)[key] = value;
       written.strategy(given.dump());

@@ -24,9 +24,7 @@ bool counts_by_sizes(const Json& strategy) {
 
 int64_t positions_of(const at::Tensor& x) {
   int64_t product = 1;
-  for (int64_t d = 2; d < x.dim(); ++d) {
-    product *= x.size(d);
-  }
+  for (int64_t d = 2; d < x.dim(); ++d) product *= x.size(d);
   return product;
 }
 
@@ -94,25 +92,19 @@ EmbeddedSite::Made EmbeddedSite::made(const BatchNormOptions& options) {
                                                 .seed = options.seed(),
                                                 .steps = options.total_steps(),
                                                 .samples_per_tower = std::vector<int64_t>(towers, 0)});
-  if (const std::string why = made.strategy->why_not_alone(); !why.empty()) {
+  if (const std::string why = made.strategy->why_not_alone(); !why.empty())
     bnlab::refuse(options, made.strategy_json, why);
-  }
   made.layer = made.strategy->norm(
       {options.name(), options.num_features(), options.relu() ? Activation::relu : Activation::none});
-  for (const auto& parameter : made.layer->named_parameters()) {
+  for (const auto& parameter : made.layer->named_parameters())
     made.parameters.emplace_back(parameter.key(), parameter.value());
-  }
   if (made.strategy->running_statistics() != nullptr && made.options.track_running_stats()) {
-    for (const auto& buffer : made.layer->named_buffers()) {
+    for (const auto& buffer : made.layer->named_buffers())
       made.buffers.emplace_back(buffer.key(), buffer.value());
-    }
     made.buffers.emplace_back(kCount, at::zeros({}, at::kLong));
   }
-  for (const Named* tensors : {&made.parameters, &made.buffers}) {
-    for (const auto& [name, tensor] : *tensors) {
-      made.sizes.push_back(tensor.numel());
-    }
-  }
+  for (const Named* tensors : {&made.parameters, &made.buffers})
+    for (const auto& [name, tensor] : *tensors) made.sizes.push_back(tensor.numel());
   return made;
 }
 
@@ -139,29 +131,21 @@ void EmbeddedSite::replace(const std::string& name, const at::Tensor& tensor) {
   }
   mine->second = tensor;
   std::erase(frozen_, name);
-  if (name != kCount) {
-    writable(*layer_).replace(name, tensor);
-  }
+  if (name != kCount) writable(*layer_).replace(name, tensor);
 }
 
 void EmbeddedSite::follow(BatchNormOptions& written) {
   const bool others_are_same = make_the_same(written, options_);
-  if (others_are_same && pass_the_same(written, options_)) {
-    return;
-  }
-  if (written.track_running_stats() && has_running_statistics() && !keeps_statistics()) {
+  if (others_are_same && pass_the_same(written, options_)) return;
+  if (written.track_running_stats() && has_running_statistics() && !keeps_statistics())
     refuse("track_running_stats: it was made without running statistics; set_options makes them");
-  }
   BatchNormOptions now = told(written);
   if (others_are_same) {
     strategy_json_ = strategy_of(now);
     options_ = std::move(now);
-    if (const Json* at = that_has(strategy_json_, "eps")) {
-      writable(*layer_).set_eps(at->at("eps"));
-    }
-    if (const Json* at = that_has(strategy_json_, "momentum")) {
+    if (const Json* at = that_has(strategy_json_, "eps")) writable(*layer_).set_eps(at->at("eps"));
+    if (const Json* at = that_has(strategy_json_, "momentum"))
       writable(*layer_).set_momentum(momentum_of(at->at("momentum")));
-    }
   } else {
     set_options(now, /*may_change_tensors=*/false);
   }
@@ -173,9 +157,8 @@ std::vector<at::Tensor> EmbeddedSite::set_options(const BatchNormOptions& option
     refuse("num_features: its tensors have " + std::to_string(options_.num_features()) + ", got " +
            std::to_string(options.num_features()));
   }
-  if (options_.ranks().size() > 1 && (apart_ || options_.ranks().meeting().has_waiting())) {
+  if (options_.ranks().size() > 1 && (apart_ || options_.ranks().meeting().has_waiting()))
     refuse("options: the ranks hold running statistics apart; call merge() on every rank first");
-  }
   const at::NoGradGuard no_grad;
   Made next = made(options);
   const at::Tensor like = !parameters_.empty() ? parameters_.front().second : buffer("running_mean");
@@ -185,32 +168,25 @@ std::vector<at::Tensor> EmbeddedSite::set_options(const BatchNormOptions& option
     for (auto& [name, tensor] : of_next) {
       if (const at::Tensor before = named(mine, name); before.defined()) {
         tensor = before;
-        if (name != kCount) {
-          writable(*next.layer).replace(name, before);
-        }
+        if (name != kCount) writable(*next.layer).replace(name, before);
       } else {
         same = false;
         added.push_back(tensor);
-        if (like.defined()) {
+        if (like.defined())
           tensor.set_data(tensor.to(like.device(), name == kCount ? at::kLong : like.scalar_type()));
-        }
       }
     }
     return added;
   };
   std::vector<at::Tensor> added = keep(parameters_, next.parameters);
   keep(buffers_, next.buffers);
-  if (!same && !may_change_tensors) {
+  if (!same && !may_change_tensors)
     refuse("options: what was written would give it other tensors; set_options does that");
-  }
-  for (const std::string& name : std::exchange(frozen_, {})) {
+  for (const std::string& name : std::exchange(frozen_, {}))
     parameter(name).requires_grad_(true);  // until the strategy freezes it, too
-  }
   take(std::move(next));
   samples_that_fit_.clear();
-  if (keeps_statistics()) {
-    adopt();
-  }
+  if (keeps_statistics()) adopt();
   return added;
 }
 
@@ -221,9 +197,7 @@ at::Tensor EmbeddedSite::named(const Named& tensors, const std::string& name) {
 
 at::Tensor EmbeddedSite::forward(bool training, const at::Tensor& x, const at::Tensor& residual) {
   check(x, residual);
-  if ((training || calibrating_) && seen_.differ_from(buffers_)) {
-    adopt();
-  }
+  if ((training || calibrating_) && seen_.differ_from(buffers_)) adopt();
   if (calibrating_) return pass(x, residual, Mode::calibrate);
   const bool has_statistics = strategy_->running_statistics() != nullptr;
   if (!training && has_statistics && !options_.track_running_stats()) {
@@ -233,13 +207,9 @@ at::Tensor EmbeddedSite::forward(bool training, const at::Tensor& x, const at::T
     y = residual.defined() ? y + residual : y;
     return options_.relu() ? y.relu() : y;
   }
-  if (!training) {
-    return apply(x, residual, towers(as_everywhere(x), false), Mode::evaluate_saved);
-  }
+  if (!training) return apply(x, residual, towers(as_everywhere(x), false), Mode::evaluate_saved);
   const bool trains = !has_statistics || counts();
-  if (trains) {
-    freeze_parameters();
-  }
+  if (trains) freeze_parameters();
   at::Tensor y = pass(x, residual, trains ? Mode::train : Mode::evaluate_batch);
   if (options_.counting() == Counting::first_before_backward && y.requires_grad()) {
     *counted_ = *counted_ || trains;
@@ -250,9 +220,7 @@ at::Tensor EmbeddedSite::forward(bool training, const at::Tensor& x, const at::T
 }
 
 void EmbeddedSite::check(const at::Tensor& x, const at::Tensor& residual) const {
-  if (!x.defined()) {
-    refuse("expected an input, got an undefined tensor");
-  }
+  if (!x.defined()) refuse("expected an input, got an undefined tensor");
   if (x.dim() < 2 || x.dim() > 5 || x.size(1) != options_.num_features()) {
     refuse("expected an input [rows, " + std::to_string(options_.num_features()) +
            ", ...] of 2 to 5 dimensions, got " + shape_text(x.sizes()));
@@ -277,9 +245,7 @@ void EmbeddedSite::check(const at::Tensor& x, const at::Tensor& residual) const 
 }
 
 bool EmbeddedSite::counts() const {
-  if (!options_.track_running_stats()) {
-    return false;
-  }
+  if (!options_.track_running_stats()) return false;
   return options_.counting() == Counting::every_forward || (at::GradMode::is_enabled() && !*counted_);
 }
 
@@ -287,9 +253,7 @@ at::Tensor EmbeddedSite::pass(const at::Tensor& x, const at::Tensor& residual, M
   try {
     return pass_among_ranks(x, residual, mode);
   } catch (const Error& error) {
-    if (error.kind() != Error::Kind::communication) {
-      throw;
-    }
+    if (error.kind() != Error::Kind::communication) throw;
     throw Error(error.kind(), "rank " + std::to_string(options_.ranks().rank()) + " of " +
                                   std::to_string(options_.ranks().size()) + ", layer " + options_.name() +
                                   ": " + error.what());
@@ -318,9 +282,7 @@ at::Tensor EmbeddedSite::pass_among_ranks(const at::Tensor& x, const at::Tensor&
             ? unflattened(apply(flattened(x), flattened(residual), towers(sizes, true), mode), x)
             : apply(x, residual, towers(sizes, false), mode);
   }
-  if (counts) {
-    count(steps_++, joins);
-  }
+  if (counts) count(steps_++, joins);
   return y;
 }
 
@@ -354,24 +316,17 @@ void EmbeddedSite::count(int64_t step, bool joins) {
 
 void EmbeddedSite::merge_in_time(bool joins) {
   const bool alone = options_.ranks().size() == 1;
-  if (!alone && joins && options_.always_current() && !summands().empty()) {
+  if (!alone && joins && options_.always_current() && !summands().empty())
     options_.ranks().meeting().merge_later(weak_from_this());
-  } else if (alone || options_.always_current()) {
+  else if (alone || options_.always_current())
     load_merged();
-  }
 }
 
 void EmbeddedSite::complete(const WaitingPass& pass, const Sizes& sizes) {
-  if (!keeps_statistics() || !pass.counts) {
-    return;
-  }
-  if (seen_.differ_from(buffers_)) {
-    adopt();
-  }
+  if (!keeps_statistics() || !pass.counts) return;
+  if (seen_.differ_from(buffers_)) adopt();
   if (pass.begun == begun_) {
-    for (const StatisticsUpdate& update : pass.updates) {
-      update(towers(sizes, false));
-    }
+    for (const StatisticsUpdate& update : pass.updates) update(towers(sizes, false));
     count(pass.step, /*joins=*/true);
   } else {
     merge_in_time(/*joins=*/true);  // on other ranks the pass may count
@@ -436,18 +391,13 @@ bool EmbeddedSite::wants_gradient(const std::string& parameter) const {
 
 void EmbeddedSite::merge() {
   Meeting& meeting = options_.ranks().meeting();
-  if (meeting.has_waiting()) {
-    meeting.meet({options_.name() + " (merging)"});
-  }
+  if (meeting.has_waiting()) meeting.meet({options_.name() + " (merging)"});
   const at::NoGradGuard no_grad;
   std::vector<at::Tensor> written;  // from outside since the last pass: it counts, once the ranks have merged
-  for (size_t i = 0; apart_ && seen_.differ_from(buffers_) && i < buffers_.size(); ++i) {
+  for (size_t i = 0; apart_ && seen_.differ_from(buffers_) && i < buffers_.size(); ++i)
     written.push_back(buffers_[i].second.clone());
-  }
   load_merged();
-  for (size_t i = 0; i < written.size(); ++i) {
-    buffers_[i].second.copy_(written[i]);
-  }
+  for (size_t i = 0; i < written.size(); ++i) buffers_[i].second.copy_(written[i]);
 }
 
 void EmbeddedSite::load_merged() {

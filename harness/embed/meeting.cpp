@@ -33,9 +33,7 @@ class Table {
 
   std::vector<int64_t> column(size_t i) const {
     std::vector<int64_t> column;
-    for (; i < numbers_.size(); i += width_) {
-      column.push_back(numbers_[i]);
-    }
+    for (; i < numbers_.size(); i += width_) column.push_back(numbers_[i]);
     return column;
   }
   bool is_same(size_t i) const {
@@ -54,9 +52,8 @@ std::vector<std::string> texts_of_ranks(World& world, const std::string& text) {
   std::memcpy(own.mutable_data_ptr(), text.data(), text.size());
   const at::Tensor all = world.host().all_gather(own.to(world.host_device()), Purpose::control).cpu();
   std::vector<std::string> texts;
-  for (int64_t r = 0; r < all.size(0); ++r) {
+  for (int64_t r = 0; r < all.size(0); ++r)
     texts.emplace_back(static_cast<const char*>(all[r].const_data_ptr()));
-  }
   return texts;
 }
 
@@ -68,9 +65,7 @@ std::string first_difference(World& world, std::vector<std::string> texts, const
   texts.resize(static_cast<size_t>(most), missing);
   const Table hashes(world, mapped(texts, hash_of));
   size_t first = 0;
-  while (first + 1 < texts.size() && hashes.is_same(first)) {
-    ++first;
-  }
+  while (first + 1 < texts.size() && hashes.is_same(first)) ++first;
   const std::vector<std::string> of_ranks = texts_of_ranks(world, texts[first]);
   std::string told = "rank 0 " + verb + " " + of_ranks.front();
   for (size_t r = 1; r < of_ranks.size(); ++r) {
@@ -85,25 +80,17 @@ std::string first_difference(World& world, std::vector<std::string> texts, const
 Sizes Meeting::meet(MeetingPlace here) {
   std::vector<WaitingPass> passes = std::exchange(waiting_, {});
   std::vector<MeetingPlace> places{std::move(here)};
-  for (const WaitingPass& pass : passes) {
-    places.push_back(pass.place);
-  }
+  for (const WaitingPass& pass : passes) places.push_back(pass.place);
   std::vector<Sizes> sizes;
   try {
     sizes = agree(places);
   } catch (const std::exception&) {
-    for (const WaitingPass& pass : passes) {
-      if (const auto site = pass.site.lock()) {
-        site->take_back(pass);
-      }
-    }
+    for (const WaitingPass& pass : passes)
+      if (const auto site = pass.site.lock()) site->take_back(pass);
     throw;
   }
-  for (size_t i = 0; i < passes.size(); ++i) {
-    if (const auto site = passes[i].site.lock()) {
-      site->complete(passes[i], sizes[i + 1]);
-    }
-  }
+  for (size_t i = 0; i < passes.size(); ++i)
+    if (const auto site = passes[i].site.lock()) site->complete(passes[i], sizes[i + 1]);
   return sizes.front();
 }
 
@@ -126,28 +113,22 @@ std::vector<Sizes> Meeting::agree(const std::vector<MeetingPlace>& places) {
   const auto ranks = static_cast<size_t>(world_.size());
   std::vector<Sizes> sizes;
   if (all.is_same(2)) {
-    for (const MeetingPlace& place : places) {
+    for (const MeetingPlace& place : places)
       sizes.push_back({std::vector(ranks, place.rows), std::vector(ranks, place.positions)});
-    }
   } else if (places.size() == 1) {
     sizes.push_back({all.column(3), all.column(4)});
   } else {
     const Table each(world_, own);
-    for (size_t i = 0; i < own.size(); i += 2) {
-      sizes.push_back({each.column(i), each.column(i + 1)});
-    }
+    for (size_t i = 0; i < own.size(); i += 2) sizes.push_back({each.column(i), each.column(i + 1)});
   }
   return sizes;
 }
 
 void Meeting::require_same(const std::string& what, const std::vector<std::string>& texts) {
   int64_t hash = 0;
-  for (const std::string& text : texts) {
-    hash = with(hash, hash_of(text));
-  }
-  if (!Table(world_, hash).is_same(0)) {
+  for (const std::string& text : texts) hash = with(hash, hash_of(text));
+  if (!Table(world_, hash).is_same(0))
     throw Error(Error::Kind::usage, what + ": " + first_difference(world_, texts, "nothing more", "has"));
-  }
 }
 
 void Meeting::merge() {
@@ -157,15 +138,11 @@ void Meeting::merge() {
   for (const auto& apart : std::exchange(apart_, {})) {
     const auto site = apart.lock();
     if (site && std::ranges::find(sites, site) == sites.end()) {
-      for (const at::Tensor& summand : site->summands()) {
-        summands.push_back(summand.clone());
-      }
+      for (const at::Tensor& summand : site->summands()) summands.push_back(summand.clone());
       sites.push_back(site);
     }
   }
-  if (summands.empty()) {
-    return;
-  }
+  if (summands.empty()) return;
   exchange_flat(summands, [this](at::Tensor& flat) {
     flat.copy_(world_.statistics().all_gather(flat, Purpose::evaluation).sum(0));
   });

@@ -37,9 +37,7 @@ namespace {
 
 // The GPUs that this rank may take; none where it joins for the CPU.
 std::vector<std::string> gpus_for(c10::DeviceType device, int rank) {
-  if (device == c10::kCPU) {
-    return {};
-  }
+  if (device == c10::kCPU) return {};
   if (!has_cuda_kernels()) {
     throw Error(
         Error::Kind::environment,
@@ -54,9 +52,7 @@ std::vector<std::string> gpus_for(c10::DeviceType device, int rank) {
 
 Ranks Ranks::from_environment(c10::DeviceType device, std::chrono::milliseconds timeout) {
   const auto announced = environment_world(process_environment());
-  if (!announced || announced->rendezvous.size == 1) {
-    return Ranks();
-  }
+  if (!announced || announced->rendezvous.size == 1) return Ranks();
   check_address(*announced);
   Rendezvous at = announced->rendezvous;
   at.exchange = announced->one_host ? Exchange::shared_memory : Exchange::sockets;
@@ -64,9 +60,8 @@ Ranks Ranks::from_environment(c10::DeviceType device, std::chrono::milliseconds 
   // Ranks may start minutes apart. Once all are there, `timeout` counts.
   at.timeout = announced->meeting_timeout;
   const auto seen = gpus_told(gather_texts(at, gpus_to_tell(gpus_for(device, at.rank))));
-  if (device != c10::kCPU || std::ranges::any_of(seen, [](const auto& names) { return !names.empty(); })) {
+  if (device != c10::kCPU || std::ranges::any_of(seen, [](const auto& names) { return !names.empty(); }))
     at.local_rank = gpu_of_rank(at.rank, seen);
-  }
   at.prefix += "-" + share_text(at, new_word());  // a store may hold what an earlier program has left
   at.timeout = timeout;
   return Ranks(std::make_shared<State>(join_world(at, device)));

@@ -20,20 +20,12 @@ std::string label_of(const std::string& name, const std::vector<Json>& runs, con
   std::vector<std::string> labels, named;
   for (const auto& run : runs) {
     const std::string text = label(run["strategy"]);
-    if (std::ranges::count(labels, text) > 0) {
-      continue;
-    }
+    if (std::ranges::count(labels, text) > 0) continue;
     labels.push_back(text);
-    if (run["strategy"]["name"] == name) {
-      named.push_back(text);
-    }
+    if (run["strategy"]["name"] == name) named.push_back(text);
   }
-  if (std::ranges::count(labels, name) > 0) {
-    return name;
-  }
-  if (named.size() == 1) {
-    return named[0];
-  }
+  if (std::ranges::count(labels, name) > 0) return name;
+  if (named.size() == 1) return named[0];
   mistakes.add(path, named.empty()
                          ? "no run has the strategy " + shown(name) + suggestion(name, labels)
                          : shown(name) + " is the name of several strategies" + suggestion("", named));
@@ -49,11 +41,10 @@ std::vector<Json> side_of(const Contrast& contrast, bool is_above, const std::ve
   std::ranges::copy_if(there, std::back_inserter(side), [&](const Json& run) {
     return contrast.of_strategies() ? label(run["strategy"]) == strategy : matches(rule, run);
   });
-  if (side.empty() && contrast.of_strategies()) {
+  if (side.empty() && contrast.of_strategies())
     mistakes.add(path + ".at", "no run of " + strategy + " matches");
-  } else if (side.empty()) {
+  else if (side.empty())
     report_no_match(rule, there, path + (is_above ? ".above_runs" : ".runs"), mistakes);
-  }
   return side;
 }
 
@@ -66,20 +57,15 @@ void check_pairs(const Contrast& contrast, const std::array<std::vector<Json>, 2
   }
   const auto keys = contrast.compared_keys();
   std::set<std::string> above;
-  for (const Json& run : sides[1]) {
-    above.insert(apart_from(run, keys).dump());
-  }
+  for (const Json& run : sides[1]) above.insert(apart_from(run, keys).dump());
   if (std::ranges::any_of(sides[0],
                           [&](const Json& run) { return above.contains(apart_from(run, keys).dump()); })) {
     return;
   }
   std::vector<std::string> others;
   const Json a = apart_from(sides[0][0], keys), b = apart_from(sides[1][0], keys);
-  for (const auto& [key, value] : a.items()) {
-    if (!b.contains(key) || b[key] != value) {
-      others.push_back(key);
-    }
-  }
+  for (const auto& [key, value] : a.items())
+    if (!b.contains(key) || b[key] != value) others.push_back(key);
   mistakes.add(path,
                "expected runs that differ from those of runs in the keys of both alone; name what "
                "else differs too: " +
@@ -104,22 +90,18 @@ void check_cells(const Contrast& contrast, const std::vector<Json>& runs, const 
                      is_above && contrast.above_population ? "above_population" : "population");
     }
   }
-  if (!contrast.of_strategies() && !sides[0].empty() && !sides[1].empty()) {
+  if (!contrast.of_strategies() && !sides[0].empty() && !sides[1].empty())
     check_pairs(contrast, sides, path + ".above_runs", mistakes);
-  }
 }
 
 // Metric and populations alone, for sides that are not known.
 void check_numbers(const Contrast& contrast, const std::vector<Json>& runs, const std::string& path,
                    Mistakes& mistakes) {
   for (const Json& run : runs) {
-    if (!matches(contrast.at, run)) {
-      continue;
-    }
+    if (!matches(contrast.at, run)) continue;
     check_measured(contrast.metric, contrast.population, run, path, mistakes);
-    if (contrast.above_population) {
+    if (contrast.above_population)
       check_measured(contrast.metric, *contrast.above_population, run, path, mistakes, "above_population");
-    }
   }
 }
 
@@ -205,9 +187,7 @@ void check_alone(const Contrast& contrast, const std::vector<Contrast>& before, 
 
 // Whether nothing is wrong with the values that the contrast depends on.
 bool rests_on_good(const Contrast& contrast, const std::set<std::string>& mistaken) {
-  if (!contrast.of_strategies()) {
-    return mistaken.empty();
-  }
+  if (!contrast.of_strategies()) return mistaken.empty();
   return std::all_of(contrast.at.items().begin(), contrast.at.items().end(),
                      [&](const auto& entry) { return !mistaken.contains(top_level(entry.key())); }) &&
          !mistaken.contains("populations") && !mistaken.contains("towers");
@@ -217,32 +197,23 @@ bool rests_on_good(const Contrast& contrast, const std::set<std::string>& mistak
 
 Json Contrast::rule(bool is_above) const {
   Json rule = at.is_null() ? Json::object() : at;
-  for (const auto& [key, value] : (is_above ? above_runs : runs).items()) {
-    rule[key] = value;
-  }
+  for (const auto& [key, value] : (is_above ? above_runs : runs).items()) rule[key] = value;
   return rule;
 }
 
 std::vector<std::string> Contrast::compared_keys() const {
   std::vector<std::string> keys = named_keys(runs);
-  for (const std::string& key : named_keys(above_runs)) {
-    if (std::ranges::count(keys, key) == 0) {
-      keys.push_back(key);
-    }
-  }
+  for (const std::string& key : named_keys(above_runs))
+    if (std::ranges::count(keys, key) == 0) keys.push_back(key);
   return keys;
 }
 
 std::vector<Contrast> read_contrasts(const Json& contrasts, const Json& written, const Expansion& expansion,
                                      Mistakes& mistakes) {
   std::vector<Contrast> found;
-  if (expansion.cells.empty()) {
-    return found;  // a mistake in the matrix, which has been reported
-  }
+  if (expansion.cells.empty()) return found;  // a mistake in the matrix, which has been reported
   for (size_t i = 0; i < contrasts.size(); ++i) {
-    if (!contrasts[i].is_object() || !is_readable(contrasts[i])) {
-      continue;
-    }
+    if (!contrasts[i].is_object() || !is_readable(contrasts[i])) continue;
     const std::string path = "contrasts[" + std::to_string(i) + "]";
     auto contrast = read_options<Contrast>(contrasts[i]);
     contrast.as_written = written[i];
@@ -252,16 +223,14 @@ std::vector<Contrast> read_contrasts(const Json& contrasts, const Json& written,
     }
     const bool can_match = check_keys(contrast.at, path + ".at", mistakes);
     bool judged = can_match;
-    if (!contrast.of_strategies()) {
+    if (!contrast.of_strategies())
       judged = check_rules(contrast, path, mistakes) && judged;
-    } else if (expansion.mistaken.contains("strategy")) {
+    else if (expansion.mistaken.contains("strategy"))
       judged = false;
-    } else {
+    else
       judged = find_labels(contrast, expansion.cells, path, mistakes) && judged;
-    }
-    if (can_match && rests_on_good(contrast, expansion.mistaken)) {
+    if (can_match && rests_on_good(contrast, expansion.mistaken))
       (judged ? check_cells : check_numbers)(contrast, expansion.cells, path, mistakes);
-    }
     check_alone(contrast, found, path, mistakes);
     found.push_back(std::move(contrast));
   }

@@ -41,11 +41,8 @@ class Merge {
         merged[key] = values(value, ours[key], at);
       }
     }
-    for (const auto& [key, value] : ours.items()) {
-      if (!base.contains(key)) {
-        merged[key] = value;
-      }
-    }
+    for (const auto& [key, value] : ours.items())
+      if (!base.contains(key)) merged[key] = value;
     return merged;
   }
 
@@ -53,9 +50,7 @@ class Merge {
     // A text beside an object is the short form of a component.
     const Json below = ours.is_object() ? lifted(base) : base;
     const Json above = base.is_object() ? lifted(ours) : ours;
-    if (!below.is_object() || !above.is_object()) {
-      return ours;
-    }
+    if (!below.is_object() || !above.is_object()) return ours;
     const bool renamed = below.contains("name") && above.contains("name") && below["name"] != above["name"];
     return renamed ? ours : objects(below, above, path);
   }
@@ -63,13 +58,11 @@ class Merge {
   // What lies at `path` comes from the base, or from where the base has it.
   void remember(const std::string& path) {
     origins_[path] = base_file_;
-    for (const auto& [origin, file] : base_.origins) {
-      if (lies_within(origin, path)) {
+    for (const auto& [origin, file] : base_.origins)
+      if (lies_within(origin, path))
         origins_[origin] = file;
-      } else if (lies_within(path, origin)) {
+      else if (lies_within(path, origin))
         origins_[path] = file;
-      }
-    }
   }
 
   const Document base_;
@@ -87,18 +80,14 @@ fs::path identity(const fs::path& file) {
 // Follows `extends`. `above` holds the files that led here, to refuse a cycle.
 std::optional<Document> read(const std::string& file, std::vector<fs::path>& above, Mistakes& mistakes) {
   std::optional<Json> ours = read_strict_json(file, mistakes);
-  if (!ours) {
-    return std::nullopt;
-  }
+  if (!ours) return std::nullopt;
   above.push_back(identity(file));
   Json extends;
   if (ours->contains("extends")) {
     extends = (*ours)["extends"];
     ours = without(*ours, "extends");
   }
-  if (extends.is_null()) {
-    return Document{*ours, {}};
-  }
+  if (extends.is_null()) return Document{*ours, {}};
   if (!extends.is_string() || extends == "") {
     mistakes.add_in(file, "extends", "expected the path of a spec, got " + shown(extends));
     return std::nullopt;
@@ -131,9 +120,7 @@ Json value_of(const std::string& text, Mistakes& mistakes) {
 // Takes out the axis that moves the key. False, with a mistake, where the key cannot be overridden.
 bool give_way(Json& spec, const std::string& key, const std::string& where, Mistakes& mistakes) {
   const Json matrix = spec.value("matrix", Json());
-  if (!matrix.is_object()) {
-    return true;
-  }
+  if (!matrix.is_object()) return true;
   for (const auto& [axis, unused] : matrix.items()) {
     const std::vector<std::string> keys = split(axis, ',');
     const bool alone = keys.size() == 1 && axis == key;
@@ -155,38 +142,29 @@ bool give_way(Json& spec, const std::string& key, const std::string& where, Mist
 std::string tuned_around(const Json& spec, const std::string& key) {
   const Json tune = spec.value("tune", Json());
   const Json grid = tune.is_object() ? tune.value("grid", Json()) : Json();
-  for (const auto& [tuned, unused] : grid.items()) {
+  for (const auto& [tuned, unused] : grid.items())
     if (tuned != key && lies_within(key, tuned)) return tuned;
-  }
   return "";
 }
 
 // A key that is given a value is not tuned.
 void drop_from_tune(Json& spec, const std::string& key) {
-  if (!spec.contains("tune") || !spec["tune"].is_object()) {
-    return;
-  }
+  if (!spec.contains("tune") || !spec["tune"].is_object()) return;
   Json& tune = spec["tune"];
   const bool length = (key == "steps" || key == "epochs") && tune.contains("lengths");
   std::vector<std::string> settings;  // the key, or parts of it
   if (tune.contains("grid") && tune["grid"].is_object()) {
-    for (const auto& [tuned, unused] : tune["grid"].items()) {
+    for (const auto& [tuned, unused] : tune["grid"].items())
       if (lies_within(tuned, key)) settings.push_back(tuned);
-    }
   }
   const bool setting = !settings.empty();
-  if (length) {
-    tune = without(without(tune, "lengths"), "gain_below");
-  }
-  for (const std::string& tuned : settings) {
-    tune["grid"] = without(tune["grid"], tuned);
-  }
+  if (length) tune = without(without(tune, "lengths"), "gain_below");
+  for (const std::string& tuned : settings) tune["grid"] = without(tune["grid"], tuned);
   const auto has = [&](const char* part) { return tune.contains(part) && !tune[part].empty(); };
-  if ((length || setting) && !has("grid") && !has("lengths")) {
+  if ((length || setting) && !has("grid") && !has("lengths"))
     spec = without(spec, "tune");
-  } else if (setting && !has("grid")) {
+  else if (setting && !has("grid"))
     tune = without(tune, "halvings");
-  }
 }
 
 void override_key(Document& document, const std::string& key, const Json& value, const std::string& where,
@@ -195,18 +173,15 @@ void override_key(Document& document, const std::string& key, const Json& value,
     mistakes.add_in(where, key, "says in a spec's file what it is based on, and only there");
   } else if (key.starts_with(kMatrix)) {  // what follows is one key of the matrix, dots and all
     Json& matrix = document.value["matrix"];
-    if (matrix.is_null() || matrix.is_object()) {
-      matrix[key.substr(std::string(kMatrix).size())] = value;
-    }
+    if (matrix.is_null() || matrix.is_object()) matrix[key.substr(std::string(kMatrix).size())] = value;
   } else if (const std::string whole = tuned_around(document.value, key); !whole.empty()) {
     mistakes.add_in(
         where, key,
         "tune.grid chooses the whole of " + whole + "; give " + whole + ", which is not tuned then");
   } else if (give_way(document.value, key, where, mistakes)) {
     drop_from_tune(document.value, key);
-    if (!set(document.value, key, value)) {
+    if (!set(document.value, key, value))
       mistakes.add_in(where, key, "unknown key: what the spec says there is no object, and holds no keys");
-    }
   }
   document.origins[key] = where;
 }
@@ -216,18 +191,16 @@ using Parts = std::map<std::string, Json>;
 constexpr std::string_view kName = ".name";
 
 void add_parts(const std::string& key, const Json& value, Parts& parts) {
-  if (value.is_object()) {
+  if (value.is_object())
     for (const auto& [name, entry] : value.items()) add_parts(key_path(key, name), entry, parts);
-  } else {
+  else
     parts[value.is_string() && !key.ends_with(kName) ? key + std::string(kName) : key] = value;
-  }
 }
 
 // The keys of a run to which a part of an override gives several values.
 std::vector<std::string> moved_by(const std::string& part) {
-  for (const std::string axes : {kMatrix, "tune.grid."}) {
+  for (const std::string axes : {kMatrix, "tune.grid."})
     if (part.starts_with(axes)) return split(part.substr(axes.size()), ',');
-  }
   return lies_within(part, "tune.lengths") ? std::vector<std::string>{"steps", "epochs"}
                                            : std::vector<std::string>{};
 }
@@ -247,17 +220,13 @@ bool agree(const Override& a, const Override& b, const std::string& where, Mista
   const auto twice = [&](const std::string& key, const Json& one, const Json& other) {
     return refuse(key, "given as " + shown(one) + " and as " + shown(other));
   };
-  if (a.first == b.first && a.second != b.second) {
-    return twice(a.first, a.second, b.second);
-  }
+  if (a.first == b.first && a.second != b.second) return twice(a.first, a.second, b.second);
   Parts of_a, of_b;
   add_parts(a.first, a.second, of_a);
   add_parts(b.first, b.second, of_b);
   for (const auto& [one, value] : of_a) {
     for (const auto& [other, other_value] : of_b) {
-      if (one == other && value != other_value) {
-        return twice(one, value, other_value);
-      }
+      if (one == other && value != other_value) return twice(one, value, other_value);
       if (moves(one, other) || moves(other, one)) {
         const auto& [axis, fixed] = moves(one, other) ? std::tie(one, other) : std::tie(other, one);
         return refuse(fixed, "given one value for all runs, and several by " + axis);
@@ -282,18 +251,15 @@ void override_keys(Document& document, std::vector<Override> overrides, const st
                    Mistakes& mistakes) {
   std::set<std::string> contradicted;
   for (auto a = overrides.begin(); a != overrides.end(); ++a) {
-    for (auto b = std::next(a); b != overrides.end(); ++b) {
+    for (auto b = std::next(a); b != overrides.end(); ++b)
       if (!agree(*a, *b, where, mistakes)) contradicted.insert({a->first, b->first});
-    }
   }
   std::erase_if(overrides, [&](const Override& each) { return contradicted.contains(each.first); });
   // Axes before what they would set, a whole before its parts: the order in which they are given is none.
   std::ranges::stable_sort(overrides, {}, [](const Override& each) {
     return std::pair(top_level(each.first) != "matrix", std::ranges::count(each.first, '.'));
   });
-  for (const auto& [key, value] : overrides) {
-    override_key(document, key, value, where, mistakes);
-  }
+  for (const auto& [key, value] : overrides) override_key(document, key, value, where, mistakes);
 }
 
 void override_keys(Document& document, const std::vector<std::string>& overrides, Mistakes& mistakes) {

@@ -16,9 +16,7 @@ using Candidates = std::vector<const Parameter*>;
 constexpr size_t kMostParts = 16;  // of a dotted key, as deep as a spec may be
 
 void append(Candidates& found, const std::vector<Parameter>& parameters) {
-  for (const auto& parameter : parameters) {
-    found.push_back(&parameter);
-  }
+  for (const auto& parameter : parameters) found.push_back(&parameter);
 }
 
 Candidates top() {
@@ -35,9 +33,7 @@ Candidates below(const Candidates& parents) {
     append(found, parent->fields);
     if (parent->kind == Parameter::Kind::component) {
       found.push_back(&name);
-      for (const auto& [unused, about] : registered(parent->family)) {
-        append(found, about.parameters);
-      }
+      for (const auto& [unused, about] : registered(parent->family)) append(found, about.parameters);
     }
   }
   return found;
@@ -51,21 +47,15 @@ Candidates named(const Candidates& all, const std::string& name) {
 
 std::vector<std::string> names_of(const Candidates& all) {
   std::vector<std::string> names;
-  for (const Parameter* parameter : all) {
-    if (std::ranges::find(names, parameter->name) == names.end()) {
-      names.push_back(parameter->name);
-    }
-  }
+  for (const Parameter* parameter : all)
+    if (std::ranges::find(names, parameter->name) == names.end()) names.push_back(parameter->name);
   return names;
 }
 
 // "optimizer.lr" for "lr": a parameter of a component, written without the component.
 std::string key_of_parameter(const std::string& name) {
-  for (const Parameter* parent : top()) {
-    if (!named(below({parent}), name).empty()) {
-      return parent->name + "." + name;
-    }
-  }
+  for (const Parameter* parent : top())
+    if (!named(below({parent}), name).empty()) return parent->name + "." + name;
   return "";
 }
 
@@ -94,11 +84,10 @@ Search search(const std::vector<std::string>& parts) {
 void erase(Json& run, const std::string& key) {
   const size_t dot = key.find('.');
   const std::string first = key.substr(0, dot);
-  if (dot == std::string::npos && run.is_object()) {
+  if (dot == std::string::npos && run.is_object())
     run.erase(first);
-  } else if (run.is_object() && run.contains(first)) {
+  else if (run.is_object() && run.contains(first))
     erase(run[first], key.substr(dot + 1));
-  }
 }
 
 }  // namespace
@@ -129,27 +118,20 @@ Json lifted(const Json& value) {
 
 Json without(const Json& object, const std::string& key) {
   Json rest = Json::object();
-  for (const auto& [name, value] : object.items()) {
-    if (name != key) {
-      rest[name] = value;
-    }
-  }
+  for (const auto& [name, value] : object.items())
+    if (name != key) rest[name] = value;
   return rest;
 }
 
 Json apart_from(Json run, const std::vector<std::string>& keys) {
-  for (const std::string& key : keys) {
-    erase(run, key);
-  }
+  for (const std::string& key : keys) erase(run, key);
   return run;
 }
 
 const Json* find(const Json& run, const std::string& key) {
   const Json* node = &run;
   for (const auto& part : split(key, '.')) {
-    if (!node->is_object() || !node->contains(part)) {
-      return nullptr;
-    }
+    if (!node->is_object() || !node->contains(part)) return nullptr;
     node = &(*node)[part];
   }
   return node;
@@ -158,14 +140,11 @@ const Json* find(const Json& run, const std::string& key) {
 bool set(Json& run, const std::string& key, const Json& value) {
   Json* node = &run;
   for (const auto& part : split(key, '.')) {
-    if (node->is_null()) {
+    if (node->is_null())
       *node = Json::object();
-    } else if (node->is_string()) {
+    else if (node->is_string())
       *node = lifted(*node);
-    }
-    if (!node->is_object()) {
-      return false;
-    }
+    if (!node->is_object()) return false;
     node = &(*node)[part];
   }
   *node = value;
@@ -179,37 +158,25 @@ std::vector<const Parameter*> declarations(const std::string& key) {
 
 std::string suggested_key(const std::string& key, const std::vector<std::string>& known) {
   const std::string answer = answer_to_other_key("", key);
-  if (!answer.empty()) {
-    return answer;
-  }
+  if (!answer.empty()) return answer;
   std::string near = nearest(key, known);
-  if (near.empty()) {
-    near = key_of_parameter(key);
-  }
+  if (near.empty()) near = key_of_parameter(key);
   return near.empty() ? suggestion("", known) : "; did you mean \"" + near + "\"?";
 }
 
 std::string unknown_key(const std::string& key) {
   const auto parts = split(key, '.');
-  if (parts.size() > kMostParts) {
+  if (parts.size() > kMostParts)
     return "unknown key: it has more than " + std::to_string(kMostParts) + " parts";
-  }
   const auto [found, known, prefix, unknown] = search(parts);
   const std::vector<std::string> names = names_of(known);
-  if (names.empty()) {
-    return "unknown key: " + prefix.substr(0, prefix.size() - 1) + " holds no keys";
-  }
-  if (parts.size() == 1) {
-    return "unknown key" + suggested_key(key, names);
-  }
+  if (names.empty()) return "unknown key: " + prefix.substr(0, prefix.size() - 1) + " holds no keys";
+  if (parts.size() == 1) return "unknown key" + suggested_key(key, names);
   const std::string around = prefix.empty() ? "" : prefix.substr(0, prefix.size() - 1);
-  if (const std::string answer = answer_to_other_key(around, unknown); !answer.empty()) {
+  if (const std::string answer = answer_to_other_key(around, unknown); !answer.empty())
     return "unknown key" + answer;
-  }
   const std::string near = nearest(unknown, names);
-  if (!near.empty()) {
-    return "unknown key; did you mean \"" + prefix + near + "\"?";
-  }
+  if (!near.empty()) return "unknown key; did you mean \"" + prefix + near + "\"?";
   return "unknown key" +
          suggestion("", mapped(names, [&](const std::string& name) { return prefix + name; }));
 }

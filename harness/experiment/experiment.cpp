@@ -20,11 +20,8 @@ bool declares(const std::vector<Parameter>& parameters, const std::string& name)
 // The part of a spec that `parameters` declare.
 Json part(const Json& spec, const std::vector<Parameter>& parameters) {
   Json found = Json::object();
-  for (const auto& [key, value] : spec.items()) {
-    if (declares(parameters, key)) {
-      found[key] = value;
-    }
-  }
+  for (const auto& [key, value] : spec.items())
+    if (declares(parameters, key)) found[key] = value;
   return found;
 }
 
@@ -44,9 +41,7 @@ void check_top_level(const Json& spec, Mistakes& mistakes) {
 // The file's stem names the experiment and its folder of results.
 std::string experiment_name(const std::string& file, Mistakes& mistakes) {
   const std::string stem = std::filesystem::path(file).stem().string();
-  if (const std::string problem = name_problem(stem); !problem.empty()) {
-    mistakes.add_in(file, "", problem);
-  }
+  if (const std::string problem = name_problem(stem); !problem.empty()) mistakes.add_in(file, "", problem);
   return stem;
 }
 
@@ -92,9 +87,7 @@ Experiment make_experiment(const Json& spec, const std::string& name, const std:
   experiment.file = file;
   experiment.asked = spec;
   experiment.contrasts = std::move(contrasts);
-  for (const auto& [written, values] : matrix.items()) {
-    experiment.axes.push_back(written);
-  }
+  for (const auto& [written, values] : matrix.items()) experiment.axes.push_back(written);
   experiment.runs = std::move(expansion.runs);
   experiment.excluded = std::move(expansion.excluded);
   return experiment;
@@ -112,9 +105,7 @@ Experiment load_experiment(const std::string& file, const std::vector<std::strin
   override_keys(*document, overrides, mistakes);
   mistakes.locate(document->origins);
   Experiment experiment = make_experiment(document->value, name, file, mistakes);
-  if (experiment.tune) {
-    experiment.tuning = make_tuning(experiment, mistakes);
-  }
+  if (experiment.tune) experiment.tuning = make_tuning(experiment, mistakes);
   return experiment;
 }
 

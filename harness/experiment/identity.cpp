@@ -26,29 +26,22 @@ constexpr size_t kLongestSlug = 60;  // of the label's part: the id names a fold
 
 // An option's value within a label.
 std::string value_text(const Json& value, const std::string& family) {
-  if (value.is_object() && value.contains("name")) {
-    return label(value, family);
-  }
-  if (value.is_array() && !family.empty()) {
+  if (value.is_object() && value.contains("name")) return label(value, family);
+  if (value.is_array() && !family.empty())
     return "[" + joined(mapped(value, [&](const Json& each) { return value_text(each, family); }), ",") + "]";
-  }
   return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
 // Letters, digits, `_` and `.` stay; everything between them becomes one hyphen.
 std::string slug(const std::string& text) {
   std::string safe;
-  for (const unsigned char c : text) {
-    if (std::isalnum(c) != 0 || c == '_' || c == '.') {
+  for (const unsigned char c : text)
+    if (std::isalnum(c) != 0 || c == '_' || c == '.')
       safe += static_cast<char>(c);
-    } else if (!safe.empty() && safe.back() != '-') {
+    else if (!safe.empty() && safe.back() != '-')
       safe += '-';
-    }
-  }
   safe = safe.substr(0, kLongestSlug);
-  while (!safe.empty() && safe.back() == '-') {
-    safe.pop_back();
-  }
+  while (!safe.empty() && safe.back() == '-') safe.pop_back();
   return safe;
 }
 
@@ -83,13 +76,11 @@ nlohmann::json reduced(const Parameter& parameter, const Json& value) {
     component["name"] = name;
     return component;
   }
-  if (parameter.kind == Kind::group && value.is_object() && !parameter.fields.empty()) {
+  if (parameter.kind == Kind::group && value.is_object() && !parameter.fields.empty())
     return reduced(parameter.fields, value);
-  }
   nlohmann::json all = value;
-  for (size_t i = 0; parameter.kind == Kind::group && value.is_array() && i < value.size(); ++i) {
+  for (size_t i = 0; parameter.kind == Kind::group && value.is_array() && i < value.size(); ++i)
     all[i] = reduced(parameter.fields, value[i]);
-  }
   return all;
 }
 
@@ -99,9 +90,8 @@ nlohmann::json reduced(const std::vector<Parameter>& declared, const Json& objec
   for (const auto& parameter : declared) {
     if (object.contains(parameter.name)) {
       nlohmann::json value = reduced(parameter, object[parameter.name]);
-      if (parameter.required || value != standard(parameter).reduced) {
+      if (parameter.required || value != standard(parameter).reduced)
         differing[parameter.name] = std::move(value);
-      }
     }
   }
   return differing;
@@ -109,11 +99,8 @@ nlohmann::json reduced(const std::vector<Parameter>& declared, const Json& objec
 
 std::string hash(const Json& run) {
   nlohmann::json differing = reduced(run_parameters(), run);
-  for (const auto& parameter : run_parameters()) {
-    if (!changes_result(parameter.name)) {
-      differing.erase(parameter.name);
-    }
-  }
+  for (const auto& parameter : run_parameters())
+    if (!changes_result(parameter.name)) differing.erase(parameter.name);
   const std::string canonical = differing.dump();
   const XXH128_hash_t digest = XXH3_128bits(canonical.data(), canonical.size());
   char digits[17];
@@ -124,24 +111,18 @@ std::string hash(const Json& run) {
 }  // namespace
 
 std::string label(const Json& component, const std::string& family) {
-  if (!component.is_object() || !component.contains("name") || !component["name"].is_string()) {
+  if (!component.is_object() || !component.contains("name") || !component["name"].is_string())
     return component.is_string() ? component.get<std::string>() : shown(component);
-  }
   const std::string name = component["name"];
   const About* about = find_registered(family, name);
-  if (about == nullptr) {
-    return name;
-  }
+  if (about == nullptr) return name;
   std::string brackets;
   for (const auto& parameter : about->parameters) {
-    if (!component.contains(parameter.name)) {
-      continue;
-    }
+    if (!component.contains(parameter.name)) continue;
     const Json& value = component[parameter.name];
     // Compared with sorted keys, and with 1 equal to 1.0.
-    if (parameter.required || nlohmann::json(value) != standard(parameter).whole) {
+    if (parameter.required || nlohmann::json(value) != standard(parameter).whole)
       brackets += (brackets.empty() ? "" : ",") + parameter.name + "=" + value_text(value, parameter.family);
-    }
   }
   return brackets.empty() ? name : name + "(" + brackets + ")";
 }

@@ -10,12 +10,9 @@ namespace {
 
 bool value_matches(const std::string& key, const Json& actual, const Json& wanted) {
   const bool component = actual.is_object() && actual.contains("name");
-  if (component && wanted.is_string()) {
+  if (component && wanted.is_string())
     return wanted == actual["name"] || wanted == label(actual, family_at(key));
-  }
-  if (!actual.is_object() || !wanted.is_object()) {
-    return nlohmann::json(actual) == nlohmann::json(wanted);
-  }
+  if (!actual.is_object() || !wanted.is_object()) return nlohmann::json(actual) == nlohmann::json(wanted);
   return std::all_of(wanted.items().begin(), wanted.items().end(), [&](const auto& entry) {
     const std::string& name = entry.key();
     return actual.contains(name) && value_matches(key + "." + name, actual[name], entry.value());
@@ -32,14 +29,10 @@ std::vector<std::string> values_at(const std::vector<Json>& runs, const std::str
   std::vector<std::string> values;
   for (const auto& run : runs) {
     const Json* value = find(run, key);
-    if (value == nullptr) {
-      continue;
-    }
+    if (value == nullptr) continue;
     const bool component = value->is_object() && value->contains("name");
     const std::string text = component || value->is_string() ? label(*value, family_at(key)) : shown(*value);
-    if (std::ranges::find(values, text) == values.end()) {
-      values.push_back(text);
-    }
+    if (std::ranges::find(values, text) == values.end()) values.push_back(text);
   }
   return values;
 }
@@ -55,9 +48,7 @@ bool matches(const Json& wanted, const RunSpec& run) {
   const auto keys = wanted.items();
   const bool places = std::any_of(keys.begin(), keys.end(),
                                   [](const auto& it) { return top_level(it.key()) == "placement"; });
-  if (places) {
-    return matches(wanted, run.with_placement());
-  }
+  if (places) return matches(wanted, run.with_placement());
   return matches(wanted, run.resolved);  // which need not be copied
 }
 
@@ -79,22 +70,17 @@ std::vector<std::string> named_keys(const Json& rule) {
       keys.push_back(key);
       continue;
     }
-    for (const std::string& below : named_keys(wanted)) {
-      keys.push_back(key + "." + below);
-    }
+    for (const std::string& below : named_keys(wanted)) keys.push_back(key + "." + below);
   }
   return keys;
 }
 
 std::string no_match(const std::string& key, const Json& wanted, const std::vector<Json>& runs) {
-  if (std::ranges::any_of(runs, [&](const Json& run) { return key_matches(run, key, wanted); })) {
-    return "";
-  }
+  if (std::ranges::any_of(runs, [&](const Json& run) { return key_matches(run, key, wanted); })) return "";
   const auto values = values_at(runs, key);
   const std::string near = wanted.is_string() ? nearest(wanted, values) : "";
-  if (wanted == near) {
+  if (wanted == near)
     return "no run has the text " + shown(wanted) + "; write the value without quotes: " + near;
-  }
   return "no run has " + shown(wanted) +
          (near.empty() ? "; there are: " + (values.empty() ? "none" : joined(values))
                        : "; did you mean \"" + near + "\"?");

@@ -37,9 +37,7 @@ bool sets(const Axis& axis, const std::string& top) {
 }
 
 int loop_depth(const Axis& axis) {
-  if (sets(axis, "seed")) {
-    return 0;
-  }
+  if (sets(axis, "seed")) return 0;
   return sets(axis, "strategy") ? 2 : 1;
 }
 
@@ -77,9 +75,8 @@ bool read_positions(const Json& values, Axis& axis, Mistakes& mistakes) {
       continue;
     }
     std::vector<Setting> settings;
-    for (size_t k = 0; k < axis.keys.size(); ++k) {
+    for (size_t k = 0; k < axis.keys.size(); ++k)
       settings.push_back({axis.keys[k], values[i][k], path + "[" + std::to_string(k) + "]"});
-    }
     axis.positions.push_back(std::move(settings));
   }
   return fine;
@@ -100,9 +97,7 @@ std::vector<Axis> read_axes(const Json& matrix, Mistakes& mistakes, std::set<std
       axes.push_back(std::move(axis));
       continue;
     }
-    for (const auto& key : axis.keys) {
-      mistaken.insert(top_level(key));
-    }
+    for (const auto& key : axis.keys) mistaken.insert(top_level(key));
   }
   std::ranges::stable_sort(axes, [](const Axis& a, const Axis& b) { return loop_depth(a) < loop_depth(b); });
   return axes;
@@ -168,9 +163,7 @@ class Matrix {
   // The next position, last axis fastest; false after the last.
   bool advance(std::vector<size_t>& position) const {
     for (size_t a = axes_.size(); a-- > 0;) {
-      if (++position[a] < axes_[a].positions.size()) {
-        return true;
-      }
+      if (++position[a] < axes_[a].positions.size()) return true;
       position[a] = 0;
     }
     return false;
@@ -181,9 +174,7 @@ class Matrix {
     for (const auto& axis : axes_) {
       for (const auto& key : axis.keys) {
         const Json* value = find(base_, key);
-        if (value == nullptr) {
-          continue;
-        }
+        if (value == nullptr) continue;
         std::optional<Problems> least;
         for (const Parameter* declared : declarations(key)) {
           Parameter parameter = *declared;
@@ -192,9 +183,7 @@ class Matrix {
           Problems problems;
           resolve({parameter}, Json{{parameter.name, *value}},
                   dot == std::string::npos ? "" : key.substr(0, dot), problems);
-          if (!least || problems.empty()) {
-            least = problems;
-          }
+          if (!least || problems.empty()) least = problems;
         }
         mistakes_.add(*least);
       }
@@ -210,21 +199,16 @@ class Matrix {
       (varies ? varying_ : staying).push_back(parameter);
     }
     const Json stays = resolve(staying, part_of(base_, staying), "", problems_that_stay_);
-    for (const Parameter& parameter : run_parameters()) {
+    for (const Parameter& parameter : run_parameters())
       frame_[parameter.name] = stays.value(parameter.name, Json());
-    }
-    for (const Parameter& parameter : staying) {
+    for (const Parameter& parameter : staying)
       if (!stays.contains(parameter.name)) frame_.erase(parameter.name);
-    }
   }
 
   static Json part_of(const Json& run, const std::vector<Parameter>& parameters) {
     Json part = Json::object();
-    for (const Parameter& parameter : parameters) {
-      if (const auto found = run.find(parameter.name); found != run.end()) {
-        part[parameter.name] = *found;
-      }
-    }
+    for (const Parameter& parameter : parameters)
+      if (const auto found = run.find(parameter.name); found != run.end()) part[parameter.name] = *found;
     return part;
   }
 
@@ -233,13 +217,11 @@ class Matrix {
     Json run = frame_;
     problems = problems_that_stay_;
     Json others = resolve(varying_, varying, "", problems);
-    for (const Parameter& parameter : varying_) {
-      if (const auto found = others.find(parameter.name); found != others.end()) {
+    for (const Parameter& parameter : varying_)
+      if (const auto found = others.find(parameter.name); found != others.end())
         run[parameter.name] = std::move(*found);
-      } else {
+      else
         run.erase(parameter.name);
-      }
-    }
     return run;
   }
 
@@ -255,9 +237,7 @@ class Matrix {
       return std::ranges::count(a.key, '.') < std::ranges::count(b.key, '.');
     });
     Json written = part_of(base_, varying_);
-    for (const auto& setting : cell.settings) {
-      set(written, setting.key, setting.value);
-    }
+    for (const auto& setting : cell.settings) set(written, setting.key, setting.value);
     Problems problems;
     Json run = resolved(written, problems);
     check_agreement(run, problems, cell.disagreement);
@@ -270,9 +250,7 @@ class Matrix {
   // Reports a cell's mistakes, except those that follow from an axis that could not be read.
   void blame(const Problems& problems, const Cell& cell) {
     for (const auto& [path, message] : problems.found()) {
-      if (broken_axes_.count(top_level(path)) == 0) {
-        mistakes_.add(written_at(path, cell.settings), message);
-      }
+      if (broken_axes_.count(top_level(path)) == 0) mistakes_.add(written_at(path, cell.settings), message);
       found_.mistaken.insert(top_level(path));
     }
   }
@@ -280,15 +258,11 @@ class Matrix {
   void add(Cell cell) {
     const std::optional<size_t> rule = matching_rule(cell.run);
     if (rule) {
-      if (cell.complete) {
-        found_.excluded.push_back({run_id(cell.run), *rule});
-      }
+      if (cell.complete) found_.excluded.push_back({run_id(cell.run), *rule});
       excluded_cells_.push_back(std::move(cell.run));
       return;
     }
-    if (broken_axes_.empty()) {
-      blame(cell.disagreement, cell);
-    }
+    if (broken_axes_.empty()) blame(cell.disagreement, cell);
     if (cell.complete && cell.disagreement.empty()) {
       found_.runs.push_back(make_run(cell.run));
       check_unique(found_.runs.back(), cell);
@@ -299,9 +273,7 @@ class Matrix {
   void check_unique(const RunSpec& run, const Cell& cell) {
     const auto key = std::make_tuple(run.id, run.ranks, run.device, run.exchange);
     const auto [first, is_new] = first_.emplace(key, cell.position);
-    if (is_new) {
-      return;
-    }
+    if (is_new) return;
     std::vector<std::string> here, there;
     for (size_t a = 0; a < axes_.size(); ++a) {
       if (cell.position[a] != first->second[a]) {
@@ -316,9 +288,7 @@ class Matrix {
     for (size_t i = 0; i < exclude_.size(); ++i) {
       const std::string path = rule_path(i);
       const bool usable = exclude_[i].is_object();  // otherwise reported with the spec's other types
-      if (usable && exclude_[i].empty()) {
-        mistakes_.add(path, "expected keys and values to match, got {}");
-      }
+      if (usable && exclude_[i].empty()) mistakes_.add(path, "expected keys and values to match, got {}");
       rule_is_usable_.push_back(usable && !exclude_[i].empty() && check_keys(exclude_[i], path, mistakes_));
     }
     rule_removed_.assign(exclude_.size(), 0);
@@ -336,20 +306,15 @@ class Matrix {
 
   void check_rules() {
     for (size_t i = 0; i < exclude_.size(); ++i) {
-      if (!rule_is_usable_[i] || rule_removed_[i] > 0 || names_mistaken(exclude_[i])) {
-        continue;
-      }
+      if (!rule_is_usable_[i] || rule_removed_[i] > 0 || names_mistaken(exclude_[i])) continue;
       std::vector<Json> all = found_.cells;
       all.insert(all.end(), excluded_cells_.begin(), excluded_cells_.end());
-      if (std::ranges::any_of(all, [&](const Json& run) { return matches(exclude_[i], run); })) {
+      if (std::ranges::any_of(all, [&](const Json& run) { return matches(exclude_[i], run); }))
         mistakes_.add(rule_path(i), "removes nothing: earlier rules have removed all runs that it matches");
-      } else {
+      else
         report_no_match(exclude_[i], all, rule_path(i), mistakes_);
-      }
     }
-    if (found_.cells.empty()) {
-      mistakes_.add("exclude", "removes all runs");
-    }
+    if (found_.cells.empty()) mistakes_.add("exclude", "removes all runs");
   }
 
   bool names_mistaken(const Json& rule) const {

@@ -41,20 +41,17 @@ std::string metric_mistake(const std::string& metric, const Json& run) {
   const std::vector<std::string> known = metrics_of(run);
   const bool there =
       metric.empty() || std::ranges::count(known, top_level(metric)) > 0;  // "" is reported already
-  if (metric.starts_with("groups") && !is_of_a_group(metric)) {
+  if (metric.starts_with("groups") && !is_of_a_group(metric))
     return "expected groups.NAME.mean_iou or groups.NAME.pixel_accuracy, got " + shown(metric);
-  }
-  if (metric == kLogImagesPerS && run["timing"].is_null()) {
+  if (metric == kLogImagesPerS && run["timing"].is_null())
     return "the runs are timed beside no other: timing is null";
-  }
   return there ? "" : "no run has the metric " + shown(metric) + suggestion(metric, known);
 }
 
 // "" where the run is evaluated under the population, else what is wrong with it.
 std::string population_mistake(const std::string& population, const Json& run) {
-  if (population == kAveragedWeights) {
+  if (population == kAveragedWeights)
     return run["weight_ema"].is_null() ? "the runs have no averaged weights: weight_ema is null" : "";
-  }
   const std::string problem = population_problem(population, run["towers"]);
   const Json& asked = run["populations"];
   const bool known = !problem.empty() || std::count(asked.begin(), asked.end(), population) > 0;
@@ -74,28 +71,22 @@ bool is_number_of(const Json& given) {
 
 void check_measured(const std::string& metric, const std::string& population, const Json& run,
                     const std::string& path, Mistakes& mistakes, const std::string& population_key) {
-  if (const std::string mistake = population_mistake(population, run); !mistake.empty()) {
+  if (const std::string mistake = population_mistake(population, run); !mistake.empty())
     mistakes.add(path + "." + population_key, mistake);
-  }
-  if (const std::string unknown = metric_mistake(metric, run); !unknown.empty()) {
+  if (const std::string unknown = metric_mistake(metric, run); !unknown.empty())
     mistakes.add(path + ".metric", unknown);
-  }
 }
 
 void check_published(const Json& published, const Expansion& expansion, Mistakes& mistakes) {
   for (size_t i = 0; i < published.size(); ++i) {
-    if (!published[i].is_object() || !is_number_of(published[i])) {
-      continue;
-    }
+    if (!published[i].is_object() || !is_number_of(published[i])) continue;
     const std::string path = "published[" + std::to_string(i) + "]";
     const auto number = read_options<Published>(published[i]);
     if (number.from > number.to) {
       mistakes.add(path + ".to",
                    "expected at least from, " + shown(number.from) + ", got " + shown(number.to));
     }
-    if (!check_keys(number.at, path + ".at", mistakes) || !expansion.mistaken.empty()) {
-      continue;
-    }
+    if (!check_keys(number.at, path + ".at", mistakes) || !expansion.mistaken.empty()) continue;
     bool there = false;
     for (const Json& run : expansion.cells) {
       if (matches(number.at, run)) {
@@ -104,9 +95,7 @@ void check_published(const Json& published, const Expansion& expansion, Mistakes
                        number.population, run, path, mistakes);
       }
     }
-    if (!there) {
-      report_no_match(number.at, expansion.cells, path + ".at", mistakes);
-    }
+    if (!there) report_no_match(number.at, expansion.cells, path + ".at", mistakes);
   }
 }
 

@@ -19,21 +19,15 @@ void Mistakes::add(const std::string& path, const std::string& message) {
 
 void Mistakes::add_in(const std::string& file, const std::string& path, const std::string& message) {
   const std::string line = file + ": " + path + (path.empty() ? "" : ": ") + message;
-  if (known_.insert(line).second) {
-    lines_.push_back(line);
-  }
+  if (known_.insert(line).second) lines_.push_back(line);
 }
 
 void Mistakes::add(const Problems& problems) {
-  for (const auto& [path, message] : problems.found()) {
-    add(path, message);
-  }
+  for (const auto& [path, message] : problems.found()) add(path, message);
 }
 
 void Mistakes::throw_if_any() const {
-  if (!lines_.empty()) {
-    throw Error(Error::Kind::spec, joined(lines_, "\n"));
-  }
+  if (!lines_.empty()) throw Error(Error::Kind::spec, joined(lines_, "\n"));
 }
 
 }  // namespace bnlab

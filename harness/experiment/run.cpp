@@ -27,9 +27,7 @@ void check_length(const Json& run, Problems& problems) {
 
 void check_batch(const Json& run, Problems& problems) {
   const auto samples = samples_per_tower(run);
-  if (!samples) {
-    return;
-  }
+  if (!samples) return;
   if (run["towers"] != samples->size()) {
     problems.add("batch_per_tower", "expected " + run["towers"].dump() + " entries, one per tower, got " +
                                         std::to_string(samples->size()));
@@ -49,9 +47,7 @@ const int64_t* uneven_tower(const std::vector<int64_t>& samples, int64_t passes)
 void check_accumulation(const Json& run, Problems& problems) {
   const Json& accumulate = run["accumulate"];
   const auto samples = samples_per_tower(run);
-  if (!samples || !accumulate.is_number_integer() || accumulate < 1) {
-    return;
-  }
+  if (!samples || !accumulate.is_number_integer() || accumulate < 1) return;
   if (const int64_t* uneven = uneven_tower(*samples, accumulate)) {
     problems.add("accumulate", "expected a divisor of every tower's samples, got " + accumulate.dump() +
                                    " for a tower of " + std::to_string(*uneven) +
@@ -67,9 +63,7 @@ void check_accumulation(const Json& run, Problems& problems) {
 void check_placement(const Json& run, Problems& problems) {
   const Json* ranks = find(run, "placement.ranks");
   const Json& towers = run["towers"];
-  if (ranks == nullptr || !ranks->is_number_integer() || !towers.is_number_integer() || *ranks < 1) {
-    return;
-  }
+  if (ranks == nullptr || !ranks->is_number_integer() || !towers.is_number_integer() || *ranks < 1) return;
   if (towers.get<int64_t>() % ranks->get<int64_t>() != 0) {
     problems.add("placement.ranks",
                  "expected a divisor of the " + towers.dump() + " towers, got " + ranks->dump());
@@ -90,9 +84,7 @@ std::string own_tower_problem(const Json& run, const Problems& reported) {
            "sorted:KEY, got " +
            shown(run["shards"]);
   }
-  if (!is_fine("task", reported)) {
-    return "";
-  }
+  if (!is_fine("task", reported)) return "";
   const std::vector<std::string> keys = facts_of<TaskFacts>(run["task"]).test_sort_keys(run["task"]);
   return std::ranges::count(keys, key) > 0
              ? ""
@@ -103,13 +95,10 @@ std::string own_tower_problem(const Json& run, const Problems& reported) {
 
 std::string problem_of_population(const std::string& text, const Json& run, const Problems& reported) {
   const std::string problem = population_problem(text, run["towers"].get<int64_t>());
-  if (!problem.empty()) {
-    return problem;
-  }
+  if (!problem.empty()) return problem;
   const Population population = read_population(text);
-  if (population.averaged_weights && run["weight_ema"].is_null()) {
+  if (population.averaged_weights && run["weight_ema"].is_null())
     return text + ": there are no averaged weights; give weight_ema";
-  }
   return population.kind == Population::Kind::own_tower ? own_tower_problem(run, reported) : "";
 }
 
@@ -119,9 +108,7 @@ void check_populations(const Json& run, const Problems& reported, Problems& prob
   for (size_t i = 0; can && i < populations.size(); ++i) {
     const std::string problem =
         populations[i].is_string() ? problem_of_population(populations[i], run, reported) : "";
-    if (!problem.empty()) {
-      problems.add("populations[" + std::to_string(i) + "]", problem);
-    }
+    if (!problem.empty()) problems.add("populations[" + std::to_string(i) + "]", problem);
   }
 }
 
@@ -150,9 +137,8 @@ void check_shards(const Json& run, const Problems& reported, Problems& problems)
 void check_init_from(const Json& run, Problems& problems) {
   const Json& from = run["init_from"];
   const Json file = from.is_object() && from.contains("file") ? from["file"] : from;
-  if (const std::string cure = file.is_string() ? pytorch_cure(file) : ""; !cure.empty()) {
+  if (const std::string cure = file.is_string() ? pytorch_cure(file) : ""; !cure.empty())
     problems.add("init_from.file", "expected a safetensors file, got " + shown(file) + cure);
-  }
 }
 
 // Gradients of float16 activations alone are lost without it.
@@ -174,16 +160,12 @@ void check_loss_scaling(const Json& run, const Problems& reported, Problems& pro
 // Averaging weights takes the place of averaging gradients, and knows ranks, not towers.
 void check_weight_averaging(const Json& run, Problems& problems) {
   const Json& every = run["average_weights_every"];
-  if (!every.is_number_integer() || every < 1) {
-    return;
-  }
+  if (!every.is_number_integer() || every < 1) return;
   const std::string beside = " beside average_weights_every, got ";
-  if (run["gradient_route"] != "reducer") {
+  if (run["gradient_route"] != "reducer")
     problems.add("gradient_route", "expected \"reducer\"" + beside + shown(run["gradient_route"]));
-  }
-  if (!run["weight_ema"].is_null()) {
+  if (!run["weight_ema"].is_null())
     problems.add("weight_ema", "expected null" + beside + shown(run["weight_ema"]));
-  }
   const Json& eval_every = run["eval_every"];
   if (eval_every.is_number_integer() && eval_every > 0 &&
       eval_every.get<int64_t>() % every.get<int64_t>() != 0) {
@@ -200,13 +182,10 @@ void check_weight_averaging(const Json& run, Problems& problems) {
 // The rule must be able to end a run, and evaluates it where it does.
 void check_stop_early(const Json& run, Problems& problems) {
   const Json& rule = run["stop_early"];
-  if (!rule.is_object() || !rule.contains("every") || !rule["every"].is_number_integer()) {
-    return;
-  }
+  if (!rule.is_object() || !rule.contains("every") || !rule["every"].is_number_integer()) return;
   const Json &every = rule["every"], &after = rule["chance_after"], &steps = run["steps"];
-  if (after.is_null() != rule["chance_above"].is_null()) {
+  if (after.is_null() != rule["chance_above"].is_null())
     problems.add("stop_early.chance_after", "expected both chance_after and chance_above, or neither");
-  }
   if (after.is_number_integer() && after <= every) {
     problems.add("stop_early.chance_after", "expected more than every, " + every.dump() +
                                                 ", whose first mean is what later ones are "
@@ -230,9 +209,7 @@ void check_stop_early(const Json& run, Problems& problems) {
 // Weights are chosen among evaluations, of which there must be some.
 void check_select(const Json& run, Problems& problems) {
   const Json& select = run["select"];
-  if (!select.is_object()) {
-    return;
-  }
+  if (!select.is_object()) return;
   if (run["eval_every"] == 0) {
     problems.add("eval_every", "expected above 0 beside select, which chooses among the evaluations, got 0");
   } else if (run["steps"].is_number_integer() && run["epochs"].is_null() &&
@@ -242,9 +219,8 @@ void check_select(const Json& run, Problems& problems) {
                                    run["eval_every"].dump());
   }
   const Json &listed = run["populations"], population = select.value("population", Json());
-  if (listed.is_array() && std::ranges::count(listed, Json("own_tower")) > 0) {
+  if (listed.is_array() && std::ranges::count(listed, Json("own_tower")) > 0)
     problems.add("populations", "expected no own_tower beside select: it is of samples of the test split");
-  }
   const bool averaged = population == kAveragedWeights && !run["weight_ema"].is_null();
   if (population.is_string() && listed.is_array() && std::ranges::count(listed, population) == 0 &&
       !averaged) {
@@ -256,11 +232,8 @@ void check_select(const Json& run, Problems& problems) {
 // The models that answer for what is labelled.
 std::vector<std::string> answering(Labelled labelled) {
   std::vector<std::string> names;
-  for (const std::string& name : registered_names("model")) {
-    if (facts_of<ModelFacts>({{"name", name}}).answers_for == labelled) {
-      names.push_back(name);
-    }
-  }
+  for (const std::string& name : registered_names("model"))
+    if (facts_of<ModelFacts>({{"name", name}}).answers_for == labelled) names.push_back(name);
   return names;
 }
 
@@ -276,12 +249,8 @@ void check_components(const Json& run, const Problems& reported, Problems& probl
     outline.samples_per_tower =
         mapped(*samples, [&](int64_t of_step) { return of_step / outline.passes_per_step; });
   }
-  if (fine("model")) {
-    outline.norm_channels = facts_of<ModelFacts>(run["model"]).norm_channels(run["model"]);
-  }
-  if (fine("task")) {
-    outline.image_sizes = facts_of<TaskFacts>(run["task"]).image_sizes(run["task"]);
-  }
+  if (fine("model")) outline.norm_channels = facts_of<ModelFacts>(run["model"]).norm_channels(run["model"]);
+  if (fine("task")) outline.image_sizes = facts_of<TaskFacts>(run["task"]).image_sizes(run["task"]);
   if (fine("evaluation")) {
     const auto evaluation = read_options<Evaluation>(run["evaluation"]);
     outline.image_sizes = evaluation.sizes_seen(outline.image_sizes);
@@ -305,11 +274,8 @@ void check_components(const Json& run, const Problems& reported, Problems& probl
                                 "; there are: " + joined(answering(labelled)));
     }
   }
-  for (const char* family : {"task", "model", "strategy", "optimizer"}) {
-    if (fine(family)) {
-      check_component(family, run[family], family, outline, problems);
-    }
-  }
+  for (const char* family : {"task", "model", "strategy", "optimizer"})
+    if (fine(family)) check_component(family, run[family], family, outline, problems);
 }
 
 }  // namespace
@@ -332,9 +298,7 @@ void check_agreement(const Json& run, const Problems& reported, Problems& proble
 
 std::optional<std::vector<int64_t>> samples_per_tower(const Json& run) {
   const Json towers = run.value("towers", Json()), batch = run.value("batch_per_tower", Json());
-  if (!towers.is_number_integer()) {
-    return std::nullopt;
-  }
+  if (!towers.is_number_integer()) return std::nullopt;
   if (batch.is_number_integer()) {
     return towers < 1 || towers > kMostTowers
                ? std::nullopt
@@ -367,11 +331,9 @@ ImageSizes Evaluation::sizes_seen(const ImageSizes& of_task) const {
     seen.push_back(*crop);
     return seen;
   }
-  for (size_t i = 1; i < of_task.size(); ++i) {
-    for (const double scale : scales) {
+  for (size_t i = 1; i < of_task.size(); ++i)
+    for (const double scale : scales)
       seen.push_back({scaled(of_task[i][0], scale), scaled(of_task[i][1], scale)});
-    }
-  }
   return seen;
 }
 
@@ -379,9 +341,7 @@ RunSpec make_run(const Json& given) {
   Json run = normalised(given);
   auto spec = read_options<RunSpec>(run);
   spec.samples_per_tower = samples_per_tower(run).value();
-  if (spec.init_from) {
-    spec.init_from->file = file_of_seed(spec.init_from->file, spec.seed);
-  }
+  if (spec.init_from) spec.init_from->file = file_of_seed(spec.init_from->file, spec.seed);
   spec.id = run_id(run);
   run.erase("placement");
   spec.resolved = std::move(run);
@@ -394,9 +354,7 @@ std::vector<int64_t> RunSpec::samples_per_pass() const {
 
 std::vector<std::string> RunSpec::evaluated() const {
   std::vector<std::string> all = populations;
-  if (weight_ema) {
-    all.push_back(kAveragedWeights);
-  }
+  if (weight_ema) all.push_back(kAveragedWeights);
   return all;
 }
 
@@ -428,9 +386,7 @@ RunSpec read_resolved(const Json& resolved) {
                  declared.end());
   Problems problems;
   const Json run = resolve(declared, resolved, "", problems);
-  if (problems.empty()) {
-    check_agreement(run, {}, problems);
-  }
+  if (problems.empty()) check_agreement(run, {}, problems);
   mistakes.add(problems);
   mistakes.throw_if_any();
   return make_run(run);

@@ -23,12 +23,10 @@ Json component_schema(const std::string& family) {
 }
 
 void add_range(const Parameter& parameter, Json& schema) {
-  if (std::isfinite(parameter.lowest)) {
+  if (std::isfinite(parameter.lowest))
     schema[parameter.above_lowest ? "exclusiveMinimum" : "minimum"] = parameter.lowest;
-  }
-  if (std::isfinite(parameter.highest)) {
+  if (std::isfinite(parameter.highest))
     schema[parameter.below_highest ? "exclusiveMaximum" : "maximum"] = parameter.highest;
-  }
 }
 
 Json object_schema(const std::vector<Parameter>& fields);
@@ -37,9 +35,8 @@ Json group_schema(const Parameter& parameter) {
   if (parameter.fields.empty()) return {{"type", "object"}};
   Json schema = object_schema(parameter.fields);
   Json needed = Json::array();
-  for (const Parameter& field : parameter.fields) {
+  for (const Parameter& field : parameter.fields)
     if (field.required) needed.push_back(field.name);
-  }
   if (parameter.list && !needed.empty())
     schema["required"] = needed;  // a base spec gives no part of a list's entry
   return schema;

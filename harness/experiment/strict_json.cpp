@@ -66,9 +66,8 @@ class Inspector : public nlohmann::json_sax<Json> {
     is_after_value_ = false;
     level.current = printable(key_path(level.path, name));
     refuse_controls(level.current, name);
-    if (!level.keys.insert(name).second) {
+    if (!level.keys.insert(name).second)
       mistakes_.add_in(file_, level.current, "duplicate key (line " + std::to_string(line(read_)) + ")");
-    }
     return true;
   }
 
@@ -85,9 +84,7 @@ class Inspector : public nlohmann::json_sax<Json> {
     std::string words = error.what();
     words = words.substr(std::min(words.size(), words.find("] ") + 2));
     const size_t place = words.find("column ");
-    if (place != std::string::npos) {
-      words = words.substr(std::min(words.size(), words.find(": ", place) + 2));
-    }
+    if (place != std::string::npos) words = words.substr(std::min(words.size(), words.find(": ", place) + 2));
     if (words.find("number overflow") == 0) {
       words = "expected finite numbers: " + words;
     } else if (levels_.empty()) {
@@ -150,9 +147,7 @@ class Inspector : public nlohmann::json_sax<Json> {
   }
 
   std::string value_path() {
-    if (levels_.empty()) {
-      return "";
-    }
+    if (levels_.empty()) return "";
     Level& level = levels_.back();
     return level.in_object ? level.current : level.path + "[" + std::to_string(level.index++) + "]";
   }
@@ -226,9 +221,8 @@ std::optional<Json> parse_strict_json(const std::string& text, const std::string
   const CountingIterator begin(text.data(), inspector.read());
   const CountingIterator end(text.data() + text.size(), inspector.read());
   constexpr bool kStrict = true, kWithComments = true;
-  if (!Json::sax_parse(begin, end, &inspector, Json::input_format_t::json, kStrict, kWithComments)) {
+  if (!Json::sax_parse(begin, end, &inspector, Json::input_format_t::json, kStrict, kWithComments))
     return std::nullopt;
-  }
   Json value = Json::parse(text, nullptr, /*allow_exceptions=*/true, kWithComments);
   if (!value.is_object()) {
     mistakes.add_in(file, "", "expected a JSON object, got " + shown(value));

@@ -29,11 +29,10 @@ Json given_with(const Json& run, const Json& keys) {
 
 void check_key(const std::string& key, const std::string& path, Problems& problems) {
   const std::string top = top_level(key);
-  if (declarations(key).empty()) {
+  if (declarations(key).empty())
     problems.add(path, shown(key) + ": " + unknown_key(key));
-  } else if (top == "timing" || top == "placement" || top == "seed") {
+  else if (top == "timing" || top == "placement" || top == "seed")
     problems.add(path, "expected keys that ranks of one placement may differ in, got " + shown(key));
-  }
 }
 
 void check_keys(const Json& keys, const std::string& path, Problems& problems) {
@@ -45,28 +44,22 @@ void check_other(const Json& other, const std::string& path, Problems& problems)
   Problems found;
   const Json run = resolve(run_parameters(), other, "", found);
   if (found.empty()) check_agreement(run, {}, found);
-  for (const auto& [key, problem] : found.found()) {
+  for (const auto& [key, problem] : found.found())
     problems.add(path, "makes a run that is none: " + key + ": " + problem);
-  }
 }
 
 }  // namespace
 
 void check_timing(const Json& run, const Problems& reported, Problems& problems) {
-  if (run["timing"].is_null() || !reported.empty()) {
-    return;
-  }
+  if (run["timing"].is_null() || !reported.empty()) return;
   const Json& timing = run["timing"];
   const Json with = timing["with"].is_null() ? Json::array() : timing["with"];
-  if (timing["against"].empty()) {
+  if (timing["against"].empty())
     problems.add("timing.against", "expected keys that the other run has otherwise, such as strategy");
-  }
   check_keys(timing["against"], "timing.against", problems);
   for (const Json& key : timing["together"]) check_key(key, "timing.together", problems);
   for (const Json& keys : with) check_keys(keys, "timing.with", problems);
-  if (!problems.empty()) {
-    return;
-  }
+  if (!problems.empty()) return;
   check_other(given_beside(run), "timing.against", problems);
   for (const Json& keys : with) check_other(given_with(run, keys), "timing.with", problems);
 }
@@ -77,9 +70,8 @@ RunSpec timed_beside(const RunSpec& run) {
 
 std::vector<RunSpec> timed_with(const RunSpec& run) {
   std::vector<RunSpec> others;
-  for (const Json& keys : run.timing->with.value_or(std::vector<Json>())) {
+  for (const Json& keys : run.timing->with.value_or(std::vector<Json>()))
     others.push_back(read_resolved(given_with(run.resolved, keys)));
-  }
   return others;
 }
 
@@ -91,9 +83,7 @@ void share_worlds(std::vector<RunSpec>& runs) {
     run.id = run_id(run.resolved);
   };
   for (RunSpec& run : runs) {
-    if (!run.timing || run.timing->together.empty()) {
-      continue;
-    }
+    if (!run.timing || run.timing->together.empty()) continue;
     Json shared = run.with_placement();
     shared["timing"].erase("with");
     const auto [host, is_first] = first.try_emplace(apart_from(shared, run.timing->together).dump(), &run);
@@ -102,9 +92,8 @@ void share_worlds(std::vector<RunSpec>& runs) {
       continue;
     }
     Json keys = Json::object();
-    for (const std::string& key : run.timing->together) {
+    for (const std::string& key : run.timing->together)
       if (const Json* value = find(run.resolved, key)) keys[key] = *value;
-    }
     std::vector<Json> others = *host->second->timing->with;
     others.push_back(std::move(keys));
     set_others(*host->second, std::move(others));

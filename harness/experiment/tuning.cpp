@@ -18,9 +18,7 @@ namespace {
 
 std::vector<std::string> keys_of(const Json& object) {
   std::vector<std::string> keys;
-  for (const auto& [key, unused] : object.items()) {
-    keys.push_back(key);
-  }
+  for (const auto& [key, unused] : object.items()) keys.push_back(key);
   return keys;
 }
 
@@ -31,46 +29,36 @@ bool overlap(const std::string& a, const std::string& b) {
 // What the matrix moves, or what a choice is made for, cannot be chosen.
 void check_grid(const Experiment& experiment, Mistakes& mistakes) {
   const Tune& tune = *experiment.tune;
-  if (tune.grid.empty() && tune.lengths.empty()) {
+  if (tune.grid.empty() && tune.lengths.empty())
     mistakes.add("tune.grid", "expected keys and the values to choose from, got {}");
-  } else if (tune.grid.empty() && tune.halvings > 0) {
+  else if (tune.grid.empty() && tune.halvings > 0)
     mistakes.add("tune.halvings", "there is nothing to halve: tune.grid has no settings");
-  }
   for (const std::string& key : keys_of(tune.grid)) {
     const std::string path = key_path("tune.grid", key);
-    if (declarations(key).empty()) {
-      mistakes.add(path, unknown_key(key));
-    }
+    if (declarations(key).empty()) mistakes.add(path, unknown_key(key));
     if (key.ends_with(".name")) {
       const std::string whole = key.substr(0, key.size() - 5);
       mistakes.add(path, "each has options of its own; choose among whole components, \"" + whole +
                              "\": [{\"name\": ...}, ...]");
     }
-    for (const std::string& axis : experiment.axes) {
-      if (std::ranges::any_of(split(axis, ','), [&](const auto& moved) { return overlap(key, moved); })) {
+    for (const std::string& axis : experiment.axes)
+      if (std::ranges::any_of(split(axis, ','), [&](const auto& moved) { return overlap(key, moved); }))
         mistakes.add(path, "the axis matrix." + axis + " sets it in every run");
-      }
-    }
-    for (const std::string& apart : tune.per) {
-      if (overlap(key, apart)) {
+    for (const std::string& apart : tune.per)
+      if (overlap(key, apart))
         mistakes.add(path, "expected a key outside " + apart + ", for each of which a choice is made");
-      }
-    }
   }
-  for (size_t i = 0; i < tune.per.size(); ++i) {
-    if (declarations(tune.per[i]).empty()) {
+  for (size_t i = 0; i < tune.per.size(); ++i)
+    if (declarations(tune.per[i]).empty())
       mistakes.add("tune.per[" + std::to_string(i) + "]", unknown_key(tune.per[i]));
-    }
-  }
   for (size_t i = 0; i < tune.seeds.size(); ++i) {
     const std::string path = "tune.seeds[" + std::to_string(i) + "]";
     if (std::find(tune.seeds.begin(), tune.seeds.begin() + static_cast<std::ptrdiff_t>(i), tune.seeds[i]) !=
         tune.seeds.begin() + static_cast<std::ptrdiff_t>(i)) {
       mistakes.add(path, std::to_string(tune.seeds[i]) + " stands there twice");
     }
-    if (std::ranges::find(experiment.runs, tune.seeds[i], &RunSpec::seed) != experiment.runs.end()) {
+    if (std::ranges::find(experiment.runs, tune.seeds[i], &RunSpec::seed) != experiment.runs.end())
       mistakes.add(path, std::to_string(tune.seeds[i]) + " is a seed of the matrix; choose on others");
-    }
   }
 }
 
@@ -79,15 +67,13 @@ void check_set(const Experiment& experiment, Mistakes& mistakes) {
   const Tune& tune = *experiment.tune;
   for (const auto& [key, unused] : tune.set.items()) {
     const std::string plain = key.starts_with("matrix.") ? key.substr(7) : key;
-    if (plain == "seed") {
+    if (plain == "seed")
       mistakes.add(key_path("tune.set", key), "tune.seeds sets the seeds of these runs");
-    } else if (tune.grid.contains(plain)) {
+    else if (tune.grid.contains(plain))
       mistakes.add(key_path("tune.set", key), "tune.grid sets it in these runs");
-    }
   }
-  if (tune.lengths.empty() && experiment.asked.at("tune").contains("gain_below")) {
+  if (tune.lengths.empty() && experiment.asked.at("tune").contains("gain_below"))
     mistakes.add("tune.gain_below", "has no effect without tune.lengths; add these or leave it out");
-  }
   if (tune.metric.starts_with("peak_")) {
     mistakes.add("tune.metric", "the highest mean wins, and less memory is better; name another metric");
   } else if (tune.metric == kLogImagesPerS) {
@@ -107,11 +93,9 @@ void check_rules(const Experiment& experiment, Mistakes& mistakes) {
                                [&](const auto& chosen) { return lies_within(key, chosen); });
   };
   const auto check = [&](const std::string& path, const Json& rule) {
-    for (const auto& [key, unused] : rule.items()) {
-      if (is_chosen(key)) {
+    for (const auto& [key, unused] : rule.items())
+      if (is_chosen(key))
         mistakes.add(key_path(path, key), "tuning chooses it, and may choose otherwise; leave it out");
-      }
-    }
   };
   for (size_t i = 0; i < experiment.contrasts.size(); ++i) {
     const std::string path = "contrasts[" + std::to_string(i) + "].";
@@ -119,18 +103,16 @@ void check_rules(const Experiment& experiment, Mistakes& mistakes) {
     check(path + "runs", experiment.contrasts[i].runs);
     check(path + "above_runs", experiment.contrasts[i].above_runs);
   }
-  for (size_t i = 0; i < experiment.published.size(); ++i) {
+  for (size_t i = 0; i < experiment.published.size(); ++i)
     check("published[" + std::to_string(i) + "].at", experiment.published[i].at);
-  }
 }
 
 // Two lengths at least, each twice the one before; nothing else may set how long a run is.
 void check_lengths(const Experiment& experiment, Mistakes& mistakes) {
   const Tune& tune = *experiment.tune;
   const std::vector<int64_t>& lengths = tune.lengths;
-  if (lengths.size() == 1) {
+  if (lengths.size() == 1)
     mistakes.add("tune.lengths", "expected two or more: the longer one shows what doubling gains");
-  }
   for (size_t i = 1; i < lengths.size(); ++i) {
     if (lengths[i] != 2 * lengths[i - 1]) {
       mistakes.add("tune.lengths[" + std::to_string(i) + "]",
@@ -144,17 +126,14 @@ void check_lengths(const Experiment& experiment, Mistakes& mistakes) {
                                       std::to_string(tune.halvings));
   }
   for (const std::string key : {"steps", "epochs"}) {
-    if (!lengths.empty() && tune.grid.contains(key)) {
+    if (!lengths.empty() && tune.grid.contains(key))
       mistakes.add(key_path("tune.grid", key), "tune.lengths sets how long the runs are");
-    }
-    if (!lengths.empty() && tune.set.contains(key)) {
+    if (!lengths.empty() && tune.set.contains(key))
       mistakes.add(key_path("tune.set", key), "tune.lengths sets how long the runs are");
-    }
     for (const std::string& axis : experiment.axes) {
       const auto moved = split(axis, ',');
-      if (!lengths.empty() && std::ranges::find(moved, key) != moved.end()) {
+      if (!lengths.empty() && std::ranges::find(moved, key) != moved.end())
         mistakes.add("tune.lengths", "the axis matrix." + axis + " sets " + key + " in every run");
-      }
     }
   }
 }
@@ -163,9 +142,7 @@ void check_lengths(const Experiment& experiment, Mistakes& mistakes) {
 // have.
 std::vector<int64_t> lengths_of(const Tune& tune, const Document& runs, const std::string& file,
                                 Mistakes& mistakes) {
-  if (tune.halvings == 0 || !tune.lengths.empty()) {
-    return tune.lengths;
-  }
+  if (tune.halvings == 0 || !tune.lengths.empty()) return tune.lengths;
   const Experiment all = make_experiment(without(runs.value, "exclude"), "all", file, mistakes);
   const int64_t steps = all.runs.front().steps;
   const bool apart = std::ranges::any_of(all.runs, [&](const RunSpec& run) {
@@ -179,9 +156,7 @@ std::vector<int64_t> lengths_of(const Tune& tune, const Document& runs, const st
     mistakes.throw_if_any();
   }
   std::vector<int64_t> lengths;
-  for (int halving = tune.halvings; halving >= 0; --halving) {
-    lengths.push_back(steps >> halving);
-  }
+  for (int halving = tune.halvings; halving >= 0; --halving) lengths.push_back(steps >> halving);
   return lengths;
 }
 
@@ -189,9 +164,8 @@ std::vector<int64_t> lengths_of(const Tune& tune, const Document& runs, const st
 Json spec_of_runs(const Experiment& experiment, const std::string& file, Mistakes& mistakes) {
   const Tune& tune = *experiment.tune;
   Document document{experiment.asked, {}};
-  for (const char* key : {"tune", "contrasts", "published", "claim"}) {
+  for (const char* key : {"tune", "contrasts", "published", "claim"})
     document.value = without(document.value, key);
-  }
   document.value["question"] = tune.grid.empty()
                                    ? "How long must " + experiment.name + " train?"
                                    : "Which " + joined(keys_of(tune.grid)) + " suits each " +
@@ -202,9 +176,7 @@ Json spec_of_runs(const Experiment& experiment, const std::string& file, Mistake
   override_keys(document, std::move(settings), experiment.file + ": tune.set", mistakes);
   Json& matrix = document.value["matrix"];
   matrix["seed"] = tune.seeds;
-  for (const auto& [key, values] : tune.grid.items()) {
-    matrix[key] = values;
-  }
+  for (const auto& [key, values] : tune.grid.items()) matrix[key] = values;
   mistakes.throw_if_any();
   if (const auto lengths = lengths_of(tune, document, file, mistakes); !lengths.empty()) {
     document.value = without(without(document.value, "steps"), "epochs");
@@ -215,11 +187,9 @@ Json spec_of_runs(const Experiment& experiment, const std::string& file, Mistake
     document.value = without(document.value, "exclude");
     const Experiment all = make_experiment(document.value, "all", file, mistakes);
     Json kept = Json::array();
-    for (const Json& rule : rules) {
-      if (std::ranges::any_of(all.runs, [&](const RunSpec& run) { return matches(rule, run); })) {
+    for (const Json& rule : rules)
+      if (std::ranges::any_of(all.runs, [&](const RunSpec& run) { return matches(rule, run); }))
         kept.push_back(rule);
-      }
-    }
     document.value["exclude"] = kept;
   }
   return document.value;
@@ -256,14 +226,10 @@ void check_images(const Experiment& experiment, const Experiment& tuning, Mistak
 
 void check_groups(const Experiment& experiment, const Experiment& tuning, Mistakes& mistakes) {
   std::set<std::string> there;
-  for (const RunSpec& run : tuning.runs) {
-    there.insert(tuned_group(*experiment.tune, run));
-  }
+  for (const RunSpec& run : tuning.runs) there.insert(tuned_group(*experiment.tune, run));
   for (const RunSpec& run : experiment.runs) {
     const std::string group = tuned_group(*experiment.tune, run);
-    if (!there.contains(group)) {
-      mistakes.add("tune.per", "no run that tunes belongs to " + group);
-    }
+    if (!there.contains(group)) mistakes.add("tune.per", "no run that tunes belongs to " + group);
   }
 }
 
@@ -296,18 +262,15 @@ void check_choices(const Experiment& experiment, const Tuning& tuning, Mistakes&
 void check_labels(const Experiment& experiment, Mistakes& mistakes) {
   const Tune& tune = *experiment.tune;
   const auto keys = keys_of(tune.grid);
-  if (std::ranges::none_of(keys, [](const auto& key) { return top_level(key) == "strategy"; })) {
-    return;
-  }
+  if (std::ranges::none_of(keys, [](const auto& key) { return top_level(key) == "strategy"; })) return;
   for (size_t i = 0; i < experiment.contrasts.size(); ++i) {
     const Contrast& contrast = experiment.contrasts[i];
     if (!contrast.of_strategies()) continue;
     for (const std::string& strategy : {contrast.strategy, contrast.above}) {
       std::set<std::string> groups;
-      for (const RunSpec& run : experiment.runs) {
+      for (const RunSpec& run : experiment.runs)
         if (label(run.strategy) == strategy && matches(contrast.at, run))
           groups.insert(tuned_group(tune, run));
-      }
       if (groups.size() > 1) {
         mistakes.add("contrasts[" + std::to_string(i) + "].at",
                      "tune.grid chooses options of " + strategy + " for each of " +
@@ -348,9 +311,8 @@ std::string Tuning::sentence() const {
 std::string Tuning::length_sentence() const {
   const std::string begin = std::to_string(*steps) + " steps: ";
   const std::string least = setting_text({{"", asked.gain_below}});
-  if (still_gaining.empty()) {
+  if (still_gaining.empty())
     return begin + "doubling them gains each " + joined(asked.per) + " less than " + least;
-  }
   return begin + "the longest that was tried; the last doubling still gained " + least + " or more for " +
          joined(still_gaining);
 }
@@ -385,9 +347,8 @@ std::shared_ptr<const Tuning> make_tuning(const Experiment& experiment, Mistakes
   mistakes.throw_if_any();
   check_choices(experiment, *tuning, mistakes);
   check_labels(experiment, mistakes);
-  for (const RunSpec& run : tuning->runs.runs) {
+  for (const RunSpec& run : tuning->runs.runs)
     check_measured(experiment.tune->metric, experiment.tune->population, run.resolved, "tune", mistakes);
-  }
   mistakes.throw_if_any();
   return tuning;
 }
@@ -410,9 +371,7 @@ Json tuned_setting(const Tune& tune, const RunSpec& run) {
 
 Json with_choice(const RunSpec& run, const Json& setting, std::optional<int64_t> steps) {
   Json chosen = run.with_placement();
-  for (const auto& [key, value] : setting.items()) {
-    set(chosen, key, value);
-  }
+  for (const auto& [key, value] : setting.items()) set(chosen, key, value);
   if (steps) {
     set(chosen, "steps", *steps);
     set(chosen, "epochs", nullptr);
@@ -422,9 +381,8 @@ Json with_choice(const RunSpec& run, const Json& setting, std::optional<int64_t>
 
 std::string setting_text(const Json& setting) {
   std::vector<std::string> parts;
-  for (const auto& [key, value] : setting.items()) {
+  for (const auto& [key, value] : setting.items())
     parts.push_back((setting.size() == 1 ? "" : key + "=") + text_at(key, value));
-  }
   return joined(parts);
 }
 

@@ -83,9 +83,7 @@ double distance(const Pairs& a, const Pairs& b) {
   double sum = 0;
   int64_t sites = 0;
   for (const auto& [name, tensor] : b) {
-    if (!name.ends_with(mean)) {
-      continue;
-    }
+    if (!name.ends_with(mean)) continue;
     const auto found = b.find(name.substr(0, name.size() - mean.size()) + var);
     const at::Tensor deviation =
         found == b.end() ? at::ones_like(tensor) : found->second.clamp_min(1e-12).sqrt();
@@ -106,15 +104,11 @@ class Measuring {
     n.training = headline(run_.evaluator().measure_training(steps(), batches_));
     const Pairs saved = run_.pairs();
     n.saved = headline(run_.evaluator().measure(steps()));
-    if (run_.model().statistics() == nullptr) {
-      return n;
-    }
+    if (run_.model().statistics() == nullptr) return n;
     n.batch = headline(run_.evaluator().measure(steps(), {.kind = Population::Kind::batch}));
     const Pairs precise = recomputed({});
     n.precise = headline(run_.evaluator().measure(steps()));
-    if (!run_.spec().shard_key.empty()) {
-      measure_nearest_shard(saved, precise, n);
-    }
+    if (!run_.spec().shard_key.empty()) measure_nearest_shard(saved, precise, n);
     run_.put(saved);
     return n;
   }
@@ -124,9 +118,7 @@ class Measuring {
     double nearest = distance(saved, precise);
     Pairs of_nearest;
     for (int64_t tower = 0; tower < run_.data().towers().count(); ++tower) {
-      if (run_.data().towers().samples(tower) == 0) {
-        continue;
-      }
+      if (run_.data().towers().samples(tower) == 0) continue;
       const Pairs shard = recomputed(tower);
       if (const double away = distance(saved, shard); away < nearest) {
         nearest = away;

@@ -36,9 +36,8 @@ Inputs read_inputs(const ForwardRequest& request, at::Device device) {
                                                     {kGradAuxiliary, &inputs.grad_auxiliary}};
   for (const NamedTensor& given : read_safetensors(request.inputs)) {
     const auto found = known.find(given.name);
-    if (found == known.end()) {
+    if (found == known.end())
       refuse(request.inputs, given.name + ": expected images, grad_logits or grad_auxiliary");
-    }
     *found->second = given.tensor.to(device);
   }
   const at::Tensor& images = inputs.images;
@@ -56,9 +55,7 @@ Inputs read_inputs(const ForwardRequest& request, at::Device device) {
 // The scalar of which the given tensors are the gradients with respect to the outputs.
 at::Tensor loss_of(const ForwardRequest& request, const Outputs& outputs, const Inputs& inputs) {
   const auto term = [&](const at::Tensor& output, const at::Tensor& gradient, const char* name) {
-    if (!gradient.defined()) {
-      return at::zeros({}, inputs.images.options());
-    }
+    if (!gradient.defined()) return at::zeros({}, inputs.images.options());
     if (!output.defined() || output.sizes() != gradient.sizes()) {
       refuse(request.inputs,
              std::string(name) + ": expected the shape of what the network answers, " +
@@ -95,9 +92,7 @@ std::string answer(const ForwardRequest& request, World& world) {
   inputs.images.requires_grad_(wants_gradients);
   const Outputs outputs = built.forward(batch, {}, trains ? Mode::train : Mode::evaluate_saved);
   std::vector<NamedTensor> answers = {{"logits", outputs.logits}};
-  if (outputs.auxiliary.defined()) {
-    answers.push_back({"auxiliary", outputs.auxiliary});
-  }
+  if (outputs.auxiliary.defined()) answers.push_back({"auxiliary", outputs.auxiliary});
   if (wants_gradients) {
     loss_of(request, outputs, inputs).backward();
     answers.push_back({std::string("grad/") + kImages, inputs.images.grad()});
@@ -110,9 +105,8 @@ std::string answer(const ForwardRequest& request, World& world) {
     const at::NoGradGuard no_grad;
     Calibration calibration(1, [&](int64_t) { built.forward(batch, {}, Mode::calibrate); });
     statistics->load_into_buffers({}, calibration);
-    for (const auto& [name, buffer] : built.network().named_buffers().pairs()) {
+    for (const auto& [name, buffer] : built.network().named_buffers().pairs())
       answers.push_back({"after/" + name, buffer});
-    }
   }
   write_safetensors(request.out, answers);
   return note;

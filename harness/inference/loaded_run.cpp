@@ -21,9 +21,8 @@ std::map<std::string, std::map<std::string, at::Tensor>> read_pairs(const std::s
   std::map<std::string, std::map<std::string, at::Tensor>> all;
   for (const NamedTensor& t : file.empty() ? std::vector<NamedTensor>{} : read_safetensors(file)) {
     const size_t slash = t.name.find('/');
-    if (slash == std::string::npos) {
+    if (slash == std::string::npos)
       throw Error(Error::Kind::data, file + ": " + t.name + ": expected a name like mean/SITE.running_mean");
-    }
     all[t.name.substr(0, slash)][t.name.substr(slash + 1)] = t.tensor;
   }
   return all;
@@ -37,10 +36,8 @@ RunSpec starting_from(const EvaluateJob& job) {
   spec.populations.clear();  // but for what has to be computed anew
   for (const std::string& population : job.populations) {
     const Population::Kind kind = read_population(population).kind;
-    if (kind == Population::Kind::precise || kind == Population::Kind::batch ||
-        kind == Population::Kind::mix) {
+    if (kind == Population::Kind::precise || kind == Population::Kind::batch || kind == Population::Kind::mix)
       spec.populations.push_back(population);
-    }
   }
   return spec;
 }
@@ -54,27 +51,19 @@ LoadedRun::LoadedRun(const EvaluateJob& job, World& world)
       steps_(job.steps.value_or(data_.steps())),
       model_(spec_, data_, world),
       evaluator_(spec_, data_, model_, world, nullptr) {
-  if (model_.statistics() == nullptr) {
-    return;
-  }
-  for (const std::string& needed : needed_pairs(job)) {
-    pairs_of(needed);  // refuses before any work
-  }
+  if (model_.statistics() == nullptr) return;
+  for (const std::string& needed : needed_pairs(job)) pairs_of(needed);  // refuses before any work
   pairs_["saved"] = pairs();
 }
 
 LoadedRun::Pairs LoadedRun::pairs() const {
   Pairs all;
-  for (const auto& buffer : model_.network().named_buffers()) {
-    all[buffer.key()] = buffer.value().clone();
-  }
+  for (const auto& buffer : model_.network().named_buffers()) all[buffer.key()] = buffer.value().clone();
   return all;
 }
 
 Population LoadedRun::load_population(const std::string& name) {
-  if (model_.statistics() == nullptr) {
-    return {};
-  }
+  if (model_.statistics() == nullptr) return {};
   const auto& computed = evaluator_.populations();
   const auto found = std::ranges::find(computed, name, &Evaluator::Named::name);
   if (found == computed.end()) {
@@ -87,13 +76,9 @@ Population LoadedRun::load_population(const std::string& name) {
 
 const LoadedRun::Pairs& LoadedRun::pairs_of(const std::string& population) const {
   const auto found = pairs_.find(population);
-  if (found != pairs_.end()) {
-    return found->second;
-  }
+  if (found != pairs_.end()) return found->second;
   std::vector<std::string> there = {"saved", "precise", "batch"};
-  for (const auto& [name, unused] : pairs_) {
-    there.push_back(name);
-  }
+  for (const auto& [name, unused] : pairs_) there.push_back(name);
   throw Error(Error::Kind::data, "the run carried no pair for population " + population +
                                      " (there are: " + joined(there) +
                                      "); a run keeps those that its spec lists in populations");

@@ -18,9 +18,7 @@ Json evaluate_on_rank(const EvaluateJob& job, World& world) {
   LoadedRun run(job, world);
   const int64_t steps = run.steps();
   const Json computed = run.evaluator().evaluate(steps);
-  if (run.model().statistics() == nullptr) {
-    return computed;
-  }
+  if (run.model().statistics() == nullptr) return computed;
   Json all = Json::object();
   for (const std::string& population : job.populations) {
     if (computed.contains(population)) {
@@ -48,9 +46,7 @@ at::Tensor visible(const at::Tensor& image) {
 
 std::vector<int64_t> spread(int64_t count, int64_t size) {
   std::vector<int64_t> samples;
-  for (int64_t i = 0; i < std::min(count, size); ++i) {
-    samples.push_back(i * size / std::min(count, size));
-  }
+  for (int64_t i = 0; i < std::min(count, size); ++i) samples.push_back(i * size / std::min(count, size));
   return samples;
 }
 
@@ -73,15 +69,11 @@ void check(const LoadedRun& run, const Task& task, const std::vector<int64_t>& s
 Json evaluate_weights(const EvaluateJob& job) {
   at::set_num_threads(job.threads);
   allow_tf32(job.spec.tf32);
-  if (job.ranks > 1) {
-    prepare_thread_ranks();
-  }
+  if (job.ranks > 1) prepare_thread_ranks();
   Json of_rank0;
   on_thread_ranks(job.ranks, job.device == "cuda" ? at::kCUDA : at::kCPU, [&](World& world) {
     const Json all = evaluate_on_rank(job, world);
-    if (world.rank() == 0) {
-      of_rank0 = all;
-    }
+    if (world.rank() == 0) of_rank0 = all;
   });
   return of_rank0;
 }
@@ -100,9 +92,7 @@ std::vector<Prediction> predict(const EvaluateJob& job, const std::vector<int64_
     const bool own_tower = name == "own_tower" && run.model().statistics() != nullptr;
     const Population population = own_tower ? Population() : run.load_population(name);
     for (const int64_t sample : samples) {
-      if (own_tower) {
-        run.load_tower(data.tower_of_test(sample));
-      }
+      if (own_tower) run.load_tower(data.tower_of_test(sample));
       const Batch batch = data.test(data.test_batch_of(sample));
       const int64_t row = sample - data.first_sample(EvaluationSplit::test, batch);
       const at::Tensor logits = run.evaluator().predictions(batch, run.steps(), population)[row];

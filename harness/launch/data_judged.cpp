@@ -29,15 +29,12 @@ class KeptReports {
  public:
   explicit KeptReports(const fs::path& results) : file_(results / kFile) {
     try {
-      if (fs::exists(file_)) {
-        all_ = read_json(file_);
-      }
+      if (fs::exists(file_)) all_ = read_json(file_);
     } catch (const Error&) {
       // All is judged again.
     }
-    if (!all_.is_object() || all_.value("rules", Json()) != kRules) {
+    if (!all_.is_object() || all_.value("rules", Json()) != kRules)
       all_ = {{"rules", kRules}, {"reports", Json::object()}};
-    }
   }
 
   static std::string key(const DataCheck& check, const Json& data) {
@@ -48,13 +45,10 @@ class KeptReports {
   // Nothing, too, for what is not as `keep` writes it.
   std::optional<DataReport> find(const std::string& key) const try {
     const Json& reports = all_.at("reports");
-    if (!reports.contains(key)) {
-      return std::nullopt;
-    }
+    if (!reports.contains(key)) return std::nullopt;
     DataReport report;
-    for (const Json& fault : reports[key].at("faults")) {
+    for (const Json& fault : reports[key].at("faults"))
       report.faults.push_back({fault.at("kind"), fault.at("message")});
-    }
     report.facts = reports[key].at("facts").get<std::vector<std::string>>();
     report.training_samples = reports[key].at("training_samples");
     return report;
@@ -64,9 +58,8 @@ class KeptReports {
 
   void keep(const std::string& key, const DataReport& report) {
     Json faults = Json::array();
-    for (const DataFault& fault : report.faults) {
+    for (const DataFault& fault : report.faults)
       faults.push_back({{"kind", fault.kind}, {"message", fault.message}});
-    }
     all_["reports"][key] = {
         {"faults", faults}, {"facts", report.facts}, {"training_samples", report.training_samples}};
     try {
@@ -108,14 +101,10 @@ JudgedData judge_data(const std::vector<const PlacedRun*>& runs, const LaunchReq
   std::set<std::string> refusals, remarks;
   const auto judge = [&](const PlacedRun& run) -> std::optional<DataReport> {
     const auto check = check_of_task(run.spec.task, request.data_dir);
-    if (!check) {
-      return std::nullopt;
-    }
+    if (!check) return std::nullopt;
     const Json data = run.inputs.is_object() ? run.inputs.value("data", Json()) : Json();
     const std::string key = data.is_object() ? KeptReports::key(*check, data) : "";
-    if (const auto known = data.is_object() ? kept.find(key) : std::nullopt) {
-      return known;
-    }
+    if (const auto known = data.is_object() ? kept.find(key) : std::nullopt) return known;
     const int64_t bytes = data.is_object() ? data.at("bytes").get<int64_t>() : kMuch;
     if (only_quick && bytes > kQuick) {
       if (data.is_object()) {
@@ -124,13 +113,10 @@ JudgedData judge_data(const std::vector<const PlacedRun*>& runs, const LaunchReq
       }
       return std::nullopt;
     }
-    if (bytes > kMuch) {
+    if (bytes > kMuch)
       std::cerr << "note: looking at the contents of all data once, before the first run" << std::endl;
-    }
     DataReport report = check->look();
-    if (!key.empty()) {
-      kept.keep(key, report);
-    }
+    if (!key.empty()) kept.keep(key, report);
     return report;
   };
   for (const PlacedRun* run : runs) {

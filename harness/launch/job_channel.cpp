@@ -21,9 +21,7 @@ std::optional<std::string> received(int fd, int flags) {
   do {
     size = recv(fd, message.data(), message.size(), flags);
   } while (size < 0 && errno == EINTR);
-  if (size < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
-    return std::nullopt;
-  }
+  if (size < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return std::nullopt;
   message.resize(size < 0 ? 0 : static_cast<size_t>(size));
   return message;
 }
@@ -39,26 +37,21 @@ JobChannel& JobChannel::operator=(JobChannel&& other) noexcept {
 
 JobChannel::Ends JobChannel::make() {
   int ends[2];
-  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
     throw Error(Error::Kind::environment, std::string("cannot make a pair of sockets: ") + strerror(errno));
-  }
   return {JobChannel(ends[0]), JobChannel(ends[1])};
 }
 
 JobChannel JobChannel::from_environment() {
   const char* fd = std::getenv(kJobChannel);
-  if (fd == nullptr) {
-    return {};
-  }
+  if (fd == nullptr) return {};
   JobChannel channel(std::atoi(fd));
   fcntl(channel.fd(), F_SETFD, FD_CLOEXEC);
   return channel;
 }
 
 void JobChannel::close() {
-  if (fd_ >= 0) {
-    ::close(std::exchange(fd_, -1));
-  }
+  if (fd_ >= 0) ::close(std::exchange(fd_, -1));
 }
 
 void JobChannel::send(const std::string& message) const {

@@ -70,9 +70,8 @@ std::vector<PlacedRun> runs_that_fit(const Experiment& experiment, const LaunchR
       fitting.push_back(run);
     }
   }
-  if (fitting.empty() && !remarks.empty()) {
+  if (fitting.empty() && !remarks.empty())
     throw Error(Error::Kind::usage, "no run fits this world: " + remarks.front());
-  }
   return place_runs(experiment, std::move(fitting), request, facts, remarks);
 }
 
@@ -100,18 +99,14 @@ class JoinedWorld {
     std::vector<PlacedRun> fitting = runs_that_fit(experiment_, request_, facts_of(world_, gpus_), remarks);
     const Json plan = agree_on_plan(fitting, remarks);
     const std::vector<PlacedRun> chosen = chosen_runs(fitting, plan);
-    if (!chosen.empty()) {  // else rank 0, and its store, may be gone
+    if (!chosen.empty())  // else rank 0, and its store, may be gone
       prepare_roll_call(plan.at("session").get<std::string>());
-    }
     summary_.leads = leads();
     summary_.skipped = static_cast<int>(fitting.size() - chosen.size());
     summary_.failed_before = plan.at("failed_before").get<int>();
-    if (leads()) {
-      recorder_.emplace(experiment_, request_, world_.launcher, chosen, summary_, remarks);
-    }
-    for (const PlacedRun& run : chosen) {
+    if (leads()) recorder_.emplace(experiment_, request_, world_.launcher, chosen, summary_, remarks);
+    for (const PlacedRun& run : chosen)
       run_one(run, plan.at("session").get<std::string>() + "/" + name_of_run(run));
-    }
     shutdown(kept_);
     return leads() ? recorder_->summary() : summary_;
   }
@@ -166,18 +161,14 @@ class JoinedWorld {
         turn.update(refusal(error));
       }
     }
-    if (attempt) {
-      turn["folder"] = fs::path(attempt->folder).filename().string();
-    }
+    if (attempt) turn["folder"] = fs::path(attempt->folder).filename().string();
     Rendezvous place = world_.rendezvous;
     place.prefix = prefix + "/turn";
     place.timeout = collective_timeout(run.spec);
     try {
       turn = Json::parse(share_text(place, turn.dump()));
     } catch (const Error&) {
-      if (attempt) {
-        recorder_->not_started(*attempt);
-      }
+      if (attempt) recorder_->not_started(*attempt);
       throw;
     }
     refuse_if(turn);
@@ -232,9 +223,7 @@ class JoinedWorld {
 
   void run_one(const PlacedRun& run, const std::string& prefix) {
     const std::optional<Attempt> attempt = claimed(run, prefix);
-    if (!attempt) {
-      return;
-    }
+    if (!attempt) return;
     RankJob job{.spec = run.spec,
                 .rendezvous = world_.rendezvous,
                 .device = run.placement.device,
@@ -243,19 +232,13 @@ class JoinedWorld {
                 .run_dir = attempt->folder,
                 .threads = run.threads};
     job.rendezvous.prefix = prefix;
-    if (run.on_gpus()) {
-      job.rendezvous.local_rank = gpus_.of_rank.at(static_cast<size_t>(job.rendezvous.rank));
-    }
+    if (run.on_gpus()) job.rendezvous.local_rank = gpus_.of_rank.at(static_cast<size_t>(job.rendezvous.rank));
     job.rendezvous.timeout = collective_timeout(run.spec);
     job.rendezvous.exchange = run.placement.exchange.value_or(Exchange::sockets);
     Activity::keep_on(&page_);
     const RankReport report = leads() ? run_and_record(*attempt, job) : run_rank(job, &kept_);
-    if (!leads()) {
-      summary_.count(report.status);
-    }
-    if (report.lost_contact && report.world_formed) {
-      roll_call_->wait(kEndAfter);
-    }
+    if (!leads()) summary_.count(report.status);
+    if (report.lost_contact && report.world_formed) roll_call_->wait(kEndAfter);
     if (report.lost_contact) {
       throw Error(Error::Kind::communication,
                   run.spec.id + ": " + report.message + "; this world is broken, start it again to go on");
@@ -281,9 +264,7 @@ class JoinedWorld {
       const std::jthread ticker([&](const std::stop_token& stop) {  // while this thread trains
         while (!stop.stop_requested()) {
           recorder_->update();
-          if (!recorder_->keeps(attempt)) {
-            end_of_world(attempt);
-          }
+          if (!recorder_->keeps(attempt)) end_of_world(attempt);
           std::this_thread::sleep_for(std::chrono::milliseconds(100));
         }
       });

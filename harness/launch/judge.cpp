@@ -33,9 +33,8 @@ int earliest(const std::vector<RankEnd>& ranks, Suspect is_suspect) {
     const auto place = [&](const RankEnd& r) {
       return 3 * r.order + (r.end.signal == SIGKILL ? 0 : r.end.signal != 0 ? 1 : 2);
     };
-    if (is_suspect(ranks[i]) && (found < 0 || place(ranks[i]) < place(ranks[static_cast<size_t>(found)]))) {
+    if (is_suspect(ranks[i]) && (found < 0 || place(ranks[i]) < place(ranks[static_cast<size_t>(found)])))
       found = static_cast<int>(i);
-    }
   }
   return found;
 }
@@ -63,11 +62,8 @@ Outcome of_dead_rank(int index, const RankEnd& rank, bool out_of_memory) {
 // Ranks that had not reported when they were stopped.
 std::vector<int> silent_ranks(const std::vector<RankEnd>& ranks) {
   std::vector<int> silent;
-  for (size_t i = 0; i < ranks.size(); ++i) {
-    if (ranks[i].stopped && !ranks[i].report) {
-      silent.push_back(static_cast<int>(i));
-    }
-  }
+  for (size_t i = 0; i < ranks.size(); ++i)
+    if (ranks[i].stopped && !ranks[i].report) silent.push_back(static_cast<int>(i));
   return silent;
 }
 
@@ -87,9 +83,7 @@ Outcome of_own_finding(const std::vector<RankEnd>& ranks, int finder) {
 Outcome of_lost_contact(const std::vector<RankEnd>& ranks, int witness) {
   const std::string seen = rank_name(witness) + ": " + ranks[static_cast<size_t>(witness)].report->message;
   const auto silent = silent_ranks(ranks);
-  if (silent.empty()) {
-    return {Status::crashed, seen, witness, "", {}};
-  }
+  if (silent.empty()) return {Status::crashed, seen, witness, "", {}};
   return {Status::timeout, rank_names(silent) + " did not answer (" + seen + ")", silent.front(), "", {}};
 }
 
@@ -97,31 +91,24 @@ Outcome of_lost_contact(const std::vector<RankEnd>& ranks, int witness) {
 
 Outcome judge(const std::vector<RankEnd>& ranks, Stop stop, double timeout_s, bool out_of_memory) {
   const bool any_stopped = std::ranges::any_of(ranks, [](const RankEnd& r) { return r.stopped; });
-  if (stop == Stop::interrupt && any_stopped) {
+  if (stop == Stop::interrupt && any_stopped)
     return {Status::interrupted, "interrupted by a signal", std::nullopt, "", {}};
-  }
-  if (const int dead = earliest(ranks, died); dead >= 0) {
+  if (const int dead = earliest(ranks, died); dead >= 0)
     return of_dead_rank(dead, ranks[static_cast<size_t>(dead)], out_of_memory);
-  }
   const auto own_finding = [](const RankEnd& r) {
     return r.report && r.report->status != Status::ok && !r.report->lost_contact;
   };
-  if (const int finder = earliest(ranks, own_finding); finder >= 0) {
-    return of_own_finding(ranks, finder);
-  }
+  if (const int finder = earliest(ranks, own_finding); finder >= 0) return of_own_finding(ranks, finder);
   const auto lost_contact = [](const RankEnd& r) { return r.report && r.report->lost_contact; };
-  if (const int witness = earliest(ranks, lost_contact); witness >= 0) {
-    return of_lost_contact(ranks, witness);
-  }
+  if (const int witness = earliest(ranks, lost_contact); witness >= 0) return of_lost_contact(ranks, witness);
   if (stop == Stop::timeout) {
     char limit[64];
     std::snprintf(limit, sizeof limit, "not finished after timeout_s = %g s", timeout_s);
     return {Status::timeout, limit, std::nullopt, "", {}};
   }
   const auto silent = [](const RankEnd& r) { return !r.report; };
-  if (const int left = earliest(ranks, silent); left >= 0) {
+  if (const int left = earliest(ranks, silent); left >= 0)
     return {Status::timeout, rank_name(left) + " did not end after the others had finished", left, "", {}};
-  }
   return {};
 }
 
@@ -144,9 +131,7 @@ std::vector<std::string> log_tail(const std::string& file, size_t lines) {
   std::deque<std::string> last;
   for (std::string line; std::getline(in, line);) {
     last.push_back(line);
-    if (last.size() > lines) {
-      last.pop_front();
-    }
+    if (last.size() > lines) last.pop_front();
   }
   return {last.begin(), last.end()};
 }
@@ -157,11 +142,8 @@ namespace {
 std::optional<long> oom_kill_count(const std::string& file) {
   std::ifstream in(file);
   std::string key;
-  for (long value = 0; in >> key >> value;) {
-    if (key == "oom_kill") {
-      return value;
-    }
-  }
+  for (long value = 0; in >> key >> value;)
+    if (key == "oom_kill") return value;
   return std::nullopt;
 }
 
@@ -176,9 +158,7 @@ long out_of_memory_kills() {
                              : memory != std::string::npos
                                  ? "/sys/fs/cgroup/memory" + path + "/memory.oom_control"
                                  : "";
-    if (const auto count = oom_kill_count(file)) {
-      return *count;
-    }
+    if (const auto count = oom_kill_count(file)) return *count;
   }
   return oom_kill_count("/proc/vmstat").value_or(0);  // without a cgroup, that of the whole machine
 }

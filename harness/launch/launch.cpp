@@ -21,9 +21,7 @@ constexpr std::chrono::seconds kLookAgainAfter{60};
 
 // The value of rank 0, on every rank of the world.
 Json agreed(const std::optional<EnvironmentWorld>& world, const Json& own) {
-  if (!world) {
-    return own;
-  }
+  if (!world) return own;
   Rendezvous place = world->rendezvous;
   place.prefix = "tuning";
   place.timeout = world->meeting_timeout;
@@ -50,25 +48,22 @@ std::string choice_text(const TunedGroup& group) {
 }  // namespace
 
 void LaunchSummary::count(Status status) {
-  if (status == Status::ok) {
+  if (status == Status::ok)
     ++finished;
-  } else if (status != Status::interrupted) {
+  else if (status != Status::interrupted)
     ++failed;
-  }
 }
 
 LaunchSummary launch(const Experiment& experiment, const LaunchRequest& request) {
-  if (request.jobs < 1 && request.jobs != kAutoJobs) {
+  if (request.jobs < 1 && request.jobs != kAutoJobs)
     throw Error(Error::Kind::usage, "--jobs: expected at least 1, got " + std::to_string(request.jobs));
-  }
   const auto world = joined_world(request);
   return world ? launch_in_world(experiment, request, *world) : launch_own_ranks(experiment, request);
 }
 
 std::optional<EnvironmentWorld> joined_world(const LaunchRequest& request) {
-  if (request.ranks > 0) {  // the user's own word comes before the environment's
+  if (request.ranks > 0)  // the user's own word comes before the environment's
     return std::nullopt;
-  }
   auto world = environment_world(process_environment());
   if (world) {
     start_anew_with(rank_settings(gpus_are_shared()));
@@ -79,9 +74,7 @@ std::optional<EnvironmentWorld> joined_world(const LaunchRequest& request) {
 
 LaunchSummary tune(Experiment& experiment, const LaunchRequest& request) {
   LaunchSummary summary;
-  if (!experiment.tuning) {
-    return summary;
-  }
+  if (!experiment.tuning) return summary;
   const auto world = joined_world(request);
   summary.leads = !world || world->rendezvous.rank == 0;
   const bool leads = summary.leads;
@@ -95,9 +88,8 @@ LaunchSummary tune(Experiment& experiment, const LaunchRequest& request) {
       shared["error"] = error.what();
     }
     shared = agreed(world, shared);
-    if (!shared.at("error").is_null()) {
+    if (!shared.at("error").is_null())
       throw Error(Error::Kind::usage, "rank 0: " + shared.at("error").get<std::string>());
-    }
     return read_scores(shared.at("scores"), kTuningFile);
   };
   settle(experiment, scores([&] { return kept_scores(experiment, request.results_dir); }));
@@ -105,9 +97,7 @@ LaunchSummary tune(Experiment& experiment, const LaunchRequest& request) {
     if (leads) keep_scores(experiment, {}, request.results_dir);
     return summary;
   }
-  if (summary.leads) {
-    std::cerr << "first, " << experiment.tuning->sentence() << "\n";
-  }
+  if (summary.leads) std::cerr << "first, " << experiment.tuning->sentence() << "\n";
   LaunchRequest asked = for_tuning(request);
   Experiment runs = experiment.tuning->runs;
   std::vector<Record> records;
@@ -123,21 +113,17 @@ LaunchSummary tune(Experiment& experiment, const LaunchRequest& request) {
       std::this_thread::sleep_for(std::min(kLookAgainAfter, request.steal_after));
       summary = launch(runs, asked);
     }
-    if (summary.interrupted) {
-      return summary;
-    }
+    if (summary.interrupted) return summary;
     records = list_records(request.results_dir, runs.name);
     all = scores([&] { return scores_of(*experiment.tuning, records); });
     settle(experiment, all);
   } while (!experiment.tuning->is_settled() && needed_runs(*experiment.tuning, all).size() > made);
   if (experiment.tuning->is_settled() && summary.leads) {
     keep_scores(experiment, records, request.results_dir);
-    for (const TunedGroup& group : experiment.tuning->groups) {
+    for (const TunedGroup& group : experiment.tuning->groups)
       std::cerr << "chosen for " << choice_text(group) << "\n";
-    }
-    if (experiment.tuning->steps) {
+    if (experiment.tuning->steps)
       std::cerr << "chosen for all: " << experiment.tuning->length_sentence() << "\n";
-    }
   }
   return summary;
 }

@@ -51,12 +51,9 @@ RanksPlace place_of(const PlacedRun& run, std::vector<int> gpus) {
 // line in its log. That rank has lost contact and is not the one at fault.
 std::optional<RankReport> report_of_watchdog(const std::string& log) {
   std::ifstream in(log);
-  for (std::string line; std::getline(in, line);) {
-    if (const size_t at = line.find("Watchdog caught collective operation timeout");
-        at != std::string::npos) {
+  for (std::string line; std::getline(in, line);)
+    if (const size_t at = line.find("Watchdog caught collective operation timeout"); at != std::string::npos)
       return RankReport{Status::crashed, line.substr(at), nullptr, /*lost_contact=*/true, {}};
-    }
-  }
   return std::nullopt;
 }
 
@@ -100,30 +97,21 @@ class RunningRun {
   // Looks at the ranks without waiting, and ends the run where a rank has failed or fell silent or the time
   // is up. True once all ranks have ended.
   bool poll() {
-    if (collect_ended()) {
-      react();
-    }
-    if (std::ranges::all_of(states_, &State::ended)) {
-      return true;
-    }
+    if (collect_ended()) react();
+    if (std::ranges::all_of(states_, &State::ended)) return true;
     const double limit = run().spec.timeout_s;
-    if (stop_ == Stop::none && limit > 0 && elapsed_s() > limit) {
-      stop(Stop::timeout);
-    }
+    if (stop_ == Stop::none && limit > 0 && elapsed_s() > limit) stop(Stop::timeout);
     const auto now = Clock::now();
-    if (kill_at_ && now >= *kill_at_) {
+    if (kill_at_ && now >= *kill_at_)
       signal_rest(SIGKILL);
-    } else if (!kill_at_ && stop_at_ && now >= *stop_at_) {
+    else if (!kill_at_ && stop_at_ && now >= *stop_at_)
       stop(Stop::none);
-    }
     return false;
   }
 
   // Sends SIGTERM now; poll() sends SIGKILL a little later.
   void stop(Stop why) {
-    if (kill_at_) {
-      return;
-    }
+    if (kill_at_) return;
     stop_ = why;
     signal_rest(SIGTERM);
     kill_at_ = Clock::now() + kGraceAfterStop;
@@ -133,14 +121,11 @@ class RunningRun {
   RunEnd end() const {
     RunEnd end{started_at_, elapsed_s(), outcome(), nullptr, {}, processes_->place().settings};
     end.runs_before = processes_->runs_before();
-    if (const auto& first = states_.front().end.report; has_result(end.outcome.status) && first) {
+    if (const auto& first = states_.front().end.report; has_result(end.outcome.status) && first)
       end.result = first->result;
-    }
-    for (const State& rank : states_) {
-      if (rank.end.report) {
+    for (const State& rank : states_)
+      if (rank.end.report)
         end.notes.insert(end.notes.end(), rank.end.report->notes.begin(), rank.end.report->notes.end());
-      }
-    }
     return end;
   }
 
@@ -165,9 +150,7 @@ class RunningRun {
     ++looks_;
     for (size_t i = 0; i < states_.size(); ++i) {
       State& rank = states_[i];
-      if (rank.ended) {
-        continue;
-      }
+      if (rank.ended) continue;
       if (const auto end = processes_->poll(i)) {
         const int number = static_cast<int>(i);
         rank.ended = any = true;
@@ -191,21 +174,14 @@ class RunningRun {
     const auto patience =
         any_failed ? Clock::duration(kGraceAfterFailure) : Clock::duration(collective_timeout(run().spec));
     const auto deadline = Clock::now() + patience;
-    if (!stop_at_ || deadline < *stop_at_) {
-      stop_at_ = deadline;
-    }
+    if (!stop_at_ || deadline < *stop_at_) stop_at_ = deadline;
   }
 
   void signal_rest(int signal) {
     bool any = false;
-    for (size_t i = 0; i < states_.size(); ++i) {
-      if (!processes_->poll(i)) {
-        states_[i].end.stopped = any = true;
-      }
-    }
-    if (any) {
-      processes_->send(signal);
-    }
+    for (size_t i = 0; i < states_.size(); ++i)
+      if (!processes_->poll(i)) states_[i].end.stopped = any = true;
+    if (any) processes_->send(signal);
   }
 
   double elapsed_s() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
@@ -213,12 +189,9 @@ class RunningRun {
   Outcome outcome() const {
     const bool out_of_memory = out_of_memory_kills() > out_of_memory_kills_;
     Outcome outcome = judge(mapped(states_, &State::end), stop_, run().spec.timeout_s, out_of_memory);
-    if (const std::string doing = processes_->doing(); outcome.status == Status::timeout && !doing.empty()) {
+    if (const std::string doing = processes_->doing(); outcome.status == Status::timeout && !doing.empty())
       outcome.message += "; when it ended, " + doing;
-    }
-    if (outcome.rank && !has_result(outcome.status)) {
-      outcome.log_tail = log_tail(log_of(*outcome.rank));
-    }
+    if (outcome.rank && !has_result(outcome.status)) outcome.log_tail = log_tail(log_of(*outcome.rank));
     return outcome;
   }
 
@@ -275,30 +248,20 @@ class OwnRanks {
         held_.clear();
         std::ranges::for_each(running_, [](RunningRun& run) { run.stop(Stop::interrupt); });
       }
-      while (!waiting_.empty() && running_.size() < static_cast<size_t>(request_.jobs)) {
-        start_next(recorder);
-      }
-      for (RunningRun& run : running_) {
-        if (!recorder.keeps(run.attempt())) {
-          run.stop(Stop::interrupt);
-        }
-      }
+      while (!waiting_.empty() && running_.size() < static_cast<size_t>(request_.jobs)) start_next(recorder);
+      for (RunningRun& run : running_)
+        if (!recorder.keeps(run.attempt())) run.stop(Stop::interrupt);
       const size_t ended_now = running_.remove_if([&](RunningRun& run) { return ended(run, recorder); });
       recorder.update();
-      if (ended_now == 0) {
-        wait_a_little();
-      }
+      if (ended_now == 0) wait_a_little();
     }
   }
 
   // Until a rank has something to tell, or it is time to look at all else.
   void wait_a_little() {
     std::vector<pollfd> channels;
-    for (const RunningRun& run : running_) {
-      for (const int fd : run.processes().channels_under_way()) {
-        channels.push_back({fd, POLLIN, 0});
-      }
-    }
+    for (const RunningRun& run : running_)
+      for (const int fd : run.processes().channels_under_way()) channels.push_back({fd, POLLIN, 0});
     poll(channels.data(), channels.size(), static_cast<int>(kLookEvery.count()));
   }
 
@@ -313,9 +276,8 @@ class OwnRanks {
       ranks = std::move(*found);
       waiting_ranks_.erase(found);
     }
-    while (running_.size() + waiting_ranks_.size() >= static_cast<size_t>(request_.jobs)) {
+    while (running_.size() + waiting_ranks_.size() >= static_cast<size_t>(request_.jobs))
       waiting_ranks_.pop_front();
-    }
     return ranks;
   }
 
@@ -330,12 +292,8 @@ class OwnRanks {
     const PlacedRun next = waiting_.back();
     waiting_.pop_back();
     const ClaimResult claimed = recorder.claim(next, looked_again_);
-    if (claimed.held && !looked_again_) {
-      held_.push_back(next);
-    }
-    if (claimed.attempt) {
-      start(*claimed.attempt, recorder);
-    }
+    if (claimed.held && !looked_again_) held_.push_back(next);
+    if (claimed.attempt) start(*claimed.attempt, recorder);
   }
 
   void start(const Attempt& attempt, RunRecorder& recorder) {
@@ -347,30 +305,22 @@ class OwnRanks {
       running_.emplace_back(attempt, place, ranks_for(place), request_);
     } catch (const std::exception&) {
       gpus_.give_back(gpus);
-      if (!recorder.taken_over(attempt)) {
-        throw;
-      }
+      if (!recorder.taken_over(attempt)) throw;
     }
   }
 
   // Whether the run has ended; if so, its record is written.
   bool ended(RunningRun& run, RunRecorder& recorder) {
     try {
-      if (!run.poll()) {
-        return false;
-      }
+      if (!run.poll()) return false;
       const RunEnd end = run.end();
       refuse_full_disk(run.attempt().run.spec, end.outcome);
       recorder.ended(run.attempt(), end);
     } catch (const std::exception&) {
-      if (!recorder.taken_over(run.attempt())) {
-        throw;
-      }
+      if (!recorder.taken_over(run.attempt())) throw;
     }
     gpus_.give_back(run.processes().place().gpus);
-    if (auto ranks = run.waiting_ranks()) {
-      waiting_ranks_.push_back(std::move(ranks));
-    }
+    if (auto ranks = run.waiting_ranks()) waiting_ranks_.push_back(std::move(ranks));
     return true;
   }
 

@@ -37,9 +37,7 @@ std::optional<Choice> choice_in(const Json& file, const char* key) {
 }
 
 LastPlacement last_placement(const std::filesystem::path& file) {
-  if (!std::filesystem::exists(file)) {
-    return {};
-  }
+  if (!std::filesystem::exists(file)) return {};
   const Json kept = read_json(file);
   const Json& ranks = value_at(kept, "ranks");
   const bool has_ranks = ranks.is_number_unsigned() && ranks <= kMostRanks;
@@ -49,16 +47,12 @@ LastPlacement last_placement(const std::filesystem::path& file) {
 
 int largest_divisor(int64_t towers, int limit) {
   int ranks = static_cast<int>(std::min<int64_t>(limit, towers));
-  while (towers % ranks != 0) {
-    --ranks;
-  }
+  while (towers % ranks != 0) --ranks;
   return ranks;
 }
 
 void remark(std::vector<std::string>& remarks, const std::string& sentence) {
-  if (std::find(remarks.begin(), remarks.end(), sentence) == remarks.end()) {
-    remarks.push_back(sentence);
-  }
+  if (std::find(remarks.begin(), remarks.end(), sentence) == remarks.end()) remarks.push_back(sentence);
 }
 
 int choose_ranks(const RunSpec& run, const LaunchRequest& request, const LastPlacement& last,
@@ -100,16 +94,10 @@ std::string several(int count, const std::string& noun) {
 Device default_device(const RunSpec& run, const LaunchRequest& request, const LastPlacement& last,
                       const WorldFacts& facts, PlacedRun& place, std::vector<std::string>& remarks) {
   const int gpus = facts.gpus();
-  if (gpus == 0) {
-    return Device::cpu;
-  }
+  if (gpus == 0) return Device::cpu;
   const int ranks = choose_ranks(run, request, last, facts, gpus, remarks);
-  if (ranks <= gpus) {
-    return Device::cuda;
-  }
-  if (facts.joined() && gpus_are_shared()) {
-    return Device::cuda;
-  }
+  if (ranks <= gpus) return Device::cuda;
+  if (facts.joined() && gpus_are_shared()) return Device::cuda;
   if (facts.joined()) {
     throw Error(
         Error::Kind::environment,
@@ -143,9 +131,7 @@ std::optional<Exchange> choose_exchange(const RunSpec& run, const LaunchRequest&
                                         const LastPlacement& last, const WorldFacts& facts,
                                         const Placement& placement, std::vector<std::string>& remarks) {
   if (placement.ranks == 1 || placement.device == Device::cuda) {
-    if (request.exchange) {
-      remark(remarks, "--exchange does not apply to runs on GPUs or on one rank");
-    }
+    if (request.exchange) remark(remarks, "--exchange does not apply to runs on GPUs or on one rank");
     return std::nullopt;
   }
   if (run.exchange && request.exchange && run.exchange != request.exchange) {
@@ -172,9 +158,7 @@ std::optional<Exchange> choose_exchange(const RunSpec& run, const LaunchRequest&
 int choose_threads(const RunSpec& run, const LaunchRequest& request, const WorldFacts& facts, int ranks,
                    std::vector<std::string>& remarks) {
   const int given = request.threads > 0 ? request.threads : facts.threads;
-  if (!run.threads) {
-    return given > 0 ? given : std::max(1, facts.cores / (ranks * request.jobs));
-  }
+  if (!run.threads) return given > 0 ? given : std::max(1, facts.cores / (ranks * request.jobs));
   if (given > 0 && given != *run.threads) {
     remark(remarks, "the spec gives each rank " + several(*run.threads, "thread") + "; " +
                         std::to_string(given) + ", from --threads or the launcher, does not apply");
@@ -217,9 +201,7 @@ std::vector<int> GpuShares::take(int ranks) {
 }
 
 void GpuShares::give_back(const std::vector<int>& gpus) {
-  for (const int gpu : gpus) {
-    --runs_.at(gpu);
-  }
+  for (const int gpu : gpus) --runs_.at(gpu);
 }
 
 DealtGpus agree_on_gpus(const EnvironmentWorld& world, std::optional<Device> device) {
@@ -258,9 +240,7 @@ std::vector<PlacedRun> place_runs(const Experiment& experiment, std::vector<RunS
     place.placement.device = choose_device(run, request, last, facts, place, remarks);
     place.placement.ranks =
         choose_ranks(run, request, last, facts, place.on_gpus() ? facts.gpus() : 0, remarks);
-    if (place.on_gpus() && place.placement.ranks > facts.gpus()) {
-      share_gpus(place, facts);
-    }
+    if (place.on_gpus() && place.placement.ranks > facts.gpus()) share_gpus(place, facts);
     place.placement.exchange = choose_exchange(run, request, last, facts, place.placement, remarks);
     place.placement.nodes = facts.nodes;
     place.placement.towers_per_rank = run.towers() / place.placement.ranks;
@@ -275,9 +255,7 @@ void remember_placement(const Experiment& experiment, const std::vector<PlacedRu
   const auto said = std::ranges::find_if(start, [](const PlacedRun& run) {
     return !run.spec.ranks && (run.named.ranks || run.named.device || run.named.exchange);
   });
-  if (said == start.end()) {
-    return;
-  }
+  if (said == start.end()) return;
   const std::filesystem::path file = placement_file(request, experiment);
   LastPlacement now = last_placement(file);  // what this call leaves unsaid stays as it was
   if (said->named.ranks) now.ranks = said->named.by_launcher ? said->placement.ranks : request.ranks;
@@ -288,16 +266,12 @@ void remember_placement(const Experiment& experiment, const std::vector<PlacedRu
                    {"device", name(now.device)},
                    {"exchange", name(now.exchange)}};
   std::filesystem::create_directories(file.parent_path());
-  if (!std::filesystem::exists(file) || read_text(file) != asked.dump(2) + "\n") {
-    write_json(file, asked);
-  }
+  if (!std::filesystem::exists(file) || read_text(file) != asked.dump(2) + "\n") write_json(file, asked);
 }
 
 int jobs_side_by_side(const Experiment& experiment, const std::vector<RunSpec>& runs,
                       const LaunchRequest& request, const WorldFacts& facts) {
-  if (request.jobs != kAutoJobs) {
-    return request.jobs;
-  }
+  if (request.jobs != kAutoJobs) return request.jobs;
   LaunchRequest alone = request;
   alone.jobs = 1;
   std::vector<std::string> said_when_placed;

@@ -53,19 +53,13 @@ double work_of(const RunSpec& run) {
 
 std::string duration_text(double seconds) {
   const auto whole = static_cast<int64_t>(std::llround(seconds));
-  if (whole < 60) {
-    return std::to_string(whole) + " s";
-  }
-  if (whole < 3600) {
-    return std::to_string(whole / 60) + " min " + std::to_string(whole % 60) + " s";
-  }
+  if (whole < 60) return std::to_string(whole) + " s";
+  if (whole < 3600) return std::to_string(whole / 60) + " min " + std::to_string(whole % 60) + " s";
   return std::to_string(whole / 3600) + " h " + std::to_string(whole % 3600 / 60) + " min";
 }
 
 std::string headline_text(const Json& result) {
-  if (!result.is_object() || !result.contains("headline") || !result.contains("final")) {
-    return "";
-  }
+  if (!result.is_object() || !result.contains("headline") || !result.contains("final")) return "";
   const std::string metric = result.at("headline").get<std::string>();
   for (const auto& [population, metrics] : result.at("final").items()) {
     const Json& value = value_at(metrics, metric);
@@ -77,16 +71,13 @@ std::string headline_text(const Json& result) {
 void MetricsTail::read_on() {
   std::ifstream in(file_, std::ios::binary);
   in.seekg(0, std::ios::end);
-  if (in.tellg() < offset_) {  // a run that goes on from a checkpoint has cut off what lay behind it
+  if (in.tellg() < offset_)  // a run that goes on from a checkpoint has cut off what lay behind it
     offset_ = 0;
-  }
   in.seekg(offset_);
   for (std::string line; std::getline(in, line) && !in.eof();) {  // at eof the line is still being written
     offset_ += static_cast<int64_t>(line.size()) + 1;
     const Json entry = Json::parse(line, nullptr, false);
-    if (!entry.is_object() || entry.value("kind", "") != "train") {
-      continue;
-    }
+    if (!entry.is_object() || entry.value("kind", "") != "train") continue;
     step_ = entry.value("step", step_);
     epoch_ = entry.value("epoch", epoch_);
     const auto loss = entry.find("loss");
@@ -143,9 +134,8 @@ void Progress::finished(const RunSpec& run, const Outcome& outcome, double wall_
   const double left = seconds_left();
   const Json& reason = value_at(result, "stopped_early.reason");
   std::string early = reason.is_string() ? "  stopped early, " + reason.get<std::string>() : "";
-  if (const Json& resumed = value_at(result, "resumed_at_steps"); resumed.is_array() && !resumed.empty()) {
+  if (const Json& resumed = value_at(result, "resumed_at_steps"); resumed.is_array() && !resumed.empty())
     early += "  went on from step " + resumed.back().dump();
-  }
   paint(ok ? kGreen : kRed, status);
   say(" " + run.id + (metric.empty() ? "" : "  " + metric) + early + "  " + formatted("%.1f s", wall_time_s) +
       counts() + (std::isfinite(left) && done_ < runs_ ? ", " + duration_text(left) + " left" : "") +
@@ -153,13 +143,9 @@ void Progress::finished(const RunSpec& run, const Outcome& outcome, double wall_
 }
 
 void Progress::update() {
-  if (Clock::now() < next_draw_) {
-    return;
-  }
+  if (Clock::now() < next_draw_) return;
   next_draw_ = Clock::now() + (terminal_ ? Clock::duration(kTerminalPeriod) : Clock::duration(kPlainPeriod));
-  for (Active& active : active_) {
-    active.tail.read_on();
-  }
+  for (Active& active : active_) active.tail.read_on();
   draw();
 }
 
@@ -196,28 +182,20 @@ double Progress::seconds_left() const {
       seconds += std::chrono::duration<double>(Clock::now() - active.start).count();
     }
   }
-  if (work <= 0) {
-    return std::numeric_limits<double>::quiet_NaN();
-  }
+  if (work <= 0) return std::numeric_limits<double>::quiet_NaN();
   return std::max(0.0, work_left_ - under_way) * seconds / work / jobs_;
 }
 
 void Progress::draw() {
-  if (active_.empty()) {
-    return;
-  }
+  if (active_.empty()) return;
   const double left = seconds_left();
   const std::string head = (std::isfinite(left) ? duration_text(left) + " left" : "") + counts();
   if (!terminal_) {
-    for (const Active& active : active_) {
-      say("running  " + latest(active) + "  " + head);
-    }
+    for (const Active& active : active_) say("running  " + latest(active) + "  " + head);
     return;
   }
   std::string line = head.substr(head.find_first_not_of(' ')) + "  " + latest(active_.front());
-  if (active_.size() > 1) {
-    line += "  and " + std::to_string(active_.size() - 1) + " more";
-  }
+  if (active_.size() > 1) line += "  and " + std::to_string(active_.size() - 1) + " more";
   std::cerr << Control{"\r\033[K"} << line.substr(0, terminal_width() - 1) << std::flush;
   drawn_ = true;
 }
@@ -248,14 +226,10 @@ ExpectedTime::ExpectedTime(const std::vector<Record>& records) {
 std::optional<double> ExpectedTime::seconds(const PlacedRun& run) const {
   for (const Like& like : likes(label(run.spec.strategy), run.placement.name())) {
     const auto found = sums_.find(like);
-    if (found == sums_.end()) {
-      continue;
-    }
+    if (found == sums_.end()) continue;
     const Sum& sum = found->second;
     const double work = run.spec.epochs ? sum.epochs : sum.images;  // what work_of counts
-    if (work > 0) {
-      return sum.seconds / work * work_of(run.spec);
-    }
+    if (work > 0) return sum.seconds / work * work_of(run.spec);
   }
   return std::nullopt;
 }

@@ -59,9 +59,7 @@ RankJob read_job(const std::string& file, const Rendezvous& place) {
 // Makes the run and writes the report; whether there is a result.
 bool make_run(const RankJob& job, KeptWorld* kept) {
   RankReport report = run_rank(job, kept);
-  if (!report.message.empty()) {
-    std::cerr << name_of(report.status) << ": " << report.message << std::endl;
-  }
+  if (!report.message.empty()) std::cerr << name_of(report.status) << ": " << report.message << std::endl;
   report.result = finite(report.result, report.notes, "result");  // JSON carries no NaN
   write_json(report_file(job.run_dir, job.rendezvous.rank), {{"status", name_of(report.status)},
                                                              {"message", report.message},
@@ -76,9 +74,8 @@ void write_output_to(const std::string& file) {
   std::cout.flush();
   std::fflush(nullptr);
   const int fd = open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-  if (fd < 0 || dup2(fd, STDOUT_FILENO) < 0 || dup2(fd, STDERR_FILENO) < 0) {
+  if (fd < 0 || dup2(fd, STDOUT_FILENO) < 0 || dup2(fd, STDERR_FILENO) < 0)
     throw Error(Error::Kind::environment, "cannot open " + file + ": " + strerror(errno));
-  }
   close(fd);
 }
 
@@ -113,9 +110,7 @@ void write_job(const RankJob& job) {
 
 std::optional<RankReport> read_report(const std::string& run_dir, int rank) {
   const std::string file = report_file(run_dir, rank);
-  if (!std::filesystem::exists(file)) {
-    return std::nullopt;
-  }
+  if (!std::filesystem::exists(file)) return std::nullopt;
   try {
     const Json json = read_json(file);
     RankReport report;

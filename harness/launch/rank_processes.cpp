@@ -21,9 +21,8 @@ constexpr std::chrono::milliseconds kLookEvery{2};
 
 // Here a full disk can be told; the rank, which opens it again, could not say it anywhere.
 void make_log(const std::string& file) {
-  if (!std::ofstream(file, std::ios::app)) {
+  if (!std::ofstream(file, std::ios::app))
     throw Error(Error::Kind::environment, "cannot open " + file + ": " + strerror(errno));
-  }
 }
 
 }  // namespace
@@ -32,9 +31,7 @@ RankProcesses::RankProcesses(RanksPlace place, const std::string& program, const
                              bool stay)
     : place_(std::move(place)), board_(place_.ranks) {
   std::optional<LoopbackSocket> meeting_point;  // closed here once rank 0 has inherited it
-  if (place_.ranks > 1) {
-    meeting_point.emplace();
-  }
+  if (place_.ranks > 1) meeting_point.emplace();
   for (int rank = 0; rank < place_.ranks; ++rank) {
     ChildCommand command;
     command.argv = {program, "rank", "--job", job_file(run_dir)};
@@ -60,16 +57,12 @@ RankProcesses::RankProcesses(RanksPlace place, const std::string& program, const
 }
 
 RankProcesses::~RankProcesses() {
-  if (!wait_for_a_run()) {
-    return;
-  }
+  if (!wait_for_a_run()) return;
   std::ranges::for_each(ranks_, [](Rank& rank) { rank.channel.close(); });
   const auto deadline = std::chrono::steady_clock::now() + kGraceAtTheEnd;
-  for (Rank& rank : ranks_) {
-    while (!rank.process.poll() && std::chrono::steady_clock::now() < deadline) {
+  for (Rank& rank : ranks_)
+    while (!rank.process.poll() && std::chrono::steady_clock::now() < deadline)
       std::this_thread::sleep_for(kLookEvery);
-    }
-  }
 }
 
 std::map<std::string, std::string> RankProcesses::environment_of(int rank, int port) const {
@@ -106,9 +99,7 @@ bool RankProcesses::wait_for_a_run() {
 }
 
 void RankProcesses::start(const std::string& run_dir) {
-  for (size_t rank = 0; rank < ranks_.size(); ++rank) {
-    make_log(log_file(run_dir, static_cast<int>(rank)));
-  }
+  for (size_t rank = 0; rank < ranks_.size(); ++rank) make_log(log_file(run_dir, static_cast<int>(rank)));
   ++runs_before_;
   for (Rank& rank : ranks_) {
     rank.waits = rank.ended = false;
@@ -118,11 +109,8 @@ void RankProcesses::start(const std::string& run_dir) {
 
 std::vector<int> RankProcesses::channels_under_way() const {
   std::vector<int> channels;
-  for (const Rank& rank : ranks_) {
-    if (!rank.ended && rank.channel.is_open()) {
-      channels.push_back(rank.channel.fd());
-    }
-  }
+  for (const Rank& rank : ranks_)
+    if (!rank.ended && rank.channel.is_open()) channels.push_back(rank.channel.fd());
   return channels;
 }
 

@@ -18,9 +18,7 @@ namespace {
 std::vector<std::string> own_arguments() {
   std::ifstream in("/proc/self/cmdline", std::ios::binary);
   std::vector<std::string> words;
-  for (std::string word; std::getline(in, word, '\0');) {
-    words.push_back(word);
-  }
+  for (std::string word; std::getline(in, word, '\0');) words.push_back(word);
   return words;
 }
 
@@ -36,9 +34,7 @@ std::map<std::string, std::string> rank_settings(bool shared_gpus) {
   // A collective that has taken too long ends its rank at once. Before that, c10d's watchdog would wait a
   // minute for other ranks to write down what they do, which nobody here reads.
   unless_chosen.emplace("TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC", "100");
-  if (shared_gpus) {
-    unless_chosen.merge(shared_gpu_settings());
-  }
+  if (shared_gpus) unless_chosen.merge(shared_gpu_settings());
   // A waiting thread that spins on a shared core costs a factor of ten.
   std::map<std::string, std::string> settings{{"OMP_WAIT_POLICY", "PASSIVE"}};
   for (const auto& [name, value] : unless_chosen) {
@@ -59,17 +55,11 @@ std::map<std::string, std::string> settings_to_change(const std::map<std::string
 
 void start_anew_with(const std::map<std::string, std::string>& settings) {
   const std::map<std::string, std::string> other = settings_to_change(settings);
-  if (other.empty()) {
-    return;
-  }
-  for (const auto& [name, value] : other) {
-    setenv(name.c_str(), value.c_str(), /*overwrite=*/1);
-  }
+  if (other.empty()) return;
+  for (const auto& [name, value] : other) setenv(name.c_str(), value.c_str(), /*overwrite=*/1);
   std::vector<std::string> arguments = own_arguments();
   std::vector<char*> argv;
-  for (std::string& argument : arguments) {
-    argv.push_back(argument.data());
-  }
+  for (std::string& argument : arguments) argv.push_back(argument.data());
   argv.push_back(nullptr);
   execv("/proc/self/exe", argv.data());
   throw Error(Error::Kind::environment, std::string("cannot start bnlab anew: ") + strerror(errno));

@@ -18,9 +18,7 @@ namespace fs = std::filesystem;
 
 double total_work(const std::vector<PlacedRun>& runs) {
   double work = 0;
-  for (const PlacedRun& run : runs) {
-    work += work_of(run.spec);
-  }
+  for (const PlacedRun& run : runs) work += work_of(run.spec);
   return work;
 }
 
@@ -38,13 +36,9 @@ void empty(const fs::path& folder, bool afresh) {
   }
   for (const auto& entry : fs::directory_iterator(folder)) {
     const std::string name = entry.path().filename();
-    if (name != kCheckpointsFolder && name != kMetricsFile) {
-      fs::remove_all(entry.path());
-    }
+    if (name != kCheckpointsFolder && name != kMetricsFile) fs::remove_all(entry.path());
   }
-  if (const auto log = folder / kMetricsFile; fs::exists(log)) {
-    write_atomically(log, read_text(log));
-  }
+  if (const auto log = folder / kMetricsFile; fs::exists(log)) write_atomically(log, read_text(log));
 }
 
 }  // namespace
@@ -57,12 +51,9 @@ RunRecorder::RunRecorder(const Experiment& experiment, const LaunchRequest& requ
       launcher_(std::move(launcher)),
       summary_(std::move(summary)),
       progress_(static_cast<int>(runs.size()), total_work(runs), request.jobs) {
-  for (const std::string& remark : remarks) {
-    progress_.say("note: " + remark);
-  }
-  for (const PlacedRun& run : runs) {
+  for (const std::string& remark : remarks) progress_.say("note: " + remark);
+  for (const PlacedRun& run : runs)
     if (run.afresh) summary_.to_remake.insert(run.spec.id);
-  }
   if (!runs.empty()) {
     processes_.emplace(request.results_dir, renewal(request.steal_after).count());
     environment_ = environment_record(library_versions());
@@ -72,11 +63,10 @@ RunRecorder::RunRecorder(const Experiment& experiment, const LaunchRequest& requ
 RunRecorder::~RunRecorder() {
   for (auto& [folder, held] : claims_) {
     try {
-      if (fs::exists(fs::path(folder) / kRecordFile)) {  // only the last step is missing
+      if (fs::exists(fs::path(folder) / kRecordFile))  // only the last step is missing
         held.claim.publish(/*keep_counting=*/false);
-      } else {
+      else
         held.claim.withdraw();
-      }
     } catch (const std::exception&) {  // the claim stays, and its process is seen to be dead
     }
   }
@@ -112,9 +102,8 @@ void RunRecorder::started(const Attempt& attempt) {
 }
 
 void RunRecorder::not_started(const Attempt& attempt) {
-  if (!fs::exists(fs::path(attempt.folder) / kRecordFile)) {  // it was begun
+  if (!fs::exists(fs::path(attempt.folder) / kRecordFile))  // it was begun
     empty(attempt.folder, /*afresh=*/false);
-  }
   claims_.at(attempt.folder).claim.withdraw();
   claims_.erase(attempt.folder);
 }
@@ -139,9 +128,7 @@ bool RunRecorder::keeps(const Attempt& attempt) {
 
 bool RunRecorder::taken_over(const Attempt& attempt) {
   const auto held = claims_.find(attempt.folder);
-  if (held == claims_.end() || held->second.claim.owns()) {
-    return false;
-  }
+  if (held == claims_.end() || held->second.claim.owns()) return false;
   held->second.claim.withdraw();
   claims_.erase(held);
   left_to_others(attempt.run, kTakenOver);
@@ -166,24 +153,19 @@ void RunRecorder::ended(const Attempt& attempt, RunEnd end, bool contact_lost) {
     if (claim.owns() && !earlier_stays) {
       write_json(fs::path(attempt.folder) / kRecordFile,
                  record_of(attempt, end, std::max(held->second.jobs, jobs_here())));
-      if (has_result(end.outcome.status)) {
-        fs::remove_all(fs::path(attempt.folder) / kCheckpointsFolder);
-      }
+      if (has_result(end.outcome.status)) fs::remove_all(fs::path(attempt.folder) / kCheckpointsFolder);
     }
   } catch (const std::exception&) {  // the folder may be gone
-    if (claim.owns()) {
-      throw;
-    }
+    if (claim.owns()) throw;
   }
   const bool interrupted = end.outcome.status == Status::interrupted;
   bool is_ours = claim.owns();
-  if (!earlier_stays) {
+  if (!earlier_stays)
     is_ours = claim.publish(contact_lost && interrupted);
-  } else if (interrupted && !attempt.run.afresh) {
+  else if (interrupted && !attempt.run.afresh)
     claim.withdraw();  // an interrupted run can go on from its checkpoints
-  } else {
+  else
     claim.drop();
-  }
   claims_.erase(held);
   if (!is_ours) {
     left_to_others(attempt.run, kTakenOver);
@@ -193,14 +175,10 @@ void RunRecorder::ended(const Attempt& attempt, RunEnd end, bool contact_lost) {
   if (!interrupted) summary_.to_remake.erase(attempt.run.spec.id);
   summary_.disturbed += value_at(end.result, "timing.disturbed") == true;
   progress_.finished(attempt.run.spec, end.outcome, end.wall_time_s, end.result);
-  for (const std::string& note : end.notes) {
-    if (note.find("checkpoint") != std::string::npos) {  // the work of the last attempt, lost
+  for (const std::string& note : end.notes)
+    if (note.find("checkpoint") != std::string::npos)  // the work of the last attempt, lost
       progress_.say("note: " + attempt.run.spec.id + ": " + note);
-    }
-  }
-  if (earlier_stays) {
-    progress_.say("note: " + attempt.run.spec.id + " keeps the result that it had");
-  }
+  if (earlier_stays) progress_.say("note: " + attempt.run.spec.id + " keeps the result that it had");
   const Status status = end.outcome.status;
   if (!request_.notify.empty() && status != Status::ok && status != Status::interrupted) {
     notify(request_.notify, failed_notice(experiment_.name, attempt.run.spec.id, attempt.run.folder, status,

@@ -28,20 +28,18 @@ std::vector<std::string> split_outside_brackets(const std::string& text) {
   int depth = 0;
   for (const char c : text) {
     depth += (c == '(' || c == '[' || c == '{') - (c == ')' || c == ']' || c == '}');
-    if (c == ',' && depth == 0) {
+    if (c == ',' && depth == 0)
       parts.emplace_back();
-    } else {
+    else
       parts.back() += c;
-    }
   }
   return parts;
 }
 
 Filter parse(const std::string& text) {
   const size_t equals = text.find('=');
-  if (equals == std::string::npos || equals == 0 || equals + 1 == text.size()) {
+  if (equals == std::string::npos || equals == 0 || equals + 1 == text.size())
     throw Error(Error::Kind::usage, "--only " + text + ": expected KEY=VALUE[,VALUE...]");
-  }
   return {text, text.substr(0, equals), split_outside_brackets(text.substr(equals + 1))};
 }
 
@@ -52,9 +50,7 @@ std::vector<Json> meanings(const std::string& text) {
 }
 
 bool fits(const RunSpec& run, const Filter& filter, const std::string& value) {
-  if (filter.key == kRun) {
-    return run.id == value;
-  }
+  if (filter.key == kRun) return run.id == value;
   const auto all = meanings(value);
   return std::ranges::any_of(all, [&](const Json& meaning) { return matches({{filter.key, meaning}}, run); });
 }
@@ -83,13 +79,10 @@ std::vector<RunSpec> one_of_each_cell(std::vector<RunSpec> runs) {
 // Every value must be there in some run: a mistyped one must not quietly select nothing.
 void check(const Filter& filter, const std::vector<RunSpec>& runs) {
   const std::string where = "--only " + filter.text + ": ";
-  if (filter.key != kRun && declarations(filter.key).empty()) {
+  if (filter.key != kRun && declarations(filter.key).empty())
     throw Error(Error::Kind::usage, where + filter.key + ": " + unknown_key(filter.key));
-  }
   for (const std::string& value : filter.values) {
-    if (std::ranges::any_of(runs, [&](const RunSpec& run) { return fits(run, filter, value); })) {
-      continue;
-    }
+    if (std::ranges::any_of(runs, [&](const RunSpec& run) { return fits(run, filter, value); })) continue;
     if (filter.key == kRun) {
       const auto ids = mapped(runs, &RunSpec::id);
       throw Error(Error::Kind::usage, where + "no run has the id " + value + suggestion(value, ids));
@@ -121,9 +114,8 @@ void check_together(const std::vector<Filter>& filters, const std::vector<RunSpe
 std::pair<size_t, size_t> read_slice(const std::string& text) {
   unsigned long part = 0, parts = 0;
   char rest = 0;
-  if (std::sscanf(text.c_str(), "%5lu/%5lu%c", &part, &parts, &rest) != 2 || part < 1 || part > parts) {
+  if (std::sscanf(text.c_str(), "%5lu/%5lu%c", &part, &parts, &rest) != 2 || part < 1 || part > parts)
     throw Error(Error::Kind::usage, "--slice " + text + ": expected I/N with I from 1 to N, such as 1/8");
-  }
   return {part, parts};
 }
 
@@ -133,17 +125,13 @@ std::vector<RunSpec> select_runs(std::vector<RunSpec> runs, const std::vector<st
                                  const std::string& slice) {
   const auto [part, parts] = slice.empty() ? std::pair<size_t, size_t>(1, 1) : read_slice(slice);
   const std::vector<Filter> filters = mapped(texts, parse);
-  for (const Filter& filter : filters) {
+  for (const Filter& filter : filters)
     if (!is_any_seed(filter)) check(filter, runs);
-  }
   check_together(filters, runs);
   std::vector<RunSpec> selected;
-  for (size_t i = part - 1; i < runs.size(); i += parts) {
-    selected.push_back(std::move(runs[i]));
-  }
-  for (const Filter& filter : filters) {
+  for (size_t i = part - 1; i < runs.size(); i += parts) selected.push_back(std::move(runs[i]));
+  for (const Filter& filter : filters)
     std::erase_if(selected, [&](const RunSpec& run) { return !fits(run, filter); });
-  }
   return std::ranges::any_of(filters, is_any_seed) ? one_of_each_cell(std::move(selected)) : selected;
 }
 

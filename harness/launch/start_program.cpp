@@ -35,15 +35,11 @@ std::string program_path(const std::string& program) {
     candidates.push_back(program);
   } else if (const char* path = ::getenv("PATH")) {
     std::istringstream folders(path);
-    for (std::string folder; std::getline(folders, folder, ':');) {
+    for (std::string folder; std::getline(folders, folder, ':');)
       candidates.push_back(folder + "/" + program);
-    }
   }
-  for (const std::string& candidate : candidates) {
-    if (std::filesystem::is_regular_file(candidate) && access(candidate.c_str(), X_OK) == 0) {
-      return candidate;
-    }
-  }
+  for (const std::string& candidate : candidates)
+    if (std::filesystem::is_regular_file(candidate) && access(candidate.c_str(), X_OK) == 0) return candidate;
   const bool here = program.find('/') == std::string::npos && access(program.c_str(), X_OK) == 0;
   throw Error(Error::Kind::usage, "launch: there is no program " + program +
                                       (here ? "; for the one in this folder write ./" + program : ""));
@@ -71,9 +67,8 @@ class StartedRanks {
                                   {"LOCAL_WORLD_SIZE", ranks},
                                   {"MASTER_ADDR", "127.0.0.1"},
                                   {"MASTER_PORT", std::to_string(port)}});
-      if (const int threads = threads_of(request); threads > 0) {
+      if (const int threads = threads_of(request); threads > 0)
         command.environment["OMP_NUM_THREADS"] = std::to_string(threads);
-      }
       command.group = processes_.empty() ? 0 : processes_.front().id();
       processes_.emplace_back(command);
     }
@@ -99,17 +94,13 @@ class StartedRanks {
 
  private:
   static int threads_of(const ProgramRequest& request) {
-    if (request.threads > 0) {
-      return request.threads;
-    }
+    if (request.threads > 0) return request.threads;
     return ::getenv("OMP_NUM_THREADS") != nullptr ? 0 : std::max(1, usable_cores() / request.ranks);
   }
 
   void look() {
     for (size_t rank = 0; rank < processes_.size(); ++rank) {
-      if (ends_[rank] || !(ends_[rank] = processes_[rank].poll())) {
-        continue;
-      }
+      if (ends_[rank] || !(ends_[rank] = processes_[rank].poll())) continue;
       const ProcessEnd& end = *ends_[rank];
       if ((end.code != 0 || end.signal != 0) && status_ == 0 && !interrupted_) {
         status_ = end.signal != 0 ? 128 + end.signal : end.code;

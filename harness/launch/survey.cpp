@@ -88,9 +88,7 @@ RunState state_in(const std::filesystem::path& folder, const PlacedRun& run,
   state.afresh = is_among("all", redo) || is_among(run.spec.id, redo);
   try {
     record = find_record(folder);
-    if (!record) {
-      return state;
-    }
+    if (!record) return state;
     state.begun = begun(*record);
     check_place(*record);
     check_spec(*record, run.spec);
@@ -126,9 +124,7 @@ RunState state_of(const PlacedRun& run, const std::vector<std::string>& redo,
   const std::filesystem::path own_folder = run.folder;
   std::optional<Record> record;
   RunState own = state_in(own_folder, run, redo, confirmations, record);
-  if (own.outcome == Status::ok && own.stale.empty()) {
-    return own;
-  }
+  if (own.outcome == Status::ok && own.stale.empty()) return own;
   std::optional<RunState> best;
   std::tuple<bool, bool, std::string> rank_of_best;
   std::error_code none;
@@ -148,9 +144,7 @@ RunState state_of(const PlacedRun& run, const std::vector<std::string>& redo,
     }
   }
   std::ranges::sort(own.elsewhere);
-  if (!best || (own.outcome == Status::ok && !best->stale.empty())) {
-    return own;
-  }
+  if (!best || (own.outcome == Status::ok && !best->stale.empty())) return own;
   best->begun = own.begun;  // of the folder in which the run would start
   if (best->starts) best->placement = own.placement;
   return *best;
@@ -168,9 +162,7 @@ void remark_elsewhere(const std::vector<PlacedRun>& runs, const std::vector<RunS
     named = runs[i].named;
     for (const std::string& placement : states[i].elsewhere) there.insert(placement);
   }
-  if (done == 0) {
-    return;
-  }
+  if (done == 0) return;
   std::vector<std::string> options;
   if (named.ranks && !named.by_launcher) options.emplace_back("--ranks");
   if (named.device) options.emplace_back("--device");
@@ -195,9 +187,8 @@ void remark_refusals(const std::vector<PlacedRun>& runs, const std::vector<RunSt
     if (is_new) entry->second = single_value_refusal(run);
     if (!entry->second.empty()) ++refused[entry->second];
   }
-  for (const auto& [refusal, count] : refused) {
+  for (const auto& [refusal, count] : refused)
     remarks.push_back(std::to_string(count) + " of the runs to start will fail: " + refusal);
-  }
 }
 
 // Removes the claims that processes have left which were killed after they had published a run, or, where any
@@ -207,9 +198,8 @@ void remark_refusals(const std::vector<PlacedRun>& runs, const std::vector<RunSt
 void remove_dead_claims(const std::string& experiment, const std::vector<PlacedRun>& finished,
                         const std::map<std::string, std::string>& ok, const LaunchRequest& request) {
   std::map<std::filesystem::path, std::vector<std::filesystem::path>> claimed;  // by the folder of the run
-  for (const auto& folder : claimed_folders(request.results_dir, experiment)) {
+  for (const auto& folder : claimed_folders(request.results_dir, experiment))
     claimed[folder.parent_path()].push_back(folder);
-  }
   std::optional<ActiveProcesses> active;
   for (const PlacedRun& run : finished) {
     const std::filesystem::path own = run.folder;
@@ -239,9 +229,7 @@ void keep_spec(const Experiment& experiment, const std::string& results, std::ve
   const std::filesystem::path folder = experiment_folder(results, experiment.name), file = folder / kSpecFile;
   const std::string text = experiment.asked.dump(2) + "\n";
   const bool there = std::filesystem::exists(file);
-  if (there && read_text(file) == text) {
-    return;
-  }
+  if (there && read_text(file) == text) return;
   if (there) {
     remarks.push_back(file.string() +
                       " held another spec and now holds this one; runs that only the other asked for stay");
@@ -320,24 +308,18 @@ std::string RunState::name() const {
 
 void count_skipped(const RunState& state, LaunchSummary& summary) {
   ++summary.skipped;
-  if (state.outcome == Status::ok) {
-    ++summary.done_on[state.placement];
-  }
+  if (state.outcome == Status::ok) ++summary.done_on[state.placement];
   if (!state.starts && state.outcome != Status::ok) {
     ++summary.failed_before;
     ++summary.failures[state.name() + ": " + state.failure];
   }
-  if (!state.stale.empty()) {
-    ++summary.stale[state.stale];
-  }
+  if (!state.stale.empty()) ++summary.stale[state.stale];
   summary.disturbed += state.disturbed;
 }
 
 std::optional<double> free_disk(const std::string& results) {
   std::filesystem::path folder = std::filesystem::absolute(results);
-  while (!std::filesystem::exists(folder) && folder.has_relative_path()) {
-    folder = folder.parent_path();
-  }
+  while (!std::filesystem::exists(folder) && folder.has_relative_path()) folder = folder.parent_path();
   std::error_code unknown;
   const auto space = std::filesystem::space(folder, unknown);
   return unknown ? std::nullopt : std::optional(static_cast<double>(space.available));
@@ -384,9 +366,7 @@ std::vector<std::string> look_at_inputs(std::vector<PlacedRun>& runs, const Laun
     try {
       run.inputs = inputs.of(run.spec);
     } catch (const std::exception& error) {  // also where this user may not read a folder
-      if (!is_among(error.what(), missing)) {
-        missing.emplace_back(error.what());
-      }
+      if (!is_among(error.what(), missing)) missing.emplace_back(error.what());
     }
   }
   inputs.keep();
@@ -404,12 +384,8 @@ std::vector<PlacedRun> runs_to_start(const Experiment& experiment, std::vector<P
   std::map<std::string, std::string> ok;  // the placements of those that are, by id
   for (size_t i = 0; i < runs.size(); ++i) {
     const RunState& state = states[i];
-    if (!runs[i].inputs.is_null()) {
-      last.set(runs[i].spec, runs[i].inputs);
-    }
-    if (state.damaged) {
-      remarks.push_back("damaged record: " + state.failure + "; its run starts again");
-    }
+    if (!runs[i].inputs.is_null()) last.set(runs[i].spec, runs[i].inputs);
+    if (state.damaged) remarks.push_back("damaged record: " + state.failure + "; its run starts again");
     runs[i].afresh = state.afresh;
     if (state.starts) {
       runs[i].seen = state.begun;
@@ -422,14 +398,11 @@ std::vector<PlacedRun> runs_to_start(const Experiment& experiment, std::vector<P
     if (state.outcome == Status::ok) ok[runs[i].spec.id] = state.placement;
   }
   remove_dead_claims(experiment.name, finished, ok, request);
-  if (const auto problems = misplaced(runs, states); !problems.empty()) {
+  if (const auto problems = misplaced(runs, states); !problems.empty())
     throw Error(Error::Kind::usage, joined(problems, "\n"));
-  }
   const JudgedData data =
       judge_data(mapped(start, [](const PlacedRun& run) { return &run; }), request, false);
-  if (!data.refusals.empty()) {
-    throw Error(Error::Kind::usage, joined(data.refusals, "\n"));
-  }
+  if (!data.refusals.empty()) throw Error(Error::Kind::usage, joined(data.refusals, "\n"));
   remarks.insert(remarks.end(), data.remarks.begin(), data.remarks.end());
   for (size_t i = 0; i < start.size(); ++i) {
     start[i].notes.insert(start[i].notes.end(), data.facts[i].begin(), data.facts[i].end());
@@ -441,12 +414,9 @@ std::vector<PlacedRun> runs_to_start(const Experiment& experiment, std::vector<P
     throw Error(Error::Kind::usage, std::to_string(lacking) + " of " + std::to_string(start.size()) +
                                         " runs to start lack what they read:\n" + joined(missing, "\n"));
   }
-  if (!start.empty()) {
-    look_at_disk(experiment, start, request, remarks);
-  }
-  for (const std::string& message : missing) {
+  if (!start.empty()) look_at_disk(experiment, start, request, remarks);
+  for (const std::string& message : missing)
     remarks.push_back("whether finished runs are up to date could not be seen: " + message);
-  }
   last.keep();
   keep_spec(experiment, request.results_dir, remarks);
   remember_placement(experiment, start, request);

@@ -53,16 +53,11 @@ template <class Options>
 Options read_settings(const Json& given, const std::string& path) {
   const std::vector<Parameter> all = declared<Options>();
   Json own = Json::object();
-  for (const Parameter& parameter : all) {
-    if (given.contains(parameter.name)) {
-      own[parameter.name] = given.at(parameter.name);
-    }
-  }
+  for (const Parameter& parameter : all)
+    if (given.contains(parameter.name)) own[parameter.name] = given.at(parameter.name);
   Problems problems;
   const Json settings = resolve(all, own, path, problems);
-  if (!problems.empty()) {
-    refuse_value(problems.found().front().first, problems.found().front().second);
-  }
+  if (!problems.empty()) refuse_value(problems.found().front().first, problems.found().front().second);
   return read_options<Options>(settings);
 }
 
@@ -80,11 +75,9 @@ class Reader {
     const int64_t channels = case_.conv ? case_.conv->v.size(0) : channels_;
     case_.weight = channel_vector(document_, "", "weight", channels);
     case_.bias = channel_vector(document_, "", "bias", channels);
-    for (const auto& [name, size] : {std::pair{"threshold", channels}, std::pair{"alpha", int64_t{1}}}) {
-      if (const at::Tensor given = channel_vector(document_, "", name, size); given.defined()) {
+    for (const auto& [name, size] : {std::pair{"threshold", channels}, std::pair{"alpha", int64_t{1}}})
+      if (const at::Tensor given = channel_vector(document_, "", name, size); given.defined())
         case_.parameters[name] = given;
-      }
-    }
     case_.running_mean = channel_vector(document_, "", "running_mean", channels);
     case_.running_var = channel_vector(document_, "", "running_var", channels);
     return case_;
@@ -108,22 +101,17 @@ class Reader {
   }
 
   void read_conv() {
-    if (!document_.contains("conv")) {
-      return;
-    }
-    for (const char* key : {"weight", "bias"}) {
-      if (document_.contains(key)) {
+    if (!document_.contains("conv")) return;
+    for (const char* key : {"weight", "bias"})
+      if (document_.contains(key))
         refuse_value(key, "expected none beside conv, which has v, gain and bias of its own");
-      }
-    }
     const Json& given = document_.at("conv");
     check_keys(given, "conv", {"v", "gain", "bias", "stride", "padding"});
     const auto window = read_settings<Window>(given, "conv");
     LayerConv conv;
     conv.v = read_tensor(needed(given, "conv", "v", "a tensor of shape [out, in, k, k]"), "conv.v", held());
-    if (conv.v.dim() != 4 || conv.v.size(2) != conv.v.size(3) || conv.v.numel() == 0) {
+    if (conv.v.dim() != 4 || conv.v.size(2) != conv.v.size(3) || conv.v.numel() == 0)
       refuse_value("conv.v.shape", "expected [out, in, k, k], got " + shape_text(conv.v.sizes()));
-    }
     conv.gain = channel_vector(given, "conv", "gain", conv.v.size(0));
     conv.bias = channel_vector(given, "conv", "bias", conv.v.size(0));
     conv.stride = window.stride;
@@ -134,12 +122,10 @@ class Reader {
 
   void read_steps() {
     const Json& steps = needed(document_, "", "steps", "an array of steps");
-    if (!steps.is_array() || steps.empty()) {
+    if (!steps.is_array() || steps.empty())
       refuse_value("steps", "expected an array of at least one step, got " + shown(steps));
-    }
-    for (size_t i = 0; i < steps.size(); ++i) {
+    for (size_t i = 0; i < steps.size(); ++i)
       case_.steps.push_back(read_step(steps[i], "steps[" + std::to_string(i) + "]"));
-    }
   }
 
   LayerStep read_step(const Json& given, const std::string& path) {
@@ -147,9 +133,8 @@ class Reader {
     const std::string mode = read_settings<StepHeader>(given, path).mode;
     const Json& towers = needed(given, path, "towers", "an array of towers");
     const std::string towers_path = key_path(path, "towers");
-    if (!towers.is_array() || towers.empty()) {
+    if (!towers.is_array() || towers.empty())
       refuse_value(towers_path, "expected an array of at least one tower, got " + shown(towers));
-    }
     if (!case_.steps.empty() && towers.size() != case_.towers()) {
       refuse_value(towers_path, "expected " + std::to_string(case_.towers()) +
                                     " towers as in steps[0], got " + std::to_string(towers.size()));
@@ -164,9 +149,7 @@ class Reader {
       step.gradients.push_back(read_gradient(towers[t], tower_path, step.inputs.back()));
       backward = backward || step.gradients.back().defined();
     }
-    if (!backward) {
-      step.gradients.clear();
-    }
+    if (!backward) step.gradients.clear();
     return step;
   }
 
@@ -174,17 +157,12 @@ class Reader {
     const std::string input_path = key_path(path, "input"), shape_path = key_path(input_path, "shape");
     const at::Tensor x = read_tensor(needed(tower, path, "input", "a tensor"), input_path, case_.dtype);
     const std::string got = ", got " + shape_text(x.sizes());
-    if (x.dim() < 2 || x.dim() > 5) {
+    if (x.dim() < 2 || x.dim() > 5)
       refuse_value(shape_path, "expected [n, C], [n, C, L], [n, C, H, W] or [n, C, D, H, W]" + got);
-    }
-    if (case_.conv && x.dim() != 4) {
+    if (case_.conv && x.dim() != 4)
       refuse_value(shape_path, "expected [n, C, H, W] before a convolution" + got);
-    }
-    for (int64_t d = 1; d < x.dim(); ++d) {
-      if (x.size(d) == 0) {
-        refuse_value(shape_path, "expected nothing but n to be 0" + got);
-      }
-    }
+    for (int64_t d = 1; d < x.dim(); ++d)
+      if (x.size(d) == 0) refuse_value(shape_path, "expected nothing but n to be 0" + got);
     if (case_.memory_format != at::MemoryFormat::Contiguous && x.dim() < 4) {
       refuse_value("memory_format", "channels_last needs inputs of 4 or 5 dimensions, " + input_path +
                                         " has " + std::to_string(x.dim()));
@@ -199,9 +177,7 @@ class Reader {
 
   at::Tensor read_gradient(const Json& tower, const std::string& path, const at::Tensor& input) const {
     const std::vector<int64_t> shape = output_shape(input, key_path(path, "input"));
-    if (!tower.contains("grad_output")) {
-      return {};
-    }
+    if (!tower.contains("grad_output")) return {};
     const std::string gradient_path = key_path(path, "grad_output");
     const at::Tensor dy = read_tensor(tower.at("grad_output"), gradient_path, case_.dtype);
     if (dy.sizes() != at::IntArrayRef(shape)) {
@@ -214,9 +190,7 @@ class Reader {
 
   std::vector<int64_t> output_shape(const at::Tensor& input, const std::string& path) const {
     std::vector<int64_t> shape = input.sizes().vec();
-    if (!case_.conv) {
-      return shape;
-    }
+    if (!case_.conv) return shape;
     const LayerConv& conv = *case_.conv;
     shape[1] = conv.v.size(0);
     for (const size_t d : {2, 3}) {

@@ -51,16 +51,13 @@ LayerAnswer joined(const std::vector<LayerAnswer>& ranks) {
       const LayerStepAnswer& more = ranks[r].steps[s];
       append(step.outputs, more.outputs);
       append(step.input_gradients, more.input_gradients);
-      for (at::Tensor LayerStepAnswer::*sum :
+      for (at::Tensor LayerStepAnswer::* sum :
            {&LayerStepAnswer::weight_gradient, &LayerStepAnswer::bias_gradient, &LayerStepAnswer::v_gradient,
             &LayerStepAnswer::gain_gradient}) {
-        if ((more.*sum).defined()) {
-          add(step.*sum, more.*sum);
-        }
+        if ((more.*sum).defined()) add(step.*sum, more.*sum);
       }
-      for (const auto& [name, gradient] : more.parameter_gradients) {
+      for (const auto& [name, gradient] : more.parameter_gradients)
         add(step.parameter_gradients[name], gradient);
-      }
     }
     all.nonfinite_channels += ranks[r].nonfinite_channels;
   }
@@ -69,11 +66,9 @@ LayerAnswer joined(const std::vector<LayerAnswer>& ranks) {
 
 // Of the first training step; without one, 0 stands for each.
 std::vector<int64_t> samples_of_training(const LayerCase& layer_case) {
-  for (const LayerStep& step : layer_case.steps) {
-    if (step.mode == Mode::train) {
+  for (const LayerStep& step : layer_case.steps)
+    if (step.mode == Mode::train)
       return mapped(step.inputs, [](const at::Tensor& input) { return input.size(0); });
-    }
-  }
   return std::vector<int64_t>(layer_case.towers(), 0);
 }
 
@@ -109,12 +104,8 @@ BuiltNetwork LayerRank::built(const LayerCase& layer_case, World& world, std::st
 LayerRank::LayerRank(const LayerCase& layer_case, World& world, std::string& key)
     : case_(layer_case), world_(world), key_(key), built_(built(layer_case, world, key)) {
   const Layer& layer = dynamic_cast<const OneSite&>(built_.network()).layer();
-  for (const auto& entry : layer.named_parameters()) {
-    state_[entry.key()] = entry.value();
-  }
-  for (const auto& entry : layer.named_buffers()) {
-    state_[entry.key()] = entry.value();
-  }
+  for (const auto& entry : layer.named_parameters()) state_[entry.key()] = entry.value();
+  for (const auto& entry : layer.named_buffers()) state_[entry.key()] = entry.value();
   const at::NoGradGuard no_grad;
   case_.conv ? load_conv(*case_.conv) : load_norm();
   load("running_mean", "running_mean", case_.running_mean);
@@ -124,34 +115,26 @@ LayerRank::LayerRank(const LayerCase& layer_case, World& world, std::string& key
 
 void LayerRank::load_norm() {
   key_ = "conv";
-  if (strategy().normalises_weights()) {
+  if (strategy().normalises_weights())
     refuse("missing: it normalises weights, so the site must be a convolution");
-  }
   load("weight", "weight", case_.weight);
   load("bias", "bias", case_.bias);
-  for (const auto& [name, value] : case_.parameters) {
-    load(name, name, value);
-  }
+  for (const auto& [name, value] : case_.parameters) load(name, name, value);
 }
 
 void LayerRank::load_conv(const LayerConv& conv) {
   key_ = "conv";
-  if (!strategy().normalises_weights()) {
+  if (!strategy().normalises_weights())
     refuse("it normalises activations, so the site cannot be a convolution");
-  }
   load("conv.v", direction(), conv.v);
   load("conv.gain", "gain", conv.gain.defined() || !has("gain") ? conv.gain : conv.v.flatten(1).norm(2, 1));
   load("conv.bias", "bias", conv.bias);
 }
 
 void LayerRank::load(const std::string& key, const std::string& name, const at::Tensor& value) {
-  if (!value.defined()) {
-    return;
-  }
+  if (!value.defined()) return;
   key_ = key;
-  if (!has(name)) {
-    refuse("with its options it has no " + name);
-  }
+  if (!has(name)) refuse("with its options it has no " + name);
   state_.at(name).copy_(value);
 }
 
@@ -162,9 +145,7 @@ void LayerRank::refuse(const std::string& message) const {
 LayerStepAnswer LayerRank::step(size_t index) {
   key_ = "steps[" + std::to_string(index) + "].towers";
   const LayerStep& step = case_.steps[index];
-  if (strategy().moves_rows()) {
-    check_rows(step);
-  }
+  if (strategy().moves_rows()) check_rows(step);
   Batch batch = batch_of(step);
   batch.own_share = step.own_share;
   // Only training asks how many samples a tower has; in evaluations 0 stands for each.
@@ -181,9 +162,7 @@ LayerStepAnswer LayerRank::step(size_t index) {
     apply(step, batch, answer);
     restore();
   }
-  if (!step.merges) {
-    return answer;
-  }
+  if (!step.merges) return answer;
   load_into_buffers(Population::Kind::saved);
   const auto held = [&](const char* name) {
     return has(name) ? state_.at(name).detach().to(at::kCPU, /*non_blocking=*/false, /*copy=*/true)
@@ -232,9 +211,8 @@ void LayerRank::apply(const LayerStep& step, const Batch& batch, LayerStepAnswer
   const at::Tensor images = batch.images.detach().requires_grad_(!step.gradients.empty());
   built_.network().zero_grad();
   std::vector<int64_t> rows;
-  for (int64_t t = 0; t < batch.towers.per_rank(); ++t) {
+  for (int64_t t = 0; t < batch.towers.per_rank(); ++t)
     rows.push_back(batch.towers.samples(batch.towers.first() + t));
-  }
   Ledger& ledger = world_.ledger();
   ledger.clear();
   ledger.keep_list(true);
@@ -270,19 +248,15 @@ at::Tensor LayerRank::output_gradients(const LayerStep& step, const std::vector<
 // Of a norm site's parameters but weight and bias.
 std::map<std::string, at::Tensor> LayerRank::other_gradients() const {
   std::map<std::string, at::Tensor> all;
-  for (const auto& [name, tensor] : state_) {
-    if (!case_.conv && tensor.requires_grad() && name != "weight" && name != "bias") {
+  for (const auto& [name, tensor] : state_)
+    if (!case_.conv && tensor.requires_grad() && name != "weight" && name != "bias")
       all[name] = gradient(name);
-    }
-  }
   return all;
 }
 
 // Undefined where the site has no such parameter; zero where nothing has reached it.
 at::Tensor LayerRank::gradient(const std::string& name) const {
-  if (!has(name)) {
-    return {};
-  }
+  if (!has(name)) return {};
   const at::Tensor& parameter = state_.at(name);
   return (parameter.grad().defined() ? parameter.grad() : at::zeros_like(parameter)).detach().cpu();
 }
@@ -293,19 +267,15 @@ void LayerRank::load_into_buffers(Population::Kind population) {
   const int64_t batches = (passes + case_.accumulate - 1) / case_.accumulate;
   Calibration calibration(batches, [&](int64_t index) {  // the latest batch first
     const int64_t first = (batches - 1 - index) * case_.accumulate;
-    for (int64_t pass = first; pass < std::min(first + case_.accumulate, passes); ++pass) {
+    for (int64_t pass = first; pass < std::min(first + case_.accumulate, passes); ++pass)
       built_.forward(trained_.at(static_cast<size_t>(pass)), {steps_done()}, Mode::calibrate);
-    }
   });
-  if (RunningStatistics* statistics = built_.statistics()) {
+  if (RunningStatistics* statistics = built_.statistics())
     statistics->load_into_buffers({.kind = population}, calibration);
-  }
 }
 
 void LayerRank::restore() {
-  if (RunningStatistics* statistics = built_.statistics()) {
-    statistics->restore();
-  }
+  if (RunningStatistics* statistics = built_.statistics()) statistics->restore();
 }
 
 int64_t LayerRank::nonfinite_channels() const {
@@ -327,15 +297,11 @@ LayerAnswer apply_layer(const LayerCase& layer_case, ThreadRanks& ranks, std::st
     ranks.run([&](World& world) {
       const auto r = static_cast<size_t>(world.rank());
       LayerRank rank(layer_case, world, keys[r]);
-      for (size_t s = 0; s < layer_case.steps.size(); ++s) {
-        answers[r].steps.push_back(rank.step(s));
-      }
+      for (size_t s = 0; s < layer_case.steps.size(); ++s) answers[r].steps.push_back(rank.step(s));
       answers[r].nonfinite_channels = rank.nonfinite_channels();
     });
   } catch (...) {
-    if (key != nullptr) {
-      *key = keys[0];
-    }
+    if (key != nullptr) *key = keys[0];
     throw;
   }
   return joined(answers);
@@ -344,9 +310,8 @@ LayerAnswer apply_layer(const LayerCase& layer_case, ThreadRanks& ranks, std::st
 Json resolved_strategy(const Json& strategy) {
   Problems problems;
   const Json all = resolve({component_key("strategy")}, {{"strategy", strategy}}, "", problems);
-  if (!problems.empty()) {
+  if (!problems.empty())
     throw Error(Error::Kind::spec, problems.found().front().first + ": " + problems.found().front().second);
-  }
   return all.at("strategy");
 }
 

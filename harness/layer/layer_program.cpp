@@ -42,15 +42,12 @@ std::string read_all(std::istream& in, const std::string& file) {
 }
 
 std::string read_text(const std::string& file) {
-  if (file == "-") {
-    return read_all(std::cin, "standard input");
-  }
+  if (file == "-") return read_all(std::cin, "standard input");
   errno = 0;
   std::ifstream in(file, std::ios::binary);
   in.peek();  // a folder opens, but cannot be read
-  if (!in.is_open() || in.bad()) {
+  if (!in.is_open() || in.bad())
     throw Error(Error::Kind::usage, file + ": cannot be read: " + std::strerror(errno));
-  }
   return read_all(in, file);
 }
 
@@ -62,36 +59,27 @@ Json read_document(const std::string& file) {
 }
 
 void put(Json& step, const char* key, const at::Tensor& values) {
-  if (values.defined()) {
-    step[key] = vector_json(values);
-  }
+  if (values.defined()) step[key] = vector_json(values);
 }
 
 Json step_json(const LayerStepAnswer& answer) {
   Json step{{"towers", Json::array()}};
   for (size_t t = 0; t < answer.outputs.size(); ++t) {
     Json tower{{"output", tensor_json(answer.outputs[t])}};
-    if (!answer.input_gradients.empty()) {
-      tower["grad_input"] = tensor_json(answer.input_gradients[t]);
-    }
+    if (!answer.input_gradients.empty()) tower["grad_input"] = tensor_json(answer.input_gradients[t]);
     step["towers"].push_back(std::move(tower));
   }
-  if (answer.v_gradient.defined()) {
-    step["grad_v"] = tensor_json(answer.v_gradient);
-  }
+  if (answer.v_gradient.defined()) step["grad_v"] = tensor_json(answer.v_gradient);
   put(step, "grad_gain", answer.gain_gradient);
   put(step, "grad_weight", answer.weight_gradient);
   put(step, "grad_bias", answer.bias_gradient);
-  for (const auto& [name, gradient] : answer.parameter_gradients) {
+  for (const auto& [name, gradient] : answer.parameter_gradients)
     put(step, ("grad_" + name).c_str(), gradient);
-  }
   put(step, "gain", answer.gain);
   put(step, "bias", answer.bias);
   put(step, "running_mean", answer.running_mean);
   put(step, "running_var", answer.running_var);
-  if (!answer.permutation.empty()) {
-    step["permutation"] = answer.permutation;
-  }
+  if (!answer.permutation.empty()) step["permutation"] = answer.permutation;
   step["collectives"] = mapped(answer.collectives, [](const Collective& collective) {
     return Json{{"op", collective.op},
                 {"elements", collective.elements},
@@ -109,9 +97,7 @@ Json answer(const std::string& file, const LayerRequest& request) {
     const auto device = request.device == "cuda" ? at::kCUDA : at::kCPU;
     return {{"steps", mapped(apply_layer(layer_case, request.ranks, device, &key).steps, step_json)}};
   } catch (const Error& error) {
-    if (error.kind() == Error::Kind::environment) {
-      throw;
-    }
+    if (error.kind() == Error::Kind::environment) throw;
     throw Error(error.kind(), file + ": " + key + (key.empty() ? "" : ": ") + error.what());
   } catch (const std::exception& error) {
     throw Error(Error::Kind::refused, file + ": " + key + (key.empty() ? "" : ": ") + error.what());
@@ -121,18 +107,14 @@ Json answer(const std::string& file, const LayerRequest& request) {
 }  // namespace
 
 bool answer_layer_cases(const LayerRequest& request, std::ostream& out, std::ostream& err) {
-  if (request.ranks > 1) {
-    prepare_thread_ranks();
-  }
+  if (request.ranks > 1) prepare_thread_ranks();
   at::set_num_threads(1);  // cases are small: more threads cost more than they bring
   bool all_done = true;
   for (const std::string& file : request.files) {
     try {
       out << answer(file, request).dump() << std::endl;
     } catch (const Error& error) {
-      if (error.kind() == Error::Kind::environment) {
-        throw;
-      }
+      if (error.kind() == Error::Kind::environment) throw;
       err << first_line(error.what()) << std::endl;
       all_done = false;
     }

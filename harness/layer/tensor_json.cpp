@@ -19,35 +19,23 @@ std::string entry(const std::string& path, size_t index) {
 }
 
 double read_number(const Json& given, const std::string& path, size_t index) {
-  if (given.is_number()) {
-    return given.get<double>();
-  }
-  if (given == "NaN") {
-    return std::nan("");
-  }
-  if (given == "Infinity" || given == "-Infinity") {
-    return given == "Infinity" ? kInfinity : -kInfinity;
-  }
+  if (given.is_number()) return given.get<double>();
+  if (given == "NaN") return std::nan("");
+  if (given == "Infinity" || given == "-Infinity") return given == "Infinity" ? kInfinity : -kInfinity;
   refuse_value(entry(path, index),
                "expected a number, \"NaN\", \"Infinity\" or \"-Infinity\", got " + shown(given));
 }
 
 Json number_json(double value) {
-  if (std::isnan(value)) {
-    return "NaN";
-  }
-  if (std::isinf(value)) {
-    return value > 0 ? "Infinity" : "-Infinity";
-  }
+  if (std::isnan(value)) return "NaN";
+  if (std::isinf(value)) return value > 0 ? "Infinity" : "-Infinity";
   return value;
 }
 
 at::Tensor read_numbers(const Json& given, const std::string& path, at::ScalarType dtype) {
   const at::Tensor exact = at::empty({static_cast<int64_t>(given.size())}, at::kDouble);
   double* values = exact.mutable_data_ptr<double>();
-  for (size_t i = 0; i < given.size(); ++i) {
-    values[i] = read_number(given[i], path, i);
-  }
+  for (size_t i = 0; i < given.size(); ++i) values[i] = read_number(given[i], path, i);
   const at::Tensor rounded = exact.to(dtype);
   const at::Tensor overflown = rounded.isinf().logical_and(exact.isinf().logical_not()).nonzero();
   if (overflown.size(0) > 0) {
@@ -60,15 +48,12 @@ at::Tensor read_numbers(const Json& given, const std::string& path, at::ScalarTy
 
 std::vector<int64_t> read_shape(const Json& given, const std::string& path) {
   const std::string expected = "expected an array of integers >= 0";
-  if (!given.is_array()) {
-    refuse_value(path, expected + ", got " + shown(given));
-  }
+  if (!given.is_array()) refuse_value(path, expected + ", got " + shown(given));
   std::vector<int64_t> shape;
   for (size_t i = 0; i < given.size(); ++i) {
     constexpr int64_t kLargest = int64_t{1} << 31;
-    if (!given[i].is_number_integer() || given[i] < 0 || given[i] > kLargest) {
+    if (!given[i].is_number_integer() || given[i] < 0 || given[i] > kLargest)
       refuse_value(entry(path, i), "expected an integer in [0, 2^31], got " + shown(given[i]));
-    }
     shape.push_back(given[i].get<int64_t>());
   }
   return shape;
@@ -77,9 +62,7 @@ std::vector<int64_t> read_shape(const Json& given, const std::string& path) {
 // In floating point, where no product of sizes overflows.
 double elements(const std::vector<int64_t>& shape) {
   double product = 1;
-  for (const int64_t size : shape) {
-    product *= static_cast<double>(size);
-  }
+  for (const int64_t size : shape) product *= static_cast<double>(size);
   return product;
 }
 
@@ -90,21 +73,15 @@ void refuse_value(const std::string& path, const std::string& message) {
 }
 
 void check_keys(const Json& given, const std::string& path, const std::vector<std::string>& known) {
-  if (!given.is_object()) {
-    refuse_value(path, "expected an object, got " + shown(given));
-  }
-  for (const auto& [key, unused] : given.items()) {
-    if (std::ranges::find(known, key) == known.end()) {
+  if (!given.is_object()) refuse_value(path, "expected an object, got " + shown(given));
+  for (const auto& [key, unused] : given.items())
+    if (std::ranges::find(known, key) == known.end())
       refuse_value(key_path(path, key), "unknown key" + suggestion(key, known));
-    }
-  }
 }
 
 const Json& needed(const Json& given, const std::string& path, const std::string& key,
                    const std::string& expected) {
-  if (!given.contains(key)) {
-    refuse_value(key_path(path, key), "missing, expected " + expected);
-  }
+  if (!given.contains(key)) refuse_value(key_path(path, key), "missing, expected " + expected);
   return given.at(key);
 }
 
@@ -114,9 +91,7 @@ at::Tensor read_tensor(const Json& given, const std::string& path, at::ScalarTyp
   const std::vector<int64_t> shape =
       read_shape(needed(given, path, "shape", "an array of integers"), shape_path);
   const Json& data = needed(given, path, "data", "an array of numbers");
-  if (!data.is_array()) {
-    refuse_value(data_path, "expected an array of numbers, got " + shown(data));
-  }
+  if (!data.is_array()) refuse_value(data_path, "expected an array of numbers, got " + shown(data));
   if (elements(shape) != static_cast<double>(data.size())) {
     refuse_value(data_path, "expected as many numbers as shape " + shape_text(shape) + " has, got " +
                                 std::to_string(data.size()));

@@ -54,9 +54,7 @@ class Aspp : public torch::nn::Module {
  private:
   at::Tensor joined(const at::Tensor& x, const Pass& pass) {
     std::vector<at::Tensor> maps;
-    for (const auto& conv : spatial_) {
-      maps.push_back(conv->forward(x, {}, pass));
-    }
+    for (const auto& conv : spatial_) maps.push_back(conv->forward(x, {}, pass));
     const at::Tensor mean = mean_->forward(cell_means(x, 1), {}, pass);
     maps.push_back(resized(mean, x, Resizing::bilinear));
     return dropout(project_->forward(at::cat(maps, 1), {}, pass), dropout_, pass);

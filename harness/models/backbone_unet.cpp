@@ -27,12 +27,8 @@ struct Options : OnBackbone {
 
   Channels norm_channels() const {
     Channels channels = OnBackbone::norm_channels();
-    for (int64_t b = 0; b < 5; ++b) {
-      channels.push_back(block_width(b));
-    }
-    if (center) {
-      channels.push_back(feature_channels()[4]);
-    }
+    for (int64_t b = 0; b < 5; ++b) channels.push_back(block_width(b));
+    if (center) channels.push_back(feature_channels()[4]);
     return channels;
   }
 };
@@ -54,9 +50,7 @@ class Block : public torch::nn::Module {
   at::Tensor forward(const at::Tensor& map, const at::Tensor& below, const Pass& pass) {
     const at::Tensor x = recomputed({map, below}, pass, [this](const auto& inputs, const Pass& pass) {
       at::Tensor joined = inputs[0];
-      if (inputs[1].defined()) {
-        joined = at::cat({resized(inputs[1], joined, Resizing::nearest), joined}, 1);
-      }
+      if (inputs[1].defined()) joined = at::cat({resized(inputs[1], joined, Resizing::nearest), joined}, 1);
       return pairs_[0]->forward(joined, {}, pass);
     });
     return pairs_[1]->forward(x, {}, pass);
@@ -89,9 +83,7 @@ class Decoder : public torch::nn::Module {
   // `images`: only for their size.
   at::Tensor forward(const Network::Maps& maps, const at::Tensor& images, const Pass& pass) {
     at::Tensor x = center_ ? center_->forward(maps[4], {}, pass) : maps[4];
-    for (size_t b = 0; b < 4; ++b) {
-      x = blocks_[b]->forward(maps[3 - b], x, pass);
-    }
+    for (size_t b = 0; b < 4; ++b) x = blocks_[b]->forward(maps[3 - b], x, pass);
     return blocks_[4]->forward(resized(x, images, Resizing::nearest), {}, pass);
   }
 

@@ -21,12 +21,9 @@ class Masks {
                                         pass.rows_per_sample)),
         draws_(c10::multiply_integers(shape.begin() + 1, shape.end())),
         rows_(pass.rows) {
-    for (int64_t r = 0; pass.rows.empty() && r < shape[0]; ++r) {
+    for (int64_t r = 0; pass.rows.empty() && r < shape[0]; ++r)
       rows_.push_back(pass.towers.local_begin() * pass.rows_per_sample + r);
-    }
-    for (int64_t& row : rows_) {
-      row = pass.row_of_step(row);
-    }
+    for (int64_t& row : rows_) row = pass.row_of_step(row);
   }
 
   int64_t size() const { return static_cast<int64_t>(rows_.size()) * draws_; }
@@ -36,9 +33,7 @@ class Masks {
       for (int64_t r = begin; r < end; ++r) {
         Stream stream(seed_, purpose_,
                       step * all_rows_ + static_cast<uint64_t>(rows_[static_cast<size_t>(r)]));
-        for (int64_t i = r * draws_; i < (r + 1) * draws_; ++i) {
-          kept[i] = stream.uniform() >= probability_;
-        }
+        for (int64_t i = r * draws_; i < (r + 1) * draws_; ++i) kept[i] = stream.uniform() >= probability_;
       }
     });
   }
@@ -60,13 +55,9 @@ class Masks {
 }  // namespace
 
 at::Tensor dropout(const at::Tensor& x, const Dropout& what, const Pass& pass) {
-  if (!pass.as_in_training() || what.probability == 0) {
-    return x;
-  }
+  if (!pass.as_in_training() || what.probability == 0) return x;
   std::vector<int64_t> shape = x.sizes().vec();
-  if (what.whole_channels) {
-    std::fill(shape.begin() + 2, shape.end(), 1);
-  }
+  if (what.whole_channels) std::fill(shape.begin() + 2, shape.end(), 1);
   const Masks masks(what, pass, shape);
   const at::Tensor kept = pass.mode == Mode::train && pass.bytes != nullptr
                               ? pass.bytes->take(masks.size(), x.device(), masks)

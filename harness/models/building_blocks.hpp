@@ -37,9 +37,7 @@ struct ConvNormPair {
 
 // Pairs one behind the other.
 inline at::Tensor in_turn(const std::vector<ConvNormPair>& pairs, at::Tensor x, const Pass& pass) {
-  for (const ConvNormPair& pair : pairs) {
-    x = pair.forward(std::move(x), {}, pass);
-  }
+  for (const ConvNormPair& pair : pairs) x = pair.forward(std::move(x), {}, pass);
   return x;
 }
 
@@ -93,9 +91,7 @@ inline at::Tensor uniform_weights(const Model::Context& context, const std::stri
   at::Tensor weights = at::empty(sizes, at::kDouble);
   Stream stream(context.seed, "weights/" + name);
   double* values = weights.mutable_data_ptr<double>();
-  for (int64_t i = 0; i < weights.numel(); ++i) {
-    values[i] = stream.uniform(-bound, bound);
-  }
+  for (int64_t i = 0; i < weights.numel(); ++i) values[i] = stream.uniform(-bound, bound);
   return weights.to(context.parameters);
 }
 
@@ -129,12 +125,9 @@ inline at::Tensor bilinear(const at::Tensor& x, at::IntArrayRef size, bool corne
 // take its slowest way.
 inline at::Tensor resized(const at::Tensor& x, const at::Tensor& like, Resizing how) {
   const std::array<int64_t, 2> size{like.size(2), like.size(3)};
-  if (x.size(2) == size[0] && x.size(3) == size[1]) {
-    return x;
-  }
-  if (x.size(2) == 1 && x.size(3) == 1) {
+  if (x.size(2) == size[0] && x.size(3) == size[1]) return x;
+  if (x.size(2) == 1 && x.size(3) == 1)
     return x.expand({-1, -1, size[0], size[1]}).contiguous(like.suggest_memory_format());
-  }
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
   return how == Resizing::nearest ? at::upsample_nearest2d(x, size)
                                   : bilinear(x, size, how == Resizing::bilinear_corners);
@@ -145,12 +138,10 @@ inline at::Tensor resized(const at::Tensor& x, const at::Tensor& like, Resizing 
 // ATen's mean of the whole image is always contiguous, and every layer before would have to work in another
 // layout than it was given.
 inline at::Tensor cell_means(const at::Tensor& x, int64_t cells) {
-  if (x.size(0) == 0) {  // as in bilinear()
+  if (x.size(0) == 0)  // as in bilinear()
     return at::upsample_nearest2d(x, {cells, cells});
-  }
-  if (cells == 1 && x.suggest_memory_format() == at::MemoryFormat::ChannelsLast) {
+  if (cells == 1 && x.suggest_memory_format() == at::MemoryFormat::ChannelsLast)
     return x.permute({0, 2, 3, 1}).mean({1, 2}).view({x.size(0), x.size(1), 1, 1});
-  }
   return at::adaptive_avg_pool2d(x, {cells, cells});
 }
 

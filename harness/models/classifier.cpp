@@ -14,9 +14,8 @@ class ClassifierNetwork : public Network {
   ClassifierNetwork(LayerMaker& layers, const ImageEncoder& encoder, int64_t classes,
                     const Model::Context& context)
       : trunk_(encoder.build(layers, "")) {
-    for (const auto& child : trunk_->named_children()) {  // which makes their names begin with no prefix
+    for (const auto& child : trunk_->named_children())  // which makes their names begin with no prefix
       register_module(child.key(), child.value());
-    }
     fc_ = register_module("fc", std::make_shared<Linear>(context, "fc", encoder.features(), classes));
   }
 

@@ -60,9 +60,8 @@ class FrameLstmNetwork : public Network {
  public:
   FrameLstmNetwork(LayerMaker& layers, const Options& options, int64_t classes, const Model::Context& context)
       : trunk_(register_module("backbone", options.build(layers, "backbone"))), width_(options.features()) {
-    if (options.temporal == Temporal::lstm) {
+    if (options.temporal == Temporal::lstm)
       lstm_ = register_module("lstm", std::make_shared<Lstm>(context, "lstm", width_, options.hidden));
-    }
     fc_ = register_module("fc",
                           std::make_shared<Linear>(context, "fc", lstm_ ? options.hidden : width_, classes));
   }

@@ -39,11 +39,10 @@ class ModelOf : public Model {
   ModelOf(const Options& options, const Context& context) : options_(options), context_(context) {}
 
   std::shared_ptr<Network> build(LayerMaker& layers, int64_t classes) const override {
-    if constexpr (std::is_constructible_v<N, LayerMaker&, const O&, int64_t, const Context&>) {
+    if constexpr (std::is_constructible_v<N, LayerMaker&, const O&, int64_t, const Context&>)
       return std::make_shared<N>(layers, options_, classes, context_);
-    } else {
+    else
       return std::make_shared<N>(layers, options_, classes);
-    }
   }
 
  private:

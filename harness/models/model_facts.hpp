@@ -26,12 +26,10 @@ struct ModelFacts {
 
   template <Described Options>
   void ask() {
-    if constexpr (requires { &Options::norm_channels; }) {
+    if constexpr (requires { &Options::norm_channels; })
       norm_channels = asked<Options>(&Options::norm_channels);
-    }
-    if constexpr (requires { &Options::image_multiple; }) {
+    if constexpr (requires { &Options::image_multiple; })
       image_multiple = asked<Options>(&Options::image_multiple);
-    }
   }
 };
 

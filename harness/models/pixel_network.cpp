@@ -15,9 +15,7 @@ void WithAuxiliary::describe(OptionVisitor& option) {
 
 Channels WithAuxiliary::norm_channels() const {
   Channels channels = OnBackbone::norm_channels();
-  if (auxiliary_weight > 0) {
-    channels.push_back(feature_channels()[3] / 4);
-  }
+  if (auxiliary_weight > 0) channels.push_back(feature_channels()[3] / 4);
   return channels;
 }
 
@@ -62,9 +60,7 @@ void PixelNetwork::add_auxiliary(LayerMaker& layers, const WithAuxiliary& option
 Network::Maps PixelNetwork::features(at::Tensor images, const Pass& pass) {
   const Maps maps = trunk_->forward(std::move(images), pass);
   Maps found = {head_->features(gathered(maps, pass), pass)};
-  if (auxiliary_ && pass.as_in_training()) {
-    found.push_back(auxiliary_->features(maps[3], pass));
-  }
+  if (auxiliary_ && pass.as_in_training()) found.push_back(auxiliary_->features(maps[3], pass));
   return found;
 }
 

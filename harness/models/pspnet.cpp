@@ -56,9 +56,7 @@ struct Options : WithAuxiliary {
   Channels norm_channels() const {
     Channels channels = WithAuxiliary::norm_channels();
     channels.push_back(in() / 4);
-    if (norm_at_bin_1 || bins != std::vector<int64_t>(bins.size(), 1)) {
-      channels.push_back(branch_width());
-    }
+    if (norm_at_bin_1 || bins != std::vector<int64_t>(bins.size(), 1)) channels.push_back(branch_width());
     return channels;
   }
 };
@@ -74,9 +72,8 @@ class Level : public torch::nn::Module {
                                               .kernel = 1,
                                               .padding = 0,
                                               .norm_follows = has_norm}));
-    if (has_norm) {
+    if (has_norm)
       norm_ = register_module("2", layers.norm({name + ".2", options.branch_width(), Activation::relu}));
-    }
   }
 
   at::Tensor forward(const at::Tensor& x, const Pass& pass) {
@@ -103,9 +100,7 @@ class Pyramid : public torch::nn::Module {
   at::Tensor forward(const at::Tensor& x, const Pass& pass) {
     return recomputed({x}, pass, [this](const auto& inputs, const Pass& pass) {
       std::vector<at::Tensor> maps = inputs;
-      for (const auto& level : levels_) {
-        maps.push_back(level->forward(inputs[0], pass));
-      }
+      for (const auto& level : levels_) maps.push_back(level->forward(inputs[0], pass));
       return at::cat(maps, 1);
     });
   }

@@ -30,18 +30,14 @@ struct Options {
   }
 
   void check(const RunOutline& run, Problems& problems) const {
-    for (const auto& [height, width] : run.image_sizes) {
-      if (const std::string problem = size_problem(height, width); !problem.empty()) {
+    for (const auto& [height, width] : run.image_sizes)
+      if (const std::string problem = size_problem(height, width); !problem.empty())
         problems.add("levels", problem);
-      }
-    }
   }
 
   std::vector<int64_t> norm_channels() const {
     std::vector<int64_t> channels;
-    for (int64_t l = 0; l < levels; ++l) {
-      channels.push_back(base << l);
-    }
+    for (int64_t l = 0; l < levels; ++l) channels.push_back(base << l);
     return channels;
   }
 };
@@ -98,9 +94,7 @@ class UNetNetwork : public Network {
   Maps features(at::Tensor x, const Pass& pass) override {
     Maps skips;
     for (size_t l = 0; l < down_.size(); ++l) {
-      if (l > 0) {
-        skips.push_back(x);
-      }
+      if (l > 0) skips.push_back(x);
       x = recomputed({x}, pass, [&block = *down_[l], l](const Maps& inputs, const Pass& pass) {
         return block.forward(l == 0 ? inputs[0] : at::max_pool2d(inputs[0], {2, 2}), pass);
       });

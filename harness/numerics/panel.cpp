@@ -42,9 +42,8 @@ std::vector<PanelEntry> read_entries() {
   for (const auto& [name, given] : file.at("entries").items()) {
     const std::string on = given.value("on", "");
     const auto below = std::ranges::find(entries, on, &PanelEntry::name);
-    if (!on.empty() && below == entries.end()) {
+    if (!on.empty() && below == entries.end())
       throw Error(Error::Kind::usage, "the panel has no entry \"" + on + "\" before \"" + name + "\"");
-    }
     PanelEntry entry = on.empty() ? base : *below;
     entry.name = name;
     entry.on = on;
@@ -89,13 +88,12 @@ void add_conditions(const Json& below, const Json& ours, const std::string& path
     const std::string at = path.empty() ? key : path + "." + key;
     const Json there = below.is_object() && below.contains(key) ? below.at(key) : Json();
     if (value == there) continue;
-    if (is_component(value) && is_component(there) && value.at("name") != there.at("name")) {
+    if (is_component(value) && is_component(there) && value.at("name") != there.at("name"))
       conditions[at + ".name"] = value.at("name");
-    } else if (value.is_object() && there.is_object() && !value.empty() && !there.empty()) {
+    else if (value.is_object() && there.is_object() && !value.empty() && !there.empty())
       add_conditions(there, value, at, conditions);
-    } else {
+    else
       conditions[at] = condition(there, value);
-    }
   }
 }
 
@@ -119,11 +117,10 @@ void add_names(const Json& below, const Json& ours, const std::string& path, Jso
     const Json there = below.is_object() && below.contains(key) ? below.at(key) : Json();
     const std::string at = path.empty() ? key : path + "." + key;
     if (!is_component(value)) continue;
-    if (is_component(there) && value.at("name") == there.at("name")) {
+    if (is_component(there) && value.at("name") == there.at("name"))
       add_names(there, value, at, conditions);
-    } else if (is_component(there)) {
+    else if (is_component(there))
       conditions[at + ".name"] = value.at("name");
-    }
   }
 }
 
@@ -160,9 +157,8 @@ bool has(const Json& conditions, const Leaves& run) {
 // The run with its strategy, with the one that this is built on, and so on. Borrows from `spec`.
 std::vector<Leaves> with_each_strategy(const Json& spec) {
   Leaves rest;
-  for (const auto& [key, value] : spec.items()) {
+  for (const auto& [key, value] : spec.items())
     if (key != "strategy") add_leaves(value, key, rest);
-  }
   std::vector<Leaves> all;
   const Json* strategy = spec.contains("strategy") ? &spec.at("strategy") : nullptr;
   while (strategy != nullptr && is_component(*strategy)) {
@@ -263,9 +259,8 @@ Json stands_for(const PanelEntry& entry) {
     add_conditions(below, ours, "", conditions);
     if (!entry.shared) add_owners(ours, conditions);
   }
-  if (conditions.empty()) {
+  if (conditions.empty())
     throw Error(Error::Kind::usage, "entry \"" + entry.name + "\" of the panel varies nothing");
-  }
   return conditions;
 }
 
@@ -288,9 +283,8 @@ std::vector<std::string> panel_differences(const PanelEntry& entry, const Json& 
                           " is committed");
     }
   }
-  for (const auto& [name, then] : committed.items()) {
+  for (const auto& [name, then] : committed.items())
     if (!values.contains(name)) differing.push_back(name + " is gone");
-  }
   return differing;
 }
 
@@ -299,14 +293,12 @@ Json numerics_of(const Json& spec, const std::string& device) {
   const std::vector<Leaves> runs = with_each_strategy(spec);
   for (const auto& [name, entry] : committed_panel().items()) {
     const Json& conditions = entry.at("stands_for");
-    if (std::ranges::any_of(runs, [&](const Leaves& run) { return has(conditions, run); })) {
+    if (std::ranges::any_of(runs, [&](const Leaves& run) { return has(conditions, run); }))
       parts[name] = hash_today(name);
-    }
   }
   std::set<std::string> unknown;
-  for (const char* key : {"strategy", "model", "task", "optimizer"}) {
+  for (const char* key : {"strategy", "model", "task", "optimizer"})
     if (spec.contains(key)) add_component_names(key, spec.at(key), unknown);
-  }
   std::erase_if(unknown, [](const std::string& name) { return names_in_panel().contains(name); });
   if (device != "cpu") unknown.insert(kGpuSources);
   for (const std::string& name : unknown) parts[kSources + name] = hash_today(kSources + name);
@@ -322,9 +314,8 @@ bool same_numerics(const Json& a, const Json& b) {
 
 std::string changed_numerics(const Json& numerics) {
   std::vector<std::string> changed;
-  for (const auto& [part, hash] : numerics.items()) {
+  for (const auto& [part, hash] : numerics.items())
     if (hash_today(part) != hash) changed.push_back(part);
-  }
   return joined(changed);
 }
 

@@ -42,9 +42,8 @@ Pixels picture(int64_t seed, int64_t height = kHeight, int64_t width = kWidth) {
   pixels.width = width;
   pixels.channels = 3;
   for (int64_t y = 0; y < height; ++y) {
-    for (int64_t x = 0; x < width; ++x) {
+    for (int64_t x = 0; x < width; ++x)
       for (int64_t c = 0; c < 3; ++c) pixels.values.push_back(value_at_place(seed, y, x, c));
-    }
   }
   return pixels;
 }
@@ -157,11 +156,9 @@ void make_cifar(const fs::path& root, const std::vector<std::string>& names,
     std::string bytes;
     for (int64_t i = 0; i < kOurs; ++i) {
       bytes += std::string(static_cast<size_t>(label_bytes), static_cast<char>(i * 3 % classes));
-      for (int64_t c = 0; c < 3; ++c) {
-        for (int64_t p = 0; p < kSide * kSide; ++p) {
+      for (int64_t c = 0; c < 3; ++c)
+        for (int64_t p = 0; p < kSide * kSide; ++p)
           bytes += static_cast<char>(value_at_place(i + static_cast<int64_t>(n), p / kSide, p % kSide, c));
-        }
-      }
     }
     std::string all;
     for (int64_t i = 0; i < records[n]; i += kOurs) all += bytes;
@@ -289,18 +286,16 @@ void add_numbers(const fs::path& run, const Json& result, Json& values) {
   }
   if (last.is_number()) values["gradient norm"] = rounded(last.get<double>());
   for (const auto& [population, metrics] : result.at("final").items()) {
-    for (const auto& [metric, value] : metrics.items()) {
+    for (const auto& [metric, value] : metrics.items())
       if (value.is_number()) values[population + " " + metric] = rounded(value.get<double>());
-    }
   }
   const Json& history = result.at("history");  // the last entry is `final`, where no weights are selected
   const size_t last_ones = result.contains("selected") ? 0 : 1;
   for (size_t i = 0; i + last_ones < history.size(); ++i) {
     const std::string step = "step " + std::to_string(history[i].at("step").get<int64_t>()) + " ";
     const Json& headline = history[i].at(result.at("headline").get<std::string>());
-    for (const auto& [population, value] : headline.items()) {
+    for (const auto& [population, value] : headline.items())
       if (value.is_number()) values[step + population] = rounded(value.get<double>());
-    }
   }
   const std::vector<NamedTensor> weights = read_safetensors((run / kWeightsFile).string());
   values["weights"] = rounded(projected(weights, {".running_mean", ".running_var"}, true));

@@ -50,16 +50,10 @@ double nccl_latency(const Interconnect& network, const Protocol& protocol, const
   const double nodes = std::ceil(ranks / network.per_node);
   const double between = std::min(nodes - 1, ranks - 1);
   const double ring_once = (ranks - 1 - between) * hop(ring) + between * ring.between_nodes;
-  if (op == "all_gather" || op == "gather" || op == "all_to_all") {
-    return ring.start + ring_once;
-  }
+  if (op == "all_gather" || op == "gather" || op == "all_to_all") return ring.start + ring_once;
   const double turns = op == "all_reduce" ? 2 : 1;
-  if (network.algorithm == "ring") {
-    return ring.start + turns * ring_once;
-  }
-  if (network.algorithm == "nvls") {
-    return kNvlsStart + kNvlsLevel * std::log2(nodes);
-  }
+  if (network.algorithm == "ring") return ring.start + turns * ring_once;
+  if (network.algorithm == "nvls") return kNvlsStart + kNvlsLevel * std::log2(nodes);
   return tree.start + turns * ((in_node - 1) * hop(tree) + std::log2(nodes) * tree.between_nodes);
 }
 
@@ -76,9 +70,7 @@ double interpolated(const std::vector<std::pair<double, double>>& curve, double 
   const auto above = std::ranges::lower_bound(curve, bytes, {}, &std::pair<double, double>::first);
   if (above == curve.begin()) return above->second;
   const auto below = std::prev(above);
-  if (above == curve.end()) {
-    return below->second * modelled(bytes) / modelled(below->first);
-  }
+  if (above == curve.end()) return below->second * modelled(bytes) / modelled(below->first);
   const double place = std::log(bytes / below->first) / std::log(above->first / below->first);
   return below->second * std::pow(above->second / below->second, place);
 }
@@ -147,16 +139,12 @@ class ProbedFabric : public Fabric {
 
 double modelled_seconds(const Interconnect& network, const std::string& op, double bytes, int ranks) {
   const auto count = static_cast<double>(ranks);
-  if (ranks < 2) {
-    return 0;
-  }
+  if (ranks < 2) return 0;
   const double carried = bytes * passes(op, count);
-  if (network.algorithm == "sockets") {
+  if (network.algorithm == "sockets")
     return kMicro * kSocketMessage * gloo_messages(op, count) + carried / kSocketBytesPerS;
-  }
-  if (network.algorithm == "shared_memory") {
+  if (network.algorithm == "shared_memory")
     return kMicro * (kSlotStart + kSlotOfARank * count) + bytes * count / kSlotBytesPerS;
-  }
   return kMicro * nccl_latency(network, kLowLatency, op, count) + carried / 2 / kLowLatencyBytesPerS;
 }
 

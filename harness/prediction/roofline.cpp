@@ -8,17 +8,14 @@ namespace bnlab {
 
 std::optional<double> Roofline::seconds(const StepProfile& step, const std::string& factors) const {
   const auto products = flops_per_s.find(factors);
-  if (products == flops_per_s.end() || step.other_bytes <= 0) {
-    return std::nullopt;
-  }
+  if (products == flops_per_s.end() || step.other_bytes <= 0) return std::nullopt;
   return step_by_peaks(step, products->second, bytes_per_s).low;
 }
 
 std::string Roofline::note() const {
   std::string products;
-  for (const auto& [factors, rate] : flops_per_s) {
+  for (const auto& [factors, rate] : flops_per_s)
     products += (products.empty() ? "" : ", ") + fixed(rate * 1e-12, 2) + " TFLOP/s of " + factors;
-  }
   return "% of roofline: the shortest that the machine could make a step, over the median step: products "
          "at " +
          products + ", or as memory feeds them, and all else at " + fixed(bytes_per_s * 1e-9, 0) +

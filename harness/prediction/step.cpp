@@ -47,16 +47,13 @@ StepProfile read_profile(const Json& step) {
   profile.ranks = step.at("ranks");
   profile.images = step.at("images_per_rank");
   profile.refused = step.value("refused", "");
-  if (!profile.refused.empty()) {
-    return profile;
-  }
+  if (!profile.refused.empty()) return profile;
   const Json& own = step.at("own_s");
   const double low = own.at("p10"), mean = own.at("mean"), high = own.at("p90");
   profile.own = {std::min(low, mean), mean, std::max(high, mean)};  // means add up
   profile.deviation = (high - low) / kDecilesOfADeviation;
-  if (step.contains("apart_s") && profile.ranks > 1) {
+  if (step.contains("apart_s") && profile.ranks > 1)
     profile.deviation = step.at("apart_s").at("mean").get<double>() / expected_largest(profile.ranks);
-  }
   profile.backward = step.at("parts_s").is_null() ? 0 : step.at("parts_s").at("backward").get<double>();
   profile.peak_memory_bytes = step.at("peak_memory_bytes");
   if (const Json operations = step.value("operations", Json()); !operations.is_null()) {
@@ -78,9 +75,7 @@ Estimate step_by_peaks(const StepProfile& profile, double flops_per_s, double by
 }
 
 double expected_largest(int ranks) {
-  if (ranks < 2) {
-    return 0;
-  }
+  if (ranks < 2) return 0;
   // Blom's approximation of the largest normal order statistic, within 1 % from two numbers on.
   const double place = (ranks - 0.375) / (ranks + 0.25);
   return boost::math::quantile(boost::math::normal_distribution<double>(), place);
@@ -90,9 +85,7 @@ StepPrediction predict_step(const StepProfile& profile, const Fabric& fabric, in
                             const StepOptions& options) {
   StepPrediction prediction;
   prediction.own = profile.own;
-  if (ranks < 2) {
-    return prediction;
-  }
+  if (ranks < 2) return prediction;
   double waits = 0, gradient_bytes = 0;
   for (const StepProfile::Exchange& exchange : profile.exchanges) {
     if (of_gradients(exchange) && options.overlaps_gradients) {

@@ -69,12 +69,8 @@ const std::vector<Operation>& operations() {
 // What must have come out: one number where all are equal, else one for each rank in their order.
 std::vector<float> expected(const std::string& op, int ranks) {
   std::vector<float> of_ranks;
-  for (int rank = 0; rank < ranks; ++rank) {
-    of_ranks.push_back(value_of(rank));
-  }
-  if (op == "all_reduce" || op == "reduce") {
-    return {std::accumulate(of_ranks.begin(), of_ranks.end(), 0.0F)};
-  }
+  for (int rank = 0; rank < ranks; ++rank) of_ranks.push_back(value_of(rank));
+  if (op == "all_reduce" || op == "reduce") return {std::accumulate(of_ranks.begin(), of_ranks.end(), 0.0F)};
   return op == "broadcast" ? std::vector<float>{value_of(0)} : of_ranks;
 }
 
@@ -94,13 +90,11 @@ class Measurement {
     const auto ranks = static_cast<int64_t>(world_.size());
     for (int64_t bytes = kSmallest; size_of(op, bytes) <= largest_bytes;
          bytes = static_cast<int64_t>(static_cast<double>(bytes) * kGrowth)) {
-      if (std::string(op.name) == "all_to_all" && bytes / 4 < ranks) {
+      if (std::string(op.name) == "all_to_all" && bytes / 4 < ranks)
         continue;  // less than a number for each rank
-      }
       const double left = std::max(until - seconds_now(), 0.0);
-      if (agreed(left < last * kGrowth * (kFewest + 2), device_, communicator()) != 0) {
+      if (agreed(left < last * kGrowth * (kFewest + 2), device_, communicator()) != 0)
         break;  // larger sizes would take longer than there is time
-      }
       const double sizes =
           std::log2(static_cast<double>(largest_bytes) / static_cast<double>(size_of(op, bytes))) + 1;
       last = measure_size(op, bytes, left / sizes);
@@ -133,9 +127,7 @@ class Measurement {
   }
 
   void check(const Operation& op, const at::Tensor& out, bool look_at_all) const {
-    if (!out.defined()) {
-      return;
-    }
+    if (!out.defined()) return;
     const std::vector<float> wanted = expected(op.name, world_.size());
     const at::Tensor parts = out.view({static_cast<int64_t>(wanted.size()), -1});
     for (size_t i = 0; i < wanted.size(); ++i) {
@@ -190,28 +182,23 @@ class Measurement {
   std::vector<double> in_graph(const Operation& op, at::Tensor& t, int64_t calls) {
     const MakeRecorder make = recorders_of(device_);
     const std::string name = op.name;
-    if (!make || !(name == "all_gather" || name == "all_reduce")) {
-      return {};
-    }
+    if (!make || !(name == "all_gather" || name == "all_reduce")) return {};
     t.fill_(name == "all_reduce" ? 0.0F : value_of(world_.rank()));  // sums of sums stay what they are
     wait_for_device(device_);
     at::Tensor out;
     const std::unique_ptr<GraphRecorder> recorder = make();
     recorder->record(StepPart::forward, [&] {
-      for (int i = 0; i < kInGraph; ++i) {
-        out = op.call(communicator(), t);
-      }
+      for (int i = 0; i < kInGraph; ++i) out = op.call(communicator(), t);
     });
     std::vector<double> times;
     for (int64_t i = 0; i < calls; ++i) {
       const double whole = seconds_of(device_, [&] { recorder->replay(StepPart::forward); });
       times.push_back(whole / kInGraph);
     }
-    if (name == "all_gather") {
+    if (name == "all_gather")
       check(op, out, /*look_at_all=*/true);
-    } else {
+    else
       check_sums_of_sums(*recorder, t);
-    }
     return over_ranks(times, device_, communicator()).mean;
   }
 
@@ -242,9 +229,8 @@ void measure_collectives(World& world, const std::string& exchange, double secon
   Measurement measurement(world, exchange, samples);
   const double until = seconds_now() + seconds;
   auto left = static_cast<double>(operations().size());
-  for (const Operation& op : operations()) {
+  for (const Operation& op : operations())
     measurement.measure(op, std::max((until - seconds_now()) / left--, 0.0), largest_bytes);
-  }
 }
 
 Json rows_of(const CollectiveSamples& samples, const std::string& exchange, int ranks) {
@@ -259,9 +245,7 @@ Json rows_of(const CollectiveSamples& samples, const std::string& exchange, int 
         row["after_work_s"] = spread_of(times.after_work);
         row["last_rank_s"] = spread_of(times.last_rank);
       }
-      if (!times.in_graph.empty()) {
-        row["graph_time_s"] = spread_of(times.in_graph);
-      }
+      if (!times.in_graph.empty()) row["graph_time_s"] = spread_of(times.in_graph);
       const double bandwidth = static_cast<double>(times.size_bytes) / row["time_s"]["p50"].get<double>();
       row["algbw_bytes_per_s"] = bandwidth;
       row["busbw_bytes_per_s"] = bandwidth * op.bus_factor(ranks);

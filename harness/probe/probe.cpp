@@ -44,21 +44,19 @@ Json fabric_of(const ProbeRequest& request, const Rendezvous& rendezvous) {
 class Probing {
  public:
   Probing(const ProbeRequest& request, const Rendezvous& rendezvous)
-      : request_(request), rendezvous_(rendezvous), probe_{{"schema", kProbeSchema},
-                                                           {"fabric", fabric_of(request, rendezvous)},
-                                                           {"load_before", load()},
-                                                           {"kernels", nullptr},
-                                                           {"collectives", Json::array()},
-                                                           {"routes", Json::array()},
-                                                           {"steps", Json::array()}} {}
+      : request_(request),
+        rendezvous_(rendezvous),
+        probe_{{"schema", kProbeSchema},       {"fabric", fabric_of(request, rendezvous)},
+               {"load_before", load()},        {"kernels", nullptr},
+               {"collectives", Json::array()}, {"routes", Json::array()},
+               {"steps", Json::array()}} {}
 
   Json run() {
     const double share = request_.seconds / static_cast<double>(request_.exchanges.size());
     const double until = seconds_now() + request_.seconds;
     auto left = static_cast<double>(request_.exchanges.size());
-    for (const Exchange exchange : request_.exchanges) {
+    for (const Exchange exchange : request_.exchanges)
       in_world(exchange, std::max((until - seconds_now()) / left--, share));  // what others left, too
-    }
     probe_["load_after"] = load();
     return rendezvous_.rank == 0 ? probe_ : Json();
   }
@@ -71,9 +69,7 @@ class Probing {
     at.prefix = "probe/" + name;
     const auto world = join_world(at, request_.device == Device::cuda ? at::kCUDA : at::kCPU);
     tell("kernels");
-    if (probe_["kernels"].is_null()) {
-      probe_["kernels"] = measure_kernels(*world, seconds * kKernels);
-    }
+    if (probe_["kernels"].is_null()) probe_["kernels"] = measure_kernels(*world, seconds * kKernels);
     if (world->size() > 1) {
       tell("routes by " + name);
       append("routes", measure_routes(*world, name, seconds * kRoutes));

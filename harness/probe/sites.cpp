@@ -71,12 +71,10 @@ class SiteSteps {
                 .device = world.device(),
                 .steps = kSteps},
                [channels](LayerMaker& layers) { return std::make_shared<OneSite>(layers, channels); }) {
-    for (at::Tensor& parameter : built_.network().parameters()) {
+    for (at::Tensor& parameter : built_.network().parameters())
       parameter.set_data(parameter.to(world.device()));
-    }
-    for (auto& [name, buffer] : built_.network().named_buffers().pairs()) {
+    for (auto& [name, buffer] : built_.network().named_buffers().pairs())
       buffer.set_data(buffer.to(world.device()));
-    }
     batch_.images = at::randn({kImages, channels, side, side}, at::TensorOptions().device(world.device()))
                         .contiguous(at::MemoryFormat::ChannelsLast)
                         .requires_grad_(true);
@@ -85,9 +83,8 @@ class SiteSteps {
   }
 
   double forward_s() {
-    return seconds_of(world_.device(), [this] {
-      y_ = built_.forward(batch_, {step_++, kSteps}, Mode::train).logits;
-    });
+    return seconds_of(world_.device(),
+                      [this] { y_ = built_.forward(batch_, {step_++, kSteps}, Mode::train).logits; });
   }
   double backward_s() {
     return seconds_of(world_.device(), [this] { torch::autograd::grad({y_}, {batch_.images}, {dy_}); });
@@ -177,13 +174,10 @@ Json product_rates(World& world, double seconds) {
     allow_tf32(factors.tf32);
     const auto options = at::TensorOptions().device(world.device()).dtype(factors.dtype);
     std::vector<Work> kinds;
-    for (const int64_t side : cuda ? std::vector<int64_t>{1024, 4096} : std::vector<int64_t>{256, 768}) {
+    for (const int64_t side : cuda ? std::vector<int64_t>{1024, 4096} : std::vector<int64_t>{256, 768})
       kinds.push_back(product(side, options));
-    }
-    for (const int64_t channels :
-         cuda ? std::vector<int64_t>{256, 1024} : std::vector<int64_t>{16, 64, 256}) {
+    for (const int64_t channels : cuda ? std::vector<int64_t>{256, 1024} : std::vector<int64_t>{16, 64, 256})
       kinds.push_back(convolution(channels, options));
-    }
     rates[factors.name] = highest_rate(world, seconds / static_cast<double>(all.size()), kinds);
   }
   allow_tf32(false);
@@ -206,9 +200,7 @@ double fastest_copy(World& world, double seconds) {
 Json measure_kernels(World& world, double seconds) {
   const at::Device device = world.device();
   const std::vector<Json> strategies = routed_strategies();
-  if (strategies.empty()) {
-    return nullptr;
-  }
+  if (strategies.empty()) return nullptr;
   // Without other ranks a site that pools statistics does the sweeps and the merging alone.
   CountingWorld alone(1, device);
   SiteSteps site(strategies.front(), alone, kLargeChannels, device.is_cuda() ? kLargeSideOfGpus : kLargeSide);

@@ -73,11 +73,9 @@ Json exchanges_of(Stepper& stepper, Ledger& ledger, int64_t steps) {
   stepper.step(steps);
   ledger.keep_list(false);
   std::map<std::tuple<std::string, std::string, int64_t>, int64_t> counts;
-  for (const Collective& collective : ledger.list()) {
-    if (collective.purpose != Purpose::control && collective.purpose != Purpose::evaluation) {
+  for (const Collective& collective : ledger.list())
+    if (collective.purpose != Purpose::control && collective.purpose != Purpose::evaluation)
       ++counts[{collective.op, kPurposeNames[static_cast<size_t>(collective.purpose)], collective.bytes}];
-    }
-  }
   Json list = Json::array();
   for (const auto& [exchange, count] : counts) {
     const auto& [op, purpose, bytes] = exchange;
@@ -91,9 +89,7 @@ Json exchanges_of(Stepper& stepper, Ledger& ledger, int64_t steps) {
 
 // What a step computes and moves; null on a GPU, whose backward pass another thread makes.
 Json operations_of_a_step(Stepper& stepper, at::Device device) {
-  if (!device.is_cpu()) {
-    return nullptr;
-  }
+  if (!device.is_cpu()) return nullptr;
   const Operations operations = operations_of([&] { stepper.step(1); });
   return {{"flops", operations.flops},
           {"matrix_bytes", operations.matrix_bytes},
@@ -133,9 +129,8 @@ struct Alone {
  private:
   double seconds_of_answers() {
     int64_t ns = 0;
-    for (size_t i = 0; i < kPurposeNames.size(); ++i) {
+    for (size_t i = 0; i < kPurposeNames.size(); ++i)
       ns += world.ledger().of(static_cast<Purpose>(i)).host_ns;
-    }
     return static_cast<double>(ns) * 1e-9;
   }
 };
@@ -183,9 +178,7 @@ std::vector<RunSpec> runs_to_measure(const std::vector<RunSpec>& runs, int ranks
     Json cell = run.resolved;
     for (const char* key : {"seed", "towers", "steps", "epochs"}) cell.erase(key);
     cell["batch_per_tower"] = images;
-    if (!seen.insert(cell.dump()).second) {
-      continue;
-    }
+    if (!seen.insert(cell.dump()).second) continue;
     run.samples_per_tower.assign(static_cast<size_t>(ranks), images);
     run.steps = kManySteps;
     run.epochs.reset();
@@ -211,18 +204,14 @@ Json own_step(const RunSpec& run, int ranks, Device device, const std::string& d
     step["parts_s"] = alone->stepper.parts();
     return step;
   } catch (const Error& error) {
-    if (error.kind() != Error::Kind::refused) {
-      throw;
-    }
+    if (error.kind() != Error::Kind::refused) throw;
     return refused(run, ranks, error.what());
   }
 }
 
 void measure_steps(const RunSpec& run, World& world, const std::string& data_dir, double seconds,
                    StepSamples& samples) {
-  if (samples.step.contains("refused")) {
-    return;
-  }
+  if (samples.step.contains("refused")) return;
   allow_tf32(run.tf32);
   const at::Device device = world.device();
   Communicator& communicator = world.gradients();
@@ -233,9 +222,7 @@ void measure_steps(const RunSpec& run, World& world, const std::string& data_dir
     together = std::make_unique<Stepper>(run, data_dir, world);
     together->step(kWarmUp);
   } catch (const Error& error) {
-    if (error.kind() != Error::Kind::refused) {
-      throw;
-    }
+    if (error.kind() != Error::Kind::refused) throw;
     samples.step = refused(run, world.size(), error.what());
     return;
   }
@@ -252,17 +239,15 @@ void measure_steps(const RunSpec& run, World& world, const std::string& data_dir
       world.barrier();
       append(all, together->times(count));
     };
-    if (turn % 2 == 0) {
+    if (turn % 2 == 0)
       own_turn(), together_turn();
-    } else {
+    else
       together_turn(), own_turn();
-    }
   }
   const OverRanks own_of_ranks = over_ranks(own, device, communicator);
   append(samples.own, own_of_ranks.mean);
-  for (size_t i = 0; i < own.size(); ++i) {
+  for (size_t i = 0; i < own.size(); ++i)
     samples.apart.push_back(own_of_ranks.largest[i] - own_of_ranks.mean[i]);
-  }
   append(samples.together, over_ranks(all, device, communicator).mean);
   samples.step["parts_s"] = alone->stepper.parts();
   samples.step["together_parts_s"] = together->parts();

@@ -30,9 +30,7 @@ double seconds_of(at::Device device, const std::function<void()>& work) {
 }
 
 void wait_for_device(at::Device device) {
-  if (!device.is_cpu()) {
-    c10::impl::VirtualGuardImpl(device.type()).getStream(device).synchronize();
-  }
+  if (!device.is_cpu()) c10::impl::VirtualGuardImpl(device.type()).getStream(device).synchronize();
 }
 
 int64_t agreed(int64_t own, at::Device device, Communicator& communicator) {

@@ -46,11 +46,10 @@ ClaimHolder::ClaimHolder(const fs::path& file) : line_(Json::object()) {
     if (!Json::accept(text)) return;  // it may be half written, by a process that lives
     const Json line = parse_json(text, file.string());
     const std::vector<std::string> wrong = misfits(line, holder_schema(), Keys::required);
-    if (wrong.empty()) {
+    if (wrong.empty())
       line_ = line;
-    } else {
+    else
       damage_ = file.string() + ": " + wrong.front();
-    }
   } catch (const Error& error) {
     if (::access(file.c_str(), R_OK) == 0) damage_ = error.what();
   }
@@ -64,9 +63,7 @@ std::string ClaimHolder::name() const {
 
 Json ClaimHolder::json() const {
   Json told = Json::object();
-  for (const char* key : {"host", "pid", "job", "since"}) {
-    told[key] = line_.value(key, Json());
-  }
+  for (const char* key : {"host", "pid", "job", "since"}) told[key] = line_.value(key, Json());
   return told;
 }
 
@@ -121,11 +118,10 @@ int ActiveProcesses::others() const {
   for (const auto& entry : fs::directory_iterator(file_.parent_path(), none)) {
     const ClaimHolder holder(entry.path());
     if (entry.path() != file_ && holder.is_on_this_machine()) {
-      if (holder.has_died()) {
+      if (holder.has_died())
         ::unlink(entry.path().c_str());
-      } else {
+      else
         ++live;
-      }
     }
   }
   return live;

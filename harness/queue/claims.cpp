@@ -37,11 +37,9 @@ bool touch(const fs::path& file) {  // by the clock of the file's server
 
 // The age of a file by the clock of its server, which a file that was touched just now tells.
 double age_s(const fs::path& file, const fs::path& touched) {
-  struct stat then {};
-  struct stat now {};
-  if (::stat(file.c_str(), &then) != 0 || ::stat(touched.c_str(), &now) != 0) {
-    return 0;
-  }
+  struct stat then{};
+  struct stat now{};
+  if (::stat(file.c_str(), &then) != 0 || ::stat(touched.c_str(), &now) != 0) return 0;
   return static_cast<double>(now.st_mtim.tv_sec - then.st_mtim.tv_sec) +
          1e-9 * static_cast<double>(now.st_mtim.tv_nsec - then.st_mtim.tv_nsec);
 }
@@ -133,14 +131,11 @@ std::optional<Claim> Claim::take(const fs::path& run_folder, const ActiveProcess
         return std::nullopt;
       }
       damage = last.damage();
-      if (claims.back().number == kLastAttempt) {
+      if (claims.back().number == kLastAttempt)
         throw Error(Error::Kind::data, file.string() + ": no later attempt has a number; remove the file");
-      }
     }
     const int number = claims.empty() ? 1 : claims.back().number + 1;
-    if (!make(claim_file(run_folder, number), active)) {
-      continue;  // somebody was faster: look again
-    }
+    if (!make(claim_file(run_folder, number), active)) continue;  // somebody was faster: look again
     Claim claim(run_folder, number, active.text(), steal_after);
     claim.damage_ = damage;
     try {
@@ -152,9 +147,7 @@ std::optional<Claim> Claim::take(const fs::path& run_folder, const ActiveProcess
       ::unlink(claim_file(run_folder, number).c_str());
       throw;
     }
-    if (claim.owns()) {
-      return claim;
-    }
+    if (claim.owns()) return claim;
     ::rmdir(claim.folder_.c_str());  // it was taken over before it began: look again
   }
 }
@@ -188,9 +181,7 @@ bool Claim::inherit(const Finished& finished) {
     const bool has_claim = earlier.number != number_ &&
                            std::ranges::find(claims, earlier.number, &NumberedFile::number) != claims.end();
     const bool left = made_again_ && !has_claim && earlier.path != folder_;
-    if ((earlier.number < number_ || left) && moved(earlier.path, folder_)) {
-      break;
-    }
+    if ((earlier.number < number_ || left) && moved(earlier.path, folder_)) break;
   }
   if (finished(folder_)) {
     becomes_the_runs(folder_);
@@ -208,17 +199,13 @@ bool Claim::owns() const {
 
 bool Claim::beat() {
   const auto now = std::chrono::steady_clock::now();
-  if (lost_ || now - renewed_ < renew_every_) {
-    return !lost_;
-  }
+  if (lost_ || now - renewed_ < renew_every_) return !lost_;
   renewed_ = now;
   try {
     lost_ = !owns();
   } catch (const fs::filesystem_error&) {  // the disk does not answer, which says nothing
   }
-  if (!lost_) {
-    touch(claim_file(run_folder_, number_));
-  }
+  if (!lost_) touch(claim_file(run_folder_, number_));
   return !lost_;
 }
 
@@ -241,38 +228,31 @@ bool Claim::becomes_the_runs(const fs::path& folder) const {
 void Claim::clear_up() const {
   std::error_code ignored;
   const std::vector<NumberedFile> claims = claims_of(run_folder_);
-  if (!claims.empty() && claims.back().number > number_) {
-    return;
-  }
+  if (!claims.empty() && claims.back().number > number_) return;
   if (!owns()) {
     fs::remove_all(folder_, ignored);
     return;
   }
-  for (const NumberedFile& attempt : attempt_folders_of(run_folder_)) {
+  for (const NumberedFile& attempt : attempt_folders_of(run_folder_))
     if (attempt.number <= number_) fs::remove_all(attempt.path, ignored);
-  }
   for (const NumberedFile& claim : claims) fs::remove(claim.path, ignored);
 }
 
 bool Claim::publish(bool keep_counting) {
   const bool published = owns() && becomes_the_runs(folder_);
-  if (published && keep_counting) {
+  if (published && keep_counting)
     count_attempt(claim_file(run_folder_, number_));
-  } else {
+  else
     clear_up();
-  }
   return published;
 }
 
 void Claim::withdraw() {
-  if (!owns()) {
-    return clear_up();
-  }
-  if (!made_again_) {
+  if (!owns()) return clear_up();
+  if (!made_again_)
     moved(folder_, run_folder_);
-  } else if (std::error_code ignored; !fs::exists(folder_ / kCheckpointsFolder)) {
+  else if (std::error_code ignored; !fs::exists(folder_ / kCheckpointsFolder))
     fs::remove_all(folder_, ignored);  // the run's own folder stays, and nothing here could be gone on with
-  }
   std::error_code not_empty;
   fs::remove(folder_, not_empty);
   ::unlink(claim_file(run_folder_, number_).c_str());
@@ -304,19 +284,17 @@ std::vector<ClaimedRun> claimed_runs(const fs::path& results, const std::string&
   std::vector<ClaimedRun> claimed;
   for (const fs::path& folder : claimed_folders(results, experiment)) {
     const std::vector<NumberedFile> claims = claims_of(folder);
-    struct stat file {};
-    if (claims.empty() || ::stat(claims.back().path.c_str(), &file) != 0 || is_counted(claims.back().path)) {
+    struct stat file{};
+    if (claims.empty() || ::stat(claims.back().path.c_str(), &file) != 0 || is_counted(claims.back().path))
       continue;  // it has come to an end in the meantime, or nobody has it
-    }
     const ClaimHolder holder(claims.back().path);
     if (!holder.damage().empty()) {
       if (problems != nullptr)
         problems->push_back(holder.damage() + "; bnlab run takes it for nobody's claim");
       continue;
     }
-    if (holder.has_died() && fs::exists(folder / kRecordFile)) {
+    if (holder.has_died() && fs::exists(folder / kRecordFile))
       continue;  // it had published the run before it was killed
-    }
     const auto quiet_s = static_cast<double>(std::time(nullptr) - file.st_mtim.tv_sec);
     claimed.push_back({folder.parent_path().filename().string(), folder.filename().string(),
                        claims.back().number, holder.name(), holder.json(), holder.has_died(),

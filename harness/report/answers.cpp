@@ -17,15 +17,13 @@ std::string paragraph(const fs::path& findings, const std::string& mark) {
   if (!fs::exists(findings)) return "";
   std::istringstream lines(read_text(findings));
   std::string text;
-  for (std::string line; std::getline(lines, line);) {
-    if (line.starts_with(mark)) {
+  for (std::string line; std::getline(lines, line);)
+    if (line.starts_with(mark))
       text = line.substr(line.find_first_not_of(' ', mark.size()));
-    } else if (!text.empty() && line.empty()) {
+    else if (!text.empty() && line.empty())
       break;
-    } else if (!text.empty()) {
+    else if (!text.empty())
       text += " " + line;
-    }
-  }
   return text;
 }
 

@@ -23,9 +23,8 @@ std::string quantity_under(const std::string& population, const std::string& hea
 }
 
 void add(Curve& curve, const Json& line, const Json& value) {
-  if (const Json& step = value_at(line, "step"); step.is_number() && value.is_number()) {
+  if (const Json& step = value_at(line, "step"); step.is_number() && value.is_number())
     curve[step.get<int64_t>()] = value.get<double>();
-  }
 }
 
 RunCurves from_history(const Record& record, const std::string& headline) {
@@ -85,9 +84,8 @@ std::map<std::string, Curves> curves_of(const std::vector<const Record*>& record
       for (const auto& [step, value] : curve) by_step[quantity][step].push_back(value);
     }
   }
-  for (auto& [quantity, steps] : by_step) {
+  for (auto& [quantity, steps] : by_step)
     for (auto& [step, values] : steps) all[quantity].points.push_back({step, std::move(values)});
-  }
   return all;
 }
 
@@ -97,10 +95,9 @@ FinalMetrics final_metrics_of(const std::vector<const Record*>& records) {
     if (record->status() != Status::ok) continue;
     for (const auto& [population, metrics] : record->at("result.final").items()) {
       const Json flat = metrics.flatten();
-      for (const auto& [path, value] : flat.items()) {
+      for (const auto& [path, value] : flat.items())
         if (value.is_number())
           all[population][path.substr(1)].emplace_back(record->seed(), value.get<double>());
-      }
     }
   }
   return all;

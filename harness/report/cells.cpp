@@ -57,9 +57,8 @@ std::vector<std::string> columns_of_axis(const std::string& key, const std::vect
 
 std::vector<CellColumn> columns_of(const Experiment& experiment) {
   std::set<std::string> all;
-  for (const std::string& axis : experiment.axes) {
+  for (const std::string& axis : experiment.axes)
     for (const std::string& key : keys_of(axis)) all.insert(key);
-  }
   const bool grouping = all.contains("towers") && all.contains("batch_per_tower");
   std::vector<CellColumn> columns;
   for (const std::string& axis : experiment.axes) {
@@ -72,9 +71,8 @@ std::vector<CellColumn> columns_of(const Experiment& experiment) {
         columns.push_back({kGrouping, {"towers", "batch_per_tower"}, true});
         continue;
       }
-      for (const std::string& leaf : columns_of_axis(key, experiment.runs)) {
+      for (const std::string& leaf : columns_of_axis(key, experiment.runs))
         columns.push_back({leaf, {leaf}, in_group});
-      }
     }
   }
   return columns;
@@ -137,9 +135,8 @@ namespace {
 template <class Property>
 std::set<uint64_t> seeds_with(const std::vector<const Record*>& records, Property has) {
   std::set<uint64_t> seeds;
-  for (const Record* record : records) {
+  for (const Record* record : records)
     if (has(*record)) seeds.insert(record->seed());
-  }
   return seeds;
 }
 
@@ -221,9 +218,8 @@ CellTable collect_cells(const Experiment& experiment, const std::vector<Record>&
     if (is_new) table.cells.push_back({std::move(name), {}, {}});
     CellRecords& cell = table.cells[entry->second];
     cell.runs.push_back(&run);
-    for (const Record* record : index[run.id]) {
+    for (const Record* record : index[run.id])
       if (is_of(*record, run) && record->finished()) cell.placements[record->placement()].push_back(record);
-    }
   }
   return table;
 }

@@ -19,9 +19,8 @@ void add_facts(const Json& value, const std::string& key, Facts& facts) {
     facts[key].insert(value.is_string() ? value.get<std::string>() : value.dump());
     return;
   }
-  for (const auto& [name, entry] : value.items()) {
+  for (const auto& [name, entry] : value.items())
     add_facts(entry, key.empty() ? name : key + "." + name, facts);
-  }
 }
 
 // What a run is paired by: the keys of its spec that change results, each with its value, and its placement.
@@ -65,9 +64,8 @@ Json complete_spec(const Record& record) {
 RunIdentity identity_of(const Record& record) {
   RunIdentity identity;
   const Json spec = complete_spec(record);
-  for (const auto& [key, value] : spec.items()) {
+  for (const auto& [key, value] : spec.items())
     if (changes_result(key)) identity[key] = identity_text(key, value);
-  }
   identity[kPlacementKey] = record.placement();
   return identity;
 }
@@ -96,9 +94,8 @@ struct Side {
 std::set<std::string> all_keys(const Side& a, const Side& b) {
   std::set<std::string> keys;
   for (const Side* side : {&a, &b}) {
-    for (const RunIdentity& identity : side->identities) {
+    for (const RunIdentity& identity : side->identities)
       for (const auto& [key, value] : identity) keys.insert(key);
-    }
   }
   return keys;
 }
@@ -124,9 +121,8 @@ std::vector<RunPair> pairs_of(const Side& a, const Side& b, const std::vector<Di
   std::vector<RunPair> pairs;
   for (size_t i = 0; i < a.records.size(); ++i) {
     const RunIdentity identity = common(a.identities[i]);
-    if (const auto found = partners.find(identity); found != partners.end()) {
+    if (const auto found = partners.find(identity); found != partners.end())
       pairs.push_back({a.records[i], found->second, identity});
-    }
   }
   return pairs;
 }
@@ -140,9 +136,8 @@ std::vector<DifferingKey> differing_facts(const Side& a, const Side& b) {
     all[key].b = values;
   }
   std::vector<DifferingKey> differing;
-  for (auto& [key, values] : all) {
+  for (auto& [key, values] : all)
     if (values.a != values.b) differing.push_back(std::move(values));
-  }
   return differing;
 }
 
@@ -180,9 +175,8 @@ size_t cells_told_apart(const std::vector<RunPair>& pairs, const std::set<std::s
 // others.
 std::set<std::string> telling_keys(const std::vector<RunPair>& pairs) {
   std::set<std::string> keys;
-  for (const RunPair& pair : pairs) {
+  for (const RunPair& pair : pairs)
     for (const auto& [key, value] : pair.common) keys.insert(key);
-  }
   for (const char* key : kNamedFirst) keys.erase(key);
   keys.erase("seed");
   const size_t all = cells_told_apart(pairs, keys);
@@ -197,9 +191,8 @@ std::string cell_name(const RunPair& pair, const std::set<std::string>& telling)
   std::string name = value_of_key(pair, "strategy");
   const std::string towers = value_of_key(pair, "towers"), batch = value_of_key(pair, "batch_per_tower");
   if (!towers.empty() && !batch.empty()) name += (name.empty() ? "" : " ") + towers + "x" + batch;
-  for (const std::string& key : telling) {
+  for (const std::string& key : telling)
     name += (name.empty() ? "" : ", ") + key + "=" + value_of_key(pair, key);
-  }
   return name.empty() ? "all" : name;
 }
 
@@ -271,9 +264,8 @@ Facts facts_of(const std::vector<const Record*>& records) {
     add_facts(record->at("environment"), "", facts);
     add_facts(record->at("code"), "code", facts);
     if (record->at("inputs").is_object()) add_facts(record->at("inputs"), "inputs", facts);
-    for (const char* key : {"threads_per_rank", "backend", "jobs"}) {
+    for (const char* key : {"threads_per_rank", "backend", "jobs"})
       add_facts(record->at("placement." + std::string(key)), key, facts);
-    }
   }
   return facts;
 }
@@ -295,13 +287,11 @@ Comparison::Repeated Comparison::repeated() const {
 }
 
 std::optional<int> Comparison::regressions() const {
-  if (std::ranges::any_of(spec, [](const DifferingKey& key) { return key.key != kPlacementKey; })) {
+  if (std::ranges::any_of(spec, [](const DifferingKey& key) { return key.key != kPlacementKey; }))
     return std::nullopt;
-  }
   int count = broken;
-  for (const ComparedCell& cell : cells) {
+  for (const ComparedCell& cell : cells)
     count += static_cast<int>(std::ranges::count(cell.metrics, Change::worse, &ComparedMetric::change));
-  }
   return count;
 }
 
@@ -329,9 +319,8 @@ Comparison compare(const std::vector<Record>& a, const std::vector<Record>& b, d
   const std::vector<Metric> metrics = metrics_of(headline_of(pairing.pairs));
   for (const auto& [name, pairs] : cells) {
     ComparedCell cell{name, {}};
-    for (const Metric& metric : metrics) {
+    for (const Metric& metric : metrics)
       if (auto result = compared(metric, pairs, tolerance)) cell.metrics.push_back(std::move(*result));
-    }
     comparison.cells.push_back(std::move(cell));
   }
   for (const Failure& failure : failures) comparison.broken += failure.runs;
@@ -394,9 +383,8 @@ std::string values_text(const std::set<std::string>& values) {
 std::string keys_text(const std::string& title, const std::vector<DifferingKey>& keys) {
   if (keys.empty()) return "";
   TextTable table{{{title}, {"A"}, {"B"}}, {}};
-  for (const DifferingKey& key : keys) {
+  for (const DifferingKey& key : keys)
     table.rows.push_back({key.key, values_text(key.a), values_text(key.b)});
-  }
   return table.text() + "\n";
 }
 
@@ -465,9 +453,8 @@ Json comparison_json(const Comparison& comparison, std::optional<Change> only) {
   Json cells = Json::array();
   for (const ComparedCell& cell : comparison.cells) {
     Json metrics = Json::array();
-    for (const ComparedMetric& metric : cell.metrics) {
+    for (const ComparedMetric& metric : cell.metrics)
       if (!only || metric.change == *only) metrics.push_back(metric_json(metric));
-    }
     if (!metrics.empty()) cells.push_back({{"cell", cell.name}, {"metrics", metrics}});
   }
   const std::optional<int> regressions = comparison.regressions();

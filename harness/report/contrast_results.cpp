@@ -32,16 +32,14 @@ std::vector<Rivals> rivals_of(const Contrast& contrast, const CellTable& table) 
     return contrast.of_strategies() ? cell.group : group_apart_from(compared, *cell.runs[0], table.axes);
   };
   std::map<std::string, std::vector<const CellRecords*>> above;  // by group
-  for (const CellRecords& b : table.cells) {
+  for (const CellRecords& b : table.cells)
     if (is_side(b, contrast, true)) above[group_of(b)].push_back(&b);
-  }
   std::vector<Rivals> all;
   for (const CellRecords& a : table.cells) {
     if (!is_side(a, contrast, false)) continue;
     const std::string group = group_of(a);
-    if (const auto found = above.find(group); found != above.end()) {
+    if (const auto found = above.find(group); found != above.end())
       for (const CellRecords* b : found->second) all.push_back({&a, b, group});
-    }
   }
   return all;
 }
@@ -64,9 +62,8 @@ std::set<uint64_t> seeds_of(const SeedValues& values) {
 std::set<uint64_t> lost_to_failures(const SeedValues& values, const std::vector<const Record*>& others,
                                     const SeedValues& values_of_others) {
   std::set<uint64_t> failed;
-  for (const Record* record : others) {
+  for (const Record* record : others)
     if (record->status() != Status::ok) failed.insert(record->seed());
-  }
   const std::set<uint64_t> here = seeds_of(values), there = seeds_of(values_of_others);
   std::erase_if(failed, [&](uint64_t seed) { return there.contains(seed) || !here.contains(seed); });
   return failed;
@@ -247,9 +244,8 @@ std::vector<std::pair<std::string, const Declaration*>> changed_after_runs(
   std::vector<std::pair<std::string, const Declaration*>> changes;
   for (size_t i = 1; i < declarations.size(); ++i) {
     const auto keys = keys_that_differ(declarations[i - 1], declarations[i]);
-    if (!keys.empty() && declarations[i].finished_runs > 0) {
+    if (!keys.empty() && declarations[i].finished_runs > 0)
       changes.emplace_back(joined(keys), &declarations[i]);
-    }
   }
   return changes;
 }
@@ -284,9 +280,8 @@ std::string rule_text(const Json& rule) {
 std::array<std::string, 2> side_names(const Contrast& contrast) {
   if (contrast.of_strategies()) return {contrast.strategy, contrast.above};
   const std::string& key = contrast.runs.items().begin().key();
-  if (contrast.runs.size() == 1 && contrast.above_runs.size() == 1 && contrast.above_runs.contains(key)) {
+  if (contrast.runs.size() == 1 && contrast.above_runs.size() == 1 && contrast.above_runs.contains(key))
     return {key + ": " + text_at(key, contrast.runs[key]), text_at(key, contrast.above_runs[key])};
-  }
   return {rule_text(contrast.runs), rule_text(contrast.above_runs)};
 }
 
@@ -336,9 +331,8 @@ std::vector<ContrastResult> evaluate_contrasts(const std::vector<Contrast>& cont
 
 std::vector<std::string> declaration_sentences(const std::vector<ContrastResult>& results,
                                                const std::vector<Declaration>& declarations) {
-  if (std::ranges::all_of(results, [](const ContrastResult& result) { return result.differences.empty(); })) {
+  if (std::ranges::all_of(results, [](const ContrastResult& result) { return result.differences.empty(); }))
     return {};
-  }
   if (declarations.empty()) {
     return {"When the comparisons were declared was not kept: there is no " + std::string(kDeclarationsFile) +
             "."};
@@ -380,9 +374,8 @@ std::string declaration_in_short(const std::vector<ContrastResult>& results,
   if (unknown > 0) return std::to_string(unknown) + " of them not declared when runs were started";
   std::string text = late > 0 ? std::to_string(late) + " of them declared after runs had finished"
                               : "declared before the first run";
-  for (const auto& [keys, by] : changed_after_runs(declarations)) {
+  for (const auto& [keys, by] : changed_after_runs(declarations))
     text += "; " + keys + " changed after " + runs_text(by->finished_runs);
-  }
   const size_t dropped = dropped_since(results, declarations).size();
   return text + (dropped > 0 ? "; " + std::to_string(dropped) + " dropped since" : "");
 }

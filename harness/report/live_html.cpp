@@ -83,9 +83,8 @@ std::vector<double> ticks(double low, double high, int count) {
   const double raw = (high - low) / count, power = std::pow(10, std::floor(std::log10(raw)));
   const double step = power * (raw / power < 1.5 ? 1 : raw / power < 3.5 ? 2 : raw / power < 7.5 ? 5 : 10);
   std::vector<double> found;
-  for (double at = std::ceil(low / step - 1e-9) * step; at <= high + step * 1e-9; at += step) {
+  for (double at = std::ceil(low / step - 1e-9) * step; at <= high + step * 1e-9; at += step)
     found.push_back(std::abs(at) < step * 1e-9 ? 0 : at);
-  }
   return found;
 }
 
@@ -115,7 +114,7 @@ std::string run_title(const RunCurve& run, const RunCurve::Points& points) {
 }
 
 // "sync 0.31 (3 runs), none 1.2 (1 run)": the means of the last values, for those who do not see the lines.
-std::string last_values(const std::vector<const RunCurve*>& runs, RunCurve::Points RunCurve::*which,
+std::string last_values(const std::vector<const RunCurve*>& runs, RunCurve::Points RunCurve::* which,
                         const Places& places) {
   std::vector<std::string> texts;
   for (const auto& [strategy, unused] : places) {
@@ -136,7 +135,7 @@ std::string last_values(const std::vector<const RunCurve*>& runs, RunCurve::Poin
 
 // One quantity of a group's runs against the step; "" where nothing was measured.
 std::string chart(const std::string& title, const std::vector<const RunCurve*>& runs,
-                  RunCurve::Points RunCurve::*which, const Places& places) {
+                  RunCurve::Points RunCurve::* which, const Places& places) {
   constexpr double kWidth = 460, kHeight = 240, kLeft = 50, kRight = 14, kTop = 10, kBottom = 30;
   double low = INFINITY, high = -INFINITY;
   int64_t last = 1;
@@ -178,9 +177,8 @@ std::string chart(const std::string& title, const std::vector<const RunCurve*>& 
     const RunCurve::Points points = thinned(run->*which);
     if (points.empty()) continue;
     std::string path;
-    for (const auto& [step, value] : points) {
+    for (const auto& [step, value] : points)
       path += (path.empty() ? "M" : "L") + at(x(static_cast<double>(step))) + " " + at(y(value));
-    }
     const bool live = !run->ended, failed = run->ended && *run->ended != Status::ok;
     const std::string stroke = look(places.at(run->strategy));
     const auto& [step, value] = points.back();
@@ -203,9 +201,8 @@ std::string chart(const std::string& title, const std::vector<const RunCurve*>& 
 Places places_of(const LiveExperiment& experiment) {
   Places places;
   const auto add = [&](const std::string& strategy) { places.emplace(strategy, places.size()); };
-  if (experiment.report) {
+  if (experiment.report)
     for (const ReportCell& cell : experiment.report->cells) add(cell.strategy);
-  }
   for (const RunCurve& run : experiment.curves) add(run.strategy);
   return places;
 }
@@ -281,9 +278,8 @@ std::string finished_cells(const ExperimentReport& report) {
     const auto values = cell.scores.values.find("saved");
     const Interval score = values == cell.scores.values.end() ? Interval{} : over_seeds(values->second);
     std::vector<std::string> speeds;
-    for (const ReportRow& row : cell.rows) {
+    for (const ReportRow& row : cell.rows)
       if (const auto speed = row.claimed_images_per_s()) speeds.push_back(value_text(*speed));
-    }
     table.rows.push_back({joined(cell.cell),
                           std::to_string(ok) + (ok < asked ? "/" + std::to_string(asked) : ""),
                           score.n == 0   ? "-"
@@ -366,9 +362,8 @@ LiveExperiment LiveView::look(const std::string& name, const fs::path& results,
                            points_of(run.metric_steps, run.metric_values)});
   };
   seen.under_way = live_runs(results, name);
-  for (const LiveRun& run : seen.under_way) {
+  for (const LiveRun& run : seen.under_way)
     add(run, run.strategy.empty() ? run.run_id : run.strategy, run.seed.value_or(0), std::nullopt);
-  }
   std::vector<std::string> damaged = mapped(seen.under_way, &LiveRun::damaged);
   const std::vector<Record> records = list_records(results, name);
   std::set<std::string> counted;  // a run once, whatever its placements
@@ -391,9 +386,8 @@ LiveExperiment LiveView::look(const std::string& name, const fs::path& results,
     }
   }
   std::vector<std::string>& problems = seen.status.problems;
-  for (const std::string& problem : damaged) {
+  for (const std::string& problem : damaged)
     if (!problem.empty() && std::ranges::count(problems, problem) == 0) problems.push_back(problem);
-  }
   return seen;
 }
 

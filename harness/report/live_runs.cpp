@@ -84,9 +84,8 @@ std::string time_text(double seconds) {
 // At most `width` columns of a line; UTF-8 continuation bytes take none.
 std::string clipped(const std::string& line, size_t width) {
   size_t columns = 0;
-  for (size_t i = 0; i < line.size(); ++i) {
+  for (size_t i = 0; i < line.size(); ++i)
     if ((static_cast<unsigned char>(line[i]) & 0xC0) != 0x80 && columns++ == width) return line.substr(0, i);
-  }
   return line;
 }
 
@@ -140,9 +139,8 @@ std::string step_text(const LiveRun& run) {
 
 std::string faults_text(const LiveRun& run) {
   std::string text = run.fault;
-  if (run.quiet_s > kQuiet) {
+  if (run.quiet_s > kQuiet)
     text += (text.empty() ? "" : "; ") + ("no word for " + time_text(run.quiet_s) + ": it may be dead");
-  }
   if (!run.damaged.empty()) text += (text.empty() ? "" : "; ") + run.damaged;
   return text;
 }
@@ -199,9 +197,8 @@ std::string live_page(const std::vector<LiveRun>& runs, const std::vector<Experi
     lines.push_back(faults.empty() ? "" : "  ! " + faults);
   }
   std::string page;
-  for (const std::string& line : lines) {
+  for (const std::string& line : lines)
     if (!line.empty()) page += clipped(printable(line), width) + "\n";
-  }
   std::string status = "\n" + status_text(experiments);
   for (size_t begin = 0; begin < status.size();) {
     const size_t end = std::min(status.find('\n', begin), status.size());

@@ -22,9 +22,8 @@ double critical(int n, double tail) {
 
 template <class Power>
 std::optional<int> fewest(Power power) {
-  for (int n = 2; n <= kMostSeeds; ++n) {
+  for (int n = 2; n <= kMostSeeds; ++n)
     if (power(n) >= kPower) return n;
-  }
   return std::nullopt;
 }
 

@@ -26,9 +26,8 @@ Scores scores_of(const std::vector<const RunSpec*>& runs, const std::vector<cons
   Scores scores;
   for (const RunSpec* run : runs) scores.outcomes[run->seed] = std::nullopt;
   for (const Record* record : records) scores.outcomes[record->seed()] = record->status();
-  for (const std::string& population : report.populations) {
+  for (const std::string& population : report.populations)
     scores.values[population] = values_by_seed(records, report.headline, population);
-  }
   scores.stale = stale_seeds(records);
   scores.stopped = stopped_seeds(records);
   return scores;
@@ -96,17 +95,15 @@ ReportCell cell_of(const CellRecords& found, ExperimentReport& report) {
   cell.towers = value_at(found.runs[0]->resolved, "towers");
   cell.batch_per_tower = value_at(found.runs[0]->resolved, "batch_per_tower");
   const std::vector<const Record*> records = found.one_per_seed();
-  for (const Record* record : records) {
+  for (const Record* record : records)
     for (const auto& [population, unused] : record->at("result.final").items())
       cell.evaluated.insert(population);
-  }
   cell.scores = scores_of(found.runs, records, report);
   cell.metrics = final_metrics_of(records);
   cell.curves = curves_of(records, report.headline, report.problems);
   cell.sites = site_numbers(records);
-  for (const auto& [placement, there] : found.placements) {
+  for (const auto& [placement, there] : found.placements)
     cell.rows.push_back(row_of(found, placement, there, report));
-  }
   if (cell.rows.empty()) cell.rows.push_back(row_of(found, "", {}, report));
   return cell;
 }
@@ -143,9 +140,8 @@ void compare(ReportRow& row, const ReportRow& baseline, const std::string& strat
   const double more =
       over_seeds(row.collectives_per_step).mean - over_seeds(baseline.collectives_per_step).mean;
   if (!(more > 0)) return;
-  for (const auto& [seed, ms] : row.extra_step_ms) {
+  for (const auto& [seed, ms] : row.extra_step_ms)
     row.extra_us_per_collective.emplace_back(seed, 1000 * ms / more);
-  }
 }
 
 // The strategy that costs are given relative to where nobody has named one.
@@ -272,9 +268,8 @@ std::string leaders(const ExperimentReport& report, const std::string& populatio
     for (const Score& score : rivals) {
       if (score.strategy == rivals[0].strategy) continue;
       if (next == nullptr) next = &score;
-      if (fixed(score.value, 3) == best && std::ranges::count(level, score.strategy) == 0) {
+      if (fixed(score.value, 3) == best && std::ranges::count(level, score.strategy) == 0)
         level.push_back(score.strategy);
-      }
     }
     if (next == nullptr) continue;
     text += (text.empty() ? "" : ", ") + (group == "all" ? "" : group + " ") + rivals[0].strategy + " " +
@@ -339,9 +334,8 @@ int Scores::count(const std::optional<Status>& outcome) const {
 
 std::map<std::string, int> Scores::failures() const {
   std::map<std::string, int> failures;
-  for (const auto& [seed, outcome] : outcomes) {
+  for (const auto& [seed, outcome] : outcomes)
     if (outcome && outcome != Status::ok) ++failures[name(*outcome)];
-  }
   return failures;
 }
 
@@ -386,9 +380,8 @@ ExperimentReport make_report(const Experiment& experiment, const std::vector<Rec
   if (!report.baseline.empty()) compare_with_baseline(report);
   report.contrasts = evaluate_contrasts(experiment.contrasts, all, declarations);
   report.declared = declaration_sentences(report.contrasts, declarations);
-  if (!report.contrasts.empty()) {
+  if (!report.contrasts.empty())
     report.declared_in_short = declaration_in_short(report.contrasts, declarations);
-  }
   report.published = beside_published(experiment.published, all.cells, report.cells);
   report.tuning = experiment.tuning;
   report.learned = what_was_learned(report);

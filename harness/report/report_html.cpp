@@ -40,12 +40,9 @@ std::string base64(const std::string& bytes) {
   std::string text;
   for (size_t i = 0; i < bytes.size(); i += 3) {
     uint32_t group = 0;
-    for (size_t k = 0; k < 3; ++k) {
+    for (size_t k = 0; k < 3; ++k)
       group = group << 8 | (i + k < bytes.size() ? static_cast<unsigned char>(bytes[i + k]) : 0);
-    }
-    for (size_t k = 0; k < 4; ++k) {
-      text += i + k > bytes.size() ? '=' : kDigits[group >> (18 - 6 * k) & 63];
-    }
+    for (size_t k = 0; k < 4; ++k) text += i + k > bytes.size() ? '=' : kDigits[group >> (18 - 6 * k) & 63];
   }
   return text;
 }
@@ -73,18 +70,16 @@ std::string what_it_shows(const std::string& svg, const std::string& name) {
   const size_t begin = svg.find(opening), end = svg.find("</dc:description>");
   if (begin == std::string::npos || end == std::string::npos || end < begin) return name;
   std::string text;
-  for (const char c : svg.substr(begin + opening.size(), end - begin - opening.size())) {
+  for (const char c : svg.substr(begin + opening.size(), end - begin - opening.size()))
     text += c == '&' ? std::string(1, c) : html_escape(std::string(1, c));
-  }
   return text;
 }
 
 std::string figures_in(const fs::path& folder) {
   std::set<fs::path> files;
   std::error_code none;
-  for (const auto& entry : fs::directory_iterator(folder, none)) {
+  for (const auto& entry : fs::directory_iterator(folder, none))
     if (entry.path().extension() == ".svg" && entry.is_regular_file()) files.insert(entry.path());
-  }
   std::string text;
   for (const fs::path& file : files) {
     const std::string name = html_escape(file.stem().string());
@@ -97,17 +92,15 @@ std::string figures_in(const fs::path& folder) {
 
 std::string environments(const std::vector<const Record*>& records) {
   TextTable table{{{"key"}, {"values"}}, {}};
-  for (const auto& [key, values] : facts_of(records)) {
+  for (const auto& [key, values] : facts_of(records))
     table.rows.push_back({key, joined({values.begin(), values.end()}, "; ")});
-  }
   return table.rows.empty() ? "" : wide(table, "Environment");
 }
 
 std::string commands(const std::vector<Record>& records) {
   std::set<std::string> typed;
-  for (const Record& record : records) {
+  for (const Record& record : records)
     if (record.at("command").is_string()) typed.insert(record.at("command").get<std::string>());
-  }
   return typed.empty() ? "" : html_element("pre", joined({typed.begin(), typed.end()}, "\n"));
 }
 
@@ -124,14 +117,12 @@ std::string report_html(const ExperimentReport& report, const std::vector<Record
   if (!report.contrasts.empty()) contrasts = wide(contrasts_table(report), "Declared comparisons");
   body += section("Declared comparisons", contrasts) + list_of(footnotes(report), "notes");
   std::string chosen;
-  for (const TextTable& tuned : {tuning_table(report), length_table(report)}) {
+  for (const TextTable& tuned : {tuning_table(report), length_table(report)})
     if (!tuned.rows.empty()) chosen += wide(tuned, "Settings");
-  }
   if (!chosen.empty()) body += section("Settings chosen beforehand", chosen);
   std::vector<std::string> stale;
-  for (const auto& [reason, runs] : report.runs.stale_reasons) {
+  for (const auto& [reason, runs] : report.runs.stale_reasons)
     stale.push_back(std::to_string(runs) + " runs: " + reason);
-  }
   body += section("Stale runs", stale.empty() ? "" : list_of(stale));
   body += section("Figures", figures_in(figures));
   const std::vector<std::string> failures = failure_lines(report.runs.failures);

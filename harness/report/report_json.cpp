@@ -32,9 +32,8 @@ Json interval_json(const SeedValues& values) {
 // The keys that a cell and its rows share.
 Json scores_json(const Scores& scores) {
   Json outcomes = Json::array(), values = Json::object();
-  for (const auto& [seed, outcome] : scores.outcomes) {
+  for (const auto& [seed, outcome] : scores.outcomes)
     outcomes.push_back({{"seed", seed}, {"outcome", outcome ? name(*outcome) : kMissing}});
-  }
   for (const auto& [population, by_seed] : scores.values) values[population] = interval_json(by_seed);
   return {{"asked", scores.outcomes.size()},
           {"ok", scores.count(Status::ok)},
@@ -99,9 +98,8 @@ Json curves_json(const Curves& curves) {
 
 Json metrics_json(const FinalMetrics& all) {
   Json json = Json::object();
-  for (const auto& [population, metrics] : all) {
+  for (const auto& [population, metrics] : all)
     for (const auto& [metric, values] : metrics) json[population][metric] = interval_json(values);
-  }
   return json;
 }
 
@@ -165,9 +163,7 @@ Json tuning_json(const Tuning& tuning) {
     const auto tried = mapped(group.candidates, [](const Candidate& candidate) {
       const auto scores = mapped(candidate.scores, [](const auto& score) { return number(score); });
       Json json{{"setting", candidate.setting}, {"mean", number(candidate.mean())}, {"scores", scores}};
-      if (candidate.dropped_after) {
-        json["dropped_after_steps"] = *candidate.dropped_after;
-      }
+      if (candidate.dropped_after) json["dropped_after_steps"] = *candidate.dropped_after;
       return json;
     });
     return Json{{"group", group.name},

@@ -149,9 +149,8 @@ TextTable cells_table(const ExperimentReport& report) {
   }
   if (placements) table.columns.push_back({"placement"});
   table.columns.push_back({"n", true});
-  for (const std::string& population : report.populations) {
+  for (const std::string& population : report.populations)
     table.columns.push_back({report.headline + "\n" + population, true});
-  }
   const bool rates = shows_rates(report);
   if (rates) table.columns.push_back({"images\n/s", true});
   const bool timed = is_timed_in_turns(report);
@@ -162,9 +161,8 @@ TextTable cells_table(const ExperimentReport& report) {
       table.columns.push_back({title, true});
     }
   }
-  for (const char* title : {"peak\nMiB", "coll.\n/step", "bytes\n/step"}) {
+  for (const char* title : {"peak\nMiB", "coll.\n/step", "bytes\n/step"})
     table.columns.push_back({title, true});
-  }
   const bool shares = has_exchange_shares(report);
   if (shares) table.columns.push_back({"% of\ntime", true});
   if (!report.roofline.empty()) table.columns.push_back({"% of\nroofline", true});
@@ -178,9 +176,8 @@ TextTable cells_table(const ExperimentReport& report) {
       const bool complete = row.scores.count(std::nullopt) == 0;
       texts.push_back((complete ? ok : ok + "/" + std::to_string(row.scores.outcomes.size())) +
                       stale_text(report, row.scores.stale) + stopped_text(row.scores.stopped));
-      for (const std::string& population : report.populations) {
+      for (const std::string& population : report.populations)
         texts.push_back(plus_minus(over_seeds(row.scores.values.at(population))));
-      }
       if (rates) texts.push_back(rate_text(row));
       if (timed) texts.push_back(plus_minus(over_seeds(per_cent(row.log_images_per_s)), 1));
       if (!report.baseline.empty()) {
@@ -255,9 +252,7 @@ TextTable length_table(const ExperimentReport& report) {
   }
   for (const TunedGroup& group : there ? report.tuning->groups : std::vector<TunedGroup>()) {
     std::vector<std::string> texts = {group.name};
-    for (const double mean : group.best_means) {
-      texts.push_back(fixed(mean, 3));
-    }
+    for (const double mean : group.best_means) texts.push_back(fixed(mean, 3));
     table.rows.push_back(texts);
   }
   return table;
@@ -276,28 +271,24 @@ std::vector<std::string> footnotes(const ExperimentReport& report) {
   const auto is_alone = [](const ReportRow& row) {
     return row.ranks == 1 && !row.bytes_per_step.empty() && over_seeds(row.bytes_per_step).mean > 0;
   };
-  if (any(is_alone)) {
+  if (any(is_alone))
     notes.push_back("With one rank nothing is sent: coll. and bytes are what the strategy would exchange.");
-  }
   const bool rates = shows_rates(report);  // else no row has the letters
   const size_t before = notes.size();
   const auto explain_missing_rate = [&](const std::string& letter, const std::string& why) {
     notes.push_back((rates ? letter + " " : "No images/s: ") + why + ".");
   };
-  if (any([](const ReportRow& row) { return row.emulated; })) {
+  if (any([](const ReportRow& row) { return row.emulated; }))
     explain_missing_rate("(e)", "emulated, with several towers per rank");
-  }
   if (any([&](const ReportRow& row) {
         return row.jobs && !row.claimed_images_per_s() && (rates || !row.emulated);
       })) {
     explain_missing_rate("(j)", "other runs at the same time (--jobs)");
   }
-  if (any([](const ReportRow& row) { return row.disturbed; })) {
+  if (any([](const ReportRow& row) { return row.disturbed; }))
     explain_missing_rate("(d)", "others used the machine during some of these timings, which do not count");
-  }
-  if (any([](const ReportRow& row) { return row.untimed; })) {
+  if (any([](const ReportRow& row) { return row.untimed; }))
     explain_missing_rate("(t)", "the turns in which some runs were to be timed failed; their notes say why");
-  }
   if (!rates && notes.size() == before &&
       any([](const ReportRow& row) { return row.scores.count(Status::ok) > 0; })) {
     notes.push_back("No images/s: no run recorded any, such as one of too few steps.");
@@ -307,17 +298,12 @@ std::vector<std::string> footnotes(const ExperimentReport& report) {
         "% of time: the share of the training steps' time that one rank was in these exchanges, waits for "
         "the others included.");
   }
-  if (!report.roofline.empty()) {
-    notes.push_back(report.roofline);
-  }
-  if (is_timed_in_turns(report)) {
-    notes.push_back(noise_sentence(report));
-  }
+  if (!report.roofline.empty()) notes.push_back(report.roofline);
+  if (is_timed_in_turns(report)) notes.push_back(noise_sentence(report));
   if (const auto machines = timing_machines(report); machines.size() > 1) {
     std::vector<std::string> texts;
-    for (const auto& [machine, placements] : machines) {
+    for (const auto& [machine, placements] : machines)
       texts.push_back(joined({placements.begin(), placements.end()}) + " on " + machine);
-    }
     notes.push_back("Timed on several machines or numbers of threads: " + joined(texts, "; ") +
                     ". Compare images/s, ms and µs between rows of one machine alone.");
   }
@@ -355,9 +341,7 @@ std::vector<std::string> footnotes(const ExperimentReport& report) {
     notes.push_back("Not tuned yet: " + report.tuning->sentence() + ", before the matrix.");
   } else if (report.tuning) {
     notes.push_back("Tuned: " + report.tuning->sentence() + ". No other number rests on these runs.");
-    if (report.tuning->steps) {
-      notes.push_back("Length: " + report.tuning->length_sentence() + ".");
-    }
+    if (report.tuning->steps) notes.push_back("Length: " + report.tuning->length_sentence() + ".");
     for (const TunedGroup& group : report.tuning->groups) {
       if (group.chosen().diverged() == static_cast<int>(group.chosen().scores.size())) {
         notes.push_back("Warning: every setting of " + group.name +
@@ -403,15 +387,13 @@ std::string report_text(const ExperimentReport& report) {
   if (!report.claim.empty()) text += wrapped("Claim: " + report.claim);
   text += wrapped(progress_sentence(report)) + "\n" + cells_table(report).text() + "\n";
   if (!report.contrasts.empty()) text += contrasts_table(report).text() + "\n";
-  for (const TextTable& tuned : {tuning_table(report), length_table(report)}) {
+  for (const TextTable& tuned : {tuning_table(report), length_table(report)})
     if (!tuned.rows.empty()) text += tuned.text() + "\n";
-  }
   for (const std::string& note : footnotes(report)) text += wrapped(note);
   if (report.runs.failed > 0) text += "\nFailed runs:\n";
   for (const std::string& line : failure_lines(report.runs.failures)) text += wrapped(line);
-  for (const auto& [reason, runs] : report.runs.stale_reasons) {
+  for (const auto& [reason, runs] : report.runs.stale_reasons)
     text += wrapped(std::to_string(runs) + " runs are stale: " + reason + ".");
-  }
   if (report.runs.confirmed > 0)
     text += wrapped(std::to_string(report.runs.confirmed) + " runs are" + kConfirmed + ".");
   if (!report.learned.empty()) text += "\n";
@@ -424,13 +406,11 @@ std::string report_markdown(const ExperimentReport& report) {
   if (!report.claim.empty()) text += "Claim: " + markdown_escape(report.claim) + "\n\n";
   text += progress_sentence(report) + "\n\n" + cells_table(report).markdown() + "\n";
   if (!report.contrasts.empty()) text += contrasts_table(report).markdown() + "\n";
-  for (const TextTable& tuned : {tuning_table(report), length_table(report)}) {
+  for (const TextTable& tuned : {tuning_table(report), length_table(report)})
     if (!tuned.rows.empty()) text += tuned.markdown() + "\n";
-  }
   for (const std::string& note : footnotes(report)) text += "- " + markdown_escape(note) + "\n";
-  for (const std::string& line : failure_lines(report.runs.failures)) {
+  for (const std::string& line : failure_lines(report.runs.failures))
     text += "- Failed: " + markdown_escape(line) + "\n";
-  }
   for (const std::string& sentence : report.learned) text += "\n" + markdown_escape(sentence) + "\n";
   return text;
 }
@@ -440,15 +420,12 @@ void replace_between_markers(const std::filesystem::path& file, const std::strin
   const std::string begin_mark = "<!-- table:" + name + " -->\n", end_mark = "<!-- end -->";
   const std::string expected = ": expected a file with the lines \"<!-- table:" + name +
                                " -->\" and \"<!-- end -->\" around the place for the table";
-  if (!std::filesystem::is_regular_file(file)) {
+  if (!std::filesystem::is_regular_file(file))
     throw Error(Error::Kind::usage, file.string() + expected + ", got none");
-  }
   const std::string document = read_text(file);
   const size_t begin = document.find(begin_mark);
   const size_t end = begin == std::string::npos ? begin : document.find(end_mark, begin);
-  if (end == std::string::npos) {
-    throw Error(Error::Kind::usage, file.string() + expected);
-  }
+  if (end == std::string::npos) throw Error(Error::Kind::usage, file.string() + expected);
   const size_t content = begin + begin_mark.size();
   write_atomically(file, document.substr(0, content) + text + document.substr(end));
 }

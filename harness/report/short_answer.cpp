@@ -23,9 +23,8 @@ std::vector<Part> parts_of(const std::string& text, const std::string& own) {
   std::vector<Part> parts(1);
   std::string linked;  // the experiment of the last link, until its comparison is known
   const auto end_link = [&] {
-    if (!linked.empty() && !parts.back().empty()) {
+    if (!linked.empty() && !parts.back().empty())
       parts.back().push_back({linked, parts.back().front().comparison});
-    }
     linked = "";
   };
   for (std::sregex_iterator found(text.begin(), text.end(), token), end; found != end; ++found) {
@@ -35,11 +34,10 @@ std::vector<Part> parts_of(const std::string& text, const std::string& own) {
       continue;
     }
     end_link();
-    if ((*found)[1].matched) {
+    if ((*found)[1].matched)
       linked = (*found)[1];
-    } else if (!parts.back().empty()) {
+    else if (!parts.back().empty())
       parts.emplace_back();
-    }
   }
   end_link();
   return parts;
@@ -154,9 +152,8 @@ ShortAnswer short_answer_of(const std::string& written, const std::string& exper
   }
   if (end == std::string::npos) return {text, Foundation::seen};
   Foundation weakest = Foundation::firm;
-  for (const Part& part : parts_of(written.substr(end), experiment)) {
+  for (const Part& part : parts_of(written.substr(end), experiment))
     weakest = std::max(weakest, founded(part, grounds_of));
-  }
   return {text, weakest};
 }
 

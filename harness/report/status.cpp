@@ -139,27 +139,17 @@ std::string status_text(const std::vector<ExperimentStatus>& all) {
                           std::to_string(status.failed), std::to_string(status.missing()),
                           std::to_string(status.stale), counts_text(status.outcomes),
                           placements_text(status.done_on)});
-    if (!status.stopped_early.empty()) {
+    if (!status.stopped_early.empty())
       stopped += status.experiment + ": " + counts_text(status.stopped_early) + "\n";
-    }
-    if (status.disturbed > 0) {
-      disturbed += status.experiment + ": " + std::to_string(status.disturbed) + "\n";
-    }
-    for (const auto& [reason, runs] : status.stale_reasons) {
+    if (status.disturbed > 0) disturbed += status.experiment + ": " + std::to_string(status.disturbed) + "\n";
+    for (const auto& [reason, runs] : status.stale_reasons)
       stale += wrapped(status.experiment + ": " + std::to_string(runs) + " stale: " + reason);
-    }
-    if (status.others > 0) {
-      others += status.experiment + ": " + std::to_string(status.others) + "\n";
-    }
-    if (status.confirmed > 0) {
-      confirmed += status.experiment + ": " + std::to_string(status.confirmed) + "\n";
-    }
-    if (status.other_sources > 0) {
+    if (status.others > 0) others += status.experiment + ": " + std::to_string(status.others) + "\n";
+    if (status.confirmed > 0) confirmed += status.experiment + ": " + std::to_string(status.confirmed) + "\n";
+    if (status.other_sources > 0)
       other_sources += status.experiment + ": " + std::to_string(status.other_sources) + "\n";
-    }
-    for (const std::string& line : failure_lines(status.failures)) {
+    for (const std::string& line : failure_lines(status.failures))
       reasons += wrapped(status.experiment + ": " + line);
-    }
     for (const ClaimedRun& run : status.claimed)
       under_way += status.experiment + ": " + run.sentence() + "\n";
     for (const std::string& problem : status.problems) problems += "damaged: " + problem + "\n";

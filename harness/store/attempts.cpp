@@ -40,14 +40,11 @@ std::optional<int> number_in(const fs::path& path, const std::string& kind) {
 std::vector<NumberedFile> all_of(const fs::path& folder, const char* kind) {
   std::vector<NumberedFile> found;
   const std::string start = beside(folder, kind).filename().string();
-  if (!fs::exists(folder.parent_path())) {
-    return found;
-  }
+  if (!fs::exists(folder.parent_path())) return found;
   for (const auto& entry : fs::directory_iterator(folder.parent_path())) {
     const std::optional<int> number = number_in(entry.path(), kind);
-    if (number && entry.path().filename().string().starts_with(start)) {
+    if (number && entry.path().filename().string().starts_with(start))
       found.push_back({*number, entry.path()});
-    }
   }
   std::ranges::sort(found, {}, &NumberedFile::number);
   return found;
@@ -67,7 +64,7 @@ void count_attempt(const fs::path& claim) {
 }
 
 bool is_counted(const fs::path& claim) {
-  struct stat file {};
+  struct stat file{};
   return ::stat(claim.c_str(), &file) == 0 && file.st_mtim.tv_sec == 0;
 }
 
@@ -100,9 +97,8 @@ std::vector<fs::path> begun_folders(const fs::path& results, const std::string& 
   std::error_code none;
   for (const auto& run : fs::directory_iterator(experiment_folder(results, experiment), none)) {
     std::error_code no_folder;
-    for (const auto& entry : fs::directory_iterator(run.path(), no_folder)) {
+    for (const auto& entry : fs::directory_iterator(run.path(), no_folder))
       if (placement_of(entry.path()) != entry.path().filename()) found.push_back(entry.path());
-    }
   }
   std::ranges::sort(found);
   return found;

@@ -96,9 +96,8 @@ bool Confirmations::cover(const Record& record) const {
 void Confirmations::remove(const Record& repeated) {
   const Json own = entry_of(repeated);
   Json others = Json::array();
-  for (const Json& entry : entries_) {
+  for (const Json& entry : entries_)
     if (!is_of_one_cell(entry, own)) others.push_back(entry);
-  }
   entries_ = others;
 }
 
@@ -117,11 +116,10 @@ Confirmed confirm_results(const fs::path& into, const fs::path& again) {
   for (Record& record : list_records(again.parent_path(), again.filename().string())) {
     const std::string name = record.run_id() + " " + place_of(record);
     if (!record.finished()) continue;
-    if (record.why_other_numerics().empty()) {
+    if (record.why_other_numerics().empty())
       repeats.emplace(name, std::move(record));
-    } else {
+    else
       confirmed.left_out.push_back(name + " was repeated by other code than that of this program");
-    }
   }
   const std::vector<Record> records = list_records(into.parent_path(), into.filename().string());
   Confirmations confirmations(into);

@@ -34,16 +34,11 @@ bool is_same(const Json& a, const Json& b) {
 // The comparisons, and beside them the rules that choose runs, and what all runs are, as they are asked.
 Json declared_by(const Experiment& experiment) {
   Json declared = {{"contrasts", mapped(experiment.contrasts, canonical)}, {"settings", Json::object()}};
-  for (const Parameter& key : run_parameters()) {
-    if (changes_result(key.name) && experiment.asked.contains(key.name)) {
+  for (const Parameter& key : run_parameters())
+    if (changes_result(key.name) && experiment.asked.contains(key.name))
       declared["settings"][key.name] = experiment.asked[key.name];
-    }
-  }
-  for (const char* rule : {"matrix", "exclude", "tune", "published"}) {
-    if (experiment.asked.contains(rule)) {
-      declared[rule] = experiment.asked[rule];
-    }
-  }
+  for (const char* rule : {"matrix", "exclude", "tune", "published"})
+    if (experiment.asked.contains(rule)) declared[rule] = experiment.asked[rule];
   return declared;
 }
 
@@ -76,9 +71,7 @@ bool declares_the_same(const Json& kept, const Json& now) {
 
 std::vector<Declaration> declarations_in(const fs::path& folder) {
   const fs::path file = folder / kDeclarationsFile;
-  if (!fs::exists(file)) {
-    return {};
-  }
+  if (!fs::exists(file)) return {};
   try {
     return mapped(read_json(file, declarations_schema()).at("declarations"), from_json);
   } catch (const Error& error) {
@@ -122,9 +115,8 @@ std::vector<Declaration> kept_declarations(const fs::path& results, const std::s
 std::vector<std::string> keys_that_differ(const Declaration& earlier, const Declaration& later) {
   const Json &a = earlier.declared, &b = later.declared;
   std::vector<std::string> keys;
-  for (const char* rule : {"matrix", "exclude", "tune", "published"}) {
+  for (const char* rule : {"matrix", "exclude", "tune", "published"})
     if (!is_same(a.value(rule, Json()), b.value(rule, Json()))) keys.emplace_back(rule);
-  }
   if (!a.contains("settings") || !b.contains("settings")) return keys;
   for (const Parameter& key : run_parameters()) {
     const auto in = [&](const Json& declared) { return declared.at("settings").value(key.name, Json()); };
@@ -134,21 +126,15 @@ std::vector<std::string> keys_that_differ(const Declaration& earlier, const Decl
 }
 
 std::string keep_declaration(const Experiment& experiment, const fs::path& results) {
-  if (experiment.contrasts.empty()) {
-    return "";
-  }
+  if (experiment.contrasts.empty()) return "";
   std::vector<Declaration> all = kept_declarations(results, experiment.name);
   const Json declared = declared_by(experiment);
-  if (!all.empty() && declares_the_same(all.back().declared, declared)) {
-    return "";
-  }
+  if (!all.empty() && declares_the_same(all.back().declared, declared)) return "";
   const std::vector<Record> records = list_records(results, experiment.name);
   const int64_t finished = std::ranges::count_if(records, &Record::finished);
   all.push_back({now_utc(), finished, fingerprint_of(declared), declared});
   write_declarations(experiment_folder(results, experiment.name), all);
-  if (finished == 0) {
-    return "";
-  }
+  if (finished == 0) return "";
   return "what is declared " + std::string(all.size() > 1 ? "has changed" : "is kept for the first time") +
          " after " + std::to_string(finished) +
          " finished runs; the report tells which comparisons were not " + "declared before them";
@@ -157,9 +143,7 @@ std::string keep_declaration(const Experiment& experiment, const fs::path& resul
 void merge_declarations(const fs::path& into, const fs::path& from) {
   std::vector<Declaration> all = declarations_in(into);
   const std::vector<Declaration> theirs = declarations_in(from);
-  if (theirs.empty()) {
-    return;
-  }
+  if (theirs.empty()) return;
   all.insert(all.end(), theirs.begin(), theirs.end());
   std::ranges::stable_sort(all, {}, &Declaration::at);
   const auto again = std::ranges::unique(all, {}, &Declaration::fingerprint);

@@ -21,9 +21,8 @@ std::string TruncatedList::text() const {
 std::string differences(const Json& a, const Json& b, const std::string& in_a, const std::string& in_b) {
   const Json left = a.flatten(), right = b.flatten();
   std::set<std::string> pointers;
-  for (const Json* side : {&left, &right}) {
+  for (const Json* side : {&left, &right})
     for (const auto& entry : side->items()) pointers.insert(entry.key());
-  }
   pointers.erase("");  // of an object without keys
   const auto text = [](const Json& side, const std::string& pointer) {
     return side.contains(pointer) ? side.at(pointer).dump() : "absent";

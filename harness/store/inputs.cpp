@@ -43,12 +43,9 @@ std::string hash_of_file(const std::string& file) {
   XXH3_state_t state;
   XXH3_64bits_reset(&state);
   std::ifstream in(file, std::ios::binary);
-  while (in.read(buffer.data(), static_cast<std::streamsize>(buffer.size())) || in.gcount() > 0) {
+  while (in.read(buffer.data(), static_cast<std::streamsize>(buffer.size())) || in.gcount() > 0)
     XXH3_64bits_update(&state, buffer.data(), static_cast<size_t>(in.gcount()));
-  }
-  if (!in.eof()) {
-    throw Error(Error::Kind::data, file + ": cannot be read: " + std::strerror(errno));
-  }
+  if (!in.eof()) throw Error(Error::Kind::data, file + ": cannot be read: " + std::strerror(errno));
   return digits(XXH3_64bits_digest(&state));
 }
 
@@ -64,9 +61,7 @@ void check_safetensors(const std::string& file) {
   std::ifstream in(file, std::ios::binary);
   in.read(reinterpret_cast<char*>(begin.data()), begin.size());
   uint64_t header = 0;
-  for (size_t i = 8; i-- > 0;) {
-    header = header << 8 | begin[i];
-  }
+  for (size_t i = 8; i-- > 0;) header = header << 8 | begin[i];
   if (!in || begin[8] != '{' || header > fs::file_size(file)) {
     throw Error(Error::Kind::data,
                 file + ": expected a safetensors file, with the header of one" + pytorch_cure(file));
@@ -108,9 +103,7 @@ void Inputs::read_known() {
   } catch (const Error&) {  // all is read again
   }
   std::string line;
-  if (!std::getline(in, line) || line != kHeading) {
-    return;
-  }
+  if (!std::getline(in, line) || line != kHeading) return;
   while (std::getline(in, line)) {
     std::istringstream words(line);
     Known known;
@@ -123,9 +116,7 @@ void Inputs::read_known() {
 }
 
 void Inputs::keep() const {
-  if (!changed_) {
-    return;
-  }
+  if (!changed_) return;
   std::ostringstream text;
   text << kHeading << "\n";
   for (const auto& [name, known] : known_) {
@@ -144,7 +135,7 @@ void Inputs::keep() const {
 }
 
 Inputs::Stamp Inputs::stamp_of(const std::string& file) {
-  struct stat status {};
+  struct stat status{};
   errno = 0;
   if (::stat(file.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) {
     throw Error(Error::Kind::data, file + ": expected a file: " +
@@ -224,15 +215,11 @@ Json Inputs::of(const RunSpec& run) {
 LastInputs::LastInputs(const std::filesystem::path& experiment_folder)
     : file_(experiment_folder / "inputs.json") {
   try {
-    if (std::filesystem::exists(file_)) {
-      entries_ = read_json(file_);
-    }
+    if (std::filesystem::exists(file_)) entries_ = read_json(file_);
   } catch (const Error&) {
     // It is made anew by the next run.
   }
-  if (!entries_.is_array()) {
-    entries_ = Json::array();
-  }
+  if (!entries_.is_array()) entries_ = Json::array();
 }
 
 void LastInputs::set(const RunSpec& run, const Json& inputs) {
@@ -253,11 +240,8 @@ void LastInputs::set(const RunSpec& run, const Json& inputs) {
 
 Json LastInputs::of(const Json& spec) const {
   const Json asked = files_asked_for(spec);
-  for (const Json& entry : entries_) {
-    if (reads_the_same(entry, asked)) {
-      return entry.value("inputs", Json());
-    }
-  }
+  for (const Json& entry : entries_)
+    if (reads_the_same(entry, asked)) return entry.value("inputs", Json());
   return nullptr;
 }
 

@@ -42,9 +42,8 @@ std::string size_text(const Json& inputs) {
 
 std::optional<double> largest(const Json& of_ranks) {
   std::optional<double> peak;
-  for (const Json& bytes : of_ranks) {
+  for (const Json& bytes : of_ranks)
     if (bytes.is_number()) peak = std::max(peak.value_or(0), bytes.get<double>());
-  }
   return peak;
 }
 
@@ -75,9 +74,8 @@ Json outcome_json(const Outcome& outcome) {
 Status status_named(const std::string& name) {
   const std::string all = names(Status{});
   const std::vector<std::string> known = split_names(all);
-  if (std::ranges::count(known, name) == 0) {
+  if (std::ranges::count(known, name) == 0)
     throw Error(Error::Kind::data, "expected an outcome (" + all + "), got " + name);
-  }
   return choice_of<Status>(name);
 }
 
@@ -145,9 +143,8 @@ Record::Record(Json value, std::filesystem::path file) : value_(std::move(value)
                                        std::to_string(kRecordSchemaVersion) + ", got kind " +
                                        at("kind").dump() + ", version " + version.dump());
   }
-  if (const auto wrong = misfits(value_, record_schema(), Keys::any); !wrong.empty()) {
+  if (const auto wrong = misfits(value_, record_schema(), Keys::any); !wrong.empty())
     throw Error(Error::Kind::data, file_.string() + ": " + wrong.front());
-  }
   for (const char* path : {"experiment", "run_id", "strategy_label", "placement.name", "placement.device",
                            "placement.ranks", "outcome.status", "spec.seed", "wall_time_s"}) {
     if (at(path).is_null()) throw Error(Error::Kind::data, file_.string() + ": " + path + " is missing");
@@ -196,9 +193,8 @@ void Record::take_times(const Json& of_other) {
   Json& result = value_["result"];
   if (!result.is_object()) return;
   result["timing"] = of_other.at("timing");
-  if (result.contains("throughput") && result["throughput"].is_object()) {
+  if (result.contains("throughput") && result["throughput"].is_object())
     result["throughput"].update(of_other.at("throughput"), /*merge_objects=*/true);
-  }
 }
 
 bool Record::timed_elsewhere() const {
@@ -235,9 +231,8 @@ std::optional<double> metric_of(const Record& record, const std::string& metric,
         metric == kLogImagesPerS ? "result.timing.log_images_per_s" : "result.throughput.images_per_s";
     return record.throughput_counts() ? record.number(place) : std::nullopt;
   }
-  if (metric == "peak_memory_bytes" || metric == "peak_rss_bytes") {
+  if (metric == "peak_memory_bytes" || metric == "peak_rss_bytes")
     return largest(record.at("result.memory." + metric));
-  }
   // A strategy without running statistics is evaluated once, as "saved": it knows no other population.
   const Json& asked = record.at("spec.populations");
   const bool known = record.at("result.final." + population).is_object() ||
@@ -247,10 +242,9 @@ std::optional<double> metric_of(const Record& record, const std::string& metric,
 
 Json answer_of(const Record& record) {
   Json result = record.at("result");
-  if (result.is_object()) {
+  if (result.is_object())
     for (const char* key : {"start_s", "throughput", "timing", "memory", "resumed_at_steps", "cuda_graph"})
       result.erase(key);
-  }
   return {{"outcome", name(record.status())}, {"inputs", record.at("inputs")}, {"result", result}};
 }
 

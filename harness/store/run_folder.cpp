@@ -65,15 +65,14 @@ int depth_of(const std::string& json) {
   bool in_text = false;
   for (size_t i = 0; i < json.size(); ++i) {
     const char c = json[i];
-    if (c == '\\') {
+    if (c == '\\')
       ++i;  // whatever follows; outside a text the parser refuses it
-    } else if (c == '"') {
+    else if (c == '"')
       in_text = !in_text;
-    } else if (!in_text && (c == '{' || c == '[')) {
+    else if (!in_text && (c == '{' || c == '['))
       deepest = std::max(deepest, ++depth);
-    } else if (!in_text && (c == '}' || c == ']')) {
+    else if (!in_text && (c == '}' || c == ']'))
       --depth;
-    }
   }
   return deepest;
 }
@@ -91,9 +90,8 @@ std::string place_in(const std::string& text, size_t byte) {
 std::vector<std::filesystem::path> folders_in(const std::filesystem::path& folder) {
   std::vector<std::filesystem::path> found;
   std::error_code missing;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, missing)) {
+  for (const auto& entry : std::filesystem::directory_iterator(folder, missing))
     if (entry.is_directory() && entry.path().filename().string()[0] != '.') found.push_back(entry.path());
-  }
   std::ranges::sort(found);
   return found;
 }
@@ -144,11 +142,10 @@ void copy_synced(const std::filesystem::path& from, const std::filesystem::path&
 }
 
 void make_folder(const std::filesystem::path& folder) {
-  if (::mkdir(folder.c_str(), 0777) == 0) {
+  if (::mkdir(folder.c_str(), 0777) == 0)
     Descriptor(folder.parent_path(), O_RDONLY | O_DIRECTORY).sync();
-  } else if (errno != EEXIST) {
+  else if (errno != EEXIST)
     fail("cannot make", folder);
-  }
 }
 
 void write_json(const std::filesystem::path& file, const Json& value) {
@@ -160,9 +157,8 @@ Json read_json(const std::filesystem::path& file) {
 }
 
 Json parse_json(const std::string& text, const std::string& file) {
-  if (depth_of(text) > kDeepest) {
+  if (depth_of(text) > kDeepest)
     throw Error(Error::Kind::data, file + ": nested deeper than " + std::to_string(kDeepest) + " levels");
-  }
   try {
     return Json::parse(text);
   } catch (const Json::parse_error& error) {
@@ -175,9 +171,8 @@ Json parse_json(const std::string& text, const std::string& file) {
 std::vector<std::filesystem::path> run_folders(const std::filesystem::path& results,
                                                const std::string& experiment) {
   std::vector<std::filesystem::path> found;
-  for (const auto& run : folders_in(experiment_folder(results, experiment))) {
+  for (const auto& run : folders_in(experiment_folder(results, experiment)))
     for (auto& placement : folders_in(run)) found.push_back(std::move(placement));
-  }
   return found;
 }
 

@@ -90,13 +90,11 @@ class Check {
           if (lacks && keys_ != Keys::any) found.push_back(begin + "lacks " + key.dump());
         }
       } else if (keyword == "items") {
-        for (size_t i = 0; value.is_array() && i < value.size(); ++i) {
+        for (size_t i = 0; value.is_array() && i < value.size(); ++i)
           look(value[i], rule, path + "[" + std::to_string(i) + "]", found);
-        }
       } else if (keyword == "properties") {
-        for (const auto& [key, of_key] : rule.items()) {
+        for (const auto& [key, of_key] : rule.items())
           if (value.is_object() && value.contains(key)) look(value[key], of_key, key_path(path, key), found);
-        }
       } else if (keyword == "additionalProperties") {
         look_at_others(value, schema, path, found);
       } else if (keyword != "$schema" && keyword != "$defs" && keyword != "title" &&

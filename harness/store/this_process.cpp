@@ -40,11 +40,9 @@ std::string process_start(long process) {
   const std::string stat = first_line("/proc/" + std::to_string(process) + "/stat");
   std::istringstream fields(stat.substr(std::min(stat.size(), stat.rfind(')') + 1)));
   std::string word;
-  for (int field = kState; field <= kStartTime && fields >> word; ++field) {
-    if (field == kState && word == "Z") {  // it has ended, and its parent has not asked for it yet
+  for (int field = kState; field <= kStartTime && fields >> word; ++field)
+    if (field == kState && word == "Z")  // it has ended, and its parent has not asked for it yet
       return "";
-    }
-  }
   return word;
 }
 

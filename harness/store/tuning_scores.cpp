@@ -20,9 +20,7 @@ std::filesystem::path tuning_file(const std::filesystem::path& results, const st
 Json group_json(const TunedGroup& group) {
   const auto tried = mapped(group.candidates, [](const Candidate& candidate) {
     Json json{{"setting", candidate.setting}, {"mean", candidate.mean()}, {"diverged", candidate.diverged()}};
-    if (candidate.dropped_after) {
-      json["dropped_after_steps"] = *candidate.dropped_after;
-    }
+    if (candidate.dropped_after) json["dropped_after_steps"] = *candidate.dropped_after;
     return json;
   });
   return {{"group", group.name},
@@ -73,9 +71,8 @@ std::optional<Json> read_tuning(const std::filesystem::path& file) {
 TuningScores scores_of(const Tuning& tuning, const std::vector<Record>& records) {
   TuningScores scores;
   for (const Record& record : records) {
-    if (std::ranges::find(tuning.runs.runs, record.run_id(), &RunSpec::id) == tuning.runs.runs.end()) {
+    if (std::ranges::find(tuning.runs.runs, record.run_id(), &RunSpec::id) == tuning.runs.runs.end())
       continue;  // of an earlier spec
-    }
     if (record.status() == Status::ok) {
       const auto score = metric_of(record, tuning.asked.metric, tuning.asked.population);
       if (!score) {
@@ -93,9 +90,7 @@ TuningScores scores_of(const Tuning& tuning, const std::vector<Record>& records)
 
 Json scores_json(const TuningScores& scores) {
   Json json = Json::object();
-  for (const auto& [run_id, score] : scores) {
-    json[run_id] = score ? Json(*score) : Json(nullptr);
-  }
+  for (const auto& [run_id, score] : scores) json[run_id] = score ? Json(*score) : Json(nullptr);
   return json;
 }
 
@@ -106,9 +101,8 @@ TuningScores read_scores(const Json& json, const std::filesystem::path& file) {
                 file.string() + ": expected a number or null for the id of each run that tuned" + kCure);
   }
   TuningScores scores;
-  for (const auto& [run_id, score] : json.items()) {
+  for (const auto& [run_id, score] : json.items())
     scores[run_id] = score.is_null() ? std::nullopt : std::optional(score.get<double>());
-  }
   return scores;
 }
 
@@ -128,15 +122,13 @@ void keep_scores(const Experiment& experiment, const std::vector<Record>& record
   for (const RunSpec& run : needed_runs(tuning, all)) {
     if (!used.insert(run.id).second) continue;
     const auto record = std::ranges::find_if(records, [&](const Record& r) { return is_of(r, run); });
-    if (record != records.end()) {
+    if (record != records.end())
       runs.push_back(run_json(tuning, run, *record));
-    } else if (earlier.contains(run.id)) {
+    else if (earlier.contains(run.id))
       runs.push_back(earlier.at(run.id));
-    }
   }
-  for (const auto& [id, run] : earlier) {
+  for (const auto& [id, run] : earlier)
     if (!used.contains(id)) runs.push_back(run);
-  }
   const Json now{{"rule", tuning.sentence()},
                  {"length", tuning.length_json()},
                  {"groups", mapped(tuning.groups, group_json)},
@@ -145,9 +137,7 @@ void keep_scores(const Experiment& experiment, const std::vector<Record>& record
                  {"runs", runs}};
   const bool same_choice =
       before.value("rule", Json()) == now.at("rule") && before.value("groups", Json()) == now.at("groups");
-  if (records.empty() && same_choice) {
-    return;
-  }
+  if (records.empty() && same_choice) return;
   std::filesystem::create_directories(file.parent_path());
   write_json(file, now);
 }

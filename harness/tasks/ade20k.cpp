@@ -28,9 +28,7 @@ constexpr const char* kCure = "; unpack ADEChallengeData2016.zip here";
 
 LabelMap labels() {
   LabelMap map = label_map(0, {0});
-  for (size_t c = 0; c < kClasses.size(); ++c) {
-    map.class_of[c + 1] = static_cast<int16_t>(c);
-  }
+  for (size_t c = 0; c < kClasses.size(); ++c) map.class_of[c + 1] = static_cast<int16_t>(c);
   map.cure = "the annotations of the challenge have these ids; those of the full ADE20K are colour images";
   return map;
 }

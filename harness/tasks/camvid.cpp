@@ -28,13 +28,9 @@ struct Folders {
 };
 
 Folders folders_of(const fs::path& split) {
-  if (fs::is_directory(split / "images")) {
-    return {split / "images", split / "labels"};
-  }
+  if (fs::is_directory(split / "images")) return {split / "images", split / "labels"};
   const fs::path annotations = split.string() + "annot";
-  if (fs::is_directory(split) && fs::is_directory(annotations)) {
-    return {split, annotations};
-  }
+  if (fs::is_directory(split) && fs::is_directory(annotations)) return {split, annotations};
   throw Error(Error::Kind::data, split.string() + ": no such split; expected images in " +
                                      (split / "images").string() + " and labels in " +
                                      (split / "labels").string() + ", or images in " + split.string() +

@@ -85,18 +85,16 @@ std::vector<char> read_file(const fs::path& file, int64_t records, const Publish
       "; unpack " + published.archive + " from https://www.cs.toronto.edu/~kriz/cifar.html";
   std::error_code error;
   const auto size = static_cast<int64_t>(fs::file_size(file, error));
-  if (error) {
+  if (error)
     throw Error(Error::Kind::data, file.string() + ": cannot be read (" + error.message() + ")" + cure);
-  }
   if (size != expected) {
     throw Error(Error::Kind::data, file.string() + ": expected " + std::to_string(expected) + " bytes, " +
                                        std::to_string(records) + " images, got " + std::to_string(size) +
                                        cure);
   }
   std::vector<char> bytes(static_cast<size_t>(size));
-  if (!std::ifstream(file, std::ios::binary).read(bytes.data(), size)) {
+  if (!std::ifstream(file, std::ios::binary).read(bytes.data(), size))
     throw Error(Error::Kind::data, file.string() + ": cannot be read" + cure);
-  }
   return bytes;
 }
 
@@ -170,9 +168,7 @@ class Cifar : public ClassificationTask {
 
   Examples test(int64_t begin, int64_t count) const override {
     const Examples batch = blank(count);
-    for (int64_t i = 0; i < count; ++i) {
-      write(test_, begin + i, {}, batch, i);
-    }
+    for (int64_t i = 0; i < count; ++i) write(test_, begin + i, {}, batch, i);
     return batch;
   }
 
@@ -189,9 +185,7 @@ class Cifar : public ClassificationTask {
   }
 
   std::vector<double> sort_values(const std::string& key) const override {
-    if (key == "class") {
-      return {train_.labels.begin(), train_.labels.end()};
-    }
+    if (key == "class") return {train_.labels.begin(), train_.labels.end()};
     return brightness(train_);
   }
   std::vector<double> test_sort_values(const std::string& key) const override {
@@ -206,9 +200,8 @@ class Cifar : public ClassificationTask {
       append(file, test ? published.test_records : published.training_file_records, published,
              test ? test_ : train_);
     }
-    if (options.test_split == Evaluated::held_out) {
+    if (options.test_split == Evaluated::held_out)
       test_ = train_.split_off(train_.count() - train_.count() / 5);
-    }
     for (size_t c = 0; c < 3; ++c) {
       for (size_t value = 0; value < 256; ++value) {
         normalised_[c][value] =
@@ -226,9 +219,8 @@ class Cifar : public ClassificationTask {
 
   static std::vector<double> brightness(const Images& images) {
     std::vector<double> means;
-    for (int64_t i = 0; i < images.count(); ++i) {
+    for (int64_t i = 0; i < images.count(); ++i)
       means.push_back(std::accumulate(images.image(i), images.image(i) + kPixels, 0.0) / kPixels);
-    }
     return means;
   }
 

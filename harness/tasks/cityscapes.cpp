@@ -26,14 +26,10 @@ constexpr const char* kCure =
 BNLAB_CHOICE(Labels, labelIds, labelTrainIds)
 
 LabelMap labels_of(Labels labels) {
-  if (labels == Labels::labelTrainIds) {
-    return label_map(std::ssize(kClasses), {255});
-  }
+  if (labels == Labels::labelTrainIds) return label_map(std::ssize(kClasses), {255});
   LabelMap map = label_map(0, {});
   std::fill_n(map.class_of.begin(), kLastId + 1, static_cast<int16_t>(Task::kVoid));
-  for (size_t c = 0; c < kIds.size(); ++c) {
-    map.class_of.at(kIds[c]) = static_cast<int16_t>(c);
-  }
+  for (size_t c = 0; c < kIds.size(); ++c) map.class_of.at(kIds[c]) = static_cast<int16_t>(c);
   map.cure = "say \"labels\": \"labelTrainIds\" if the files are of that kind";
   return map;
 }
@@ -43,9 +39,7 @@ std::vector<LabelledFile> list_files(const fs::path& folder, Labels labels, cons
   auto files =
       pair_files({below(folder / "leftImg8bit", split, key), "_leftImg8bit.png"},
                  {below(folder / "gtFine", split, key), "_gtFine_" + name_of(labels) + ".png"}, kCure);
-  for (LabelledFile& file : files) {
-    file.group = fs::path(file.name).parent_path().generic_string();
-  }
+  for (LabelledFile& file : files) file.group = fs::path(file.name).parent_path().generic_string();
   return files;
 }
 

@@ -26,9 +26,7 @@ inline std::string text_of_faults(const std::vector<DataFault>& faults) {
   std::vector<std::string> kinds;  // in the order in which they come
   std::map<std::string, std::vector<const DataFault*>> by_kind;
   for (const DataFault& fault : faults) {
-    if (by_kind[fault.kind].empty()) {
-      kinds.push_back(fault.kind);
-    }
+    if (by_kind[fault.kind].empty()) kinds.push_back(fault.kind);
     by_kind[fault.kind].push_back(&fault);
   }
   std::map<std::string, size_t> shown;  // as evenly as the kinds allow
@@ -44,12 +42,9 @@ inline std::string text_of_faults(const std::vector<DataFault>& faults) {
   for (size_t k = 0; k < kinds.size(); ++k) {
     const auto& of_kind = by_kind[kinds[k]];
     text += (k == 0 ? "" : "\n") + std::to_string(of_kind.size()) + " of kind \"" + kinds[k] + "\":";
-    for (size_t i = 0; i < shown[kinds[k]]; ++i) {
-      text += "\n  " + of_kind[i]->message;
-    }
-    if (shown[kinds[k]] < of_kind.size()) {
+    for (size_t i = 0; i < shown[kinds[k]]; ++i) text += "\n  " + of_kind[i]->message;
+    if (shown[kinds[k]] < of_kind.size())
       text += "\n  and " + std::to_string(of_kind.size() - shown[kinds[k]]) + " more";
-    }
   }
   return text;
 }

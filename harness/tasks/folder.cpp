@@ -39,9 +39,7 @@ void declare(Parameter& parameter, const Classes&) {
 }
 
 void read(const Json& value, Classes& classes) {
-  if (value.is_array()) {
-    classes.names = value.get<std::vector<std::string>>();
-  }
+  if (value.is_array()) classes.names = value.get<std::vector<std::string>>();
   classes.count = value.is_array() ? std::ssize(classes.names) : value.get<int64_t>();
 }
 
@@ -64,14 +62,9 @@ constexpr const char* kOther = "other";
 
 // The class that a mapping's value names; nothing if it names none.
 std::optional<int16_t> class_of(const Json& value, const Classes& classes) {
-  if (value == "void") {
-    return static_cast<int16_t>(Task::kVoid);
-  }
-  for (size_t c = 0; c < classes.names.size(); ++c) {
-    if (value == classes.names[c]) {
-      return static_cast<int16_t>(c);
-    }
-  }
+  if (value == "void") return static_cast<int16_t>(Task::kVoid);
+  for (size_t c = 0; c < classes.names.size(); ++c)
+    if (value == classes.names[c]) return static_cast<int16_t>(c);
   const bool is_class = value.is_number_integer() && value >= 0 && value < classes.count;
   return is_class ? std::optional(value.get<int16_t>()) : std::nullopt;
 }
@@ -102,9 +95,7 @@ void LabelOptions::check(Problems& problems) const {
   }
   for (const auto& [id, value] : mapping.items()) {
     const std::string path = key_path("mapping", id);
-    if (id != kOther && !is_id(id)) {
-      problems.add(path, "expected an id from \"0\" to \"255\", or \"other\"");
-    }
+    if (id != kOther && !is_id(id)) problems.add(path, "expected an id from \"0\" to \"255\", or \"other\"");
     if (!class_of(value, classes)) {
       problems.add(path, "expected a class from 0 to " + std::to_string(classes.count - 1) +
                              (classes.names.empty() ? "" : ", its name") + " or \"void\", got " +
@@ -115,23 +106,17 @@ void LabelOptions::check(Problems& problems) const {
 
 LabelMap LabelOptions::map() const {
   LabelMap map = label_map(mapping.empty() ? classes.count : 0, void_ids);
-  if (mapping.contains(kOther)) {
+  if (mapping.contains(kOther))
     std::ranges::replace(map.class_of, LabelMap::kForeign, *class_of(mapping[kOther], classes));
-  }
-  for (const auto& [id, value] : mapping.items()) {
-    if (id != kOther) {
-      map.class_of.at(static_cast<size_t>(std::stoi(id))) = *class_of(value, classes);
-    }
-  }
+  for (const auto& [id, value] : mapping.items())
+    if (id != kOther) map.class_of.at(static_cast<size_t>(std::stoi(id))) = *class_of(value, classes);
   map.cure = "name the id in `void`, or its class in `mapping`, or correct `classes`";
   return map;
 }
 
 std::vector<std::string> LabelOptions::names() const {
   std::vector<std::string> all = classes.names;
-  for (int64_t c = std::ssize(all); c < classes.count; ++c) {
-    all.push_back(std::to_string(c));
-  }
+  for (int64_t c = std::ssize(all); c < classes.count; ++c) all.push_back(std::to_string(c));
   return all;
 }
 
@@ -170,18 +155,14 @@ struct Options : PhotographOptions {
   std::vector<std::string> sort_keys() const { return with_group(PhotographOptions::sort_keys()); }
   std::vector<std::string> test_sort_keys() const { return with_group(PhotographOptions::test_sort_keys()); }
   std::vector<std::string> with_group(std::vector<std::string> keys) const {
-    if (groups != Groups::none) {
-      keys.insert(keys.begin(), "group");
-    }
+    if (groups != Groups::none) keys.insert(keys.begin(), "group");
     return keys;
   }
 
   void check(const RunOutline& run, Problems& problems) const {
     PhotographOptions::check(run, problems);
     meaning.check(problems);
-    if (test_list && !train_list) {
-      problems.add("test_list", "needs train_list");
-    }
+    if (test_list && !train_list) problems.add("test_list", "needs train_list");
     const Options standard;
     const auto refuse_unused = [&](const char* key, bool changed, const char* beside) {
       if (changed) problems.add(key, std::string("has no effect beside ") + beside + "; leave it out");
@@ -197,11 +178,8 @@ struct Options : PhotographOptions {
 // The folder of a split's images or labels; nothing where no layout has it.
 std::optional<fs::path> split_folder(const fs::path& root, const std::string& split,
                                      const std::string& folder) {
-  for (const fs::path& path : {root / split / folder, root / folder / split}) {
-    if (fs::is_directory(path)) {
-      return path;
-    }
-  }
+  for (const fs::path& path : {root / split / folder, root / folder / split})
+    if (fs::is_directory(path)) return path;
   return std::nullopt;
 }
 
@@ -234,9 +212,8 @@ void set_groups(std::vector<LabelledFile>& files, Groups groups) {
 // would be trained on.
 void check_no_splits(const Options& options, const fs::path& root) {
   std::vector<std::string> there;
-  for (const std::string name : {"train", "training", "val", "valid", "validation", "test", "testing"}) {
+  for (const std::string name : {"train", "training", "val", "valid", "validation", "test", "testing"})
     if (split_folder(root, name, options.images)) there.push_back(name);
-  }
   const Options standard;
   const bool asked = options.train_split != standard.train_split || options.test_split != standard.test_split;
   if (there.empty() && !asked) return;
@@ -266,17 +243,14 @@ Split all_files(const Options& options, const fs::path& root) {
   if (options.train_list) {
     split.training = list_files(options, root, *options.train_list, "train_list");
     has_test = options.test_list.has_value();
-    if (has_test) {
-      split.test = list_files(options, root, *options.test_list, "test_list");
-    }
+    if (has_test) split.test = list_files(options, root, *options.test_list, "test_list");
   } else if (split_folder(root, options.train_split, options.images)) {
     split.training = split_files(options, root, options.train_split);
     has_test = split_folder(root, options.test_split, options.images).has_value();
-    if (has_test) {
+    if (has_test)
       split.test = split_files(options, root, options.test_split);
-    } else {
+    else
       check_no_other_test(options, root);
-    }
   } else {
     check_no_splits(options, root);
     split.training = pairs(options, root / options.images, root / options.labels);
@@ -293,9 +267,8 @@ std::string ids_cure(const Options& options, const fs::path& root) {
   std::vector<std::string> folders;
   for (const fs::path& around : {root / options.train_split, root / options.test_split, root}) {
     const std::string labels = (around / options.labels).string();
-    if (fs::is_directory(labels) && (around != root || folders.empty())) {
+    if (fs::is_directory(labels) && (around != root || folders.empty()))
       folders.insert(folders.end(), {labels, labels + "_ids"});
-    }
   }
   if (folders.empty()) return "";
   return "this makes ids of all, or asks which colour is which id: " +
@@ -305,9 +278,8 @@ std::string ids_cure(const Options& options, const fs::path& root) {
 
 PhotographSet Options::photographs(const std::string& data_dir) const {
   const fs::path top = data_root(data_dir, "folder", root);
-  if (!fs::exists(top)) {
+  if (!fs::exists(top))
     throw Error(Error::Kind::data, top.string() + ": no such folder; --data names the folder around it");
-  }
   for (const auto& [key, folder] : {std::pair("images", images),
                                     {"labels", labels},
                                     {"train_split", train_split},
@@ -326,19 +298,14 @@ PhotographSet Options::photographs(const std::string& data_dir) const {
 
 Paths Options::files(const std::string& data_dir) const {
   Paths paths = paths_of(photographs(data_dir));
-  for (const auto& list : {train_list, test_list}) {
-    if (list) {
-      paths.push_back((data_root(data_dir, "folder", root) / *list).string());
-    }
-  }
+  for (const auto& list : {train_list, test_list})
+    if (list) paths.push_back((data_root(data_dir, "folder", root) / *list).string());
   return paths;
 }
 
 void check_several_classes(const LabelledImages& set) {
   const std::string why = why_too_few_classes(set.files(), class_pixels(set.summaries()));
-  if (!why.empty()) {
-    throw Error(Error::Kind::data, why);
-  }
+  if (!why.empty()) throw Error(Error::Kind::data, why);
 }
 
 class Folder : public PhotographTaskOf<Options> {

@@ -30,9 +30,7 @@ struct Pattern {
   static std::optional<Pattern> read(const std::string& text) {
     static const std::regex form("([^%/]*)%0([1-9])d([^%/]*)");
     std::smatch part;
-    if (!std::regex_match(text, part, form)) {
-      return std::nullopt;
-    }
+    if (!std::regex_match(text, part, form)) return std::nullopt;
     return Pattern{part[1], part[3], static_cast<size_t>(std::stoul(part[2]))};
   }
   std::string name(int64_t number) const {
@@ -86,9 +84,8 @@ int64_t place_of_frame(int64_t i, int64_t taken, int64_t all) {
 // A clip's folder, which must lie below the root.
 fs::path clip_folder(const fs::path& root, const std::string& given, const std::string& where) {
   const fs::path normal = fs::path(given).lexically_normal();
-  if (normal.is_absolute() || *normal.begin() == "..") {
+  if (normal.is_absolute() || *normal.begin() == "..")
     fail(where + ": expected a path below " + root.string() + ", got " + given);
-  }
   return root / normal;
 }
 
@@ -96,34 +93,26 @@ Clips read_list(const fs::path& root, const fs::path& list, const Options& optio
   static const std::regex form("(.*\\S)\\s+([0-9]{1,9})\\s+([0-9]{1,9})\\s*");
   const Pattern pattern = *Pattern::read(options.pattern);
   std::ifstream lines(list);
-  if (!lines) {
-    fail(list.string() + ": cannot be read; expected a line `path frames label` for each clip");
-  }
+  if (!lines) fail(list.string() + ": cannot be read; expected a line `path frames label` for each clip");
   Clips clips;
   int64_t number = 0;
   for (std::string line; std::getline(lines, line);) {
     const std::string where = list.string() + ", line " + std::to_string(++number);
     std::smatch part;
-    if (line.find_first_not_of(" \t\r") == std::string::npos) {
-      continue;
-    }
-    if (!std::regex_match(line, part, form) || std::stoll(part[2]) == 0) {
+    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
+    if (!std::regex_match(line, part, form) || std::stoll(part[2]) == 0)
       fail(where + ": expected `path frames label` with at least one frame, got '" + line + "'");
-    }
     const fs::path folder = clip_folder(root, part[1], where);
     for (int64_t i = 0; i < options.frames; ++i) {
       const int64_t place = place_of_frame(i, options.frames, std::stoll(part[2]));
       const fs::path file = folder / pattern.name(options.first + place);
-      if (!fs::is_regular_file(file)) {
-        fail(file.string() + ": missing, a frame of the clip in " + where);
-      }
+      if (!fs::is_regular_file(file)) fail(file.string() + ": missing, a frame of the clip in " + where);
       clips.files.push_back(file.string());
     }
     clips.labels.push_back(std::stoll(part[3]));
   }
-  if (clips.labels.empty()) {
+  if (clips.labels.empty())
     fail(list.string() + ": expected a line `path frames label` for each clip, got none");
-  }
   return clips;
 }
 
@@ -215,9 +204,8 @@ class Frames : public ClassificationTask {
   std::unique_ptr<Task> validation(const std::vector<int64_t>& training_samples) const override {
     auto task = std::make_unique<Frames>(*this);
     std::vector<int64_t> frames;
-    for (const int64_t sample : training_samples) {
+    for (const int64_t sample : training_samples)
       for (int64_t f = 0; f < frames_; ++f) frames.push_back(sample * frames_ + f);
-    }
     task->test_ = train_.part(frames);
     task->test_labels_ =
         mapped(training_samples, [&](int64_t sample) { return train_labels_[static_cast<size_t>(sample)]; });
@@ -249,9 +237,8 @@ class Frames : public ClassificationTask {
     for (int64_t f = 0; f < frames_; ++f) {
       const at::Tensor frame = from.image(clip * frames_ + f);
       first = f == 0 ? frame : first;
-      if (frame.sizes() != first.sizes()) {
+      if (frame.sizes() != first.sizes())
         fail(from.file(clip * frames_ + f) + ": expected the size of the clip's other frames");
-      }
       cut_window(frame, window, size_,
                  to.images.mutable_data_ptr<float>() + (row * frames_ + f) * 3 * size_[0] * size_[1]);
     }

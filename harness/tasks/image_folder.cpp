@@ -44,27 +44,21 @@ bool readable(const fs::path& file, std::vector<DataFault>& faults) {
 std::vector<std::string> images_below(const fs::path& folder, std::vector<DataFault>& faults) {
   std::vector<std::string> files;
   const auto links = fs::directory_options::follow_directory_symlink;
-  for (fs::recursive_directory_iterator entry(folder, links), end; entry != end; ++entry) {
-    if (hidden(entry->path())) {
+  for (fs::recursive_directory_iterator entry(folder, links), end; entry != end; ++entry)
+    if (hidden(entry->path()))
       entry.disable_recursion_pending();
-    } else if (entry->is_regular_file() && readable(entry->path(), faults)) {
+    else if (entry->is_regular_file() && readable(entry->path(), faults))
       files.push_back(entry->path().string());
-    }
-  }
-  if (files.empty() && faults.empty()) {
-    fail(folder.string() + ": no images here (.jpg, .jpeg or .png)");
-  }
+  if (files.empty() && faults.empty()) fail(folder.string() + ": no images here (.jpg, .jpeg or .png)");
   std::ranges::sort(files);
   return files;
 }
 
 FilesOfClass list_split(const fs::path& split, std::vector<DataFault>& faults) {
   FilesOfClass files;
-  for (const auto& entry : fs::directory_iterator(split)) {
-    if (entry.is_directory() && !hidden(entry.path())) {
+  for (const auto& entry : fs::directory_iterator(split))
+    if (entry.is_directory() && !hidden(entry.path()))
       files[entry.path().filename().string()] = images_below(entry.path(), faults);
-    }
-  }
   return files;
 }
 
@@ -99,9 +93,7 @@ Splits Options::splits(const std::string& data_dir) const {
   const fs::path folder = data_root(data_dir, "image_folder", root);
   const fs::path train = below(folder, train_split, "train_split");
   fs::path test = below(folder, test_split.value_or("test"), "test_split");
-  if (!test_split && !fs::is_directory(test)) {
-    test = folder / "val";
-  }
+  if (!test_split && !fs::is_directory(test)) test = folder / "val";
   for (const fs::path& split : {train, test}) {
     if (!fs::is_directory(split)) {
       fail(split.string() + ": no such folder; expected " + (folder / train_split).string() +
@@ -110,29 +102,20 @@ Splits Options::splits(const std::string& data_dir) const {
   }
   std::vector<DataFault> faults;
   Splits found{list_split(train, faults), list_split(test, faults)};
-  if (!faults.empty()) {
-    throw FaultyData(std::move(faults));
-  }
+  if (!faults.empty()) throw FaultyData(std::move(faults));
   if (found.train.size() < 2) {
     fail(train.string() + ": expected a folder of images for each of at least two classes, got " +
          std::to_string(found.train.size()));
   }
-  for (const auto& [name, files] : found.test) {
-    if (!found.train.contains(name)) {
-      fail((test / name).string() + ": the training split has no such class");
-    }
-  }
-  if (found.test.empty()) {
-    fail(test.string() + ": expected a folder of images for each class, got none");
-  }
+  for (const auto& [name, files] : found.test)
+    if (!found.train.contains(name)) fail((test / name).string() + ": the training split has no such class");
+  if (found.test.empty()) fail(test.string() + ": expected a folder of images for each class, got none");
   return found;
 }
 
 Paths files_of(const FilesOfClass& by_class) {
   Paths paths;
-  for (const auto& [unused, files] : by_class) {
-    paths.insert(paths.end(), files.begin(), files.end());
-  }
+  for (const auto& [unused, files] : by_class) paths.insert(paths.end(), files.begin(), files.end());
   return paths;
 }
 

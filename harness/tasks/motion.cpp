@@ -47,9 +47,7 @@ struct Thing {
         across(stream.uniform(8, 24)),
         angle(stream.uniform(0, std::numbers::pi)),
         centre{stream.uniform(12, 20), stream.uniform(12, 20)} {
-    for (double& c : colour) {
-      c = stream.uniform(0.6, 1);
-    }
+    for (double& c : colour) c = stream.uniform(0.6, 1);
   }
 
   double covers(double y, double x, double time) const {
@@ -96,16 +94,12 @@ void make_clip(Stream stream, Scene scene, int64_t label, int64_t frames, float*
   constexpr double kMean = 0.445,
                    kDeviation = 0.16;  // about those of all values: the images are standardised
   Background background(stream);
-  if (scene == Scene::texture) {
-    background.lie_along(scene_of(label) == 0);
-  }
+  if (scene == Scene::texture) background.lie_along(scene_of(label) == 0);
   const Thing thing(stream, motion_of(label) / 2);
   const double of_scene = scene == Scene::gain ? 0.3 * static_cast<double>(2 * scene_of(label) - 1) : 0;
   const double gain = std::exp(0.15 * stream.normal() + of_scene);
   std::array<double, 3> offset{};
-  for (double& o : offset) {
-    o = 0.075 * stream.normal();
-  }
+  for (double& o : offset) o = 0.075 * stream.normal();
   for (int64_t t = 0; t < frames; ++t) {
     float* frame = clip + (direction_of(label) == 0 ? t : frames - 1 - t) * kFrame;
     const double flicker = 0.02 * stream.normal();

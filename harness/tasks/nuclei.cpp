@@ -31,9 +31,7 @@ fs::path folder_of(const std::string& data_dir) {
   std::vector<fs::path> places = {fs::is_directory(installed, unknown)
                                       ? installed / "nuclei"
                                       : fs::path(BNLAB_PROJECT) / "experiments/data/nuclei"};
-  if (!data_dir.empty()) {
-    places.push_back(fs::path(data_dir) / "nuclei");
-  }
+  if (!data_dir.empty()) places.push_back(fs::path(data_dir) / "nuclei");
   const auto found = std::ranges::find_if(places, [](const fs::path& place) {
     std::error_code error;
     return fs::is_regular_file(place / "index.csv", error);
@@ -69,9 +67,7 @@ std::map<std::string, std::string> read_kinds(const fs::path& index) {
 std::vector<LabelledFile> tiles(const fs::path& split) {
   auto files =
       pair_files({split / "images"}, {split / "labels"}, "; the folder is not complete: copy it again");
-  for (LabelledFile& file : files) {
-    file.source = prefix_of(file.name);
-  }
+  for (LabelledFile& file : files) file.source = prefix_of(file.name);
   return files;
 }
 
@@ -81,9 +77,8 @@ std::vector<LabelledFile> of_kinds(std::vector<LabelledFile> files,
                                    const std::vector<std::string>& wanted) {
   for (LabelledFile& file : files) {
     const auto found = kind_of.find(file.name);
-    if (found == kind_of.end()) {
+    if (found == kind_of.end())
       throw Error(Error::Kind::data, file.image + ": index.csv has no line for it; copy the folder again");
-    }
     file.group = found->second;
   }
   const std::vector<std::string> there = number_names(mapped(files, &LabelledFile::group)).names;
@@ -108,9 +103,7 @@ std::vector<LabelledFile> spread(const std::vector<LabelledFile>& files, const s
                                        ", as many tiles as there are, got " + std::to_string(count));
   }
   std::vector<LabelledFile> chosen;
-  for (int64_t i = 0; i < count; ++i) {
-    chosen.push_back(files[static_cast<size_t>(i * all / count)]);
-  }
+  for (int64_t i = 0; i < count; ++i) chosen.push_back(files[static_cast<size_t>(i * all / count)]);
   return chosen;
 }
 

@@ -131,9 +131,8 @@ PhotographTask::PhotographTask(const PhotographSet& set, const PhotographOptions
     check_one_size(test_);
   }
   moments_ = options.normalisation == Normalisation::own ? channel_moments(train_.summaries()) : kImageNet;
-  if (options.class_weights == ClassWeights::median_frequency) {
+  if (options.class_weights == ClassWeights::median_frequency)
     loss_["class_weights"] = median_frequency_weights(train_.summaries());
-  }
   order_test();
 }
 
@@ -167,9 +166,7 @@ std::vector<std::string> PhotographTask::sample_names() const {
 
 std::unique_ptr<Task> PhotographTask::validation(const std::vector<int64_t>& training_samples) const {
   LabelledImages evaluated = train_.part(training_samples);
-  if (test_size_) {
-    evaluated = evaluated.read_again(test_size_);
-  }
+  if (test_size_) evaluated = evaluated.read_again(test_size_);
   return std::unique_ptr<Task>(new PhotographTask(*this, std::move(evaluated)));
 }
 
@@ -188,9 +185,7 @@ Examples PhotographTask::training(const std::vector<Draw>& draws) const {
 std::vector<OneSize> PhotographTask::test_sizes() const {
   std::vector<OneSize> sizes;
   for (int64_t sample = 0; sample < test_samples(); ++sample) {
-    if (sample == 0 || own_size(sample) != own_size(sample - 1)) {
-      sizes.push_back({padded_size(sample)});
-    }
+    if (sample == 0 || own_size(sample) != own_size(sample - 1)) sizes.push_back({padded_size(sample)});
     ++sizes.back().samples;
   }
   return sizes;
@@ -211,9 +206,8 @@ std::array<int64_t, 2> PhotographTask::padded_size(int64_t sample) const {
 
 Examples PhotographTask::test(int64_t begin, int64_t count) const {
   const auto [height, width] = own_size(begin);
-  if (count > 0 && own_size(begin + count - 1) != own_size(begin)) {
+  if (count > 0 && own_size(begin + count - 1) != own_size(begin))
     throw std::logic_error("test samples of several sizes were asked for at once");
-  }
   const Examples own = blank_examples(count, height, width);
   in_parallel(static_cast<size_t>(count), [&](size_t i) {
     const auto row = static_cast<int64_t>(i);
@@ -221,9 +215,7 @@ Examples PhotographTask::test(int64_t begin, int64_t count) const {
     cut(*photograph, whole_image(*photograph, height, width), moments_, own.images[row], own.labels[row]);
   });
   const auto [padded_height, padded_width] = padded_size(begin);
-  if (padded_height == height && padded_width == width) {
-    return own;
-  }
+  if (padded_height == height && padded_width == width) return own;
   return {mirrored(own.images, padded_height, padded_width),
           at::constant_pad_nd(own.labels, {0, padded_width - width, 0, padded_height - height}, kVoid)};
 }
@@ -235,22 +227,16 @@ std::vector<double> PhotographTask::sort_values(const std::string& key) const {
       return *most == 0 ? double{kVoid} : static_cast<double>(most - image.class_pixels.begin());
     });
   }
-  if (key == "brightness") {
-    return mapped(train_.summaries(), brightness_of);
-  }
+  if (key == "brightness") return mapped(train_.summaries(), brightness_of);
   const Numbered groups = number_names(mapped(train_.files(), &LabelledFile::group));
   return {groups.numbers.begin(), groups.numbers.end()};
 }
 
 std::vector<double> PhotographTask::test_sort_values(const std::string& key) const {
-  if (key == "class") {
-    return {};
-  }
+  if (key == "class") return {};
   const std::vector<std::string> names = number_names(mapped(train_.files(), &LabelledFile::group)).names;
   return mapped(test_order_, [&](int64_t place) {
-    if (key == "brightness") {
-      return brightness_of(test_.summaries()[static_cast<size_t>(place)]);
-    }
+    if (key == "brightness") return brightness_of(test_.summaries()[static_cast<size_t>(place)]);
     const std::string& group = test_.files()[static_cast<size_t>(place)].group;
     const auto found = std::ranges::find(names, group);
     if (found == names.end()) {

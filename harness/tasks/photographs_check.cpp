@@ -54,9 +54,7 @@ SplitCounts examine_split(const std::vector<LabelledFile>& files, const LabelMap
   std::atomic<size_t> turned = 0;
   const auto found = examine_each(files.size(), [&](size_t thread, size_t i) {
     const LabelledFile& file = files[i];
-    if (!file.fault.message.empty()) {
-      throw FaultyData({file.fault});
-    }
+    if (!file.fault.message.empty()) throw FaultyData({file.fault});
     std::vector<DataFault> wrong;
     const auto read = [&](const auto& how) {
       try {
@@ -68,9 +66,7 @@ SplitCounts examine_split(const std::vector<LabelledFile>& files, const LabelMap
     };
     const Pixels image = read([&] { return read_rgb(file.image); });
     const Pixels labels = read([&] { return read_label_ids_of_task(file.labels, map.ids_cure); });
-    if (!wrong.empty()) {
-      throw FaultyData(std::move(wrong));
-    }
+    if (!wrong.empty()) throw FaultyData(std::move(wrong));
     turned += image.orientation == 1 ? 0 : 1;
     counts.sizes[i] = {image.height, image.width};
     check_labels(file, image, labels, map);
@@ -108,11 +104,9 @@ void refuse_other_sizes(const std::vector<LabelledFile>& files, const SplitCount
 
 std::vector<int64_t> pixels_of_classes(const PhotographSet& set, const SplitCounts& counts) {
   std::vector<int64_t> pixels(set.classes.size());
-  for (size_t id = 0; id < counts.pixels.size(); ++id) {
-    if (const int16_t of_id = set.labels.class_of[id]; of_id >= 0) {
+  for (size_t id = 0; id < counts.pixels.size(); ++id)
+    if (const int16_t of_id = set.labels.class_of[id]; of_id >= 0)
       pixels[static_cast<size_t>(of_id)] += counts.pixels[id];
-    }
-  }
   return pixels;
 }
 
@@ -120,11 +114,8 @@ void tell_absent_classes(const PhotographSet& set, const SplitCounts& counts, co
                          const std::string& consequence, std::vector<std::string>& facts) {
   const std::vector<int64_t> pixels = pixels_of_classes(set, counts);
   std::vector<std::string> absent;
-  for (size_t c = 0; c < pixels.size(); ++c) {
-    if (pixels[c] == 0) {
-      absent.push_back(set.classes[c]);
-    }
-  }
+  for (size_t c = 0; c < pixels.size(); ++c)
+    if (pixels[c] == 0) absent.push_back(set.classes[c]);
   if (!absent.empty()) {
     facts.push_back(std::to_string(absent.size()) + " of " + std::to_string(pixels.size()) +
                     " classes occur in no label of the " + split + " split: " + joined(absent) + "; " +
@@ -176,13 +167,9 @@ std::string question_of(const PhotographSet& set) {
   std::string text = set.one_size ? "one size" : "any sizes";
   for (const auto* side : {&set.training, &set.test}) {
     text += "\nsplit";
-    for (const LabelledFile& file : *side) {
-      text += '\n' + file.name;
-    }
+    for (const LabelledFile& file : *side) text += '\n' + file.name;
   }
-  for (const int16_t of_id : set.labels.class_of) {
-    text += '\n' + std::to_string(of_id);
-  }
+  for (const int16_t of_id : set.labels.class_of) text += '\n' + std::to_string(of_id);
   return text + '\n' + joined(set.classes, "\n");
 }
 

@@ -12,9 +12,7 @@ namespace bnlab {
 namespace {
 
 std::vector<int64_t> indices(int64_t count) {
-  if (count < 1) {
-    throw Error(Error::Kind::data, "the task has no training samples");
-  }
+  if (count < 1) throw Error(Error::Kind::data, "the task has no training samples");
   std::vector<int64_t> all(static_cast<size_t>(count));
   std::iota(all.begin(), all.end(), 0);
   return all;
@@ -62,18 +60,14 @@ std::vector<int64_t> towers_of(const std::vector<double>& test_values,
   std::ranges::sort(sorted);
   const auto size = std::ssize(sorted);
   std::map<double, int64_t> having, seen;
-  for (const double value : test_values) {
-    ++having[value];
-  }
+  for (const double value : test_values) ++having[value];
   std::vector<int64_t> belongs;
   for (const double value : test_values) {
     const auto equal = std::ranges::equal_range(sorted, value);
     const int64_t first = std::min(equal.begin() - sorted.begin(), size - 1);
     const int64_t place = first + std::ssize(equal) * seen[value]++ / having[value];
     int64_t tower = 0;
-    while (place >= share_end(size, tower, towers)) {
-      ++tower;
-    }
+    while (place >= share_end(size, tower, towers)) ++tower;
     belongs.push_back(tower);
   }
   return belongs;
@@ -81,11 +75,9 @@ std::vector<int64_t> towers_of(const std::vector<double>& test_values,
 
 std::vector<Draw> Sampler::batch(int64_t step) {
   std::vector<Draw> drawn;
-  for (Share& share : shares_) {
-    for (int64_t i = 0; i < share.count; ++i) {
+  for (Share& share : shares_)
+    for (int64_t i = 0; i < share.count; ++i)
       drawn.push_back(share.shard.entry(step * share.stride + share.begin + i));
-    }
-  }
   return drawn;
 }
 

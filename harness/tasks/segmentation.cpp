@@ -45,9 +45,8 @@ Numbered number_names(const std::vector<std::string>& names) {
   Numbered all{names, {}};
   std::ranges::sort(all.names);
   all.names.erase(std::unique(all.names.begin(), all.names.end()), all.names.end());
-  for (const std::string& name : names) {
+  for (const std::string& name : names)
     all.numbers.push_back(std::lower_bound(all.names.begin(), all.names.end(), name) - all.names.begin());
-  }
   return all;
 }
 
@@ -91,9 +90,7 @@ void SegmentationTask::set_test_groups(const std::vector<std::string>& group_of_
 
 std::vector<double> SegmentationTask::most_frequent(const at::Tensor& labels, int64_t first) const {
   std::vector<at::Tensor> pixels;  // of each class: [N]
-  for (int64_t c = first; c < classes_; ++c) {
-    pixels.push_back(labels.eq(c).flatten(1).sum(1));
-  }
+  for (int64_t c = first; c < classes_; ++c) pixels.push_back(labels.eq(c).flatten(1).sum(1));
   const auto [most, place] = at::stack(pixels).max(0);  // the place of the first maximum
   const at::Tensor classes = (place + first).masked_fill(most == 0, first - 1).to(at::kDouble);
   return {classes.const_data_ptr<double>(), classes.const_data_ptr<double>() + classes.numel()};

@@ -28,17 +28,14 @@ struct Scene {
   int64_t* labels;
 
   void paint(int64_t y, int64_t x, const Colour& colour, float shade) const {
-    for (size_t c = 0; c < 3; ++c) {
+    for (size_t c = 0; c < 3; ++c)
       image[(static_cast<int64_t>(c) * height + y) * width + x] = colour[c] + shade;
-    }
   }
 };
 
 Colour jittered(Stream& stream, const Colour& colour, double deviation) {
   Colour result;
-  for (size_t c = 0; c < 3; ++c) {
-    result[c] = colour[c] + static_cast<float>(deviation * stream.normal());
-  }
+  for (size_t c = 0; c < 3; ++c) result[c] = colour[c] + static_cast<float>(deviation * stream.normal());
   return result;
 }
 
@@ -211,9 +208,7 @@ Examples Shapes::make(const char* purpose, int64_t count) const {
     const auto gain = static_cast<float>(std::exp(nuisance_ * stream.normal()));
     const Colour offset = jittered(stream, {0, 0, 0}, nuisance_);
     paint_background(stream, scene);
-    for (int64_t shapes = 3 + stream.below(4); shapes > 0; --shapes) {
-      paint_shape(stream, scene);
-    }
+    for (int64_t shapes = 3 + stream.below(4); shapes > 0; --shapes) paint_shape(stream, scene);
     illuminate(stream, scene, gain, offset);
   }
   return made;
@@ -226,9 +221,8 @@ void copy_lines(const T* from, T* to, int64_t lines, int64_t width, bool flip) {
     std::copy(from, from + lines * width, to);
     return;
   }
-  for (int64_t line = 0; line < lines; ++line) {
+  for (int64_t line = 0; line < lines; ++line)
     std::reverse_copy(from + line * width, from + (line + 1) * width, to + line * width);
-  }
 }
 
 Examples Shapes::training(const std::vector<Draw>& draws) const {
@@ -249,9 +243,7 @@ Examples Shapes::training(const std::vector<Draw>& draws) const {
 }
 
 std::vector<double> Shapes::sort_values(const std::string& key) const {
-  if (key == "class") {
-    return most_frequent(train_.labels, 1);
-  }
+  if (key == "class") return most_frequent(train_.labels, 1);
   return brightness(train_.images);
 }
 

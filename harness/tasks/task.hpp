@@ -71,9 +71,7 @@ class Task {
   // one image do, and stay on one side where the set is divided (held_out.hpp).
   virtual std::vector<std::string> sample_names() const {
     std::vector<std::string> names;
-    for (int64_t sample = 0; sample < training_samples(); ++sample) {
-      names.push_back(std::to_string(sample));
-    }
+    for (int64_t sample = 0; sample < training_samples(); ++sample) names.push_back(std::to_string(sample));
     return names;
   }
   // The same task with these samples of its training set, in this order, in place of its test split: as they

@@ -16,12 +16,10 @@ using Paths = std::vector<std::string>;
 
 // The options of a task that names a folder of data also tell which files of it the task reads.
 template <class Options>
-concept TellsItsFiles = !requires(Options options) {
-  options.root;
-}
-|| requires(const Options& options, const std::string& data_dir) {
-  { options.files(data_dir) } -> std::same_as<Paths>;
-};
+concept TellsItsFiles = !requires(Options options) { options.root; } ||
+                        requires(const Options& options, const std::string& data_dir) {
+                          { options.files(data_dir) } -> std::same_as<Paths>;
+                        };
 
 struct TaskFacts {
   static constexpr const char* kFamily = "task";
@@ -55,15 +53,10 @@ struct TaskFacts {
   template <Described Options>
   void ask() {
     static_assert(TellsItsFiles<Options>, "options with a `root` need `Paths files(data_dir) const`");
-    if constexpr (requires { &Options::image_sizes; }) {
-      image_sizes = asked<Options>(&Options::image_sizes);
-    }
-    if constexpr (requires { &Options::sort_keys; }) {
-      sort_keys = asked<Options>(&Options::sort_keys);
-    }
-    if constexpr (requires { &Options::test_sort_keys; }) {
+    if constexpr (requires { &Options::image_sizes; }) image_sizes = asked<Options>(&Options::image_sizes);
+    if constexpr (requires { &Options::sort_keys; }) sort_keys = asked<Options>(&Options::sort_keys);
+    if constexpr (requires { &Options::test_sort_keys; })
       test_sort_keys = asked<Options>(&Options::test_sort_keys);
-    }
     if constexpr (requires { &Options::files; }) {
       files = [](const Json& options, const std::string& data_dir) {
         return read_options<Options>(options).files(data_dir);

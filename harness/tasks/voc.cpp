@@ -26,9 +26,7 @@ constexpr int64_t kVoidId = 255;
 fs::path list_of(const fs::path& root, const std::string& split, const std::string& key) {
   const fs::path lists = root / "ImageSets" / "Segmentation";
   fs::path list = below(lists, split + ".txt", key);
-  if (split == "trainaug" && !fs::exists(list)) {
-    list = lists / "train_aug.txt";  // its other common name
-  }
+  if (split == "trainaug" && !fs::exists(list)) list = lists / "train_aug.txt";  // its other common name
   if (!fs::exists(list)) {
     throw Error(Error::Kind::data,
                 (lists / (split + ".txt")).string() + ": does not exist; name a list of this folder as `" +
@@ -47,9 +45,7 @@ std::vector<LabelledFile> list_files(const fs::path& root, const std::string& sp
 // The added labels cover images of VOC's val as well: a list made of all of them would train on the test.
 void check_apart(const std::vector<LabelledFile>& training, const std::vector<LabelledFile>& test) {
   std::set<std::string> tested;
-  for (const LabelledFile& file : test) {
-    tested.insert(file.image);
-  }
+  for (const LabelledFile& file : test) tested.insert(file.image);
   for (const LabelledFile& file : training) {
     if (file.fault.message.empty() && tested.count(file.image) > 0) {
       throw Error(Error::Kind::data, file.image +

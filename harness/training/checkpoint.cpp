@@ -38,9 +38,8 @@ std::string file_name(int64_t step, XXH64_hash_t hash) {
 int64_t step_of(const fs::path& file) {
   const std::string name = file.filename();
   int64_t step = -1;
-  if (name.starts_with("step") && name.ends_with(".safetensors")) {
+  if (name.starts_with("step") && name.ends_with(".safetensors"))
     std::from_chars(name.data() + 4, name.data() + name.size(), step);
-  }
   return step;
 }
 
@@ -66,28 +65,22 @@ bool is_whole(const fs::path& file) {
 std::vector<fs::path> files_in(const std::string& folder) {
   std::vector<fs::path> files;
   std::error_code none;
-  for (const auto& entry : fs::directory_iterator(folder, none)) {
-    files.push_back(entry.path());
-  }
+  for (const auto& entry : fs::directory_iterator(folder, none)) files.push_back(entry.path());
   std::ranges::sort(files, [](const fs::path& a, const fs::path& b) { return step_of(a) > step_of(b); });
   return files;
 }
 
 // What a checkpoint was made by, with the parts of the panel alone that `today` names too.
 Json as_named_today(Json run, const Json& today) {
-  if (run.contains("numerics") && same_numerics(run["numerics"], today.at("numerics"))) {
+  if (run.contains("numerics") && same_numerics(run["numerics"], today.at("numerics")))
     run["numerics"] = today.at("numerics");
-  }
   return run;
 }
 
 Json identity(const RunSpec& spec, const Json& inputs) {
   Json deciding = spec.resolved;
-  for (const auto& [key, value] : spec.resolved.items()) {
-    if (!changes_result(key)) {
-      deciding.erase(key);
-    }
-  }
+  for (const auto& [key, value] : spec.resolved.items())
+    if (!changes_result(key)) deciding.erase(key);
   const Json numerics = numerics_of(spec.resolved, "cuda");  // the device may change meanwhile
   return {{"format", kFormat}, {"spec", deciding}, {"inputs", inputs}, {"numerics", numerics}};
 }
@@ -133,13 +126,9 @@ class SavedState : public State {
 // One exchange of bytes serves all tensors that differ.
 Snapshot SavedState::gathered(Communicator& host) const {
   std::vector<at::Tensor> pieces;
-  for (const NamedTensor& t : apart_) {
-    pieces.push_back(as_bytes(t.tensor));
-  }
+  for (const NamedTensor& t : apart_) pieces.push_back(as_bytes(t.tensor));
   Snapshot all{same_, values_, host.size()};
-  if (pieces.empty()) {
-    return all;
-  }
+  if (pieces.empty()) return all;
   const at::Tensor bytes = host.gather(at::cat(pieces), 0, Purpose::control);  // [ranks, bytes]
   int64_t begin = 0;
   for (size_t i = 0; i < apart_.size() && host.rank() == 0; ++i) {
@@ -166,9 +155,7 @@ class RestoredState : public State {
         file_(file),
         replicas_(replicas),
         world_(world) {
-    for (const Entry& entry : header.tensors) {
-      entries_.emplace(entry.name, entry);
-    }
+    for (const Entry& entry : header.tensors) entries_.emplace(entry.name, entry);
   }
 
   // Throws Error: data where the tensor is lacking or does not fit, refused where other ranks cannot go on
@@ -194,9 +181,7 @@ class RestoredState : public State {
 void RestoredState::tensor(const std::string& name, const at::Tensor& tensor, Across ranks) {
   const at::NoGradGuard no_grad;
   const auto found = entries_.find(name);
-  if (found == entries_.end()) {
-    throw Error(Error::Kind::data, "the checkpoint lacks " + name);
-  }
+  if (found == entries_.end()) throw Error(Error::Kind::data, "the checkpoint lacks " + name);
   ranks = effective(ranks, replicas_);
   if (ranks == Across::own && !same_ranks()) {
     throw Error(Error::Kind::refused, "the ranks of this run differ in " + name + ": it goes on with " +
@@ -207,29 +192,20 @@ void RestoredState::tensor(const std::string& name, const at::Tensor& tensor, Ac
       !expected.empty()) {  // of those ranks, which may have had more or fewer towers
     expected.front() = expected.front() * world_.size() / ranks_;
   }
-  if (ranks != Across::same) {
-    expected.insert(expected.begin(), ranks_);
-  }
-  if (found->second.shape != expected || found->second.dtype != tensor.scalar_type()) {
+  if (ranks != Across::same) expected.insert(expected.begin(), ranks_);
+  if (found->second.shape != expected || found->second.dtype != tensor.scalar_type())
     throw Error(Error::Kind::data, "the checkpoint holds " + name + " of another shape or type");
-  }
-  if (tensor.numel() > 0) {
-    tensor.copy_(received(found->second, ranks, tensor.sizes()));
-  }
+  if (tensor.numel() > 0) tensor.copy_(received(found->second, ranks, tensor.sizes()));
 }
 
 // This rank's part of a tensor, [...shape].
 at::Tensor RestoredState::received(const Entry& entry, Across ranks, at::IntArrayRef shape) {
   const at::Tensor held = world_.rank() == 0 ? file_->read(entry) : at::Tensor();
-  if (ranks == Across::same) {
-    return broadcast(held, entry.dtype, shape);
-  }
-  if (same_ranks() || ranks == Across::towers) {  // towers are dealt to ranks in order
+  if (ranks == Across::same) return broadcast(held, entry.dtype, shape);
+  if (same_ranks() || ranks == Across::towers)  // towers are dealt to ranks in order
     return scattered(held, entry.dtype, shape);
-  }
-  if (ranks == Across::sum) {
+  if (ranks == Across::sum)
     return world_.rank() == 0 ? held.sum(0, false, entry.dtype) : at::zeros(shape, entry.dtype);
-  }
   return broadcast(held.defined() ? held.mean(0) : held, entry.dtype, shape);
 }
 
@@ -275,22 +251,17 @@ Checkpoints::Checkpoints(const RunSpec& spec, const Json& inputs, const std::str
     }
   }
   verdict = Json::parse(text_of_rank0(verdict.dump(), world.device(), world.gradients()));
-  if (!verdict.at("refusal").is_null()) {
-    throw Error(Error::Kind::refused, verdict.at("refusal"));
-  }
+  if (!verdict.at("refusal").is_null()) throw Error(Error::Kind::refused, verdict.at("refusal"));
   notes_ = verdict.at("notes").get<std::vector<std::string>>();
-  if (!verdict.at("header").is_null()) {
+  if (!verdict.at("header").is_null())
     header_ = parse_safetensors_header(verdict.at("header"), verdict.at("data_bytes"), folder_);
-  }
 }
 
 std::unique_ptr<SafeTensorsFile> Checkpoints::newest(const std::string& run_dir) {
   std::error_code none;
   const auto logged = fs::file_size(run_dir + "/" + kMetricsFile, none);
   for (const fs::path& file : files_in(folder_)) {
-    if (step_of(file) < 0) {
-      continue;
-    }
+    if (step_of(file) < 0) continue;
     if (!is_whole(file)) {
       notes_.push_back(in_its_folder(file) + " is damaged and was not used");
       continue;
@@ -310,9 +281,7 @@ std::unique_ptr<SafeTensorsFile> Checkpoints::newest(const std::string& run_dir)
     }
     return open;
   }
-  if (!notes_.empty()) {
-    notes_.push_back("no checkpoint could be used: the run started from the beginning");
-  }
+  if (!notes_.empty()) notes_.push_back("no checkpoint could be used: the run started from the beginning");
   return nullptr;
 }
 
@@ -327,23 +296,18 @@ void Checkpoints::save(int64_t steps_done, const Describe& describe) {
   SavedState state(replicas_);
   describe(state);
   const Snapshot all = state.gathered(world_.host());
-  if (world_.rank() != 0) {
-    return;
-  }
+  if (world_.rank() != 0) return;
   const Json description = {{"run", run_}, {"ranks", all.ranks}, {"values", all.values}};
   const std::string bytes = safetensors_bytes(all.tensors, {{kDescription, description.dump()}});
   const std::string name = file_name(steps_done, XXH3_64bits(bytes.data(), bytes.size()));
   make_folder(folder_);
   write_atomically(folder_ + "/" + name, bytes);
-  if (attempts_without_end(run_dir_) > 0) {
+  if (attempts_without_end(run_dir_) > 0)
     set_attempts(run_dir_, 1);  // this one has come further than those before
-  }
   size_t kept = 0;
   for (const fs::path& file : files_in(folder_)) {
     const bool newer = step_of(file) > steps_done;  // of a future that this run has not taken
-    if (newer || step_of(file) < 0 || ++kept > kKept) {
-      fs::remove(file);
-    }
+    if (newer || step_of(file) < 0 || ++kept > kKept) fs::remove(file);
   }
 }
 

@@ -60,14 +60,10 @@ void Costs::describe(State& state, int64_t steps_done) {
     Traffic traffic = world_.ledger().of(purpose);
     state.value(std::string("costs.") + kPurposeNames[p] + ".collectives", traffic.collectives);
     state.value(std::string("costs.") + kPurposeNames[p] + ".bytes", traffic.bytes);
-    if (state.goes_on()) {
-      traffic.host_ns = 0;
-    }
+    if (state.goes_on()) traffic.host_ns = 0;
     world_.ledger().set(purpose, traffic);
   }
-  if (state.goes_on()) {
-    seconds_before_ = 0;
-  }
+  if (state.goes_on()) seconds_before_ = 0;
 }
 
 Json Costs::memory() {
@@ -79,9 +75,7 @@ Json Costs::memory() {
 
 std::optional<double> Costs::exchange_share() const {
   const double all = seconds();
-  if (!world_.device().is_cpu() || world_.size() == 1 || all <= 0) {
-    return std::nullopt;
-  }
+  if (!world_.device().is_cpu() || world_.size() == 1 || all <= 0) return std::nullopt;
   const Ledger& ledger = world_.ledger();
   const int64_t exchanges = ledger.of(Purpose::statistics).host_ns + ledger.of(Purpose::shuffle).host_ns;
   return 1e-9 * static_cast<double>(exchanges) / all;

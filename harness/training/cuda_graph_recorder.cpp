@@ -56,16 +56,13 @@ class CudaRecorder : public GraphRecorder {
   // is given back here.
   void abandon(at::cuda::CUDAGraph& graph) const {
     done([&] { graph.capture_end(); });
-    if (done([&] { graph.pool(); })) {  // refused until the recording has ended
+    if (done([&] { graph.pool(); }))  // refused until the recording has ended
       return;
-    }
     const c10::DeviceIndex device = c10::cuda::current_device();
-    if (done([&] { c10::cuda::CUDACachingAllocator::endAllocateToPool(device, pool_); })) {
+    if (done([&] { c10::cuda::CUDACachingAllocator::endAllocateToPool(device, pool_); }))
       done([&] { c10::cuda::CUDACachingAllocator::releasePool(device, pool_); });
-    }
-    if (done([&] { at::getHostAllocator(at::kCUDA)->end_allocate_to_pool(pool_); })) {
+    if (done([&] { at::getHostAllocator(at::kCUDA)->end_allocate_to_pool(pool_); }))
       done([&] { at::getHostAllocator(at::kCUDA)->release_pool(pool_); });
-    }
   }
 
   static bool done(const std::function<void()>& step) {
@@ -87,9 +84,7 @@ class CudaRecorder : public GraphRecorder {
 
 MakeRecorder recorders_of([[maybe_unused]] c10::Device device) {
 #ifdef USE_C10D_NCCL
-  if (device.is_cuda()) {
-    return [] { return std::make_unique<CudaRecorder>(); };
-  }
+  if (device.is_cuda()) return [] { return std::make_unique<CudaRecorder>(); };
 #endif
   return nullptr;
 }

@@ -21,9 +21,7 @@ namespace {
 constexpr int64_t kFirstCalibrationEpoch = int64_t{1} << 40;
 
 int64_t resolved_steps(const RunSpec& spec, size_t training_samples, int64_t batch) {
-  if (!spec.epochs) {
-    return spec.steps;
-  }
+  if (!spec.epochs) return spec.steps;
   constexpr double kRounding = 1e-9;  // 0.07 * 100 is a little more than 7
   const double steps = *spec.epochs * static_cast<double>(training_samples) / static_cast<double>(batch);
   return std::max<int64_t>(1, static_cast<int64_t>(std::ceil(steps * (1 - kRounding))));
@@ -53,20 +51,15 @@ std::vector<int64_t> training_samples(bool are_held_out, const RunSpec& spec, co
     }
   }
   std::vector<int64_t> samples;
-  for (int64_t sample = 0; sample < task.training_samples(); ++sample) {
-    if (held.contains(static_cast<size_t>(sample)) == are_held_out) {
-      samples.push_back(sample);
-    }
-  }
+  for (int64_t sample = 0; sample < task.training_samples(); ++sample)
+    if (held.contains(static_cast<size_t>(sample)) == are_held_out) samples.push_back(sample);
   return samples;
 }
 
 // Of the samples that are trained on: it numbers these.
 Sampler make_sampler(const RunSpec& spec, uint64_t seed, const Task& task,
                      const std::vector<int64_t>& trained, const Towers& towers) {
-  if (spec.shard_key.empty()) {
-    return Sampler::iid(seed, std::ssize(trained), towers);
-  }
+  if (spec.shard_key.empty()) return Sampler::iid(seed, std::ssize(trained), towers);
   const std::vector<std::string> keys = facts_of<TaskFacts>(spec.task).sort_keys(spec.task);
   if (std::ranges::find(keys, spec.shard_key) == keys.end()) {
     throw Error(Error::Kind::refused, "shards: the task " + spec.task.at("name").get<std::string>() +
@@ -114,9 +107,8 @@ Data::Ranges Data::ranges_of(const Task& task) const {
   int64_t begin = 0;
   for (const OneSize& one : task.test_sizes()) {
     const int64_t end = begin + one.samples;
-    for (; begin < end; begin += ranges.back().samples) {
+    for (; begin < end; begin += ranges.back().samples)
       ranges.push_back({begin, std::min(towers_of_pass_.total_samples(), end - begin)});
-    }
   }
   return ranges;
 }
@@ -126,9 +118,7 @@ double Data::epochs(int64_t steps) const {
 }
 
 Batch Data::training(int64_t step) {
-  if (workers_ == 0) {
-    return made(step);
-  }
+  if (workers_ == 0) return made(step);
   if (!prefetch_ || (step == 0 && !repeats_)) {  // the training begins, here or once more
     prefetch_ = std::make_unique<Prefetch>([this, step](int64_t s) { return made(step + s); }, steps_ - step,
                                            device_, workers_);
@@ -156,16 +146,12 @@ Batch Data::made(int64_t step) {
 }
 
 Examples Data::examples(std::vector<Draw> draws) const {
-  for (Draw& draw : draws) {
-    draw.sample = trained_[static_cast<size_t>(draw.sample)];
-  }
+  for (Draw& draw : draws) draw.sample = trained_[static_cast<size_t>(draw.sample)];
   return task_->training(draws);
 }
 
 Batch Data::micro_batch(const Batch& batch, int64_t index) const {
-  if (spec_.accumulate == 1) {
-    return batch;
-  }
+  if (spec_.accumulate == 1) return batch;
   Batch part = batch;
   std::vector<int64_t> samples = batch.towers.all_samples();
   std::ranges::for_each(samples, [this](int64_t& of_tower) { of_tower /= spec_.accumulate; });
@@ -189,9 +175,7 @@ Batch Data::micro_batch(const Batch& batch, int64_t index) const {
 
 Batch Data::calibration(int64_t index) {
   std::vector<Draw> draws = calibration_.batch(index);
-  for (Draw& draw : draws) {
-    draw.epoch += kFirstCalibrationEpoch;
-  }
+  for (Draw& draw : draws) draw.epoch += kFirstCalibrationEpoch;
   return on_device(examples(std::move(draws)), towers_, index);
 }
 
@@ -211,15 +195,11 @@ int64_t Data::test_batch_of(int64_t sample) const {
 void Data::each(EvaluationSplit split, const std::function<void(const Batch&)>& use) const {
   const int64_t batches = std::ssize(ranges_of(split));
   if (workers_ == 0) {
-    for (int64_t i = 0; i < batches; ++i) {
-      use(evaluated(split, i));
-    }
+    for (int64_t i = 0; i < batches; ++i) use(evaluated(split, i));
     return;
   }
   Prefetch ahead([this, split](int64_t i) { return evaluated(split, i); }, batches, device_, workers_);
-  for (int64_t i = 0; i < batches; ++i) {
-    use(ahead.next());
-  }
+  for (int64_t i = 0; i < batches; ++i) use(ahead.next());
 }
 
 int64_t Data::first_sample(EvaluationSplit split, const Batch& batch) const {
@@ -250,11 +230,8 @@ void Data::each_test_of(int64_t tower,
   for (const OneSize& one : task_->test_sizes()) {
     const int64_t begin = std::exchange(end, end + one.samples);
     std::vector<int64_t> all;
-    for (int64_t sample = begin; sample < end; ++sample) {
-      if (tower_of_test(sample) == tower) {
-        all.push_back(sample);
-      }
-    }
+    for (int64_t sample = begin; sample < end; ++sample)
+      if (tower_of_test(sample) == tower) all.push_back(sample);
     for (int64_t first = 0; first < std::ssize(all); first += towers_of_pass_.total_samples()) {
       const int64_t count = std::min(towers_of_pass_.total_samples(), std::ssize(all) - first);
       Towers towers(fill(towers_of_pass_.all_samples(), count), towers_.ranks(), towers_.rank());

@@ -11,25 +11,19 @@ namespace bnlab {
 
 Evaluator::Evaluator(const RunSpec& spec, Data& data, TrainedModel& model, World& world, WeightEma* ema)
     : evaluation_(spec.evaluation), data_(data), model_(model), world_(world), ema_(ema), sites_(model) {
-  if (model.statistics() == nullptr) {
+  if (model.statistics() == nullptr)
     populations_.push_back({"saved", {}});  // normalises alike in training and evaluation: this says it all
-  } else {
-    for (const std::string& name : spec.populations) {
+  else
+    for (const std::string& name : spec.populations)
       populations_.push_back({name, read_population(name, spec.precise_batches)});
-    }
-  }
-  if (ema != nullptr) {
-    populations_.push_back({kAveragedWeights, read_population(kAveragedWeights)});
-  }
+  if (ema != nullptr) populations_.push_back({kAveragedWeights, read_population(kAveragedWeights)});
 }
 
 Json Evaluator::evaluate(int64_t steps_done, EvaluationSplit split) {
   world_.ledger().evaluating(true);
   Json all = Json::object();
   for (const auto& [name, population] : populations_) {
-    if (population.averaged_weights) {
-      ema_->swap();
-    }
+    if (population.averaged_weights) ema_->swap();
     if (population.kind == Population::Kind::own_tower) {
       all[name] = measure_own_towers(steps_done, [&](int64_t tower) {
         load_into_buffers({.kind = Population::Kind::tower, .tower = tower}, steps_done);
@@ -39,9 +33,7 @@ Json Evaluator::evaluate(int64_t steps_done, EvaluationSplit split) {
       sites_.keep(name, population.averaged_weights ? std::vector<double>() : between_sets);
       all[name] = measure(steps_done, population, split);
     }
-    if (population.averaged_weights) {
-      ema_->swap();
-    }
+    if (population.averaged_weights) ema_->swap();
   }
   restore();
   world_.ledger().evaluating(false);
@@ -133,9 +125,8 @@ Calibration Evaluator::calibration(int64_t steps_done, std::optional<int64_t> to
           batch.images.narrow(0, batch.towers.offset(*tower) * rows, batch.towers.samples(*tower) * rows);
       batch.towers = Towers(samples, batch.towers.ranks(), batch.towers.rank());
     }
-    for (int64_t pass = 0; pass < data_.passes(); ++pass) {
+    for (int64_t pass = 0; pass < data_.passes(); ++pass)
       model_.forward(data_.micro_batch(batch, pass), steps_done, Mode::calibrate);
-    }
   });
 }
 
@@ -150,9 +141,7 @@ std::vector<Carried> Evaluator::carried() const {
 }
 
 void Evaluator::restore() {
-  if (RunningStatistics* statistics = model_.statistics()) {
-    statistics->restore();
-  }
+  if (RunningStatistics* statistics = model_.statistics()) statistics->restore();
 }
 
 }  // namespace bnlab

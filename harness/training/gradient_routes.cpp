@@ -24,9 +24,7 @@ class WeightAveraging : public GradientSync {
   void exchange() override {}
   void after_step(int64_t steps_done) override {
     drop_gradients(trained_.parameters);
-    if (steps_done % every_ == 0 || steps_done == trained_.steps) {
-      average();
-    }
+    if (steps_done % every_ == 0 || steps_done == trained_.steps) average();
   }
 
  private:
@@ -35,9 +33,7 @@ class WeightAveraging : public GradientSync {
       gradients_.all_reduce(flat, Purpose::gradients);
       flat.div_(gradients_.size());
     });
-    if (trained_.statistics != nullptr) {
-      trained_.statistics->average_replicas();
-    }
+    if (trained_.statistics != nullptr) trained_.statistics->average_replicas();
   }
 
   int64_t every_;

@@ -22,28 +22,21 @@ Json number_or_null(const std::optional<double>& value) {
 
 RunLog::RunLog(const std::string& file, const std::string& run_id, bool goes_on)
     : file_(file), out_(std::fopen(file.c_str(), goes_on ? "r+" : "w")) {
-  if (!out_) {
-    fail("open");
-  }
-  if (!goes_on) {
-    write({{"kind", "start"}, {"schema_version", 1}, {"run_id", run_id}});
-  }
+  if (!out_) fail("open");
+  if (!goes_on) write({{"kind", "start"}, {"schema_version", 1}, {"run_id", run_id}});
 }
 
 void RunLog::write(Json line) {
   if (out_) {
     line["time_s"] = seconds();
     const std::string text = line.dump() + "\n";
-    if (std::fwrite(text.data(), 1, text.size(), out_.get()) != text.size() || std::fflush(out_.get()) != 0) {
+    if (std::fwrite(text.data(), 1, text.size(), out_.get()) != text.size() || std::fflush(out_.get()) != 0)
       fail("write");
-    }
   }
 }
 
 void RunLog::sync() {
-  if (out_ && ::fsync(::fileno(out_.get())) != 0) {
-    fail("write");
-  }
+  if (out_ && ::fsync(::fileno(out_.get())) != 0) fail("write");
 }
 
 void RunLog::describe(State& state) {
@@ -52,14 +45,10 @@ void RunLog::describe(State& state) {
   double time_s = seconds();
   state.value("metrics.bytes", bytes);
   state.value("metrics.time_s", time_s);
-  if (!state.goes_on()) {
-    return;
-  }
+  if (!state.goes_on()) return;
   begin_ = Clock::now() - std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(time_s));
-  if (out_ &&
-      (::ftruncate(::fileno(out_.get()), bytes) != 0 || std::fseek(out_.get(), bytes, SEEK_SET) != 0)) {
+  if (out_ && (::ftruncate(::fileno(out_.get()), bytes) != 0 || std::fseek(out_.get(), bytes, SEEK_SET) != 0))
     fail("cut");
-  }
 }
 
 void RunLog::fail(const std::string& what) const {
@@ -83,9 +72,7 @@ void History::report(int64_t steps_done, double learning_rate, const at::Tensor&
   reported_loss_ = loss;
   loss_sum_.zero_();
   steps_reported_ = steps_done;
-  if (steps_done > data_.steps() - std::max<int64_t>(data_.steps() / 10, 1)) {
-    tail_losses_.push_back(loss);
-  }
+  if (steps_done > data_.steps() - std::max<int64_t>(data_.steps() / 10, 1)) tail_losses_.push_back(loss);
   diverged_ = !std::isfinite(loss);
   log_.write({{"kind", "train"},
               {"step", steps_done},
@@ -124,9 +111,8 @@ void History::write(Json line, int64_t steps_done, const Json& metrics_of_popula
 void History::add_point(int64_t steps_done, const Json& metrics_of_populations, const Json& split) {
   const std::string headline = data_.task().headline();
   Json headlines = Json::object();
-  for (const auto& [population, metrics] : metrics_of_populations.items()) {
+  for (const auto& [population, metrics] : metrics_of_populations.items())
     headlines[population] = metrics.at(headline);
-  }
   Json point = {{"step", steps_done},
                 {"epoch", data_.epochs(steps_done)},
                 {"train_loss", number_or_null(reported_loss_)},

@@ -34,9 +34,7 @@ Json library_versions() {
   versions["cudnn_benchmark"] = kCudnnBenchmark;
   for (int i = 0; i < visible_gpus(); ++i) {
     cudaDeviceProp properties{};
-    if (cudaGetDeviceProperties(&properties, i) == cudaSuccess) {
-      versions["gpus"].push_back(properties.name);
-    }
+    if (cudaGetDeviceProperties(&properties, i) == cudaSuccess) versions["gpus"].push_back(properties.name);
   }
 #endif
   return versions;

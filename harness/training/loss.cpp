@@ -15,30 +15,23 @@ namespace {
 
 int64_t labels_per_sample(const Batch& batch) {
   int64_t labels = 1;
-  for (int64_t d = 1; d < batch.labels.dim(); ++d) {
-    labels *= batch.labels.size(d);
-  }
+  for (int64_t d = 1; d < batch.labels.dim(); ++d) labels *= batch.labels.size(d);
   return labels;
 }
 
 // Labels of every local tower, [G] float64.
 at::Tensor label_counts(const Batch& batch, at::Device device) {
   std::vector<double> counts;
-  for (int64_t t = batch.towers.first(); t < batch.towers.first() + batch.towers.per_rank(); ++t) {
+  for (int64_t t = batch.towers.first(); t < batch.towers.first() + batch.towers.per_rank(); ++t)
     counts.push_back(static_cast<double>(batch.towers.samples(t) * labels_per_sample(batch)));
-  }
   const bool even = std::all_of(counts.begin(), counts.end(), [&](double n) { return n == counts.front(); });
   if (even) {
     return at::full({batch.towers.per_rank()}, counts.front(),
                     at::TensorOptions().dtype(at::kDouble).device(device));
   }
-  if (batch.bytes == nullptr) {
-    return uploaded(counts, device);
-  }
+  if (batch.bytes == nullptr) return uploaded(counts, device);
   std::vector<std::function<double(int64_t)>> of_steps;  // the same in all
-  for (const double count : counts) {
-    of_steps.emplace_back([count](int64_t) { return count; });
-  }
+  for (const double count : counts) of_steps.emplace_back([count](int64_t) { return count; });
   return numbers_of_step(*batch.bytes, of_steps, at::kDouble, device);
 }
 
@@ -50,9 +43,7 @@ at::Tensor by_sample(const at::Tensor& of_labels) {
 // 1 for a valid label, or the weight of its class; 0 for void.
 at::Tensor weight_of_labels(const at::Tensor& labels, const at::Tensor& class_weights) {
   const at::Tensor valid = labels.ne(Task::kVoid);
-  if (!class_weights.defined()) {
-    return valid;
-  }
+  if (!class_weights.defined()) return valid;
   const at::Tensor place = labels.clamp_min(0).flatten();
   return class_weights.to(at::kDouble).index_select(0, place).view_as(labels) * valid;
 }
@@ -62,9 +53,8 @@ at::Tensor valid_sums(const at::Tensor& labels, const std::vector<int64_t>& offs
                       const at::Tensor& class_weights) {
   const auto per_sample = by_sample(weight_of_labels(labels, class_weights)).sum(1);
   std::vector<at::Tensor> counts;
-  for (size_t g = 0; g + 1 < offsets.size(); ++g) {
+  for (size_t g = 0; g + 1 < offsets.size(); ++g)
     counts.push_back(per_sample.slice(0, offsets[g], offsets[g + 1]).sum());
-  }
   return at::stack(counts).to(at::kDouble);
 }
 
@@ -77,9 +67,7 @@ at::Tensor cross_entropy(const at::Tensor& outputs, const at::Tensor& labels,
                          at::Reduction::Reduction reduction, const CrossEntropyKind& kind) {
   const auto logits = outputs.scalar_type() == at::kDouble ? outputs : outputs.to(at::kFloat);
   std::optional<at::Tensor> class_weights;
-  if (kind.class_weights.defined()) {
-    class_weights = kind.class_weights.to(logits.scalar_type());
-  }
+  if (kind.class_weights.defined()) class_weights = kind.class_weights.to(logits.scalar_type());
   return at::cross_entropy_loss(logits, labels, class_weights, reduction, Task::kVoid, kind.label_smoothing);
 }
 
@@ -114,9 +102,7 @@ at::Tensor LossWeights::get() {
     pending_.reset();
   }
   const at::Tensor share = (static_cast<double>(ranks_) / total_).masked_fill(total_ == 0, 0);
-  if (!valid_.defined()) {
-    return share.to(options_.dtype()).expand({local_towers_});
-  }
+  if (!valid_.defined()) return share.to(options_.dtype()).expand({local_towers_});
   return (share / valid_).masked_fill(valid_ == 0, 0).to(options_.dtype());
 }
 
@@ -136,9 +122,8 @@ at::Tensor weighted_cross_entropy(const at::Tensor& outputs, const at::Tensor& l
     return sum * weights[0].masked_fill(has_valid.any().logical_not(), 0);
   }
   std::vector<at::Tensor> pieces;
-  for (size_t g = 0; g + 1 < offsets.size(); ++g) {
+  for (size_t g = 0; g + 1 < offsets.size(); ++g)
     pieces.push_back(weights[static_cast<int64_t>(g)].expand({offsets[g + 1] - offsets[g]}));
-  }
   const auto sample_weights = at::cat(pieces).masked_fill(has_valid.logical_not(), 0);
   return (by_sample(cross_entropy_of_labels(outputs, labels, kind)).sum(1) * sample_weights).sum();
 }

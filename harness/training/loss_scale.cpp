@@ -10,11 +10,8 @@ LossScale::LossScale(const LossScaling& options, at::Device device)
 bool LossScale::unscale(const std::vector<at::Tensor>& parameters) {
   const at::NoGradGuard no_grad;
   std::vector<at::Tensor> gradients;
-  for (const at::Tensor& parameter : parameters) {
-    if (parameter.grad().defined()) {
-      gradients.push_back(parameter.grad());
-    }
-  }
+  for (const at::Tensor& parameter : parameters)
+    if (parameter.grad().defined()) gradients.push_back(parameter.grad());
   at::Tensor found = at::zeros({1}, scale_.options());
   at::_amp_foreach_non_finite_check_and_unscale_(gradients, found, scale_.reciprocal());
   at::_amp_update_scale_(scale_, growth_, found, options_.growth, options_.backoff, options_.interval);

@@ -28,13 +28,9 @@ void release(void* block) {
 class AccountingAllocator : public c10::Allocator {
  public:
   c10::DataPtr allocate(size_t bytes) override {
-    if (bytes == 0) {
-      return {nullptr, nullptr, &release, c10::kCPU};
-    }
+    if (bytes == 0) return {nullptr, nullptr, &release, c10::kCPU};
     void* block = nullptr;
-    if (posix_memalign(&block, kAlignment, bytes) != 0) {
-      throw std::bad_alloc();
-    }
+    if (posix_memalign(&block, kAlignment, bytes) != 0) throw std::bad_alloc();
     const int64_t live = live_bytes += static_cast<int64_t>(malloc_usable_size(block));
     int64_t peak = peak_bytes;
     while (live > peak && !peak_bytes.compare_exchange_weak(peak, live)) {
@@ -56,9 +52,8 @@ void reset_peak_memory([[maybe_unused]] c10::Device device) {
   peak_bytes = live_bytes.load();
 #ifdef USE_C10D_NCCL
   if (device.is_cuda()) {
-    if (c10::cuda::CUDACachingAllocator::get()->initialized()) {  // else nothing has been allocated yet
+    if (c10::cuda::CUDACachingAllocator::get()->initialized())  // else nothing has been allocated yet
       c10::cuda::CUDACachingAllocator::resetPeakStats(device.index());
-    }
   }
 #endif
 }

@@ -33,9 +33,7 @@ class Autocast {
   }
   ~Autocast() {
     if (active_) {
-      if (at::autocast::decrement_nesting() == 0) {
-        at::autocast::clear_cache();
-      }
+      if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
       at::autocast::set_autocast_enabled(device_, before_);
     }
   }

@@ -13,9 +13,7 @@ namespace {
 std::vector<int64_t> beginnings(int64_t size, int64_t crop, double stride) {
   const int64_t step = std::max<int64_t>(1, std::llround(std::ceil(static_cast<double>(crop) * stride)));
   std::vector<int64_t> all = {0};
-  while (all.back() + crop < size) {
-    all.push_back(std::min(all.back() + step, size - crop));
-  }
+  while (all.back() + crop < size) all.push_back(std::min(all.back() + step, size - crop));
   return all;
 }
 
@@ -31,9 +29,7 @@ at::Tensor probabilities(const at::Tensor& images, const LogitsOf& logits_of) {
 
 // An image smaller than the crop is continued by its mirror image.
 at::Tensor over_crops(const Evaluation& how, const at::Tensor& images, const LogitsOf& logits_of) {
-  if (!how.crop) {
-    return probabilities(images, logits_of);
-  }
+  if (!how.crop) return probabilities(images, logits_of);
   const auto [crop_height, crop_width] = *how.crop;
   const int64_t height = images.size(2), width = images.size(3);
   const at::Tensor padded = mirrored(images, std::max(height, crop_height), std::max(width, crop_width));
@@ -59,17 +55,13 @@ at::Tensor over_crops(const Evaluation& how, const at::Tensor& images, const Log
 }  // namespace
 
 at::Tensor predictions(const Evaluation& how, const at::Tensor& images, const LogitsOf& logits_of) {
-  if (how.in_one_piece()) {
-    return logits_of(images);
-  }
+  if (how.in_one_piece()) return logits_of(images);
   at::Tensor sum;
   for (const double scale : how.scales) {
     const at::Tensor x =
         resized(images, Evaluation::scaled(images.size(2), scale), Evaluation::scaled(images.size(3), scale));
     at::Tensor scores = over_crops(how, x, logits_of);
-    if (how.flip) {
-      scores = (scores + over_crops(how, x.flip(3), logits_of).flip(3)) / 2;
-    }
+    if (how.flip) scores = (scores + over_crops(how, x.flip(3), logits_of).flip(3)) / 2;
     scores = resized(scores, images.size(2), images.size(3));
     sum = sum.defined() ? sum + scores : scores;
   }

@@ -20,9 +20,7 @@ c10::Stream current_stream(at::Device device) {
 Prefetch::Prefetch(std::function<Batch(int64_t)> make, int64_t steps, at::Device device, int64_t workers)
     : make_(std::move(make)), steps_(steps), device_(device), ahead_(kAhead + workers - 1) {
   try {
-    for (int64_t w = 0; w < workers; ++w) {
-      threads_.emplace_back([this] { work(); });
-    }
+    for (int64_t w = 0; w < workers; ++w) threads_.emplace_back([this] { work(); });
   } catch (...) {  // the system has no more threads
     stop();
     throw;
@@ -39,17 +37,13 @@ void Prefetch::stop() {
     stopped_ = true;
   }
   changed_.notify_all();
-  for (std::thread& thread : threads_) {
-    thread.join();
-  }
+  for (std::thread& thread : threads_) thread.join();
 }
 
 Batch Prefetch::next() {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return ready_.count(taken_) > 0; });
-  if (ready_.at(taken_).failure) {
-    std::rethrow_exception(ready_.at(taken_).failure);
-  }
+  if (ready_.at(taken_).failure) std::rethrow_exception(ready_.at(taken_).failure);
   Made made = std::move(ready_.extract(taken_).mapped());
   ++taken_;
   lock.unlock();
@@ -90,9 +84,7 @@ void Prefetch::work() {
   std::unique_lock lock(mutex_);
   while (true) {
     changed_.wait(lock, [&] { return stopped_ || begun_ == steps_ || begun_ < taken_ + ahead_; });
-    if (stopped_ || begun_ == steps_) {
-      return;
-    }
+    if (stopped_ || begun_ == steps_) return;
     const int64_t step = begun_++;
     lock.unlock();
     Made next = no_stream ? Made{{}, std::nullopt, no_stream} : made(step);

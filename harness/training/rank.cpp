@@ -59,9 +59,7 @@ std::shared_ptr<World> world_for(const RankJob& job, KeptWorld* kept) {
 
 void put_times(const TurnTimes& times, Json& result) {
   result["timing"] = times.timing;
-  if (!result["throughput"].is_null()) {
-    result["throughput"].update(times.throughput, /*merge_objects=*/true);
-  }
+  if (!result["throughput"].is_null()) result["throughput"].update(times.throughput, /*merge_objects=*/true);
 }
 
 // Times the trained run in turns with those that its spec names, the one of timing.against made twice, and
@@ -89,9 +87,7 @@ void add_timing(const RankJob& job, World& world, Trainer& trainer, Json& result
   add(against);
   add(against);
   const std::vector<TurnTimes> times = time_in_turns(*job.spec.timing, world, runs);
-  if (world.rank() != 0) {
-    return;
-  }
+  if (world.rank() != 0) return;
   put_times(times.front(), result);
   for (size_t i = 0; i < ids.size(); ++i) {
     const TurnTimes& of_other = times[i + 1];
@@ -103,9 +99,8 @@ void add_timing(const RankJob& job, World& world, Trainer& trainer, Json& result
 std::string cause_of(const std::exception& error) {
   if (const auto* memory = dynamic_cast<const c10::OutOfMemoryError*>(&error))
     return memory->what_without_backtrace();
-  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) {
+  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr)
     return "the machine has no memory left for another tensor";
-  }
   const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
   return torch_error != nullptr ? torch_error->what_without_backtrace() : error.what();
 }
@@ -136,13 +131,9 @@ RankReport train(const RankJob& job, bool& world_formed, KeptWorld* kept) {
                                   : RunLog();
   Trainer trainer(job.spec, job.data_dir, *world, checkpoints, std::move(log));
   std::vector<std::string> notes = checkpoints.notes();
-  for (const std::string& note : trainer.notes()) {
-    notes.push_back(note);
-  }
+  for (const std::string& note : trainer.notes()) notes.push_back(note);
   const auto tell = [&](const std::string& note) {
-    if (world->rank() == 0) {
-      std::cerr << note << std::endl;
-    }
+    if (world->rank() == 0) std::cerr << note << std::endl;
   };
   std::ranges::for_each(notes, tell);
   const std::chrono::duration<double> start = std::chrono::steady_clock::now() - job.started;
@@ -168,9 +159,8 @@ RankReport train(const RankJob& job, bool& world_formed, KeptWorld* kept) {
     report.status = Status::diverged;
     report.message = "the training loss is not finite";
   }
-  if (!not_timed.empty() && world->size() > 1) {
+  if (!not_timed.empty() && world->size() > 1)
     return report;  // ranks that wait in an exchange lose contact with this world, and leave it, too
-  }
   if (kept != nullptr) {
     world->barrier();
     *kept = {world, job.rendezvous, job.device, true};
@@ -209,9 +199,7 @@ RankReport run_rank(const RankJob& job, KeptWorld* kept) {
 }
 
 void shutdown(KeptWorld& kept) {
-  if (kept.world != nullptr) {
-    std::exchange(kept.world, nullptr)->shutdown();
-  }
+  if (kept.world != nullptr) std::exchange(kept.world, nullptr)->shutdown();
 }
 
 }  // namespace bnlab

@@ -30,11 +30,8 @@ const std::map<std::string, at::ScalarType>& dtypes() {
 }
 
 std::string dtype_name(at::ScalarType type) {
-  for (const auto& [name, dtype] : dtypes()) {
-    if (dtype == type) {
-      return name;
-    }
-  }
+  for (const auto& [name, dtype] : dtypes())
+    if (dtype == type) return name;
   throw Error(Error::Kind::refused, std::string("safetensors: no name for dtype ") + c10::toString(type));
 }
 
@@ -62,9 +59,8 @@ class HeaderBuilder : public nlohmann::json_sax<nlohmann::json> {
   bool end_object() override { return close(); }
   bool end_array() override { return close(); }
   bool key(string_t& name) override {
-    if (open_.back()->contains(name)) {
+    if (open_.back()->contains(name))
       throw Error(Error::Kind::data, "it has the key " + nlohmann::json(name).dump() + " twice");
-    }
     key_ = name;
     return true;
   }
@@ -74,9 +70,7 @@ class HeaderBuilder : public nlohmann::json_sax<nlohmann::json> {
 
  private:
   nlohmann::json& placed(nlohmann::json value) {
-    if (open_.empty()) {
-      return root_ = std::move(value);
-    }
+    if (open_.empty()) return root_ = std::move(value);
     nlohmann::json& around = *open_.back();
     if (around.is_array()) {
       around.push_back(std::move(value));
@@ -117,13 +111,11 @@ class HeaderReader {
     SafeTensorsHeader header;
     const nlohmann::json all = parsed(text);
     for (const auto& [name, value] : all.items()) {
-      if (name != kMetadata) {
+      if (name != kMetadata)
         header.tensors.push_back(entry(name, value));
-      } else if (value.is_object()) {
-        for (const auto& [key, held] : value.items()) {
+      else if (value.is_object())
+        for (const auto& [key, held] : value.items())
           header.metadata[key] = held.is_string() ? held.get<std::string>() : held.dump();
-        }
-      }
     }
     check_tiling(header.tensors);
     return header;
@@ -140,9 +132,7 @@ class HeaderReader {
       fail(std::string("of the header: ") + error.what());
     }
     nlohmann::json header = builder.take();
-    if (!header.is_object()) {
-      fail("the header is no JSON object");
-    }
+    if (!header.is_object()) fail("the header is no JSON object");
     return header;
   }
 
@@ -155,13 +145,10 @@ class HeaderReader {
                           value.contains("shape") && counts(value["shape"]) &&
                           value.contains("data_offsets") && counts(value["data_offsets"]) &&
                           value["data_offsets"].size() == 2;
-    if (!complete) {
-      fail(name + ": expected dtype, shape and data_offsets, got " + shown(value));
-    }
+    if (!complete) fail(name + ": expected dtype, shape and data_offsets, got " + shown(value));
     const auto dtype = dtypes().find(value["dtype"].get<std::string>());
-    if (dtype == dtypes().end()) {
+    if (dtype == dtypes().end())
       fail(name + ": expected dtype F64, F32, BF16, F16 or I64, got " + shown(value["dtype"]));
-    }
     const uint64_t begin = value["data_offsets"][0], end = value["data_offsets"][1];
     uint64_t bytes = c10::elementSize(dtype->second);
     std::vector<int64_t> shape;
@@ -172,9 +159,8 @@ class HeaderReader {
     uint64_t elements = 1;  // if those extents that are 0 were 1
     for (const nlohmann::json& n : value["shape"]) {
       const uint64_t extent = n;
-      if (extent > kLongestExtent || elements > kLongestExtent / std::max<uint64_t>(extent, 1)) {
+      if (extent > kLongestExtent || elements > kLongestExtent / std::max<uint64_t>(extent, 1))
         fail(name + ": shape " + shown(value["shape"]) + " is too large");
-      }
       elements *= std::max<uint64_t>(extent, 1);
       // Any number above data_bytes_ will do where the product is larger, or overflows.
       bytes = extent != 0 && bytes > data_bytes_ / extent ? data_bytes_ + 1 : bytes * extent;
@@ -195,9 +181,8 @@ class HeaderReader {
     std::ranges::sort(entries, {}, place);
     uint64_t end = 0;
     for (const Entry& e : entries) {
-      if (e.begin != end) {
+      if (e.begin != end)
         fail(e.name + ": its data begin at " + std::to_string(e.begin) + ", expected " + std::to_string(end));
-      }
       end = e.end;
     }
     if (end != data_bytes_) {
@@ -221,19 +206,13 @@ SafeTensorsFile::SafeTensorsFile(const std::string& file) : file_(file) {
   std::error_code none;
   // Fails for a pipe, whose opening would wait for a writer.
   const uint64_t size = std::filesystem::file_size(file, none);
-  if (!none) {
-    in_.open(file, std::ios::binary);
-  }
-  if (!in_ || none) {
-    throw Error(Error::Kind::data, file + ": cannot be read; is it there, and a file?");
-  }
+  if (!none) in_.open(file, std::ios::binary);
+  if (!in_ || none) throw Error(Error::Kind::data, file + ": cannot be read; is it there, and a file?");
   uint64_t length = 0;
-  for (int i = 0; i < 8; ++i) {
+  for (int i = 0; i < 8; ++i)
     length |= static_cast<uint64_t>(static_cast<unsigned char>(in_.get())) << (8 * i);
-  }
-  if (!in_ || length > kLongestHeader || length > size - 8) {
+  if (!in_ || length > kLongestHeader || length > size - 8)
     unusable(file, "the header's length does not fit the file's " + std::to_string(size) + " bytes");
-  }
   header_text_.resize(length);
   in_.read(header_text_.data(), static_cast<std::streamsize>(length));
   data_begin_ = 8 + length;
@@ -246,18 +225,15 @@ at::Tensor SafeTensorsFile::read(const SafeTensorsHeader::Entry& entry) {
   in_.seekg(static_cast<std::streamoff>(data_begin_ + entry.begin));
   in_.read(static_cast<char*>(tensor.mutable_data_ptr()),
            static_cast<std::streamsize>(entry.end - entry.begin));
-  if (!in_) {
-    unusable(file_, entry.name + ": cannot be read");
-  }
+  if (!in_) unusable(file_, entry.name + ": cannot be read");
   return tensor;
 }
 
 std::vector<NamedTensor> read_safetensors(const std::string& file) {
   SafeTensorsFile open(file);
   std::vector<NamedTensor> tensors;
-  for (const SafeTensorsHeader::Entry& entry : open.header().tensors) {
+  for (const SafeTensorsHeader::Entry& entry : open.header().tensors)
     tensors.push_back({entry.name, open.read(entry)});
-  }
   return tensors;
 }
 
@@ -279,14 +255,10 @@ std::string safetensors_bytes(const std::vector<NamedTensor>& tensors,
   text.append((8 - text.size() % 8) % 8, ' ');  // aligns the data
   const uint64_t length = text.size();
   std::string length_bytes;
-  for (int i = 0; i < 8; ++i) {
-    length_bytes += static_cast<char>(length >> (8 * i) & 0xff);
-  }
+  for (int i = 0; i < 8; ++i) length_bytes += static_cast<char>(length >> (8 * i) & 0xff);
   text.insert(0, length_bytes);
   text.reserve(text.size() + static_cast<size_t>(offset));
-  for (const at::Tensor& t : data) {
-    text.append(static_cast<const char*>(t.const_data_ptr()), t.nbytes());
-  }
+  for (const at::Tensor& t : data) text.append(static_cast<const char*>(t.const_data_ptr()), t.nbytes());
   return text;
 }
 

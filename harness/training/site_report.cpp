@@ -15,9 +15,7 @@ at::Tensor copy_of(const Buffers& buffers, const std::string& name) {
 }  // namespace
 
 void SiteReport::keep(const std::string& population, const std::vector<double>& between_sets) {
-  if (!between_sets.empty()) {
-    between_sets_ = between_sets;
-  }
+  if (!between_sets.empty()) between_sets_ = between_sets;
   const Buffers buffers = model_.network().named_buffers();
   std::vector<Pair> pairs;
   for (const NormSite& site : model_.sites()) {

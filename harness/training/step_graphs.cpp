@@ -97,12 +97,8 @@ bool Events::wait(size_t left) {
       continue;
     }
     const auto waited = steady_clock::now() - begin;
-    if (waited > timeout_) {
-      return false;
-    }
-    if (waited > kSpin) {
-      std::this_thread::sleep_for(kPollInterval);
-    }
+    if (waited > timeout_) return false;
+    if (waited > kSpin) std::this_thread::sleep_for(kPollInterval);
   }
   return true;
 }
@@ -116,20 +112,17 @@ StepGraphs::StepGraphs(const RunSpec& spec, std::vector<at::Tensor> parameters, 
       asked_for_(possible()),
       ends_(world.device(), std::chrono::duration<double>(timeout_s_)),
       why_not_(too_few_alike()) {
-  if (possible() && !why_not.empty()) {
+  if (possible() && !why_not.empty())
     give_up(why_not);
-  } else if (possible() && spec.gradient_route == GradientRoute::host) {
+  else if (possible() && spec.gradient_route == GradientRoute::host)
     give_up("gradients meet in host memory");  // the host would wait for a replay, without a limit
-  } else if (possible() && world.size() > 1 && host_waits_for_nccl()) {
+  else if (possible() && world.size() > 1 && host_waits_for_nccl())
     give_up(kBlockingWait);
-  }
 }
 
 Batch StepGraphs::begin(const Batch& given, bool repeats) {
   mode_ = StepMode::eager;
-  if (!possible()) {
-    return given;
-  }
+  if (!possible()) return given;
   Batch batch = given;
   batch.bytes = &bytes_;
   bytes_.begin_step(batch.index);
@@ -155,18 +148,15 @@ Batch StepGraphs::begin(const Batch& given, bool repeats) {
     }
     give_up(why);
   }
-  if (alike_ <= 1) {  // what the first of them uploads may be for all that follow
+  if (alike_ <= 1)  // what the first of them uploads may be for all that follow
     uploads_ = uploads;
-  }
   ++alike_;
   return batch;
 }
 
 at::Tensor StepGraphs::forward(const std::function<at::Tensor()>& work,
                                const std::function<void()>& after_backward) {
-  if (mode_ == StepMode::recorded && !record(work, after_backward)) {
-    mode_ = StepMode::eager;
-  }
+  if (mode_ == StepMode::recorded && !record(work, after_backward)) mode_ = StepMode::eager;
   if (mode_ == StepMode::eager) {
     loss_ = work();
     after_backward_ = after_backward;
@@ -189,9 +179,7 @@ bool StepGraphs::record(const std::function<at::Tensor()>& work,
       after_backward();
     });
   });
-  if (why.empty() && uploads != uploads_) {
-    why = kTakesNumbers;
-  }
+  if (why.empty() && uploads != uploads_) why = kTakesNumbers;
   const Ledger after = world_.ledger();
   why = first_reason(why);
   bytes_.end_recording(/*failed=*/!why.empty());
@@ -203,9 +191,7 @@ bool StepGraphs::record(const std::function<at::Tensor()>& work,
   }
   wanted_ = kStepsBefore;
   loss_ = loss_.detach();
-  for (const at::Tensor& parameter : parameters_) {
-    gradients_.push_back(parameter.grad());
-  }
+  for (const at::Tensor& parameter : parameters_) gradients_.push_back(parameter.grad());
   for (size_t p = 0; p < traffic_.size(); ++p) {
     const Traffic was = before.of(static_cast<Purpose>(p)), is = after.of(static_cast<Purpose>(p));
     traffic_[p] = {is.collectives - was.collectives, is.bytes - was.bytes};
@@ -221,11 +207,8 @@ void StepGraphs::backward() {
   }
   recorder_->replay(StepPart::backward);
   if (mode_ == StepMode::replayed) {
-    for (size_t i = 0; i < parameters_.size(); ++i) {
-      if (!parameters_[i].grad().defined()) {
-        parameters_[i].mutable_grad() = gradients_[i];
-      }
-    }
+    for (size_t i = 0; i < parameters_.size(); ++i)
+      if (!parameters_[i].grad().defined()) parameters_[i].mutable_grad() = gradients_[i];
     for (size_t p = 0; p < traffic_.size(); ++p) {
       const Traffic now = world_.ledger().of(static_cast<Purpose>(p));
       world_.ledger().set(static_cast<Purpose>(p), {now.collectives + traffic_[p].collectives,
@@ -240,14 +223,11 @@ void StepGraphs::update(const Update& work, bool records) {
     work(records && possible() ? &bytes_ : nullptr);
     return;
   }
-  if (mode_ == StepMode::recorded && records) {
-    record_update(work);
-  }
-  if (update_) {
+  if (mode_ == StepMode::recorded && records) record_update(work);
+  if (update_)
     update_->replay(StepPart::update);
-  } else {
+  else
     work(nullptr);
-  }
   ends_.record();
 }
 
@@ -260,9 +240,7 @@ void StepGraphs::record_update(const Update& work) {
     update_->record(StepPart::update, [this, work] { work(&bytes_); });
   });
   bytes_.end_recording(/*failed=*/false);
-  if (!why_no_updates_.empty()) {
-    update_.reset();
-  }
+  if (!why_no_updates_.empty()) update_.reset();
 }
 
 void StepGraphs::invalidate() {
@@ -282,11 +260,10 @@ void StepGraphs::drop_recording() {
 void StepGraphs::give_up(const std::string& why) {
   drop_recording();
   why_not_ = why;
-  if (why == kTakesNumbers) {
+  if (why == kTakesNumbers)
     wanted_ *= 2;  // so that a run whose every step does so rarely pays for trying
-  } else {
+  else
     make_recorder_ = nullptr;
-  }
 }
 
 std::string StepGraphs::first_reason(const std::string& here) {
@@ -303,16 +280,10 @@ void StepGraphs::wait_for_steps(size_t left) {
 }
 
 Json StepGraphs::summary() const {
-  if (!asked_for_) {
-    return nullptr;
-  }
+  if (!asked_for_) return nullptr;
   Json summary = {{"replayed_steps", replayed_}};
-  if (replayed_ == 0 || !possible()) {
-    summary["why_not"] = why_not_;
-  }
-  if (!why_no_updates_.empty()) {
-    summary["why_no_updates"] = why_no_updates_;
-  }
+  if (replayed_ == 0 || !possible()) summary["why_not"] = why_not_;
+  if (!why_no_updates_.empty()) summary["why_no_updates"] = why_no_updates_;
   return summary;
 }
 
@@ -320,9 +291,7 @@ std::string why_none_is_replayed(int64_t steps, const std::function<bool(int64_t
                                  const std::function<bool(int64_t)>& pauses) {
   for (int64_t step = 0, alike = 0; step < steps; ++step) {
     alike = !repeats(step) ? 0 : pauses(step) ? 1 : alike + 1;
-    if (alike > StepGraphs::kStepsBefore) {
-      return "";
-    }
+    if (alike > StepGraphs::kStepsBefore) return "";
   }
   return too_few_alike();
 }

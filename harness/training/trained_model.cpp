@@ -26,11 +26,8 @@ Strategy::Context strategy_context(const RunSpec& spec, const Data& data, World&
 BuiltNetwork built_network(const RunSpec& spec, const Data& data, World& world) {
   const auto parameters = at::TensorOptions().dtype(parameter_type(spec.precision)).device(world.device());
   ImageSizes of_task = {data.task().training_image_size()};
-  for (const EvaluationSplit split : data.splits()) {
-    for (const OneSize& evaluated : data.task_of(split).test_sizes()) {
-      of_task.push_back(evaluated.size);
-    }
-  }
+  for (const EvaluationSplit split : data.splits())
+    for (const OneSize& evaluated : data.task_of(split).test_sizes()) of_task.push_back(evaluated.size);
   const ImageSizes sizes = spec.evaluation.sizes_seen(of_task);
   const BuiltNetwork::Build build = builder_of(
       spec.model, {.image_sizes = sizes, .seed = spec.seed, .parameters = parameters}, data.task().classes());
@@ -48,21 +45,16 @@ TrainedModel::TrainedModel(const RunSpec& spec, const Data& data, World& world)
       steps_(data.steps()),
       built_(built_network(spec, data, world)) {
   const at::NoGradGuard no_grad;
-  for (at::Tensor& parameter : network().parameters()) {
-    if (parameter.dim() == 4) {
+  for (at::Tensor& parameter : network().parameters())
+    if (parameter.dim() == 4)
       parameter.set_data(parameter.contiguous(bnlab::memory_format(spec.memory_format)));
-    }
-  }
   if (spec.init_from) {
     loaded_ = load_weights(*spec.init_from, network());
-    for (at::Tensor& buffer : network().buffers()) {
-      world.gradients().broadcast(buffer, 0, Purpose::control);
-    }
+    for (at::Tensor& buffer : network().buffers()) world.gradients().broadcast(buffer, 0, Purpose::control);
     built_.start_statistics();
   }
-  for (at::Tensor& parameter : network().parameters()) {
+  for (at::Tensor& parameter : network().parameters())
     world.gradients().broadcast(parameter, 0, Purpose::control);  // all ranks start from those of rank 0
-  }
 }
 
 Outputs TrainedModel::forward(const Batch& batch, int64_t step, Mode mode) {
@@ -71,22 +63,16 @@ Outputs TrainedModel::forward(const Batch& batch, int64_t step, Mode mode) {
 }
 
 void TrainedModel::describe(State& state) {
-  for (const auto& [name, parameter] : network().named_parameters().pairs()) {
+  for (const auto& [name, parameter] : network().named_parameters().pairs())
     state.tensor("parameters." + name, parameter);
-  }
-  for (const auto& [name, buffer] : network().named_buffers().pairs()) {
+  for (const auto& [name, buffer] : network().named_buffers().pairs())
     state.tensor("buffers." + name, buffer);
-  }
-  if (RunningStatistics* running = statistics()) {
-    running->describe(state);
-  }
+  if (RunningStatistics* running = statistics()) running->describe(state);
 }
 
 std::vector<std::string> TrainedModel::notes() const {
   std::vector<std::string> notes = built_.strategy().notes();
-  if (!loaded_.empty()) {
-    notes.push_back(loaded_);
-  }
+  if (!loaded_.empty()) notes.push_back(loaded_);
   return notes;
 }
 

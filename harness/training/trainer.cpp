@@ -74,9 +74,7 @@ Trainer::Trainer(const RunSpec& spec, const std::string& data_dir, World& world,
   if (spec.select) {
     best_.emplace([this](State& state) {
       model_.describe(state);
-      if (ema_) {
-        ema_->describe(state);
-      }
+      if (ema_) ema_->describe(state);
     });
   }
   if (checkpoints_.found()) {
@@ -88,46 +86,31 @@ Trainer::Trainer(const RunSpec& spec, const std::string& data_dir, World& world,
 
 void Trainer::run() {
   while (steps_done_ < data_.steps() && !diverged() && !stopped()) {
-    if (steps_done_ == spec_.warmup_steps) {
-      between_steps([this] { costs_.begin(steps_done_); });
-    }
+    if (steps_done_ == spec_.warmup_steps) between_steps([this] { costs_.begin(steps_done_); });
     train_step(steps_done_);
     ++steps_done_;
     const bool ends_early =
         steps_done_ < data_.steps() && may_stop(steps_done_) && early_stop_->ends_run(steps_done_);
-    if (ends_early || reports(steps_done_)) {
+    if (ends_early || reports(steps_done_))
       history_.report(steps_done_, optimizer_->learning_rate(steps_done_ - 1), gradient_norm_);
-    }
-    if (!diverged() && (ends_early || evaluates(steps_done_))) {
-      between_steps([this] { evaluate(); });
-    }
-    if (!diverged() && !ends_early && steps_done_ < data_.steps() && checkpoints_.due(steps_done_)) {
+    if (!diverged() && (ends_early || evaluates(steps_done_))) between_steps([this] { evaluate(); });
+    if (!diverged() && !ends_early && steps_done_ < data_.steps() && checkpoints_.due(steps_done_))
       between_steps([this] { checkpoints_.save(steps_done_, [this](State& state) { describe(state); }); });
-    }
   }
-  if (const RunningStatistics* statistics = model_.statistics()) {
+  if (const RunningStatistics* statistics = model_.statistics())
     nonfinite_channels_ = statistics->nonfinite_channels();
-  }
-  if (best_ && !diverged()) {
-    between_steps([this] { take_best(); });
-  }
+  if (best_ && !diverged()) between_steps([this] { take_best(); });
   history_.end();
   graphs_.invalidate();  // NCCL does not shut down before the graphs that its exchanges stand in
 }
 
 void Trainer::repeat_steps(int64_t steps) {
-  if (steps_repeated_ == 0) {
-    data_.repeat();
-  }
-  for (int64_t i = 0; i < steps; ++i, ++steps_repeated_) {
-    train_step(steps_repeated_ % data_.steps());
-  }
+  if (steps_repeated_ == 0) data_.repeat();
+  for (int64_t i = 0; i < steps; ++i, ++steps_repeated_) train_step(steps_repeated_ % data_.steps());
 }
 
 void Trainer::train_steps(int64_t steps) {
-  for (const int64_t end = steps_done_ + steps; steps_done_ < end; ++steps_done_) {
-    train_step(steps_done_);
-  }
+  for (const int64_t end = steps_done_ + steps; steps_done_ < end; ++steps_done_) train_step(steps_done_);
 }
 
 void Trainer::evaluate() {
@@ -174,9 +157,8 @@ bool Trainer::evaluates(int64_t steps_done) const {
 }
 
 std::string Trainer::why_none_is_replayed() const {
-  if (spec_.precision == Precision::float16) {
+  if (spec_.precision == Precision::float16)
     return "the host looks whether the gradients of every step are finite, since its loss is scaled";
-  }
   const auto repeats = [this](int64_t step) { return model_.repeats(step); };
   const auto pauses = [this](int64_t step) {
     return step == spec_.warmup_steps || evaluates(step) || checkpoints_.due(step);
@@ -189,19 +171,11 @@ void Trainer::describe(State& state) {
   state.value("resumed_at_steps", resumed_at_steps_);
   model_.describe(state);
   optimizer_->describe(state);
-  if (ema_) {
-    ema_->describe(state);
-  }
-  if (loss_scale_) {
-    loss_scale_->describe(state);
-  }
+  if (ema_) ema_->describe(state);
+  if (loss_scale_) loss_scale_->describe(state);
   history_.describe(state);
-  if (early_stop_) {
-    early_stop_->describe(state);
-  }
-  if (best_) {
-    best_->describe(state);
-  }
+  if (early_stop_) early_stop_->describe(state);
+  if (best_) best_->describe(state);
   graphs_.describe(state);
   costs_.describe(state, steps_done_);
 }
@@ -224,22 +198,15 @@ void Trainer::train_step(int64_t step) {
   const at::Tensor own_loss = loss_scale_ ? loss_scale_->unscaled(loss) : loss;
   const bool counts = !loss_scale_ || loss_scale_->unscale(model_.network().parameters());
   const auto update = [&](StepBytes* bytes) {
-    if (counts) {
-      optimizer_->step(
-          step, [&](const std::string& name) { return model_.trainable(name, step); }, bytes);
-    }
-    if (counts && ema_) {
-      ema_->update(step, bytes);
-    }
+    if (counts)
+      optimizer_->step(step, [&](const std::string& name) { return model_.trainable(name, step); }, bytes);
+    if (counts && ema_) ema_->update(step, bytes);
     history_.add(own_loss);
-    if (early_stop_) {
-      early_stop_->add(own_loss);
-    }
+    if (early_stop_) early_stop_->add(own_loss);
   };
   graphs_.update(update, optimizer_->can_be_recorded());
-  if (reports(step + 1) || may_stop(step + 1)) {
+  if (reports(step + 1) || may_stop(step + 1))
     gradient_norm_ = counts ? optimizer_->gradient_norm() : at::full_like(own_loss, kInfinite);
-  }
   gradient_sync_->after_step(step + 1);
   end_part(StepTimer::optimizer, ActivityPart::none);
   timer_.end_step();
@@ -265,9 +232,7 @@ at::Tensor Trainer::forward_passes(const Batch& batch, int64_t step) {
     const Batch passed = data_.micro_batch(batch, pass);
     const at::Tensor total = Loss::total(loss_of, model_.forward(passed, step, Mode::train), passed);
     const at::Tensor loss = loss_scale_ ? loss_scale_->scaled(total) : total;
-    if (pass + 1 == data_.passes()) {
-      return before.defined() ? loss + before : loss;
-    }
+    if (pass + 1 == data_.passes()) return before.defined() ? loss + before : loss;
     end_part_of_pass(StepTimer::forward, ActivityPart::backward);
     loss.backward();
     end_part_of_pass(StepTimer::backward, ActivityPart::forward);
@@ -276,9 +241,7 @@ at::Tensor Trainer::forward_passes(const Batch& batch, int64_t step) {
 }
 
 void Trainer::end_part_of_pass(StepTimer::Part part, ActivityPart next) {
-  if (graphs_.eager()) {
-    end_part(part, next);
-  }
+  if (graphs_.eager()) end_part(part, next);
 }
 
 Json Trainer::result() {
@@ -288,38 +251,25 @@ Json Trainer::result() {
   const Json memory = costs_.memory();
   world_.gradients().all_reduce(nonfinite, Purpose::control);
   int64_t parameters = 0;
-  for (const at::Tensor& p : model_.network().parameters()) {
-    parameters += p.numel();
-  }
+  for (const at::Tensor& p : model_.network().parameters()) parameters += p.numel();
   Json result = {{"steps", steps_done_},
                  {"epochs", data_.epochs(steps_done_)},
                  {"images", steps_done_ * data_.towers().total_samples()},
                  {"sites", evaluator_.sites()},
                  {"shards", spec_.resolved.at("shards")},
                  {"parameters", parameters}};
-  if (best_ && !diverged()) {
-    result["selected"] = selected();
-  }
-  if (stopped()) {
-    result["stopped_early"] = early_stop_->stopped();
-  }
-  if (!resumed_at_steps_.empty()) {
-    result["resumed_at_steps"] = resumed_at_steps_;
-  }
+  if (best_ && !diverged()) result["selected"] = selected();
+  if (stopped()) result["stopped_early"] = early_stop_->stopped();
+  if (!resumed_at_steps_.empty()) result["resumed_at_steps"] = resumed_at_steps_;
   result.update(history_.summary());
   result["throughput"] =
       timer_.throughput(spec_.warmup_steps, data_.towers().total_samples(), world_.gradients());
-  if (exchange_share && !result["throughput"].is_null()) {
+  if (exchange_share && !result["throughput"].is_null())
     result["throughput"]["exchange_share"] = *exchange_share;
-  }
   result["memory"] = memory;
   result["communication"] = traffic;
-  if (const Json graphs = graphs_.summary(); !graphs.is_null()) {
-    result["cuda_graph"] = graphs;
-  }
-  if (loss_scale_) {
-    result["loss_scaling"] = loss_scale_->summary();
-  }
+  if (const Json graphs = graphs_.summary(); !graphs.is_null()) result["cuda_graph"] = graphs;
+  if (loss_scale_) result["loss_scaling"] = loss_scale_->summary();
   result["nonfinite_channels"] = nonfinite.item<int64_t>();
   return result;
 }

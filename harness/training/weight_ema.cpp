@@ -22,9 +22,7 @@ double WeightEma::decay_at(int64_t step) const {
 
 void WeightEma::update(int64_t step, StepBytes* bytes) {
   const at::NoGradGuard no_grad;
-  if (weights_.empty()) {
-    return;
-  }
+  if (weights_.empty()) return;
   const at::Device device = weights_.front().device();
   const auto of_step = [this](int64_t at) { return decay_at(at); };
   const at::Tensor decay = bytes != nullptr ? numbers_of_step(*bytes, {of_step}, at::kDouble, device)[0]
@@ -33,22 +31,17 @@ void WeightEma::update(int64_t step, StepBytes* bytes) {
     at::_foreach_lerp_(averages_, weights_, 1 - decay.item<double>());
   } else {  // no foreach operation interpolates by a number on the device
     const std::vector<at::Tensor> steps = at::_foreach_sub(weights_, averages_);
-    if (bytes != nullptr) {
+    if (bytes != nullptr)
       at::_foreach_mul_(steps, (1 - decay).to(weights_.front().scalar_type()));
-    } else {
+    else
       at::_foreach_mul_(steps, 1 - decay.item<double>());
-    }
     at::_foreach_add_(averages_, steps);
   }
-  if (statistics_ != nullptr) {
-    statistics_->update_average(decay);
-  }
+  if (statistics_ != nullptr) statistics_->update_average(decay);
 }
 
 void WeightEma::describe(State& state) {
-  for (size_t i = 0; i < averages_.size(); ++i) {
-    state.tensor("weight_ema." + std::to_string(i), averages_[i]);
-  }
+  for (size_t i = 0; i < averages_.size(); ++i) state.tensor("weight_ema." + std::to_string(i), averages_[i]);
 }
 
 void WeightEma::swap() {

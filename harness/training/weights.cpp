@@ -26,11 +26,9 @@ constexpr const char* kCounter = ".num_batches_tracked";  // PyTorch counts batc
 constexpr std::array<std::string_view, 2> kBackbonePrefixes = {"backbone.", "encoder."};
 
 std::string prefix_of(const std::vector<std::string>& names) {
-  for (const std::string_view prefix : kBackbonePrefixes) {
-    if (std::ranges::any_of(names, [&](const std::string& name) { return name.starts_with(prefix); })) {
+  for (const std::string_view prefix : kBackbonePrefixes)
+    if (std::ranges::any_of(names, [&](const std::string& name) { return name.starts_with(prefix); }))
       return std::string(prefix);
-    }
-  }
   return "";
 }
 
@@ -53,23 +51,18 @@ class Names {
       own_prefix_ = prefix_of(own);
       file_prefix_ = prefix_of(in_file);
     }
-    for (const std::string& name : own) {
-      members_.insert(beginning(name.substr(own_prefix_.size())));
-    }
+    for (const std::string& name : own) members_.insert(beginning(name.substr(own_prefix_.size())));
   }
 
   // The network's name for a tensor of the file, which the network need not have; nothing for one that is
   // left.
   std::optional<std::string> own(const std::string& name) const {
-    if (name.ends_with(kCounter) || !name.starts_with(file_prefix_)) {
-      return {};
-    }
+    if (name.ends_with(kCounter) || !name.starts_with(file_prefix_)) return {};
     const std::string bare = name.substr(file_prefix_.size());
     // Where the names of a file have no prefix, those of other parts than the backbone show by their
     // beginning alone.
-    if (asked_ == LoadedPart::backbone && file_prefix_.empty() && !members_.contains(beginning(bare))) {
+    if (asked_ == LoadedPart::backbone && file_prefix_.empty() && !members_.contains(beginning(bare)))
       return {};
-    }
     const std::string own = own_prefix_ + bare;
     return is_asked_for(asked_, network_.part_of(own)) ? std::optional(own) : std::nullopt;
   }
@@ -102,9 +95,8 @@ std::string listed(const char* title, const std::vector<std::string>& names) {
 std::string account(LoadedPart part, const std::string& remark, size_t used, std::vector<std::string> left) {
   const size_t all_left = left.size();
   std::erase_if(left, [](const std::string& name) { return name.ends_with(kCounter); });
-  if (const size_t counters = all_left - left.size(); counters > 0) {
+  if (const size_t counters = all_left - left.size(); counters > 0)
     left.insert(left.begin(), std::to_string(counters) + " " + (kCounter + 1));
-  }
   return "init_from: " + std::to_string(used) + " tensors" +
          (part == LoadedPart::all ? "" : " of the " + name_of(part)) + " used" + remark +
          (left.empty() ? "" : ", " + std::to_string(all_left) + " left (" + some(left) + ")");
@@ -131,11 +123,8 @@ void check_fits(const std::string& file, const NamedTensor& own, const NamedTens
 // Parameters, then buffers.
 std::vector<NamedTensor> tensors_of(const Network& network) {
   std::vector<NamedTensor> all;
-  for (const auto& tensors : {network.named_parameters(), network.named_buffers()}) {
-    for (const auto& [name, tensor] : tensors.pairs()) {
-      all.push_back({name, tensor});
-    }
-  }
+  for (const auto& tensors : {network.named_parameters(), network.named_buffers()})
+    for (const auto& [name, tensor] : tensors.pairs()) all.push_back({name, tensor});
   return all;
 }
 
@@ -148,14 +137,11 @@ int64_t save_weights(const Network& network, Evaluator& evaluator, int64_t steps
   std::vector<NamedTensor> pairs;
   for (const auto& [name, population] : evaluator.carried()) {
     evaluator.load_into_buffers(population, steps_done);
-    for (const auto& buffer : network.named_buffers()) {
+    for (const auto& buffer : network.named_buffers())
       pairs.push_back({name + "/" + buffer.key(), buffer.value().clone()});
-    }
   }
   evaluator.restore();
-  if (writes && !pairs.empty()) {
-    write_safetensors(run_dir + "/" + kPopulationsFile, pairs);
-  }
+  if (writes && !pairs.empty()) write_safetensors(run_dir + "/" + kPopulationsFile, pairs);
   return bytes;
 }
 
@@ -164,21 +150,18 @@ std::string load_weights(const InitFrom& from, Network& network) {
   std::vector<NamedTensor> wanted = tensors_of(network);
   std::erase_if(wanted,
                 [&](const NamedTensor& own) { return !is_asked_for(from.part, network.part_of(own.name)); });
-  if (wanted.empty()) {
+  if (wanted.empty())
     throw Error(Error::Kind::refused, "init_from.part: this model has no " + name_of(from.part));
-  }
   const std::vector<NamedTensor> in_file = read_safetensors(from.file);
   const Names names(from.part, network, mapped(wanted, &NamedTensor::name),
                     mapped(in_file, &NamedTensor::name));
   std::map<std::string, NamedTensor> given;  // by the network's names
   std::vector<std::string> left, missing;
-  for (const NamedTensor& t : in_file) {
-    if (const std::optional<std::string> name = names.own(t.name)) {
+  for (const NamedTensor& t : in_file)
+    if (const std::optional<std::string> name = names.own(t.name))
       given.emplace(*name, t);
-    } else {
+    else
       left.push_back(t.name);
-    }
-  }
   for (const NamedTensor& own : wanted) {
     if (const auto found = given.find(own.name); found != given.end()) {
       check_fits(from.file, own, found->second);

@@ -17,9 +17,8 @@ double seconds_of(const ActivityEvent& event) {
 
 std::vector<const ActivityEvent*> of_kind(const std::vector<ActivityEvent>& events, const std::string& kind) {
   std::vector<const ActivityEvent*> found;
-  for (const ActivityEvent& event : events) {
+  for (const ActivityEvent& event : events)
     if (event.kind == kind) found.push_back(&event);
-  }
   return found;
 }
 
@@ -27,10 +26,9 @@ std::vector<const ActivityEvent*> of_kind(const std::vector<ActivityEvent>& even
 const ActivityEvent* around(const std::vector<ActivityEvent>& events, const ActivityEvent& inner,
                             const std::string& kind) {
   const ActivityEvent* found = nullptr;
-  for (const ActivityEvent& event : events) {
+  for (const ActivityEvent& event : events)
     if (event.kind == kind && event.begin_ns <= inner.begin_ns && inner.begin_ns <= event.end_ns)
       found = &event;
-  }
   return found;
 }
 
@@ -65,9 +63,8 @@ struct Arrival {
 
 Arrival arrival(const std::vector<std::vector<const ActivityEvent*>>& collectives, size_t n) {
   Arrival found;
-  for (size_t rank = 1; rank < collectives.size(); ++rank) {
+  for (size_t rank = 1; rank < collectives.size(); ++rank)
     if (collectives[rank][n]->begin_ns > collectives[found.last][n]->begin_ns) found.last = rank;
-  }
   for (const auto& of_rank : collectives) {
     const int64_t waited = collectives[found.last][n]->begin_ns - of_rank[n]->begin_ns;
     // A rank that only sends may have gone on before the last one came.
@@ -96,9 +93,8 @@ std::vector<Wait> waits_of(const ActivityOfRanks& ranks) {
 
 Json chrome_trace(const ActivityOfRanks& ranks) {
   int64_t first = std::numeric_limits<int64_t>::max();
-  for (const auto& events : ranks) {
+  for (const auto& events : ranks)
     for (const ActivityEvent& event : events) first = std::min(first, event.begin_ns);
-  }
   const auto collectives = common_collectives(ranks);
   Json list = Json::array();
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
@@ -137,19 +133,17 @@ Json shares_of(const ActivityOfRanks& ranks) {
   for (const auto& events : ranks) {
     for (const ActivityEvent& event : events) {
       steps += event.kind == "step" ? 1 : 0;
-      if (event.kind == "step" || event.kind == "collective") {
+      if (event.kind == "step" || event.kind == "collective")
         sums[event.kind == "step" ? "step" : "exchange"] += seconds_of(event);
-      } else if (event.kind == "part") {
+      else if (event.kind == "part")
         sums[event.name] += seconds_of(event);
-      }
     }
   }
   double waiting = 0;
   for (const Wait& wait : waits_of(ranks)) waiting += wait.seconds;
   Json shares = Json::object();
-  for (const char* name : {"step", "data", "forward", "backward", "optimizer", "exchange"}) {
+  for (const char* name : {"step", "data", "forward", "backward", "optimizer", "exchange"})
     shares[name] = steps > 0 ? sums[name] / steps : 0;
-  }
   shares["waiting"] = steps > 0 ? waiting / steps : 0;
   return shares;
 }

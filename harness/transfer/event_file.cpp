@@ -142,9 +142,8 @@ int export_event_files(const fs::path& results, const std::string& experiment, c
     const fs::path folder = out / run.parent_path().filename() / placement_of(run);
     std::error_code problem;
     fs::create_directories(folder, problem);
-    if (problem) {
+    if (problem)
       throw Error(Error::Kind::environment, "cannot make " + folder.string() + ": " + problem.message());
-    }
     write_atomically(folder / kEventFile, events);
     ++count;
   }

@@ -34,9 +34,8 @@ GpuCheckPage gpu_check_page(const Files& files, const std::string& archive) {
     }
     GpuCheckPage page{json.at("machine"), json.at("revision"),  json.at("driver"),
                       json.at("written"), json.at("simulated"), {}};
-    for (const Json& row : json.at("rows")) {
+    for (const Json& row : json.at("rows"))
       page.rows.push_back({row.at("part"), row.at("verdict"), row.at("text")});
-    }
     return page;
   } catch (const Json::exception&) {
     throw damaged("it lacks a part, or is no JSON");
@@ -62,9 +61,8 @@ std::string gpu_check_text(const GpuCheckPage& page) {
     ++verdicts[row.part][row.verdict];
   }
   for (const std::string& part : parts) add(part, counts_text(verdicts[part]));
-  for (const GpuCheckPage::Row& row : page.rows) {
+  for (const GpuCheckPage::Row& row : page.rows)
     if (row.verdict != "ok") add(row.part, row.verdict + ": " + row.text);
-  }
   return text;
 }
 

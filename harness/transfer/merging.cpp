@@ -24,9 +24,8 @@ namespace fs = std::filesystem;
 // What two results of one run have in common: all that neither the machine nor the moment decides.
 Json comparable(const Record& record) {
   Json answer = answer_of(record);
-  if (!record.at("code.numerics").is_object()) {  // older than the panel
+  if (!record.at("code.numerics").is_object())  // older than the panel
     answer["fingerprint"] = record.at("code.fingerprint");
-  }
   return answer;
 }
 
@@ -42,16 +41,13 @@ std::optional<Json> question_of(const fs::path& folder) {
   if (!fs::exists(folder / kSpecFile)) return std::nullopt;
   static const Json kObject = {{"type", "object"}};
   Json spec = read_json(folder / kSpecFile, kObject), question = spec;
-  for (const auto& entry : spec.items()) {
+  for (const auto& entry : spec.items())
     if (!changes_result(entry.key())) question.erase(entry.key());
-  }
   if (const std::optional<Json> tuning = read_tuning(folder / kTuningFile)) {
-    for (const Json& group : value_at(*tuning, "groups")) {
+    for (const Json& group : value_at(*tuning, "groups"))
       question["tuned"][group.value("group", "")] = value_at(group, "chosen");
-    }
-    if (const Json& length = value_at(*tuning, "length.chosen"); !length.is_null()) {
+    if (const Json& length = value_at(*tuning, "length.chosen"); !length.is_null())
       question["tuned"]["steps"] = length;
-    }
   }
   return question;
 }
@@ -67,12 +63,10 @@ void merge_tuning(const fs::path& into, const fs::path& asked, const std::vector
   folders.push_back(into);
   for (const fs::path& folder : folders) {
     const Json other = read_tuning(folder / kTuningFile).value_or(Json::object());
-    for (const auto& [id, score] : value_at(other, "scores").items()) {
+    for (const auto& [id, score] : value_at(other, "scores").items())
       if (!tuning["scores"].contains(id)) tuning["scores"][id] = score;
-    }
-    for (const Json& run : other.value("runs", Json::array())) {
+    for (const Json& run : other.value("runs", Json::array()))
       if (runs.insert(run.value("run_id", "")).second) tuning["runs"].push_back(run);
-    }
   }
   write_json(into / kTuningFile, tuning);
 }
@@ -172,9 +166,8 @@ void choose(const ByPlace& theirs, Keep keep, ByPlace& all, std::set<fs::path>& 
       continue;
     }
     std::string differing = differences(comparable(other->second), comparable(record));
-    if (differing.empty() && !same_code(other->second, record)) {
+    if (differing.empty() && !same_code(other->second, record))
       differing = "what they were computed with (code.numerics)";
-    }
     if (differing.empty()) continue;
     if (keep == Keep::neither) {
       problems.add(other->second.file().string() + " and " + record.file().string() +
@@ -200,9 +193,8 @@ Merged merge_results(const fs::path& into, const std::vector<fs::path>& from, Ke
   std::set<std::string> names = experiments_of(known);
   for (const fs::path& folder : from) {
     const ByPlace theirs = finished_in(folder, merged.left_out);
-    if (theirs.empty()) {
+    if (theirs.empty())
       problems.add(folder.string() + ": no finished runs there; expected a folder RESULTS/EXPERIMENT");
-    }
     const std::set<std::string> their_names = experiments_of(theirs);
     compare_experiments(named, names, folder, their_names, problems);
     if (names.empty()) {
@@ -215,9 +207,8 @@ Merged merge_results(const fs::path& into, const std::vector<fs::path>& from, Ke
       asked = folder;
     }
     const std::string differing = their_question ? differences(*question, *their_question) : "";
-    if (!differing.empty()) {
+    if (!differing.empty())
       problems.add("the specs in " + asked.string() + " and " + folder.string() + " differ: " + differing);
-    }
     choose(theirs, keep, all, to_copy, problems);
   }
   if (!problems.text().empty()) throw Error(Error::Kind::usage, "nothing was merged:\n" + problems.text());
@@ -229,9 +220,8 @@ Merged merge_results(const fs::path& into, const std::vector<fs::path>& from, Ke
     if (put_in(all.at(place), there, into / place, active, merged.left_out))
       ++(there ? merged.replaced : merged.added);
   }
-  if (asked != into && fs::exists(asked / kSpecFile)) {
+  if (asked != into && fs::exists(asked / kSpecFile))
     write_atomically(into / kSpecFile, read_text(asked / kSpecFile));
-  }
   merge_tuning(into, asked, from);
   for (const fs::path& folder : from) merge_declarations(into, folder);
   merged.there = static_cast<int>(known.size()) - merged.replaced;

@@ -49,9 +49,8 @@ std::string header_of(const std::string& path, size_t size) {
       path.size() <= kName.size ? std::string::npos : path.find('/', path.size() - kName.size - 1);
   const std::string name = cut == std::string::npos ? path : path.substr(cut + 1);
   const std::string prefix = cut == std::string::npos ? "" : path.substr(0, cut);
-  if (name.size() > kName.size || prefix.size() > kPrefix.size || name.empty()) {
+  if (name.size() > kName.size || prefix.size() > kPrefix.size || name.empty())
     throw Error(Error::Kind::data, path + ": the name is too long for an archive");
-  }
   std::string header(kBlock, '\0');
   put(header, kName, name);
   put(header, kMode, "0000644");
@@ -98,9 +97,8 @@ bool stays_below(const std::string& path) {
 
 std::string tar_archive(const Files& files) {
   std::string archive;
-  for (const auto& [path, content] : files) {
+  for (const auto& [path, content] : files)
     archive += header_of(path, content.size()) + content + padding(content.size());
-  }
   return archive + std::string(2 * kBlock, '\0');
 }
 
@@ -116,9 +114,8 @@ Files read_tar(std::string_view bytes, const std::string& archive) {
     const std::string_view header = bytes.substr(at, kBlock);
     if (header.find_first_not_of('\0') == std::string_view::npos) return files;  // the end
     const std::optional<size_t> size = number_in(header, kSize);
-    if (!is_header(header) || !size || number_in(header, kChecksum) != header_sum(std::string(header))) {
+    if (!is_header(header) || !size || number_in(header, kChecksum) != header_sum(std::string(header)))
       throw damaged("the archive is damaged at byte " + std::to_string(at));
-    }
     const std::string prefix = text_of(header, kPrefix);
     const std::string path = (prefix.empty() ? "" : prefix + "/") + text_of(header, kName);
     if (header[kType.at] != '0' || !stays_below(path)) throw damaged(path + " is no file that belongs there");
@@ -154,9 +151,8 @@ constexpr std::array<uint32_t, 64> kConstants = {
 
 void add_block(Words& hash, const unsigned char* block) {
   std::array<uint32_t, 64> w{};
-  for (size_t i = 0; i < 16; ++i) {
+  for (size_t i = 0; i < 16; ++i)
     for (size_t k = 0; k < 4; ++k) w[i] = w[i] << 8 | block[4 * i + k];
-  }
   for (size_t i = 16; i < 64; ++i) {
     const uint32_t early = std::rotr(w[i - 15], 7) ^ std::rotr(w[i - 15], 18) ^ w[i - 15] >> 3;
     const uint32_t late = std::rotr(w[i - 2], 17) ^ std::rotr(w[i - 2], 19) ^ w[i - 2] >> 10;
@@ -184,9 +180,8 @@ std::string sha256(std::string_view bytes) {
   padded.resize((padded.size() + 8 + 63) / 64 * 64, '\0');
   for (size_t i = 0; i < 8; ++i)
     padded[padded.size() - 1 - i] = static_cast<char>(bytes.size() * 8 >> 8 * i & 0xff);
-  for (size_t at = 0; at < padded.size(); at += 64) {
+  for (size_t at = 0; at < padded.size(); at += 64)
     add_block(hash, reinterpret_cast<const unsigned char*>(padded.data()) + at);
-  }
   std::string digits;
   for (const uint32_t word : hash) {
     char text[9];
@@ -223,15 +218,13 @@ void check_manifest(const Files& files, Checked& checked) {
   checked.files = static_cast<int>(listed.size());
   for (const auto& [path, digits] : listed) {
     const auto file = files.find(path);
-    if (file == files.end()) {
+    if (file == files.end())
       checked.problems.push_back(path + " is missing");
-    } else if (sha256(file->second) != digits) {
+    else if (sha256(file->second) != digits)
       checked.problems.push_back(path + " was changed");
-    }
   }
-  for (const auto& [path, content] : files) {
+  for (const auto& [path, content] : files)
     if (path != kManifestFile && !listed.contains(path)) checked.problems.push_back(path + " was added");
-  }
 }
 
 // A record that this program understands must have the run id of its own spec.
@@ -257,13 +250,11 @@ void check_record(const std::string& path, const std::string& content, Checked& 
 Files files_to_pack(const fs::path& folder) {
   const auto is_wanted = fs::exists(folder / kGpuCheckFile) ? is_packed_of_gpu_check : is_packed;
   Files files;
-  for (fs::recursive_directory_iterator entry(folder), end; entry != end; ++entry) {
-    if (entry->path().filename().string().front() == '.') {  // a run under way, or a file half written
+  for (fs::recursive_directory_iterator entry(folder), end; entry != end; ++entry)
+    if (entry->path().filename().string().front() == '.')  // a run under way, or a file half written
       entry.disable_recursion_pending();
-    } else if (entry->is_regular_file() && !entry->is_symlink() && is_wanted(entry->path())) {
+    else if (entry->is_regular_file() && !entry->is_symlink() && is_wanted(entry->path()))
       files[entry->path().lexically_relative(folder).generic_string()] = read_text(entry->path());
-    }
-  }
   return files;
 }
 
@@ -280,9 +271,8 @@ std::string packed(const Files& files, const std::string& name) {
 
 Files unpacked(const fs::path& archive) {
   const std::string bytes = read_text(archive), name = archive.string();
-  if (bytes.starts_with("\x1f\x8b")) {
+  if (bytes.starts_with("\x1f\x8b"))
     throw Error(Error::Kind::data, name + ": compressed; unpack it first: gunzip " + shell_word(name));
-  }
   Files files;
   for (auto& [path, content] : read_tar(bytes, name)) {
     if (!files.emplace(path.substr(path.find('/') + 1), content).second) {
@@ -300,9 +290,8 @@ Files unpacked(const fs::path& archive) {
 Checked check_files(const Files& files) {
   Checked checked;
   check_manifest(files, checked);
-  for (const auto& [path, content] : files) {
+  for (const auto& [path, content] : files)
     if (fs::path(path).filename() == kRecordFile) check_record(path, content, checked);
-  }
   return checked;
 }
 

@@ -57,9 +57,8 @@ at::Tensor rounded(const at::Tensor& t, at::ScalarType dtype) {
 
 at::Tensor drawn_input(Stream& stream, const Shape& shape, const Sizes& sizes, size_t rank) {
   at::Tensor x = drawn(stream, sizes, shape.mean + shape.apart * static_cast<double>(rank), shape.deviation);
-  for (int64_t c = 0; shape.apart != 0 && c < sizes[1]; ++c) {
+  for (int64_t c = 0; shape.apart != 0 && c < sizes[1]; ++c)
     x.select(1, c).add_(0.25 * static_cast<double>(c % 8));
-  }
   if (shape.special && rank + 1 == shape.rows.size()) {
     at::Tensor value = x.select(1, 1);
     while (value.dim() > 0) value = value[0];
@@ -139,11 +138,9 @@ void add_sizes(Table& table) {
   const std::string uneven =
       "Moments or backward sums averaged over the ranks in place of being weighted by how "
       "many values each has.";
-  for (const Sizes& rows : {Sizes{5, 1}, Sizes{1, 7, 2, 4}}) {
-    for (const Sizes& sample : {kVector, kImage}) {
+  for (const Sizes& rows : {Sizes{5, 1}, Sizes{1, 7, 2, 4}})
+    for (const Sizes& sample : {kVector, kImage})
       table.add({.name = "uneven", .catches = uneven, .rows = rows, .sample = sample}, kAll);
-    }
-  }
   table.add({.name = "uneven", .catches = uneven, .rows = {3, 1, 4, 2, 6, 5, 3, 5}, .sample = kImage}, kWide);
   table.add({.name = "image_sizes",
              .catches = "Counts taken from the number of samples where ranks have images of different sizes.",
@@ -154,11 +151,9 @@ void add_sizes(Table& table) {
   const std::string empty =
       "A rank without samples that adds NaN, counts as a rank in a mean, leaves an exchange "
       "or gets no gradient.";
-  for (const Sizes& rows : {Sizes{0, 6}, Sizes{6, 0}, Sizes{0, 5, 0, 3}, Sizes{0, 0, 6, 0}}) {
-    for (const Sizes& sample : {kVector, kImage}) {
+  for (const Sizes& rows : {Sizes{0, 6}, Sizes{6, 0}, Sizes{0, 5, 0, 3}, Sizes{0, 0, 6, 0}})
+    for (const Sizes& sample : {kVector, kImage})
       table.add({.name = "empty_ranks", .catches = empty, .rows = rows, .sample = sample}, kWide);
-    }
-  }
   table.add(
       {.name = "all_empty",
        .catches = "Running statistics that become NaN where no rank has a sample: they stay, or the call is "
@@ -170,11 +165,9 @@ void add_sizes(Table& table) {
   const std::string one =
       "One value per channel on a rank taken for too little, though the ranks together have "
       "several; the divisor N - 1 taken from the rank.";
-  for (const Sizes& rows : {Sizes{1, 1, 1}, Sizes{1, 0, 1, 1}}) {
-    for (const Sizes& sample : {kVector, Sizes{3, 1, 1}}) {
+  for (const Sizes& rows : {Sizes{1, 1, 1}, Sizes{1, 0, 1, 1}})
+    for (const Sizes& sample : {kVector, Sizes{3, 1, 1}})
       table.add({.name = "one_value", .catches = one, .rows = rows, .sample = sample}, kWide);
-    }
-  }
 }
 
 void add_magnitudes(Table& table) {

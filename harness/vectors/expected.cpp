@@ -37,11 +37,9 @@ at::Tensor in_rows(const Tensors& parts) {
 
 double largest(const Tensors& tensors) {  // of the values that are finite; 0 for none
   double found = 0;
-  for (const at::Tensor& t : tensors) {
-    if (t.defined() && t.numel() > 0) {
+  for (const at::Tensor& t : tensors)
+    if (t.defined() && t.numel() > 0)
       found = std::max(found, at::where(t.isfinite(), t, 0).abs().max().item<double>());
-    }
-  }
   return found;
 }
 
@@ -125,9 +123,8 @@ void add(at::Tensor& sum, const at::Tensor& more) {
 
 VectorAnswer expected_of(const VectorCase& c) {
   std::vector<LayerAnswer> groups;
-  for (size_t g = 0; g * c.ranks_per_group < c.layer_case.towers(); ++g) {
+  for (size_t g = 0; g * c.ranks_per_group < c.layer_case.towers(); ++g)
     groups.push_back(answer_of_group(c, g));
-  }
   VectorAnswer all;
   at::Tensor weight_sum, bias_sum;
   for (size_t p = 0; p < c.layer_case.steps.size(); ++p) {

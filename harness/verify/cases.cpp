@@ -51,9 +51,8 @@ Sizes output_of(const Sizes& input, const std::optional<LayerConv>& conv) {
   Sizes output = input;
   if (conv) {
     output[1] = conv->v.size(0);
-    for (const size_t d : {2, 3}) {
+    for (const size_t d : {2, 3})
       output[d] = (input[d] + 2 * conv->padding - conv->v.size(2)) / conv->stride + 1;
-    }
   }
   return output;
 }
@@ -68,17 +67,12 @@ LayerStep drawn_step(Stream& stream, const CaseShape& shape, const std::optional
     sizes.insert(sizes.end(), shape.sample.begin(), shape.sample.end());
     // Towers differ in their means, so that the spread between them counts.
     step.inputs.push_back(drawn(stream, sizes, shape.mean + 0.5 * static_cast<double>(t), shape.deviation));
-    if (sizes.size() == 2) {
-      step.inputs.back() += kApart * checkers(row, sizes);
-    }
+    if (sizes.size() == 2) step.inputs.back() += kApart * checkers(row, sizes);
     row += sizes[0];
     step.gradients.push_back(drawn(stream, output_of(sizes, conv), 0, 1));
   }
-  for (auto* tensors : {&step.inputs, &step.gradients}) {
-    for (at::Tensor& t : *tensors) {
-      t = t.to(shape.dtype);
-    }
-  }
+  for (auto* tensors : {&step.inputs, &step.gradients})
+    for (at::Tensor& t : *tensors) t = t.to(shape.dtype);
   return step;
 }
 
@@ -98,16 +92,11 @@ class Maker {
     c.statistics_per_step = shape.statistics_per_step;
     if (reference_->convolves()) {
       c.conv = drawn_convolution(stream, shape.sample[0], shape.seed);
-      if (!held_by_layer(c.conv, shape.sample[0], c.activation).gain.defined()) {
+      if (!held_by_layer(c.conv, shape.sample[0], c.activation).gain.defined())
         c.conv->gain = c.conv->bias = at::Tensor();
-      }
     }
-    for (const Mode mode : shape.modes) {
-      c.steps.push_back(drawn_step(stream, shape, c.conv, mode));
-    }
-    if (shape.has_state) {
-      give_state(c, shape.sample[0], stream);
-    }
+    for (const Mode mode : shape.modes) c.steps.push_back(drawn_step(stream, shape, c.conv, mode));
+    if (shape.has_state) give_state(c, shape.sample[0], stream);
     return c;
   }
 
@@ -120,15 +109,10 @@ class Maker {
       c.weight = drawn(stream, channels, 0.5, 1).to(type);
       c.bias = drawn(stream, channels, 0, 1).to(type);
     }
-    for (const auto& [name, gradient] : held.parameter_gradients) {
+    for (const auto& [name, gradient] : held.parameter_gradients)
       c.parameters[name] = drawn(stream, {gradient.size(0)}, 0.3, 0.1).to(type);
-    }
-    if (held.running_mean.defined()) {
-      c.running_mean = drawn(stream, channels, 0, 1).to(type);
-    }
-    if (held.running_var.defined()) {
-      c.running_var = (drawn(stream, channels, 0, 1).square() + 0.5).to(type);
-    }
+    if (held.running_mean.defined()) c.running_mean = drawn(stream, channels, 0, 1).to(type);
+    if (held.running_var.defined()) c.running_var = (drawn(stream, channels, 0, 1).square() + 0.5).to(type);
   }
 
   // What the strategy's layer holds, by the reference's answer; nothing where that refuses the options.
@@ -191,11 +175,8 @@ std::vector<Row> table(bool convolves) {
   const std::vector<Sizes> samples =
       convolves ? std::vector<Sizes>{kImage} : std::vector<Sizes>{{8}, {8, 5}, kImage, {8, 2, 3, 2}};
   std::vector<Row> rows;
-  for (const auto& [group, sizes] : towers) {
-    for (const Sizes& sample : samples) {
-      rows.push_back({group, {.towers = sizes, .sample = sample}});
-    }
-  }
+  for (const auto& [group, sizes] : towers)
+    for (const Sizes& sample : samples) rows.push_back({group, {.towers = sizes, .sample = sample}});
   const std::vector<std::pair<const char*, at::ScalarType>> dtypes{{"float64", at::kDouble},
                                                                    {"float32", at::kFloat},
                                                                    {"half precision", at::kBFloat16},
@@ -203,9 +184,7 @@ std::vector<Row> table(bool convolves) {
   for (const auto& [group, dtype] : dtypes) {
     for (const Sizes& sample : samples) {
       CaseShape shape{.towers = kUneven, .sample = sample, .dtype = dtype};
-      if (dtype != at::kDouble) {
-        rows.push_back({group, shape});
-      }
+      if (dtype != at::kDouble) rows.push_back({group, shape});
       if (sample.size() > 2) {  // channels_last has a meaning from four dimensions on
         shape.memory_format = at::MemoryFormat::ChannelsLast;
         rows.push_back({"channels last", shape});
@@ -243,24 +222,19 @@ std::vector<Row> table(bool convolves) {
 // In the second step a tower has no gradient. Where a value is not finite there are no gradients at all,
 // since what it does to them depends on the order of the sums.
 void put_special_values(LayerCase& c, const Row& row) {
-  for (size_t s = 0; s < c.steps.size(); ++s) {
+  for (size_t s = 0; s < c.steps.size(); ++s)
     c.steps[s].merges = !row.merges_once || (c.steps[s].mode != Mode::train) || s + 1 == c.steps.size();
-  }
   if (!row.special) {
     c.steps[1].gradients[0] = at::Tensor();
     return;
   }
   c.steps[1].inputs[1].select(1, 3).select(0, 0).fill_(*row.special);
-  for (LayerStep& step : c.steps) {
-    step.gradients.clear();
-  }
+  for (LayerStep& step : c.steps) step.gradients.clear();
 }
 
 std::string text_of(const Row& row) {
   const auto listed = [](std::string first, const Sizes& sizes) {
-    for (const int64_t size : sizes) {
-      first += (first.empty() ? "" : ", ") + std::to_string(size);
-    }
+    for (const int64_t size : sizes) first += (first.empty() ? "" : ", ") + std::to_string(size);
     return first;
   };
   const CaseShape& shape = row.shape;

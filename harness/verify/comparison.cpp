@@ -44,9 +44,8 @@ double largest(const at::Tensor& t) {  // of the values that are finite; 0 for n
   double found = 0;
   if (t.defined()) {
     const Values values(t);
-    for (size_t i = 0; i < values.size(); ++i) {
+    for (size_t i = 0; i < values.size(); ++i)
       found = std::isfinite(values[i]) ? std::max(found, std::abs(values[i])) : found;
-    }
   }
   return found;
 }
@@ -86,9 +85,7 @@ class Comparer {
     towers("output", expected.outputs, got.outputs, 0);
     // dx is a difference of terms as large as dy: in a set of two hardly anything remains of them.
     double dy = 0;
-    for (const at::Tensor& given : c.steps[index].gradients) {
-      dy = std::max(dy, largest(given));
-    }
+    for (const at::Tensor& given : c.steps[index].gradients) dy = std::max(dy, largest(given));
     towers("grad_input", expected.input_gradients, got.input_gradients, dy);
     parameter("grad_weight", expected.weight_gradient, got.weight_gradient);
     parameter("grad_bias", expected.bias_gradient, got.bias_gradient);
@@ -104,18 +101,11 @@ class Comparer {
     }
     parameter("gain", expected.gain, got.gain);
     parameter("bias", expected.bias, got.bias);
-    if (expected.permutation != got.permutation) {
-      fail("permutation: not the expected one");
-    }
-    if (c.steps[index].mode == Mode::evaluate_saved && !got.collectives.empty()) {
+    if (expected.permutation != got.permutation) fail("permutation: not the expected one");
+    if (c.steps[index].mode == Mode::evaluate_saved && !got.collectives.empty())
       fail("an evaluation exchanges " + std::to_string(got.collectives.size()) + " messages, expected none");
-    }
-    for (const at::Tensor& output : got.outputs) {
-      check_format(c, "output", output);
-    }
-    for (const at::Tensor& gradient : got.input_gradients) {
-      check_format(c, "grad_input", gradient);
-    }
+    for (const at::Tensor& output : got.outputs) check_format(c, "output", output);
+    for (const at::Tensor& gradient : got.input_gradients) check_format(c, "grad_input", gradient);
   }
 
   // Evaluations and steps without a sample leave the saved pair as it was, to the bit.
@@ -142,18 +132,13 @@ class Comparer {
   }
 
   void fail(const std::string& what) {
-    if (result_.failure.empty()) {
-      result_.failure = where_ + what;
-    }
+    if (result_.failure.empty()) result_.failure = where_ + what;
   }
 
   void check_format(const LayerCase& c, const std::string& name, const at::Tensor& t) {
-    if (c.conv && c.dtype == at::kDouble) {
-      return;  // cuDNN convolves float64 in the contiguous format alone
-    }
-    if (t.defined() && t.numel() > 0 && !t.is_contiguous(c.format(t.dim()))) {
+    if (c.conv && c.dtype == at::kDouble) return;  // cuDNN convolves float64 in the contiguous format alone
+    if (t.defined() && t.numel() > 0 && !t.is_contiguous(c.format(t.dim())))
       fail(name + ": not in the memory format of the input");
-    }
   }
 
   void towers(const std::string& name, const std::vector<at::Tensor>& expected,
@@ -163,21 +148,17 @@ class Comparer {
            std::to_string(got.size()));
       return;
     }
-    for (const at::Tensor& tower : expected) {
-      floor = std::max(floor, largest(tower));
-    }
-    for (size_t t = 0; t < expected.size(); ++t) {
+    for (const at::Tensor& tower : expected) floor = std::max(floor, largest(tower));
+    for (size_t t = 0; t < expected.size(); ++t)
       tensor("tower " + std::to_string(t) + ", " + name, expected[t], got[t], dtype_, narrow_bound_, floor);
-    }
   }
 
   void parameter(const std::string& name, const at::Tensor& expected, const at::Tensor& got,
                  double floor = 0) {
-    if (expected.defined() != got.defined()) {
+    if (expected.defined() != got.defined())
       fail(name + (expected.defined() ? ": missing" : ": there should be none"));
-    } else if (expected.defined()) {
+    else if (expected.defined())
       tensor(name, expected, got, held_, wide_bound_, std::max(floor, largest(expected)));
-    }
   }
 
   // The error is relative to `scale`, the largest value that is expected; where no number is expected, none
@@ -195,9 +176,7 @@ class Comparer {
       fail(text.str());
       return;
     }
-    if (expected.numel() == 0) {
-      return;
-    }
+    if (expected.numel() == 0) return;
     const Values e(expected), g(got);
     const Difference found = between(g, e);
     const double relative = found.largest / std::max(scale, 1e-300);
@@ -248,9 +227,7 @@ AnswerComparison compare(const LayerCase& layer_case, const LayerAnswer& expecte
 }
 
 double relative_error(const at::Tensor& a, const at::Tensor& b) {
-  if (a.sizes() != b.sizes()) {
-    return std::numeric_limits<double>::infinity();
-  }
+  if (a.sizes() != b.sizes()) return std::numeric_limits<double>::infinity();
   return between(Values(a), Values(b)).largest / std::max(largest(b), 1e-300);
 }
 
@@ -273,24 +250,17 @@ Expectation::Expectation(const VerifyCase& verify_case, const Reference& referen
       magnification_(verify_case.magnification * reference.conditioning(verify_case.layer_case)) {}
 
 AnswerComparison Expectation::verdict(const std::function<LayerAnswer()>& apply) const {
-  if (!expected_.failure.empty()) {
-    return {0, "the reference fails: " + first_line(expected_.failure)};
-  }
+  if (!expected_.failure.empty()) return {0, "the reference fails: " + first_line(expected_.failure)};
   const CaseOutcome got = outcome_of(apply);
-  if (!got.failure.empty()) {
-    return {0, "it fails: " + first_line(got.failure)};
-  }
-  if (is_refusal() && got.refusal.empty()) {
+  if (!got.failure.empty()) return {0, "it fails: " + first_line(got.failure)};
+  if (is_refusal() && got.refusal.empty())
     return {0, "it answers what is to be refused: " + expected_.refusal};
-  }
   if (is_refusal()) {
     return {0, is_other_message(expected_.refusal, got.refusal)
                    ? "it refuses with \"" + got.refusal + "\", expected \"" + expected_.refusal + "\""
                    : ""};
   }
-  if (!got.refusal.empty()) {
-    return {0, "it refuses: " + got.refusal};
-  }
+  if (!got.refusal.empty()) return {0, "it refuses: " + got.refusal};
   return compare(case_.layer_case, expected_.answer, got.answer, magnification_);
 }
 

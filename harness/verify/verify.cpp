@@ -18,9 +18,7 @@ void run_case(const VerifyCase& c, const Reference& reference, std::vector<Verif
               VerifyRow& row) {
   const Expectation expectation(c, reference);
   for (VerifyPlacement& place : placements) {
-    if (c.layer_case.towers() % static_cast<size_t>(place.ranks) != 0) {
-      continue;
-    }
+    if (c.layer_case.towers() % static_cast<size_t>(place.ranks) != 0) continue;
     if (!place.threads) {
       place.threads =
           std::make_shared<ThreadRanks>(place.ranks, place.device == "cuda" ? at::kCUDA : at::kCPU);
@@ -48,31 +46,23 @@ std::vector<VerifyPlacement> places(const VerifyRequest& request, std::vector<st
                     : "verify: device cuda was asked for, but this program was built without its CUDA "
                       "kernels; BNLAB_CUDA=on scripts/build.sh release bnlab builds them");
   }
-  if (request.device.empty() && gpus == 0) {
-    notes.push_back("no GPU here: nothing was verified on cuda");
-  }
+  if (request.device.empty() && gpus == 0) notes.push_back("no GPU here: nothing was verified on cuda");
   std::vector<VerifyPlacement> all;
   for (int ranks = 1; ranks <= request.ranks; ++ranks) {
-    if (request.device != "cuda") {
-      all.push_back({"cpu", ranks});
-    }
-    if (request.device != "cpu" && (ranks <= gpus || (gpus > 0 && gpus_are_shared()))) {
+    if (request.device != "cuda") all.push_back({"cpu", ranks});
+    if (request.device != "cpu" && (ranks <= gpus || (gpus > 0 && gpus_are_shared())))
       all.push_back({"cuda", ranks});
-    }
   }
-  if (request.device != "cpu" && gpus > 0 && request.ranks > gpus && !gpus_are_shared()) {
+  if (request.device != "cpu" && gpus > 0 && request.ranks > gpus && !gpus_are_shared())
     notes.push_back("cuda: up to " + std::to_string(gpus) + " ranks, one per GPU");
-  }
   return all;
 }
 
 std::vector<std::string> chosen(const std::vector<std::string>& wanted) {
   const std::vector<std::string> known = registered_names("strategy");
-  for (const std::string& name : wanted) {
-    if (find_registered("strategy", name) == nullptr) {
+  for (const std::string& name : wanted)
+    if (find_registered("strategy", name) == nullptr)
       throw Error(Error::Kind::usage, "verify: unknown strategy \"" + name + "\"" + suggestion(name, known));
-    }
-  }
   return wanted.empty() ? known : wanted;
 }
 
@@ -93,9 +83,8 @@ VerifyRow verify_variant(const Json& strategy, const Reference* reference,
     return row;
   }
   try {
-    for (const VerifyCase& c : verify_cases(resolved_strategy(strategy))) {
+    for (const VerifyCase& c : verify_cases(resolved_strategy(strategy)))
       run_case(c, *reference, placements, row);
-    }
   } catch (const Error& error) {
     row.failure = error.what();
   }
@@ -104,16 +93,12 @@ VerifyRow verify_variant(const Json& strategy, const Reference* reference,
 
 VerifyReport verify(const VerifyRequest& request) {
   at::set_num_threads(1);  // the tensors are far too small for more
-  if (request.ranks > 1) {
-    prepare_thread_ranks();
-  }
+  if (request.ranks > 1) prepare_thread_ranks();
   VerifyReport report;
   const std::vector<std::string> names = chosen(request.strategies);
   report.placements = places(request, report.notes);
   for (size_t i = 0; i < names.size(); ++i) {
-    if (request.progress) {
-      request.progress(names[i], i, names.size());
-    }
+    if (request.progress) request.progress(names[i], i, names.size());
     std::unique_ptr<Reference> reference;
     std::vector<Json> variants{Json::object()};
     if (find_registered("reference", names[i]) != nullptr) {

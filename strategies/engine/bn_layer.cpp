@@ -82,14 +82,11 @@ class BatchPass : public NormPass {
       const at::Tensor local = kept(kernels::moments(x, offsets()));  // [G, 1 + 2C]
       const kernels::PooledRows pooled = at_site(site_, "forward", [&] { return route_->moments(local, x); });
       forward_ = kernels::pooled_forward(pooled, rules_->merge, given, precision_, begin_update());
-      if (rules_->merge == Merge::averaged) {
-        local_mean_ = Moments(local).mean.to(precision_);
-      }
+      if (rules_->merge == Merge::averaged) local_mean_ = Moments(local).mean.to(precision_);
       remember(local, &pooled);
     }
-    if (pass_.mode == Mode::train && pass_.later == nullptr && pass_.micro_batch.is_last()) {
+    if (pass_.mode == Mode::train && pass_.later == nullptr && pass_.micro_batch.is_last())
       statistics_->end_step();
-    }
     return forward_;
   }
 
@@ -107,9 +104,7 @@ class BatchPass : public NormPass {
   }
 
   NormFormula formula(const at::Tensor& x) const override {
-    if (rules_->renorm || takes_earlier_passes()) {
-      refuse_second_derivative(rules_->strategy, site_);
-    }
+    if (rules_->renorm || takes_earlier_passes()) refuse_second_derivative(rules_->strategy, site_);
     const Gradient gradient = rules_->gradient;
     // Of t over this rank's sets, divided by what shares their moments; and the mean over all that shares
     // them, of which a constant is what the gradient does not pass through.
@@ -129,9 +124,7 @@ class BatchPass : public NormPass {
     }
     const at::Tensor m = mean(x);
     formula.normalised = x - rows(m);
-    if (rules_->mean_only) {
-      return formula;
-    }
+    if (rules_->mean_only) return formula;
     at::Tensor own, var;
     if (rules_->merge == Merge::averaged) {
       own = x - rows(slice_sums(x, offsets()) / slice_sums(at::ones_like(x), offsets()).clamp_min(1));
@@ -153,9 +146,7 @@ class BatchPass : public NormPass {
  private:
   // [G, C], of this rank's sets, summed over those that share their moments.
   at::Tensor pooled(const at::Tensor& parts) const {
-    if (!route_) {
-      return parts;
-    }
+    if (!route_) return parts;
     const int64_t group = rules_->group(pass_.towers), first = pass_.towers.first();
     const at::Tensor towers = at::arange(first, first + parts.size(0), parts.options().dtype(at::kLong));
     const at::Tensor index = towers.div(group, "floor");
@@ -176,9 +167,7 @@ class BatchPass : public NormPass {
   // Keeps the moments of this rank's sets for the passes of the step that follow.
   at::Tensor kept(const at::Tensor& local) {
     const bool follow = rules_->over_micro_batches && pass_.mode != Mode::evaluate_batch;
-    if (follow || remembers_per_step()) {
-      statistics_->passes(pass_.mode).add(local, pass_.micro_batch);
-    }
+    if (follow || remembers_per_step()) statistics_->passes(pass_.mode).add(local, pass_.micro_batch);
     return local;
   }
 
@@ -190,15 +179,14 @@ class BatchPass : public NormPass {
 
   // pooled: what the ranks' moments became, where they are pooled.
   void remember(const at::Tensor& local, const kernels::PooledRows* pooled = nullptr) {
-    if (pass_.mode == Mode::calibrate) {
+    if (pass_.mode == Mode::calibrate)
       statistics_->collect(local);
-    } else if (pass_.mode == Mode::train && pass_.later != nullptr) {
+    else if (pass_.mode == Mode::train && pass_.later != nullptr)
       pass_.later->push_back(update_by(local));
-    } else if (remembers_per_step()) {
+    else if (remembers_per_step())
       at_site(site_, "forward", [&] { remember_step(pooled); });
-    } else if (pass_.mode == Mode::train) {
+    else if (pass_.mode == Mode::train)
       at_site(site_, "forward", [&] { statistics_->remember(local, sets_, pass_.towers); });
-    }
   }
 
   // The whole step of the running statistics, for when the sizes of all towers are known. Such a step has one
@@ -209,9 +197,8 @@ class BatchPass : public NormPass {
       Pass complete = pass;
       complete.towers = all;
       const Sets sets = sets_of(complete, positions, rules->virtual_batch);
-      if (const auto step = statistics->begin_update(sets, all, rules->momentum)) {
+      if (const auto step = statistics->begin_update(sets, all, rules->momentum))
         kernels::update_running(*step, local);
-      }
       statistics->remember(local, sets, all);
       statistics->end_step();
     };
@@ -222,12 +209,8 @@ class BatchPass : public NormPass {
   void remember_step(const kernels::PooledRows* pooled) {
     const MicroBatch& micro_batch = pass_.micro_batch;
     PassesOfStep& pooled_passes = statistics_->pooled_passes();
-    if (pooled != nullptr) {
-      pooled_passes.add(pooled->rows, micro_batch);
-    }
-    if (!micro_batch.is_last()) {
-      return;
-    }
+    if (pooled != nullptr) pooled_passes.add(pooled->rows, micro_batch);
+    if (!micro_batch.is_last()) return;
     const bool apart = rules_->virtual_batch > 0;
     const Sets sets = apart ? repeated(sets_, micro_batch.count) : sets_;
     const at::Tensor rows = apart ? statistics_->passes().rows() : statistics_->passes().merged();
@@ -247,9 +230,7 @@ class BatchPass : public NormPass {
 
   // With Merge::averaged the exact derivative of the forward pass is about each tower's own mean.
   kernels::BackwardCoefficients about_local_mean(kernels::BackwardCoefficients k) const {
-    if (local_mean_.defined()) {
-      k.mean = local_mean_;
-    }
+    if (local_mean_.defined()) k.mean = local_mean_;
     return k;
   }
 
@@ -264,9 +245,7 @@ class BatchPass : public NormPass {
   // By the running statistics before this step's update. The batch's own moments normalise an evaluation
   // alone.
   std::optional<kernels::Renormalisation> renorm() const {
-    if (!rules_->renorm || pass_.mode == Mode::evaluate_batch) {
-      return std::nullopt;
-    }
+    if (!rules_->renorm || pass_.mode == Mode::evaluate_batch) return std::nullopt;
     const LimitSchedule::Limits limits = rules_->renorm->limits(pass_.step.index);
     return kernels::Renormalisation{
         .running = statistics_->saved().merged(), .r_max = limits.r, .d_max = limits.d};
@@ -295,9 +274,7 @@ void check_sizes(const std::string& site, const Rules& rules, const Pass& pass, 
 
 // Of strategies whose rules were made for the sizes of the run's training batches.
 void check_samples(const std::string& site, const Rules& rules, const Pass& pass) {
-  if (rules.samples_per_set == 0 || pass.mode != Mode::train) {
-    return;
-  }
+  if (rules.samples_per_set == 0 || pass.mode != Mode::train) return;
   const int64_t expected = rules.samples_per_set;
   for (const int64_t samples :
        sums_of_groups(pass.towers.all_samples(), rules.pools() ? rules.group(pass.towers) : 1)) {
@@ -345,9 +322,7 @@ at::Tensor BnLayer::forward(at::Tensor x, at::Tensor residual, const Pass& pass)
   check_schedule(*rules_, pass);
   check_samples(site_.name, *rules_, pass);
   Sets sets = sets_of(pass, positions(x), rules_->virtual_batch);
-  if (as_training) {
-    check_sizes(site_.name, *rules_, pass, sets);
-  }
+  if (as_training) check_sizes(site_.name, *rules_, pass, sets);
   return apply_norm(x, residual, parameter("weight"), parameter("bias"), site_.activation,
                     c10::make_intrusive<BatchPass>(site_.name, rules_, pass, positions(x), std::move(sets),
                                                    statistics_type(x.scalar_type()), context_, statistics_),
@@ -356,13 +331,12 @@ at::Tensor BnLayer::forward(at::Tensor x, at::Tensor residual, const Pass& pass)
 
 // The registry of a module's buffers cannot be written: they are where the statistics have them.
 void BnLayer::replace(const std::string& name, const at::Tensor& tensor) {
-  if (name == "running_mean") {
+  if (name == "running_mean")
     statistics_->set_buffers(tensor, statistics_->var());
-  } else if (name == "running_var") {
+  else if (name == "running_var")
     statistics_->set_buffers(statistics_->mean(), tensor);
-  } else {
+  else
     WritableLayer::replace(name, tensor);
-  }
 }
 
 // Passes that are under way keep the rules that they began with.

@@ -116,9 +116,7 @@ inline Sets sets_of(const Pass& pass, int64_t positions, int64_t virtual_batch) 
 inline Sets repeated(const Sets& sets, int64_t passes) {
   const auto each = [&](const std::vector<int64_t>& values) {
     std::vector<int64_t> all;
-    for (const int64_t value : values) {
-      all.insert(all.end(), static_cast<size_t>(passes), value);
-    }
+    for (const int64_t value : values) all.insert(all.end(), static_cast<size_t>(passes), value);
     return all;
   };
   return {.offsets = {},
@@ -131,9 +129,7 @@ inline Sets repeated(const Sets& sets, int64_t passes) {
 // Sums over groups of consecutive entries.
 inline std::vector<int64_t> sums_of_groups(const std::vector<int64_t>& elements, int64_t group) {
   std::vector<int64_t> sums(elements.size() / static_cast<size_t>(group), 0);
-  for (size_t t = 0; t < elements.size(); ++t) {
-    sums[t / static_cast<size_t>(group)] += elements[t];
-  }
+  for (size_t t = 0; t < elements.size(); ++t) sums[t / static_cast<size_t>(group)] += elements[t];
   return sums;
 }
 

@@ -44,9 +44,7 @@ class FilterResponseFunction : public torch::autograd::Function<FilterResponseFu
     ctx->saved_data["bias"] = bias.defined();
     ctx->saved_data["rows"] = rows;
     ctx->saved_data["eps"] = eps;
-    if (!threshold.defined()) {
-      return z;
-    }
+    if (!threshold.defined()) return z;
     at::Tensor y = at::empty_like(z);
     std::vector<int64_t> shape(static_cast<size_t>(z.dim()), 1);
     shape[1] = -1;
@@ -121,9 +119,8 @@ FilterResponseNorm::FilterResponseNorm(const NormSite& site, const FilterRespons
     register_parameter("weight", at::ones({site.channels}, statistics));
     register_parameter("bias", at::zeros({site.channels}, statistics));
   }
-  if (rules.threshold && site.activation == Activation::relu) {
+  if (rules.threshold && site.activation == Activation::relu)
     register_parameter("threshold", at::zeros({site.channels}, statistics));
-  }
 }
 
 at::Tensor FilterResponseNorm::forward(at::Tensor x, at::Tensor residual, const Pass& pass) {

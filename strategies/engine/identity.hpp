@@ -10,9 +10,7 @@ class Identity : public Layer {
   explicit Identity(const NormSite& site) : activation_(site.activation) {}
 
   at::Tensor forward(at::Tensor x, at::Tensor residual, const Pass&) override {
-    if (residual.defined()) {
-      x = x + residual;
-    }
+    if (residual.defined()) x = x + residual;
     return activation_ == Activation::relu ? x.relu() : x;
   }
 

@@ -11,23 +11,18 @@ namespace bnlab {
 MovingState::MovingState(int64_t towers, int64_t window, int64_t channels,
                          const at::TensorOptions& statistics)
     : towers_(towers), window_(window), channels_(channels), statistics_(statistics) {
-  if (towers > 0) {
-    of_towers(towers, statistics.device());
-  }
+  if (towers > 0) of_towers(towers, statistics.device());
 }
 
 kernels::MovingWindows& MovingState::of_towers(int64_t towers, at::Device device) {
   const at::Tensor& held = windows_.squares;
-  if (!held.defined() || held.size(0) != towers || held.device() != device) {
+  if (!held.defined() || held.size(0) != towers || held.device() != device)
     windows_ = kernels::MovingWindows(towers, window_, channels_, statistics_.device(device));
-  }
   return windows_;
 }
 
 void MovingState::describe(State& state, const std::string& path) {
-  if (towers_ == 0) {
-    return;
-  }
+  if (towers_ == 0) return;
   of_towers(towers_, statistics_.device());
   state.tensor(path + ".squares", windows_.squares, Across::towers);
   state.tensor(path + ".products", windows_.products, Across::towers);
@@ -42,24 +37,17 @@ void MovingStatistics::add(std::shared_ptr<SiteStatistics> site, std::shared_ptr
 
 void MovingStatistics::init_from_buffers(int64_t steps) {
   BnStatistics::init_from_buffers(steps);
-  for (const auto& state : states_) {
-    state->reset();
-  }
+  for (const auto& state : states_) state->reset();
 }
 
 void MovingStatistics::describe(State& state) {
   BnStatistics::describe(state);
-  for (size_t i = 0; i < states_.size(); ++i) {
-    states_[i]->describe(state, "moving." + std::to_string(i));
-  }
+  for (size_t i = 0; i < states_.size(); ++i) states_[i]->describe(state, "moving." + std::to_string(i));
   // A rank's gradients are those of its part of the loss, of which the ranks' mean is the whole.
   int64_t ranks = ranks_;
   state.value("moving.ranks", ranks);
-  for (const auto& each : states_) {
-    if (ranks != ranks_) {
-      each->scale_products(static_cast<double>(ranks_) / static_cast<double>(ranks));
-    }
-  }
+  for (const auto& each : states_)
+    if (ranks != ranks_) each->scale_products(static_cast<double>(ranks_) / static_cast<double>(ranks));
 }
 
 namespace {
@@ -85,11 +73,10 @@ class MovingPass : public NormPass {
     windows_ = trains ? &state_->of_towers(local.size(0), x.device()) : nullptr;
     moving_ = kernels::moving_forward(local, windows_, options_, update, weight, bias,
                                       statistics_->mean().scalar_type());
-    if (trains) {
+    if (trains)
       statistics_->remember(moving_.rows, sets_, pass_.towers);
-    } else if (pass_.mode == Mode::calibrate) {
+    else if (pass_.mode == Mode::calibrate)
       statistics_->collect(moving_.rows);
-    }
     forward_ = moving_.coefficients;
     return forward_;
   }

@@ -23,9 +23,7 @@ class MovingState {
   kernels::MovingWindows& of_towers(int64_t towers, at::Device device);
   void reset() { windows_ = {}; }
   void scale_products(double factor) {
-    if (windows_.products.defined()) {
-      windows_.products.mul_(factor);
-    }
+    if (windows_.products.defined()) windows_.products.mul_(factor);
   }
   void describe(State& state, const std::string& path);
 

@@ -22,9 +22,7 @@ class NormFunction : public torch::autograd::Function<NormFunction> {
                             const c10::intrusive_ptr<NormPass>& pass, bool repeats) {
     const at::Tensor weight = given_weight.value_or(at::Tensor()), bias = given_bias.value_or(at::Tensor());
     const at::Tensor residual = given_residual.value_or(at::Tensor());
-    if (!repeats) {
-      pass->forward(x, weight, bias);
-    }
+    if (!repeats) pass->forward(x, weight, bias);
     const kernels::Coefficients& k = pass->coefficients();
     const at::Tensor y =
         kernels::normalise(x, pass->offsets(), k.mean, k.scale, k.shift, activation, residual);

@@ -54,9 +54,7 @@ class MixedPass : public NormPass {
     const at::Tensor mean = statistics_->mean() + own_share_ * distance;
     at::Tensor var = own_share_ * own.var(/*ddof=*/0) +
                      own_share_ * (1 - own_share_) * distance.square();  // of no use with mean_only
-    if (statistics_->var().defined()) {
-      var = var + (1 - own_share_) * statistics_->var();
-    }
+    if (statistics_->var().defined()) var = var + (1 - own_share_) * statistics_->var();
     const kernels::NormOptions options{
         .eps = rules_->eps, .mean_only = rules_->mean_only, .weight = weight, .bias = bias};
     forward_ = kernels::forward_coefficients(pack_moments(own.count, mean, var * own.count.clamp_min(1)),
@@ -81,9 +79,7 @@ class MixedPass : public NormPass {
 
 int64_t positions(const at::Tensor& x) {  // elements per row and channel
   int64_t product = 1;
-  for (int64_t d = 2; d < x.dim(); ++d) {
-    product *= x.size(d);
-  }
+  for (int64_t d = 2; d < x.dim(); ++d) product *= x.size(d);
   return product;
 }
 

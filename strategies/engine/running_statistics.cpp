@@ -33,9 +33,8 @@ void RunningPair::init_from(const at::Tensor& pair, int64_t updates) {
 
 // The pairs of single towers begin as the pair of all.
 void RunningPair::set_towers(int64_t towers) {
-  if (by_tower() && towers > 0 && (!towers_.defined() || towers_.size(0) != towers)) {
+  if (by_tower() && towers > 0 && (!towers_.defined() || towers_.size(0) != towers))
     towers_ = merged_.unsqueeze(0).repeat({towers, 1, 1});
-  }
 }
 
 at::Tensor RunningPair::on_rank0(const at::Tensor& pair) const {
@@ -43,9 +42,7 @@ at::Tensor RunningPair::on_rank0(const at::Tensor& pair) const {
 }
 
 void RunningPair::update(const at::Tensor& moments, const UpdateRows& rows, const at::Tensor& nonfinite) {
-  if (const auto step = begin_update(rows, nonfinite)) {
-    kernels::update_running(*step, moments);
-  }
+  if (const auto step = begin_update(rows, nonfinite)) kernels::update_running(*step, moments);
 }
 
 std::optional<kernels::RunningUpdate> RunningPair::begin_update(const UpdateRows& rows,
@@ -80,9 +77,7 @@ const at::Tensor& RunningPair::row_weights(const UpdateRows& rows, const std::ve
                                            const std::vector<double>& taken) {
   std::vector<double> all = weights;
   all.insert(all.end(), taken.begin(), taken.end());
-  if (by_tower()) {
-    all.insert(all.end(), rows.local_tower.begin(), rows.local_tower.end());
-  }
+  if (by_tower()) all.insert(all.end(), rows.local_tower.begin(), rows.local_tower.end());
   if (weights_ != all) {
     weights_ = all;
     weights_tensor_ = uploaded(all, pair_.device()).view({-1, rows.count});
@@ -98,9 +93,7 @@ at::Tensor RunningPair::summand(bool averaged) const {
 
 void RunningPair::set_merged(const at::Tensor& pair) {
   merged_ = pair.clone();
-  if (by_tower()) {
-    pair_ = on_rank0(pair);
-  }
+  if (by_tower()) pair_ = on_rank0(pair);
 }
 
 const at::Tensor& RunningPair::merged() const {
@@ -119,9 +112,7 @@ void RunningPair::describe(State& state, const std::string& path) {
   state.tensor(path + ".pair", pair_, ranks);
   state.tensor(path + ".average", average_, ranks);
   state.tensor(path + ".merged", merged_);
-  if (towers_.defined()) {
-    state.tensor(path + ".towers", towers_, Across::towers);
-  }
+  if (towers_.defined()) state.tensor(path + ".towers", towers_, Across::towers);
   state.tensor(path + ".updates", updates,
                distribution_ == Distribution::independent ? Across::own : Across::same);
   state.value(path + ".trained", trained_);
@@ -129,9 +120,7 @@ void RunningPair::describe(State& state, const std::string& path) {
 }
 
 void PassesOfStep::add(const at::Tensor& rows, const MicroBatch& micro_batch) {
-  if (micro_batch.is_first()) {
-    clear();
-  }
+  if (micro_batch.is_first()) clear();
   rows_.push_back(rows);
 }
 
@@ -156,9 +145,7 @@ at::Tensor pair_of(const at::Tensor& mean, const at::Tensor& var) {
 // Pooled moments are known to every rank, and renormalisation feeds the pair into training, so every rank
 // needs it in every step; all other pairs wait for the merge.
 Distribution saved_distribution(const Rules& rules, bool replicas) {
-  if (rules.remember == Remember::pooled || rules.renorm) {
-    return Distribution::replicated;
-  }
+  if (rules.remember == Remember::pooled || rules.renorm) return Distribution::replicated;
   return rules.remember == Remember::tower && replicas ? Distribution::independent : Distribution::partial;
 }
 
@@ -205,30 +192,21 @@ SiteStatistics::SiteStatistics(std::shared_ptr<const Rules> rules, const Strateg
 }
 
 RunningPair& SiteStatistics::pair(const Population& population) {
-  if (population.kind == Population::Kind::saved) {
-    return saved_;
-  }
-  for (auto& [carried, pair] : shadows_) {
-    if (carried.kind == population.kind && carried.tower == population.tower) {
-      return pair;
-    }
-  }
+  if (population.kind == Population::Kind::saved) return saved_;
+  for (auto& [carried, pair] : shadows_)
+    if (carried.kind == population.kind && carried.tower == population.tower) return pair;
   throw Error(Error::Kind::refused, rules_->strategy + ": this population was not carried during training");
 }
 
 void SiteStatistics::load_into_buffers(const at::Tensor& pair) {
   mean_.copy_(pair[0]);
-  if (var_.defined()) {
-    var_.copy_(pair[1]);
-  }
+  if (var_.defined()) var_.copy_(pair[1]);
 }
 
 void SiteStatistics::init_from_buffers(int64_t steps) {
   const at::Tensor pair = pair_of(mean_, var_);
   saved_.init_from(pair, rules_->remember == Remember::every ? steps * std::max<int64_t>(towers_, 1) : steps);
-  for (auto& [population, shadow] : shadows_) {
-    shadow.init_from(pair, steps);
-  }
+  for (auto& [population, shadow] : shadows_) shadow.init_from(pair, steps);
   nonfinite_ = nonfinite_.to(mean_.device());
 }
 
@@ -247,9 +225,7 @@ std::optional<kernels::RunningUpdate> SiteStatistics::begin_update(const Sets& s
   const at::NoGradGuard no_grad;
   saved_.set_momentum(momentum);
   std::ranges::for_each(shadows_, [&](auto& shadow) { shadow.second.set_momentum(momentum); });
-  if (!saved_by_normalising()) {
-    return std::nullopt;
-  }
+  if (!saved_by_normalising()) return std::nullopt;
   if (rules_->pools()) {
     const std::vector<int64_t> elements = sums_of_groups(sets.towers, rules_->group(towers));
     const std::vector<int64_t> none;
@@ -277,9 +253,7 @@ void SiteStatistics::remember(const at::Tensor& local, const Sets& sets, const T
   };
   at::Tensor all;  // [T, 1 + 2C]
   const auto all_towers = [&](Purpose purpose) -> const at::Tensor& {
-    if (!all.defined()) {
-      all = communicator_.all_gather(local_towers(), purpose).flatten(0, 1);
-    }
+    if (!all.defined()) all = communicator_.all_gather(local_towers(), purpose).flatten(0, 1);
     return all;
   };
   const auto pooled = [&](Purpose purpose) {
@@ -329,9 +303,8 @@ at::Tensor SiteStatistics::take_collected() {
 
 void SiteStatistics::describe(State& state, const std::string& path) {
   saved_.describe(state, path + ".saved");
-  for (size_t i = 0; i < shadows_.size(); ++i) {
+  for (size_t i = 0; i < shadows_.size(); ++i)
     shadows_[i].second.describe(state, path + ".shadow" + std::to_string(i));
-  }
   state.tensor(path + ".nonfinite", nonfinite_, Across::sum);
 }
 
@@ -349,42 +322,30 @@ double share_between(const at::Tensor& total, const at::Tensor& within) {
 
 std::vector<double> BnStatistics::load_into_buffers(const Population& population, Calibration& calibration) {
   const at::NoGradGuard no_grad;
-  if (sites_.empty() || population.kind == Population::Kind::batch) {
-    return {};
-  }
-  if (population.kind == Population::Kind::precise) {
-    return recompute(population.batches, calibration);
-  }
+  if (sites_.empty() || population.kind == Population::Kind::batch) return {};
+  if (population.kind == Population::Kind::precise) return recompute(population.batches, calibration);
   merge(population);
   return {};
 }
 
 void BnStatistics::drop_collected() {
-  for (const auto& site : sites_) {
-    site->drop_collected();
-  }
+  for (const auto& site : sites_) site->drop_collected();
 }
 
 void BnStatistics::restore() {
   const at::NoGradGuard no_grad;
-  for (const auto& site : sites_) {
-    site->load_into_buffers(site->saved().merged());
-  }
+  for (const auto& site : sites_) site->load_into_buffers(site->saved().merged());
 }
 
 void BnStatistics::init_from_buffers(int64_t steps) {
   const at::NoGradGuard no_grad;
-  for (const auto& site : sites_) {
-    site->init_from_buffers(steps);
-  }
+  for (const auto& site : sites_) site->init_from_buffers(steps);
   frozen_ = false;
 }
 
 void BnStatistics::freeze() {
   const at::NoGradGuard no_grad;
-  if (!frozen_ && trained()) {
-    merge({});
-  }
+  if (!frozen_ && trained()) merge({});
   frozen_ = true;
 }
 
@@ -393,9 +354,7 @@ void BnStatistics::merge(const Population& population) {
     load_sums_of(population, sum_over_ranks(summands));
     return;
   }
-  for (const auto& site : sites_) {
-    site->load_into_buffers(site->pair(population).merged());
-  }
+  for (const auto& site : sites_) site->load_into_buffers(site->pair(population).merged());
 }
 
 // All sites hold the pair of a population alike.
@@ -403,9 +362,8 @@ std::vector<at::Tensor> BnStatistics::summands_of(const Population& population) 
   std::vector<at::Tensor> summands;
   for (const auto& site : sites_) {
     const RunningPair& pair = site->pair(population);
-    if (pair.distribution() != Distribution::replicated || population.averaged_pair) {
+    if (pair.distribution() != Distribution::replicated || population.averaged_pair)
       summands.push_back(pair.summand(population.averaged_pair));
-    }
   }
   return summands;
 }
@@ -413,9 +371,7 @@ std::vector<at::Tensor> BnStatistics::summands_of(const Population& population) 
 void BnStatistics::load_sums_of(const Population& population, const std::vector<at::Tensor>& sums) {
   for (size_t i = 0; i < sums.size(); ++i) {
     sites_[i]->load_into_buffers(sums[i]);
-    if (!population.averaged_pair) {
-      sites_[i]->pair(population).set_merged(sums[i]);
-    }
+    if (!population.averaged_pair) sites_[i]->pair(population).set_merged(sums[i]);
   }
 }
 
@@ -426,9 +382,7 @@ std::vector<double> BnStatistics::recompute(int64_t batches, Calibration& calibr
     merge({});
     return {};
   }
-  for (int64_t i = 0; i < count; ++i) {
-    calibration.forward(i);
-  }
+  for (int64_t i = 0; i < count; ++i) calibration.forward(i);
   std::vector<at::Tensor> collected;
   std::vector<int64_t> widths;
   for (const auto& site : sites_) {
@@ -452,47 +406,34 @@ std::vector<double> BnStatistics::recompute(int64_t batches, Calibration& calibr
 
 std::vector<at::Tensor> BnStatistics::sum_over_ranks(const std::vector<at::Tensor>& of_sites) {
   std::vector<int64_t> channels;
-  for (const at::Tensor& t : of_sites) {
-    channels.push_back(t.size(1));
-  }
+  for (const at::Tensor& t : of_sites) channels.push_back(t.size(1));
   const at::Tensor sum = communicator_.all_gather(at::cat(of_sites, 1), Purpose::evaluation).sum(0);
   return sum.split_with_sizes(channels, 1);
 }
 
 void BnStatistics::update_average(const at::Tensor& decay) {
   const at::NoGradGuard no_grad;
-  for (const auto& site : sites_) {
-    site->saved().update_average(decay);
-  }
+  for (const auto& site : sites_) site->saved().update_average(decay);
 }
 
 void BnStatistics::average_replicas() {
   const at::NoGradGuard no_grad;
-  if (frozen_ || !trained() || sites_.front()->saved().distribution() != Distribution::independent) {
+  if (frozen_ || !trained() || sites_.front()->saved().distribution() != Distribution::independent)
     return;  // one pair for all ranks already
-  }
   std::vector<at::Tensor> replicas;
-  for (const auto& site : sites_) {
-    replicas.push_back(site->saved().local());
-  }
+  for (const auto& site : sites_) replicas.push_back(site->saved().local());
   const std::vector<at::Tensor> sums = sum_over_ranks(replicas);
-  for (size_t i = 0; i < sites_.size(); ++i) {
-    sites_[i]->saved().set_local(sums[i] / communicator_.size());
-  }
+  for (size_t i = 0; i < sites_.size(); ++i) sites_[i]->saved().set_local(sums[i] / communicator_.size());
 }
 
 void BnStatistics::describe(State& state) {
   state.value("statistics.frozen", frozen_);
-  for (size_t i = 0; i < sites_.size(); ++i) {
-    sites_[i]->describe(state, "statistics." + std::to_string(i));
-  }
+  for (size_t i = 0; i < sites_.size(); ++i) sites_[i]->describe(state, "statistics." + std::to_string(i));
 }
 
 int64_t BnStatistics::nonfinite_channels() const {
   int64_t sum = 0;
-  for (const auto& site : sites_) {
-    sum += site->nonfinite_channels();
-  }
+  for (const auto& site : sites_) sum += site->nonfinite_channels();
   return sum;
 }
 

@@ -71,9 +71,7 @@ inline PairUpdate update_of_step(const PairRule& rule, const std::vector<int64_t
       for (size_t t = 0; t < elements.size(); ++t) {
         if (is_full(elements[t])) {
           const double a = next_weight();
-          for (double& earlier : update.weights) {
-            earlier *= 1 - a;
-          }
+          for (double& earlier : update.weights) earlier *= 1 - a;
           update.weights[t] = a;
           update.decay *= 1 - a;
         }
@@ -85,9 +83,8 @@ inline PairUpdate update_of_step(const PairRule& rule, const std::vector<int64_t
       const auto full = std::count_if(elements.begin(), elements.end(), is_full);
       if (full > 0) {
         update.weight = next_weight();
-        for (size_t t = 0; t < elements.size(); ++t) {
+        for (size_t t = 0; t < elements.size(); ++t)
           update.weights[t] = is_full(elements[t]) ? update.weight / static_cast<double>(full) : 0.0;
-        }
         update.decay = 1 - update.weight;
       }
       break;

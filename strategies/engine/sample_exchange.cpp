@@ -31,9 +31,7 @@ class Move : public torch::autograd::Function<Move> {
 
 std::vector<int64_t> inverse(const std::vector<int64_t>& order) {
   std::vector<int64_t> result(order.size());
-  for (size_t i = 0; i < order.size(); ++i) {
-    result[static_cast<size_t>(order[i])] = static_cast<int64_t>(i);
-  }
+  for (size_t i = 0; i < order.size(); ++i) result[static_cast<size_t>(order[i])] = static_cast<int64_t>(i);
   return result;
 }
 
@@ -53,9 +51,7 @@ SampleExchange::SampleExchange(const std::vector<int64_t>& permutation, const To
     : communicator_(communicator) {
   const auto ranks = static_cast<size_t>(towers.ranks());
   std::vector<int64_t> begin{0};  // of every rank's rows and places
-  for (int r = 0; r < towers.ranks(); ++r) {
-    begin.push_back(towers.begin_of_rank(r + 1) * rows_per_sample);
-  }
+  for (int r = 0; r < towers.ranks(); ++r) begin.push_back(towers.begin_of_rank(r + 1) * rows_per_sample);
   const auto rank_of = [&](int64_t row) {
     return static_cast<size_t>(std::upper_bound(begin.begin(), begin.end(), row) - begin.begin()) - 1;
   };
@@ -75,9 +71,7 @@ SampleExchange::SampleExchange(const std::vector<int64_t>& permutation, const To
     }
   }
   std::vector<int64_t> arrived;  // the place of each received row
-  for (const std::vector<int64_t>& from : places) {
-    arrived.insert(arrived.end(), from.begin(), from.end());
-  }
+  for (const std::vector<int64_t>& from : places) arrived.insert(arrived.end(), from.begin(), from.end());
   scatter_ = {index(pick, device), send, receive, index(inverse(arrived), device)};
   restore_ = {index(arrived, device), receive, send, index(inverse(pick), device)};
 }

@@ -31,9 +31,7 @@ class SamplePass : public NormPass {
 
   NormFormula formula(const at::Tensor& x) const override {
     const auto mean = [groups = groups_](const at::Tensor& t) {
-      if (t.numel() == 0) {
-        return t;
-      }
+      if (t.numel() == 0) return t;
       const at::Tensor parts = t.reshape({t.size(0), groups, -1});
       return parts.mean(2, /*keepdim=*/true).expand_as(parts).reshape(t.sizes());
     };
@@ -70,9 +68,7 @@ void check_values_per_channel(const NormSite& site, const std::string& strategy,
     return;
   }
   int64_t values = channels;
-  for (int64_t d = 2; d < x.dim(); ++d) {
-    values *= x.size(d);
-  }
+  for (int64_t d = 2; d < x.dim(); ++d) values *= x.size(d);
   if (values == 1) {
     throw Error(Error::Kind::refused, "more than 1 value per channel is needed to normalise (site " +
                                           site.name + ", strategy " + strategy + ", set of 1)");

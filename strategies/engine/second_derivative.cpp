@@ -43,21 +43,16 @@ NormGradients gradients_of(const NormFormula& formula, const at::Tensor& g, cons
   const at::Tensor& z = formula.normalised;
   const at::Tensor scaled = weight.defined() ? g * per_channel(weight, g.dim()) : g;
   at::Tensor dx = scaled;
-  if (formula.mean && formula.centred) {
-    dx = dx - formula.mean(scaled);
-  }
-  if (formula.mean && formula.scale.defined()) {
+  if (formula.mean && formula.centred) dx = dx - formula.mean(scaled);
+  if (formula.mean && formula.scale.defined())
     dx = dx - (formula.about_own.defined() ? formula.about_own : z) * formula.mean(scaled * z);
-  }
   const std::vector<int64_t> others = all_but_channels(g.dim());
   return {formula.scale.defined() ? dx * formula.scale : dx, (g * z).sum(others), g.sum(others)};
 }
 
 at::Tensor differentiable(const kernels::Incoming& in) {
   const at::Tensor dy = in.dy.to(statistics_type(in.dy.scalar_type()));
-  if (in.activation == Activation::none) {
-    return dy;
-  }
+  if (in.activation == Activation::none) return dy;
   const at::NoGradGuard constant;
   kernels::Incoming ones = in;
   ones.dy = at::ones_like(in.x);
@@ -75,9 +70,8 @@ void refuse_second_derivative(const std::string& strategy, const std::string& si
 
 at::Tensor slice_sums(const at::Tensor& x, const kernels::Offsets& offsets) {
   std::vector<at::Tensor> sums;
-  for (size_t s = 0; s + 1 < offsets.size(); ++s) {
+  for (size_t s = 0; s + 1 < offsets.size(); ++s)
     sums.push_back(x.narrow(0, offsets[s], offsets[s + 1] - offsets[s]).sum(all_but_channels(x.dim())));
-  }
   return at::stack(sums);
 }
 

@@ -25,9 +25,7 @@ StandardisedConvolution::StandardisedConvolution(const ConvSite& site, const at:
                                                  double eps)
     : site_(site), rule_(rule), eps_(eps) {
   v_ = register_parameter("weight", v);
-  if (site.bias) {
-    bias_ = register_parameter("bias", at::zeros({site.out}, v.options()));
-  }
+  if (site.bias) bias_ = register_parameter("bias", at::zeros({site.out}, v.options()));
 }
 
 at::Tensor StandardisedConvolution::forward(at::Tensor x, at::Tensor, const Pass&) {
@@ -41,12 +39,9 @@ at::Tensor StandardisedConvolution::forward(at::Tensor x, at::Tensor, const Pass
 }
 
 at::Tensor StandardisedConvolution::standardised(const at::Tensor& filters) const {
-  if (rule_ == WeightRule::paper) {  // one kernel forward and one backward on a GPU
+  if (rule_ == WeightRule::paper)  // one kernel forward and one backward on a GPU
     return at::layer_norm(filters, {filters.size(1)}, {}, {}, eps_);
-  }
-  if (rule_ == WeightRule::centred) {
-    return CentredFilters::apply(filters);
-  }
+  if (rule_ == WeightRule::centred) return CentredFilters::apply(filters);
   const at::Tensor centred = filters - filters.mean(1, /*keepdim=*/true);
   return centred / (filters.std(1, /*unbiased=*/true, /*keepdim=*/true) + eps_);
 }

@@ -21,9 +21,8 @@ at::Tensor per_filter(const at::Tensor& values) {  // [out] -> [out, 1, 1, 1]
 
 // v, whose filters are contiguous, with norms `gain`.
 at::Tensor with_norms(const at::Tensor& v, const at::Tensor& gain) {
-  if (v.is_cuda() && v.scalar_type() == at::kDouble) {  // LibTorch's kernel is float32's there, off by 4e-8
+  if (v.is_cuda() && v.scalar_type() == at::kDouble)  // LibTorch's kernel is float32's there, off by 4e-8
     return v * per_filter(gain / v.flatten(1).norm(2, 1));
-  }
   return at::_weight_norm(v, per_filter(gain));
 }
 
@@ -36,22 +35,18 @@ WeightNormConvolution::WeightNormConvolution(const ConvSite& site, const at::Ten
   v_ = register_parameter("v", v);
   gain_ = register_parameter("gain", norm().detach().clone());
   bias_ = register_parameter("bias", at::zeros({site.out}, v.options()));
-  if (centre_) {  // part of this layer, so that its running mean goes by the convolution's name
+  if (centre_)  // part of this layer, so that its running mean goes by the convolution's name
     register_buffer("running_mean", centre_->named_buffers()["running_mean"]);
-  }
 }
 
 at::Tensor WeightNormConvolution::forward(at::Tensor x, at::Tensor, const Pass& pass) {
   const bool training = pass.mode == Mode::train || pass.mode == Mode::train_frozen;
   const bool repeats = pass.kept != nullptr && pass.kept->repeats();
   const bool begins = pass.step.index == 0 && pass.micro_batch.is_first() && !repeats;
-  if (init_scale_ && training && begins && pass.towers.total_samples() > 0) {
-    initialise(x);
-  }
+  if (init_scale_ && training && begins && pass.towers.total_samples() > 0) initialise(x);
   const at::Tensor w = weight().to(x.scalar_type());
-  if (!centre_) {
+  if (!centre_)
     return at::conv2d(x, w, bias_.to(x.scalar_type()), site_.stride, site_.padding, site_.dilation);
-  }
   const at::Tensor y =
       centre_->forward(at::conv2d(x, w, {}, site_.stride, site_.padding, site_.dilation), {}, pass);
   return y + bias_.to(y.scalar_type()).view({1, -1, 1, 1});
@@ -88,9 +83,7 @@ void WeightNormConvolution::check_spread(const at::Tensor& mean, const at::Tenso
   const double rounding = v_.scalar_type() == at::kDouble ? std::numeric_limits<double>::epsilon()
                                                           : std::numeric_limits<float>::epsilon();
   const at::Tensor usable = (deviation > 4 * rounding * mean.abs()).logical_and(deviation.isfinite());
-  if (usable.all().item<bool>()) {
-    return;
-  }
+  if (usable.all().item<bool>()) return;
   const auto channel = usable.logical_not().nonzero()[0].item<int64_t>();
   std::ostringstream message;
   message << "weight_norm: the initialisation from data needs output channels that vary, but channel "

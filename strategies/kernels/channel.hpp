@@ -71,14 +71,11 @@ struct MergeMoments {
   BNLAB_BOTH void operator()(int64_t c, const Lanes& team = {}) const {
     for (int64_t k = 0; k < groups; ++k) {
       double count = 0;
-      for (int64_t i = k * group + team.lane(); i < (k + 1) * group; i += team.lanes()) {
-        count += in.count(i);
-      }
+      for (int64_t i = k * group + team.lane(); i < (k + 1) * group; i += team.lanes()) count += in.count(i);
       count = team.sum(count);
       double* row = out + k * (1 + 2 * in.channels);
-      if (team.lane() == 0) {
+      if (team.lane() == 0)
         row[0] = count;  // every channel writes the same, and then need not wait for another's
-      }
       merge == Merge::e_x2 ? by_squares(k, c, count, row, team) : by_deviations(k, c, count, row, team);
     }
   }
@@ -181,11 +178,8 @@ struct SumTowers {
   BNLAB_BOTH void operator()(int64_t column) const {
     for (int64_t k = 0; k < groups; ++k) {
       T sum = 0;
-      for (int64_t t = 0; t < towers; ++t) {
-        if (grouping.group(t) == k) {
-          sum += in[t * columns + column];
-        }
-      }
+      for (int64_t t = 0; t < towers; ++t)
+        if (grouping.group(t) == k) sum += in[t * columns + column];
       out[k * columns + column] = sum;
     }
   }
@@ -205,9 +199,7 @@ struct Forward {
   CoefficientsOf<T*> out{};  // each [sets, C]
 
   BNLAB_BOTH void operator()(int64_t c) const {
-    for (int64_t s = 0; s < sets; ++s) {
-      of_set(s, c);
-    }
+    for (int64_t s = 0; s < sets; ++s) of_set(s, c);
   }
 
   BNLAB_BOTH void of_set(int64_t s, int64_t c) const {
@@ -272,13 +264,9 @@ struct Backward {
         group_a = summed(group_now, channel, team);
         group_b = summed(group_now, channels + channel, team);
       }
-      if (team.lane() == 0) {
-        write(s, channel, group_a, group_b);
-      }
+      if (team.lane() == 0) write(s, channel, group_a, group_b);
     }
-    if (team.lane() == 0) {
-      of_parameters(channel);
-    }
+    if (team.lane() == 0) of_parameters(channel);
   }
 
   BNLAB_BOTH void of_set(int64_t s, int64_t channel) const {
@@ -318,9 +306,8 @@ struct Backward {
   BNLAB_BOTH T summed(int64_t group, int64_t column, const Lanes& team) const {
     const T* sums = group_sums + group * summands * 2 * channels + column;
     T sum = team.lane() < summands ? sums[team.lane() * 2 * channels] : T(0);
-    for (int64_t i = team.lane() + team.lanes(); i < summands; i += team.lanes()) {
+    for (int64_t i = team.lane() + team.lanes(); i < summands; i += team.lanes())
       sum += sums[i * 2 * channels];
-    }
     return team.sum(sum);
   }
 };
@@ -368,14 +355,10 @@ struct UpdateRunning {
     };
     for (int64_t first = 0; first < rows; first += kAtOnce) {
       Pair pairs[kAtOnce];
-      for (int k = 0; k < kAtOnce; ++k) {
-        pairs[k] = pair_of(first + k < rows ? first + k : first);
-      }
+      for (int k = 0; k < kAtOnce; ++k) pairs[k] = pair_of(first + k < rows ? first + k : first);
       for (int k = 0; k < kAtOnce; ++k) {
         const int64_t i = first + k;
-        if (i >= rows) {
-          break;
-        }
+        if (i >= rows) break;
         if (tower_running != nullptr && tower_of(i) != tower) {
           end_tower();
           tower = tower_of(i);
@@ -383,9 +366,7 @@ struct UpdateRunning {
           tower_mean = tower_var = 0;
           finite = 0;
         }
-        if (weights[rows + i] == 0) {
-          continue;
-        }
+        if (weights[rows + i] == 0) continue;
         ++taken;
         T m = pairs[k].mean, v = pairs[k].var;
         if (m - m == T(0) && v - v == T(0)) {  // a number that is not finite differs from itself by NaN
@@ -404,9 +385,7 @@ struct UpdateRunning {
       }
     }
     end_tower();
-    if (lost > 0) {
-      count(tower_running == nullptr ? 1 : lost);
-    }
+    if (lost > 0) count(tower_running == nullptr ? 1 : lost);
     if (lost == 0 || (tower_running != nullptr && lost < taken)) {
       running[c] = running[c] * decay + static_cast<T>(mean);
       running[channels + c] = running[channels + c] * decay + static_cast<T>(var);
@@ -422,9 +401,7 @@ struct UpdateRunning {
   }
 
   BNLAB_BOTH void count(int64_t n) const {
-    if (nonfinite_count == nullptr) {
-      return;
-    }
+    if (nonfinite_count == nullptr) return;
 #ifdef __CUDA_ARCH__
     atomicAdd(reinterpret_cast<unsigned long long*>(nonfinite_count), static_cast<unsigned long long>(n));
 #else
@@ -449,19 +426,14 @@ struct PooledForward {
 
   template <class Lanes = Alone>
   BNLAB_BOTH void operator()(int64_t c, const Lanes& team = {}) const {
-    if (merges()) {
+    if (merges())
       merge(c, team);
-    } else if (layout == PooledLayout::group_sums && team.lane() == 0) {
+    else if (layout == PooledLayout::group_sums && team.lane() == 0)
       moments_of_sums(c);
-    }
     team.wait();
-    for (int64_t s = team.lane(); s < forward.sets; s += team.lanes()) {
-      forward.of_set(s, c);
-    }
+    for (int64_t s = team.lane(); s < forward.sets; s += team.lanes()) forward.of_set(s, c);
     team.wait();
-    if (updates && team.lane() == 0) {
-      update(c);
-    }
+    if (updates && team.lane() == 0) update(c);
   }
 };
 

@@ -326,9 +326,7 @@ Coefficients pooled_forward(const PooledRows& moments, Merge merge, const NormOp
       };
     }
     body.forward = step.on_pointers<T>();
-    if (update) {
-      body.update = on_pointers<T>(*update, rows);
-    }
+    if (update) body.update = on_pointers<T>(*update, rows);
     each_item(body, rows_of(rows).channels, rows);
   });
   return step.out;
@@ -368,9 +366,7 @@ LocalForward local_forward(const Tensor& x, const Offsets& offsets, const NormOp
 #endif
   const Tensor rows = moments(x, offsets);
   const Coefficients k = forward_coefficients(rows, options, statistics);
-  if (update) {
-    update_running(*update, rows);
-  }
+  if (update) update_running(*update, rows);
   return {.rows = rows, .coefficients = k};
 }
 

@@ -116,11 +116,9 @@ class Scratch {
   const A* expand(int64_t index, const at::Tensor& values, const Unit& unit) {
     const A* source = data<A>(values) + unit.slice * values.size(1) + unit.channel;
     A* target = array(index);
-    for (int64_t run = 0; run < unit.runs; ++run, source += period_.width) {
-      for (int64_t copy = 0; copy < period_.copies; ++copy, target += period_.width) {
+    for (int64_t run = 0; run < unit.runs; ++run, source += period_.width)
+      for (int64_t copy = 0; copy < period_.copies; ++copy, target += period_.width)
         std::copy_n(source, period_.width, target);
-      }
-    }
     return array(index);
   }
 
@@ -146,11 +144,9 @@ void for_each_unit(const Plan& plan, int64_t arrays, F f) {
 // side.
 template <class F>
 void for_each_run(const Unit& unit, F f) {
-  for (int64_t repeat = 0; repeat < unit.repeats; ++repeat) {
-    for (int64_t run = 0; run < unit.runs; ++run) {
+  for (int64_t repeat = 0; repeat < unit.repeats; ++repeat)
+    for (int64_t run = 0; run < unit.runs; ++run)
       f(unit.begin + repeat * unit.stride + run * unit.length, unit.length, run);
-    }
-  }
 }
 
 // f(offset, elements, run, elements of the run's channels that came before) for every block.
@@ -262,13 +258,12 @@ class UnitMask {
 // Calls f with the Numbers of a dtype (float16 never comes here).
 template <class F>
 void dispatch(at::ScalarType dtype, F f) {
-  if (dtype == at::kDouble) {
+  if (dtype == at::kDouble)
     f(Numbers<double, double>{});
-  } else if (dtype == at::kFloat) {
+  else if (dtype == at::kFloat)
     f(Numbers<float, float>{});
-  } else {
+  else
     f(Numbers<Bfloat16, float>{});
-  }
 }
 
 }  // namespace

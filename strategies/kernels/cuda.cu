@@ -98,9 +98,8 @@ constexpr int kVector = sizeof(T) == 8 ? 2 : 4;
 // Whether whole vectors of T lie aligned in every tensor of the call.
 template <class T>
 bool vectors_fit(const Layout& layout, std::initializer_list<const void*> pointers) {
-  for (const void* p : pointers) {
+  for (const void* p : pointers)
     if (reinterpret_cast<uintptr_t>(p) % (kVector<T> * sizeof(T)) != 0) return false;
-  }
   return (layout.channels_last ? layout.channels : layout.plane) % kVector<T> == 0;
 }
 
@@ -134,9 +133,8 @@ unsigned* tickets(int64_t count, const at::TensorOptions& options) {
       *new std::map<std::pair<int64_t, int64_t>, at::Tensor>;  // CUDA may end before the thread does
   const auto stream = c10::cuda::getCurrentCUDAStream();
   at::Tensor& shared = of_stream[{stream.device_index(), stream.id()}];
-  if (!shared.defined() || shared.numel() < count) {
+  if (!shared.defined() || shared.numel() < count)
     shared = at::zeros({std::max<int64_t>(kMinimumTickets, count)}, options.dtype(at::kInt));
-  }
   return reinterpret_cast<unsigned*>(shared.data_ptr<int>());
 }
 
@@ -173,11 +171,10 @@ template <template <class, bool, int> class Op, class T>
 void apply_any(const Layout& layout, const Offsets& offsets, const Arguments<T>& in) {
   constexpr int V = kVector<T>;
   const bool vectors = vectors_fit(layout, in);
-  if (layout.channels_last) {
+  if (layout.channels_last)
     (vectors ? launch_apply<Op, T, true, V> : launch_apply<Op, T, true, 1>)(layout, offsets, in);
-  } else {
+  else
     (vectors ? launch_apply<Op, T, false, V> : launch_apply<Op, T, false, 1>)(layout, offsets, in);
-  }
 }
 
 template <template <class, bool, int> class Op, class T, bool kRows, class Epilogue>
@@ -271,11 +268,10 @@ void backward_sums(const Layout& layout, const Offsets& offsets, const BackwardI
       epilogue.backward = backward->on_pointers<A>();
     }
     const Arguments<T> arguments = backward_arguments<T>(in);
-    if (arguments.scale == nullptr) {
+    if (arguments.scale == nullptr)
       reduce_any<Sums, T>(layout, offsets, arguments, out, epilogue);
-    } else {
+    else
       reduce_any<SumsFromInput, T>(layout, offsets, arguments, out, epilogue);
-    }
   });
 }
 
@@ -304,11 +300,10 @@ void backward_input(const Layout& layout, const Offsets& offsets, const Backward
     arguments.a = data<Compute<T>>(a);
     arguments.b = data<Compute<T>>(b);
     arguments.c = data<Compute<T>>(c);
-    if (arguments.scale != nullptr) {
+    if (arguments.scale != nullptr)
       apply_any<InputGradientFromInput, T>(layout, offsets, arguments);
-    } else {
+    else
       apply_any<InputGradient, T>(layout, offsets, arguments);
-    }
   });
 }
 

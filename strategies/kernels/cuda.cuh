@@ -301,15 +301,13 @@ __device__ void sum_over_block(double (*values)[kThreads], int width, double (&v
   for (int n = kThreads, left; n > width; n = left) {
     left = n / 8 > width ? n / 8 : width;
     if (t < left) {
-      for (int other = t + left; other < n; other += left) {
+      for (int other = t + left; other < n; other += left)
         for (int k = 0; k < N; ++k) values[k][t] += values[k][other];
-      }
     }
     __syncthreads();
   }
-  if (t < width) {  // who writes these places next is who reads them here
+  if (t < width)  // who writes these places next is who reads them here
     for (int k = 0; k < N; ++k) value[k] = values[k][t];
-  }
 }
 
 // Adds up what all threads of a column (as above) contribute to N channels; the threads of the first row get
@@ -413,9 +411,8 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerProcessor)
   double pivot[N] = {};
   if constexpr (Op::kAboutPivot) {
     __shared__ double pivots[N][kThreads / N];
-    if (t < columns) {
+    if (t < columns)
       for (int k = 0; k < N; ++k) pivots[k][t] = op.summand(k).pivot;
-    }
     __syncthreads();
     for (int k = 0; k < N; ++k) pivot[k] = pivots[k][t % columns];
   }

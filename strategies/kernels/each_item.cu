@@ -21,9 +21,7 @@ constexpr int kLanes = 16, kItems = 16;  // of a block: threads of an item, neig
 template <class Body>
 __global__ void every_item(Body body, int64_t items) {
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  if (i < items) {
-    body(i);
-  }
+  if (i < items) body(i);
 }
 
 // The threads (channel.hpp) that share an item of a block. Those beyond the last item take no row.

@@ -28,9 +28,7 @@ void each_item(const Body& body, int64_t items, [[maybe_unused]] const at::Tenso
     return;
   }
 #endif
-  for (int64_t i = 0; i < items; ++i) {
-    body(i);
-  }
+  for (int64_t i = 0; i < items; ++i) body(i);
 }
 
 // What such a function is handed of a tensor: its elements, null where it is undefined.

@@ -68,9 +68,7 @@ struct Window {
   BNLAB_BOTH double mean(int64_t count) const {
     const int64_t held = count < size ? count : size;
     double sum = 0;
-    for (int64_t i = 0; i < held; ++i) {
-      sum += static_cast<double>(values[i * stride]);
-    }
+    for (int64_t i = 0; i < held; ++i) sum += static_cast<double>(values[i * stride]);
     return sum / static_cast<double>(held);
   }
 };
@@ -98,12 +96,8 @@ struct MovingForward {
   UpdateRunning<T> update{};
 
   BNLAB_BOTH void operator()(int64_t c) const {
-    for (int64_t tower = 0; tower < towers; ++tower) {
-      of_tower(tower, c);
-    }
-    if (updates) {
-      update(c);
-    }
+    for (int64_t tower = 0; tower < towers; ++tower) of_tower(tower, c);
+    if (updates) update(c);
   }
 
   BNLAB_BOTH void of_tower(int64_t tower, int64_t c) const {
@@ -196,13 +190,9 @@ struct CentreFilters {
   BNLAB_BOTH void operator()(int64_t filter, const Lanes& team = {}) const {
     const T* from = in + filter * values;
     double sum = 0;
-    for (int64_t i = team.lane(); i < values; i += team.lanes()) {
-      sum += static_cast<double>(from[i]);
-    }
+    for (int64_t i = team.lane(); i < values; i += team.lanes()) sum += static_cast<double>(from[i]);
     const T mean = static_cast<T>(team.sum(sum) / static_cast<double>(values));
-    for (int64_t i = team.lane(); i < values; i += team.lanes()) {
-      out[filter * values + i] = from[i] - mean;
-    }
+    for (int64_t i = team.lane(); i < values; i += team.lanes()) out[filter * values + i] = from[i] - mean;
   }
 };
 

@@ -81,9 +81,7 @@ struct ResponseBackward {
     }
     out.dbias[c] = static_cast<T>(sum_a);
     out.dweight[c] = static_cast<T>(sum_b);
-    if (dthreshold != nullptr) {
-      dthreshold[c] = static_cast<T>(static_cast<double>(total[c]) - sum_a);
-    }
+    if (dthreshold != nullptr) dthreshold[c] = static_cast<T>(static_cast<double>(total[c]) - sum_a);
   }
 };
 

@@ -22,9 +22,7 @@ struct SampleForward {
     const int64_t size = moments.channels / groups, first = group * size, end = first + size;
     const double positions = moments.count(sample), n = at_least_one(positions * static_cast<double>(size));
     double sum = 0, m2 = 0;
-    for (int64_t c = first; c < end; ++c) {
-      sum += moments.mean(sample, c);
-    }
+    for (int64_t c = first; c < end; ++c) sum += moments.mean(sample, c);
     const double group_mean = sum / static_cast<double>(size);
     for (int64_t c = first; c < end; ++c) {
       const double d = moments.mean(sample, c) - group_mean;

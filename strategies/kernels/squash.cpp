@@ -13,9 +13,7 @@ namespace {
 
 bool same_order(const Tensor& a, const Tensor& b) {  // of the elements in memory
   bool same = a.sizes() == b.sizes();
-  for (int64_t d = 0; same && d < a.dim(); ++d) {
-    same = a.size(d) == 1 || a.stride(d) == b.stride(d);
-  }
+  for (int64_t d = 0; same && d < a.dim(); ++d) same = a.size(d) == 1 || a.stride(d) == b.stride(d);
   return same;
 }
 

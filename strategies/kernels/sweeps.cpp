@@ -34,9 +34,8 @@ void check_input(const char* where, const Tensor& x, const Offsets& offsets) {
            x.defined() ? c10::str(x.sizes()) : std::string("an undefined tensor"));
   }
   const at::ScalarType dtype = x.scalar_type();
-  if (dtype != at::kDouble && dtype != at::kFloat && dtype != at::kBFloat16 && dtype != at::kHalf) {
+  if (dtype != at::kDouble && dtype != at::kFloat && dtype != at::kBFloat16 && dtype != at::kHalf)
     refuse(where, "expected x of float64, float32, bfloat16 or float16, got ", dtype);
-  }
   bool rising = offsets.size() >= 2 && offsets.front() == 0 && offsets.back() == x.size(0);
   for (size_t i = 1; rising && i < offsets.size(); ++i) rising = offsets[i - 1] <= offsets[i];
   if (!rising) {
@@ -148,9 +147,8 @@ Tensor normalise(const Tensor& x, const Offsets& offsets, const Tensor& mean, co
   const OneKernel counted;
   const char* where = "normalise";
   check_input(where, x, offsets);
-  if (by_float(x)) {
+  if (by_float(x))
     return normalise(to_float(x), offsets, mean, scale, shift, activation, to_float(residual)).to(at::kHalf);
-  }
   NormaliseInputs in{
       .x = x,
       .mean = per_channel(where, "mean", mean, x, offsets),
@@ -194,9 +192,8 @@ Tensor backward_input(const Tensor& dy, const Tensor& x, const Tensor& y, const 
   const Tensor dense_a = per_channel(where, "a", a, x, offsets);
   const Tensor dense_b = per_channel(where, "b", b, x, offsets);
   const Tensor dense_c = per_channel(where, "c", c, x, offsets);
-  if (out.numel() > 0) {
+  if (out.numel() > 0)
     BNLAB_ON_DEVICE(x, backward_input(layout, offsets, in, dense_a, dense_b, dense_c, out));
-  }
   return out;
 }
 

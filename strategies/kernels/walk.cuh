@@ -88,9 +88,8 @@ __device__ inline int places(int64_t k, int64_t end, int64_t step) {
 // of two, and at the end a half of it, and so on.
 template <int kBatch, class F>
 __device__ void steps(int64_t i, int64_t stride, int count, F f) {
-  for (; count >= kBatch; count -= kBatch, i += kBatch * stride) {
+  for (; count >= kBatch; count -= kBatch, i += kBatch * stride)
     f(i, stride, std::integral_constant<int, kBatch>());
-  }
   if constexpr (kBatch > 1) steps<kBatch / 2>(i, stride, count, f);
 }
 
@@ -109,9 +108,8 @@ __device__ void walk(const Cut& cut, F f) {
     const int64_t row_step = height * (gridDim.y / cut.plane_parts), step = width * V * cut.plane_parts;
     const int64_t first = (plane_part * width + threadIdx.x) * V;
     const int count = places(first, plane, step);
-    for (int64_t r = begin + row_part * height + threadIdx.y; r < end; r += row_step) {
+    for (int64_t r = begin + row_part * height + threadIdx.y; r < end; r += row_step)
       steps<kBatch>((r * channels + place.channel) * plane + first, step, count, f);
-    }
   }
 }
 

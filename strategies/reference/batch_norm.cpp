@@ -15,9 +15,7 @@ BatchNormSite::BatchNormSite(const Json& options, const Start& start)
 
 std::vector<Tensors> BatchNormSite::sets(const Tensors& x) const {
   std::vector<Tensors> all;
-  for (const at::Tensor& tower : x) {
-    all.push_back({tower});
-  }
+  for (const at::Tensor& tower : x) all.push_back({tower});
   return all;
 }
 
@@ -25,9 +23,8 @@ Tensors BatchNormSite::normalised(const Tensors& x) const {
   Tensors y;
   for (const Tensors& set : sets(x)) {
     const Moments shared = moments(set);
-    for (const at::Tensor& part : set) {
+    for (const at::Tensor& part : set)
       y.push_back(shared.count == 0 ? part : standardise(part, shared.mean, shared.var, eps_));
-    }
   }
   return y;
 }
@@ -36,29 +33,22 @@ std::vector<Pair> BatchNormSite::written(const std::vector<Tensors>& sets) const
   std::vector<Pair> all;
   for (const Tensors& set : sets) {
     const Moments of_set = moments(set);
-    if (of_set.count > 0) {
-      all.push_back(running_.written(of_set));
-    }
+    if (of_set.count > 0) all.push_back(running_.written(of_set));
   }
   return all;
 }
 
 void BatchNormSite::remember_tower(size_t tower, const Tensors& x) {
   std::vector<RunningPair::OfTower> all;
-  for (const Pair& pair : written(std::vector<Tensors>{{x[tower]}})) {
-    all.push_back({tower, pair});
-  }
+  for (const Pair& pair : written(std::vector<Tensors>{{x[tower]}})) all.push_back({tower, pair});
   running_.remember(all, /*in_turn=*/false);
 }
 
 void BatchNormSite::remember_sets_of_towers(const Tensors& x, bool in_turn) {
   std::vector<RunningPair::OfTower> all;
   for (size_t t = 0; t < x.size(); ++t) {
-    for (const at::Tensor& set : sets_of_tower(x[t])) {
-      for (const Pair& pair : written(std::vector<Tensors>{{set}})) {
-        all.push_back({t, pair});
-      }
-    }
+    for (const at::Tensor& set : sets_of_tower(x[t]))
+      for (const Pair& pair : written(std::vector<Tensors>{{set}})) all.push_back({t, pair});
   }
   running_.remember(all, in_turn);
 }
@@ -66,9 +56,7 @@ void BatchNormSite::remember_sets_of_towers(const Tensors& x, bool in_turn) {
 Tensors BatchNormSite::train(const Tensors& x) {
   for (const Tensors& set : sets(x)) {
     int64_t count = 0;
-    for (const at::Tensor& part : set) {
-      count += elements(part);
-    }
+    for (const at::Tensor& part : set) count += elements(part);
     if (count == 1) {
       refuse("more than 1 value per channel is needed to normalise (site site, strategy " + strategy_ +
              ", set of 1)");
@@ -76,25 +64,21 @@ Tensors BatchNormSite::train(const Tensors& x) {
   }
   passes_.add(x);
   Tensors y = normalised_in_training(x);
-  if (const std::vector<Tensors> remembered = passes_.remembered(); !remembered.empty()) {
+  if (const std::vector<Tensors> remembered = passes_.remembered(); !remembered.empty())
     remember(joined(remembered));
-  }
   return y;
 }
 
 Tensors BatchNormSite::evaluate(const Tensors& x, const Pair& pair) {
   Tensors y;
-  for (const at::Tensor& tower : x) {
-    y.push_back(standardise(tower, pair.mean, pair.var, eps_));
-  }
+  for (const at::Tensor& tower : x) y.push_back(standardise(tower, pair.mean, pair.var, eps_));
   return y;
 }
 
 int64_t existing_tower(const Json& option, const Start& start) {
   const auto tower = option.get<int64_t>();
-  if (tower >= static_cast<int64_t>(start.towers)) {
+  if (tower >= static_cast<int64_t>(start.towers))
     refuse(start.strategy + ": there is no tower " + std::to_string(tower));
-  }
   return tower;
 }
 
@@ -149,9 +133,7 @@ class Cmbn : public FromOneTower {
     Tensors y;
     for (size_t t = 0; t < x.size(); ++t) {
       Tensors so_far;
-      for (const Tensors& pass : passes().passes()) {
-        so_far.push_back(pass[t]);
-      }
+      for (const Tensors& pass : passes().passes()) so_far.push_back(pass[t]);
       so_far.back() = x[t];
       const Moments shared = moments(so_far);
       y.push_back(shared.count == 0 ? x[t] : standardise(x[t], shared.mean, shared.var, eps()));

@@ -21,14 +21,11 @@ class BatchRenorm : public BatchNormSite {
       const Json given = schedule.value(key, Json());
       return given.is_null() ? otherwise : given.get<double>();
     };
-    if (value("start_fraction", -1) >= 0 || value("end_fraction", -1) >= 0) {
+    if (value("start_fraction", -1) >= 0 || value("end_fraction", -1) >= 0)
       refuse("batch_renorm: fractions of a run of unknown length");
-    }
     start_ = value("start_step", 0);
     end_ = value("end_step", start_);
-    if (end_ < start_) {
-      refuse("batch_renorm: the schedule ends before it starts");
-    }
+    if (end_ < start_) refuse("batch_renorm: the schedule ends before it starts");
   }
 
   Tensors train(const Tensors& x) override {
@@ -60,13 +57,9 @@ class BatchRenorm : public BatchNormSite {
 
   Tensors normalised(const Tensors& x) const override {
     const Moments all = moments(x);
-    if (!pooled_ || all.count == 0) {
-      return BatchNormSite::normalised(x);
-    }
+    if (!pooled_ || all.count == 0) return BatchNormSite::normalised(x);
     Tensors y;
-    for (const at::Tensor& tower : x) {
-      y.push_back(standardise(tower, all.mean, all.var, eps()));
-    }
+    for (const at::Tensor& tower : x) y.push_back(standardise(tower, all.mean, all.var, eps()));
     return y;
   }
 

@@ -17,9 +17,7 @@ class DynamicTanh : public Site {
   Tensors evaluate(const Tensors& x, const Pair&) override { return evaluate_batch(x); }
   Tensors evaluate_batch(const Tensors& x) override {
     Tensors y;
-    for (const at::Tensor& tower : x) {
-      y.push_back((tower * parameters_.at("alpha")).tanh());
-    }
+    for (const at::Tensor& tower : x) y.push_back((tower * parameters_.at("alpha")).tanh());
     return y;
   }
   bool affine() const override { return affine_; }

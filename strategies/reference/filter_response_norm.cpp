@@ -10,9 +10,8 @@ class FilterResponse : public Site {
  public:
   FilterResponse(const Json& options, const Start& start)
       : eps_(options.at("eps").get<double>()), affine_(options.at("affine").get<bool>()) {
-    if (options.at("threshold").get<bool>() && start.activation == Activation::relu) {
+    if (options.at("threshold").get<bool>() && start.activation == Activation::relu)
       parameters_["threshold"] = start.parameter("threshold", at::zeros({start.channels}, at::kDouble));
-    }
   }
 
   Tensors train(const Tensors& x) override {

@@ -10,22 +10,17 @@ class Ghost : public BatchNormSite {
       : BatchNormSite(options, start), virtual_batch_(options.at("virtual_batch").get<int64_t>()) {}
 
   Tensors train(const Tensors& x) override {
-    for (const at::Tensor& tower : x) {
-      if (tower.size(0) % virtual_batch_ != 0) {
+    for (const at::Tensor& tower : x)
+      if (tower.size(0) % virtual_batch_ != 0)
         refuse("ghost: virtual_batch does not divide the samples of a tower");
-      }
-    }
     return BatchNormSite::train(x);
   }
 
  protected:
   std::vector<Tensors> sets(const Tensors& x) const override {
     std::vector<Tensors> all;
-    for (const at::Tensor& tower : x) {
-      for (const at::Tensor& part : tower.split(virtual_batch_)) {
-        all.push_back({part});
-      }
-    }
+    for (const at::Tensor& tower : x)
+      for (const at::Tensor& part : tower.split(virtual_batch_)) all.push_back({part});
     return all;
   }
 

@@ -27,12 +27,8 @@ class Window {
     counts_ = (counts_.defined() ? counts_ : at::zeros_like(value)) + value.isfinite().to(at::kDouble);
     for (size_t c = 0; c < channels_.size(); ++c) {
       const double of_channel = value[static_cast<int64_t>(c)].item<double>();
-      if (std::isfinite(of_channel)) {
-        channels_[c].push_back(of_channel);
-      }
-      if (channels_[c].size() > size) {
-        channels_[c].pop_front();
-      }
+      if (std::isfinite(of_channel)) channels_[c].push_back(of_channel);
+      if (channels_[c].size() > size) channels_[c].pop_front();
     }
     return counts_;
   }
@@ -115,9 +111,7 @@ class Mabn : public Site {
 
   Tensors evaluate(const Tensors& x, const Pair& pair) override {
     Tensors y;
-    for (const at::Tensor& tower : x) {
-      y.push_back(standardise(tower, pair.mean, pair.var, eps_));
-    }
+    for (const at::Tensor& tower : x) y.push_back(standardise(tower, pair.mean, pair.var, eps_));
     return y;
   }
 

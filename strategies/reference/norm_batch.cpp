@@ -26,9 +26,7 @@ class NormBatch : public BatchNormSite {
                          x.begin() + static_cast<std::ptrdiff_t>(first + towers_));
         continue;
       }
-      for (const at::Tensor& part : x[first].split(samples_)) {
-        all.push_back({part});
-      }
+      for (const at::Tensor& part : x[first].split(samples_)) all.push_back({part});
     }
     return all;
   }
@@ -41,9 +39,7 @@ class NormBatch : public BatchNormSite {
       rows.push_back(m.count == 0 ? all : standardise(all, m.mean, m.var, eps()));
     }
     std::vector<int64_t> sizes;
-    for (const at::Tensor& tower : x) {
-      sizes.push_back(tower.size(0));
-    }
+    for (const at::Tensor& tower : x) sizes.push_back(tower.size(0));
     return at::cat(rows).split_with_sizes(sizes);
   }
 
@@ -63,9 +59,7 @@ class NormBatch : public BatchNormSite {
   size_t towers_of_a_set(const Tensors& x) const {
     int64_t filled = 0;
     size_t group = 0;
-    while (group < x.size() && filled < samples_) {
-      filled += x[group++].size(0);
-    }
+    while (group < x.size() && filled < samples_) filled += x[group++].size(0);
     // Empty towers behind them may belong to the group.
     for (; group <= x.size(); ++group) {
       bool fits = x.size() % group == 0;
@@ -76,9 +70,7 @@ class NormBatch : public BatchNormSite {
           sum = 0;
         }
       }
-      if (fits) {
-        return group;
-      }
+      if (fits) return group;
     }
     refuse("norm_batch: the samples do not fit the towers");
   }

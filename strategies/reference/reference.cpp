@@ -16,22 +16,15 @@ at::Tensor per_channel(const at::Tensor& v, int64_t dims) {
 
 int64_t elements(const at::Tensor& x) {
   int64_t count = 1;
-  for (int64_t d = 0; d < x.dim(); ++d) {
-    count *= d == 1 ? 1 : x.size(d);
-  }
+  for (int64_t d = 0; d < x.dim(); ++d) count *= d == 1 ? 1 : x.size(d);
   return count;
 }
 
 Moments moments(const Tensors& parts) {
   Tensors rows;  // [elements, C]
-  for (const at::Tensor& part : parts) {
-    if (part.numel() > 0) {
-      rows.push_back(part.movedim(1, -1).reshape({-1, part.size(1)}));
-    }
-  }
-  if (rows.empty()) {
-    return {};
-  }
+  for (const at::Tensor& part : parts)
+    if (part.numel() > 0) rows.push_back(part.movedim(1, -1).reshape({-1, part.size(1)}));
+  if (rows.empty()) return {};
   const at::Tensor all = at::cat(rows);
   const at::Tensor mean = all.mean(0);
   return {all.size(0), mean, (all - mean).square().mean(0)};
@@ -84,16 +77,12 @@ Pair RunningPair::written(const Moments& set) const {
 
 void RunningPair::remember(const std::vector<Pair>& updates) {
   Pair after = pair_;
-  for (const Pair& update : updates) {
-    after = moved(after, update, next_weight());
-  }
+  for (const Pair& update : updates) after = moved(after, update, next_weight());
   pair_ = chosen(where_finite(after), after, pair_);
 }
 
 void RunningPair::remember(const std::vector<OfTower>& sets, bool in_turn) {
-  if (sets.empty()) {
-    return;
-  }
+  if (sets.empty()) return;
   std::vector<Pair> stood_in;
   std::map<size_t, std::vector<Pair>> by_tower;
   for (const OfTower& set : sets) {
@@ -136,19 +125,13 @@ at::Tensor Start::parameter(const std::string& name, const at::Tensor& otherwise
 }
 
 void PassesOfStep::add(const Tensors& x) {
-  if (passes_.size() == per_step_) {
-    passes_.clear();
-  }
+  if (passes_.size() == per_step_) passes_.clear();
   passes_.emplace_back();
-  for (const at::Tensor& tower : x) {
-    passes_.back().push_back(tower.detach());
-  }
+  for (const at::Tensor& tower : x) passes_.back().push_back(tower.detach());
 }
 
 std::vector<Tensors> PassesOfStep::remembered() const {
-  if (!remembered_once_) {
-    return {passes_.back()};
-  }
+  if (!remembered_once_) return {passes_.back()};
   return passes_.size() == per_step_ ? passes_ : std::vector<Tensors>();
 }
 
@@ -156,18 +139,14 @@ Tensors joined(const std::vector<Tensors>& passes) {
   Tensors towers;
   for (size_t t = 0; t < passes.front().size(); ++t) {
     Tensors parts;
-    for (const Tensors& pass : passes) {
-      parts.push_back(pass[t]);
-    }
+    for (const Tensors& pass : passes) parts.push_back(pass[t]);
     towers.push_back(at::cat(parts));
   }
   return towers;
 }
 
 std::vector<Pair> mean_of(const std::vector<Pair>& pairs) {
-  if (pairs.empty()) {
-    return {};
-  }
+  if (pairs.empty()) return {};
   Tensors means, vars;
   for (const Pair& pair : pairs) {
     means.push_back(pair.mean);
@@ -182,27 +161,20 @@ at::Tensor leaf(const at::Tensor& given, at::ScalarType precision) {
 
 Tensors leaves(const Tensors& given, at::ScalarType precision) {
   Tensors all;
-  for (const at::Tensor& t : given) {
-    all.push_back(t.defined() ? leaf(t, precision) : at::Tensor());
-  }
+  for (const at::Tensor& t : given) all.push_back(t.defined() ? leaf(t, precision) : at::Tensor());
   return all;
 }
 
 Tensors gradients(const Tensors& y, const Tensors& dy, const Tensors& leaves) {
-  if (dy.empty()) {
-    return Tensors(leaves.size());
-  }
+  if (dy.empty()) return Tensors(leaves.size());
   at::Tensor loss = at::zeros({}, at::kDouble);
-  for (size_t t = 0; t < y.size(); ++t) {
+  for (size_t t = 0; t < y.size(); ++t)
     loss = loss + (y[t] * (dy[t].defined() ? dy[t] : at::zeros_like(y[t]))).sum();
-  }
   Tensors found(leaves.size());
-  if (loss.requires_grad()) {
+  if (loss.requires_grad())
     found = torch::autograd::grad({loss}, leaves, {}, std::nullopt, false, /*allow_unused=*/true);
-  }
-  for (size_t i = 0; i < leaves.size(); ++i) {
+  for (size_t i = 0; i < leaves.size(); ++i)
     found[i] = found[i].defined() ? found[i] : at::zeros_like(leaves[i]);
-  }
   return found;
 }
 
@@ -265,15 +237,11 @@ LayerAnswer SiteReference::answer(const LayerCase& c) const {
                 : step.mode == Mode::evaluate_saved ? site->evaluate(all, site->saved())
                                                     : site->evaluate_batch(all);
     for (at::Tensor& tower : y) {
-      if (site->affine()) {
-        tower = tower * per_channel(weight, tower.dim()) + per_channel(bias, tower.dim());
-      }
+      if (site->affine()) tower = tower * per_channel(weight, tower.dim()) + per_channel(bias, tower.dim());
       tower = site->activated(tower, c.activation);
       out.outputs.push_back(tower.detach());
     }
-    for (const auto& [name, parameter] : site->parameters()) {
-      all.push_back(parameter);
-    }
+    for (const auto& [name, parameter] : site->parameters()) all.push_back(parameter);
     if (site->affine()) {
       all.push_back(weight);
       all.push_back(bias);
@@ -284,20 +252,14 @@ LayerAnswer SiteReference::answer(const LayerCase& c) const {
       out.weight_gradient = found[found.size() - 2];
     }
     size_t place = step.inputs.size();
-    for (const auto& [name, parameter] : site->parameters()) {
-      out.parameter_gradients[name] = found[place++];
-    }
+    for (const auto& [name, parameter] : site->parameters()) out.parameter_gradients[name] = found[place++];
     found.resize(step.inputs.size());
-    if (!step.gradients.empty()) {
-      out.input_gradients = found;
-    }
+    if (!step.gradients.empty()) out.input_gradients = found;
     if (step.merges) {
       out.running_mean = site->saved().mean;
       out.running_var = site->saved().var;
     }
-    if (step.mode == Mode::train) {
-      out.permutation = site->permutation();
-    }
+    if (step.mode == Mode::train) out.permutation = site->permutation();
     answer.steps.push_back(out);
   }
   return answer;

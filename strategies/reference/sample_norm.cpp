@@ -21,9 +21,7 @@ class SampleNorm : public Site {
         groups_(groups),
         eps_(options.at("eps").get<double>()),
         affine_(options.at("affine").get<bool>()) {
-    if (start.channels % groups != 0) {
-      refuse(strategy_ + ": the groups do not divide the channels");
-    }
+    if (start.channels % groups != 0) refuse(strategy_ + ": the groups do not divide the channels");
   }
 
   Tensors train(const Tensors& x) override {
@@ -68,13 +66,9 @@ class GroupNorm : public SampleNorm {
 
  private:
   static int64_t groups(const Json& options, const Start& start) {
-    if (options.at("channels_per_group").is_null()) {
-      return options.at("groups").get<int64_t>();
-    }
+    if (options.at("channels_per_group").is_null()) return options.at("groups").get<int64_t>();
     const auto each = options.at("channels_per_group").get<int64_t>();
-    if (start.channels % each != 0) {
-      refuse("group_norm: the groups do not divide the channels");
-    }
+    if (start.channels % each != 0) refuse("group_norm: the groups do not divide the channels");
     return start.channels / each;
   }
 };

@@ -16,9 +16,7 @@ class Shuffle : public BatchNormSite {
   Tensors train(const Tensors& x) override {
     const at::Tensor rows = at::cat(x);
     std::vector<int64_t> sizes;
-    for (const at::Tensor& tower : x) {
-      sizes.push_back(tower.size(0));
-    }
+    for (const at::Tensor& tower : x) sizes.push_back(tower.size(0));
     permutation_ = Stream(seed_, "shuffle", step_++).permutation(rows.size(0));
     const at::Tensor order = at::tensor(permutation_, at::kLong);
     const Tensors shuffled = rows.index_select(0, order).split_with_sizes(sizes);

@@ -17,20 +17,15 @@ class Sync : public BatchNormSite {
         gradient_(options.at("gradient").get<std::string>()),
         averaged_(options.at("variance") == "averaged"),
         group_(options.at("group_size").is_null() ? start.towers : options.at("group_size").get<size_t>()) {
-    if (start.towers % group_ != 0) {
-      refuse("sync: the groups do not divide the towers");
-    }
-    if (averaged_ && gradient_ == "own_tower") {
-      refuse("sync: own_tower with averaged is not defined");
-    }
+    if (start.towers % group_ != 0) refuse("sync: the groups do not divide the towers");
+    if (averaged_ && gradient_ == "own_tower") refuse("sync: own_tower with averaged is not defined");
   }
 
  protected:
   std::vector<Tensors> sets(const Tensors& x) const override {
     std::vector<Tensors> groups;
-    for (auto first = x.begin(); first < x.end(); first += static_cast<std::ptrdiff_t>(group_)) {
+    for (auto first = x.begin(); first < x.end(); first += static_cast<std::ptrdiff_t>(group_))
       groups.emplace_back(first, first + static_cast<std::ptrdiff_t>(group_));
-    }
     return groups;
   }
 
@@ -51,16 +46,13 @@ class Sync : public BatchNormSite {
     std::vector<Tensors> groups(passes().passes().front().size() / group_);
     for (const Tensors& pass : passes().remembered()) {
       const std::vector<Tensors> of_pass = sets(pass);
-      for (size_t g = 0; g < groups.size(); ++g) {
+      for (size_t g = 0; g < groups.size(); ++g)
         groups[g].insert(groups[g].end(), of_pass[g].begin(), of_pass[g].end());
-      }
     }
     std::vector<Pair> pairs;
     for (const Tensors& group : groups) {
       const Moments m = group_moments(group);
-      if (m.count > 0) {
-        pairs.push_back(written(m));
-      }
+      if (m.count > 0) pairs.push_back(written(m));
     }
     remember_mean_of(pairs);
   }
@@ -72,9 +64,8 @@ class Sync : public BatchNormSite {
       all.var = at::zeros_like(all.var);
       for (const at::Tensor& tower : group) {
         const Moments own = moments({tower});
-        if (own.count > 0) {
+        if (own.count > 0)
           all.var = all.var + own.var * (static_cast<double>(own.count) / static_cast<double>(all.count));
-        }
       }
     }
     return all;
@@ -83,9 +74,8 @@ class Sync : public BatchNormSite {
   // What the gradient of tower t's own loss sees of the group.
   Tensors seen_by(size_t t, const Tensors& group) const {
     Tensors seen;
-    for (size_t u = 0; u < group.size(); ++u) {
+    for (size_t u = 0; u < group.size(); ++u)
       seen.push_back(u == t && gradient_ == "own_tower" ? group[u] : group[u].detach());
-    }
     return seen;
   }
 
@@ -113,22 +103,17 @@ class SyncReference : public SiteReference {
 
   // all_reduce sums n m^2, e_x2 subtracts E[x]^2 from E[x^2]: both lose what m^2 has more digits than v.
   double conditioning(const LayerCase& c) const override {
-    if (c.strategy.at("route") != "all_reduce" && c.strategy.at("moments") != "e_x2") {
-      return 1;
-    }
+    if (c.strategy.at("route") != "all_reduce" && c.strategy.at("moments") != "e_x2") return 1;
     const size_t group =
         c.strategy.at("group_size").is_null() ? c.towers() : c.strategy.at("group_size").get<size_t>();
     double largest = 0;
     for (const LayerStep& step : c.steps) {
       for (size_t first = 0; first < step.inputs.size(); first += group) {
         Tensors values;
-        for (size_t t = first; t < std::min(first + group, step.inputs.size()); ++t) {
+        for (size_t t = first; t < std::min(first + group, step.inputs.size()); ++t)
           values.push_back(step.inputs[t].to(at::kCPU, c.dtype).to(at::kDouble));
-        }
         const Moments m = moments(values);
-        if (m.count > 0) {
-          largest = std::max(largest, (m.mean.square() / m.var).max().item<double>());
-        }
+        if (m.count > 0) largest = std::max(largest, (m.mean.square() / m.var).max().item<double>());
       }
     }
     return 1 + largest;

@@ -40,19 +40,13 @@ class Convolution {
 
   LayerStepAnswer step(const LayerStep& step) {
     Tensors all = leaves(step.inputs, dtype_);
-    if (step.mode == Mode::train && step_++ == 0 && from_data_) {
-      initialise(all);
-    }
+    if (step.mode == Mode::train && step_++ == 0 && from_data_) initialise(all);
     // The forward pass convolves with the weight as the case's dtype holds it.
     const at::Tensor exact = direction() * gain_.view({-1, 1, 1, 1});
     const at::Tensor w = exact + (exact.to(dtype_).to(at::kDouble) - exact).detach();
     Tensors y;
-    for (const at::Tensor& tower : all) {
-      y.push_back(at::conv2d(tower, w, {}, conv_.stride, conv_.padding));
-    }
-    if (centres_) {
-      y = centred(y, step.mode, step.own_share);
-    }
+    for (const at::Tensor& tower : all) y.push_back(at::conv2d(tower, w, {}, conv_.stride, conv_.padding));
+    if (centres_) y = centred(y, step.mode, step.own_share);
     LayerStepAnswer out;
     for (at::Tensor& tower : y) {
       tower = tower + per_channel(bias_, 4);
@@ -81,16 +75,12 @@ class Convolution {
   void initialise(const Tensors& x) {
     const at::NoGradGuard no_grad;
     Tensors t;
-    for (const at::Tensor& tower : x) {
+    for (const at::Tensor& tower : x)
       t.push_back(at::conv2d(tower, direction(), {}, conv_.stride, conv_.padding));
-    }
     const Moments batch = moments(t);
-    if (batch.count == 0) {
-      return;
-    }
-    if ((batch.var == 0).any().item<bool>()) {
+    if (batch.count == 0) return;
+    if ((batch.var == 0).any().item<bool>())
       refuse("weight_norm: an output channel does not vary over the first batch (site site)");
-    }
     gain_.copy_(options_.at("init_scale").get<double>() / batch.var.sqrt());
     bias_.copy_(centres_ ? at::zeros_like(bias_) : -batch.mean * gain_);
   }
@@ -116,11 +106,10 @@ class Convolution {
             "more than 1 value per channel is needed to normalise (site site, strategy weight_norm, set of "
             "1)");
       }
-      if (mode == Mode::evaluate_saved) {
+      if (mode == Mode::evaluate_saved)
         y.push_back(centred_by_running(tower, own_share));
-      } else {
+      else
         y.push_back(set.mean.defined() ? tower - per_channel(set.mean, 4) : tower);
-      }
     }
     if (mode == Mode::train) {
       passes_.add(t);
@@ -130,19 +119,14 @@ class Convolution {
   }
 
   void remember(const std::vector<Tensors>& passes) {
-    if (passes.empty()) {
-      return;
-    }
+    if (passes.empty()) return;
     const Tensors towers = joined(passes);
-    if (const Moments all = moments(towers); pooled_ && all.count > 0) {
+    if (const Moments all = moments(towers); pooled_ && all.count > 0)
       running_.remember({running_.written(all)});
-    }
     std::vector<RunningPair::OfTower> written;
-    for (size_t t = 0; t < towers.size() && !pooled_; ++t) {
-      if (const Moments set = moments({towers[t]}); set.count > 0) {
+    for (size_t t = 0; t < towers.size() && !pooled_; ++t)
+      if (const Moments set = moments({towers[t]}); set.count > 0)
         written.push_back({t, running_.written(set)});
-      }
-    }
     running_.remember(written, /*in_turn=*/false);
   }
 
@@ -161,9 +145,7 @@ class WeightNorm : public Reference {
   LayerAnswer answer(const LayerCase& c) const override {
     Convolution site(c);
     LayerAnswer answer;
-    for (const LayerStep& step : c.steps) {
-      answer.steps.push_back(site.step(step));
-    }
+    for (const LayerStep& step : c.steps) answer.steps.push_back(site.step(step));
     return answer;
   }
 

@@ -21,9 +21,8 @@ class WeightStandardisation : public Reference {
  public:
   LayerAnswer answer(const LayerCase& c) const override {
     const std::string base = c.strategy.at("base").at("name").get<std::string>();
-    if (base == "none" || base == "weight_norm" || base == "weight_standardisation") {
+    if (base == "none" || base == "weight_norm" || base == "weight_standardisation")
       refuse("weight_standardisation: the base does not normalise activations");
-    }
     const at::Tensor v = leaf(c.conv->v, statistics_type(c.dtype));
     LayerAnswer answer;
     for (const LayerStep& step : c.steps) {

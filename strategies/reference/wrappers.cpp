@@ -18,9 +18,8 @@ class Wrapper : public Site {
     const auto reference = Registered<Reference>::create(base, {});
     const auto* with_site = dynamic_cast<const SiteReference*>(reference.get());
     base_ = with_site == nullptr ? nullptr : with_site->site(base, inner);
-    if (!base_ || !base_->saved().mean.defined()) {
+    if (!base_ || !base_->saved().mean.defined())
       refuse(start.strategy + ": the base " + inner.strategy + " has no running statistics");
-    }
   }
 
   Tensors train(const Tensors& x) override { return base_->train(x); }
@@ -42,9 +41,7 @@ class Frozen : public Wrapper {
         passes_before_(options.at("from_step").is_null()
                            ? 0
                            : options.at("from_step").get<size_t>() * start.passes_per_step) {
-    if (!options.at("from_fraction").is_null()) {
-      refuse("frozen: a fraction of a run of unknown length");
-    }
+    if (!options.at("from_fraction").is_null()) refuse("frozen: a fraction of a run of unknown length");
   }
 
   Tensors train(const Tensors& x) override {
@@ -71,27 +68,17 @@ class Precise : public Wrapper {
 
   Tensors train(const Tensors& x) override {
     Tensors y = Wrapper::train(x);
-    if (passes_done_++ % passes_per_step_ == 0) {
-      values_.emplace_back();
-    }
-    for (const at::Tensor& tower : x) {
-      values_.back().push_back(tower.detach());
-    }
-    if (values_.size() > batches_) {
-      values_.pop_front();
-    }
+    if (passes_done_++ % passes_per_step_ == 0) values_.emplace_back();
+    for (const at::Tensor& tower : x) values_.back().push_back(tower.detach());
+    if (values_.size() > batches_) values_.pop_front();
     return y;
   }
 
   Pair saved() const override {
     Tensors all;
-    for (const Tensors& batch : values_) {
-      all.insert(all.end(), batch.begin(), batch.end());
-    }
+    for (const Tensors& batch : values_) all.insert(all.end(), batch.begin(), batch.end());
     const Moments merged = moments(all);
-    if (merged.count == 0) {
-      return Wrapper::saved();
-    }
+    if (merged.count == 0) return Wrapper::saved();
     const auto n = static_cast<double>(merged.count);
     return {merged.mean, biased_ ? merged.var : merged.var * (n / (n - 1))};
   }

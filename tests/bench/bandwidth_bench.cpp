@@ -64,22 +64,19 @@ struct Kernel {
 
 Request parse(const std::vector<std::string>& arguments) {
   Request request;
-  for (size_t i = 0; i + 1 < arguments.size(); i += 2) {
-    if (arguments[i] == "--device") {
+  for (size_t i = 0; i + 1 < arguments.size(); i += 2)
+    if (arguments[i] == "--device")
       request.device = at::Device(arguments[i + 1]);
-    } else if (arguments[i] == "--megabytes") {
+    else if (arguments[i] == "--megabytes")
       request.megabytes = std::stoll(arguments[i + 1]);
-    } else if (arguments[i] == "--rounds") {
+    else if (arguments[i] == "--rounds")
       request.rounds = std::stoi(arguments[i + 1]);
-    } else if (arguments[i] == "--trial") {
+    else if (arguments[i] == "--trial")
       request.trial = arguments[i + 1] == "yes";
-    } else {
+    else
       throw Error(Error::Kind::usage, "unknown option " + arguments[i]);
-    }
-  }
-  if (request.device.is_cuda() && !at::hasCUDA()) {
+  if (request.device.is_cuda() && !at::hasCUDA())
     throw Error(Error::Kind::environment, "LibTorch sees no GPU here; give --device cpu");
-  }
   return request;
 }
 
@@ -117,9 +114,7 @@ double milliseconds(const std::function<void()>& launch, const Request& request,
   c10::Event end(type, c10::EventFlag::BACKEND_DEFAULT);
   keep_busy(request, block);
   begin.record(stream);
-  for (int i = 0; i < kLaunches; ++i) {
-    launch();
-  }
+  for (int i = 0; i < kLaunches; ++i) launch();
   end.record(stream);
   end.synchronize();
   return begin.elapsedTime(end) / kLaunches;
@@ -156,9 +151,7 @@ void measure(const Request& request, const Site& asked, at::ScalarType type, at:
       {"normalise", 2, false,
        [&](Tensors& t) { return kernels::normalise(t.x, rows, b, a, b, Activation::relu, {}); }},
       {"backward_sums", 2, true,
-       [&](Tensors& t) {
-         return kernels::backward_sums(t.dy, t.x, t.y, rows, b, Activation::relu, {a, b});
-       }},
+       [&](Tensors& t) { return kernels::backward_sums(t.dy, t.x, t.y, rows, b, Activation::relu, {a, b}); }},
       {"backward_input", 3, false,
        [&](Tensors& t) {
          return kernels::backward_input(t.dy, t.x, t.y, rows, b, a, b, b, Activation::relu, {a, b});
@@ -175,9 +168,7 @@ void measure(const Request& request, const Site& asked, at::ScalarType type, at:
         t.made = measured[k].launch(t);
       };
       const double ms = milliseconds(launch, request, block);
-      if (round >= 0) {
-        times[k].push_back(ms);
-      }
+      if (round >= 0) times[k].push_back(ms);
     }
   }
   const auto gigabytes_per_s = [&](size_t k) {
@@ -211,11 +202,9 @@ int main(int argc, char** argv) {
     const bnlab::Request request = bnlab::parse({argv + 1, argv + argc});
     const at::NoGradGuard no_grad;
     for (const bnlab::Site& site : bnlab::kSites) {
-      for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
-        for (const auto format : {at::MemoryFormat::ChannelsLast, at::MemoryFormat::Contiguous}) {
+      for (const at::ScalarType type : {at::kFloat, at::kBFloat16})
+        for (const auto format : {at::MemoryFormat::ChannelsLast, at::MemoryFormat::Contiguous})
           bnlab::measure(request, site, type, format);
-        }
-      }
     }
     return 0;
   } catch (const std::exception& error) {

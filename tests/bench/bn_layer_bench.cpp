@@ -84,9 +84,7 @@ void register_all() {
     for (const auto format : {at::MemoryFormat::Contiguous, at::MemoryFormat::ChannelsLast}) {
       for (const Json& strategy : strategies) {
         std::string name = strategy.is_string() ? strategy.get<std::string>() : strategy.dump();
-        for (const int64_t n : shape) {
-          name += "/" + std::to_string(n);
-        }
+        for (const int64_t n : shape) name += "/" + std::to_string(n);
         name += format == at::MemoryFormat::Contiguous ? "/contiguous" : "/channels_last";
         benchmark::RegisterBenchmark(name.c_str(), [=](benchmark::State& state) {
           compare(state, strategy, shape, format);

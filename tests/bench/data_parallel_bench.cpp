@@ -56,15 +56,10 @@ void serve(const std::string& strategy, int64_t images_per_rank) {
   torch::manual_seed(1);
   UNet net(bnlab::BatchNormOptions().strategy(strategy).ranks(ranks));
   net.to(torch::kFloat);
-  for (torch::Tensor& parameter : net.parameters()) {
-    if (parameter.dim() == 4) {
-      parameter.set_data(parameter.to(torch::MemoryFormat::ChannelsLast));
-    }
-  }
+  for (torch::Tensor& parameter : net.parameters())
+    if (parameter.dim() == 4) parameter.set_data(parameter.to(torch::MemoryFormat::ChannelsLast));
   int64_t count = 0;
-  for (const torch::Tensor& parameter : net.parameters()) {
-    count += parameter.numel();
-  }
+  for (const torch::Tensor& parameter : net.parameters()) count += parameter.numel();
   std::cout << count << std::endl;
   bnlab::DataParallel parallel(net, ranks);
   torch::optim::SGD optimizer(net.parameters(),

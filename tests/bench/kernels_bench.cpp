@@ -93,9 +93,8 @@ void batch_norm_relu(benchmark::State& state, const std::vector<int64_t>& shape)
   at::set_num_threads(static_cast<int>(state.range(1)));
   std::vector<Site> sites = {make_site(shape, channels_last)};
   const int64_t bytes = sites[0].x.numel() * 4;
-  while (cold && static_cast<int64_t>(sites.size()) * bytes < (int64_t{128} << 20)) {
+  while (cold && static_cast<int64_t>(sites.size()) * bytes < (int64_t{128} << 20))
     sites.push_back(make_site(shape, channels_last));
-  }
   if (!agree(ours(sites[0]), eager(sites[0]))) {
     state.SkipWithError("our kernels and LibTorch's disagree");
     return;

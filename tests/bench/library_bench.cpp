@@ -52,9 +52,7 @@ void compare(int64_t side, at::MemoryFormat format, int turns) {
 }  // namespace
 
 int main() {
-  for (const auto format : {at::MemoryFormat::Contiguous, at::MemoryFormat::ChannelsLast}) {
-    for (const int64_t side : {27, 38, 54, 77, 108}) {  // 1.5 to 24 MB of float32
+  for (const auto format : {at::MemoryFormat::Contiguous, at::MemoryFormat::ChannelsLast})
+    for (const int64_t side : {27, 38, 54, 77, 108})  // 1.5 to 24 MB of float32
       compare(side, format, 41);
-    }
-  }
 }

@@ -30,11 +30,8 @@ class Training {
     network_ = Registered<Model>::create({{"name", "unet"}, {"base", 16}, {"levels", 3}}, {})
                    ->build(*strategy_, kClasses);
     const at::NoGradGuard no_grad;
-    for (const at::Tensor& p : network_->parameters()) {
-      if (p.dim() == 4) {
-        p.set_data(p.contiguous(at::MemoryFormat::ChannelsLast));
-      }
-    }
+    for (const at::Tensor& p : network_->parameters())
+      if (p.dim() == 4) p.set_data(p.contiguous(at::MemoryFormat::ChannelsLast));
     images_ = at::randn({kTowers * kPerTower, 3, kHeight, kWidth}).contiguous(at::MemoryFormat::ChannelsLast);
     labels_ = at::randint(kClasses, {kTowers * kPerTower, kHeight, kWidth}, at::kLong);
   }

@@ -13,17 +13,13 @@ namespace {
 
 // All findings as text, with these variables set meanwhile.
 std::string found_with(const std::map<std::string, std::string>& variables) {
-  for (const auto& [name, value] : variables) {
-    setenv(name.c_str(), value.c_str(), 1);
-  }
+  for (const auto& [name, value] : variables) setenv(name.c_str(), value.c_str(), 1);
   std::string text;
   for (const Finding& finding : findings_of_launcher()) {
     text += finding.what + ": " + finding.found + " " + finding.problem + "\n";
     EXPECT_EQ(finding.problem.empty(), finding.cure.empty()) << finding.problem;
   }
-  for (const auto& [name, value] : variables) {
-    unsetenv(name.c_str());
-  }
+  for (const auto& [name, value] : variables) unsetenv(name.c_str());
   return text;
 }
 

@@ -75,16 +75,13 @@ TEST(Help, FitsTheTerminal) {
   for (const auto& [command, heading] : listed_commands()) commands.push_back(command);
   for (const auto& [columns, widest] :
        {std::pair<const char*, size_t>{nullptr, 80}, {"80", 80}, {"200", 100}}) {
-    for (const std::string& command : commands) {
-      for (const std::string& line : lines_of(help_of(command, columns))) {
+    for (const std::string& command : commands)
+      for (const std::string& line : lines_of(help_of(command, columns)))
         EXPECT_LE(line.size(), widest) << command << ": " << line;
-      }
-    }
   }
   const std::string narrow = help_of("run", "60");
-  for (const std::string& line : lines_of(narrow.substr(narrow.find("Options:")))) {
+  for (const std::string& line : lines_of(narrow.substr(narrow.find("Options:"))))
     EXPECT_LE(line.size(), 60u) << line;
-  }
 }
 
 TEST(Help, NamesValuesAndNotHowTheyAreChecked) {
@@ -93,9 +90,8 @@ TEST(Help, NamesValuesAndNotHowTheyAreChecked) {
   EXPECT_TRUE(has(help_of("predict"), "(required)")) << help_of("predict");
   for (const auto& [command, heading] : listed_commands()) {
     const std::string help = help_of(command);
-    for (const char* check : {" INT ", "INT=", ":INT", "FLOAT", " TEXT", " in [", ":{", "REQUIRED", "Env:"}) {
+    for (const char* check : {" INT ", "INT=", ":INT", "FLOAT", " TEXT", " in [", ":{", "REQUIRED", "Env:"})
       EXPECT_FALSE(has(help, check)) << command << ": " << check << "\n" << help;
-    }
   }
 }
 

@@ -29,9 +29,7 @@ class PredictCommand : public ::testing::Test {
 
   int call(std::vector<std::string> words) {
     std::vector<const char*> argv{"bnlab"};
-    for (const std::string& word : words) {
-      argv.push_back(word.c_str());
-    }
+    for (const std::string& word : words) argv.push_back(word.c_str());
     testing::internal::CaptureStdout();
     testing::internal::CaptureStderr();
     const int code = run_program(static_cast<int>(argv.size()), argv.data());

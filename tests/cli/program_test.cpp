@@ -84,9 +84,8 @@ TEST(Program, OptionsWithoutEffectAreWrongUsage) {
                                                        {"plan", spec, "--json", "--todo"},
                                                        {"plan", spec, "--runs", "--todo"},
                                                        {"plan", spec, "--json", "--runs"}};
-  for (const std::vector<std::string>& words : calls) {
+  for (const std::vector<std::string>& words : calls)
     EXPECT_EQ(call(words).code, exit_code::kUsage) << testing::PrintToString(words);
-  }
 }
 
 TEST(Program, NumbersOutOfRangeAreToldInAFewWords) {

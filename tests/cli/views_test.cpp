@@ -305,9 +305,8 @@ TEST(Completion, KnowsCommandsOptionsAndNamesInEveryShell) {
   for (const char* shell : {"bash", "zsh", "fish"}) {
     const Answer answer = call({"completion", shell});
     EXPECT_EQ(answer.code, 0) << shell;
-    for (const char* word : {"compare", "tolerance", "strategies", "left"}) {
+    for (const char* word : {"compare", "tolerance", "strategies", "left"})
       EXPECT_TRUE(has(answer.out, word)) << shell << ": " << word;
-    }
     EXPECT_NE(accepted(shell, "-n", answer.out), false) << shell;
   }
   EXPECT_EQ(call({"completion", "csh"}).code, exit_code::kUsage);
@@ -328,9 +327,8 @@ TEST(Completion, BashCompletesACommandAndItsOptions) {
 TEST(Man, DescribesEveryCommand) {
   const Answer answer = call({"man"});
   EXPECT_EQ(answer.code, 0);
-  for (const char* part : {".TH BNLAB 1", ".SS compare", "\\fB\\-\\-tolerance\\fR", ".SH EXIT STATUS"}) {
+  for (const char* part : {".TH BNLAB 1", ".SS compare", "\\fB\\-\\-tolerance\\fR", ".SH EXIT STATUS"})
     EXPECT_TRUE(has(answer.out, part)) << part;
-  }
   EXPECT_FALSE(has(answer.out, ".SS rank\n")) << "the command for ranks is not for people";
   EXPECT_NE(accepted("groff", "-man -Tutf8 -ww", answer.out), false);
 }

@@ -117,9 +117,8 @@ TEST_F(Watch, RunTellsOfFailedRunsAndOfTheEnd) {
   const std::vector<std::string> lines = told(3);
   ASSERT_EQ(lines.size(), 3u) << testing::PrintToString(lines);
   EXPECT_EQ(lines[0], "ended||fake has ended: 0 runs ok, 2 failed");
-  for (size_t i = 1; i < 3; ++i) {
+  for (size_t i = 1; i < 3; ++i)
     EXPECT_TRUE(lines[i].starts_with("failed|") && has(lines[i], "ended as error: ")) << lines[i];
-  }
 }
 
 TEST_F(Watch, RunTellsOfTheEndAloneWhereNothingFailed) {
@@ -132,9 +131,8 @@ TEST_F(Watch, WatchTellsOfARunThatFailsMeanwhile) {
   run(of);
   const fs::path folder = run_folders(scratch_ / "results", "fake").front(), aside = scratch_ / "aside";
   fs::rename(folder, aside);
-  std::thread watching([&] {
-    call_with_results({"watch", of, "--html", page, "--notify", teller(), "--every", "0.1"});
-  });
+  std::thread watching(
+      [&] { call_with_results({"watch", of, "--html", page, "--notify", teller(), "--every", "0.1"}); });
   for (int i = 0; i < 400 && !fs::exists(page); ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   std::this_thread::sleep_for(std::chrono::milliseconds(300));

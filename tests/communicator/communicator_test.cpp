@@ -62,9 +62,8 @@ TEST_P(Collectives, AllGatherBringsEveryRanksTensorToAll) {
       const at::Tensor mine = at::arange(elements, at::kFloat) + world.rank();
       const at::Tensor all = world.statistics().all_gather(mine, Purpose::statistics);
       ASSERT_EQ(all.sizes(), (at::IntArrayRef{world.size(), elements}));
-      for (int rank = 0; rank < world.size(); ++rank) {
+      for (int rank = 0; rank < world.size(); ++rank)
         EXPECT_TRUE(at::equal(all[rank], at::arange(elements, at::kFloat) + rank));
-      }
     }
   });
 }
@@ -90,9 +89,7 @@ TEST_P(Collectives, AllReduceLeavesTheSameBitsOnAllRanks) {
           (at::arange(1000, at::kFloat) * (0.1F + static_cast<float>(world.rank()))).cos().to(type);
       world.statistics().all_reduce(t, Purpose::statistics);
       const at::Tensor all = world.statistics().all_gather(t, Purpose::statistics);
-      for (int rank = 0; rank < world.size(); ++rank) {
-        EXPECT_TRUE(at::equal(all[rank], t)) << type;
-      }
+      for (int rank = 0; rank < world.size(); ++rank) EXPECT_TRUE(at::equal(all[rank], t)) << type;
     }
   });
 }
@@ -112,15 +109,11 @@ TEST_P(Collectives, BroadcastBringsTheRootsTensor) {
 TEST_P(Collectives, SlowRanksLoseNothingOfManyCollectivesInARow) {
   on_ranks([](World& world) {
     for (int i = 0; i < 50; ++i) {
-      if (i % world.size() == world.rank()) {
-        std::this_thread::sleep_for(std::chrono::milliseconds(1));
-      }
+      if (i % world.size() == world.rank()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
       const int root = i % world.size();
       at::Tensor t = at::full({7}, i * (world.rank() + 1), at::kLong);
       const at::Tensor gathered = world.statistics().gather(t, root, Purpose::statistics);
-      if (world.rank() == root) {
-        EXPECT_EQ(gathered[world.size() - 1][6].item<int64_t>(), i * world.size());
-      }
+      if (world.rank() == root) EXPECT_EQ(gathered[world.size() - 1][6].item<int64_t>(), i * world.size());
       world.statistics().broadcast(t, root, Purpose::statistics);
       EXPECT_EQ(t[3].item<int64_t>(), i * (root + 1));
     }
@@ -131,9 +124,7 @@ TEST_P(Collectives, SlowRanksLoseNothingOfManyCollectivesInARow) {
 TEST_P(Collectives, LargeTensorsOfDifferentCollectivesFollowEachOther) {
   on_ranks([](World& world) {
     for (int i = 0; i < 4; ++i) {
-      if (i % world.size() == world.rank()) {
-        std::this_thread::sleep_for(std::chrono::milliseconds(2));
-      }
+      if (i % world.size() == world.rank()) std::this_thread::sleep_for(std::chrono::milliseconds(2));
       const int root = i % world.size();
       at::Tensor sum = at::full({kLarge}, 1 + world.rank(), at::kFloat);
       world.gradients().reduce(sum, root, Purpose::gradients);
@@ -169,24 +160,19 @@ TEST_P(Collectives, AllToAllTakesMoreThanASheet) {
   on_ranks([](World& world) {
     std::vector<int64_t> send(static_cast<size_t>(world.size()), 1), receive(send);
     send[0] = 3;  // rank 0 gets more, so that some ranks have more to say than others
-    if (world.rank() == 0) {
-      std::fill(receive.begin(), receive.end(), 3);
-    }
+    if (world.rank() == 0) std::fill(receive.begin(), receive.end(), 3);
     const at::Tensor rows = at::full({world.size() + 2, kLarge}, world.rank(), at::kFloat);
     const at::Tensor received = world.statistics().all_to_all(rows, send, receive, Purpose::shuffle);
     const int64_t of_each = receive[0];
-    for (int rank = 0; rank < world.size(); ++rank) {
+    for (int rank = 0; rank < world.size(); ++rank)
       EXPECT_TRUE(received.narrow(0, rank * of_each, of_each).eq(rank).all().item<bool>());
-    }
   });
 }
 
 TEST_P(Collectives, GatherTakesTensorsWithoutElements) {
   on_ranks([](World& world) {
     const at::Tensor all = world.statistics().gather(at::empty({0, 3}), 0, Purpose::statistics);
-    if (world.rank() == 0) {
-      EXPECT_EQ(all.sizes(), (at::IntArrayRef{world.size(), 0, 3}));
-    }
+    if (world.rank() == 0) EXPECT_EQ(all.sizes(), (at::IntArrayRef{world.size(), 0, 3}));
   });
 }
 

@@ -37,9 +37,8 @@ Seen exchange_all(World& world) {
   add(seen, sum);
   c.broadcast(root, 0, Purpose::statistics);
   add(seen, root);
-  if (const at::Tensor gathered = c.gather(mine(), 0, Purpose::statistics); gathered.defined()) {
+  if (const at::Tensor gathered = c.gather(mine(), 0, Purpose::statistics); gathered.defined())
     add(seen, gathered);
-  }
   c.reduce(reduced, 0, Purpose::statistics);
   if (world.rank() == 0) add(seen, reduced);
   add(seen, c.all_to_all(mine(), {1, 1}, {1, 1}, Purpose::statistics));

@@ -28,9 +28,7 @@ TEST(OwnStream, EveryThreadHasAnotherOneWhichIsNotTheDefault) {
       both.arrive_and_wait();
     });
   }
-  for (std::thread& thread : threads) {
-    thread.join();
-  }
+  for (std::thread& thread : threads) thread.join();
   EXPECT_NE(seen[0], 0);
   EXPECT_NE(seen[1], 0);
   EXPECT_NE(seen[0], seen[1]);
@@ -54,9 +52,8 @@ TEST(OwnStream, IsNobodyElsesHoweverOftenThePoolGoesRound) {
     others.push_back(std::make_unique<OwnStream>(made_up::kDevice));
     EXPECT_NE(made_up::current_stream(), first);
   }
-  while (!others.empty()) {  // the last first
+  while (!others.empty())  // the last first
     others.pop_back();
-  }
 }
 
 // The allocator keeps what was freed on a stream for that stream.

@@ -17,9 +17,7 @@ namespace {
 // Elements of every all-reduce in each of `steps` steps over parameters of these sizes.
 std::vector<std::vector<int64_t>> exchanged(World& world, const std::vector<int64_t>& sizes, int steps) {
   std::vector<at::Tensor> parameters;
-  for (const int64_t size : sizes) {
-    parameters.push_back(at::zeros({size}).set_requires_grad(true));
-  }
+  for (const int64_t size : sizes) parameters.push_back(at::zeros({size}).set_requires_grad(true));
   const auto sync = world.gradient_sync(parameters, /*after_backward=*/false);
   world.ledger().keep_list(true);
   std::vector<std::vector<int64_t>> seen;
@@ -27,17 +25,13 @@ std::vector<std::vector<int64_t>> exchanged(World& world, const std::vector<int6
     world.ledger().clear();
     sync->before_forward();
     at::Tensor loss = at::zeros({});
-    for (const at::Tensor& p : parameters) {
-      loss = loss + p.sum() * (world.rank() + 1);
-    }
+    for (const at::Tensor& p : parameters) loss = loss + p.sum() * (world.rank() + 1);
     sync->before_backward();
     loss.backward();
     sync->after_backward();
     sync->exchange();
     const float mean = static_cast<float>(world.size() + 1) / 2;
-    for (const at::Tensor& p : parameters) {
-      EXPECT_TRUE(at::equal(p.grad(), at::full_like(p, mean)));
-    }
+    for (const at::Tensor& p : parameters) EXPECT_TRUE(at::equal(p.grad(), at::full_like(p, mean)));
     sync->after_step(step + 1);
     seen.emplace_back();
     for (const Collective& collective : world.ledger().list()) {
@@ -70,9 +64,7 @@ TEST(Reducer, BooksTheBucketsThatTravelInEveryStep) {
 TEST(FlatSync, BooksOneExchangeInEveryStep) {
   const std::vector<int64_t> sizes{100003, 1, 70001};
   on_thread_ranks(2, at::kCPU, [&](World& world) {
-    for (const auto& step : exchanged(world, sizes, 2)) {
-      EXPECT_EQ(step, (std::vector<int64_t>{170005}));
-    }
+    for (const auto& step : exchanged(world, sizes, 2)) EXPECT_EQ(step, (std::vector<int64_t>{170005}));
   });
 }
 

@@ -26,9 +26,7 @@ TEST(ThreadRanks, MeetInOneWorld) {
 TEST(ThreadRanks, TheCauseIsThrownRatherThanTheLossOfTheRankThatThrewIt) {
   try {
     on_thread_ranks(2, at::kCPU, [&](World& world) {
-      if (world.rank() == 1) {
-        throw Error(Error::Kind::refused, "the cause");
-      }
+      if (world.rank() == 1) throw Error(Error::Kind::refused, "the cause");
       world.statistics().barrier();
     });
     FAIL();
@@ -38,14 +36,11 @@ TEST(ThreadRanks, TheCauseIsThrownRatherThanTheLossOfTheRankThatThrewIt) {
 }
 
 TEST(ThreadRanks, WhereNoRankCouldJoinAllTryAgainForTheNextBody) {
-  if (torch::cuda::is_available()) {
+  if (torch::cuda::is_available())
     GTEST_SKIP() << "needs a machine without a GPU, where no rank finds its own";
-  }
   ThreadRanks ranks(2, at::kCUDA);
   std::atomic<int> bodies = 0;
-  for (int body = 0; body < 2; ++body) {
-    EXPECT_ANY_THROW(ranks.run([&](World&) { ++bodies; }));
-  }
+  for (int body = 0; body < 2; ++body) EXPECT_ANY_THROW(ranks.run([&](World&) { ++bodies; }));
   EXPECT_EQ(bodies, 0);
 }
 

@@ -149,9 +149,8 @@ std::set<std::string> listening_addresses(int port = 0) {
       const std::vector<std::string> words(std::istream_iterator<std::string>(text), {});
       if (words.size() > 9 && words[3] == "0A" && own.contains("socket:[" + words[9] + "]")) {
         const size_t colon = words[1].find(':');
-        if (port == 0 || std::stoi(words[1].substr(colon + 1), nullptr, 16) == port) {
+        if (port == 0 || std::stoi(words[1].substr(colon + 1), nullptr, 16) == port)
           found.insert(words[1].substr(0, colon));
-        }
       }
     }
   }
@@ -187,9 +186,8 @@ TEST(World, OnALoopbackAddressTheStoreListensOnLoopbackOnly) {
 
 int threads_of_policy(int policy) {
   int found = 0;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task")) {
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task"))
     found += sched_getscheduler(std::stoi(entry.path().filename())) == policy;
-  }
   return found;
 }
 
@@ -203,9 +201,8 @@ TEST(World, SocketsAreServedByBatchThreads) {
   const int own = sched_getscheduler(0), before = threads_of_policy(SCHED_BATCH);
   auto other = std::async(std::launch::async, [&] { join_world(at(1), at::kCPU)->shutdown(); });
   const auto world = join_world(at(0), at::kCPU);
-  if (own == SCHED_OTHER) {  // of each rank one for statistics, one for gradients
+  if (own == SCHED_OTHER)  // of each rank one for statistics, one for gradients
     EXPECT_EQ(threads_of_policy(SCHED_BATCH) - before, 4);
-  }
   EXPECT_EQ(sched_getscheduler(0), own);
   world->shutdown();
   other.get();
@@ -215,7 +212,9 @@ TEST(World, APolicyOfTheCallersOwnIsLeft) {
   std::thread([] {
     const sched_param none{};
     ASSERT_EQ(sched_setscheduler(0, SCHED_BATCH, &none), 0);
-    { const StartsBatchThreads while_this_lives; }
+    {
+      const StartsBatchThreads while_this_lives;
+    }
     EXPECT_EQ(sched_getscheduler(0), SCHED_BATCH);
   }).join();
 }
@@ -223,9 +222,7 @@ TEST(World, APolicyOfTheCallersOwnIsLeft) {
 // The machine's own name may stand for 127.0.1.1, which other machines cannot reach.
 TEST(World, SocketsListenWhereOtherMachinesReachThem) {
   const std::string address = address_towards_others();
-  if (address.empty()) {
-    GTEST_SKIP() << "no network device but loopback has an IPv4 address";
-  }
+  if (address.empty()) GTEST_SKIP() << "no network device but loopback has an IPv4 address";
   const auto at = [&, port = free_port()](int rank) {
     Rendezvous there = place(rank, port);
     there.address = address;

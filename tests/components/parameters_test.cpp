@@ -32,9 +32,7 @@ Lines mistakes(const std::vector<Parameter>& declared, const Json& given) {
   Problems problems;
   resolve(declared, given, "here", problems);
   Lines lines;
-  for (const auto& [path, message] : problems.found()) {
-    lines.push_back(path + ": " + message);
-  }
+  for (const auto& [path, message] : problems.found()) lines.push_back(path + ": " + message);
   return lines;
 }
 
@@ -212,9 +210,8 @@ struct Everything {
 
 TEST(Options, AreDeclaredByTheirTypesAndDefaults) {
   std::string all;
-  for (const Parameter& parameter : declared<Everything>()) {
+  for (const Parameter& parameter : declared<Everything>())
     all += parameter.name + " = " + parameter.fallback.dump() + ": " + expectation(parameter) + "\n";
-  }
   EXPECT_EQ(all,
             "size = null: an integer or null\n"
             "whole = 3: a number\n"

@@ -31,11 +31,8 @@ namespace fs = std::filesystem;
 // The strategy by name, with a value for each parameter that has no default.
 Json strategy_named(const std::string& name) {
   Json strategy = {{"name", name}};
-  for (const Parameter& parameter : find_registered("strategy", name)->parameters) {
-    if (parameter.required) {
-      strategy[parameter.name] = parameter.lowest;
-    }
-  }
+  for (const Parameter& parameter : find_registered("strategy", name)->parameters)
+    if (parameter.required) strategy[parameter.name] = parameter.lowest;
   return strategy;
 }
 
@@ -72,12 +69,8 @@ class StepCostOf : public ::testing::TestWithParam<std::string> {
         reports[static_cast<size_t>(rank)] = run_rank(job);
       });
     }
-    for (std::thread& thread : threads) {
-      thread.join();
-    }
-    if (reports[0].status != Status::ok) {
-      throw std::runtime_error(reports[0].message);
-    }
+    for (std::thread& thread : threads) thread.join();
+    if (reports[0].status != Status::ok) throw std::runtime_error(reports[0].message);
     return reports[0].result.at("communication");
   }
 
@@ -91,9 +84,8 @@ TEST_P(StepCostOf, IsWhatRealRanksBook) {
   const Json communication = booked(run);
   for (const char* purpose : {"statistics", "shuffle"}) {
     StepCost::Exchange counted{purpose, 0, 0};
-    for (const StepCost::Exchange& exchange : cost.exchanges) {
+    for (const StepCost::Exchange& exchange : cost.exchanges)
       counted = exchange.purpose == purpose ? exchange : counted;
-    }
     EXPECT_EQ(communication.at(purpose).at("collectives_per_step"), counted.collectives) << purpose;
     EXPECT_EQ(communication.at(purpose).at("bytes_per_step"), counted.bytes) << purpose;
   }
@@ -196,9 +188,8 @@ TEST(StepCost, TellsThePassesOfAStep) {
     const StepCost cost = count_step({strategy, model, 4, 2, 2, 16, 16, 5, /*accumulate=*/3});
     EXPECT_EQ(std::to_string(cost.forward_kernels) + " + " + std::to_string(cost.backward_kernels), kernels);
     ASSERT_EQ(cost.exchanges.size(), once.exchanges.size()) << name;
-    for (size_t i = 0; i < cost.exchanges.size(); ++i) {
+    for (size_t i = 0; i < cost.exchanges.size(); ++i)
       EXPECT_EQ(cost.exchanges[i].collectives, 3 * once.exchanges[i].collectives) << name;
-    }
   }
 }
 

@@ -197,19 +197,15 @@ std::vector<std::string> strategies() {
   const std::string known = refusal([] { BatchNorm(BatchNormOptions(4).strategy("?")); });
   std::istringstream names(known.substr(known.find("known: ") + 7));
   std::vector<std::string> alone;
-  for (std::string name; std::getline(names >> std::ws, name, ',');) {
-    if (refusal([&] { BatchNorm(options_of(name)); }).empty()) {
-      alone.push_back(name);
-    }
-  }
+  for (std::string name; std::getline(names >> std::ws, name, ',');)
+    if (refusal([&] { BatchNorm(options_of(name)); }).empty()) alone.push_back(name);
   return alone;
 }
 
 TEST(BatchNorm, KnowsTheStrategiesThatTheseTestsAskOf) {
   const std::vector<std::string> names = strategies();
-  for (const char* name : {"sync", "per_tower", "dynamic_tanh", "shuffle", "frozen", "group_norm"}) {
+  for (const char* name : {"sync", "per_tower", "dynamic_tanh", "shuffle", "frozen", "group_norm"})
     EXPECT_NE(std::ranges::find(names, name), names.end()) << name;
-  }
 }
 
 at::Tensor wide_batch(int64_t rows, uint64_t seed) {
@@ -233,26 +229,20 @@ TEST(BatchNorm, IsEvaluatedBySeveralThreadsAtOnce) {
             return adds ? layer->forward(x, wide_batch(4, seed + 1)) : layer->forward(x);
           };
           std::vector<at::Tensor> expected;
-          for (uint64_t thread = 0; thread < 4; ++thread) {
-            expected.push_back(answer(10 * thread));
-          }
+          for (uint64_t thread = 0; thread < 4; ++thread) expected.push_back(answer(10 * thread));
           layer->options.eps(layer->options.eps() * 1.000001);  // which the first of them takes up
-          if (tracks && layer->running_mean.defined()) {
-            layer->running_mean = layer->running_mean.clone();
-          }
+          if (tracks && layer->running_mean.defined()) layer->running_mean = layer->running_mean.clone();
           std::vector<std::future<double>> threads;
           for (uint64_t thread = 0; thread < 4; ++thread) {
             threads.push_back(std::async(std::launch::async, [&, thread] {
               double most = 0;
-              for (int pass = 0; pass < 20; ++pass) {
+              for (int pass = 0; pass < 20; ++pass)
                 most = std::max(most, difference(answer(10 * thread), expected[thread]));
-              }
               return most;
             }));
           }
-          for (auto& thread : threads) {
+          for (auto& thread : threads)
             EXPECT_LT(thread.get(), 1e-4) << strategy << ", relu " << relu << ", " << towers << " towers";
-          }
         }
       }
     }
@@ -264,9 +254,7 @@ class MovedBatchNorm : public ::testing::TestWithParam<std::pair<at::ScalarType,
 // Before the first pass, between two and back again; forward, backward and evaluation.
 TEST_P(MovedBatchNorm, OfEveryStrategyTrainsWhereverItIs) {
   const auto [type, device] = GetParam();
-  if (device != at::kCPU && !torch::cuda::is_available()) {
-    GTEST_SKIP() << "needs a GPU";
-  }
+  if (device != at::kCPU && !torch::cuda::is_available()) GTEST_SKIP() << "needs a GPU";
   for (const std::string& strategy : strategies()) {
     for (const bool relu : {false, true}) {
       BatchNorm layer(options_of(strategy).relu(relu)), exact = norm_of(options_of(strategy).relu(relu));
@@ -307,9 +295,8 @@ TEST(BatchNorm, TakesOptionsOfEveryKindThatAreWrittenLater) {
   fresh->running_var = layer->running_var.clone();
   const at::Tensor weight = layer->weight;
   layer->options.strategy("sync").relu(true).towers_per_rank(2);
-  for (uint64_t step = 1; step < 3; ++step) {
+  for (uint64_t step = 1; step < 3; ++step)
     EXPECT_LT(difference(layer->forward(batch(6, step)), fresh->forward(batch(6, step))), 1e-12);
-  }
   EXPECT_LT(difference(layer->running_var, fresh->running_var), 1e-12);
   EXPECT_TRUE(layer->weight.is_same(weight));
   layer->options.counting(Counting::first_before_backward);

@@ -16,9 +16,8 @@ namespace nn = torch::nn;
 class CudaRanksHandedIn : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (c10::cuda::device_count() < 2) {
+    if (c10::cuda::device_count() < 2)
       GTEST_SKIP() << "needs 2 GPUs, there are " << c10::cuda::device_count();
-    }
   }
 
   // What `body` returns on each of two ranks, of which each has its GPU as the current one.
@@ -68,9 +67,8 @@ TEST_F(CudaRanksHandedIn, TogetherAreBatchNormOfTheWholeBatchHoweverUneven) {
 TEST_F(CudaRanksHandedIn, AverageTheGradientsOfTheirSamples) {
   const auto gradients_of = [](nn::Sequential& net) {
     std::vector<at::Tensor> gradients;
-    for (const at::Tensor& parameter : net->parameters()) {
+    for (const at::Tensor& parameter : net->parameters())
       gradients.push_back(parameter.grad().flatten().cpu());
-    }
     return at::cat(gradients);
   };
   for (const char* strategy : {"sync", "per_tower"}) {

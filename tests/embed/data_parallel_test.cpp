@@ -15,9 +15,7 @@ at::Tensor loss_of(nn::Sequential& net, const at::Tensor& x, int64_t first, int6
 
 at::Tensor flat_parameters(const nn::Sequential& net) {
   std::vector<at::Tensor> all;
-  for (const at::Tensor& p : net->parameters()) {
-    all.push_back(p.detach().flatten());
-  }
+  for (const at::Tensor& p : net->parameters()) all.push_back(p.detach().flatten());
   return at::cat(all);
 }
 
@@ -64,9 +62,7 @@ TEST(DataParallel, AccumulatesWithoutExchangingGradients) {
     net->to(at::kDouble);
     {
       const at::NoGradGuard none;
-      for (at::Tensor& p : net->parameters()) {
-        p.fill_(0.5);
-      }
+      for (at::Tensor& p : net->parameters()) p.fill_(0.5);
     }
     DataParallel parallel(*net, ranks);
     const auto loss = [&](uint64_t seed) {
@@ -117,9 +113,7 @@ TEST(DataParallel, GoesOnWhereALayerFreezesItsParameters) {
       const auto [first, end] = ranks.share(8);
       parallel.backward(loss_of(net, batch(8, s), first, end));
       sgd.step();
-      if (s == 0) {
-        frozen = net->named_parameters()["1.weight"].detach().clone();
-      }
+      if (s == 0) frozen = net->named_parameters()["1.weight"].detach().clone();
     }
     EXPECT_EQ(difference(net->named_parameters()["1.weight"], frozen), 0);
     return flat_parameters(net);
@@ -139,9 +133,7 @@ nn::Sequential two_norms(const BatchNormOptions& options) {
 
 std::vector<at::Tensor> buffers_of(const nn::Sequential& net) {
   std::vector<at::Tensor> buffers;
-  for (const at::Tensor& buffer : net->buffers()) {
-    buffers.push_back(buffer.detach().to(at::kDouble).clone());
-  }
+  for (const at::Tensor& buffer : net->buffers()) buffers.push_back(buffer.detach().to(at::kDouble).clone());
   return buffers;
 }
 
@@ -151,9 +143,7 @@ std::vector<at::Tensor> buffers_of_training(const Ranks& ranks, const BatchNormO
                                             bool joined) {
   nn::Sequential net = two_norms(BatchNormOptions(options).ranks(ranks));
   std::optional<DataParallel> parallel;
-  if (joined) {
-    parallel.emplace(*net, ranks);
-  }
+  if (joined) parallel.emplace(*net, ranks);
   std::vector<at::Tensor> seen;
   const int64_t cuts[] = {4, 7, 8, 5};  // rows of rank 0, of 8
   for (uint64_t s = 0; s < 4; ++s) {
@@ -248,9 +238,7 @@ TEST(DataParallelMeets, SoThatASaveBeforeTheBackwardPassIsThatOfBeforeTheStep) {
     torch::load(saved, file);
     const std::vector<at::Tensor> in_file = buffers_of(saved);
     parallel.backward(loss, 4);
-    for (size_t i = 0; i < before.size(); ++i) {
-      EXPECT_EQ(difference(in_file[i], before[i]), 0) << i;
-    }
+    for (size_t i = 0; i < before.size(); ++i) EXPECT_EQ(difference(in_file[i], before[i]), 0) << i;
     EXPECT_GT(difference(buffers_of(net).front(), before.front()), 1e-3);
     EXPECT_EQ(net->named_buffers()["1.num_batches_tracked"].item<int64_t>(), 2);
     return 0;
@@ -264,14 +252,10 @@ TEST(DataParallelMeets, AndWhatIsWrittenBeforeTheBackwardPassCounts) {
     DataParallel parallel(*net, ranks);
     parallel.backward(net->forward(batch(4, 0)).square().sum(), 4);
     const at::Tensor loss = net->forward(batch(4, 1)).square().sum();
-    for (size_t i = 0; i < early.size(); ++i) {
-      net->buffers()[i].copy_(early[i]);
-    }
+    for (size_t i = 0; i < early.size(); ++i) net->buffers()[i].copy_(early[i]);
     parallel.backward(loss, 4);
     const std::vector<at::Tensor> after = buffers_of(net);
-    for (size_t i = 0; i < early.size(); ++i) {
-      EXPECT_EQ(difference(after[i], early[i]), 0) << i;
-    }
+    for (size_t i = 0; i < early.size(); ++i) EXPECT_EQ(difference(after[i], early[i]), 0) << i;
     parallel.backward(net->forward(batch(4, 2)).square().sum(), 4);
     EXPECT_EQ(net->named_buffers()["0.num_batches_tracked"].item<int64_t>(), 1);
     return 0;
@@ -303,9 +287,8 @@ TEST(DataParallelMeets, AndNamesThePlacesOfRanksThatHaveParted) {
         std::pair(fewer, "rank 0 is at decoder.norm (training step 0), rank 1 is at DataParallel::backward"),
         std::pair(missing,
                   "rank 0 is at encoder.norm (training step 0), rank 1 is at DataParallel::backward")}) {
-    for (const std::string& message : {messages.first, messages.second}) {
+    for (const std::string& message : {messages.first, messages.second})
       EXPECT_NE(message.find(text), std::string::npos) << message;
-    }
   }
 }
 

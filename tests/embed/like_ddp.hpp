@@ -18,9 +18,7 @@ template <class Net>
 Net seeded(Net net, uint64_t seed = 0) {
   const at::NoGradGuard no_grad;
   net->to(at::kDouble);
-  for (at::Tensor& p : net->parameters()) {
-    p.copy_(normal(p.sizes(), ++seed));
-  }
+  for (at::Tensor& p : net->parameters()) p.copy_(normal(p.sizes(), ++seed));
   return net;
 }
 
@@ -51,17 +49,14 @@ inline at::Tensor rows_of(const Ranks& ranks) {
 
 inline at::Tensor flat(const Tensors& tensors) {
   Tensors all;
-  for (const at::Tensor& t : tensors) {
-    all.push_back(t.detach().flatten().to(at::kDouble));
-  }
+  for (const at::Tensor& t : tensors) all.push_back(t.detach().flatten().to(at::kDouble));
   return at::cat(all);
 }
 
 inline at::Tensor gradients(const nn::Module& net) {
   Tensors all;
-  for (const at::Tensor& p : net.parameters()) {
+  for (const at::Tensor& p : net.parameters())
     all.push_back(p.grad().defined() ? p.grad() : at::full_like(p, 1e9));
-  }
   return flat(all);
 }
 
@@ -87,9 +82,8 @@ void expect_same_on_both(const at::Tensor& expected, const Body& body) {
 template <class Body>
 void expect_both_say(const std::string& text, const Body& body) {
   const auto told = on_two_ranks([&](const Ranks& ranks) { return refusal([&] { body(ranks); }); });
-  for (const std::string& message : {told.first, told.second}) {
+  for (const std::string& message : {told.first, told.second})
     EXPECT_NE(message.find(text), std::string::npos) << "expected: " << text << "\n     got: " << message;
-  }
 }
 
 // Made with a module that has one tensor of each rank's own.

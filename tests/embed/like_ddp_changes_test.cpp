@@ -325,9 +325,7 @@ std::pair<std::string, int> failures(const Ranks& ranks, const BatchNormOptions&
   for (uint64_t step = 0; step < (ranks.rank() == 0 ? 5 : 6); ++step) {
     const std::string told = refusal([&] {
       const at::Tensor loss = net->forward(batch(4, step)).square().mean();
-      if (step == 1 && ranks.rank() == 1) {
-        throw std::runtime_error("a program's own");
-      }
+      if (step == 1 && ranks.rank() == 1) throw std::runtime_error("a program's own");
       parallel.backward(loss, 4);
     });
     failed.first = failed.first.empty() ? told : failed.first;

@@ -44,9 +44,8 @@ TEST(LikeDdp, HooksOfParametersSeeThisRanksGradient) {
   expect_same_on_both(twice, [](const Ranks& ranks) {
     nn::Sequential net = small_net();
     DataParallel parallel(*net, ranks);
-    for (at::Tensor& p : net->parameters()) {
+    for (at::Tensor& p : net->parameters())
       p.register_hook([](const at::Tensor& gradient) { return gradient * 2; });
-    }
     parallel.backward(loss_of(net, rows_of(ranks)));
     return gradients(*net);
   });
@@ -209,11 +208,8 @@ TEST(LikeDdp, GradientsThatTheProgramKeepsStayAsTheyWere) {
       for (int pass = 0; pass < 3; ++pass) {
         net->zero_grad();
         parallel.backward(loss_of(net, rows_of(ranks)) * (pass + 1));
-        if (pass == 0) {
-          for (const at::Tensor& p : net->parameters()) {
-            kept.push_back(p.grad());
-          }
-        }
+        if (pass == 0)
+          for (const at::Tensor& p : net->parameters()) kept.push_back(p.grad());
       }
       return flat(kept);
     });

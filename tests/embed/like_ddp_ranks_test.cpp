@@ -112,9 +112,7 @@ TEST(LikeDdp, RefusesAnotherNumberOfParameters) {
   expect_refused_where_ranks_differ(
       "nothing more, rank 1 has parameter more (Float [2], strides [1], Strided, cpu, with a gradient)",
       [](nn::Module& net, int rank) {
-        if (rank == 1) {
-          net.register_parameter("more", at::ones({2}));
-        }
+        if (rank == 1) net.register_parameter("more", at::ones({2}));
       });
 }
 
@@ -149,9 +147,8 @@ TEST(LikeDdp, TakesStridesThatSayNothing) {
 
 TEST(LikeDdp, RefusesAnotherOrderOfNames) {
   expect_refused_where_ranks_differ("parameter a (", [](nn::Module& net, int rank) {
-    for (const char* name : {rank == 0 ? "a" : "b", rank == 0 ? "b" : "a"}) {
+    for (const char* name : {rank == 0 ? "a" : "b", rank == 0 ? "b" : "a"})
       net.register_parameter(name, at::ones({2}));
-    }
   });
 }
 
@@ -252,9 +249,7 @@ TEST(LikeDdp, RefusesSparseParametersAndBuffers) {
 
 TEST(LikeDdp, RefusesAModuleThatTrainsNothing) {
   nn::Sequential net = small_net();
-  for (at::Tensor& p : net->parameters()) {
-    p.requires_grad_(false);
-  }
+  for (at::Tensor& p : net->parameters()) p.requires_grad_(false);
   EXPECT_SAYS(DataParallel(*net, Ranks()), "no parameter of the module needs a gradient");
 }
 

@@ -24,9 +24,8 @@ struct Both {
                          .track_running_stats(options.track_running_stats()))),
         theirs(options) {
     theirs->to(at::kDouble);
-    if (theirs->num_batches_tracked.defined()) {
+    if (theirs->num_batches_tracked.defined())
       theirs->num_batches_tracked.set_data(theirs->num_batches_tracked.to(at::kLong));
-    }
   }
 
   template <class Body>
@@ -41,39 +40,30 @@ struct Both {
     size_t which = 0;
     each([&](auto& layer) {
       const at::Tensor x = images.detach().clone(at::MemoryFormat::Preserve).requires_grad_();
-      for (const auto& parameter : {layer.weight, layer.bias}) {
-        if (parameter.defined() && parameter.is_leaf()) {
+      for (const auto& parameter : {layer.weight, layer.bias})
+        if (parameter.defined() && parameter.is_leaf())
           parameter.mutable_grad() = at::Tensor();  // BatchNorm2d's zero_grad passes over assigned ones
-        }
-      }
       const at::Tensor y = layer.forward(x);
       y.backward(at::arange(y.numel(), y.options()).sin().view(y.sizes()));
       seen[which] = {y, x.grad()};
-      for (const auto& parameter : {layer.weight, layer.bias}) {
-        if (parameter.defined() && parameter.is_leaf() && parameter.requires_grad()) {
+      for (const auto& parameter : {layer.weight, layer.bias})
+        if (parameter.defined() && parameter.is_leaf() && parameter.requires_grad())
           seen[which].push_back(parameter.grad());
-        }
-      }
-      for (const auto& buffer : {layer.running_mean, layer.running_var, layer.num_batches_tracked}) {
-        if (buffer.defined()) {
-          seen[which].push_back(buffer.clone());
-        }
-      }
+      for (const auto& buffer : {layer.running_mean, layer.running_var, layer.num_batches_tracked})
+        if (buffer.defined()) seen[which].push_back(buffer.clone());
       ++which;
     });
     EXPECT_EQ(seen[0].size(), seen[1].size());
     double most = 0;
-    for (size_t i = 0; i < seen[0].size(); ++i) {
+    for (size_t i = 0; i < seen[0].size(); ++i)
       most = std::max(most, difference(seen[0][i].to(at::kDouble), seen[1][i].to(at::kDouble)));
-    }
     return most;
   }
   double train(int steps = 3) {
     double most = 0;
     each([](auto& layer) { layer.train(); });
-    for (int step = 0; step < steps; ++step) {
+    for (int step = 0; step < steps; ++step)
       most = std::max(most, pass(batch(6, static_cast<uint64_t>(next++))));
-    }
     return most;
   }
   double evaluate() {

@@ -82,12 +82,8 @@ TEST(LikeBatchNorm2d, NamedBuffersAreTheSame) {
 TEST(LikeBatchNorm2d, ParametersRequireGradientsAndBuffersDoNot) {
   Both both;
   both.each([](auto& layer) {
-    for (const at::Tensor& parameter : layer.parameters()) {
-      EXPECT_TRUE(parameter.requires_grad());
-    }
-    for (const at::Tensor& buffer : layer.buffers()) {
-      EXPECT_FALSE(buffer.requires_grad());
-    }
+    for (const at::Tensor& parameter : layer.parameters()) EXPECT_TRUE(parameter.requires_grad());
+    for (const at::Tensor& buffer : layer.buffers()) EXPECT_FALSE(buffer.requires_grad());
   });
 }
 

@@ -52,9 +52,8 @@ TEST(RanksHandedIn, HoldTheMergedStatisticsAfterEveryStep) {
                                     .strategy(strategy)
                                     .towers_per_rank(ranks.size() == 2 ? 1 : 2)
                                     .always_current(current));
-      for (uint64_t s = 0; s < 2; ++s) {
+      for (uint64_t s = 0; s < 2; ++s)
         train_part(layer, batch(8, s), ranks.share(8).first, ranks.share(8).second);
-      }
       const at::Tensor in_training = layer->running_var.clone();
       layer->eval();
       return std::pair(in_training, layer->running_var.clone());
@@ -74,9 +73,7 @@ TEST(RanksHandedIn, AtDifferentLayersSayWhichAndEvaluationExchangesNothing) {
     BatchNorm first(synced(ranks).name("encoder.norm")), second(synced(ranks).name("decoder.norm"));
     first->eval();
     const auto before = ranks.traffic().exchanges;
-    if (ranks.rank() == 0) {
-      first->forward(at::rand({2, 3, 4, 4}));
-    }
+    if (ranks.rank() == 0) first->forward(at::rand({2, 3, 4, 4}));
     EXPECT_EQ(ranks.traffic().exchanges, before);
     first->train();
     return refusal([&] { (ranks.rank() == 0 ? first : second)->forward(at::rand({2, 3, 4, 4})); });

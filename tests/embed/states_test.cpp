@@ -19,22 +19,17 @@ void step(Net& net, uint64_t seed, Tensors* seen = nullptr, double shift = 0) {
   y.backward(batch(6, seed + 50).to(dtype));
   if (seen != nullptr) {
     seen->insert(seen->end(), {y.detach(), x.grad()});
-    for (const at::Tensor& p : net->parameters()) {
-      seen->push_back(p.grad().clone());
-    }
+    for (const at::Tensor& p : net->parameters()) seen->push_back(p.grad().clone());
   }
 }
 
 void steps(Net& net, uint64_t first, int count = 3) {
-  for (int i = 0; i < count; ++i) {
-    step(net, first + i);
-  }
+  for (int i = 0; i < count; ++i) step(net, first + i);
 }
 
 void see_state(Net& net, Tensors& seen) {
-  for (const auto& tensor : net->named_buffers()) {
+  for (const auto& tensor : net->named_buffers())
     seen.push_back(tensor.value().detach().to(at::kDouble).clone());
-  }
 }
 
 void see_evaluation(Net& net, Tensors& seen) {
@@ -157,17 +152,14 @@ TEST(BatchNormStates, AreThoseOfBatchNorm2d) {
       for (const int layers : {1, 2}) {
         const auto theirs = state.run([&] {
           Net net;
-          for (int i = 0; i < layers; ++i) {
-            net->push_back(plain_norm(momentum));
-          }
+          for (int i = 0; i < layers; ++i) net->push_back(plain_norm(momentum));
           return net;
         });
         for (const char* strategy : {"per_tower", "sync", "averaged", "every_tower"}) {
           const auto ours = state.run([&] {
             Net net;
-            for (int i = 0; i < layers; ++i) {
+            for (int i = 0; i < layers; ++i)
               net->push_back(norm_of(BatchNormOptions(kChannels).momentum(momentum).strategy(strategy)));
-            }
             return net;
           });
           ASSERT_EQ(ours.size(), theirs.size());

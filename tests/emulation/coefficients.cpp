@@ -21,9 +21,8 @@ class CoefficientsCheck {
     for (int64_t s = 0; s < kSets; ++s) {
       double* row = &all[static_cast<size_t>(s * (1 + 2 * kChannels))];
       row[0] = kCounts[s];
-      for (int64_t i = 1; i <= 2 * kChannels; ++i) {
+      for (int64_t i = 1; i <= 2 * kChannels; ++i)
         row[i] = kCounts[s] == 0 ? 0 : i > kChannels ? std::abs(row[i]) * kCounts[s] : row[i];
-      }
     }
     rows_.set_values(all);
     moments_ = all;
@@ -55,9 +54,8 @@ class CoefficientsCheck {
     for (const int64_t group : {1, 2, 3, 6}) {
       for (const Merge merge : {Merge::chan, Merge::averaged, Merge::e_x2}) {
         const std::vector<double> got = merge_moments(rows_, group, merge, type_).values();
-        for (int64_t k = 0; k < kSets / group; ++k) {
+        for (int64_t k = 0; k < kSets / group; ++k)
           for (int64_t c = 0; c < kChannels; ++c) merged(k, c, group, merge, got);
-        }
       }
     }
   }
@@ -71,9 +69,8 @@ class CoefficientsCheck {
       squares += m2(s, c) + kCounts[s] * mean(s, c) * mean(s, c);
     }
     const double m = sum / std::max(n, 1.0);
-    for (int64_t s = k * group; s < (k + 1) * group; ++s) {
+    for (int64_t s = k * group; s < (k + 1) * group; ++s)
       between += kCounts[s] * (mean(s, c) - m) * (mean(s, c) - m);
-    }
     const double* row = &got[static_cast<size_t>(k * (1 + 2 * kChannels))];
     expect("merged count", k, c, row[0], n, 0);
     expect("merged mean", k, c, row[1 + c], m, 1 + std::abs(m));

@@ -71,9 +71,7 @@ void leave_ticket() {  // at a barrier, and at the end of a thread
 }
 
 [[gnu::noipa]] void begin_or_go_on(Fibre* fibre) {
-  if (fibre->begun) {
-    jump(fibre->place);
-  }
+  if (fibre->begun) jump(fibre->place);
   fibre->begun = true;
   setcontext(&fibre->beginning);
 }
@@ -87,9 +85,7 @@ void fibre_main() {
       leave_ticket();
     }
     current->waits = false;
-    if (__builtin_setjmp(current->place) == 0) {
-      jump(scheduler);
-    }
+    if (__builtin_setjmp(current->place) == 0) jump(scheduler);
   }
 }
 
@@ -114,11 +110,10 @@ Fibre* idle_fibre() {
 
 template <class Items>
 void arrange(Items& items) {
-  if (order_now == Order::descending) {
+  if (order_now == Order::descending)
     std::reverse(items.begin(), items.end());
-  } else if (order_now == Order::shuffled) {
+  else if (order_now == Order::shuffled)
     std::shuffle(items.begin(), items.end(), shuffler);
-  }
 }
 
 void number(std::vector<unsigned>& order, size_t count) {
@@ -150,9 +145,7 @@ template <class Next>
 [[gnu::noinline]] void run(const Next& next) {
   while ((current = next()) != nullptr) {
     threadIdx = current->thread;
-    if (__builtin_setjmp(scheduler) == 0) {
-      begin_or_go_on(current);
-    }
+    if (__builtin_setjmp(scheduler) == 0) begin_or_go_on(current);
     (current->waits ? waiting : idle).push_back(current);
   }
 }
@@ -231,16 +224,12 @@ void run_grid(dim3 grid, dim3 block, size_t argument_bytes, const std::function<
     refuse(std::string(what) + " (" + std::to_string(d.x) + ", " + std::to_string(d.y) + ", " +
            std::to_string(d.z) + ")");
   };
-  if (grid.x == 0 || grid.y == 0 || grid.z == 0 || grid.x > 0x7fffffffu || grid.y > 65535 || grid.z > 65535) {
+  if (grid.x == 0 || grid.y == 0 || grid.z == 0 || grid.x > 0x7fffffffu || grid.y > 65535 || grid.z > 65535)
     bad("grid", grid);
-  }
   const uint64_t threads = uint64_t{block.x} * block.y * block.z;
-  if (threads == 0 || threads > 1024 || block.z > 64) {
-    bad("block", block);
-  }
-  if (argument_bytes > kMaximumArgumentBytes) {
+  if (threads == 0 || threads > 1024 || block.z > 64) bad("block", block);
+  if (argument_bytes > kMaximumArgumentBytes)
     refuse("arguments of " + std::to_string(argument_bytes) + " bytes");
-  }
   gridDim = grid;
   blockDim = block;
   body_now = &body;

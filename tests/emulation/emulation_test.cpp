@@ -49,9 +49,8 @@ TEST(EmulatedKernels, CoefficientsWithinSamplesEqualTheirFormulas) {
 
 TEST(EmulatedKernels, ASweepTakesItsStepsAlong) {
   const std::vector<Problem> all = problems();
-  for (size_t i = 0; i < all.size(); i += 29) {
+  for (size_t i = 0; i < all.size(); i += 29)
     EXPECT_EQ(mismatch_of_local_coefficients(all[i]), "") << all[i].name();
-  }
 }
 
 TEST(EmulatedGpu, RoundsToSixteenBits) {
@@ -98,9 +97,8 @@ TEST(EmulatedGpu, RefusesATicketWithoutFences) {
   using cuda::launch;
   Ticket ticket = 0;
   launch(takes, dim3(1), dim3(2), &ticket, 3);
-  for (const int fences : {0, 1, 2}) {
+  for (const int fences : {0, 1, 2})
     EXPECT_THROW(launch(takes, dim3(1), dim3(2), &ticket, fences), std::runtime_error);
-  }
 }
 
 }  // namespace

@@ -32,9 +32,8 @@ void check(Comparison& comparison) {
   cut.offset[0] = kRow;
   cut.offset[1] = kRow + 1;
   cuda::launch(cuda::apply<cuda::Normalise<T, kRows, 1>, T, kRows, 1>, dim3(1), dim3(8, 32), cut, in);
-  for (int i = 0; i < kElements; ++i) {
+  for (int i = 0; i < kElements; ++i)
     comparison.expect("normalise", kRow, i, static_cast<double>(static_cast<float>(out[i])), 2 * i + 3, 0);
-  }
 }
 
 }  // namespace

@@ -58,9 +58,7 @@ class EachFault : public testing::TestWithParam<size_t> {};
 
 TEST_P(EachFault, IsCaught) {
   const int fault = static_cast<int>(GetParam()) + 1;
-  EXPECT_EXIT(
-      judge(fault), [](int status) { return status != 0; }, "")
-      << kFaults[GetParam()];
+  EXPECT_EXIT(judge(fault), [](int status) { return status != 0; }, "") << kFaults[GetParam()];
 }
 
 INSTANTIATE_TEST_SUITE_P(Planted, EachFault, testing::Range(size_t{0}, std::size(kFaults)));

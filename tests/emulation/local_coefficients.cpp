@@ -17,9 +17,7 @@ RunningUpdate update_of(const Problem& problem) {
   const at::ScalarType type = statistics_type(problem.type);
   const auto slices = static_cast<int64_t>(problem.offsets.size()) - 1, channels = problem.sizes[1];
   std::vector<double> weights = filled(Tensor({2, slices}, at::kDouble), random, 0.5, 0.1).values();
-  for (int64_t slice = 0; slice < slices; ++slice) {
-    weights.push_back(static_cast<double>(slice / 2));
-  }
+  for (int64_t slice = 0; slice < slices; ++slice) weights.push_back(static_cast<double>(slice / 2));
   const RunningUpdate update{
       .running = filled(Tensor({2, channels}, type), random, 1, 0.1),
       .weights = Tensor({3, slices}, at::kDouble),
@@ -124,9 +122,8 @@ class LocalCheck {
   // do.
   void expect_two_launches(int64_t before) {
     const int64_t each = (static_cast<int64_t>(problem_.offsets.size()) - 1 + 255) / 256;
-    if (x_.numel() > 0) {
+    if (x_.numel() > 0)
       comparison_.expect(emulation::counts().launches - before == 2 * each, "the number of launches");
-    }
   }
 
   const Problem& problem_;

@@ -35,9 +35,8 @@ class ManyTowersCheck {
     weight_ = filled(Tensor({kChannels}, type_), random_, 0.5, 1);
     for (const auto order : {emulation::Order::descending, emulation::Order::shuffled}) {
       emulation::set_order(order);
-      for (const int64_t group : {20, 40}) {
+      for (const int64_t group : {20, 40})
         for (const Merge merge : {Merge::chan, Merge::averaged, Merge::e_x2}) check(group, merge);
-      }
     }
     emulation::set_order(emulation::Order::ascending);
   }
@@ -50,9 +49,8 @@ class ManyTowersCheck {
   void check(int64_t group, Merge merge) {
     const Tensor merged = merge_moments(rows_, group, merge, type_);
     const std::vector<double> got = merged.values();
-    for (int64_t k = 0; k < kTowers / group; ++k) {
+    for (int64_t k = 0; k < kTowers / group; ++k)
       for (int64_t c = 0; c < kChannels; ++c) merged_equals_loops(k, c, group, merge, got);
-    }
     // Three sets of this rank, in two groups where there are two.
     const PooledRows pooled{
         .rows = rows_, .layout = PooledLayout::towers, .group = group, .first = 18, .sets = 3};
@@ -85,9 +83,8 @@ class ManyTowersCheck {
       squares += m2 + count_of(t) * m * m;
     }
     const double m = sum / n;
-    for (int64_t t = k * group; t < (k + 1) * group; ++t) {
+    for (int64_t t = k * group; t < (k + 1) * group; ++t)
       between += count_of(t) * (moments_[at(t, 1 + c)] - m) * (moments_[at(t, 1 + c)] - m);
-    }
     comparison_.expect("merged count", k, c, got[at(k, 0)], n, 0);
     comparison_.expect("merged mean", k, c, got[at(k, 1 + c)], m, bound_ * (1 + std::abs(m)));
     comparison_.expect("merged M2", k, c, got[at(k, 1 + kChannels + c)],

@@ -20,9 +20,7 @@ Tensor local_rows(const Tensor& groups, const PooledRows& pooled) {
   at::Sizes sizes = groups.sizes();
   sizes[0] = pooled.sets;
   const Tensor local(sizes, groups.scalar_type());
-  for (int64_t s = 0; s < pooled.sets; ++s) {
-    local[s].copy_(groups[(pooled.first + s) / pooled.group]);
-  }
+  for (int64_t s = 0; s < pooled.sets; ++s) local[s].copy_(groups[(pooled.first + s) / pooled.group]);
   return local;
 }
 
@@ -34,9 +32,8 @@ class PooledCheck {
     for (int64_t t = 0; t < kTowers; ++t) {
       double* row = &all[static_cast<size_t>(t * (1 + 2 * kChannels))];
       row[0] = kCounts[t];
-      for (int64_t i = 1; i <= 2 * kChannels; ++i) {
+      for (int64_t i = 1; i <= 2 * kChannels; ++i)
         row[i] = kCounts[t] == 0 ? 0 : i > kChannels ? std::abs(row[i]) * kCounts[t] : row[i];
-      }
     }
     all[1 + kChannels - 1] = std::nan("");  // so that the last channel of a group is not finite
     towers_.set_values(all);
@@ -90,9 +87,7 @@ class PooledCheck {
     const RunningUpdate update = update_of(kTowers / pooled.group);
     const auto by = [&](const RunningUpdate& running) {
       NormOptions options{.eps = kEps, .mean_only = mean_only, .weight = weight_, .bias = bias_};
-      if (renorm) {
-        options.renorm = Renormalisation{.running = running.running, .r_max = 1.5, .d_max = 0.7};
-      }
+      if (renorm) options.renorm = Renormalisation{.running = running.running, .r_max = 1.5, .d_max = 0.7};
       return options;
     };
     const Tensor groups = merge_moments(towers_, pooled.group, merge, type_);
@@ -174,11 +169,9 @@ class PooledCheck {
       std::vector<double> expected(static_cast<size_t>(out.numel()), 0.0);
       const auto values = local.values();
       const auto width = static_cast<size_t>(2 * kChannels);
-      for (size_t t = 0; t < 4; ++t) {
-        for (size_t i = 0; i < width; ++i) {
+      for (size_t t = 0; t < 4; ++t)
+        for (size_t i = 0; i < width; ++i)
           expected[(t + 1) / static_cast<size_t>(group) * width + i] += values[t * width + i];
-        }
-      }
       const Tensor all({kTowers / group, 2, kChannels}, at::kDouble);
       all.set_values(expected);
       expect_close("sums of towers", out, all);

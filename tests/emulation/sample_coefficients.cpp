@@ -22,9 +22,8 @@ class SampleCheck {
     for (int64_t n = 0; n < kSamples; ++n) {
       double* row = &moments_[static_cast<size_t>(n * (1 + 2 * kChannels))];
       row[0] = kPositions[n];
-      for (int64_t i = 1; i <= 2 * kChannels; ++i) {
+      for (int64_t i = 1; i <= 2 * kChannels; ++i)
         row[i] = kPositions[n] == 0 ? 0 : i > kChannels ? std::abs(row[i]) * kPositions[n] : row[i];
-      }
     }
     rows_.set_values(moments_);
     weight_ = numbers({kChannels});

@@ -66,9 +66,8 @@ class Check {
         eps_(rounding(statistics_type(problem.type))),
         out_eps_(rounding(problem.type)) {
     for (int64_t d = 2; d < in.x.dim(); ++d) plane_ *= in.x.size(d);
-    for (int64_t s = 0; s + 1 < static_cast<int64_t>(problem.offsets.size()); ++s) {
+    for (int64_t s = 0; s + 1 < static_cast<int64_t>(problem.offsets.size()); ++s)
       for (int64_t c = 0; c < channels_; ++c) slice(s, c);
-    }
   }
 
   const std::string& mismatch() const { return comparison_.mismatch(); }
@@ -165,9 +164,8 @@ std::string mismatch(const Problem& problem) {
   if (!same_outputs(out, compute(problem, in))) return "the order of threads or blocks changes the results";
   if (!out.from_input_agrees) return "the sign of y computed from x lets other gradients pass";
   const at::Sizes strides = at::empty_like(in.x).strides();
-  if (problem.layout != "strided" && (out.y.strides() != strides || out.dx.strides() != strides)) {
+  if (problem.layout != "strided" && (out.y.strides() != strides || out.dx.strides() != strides))
     return "a result has not the memory format of x";
-  }
   return Check(problem, in, out).mismatch();
 }
 
@@ -210,9 +208,8 @@ std::string mismatch_of_special_values() {
   for (const auto type : {at::kDouble, at::kFloat, at::kBFloat16, at::kHalf}) {
     const Tensor x({2, 8, 5, 4}, type), one({1, 8}, statistics_type(type));  // x is fresh: NaN
     one.set_values(std::vector<double>(8, 1.0));
-    for (const double value : normalise(x, {0, 2}, one, one, one, Activation::relu, {}).values()) {
+    for (const double value : normalise(x, {0, 2}, one, one, one, Activation::relu, {}).values())
       comparison.expect(std::isnan(value), "ReLU turns NaN into a number");
-    }
   }
   // Squares too small for float32: each thread adds up deviations, and zeros for their squares.
   const Tensor tiny({512, 1}, at::kFloat);

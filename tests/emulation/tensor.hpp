@@ -77,9 +77,8 @@ struct Narrow {
     const int magnitude = bits & 0x7fff, exponent = magnitude / kOne, fraction = magnitude % kOne;
     float size = std::ldexp(static_cast<float>(exponent == 0 ? fraction : fraction + kOne),
                             std::max(exponent, 1) - kBias - kFractionBits);
-    if (magnitude >= kInfinity) {
+    if (magnitude >= kInfinity)
       size = fraction == 0 ? std::numeric_limits<float>::infinity() : std::numeric_limits<float>::quiet_NaN();
-    }
     return (bits & 0x8000) == 0 ? size : -size;
   }
 };
@@ -202,9 +201,8 @@ class Tensor {
   // Strides of dimensions of size 1 do not matter.
   bool is_contiguous() const {
     int64_t expected = 1;
-    for (size_t d = sizes_.size(); d-- > 0; expected *= sizes_[d]) {
+    for (size_t d = sizes_.size(); d-- > 0; expected *= sizes_[d])
       if (sizes_[d] != 1 && strides_[d] != expected && numel() > 0) return false;
-    }
     return true;
   }
   bool is_contiguous(MemoryFormat) const { return dim() >= 3 && channels_last_view().is_contiguous(); }

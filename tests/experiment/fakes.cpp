@@ -40,11 +40,9 @@ struct Groups {
     option("affine", affine, "");
   }
   void check(const RunOutline& run, Problems& problems) const {
-    for (const int64_t channels : run.norm_channels) {
-      if (channels % groups != 0) {
+    for (const int64_t channels : run.norm_channels)
+      if (channels % groups != 0)
         problems.add("groups", "does not divide " + std::to_string(channels) + " channels");
-      }
-    }
   }
 };
 
@@ -113,9 +111,7 @@ struct Sgd {
     option("groups", groups, "");
   }
   void check(const RunOutline&, Problems& problems) const {
-    if (nesterov && momentum == 0) {
-      problems.add("nesterov", "expected false where momentum is 0, got true");
-    }
+    if (nesterov && momentum == 0) problems.add("nesterov", "expected false where momentum is 0, got true");
   }
 };
 

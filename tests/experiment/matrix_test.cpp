@@ -149,9 +149,7 @@ TEST_F(SpecMatrix, AnswersUnknownAxes) {
           "init_from, select, stop_early, warmup_steps, timing, data_workers, timeout_s, "
           "collective_timeout_s, placement"}));
   std::string deep = "strategy";
-  for (int i = 0; i < 100; ++i) {
-    deep += ".base";
-  }
+  for (int i = 0; i < 100; ++i) deep += ".base";
   EXPECT_EQ(mistakes(spec("\"matrix\": {\"" + deep + "\": [1]}")).size(), 1u);
 }
 
@@ -213,9 +211,7 @@ TEST_F(SpecMatrix, RefusesTheSameRunTwice) {
 
 TEST_F(SpecMatrix, CapsTheNumberOfRuns) {
   std::string seeds = "0";
-  for (int i = 1; i < 200; ++i) {
-    seeds += ", " + std::to_string(i);
-  }
+  for (int i = 1; i < 200; ++i) seeds += ", " + std::to_string(i);
   EXPECT_EQ(mistakes(spec(
                 "\"matrix\": {\"seed\": [" + seeds + "], \"eval_every\": [" + seeds +
                 "]}, "

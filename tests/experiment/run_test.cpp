@@ -405,9 +405,8 @@ TEST(SpecReference, NamesEveryKey) {
   std::ifstream stream(reference);
   std::stringstream text;
   text << stream.rdbuf();
-  for (const auto& parameter : spec_parameters()) {
+  for (const auto& parameter : spec_parameters())
     EXPECT_NE(text.str().find("`" + parameter.name + "`"), std::string::npos) << parameter.name;
-  }
 }
 
 TEST_F(SpecRun, NamesOfOtherFrameworksAreAnsweredWithOurs) {

@@ -26,9 +26,8 @@ class Tuned : public SpecFiles {
   // A score for every run that tunes, from its strategy and its rate.
   static TuningScores scores(const Experiment& experiment, auto score) {
     TuningScores all;
-    for (const RunSpec& run : experiment.tuning->runs.runs) {
+    for (const RunSpec& run : experiment.tuning->runs.runs)
       all[run.id] = score(run.strategy.at("name").get<std::string>(), run.optimizer.at("lr").get<double>());
-    }
     return all;
   }
 };
@@ -78,11 +77,9 @@ TEST_F(Tuned, EachStrategyKeepsItsBest) {
 TEST_F(Tuned, ARunThatDivergedCountsAsNothing) {
   Experiment experiment = load(tuned_lr());
   TuningScores all = scores(experiment, [](const std::string&, double lr) { return lr; });
-  for (const RunSpec& run : experiment.tuning->runs.runs) {
-    if (run.optimizer.at("lr") == 0.4 && run.seed == 101) {
+  for (const RunSpec& run : experiment.tuning->runs.runs)
+    if (run.optimizer.at("lr") == 0.4 && run.seed == 101)
       all[run.id] = std::nullopt;  // its mean is then 0.2, that of the rate 0.2, which comes before it
-    }
-  }
   settle(experiment, all);
   const Candidate& last = experiment.tuning->groups.at(0).candidates.at(2);
   EXPECT_EQ(last.diverged(), 1);
@@ -110,9 +107,7 @@ TEST_F(Tuned, ChoicesCanBeMadeApart) {
   }
   settle(experiment, all);
   EXPECT_EQ(experiment.tuning->groups.at(0).name, "fake_own, towers=2");
-  for (const RunSpec& run : experiment.runs) {
-    EXPECT_EQ(run.optimizer.at("lr"), run.towers() == 2 ? 0.4 : 0.1);
-  }
+  for (const RunSpec& run : experiment.runs) EXPECT_EQ(run.optimizer.at("lr"), run.towers() == 2 ? 0.4 : 0.1);
 }
 
 TEST_F(Tuned, OtherAxesAreAveragedOrGiveWay) {
@@ -194,9 +189,7 @@ class TunedLength : public Tuned {
   }
   static std::set<int64_t> lengths_of(const std::vector<RunSpec>& runs) {
     std::set<int64_t> all;
-    for (const RunSpec& run : runs) {
-      all.insert(run.steps);
-    }
+    for (const RunSpec& run : runs) all.insert(run.steps);
     return all;
   }
 };
@@ -311,9 +304,7 @@ class TunedByHalves : public TunedLength {
     }
     EXPECT_EQ(needed_runs(*experiment.tuning, all).size(), all.size()) << "what was chosen asks for no more";
     std::map<int64_t, int> count;
-    for (const RunSpec& run : runs) {
-      ++count[run.steps];
-    }
+    for (const RunSpec& run : runs) ++count[run.steps];
     return count;
   }
   static double steady(const std::string& strategy, double lr, int64_t steps) {
@@ -364,9 +355,8 @@ TEST_F(TunedByHalves, OfTheSameLengthTheFirstSettingsStay) {
   settle_by(experiment, [](const std::string&, double, int64_t) { return 0.5; });
   EXPECT_EQ(experiment.tuning->steps, 10) << "doubling gained nothing";
   EXPECT_EQ(experiment.tuning->groups.at(0).best, 0U);
-  for (const Candidate& candidate : experiment.tuning->groups.at(0).candidates) {
+  for (const Candidate& candidate : experiment.tuning->groups.at(0).candidates)
     EXPECT_EQ(candidate.dropped_after, std::nullopt) << "all were tried at the chosen length";
-  }
 }
 
 TEST_F(TunedByHalves, WithoutLengthsTheRunsBeginWithFewerSteps) {

@@ -62,14 +62,11 @@ void list(const char* call, const std::string& file) {
 bool fails(const char* call, const std::string& file) {
   static std::atomic<long> calls{0};
   const std::string below = variable("FAULT_BELOW") + "/", only = variable("FAULT_CALL");
-  if (!is_meant() || (!only.empty() && only != call) || file.compare(0, below.size(), below) != 0) {
+  if (!is_meant() || (!only.empty() && only != call) || file.compare(0, below.size(), below) != 0)
     return false;
-  }
   list(call, file);
   const long number = ++calls, at = std::atol(variable("FAULT_AT").c_str());
-  if (number != at && !(variable("FAULT_LASTS") == "1" && at > 0 && number > at)) {
-    return false;
-  }
+  if (number != at && !(variable("FAULT_LASTS") == "1" && at > 0 && number > at)) return false;
   errno = std::atoi(variable("FAULT_ERRNO").c_str());
   return true;
 }

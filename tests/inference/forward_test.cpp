@@ -20,11 +20,8 @@ class Forward : public ::testing::Test {
   Forward() {
     std::filesystem::create_directories(folder_);
     std::vector<NamedTensor> weights;
-    for (const auto& tensors : {built_.network().named_parameters(), built_.network().named_buffers()}) {
-      for (const auto& [name, tensor] : tensors.pairs()) {
-        weights.push_back({name, tensor});
-      }
-    }
+    for (const auto& tensors : {built_.network().named_parameters(), built_.network().named_buffers()})
+      for (const auto& [name, tensor] : tensors.pairs()) weights.push_back({name, tensor});
     write_safetensors(request_.weights, weights);
   }
   ~Forward() override { std::filesystem::remove_all(folder_); }
@@ -34,9 +31,7 @@ class Forward : public ::testing::Test {
     request_.mode = mode;
     EXPECT_EQ(run_forward_pass(request_), "init_from: 114 tensors used");
     std::map<std::string, at::Tensor> all;
-    for (const NamedTensor& t : read_safetensors(request_.out)) {
-      all[t.name] = t.tensor;
-    }
+    for (const NamedTensor& t : read_safetensors(request_.out)) all[t.name] = t.tensor;
     return all;
   }
 
@@ -99,9 +94,8 @@ TEST_F(Forward, GivesTheGradientsOfALoss) {
         << name;
   };
   expect_near("grad/images", images_.grad());
-  for (const auto& [name, parameter] : built_.network().named_parameters().pairs()) {
+  for (const auto& [name, parameter] : built_.network().named_parameters().pairs())
     expect_near("grad/" + name, parameter.grad());
-  }
 }
 
 // Options that hold for the towers and the length of a run, which an evaluation of given images does not

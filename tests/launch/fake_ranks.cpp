@@ -60,13 +60,11 @@ struct OnFilesOptions : TaskOptions {
   }
 
   Paths files(const std::string& data_dir) const {
-    if (data_dir.empty()) {
+    if (data_dir.empty())
       throw Error(Error::Kind::usage, "task on_files: no data folder given; say --data DIR");
-    }
     Paths found;
-    for (const auto& entry : std::filesystem::directory_iterator(data_dir + "/" + root)) {
+    for (const auto& entry : std::filesystem::directory_iterator(data_dir + "/" + root))
       found.push_back(entry.path().string());
-    }
     return found;
   }
 };
@@ -75,9 +73,8 @@ struct OnFilesOptions : TaskOptions {
 DataCheck data_check(const OnFilesOptions& options, const std::string& data_dir) {
   return {"what is bad", [files = options.files(data_dir)] {
             DataReport report{{}, {"looked"}, 1};
-            for (const std::string& file : files) {
+            for (const std::string& file : files)
               if (read_text(file) == "bad") report.faults.push_back({"bad files", file + ": bad"});
-            }
             return report;
           }};
 }
@@ -95,9 +92,8 @@ struct LeftOptions {
   void describe(OptionVisitor& option) { option("weight", weight, "of nothing"); }
   void check(const RunOutline& run, Problems& problems) const {
     const size_t towers = run.samples_per_tower.size();
-    if (towers > 0 && weight > static_cast<double>(towers)) {
+    if (towers > 0 && weight > static_cast<double>(towers))
       problems.add("weight", "is more than there are towers, " + std::to_string(towers));
-    }
   }
 };
 
@@ -139,9 +135,7 @@ int listening_port(int fd) {
 int open_descriptors() {  // without the one through which they are counted
   DIR* folder = opendir("/proc/self/fd");
   int count = 0;
-  while (readdir(folder) != nullptr) {
-    ++count;
-  }
+  while (readdir(folder) != nullptr) ++count;
   closedir(folder);
   return count - 3;  // ".", ".." and the folder itself
 }
@@ -177,9 +171,7 @@ Json result_of(const RankJob& job) {
 }
 
 [[noreturn]] void wait_for_ever() {
-  for (;;) {
-    pause();
-  }
+  for (;;) pause();
 }
 
 RankReport report(Status status, const std::string& message) {
@@ -228,21 +220,15 @@ RankReport run_rank(const RankJob& job, KeptWorld* kept) {
         << R"({"kind": "train", "step": 1, "epoch": 0.1, "loss": 2.5})" << std::endl;
   }
   const auto behaviour = job.spec.task.at("behaviour").get<std::string>();
-  if (behaviour == "linger") {
-    usleep(200'000);
-  }
-  if (behaviour == "say") {
-    std::cout << "seed " << job.spec.seed << std::endl;
-  }
+  if (behaviour == "linger") usleep(200'000);
+  if (behaviour == "say") std::cout << "seed " << job.spec.seed << std::endl;
   if (behaviour == "alone") {
     RankReport nobody = without_contact();
     nobody.world_formed = false;
     return nobody;
   }
   const bool last = rank == job.rendezvous.size - 1;
-  if (behaviour == "hang") {
-    wait_for_ever();
-  }
+  if (behaviour == "hang") wait_for_ever();
   if (behaviour == "stop on a GPU" && !last) {
     std::cerr << "[rank0] Watchdog caught collective operation timeout: ALLREDUCE ran for 60000 ms"
               << std::endl;
@@ -261,9 +247,7 @@ RankReport run_rank(const RankJob& job, KeptWorld* kept) {
     }
     misbehave(behaviour);
   }
-  if (behaviour == "refuse") {
-    return report(Status::error, "this strategy refuses");
-  }
+  if (behaviour == "refuse") return report(Status::error, "this strategy refuses");
   RankReport done = report(behaviour == "diverge" ? Status::diverged : Status::ok,
                            behaviour == "diverge" ? "the loss is not finite at step 3" : "");
   if (rank == 0) {
@@ -279,9 +263,7 @@ RankReport run_rank(const RankJob& job, KeptWorld* kept) {
 
 std::string share_text(const Rendezvous& rendezvous, const std::string& text_of_rank0) {
   // One process plays rank 0 or another rank of a world; what rank 0 shares goes through a file of the test.
-  if (rendezvous.size == 1) {
-    return text_of_rank0;
-  }
+  if (rendezvous.size == 1) return text_of_rank0;
   std::string file = variable("FAKE_STORE") + rendezvous.prefix;
   std::replace(file.begin() + static_cast<std::ptrdiff_t>(variable("FAKE_STORE").size()), file.end(), '/',
                '_');
@@ -311,9 +293,8 @@ void RollCall::wait(std::chrono::milliseconds /*patience*/) const {}
 // The other ranks see what this one does, or with FAKE_OWN_GPUS each a GPU of its own.
 std::vector<std::string> gather_texts(const Rendezvous& rendezvous, const std::string& own) {
   std::vector<std::string> texts(static_cast<size_t>(rendezvous.size), own);
-  for (int rank = 0; !variable("FAKE_OWN_GPUS").empty() && rank < rendezvous.size; ++rank) {
+  for (int rank = 0; !variable("FAKE_OWN_GPUS").empty() && rank < rendezvous.size; ++rank)
     texts[static_cast<size_t>(rank)] = Json::array({std::to_string(rank)}).dump();
-  }
   return texts;
 }
 
@@ -339,9 +320,8 @@ std::vector<RunSpec> runs_to_measure(const std::vector<RunSpec>& runs, int) {
 // A step of 10 ms; of the strategy `right` it exchanges 20 times 1 KB.
 Json own_step(const RunSpec& run, int ranks, Device, const std::string&, double) {
   Json exchanges = {{{"op", "all_reduce"}, {"purpose", "gradients"}, {"bytes", 1 << 20}, {"count", 1}}};
-  if (run.strategy.at("name") == "right") {
+  if (run.strategy.at("name") == "right")
     exchanges.push_back({{"op", "all_reduce"}, {"purpose", "statistics"}, {"bytes", 1024}, {"count", 20}});
-  }
   return {{"run", run.id},
           {"strategy", label(run.strategy)},
           {"model", label(run.model, "model")},
@@ -361,9 +341,8 @@ std::vector<std::vector<ActivityEvent>> traced_steps(const RunSpec&, const Rende
 }
 
 StepCost count_step(const StepCase& step_case) {
-  if (step_case.towers % step_case.ranks != 0) {
+  if (step_case.towers % step_case.ranks != 0)
     throw Error(Error::Kind::refused, "towers: the ranks must divide them");
-  }
   return {.norm_sites = 3,
           .forward_kernels = 2,
           .backward_kernels = 1,
@@ -374,9 +353,8 @@ StepCost count_step(const StepCase& step_case) {
 
 // Answers with what it was asked; the strategy "right" has no running statistics.
 Json evaluate_weights(const EvaluateJob& job) {
-  if (job.spec.towers() % job.ranks != 0) {
+  if (job.spec.towers() % job.ranks != 0)
     throw Error(Error::Kind::refused, "towers: the ranks must divide them");
-  }
   Json all = Json::object();
   for (const std::string& population : job.populations) {
     const bool none = job.spec.strategy.at("name") == "right";
@@ -411,9 +389,7 @@ std::array<uint8_t, 3> class_colour(uint8_t id) {
 
 void write_png(const std::string& file, const Pixels& pixels) {
   std::ofstream out(file);
-  for (const uint8_t value : pixels.values) {
-    out << int{value} << " ";
-  }
+  for (const uint8_t value : pixels.values) out << int{value} << " ";
 }
 
 std::string run_forward_pass(const ForwardRequest& request) {
@@ -423,9 +399,8 @@ std::string run_forward_pass(const ForwardRequest& request) {
 }
 
 bool answer_layer_cases(const LayerRequest& request, std::ostream& out, std::ostream&) {
-  for (const std::string& file : request.files) {
+  for (const std::string& file : request.files)
     out << file << " on " << request.ranks << " x " << request.device << "\n";
-  }
   return request.files.front() != "refused.json";
 }
 
@@ -434,9 +409,7 @@ VerifyReport verify(const VerifyRequest& request) {
   VerifyReport report{{{"cpu", 1}}, {}, {}};
   for (const std::string& strategy : request.strategies) {
     request.progress(strategy, 0, request.strategies.size());
-    if (strategy == "fatal") {
-      raise(SIGFPE);
-    }
+    if (strategy == "fatal") raise(SIGFPE);
     report.rows.push_back({strategy, Json::object(), 1, 0, {}, strategy == "wrong" ? "its output" : ""});
   }
   return report;
@@ -469,9 +442,7 @@ Diagnosis diagnosis_of(const DiagnosisNumbers& numbers, double margin) {
 // Every entry computes what is committed but the one that FAKE_PANEL names.
 std::optional<Json> measure(const PanelEntry& entry, std::string&) {
   Json values = committed_panel().at(entry.name).at("values");
-  if (variable("FAKE_PANEL") == entry.name) {
-    values["weights"] = 1e9;
-  }
+  if (variable("FAKE_PANEL") == entry.name) values["weights"] = 1e9;
   return values;
 }
 
@@ -489,9 +460,7 @@ int visible_gpus() {
 
 std::vector<std::string> names_of_gpus() {
   std::vector<std::string> names;
-  for (int gpu = 0; gpu < visible_gpus(); ++gpu) {
-    names.push_back("GPU " + std::to_string(gpu));
-  }
+  for (int gpu = 0; gpu < visible_gpus(); ++gpu) names.push_back("GPU " + std::to_string(gpu));
   return names;
 }
 

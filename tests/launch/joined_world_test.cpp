@@ -63,9 +63,8 @@ TEST_F(JoinedWorld, FactsOfTheDataStandInTheRecords) {
 TEST_F(JoinedWorld, TheNextRunWorksInTheWorldOfTheLast) {
   as_rank(0, scratch_.write_spec(test::behaves("ok"), R"(, "matrix": {"seed": [0, 1]})"));
   std::vector<bool> in_kept_world;
-  for (const Record& record : scratch_.records()) {
+  for (const Record& record : scratch_.records())
     in_kept_world.push_back(record.at("result.seen.in_kept_world"));
-  }
   EXPECT_EQ(in_kept_world, (std::vector<bool>{false, true}));
 }
 
@@ -194,17 +193,13 @@ TEST_F(JoinedWorld, ARunThatLostContactWaitsForTheOthersAndCrashesTheThirdTime) 
     EXPECT_THROW(as_rank(0, spec), Error);
     EXPECT_EQ(scratch_.records().size(), start == 0 ? 1U : 2U) << "each has its turn";
   }
-  for (const Record& record : scratch_.records()) {
-    EXPECT_EQ(record.status(), Status::crashed);
-  }
+  for (const Record& record : scratch_.records()) EXPECT_EQ(record.status(), Status::crashed);
   EXPECT_EQ(as_rank(0, spec).skipped, 2);
 }
 
 TEST_F(JoinedWorld, RanksThatNeverMetLeaveNoRecord) {
   const auto spec = scratch_.write_spec(test::behaves("alone"));
-  for (int start = 0; start < 4; ++start) {
-    EXPECT_THROW(as_rank(0, spec), Error);
-  }
+  for (int start = 0; start < 4; ++start) EXPECT_THROW(as_rank(0, spec), Error);
   EXPECT_TRUE(scratch_.records().empty());
 }
 

@@ -36,27 +36,23 @@ std::vector<pid_t> rank_ids(const Scratch& scratch) {
   std::error_code none;
   for (const auto& entry : fs::recursive_directory_iterator(scratch / "results", none)) {
     pid_t id = 0;
-    if (entry.path().filename().string().rfind("pid", 0) == 0 && std::ifstream(entry.path()) >> id) {
+    if (entry.path().filename().string().rfind("pid", 0) == 0 && std::ifstream(entry.path()) >> id)
       ids.push_back(id);
-    }
   }
   return ids;
 }
 
 template <class Condition>
 bool eventually(Condition condition) {
-  for (int i = 0; i < 3000 && !condition(); ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
+  for (int i = 0; i < 3000 && !condition(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
   return condition();
 }
 
 void expect_nobody_left(const Scratch& scratch, size_t ranks) {
   const auto ids = rank_ids(scratch);
   EXPECT_EQ(ids.size(), ranks);
-  for (const pid_t id : ids) {
+  for (const pid_t id : ids)
     EXPECT_TRUE(eventually([&] { return !is_alive(id); })) << "rank process " << id << " is left";
-  }
 }
 
 TEST(Launch, CheckpointsStayUntilTheRunHasFinishedOrStartsFromTheBeginning) {
@@ -67,15 +63,13 @@ TEST(Launch, CheckpointsStayUntilTheRunHasFinishedOrStartsFromTheBeginning) {
     run(spec, scratch.options(1));
     const fs::path folder = scratch.records().at(0).file().parent_path();
     fs::create_directories(folder / kCheckpointsFolder);
-    for (const char* file : {"left", "checkpoints/step4.safetensors"}) {
+    for (const char* file : {"left", "checkpoints/step4.safetensors"})
       std::ofstream(folder / file) << "of the run before";
-    }
     LaunchRequest options = scratch.options(1);
-    if (finishes) {
+    if (finishes)
       fs::remove(folder / kRecordFile);
-    } else {
+    else
       options.redo = {redo};
-    }
     run(spec, options);
     EXPECT_FALSE(fs::exists(folder / "left"));
     EXPECT_EQ(fs::exists(folder / "checkpoints/step4.safetensors"), redo == "failed");
@@ -184,9 +178,7 @@ TEST(Launch, AKilledRankIsNamedWithItsSignalAndLogAndTheMatrixGoesOn) {
   EXPECT_EQ(summary.failed, 1);
   EXPECT_EQ(summary.finished, 1);
   for (const Record& record : scratch.records()) {
-    if (record.status() == Status::ok) {
-      continue;
-    }
+    if (record.status() == Status::ok) continue;
     EXPECT_EQ(record.status(), Status::crashed);
     EXPECT_EQ(record.at("outcome.rank"), 1);
     EXPECT_EQ(record.at("outcome.signal"), "SIGKILL");
@@ -272,9 +264,8 @@ TEST(Launch, FailedRunsStartAgainOnlyOnRequestAndInACleanFolder) {
 // Names of what lies beside a run's folder, in the folder of its id.
 std::vector<std::string> beside(const fs::path& run_folder) {
   std::vector<std::string> names;
-  for (const auto& entry : fs::directory_iterator(run_folder.parent_path())) {
+  for (const auto& entry : fs::directory_iterator(run_folder.parent_path()))
     if (entry.path() != run_folder) names.push_back(entry.path().filename().string());
-  }
   return names;
 }
 

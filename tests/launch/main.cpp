@@ -7,9 +7,7 @@
 #include "harness/cli/program.hpp"
 
 int main(int argc, char** argv) {
-  if (argc > 1 && std::strncmp(argv[1], "--gtest", 7) != 0) {
-    return bnlab::run_program(argc, argv);
-  }
+  if (argc > 1 && std::strncmp(argv[1], "--gtest", 7) != 0) return bnlab::run_program(argc, argv);
   ::testing::InitGoogleTest(&argc, argv);
   return RUN_ALL_TESTS();
 }

@@ -101,16 +101,12 @@ TEST_F(Selection, ARunIsNamedByItsId) {
 
 TEST_F(Selection, SlicesShareNoRunAndLeaveNoneOut) {
   std::multiset<std::string> all;
-  for (const char* slice : {"1/5", "2/5", "3/5", "4/5", "5/5"}) {
-    for (const RunSpec& run : select_runs(experiment_.runs, {}, slice)) {
-      all.insert(run.id);
-    }
-  }
+  for (const char* slice : {"1/5", "2/5", "3/5", "4/5", "5/5"})
+    for (const RunSpec& run : select_runs(experiment_.runs, {}, slice)) all.insert(run.id);
   EXPECT_EQ(all.size(), 36U);
   EXPECT_EQ(std::set<std::string>(all.begin(), all.end()).size(), 36U);
-  for (const char* wrong : {"0/5", "6/5", "1", "a/b", "1/5x"}) {
+  for (const char* wrong : {"0/5", "6/5", "1", "a/b", "1/5x"})
     EXPECT_THROW(select_runs(experiment_.runs, {}, wrong), Error) << wrong;
-  }
 }
 
 }  // namespace

@@ -34,9 +34,7 @@ class StartProgram : public ::testing::Test {
     for (int look = 0; look < 1000; ++look) {
       std::ifstream in(state);
       std::string number, name, letter;
-      if (!(in >> number >> name >> letter) || letter == "Z") {
-        return true;
-      }
+      if (!(in >> number >> name >> letter) || letter == "Z") return true;
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
     return false;
@@ -67,9 +65,8 @@ TEST_F(StartProgram, TheFirstRankThatFailsIsNamedAndTheOthersStopped) {
   testing::internal::CaptureStderr();
   EXPECT_EQ(start(3, "test $RANK != 1 || exit 7; sleep 600 & echo $! > $1/worker$RANK; wait"), 7);
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "bnlab launch: rank 1 of 3 ended with status 7\n");
-  for (const std::string worker : {"worker0", "worker2"}) {
+  for (const std::string worker : {"worker0", "worker2"})
     EXPECT_TRUE(ended(std::stoi(written(worker)))) << worker;
-  }
 }
 
 TEST_F(StartProgram, ARankThatIgnoresBeingStoppedIsKilled) {
@@ -81,9 +78,7 @@ TEST_F(StartProgram, ARankThatIgnoresBeingStoppedIsKilled) {
 
 TEST_F(StartProgram, AnInterruptStopsAllRanks) {
   std::thread interrupts([this] {
-    while (written("1").empty()) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    }
+    while (written("1").empty()) std::this_thread::sleep_for(std::chrono::milliseconds(10));
     raise(SIGINT);
   });
   EXPECT_EQ(start(2, "echo started > $1/$RANK; exec sleep 600"), 130);

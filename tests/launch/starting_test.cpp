@@ -99,9 +99,7 @@ TEST(Starting, SeveralProcessesShareOneMatrix) {
   }
   EXPECT_EQ(run(spec, scratch.options(1)).skipped, 6);
   EXPECT_EQ(scratch.records().size(), 6U);
-  for (const Record& record : scratch.records()) {
-    EXPECT_EQ(record.status(), Status::ok);
-  }
+  for (const Record& record : scratch.records()) EXPECT_EQ(record.status(), Status::ok);
 }
 
 TEST(Starting, DeletesNothingBehindALink) {

@@ -35,17 +35,13 @@ pid_t process_of(const Record& record, int rank) {
 // The processes of rank 0 of the runs, each counted once.
 std::set<pid_t> processes_of(const std::vector<Record>& records) {
   std::set<pid_t> all;
-  for (const Record& record : records) {
-    all.insert(process_of(record, 0));
-  }
+  for (const Record& record : records) all.insert(process_of(record, 0));
   return all;
 }
 
 template <class Condition>
 bool eventually(Condition condition) {
-  for (int i = 0; i < 3000 && !condition(); ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
+  for (int i = 0; i < 3000 && !condition(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
   return condition();
 }
 
@@ -65,9 +61,8 @@ TEST(StayingRanks, MakeOneRunAfterTheOtherInTheirWorldAndEachHasItsLog) {
       EXPECT_EQ(process_of(record, rank), process_of(records[0], rank));
     }
   }
-  for (const int rank : {0, 1}) {
+  for (const int rank : {0, 1})
     EXPECT_NE(kill(process_of(records[0], rank), 0), 0) << "rank " << rank << " is left";
-  }
 }
 
 TEST(StayingRanks, FreshOnesWhereTheUserAsksForThem) {
@@ -102,9 +97,8 @@ TEST(StayingRanks, FreshOnesAfterARunWithoutAResultAndTheSameAfterADivergence) {
     const auto records = scratch.records();
     ASSERT_EQ(records.size(), 2U);
     const bool same = first == "diverge";
-    for (const int rank : {0, 1}) {
+    for (const int rank : {0, 1})
       EXPECT_EQ(process_of(records[0], rank) == process_of(records[1], rank), same);
-    }
     const Record& good = records[records[0].status() == Status::ok ? 0 : 1];
     EXPECT_EQ(good.at("placement.runs_before"), same ? 1 : 0);
     EXPECT_EQ(read_text(log_file(folder_of(good), 1)), "seed 0\n");

@@ -126,9 +126,8 @@ TEST(CaseFile, NamesTheKeyAtFault) {
       {kernel, "steps[0].towers[0].input.shape: expected at least the size of the kernel, 3"},
       {beside, "bias: expected none beside conv"},
   };
-  for (const auto& [document, expected] : cases) {
+  for (const auto& [document, expected] : cases)
     EXPECT_EQ(refusal(document).substr(0, expected.size()), expected) << document.dump();
-  }
 }
 
 TEST(CaseFile, AnInputThatOverflowsItsDtypeIsRefused) {

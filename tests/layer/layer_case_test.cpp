@@ -122,9 +122,7 @@ TEST(LayerCase, EvaluationUsesWhatWasRememberedAndHasGradientsToo) {
 TEST(LayerCase, StepsWithoutAnySampleWork) {
   for (const char* strategy : {"sync", "per_tower", "layer_norm", "none"}) {
     LayerCase c = random_case(strategy, {random_step({0, 0}), random_step({0, 0}, Mode::evaluate_saved)});
-    if (std::string(strategy) == "none") {
-      c.weight = c.bias = at::Tensor();
-    }
+    if (std::string(strategy) == "none") c.weight = c.bias = at::Tensor();
     for (const int ranks : {1, 2}) {
       const LayerAnswer answer = apply_layer(c, ranks);
       EXPECT_EQ(answer.steps[0].outputs[1].sizes(), (at::IntArrayRef{0, 3, 2})) << strategy;

@@ -59,9 +59,7 @@ TEST_F(LayerProgram, LeavesOutWhatAStrategyDoesNotHave) {
   Json document = example_document("none");
   document.erase("weight");
   document.erase("bias");
-  for (Json& tower : document["steps"][0]["towers"]) {
-    tower.erase("grad_output");
-  }
+  for (Json& tower : document["steps"][0]["towers"]) tower.erase("grad_output");
   EXPECT_TRUE(answer({file("none.json", document.dump())}));
   const Json step = Json::parse(out_).at("steps").at(0);
   EXPECT_EQ(step.size(), 2u) << step;

@@ -28,9 +28,8 @@ TEST(BackboneUNet, NamesItsLayersAsThePublishedOne) {
 TEST(BackboneUNet, EachBlockTakesTheMapBeforeAndTheNextLargerOne) {
   const Outline net(unet_on("resnet"));
   std::vector<int64_t> in;
-  for (int b = 0; b < 5; ++b) {
+  for (int b = 0; b < 5; ++b)
     in.push_back(net.conv_at("decoder.blocks." + std::to_string(b) + ".conv1.0").in);
-  }
   EXPECT_EQ(in, (std::vector<int64_t>{512 + 256, 256 + 128, 128 + 64, 64 + 64, 32}));
 }
 

@@ -30,9 +30,8 @@ TEST_P(EveryBackbone, GivesFiveMapsOfTheChannelsAndStridesThatItTells) {
     for (size_t i = 0; i < 5; ++i) {
       EXPECT_EQ(maps[i].size(1), facts.feature_channels(options)[i]);
       const int64_t stride = std::min<int64_t>(int64_t{2} << i, output_stride);
-      if (output_stride >= 8) {  // a backbone for small images may have finer maps
+      if (output_stride >= 8)  // a backbone for small images may have finer maps
         EXPECT_EQ(maps[i].sizes().slice(2), (at::IntArrayRef{64 / stride, 96 / stride}));
-      }
     }
   }
 }
@@ -73,11 +72,9 @@ TEST(Plain, IsTheEncoderOfUnet) {
   const Outline unet({{"name", "unet"}, {"base", 3}, {"levels", 6}});
   const Outline net(fcn_on({{"name", "plain"}, {"base", 3}}));
   EXPECT_EQ(net.parameters("backbone.encoder"), unet.parameters("encoder"));
-  for (const ConvSite& site : unet.convs()) {
-    if (site.name.rfind("encoder", 0) == 0) {
+  for (const ConvSite& site : unet.convs())
+    if (site.name.rfind("encoder", 0) == 0)
       EXPECT_EQ(net.conv_at("backbone." + site.name).out, site.out) << site.name;
-    }
-  }
 }
 
 }  // namespace

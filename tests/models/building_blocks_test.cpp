@@ -56,9 +56,8 @@ TEST(Dropout, GoesWithARowThatAStrategyHasMoved) {
 }
 
 TEST(Dropout, LeavesEvaluationAlone) {
-  for (const Mode mode : {Mode::evaluate_saved, Mode::evaluate_batch}) {
+  for (const Mode mode : {Mode::evaluate_saved, Mode::evaluate_batch})
     EXPECT_TRUE(at::equal(ones(6), dropout(ones(6), kElements, pass_of(1, 0, 7, mode))));
-  }
 }
 
 // 1/0.9 is 1.109 in bfloat16: twice nothing may be rounded to that.
@@ -69,9 +68,8 @@ TEST(Dropout, ScalesExactlyInLowPrecision) {
 }
 
 TEST(Dropout, TakesRowsInAnyPrecision) {
-  for (const auto type : {at::kDouble, at::kBFloat16}) {
+  for (const auto type : {at::kDouble, at::kBFloat16})
     EXPECT_EQ(dropout(ones(6).to(type), kElements, pass_of(1, 0)).scalar_type(), type);
-  }
 }
 
 constexpr Resizing kAll[] = {Resizing::nearest, Resizing::bilinear, Resizing::bilinear_corners};

@@ -66,20 +66,15 @@ TEST(CifarResNet, SkipsTakeEverySecondPixelAndAddChannelsOfZerosOnBothSides) {
                                    {.statistics = communicator, .host = communicator, .shadows = {}});
   const auto trunk = Registered<Backbone>::create(options, {4})->build(*strategy, "");
   const at::NoGradGuard no_grad;
-  for (auto& parameter : trunk->named_parameters()) {
-    if (parameter.key().find("conv2") != std::string::npos) {
-      parameter.value().zero_();
-    }
-  }
+  for (auto& parameter : trunk->named_parameters())
+    if (parameter.key().find("conv2") != std::string::npos) parameter.value().zero_();
   const Batch batch{at::randn({1, 3, 8, 12}), {}, Towers({1}, 1, 0)};
   const Network::Maps maps = trunk->forward(batch.images, batch.pass({}, Mode::train));
   const at::Tensor &before = maps[2], &after = maps[3];
   EXPECT_EQ(after.sizes(), (std::vector<int64_t>{1, 4, 4, 6}));
   EXPECT_TRUE(after.slice(1, 1, 3).equal(before.slice(2, 0, 8, 2).slice(3, 0, 12, 2)));
   EXPECT_GT(before.abs().sum().item<float>(), 0);
-  for (const int64_t zeros : {0, 3}) {
-    EXPECT_EQ(after.select(1, zeros).abs().max().item<float>(), 0);
-  }
+  for (const int64_t zeros : {0, 3}) EXPECT_EQ(after.select(1, zeros).abs().max().item<float>(), 0);
   EXPECT_EQ(maps[4].sizes(), (std::vector<int64_t>{1, 8, 2, 3}));
 }
 

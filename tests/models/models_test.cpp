@@ -28,14 +28,10 @@ bool write_images(const std::filesystem::path& folder) {
 #ifdef BNLAB_WITH_IMAGES
   Stream stream(1, "test");
   for (const auto& [split, count] : {std::pair("train", 12), {"test", 3}}) {
-    for (const char* name : {"a", "b"}) {
-      std::filesystem::create_directories(folder / "images" / split / name);
-    }
+    for (const char* name : {"a", "b"}) std::filesystem::create_directories(folder / "images" / split / name);
     for (int i = 0; i < 2 * count; ++i) {
       test::Picture picture{20, 30, {}};
-      for (int p = 0; p < 20 * 30 * 3; ++p) {
-        picture.values.push_back(static_cast<uint8_t>(stream.below(256)));
-      }
+      for (int p = 0; p < 20 * 30 * 3; ++p) picture.values.push_back(static_cast<uint8_t>(stream.below(256)));
       const auto file = folder / "images" / split / (i % 2 == 0 ? "a" : "b") / (std::to_string(i) + ".png");
       test::write_png(file.string(), picture, PNG_COLOR_TYPE_RGB);
     }
@@ -82,13 +78,11 @@ class EveryModel : public ::testing::TestWithParam<std::string> {
 TEST_P(EveryModel, NamesItsParametersByTheirSites) {
   OneRankNetwork built = this->built();
   std::set<std::string> names;
-  for (const NormSite& site : built.sites()) {
+  for (const NormSite& site : built.sites())
     EXPECT_TRUE(names.insert(site.name).second) << site.name << " appears twice";
-  }
   const auto parameters = built.network().named_parameters();
-  for (const NormSite& site : built.sites()) {
+  for (const NormSite& site : built.sites())
     EXPECT_TRUE(parameters.contains(site.name + ".weight")) << site.name;
-  }
 }
 
 // By which strategies are checked before a run.
@@ -97,9 +91,7 @@ TEST_P(EveryModel, TellsTheChannelsOfItsSitesBeforehand) {
   const Channels told = facts_of<ModelFacts>(model).norm_channels(model);
   std::set<int64_t> there;
   OneRankNetwork built = this->built();
-  for (const NormSite& site : built.sites()) {
-    there.insert(site.channels);
-  }
+  for (const NormSite& site : built.sites()) there.insert(site.channels);
   EXPECT_EQ(std::set<int64_t>(told.begin(), told.end()), there);
 }
 
@@ -107,9 +99,7 @@ TEST_P(EveryModel, EveryParameterLearns) {
   OneRankNetwork built = this->built();
   const Outputs outputs = forward(built, images(3));
   at::Tensor loss = outputs.logits.pow(3).sum();
-  if (outputs.auxiliary.defined()) {
-    loss = loss + outputs.auxiliary.pow(3).sum();
-  }
+  if (outputs.auxiliary.defined()) loss = loss + outputs.auxiliary.pow(3).sum();
   loss.backward();
   for (const auto& [name, parameter] : built.network().named_parameters().pairs()) {
     ASSERT_TRUE(parameter.grad().defined()) << name;
@@ -164,21 +154,18 @@ TEST_P(EveryModel, WorksInBfloat16AndChannelsLast) {
 TEST_P(EveryModel, HasAHeadAndLeavesNoNormSiteInIt) {
   OneRankNetwork built = this->built();
   int64_t in_head = 0;
-  for (const auto& [name, parameter] : built.network().named_parameters().pairs()) {
+  for (const auto& [name, parameter] : built.network().named_parameters().pairs())
     in_head += built.network().part_of(name) == Part::head;
-  }
   EXPECT_GT(in_head, 0);
-  for (const NormSite& site : built.sites()) {
+  for (const NormSite& site : built.sites())
     EXPECT_NE(built.network().part_of(site.name + ".weight"), Part::head) << site.name;
-  }
 }
 
 // 4 towers on one, two and four ranks.
 TEST_P(EveryModel, PlacementChangesNothing) {
   const TemporaryFolder data;
-  if (answers_for() == Labelled::images && !write_images(data.path())) {
+  if (answers_for() == Labelled::images && !write_images(data.path()))
     GTEST_SKIP() << "built without libjpeg and libpng, so there is no task that labels images";
-  }
   TrainingRuns runs(data.path().string());
   for (const char* strategy : {"sync", "per_tower", "shuffle"}) {
     SCOPED_TRACE(strategy);
@@ -188,9 +175,7 @@ TEST_P(EveryModel, PlacementChangesNothing) {
     for (const int ranks : {2, 4}) {
       const TrainedRun several = runs.run(spec, ranks);
       ASSERT_EQ(several.losses.size(), 3u);
-      for (size_t i = 0; i < 3; ++i) {
-        EXPECT_NEAR(several.losses[i], one.losses[i], 1e-10);
-      }
+      for (size_t i = 0; i < 3; ++i) EXPECT_NEAR(several.losses[i], one.losses[i], 1e-10);
       expect_near(several.tensors, one.tensors, 1e-9);
     }
   }

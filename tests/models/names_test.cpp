@@ -27,11 +27,9 @@ TEST(OtherNames, EveryAnswerWorksWhenItIsTyped) {
 }
 
 TEST(OtherNames, NoNameOfOursHasAnotherAnswer) {
-  for (const char* family : {"model", "backbone", "optimizer", "loss", "task"}) {
-    for (const std::string& name : registered_names(family)) {
+  for (const char* family : {"model", "backbone", "optimizer", "loss", "task"})
+    for (const std::string& name : registered_names(family))
       EXPECT_EQ(answer_from_table(family, name), "") << family;
-    }
-  }
 }
 
 TEST(OtherNames, EveryKeyOfTheAnswersExists) {

@@ -16,9 +16,8 @@ namespace bnlab {
 inline Json resolved_component(const std::string& family, const Json& given) {
   Problems problems;
   const Json whole = resolve({component_key(family)}, {{family, given}}, "", problems);
-  if (!problems.empty()) {
+  if (!problems.empty())
     throw std::logic_error(problems.found().front().first + ": " + problems.found().front().second);
-  }
   return whole.at(family);
 }
 
@@ -39,9 +38,8 @@ class OneRankNetwork {
 
   int64_t parameters(const std::string& prefix = "") const {
     int64_t count = 0;
-    for (const auto& [name, tensor] : network().named_parameters().pairs()) {
+    for (const auto& [name, tensor] : network().named_parameters().pairs())
       count += name.rfind(prefix, 0) == 0 ? tensor.numel() : 0;
-    }
     return count;
   }
 

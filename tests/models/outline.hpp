@@ -31,19 +31,15 @@ class Outline : public LayerMaker {
 
   int64_t parameters(const std::string& prefix = "") const {
     int64_t count = 0;
-    for (const auto& [name, tensor] : network_->named_parameters().pairs()) {
+    for (const auto& [name, tensor] : network_->named_parameters().pairs())
       count += name.rfind(prefix, 0) == 0 ? tensor.numel() : 0;
-    }
     return count;
   }
   bool has(const std::string& parameter) const { return network_->named_parameters().contains(parameter); }
   // The site of this name; a site without channels where there is none.
   ConvSite conv_at(const std::string& name) const {
-    for (const ConvSite& site : convs_) {
-      if (site.name == name) {
-        return site;
-      }
-    }
+    for (const ConvSite& site : convs_)
+      if (site.name == name) return site;
     return {};
   }
 
@@ -56,9 +52,7 @@ class Outline : public LayerMaker {
    public:
     Shapes(const std::vector<int64_t>& weight, int64_t bias) {
       register_parameter("weight", at::empty(weight, at::kMeta), /*requires_grad=*/false);
-      if (bias > 0) {
-        register_parameter("bias", at::empty({bias}, at::kMeta), /*requires_grad=*/false);
-      }
+      if (bias > 0) register_parameter("bias", at::empty({bias}, at::kMeta), /*requires_grad=*/false);
     }
     at::Tensor forward(at::Tensor x, at::Tensor, const Pass&) override { return x; }
   };

@@ -50,9 +50,7 @@ Left trained(const SmallModel& small, const Json& strategy, Recompute recompute,
       const Autocast autocast(precision, at::kCPU);
       const Outputs outputs = built.forward(batch, {step, 10}, Mode::train, 3, recompute);
       loss = outputs.logits.to(at::kDouble).pow(3).mean();
-      if (outputs.auxiliary.defined()) {
-        loss = loss + 0.4 * outputs.auxiliary.to(at::kDouble).pow(3).mean();
-      }
+      if (outputs.auxiliary.defined()) loss = loss + 0.4 * outputs.auxiliary.to(at::kDouble).pow(3).mean();
     }
     left.tensors["loss" + std::to_string(step)] = loss.detach();
     loss.backward();
@@ -65,9 +63,7 @@ Left trained(const SmallModel& small, const Json& strategy, Recompute recompute,
     Calibration none;
     statistics->load_into_buffers({}, none);
   }
-  for (const auto& [name, buffer] : built.network().named_buffers().pairs()) {
-    left.tensors[name] = buffer;
-  }
+  for (const auto& [name, buffer] : built.network().named_buffers().pairs()) left.tensors[name] = buffer;
   left.exchanges = ledger.of(Purpose::statistics).collectives;
   return left;
 }

@@ -27,9 +27,8 @@ TEST(ResNet, HasAsManyParametersAsThePublishedNetworks) {
     SCOPED_TRACE(depth);
     const Outline built(fcn_on(depth), 21);
     EXPECT_EQ(built.parameters("backbone."), all);
-    for (size_t s = 0; s < 4; ++s) {
+    for (size_t s = 0; s < 4; ++s)
       EXPECT_EQ(built.parameters("backbone.layer" + std::to_string(s + 1) + "."), stages[s]);
-    }
     EXPECT_EQ(built.norms().size(), sites + 1);
   }
 }
@@ -50,9 +49,8 @@ TEST(ResNet, DilationKeepsTheSizeOfTheLastMaps) {
     const auto trunk = Registered<Backbone>::create(options, {stride})->build(*strategy, "backbone");
     const Batch batch{at::zeros({1, 3, 65, 96}), {}, Towers({1}, 1, 0)};
     std::vector<int64_t> heights;
-    for (const at::Tensor& map : trunk->forward(batch.images, batch.pass({}, Mode::train))) {
+    for (const at::Tensor& map : trunk->forward(batch.images, batch.pass({}, Mode::train)))
       heights.push_back(map.size(2));
-    }
     EXPECT_EQ(heights, (std::vector<int64_t>{33, 17, 9, stride >= 16 ? 5 : 9,
                                              stride == 32   ? 3
                                              : stride == 16 ? 5

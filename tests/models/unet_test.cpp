@@ -67,12 +67,8 @@ TEST(UNet, SitesHaveNamesOfTheirOwn) {
   Witness witness;
   unet(4, 4)->build(witness, 2);
   std::set<std::string> names;
-  for (const NormSite& site : witness.norms) {
-    names.insert(site.name);
-  }
-  for (const ConvSite& site : witness.convs) {
-    names.insert(site.name);
-  }
+  for (const NormSite& site : witness.norms) names.insert(site.name);
+  for (const ConvSite& site : witness.convs) names.insert(site.name);
   EXPECT_EQ(names.size(), witness.norms.size() + witness.convs.size());
 }
 

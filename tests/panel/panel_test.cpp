@@ -17,9 +17,8 @@ namespace {
 
 std::string identifier(const std::string& name) {
   std::string text;
-  for (const char c : name) {
+  for (const char c : name)
     text += c == ' ' ? "__" : std::isalnum(static_cast<unsigned char>(c)) != 0 ? std::string(1, c) : "_";
-  }
   return text;
 }
 
@@ -81,9 +80,8 @@ TEST(PanelReach, EveryComponentIsInTheEntryOfAName) {
   std::set<std::string> names;
   const std::function<void(const Json&)> add = [&](const Json& value) {
     if (value.is_object() && value.contains("name")) names.insert(value.at("name").get<std::string>());
-    if (value.is_structured()) {
+    if (value.is_structured())
       for (const Json& below : value) add(below);
-    }
   };
   for (const PanelEntry& entry : panel()) add(read_resolved(entry.keys).resolved);
   for (const char* family : {"strategy", "model", "backbone", "task", "augmentation", "optimizer", "loss"}) {
@@ -118,9 +116,8 @@ void expect_varied(const Parameter& parameter, const std::string& owner,
 TEST(PanelReach, EveryOptionIsVaried) {
   const std::set<std::string> varied = varied_in_the_panel();
   for (const char* family : {"strategy", "model", "backbone", "task", "augmentation", "optimizer", "loss"}) {
-    for (const auto& [name, about] : registered(family)) {
+    for (const auto& [name, about] : registered(family))
       for (const Parameter& parameter : about.parameters) expect_varied(parameter, name, varied);
-    }
   }
   for (const Parameter& parameter : run_parameters()) {
     const std::set<std::string> elsewhere = {"task", "model", "strategy", "optimizer",

@@ -63,9 +63,8 @@ TEST(MeasureCollectives, CountsTheBandwidthOfTheBusAsNcclTestsDo) {
 
 TEST(MeasureCollectives, LeavesLargeSizesOutWhereTimeRunsOut) {
   int64_t largest = 0;
-  for (const Json& row : rows_on(2, Exchange::sockets, int64_t{1} << 40, 0.5)) {
+  for (const Json& row : rows_on(2, Exchange::sockets, int64_t{1} << 40, 0.5))
     largest = std::max(largest, row.at("size_bytes").get<int64_t>());
-  }
   EXPECT_GE(largest, 16);
   EXPECT_LT(largest, int64_t{1} << 34);
 }
@@ -77,9 +76,8 @@ TEST(MeasureCollectives, AddsOneRoundToAnother) {
     measure_collectives(world, "shared_memory", 0.5, 64, samples);
     const size_t once = small();
     // A machine with much else to do may not come to the largest size in its first further round.
-    for (int round = 0; round < 20 && !samples.at("all_reduce").contains(128); ++round) {
+    for (int round = 0; round < 20 && !samples.at("all_reduce").contains(128); ++round)
       measure_collectives(world, "shared_memory", 0.5, 128, samples);
-    }
     EXPECT_GT(small(), once);
     EXPECT_TRUE(samples.at("all_reduce").contains(128)) << "what a further round alone has measured";
     EXPECT_EQ(rows_of(samples, "shared_memory", 2).at(0).at("time_s").at("samples"),

@@ -82,9 +82,8 @@ TEST_F(OwnStep, IsMeasuredInRounds) {
     measure_steps(run, world, "", 0.1, samples);
     const Json both = row_of(samples);
     EXPECT_EQ(both.at("exchanges"), first.at("exchanges"));
-    for (const char* times : {"own_s", "together_s"}) {
+    for (const char* times : {"own_s", "together_s"})
       EXPECT_GT(both.at(times).at("samples"), first.at(times).at("samples"));
-    }
   });
 }
 

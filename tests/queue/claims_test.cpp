@@ -40,9 +40,8 @@ class Claims : public ::testing::Test {
   // What is left beside the run's folder.
   std::vector<std::string> left() const {
     std::vector<std::string> names;
-    for (const auto& entry : fs::directory_iterator(run_.parent_path())) {
+    for (const auto& entry : fs::directory_iterator(run_.parent_path()))
       if (entry.path() != run_) names.push_back(entry.path().filename().string());
-    }
     return names;
   }
 
@@ -111,9 +110,8 @@ TEST_F(Claims, AFileThatIsNoOrdinaryOneIsNobodysClaim) {
 
 TEST_F(Claims, ANumberThatNoAttemptHasIsNoClaim) {
   fs::create_directories(run_.parent_path());
-  for (const char* number : {"2147483647", "99999999999", "-5", "x", "1x", ""}) {
+  for (const char* number : {"2147483647", "99999999999", "-5", "x", "1x", ""})
     std::ofstream(run_.parent_path() / (".2x1-cpu.claim." + std::string(number))) << "{}";
-  }
   auto claim = take();
   ASSERT_TRUE(claim);
   EXPECT_TRUE(claim->owns());
@@ -248,8 +246,7 @@ TEST_F(Claims, AResultStaysInItsPlaceWhileTheRunIsMadeAgain) {
   std::ofstream(run_ / "record.json") << kResult;
   const auto again = [&] {
     const ActiveProcesses active(folder_.path());
-    return Claim::take(
-        run_, active, seconds(900), [](const fs::path&) { return false; }, holder_);
+    return Claim::take(run_, active, seconds(900), [](const fs::path&) { return false; }, holder_);
   };
   auto claim = again();
   ASSERT_TRUE(claim);

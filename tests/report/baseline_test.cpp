@@ -13,9 +13,8 @@ bool has(const std::string& text, const std::string& part) {
 }
 
 const ReportRow& row(const ExperimentReport& report, const std::string& group, const std::string& strategy) {
-  for (const ReportCell& cell : report.cells) {
+  for (const ReportCell& cell : report.cells)
     if (cell.group == group && cell.strategy == strategy) return cell.rows[0];
-  }
   throw std::out_of_range(group + " " + strategy);
 }
 

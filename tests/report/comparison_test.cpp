@@ -45,9 +45,8 @@ TEST(Comparison, ResultsAreEqualToThemselves) {
   ASSERT_EQ(comparison.cells.size(), 2u);
   EXPECT_EQ(comparison.cells[0].name, "per_tower 2x8");
   EXPECT_EQ(comparison.cells[0].metrics.size(), 4u);
-  for (const ComparedCell& cell : comparison.cells) {
+  for (const ComparedCell& cell : comparison.cells)
     for (const ComparedMetric& each : cell.metrics) EXPECT_EQ(each.change, Change::equal) << each.metric;
-  }
   EXPECT_TRUE(comparison.spec.empty() && comparison.environment.empty());
   EXPECT_EQ(comparison.regressions(), 0);
 }
@@ -86,13 +85,12 @@ TEST(Comparison, TimesInTurnsAreComparedByTheRunBesideThem) {
 }
 
 TEST(Comparison, MoreMemoryIsWorse) {
-  const Comparison comparison =
-      compare(records_of(2),
-              records_of(2,
-                         [](RunAccount& account) {
-                           account.result["memory"]["peak_memory_bytes"] = {1, 8 * 1024 * 1024};
-                         }),
-              0.01);
+  const Comparison comparison = compare(
+      records_of(2),
+      records_of(
+          2,
+          [](RunAccount& account) { account.result["memory"]["peak_memory_bytes"] = {1, 8 * 1024 * 1024}; }),
+      0.01);
   EXPECT_EQ(metric(comparison, 0, "peak_memory_bytes").change, Change::worse);
   EXPECT_TRUE(metric(comparison, 0, "peak_memory_bytes").few_seeds());
   EXPECT_TRUE(has(comparison_text(comparison, std::nullopt), "worse (few seeds)"));
@@ -129,9 +127,7 @@ TEST(Comparison, OfUnlikeSpecsHasNoVerdict) {
   const std::function<void(RunAccount&)> changes[] = {
       [](RunAccount& account) { account.spec.resolved["steps"] = 4; },
       [](RunAccount& account) { account.spec.resolved["towers"] = 8; },
-      [](RunAccount& account) {
-        account.spec.resolved["task"] = {{"name", "shapes"}, {"size", {64, 64}}};
-      }};
+      [](RunAccount& account) { account.spec.resolved["task"] = {{"name", "shapes"}, {"size", {64, 64}}}; }};
   for (const auto& change : changes) {
     const Comparison unlike = compare(records_of(6), records_of(6, change), 0.01);
     EXPECT_EQ(unlike.pairs, 12);
@@ -144,12 +140,9 @@ TEST(Comparison, OfUnlikeSpecsHasNoVerdict) {
 }
 
 TEST(Comparison, OfTheSameSpecElsewhereHasAVerdict) {
-  const Comparison moved = compare(records_of(6),
-                                   records_of(6,
-                                              [](RunAccount& account) {
-                                                account.placement = {1, 2, Device::cpu};
-                                              }),
-                                   0.01);
+  const Comparison moved =
+      compare(records_of(6),
+              records_of(6, [](RunAccount& account) { account.placement = {1, 2, Device::cpu}; }), 0.01);
   EXPECT_EQ(moved.pairs, 12);
   EXPECT_EQ(moved.regressions(), 0);
 }
@@ -179,9 +172,8 @@ TEST(Comparison, NeverPairsOneSeedWithAnother) {
 TEST(Comparison, ClaimsNoThroughputOfRunsThatSharedTheMachine) {
   const Comparison comparison =
       compare(records_of(6), records_of(6, [](RunAccount& account) { account.jobs = 2; }), 0.01);
-  for (const ComparedMetric& each : comparison.cells.at(0).metrics) {
+  for (const ComparedMetric& each : comparison.cells.at(0).metrics)
     EXPECT_TRUE(each.metric == "mean_iou" || each.metric == "peak_memory_bytes") << each.metric;
-  }
   EXPECT_TRUE(has(comparison_text(comparison, std::nullopt), "12 pairs are not compared"));
 }
 

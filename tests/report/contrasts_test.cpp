@@ -150,9 +150,8 @@ struct Averaging {
   Averaging() {
     experiment.axes = {"seed", "gradient_route,average_weights_every", "strategy"};
     for (uint64_t seed = 0; seed < 6; ++seed) {
-      for (const int every : {0, 4, 16}) {
+      for (const int every : {0, 4, 16})
         for (const char* strategy : {"per_tower", "sync"}) add(strategy, every, seed);
-      }
     }
   }
   void add(const std::string& strategy, int every, uint64_t seed) {

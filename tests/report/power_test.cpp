@@ -14,9 +14,8 @@ TEST(Power, OfThePairedTestIsAsTabulated) {
   EXPECT_EQ(seeds_to_tell(-0.5, 1, 0.05), 34);
   EXPECT_EQ(seeds_to_tell(0.01, 0.01, 0.05), 10);
   EXPECT_EQ(seeds_to_tell(1e-6, 1, 0.05), std::nullopt);
-  for (const double deviation : {1e-3, 1e-6, 1e-17}) {
+  for (const double deviation : {1e-3, 1e-6, 1e-17})
     EXPECT_LE(seeds_to_tell(0.2, deviation, 0.05 / 200).value_or(99), 4) << deviation;
-  }
 }
 
 // Large n: sqrt(n) margin / deviation = z(0.95) + z(0.9) = 1.645 + 1.282, so n = 8.57 / margin^2.

@@ -122,9 +122,8 @@ TEST(Report, AContrastAtASeedComparesTheRunsOfThatSeedOnly) {
 TEST(Report, PairsSeedsOnThePlacementThatHasMost) {
   const Experiment experiment = synthetic_experiment(2);
   std::vector<Record> records = all_records(experiment, 1);
-  for (const RunSpec& run : experiment.runs) {
+  for (const RunSpec& run : experiment.runs)
     if (run.seed == 0) records.push_back(synthetic_record(run, score(run) / 2, 2));
-  }
   const ExperimentReport report = make_report(experiment, records);
   EXPECT_EQ(report.contrasts[0].interval.n, 2u);
   EXPECT_NEAR(report.contrasts[0].interval.mean, 0.1, 1e-12);
@@ -153,13 +152,12 @@ TEST(Report, CountsFailedAndMissingRuns) {
   for (const RunSpec& run : experiment.runs) {
     const std::string strategy = run.strategy.at("name");
     if (run.towers() == 8 && strategy == "sync") continue;  // missing
-    if (run.seed == 1 && strategy == "per_tower") {
+    if (run.seed == 1 && strategy == "per_tower")
       records.push_back(synthetic_failure(run, Status::crashed, 1));
-    } else if (run.seed == 1) {
+    else if (run.seed == 1)
       records.push_back(synthetic_failure(run, Status::interrupted, 1));  // not finished
-    } else {
+    else
       records.push_back(synthetic_record(run, score(run), 1));
-    }
   }
   const ExperimentReport report = make_report(experiment, records);
   EXPECT_EQ(report.runs.asked, 8);

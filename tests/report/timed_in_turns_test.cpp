@@ -53,9 +53,7 @@ TEST(TimedInTurns, ComparisonsAreOfLogarithmsAndCellsInPerCentOfTheRunBeside) {
 
 TEST(TimedInTurns, WhatAStepTakesMoreIsSeenInTheSameTurns) {
   Experiment experiment = timed_experiment();
-  for (RunSpec& run : experiment.runs) {
-    run.timing.emplace().against = {{"strategy", "per_tower"}};
-  }
+  for (RunSpec& run : experiment.runs) run.timing.emplace().against = {{"strategy", "per_tower"}};
   const ExperimentReport report = make_report(experiment, records_of(experiment), {}, "per_tower");
   EXPECT_EQ(report.cells.at(0).rows.at(0).relative_images_per_s, 1);
   const ReportRow& row = report.cells.at(1).rows.at(0);
@@ -69,9 +67,8 @@ TEST(TimedInTurns, WhatAStepTakesMoreIsSeenInTheSameTurns) {
 TEST(TimedInTurns, AnotherBaselineIsMeasuredByTheRunThatBothStoodBeside) {
   Experiment experiment = timed_experiment();
   for (RunSpec& run : experiment.runs) run.timing.emplace().against = {{"strategy", "per_tower"}};
-  for (const ReportCell& cell : make_report(experiment, records_of(experiment), {}, "sync").cells) {
+  for (const ReportCell& cell : make_report(experiment, records_of(experiment), {}, "sync").cells)
     EXPECT_NEAR(cell.rows.at(0).relative_images_per_s.value(), cell.strategy == "sync" ? 1 : 1 / 0.6, 1e-9);
-  }
   for (RunSpec& run : experiment.runs) run.timing->against = {{"gradient_route", "host"}};
   for (const ReportCell& cell : make_report(experiment, records_of(experiment), {}, "sync").cells) {
     EXPECT_EQ(cell.rows.at(0).relative_images_per_s, 1)
@@ -97,9 +94,8 @@ TEST(TimedInTurns, TheNoiseIsHowFarTheCopiesDiffer) {
   EXPECT_EQ(told, 1);
   Experiment plain = synthetic_experiment(2);
   std::vector<Record> records;
-  for (const RunSpec& run : plain.runs) {
+  for (const RunSpec& run : plain.runs)
     records.push_back(synthetic_record(run, 0.5, static_cast<int>(run.towers())));
-  }
   EXPECT_EQ(report_text(make_report(plain, records)).find("the run beside"), std::string::npos);
 }
 

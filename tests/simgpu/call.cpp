@@ -16,9 +16,7 @@ namespace {
 using torch::jit::Stack;
 
 at::Tensor marked(at::Tensor tensor, bool wrapped) {
-  if (wrapped) {
-    tensor.unsafeGetTensorImpl()->set_wrapped_number(true);
-  }
+  if (wrapped) tensor.unsafeGetTensorImpl()->set_wrapped_number(true);
   return tensor;
 }
 
@@ -28,30 +26,23 @@ at::Generator cpu_generator(const at::Generator& of) {
   const std::lock_guard lock(mutex);
   const int device = of.device().index();
   auto found = all.find(device);
-  if (found == all.end()) {
+  if (found == all.end())
     found = all.emplace(device, at::detail::createCPUGenerator(of.current_seed())).first;
-  }
   return found->second;
 }
 
 Form form_of(const at::Tensor& tensor) {
-  if (!tensor.defined()) {
-    return {false, {}, {}, at::kFloat};
-  }
+  if (!tensor.defined()) return {false, {}, {}, at::kFloat};
   return {true, tensor.sizes().vec(), tensor.strides().vec(), tensor.scalar_type()};
 }
 
 // The argument that an operator changes and returns.
 std::optional<size_t> argument_of(const c10::FunctionSchema& schema, const c10::Argument& returned) {
   const auto* alias = returned.alias_info();
-  if (alias == nullptr || !alias->isWrite()) {
-    return std::nullopt;
-  }
+  if (alias == nullptr || !alias->isWrite()) return std::nullopt;
   for (size_t i = 0; i < schema.arguments().size(); ++i) {
     const auto* of = schema.arguments()[i].alias_info();
-    if (of != nullptr && of->isWrite() && of->beforeSets() == alias->beforeSets()) {
-      return i;
-    }
+    if (of != nullptr && of->isWrite() && of->beforeSets() == alias->beforeSets()) return i;
   }
   return std::nullopt;
 }
@@ -88,30 +79,21 @@ void Place::describe(std::ostream& out) const {
 }
 
 void Place::add_to(std::vector<Access>& accesses, bool writes) const {
-  if (data == nullptr) {
-    return;
-  }
+  if (data == nullptr) return;
   const auto element = static_cast<int64_t>(c10::elementSize(type));
   std::vector<std::pair<int64_t, int64_t>> dims;  // stride, size
-  for (size_t d = 0; d < sizes.size(); ++d) {
-    if (sizes[d] > 1 && strides[d] > 0) {
-      dims.emplace_back(strides[d], sizes[d]);
-    }
-  }
+  for (size_t d = 0; d < sizes.size(); ++d)
+    if (sizes[d] > 1 && strides[d] > 0) dims.emplace_back(strides[d], sizes[d]);
   std::ranges::sort(dims);
   int64_t stretch = 1;  // elements that lie together
   size_t inner = 0;
-  for (; inner < dims.size() && dims[inner].first <= stretch; ++inner) {
+  for (; inner < dims.size() && dims[inner].first <= stretch; ++inner)
     stretch += (dims[inner].second - 1) * dims[inner].first;
-  }
   std::vector<int64_t> begins{0};
   for (size_t d = inner; d < dims.size(); ++d) {
     const size_t before = begins.size();
-    for (int64_t i = 1; i < dims[d].second; ++i) {
-      for (size_t b = 0; b < before; ++b) {
-        begins.push_back(begins[b] + i * dims[d].first);
-      }
-    }
+    for (int64_t i = 1; i < dims[d].second; ++i)
+      for (size_t b = 0; b < before; ++b) begins.push_back(begins[b] + i * dims[d].first);
   }
   for (int64_t begin : begins) {
     accesses.push_back(
@@ -125,16 +107,13 @@ Results describe(const c10::FunctionSchema& schema, const Stack& returned) {
     const c10::IValue& value = returned.at(r);
     if (const auto argument = argument_of(schema, schema.returns()[r])) {
       results.all.push_back({Result::Kind::argument, *argument, {}});
-      if (schema.arguments()[*argument].is_out() && value.isTensor()) {
+      if (schema.arguments()[*argument].is_out() && value.isTensor())
         results.outs[*argument] = form_of(value.toTensor());
-      }
     } else if (value.isTensor()) {
       results.all.push_back({Result::Kind::tensor, 0, {form_of(value.toTensor())}});
     } else if (value.isTensorList()) {
       Result list{Result::Kind::tensors, 0, {}};
-      for (const at::Tensor& tensor : value.toTensorVector()) {
-        list.forms.push_back(form_of(tensor));
-      }
+      for (const at::Tensor& tensor : value.toTensorVector()) list.forms.push_back(form_of(tensor));
       results.all.push_back(std::move(list));
     } else {
       results.all.push_back({Result::Kind::other, 0, {}});
@@ -152,11 +131,8 @@ void store(const Results& results, const Stack& returned, const std::vector<Plac
       store(returned[r].toTensor(), places[next++]);
     } else if (result.kind == Result::Kind::tensors) {
       const auto list = returned[r].toTensorVector();
-      for (size_t i = 0; i < list.size(); ++i) {
-        if (result.forms[i].defined) {
-          store(list[i], places[next++]);
-        }
-      }
+      for (size_t i = 0; i < list.size(); ++i)
+        if (result.forms[i].defined) store(list[i], places[next++]);
     }
   }
 }
@@ -164,29 +140,25 @@ void store(const Results& results, const Stack& returned, const std::vector<Plac
 void Call::add(const c10::IValue& value, bool deferred) {
   Argument argument;
   const auto add_part = [&](const at::Tensor& tensor) {
-    if (!tensor.defined()) {
+    if (!tensor.defined())
       argument.parts.emplace_back();
-    } else if (tensor.is_cuda()) {
+    else if (tensor.is_cuda())
       argument.parts.emplace_back(Place(tensor));
-    } else if (deferred && tensor.device().is_cpu()) {
+    else if (deferred && tensor.device().is_cpu())
       argument.parts.emplace_back(marked(tensor.clone(), tensor.unsafeGetTensorImpl()->is_wrapped_number()));
-    } else {
+    else
       argument.parts.emplace_back(tensor);
-    }
   };
   if (value.isTensor()) {
     argument.kind = Argument::Kind::tensor;
     add_part(value.toTensor());
   } else if (value.isTensorList()) {
     argument.kind = Argument::Kind::tensors;
-    for (const at::Tensor& tensor : value.toTensorVector()) {
-      add_part(tensor);
-    }
+    for (const at::Tensor& tensor : value.toTensorVector()) add_part(tensor);
   } else if (value.isOptionalTensorList()) {
     argument.kind = Argument::Kind::optional_tensors;
-    for (const std::optional<at::Tensor>& tensor : value.toOptionalTensorVector()) {
+    for (const std::optional<at::Tensor>& tensor : value.toOptionalTensorVector())
       add_part(tensor.value_or(at::Tensor()));
-    }
   } else if (value.isDevice() && value.toDevice().is_cuda()) {
     argument.value = at::Device(at::kCPU);
   } else if (value.isGenerator() && value.toGenerator().device().is_cuda()) {
@@ -199,9 +171,7 @@ void Call::add(const c10::IValue& value, bool deferred) {
 
 at::Tensor Call::made(const Part& part, bool is_out, bool blank) const {
   if (const auto* place = std::get_if<Place>(&part)) {
-    if (!blank) {
-      return place->view();
-    }
+    if (!blank) return place->view();
     return is_out ? at::empty({0}, at::TensorOptions().dtype(place->type)) : place->blank();
   }
   const auto* tensor = std::get_if<at::Tensor>(&part);
@@ -228,9 +198,7 @@ Stack Call::run(bool blank) const {
         break;
       case Argument::Kind::tensors: {
         std::vector<at::Tensor> list;
-        for (const Part& part : argument.parts) {
-          list.push_back(tensor_of(part));
-        }
+        for (const Part& part : argument.parts) list.push_back(tensor_of(part));
         stack.emplace_back(std::move(list));
         break;
       }
@@ -257,16 +225,14 @@ std::string Call::key() const {
   out << op_.schema().name() << '.' << op_.schema().overload_name();
   for (const Argument& argument : arguments_) {
     out << '|';
-    if (argument.kind == Argument::Kind::other && !argument.value.isGenerator()) {
+    if (argument.kind == Argument::Kind::other && !argument.value.isGenerator())
       out << argument.value.tagKind() << ':' << argument.value;
-    }
     for (const Part& part : argument.parts) {
       out << static_cast<int>(part.index());
-      if (const auto* place = std::get_if<Place>(&part)) {
+      if (const auto* place = std::get_if<Place>(&part))
         place->describe(out);
-      } else if (const auto* tensor = std::get_if<at::Tensor>(&part)) {
+      else if (const auto* tensor = std::get_if<at::Tensor>(&part))
         Place(*tensor).describe(out);
-      }
       out << '&';
     }
   }
@@ -280,11 +246,8 @@ std::vector<Access> Call::accesses() const {
     const bool writes =
         alias != nullptr &&
         (alias->isWrite() || std::ranges::any_of(alias->containedTypes(), &c10::AliasInfo::isWrite));
-    for (const Part& part : arguments_[i].parts) {
-      if (const auto* place = std::get_if<Place>(&part)) {
-        place->add_to(all, writes);
-      }
-    }
+    for (const Part& part : arguments_[i].parts)
+      if (const auto* place = std::get_if<Place>(&part)) place->add_to(all, writes);
   }
   return all;
 }

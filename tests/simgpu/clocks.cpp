@@ -17,9 +17,7 @@ Clock& known() {
 // LibTorch's allocator knows what any thread has learnt.
 void host_touches(const char* what, void* first, size_t bytes, bool gives_back) {
   Machine& m = machine();
-  if (!races().wanted) {
-    return;
-  }
+  if (!races().wanted) return;
   Lock lock(m.mutex);
   m.host.resize(std::max(m.host.size(), kHostLane + 1));
   ++m.host[kHostLane];
@@ -34,23 +32,15 @@ void host_touches(const char* what, void* first, size_t bytes, bool gives_back) 
 }  // namespace
 
 Step begun(const Maker& make, Actor& actor, const std::vector<Access>& accesses) {
-  if (races().wanted) {
-    races().touch(actor, accesses);
-  }
+  if (races().wanted) races().touch(actor, accesses);
   return make();
 }
 
 void order(StreamState* stream, Work& work) {
-  if (stream->lane == 0) {
-    stream->lane = races().add_lane("stream " + std::to_string(stream->id));
-  }
+  if (stream->lane == 0) stream->lane = races().add_lane("stream " + std::to_string(stream->id));
   join(stream->clock, known());
-  for (const MarkerPtr& wait : work.waits) {
-    join(stream->clock, wait->clock);
-  }
-  if (stream->clock.size() <= stream->lane) {
-    stream->clock.resize(stream->lane + 1);
-  }
+  for (const MarkerPtr& wait : work.waits) join(stream->clock, wait->clock);
+  if (stream->clock.size() <= stream->lane) stream->clock.resize(stream->lane + 1);
   ++stream->clock[stream->lane];
   work.actor = {work.name, stream->lane, stream->clock, /*gives_back=*/work.sort == Sort::give_back};
   join(stream->clock, work.leaves);

@@ -11,9 +11,8 @@ namespace simgpu {
 
 ExecutableGraph* executable(GraphPtr graph) {
   auto* const made = new ExecutableGraph{std::move(graph), nullptr, {}, {}};
-  for (const StreamState* stream : made->graph->lanes) {
+  for (const StreamState* stream : made->graph->lanes)
     made->lanes.push_back(races().add_lane("stream " + std::to_string(stream->id) + " in a graph"));
-  }
   made->begun.resize(made->lanes.size());
   return made;
 }
@@ -51,24 +50,16 @@ Step replay(const ExecutableGraph& executable) {
       for (size_t i = p.first; i < p.done.size(); ++i) {
         const Node& node = graph->nodes[i];
         const auto is_done = [&](int before) { return p.done[static_cast<size_t>(before)] != 0; };
-        if (p.done[i] || !std::all_of(node.after.begin(), node.after.end(), is_done)) {
-          continue;
-        }
-        if (!p.steps[i]) {
-          p.actors[i] = races().wanted ? actor_of(node) : Actor();
-        }
+        if (p.done[i] || !std::all_of(node.after.begin(), node.after.end(), is_done)) continue;
+        if (!p.steps[i]) p.actors[i] = races().wanted ? actor_of(node) : Actor();
         const Acting now(p.actors[i]);
-        if (!p.steps[i]) {
-          p.steps[i] = begun(node.make, p.actors[i], node.accesses);
-        }
+        if (!p.steps[i]) p.steps[i] = begun(node.make, p.actors[i], node.accesses);
         if (p.steps[i]()) {
           p.done[i] = 1;
           p.steps[i] = nullptr;
           --p.left;
           moved = true;
-          while (p.first < p.done.size() && p.done[p.first]) {
-            ++p.first;
-          }
+          while (p.first < p.done.size() && p.done[p.first]) ++p.first;
         }
       }
     }

@@ -11,9 +11,7 @@
 namespace simgpu {
 
 std::string name_of(const void* kernel, const std::type_info& parameters) {
-  if (!watches_races()) {
-    return "a kernel of bnlab";
-  }
+  if (!watches_races()) return "a kernel of bnlab";
   Dl_info found;  // of no kernel that only one file knows
   const bool known = dladdr(kernel, &found) != 0 && found.dli_sname != nullptr;
   int status = 0;
@@ -23,9 +21,8 @@ std::string name_of(const void* kernel, const std::type_info& parameters) {
   std::string name = status == 0 ? plain.get() : "?";
   for (const char* part :
        {"(anonymous namespace)::", "bnlab::kernels::", "cuda::", "channel::", "std::tuple", "void "}) {
-    for (size_t at = name.find(part); at != std::string::npos; at = name.find(part)) {
+    for (size_t at = name.find(part); at != std::string::npos; at = name.find(part))
       name.erase(at, std::strlen(part));
-    }
   }
   return "kernel " + name.substr(0, name.find('('));
 }

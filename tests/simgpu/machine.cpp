@@ -26,16 +26,12 @@ thread_local cudaError_t error_now = cudaSuccess;
 std::vector<int> visible_devices(int there) {
   std::vector<int> devices;
   const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
-  for (int device = 0; visible == nullptr && device < there; ++device) {
-    devices.push_back(device);
-  }
+  for (int device = 0; visible == nullptr && device < there; ++device) devices.push_back(device);
   std::stringstream list(visible != nullptr ? visible : "");
   for (std::string one; std::getline(list, one, ',');) {
     char* end = nullptr;
     const long index = std::strtol(one.c_str(), &end, 10);
-    if (end == one.c_str() || index < 0 || index >= there) {
-      break;
-    }
+    if (end == one.c_str() || index < 0 || index >= there) break;
     devices.push_back(static_cast<int>(index));
   }
   return devices;
@@ -44,9 +40,7 @@ std::vector<int> visible_devices(int there) {
 // What the process has given to its streams, as JSON in the folder SIMGPU_COUNTS, in a file for each process.
 void write_counts() {
   const char* folder = std::getenv("SIMGPU_COUNTS");
-  if (folder == nullptr) {
-    return;
-  }
+  if (folder == nullptr) return;
   Machine& m = machine();
   std::ofstream file(std::string(folder) + "/" + std::to_string(getpid()) + ".json");
   const auto of = [&](Sort sort) { return m.given[static_cast<size_t>(sort)].load(); };
@@ -62,15 +56,10 @@ void print_backtrace() {
 
 // One step of the stream's first piece of work, if it may be made. True if that has ended.
 bool try_step(StreamState* stream, Lock& lock) {
-  if (stream->busy || stream->queue.empty()) {
-    return false;
-  }
+  if (stream->busy || stream->queue.empty()) return false;
   Work& work = stream->queue.front();
-  for (const MarkerPtr& wait : work.waits) {
-    if (!wait->done) {
-      return false;
-    }
-  }
+  for (const MarkerPtr& wait : work.waits)
+    if (!wait->done) return false;
   if (work.make || work.step) {
     stream->busy = true;
     lock.unlock();
@@ -78,22 +67,17 @@ bool try_step(StreamState* stream, Lock& lock) {
     const int device = std::exchange(current_device, stream->device);
     try {
       const Acting acting(work.actor);
-      if (!work.step) {
-        work.step = begun(work.make, work.actor, work.accesses);
-      }
+      if (!work.step) work.step = begun(work.make, work.actor, work.accesses);
       ended = work.step();
     } catch (const std::exception& error) {
       die("work on a stream failed (" + work.name + "): " + error.what());
     }
     current_device = device;
-    if (machine().trace && ended) {
+    if (machine().trace && ended)
       std::fprintf(stderr, "simgpu %d: stream %lu did %s\n", getpid(), stream->id, work.name.c_str());
-    }
     lock.lock();
     stream->busy = false;
-    if (!ended) {
-      return false;
-    }
+    if (!ended) return false;
   }
   work.end->time = now();
   work.end->done = true;
@@ -102,54 +86,36 @@ bool try_step(StreamState* stream, Lock& lock) {
 }
 
 bool lazy_step(StreamState* stream, Lock& lock, int depth = 0) {
-  if (stream->queue.empty() || depth > kDeepestWait) {
-    return false;
-  }
-  for (const MarkerPtr& wait : stream->queue.front().waits) {
-    if (!wait->done && wait->stream != nullptr && wait->stream != stream) {
+  if (stream->queue.empty() || depth > kDeepestWait) return false;
+  for (const MarkerPtr& wait : stream->queue.front().waits)
+    if (!wait->done && wait->stream != nullptr && wait->stream != stream)
       return lazy_step(wait->stream, lock, depth + 1);
-    }
-  }
   return try_step(stream, lock);
 }
 
 bool random_step(Lock& lock) {
   Machine& m = machine();
   std::vector<StreamState*> order;
-  for (StreamState* stream : m.streams) {
-    if (!stream->queue.empty() && !stream->busy) {
-      order.push_back(stream);
-    }
-  }
-  if (order.empty()) {
-    return false;
-  }
-  if (m.random() % 40 == 0) {
-    for (StreamState* stream : order) {
-      stream->favour = static_cast<double>(m.random() % 1000);
-    }
-  }
+  for (StreamState* stream : m.streams)
+    if (!stream->queue.empty() && !stream->busy) order.push_back(stream);
+  if (order.empty()) return false;
+  if (m.random() % 40 == 0)
+    for (StreamState* stream : order) stream->favour = static_cast<double>(m.random() % 1000);
   std::stable_sort(order.begin(), order.end(),
                    [](const StreamState* a, const StreamState* b) { return a->favour > b->favour; });
-  if (m.random() % 5 == 0) {
-    std::shuffle(order.begin(), order.end(), m.random);
-  }
+  if (m.random() % 5 == 0) std::shuffle(order.begin(), order.end(), m.random);
   return std::any_of(order.begin(), order.end(), [&](StreamState* stream) { return try_step(stream, lock); });
 }
 
 bool step_towards(const MarkerPtr& target, Lock& lock) {
-  if (machine().lazy && target->stream != nullptr && lazy_step(target->stream, lock)) {
-    return true;
-  }
+  if (machine().lazy && target->stream != nullptr && lazy_step(target->stream, lock)) return true;
   return random_step(lock);
 }
 
 // A GPU goes on while the host does other things.
 void go_on_in_background() {
   Machine& m = machine();
-  if (m.in_background || !m.late) {
-    return;
-  }
+  if (m.in_background || !m.late) return;
   m.in_background = true;
   std::thread([&m] {
     for (;;) {
@@ -170,20 +136,14 @@ void record(StreamState* stream, Sort sort, std::string name, Maker make, std::v
   const int index = static_cast<int>(capture.graph->nodes.size());
   if (chain != nullptr) {
     const auto [before, first] = capture.chains.try_emplace(chain, index);
-    if (!first) {
-      after.push_back(std::exchange(before->second, index));
-    }
+    if (!first) after.push_back(std::exchange(before->second, index));
   }
   std::vector<StreamState*>& lanes = capture.graph->lanes;
   const auto own = std::ranges::find(lanes, stream);
   const auto lane = static_cast<size_t>(own - lanes.begin());
-  if (own == lanes.end()) {
-    lanes.push_back(stream);
-  }
+  if (own == lanes.end()) lanes.push_back(stream);
   Clock clock(lane + 1);
-  for (int before : after) {
-    join(clock, capture.graph->nodes[static_cast<size_t>(before)].clock);
-  }
+  for (int before : after) join(clock, capture.graph->nodes[static_cast<size_t>(before)].clock);
   ++clock[lane];
   capture.graph->nodes.push_back({sort, std::move(name), std::move(after), std::move(make),
                                   std::move(accesses), lane, std::move(clock)});
@@ -227,9 +187,7 @@ const char* setting(const char* name, const char* otherwise) {
 }
 
 cudaError_t fail(cudaError_t error) {
-  if (error != cudaSuccess) {
-    error_now = error;
-  }
+  if (error != cudaSuccess) error_now = error;
   return error;
 }
 
@@ -238,9 +196,8 @@ cudaError_t last_error(bool forget) {
 }
 
 StreamState* state(cudaStream_t stream) {
-  if (stream == nullptr || stream == cudaStreamLegacy || stream == cudaStreamPerThread) {
+  if (stream == nullptr || stream == cudaStreamLegacy || stream == cudaStreamPerThread)
     return machine().legacy.at(static_cast<size_t>(current_device)).get();
-  }
   return reinterpret_cast<StreamState*>(stream);
 }
 
@@ -258,16 +215,12 @@ cudaError_t make_stream(cudaStream_t* stream, unsigned flags) {
 }
 
 void invalidate(const CapturePtr& capture, const char* by) {
-  if (!capture->invalid) {
-    note(std::string("a capture is invalid since ") + by);
-  }
+  if (!capture->invalid) note(std::string("a capture is invalid since ") + by);
   capture->invalid = true;
 }
 
 bool prohibited(const char* call) {
-  if (capture_interaction == cudaStreamCaptureModeRelaxed) {
-    return false;
-  }
+  if (capture_interaction == cudaStreamCaptureModeRelaxed) return false;
   bool any = false;
   for (const CapturePtr& capture : machine().captures) {
     const bool own = capture->thread == std::this_thread::get_id();
@@ -298,22 +251,17 @@ void push(StreamState* stream, Work work, Lock& lock) {
   } else if (!(stream->flags & cudaStreamNonBlocking) && legacy->tail) {
     work.waits.push_back(legacy->tail);
   }
-  if (races().wanted) {
-    order(stream, work);
-  }
+  if (races().wanted) order(stream, work);
   stream->tail = work.end;
   if (!m.late) {
     if (work.make) {
       lock.unlock();
       const Acting acting(work.actor);
       const Step step = begun(work.make, work.actor, work.accesses);
-      for (int i = 0; !step(); ++i) {
-        usleep(i < 100 ? 20 : 200);
-      }
+      for (int i = 0; !step(); ++i) usleep(i < 100 ? 20 : 200);
       lock.lock();
-      if (m.trace) {
+      if (m.trace)
         std::fprintf(stderr, "simgpu %d: stream %lu did %s\n", getpid(), stream->id, work.name.c_str());
-      }
     }
     work.end->time = now();
     work.end->done = true;
@@ -329,9 +277,7 @@ cudaError_t give(StreamState* stream, Sort sort, std::string name, Maker make, s
                  const void* chain, Lock& lock) {
   Machine& m = machine();
   if (stream->capture) {
-    if (stream->capture->invalid) {
-      return cudaErrorStreamCaptureInvalidated;
-    }
+    if (stream->capture->invalid) return cudaErrorStreamCaptureInvalidated;
     record(stream, sort, std::move(name), std::move(make), std::move(accesses), chain);
     return cudaSuccess;
   }
@@ -352,9 +298,7 @@ cudaError_t give(StreamState* stream, Sort sort, std::string name, Maker make, s
   work.accesses = std::move(accesses);
   if (chain != nullptr) {
     MarkerPtr& before = m.chains[chain];
-    if (before) {
-      work.waits.push_back(before);
-    }
+    if (before) work.waits.push_back(before);
     before = work.end;
   }
   push(stream, std::move(work), lock);
@@ -386,9 +330,8 @@ void wait_for(const MarkerPtr& target, Lock& lock) {
     if (!told && now() - since > kTellAfter) {
       told = true;
       std::string waiting;
-      for (const StreamState* stream : m.streams) {
+      for (const StreamState* stream : m.streams)
         waiting += stream->queue.empty() ? "" : " " + stream->queue.front().name;
-      }
       std::fprintf(stderr, "simgpu %d: nothing has moved for %.0f s; first in the streams:%s\n", getpid(),
                    kTellAfter, waiting.c_str());
     }
@@ -419,9 +362,7 @@ void die(const std::string& what) {
 void note(const std::string& what) {
   if (machine().verbose) {
     std::fprintf(stderr, "simgpu %d: %s\n", getpid(), what.c_str());
-    if (std::getenv("SIMGPU_BACKTRACE") != nullptr) {
-      print_backtrace();
-    }
+    if (std::getenv("SIMGPU_BACKTRACE") != nullptr) print_backtrace();
   }
 }
 

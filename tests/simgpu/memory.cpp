@@ -27,9 +27,7 @@ struct Extent {
 Memory::Memory() {
   void* const all =
       mmap(nullptr, 2 * kStretch, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (all == MAP_FAILED) {
-    die("no addresses are left for the memory of devices");
-  }
+  if (all == MAP_FAILED) die("no addresses are left for the memory of devices");
   begin_ = reinterpret_cast<uintptr_t>(all);
 }
 
@@ -66,9 +64,7 @@ void Memory::remove_registered(void* address) {
 Memory::Blocks::iterator Memory::holding(const void* address) {
   const auto at = reinterpret_cast<uintptr_t>(address);
   auto block = blocks_.upper_bound(at);
-  if (block == blocks_.begin()) {
-    return none();
-  }
+  if (block == blocks_.begin()) return none();
   --block;
   return at < block->first + std::max<size_t>(block->second.size, 1) ? block : none();
 }

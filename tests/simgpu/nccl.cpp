@@ -52,26 +52,16 @@ ncclResult_t submit(ncclComm* comm, cudaStream_t stream, const std::string& name
   cudaSetDevice(comm->device);
   const simgpu::Maker maker = [comm, begins = std::move(begins)] {
     const auto exchanges = std::make_shared<std::vector<Exchange>>();
-    for (const Begin& begin : begins) {
-      exchanges->push_back(begin());
-    }
+    for (const Begin& begin : begins) exchanges->push_back(begin());
     ++comm->under_way;
     return simgpu::Step([comm, exchanges] {
       bool all = true;
       if (!comm->aborted) {
-        for (Exchange& exchange : *exchanges) {
-          for (Message& message : exchange.messages) {
-            all = message.move() && all;
-          }
-        }
-        if (!all) {
-          return false;
-        }
-        for (Exchange& exchange : *exchanges) {
-          if (exchange.after) {
-            exchange.after();
-          }
-        }
+        for (Exchange& exchange : *exchanges)
+          for (Message& message : exchange.messages) all = message.move() && all;
+        if (!all) return false;
+        for (Exchange& exchange : *exchanges)
+          if (exchange.after) exchange.after();
       }
       --comm->under_way;
       return true;
@@ -92,14 +82,10 @@ simgpu::Access writes(const void* data, size_t count, ncclDataType_t type) {
 
 ncclResult_t add(ncclComm* comm, cudaStream_t stream, const char* name, std::vector<simgpu::Access> accesses,
                  Begin begin) {
-  for (const simgpu::Access& access : accesses) {
-    if (access.first != nullptr && !simgpu::on_device(access.first)) {
+  for (const simgpu::Access& access : accesses)
+    if (access.first != nullptr && !simgpu::on_device(access.first))
       simgpu::die(std::string(name) + ": NCCL was given memory that is not on a device");
-    }
-  }
-  if (comm->aborted) {
-    return ncclInvalidUsage;
-  }
+  if (comm->aborted) return ncclInvalidUsage;
   if (group_depth > 0) {
     group.push_back({comm, stream, name, std::move(accesses), std::move(begin)});
     return ncclSuccess;
@@ -132,12 +118,9 @@ std::function<void()> reduction(const Bytes& all, void* out, size_t count, ncclD
                                 ncclRedOp_t operation, int size) {
   return [=] {
     const size_t bytes = count * simgpu::bytes_of(type);
-    for (int r = 1; r < size; ++r) {
+    for (int r = 1; r < size; ++r)
       simgpu::reduce_into(all->data(), all->data() + static_cast<size_t>(r) * bytes, count, type, operation);
-    }
-    if (operation == ncclAvg) {
-      simgpu::divide(all->data(), count, type, size);
-    }
+    if (operation == ncclAvg) simgpu::divide(all->data(), count, type, size);
     std::memcpy(out, all->data(), bytes);
   };
 }
@@ -151,9 +134,7 @@ API ncclResult_t ncclGroupStart() {
   return ncclSuccess;
 }
 API ncclResult_t ncclGroupEnd() {
-  if (--group_depth > 0) {
-    return ncclSuccess;
-  }
+  if (--group_depth > 0) return ncclSuccess;
   std::vector<Part> parts = std::exchange(group, {});
   ncclResult_t result = ncclSuccess;
   while (!parts.empty()) {  // those of one communicator and stream are one piece of work
@@ -193,9 +174,7 @@ API ncclResult_t ncclAllReduce(const void* in, void* out, size_t count, ncclData
 API ncclResult_t ncclReduce(const void* in, void* out, size_t count, ncclDataType_t type,
                             ncclRedOp_t operation, int root, ncclComm_t comm, cudaStream_t stream) {
   std::vector<simgpu::Access> accesses{reads(in, count, type)};
-  if (comm->rank == root) {
-    accesses.push_back(writes(out, count, type));
-  }
+  if (comm->rank == root) accesses.push_back(writes(out, count, type));
   return add(comm, stream, "reduce", std::move(accesses), [=] {
     const size_t bytes = count * simgpu::bytes_of(type);
     Exchange exchange;
@@ -206,11 +185,10 @@ API ncclResult_t ncclReduce(const void* in, void* out, size_t count, ncclDataTyp
     const Bytes all = std::make_shared<std::vector<char>>(bytes * static_cast<size_t>(comm->size));
     for (int r = 0; r < comm->size; ++r) {
       char* const place = all->data() + static_cast<size_t>(r) * bytes;
-      if (r == root) {
+      if (r == root)
         std::memcpy(place, in, bytes);
-      } else {
+      else
         exchange.receive(comm, r, place, bytes);
-      }
     }
     exchange.after = reduction(all, out, count, type, operation, comm->size);
     return exchange;
@@ -227,14 +205,9 @@ API ncclResult_t ncclBroadcast(const void* in, void* out, size_t count, ncclData
                  exchange.receive(comm, root, out, bytes);
                  return exchange;
                }
-               if (in != out) {
-                 std::memcpy(out, in, bytes);
-               }
-               for (int r = 0; r < comm->size; ++r) {
-                 if (r != root) {
-                   exchange.send(comm, r, out, bytes);
-                 }
-               }
+               if (in != out) std::memcpy(out, in, bytes);
+               for (int r = 0; r < comm->size; ++r)
+                 if (r != root) exchange.send(comm, r, out, bytes);
                return exchange;
              });
 }

@@ -40,9 +40,7 @@ bool ranks_share_a_device(const ncclComm& comm) {
 }
 
 ncclResult_t join(ncclComm_t* out, int size, const std::string& name, int rank) {
-  if (size > kMostRanks || rank < 0 || rank >= size) {
-    return ncclInvalidArgument;
-  }
+  if (size > kMostRanks || rank < 0 || rank >= size) return ncclInvalidArgument;
   auto* const comm = new ncclComm;  // for good: work on a stream may still look at it
   comm->rank = rank;
   comm->size = size;
@@ -50,9 +48,7 @@ ncclResult_t join(ncclComm_t* out, int size, const std::string& name, int rank) 
   const size_t bytes = kHeaderBytes + sizeof(Mailbox) * static_cast<size_t>(size) * static_cast<size_t>(size);
   const std::string file = "/simgpu-nccl-" + name;
   const int descriptor = shm_open(file.c_str(), O_CREAT | O_RDWR, 0600);
-  if (descriptor < 0 || ftruncate(descriptor, static_cast<off_t>(bytes)) != 0) {
-    return ncclSystemError;
-  }
+  if (descriptor < 0 || ftruncate(descriptor, static_cast<off_t>(bytes)) != 0) return ncclSystemError;
   comm->memory = static_cast<char*>(mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0));
   close(descriptor);
   Member& own = comm->header().members[rank];
@@ -61,15 +57,12 @@ ncclResult_t join(ncclComm_t* out, int size, const std::string& name, int rank) 
   std::snprintf(own.visible, sizeof own.visible, "%s", simgpu::setting("CUDA_VISIBLE_DEVICES", ""));
   comm->header().arrived.fetch_add(1);
   for (int polls = 0; comm->header().arrived.load() < size; ++polls) {
-    if (polls == kMeetingPolls) {
-      return ncclSystemError;
-    }
+    if (polls == kMeetingPolls) return ncclSystemError;
     usleep(kPoll);
   }
   shm_unlink(file.c_str());
-  if (std::string(simgpu::setting("NCCL_MULTI_RANK_GPU_ENABLE", "0")) != "1" && ranks_share_a_device(*comm)) {
+  if (std::string(simgpu::setting("NCCL_MULTI_RANK_GPU_ENABLE", "0")) != "1" && ranks_share_a_device(*comm))
     return ncclInvalidUsage;
-  }
   *out = comm;
   return ncclSuccess;
 }
@@ -82,10 +75,8 @@ void leave(const ncclComm& comm) {
 bool peer_has_died(const ncclComm& comm) {
   for (int r = 0; r < comm.size; ++r) {
     const Member& member = comm.header().members[r];
-    if (r != comm.rank && !member.gone &&
-        access(("/proc/" + std::to_string(member.pid)).c_str(), F_OK) != 0) {
+    if (r != comm.rank && !member.gone && access(("/proc/" + std::to_string(member.pid)).c_str(), F_OK) != 0)
       return true;
-    }
   }
   return false;
 }
@@ -118,9 +109,7 @@ API ncclResult_t ncclCommFinalize(ncclComm_t) {
   return ncclSuccess;
 }
 API ncclResult_t ncclCommDestroy(ncclComm_t comm) {
-  for (int i = 0; comm->under_way > 0 && !comm->aborted && i < 100000; ++i) {
-    usleep(kPoll);
-  }
+  for (int i = 0; comm->under_way > 0 && !comm->aborted && i < 100000; ++i) usleep(kPoll);
   leave(*comm);
   return ncclSuccess;
 }
@@ -131,9 +120,8 @@ API ncclResult_t ncclCommAbort(ncclComm_t comm) {
   return ncclSuccess;
 }
 API ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error) {
-  if (std::getenv("SIMGPU_NCCL_NOTICES") != nullptr && comm->error == ncclSuccess && peer_has_died(*comm)) {
+  if (std::getenv("SIMGPU_NCCL_NOTICES") != nullptr && comm->error == ncclSuccess && peer_has_died(*comm))
     comm->error = ncclRemoteError;
-  }
   *error = static_cast<ncclResult_t>(comm->error.load());
   return ncclSuccess;
 }

@@ -66,9 +66,7 @@ struct Message {
       const size_t at = (sends ? sent : taken) % kMailboxBytes;
       const size_t room = sends ? kMailboxBytes - (sent - taken) : sent - taken;
       const size_t piece = std::min({left, room, kMailboxBytes - at});
-      if (piece == 0) {
-        return false;
-      }
+      if (piece == 0) return false;
       std::memcpy(sends ? box.data + at : data, sends ? data : box.data + at, piece);
       data += piece;
       left -= piece;

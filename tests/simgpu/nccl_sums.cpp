@@ -121,18 +121,15 @@ void reduce_into(void* to, const void* from, size_t count, ncclDataType_t type, 
   with_elements(to, type, [&]<class T>(T* sums) {
     using C = typename Computed<T>::Type;
     const T* const others = static_cast<const T*>(from);
-    for (size_t i = 0; i < count; ++i) {
+    for (size_t i = 0; i < count; ++i)
       sums[i] = reduced(static_cast<C>(sums[i]), static_cast<C>(others[i]), operation);
-    }
   });
 }
 
 void divide(void* elements, size_t count, ncclDataType_t type, int by) {
   with_elements(elements, type, [&]<class T>(T* sums) {
     using C = typename Computed<T>::Type;
-    for (size_t i = 0; i < count; ++i) {
-      sums[i] = static_cast<C>(static_cast<C>(sums[i]) / static_cast<C>(by));
-    }
+    for (size_t i = 0; i < count; ++i) sums[i] = static_cast<C>(static_cast<C>(sums[i]) / static_cast<C>(by));
   });
 }
 

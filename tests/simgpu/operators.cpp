@@ -67,9 +67,7 @@ class KnownResults {
     {
       const std::lock_guard lock(mutex_);
       const auto found = known_.find(key);
-      if (found != known_.end()) {
-        return found->second;
-      }
+      if (found != known_.end()) return found->second;
     }
     Results results;
     {
@@ -100,9 +98,7 @@ bool poisons() {
 // own alone, since what is from elsewhere is in other hands when the graph is replayed.
 void poison_freed_blocks() {
   static std::atomic<bool> attached{false};
-  if (!poisons() || attached.exchange(true)) {
-    return;
-  }
+  if (!poisons() || attached.exchange(true)) return;
   using Entry = c10::cuda::CUDACachingAllocator::TraceEntry;
   c10::cuda::CUDACachingAllocator::attachAllocatorTraceTracker([](const Entry& entry) {
     const auto stream = static_cast<cudaStream_t>(entry.stream_);
@@ -125,9 +121,7 @@ class PoisonedPinned : public at::HostAllocator {
   at::DataPtr allocate(size_t size) override {
     at::DataPtr data = inner_.allocate(size);
     void* const first = data.get();
-    if (first == nullptr) {
-      return data;
-    }
+    if (first == nullptr) return data;
     host_takes(first, size);
     std::memset(first, 0xff, size);
     auto* const lent = new Lent{std::move(data), size, {}};
@@ -139,9 +133,8 @@ class PoisonedPinned : public at::HostAllocator {
   bool record_event(void* address, void*, c10::Stream stream) override {
     const std::lock_guard lock(mutex());
     auto found = all().upper_bound(address);
-    if (found == all().begin() || static_cast<char*>((--found)->first) + found->second->size <= address) {
+    if (found == all().begin() || static_cast<char*>((--found)->first) + found->second->size <= address)
       return false;
-    }
     const auto& [first, lent] = *found;
     lent->streams.push_back(stream);
     return inner_.record_event(first, lent->data.get_context(), stream);
@@ -194,25 +187,18 @@ class PoisonedPinned : public at::HostAllocator {
 at::Device device_of(const Stack& stack, size_t first) {
   std::optional<at::Device> device;
   const auto look = [&](const at::Tensor& tensor) {
-    if (!device && tensor.defined() && tensor.is_cuda()) {
-      device = tensor.device();
-    }
+    if (!device && tensor.defined() && tensor.is_cuda()) device = tensor.device();
   };
   for (size_t i = first; i < stack.size() && !device; ++i) {
     const c10::IValue& value = stack[i];
-    if (value.isTensor()) {
+    if (value.isTensor())
       look(value.toTensor());
-    } else if (value.isTensorList()) {
-      for (const at::Tensor& tensor : value.toTensorVector()) {
-        look(tensor);
-      }
-    } else if (value.isOptionalTensorList()) {
-      for (const auto& tensor : value.toOptionalTensorVector()) {
-        look(tensor.value_or(at::Tensor()));
-      }
-    } else if (value.isDevice() && value.toDevice().is_cuda()) {
+    else if (value.isTensorList())
+      for (const at::Tensor& tensor : value.toTensorVector()) look(tensor);
+    else if (value.isOptionalTensorList())
+      for (const auto& tensor : value.toOptionalTensorVector()) look(tensor.value_or(at::Tensor()));
+    else if (value.isDevice() && value.toDevice().is_cuda())
       device = value.toDevice();
-    }
   }
   return device && device->index() >= 0 ? *device : at::Device(at::kCUDA, c10::cuda::current_device());
 }
@@ -228,9 +214,7 @@ void redirect(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stack) 
   const bool is_deferred = deferred(stream);
   const std::string name =
       schema.name() + (schema.overload_name().empty() ? "" : "." + schema.overload_name());
-  if (tell) {
-    std::fprintf(stderr, "simgpu operator %s\n", name.c_str());
-  }
+  if (tell) std::fprintf(stderr, "simgpu operator %s\n", name.c_str());
   poison_freed_blocks();
 
   const auto call = std::make_shared<Call>(op);
@@ -240,21 +224,15 @@ void redirect(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stack) 
     has_out = has_out || schema.arguments()[i].is_out();
   }
   const bool depends = depends_on_values(schema.name()) || call->indexes_by_mask();
-  if (depends && is_deferred) {
-    C10_CUDA_CHECK(cudaStreamSynchronize(stream));
-  }
+  if (depends && is_deferred) C10_CUDA_CHECK(cudaStreamSynchronize(stream));
 
   Results results;
   if ((is_deferred && !depends) || has_out) {
     results = known_results().of(*call, schema);
-    if (results.has_values && is_deferred) {
-      C10_CUDA_CHECK(cudaStreamSynchronize(stream));
-    }
+    if (results.has_values && is_deferred) C10_CUDA_CHECK(cudaStreamSynchronize(stream));
     for (const auto& [argument, form] : results.outs) {
       at::Tensor out = (*stack)[first + argument].toTensor();
-      if (out.sizes() != at::IntArrayRef(form.sizes)) {
-        out.resize_(form.sizes);
-      }
+      if (out.sizes() != at::IntArrayRef(form.sizes)) out.resize_(form.sizes);
       call->set_out(argument, out);
     }
   }
@@ -269,9 +247,7 @@ void redirect(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stack) 
   Stack returned;
   std::vector<Place> places;  // of new tensors
   const auto fresh = [&](const Form& form) {
-    if (!form.defined) {
-      return at::Tensor();
-    }
+    if (!form.defined) return at::Tensor();
     at::Tensor made =
         at::empty_strided(form.sizes, form.strides, at::TensorOptions().dtype(form.type).device(device));
     places.emplace_back(made);
@@ -288,9 +264,7 @@ void redirect(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stack) 
         break;
       case Result::Kind::tensors: {
         std::vector<at::Tensor> list;
-        for (const Form& form : result.forms) {
-          list.push_back(fresh(form));
-        }
+        for (const Form& form : result.forms) list.push_back(fresh(form));
         returned.emplace_back(std::move(list));
         break;
       }
@@ -303,9 +277,7 @@ void redirect(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stack) 
   std::vector<Access> accesses;
   if (watches_races()) {
     accesses = call->accesses();
-    for (const Place& place : places) {
-      place.add_to(accesses, /*writes=*/true);
-    }
+    for (const Place& place : places) place.add_to(accesses, /*writes=*/true);
   }
   const auto work = [call, results, places, done, now] {
     const KernelsOnly kernels_only;
@@ -313,24 +285,16 @@ void redirect(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stack) 
   };
   C10_CUDA_CHECK(enqueue(stream, Sort::kernel, name, once(work), std::move(accesses)));
   torch::jit::drop(*stack, count);
-  for (c10::IValue& value : returned) {
-    stack->push_back(std::move(value));
-  }
+  for (c10::IValue& value : returned) stack->push_back(std::move(value));
 }
 
 // Between host and device LibTorch's own copy, within the devices the CPU's.
 at::Tensor& copy(at::Tensor& self, const at::Tensor& from, bool non_blocking) {
-  if (!self.is_cuda() || !from.is_cuda()) {
-    return at::native::copy_(self, from, non_blocking);
-  }
-  if (self.numel() == 0) {
-    return self;
-  }
+  if (!self.is_cuda() || !from.is_cuda()) return at::native::copy_(self, from, non_blocking);
+  if (self.numel() == 0) return self;
   const c10::cuda::CUDAGuard guard(from.device());
   const Place to(self), source(from.sizes() == self.sizes() ? from : from.expand(self.sizes()));
-  if (self.device() != from.device()) {
-    C10_CUDA_CHECK(cudaDeviceSynchronize());
-  }
+  if (self.device() != from.device()) C10_CUDA_CHECK(cudaDeviceSynchronize());
   const auto work = [to, source] {
     const KernelsOnly kernels_only;
     at::Tensor target = to.view();
@@ -350,9 +314,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> lstm_cell(const at::Tensor& input
                                                          const std::optional<at::Tensor>& input_bias,
                                                          const std::optional<at::Tensor>& hidden_bias) {
   at::Tensor gates = input + hidden;
-  if (input_bias && input_bias->defined()) {
-    gates = gates + *input_bias + *hidden_bias;
-  }
+  if (input_bias && input_bias->defined()) gates = gates + *input_bias + *hidden_bias;
   const auto parts = gates.chunk(4, 1);
   const at::Tensor i = parts[0].sigmoid(), f = parts[1].sigmoid(), g = parts[2].tanh(),
                    o = parts[3].sigmoid();
@@ -368,9 +330,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> lstm_cell_backward(const std::opt
   const at::Tensor &i = parts[0], &f = parts[1], &g = parts[2], &o = parts[3], tanh = cy.tanh();
   const at::Tensor grad_h = grad_hy && grad_hy->defined() ? *grad_hy : at::zeros_like(cy);
   at::Tensor grad_c = grad_h * o * (1 - tanh * tanh);
-  if (grad_cy && grad_cy->defined()) {
-    grad_c = grad_c + *grad_cy;
-  }
+  if (grad_cy && grad_cy->defined()) grad_c = grad_c + *grad_cy;
   const at::Tensor gates = at::cat({grad_c * g * i * (1 - i), grad_c * cx * f * (1 - f),
                                     grad_c * i * (1 - g * g), grad_h * tanh * o * (1 - o)},
                                    1);
@@ -413,16 +373,10 @@ bool stays(const c10::OperatorHandle& op) {
                                                         "copy_"};
   const c10::FunctionSchema& schema = op.schema();
   const std::string name = schema.name().substr(std::strlen("aten::"));
-  for (const char* part : {"cudnn_", "miopen_", "_nested", "sparse", "quantize"}) {
-    if (name.find(part) != std::string::npos) {
-      return true;
-    }
-  }
-  for (const c10::Argument& returned : schema.returns()) {
-    if (returned.alias_info() != nullptr && !returned.alias_info()->isWrite()) {
-      return true;  // a view
-    }
-  }
+  for (const char* part : {"cudnn_", "miopen_", "_nested", "sparse", "quantize"})
+    if (name.find(part) != std::string::npos) return true;
+  for (const c10::Argument& returned : schema.returns())
+    if (returned.alias_info() != nullptr && !returned.alias_info()->isWrite()) return true;  // a view
   return names.count(name) > 0;
 }
 
@@ -467,9 +421,8 @@ const bool redirected = [] {
   if (device_count() > 0) {
     static auto& redirection = *new Redirection;
     (void)redirection;
-    if (poisons()) {
+    if (poisons())
       at::setHostAllocator(at::kCUDA, new PoisonedPinned(*at::getHostAllocator(at::kCUDA)), /*priority=*/1);
-    }
   }
   return true;
 }();

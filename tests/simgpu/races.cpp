@@ -18,12 +18,8 @@ thread_local Actor* actor_now = nullptr;
 }  // namespace
 
 void join(Clock& clock, const Clock& other) {
-  if (clock.size() < other.size()) {
-    clock.resize(other.size());
-  }
-  for (size_t lane = 0; lane < other.size(); ++lane) {
-    clock[lane] = std::max(clock[lane], other[lane]);
-  }
+  if (clock.size() < other.size()) clock.resize(other.size());
+  for (size_t lane = 0; lane < other.size(); ++lane) clock[lane] = std::max(clock[lane], other[lane]);
 }
 
 Races::Races() : wanted(std::getenv("SIMGPU_RACES") != nullptr) {
@@ -46,9 +42,7 @@ std::string Races::described(const Toucher& toucher, bool writes) const {
 }
 
 void Races::tell(const std::string& what) {
-  if (!told_.insert(what).second) {
-    return;
-  }
+  if (!told_.insert(what).second) return;
   std::fprintf(stderr, "simgpu %d: %s\n", getpid(), what.c_str());
   std::ofstream(std::string(std::getenv("SIMGPU_RACES")) + "/" + std::to_string(getpid()) + ".txt",
                 std::ios::app)
@@ -63,35 +57,25 @@ void Races::tell_pair(uint32_t earlier, bool earlier_writes, const Actor& actor,
 
 uint32_t Races::changed(uint32_t from, Actor& actor, bool writes) {
   const auto [found, is_new] = known_[writes].try_emplace(from, from);
-  if (!is_new) {
-    return found->second;
-  }
+  if (!is_new) return found->second;
   const State& state = states_[from];
   const bool own = state.writer == actor.id;
   if (state.writer != 0 && !own) {
-    if (!is_before(state.writer, actor)) {
+    if (!is_before(state.writer, actor))
       tell_pair(state.writer, true, actor, writes);
-    } else if (!writes && touchers_[state.writer].gives_back) {
+    else if (!writes && touchers_[state.writer].gives_back)
       tell(described(touchers_[actor.id], false) + " touches memory that was given back");
-    }
   }
   if (!writes) {
-    if (own || std::ranges::count(state.readers, actor.id) > 0) {
-      return from;
-    }
+    if (own || std::ranges::count(state.readers, actor.id) > 0) return from;
     State read{state.writer, {actor.id}};
     std::ranges::copy_if(state.readers, std::back_inserter(read.readers),
                          [&](uint32_t reader) { return !is_before(reader, actor); });
     states_.push_back(std::move(read));
   } else {
-    for (uint32_t reader : state.readers) {
-      if (reader != actor.id && !is_before(reader, actor)) {
-        tell_pair(reader, false, actor, true);
-      }
-    }
-    if (own && state.readers.empty()) {
-      return from;
-    }
+    for (uint32_t reader : state.readers)
+      if (reader != actor.id && !is_before(reader, actor)) tell_pair(reader, false, actor, true);
+    if (own && state.readers.empty()) return from;
     states_.push_back({actor.id, {}});
   }
   return found->second = static_cast<uint32_t>(states_.size() - 1);
@@ -112,20 +96,16 @@ void Races::touch(Actor& actor, const void* first, size_t bytes, bool writes) {
   Change& last = last_[writes];
   uint32_t* const end = Memory::cell_of(static_cast<const char*>(first) + bytes - 1) + 1;
   for (uint32_t* cell = Memory::cell_of(first); cell != end; ++cell) {
-    if (*cell != last.from && *cell != last.to) {
-      last = {*cell, changed(*cell, actor, writes)};
-    }
+    if (*cell != last.from && *cell != last.to) last = {*cell, changed(*cell, actor, writes)};
     *cell = last.to;
   }
 }
 
 void Races::touch(Actor& actor, const std::vector<Access>& accesses) {
   const std::lock_guard lock(mutex);
-  for (const Access& access : accesses) {
-    if (access.bytes > 0 && Memory::has(access.first)) {
+  for (const Access& access : accesses)
+    if (access.bytes > 0 && Memory::has(access.first))
       touch(actor, access.first, access.bytes, access.writes);
-    }
-  }
 }
 
 Races& races() {
@@ -155,15 +135,11 @@ Watch::Watch() {
 }
 
 Watch::~Watch() {
-  if (std::exchange(on, false)) {
-    races().mutex.unlock();
-  }
+  if (std::exchange(on, false)) races().mutex.unlock();
 }
 
 void Watch::touched(const void* first, size_t bytes, bool writes) {
-  if (Memory::has(first)) {
-    races().touch(*actor_now, first, bytes, writes);
-  }
+  if (Memory::has(first)) races().touch(*actor_now, first, bytes, writes);
 }
 
 }  // namespace simgpu

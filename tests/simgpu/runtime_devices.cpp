@@ -31,9 +31,7 @@ int physical(int device) {
 
 [[noreturn]] void refuse_kernel(const void* host_function) {
   const auto found = machine().kernels.find(host_function);
-  if (found == machine().kernels.end()) {
-    die("an unknown kernel was launched");
-  }
+  if (found == machine().kernels.end()) die("an unknown kernel was launched");
   int status = 0;
   const char* plain = abi::__cxa_demangle(found->second, nullptr, nullptr, &status);
   die(std::string("a kernel was launched whose operator has no stand-in on the CPU: ") +
@@ -83,24 +81,18 @@ API cudaError_t cudaGetDeviceCount(int* count) {
   return *count == 0 ? fail(cudaErrorNoDevice) : cudaSuccess;
 }
 API cudaError_t cudaGetDevice(int* device) {
-  if (machine().devices == 0) {
-    return fail(cudaErrorNoDevice);
-  }
+  if (machine().devices == 0) return fail(cudaErrorNoDevice);
   *device = current_device;
   return cudaSuccess;
 }
 API cudaError_t cudaSetDevice(int device) {
-  if (!exists(device)) {
-    return fail(cudaErrorInvalidDevice);
-  }
+  if (!exists(device)) return fail(cudaErrorInvalidDevice);
   current_device = device;
   return cudaSuccess;
 }
 
 API cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int device) {
-  if (!exists(device)) {
-    return fail(cudaErrorInvalidDevice);
-  }
+  if (!exists(device)) return fail(cudaErrorInvalidDevice);
   std::memset(p, 0, sizeof *p);
   std::snprintf(p->name, sizeof p->name, "Simulated GPU");
   p->totalGlobalMem = machine().total;
@@ -133,9 +125,7 @@ API cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int device) {
 
 API cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
   cudaDeviceProp p;
-  if (cudaGetDeviceProperties(&p, device) != cudaSuccess) {
-    return cudaErrorInvalidDevice;
-  }
+  if (cudaGetDeviceProperties(&p, device) != cudaSuccess) return cudaErrorInvalidDevice;
   switch (attribute) {
     case cudaDevAttrMultiProcessorCount:
       *value = p.multiProcessorCount;
@@ -233,19 +223,13 @@ API cudaError_t cudaDeviceSynchronize() {
 // ---- errors
 
 API const char* cudaGetErrorName(cudaError_t error) {
-  for (const Named& named : kErrors) {
-    if (named.error == error) {
-      return named.name;
-    }
-  }
+  for (const Named& named : kErrors)
+    if (named.error == error) return named.name;
   return "an error without a name here";
 }
 API const char* cudaGetErrorString(cudaError_t error) {
-  for (const Named& named : kErrors) {
-    if (named.error == error) {
-      return named.text;
-    }
-  }
+  for (const Named& named : kErrors)
+    if (named.error == error) return named.text;
   return "an error without a text here";
 }
 API cudaError_t cudaGetLastError() {
@@ -323,8 +307,6 @@ API cudaError_t cudaGetDriverEntryPointByVersion(const char* symbol, void** entr
                                                  cudaDriverEntryPointQueryResult* result) {
   *entry = std::strcmp(symbol, "cuGetErrorString") == 0 ? reinterpret_cast<void*>(&text_of)
                                                         : reinterpret_cast<void*>(&not_supported);
-  if (result != nullptr) {
-    *result = cudaDriverEntryPointSuccess;
-  }
+  if (result != nullptr) *result = cudaDriverEntryPointSuccess;
   return cudaSuccess;
 }

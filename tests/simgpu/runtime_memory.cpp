@@ -22,9 +22,7 @@ size_t digest_of(const void* first, size_t bytes) {
 
 cudaError_t copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, StreamState* stream,
                  bool waits, Lock& lock) {
-  if (bytes == 0) {
-    return cudaSuccess;
-  }
+  if (bytes == 0) return cudaSuccess;
   Machine& m = machine();
   const auto target = m.memory.holding(to), source = m.memory.holding(from), none = m.memory.none();
   const bool to_device = target != none && target->second.kind == Kind::device;
@@ -75,14 +73,9 @@ cudaError_t copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, 
 // Whether the test lets this device run out of memory in a recording alone.
 bool is_out_of_memory_now(int device) {
   const char* of = std::getenv("SIMGPU_NO_MEMORY_IN_CAPTURES");
-  if (of == nullptr || std::atoi(of) != device) {
-    return false;
-  }
-  for (const CapturePtr& capture : machine().captures) {
-    if (capture->origin->device == device) {
-      return true;
-    }
-  }
+  if (of == nullptr || std::atoi(of) != device) return false;
+  for (const CapturePtr& capture : machine().captures)
+    if (capture->origin->device == device) return true;
   return false;
 }
 
@@ -96,31 +89,22 @@ size_t limit_of(int device) {
 API cudaError_t cudaMalloc(void** address, size_t size) {
   Machine& m = machine();
   const Lock lock(m.mutex);
-  if (prohibited("cudaMalloc")) {
-    return fail(cudaErrorStreamCaptureUnsupported);
-  }
+  if (prohibited("cudaMalloc")) return fail(cudaErrorStreamCaptureUnsupported);
   size_t& used = m.used.at(static_cast<size_t>(current_device));
-  if (used + size > limit_of(current_device) || is_out_of_memory_now(current_device)) {
+  if (used + size > limit_of(current_device) || is_out_of_memory_now(current_device))
     return fail(cudaErrorMemoryAllocation);
-  }
   const cudaError_t error = m.memory.allocate(address, size, Kind::device, current_device);
   used += error == cudaSuccess ? size : 0;
   return fail(error);
 }
 
 API cudaError_t cudaFree(void* address) {
-  if (address == nullptr) {
-    return cudaSuccess;
-  }
+  if (address == nullptr) return cudaSuccess;
   Machine& m = machine();
   Lock lock(m.mutex);
-  if (prohibited("cudaFree")) {
-    return fail(cudaErrorStreamCaptureUnsupported);
-  }
+  if (prohibited("cudaFree")) return fail(cudaErrorStreamCaptureUnsupported);
   const auto found = m.memory.beginning_at(address);
-  if (found == m.memory.none() || found->second.kind != Kind::device) {
-    return fail(cudaErrorInvalidValue);
-  }
+  if (found == m.memory.none() || found->second.kind != Kind::device) return fail(cudaErrorInvalidValue);
   drain(found->second.device, lock);
   const auto block = m.memory.beginning_at(address);  // the mutex was given away
   m.used.at(static_cast<size_t>(block->second.device)) -= block->second.size;
@@ -131,24 +115,18 @@ API cudaError_t cudaFree(void* address) {
 API cudaError_t cudaHostAlloc(void** address, size_t size, unsigned) {
   Machine& m = machine();
   const Lock lock(m.mutex);
-  if (prohibited("cudaHostAlloc")) {
-    return fail(cudaErrorStreamCaptureUnsupported);
-  }
+  if (prohibited("cudaHostAlloc")) return fail(cudaErrorStreamCaptureUnsupported);
   return fail(m.memory.allocate(address, size, Kind::pinned, current_device));
 }
 API cudaError_t cudaMallocHost(void** address, size_t size) {
   return cudaHostAlloc(address, size, 0);
 }
 API cudaError_t cudaFreeHost(void* address) {
-  if (address == nullptr) {
-    return cudaSuccess;
-  }
+  if (address == nullptr) return cudaSuccess;
   Machine& m = machine();
   const Lock lock(m.mutex);
   const auto block = m.memory.beginning_at(address);
-  if (block == m.memory.none() || block->second.kind != Kind::pinned) {
-    return fail(cudaErrorInvalidValue);
-  }
+  if (block == m.memory.none() || block->second.kind != Kind::pinned) return fail(cudaErrorInvalidValue);
   m.memory.release(block);
   return cudaSuccess;
 }
@@ -196,9 +174,7 @@ API cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMe
 }
 API cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
   Lock lock(machine().mutex);
-  if (prohibited("cudaMemcpy")) {
-    return fail(cudaErrorStreamCaptureUnsupported);
-  }
+  if (prohibited("cudaMemcpy")) return fail(cudaErrorStreamCaptureUnsupported);
   return fail(copy(to, from, bytes, kind, state(nullptr), true, lock));
 }
 API cudaError_t cudaMemcpyPeerAsync(void* to, int, const void* from, int, size_t bytes, cudaStream_t stream) {

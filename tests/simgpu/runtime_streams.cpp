@@ -15,9 +15,7 @@ using namespace simgpu;
 namespace {
 
 cudaStreamCaptureStatus status_of(const StreamState& stream) {
-  if (!stream.capture) {
-    return cudaStreamCaptureStatusNone;
-  }
+  if (!stream.capture) return cudaStreamCaptureStatusNone;
   return stream.capture->invalid ? cudaStreamCaptureStatusInvalidated : cudaStreamCaptureStatusActive;
 }
 
@@ -25,11 +23,8 @@ cudaStreamCaptureStatus status_of(const StreamState& stream) {
 bool joined(const Capture& capture, const StreamState& origin) {
   const std::vector<Node>& nodes = capture.graph->nodes;
   std::set<int> reached(origin.last.begin(), origin.last.end());
-  for (size_t i = nodes.size(); i-- > 0;) {
-    if (reached.count(static_cast<int>(i)) > 0) {
-      reached.insert(nodes[i].after.begin(), nodes[i].after.end());
-    }
-  }
+  for (size_t i = nodes.size(); i-- > 0;)
+    if (reached.count(static_cast<int>(i)) > 0) reached.insert(nodes[i].after.begin(), nodes[i].after.end());
   return std::all_of(capture.streams.begin(), capture.streams.end(), [&](const StreamState* stream) {
     return std::all_of(stream->last.begin(), stream->last.end(),
                        [&](int node) { return reached.count(node) > 0; });
@@ -72,11 +67,9 @@ API cudaError_t cudaStreamSynchronize(cudaStream_t given) {
   }
   host_waits();
   if (given == nullptr) {
-    for (StreamState* other : std::vector<StreamState*>(m.streams)) {
-      if (other->device == stream->device && !(other->flags & cudaStreamNonBlocking)) {
+    for (StreamState* other : std::vector<StreamState*>(m.streams))
+      if (other->device == stream->device && !(other->flags & cudaStreamNonBlocking))
         wait_for(MarkerPtr(other->tail), lock);
-      }
-    }
   }
   wait_for(MarkerPtr(stream->tail), lock);
   return cudaSuccess;
@@ -90,12 +83,8 @@ API cudaError_t cudaStreamQuery(cudaStream_t given) {
     return fail(cudaErrorStreamCaptureUnsupported);
   }
   const MarkerPtr tail = stream->tail;
-  if (tail && !tail->done) {
-    towards(tail, lock);
-  }
-  if (tail && !tail->done) {
-    return fail(cudaErrorNotReady);
-  }
+  if (tail && !tail->done) towards(tail, lock);
+  if (tail && !tail->done) return fail(cudaErrorNotReady);
   host_learns(tail);
   return cudaSuccess;
 }
@@ -106,9 +95,7 @@ API cudaError_t cudaStreamWaitEvent(cudaStream_t given, cudaEvent_t which, unsig
   StreamState* const stream = state(given);
   const auto* event = reinterpret_cast<EventState*>(which);
   if (event->capture) {
-    if (m.captures.count(event->capture) == 0) {
-      return fail(cudaErrorCapturedEvent);
-    }
+    if (m.captures.count(event->capture) == 0) return fail(cudaErrorCapturedEvent);
     if (stream->capture && stream->capture != event->capture) {
       invalidate(stream->capture, "waiting for another capture's event");
       invalidate(event->capture, "waiting for another capture's event");
@@ -119,16 +106,12 @@ API cudaError_t cudaStreamWaitEvent(cudaStream_t given, cudaEvent_t which, unsig
       stream->capture->streams.insert(stream);
       stream->last.clear();
     }
-    for (int node : event->after) {
-      if (std::find(stream->last.begin(), stream->last.end(), node) == stream->last.end()) {
+    for (int node : event->after)
+      if (std::find(stream->last.begin(), stream->last.end(), node) == stream->last.end())
         stream->last.push_back(node);
-      }
-    }
     return cudaSuccess;
   }
-  if (!event->marker) {
-    return cudaSuccess;
-  }
+  if (!event->marker) return cudaSuccess;
   if (stream->capture) {
     invalidate(stream->capture, "waiting for an event from outside");
     return fail(cudaErrorStreamCaptureIsolation);
@@ -169,13 +152,9 @@ API cudaError_t cudaEventRecordWithFlags(cudaEvent_t which, cudaStream_t given, 
   Lock lock(machine().mutex);
   StreamState* const stream = state(given);
   auto* const event = reinterpret_cast<EventState*>(which);
-  if (event->device != stream->device) {
-    return fail(cudaErrorInvalidResourceHandle);
-  }
+  if (event->device != stream->device) return fail(cudaErrorInvalidResourceHandle);
   if (stream->capture) {
-    if (stream->capture->invalid) {
-      return fail(cudaErrorStreamCaptureInvalidated);
-    }
+    if (stream->capture->invalid) return fail(cudaErrorStreamCaptureInvalidated);
     event->capture = stream->capture;
     event->after = stream->last;
     event->marker = nullptr;
@@ -196,19 +175,11 @@ API cudaError_t cudaEventQuery(cudaEvent_t which) {
   Machine& m = machine();
   Lock lock(m.mutex);
   const auto* event = reinterpret_cast<EventState*>(which);
-  if (event->capture) {
-    return fail(cudaErrorCapturedEvent);
-  }
-  if (prohibited("cudaEventQuery")) {
-    return fail(cudaErrorStreamCaptureUnsupported);
-  }
+  if (event->capture) return fail(cudaErrorCapturedEvent);
+  if (prohibited("cudaEventQuery")) return fail(cudaErrorStreamCaptureUnsupported);
   const MarkerPtr marker = event->marker;
-  if (marker && !marker->done && m.random() % 2 == 0) {
-    towards(marker, lock);
-  }
-  if (marker && !marker->done) {
-    return fail(cudaErrorNotReady);
-  }
+  if (marker && !marker->done && m.random() % 2 == 0) towards(marker, lock);
+  if (marker && !marker->done) return fail(cudaErrorNotReady);
   host_learns(marker);
   return cudaSuccess;
 }
@@ -217,12 +188,8 @@ API cudaError_t cudaEventSynchronize(cudaEvent_t which) {
   Machine& m = machine();
   Lock lock(m.mutex);
   const auto* event = reinterpret_cast<EventState*>(which);
-  if (event->capture) {
-    return fail(cudaErrorCapturedEvent);
-  }
-  if (prohibited("cudaEventSynchronize")) {
-    return fail(cudaErrorStreamCaptureUnsupported);
-  }
+  if (event->capture) return fail(cudaErrorCapturedEvent);
+  if (prohibited("cudaEventSynchronize")) return fail(cudaErrorStreamCaptureUnsupported);
   host_waits();
   wait_for(MarkerPtr(event->marker), lock);
   return cudaSuccess;
@@ -231,16 +198,12 @@ API cudaError_t cudaEventSynchronize(cudaEvent_t which) {
 API cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t first, cudaEvent_t second) {
   const Lock lock(machine().mutex);
   const auto *from = reinterpret_cast<EventState*>(first), *to = reinterpret_cast<EventState*>(second);
-  if (from->capture || to->capture) {
-    return fail(cudaErrorCapturedEvent);
-  }
+  if (from->capture || to->capture) return fail(cudaErrorCapturedEvent);
   if (!from->marker || !to->marker || ((from->flags | to->flags) & cudaEventDisableTiming) ||
       from->device != to->device) {
     return fail(cudaErrorInvalidResourceHandle);
   }
-  if (!from->marker->done || !to->marker->done) {
-    return fail(cudaErrorNotReady);
-  }
+  if (!from->marker->done || !to->marker->done) return fail(cudaErrorNotReady);
   *ms = static_cast<float>((to->marker->time - from->marker->time) * 1e3);
   return cudaSuccess;
 }
@@ -251,12 +214,9 @@ API cudaError_t cudaStreamBeginCapture(cudaStream_t given, cudaStreamCaptureMode
   Machine& m = machine();
   const Lock lock(m.mutex);
   StreamState* const stream = state(given);
-  if (stream == m.legacy[static_cast<size_t>(stream->device)].get()) {
+  if (stream == m.legacy[static_cast<size_t>(stream->device)].get())
     return fail(cudaErrorStreamCaptureUnsupported);
-  }
-  if (stream->capture) {
-    return fail(cudaErrorIllegalState);
-  }
+  if (stream->capture) return fail(cudaErrorIllegalState);
   const auto capture = std::make_shared<Capture>();
   capture->id = m.next_capture++;
   capture->mode = mode;
@@ -275,28 +235,21 @@ API cudaError_t cudaStreamEndCapture(cudaStream_t given, cudaGraph_t* graph) {
   StreamState* const stream = state(given);
   *graph = nullptr;
   const CapturePtr capture = stream->capture;
-  if (!capture) {
-    return fail(cudaErrorIllegalState);
-  }
+  if (!capture) return fail(cudaErrorIllegalState);
   if (capture->origin != stream) {
     invalidate(capture, "an end on another stream");
     return fail(cudaErrorStreamCaptureUnmatched);
   }
-  if (capture->mode != cudaStreamCaptureModeRelaxed && capture->thread != std::this_thread::get_id()) {
+  if (capture->mode != cudaStreamCaptureModeRelaxed && capture->thread != std::this_thread::get_id())
     return fail(cudaErrorStreamCaptureWrongThread);
-  }
   const bool whole = joined(*capture, *stream);
   for (StreamState* other : capture->streams) {
     other->capture = nullptr;
     other->last.clear();
   }
   m.captures.erase(capture);
-  if (capture->invalid) {
-    return fail(cudaErrorStreamCaptureInvalidated);
-  }
-  if (!whole) {
-    return fail(cudaErrorStreamCaptureUnjoined);
-  }
+  if (capture->invalid) return fail(cudaErrorStreamCaptureInvalidated);
+  if (!whole) return fail(cudaErrorStreamCaptureUnjoined);
   *graph = reinterpret_cast<cudaGraph_t>(new GraphPtr(capture->graph));
   note("captured " + std::to_string(capture->graph->nodes.size()) + " nodes");
   return cudaSuccess;
@@ -304,9 +257,7 @@ API cudaError_t cudaStreamEndCapture(cudaStream_t given, cudaGraph_t* graph) {
 
 API cudaError_t cudaStreamIsCapturing(cudaStream_t given, cudaStreamCaptureStatus* status) {
   const Lock lock(machine().mutex);
-  if (machine().devices == 0) {
-    return fail(cudaErrorNoDevice);
-  }
+  if (machine().devices == 0) return fail(cudaErrorNoDevice);
   *status = status_of(*state(given));
   return cudaSuccess;
 }
@@ -318,35 +269,23 @@ API cudaError_t cudaStreamGetCaptureInfo(cudaStream_t given, cudaStreamCaptureSt
   const Lock lock(machine().mutex);
   const StreamState& stream = *state(given);
   *status = status_of(stream);
-  if (!stream.capture) {
-    return cudaSuccess;
-  }
-  if (id != nullptr) {
-    *id = stream.capture->id;
-  }
+  if (!stream.capture) return cudaSuccess;
+  if (id != nullptr) *id = stream.capture->id;
   if (graph != nullptr) {
     // The caller keeps no count of such a handle, so each capture has one for good.
     static std::map<Capture*, GraphPtr*>& handles = *new std::map<Capture*, GraphPtr*>;
     GraphPtr*& handle = handles[stream.capture.get()];
-    if (handle == nullptr || *handle != stream.capture->graph) {
-      handle = new GraphPtr(stream.capture->graph);
-    }
+    if (handle == nullptr || *handle != stream.capture->graph) handle = new GraphPtr(stream.capture->graph);
     *graph = reinterpret_cast<cudaGraph_t>(handle);
   }
   if (nodes != nullptr) {
     thread_local std::vector<cudaGraphNode_t> held;
     held.clear();
-    for (int node : stream.last) {
-      held.push_back(handle_of(static_cast<size_t>(node)));
-    }
+    for (int node : stream.last) held.push_back(handle_of(static_cast<size_t>(node)));
     *nodes = held.data();
-    if (count != nullptr) {
-      *count = held.size();
-    }
+    if (count != nullptr) *count = held.size();
   }
-  if (edges != nullptr) {
-    *edges = nullptr;
-  }
+  if (edges != nullptr) *edges = nullptr;
   return cudaSuccess;
 }
 
@@ -359,9 +298,7 @@ API cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode)
 
 API cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, size_t* count) {
   const size_t all = graph_of(graph)->nodes.size();
-  for (size_t i = 0; nodes != nullptr && i < std::min(*count, all); ++i) {
-    nodes[i] = handle_of(i);
-  }
+  for (size_t i = 0; nodes != nullptr && i < std::min(*count, all); ++i) nodes[i] = handle_of(i);
   *count = all;
   return cudaSuccess;
 }
@@ -376,20 +313,14 @@ API cudaError_t cudaGraphLaunch(cudaGraphExec_t which, cudaStream_t given) {
   Lock lock(machine().mutex);
   auto* const executable = reinterpret_cast<ExecutableGraph*>(which);
   StreamState* const stream = state(given);
-  if (stream->capture) {
-    die("a graph that is launched into a capture is not simulated");
-  }
+  if (stream->capture) die("a graph that is launched into a capture is not simulated");
   Work work;
   work.sort = Sort::graph;
   work.name = "graph of " + std::to_string(executable->graph->nodes.size());
   work.make = [copy = *executable] { return replay(copy); };
-  if (executable->last) {
-    work.waits.push_back(executable->last);
-  }
+  if (executable->last) work.waits.push_back(executable->last);
   executable->last = work.end;
-  for (const Node& node : executable->graph->nodes) {
-    executable->begun[node.lane] += 1;
-  }
+  for (const Node& node : executable->graph->nodes) executable->begun[node.lane] += 1;
   for (size_t lane = 0; lane < executable->lanes.size(); ++lane) {
     work.leaves.resize(std::max(work.leaves.size(), executable->lanes[lane] + 1));
     work.leaves[executable->lanes[lane]] = executable->begun[lane];

@@ -39,9 +39,8 @@ std::tuple<Tensor, Tensor> gather_stats(const Tensor& /*x*/, const Tensor& mean,
   const Tensor all = (mean * n).sum(0) / total;
   const Tensor variance = ((invstd.pow(-2) - eps + (mean - all).square()) * n).sum(0) / total;
   if (running_mean && running_mean->defined()) running_mean->mul_(1 - momentum).add_(all, momentum);
-  if (running_var && running_var->defined()) {
+  if (running_var && running_var->defined())
     running_var->mul_(1 - momentum).add_(variance * (total / (total - 1)), momentum);
-  }
   return {all, (variance + eps).rsqrt()};
 }
 

@@ -78,10 +78,8 @@ TEST_F(CutFiles, ScoresOfATuningAreRefusedWithTheCure) {
   settle(experiment, scores);
   keep_scores(experiment, records, folder_);
   const fs::path file = folder_ / experiment.name / kTuningFile;
-  at_every_byte(file, [&] {
-    expect_refused(
-        file, [&] { kept_scores(experiment, folder_); }, "remove the file");
-  });
+  at_every_byte(file,
+                [&] { expect_refused(file, [&] { kept_scores(experiment, folder_); }, "remove the file"); });
   EXPECT_EQ(kept_scores(experiment, folder_), scores);
 }
 
@@ -138,7 +136,7 @@ TEST_F(CutFiles, HashesThatAreLostAreComputedAgain) {
   run.init_from->file = write("weights", std::string("\2\0\0\0\0\0\0\0{}", 10));
   const auto fingerprint = [&] { return Inputs(folder_, "", [](const std::string&) {}).of(run); };
   const Json expected = fingerprint();
-  struct stat status {};
+  struct stat status{};
   ASSERT_EQ(::stat(run.init_from->file.c_str(), &status), 0);
   std::ostringstream text;
   text << "bnlab hashes 1\n0123456789abcdef 10 " << status.st_ino << " " << status.st_ctim.tv_sec

@@ -45,10 +45,9 @@ TEST(WriteAtomically, IsWholeWheneverTheWriterIsKilled) {
   for (int attempt = 0; attempt < 20; ++attempt) {
     const pid_t writer = ::fork();
     ASSERT_GE(writer, 0);
-    if (writer == 0) {
+    if (writer == 0)
       for (int i = 0;; ++i)
         write_json(file, {{"text", std::string(1 << 20, static_cast<char>('a' + i % 26))}});
-    }
     ::usleep(static_cast<useconds_t>(2000 + 1700 * attempt));
     ::kill(writer, SIGKILL);
     ::waitpid(writer, nullptr, 0);

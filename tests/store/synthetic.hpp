@@ -41,11 +41,9 @@ inline Experiment synthetic_experiment(int seeds) {
   experiment.claim = "sync beats per_tower at 8 towers";
   experiment.axes = {"seed", "towers,batch_per_tower", "strategy"};
   for (uint64_t seed = 0; seed < static_cast<uint64_t>(seeds); ++seed) {
-    for (const int64_t towers : {8, 2}) {
-      for (const char* strategy : {"per_tower", "sync"}) {
+    for (const int64_t towers : {8, 2})
+      for (const char* strategy : {"per_tower", "sync"})
         experiment.runs.push_back(synthetic_run(strategy, towers, 16 / towers, seed));
-      }
-    }
   }
   Contrast contrast;
   contrast.metric = "mean_iou";

@@ -90,9 +90,8 @@ TEST(Mabn, ASquareThatTheWindowCannotHoldEntersNone) {
   LayerCase c = make_case(mabn({{"window", 2}, {"warmup_steps", 0}}),
                           {.towers = {4}, .modes = std::vector<Mode>(5, Mode::train), .has_state = false});
   c.dtype = at::kFloat;
-  for (auto& step : c.steps) {
+  for (auto& step : c.steps)
     for (auto& input : step.inputs) input = input.to(at::kFloat);
-  }
   c.steps[3].inputs[0].select(1, 2).fill_(1e20);
   const LayerAnswer answer = apply_layer(c);
   const auto square = [&](size_t s) { return per_channel_mean(c.steps[s].inputs[0].square())[2]; };

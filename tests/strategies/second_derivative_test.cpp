@@ -60,12 +60,10 @@ class Penalty {
     batch_.images = (noise({kTowers * kSamples, 3, 4, 5}, 1) * 2 + 1).narrow(0, first, rows).clone();
     loss_ = noise({kTowers * kSamples, 4, 4, 5}, 2).narrow(0, first, rows);
     variables_ = built_.network().parameters();
-    for (uint64_t i = 0; i < variables_.size(); ++i) {
+    for (uint64_t i = 0; i < variables_.size(); ++i)
       variables_[i].add_(noise(variables_[i].sizes(), 100 + i), 0.1);
-    }
-    for (const auto& buffer : built_.network().named_buffers()) {
+    for (const auto& buffer : built_.network().named_buffers())
       buffer.value().add_(noise(buffer.value().sizes(), 200), 0.1);
-    }
     variables_.push_back(batch_.images.requires_grad_());
     built_.start_statistics();
   }
@@ -78,9 +76,7 @@ class Penalty {
 
   void move(double h) {
     const at::NoGradGuard no_grad;
-    for (uint64_t i = 0; i < variables_.size(); ++i) {
-      variables_[i].add_(direction(i), h);
-    }
+    for (uint64_t i = 0; i < variables_.size(); ++i) variables_[i].add_(direction(i), h);
   }
 
   double derivative() {
@@ -135,19 +131,17 @@ std::vector<Json> strategies() {
   std::vector<Json> all;
   for (const std::string& name : registered_names("strategy")) {
     all.push_back({{"name", name}});
-    if (name == "ghost") {
+    if (name == "ghost")
       all.back()["virtual_batch"] = 1;
-    } else if (name == "norm_batch") {
+    else if (name == "norm_batch")
       all.back()["samples"] = 4;
-    } else if (name == "group_norm") {
+    else if (name == "group_norm")
       all.back()["groups"] = 2;
-    } else if (name == "weight_standardisation") {
+    else if (name == "weight_standardisation")
       all.back()["base"] = {{"name", "group_norm"}, {"groups", 2}};
-    }
   }
-  for (const char* route : {"all_reduce", "reduce_broadcast", "host", "gather_activations", "auto"}) {
+  for (const char* route : {"all_reduce", "reduce_broadcast", "host", "gather_activations", "auto"})
     all.push_back({{"name", "sync"}, {"route", route}});
-  }
   for (const char* options :
        {R"({"name": "sync", "group_size": 2})", R"({"name": "sync", "moments": "e_x2"})",
         R"({"name": "sync", "variance": "averaged"})", R"({"name": "sync", "affine": false})",
@@ -208,9 +202,7 @@ TEST(SecondDerivative, TakesForConstantsWhatTheFirstDoes) {
     const std::unique_ptr<World> world = world_of_one();
     BuiltNetwork site(resolved_strategy({{"name", "sync"}, {"gradient", gradient}, {"eps", 0.1}}),
                       {.statistics = world->statistics(), .host = world->host(), .dtype = at::kDouble},
-                      [](LayerMaker& layers) {
-                        return std::make_shared<OneSite>(layers.norm({"site", 3}));
-                      });
+                      [](LayerMaker& layers) { return std::make_shared<OneSite>(layers.norm({"site", 3})); });
     site.start_statistics();
     const at::Tensor x = given.clone().requires_grad_(), weight = site.network().parameters()[0];
     weight.data().copy_(scale);
@@ -233,9 +225,8 @@ TEST(SecondDerivative, TakesForConstantsWhatTheFirstDoes) {
       towers.push_back((own - m) * (v + 0.1).rsqrt() * gamma.view({1, 3, 1}));
     }
     const auto expected = penalised(z, at::cat(towers), gamma);
-    for (size_t i = 0; i < expected.size(); ++i) {
+    for (size_t i = 0; i < expected.size(); ++i)
       EXPECT_TRUE(at::allclose(ours[i], expected[i], 1e-10, 1e-10)) << i;
-    }
   }
 }
 

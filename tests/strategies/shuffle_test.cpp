@@ -77,20 +77,16 @@ TEST_P(Exchange, RestoreUndoesScatterAndGradientsTakeTheOppositeWay) {
                                  {1, 0, 0, 1},
                                  {0, 1, 0, 0},
                                  {0, 0, 0, 0}}) {  // uneven, ranks without rows, fewer samples than towers
-      for (const int64_t rows_per_sample : {1, 3}) {
-        expect_exchanged({samples, rows_per_sample}, world);
-      }
+      for (const int64_t rows_per_sample : {1, 3}) expect_exchanged({samples, rows_per_sample}, world);
     }
   });
 }
 
 TEST_P(Exchange, KeepsDtypeAndMemoryFormat) {
   on_thread_ranks(GetParam(), at::kCPU, [](World& world) {
-    for (const auto dtype : {at::kFloat, at::kBFloat16, at::kHalf}) {
-      for (const auto format : {at::MemoryFormat::Contiguous, at::MemoryFormat::ChannelsLast}) {
+    for (const auto dtype : {at::kFloat, at::kBFloat16, at::kHalf})
+      for (const auto format : {at::MemoryFormat::Contiguous, at::MemoryFormat::ChannelsLast})
         expect_exchanged({{2, 1, 4, 3}, 1, dtype, format}, world);
-      }
-    }
   });
 }
 
@@ -112,9 +108,8 @@ LayerStep step_of(const Sizes& samples, Mode mode, bool gradients = true) {
   for (size_t t = 0; t < samples.size(); ++t) {
     step.inputs.push_back(at::randn({samples[t], 4, 3}, generator, at::TensorOptions(at::kDouble)) +
                           static_cast<double>(t));
-    if (gradients) {
+    if (gradients)
       step.gradients.push_back(at::randn({samples[t], 4, 3}, generator, at::TensorOptions(at::kDouble)));
-    }
   }
   return step;
 }
@@ -205,9 +200,8 @@ TEST(Shuffle, IsBatchNormOfThePermutedSlicesPutBackInOrder) {
             const LayerStepAnswer expected = plain_batch_norm(slice).steps[0];
             y.push_back(expected.outputs[0]);
             dx.push_back(expected.input_gradients[0]);
-            if (t == 0 && k == 0) {
+            if (t == 0 && k == 0)
               EXPECT_LT(relative_error(answer.steps[0].running_mean, expected.running_mean), kExact);
-            }
           }
         }
         const LayerStepAnswer& step = answer.steps[k];
@@ -220,9 +214,8 @@ TEST(Shuffle, IsBatchNormOfThePermutedSlicesPutBackInOrder) {
 
 std::vector<std::string> ops(World& world) {
   std::vector<std::string> all;
-  for (const Collective& collective : world.ledger().list()) {
+  for (const Collective& collective : world.ledger().list())
     all.push_back(collective.op + "/" + kPurposeNames[static_cast<size_t>(collective.purpose)]);
-  }
   return all;
 }
 

@@ -44,9 +44,7 @@ TEST(Sync, UnevenTowersWeighByTheirSizes) {
   LayerCase constants = make_case("sync", {{10, 100, 1000}, {1}, std::vector<Mode>(100)});
   for (LayerStep& step : constants.steps) {
     step.gradients.clear();
-    for (size_t t = 0; t < 3; ++t) {
-      step.inputs[t] = at::full_like(step.inputs[t], static_cast<double>(t + 1));
-    }
+    for (size_t t = 0; t < 3; ++t) step.inputs[t] = at::full_like(step.inputs[t], static_cast<double>(t + 1));
   }
   const at::Tensor all = at::cat(constants.steps[0].inputs);
   const double kept = std::pow(0.9, 100);
@@ -90,9 +88,8 @@ TEST(Sync, TheVarianceKeepsItsDigitsAboutALargeMean) {
       LayerCase c = make_case({{"name", "sync"}, {"momentum", 1}, {"route", route}},
                               {.towers = Sizes(8, 2048), .sample = {2}, .dtype = at::kFloat});
       const at::Generator generator = at::detail::createCPUGenerator(3);
-      for (at::Tensor& x : c.steps[0].inputs) {
+      for (at::Tensor& x : c.steps[0].inputs)
         x = (at::randn(x.sizes(), generator, at::kDouble) * data.deviation + data.mean).to(at::kFloat);
-      }
       const at::Tensor expected = at::cat(c.steps[0].inputs).to(at::kDouble).var(0, true);
       const LayerStepAnswer answer = apply_layer(c).steps[0];
       EXPECT_LT(relative_error(answer.running_var, expected), data.bound)
@@ -104,11 +101,8 @@ TEST(Sync, TheVarianceKeepsItsDigitsAboutALargeMean) {
 
 std::set<std::string> collectives_of(const LayerAnswer& answer) {
   std::set<std::string> ops;
-  for (const LayerStepAnswer& step : answer.steps) {
-    for (const Collective& collective : step.collectives) {
-      ops.insert(collective.op);
-    }
-  }
+  for (const LayerStepAnswer& step : answer.steps)
+    for (const Collective& collective : step.collectives) ops.insert(collective.op);
   return ops;
 }
 
@@ -132,9 +126,7 @@ TEST(Sync, RouteAutoGathersOnSixteenRanksAndReducesOnMore) {
 
 TEST(Sync, AConstantChannelBecomesTheBias) {
   LayerCase c = make_case("sync", {{3, 2}, {4}});
-  for (at::Tensor& x : c.steps[0].inputs) {
-    x = at::full_like(x, 1e4);
-  }
+  for (at::Tensor& x : c.steps[0].inputs) x = at::full_like(x, 1e4);
   const LayerStepAnswer answer = apply_layer(c).steps[0];
   EXPECT_LT(relative_error(answer.outputs[0], c.bias.expand({3, 4})), 1e-9);
   EXPECT_TRUE(at::cat(answer.input_gradients).isfinite().all().item<bool>());
@@ -146,11 +138,9 @@ TEST(Sync, HowTwentyFourSamplesAreSplitDoesNotMatterWhenPooled) {
   for (const int64_t towers : {2, 3, 4, 6, 8, 12, 24}) {
     const LayerCase c = dealt(one, Sizes(static_cast<size_t>(towers), 24 / towers));
     EXPECT_EQ(compare(c, expected, joined(apply_layer(c))).failure, "") << towers << " towers";
-    for (const int ranks : {2, 3, 4, 6}) {
-      if (towers == 12) {
+    for (const int ranks : {2, 3, 4, 6})
+      if (towers == 12)
         EXPECT_EQ(compare(c, expected, joined(apply_layer(c, ranks))).failure, "") << ranks << " ranks";
-      }
-    }
   }
 }
 
@@ -214,9 +204,8 @@ TEST(Sync, TheSavedPairIsExactlyTheDeclaredRule) {
   expect("every_tower", mean, var);
   expect("averaged", once(c.running_mean, at::stack(means).mean(0)),
          once(c.running_var, at::stack(vars).mean(0)));
-  for (const Json& pooled : {Json("sync"), Json{{"name", "averaged"}, {"merge", "pooled"}}}) {
+  for (const Json& pooled : {Json("sync"), Json{{"name", "averaged"}, {"merge", "pooled"}}})
     expect(pooled, once(c.running_mean, all.mean(1)), once(c.running_var, all.var(1, true)));
-  }
 }
 
 TEST(Sync, AveragedVarianceLacksTheSpreadOfTheMeansAndNothingElse) {
@@ -232,9 +221,8 @@ TEST(Sync, AveragedVarianceLacksTheSpreadOfTheMeansAndNothingElse) {
   const double n = 6 * 10;
   at::Tensor spread = at::zeros_like(pooled.running_mean);
   const at::Tensor mean = rows(at::cat(pooled.steps[0].inputs)).mean(1);
-  for (const at::Tensor& x : pooled.steps[0].inputs) {
+  for (const at::Tensor& x : pooled.steps[0].inputs)
     spread += static_cast<double>(6 * x.size(0)) / n * (rows(x).mean(1) - mean).square();
-  }
   const at::Tensor lacking =
       apply_layer(pooled).steps[0].running_var - apply_layer(averaged).steps[0].running_var;
   EXPECT_LT(relative_error(lacking * (n - 1) / n, spread), 1e-11);

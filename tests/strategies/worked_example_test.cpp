@@ -35,9 +35,8 @@ LayerCase example_from_2_and_4(const Json& strategy) {
 void expect_values(const at::Tensor& actual, const std::vector<double>& expected, double tolerance = 6e-7) {
   ASSERT_EQ(actual.numel(), static_cast<int64_t>(expected.size()));
   const at::Tensor flat = actual.reshape({-1}).contiguous();
-  for (size_t i = 0; i < expected.size(); ++i) {
+  for (size_t i = 0; i < expected.size(); ++i)
     EXPECT_NEAR(flat.const_data_ptr<double>()[i], expected[i], tolerance) << "value " << i;
-  }
 }
 
 struct Row {
@@ -78,9 +77,8 @@ TEST(WorkedExample, PerTower) {
 }
 
 TEST(WorkedExample, SyncByAnyRoute) {
-  for (const char* route : {"all_gather", "all_reduce", "reduce_broadcast", "host", "gather_activations"}) {
+  for (const char* route : {"all_gather", "all_reduce", "reduce_broadcast", "host", "gather_activations"})
     expect_row(example({{"name", "sync"}, {"route", route}}), kSync);
-  }
   expect_row(example({{"name", "sync"}, {"moments", "e_x2"}}), kSync);
   expect_row(example({{"name", "precise"}, {"base", "sync"}, {"batches", 1}}), kSync);
 }
@@ -129,9 +127,8 @@ TEST(WorkedExample, ShuffleIsPerTowerOnTheValuesThatItDealsOut) {
     ASSERT_EQ(shuffled.permutation.size(), 6u);
     const at::Tensor places = at::tensor(shuffled.permutation, at::kLong);
     LayerCase dealt = example("per_tower");
-    for (auto* towers : {&dealt.steps[0].inputs, &dealt.steps[0].gradients}) {
+    for (auto* towers : {&dealt.steps[0].inputs, &dealt.steps[0].gradients})
       *towers = at::cat(*towers).index_select(0, places).split(3);
-    }
     const LayerStepAnswer expected = apply_layer(dealt).steps[0];
     const auto near = [&](const std::vector<at::Tensor>& actual, const std::vector<at::Tensor>& moved) {
       EXPECT_LT((at::cat(actual).index_select(0, places) - at::cat(moved)).abs().max().item<double>(), 1e-12);

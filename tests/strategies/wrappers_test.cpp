@@ -78,9 +78,7 @@ class Training {
     for (auto& entry : network_->named_parameters()) {
       at::Tensor gradient = entry.value().grad();
       world_.gradients().all_reduce(gradient, Purpose::gradients);
-      if (strategy_->trainable(entry.key(), step)) {
-        entry.value().sub_(gradient, 0.05);
-      }
+      if (strategy_->trainable(entry.key(), step)) entry.value().sub_(gradient, 0.05);
     }
     ++steps_;
     return y.detach();
@@ -108,9 +106,7 @@ class Training {
   }
   std::vector<at::Tensor> parameters() const {
     std::vector<at::Tensor> all;
-    for (const at::Tensor& t : network_->parameters()) {
-      all.push_back(t.detach().clone());
-    }
+    for (const at::Tensor& t : network_->parameters()) all.push_back(t.detach().clone());
     return all;
   }
   SmallNetwork& network() { return *network_; }
@@ -130,9 +126,7 @@ class Training {
 
 void expect_same_bits(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b) {
   ASSERT_EQ(a.size(), b.size());
-  for (size_t i = 0; i < a.size(); ++i) {
-    EXPECT_TRUE(at::equal(a[i], b[i])) << "tensor " << i;
-  }
+  for (size_t i = 0; i < a.size(); ++i) EXPECT_TRUE(at::equal(a[i], b[i])) << "tensor " << i;
 }
 
 void on_ranks(int ranks, const std::function<void(World&)>& body) {
@@ -157,9 +151,7 @@ TEST(Frozen, IsItsBaseUpToTheStepAndKeepsEverythingOfTheSiteAfterwards) {
     SCOPED_TRACE(base);
     on_ranks(2, [&](World& world) {
       Training frozen({{"name", "frozen"}, {"base", base}, {"from_step", 2}}, world), plain(base, world);
-      for (int step = 0; step < 2; ++step) {
-        EXPECT_TRUE(at::equal(frozen.train(), plain.train()));
-      }
+      for (int step = 0; step < 2; ++step) EXPECT_TRUE(at::equal(frozen.train(), plain.train()));
       expect_same_bits(frozen.parameters(), plain.parameters());
       const at::Tensor conv = frozen.copy("conv.weight"), last = frozen.copy("norm2.weight");
       plain.evaluate();

@@ -20,20 +20,17 @@ constexpr int kHeight = 16, kWidth = 24;
 // Labels in blocks of 8x8 that run through all ids from `first`, 11 (void) included.
 Picture block_labels(int first) {
   Picture labels{kHeight, kWidth, {}};
-  for (int y = 0; y < kHeight; ++y) {
-    for (int x = 0; x < kWidth; ++x) {
+  for (int y = 0; y < kHeight; ++y)
+    for (int x = 0; x < kWidth; ++x)
       labels.values.push_back(static_cast<uint8_t>((first + y / 8 * 3 + x / 8) % 12));
-    }
-  }
   return labels;
 }
 
 // The grey value of a pixel is 20 times its id.
 Picture coded_image(const Picture& labels) {
   Picture image{labels.height, labels.width, {}};
-  for (const uint8_t id : labels.values) {
+  for (const uint8_t id : labels.values)
     image.values.insert(image.values.end(), 3, static_cast<uint8_t>(20 * id));
-  }
   return image;
 }
 
@@ -104,11 +101,8 @@ TEST_P(CamVidTest, TestImagesComeWholeWithVoidMarked) {
   }
   // Normalised with the moments of the training images: their grey values over their own deviation.
   std::vector<double> values;
-  for (int first : {0, 2, 4}) {
-    for (const uint8_t value : coded_image(block_labels(first)).values) {
-      values.push_back(value);
-    }
-  }
+  for (int first : {0, 2, 4})
+    for (const uint8_t value : coded_image(block_labels(first)).values) values.push_back(value);
   const auto train = at::tensor(values, at::kDouble);
   const auto expected =
       (test.labels.masked_fill(test.labels.eq(Task::kVoid), 11) * 20 - train.mean()) / train.std(false);
@@ -118,11 +112,9 @@ TEST_P(CamVidTest, TestImagesComeWholeWithVoidMarked) {
 TEST_P(CamVidTest, HalfScaleAveragesImagesAndPicksLabels) {
   Picture labels{kHeight, kWidth, std::vector<uint8_t>(kHeight * kWidth, 4)};
   Picture image{kHeight, kWidth, std::vector<uint8_t>(kHeight * kWidth * 3, 50)};
-  for (int y = 0; y < kHeight; ++y) {  // columns alternate between 50 and 90: each 2x2 block averages 70
-    for (int i = y * kWidth * 3; i < (y + 1) * kWidth * 3; ++i) {
+  for (int y = 0; y < kHeight; ++y)  // columns alternate between 50 and 90: each 2x2 block averages 70
+    for (int i = y * kWidth * 3; i < (y + 1) * kWidth * 3; ++i)
       image.values[static_cast<size_t>(i)] = i / 3 % 2 == 0 ? 50 : 90;
-    }
-  }
   write_image(image_file("test", "B_1"), image);
   write_png(label_file("test", "B_1"), labels, PNG_COLOR_TYPE_GRAY);
   const auto camvid = task();
@@ -183,11 +175,8 @@ TEST_P(CamVidTest, SortsTheTrainingSetByDriveBrightnessAndClass) {
   Picture fours{kHeight, kWidth, std::vector<uint8_t>(kHeight * kWidth, 4)};
   Picture voids{kHeight, kWidth, std::vector<uint8_t>(kHeight * kWidth, 11)};
   Picture nothing = voids;
-  for (Picture* labels : {&fours, &voids}) {
-    for (int y = 0; y < 8; ++y) {
-      std::fill_n(labels->values.begin() + y * kWidth, 8, uint8_t{2});
-    }
-  }
+  for (Picture* labels : {&fours, &voids})
+    for (int y = 0; y < 8; ++y) std::fill_n(labels->values.begin() + y * kWidth, 8, uint8_t{2});
   write("train", "A_1", nothing);
   write("train", "A_2", fours);
   write("train", "B_1", voids);

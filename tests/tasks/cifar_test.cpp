@@ -19,11 +19,9 @@ constexpr int kPlane = 32 * 32;
 // Red is 8 times the row, green 8 times the column, blue 7 everywhere.
 std::string record(const std::string& label) {
   std::string bytes = label;
-  for (int c = 0; c < 3; ++c) {
-    for (int p = 0; p < kPlane; ++p) {
+  for (int c = 0; c < 3; ++c)
+    for (int p = 0; p < kPlane; ++p)
       bytes += static_cast<char>(c == 0 ? p / 32 * 8 : c == 1 ? p % 32 * 8 : 7);
-    }
-  }
   return bytes;
 }
 
@@ -34,9 +32,8 @@ void write(const fs::path& file, const std::string& beginning, uintmax_t size) {
 }
 
 void write_cifar10(const TemporaryFolder& folder) {
-  for (const char* name : {"data_batch_1", "data_batch_2", "data_batch_3", "data_batch_4", "data_batch_5"}) {
+  for (const char* name : {"data_batch_1", "data_batch_2", "data_batch_3", "data_batch_4", "data_batch_5"})
     write(folder.path() / "cifar-10-batches-bin" / (std::string(name) + ".bin"), record("\x03"), 30730000);
-  }
   write(folder.path() / "cifar-10-batches-bin/test_batch.bin", record("\x09"), 30730000);
 }
 

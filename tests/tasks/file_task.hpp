@@ -26,11 +26,9 @@ class FileTask : public ::testing::Test {
   // A textured grey image of so many stripes; its first pixel is 90.
   void write_image(const std::string& name, int stripes = 3) const {
     Picture picture{kHeight, kStripe * stripes, {}};
-    for (int y = 0; y < picture.height; ++y) {
-      for (int x = 0; x < picture.width; ++x) {
+    for (int y = 0; y < picture.height; ++y)
+      for (int x = 0; x < picture.width; ++x)
         picture.values.insert(picture.values.end(), 3, static_cast<uint8_t>(90 + (7 * x + 13 * y) % 60));
-      }
-    }
     name.ends_with(".png") ? write_png(file(name), picture, PNG_COLOR_TYPE_RGB)
                            : write_jpeg(file(name), picture);
   }
@@ -38,11 +36,8 @@ class FileTask : public ::testing::Test {
   void write_labels(const std::string& name, const std::vector<uint8_t>& ids,
                     int colour = PNG_COLOR_TYPE_GRAY) const {
     Picture picture{kHeight, kStripe * static_cast<int>(ids.size()), {}};
-    for (int y = 0; y < kHeight; ++y) {
-      for (const uint8_t id : ids) {
-        picture.values.insert(picture.values.end(), kStripe, id);
-      }
-    }
+    for (int y = 0; y < kHeight; ++y)
+      for (const uint8_t id : ids) picture.values.insert(picture.values.end(), kStripe, id);
     write_png(file(name), picture, colour);
   }
 
@@ -70,9 +65,7 @@ class FileTask : public ::testing::Test {
   std::vector<int64_t> stripes(const Json& changes = Json::object(), int64_t sample = 0) const {
     const at::Tensor row = task(changes)->test(sample, 1).labels[0][0];
     std::vector<int64_t> classes;
-    for (int64_t x = 0; x < row.size(0); x += kStripe) {
-      classes.push_back(row[x].item<int64_t>());
-    }
+    for (int64_t x = 0; x < row.size(0); x += kStripe) classes.push_back(row[x].item<int64_t>());
     return classes;
   }
 

@@ -13,13 +13,9 @@ std::string mistakes(const Json& changes) {
   const About& about = *find_registered("task", "folder");
   Problems problems;
   const Json resolved = resolve(about.parameters, options, "task", problems);
-  if (problems.empty()) {
-    about.check(resolved, {}, problems);
-  }
+  if (problems.empty()) about.check(resolved, {}, problems);
   std::string all;
-  for (const auto& [path, message] : problems.found()) {
-    all += path + ": " + message + "\n";
-  }
+  for (const auto& [path, message] : problems.found()) all += path + ": " + message + "\n";
   return all;
 }
 
@@ -85,9 +81,7 @@ class FolderTest : public ::testing::Test {
     write_png(folder_.path("mydata/" + labels + ".png"), stripes(height, width, 3), colour);
   }
   void write_splits(const std::string& image_folder, const std::string& label_folder) const {
-    for (const std::string name : {"a", "b", "c"}) {
-      write(image_folder + name, label_folder + name);
-    }
+    for (const std::string name : {"a", "b", "c"}) write(image_folder + name, label_folder + name);
   }
   std::string file(const std::string& name) const { return folder_.path("mydata/" + name); }
 
@@ -133,9 +127,7 @@ TEST_F(FolderTest, SplitsMayLieAroundTheFoldersOrInThem) {
 }
 
 TEST_F(FolderTest, WithoutATestSplitAShareIsHeldOut) {
-  for (int i = 0; i < 10; ++i) {
-    write("images/" + std::to_string(i), "labels/" + std::to_string(i));
-  }
+  for (int i = 0; i < 10; ++i) write("images/" + std::to_string(i), "labels/" + std::to_string(i));
   EXPECT_EQ(task()->training_samples(), 8);
   EXPECT_EQ(task()->test_samples(), 2);
   EXPECT_EQ(task({{"test_share", 0.5}})->test_samples(), 5);
@@ -197,9 +189,8 @@ using Sizes = std::vector<std::array<int64_t, 2>>;
 
 Sizes sizes_of(const Task& task) {
   Sizes sizes;
-  for (const OneSize& one : task.test_sizes()) {
+  for (const OneSize& one : task.test_sizes())
     sizes.insert(sizes.end(), static_cast<size_t>(one.samples), one.size);
-  }
   return sizes;
 }
 
@@ -255,9 +246,7 @@ TEST_F(FolderTest, TestImagesFitIntoAGivenSize) {
 }
 
 TEST_F(FolderTest, PaletteAndPackedLabelsAreIndices) {
-  for (const std::string name : {"a", "b", "c", "d"}) {
-    write("train/images/" + name, "train/labels/" + name);
-  }
+  for (const std::string name : {"a", "b", "c", "d"}) write("train/images/" + name, "train/labels/" + name);
   write("test/images/a", "test/labels/a", 12, 18, PNG_COLOR_TYPE_PALETTE);
   write("test/images/b", "test/labels/b", 4, 4);
   write("test/images/c", "test/labels/c", 4, 8);
@@ -321,11 +310,9 @@ TEST_F(FolderTest, WhatIsMissingIsNamed) {
 
 TEST_F(FolderTest, NothingOutsideTheDataFolderIsRead) {
   write_splits("images/", "labels/");
-  for (const char* key : {"root", "images", "labels", "train_split", "test_split", "train_list"}) {
-    for (const char* path : {"../mydata/images", "/etc"}) {
+  for (const char* key : {"root", "images", "labels", "train_split", "test_split", "train_list"})
+    for (const char* path : {"../mydata/images", "/etc"})
       EXPECT_NAMES(error({{key, path}}, Error::Kind::spec), std::string("task.") + key);
-    }
-  }
 }
 
 }  // namespace

@@ -57,9 +57,8 @@ class FramesTest : public ::testing::Test {
 // The numbers of the frames, read off a grey column.
 std::vector<int> numbers(const at::Tensor& frames) {
   std::vector<int> all;
-  for (int64_t i = 0; i < frames.size(0); ++i) {
+  for (int64_t i = 0; i < frames.size(0); ++i)
     all.push_back(static_cast<int>(std::lround((frames[i][0][8][8].item<float>() * 58.395 + 123.675) / 10)));
-  }
   return all;
 }
 
@@ -132,9 +131,7 @@ TEST_F(FramesTest, ValidationShowsTrainingClipsAsTestClipsAreShown) {
 }
 
 TEST_F(FramesTest, ClipsOfOneSceneHaveOneName) {
-  for (const char* clip : {"v_Run_g01_c01", "v_Run_g01_c02", "v_Run_g02_c01"}) {
-    write_clip(clip, 4);
-  }
+  for (const char* clip : {"v_Run_g01_c01", "v_Run_g01_c02", "v_Run_g02_c01"}) write_clip(clip, 4);
   test::write_bytes(folder_.path("clips/scenes.txt"),
                     "v_Run_g01_c01 4 0\nv_Run_g01_c02 4 0\nv_Run_g02_c01 4 1\n");
   EXPECT_EQ(task({{"train_list", "scenes.txt"}})->sample_names(),

@@ -17,9 +17,8 @@ using test::write_png;
 // One value everywhere but for the columns from `edge` on, which are white.
 Picture grey(int height, int width, uint8_t value, int edge = 1 << 20) {
   Picture picture{height, width, {}};
-  for (int p = 0; p < height * width; ++p) {
+  for (int p = 0; p < height * width; ++p)
     picture.values.insert(picture.values.end(), 3, p % width >= edge ? 255 : value);
-  }
   return picture;
 }
 
@@ -83,9 +82,8 @@ TEST_F(ImageFolderTest, TestsTheMiddleOfTheImage) {
   const Examples test = task()->test(0, 1);
   EXPECT_EQ(test.labels.item<int64_t>(), 2);
   const at::Tensor row = test.images[0][1][4];
-  for (int64_t x = 0; x < 12; ++x) {
+  for (int64_t x = 0; x < 12; ++x)
     EXPECT_NEAR(row[x].item<float>(), normalised(x < 6 ? 50 : 255, 1), 1e-5) << x;
-  }
 }
 
 // The image is 16 wide and stays so; a window of 12 begins at columns 0 to 4 and shows the white ones from 8
@@ -143,9 +141,8 @@ TEST_F(ImageFolderTest, ValidationShowsTrainingImagesAsTestImagesAreShown) {
 }
 
 TEST_F(ImageFolderTest, SamplesAreNamedWithoutTheDataFolder) {
-  for (const std::string& name : task()->sample_names()) {
+  for (const std::string& name : task()->sample_names())
     EXPECT_EQ(name.find(folder_.path()), std::string::npos) << name;
-  }
   EXPECT_EQ(task()->sample_names().back(), "2/1.jpeg");
 }
 

@@ -68,9 +68,8 @@ TEST_F(LabelsCommand, IdsStayWhateverTheirColoursAndDepth) {
   EXPECT_TRUE(has(answer.err, "6 label maps written")) << answer.err;
   EXPECT_TRUE(has(answer.err, "3 files with ids of 16 bits or with transparency")) << answer.err;
   EXPECT_TRUE(has(answer.err, "3 files with ids, grey or palette: as they are")) << answer.err;
-  for (const char* name : {"palette.png", "grey.png", "alpha.png", "deep.png", "deep_alpha.png"}) {
+  for (const char* name : {"palette.png", "grey.png", "alpha.png", "deep.png", "deep_alpha.png"})
     EXPECT_EQ(ids(name), (std::vector<uint8_t>{1, 2, 0, 255})) << name;
-  }
   EXPECT_EQ(ids("packed.png"), (std::vector<uint8_t>{1, 2, 0, 3}));
   const std::string large = write("deep.png", {0, 1, 1, 2, 0, 0, 0, 255}, PNG_COLOR_TYPE_GRAY, 16);
   EXPECT_TRUE(
@@ -83,9 +82,8 @@ TEST_F(LabelsCommand, GreyValuesOfColourFilesAreIds) {
   const auto command = command_in(call({"labels", from(), to()}).out);
   EXPECT_EQ(command.back(), "grey");
   EXPECT_EQ(call(command).code, 0);
-  for (const char* name : {"deep.png", "rgb.png"}) {
+  for (const char* name : {"deep.png", "rgb.png"})
     EXPECT_EQ(ids(name), (std::vector<uint8_t>{1, 2, 0, 255})) << name;
-  }
 }
 
 // A palette's entry i is the grey 255 - i here.
@@ -151,9 +149,8 @@ TEST_F(LabelsCommand, AllColoursWithoutAnIdAreToldAndNothingIsWritten) {
 
 TEST_F(LabelsCommand, MistakesAreNamed) {
   write("a.png", {1, 0, 0, 2, 0, 0, 3, 0, 0, 1, 0, 0}, PNG_COLOR_TYPE_RGB);
-  for (const char* wrong : {"red=1", "010000=256", "010000", "010000=0,,", "010000=0,010000=1"}) {
+  for (const char* wrong : {"red=1", "010000=256", "010000", "010000=0,,", "010000=0,010000=1"})
     EXPECT_EQ(call({"labels", from(), to(), "--colours", wrong}).code, 2) << wrong;
-  }
   EXPECT_TRUE(has(call({"labels", from(), from() + "/ids"}).err, "expected a folder outside of"));
   EXPECT_TRUE(has(call({"labels", to() + "/none", to()}).err, "cannot be listed"));
 }

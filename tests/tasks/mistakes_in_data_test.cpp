@@ -42,9 +42,7 @@ std::string cmyk_jpeg() {
 class MistakesInData : public test::FileTask {
  protected:
   MistakesInData() : FileTask("folder", "mydata/", {{"root", "mydata"}, {"classes", 3}}) {
-    for (const std::string name : {"a", "b", "c", "d"}) {
-      write_pair(name);
-    }
+    for (const std::string name : {"a", "b", "c", "d"}) write_pair(name);
   }
 
   void write_pair(const std::string& name, const std::vector<uint8_t>& ids = {0, 1, 2}) const {
@@ -163,9 +161,7 @@ TEST_F(MistakesInData, LabelsOfThePhotographAsItIsStoredAreNamed) {
 
 // Of every kind at least one is shown, twenty in all, and all are counted.
 TEST_F(MistakesInData, AllAreToldTogetherInBothSplits) {
-  for (int i = 0; i < 30; ++i) {
-    write_pair("m" + std::to_string(i), {0, 1, 9});
-  }
+  for (int i = 0; i < 30; ++i) write_pair("m" + std::to_string(i), {0, 1, 9});
   test::truncate(photograph(), 0.5);
   test::write_bytes(photograph("c"), "GIF89a");
   write_labels("test/labels/d.png", {0, 1});
@@ -199,14 +195,10 @@ TEST_F(MistakesInData, MasksOf0And255AreNamedWithTheirCure) {
 
 TEST_F(MistakesInData, IdsThatAreNothingButLinesAreTold) {
   Picture lines{kHeight, 3 * kStripe, {}};
-  for (int y = 0; y < kHeight; ++y) {
-    for (int x = 0; x < 3 * kStripe; ++x) {
+  for (int y = 0; y < kHeight; ++y)
+    for (int x = 0; x < 3 * kStripe; ++x)
       lines.values.push_back(x % kStripe < 2 ? 0 : x / kStripe < 1 ? 1 : 2);
-    }
-  }
-  for (const char* name : {"a", "b", "c"}) {
-    write_png(label_map(name), lines, PNG_COLOR_TYPE_GRAY);
-  }
+  for (const char* name : {"a", "b", "c"}) write_png(label_map(name), lines, PNG_COLOR_TYPE_GRAY);
   EXPECT_NAMES(facts(), "id 0 is the class 0, but is nowhere more than 4 pixels wide");
   const Json cure = {{"mapping", {{"0", "void"}, {"1", 1}, {"2", 2}}}};
   EXPECT_EQ(facts(cure).find("pixels wide"), std::string::npos) << facts(cure);

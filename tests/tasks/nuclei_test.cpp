@@ -20,9 +20,7 @@ std::unique_ptr<Task> nuclei(const Json& changes = Json::object()) {
 
 std::vector<std::string> names(const std::vector<LabelledFile>& files) {
   std::vector<std::string> all;
-  for (const LabelledFile& file : files) {
-    all.push_back(file.name);
-  }
+  for (const LabelledFile& file : files) all.push_back(file.name);
   return all;
 }
 
@@ -32,9 +30,7 @@ const LabelledImages& training(const Task& task) {
 
 std::map<std::string, int> kinds(const Task& task) {
   std::map<std::string, int> count;
-  for (const LabelledFile& file : training(task).files()) {
-    ++count[file.group];
-  }
+  for (const LabelledFile& file : training(task).files()) ++count[file.group];
   return count;
 }
 
@@ -85,13 +81,10 @@ TEST(Nuclei, WhatIsHeldOutIsNotTrainedOn) {
   EXPECT_NEAR(static_cast<double>(task->test_samples()), 0.2 * 809, 40);
   const auto whole = nuclei(), kept = nuclei({{"test_split", "held_out"}});
   std::set<std::string> trained;
-  for (const std::string& name : names(training(*kept).files())) {
-    trained.insert(prefix_of(name));
-  }
+  for (const std::string& name : names(training(*kept).files())) trained.insert(prefix_of(name));
   int held_out_tiles = 0;
-  for (const std::string& name : names(training(*whole).files())) {
+  for (const std::string& name : names(training(*whole).files()))
     held_out_tiles += trained.contains(prefix_of(name)) ? 0 : 1;
-  }
   EXPECT_EQ(held_out_tiles, task->test_samples());
 }
 
@@ -124,9 +117,7 @@ TEST(Nuclei, ValidationShowsTrainingTilesAndKeepsThoseOfAnImageTogether) {
     if (held.contains(i)) samples.push_back(static_cast<int64_t>(i));
   }
   EXPECT_GE(samples.size(), 18u);
-  for (const std::string& image : here) {
-    EXPECT_FALSE(there.contains(image)) << image;
-  }
+  for (const std::string& image : here) EXPECT_FALSE(there.contains(image)) << image;
   const auto validation = task->validation(samples);
   ASSERT_EQ(validation->test_samples(), std::ssize(samples));
   for (const int64_t place : {int64_t{0}, std::ssize(samples) - 1}) {

@@ -53,12 +53,8 @@ TEST_F(PhotographTaskTest, ThreadsAtOnceGetTheSameExamples) {
   const Examples alone = shared->training(kDraws);
   std::array<Examples, 4> made;
   std::vector<std::thread> threads;
-  for (Examples& examples : made) {
-    threads.emplace_back([&] { examples = shared->training(kDraws); });
-  }
-  for (std::thread& thread : threads) {
-    thread.join();
-  }
+  for (Examples& examples : made) threads.emplace_back([&] { examples = shared->training(kDraws); });
+  for (std::thread& thread : threads) thread.join();
   for (const Examples& examples : made) {
     EXPECT_TRUE(examples.images.equal(alone.images));
     EXPECT_TRUE(examples.labels.equal(alone.labels));
@@ -69,9 +65,7 @@ TEST_F(PhotographTaskTest, AugmentationIsAChoice) {
   for (const Json& augment : {Json("semseg"), Json("mmseg"), Json{{"rotation", 90}}}) {
     const auto one = task({{"augment", augment}}), same = task({{"augment", augment}}), plain = task();
     std::vector<Draw> draws;
-    for (int64_t epoch = 0; epoch < 20; ++epoch) {
-      draws.push_back({0, epoch});
-    }
+    for (int64_t epoch = 0; epoch < 20; ++epoch) draws.push_back({0, epoch});
     EXPECT_TRUE(one->training(draws).images.equal(same->training(draws).images));
     EXPECT_FALSE(one->training(draws).images.equal(plain->training(draws).images)) << augment;
     EXPECT_TRUE(one->test(0, 1).images.equal(plain->test(0, 1).images)) << "the test is not augmented";
@@ -104,9 +98,8 @@ TEST_F(PhotographTaskTest, ClassWeightsAreCountedOnTheTrainingLabels) {
 // Pixels of ids 0 to 11 of the published label files.
 TEST(CamVidFiles, HaveThePublishedCounts) {
   const char* data = std::getenv("BNLAB_DATA");
-  if (data == nullptr || !std::filesystem::is_directory(std::filesystem::path(data) / "camvid" / "train")) {
+  if (data == nullptr || !std::filesystem::is_directory(std::filesystem::path(data) / "camvid" / "train"))
     GTEST_SKIP() << "BNLAB_DATA names no folder with camvid/train";
-  }
   const Json options = {{"scale", 1.0}, {"test_split", "test"}, {"cache_mib", 0}};
   const auto camvid = test::make_task("camvid", options, {0, data});
   const auto& pixels = dynamic_cast<const PhotographTask&>(*camvid);
@@ -123,9 +116,7 @@ TEST(CamVidFiles, HaveThePublishedCounts) {
       at::kLong)));
   const std::vector<double> published = {.279, .202, 4.787, .149, 1, .422, 3.847, 1.974, .789, 6.375, 8.859};
   const std::vector<double> weights = median_frequency_weights(pixels.training_photographs().summaries());
-  for (size_t c = 0; c < published.size(); ++c) {
-    EXPECT_NEAR(weights[c], published[c], 6e-4) << "class " << c;
-  }
+  for (size_t c = 0; c < published.size(); ++c) EXPECT_NEAR(weights[c], published[c], 6e-4) << "class " << c;
   EXPECT_EQ(camvid->training_samples(), 367);
   EXPECT_EQ(camvid->test_samples(), 233);
 }

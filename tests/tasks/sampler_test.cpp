@@ -14,9 +14,7 @@ namespace {
 
 std::vector<int64_t> samples(const std::vector<Draw>& draws) {
   std::vector<int64_t> all;
-  for (const Draw& draw : draws) {
-    all.push_back(draw.sample);
-  }
+  for (const Draw& draw : draws) all.push_back(draw.sample);
   return all;
 }
 
@@ -24,9 +22,7 @@ std::vector<int64_t> samples(const std::vector<Draw>& draws) {
 std::vector<Draw> global_batches(const std::function<Sampler(const Towers&)>& make,
                                  const std::vector<int64_t>& sizes, int ranks, int64_t steps) {
   std::vector<Sampler> samplers;
-  for (int rank = 0; rank < ranks; ++rank) {
-    samplers.push_back(make(Towers(sizes, ranks, rank)));
-  }
+  for (int rank = 0; rank < ranks; ++rank) samplers.push_back(make(Towers(sizes, ranks, rank)));
   std::vector<Draw> all;
   for (int64_t step = 0; step < steps; ++step) {
     for (Sampler& sampler : samplers) {
@@ -48,11 +44,8 @@ std::vector<std::vector<int64_t>> by_tower(const std::vector<Draw>& draws,
                                            const std::vector<int64_t>& sizes) {
   std::vector<std::vector<int64_t>> seen(sizes.size());
   for (size_t next = 0; next < draws.size();) {
-    for (size_t t = 0; t < sizes.size(); ++t) {
-      for (int64_t i = 0; i < sizes[t]; ++i) {
-        seen[t].push_back(draws[next++].sample);
-      }
-    }
+    for (size_t t = 0; t < sizes.size(); ++t)
+      for (int64_t i = 0; i < sizes[t]; ++i) seen[t].push_back(draws[next++].sample);
   }
   return seen;
 }
@@ -65,9 +58,7 @@ TEST(IidSampler, IsTheStreamOfPermutationsCutIntoGlobalBatches) {
   }
   const auto draws = iid_batches(3, 10, {3, 0, 1, 2}, 1, 5);  // batches of 6 straddle the epochs of 10
   EXPECT_EQ(samples(draws), expected);
-  for (size_t i = 0; i < draws.size(); ++i) {
-    EXPECT_EQ(draws[i].epoch, static_cast<int64_t>(i / 10));
-  }
+  for (size_t i = 0; i < draws.size(); ++i) EXPECT_EQ(draws[i].epoch, static_cast<int64_t>(i / 10));
 }
 
 TEST(IidSampler, BatchesLargerThanTheSetRunThroughSeveralEpochs) {
@@ -87,12 +78,9 @@ TEST(IidSampler, ThePlacementChangesNothing) {
 TEST(IidSampler, StepsCanBeReadInAnyOrder) {
   Sampler forth = Sampler::iid(7, 10, Towers({4}, 1, 0)), back = forth;
   std::vector<std::vector<int64_t>> expected;
-  for (int64_t step = 0; step < 6; ++step) {
-    expected.push_back(samples(forth.batch(step)));
-  }
-  for (int64_t step = 5; step >= 0; --step) {
+  for (int64_t step = 0; step < 6; ++step) expected.push_back(samples(forth.batch(step)));
+  for (int64_t step = 5; step >= 0; --step)
     EXPECT_EQ(samples(back.batch(step)), expected[static_cast<size_t>(step)]) << "step " << step;
-  }
 }
 
 TEST(IidSampler, OrdersDifferBetweenSeedsAndEpochs) {
@@ -138,11 +126,9 @@ TEST(SortedSampler, EachTowerHasAStreamOfItsOwn) {
   const auto seen = by_tower(draws, sizes);
   for (size_t t = 0; t < 2; ++t) {
     std::vector<int64_t> expected;
-    for (uint64_t epoch = 0; epoch < 2; ++epoch) {
-      for (const int64_t i : Stream(3, "order/tower" + std::to_string(t), epoch).permutation(8)) {
+    for (uint64_t epoch = 0; epoch < 2; ++epoch)
+      for (const int64_t i : Stream(3, "order/tower" + std::to_string(t), epoch).permutation(8))
         expected.push_back(kOrder[8 * t + static_cast<size_t>(i)]);
-      }
-    }
     EXPECT_EQ(seen[t], expected) << "tower " << t;
   }
   EXPECT_EQ(draws.front().epoch, 0);
@@ -155,9 +141,7 @@ TEST(SortedSampler, EqualValuesStayInTheOrderOfTheSet) {
   const auto rest = samples(second.batch(1));
   seen.insert(seen.end(), rest.begin(), rest.end());
   std::sort(seen.begin(), seen.end());
-  for (int64_t i = 0; i < 100; ++i) {
-    EXPECT_EQ(seen[static_cast<size_t>(i)], 100 + i);
-  }
+  for (int64_t i = 0; i < 100; ++i) EXPECT_EQ(seen[static_cast<size_t>(i)], 100 + i);
 }
 
 TEST(SortedSampler, ThePlacementChangesNothing) {

@@ -10,9 +10,7 @@ class Bare : public SegmentationTask {
  public:
   explicit Bare(int64_t classes, const std::vector<std::string>& groups = {})
       : SegmentationTask(classes, {}) {
-    if (!groups.empty()) {
-      set_test_groups(groups);
-    }
+    if (!groups.empty()) set_test_groups(groups);
   }
   std::array<int64_t, 2> training_image_size() const override { return {}; }
   std::vector<OneSize> test_sizes() const override { return {}; }

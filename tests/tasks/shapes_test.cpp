@@ -13,9 +13,7 @@ std::unique_ptr<Task> shapes(uint64_t seed, const Json& changes = {}) {
 
 std::vector<Draw> all(const Task& task, int64_t epoch) {
   std::vector<Draw> draws;
-  for (int64_t i = 0; i < task.training_samples(); ++i) {
-    draws.push_back({i, epoch});
-  }
+  for (int64_t i = 0; i < task.training_samples(); ++i) draws.push_back({i, epoch});
   return draws;
 }
 
@@ -134,9 +132,7 @@ TEST(Shapes, SortsByBrightnessNuisanceIncluded) {
   const auto values = task->sort_values("brightness");
   const auto means = training_set(*task).images.to(at::kDouble).flatten(1).mean(1);
   ASSERT_EQ(values.size(), 40u);
-  for (int64_t i = 0; i < 40; ++i) {
-    EXPECT_NEAR(values[static_cast<size_t>(i)], means[i].item<double>(), 1e-9);
-  }
+  for (int64_t i = 0; i < 40; ++i) EXPECT_NEAR(values[static_cast<size_t>(i)], means[i].item<double>(), 1e-9);
   EXPECT_NE(values, shapes(2, {{"nuisance", 0.5}})->sort_values("brightness"));
 }
 

@@ -32,9 +32,8 @@ class TaskFilesTest : public ::testing::Test {
     const Json options = resolve({component_key("task")}, {{"task", given}}, "", problems)["task"];
     EXPECT_TRUE(problems.empty());
     Names names;
-    for (const std::string& file : files_of_task(options, folder_.string())) {
+    for (const std::string& file : files_of_task(options, folder_.string()))
       names.insert(fs::path(file).lexically_relative(folder_).string());
-    }
     return names;
   }
 
@@ -107,9 +106,8 @@ TEST_F(TaskFilesTest, NucleiComeWithTheProgram) {
   Problems problems;
   const Json task = resolve({component_key("task")}, {{"task", "nuclei"}}, "", problems)["task"];
   Names names;
-  for (const std::string& file : files_of_task(task, "")) {
+  for (const std::string& file : files_of_task(task, ""))
     names.insert(fs::path(file).lexically_relative(folder_of_files(task, "")).generic_string());
-  }
   EXPECT_EQ(names.size(), 2 * 1042 + 1U);
   EXPECT_EQ(names.count("nuclei/index.csv"), 1U);
   EXPECT_EQ(names.count("nuclei/test/labels/003cee89357d_0.png"), 1U);
@@ -135,9 +133,8 @@ class ShardKeys : public SpecFiles {
 };
 
 TEST_F(ShardKeys, EveryTaskHasSome) {
-  for (const std::string& name : registered_names("task")) {
+  for (const std::string& name : registered_names("task"))
     EXPECT_FALSE(facts_of<TaskFacts>({{"name", name}}).sort_keys({{"name", name}}).empty()) << name;
-  }
 }
 
 TEST_F(ShardKeys, AnUnknownOneIsToldWithThoseThatThereAre) {

@@ -19,9 +19,7 @@ class TemporaryFolder {
  public:
   TemporaryFolder() {
     std::string name = (std::filesystem::temp_directory_path() / "bnlab-test-XXXXXX").string();
-    if (mkdtemp(name.data()) == nullptr) {
-      throw std::runtime_error("cannot make " + name);
-    }
+    if (mkdtemp(name.data()) == nullptr) throw std::runtime_error("cannot make " + name);
     path_ = name;
   }
   ~TemporaryFolder() { std::filesystem::remove_all(path_); }
@@ -63,9 +61,8 @@ inline void write_png(const std::string& file, const Picture& picture, int colou
   }
   png_write_info(png, info);
   const size_t row_bytes = picture.values.size() / static_cast<size_t>(picture.height);
-  for (size_t y = 0; y < static_cast<size_t>(picture.height); ++y) {
+  for (size_t y = 0; y < static_cast<size_t>(picture.height); ++y)
     png_write_row(png, picture.values.data() + y * row_bytes);
-  }
   png_write_end(png, info);
   png_destroy_write_struct(&png, &info);
   std::fclose(out);
@@ -86,9 +83,7 @@ inline void write_jpeg(const std::string& file, const Picture& picture, bool pro
   jpeg_set_defaults(&encoder);
   jpeg_set_quality(&encoder, 100, TRUE);
   encoder.comp_info[0].h_samp_factor = encoder.comp_info[0].v_samp_factor = 1;
-  if (progressive) {
-    jpeg_simple_progression(&encoder);
-  }
+  if (progressive) jpeg_simple_progression(&encoder);
   jpeg_start_compress(&encoder, TRUE);
   while (encoder.next_scanline < encoder.image_height) {
     auto* row = const_cast<JSAMPLE*>(picture.values.data()) + encoder.next_scanline * encoder.image_width * 3;
@@ -112,9 +107,7 @@ inline void truncate(const std::string& file, double fraction) {
 inline std::string exif_data(int orientation, bool little = false) {
   const auto number = [&](uint32_t value, int bytes) {
     std::string text;
-    for (int i = 0; i < bytes; ++i) {
-      text += static_cast<char>(value >> (8 * (little ? i : bytes - 1 - i)));
-    }
+    for (int i = 0; i < bytes; ++i) text += static_cast<char>(value >> (8 * (little ? i : bytes - 1 - i)));
     return text;
   };
   const std::string make = number(0x010f, 2) + number(2, 2) + number(2, 4) + std::string("x\0\0\0", 4);
@@ -129,9 +122,7 @@ inline void add_exif(const std::string& file, const std::string& exif) {
   std::string all{std::istreambuf_iterator<char>(in), {}};
   const auto big = [](uint64_t value, int bytes) {
     std::string text;
-    for (int i = bytes; i-- > 0;) {
-      text += static_cast<char>(value >> (8 * i));
-    }
+    for (int i = bytes; i-- > 0;) text += static_cast<char>(value >> (8 * i));
     return text;
   };
   if (all.starts_with("\xff\xd8")) {
@@ -142,9 +133,7 @@ inline void add_exif(const std::string& file, const std::string& exif) {
     uint32_t crc = ~0u;
     for (const char byte : chunk) {
       crc ^= static_cast<uint8_t>(byte);
-      for (int bit = 0; bit < 8; ++bit) {
-        crc = crc >> 1 ^ (crc & 1 ? 0xedb88320u : 0u);
-      }
+      for (int bit = 0; bit < 8; ++bit) crc = crc >> 1 ^ (crc & 1 ? 0xedb88320u : 0u);
     }
     all.insert(33, big(exif.size(), 4) + chunk + big(~crc, 4));
   }

@@ -16,9 +16,8 @@ class Accumulation : public ::testing::Test {
 
   static void expect_same(const TrainedRun& a, const TrainedRun& b) {
     ASSERT_EQ(a.losses.size(), b.losses.size());
-    for (size_t i = 0; i < a.losses.size(); ++i) {
+    for (size_t i = 0; i < a.losses.size(); ++i)
       EXPECT_NEAR(a.losses[i], b.losses[i], kRounding) << "step " << i;
-    }
     expect_near(parameters_of(a), parameters_of(b), kRounding);
   }
 
@@ -66,9 +65,7 @@ TEST_F(Accumulation, WhereSamplesAreIndependentItChangesNothing) {
     SCOPED_TRACE(keys.dump());
     const Json all = with({{"strategy", "group_norm"}, {"batch_per_tower", 4}}, keys);
     const TrainedRun plain = run(all);
-    for (const int64_t passes : {2, 4}) {
-      expect_same(run(with(all, {{"accumulate", passes}})), plain);
-    }
+    for (const int64_t passes : {2, 4}) expect_same(run(with(all, {{"accumulate", passes}})), plain);
     EXPECT_EQ(run(with(all, {{"accumulate", 4}})).result.at("final"), plain.result.at("final"));
   }
 }

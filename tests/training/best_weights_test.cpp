@@ -24,9 +24,7 @@ std::vector<Json> lines_of(const TrainedRun& run, const std::string& kind) {
   std::ifstream log(run.folder / kMetricsFile);
   for (std::string text; std::getline(log, text);) {
     const Json line = Json::parse(text);
-    if (line.at("kind") == kind) {
-      lines.push_back(line);
-    }
+    if (line.at("kind") == kind) lines.push_back(line);
   }
   return lines;
 }
@@ -113,9 +111,8 @@ TEST(BestWeights, MayBeThoseOfTheAveragedWeightsOrOfAnotherPopulation) {
                                        1);
   for (const auto& [run, population] : {std::pair(&averaged, "ema"), std::pair(&of_batch, "batch")}) {
     const Json& selected = run->result.at("selected");
-    for (const Json& entry : run->result.at("history")) {
+    for (const Json& entry : run->result.at("history"))
       EXPECT_LE(entry.at("mean_iou").at(population), selected.at("mean_iou"));
-    }
     EXPECT_EQ(selected.at("population"), population);
   }
 }
@@ -147,9 +144,8 @@ TEST(Validation, IsAPartOfTheTrainingSetThatNoStepTrainsOn) {
     };
     int64_t met = 0, met_by_all = 0;
     for (int64_t step = 0; step < 12; ++step) {
-      for (const Batch& batch : {data.training(step), data.calibration(step)}) {
+      for (const Batch& batch : {data.training(step), data.calibration(step)})
         for (const at::Tensor& image : batch.images.unbind()) met += is_one(image);
-      }
       for (const at::Tensor& image : all.training(step).images.unbind()) met_by_all += is_one(image);
     }
     EXPECT_EQ(met, 0);

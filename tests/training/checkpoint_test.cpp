@@ -31,9 +31,8 @@ std::vector<Json> log_of(const TrainedRun& run) {
 
 Json result_of(const TrainedRun& run) {
   Json result = run.result;
-  for (const char* of_the_machine : {"start_s", "throughput", "memory", "resumed_at_steps"}) {
+  for (const char* of_the_machine : {"start_s", "throughput", "memory", "resumed_at_steps"})
     result.erase(of_the_machine);
-  }
   return result;
 }
 
@@ -42,9 +41,7 @@ void expect_same(const TrainedRun& a, const TrainedRun& b) {
   EXPECT_EQ(result_of(a), result_of(b));
   expect_equal(a.tensors, b.tensors);
   ASSERT_EQ(a.pairs.empty(), b.pairs.empty());
-  if (!a.pairs.empty()) {
-    expect_equal(a.pairs, b.pairs);
-  }
+  if (!a.pairs.empty()) expect_equal(a.pairs, b.pairs);
 }
 
 class Checkpoint : public ::testing::TestWithParam<std::string> {
@@ -62,9 +59,8 @@ class Checkpoint : public ::testing::TestWithParam<std::string> {
 
   static std::vector<fs::path> checkpoints(const fs::path& folder) {
     std::vector<fs::path> files;
-    for (const auto& entry : fs::directory_iterator(folder / kCheckpointsFolder)) {
+    for (const auto& entry : fs::directory_iterator(folder / kCheckpointsFolder))
       files.push_back(entry.path());
-    }
     std::ranges::sort(files);
     return files;
   }
@@ -75,9 +71,7 @@ class Checkpoint : public ::testing::TestWithParam<std::string> {
     fs::copy(run.folder, folder, fs::copy_options::recursive);
     const std::vector<fs::path> files = checkpoints(folder);
     EXPECT_EQ(files.size(), 2u);
-    for (size_t later = checkpoint + 1; later < files.size(); ++later) {
-      fs::remove(files[later]);
-    }
+    for (size_t later = checkpoint + 1; later < files.size(); ++later) fs::remove(files[later]);
     fs::remove(folder / kWeightsFile);
     fs::remove(folder / kPopulationsFile);
     return folder;
@@ -98,9 +92,7 @@ class Checkpoint : public ::testing::TestWithParam<std::string> {
       SCOPED_TRACE(std::to_string(others) + " ranks");
       const TrainedRun resumed = runs_.run_in(cut_short(kept, 0), spec, others);
       expect_near(undisturbed.tensors, resumed.tensors, 1e-10);
-      if (!undisturbed.pairs.empty()) {
-        expect_near(undisturbed.pairs, resumed.pairs, 1e-10);
-      }
+      if (!undisturbed.pairs.empty()) expect_near(undisturbed.pairs, resumed.pairs, 1e-10);
       EXPECT_NEAR(undisturbed.losses.back(), resumed.losses.back(), 1e-10);
       EXPECT_EQ(undisturbed.result.at("final"), resumed.result.at("final"));
     }
@@ -378,9 +370,7 @@ TEST_F(DamagedCheckpoint, IsFoundByASingleWrongBit) {
 }
 
 TEST_F(DamagedCheckpoint, WithoutAnotherTheRunStartsFromTheBeginning) {
-  for (const fs::path& file : checkpoints(folder_)) {
-    fs::resize_file(file, 0);
-  }
+  for (const fs::path& file : checkpoints(folder_)) fs::resize_file(file, 0);
   std::ofstream(folder_ / kCheckpointsFolder / ".step4.tmp") << "cut short while it was written";
   expect_goes_on_from(0);
 }

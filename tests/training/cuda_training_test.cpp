@@ -16,9 +16,7 @@ namespace {
 class CudaTraining : public ::testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
-    if (visible_gpus() == 0) {
-      GTEST_SKIP() << "no GPU here: nothing was tested on cuda";
-    }
+    if (visible_gpus() == 0) GTEST_SKIP() << "no GPU here: nothing was tested on cuda";
   }
 
   // In float64; sums are taken in another order, and five steps with momentum let the differences grow.
@@ -26,9 +24,8 @@ class CudaTraining : public ::testing::TestWithParam<std::string> {
     TrainingRuns runs;
     const TrainedRun on_cpu = runs.run(spec, 1), on_gpu = runs.run(spec, 1, Device::cuda);
     ASSERT_EQ(on_gpu.losses.size(), on_cpu.losses.size());
-    for (size_t i = 0; i < on_cpu.losses.size(); ++i) {
+    for (size_t i = 0; i < on_cpu.losses.size(); ++i)
       EXPECT_NEAR(on_gpu.losses[i], on_cpu.losses[i], 1e-8) << "step " << i;
-    }
     expect_near(on_gpu.tensors, on_cpu.tensors, 1e-8);
   }
 };
@@ -76,9 +73,7 @@ TEST_F(CudaTrainingOfOptions, ARecordingThatFailsLeavesTheDeviceAsItWas) {
   for (const bool first_part : {true, false}) {
     const auto recorder = recorders();
     const auto waits = [&] { (x * 2).sum().item<float>(); };
-    if (!first_part) {
-      recorder->record(StepPart::forward, [&] { x.mul_(3); });
-    }
+    if (!first_part) recorder->record(StepPart::forward, [&] { x.mul_(3); });
     EXPECT_THROW(recorder->record(first_part ? StepPart::forward : StepPart::backward, waits), Error);
     EXPECT_EQ(x.sum().item<float>(), 64);
   }

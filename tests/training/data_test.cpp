@@ -72,9 +72,8 @@ TEST(Epochs, AreNoStepMoreForTheRoundingOfTheirNumber) {
 
 std::set<std::string> threads_of_process() {
   std::set<std::string> found;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task")) {
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task"))
     found.insert(entry.path().filename());
-  }
   return found;
 }
 

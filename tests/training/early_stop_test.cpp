@@ -22,9 +22,8 @@ const Json kAtChance = {{"every", 2}, {"chance_after", 5}, {"chance_above", 0.5}
 int64_t last_step_of(const TrainedRun& run) {
   std::ifstream log(run.folder / kMetricsFile);
   int64_t step = 0;
-  for (std::string line; std::getline(log, line);) {
+  for (std::string line; std::getline(log, line);)
     step = std::max(step, Json::parse(line).value("step", int64_t{0}));
-  }
   return step;
 }
 
@@ -62,9 +61,7 @@ TEST(EarlyStop, EndsARunWhoseLossHasRisen) {
   EXPECT_EQ(stopped.at("reason"), "diverging");
   const auto step = stopped.at("step").get<size_t>();
   ASSERT_EQ(run.losses.size(), step);
-  for (size_t i = 1; i + 1 < step; ++i) {
-    EXPECT_LE(run.losses[i], 1.2 * run.losses[0]);
-  }
+  for (size_t i = 1; i + 1 < step; ++i) EXPECT_LE(run.losses[i], 1.2 * run.losses[0]);
   EXPECT_GT(run.losses.back(), 1.2 * run.losses[0]);
 }
 
@@ -109,9 +106,7 @@ TEST(EarlyStop, LeavesALossThatIsNotFiniteToDiverge) {
                      {"stop_early", kAtChance}};
   for (const RankReport& report : runs.reports(TrainingRuns::spec(keys), 2, runs.new_folder())) {
     EXPECT_EQ(report.status, Status::diverged);
-    if (!report.result.is_null()) {
-      EXPECT_FALSE(report.result.contains("stopped_early"));
-    }
+    if (!report.result.is_null()) EXPECT_FALSE(report.result.contains("stopped_early"));
   }
 }
 

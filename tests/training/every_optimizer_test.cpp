@@ -85,24 +85,19 @@ TEST_P(EveryOptimizer, WritesToTheStateThatItHandsOut) {
   descent.step(0);
   const std::vector<at::Tensor> state = descent.optimizer().state();
   std::vector<at::Tensor> before;
-  for (const at::Tensor& tensor : state) {
-    before.push_back(tensor.clone());
-  }
+  for (const at::Tensor& tensor : state) before.push_back(tensor.clone());
   descent.step(1);
-  for (size_t i = 0; i < state.size(); ++i) {
-    EXPECT_FALSE(at::equal(state[i], before[i])) << i;
-  }
+  for (size_t i = 0; i < state.size(); ++i) EXPECT_FALSE(at::equal(state[i], before[i])) << i;
 }
 
 // Takes what is described the first time and puts it back the second time.
 class TakenAndPutBack : public State {
  public:
   void tensor(const std::string& name, const at::Tensor& tensor, Across) override {
-    if (goes_on_) {
+    if (goes_on_)
       tensor.copy_(tensors_.at(name));
-    } else {
+    else
       tensors_[name] = tensor.clone();
-    }
   }
   void json(const std::string& name, Json& value) override {
     (goes_on_ ? value : values_[name]) = goes_on_ ? values_.at(name) : value;
@@ -121,9 +116,7 @@ TEST_P(EveryOptimizer, GoesOnFromWhatItDescribes) {
   Descent whole(GetParam()), cut(GetParam()), goes_on(GetParam());
   for (int64_t step = 0; step < kSteps; ++step) {
     whole.step(step);
-    if (step < kSteps / 2) {
-      cut.step(step);
-    }
+    if (step < kSteps / 2) cut.step(step);
   }
   TakenAndPutBack state;
   cut.optimizer().describe(state);
@@ -134,9 +127,7 @@ TEST_P(EveryOptimizer, GoesOnFromWhatItDescribes) {
     goes_on.first().copy_(cut.first());
     goes_on.second().copy_(cut.second());
   }
-  for (int64_t step = kSteps / 2; step < kSteps; ++step) {
-    goes_on.step(step);
-  }
+  for (int64_t step = kSteps / 2; step < kSteps; ++step) goes_on.step(step);
   EXPECT_TRUE(at::equal(goes_on.first(), whole.first()));
   EXPECT_TRUE(at::equal(goes_on.second(), whole.second()));
 }

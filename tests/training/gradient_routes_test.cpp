@@ -20,9 +20,7 @@ void on_ranks(int ranks, const std::function<void(World&)>& body) {
 at::Tensor of_rank(int rank, int64_t index, at::IntArrayRef shape) {
   Stream stream(11, "tensor", static_cast<uint64_t>(index * 16 + rank));
   at::Tensor values = at::empty(shape, at::kDouble);
-  for (int64_t i = 0; i < values.numel(); ++i) {
-    values.mutable_data_ptr<double>()[i] = stream.normal();
-  }
+  for (int64_t i = 0; i < values.numel(); ++i) values.mutable_data_ptr<double>()[i] = stream.normal();
   return values;
 }
 
@@ -45,9 +43,7 @@ std::vector<at::Tensor> parameters_of(int rank) {
 
 at::Tensor mean_over_ranks(int ranks, int64_t index) {
   at::Tensor sum = at::zeros(kShapes[static_cast<size_t>(index)], at::kDouble);
-  for (int rank = 0; rank < ranks; ++rank) {
-    sum += of_rank(rank, index, kShapes[static_cast<size_t>(index)]);
-  }
+  for (int rank = 0; rank < ranks; ++rank) sum += of_rank(rank, index, kShapes[static_cast<size_t>(index)]);
   return sum / ranks;
 }
 
@@ -76,9 +72,8 @@ TEST_P(GradientRoutes, AveragesTheGradientsToTheSameBitsOnEveryRank) {
       EXPECT_TRUE(parameter.equal(at::ones_like(parameter)));
     }
     route->after_step(1);
-    for (const at::Tensor& parameter : parameters) {
+    for (const at::Tensor& parameter : parameters)
       EXPECT_FALSE(parameter.grad().defined()) << "the gradients are dropped after the step";
-    }
   });
   for (const auto& of_one_rank : averaged) {
     ASSERT_EQ(of_one_rank.size(), kShapes.size());
@@ -125,9 +120,8 @@ TEST_P(WeightAverage, ReplacesTensorsByTheirMeanInPlace) {
   std::vector<std::vector<at::Tensor>> averaged(static_cast<size_t>(ranks));
   on_ranks(ranks, [&](World& world) {
     std::vector<at::Tensor> tensors;
-    for (size_t i = 0; i < kShapes.size(); ++i) {
+    for (size_t i = 0; i < kShapes.size(); ++i)
       tensors.push_back(laid_out(of_rank(world.rank(), static_cast<int64_t>(i), kShapes[i])));
-    }
     tensors[0].requires_grad_();             // as a weight does
     tensors[1] = tensors[1].to(at::kFloat);  // a second dtype
     const Trained trained = {.parameters = {tensors[0]},
@@ -173,9 +167,8 @@ TEST_P(WeightAverage, LeavesEachRankItsOwnGradients) {
     averaging->after_backward();
     averaging->exchange();
     EXPECT_EQ(world.ledger().of(Purpose::gradients).collectives, 0);
-    for (size_t i = 0; i < kShapes.size(); ++i) {
+    for (size_t i = 0; i < kShapes.size(); ++i)
       EXPECT_TRUE(parameters[i].grad().equal(of_rank(world.rank(), static_cast<int64_t>(i), kShapes[i])));
-    }
     averaging->after_step(1);
     EXPECT_FALSE(parameters[0].grad().defined());
   });

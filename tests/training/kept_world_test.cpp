@@ -36,9 +36,7 @@ class KeptWorlds : public ::testing::TestWithParam<Exchange> {
         reports[rank] = run_rank(job, &kept_[rank]);
       });
     }
-    for (std::thread& thread : threads) {
-      thread.join();
-    }
+    for (std::thread& thread : threads) thread.join();
     return reports;
   }
 
@@ -58,9 +56,7 @@ class KeptWorlds : public ::testing::TestWithParam<Exchange> {
 
 std::map<std::string, at::Tensor> weights_in(const std::filesystem::path& folder) {
   std::map<std::string, at::Tensor> tensors;
-  for (const NamedTensor& t : read_safetensors((folder / kWeightsFile).string())) {
-    tensors[t.name] = t.tensor;
-  }
+  for (const NamedTensor& t : read_safetensors((folder / kWeightsFile).string())) tensors[t.name] = t.tensor;
   return tensors;
 }
 

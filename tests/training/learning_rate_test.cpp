@@ -38,9 +38,7 @@ TEST(LearningRate, StepFallsAtEachMilestone) {
   LearningRate step = rate(Schedule::step);
   step.milestones = {0.5, 0.7};  // 0.7 * 10 is a little less than 7, or a little more
   step.gamma = 0.1;
-  for (int64_t k = 0; k < 10; ++k) {
-    EXPECT_DOUBLE_EQ(step.at(k, 10), k < 5 ? 0.5 : k < 7 ? 0.05 : 0.005) << k;
-  }
+  for (int64_t k = 0; k < 10; ++k) EXPECT_DOUBLE_EQ(step.at(k, 10), k < 5 ? 0.5 : k < 7 ? 0.05 : 0.005) << k;
   step.milestones = {1. / 3};
   EXPECT_DOUBLE_EQ(step.at(29'999'999, 90'000'000), 0.5);
   EXPECT_DOUBLE_EQ(step.at(30'000'000, 90'000'000), 0.05);
@@ -53,11 +51,10 @@ TEST(LearningRate, ConstantStays) {
 TEST(LearningRate, WarmUpMultipliesEverySchedule) {
   for (const Schedule schedule : {Schedule::poly, Schedule::constant, Schedule::step, Schedule::cosine}) {
     LearningRate plain = rate(schedule);
-    if (schedule == Schedule::step) {
+    if (schedule == Schedule::step)
       plain.milestones = {0.1};
-    } else if (schedule != Schedule::constant) {
+    else if (schedule != Schedule::constant)
       plain.lr_floor = 0.1;
-    }
     LearningRate warmed = plain;
     warmed.warmup_steps = 4;
     for (const int64_t k : {0, 1, 2, 3, 4, 9}) {
@@ -71,9 +68,7 @@ std::vector<std::string> mistakes(const LearningRate& rate) {
   Problems problems;
   rate.check(problems);
   std::vector<std::string> texts;
-  for (const auto& [key, message] : problems.found()) {
-    texts.push_back(key + ": " + message);
-  }
+  for (const auto& [key, message] : problems.found()) texts.push_back(key + ": " + message);
   return texts;
 }
 

@@ -81,9 +81,8 @@ TEST_F(Float16, StepsWithoutFiniteGradientsAreSkippedAndRecorded) {
   EXPECT_EQ(then.result.at("loss_scaling").at("skipped_steps"), 1);
   expect_equal(parameters_of(once), parameters_of(twice));
   int64_t changed = 0;
-  for (const auto& [name, tensor] : parameters_of(then)) {
+  for (const auto& [name, tensor] : parameters_of(then))
     changed += tensor.equal(parameters_of(once).at(name)) ? 0 : 1;
-  }
   EXPECT_GT(changed, 5);
 }
 

@@ -31,13 +31,9 @@ double loss_by_hand(const at::Tensor& outputs, const at::Tensor& labels, const s
       for (int64_t y = 0; y < labels.size(1); ++y) {
         for (int64_t x = 0; x < labels.size(2); ++x) {
           const auto label = labels[n][y][x].item<int64_t>();
-          if (label == Task::kVoid) {
-            continue;
-          }
+          if (label == Task::kVoid) continue;
           double sum = 0;
-          for (int64_t c = 0; c < z.size(1); ++c) {
-            sum += std::exp(z[n][c][y][x].item<double>());
-          }
+          for (int64_t c = 0; c < z.size(1); ++c) sum += std::exp(z[n][c][y][x].item<double>());
           total += weights[g] * (std::log(sum) - z[n][label][y][x].item<double>());
         }
       }

@@ -18,9 +18,7 @@ namespace {
 std::unique_ptr<Optimizer> make_optimizer(const Json& options, const std::vector<NamedTensor>& parameters,
                                           const std::string& norm_site = "none") {
   torch::OrderedDict<std::string, at::Tensor> named;
-  for (const NamedTensor& p : parameters) {
-    named.insert(p.name, p.tensor);
-  }
+  for (const NamedTensor& p : parameters) named.insert(p.name, p.tensor);
   return Registered<Optimizer>::create(
       options, {.parameters = named, .norm_sites = {{.name = norm_site}}, .steps = 10});
 }
@@ -134,9 +132,7 @@ TEST(ParameterGroups, AMultiplierOfZeroChangesNothing) {
   Json o = options();
   o["groups"] = {group("encoder", 0)};
   const auto sgd = make_optimizer(o, {still, moving});
-  for (int step = 0; step < 3; ++step) {
-    sgd->step(0, kAll);
-  }
+  for (int step = 0; step < 3; ++step) sgd->step(0, kAll);
   EXPECT_TRUE(at::equal(still.tensor, at::ones({2, 2}, at::kDouble)));
   EXPECT_GT(fall(moving), 0.5);
 }
@@ -227,9 +223,8 @@ TEST(AdaptiveClipping, ShortensTheGradientOfEachOutputByItsOwnWeights) {
   const at::Tensor before = filters.tensor.detach().clone();
   make_optimizer(o, {filters, bias, head})->step(0, kAll);
   const at::Tensor falls = (before - filters.tensor.detach()).flatten(1);
-  for (const auto& [output, expected] : {std::pair{0, 0.25}, {1, 0.5}, {2, 0.5}}) {
+  for (const auto& [output, expected] : {std::pair{0, 0.25}, {1, 0.5}, {2, 0.5}})
     for (int64_t i = 0; i < 4; ++i) EXPECT_NEAR(falls[output][i].item<double>(), expected, 1e-6) << output;
-  }
   EXPECT_NEAR(fall(bias), 0.5, 1e-6);  // one unit: norm 2, and 10 of its gradient
   EXPECT_EQ(fall(head), 5) << "the last layer is left alone";
 }
@@ -315,11 +310,9 @@ TEST(OptimizerReference, NamesEveryOption) {
   const auto reference = std::filesystem::path(__FILE__).parent_path() / "../../experiments/spec.md";
   std::stringstream text;
   text << std::ifstream(reference).rdbuf();
-  for (const auto& [optimizer, about] : registered("optimizer")) {
-    for (const Parameter& option : about.parameters) {
+  for (const auto& [optimizer, about] : registered("optimizer"))
+    for (const Parameter& option : about.parameters)
       EXPECT_NE(text.str().find("`" + option.name + "`"), std::string::npos) << optimizer << option.name;
-    }
-  }
 }
 
 }  // namespace

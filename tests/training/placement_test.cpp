@@ -14,14 +14,10 @@ class Placement : public ::testing::TestWithParam<std::string> {
   static void expect_same(const TrainedRun& a, const TrainedRun& b) {
     ASSERT_EQ(a.losses.size(), 5u);
     ASSERT_EQ(b.losses.size(), 5u);
-    for (size_t i = 0; i < 5; ++i) {
-      EXPECT_NEAR(a.losses[i], b.losses[i], 1e-10) << "step " << i;
-    }
+    for (size_t i = 0; i < 5; ++i) EXPECT_NEAR(a.losses[i], b.losses[i], 1e-10) << "step " << i;
     expect_near(a.tensors, b.tensors, 1e-10);
     ASSERT_EQ(a.pairs.empty(), b.pairs.empty());
-    if (!a.pairs.empty()) {
-      expect_near(a.pairs, b.pairs, 1e-10);
-    }
+    if (!a.pairs.empty()) expect_near(a.pairs, b.pairs, 1e-10);
     EXPECT_EQ(a.result.at("final"), b.result.at("final"));
   }
 
@@ -119,9 +115,7 @@ TEST_F(PlacementOfOptions, LossesAreInvariantTooAndAnotherTraining) {
   const Json weighted = {{"name", "cross_entropy"}, {"class_weights", {0.2, 1, 1.5, 2, 3}}};
   for (const Json& loss : {hard, smoothed, weighted}) {
     SCOPED_TRACE(loss);
-    for (const char* mean : {"batch", "tower"}) {
-      expect_invariant(with(loss, mean), {2});
-    }
+    for (const char* mean : {"batch", "tower"}) expect_invariant(with(loss, mean), {2});
     EXPECT_NE(runs_.run(with(loss, "batch"), 1).losses, runs_.run(with("cross_entropy", "batch"), 1).losses);
   }
 }

@@ -13,11 +13,8 @@ class Populations : public ::testing::Test {
 // The shadow pairs of one population under the names that saved pairs have.
 std::map<std::string, at::Tensor> pairs_of(const TrainedRun& run, const std::string& population) {
   std::map<std::string, at::Tensor> found;
-  for (const auto& [name, tensor] : run.pairs) {
-    if (name.rfind(population + "/", 0) == 0) {
-      found[name.substr(population.size() + 1)] = tensor;
-    }
-  }
+  for (const auto& [name, tensor] : run.pairs)
+    if (name.rfind(population + "/", 0) == 0) found[name.substr(population.size() + 1)] = tensor;
   return found;
 }
 
@@ -66,9 +63,8 @@ TEST_F(Populations, OwnTowerEvaluatesEachShardByThePairOfItsTower) {
   const TrainedRun one = runs_.run(TrainingRuns::spec(sorted), 1),
                    two = runs_.run(TrainingRuns::spec(sorted), 2);
   const Json& metrics = one.result.at("final");
-  for (const char* other : {"saved", "tower:1", "tower:2", "tower:3"}) {
+  for (const char* other : {"saved", "tower:1", "tower:2", "tower:3"})
     EXPECT_NE(metrics.at("own_tower"), metrics.at(other)) << other;
-  }
   EXPECT_EQ(metrics, two.result.at("final"));
   Json alone = sorted;
   alone["towers"] = 1;
@@ -134,11 +130,9 @@ TEST_F(Populations, EachEvaluationIsInTheHistory) {
       TrainingRuns::spec({{"populations", {"saved", "tower:1"}}, {"weight_ema", 0.9}, {"eval_every", 2}}), 1);
   const Json& history = run.result.at("history");
   ASSERT_EQ(history.size(), 3u);  // after steps 2, 4 and 5
-  for (const Json& entry : history) {
-    for (const char* population : {"saved", "tower:1", "ema"}) {
+  for (const Json& entry : history)
+    for (const char* population : {"saved", "tower:1", "ema"})
       EXPECT_TRUE(entry.at("mean_iou").contains(population)) << entry;
-    }
-  }
 }
 
 TEST_F(Populations, AStrategyWithoutRunningStatisticsAnswersSavedOnly) {

@@ -65,9 +65,7 @@ TEST(Prefetch, SeveralWorkersWorkAtOnce) {
         return numbered(step);
       },
       kSteps, at::kCPU, 3);
-  for (int64_t step = 0; step < kSteps; ++step) {
-    EXPECT_EQ(prefetch.next().index, static_cast<uint64_t>(step));
-  }
+  for (int64_t step = 0; step < kSteps; ++step) EXPECT_EQ(prefetch.next().index, static_cast<uint64_t>(step));
   EXPECT_GT(most, 1);
 }
 
@@ -91,9 +89,7 @@ TEST(Prefetch, IsNotFurtherAheadThanItMay) {
 TEST(Prefetch, AFailureReachesTheStepWhoseBatchItIs) {
   Prefetch prefetch(
       [](int64_t step) {
-        if (step == 2) {
-          throw Error(Error::Kind::data, "no picture");
-        }
+        if (step == 2) throw Error(Error::Kind::data, "no picture");
         return numbered(step);
       },
       kSteps, at::kCPU);
@@ -121,9 +117,7 @@ TEST(Prefetch, EndsWhileItMakesABatchAndWhileItWaits) {
   made = 0;
   {
     const Prefetch prefetch([&](int64_t step) { return ++made, numbered(step); }, kSteps, at::kCPU);
-    while (made < Prefetch::kAhead) {
-      std::this_thread::yield();
-    }
+    while (made < Prefetch::kAhead) std::this_thread::yield();
   }
   EXPECT_EQ(made, Prefetch::kAhead);
 }

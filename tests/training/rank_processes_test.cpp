@@ -55,9 +55,8 @@ TEST(RankProcesses, DoWhatThreadsDo) {
   for (size_t i = 0; i < strategies.size(); ++i) {
     SCOPED_TRACE(strategies[i]);
     std::map<std::string, at::Tensor> left;
-    for (const NamedTensor& t : read_safetensors((folders[i] / kWeightsFile).string())) {
+    for (const NamedTensor& t : read_safetensors((folders[i] / kWeightsFile).string()))
       left[t.name] = t.tensor;
-    }
     // the same sums in the same order
     expect_equal(left, runs.run(TrainingRuns::spec({{"strategy", strategies[i]}}), 4).tensors);
   }

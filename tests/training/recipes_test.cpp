@@ -13,9 +13,7 @@ const fs::path kRecipes = fs::path(__FILE__).parent_path() / "../../experiments/
 
 std::vector<std::string> recipes() {
   std::vector<std::string> names;
-  for (const auto& entry : fs::directory_iterator(kRecipes)) {
-    names.push_back(entry.path().stem().string());
-  }
+  for (const auto& entry : fs::directory_iterator(kRecipes)) names.push_back(entry.path().stem().string());
   std::ranges::sort(names);
   return names;
 }

@@ -89,9 +89,7 @@ class Training {
       for (int64_t pass = 0;; ++pass) {
         const Batch passed = data_.micro_batch(batch, pass);
         const at::Tensor loss = Loss::total(loss_of, model_.forward(passed, index, Mode::train), passed);
-        if (pass + 1 == data_.passes()) {
-          return loss;
-        }
+        if (pass + 1 == data_.passes()) return loss;
         loss.backward();
       }
     };
@@ -103,8 +101,7 @@ class Training {
 
   void update(int64_t index) {
     const auto update = [this, index](StepBytes* bytes) {
-      optimizer_->step(
-          index, [&](const std::string& name) { return model_.trainable(name, index); }, bytes);
+      optimizer_->step(index, [&](const std::string& name) { return model_.trainable(name, index); }, bytes);
       ema_.update(index, bytes);
     };
     graphs_.update(update, optimizer_->can_be_recorded());
@@ -121,9 +118,7 @@ class Training {
         tensors[name] = tensor.detach();
       }
       void json(const std::string& name, Json& value) override {
-        if (value.is_number()) {
-          tensors[name] = at::scalar_tensor(value.get<double>(), at::kDouble);
-        }
+        if (value.is_number()) tensors[name] = at::scalar_tensor(value.get<double>(), at::kDouble);
       }
       bool goes_on() const override { return false; }
       bool same_ranks() const override { return true; }

@@ -32,9 +32,7 @@ class Safetensors : public ::testing::Test {
   void write(const std::string& header, size_t data, int64_t length = -1) const {
     std::ofstream out(file_, std::ios::binary);
     const auto stated = static_cast<uint64_t>(length < 0 ? static_cast<int64_t>(header.size()) : length);
-    for (int i = 0; i < 8; ++i) {
-      out.put(static_cast<char>(stated >> (8 * i) & 0xff));
-    }
+    for (int i = 0; i < 8; ++i) out.put(static_cast<char>(stated >> (8 * i) & 0xff));
     out << header << std::string(data, 'x');
   }
 
@@ -129,9 +127,7 @@ TEST_F(Safetensors, AHeaderThatIsNestedDeeperThanAnyIsRefusedAtOnce) {
   expect_refused("{\"a\": " + std::string(100'000, '['), 0, why);
   expect_refused(R"({"a": {"dtype": "F32", "shape": [[1]], "data_offsets": [0, 4]}})", 4, why);
   std::string objects;
-  for (int i = 0; i < 100'000; ++i) {
-    objects += "{\"a" + std::to_string(i) + "\": ";
-  }
+  for (int i = 0; i < 100'000; ++i) objects += "{\"a" + std::to_string(i) + "\": ";
   expect_refused(objects, 0, why);
   expect_refused(std::string(100'000, '['), 0, why);
 }
@@ -146,9 +142,8 @@ TEST_F(Safetensors, ATensorThatIsNamedTwiceIsRefused) {
 
 TEST_F(Safetensors, ManyTensorsAreReadAsTheyWereWritten) {
   std::vector<NamedTensor> written;
-  for (int i = 0; i < 20'000; ++i) {
+  for (int i = 0; i < 20'000; ++i)
     written.push_back({"tensor" + std::to_string(i), at::full({}, i, at::kLong)});
-  }
   write_safetensors(file_, written);
   const std::vector<NamedTensor> read = read_safetensors(file_);
   ASSERT_EQ(read.size(), written.size());

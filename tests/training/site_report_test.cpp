@@ -15,9 +15,7 @@ class SiteReports : public ::testing::Test {
   }
   static double mean_of(const Json& sites, const char* key) {
     double sum = 0;
-    for (const Json& site : sites) {
-      sum += site.at(key).get<double>();
-    }
+    for (const Json& site : sites) sum += site.at(key).get<double>();
     return sum / static_cast<double>(sites.size());
   }
   // The norms of metrics.jsonl, in order.
@@ -26,9 +24,7 @@ class SiteReports : public ::testing::Test {
     std::vector<double> norms;
     for (std::string line; std::getline(lines, line);) {
       const Json json = Json::parse(line);
-      if (json.at("kind") == "train") {
-        norms.push_back(json.at("gradient_norm"));
-      }
+      if (json.at("kind") == "train") norms.push_back(json.at("gradient_norm"));
     }
     return norms;
   }
@@ -65,21 +61,16 @@ TEST_F(SiteReports, DoNotDependOnThePlacement) {
   const Json keys = {{"strategy", "per_tower"}, {"batch_per_tower", {3, 0, 2, 3}}};
   const Json one = sites_of(keys, 1), two = sites_of(keys, 2);
   ASSERT_EQ(one.size(), two.size());
-  for (size_t i = 0; i < one.size(); ++i) {
-    for (const char* key : {"saved_mean_error", "saved_variance_error", "between_sets"}) {
+  for (size_t i = 0; i < one.size(); ++i)
+    for (const char* key : {"saved_mean_error", "saved_variance_error", "between_sets"})
       EXPECT_NEAR(one[i].at(key).get<double>(), two[i].at(key).get<double>(), 1e-10) << key;
-    }
-  }
 }
 
 TEST_F(SiteReports, SayNothingOfSitesWithoutRunningStatistics) {
   const Json mean_only = {{"name", "weight_norm"},
                           {"mean_only_bn", true}};  // its means lie behind the convolutions
-  for (const Json& strategy : {Json{{"name", "group_norm"}, {"groups", 2}}, mean_only}) {
-    for (const Json& site : sites_of({{"strategy", strategy}})) {
-      EXPECT_EQ(site.size(), 2U) << site;
-    }
-  }
+  for (const Json& strategy : {Json{{"name", "group_norm"}, {"groups", 2}}, mean_only})
+    for (const Json& site : sites_of({{"strategy", strategy}})) EXPECT_EQ(site.size(), 2U) << site;
   const TrainedRun saved_only = runs_.run(TrainingRuns::spec(), 1);
   EXPECT_EQ(saved_only.result.at("sites").at(0).size(), 2U);
 }

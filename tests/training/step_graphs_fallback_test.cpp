@@ -23,9 +23,7 @@ class Failing : public DoneAgain {
   void record(StepPart part, const std::function<void()>& work) override {
     DoneAgain::record(part, work);
     ledger_.add("all_gather", Purpose::statistics, 1, 8);
-    if (part == fails_) {
-      throw std::runtime_error("not recorded\nat all");
-    }
+    if (part == fails_) throw std::runtime_error("not recorded\nat all");
   }
 
  private:
@@ -66,17 +64,13 @@ TEST(StepGraphsFallback, AfterARecordingThatCannotBeBegunNoneIsTriedAgain) {
     const RunSpec spec = spec_of("sync", {{"steps", 16}});
     Training by_itself(spec, world, nullptr);
     Training training(spec, world, [&]() -> std::unique_ptr<GraphRecorder> {
-      if (++tried == 3 && world.rank() == 0) {
-        throw Error(Error::Kind::environment, "no memory");
-      }
+      if (++tried == 3 && world.rank() == 0) throw Error(Error::Kind::environment, "no memory");
       return std::make_unique<DoneAgain>(world.ledger());
     });
     for (int64_t step = 0; step < 16; ++step) {
       by_itself.step(step);
       training.step(step);
-      if (step == 6) {
-        training.graphs().invalidate();  // recorded in step 5; the next is tried in step 10
-      }
+      if (step == 6) training.graphs().invalidate();  // recorded in step 5; the next is tried in step 10
     }
     expect_equal(training.state(), by_itself.state());
     EXPECT_EQ(tried, 3);  // the passes and the update of step 5, and the passes of step 10
@@ -89,9 +83,7 @@ TEST(StepGraphsFallback, AnUpdateThatOneRankCannotRecordIsMadeByItselfThere) {
     int made = 0;
     Training by_itself(spec_of("sync"), world, nullptr);
     Training training(spec_of("sync"), world, [&]() -> std::unique_ptr<GraphRecorder> {
-      if (++made == 2 && world.rank() == 1) {
-        throw Error(Error::Kind::environment, "no memory");
-      }
+      if (++made == 2 && world.rank() == 1) throw Error(Error::Kind::environment, "no memory");
       return std::make_unique<DoneAgain>(world.ledger());
     });
     for (int64_t step = 0; step < 12; ++step) {
@@ -100,9 +92,7 @@ TEST(StepGraphsFallback, AnUpdateThatOneRankCannotRecordIsMadeByItselfThere) {
     }
     expect_equal(training.state(), by_itself.state());
     Json expected = {{"replayed_steps", 7}};
-    if (world.rank() == 1) {
-      expected["why_no_updates"] = "no memory";
-    }
+    if (world.rank() == 1) expected["why_no_updates"] = "no memory";
     EXPECT_EQ(training.graphs().summary(), expected);
   });
 }

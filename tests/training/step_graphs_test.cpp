@@ -57,9 +57,7 @@ std::vector<Case> cases() {
       {R"({"name": "ghost", "virtual_batch": 1})", 7},
       {R"({"name": "norm_batch", "samples": 1})", 7},
       {R"({"name": "weight_norm", "mean_only_bn": true, "scope": "pooled"})", 7}};
-  for (const auto& [text, replayed] : options) {
-    all.push_back({Json::parse(text), replayed});
-  }
+  for (const auto& [text, replayed] : options) all.push_back({Json::parse(text), replayed});
   return all;
 }
 
@@ -67,11 +65,9 @@ class StepGraphsOf : public ::testing::TestWithParam<Case> {
  protected:
   static RunSpec spec(const Json& more = Json::object()) {
     Json strategy = GetParam().strategy;
-    for (const Parameter& parameter : find_registered("strategy", strategy.at("name"))->parameters) {
-      if (parameter.required && !strategy.contains(parameter.name)) {
+    for (const Parameter& parameter : find_registered("strategy", strategy.at("name"))->parameters)
+      if (parameter.required && !strategy.contains(parameter.name))
         strategy[parameter.name] = parameter.lowest;
-      }
-    }
     return spec_of(strategy, more);
   }
 };
@@ -83,14 +79,11 @@ TEST_P(StepGraphsOf, ReplayedStepsLeaveWhatStepsByThemselvesLeave) {
       world.ledger().clear();
       by_itself.step(step);
       std::array<Traffic, kPurposeNames.size()> expected;
-      for (size_t p = 0; p < expected.size(); ++p) {
-        expected[p] = world.ledger().of(static_cast<Purpose>(p));
-      }
+      for (size_t p = 0; p < expected.size(); ++p) expected[p] = world.ledger().of(static_cast<Purpose>(p));
       world.ledger().clear();
       replayed.step(step);
-      for (const Purpose p : {Purpose::statistics, Purpose::gradients, Purpose::shuffle}) {
+      for (const Purpose p : {Purpose::statistics, Purpose::gradients, Purpose::shuffle})
         EXPECT_EQ(world.ledger().of(p).bytes, expected[static_cast<size_t>(p)].bytes) << "step " << step;
-      }
     }
     expect_equal(replayed.state(), by_itself.state());
     const Json summary = replayed.graphs().summary();
@@ -108,13 +101,11 @@ class Asked {
         at::RecordFunctionCallback([](const at::RecordFunction& f) -> std::unique_ptr<at::ObserverContext> {
           std::ostringstream line;
           line << f.name();
-          for (const c10::IValue& input : f.inputs()) {
-            if (input.isTensor()) {
+          for (const c10::IValue& input : f.inputs())
+            if (input.isTensor())
               line << (input.toTensor().defined() ? c10::str(" ", input.toTensor().sizes()) : " none");
-            } else if (input.isScalar() || input.isIntList() || input.isBool()) {
+            else if (input.isScalar() || input.isIntList() || input.isBool())
               line << ' ' << input;
-            }
-          }
           list().push_back(line.str());
           return nullptr;
         })
@@ -134,11 +125,8 @@ class Asked {
 
 std::map<std::string, const void*> places(const std::map<std::string, at::Tensor>& tensors) {
   std::map<std::string, const void*> all;
-  for (const auto& [name, tensor] : tensors) {
-    if (tensor.dim() > 0) {
-      all[name] = tensor.const_data_ptr();
-    }
-  }
+  for (const auto& [name, tensor] : tensors)
+    if (tensor.dim() > 0) all[name] = tensor.const_data_ptr();
   return all;
 }
 
@@ -199,18 +187,12 @@ TEST_P(StepGraphsOf, StepsThatRepeatTrainTheSameParameters) {
     Training training(spec(), world, nullptr);
     const auto trained = [&](int64_t step) {
       std::vector<std::string> names;
-      for (const auto& parameter : training.model().network().named_parameters()) {
-        if (training.model().trainable(parameter.key(), step)) {
-          names.push_back(parameter.key());
-        }
-      }
+      for (const auto& parameter : training.model().network().named_parameters())
+        if (training.model().trainable(parameter.key(), step)) names.push_back(parameter.key());
       return names;
     };
-    for (int64_t step = 1; step < 12; ++step) {
-      if (training.model().repeats(step)) {
-        EXPECT_EQ(trained(step), trained(step - 1)) << "step " << step;
-      }
-    }
+    for (int64_t step = 1; step < 12; ++step)
+      if (training.model().repeats(step)) EXPECT_EQ(trained(step), trained(step - 1)) << "step " << step;
   });
 }
 
@@ -238,11 +220,8 @@ TEST(StepGraphs, EachReplayHasTheMasksOfItsStep) {
         {"name", "pspnet"}, {"backbone", {{"name", "resnet"}, {"width", 2}}}, {"dropout", 0.5}};
     const RunSpec spec = spec_of("none", {{"model", model}});
     Training by_itself(spec, world, nullptr), replayed(spec, world, done_again(world));
-    for (Training* training : {&by_itself, &replayed}) {  // uploads of the one would count for the other
-      for (int64_t step = 0; step < 8; ++step) {
-        training->step(step);
-      }
-    }
+    for (Training* training : {&by_itself, &replayed})  // uploads of the one would count for the other
+      for (int64_t step = 0; step < 8; ++step) training->step(step);
     expect_equal(replayed.state(), by_itself.state());
     EXPECT_EQ(replayed.graphs().summary(), (Json{{"replayed_steps", 4}}));
   });
@@ -257,9 +236,7 @@ TEST(StepGraphs, WhatIsInvalidatedIsRecordedAnew) {
     });
     for (int64_t step = 0; step < 10; ++step) {
       training.step(step);
-      if (step == 5) {
-        training.graphs().invalidate();
-      }
+      if (step == 5) training.graphs().invalidate();
     }
     EXPECT_EQ(recorded, 4);  // in steps 5 and 9, the passes and the update
     EXPECT_EQ(training.graphs().summary().at("replayed_steps"), 2);
@@ -274,9 +251,7 @@ Json summary_of_steps(int64_t first, int64_t last, const std::set<int64_t>& uplo
     Training training(spec_of("sync"), world, done_again(world));
     for (int64_t step = first; step <= last; ++step) {
       training.step(step);
-      if (uploading.contains(step)) {
-        uploaded<double>({1}, at::kCPU);
-      }
+      if (uploading.contains(step)) uploaded<double>({1}, at::kCPU);
     }
     summary = training.graphs().summary();
   });
@@ -295,9 +270,7 @@ TEST(StepGraphs, AfterASingleUploadStepsAreCountedAnew) {
 
 TEST(StepGraphs, WhereEveryStepUploadsNoneIsReplayedAndTheReasonIsTold) {
   std::set<int64_t> all;
-  for (int64_t step = 0; step < 30; ++step) {
-    all.insert(step);
-  }
+  for (int64_t step = 0; step < 30; ++step) all.insert(step);
   EXPECT_EQ(summary_of_steps(0, 29, all),
             (Json{{"replayed_steps", 0}, {"why_not", "each step takes other numbers from the host"}}));
 }

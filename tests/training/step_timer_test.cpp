@@ -14,9 +14,8 @@ namespace {
 void take_steps(StepTimer& timer, size_t steps) {
   for (size_t i = 0; i < steps; ++i) {
     timer.begin_step();
-    for (const auto part : {StepTimer::data, StepTimer::forward, StepTimer::backward, StepTimer::optimizer}) {
+    for (const auto part : {StepTimer::data, StepTimer::forward, StepTimer::backward, StepTimer::optimizer})
       timer.end(part);
-    }
     timer.end_step();
   }
 }
@@ -74,9 +73,7 @@ TEST(StepTimer, ManyRanksSendTheTimesOfManyStepsInPieces) {
   take_steps(timer, 600);
   EXPECT_EQ(timer.throughput(0, 8, communicator).at("steps_measured"), 600);
   std::vector<int64_t> sent;
-  for (const Collective& collective : ledger.list()) {
-    sent.push_back(collective.elements);
-  }
+  for (const Collective& collective : ledger.list()) sent.push_back(collective.elements);
   EXPECT_EQ(sent, (std::vector<int64_t>{256, 256, 88, 1}));
 }
 

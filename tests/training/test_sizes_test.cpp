@@ -34,14 +34,10 @@ class TestSizes : public ::testing::Test {
   }
   void SetUp() override {
     for (const TemporaryFolder* folder : {&alone_, &among_}) {
-      for (const char* name : {"train_a", "train_b", "train_c", "train_d"}) {
-        write(*folder, name, 20, 20);
-      }
+      for (const char* name : {"train_a", "train_b", "train_c", "train_d"}) write(*folder, name, 20, 20);
       write(*folder, "small", 13, 15);
     }
-    for (const char* name : {"larger_a", "larger_b", "larger_c"}) {
-      write(among_, name, 16, 15);
-    }
+    for (const char* name : {"larger_a", "larger_b", "larger_c"}) write(among_, name, 16, 15);
     write(among_, "largest", 24, 32);
   }
 
@@ -77,9 +73,8 @@ TEST_F(TestSizes, AnImageIsAnsweredAloneAsAmongLargerOnes) {
     EXPECT_TRUE(alone.equal(among)) << strategy;
   };
   expect_same({{"name", "group_norm"}, {"groups", 2}}, Population::Kind::saved);
-  for (const char* strategy : {"per_tower", "sync"}) {
+  for (const char* strategy : {"per_tower", "sync"})
     expect_same({{"name", strategy}}, Population::Kind::batch);
-  }
 }
 
 TEST_F(TestSizes, BatchesHoldOneSizeAndEveryImageIsInOne) {

@@ -20,9 +20,7 @@ namespace fs = std::filesystem;
 
 std::map<std::string, at::Tensor> read(const fs::path& file) {
   std::map<std::string, at::Tensor> tensors;
-  for (const NamedTensor& t : read_safetensors(file.string())) {
-    tensors[t.name] = t.tensor;
-  }
+  for (const NamedTensor& t : read_safetensors(file.string())) tensors[t.name] = t.tensor;
   return tensors;
 }
 
@@ -32,11 +30,8 @@ bool is_statistics(const std::string& name) {
 
 std::map<std::string, at::Tensor> part(const TrainedRun& run, bool statistics) {
   std::map<std::string, at::Tensor> found;
-  for (const auto& [name, tensor] : run.tensors) {
-    if (is_statistics(name) == statistics) {
-      found[name] = tensor;
-    }
-  }
+  for (const auto& [name, tensor] : run.tensors)
+    if (is_statistics(name) == statistics) found[name] = tensor;
   return found;
 }
 
@@ -86,9 +81,7 @@ std::vector<RankReport> TrainingRuns::reports(const RunSpec& spec, int ranks, co
       reports[static_cast<size_t>(rank)] = run_rank(job);
     });
   }
-  for (std::thread& thread : threads) {
-    thread.join();
-  }
+  for (std::thread& thread : threads) thread.join();
   return reports;
 }
 
@@ -100,24 +93,16 @@ TrainedRun TrainingRuns::run_in(const fs::path& folder, const RunSpec& spec, int
   TrainedRun run;
   run.folder = folder;
   const std::vector<RankReport> all = reports(spec, ranks, run.folder, device);
-  for (const RankReport& report : all) {
-    EXPECT_EQ(report.status, Status::ok) << report.message;
-  }
+  for (const RankReport& report : all) EXPECT_EQ(report.status, Status::ok) << report.message;
   run.result = all[0].result;
   run.notes = all[0].notes;
   std::ifstream log(run.folder / kMetricsFile);
   for (std::string line; std::getline(log, line);) {
     const Json entry = Json::parse(line);
-    if (entry.at("kind") == "train") {
-      run.losses.push_back(entry.at("loss").get<double>());
-    }
+    if (entry.at("kind") == "train") run.losses.push_back(entry.at("loss").get<double>());
   }
-  if (all[0].status == Status::ok) {
-    run.tensors = read(run.folder / kWeightsFile);
-  }
-  if (fs::exists(run.folder / kPopulationsFile)) {
-    run.pairs = read(run.folder / kPopulationsFile);
-  }
+  if (all[0].status == Status::ok) run.tensors = read(run.folder / kWeightsFile);
+  if (fs::exists(run.folder / kPopulationsFile)) run.pairs = read(run.folder / kPopulationsFile);
   return run;
 }
 

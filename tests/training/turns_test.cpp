@@ -50,9 +50,8 @@ TEST(Turns, ATimedRunLeavesWhatItLeavesWithoutAndItsRecordHasTheTimes) {
         runs.run(TrainingRuns::spec({{"strategy", strategy}, {"timing", timing("per_tower")}}), 2);
     expect_equal(timed.tensors, plain.tensors);
     EXPECT_EQ(timed.losses, plain.losses);
-    for (const char* key : {"final", "train_loss", "communication", "sites", "epochs", "images"}) {
+    for (const char* key : {"final", "train_loss", "communication", "sites", "epochs", "images"})
       EXPECT_EQ(timed.result.at(key), plain.result.at(key)) << key;
-    }
     const Json& times = timed.result.at("timing");
     EXPECT_GE(times.at("rounds").get<size_t>(), kFewestRounds);
     EXPECT_GE(times.at("steps").get<int>(), 6);

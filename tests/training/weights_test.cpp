@@ -33,11 +33,8 @@ class Weights : public ::testing::Test {
 
   static std::map<std::string, at::Tensor> part(const std::map<std::string, at::Tensor>& all, bool head) {
     std::map<std::string, at::Tensor> found;
-    for (const auto& [name, tensor] : all) {
-      if ((name.rfind("head.", 0) == 0) == head) {
-        found[name] = tensor;
-      }
-    }
+    for (const auto& [name, tensor] : all)
+      if ((name.rfind("head.", 0) == 0) == head) found[name] = tensor;
     return found;
   }
 
@@ -92,22 +89,17 @@ class Import : public ::testing::Test {
 
   Import() {
     std::filesystem::create_directories(folder_);
-    for (const auto& tensors : {built_.network().named_parameters(), built_.network().named_buffers()}) {
-      for (const auto& [name, tensor] : tensors.pairs()) {
+    for (const auto& tensors : {built_.network().named_parameters(), built_.network().named_buffers()})
+      for (const auto& [name, tensor] : tensors.pairs())
         file_.push_back({name, at::full_like(tensor, ++values_).detach()});
-      }
-    }
   }
   ~Import() override { std::filesystem::remove_all(folder_); }
 
   // The tensors of the backbone under the names that a network for classification gives them.
   std::vector<NamedTensor> of_classification() const {
     std::vector<NamedTensor> all;
-    for (const NamedTensor& t : file_) {
-      if (t.name.starts_with("backbone.")) {
-        all.push_back({t.name.substr(9), t.tensor});
-      }
-    }
+    for (const NamedTensor& t : file_)
+      if (t.name.starts_with("backbone.")) all.push_back({t.name.substr(9), t.tensor});
     all.push_back({"fc.weight", at::ones({1000, 16}, at::kDouble)});
     all.push_back({"fc.bias", at::ones({1000}, at::kDouble)});
     all.push_back({"bn1.num_batches_tracked", at::zeros({}, at::kLong)});
@@ -158,11 +150,8 @@ TEST_F(Import, TakesEveryTensorOfAnotherImplementation) {
 }
 
 TEST_F(Import, TakesOnlyTheFeaturesWhereTheClassesAreOthers) {
-  for (NamedTensor& t : file_) {
-    if (t.name.find("classifier.4.") != std::string::npos) {
-      t.tensor = at::ones({1000});
-    }
-  }
+  for (NamedTensor& t : file_)
+    if (t.name.find("classifier.4.") != std::string::npos) t.tensor = at::ones({1000});
   EXPECT_EQ(load(file_, LoadedPart::features),
             "init_from: 110 tensors of the features used, 4 left (classifier.4.weight, classifier.4.bias, "
             "aux_classifier.4.weight, aux_classifier.4.bias)");
@@ -205,9 +194,7 @@ TEST_F(Import, RefusesWhatIsLacking) {
 }
 
 TEST_F(Import, WidensNumbersButNeverRoundsThem) {
-  for (NamedTensor& t : file_) {
-    t.tensor = t.tensor.to(at::kFloat);
-  }
+  for (NamedTensor& t : file_) t.tensor = t.tensor.to(at::kFloat);
   load(file_);
   EXPECT_EQ(loaded().at(Part::backbone), 100u);
   OneRankNetwork narrow(Json::parse(kModel), 5, "per_tower", {}, at::kFloat);

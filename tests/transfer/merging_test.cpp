@@ -58,9 +58,8 @@ class Merging : public ::testing::Test {
   // Names in A that begin with a dot.
   std::vector<fs::path> hidden() const {
     std::vector<fs::path> found;
-    for (const auto& entry : fs::recursive_directory_iterator(a_)) {
+    for (const auto& entry : fs::recursive_directory_iterator(a_))
       if (entry.path().filename().string().front() == '.') found.push_back(entry.path());
-    }
     return found;
   }
 

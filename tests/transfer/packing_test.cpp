@@ -74,9 +74,8 @@ TEST_F(Packing, ADamagedRecordIsNamed) {
 TEST(Archive, EveryCutIsNoticed) {
   const std::string whole = tar_archive({{"a/b", "hello"}, {"a/c", std::string(600, 'c')}});
   EXPECT_EQ(read_tar(whole, "whole").at("a/b"), "hello");
-  for (size_t size = 0; size < whole.size() - 1024; ++size) {  // the last two blocks are the end
+  for (size_t size = 0; size < whole.size() - 1024; ++size)  // the last two blocks are the end
     EXPECT_THROW(read_tar(std::string_view(whole).substr(0, size), "cut"), Error) << size;
-  }
 }
 
 TEST(Archive, APathThatLeadsElsewhereIsRefused) {
@@ -99,9 +98,8 @@ std::string with_size_field(std::string archive, const std::string& text) {
 TEST(Archive, ASizeThatIsNoOctalNumberIsRefused) {
   const std::string archive = tar_archive({{"a/b", "hello"}});
   EXPECT_EQ(read_tar(with_size_field(archive, "5"), "five").at("a/b"), "hello");
-  for (const char* size : {"-1", "0x5", " 5", "+5", "5 5", "8", "", "7777777777777"}) {
+  for (const char* size : {"-1", "0x5", " 5", "+5", "5 5", "8", "", "7777777777777"})
     EXPECT_THROW(read_tar(with_size_field(archive, std::string(size).substr(0, 12)), size), Error) << size;
-  }
 }
 
 TEST(Archive, AFileThatComesTwiceIsRefused) {

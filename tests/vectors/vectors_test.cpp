@@ -35,12 +35,10 @@ Answers named(const VectorAnswer& answer) {
   for (size_t p = 0; p < answer.passes.size(); ++p) {
     const VectorAnswer::Pass& pass = answer.passes[p];
     const std::string path = std::to_string(p) + "/";
-    for (size_t r = 0; r < pass.outputs.size(); ++r) {
+    for (size_t r = 0; r < pass.outputs.size(); ++r)
       all[path + std::to_string(r) + "/output"] = pass.outputs[r];
-    }
-    for (size_t r = 0; r < pass.input_gradients.size(); ++r) {
+    for (size_t r = 0; r < pass.input_gradients.size(); ++r)
       all[path + std::to_string(r) + "/grad_input"] = pass.input_gradients[r];
-    }
     if (pass.weight_gradient.defined()) {
       all[path + "grad_weight"] = pass.weight_gradient;
       all[path + "grad_bias"] = pass.bias_gradient;
@@ -55,15 +53,13 @@ Answers named(const VectorAnswer& answer) {
 std::string complaint(const VectorAnswer& expected, const Answers& answers) {
   for (const auto& [name, values] : named(expected)) {
     const auto found = answers.find(name);
-    if (found == answers.end() || found->second.sizes() != values.sizes()) {
+    if (found == answers.end() || found->second.sizes() != values.sizes())
       return name + ": missing, or of another shape";
-    }
     const std::string kind = name.substr(name.rfind('/') + 1);
     const double allowed = expected.passes[std::stoul(name)].allowed.at(kind).get<double>();
     const at::Tensor answer = found->second.to(at::kDouble), judged = values.isfinite();
-    if (kind.rfind("running", 0) != 0 && !at::equal(judged, answer.isfinite())) {
+    if (kind.rfind("running", 0) != 0 && !at::equal(judged, answer.isfinite()))
       return name + ": numbers where there are to be none, or none where there are";
-    }
     // A comparison with a NaN is false.
     if (!((answer - values).abs() <= allowed).logical_or(judged.logical_not()).all().item<bool>()) {
       return name + ": off by " + std::to_string((answer - values).abs().max().item<double>() / allowed) +
@@ -156,9 +152,8 @@ Answers of_the_library(const VectorCase& c) {
   for (size_t first = 0; first < c.layer_case.towers(); first += c.ranks_per_group) {
     const std::vector<Group>& groups = groups_of(c.ranks_per_group);
     std::vector<std::future<Answers>> ranks;
-    for (size_t r = 0; r < c.ranks_per_group; ++r) {
+    for (size_t r = 0; r < c.ranks_per_group; ++r)
       ranks.push_back(std::async(std::launch::async, on_rank, std::cref(c), first + r, groups[r]));
-    }
     for (size_t r = 0; r < ranks.size(); ++r) {
       for (const auto& [name, values] : ranks[r].get()) {
         if (name.find("running") != std::string::npos) {
@@ -183,11 +178,9 @@ TEST(Vectors, AreEnoughAndSayWhatTheyCatch) {
   for (const VectorCase& c : cases) {
     EXPECT_TRUE(names.insert(c.name).second) << c.name;
     EXPECT_EQ(c.catches.back(), '.') << c.name;
-    for (const VectorAnswer::Pass& pass : expected_of(c).passes) {
-      for (const auto& [kind, allowed] : pass.allowed.items()) {
+    for (const VectorAnswer::Pass& pass : expected_of(c).passes)
+      for (const auto& [kind, allowed] : pass.allowed.items())
         EXPECT_TRUE(std::isfinite(allowed.get<double>())) << c.name << ", " << kind;
-      }
-    }
   }
 }
 
@@ -221,9 +214,8 @@ TEST(Vectors, TheLibraryPassesAll) {
 // Statistics of all ranks; a rank is a tower on a rank of its own.
 TEST(Vectors, EveryRouteOfTheStrategyPassesAll) {
   std::vector<std::string> routes;
-  for (const Parameter& parameter : find_registered("strategy", "sync")->parameters) {
+  for (const Parameter& parameter : find_registered("strategy", "sync")->parameters)
     if (parameter.name == "route") routes = parameter.choices;
-  }
   ASSERT_GE(routes.size(), 4U);
   std::map<size_t, std::unique_ptr<ThreadRanks>> worlds;
   for (const std::string& route : routes) {

@@ -23,9 +23,7 @@ int64_t number_or(const Json& value, int64_t otherwise) {
 
 // Sizes of towers that the options allow.
 Sizes fitting(const Json& strategy, Sizes sizes) {
-  for (int64_t& n : sizes) {
-    n *= number_or(option(strategy, "virtual_batch"), 1);
-  }
+  for (int64_t& n : sizes) n *= number_or(option(strategy, "virtual_batch"), 1);
   return sizes;
 }
 
@@ -50,16 +48,10 @@ std::string complaint_of_cases(const Json& strategy, const Applier& apply, const
   for (const VerifyCase& c : verify_cases(strategy)) {
     std::optional<Expectation> expectation;
     for (const int ranks : {1, 2, 4}) {
-      if ((ranks > 1 && !is_dealt(c.layer_case, ranks)) || !is_wanted(c, ranks)) {
-        continue;
-      }
-      if (!expectation) {
-        expectation.emplace(c, *reference);
-      }
+      if ((ranks > 1 && !is_dealt(c.layer_case, ranks)) || !is_wanted(c, ranks)) continue;
+      if (!expectation) expectation.emplace(c, *reference);
       const AnswerComparison result = expectation->verdict([&] { return apply(c.layer_case, ranks); });
-      if (!result.failure.empty()) {
-        return c.text + ", " + std::to_string(ranks) + " ranks: " + result.failure;
-      }
+      if (!result.failure.empty()) return c.text + ", " + std::to_string(ranks) + " ranks: " + result.failure;
     }
   }
   return "";
@@ -70,9 +62,7 @@ std::string complaint_of_cases(const Json& strategy, const Applier& apply, const
 bool one_tower_is_batch_norm(const Json& strategy) {
   static const std::set<std::string> names{"per_tower", "single_tower", "last_tower", "every_tower",
                                            "averaged",  "sync",         "shuffle",    "cmbn"};
-  if (strategy.at("name") == "frozen" && number_or(strategy.at("from_step"), 0) == 0) {
-    return false;
-  }
+  if (strategy.at("name") == "frozen" && number_or(strategy.at("from_step"), 0) == 0) return false;
   return names.count(innermost(strategy).at("name").get<std::string>()) > 0 &&
          option(strategy, "gradient") != "stopped" && option(strategy, "running_variance") != "biased" &&
          number_or(option(strategy, "group_size"), 1) == 1 &&
@@ -81,9 +71,7 @@ bool one_tower_is_batch_norm(const Json& strategy) {
 
 std::string one_tower_equals_libtorch(const Json& strategy, const Applier& apply) {
   for (const Sizes& sample : std::vector<Sizes>{{5}, {5, 7}, {16, 3, 4}, {3, 2, 3, 4}}) {
-    if (!one_tower_is_batch_norm(strategy)) {
-      break;
-    }
+    if (!one_tower_is_batch_norm(strategy)) break;
     const LayerCase c = make_case(strategy, {.towers = {6}, .sample = sample});
     LayerAnswer answer = apply(c, 1), expected = plain_batch_norm(c);
     answer.steps[0].permutation.clear();     // shuffling one tower changes nothing but the order of sums
@@ -92,9 +80,8 @@ std::string one_tower_equals_libtorch(const Json& strategy, const Applier& apply
       expected.steps[0].running_var = answer.steps[0].running_var;
     }
     const AnswerComparison result = compare(c, expected, answer, reference_of(strategy)->conditioning(c));
-    if (!result.failure.empty()) {
+    if (!result.failure.empty())
       return std::to_string(sample.size()) + " dimensions of a sample: " + result.failure;
-    }
   }
   return "";
 }
@@ -123,11 +110,8 @@ std::string checkpoint_gives_the_same_evaluation(const Json& strategy, const App
   }
   c.steps = {c.steps[2]};
   const LayerStepAnswer loaded = apply(c, 1).steps[0];
-  for (size_t t = 0; t < c.towers(); ++t) {
-    if (!at::equal(loaded.outputs[t], answer.steps[2].outputs[t])) {
-      return "another evaluation after loading";
-    }
-  }
+  for (size_t t = 0; t < c.towers(); ++t)
+    if (!at::equal(loaded.outputs[t], answer.steps[2].outputs[t])) return "another evaluation after loading";
   return "";
 }
 
@@ -139,9 +123,7 @@ std::string mixed_evaluation_is_the_references(const Json& strategy, const Appli
   for (const int ranks : {1, 2}) {
     const AnswerComparison result =
         compare(c, reference->answer(c), apply(c, ranks), reference->conditioning(c));
-    if (!result.failure.empty()) {
-      return std::to_string(ranks) + " ranks: " + result.failure;
-    }
+    if (!result.failure.empty()) return std::to_string(ranks) + " ranks: " + result.failure;
   }
   return "";
 }
@@ -168,15 +150,11 @@ Sent everything_sent(const LayerCase& c, World& world) {
       const bool is_shuffle = static_cast<Purpose>(purpose) == Purpose::shuffle;
       sent.traffic.emplace_back(traffic.collectives, is_shuffle ? 0 : traffic.bytes);
     }
-    for (const at::Tensor& t : {answer.running_mean, answer.running_var, answer.gain, answer.bias}) {
+    for (const at::Tensor& t : {answer.running_mean, answer.running_var, answer.gain, answer.bias})
       sent.state.push_back(t.defined() ? t : at::zeros({0}));
-    }
   }
-  for (const auto& [name, tensor] : rank.state()) {
-    if (!tensor.requires_grad()) {
-      sent.buffers.insert(name);
-    }
-  }
+  for (const auto& [name, tensor] : rank.state())
+    if (!tensor.requires_grad()) sent.buffers.insert(name);
   return sent;
 }
 
@@ -189,33 +167,22 @@ std::string ranks_send_alike_and_hold_the_same(const Json& strategy, const Appli
   constexpr int kRanks = 4;
   LayerCase c = small_case(strategy, {Mode::train, Mode::train, Mode::train, Mode::evaluate_saved});
   c.steps[1].gradients.clear();
-  for (auto* tensors : {&c.steps[2].inputs, &c.steps[2].gradients}) {
-    for (at::Tensor& t : *tensors) {
-      t = t.slice(0, 0, 0);
-    }
-  }
+  for (auto* tensors : {&c.steps[2].inputs, &c.steps[2].gradients})
+    for (at::Tensor& t : *tensors) t = t.slice(0, 0, 0);
   std::vector<Sent> sent(kRanks);
   on_thread_ranks(kRanks, at::kCPU,
                   [&](World& world) { sent[static_cast<size_t>(world.rank())] = everything_sent(c, world); });
-  for (const std::string& buffer : sent[0].buffers) {
-    if (buffer != "running_mean" && buffer != "running_var") {
+  for (const std::string& buffer : sent[0].buffers)
+    if (buffer != "running_mean" && buffer != "running_var")
       return "a site's buffers must be its saved pair, there is " + buffer;
-    }
-  }
   for (size_t rank = 1; rank < kRanks; ++rank) {
     const Sent &mine = sent[rank], &first = sent[0];
     const std::string who = "rank " + std::to_string(rank);
-    if (!std::equal(mine.list.begin(), mine.list.end(), first.list.begin(), first.list.end(), is_alike)) {
+    if (!std::equal(mine.list.begin(), mine.list.end(), first.list.begin(), first.list.end(), is_alike))
       return who + " does not issue the collectives of rank 0";
-    }
-    if (mine.traffic != first.traffic) {
-      return who + " does not send as many collectives and bytes as rank 0";
-    }
-    for (size_t i = 0; i < mine.state.size(); ++i) {
-      if (!at::equal(mine.state[i], first.state[i])) {
-        return who + " holds other values than rank 0";
-      }
-    }
+    if (mine.traffic != first.traffic) return who + " does not send as many collectives and bytes as rank 0";
+    for (size_t i = 0; i < mine.state.size(); ++i)
+      if (!at::equal(mine.state[i], first.state[i])) return who + " holds other values than rank 0";
   }
   return "";
 }
@@ -247,11 +214,8 @@ const std::vector<Check>& further_checks() {
 }
 
 std::string complaint(const std::string& check, const Json& strategy, const Applier& apply) {
-  for (const Check& further : further_checks()) {
-    if (further.name == check) {
-      return further.complaint(strategy, apply);
-    }
-  }
+  for (const Check& further : further_checks())
+    if (further.name == check) return further.complaint(strategy, apply);
   return complaint_of_table(check, strategy, apply);
 }
 

@@ -34,18 +34,14 @@ class Conformance : public ::testing::TestWithParam<std::string> {
 };
 
 TEST_P(Conformance, AnswersTheTableAsItsReference) {
-  for (const Json& strategy : variants()) {
-    EXPECT_EQ(complaint_of_table(strategy, sound()), "") << strategy;
-  }
+  for (const Json& strategy : variants()) EXPECT_EQ(complaint_of_table(strategy, sound()), "") << strategy;
 }
 
 TEST_P(Conformance, HoldsToTheFurtherChecks) {
   for (const Json& strategy : variants()) {
-    for (const Check& check : further_checks()) {
-      if (!must_refuse(strategy)) {
+    for (const Check& check : further_checks())
+      if (!must_refuse(strategy))
         EXPECT_EQ(check.complaint(strategy, sound()), "") << strategy << ", " << check.name;
-      }
-    }
   }
 }
 

@@ -16,9 +16,8 @@ namespace {
 
 void expect_all_agree(const VerifyRequest& request) {
   const VerifyReport report = verify(request);
-  for (const VerifyRow& row : report.rows) {
+  for (const VerifyRow& row : report.rows)
     EXPECT_TRUE(row.passed()) << row.strategy << " " << row.options.dump() << ": " << row.failure;
-  }
 }
 
 bool nccl_takes_several_ranks_per_gpu(const std::string& version) {
@@ -30,16 +29,12 @@ bool nccl_takes_several_ranks_per_gpu(const std::string& version) {
 class Cuda : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(Cuda, AgreesWithTheReferenceInAWorldOfOne) {
-  if (visible_gpus() == 0) {
-    GTEST_SKIP() << "no GPU here: nothing was tested on cuda";
-  }
+  if (visible_gpus() == 0) GTEST_SKIP() << "no GPU here: nothing was tested on cuda";
   expect_all_agree({{GetParam()}, 1, "cuda", {}});
 }
 
 TEST_P(Cuda, AgreesWithTheReferenceOnOneRankPerGpu) {
-  if (visible_gpus() < 2) {
-    GTEST_SKIP() << "needs 2 GPUs, there are " << visible_gpus();
-  }
+  if (visible_gpus() < 2) GTEST_SKIP() << "needs 2 GPUs, there are " << visible_gpus();
   expect_all_agree({{GetParam()}, 2, "cuda", {}});
 }
 
@@ -49,14 +44,11 @@ INSTANTIATE_TEST_SUITE_P(EveryStrategy, Cuda, ::testing::ValuesIn(registered_nam
 // A suite of its own, so that ctest gives it a process of its own: CUDA and NCCL read their variables once.
 TEST(CudaSharedGpu, TwoRanksOnOneGpuAgreeWithTheReference) {
   const std::string version = nccl_version();
-  if (!nccl_takes_several_ranks_per_gpu(version)) {
+  if (!nccl_takes_several_ranks_per_gpu(version))
     GTEST_SKIP() << "NCCL " << version << " refuses two ranks on one GPU; 2.30 and later take them";
-  }
   ::setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1", 1);
   prepare_thread_ranks();
-  if (visible_gpus() != 1) {
-    GTEST_SKIP() << "needs exactly 1 GPU, there are " << visible_gpus();
-  }
+  if (visible_gpus() != 1) GTEST_SKIP() << "needs exactly 1 GPU, there are " << visible_gpus();
   expect_all_agree({{"sync", "averaged", "shuffle"}, 2, "cuda", {}});
 }
 

@@ -21,18 +21,15 @@ struct Nudge {
 
 double loss(const LayerAnswer& answer, const LayerStep& step, const std::vector<size_t>& towers) {
   double sum = 0;
-  for (const size_t t : towers) {
+  for (const size_t t : towers)
     sum += (answer.steps.back().outputs[t] * step.gradients[t]).sum().item<double>();
-  }
   return sum;
 }
 
 std::vector<Nudge> nudges(const LayerCase& c, const LayerStepAnswer& answer) {
   const at::Generator generator = at::detail::createCPUGenerator(5);
   std::vector<size_t> all;
-  for (size_t t = 0; t < c.towers(); ++t) {
-    all.push_back(t);
-  }
+  for (size_t t = 0; t < c.towers(); ++t) all.push_back(t);
   std::vector<Nudge> found;
   const auto add = [&](const std::string& what, const at::Tensor& gradient, auto tensor_of,
                        const std::vector<size_t>& towers) {
@@ -78,9 +75,7 @@ std::vector<Nudge> nudges(const LayerCase& c, const LayerStepAnswer& answer) {
 // Central differences of the sum of output times given gradient, along random directions. Running statistics
 // far from the batch hold the limits of a renormalisation constant, as its gradient takes them to be.
 std::string gradients_are_finite_differences(const Json& strategy, const Applier& apply) {
-  if (option(strategy, "gradient") == "stopped") {
-    return "";  // it is not the derivative, by choice
-  }
+  if (option(strategy, "gradient") == "stopped") return "";  // it is not the derivative, by choice
   // A convolution may be initialised in its first step.
   const size_t steps = reference_of(strategy)->convolves() ? 2 : 1;
   LayerCase c = small_case(strategy, std::vector<Mode>(steps, Mode::train));

@@ -5,9 +5,7 @@
 namespace bnlab {
 
 Json option(const Json& strategy, const std::string& key) {
-  if (strategy.contains(key)) {
-    return strategy.at(key);
-  }
+  if (strategy.contains(key)) return strategy.at(key);
   return strategy.contains("base") ? option(strategy.at("base"), key) : Json();
 }
 

@@ -20,13 +20,9 @@ std::pair<at::Tensor, at::Tensor> first_two_moments(const at::Tensor& x) {
 }
 
 void leave_gradients_shuffled(const LayerStep& step, LayerStepAnswer& answer) {
-  if (answer.permutation.empty() || answer.input_gradients.empty()) {
-    return;
-  }
+  if (answer.permutation.empty() || answer.input_gradients.empty()) return;
   std::vector<int64_t> sizes;
-  for (const at::Tensor& x : step.inputs) {
-    sizes.push_back(x.size(0));
-  }
+  for (const at::Tensor& x : step.inputs) sizes.push_back(x.size(0));
   answer.input_gradients = at::cat(answer.input_gradients)
                                .index_select(0, at::tensor(answer.permutation, at::kLong))
                                .split_with_sizes(sizes);
@@ -45,9 +41,7 @@ Applier with_option(const std::string& key, const Json& value) {
 Applier spoiling(const std::function<void(const LayerStep&, LayerStepAnswer&)>& spoil) {
   return [=](const LayerCase& c, int ranks) {
     LayerAnswer answer = apply_layer(c, ranks);
-    for (size_t k = 0; k < c.steps.size(); ++k) {
-      spoil(c.steps[k], answer.steps[k]);
-    }
+    for (size_t k = 0; k < c.steps.size(); ++k) spoil(c.steps[k], answer.steps[k]);
     return answer;
   };
 }
@@ -136,9 +130,8 @@ LayerAnswer gradients_left_shuffled(const LayerCase& c, int ranks) {
 LayerAnswer strided_virtual_batches(const LayerCase& c, int ranks) {
   const auto regrouped = [](std::vector<at::Tensor>& towers, bool back) {
     for (at::Tensor& t : towers) {
-      if (!t.defined() || t.size(0) % 2 != 0) {
+      if (!t.defined() || t.size(0) % 2 != 0)
         continue;  // no gradient; an evaluation, which has no virtual batches
-      }
       const int64_t half = t.size(0) / 2;
       const at::Tensor order = at::arange(2 * half).view({2, half}).transpose(0, 1).reshape(-1);
       t = t.index_select(0, back ? order.argsort() : order);
@@ -162,9 +155,7 @@ LayerAnswer one_value_accepted(const LayerCase& c, int ranks) {
     return apply_layer(c, ranks);
   } catch (const Error&) {
     LayerCase evaluation = c;
-    for (LayerStep& step : evaluation.steps) {
-      step.mode = Mode::evaluate_saved;
-    }
+    for (LayerStep& step : evaluation.steps) step.mode = Mode::evaluate_saved;
     return apply_layer(evaluation, ranks);
   }
 }
@@ -175,9 +166,7 @@ LayerAnswer filters_deviations_as_constants(const LayerCase& c, int ranks) {
   LayerAnswer answer = apply_layer(c, ranks);
   const at::Tensor v = c.conv->v.flatten(1), centred = v - v.mean(1, true);
   for (LayerStepAnswer& step : answer.steps) {
-    if (!step.v_gradient.defined()) {
-      continue;
-    }
+    if (!step.v_gradient.defined()) continue;
     const at::Tensor along = (centred * step.v_gradient.flatten(1)).sum(1, true);
     const double eps = c.strategy.at("eps").get<double>(), n = static_cast<double>(v.size(1));
     step.v_gradient = step.v_gradient + (centred * along / (n * eps)).view_as(c.conv->v);
@@ -189,9 +178,8 @@ LayerAnswer filters_deviations_as_constants(const LayerCase& c, int ranks) {
 LayerAnswer whole_tower_as_one_response(const LayerCase& c, int ranks) {
   LayerCase changed = c;
   const auto joined_up = [](std::vector<at::Tensor>& towers) {
-    for (at::Tensor& t : towers) {
+    for (at::Tensor& t : towers)
       t = t.defined() && t.size(0) > 0 ? t.transpose(0, 1).flatten(1).unsqueeze(0).contiguous() : t;
-    }
   };
   const auto taken_apart = [](std::vector<at::Tensor>& towers, const std::vector<at::Tensor>& like) {
     for (size_t t = 0; t < towers.size(); ++t) {

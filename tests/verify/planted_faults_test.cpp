@@ -77,9 +77,7 @@ std::vector<Fault> in_what_normalises() {
        whole_tower_as_one_response},
       {"the slope's gradient forgotten", "dynamic_tanh", "finite differences",
        spoiling([](const LayerStep&, LayerStepAnswer& answer) {
-         for (auto& [name, gradient] : answer.parameter_gradients) {
-           gradient = at::zeros_like(gradient);
-         }
+         for (auto& [name, gradient] : answer.parameter_gradients) gradient = at::zeros_like(gradient);
        })},
       {"the micro-batches before forgotten", "cmbn", "micro-batches",
        [](const LayerCase& c, int ranks) {
@@ -107,9 +105,7 @@ std::vector<Fault> in_what_normalises() {
 std::vector<Fault> in_what_is_remembered() {
   const auto count = [](const LayerStep& step) {
     double all = 0;
-    for (const at::Tensor& x : step.inputs) {
-      all += static_cast<double>(elements(x));
-    }
+    for (const at::Tensor& x : step.inputs) all += static_cast<double>(elements(x));
     return all;
   };
   return {
@@ -125,9 +121,7 @@ std::vector<Fault> in_what_is_remembered() {
       {"an empty tower counted", "averaged", "empty towers",
        writing([](const LayerStep& step, at::Tensor& mean, at::Tensor& var) {
          double filled = 0;
-         for (const at::Tensor& x : step.inputs) {
-           filled += x.size(0) > 0 ? 1 : 0;
-         }
+         for (const at::Tensor& x : step.inputs) filled += x.size(0) > 0 ? 1 : 0;
          mean = mean * (filled / static_cast<double>(step.inputs.size()));
          var = var * (filled / static_cast<double>(step.inputs.size()));
        })},
@@ -146,15 +140,12 @@ std::vector<Fault> in_what_is_remembered() {
       {"momentum as the weight of the old value", "averaged", "float64", with_option("momentum", 0.9)},
       {"running statistics that decay without samples", "sync", "all towers empty",
        spoiling([](const LayerStep& step, LayerStepAnswer& answer) {
-         if (at::cat(step.inputs).size(0) == 0) {
-           answer.running_mean = answer.running_mean * 0.9;
-         }
+         if (at::cat(step.inputs).size(0) == 0) answer.running_mean = answer.running_mean * 0.9;
        })},
       {"statistics in half precision", "sync", "half precision",
        spoiling([](const LayerStep& step, LayerStepAnswer& answer) {
-         if (step.inputs.front().scalar_type() == at::kHalf) {
+         if (step.inputs.front().scalar_type() == at::kHalf)
            answer.running_var = answer.running_var.to(at::kHalf).to(at::kFloat);
-         }
        })},
   };
 }
@@ -171,10 +162,9 @@ std::vector<Fault> in_gradients() {
       {"gamma's gradient reduced inside the layer as well", "sync", "placement",
        [](const LayerCase& c, int ranks) {
          LayerAnswer answer = apply_layer(c, ranks);
-         for (LayerStepAnswer& step : answer.steps) {
+         for (LayerStepAnswer& step : answer.steps)
            step.weight_gradient =
                step.weight_gradient.defined() ? step.weight_gradient * ranks : at::Tensor();
-         }
          return answer;
        }},
       {"the filters' deviations taken as constants", "weight_standardisation", "finite differences",
@@ -186,12 +176,10 @@ std::vector<Fault> in_gradients() {
        [](const LayerCase& c, int ranks) {
          LayerAnswer answer = apply_layer(c, ranks);
          const at::Tensor along = c.conv->v / c.conv->v.flatten(1).square().sum(1).view({-1, 1, 1, 1});
-         for (LayerStepAnswer& step : answer.steps) {
-           if (step.v_gradient.defined()) {
+         for (LayerStepAnswer& step : answer.steps)
+           if (step.v_gradient.defined())
              step.v_gradient =
                  step.v_gradient + (c.conv->gain * step.gain_gradient).view({-1, 1, 1, 1}) * along;
-           }
-         }
          return answer;
        }},
   };
@@ -201,36 +189,28 @@ std::vector<Fault> in_what_must_stay_as_it_is() {
   return {
       {"evaluation exchanges", "sync", "float64",
        spoiling([](const LayerStep& step, LayerStepAnswer& answer) {
-         if (step.mode == Mode::evaluate_saved) {
+         if (step.mode == Mode::evaluate_saved)
            answer.collectives.push_back({"all_gather", 17, Purpose::statistics});
-         }
        })},
       {"evaluation remembers", "per_tower", "float64",
        [](const LayerCase& c, int ranks) {
          LayerCase changed = c;
-         for (LayerStep& step : changed.steps) {
-           step.mode = Mode::train;
-         }
+         for (LayerStep& step : changed.steps) step.mode = Mode::train;
          return apply_layer(changed, ranks);
        }},
       {"one value per channel accepted", "per_tower", "one value per channel", one_value_accepted},
       {"an empty tower's gradient forgotten", "sync", "empty towers",
        spoiling([](const LayerStep& step, LayerStepAnswer& answer) {
-         if (step.inputs.front().size(0) == 0 && !answer.input_gradients.empty()) {
+         if (step.inputs.front().size(0) == 0 && !answer.input_gradients.empty())
            answer.input_gradients.front().reset();
-         }
        })},
       {"half precision promoted", "sync", "half precision",
        spoiling([](const LayerStep&, LayerStepAnswer& answer) {
-         for (at::Tensor& y : answer.outputs) {
-           y = y.scalar_type() == at::kHalf ? y.to(at::kFloat) : y;
-         }
+         for (at::Tensor& y : answer.outputs) y = y.scalar_type() == at::kHalf ? y.to(at::kFloat) : y;
        })},
       {"channels_last given back contiguous", "sync", "channels last",
        spoiling([](const LayerStep&, LayerStepAnswer& answer) {
-         for (at::Tensor& y : answer.outputs) {
-           y = y.contiguous();
-         }
+         for (at::Tensor& y : answer.outputs) y = y.contiguous();
        })},
   };
 }
@@ -260,8 +240,7 @@ TEST_P(PlantedFault, IsCaughtByItsCheckWhichIsSilentWithoutIt) {
 
 INSTANTIATE_TEST_SUITE_P(Known, PlantedFault, ::testing::ValuesIn(all_faults()), [](const auto& each) {
   std::string name = each.param.name;
-  std::replace_if(
-      name.begin(), name.end(), [](unsigned char c) { return std::isalnum(c) == 0; }, '_');
+  std::replace_if(name.begin(), name.end(), [](unsigned char c) { return std::isalnum(c) == 0; }, '_');
   return name;
 });
 

@@ -20,9 +20,7 @@ class Spoilt : public Reference {
  public:
   explicit Spoilt(bool refuses) : refuses_(refuses) {}
   LayerAnswer answer(const LayerCase& c) const override {
-    if (refuses_) {
-      throw Error(Error::Kind::refused, "no reason");
-    }
+    if (refuses_) throw Error(Error::Kind::refused, "no reason");
     LayerAnswer answer = reference_of({{"name", "per_tower"}})->answer(c);
     answer.steps[2].running_var = answer.steps[2].running_var * (1 + 1e-10);
     return answer;
@@ -34,9 +32,8 @@ class Spoilt : public Reference {
 };
 
 TEST(Verify, EveryStrategyHasAReference) {
-  for (const std::string& name : registered_names("strategy")) {
+  for (const std::string& name : registered_names("strategy"))
     EXPECT_NE(find_registered("reference", name), nullptr) << name;
-  }
 }
 
 TEST(Verify, AStrategyThatAgreesWithItsReferencePasses) {
@@ -100,7 +97,7 @@ TEST_F(AComparison, FindsNothingInARightAnswer) {
 }
 
 TEST_F(AComparison, FindsAWrongValueInEveryTensor) {
-  for (at::Tensor LayerStepAnswer::*member :
+  for (at::Tensor LayerStepAnswer::* member :
        {&LayerStepAnswer::weight_gradient, &LayerStepAnswer::bias_gradient, &LayerStepAnswer::running_mean,
         &LayerStepAnswer::running_var}) {
     const at::Tensor right = answer_.steps[1].*member;
@@ -110,7 +107,7 @@ TEST_F(AComparison, FindsAWrongValueInEveryTensor) {
     EXPECT_NE(failure().find("missing"), std::string::npos);
     answer_.steps[1].*member = right;
   }
-  for (std::vector<at::Tensor> LayerStepAnswer::*member :
+  for (std::vector<at::Tensor> LayerStepAnswer::* member :
        {&LayerStepAnswer::outputs, &LayerStepAnswer::input_gradients}) {
     const at::Tensor right = (answer_.steps[1].*member)[1];
     (answer_.steps[1].*member)[1] = right + 1e-9;

@@ -20,9 +20,7 @@ std::string gpus_to_tell(const std::vector<std::string>& names) {
 
 std::vector<std::vector<std::string>> gpus_told(const std::vector<std::string>& texts) {
   std::vector<std::vector<std::string>> seen;
-  for (const std::string& text : texts) {
-    seen.push_back(Json::parse(text));
-  }
+  for (const std::string& text : texts) seen.push_back(Json::parse(text));
   return seen;
 }
 

@@ -51,9 +51,8 @@ int number(const Variables& variables, const std::string& name) {
   const std::string text = text_of(variables, name);
   int value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < 0) {
+  if (error != std::errc() || end != text.data() + text.size() || value < 0)
     throw Error(Error::Kind::environment, name + ": expected a number, got '" + text + "'");
-  }
   return value;
 }
 
@@ -70,12 +69,10 @@ std::optional<Number> number_if_any(const Variables& variables, const std::strin
 // own.
 void require(const Variables& variables, const Announcement& found, const std::vector<std::string>& needed) {
   std::vector<std::string> set, missing;
-  for (const char* name : {found.rank, found.size, found.local_rank, found.local_size}) {
+  for (const char* name : {found.rank, found.size, found.local_rank, found.local_size})
     if (has(variables, name)) set.emplace_back(name);
-  }
-  for (const std::string& name : needed) {
+  for (const std::string& name : needed)
     if (!has(variables, name)) missing.push_back(name + (name == kAddress ? " (the host of rank 0)" : ""));
-  }
   if (!missing.empty()) {
     throw Error(Error::Kind::environment, "half a world is announced: " + joined(set) + " set, " +
                                               joined(missing) +
@@ -102,9 +99,7 @@ Announced announced_by(const Announcement& candidate, const Variables& variables
       text_of(variables, "SLURM_STEP_NUM_TASKS") == text_of(variables, "PMI_SIZE")) {
     return Announced::nothing;
   }
-  if (rank && size) {
-    return Announced::all;
-  }
+  if (rank && size) return Announced::all;
   const bool alone = size && number(variables, candidate.size) <= 1;
   const bool some =
       rank || size || has(variables, candidate.local_rank) || has(variables, candidate.local_size);
@@ -125,24 +120,17 @@ const Announcement* announced(const Variables& variables) {
   const Announcement* half = nullptr;
   for (const Announcement& candidate : kAnnouncements) {
     const Announced found = announced_by(candidate, variables);
-    if (found == Announced::all && (half == nullptr || agrees(*half, candidate, variables))) {
+    if (found == Announced::all && (half == nullptr || agrees(*half, candidate, variables)))
       return &candidate;
-    }
-    if (found != Announced::nothing && half == nullptr) {
-      half = &candidate;
-    }
+    if (found != Announced::nothing && half == nullptr) half = &candidate;
   }
-  if (half != nullptr) {
-    require(variables, *half, {half->rank, half->size});
-  }
+  if (half != nullptr) require(variables, *half, {half->rank, half->size});
   return nullptr;
 }
 
 // The ranks on this host, where the launcher tells.
 std::optional<int> ranks_here(const Variables& variables, const Announcement& found) {
-  if (found.launcher != kSlurm) {
-    return number_if_any(variables, found.local_size);
-  }
+  if (found.launcher != kSlurm) return number_if_any(variables, found.local_size);
   return tasks_of_node(text_of(variables, found.local_size),
                        number_if_any(variables, "SLURM_NODEID").value_or(0));
 }
@@ -162,9 +150,8 @@ MeetingPoint known_meeting_point(const Variables& variables, const Announcement&
     const std::string nodes = text_of(variables, "SLURM_STEP_NODELIST");
     const auto job = number_if_any<long>(variables, "SLURM_JOB_ID");
     known.address = one_host && !nodes.empty() ? "127.0.0.1" : first_host(nodes);
-    if (job && !nodes.empty()) {
+    if (job && !nodes.empty())
       known.port = port_of_step(*job, number_if_any(variables, "SLURM_STEP_ID").value_or(0));
-    }
   } else if (const auto job = number_if_any<long>(variables, kOpenMpiJob);
              job && one_host && has(variables, found.local_size)) {
     known = {"127.0.0.1", port_of_step(*job, 0)};
@@ -202,9 +189,7 @@ Variables process_environment() {
 
 std::optional<EnvironmentWorld> environment_world(const Variables& variables) {
   const Announcement* found = announced(variables);
-  if (found == nullptr) {
-    return std::nullopt;
-  }
+  if (found == nullptr) return std::nullopt;
   EnvironmentWorld world;
   const bool torchrun = has(variables, "TORCHELASTIC_RUN_ID");
   world.launcher = torchrun ? "torchrun" : found->launcher;
@@ -221,14 +206,11 @@ std::optional<EnvironmentWorld> environment_world(const Variables& variables) {
   place.local_rank = has(variables, found->local_rank) ? number(variables, found->local_rank) : 0;
   const std::optional<int> local_size = ranks_here(variables, *found);
   world.local_size = std::clamp(local_size.value_or(place.size), 1, place.size);
-  if (place.size > 1) {
-    set_meeting_point(variables, *found, world);
-  }
+  if (place.size > 1) set_meeting_point(variables, *found, world);
   world.one_host = is_loopback(place.address) || (local_size && world.local_size == place.size);
   place.store_exists = text_of(variables, "TORCHELASTIC_USE_AGENT_STORE") == "True";
-  if (has(variables, kMeetingTimeout)) {
+  if (has(variables, kMeetingTimeout))
     world.meeting_timeout = std::chrono::seconds(std::max(1, number(variables, kMeetingTimeout)));
-  }
   return world;
 }
 
@@ -244,13 +226,10 @@ void check_address(const EnvironmentWorld& world) {
 
 int threads_of_rank(const EnvironmentWorld& world, const Variables& variables, int usable,
                     int usable_by_launcher) {
-  if (const auto chosen = number_if_any(variables, "OMP_NUM_THREADS")) {
-    return std::max(1, *chosen);
-  }
+  if (const auto chosen = number_if_any(variables, "OMP_NUM_THREADS")) return std::max(1, *chosen);
   const bool slurm = world.launcher == kSlurm;
-  if (const auto per_task = number_if_any(variables, "SLURM_CPUS_PER_TASK"); slurm && per_task) {
+  if (const auto per_task = number_if_any(variables, "SLURM_CPUS_PER_TASK"); slurm && per_task)
     return std::clamp(*per_task, 1, usable);
-  }
   const auto on_node = slurm ? number_if_any(variables, "SLURM_CPUS_ON_NODE") : std::nullopt;
   const int shared = on_node.value_or(std::max(usable, usable_by_launcher)) / world.local_size;
   return std::clamp(shared, 1, usable);
@@ -266,9 +245,7 @@ std::string first_host(const std::string& nodes) {
     const size_t first_ends = nodes.find_first_of("-,]", at);
     host += nodes.substr(at + 1, first_ends - at - 1);
     at = nodes.find(']', at);
-    if (at == std::string::npos) {
-      break;
-    }
+    if (at == std::string::npos) break;
   }
   return host;
 }
@@ -277,12 +254,8 @@ std::optional<int> tasks_of_node(const std::string& tasks_per_node, int node) {
   std::istringstream list(tasks_per_node);
   for (std::string entry; std::getline(list, entry, ',');) {
     int tasks = 0, nodes = 1;
-    if (std::sscanf(entry.c_str(), "%d(x%d)", &tasks, &nodes) < 1 || tasks < 1) {
-      return std::nullopt;
-    }
-    if (node < nodes) {
-      return tasks;
-    }
+    if (std::sscanf(entry.c_str(), "%d(x%d)", &tasks, &nodes) < 1 || tasks < 1) return std::nullopt;
+    if (node < nodes) return tasks;
     node -= nodes;
   }
   return std::nullopt;

@@ -27,13 +27,10 @@ std::string source_address(const addrinfo& peer) {
   socklen_t size = sizeof own;
   std::array<char, NI_MAXHOST> text{};
   auto* const generic = reinterpret_cast<sockaddr*>(&own);
-  if (fd >= 0 && connect(fd, peer.ai_addr, peer.ai_addrlen) == 0 && getsockname(fd, generic, &size) == 0) {
+  if (fd >= 0 && connect(fd, peer.ai_addr, peer.ai_addrlen) == 0 && getsockname(fd, generic, &size) == 0)
     getnameinfo(generic, size, text.data(), text.size(), nullptr, 0, NI_NUMERICHOST);
-  }
   const int reason = errno;
-  if (fd >= 0) {
-    close(fd);
-  }
+  if (fd >= 0) close(fd);
   errno = reason;
   return text.data();
 }
@@ -57,9 +54,7 @@ LoopbackSocket::LoopbackSocket(const std::string& address, int port)
       fd_ < 0 || setsockopt(fd_, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) != 0 ||
       bind(fd_, generic, size) != 0 || listen(fd_, SOMAXCONN) != 0 || getsockname(fd_, generic, &size) != 0) {
     const std::string reason = strerror(errno);
-    if (fd_ >= 0) {
-      close(fd_);
-    }
+    if (fd_ >= 0) close(fd_);
     throw Error(Error::Kind::environment,
                 "cannot listen on " + address + ":" + std::to_string(port) + ": " + reason);
   }
@@ -67,9 +62,7 @@ LoopbackSocket::LoopbackSocket(const std::string& address, int port)
 }
 
 LoopbackSocket::~LoopbackSocket() {
-  if (fd_ >= 0) {
-    close(fd_);
-  }
+  if (fd_ >= 0) close(fd_);
 }
 
 int LoopbackSocket::release() {
@@ -85,11 +78,8 @@ std::string address_towards(const std::string& host) {
                 "there is no host " + host + " (MASTER_ADDR): " + gai_strerror(problem));
   }
   const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> found(list, freeaddrinfo);
-  for (const addrinfo* peer = list; peer != nullptr; peer = peer->ai_next) {
-    if (const std::string address = source_address(*peer); !address.empty()) {
-      return address;
-    }
-  }
+  for (const addrinfo* peer = list; peer != nullptr; peer = peer->ai_next)
+    if (const std::string address = source_address(*peer); !address.empty()) return address;
   throw Error(Error::Kind::environment,
               "there is no route to " + host + " (MASTER_ADDR): " + std::string(strerror(errno)));
 }

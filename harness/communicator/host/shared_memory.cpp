@@ -48,7 +48,7 @@ bool reached(uint32_t epoch, uint32_t wanted) {
 }
 
 struct flock lock_of(int rank) {
-  struct flock lock {};
+  struct flock lock{};
   lock.l_type = F_WRLCK;
   lock.l_whence = SEEK_SET;
   lock.l_start = rank;
@@ -90,9 +90,7 @@ int file_of_handle(const std::string& handle, std::string& name) {
   words >> process >> descriptor >> name;
   const std::string path = "/proc/" + std::to_string(process) + "/fd/" + std::to_string(descriptor);
   std::array<char, 128> target{};
-  if (readlink(path.c_str(), target.data(), target.size() - 1) < 0) {
-    return -1;
-  }
+  if (readlink(path.c_str(), target.data(), target.size() - 1) < 0) return -1;
   if (!std::string(target.data()).starts_with("/memfd:" + name + " ")) {
     errno = ENOENT;
     return -1;
@@ -121,12 +119,8 @@ struct alignas(128) SharedMemory::Slot {
 };
 
 SharedMemory::Segment::~Segment() {
-  if (start != nullptr) {
-    munmap(start, size);
-  }
-  if (file >= 0) {
-    close(file);
-  }
+  if (start != nullptr) munmap(start, size);
+  if (file >= 0) close(file);
 }
 
 SharedMemory::SharedMemory(int rank, int ranks, const std::string& handle, milliseconds timeout,
@@ -134,9 +128,7 @@ SharedMemory::SharedMemory(int rank, int ranks, const std::string& handle, milli
     : rank_(rank), ranks_(ranks), timeout_(timeout), spin_(spin) {
   static_assert(sizeof(std::atomic<uint32_t>) == 4 && std::atomic<uint32_t>::is_always_lock_free);
   const auto check = [&](bool done) {
-    if (!done) {
-      refuse(rank, std::strerror(errno));
-    }
+    if (!done) refuse(rank, std::strerror(errno));
   };
   segment_.size = static_cast<size_t>(ranks) * (sizeof(RankState) + 2 * sizeof(Slot));
   name_ = rank == 0 ? new_name() : "";
@@ -155,9 +147,7 @@ std::string SharedMemory::handle() const {
 }
 
 std::byte* SharedMemory::slot(const Kind& kind) {
-  for (int rank = 0; rank < ranks_; ++rank) {
-    wait_for(rank, epoch_);
-  }
+  for (int rank = 0; rank < ranks_; ++rank) wait_for(rank, epoch_);
   Slot& mine = slot_at(rank_, epoch_);
   std::strncpy(mine.op.data(), kind.op, mine.op.size() - 1);
   mine.bytes = kind.bytes;
@@ -168,9 +158,7 @@ std::byte* SharedMemory::slot(const Kind& kind) {
 void SharedMemory::publish() {
   RankState& mine = state_of(rank_);
   mine.epoch = ++epoch_;  // sequentially consistent, as in wait_for: one of the two sees the other's change
-  if (mine.sleepers != 0) {
-    wake_all(mine.epoch);
-  }
+  if (mine.sleepers != 0) wake_all(mine.epoch);
 }
 
 const std::byte* SharedMemory::slot_of(int rank, const Kind& kind) const {
@@ -187,9 +175,7 @@ const std::byte* SharedMemory::slot_of(int rank, const Kind& kind) const {
 
 void SharedMemory::barrier() {
   publish();
-  for (int rank = 0; rank < ranks_; ++rank) {
-    wait_for(rank, epoch_);
-  }
+  for (int rank = 0; rank < ranks_; ++rank) wait_for(rank, epoch_);
 }
 
 SharedMemory::RankState& SharedMemory::state_of(int rank) const {
@@ -204,26 +190,18 @@ SharedMemory::Slot& SharedMemory::slot_at(int rank, uint32_t epoch) const {
 
 void SharedMemory::wait_for(int rank, uint32_t epoch) const {
   RankState& other = state_of(rank);
-  if (reached(other.epoch, epoch)) {
-    return;
-  }
+  if (reached(other.epoch, epoch)) return;
   const auto start = steady_clock::now();
   while (steady_clock::now() - start < spin_) {
-    for (int i = 0; i < 32; ++i) {
-      pause_briefly();
-    }
-    if (reached(other.epoch, epoch)) {
-      return;
-    }
+    for (int i = 0; i < 32; ++i) pause_briefly();
+    if (reached(other.epoch, epoch)) return;
   }
   ++other.sleepers;
   std::string why;
   while (why.empty()) {
     const bool dead = has_gone(rank);  // asked first: a rank may publish its last epoch and go
     const uint32_t seen = other.epoch;
-    if (reached(seen, epoch)) {
-      break;
-    }
+    if (reached(seen, epoch)) break;
     if (dead) {
       why = "rank " + std::to_string(rank) + " has gone";
     } else if (steady_clock::now() - start > timeout_) {
@@ -234,9 +212,7 @@ void SharedMemory::wait_for(int rank, uint32_t epoch) const {
     }
   }
   --other.sleepers;
-  if (!why.empty()) {
-    throw Error(Error::Kind::communication, why);
-  }
+  if (!why.empty()) throw Error(Error::Kind::communication, why);
 }
 
 // A rank that has not come yet has no lock either.

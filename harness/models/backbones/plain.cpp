@@ -18,9 +18,7 @@ struct Options {
 
   Channels feature_channels() const {
     Channels channels;
-    for (int64_t level = 1; level < PooledTrunk::kLevels; ++level) {
-      channels.push_back(base << level);
-    }
+    for (int64_t level = 1; level < PooledTrunk::kLevels; ++level) channels.push_back(base << level);
     return channels;
   }
   Channels norm_channels() const {

@@ -30,9 +30,7 @@ class PooledTrunk : public Trunk {
         return in_turn(levels_[static_cast<size_t>(level)],
                        pools ? at::max_pool2d(inputs[0], {2, 2}) : inputs[0], pass);
       });
-      if (level > 0) {
-        maps.push_back(x);
-      }
+      if (level > 0) maps.push_back(x);
     }
     return maps;
   }

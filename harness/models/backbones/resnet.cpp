@@ -34,16 +34,13 @@ struct Options {
   }
 
   void check(const RunOutline&, Problems& problems) const {
-    if (depth != 18 && depth != 34 && depth != 50 && depth != 101) {
+    if (depth != 18 && depth != 34 && depth != 50 && depth != 101)
       problems.add("depth", "expected 18, 34, 50 or 101, got " + std::to_string(depth));
-    }
   }
 
   bool bottleneck() const { return depth >= 50; }
   std::array<int64_t, 4> blocks() const {
-    if (depth == 18) {
-      return {2, 2, 2, 2};
-    }
+    if (depth == 18) return {2, 2, 2, 2};
     return {3, 4, depth == 101 ? 23 : 6, 3};
   }
   int64_t stem_channels() const { return stem == Stem::deep ? 2 * width : width; }
@@ -54,9 +51,8 @@ struct Options {
   }
   Channels norm_channels() const {
     Channels channels = {width, stem_channels()};
-    for (int64_t stage = 0; stage < 4; ++stage) {
+    for (int64_t stage = 0; stage < 4; ++stage)
       channels.insert(channels.end(), {width << stage, stage_channels(stage)});
-    }
     return channels;
   }
   std::vector<int64_t> output_strides() const { return {8, 16, 32}; }

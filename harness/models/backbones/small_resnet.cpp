@@ -51,9 +51,7 @@ class Block : public torch::nn::Module {
 
  private:
   at::Tensor skip(const at::Tensor& x) const {
-    if (stride_ == 1) {
-      return x;
-    }
+    if (stride_ == 1) return x;
     const at::Tensor sparse = x.slice(2, 0, x.size(2), stride_).slice(3, 0, x.size(3), stride_);
     return at::constant_pad_nd(sparse, {0, 0, 0, 0, before_, behind_});
   }

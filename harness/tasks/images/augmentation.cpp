@@ -122,9 +122,7 @@ void Augmentation::make(Stream& stream, const Photograph& photograph, double sca
     move(more, crop);
     cut(photograph, crop, moments, image, labels);
   }
-  if (blurred) {
-    blur(image, options_.blur);
-  }
+  if (blurred) blur(image, options_.blur);
 }
 
 void blur(const at::Tensor& image, int64_t size) {
@@ -140,9 +138,7 @@ void blur(const at::Tensor& image, int64_t size) {
   // Along an axis of `count` values that lie `stride` apart, for every line that begins in a plane.
   const auto sweep = [&](float* line, int64_t count, int64_t stride) {
     std::vector<float> before(static_cast<size_t>(count));
-    for (int64_t i = 0; i < count; ++i) {
-      before[static_cast<size_t>(i)] = line[i * stride];
-    }
+    for (int64_t i = 0; i < count; ++i) before[static_cast<size_t>(i)] = line[i * stride];
     for (int64_t i = 0; i < count; ++i) {
       float value = 0;
       for (int64_t k = -reach; k <= reach; ++k) {
@@ -155,12 +151,8 @@ void blur(const at::Tensor& image, int64_t size) {
   };
   for (int64_t c = 0; c < image.size(0); ++c) {
     float* plane = image.mutable_data_ptr<float>() + c * height * width;
-    for (int64_t y = 0; y < height; ++y) {
-      sweep(plane + y * width, width, 1);
-    }
-    for (int64_t x = 0; x < width; ++x) {
-      sweep(plane + x, height, width);
-    }
+    for (int64_t y = 0; y < height; ++y) sweep(plane + y * width, width, 1);
+    for (int64_t x = 0; x < width; ++x) sweep(plane + x, height, width);
   }
 }
 

@@ -26,18 +26,14 @@ Colour saturated(Colour colour, float factor) {
 
 // The hue as a position on the colour circle, [0, 6): red at 0, green at 2, blue at 4.
 float hue_of(const Colour& colour, float most, float spread) {
-  if (colour[0] == most) {
-    return (colour[1] - colour[2]) / spread;
-  }
+  if (colour[0] == most) return (colour[1] - colour[2]) / spread;
   return colour[1] == most ? 2 + (colour[2] - colour[0]) / spread : 4 + (colour[0] - colour[1]) / spread;
 }
 
 Colour turned(const Colour& colour, float degrees) {
   const auto [least, most] = std::minmax({colour[0], colour[1], colour[2]});
   const float spread = most - least;
-  if (spread == 0) {
-    return colour;
-  }
+  if (spread == 0) return colour;
   const float hue = hue_of(colour, most, spread) + degrees / 60;
   Colour result;
   for (size_t c = 0; c < 3; ++c) {
@@ -105,13 +101,10 @@ class Canvas {
   }
 
   void put(int64_t y, int64_t x, Colour colour, int64_t label) const {
-    if (changes_) {
-      colour = changed(colour, change_);
-    }
+    if (changes_) colour = changed(colour, change_);
     float* pixel = image_ + y * width_ + x;
-    for (size_t c = 0; c < 3; ++c) {
+    for (size_t c = 0; c < 3; ++c)
       pixel[static_cast<int64_t>(c) * plane_] = (colour[c] - moments_.mean[c]) / moments_.deviation[c];
-    }
     labels_[y * width_ + x] = label;
   }
 
@@ -127,9 +120,7 @@ class Canvas {
 // The colour between two pixels.
 Colour between(const float* left, const float* right, float weight) {
   Colour colour;
-  for (size_t c = 0; c < 3; ++c) {
-    colour[c] = left[c] + weight * (right[c] - left[c]);
-  }
+  for (size_t c = 0; c < 3; ++c) colour[c] = left[c] + weight * (right[c] - left[c]);
   return colour;
 }
 
@@ -137,16 +128,12 @@ void cut_straight(const Photograph& photograph, const Crop& crop, const Canvas& 
   const int64_t width = photograph.width, row_values = width * 3;
   const uint8_t* source = photograph.pixels.data();
   std::vector<Tap> columns = taps(width, crop.scaled_width, crop.left, crop.width);
-  if (crop.flip) {
-    std::ranges::reverse(columns);
-  }
+  if (crop.flip) std::ranges::reverse(columns);
   const std::vector<Tap> rows = taps(photograph.height, crop.scaled_height, crop.top, crop.height);
   std::vector<float> blended(static_cast<size_t>(row_values));
   for (int64_t y = 0; y < crop.height; ++y) {
     const Tap& row = rows[static_cast<size_t>(y)];
-    if (row.nearest < 0) {
-      continue;
-    }
+    if (row.nearest < 0) continue;
     blend(source + row.low * row_values, source + row.high * row_values, row.weight, row_values,
           blended.data());
     const int16_t* labels = photograph.labels.data() + row.nearest * width;
@@ -163,9 +150,7 @@ void cut_straight(const Photograph& photograph, const Crop& crop, const Canvas& 
 // Where a position in the scaled photograph lies in the photograph.
 Tap tap(int64_t size, int64_t scaled_size, double position) {
   const double centre = position * static_cast<double>(size) / static_cast<double>(scaled_size);
-  if (centre < 0 || centre >= static_cast<double>(size)) {
-    return {};
-  }
+  if (centre < 0 || centre >= static_cast<double>(size)) return {};
   const double corner = std::clamp(centre - 0.5, 0.0, static_cast<double>(size - 1));
   const auto low = static_cast<int64_t>(corner);
   return {static_cast<int64_t>(centre), low, std::min(size - 1, low + 1),
@@ -183,9 +168,7 @@ void cut_turned(const Photograph& photograph, const Crop& crop, const Canvas& ca
                    u = static_cast<double>(crop.left + column_in_crop) + 0.5 - middle_x;
       const Tap row = tap(photograph.height, crop.scaled_height, middle_y + cosine * v + sine * u);
       const Tap column = tap(photograph.width, crop.scaled_width, middle_x + cosine * u - sine * v);
-      if (row.nearest < 0 || column.nearest < 0) {
-        continue;
-      }
+      if (row.nearest < 0 || column.nearest < 0) continue;
       const auto colour_at = [&](int64_t place_y, int64_t place_x) {
         const uint8_t* bytes = photograph.pixels.data() + (place_y * photograph.width + place_x) * 3;
         return Colour{static_cast<float>(bytes[0]), static_cast<float>(bytes[1]),
@@ -222,13 +205,9 @@ Colour changed(Colour colour, const ColourChange& change) {
   const auto each = [&](auto change_of) { std::ranges::transform(colour, colour.begin(), change_of); };
   const auto contrast = [&] { each([&](float c) { return cut_off(c * change.contrast); }); };
   each([&](float c) { return cut_off(c + change.brightness); });
-  if (change.contrast_first) {
-    contrast();
-  }
+  if (change.contrast_first) contrast();
   colour = turned(saturated(colour, change.saturation), change.hue);
-  if (!change.contrast_first) {
-    contrast();
-  }
+  if (!change.contrast_first) contrast();
   return colour;
 }
 

@@ -37,19 +37,12 @@ std::vector<DataFault> examine_each(size_t count,
   };
   {
     std::vector<std::jthread> threads;
-    for (size_t thread = 0; thread < unexpected.size(); ++thread) {
-      threads.emplace_back(examine, thread);
-    }
+    for (size_t thread = 0; thread < unexpected.size(); ++thread) threads.emplace_back(examine, thread);
   }
-  for (const std::exception_ptr& error : unexpected) {
-    if (error) {
-      std::rethrow_exception(error);
-    }
-  }
+  for (const std::exception_ptr& error : unexpected)
+    if (error) std::rethrow_exception(error);
   std::vector<DataFault> faults;
-  for (std::vector<DataFault>& of_one : found) {
-    std::ranges::move(of_one, std::back_inserter(faults));
-  }
+  for (std::vector<DataFault>& of_one : found) std::ranges::move(of_one, std::back_inserter(faults));
   return faults;
 }
 
@@ -72,17 +65,13 @@ std::vector<std::string> shared_fact(const std::vector<std::string>& training,
   const std::set<std::string> learned(training.begin(), training.end());
   const auto shared =
       std::ranges::count_if(test, [&](const std::string& file) { return learned.contains(file); });
-  if (shared == 0) {
-    return {};
-  }
+  if (shared == 0) return {};
   return {std::to_string(shared) + " of the " + std::to_string(test.size()) +
           " test images are training images, too: accuracy tells there what was learned by heart"};
 }
 
 std::vector<std::string> turned_fact(size_t turned, size_t all, bool with_labels) {
-  if (turned == 0) {
-    return {};
-  }
+  if (turned == 0) return {};
   return {std::to_string(turned) + " of " + std::to_string(all) +
           " photographs are turned upright by their EXIF orientation when they are read" +
           (with_labels ? "; labels have to be drawn on the upright ones, as labelling tools show them" : "")};

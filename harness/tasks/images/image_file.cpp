@@ -10,11 +10,9 @@ namespace bnlab {
 
 std::array<uint8_t, 3> class_colour(uint8_t id) {
   std::array<uint8_t, 3> colour{};
-  for (int bit = 7; id != 0; --bit, id = static_cast<uint8_t>(id >> 3)) {
-    for (int c = 0; c < 3; ++c) {
+  for (int bit = 7; id != 0; --bit, id = static_cast<uint8_t>(id >> 3))
+    for (int c = 0; c < 3; ++c)
       colour[static_cast<size_t>(c)] |= static_cast<uint8_t>(((id >> c) & 1) << bit);
-    }
-  }
   return colour;
 }
 
@@ -94,14 +92,11 @@ struct Close {
 using File = std::unique_ptr<std::FILE, Close>;
 
 File open_file(const std::string& file) {
-  struct stat about {};
-  if (stat(file.c_str(), &about) == 0 && !S_ISREG(about.st_mode)) {  // opening a pipe waits for a writer
+  struct stat about{};
+  if (stat(file.c_str(), &about) == 0 && !S_ISREG(about.st_mode))  // opening a pipe waits for a writer
     fail(file, "is not an ordinary file");
-  }
   File opened(std::fopen(file.c_str(), "rb"));
-  if (!opened) {
-    fail(file, std::string("cannot be opened (") + std::strerror(errno) + ")");
-  }
+  if (!opened) fail(file, std::string("cannot be opened (") + std::strerror(errno) + ")");
   return opened;
 }
 
@@ -145,9 +140,8 @@ void jpeg_failed(j_common_ptr decoder) {
 }
 
 void jpeg_message(j_common_ptr decoder, int level) {
-  if (level < 0) {  // damaged data that libjpeg would paper over with grey
+  if (level < 0)  // damaged data that libjpeg would paper over with grey
     jpeg_failed(decoder);
-  }
 }
 
 constexpr int kExifMarker = JPEG_APP0 + 1;
@@ -168,17 +162,14 @@ int orientation_of(const jpeg_decompress_struct& decoder) {
 // Fills `pixels`; false if the decoder failed (its message is in `errors`).
 bool decode_jpeg(std::FILE* file, jpeg_decompress_struct& decoder, JpegErrors& errors, Pixels& pixels,
                  const std::string& name) {
-  if (setjmp(errors.back) != 0) {
-    return false;
-  }
+  if (setjmp(errors.back) != 0) return false;
   jpeg_create_decompress(&decoder);
   jpeg_stdio_src(&decoder, file);
   jpeg_save_markers(&decoder, kExifMarker, kLongestMarker);
   jpeg_read_header(&decoder, TRUE);
   pixels.orientation = orientation_of(decoder);
-  if (decoder.jpeg_color_space == JCS_CMYK || decoder.jpeg_color_space == JCS_YCCK) {
+  if (decoder.jpeg_color_space == JCS_CMYK || decoder.jpeg_color_space == JCS_YCCK)
     fail_as_other(name, "CMYK");
-  }
   check_size(name, decoder.image_height, decoder.image_width);
   decoder.out_color_space = JCS_RGB;
   jpeg_start_decompress(&decoder);
@@ -203,9 +194,8 @@ Pixels read_jpeg(std::FILE* file, const std::string& name) {
   const std::unique_ptr<jpeg_decompress_struct, decltype(&jpeg_destroy_decompress)> owner(
       &decoder, &jpeg_destroy_decompress);
   Pixels pixels;
-  if (!decode_jpeg(file, decoder, errors, pixels, name)) {
+  if (!decode_jpeg(file, decoder, errors, pixels, name))
     fail(name, std::string("cannot be read as JPEG (") + errors.message.data() + ")");
-  }
   const int orientation = pixels.orientation;
   return upright(std::move(pixels), orientation);
 }
@@ -230,9 +220,7 @@ struct PngReader {
 };
 
 void convert_to_rgb(PngReader& reader, png_byte colour) {
-  if (colour == PNG_COLOR_TYPE_PALETTE) {
-    png_set_palette_to_rgb(reader.png);
-  }
+  if (colour == PNG_COLOR_TYPE_PALETTE) png_set_palette_to_rgb(reader.png);
   if (colour == PNG_COLOR_TYPE_GRAY || colour == PNG_COLOR_TYPE_GRAY_ALPHA) {
     png_set_expand_gray_1_2_4_to_8(reader.png);
     png_set_gray_to_rgb(reader.png);
@@ -245,9 +233,7 @@ int orientation_of(const PngReader& reader) {
 #ifdef PNG_eXIf_SUPPORTED
   png_uint_32 size = 0;
   png_bytep data = nullptr;
-  if (png_get_eXIf_1(reader.png, reader.info, &size, &data) != 0) {
-    return exif_orientation({data, size});
-  }
+  if (png_get_eXIf_1(reader.png, reader.info, &size, &data) != 0) return exif_orientation({data, size});
 #endif
   return 1;
 }
@@ -265,16 +251,13 @@ void keep_palette(PngReader& reader, std::vector<std::array<uint8_t, 3>>& palett
   png_colorp colours = nullptr;
   int count = 0;
   png_get_PLTE(reader.png, reader.info, &colours, &count);
-  for (const png_color& colour : std::span(colours, static_cast<size_t>(count))) {
+  for (const png_color& colour : std::span(colours, static_cast<size_t>(count)))
     palette.push_back({colour.red, colour.green, colour.blue});
-  }
 }
 
 // False if the decoder failed. What needs a destructor is the caller's.
 bool decode_png(std::FILE* file, PngReader& reader, PngRequest& request) {
-  if (setjmp(png_jmpbuf(reader.png)) != 0) {
-    return false;
-  }
+  if (setjmp(png_jmpbuf(reader.png)) != 0) return false;
   Pixels& pixels = request.read.pixels;
   png_init_io(reader.png, file);
   png_read_info(reader.png, reader.info);
@@ -313,9 +296,8 @@ bool decode_png(std::FILE* file, PngReader& reader, PngRequest& request) {
   const int64_t row_bytes = pixels.width * pixels.channels;
   pixels.values.resize(static_cast<size_t>(pixels.height * row_bytes));
   request.rows.resize(static_cast<size_t>(pixels.height));
-  for (int64_t y = 0; y < pixels.height; ++y) {
+  for (int64_t y = 0; y < pixels.height; ++y)
     request.rows[static_cast<size_t>(y)] = pixels.values.data() + y * row_bytes;
-  }
   png_read_image(reader.png, request.rows.data());
   png_read_end(reader.png, reader.info);
   return true;
@@ -325,33 +307,25 @@ LabelFile read_png(std::FILE* file, const std::string& name, Wanted wanted, cons
   PngReader reader;
   LabelFile read;
   PngRequest request{.name = name, .wanted = wanted, .cure = cure, .read = read};
-  if (!decode_png(file, reader, request)) {
+  if (!decode_png(file, reader, request))
     fail(name, std::string("cannot be read as PNG (") + reader.message.data() + ")");
-  }
-  if (wanted == Wanted::photograph) {
-    read.pixels = upright(std::move(read.pixels), orientation_of(reader));
-  }
+  if (wanted == Wanted::photograph) read.pixels = upright(std::move(read.pixels), orientation_of(reader));
   return read;
 }
 
 // False if the disk or libpng refuses.
 bool encode(std::FILE* file, png_structp png, png_infop info, const Pixels& pixels,
             const png_color* palette) {
-  if (setjmp(png_jmpbuf(png)) != 0) {
-    return false;
-  }
+  if (setjmp(png_jmpbuf(png)) != 0) return false;
   const bool ids = pixels.channels == 1;
   png_init_io(png, file);
   png_set_IHDR(png, info, static_cast<png_uint_32>(pixels.width), static_cast<png_uint_32>(pixels.height), 8,
                ids ? PNG_COLOR_TYPE_PALETTE : PNG_COLOR_TYPE_RGB, PNG_INTERLACE_NONE,
                PNG_COMPRESSION_TYPE_DEFAULT, PNG_FILTER_TYPE_DEFAULT);
-  if (ids) {
-    png_set_PLTE(png, info, palette, 256);
-  }
+  if (ids) png_set_PLTE(png, info, palette, 256);
   png_write_info(png, info);
-  for (int64_t y = 0; y < pixels.height; ++y) {
+  for (int64_t y = 0; y < pixels.height; ++y)
     png_write_row(png, pixels.values.data() + y * pixels.width * pixels.channels);
-  }
   png_write_end(png, info);
   return true;
 }
@@ -369,12 +343,8 @@ void require_png(std::FILE* opened, const std::string& file) {
 
 Pixels read_rgb(const std::string& file) {
   const File opened = open_file(file);
-  if (is_png(opened.get())) {
-    return read_png(opened.get(), file, Wanted::photograph).pixels;
-  }
-  if (const std::string other = other_format(opened.get()); !other.empty()) {
-    fail_as_other(file, other);
-  }
+  if (is_png(opened.get())) return read_png(opened.get(), file, Wanted::photograph).pixels;
+  if (const std::string other = other_format(opened.get()); !other.empty()) fail_as_other(file, other);
   return read_jpeg(opened.get(), file);
 }
 
@@ -424,9 +394,8 @@ void write_png(const std::string& file, const Pixels& pixels) {
     png_destroy_write_struct(&png, &info);
     written = std::fclose(opened) == 0 && written;
   }
-  if (!written) {
+  if (!written)
     throw Error(Error::Kind::environment, file + ": cannot be written (" + std::strerror(errno) + ")");
-  }
 }
 
 }  // namespace bnlab

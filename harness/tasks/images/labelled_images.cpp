@@ -26,11 +26,8 @@ LabelledImages::Summary summary_of(const Photograph& photograph, int64_t classes
     }
   }
   summary.class_pixels.resize(static_cast<size_t>(classes));
-  for (const int16_t label : photograph.labels) {
-    if (label >= 0) {
-      ++summary.class_pixels[static_cast<size_t>(label)];
-    }
-  }
+  for (const int16_t label : photograph.labels)
+    if (label >= 0) ++summary.class_pixels[static_cast<size_t>(label)];
   return summary;
 }
 
@@ -47,11 +44,8 @@ void in_parallel(size_t count, const std::function<void(size_t)>& work) {
       }
     }
   });
-  for (const std::exception_ptr& failure : failures) {
-    if (failure) {
-      std::rethrow_exception(failure);
-    }
-  }
+  for (const std::exception_ptr& failure : failures)
+    if (failure) std::rethrow_exception(failure);
 }
 
 LabelledImages::LabelledImages(std::vector<LabelledFile> files, Reading reading, int64_t classes,
@@ -65,11 +59,10 @@ LabelledImages::LabelledImages(std::vector<LabelledFile> files, Reading reading,
     auto photograph = std::make_shared<const Photograph>(read_photograph(files_[i], reading_));
     summaries_[i] = summary_of(*photograph, classes);
     const int64_t bytes = photograph->bytes();
-    if (used.fetch_add(bytes) + bytes <= budget) {
+    if (used.fetch_add(bytes) + bytes <= budget)
       kept_[i] = std::move(photograph);
-    } else {
+    else
       used -= bytes;
-    }
   });
 }
 
@@ -98,9 +91,7 @@ int64_t LabelledImages::kept() const {
 
 int64_t LabelledImages::bytes_kept() const {
   int64_t bytes = 0;
-  for (const auto& photograph : kept_) {
-    bytes += photograph ? photograph->bytes() : 0;
-  }
+  for (const auto& photograph : kept_) bytes += photograph ? photograph->bytes() : 0;
   return bytes;
 }
 
@@ -112,9 +103,7 @@ std::shared_ptr<const Photograph> LabelledImages::photograph(int64_t index) cons
 
 std::vector<int64_t> class_pixels(const std::vector<LabelledImages::Summary>& images) {
   std::vector<int64_t> all(images.empty() ? 0 : images[0].class_pixels.size());
-  for (const auto& image : images) {
-    std::ranges::transform(all, image.class_pixels, all.begin(), std::plus());
-  }
+  for (const auto& image : images) std::ranges::transform(all, image.class_pixels, all.begin(), std::plus());
   return all;
 }
 
@@ -123,14 +112,11 @@ std::vector<double> median_frequency_weights(const std::vector<LabelledImages::S
   std::vector<double> frequencies, shown;
   for (size_t c = 0; c < pixels.size(); ++c) {
     int64_t pixels_around = 0;  // of the images that show the class
-    for (const auto& image : images) {
+    for (const auto& image : images)
       pixels_around += image.class_pixels[c] > 0 ? image.height * image.width : 0;
-    }
     frequencies.push_back(
         pixels_around > 0 ? static_cast<double>(pixels[c]) / static_cast<double>(pixels_around) : 0);
-    if (pixels_around > 0) {
-      shown.push_back(frequencies.back());
-    }
+    if (pixels_around > 0) shown.push_back(frequencies.back());
   }
   std::ranges::sort(shown);
   const size_t count = shown.size();

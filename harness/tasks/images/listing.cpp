@@ -37,14 +37,10 @@ bool has_ending(const fs::path& path, const Endings& endings) {
 // The name of a file, or "" if its suffix or ending is another.
 std::string name_in(const Side& side, const fs::path& path, const Endings& endings) {
   const fs::path inside = path.lexically_relative(side.folder);
-  if (!has_ending(path, endings)) {
-    return "";
-  }
+  if (!has_ending(path, endings)) return "";
   for (const fs::path& text : {fs::path(inside).replace_extension(), inside}) {
     const std::string whole = text.generic_string();
-    if (whole.ends_with(side.suffix)) {
-      return whole.substr(0, whole.size() - side.suffix.size());
-    }
+    if (whole.ends_with(side.suffix)) return whole.substr(0, whole.size() - side.suffix.size());
   }
   return "";
 }
@@ -53,11 +49,8 @@ std::string name_in(const Side& side, const fs::path& path, const Endings& endin
 std::string cure_for_json(const fs::path& folder, const fs::path& labels) {
   std::error_code error;
   std::set<fs::path> files;  // in an order that no file system decides
-  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
-    if (entry->path().extension() == ".json") {
-      files.insert(entry->path());
-    }
-  }
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error))
+    if (entry->path().extension() == ".json") files.insert(entry->path());
   return files.empty()
              ? ""
              : "; annotations in JSON files are not read; those of COCO become one PNG of ids per image, " +
@@ -79,16 +72,14 @@ std::map<std::string, fs::path> files_by_name(const Side& side, const Endings& e
     }
     const std::string name =
         entry->is_regular_file(error) ? name_in(side, entry->path(), endings) : std::string();
-    if (!name.empty() && !found.emplace(name, entry->path()).second) {
+    if (!name.empty() && !found.emplace(name, entry->path()).second)
       refuse(entry->path().string() + ": the folder has two pictures of this name; remove one");
-    }
   }
   if (error) {
     std::string converted;
     const fs::path around = side.folder.parent_path();
-    for (const fs::path& folder : {around, around / "annotations"}) {
+    for (const fs::path& folder : {around, around / "annotations"})
       if (endings == kLabelEndings && converted.empty()) converted = cure_for_json(folder, side.folder);
-    }
     refuse(side.folder.string() + ": cannot be listed (" + error.message() + ")" +
            (converted.empty() ? cure : converted));
   }
@@ -129,23 +120,19 @@ std::string missing_image(const Side& images, const std::string& name, const fs:
              source_command(".venv/bin/python scripts/convert_images.py", {images.folder.string()});
     }
   }
-  for (const char* ending : {".heic", ".HEIC"}) {
-    if (const fs::path other = images.folder / (name + images.suffix + ending); fs::exists(other)) {
+  for (const char* ending : {".heic", ".HEIC"})
+    if (const fs::path other = images.folder / (name + images.suffix + ending); fs::exists(other))
       return message + "; " + other.string() + " is not read: export all of them as JPEG";
-    }
-  }
   return message + cure;
 }
 
 // A path of a list file: as it stands below the root, or the longest tail of an absolute one.
 fs::path listed_file(const fs::path& root, const fs::path& given, const std::string& where) {
   fs::path tail = given.lexically_normal().relative_path();
-  if (!given.is_absolute() && leads_out(given)) {
+  if (!given.is_absolute() && leads_out(given))
     refuse(where + ": " + given.string() + " leads out of " + root.string() + "; name files below it");
-  }
-  while (given.is_absolute() && !fs::exists(root / tail) && std::distance(tail.begin(), tail.end()) > 1) {
+  while (given.is_absolute() && !fs::exists(root / tail) && std::distance(tail.begin(), tail.end()) > 1)
     tail = tail.lexically_relative(*tail.begin());
-  }
   if (!fs::is_regular_file(root / tail)) {
     refuse(where + ": " + (root / given.relative_path()).string() +
            " does not exist; lines are `image label`, with paths below " + root.string());
@@ -156,15 +143,12 @@ fs::path listed_file(const fs::path& root, const fs::path& given, const std::str
 // The file of a name that a list gives alone.
 fs::path named_file(const Side& side, const std::string& name, const Endings& endings,
                     const std::string& where) {
-  if (leads_out(name) || leads_out(name + side.suffix)) {
+  if (leads_out(name) || leads_out(name + side.suffix))
     refuse(where + ": " + name + side.suffix + " leads out of " + side.folder.string());
-  }
   for (const std::string& ending : endings) {
     for (const fs::path& path :
          {side.folder / (name + side.suffix + ending), side.folder / (name + side.suffix)}) {
-      if (has_ending(path, endings) && fs::is_regular_file(path)) {
-        return path;
-      }
+      if (has_ending(path, endings) && fs::is_regular_file(path)) return path;
     }
   }
   refuse(where + ": " + expected_file(side, name, endings).string() + " does not exist");
@@ -178,19 +162,14 @@ fs::path data_root(const std::string& data_dir, const std::string& task, const s
                 "task " + task + ": no data folder given; say --data DIR, or set BNLAB_DATA, where DIR/" +
                     root + " holds the images");
   }
-  if (!fs::is_directory(data_dir)) {
-    throw Error(Error::Kind::usage, "--data " + data_dir + ": no such folder");
-  }
+  if (!fs::is_directory(data_dir)) throw Error(Error::Kind::usage, "--data " + data_dir + ": no such folder");
   const fs::path folder = below(data_dir, root, "root");
   if (!fs::is_directory(folder)) {
     const fs::path around = folder.has_filename() ? folder.parent_path() : folder.parent_path().parent_path();
     std::vector<std::string> there;
     std::error_code error;
-    for (fs::directory_iterator entry(around, error), end; !error && entry != end; entry.increment(error)) {
-      if (entry->is_directory(error)) {
-        there.push_back(entry->path().filename().string());
-      }
-    }
+    for (fs::directory_iterator entry(around, error), end; !error && entry != end; entry.increment(error))
+      if (entry->is_directory(error)) there.push_back(entry->path().filename().string());
     const std::string near = nearest(fs::path(root).filename().string(), there);
     if (!near.empty()) {
       refuse(folder.string() + ": no such folder; did you mean \"root\": " +
@@ -239,14 +218,9 @@ std::vector<LabelledFile> pair_files(const Side& images, const Side& labels, con
 
 void refuse_faults(const std::vector<LabelledFile>& files) {
   std::vector<DataFault> faults;
-  for (const LabelledFile& file : files) {
-    if (!file.fault.message.empty()) {
-      faults.push_back(file.fault);
-    }
-  }
-  if (!faults.empty()) {
-    throw FaultyData(std::move(faults));
-  }
+  for (const LabelledFile& file : files)
+    if (!file.fault.message.empty()) faults.push_back(file.fault);
+  if (!faults.empty()) throw FaultyData(std::move(faults));
 }
 
 std::vector<LabelledFile> read_list(const fs::path& list, const fs::path& root, const Side& images,
@@ -259,9 +233,7 @@ std::vector<LabelledFile> read_list(const fs::path& list, const fs::path& root, 
     const std::string where = list.string() + ", line " + std::to_string(number);
     std::istringstream words(line);
     const std::vector<std::string> parts{std::istream_iterator<std::string>(words), {}};
-    if (parts.empty()) {
-      continue;
-    }
+    if (parts.empty()) continue;
     if (parts.size() > 2) {
       refuse(where + ": expected `image label` or one name, got " + std::to_string(parts.size()) +
              " words; rename files whose names hold blanks");
@@ -275,9 +247,8 @@ std::vector<LabelledFile> read_list(const fs::path& list, const fs::path& root, 
       files.push_back({"", "", parts[0], "", {"lines of lists without files", error.what()}});
       continue;
     }
-    if (const auto [first, is_new] = seen.emplace(image.string(), where); !is_new) {
+    if (const auto [first, is_new] = seen.emplace(image.string(), where); !is_new)
       refuse(where + ": " + image.string() + " is listed twice, first in " + first->second + "; remove one");
-    }
     const fs::path inside = image.lexically_relative(root).replace_extension();
     files.push_back({image.string(), label.string(), alone ? parts[0] : inside.generic_string()});
   }
@@ -305,9 +276,8 @@ Split hold_out(const std::vector<LabelledFile>& files, double share) {
            (files.empty() ? "0" : "1") + "; add some, or name a test split");
   }
   Split split;
-  for (size_t i = 0; i < files.size(); ++i) {
+  for (size_t i = 0; i < files.size(); ++i)
     (held.contains(i) ? split.test : split.training).push_back(files[i]);
-  }
   return split;
 }
 

@@ -16,9 +16,8 @@ struct Tiff {
 
   uint32_t number(size_t offset, size_t size) const {
     uint32_t value = 0;
-    for (size_t i = 0; i < size && offset + size <= bytes.size(); ++i) {
+    for (size_t i = 0; i < size && offset + size <= bytes.size(); ++i)
       value |= uint32_t{bytes[offset + i]} << (8 * (little ? i : size - 1 - i));
-    }
     return value;
   }
 };
@@ -26,9 +25,7 @@ struct Tiff {
 }  // namespace
 
 int exif_orientation(std::span<const uint8_t> exif) {
-  if (exif.size() < kHeader || exif[0] != exif[1] || (exif[0] != 'I' && exif[0] != 'M')) {
-    return 1;
-  }
+  if (exif.size() < kHeader || exif[0] != exif[1] || (exif[0] != 'I' && exif[0] != 'M')) return 1;
   const Tiff tiff{exif, exif[0] == 'I'};
   const size_t directory = tiff.number(4, 4), entries = tiff.number(directory, 2);
   for (size_t i = 0; tiff.number(2, 2) == 42 && i < entries; ++i) {
@@ -43,16 +40,12 @@ int exif_orientation(std::span<const uint8_t> exif) {
 
 Pixels upright(Pixels stored, int orientation) {
   stored.orientation = orientation;
-  if (orientation == 1) {
-    return stored;
-  }
+  if (orientation == 1) return stored;
   const bool exchanged = orientation >= 5;  // rows and columns
   const bool from_right = orientation == 2 || orientation == 3 || orientation == 7 || orientation == 8;
   const bool from_below = orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7;
   Pixels turned = stored;
-  if (exchanged) {
-    std::swap(turned.height, turned.width);
-  }
+  if (exchanged) std::swap(turned.height, turned.width);
   const int64_t channels = stored.channels;
   uint8_t* to = turned.values.data();
   for (int64_t y = 0; y < turned.height; ++y) {

@@ -21,9 +21,7 @@ std::string id_ranges(const LabelMap& map, Condition holds) {
   std::vector<std::string> ranges;
   for (size_t begin = 0; begin < map.class_of.size(); ++begin) {
     size_t end = begin;
-    while (end < map.class_of.size() && holds(map.class_of[end])) {
-      ++end;
-    }
+    while (end < map.class_of.size() && holds(map.class_of[end])) ++end;
     if (end > begin) {
       const std::string first = std::to_string(begin), last = std::to_string(end - 1);
       ranges.push_back(end - begin == 1 ? first : first + " to " + last);
@@ -91,18 +89,14 @@ void average_lines(const float* from, int64_t count, int64_t line, float* to, in
     for (auto i = static_cast<int64_t>(begin); i < last; ++i) {
       const double covered = std::min(end, static_cast<double>(i + 1)) - std::max(begin, double(i));
       const auto share = static_cast<float>(covered / step);
-      for (int64_t k = 0; k < line; ++k) {
-        out[k] += share * from[i * line + k];
-      }
+      for (int64_t k = 0; k < line; ++k) out[k] += share * from[i * line + k];
     }
   }
 }
 
 // [height, width, 3] of `image` -> [h, w, 3].
 std::vector<uint8_t> reduce_image(Pixels image, int64_t h, int64_t w) {
-  if (h == image.height && w == image.width) {
-    return std::move(image.values);
-  }
+  if (h == image.height && w == image.width) return std::move(image.values);
   const std::vector<float> whole(image.values.begin(), image.values.end());
   std::vector<float> fewer_rows(static_cast<size_t>(h * image.width * 3));
   std::vector<float> row(static_cast<size_t>(w * 3));
@@ -135,12 +129,9 @@ std::vector<int16_t> reduce_labels(const Pixels& labels, int64_t h, int64_t w, c
 
 LabelMap label_map(int64_t classes, const std::vector<int64_t>& void_ids) {
   LabelMap map;
-  for (size_t id = 0; id < map.class_of.size(); ++id) {
+  for (size_t id = 0; id < map.class_of.size(); ++id)
     map.class_of[id] = static_cast<int64_t>(id) < classes ? static_cast<int16_t>(id) : LabelMap::kForeign;
-  }
-  for (const int64_t id : void_ids) {
-    map.class_of.at(static_cast<size_t>(id)) = Task::kVoid;
-  }
+  for (const int64_t id : void_ids) map.class_of.at(static_cast<size_t>(id)) = Task::kVoid;
   return map;
 }
 
@@ -151,17 +142,12 @@ void check_labels(const LabelledFile& file, const Pixels& image, const Pixels& l
                                                    size_text(labels.height, labels.width) +
                                                    size_cure(file, image, labels));
   }
-  for (size_t i = 0; i < labels.values.size(); ++i) {
-    if (map.class_of[labels.values[i]] == LabelMap::kForeign) {
-      refuse_id(file, map, labels, i);
-    }
-  }
+  for (size_t i = 0; i < labels.values.size(); ++i)
+    if (map.class_of[labels.values[i]] == LabelMap::kForeign) refuse_id(file, map, labels, i);
 }
 
 Photograph read_photograph(const LabelledFile& file, const Reading& reading) {
-  if (!file.fault.message.empty()) {
-    throw FaultyData({file.fault});
-  }
+  if (!file.fault.message.empty()) throw FaultyData({file.fault});
   Pixels image = read_rgb(file.image);
   const Pixels labels = read_label_ids_of_task(file.labels, reading.labels.ids_cure);
   check_labels(file, image, labels, reading.labels);

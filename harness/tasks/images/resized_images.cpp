@@ -47,9 +47,7 @@ ResizedImages::ResizedImages(std::vector<std::string> files, int64_t short_side,
   const int64_t each = 3 * short_side * short_side * 4 / 3;  // of a photograph of 4:3
   kept_.resize(std::min(files_.size(), static_cast<size_t>(budget / each)));
   at::parallel_for(0, static_cast<int64_t>(kept_.size()), 1, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      kept_[static_cast<size_t>(i)] = read_resized(file(i), short_side_);
-    }
+    for (int64_t i = begin; i < end; ++i) kept_[static_cast<size_t>(i)] = read_resized(file(i), short_side_);
   });
 }
 
@@ -58,9 +56,7 @@ ResizedImages ResizedImages::part(const std::vector<int64_t>& places) const {
   some.short_side_ = short_side_;
   for (const int64_t place : places) {
     some.files_.push_back(file(place));
-    if (place < std::ssize(kept_)) {
-      some.kept_.push_back(kept_[static_cast<size_t>(place)]);
-    }
+    if (place < std::ssize(kept_)) some.kept_.push_back(kept_[static_cast<size_t>(place)]);
   }
   return some;
 }

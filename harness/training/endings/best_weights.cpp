@@ -13,11 +13,10 @@ class BestWeights::Taking : public State {
 
   void tensor(const std::string& name, const at::Tensor& tensor, Across ranks) override {
     const at::NoGradGuard no_grad;
-    if (next_ == best_.tensors_.size()) {
+    if (next_ == best_.tensors_.size())
       best_.tensors_.push_back({name, tensor.detach().clone(), ranks});
-    } else {
+    else
       best_.tensors_[next_].tensor.copy_(tensor);
-    }
     ++next_;
   }
   void json(const std::string& name, Json& value) override { best_.values_[name] = value; }
@@ -70,12 +69,8 @@ void BestWeights::restore() {
 }
 
 void BestWeights::describe(State& state) {
-  for (const Kept& kept : tensors_) {
-    state.tensor("best." + kept.name, kept.tensor, kept.ranks);
-  }
-  for (auto& [name, value] : values_) {
-    state.json("best." + name, value);
-  }
+  for (const Kept& kept : tensors_) state.tensor("best." + kept.name, kept.tensor, kept.ranks);
+  for (auto& [name, value] : values_) state.json("best." + name, value);
   state.value("best.step", step_);
   state.value("best.evaluations", evaluations_);
   state.json("best.score", score_);

@@ -32,9 +32,7 @@ bool EarlyStop::ends_run(int64_t steps_done) {
   const char* reason = ratio > rule_.diverging_above            ? "diverging"
                        : is_late && ratio > *rule_.chance_above ? "at chance"
                                                                 : nullptr;
-  if (reason == nullptr || !std::isfinite(ratio)) {
-    return false;
-  }
+  if (reason == nullptr || !std::isfinite(ratio)) return false;
   stopped_ = {{"step", steps_done}, {"reason", reason}, {"loss", loss}, {"first_loss", first_loss_}};
   return true;
 }

@@ -33,17 +33,14 @@ class CrossEntropy : public Loss {
     }
 
     void check(const RunOutline&, Problems& problems) const {
-      if (class_weights && std::ranges::max(*class_weights) == 0) {
+      if (class_weights && std::ranges::max(*class_weights) == 0)
         problems.add("class_weights", "expected a number above 0 among them");
-      }
     }
   };
 
   CrossEntropy(const Options& options, const Context& context)
       : Loss(context), kind_({.class_weights = {}, .label_smoothing = options.label_smoothing}) {
-    if (!options.class_weights) {
-      return;
-    }
+    if (!options.class_weights) return;
     if (const auto given = static_cast<int64_t>(options.class_weights->size()); given != context.classes) {
       throw Error(Error::Kind::refused,
                   "task.loss.class_weights: expected " + std::to_string(context.classes) +

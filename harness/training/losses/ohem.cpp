@@ -67,9 +67,7 @@ class Ohem : public Loss {
       const auto slice = ease.slice(0, offsets[g], offsets[g + 1]);
       const int64_t least = std::min(options_.min_kept * (offsets[g + 1] - offsets[g]), slice.numel());
       at::Tensor limit = at::full({}, std::log(options_.threshold), slice.options());
-      if (least > 0) {
-        limit = at::maximum(limit, std::get<0>(slice.flatten().kthvalue(least)));
-      }
+      if (least > 0) limit = at::maximum(limit, std::get<0>(slice.flatten().kthvalue(least)));
       chosen.slice(0, offsets[g], offsets[g + 1]).masked_fill_(slice.gt(limit), Task::kVoid);
     }
     return chosen;

@@ -55,9 +55,8 @@ class AdamW : public GroupedOptimizer {
 
   void describe(State& described) override {
     Optimizer::describe(described);
-    for (size_t i = 0; i < updates_.size(); ++i) {
+    for (size_t i = 0; i < updates_.size(); ++i)
       described.tensor("optimizer.updates." + std::to_string(i), updates_[i]);
-    }
   }
 
  protected:

@@ -12,9 +12,7 @@ constexpr double kSmallestWeight = 1e-3;    // as published: units that start at
 constexpr double kSmallestGradient = 1e-6;  // of a divisor
 
 at::Tensor norm_of_units(const at::Tensor& t) {
-  if (t.dim() < 2) {
-    return t.norm();
-  }
+  if (t.dim() < 2) return t.norm();
   std::vector<int64_t> all_but_outputs(static_cast<size_t>(t.dim()) - 1);
   std::iota(all_but_outputs.begin(), all_but_outputs.end(), 1);
   return t.norm(2, all_but_outputs, /*keepdim=*/true);

@@ -27,11 +27,9 @@ bool belongs_to_norm(const std::string& name, const std::vector<NormSite>& norm_
 // The group with the longest prefix that the name begins with; null if there is none.
 const ParameterGroup* group_of(const std::string& name, const std::vector<ParameterGroup>& groups) {
   const ParameterGroup* best = nullptr;
-  for (const ParameterGroup& group : groups) {
-    if (begins_with(name, group.prefix) && (best == nullptr || group.prefix.size() > best->prefix.size())) {
+  for (const ParameterGroup& group : groups)
+    if (begins_with(name, group.prefix) && (best == nullptr || group.prefix.size() > best->prefix.size()))
       best = &group;
-    }
-  }
   return best;
 }
 
@@ -109,9 +107,8 @@ GroupedOptimizer::GroupedOptimizer(const OptimizerOptions& options, const Contex
     const bool decays = options.decay_norm_and_bias || weight.dim() > 1;
     slots_.push_back({name, weight, multiplier, decays ? decay : 0});
   }
-  if ((options.clip_gradient_norm || options.clip_gradient_adaptive) && !slots_.empty()) {
+  if ((options.clip_gradient_norm || options.clip_gradient_adaptive) && !slots_.empty())
     clipped_norm_ = at::zeros({}, slots_.front().weight.options());
-  }
 }
 
 double GroupedOptimizer::learning_rate(int64_t step) const {
@@ -141,9 +138,8 @@ void GroupedOptimizer::step(int64_t step, const Trainable& trainable, StepBytes*
   if (options_.clip_gradient_adaptive) {
     for (const Slot& slot : slots_) {
       const auto begins = [&](const std::string& prefix) { return begins_with(slot.name, prefix); };
-      if (trainable(slot.name) && std::ranges::none_of(options_.clip_adaptive_skip, begins)) {
+      if (trainable(slot.name) && std::ranges::none_of(options_.clip_adaptive_skip, begins))
         clip_adaptively(slot.weight, slot.weight.grad(), *options_.clip_gradient_adaptive);
-      }
     }
   }
   set_rates(shares, step, bytes);
@@ -161,21 +157,17 @@ void GroupedOptimizer::set_rates(Shares& shares, int64_t step, StepBytes* bytes)
     };
     rates.emplace_back(rate);
   }
-  if (rates.empty()) {
-    return;
-  }
+  if (rates.empty()) return;
   at::Tensor on_device;
-  if (bytes != nullptr) {
+  if (bytes != nullptr)
     on_device = numbers_of_step(*bytes, rates, rate_type(), slots_.front().weight.device());
-  }
   size_t i = 0;
   for (auto& [multiplier_and_decay, share] : shares) {
     const double rate = rates[i](step);
-    if (bytes != nullptr) {
+    if (bytes != nullptr)
       share.rate = on_device[static_cast<int64_t>(i)];
-    } else {
+    else
       share.rate = rate_type() == at::kFloat ? static_cast<double>(static_cast<float>(rate)) : rate;
-    }
     ++i;
   }
 }
@@ -195,11 +187,8 @@ at::Tensor GroupedOptimizer::gradient_norm() const {
 
 Tensors GroupedOptimizer::all_gradients() const {
   Tensors gradients;
-  for (const Slot& slot : slots_) {
-    if (slot.weight.grad().defined()) {
-      gradients.push_back(slot.weight.grad());
-    }
-  }
+  for (const Slot& slot : slots_)
+    if (slot.weight.grad().defined()) gradients.push_back(slot.weight.grad());
   return gradients;
 }
 

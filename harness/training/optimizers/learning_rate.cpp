@@ -24,24 +24,20 @@ void LearningRate::describe(OptionVisitor& option) {
 void LearningRate::check(Problems& problems) const {
   const bool falls_to_floor = schedule == Schedule::poly || schedule == Schedule::cosine;
   const std::string named = "where the schedule is " + name_of(schedule);
-  if (lr_floor > 0 && !falls_to_floor) {
+  if (lr_floor > 0 && !falls_to_floor)
     problems.add("lr_floor", "expected 0 " + named + ", got " + shown(lr_floor));
-  } else if (lr_floor > lr) {
+  else if (lr_floor > lr)
     problems.add("lr_floor", "expected at most lr, got " + shown(lr_floor));
-  }
-  if (schedule != Schedule::poly && power != LearningRate().power) {
+  if (schedule != Schedule::poly && power != LearningRate().power)
     problems.add("power", "expected none " + named + ", got " + shown(power));
-  }
-  if (schedule != Schedule::step && gamma != LearningRate().gamma) {
+  if (schedule != Schedule::step && gamma != LearningRate().gamma)
     problems.add("gamma", "expected none " + named + ", got " + shown(gamma));
-  }
-  if (schedule == Schedule::step && milestones.empty()) {
+  if (schedule == Schedule::step && milestones.empty())
     problems.add("milestones", "expected at least one " + named + ", got none");
-  } else if (schedule != Schedule::step && !milestones.empty()) {
+  else if (schedule != Schedule::step && !milestones.empty())
     problems.add("milestones", "expected none " + named + ", got " + shown(milestones));
-  } else if (std::ranges::adjacent_find(milestones, std::ranges::greater_equal()) != milestones.end()) {
+  else if (std::ranges::adjacent_find(milestones, std::ranges::greater_equal()) != milestones.end())
     problems.add("milestones", "expected each above the one before it, got " + shown(milestones));
-  }
 }
 
 double LearningRate::at(int64_t step, int64_t steps) const {

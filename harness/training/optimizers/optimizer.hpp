@@ -42,9 +42,8 @@ class Optimizer {
   // These tensors, and whatever else it remembers.
   virtual void describe(State& described) {
     const std::vector<at::Tensor> tensors = state();
-    for (size_t i = 0; i < tensors.size(); ++i) {
+    for (size_t i = 0; i < tensors.size(); ++i)
       described.tensor("optimizer." + std::to_string(i), tensors[i]);
-    }
   }
 };
 

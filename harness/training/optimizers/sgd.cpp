@@ -21,9 +21,7 @@ struct SgdOptions : OptimizerOptions {
 
   void check(const RunOutline& run, Problems& problems) const {
     OptimizerOptions::check(run, problems);
-    if (nesterov && momentum == 0) {
-      problems.add("nesterov", "expected false where momentum is 0, got true");
-    }
+    if (nesterov && momentum == 0) problems.add("nesterov", "expected false where momentum is 0, got true");
   }
 };
 

@@ -29,9 +29,7 @@ double seconds_since(Clock::time_point start) {
 
 double mean_of(const std::vector<double>& values) {
   double sum = 0;
-  for (const double value : values) {
-    sum += value;
-  }
+  for (const double value : values) sum += value;
   return sum / static_cast<double>(values.size());
 }
 
@@ -64,9 +62,8 @@ class Turns {
   }
 
   void wait_for_device() const {
-    if (const at::Device device = world_.device(); !device.is_cpu()) {
+    if (const at::Device device = world_.device(); !device.is_cpu())
       c10::impl::VirtualGuardImpl(device.type()).synchronizeDevice(device.index());
-    }
   }
 
   // The time of a step of this run on the slowest rank, as the mean of some.
@@ -100,9 +97,8 @@ class Turns {
     const auto number = [&](int64_t rank, int64_t of) { return all[rank][of].item<double>(); };
     for (int64_t rank = 0; rank < all.size(0); ++rank) {
       double ours = 0;
-      for (int64_t other = 0; other < all.size(0); ++other) {
+      for (int64_t other = 0; other < all.size(0); ++other)
         ours += number(other, 0) == number(rank, 0) ? number(other, 1) : 0;
-      }
       const double busy = number(rank, 2), steal = number(rank, 3), total = busy + steal + number(rank, 4);
       if (total > 0) {
         round.others = std::max(round.others, (busy - ours) / total);
@@ -112,15 +108,11 @@ class Turns {
   }
 
   bool enough() const {
-    if (elapsed_s_ > timing_.limit_s && rounds_.size() >= kFewestRounds) {
-      return true;
-    }
+    if (elapsed_s_ > timing_.limit_s && rounds_.size() >= kFewestRounds) return true;
     std::vector<Round> good;
     std::ranges::copy_if(rounds_, std::back_inserter(good),
                          [](const Round& round) { return !round.disturbed(); });
-    if (good.size() < kFewestRounds) {
-      return false;
-    }
+    if (good.size() < kFewestRounds) return false;
     for (size_t run = 0; run < runs_.size(); ++run) {
       const auto steps = static_cast<int64_t>(good.size()) * steps_[run];
       const double seconds =
@@ -166,9 +158,7 @@ LogRatio log_ratio(const std::vector<Round>& rounds, size_t run) {
   const std::vector<double> ratios = mapped(rounds, of);
   const auto n = static_cast<double>(ratios.size());
   LogRatio result{mean_of(ratios), 0};
-  for (const double ratio : ratios) {
-    result.standard_error += (ratio - result.mean) * (ratio - result.mean);
-  }
+  for (const double ratio : ratios) result.standard_error += (ratio - result.mean) * (ratio - result.mean);
   result.standard_error = std::sqrt(result.standard_error / std::max(1.0, n - 1) / n);
   return result;
 }

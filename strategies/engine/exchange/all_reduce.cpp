@@ -18,9 +18,8 @@ class AllReduce : public Route {
   using Route::Route;
 
   kernels::PooledRows moments(const at::Tensor& local, const at::Tensor&) override {
-    if (pooled_.merge == kernels::Merge::e_x2) {
+    if (pooled_.merge == kernels::Merge::e_x2)
       return exchanged(moments_by_squares(local), kernels::PooledLayout::groups);
-    }
     at::Tensor sums =
         kernels::sum_moments(local, pooled_.towers.first(), pooled_.group, pooled_.groups(), pooled_.merge);
     pooled_.communicator.all_reduce(sums, Purpose::statistics);
@@ -71,9 +70,7 @@ class AllReduce : public Route {
   // [groups, 1] -> [G, 1]
   at::Tensor of_local_towers(const at::Tensor& groups) const {
     const Towers& towers = pooled_.towers;
-    if (pooled_.groups() == 1) {
-      return groups.expand({towers.per_rank(), 1});
-    }
+    if (pooled_.groups() == 1) return groups.expand({towers.per_rank(), 1});
     const int64_t first = towers.first() / pooled_.group;
     const int64_t last = (towers.first() + towers.per_rank() - 1) / pooled_.group;
     const at::Tensor rows = groups.narrow(0, first, last - first + 1).repeat_interleave(pooled_.group, 0);

@@ -39,9 +39,8 @@ class GatherActivations : public Route {
   at::Tensor gathered(const at::Tensor& x) const {
     const Towers& towers = pooled_.towers;
     std::vector<int64_t> rows;  // of every rank
-    for (int r = 0; r < towers.ranks(); ++r) {
+    for (int r = 0; r < towers.ranks(); ++r)
       rows.push_back((towers.begin_of_rank(r + 1) - towers.begin_of_rank(r)) * pooled_.rows_per_sample);
-    }
     const int64_t most = *std::max_element(rows.begin(), rows.end());
     at::Tensor padded = x.contiguous();
     if (x.size(0) < most) {
@@ -51,21 +50,17 @@ class GatherActivations : public Route {
     }
     const at::Tensor all =
         pooled_.communicator.gather(padded.contiguous(), 0, Purpose::statistics);  // [ranks, most, ...]
-    if (pooled_.communicator.rank() != 0) {
-      return {};
-    }
+    if (pooled_.communicator.rank() != 0) return {};
     std::vector<at::Tensor> pieces;
-    for (size_t r = 0; r < rows.size(); ++r) {
+    for (size_t r = 0; r < rows.size(); ++r)
       pieces.push_back(all[static_cast<int64_t>(r)].narrow(0, 0, rows[r]));
-    }
     return at::cat(pieces);
   }
 
   kernels::Offsets all_offsets() const {
     kernels::Offsets offsets{0};
-    for (const int64_t n : pooled_.towers.all_samples()) {
+    for (const int64_t n : pooled_.towers.all_samples())
       offsets.push_back(offsets.back() + n * pooled_.rows_per_sample);
-    }
     return offsets;
   }
 

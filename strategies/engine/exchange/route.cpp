@@ -21,19 +21,14 @@ RegisteredRoute::RegisteredRoute(RouteAbout about) {
 
 std::vector<std::string> route_names() {
   std::vector<std::string> names;
-  for (const auto& entry : routes()) {
-    names.push_back(entry.first);
-  }
+  for (const auto& entry : routes()) names.push_back(entry.first);
   return names;
 }
 
 std::string route_summaries() {
   std::string all;
-  for (const auto& [name, about] : routes()) {
-    if (!about.summary.empty()) {
-      all += (all.empty() ? "" : "; ") + name + ": " + about.summary;
-    }
-  }
+  for (const auto& [name, about] : routes())
+    if (!about.summary.empty()) all += (all.empty() ? "" : "; ") + name + ": " + about.summary;
   return all;
 }
 

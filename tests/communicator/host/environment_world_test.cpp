@@ -324,9 +324,8 @@ TEST(EnvironmentWorld, WhatAMachineOrAShellHasSetIsNoWorld) {
       {{"OMPI_COMM_WORLD_SIZE", "1"}, {"OMPI_COMM_WORLD_LOCAL_RANK", "0"}},
       {{"SLURM_PROCID", "0"}, {"SLURM_LOCALID", "0"}, {"SLURM_NTASKS", "4"}, {"SLURM_NTASKS_PER_NODE", "4"}},
       {{"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "1"}, {"SLURM_STEP_TASKS_PER_NODE", "1"}}};
-  for (const Variables& variables : others) {
+  for (const Variables& variables : others)
     EXPECT_FALSE(environment_world(variables)) << variables.begin()->first;
-  }
 }
 
 // A job's script may export what frameworks ask for; the ranks learn the rest from the launcher.

@@ -38,9 +38,7 @@ void on_ranks(int ranks, microseconds spin, const std::function<void(SharedMemor
   }
   body(first);
   first.barrier();  // rank 0 stays until all have come
-  for (std::future<void>& other : others) {
-    other.get();
-  }
+  for (std::future<void>& other : others) other.get();
 }
 
 constexpr SharedMemory::Kind kNumber{"number", sizeof(int64_t)};
@@ -64,9 +62,7 @@ TEST_P(Epochs, EveryRankHearsEveryOtherInEveryEpoch) {
   on_ranks(3, microseconds(GetParam()), [](SharedMemory& memory) {
     for (int64_t epoch = 0; epoch < 2000; ++epoch) {
       say(memory, 10 * epoch + memory.rank());
-      for (int rank = 0; rank < memory.ranks(); ++rank) {
-        ASSERT_EQ(heard(memory, rank), 10 * epoch + rank);
-      }
+      for (int rank = 0; rank < memory.ranks(); ++rank) ASSERT_EQ(heard(memory, rank), 10 * epoch + rank);
     }
   });
 }

@@ -50,9 +50,7 @@ int main(int argc, char** argv) try {
     parallel.backward(loss, end - first);
     optimizer.step();
   }
-  if (ranks.rank() == 0) {
-    bnlab::save_state_dict(*net, argv[2]);
-  }
+  if (ranks.rank() == 0) bnlab::save_state_dict(*net, argv[2]);
 } catch (const std::exception& error) {
   std::cerr << error.what() << '\n';
   return 1;

@@ -26,9 +26,7 @@ LayerCase disturbed(const Json& strategy, size_t merged_every) {
     c.steps[s].merges = (s + 1) % merged_every == 0 || s + 1 == c.steps.size();
   }
   c.steps[2].inputs[1].select(1, 3).select(0, 0).fill_(kInf);
-  for (const size_t s : {4, 5}) {
-    c.steps[s].inputs[0].select(1, 3).select(0, 2).fill_(kInf);
-  }
+  for (const size_t s : {4, 5}) c.steps[s].inputs[0].select(1, 3).select(0, 2).fill_(kInf);
   return c;
 }
 

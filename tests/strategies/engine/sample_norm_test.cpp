@@ -96,19 +96,16 @@ TEST(SampleNorm, LayerNormEqualsLibTorchsOverChannelsAndPositions) {
   const Norm norm = [](auto& x, auto& w, auto& b) {
     return at::layer_norm(x, x.sizes().slice(1)) * per_channel(w, x.dim()) + per_channel(b, x.dim());
   };
-  for (const std::vector<int64_t>& shape :
-       std::vector<std::vector<int64_t>>{{5, 6}, {3, 6, 7}, {2, 6, 4, 3}}) {
+  for (const std::vector<int64_t>& shape : std::vector<std::vector<int64_t>>{{5, 6}, {3, 6, 7}, {2, 6, 4, 3}})
     expect_same_values_and_gradients("layer_norm", shape, norm);
-  }
 }
 
 TEST(SampleNorm, InstanceNormEqualsLibTorchs) {
   const Norm norm = [](auto& x, auto& w, auto& b) {
     return at::instance_norm(x, w, b, {}, {}, /*use_input_stats=*/true, 0.1, 1e-5, /*cudnn_enabled=*/false);
   };
-  for (const std::vector<int64_t>& shape : std::vector<std::vector<int64_t>>{{3, 6, 7}, {2, 6, 4, 3}}) {
+  for (const std::vector<int64_t>& shape : std::vector<std::vector<int64_t>>{{3, 6, 7}, {2, 6, 4, 3}})
     expect_same_values_and_gradients("instance_norm", shape, norm);
-  }
 }
 
 TEST(SampleNorm, OneValuePerSetIsRefusedInTrainingOnly) {

@@ -27,9 +27,7 @@ const std::vector<Precision> kPrecisions{{at::kDouble, 1e-13}, {at::kFloat, 1e-5
 
 // [n, C] values of a set as one packed row of moments.
 Tensor row_of(const Tensor& values) {
-  if (values.size(0) == 0) {
-    return at::zeros({1, 1 + 2 * values.size(1)}, at::kDouble);
-  }
+  if (values.size(0) == 0) return at::zeros({1, 1 + 2 * values.size(1)}, at::kDouble);
   const Tensor mean = values.mean(0);
   const Tensor count = at::full({1}, static_cast<double>(values.size(0)), at::kDouble);
   return at::cat({count, mean, (values - mean).square().sum(0)}).unsqueeze(0);
@@ -37,9 +35,7 @@ Tensor row_of(const Tensor& values) {
 
 Tensor rows_of(const std::vector<Tensor>& sets) {
   std::vector<Tensor> rows;
-  for (const Tensor& set : sets) {
-    rows.push_back(row_of(set));
-  }
+  for (const Tensor& set : sets) rows.push_back(row_of(set));
   return at::cat(rows);
 }
 
@@ -58,9 +54,8 @@ class CoefficientSteps : public test::OnEachDevice {
   // Sets of these sizes with means of their own.
   static std::vector<Tensor> sets_of(const std::vector<int64_t>& sizes) {
     std::vector<Tensor> sets;
-    for (const int64_t n : sizes) {
+    for (const int64_t n : sizes)
       sets.push_back(at::randn({n, kChannels}, at::kDouble) * 2 + static_cast<double>(sets.size()));
-    }
     return sets;
   }
 
@@ -106,9 +101,7 @@ TEST_P(CoefficientSteps, SquaresAreSubtractedInTheStatisticsPrecision) {
     expect_close(merged, row_of(at::cat(sets)), 100 * precision.bound, "squares");
   }
   std::vector<Tensor> far = sets;
-  for (Tensor& set : far) {
-    set = set + 1e5;
-  }
+  for (Tensor& set : far) set = set + 1e5;
   const Tensor exact = row_of(at::cat(far));
   const auto lost = [&](Merge merge, at::ScalarType type) {
     const Tensor merged = merge_moments(there(rows_of(far)), 4, merge, type).cpu();
@@ -229,18 +222,14 @@ Backward backward_of(const std::vector<Tensor>& x, const std::vector<Tensor>& g,
 TEST_P(CoefficientSteps, BackwardGivesTheGradientsOfBatchNorm) {
   const std::vector<Tensor> sets = sets_of({3, 0, 5, 2});
   std::vector<Tensor> gradients;
-  for (const Tensor& set : sets) {
-    gradients.push_back(at::randn_like(set));
-  }
+  for (const Tensor& set : sets) gradients.push_back(at::randn_like(set));
   const Tensor gamma = at::rand({kChannels}, at::kDouble) + 0.5;
   const auto expected_of = [&](const std::vector<Tensor>& x, const std::vector<Tensor>& g) {
     std::vector<Tensor> dx;
     const Tensor w = gamma.clone().requires_grad_(true), b = at::zeros_like(gamma).requires_grad_(true);
     for (size_t s = 0; s < x.size(); ++s) {
       const Tensor leaf = x[s].clone().requires_grad_(true);
-      if (x[s].size(0) > 0) {
-        at::batch_norm(leaf, w, b, {}, {}, true, 0.1, kEps, false).backward(g[s]);
-      }
+      if (x[s].size(0) > 0) at::batch_norm(leaf, w, b, {}, {}, true, 0.1, kEps, false).backward(g[s]);
       dx.push_back(leaf.grad().defined() ? leaf.grad() : at::zeros_like(leaf));
     }
     return Backward{at::cat(dx), w.grad(), b.grad()};

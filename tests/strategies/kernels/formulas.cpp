@@ -23,9 +23,8 @@ std::vector<int64_t> all_but_channels(const Tensor& x) {
 // f(slice index, part of x in float64) for every slice, concatenated along the rows.
 Tensor by_slice(const Tensor& x, const Offsets& offsets, const std::function<Tensor(int64_t, Tensor)>& f) {
   std::vector<Tensor> parts;
-  for (size_t s = 0; s + 1 < offsets.size(); ++s) {
+  for (size_t s = 0; s + 1 < offsets.size(); ++s)
     parts.push_back(f(static_cast<int64_t>(s), x.slice(0, offsets[s], offsets[s + 1]).to(at::kDouble)));
-  }
   return at::cat(parts);
 }
 

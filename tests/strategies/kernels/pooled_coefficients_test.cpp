@@ -66,9 +66,8 @@ TEST_P(PooledCoefficients, AreTheStepsOneAfterTheOther) {
           NormOptions options{
               .eps = 1e-2, .mean_only = merge == Merge::averaged, .weight = weight, .bias = bias};
           const auto by = [&](const RunningUpdate& running) {
-            if (merge == Merge::chan) {
+            if (merge == Merge::chan)
               options.renorm = Renormalisation{.running = running.running, .r_max = 1.5, .d_max = 0.7};
-            }
             return options;
           };
           const Coefficients k = forward_coefficients(local_rows(groups, pooled), by(expected_update), type);

@@ -42,10 +42,8 @@ TEST_P(RunningUpdates, TheStatisticsOfItsTowerStandInForARowThatIsNotFinite) {
     all.push_back(row_of(sets.back()));
   }
   const Tensor rows = at::stack(all);
-  rows[1][1 + 2] = kNan;  // one of tower 0's two
-  for (const int64_t set : {0, 1, 2}) {
-    rows[set][1 + kChannels + 5] = kNan;  // all that take part
-  }
+  rows[1][1 + 2] = kNan;                                                    // one of tower 0's two
+  for (const int64_t set : {0, 1, 2}) rows[set][1 + kChannels + 5] = kNan;  // all that take part
   const Tensor weights =
       at::tensor({0.05, 0.1, 0.05, 0.0, 1.0, 1.0, 1.0, 0.0, 0.0, 0.0, 1.0, 2.0}, at::kDouble).view({3, 4});
   const Tensor before = at::rand({2, kChannels}, at::kDouble);

@@ -109,9 +109,7 @@ void Sweeps::check(const Case& test, const std::string& layout, at::ScalarType d
 
   const Tensor y = normalise(x, test.offsets, mean, scale, shift, activation, residual);
   EXPECT_EQ(y.scalar_type(), dtype);
-  if (layout != "strided") {
-    EXPECT_EQ(y.strides(), x.strides());
-  }
+  if (layout != "strided") EXPECT_EQ(y.strides(), x.strides());
   expect_close(y, expected_normalise(x, test.offsets, mean, scale, shift, activation, residual),
                close.relative, close.absolute, "normalise");
 
@@ -124,9 +122,7 @@ void Sweeps::check(const Case& test, const std::string& layout, at::ScalarType d
 
   const Tensor dx = backward_input(dy, x, y, test.offsets, mean, scale, shift, c, activation);
   EXPECT_EQ(dx.scalar_type(), dtype);
-  if (layout != "strided") {
-    EXPECT_EQ(dx.strides(), x.strides());
-  }
+  if (layout != "strided") EXPECT_EQ(dx.strides(), x.strides());
   expect_close(dx, expected_input(g, x, test.offsets, mean, scale, shift, c), close.relative, close.absolute,
                "backward_input");
   expect_close(backward_residual(dy, y, activation), g, 0, 0, "backward_residual");
@@ -185,11 +181,9 @@ TEST_P(SweepsOnTheCpu, EveryInstructionSetAgrees) {
       continue;
     }
     for (const Case& test : cases()) {
-      for (const char* layout : {"contiguous", "channels_last"}) {
-        for (const auto dtype : {at::kDouble, at::kFloat, at::kBFloat16}) {
+      for (const char* layout : {"contiguous", "channels_last"})
+        for (const auto dtype : {at::kDouble, at::kFloat, at::kBFloat16})
           check(test, layout, dtype, Activation::relu, true);
-        }
-      }
     }
   }
 }
@@ -258,9 +252,8 @@ TEST_P(SweepsOnTheCpu, ThreadCountDoesNotChangeABit) {
       const Tensor y = normalise(x, offsets, values, values, values, Activation::relu, dy);
       runs.push_back({moments(x, offsets), y, backward_sums(dy, x, y, offsets, values, Activation::relu),
                       backward_input(dy, x, y, offsets, values, values, values, values, Activation::relu)});
-      for (size_t i = 0; i < runs[0].size(); ++i) {
+      for (size_t i = 0; i < runs[0].size(); ++i)
         EXPECT_TRUE(at::equal(runs[0][i], runs.back()[i])) << layout << " result " << i << ", " << threads;
-      }
     }
   }
   at::set_num_threads(before);

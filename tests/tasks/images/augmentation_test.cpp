@@ -26,9 +26,7 @@ Photograph photograph() {
   Photograph made{40, 50, {}, {}};
   Stream stream(1, "test");
   for (int64_t i = 0; i < 40 * 50; ++i) {
-    for (int c = 0; c < 3; ++c) {
-      made.pixels.push_back(static_cast<uint8_t>(stream.below(256)));
-    }
+    for (int c = 0; c < 3; ++c) made.pixels.push_back(static_cast<uint8_t>(stream.below(256)));
     made.labels.push_back(i % 50 < 40 ? 3 : 1);
   }
   return made;
@@ -37,9 +35,7 @@ Photograph photograph() {
 Made make(const Json& augment, uint64_t draw, const Photograph& of = photograph()) {
   Problems problems;
   const Json resolved = resolve({component_key("augmentation")}, {{"augmentation", augment}}, "", problems);
-  for (const auto& [path, message] : problems.found()) {
-    ADD_FAILURE() << path << ": " << message;
-  }
+  for (const auto& [path, message] : problems.found()) ADD_FAILURE() << path << ": " << message;
   Made made;
   Stream stream(7, "augment", draw);
   Registered<Augmentation>::create(resolved["augmentation"], {})
@@ -55,9 +51,7 @@ Json with(const std::string& name, const Json& options) {
 
 int64_t draws_that_differ(const Json& one, const Json& other) {
   int64_t differing = 0;
-  for (uint64_t draw = 0; draw < 100; ++draw) {
-    differing += make(one, draw) == make(other, draw) ? 0 : 1;
-  }
+  for (uint64_t draw = 0; draw < 100; ++draw) differing += make(one, draw) == make(other, draw) ? 0 : 1;
   return differing;
 }
 
@@ -72,9 +66,7 @@ TEST(Augmentation, PlainIsARandomCrop) {
 }
 
 TEST(Augmentation, EveryPresetIsAFunctionOfItsStream) {
-  for (const char* name : {"plain", "semseg", "mmseg"}) {
-    EXPECT_EQ(draws_that_differ(name, name), 0) << name;
-  }
+  for (const char* name : {"plain", "semseg", "mmseg"}) EXPECT_EQ(draws_that_differ(name, name), 0) << name;
 }
 
 TEST(Augmentation, OptionsChangeHalfOfTheCrops) {
@@ -143,9 +135,7 @@ TEST(TurnedCrop, AQuarterIsRot90) {
   square.height = square.width = kSize;
   square.pixels.resize(static_cast<size_t>(kSize * kSize * 3));
   square.labels.resize(static_cast<size_t>(kSize * kSize));
-  for (size_t i = 0; i < square.labels.size(); ++i) {
-    square.labels[i] = static_cast<int16_t>(i % 7);
-  }
+  for (size_t i = 0; i < square.labels.size(); ++i) square.labels[i] = static_cast<int16_t>(i % 7);
   Made straight, turned;
   Crop crop{kSize, kSize, kSize, kSize, 0, 0, false};
   cut(square, crop, kPlain, straight.image, straight.labels);

@@ -168,9 +168,7 @@ TEST(Crop, RandomCropsCoverScalesPositionsAndFlips) {
 }
 
 void expect_colour(const Colour& colour, const Colour& expected) {
-  for (size_t c = 0; c < 3; ++c) {
-    EXPECT_NEAR(colour[c], expected[c], 1e-3) << "channel " << c;
-  }
+  for (size_t c = 0; c < 3; ++c) EXPECT_NEAR(colour[c], expected[c], 1e-3) << "channel " << c;
 }
 
 TEST(ColourChange, NothingIsChangedByDefault) {

@@ -25,9 +25,8 @@ constexpr int kHeight = 18, kWidth = 21;
 
 Picture pattern(int channels, int values) {
   Picture picture{kHeight, kWidth, {}};
-  for (int i = 0; i < kHeight * kWidth * channels; ++i) {
+  for (int i = 0; i < kHeight * kWidth * channels; ++i)
     picture.values.push_back(static_cast<uint8_t>(i * i / 7 % values));
-  }
   return picture;
 }
 
@@ -79,9 +78,8 @@ class Fuzz : public ::testing::TestWithParam<Format> {
   // Whether what was read of changed bytes is nothing, or the picture that was written.
   void expect_nothing_or_the_same(const std::string& bytes, const std::string& change) const {
     const auto changed = read(bytes);
-    for (size_t i = 0; i < changed.size(); ++i) {
+    for (size_t i = 0; i < changed.size(); ++i)
       EXPECT_TRUE(!changed[i] || (whole_[i] && changed[i]->values == whole_[i]->values)) << change;
-    }
   }
 
   test::TemporaryFolder folder_;
@@ -99,9 +97,8 @@ TEST_P(Fuzz, TruncatedFilesAreErrors) {
   EXPECT_TRUE(whole_[0]);
   EXPECT_EQ(whole_[1].has_value(),
             GetParam().name == std::string("grey_png") || GetParam().name == std::string("palette_png"));
-  for (size_t length = 0; length < bytes_.size(); ++length) {
+  for (size_t length = 0; length < bytes_.size(); ++length)
     expect_nothing_or_the_same(bytes_.substr(0, length), "cut to " + std::to_string(length));
-  }
 }
 
 // A PNG has checksums, so that no flipped bit goes unseen; a JPEG may become another picture.
@@ -113,11 +110,10 @@ TEST_P(Fuzz, FlippedBitsAreErrorsOrPictures) {
       const auto place = static_cast<size_t>(stream.below(static_cast<int64_t>(bytes.size())));
       bytes[place] = static_cast<char>(bytes[place] ^ (1 << stream.below(8)));
     }
-    if (is_png()) {
+    if (is_png())
       expect_nothing_or_the_same(bytes, "draw " + std::to_string(draw));
-    } else {
+    else
       read(bytes);
-    }
   }
 }
 
@@ -127,9 +123,7 @@ TEST_P(Fuzz, OverwrittenPartsAreErrorsOrPictures) {
     std::string bytes = bytes_;
     const auto begin = static_cast<size_t>(stream.below(static_cast<int64_t>(bytes.size())));
     const size_t end = std::min(bytes.size(), begin + 1 + static_cast<size_t>(stream.below(40)));
-    for (size_t i = begin; i < end; ++i) {
-      bytes[i] = static_cast<char>(stream.below(256));
-    }
+    for (size_t i = begin; i < end; ++i) bytes[i] = static_cast<char>(stream.below(256));
     read(bytes);
   }
 }
@@ -137,9 +131,7 @@ TEST_P(Fuzz, OverwrittenPartsAreErrorsOrPictures) {
 // Height and width as big-endian numbers of `count` bytes.
 std::string big_endian(uint32_t value, int count) {
   std::string bytes;
-  for (int i = count - 1; i >= 0; --i) {
-    bytes += static_cast<char>(value >> (8 * i) & 255);
-  }
+  for (int i = count - 1; i >= 0; --i) bytes += static_cast<char>(value >> (8 * i) & 255);
   return bytes;
 }
 
@@ -173,9 +165,8 @@ TEST_P(Fuzz, HugeSizesAreRefusedBeforeAnythingIsAllocated) {
     EXPECT_NE(message(0, 5).find("damaged: "), std::string::npos);
   }
   EXPECT_EQ(message(kHeight, kWidth), "no error");
-  for (const auto& [height, width] : {std::pair(19u, 21u), {2000u, 21u}, {18u, 400u}, {1u, 1u}}) {
+  for (const auto& [height, width] : {std::pair(19u, 21u), {2000u, 21u}, {18u, 400u}, {1u, 1u}})
     read(claiming(bytes_, is_png(), height, width));  // too little data, or too much
-  }
 }
 
 }  // namespace

@@ -39,11 +39,9 @@ bool has(const std::string& text, const std::string& part) {
 Picture gradient(int height, int width, int channels) {
   Picture picture{height, width, {}};
   for (int y = 0; y < height; ++y) {
-    for (int x = 0; x < width; ++x) {
-      for (int c = 0; c < channels; ++c) {
+    for (int x = 0; x < width; ++x)
+      for (int c = 0; c < channels; ++c)
         picture.values.push_back(static_cast<uint8_t>(20 + 5 * y + 3 * x + 30 * c));
-      }
-    }
   }
   return picture;
 }
@@ -76,9 +74,8 @@ TEST(ImageFile, JpegComesBackWithinItsCompression) {
   const Pixels read = read_rgb(folder.path("a.jpg"));
   ASSERT_EQ(read.values.size(), written.values.size());
   EXPECT_EQ(read.height, 16);
-  for (size_t i = 0; i < read.values.size(); ++i) {
+  for (size_t i = 0; i < read.values.size(); ++i)
     EXPECT_LE(std::abs(int{read.values[i]} - int{written.values[i]}), 3) << "value " << i;
-  }
 }
 
 TEST(ImageFile, LabelIdsAreGreyValues) {

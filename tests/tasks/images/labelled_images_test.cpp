@@ -75,9 +75,7 @@ TEST_F(LabelledImagesTest, ThreadsGiveTheSameImagesAndTheFirstError) {
     EXPECT_EQ(one.photograph(i)->pixels, four.photograph(i)->pixels);
     EXPECT_EQ(one.photograph(i)->labels, four.photograph(i)->labels);
   }
-  for (const size_t bad : {4, 9}) {
-    write_png(files_[bad].labels, {1, 2, {99, 99}}, PNG_COLOR_TYPE_GRAY);
-  }
+  for (const size_t bad : {4, 9}) write_png(files_[bad].labels, {1, 2, {99, 99}}, PNG_COLOR_TYPE_GRAY);
   try {
     load(kEverything);
     ADD_FAILURE() << "no error";
@@ -95,9 +93,7 @@ TEST(LabelledImages, RareClassesWeighMore) {
   EXPECT_EQ(class_pixels(images), (std::vector<int64_t>{60, 100, 20, 0}));
   const auto weights = median_frequency_weights(images);
   const std::vector<double> expected = {1, 0.3 / 0.5, 0.3 / 0.2, 0};
-  for (size_t c = 0; c < 4; ++c) {
-    EXPECT_DOUBLE_EQ(weights[c], expected[c]);
-  }
+  for (size_t c = 0; c < 4; ++c) EXPECT_DOUBLE_EQ(weights[c], expected[c]);
 }
 
 TEST(LabelledImages, ChannelMomentsAreOverAllPixels) {

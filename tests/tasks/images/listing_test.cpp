@@ -71,9 +71,8 @@ TEST_F(Listing, LinkedFoldersAreReadHiddenOnesAreNot) {
                            "elsewhere/images/b.png", "elsewhere/labels/b.png"}) {
     touch(name);
   }
-  for (const char* side : {"images", "labels"}) {
+  for (const char* side : {"images", "labels"})
     std::filesystem::create_directory_symlink(root() / "elsewhere" / side, root() / side / "town");
-  }
   EXPECT_EQ(names(pair_files(images(), labels(), "")), (std::vector<std::string>{"a", "town/b"}));
 }
 
@@ -119,9 +118,8 @@ TEST_F(Listing, WhatIsMissingOrThereTwiceIsNamed) {
 }
 
 TEST_F(Listing, AllPairsThatAreNotWholeAreToldTogether) {
-  for (const char* name : {"images/a.jpg", "images/b.jpg", "images/d.tif", "labels/c.png", "labels/d.png"}) {
+  for (const char* name : {"images/a.jpg", "images/b.jpg", "images/d.tif", "labels/c.png", "labels/d.png"})
     touch(name);
-  }
   const std::string text = error_of([&] { refuse_faults(pair_files(images(), labels(), "; the cure")); });
   EXPECT_NAMES(text, "4 faults in the data:\n2 of kind \"images without labels\"");
   for (const char* part :
@@ -189,9 +187,8 @@ TEST_F(Listing, ListsAndOptionsLeadNowhereElse) {
         refuse_faults(read_list(root() / "list.txt", root(), {root() / "images", "/../../../b"}, labels()));
       }),
       "leads out of");
-  for (const char* wrong : {"", "..", "../x", "/etc", "a/../../b"}) {
+  for (const char* wrong : {"", "..", "../x", "/etc", "a/../../b"})
     EXPECT_THROW(below(root(), wrong, "root"), Error) << wrong;
-  }
   EXPECT_EQ(below("data", "a/../b", "root"), fs::path("data/b"));
 }
 

@@ -32,9 +32,8 @@ const std::vector<Seen> kSeen = {{2, 3, "abcdef"}, {2, 3, "cbafed"}, {2, 3, "fed
 TEST(Orientation, AllEightTurnPixelsUpright) {
   for (int orientation = 1; orientation <= 8; ++orientation) {
     Pixels stored{2, 3, 3, {}};
-    for (const char letter : std::string("abcdef")) {
+    for (const char letter : std::string("abcdef"))
       stored.values.insert(stored.values.end(), {static_cast<uint8_t>(letter), 1, 2});
-    }
     const Pixels turned = upright(stored, orientation);
     const Seen& expected = kSeen[static_cast<size_t>(orientation) - 1];
     std::string letters;
@@ -75,9 +74,7 @@ TEST(Orientation, DamagedDataLeaveThePhotographAsItIs) {
 TEST(Orientation, PhotographsAreTurnedWhenTheyAreRead) {
   const TemporaryFolder folder;
   Picture picture{6, 9, {}};
-  for (int i = 0; i < 6 * 9 * 3; ++i) {
-    picture.values.push_back(static_cast<uint8_t>(i));
-  }
+  for (int i = 0; i < 6 * 9 * 3; ++i) picture.values.push_back(static_cast<uint8_t>(i));
   for (const std::string name : {"a.jpg", "a.png"}) {
     const std::string file = folder.path(name);
     const auto write = [&] {

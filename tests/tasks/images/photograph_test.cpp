@@ -30,9 +30,7 @@ Photograph reduced(const Picture& grey, const Picture& labels, double scale) {
 
 std::vector<int> first_channel(const Photograph& photograph) {
   std::vector<int> values;
-  for (size_t i = 0; i < photograph.pixels.size(); i += 3) {
-    values.push_back(photograph.pixels[i]);
-  }
+  for (size_t i = 0; i < photograph.pixels.size(); i += 3) values.push_back(photograph.pixels[i]);
   return values;
 }
 

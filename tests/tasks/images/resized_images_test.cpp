@@ -16,9 +16,7 @@ using test::write_png;
 // Columns of grey `low` and `high` in turn, each one pixel wide.
 Picture columns(int height, int width, uint8_t low, uint8_t high) {
   Picture picture{height, width, {}};
-  for (int p = 0; p < height * width; ++p) {
-    picture.values.push_back(p % width % 2 == 0 ? low : high);
-  }
+  for (int p = 0; p < height * width; ++p) picture.values.push_back(p % width % 2 == 0 ? low : high);
   return picture;
 }
 
@@ -49,9 +47,7 @@ TEST(ResizedImages, WhatDoesNotFitIntoTheBudgetIsReadAgainAndTheSame) {
     write_png(files.back(), columns(20, 30, static_cast<uint8_t>(10 * i), 200), PNG_COLOR_TYPE_GRAY);
   }
   const ResizedImages all(files, 16), one(files, 16, 1100);
-  for (int64_t i = 0; i < 3; ++i) {
-    EXPECT_TRUE(one.image(i).equal(all.image(i))) << i;
-  }
+  for (int64_t i = 0; i < 3; ++i) EXPECT_TRUE(one.image(i).equal(all.image(i))) << i;
   EXPECT_TRUE(one.image(0).is_alias_of(one.image(0)));
   EXPECT_FALSE(one.image(1).is_alias_of(one.image(1)));
   EXPECT_TRUE(all.image(2).is_alias_of(all.image(2)));
