@@ -9,7 +9,7 @@
 
 #include "harness/launch/launch.hpp"
 #include "harness/store/attempts.hpp"
-#include "harness/store/record.hpp"
+#include "harness/store/records.hpp"
 
 namespace bnlab::test {
 
