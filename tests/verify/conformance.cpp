@@ -219,6 +219,22 @@ std::string complaint(const std::string& check, const Json& strategy, const Appl
   return complaint_of_table(check, strategy, apply);
 }
 
+std::vector<Json> variants_of(const std::vector<std::string>& names) {
+  std::vector<Json> all;
+  for (const std::string& name : names) {
+    for (const Json& options : reference_of({{"name", name}})->variants()) {
+      all.push_back({{"name", name}});
+      all.back().update(options);
+      all.back() = resolved_strategy(all.back());
+    }
+  }
+  return all;
+}
+
+std::string name_of_variant(const ::testing::TestParamInfo<Json>& info) {
+  return info.param.at("name").get<std::string>() + "_" + std::to_string(info.index);
+}
+
 bool must_refuse(const Json& strategy) {
   const LayerCase c = small_case(strategy, {Mode::train});
   return !outcome_of([&] { return reference_of(strategy)->answer(c); }).refusal.empty();

@@ -2,6 +2,8 @@
 // The checks are the groups of the table of harness/verify and, on top of it, what only tests need.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <functional>
 #include <string>
 #include <vector>
@@ -29,6 +31,10 @@ const std::vector<Check>& further_checks();
 
 // One check of either kind, by its name.
 std::string complaint(const std::string& check, const Json& strategy, const Applier& apply);
+
+// The strategies of these names under all variants of their references, resolved, and what a test calls each.
+std::vector<Json> variants_of(const std::vector<std::string>& names);
+std::string name_of_variant(const ::testing::TestParamInfo<Json>& info);
 
 // Uneven towers of sizes that the strategy's options allow.
 LayerCase small_case(const Json& strategy, const std::vector<Mode>& modes);
