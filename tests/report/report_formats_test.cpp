@@ -104,11 +104,13 @@ TEST(ReplaceBetweenMarkers, ReplacesItsOwnTableOnly) {
   const auto file = folder.path() / "README.md";
   std::ofstream(file)
       << "top\n<!-- table:a -->\nold a\n<!-- end -->\n<!-- table:b -->\nold b\n<!-- end -->\nlast\n";
-  replace_between_markers(file, "b", "new b\n");
-  replace_between_markers(file, "b", "newer b\n");
-  EXPECT_EQ(read_text(file),
-            "top\n<!-- table:a -->\nold a\n<!-- end -->\n<!-- table:b -->\nnewer b\n<!-- end -->\nlast\n");
-  EXPECT_THROW(replace_between_markers(file, "c", "text"), Error);
+  replace_between_markers(file, {{"table:b", "new b\n"}});
+  replace_between_markers(file, {{"table:b", "newer b\n"}});
+  const std::string newer =
+      "top\n<!-- table:a -->\nold a\n<!-- end -->\n<!-- table:b -->\nnewer b\n<!-- end -->\nlast\n";
+  EXPECT_EQ(read_text(file), newer);
+  EXPECT_THROW(replace_between_markers(file, {{"table:a", "text"}, {"summary:a", "text"}}), Error);
+  EXPECT_EQ(read_text(file), newer) << "all or nothing";
 }
 
 }  // namespace
