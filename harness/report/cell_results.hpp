@@ -43,7 +43,7 @@ using FinalMetrics = std::map<std::string, std::map<std::string, SeedValues>>;
 // Of the records that ended ok.
 FinalMetrics final_metrics_of(const std::vector<const Record*>& records);
 
-// What records tell of a norm site (results/README.md, `sites`).
+// What records tell of a norm site (results/record.md, `sites`).
 struct SiteNumbers {
   std::string name;
   std::map<std::string, SeedValues> numbers;  // "saved_mean_error", "saved_variance_error", "between_sets"

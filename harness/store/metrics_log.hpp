@@ -10,7 +10,7 @@
 
 namespace bnlab {
 
-// Calls `use` with every line, whose keys then have the types that results/README.md says. A line that is
+// Calls `use` with every line, whose keys then have the types that results/record.md says. A line that is
 // still being written, the last one, is left out, and so is one that is damaged: what is wrong with the
 // first of these is returned, with its file and number, "" if nothing is. No file has no lines; one that
 // cannot be read is damaged as a whole.

@@ -1,4 +1,4 @@
-// A record is what is kept of one run (results/README.md explains every key). This is the only place that
+// A record is what is kept of one run (results/record.md explains every key). This is the only place that
 // composes one; what is read back is a thin value over the JSON.
 #pragma once
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Writes the tables and the figure of this page from the probes that lie beside it.
+# Writes the tables, their rows and the figure of this page from the probes that lie beside it.
 #   results/prediction/publish.sh
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
@@ -10,29 +10,28 @@ bnlab=${BNLAB_PROGRAM:-build/release/bnlab}
 scratch=$(mktemp -d)
 trap 'rm -r "$scratch"' EXIT
 
-# What a command says, between the marks of a table of the page.
-into_page() {
-  "${@:2}" > "$scratch/table"
+# table NAME ARGUMENT...: a table of predicted.py, between the marks of its name on the page.
+table() {
+  "$BNLAB_INTERPRETER" -B scripts/figures/predicted.py "$@" > "$scratch/table"
   sed -i -e "/^<!-- table:$1 -->\$/,/^<!-- end -->\$/{//!d}" -e "/^<!-- table:$1 -->\$/r $scratch/table" "$page/README.md"
 }
-indented() {
-  "$@" | sed -e "s/ *$//" -e "s/^\(.\)/    \1/"
-}
 
-probes=("$page"/probe-*.json)
-into_page validation "$bnlab" cost --validate "${probes[@]}"
+"$bnlab" cost --validate "$page"/probe-*.json --json > "$scratch/checked.json"
+table quality "$scratch/checked.json" --csv "$page/quality.csv"
+table steps "$scratch/checked.json"
 deep=(--only model.name=backbone_unet)
-into_page gpus indented "$bnlab" cost "$page/steps.json" --ranks 8,64 --step-ms 100 "${deep[@]}" \
-  --only 'strategy=per_tower,averaged,sync(route=all_reduce),sync(gradient=stopped)'
+"$bnlab" cost "$page/steps.json" --ranks 8,64 --step-ms 100 "${deep[@]}" \
+  --only 'strategy=per_tower,averaged,sync(route=all_reduce),sync(gradient=stopped)' --json > "$scratch/gpus.json"
 # A step of one H100 with two images (../one_gpu/times.json).
 h100_ms=$("$BNLAB_INTERPRETER" -c 'import json; steps = json.load(open("results/one_gpu/times.json"))["resnet50_unet_2_images"]
 print(round(next(step["step_ms"][1] for step in steps if step["strategy"] == "per_tower"), 2))')
-into_page h100 indented "$bnlab" cost "$page/deep.json" --ranks 8,64 --step-ms "$h100_ms"
-few=(--only 'strategy=per_tower,averaged,sync(route=all_reduce)')
 ranks=8,16,64,256,1024
+"$bnlab" cost "$page/deep.json" --ranks "1,2,$ranks" --step-ms "$h100_ms" --json > "$scratch/h100.json"
+table price "ResNet-18, 60 exchanges, a step of 100 ms=$scratch/gpus.json" \
+  "ResNet-50, 126 exchanges, a step of $h100_ms ms=$scratch/h100.json" --csv "$page/price.csv"
+few=(--only 'strategy=per_tower,averaged,sync(route=all_reduce)')
 "$bnlab" cost "$page/steps.json" --ranks "2,4,$ranks" --probe "$page/probe-2.json" --exchange sockets "${deep[@]}" "${few[@]}" \
   --seconds 60 --json > "$scratch/cpu.json"
-"$bnlab" cost "$page/deep.json" --ranks "1,2,$ranks" --step-ms "$h100_ms" --json > "$scratch/gpu.json"
 "$BNLAB_INTERPRETER" -B scripts/figures/prediction.py --out "$page/figures/efficiency" \
   "CPU ranks over sockets, by the probe of two=$scratch/cpu.json" \
-  "H100s without a probe, a step of $h100_ms ms=$scratch/gpu.json"
+  "H100s without a probe, a step of $h100_ms ms=$scratch/h100.json"

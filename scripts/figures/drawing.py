@@ -33,12 +33,16 @@ def save_page(drawing, stem):
 
 def save(drawing, stem):
     """Writes STEM.svg, STEM.png and STEM.csv; returns their paths."""
-    columns = list(dict.fromkeys(key for row in drawing.rows for key in row))
-    with open(f"{stem}.csv", "w", encoding="utf-8", newline="") as file:
+    write_csv(drawing.rows, f"{stem}.csv")
+    return style.save_picture(drawing.figure, stem, drawing.sentence) + [f"{stem}.csv"]
+
+
+def write_csv(rows, path):
+    columns = list(dict.fromkeys(key for row in rows for key in row))
+    with open(path, "w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, columns, lineterminator="\n")
         writer.writeheader()
-        writer.writerows(drawing.rows)
-    return style.save_picture(drawing.figure, stem, drawing.sentence) + [f"{stem}.csv"]
+        writer.writerows(rows)
 
 
 def of_readme(manual, names, stem, draw, save):

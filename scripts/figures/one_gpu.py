@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """What steps and kernels took on one GPU: results/one_gpu.
 
-  scripts/figures/one_gpu.py FILE --out STEM [--table norms|steps|kernels]
+  scripts/figures/one_gpu.py FILE [--out STEM] [--rows FOLDER]
 
-FILE: the page's times.json; --table: prints one of the page's tables in Markdown in place of a sentence.
+FILE: the page's times.json. --out draws the figure. --rows prints the page's summary, and writes norms.csv, steps.csv and kernels.csv.
 """
 
 import argparse
@@ -14,7 +14,7 @@ from pathlib import Path
 
 import layout
 import style
-from drawing import Drawing, save_page
+from drawing import Drawing, save_page, write_csv
 
 _BASE = "per_tower"
 
@@ -91,54 +91,63 @@ def draw(document):
     return Drawing(figure, rows, f"A step relative to per_tower's {base:.2f} ms: {said}.")
 
 
-def norms_table(document):
-    text = "| strategy | fastest turn, ms, per seed | over `per_tower` |\n|---|---:|---:|\n"
+def norm_rows(document):
     for norm in sorted(norms_of(document), key=lambda norm: norm.relative):
-        text += f"| `{norm.strategy}` | {', '.join(f'{time:.2f}' for time in norm.fastest_ms)} | {norm.relative:.3f} |\n"
-    return text + f"\nThe fastest turns of a seed's three copies of `per_tower` lie within {100 * copies_apart(document):.1f} % of each other.\n"
+        yield {"strategy": norm.strategy, **{f"fastest_ms_{seed}": f"{time:.2f}" for seed, time in enumerate(norm.fastest_ms)},
+               "over_per_tower": f"{norm.relative:.3f}"}
 
 
-def steps_table(document):
-    """Steps of the U-Net beside PyTorch's, those of the PSPNet, and one with two images."""
-    text = "| network | program | step, ms |\n|---|---|---:|\n"
-    for precision, runs in (("bfloat16", document["unet_bfloat16"]), ("float32", document["unet_float32"])):
-        for run in runs:
-            times = run["step_ms"] if isinstance(run["step_ms"], list) else [run["step_ms"]]
-            name = run.get("way") or f"`{run['strategy']}`, cuda_graph {'on' if run['cuda_graph'] else 'off'}"
-            who = "PyTorch" if "way" in run else "bnlab"
-            text += f"| U-Net, 8 images of 96x128, {precision} | {who}: {name} | {statistics.median(times):.2f} |\n"
-    shown = {}
-    for run in document["pspnet_bfloat16"]:
-        shown.setdefault((run["strategy"], run["cuda_graph"]), []).append(run["step_ms"])
-    for (strategy, graph), times in shown.items():
-        text += (f"| PSPNet on a ResNet-50, 4 images of 473x473, bfloat16 | bnlab: `{strategy}`, cuda_graph {'on' if graph else 'off'} | "
-                 f"{statistics.median(times):.2f} |\n")
-    for run in document["resnet50_unet_2_images"]:
-        text += f"| U-Net on a ResNet-50, 2 images of 256x256, bfloat16 | bnlab: `{run['strategy']}`, alone | {run['step_ms'][1]:.2f} |\n"
-    return text
+def step_rows(document):
+    """Median steps of the U-Net and of PyTorch's, of the PSPNet, and one with two images."""
+    times = {}
+    for part, network in (("unet_bfloat16", "U-Net, 8 images of 96x128, bfloat16"), ("unet_float32", "U-Net, 8 images of 96x128, float32"),
+                          ("pspnet_bfloat16", "PSPNet on a ResNet-50, 4 images of 473x473, bfloat16"),
+                          ("resnet50_unet_2_images", "U-Net on a ResNet-50, 2 images of 256x256, bfloat16")):
+        for run in document[part]:
+            graph = {True: "replayed", False: "launched", None: "alone"}[run.get("cuda_graph")]
+            program = f"PyTorch: {run['way']}" if "way" in run else f"bnlab: {run['strategy']}, {graph}"
+            of_run = run["step_ms"] if isinstance(run["step_ms"], list) else [run["step_ms"]]
+            times.setdefault((network, program), []).extend([of_run[1]] if part == "resnet50_unet_2_images" else of_run)
+    for (network, program), of_steps in times.items():
+        yield {"network": network, "program": program, "step_ms": f"{statistics.median(of_steps):.2f}"}
 
 
-def kernels_table(document):
-    names = ["moments", "normalise", "backward_sums", "backward_input", "backward_residual"]
-    text = f"| site | dtype | layout | MB | {' | '.join(names)} |\n|---|---|---|---:|{'---:|' * len(names)}\n"
-    cells = {}
+def kernel_rows(document):
     for kernel in kernels_of(document):
-        site = f"{kernel.site}, {'x'.join(map(str, kernel.shape))}"
-        cells.setdefault((site, kernel.dtype, kernel.layout, kernel.megabytes), {})[kernel.kernel] = kernel
-    for (site, dtype, layout_name, megabytes), of_site in cells.items():
-        shares = " | ".join(f"{100 * of_site[name].share:.0f} % ({of_site[name].us:.0f} us)" for name in names)
-        text += f"| {site} | {dtype} | {layout_name} | {megabytes:.0f} | {shares} |\n"
-    return text
+        yield {"site": kernel.site, "shape": "x".join(map(str, kernel.shape)), "dtype": kernel.dtype, "layout": kernel.layout,
+               "megabytes": f"{kernel.megabytes:.0f}", "kernel": kernel.kernel, "percent_of_copy": f"{100 * kernel.share:.0f}",
+               "us": f"{kernel.us:.0f}"}
 
 
-_TABLES = {"norms": norms_table, "steps": steps_table, "kernels": kernels_table}
+def summary(document):
+    norms = {style.base_name(norm.strategy): norm.relative for norm in norms_of(document)}
+    steps = {(row["network"], row["program"]): float(row["step_ms"]) for row in step_rows(document)}
+    unet, pspnet = (next(network for network, _ in steps if network.startswith(name)) for name in ("U-Net, 8", "PSPNet"))
+    replayed = steps[unet, "bnlab: per_tower, replayed"]
+    ratios = [f"{steps[unet, f'PyTorch: {way}'] / replayed:.1f}" for way in ("eager BatchNorm2d", "torch.compile", "torch.compile with graphs")]
+    saved = 1 - steps[pspnet, "bnlab: per_tower, replayed"] / steps[pspnet, "bnlab: per_tower, launched"]
+    large = min(kernel.share for kernel in kernels_of(document) if round(kernel.megabytes) == 256)
+
+    def span(digits, *names):
+        of_names = [norms[name] for name in names]
+        return f"{min(of_names):.{digits}f} to {max(of_names):.{digits}f}"
+    return (f"| what | seen |\n|---|---:|\n"
+            f"| a step with group norm, batch renorm or no norm, against `per_tower` | {span(2, 'group_norm', 'batch_renorm', 'none')} times |\n"
+            f"| the same with layer norm, filter response norm or dynamic tanh | "
+            f"{span(1, 'layer_norm', 'filter_response_norm', 'dynamic_tanh')} times |\n"
+            f"| a replayed step of a small U-Net, against PyTorch eager, compiled, compiled with graphs | {', '.join(ratios)} times as fast |\n"
+            f"| what replaying saves of a PSPNet's step | {100 * saved:.0f} % |\n"
+            f"| the slowest kernel on tensors of 256 MB, of a copy's rate | {100 * large:.0f} % |\n")
+
+
+_ROWS = {"norms": norm_rows, "steps": step_rows, "kernels": kernel_rows}
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("file")
     parser.add_argument("--out", metavar="STEM")
-    parser.add_argument("--table", choices=_TABLES)
+    parser.add_argument("--rows", metavar="FOLDER")
     asked = parser.parse_args()
     document = json.loads(Path(asked.file).read_text(encoding="utf-8"))
     if asked.out:
@@ -146,8 +155,10 @@ def main():
         drawing = draw(document)
         save_page(drawing, asked.out)
         print(drawing.sentence)
-    if asked.table:
-        print(_TABLES[asked.table](document))
+    if asked.rows:
+        for name, rows in _ROWS.items():
+            write_csv(list(rows(document)), Path(asked.rows) / f"{name}.csv")
+        print(summary(document))
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ from test_occasions import Occasions
 from test_one_gpu import OneGpu
 from test_pages_of_readers import PagesOfReaders, Readme
 from test_price import CommittedPrice, Price
-from test_prediction import Prediction
+from test_prediction import PredictedTables, Prediction
 from test_published import PublishedNumbers
 from test_scaling import Scaling
 from test_statistics_by_site import StatisticsBySite

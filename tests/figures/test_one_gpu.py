@@ -44,20 +44,31 @@ class OneGpu(unittest.TestCase):
         self.assertEqual(len([row for row in rows if row["panel"] == "kernels"]), 4)
         self.assertIn("none 0.891", drawing.sentence)
 
-    def test_the_tables_have_medians(self):
-        self.assertIn("| `none` | 9.00, 9.00 | 0.891 |", one_gpu.norms_table(_DOCUMENT))
-        steps = one_gpu.steps_table(_DOCUMENT)
-        self.assertIn("bnlab: `sync`, cuda_graph on | 2.00 |", steps)
-        self.assertIn("PyTorch: torch.compile | 4.50 |", steps)
-        self.assertIn("bnlab: `sync`, cuda_graph off | 23.00 |", steps)
-        self.assertIn("| stem, 2x64x9x9 | Float | channels_last | 8 | 50 % (20 us) |", one_gpu.kernels_table(_DOCUMENT))
+    def test_the_rows_have_medians(self):
+        self.assertEqual(list(one_gpu.norm_rows(_DOCUMENT))[0],
+                         {"strategy": "none", "fastest_ms_0": "9.00", "fastest_ms_1": "9.00", "over_per_tower": "0.891"})
+        steps = {row["program"]: row["step_ms"] for row in one_gpu.step_rows(_DOCUMENT)}
+        self.assertEqual(steps, {"bnlab: sync, replayed": "2.00", "PyTorch: torch.compile": "4.50", "bnlab: sync, launched": "23.00"})
+        self.assertEqual(list(one_gpu.kernel_rows(_DOCUMENT))[0],
+                         {"site": "stem", "shape": "2x64x9x9", "dtype": "Float", "layout": "channels_last", "megabytes": "8",
+                          "kernel": "moments", "percent_of_copy": "50", "us": "20"})
 
-    def test_the_page_has_what_its_file_says(self):
+    def test_the_page_and_its_rows_have_what_its_file_says(self):
         page = pathlib.Path(__file__).parents[2] / "results/one_gpu"
         document = json.loads((page / "times.json").read_text(encoding="utf-8"))
         text = (page / "README.md").read_text(encoding="utf-8")
-        for name, table in one_gpu._TABLES.items():
-            self.assertIn(f"<!-- table:{name} -->\n{table(document)}", text)
+        self.assertIn(f"<!-- table:summary -->\n{one_gpu.summary(document)}\n<!-- end -->", text)
+        for name, rows in one_gpu._ROWS.items():
+            with open(page / f"{name}.csv", encoding="utf-8", newline="") as file:
+                self.assertEqual(list(csv.DictReader(file)), list(rows(document)), name)
+
+    def test_the_summary_is_of_the_rows(self):
+        document = json.loads((pathlib.Path(__file__).parents[2] / "results/one_gpu/times.json").read_text(encoding="utf-8"))
+        for kernel in document["bandwidth"]:
+            kernel["share_of_copy"] = 0.5
+        summary = one_gpu.summary(document)
+        self.assertIn("of a copy's rate | 50 % |", summary)
+        self.assertIn("| 4.6, 4.9, 1.8 times as fast |", summary)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ Folder = Union[str, "os.PathLike[str]"]
 Row = Dict[str, Any]
 
 SCHEMA_VERSION = 1
-# Columns of `runs` behind the keys that were varied: title, and path in the record (results/README.md).
+# Columns of `runs` behind the keys that were varied: title, and path in the record (results/record.md).
 _COLUMNS = {
     "outcome": "outcome.status", "message": "outcome.message", "placement": "placement.name", "ranks": "placement.ranks",
     "device": "placement.device", "emulated": "placement.emulated", "jobs": "placement.jobs",

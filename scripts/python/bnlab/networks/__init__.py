@@ -42,7 +42,7 @@ def network(model: Component, strategy: Component, classes: int) -> nn.Module:
 def torch_model(run: Any) -> nn.Module:
     """The trained network of a run, in evaluation mode: its folder, or a row of `Results.runs`.
 
-    Raises FileNotFoundError where the run's weights are not there (results/README.md says which files are committed), and
+    Raises FileNotFoundError where the run's weights are not there (results/record.md says which files are committed), and
     RuntimeError where they do not fit.
     """
     folder = Path(run if isinstance(run, (str, os.PathLike)) else run["folder"])
