@@ -111,6 +111,9 @@ struct ExperimentReport {
 
 // Mean and interval over the seeds.
 Interval over_seeds(const SeedValues& values);
+std::string plus_minus(const Interval& interval, int decimals = 3,
+                       double unit = 1);     // "0.712±0.010"; "-" of none
+SeedValues per_cent(SeedValues logarithms);  // of ratios
 
 // `baseline`: the label of the strategy that costs are given relative to. Empty: the first of the matrix
 // whose runs exchange no statistics, if it and another strategy have runs whose throughput counts, else none.
