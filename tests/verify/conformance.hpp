@@ -32,7 +32,7 @@ const std::vector<Check>& further_checks();
 // One check of either kind, by its name.
 std::string complaint(const std::string& check, const Json& strategy, const Applier& apply);
 
-// The strategies of these names under all variants of their references, resolved; for tests, and what each is called there.
+// The strategies of these names under all variants of their references, resolved, and what a test calls each.
 std::vector<Json> variants_of(const std::vector<std::string>& names);
 std::string name_of_variant(const ::testing::TestParamInfo<Json>& info);
 
