@@ -25,13 +25,7 @@ deep=(--only model.name=backbone_unet)
 # A step of one H100 with two images (../one_gpu/times.json).
 h100_ms=$("$BNLAB_INTERPRETER" -c 'import json; steps = json.load(open("results/one_gpu/times.json"))["resnet50_unet_2_images"]
 print(round(next(step["step_ms"][1] for step in steps if step["strategy"] == "per_tower"), 2))')
-ranks=8,16,64,256,1024
-"$bnlab" cost "$page/deep.json" --ranks "1,2,$ranks" --step-ms "$h100_ms" --json > "$scratch/h100.json"
+"$bnlab" cost "$page/deep.json" --ranks 8,64,1024 --step-ms "$h100_ms" --json > "$scratch/h100.json"
 table price "ResNet-18, 60 exchanges, a step of 100 ms=$scratch/gpus.json" \
   "ResNet-50, 126 exchanges, a step of $h100_ms ms=$scratch/h100.json" --csv "$page/price.csv"
-few=(--only 'strategy=per_tower,averaged,sync(route=all_reduce)')
-"$bnlab" cost "$page/steps.json" --ranks "2,4,$ranks" --probe "$page/probe-2.json" --exchange sockets "${deep[@]}" "${few[@]}" \
-  --seconds 60 --json > "$scratch/cpu.json"
-"$BNLAB_INTERPRETER" -B scripts/figures/prediction.py --out "$page/figures/efficiency" \
-  "CPU ranks over sockets, by the probe of two=$scratch/cpu.json" \
-  "H100s without a probe, a step of $h100_ms ms=$scratch/h100.json"
+"$BNLAB_INTERPRETER" -B scripts/figures/prediction.py "$scratch/h100.json" --out "$page/figures/efficiency"

@@ -10,6 +10,7 @@ import argparse
 import os
 import re
 import sys
+from pathlib import Path
 
 import accuracy_by_part
 import accuracy_by_population
@@ -33,7 +34,7 @@ FIGURES = (accuracy_vs_batch, throughput_vs_accuracy, accuracy_by_population, ac
            memory_price, matrix, statistics_by_site, contrasts, step_cost, scaling, accuracy_vs_steps, accuracy_vs_length)
 
 
-def draw_all(report, out, only=()):
+def draw_all(report, out, only=(), png=False):
     styles = style.styles_of(report.strategies)
     styles = {label: styles[label] for label in report.strategies}
     os.makedirs(out, exist_ok=True)
@@ -49,7 +50,7 @@ def draw_all(report, out, only=()):
             except drawing.Nothing as reason:
                 print(f"  {name}: not drawn, {reason}.")
                 continue
-            files = drawing.save(drawn, os.path.join(out, name))
+            files = drawing.save(drawn, os.path.join(out, name), png)
             print(f"  {name}: {drawn.sentence}")
             for file in files:
                 print(f"    {file}")
@@ -82,13 +83,15 @@ def main(arguments=None):
     parser.add_argument("--figures", nargs="+", metavar="NAME", default=(), type=_figure_names,
                         help="draw these only, likewise: a figure, or one condition of it, named as its file without suffix")
     parser.add_argument("--bare", action="store_true", help="without title and caption, and as PDF too: for papers")
+    parser.add_argument("--png", action="store_true", help="as PNG too, which without it only those are that a page shows")
     options = parser.parse_args(arguments)
     style.apply(options.bare)
     try:
         report = reports.read(sys.stdin)
         if options.strategies:
             report.keep(_labels(options.strategies, report.strategies))
-        draw_all(report, options.out, separated(options.figures))
+        report.page = "".join(page.read_text(encoding="utf-8") for page in Path(options.out).resolve().parent.glob("*.md"))
+        draw_all(report, options.out, separated(options.figures), options.png)
     except reports.ReportError as error:
         print(f"plot.sh: {error}", file=sys.stderr)
         return 1

@@ -7,7 +7,7 @@ statistics win it back there.
 import layout
 import report as reports
 import style
-from accuracy_by_population import ONE_MARK, keep_to_shares, look, mark_failure, populations_of, statistics_notes
+from accuracy_by_population import keep_to_shares, legend, look, mark_failure, populations_of
 from drawing import Drawing, Nothing, metric_name
 from report import grouping_text, images_per_tower
 
@@ -30,11 +30,11 @@ def draw(report, cells, condition, styles):
     columns = [_ALL, *parts]
     across = min(_COLUMNS, len(columns))
     blocks = -(-len(columns) // across)
+    sentence = _sentence(lines, names, parts, metric)
     figure, all_axes = layout.new_page(
-        f"How good is each strategy's {metric_name(metric)} on each part of the test split?",
-        _caption(report, cells, touched, populations), style.DOUBLE,
+        sentence, report.caption(cells, [cell.value("saved") for cell in touched]), style.DOUBLE,
         blocks * (0.5 + (_ROW + _MORE * len(populations)) * len(lines)), rows=blocks, columns=across, sharex=True, sharey=True,
-        legend={population: style.Style(*look(population, populations), "") for population in populations})
+        legend=legend(populations))
     rows = []
     for axes, part in zip(all_axes.flat, columns):
         for place, (cell, name) in enumerate(zip(lines, names)):
@@ -46,10 +46,10 @@ def draw(report, cells, condition, styles):
     for axes in all_axes.flat[len(columns):]:
         axes.set_visible(False)
     first = all_axes[0][0]
-    first.set_yticks(range(len(lines)), names)
+    first.set_yticks(range(len(lines)), [style.renamed(name, list(styles)) for name in names])
     first.set_ylim(len(lines) - 0.45, -0.55)
     keep_to_shares(first, rows)
-    return Drawing(figure, rows, _sentence(lines, names, parts, metric))
+    return Drawing(figure, rows, sentence)
 
 
 def _line(cell, touched):
@@ -80,13 +80,6 @@ def _draw_cell(axes, place, cell, name, part, metric, populations):
     if part == _ALL and cell.failed and cell.value("saved") is None:
         mark_failure(axes, place, cell.failures)
     return rows
-
-
-def _caption(report, cells, touched, populations):
-    parts = [f"{report.name}.", f"Rows: towers x {report.samples} per tower, strategy and condition, as far as they differ.",
-             f"Last checkpoint; {report.bars_text([cell.value('saved') for cell in touched])}.", *statistics_notes(populations),
-             ONE_MARK if len(populations) > 1 and reports.without_running_statistics(touched) else "", report.rates_note(cells)]
-    return " ".join(part for part in parts + reports.shortfall_notes(cells) if part)
 
 
 def _sentence(lines, names, parts, metric):

@@ -15,12 +15,11 @@ from report import grouping_text, images_per_tower
 PANEL_KEYS = ("shards",)  # axes of the matrix that get panels here, where other figures are drawn once per value
 _LOOKS = {"saved": (style.BLACK, "o"), "mean": (style.ORANGE, "d"), "pooled": (style.BLUE, "s"),
           "precise": (style.GREEN, "^"), "batch": (style.SKY, "v"), "ema": (style.PURPLE, "P")}
-_STATISTICS = {"saved": "the running statistics of the checkpoint", "mean": "the mean of all towers' running statistics",
-               "pooled": "these with the variance between the towers' means", "precise": "recomputed over training batches",
-               "batch": "each test batch's own, grouped as in training", "ema": "the running statistics, with averaged weights"}
-ONE_MARK = "Without running statistics there is one mark."
+_STATISTICS = {"saved": "saved", "mean": "mean over the towers", "pooled": "pooled over the towers", "precise": "recomputed",
+               "batch": "the test batch's own", "ema": "saved, with averaged weights"}
 _TOWERS = (style.VERMILION, "<>*pXh8")  # colour of tower:K, and a marker for each
 _COLUMNS = 3
+_LITTLE = 0.005  # of the metric
 _FILLED = 2 / 3  # of the rows of panels side by side, at least
 _ROW, _MORE, _DODGE = 0.10, 0.05, 0.75  # inches per strategy and per population, and the share over which these spread
 
@@ -40,34 +39,36 @@ def draw(report, cells, condition, styles):
     known = report.published(report.headline, touched)
     columns = 1 if not side_by_side else 2 if len(panels) == 4 else min(_COLUMNS, len(panels))
     heights = [0.55 + (_ROW + _MORE * len(populations)) * len(strategies[k]) for k in range(0, len(panels), columns)]
+    sentence, names = _sentence(touched, populations, panels, report.headline), style.names(list(styles))
     figure, all_axes = layout.new_page(
-        f"How good is each strategy's {metric_name(report.headline)}, and with which statistics?",
-        _caption(report, cells, touched, populations, condition), style.DOUBLE, sum(heights),
+        sentence, report.caption(cells, [cell.value("saved") for cell in touched], condition), style.DOUBLE, sum(heights),
         rows=len(heights), columns=columns, sharex=True, sharey=side_by_side, height_ratios=heights,
-        legend={population: style.Style(*look(population, populations), "") for population in populations},
-        references=published.legend(known))
+        legend=legend(populations), references=published.legend(known))
     rows = []
     for axes, panel, labels in zip(all_axes.flat, panels, strategies):
         rows += _draw_panel(axes, panel, touched, labels, populations)
         published.draw(axes, known, upright=True)
-        axes.set_title(_panel_text(panel, panels), loc="left", color=style.GREY)
+        axes.set_title(_panel_text(panel, panels, report.samples), loc="left", color=style.GREY)
         if columns > 1 or panel == panels[-1]:
             axes.set_xlabel(metric_name(report.headline))
         axes.tick_params(axis="x", labelbottom=True)
         axes.tick_params(axis="y", length=0)
-        axes.set_yticks(range(len(labels)), labels)
+        axes.set_yticks(range(len(labels)), [names[label] for label in labels])
         axes.set_ylim(len(labels) - 0.45, -0.55)
     for axes in all_axes.flat[len(panels):]:
         axes.set_visible(False)
     keep_to_shares(all_axes[0][0], rows)
-    return Drawing(figure, rows + published.rows(known), _sentence(touched, populations, panels, report.headline))
+    return Drawing(figure, rows + published.rows(known), sentence)
 
 
 def _rows(panels, cells, styles):
     """The strategies of each panel: its own, or, where few rows stay empty so, those of all."""
     own = [[label for label in styles if any(_panel(cell) == panel and cell.strategy == label for cell in cells)]
            for panel in panels]
-    every = [label for label in styles if any(label in labels for labels in own)]
+    scores = {cell.strategy: cell.value("saved").mean for cell in reversed(cells) if cell.value("saved")}
+    for labels in own:
+        labels.sort(key=lambda label: -scores.get(label, 0))
+    every = sorted((label for label in styles if any(label in labels for labels in own)), key=lambda label: -scores.get(label, 0))
     return own if sum(map(len, own)) < _FILLED * len(panels) * len(every) else [every] * len(panels)
 
 
@@ -75,9 +76,9 @@ def _panel(cell):
     return cell.grouping, cell.conditions.get("shards", "iid")
 
 
-def _panel_text(panel, panels):
+def _panel_text(panel, panels, samples):
     grouping, shards = panel
-    return grouping_text(grouping) + (f", {shards} shards" if len({each[1] for each in panels}) > 1 else "")
+    return f"{grouping_text(grouping)}, {shards} shards" if len({each[1] for each in panels}) > 1 else reports.grouping_words(grouping, samples)
 
 
 def populations_of(cells):
@@ -94,10 +95,19 @@ def look(population, populations):
     return _TOWERS[0], _TOWERS[1][towers.index(population) % len(_TOWERS[1])]
 
 
+def statistics_of(population):
+    return _STATISTICS.get(population) or population.replace("tower:", "tower ")
+
+
+def legend(populations):
+    """Text -> Style: the statistics that a network is evaluated with."""
+    return {statistics_of(population): style.Style(*look(population, populations), "") for population in populations}
+
+
 def _draw_panel(axes, panel, cells, strategies, populations):
-    rows = []
+    rows, everywhere = [], reports.of_every_grouping(cells)
     for cell in cells:
-        if _panel(cell) != panel:
+        if _panel(cell) != panel and (cell not in everywhere or _panel(cell)[1] != panel[1] or cell.strategy not in strategies):
             continue
         place = strategies.index(cell.strategy)
         evaluated = set().union(*(each.evaluated for each in cells if each.strategy == cell.strategy), {"saved"})
@@ -108,7 +118,8 @@ def _draw_panel(axes, panel, cells, strategies, populations):
             row = {"strategy": cell.strategy, "grouping": grouping_text(panel[0]), "shards": panel[1],
                    "population": population, "n": value.n if value else 0, "failed": cell.failed,
                    "missing": cell.missing, "outcome": cell.failures}
-            rows.append(row)
+            if _panel(cell) == panel:
+                rows.append(row)
             colour, marker = look(population, populations)
             if value:
                 row.update(value=value.mean, half_width=value.half_width)
@@ -127,12 +138,6 @@ def mark_failure(axes, place, failures):
                   size=style.SMALL - 0.8, color=style.GREY)
 
 
-def statistics_notes(populations):
-    notes = [f"{name}: {_STATISTICS[name]}" for name in populations if name in _STATISTICS]
-    notes += ["tower:K: the running statistics of tower K alone"] * any(name.startswith("tower:") for name in populations)
-    return ["Statistics: " + "; ".join(notes) + "."] if len(populations) > 1 else []
-
-
 def keep_to_shares(axes, rows):
     values = [row["value"] for row in rows if row.get("value") is not None]
     if values and all(0 <= value <= 1 for value in values):
@@ -140,30 +145,15 @@ def keep_to_shares(axes, rows):
         axes.set_xlim(max(low, -0.03), min(high, 1.03))
 
 
-def _caption(report, cells, touched, populations, condition):
-    shards = {_panel(cell)[1] for cell in touched}
-    parts = [f"{report.name}.", f"With {condition}." if condition else "",
-             f"Panels: towers x {report.samples} per tower" +
-             (", and how the training set is dealt to the towers." if len(shards) > 1 else "."),
-             f"Last checkpoint; {report.bars_text([cell.value('saved') for cell in touched])}.",
-             *statistics_notes(populations),
-             ONE_MARK if len(populations) > 1 and reports.without_running_statistics(touched) else "",
-             reports.absent_note(touched, "mark"), report.rates_note(cells)]
-    parts += reports.shortfall_notes(cells)
-    return " ".join(part for part in parts if part)
-
-
 def _sentence(cells, populations, panels, headline):
-    clauses = []
-    for panel in panels:
-        gaps = []
-        for cell in cells:
-            others = [cell.value(name) for name in populations if name != "saved" and name in cell.evaluated]
-            best = max((other.mean for other in others if other), default=None)
-            if _panel(cell) == panel and cell.value("saved") and best is not None:
-                gaps.append((best - cell.value("saved").mean, cell.strategy))
-        if gaps:
-            gap, strategy = max(gaps)
-            clauses.append(f"at {_panel_text(panel, panels)} the saved statistics lose most against another population with "
-                           f"{strategy} ({gap:+.3f})")
-    return f"{metric_name(headline)} by population: {'; '.join(clauses) or 'saved statistics only'}."
+    """Where other statistics than the saved ones help most."""
+    gains = [(cell.value(name).mean - cell.value("saved").mean, cell, name) for cell in cells if cell.value("saved")
+             for name in populations if name != "saved" and name in cell.evaluated and cell.value(name)]
+    if not gains:
+        return f"{metric_name(headline)} with the saved statistics only."
+    gain, cell, name = max(gains, key=lambda each: each[0])
+    if gain < _LITTLE:
+        return f"No other statistics gain more than {max(gain, 0):.3f} of {metric_name(headline)} over the saved ones."
+    where = _panel_text(_panel(cell), panels, "") if len({each[1] for each in panels}) > 1 else grouping_text(cell.grouping)
+    return (f"{style.base_name(cell.strategy)} at {where} gains most from other statistics: {metric_name(headline)} "
+            f"{cell.value(name).mean:.3f} with {statistics_of(name)}, {cell.value('saved').mean:.3f} with the saved ones.")

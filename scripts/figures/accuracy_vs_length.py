@@ -11,7 +11,6 @@ from report import grouping_text
 
 PANEL_KEYS = ("steps",)
 _STATISTICS = {"saved": "saved statistics", "batch": "the batch's own statistics"}
-_DODGE = 0.035  # octaves between neighbouring strategies: bars must not hide each other
 
 
 def draw(report, cells, condition, styles):
@@ -24,10 +23,11 @@ def draw(report, cells, condition, styles):
     groupings = sorted({cell.grouping for cell in touched}, key=lambda grouping: -grouping.towers)
     strategies = [label for label in styles if any(cell.strategy == label for cell in touched)]
     populations = [name for name in _STATISTICS if any(name in cell.evaluated for cell in touched)]
+    sentence = _sentence(touched, lengths, headline)
     figure, all_axes = layout.new_page(
-        f"How does {metric_name(headline)} depend on the length of training?",
-        _caption(report, cells, touched, condition), style.DOUBLE, 2.5 * len(populations), rows=len(populations),
-        columns=len(groupings), sharey="row", sharex=True, legend={label: styles[label] for label in strategies})
+        sentence, report.caption(cells, [cell.value("saved") for cell in touched], condition), style.DOUBLE,
+        2.5 * len(populations), rows=len(populations), columns=len(groupings), sharey="row", sharex=True,
+        legend={name: styles[label] for label, name in style.names(strategies, words=True).items()})
     rows = []
     for population, row_of_axes in zip(populations, all_axes):
         of_row = []
@@ -35,18 +35,19 @@ def draw(report, cells, condition, styles):
             here = [cell for cell in touched if cell.grouping == grouping and population in cell.evaluated]
             drawn = _draw_lines(axes, here, strategies, styles, population)
             rows, of_row = rows + drawn, of_row + drawn
-            axes.set_title(f"{grouping_text(grouping)}, {_STATISTICS[population]}", loc="left", color=style.GREY)
+            axes.set_title(f"{reports.grouping_words(grouping, report.samples)}\n{_STATISTICS[population]}", loc="left", color=style.GREY)
             layout.mark_failures(axes, [(_steps(cell), styles[cell.strategy].colour, cell.failures)
                                         for cell in here if cell.failed])
-        layout.keep_to_shares(row_of_axes[0], [row["value"] for row in of_row if row["value"] is not None])
+        layout.fit(row_of_axes[0], of_row)
         row_of_axes[0].set_ylabel(metric_name(headline))
     for axes in all_axes.flat:
         axes.set_xscale("log", base=2)
+        axes.set_xlim(lengths[0] / 1.3, lengths[-1] * 1.3)
         axes.set_xticks(lengths, [f"{steps:,}" for steps in lengths])
         axes.xaxis.set_minor_locator(NullLocator())
     for axes in all_axes[-1]:
         axes.set_xlabel("steps of training")
-    return Drawing(figure, rows, _sentence(touched, lengths, headline))
+    return Drawing(figure, rows, sentence)
 
 
 def _steps(cell):
@@ -56,8 +57,7 @@ def _steps(cell):
 def _draw_lines(axes, cells, strategies, styles, population):
     rows = []
     for k, strategy in enumerate(strategies):
-        look, drawn = styles[strategy], []
-        shift = 2 ** (_DODGE * (k - (len(strategies) - 1) / 2))
+        look, drawn, place = styles[strategy], [], layout.dodged(axes, k, len(strategies))
         for cell in sorted((cell for cell in cells if cell.strategy == strategy), key=_steps):
             value = cell.value(population)
             where = {"population": population, "strategy": strategy, "grouping": grouping_text(cell.grouping), "steps": _steps(cell)}
@@ -66,22 +66,14 @@ def _draw_lines(axes, cells, strategies, styles, population):
             rows.append({"kind": "mean", **where, "n": value.n if value else 0, "outcome": cell.failures,
                          "value": value.mean if value else None, "half_width": value.half_width if value else None})
             if value:
-                drawn.append((_steps(cell) * shift, value))
-                axes.plot([_steps(cell) * shift] * value.n, list(value.seeds.values()), ".", color=look.colour, alpha=0.35,
-                          markersize=3, markeredgewidth=0, zorder=2)
+                drawn.append((_steps(cell), value))
+                axes.plot([_steps(cell)] * value.n, list(value.seeds.values()), ".", color=look.colour, alpha=0.35,
+                          markersize=3, markeredgewidth=0, transform=place, zorder=2)
         if drawn:
             axes.errorbar([x for x, _ in drawn], [value.mean for _, value in drawn],
                           yerr=[value.half_width or 0 for _, value in drawn], color=look.colour, marker=look.marker,
-                          linestyle=look.dash, elinewidth=0.9, capsize=0, zorder=4)
+                          linestyle=look.dash, elinewidth=0.9, capsize=0, transform=place, zorder=4)
     return rows
-
-
-def _caption(report, cells, touched, condition):
-    bars = report.bars_text([cell.value("saved") for cell in touched])
-    return " ".join(part for part in [
-        f"{report.name}.", f"With {condition}." if condition else "",
-        f"Lines: mean of the last checkpoint of trainings of so many steps; dots: single seeds; {bars}.",
-        reports.absent_note(touched, "line"), *reports.shortfall_notes(cells)] if part)
 
 
 def _sentence(cells, lengths, headline):
@@ -90,7 +82,7 @@ def _sentence(cells, lengths, headline):
                         key=lambda cell: cell.value("saved").mean)
         if not ranked:
             return f"after {steps:,} steps no run ended well"
-        ends = [f"{cell.value('saved').mean:.3f} ({cell.strategy} {grouping_text(cell.grouping)})" for cell in (ranked[0], ranked[-1])]
+        ends = [f"{cell.value('saved').mean:.3f} ({style.base_name(cell.strategy)} {grouping_text(cell.grouping)})" for cell in (ranked[0], ranked[-1])]
         return f"after {steps:,} steps from {ends[0]} to {ends[1]}"
 
-    return f"{metric_name(headline)} with the saved statistics runs {', '.join(text(steps) for steps in lengths)}."
+    return f"The {metric_name(headline)} ranges {', '.join(text(steps) for steps in (lengths[0], lengths[-1]))}."

@@ -21,10 +21,10 @@ def draw(report, cells, condition, styles):
     if not tuning or not tuning["length"]:
         raise Nothing("the length of training was not chosen by tuning")
     length, groups = tuning["length"], tuning["groups"]
-    looks, names = _looks(groups, styles), _names(groups)
+    looks = _looks(groups, styles)
+    names = {group: style.renamed(name, list(styles)) for group, name in _names(groups).items()}
     figure, all_axes = layout.new_page(
-        f"How does {metric_name(tuning['metric'])} grow with the length of training?", _caption(report, tuning),
-        style.DOUBLE, 2.6,
+        _sentence(tuning, names), _caption(report, tuning, names), style.DOUBLE, 2.6,
         legend={names[name]: look for name, (look, _) in looks.items()} if len(groups) > _MOST_LABELS else None)
     axes, rows, ends = all_axes[0][0], [], []
     for group in groups:
@@ -42,10 +42,10 @@ def draw(report, cells, condition, styles):
     axes.xaxis.set_minor_locator(NullLocator())
     axes.set_xlabel("steps")
     axes.set_ylabel(metric_name(tuning["metric"]))
-    layout.keep_to_shares(axes, [row["value"] for row in rows])
+    layout.fit(axes, rows)
     if len(groups) <= _MOST_LABELS:
         layout.label_line_ends(figure, [(axes, ends)])
-    return Drawing(figure, rows, _sentence(tuning))
+    return Drawing(figure, rows, _sentence(tuning, names))
 
 
 def _looks(groups, styles):
@@ -66,23 +66,19 @@ def _names(groups):
             for group, strategy in zip(groups, strategies)}
 
 
-def _caption(report, tuning):
-    length, seeds, names = tuning["length"], tuning["seeds"], _names(tuning["groups"])
+def _caption(report, tuning, names):
+    length, seeds = tuning["length"], len(tuning["seeds"])
     gain = f"{length['gain_below']:g}"
-    parts = [f"{report.name}, the runs that tune it.",
-             f"Marks: {'mean over ' + str(len(seeds)) + ' seeds' if len(seeds) > 1 else 'one seed'} that no other number rests on, each at its "
-             f"best setting for that length, evaluated with the {tuning['population']} statistics."]
-    if length["still_gaining"]:
-        parts.append(f"The longest was taken; its doubling still gained {gain} or more for {', '.join(names[each] for each in length['still_gaining'])}.")
-    else:
-        parts.append(f"Chosen: the shortest from which doubling gains each less than {gain}.")
-    return " ".join(parts)
+    why = f"the longest, as {', '.join(names[each] for each in length['still_gaining'])} still gained {gain}" \
+        if length["still_gaining"] else f"the shortest from which doubling gains less than {gain}"
+    return f"{report.name}, while tuning; {'one seed' if seeds == 1 else f'mean over {seeds} seeds'}; chosen: {why}."
 
 
-def _sentence(tuning):
+def _sentence(tuning, names):
+    """What the chosen length gains whom most."""
     length = tuning["length"]
     at = length["tried"].index(length["chosen"])
-    clauses = [f"{group['group']} {group['best_mean_at_each_length'][0]:.3f} to {group['best_mean_at_each_length'][at]:.3f}"
-               for group in tuning["groups"]]
-    return (f"{metric_name(tuning['metric'])} from {length['tried'][0]:,} to the chosen {length['chosen']:,} steps: "
-            f"{', '.join(clauses)}.")
+    group = max(tuning["groups"], key=lambda group: group["best_mean_at_each_length"][at] - group["best_mean_at_each_length"][0])
+    means = group["best_mean_at_each_length"]
+    return (f"From {length['tried'][0]:,} to the chosen {length['chosen']:,} steps {names[group['group']]} gains most: "
+            f"{metric_name(tuning['metric'])} {means[0]:.3f} to {means[at]:.3f}.")

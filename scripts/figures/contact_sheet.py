@@ -146,7 +146,8 @@ def draw(folder, given_titles=None, class_names=None, errors=False):
     names = class_names or (task["classes"] if isinstance(task.get("classes"), list) else [])
     told = ["\n".join(textwrap.fill(line, _TITLE, break_long_words=False, break_on_hyphens=False) for line in title.split("\n"))
             for title in given_titles or titles(predictions["runs"])]
-    named = [f"{title}\n{score}" if score else title for title, score in zip(told, scores(folder, predictions))]
+    of_runs = scores(folder, predictions)
+    named = [f"{title}\n{score}" if score else title for title, score in zip(told, of_runs)]
     columns = [("image", [sample["image"] for sample in samples]), ("truth", [sample["truth"] for sample in samples])]
     columns += [(title, run["answers"]) for title, run in zip(named, runs)]
     first = imread(os.path.join(folder, samples[0]["image"]))  # all cells have its shape
@@ -158,7 +159,8 @@ def draw(folder, given_titles=None, class_names=None, errors=False):
             raise DoNotFit("--errors: expected predictions of classes, pixel by pixel")
         return ids
 
-    heading = "What does each strategy answer?"
+    told_scores = [f"{title.split(chr(10))[0]} {score}" for title, score in zip(told, of_runs) if score]
+    heading = ", ".join(told_scores) or f"The answers of {len(runs)} trained network{'s' if len(runs) > 1 else ''}"
     if errors:
         truths = maps(columns[1][1])
         greys = greys_of(1 + max(truth[truth != _VOID].max(initial=0) for truth in truths))
@@ -172,10 +174,9 @@ def draw(folder, given_titles=None, class_names=None, errors=False):
     if class_names:
         check_names(class_names, task, colours)
     legend = legend_of(colours, names)
-    caption = (f"Test samples {', '.join(str(sample['sample']) for sample in samples)} of the task "
-               f"{task['name']}; population {predictions['population']}."
-               + (f" Runs of seed {runs[0]['seed']} alone." if len({run["seed"] for run in runs}) == 1 else "")
-               + (f" {left_out} more runs are not shown." if left_out else ""))
+    caption = (f"{task['name']}, test samples {', '.join(str(sample['sample']) for sample in samples)}"
+               + (f"; seed {runs[0]['seed']}" if len({run["seed"] for run in runs}) == 1 else "")
+               + (f"; {left_out} more runs" if left_out else "") + ".")
     lines = max(title.count("\n") for title, _ in columns)
     figure, axes = layout.new_page(heading, caption, _CELL * len(columns) + 0.12,
                                    len(samples) * (height + 0.04) + 0.25 + 0.1 * lines, rows=len(samples),

@@ -1,15 +1,17 @@
 """The comparisons that the spec declared, as a forest plot: a row per comparison, a panel per metric, zero as a line.
 
 A row is the mean difference, paired by seed, with its 95 % t interval; at the right stand the numbers and the verdict.
-Neighbouring rows stand under the pair that they have in common, or under the place, whichever more of them share.
+Neighbouring rows stand under the pair that they have in common, or under the place, whichever more of them share. Of many
+comparisons those are shown that the page rests on, then the first ones declared; the CSV has them all.
 """
 
-from collections import Counter
+import re
 from itertools import takewhile
 
 import layout
 import report as reports
 import style
+from accuracy_by_population import statistics_of
 from drawing import Drawing, Nothing, metric_name
 from report import grouping_text
 
@@ -17,6 +19,7 @@ PANEL_KEYS = reports.EVERY_KEY  # the comparisons belong to the experiment, not 
 _COSTS = {"images_per_s": ("images/s", 1), "log_images_per_s": ("log points of images/s", 100),
           "peak_memory_bytes": ("peak memory of tensors (MiB)", 2 ** -20),
           "peak_rss_bytes": ("peak memory of the process (MiB)", 2 ** -20)}
+_MOST = 8  # rows
 _LINE, _AROUND = 0.165, 0.42  # inches per line, and for the axis of a panel
 _GAP = 0.35  # lines between the rows under one heading and the next heading
 _BELOW = 0.3  # lines from a mean to the dots of its seeds
@@ -30,19 +33,22 @@ def draw(report, cells, condition, styles):
     shown = [contrast for contrast in report.contrasts if contrast.difference]
     if not shown:
         raise Nothing(f"none of {len(report.contrasts)} declared comparisons has a pair of finished runs")
-    by_metric = {contrast.metric: [each for each in shown if each.metric == contrast.metric] for contrast in shown}
+    first = sorted(shown, key=report.place_on_page)[:_MOST]
+    drawn = [contrast for contrast in shown if contrast in first]
+    by_metric = {contrast.metric: [each for each in drawn if each.metric == contrast.metric] for contrast in drawn}
     places = {metric: _places(contrasts) for metric, contrasts in by_metric.items()}
     lines = [max(rows) + 1 for rows, _ in places.values()]
+    sentence = _sentence(first[0])
     figure, all_axes = layout.new_page(
-        "What came of the comparisons" + (" declared before the first run?" if report.declared.startswith("declared before") else "?"), _caption(report, cells, shown), style.DOUBLE,
+        sentence, _caption(report, cells, shown, drawn), style.DOUBLE,
         _LINE * sum(lines) + _AROUND * len(lines), rows=len(lines), gridspec_kw={"height_ratios": lines})
-    numbers = dict(zip(shown, _numbers(shown)))
+    numbers = dict(zip(drawn, _numbers(drawn)))
     for axes, (metric, contrasts) in zip(all_axes[:, 0], by_metric.items()):
-        _draw_panel(axes, metric, contrasts, numbers, *places[metric], styles, report.fewest_seeds)
+        _draw_panel(axes, metric, contrasts, numbers, *places[metric], styles, report)
         if metric == "log_images_per_s":
             _draw_noise(axes, _noise(cells), _unit(metric)[1])
     return Drawing(figure, [row for contrast in report.contrasts for row in _rows(contrast)],
-                   _sentence(report.contrasts, shown))
+                   sentence)
 
 
 def _pair(contrast):
@@ -52,6 +58,11 @@ def _pair(contrast):
     if side == above and not plain:
         return f"{side} [{' - '.join(populations)}]"
     return " - ".join(each + ("" if plain else f" [{population}]") for each, population in zip(contrast.sides, populations))
+
+
+def _in_words(text):
+    """"sync (recomputed)" of "sync [precise]"."""
+    return re.sub(r"\[(.+?)\]", lambda found: f"({' - '.join(map(statistics_of, found[1].split(' - ')))})", text)
 
 
 def _where(contrast):
@@ -72,6 +83,8 @@ def _noise(cells):
 def _draw_noise(axes, noise, scale):
     for place in () if noise is None else (-noise * scale, noise * scale):
         axes.axvline(place, color=style.GREY, linewidth=0.8, linestyle=":", zorder=1)
+        axes.annotate("two copies of a run" if place > 0 else "", (place, 1), xycoords=("data", "axes fraction"), xytext=(2, -5),
+                      textcoords="offset points", size=style.SMALL - 0.8, color=style.GREY)
 
 
 def _places(contrasts):
@@ -93,14 +106,14 @@ def _unit(metric):
     return _COSTS.get(metric, (f"{metric_name(metric)} (points)", 100))
 
 
-def _draw_panel(axes, metric, contrasts, numbers, rows, headings, styles, fewest_seeds):
+def _draw_panel(axes, metric, contrasts, numbers, rows, headings, styles, report):
     text, scale = _unit(metric)
     for y, contrast in zip(rows, contrasts):
         look, difference = styles[contrast.strategy], contrast.difference
         if contrast.margin is not None:
             axes.barh(y, 2 * contrast.margin * scale, left=-contrast.margin * scale, height=1, color=_MARGIN, zorder=0)
         axes.errorbar(difference.mean * scale, y, xerr=(difference.half_width or 0) * scale, color=look.colour,
-                      marker=look.marker, markerfacecolor="white" if difference.n < fewest_seeds else look.colour,
+                      marker=look.marker, markerfacecolor="white" if difference.n < report.fewest_seeds else look.colour,
                       markersize=4, elinewidth=0.9, zorder=4)
         axes.plot([value * scale for value in difference.seeds.values()], [y + _BELOW] * difference.n, ".",
                   color=look.colour, alpha=0.6, markersize=3.5, markeredgewidth=0, zorder=3)
@@ -109,7 +122,9 @@ def _draw_panel(axes, metric, contrasts, numbers, rows, headings, styles, fewest
                       size=style.SMALL)
     axes.use_sticky_edges = False
     axes.axvline(0, color=style.GREY, linewidth=0.8, zorder=1)
-    axes.set_yticks([*headings, *rows], [*headings.values(), *rows.values()])
+    words = {grouping_text(each.grouping): reports.grouping_words(each.grouping, report.samples) for each in contrasts if each.grouping}
+    texts = [words.get(text) or _in_words(style.renamed(text, list(styles))) for text in [*headings.values(), *rows.values()]]
+    axes.set_yticks([*headings, *rows], texts)
     for label in axes.get_yticklabels()[len(headings):]:
         label.set_color(style.GREY)
     axes.set_ylim(max(rows) + 0.6, -0.5)
@@ -129,35 +144,11 @@ def _numbers(contrasts):
             for mean, bar in zip(means, bars)]
 
 
-def _caption(report, cells, shown):
-    differences = [contrast.difference for contrast in shown]
-    side = "strategy" if all(contrast.sides == [contrast.strategy, contrast.above] for contrast in shown) else "side"
-    learned = any(contrast.metric not in _COSTS for contrast in shown)
-    parts = [f"{report.name}.", f"The {side} named first minus the second, paired by seed{', last checkpoint' if learned else ''}.",
-             "Better: the first has more." if any(contrast.verdict == "better" for contrast in shown) else "",
-             "Marks: mean; dots: single seeds;", f"{report.bars_text(differences)}."]
-    if any(difference.n < report.fewest_seeds for difference in differences):
-        parts.append(f"Hollow: fewer than {report.fewest_seeds} seeds.")
-    if any("[" in _pair(contrast) for contrast in shown):
-        parts.append("In brackets: the statistics evaluated with, elsewhere the saved ones.")
-    elif learned:
-        parts.append("Evaluated with the saved statistics.")
-    if any(contrast.margin is not None for contrast in shown):
-        parts.append("Shaded: the margin within which a difference was declared to count as equal.")
-    if any(contrast.metric == "log_images_per_s" for contrast in shown) and _noise(cells) is not None:
-        parts.append(f"Dotted: how far two copies of the same run lie apart at most in the mean of a row, {100 * _noise(cells):.1f}.")
-    if any(contrast.metric == "log_images_per_s" for contrast in shown):
-        parts.append("Log points: 100 × the logarithm of the ratio, about per cent.")
-    parts.append("Verdicts: after Holm's adjustment over all comparisons.")
-    parts.append(f"{report.declared[0].upper()}{report.declared[1:]}.")
-    left_out = len(report.contrasts) - len(shown)
-    if left_out:
-        parts.append(f"{left_out} declared comparison{'s have' if left_out > 1 else ' has'} no pair of finished runs.")
-    failed, missing = sum(cell.failed for cell in cells), sum(cell.missing for cell in cells)
-    if failed or missing:
-        shortfall = [f"{count} {what}" for count, what in ((failed, "failed"), (missing, "missing")) if count]
-        parts.append(f"Runs: {' and '.join(shortfall)}; pairs are of runs that ended well.")
-    return " ".join(part for part in parts if part)
+def _caption(report, cells, shown, drawn):
+    without = len(report.contrasts) - len(shown)
+    return report.caption(cells, [contrast.difference for contrast in drawn], report.declared,
+                          f"{len(drawn)} of {len(shown)} comparisons" if len(drawn) < len(shown) else "",
+                          f"{without} without a pair of finished runs" if without else "")
 
 
 def _rows(contrast):
@@ -171,10 +162,12 @@ def _rows(contrast):
         {"kind": "seed", **where, "seed": seed, "value": value} for seed, value in sorted(difference.seeds.items())]
 
 
-def _sentence(contrasts, shown):
-    verdicts = Counter(contrast.verdict for contrast in shown)
-    counts = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.items())
-    largest = max(shown, key=lambda contrast: abs(contrast.difference.mean) / (contrast.difference.half_width or 1))
-    text, _ = _unit(largest.metric)
-    return (f"{len(shown)} of {len(contrasts)} declared comparisons have data: {counts}; the clearest is {_pair(largest)} at "
-            f"{_where(largest)}, {_numbers([largest])[0]} in {text}.")
+def _sentence(contrast):
+    populations, (text, scale) = (contrast.population, contrast.population_above), _unit(contrast.metric)
+    sides = [style.renamed(side, contrast.sides) for side in contrast.sides]
+    if contrast.metric not in _COSTS and set(populations) != {"saved"}:
+        sides = [f"{side} ({statistics_of(population)})" for side, population in zip(sides, populations)]
+    unit = re.sub(r"(.+) \((.+)\)", r"\2 of \1", text)  # "points of mean IoU"
+    by = _numbers([contrast])[0].strip(_DIGIT + " ")[1:]
+    way = "below" if contrast.difference.mean * scale < 0 else "above"
+    return f"{sides[0]} is {by} {unit} {way} {sides[1]} at {_where(contrast)}: {contrast.verdict}."

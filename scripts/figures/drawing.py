@@ -2,6 +2,7 @@
 
 import argparse
 import csv
+import os
 from collections import namedtuple
 from pathlib import Path
 
@@ -31,10 +32,17 @@ def save_page(drawing, stem):
     return save(drawing, stem)
 
 
-def save(drawing, stem):
-    """Writes STEM.svg, STEM.png and STEM.csv; returns their paths."""
+def is_shown(stem):
+    """Whether a page beside the folder of the picture, or above, shows STEM.png as an image."""
+    stem = Path(stem).resolve()
+    return any(f"({os.path.relpath(stem, page.parent)}.png)" in page.read_text(encoding="utf-8")
+               for folder in stem.parents[:4] for page in folder.glob("*.md"))
+
+
+def save(drawing, stem, png=False):
+    """Writes STEM.svg and STEM.csv, and STEM.png where a page shows it or it is asked for; returns their paths."""
     write_csv(drawing.rows, f"{stem}.csv")
-    return style.save_picture(drawing.figure, stem, drawing.sentence) + [f"{stem}.csv"]
+    return style.save_picture(drawing.figure, stem, drawing.sentence, png or is_shown(stem)) + [f"{stem}.csv"]
 
 
 def write_csv(rows, path):

@@ -4,8 +4,9 @@ A point is beaten where another one is surely above it in both values, and on th
 in one of them: where the intervals lie apart. What has no interval is surely nothing.
 """
 
+import style
+
 FRONT, BEATEN, UNDECIDED = "front", "beaten", "undecided"
-HOW_DRAWN = "Filled: on the front, intervals apart from all others; hollow: another is faster and better; pale: undecided."
 
 
 def surely_above(a, b):
@@ -27,6 +28,11 @@ def standings(points):
 def fill(colour, standing):
     """matplotlib's markerfacecolor."""
     return {FRONT: colour, BEATEN: "white", UNDECIDED: (colour, 0.35)}[standing]
+
+
+def legend():
+    texts = {FRONT: "on the front", BEATEN: "beaten: another is faster and better", UNDECIDED: "undecided by the intervals"}
+    return {text: style.Style(style.GREY, "o", "", fill(style.GREY, standing)) for standing, text in texts.items()}
 
 
 def outline(axes, points):

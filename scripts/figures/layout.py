@@ -1,4 +1,7 @@
-"""The page that every figure stands on (title above, panels, caption below) and labels that do not overlap."""
+"""The page that every figure stands on (title above, panels, caption below), and marks and labels that do not overlap.
+
+The title states what the figure shows; the caption has one line: whose numbers they are, of how many seeds, and what is missing.
+"""
 
 import functools
 
@@ -6,21 +9,23 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 from matplotlib.lines import Line2D
-from matplotlib.transforms import Bbox
+from matplotlib.transforms import Bbox, ScaledTranslation
 
 import style
 
-_LINE = 0.128  # inches from one caption line to the next
+_LINE, _TITLE = 0.128, 0.15  # inches from one line of the caption, and of the title, to the next
+_DODGE, _WIDEST_DODGE = 3.0, 10.0  # points between neighbours at one place of the axis, and from the first to the last
 _LEGEND_LINE = 0.17  # and from one line of a legend to the next, with room for two legends under each other
 LIST_LINE = 0.125  # and from one line of a list to the next
 _MARGIN = 0.06
 
 
 @functools.cache
-def _text_width(text):
-    """Inches of small text."""
+def _text_width(text, size=style.SMALL, weight="normal"):
+    """Inches."""
     measure = FigureCanvasAgg(Figure(figsize=(1, 1)))
-    width, _, _ = measure.get_renderer().get_text_width_height_descent(text, FontProperties(size=style.SMALL), False)
+    font = FontProperties(size=size, weight=weight)
+    width, _, _ = measure.get_renderer().get_text_width_height_descent(text, font, False)
     return width / measure.figure.dpi
 
 
@@ -35,12 +40,12 @@ def _legend_columns(labels, width):
     return 1
 
 
-def _wrap(text, width):
-    """Lines of caption text at most `width` inches wide, by measured widths."""
+def _wrap(text, width, **font):
+    """Lines of text at most `width` inches wide, by measured widths."""
     lines = [""]
     for word in text.replace("n = ", "n\u00a0=\u00a0").replace(" %", "\u00a0%").split(" "):
         longer = f"{lines[-1]} {word}".strip()
-        if lines[-1] and _text_width(longer) > width:
+        if lines[-1] and _text_width(longer, **font) > width:
             lines.append(word)
         else:
             lines[-1] = longer
@@ -74,20 +79,22 @@ def new_page(title, caption, width, panel_height, rows=1, columns=1, legend=None
     legends = [(named, columns, _LEGEND_LINE * -(-len(named) // columns))
                for named, columns in ((legend, _legend_columns(list(legend or ()), width)), (references, 1)) if named]
     bottom = len(lines) * _LINE + 2 * _MARGIN if lines else 0
-    title_height = 0 if style.Page.bare else 0.30
+    font = {"size": style.TEXT + 0.5, "weight": "bold"}
+    titles = [] if style.Page.bare else _wrap(title.removesuffix("."), width - 2 * _MARGIN, **font)
+    title_height = 0.15 + _TITLE * len(titles) if titles else 0
     top = title_height + (0.06 + sum(lines for _, _, lines in legends) if legends else 0)
     height = top + panel_height + bottom
     figure = FigureCanvasAgg(Figure(figsize=(width, height), layout="constrained")).figure
     figure.get_layout_engine().set(rect=(0, bottom / height, 1 - aside / width, panel_height / height), w_pad=0.05, h_pad=0.04)
-    if not style.Page.bare:
-        figure.text(_MARGIN / width, 1 - 0.07 / height, title, va="top", weight="bold", size=style.TEXT + 0.5)
+    for k, line in enumerate(titles):
+        figure.text(_MARGIN / width, 1 - (0.07 + k * _TITLE) / height, line, va="top", **font)
     for k, line in enumerate(lines):
         figure.text(_MARGIN / width, (bottom - _MARGIN - k * _LINE) / height, line, va="top", size=style.SMALL,
                     color=style.GREY)
     below = title_height or 0.06
     for named, columns_of_legend, its_height in legends:
-        handles = [Line2D([], [], color=look.colour, marker=look.marker, linestyle=look.dash, label=label)
-                   for label, look in named.items()]
+        handles = [Line2D([], [], color=look.colour, marker=look.marker, linestyle=look.dash, label=label,
+                          markerfacecolor=look.fill or look.colour) for label, look in named.items()]
         figure.legend(handles=handles, loc="upper left", bbox_to_anchor=(_MARGIN / width, 1 - below / height), borderpad=0,
                       borderaxespad=0, ncols=columns_of_legend, handlelength=4.2, columnspacing=1.5).set_in_layout(False)
         below += its_height
@@ -99,11 +106,21 @@ def settle(figure):
     figure.draw_without_rendering()
 
 
-def keep_to_shares(axes, values):
-    """A metric that is a share stays in [0, 1], however wide its interval over few seeds is."""
-    if values and all(0 <= value <= 1 for value in values):
-        low, high = axes.get_ylim()
-        axes.set_ylim(max(low, -0.03), min(high, 1.03))
+def dodged(axes, k, count):
+    """Where the k-th of `count` neighbours stands: beside its place by some points, on every part of the axis by as many."""
+    step = min(_DODGE, _WIDEST_DODGE / count)
+    return axes.transData + ScaledTranslation((k - (count - 1) / 2) * step / 72, 0, axes.figure.dpi_scale_trans)
+
+
+def fit(axes, rows):
+    """Shows all values with their bars; a metric that is a share stays in [0, 1], however wide its interval over few seeds is."""
+    values = [(row["value"], row.get("half_width") or 0) for row in rows if row.get("value") is not None]
+    if not values:
+        return
+    low, high = min(value - bar for value, bar in values), max(value + bar for value, bar in values)
+    low, high = low - 0.05 * (high - low or 1), high + 0.05 * (high - low or 1)
+    shares = all(0 <= value <= 1 for value, _ in values)
+    axes.set_ylim(max(low, -0.03) if shares else low, min(high, 1.03) if shares else high)
 
 
 def spread(wanted, gap, low, high):

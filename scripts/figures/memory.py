@@ -10,7 +10,7 @@ from report import grouping_text, images_per_tower
 
 _UNITS = (("GiB", 2 ** 30), ("MiB", 2 ** 20), ("KiB", 2 ** 10), ("bytes", 1))
 _KINDS = ("tensors", "process")
-_COLUMNS = 4
+_COLUMNS = 2
 PANEL_KEYS = ("accumulate", "recompute")
 
 
@@ -26,14 +26,16 @@ def draw(report, cells, condition, styles):
 
     columns = min(_COLUMNS, len(panels))
     lines = -(-len(panels) // columns)
+    sentence, names = _sentence(rows, unit, scale), style.names(strategies, words=True)
     figure, all_axes = layout.new_page(
-        "How much memory does each strategy need?", _caption(report, cells, rows, condition),
+        sentence, report.caption(cells, [row.memory["tensors"] for row in rows], condition, bars=""),
         style.DOUBLE, lines * (0.62 + 0.27 * len(strategies)),
-        rows=lines, columns=columns, sharex=True, sharey=True)
+        rows=lines, columns=columns, sharex=True, sharey=True,
+        legend={"tensors": style.Style(style.GREY, "s", ""), "the whole process": style.Style(style.GREY, "s", "", "white")})
     drawn = []
     for axes, where in zip(all_axes.flat, panels):
         drawn += _draw_panel(axes, [row for row in rows if _panel(row) == where], strategies, styles, scale)
-        axes.set_title("\n".join([f"{grouping_text(where[0])} on {where[1]}", *where[2]]), loc="left", color=style.GREY)
+        axes.set_title(f"{reports.grouping_words(where[0], report.samples)}, on {where[1]}\n{', '.join(where[2])}".strip(), loc="left", color=style.GREY)
         axes.set_xlabel(f"peak per rank ({unit})")
         axes.tick_params(axis="x", labelbottom=True)
         axes.grid(axis="y", visible=False)
@@ -41,10 +43,10 @@ def draw(report, cells, condition, styles):
     for axes in all_axes.flat[len(panels):]:
         axes.set_visible(False)
     first = all_axes[0][0]
-    first.set_yticks(range(len(strategies)), strategies)
+    first.set_yticks(range(len(strategies)), names.values())
     first.set_ylim(len(strategies) - 0.45, -0.55)
     first.set_xlim(0, largest / scale * 1.22)
-    return Drawing(figure, drawn, _sentence(rows, unit, scale))
+    return Drawing(figure, drawn, sentence)
 
 
 def _panel(row):
@@ -85,18 +87,6 @@ def _ways(row):
 def _digits(value):
     """Three significant digits: "99.0", "175"."""
     return f"{value:.{max(0, 2 - math.floor(math.log10(value)))}f}" if value > 0 else "0"
-
-
-def _caption(report, cells, rows, condition):
-    tensors = [row.memory["tensors"] for row in rows if row.memory["tensors"]]
-    parts = [f"{report.name}.", f"With {condition}." if condition else "",
-             f"Panels: towers x {report.samples} per tower, on ranks x towers per rank.",
-             "Filled bars: peak of tensors and library workspaces; hollow: peak resident set of the process; both of "
-             "the busiest rank" + (", mean over seeds, with a line from the smallest to the largest;"
-                               if any(quantity.n > 1 for quantity in tensors) else ";"),
-             f"{reports.count_text(tensors)}."]
-    parts += reports.shortfall_notes(cells)
-    return " ".join(part for part in parts if part)
 
 
 def _sentence(rows, unit, scale):

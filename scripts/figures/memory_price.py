@@ -27,16 +27,20 @@ def draw(report, cells, condition, styles):
     if len({way[2:] for way in ways}) < 2:
         raise Nothing("the runs accumulate and recompute alike")
     strategies = [label for label in styles if any(row.strategy == label for row in rows)]
+    names = _names(ways)
+    sentence = _sentence(rows, names)
     figure, all_axes = layout.new_page(
-        "What does it cost to need less memory?", _caption(report, cells, rows, condition), style.DOUBLE,
-        0.5 + 0.36 * len(ways), columns=len(_QUANTITIES), legend={label: styles[label] for label in strategies}, sharey=True)
-    drawn, names = [], _names(ways)
+        sentence, report.caption(cells, [row.memory["tensors"] for row in rows], condition, bars="bars: smallest to largest"),
+        style.DOUBLE, 0.5 + 0.36 * len(ways), columns=len(_QUANTITIES), sharey=True,
+        legend={name: styles[label] for label, name in style.names(strategies, words=True).items()})
+    drawn = []
     for axes, quantity in zip(all_axes.flat, _QUANTITIES):
         drawn += _draw_panel(axes, quantity, rows, names, strategies, styles)
     first = all_axes[0][0]
     first.set_yticks(range(len(ways)), list(names.values()))
+    first.set_ylabel(f"towers x {report.samples} per tower")
     first.set_ylim(len(ways) - 0.5, -0.5)
-    return Drawing(figure, drawn, _sentence(rows, names))
+    return Drawing(figure, drawn, sentence)
 
 
 def _way(row):
@@ -81,15 +85,6 @@ def _draw_panel(axes, quantity, rows, names, strategies, styles):
     axes.set_xlim(left=0)
     axes.tick_params(axis="y", length=0)
     return drawn
-
-
-def _caption(report, cells, rows, condition):
-    parts = [f"{report.name}.", f"With {condition}." if condition else "",
-             f"Lines: towers x {report.samples} per tower in a step, on {', '.join(sorted({row.placement for row in rows}))}.",
-             "Marks: mean over seeds (of the time, by the mean rate); bars: smallest to largest. Exchanges: of statistics, counted"
-             + (", with one rank sent nowhere." if all(row.ranks == 1 for row in rows) else "."),
-             f"{reports.count_text([row.memory['tensors'] for row in rows])}."]
-    return " ".join(part for part in parts + reports.shortfall_notes(cells) if part)
 
 
 def _sentence(rows, names):

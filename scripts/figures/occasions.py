@@ -20,8 +20,6 @@ from report import grouping_text
 
 _WITHIN = 3  # points
 
-_COLOURS = (style.VERMILION, style.BLUE, style.GREEN, style.ORANGE, style.PURPLE, style.BLACK)
-_MARKERS = ("o", "s", "^", "D", "v", "P")
 # Images/s in % of the run beside, on both occasions, and the half-widths of their intervals in the same unit.
 Cell = namedtuple("Cell", "experiment name first second first_half second_half")
 
@@ -60,34 +58,22 @@ def _counts(cells):
     return len(cells), sum(map(_agrees, cells)), sum(map(_overlaps, cells)), statistics.median(apart), apart[-1]
 
 
-def _look(k):
-    """Every further round of the colours has other markers."""
-    turn, place = divmod(k, len(_COLOURS))
-    return style.Style(_COLOURS[place], _MARKERS[(place + turn) % len(_MARKERS)], "")
-
-
 def draw(cells):
-    experiments = list(dict.fromkeys(cell.experiment for cell in cells))
-    styles = {name: _look(k) for k, name in enumerate(experiments)}
-    figure, axes = layout.new_page(
-        "Do the times repeat?",
-        "A mark per cell and way of exchange: images/s in % of the run beside it on the first occasion, and how many points more they "
-        f"were on the second. Bars: the half-widths of both 95 % t intervals, added. Hollow: over sockets. Grey: within {_WITHIN} points.", style.DOUBLE,
-        2.6, legend={name: styles[name] for name in experiments})
+    count, within, _, median, largest = _counts(cells)
+    sentence = f"{within} of {count} times differ by at most {_WITHIN} points between two occasions, the most by {largest:.1f}."
+    figure, axes = layout.new_page(sentence, f"Images/s in % of the run beside; median difference {median:.1f}; grey: within {_WITHIN} points.",
+                                   style.DOUBLE, 2.2)
     at = axes[0][0]
-    at.axhspan(-_WITHIN, _WITHIN, color="#ececec", zorder=0)
-    at.axhline(0, color=style.GREY, linewidth=0.8, zorder=1)
-    for cell in cells:
-        look = styles[cell.experiment]
-        at.errorbar(cell.first, cell.second - cell.first, yerr=cell.first_half + cell.second_half, color=look.colour,
-                    marker=look.marker, markersize=4, elinewidth=0.7, alpha=0.85,
-                    markerfacecolor="white" if cell.name.endswith("-sockets") else look.colour)
-    at.set_xlabel("images/s on the first occasion, % of the run beside")
-    at.set_ylabel("points more on the second")
     numbers = [{**cell._asdict(), "points_more": cell.second - cell.first, "overlaps": _overlaps(cell)} for cell in cells]
-    count, within, overlapping, median, largest = _counts(cells)
-    return Drawing(figure, numbers, f"Of {count} cells {within} differ by at most {_WITHIN} points between the occasions, the "
-                                    f"median by {median:.1f}, the most by {largest:.1f}; in {overlapping} the intervals overlap.")
+    furthest = math.ceil(largest)
+    at.axvspan(-_WITHIN, _WITHIN, color="#ececec", zorder=0)
+    ways = {"through shared memory, or one rank": False, "over sockets": True}
+    at.hist([[row["points_more"] for row in numbers if row["name"].endswith("-sockets") == sockets] for sockets in ways.values()],
+            bins=range(-furthest, furthest + 1), stacked=True, color=(style.BLUE, style.SKY), edgecolor="white", label=list(ways))
+    at.legend(loc="upper left")
+    at.set_xlabel("points more on the second occasion")
+    at.set_ylabel("cells")
+    return Drawing(figure, numbers, sentence)
 
 
 def markdown(cells):

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """What steps and kernels took on one GPU: results/one_gpu.
 
-  scripts/figures/one_gpu.py FILE [--out STEM] [--rows FOLDER]
+  scripts/figures/one_gpu.py FILE [--out FOLDER] [--rows FOLDER]
 
-FILE: the page's times.json. --out draws the figure. --rows prints the page's summary, and writes norms.csv, steps.csv and kernels.csv.
+FILE: the page's times.json. --out draws one_gpu and kernels there. --rows prints the page's summary, and writes norms.csv, steps.csv and
+kernels.csv.
 """
 
 import argparse
@@ -53,42 +54,51 @@ def kernels_of(document):
                    line["share_of_copy"], 1000 * line["ms"]) for line in document["bandwidth"]]
 
 
-def draw(document):
-    norms, kernels = norms_of(document), kernels_of(document)
-    figure, axes = layout.new_page(
-        "What did one H100 say?",
-        "Left: a step of a U-Net on a ResNet-50, 8 images of 256x256, bfloat16, replayed as a CUDA graph, relative to per_tower: the "
-        "fastest of some twenty turns, a mark for each of two seeds. Right: the bytes of a kernel's tensors by its time, over those of a copy of as "
-        "many bytes, at six norm sites, channels_last, both in float32 and bfloat16.", style.DOUBLE, 2.9, columns=2,
-        legend={name.replace("_", " "): look for name, look in _KERNELS.items()})
-    left, right = axes[0]
+def draw_steps(document):
+    norms = sorted(norms_of(document), key=lambda norm: -norm.relative)
     base = statistics.mean(next(norm for norm in norms if norm.strategy == _BASE).fastest_ms)
-    shown = sorted(norms, key=lambda norm: -norm.relative)
-    left.axvline(1, color=style.GREY, linewidth=0.8, zorder=1)
-    for row, norm in enumerate(shown):
-        look = style.Style(style.BLACK, ".", "")
-        left.plot([time / base for time in norm.fastest_ms], [row] * len(norm.fastest_ms), color=look.colour, marker=look.marker,
-                  linestyle="", markersize=5)
-    left.set_yticks(range(len(shown)), [style.base_name(norm.strategy) for norm in shown])
-    left.set_xlim(0.9, None)
-    left.set_xlabel("step relative to per_tower")
+    fastest, slowest = (f"{style.base_name(norms[k].strategy)} {100 * abs(norms[k].relative - 1):.0f} %" for k in (-1, 0))
+    sentence = f"A step of one H100 takes at most {slowest} longer than with per_tower, and at least {fastest} less." if norms[-1].relative < 1 else ""
+    figure, axes = layout.new_page(
+        sentence, f"U-Net on ResNet-50, 8 images of 256x256, bfloat16, CUDA graph; per_tower {base:.2f} ms; fastest turn of each of two seeds.",
+        style.DOUBLE, 2.5)
+    at, styles = axes[0][0], style.styles_of([norm.strategy for norm in norms])
+    at.axvline(1, color=style.GREY, linewidth=0.8, zorder=1)
+    for row, norm in enumerate(norms):
+        look = styles[norm.strategy]
+        at.plot([time / base for time in norm.fastest_ms], [row] * len(norm.fastest_ms), color=look.colour, marker=look.marker,
+                linestyle="", markersize=5)
+        at.annotate(f"{norm.relative:.2f}", (max(norm.fastest_ms) / base, row), xytext=(6, 0), textcoords="offset points", va="center",
+                    size=style.SMALL)
+    at.set_yticks(range(len(norms)), [style.base_name(norm.strategy) for norm in norms])
+    at.margins(x=0.08)
+    at.set_xlabel("time of a step, per_tower = 1")
+    return Drawing(figure, [{"panel": "norms", "strategy": norm.strategy, "seed": seed, "ms": time, "relative": time / base}
+                            for norm in norms_of(document) for seed, time in enumerate(norm.fastest_ms)], sentence)
+
+
+def draw_kernels(document):
+    kernels = [kernel for kernel in kernels_of(document) if kernel.layout == "channels_last" and kernel.kernel in _KERNELS]
+    slowest = min(kernels, key=lambda kernel: kernel.share)
+    sentence = (f"Kernels reach the rate of a copy on large activations; on {slowest.megabytes:.0f} MB {slowest.kernel} reaches "
+                f"{100 * slowest.share:.0f} % of it.")
+    figure, axes = layout.new_page(sentence, "One H100, six norm sites of a U-Net on ResNet-50, channels_last, float32 and bfloat16.",
+                                   style.DOUBLE, 2.6,
+                                   legend={name.replace("_", " "): look._replace(dash="") for name, look in _KERNELS.items()})
+    at = axes[0][0]
     for name, look in _KERNELS.items():
-        points = [kernel for kernel in kernels if kernel.kernel == name and kernel.layout == "channels_last"]
-        right.plot([kernel.megabytes for kernel in points], [kernel.share for kernel in points], color=look.colour,
-                   marker=look.marker, linestyle="", markersize=4.5, alpha=0.85)
-    right.axhline(1, color=style.GREY, linewidth=0.8, zorder=1)
-    right.set_xscale("log", base=2)
+        points = [kernel for kernel in kernels if kernel.kernel == name]
+        at.plot([kernel.megabytes for kernel in points], [kernel.share for kernel in points], color=look.colour, marker=look.marker,
+                linestyle="", markersize=4.5, alpha=0.85)
+    at.axhline(1, color=style.GREY, linewidth=0.8, zorder=1)
+    at.set_xscale("log", base=2)
     ticks = [4, 16, 64, 256]
-    right.set_xticks(ticks, [str(tick) for tick in ticks])
-    right.set_xlabel("MB of the activations")
-    right.set_ylabel("share of a copy's rate")
-    right.set_ylim(bottom=0)
-    rows = [{"panel": "norms", "strategy": norm.strategy, "seed": seed, "ms": time, "relative": time / base}
-            for norm in norms for seed, time in enumerate(norm.fastest_ms)]
-    rows += [{"panel": "kernels", "site": kernel.site, "kernel": kernel.kernel, "dtype": kernel.dtype, "megabytes": kernel.megabytes,
-              "share": kernel.share} for kernel in kernels if kernel.layout == "channels_last" and kernel.kernel in _KERNELS]
-    said = ", ".join(f"{norm.strategy} {norm.relative:.3f}" for norm in norms if norm.strategy != _BASE)
-    return Drawing(figure, rows, f"A step relative to per_tower's {base:.2f} ms: {said}.")
+    at.set_xticks(ticks, [str(tick) for tick in ticks])
+    at.set_xlabel("MB of the activations")
+    at.set_ylabel("bytes/s, a copy = 1")
+    at.set_ylim(bottom=0)
+    return Drawing(figure, [{"panel": "kernels", "site": kernel.site, "kernel": kernel.kernel, "dtype": kernel.dtype,
+                             "megabytes": kernel.megabytes, "share": kernel.share} for kernel in kernels], sentence)
 
 
 def norm_rows(document):
@@ -146,15 +156,15 @@ _ROWS = {"norms": norm_rows, "steps": step_rows, "kernels": kernel_rows}
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("file")
-    parser.add_argument("--out", metavar="STEM")
+    parser.add_argument("--out", metavar="FOLDER")
     parser.add_argument("--rows", metavar="FOLDER")
     asked = parser.parse_args()
     document = json.loads(Path(asked.file).read_text(encoding="utf-8"))
     if asked.out:
         style.apply()
-        drawing = draw(document)
-        save_page(drawing, asked.out)
-        print(drawing.sentence)
+        for name, drawing in (("one_gpu", draw_steps(document)), ("kernels", draw_kernels(document))):
+            save_page(drawing, Path(asked.out) / name)
+            print(drawing.sentence)
     if asked.rows:
         for name, rows in _ROWS.items():
             write_csv(list(rows(document)), Path(asked.rows) / f"{name}.csv")

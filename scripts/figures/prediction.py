@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Efficiency against ranks, as `bnlab cost --json` predicts it: a line per strategy with its interval, measured points on it.
+"""Efficiency of so many ranks, as `bnlab cost --json` predicts it: a row per number of ranks and strategy, with its interval.
 
-  scripts/figures/prediction.py --out STEM TITLE=COST.json...     a panel for each file
+  scripts/figures/prediction.py COST.json --out STEM
 
 Efficiency is the images/s of all ranks over those of as many ranks that wait for nobody, each with the step of the baseline
-(the first strategy that exchanges gradients alone). Each file has rows of one exchange.
+(the first strategy that exchanges gradients alone). The file has rows of one exchange.
 """
 
 import argparse
@@ -27,65 +27,53 @@ def rows_of(file, strategies):
             step, measured = row["step_s"], row["measured_step_s"]
             points.append({"strategy": row["strategy"], "ranks": row["ranks"], "efficiency": own / step["mid"],
                            "low": own / step["high"], "high": min(own / step["low"], 1.2),
-                           "measured": own / measured if measured else None})
+                           "measured": own / measured if measured else None, "step_ms": 1e3 * step["mid"]})
     return points
 
 
-def _measured_note(panels):
-    measured = [point for points in panels.values() for point in points if point["measured"]]
-    outside = [f"{point['strategy']} on {point['ranks']} ranks" for point in measured
-               if not point["low"] <= point["measured"] <= point["high"]]
-    if not measured:
-        return ""
-    return f"Marks: what was measured, {len(measured) - len(outside)} of {len(measured)} inside its band" + (
-        f" (outside: {', '.join(outside)})." if outside else ".")
+def draw(points):
+    """A crossed mark is what was measured."""
+    labels = list(dict.fromkeys(point["strategy"] for point in points))
+    styles, names = style.styles_of(labels), style.names(labels, words=True)
+    ranks = sorted({point["ranks"] for point in points})
+    sentence = _sentence(points, names)
+    figure, axes = layout.new_page(sentence, "Predicted by bnlab cost from published clusters; lines: its intervals; at the right: ms per step.",
+                                   style.DOUBLE, 0.45 + 0.2 * (len(labels) + 0.6) * len(ranks),
+                                   legend={names[label]: styles[label]._replace(dash="") for label in labels})
+    at, places = axes[0][0], {}
+    for k, point in enumerate(sorted(points, key=lambda point: (point["ranks"], labels.index(point["strategy"])))):
+        y = k + 0.6 * ranks.index(point["ranks"])
+        places.setdefault(point["ranks"], []).append(y)
+        look = styles[point["strategy"]]
+        at.plot([point["low"], point["high"]], [y, y], color=look.colour, linewidth=1.6, solid_capstyle="butt")
+        at.plot(point["efficiency"], y, color=look.colour, marker=look.marker, markersize=6)
+        if point["measured"]:
+            at.plot(point["measured"], y, color=style.BLACK, marker="+", markersize=7)
+        at.annotate(f"{point['step_ms']:.1f} ms", (1, y), xycoords=("axes fraction", "data"), xytext=(4, 0), textcoords="offset points",
+                    va="center", size=style.SMALL)
+    at.set_yticks([sum(ys) / len(ys) for ys in places.values()], [f"{number:,} GPUs" if number > 1 else "1 GPU" for number in places])
+    at.tick_params(axis="y", length=0)
+    at.grid(axis="y", visible=False)
+    at.invert_yaxis()
+    at.set_xlim(0, 1.02)
+    at.set_xlabel("images/s of all GPUs, over those of as many that wait for nobody")
+    return Drawing(figure, points, sentence)
 
 
-def draw(panels, strategies):
-    every = {title: rows_of(file, strategies) for title, file in panels}
-    labels = list(dict.fromkeys(point["strategy"] for points in every.values() for point in points))
-    styles = style.styles_of(labels)
-    figure, axes = layout.new_page(
-        "How efficient are more ranks?",
-        "Images/s of all ranks over those of as many ranks that wait for nobody, predicted by bnlab cost; bands: its intervals. "
-        + _measured_note(every), style.DOUBLE, 2.6, columns=len(every),
-        legend={label: styles[label] for label in labels}, sharey=True)
-    numbers = []
-    for at, (title, points) in zip(axes[0], every.items()):
-        for label in labels:
-            line = sorted((point for point in points if point["strategy"] == label), key=lambda point: point["ranks"])
-            if not line:
-                continue
-            look = styles[label]
-            ranks = [point["ranks"] for point in line]
-            at.plot(ranks, [point["efficiency"] for point in line], color=look.colour, linestyle=look.dash)
-            at.fill_between(ranks, [point["low"] for point in line], [point["high"] for point in line], color=look.colour,
-                            alpha=0.12, linewidth=0)
-            measured = [point for point in line if point["measured"]]
-            at.plot([point["ranks"] for point in measured], [point["measured"] for point in measured], color=look.colour,
-                    marker=look.marker, linestyle="none")
-            numbers += [{"panel": title, **point} for point in line]
-        ranks = sorted({point["ranks"] for point in points})
-        at.set_xscale("log", base=2)
-        at.set_xticks(ranks, [str(number) for number in ranks])
-        at.set_xlabel("ranks")
-        at.set_ylim(0, 1.2)
-        at.set_title(title, loc="left", color=style.GREY)
-    axes[0][0].set_ylabel("efficiency")
-    ends = [f"{point['strategy']} {point['efficiency']:.2f}" for points in list(every.values())[-1:]
-            for point in points if point["ranks"] == max(p["ranks"] for p in points)]
-    return Drawing(figure, numbers, "Efficiency on most ranks: " + ", ".join(ends) + ".")
+def _sentence(points, names):
+    most = max(point["ranks"] for point in points)
+    ends = [f"{names[point['strategy']].split(' (')[0]} {point['efficiency']:.2f}" for point in points if point["ranks"] == most]
+    return f"Predicted efficiency on {most:,} GPUs: {', '.join(ends)}."
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("panels", nargs="+", metavar="TITLE=COST.json")
+    parser.add_argument("file", metavar="COST.json")
     parser.add_argument("--out", required=True, metavar="STEM")
     parser.add_argument("--strategies", help="labels, separated by semicolons; default: all")
     asked = parser.parse_args()
     style.apply()
-    panels = [panel.split("=", 1) for panel in asked.panels]
-    drawing = draw(panels, asked.strategies.split(";") if asked.strategies else None)
+    drawing = draw(rows_of(asked.file, asked.strategies.split(";") if asked.strategies else None))
     save_page(drawing, asked.out)
     print(drawing.sentence)
 

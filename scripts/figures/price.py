@@ -60,7 +60,8 @@ def title(panels):
 def draw(strategies, times):
     panels = points_of(strategies, times)
     styles = style.styles_of([point.strategy for point in panels[0]])
-    figure, all_axes = layout.new_page(title(panels), f"{front.HOW_DRAWN} Bars: 95 % t intervals.", style.DOUBLE, 2.75, columns=2, sharey=True)
+    figure, all_axes = layout.new_page(title(panels), "Bars: 95 % t intervals.", style.DOUBLE, 2.75, columns=2,
+                                       legend=front.legend(), sharey=True)
     rows = []
     for axes, points, way in zip(all_axes[0], panels, ("through shared memory", "over sockets")):
         for point in points:

@@ -40,6 +40,12 @@ def grouping_text(grouping):
     return f"{grouping.towers}x" + (f"[{','.join(map(str, batch))}]" if isinstance(batch, tuple) else str(batch))
 
 
+def grouping_words(grouping, samples):
+    """"8x2: 2 images per tower"."""
+    batch = images_per_tower(grouping)
+    return f"{grouping_text(grouping)}: {batch:g} {samples[:-1] if batch == 1 else samples} per tower"
+
+
 def _quantity(value):
     """None where nothing was measured."""
     if not value or value["n"] == 0:
@@ -151,6 +157,7 @@ def _place(cell, row):
 class Report:
     def __init__(self, given):
         self.name = given["experiment"]
+        self.page = ""  # what it says in words, where it has a page
         self.cells = [Cell(cell, given["baseline"]) for cell in given["cells"]]
         self.contrasts = [Contrast(contrast, self.cells) for contrast in given["contrasts"]]
         self._published = [(Published(each["metric"], each["from"], each["to"], each["source"]), each["cell"])
@@ -190,33 +197,27 @@ class Report:
         self.cells = [cell for cell in self.cells if cell.strategy in labels]
         self.contrasts = [each for each in self.contrasts if each.strategy in labels and each.above in labels]
 
+    def place_on_page(self, contrast):
+        """Where the page names it behind "Rests on", as a sort key; those behind all others that it does not name."""
+        at = "" if contrast.at == "all" else f" at {contrast.at}"
+        populations = " - ".join(dict.fromkeys((contrast.population, contrast.population_above)))
+        is_cost = contrast.metric.endswith(("_per_s", "_bytes"))
+        name = f"`{' - '.join(contrast.sides)}{at}, " + ("" if is_cost else f"{contrast.metric} {populations}`")
+        return self.page.find(name) if name in self.page else len(self.page)
+
     def published(self, metric, cells):
         """What others have published of the metric, for comparison with some of these cells: each number once."""
         names = {name for cell in cells for name in (cell.name, *(f"{cell.name} {row.placement}" for row in cell.rows))}
         return list(dict.fromkeys(number for number, cell in self._published if number.metric == metric and cell in names))
 
-    def rates_note(self, cells):
-        """A sentence on learning rates, where not all cells have the same; "" where they have."""
-        if self.tuning and any("optimizer.lr" in group["chosen"] for group in self.tuning["groups"]):
-            return "Each at the learning rate that tuning chose for it."
-        rates = {}
-        for cell in cells:
-            if "optimizer.lr" in cell.tied:
-                rates.setdefault(cell.tied["optimizer.lr"], dict.fromkeys([]))[cell.strategy] = None
-        if len(rates) < 2:
-            return ""
-        usual = max(rates, key=lambda rate: len(rates[rate]))
-        others = "; ".join(f"{rate} for {', '.join(names)}" for rate, names in rates.items() if rate != usual)
-        return f"Learning rate {usual}, but {others}."
-
-    def bars_text(self, quantities, name="bars"):
-        """What the error bars are, over how many seeds, and what so many seeds are worth."""
-        counts = {quantity.n for quantity in quantities if quantity}
-        if max(counts, default=0) < 2:
-            return f"{'No' if name[0].isupper() else 'no'} error bars, {count_text(quantities)}"
-        single = ", none where n = 1" if 1 in counts else ""
-        few = f", fewer than {self.fewest_seeds}: a direction, no verdict" if max(counts) < self.fewest_seeds else ""
-        return f"{name}: 95 % t interval over seeds{single}; {count_text(quantities)}{few}"
+    def caption(self, cells, quantities, *notes, bars="bars: 95 % t intervals"):
+        """One line: the experiment, what the bars are, how many seeds the numbers have, what is to be noted, and what is missing."""
+        most = max((quantity.n for quantity in quantities if quantity), default=0)
+        few = f"fewer than {self.fewest_seeds}: a direction, no verdict"
+        failed, missing = (sum(getattr(cell, name) for cell in cells) for name in ("failed", "missing"))
+        parts = [self.name, bars if most > 1 else "", count_text(quantities), few if 1 < most < self.fewest_seeds else "", *notes,
+                 f"{failed} failed (×)" if failed else "", f"{missing} missing" if missing else ""]
+        return "; ".join(part for part in parts if part) + "."
 
 
 def read(file):
@@ -258,18 +259,16 @@ def without_running_statistics(cells):
     return {cell.strategy for cell in cells} - several if several else set()
 
 
+def of_every_grouping(cells):
+    """The cells of strategies that have one grouping, and no running statistics: what they compute does not depend on the towers."""
+    flat = without_running_statistics(cells)
+    return [cell for cell in cells if cell.strategy in flat
+            and {each.grouping for each in cells if each.strategy == cell.strategy} == {cell.grouping}]
+
+
 def never_saved(cells):
     """Whether runs ended well, but none was evaluated with the saved statistics."""
     return any(cell.ok for cell in cells) and not any(cell.value("saved") for cell in cells)
-
-
-def absent_note(cells, what):
-    """A sentence where some strategies were not run everywhere, so that nobody looks for a lost `what`; "" otherwise."""
-    places = {(cell.grouping, tuple(sorted(cell.conditions.items()))) for cell in cells}
-    there = {}
-    for cell in cells:
-        there.setdefault(cell.strategy, set()).add((cell.grouping, tuple(sorted(cell.conditions.items()))))
-    return f"Where a strategy has no {what}, the spec does not ask for it." if any(place != places for place in there.values()) else ""
 
 
 def run_beside(rows):
@@ -289,29 +288,8 @@ def count_text(quantities):
 
 
 def throughput_notes(ended, shown):
-    """Sentences on runs whose throughput does not count, and on rows that were not measured alike."""
+    """On runs whose throughput does not count, and on rows that were not measured alike."""
     side_by_side = sum(row.beside_others for row in ended)
     machines = set().union(*(row.machines for row in shown))
-    notes = []
-    if side_by_side:
-        notes.append(f"{side_by_side} run{'s' if side_by_side > 1 else ''} left out that shared the machine with "
-                     "others (jobs > 1).")
-    if len(machines) > 1:
-        notes.append(f"Caution: {len(machines)} different machines or thread counts.")
-    return notes
-
-
-def shortfall_notes(cells, at_most=6):
-    """Sentences on failed and missing runs, for a figure's caption. Long lists are cut; the CSV has all of them."""
-    def listing(title, entries):
-        if not entries:
-            return []
-        rest = len(entries) - at_most
-        more = f"; and {rest} more cells (see the CSV)" if rest > 0 else ""
-        return [f"{title}: " + "; ".join(entries[:at_most]) + more + "."]
-
-    failed = [f"{cell.strategy} {grouping_text(cell.grouping)} ({cell.failures} of {cell.asked})"
-              for cell in cells if cell.failed]
-    missing = [f"{cell.strategy} {grouping_text(cell.grouping)} ({cell.missing} of {cell.asked} runs missing)"
-               for cell in cells if cell.missing]
-    return listing("Failed (×)", failed) + listing("Incomplete", missing)
+    return [f"{side_by_side} left out that shared the machine (jobs > 1)" if side_by_side else "",
+            f"caution: {len(machines)} different machines or thread counts" if len(machines) > 1 else ""]

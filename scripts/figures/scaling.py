@@ -1,22 +1,17 @@
-"""Images per second, and the share of the ideal, against the number of ranks: a line per strategy.
+"""Images per second of one rank and of several: a bar per strategy and number of ranks, with the share of the ideal.
 
 Every rank holds one tower, and the images of a tower stay as many, so the ideal is the number of ranks times what one
-rank does (weak scaling). A row of panels per batch and kind of placement; the runs of one rank belong to all kinds of
-their device.
+rank does (weak scaling). A panel per batch and kind of placement; the runs of one rank belong to all kinds of their device.
 """
 
 from collections import defaultdict
-
-from matplotlib.ticker import LogLocator, NullLocator, StrMethodFormatter
 
 import layout
 import report as reports
 import style
 from drawing import Drawing, Nothing
 
-_ROW = 2.35  # inches
-_DODGE, _WIDEST_DODGE = 0.07, 0.3  # octaves between neighbouring strategies, and all: bars must not hide each other
-_BESIDE = 2 ** 0.025  # a seed's dot stands beside its strategy's bar
+_BAR, _AROUND, _GAP = 0.17, 0.55, 0.5  # inches per bar and around a panel, bars between two strategies
 
 
 def draw(report, cells, condition, styles):
@@ -40,15 +35,18 @@ def draw(report, cells, condition, styles):
 
     strategies = {row.strategy for rows in panels.values() for row in rows}
     shown = {label: look for label, look in styles.items() if label in strategies}
+    sentence, ordered = _sentence(panels, single), sorted(panels.items(), key=lambda each: str(each[0]))
+    bars = [len(rows) + len(shown) * _GAP for _, rows in ordered]
     figure, all_axes = layout.new_page(
-        "How does the throughput grow with the ranks?", _caption(report, cells, ended, panels, several, condition),
-        style.DOUBLE, _ROW * len(panels) + 0.1, rows=len(panels), columns=2, legend=shown)
+        sentence, _caption(report, cells, ended, panels, several, condition), style.DOUBLE,
+        sum(_AROUND + _BAR * count for count in bars), rows=len(panels), height_ratios=bars, sharex=True)
     drawn = []
-    for line, (panel, rows) in zip(all_axes, sorted(panels.items(), key=lambda each: str(each[0]))):
+    for axes, (panel, rows) in zip(all_axes[:, 0], ordered):
         failed = [row for row in ended if row.failed and row.ranks == row.grouping.towers and row.strategy in shown
                   and _panel(row) == panel]
-        drawn += _draw_panels(line, panel, rows, failed, single, shown)
-    return Drawing(figure, drawn, _sentence(panels, single))
+        drawn += _draw_panel(axes, panel, rows, failed, single, shown)
+    all_axes[-1][0].set_xlabel("images/s of all ranks")
+    return Drawing(figure, drawn, sentence)
 
 
 def _panel(row):
@@ -61,48 +59,31 @@ def _line(row):
     return row.strategy, row.grouping.batch, row.device
 
 
-def _draw_panels(axes, panel, rows, failed, single, styles):
-    throughput, efficiency = axes
-    ranks = sorted({row.ranks for row in rows + failed})
-    drawn = []
-    for k, (strategy, look) in enumerate(styles.items()):
-        shift = 2 ** (min(_DODGE, _WIDEST_DODGE / len(styles)) * (k - (len(styles) - 1) / 2))
-        own = [row for row in rows if row.strategy == strategy]
-        if not own:
-            continue
-        base = single[_line(own[0])].images_per_s.mean
-        throughput.plot([ranks[0] * shift, ranks[-1] * shift], [base * ranks[0], base * ranks[-1]], color=look.colour,
-                        linewidth=0.8, linestyle=style.DOTTED, zorder=1)
-        _draw_line(throughput, own, look, shift, lambda row: 1)
-        _draw_line(efficiency, own, look, shift, lambda row: 1 / (row.ranks * base))
-        for row in own:
-            drawn += _rows(row, panel, base)
-    efficiency.axhline(1, color=style.GREY, linewidth=0.6, zorder=1)
-    throughput.set_yscale("log", base=2)
-    throughput.yaxis.set(major_locator=LogLocator(base=2, subs=(1, 1.5)), minor_locator=NullLocator(),
-                         major_formatter=StrMethodFormatter("{x:g}"))
-    for each, text in ((throughput, "images/s of all ranks"), (efficiency, "efficiency")):
-        each.set_xscale("log", base=2)
-        each.set_xticks(ranks, ranks)
-        each.set_xticks([], minor=True)
-        each.set_xlim(ranks[0] * 2 ** -0.3, ranks[-1] * 2 ** 0.3)
-        each.set_xlabel("ranks")
-        each.set_ylabel(text)
-    efficiency.set_ylim(0, max(1.08, efficiency.get_ylim()[1]))
-    throughput.set_title(_panel_text(panel), loc="left", color=style.GREY)
-    layout.mark_failures(throughput, [(row.ranks, styles[row.strategy].colour, row.failures) for row in failed])
+def _draw_panel(axes, panel, rows, failed, single, styles):
+    drawn, names, places, y = [], style.names(list(styles)), {}, 0
+    for strategy, look in styles.items():
+        for row in sorted((row for row in rows + failed if row.strategy == strategy), key=lambda row: row.ranks):
+            places[y] = f"{names[strategy]}, {row.ranks} rank{'s' if row.ranks > 1 else ''}"
+            if row in failed:
+                axes.annotate(f"× {row.failures}", (0, y), xytext=(3, 0), textcoords="offset points", va="center", size=style.SMALL,
+                              color=look.colour)
+            else:
+                speed, base = row.images_per_s, single[_line(row)].images_per_s.mean
+                bar = speed.half_width or 0
+                axes.barh(y, speed.mean, xerr=bar, height=0.8, color=look.colour, alpha=0.5 if row.ranks == 1 else 1,
+                          error_kw={"elinewidth": 0.9, "ecolor": style.BLACK})
+                axes.annotate(f"{speed.mean:.0f}" + (f", {speed.mean / row.ranks / base:.2f} of the ideal" if row.ranks > 1 else ""),
+                              (speed.mean + bar, y), xytext=(4, 0), textcoords="offset points", va="center", size=style.SMALL)
+                drawn += _rows(row, panel, base)
+            y += 1
+        y += _GAP
+    axes.margins(x=0.2)
+    axes.set_yticks(list(places), places.values())
+    axes.set_ylim(y - _GAP - 0.4, -0.6)
+    axes.tick_params(axis="y", length=0)
+    axes.grid(axis="y", visible=False)
+    axes.set_title(_panel_text(panel), loc="left", color=style.GREY)
     return drawn
-
-
-def _draw_line(axes, rows, look, shift, scale):
-    xs = [row.ranks * shift for row in rows]
-    axes.errorbar(xs, [row.images_per_s.mean * scale(row) for row in rows],
-                  yerr=[(row.images_per_s.half_width or 0) * scale(row) for row in rows], color=look.colour,
-                  marker=look.marker, linestyle=look.dash, elinewidth=0.9, zorder=4)
-    for x, row in zip(xs, rows):
-        seeds = [value * scale(row) for value in row.images_per_s.seeds.values()]
-        axes.plot([x * _BESIDE] * len(seeds), seeds, ".", color=look.colour, alpha=0.6, markersize=4, markeredgewidth=0,
-                  zorder=2)
 
 
 def _rows(row, panel, base):
@@ -123,15 +104,9 @@ def _panel_text(panel):
 
 def _caption(report, cells, ended, panels, several, condition):
     shown = [row for rows in panels.values() for row in rows]
-    parts = [f"{report.name}.", f"With {condition}." if condition else "", "Every rank holds one tower.",
-             f"Marks: mean; dots: single seeds; {report.bars_text([row.images_per_s for row in shown])}.",
-             "Dotted: the ideal, ranks times the mean of one rank. Efficiency: the share of it that is reached; its "
-             "bars take the mean of one rank as exact. Ranks and images/s have logarithmic axes."]
     left_out = sorted({row.strategy for row in several} - {row.strategy for row in shown}, key=style.catalogue_order)
-    if left_out:
-        parts.append(f"Left out, without a run of one rank: {', '.join(left_out)}.")
-    parts += reports.throughput_notes(ended, shown) + reports.shortfall_notes(cells)
-    return " ".join(part for part in parts if part)
+    return report.caption(cells, [row.images_per_s for row in shown], condition,
+                          f"without a run of one rank: {', '.join(left_out)}" if left_out else "", *reports.throughput_notes(ended, shown))
 
 
 def _sentence(panels, single):

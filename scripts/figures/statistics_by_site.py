@@ -28,17 +28,17 @@ def draw(report, cells, condition, styles):
     known = [key for key in QUANTITIES if any(key in site.numbers for cell in touched for site in cell.sites)]
     names = [site.name for site in max((cell.sites for cell in touched), key=len)]
     shown = {label: look for label, look in styles.items() if any(cell.strategy == label for cell in touched)}
-    figure, all_axes = layout.new_page("What are the running statistics of each site worth?",
-                                       _caption(report, cells, touched, condition), style.DOUBLE,
-                                       _ROW * len(groupings) + 0.6, rows=len(groupings), columns=len(known), legend=shown,
-                                       sharex=True, sharey="col")
+    sentence, names_of = _sentence(touched, known[0]), style.names(list(shown), words=True)
+    figure, all_axes = layout.new_page(sentence, report.caption(cells, [cell.value("saved") for cell in touched], condition, bars=""),
+                                       style.DOUBLE, _ROW * len(groupings) + 0.6, rows=len(groupings), columns=len(known),
+                                       legend={names_of[label]: look for label, look in shown.items()}, sharex=True, sharey="col")
     rows = []
     for line, grouping in zip(all_axes, groupings):
         for axes, key in zip(line, known):
             for cell in touched:
                 if cell.grouping == grouping:
                     rows += _draw_line(axes, cell, key, names, shown[cell.strategy])
-        line[0].set_title(grouping_text(grouping), loc="left", color=style.GREY)
+        line[0].set_ylabel(reports.grouping_words(grouping, report.samples).replace(": ", "\n"), color=style.GREY)
     for axes, key in zip(all_axes[0], known):
         axes.set_ylim(bottom=0)  # of the whole column
         axes.set_title(QUANTITIES[key], loc="right", size=style.SMALL)
@@ -48,7 +48,7 @@ def draw(report, cells, condition, styles):
         else:
             axes.set_xticks([0, len(names) - 1], ["1", str(len(names))])
             axes.set_xlabel("norm site, from the first to the last")
-    return Drawing(figure, rows, _sentence(touched, known))
+    return Drawing(figure, rows, sentence)
 
 
 def _draw_line(axes, cell, key, names, look):
@@ -66,19 +66,7 @@ def _draw_line(axes, cell, key, names, look):
     return rows
 
 
-def _caption(report, cells, touched, condition):
-    numbered = "Names of the sites: in the CSV." if max(len(cell.sites) for cell in touched) > _MOST_NAMES else ""
-    parts = [f"{report.name}.", f"With {condition}." if condition else "",
-             f"Rows: towers x {report.samples} per tower; sites in the order of the network. Lines: means over the seeds, dots: single seeds.",
-             numbered, f"Last checkpoint; {reports.count_text([cell.value('saved') for cell in touched])}."]
-    return " ".join(part for part in parts + reports.shortfall_notes(cells) if part)
-
-
-def _sentence(touched, known):
-    clauses = []
-    for key in known:
-        worst = max(((site.numbers[key].mean, site.name, cell.strategy, grouping_text(cell.grouping))
-                     for cell in touched for site in cell.sites if key in site.numbers), default=None)
-        if worst:
-            clauses.append(f"{QUANTITIES[key].split(chr(10))[0]} is largest at {worst[1]} of {worst[2]}, {worst[3]} ({worst[0]:.3f})")
-    return f"{'; '.join(clauses)}."
+def _sentence(touched, key):
+    value, *words = max((site.numbers[key].mean, site.name, cell.strategy, grouping_text(cell.grouping))
+                        for cell in touched for site in cell.sites if key in site.numbers)
+    return f"The {QUANTITIES[key].split(chr(10))[0]} is largest at {words[0]} of {', '.join(words[1:])} ({value:.3f})."

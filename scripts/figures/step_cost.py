@@ -28,8 +28,9 @@ def draw(report, cells, condition, styles):
     headings, places = _places(rows)
     lines = max(places.values()) + 1
     known = report.published("relative_images_per_s", [row.cell for row in rows])
+    sentence, names = _sentence(report, rows), style.names([strategy for _, strategy in places])
     figure, all_axes = layout.new_page(
-        f"What does a step cost more than one of {report.baseline}?", _caption(report, rows, columns, known), style.DOUBLE,
+        sentence, report.caption(cells, [row.extra_step_ms for row in rows], _measured(report, rows)), style.DOUBLE,
         _LINE * lines + _AROUND, columns=len(columns) + bool(known), references=published.legend(known), sharey=True)
     for axes, way in zip(all_axes[0], columns):
         _draw_panel(axes, [row for row in rows if _way(row) == way], places, styles)
@@ -39,13 +40,13 @@ def draw(report, cells, condition, styles):
         _draw_shares(all_axes[0][-1], rows, places, styles, known, report.baseline)
     for axes in all_axes[0]:
         axes.set_ylim(lines - 0.4, -0.5)
-        axes.set_yticks([*headings, *places.values()], [*headings.values(), *(strategy for _, strategy in places)])
+        axes.set_yticks([*headings, *places.values()], [*headings.values(), *(names[strategy] for _, strategy in places)])
         axes.tick_params(axis="y", length=0)
         axes.grid(axis="y", visible=False)
         axes.spines["left"].set_visible(False)
         for label in axes.get_yticklabels()[len(headings):]:
             label.set_color(style.GREY)
-    return Drawing(figure, _numbers(rows) + published.rows(known), _sentence(report, rows))
+    return Drawing(figure, _numbers(rows) + published.rows(known), sentence)
 
 
 def _way(row):
@@ -84,6 +85,8 @@ def _draw_panel(axes, rows, places, styles):
                   markeredgewidth=0, zorder=3)
         axes.annotate(_cost_text(row), (1, y), xycoords=("axes fraction", "data"), xytext=(4, 0),
                       textcoords="offset points", va="center", size=style.SMALL - 0.6)
+    axes.annotate("images/s,\nper exchange", (1, 1), xycoords="axes fraction", xytext=(4, 2), textcoords="offset points",
+                  size=style.SMALL - 0.6, color=style.GREY)
     axes.axvline(0, color=style.GREY, linewidth=0.8, zorder=1)
 
 
@@ -101,7 +104,7 @@ def _draw_shares(axes, rows, places, styles, known, baseline):
                       markerfacecolor="white" if row.over_sockets else look.colour, markersize=4, linestyle="", zorder=4)
     published.draw(axes, known, upright=True)
     axes.axvline(1, color=style.GREY, linewidth=0.8, zorder=1)
-    axes.set_title("beside what is published", loc="left", color=style.GREY)
+    axes.set_title("hollow: over sockets", loc="left", color=style.GREY)
     axes.set_xlabel(f"images/s, {baseline} = 1")
 
 
@@ -113,21 +116,8 @@ def _cost_text(row):
 def _measured(report, rows):
     beside = reports.run_beside(rows) if all(row.log_images_per_s for row in rows) else None
     if beside is None:
-        return f"Median step minus that of {report.baseline} in the same cell on the same placement, paired by seed."
-    if beside == report.baseline:
-        return f"A step beside one of {beside} in the same turns."
-    return f"A step and one of {report.baseline}, each in turns with one of {beside}, paired by seed."
-
-
-def _caption(report, rows, columns, known):
-    intervals = any(_log_half_width(row, report.baseline) is not None for row in rows)
-    parts = [
-        f"{report.name}. {_measured(report, rows)}",
-        f"Marks: mean; dots: single seeds; {report.bars_text([row.extra_step_ms for row in rows])}.",
-        f"At the right: images/s relative to {report.baseline}, and microseconds more per exchange of statistics or samples, means of all seeds.",
-        f"Last panel: images/s relative to {report.baseline}, hollow over sockets{', with intervals' if intervals else ''}." if known else "",
-        "Every panel has its own scale." if len(columns) > 1 else "", "Ranks of one tower each, with no other run beside them."]
-    return " ".join(part for part in parts if part)
+        return f"median step minus that of {report.baseline}"
+    return f"in turns with {beside}"
 
 
 def _numbers(rows):

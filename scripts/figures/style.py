@@ -1,8 +1,8 @@
 """How every figure looks: colours, markers and dashes of the strategies, sizes, fonts, and what makes files reproduce.
 
-Colours are those of Okabe and Ito (jfly.uni-koeln.de/color), told apart by colour-blind readers. A strategy keeps its
-colour, marker and dash in all figures, whatever its options; marker and dash alone tell it apart in grey. Of several variants in
-one figure the first has the look of its name, the others a marker and a dash of their own.
+Colours are those of Okabe and Ito (jfly.uni-koeln.de/color) and some of Tol (personal.sron.nl/~pault), told apart by colour-blind
+readers. Every strategy and every variant in VARIANTS has its own look in all figures; marker and dash alone tell it apart in grey.
+Another variant looks as its name does, where nothing else in the figure does.
 """
 
 import re
@@ -17,41 +17,58 @@ GREY, FAINT = "#555555", "#bbbbbb"
 
 ORANGE, SKY, GREEN, BLUE = "#E69F00", "#56B4E9", "#009E73", "#0072B2"
 VERMILION, PURPLE, BLACK = "#D55E00", "#CC79A7", "#000000"
-WINE, OCHRE = "#882255", "#999933"  # two more, of Tol (personal.sron.nl/~pault)
+WINE, OCHRE, INDIGO, TEAL, BROWN = "#882255", "#999933", "#332288", "#44AA99", "#6B3E26"
 
 SOLID, DASHED, DOTTED, DASH_DOT = "-", (0, (4, 1.6)), (0, (1, 1.4)), (0, (5, 1.4, 1, 1.4))
 
-Style = namedtuple("Style", "colour marker dash")
+Style = namedtuple("Style", "colour marker dash fill", defaults=(None,))  # fill: of the marker, where it is not the colour
+
+_BOW_TIE = (-1, -1), (1, 1), (1, -1), (-1, 1), (-1, -1)
+_WIDE = (-1, -0.4), (1, -0.4), (1, 0.4), (-1, 0.4), (-1, -0.4)
+_TALL = tuple((y, x) for x, y in _WIDE)
 
 # In the catalogue's order, which is also the order in legends and tables.
 STRATEGIES = {
     "per_tower": Style(VERMILION, "o", SOLID),
-    "single_tower": Style(VERMILION, "<", DASHED),
+    "single_tower": Style(BROWN, "<", DASHED),
     "last_tower": Style(VERMILION, ">", DOTTED),
-    "every_tower": Style(ORANGE, "d", DASH_DOT),
+    "every_tower": Style(OCHRE, "d", DASH_DOT),
     "averaged": Style(ORANGE, "^", DASHED),
     "sync": Style(BLUE, "s", SOLID),
     "batch_renorm": Style(SKY, "D", SOLID),
     "frozen": Style(PURPLE, "*", SOLID),
-    "ghost": Style(SKY, "v", DASHED),
-    "norm_batch": Style(BLUE, "D", DASHED),
-    "cmbn": Style(ORANGE, "X", SOLID),
+    "ghost": Style(SKY, (4, 1, 45), DASHED),
+    "norm_batch": Style(INDIGO, "H", DASHED),
+    "cmbn": Style(OCHRE, "X", SOLID),
     "shuffle": Style(WINE, "P", DASH_DOT),
-    "precise": Style(SKY, "8", DOTTED),
+    "precise": Style(INDIGO, "8", DOTTED),
     "none": Style(BLACK, "h", DOTTED),
-    "weight_norm": Style(OCHRE, "p", DASHED),
-    "weight_standardisation": Style(GREEN, "X", DOTTED),
+    "weight_norm": Style(BROWN, "p", DASHED),
+    "weight_standardisation": Style(TEAL, (4, 1, 0), DOTTED),
     "group_norm": Style(GREEN, "v", DASH_DOT),
-    "filter_response_norm": Style(GREEN, "P", DASHED),
-    "mabn": Style(ORANGE, "^", SOLID),
-    "dynamic_tanh": Style(BLACK, "8", SOLID),
-    "layer_norm": Style(GREEN, "^", DOTTED),
-    "instance_norm": Style(GREEN, "d", DOTTED),
+    "filter_response_norm": Style(TEAL, (6, 1, 0), DASHED),
+    "mabn": Style(ORANGE, (5, 0, 180), SOLID),
+    "dynamic_tanh": Style(BLACK, _BOW_TIE, SOLID),
+    "layer_norm": Style(GREEN, _WIDE, DOTTED),
+    "instance_norm": Style(WINE, _TALL, DOTTED),
 }
+# Those that figures show beside others of their name; a look follows from the place in this list.
+VARIANTS = (
+    "sync(gradient=stopped)", "sync(gradient=own_tower)", "sync(variance=averaged)", "sync(group_size=2)", "sync(moments=e_x2)",
+    "sync(momentum=0.001)", "sync(route=all_reduce)", "sync(route=gather_activations)", "sync(route=host)",
+    "sync(route=reduce_broadcast)", "per_tower(momentum=0.001)", "per_tower(momentum=0.01)", "per_tower, norm_lr_multiplier 0.1",
+    "every_tower(momentum=0.01)", "averaged(merge=pooled)", "frozen(from_fraction=0.8)", "frozen(from_fraction=0.8,base=per_tower)",
+    "frozen(train_affine=true)", "weight_norm(mean_only_bn=true)",
+)
+# What a name means, where there is room for it.
+_WORDS = {"per_tower": "per_tower (each GPU by itself)", "sync": "sync (over all GPUs)", "none": "none (no norm)"}
+_NAMES = {"frozen(from_fraction=0.8)": "sync, frozen for the last fifth", "frozen(train_affine=true)": "frozen, affine trained",
+          "frozen(from_fraction=0.8,base=per_tower)": "per_tower, frozen for the last fifth",
+          "weight_norm(mean_only_bn=true)": "weight_norm with mean-only BN"}
 
-_COLOURS = (VERMILION, BLUE, GREEN, ORANGE, SKY, PURPLE, BLACK)
-_MARKERS = ("o", "^", "s", "v", "D", "<", "P", ">", "8", "d", "p", "h")
-_DASHES = (DASHED, DOTTED, DASH_DOT, (0, (7, 2)), (0, (2, 1)), (0, (3, 1, 1, 1, 1, 1)))
+_COLOURS = (ORANGE, WINE, SKY, TEAL, BROWN, BLACK, PURPLE, INDIGO, GREEN, OCHRE)
+_MARKERS = ("^", "D", "v", "<", "X", ">", "p", "d", "H", "*", "8")
+_DASHES = ((0, (7, 2)), (0, (2, 1)), (0, (3, 1, 1, 1, 1, 1)), (0, (8, 2, 2, 2)), (0, (1, 3)))  # no strategy of the table has one
 
 
 def base_name(label):
@@ -59,53 +76,46 @@ def base_name(label):
     return re.split(r"[(,]", label, maxsplit=1)[0].strip()
 
 
+def names(labels, words=False):
+    """Label -> what a figure calls it: without its options, where no other label has the name. `words`: with what it means."""
+    bases = [base_name(label) for label in labels]
+
+    def name(label, base):
+        if bases.count(base) > 1 and label != base:
+            return re.sub(r"[(,]\s*", ", ", label.rstrip(")")).replace("=", " ")
+        return _WORDS.get(base, base) if words else base
+
+    return {label: _NAMES.get(label) or name(label, base) for label, base in zip(labels, bases)}
+
+
+def renamed(text, labels):
+    """The text with the labels in it as figures call them."""
+    for label, name in sorted(names(labels).items(), key=lambda each: -len(each[0])):
+        text = text.replace(label, name)
+    return text
+
+
 def catalogue_order(label):
     """A sort key: named strategies as in the table, their variants behind them, unknown names last."""
-    names = list(STRATEGIES)
+    order = list(STRATEGIES)
     base = base_name(label)
-    return (names.index(base) if base in STRATEGIES else len(names), label)
+    return (order.index(base) if base in STRATEGIES else len(order), label)
 
 
-def _variants(label, own_colour):
-    """Styles for a label outside the table, the preferred one first; they depend on the label alone. With `own_colour`
-    it is told apart from its name by colour, too.
-    """
-    base = base_name(label)
-    hashed = zlib.crc32(label.encode())
-    if own_colour:
-        colours = _COLOURS
-    elif base in STRATEGIES:
-        colours = [STRATEGIES[base].colour]
-    else:
-        colours = [_COLOURS[zlib.crc32(base.encode()) % len(_COLOURS)]]
-    count = len(_MARKERS) * len(_DASHES)
-    for k in range(count):
-        at = (hashed + k) % count
-        for colour in colours:
-            yield Style(colour, _MARKERS[at % len(_MARKERS)], _DASHES[at // len(_MARKERS)])
+def _nth(k, colour):
+    return Style(colour, _MARKERS[k % len(_MARKERS)], _DASHES[k % len(_DASHES)])  # the two lengths have no common divisor
 
 
 def styles_of(labels):
-    """Label -> Style for all strategies of an experiment, no two of one marker and dash.
-
-    The first of a name (in catalogue order, the plain one before its variants) has its row of the table. Others keep its colour
-    with a marker and a dash of their own; where those of two would be alike, the later one takes the next free. Where all are
-    variants of one name, colours tell them apart.
-    """
-    one_name = len(labels) > 1 and len({base_name(label) for label in labels}) == 1
-    styles, taken = {}, {(look.marker, look.dash) for look in STRATEGIES.values()}
-    markers = {look.marker for base, look in STRATEGIES.items() if base in map(base_name, labels)}
-    for label in sorted(set(labels), key=catalogue_order):
-        base = base_name(label)
-        if base in STRATEGIES and base not in map(base_name, styles):
-            styles[label] = STRATEGIES[base]
-            continue
-        used = [look.colour for look in styles.values()]
-        choices = sorted(_variants(label, one_name), key=lambda choice: one_name and used.count(choice.colour))
-        free = [choice for choice in choices if (choice.marker, choice.dash) not in taken]
-        styles[label] = next((choice for choice in free if choice.marker not in markers), (free or choices)[0])
-        taken.add((styles[label].marker, styles[label].dash))
-        markers.add(styles[label].marker)
+    """Label -> Style for all strategies of an experiment, no two of one marker and dash."""
+    fixed = STRATEGIES | {label: _nth(k, _COLOURS[k % len(_COLOURS)]) for k, label in enumerate(VARIANTS)}
+    styles = {label: fixed[label] for label in labels if label in fixed}
+    for label in sorted(set(labels) - set(styles), key=catalogue_order):
+        base, taken = base_name(label), {(look.marker, look.dash) for look in styles.values()}
+        choices = [fixed[base]] if base in fixed else []
+        colour = choices[0].colour if choices else _COLOURS[zlib.crc32(base.encode()) % len(_COLOURS)]
+        choices += [_nth(zlib.crc32(label.encode()) + k, colour) for k in range(len(_MARKERS) * len(_DASHES))]
+        styles[label] = next((look for look in choices if (look.marker, look.dash) not in taken), choices[-1])
     return styles
 
 
@@ -154,13 +164,13 @@ def apply(bare=False):
     })
 
 
-def save_picture(figure, stem, sentence=None):
-    """Writes STEM.svg and STEM.png (and STEM.pdf of a bare page), without a date or a version inside; returns their
-    paths. The SVG holds the sentence as its description, which HTML pages give to those who cannot see the figure.
+def save_picture(figure, stem, sentence=None, png=False):
+    """Writes STEM.svg, of a bare page STEM.pdf and where asked STEM.png, without a date or a version inside; returns their paths.
+    The SVG holds the sentence as its description, which HTML pages give to those who cannot see the figure.
     """
-    figure.savefig(f"{stem}.svg", metadata={"Date": None, "Creator": None, "Description": sentence})
-    figure.savefig(f"{stem}.png", metadata={"Software": None})
-    if not Page.bare:
-        return [f"{stem}.svg", f"{stem}.png"]
-    figure.savefig(f"{stem}.pdf", metadata={"CreationDate": None, "Creator": None, "Producer": None})
-    return [f"{stem}.svg", f"{stem}.png", f"{stem}.pdf"]
+    metadata = {"svg": {"Date": None, "Creator": None, "Description": sentence}, "png": {"Software": None},
+                "pdf": {"CreationDate": None, "Creator": None, "Producer": None}}
+    files = [f"{stem}.{form}" for form in ["svg"] + ["png"] * png + ["pdf"] * Page.bare]
+    for file in files:
+        figure.savefig(file, metadata=metadata[file.rsplit(".", 1)[1]])
+    return files

@@ -53,11 +53,10 @@ def draw(report, cells, condition, styles):
     aside = layout.list_width([text for _, text in entries]) if crowded else 0
     columns = min(2, len(panels))
     lines = -(-len(panels) // columns)
+    sentence = _sentence(panels, report.headline, relative)
     figure, all_axes = layout.new_page(
-        f"What does {metric_name(report.headline)} cost in throughput?",
-        _caption(report, cells, ended, usable, points, condition, crowded, (beside or "the run beside") if relative else ""),
-        style.DOUBLE, max(2.8 * lines, layout.LIST_LINE * len(entries) + 0.2), rows=lines, columns=columns,
-        aside=aside)
+        sentence, _caption(report, cells, ended, usable, points, condition), style.DOUBLE, max(2.8 * lines, layout.LIST_LINE * len(entries) + 0.2), rows=lines, columns=columns,
+        aside=aside, legend=front.legend() if any(point.real for point in points) else None)
     layout.list_aside(figure, entries, aside)
     rows = []
     for axes, (world, (points, there)) in zip(all_axes.flat, panels.items()):
@@ -73,7 +72,7 @@ def draw(report, cells, condition, styles):
         layout.label_points(figure, axes, [
             (_label(point, several, numbers), point.throughput.mean, point.accuracy.mean,
              styles[point.strategy].colour) for point in points], _obstacles(axes, points))
-    return Drawing(figure, rows, _sentence(panels, report.headline, relative))
+    return Drawing(figure, rows, sentence)
 
 
 def ratio_of(log):
@@ -118,7 +117,7 @@ def _draw_panel(axes, world, points, there, styles, unit):
                      "standing": point.standing})
     axes.margins(0.16)
     axes.set(xlim=(max(axes.get_xlim()[0], 0), axes.get_xlim()[1]), ylim=axes.get_ylim())
-    layout.keep_to_shares(axes, [point.accuracy.mean for point in points])
+    layout.fit(axes, [{"value": point.accuracy.mean, "half_width": point.accuracy.half_width} for point in points])
     _mark_failures(axes, [row for row in there if row.failed], styles)
     xs, ys = front.outline(axes, [(point.throughput.mean, point.accuracy.mean) for point in _on_front(points)])
     axes.plot(xs, ys, color=style.GREY, linewidth=0.9, alpha=0.7, zorder=1)
@@ -184,31 +183,14 @@ def _world_text(world):
     return f"{ranks} rank{'s' if ranks > 1 else ''} on {device}{', over sockets' if sockets else ''}"
 
 
-def _bars_text(report, points):
-    throughput, accuracy = [point.throughput for point in points], [point.accuracy for point in points]
-    if reports.count_text(throughput) == reports.count_text(accuracy):
-        return f"{report.bars_text(throughput, 'Bars, both ways')}."
-    return f"For images/s, {report.bars_text(throughput)}. For accuracy, {report.bars_text(accuracy)}."
-
-
-def _caption(report, cells, ended, rows, points, condition, crowded, beside):
-    worlds = sorted({row.world for row in rows})
-    parts = [f"{report.name}, {' and '.join(map(_world_text, worlds))}.", f"With {condition}." if condition else ""]
+def _caption(report, cells, ended, rows, points, condition):
+    counts = [reports.count_text([getattr(point, name) for point in points]) for name in ("throughput", "accuracy")]
     groupings = list(dict.fromkeys(grouping_text(point.grouping) for point in points))
-    parts.append(f"Towers x {report.samples} per tower: {', '.join(groupings)}.")
-    if crowded:
-        parts.append("List: number, strategy" + (": images/s, accuracy." if len(worlds) == 1 else "."))
-    parts.append(_bars_text(report, points))
-    if beside:
-        parts.append(f"Images/s: in turns with {beside}, in the mean of the seeds.")
-    if any(point.real for point in points):
-        parts.append(front.HOW_DRAWN)
-    else:
-        parts.append("No real multi-rank run, so no front.")
-    if not all(point.real for point in points):
-        parts.append("Plus signs: emulated (several towers per rank, or one rank only), never on a front.")
-    parts += [report.rates_note(cells)] + reports.throughput_notes(ended, rows) + reports.shortfall_notes(cells)
-    return " ".join(part for part in parts if part)
+    return report.caption(cells, [point.accuracy for point in points], condition,
+                          f"towers x {report.samples} per tower: {', '.join(groupings)}",
+                          f"images/s: {counts[0]}" if counts[0] != counts[1] else "",
+                          "" if all(point.real for point in points) else "plus signs: emulated, on no front",
+                          *reports.throughput_notes(ended, rows))
 
 
 def _sentence(panels, headline, relative):

@@ -32,32 +32,39 @@ def draw(lines):
     styles = style.styles_of(strategies)
     panels = list(dict.fromkeys(along for along, *_ in lines))
     figure, axes = layout.new_page(
-        "What do more towers and more ranks cost per step?",
-        "Processor time of a training step, all ranks together, over that of the first point. Marks: medians of alternating "
-        "runs; bars: smallest to largest. Grey: the cost of the first point; dashes: in proportion to the ranks.", style.DOUBLE, 2.4, columns=len(panels),
-        legend={label: styles[label] for label in strategies})
+        _sentence(lines), "Processor time of a step, all ranks together; medians, bars: smallest to largest; dashes: in proportion to the ranks.",
+        style.DOUBLE, 2.4, columns=len(panels), legend={name: styles[label] for label, name in style.names(strategies, words=True).items()})
     numbers = []
     for at, along in zip(axes[0], panels):
         at.axhline(1, color=style.GREY, linewidth=0.8, zorder=1)
         of_panel = [line for line in lines if line[0] == along]
         for k, (_, strategy, points, exponent, _) in enumerate(of_panel):
-            look, beside = styles[strategy], 2 ** (0.12 * (k - (len(of_panel) - 1) / 2))
-            at.errorbar([number * beside for number, *_ in points], [median for _, median, *_ in points],
+            look = styles[strategy]
+            at.errorbar([number for number, *_ in points], [median for _, median, *_ in points],
                         [[median - low for _, median, low, _ in points], [high - median for _, median, _, high in points]],
-                        color=look.colour, marker=look.marker, linestyle=look.dash, markersize=4.5, linewidth=1.1)
+                        color=look.colour, marker=look.marker, linestyle=look.dash, markersize=4.5, linewidth=1.1,
+                        transform=layout.dodged(at, k, len(of_panel)))
             numbers += [{"panel": along, "strategy": strategy, "number": number, "relative": median, "low": low, "high": high,
                          "exponent": exponent} for number, median, low, high in points]
         ticks = sorted({number for _, _, points, *_ in of_panel for number, *_ in points})
         if along == "ranks":
             at.plot(ticks, [number / ticks[0] for number in ticks], color=style.GREY, linestyle="--", linewidth=0.8, zorder=1)
         at.set_xscale("log", base=4)
+        at.set_xlim(ticks[0] / 1.5, ticks[-1] * 1.5)
         at.set_xticks(ticks, [f"{number:,}" for number in ticks])
         at.set_xlabel(_PANELS.get(along, along))
-        at.set_ylim(bottom=0)
+        at.set_ylim(0, 1.05 * max(high for _, _, points, *_ in of_panel for *_, high in points))
     axes[0][0].set_ylabel("relative processor time")
-    said = [f"{strategy} {points[-1][1]:.2f} times at {points[-1][0]:,} {along.split()[0]} (exponent {exponent:.2f})"
-            for along, strategy, points, exponent, _ in lines]
-    return Drawing(figure, numbers, "Processor time of a step: " + "; ".join(said) + ".")
+    return Drawing(figure, numbers, _sentence(lines))
+
+
+def _sentence(lines):
+    """For each panel the strategy whose time grows most."""
+    most = {}
+    for line in sorted(lines, key=lambda line: line[2][-1][1]):
+        most[line[0]] = line
+    said = [f"{strategy} {points[-1][1]:.2f} times at {points[-1][0]:,} {along.split()[0]}" for along, strategy, points, *_ in most.values()]
+    return f"Processor time of a step grows at most to {' and '.join(said)}."
 
 
 def markdown(lines):

@@ -39,11 +39,12 @@ def draw(report, cells, condition, styles):
         columns, rows_of_panels = len(quantities), 1
     strategies = [label for label in styles if any(key[2] == label for key in curves)]
     known = report.published(headline, cells) if accuracy in quantities else []
+    sentence = _sentence(curves, [quantity for quantity in quantities if quantity != _GRADIENT or len(quantities) == 1][-1], groupings)
     figure, all_axes = layout.new_page(
-        f"How do {', '.join(quantities[:-1])} and {quantities[-1]} move with the steps?" if quantities[1:]
-        else f"How does {quantities[0]} move with the steps?",
-        _caption(report, cells, curves, condition, len(strategies) <= _MOST_BANDS), style.DOUBLE, 0.35 + 1.7 * rows_of_panels,
-        rows=rows_of_panels, columns=columns, legend={label: styles[label] for label in strategies},
+        sentence, report.caption(cells, [cell.value("saved") for cell in reports.touched(cells)], condition,
+                                 bars="bands: smallest to largest" if len(strategies) <= _MOST_BANDS else ""),
+        style.DOUBLE, 0.35 + 1.7 * rows_of_panels, rows=rows_of_panels, columns=columns,
+        legend={name: styles[label] for label, name in style.names(strategies, words=True).items()},
         references=published.legend(known), sharex=True)
     rows, used = [], set()
     for q, quantity in enumerate(quantities):
@@ -57,8 +58,7 @@ def draw(report, cells, condition, styles):
             if quantity == accuracy:
                 published.draw(axes, known)
             if q == 0 or len(groupings) == 1:
-                axes.set_title(f"{grouping_text(grouping)} (towers x images)" if g == 0 else grouping_text(grouping),
-                               loc="left", color=style.GREY)
+                axes.set_title(reports.grouping_words(grouping, report.samples), loc="left", color=style.GREY)
             if at[1] == 0 or len(groupings) == 1:
                 axes.set_ylabel(quantity)
             if at[0] == rows_of_panels - 1:
@@ -68,7 +68,7 @@ def draw(report, cells, condition, styles):
             _label_decades(drawn)
     for at in set(map(tuple, _indices(all_axes))) - used:
         all_axes[at].set_visible(False)
-    return Drawing(figure, rows + published.rows(known), _sentence(curves, list(quantities)[-1], groupings))
+    return Drawing(figure, rows + published.rows(known), sentence)
 
 
 def _moves(quantity, curves):
@@ -125,28 +125,13 @@ def _indices(all_axes):
     return [(i, j) for i in range(all_axes.shape[0]) for j in range(all_axes.shape[1])]
 
 
-def _caption(report, cells, curves, condition, bands):
-    touched = reports.touched(cells)
-    several = any(cell.ok > 1 for cell in touched)
-    parts = [f"{report.name}.", f"With {condition}." if condition else "",
-             "Lines: mean over the seeds that ended well;" if several else "Lines: single runs;",
-             "bands: their smallest and largest value;" if several and bands else "",
-             f"{reports.count_text([cell.value('saved') for cell in touched])}.",
-             f"{metric_name(report.headline)}: evaluated with the saved statistics."
-             if report.headline and any(name.startswith(metric_name(report.headline)) for name, _, _ in curves) else "",
-             "The gradient's norm has a logarithmic axis." if any(name == _GRADIENT for name, _, _ in curves) else "",
-             report.rates_note(cells)]
-    if any(curve["failed"] for curve in curves.values()):
-        parts.append("Thin lines: failed runs, which end at their ×.")
-    parts += reports.shortfall_notes(cells)
-    return " ".join(part for part in parts if part)
-
-
 def _sentence(curves, quantity, groupings):
-    """From where to where each strategy goes at the smallest batch, means over the seeds that ended well."""
-    clauses = []
-    for (name, grouping, strategy), curve in curves.items():
-        if name == quantity and grouping == groupings[0] and curve["points"]:
-            first, last = curve["points"][0], curve["points"][-1]
-            clauses.append(f"{strategy} from {first['mean']:.3f} to {last['mean']:.3f}")
-    return f"{quantity} at {grouping_text(groupings[0])} moves between its first and last report: {', '.join(clauses)}."
+    """Where the quantity ends, in the mean of the seeds that ended well, at the smallest batch."""
+    ends = {strategy: curve["points"][-1]["mean"] for (name, grouping, strategy), curve in curves.items()
+            if name == quantity and grouping == groupings[0] and curve["points"]}
+    if not ends:
+        return f"No run at {grouping_text(groupings[0])} ended well."
+    names = style.names(list(ends))
+    first, last = max(ends, key=ends.get), min(ends, key=ends.get)
+    texts = [f"{ends[label]:.3f} with {names[label]}" for label in dict.fromkeys([first, last])]
+    return f"The {quantity} ends at {' and '.join(texts)} ({grouping_text(groupings[0])})."

@@ -114,6 +114,8 @@ def budget(page):
         return 8, 150
     if page == "CHANGELOG.md":
         return 0, 0
+    if page == "experiments/spec.md":  # to look things up in, not to read
+        return 49, 0
     if re.fullmatch(r"results/\w+\.md", page):
         return 8, 0
     if page.endswith("/README.md") or page.startswith("results/"):
