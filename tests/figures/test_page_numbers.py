@@ -16,19 +16,19 @@ from synthetic import cell, contrast, published, report
 PLANTED = [
     ("camvid_small_batch", "4.9 ± 1.3 points", "4.6 ± 1.3 points"),
     ("camvid_small_batch", "4.9 ± 1.3 points", "4.9 ± 1.6 points"),
-    ("camvid_small_batch", "0.270, 0.313, 0.320", "0.270, 0.331, 0.320"),
+    ("camvid_small_batch", "0.281 instead of 0.270", "0.281 instead of 0.207"),
     ("camvid_resnet", "0.116 against 0.287", "0.116 against 0.278"),
     ("camvid_resnet", "(0.191)", "(0.119)"),
     ("catalogue", "1.6 ± 0.8 points", "1.9 ± 0.5 points"),
-    ("catalogue", "| `none` | 0.288 | 0.244 |", "| `none` | 0.288 | 0.248 |"),
-    ("catalogue", "| `frozen` | 0.246 | 0.234 |", "| `frozen` | 0.404 | 0.234 |"),
+    ("catalogue", "0.662 on shuffled shards", "0.626 on shuffled shards"),
+    ("catalogue", "sends 1.9 MB per step", "sends 1.6 MB per step"),
     ("tradeoff", "makes 0.79 times the images/s", "makes 0.64 times the images/s"),
     ("tradeoff", "693 µs for an exchange", "639 µs for an exchange"),
-    ("sync_overhead", "367 µs, 423 µs", "367 µs, 432 µs"),
-    ("segnet_anchor_small", "0.300, 0.325", "0.300, 0.335"),
-    ("scaling", "ranks, 1.88 times", "ranks, 1.78 times"),
-    ("scaling", "185.9 ± 14.2", "185.9 ± 12.4"),
-    ("statistics_route", "by 5.6 ± 1.2 %", "by 5.6 ± 2.1 %"),
+    ("sync_overhead", "367 to 527 µs", "367 to 572 µs"),
+    ("segnet_anchor_small", "0.342 after 7,500", "0.324 after 7,500"),
+    ("scaling", "make 1.88 times", "make 1.78 times"),
+    ("scaling", "keeps 0.98 times", "keeps 0.89 times"),
+    ("statistics_route", "to 658 µs by", "to 685 µs by"),
 ]
 
 
