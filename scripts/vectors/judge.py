@@ -217,7 +217,9 @@ def table(results):
         text, verdicts = result["text"], result["verdicts"]
         n = counts(verdicts)
         passes.append(f"| {text} | {n['asked']} | {n['passed']} | {n['with_biased_variance']} |")
-        families_of.append(f"| {text} | {families(verdicts, fails)} | {families(verdicts, lambda v: v['verdict'] == 'unsupported')} |")
+        failed, unasked = families(verdicts, fails), families(verdicts, lambda v: v["verdict"] == "unsupported")
+        if (failed, unasked) != ("-", "-"):
+            families_of.append(f"| {text} | {failed} | {unasked} |")
     return "\n".join([*passes, "", *families_of, "<!-- end -->\n\n</details>"])
 
 
