@@ -189,12 +189,13 @@ def what_wrappers_forget(root):
 
 
 def says_what_it_tests(root, path):
-    """By the name of its source, as strategies/sync_test.cpp and queue/claims_test.cpp do, or by a comment at its head."""
-    if path.parts[0] != "tests" or not path.name.endswith("_test.cpp"):
+    """By the name of its source, as queue/claims_test.cpp, strategies/sync_test.cpp and figures/test_matrix.py do, or at its head."""
+    name = path.stem.removeprefix("test_").removesuffix("_test")
+    if path.parts[0] != "tests" or name == path.stem:
         return False
-    source = path.relative_to("tests").with_name(path.stem.removesuffix("_test"))
-    return (root / path).read_text(encoding="utf-8").startswith("//") or any(
-        (root / top / source).with_suffix(suffix).exists() for top in ("harness", "") for suffix in CPP)
+    source = path.relative_to("tests").with_name(name)
+    return re.match(r'//|(#!.*\n)?"""', (root / path).read_text(encoding="utf-8")) or any(
+        (root / top / source).with_suffix(suffix).exists() for top in ("harness", "scripts", "") for suffix in SOURCES)
 
 
 def gaps_in_readmes(root):
@@ -339,6 +340,7 @@ class PlantedFaults(unittest.TestCase):
         "scripts/README.md": "",
         "tests/README.md": "`started.cpp`",
         "tests/started.cpp": "",
+        "tests/together_test.cpp": "// What several do together.\n",
         "tests/towers_test.cpp": '#include "strategies/sync.hpp"\n',
         "experiments/README.md": "`quickstart.json`",
         "experiments/quickstart.json": "{}",
