@@ -1,7 +1,6 @@
 // bnlab answers: what experiments have answered, in one table.
 #include "harness/report/answers.hpp"
 
-#include <functional>
 #include <iostream>
 #include <map>
 #include <optional>
@@ -51,11 +50,10 @@ std::vector<Answer> long_answers(const std::vector<std::string>& specs, const st
   });
 }
 
-// As load_asked; of a folder of results that has findings and no spec an experiment with its name alone.
+// As load_asked; of a folder of results whose page answers and that has no spec an experiment with its name alone.
 Experiment load_asked_or_page(const std::string& spec, std::string& results) {
-  std::optional<Experiment> experiment = load_if_any(spec, results);
-  const bool is_page = !experiment && std::filesystem::exists(experiment_folder(results, spec) / kFindings);
-  if (!is_page) return experiment ? std::move(*experiment) : load_asked(spec, results);
+  if (std::optional<Experiment> experiment = load_if_any(spec, results)) return std::move(*experiment);
+  if (read_result_page(experiment_folder(results, spec)).answer.empty()) return load_asked(spec, results);
   Experiment page;
   page.name = spec;
   return page;
@@ -80,27 +78,13 @@ std::vector<ShortAnswerRow> short_answers(const std::vector<std::string>& specs,
     const Experiment experiment = load_asked_or_page(spec, results);
     add(experiment, results);
     try {
-      all.push_back(short_answer_row(experiment.name,
-                                     experiment.question.empty() ? experiment.name : experiment.question,
-                                     experiment_folder(results, experiment.name), grounds_of));
+      all.push_back(short_answer_row(experiment, experiment_folder(results, experiment.name), grounds_of));
     } catch (const Error& error) {
       refused.emplace_back(error.what());
     }
   }
   if (!refused.empty()) throw Error(Error::Kind::usage, joined(refused, "\n"));
   return all;
-}
-
-// To the document that is asked for, or as text.
-void show(const AnswersRequest& request, const std::string& text,
-          const std::function<std::string(const std::filesystem::path& from)>& markdown) {
-  if (request.into.empty()) {
-    std::cout << text;
-    return;
-  }
-  replace_between_markers(request.into, "answers",
-                          markdown(std::filesystem::absolute(request.into).parent_path()));
-  std::cerr << "wrote the table answers into " << request.into << "\n";
 }
 
 int answers(const AnswersRequest& request) {
@@ -111,13 +95,16 @@ int answers(const AnswersRequest& request) {
     throw Error(Error::Kind::usage,
                 "no experiments in " + request.results + " yet; start with: bnlab run quickstart");
   }
-  if (request.in_short) {
-    const std::vector<ShortAnswerRow> all = short_answers(specs, request.results);
-    show(request, short_answers_text(all),
-         [&](const auto& from) { return short_answers_markdown(all, from); });
+  if (request.into.empty()) {
+    std::cout << (request.in_short ? short_answers_text(short_answers(specs, request.results))
+                                   : answers_text(long_answers(specs, request.results)));
   } else {
-    const std::vector<Answer> all = long_answers(specs, request.results);
-    show(request, answers_text(all), [&](const auto& from) { return answers_markdown(all, from); });
+    const std::vector<ShortAnswerRow> rows = short_answers(specs, request.results);
+    const auto from = std::filesystem::absolute(request.into).parent_path();
+    replace_between_markers(
+        request.into, {{"table:answers",
+                        request.in_short ? short_answers_markdown(rows, from) : index_markdown(rows, from)}});
+    std::cerr << "wrote the table answers into " << request.into << "\n";
   }
   return is_whole ? exit_code::kOk : exit_code::kFailed;
 }
@@ -136,10 +123,11 @@ void add_answers(Program& program) {
                      "Spec files, names of some in experiments/, or folders of results; default: all in the "
                      "results folder");
   command
-      .add_option(
-          "--into", request.into,
-          "File with the lines <!-- table:answers --> and <!-- end -->: the table is put between them "
-          "as Markdown")
+      .add_option("--into", request.into,
+                  "File with the lines <!-- table:answers --> and <!-- end -->: between them a table as "
+                  "Markdown, a row per "
+                  "experiment: the question, the title of its page as the answer, data, steps and how well "
+                  "it is founded")
       ->type_name("FILE");
   command.add_flag(
       "--short", request.in_short,

@@ -56,7 +56,7 @@ int list(const ListRequest& request) {
   if (request.into.empty()) {
     std::cout << text;
   } else {
-    replace_between_markers(request.into, family.plural, text);
+    replace_between_markers(request.into, {{std::string("table:") + family.plural, text}});
     std::cerr << "wrote the list of " << family.plural << " into " << request.into << "\n";
   }
   return exit_code::kOk;

@@ -10,7 +10,6 @@
 #include "harness/error.hpp"
 #include "harness/prediction/roofline.hpp"
 #include "harness/probe/probe.hpp"
-#include "harness/report/answers.hpp"
 #include "harness/report/status.hpp"
 #include "harness/shell.hpp"
 
@@ -21,7 +20,7 @@ struct ReportRequest {
   std::string spec;
   std::vector<std::string> overrides;
   std::string results = "results";
-  std::string format;
+  std::string format = "text";
   std::string into;
   std::string baseline;
   std::string probe;
@@ -50,23 +49,16 @@ void add_roofline_of(const std::string& probe, const Experiment& experiment, con
   add_roofline(report, experiment, shortest, roofline.note());
 }
 
-std::string report_as(const std::string& format, const Experiment& experiment,
-                      const std::vector<Record>& records, const ReportRequest& request) {
-  if (format == "csv") {
-    if (!request.probe.empty())
-      throw Error(Error::Kind::usage, "--probe: CSV has no column of the roofline; use --format json");
-    return report_csv(experiment, records);
-  }
+ExperimentReport report_of(const Experiment& experiment, const std::vector<Record>& records,
+                           const ReportRequest& request) {
   ExperimentReport report =
       make_report(experiment, records, kept_declarations(request.results, experiment.name), request.baseline);
   report.marks_stale = request.into.empty();
+  report.page = read_result_page(experiment_folder(request.results, experiment.name));
   for (const std::string& problem : report.problems) std::cerr << "left out: " << problem << "\n";
   if (!request.probe.empty())
     by_probe(request.probe, [&] { add_roofline_of(request.probe, experiment, request.data_dir, report); });
-  if (format == "json") return report_json(report).dump(2) + "\n";
-  if (format == "html")
-    return report_html(report, records, experiment_folder(request.results, experiment.name) / "figures");
-  return format == "markdown" ? report_markdown(report) : report_text(report);
+  return report;
 }
 
 int report(const ReportRequest& asked) {
@@ -86,25 +78,33 @@ int report(const ReportRequest& asked) {
                       : "; the spec that was run last: " + shell_command("bnlab report", {folder.string()}))
               << "\n";
   }
-  const std::string format = !request.format.empty() ? request.format
-                             : request.into.empty()  ? "text"
-                                                     : "markdown";
-  if (counts.outcomes.empty() && format == "text" && asked.probe.empty() && !experiment.tuning) {
-    std::vector<std::string> words = {asked.spec};
-    words.insert(words.end(), asked.overrides.begin(), asked.overrides.end());
-    if (asked.results != ReportRequest().results) words.insert(words.end(), {"--results", asked.results});
-    std::cout << "no runs yet; start them: " << shell_command("bnlab run", words) << "\n";
+  if (request.format == "csv") {
+    if (!request.probe.empty())
+      throw Error(Error::Kind::usage, "--probe: CSV has no column of the roofline; use --format json");
+    std::cout << report_csv(experiment, records);
     return exit_code::kOk;
   }
-  const std::string text = report_as(format, experiment, records, request);
-  if (request.into.empty()) {
-    std::cout << text;
+  const bool is_settled = experiment.tuning && experiment.tuning->is_settled();
+  if (counts.outcomes.empty() && request.format == "text" && request.into.empty() && request.probe.empty() &&
+      !is_settled) {
+    std::vector<std::string> words = {request.spec};
+    words.insert(words.end(), request.overrides.begin(), request.overrides.end());
+    if (asked.results != ReportRequest().results) words.insert(words.end(), {"--results", asked.results});
+    std::cout << "no runs yet; start them: " << shell_command("bnlab run", words) << "\n"
+              << (experiment.tuning ? wrapped("Not tuned yet: " + experiment.tuning->sentence() + ".") : "");
+    return exit_code::kOk;
+  }
+  const ExperimentReport made = report_of(experiment, records, request);
+  if (!request.into.empty()) {
+    replace_between_markers(request.into, {{"summary:" + experiment.name, summary_markdown(made)},
+                                           {"table:" + experiment.name, tables_markdown(made)}});
+    std::cerr << "wrote the tables of " << experiment.name << " into " << request.into << "\n";
+  } else if (request.format == "json") {
+    std::cout << report_json(made).dump(2) << "\n";
+  } else if (request.format == "html") {
+    std::cout << report_html(made, records, folder / "figures");
   } else {
-    const auto page = std::filesystem::absolute(request.into);
-    const std::string answer =
-        answer_paragraphs(experiment_folder(request.results, experiment.name), page.parent_path());
-    replace_between_markers(request.into, experiment.name, answer + text);
-    std::cerr << "wrote the table " << experiment.name << " into " << request.into << "\n";
+    std::cout << (request.format == "markdown" ? report_markdown(made) : report_text(made));
   }
   return exit_code::kOk;
 }
@@ -113,7 +113,7 @@ int report(const ReportRequest& asked) {
 
 void add_report(Program& program) {
   auto [command, request] =
-      add_command(program, "report", "Print the table of an experiment over its seeds",
+      add_command(program, "report", "Print the answer and the tables of an experiment over its seeds",
                   "  bnlab report quickstart\n"
                   "  bnlab report tradeoff --format html > tradeoff.html\n"
                   "  bnlab report tradeoff --format csv > tradeoff.csv\n"
@@ -132,10 +132,12 @@ void add_report(Program& program) {
       ->type_name("FORMAT")
       ->check(one_of({"text", "markdown", "html", "csv", "json"}));
   command
-      .add_option("--into", request.into,
-                  "Put the table into a file, between the lines <!-- table:NAME --> and <!-- end -->, below "
-                  "the answer of the experiment's findings.md, where there is one")
-      ->type_name("FILE");
+      .add_option(
+          "--into", request.into,
+          "Put the main table into a file, between the lines <!-- summary:NAME --> and <!-- end -->, and all "
+          "tables with their notes between <!-- table:NAME --> and <!-- end -->")
+      ->type_name("FILE")
+      ->excludes("--format");
   command
       .add_option(
           "--baseline", request.baseline,

@@ -30,7 +30,7 @@ void check_top_level(const Json& spec, Mistakes& mistakes) {
   for (const auto& [key, unused] : spec.items()) {
     if (key == "remarks") {
       mistakes.add(key,
-                   "answers do not stand in the question: move the sentences to findings.md in the "
+                   "answers do not stand in the question: move the sentences to README.md in the "
                    "experiment's folder of results");
     } else if (!declares(spec_parameters(), key)) {
       mistakes.add(key_path("", key), "unknown key" + suggested_key(key, known));

@@ -1,67 +1,42 @@
 #include "harness/report/answers.hpp"
 
 #include <algorithm>
-#include <cctype>
-#include <regex>
-#include <sstream>
+#include <set>
 
-#include "harness/tasks/task_facts.hpp"
+#include "harness/components/parameters.hpp"
 
 namespace bnlab {
 namespace {
 
 namespace fs = std::filesystem;
 
-// The paragraph that begins with the mark, without it and on one line; "" where there is none.
-std::string paragraph(const fs::path& findings, const std::string& mark) {
-  if (!fs::exists(findings)) return "";
-  std::istringstream lines(read_text(findings));
-  std::string text;
-  for (std::string line; std::getline(lines, line);)
-    if (line.starts_with(mark))
-      text = line.substr(line.find_first_not_of(' ', mark.size()));
-    else if (!text.empty() && line.empty())
-      break;
-    else if (!text.empty())
-      text += " " + line;
-  return text;
-}
-
 // "[Title](results/NAME/README.md)", as seen from the folder `from`.
 std::string link_to(const std::string& folder, const std::string& title, const fs::path& from) {
-  const std::string page = (fs::proximate(folder, from) / "README.md").generic_string();
-  return "[" + markdown_escape(title) + "](" + page + ")";
+  return "[" + title + "](" + (fs::proximate(folder, from) / kResultPage).generic_string() + ")";
 }
 
-// A text of `folder`, as seen from the folder `from`: its links to files lead to the same ones.
-std::string relinked(const std::string& text, const fs::path& folder, const fs::path& from) {
-  static const std::regex link(R"(\]\((?!\w+:|[#/])([^)#]+))");
-  std::string seen;
-  auto rest = text.cbegin();
-  for (std::sregex_iterator found(text.begin(), text.end(), link), end; found != end; ++found) {
-    const fs::path file = (folder / (*found)[1].str()).lexically_normal();
-    seen.append(rest, (*found)[0].first).append("](" + fs::proximate(file, from).generic_string());
-    rest = (*found)[0].second;
+std::string question_of(const Experiment& experiment, const ResultPage& page) {
+  if (!page.question.empty()) return page.question;
+  return experiment.question.empty() ? experiment.name : experiment.question;
+}
+
+// "300 to 3000", or "15 epochs" where a run's length is counted so.
+std::string steps_of(const Experiment& experiment) {
+  std::set<std::pair<double, std::string>> lengths;
+  for (const RunSpec& run : experiment.runs) {
+    const double length = run.epochs.value_or(static_cast<double>(run.steps));
+    lengths.emplace(length, significant(length, 6) + (run.epochs ? " epochs" : ""));
   }
-  return seen.append(rest, text.cend());
+  if (lengths.empty()) return "-";
+  const std::string shortest = lengths.begin()->second, longest = lengths.rbegin()->second;
+  return lengths.size() == 1 ? longest : shortest + " to " + longest;
 }
 
-// What the heading of the page asks, "# NAME: title", with a capital; without a page the question.
-std::string title_in(const fs::path& page, const std::string& question) {
-  if (!fs::exists(page)) return question;
-  const std::string text = read_text(page), heading = text.substr(0, text.find('\n'));
-  const size_t colon = heading.find(": ");
-  if (!heading.starts_with("# ") || colon == std::string::npos) return question;
-  std::string title = heading.substr(colon + 2);
-  if (!title.empty()) title[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(title[0])));
-  return title;
-}
-
-// "synthetic images", or the data set's name.
+// "nuclei", the names of the tasks.
 std::string data_of(const Experiment& experiment) {
   std::vector<std::string> names;
   for (const RunSpec& run : experiment.runs) {
-    const std::string name = reads_files(run.task) ? run.task.at("name").get<std::string>() : "synthetic";
+    const std::string name = run.task.at("name");
     if (std::ranges::find(names, name) == names.end()) names.push_back(name);
   }
   return joined(names);
@@ -73,18 +48,12 @@ std::string plus_minus_text(const Interval& interval, double factor, int decimal
   return interval.n < 2 ? mean : mean + " \u00b1 " + fixed(factor * interval.half_width, decimals);
 }
 
-// "per_tower", and under other statistics than its saved ones "per_tower precise".
-std::string with_population(const std::string& side, const std::string& population) {
-  return population == "saved" ? side : side + " " + population;
-}
-
 // Shares are told in points, costs in their unit.
 std::string contrast_sentence(const ContrastResult& result) {
   const Contrast& contrast = result.contrast;
   const bool cost = is_cost(contrast.metric);
-  const auto [side, above] = side_names(contrast);
-  std::string text = with_population(side, contrast.population) + " - " +
-                     with_population(above, contrast.population_above());
+  const auto [side, above] = side_titles(contrast);
+  std::string text = side + " - " + above;
   if (result.group != "all") text += " at " + result.group;
   const MetricUnit unit = unit_of(contrast.metric);
   const double factor = cost ? 1 / unit.size : 100;
@@ -116,52 +85,36 @@ std::string evidence_of(const Experiment& experiment, const ExperimentReport& re
 }  // namespace
 
 Answer answer_to(const Experiment& experiment, const ExperimentReport& report, const fs::path& folder) {
-  const fs::path findings = folder / kFindings;
-  const std::string written = paragraph(findings, "**Answer.**"), answer = written.empty() ? "open" : written;
-  const std::string question = experiment.question.empty() ? experiment.name : experiment.question;
-  return {question,
-          title_in(folder / "README.md", question),
-          answer,
-          evidence_of(experiment, report),
-          paragraph(findings, "**Seen before.**"),
-          folder.string()};
+  const ResultPage page = read_result_page(folder);
+  return {question_of(experiment, page), page.answer.empty() ? "open" : page.answer,
+          evidence_of(experiment, report), page.seen_before, folder.string()};
 }
 
-ShortAnswerRow short_answer_row(const std::string& experiment, const std::string& question,
-                                const fs::path& folder, const GroundsOf& grounds_of) {
-  const fs::path findings = folder / kFindings;
-  const std::string mark = "**In short.**";
+ShortAnswerRow short_answer_row(const Experiment& experiment, const fs::path& folder,
+                                const GroundsOf& grounds_of) {
+  const ResultPage page = read_result_page(folder);
   try {
-    return {title_in(folder / "README.md", question),
-            short_answer_of(paragraph(findings, mark), experiment, grounds_of), folder.string()};
+    return {question_of(experiment, page), short_answer_of(page, experiment.name, grounds_of),
+            data_of(experiment), steps_of(experiment), folder.string()};
   } catch (const Error& error) {
-    throw Error(error.kind(), findings.string() + ": " + mark + " " + error.what());
+    throw Error(error.kind(), (folder / kResultPage).string() + ": " + error.what());
   }
 }
 
-std::string answer_paragraphs(const fs::path& folder, const fs::path& from) {
-  std::string text;
-  for (const std::string mark : {"**Advice.**", "**Answer.**"}) {
-    const std::string written = paragraph(folder / kFindings, mark);
-    if (!written.empty()) text += mark + " " + relinked(written, folder, from) + "\n\n";
-  }
-  return text;
-}
-
-std::string answers_markdown(const std::vector<Answer>& answers, const fs::path& from) {
-  std::string text = "| question | answer | evidence |\n|---|---|---|\n";
-  for (const Answer& answer : answers) {
-    text += "| " + link_to(answer.folder, answer.title, from) + " | " +
-            relinked(answer.answer, answer.folder, from) + " | " + markdown_escape(answer.evidence) + " |\n";
+std::string index_markdown(const std::vector<ShortAnswerRow>& answers, const fs::path& from) {
+  std::string text = "| question | answer | data | steps | evidence |\n|---|---|---|---|---|\n";
+  for (const auto& [question, answer, data, steps, folder] : answers) {
+    text += "| " + link_to(folder, markdown_escape(question), from) + " | " + answer.text + " | " + data +
+            " | " + steps + " | " + name(answer.foundation) + " |\n";
   }
   return text;
 }
 
 std::string short_answers_markdown(const std::vector<ShortAnswerRow>& answers, const fs::path& from) {
   std::string text = "| question | answer | evidence |\n|---|---|---|\n";
-  for (const auto& [question, answer, folder] : answers) {
-    text += "| " + markdown_escape(question) + " | " + answer.text + " | " +
-            link_to(folder, name(answer.foundation), from) + " |\n";
+  for (const ShortAnswerRow& row : answers) {
+    text += "| " + markdown_escape(row.question) + " | " + row.answer.text + " | " +
+            link_to(row.folder, name(row.answer.foundation), from) + " |\n";
   }
   return text;
 }
@@ -178,9 +131,9 @@ std::string answers_text(const std::vector<Answer>& answers) {
 
 std::string short_answers_text(const std::vector<ShortAnswerRow>& answers) {
   std::string text;
-  for (const auto& [question, answer, folder] : answers) {
-    text += wrapped(question) + wrapped(answer.text + " (" + name(answer.foundation) + ")", 2) +
-            wrapped(folder, 2) + "\n";
+  for (const ShortAnswerRow& row : answers) {
+    text += wrapped(row.question) + wrapped(row.answer.text + " (" + name(row.answer.foundation) + ")", 2) +
+            wrapped(row.folder, 2) + "\n";
   }
   return text;
 }

@@ -46,6 +46,7 @@ std::vector<Rivals> rivals_of(const Contrast& contrast, const CellTable& table) 
 
 struct Pairs {
   std::string placement;
+  std::array<SeedValues, 2> sides;
   SeedValues differences;      // a - b for the seeds that both have
   std::set<uint64_t> stale;    // those of them where one of the two runs is stale
   std::set<uint64_t> stopped;  // those where stop_early ended one of the two
@@ -76,8 +77,9 @@ Pairs pairs_of(const Rivals& rivals, const std::vector<const Record*>& of_a,
   const auto a = rivals.a->records_at(contrast.rule(false), of_a);
   const auto b = rivals.b->records_at(contrast.rule(true), of_b);
   Pairs pairs;
-  const SeedValues values_a = values_by_seed(a, contrast.metric, contrast.population);
-  const SeedValues values_b = values_by_seed(b, contrast.metric, contrast.population_above());
+  pairs.sides = {values_by_seed(a, contrast.metric, contrast.population),
+                 values_by_seed(b, contrast.metric, contrast.population_above())};
+  const auto& [values_a, values_b] = pairs.sides;
   pairs.differences = paired_differences(values_a, values_b);
   pairs.failed = lost_to_failures(values_a, b, values_b);
   pairs.failed.merge(lost_to_failures(values_b, a, values_a));
@@ -130,9 +132,10 @@ Pairs most_of(const std::vector<Pairs>& all, const Rivals& rivals, const Contras
     return std::pair(pairs.differences.size(), -static_cast<std::ptrdiff_t>(pairs.stale.size()));
   };
   const auto most = std::ranges::max_element(all, {}, worth);
-  const Pairs best = most == all.end() ? Pairs{} : *most;
+  Pairs best = most == all.end() ? Pairs{} : *most;
   if (is_cost(contrast.metric)) return best;
   const Pairs spread = pairs_of(rivals, rivals.a->one_per_seed(), rivals.b->one_per_seed(), contrast);
+  if (most == all.end()) best.sides = spread.sides;  // one of the two has runs, maybe
   return worth(spread) > worth(best) ? spread : best;
 }
 
@@ -175,6 +178,7 @@ ContrastResult evaluate(const Contrast& contrast, const std::string& group,
   result.declared = declared_when(contrast, pairs.records, declarations);
   result.strategies = strategies;
   result.group = group;
+  result.sides = pairs.sides;
   result.differences = pairs.differences;
   result.stale = pairs.stale;
   result.stopped = pairs.stopped;
@@ -288,6 +292,18 @@ std::array<std::string, 2> side_names(const Contrast& contrast) {
 std::string pair_name(const Contrast& contrast) {
   const auto [side, above] = side_names(contrast);
   return side + " - " + above;
+}
+
+std::string with_statistics(const std::string& strategy, const std::string& population) {
+  return population.empty() || population == "saved" ? strategy
+                                                     : strategy + ", " + population + " statistics";
+}
+
+std::array<std::string, 2> side_titles(const Contrast& contrast) {
+  const auto [side, above] = contrast.of_strategies()
+                                 ? side_names(contrast)
+                                 : std::array{rule_text(contrast.runs), rule_text(contrast.above_runs)};
+  return {with_statistics(side, contrast.population), with_statistics(above, contrast.population_above())};
 }
 
 std::string measured_name(const Contrast& contrast) {

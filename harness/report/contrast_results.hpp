@@ -27,6 +27,7 @@ struct ContrastResult {
   std::optional<DeclaredWhen> declared;   // nothing where that was not kept
   std::string group;                      // the cells compared, "8x2"
   std::array<std::string, 2> strategies;  // of the two sides
+  std::array<SeedValues, 2> sides;        // what each of the two has
   SeedValues differences;                 // of the side expected above - the other
   Interval interval;                      // of the differences
   double p = 1, holm_p = 1;               // of the paired t test, as it is and after Holm's adjustment
@@ -44,6 +45,10 @@ struct ContrastResult {
 // several "towers=8, batch_per_tower=2" and "towers=2, batch_per_tower=8".
 std::array<std::string, 2> side_names(const Contrast& contrast);
 std::string pair_name(const Contrast& contrast);  // "sync - per_tower"
+std::string with_statistics(const std::string& strategy,
+                            const std::string& population);  // "sync, batch statistics"
+// As rows of a table, with their statistics: "average_weights_every=8".
+std::array<std::string, 2> side_titles(const Contrast& contrast);
 // What is compared of them: "mean_iou saved", or "mean_iou mean - tower:0" of two populations.
 std::string measured_name(const Contrast& contrast);
 

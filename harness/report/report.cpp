@@ -280,17 +280,17 @@ std::string leaders(const ExperimentReport& report, const std::string& populatio
   return text;
 }
 
+std::string leaders_sentence(const ExperimentReport& report) {
+  const auto& all = report.populations;
+  if (all.empty()) return "";
+  const std::string population = std::ranges::find(all, "saved") != all.end() ? "saved" : all[0];
+  const std::string best = leaders(report, population);
+  if (best.empty()) return "";
+  return "Highest mean " + report.headline + " (" + population + " statistics; exploratory): " + best + ".";
+}
+
 std::vector<std::string> what_was_learned(const ExperimentReport& report) {
   std::vector<std::string> sentences;
-  if (!report.populations.empty()) {
-    const auto& all = report.populations;
-    const std::string population = std::ranges::find(all, "saved") != all.end() ? "saved" : all[0];
-    const std::string best = leaders(report, population);
-    if (!best.empty()) {
-      sentences.push_back("Highest mean " + report.headline + " (" + population +
-                          " statistics; exploratory): " + best + ".");
-    }
-  }
   if (!report.contrasts.empty()) {
     const bool directions = std::ranges::any_of(report.contrasts, [](const ContrastResult& result) {
       return result.verdict == Verdict::direction_above || result.verdict == Verdict::direction_below;
@@ -384,6 +384,7 @@ ExperimentReport make_report(const Experiment& experiment, const std::vector<Rec
     report.declared_in_short = declaration_in_short(report.contrasts, declarations);
   report.published = beside_published(experiment.published, all.cells, report.cells);
   report.tuning = experiment.tuning;
+  report.leaders = leaders_sentence(report);
   report.learned = what_was_learned(report);
   return report;
 }

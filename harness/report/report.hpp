@@ -14,6 +14,7 @@
 #include "harness/experiment/tuning.hpp"
 #include "harness/report/cell_results.hpp"
 #include "harness/report/contrast_results.hpp"
+#include "harness/report/result_page.hpp"
 #include "harness/report/status.hpp"
 #include "harness/store/record.hpp"
 #include "harness/text_table.hpp"
@@ -98,7 +99,10 @@ struct ExperimentReport {
   std::string declared_in_short;      // the same in a few words; empty where nothing is compared
   std::vector<PublishedResult> published;
   std::shared_ptr<const Tuning> tuning;  // null without
-  std::vector<std::string> learned;      // plain sentences
+  std::string leaders;                   // a sentence on the highest means, which nobody declared; or ""
+  std::vector<std::string>
+      learned;      // plain sentences: what came of the comparisons, and beside published numbers
+  ResultPage page;  // what people say of it, in documents that show it
   RunCounts runs;
   std::string roofline;               // what its shares are of; empty: nobody asked
   std::vector<std::string> problems;  // damaged files of its runs, which were left out
@@ -107,6 +111,9 @@ struct ExperimentReport {
 
 // Mean and interval over the seeds.
 Interval over_seeds(const SeedValues& values);
+std::string plus_minus(const Interval& interval, int decimals = 3,
+                       double unit = 1);     // "0.712±0.010"; "-" of none
+SeedValues per_cent(SeedValues logarithms);  // of ratios
 
 // `baseline`: the label of the strategy that costs are given relative to. Empty: the first of the matrix
 // whose runs exchange no statistics, if it and another strategy have runs whose throughput counts, else none.
@@ -130,6 +137,9 @@ std::vector<std::string> published_sentences(const std::vector<PublishedResult>&
 // Text: aligned columns, at most 100 wide where the cells' names allow it.
 std::string report_text(const ExperimentReport& report);
 std::string report_markdown(const ExperimentReport& report);
+// The blocks of a result page, whose question, answer and expectation people write above.
+std::string summary_markdown(const ExperimentReport& report);  // the main table
+std::string tables_markdown(const ExperimentReport& report);   // all tables, with their notes
 // One page with all of it, the figures (SVG) of a folder, environments and commands; nothing outside it is
 // loaded.
 std::string report_html(const ExperimentReport& report, const std::vector<Record>& records,
@@ -138,13 +148,23 @@ std::string report_html(const ExperimentReport& report, const std::vector<Record
 std::string report_csv(const Experiment& experiment, const std::vector<Record>& records);
 Json report_json(const ExperimentReport& report);  // all of it, with the value of every seed; for figures
 
-// Replaces what stands between the lines `<!-- table:NAME -->` and `<!-- end -->` of `file`.
-// Throws Error (usage) where the file has no such markers.
-void replace_between_markers(const std::filesystem::path& file, const std::string& name,
-                             const std::string& text);
+// What stands between the lines `<!-- MARK -->` and `<!-- end -->` of a document.
+struct MarkedText {
+  std::string mark, text;  // "table:NAME"
+};
+// Replaces all of these in `file`, or nothing: throws Error (usage) where it lacks one of the marks.
+void replace_between_markers(const std::filesystem::path& file, const std::vector<MarkedText>& texts);
 
 // The tables of a report and the sentences around them, from which its text, Markdown and page are made.
 
+// What most of the declared comparisons compare: a row per side, the best first, a column per group of cells; or where
+// there are many groups a row per group. Without comparisons all means. At most ten rows and five columns of numbers;
+// none, and no note, where nothing has run.
+struct MainTable {
+  TextTable table;
+  std::string note;  // what its numbers are, and how much is left out
+};
+MainTable main_table(const ExperimentReport& report);
 TextTable cells_table(const ExperimentReport& report);      // a row per cell and placement
 TextTable contrasts_table(const ExperimentReport& report);  // no rows where none is declared
 TextTable tuning_table(const ExperimentReport& report);     // no rows before settings are chosen

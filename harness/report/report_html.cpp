@@ -1,6 +1,7 @@
 // A report as one page that needs nothing else: no script, no font, no file beside it. Figures travel inside,
 // as images, so that nothing in them is executed. All text is escaped.
 #include <algorithm>
+#include <regex>
 #include <set>
 
 #include "harness/mapped.hpp"
@@ -16,8 +17,9 @@ namespace fs = std::filesystem;
 constexpr const char* kStyle = R"(
 :root { color-scheme: light dark; --line: #8886; --quiet: #8883; }
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; }
-h1 { margin-bottom: 0; } h2 { margin-top: 2.2rem; } .claim, figcaption, .notes { opacity: .75; }
-.learned { font-size: 1.1rem; }
+h1 { margin-bottom: 0; line-height: 1.2; } h2 { font-size: 1.1rem; } .quiet, figcaption, .notes { opacity: .75; }
+.answer { font-size: 1.1rem; } details { margin-top: 1rem; } summary { font-weight: 600; cursor: pointer; }
+code { background: var(--quiet); border-radius: .2rem; padding: 0 .2rem; }
 .wide { overflow-x: auto; background: linear-gradient(90deg, Canvas 2rem, #0000) left / 3rem 100%,
   linear-gradient(270deg, Canvas 2rem, #0000) right / 3rem 100%,
   linear-gradient(90deg, var(--line), #0000) left / .8rem 100%, linear-gradient(270deg, var(--line), #0000) right / .8rem 100%;
@@ -31,7 +33,7 @@ pre { background: var(--quiet); padding: .7rem; border-radius: .3rem; overflow-x
 @media (max-width: 40rem) {
   body { margin: .5rem auto; } h1 { font-size: 1.4rem; }
   table { font-size: .8rem; } th, td { padding: .2rem .35rem; }
-  td:not(.number) { overflow-wrap: break-word; max-width: 8rem; } .learned { font-size: .9rem; }
+  td:not(.number) { overflow-wrap: break-word; max-width: 8rem; } .answer { font-size: 1rem; }
 }
 )";
 
@@ -48,13 +50,23 @@ std::string base64(const std::string& bytes) {
 }
 
 std::string list_of(const std::vector<std::string>& lines, const std::string& kind = "") {
+  if (lines.empty()) return "";
   std::string text = "<ul" + (kind.empty() ? "" : " class=\"" + kind + "\"") + ">\n";
   for (const std::string& line : lines) text += html_element("li", line);
   return text + "</ul>\n";
 }
 
-std::string section(const std::string& title, const std::string& body) {
-  return body.empty() ? "" : html_element("h2", title) + body;
+// What is folded until somebody asks for it.
+std::string folded(const std::string& title, const std::string& body) {
+  return body.empty() ? "" : "<details>\n" + html_element("summary", title) + body + "</details>\n";
+}
+
+// Words of a result page, with its code set apart.
+std::string written(const std::string& mark, const std::string& markdown) {
+  static const std::regex code("`([^`]*)`");
+  if (markdown.empty()) return "";
+  return "<p class=\"answer\">" + (mark.empty() ? "" : "<b>" + mark + "</b> ") +
+         std::regex_replace(html_escape(without_links(markdown)), code, "<code>$1</code>") + "</p>\n";
 }
 
 // A table that scrolls sideways where it has no room, by keyboard, too.
@@ -75,19 +87,18 @@ std::string what_it_shows(const std::string& svg, const std::string& name) {
   return text;
 }
 
-std::string figures_in(const fs::path& folder) {
+std::vector<fs::path> figures_in(const fs::path& folder) {
   std::set<fs::path> files;
   std::error_code none;
   for (const auto& entry : fs::directory_iterator(folder, none))
     if (entry.path().extension() == ".svg" && entry.is_regular_file()) files.insert(entry.path());
-  std::string text;
-  for (const fs::path& file : files) {
-    const std::string name = html_escape(file.stem().string());
-    const std::string svg = read_text(file), sentence = what_it_shows(svg, name);
-    text += "<figure><img alt=\"" + sentence + "\" src=\"data:image/svg+xml;base64," + base64(svg) +
-            "\"><figcaption>" + sentence + "</figcaption></figure>\n";
-  }
-  return text;
+  return {files.begin(), files.end()};
+}
+
+std::string figure_element(const fs::path& file) {
+  const std::string svg = read_text(file), sentence = what_it_shows(svg, html_escape(file.stem().string()));
+  return "<figure><img alt=\"" + sentence + "\" src=\"data:image/svg+xml;base64," + base64(svg) +
+         "\"><figcaption>" + sentence + "</figcaption></figure>\n";
 }
 
 std::string environments(const std::vector<const Record*>& records) {
@@ -108,34 +119,46 @@ std::string commands(const std::vector<Record>& records) {
 
 std::string report_html(const ExperimentReport& report, const std::vector<Record>& records,
                         const fs::path& figures) {
-  std::string body = html_element("h1", report.experiment) + html_element("p", report.question);
-  if (!report.claim.empty()) body += html_element("p", "Claim: " + report.claim, "claim");
-  for (const std::string& sentence : report.learned) body += html_element("p", sentence, "learned");
+  const ResultPage& page = report.page;
+  const std::string title = page.title.empty() ? report.experiment : page.title;
+  std::vector<fs::path> drawn = figures_in(figures);
+  const auto shown = std::ranges::find(drawn, fs::path(page.figure).stem(), &fs::path::stem);
+  if (shown != drawn.end()) std::rotate(drawn.begin(), shown, shown + 1);
+  std::string body = html_element("h1", title) +
+                     html_element("p", report.experiment + ": " + report.question, "quiet") +
+                     written("Advice.", page.advice) + written("Answer.", page.answer);
+  if (!drawn.empty()) body += figure_element(drawn.front());
+  if (const MainTable main = main_table(report); !main.note.empty())
+    body += wide(main.table, "Main results") + html_element("p", main.note, "quiet");
+  for (const std::string& sentence : report.learned) body += html_element("p", sentence);
+  if (!report.claim.empty())
+    body += html_element("h2", "Expected beforehand") + html_element("p", report.claim);
   body += html_element("p", progress_sentence(report));
-  body += wide(cells_table(report), "Results");
-  std::string contrasts;
-  if (!report.contrasts.empty()) contrasts = wide(contrasts_table(report), "Declared comparisons");
-  body += section("Declared comparisons", contrasts) + list_of(footnotes(report), "notes");
+  std::vector<std::string> notes = footnotes(report);
+  if (!report.leaders.empty()) notes.push_back(report.leaders);
+  body += folded("All numbers", wide(cells_table(report), "Results") + list_of(notes, "notes"));
+  if (!report.contrasts.empty())
+    body += folded("Declared comparisons", wide(contrasts_table(report), "Declared comparisons"));
   std::string chosen;
   for (const TextTable& tuned : {tuning_table(report), length_table(report)})
     if (!tuned.rows.empty()) chosen += wide(tuned, "Settings");
-  if (!chosen.empty()) body += section("Settings chosen beforehand", chosen);
+  body += folded("Settings chosen beforehand", chosen);
   std::vector<std::string> stale;
   for (const auto& [reason, runs] : report.runs.stale_reasons)
     stale.push_back(std::to_string(runs) + " runs: " + reason);
-  body += section("Stale runs", stale.empty() ? "" : list_of(stale));
-  body += section("Figures", figures_in(figures));
-  const std::vector<std::string> failures = failure_lines(report.runs.failures);
-  body += section("Failed runs", failures.empty() ? "" : list_of(failures));
-  body += section("How to repeat it", commands(records));
-  body += section("Environment", environments(mapped(records, [](const Record& record) { return &record; })));
+  body += folded("Stale runs", list_of(stale)) +
+          folded("Failed runs", list_of(failure_lines(report.runs.failures)));
+  std::string more;
+  for (size_t i = 1; i < drawn.size(); ++i) more += figure_element(drawn[i]);
+  body += folded("More figures", more) + folded("How to repeat it", commands(records)) +
+          folded("Environment", environments(mapped(records, [](const Record& record) { return &record; })));
   return "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
          "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
          "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src "
          "'unsafe-inline'; "
          "img-src data:\">\n" +
-         html_element("title", report.experiment) + "<style>" + kStyle + "</style>\n</head>\n<body>\n" +
-         body + "</body>\n</html>\n";
+         html_element("title", title) + "<style>" + kStyle + "</style>\n</head>\n<body>\n" + body +
+         "</body>\n</html>\n";
 }
 
 }  // namespace bnlab

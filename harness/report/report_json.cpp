@@ -184,6 +184,8 @@ Json tuning_json(const Tuning& tuning) {
 
 Json report_json(const ExperimentReport& report) {
   const auto cells = mapped(report.cells, [&](const ReportCell& cell) { return cell_json(cell, report); });
+  std::vector<std::string> learned = report.learned;
+  if (!report.leaders.empty()) learned.insert(learned.begin(), report.leaders);
   return {{"experiment", report.experiment},
           {"question", report.question},
           {"claim", report.claim},
@@ -208,7 +210,7 @@ Json report_json(const ExperimentReport& report) {
           {"declared_in_short", or_null(report.declared_in_short)},
           {"published", mapped(report.published, published_json)},
           {"tuning", report.tuning ? tuning_json(*report.tuning) : Json(nullptr)},
-          {"learned", report.learned}};
+          {"learned", learned}};
 }
 
 }  // namespace bnlab

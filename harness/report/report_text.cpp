@@ -11,16 +11,6 @@
 namespace bnlab {
 namespace {
 
-constexpr const char* kPlusMinus = "\u00b1";
-
-std::string plus_minus(const Interval& interval, int decimals = 3, double unit = 1) {
-  if (interval.n == 0) return "-";
-  const std::string centre = fixed(interval.mean / unit, decimals);
-  return std::isfinite(interval.half_width)
-             ? centre + kPlusMinus + fixed(interval.half_width / unit, decimals)
-             : centre;
-}
-
 std::string mean_text(const SeedValues& values, int decimals, double unit = 1) {
   return values.empty() ? "-" : fixed(over_seeds(values).mean / unit, decimals);
 }
@@ -90,12 +80,6 @@ bool has_exchange_shares(const ExperimentReport& report) {
   return std::ranges::any_of(report.cells, [](const ReportCell& cell) {
     return std::ranges::any_of(cell.rows, [](const ReportRow& row) { return !row.exchange_share.empty(); });
   });
-}
-
-// Ratios of which these are the logarithms.
-SeedValues per_cent(SeedValues logarithms) {
-  for (auto& [seed, value] : logarithms) value = 100 * std::exp(value);
-  return logarithms;
 }
 
 // What the copies of the runs beside which others were timed say of the smallest difference that can be told.
@@ -383,8 +367,15 @@ std::string progress_sentence(const ExperimentReport& report) {
 }
 
 std::string report_text(const ExperimentReport& report) {
-  std::string text = wrapped(report.experiment + ": " + report.question);
-  if (!report.claim.empty()) text += wrapped("Claim: " + report.claim);
+  const ResultPage& page = report.page;
+  std::string text = page.title.empty() ? "" : wrapped(page.title) + "\n";
+  text += wrapped(report.experiment + ": " + report.question);
+  if (!page.advice.empty()) text += wrapped("Advice: " + without_links(page.advice));
+  if (!page.answer.empty()) text += wrapped("Answer: " + without_links(page.answer));
+  if (const MainTable main = main_table(report); !main.note.empty())
+    text += "\n" + main.table.text() + wrapped(main.note) + "\n";
+  for (const std::string& sentence : report.learned) text += wrapped(sentence);
+  if (!report.claim.empty()) text += wrapped("Expected beforehand: " + report.claim);
   text += wrapped(progress_sentence(report)) + "\n" + cells_table(report).text() + "\n";
   if (!report.contrasts.empty()) text += contrasts_table(report).text() + "\n";
   for (const TextTable& tuned : {tuning_table(report), length_table(report)})
@@ -396,38 +387,50 @@ std::string report_text(const ExperimentReport& report) {
     text += wrapped(std::to_string(runs) + " runs are stale: " + reason + ".");
   if (report.runs.confirmed > 0)
     text += wrapped(std::to_string(report.runs.confirmed) + " runs are" + kConfirmed + ".");
-  if (!report.learned.empty()) text += "\n";
-  for (const std::string& sentence : report.learned) text += wrapped(sentence);
-  return text;
+  return text + (report.leaders.empty() ? "" : "\n" + wrapped(report.leaders));
 }
 
-std::string report_markdown(const ExperimentReport& report) {
-  std::string text = "**" + markdown_escape(report.question) + "**\n\n";
-  if (!report.claim.empty()) text += "Claim: " + markdown_escape(report.claim) + "\n\n";
-  text += progress_sentence(report) + "\n\n" + cells_table(report).markdown() + "\n";
+std::string summary_markdown(const ExperimentReport& report) {
+  const MainTable main = main_table(report);
+  return main.note.empty() ? "" : main.table.markdown() + "\n" + markdown_escape(main.note) + "\n";
+}
+
+std::string tables_markdown(const ExperimentReport& report) {
+  std::string text = progress_sentence(report) + "\n\n" + cells_table(report).markdown() + "\n";
   if (!report.contrasts.empty()) text += contrasts_table(report).markdown() + "\n";
   for (const TextTable& tuned : {tuning_table(report), length_table(report)})
     if (!tuned.rows.empty()) text += tuned.markdown() + "\n";
   for (const std::string& note : footnotes(report)) text += "- " + markdown_escape(note) + "\n";
   for (const std::string& line : failure_lines(report.runs.failures))
     text += "- Failed: " + markdown_escape(line) + "\n";
+  if (!report.leaders.empty()) text += "\n" + markdown_escape(report.leaders) + "\n";
   for (const std::string& sentence : report.learned) text += "\n" + markdown_escape(sentence) + "\n";
   return text;
 }
 
-void replace_between_markers(const std::filesystem::path& file, const std::string& name,
-                             const std::string& text) {
-  const std::string begin_mark = "<!-- table:" + name + " -->\n", end_mark = "<!-- end -->";
-  const std::string expected = ": expected a file with the lines \"<!-- table:" + name +
-                               " -->\" and \"<!-- end -->\" around the place for the table";
-  if (!std::filesystem::is_regular_file(file))
-    throw Error(Error::Kind::usage, file.string() + expected + ", got none");
-  const std::string document = read_text(file);
-  const size_t begin = document.find(begin_mark);
-  const size_t end = begin == std::string::npos ? begin : document.find(end_mark, begin);
-  if (end == std::string::npos) throw Error(Error::Kind::usage, file.string() + expected);
-  const size_t content = begin + begin_mark.size();
-  write_atomically(file, document.substr(0, content) + text + document.substr(end));
+std::string report_markdown(const ExperimentReport& report) {
+  std::string text = "**" + markdown_escape(report.question) + "**\n\n";
+  if (const std::string main = summary_markdown(report); !main.empty()) text += main + "\n";
+  if (!report.claim.empty()) text += "Expected beforehand: " + markdown_escape(report.claim) + "\n\n";
+  return text + tables_markdown(report);
+}
+
+void replace_between_markers(const std::filesystem::path& file, const std::vector<MarkedText>& texts) {
+  const std::string end_line = "<!-- end -->";
+  const bool is_there = std::filesystem::is_regular_file(file);
+  std::string document = is_there ? read_text(file) : "";
+  for (const MarkedText& each : texts) {
+    const std::string line = "<!-- " + each.mark + " -->\n";
+    const size_t begin = document.find(line);
+    const size_t end = begin == std::string::npos ? begin : document.find(end_line, begin);
+    if (end == std::string::npos) {
+      throw Error(Error::Kind::usage, file.string() + ": expected a file with the lines \"<!-- " + each.mark +
+                                          " -->\" and \"" + end_line + "\" around the place for the table" +
+                                          (is_there ? "" : ", got none"));
+    }
+    document.replace(begin + line.size(), end - begin - line.size(), each.text);
+  }
+  write_atomically(file, document);
 }
 
 }  // namespace bnlab

@@ -10,7 +10,6 @@
 namespace bnlab {
 namespace {
 
-constexpr const char* kRestsOn = " Rests on ";
 constexpr const char* kPrediction = "bnlab cost";
 
 struct Named {
@@ -140,21 +139,23 @@ std::string comparison_name(const ContrastResult& result) {
          measured_name(result.contrast);
 }
 
-ShortAnswer short_answer_of(const std::string& written, const std::string& experiment,
+ShortAnswer short_answer_of(const ResultPage& page, const std::string& experiment,
                             const GroundsOf& grounds_of) {
-  const size_t end = written.find(kRestsOn);
-  const std::string text = written.substr(0, end);
-  if (text.empty()) return {"no answer yet", Foundation::open};
-  if (const size_t length = width(text); length > kLongestShortAnswer) {
-    throw Error(Error::Kind::usage, "expected an answer of at most " + std::to_string(kLongestShortAnswer) +
-                                        " characters, got " + std::to_string(length) +
+  if (page.title.empty()) return {"no answer yet", Foundation::open};
+  const size_t length = width(page.title);
+  const auto words = static_cast<size_t>(std::ranges::count(page.title, ' ')) + 1;
+  if (length > kLongestShortAnswer || words > kMostWordsOfShortAnswer) {
+    throw Error(Error::Kind::usage, "expected a title of at most " + std::to_string(kMostWordsOfShortAnswer) +
+                                        " words and " + std::to_string(kLongestShortAnswer) +
+                                        " characters, got " + std::to_string(words) + " and " +
+                                        std::to_string(length) +
                                         "; keep one number, and leave conditions to **Answer.**");
   }
-  if (end == std::string::npos) return {text, Foundation::seen};
+  if (page.rests_on.empty()) return {page.title, Foundation::seen};
   Foundation weakest = Foundation::firm;
-  for (const Part& part : parts_of(written.substr(end), experiment))
+  for (const Part& part : parts_of(page.rests_on, experiment))
     weakest = std::max(weakest, founded(part, grounds_of));
-  return {text, weakest};
+  return {page.title, weakest};
 }
 
 }  // namespace bnlab

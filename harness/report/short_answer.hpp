@@ -2,7 +2,8 @@
 // write the line and name the comparisons that it rests on; the program takes the word from what came of
 // these:
 //
-//   **In short.** Synchronise: it wins 5 points over training and 9 over freezing.
+//   # Synchronise: it wins 5 points over training and 9 over freezing
+//   **Answer.** ...
 //   Rests on
 //   - `sync - per_tower at 8x2, mean_iou saved`, again in [freezing](../freezing/README.md)
 //   - `sync - frozen at 8x2, mean_iou saved`
@@ -13,10 +14,12 @@
 #include <vector>
 
 #include "harness/report/report.hpp"
+#include "harness/report/result_page.hpp"
 
 namespace bnlab {
 
-inline constexpr size_t kLongestShortAnswer = 120;  // characters
+inline constexpr size_t kLongestShortAnswer = 90;  // characters
+inline constexpr size_t kMostWordsOfShortAnswer = 15;
 
 // The best first. A verdict that was declared before the first run is firm where it came out again, declared
 // likewise, on other seeds or other data, and else stands once. Seen is what was not declared so, or has too
@@ -40,12 +43,11 @@ using GroundsOf = std::function<const Grounds&(const std::string& experiment)>;
 // How an answer names a comparison: "sync - per_tower at 16x1, mean_iou saved", the first columns of its row.
 std::string comparison_name(const ContrastResult& result);
 
-// Of what stands behind **In short.** in the findings of `experiment`, on one line. Behind " Rests on " it
-// names comparisons of its own; " - " begins another part of the answer, which is as good as its weakest
-// part. Behind a link to an experiment stands the name there, unless that is the same. `bnlab cost` stands
-// for a prediction. Throws Error (usage) where the text is too long, or a comparison is none or asks another
-// thing.
-ShortAnswer short_answer_of(const std::string& written, const std::string& experiment,
+// The title of the page of `experiment`, and by what the page says that it rests on how well it is founded. That
+// names comparisons of its own; " - " begins another part of the answer, which is as good as its weakest part. Behind
+// a link to an experiment stands the name there, unless that is the same. `bnlab cost` stands for a prediction. Throws
+// Error (usage) where the title is too long, or a comparison is none or asks another thing.
+ShortAnswer short_answer_of(const ResultPage& page, const std::string& experiment,
                             const GroundsOf& grounds_of);
 
 }  // namespace bnlab

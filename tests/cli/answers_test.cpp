@@ -12,9 +12,7 @@ using test::has;
 class Answers : public test::OnResults {
  protected:
   Answers() { call_with_results({"run", spec_, "--ranks", "1"}); }
-  void find_out(const std::string& text) const {
-    std::ofstream(scratch_ / "results/fake/findings.md") << text;
-  }
+  void find_out(const std::string& text) const { std::ofstream(scratch_ / "results/fake/README.md") << text; }
   std::string spec_ = scratch_.write_spec(behaves("ok"), R"(, "question": "Left | right?",
     "matrix": {"seed": [0, 1], "strategy": ["left", "right"]},
     "contrasts": [{"metric": "mean_iou", "strategy": "right", "above": "left"}])");
@@ -35,60 +33,65 @@ TEST_F(Answers, StandBesideTheirEvidence) {
   EXPECT_EQ(answer.code, 0) << answer.err;
   EXPECT_TRUE(has(answer.out, "Left | right?\n  Neither: they are the same.\n")) << answer.out;
   EXPECT_TRUE(has(answer.out,
-                  "right - left: 0.0 \u00b1 0.0 points of mean_iou, undecided (n = 2; synthetic; declared "
+                  "right - left: 0.0 \u00b1 0.0 points of mean_iou, undecided (n = 2; fake_shapes; declared "
                   "before the\n  first run)"))
       << answer.out;
 }
 
-TEST_F(Answers, InShortAreAClaimAndAWordThatLinksToThePage) {
+constexpr const char* kPage =
+    "# Neither wins 1.5 points\n\n**Question.** Which side?\n\n**Answer.** They are the same.\nRests on "
+    "`right - left,\n"
+    "mean_iou saved`.\n\nMore.\n";
+
+TEST_F(Answers, InShortAreTheTitleOfThePageAndAWordThatLinksToIt) {
   const std::string page = scratch_ / "README.md";
   std::ofstream(page) << "<!-- table:answers -->\n<!-- end -->\n";
-  find_out("**In short.** Neither wins 1.5 points.\nRests on `right - left,\nmean_iou saved`.\n\nMore.\n");
+  find_out(kPage);
   EXPECT_EQ(call_with_results({"answers", spec_, "--short"}).out,
-            "Left | right?\n  Neither wins 1.5 points. (open)\n  " + (scratch_ / "results/fake") + "\n\n");
+            "Which side?\n  Neither wins 1.5 points (open)\n  " + (scratch_ / "results/fake") + "\n\n");
   call_with_results({"answers", spec_, "--short", "--into", page});
-  EXPECT_TRUE(
-      has(read_text(page),
-          "| question | answer | evidence |\n|---|---|---|\n| Left \\| right? | Neither wins 1.5 points. "
-          "| [open](results/fake/README.md) |\n<!-- end -->"))
+  EXPECT_TRUE(has(read_text(page),
+                  "| question | answer | evidence |\n|---|---|---|\n| Which side? | Neither wins 1.5 points "
+                  "| [open](results/fake/README.md) |\n<!-- end -->"))
       << read_text(page);
 }
 
-TEST_F(Answers, InShortAreRefusedWithTheirFileAndTheCure) {
-  find_out("**In short.** " + std::string(120, 'x') + ".\n");
+TEST_F(Answers, InShortAreRefusedWithTheirPageAndTheCure) {
+  find_out("# " + std::string(91, 'x') + "\n**Answer.** Yes.\n");
   const Answer answer = call_with_results({"answers", spec_, "--short"});
   EXPECT_EQ(answer.code, 2);
   EXPECT_TRUE(
-      has(answer.err, scratch_ / "results/fake/findings.md: **In short.** expected an answer of at most "
-                                 "120 characters, got 121; keep one number, and leave conditions to "
+      has(answer.err, scratch_ / "results/fake/README.md: expected a title of at most 15 words and 90 "
+                                 "characters, got 1 and 91; keep one number, and leave conditions to "
                                  "**Answer.**\n"))
       << answer.err;
-  find_out("**In short.** It wins. Rests on `right - wrong, mean_iou saved`.\n");
+  find_out("# It wins\n**Answer.** Yes.\nRests on `right - wrong, mean_iou saved`.\n");
   EXPECT_TRUE(has(call_with_results({"answers", spec_, "--short"}).err,
-                  "findings.md: **In short.** no comparison `right - wrong, mean_iou saved` in fake; did you "
+                  "README.md: no comparison `right - wrong, mean_iou saved` in fake; did you "
                   "mean `right - left, mean_iou saved`?\n"));
   EXPECT_EQ(call_with_results({"answers", spec_}).code, 0);
 }
 
 TEST_F(Answers, InShortAreThoseOfPagesWithoutASpecToo) {
   std::filesystem::create_directories(scratch_ / "results/foretold");
-  std::ofstream(scratch_ / "results/foretold/findings.md")
-      << "**In short.** It takes 2 ms.\nRests on `bnlab cost`.\n";
-  std::ofstream(scratch_ / "results/foretold/README.md") << "# foretold: what will it take?\n";
+  std::ofstream(scratch_ / "results/foretold/README.md")
+      << "# It takes 2 ms\n\n**Question.** What will it take?\n\n**Answer.** 2 ms.\nRests on `bnlab cost`.\n";
   EXPECT_TRUE(call_with_results({"answers", "foretold", "--short"})
-                  .out.starts_with("What will it take?\n  It takes 2 ms. (predicted)\n"));
+                  .out.starts_with("What will it take?\n  It takes 2 ms (predicted)\n"));
   EXPECT_EQ(call_with_results({"answers", "untold", "--short"}).code, 2);
 }
 
-TEST_F(Answers, StandOnThePageBehindTheAdvice) {
-  find_out("**Advice.** Take\n`left`, as [there](../other/README.md).\n\n**Answer.** The same.\n");
-  const std::string page = scratch_ / "README.md";
-  std::ofstream(page) << "<!-- table:fake -->\n<!-- end -->\n";
-  call_with_results({"report", spec_, "--into", page});
-  EXPECT_TRUE(has(read_text(page),
-                  "<!-- table:fake -->\n**Advice.** Take `left`, as [there](results/other/README.md).\n\n"
-                  "**Answer.** The same.\n\n"))
-      << read_text(page);
+TEST_F(Answers, BeginTheReportInFrontOfItsTables) {
+  find_out(
+      "# Neither wins\n**Advice.** Take\n`left`, as [there](../other/README.md).\n\n**Answer.** The same.\n");
+  const std::string text = call_with_results({"report", spec_}).out;
+  EXPECT_TRUE(
+      text.starts_with("Neither wins\n\nfake: Left | right?\nAdvice: Take `left`, as there.\n"
+                       "Answer: The same.\n\nstrategy"))
+      << text;
+  const std::string page = call_with_results({"report", spec_, "--format", "html"}).out;
+  EXPECT_TRUE(has(page, "<h1>Neither wins</h1>") && has(page, "Take <code>left</code>, as there.</p>"))
+      << page;
 }
 
 TEST_F(Answers, TellWhatWasSeenBefore) {
@@ -109,30 +112,25 @@ TEST_F(Answers, HaveTheExperimentsNameWhereItAsksNoQuestion) {
       << call_with_results({"answers", spec}).out;
 }
 
-TEST_F(Answers, KeepTheirLinksWhereverTheyGo) {
-  find_out("**Answer.** As [there](../other/README.md#it) and [here](findings.md), [far](https://a.b/c).\n");
+TEST_F(Answers, GoIntoADocumentWithDataStepsEvidenceAndLinksToTheirPages) {
+  find_out(kPage);
   for (const auto& [page, link] :
-       {std::pair("results/README.md",
-                  "[there](other/README.md#it) and [here](fake/findings.md), [far](https://a.b/c)."),
-        std::pair("README.md", "[there](results/other/README.md#it) and [here](results/fake/findings.md)")}) {
-    std::ofstream(scratch_ / page) << "<!-- table:answers -->\n<!-- end -->\n";
-    call_with_results({"answers", spec_, "--into", scratch_ / page});
-    EXPECT_TRUE(has(read_text(scratch_ / page), link)) << read_text(scratch_ / page);
+       {std::pair("results/README.md", "fake/README.md"), std::pair("README.md", "results/fake/README.md")}) {
+    std::ofstream(scratch_ / page) << "by hand\n<!-- table:answers -->\nold\n<!-- end -->\nby hand\n";
+    const Answer answer = call_with_results({"answers", spec_, "--into", scratch_ / page});
+    ASSERT_EQ(answer.code, 0) << answer.err;
+    EXPECT_EQ(read_text(scratch_ / page),
+              "by hand\n<!-- table:answers -->\n| question | answer | data | steps | evidence |\n"
+              "|---|---|---|---|---|\n| [Which side?](" +
+                  std::string(link) +
+                  ") | Neither wins 1.5 points | fake_shapes | 500 | open |\n<!-- end -->\nby hand\n");
   }
 }
 
-TEST_F(Answers, GoIntoADocumentWithLinksToTheirPages) {
-  find_out("**Answer.** The same.\n");
-  std::ofstream(scratch_ / "README.md") << "by hand\n<!-- table:answers -->\nold\n<!-- end -->\nby hand\n";
-  const Answer answer = call_with_results({"answers", spec_, "--into", scratch_ / "README.md"});
-  ASSERT_EQ(answer.code, 0) << answer.err;
-  const std::string page = read_text(scratch_ / "README.md");
-  EXPECT_TRUE(has(page, "| [Left \\| right?](results/fake/README.md) | The same. | right - left: 0.0"))
-      << page;
-  EXPECT_TRUE(has(page, "declared before the first run) |\n<!-- end -->\nby hand\n")) << page;
-  std::ofstream(scratch_ / "results/fake/README.md") << "# fake: which side?\n";
-  call_with_results({"answers", spec_, "--into", scratch_ / "README.md"});
-  EXPECT_TRUE(has(read_text(scratch_ / "README.md"), "| [Which side?](results/fake/README.md) |"));
+TEST_F(Answers, HaveTheQuestionOfTheExperimentWhereThePageHasNone) {
+  find_out("# Neither wins\n\n**Answer.** The same.\n");
+  EXPECT_TRUE(call_with_results({"answers", spec_, "--short"})
+                  .out.starts_with("Left | right?\n  Neither wins (seen)\n"));
 }
 
 }  // namespace

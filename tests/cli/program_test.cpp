@@ -342,11 +342,19 @@ TEST_F(ReportCommand, HasThreeFormatsAndGoesIntoAFile) {
   EXPECT_TRUE(has(call_with_results({"report", spec}).out, "left"));
   EXPECT_TRUE(has(call_with_results({"report", spec, "--format", "markdown"}).out, "| "));
   EXPECT_TRUE(Json::parse(call_with_results({"report", spec, "--format", "json"}).out).is_object());
-  std::ofstream(scratch_ / "page.md") << "# Page\n<!-- table:fake -->\nold\n<!-- end -->\n";
-  EXPECT_EQ(call_with_results({"report", spec, "--into", scratch_ / "page.md"}).code, 0);
-  std::ifstream in(scratch_ / "page.md");
-  const std::string page{std::istreambuf_iterator<char>(in), {}};
-  EXPECT_TRUE(has(page, "left") && !has(page, "old")) << page;
+  const std::string file = scratch_ / "page.md", table = "<!-- table:fake -->\nold\n<!-- end -->\n";
+  std::ofstream(file) << table;
+  const Answer refused = call_with_results({"report", spec, "--into", file});
+  EXPECT_TRUE(has(refused.err, file + ": expected a file with the lines \"<!-- summary:fake -->\" and "
+                                      "\"<!-- end -->\" around the place for the table\n"))
+      << refused.err;
+  EXPECT_EQ(read_text(file), table);
+  std::ofstream(file) << "# Page\n<!-- summary:fake -->\nold\n<!-- end -->\n" << table;
+  EXPECT_EQ(call_with_results({"report", spec, "--into", file}).code, 0);
+  const std::string page = read_text(file);
+  EXPECT_TRUE(has(page, "<!-- summary:fake -->\n| strategy |") && has(page, "left") && !has(page, "old"))
+      << page;
+  EXPECT_EQ(call_with_results({"report", spec, "--into", file, "--format", "text"}).code, exit_code::kUsage);
 }
 
 TEST_F(ReportCommand, OfNothingSaysWhatStartsTheRuns) {

@@ -39,7 +39,7 @@ TEST_F(RunAgain, StaleRunsAreToldWithReasonAndCure) {
   EXPECT_TRUE(has(call_with_results({"plan", spec}).out, "ok, stale"));
   EXPECT_TRUE(has(call_with_results({"report", spec}).out, "1 (1 stale)"));
   const std::string page = scratch_ / "page.md";
-  std::ofstream(page) << "<!-- table:fake -->\n<!-- end -->\n";
+  std::ofstream(page) << "<!-- summary:fake -->\n<!-- end -->\n<!-- table:fake -->\n<!-- end -->\n";
   EXPECT_EQ(call_with_results({"report", spec, "--into", page}).code, 0);
   EXPECT_TRUE(has(read_text(page), "left") && !has(read_text(page), "stale)")) << read_text(page);
 }

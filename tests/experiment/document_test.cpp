@@ -144,7 +144,7 @@ TEST_F(SpecDocument, NumbersBeyondTheExactOnesAreRefused) {
 TEST_F(SpecDocument, SaysWhereTheRemarksOfAnOldSpecBelong) {
   EXPECT_EQ(
       mistakes(spec(R"("remarks": {"fake_pooled": "It pools."})")),
-      (Lines{"spec.json: remarks: answers do not stand in the question: move the sentences to findings.md in "
+      (Lines{"spec.json: remarks: answers do not stand in the question: move the sentences to README.md in "
              "the experiment's folder of results"}));
 }
 

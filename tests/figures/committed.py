@@ -19,13 +19,14 @@ def _bnlab(*words):
                           encoding="utf-8").stdout
 
 
-def bnlab_table(name):
-    """What `bnlab report NAME --into PAGE` writes into a page of the experiment's folder, from where its links lead."""
-    with tempfile.NamedTemporaryFile(dir=ROOT / "results" / name, prefix=".page-", suffix=".md") as file:
-        page = Path(file.name)
-        page.write_text(f"<!-- table:{name} -->\n<!-- end -->\n", encoding="utf-8")
+@functools.cache
+def bnlab_page(name):
+    """The committed page with what `bnlab report NAME --into PAGE` writes into it."""
+    with tempfile.TemporaryDirectory() as folder:
+        page = Path(folder) / "page.md"
+        page.write_text(page_of(name), encoding="utf-8")
         _bnlab("report", name, "--into", page)
-        return table_in(page.read_text(encoding="utf-8"), name)
+        return page.read_text(encoding="utf-8")
 
 
 def table_in(page, name):
@@ -37,9 +38,13 @@ def bnlab_report(name, form):
     return _bnlab("report", name, "--format", form)
 
 
-def findings_of(name):
-    file = ROOT / "results" / name / "findings.md"
-    return file.read_text(encoding="utf-8") if file.exists() else ""
+def page_of(name):
+    return (ROOT / "results" / name / "README.md").read_text(encoding="utf-8")
+
+
+def written_on(name):
+    """The page as people wrote it: without what the program put there."""
+    return re.sub(r"<!-- (?:summary|table):.*?<!-- end -->\n?", "", page_of(name), flags=re.DOTALL)
 
 
 def answered(document):
@@ -51,7 +56,7 @@ def answered(document):
     if document == "README.md":
         names = [found[:1] for found, (question, _) in zip(names, rows) if question.strip().startswith("Q")]
     found = [name for found in names for name in found
-             if re.search(r"^\*\*Answer\.\*\*", findings_of(name), re.MULTILINE)]
+             if re.search(r"^\*\*Answer\.\*\*", page_of(name), re.MULTILINE)]
     return found + ["prediction"] if document == "README.md" else found
 
 

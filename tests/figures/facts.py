@@ -1,10 +1,10 @@
-"""The numbers of a report, each with what it is of: the facts that findings may state."""
+"""The numbers of a report, each with what it is of: the facts that a page may state."""
 
 import itertools
 import json
 from collections import defaultdict, namedtuple
 
-# `kind`: what is measured, see UNITS in findings.py. `strategies`: labels that it is of. `of`: words for a message.
+# `kind`: what is measured, see UNITS in page_numbers.py. `strategies`: labels that it is of. `of`: words for a message.
 # `needs`: words that a text must hold before the fact counts. `site`: the norm site that it is of, or None.
 Fact = namedtuple("Fact", "kind value half_width strategies of needs site", defaults=(frozenset(), None))
 

@@ -21,7 +21,7 @@ from test_accuracy_vs_steps import AccuracyVsSteps
 from test_contact_sheet import ContactSheet
 from test_contrasts import Contrasts
 from test_finding import Finding
-from test_findings import CommittedFindings, LookedUp, Predicted, Read
+from test_page_numbers import CommittedPages, LookedUp, Predicted, Read
 from test_headline import CommittedHeadline, Marks
 from test_parts import Labels, Legends, Styles
 from test_occasions import Occasions

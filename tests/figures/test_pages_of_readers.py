@@ -15,8 +15,8 @@ import plot  # pylint: disable=unused-import
 
 from committed import EXPERIMENTS, PROGRAM, ROOT
 from facts import Fact
-from findings import UNITS, Page, blocks_of, committed_facts, numbers_in
-from test_findings import others_that_pass
+from page_numbers import UNITS, Page, blocks_of, committed_facts, numbers_in
+from test_page_numbers import others_that_pass
 
 PAGES = ["results/limits.md", "results/data_sets.md", "results/questions.md"]
 MEMORY = "peak_memory_bytes 1x1-cpu of 16 1 {0} sync / peak_memory_bytes 1x1-cpu of 16 1 {1} sync"
@@ -78,7 +78,7 @@ def text_of(page):
 
 
 def without_answers(text):
-    """The table of answers is the program's: they are findings, which another test looks up."""
+    """The table of answers is the program's: they are titles of pages, which another test looks up."""
     return re.sub(r"<!-- table:answers -->.*?<!-- end -->", "", text, flags=re.DOTALL)
 
 

@@ -18,7 +18,7 @@ import plot  # first: it says where the modules of the figures are
 
 import report as reports
 import style
-from committed import EXPERIMENTS, PROGRAM, ROOT, answered, bnlab_report, bnlab_table, table_in, with_answers
+from committed import EXPERIMENTS, PROGRAM, ROOT, answered, bnlab_page, bnlab_report, page_of, table_in, with_answers
 
 
 def rows_of(markdown):
@@ -40,8 +40,7 @@ class CommittedResults(unittest.TestCase):
 
     def test_every_table_is_what_the_records_give(self):
         for name in EXPERIMENTS:
-            page = (ROOT / "results" / name / "README.md").read_text(encoding="utf-8")
-            self.assertEqual(table_in(page, name), bnlab_table(name), name)
+            self.assertEqual(page_of(name), bnlab_page(name), name)
 
     def test_every_figure_shows_what_the_records_give(self):
         for name in EXPERIMENTS:
@@ -60,7 +59,7 @@ class CommittedResults(unittest.TestCase):
 
     def test_figure_and_table_show_the_same_numbers(self):
         table = {(row["strategy"], row["placement"]): row
-                 for row in rows_of(bnlab_table("tradeoff")) if row["ms more /step"] != "-"}
+                 for row in rows_of(table_in(bnlab_page("tradeoff"), "tradeoff")) if row["ms more /step"] != "-"}
         drawn = {(row["strategy"], row["placement"]): row
                  for row in self.committed("tradeoff", "step_cost") if row["kind"] == "mean"}
         self.assertEqual(set(table), set(drawn))
@@ -77,7 +76,7 @@ class CommittedResults(unittest.TestCase):
 
 @unittest.skipUnless(PROGRAM.exists(), f"there is no program {PROGRAM}")
 class Answers(unittest.TestCase):
-    def test_the_tables_are_what_the_findings_and_records_give(self):
+    def test_the_tables_are_what_the_pages_and_records_give(self):
         for document in ("README.md", "results/README.md"):
             self.assertEqual(with_answers(document), (ROOT / document).read_text(encoding="utf-8"), document)
 

@@ -8,7 +8,6 @@ begins at zero.
 """
 
 import json
-import re
 import sys
 import unittest
 from pathlib import Path
@@ -19,9 +18,6 @@ ROOT = Path(__file__).resolve().parents[2]
 COUNTS = Path(__file__).with_name("prose_counts.json")
 FOLDERS = ["experiments", "harness", "results", "scripts", "strategies", "tests"]
 HELD_AT_ZERO = ["README.md", "results/limits.md", "results/questions.md"]
-MOST_WORDS_OF_A_CLAIM, MOST_WORDS_OF_ADVICE = 15, 25
-# Conditions, which stand in **Answer.**, in columns and on the page of limits.
-CONDITIONS = re.compile(r"\bn = |\bsteps\b|\bseeds?\b|\bdeclared\b", re.IGNORECASE)
 
 
 def pages(root=ROOT):
@@ -47,39 +43,6 @@ def changes(page, text, held):
             yield f"{page}: {rule}: {count}, held to {before}; {cure}"
 
 
-def answers(root=ROOT):
-    """{findings.md: (its claim, its advice)} of every page that answers."""
-    found = {}
-    for file in sorted((root / "results").glob("*/findings.md")):
-        text = file.read_text(encoding="utf-8")
-        if "**Answer.**" in text or "**In short.**" in text:
-            short, advice = (re.search(rf"^\*\*{mark}\.\*\* (.*?)(?:\n\n|\Z)", text, re.DOTALL | re.MULTILINE)
-                             for mark in ("In short", "Advice"))
-            found[file.relative_to(root).as_posix()] = (
-                re.split(r"\sRests on\s", short[1])[0] if short else "", advice[1] if advice else "")
-    return found
-
-
-def faults_of_answer(claim, advice, strategies):
-    """Sentences on what is wrong with the two."""
-    for name, text, most in (("In short", claim, MOST_WORDS_OF_A_CLAIM), ("Advice", advice, MOST_WORDS_OF_ADVICE)):
-        if not text:
-            yield f"**{name}.** is missing"
-        if (words := len(prose.plain(text).split())) > most:
-            yield f"**{name}.** has {words} words, at most {most}"
-        for rule, broken in prose.faults(text, is_strict=True).items():
-            yield f"**{name}.** {rule}: {broken[0]}"
-        if found := CONDITIONS.search(text):
-            yield f"**{name}.** has a condition, {found.group()!r}, which belongs to **Answer.**"
-    if advice and not strategies & {span.partition("(")[0] for span in re.findall(r"`([^`]*)`", advice)}:
-        yield "**Advice.** names no strategy"
-
-
-def known_strategies():
-    return {name for file in (ROOT / "strategies").rglob("*.cpp")
-            for name in re.findall(r'\bRegistered<\w+>\s+\w+\s*\{\s*\{\s*(?:\.name\s*=\s*)?"(\w+)"', file.read_text(encoding="utf-8"))}
-
-
 class Prose(unittest.TestCase):
     def test_no_page_reads_worse_than_it_is_held_to_and_the_first_ones_break_no_rule(self):
         held = json.loads(COUNTS.read_text(encoding="utf-8"))
@@ -87,13 +50,6 @@ class Prose(unittest.TestCase):
         there = pages()
         self.assertEqual(sorted(held.keys() - there.keys()), [], "these pages are gone: python3 tests/pages/test_prose.py lower")
         wrong = [change for page, text in there.items() for change in changes(page, text, held.get(page, {}))]
-        self.assertFalse(wrong, "\n" + "\n".join(wrong))
-
-    def test_answers_are_short_and_give_advice(self):
-        found, strategies = answers(), known_strategies()
-        self.assertGreater(len(found), 30)
-        self.assertIn("sync", strategies)
-        wrong = [f"{file}: {fault}" for file, texts in found.items() for fault in faults_of_answer(*texts, strategies)]
         self.assertFalse(wrong, "\n" + "\n".join(wrong))
 
 
@@ -160,18 +116,6 @@ class Planted(unittest.TestCase):
         self.assertEqual(changed("1, 2, 3 and 4.", {"numbers": 1}), [])
         self.assertEqual(changed("1, 2, 3 and 4.", {}), ["a.md: numbers: 1, held to 0"])
         self.assertEqual(changed("1.", {"numbers": 1}), ["a.md: numbers: 0, held to 1"])
-
-    def test_answers(self):
-        def wrong(claim, advice="Take `sync`."):
-            return list(faults_of_answer(claim, advice, {"sync"}))
-        self.assertEqual(wrong("It loses 5 points."), [])
-        for claim, advice, fault in (
-                ("a " * 16, "Take `sync`.", "16 words"), ("One; two.", "Take `sync`.", "semicolons"), ("", "Take `sync`.", "missing"),
-                ("It wins on other seeds.", "Take `sync`.", "'seeds'"), ("It wins.", "`sync` " + "a " * 25, "26 words"),
-                ("It wins.", "Take heart.", "no strategy"), ("It wins.", "", "missing")):
-            found = wrong(claim, advice)
-            self.assertEqual(len(found), 1, found)
-            self.assertIn(fault, found[0])
 
 
 def lower():

@@ -91,6 +91,26 @@ TEST(ReportHtml, HoldsTablesFiguresFailuresCommandAndEnvironment) {
   EXPECT_TRUE(has(page, "<td>libraries.libtorch</td><td>2.11.0</td>")) << page;
 }
 
+TEST(ReportHtml, HasTheAnswerTheFigureThenTheMainTableAndFoldsTheRest) {
+  const TemporaryFolder figures;
+  for (const char* name : {"a", "matrix"})
+    std::ofstream(figures.path() / (std::string(name) + ".svg")) << "<svg/>";
+  const Experiment experiment = synthetic_experiment(1);
+  ExperimentReport report = make_report(experiment, {synthetic_record(experiment.runs[0], 0.5, 1)});
+  report.page.title = "It wins";
+  report.page.answer = "By `5` [points](../x/README.md).";
+  report.page.figure = "figures/matrix.png";
+  report.claim = "it wins";
+  const std::string page = report_html(report, {}, figures.path());
+  size_t place = 0;
+  for (const char* part : {"<h1>It wins</h1>", "<b>Answer.</b> By <code>5</code> points.</p>",
+                           "<figcaption>matrix<", "Main results", "Expected beforehand", "<details>",
+                           "All numbers", "More figures", "<figcaption>a<"}) {
+    place = page.find(part, place);
+    ASSERT_NE(place, std::string::npos) << part << " in " << page;
+  }
+}
+
 TEST(ReportMarkdown, EscapesWhatWouldBreakATable) {
   Experiment experiment = synthetic_experiment(1);
   experiment.runs[0].strategy = {{"name", "a|b<c>"}};
@@ -104,11 +124,13 @@ TEST(ReplaceBetweenMarkers, ReplacesItsOwnTableOnly) {
   const auto file = folder.path() / "README.md";
   std::ofstream(file)
       << "top\n<!-- table:a -->\nold a\n<!-- end -->\n<!-- table:b -->\nold b\n<!-- end -->\nlast\n";
-  replace_between_markers(file, "b", "new b\n");
-  replace_between_markers(file, "b", "newer b\n");
-  EXPECT_EQ(read_text(file),
-            "top\n<!-- table:a -->\nold a\n<!-- end -->\n<!-- table:b -->\nnewer b\n<!-- end -->\nlast\n");
-  EXPECT_THROW(replace_between_markers(file, "c", "text"), Error);
+  replace_between_markers(file, {{"table:b", "new b\n"}});
+  replace_between_markers(file, {{"table:b", "newer b\n"}});
+  const std::string newer =
+      "top\n<!-- table:a -->\nold a\n<!-- end -->\n<!-- table:b -->\nnewer b\n<!-- end -->\nlast\n";
+  EXPECT_EQ(read_text(file), newer);
+  EXPECT_THROW(replace_between_markers(file, {{"table:a", "text"}, {"summary:a", "text"}}), Error);
+  EXPECT_EQ(read_text(file), newer) << "all or nothing";
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 
 #include "tests/store/synthetic.hpp"
@@ -38,8 +39,13 @@ ContrastResult of(ContrastResult result, const std::string& strategy, const std:
 // Of an experiment "here" on nuclei, which may be repeated in "again" and, on shapes, in "shapes".
 class ShortAnswers : public ::testing::Test {
  protected:
+  // Of a title and, behind " Rests on ", its grounds.
   ShortAnswer answer(const std::string& written) const {
-    return short_answer_of(written, "here",
+    const size_t end = std::min(written.find(" Rests on "), written.size());
+    ResultPage page;
+    page.title = written.substr(0, end);
+    if (end < written.size()) page.rests_on = written.substr(end + 10);
+    return short_answer_of(page, "here",
                            [&](const std::string& name) -> const Grounds& { return at_.at(name); });
   }
   std::string word(const std::string& rests_on) const {
@@ -167,11 +173,15 @@ TEST_F(ShortAnswers, RestOnOneThingInEachPart) {
 }
 
 TEST_F(ShortAnswers, AreRefusedBeyondTheirLength) {
-  const std::string longest = std::string(117, 'x') + " \u00b5s";
+  const std::string longest = std::string(87, 'x') + " \u00b5s";
   EXPECT_EQ(answer(longest).text, longest);
-  EXPECT_EQ(refusal(longest + "."),
-            "expected an answer of at most 120 characters, got 121; keep one number, and leave conditions to "
-            "**Answer.**");
+  EXPECT_EQ(
+      refusal(longest + "."),
+      "expected a title of at most 15 words and 90 characters, got 2 and 91; keep one number, and leave "
+      "conditions to **Answer.**");
+  const std::string most = "a b c d e f g h i j k l m n o";
+  EXPECT_EQ(answer(most).text, most);
+  EXPECT_NE(refusal(most + " p").find("got 16 and 31"), std::string::npos);
 }
 
 }  // namespace

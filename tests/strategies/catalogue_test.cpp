@@ -20,7 +20,7 @@ TEST(Catalogue, TheReadmeIsWhatTheRegistrationsSay) {
   const auto copy =
       std::filesystem::temp_directory_path() / ("bnlab_catalogue_" + std::to_string(getpid()) + ".md");
   write_atomically(copy, readme);
-  replace_between_markers(copy, "strategies", entries_markdown(registered("strategy")));
+  replace_between_markers(copy, {{"table:strategies", entries_markdown(registered("strategy"))}});
   const std::string written = read_text(copy);
   std::filesystem::remove(copy);
   EXPECT_TRUE(readme == written)

@@ -1,4 +1,4 @@
-"""Numbers in findings.md: which are looked up, which are right, and that few wrong ones pass."""
+"""Numbers on the result pages: which are looked up, which are right, and that few wrong ones pass."""
 
 import json
 import subprocess
@@ -7,28 +7,28 @@ from bisect import bisect_left, bisect_right
 
 import plot  # first: it says where the modules of the figures are
 
-from committed import EXPERIMENTS, PROGRAM, ROOT, findings_of
+from committed import EXPERIMENTS, PROGRAM, ROOT, written_on
 from facts import facts_of
-from findings import Page, blocks_of, committed_facts, committed_page, is_right, numbers_in, values_for
+from page_numbers import Page, blocks_of, committed_facts, committed_page, is_right, numbers_in, values_for
 from synthetic import cell, contrast, published, report
 
-# Changes of committed findings that a tired writer might make: page, what stands there, what is wrong.
+# Changes of committed pages that a tired writer might make: page, what stands there, what is wrong.
 PLANTED = [
     ("camvid_small_batch", "4.9 ± 1.3 points", "4.6 ± 1.3 points"),
     ("camvid_small_batch", "4.9 ± 1.3 points", "4.9 ± 1.6 points"),
-    ("camvid_small_batch", "0.270, 0.313, 0.320", "0.270, 0.331, 0.320"),
+    ("camvid_small_batch", "0.281 instead of 0.270", "0.281 instead of 0.207"),
     ("camvid_resnet", "0.116 against 0.287", "0.116 against 0.278"),
     ("camvid_resnet", "(0.191)", "(0.119)"),
     ("catalogue", "1.6 ± 0.8 points", "1.9 ± 0.5 points"),
-    ("catalogue", "| `none` | 0.288 | 0.244 |", "| `none` | 0.288 | 0.248 |"),
-    ("catalogue", "| `frozen` | 0.246 | 0.234 |", "| `frozen` | 0.404 | 0.234 |"),
+    ("catalogue", "0.662 on shuffled shards", "0.626 on shuffled shards"),
+    ("catalogue", "sends 1.9 MB per step", "sends 1.6 MB per step"),
     ("tradeoff", "makes 0.79 times the images/s", "makes 0.64 times the images/s"),
     ("tradeoff", "693 µs for an exchange", "639 µs for an exchange"),
-    ("sync_overhead", "367 µs, 423 µs", "367 µs, 432 µs"),
-    ("segnet_anchor_small", "0.300, 0.325", "0.300, 0.335"),
-    ("scaling", "ranks, 1.88 times", "ranks, 1.78 times"),
-    ("scaling", "185.9 ± 14.2", "185.9 ± 12.4"),
-    ("statistics_route", "by 5.6 ± 1.2 %", "by 5.6 ± 2.1 %"),
+    ("sync_overhead", "367 to 527 µs", "367 to 572 µs"),
+    ("segnet_anchor_small", "0.342 after 7,500", "0.324 after 7,500"),
+    ("scaling", "make 1.88 times", "make 1.78 times"),
+    ("scaling", "keeps 0.98 times", "keeps 0.89 times"),
+    ("statistics_route", "to 658 µs by", "to 685 µs by"),
 ]
 
 
@@ -51,12 +51,12 @@ def others_that_pass(number, facts):
 
 
 @unittest.skipUnless(PROGRAM.exists(), f"there is no program {PROGRAM}")
-class CommittedFindings(unittest.TestCase):
+class CommittedPages(unittest.TestCase):
     def test_every_number_is_in_the_report(self):
         for name in EXPERIMENTS:
             with self.subTest(name):
-                wrong = list(committed_page(name).wrong(findings_of(name)))
-                self.assertFalse(wrong, "\n".join([f"results/{name}/findings.md:", *wrong]))
+                wrong = list(committed_page(name).wrong(written_on(name)))
+                self.assertFalse(wrong, "\n".join([f"results/{name}/README.md:", *wrong]))
 
     def test_what_came_of_the_expectations_is_in_the_reports(self):
         page, text = Page([], elsewhere=committed_facts), (ROOT / "results" / "expectations.md").read_text(encoding="utf-8")
@@ -65,7 +65,7 @@ class CommittedFindings(unittest.TestCase):
 
     def test_a_wrong_number_is_named(self):
         for name, right, wrong in PLANTED:
-            text = findings_of(name)
+            text = written_on(name)
             self.assertIn(right, text, name)
             found = list(committed_page(name).wrong(text.replace(right, wrong)))
             self.assertEqual(len(found), 1, (name, wrong, found))
@@ -73,7 +73,7 @@ class CommittedFindings(unittest.TestCase):
     def test_of_all_wrong_last_digits_few_pass(self):
         passed = {True: [], False: []}  # whether the number has three digits -> whether each wrong one is right of something
         for name in EXPERIMENTS:
-            for number, facts, _ in committed_page(name).numbers(findings_of(name)):
+            for number, facts, _ in committed_page(name).numbers(written_on(name)):
                 passed[number.value > 99 * number.step] += others_that_pass(number, facts)
         for three_digits, at_most in ((True, 0.2), (False, 0.35)):
             share = sum(passed[three_digits]) / len(passed[three_digits])
@@ -87,7 +87,7 @@ class Predicted(unittest.TestCase):
         said = subprocess.run([PROGRAM, "cost", page / "steps.json", "--ranks", "8", "--step-ms", "100", "--only", "model.name=backbone_unet",
                                "--only", "strategy=per_tower,sync(route=all_reduce)", "--json"], check=True, capture_output=True).stdout
         alone, together = (row["step_s"]["mid"] for row in json.loads(said)["rows"])
-        self.assertIn(f"About {1000 * (together - alone):.1f} ms a step on 8 GPUs", findings_of("prediction"))
+        self.assertIn(f"About {1000 * (together - alone):.1f} ms a step on 8 GPUs", written_on("prediction"))
 
 
 class LookedUp(unittest.TestCase):

@@ -1,4 +1,4 @@
-"""The numbers that results/NAME/findings.md states, looked up in what `bnlab report` says of NAME.
+"""The numbers that people write on results/NAME/README.md, looked up in what `bnlab report` says of NAME.
 
 A number is looked up where it has decimals, an interval or a unit of UNITS; other integers are counts. It is right where a
 fact of the report is that number in the unit that is written, rounded to the digits that are written. Where its paragraph,
@@ -10,7 +10,7 @@ split where these are named, points of a curve where their step is, single seeds
 - what stands in quotation marks: expectations, and what other people say;
 - numbers of another page, beside a link to it: its report is then looked up, too.
 
-  python3 tests/figures/findings.py [NAME...]     how many numbers are looked up, and which are wrong
+  python3 tests/figures/page_numbers.py [NAME...]     how many numbers are looked up, and which are wrong
 """
 
 import functools
@@ -19,7 +19,7 @@ import re
 import sys
 from collections import namedtuple
 
-from committed import EXPERIMENTS, ROOT, bnlab_report, findings_of
+from committed import EXPERIMENTS, ROOT, bnlab_report, written_on
 from facts import facts_of
 
 # What is written: the number and one unit of its last digit, and the same of what follows ±, or None.
@@ -100,7 +100,7 @@ def _rounds(exact, written, step):
 
 
 class Page:
-    """What findings may state. `facts`: of the report; `elsewhere`: from another page's name to its facts."""
+    """What a page may state. `facts`: of the report; `elsewhere`: from another page's name to its facts."""
 
     def __init__(self, facts, spec="", elsewhere=lambda name: []):
         self.facts, self.elsewhere = facts, elsewhere
@@ -173,7 +173,7 @@ def _spec(file):
 def main(names):
     some_wrong = False
     for name in names or EXPERIMENTS:
-        page, text = committed_page(name), findings_of(name)
+        page, text = committed_page(name), written_on(name)
         wrong = list(page.wrong(text))
         print(f"{name}: {len(list(page.numbers(text)))} numbers looked up, {len(wrong)} wrong")
         for sentence in wrong:

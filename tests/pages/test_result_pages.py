@@ -1,0 +1,162 @@
+#!/usr/bin/env python3
+"""The form of a result page: the finding as title, answer and advice, a figure, a table, what was expected, how it was made,
+limits; all else folded.
+
+  python3 tests/pages/test_result_pages.py
+"""
+
+import re
+import unittest
+from pathlib import Path
+
+import prose
+
+RESULTS = Path(__file__).resolve().parents[2] / "results"
+MOST_LINES, MOST_BYTES = 80, 5000
+LONGEST_TITLE, MOST_WORDS_OF_A_TITLE, MOST_WORDS_OF_ADVICE, MOST_WORDS_OF_BOTH, LONGEST_QUESTION = 90, 15, 25, 60, 90
+MOST_LIMITS = 5
+PARTS = ["# ", "**Question.** ", "**Advice.** ", "**Answer.** ", "Rests on", "![", "<!-- summary:NAME -->", "<!-- end -->",
+         "## Expected beforehand", "## How it was made", "## Limits", "<details><summary>"]
+FOLDED = ["<!-- table:NAME -->", "<!-- end -->", "</details>"]
+# Conditions, which stand in **Answer.**, in columns and on the page of limits.
+CONDITIONS = re.compile(r"\bn = |\bsteps\b|\bseeds?\b|\bdeclared\b", re.IGNORECASE)
+
+
+def pages():
+    """{NAME: text}"""
+    return {page.parent.name: page.read_text(encoding="utf-8") for page in sorted(RESULTS.glob("*/README.md"))}
+
+
+def is_of_an_experiment(name):
+    """Pages that are made otherwise have a publish.sh of their own."""
+    return not (RESULTS / name / "publish.sh").exists()
+
+
+def paragraph(text, mark):
+    found = re.search(rf"^{re.escape(mark)}(.*?)(?=\n\n|\nRests on|\n\*\*|\Z)", text, re.DOTALL | re.MULTILINE)
+    return " ".join(found[1].split()) if found else ""
+
+
+def faults_of_form(name, text):
+    """Sentences on what differs from the form."""
+    above, _, below = text.partition("<details>")
+    lines, size = above.count("\n"), len(above.encode())
+    if lines > MOST_LINES or size > MOST_BYTES:
+        yield f"{lines} lines and {size} bytes stand before the folded part, at most {MOST_LINES} and {MOST_BYTES}"
+    place = 0
+    for part in PARTS + FOLDED:
+        found = re.compile("^" + re.escape(part.replace("NAME", name)), re.MULTILINE).search(text, place)
+        if found:
+            place = found.end()
+        elif part != "Rests on":
+            yield f"{part.replace('NAME', name).strip()!r} is missing, or stands before what it should follow"
+    if "\n|" in above.partition("<!-- summary:")[0] + above.partition("## Expected")[2]:
+        yield "a table by hand stands before the folded part"
+    for section, items in re.findall(r"^## (.*)\n\n((?:.+\n)*)", above, re.MULTILINE):
+        bullets = re.split(r"^- ", items, flags=re.MULTILINE)[1:]
+        if section == "Limits" and len(bullets) > MOST_LIMITS:
+            yield f"there are {len(bullets)} limits, at most {MOST_LIMITS}"
+        if section == "Expected beforehand" and not all(re.search(r"\*(came|did not come|open)\*", each) for each in bullets):
+            yield "a part of what was expected has none of *came*, *did not come* and *open*"
+    if below.count("<details") or text.count("\n# ") or re.search(r"^## ", below, re.MULTILINE):
+        yield "there is one folded part, and no heading in it"
+
+
+def faults_of_answer(text, strategies):
+    """Sentences on what is wrong with title, question, advice and answer."""
+    title, question, advice, answer = (paragraph(text, mark) for mark in ("# ", "**Question.** ", "**Advice.** ", "**Answer.** "))
+    for which, words, most in (("title", title, MOST_WORDS_OF_A_TITLE), ("advice", advice, MOST_WORDS_OF_ADVICE),
+                               ("advice and answer", f"{advice} {answer}", MOST_WORDS_OF_BOTH)):
+        if (count := len(prose.plain(words).split())) > most:
+            yield f"the {which} has {count} words, at most {most}"
+    for which, words, most in (("title", title, LONGEST_TITLE), ("question", question, LONGEST_QUESTION)):
+        if len(words) > most:
+            yield f"the {which} has {len(words)} characters, at most {most}"
+    for which, words in (("title", title), ("advice", advice)):
+        if found := CONDITIONS.search(words):
+            yield f"the {which} has a condition, {found.group()!r}, which belongs to **Answer.**"
+        yield from (f"the {which}: {rule}: {broken[0]}" for rule, broken in prose.faults(words, is_strict=True).items())
+    if not strategies & {span.partition("(")[0] for span in re.findall(r"`([^`]*)`", advice)}:
+        yield "the advice names no strategy"
+
+
+def known_strategies():
+    return {name for file in (RESULTS.parent / "strategies").rglob("*.cpp")
+            for name in re.findall(r'\bRegistered<\w+>\s+\w+\s*\{\s*\{\s*(?:\.name\s*=\s*)?"(\w+)"', file.read_text(encoding="utf-8"))}
+
+
+class ResultPages(unittest.TestCase):
+    def test_every_page_of_an_experiment_has_the_form(self):
+        there = [name for name in pages() if is_of_an_experiment(name)]
+        self.assertGreater(len(there), 30)
+        wrong = [f"results/{name}/README.md: {fault}" for name in there for fault in faults_of_form(name, pages()[name])]
+        self.assertFalse(wrong, "\n" + "\n".join(wrong))
+
+    def test_answers_are_short_and_give_advice(self):
+        answers, strategies = {name: text for name, text in pages().items() if "\n**Answer.** " in text}, known_strategies()
+        self.assertGreater(len(answers), 34)
+        self.assertIn("prediction", answers)
+        self.assertIn("sync", strategies)
+        wrong = [f"results/{name}/README.md: {fault}" for name, text in answers.items() for fault in faults_of_answer(text, strategies)]
+        self.assertFalse(wrong, "\n" + "\n".join(wrong))
+
+
+PAGE = """# It wins 5 points
+
+**Question.** What wins?
+
+**Advice.** Take `sync`.
+
+**Answer.** It wins.
+Rests on `sync - x, y`.
+
+![It](figures/it.png)
+
+<!-- summary:x -->
+<!-- end -->
+
+## Expected beforehand
+
+- It wins: *came*.
+
+## How it was made
+
+- At once.
+
+## Limits
+
+- None.
+
+<details><summary>All</summary>
+
+<!-- table:x -->
+<!-- end -->
+
+</details>
+"""
+
+
+class Planted(unittest.TestCase):
+    """Each rule sees what it is for, and nothing in what is just right."""
+
+    def test_the_form(self):
+        def faults(page):
+            return [*faults_of_form("x", page), *faults_of_answer(page, {"sync"})]
+        self.assertEqual(faults(PAGE), [])
+        for right, wrong, fault in (
+                ("- At once.", "- At once.\n" * 60, "lines and"), ("- At once.", "a" * 5000, "bytes stand"),
+                ("![It]", "[It]", "'![' is missing"), ("<!-- summary:x -->", "<!-- summary:y -->", "summary:x"),
+                ("## Limits", "## Bounds", "'## Limits'"), ("</details>", "", "'</details>'"),
+                ("- At once.", "| a | b |", "by hand"), ("It wins 5 points", "a " * 16, "16 words"),
+                ("It wins 5 points", "a" * 91, "91 characters"), ("What wins?", "a" * 91, "91 characters"),
+                ("It wins 5 points", "It wins; it does", "semicolons"), ("It wins 5 points", "It wins on other seeds", "'seeds'"),
+                ("Take `sync`.", "Take heart.", "no strategy"), ("Take `sync`.", "`sync` " + "a " * 25, "26 words"),
+                ("**Answer.** It wins.", "**Answer.** " + "a " * 59, "61 words"), ("**Advice.** Take `sync`.\n\n", "", "missing"),
+                ("- None.", "- None.\n" * 6, "6 limits"), ("*came*", "came", "a part of what"),
+                ("<!-- table:x -->", "## More\n<!-- table:x -->", "no heading")):
+            found = faults(PAGE.replace(right, wrong))
+            self.assertTrue(any(fault in each for each in found), (wrong[:30], found))
+
+
+if __name__ == "__main__":
+    unittest.main()
