@@ -43,7 +43,9 @@ class Blocks:
             folded = (folded or "<details" in line) and "</details" not in line
             of_program = (of_program or "<!-- table:" in line) and "<!-- end" not in line
             text = re.sub(r"<[^>]+>", " ", line).strip().removeprefix("> ")
-            if line.lstrip().startswith("```"):
+            if folded and of_program:
+                self._end()
+            elif line.lstrip().startswith("```"):
                 self._end()
                 fenced = not fenced
             elif fenced or (after_blank and line.startswith("    ") and text):
@@ -51,7 +53,7 @@ class Blocks:
                 continue  # a line below code is code, too
             elif text.startswith("|"):
                 self._end()
-                if not re.fullmatch(r"[|\s:-]+", text) and not (folded and of_program):
+                if not re.fullmatch(r"[|\s:-]+", text):
                     self.cells += [cell.strip() for cell in re.split(r"(?<!\\)\|", text)[1:-1]]
             else:
                 begun = re.match(r"(?:[-*+]|\d+\.|#+)\s+", text)
