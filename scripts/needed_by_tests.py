@@ -28,6 +28,7 @@ def build_seconds(folder, files):
     plan.write_text(re.sub(r"^build build\.ninja:.*?\n\n", "", (folder / "build.ninja").read_text(encoding="utf-8"),
                            flags=re.MULTILINE | re.DOTALL), encoding="utf-8")
     said = subprocess.run(["ninja", "-C", folder, "-f", plan.name, "-n", *files], capture_output=True, text=True).stdout
+    plan.unlink()
     steps = re.findall(r"^\[\d+/\d+\] (?:Building \w+ object|Linking .*?) ?(\S+)$", said, re.MULTILINE)
     log = folder / ".ninja_log"
     took = {}

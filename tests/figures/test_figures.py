@@ -1,5 +1,6 @@
 """The figures against reports made up here: what the CSVs hold, what may stand on a front, what is said of failures."""
 
+import re
 import unittest
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from test_contact_sheet import ContactSheet
 from test_contrasts import Contrasts
 from test_finding import Finding
 from test_headline import Marks
-from test_parts import Labels, Legends, Styles
+from test_parts import Labels, Legends, Lists, Styles
 from test_occasions import Occasions
 from test_one_gpu import OneGpu
 from test_price import Price
@@ -32,6 +33,15 @@ from test_scaling import Scaling
 from test_statistics_by_site import StatisticsBySite
 from test_step_cost import StepCost
 from test_towers import Towers
+
+
+class Cases(unittest.TestCase):
+    def test_every_class_of_this_folder_runs_here_or_in_test_results(self):
+        folder = Path(__file__).parent
+        runs = "".join((folder / name).read_text(encoding="utf-8") for name in ("test_figures.py", "test_results.py"))
+        for file in folder.glob("test_*.py"):
+            for name in re.findall(r"^class (\w+)\(", file.read_text(encoding="utf-8"), re.MULTILINE):
+                self.assertRegex(runs, rf"(?m)^(from .* import .*\b|class ){name}\b", file.name)
 
 
 class Reading(FiguresCase):

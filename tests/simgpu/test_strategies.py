@@ -14,7 +14,7 @@ MATRIX = {"matrix": {"seed": [0], "strategy": STRATEGIES}}
 NEVER_REPLAYED = {"shuffle"}  # every step takes another permutation from the host
 
 
-class Strategies(unittest.TestCase):
+class Strategies(SimulatedRuns):
     def test_are_all_in_the_list(self):
         listed = json.loads(subprocess.run([PROGRAM, "list", "strategies", "--format", "json"], check=True, capture_output=True,
                                            text=True).stdout)

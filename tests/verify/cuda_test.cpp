@@ -48,7 +48,11 @@ INSTANTIATE_TEST_SUITE_P(EveryStrategy, Cuda, ::testing::ValuesIn(registered_nam
                          [](const auto& info) { return info.param; });
 
 // ctest gives it processes of its own: CUDA and NCCL read their variables once.
-class CudaSharedGpu : public ::testing::TestWithParam<Json> {};
+class CudaSharedGpu : public ::testing::TestWithParam<Json> {
+ protected:
+  static void TearDownTestSuite() { placements_.clear(); }
+  static inline std::vector<VerifyPlacement> placements_{{"cuda", 1}, {"cuda", 2}};  // whose ranks join once
+};
 
 TEST_P(CudaSharedGpu, TwoRanksOnOneGpuAgreeWithTheReference) {
   const std::string version = nccl_version();
@@ -58,8 +62,7 @@ TEST_P(CudaSharedGpu, TwoRanksOnOneGpuAgreeWithTheReference) {
   at::set_num_threads(1);
   prepare_thread_ranks();
   if (visible_gpus() != 1) GTEST_SKIP() << "needs exactly 1 GPU, there are " << visible_gpus();
-  std::vector<VerifyPlacement> placements{{"cuda", 1}, {"cuda", 2}};
-  expect_agrees(verify_variant(GetParam(), reference_of(GetParam()).get(), placements));
+  expect_agrees(verify_variant(GetParam(), reference_of(GetParam()).get(), placements_));
 }
 
 INSTANTIATE_TEST_SUITE_P(EveryVariant, CudaSharedGpu,
