@@ -38,10 +38,11 @@ class Blocks:
         self._paragraph = []
 
     def _read(self, lines):
-        fenced, after_blank, folded, of_program = False, True, False, False
+        fenced, after_blank, folded, of_program, summary = False, True, False, False, False
         for line in lines:
             folded = (folded or "<details" in line) and "</details" not in line
             of_program = (of_program or "<!-- table:" in line) and "<!-- end" not in line
+            summary = (summary or "<!-- summary:" in line) and "<!-- end" not in line  # whose cells name strategies and options
             text = re.sub(r"<[^>]+>", " ", line).strip().removeprefix("> ")
             if folded and of_program:
                 self._end()
@@ -53,7 +54,7 @@ class Blocks:
                 continue  # a line below code is code, too
             elif text.startswith("|"):
                 self._end()
-                if not re.fullmatch(r"[|\s:-]+", text):
+                if not summary and not re.fullmatch(r"[|\s:-]+", text):
                     self.cells += [cell.strip() for cell in re.split(r"(?<!\\)\|", text)[1:-1]]
             else:
                 begun = re.match(r"(?:[-*+]|\d+\.|#+)\s+", text)
