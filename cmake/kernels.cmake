@@ -14,7 +14,7 @@ endif()
 # loses. It is not so for the steps that a sweep runs at the end of its own launch on CUDA (local_forward and
 # local_backward).
 set_source_files_properties(strategies/kernels/coefficients.cpp PROPERTIES COMPILE_OPTIONS "-ffp-contract=off")
-set_source_files_properties(strategies/kernels/each_item.cu PROPERTIES COMPILE_OPTIONS "--fmad=false")
+set_source_files_properties(strategies/kernels/steps.cu PROPERTIES COMPILE_OPTIONS "--fmad=false")
 if(CMAKE_CUDA_COMPILER)
   file(GLOB cuda_sources CONFIGURE_DEPENDS strategies/kernels/*.cu)
   add_library(cuda_kernels OBJECT ${cuda_sources})
