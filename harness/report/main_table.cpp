@@ -15,8 +15,8 @@ namespace {
 constexpr const char* kPlusMinus = "\u00b1";
 constexpr size_t kMostRows = 10, kMostColumns = 5;  // of the main table
 
-// The comparisons of the main table: those of the metric, and of strategies or of other keys, that most are of; among
-// as many the headline, and strategies.
+// The comparisons of the main table: those of the metric, and of strategies or of other keys, that most are
+// of; among as many the headline, and strategies.
 std::vector<const ContrastResult*> main_contrasts(const ExperimentReport& report) {
   std::vector<const ContrastResult*> most;
   const auto rank = [&](const std::vector<const ContrastResult*>& alike) {
