@@ -188,8 +188,19 @@ def what_wrappers_forget(root):
     return [f"strategies/engine/wrapper.hpp does not hand on {name}()" for name in sorted(asked - handed_on)]
 
 
+def says_what_it_tests(root, path):
+    """By the name of its source, as queue/claims_test.cpp, strategies/sync_test.cpp and figures/test_matrix.py do, or at its head."""
+    name = path.stem.removeprefix("test_").removesuffix("_test")
+    if path.parts[0] != "tests" or name == path.stem:
+        return False
+    source = path.relative_to("tests").with_name(name)
+    return re.match(r'//|(#!.*\n)?"""', (root / path).read_text(encoding="utf-8")) or any(
+        (root / top / source).with_suffix(suffix).exists() for top in ("harness", "scripts", "") for suffix in SOURCES)
+
+
 def gaps_in_readmes(root):
-    """A README lists the files of its folder, and those of folders below that have no README."""
+    """A README lists the files of its folder, and those of folders below that have no README; of tests only those
+    that do not say it themselves."""
     wrong = []
     folders = [root / name for name in FOLDERS_WITH_README]
     folders += [folder for top in ("harness", "strategies") for folder in sorted((root / top).glob("*")) if folder.is_dir()]
@@ -199,6 +210,8 @@ def gaps_in_readmes(root):
     sources = files(root, "harness", "strategies", "scripts", "tests", suffixes=SOURCES)
     for path in sources + files(root, "experiments", suffixes={".json"}):
         readme = next((root / up / "README.md" for up in path.parents if (root / up / "README.md").exists()), None)
+        if says_what_it_tests(root, path):
+            continue
         # "towers.hpp, .cpp" lists both files: one mention of the name suffices.
         if readme and not re.search(rf"(?<!\w){re.escape(path.stem)}[.`]", readme.read_text(encoding="utf-8")):
             wrong.append(f"{readme.relative_to(root)} does not list {path}")
@@ -325,8 +338,10 @@ class PlantedFaults(unittest.TestCase):
         "strategies/engine/README.md": "`wrapper.hpp`",
         "strategies/engine/wrapper.hpp": "base_->norm(site);\nbase_->notes();\n",
         "scripts/README.md": "",
-        "tests/README.md": "`towers_test.cpp`",
-        "tests/harness/towers_test.cpp": '#include "strategies/sync.hpp"\n',
+        "tests/README.md": "`started.cpp`",
+        "tests/started.cpp": "",
+        "tests/together_test.cpp": "// What several do together.\n",
+        "tests/towers_test.cpp": '#include "strategies/sync.hpp"\n',
         "experiments/README.md": "`quickstart.json`",
         "experiments/quickstart.json": "{}",
         "results/README.md": "",
@@ -389,7 +404,7 @@ class PlantedFaults(unittest.TestCase):
         self.check_caught(what_wrappers_forget, "harness/strategy.hpp", text)
 
     def test_unlisted_file(self):
-        self.check_caught(gaps_in_readmes, "tests/harness/world_test.cpp", "")
+        self.check_caught(gaps_in_readmes, "tests/world_test.cpp", "")  # communicator/ has the world
 
     def test_folder_without_readme(self):
         self.check_caught(gaps_in_readmes, "harness/models/unet.cpp", "")

@@ -122,7 +122,7 @@ MainTable main_table(const ExperimentReport& report) {
     columns.resize(kMostColumns);
   }
   const MetricUnit unit =
-      in_per_cent ? MetricUnit{"% of the images/s of the run beside", 1, 1} : unit_of(metric);
+      in_per_cent ? MetricUnit{"% of the images/s of the run in turn", 1, 1} : unit_of(metric);
   TextTable table{{{turned ? "at" : of_strategies ? "strategy" : "setting"}}, {}};
   for (const std::string& column : columns)
     table.columns.push_back({column == "all" ? unit.title : column, true});

@@ -3,6 +3,7 @@
 import argparse
 import csv
 import os
+import re
 from collections import namedtuple
 from pathlib import Path
 
@@ -35,7 +36,7 @@ def save_page(drawing, stem):
 def is_shown(stem):
     """Whether a page beside the folder of the picture, or above, shows STEM.png as an image."""
     stem = Path(stem).resolve()
-    return any(f"({os.path.relpath(stem, page.parent)}.png)" in page.read_text(encoding="utf-8")
+    return any(re.search(rf"!\[[^\]]*\]\({re.escape(os.path.relpath(stem, page.parent))}\.png\)", page.read_text(encoding="utf-8"))
                for folder in stem.parents[:4] for page in folder.glob("*.md"))
 
 

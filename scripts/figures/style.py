@@ -30,7 +30,7 @@ _TALL = tuple((y, x) for x, y in _WIDE)
 # In the catalogue's order, which is also the order in legends and tables.
 STRATEGIES = {
     "per_tower": Style(VERMILION, "o", SOLID),
-    "single_tower": Style(BROWN, "<", DASHED),
+    "single_tower": Style(INDIGO, "<", DASHED),
     "last_tower": Style(VERMILION, ">", DOTTED),
     "every_tower": Style(OCHRE, "d", DASH_DOT),
     "averaged": Style(ORANGE, "^", DASHED),

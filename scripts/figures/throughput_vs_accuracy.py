@@ -53,7 +53,7 @@ def draw(report, cells, condition, styles):
     aside = layout.list_width([text for _, text in entries]) if crowded else 0
     columns = min(2, len(panels))
     lines = -(-len(panels) // columns)
-    sentence = _sentence(panels, report.headline, relative)
+    sentence = _sentence(panels)
     figure, all_axes = layout.new_page(
         sentence, _caption(report, cells, ended, usable, points, condition), style.DOUBLE, max(2.8 * lines, layout.LIST_LINE * len(entries) + 0.2), rows=lines, columns=columns,
         aside=aside, legend=front.legend() if any(point.real for point in points) else None)
@@ -193,16 +193,10 @@ def _caption(report, cells, ended, rows, points, condition):
                           *reports.throughput_notes(ended, rows))
 
 
-def _sentence(panels, headline, relative):
-    clauses, unit = [], "of the images/s" if relative else "images/s"
+def _sentence(panels):
+    clauses = []
     for world, (points, _) in panels.items():
-        found = sorted(_on_front(points), key=lambda point: point.throughput.mean)
-        real = sum(point.real for point in points)
-        if found:
-            names = ", ".join(f"{p.strategy} {grouping_text(p.grouping)} ({_rate(p)} {unit}, {p.accuracy.mean:.3f})" for p in found)
-            clauses.append(f"on {_world_text(world)} {len(found)} of {real} real points are on the front: {names}")
-        elif real:
-            clauses.append(f"on {_world_text(world)} the intervals of {real} real points decide on no front")
-        else:
-            clauses.append(f"on {_world_text(world)} all {len(points)} points are emulated, so there is no front")
-    return f"{metric_name(headline)} against throughput, {'; '.join(clauses)}."
+        names = [f"{point.strategy} {grouping_text(point.grouping)}" for point in sorted(_on_front(points), key=lambda p: p.throughput.mean)]
+        clauses.append((f"{', '.join(names)} on the front" if names else "the intervals decide on no front" if any(p.real for p in points)
+                        else "no front, as all points are emulated") + f" of {_world_text(world)}")
+    return f"Throughput against accuracy: {'; '.join(clauses)}."

@@ -63,8 +63,8 @@ def _sentence(lines):
     most = {}
     for line in sorted(lines, key=lambda line: line[2][-1][1]):
         most[line[0]] = line
-    said = [f"{strategy} {points[-1][1]:.2f} times at {points[-1][0]:,} {along.split()[0]}" for along, strategy, points, *_ in most.values()]
-    return f"Processor time of a step grows at most to {' and '.join(said)}."
+    said = [f"{points[-1][1]:.2f} times at {points[-1][0]:,} {along.split()[0]} ({strategy})" for along, strategy, points, *_ in most.values()]
+    return f"The processor time of a step grows at most {' and '.join(said)}."
 
 
 def markdown(lines):

@@ -33,6 +33,8 @@ class FiguresCase(unittest.TestCase):
             with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
                 names = [figure.__name__ for figure in self.figures]
                 self.status = plot.main(["--out", str(out or self.out), "--figures", *names, *options])
+            for file in Path(out or self.out).glob("*.svg"):
+                self.assertNotIn("?</text>", file.read_text(encoding="utf-8"), "a figure states what it shows")
         finally:
             sys.stdin = stdin
         return printed.getvalue()

@@ -21,7 +21,7 @@ class AccuracyByPart(FiguresCase):
         row, = self.rows("accuracy_by_part", row="8x2 sync", part="all images", population="batch")
         self.assertAlmostEqual(float(row["value"]), 0.8)
         self.assertIn("8x1 per_tower has mean IoU 0.200 on dusk, the worst of 2 parts, and 0.600 on all images", printed)
-        self.assertIn("batch: each test batch's own", self.caption("accuracy_by_part"))
+        self.assertIn("the test batch's own", self.caption("accuracy_by_part"))
 
     def test_rows_stand_by_images_per_tower_and_are_named_by_what_differs(self):
         self.draw(self.cells())
@@ -39,7 +39,7 @@ class AccuracyByPart(FiguresCase):
         row, = self.rows("accuracy_by_part", row="8x2 none", part="all images")
         self.assertEqual((row["n"], row["outcome"], row["value"]), ("0", "1 oom", ""))
         self.assertEqual({row["row"] for row in self.rows("accuracy_by_part", strategy="sync")}, {"8x2 sync", "2x4 sync", "2x[2,6] sync"})
-        self.assertIn("Without running statistics there is one mark.", self.caption("accuracy_by_part"))
+        self.assertIn("1 failed (×).", self.caption("accuracy_by_part"))
 
     def test_a_split_without_parts_is_no_figure(self):
         self.assertIn("not drawn, the test split has no parts", self.draw([cell()]))

@@ -29,8 +29,7 @@ class AccuracyVsLength(FiguresCase):
     def test_failed_and_missing_runs_are_said(self):
         self.draw(self.cells(saved={1: 0.6, 2: 0.7}, others={"batch": {1: 0.8, 2: 0.8}}, failures={0: "diverged"}, missing=(3,)))
         caption = self.caption("accuracy_vs_length")
-        self.assertIn("Failed (×): per_tower 16x1 (1 diverged of 4)", caption)
-        self.assertIn("per_tower 16x1 (1 of 4 runs missing)", caption)
+        self.assertIn("8 failed (×); 8 missing.", caption)
         self.assertEqual(self.rows("accuracy_vs_length", kind="seed", outcome="missing", population="saved")[0]["seed"], "3")
 
     def test_a_cell_without_saved_statistics_is_not_ranked(self):

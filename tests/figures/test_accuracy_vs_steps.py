@@ -15,14 +15,14 @@ class AccuracyVsSteps(FiguresCase):
         rows = self.rows("accuracy_vs_steps", group="sync")
         self.assertEqual([(row["steps"], row["value"], row["chosen"]) for row in rows],
                          [("100", "0.4", "False"), ("200", "0.5", "True"), ("400", "0.505", "False")])
-        self.assertIn("from 100 to the chosen 200 steps: sync 0.400 to 0.500, per_tower 0.300 to 0.350", printed)
+        self.assertIn("From 100 to the chosen 200 steps sync gains most: mean IoU 0.400 to 0.500.", printed)
         caption = self.caption("accuracy_vs_steps")
         self.assertIn("mean over 2 seeds", caption)
-        self.assertIn("shortest from which doubling gains each less than 0.01", caption)
+        self.assertIn("the shortest from which doubling gains less than 0.01", caption)
 
     def test_who_still_gained_is_said(self):
         self.draw([cell()], tuning=length(200, [100, 200], {"sync": [0.4, 0.5]}, ["sync"]))
-        self.assertIn("still gained 0.01 or more for sync", self.caption("accuracy_vs_steps"))
+        self.assertIn("the longest, as sync still gained 0.01", self.caption("accuracy_vs_steps"))
 
     def test_groups_of_one_strategy_have_dashes_of_their_own(self):
         means = {f"sync, towers={towers}": [0.4, 0.5] for towers in (2, 4, 8)}

@@ -1,9 +1,14 @@
 """The forest plot of the declared comparisons. Run by test_figures.py."""
 
+import io
+import json
+from pathlib import Path
+
 from figures_case import FiguresCase  # first: it says where the modules of the figures are
 
 import contrasts
-from synthetic import cell, contrast, quantity
+import report as reports
+from synthetic import cell, contrast, quantity, report
 
 
 class Contrasts(FiguresCase):
@@ -22,9 +27,10 @@ class Contrasts(FiguresCase):
                          ["sync - per_tower", "8x2", "0.01", "6", "better", "0.02"])
         self.assertEqual([float(seed["value"]) for seed in self.rows("contrasts", kind="seed")], list(self.SIX))
         caption = self.caption("contrasts")
-        for text in ("+6.0 ± 1.0   better, n = 6", "difference of mean IoU (points)", "Shaded: the margin"):
+        for text in ("+6.0 ± 1.0   better, n = 6", "difference of mean IoU (points)"):
             self.assertIn(text, caption)
-        self.assertIn("1 better; the clearest is sync - per_tower at 8x2, +6.0 ± 1.0", printed)
+        self.assertIn(contrasts._MARGIN, self.svg("contrasts"))
+        self.assertIn("sync is 6.0 ± 1.0 points of mean IoU above per_tower at 8x2: better.", printed)
 
     def test_differences_of_times_stand_beside_their_noise(self):
         cells = [cell(strategy) for strategy in ("per_tower", "sync")]
@@ -33,9 +39,10 @@ class Contrasts(FiguresCase):
         self.draw_contrasts(contrast(self.SIX, metric="log_images_per_s"), cells=cells)
         caption = self.caption("contrasts")
         self.assertIn("+6.0 ± 1.0", caption)
-        self.assertIn("Dotted: how far two copies of the same run lie apart at most in the mean of a row, 0.4.", caption)
+        self.assertIn("two copies of a run", caption)
+        self.assertAlmostEqual(contrasts._noise(reports.read(io.StringIO(json.dumps(report(cells)))).cells), 0.004)
         self.draw_contrasts(contrast(self.SIX))
-        self.assertNotIn("Dotted", self.caption("contrasts"))
+        self.assertNotIn("two copies", self.caption("contrasts"))
 
     def test_conditions_and_statistics_tell_comparisons_apart(self):
         cells = [cell("per_tower", conditions={"shards": shards}) for shards in ("iid", "sorted:class")]
@@ -44,9 +51,9 @@ class Contrasts(FiguresCase):
         self.assertEqual([file.name for file in self.out.glob("*.csv")], ["contrasts.csv"])
         self.assertEqual([(row["contrast"], row["at"]) for row in self.rows("contrasts", kind="mean")],
                          [("per_tower [mean - tower:0]", f"8x2, shards {shards}") for shards in ("iid", "sorted:class")])
-        self.assertEqual(self.caption("contrasts").count("per_tower [mean - tower:0]"), 1)  # one heading for both rows
+        self.assertEqual(self.caption("contrasts").count("per_tower (mean over the towers - tower 0)"), 1)  # one heading for both rows
         self.draw_contrasts(contrast(self.SIX, population="mean"))
-        self.assertIn("sync [mean] - per_tower [mean]", self.caption("contrasts"))
+        self.assertIn("sync (mean over the towers) - per_tower (mean over the towers)", self.caption("contrasts"))
 
     def test_neighbours_stand_under_what_they_have_in_common(self):
         at_two = [contrast(self.SIX, at="8x2", above=above) for above in ("per_tower", "shuffle", "averaged")]
@@ -54,8 +61,8 @@ class Contrasts(FiguresCase):
         cells = [cell(strategy, *grouping) for grouping in ((8, 2), (16, 1), (4, 4))
                  for strategy in ("sync", "per_tower", "shuffle", "averaged", "group_norm(groups=4)")]
         self.draw_contrasts(*at_two, *elsewhere, cells=cells)
-        wanted = ["8x2", "sync - group_norm(groups=4)", *(f"sync - {above}" for above in ("per_tower", "shuffle", "averaged")),
-                  "16x1", "4x4"]  # the headings, and then the rows below them
+        wanted = ["8x2: 2 images per tower", "sync - group_norm", *(f"sync - {above}" for above in ("per_tower", "shuffle", "averaged")),
+                  "16x1: 1 image per tower", "4x4: 4 images per tower"]  # the headings, and then the rows below them
         self.assertEqual([text for text in self.texts("contrasts") if text in wanted], wanted)
 
     @staticmethod
@@ -85,9 +92,9 @@ class Contrasts(FiguresCase):
 
     def test_runs_that_failed_or_lack_are_counted(self):
         self.draw_contrasts(contrast(self.SIX), cells=[*self.CELLS, cell("none", failures={1: "oom"})])
-        self.assertIn("Runs: 1 failed; pairs are", self.caption("contrasts"))
+        self.assertIn("; 1 failed (×).", self.caption("contrasts"))
         self.draw_contrasts(contrast(self.SIX), cells=[*self.CELLS, cell("none", failures={1: "oom"}, missing=(2, 3))])
-        self.assertIn("Runs: 1 failed and 2 missing; pairs are", self.caption("contrasts"))
+        self.assertIn("; 1 failed (×); 2 missing.", self.caption("contrasts"))
 
     def test_metrics_never_share_an_axis(self):
         self.draw_contrasts(contrast(self.SIX), contrast((5.0, 7.0), 1.0, metric="images_per_s"),
@@ -109,35 +116,44 @@ class Contrasts(FiguresCase):
 
     def test_fewer_than_six_seeds_are_hollow_and_called_a_direction(self):
         self.draw_contrasts(contrast(self.SIX[:3], verdict="direction: above"))
-        self.assertIn("fewer than 6: a direction, no verdict. Hollow", self.caption("contrasts"))
+        self.assertIn("fewer than 6: a direction, no verdict", self.caption("contrasts"))
         few = self.svg("contrasts").count("fill: #ffffff")
         self.draw_contrasts(contrast(self.SIX))
-        self.assertNotIn("Hollow", self.caption("contrasts"))
+        self.assertNotIn("a direction", self.caption("contrasts"))
         self.assertEqual(self.svg("contrasts").count("fill: #ffffff"), few - 1)
 
     def test_comparisons_without_data_are_left_out_and_counted(self):
-        printed = self.draw_contrasts(contrast(self.SIX), contrast((), at="{}", above="group_norm(groups=4)"))
-        self.assertIn("1 declared comparison has no pair of finished runs", self.caption("contrasts"))
+        self.draw_contrasts(contrast(self.SIX), contrast((), at="{}", above="group_norm(groups=4)"))
+        self.assertIn("1 without a pair of finished runs", self.caption("contrasts"))
         self.assertEqual(self.caption("contrasts").count("group_norm"), 0)
         self.assertEqual(self.rows("contrasts", contrast="sync - group_norm(groups=4)")[0]["n"], "0")
-        self.assertIn("1 of 2 declared comparisons", printed)
 
     def test_the_page_says_whether_all_were_declared_beforehand(self):
         self.draw_contrasts(contrast(self.SIX))
-        self.assertIn("What came of the comparisons declared before the first run?", self.caption("contrasts"))
-        self.assertIn("Declared before the first run.", self.caption("contrasts"))
+        self.assertIn("; declared before the first run.", self.caption("contrasts"))
         self.draw_contrasts(contrast(self.SIX), declared="1 of them declared after runs had finished")
-        self.assertIn("What came of the comparisons?", self.caption("contrasts"))
-        self.assertIn("1 of them declared after runs had finished.", self.caption("contrasts"))
+        self.assertIn("; 1 of them declared after runs had finished.", self.caption("contrasts"))
 
     def test_a_row_keeps_its_height_however_many_there_are(self):
         heights = []
-        for count in (10, 40, 70):
+        for count in (2, 5, 8, 70):
             cells = [cell("sync", towers) for towers in range(1, count + 1)]
             self.draw_contrasts(*(contrast(self.SIX, at=each["group"]) for each in cells), cells=cells)
             heights.append(float(self.svg("contrasts").split('height="')[1].split("pt")[0]))
-        self.assertGreater(heights[1] - heights[0], 30 * 10)  # points; letters are about seven high
+        self.assertGreater(heights[1] - heights[0], 3 * 10)  # points; letters are about seven high
         self.assertAlmostEqual(heights[2] - heights[1], heights[1] - heights[0], places=3)
+        self.assertEqual(heights[3], heights[2], "no more than eight are shown")
+        self.assertEqual(len(self.rows("contrasts", kind="mean")), 70)
+        self.assertIn("8 of 70 comparisons", self.caption("contrasts"))
+
+    def test_what_the_page_rests_on_is_shown_first_and_is_the_title(self):
+        self.out.parent.mkdir(exist_ok=True)
+        Path(self.out.parent, "README.md").write_text("Rests on `sync - per_tower at 12x2, mean_iou saved`.", encoding="utf-8")
+        cells = [cell(strategy, towers) for strategy in ("sync", "per_tower") for towers in range(2, 13)]
+        self.draw_contrasts(*(contrast(self.SIX, at=each["group"]) for each in cells[:11]), cells=cells)
+        self.assertIn("above per_tower at 12x2: undecided", self.caption("contrasts"))
+        self.assertIn("12x2: 2 images per tower", self.texts("contrasts"))
+        self.assertNotIn("9x2: 2 images per tower", self.texts("contrasts"))
 
     def test_a_strategy_that_is_not_drawn_leaves_its_comparisons_out(self):
         self.draw_contrasts(contrast(self.SIX), contrast(self.SIX, above="group_norm(groups=4)"),

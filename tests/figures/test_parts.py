@@ -1,10 +1,18 @@
 """What the figures are made of: the look of strategies, labels that keep apart. Run by test_figures.py."""
 
 import contextlib
+import csv
 import io
+import itertools
+import re
+import tempfile
 import unittest
+from pathlib import Path
+
+from matplotlib.colors import to_rgb
 
 import plot  # sets the path of what follows
+import drawing
 import layout
 import style
 
@@ -25,19 +33,41 @@ class Styles(unittest.TestCase):
     def in_grey(looks):
         return {(look.marker, look.dash) for look in looks.values()}
 
+    @staticmethod
+    def luminance(colour):
+        return sum(share * part for share, part in zip((0.2126, 0.7152, 0.0722), to_rgb(colour)))
+
+    def check_apart_in_grey(self, looks, where):
+        """Each pair differs in marker or dash, and in marker or lightness."""
+        for one, other in itertools.combinations(looks, 2):
+            if looks[one].marker == looks[other].marker:
+                self.assertNotEqual(looks[one].dash, looks[other].dash, (where, one, other))
+                self.assertGreater(abs(self.luminance(looks[one].colour) - self.luminance(looks[other].colour)), 0.05, (where, one, other))
+
+    def test_what_stands_together_in_a_committed_figure_is_told_apart_in_grey(self):
+        self.check_apart_in_grey(style.STRATEGIES, "the catalogue")
+        for file in sorted((plot.ROOT / "results").glob("*/figures/*.csv")):
+            with open(file, encoding="utf-8", newline="") as rows:
+                labels = list(dict.fromkeys(row["strategy"] for row in csv.DictReader(rows) if row.get("strategy")))
+            self.check_apart_in_grey(style.styles_of(labels), file)
+
+    def test_a_variant_has_the_same_look_in_every_company(self):
+        for label in style.VARIANTS:
+            self.assertEqual(style.styles_of([label])[label], style.styles_of([*style.STRATEGIES, *style.VARIANTS])[label])
+
     def test_marker_and_dash_tell_every_strategy_apart_in_grey(self):
         self.assertEqual(len(self.in_grey(style.STRATEGIES)), len(style.STRATEGIES))
         everything = style.styles_of([f"{name}{options}" for name in style.STRATEGIES for options in ("", "(eps=1)", "(eps=2)")])
         self.assertEqual(len(self.in_grey(everything)), 3 * len(style.STRATEGIES))
 
     def test_a_strategy_keeps_its_look_whatever_its_options_and_what_is_drawn_beside_it(self):
-        for labels in (list(style.STRATEGIES), ["sync", "sync(gradient=stopped)"], ["sync(gradient=stopped)", "none"]):
+        for labels in (list(style.STRATEGIES), ["sync", "sync(eps=1)"], ["sync(eps=1)", "none"]):
             for label, look in style.styles_of(labels).items():
                 if label in style.STRATEGIES or len(labels) == 2 and labels[1] == "none":
                     self.assertEqual(look, style.STRATEGIES[style.base_name(label)])
 
     def test_a_variant_beside_its_name_keeps_the_colour_with_another_marker(self):
-        variants = ["sync", "sync(gradient=stopped)", "sync(route=host)"]
+        variants = ["sync", "sync(eps=1)", "sync(eps=2)"]
         looks = style.styles_of(["per_tower", *variants])
         self.assertEqual({looks[label].colour for label in variants}, {style.BLUE})
         self.assertEqual(len({looks[label].marker for label in variants}), 3)
@@ -53,6 +83,33 @@ class Styles(unittest.TestCase):
     def test_many_variants_stay_different(self):
         labels = [f"sync(group_size={size})" for size in range(2, 9)]
         self.assertEqual(len({(look.colour, look.marker) for look in style.styles_of(labels).values()}), len(labels))
+
+
+class Names(unittest.TestCase):
+    def test_options_are_named_where_another_label_has_the_name(self):
+        variant = "batch_renorm(r_max=1.5,d_max=0.5)"
+        self.assertEqual(style.names([variant, "sync"])[variant], "batch_renorm")
+        self.assertEqual(style.names([variant, "batch_renorm"]), {variant: "batch_renorm, r_max 1.5, d_max 0.5", "batch_renorm": "batch_renorm"})
+        self.assertEqual(style.names(["per_tower"], words=True)["per_tower"], "per_tower (each GPU by itself)")
+
+    def test_a_text_is_renamed_longest_label_first(self):
+        self.assertEqual(style.renamed("8x2 sync(variance=averaged) - sync", ["sync", "sync(variance=averaged)"]), "8x2 sync, variance averaged - sync")
+
+
+class Titles(unittest.TestCase):
+    def test_no_committed_figure_asks_and_every_caption_is_one_line(self):
+        for file in sorted((plot.ROOT / "results").glob("**/figures/*.svg")):
+            texts = re.findall(r"<text [^>]*>([^<]*)", file.read_text(encoding="utf-8"))
+            self.assertEqual([text for text in texts if text.endswith("?")], [], file)
+            captions = [text for text in texts if text.startswith(f"{file.parents[1].name};")]
+            self.assertTrue(not captions or captions[0].endswith("."), (file, captions))
+
+    def test_a_png_is_written_where_a_page_shows_it(self):
+        with tempfile.TemporaryDirectory() as folder:
+            page = Path(folder, "README.md")
+            for text, shown in (("[link](figures/a.png)", False), ("![Title](figures/b.png)", False), ("![Title](figures/a.png)", True)):
+                page.write_text(text, encoding="utf-8")
+                self.assertEqual(drawing.is_shown(Path(folder, "figures", "a")), shown, text)
 
 
 class Legends(unittest.TestCase):

@@ -28,7 +28,7 @@ class Prediction(unittest.TestCase):
         file = pathlib.Path(folder.name) / "cost.json"
         file.write_text(json.dumps({"rows": rows}), encoding="utf-8")
         style.apply()
-        drawing = prediction.draw([["here", file]], strategies)
+        drawing = prediction.draw(prediction.rows_of(file, strategies))
         save(drawing, file.with_suffix(""))
         with open(file.with_suffix(".csv"), encoding="utf-8", newline="") as drawn:
             return list(csv.DictReader(drawn)), drawing.sentence
@@ -40,7 +40,7 @@ class Prediction(unittest.TestCase):
         values = {(row["strategy"], row["ranks"]): (float(row["efficiency"]), row["measured"]) for row in rows}
         self.assertEqual(values, {("per_tower", "2"): (1.0, ""), ("per_tower", "8"): (0.8, ""),
                                   ("sync", "2"): (0.5, "0.25"), ("sync", "8"): (0.25, "")})
-        self.assertIn("per_tower 0.80, sync 0.25", sentence)
+        self.assertIn("Predicted efficiency on 8 GPUs: per_tower 0.80, sync 0.25.", sentence)
 
     def test_the_interval_is_around_it(self):
         rows, _ = self.draw(row("per_tower", 2, 0.2))

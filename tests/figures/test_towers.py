@@ -34,7 +34,7 @@ class Towers(unittest.TestCase):
         self.assertEqual([(row["number"], row["relative"], row["low"], row["high"]) for row in rows[:2]],
                          [("1", "1.0", "0.9", "1.2"), ("16", "2.0", "1.9", "2.3")])
         self.assertEqual(float(rows[1]["exponent"]), 0.25)
-        self.assertIn("sync 2.00 times at 16 ranks (exponent 0.25); sync 1.10 times at 1,024 towers", drawing.sentence)
+        self.assertIn("grows at most 1.10 times at 1,024 towers (sync) and 2.00 times at 16 ranks (sync)", drawing.sentence)
 
     def test_the_table_has_the_same_numbers(self):
         self.assertIn("| ranks | `sync` | 16 | 2.000 | 1.900 to 2.300 | 0.250 |", towers.markdown(self.lines))

@@ -70,7 +70,7 @@ class Planted(unittest.TestCase):
     def test_numbers_links_and_brackets(self):
         self.check("numbers", "1, 2.5 and 3 % of `sync(x=4)` in v5.", "1, 2, 3 and 4.")
         self.check("links", "[a](b). See ![p](q) and [c](d).", "[a](b) and [c](d).")
-        self.check("brackets", "One (two) `f(x)`. Three [four](five) (six).", "One (two) and three (four).")
+        self.check("brackets", "One (two) `f(x)` f(g(x)). Three [four](five) (six).", "One (two) and three (four).")
 
     def test_cells_paragraphs_and_semicolons(self):
         self.check("cells", f"| {'x' * 120} |\n|---|", f"| {'x' * 121} |")
@@ -78,7 +78,10 @@ class Planted(unittest.TestCase):
         self.check("semicolons", "Do `a; b`.", "Do a; b.", is_strict=True)
         self.assertEqual(prose.faults("Do a; b."), {})
 
-    def test_tables_that_the_program_writes_count_unless_they_are_folded(self):
+    def test_what_the_program_writes_counts_unless_it_is_folded(self):
+        note = "<!-- table:x -->\n1, 2, 3 and 4.\n<!-- end -->\n"
+        self.check("numbers", f"<details>\n{note}</details>", note)
+        self.check("numbers", f"<details>\n{note}</details>", f"<details>\n{note}1, 2, 3 and 4.\n</details>")
         table = f"<!-- table:x -->\n| {'x' * 121} |\n<!-- end -->\n"
         self.check("cells", f"<details>\n{table}</details>", table)
         self.check("cells", f"<details>\n{table}</details>", f"<details>\n| {'x' * 121} |\n</details>")

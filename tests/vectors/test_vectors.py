@@ -109,6 +109,13 @@ class Vectors(unittest.TestCase):
         self.assertEqual(judge.judge(self.cases[0], cannot)["verdict"], "unsupported")
         self.assertEqual(judge.judge(self.cases[0], lambda case: {})["verdict"], "failed")
 
+    def test_the_table_counts_and_folds_the_families_behind_the_counts(self):
+        verdict = {"verdict": "passed", "with_biased_variance": True}
+        some = {"even/1": verdict, "even/2": {"verdict": "unsupported"}, "inf/1": {"verdict": "refused", "with_biased_variance": False}}
+        counts, families = judge.table([{"text": "all", "verdicts": {"even/1": verdict}}, {"text": "some", "verdicts": some}]).split("<details>")
+        self.assertIn("| all | 1 | 1 | 1 |\n| some | 2 | 1 | 1 |\n", counts)
+        self.assertEqual([row for row in families.splitlines() if row.startswith(("| all", "| some"))], ["| some | inf (1) | even (1) |"])
+
     def test_the_program_passes(self):
         os.environ["BNLAB_PROGRAM"] = PROGRAM
         self.check_passes(programs.bnlab_program(), [case for case in self.cases if case.dtype in ("float64", "bfloat16")])
