@@ -51,7 +51,8 @@ std::vector<Answer> long_answers(const std::vector<std::string>& specs, const st
   });
 }
 
-// As load_asked; of a folder of results whose page answers and that has no spec an experiment with its name alone.
+// As load_asked; of a folder of results whose page answers, and that has no spec, an experiment with its name
+// alone.
 Experiment load_asked_or_page(const std::string& spec, std::string& results) {
   if (std::optional<Experiment> experiment = load_if_any(spec, results)) return std::move(*experiment);
   if (read_result_page(experiment_folder(results, spec)).answer.empty()) return load_asked(spec, results);

@@ -36,8 +36,8 @@ struct ShortAnswerRow {
 ShortAnswerRow short_answer_row(const Experiment& experiment, const std::filesystem::path& folder,
                                 const GroundsOf& grounds_of);
 
-// Markdown with a link to each page, as seen from `from`, the folder of the document. The index has the data and the
-// steps, too.
+// Markdown with a link to each page, as seen from `from`, the folder of the document. The index has the data
+// and the steps, too.
 std::string index_markdown(const std::vector<ShortAnswerRow>& answers, const std::filesystem::path& from);
 std::string short_answers_markdown(const std::vector<ShortAnswerRow>& answers,
                                    const std::filesystem::path& from);

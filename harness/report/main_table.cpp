@@ -15,8 +15,8 @@ namespace {
 constexpr const char* kPlusMinus = "\u00b1";
 constexpr size_t kMostRows = 10, kMostColumns = 5;  // of the main table
 
-// The comparisons of the main table: those of the metric, and of strategies or of other keys, that most are of; among
-// as many the headline, and strategies.
+// The comparisons of the main table: those of the metric, and of strategies or of other keys, that most are
+// of; among as many the headline, and strategies.
 std::vector<const ContrastResult*> main_contrasts(const ExperimentReport& report) {
   std::vector<const ContrastResult*> most;
   const auto rank = [&](const std::vector<const ContrastResult*>& alike) {
@@ -122,7 +122,7 @@ MainTable main_table(const ExperimentReport& report) {
     columns.resize(kMostColumns);
   }
   const MetricUnit unit =
-      in_per_cent ? MetricUnit{"% of the images/s of the run it is timed against", 1, 1} : unit_of(metric);
+      in_per_cent ? MetricUnit{"% of the images/s of the run in turn", 1, 1} : unit_of(metric);
   TextTable table{{{turned ? "at" : of_strategies ? "strategy" : "setting"}}, {}};
   for (const std::string& column : columns)
     table.columns.push_back({column == "all" ? unit.title : column, true});

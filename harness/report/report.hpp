@@ -157,9 +157,9 @@ void replace_between_markers(const std::filesystem::path& file, const std::vecto
 
 // The tables of a report and the sentences around them, from which its text, Markdown and page are made.
 
-// What most of the declared comparisons compare: a row per side, the best first, a column per group of cells; or where
-// there are many groups a row per group. Without comparisons all means. At most ten rows and five columns of numbers;
-// none, and no note, where nothing has run.
+// What most of the declared comparisons compare: a row per side, the best first, and a column per group of
+// cells; where there are many groups a row per group. Without comparisons all means. At most ten rows and
+// five columns of numbers; none, and no note, where nothing has run.
 struct MainTable {
   TextTable table;
   std::string note;  // what its numbers are, and how much is left out

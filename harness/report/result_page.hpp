@@ -1,4 +1,4 @@
-// What people write of an experiment: the page README.md in its folder of results, whose title is the finding.
+// What people write of an experiment: README.md in its folder of results, whose title is the finding.
 #pragma once
 
 #include <filesystem>

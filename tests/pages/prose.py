@@ -19,6 +19,7 @@ HOUSE_WORDS = re.compile(
     re.IGNORECASE)
 _NUMBER = re.compile(r"(?<![\w./-])[-+−]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?(?![\w/])")
 _PICTURE, _LINK, _CODE = re.compile(r"!\[([^\]]*)\]\([^)]*\)"), re.compile(r"\[([^\]]*)\]\([^)]*\)"), re.compile(r"`[^`]*`")
+_BRACKET = re.compile(r"(?<!\w)\(")  # none of a label: group_norm(groups=4)
 _COMMENT, _MARKER = re.compile(r"<!--(.*?)-->", re.DOTALL), re.compile(r"\s*[\w:-]+\s*")
 
 
@@ -89,7 +90,7 @@ def faults(text, is_strict=False):
         "words": [each for each in all_sentences if len(plain(each).split()) > MOST_WORDS],
         "numbers": [each for each in all_sentences if len(_NUMBER.findall(without_code(plain(each)))) > MOST_NUMBERS],
         "links": [each for each in all_sentences if len(_LINK.findall(_PICTURE.sub("", each))) > 1],
-        "brackets": [each for each in all_sentences if without_code(plain(each)).count("(") > 1],
+        "brackets": [each for each in all_sentences if len(_BRACKET.findall(without_code(plain(each)))) > 1],
         "house": [each for each in all_sentences for _ in HOUSE_WORDS.findall(without_code(plain(each)))],
         "cells": [cell for cell in blocks.cells if len(plain(cell)) > LONGEST_CELL],
         "paragraphs": [block for block in blocks.paragraphs if len(plain(block)) > LONGEST_PARAGRAPH],

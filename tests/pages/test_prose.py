@@ -70,7 +70,7 @@ class Planted(unittest.TestCase):
     def test_numbers_links_and_brackets(self):
         self.check("numbers", "1, 2.5 and 3 % of `sync(x=4)` in v5.", "1, 2, 3 and 4.")
         self.check("links", "[a](b). See ![p](q) and [c](d).", "[a](b) and [c](d).")
-        self.check("brackets", "One (two) `f(x)`. Three [four](five) (six).", "One (two) and three (four).")
+        self.check("brackets", "One (two) `f(x)` f(g(x)). Three [four](five) (six).", "One (two) and three (four).")
 
     def test_cells_paragraphs_and_semicolons(self):
         self.check("cells", f"| {'x' * 120} |\n|---|", f"| {'x' * 121} |")

@@ -27,13 +27,13 @@ std::string evidence(const std::vector<ContrastResult>& results) {
 
 TEST(Evidence, TellsSharesInPointsAndCostsInTheirUnit) {
   EXPECT_EQ(evidence({result("mean_iou", 0.0628, 0.0159, Verdict::better)}),
-            "sync - per_tower at 8x2: 6.3 \u00b1 1.6 points of mean_iou, better (n = 8; fake_shapes; the "
+            "sync - per_tower at 8x2: 6.3 \u00b1 1.6 points of mean_iou, better (n = 8; shapes; the "
             "time of declaration was not kept)");
   EXPECT_EQ(evidence({result("images_per_s", -12.5, 1.25, Verdict::worse)}),
-            "sync - per_tower at 8x2: -12.5 \u00b1 1.2 images/s, worse (n = 8; fake_shapes; the "
+            "sync - per_tower at 8x2: -12.5 \u00b1 1.2 images/s, worse (n = 8; shapes; the "
             "time of declaration was not kept)");
   EXPECT_EQ(evidence({result("peak_memory_bytes", 204.25 * 1024 * 1024, 512 * 1024, Verdict::better)}),
-            "sync - per_tower at 8x2: 204.2 \u00b1 0.5 peak MiB, more (n = 8; fake_shapes; the "
+            "sync - per_tower at 8x2: 204.2 \u00b1 0.5 peak MiB, more (n = 8; shapes; the "
             "time of declaration was not kept)");
 }
 
@@ -45,14 +45,14 @@ TEST(Evidence, NamesOtherStatisticsTheMarginAndWhatCameOfAllComparisons) {
   first.group = "all";
   EXPECT_EQ(evidence({first, result("mean_iou", 0, 0, Verdict::better)}),
             "sync, mean statistics - sync: 0.5 \u00b1 0.6 points of mean_iou, equal within 2 points (n = 8; "
-            "fake_shapes; "
+            "shapes; "
             "of 2 comparisons 1 better, 1 equal; the time of declaration was not kept)");
 }
 
 TEST(Evidence, SaysWhereOneSideFailed) {
   ContrastResult one = result("mean_iou", 0.05, 0.01, Verdict::better);
   one.failed = {3, 4};
-  EXPECT_NE(evidence({one}).find("(n = 8, at 2 more one side failed; fake_shapes"), std::string::npos)
+  EXPECT_NE(evidence({one}).find("(n = 8, at 2 more one side failed; shapes"), std::string::npos)
       << evidence({one});
 }
 
