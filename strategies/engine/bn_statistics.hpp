@@ -1,5 +1,5 @@
-// The running statistics of all sites of a network: merged, recomputed and averaged in one collective for all of
-// them.
+// The running statistics of all sites of a network: merged, recomputed and averaged in one collective
+// for all of them.
 #pragma once
 
 #include <memory>

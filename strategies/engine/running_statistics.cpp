@@ -197,8 +197,8 @@ class Now : public PassUpdate {
   std::shared_ptr<SiteStatistics> statistics_;
 };
 
-// The last pass of a step writes. The virtual batches of all passes are remembered apart, as those of one pass
-// are; the moments of a tower, or of pooled towers, are merged over the passes.
+// The last pass of a step writes. The virtual batches of all passes are remembered apart, as those of one
+// pass are; the moments of a tower, or of pooled towers, are merged over the passes.
 class PerStep : public Now {
  public:
   using Now::Now;

@@ -1,4 +1,5 @@
-// Pixels as read from a file, and how the camera was held: the tag Orientation of EXIF data, 1 to 8 (Exif 2.32, section 4.6.4, tag 0x0112).
+// Pixels as read from a file, and how the camera was held: the tag Orientation of EXIF data, 1 to 8
+// (Exif 2.32, section 4.6.4, tag 0x0112).
 // Programs in which people draw labels show photographs turned by it, so photographs are turned when read.
 #pragma once
 
