@@ -23,17 +23,11 @@ export CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file
 
 options=(-DPython3_EXECUTABLE="$BNLAB_INTERPRETER")
 has() { grep -qs "^BNLAB_CUDA:BOOL=$1$" "$folder/CMakeCache.txt"; }
-wanted=${BNLAB_CUDA:-auto}
-case "${wanted,,}" in
-  on) kernels=ON ;;
-  off) kernels=OFF ;;
-  auto) if has ON || has_gpu; then kernels=ON; else kernels=OFF; fi ;;
-  *) echo "BNLAB_CUDA: expected auto, on or off, got $BNLAB_CUDA" >&2; exit 2 ;;
-esac
-if [ -z "$BNLAB_TOOLKIT" ]; then
-  [ $kernels = OFF ] || talk "No CUDA toolkit was set up, so no CUDA kernels are built; BNLAB_CUDA_TOOLKIT=auto scripts/setup.sh finds or fetches one."
-  kernels=OFF
-  options+=(-DCMAKE_DISABLE_FIND_PACKAGE_CUDAToolkit=ON)
+kernels=OFF
+if wants_cuda || { [ -z "${BNLAB_CUDA:-}" ] && has ON; }; then
+  if [ -n "$BNLAB_TOOLKIT" ]; then kernels=ON; else
+    talk "No CUDA toolkit was set up, so no CUDA kernels are built; BNLAB_CUDA_TOOLKIT=auto scripts/setup.sh finds or fetches one."
+  fi
 fi
 
 # Other settings than those of the last configuration make it void: a compiler cannot be exchanged in place. The kernels

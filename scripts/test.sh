@@ -11,8 +11,9 @@ source scripts/stages.sh
 
 preset=${1:-release}
 shift || true
+export BNLAB_CUDA=${BNLAB_CUDA:-on}
 load_settings
-BNLAB_CUDA=${BNLAB_CUDA:-on} scripts/build.sh "$preset"
+scripts/build.sh "$preset"
 scripts/peers.sh || talk "Networks are not compared with other implementations in this run."
 
 report=$PWD/build/$preset/ctest.xml
