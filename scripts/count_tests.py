@@ -1,7 +1,8 @@
-"""Adds up what ctest (a JUnit file) and unittest (its text output) ran, and prints it as the last line.
+"""Adds up the cases that ctest ran, from its JUnit file, and prints the sum as the last line.
 
-A test of ctest may be many cases of GoogleTest; then the folder `reports` beside the JUnit file has their report. Names
-what failed and what was skipped, so that a skip is never silent. Exit status 1 if a test failed or none ran.
+A test of ctest may be many cases: of GoogleTest, whose report is in the folder `reports` beside the JUnit file, or of
+unittest, which says how many in its output. Names what failed and what was skipped, so that a skip is never silent. Exit
+status 1 if a test failed or none ran.
 """
 
 import argparse
@@ -25,6 +26,17 @@ def count_googletest(path):
     return passed, failed, skipped
 
 
+def count_unittest(name, text):
+    """The same of what unittest has printed last, or None where it has not."""
+    ran = re.findall(r"^Ran (\d+) tests? in", text, re.MULTILINE)
+    if not ran:
+        return None
+    failed = list(dict.fromkeys(re.findall(r"^(?:FAIL|ERROR): (\S+)", text, re.MULTILINE)))
+    skipped = re.findall(r"^(?:OK|FAILED) \(.*skipped=(\d+)", text, re.MULTILINE)
+    skipped = [f"a case of {name}"] * int(skipped[-1]) if skipped else []
+    return int(ran[-1]) - len(failed) - len(skipped), failed, skipped
+
+
 def count_ctest(path):
     """(passed, failed names, skipped names). A test whose program is missing counts as failed, not as skipped."""
     passed, failed, skipped = 0, [], []
@@ -32,46 +44,30 @@ def count_ctest(path):
         name = case.get("name")
         message = case.find("skipped").get("message", "") if case.find("skipped") is not None else ""
         report = os.path.join(os.path.dirname(path), "reports", re.sub(r"\W", "_", name) + ".xml")
-        cases = count_googletest(report) if os.path.exists(report) else (0, [], [])
+        cases = count_googletest(report) if os.path.exists(report) else count_unittest(name, case.findtext("system-out", ""))
+        if case.get("status") == "disabled" or message.startswith("SKIP_"):
+            cases = 0, [], [name]
+        elif case.get("status") != "run":  # if no case failed, it crashed or took too long
+            cases = (cases[0], cases[1] or [name], cases[2]) if cases else (0, [name], [])
+        elif cases is None:
+            cases = 1, [], []
         passed, failed, skipped = passed + cases[0], failed + cases[1], skipped + cases[2]
-        if case.get("status") == "run":
-            passed += 0 if any(cases) else 1
-        elif case.get("status") == "disabled" or message.startswith("SKIP_"):
-            skipped.append(name)
-        elif not cases[1]:  # it crashed or took too long
-            failed.append(name)
     return passed, failed, skipped
-
-
-def count_unittest(path):
-    with open(path, encoding="utf-8") as file:
-        text = file.read()
-    ran = re.search(r"^Ran (\d+) tests? in", text, re.MULTILINE)
-    if not ran:
-        return 0, [f"{path}: the tests did not run to their end"], []
-    failed = re.findall(r"^(?:FAIL|ERROR): (\S+)", text, re.MULTILINE)
-    skipped = re.search(r"skipped=(\d+)", text)
-    skipped = [f"a test of {path}"] * int(skipped.group(1)) if skipped else []
-    return int(ran.group(1)) - len(failed) - len(skipped), failed, skipped
 
 
 def main():
     arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("reports", nargs="+", help="JUnit files (.xml) and outputs of unittest")
-    arguments.add_argument("--skipped", type=int, default=0, help="tests left out before they could be started")
-    arguments = arguments.parse_args()
-    passed, failed, skipped = 0, [], []
-    for path in arguments.reports:
-        try:
-            counts = count_ctest(path) if path.endswith(".xml") else count_unittest(path)
-        except (OSError, ElementTree.ParseError) as error:
-            counts = 0, [f"{path}: {error}"], []
-        passed, failed, skipped = passed + counts[0], failed + counts[1], skipped + counts[2]
+    arguments.add_argument("report", help="the JUnit file (.xml)")
+    path = arguments.parse_args().report
+    try:
+        passed, failed, skipped = count_ctest(path)
+    except (OSError, ElementTree.ParseError) as error:
+        passed, failed, skipped = 0, [f"{path}: {error}"], []
     for name in skipped:
         print(f"skipped: {name}")
     for name in failed:
         print(f"failed: {name}")
-    print(f"{passed} passed, {len(failed)} failed, {len(skipped) + arguments.skipped} skipped")
+    print(f"{passed} passed, {len(failed)} failed, {len(skipped)} skipped")
     return 1 if failed or passed == 0 else 0
 
 

@@ -1,9 +1,13 @@
 #!/usr/bin/env bash
-# Builds and runs all tests that this machine can run, the C++ ones through ctest and those of the figures in Python.
+# Builds and runs all tests that this machine can run, through ctest, and says before it starts how long they will take.
 # Compiles the CUDA kernels, too, unless BNLAB_CUDA=off says not to; without a GPU they are compiled only.
 # Fetches the implementations that networks are compared with, if it can.
-# The last line counts them: "N passed, N failed, N skipped". Exit status 0 if none failed.
-#   scripts/test.sh [release|debug|asan|tsan] [ctest arguments, as -R Sync]
+# The last line counts the cases: "N passed, N failed, N skipped". Exit status 0 if none failed.
+#   scripts/test.sh [release|debug|asan|tsan]
+#   scripts/test.sh release -L quick         no simulated GPUs, faults, launchers, peers, figures: three minutes, once built
+#   scripts/test.sh release -L long          the others
+#   scripts/test.sh release -R Sync          suites and tests of that name, and builds what they need alone; other words
+#                                            go to ctest as well
 set -euo pipefail
 [[ ${1:-} != -h && ${1:-} != --help ]] || { sed -n '2,/^[^#]/s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit; }
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -13,31 +17,21 @@ preset=${1:-release}
 shift || true
 export BNLAB_CUDA=${BNLAB_CUDA:-on}
 load_settings
-scripts/build.sh "$preset"
+for ((place = 1; place < $#; ++place)); do
+  [[ ${!place} != -R && ${!place} != --tests-regex ]] || BNLAB_TESTS=${*:place+1:1}
+done
+export BNLAB_TESTS=${BNLAB_TESTS:-} # cmake/discover_tests.cmake lists the suites of that name
+scripts/build.sh "$preset" build.ninja
+files=$("$BNLAB_INTERPRETER" scripts/needed_by_tests.py "$preset" "$@")
+[ $# -gt 0 ] || files=all
+# shellcheck disable=SC2086
+[ -z "$files" ] || scripts/build.sh "$preset" $files
 scripts/peers.sh || talk "Networks are not compared with other implementations in this run."
 
 report=$PWD/build/$preset/ctest.xml
-rm -rf "$report" "build/$preset"/test_*.log "build/$preset/reports"
-summary=("$report")
+rm -rf "$report" "build/$preset/reports"
 status=0
-ctest --preset "$preset" --output-junit "$report" "$@" || status=$?
-
+ctest --preset "$preset" --output-junit "$report" --test-output-truncation head "$@" || status=$?
 echo
-if "$BNLAB_INTERPRETER" -c 'import matplotlib' 2>/dev/null; then
-  talk "Testing the figures, and what is committed against its records; this takes some minutes."
-  running=() logs=()
-  for cases in test_figures test_results; do
-    logs+=("build/$preset/$cases.log")
-    BNLAB_PROGRAM=$PWD/build/$preset/bnlab "$BNLAB_INTERPRETER" "tests/figures/$cases.py" >"${logs[-1]}" 2>&1 &
-    running+=("$!")
-  done
-  for process in "${running[@]}"; do wait "$process" || status=1; done
-  cat "${logs[@]}"
-  summary+=("${logs[@]}")
-else
-  echo "SKIPPED: the tests of the figures, because $BNLAB_INTERPRETER has no matplotlib"
-  summary+=(--skipped 1)
-fi
-echo
-"$BNLAB_INTERPRETER" scripts/count_tests.py "${summary[@]}" || status=1
+"$BNLAB_INTERPRETER" scripts/count_tests.py "$report" || status=1
 exit $status

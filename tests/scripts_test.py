@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
-"""What scripts/run.sh and scripts/plot.sh ask of other programs, wherever they are called, and what scripts/build.sh makes of
-ninja's lines. Stand-ins take the place of these programs.
+"""What scripts/run.sh and scripts/plot.sh ask of other programs, wherever they are called, what scripts/build.sh makes of
+ninja's lines, and what scripts/test.sh builds and counts. Stand-ins take the place of these programs.
 
   python3 tests/scripts_test.py
 """
 
+import json
 import os
 import pathlib
 import shutil
 import subprocess
+import sys
 import tempfile
 import unittest
 
@@ -136,6 +138,59 @@ class Plot(Scripts):
             self.write(spec)
         self.assertEqual(self.plot("mine", place=self.results), (2, [
             f"plot.sh: mine: several specs were found, of which --spec names one: {specs[0]} {specs[1]}"]))
+
+
+class Tests(Scripts):
+    def counted(self, cases, **reports):
+        """What count_tests.py says of a JUnit file with these test cases, and reports of GoogleTest by their names."""
+        self.write(self.clone / "ctest.xml", f"<testsuite>{cases}</testsuite>")
+        for name, text in reports.items():
+            self.write(self.clone / "reports" / f"{name}.xml", f"<testsuites><testsuite>{text}</testsuite></testsuites>")
+        done = subprocess.run([sys.executable, SCRIPTS / "count_tests.py", self.clone / "ctest.xml"], capture_output=True, text=True)
+        return done.returncode, done.stdout.splitlines()
+
+    def test_every_case_counts_of_googletest_and_of_unittest(self):
+        case = '<testcase classname="Sync" name="{}" result="completed">{}</testcase>'
+        shards = {"t_1of3": case.format("A", "") + case.format("B", ""), "t_2of3": case.format("C", "<failure/>"), "t_3of3": ""}
+        cases = ('<testcase name="t/1of3" status="run"/><testcase name="t/2of3" status="fail"/><testcase name="t/3of3" status="run"/>'
+                 '<testcase name="figures" status="run"><system-out>..s\nRan 3 tests in 1.2s\n\nOK (skipped=1)</system-out></testcase>'
+                 '<testcase name="prose" status="fail"><system-out>FAIL: test_a (x.Y.test_a)\nRan 2 tests in 1s</system-out></testcase>'
+                 '<testcase name="trials" status="run"><system-out>100 trials</system-out></testcase>')
+        self.assertEqual(self.counted(cases, **shards), (1, [
+            "skipped: a case of figures", "failed: Sync.C", "failed: test_a", "6 passed, 2 failed, 1 skipped"]))
+
+    def test_what_crashed_or_was_not_there_has_failed_and_what_skips_itself_is_named(self):
+        cases = ('<testcase name="t/1of1" status="fail"/><testcase name="gone" status="notrun"><skipped message="Required Files Missing"/>'
+                 '</testcase><testcase name="peers" status="notrun"><skipped message="SKIP_RETURN_CODE=77"/></testcase>'
+                 '<testcase name="good" status="run"/>')
+        self.assertEqual(self.counted(cases), (1, ["skipped: peers", "failed: t/1of1", "failed: gone", "1 passed, 2 failed, 1 skipped"]))
+
+    def needed(self, tests, steps="", log=""):
+        """What needed_by_tests.py prints where ctest would run these tests, and ninja take these steps."""
+        build = self.clone / "build/release"
+        self.write(build / "build.ninja", "build build.ninja: RERUN_CMAKE\n  pool = console\n\nbuild bnlab: phony\n")
+        self.write(build / ".ninja_log", "# ninja log v5\n" + log)
+        listed = [{"name": name, "properties": [{"name": key, "value": value} for key, value in properties.items()]}
+                  for name, properties in tests.items()]
+        self.write(self.clone / "bin/ctest", f"#!/bin/bash\ncat <<'EOF'\n{json.dumps({'tests': listed})}\nEOF\n")
+        self.write(self.clone / "bin/ninja", f"#!/bin/bash\ngrep -q RERUN {build}/plan.ninja || cat <<'EOF'\n{steps}\nEOF\n")
+        done = subprocess.run([sys.executable, SCRIPTS / "needed_by_tests.py", "release", "-R", "Sync"], capture_output=True, text=True,
+                              cwd=self.clone, env=os.environ | {"PATH": f"{self.clone}/bin:{os.environ['PATH']}"})
+        return done.returncode, done.stdout.split(), done.stderr.strip()
+
+    def test_only_what_the_tests_need_is_built_and_how_long_it_takes_is_said(self):
+        program = str(self.clone / "build/release/tests/torch_tests")
+        tests = {"torch_tests/Sync": {"REQUIRED_FILES": [program], "COST": 20.0}, "structure": {"COST": 200.0}}
+        steps = "[1/3] Building CXX object a.cpp.o\n[2/3] Building CXX object b.cpp.o\n[3/3] Linking CXX executable tests/torch_tests"
+        log = "0\t600000\t1\ta.cpp.o\tf00\n"  # the other takes as long, as far as is known
+        building = "20 min" if os.cpu_count() == 1 else "10 min" if os.cpu_count() == 2 else None
+        code, files, said = self.needed(tests, steps, log)
+        self.assertEqual((code, files), (0, ["tests/torch_tests"]))
+        self.assertRegex(said, rf"^2 tests, about 3 min, after 3 steps of building, about {building or '.*'}\.$")
+
+    def test_what_is_built_is_only_run_and_a_name_of_nothing_is_told(self):
+        self.assertEqual(self.needed({"structure": {"COST": 5.0}}), (0, [], "1 test, about 5 s."))
+        self.assertEqual(self.needed({}), (1, [], "No test is called so: -R Sync"))
 
 
 if __name__ == "__main__":

@@ -4,6 +4,12 @@ import importlib.util
 import sys
 from pathlib import Path
 
+try:
+    import matplotlib  # noqa: F401 pylint: disable=unused-import
+except ImportError as error:
+    print(f"SKIPPED: the tests of the figures, because {error}")
+    sys.exit(77)
+
 ROOT = Path(__file__).resolve().parents[2]
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(ROOT / "scripts" / "figures"))

@@ -21,13 +21,11 @@ from test_accuracy_vs_steps import AccuracyVsSteps
 from test_contact_sheet import ContactSheet
 from test_contrasts import Contrasts
 from test_finding import Finding
-from test_findings import CommittedFindings, LookedUp, Predicted, Read
-from test_headline import CommittedHeadline, Marks
+from test_headline import Marks
 from test_parts import Labels, Legends, Styles
 from test_occasions import Occasions
 from test_one_gpu import OneGpu
-from test_pages_of_readers import PagesOfReaders, Readme
-from test_price import CommittedPrice, Price
+from test_price import Price
 from test_prediction import Prediction
 from test_published import PublishedNumbers
 from test_scaling import Scaling

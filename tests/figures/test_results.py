@@ -1,5 +1,5 @@
-"""The committed tables and figures against the committed records, by the program. Where there is none these cases skip
-themselves. Run by itself, beside test_figures.py: it takes as long as all other cases."""
+"""The committed tables, figures and sentences against the committed records, by the program. Where there is none these cases
+skip themselves. Runs the cases of the other files that ask for reports, too: each report is asked for once."""
 
 import contextlib
 import csv
@@ -19,6 +19,10 @@ import plot  # first: it says where the modules of the figures are
 import report as reports
 import style
 from committed import EXPERIMENTS, PROGRAM, ROOT, answered, bnlab_report, bnlab_table, table_in, with_answers
+from test_findings import CommittedFindings, LookedUp, Predicted, Read
+from test_headline import CommittedHeadline
+from test_pages_of_readers import PagesOfReaders, Readme
+from test_price import CommittedPrice
 
 
 def rows_of(markdown):
