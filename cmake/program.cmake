@@ -1,8 +1,8 @@
 # The programs `bnlab`, which trains, predicts and reports, and `bnlab-more`, which has the commands of harness/cli/more besides:
 #   harness_records   specs and records, which need no LibTorch
 #   harness_program   launching and the command line; without LibTorch, but has to be linked with a run_rank
-#   harness           gets models, tasks and training (with its run_rank)
-#   harness_uses      what is done with networks: inference, counting, steps by themselves
+#   harness           gets the tasks
+#   harness_networks  models, training (with its run_rank) and inference; what counts and times a step of it
 #   harness_more      the commands of bnlab-more
 #   harness_checks    what they call: layer, verify, vectors, panel and probe
 #   references        the strategies' float64 references
@@ -40,37 +40,37 @@ foreach(target harness_program harness_more)
 endforeach()
 
 if(NOT BNLAB_PLAIN_ONLY)
-  file(GLOB_RECURSE harness_sources CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}
-       harness/models/*.cpp harness/tasks/*.cpp harness/training/*.cpp)
-  list(REMOVE_ITEM harness_sources ${gpu_sources})
-  target_sources(harness PRIVATE ${harness_sources})
+  file(GLOB_RECURSE task_sources CONFIGURE_DEPENDS harness/tasks/*.cpp)
+  target_sources(harness PRIVATE ${task_sources})
   target_include_directories(harness SYSTEM PRIVATE ${bnlab_texts})
   include(cmake/images.cmake)
-  bnlab_compile_together(harness "harness|harness/layer|harness/communicator" "harness/tasks|harness/tasks/images"
-                         "harness/training|harness/training/timing|harness/training/endings"
-                         "harness/models|harness/models/backbones|harness/training/losses|harness/training/optimizers")
+  bnlab_compile_together(harness "harness|harness/layer|harness/communicator" "harness/tasks|harness/tasks/images")
 
-  set(steps ${PROJECT_SOURCE_DIR}/harness/probe/steps.cpp ${PROJECT_SOURCE_DIR}/harness/probe/turns.cpp)  # `report --probe` counts
-  file(GLOB use_sources CONFIGURE_DEPENDS harness/inference/*.cpp harness/counting/*.cpp)
-  add_library(harness_uses OBJECT ${use_sources} ${steps})
-  file(GLOB check_sources CONFIGURE_DEPENDS harness/layer/*.cpp harness/verify/*.cpp harness/vectors/*.cpp harness/panel/*.cpp
+  set(steps harness/probe/steps.cpp harness/probe/turns.cpp)  # which `report --probe` counts
+  file(GLOB_RECURSE network_sources CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}
+       harness/models/*.cpp harness/training/*.cpp harness/inference/*.cpp harness/counting/*.cpp)
+  list(REMOVE_ITEM network_sources ${gpu_sources})
+  add_library(harness_networks OBJECT ${network_sources} ${steps})
+  file(GLOB check_sources CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR} harness/layer/*.cpp harness/verify/*.cpp harness/vectors/*.cpp harness/panel/*.cpp
        harness/probe/*.cpp)
-  list(FILTER check_sources EXCLUDE REGEX "/layer/(layer_case|tensor_json)\\.cpp$")  # of the library
+  list(FILTER check_sources EXCLUDE REGEX "layer/(layer_case|tensor_json)\\.cpp$")  # of the library
   list(REMOVE_ITEM check_sources ${steps})
   add_library(harness_checks OBJECT ${check_sources})
   file(GLOB reference_sources CONFIGURE_DEPENDS strategies/reference/*.cpp)
   add_library(references OBJECT ${reference_sources})
-  foreach(target harness_uses harness_checks references)
+  foreach(target harness_networks harness_checks references)
     target_link_libraries(${target} PUBLIC harness)
     target_precompile_headers(${target} REUSE_FROM harness)
     set_target_properties(${target} PROPERTIES JOB_POOL_COMPILE torch)
-    bnlab_compile_together(${target} "harness/inference|harness/counting|harness/probe"
+    bnlab_compile_together(${target} "harness/training|harness/training/timing|harness/training/endings"
+                           "harness/models|harness/models/backbones|harness/training/losses|harness/training/optimizers"
+                           "harness/inference|harness/counting|harness/probe"
                            "harness/verify|harness/panel" "harness/vectors|harness/layer")
     bnlab_compile_quickly(${target})
   endforeach()
 
   # What each program is made of.
-  set(bnlab_parts strategies cpu_kernels harness_uses harness harness_gpus harness_program harness_records harness_plain)
+  set(bnlab_parts strategies cpu_kernels harness_networks harness harness_gpus harness_program harness_records harness_plain)
   set(bnlab_more_parts references harness_checks harness_more ${bnlab_parts})
   add_executable(bnlab harness/cli/main.cpp harness/cli/elsewhere.cpp)
   target_link_libraries(bnlab PRIVATE ${bnlab_parts})

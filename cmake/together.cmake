@@ -34,9 +34,7 @@ function(bnlab_compile_together target)
   endforeach()
 endfunction()
 
-# Compiles quickly what no training step waits for. GCC looks for its own garbage from 1 GB on only: most files never
-# need as much, and looking takes a tenth of their time.
+# Compiles quickly what no training step waits for.
 function(bnlab_compile_quickly target)
-  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>
-                         $<$<COMPILE_LANG_AND_ID:CXX,GNU>:--param=ggc-min-heapsize=1000000>)
+  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
 endfunction()

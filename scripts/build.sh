@@ -24,15 +24,16 @@ export CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file
 options=(-DPython3_EXECUTABLE="$BNLAB_INTERPRETER")
 has() { grep -qs "^BNLAB_CUDA:BOOL=$1$" "$folder/CMakeCache.txt"; }
 kernels=OFF
-if wants_cuda || { [ -z "${BNLAB_CUDA:-}" ] && has ON; }; then
+if wants_cuda || { [[ ${BNLAB_CUDA:-auto} != [oO][fF][fF] ]] && has ON; }; then
   if [ -n "$BNLAB_TOOLKIT" ]; then kernels=ON; else
     talk "No CUDA toolkit was set up, so no CUDA kernels are built; BNLAB_CUDA_TOOLKIT=auto scripts/setup.sh finds or fetches one."
   fi
 fi
 
-# Other settings than those of the last configuration make it void: a compiler cannot be exchanged in place. The kernels
-# can be added and left out: the rest stays as it is.
-if ! cmp -s build/toolchain.env "$folder/toolchain.env"; then
+# Other settings than those of the last configuration make it void: a compiler cannot be exchanged in place. One for CUDA
+# can be added, and the kernels can be left out: the rest stays as it is.
+settings() { if grep -qs '^CMAKE_CUDA_COMPILER:' "$folder/CMakeCache.txt"; then cat "$1"; else grep -vE ' (CUDA\w*|BNLAB_(TOOLKIT|LEAN))=' "$1"; fi; }
+if ! cmp -s <(settings build/toolchain.env) <(settings "$folder/toolchain.env" 2>/dev/null); then
   options+=(--fresh)
 elif [ -e "$folder/build.ninja" ] && has $kernels; then
   options=()
